@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "backupitemactions/actions.h"
 #include "backupitemactions/immediate_action.h"
+#include "backupitemactions/longhorn_records.h"
 #include "base/status_macros.h"
 #include "csi/settings.h"
 #include "k8s/object.h"
@@ -22,13 +23,16 @@ constexpr char kLonghornSnapshotReason[] =
 class LonghornSnapshotAction : public ImmediateAction {
  public:
   explicit LonghornSnapshotAction(const csi::Environment& env)
-      : ImmediateAction(k8s::ToString(longhorn::SnapshotType())), settings_(env) {}
+      : ImmediateAction(k8s::ToString(longhorn::SnapshotType())), env_(env), settings_(env) {}
 
   absl::StatusOr<velero::BackupItemResult> Execute(const CallContext& ctx, const Json& item,
                                                    const Json& backup_object) override {
     velero::BackupItemResult result;
     ASSIGN_OR_RETURN(const velero::Backup backup, velero::ParseBackup(backup_object));
     if (IsNativeOf(item, backup)) {
+      if (!backup.Finalizing()) {
+        RETURN_IF_ERROR(RecordArchived(ctx, env_, k8s::Name(item)));
+      }
       return result;
     }
     ASSIGN_OR_RETURN(const auto config, settings_.Get(ctx, backup.uid));
@@ -49,6 +53,7 @@ class LonghornSnapshotAction : public ImmediateAction {
            k8s::Label(item, objects::kBackupUidLabel) == backup.uid;
   }
 
+  const csi::Environment env_;
   csi::SettingsOrDefaults settings_;
   longhorn::LeftOutLog log_;
 };

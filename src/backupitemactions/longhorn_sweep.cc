@@ -1,55 +1,142 @@
 #include "backupitemactions/longhorn_sweep.h"
 
 #include <map>
+#include <optional>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "csi/snapshot_lifecycle.h"
-#include "csi/snapshot_types.h"
 #include "k8s/api_client.h"
+#include "k8s/find.h"
 #include "k8s/object.h"
 #include "longhorn/native_snapshot.h"
 #include "objects/keys.h"
-#include "velero/labels.h"
 
 namespace csidelta::backupitemactions {
 namespace {
 
-// By the value that their name has as a label. One that cannot be read decides nothing.
-absl::StatusOr<std::map<std::string, velero::Backup>> ListBackups(const CallContext& ctx,
-                                                                  const csi::Environment& env) {
-  ASSIGN_OR_RETURN(const k8s::ObjectList list,
-                   env.api.List(ctx, csi::BackupType(), env.velero_namespace, {}));
-  std::map<std::string, velero::Backup> backups;
-  for (const Json& object : list.items) {
-    if (absl::StatusOr<velero::Backup> backup = velero::ParseBackup(object); backup.ok()) {
-      std::string label = velero::ValidLabelValue(backup->name);
-      backups.emplace(std::move(label), *std::move(backup));
+NativeFate FateOfUnseen(const NativeRecord& record, absl::Time now, absl::Duration grace) {
+  if (!record.backup_missing_since.has_value()) {
+    return NativeFate::kNoteMissing;
+  }
+  return now - *record.backup_missing_since >= grace ? NativeFate::kRemove : NativeFate::kKeep;
+}
+
+// One pass over the native snapshots of this Velero.
+class NativeSweep {
+ public:
+  NativeSweep(const csi::Environment& env, const velero::PluginConfig& config,
+              const csi::Backups& backups, std::map<std::string, NativeRecord> records)
+      : ctx_(csi::CleanUpContext(env.clock)),
+        env_(env),
+        config_(config),
+        backups_(backups),
+        records_(std::move(records)) {}
+
+  void Look(const longhorn::Snapshot& snapshot) {
+    seen_.insert(snapshot.name());
+    if (const absl::Status status = Settle(snapshot); !status.ok()) {
+      CSIDELTA_LOG(kWarn, "a native snapshot of a failed backup is left",
+                   {"snapshot", snapshot.name()}, {"status", status.ToString()});
     }
   }
-  return backups;
-}
+
+  void RemoveUnused() {
+    for (const auto& [name, record] : records_) {
+      if (seen_.contains(name) || !record.made_at.has_value() ||
+          env_.clock.Now() - *record.made_at < config_.orphan_grace_period) {
+        continue;
+      }
+      if (const absl::Status status = RemoveIfUnused(record); !status.ok()) {
+        CSIDELTA_LOG(kInfo, "the record of a native snapshot is left", {"lease", record.name},
+                     {"status", status.ToString()});
+      }
+    }
+  }
+
+  int swept() const { return swept_; }
+
+ private:
+  absl::Status Settle(const longhorn::Snapshot& snapshot) {
+    const auto found = records_.find(snapshot.name());
+    const NativeRecord* const record =
+        found != records_.end() && IsRecordOf(found->second, snapshot) ? &found->second : nullptr;
+    const absl::Time now = env_.clock.Now();
+    switch (FateOfNative(snapshot, record, backups_, now, config_.orphan_grace_period)) {
+      case NativeFate::kKeep:
+        return absl::OkStatus();
+      case NativeFate::kNoteMissing:
+        return NoteMissing(ctx_, env_, *record, now);
+      case NativeFate::kNoteFound:
+        return NoteMissing(ctx_, env_, *record, std::nullopt);
+      case NativeFate::kRemove:
+        return Remove(snapshot, record);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Remove(const longhorn::Snapshot& snapshot, const NativeRecord* record) {
+    RETURN_IF_ERROR(longhorn::RemoveNative(
+        ctx_, env_.api, longhorn::SnapshotKey(snapshot.namespace_name(), snapshot.name()),
+        snapshot.uid()));
+    ++swept_;
+    CSIDELTA_LOG(kInfo, "removed a native snapshot that an unfinished backup left behind",
+                 {"snapshot", snapshot.name()}, {"volume", snapshot.volume()},
+                 {"backup", snapshot.Label(objects::kBackupNameLabel)});
+    return record == nullptr ? absl::OkStatus() : RemoveRecord(ctx_, env_, *record);
+  }
+
+  // The list of Snapshots may have been an old one.
+  absl::Status RemoveIfUnused(const NativeRecord& record) {
+    ASSIGN_OR_RETURN(
+        const std::optional<Json> found,
+        k8s::Find(ctx_, env_.api,
+                  longhorn::SnapshotKey(config_.longhorn_namespace, record.snapshot_name)));
+    return found.has_value() ? absl::OkStatus() : RemoveRecord(ctx_, env_, record);
+  }
+
+  const CallContext ctx_;
+  const csi::Environment& env_;
+  const velero::PluginConfig& config_;
+  const csi::Backups& backups_;
+  const std::map<std::string, NativeRecord> records_;
+  std::set<std::string> seen_;  // names of Snapshots
+  int swept_ = 0;
+};
 
 }  // namespace
 
-bool IsInVain(const longhorn::Snapshot& snapshot, const velero::Backup& backup) {
-  if (backup.uid.empty() || snapshot.Label(objects::kBackupUidLabel) != backup.uid ||
-      snapshot.Label(objects::kBackupNameLabel) != velero::ValidLabelValue(backup.name)) {
-    return false;
+NativeFate FateOfNative(const longhorn::Snapshot& snapshot, const NativeRecord* record,
+                        const csi::Backups& backups, absl::Time now, absl::Duration grace) {
+  const auto found = backups.find(snapshot.Label(objects::kBackupNameLabel));
+  if (found == backups.end()) {
+    return record == nullptr ? NativeFate::kKeep : FateOfUnseen(*record, now, grace);
   }
-  if (backup.phase == "Failed") {
-    return true;
+  const velero::Backup& backup = found->second;
+  const bool is_the_same =
+      !backup.uid.empty() && snapshot.Label(objects::kBackupUidLabel) == backup.uid;
+  if (backup.phase == "Failed" && (is_the_same || record != nullptr)) {
+    return NativeFate::kRemove;
   }
-  const bool is_done = backup.phase == "Completed" || backup.phase == "PartiallyFailed";
-  return is_done && longhorn::StateOf(&snapshot, snapshot.uid()) == longhorn::NativeState::kPending;
+  const bool is_pending =
+      longhorn::StateOf(&snapshot, snapshot.uid()) == longhorn::NativeState::kPending;
+  if ((backup.phase == "Completed" || backup.phase == "PartiallyFailed") &&
+      (record != nullptr || (is_the_same && is_pending))) {
+    return NativeFate::kRemove;
+  }
+  return record != nullptr && record->backup_missing_since.has_value() ? NativeFate::kNoteFound
+                                                                       : NativeFate::kKeep;
 }
 
 absl::StatusOr<int> SweepNativeSnapshots(const CallContext& ctx, const csi::Environment& env,
-                                         const std::string& longhorn_namespace) {
+                                         const velero::Backup& running,
+                                         const velero::PluginConfig& config) {
   ASSIGN_OR_RETURN(const k8s::ObjectList list,
-                   env.api.List(ctx, longhorn::SnapshotType(), longhorn_namespace,
+                   env.api.List(ctx, longhorn::SnapshotType(), config.longhorn_namespace,
                                 {.label_selector = absl::StrCat(objects::kLonghornMadeByLabel, ",",
                                                                 objects::kCsiDeltaLabel, "=",
                                                                 env.velero_namespace),
@@ -58,29 +145,18 @@ absl::StatusOr<int> SweepNativeSnapshots(const CallContext& ctx, const csi::Envi
   if (list.items.empty()) {
     return 0;
   }
-  ASSIGN_OR_RETURN(const auto backups, ListBackups(ctx, env));
-  int swept = 0;
+  ASSIGN_OR_RETURN(const csi::Backups backups, csi::ListBackups(ctx, env, running));
+  // In this order: of a backup that is over, what is in the archive has lost its record.
+  ASSIGN_OR_RETURN(auto records, ListRecords(ctx, env));
+  NativeSweep sweep(env, config, backups, std::move(records));
   for (const Json& object : list.items) {
     const absl::StatusOr<longhorn::Snapshot> snapshot = longhorn::Snapshot::Of(object);
-    const auto backup = backups.find(k8s::Label(object, objects::kBackupNameLabel));
-    if (!snapshot.ok() || snapshot->is_being_deleted() || backup == backups.end() ||
-        !IsInVain(*snapshot, backup->second)) {
-      continue;
+    if (snapshot.ok() && !snapshot->is_being_deleted()) {
+      sweep.Look(*snapshot);
     }
-    const absl::Status removed = longhorn::RemoveNative(
-        csi::CleanUpContext(env.clock), env.api,
-        longhorn::SnapshotKey(longhorn_namespace, snapshot->name()), snapshot->uid());
-    if (!removed.ok()) {
-      CSIDELTA_LOG(kWarn, "a native snapshot of a failed backup is left",
-                   {"snapshot", snapshot->name()}, {"status", removed.ToString()});
-      continue;
-    }
-    ++swept;
-    CSIDELTA_LOG(kInfo, "removed a native snapshot that an unfinished backup left behind",
-                 {"snapshot", snapshot->name()}, {"volume", snapshot->volume()},
-                 {"backup", backup->second.name});
   }
-  return swept;
+  sweep.RemoveUnused();
+  return sweep.swept();
 }
 
 }  // namespace csidelta::backupitemactions

@@ -14,6 +14,7 @@
 #include "backupitemactions/actions.h"
 #include "backupitemactions/backup_facts.h"
 #include "backupitemactions/item_results.h"
+#include "backupitemactions/longhorn_records.h"
 #include "backupitemactions/longhorn_sweep.h"
 #include "backupitemactions/slots.h"
 #include "backupitemactions/snapshot_operation.h"
@@ -173,7 +174,7 @@ class LonghornVolumeAction : public velero::BackupItemAction {
         return;
       }
     }
-    const absl::StatusOr<int> swept = SweepNativeSnapshots(ctx, env_, config.longhorn_namespace);
+    const absl::StatusOr<int> swept = SweepNativeSnapshots(ctx, env_, backup, config);
     if (!swept.ok()) {
       CSIDELTA_LOG(kWarn, "cannot look for native snapshots that failed backups left behind",
                    {"status", swept.status().ToString()});
@@ -250,13 +251,15 @@ class LonghornVolumeAction : public velero::BackupItemAction {
                  {"duration_ms", absl::StrCat(absl::ToInt64Milliseconds(duration))});
   }
 
-  // One that is not taken in time is deleted: Longhorn would take it later.
+  // One that is not taken in time is deleted: Longhorn would take it later. Its record stays for
+  // the sweep, in case that an answer was lost.
   absl::StatusOr<longhorn::Snapshot> TakeInTurn(const CallContext& ctx,
                                                 const velero::Backup& backup,
                                                 const longhorn::NativeRequest& request,
                                                 const std::string& name, bool is_attached,
                                                 csi::VolumeTurn& turn) {
     const absl::Duration timeout = backup.csi_snapshot_timeout;
+    RETURN_IF_ERROR(RecordRequest(ctx, env_, request, name));
     absl::StatusOr<longhorn::Snapshot> taken = longhorn::CreateNative(
         ctx.WithTimeout(std::min(timeout, kUnansweredMax)), env_.api, request, name);
     if (taken.ok()) {

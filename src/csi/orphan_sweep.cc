@@ -1,7 +1,6 @@
 #include "csi/orphan_sweep.h"
 
 #include <algorithm>
-#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -27,9 +26,6 @@ namespace csidelta::csi {
 namespace {
 
 enum class Fate { kKeep, kFinish, kMarkOwned, kStampMissing, kClearMissing, kSweep, kSweepUnseen };
-
-// What the Backups of this Velero say, by the value that their name has as a label.
-using Backups = std::map<std::string, velero::Backup>;
 
 bool IsDone(const velero::Backup& backup) {
   return backup.phase == "Completed" || backup.phase == "PartiallyFailed";
@@ -96,23 +92,6 @@ Fate Decide(const Json& snapshot, const Backups& backups, absl::Time now, absl::
   return k8s::Annotation(snapshot, objects::kBackupMissingSinceAnnotation).empty()
              ? Fate::kKeep
              : Fate::kClearMissing;
-}
-
-absl::StatusOr<Backups> ListBackups(const CallContext& ctx, const Environment& env) {
-  ASSIGN_OR_RETURN(const k8s::ObjectList list,
-                   env.api.List(ctx, BackupType(), env.velero_namespace, {}));
-  Backups backups;
-  for (const Json& object : list.items) {
-    absl::StatusOr<velero::Backup> backup = velero::ParseBackup(object);
-    if (!backup.ok()) {
-      // One that cannot be read still exists, and in no phase that allows anything.
-      backup = velero::Backup();
-      backup->name = k8s::Name(object);
-    }
-    std::string label = velero::ValidLabelValue(backup->name);
-    backups.emplace(std::move(label), *std::move(backup));
-  }
-  return backups;
 }
 
 // One pass over the VolumeSnapshots of ours.
@@ -389,6 +368,27 @@ int Unmark(const CallContext& ctx, const Environment& env, const velero::PluginC
 
 }  // namespace
 
+absl::StatusOr<Backups> ListBackups(const CallContext& ctx, const Environment& env,
+                                    const velero::Backup& running) {
+  ASSIGN_OR_RETURN(const k8s::ObjectList list,
+                   env.api.List(ctx, BackupType(), env.velero_namespace, {}));
+  Backups backups;
+  for (const Json& object : list.items) {
+    absl::StatusOr<velero::Backup> backup = velero::ParseBackup(object);
+    if (!backup.ok()) {
+      backup = velero::Backup();
+      backup->name = k8s::Name(object);
+    }
+    std::string label = velero::ValidLabelValue(backup->name);
+    backups.emplace(std::move(label), *std::move(backup));
+  }
+  if (!backups.contains(velero::ValidLabelValue(running.name))) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "Backup ", running.name, " is running and not seen in namespace ", env.velero_namespace));
+  }
+  return backups;
+}
+
 absl::StatusOr<SweepResult> SweepOrphans(const CallContext& ctx, const Environment& env,
                                          const velero::Backup& running,
                                          const velero::PluginConfig& config) {
@@ -419,12 +419,7 @@ absl::StatusOr<SweepResult> SweepOrphans(const CallContext& ctx, const Environme
   if (candidates.empty() && marked.empty()) {
     return SweepResult();
   }
-  ASSIGN_OR_RETURN(const Backups backups, ListBackups(ctx, env));
-  if (!backups.contains(running_label)) {
-    // Then these are not the Backups of this Velero, and what is missing among them means nothing.
-    return absl::FailedPreconditionError(absl::StrCat(
-        "Backup ", running.name, " is running and not seen in namespace ", env.velero_namespace));
-  }
+  ASSIGN_OR_RETURN(const Backups backups, ListBackups(ctx, env, running));
   Sweep sweep(ctx, env, config, backups);
   RETURN_IF_ERROR(sweep.FindBusyHandles(candidates));
   for (const Json& snapshot : candidates) {

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <map>
+#include <string>
+
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
@@ -10,6 +13,15 @@
 #include "velero/plugin_config.h"
 
 namespace csidelta::csi {
+
+// What the Backups of this Velero say, by the value that their name has as a label. One that cannot
+// be read is there all the same, in no phase that allows anything.
+using Backups = std::map<std::string, velero::Backup>;
+
+// FAILED_PRECONDITION where `running` is not among them: then these are not the Backups of this
+// Velero, and what is missing among them means nothing.
+absl::StatusOr<Backups> ListBackups(const CallContext& ctx, const Environment& env,
+                                    const velero::Backup& running);
 
 struct SweepResult {
   int swept = 0;  // VolumeSnapshots and VolumeGroupSnapshots deleted, with their contents

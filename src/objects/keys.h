@@ -96,9 +96,9 @@ inline constexpr char kLeaseBackupAnnotation[] = "velero.io/csi-delta-backup";
 // what it takes to delete the group.
 inline constexpr char kGroupContentOfMemberAnnotation[] = "velero.io/csi-delta-group-content";
 
-// Annotation on VolumeSnapshot, VolumeGroupSnapshot; written by plugin; read by plugin. RFC 3339:
-// since when its Backup has not been seen. Written and removed by the orphan sweep, so that the
-// time is one of observed absence.
+// Annotation on VolumeSnapshot, VolumeGroupSnapshot, Lease of a native snapshot; written by plugin;
+// read by plugin. RFC 3339: since when its Backup has not been seen. Written and removed by the
+// orphan sweep, so that the time is one of observed absence.
 inline constexpr char kBackupMissingSinceAnnotation[] = "velero.io/csi-delta-backup-missing-since";
 
 // Annotation on VolumeSnapshot; written by plugin; read by plugin. true: its Backup was seen
@@ -520,8 +520,8 @@ inline constexpr char kRestoreNameLabel[] = "velero.io/restore-name";
 // read by Velero, plugin. The uid of the Restore.
 inline constexpr char kRestoreUidLabel[] = "velero.io/restore-uid";
 
-// Label on VolumeSnapshot, DataUpload, Snapshot of Longhorn; written by Velero, plugin; read by
-// plugin, mover. The uid of the PVC.
+// Label on VolumeSnapshot, DataUpload, Snapshot of Longhorn, Lease of a native snapshot; written by
+// Velero, plugin; read by plugin, mover. The uid of the PVC.
 inline constexpr char kPvcUidLabel[] = "velero.io/pvc-uid";
 
 // Label on DataUpload, DataDownload; written by Velero, plugin; read by Velero, plugin.

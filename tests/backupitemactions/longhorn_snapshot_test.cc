@@ -19,6 +19,7 @@ namespace {
 using support::IsOk;
 using support::MakeObject;
 using support::StatusIs;
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -77,7 +78,22 @@ TEST_F(LonghornSnapshotActionTest, KeepsTheNativeSnapshotsOfThisBackup) {
     EXPECT_FALSE(Run(LonghornSnapshot("csd-1", labels), phase).item.has_value()) << phase;
   }
   EXPECT_THAT(log_.told(), IsEmpty());
-  EXPECT_THAT(bed_.api.calls(), IsEmpty());
+  EXPECT_THAT(bed_.api.calls(),
+              ElementsAre(support::ApiCall{"delete", "leases", "velero", "csi-delta-csd-1", ""}))
+      << "its record, once";
+}
+
+// Else the next backup would take it for one that no archive has.
+TEST_F(LonghornSnapshotActionTest, ANativeSnapshotWhoseRecordStaysIsNotArchived) {
+  bed_.api.FailNext("delete", "leases", absl::InternalError("etcd is full"));
+  EXPECT_THAT(
+      action_->Execute(bed_.ctx,
+                       LonghornSnapshot("csd-1", {{objects::kLonghornMadeByLabel, "x"},
+                                                  {objects::kBackupUidLabel, "backup-uid"}}),
+                       support::MakeBackupObject("nightly", "InProgress")),
+      StatusIs(
+          absl::StatusCode::kInternal,
+          AllOf(HasSubstr("record that Snapshot csd-1 is archived"), HasSubstr("etcd is full"))));
 }
 
 TEST_F(LonghornSnapshotActionTest, LeavesOutTheNativeSnapshotsOfOtherBackups) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "backupitemactions/actions.h"
@@ -12,6 +13,7 @@
 #include "backupitemactions/slots.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/rfc3339.h"
 #include "csi/snapshot_types.h"
 #include "k8s/object.h"
 #include "longhorn/types.h"
@@ -77,14 +79,28 @@ class LonghornVolumeActionTest : public testing::Test {
   void SeedBackup(const std::string& name, const std::string& phase, const std::string& uid) {
     bed_.api().Seed(csi::BackupType(), support::MakeBackupObject(name, phase, uid));
   }
-  // The backup "nightly" has failed, and "next" begins in another process.
-  void FailAndBeginNext() {
-    SeedBackup("nightly", "Failed", "backup-uid");
-    bed_.backup = support::MakeBackupObject("next", "InProgress", "next-uid");
+  // As Velero does with what Execute() of the PVC asks to add.
+  void Archive(const Json& snapshot, const Json& backup) {
+    bed_.Do([&] {
+      EXPECT_THAT(MakeLonghornSnapshotAction(bed_.env)->Execute(bed_.ctx, snapshot, backup),
+                  IsOk());
+    });
+  }
+  // Another backup, which takes a native snapshot of the same PVC.
+  void RunNext(const std::string& name = "next") {
+    bed_.backup = support::MakeBackupObject(name, "InProgress", name + "-uid");
     SetJson(bed_.backup, {"spec", "resourcePolicy"},
             Json{{"kind", "configmap"}, {"name", "policies"}});
+    bed_.api().Seed(csi::BackupType(), bed_.backup);
     Restart();
+    MustRun();
   }
+  bool IsThere(const Json& snapshot) {
+    const auto found = bed_.api().Find(support::NativeBed::SnapshotKey(k8s::Name(snapshot)));
+    return found.has_value() && k8s::Uid(*found) == k8s::Uid(snapshot) &&
+           !k8s::BeingDeleted(*found);
+  }
+  std::vector<Json> Leases() { return bed_.api().All(csi::LeaseType()); }
 
   support::NativeBed bed_;
   std::unique_ptr<velero::BackupItemAction> action_;
@@ -229,7 +245,8 @@ TEST_F(LonghornVolumeActionTest, OneThatIsNotTakenInTimeIsDeletedAndNeverTaken) 
     EXPECT_THAT(bed_.api().Delete({}, support::NativeBed::SnapshotKey("one"), {}), IsOk());
   });
   ExpectNothingIsTaken();
-  EXPECT_THAT(bed_.api().All(csi::LeaseType()), IsEmpty());
+  ASSERT_THAT(Leases(), SizeIs(1)) << "the record, and no turn";
+  EXPECT_TRUE(absl::StartsWith(k8s::Name(Leases()[0]), "csi-delta-csd-")) << Leases()[0];
 }
 
 TEST_F(LonghornVolumeActionTest, OneThatCannotBeDeletedIsSaidToBeLeft) {
@@ -374,8 +391,9 @@ TEST_F(LonghornVolumeActionTest, CancellingLeavesOneThatIsReady) {
 TEST_F(LonghornVolumeActionTest, TheNextBackupRemovesWhatAFailedOneLeft) {
   MustRun();
   const Json left = Only();
-  FailAndBeginNext();
-  MustRun();
+  Archive(left, bed_.backup);
+  SeedBackup("nightly", "Failed", "backup-uid");
+  RunNext();
   EXPECT_FALSE(bed_.EngineHas(k8s::Name(left))) << "the newer one let Longhorn purge it";
   EXPECT_NE(k8s::Uid(Only()), k8s::Uid(left));
   // Once per backup.
@@ -391,7 +409,7 @@ TEST_F(LonghornVolumeActionTest, OneOfAFailedBackupThatIsNotTakenYetIsSweptAndNe
   bed_.api().FailNext("get", "snapshots", absl::CancelledError("killed"));
   EXPECT_FALSE(Run().ok());
   const std::string left = k8s::Name(Only());
-  FailAndBeginNext();
+  SeedBackup("nightly", "Failed", "backup-uid");
   Json swept;
   bed_.on_call = [&](const ApiCall& call, const Json*) {
     if (call.verb == "create" && call.plural == "snapshots") {
@@ -399,11 +417,168 @@ TEST_F(LonghornVolumeActionTest, OneOfAFailedBackupThatIsNotTakenYetIsSweptAndNe
     }
     return absl::OkStatus();
   };
-  MustRun();
+  RunNext();
   EXPECT_TRUE(k8s::BeingDeleted(swept)) << "before the next one is asked for";
   EXPECT_EQ(GetString(swept, {"status", "requestedTime"}), "");
   EXPECT_NE(k8s::Name(Only()), left);
   EXPECT_FALSE(bed_.EngineHas(left));
+}
+
+// The process died after Longhorn took it: no archive has it, and so no deletion of a backup.
+TEST_F(LonghornVolumeActionTest, TheNextBackupRemovesWhatNoBackupArchived) {
+  MustRun();
+  const Json left = Only();
+  EXPECT_TRUE(bed_.EngineHas(k8s::Name(left)));
+  SeedBackup("nightly", "PartiallyFailed", "backup-uid");
+  RunNext();
+  EXPECT_FALSE(IsThere(left));
+  ASSERT_THAT(Leases(), SizeIs(1)) << "that of the next one";
+  EXPECT_EQ(GetString(Leases()[0], {"spec", "holderIdentity"}), "next");
+}
+
+TEST_F(LonghornVolumeActionTest, WhatIsArchivedStaysThoughItsBackupFailedInPart) {
+  MustRun();
+  const Json archived = Only();
+  Archive(archived, bed_.backup);
+  EXPECT_THAT(Leases(), IsEmpty());
+  SeedBackup("nightly", "PartiallyFailed", "backup-uid");
+  RunNext();
+  EXPECT_TRUE(IsThere(archived));
+}
+
+TEST_F(LonghornVolumeActionTest, WhatABackupThatRunsHasNotArchivedYetStays) {
+  MustRun();
+  const Json taken = Only();
+  for (const char* phase : {"InProgress", "WaitingForPluginOperations", "Finalizing"}) {
+    SeedBackup("nightly", phase, "backup-uid");
+    RunNext(absl::AsciiStrToLower(phase));
+    EXPECT_TRUE(IsThere(taken)) << phase;
+  }
+}
+
+// It enters its archive, and its backup ends, while the sweep reads what there is.
+TEST_F(LonghornVolumeActionTest, WhatIsArchivedDuringTheSweepStays) {
+  MustRun();
+  const Json archived = Only();
+  const Json backup = bed_.backup;
+  SeedBackup("nightly", "InProgress", "backup-uid");
+  int lists = 0;
+  bed_.on_call = [&](const ApiCall& call, const Json*) {
+    if (call.verb == "list" && (call.plural == "backups" || call.plural == "leases") &&
+        ++lists == 2) {
+      Archive(archived, backup);
+      SeedBackup("nightly", "Completed", "backup-uid");
+    }
+    return absl::OkStatus();
+  };
+  RunNext();
+  EXPECT_EQ(lists, 2);
+  EXPECT_TRUE(IsThere(archived));
+}
+
+// Velero may read its Backup again from the bucket. The record alone proves that it has none of it.
+TEST_F(LonghornVolumeActionTest, OfABackupThatIsMissingForADayWhatWasNotArchivedIsRemoved) {
+  MustRun();
+  const Json left = Only();
+  RunNext();
+  bed_.clock.Advance(absl::Hours(23));
+  RunNext("third");
+  EXPECT_TRUE(IsThere(left));
+  bed_.clock.Advance(absl::Hours(2));
+  RunNext("fourth");
+  EXPECT_FALSE(IsThere(left));
+}
+
+TEST_F(LonghornVolumeActionTest, AnAbsenceThatEndedDoesNotCount) {
+  MustRun();
+  const Json left = Only();
+  RunNext();
+  SeedBackup("nightly", "InProgress", "another-uid");
+  RunNext("third");
+  bed_.Do([&] {
+    EXPECT_THAT(
+        bed_.api().Delete({}, {csi::BackupType(), support::kVeleroNamespace, "nightly"}, {}),
+        IsOk());
+  });
+  bed_.clock.Advance(absl::Hours(25));
+  RunNext("fourth");
+  EXPECT_TRUE(IsThere(left)) << "it is missing since now";
+}
+
+TEST_F(LonghornVolumeActionTest, OfABackupThatIsMissingWhatIsArchivedStaysForGood) {
+  MustRun();
+  const Json archived = Only();
+  Archive(archived, bed_.backup);
+  RunNext();
+  bed_.clock.Advance(absl::Hours(100));
+  RunNext("third");
+  EXPECT_TRUE(IsThere(archived));
+}
+
+TEST_F(LonghornVolumeActionTest, WhereTheRunningBackupIsNotSeenNothingIsDecided) {
+  MustRun();
+  const Json left = Only();
+  SeedBackup("nightly", "Failed", "backup-uid");
+  bed_.on_call = [&](const ApiCall& call, const Json*) {
+    if (call.verb == "list" && call.plural == "backups") {
+      bed_.Do([&] {
+        EXPECT_THAT(
+            bed_.api().Delete({}, {csi::BackupType(), support::kVeleroNamespace, "next"}, {}),
+            IsOk());
+      });
+    }
+    return absl::OkStatus();
+  };
+  RunNext();
+  EXPECT_TRUE(IsThere(left));
+}
+
+// A volume may have two PersistentVolumes, and each a PVC: the backup has one snapshot for both.
+TEST_F(LonghornVolumeActionTest, TheRecordOfASecondPvcOfTheVolumeSaysNothingOfTheFirst) {
+  MustRun();
+  const Json archived = Only();
+  Archive(archived, bed_.backup);
+  Json second = bed_.pvc;
+  SetJson(second, {"metadata", "name"}, "second");
+  SetJson(second, {"metadata", "uid"}, "second-uid");
+  EXPECT_THAT(action_->Execute(bed_.ctx, second, bed_.backup), IsOk());
+  EXPECT_EQ(k8s::Uid(Only()), k8s::Uid(archived));
+  EXPECT_THAT(Leases(), SizeIs(1)) << "Velero does not archive the Snapshot again";
+  SeedBackup("nightly", "Completed", "backup-uid");
+  RunNext();
+  EXPECT_TRUE(IsThere(archived));
+}
+
+TEST_F(LonghornVolumeActionTest, ARecordGoesWhenItsSnapshotIsGoneForADay) {
+  MustRun();
+  const std::string name = absl::StrCat("csi-delta-", k8s::Name(Only()));
+  bed_.Do(
+      [&] { EXPECT_TRUE(bed_.api().Remove(support::NativeBed::SnapshotKey(k8s::Name(Only())))); });
+  SeedBackup("nightly", "PartiallyFailed", "backup-uid");
+  const auto record_is_there = [&] {
+    return bed_.api().Find({csi::LeaseType(), support::kVeleroNamespace, name}).has_value();
+  };
+  RunNext();
+  RunNext("third");
+  EXPECT_TRUE(record_is_there()) << "a request whose answer was lost may be carried out late";
+  bed_.api().Mutate({csi::LeaseType(), support::kVeleroNamespace, name}, [&](Json& lease) {
+    SetJson(lease, {"metadata", "creationTimestamp"},
+            FormatRfc3339(bed_.clock.Now() - absl::Hours(25)));
+  });
+  RunNext("fourth");
+  EXPECT_FALSE(record_is_there());
+}
+
+TEST_F(LonghornVolumeActionTest, NothingIsAskedOfLonghornWithoutARecord) {
+  bed_.on_call = [&](const ApiCall& call, const Json* body) {
+    return call.verb == "create" && call.plural == "leases" &&
+                   !k8s::Label(*body, objects::kPvcUidLabel).empty()
+               ? absl::InternalError("etcd is full")
+               : absl::OkStatus();
+  };
+  EXPECT_THAT(Run(), StatusIs(absl::StatusCode::kInternal, HasSubstr("etcd is full")));
+  EXPECT_EQ(bed_.Count("create", "snapshots"), 0);
+  EXPECT_THAT(Leases(), IsEmpty());
 }
 
 TEST_F(LonghornVolumeActionTest, TheSweepCanBeSwitchedOff) {
@@ -415,31 +590,57 @@ TEST_F(LonghornVolumeActionTest, TheSweepCanBeSwitchedOff) {
   EXPECT_FALSE(k8s::BeingDeleted(Only()));
 }
 
-TEST(NativeSweepTest, OnlyWhatNoArchiveCanNeedIsInVain) {
-  const auto in_vain = [](const std::string& phase, bool is_taken, const std::string& backup_uid) {
-    Json object =
-        support::MakeObject("longhorn.io/v1beta2", "Snapshot", "longhorn-system", "csd-1",
-                            {{objects::kBackupNameLabel, "b"}, {objects::kBackupUidLabel, "uid"}});
-    if (is_taken) {
-      SetJson(object, {"status", "requestedTime"}, "2026-10-01T02:00:00Z");
-    }
-    velero::Backup backup;
+// The row of the table of FateOfNative() for one of the Backup "b" with the uid "uid".
+NativeFate FateOf(const std::string& phase, const std::string& backup_uid, bool is_taken,
+                  const NativeRecord* record) {
+  Json object =
+      support::MakeObject("longhorn.io/v1beta2", "Snapshot", "longhorn-system", "csd-1",
+                          {{objects::kBackupNameLabel, "b"}, {objects::kBackupUidLabel, "uid"}});
+  if (is_taken) {
+    SetJson(object, {"status", "requestedTime"}, "2026-10-01T02:00:00Z");
+  }
+  csi::Backups backups;
+  if (!phase.empty()) {
+    velero::Backup& backup = backups["b"];
     backup.name = "b";
     backup.uid = backup_uid;
-    backup.phase = phase;
-    return IsInVain(longhorn::Snapshot::Of(object).value(), backup);
-  };
-  for (const bool is_taken : {false, true}) {
-    EXPECT_TRUE(in_vain("Failed", is_taken, "uid"));
-    EXPECT_EQ(in_vain("Completed", is_taken, "uid"), !is_taken);
-    EXPECT_EQ(in_vain("PartiallyFailed", is_taken, "uid"), !is_taken);
-    for (const char* phase :
-         {"", "InProgress", "WaitingForPluginOperations", "Finalizing", "Deleting"}) {
-      EXPECT_FALSE(in_vain(phase, is_taken, "uid")) << phase;
-    }
-    EXPECT_FALSE(in_vain("Failed", is_taken, "another-uid"));
-    EXPECT_FALSE(in_vain("Failed", is_taken, ""));
+    backup.phase = phase == "new" ? "" : phase;
   }
+  return FateOfNative(longhorn::Snapshot::Of(object).value(), record, backups,
+                      absl::FromUnixSeconds(1'700'000'000), absl::Hours(24));
+}
+
+TEST(NativeFateTest, OnlyWhatNoArchiveCanNeedIsRemoved) {
+  const NativeRecord record;
+  for (const bool is_taken : {false, true}) {
+    for (const char* done : {"Completed", "PartiallyFailed"}) {
+      EXPECT_EQ(FateOf(done, "uid", is_taken, &record), NativeFate::kRemove);
+      EXPECT_EQ(FateOf(done, "other", is_taken, &record), NativeFate::kRemove);
+      EXPECT_EQ(FateOf(done, "uid", is_taken, nullptr),
+                is_taken ? NativeFate::kKeep : NativeFate::kRemove);
+      EXPECT_EQ(FateOf(done, "other", is_taken, nullptr), NativeFate::kKeep);
+    }
+    EXPECT_EQ(FateOf("Failed", "uid", is_taken, nullptr), NativeFate::kRemove);
+    EXPECT_EQ(FateOf("Failed", "other", is_taken, &record), NativeFate::kRemove);
+    EXPECT_EQ(FateOf("Failed", "other", is_taken, nullptr), NativeFate::kKeep);
+    EXPECT_EQ(FateOf("Failed", "", is_taken, nullptr), NativeFate::kKeep);
+    for (const char* phase :
+         {"new", "InProgress", "WaitingForPluginOperations", "Finalizing", "Deleting"}) {
+      EXPECT_EQ(FateOf(phase, "uid", is_taken, nullptr), NativeFate::kKeep) << phase;
+      EXPECT_EQ(FateOf(phase, "uid", is_taken, &record), NativeFate::kKeep) << phase;
+    }
+  }
+}
+
+TEST(NativeFateTest, OfAMissingBackupTheRecordDecides) {
+  EXPECT_EQ(FateOf("", "", true, nullptr), NativeFate::kKeep);
+  NativeRecord record;
+  EXPECT_EQ(FateOf("", "", true, &record), NativeFate::kNoteMissing);
+  record.backup_missing_since = absl::FromUnixSeconds(1'700'000'000) - absl::Hours(23);
+  EXPECT_EQ(FateOf("", "", true, &record), NativeFate::kKeep);
+  EXPECT_EQ(FateOf("InProgress", "other", true, &record), NativeFate::kNoteFound);
+  *record.backup_missing_since -= absl::Hours(1);
+  EXPECT_EQ(FateOf("", "", true, &record), NativeFate::kRemove);
 }
 
 // --- Detached volumes
