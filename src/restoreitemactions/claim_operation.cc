@@ -76,7 +76,7 @@ class ClaimCheck {
                        "; delete the claim, keep such volumes from being bound, and "
                        "restore it again"));
     }
-    return Complete("bound");
+    return Complete(kClaimIsBound);
   }
 
   // The host restores it before the claim.

@@ -11,6 +11,9 @@
 
 namespace csidelta::restoreitemactions {
 
+// The description of an operation whose claim got its volume.
+inline constexpr char kClaimIsBound[] = "bound";
+
 // The asynchronous operation of a restored claim: did it get its volume?
 //
 //   created --> waiting --Bound to a volume made for it------> completed

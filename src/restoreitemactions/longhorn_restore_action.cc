@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/quantity.h"
 #include "base/status_macros.h"
+#include "csi/backup_contents.h"
 #include "csi/snapshot_lifecycle.h"
 #include "csi/snapshot_types.h"
 #include "csi/static_content.h"
@@ -137,8 +138,14 @@ class LonghornRestoreAction : public velero::RestoreItemAction {
       return progress;
     }
     const absl::StatusOr<velero::Restore> restore = velero::ParseRestore(restore_object);
-    return CheckClaim(ctx, env_, *operation,
-                      restore.ok() ? restore->resource_timeout : velero::kResourceTimeoutDefault);
+    velero::OperationProgress progress =
+        CheckClaim(ctx, env_, *operation,
+                   restore.ok() ? restore->resource_timeout : velero::kResourceTimeoutDefault);
+    if (restore.ok() && progress.completed && progress.error.empty() &&
+        progress.description == kClaimIsBound) {
+      RemoveSource(ctx, *restore, *operation);
+    }
+    return progress;
   }
 
   // The PVC goes on waiting for its volume.
@@ -284,6 +291,40 @@ class LonghornRestoreAction : public velero::RestoreItemAction {
       }
     }
     return made;
+  }
+
+  // Of a PVC that has its volume. Longhorn copies it from the native snapshot, which the content
+  // leaves where it is. What fails is said: the PVC is restored all the same.
+  void RemoveSource(const CallContext& ctx, const velero::Restore& restore,
+                    const ClaimOperation& operation) {
+    const absl::Status removed =
+        TryRemoveSource(ctx.WithTimeout(velero::kProgressTimeMax), restore, operation);
+    if (!removed.ok()) {
+      CSIDELTA_LOG(kWarn,
+                   "the VolumeSnapshot that a PVC was restored from is left, and its content",
+                   {"namespace", operation.namespace_name},
+                   {"volume_snapshot", operation.snapshot_name}, {"status", removed.ToString()});
+    }
+  }
+
+  absl::Status TryRemoveSource(const CallContext& ctx, const velero::Restore& restore,
+                               const ClaimOperation& operation) {
+    ASSIGN_OR_RETURN(
+        const std::optional<Json> snapshot,
+        k8s::Find(ctx, env_.api,
+                  csi::VolumeSnapshotKey(operation.namespace_name, operation.snapshot_name)));
+    const bool is_made_here =
+        snapshot.has_value() &&
+        k8s::Label(*snapshot, objects::kRestoreNameLabel) ==
+            velero::ValidLabelValue(restore.name) &&
+        GetString(*snapshot, {"spec", "source", "volumeSnapshotContentName"}) ==
+            operation.snapshot_name;
+    if (!is_made_here) {
+      return absl::OkStatus();
+    }
+    ASSIGN_OR_RETURN(const bool is_needed, csi::IsStillNeeded(ctx, env_, *snapshot));
+    return is_needed ? absl::FailedPreconditionError("another PVC is being filled from it")
+                     : csi::RetainAndForget(ctx, env_.api, *snapshot);
   }
 
   // Or takes the one that an interrupted call of this restore made: the name is derived from its

@@ -31,6 +31,11 @@ def native_snapshots(bed):
     return json.loads(shown.stdout)["items"]
 
 
+def contents(bed):
+    return [content for content in bed.api.list("volumesnapshotcontents")
+            if content["spec"]["source"].get("snapshotHandle", "").startswith("snap://")]
+
+
 def back_up(bed, workspace, app, **kwargs):
     chosen = workspace.policy(bed, policy.rule("longhorn"))
     return workspace.backup(bed, "--include-namespaces", app, "--resource-policies-configmap", chosen, **kwargs)
@@ -63,6 +68,8 @@ def test_a_native_snapshot_from_backup_to_restore_and_deletion(bed, workspace):
         bed.wait_bound("orders", elsewhere)
         data.expect(bed.volume_path("orders", elsewhere), written)
         assert [one["metadata"]["uid"] for one in native_snapshots(bed)] == [snapshot["metadata"]["uid"]]
+        bed.wait_for(lambda: not bed.api.list("volumesnapshots", elsewhere) and not contents(bed), 60,
+                     "what the PVC was filled from to go")
 
         bed.delete_backup(name)
         # The newest of a volume stays, marked as removed, until there is a newer one.
@@ -70,9 +77,6 @@ def test_a_native_snapshot_from_backup_to_restore_and_deletion(bed, workspace):
         longhorn.take(bed, volume, "newer")
         bed.kubectl("wait", "lhsnap", snapshot["metadata"]["name"], "-n", longhorn.NAMESPACE, "--for=delete", "--timeout=60s")
         bed.delete_namespace(elsewhere)
-        for content in bed.api.list("volumesnapshotcontents"):  # It stays, as docs/longhorn.md says.
-            if content["spec"]["source"].get("snapshotHandle", "").startswith("snap://"):
-                bed.api.delete("volumesnapshotcontents", content["metadata"]["name"])
 
 
 @pytest.mark.journey

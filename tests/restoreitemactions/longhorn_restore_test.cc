@@ -310,6 +310,135 @@ TEST_F(LonghornRestoreTest, TheOperationFailsWithLonghornsWordsWhenTheSnapshotVa
   EXPECT_TRUE(action_->Progress(bed_.ctx, "x", restore_)->completed);
 }
 
+// What makes the PVC, and binds VolumeSnapshot and content, are not here.
+class BoundLonghornRestoreTest : public LonghornRestoreTest {
+ protected:
+  BoundLonghornRestoreTest() {
+    const auto result = Run();
+    EXPECT_THAT(result, IsOk());
+    operation_ = result->operation_id;
+    made_ = velero::RestoredSnapshotName("restore-uid", name_);
+    Json pvc = result->item.value_or(Json());
+    EraseJson(pvc, {"status"});
+    pvc_ = bed_.api().Seed(csi::PersistentVolumeClaimType(), pvc);
+    bed_.api().Mutate(csi::VolumeSnapshotKey("shop", made_), [&](Json& snapshot) {
+      SetJson(snapshot, {"status", "boundVolumeSnapshotContentName"}, made_);
+    });
+    const std::string uid = k8s::Uid(*bed_.api().Find(csi::VolumeSnapshotKey("shop", made_)));
+    bed_.api().Mutate(csi::VolumeSnapshotContentKey(made_), [&](Json& content) {
+      SetJson(content, {"spec", "volumeSnapshotRef", "uid"}, uid);
+    });
+  }
+
+  velero::OperationProgress Progress() {
+    return action_->Progress(bed_.ctx, operation_, restore_).value();
+  }
+  void Bind() {
+    const std::string volume = "pvc-" + k8s::Uid(pvc_);
+    bed_.api().Seed(csi::PersistentVolumeType(),
+                    {{"metadata", {{"name", volume}}},
+                     {"spec",
+                      {{"claimRef", {{"uid", k8s::Uid(pvc_)}}},
+                       {"csi", {{"driver", "driver.longhorn.io"}, {"volumeHandle", volume}}}}}});
+    bed_.api().Mutate(csi::ClaimKey("shop", "data"), [&](Json& pvc) {
+      SetJson(pvc, {"spec", "volumeName"}, volume);
+      SetJson(pvc, {"status", "phase"}, "Bound");
+    });
+  }
+  bool HasSource() {
+    const bool has = bed_.api().Find(csi::VolumeSnapshotKey("shop", made_)).has_value();
+    EXPECT_EQ(Contents().size(), has ? 1U : 0U);
+    return has;
+  }
+
+  std::string operation_;
+  std::string made_;  // the name of VolumeSnapshot and content
+  Json pvc_;
+};
+
+TEST_F(BoundLonghornRestoreTest, WhatItWasFilledFromGoesOnceThePvcIsBoundAndTheSnapshotStays) {
+  EXPECT_THAT(Progress().description, HasSubstr("waiting for the claim to be bound"));
+  EXPECT_TRUE(HasSource());
+  Bind();
+  for (const char* call : {"first", "again, which Velero may"}) {
+    const velero::OperationProgress bound = Progress();
+    EXPECT_TRUE(bound.completed) << call;
+    EXPECT_EQ(bound.error, "") << call;
+    EXPECT_FALSE(HasSource()) << call;
+  }
+  const auto native = bed_.api().Find(support::NativeBed::SnapshotKey(name_));
+  ASSERT_TRUE(native.has_value());
+  EXPECT_FALSE(k8s::BeingDeleted(*native));
+  EXPECT_TRUE(bed_.EngineHas(name_));
+  EXPECT_EQ(bed_.Count("delete", "snapshots"), 0);
+}
+
+// The driver would delete the native snapshot with the content.
+TEST_F(BoundLonghornRestoreTest, AContentThatSaysDeleteIsSetBackBeforeItGoes) {
+  Bind();
+  bed_.api().Mutate(csi::VolumeSnapshotContentKey(made_), [](Json& content) {
+    SetJson(content, {"spec", "deletionPolicy"}, "Delete");
+  });
+  std::string last_policy;
+  bed_.on_call = [&](const support::ApiCall& call, const Json*) {
+    if (call.verb == "delete" && call.plural == "volumesnapshotcontents") {
+      last_policy = GetString(*bed_.api().Find(csi::VolumeSnapshotContentKey(made_)),
+                              {"spec", "deletionPolicy"});
+    }
+    return absl::OkStatus();
+  };
+  EXPECT_TRUE(Progress().completed);
+  EXPECT_EQ(last_policy, "Retain");
+}
+
+TEST_F(BoundLonghornRestoreTest, OfAPvcThatWaitsForItsFirstConsumerItStays) {
+  bed_.api().Seed(csi::StorageClassType(), {{"metadata", {{"name", "longhorn"}}},
+                                            {"provisioner", "driver.longhorn.io"},
+                                            {"volumeBindingMode", "WaitForFirstConsumer"}});
+  const velero::OperationProgress progress = Progress();
+  EXPECT_TRUE(progress.completed);
+  EXPECT_THAT(progress.description, HasSubstr("not checked"));
+  EXPECT_TRUE(HasSource());
+}
+
+TEST_F(BoundLonghornRestoreTest, OfAPvcThatWasBoundToAnotherVolumeItStays) {
+  Bind();
+  bed_.api().Mutate(csi::VolumeKey("pvc-" + k8s::Uid(pvc_)), [](Json& volume) {
+    SetJson(volume, {"spec", "claimRef", "uid"}, "another");
+  });
+  EXPECT_NE(Progress().error, "");
+  EXPECT_TRUE(HasSource());
+}
+
+TEST_F(BoundLonghornRestoreTest, WhileAnotherPvcIsBeingFilledFromItItStays) {
+  Json other = pvc_;
+  SetJson(other, {"metadata", "name"}, "other");
+  SetJson(other, {"metadata", "uid"}, "other-uid");
+  SetJson(other, {"status", "phase"}, "Pending");
+  bed_.api().Seed(csi::PersistentVolumeClaimType(), other);
+  Bind();
+  EXPECT_TRUE(Progress().completed);
+  EXPECT_TRUE(HasSource());
+}
+
+TEST_F(BoundLonghornRestoreTest, AVolumeSnapshotThatAnotherMadeUnderTheNameStays) {
+  Bind();
+  bed_.api().Mutate(csi::VolumeSnapshotKey("shop", made_), [](Json& snapshot) {
+    SetJson(snapshot, {"metadata", "labels", objects::kRestoreNameLabel}, "r2");
+  });
+  EXPECT_TRUE(Progress().completed);
+  EXPECT_TRUE(HasSource());
+}
+
+TEST_F(BoundLonghornRestoreTest, ThePvcIsRestoredThoughItsSourceCannotBeRemoved) {
+  Bind();
+  bed_.api().Forbid("delete", "volumesnapshotcontents");
+  const velero::OperationProgress progress = Progress();
+  EXPECT_TRUE(progress.completed);
+  EXPECT_EQ(progress.error, "");
+  EXPECT_TRUE(HasSource());
+}
+
 TEST(LonghornRefusalTest, OnlyAMissingSourceIsDefinite) {
   EXPECT_TRUE(csi::IsDefiniteRefusal(
       "code = Internal desc = failed to verify data source: snapshot.longhorn.io \"x\" not found"));
