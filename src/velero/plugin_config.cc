@@ -142,6 +142,8 @@ absl::Status ReadKey(const std::string& key, const std::string& value, PluginCon
     ASSIGN_OR_RETURN(config.longhorn_guard, ReadSwitch(key, value));
   } else if (key == "longhornItems") {
     ASSIGN_OR_RETURN(config.longhorn_items, ReadItems(key, value));
+  } else if (key == "longhornRetake") {
+    ASSIGN_OR_RETURN(config.longhorn_retake, ReadFlag(key, value));
   } else {
     config.warnings.push_back(absl::StrCat(
         "unknown key ", Quote(key), " is ignored; the nearest known key is ", NearestKey(key)));
@@ -180,6 +182,9 @@ const std::vector<PluginConfigKey>& PluginConfigKeys() {
        "Leave out of restores which objects of Longhorn would do harm there."},
       {"longhornItems", "skip", kItemsForm,
        "Whether backups leave Longhorn's own snapshot objects out."},
+      {"longhornRetake", "false", kFlagForm,
+       "Ask Longhorn for a snapshot of today's data for each of its own that a restore leaves "
+       "out."},
   };
   return keys;
 }
