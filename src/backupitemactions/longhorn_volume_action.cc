@@ -194,6 +194,8 @@ class LonghornVolumeAction : public velero::BackupItemAction {
     return longhorn::Volume::Of(*std::move(found));
   }
 
+  // Others' VolumeSnapshots of the PVC are not waited for (csi::AwaitOthers()): drivers may refuse
+  // two at once, and Longhorn's engine takes one after the other.
   absl::StatusOr<longhorn::Snapshot> Take(const CallContext& ctx, const velero::Backup& backup,
                                           const longhorn::NativeRequest& request) {
     ASSIGN_OR_RETURN(const longhorn::Volume volume, FindVolume(ctx, request));

@@ -386,6 +386,35 @@ TEST_F(LonghornVolumeActionTest, CancellingLeavesOneThatIsReady) {
   EXPECT_FALSE(k8s::BeingDeleted(Only()));
 }
 
+// Its sidecar has asked for one at the same moment. Longhorn's engine takes one after the other.
+TEST_F(LonghornVolumeActionTest, AVolumeSnapshotOfThePvcThatIsBeingTakenIsNotWaitedFor) {
+  Json theirs = support::MakeSnapshotObject("shop", "theirs", "");
+  SetJson(theirs, {"metadata", "creationTimestamp"}, FormatRfc3339(bed_.clock.Now()));
+  bed_.api().Seed(csi::VolumeSnapshotType(), theirs);
+  bed_.on_call = [&](const ApiCall& call, const Json*) {
+    if (call.verb == "create" && call.plural == "snapshots") {
+      bed_.Do([&] { EXPECT_THAT(bed_.Create("snapshot-theirs-uid"), IsOk()); });
+    }
+    return absl::OkStatus();
+  };
+  const absl::Time begun = bed_.clock.Now();
+  EXPECT_NE(MustRun().operation_id, "");
+  EXPECT_LE(bed_.clock.Now() - begun, absl::Seconds(10));
+  EXPECT_EQ(bed_.Count("list", "volumesnapshots"), 0);
+  bed_.Pass(absl::Seconds(8));
+  ASSERT_THAT(bed_.Snapshots(), SizeIs(2));
+  for (const Json& snapshot : bed_.Snapshots()) {
+    EXPECT_TRUE(bed_.EngineHas(k8s::Name(snapshot))) << snapshot;
+    EXPECT_TRUE(GetBool(snapshot, {"status", "readyToUse"})) << snapshot;
+  }
+}
+
+TEST_F(LonghornVolumeActionTest, NeedsNoVolumeSnapshotsInTheCluster) {
+  bed_.api().RemoveType("volumesnapshots");
+  bed_.api().RemoveType("volumesnapshotcontents");
+  EXPECT_NE(MustRun().operation_id, "");
+}
+
 // --- What failed backups left behind
 
 TEST_F(LonghornVolumeActionTest, TheNextBackupRemovesWhatAFailedOneLeft) {
