@@ -231,6 +231,24 @@ TEST_F(RestClientTest, PagesAreHandedOnAsTheyCome) {
   EXPECT_THAT(list(), StatusIs(absl::StatusCode::kOutOfRange)) << "never all of it at once";
 }
 
+TEST_F(RestClientTest, PagesAreOfOneMoment) {
+  settings_.page_items_max = 2;
+  Start();
+  for (const char* name : {"a", "b", "c"}) {
+    fake_.Seed(kConfigMaps, ConfigMap(name));
+  }
+  std::vector<std::string> names;
+  const auto sink = [&](const std::vector<Json>& page, bool) {
+    for (const Json& object : page) {
+      names.push_back(Name(object));
+    }
+    fake_.Remove({kConfigMaps, "ns", "a"});
+    fake_.Seed(kConfigMaps, ConfigMap("d"));
+  };
+  EXPECT_THAT(client_->ListPages(ctx_, kConfigMaps, "ns", {}, sink), IsOk());
+  EXPECT_THAT(names, testing::ElementsAre("a", "b", "c"));
+}
+
 // Lists that the server gives out of its memory.
 class ListFromMemoryTest : public RestClientTest {
  protected:

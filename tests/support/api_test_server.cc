@@ -7,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "net/url.h"
 
@@ -14,6 +15,9 @@ namespace csidelta::support {
 namespace {
 
 using Query = std::map<std::string, std::string>;
+
+// How many lists are remembered for their later pages.
+constexpr std::size_t kListingsMax = 8;
 
 struct ErrorWords {
   int code;
@@ -159,8 +163,8 @@ void ApiTestServer::Handle(const ServedRequest& request, ServedConnection& conne
   }
 }
 
-void ApiTestServer::HandleList(const k8s::ResourceType& type, const std::string& namespace_name,
-                               const Query& query, ServedConnection& connection) {
+absl::StatusOr<std::shared_ptr<const ApiTestServer::Listing>> ApiTestServer::List(
+    const k8s::ResourceType& type, const std::string& namespace_name, const Query& query) {
   absl::StatusOr<k8s::ObjectList> list = served_.List(
       {}, type, namespace_name,
       {.label_selector = Value(query, "labelSelector"),
@@ -169,28 +173,73 @@ void ApiTestServer::HandleList(const k8s::ResourceType& type, const std::string&
        .exactly_at =
            Value(query, "resourceVersionMatch") == "Exact" ? Value(query, "resourceVersion") : ""});
   if (!list.ok()) {
-    SendError(list.status(), connection);
-    return;
+    return list.status();
   }
-  std::size_t start = 0;
-  std::size_t limit = 0;
-  (void)absl::SimpleAtoi(Value(query, "continue"), &start);
-  (void)absl::SimpleAtoi(Value(query, "limit"), &limit);
-  std::size_t end = list->items.size();
-  Json metadata = {{"resourceVersion", list->resource_version}};
-  if (limit > 0 && start + limit < end) {
-    end = start + limit;
-    metadata["continue"] = std::to_string(end);
-  }
-  Json items = Json::array();
-  for (std::size_t i = std::min(start, end); i < end; ++i) {
-    Json& item = list->items[i];
+  auto listing = std::make_shared<Listing>();
+  listing->resource_version = list->resource_version;
+  listing->items.reserve(list->items.size());
+  for (Json& item : list->items) {
     item.erase("apiVersion");  // As real servers answer for their own kinds.
     item.erase("kind");
-    items.push_back(std::move(item));
+    listing->items.push_back(DumpJson(item));
+    item = Json();
   }
-  SendObject(Json{{"kind", type.kind + "List"}, {"metadata", metadata}, {"items", items}}, 200,
-             connection);
+  return listing;
+}
+
+void ApiTestServer::HandleList(const k8s::ResourceType& type, const std::string& namespace_name,
+                               const Query& query, ServedConnection& connection) {
+  const std::pair<std::string, std::string> continued =
+      absl::StrSplit(Value(query, "continue"), absl::MaxSplits('.', 1));
+  std::string name = continued.first;
+  const absl::StatusOr<std::shared_ptr<const Listing>> found =
+      name.empty() ? List(type, namespace_name, query) : Find(name);
+  if (!found.ok()) {
+    SendError(found.status(), connection);
+    return;
+  }
+  const std::shared_ptr<const Listing>& listing = *found;
+  std::size_t start = 0;
+  std::size_t limit = 0;
+  (void)absl::SimpleAtoi(continued.second, &start);
+  (void)absl::SimpleAtoi(Value(query, "limit"), &limit);
+  std::size_t end = listing->items.size();
+  Json metadata = {{"resourceVersion", listing->resource_version}};
+  if (limit > 0 && start + limit < end) {
+    end = start + limit;
+    name = name.empty() ? Remember(listing) : name;
+    metadata["continue"] = absl::StrCat(name, ".", end);
+  }
+  const auto begin = listing->items.begin();
+  connection.Send(
+      200,
+      absl::StrCat(R"({"kind":")", type.kind, R"(List","metadata":)", DumpJson(metadata),
+                   R"(,"items":[)",
+                   absl::StrJoin(begin + static_cast<std::ptrdiff_t>(std::min(start, end)),
+                                 begin + static_cast<std::ptrdiff_t>(end), ","),
+                   "]}"),
+      {{"Content-Type", "application/json"}});
+}
+
+absl::StatusOr<std::shared_ptr<const ApiTestServer::Listing>> ApiTestServer::Find(
+    const std::string& name) {
+  const std::scoped_lock lock(mutex_);
+  for (const auto& [own_name, listing] : listings_) {
+    if (own_name == name) {
+      return listing;
+    }
+  }
+  return absl::OutOfRangeError("The provided continue parameter is too old");
+}
+
+std::string ApiTestServer::Remember(std::shared_ptr<const Listing> listing) {
+  const std::scoped_lock lock(mutex_);
+  const std::string name = absl::StrCat("list", ++listing_count_);
+  listings_.emplace_back(name, std::move(listing));
+  if (listings_.size() > kListingsMax) {
+    listings_.pop_front();
+  }
+  return name;
 }
 
 void ApiTestServer::HandleWatch(const k8s::ResourceType& type, const std::string& namespace_name,
