@@ -236,8 +236,9 @@ VERBS = {
                  "restore by Velero, on a cluster of plain processes", do_demo),
     "e2e": Verb("[group] [--csi-driver PATH]", "run the scenarios on the real stack, or those of volume groups with all that is "
                 "too long for CI; other arguments go to pytest", do_e2e),
-    "bench": Verb("plugin | engine | sources | mover | group | micro", "measure the plugin beside what Velero has, the engine beside "
-                  "restic and kopia, lists of changed blocks beside upstream's client, parts of the engine alone",
+    "bench": Verb("plugin | engine | sources | mover | control | group | micro", "measure the plugin beside what Velero has, the "
+                  "engine beside restic and kopia, lists of changed blocks beside upstream's client, the data mover's controller "
+                  "at hundreds of volumes, parts of the engine alone",
                   do_bench),
     "interop": Verb("", "repositories shared with the restic of three Debian releases, and with rustic", do_interop),
     "sweep": Verb("[seed]", "every crash point, fault and seed of which CI sees a sample; or the sample of a seed",

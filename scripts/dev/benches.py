@@ -8,7 +8,8 @@ from console import ROOT, Failure
 
 FOLDER = ROOT / "tests" / "bench"
 USAGE = ("usage: ./dev bench plugin | engine [--quick] [--row NAME]... | sources [--quick] [--row NAME]... | "
-         "mover [--quick] [--row NAME]... | group [--quick] [--row N]... | micro")
+         "mover [--quick] [--row NAME]... | control [--row NAME]... [--runs N] [--programs FOLDER] [--assert] | "
+         "group [--quick] [--row N]... | micro")
 
 
 def _as_root(script, *arguments):
@@ -26,6 +27,13 @@ def _plugin():
         raise Failure(f"not as promised: {' '.join(missed)}")
 
 
+def _control(arguments):
+    program = build.build("release", ["control_bench"]) / "bin" / "control_bench"
+    raw = ROOT / "build" / "bench"
+    raw.mkdir(parents=True, exist_ok=True)
+    console.run(console.as_root([program, "--json", raw / "control.json", *arguments]))  # As root it has a cgroup.
+
+
 def run(arguments):
     """One of them, by its name; further arguments are its own."""
     what, *extra = arguments or [None]
@@ -40,6 +48,8 @@ def run(arguments):
     elif what in ("mover", "group"):
         prepare.for_scenarios()
         console.run(_as_root(f"{what}.py", *extra), env=tiers.bed_environment())
+    elif what == "control":
+        _control(extra)
     elif what == "micro":
         console.run([build.build("release", ["engine_micro"]) / "bin" / "engine_micro", *extra])
     else:

@@ -18,7 +18,6 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "csi/data_transfer.h"
 #include "csi/snapshot_types.h"
@@ -26,6 +25,7 @@
 #include "tests/support/api_test_server.h"
 #include "tests/support/await.h"
 #include "tests/support/fake_api_client.h"
+#include "tests/support/finished_upload.h"
 #include "tests/support/paths.h"
 #include "tests/support/sanitized.h"
 #include "tests/support/scratch_folder.h"
@@ -41,54 +41,6 @@ using support::ServedRequest;
 constexpr int kUploads = support::kSanitizer == nullptr ? 15'000 : 1'000;
 constexpr int kBackups = 30;
 constexpr int64_t kPeakBytesMax = int64_t{48} << 20;  // Of the 64 MiB that the chart allows.
-
-// A DataUpload that was completed, as an API server returns it: 4.6 KB, two fifths of it who wrote
-// which field. NUMBER stands for which one it is, VOLUME
-// and NIGHT for what it moved and when.
-std::string UploadTemplate() {
-  Json annotations;
-  for (int i = 0; i < 25; ++i) {
-    annotations[absl::StrCat("example.com/annotation-", i)] = std::string(30, 'a');
-  }
-  Json fields;
-  for (int i = 0; i < 55; ++i) {
-    fields[absl::StrCat("f:a-field-that-somebody-wrote-", i)] = Json::object();
-  }
-  return DumpJson(
-      {{"metadata",
-        {{"name", "nightly-NIGHT-NUMBER"},
-         {"namespace", "velero"},
-         {"uid", "0d9d2f5c-0000-4000-8000-NUMBER"},
-         {"resourceVersion", "1NUMBER"},
-         {"creationTimestamp", "2026-11-01T02:00:00Z"},
-         {"labels", {{"velero.io/backup-name", "nightly-NIGHT"}}},
-         {"annotations", annotations},
-         {"ownerReferences",
-          {{{"apiVersion", "velero.io/v1"},
-            {"kind", "Backup"},
-            {"name", "nightly-NIGHT"},
-            {"uid", "backup-uid-NIGHT"},
-            {"controller", true}}}},
-         {"managedFields",
-          {{{"manager", "velero-server"}, {"operation", "Update"}, {"fieldsV1", fields}}}}}},
-       {"spec",
-        {{"snapshotType", "CSI"},
-         {"datamover", "csi-delta"},
-         {"sourceNamespace", "app-VOLUME"},
-         {"sourcePVC", "data"},
-         {"operationTimeout", "10m0s"},
-         {"backupStorageLocation", "default"},
-         {"csiSnapshot",
-          {{"volumeSnapshot", "velero-data-NUMBER"},
-           {"storageClass", "fast"},
-           {"snapshotClass", "fast"},
-           {"driver", "driver.example.com"}}}}},
-       {"status",
-        {{"phase", "Completed"},
-         {"snapshotID", "csi-delta/NUMBER"},
-         {"progress", {{"bytesDone", 1 << 30}, {"totalBytes", 1 << 30}}},
-         {"completionTimestamp", "2026-11-01T02:10:00Z"}}}});
-}
 
 class ControllerMemoryTest : public testing::Test {
  protected:
@@ -175,10 +127,7 @@ class ControllerMemoryTest : public testing::Test {
                         end < kUploads ? absl::StrCat(R"(,"continue":")", end, "\"") : "",
                         "},\"items\":[");
     for (int i = from; i < end; ++i) {
-      absl::StrAppend(&page, i == from ? "" : ",",
-                      absl::StrReplaceAll(upload_, {{"NUMBER", absl::StrCat(100'000 + i)},
-                                                    {"VOLUME", absl::StrCat(i / kBackups)},
-                                                    {"NIGHT", absl::StrCat(i % kBackups)}}));
+      absl::StrAppend(&page, i == from ? "" : ",", support::FinishedUpload(upload_, i, kBackups));
     }
     page += "]}";
     return page;
@@ -210,7 +159,7 @@ class ControllerMemoryTest : public testing::Test {
   }
 
   const support::ScratchFolder folder_;
-  const std::string upload_ = UploadTemplate();
+  const std::string upload_ = support::FinishedUpload();
   std::mutex mutex_;
   std::map<std::pair<int, int>, std::string> pages_;  // under mutex_; by from and limit
   support::FakeApiClient api_;

@@ -9,7 +9,7 @@
 #include "k8s/object.h"
 #include "tests/support/status_matchers.h"
 
-// Its admission hook; all else is in tests/contract/api_client_contract.
+// Its admission hook and its memory; all else is in tests/contract/api_client_contract.
 namespace csidelta::k8s::fake_api_client_test {
 namespace {
 
@@ -102,6 +102,62 @@ TEST_F(FakeAdmissionTest, APatchIsMadeAnewOfWhatChangedMeanwhile) {
   ASSERT_THAT(patched, IsOk());
   EXPECT_EQ(Annotation(*patched, "a"), "1");
   EXPECT_EQ(Label(*patched, "b"), "2");
+}
+
+// Three changes, of which the last two are remembered.
+class FakeHistoryTest : public testing::Test {
+ protected:
+  FakeHistoryTest() {
+    api_.LimitHistory(2);
+    for (const char* name : {"a", "b", "c"}) {
+      const Json claim = {{"metadata", {{"name", name}, {"namespace", "ns"}}}};
+      versions_.push_back(ResourceVersion(api_.Seed(kClaims, claim)));
+    }
+  }
+  // What a watch from there sees first, or why it sees nothing.
+  absl::StatusOr<std::string> FirstAfter(const std::string& version) {
+    std::string first;
+    const absl::Status seen =
+        api_.Watch({}, kClaims, "ns",
+                   {.label_selector = "", .field_selector = "", .resource_version = version},
+                   [&](const WatchEvent& event) {
+                     first = Name(event.object);
+                     return false;
+                   });
+    return seen.ok() ? absl::StatusOr<std::string>(first) : seen;
+  }
+
+  FakeApiClient api_;
+  std::vector<std::string> versions_;
+};
+
+TEST_F(FakeHistoryTest, WatchesGoOnFromWhatIsRemembered) {
+  EXPECT_EQ(*FirstAfter(versions_[0]), "b");
+  EXPECT_EQ(*FirstAfter(versions_[1]), "c");
+}
+
+TEST_F(FakeHistoryTest, WatchesFromBeforeAreTooOld) {
+  api_.Remove({kClaims, "ns", "a"});
+  EXPECT_THAT(FirstAfter(versions_[0]), StatusIs(absl::StatusCode::kOutOfRange));
+  EXPECT_EQ(*FirstAfter(versions_[1]), "c");
+}
+
+TEST_F(FakeHistoryTest, AWatchThatIsTooSlowEnds) {
+  int events = 0;
+  const absl::Status seen =
+      api_.Watch({}, kClaims, "ns",
+                 {.label_selector = "", .field_selector = "", .resource_version = versions_[1]},
+                 [&](const WatchEvent&) {
+                   for (int i = 0; events == 0 && i < 3; ++i) {
+                     api_.Mutate({kClaims, "ns", "a"}, [&](Json& claim) {
+                       SetJson(claim, {"metadata", "labels", "n"}, std::to_string(i));
+                     });
+                   }
+                   ++events;
+                   return true;
+                 });
+  EXPECT_THAT(seen, StatusIs(absl::StatusCode::kOutOfRange));
+  EXPECT_EQ(events, 1);
 }
 
 }  // namespace

@@ -273,19 +273,25 @@ Json FakeApiClient::Store(const TypeKey& type, const ObjectName& name, Json obje
   SetJson(object, {"metadata", "resourceVersion"}, std::to_string(revision_));
   slot = object;
   change.after = object;
-  history_.push_back(std::move(change));
-  changed_.notify_all();
+  Remember(std::move(change));
   return object;
 }
 
 Json FakeApiClient::Drop(const TypeKey& type, const ObjectName& name) {
   Json object = objects_[type][name];
-  history_.push_back(
-      Change{.revision = ++revision_, .type = type, .before = object, .after = std::nullopt});
   objects_[type].erase(name);
+  Remember({.revision = ++revision_, .type = type, .before = object, .after = std::nullopt});
   SetJson(object, {"metadata", "resourceVersion"}, std::to_string(revision_));
-  changed_.notify_all();
   return object;
+}
+
+void FakeApiClient::Remember(Change change) {
+  history_.push_back(std::move(change));
+  while (history_.size() > history_max_) {
+    forgotten_revision_ = history_.front().revision;
+    history_.pop_front();
+  }
+  changed_.notify_all();
 }
 
 void FakeApiClient::RunHooks(const ResourceType& type, WatchEvent::Kind kind, const Json& object) {
@@ -784,7 +790,7 @@ absl::StatusOr<int64_t> FakeApiClient::KnownRevision(const std::string& text) co
   if (!absl::SimpleAtoi(text, &revision)) {
     return absl::InvalidArgumentError("invalid resource version");
   }
-  if (revision < compacted_revision_) {
+  if (revision < std::max(compacted_revision_, forgotten_revision_)) {
     return absl::OutOfRangeError("too old resource version");
   }
   return revision;
@@ -867,6 +873,9 @@ absl::Status FakeApiClient::Watch(const CallContext& ctx, const ResourceType& ty
   changed_.notify_all();
   const absl::Cleanup leave = [this] { --watches_; };
   while (true) {
+    if (seen_revision < forgotten_revision_) {  // Too slow.
+      return Annotate(absl::OutOfRangeError("too old resource version"), what);
+    }
     const auto news = std::partition_point(
         history_.begin(), history_.end(),
         [&](const Change& change) { return change.revision <= seen_revision; });
@@ -979,6 +988,11 @@ void FakeApiClient::CompactHistory() {
   compacted_revision_ = ++revision_;
 }
 
+void FakeApiClient::LimitHistory(std::size_t changes_max) {
+  std::scoped_lock lock(mutex_);
+  history_max_ = std::max<std::size_t>(changes_max, 1);
+}
+
 void FakeApiClient::EndWatches() {
   std::scoped_lock lock(mutex_);
   ++watch_epoch_;
@@ -987,8 +1001,7 @@ void FakeApiClient::EndWatches() {
 
 void FakeApiClient::SendBookmarks() {
   std::scoped_lock lock(mutex_);
-  history_.push_back(Change{++revision_, {}, std::nullopt, std::nullopt});
-  changed_.notify_all();
+  Remember({.revision = ++revision_, .type = {}, .before = {}, .after = {}});
 }
 
 void FakeApiClient::AwaitWatches(int count) {

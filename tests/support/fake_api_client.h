@@ -2,7 +2,9 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <functional>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -107,6 +109,9 @@ class FakeApiClient : public k8s::ApiClient {
                 const std::string& namespace_name, int limit);
   // Watches from a resourceVersion before now get OUT_OF_RANGE, as after a compaction.
   void CompactHistory();
+  // From now on it remembers so many changes, and forgets the oldest, as a server does that
+  // compacts: watches from before them get OUT_OF_RANGE.
+  void LimitHistory(std::size_t changes_max);
   // Ends every watch that runs now with OK, as the server's timeout does.
   void EndWatches();
   // Sends every watcher a bookmark with the newest resourceVersion.
@@ -237,6 +242,7 @@ class FakeApiClient : public k8s::ApiClient {
   absl::StatusOr<k8s::WatchEvent> Save(const k8s::ObjectKey& key, Json object);
   Json Store(const TypeKey& type, const ObjectName& name, Json object);
   Json Drop(const TypeKey& type, const ObjectName& name);
+  void Remember(Change change);
   const Json* FindLocked(const TypeKey& type, const ObjectName& name) const;
   bool HasStatusSubresource(const std::string& plural) const;
   bool Serves(const k8s::ResourceType& type) const;
@@ -257,7 +263,9 @@ class FakeApiClient : public k8s::ApiClient {
   mutable std::mutex mutex_;
   mutable std::condition_variable_any changed_;
   std::map<TypeKey, std::map<ObjectName, Json>> objects_;
-  std::vector<Change> history_;
+  std::deque<Change> history_;
+  std::size_t history_max_ = std::numeric_limits<std::size_t>::max();
+  int64_t forgotten_revision_ = 0;  // of the newest change that is not in history_ any more
   int64_t revision_ = 1000;
   int64_t compacted_revision_ = 0;
   int64_t uids_ = 0;

@@ -1,0 +1,275 @@
+#include "tests/bench/control_cluster.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/status_macros.h"
+#include "csi/data_transfer.h"
+#include "csi/group_types.h"
+#include "csi/snapshot_types.h"
+#include "datamover/repository_access.h"
+#include "datamover/volume_task.h"
+#include "k8s/config.h"
+#include "k8s/object.h"
+#include "k8s/rest_client.h"
+#include "objects/keys.h"
+#include "tests/support/finished_upload.h"
+
+namespace csidelta::bench {
+namespace {
+
+constexpr int kVolumesPerNamespace = 10;
+constexpr int kNights = 30;
+constexpr std::size_t kHistoryMax = 20'000;  // changes; those of some seconds
+constexpr int kTuningRequests = 100;
+constexpr char kBackup[] = "nightly";
+constexpr char kBackupUid[] = "ba000000-0000-4000-8000-000000000000";
+constexpr char kCluster[] = "c1000000-0000-4000-8000-000000000001";
+
+k8s::ResourceType NamespaceType() { return {"", "v1", "namespaces", "Namespace", false}; }
+
+std::vector<k8s::ResourceType> ServedTypes() {
+  return {NamespaceType(),
+          csi::BackupType(),
+          csi::ConfigMapType(),
+          csi::DataDeletionType(),
+          csi::DataDownloadType(),
+          csi::DataUploadType(),
+          csi::EventType(),
+          csi::LeaseType(),
+          csi::PersistentVolumeClaimType(),
+          csi::PersistentVolumeType(),
+          csi::PodType(),
+          csi::SecretType(),
+          csi::StorageClassType(),
+          csi::VolumeAttachmentType(),
+          csi::VolumeGroupSnapshotContentType("v1"),
+          csi::VolumeGroupSnapshotType("v1"),
+          csi::VolumeSnapshotClassType(),
+          csi::VolumeSnapshotContentType(),
+          csi::VolumeSnapshotType(),
+          datamover::StorageLocationType(),
+          datamover::VolumeTaskType()};
+}
+
+std::string SourceNamespace(int volume) {
+  return absl::StrCat("app-", volume / kVolumesPerNamespace);
+}
+std::string ClaimName(int volume) { return absl::StrCat("data-", volume % kVolumesPerNamespace); }
+std::string ClaimUid(int volume) {
+  return absl::StrFormat("c1a10000-0000-4000-8000-%012d", volume);
+}
+std::string SnapshotName(int volume) { return absl::StrFormat("velero-data-%05d", volume); }
+
+bool IsWatch(const support::ServedRequest& request) {
+  return request.target.find("watch=true") != std::string::npos;
+}
+
+}  // namespace
+
+ControlCluster::ControlCluster(const ScaledClock& clock, const ClusterOptions& options)
+    : clock_(clock),
+      latency_(options.latency / clock.factor()),
+      pause_ns_(absl::ToInt64Nanoseconds(latency_)),
+      api_(clock),
+      snapshots_(api_),
+      tracks_(clock) {
+  api_.LimitHistory(kHistoryMax);
+  api_.SetStatusSubresource("volumetasks", true);
+  SeedMover(options);
+  SeedVelero();
+  api_.OnEvent("datauploads", [this](support::FakeApiClient&, const k8s::WatchEvent& event) {
+    tracks_.Note(event.object);
+  });
+  nodes_ = std::make_unique<SimulatedNodes>(
+      api_, clock, options.admissions, options.worker, [this](const Json& task, absl::Time at) {
+        tracks_.NoteWorkerEnd(GetString(task, {"spec", "subject", "uid"}), at);
+      });
+  server_ = std::make_unique<support::ApiTestServer>(
+      api_, ServedTypes(), support::TestServerOptions{.tls = true},
+      [this](const support::ServedRequest& request, support::ServedConnection& connection) {
+        counts_.Count(request);
+        if (!IsWatch(request)) {
+          Clock::Real().SleepFor(absl::Nanoseconds(pause_ns_.load()), connection.stop());
+        }
+        return false;
+      });
+}
+
+void ControlCluster::SeedMover(const ClusterOptions& options) {
+  api_.Seed(NamespaceType(), {{"metadata", {{"name", "kube-system"}, {"uid", kCluster}}}});
+  api_.Seed(csi::VolumeSnapshotClassType(),
+            {{"metadata", {{"name", "fast"}}}, {"driver", "d.example.com"}});
+  api_.Seed(csi::StorageClassType(),
+            {{"metadata", {{"name", "fast"}}}, {"volumeBindingMode", "Immediate"}});
+  const Json settings = {{"limits", {{"total", options.admissions}}}};
+  api_.Seed(csi::ConfigMapType(),
+            {{"metadata", {{"name", "csi-delta-mover"}, {"namespace", kMover}}},
+             {"data", {{"config.json", DumpJson(settings)}}}});
+}
+
+void ControlCluster::SeedVelero() {
+  const std::string credentials = "[default]\naws_access_key_id=id\naws_secret_access_key=secret\n";
+  api_.Seed(csi::SecretType(), {{"metadata", {{"name", "creds"}, {"namespace", kVelero}}},
+                                {"data", {{"cloud", absl::Base64Escape(credentials)}}}});
+  api_.Seed(datamover::StorageLocationType(),
+            {{"metadata", {{"name", "default"}, {"namespace", kVelero}}},
+             {"spec",
+              {{"provider", "aws"},
+               {"objectStorage", {{"bucket", "b"}, {"prefix", "p"}}},
+               {"config", {{"region", "minio"}, {"s3Url", "http://s3:9000/"}}},
+               {"credential", {{"name", "creds"}, {"key", "cloud"}}}}}});
+  api_.Seed(csi::BackupType(),
+            {{"metadata", {{"name", kBackup}, {"namespace", kVelero}, {"uid", kBackupUid}}},
+             {"status", {{"phase", "WaitingForPluginOperations"}}}});
+}
+
+void ControlCluster::AddClaims(int first, int count) {
+  for (int i = first; i < first + count; ++i) {
+    api_.Seed(
+        csi::PersistentVolumeClaimType(),
+        {{"metadata",
+          {{"name", ClaimName(i)}, {"namespace", SourceNamespace(i)}, {"uid", ClaimUid(i)}}},
+         {"spec", {{"storageClassName", "fast"}, {"accessModes", Json::array({"ReadWriteOnce"})}}},
+         {"status", {{"phase", "Bound"}, {"capacity", {{"storage", "1Gi"}}}}}});
+  }
+}
+
+void ControlCluster::AddVolumes(int first, int count) {
+  AddClaims(first, count);
+  for (int i = first; i < first + count; ++i) {
+    api_.Create({}, csi::VolumeSnapshotType(), SourceNamespace(i),
+                {{"apiVersion", "snapshot.storage.k8s.io/v1"},
+                 {"kind", "VolumeSnapshot"},
+                 {"metadata", {{"name", SnapshotName(i)}, {"namespace", SourceNamespace(i)}}},
+                 {"spec",
+                  {{"source", {{"persistentVolumeClaimName", ClaimName(i)}}},
+                   {"volumeSnapshotClassName", "fast"}}}})
+        .IgnoreError();
+  }
+}
+
+void ControlCluster::AddUploads(int first, int count) {
+  for (int i = first; i < first + count; ++i) {
+    Json upload = {{"apiVersion", "velero.io/v2alpha1"}, {"kind", "DataUpload"}};
+    upload["metadata"] = {
+        {"name", absl::StrFormat("%s-%05d", kBackup, i)},
+        {"namespace", kVelero},
+        {"labels", {{"velero.io/backup-name", kBackup}, {"velero.io/pvc-uid", ClaimUid(i)}}},
+        {"ownerReferences", Json::array({{{"apiVersion", "velero.io/v1"},
+                                          {"kind", "Backup"},
+                                          {"name", kBackup},
+                                          {"uid", kBackupUid},
+                                          {"controller", true}}})}};
+    upload["spec"] = {{"snapshotType", "CSI"},
+                      {"datamover", "csi-delta"},
+                      {"backupStorageLocation", "default"},
+                      {"sourceNamespace", SourceNamespace(i)},
+                      {"sourcePVC", ClaimName(i)},
+                      {"operationTimeout", "10m0s"},
+                      {"csiSnapshot",
+                       {{"volumeSnapshot", SnapshotName(i)},
+                        {"storageClass", "fast"},
+                        {"snapshotClass", "fast"}}}};
+    api_.Create({}, csi::DataUploadType(), kVelero, upload).IgnoreError();
+  }
+}
+
+void ControlCluster::Cancel(const std::string& upload) {
+  api_.Patch({}, {csi::DataUploadType(), kVelero, upload}, k8s::PatchKind::kMerge,
+             {{"spec", {{"cancel", true}}}}, "")
+      .IgnoreError();
+}
+
+void ControlCluster::AddFinished(int uploads, int bases) {
+  for (int night = 0; night < kNights; ++night) {
+    api_.Seed(csi::BackupType(), {{"metadata",
+                                   {{"name", absl::StrCat("nightly-", night)},
+                                    {"namespace", kVelero},
+                                    {"uid", absl::StrCat("backup-uid-", night)}}},
+                                  {"status", {{"phase", "Completed"}}}});
+  }
+  const std::string form = support::FinishedUpload();
+  for (int i = 0; i < uploads; ++i) {
+    const std::string text = support::FinishedUpload(form, i, kNights);
+    api_.Seed(csi::DataUploadType(), ParseJson(text).value_or(Json()));
+  }
+  AddClaims(0, bases);
+  for (int i = 0; i < bases; ++i) {
+    api_.Seed(csi::VolumeSnapshotContentType(),
+              {{"metadata",
+                {{"name", absl::StrFormat("du-%012d", i)},
+                 {"labels", {{objects::kBaseLabel, "true"}}},
+                 {"annotations",
+                  {{"mover.csi-delta.io/velero-namespace", kVelero},
+                   {"mover.csi-delta.io/location", "default"},
+                   {"mover.csi-delta.io/claim-namespace", SourceNamespace(i)},
+                   {"mover.csi-delta.io/claim", ClaimName(i)},
+                   {"mover.csi-delta.io/claim-uid", ClaimUid(i)},
+                   {"mover.csi-delta.io/cluster", kCluster}}}}},
+               {"spec",
+                {{"driver", "d.example.com"},
+                 {"deletionPolicy", "Retain"},
+                 {"source", {{"snapshotHandle", absl::StrCat("snap-", i)}}}}},
+               {"status", {{"readyToUse", true}, {"snapshotHandle", absl::StrCat("snap-", i)}}}});
+  }
+}
+
+void ControlCluster::ExpireWatches() {
+  api_.CompactHistory();
+  api_.EndWatches();
+}
+
+absl::StatusOr<absl::Duration> ControlCluster::TuneLatency(const std::string& kubeconfig_path) {
+  k8s::ClientSettings settings;
+  settings.own_kubeconfig = kubeconfig_path;
+  settings.qps = 0;  // No limit.
+  const std::unique_ptr<k8s::ApiClient> client = k8s::MakeClient(settings);
+  const auto median = [&]() -> absl::StatusOr<absl::Duration> {
+    std::vector<absl::Duration> times;
+    for (int i = 0; i < kTuningRequests; ++i) {
+      const absl::Duration begun = Clock::Real().Uptime();
+      RETURN_IF_ERROR(client->Get({}, {NamespaceType(), "", "kube-system"}).status());
+      times.push_back(Clock::Real().Uptime() - begun);
+    }
+    std::sort(times.begin(), times.end());
+    return times[times.size() / 2];
+  };
+  ASSIGN_OR_RETURN(const absl::Duration before, median());
+  const absl::Duration pause = absl::Nanoseconds(pause_ns_.load()) - (before - latency_);
+  pause_ns_ = absl::ToInt64Nanoseconds(std::max(pause, absl::ZeroDuration()));
+  ASSIGN_OR_RETURN(const absl::Duration after, median());
+  return after * clock_.factor();
+}
+
+bool ControlCluster::AwaitRest(absl::Duration rest, absl::Duration time_max,
+                               const std::function<bool()>& goes_on) {
+  const k8s::ObjectKey lease{csi::LeaseType(), kMover, "csi-delta-datamover"};
+  const auto leads = [&] {
+    return !GetString(api_.Find(lease).value_or(Json()), {"spec", "holderIdentity"}).empty();
+  };
+  const auto asked = [&] {
+    int64_t count = 0;
+    for (const auto& [name, times] : counts_.all()) {
+      count += name.ends_with(" leases") ? 0 : times;
+    }
+    return count;
+  };
+  const absl::Time end = clock_.Now() + time_max;
+  int64_t before = -1;
+  while (clock_.Now() < end && goes_on()) {
+    const int64_t now = asked();
+    if (now == before && leads() && api_.watches() > 0) {
+      return true;
+    }
+    before = now;
+    clock_.SleepFor(rest, {});
+  }
+  return false;
+}
+
+}  // namespace csidelta::bench
