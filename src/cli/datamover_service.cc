@@ -46,6 +46,8 @@ namespace csidelta::cli {
 namespace {
 
 constexpr int kConnectionsMax = 32;
+// Of kinds whose objects look at their siblings: at DataDeletions that run, at members of a group.
+constexpr int kOneAfterTheOther = 1;
 // How often what is needed at the start is asked for again.
 constexpr absl::Duration kStartAgainAfter = absl::Seconds(2);
 
@@ -65,7 +67,7 @@ struct Followed {
   k8s::ObjectFollower* follower = nullptr;
 };
 
-// All rooms of the service, wired. Each loop has a thread that follows and one that works.
+// All rooms of the service, wired. Each loop has a thread that follows, and those that work.
 class DatamoverService {
  public:
   DatamoverService(k8s::ApiClient& api, datamover::MoverEnvironment env,
@@ -89,18 +91,20 @@ class DatamoverService {
         task_loop_({.type = datamover::VolumeTaskType(),
                     .namespace_name = env_.mover_namespace,
                     .label_selector = ""},
-                   tasks_, Leads()),
+                   tasks_, Leads(), Clock::Real()),
         contents_(env_, wakes_, {velero_namespaces.begin(), velero_namespaces.end()},
                   [this] { return IsSynced(); }),
-        content_loop_(datamover::ExposedContents(), contents_, Leads()),
+        content_loop_(datamover::ExposedContents(), contents_, Leads(), Clock::Real(),
+                      kOneAfterTheOther),
         group_windows_({velero_namespaces.begin(), velero_namespaces.end()}, Clock::Real().Now(),
                        Leads()),
         task_census_([](const Json& task) { return k8s::Name(task); }, task_loop_),
         pod_follower_(wakes_, *env_.ended_pods),
         bases_(env_),
-        base_loop_(Bases(), bases_, Leads()),
+        base_loop_(Bases(), bases_, Leads(), Clock::Real(), kOneAfterTheOther),
         groups_(env_),
-        group_loop_(datamover::GroupMemberContents(), groups_, Leads()) {
+        group_loop_(datamover::GroupMemberContents(), groups_, Leads(), Clock::Real(),
+                    kOneAfterTheOther) {
     Follow(Bases(), base_loop_, base_loop_);
     Follow(datamover::GroupMemberContents(), group_loop_, group_loop_);
     Follow({.type = datamover::VolumeTaskType(),
@@ -188,7 +192,8 @@ class DatamoverService {
                        k8s::Reconciler& reconciler, datamover::TransferFollower::Reader read) {
     const k8s::FollowedObjects objects{
         .type = type, .namespace_name = velero_namespace, .label_selector = ""};
-    k8s::ReconcileLoop& loop = transfer_loops_.emplace_back(objects, reconciler, Leads());
+    k8s::ReconcileLoop& loop =
+        transfer_loops_.emplace_back(objects, reconciler, Leads(), Clock::Real());
     Follow(objects,
            transfer_followers_.emplace_back(type.kind, std::move(read), turns_, wakes_, loop),
            loop);
@@ -203,7 +208,8 @@ class DatamoverService {
   void FollowDeletions(const std::string& velero_namespace) {
     const k8s::FollowedObjects objects{
         .type = csi::DataDeletionType(), .namespace_name = velero_namespace, .label_selector = ""};
-    k8s::ReconcileLoop& loop = deletion_loops_.emplace_back(objects, deletions_, Leads());
+    k8s::ReconcileLoop& loop = deletion_loops_.emplace_back(objects, deletions_, Leads(),
+                                                            Clock::Real(), kOneAfterTheOther);
     Follow(objects,
            deletion_census_.emplace_back(datamover::DeletionStateOf,
                                          deletion_followers_.emplace_back(wakes_, loop)),
@@ -214,7 +220,8 @@ class DatamoverService {
   void FollowArchives(const std::string& velero_namespace) {
     const k8s::FollowedObjects objects{
         .type = csi::DataUploadType(), .namespace_name = velero_namespace, .label_selector = ""};
-    k8s::ReconcileLoop& loop = archive_loops_.emplace_back(objects, archives_, Leads());
+    k8s::ReconcileLoop& loop =
+        archive_loops_.emplace_back(objects, archives_, Leads(), Clock::Real(), kOneAfterTheOther);
     Follow(objects, loop, loop);
   }
 

@@ -65,8 +65,9 @@ class DiffsnapService {
                           .audience = AudienceOf(settings, driver),
                           .read_ca = [this] { return ReadCa(); },
                           .object_age_max = absl::Seconds(settings.keep_seconds)}),
-        controller_(driver.name, pairs_, reconciler_,
-                    [this] { return lease_->leads(Clock::Real()); }) {}
+        controller_(
+            driver.name, pairs_, reconciler_, [this] { return lease_->leads(Clock::Real()); },
+            Clock::Real()) {}
 
   absl::Status Run(const CallContext& ctx) {
     ASSIGN_OR_RETURN(const ListenAddress listen, ParseListenAddress(settings_.listen));

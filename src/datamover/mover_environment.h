@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/random.h"
 #include "datamover/ended_pods.h"
+#include "datamover/node_slots.h"
 #include "datamover/settings.h"
 #include "k8s/api_client.h"
 
@@ -31,6 +32,7 @@ struct MoverEnvironment {
   std::string worker_service_account;  // in the mover's namespace
   MoverSettings settings;
   std::shared_ptr<EndedPods> ended_pods = std::make_shared<EndedPods>();
+  std::shared_ptr<SlotChooser> slots = std::make_shared<SlotChooser>();
 };
 
 // The name of everything that is made for one object: "du-<uid>" for a DataUpload, "dd-<uid>" for a

@@ -14,16 +14,30 @@ bool HasEnded(const Json& pod) {
   return phase == "Succeeded" || phase == "Failed";
 }
 
-int FreestSlot(const std::vector<Json>& pods, int slots) {
+int SlotChooser::Choose(const std::string& name, const std::vector<Json>& pods, int slots,
+                        absl::Time now) {
   std::vector<int> users(static_cast<std::size_t>(slots), 0);
-  for (const Json& pod : pods) {
-    int slot = -1;
-    if (!HasEnded(pod) && absl::SimpleAtoi(k8s::Label(pod, objects::kSlotLabel), &slot) &&
-        slot >= 0 && slot < slots) {
+  const auto count = [&users, slots](int slot) {
+    if (slot >= 0 && slot < slots) {
       ++users[static_cast<std::size_t>(slot)];
     }
+  };
+  std::scoped_lock lock(mutex_);
+  given_.erase(name);
+  for (const Json& pod : pods) {
+    given_.erase(k8s::Name(pod));
+    int slot = -1;
+    if (!HasEnded(pod) && absl::SimpleAtoi(k8s::Label(pod, objects::kSlotLabel), &slot)) {
+      count(slot);
+    }
   }
-  return static_cast<int>(std::min_element(users.begin(), users.end()) - users.begin());
+  std::erase_if(given_, [now](const auto& given) { return now - given.second.at >= kHeldFor; });
+  for (const auto& [other, given] : given_) {
+    count(given.slot);
+  }
+  const int freest = static_cast<int>(std::min_element(users.begin(), users.end()) - users.begin());
+  given_[name] = {.slot = freest, .at = now};
+  return freest;
 }
 
 void SetSlot(Json& pod, int slot) {

@@ -1,21 +1,41 @@
 #pragma once
 
+#include <map>
+#include <mutex>
 #include <string>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "base/json.h"
 
 // How many workers a node runs at once is up to the scheduler, which counts nothing. So each worker
 // has one of as many slots as a node may run workers, and keeps away from nodes that run one of its
-// own slot. All pure.
+// own slot. Functions are pure.
 namespace csidelta::datamover {
 
 // Whether all containers of a Pod have, so that it takes no room on its node.
 bool HasEnded(const Json& pod);
 
-// The slot that the fewest of `pods` have; of those that have ended none counts. REQUIRES slots >
-// 0.
-int FreestSlot(const std::vector<Json>& pods, int slots);
+// Gives slots to Pods that are about to be made, several of which may be at once: what was given
+// counts before the API server lists the Pod. Thread-safe.
+class SlotChooser {
+ public:
+  // What a slot is held for that no Pod was made with.
+  static constexpr absl::Duration kHeldFor = absl::Minutes(1);
+
+  // The slot that the fewest of `pods` have; of those that have ended none counts. `name` is that
+  // of the Pod that gets it. REQUIRES slots > 0.
+  int Choose(const std::string& name, const std::vector<Json>& pods, int slots, absl::Time now);
+
+ private:
+  struct Given {
+    int slot = 0;
+    absl::Time at;
+  };
+
+  std::mutex mutex_;
+  std::map<std::string, Given> given_;  // Guarded by mutex_; to Pods that are not listed yet.
+};
 
 // Gives `pod` its slot.
 void SetSlot(Json& pod, int slot);

@@ -302,7 +302,8 @@ absl::StatusOr<WorkerView> WorkerRun::Make(const CallContext& ctx, const Json& t
   }
   Json slotted = next.pod;
   ASSIGN_OR_RETURN(const std::vector<Json> pods, AllPods(ctx));
-  SetSlot(slotted, FreestSlot(pods, env_.settings.transfers_per_node_max));
+  SetSlot(slotted,
+          env_.slots->Choose(stem_, pods, env_.settings.transfers_per_node_max, ctx.clock->Now()));
   absl::StatusOr<Json> pod = env_.api.Create(ctx, csi::PodType(), env_.mover_namespace, slotted);
   view.look_again = ctx.clock->Now();
   if (absl::IsAlreadyExists(pod.status())) {

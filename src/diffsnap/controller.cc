@@ -14,11 +14,11 @@ std::pair<std::string, std::string> KeyOf(const Json& object) {
 }  // namespace
 
 Controller::Controller(std::string driver, PairTable& pairs, Reconciler& reconciler,
-                       std::function<bool()> leads)
+                       std::function<bool()> leads, const Clock& clock)
     : driver_(std::move(driver)),
       pairs_(pairs),
       loop_({.type = DifferentialSnapshotType(), .namespace_name = "", .label_selector = ""},
-            reconciler, std::move(leads)) {}
+            reconciler, std::move(leads), clock) {}
 
 absl::Status Controller::Follow(const CallContext& ctx, k8s::ApiClient& api) {
   return k8s::Follow(

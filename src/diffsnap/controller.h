@@ -21,13 +21,13 @@ namespace csidelta::diffsnap {
 // Success of our driver are in the table of what is served, and each is moved on by the loop. Every
 // replica follows; the one that leads also works.
 //
-// Follow() runs in one thread, Work() or WorkOnce() in another.
+// Follow() runs in one thread, Work() or WorkOnce() in another; Work() has more of its own.
 class Controller : public k8s::ObjectFollower {
  public:
-  // Borrows `pairs` and `reconciler`. `leads`: whether this process may write, asked before each
-  // object.
+  // Borrows all but the name. `leads`: whether this process may write, asked before each object
+  // and while it is worked at.
   Controller(std::string driver, PairTable& pairs, Reconciler& reconciler,
-             std::function<bool()> leads);
+             std::function<bool()> leads, const Clock& clock);
 
   // Follows the objects until `ctx` ends.
   absl::Status Follow(const CallContext& ctx, k8s::ApiClient& api);

@@ -1,26 +1,32 @@
 #include "k8s/reconcile_loop.h"
 
-#include <chrono>
+#include <algorithm>
+#include <thread>
 
+#include "base/check.h"
 #include "base/log.h"
 #include "k8s/object.h"
 
 namespace csidelta::k8s {
 namespace {
 
-// After an error of the API server, and after a change by another.
-constexpr absl::Duration kAgainAfter = absl::Seconds(2);
-constexpr absl::Duration kAgainAfterChange = absl::Milliseconds(100);
-// How often it is looked whether something became due, or we became the leader.
-constexpr std::chrono::milliseconds kLookEvery{500};
-// What one object may take.
-constexpr absl::Duration kObjectTimeMax = absl::Seconds(30);
+// 2 s, 4 s, 8 s, ... after the first, second, third error in a row.
+absl::Duration PauseAfter(int errors) {
+  const int doublings = std::clamp(errors - 1, 0, 10);
+  return std::min(kReconcileAgainMax, kReconcileAgainFirst * (int64_t{1} << doublings));
+}
 
 }  // namespace
 
 ReconcileLoop::ReconcileLoop(FollowedObjects objects, Reconciler& reconciler,
-                             std::function<bool()> leads)
-    : followed_(std::move(objects)), reconciler_(reconciler), leads_(std::move(leads)) {}
+                             std::function<bool()> leads, const Clock& clock, int concurrent)
+    : followed_(std::move(objects)),
+      reconciler_(reconciler),
+      leads_(std::move(leads)),
+      clock_(clock),
+      concurrent_(concurrent) {
+  CSIDELTA_CHECK(concurrent_ >= 1);
+}
 
 absl::Status ReconcileLoop::Follow(const CallContext& ctx, ApiClient& api) {
   return k8s::Follow(ctx, api, followed_, *this);
@@ -29,6 +35,8 @@ absl::Status ReconcileLoop::Follow(const CallContext& ctx, ApiClient& api) {
 ReconcileLoop::Key ReconcileLoop::KeyOf(const Json& object) {
   return {Namespace(object), Name(object)};
 }
+
+// --- What there is
 
 void ReconcileLoop::OnPage(const std::vector<Json>& objects, bool is_first) {
   std::scoped_lock lock(mutex_);
@@ -47,7 +55,7 @@ void ReconcileLoop::OnListed() {
     }
   }
   is_synced_ = true;
-  Tell();
+  changed_.notify_all();
 }
 
 void ReconcileLoop::OnEvent(const WatchEvent& event) {
@@ -57,15 +65,15 @@ void ReconcileLoop::OnEvent(const WatchEvent& event) {
   } else {
     Keep(event.object);
   }
-  Tell();
+  changed_.notify_all();
 }
 
 void ReconcileLoop::Wake(absl::string_view namespace_name, absl::string_view name) {
   std::scoped_lock lock(mutex_);
   const auto found = objects_.find({std::string(namespace_name), std::string(name)});
   if (found != objects_.end()) {
-    Schedule(found->first, found->second, absl::InfinitePast());
-    Tell();
+    Schedule(found->first, found->second, clock_.Uptime());
+    changed_.notify_all();
   }
 }
 
@@ -89,80 +97,139 @@ void ReconcileLoop::Keep(const Json& object) {
   followed.text = DumpJson(reduced);
   followed.text.shrink_to_fit();
   followed.list = list_;
-  Schedule(key, followed, absl::InfinitePast());
+  Schedule(key, followed, clock_.Uptime());
 }
 
 void ReconcileLoop::Drop(const Key& key) {
   if (const auto found = objects_.find(key); found != objects_.end()) {
-    Schedule(key, found->second, absl::InfiniteFuture());
+    Unschedule(key, found->second);
     objects_.erase(found);
   }
 }
 
-void ReconcileLoop::Tell() {
-  has_news_ = true;
-  changed_.notify_all();
-}
+// --- The queue
 
-void ReconcileLoop::Schedule(const Key& key, Followed& followed, absl::Time due) {
-  queue_.erase({followed.due, key});
+void ReconcileLoop::Schedule(const Key& key, Followed& followed, absl::Duration due) {
+  if (followed.due <= due) {
+    return;
+  }
+  Unschedule(key, followed);
   followed.due = due;
-  if (due != absl::InfiniteFuture()) {
-    queue_.emplace(due, key);
+  followed.turn = ++turns_;
+  if (!taken_.contains(key)) {
+    queue_.emplace(due, followed.turn, key);
   }
 }
 
-bool ReconcileLoop::TakeDue(absl::Time now, Json& object) {
+void ReconcileLoop::Unschedule(const Key& key, Followed& followed) {
+  queue_.erase({followed.due, followed.turn, key});
+  followed.due = absl::InfiniteDuration();
+}
+
+bool ReconcileLoop::IsDue() const {
+  return is_synced_ && !queue_.empty() && std::get<0>(*queue_.begin()) <= clock_.Uptime();
+}
+
+// False when nothing is due.
+bool ReconcileLoop::Take(Taken& taken) {
   std::scoped_lock lock(mutex_);
-  if (!is_synced_ || queue_.empty() || queue_.begin()->first > now) {
+  if (!IsDue()) {
     return false;
   }
-  const Key key = queue_.begin()->second;
-  Followed& followed = objects_.at(key);
-  Schedule(key, followed, absl::InfiniteFuture());
-  object = ParseJson(followed.text).value_or(Json());
+  taken.key = std::get<2>(*queue_.begin());
+  Followed& followed = objects_.at(taken.key);
+  Unschedule(taken.key, followed);
+  taken_.insert(taken.key);
+  taken.object = ParseJson(followed.text).value_or(Json());
+  taken.lead = lead_.get_token();
   return true;
 }
 
-void ReconcileLoop::SetDue(const Json& object, absl::Time due) {
+void ReconcileLoop::Settle(const Taken& taken, const absl::StatusOr<absl::Time>& next,
+                           absl::Time now) {
   std::scoped_lock lock(mutex_);
-  const auto found = objects_.find(KeyOf(object));
-  if (found == objects_.end() || found->second.due != absl::InfiniteFuture()) {
+  taken_.erase(taken.key);
+  const auto found = objects_.find(taken.key);
+  if (found == objects_.end()) {
     return;
   }
-  if (due == absl::InfiniteFuture() && !reconciler_.Concerns(object)) {
+  Followed& followed = found->second;
+  if (const absl::Duration changed_at = followed.due; changed_at != absl::InfiniteDuration()) {
+    Unschedule(taken.key, followed);  // It changed meanwhile, which made it due.
+    Schedule(taken.key, followed, changed_at);
+    return;
+  }
+  if (absl::IsAborted(next.status())) {
+    Schedule(taken.key, followed, clock_.Uptime() + kReconcileAgainAfterChange);
+    return;
+  }
+  followed.errors = next.ok() ? 0 : followed.errors + 1;
+  if (!next.ok()) {
+    Schedule(taken.key, followed, clock_.Uptime() + PauseAfter(followed.errors));
+  } else if (*next != absl::InfiniteFuture()) {
+    Schedule(taken.key, followed, clock_.Uptime() + (*next - now));
+  } else if (!reconciler_.Concerns(taken.object)) {
     objects_.erase(found);
-    return;
   }
-  Schedule(found->first, found->second, due);
+}
+
+// --- The work
+
+void ReconcileLoop::Reconcile(const CallContext& ctx, const Taken& taken) {
+  std::stop_source stop;
+  const std::stop_callback at_end(ctx.stop, [&stop] { stop.request_stop(); });
+  const std::stop_callback without_lead(taken.lead, [&stop] { stop.request_stop(); });
+  CallContext bounded = ctx.WithTimeout(kReconcileTimeMax);
+  bounded.stop = stop.get_token();
+  const absl::StatusOr<absl::Time> next = reconciler_.Reconcile(bounded, taken.object);
+  Settle(taken, next, ctx.clock->Now());
+  if (!next.ok() && !absl::IsAborted(next.status()) && !stop.stop_requested()) {
+    LogError(taken, next.status());
+  }
+}
+
+void ReconcileLoop::LogError(const Taken& taken, const absl::Status& error) const {
+  CSIDELTA_LOG(kWarn, "an object could not be moved on", {"kind", followed_.type.kind},
+               {"namespace", taken.key.first}, {"name", taken.key.second},
+               {"error", std::string(error.message())});
 }
 
 void ReconcileLoop::WorkOnce(const CallContext& ctx) {
-  Json object;
-  while (ctx.Check().ok() && leads_() && TakeDue(ctx.clock->Now(), object)) {
-    const absl::StatusOr<absl::Time> next =
-        reconciler_.Reconcile(ctx.WithTimeout(kObjectTimeMax), object);
-    if (next.ok()) {
-      SetDue(object, *next);
-      continue;
-    }
-    if (absl::IsAborted(next.status())) {
-      SetDue(object, ctx.clock->Now() + kAgainAfterChange);
-      continue;
-    }
-    SetDue(object, ctx.clock->Now() + kAgainAfter);
-    CSIDELTA_LOG(kWarn, "an object could not be moved on", {"kind", followed_.type.kind},
-                 {"namespace", Namespace(object)}, {"name", Name(object)},
-                 {"error", std::string(next.status().message())});
+  Taken taken;
+  while (ctx.Check().ok() && leads_() && Take(taken)) {
+    Reconcile(ctx, taken);
+  }
+}
+
+void ReconcileLoop::WorkOn(const CallContext& ctx) {
+  while (ctx.Check().ok()) {
+    WorkOnce(ctx);
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, ctx.stop, absl::ToChronoMilliseconds(kLeadCheckedEvery),
+                      [this] { return IsDue() && leads_(); });
+  }
+}
+
+void ReconcileLoop::StopUnlessLeading() {
+  if (!leads_()) {
+    std::scoped_lock lock(mutex_);
+    lead_.request_stop();
+    lead_ = std::stop_source();
   }
 }
 
 void ReconcileLoop::Work(const CallContext& ctx) {
+  std::vector<std::jthread> threads;
+  for (int i = 0; i < concurrent_; ++i) {
+    threads.emplace_back([this, &ctx] { WorkOn(ctx); });
+  }
+  std::mutex idle_mutex;
+  std::condition_variable_any idle;
   while (ctx.Check().ok()) {
-    WorkOnce(ctx);
-    std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, ctx.stop, kLookEvery, [this] { return has_news_; });
-    has_news_ = false;
+    StopUnlessLeading();
+    std::unique_lock lock(idle_mutex);
+    idle.wait_for(lock, ctx.stop, absl::ToChronoMilliseconds(kLeadCheckedEvery),
+                  [] { return false; });
   }
 }
 

@@ -6,7 +6,9 @@
 #include <map>
 #include <mutex>
 #include <set>
+#include <stop_token>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -21,7 +23,17 @@
 
 namespace csidelta::k8s {
 
-// Who moves the objects of one kind to where they should be.
+// What one reconcile may take.
+inline constexpr absl::Duration kReconcileTimeMax = absl::Seconds(30);
+// After an error: the longer the more often in a row. After a change by another, which is no error.
+inline constexpr absl::Duration kReconcileAgainFirst = absl::Seconds(2);
+inline constexpr absl::Duration kReconcileAgainMax = absl::Seconds(30);
+inline constexpr absl::Duration kReconcileAgainAfterChange = absl::Milliseconds(100);
+// How many objects of one kind are reconciled at once, where their reconciler allows it.
+inline constexpr int kConcurrentReconciles = 4;
+
+// Who moves the objects of one kind to where they should be. Thread-safe: different objects are
+// reconciled at once, one object never is.
 class Reconciler {
  public:
   virtual ~Reconciler() = default;
@@ -39,16 +51,26 @@ class Reconciler {
   virtual void Reduce(Json& /*object*/) const {}
 };
 
-// The objects of one kind as the API server tells of them: each is due for a look when it changed,
-// when its time came, or when somebody says so. Every replica follows; the one that leads also
-// works, once it knows all that there are. Objects are held as text, which takes a fifth of the
-// memory.
+// The objects of one kind as the API server tells of them, and the queue of those that are due: an
+// object is due from the moment at which it changed, its time came, or somebody woke it. Whichever
+// has been due for the longest is reconciled next, whatever its name; several are at once, so that
+// one that takes long holds none of the others up.
 //
-// Follow() runs in one thread, Work() or WorkOnce() in another; Wake() in any.
+// Every replica follows; the one that leads also works, once it knows all that there are. When it
+// leads no longer, what it reconciles is stopped within kLeadCheckedEvery, long before another one
+// may lead (k8s/leader_lease.h), and is due again for the time when this one leads once more.
+//
+// Objects are held as text, which takes a fifth of the memory. Times are those of Clock::Uptime():
+// nobody who sets the clock holds the queue up. Thread-safe.
 class ReconcileLoop : public ObjectFollower {
  public:
-  // Borrows `reconciler`. `leads`: whether this process may write, asked before each object.
-  ReconcileLoop(FollowedObjects objects, Reconciler& reconciler, std::function<bool()> leads);
+  // How often it is asked whether this process still leads.
+  static constexpr absl::Duration kLeadCheckedEvery = absl::Milliseconds(500);
+
+  // Borrows `reconciler` and `clock`. `leads`: whether this process may write, asked before each
+  // object and while it is reconciled. `concurrent`: how many are at once, at least 1.
+  ReconcileLoop(FollowedObjects objects, Reconciler& reconciler, std::function<bool()> leads,
+                const Clock& clock, int concurrent = kConcurrentReconciles);
 
   // Follows the objects until `ctx` ends.
   absl::Status Follow(const CallContext& ctx, ApiClient& api);
@@ -57,10 +79,10 @@ class ReconcileLoop : public ObjectFollower {
   void OnListed() override;
   void OnEvent(const WatchEvent& event) override;
 
-  // Moves what is due, again and again, until `ctx` ends.
+  // Reconciles what is due, in threads of its own, until `ctx` ends.
   void Work(const CallContext& ctx);
 
-  // Moves what is due now; nothing while another leads.
+  // Reconciles what is due now, in this thread; nothing while another leads.
   void WorkOnce(const CallContext& ctx);
 
   // The object is due now; nothing when there is none.
@@ -73,30 +95,48 @@ class ReconcileLoop : public ObjectFollower {
   using Key = std::pair<std::string, std::string>;  // namespace, name
   struct Followed {
     std::string text;
-    absl::Time due = absl::InfiniteFuture();
+    absl::Duration due = absl::InfiniteDuration();
+    uint64_t turn = 0;  // Among those that are due at the same moment.
     uint64_t list = 0;  // The last one that had it.
+    int errors = 0;     // In a row.
+  };
+  // An object that is being reconciled.
+  struct Taken {
+    Key key;
+    Json object;
+    std::stop_token lead;  // Stopped when this process leads no longer.
   };
 
   static Key KeyOf(const Json& object);
   void Keep(const Json& object);
   void Drop(const Key& key);
-  void Tell();
-  // The object that has been due for the longest, which is due no more; false when there is none.
-  bool TakeDue(absl::Time now, Json& object);
-  // Unless it changed meanwhile, which made it due.
-  void SetDue(const Json& object, absl::Time due);
-  void Schedule(const Key& key, Followed& followed, absl::Time due);
+  bool IsDue() const;
+  bool Take(Taken& taken);
+  void Reconcile(const CallContext& ctx, const Taken& taken);
+  // The reconcile of `taken` is over.
+  void Settle(const Taken& taken, const absl::StatusOr<absl::Time>& next, absl::Time now);
+  void LogError(const Taken& taken, const absl::Status& error) const;
+  // Makes it due at `due`, unless it is due earlier.
+  void Schedule(const Key& key, Followed& followed, absl::Duration due);
+  void Unschedule(const Key& key, Followed& followed);
+  void WorkOn(const CallContext& ctx);
+  void StopUnlessLeading();
 
   const FollowedObjects followed_;
   Reconciler& reconciler_;
   const std::function<bool()> leads_;
+  const Clock& clock_;
+  const int concurrent_;
   mutable std::mutex mutex_;
   std::condition_variable_any changed_;
-  bool has_news_ = false;                       // Guarded by mutex_; since Work() looked.
-  bool is_synced_ = false;                      // Guarded by mutex_.
-  uint64_t list_ = 0;                           // Guarded by mutex_; counts from 1.
-  std::map<Key, Followed> objects_;             // Guarded by mutex_.
-  std::set<std::pair<absl::Time, Key>> queue_;  // Guarded by mutex_; those that will be due.
+  std::stop_source lead_;            // Guarded by mutex_; of what is begun now.
+  bool is_synced_ = false;           // Guarded by mutex_.
+  uint64_t list_ = 0;                // Guarded by mutex_; counts from 1.
+  uint64_t turns_ = 0;               // Guarded by mutex_; so far.
+  std::map<Key, Followed> objects_;  // Guarded by mutex_.
+  std::set<Key> taken_;              // Guarded by mutex_; these are not in queue_.
+  // Guarded by mutex_; those that are due, or will be.
+  std::set<std::tuple<absl::Duration, uint64_t, Key>> queue_;
 };
 
 }  // namespace csidelta::k8s

@@ -34,8 +34,9 @@ class DeletionReconcilerTest : public testing::Test {
  protected:
   DeletionReconcilerTest()
       : reconciler_(bed_.env),
-        loop_({.type = csi::DataDeletionType(), .namespace_name = "velero", .label_selector = ""},
-              reconciler_, [] { return true; }),
+        loop_(
+            {.type = csi::DataDeletionType(), .namespace_name = "velero", .label_selector = ""},
+            reconciler_, [] { return true; }, bed_.clock),
         follower_(wakes_, loop_) {
     bed_.api.SetStatusSubresource("datadeletions", true);
     const auto keyring = OpenKeyring(bed_.ctx, bed_.api, MoverBed::kMover,
@@ -419,7 +420,7 @@ TEST_F(DeletionReconcilerTest, OneThatGoesAsItsTaskEndsLeavesNoTaskEither) {
                             {{TaskKind::kForget, RemoveDeletionLeftovers}});
   k8s::ReconcileLoop tasks(
       {.type = VolumeTaskType(), .namespace_name = MoverBed::kMover, .label_selector = ""},
-      reconciler, [] { return true; });
+      reconciler, [] { return true; }, bed_.clock);
   of_tasks = &tasks;
   Add("one", reference_);
   for (int i = 0; i < 2; ++i) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <string>
 #include <vector>
@@ -37,7 +38,7 @@ class MoverBed {
   Worker worker = Worker::kSucceeds;
   int exit_code = 0;
   bool audit_mismatch = false;
-  int pods_made = 0;
+  std::atomic<int> pods_made = 0;
   std::string snapshot_id = std::string(64, 'a');
   std::string file_system;  // that the worker saw in a volume
   std::string reason;       // why the worker read everything

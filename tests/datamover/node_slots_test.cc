@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
 
@@ -17,6 +21,12 @@ Json Pod(int slot, const std::string& node = "", const std::string& phase = "Run
   return pod;
 }
 
+constexpr absl::Time kNow = absl::UnixEpoch();
+
+int FreestSlot(const std::vector<Json>& pods, int slots) {
+  return SlotChooser().Choose("new", pods, slots, kNow);
+}
+
 TEST(NodeSlotsTest, TheFreestSlotIsTaken) {
   EXPECT_EQ(FreestSlot({}, 2), 0);
   EXPECT_EQ(FreestSlot({Pod(0)}, 2), 1);
@@ -24,6 +34,17 @@ TEST(NodeSlotsTest, TheFreestSlotIsTaken) {
   EXPECT_EQ(FreestSlot({Pod(0), Pod(1), Pod(0)}, 3), 2);
   EXPECT_EQ(FreestSlot({Pod(0, "n", "Succeeded"), Pod(1)}, 2), 0);
   EXPECT_EQ(FreestSlot({Pod(7), Json(), Json{{"metadata", 3}}}, 1), 0);
+}
+
+TEST(NodeSlotsTest, SlotsOfPodsThatAreBeingMadeCount) {
+  SlotChooser slots;
+  EXPECT_EQ(slots.Choose("a", {}, 2, kNow), 0);
+  EXPECT_EQ(slots.Choose("b", {}, 2, kNow), 1) << "a is not listed yet";
+  EXPECT_EQ(slots.Choose("b", {}, 2, kNow), 1) << "its own is not another's";
+  Json listed = Pod(0);
+  listed["metadata"]["name"] = "a";
+  EXPECT_EQ(slots.Choose("c", {listed}, 2, kNow), 0) << "a counts once";
+  EXPECT_EQ(slots.Choose("d", {}, 3, kNow + SlotChooser::kHeldFor), 0) << "they were never made";
 }
 
 TEST(NodeSlotsTest, APodKeepsAwayFromItsOwnSlot) {

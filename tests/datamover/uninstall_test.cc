@@ -74,7 +74,7 @@ class UninstallTest : public testing::Test {
     UploadReconciler reconciler(bed.env, turns, [](const UploadEnd&) {});
     k8s::ReconcileLoop loop(
         {.type = csi::DataUploadType(), .namespace_name = "velero", .label_selector = ""},
-        reconciler, [] { return true; });
+        reconciler, [] { return true; }, bed.clock);
     TransferFollower follower("DataUpload", MoverOfUpload, turns, wakes, loop);
     for (int i = 0; i < times; ++i) {
       follower.OnAll(bed.api.All(csi::DataUploadType()));

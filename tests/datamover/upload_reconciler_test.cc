@@ -47,8 +47,9 @@ class Controller {
       : bed_(bed),
         turns_({.moves_max = bed.env.settings.transfers_max, .moves_per_class_max = {}}),
         reconciler_(bed.env, turns_, [this](const UploadEnd& end) { ends.push_back(end); }),
-        loop_({.type = csi::DataUploadType(), .namespace_name = "velero", .label_selector = ""},
-              reconciler_, [] { return true; }),
+        loop_(
+            {.type = csi::DataUploadType(), .namespace_name = "velero", .label_selector = ""},
+            reconciler_, [] { return true; }, bed.clock),
         follower_("DataUpload", MoverOfUpload, turns_, wakes_, loop_),
         tasks_(bed.env, wakes_, [] { return true; }, {{TaskKind::kUpload, RemoveUploadLeftovers}}),
         contents_(bed.env, wakes_, {"velero"}, [] { return true; }) {}

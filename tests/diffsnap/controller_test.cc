@@ -27,7 +27,8 @@ struct Replica {
                              .url = "https://diffsnap:8443",
                              .audience = "diffsnap",
                              .read_ca = []() -> absl::StatusOr<std::string> { return "PEM"; }}),
-        controller(support::kDriver, pairs, reconciler, [this] { return leads.load(); }) {}
+        controller(
+            support::kDriver, pairs, reconciler, [this] { return leads.load(); }, bed.clock) {}
 
   std::atomic<bool> leads;
   PairTable pairs;

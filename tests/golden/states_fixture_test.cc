@@ -518,7 +518,7 @@ TEST_P(UploadFixtureTest, GoesOnToItsEnd) {
   datamover::UploadReconciler reconciler(mover_, turns_, [](const datamover::UploadEnd&) {});
   k8s::ReconcileLoop loop(
       {.type = csi::DataUploadType(), .namespace_name = "velero", .label_selector = ""}, reconciler,
-      [] { return true; });
+      [] { return true; }, clock_);
   datamover::TransferFollower follower("DataUpload", datamover::MoverOfUpload, turns_, wakes_,
                                        loop);
   for (int look = 0; look < 40; ++look) {
@@ -565,7 +565,7 @@ TEST_P(DownloadFixtureTest, GoesOnToItsEnd) {
   datamover::DownloadReconciler reconciler(mover_, turns_, [](const datamover::DownloadEnd&) {});
   k8s::ReconcileLoop loop(
       {.type = csi::DataDownloadType(), .namespace_name = "velero", .label_selector = ""},
-      reconciler, [] { return true; });
+      reconciler, [] { return true; }, clock_);
   datamover::TransferFollower follower("DataDownload", datamover::MoverOfDownload, turns_, wakes_,
                                        loop);
   for (int look = 0; look < 60; ++look) {
@@ -602,7 +602,7 @@ TEST_P(DeletionFixtureTest, GoesOnToItsEnd) {
   datamover::DeletionReconciler reconciler(mover_);
   k8s::ReconcileLoop loop(
       {.type = csi::DataDeletionType(), .namespace_name = "velero", .label_selector = ""},
-      reconciler, [] { return true; });
+      reconciler, [] { return true; }, clock_);
   datamover::DeletionFollower follower(wakes_, loop);
   for (int look = 0; look < 40; ++look) {
     follower.OnAll(api_.All(csi::DataDeletionType()));

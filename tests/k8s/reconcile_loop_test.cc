@@ -3,13 +3,22 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
 #include <map>
+#include <mutex>
+#include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "k8s/leader_lease.h"
 #include "k8s/object.h"
 #include "k8s/wait.h"
+#include "tests/support/await.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/status_matchers.h"
@@ -73,7 +82,8 @@ class ReconcileLoopTest : public testing::Test {
   bool leads_ = true;
   ReconcileLoop loop_{{.type = kConfigMaps, .namespace_name = "ns", .label_selector = ""},
                       notebook_,
-                      [this] { return leads_; }};
+                      [this] { return leads_; },
+                      clock_};
 };
 
 TEST_F(ReconcileLoopTest, WhatChangedIsLookedAtOnce) {
@@ -163,6 +173,69 @@ TEST_F(ReconcileLoopTest, AfterAnErrorItIsLookedAtSoon) {
   EXPECT_THAT(Work(), IsEmpty());
 }
 
+TEST_F(ReconcileLoopTest, ErrorsInARowAreRetriedLessAndLessOften) {
+  const absl::Status away = absl::UnavailableError("away");
+  notebook_.answers["a"] = {away, away, away, away, away, away, clock_.Now(), away};
+  loop_.OnAll({Thing("a")});
+  EXPECT_THAT(Work(), ElementsAre("a"));
+  for (const int seconds : {2, 4, 8, 16, 30}) {
+    clock_.Advance(absl::Seconds(seconds) - absl::Milliseconds(1));
+    EXPECT_THAT(Work(), IsEmpty()) << seconds;
+    clock_.Advance(absl::Milliseconds(1));
+    EXPECT_THAT(Work(), ElementsAre("a")) << seconds;
+  }
+  clock_.Advance(kReconcileAgainMax);
+  EXPECT_THAT(Work(), ElementsAre("a", "a")) << "one was well";
+  clock_.Advance(kReconcileAgainFirst);
+  EXPECT_THAT(Work(), ElementsAre("a")) << "what went well ended the row";
+}
+
+TEST_F(ReconcileLoopTest, WhoHasBeenDueForTheLongestComesFirst) {
+  loop_.OnAll({Thing("a"), Thing("b"), Thing("c")});
+  EXPECT_THAT(Work(), ElementsAre("a", "b", "c"));
+  loop_.Wake("ns", "c");
+  clock_.Advance(absl::Seconds(1));
+  loop_.OnEvent({.kind = WatchEvent::Kind::kModified, .object = Thing("a", "2")});
+  loop_.Wake("ns", "b");
+  clock_.Advance(absl::Seconds(1));
+  loop_.Wake("ns", "c");
+  EXPECT_THAT(Work(), ElementsAre("c", "a2", "b"));
+}
+
+// More than one thread can do: all get their share, whatever they are called.
+TEST_F(ReconcileLoopTest, NobodyStarvesUnderOverload) {
+  constexpr int kObjects = 20;
+  constexpr absl::Duration kCost = absl::Milliseconds(90);
+  std::map<std::string, absl::Duration> last;
+  absl::Duration longest;
+  const absl::Duration begun = clock_.Uptime();
+  absl::Duration woken = begun;
+  std::vector<Json> things;
+  for (int i = 0; i < kObjects; ++i) {
+    const std::string name = absl::StrCat("upload-", 10 + i);
+    things.push_back(Thing(name));
+    last[name] = begun;
+  }
+  notebook_.on_look = [&](const std::string& name) {
+    longest = std::max(longest, clock_.Uptime() - last.at(name));
+    last.at(name) = clock_.Uptime();
+    clock_.Advance(kCost);
+    if (clock_.Uptime() - woken >= absl::Seconds(1)) {
+      woken += absl::Seconds(1);
+      for (const auto& [other, seen] : last) {
+        loop_.Wake("ns", other);
+      }
+    }
+    leads_ = clock_.Uptime() - begun < absl::Seconds(30);
+  };
+  loop_.OnAll(things);
+  Work();
+  for (const auto& [name, seen] : last) {
+    longest = std::max(longest, clock_.Uptime() - seen);
+  }
+  EXPECT_LE(longest, absl::Seconds(5));
+}
+
 TEST_F(ReconcileLoopTest, WhoDoesNotLeadOnlyFollows) {
   leads_ = false;
   loop_.OnAll({Thing("a")});
@@ -192,11 +265,155 @@ class Marker : public Reconciler {
   ApiClient& api_;
 };
 
+// Holds what it is shown until it may go on, or is stopped.
+class Gate : public Reconciler {
+ public:
+  absl::StatusOr<absl::Time> Reconcile(const CallContext& ctx, const Json& object) override {
+    const std::string name = k8s::Name(object);
+    std::unique_lock lock(mutex_);
+    is_shared_ |= !inside_.insert(name).second;
+    ++looks_[name];
+    changed_.notify_all();
+    changed_.wait(lock, ctx.stop, [&] { return !held_.contains(name); });
+    inside_.erase(name);
+    changed_.notify_all();
+    if (!ctx.Check().ok()) {
+      ++stopped_;
+      return ctx.Check();
+    }
+    return absl::InfiniteFuture();
+  }
+
+  void Hold(const std::string& name) {
+    std::scoped_lock lock(mutex_);
+    held_.insert(name);
+  }
+  void LetGo(const std::string& name) {
+    std::scoped_lock lock(mutex_);
+    held_.erase(name);
+    changed_.notify_all();
+  }
+  void AwaitLooks(const std::string& name, int looks) {
+    std::unique_lock lock(mutex_);
+    support::AwaitOn(changed_, lock, absl::StrCat(looks, " looks at ", name),
+                     [&] { return looks_[name] >= looks; });
+  }
+  void AwaitNobodyInside() {
+    std::unique_lock lock(mutex_);
+    support::AwaitOn(changed_, lock, "nobody to be looked at", [&] { return inside_.empty(); });
+  }
+  int looks(const std::string& name) {
+    std::scoped_lock lock(mutex_);
+    return looks_[name];
+  }
+  int stopped() {
+    std::scoped_lock lock(mutex_);
+    return stopped_;
+  }
+  // Whether one object was ever looked at by two at once.
+  bool is_shared() {
+    std::scoped_lock lock(mutex_);
+    return is_shared_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable_any changed_;
+  std::set<std::string> held_;
+  std::set<std::string> inside_;
+  std::map<std::string, int> looks_;
+  int stopped_ = 0;
+  bool is_shared_ = false;
+};
+
+// A loop at work in threads of its own, from the start of the test to its end.
+class WorkingLoopTest : public testing::Test {
+ protected:
+  ~WorkingLoopTest() override {
+    stop_.request_stop();
+    working_.join();
+  }
+  void Change(const std::string& name) {
+    loop_.OnEvent({.kind = WatchEvent::Kind::kModified, .object = Thing(name)});
+  }
+
+  support::FakeClock clock_;
+  std::stop_source stop_;
+  const CallContext ctx_{
+      .deadline = absl::InfiniteFuture(), .stop = stop_.get_token(), .clock = &clock_};
+  Gate gate_;
+  std::atomic<bool> leads_ = true;
+  ReconcileLoop loop_{{.type = kConfigMaps, .namespace_name = "ns", .label_selector = ""},
+                      gate_,
+                      [this] { return leads_.load(); },
+                      clock_,
+                      /*concurrent=*/2};
+  std::thread working_{[this] { loop_.Work(ctx_); }};
+};
+
+TEST_F(WorkingLoopTest, OneThatTakesLongHoldsNoneOfTheOthersUp) {
+  gate_.Hold("a");
+  loop_.OnAll({Thing("a"), Thing("b"), Thing("c")});
+  gate_.AwaitLooks("a", 1);
+  gate_.AwaitLooks("b", 1);
+  gate_.AwaitLooks("c", 1);
+  Change("b");
+  gate_.AwaitLooks("b", 2);
+  EXPECT_EQ(gate_.looks("a"), 1);
+}
+
+TEST_F(WorkingLoopTest, NoObjectIsWorkedAtByTwoAtOnce) {
+  gate_.Hold("a");
+  loop_.OnAll({Thing("a"), Thing("b")});
+  gate_.AwaitLooks("a", 1);
+  gate_.AwaitLooks("b", 1);
+  Change("a");
+  Change("b");
+  gate_.AwaitLooks("b", 2);
+  loop_.OnEvent({.kind = WatchEvent::Kind::kDeleted, .object = Thing("a")});
+  Change("a");  // Made again.
+  Change("b");
+  gate_.AwaitLooks("b", 3);
+  EXPECT_EQ(gate_.looks("a"), 1) << "though it is due, and a thread is free";
+  gate_.LetGo("a");
+  gate_.AwaitLooks("a", 2);
+  EXPECT_FALSE(gate_.is_shared());
+}
+
+TEST_F(WorkingLoopTest, WithoutTheLeadNothingGoesOn) {
+  gate_.Hold("a");
+  gate_.Hold("b");
+  loop_.OnAll({Thing("a"), Thing("b")});
+  gate_.AwaitLooks("a", 1);
+  gate_.AwaitLooks("b", 1);
+  leads_ = false;
+  gate_.AwaitNobodyInside();
+  EXPECT_EQ(gate_.stopped(), 2);
+  Change("a");
+  gate_.LetGo("a");
+  gate_.LetGo("b");
+  EXPECT_EQ(gate_.looks("a") + gate_.looks("b"), 2);
+  leads_ = true;
+  gate_.AwaitLooks("a", 2);
+  support::Await("what was stopped to be due again", [this] {
+    clock_.Advance(kReconcileAgainFirst);
+    return gate_.looks("b") == 2;
+  });
+  gate_.AwaitNobodyInside();
+  EXPECT_EQ(gate_.stopped(), 2);
+}
+
+// What is stopped when the lead ends is over before another one may lead.
+TEST(ReconcileLoopTimesTest, ALeadIsCheckedOftenEnough) {
+  EXPECT_LT(2 * ReconcileLoop::kLeadCheckedEvery, kLeaseDuration - kLeadTimeMax);
+}
+
 TEST_F(ReconcileLoopTest, FollowsAndWorksUntilItIsStopped) {
   support::FakeApiClient api(clock_);
   Marker marker(api);
-  ReconcileLoop loop({.type = kConfigMaps, .namespace_name = "ns", .label_selector = ""}, marker,
-                     [] { return true; });
+  ReconcileLoop loop(
+      {.type = kConfigMaps, .namespace_name = "ns", .label_selector = ""}, marker,
+      [] { return true; }, clock_);
   std::stop_source stop;
   CallContext ctx = ctx_;
   ctx.stop = stop.get_token();

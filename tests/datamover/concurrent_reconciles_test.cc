@@ -1,0 +1,100 @@
+// Many DataUploads at once, as the controller's threads reconcile them.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <map>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "csi/snapshot_types.h"
+#include "datamover/task_watch.h"
+#include "datamover/turns.h"
+#include "datamover/upload_reconciler.h"
+#include "k8s/follow.h"
+#include "k8s/object.h"
+#include "k8s/reconcile_loop.h"
+#include "objects/keys.h"
+#include "tests/datamover/mover_bed.h"
+#include "tests/support/await.h"
+
+namespace csidelta::datamover::concurrent_reconciles_test {
+namespace {
+
+constexpr int kUploads = 12;
+
+class ConcurrentReconcilesTest : public testing::Test {
+ protected:
+  ConcurrentReconcilesTest() {
+    for (int i = 0; i < kUploads; ++i) {
+      bed_.AddClaim("shop", absl::StrCat("data-", i));
+      bed_.AddUpload(absl::StrCat("upload-", i), "shop", absl::StrCat("data-", i));
+    }
+    ctx_.stop = stop_.get_token();
+  }
+  ~ConcurrentReconcilesTest() override {
+    stop_.request_stop();
+    following_.join();
+    working_.join();
+  }
+
+  // Switches of the bed are set before.
+  void Start() {
+    following_ =
+        std::thread([this] { k8s::Follow(ctx_, bed_.api, objects_, follower_).IgnoreError(); });
+    working_ = std::thread([this] { loop_.Work(ctx_); });
+  }
+
+  void AwaitAll(const std::string& what, const std::function<bool(const std::string&)>& is_so) {
+    support::Await(what, [&] {
+      bed_.clock.Advance(absl::Milliseconds(10));
+      for (int i = 0; i < kUploads; ++i) {
+        if (!is_so(absl::StrCat("upload-", i))) {
+          return false;
+        }
+      }
+      return true;
+    });
+  }
+
+  MoverBed bed_;
+  std::stop_source stop_;
+  CallContext ctx_ = bed_.ctx;
+  const k8s::FollowedObjects objects_{
+      .type = csi::DataUploadType(), .namespace_name = "velero", .label_selector = ""};
+  TurnTable turns_{{.moves_max = kUploads, .moves_per_class_max = {}}};
+  WakeTable wakes_;
+  UploadReconciler reconciler_{bed_.env, turns_, [](const UploadEnd&) {}};
+  k8s::ReconcileLoop loop_{objects_, reconciler_, [] { return true; }, bed_.clock};
+  TransferFollower follower_{"DataUpload", MoverOfUpload, turns_, wakes_, loop_};
+  std::thread following_;
+  std::thread working_;
+};
+
+TEST_F(ConcurrentReconcilesTest, AllComeToTheirEnd) {
+  Start();
+  AwaitAll("all uploads to be completed",
+           [this](const std::string& name) { return bed_.PhaseOf(name) == "Completed"; });
+  EXPECT_EQ(bed_.pods_made, kUploads);
+}
+
+TEST_F(ConcurrentReconcilesTest, SlotsAreGivenEvenly) {
+  bed_.worker = MoverBed::Worker::kPending;
+  Start();
+  AwaitAll("all Pods", [this](const std::string& name) { return bed_.Pod(name).has_value(); });
+  std::map<std::string, int> users;
+  for (const Json& pod : bed_.api.All(csi::PodType())) {
+    ++users[k8s::Label(pod, objects::kSlotLabel)];
+  }
+  ASSERT_EQ(static_cast<int>(users.size()), bed_.env.settings.transfers_per_node_max);
+  for (const auto& [slot, pods] : users) {
+    EXPECT_EQ(pods, kUploads / bed_.env.settings.transfers_per_node_max) << "slot " << slot;
+  }
+}
+
+}  // namespace
+}  // namespace csidelta::datamover::concurrent_reconciles_test
