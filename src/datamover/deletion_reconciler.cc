@@ -184,8 +184,10 @@ class Deletion {
 
   absl::StatusOr<absl::Time> Follow() {
     absl::StatusOr<WorkerView> view = StepWorker();
-    if (absl::IsFailedPrecondition(view.status()) || absl::IsNotFound(view.status())) {
-      return TryLater(view.status().message());  // What a person may put right meanwhile.
+    const absl::Status& error = view.ok() ? view->refusal : view.status();
+    if (absl::IsFailedPrecondition(error) || absl::IsNotFound(error) ||
+        absl::IsPermissionDenied(error)) {
+      return TryLater(error.message());  // What a person may put right meanwhile.
     }
     RETURN_IF_ERROR(view.status());
     if (view->state == WorkerView::State::kEnded) {

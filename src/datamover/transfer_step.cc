@@ -20,6 +20,9 @@ using velero::DataPhase;
 // Who waits is woken when others end; this is for what nobody tells of.
 constexpr absl::Duration kLookAtWaitingAgain = absl::Seconds(30);
 constexpr absl::Duration kNoRoomNotedEvery = absl::Minutes(1);
+constexpr absl::Duration kLookAgainAfterError = absl::Seconds(10);
+// Of the time of one look, what is kept for writing how it went, whatever took so long.
+constexpr absl::Duration kTimeToWrite = absl::Seconds(5);
 
 bool WillNeverDo(const absl::Status& status) {
   return absl::IsFailedPrecondition(status) || absl::IsInvalidArgument(status);
@@ -100,12 +103,21 @@ absl::StatusOr<absl::Time> TransferStep::WorkOn() {
   if (WillNeverDo(view.status())) {
     return BeginFailure(view.status().message());
   }
-  RETURN_IF_ERROR(view.status());
+  if (!view.ok()) {
+    return AwaitDespite(view.status());
+  }
   pods_ = view->attempts;
   return Follow(*view);
 }
 
 absl::StatusOr<WorkerView> TransferStep::StepWorker() {
+  const absl::Time deadline = std::exchange(ctx_.deadline, ctx_.deadline - kTimeToWrite);
+  absl::StatusOr<WorkerView> view = StepTask();
+  ctx_.deadline = deadline;
+  return view;
+}
+
+absl::StatusOr<WorkerView> TransferStep::StepTask() {
   ASSIGN_OR_RETURN(TaskVolume volume, Volume());
   const VolumeTaskSpec spec{.kind = words_.task,
                             .subject = {.kind = words_.type.kind,
@@ -156,6 +168,25 @@ absl::StatusOr<absl::Time> TransferStep::FollowRunning(const WorkerView& view) {
   return moves_on ? Now() : view.look_again;
 }
 
+// Where nothing runs yet, what keeps it from that is shown. How many Pods there were is not known
+// here, so a worker that runs is left alone.
+absl::StatusOr<absl::Time> TransferStep::AwaitDespite(const absl::Status& error) {
+  if (transfer_.phase != DataPhase::kAccepted || absl::IsAborted(error) ||
+      absl::IsCancelled(error)) {
+    return error;
+  }
+  if (IsRetryable(error)) {
+    object_.SetMessage(error.message());
+    RETURN_IF_ERROR(Write());
+    return error;
+  }
+  WorkerView view;
+  view.words = std::string(error.message());
+  view.refusal = error;
+  view.look_again = Now() + kLookAgainAfterError;
+  return Await(view);
+}
+
 // A Pod that does not run yet, or not yet again.
 absl::StatusOr<absl::Time> TransferStep::Await(const WorkerView& view) {
   if (view.waits_for_node) {
@@ -172,6 +203,11 @@ absl::StatusOr<absl::Time> TransferStep::Await(const WorkerView& view) {
     if (const absl::Status claim = LookAtClaim(task); absl::IsFailedPrecondition(claim)) {
       return BeginFailure(claim.message());
     }
+  }
+  if (!view.refusal.ok()) {
+    CSIDELTA_LOG(kWarn, "a worker Pod cannot be made", {"kind", words_.type.kind},
+                 {"namespace", transfer_.namespace_name}, {"name", transfer_.name},
+                 {"error", view.words});
   }
   object_.SetMessage(view.words);
   RETURN_IF_ERROR(Write());

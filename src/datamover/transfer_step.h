@@ -53,7 +53,8 @@ inline constexpr absl::Duration kTransferLookAgain = absl::Milliseconds(500);
 //
 // What is particular to a kind is in the methods below. FAILED_PRECONDITION and INVALID_ARGUMENT of
 // theirs say what will never do: the transfer fails with these words. Other errors are those of the
-// moment.
+// moment. While no Pod runs they are shown in status.message; those that the API server does not
+// mean for a moment, such as a quota's, fail the transfer when its time to prepare is over.
 class TransferStep {
  public:
   virtual ~TransferStep() = default;
@@ -72,7 +73,7 @@ class TransferStep {
     std::string moving;  // "uploading"
   };
 
-  // Borrows `ctx`, `env` and `turns`.
+  // Borrows `env` and `turns`.
   TransferStep(const CallContext& ctx, const MoverEnvironment& env, TurnTable& turns, Words words,
                const velero::DataTransfer& transfer, Json object);
 
@@ -124,7 +125,7 @@ class TransferStep {
   // Now, as Kubernetes writes times.
   std::string Stamp() const;
 
-  const CallContext& ctx_;
+  CallContext ctx_;
   const MoverEnvironment& env_;
   TransferObject object_;
   const std::string stem_;
@@ -137,6 +138,8 @@ class TransferStep {
   absl::StatusOr<absl::Time> Advance();
   absl::StatusOr<absl::Time> WorkOn();
   absl::StatusOr<WorkerView> StepWorker();
+  absl::StatusOr<WorkerView> StepTask();
+  absl::StatusOr<absl::Time> AwaitDespite(const absl::Status& error);
   absl::StatusOr<absl::Time> Follow(const WorkerView& view);
   absl::StatusOr<absl::Time> FollowRunning(const WorkerView& view);
   absl::StatusOr<absl::Time> Await(const WorkerView& view);

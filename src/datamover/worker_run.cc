@@ -25,6 +25,8 @@ namespace {
 constexpr absl::Duration kLookAgain = absl::Milliseconds(500);
 constexpr absl::Duration kLookAgainMax = absl::Seconds(5);
 constexpr absl::Duration kLookAtRunningAgain = absl::Seconds(10);
+constexpr absl::Duration kRefusedAgain = absl::Seconds(2);
+constexpr absl::Duration kRefusedAgainMax = absl::Seconds(30);
 constexpr std::size_t kReasonBytesMax = 400;
 
 absl::Time CreatedAt(const Json& object, absl::Time fallback) {
@@ -84,6 +86,21 @@ std::string ConditionWords(const Json& pod) {
     }
   }
   return "";
+}
+
+// Whether the same may be taken another time: not what will never do, nor what was about something
+// that has changed or is gone, or is to be left.
+bool MayPassLater(const absl::Status& error) {
+  return !error.ok() && !absl::IsFailedPrecondition(error) && !absl::IsInvalidArgument(error) &&
+         !absl::IsNotFound(error) && !absl::IsAborted(error) && !absl::IsCancelled(error);
+}
+
+WorkerView Refused(WorkerView view, const absl::Status& why, absl::Time now) {
+  view.refusal = why;
+  view.words = std::string(why.message());
+  view.look_again =
+      now + std::clamp((now - view.attempt_since) / 8, kRefusedAgain, kRefusedAgainMax);
+  return view;
 }
 
 // Whether its worker writes into a volume.
@@ -293,27 +310,37 @@ absl::StatusOr<WorkerView> WorkerRun::Make(const CallContext& ctx, const Json& t
     view.look_again = view.attempt_since;
     return view;
   }
-  ASSIGN_OR_RETURN(const NextPod next, make_pod(task));
-  if (!next.waiting_for.empty()) {
-    view.words = next.waiting_for;
+  const absl::StatusOr<NextPod> next = make_pod(task);
+  if (MayPassLater(next.status())) {
+    return Refused(std::move(view), next.status(), ctx.clock->Now());
+  }
+  RETURN_IF_ERROR(next.status());
+  if (!next->waiting_for.empty()) {
+    view.words = next->waiting_for;
     view.look_again = ctx.clock->Now() + std::clamp((ctx.clock->Now() - view.attempt_since) / 8,
                                                     kLookAgain, kLookAgainMax);
     return view;
   }
-  Json slotted = next.pod;
-  ASSIGN_OR_RETURN(const std::vector<Json> pods, AllPods(ctx));
-  SetSlot(slotted,
-          env_.slots->Choose(stem_, pods, env_.settings.transfers_per_node_max, ctx.clock->Now()));
-  absl::StatusOr<Json> pod = env_.api.Create(ctx, csi::PodType(), env_.mover_namespace, slotted);
+  const absl::StatusOr<Json> pod = CreatePod(ctx, next->pod);
   view.look_again = ctx.clock->Now();
   if (absl::IsAlreadyExists(pod.status())) {
     return view;
+  }
+  if (MayPassLater(pod.status())) {
+    return Refused(std::move(view), pod.status(), ctx.clock->Now());
   }
   RETURN_IF_ERROR(pod.status());
   ++view.attempts;
   RETURN_IF_ERROR(NoteTask(ctx, {{objects::kTaskPodAnnotation, k8s::Uid(*pod)},
                                  {objects::kAttemptsAnnotation, absl::StrCat(view.attempts)}}));
   return view;
+}
+
+absl::StatusOr<Json> WorkerRun::CreatePod(const CallContext& ctx, Json pod) {
+  ASSIGN_OR_RETURN(const std::vector<Json> pods, AllPods(ctx));
+  SetSlot(pod,
+          env_.slots->Choose(stem_, pods, env_.settings.transfers_per_node_max, ctx.clock->Now()));
+  return env_.api.Create(ctx, csi::PodType(), env_.mover_namespace, pod);
 }
 
 absl::StatusOr<WorkerRun::NextPod> WorkerRun::PodFor(const CallContext& ctx, const Json& task,

@@ -43,6 +43,9 @@ struct WorkerView {
   absl::Time attempt_since;  // of the one that there is, or is to be
   // The Pod has its turn, and no node has room for one more worker yet.
   bool waits_for_node = false;
+  // Why what the Pod needs, or the Pod itself, could not be made: `words` say it, too. Not OK only
+  // while starting.
+  absl::Status refusal = absl::OkStatus();
   absl::Time look_again = absl::InfiniteFuture();
 };
 
@@ -90,7 +93,9 @@ class WorkerRun {
   // The Pod of `task` for `job`, once the Secret that it mounts is there.
   absl::StatusOr<NextPod> PodFor(const CallContext& ctx, const Json& task, const WorkerJob& job);
 
-  // Looks, and takes the next step. NOT_FOUND when there is no task.
+  // Looks, and takes the next step. NOT_FOUND when there is no task. What the API server refuses to
+  // make, by a quota, a policy or a webhook, is a view with its words: they may be about what a
+  // person puts right meanwhile.
   absl::StatusOr<WorkerView> Step(const CallContext& ctx, const PodMaker& make_pod);
 
   // Asks the worker to end: by the task, and by the deletion of the Pod. True when no Pod of the
@@ -117,6 +122,7 @@ class WorkerRun {
   absl::StatusOr<WorkerView> NextAttempt(const CallContext& ctx, const Json& pod, const Json& task);
   absl::StatusOr<WorkerView> Make(const CallContext& ctx, const Json& task,
                                   const PodMaker& make_pod);
+  absl::StatusOr<Json> CreatePod(const CallContext& ctx, Json pod);
 
   const MoverEnvironment& env_;
   const std::string stem_;

@@ -383,6 +383,22 @@ TEST_F(DeletionReconcilerTest, WithoutTheKeyItTriesTheOthersAndWaitsWhereNoneFit
   ExpectNoWorkers();
 }
 
+TEST_F(DeletionReconcilerTest, OneThatTheApiServerRefusesAPodForSaysSoAndLeavesItsPlace) {
+  for (const char* plural : {"pods", "volumetasks"}) {
+    bed_.api.Forbid("create", plural);
+    Add(plural, reference_);
+    Look(2);
+    const DataDeletion deletion = Deletion(plural);
+    EXPECT_EQ(deletion.phase, DeletionPhase::kWaiting) << plural;
+    EXPECT_THAT(deletion.message, AllOf(HasSubstr("forbidden"), HasSubstr("again in 1m")));
+    EXPECT_THAT(bed_.api.All(VolumeTaskType()), IsEmpty());
+    bed_.api.ClearFaults();
+    bed_.clock.Advance(absl::Minutes(2));
+    Look(3);
+    EXPECT_EQ(Deletion(plural).phase, DeletionPhase::kCompleted) << plural;
+  }
+}
+
 TEST_F(DeletionReconcilerTest, WhatIsDoneGoesAfterADay) {
   Add("one", reference_);
   Look(4);

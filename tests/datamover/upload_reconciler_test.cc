@@ -35,6 +35,7 @@ using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 using testing::SizeIs;
 using testing::StartsWith;
 using testing::UnorderedElementsAre;
@@ -683,6 +684,74 @@ TEST_F(UploadReconcilerTest, WhatWasStoredForADataUploadThatIsDeletedIsAskedToGo
   EXPECT_THAT(bed_.api.All(csi::DataUploadType()), IsEmpty());
   EXPECT_THAT(bed_.api.All(csi::DataDeletionType()), SizeIs(1));
   ExpectNothingButBases(bed_, 0);
+}
+
+constexpr char kQuotaWords[] = "is forbidden: exceeded quota: nights, requested: 1, used: 0";
+
+// As a quota does: nothing of `plural` can be made.
+void RefuseToMake(MoverBed& bed, const std::string& plural) {
+  bed.api.SetAdmission(
+      [plural](const support::FakeApiClient::AdmissionRequest& request) -> absl::StatusOr<Json> {
+        if (request.operation == "CREATE" && request.type.plural == plural) {
+          return absl::PermissionDeniedError(absl::StrCat(plural, " ", kQuotaWords));
+        }
+        return request.object;
+      });
+}
+
+TEST_F(UploadReconcilerTest, WhatTheApiServerRefusesIsSaidAtOnceAndFailsInTime) {
+  for (const char* plural : {"volumetasks", "persistentvolumeclaims", "secrets", "pods"}) {
+    SCOPED_TRACE(plural);
+    MoverBed bed;
+    bed.AddUpload("nightly");
+    RefuseToMake(bed, plural);
+    Controller controller(bed);
+    controller.LookTimes(5);
+    EXPECT_EQ(bed.PhaseOf(), "Accepted");
+    EXPECT_THAT(bed.MessageOf(), HasSubstr(absl::StrCat(plural, " ", kQuotaWords)));
+    bed.clock.Advance(bed.env.settings.prepare_timeout - absl::Minutes(1));
+    controller.LookTimes(2);
+    EXPECT_EQ(bed.PhaseOf(), "Accepted");
+    bed.clock.Advance(absl::Minutes(1));
+    controller.LookTimes(2);
+    EXPECT_EQ(bed.PhaseOf(), "Failed");
+    EXPECT_THAT(bed.MessageOf(),
+                AllOf(HasSubstr("shop/data"), HasSubstr("was not prepared within 30m"),
+                      HasSubstr(kQuotaWords)));
+    ExpectNothingButBases(bed, 0);
+  }
+}
+
+TEST_F(UploadReconcilerTest, ARefusalThatEndsInTimeDoesNoHarm) {
+  bed_.AddUpload("nightly");
+  RefuseToMake(bed_, "pods");
+  Controller controller(bed_);
+  controller.LookTimes(4);
+  EXPECT_THAT(bed_.MessageOf(), HasSubstr(kQuotaWords));
+  RefuseToMake(bed_, "nothing");
+  bed_.clock.Advance(absl::Minutes(1));
+  controller.LookTimes(4);
+  EXPECT_EQ(bed_.PhaseOf(), "Completed");
+  EXPECT_THAT(bed_.MessageOf(), Not(HasSubstr("quota")));
+}
+
+TEST_F(UploadReconcilerTest, AnErrorOfTheMomentIsShownAndNoReasonToFail) {
+  bed_.AddUpload("nightly");
+  Controller controller(bed_);
+  bed_.api.FailNext("create", "volumetasks", absl::UnavailableError("etcd is away"), 99);
+  controller.LookTimes(1);
+  bed_.clock.Advance(bed_.env.settings.prepare_timeout / 2);
+  controller.LookTimes(1);
+  EXPECT_EQ(bed_.PhaseOf(), "Accepted");
+  EXPECT_THAT(bed_.MessageOf(), HasSubstr("etcd is away"));
+  bed_.worker = MoverBed::Worker::kRuns;
+  bed_.api.ClearFaults();
+  controller.LookTimes(4);
+  EXPECT_EQ(bed_.PhaseOf(), "InProgress");
+  bed_.api.FailNext("get", "volumetasks", absl::PermissionDeniedError("forbidden"), 9);
+  bed_.clock.Advance(bed_.env.settings.prepare_timeout * 2);
+  controller.LookTimes(2);
+  EXPECT_EQ(bed_.PhaseOf(), "InProgress") << "a worker that runs goes on";
 }
 
 TEST_F(UploadReconcilerTest, ALocationThatIsNotThereIsNamed) {
