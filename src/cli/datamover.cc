@@ -1,3 +1,5 @@
+#include <cstdint>
+#include <memory>
 #include <utility>
 
 #include "base/log.h"
@@ -5,9 +7,16 @@
 #include "cli/cluster_access.h"
 #include "cli/command.h"
 #include "cli/datamover_service.h"
+#include "k8s/config.h"
+#include "k8s/reconcile_loop.h"
+#include "k8s/rest_client.h"
 
 namespace csidelta::cli {
 namespace {
+
+constexpr int64_t kRequestsPerSecond = 100;
+constexpr int64_t kRequestsPerSecondMax = 10'000;
+constexpr int64_t kConcurrentReconcilesMax = 64;
 
 class DatamoverCommand : public Command {
  public:
@@ -22,6 +31,13 @@ class DatamoverCommand : public Command {
     table.Add("--worker-service-account", "NAME",
               "whom worker Pods run as; default csi-delta-worker",
               settings_.worker_service_account);
+    table.AddNumber("--requests-per-second", "N",
+                    "what the API server is asked for, without watches, sustained and at once; "
+                    "default 100",
+                    1, kRequestsPerSecondMax, requests_per_second_);
+    table.AddNumber("--concurrent-reconciles", "N",
+                    "objects of one kind that are worked at, at once; default 4", 1,
+                    kConcurrentReconcilesMax, settings_.concurrent_reconciles);
     cluster_.Declare(table);
     return {.name = "datamover",
             .summary = "Move the volumes that Velero's DataUploads and DataDownloads name",
@@ -35,18 +51,23 @@ class DatamoverCommand : public Command {
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session&) override {
     SetLogLevel(LogLevel::kInfo);
-    const std::unique_ptr<k8s::ApiClient> api = cluster_.MakeClient();
+    k8s::ClientSettings client = cluster_.Settings();
+    client.qps = static_cast<double>(requests_per_second_);
+    client.burst = static_cast<int>(requests_per_second_);
+    const std::unique_ptr<k8s::ApiClient> api = k8s::MakeClient(client);
     RETURN_IF_ERROR(RunDatamoverService(ctx, *api, settings_));
     return ExitCode::kOk;
   }
 
  private:
   ClusterAccess cluster_;
+  int64_t requests_per_second_ = kRequestsPerSecond;
   DatamoverSettings settings_{.mover_namespace = "csi-delta",
                               .velero_namespaces = "velero",
                               .image = "",
                               .worker_service_account = "csi-delta-worker",
-                              .listen = "0.0.0.0:8080"};
+                              .listen = "0.0.0.0:8080",
+                              .concurrent_reconciles = k8s::kConcurrentReconciles};
 };
 
 }  // namespace

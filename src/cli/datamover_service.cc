@@ -71,9 +71,10 @@ struct Followed {
 class DatamoverService {
  public:
   DatamoverService(k8s::ApiClient& api, datamover::MoverEnvironment env,
-                   const std::vector<std::string>& velero_namespaces)
+                   const std::vector<std::string>& velero_namespaces, int concurrent)
       : api_(api),
         env_(std::move(env)),
+        concurrent_(concurrent),
         turns_(LimitsOf(env_.settings)),
         wakes_([this](const std::string& stem) {
           task_loop_.Wake(env_.mover_namespace, stem);
@@ -91,7 +92,7 @@ class DatamoverService {
         task_loop_({.type = datamover::VolumeTaskType(),
                     .namespace_name = env_.mover_namespace,
                     .label_selector = ""},
-                   tasks_, Leads(), Clock::Real()),
+                   tasks_, Leads(), Clock::Real(), concurrent_),
         contents_(env_, wakes_, {velero_namespaces.begin(), velero_namespaces.end()},
                   [this] { return IsSynced(); }),
         content_loop_(datamover::ExposedContents(), contents_, Leads(), Clock::Real(),
@@ -193,7 +194,7 @@ class DatamoverService {
     const k8s::FollowedObjects objects{
         .type = type, .namespace_name = velero_namespace, .label_selector = ""};
     k8s::ReconcileLoop& loop =
-        transfer_loops_.emplace_back(objects, reconciler, Leads(), Clock::Real());
+        transfer_loops_.emplace_back(objects, reconciler, Leads(), Clock::Real(), concurrent_);
     Follow(objects,
            transfer_followers_.emplace_back(type.kind, std::move(read), turns_, wakes_, loop),
            loop);
@@ -265,6 +266,7 @@ class DatamoverService {
 
   k8s::ApiClient& api_;
   const datamover::MoverEnvironment env_;
+  const int concurrent_;                                  // reconciles of one kind
   std::atomic<const k8s::LeaderLease*> lease_ = nullptr;  // of Run()
   datamover::MoverMetrics metrics_;
   datamover::TurnTable turns_;
@@ -343,7 +345,7 @@ absl::Status RunDatamoverService(const CallContext& ctx, k8s::ApiClient& api,
                            .image = settings.image,
                            .worker_service_account = settings.worker_service_account,
                            .settings = mover_settings},
-                          velero_namespaces)
+                          velero_namespaces, static_cast<int>(settings.concurrent_reconciles))
       .Run(ctx, settings.listen);
 }
 

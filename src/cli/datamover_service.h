@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -8,6 +9,7 @@
 #include "absl/strings/string_view.h"
 #include "base/call_context.h"
 #include "k8s/api_client.h"
+#include "k8s/reconcile_loop.h"
 
 namespace csidelta::cli {
 
@@ -18,6 +20,7 @@ struct DatamoverSettings {
   std::string image;
   std::string worker_service_account;
   std::string listen;
+  int64_t concurrent_reconciles = k8s::kConcurrentReconciles;  // of one kind, at least 1
 };
 
 // The namespaces of a list joined by commas. INVALID_ARGUMENT when there is none, one twice, or one

@@ -35,6 +35,12 @@ def test_the_controllers_image_is_the_workers():
     assert container()["image"].endswith(f":{version}") and version == images.image.project_version()
 
 
+def test_what_the_controller_asks_of_the_api_server_is_a_value():
+    args = container(controller={"requestsPerSecond": 250, "concurrentReconciles": 8})["args"]
+    assert "--requests-per-second=250" in args and "--concurrent-reconciles=8" in args
+    assert "--requests-per-second=100" in container()["args"]
+
+
 def test_each_velero_gives_rights_in_its_own_namespace():
     documents = mover.render({"veleroNamespaces": ["velero", "velero-two"]})
     for kind in ("Role", "RoleBinding"):
@@ -56,6 +62,8 @@ def test_settings_are_what_was_given_and_a_change_of_them_restarts_the_controlle
     ({"controler": {}}, "controler"),
     ({"image": {"pullPolicy": "Sometimes"}}, "pullPolicy"),
     ({"controller": {"replicas": -1}}, "replicas"),
+    ({"controller": {"requestsPerSecond": 0}}, "requestsPerSecond"),
+    ({"controller": {"concurrentReconciles": 65}}, "concurrentReconciles"),
 ])
 def test_a_wrong_value_is_refused_by_its_name(values, words):
     with pytest.raises(mover.ChartRefused, match=words):
