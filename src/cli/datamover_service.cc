@@ -28,6 +28,7 @@
 #include "datamover/group_reconciler.h"
 #include "datamover/group_windows.h"
 #include "datamover/mover_environment.h"
+#include "datamover/mover_kinds.h"
 #include "datamover/mover_metrics.h"
 #include "datamover/settings.h"
 #include "datamover/task_watch.h"
@@ -296,15 +297,18 @@ class DatamoverService {
   std::vector<k8s::ReconcileLoop*> loops_;
 };
 
-// An API server that is away for a moment is no reason to give up.
-absl::StatusOr<std::string> AwaitClusterUid(const CallContext& ctx, k8s::ApiClient& api) {
+// Calls until the answer is one that stays: an API server that is away for a moment is no reason to
+// give up.
+template <typename Call>
+auto AwaitAnswer(const CallContext& ctx, const Call& call) -> decltype(call()) {
   while (true) {
-    absl::StatusOr<std::string> uid = datamover::ReadClusterUid(ctx, api);
-    if (uid.ok() || !IsRetryable(uid.status())) {
-      return uid;
+    auto answer = call();
+    const absl::Status& status = internal::ToStatus(answer);
+    if (status.ok() || !IsRetryable(status)) {
+      return answer;
     }
     CSIDELTA_LOG(kWarn, "the API server does not answer; trying again",
-                 {"error", std::string(uid.status().message())});
+                 {"error", std::string(status.message())});
     ctx.clock->SleepFor(kStartAgainAfter, ctx.stop);
     RETURN_IF_ERROR(ctx.Check());
   }
@@ -333,7 +337,9 @@ absl::Status RunDatamoverService(const CallContext& ctx, k8s::ApiClient& api,
   if (settings.image.empty()) {
     return MissingFlag("--image", "what workers run");
   }
-  ASSIGN_OR_RETURN(const std::string cluster, AwaitClusterUid(ctx, api));
+  ASSIGN_OR_RETURN(const std::string cluster,
+                   AwaitAnswer(ctx, [&] { return datamover::ReadClusterUid(ctx, api); }));
+  RETURN_IF_ERROR(AwaitAnswer(ctx, [&] { return datamover::CheckMoverKinds(ctx, api); }));
   ASSIGN_OR_RETURN(const datamover::MoverSettings mover_settings,
                    datamover::ReadMoverSettings(ctx, api, settings.mover_namespace));
   return DatamoverService(api,

@@ -2,17 +2,15 @@
 #include <string>
 #include <vector>
 
-#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "csi/data_transfer.h"
 #include "csi/deletion_proof.h"
 #include "csi/group_types.h"
 #include "csi/snapshot_state.h"
 #include "csi/snapshot_types.h"
 #include "csi/swap_state.h"
-#include "datamover/volume_task.h"
+#include "datamover/mover_kinds.h"
 #include "doctor/checks.h"
 #include "k8s/object.h"
 #include "objects/persistent_volume.h"
@@ -47,55 +45,6 @@ std::string ImagesOf(const Json& deployment) {
 void WarnOfPendingDeletion(Visit& visit, const k8s::ResourceType& type, const Json& content) {
   visit.Warn(NameOf(type.kind, content), csi::DescribePendingDeletion(type, content),
              "look at the log of the driver's csi-snapshotter");
-}
-
-// What this version reads and writes of the mover's kinds. The API server drops, without a word,
-// what a definition does not know.
-struct KindFields {
-  const k8s::ResourceType& type;
-  const char* part;
-  std::vector<std::string> members;
-};
-
-const std::vector<KindFields>& FieldsInUse() {
-  static const auto& all = *new std::vector<KindFields>{
-      {datamover::VolumeTaskType(), "spec", {"type", "subject", "volume", "cancel"}},
-      {datamover::VolumeTaskType(),
-       "status",
-       {"phase", "stage", "doneBytes", "totalBytes", "startTimestamp", "heartbeatTimestamp",
-        "completionTimestamp", "node", "exitCode", "message", "result"}},
-      {csi::DataDeletionType(),
-       "spec",
-       {"backupStorageLocation", "snapshotID", "upload", "workerEnded", "backup"}},
-      {csi::DataDeletionType(),
-       "status",
-       {"phase", "message", "attempts", "startTimestamp", "nextAttemptTimestamp",
-        "completionTimestamp", "trouble", "troubleSince", "locks"}}};
-  return all;
-}
-
-// "spec.upload", of the fields in use, as far as the definition has none of them.
-std::vector<std::string> UnknownFields(const Json& definition, const k8s::ResourceType& type) {
-  std::vector<std::string> unknown;
-  const Json* versions = FindJson(definition, {"spec", "versions"});
-  for (const KindFields& fields : FieldsInUse()) {
-    if (fields.type.plural != type.plural) {
-      continue;
-    }
-    for (const std::string& member : fields.members) {
-      const bool is_known =
-          versions != nullptr && versions->is_array() &&
-          absl::c_any_of(*versions, [&](const Json& version) {
-            return GetString(version, {"name"}) == type.version &&
-                   FindJson(version, {"schema", "openAPIV3Schema", "properties", fields.part,
-                                      "properties", member}) != nullptr;
-          });
-      if (!is_known) {
-        unknown.push_back(absl::StrCat(fields.part, ".", member));
-      }
-    }
-  }
-  return unknown;
 }
 
 }  // namespace
@@ -152,11 +101,9 @@ void CheckSnapshotController(Visit& visit) {
 }
 
 void CheckMoverKindFields(Visit& visit) {
-  for (const k8s::ResourceType* type : {&datamover::VolumeTaskType(), &csi::DataDeletionType()}) {
-    const absl::StatusOr<Json> definition = visit.facts().api().Get(
-        visit.ctx(), {.type = CustomResourceDefinitionType(),
-                      .namespace_name = "",
-                      .name = absl::StrCat(type->plural, ".", type->group)});
+  for (const k8s::ResourceType* type : datamover::MoverKinds()) {
+    const absl::StatusOr<Json> definition =
+        visit.facts().api().Get(visit.ctx(), datamover::DefinitionOf(*type));
     if (absl::IsNotFound(definition.status())) {
       continue;  // Said of the kind itself.
     }
@@ -164,24 +111,22 @@ void CheckMoverKindFields(Visit& visit) {
       visit.Unknown(type->plural, definition.status());
       continue;
     }
-    const std::vector<std::string> unknown = UnknownFields(*definition, *type);
-    if (!unknown.empty()) {
-      visit.Fault(
-          type->plural,
-          absl::StrCat("the cluster's definition is of an older version, and drops ",
-                       absl::StrJoin(unknown, ", ")),
-          "kubectl apply --server-side --force-conflicts --filename deploy/chart/crds: Helm "
-          "does not update them");
+    const std::vector<std::string> undeclared = datamover::UndeclaredFields(*definition, *type);
+    if (!undeclared.empty()) {
+      visit.Fault(type->plural,
+                  absl::StrCat("the cluster's definition is of an older version, and drops ",
+                               absl::StrJoin(undeclared, ", ")),
+                  datamover::kUpdateKinds);
     }
   }
 }
 
 void CheckMoverKinds(Visit& visit) {
-  for (const k8s::ResourceType* type : {&datamover::VolumeTaskType(), &csi::DataDeletionType()}) {
+  for (const k8s::ResourceType* type : datamover::MoverKinds()) {
     const absl::Status status = visit.facts().List(*type).status();
     if (absl::IsNotFound(status)) {
       visit.Fault(type->plural, absl::StrCat("the kind ", type->kind, " is not served"),
-                  "kubectl apply -f the crds/ of the chart: Helm does not update them");
+                  datamover::kUpdateKinds);
     } else if (!status.ok()) {
       visit.Unknown(type->plural, status);
     }

@@ -57,12 +57,6 @@ const k8s::ResourceType& PriorityClassType() {
   return type;
 }
 
-const k8s::ResourceType& CustomResourceDefinitionType() {
-  static const k8s::ResourceType& type = TypeOf("apiextensions.k8s.io", "customresourcedefinitions",
-                                                "CustomResourceDefinition", false);
-  return type;
-}
-
 const k8s::ResourceType& ScheduleType() {
   static const k8s::ResourceType& type = TypeOf("velero.io", "schedules", "Schedule", true);
   return type;

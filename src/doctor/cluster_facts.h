@@ -22,7 +22,6 @@ const k8s::ResourceType& DeploymentType();
 const k8s::ResourceType& StorageClassType();
 const k8s::ResourceType& CsiDriverType();
 const k8s::ResourceType& PriorityClassType();
-const k8s::ResourceType& CustomResourceDefinitionType();
 const k8s::ResourceType& ScheduleType();
 const k8s::ResourceType& EndpointSliceType();
 const k8s::ResourceType& MutatingWebhookConfigurationType();

@@ -16,6 +16,7 @@
 #include "csi/settings.h"
 #include "csi/snapshot_prune.h"
 #include "csi/snapshot_types.h"
+#include "datamover/mover_kinds.h"
 #include "doctor/checks.h"
 #include "k8s/object.h"
 #include "k8s/read_pages.h"
@@ -54,12 +55,12 @@ const k8s::ResourceType& SettingType() {
 // label that Longhorn gives each: all definitions of a cluster may be a hundred megabytes.
 std::vector<Json> LonghornDefinitions(Visit& visit) {
   const absl::StatusOr<k8s::ObjectList> list = visit.facts().api().List(
-      visit.ctx().WithTimeout(kLonghornListTimeMax), CustomResourceDefinitionType(), "",
+      visit.ctx().WithTimeout(kLonghornListTimeMax), datamover::CustomResourceDefinitionType(), "",
       {.label_selector = objects::kLonghornDefinitionLabel,
        .field_selector = "",
        .may_be_old = true});
   if (!list.ok()) {
-    visit.Unknown(CustomResourceDefinitionType().plural, list.status());
+    visit.Unknown(datamover::CustomResourceDefinitionType().plural, list.status());
     return {};
   }
   std::vector<Json> definitions;

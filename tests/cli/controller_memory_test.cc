@@ -21,11 +21,13 @@
 #include "absl/strings/str_split.h"
 #include "csi/data_transfer.h"
 #include "csi/snapshot_types.h"
+#include "datamover/mover_kinds.h"
 #include "datamover/volume_task.h"
 #include "tests/support/api_test_server.h"
 #include "tests/support/await.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/finished_upload.h"
+#include "tests/support/mover_kinds.h"
 #include "tests/support/paths.h"
 #include "tests/support/sanitized.h"
 #include "tests/support/scratch_folder.h"
@@ -56,12 +58,14 @@ class ControllerMemoryTest : public testing::Test {
                  csi::SecretType(),
                  csi::VolumeSnapshotContentType(),
                  datamover::VolumeTaskType(),
+                 datamover::CustomResourceDefinitionType(),
                  {"", "v1", "namespaces", "Namespace", false}},
                 {}, [this](const ServedRequest& request, ServedConnection& connection) {
                   return AnswerUploads(request, connection);
                 }) {
     api_.Seed({"", "v1", "namespaces", "Namespace", false},
               {{"metadata", {{"name", "kube-system"}, {"uid", "cluster"}}}});
+    support::SeedMoverKinds(api_);
     for (int i = 0; i < kBackups; ++i) {
       api_.Seed(csi::BackupType(), {{"metadata",
                                      {{"name", absl::StrCat("nightly-", i)},

@@ -7,8 +7,11 @@
 #include <thread>
 
 #include "csi/snapshot_types.h"
+#include "datamover/mover_kinds.h"
+#include "datamover/volume_task.h"
 #include "k8s/wait.h"
 #include "tests/datamover/mover_bed.h"
+#include "tests/support/mover_kinds.h"
 #include "tests/support/status_matchers.h"
 
 namespace csidelta::cli::datamover_service_test {
@@ -16,6 +19,7 @@ namespace {
 
 using support::IsOk;
 using support::StatusIs;
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -51,10 +55,30 @@ TEST(DatamoverServiceTest, WhatIsMissingIsNamedBeforeAnythingStarts) {
   EXPECT_THAT(api.calls(), testing::IsEmpty());
 }
 
-TEST(DatamoverServiceTest, MovesVolumesUntilItIsStopped) {
-  datamover::MoverBed bed;
+void SeedCluster(datamover::MoverBed& bed) {
   bed.api.Seed({"", "v1", "namespaces", "Namespace", false},
                {{"metadata", {{"name", "kube-system"}, {"uid", bed.env.cluster}}}});
+  support::SeedMoverKinds(bed.api);
+}
+
+TEST(DatamoverServiceTest, WithKindsOfAnOlderVersionItDoesNotStart) {
+  datamover::MoverBed bed;
+  SeedCluster(bed);
+  bed.api.Mutate(datamover::DefinitionOf(datamover::VolumeTaskType()), [](Json& definition) {
+    definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]
+              ["properties"]
+                  .erase("message");
+  });
+  EXPECT_THAT(RunDatamoverService(CallContext(), bed.api, Settings()),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr("volumetasks.mover.csi-delta.io"),
+                             HasSubstr("drops status.message; kubectl apply"))));
+  EXPECT_EQ(bed.api.watches(), 0);
+}
+
+TEST(DatamoverServiceTest, MovesVolumesUntilItIsStopped) {
+  datamover::MoverBed bed;
+  SeedCluster(bed);
   CallContext ctx = CallContext().WithTimeout(absl::Seconds(60));
   std::stop_source stop;
   ctx.stop = stop.get_token();

@@ -23,6 +23,7 @@
 #include "csi/snapshot_types.h"
 #include "csi/swap_record.h"
 #include "datamover/keyring.h"
+#include "datamover/mover_kinds.h"
 #include "datamover/repository_access.h"
 #include "datamover/settings.h"
 #include "datamover/volume_task.h"
@@ -36,6 +37,7 @@
 #include "tests/support/http_test_server.h"
 #include "tests/support/lent_store.h"
 #include "tests/support/metadata_cluster.h"
+#include "tests/support/mover_kinds.h"
 #include "tests/support/paths.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/test_authority.h"
@@ -51,12 +53,6 @@ using ::testing::HasSubstr;
 
 constexpr char kMover[] = "csi-delta";
 constexpr char kCloud[] = "[default]\naws_access_key_id = A\naws_secret_access_key = B\n";
-
-// A definition as the chart has it.
-Json ShippedDefinition(const std::string& file) {
-  absl::StatusOr<Json> definition = ParseYaml(support::ReadSource("deploy/chart/crds/" + file));
-  return definition.ok() ? *definition : Json();
-}
 
 // A cluster in which nothing is wrong.
 class Cluster {
@@ -126,9 +122,7 @@ class Cluster {
 
  private:
   void SeedKinds() {
-    for (const char* file : {"volumetask.yaml", "datadeletion.yaml"}) {
-      api_.Seed(CustomResourceDefinitionType(), ShippedDefinition(file));
-    }
+    support::SeedMoverKinds(api_);
     Json system = MakeObject("v1", "Namespace", "", "kube-system");
     SetJson(system, {"metadata", "uid"}, "cluster-uid");
     api_.Seed(NamespaceType(), system);
@@ -222,7 +216,7 @@ std::vector<Json::json_pointer> FieldsOf(const Json& definition) {
   return fields;
 }
 
-const k8s::ObjectKey kDeletionKind = {CustomResourceDefinitionType(), "",
+const k8s::ObjectKey kDeletionKind = {datamover::CustomResourceDefinitionType(), "",
                                       "datadeletions.mover.csi-delta.io"};
 const k8s::ObjectKey kServer = {DeploymentType(), "velero", "velero"};
 const k8s::ObjectKey kLocation = {datamover::StorageLocationType(), "velero", "default"};
@@ -583,7 +577,7 @@ void SeedLonghornKind(Cluster& cluster, const std::string& plural, const std::st
       MakeObject("apiextensions.k8s.io/v1", "CustomResourceDefinition", "",
                  absl::StrCat(plural, ".", group), {{objects::kLonghornDefinitionLabel, ""}});
   SetJson(definition, {"spec"}, Json{{"group", group}, {"names", {{"kind", kind}}}});
-  cluster.api().Seed(CustomResourceDefinitionType(), definition);
+  cluster.api().Seed(datamover::CustomResourceDefinitionType(), definition);
 }
 
 void SetPlugin(Cluster& cluster, const support::Strings& settings) {
@@ -930,8 +924,9 @@ TEST(CheckupTest, KindsAreNamespacedAsTheApiServerHasThem) {
        {ServiceAccountType(), ResourceQuotaType(), DeploymentType()}) {
     EXPECT_TRUE(type.namespaced) << type.kind;
   }
-  for (const k8s::ResourceType& type : {NamespaceType(), StorageClassType(), CsiDriverType(),
-                                        PriorityClassType(), CustomResourceDefinitionType()}) {
+  for (const k8s::ResourceType& type :
+       {NamespaceType(), StorageClassType(), CsiDriverType(), PriorityClassType(),
+        datamover::CustomResourceDefinitionType()}) {
     EXPECT_FALSE(type.namespaced) << type.kind;
   }
   EXPECT_TRUE(ScheduleType().namespaced);
@@ -1286,7 +1281,7 @@ TEST(CheckupTest, EachFieldOfTheShippedKindsIsMissedByItsName) {
   Cluster cluster;
   int fields = 0;
   for (const char* plural : {"volumetasks", "datadeletions"}) {
-    const k8s::ObjectKey key = {CustomResourceDefinitionType(), "",
+    const k8s::ObjectKey key = {datamover::CustomResourceDefinitionType(), "",
                                 absl::StrCat(plural, ".mover.csi-delta.io")};
     const Json shipped = *cluster.api().Find(key);
     for (const Json::json_pointer& field : FieldsOf(shipped)) {

@@ -1,0 +1,111 @@
+#include "datamover/mover_kinds.h"
+
+#include "absl/algorithm/container.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/status_macros.h"
+#include "csi/data_transfer.h"
+#include "datamover/volume_task.h"
+
+namespace csidelta::datamover {
+namespace {
+
+// What this version reads and writes of the mover's kinds.
+struct KindFields {
+  const k8s::ResourceType& type;
+  const char* part;
+  std::vector<std::string> members;
+};
+
+const std::vector<KindFields>& FieldsInUse() {
+  static const auto& all = *new std::vector<KindFields>{
+      {VolumeTaskType(), "spec", {"type", "subject", "volume", "cancel"}},
+      {VolumeTaskType(),
+       "status",
+       {"phase", "stage", "doneBytes", "totalBytes", "startTimestamp", "heartbeatTimestamp",
+        "completionTimestamp", "node", "exitCode", "message", "result"}},
+      {csi::DataDeletionType(),
+       "spec",
+       {"backupStorageLocation", "snapshotID", "upload", "workerEnded", "backup"}},
+      {csi::DataDeletionType(),
+       "status",
+       {"phase", "message", "attempts", "startTimestamp", "nextAttemptTimestamp",
+        "completionTimestamp", "trouble", "troubleSince", "locks"}}};
+  return all;
+}
+
+bool Declares(const Json& definition, const k8s::ResourceType& type, const char* part,
+              const std::string& member) {
+  const Json* versions = FindJson(definition, {"spec", "versions"});
+  return versions != nullptr && versions->is_array() &&
+         absl::c_any_of(*versions, [&](const Json& version) {
+           return GetString(version, {"name"}) == type.version &&
+                  FindJson(version, {"schema", "openAPIV3Schema", "properties", part, "properties",
+                                     member}) != nullptr;
+         });
+}
+
+absl::Status CheckMoverKind(const CallContext& ctx, k8s::ApiClient& api,
+                            const k8s::ResourceType& type) {
+  const k8s::ObjectKey key = DefinitionOf(type);
+  const absl::StatusOr<Json> definition = api.Get(ctx, key);
+  if (absl::IsNotFound(definition.status())) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the CRD ", key.name, " is not installed; ", kUpdateKinds));
+  }
+  if (absl::IsPermissionDenied(definition.status())) {
+    return absl::PermissionDeniedError(absl::StrCat(
+        "whether the CRD ", key.name, " is of this version cannot be read: ",
+        definition.status().message(), "; helm upgrade csi-delta deploy/chart grants that"));
+  }
+  RETURN_IF_ERROR(definition.status());
+  const std::vector<std::string> undeclared = UndeclaredFields(*definition, type);
+  return undeclared.empty() ? absl::OkStatus()
+                            : absl::FailedPreconditionError(absl::StrCat(
+                                  "the CRD ", key.name, " is of an older version, and drops ",
+                                  absl::StrJoin(undeclared, ", "), "; ", kUpdateKinds));
+}
+
+}  // namespace
+
+const k8s::ResourceType& CustomResourceDefinitionType() {
+  static const k8s::ResourceType type = {.group = "apiextensions.k8s.io",
+                                         .version = "v1",
+                                         .plural = "customresourcedefinitions",
+                                         .kind = "CustomResourceDefinition",
+                                         .namespaced = false};
+  return type;
+}
+
+absl::Span<const k8s::ResourceType* const> MoverKinds() {
+  static const k8s::ResourceType* const all[] = {&VolumeTaskType(), &csi::DataDeletionType()};
+  return all;
+}
+
+k8s::ObjectKey DefinitionOf(const k8s::ResourceType& type) {
+  return {.type = CustomResourceDefinitionType(),
+          .namespace_name = "",
+          .name = absl::StrCat(type.plural, ".", type.group)};
+}
+
+std::vector<std::string> UndeclaredFields(const Json& definition, const k8s::ResourceType& type) {
+  std::vector<std::string> undeclared;
+  for (const KindFields& fields : FieldsInUse()) {
+    for (const std::string& member : fields.members) {
+      if (fields.type.plural == type.plural && !Declares(definition, type, fields.part, member)) {
+        undeclared.push_back(absl::StrCat(fields.part, ".", member));
+      }
+    }
+  }
+  return undeclared;
+}
+
+absl::Status CheckMoverKinds(const CallContext& ctx, k8s::ApiClient& api) {
+  for (const k8s::ResourceType* type : MoverKinds()) {
+    RETURN_IF_ERROR(CheckMoverKind(ctx, api, *type));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace csidelta::datamover

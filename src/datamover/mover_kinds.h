@@ -1,0 +1,41 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "base/call_context.h"
+#include "base/json.h"
+#include "k8s/api_client.h"
+
+// The CRDs of the mover's kinds, which Helm installs once and never updates. The API server prunes,
+// without an error, each field that a CRD does not declare.
+namespace csidelta::datamover {
+
+const k8s::ResourceType& CustomResourceDefinitionType();
+
+// VolumeTask and DataDeletion.
+absl::Span<const k8s::ResourceType* const> MoverKinds();
+
+// The CRD of one kind, by its name.
+k8s::ObjectKey DefinitionOf(const k8s::ResourceType& type);
+
+// What brings the CRDs of this version.
+inline constexpr char kUpdateKinds[] =
+    "kubectl apply --server-side --force-conflicts --filename deploy/chart/crds: Helm does not "
+    "update them";
+
+// "spec.upload": the fields of `type`, one of MoverKinds(), which this version reads or writes and
+// the CRD `definition` does not declare. Pure.
+std::vector<std::string> UndeclaredFields(const Json& definition, const k8s::ResourceType& type);
+
+// Whether the cluster's CRDs declare every field that this version uses. Errors:
+//   FAILED_PRECONDITION  a CRD is missing or of an older version; the message names the fields and
+//                        the command that updates it
+//   PERMISSION_DENIED    this account must not read the CRDs; the message says which command grants
+//                        that
+// and those of the API server.
+absl::Status CheckMoverKinds(const CallContext& ctx, k8s::ApiClient& api);
+
+}  // namespace csidelta::datamover

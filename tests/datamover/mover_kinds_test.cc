@@ -1,0 +1,74 @@
+#include "datamover/mover_kinds.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "datamover/volume_task.h"
+#include "tests/support/fake_api_client.h"
+#include "tests/support/mover_kinds.h"
+#include "tests/support/status_matchers.h"
+
+namespace csidelta::datamover::mover_kinds_test {
+namespace {
+
+using support::IsOk;
+using support::StatusIs;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+Json& PropertiesOf(Json& definition, const char* part) {
+  return definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"][part]
+                   ["properties"];
+}
+
+TEST(MoverKindsTest, WhatTheChartShipsDeclaresEveryField) {
+  support::FakeApiClient api;
+  support::SeedMoverKinds(api);
+  EXPECT_THAT(CheckMoverKinds(CallContext(), api), IsOk());
+}
+
+TEST(MoverKindsTest, AnOlderDefinitionIsRefusedByItsFieldsWithTheCommand) {
+  support::FakeApiClient api;
+  for (const k8s::ResourceType* type : MoverKinds()) {
+    SCOPED_TRACE(type->kind);
+    support::SeedMoverKinds(api);
+    api.Mutate(DefinitionOf(*type),
+               [](Json& definition) { PropertiesOf(definition, "status").erase("phase"); });
+    EXPECT_THAT(CheckMoverKinds(CallContext(), api),
+                StatusIs(absl::StatusCode::kFailedPrecondition,
+                         AllOf(HasSubstr(DefinitionOf(*type).name),
+                               HasSubstr("older version, and drops status.phase; kubectl apply"),
+                               HasSubstr("--filename deploy/chart/crds"))));
+  }
+}
+
+// Fields of another version of the kind do not help: only the one that is used counts.
+TEST(MoverKindsTest, FieldsOfAnotherVersionDoNotCount) {
+  Json definition = support::ShippedDefinition("volumetask.yaml");
+  EXPECT_THAT(UndeclaredFields(definition, VolumeTaskType()), ElementsAre());
+  definition["spec"]["versions"][0]["name"] = "v1";
+  EXPECT_THAT(UndeclaredFields(definition, VolumeTaskType()), testing::Contains("spec.type"));
+  EXPECT_THAT(UndeclaredFields(Json(), VolumeTaskType()), testing::Contains("status.phase"));
+}
+
+TEST(MoverKindsTest, AMissingDefinitionIsRefusedWithTheCommand) {
+  support::FakeApiClient api;
+  support::SeedMoverKinds(api);
+  api.Remove(DefinitionOf(VolumeTaskType()));
+  EXPECT_THAT(CheckMoverKinds(CallContext(), api),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr("volumetasks.mover.csi-delta.io is not installed"),
+                             HasSubstr("kubectl apply --server-side"))));
+}
+
+TEST(MoverKindsTest, DefinitionsThatMustNotBeReadAreNoProof) {
+  support::FakeApiClient api;
+  support::SeedMoverKinds(api);
+  api.Forbid("get", "customresourcedefinitions");
+  EXPECT_THAT(CheckMoverKinds(CallContext(), api),
+              StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("helm upgrade")));
+}
+
+}  // namespace
+}  // namespace csidelta::datamover::mover_kinds_test
