@@ -131,7 +131,11 @@ ExitCode RunProgram(const CallContext& ctx, absl::Span<const std::string> words,
           {{"message_type", "locked"}, {"locks", repository::LocksOf(code.status())}});
     }
     const ExitCode failed = ExitCodeOf(code.status());
-    console.Fail(static_cast<int>(failed), Explain(code.status(), place));
+    const std::string sentence = Explain(code.status(), place);
+    if (environment.on_failure != nullptr) {
+      environment.on_failure(code.status(), sentence);
+    }
+    console.Fail(static_cast<int>(failed), sentence);
     return failed;
   }
   return *code;

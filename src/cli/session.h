@@ -48,6 +48,9 @@ struct ProgramEnvironment {
       open_store = storage::OpenStore;
   // Who we are and how we tell the living from the dead, asked for each lock.
   std::function<repository::LockWitnesses()> witnesses = [] { return repository::LockWitnesses(); };
+  // Hears why the verb failed, and the sentence that says so, before that is printed; may be null.
+  std::function<void(const absl::Status& failure, const std::string& sentence)> on_failure =
+      nullptr;
   // Blocks until a volume may be written to; an error: never again.
   std::function<absl::Status(const CallContext&)> await_writing = [](const CallContext&) {
     return absl::OkStatus();

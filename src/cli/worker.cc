@@ -1,38 +1,38 @@
 #include <algorithm>
+#include <optional>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "cli/cluster_access.h"
 #include "cli/command.h"
 #include "cli/program.h"
+#include "datamover/former_outcome.h"
+#include "datamover/outcome.h"
 #include "datamover/task_runner.h"
 
 namespace csidelta::cli {
 namespace {
 
+using datamover::OutcomeCause;
+using datamover::OutcomeCode;
 using datamover::TaskPhase;
 using datamover::TaskProgress;
-using datamover::VerbEnd;
 
 // What a worker is for; the others need nobody to watch them.
 constexpr absl::string_view kVerbs[] = {"backup", "restore", "forget"};
 constexpr int kWordsMax = 1000;
 constexpr char kNodeVariable[] = "NODE_NAME";
 constexpr char kPodVariable[] = "POD_UID";
-constexpr absl::string_view kSentenceBegin = "csi-delta: ";
 
-// What a verb prints, taken apart: progress goes on at once, the last document and the last
-// sentence are kept. A verb writes whole lines, one thread at a time.
+// What a verb prints and how it fails: progress is passed on at once, the last document is kept. A
+// verb writes whole lines, one thread at a time.
 class VerbOutput {
  public:
-  VerbOutput(const TaskProgress& progress, const Sink& error)
-      : progress_(progress), error_(error) {}
+  explicit VerbOutput(const TaskProgress& progress) : progress_(&progress) {}
 
   bool TakeOut(absl::string_view bytes) {
     rest_.append(bytes.data(), bytes.size());
@@ -43,31 +43,31 @@ class VerbOutput {
     return true;
   }
 
-  bool TakeError(absl::string_view bytes) {
-    absl::string_view sentence = bytes;
-    if (absl::ConsumePrefix(&sentence, kSentenceBegin)) {
-      sentence_ = std::string(absl::StripSuffix(sentence, "\n"));
-    } else if (const absl::StatusOr<Json> document = ParseJsonObject(bytes);
-               document.ok() && GetString(*document, {"message_type"}) == kExitError) {
-      sentence_ = GetString(*document, {"message"});
-    }
-    error_(bytes);  // Whoever reads the log is not needed.
-    return true;
+  void TakeFailure(const absl::Status& failure, const std::string& sentence) {
+    failure_ = datamover::OutcomeOf(failure);
+    failure_->message = sentence;
   }
 
-  VerbEnd End(ExitCode code) const {
-    VerbEnd end;
-    end.exit_code = static_cast<int>(code);
-    end.result = result_;
-    end.message =
-        sentence_.empty() ? absl::StrCat("ended with exit code ", end.exit_code) : sentence_;
-    // A list of changes that was not true is told beside a backup that is.
-    if (code == ExitCode::kOk || code == ExitCode::kAuditMismatch) {
-      end.kind = VerbEnd::Kind::kDone;
-    } else if (code == ExitCode::kInterrupted) {
-      end.kind = VerbEnd::Kind::kStopped;
+  datamover::Outcome End(absl::string_view verb, ExitCode code) const {
+    if (failure_.has_value()) {
+      return *failure_;
     }
-    return end;
+    // A list of changes that was not true is told beside a backup that is.
+    if (code != ExitCode::kOk && code != ExitCode::kAuditMismatch) {
+      return {.code = OutcomeCode::kFailed,
+              .message = absl::StrCat("ended with exit code ", static_cast<int>(code))};
+    }
+    datamover::Outcome outcome{.code = OutcomeCode::kDone};
+    if (code == ExitCode::kAuditMismatch) {
+      outcome.cause = GetBool(result_, {"audit", "mismatch"}) ? OutcomeCause::kAuditMismatch
+                                                              : OutcomeCause::kListRefused;
+    }
+    if (verb == "backup") {
+      outcome.backup = datamover::FormerBackupFigures(result_);
+    } else if (verb == "restore") {
+      outcome.restore = datamover::FormerRestoreFigures(result_);
+    }
+    return outcome;
   }
 
  private:
@@ -77,17 +77,16 @@ class VerbOutput {
       return;
     }
     if (GetString(*document, {"message_type"}) == "status") {
-      progress_(GetString(*document, {"stage"}), GetInt(*document, {"bytes_done"}),
-                GetInt(*document, {"total_bytes"}));
+      (*progress_)(GetString(*document, {"stage"}), GetInt(*document, {"bytes_done"}),
+                   GetInt(*document, {"total_bytes"}));
     } else {
       result_ = *std::move(document);
     }
   }
 
-  const TaskProgress& progress_;
-  const Sink& error_;
+  const TaskProgress* progress_;
   std::string rest_;
-  std::string sentence_;
+  std::optional<datamover::Outcome> failure_;
   Json result_;
 };
 
@@ -105,13 +104,12 @@ class WorkerCommand : public Command {
     return {.name = "worker",
             .summary = "Run a verb for a VolumeTask, and write into it how far it is",
             .details =
-                "Runs in the Pods of the data mover. The verb runs as it would without this, with "
-                "--json; its progress, its result and its last sentence go into the status of the "
-                "task. It is stopped when spec.cancel of the task becomes true (Canceled), or when "
-                "this program is (Interrupted). While the API server is away it goes on, but a "
-                "restore writes nothing after two minutes, until the task says that it is still "
-                "this Pod's. The exit "
-                "code is 0 once the end is written, whatever the end is.",
+                "Runs in the Pods of the data mover. The verb runs as it would without this; its "
+                "progress and its outcome go into the status of the task. It is stopped when "
+                "spec.cancel of the task becomes true (Canceled), or when this program is "
+                "(Interrupted). While the API server is away it goes on, but a restore writes "
+                "nothing after two minutes, until the task says that it is still this Pod's. The "
+                "exit code is 0 once the end is written, whatever the end is.",
             .table = std::move(table),
             .family = VerbFamily::kRepository};
   }
@@ -172,15 +170,18 @@ class WorkerCommand : public Command {
     if (!verb_options_.json) {
       words_.insert(words_.begin(), "--json");
     }
+    verb_ = parsed.verb;
     return absl::OkStatus();
   }
 
-  VerbEnd RunVerb(const CallContext& ctx, const TaskProgress& progress,
-                  const ProgramEnvironment& environment) const {
-    VerbOutput output(progress, environment.error);
+  datamover::Outcome RunVerb(const CallContext& ctx, const TaskProgress& progress,
+                             const ProgramEnvironment& environment) const {
+    VerbOutput output(progress);
     ProgramEnvironment inner = environment;
     inner.out = [&output](absl::string_view bytes) { return output.TakeOut(bytes); };
-    inner.error = [&output](absl::string_view bytes) { return output.TakeError(bytes); };
+    inner.on_failure = [&output](const absl::Status& failure, const std::string& sentence) {
+      output.TakeFailure(failure, sentence);
+    };
     inner.error_is_terminal = false;
     inner.confirm = nullptr;
     inner.witnesses = [this, &environment] {
@@ -190,23 +191,31 @@ class WorkerCommand : public Command {
     };
     ExitCode code = RunProgram(ctx, words_, inner);
     if (code == ExitCode::kNoRepository && init_) {
-      code = MakeRepository(ctx, inner);
-      code = code == ExitCode::kOk ? RunProgram(ctx, words_, inner) : code;
+      if (const std::optional<datamover::Outcome> failed = MakeRepository(ctx, inner);
+          failed.has_value()) {
+        return *failed;
+      }
+      output = VerbOutput(progress);
+      code = RunProgram(ctx, words_, inner);
     }
-    return output.End(code);
+    return output.End(verb_, code);
   }
 
-  // Somebody else may make it at the same time.
-  ExitCode MakeRepository(const CallContext& ctx, const ProgramEnvironment& environment) const {
+  // Nothing when it is there: another worker may make it at the same time.
+  std::optional<datamover::Outcome> MakeRepository(const CallContext& ctx,
+                                                   const ProgramEnvironment& environment) const {
     Console console(environment.out, environment.error, {.json = true});
     Session session(verb_options_, environment, console);
     const absl::Status made = session.Init(ctx).status();
     if (made.ok() || absl::IsAlreadyExists(made)) {
       console.Note(absl::StrCat("made repository ", session.place()));
-      return ExitCode::kOk;
+      return std::nullopt;
     }
-    console.Warn(Explain(made, session.place()));
-    return ctx.stop.stop_requested() ? ExitCode::kInterrupted : ExitCodeOf(made);
+    datamover::Outcome failed = datamover::OutcomeOf(made);
+    failed.message = Explain(made, session.place());
+    failed.code = ctx.stop.stop_requested() ? OutcomeCode::kStopped : failed.code;
+    console.Warn(failed.message);
+    return failed;
   }
 
   bool HasEnded(const std::string& pod_uid) const {
@@ -221,6 +230,7 @@ class WorkerCommand : public Command {
   bool init_ = false;
   ClusterAccess access_;
   std::vector<std::string> words_;
+  std::string verb_;  // that they begin with
   GlobalOptions verb_options_;
 };
 

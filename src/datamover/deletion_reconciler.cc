@@ -6,8 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "base/status_macros.h"
@@ -24,9 +22,6 @@
 namespace csidelta::datamover {
 namespace {
 
-// Exit codes of csi-delta.
-constexpr int kNoRepository = 10;
-constexpr int kLocked = 11;
 constexpr absl::Duration kLookAtWorker = absl::Seconds(2);
 constexpr absl::Duration kLookAtTurn = absl::Seconds(10);
 constexpr std::size_t kDeletionMessageBytesMax = 4096;
@@ -38,25 +33,11 @@ constexpr char kRepackMax[] = "2GiB";
 constexpr char kLockWait[] = "10s";
 constexpr char kDeadLockWait[] = "31m";
 constexpr absl::Duration kWatchedAfter = absl::Minutes(10);
-constexpr std::size_t kLockDigits = 64;
-
-bool IsLockId(absl::string_view text) {
-  return text.size() == kLockDigits && std::all_of(text.begin(), text.end(), absl::ascii_isxdigit);
-}
-
 // The locks that a worker met just now, with what is known of them.
-std::vector<SeenLock> Seen(const Json& result, const std::vector<SeenLock>& before,
+std::vector<SeenLock> Seen(const std::vector<std::string>& ids, const std::vector<SeenLock>& before,
                            absl::Time now) {
   std::vector<SeenLock> seen;
-  const Json* names = FindJson(result, {"locks"});
-  if (names == nullptr || !names->is_array()) {
-    return seen;
-  }
-  for (const Json& name : *names) {
-    const std::string id = name.is_string() ? name.get<std::string>() : "";
-    if (!IsLockId(id) || seen.size() == kLocksMax) {
-      continue;
-    }
+  for (const std::string& id : ids) {
     const auto known = std::find_if(before.begin(), before.end(),
                                     [&id](const SeenLock& lock) { return lock.id == id; });
     seen.push_back({.id = id, .since = known == before.end() ? now : known->since, .until = now});
@@ -75,15 +56,16 @@ absl::Duration AgainAfter(DeletionTrouble trouble, absl::Duration lasts) {
   }
 }
 
-// What kept a worker from its work, by its exit code, or by what servers of buckets say of objects
-// that nobody may remove before their time.
-DeletionTrouble TroubleOf(const VolumeTaskStatus& task) {
-  if (task.phase == TaskPhase::kFailed && task.exit_code == kLocked) {
-    return DeletionTrouble::kLocked;
+// What kept a worker from its work.
+DeletionTrouble TroubleOf(OutcomeCause cause) {
+  switch (cause) {
+    case OutcomeCause::kLocked:
+      return DeletionTrouble::kLocked;
+    case OutcomeCause::kRetained:
+      return DeletionTrouble::kRetained;
+    default:
+      return DeletionTrouble::kFailed;
   }
-  const bool is_retained = absl::StrContains(absl::AsciiStrToLower(task.message), "object lock") ||
-                           absl::StrContains(task.message, "WORM");
-  return is_retained ? DeletionTrouble::kRetained : DeletionTrouble::kFailed;
 }
 
 // One look at one DataDeletion.
@@ -258,17 +240,19 @@ class Deletion {
   }
 
   absl::StatusOr<absl::Time> Conclude(const VolumeTaskStatus& task) {
-    if (task.phase != TaskPhase::kSucceeded && task.exit_code != kNoRepository) {
-      deletion_.locks = Seen(task.result, deletion_.locks, ctx_.clock->Now());
-      return TryLater(WithMissingKey(task, Access()), TroubleOf(task));
+    const bool is_gone = CauseOf(task) == OutcomeCause::kNoRepository;
+    if (task.phase != TaskPhase::kSucceeded && !is_gone) {
+      deletion_.locks =
+          Seen(task.outcome.has_value() ? task.outcome->locks : std::vector<std::string>(),
+               deletion_.locks, ctx_.clock->Now());
+      return TryLater(WithMissingKey(task, Access()), TroubleOf(CauseOf(task)));
     }
     RETURN_IF_ERROR(RemoveWorker());
     deletion_.phase = DeletionPhase::kCompleted;
     deletion_.trouble = DeletionTrouble::kNone;
     deletion_.trouble_since.reset();
     deletion_.locks.clear();
-    deletion_.message =
-        task.exit_code == kNoRepository ? "the repository was gone already" : "the data is gone";
+    deletion_.message = is_gone ? "the repository was gone already" : "the data is gone";
     deletion_.completed_at = ctx_.clock->Now();
     RETURN_IF_ERROR(Write());
     Tell(k8s::EventType::kNormal, "Completed");

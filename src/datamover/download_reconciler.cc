@@ -242,12 +242,12 @@ class DownloadStep : public TransferStep {
       object_.SetStatus("startTimestamp", Stamp());
     }
     object_.SetAnnotation(objects::kRestoredVolumeAnnotation, volume);
+    const RestoreFigures figures = FiguresOf(task);
     if (IsInPlace()) {
-      NoteBytes(task.result);
+      NoteBytes(figures);
     }
-    if (const std::string seen = GetString(task.result, {"file_system"});
-        incremental::IsFileSystem(seen)) {
-      object_.SetAnnotation(objects::kRestoredFileSystemAnnotation, seen);
+    if (incremental::IsFileSystem(figures.file_system)) {
+      object_.SetAnnotation(objects::kRestoredFileSystemAnnotation, figures.file_system);
     }
     object_.SetTime(objects::kRebindingAtAnnotation, Now());
     object_.SetProgress(task.total_bytes, task.total_bytes);
@@ -265,12 +265,17 @@ class DownloadStep : public TransferStep {
     return claim.has_value() ? GetString(*claim, {"spec", "volumeName"}) : "";
   }
 
-  void NoteBytes(const Json& result) {
-    Json bytes = Json::object();
-    for (const char* field :
-         {"logical_bytes", "compared_bytes", "written_bytes", "zero_bytes", "kept_bytes"}) {
-      bytes[field] = GetInt(result, {field});
-    }
+  static RestoreFigures FiguresOf(const VolumeTaskStatus& task) {
+    return task.outcome.has_value() ? task.outcome->restore.value_or(RestoreFigures())
+                                    : RestoreFigures();
+  }
+
+  void NoteBytes(const RestoreFigures& figures) {
+    const Json bytes = {{"logical_bytes", figures.logical_bytes},
+                        {"compared_bytes", figures.compared_bytes},
+                        {"written_bytes", figures.written_bytes},
+                        {"zero_bytes", figures.zero_bytes},
+                        {"kept_bytes", figures.kept_bytes}};
     object_.SetAnnotation(objects::kRestoredBytesAnnotation, DumpJson(bytes));
   }
 

@@ -24,7 +24,7 @@ const std::vector<KindFields>& FieldsInUse() {
       {VolumeTaskType(),
        "status",
        {"phase", "stage", "doneBytes", "totalBytes", "startTimestamp", "heartbeatTimestamp",
-        "completionTimestamp", "node", "exitCode", "message", "result"}},
+        "completionTimestamp", "node", "outcome", "exitCode", "message", "result"}},
       {csi::DataDeletionType(),
        "spec",
        {"backupStorageLocation", "snapshotID", "upload", "workerEnded", "backup"}},

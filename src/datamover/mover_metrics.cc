@@ -200,10 +200,10 @@ void MoverMetrics::Count(const UploadEnd& end) {
   bytes_["stored"] += end.figures.stored_bytes;
   retries_ += end.figures.retries;
   seconds_ += static_cast<double>(end.figures.duration_ms) / 1000;
-  audits_ += end.figures.audit_bytes > 0 || end.figures.audit_mismatch ? 1 : 0;
-  audit_mismatches_ += end.figures.audit_mismatch ? 1 : 0;
+  audits_ += end.figures.audit_bytes > 0 || end.audit_mismatch ? 1 : 0;
+  audit_mismatches_ += end.audit_mismatch ? 1 : 0;
   if (end.figures.mode == "full") {
-    ++fallbacks_[end.figures.reason_code];
+    ++fallbacks_[end.figures.reason];
   }
 }
 

@@ -23,9 +23,6 @@
 namespace csidelta::datamover {
 namespace {
 
-// Of csi-delta: no key opens the repository.
-constexpr int kExitWrongKey = 12;
-
 using velero::StorageLocation;
 
 // Velero's own, from its installer.
@@ -324,8 +321,8 @@ std::string AddressOf(const RepositoryAccess& access) {
 std::string WithMissingKey(const VolumeTaskStatus& failed,
                            const absl::StatusOr<RepositoryAccess>& access) {
   const bool is_told =
-      failed.exit_code == kExitWrongKey && access.ok() && !access->missing_key.empty();
-  return is_told ? absl::StrCat(failed.message, "; ", access->missing_key) : failed.message;
+      CauseOf(failed) == OutcomeCause::kNoKey && access.ok() && !access->missing_key.empty();
+  return is_told ? absl::StrCat(MessageOf(failed), "; ", access->missing_key) : MessageOf(failed);
 }
 
 absl::StatusOr<RepositoryAccess> OpenLocationAccess(const CallContext& ctx, k8s::ApiClient& api,

@@ -27,8 +27,9 @@ constexpr BackoffOptions kInsistBackoff = {.delay_first = absl::Milliseconds(200
                                            .delay_max = absl::Seconds(5)};
 // The controller writes into a task now and then; more in a row are none of its.
 constexpr int kWriteConflictsMax = 10;
-constexpr absl::string_view kFieldsOfOneRun[] = {"stage", "completionTimestamp", "exitCode",
-                                                 "message", "result"};
+// The last three: of a worker of the version before.
+constexpr absl::string_view kFieldsOfOneRun[] = {
+    "stage", "completionTimestamp", "outcome", "exitCode", "message", "result"};
 
 // This context without the wish to stop: for what must be said in any case.
 CallContext Unstopped(const CallContext& ctx) {
@@ -54,7 +55,7 @@ auto Insist(const CallContext& ctx, const Call& call) -> decltype(call(ctx)) {
   }
 }
 
-// Why a verb is stopped, and the stopping.
+// Why the work is stopped, and the stopping.
 class Stopper {
  public:
   explicit Stopper(const CallContext& ctx) : by_pod_(ctx.stop, [this] { stop_.request_stop(); }) {}
@@ -110,12 +111,12 @@ void KeepReporting(const CallContext& ctx, TaskReport& report, Stopper& stopper)
   }
 }
 
-// Runs the verb beside the two that talk to the API server.
-VerbEnd RunBeside(const CallContext& ctx, k8s::ApiClient& api, const k8s::ObjectKey& task,
+// Does the work beside the two that talk to the API server.
+Outcome RunBeside(const CallContext& ctx, k8s::ApiClient& api, const k8s::ObjectKey& task,
                   const std::string& uid, TaskReport& report, Stopper& stopper,
-                  const RunVerb& run) {
-  CallContext verb_ctx = ctx;
-  verb_ctx.stop = stopper.token();
+                  const RunWork& run) {
+  CallContext work_ctx = ctx;
+  work_ctx.stop = stopper.token();
   const auto context_of = [&](std::stop_token stop) {
     CallContext context = Unstopped(ctx);
     context.stop = std::move(stop);
@@ -126,18 +127,18 @@ VerbEnd RunBeside(const CallContext& ctx, k8s::ApiClient& api, const k8s::Object
   const std::jthread watching([&](std::stop_token stop) {
     WatchForCancel(context_of(std::move(stop)), api, task, uid, stopper);
   });
-  return run(verb_ctx, [&report](absl::string_view stage, int64_t done, int64_t total) {
+  return run(work_ctx, [&report](absl::string_view stage, int64_t done, int64_t total) {
     report.Progress(stage, done, total);
   });
 }
 
-TaskPhase PhaseOf(const VerbEnd& end, bool canceled) {
-  switch (end.kind) {
-    case VerbEnd::Kind::kDone:
+TaskPhase PhaseOf(OutcomeCode code, bool canceled) {
+  switch (code) {
+    case OutcomeCode::kDone:
       return TaskPhase::kSucceeded;
-    case VerbEnd::Kind::kStopped:
+    case OutcomeCode::kStopped:
       return canceled ? TaskPhase::kCanceled : TaskPhase::kInterrupted;
-    case VerbEnd::Kind::kFailed:
+    case OutcomeCode::kFailed:
       break;
   }
   return TaskPhase::kFailed;
@@ -153,16 +154,11 @@ bool WasCanceled(const CallContext& ctx, k8s::ApiClient& api, const k8s::ObjectK
   return now.ok() ? IsGivenUp(&*now, uid) : absl::IsNotFound(now.status());
 }
 
-VolumeTaskStatus LastWord(VolumeTaskStatus status, const VerbEnd& end, TaskPhase phase,
-                          absl::Time now) {
+VolumeTaskStatus LastStatus(VolumeTaskStatus status, Outcome outcome, TaskPhase phase,
+                            absl::Time now) {
   status.phase = phase;
   status.completed_at = now;
-  status.exit_code = end.exit_code;
-  status.message =
-      phase == TaskPhase::kSucceeded ? "" : end.message.substr(0, kTaskMessageBytesMax);
-  if (DumpJson(end.result).size() <= kTaskResultBytesMax) {
-    status.result = end.result;
-  }
+  status.outcome = std::move(outcome);
   return status;
 }
 
@@ -214,9 +210,10 @@ absl::Status TaskReport::Finish(const CallContext& ctx, VolumeTaskStatus status)
   const CallContext limited = ctx.WithTimeout(kLastWordTimeMax);
   const auto write = [&](const CallContext& attempt) { return Write(attempt, status); };
   absl::Status written = Insist(limited, write);
-  if (absl::IsInvalidArgument(written) && !status.result.is_null()) {
-    CSIDELTA_LOG(kWarn, "the result is not taken", {"error", std::string(written.message())});
-    status.result = Json();
+  if (absl::IsInvalidArgument(written) && status.outcome.has_value()) {
+    CSIDELTA_LOG(kWarn, "the figures are not taken", {"error", std::string(written.message())});
+    status.outcome->backup.reset();
+    status.outcome->restore.reset();
     written = Insist(limited, write);
   }
   return written;
@@ -288,7 +285,7 @@ absl::Status TaskReport::Note(const Json& task) {
 
 absl::StatusOr<TaskPhase> RunTask(const CallContext& ctx, k8s::ApiClient& api,
                                   const k8s::ObjectKey& task, absl::string_view node,
-                                  const RunVerb& run, const WorkerPodRef& pod) {
+                                  const RunWork& run, const WorkerPodRef& pod) {
   ASSIGN_OR_RETURN(const Json object,
                    Insist(ctx.WithTimeout(kLastWordTimeMax),
                           [&](const CallContext& attempt) { return api.Get(attempt, task); }));
@@ -314,16 +311,15 @@ absl::StatusOr<TaskPhase> RunTask(const CallContext& ctx, k8s::ApiClient& api,
   if (IsGivenUp(&object, uid)) {
     stopper.Cancel();
   }
-  const VerbEnd end = stopper.token().stop_requested()
-                          ? VerbEnd{.kind = VerbEnd::Kind::kStopped,
-                                    .exit_code = 0,
-                                    .message = "stopped before it began",
-                                    .result = {}}
-                          : RunBeside(ctx, api, task, uid, report, stopper, run);
+  Outcome outcome =
+      stopper.token().stop_requested()
+          ? Outcome{.code = OutcomeCode::kStopped, .message = "stopped before it began"}
+          : RunBeside(ctx, api, task, uid, report, stopper, run);
   const bool canceled =
-      end.kind == VerbEnd::Kind::kStopped && WasCanceled(ctx, api, task, uid, stopper);
+      outcome.code == OutcomeCode::kStopped && WasCanceled(ctx, api, task, uid, stopper);
+  const TaskPhase phase = PhaseOf(outcome.code, canceled);
   return Conclude(ctx, report,
-                  LastWord(report.status(), end, PhaseOf(end, canceled), ctx.clock->Now()));
+                  LastStatus(report.status(), std::move(outcome), phase, ctx.clock->Now()));
 }
 
 }  // namespace csidelta::datamover

@@ -11,6 +11,7 @@
 #include "absl/time/time.h"
 #include "base/call_context.h"
 #include "base/json.h"
+#include "datamover/outcome.h"
 #include "datamover/volume_task.h"
 #include "datamover/write_fence.h"
 #include "k8s/api_client.h"
@@ -21,8 +22,6 @@ inline constexpr absl::Duration kReportEvery = absl::Seconds(1);      // at most
 inline constexpr absl::Duration kHeartbeatEvery = absl::Seconds(10);  // at least
 // How long the last word is insisted on while the API server is away.
 inline constexpr absl::Duration kLastWordTimeMax = absl::Minutes(10);
-inline constexpr std::size_t kTaskMessageBytesMax = 4096;
-inline constexpr std::size_t kTaskResultBytesMax = std::size_t{256} << 10;
 
 // Which Pod a worker runs in. Both may be left out: then nobody takes the task away.
 struct WorkerPodRef {
@@ -30,7 +29,7 @@ struct WorkerPodRef {
   WriteFence* fence = nullptr;  // renewed when the task is reached, closed when it is another's
 };
 
-// What a VolumeTask's status says, kept in step with what a verb does. Thread-safe, but for Step()
+// What a VolumeTask's status says, kept in step with what is done. Thread-safe, but for Step()
 // and Finish(), which have one caller at a time.
 //
 // Each write says on what it is based: one that was given up, and that the API server carries out
@@ -50,7 +49,7 @@ class TaskReport {
   absl::Status Step(const CallContext& ctx);
 
   // Writes `status`, until it is written or the task is gone or another Pod's, for at most
-  // kLastWordTimeMax. A result that the API server does not take is left out.
+  // kLastWordTimeMax. Figures that the API server does not take are left out.
   absl::Status Finish(const CallContext& ctx, VolumeTaskStatus status);
 
   VolumeTaskStatus status() const;
@@ -76,21 +75,11 @@ class TaskReport {
   absl::Duration written_at_ = -absl::InfiniteDuration();
 };
 
-// How a verb ended.
-struct VerbEnd {
-  enum class Kind { kDone, kFailed, kStopped };
-
-  Kind kind = Kind::kFailed;
-  int exit_code = 0;
-  std::string message;  // what went wrong, in one sentence
-  Json result;          // the result document; null without one
-};
-
 using TaskProgress = std::function<void(absl::string_view stage, int64_t done, int64_t total)>;
-// Runs the verb until it ends or `ctx` is stopped. `progress` may be called by several threads.
-using RunVerb = std::function<VerbEnd(const CallContext& ctx, const TaskProgress& progress)>;
+// Does the work until it ends or `ctx` is stopped. `progress` may be called by several threads.
+using RunWork = std::function<Outcome(const CallContext& ctx, const TaskProgress& progress)>;
 
-// Does what a VolumeTask says, by `run`, and writes into its status how far it is. The verb is
+// Does what a VolumeTask says, by `run`, and writes into its status how far it is. The work is
 // stopped when spec.cancel becomes true or the task is deleted (Canceled), and when `ctx` is
 // stopped (Interrupted). While the API server is away it goes on.
 //
@@ -99,6 +88,6 @@ using RunVerb = std::function<VerbEnd(const CallContext& ctx, const TaskProgress
 // DEADLINE_EXCEEDED when the API server does not come back.
 absl::StatusOr<TaskPhase> RunTask(const CallContext& ctx, k8s::ApiClient& api,
                                   const k8s::ObjectKey& task, absl::string_view node,
-                                  const RunVerb& run, const WorkerPodRef& pod = {});
+                                  const RunWork& run, const WorkerPodRef& pod = {});
 
 }  // namespace csidelta::datamover

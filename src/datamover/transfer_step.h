@@ -93,7 +93,7 @@ class TransferStep {
   // While the worker runs, at each look: FAILED_PRECONDITION where it must not go on.
   virtual absl::Status LookAtRunning() { return absl::OkStatus(); }
   // What the worker said of its failure, and what it cannot know.
-  virtual std::string WordsOf(const VolumeTaskStatus& failed) { return failed.message; }
+  virtual std::string WordsOf(const VolumeTaskStatus& failed) { return MessageOf(failed); }
   // What a worker that was done leads to.
   virtual absl::StatusOr<absl::Time> Conclude(const VolumeTaskStatus& task) = 0;
   // Whether Conclude() came so far that the worker is needed no more; then what is done from there.

@@ -30,9 +30,6 @@ namespace {
 
 using velero::DataPhase;
 
-// Of the programs that workers run.
-constexpr int kExitAuditMismatch = 20;
-
 class UploadStep : public TransferStep {
  public:
   UploadStep(const CallContext& ctx, const MoverEnvironment& env, TurnTable& turns,
@@ -183,7 +180,7 @@ class UploadStep : public TransferStep {
   // --- Its end
 
   absl::StatusOr<absl::Time> Conclude(const VolumeTaskStatus& task) override {
-    const UploadFigures figures = FiguresOf(task.result);
+    const BackupFigures figures = FiguresOf(task);
     ASSIGN_OR_RETURN(claim_uid_, ClaimUid());
     velero::DataReference reference = Reference();
     reference.snapshot_id = figures.snapshot_id;
@@ -202,8 +199,15 @@ class UploadStep : public TransferStep {
     }
     end_.figures = figures;
     end_.key_confirmed = object_.Annotation(objects::kKeyConfirmedAnnotation) != "false";
-    audit_mismatch_ = figures.audit_mismatch || task.exit_code == kExitAuditMismatch;
+    end_.audit_mismatch = CauseOf(task) == OutcomeCause::kAuditMismatch;
+    list_refused_ = CauseOf(task) == OutcomeCause::kListRefused;
     return End(DataPhase::kCompleted, absl::StrCat(Summarize(figures), GroupWords(object_)));
+  }
+
+  // Of one that says nothing of its backup, figures that name no snapshot.
+  static BackupFigures FiguresOf(const VolumeTaskStatus& task) {
+    return task.outcome.has_value() ? task.outcome->backup.value_or(BackupFigures())
+                                    : BackupFigures();
   }
 
   // A worker that was done before it knew.
@@ -228,14 +232,14 @@ class UploadStep : public TransferStep {
                                 env_.secure_random);
   }
 
-  static bool BaseWasMissed(const UploadFigures& figures) {
+  static bool BaseWasMissed(const BackupFigures& figures) {
     using incremental::FullReason;
-    return figures.reason_code == incremental::TextOf(FullReason::kBaseSnapshotGone).name ||
-           figures.reason_code == incremental::TextOf(FullReason::kGroupBaseReleased).name;
+    return figures.reason == incremental::TextOf(FullReason::kBaseSnapshotGone).name ||
+           figures.reason == incremental::TextOf(FullReason::kGroupBaseReleased).name;
   }
 
   // A driver that said once that the base is gone needs bases, whatever the settings say of it.
-  absl::StatusOr<csi::SnapshotFate> SettleBase(const UploadFigures& figures) {
+  absl::StatusOr<csi::SnapshotFate> SettleBase(const BackupFigures& figures) {
     const csi::Environment csi_env{.api = env_.api,
                                    .clock = *ctx_.clock,
                                    .random = env_.random,
@@ -292,12 +296,13 @@ class UploadStep : public TransferStep {
   void Tell(DataPhase phase, const std::string& message) override {
     end_.phase = phase;
     end_.pods_lost = std::max(0, pods_ - 1);
-    const bool is_good = phase == DataPhase::kCompleted && !audit_mismatch_;
-    const std::string reason = !audit_mismatch_              ? velero::ToString(phase)
-                               : end_.figures.audit_mismatch ? "AuditMismatch"
-                                                             : "ListRefused";
+    const bool list_was_wrong = end_.audit_mismatch || list_refused_;
+    const bool is_good = phase == DataPhase::kCompleted && !list_was_wrong;
+    const std::string reason = end_.audit_mismatch ? "AuditMismatch"
+                               : list_refused_     ? "ListRefused"
+                                                   : velero::ToString(phase);
     const std::string text =
-        audit_mismatch_
+        list_was_wrong
             ? absl::StrCat("the driver's list of changes was wrong, so all was read: ", message)
             : message;
     Emit(is_good ? k8s::EventType::kNormal : k8s::EventType::kWarning, reason, text);
@@ -314,7 +319,7 @@ class UploadStep : public TransferStep {
   const std::function<void(const UploadEnd&)>& on_end_;
   UploadEnd end_;
   std::string claim_uid_;
-  bool audit_mismatch_ = false;
+  bool list_refused_ = false;
 };
 
 }  // namespace

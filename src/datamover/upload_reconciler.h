@@ -22,7 +22,8 @@ namespace csidelta::datamover {
 struct UploadEnd {
   velero::DataUpload upload;
   velero::DataPhase phase;
-  UploadFigures figures;  // of one that is Completed
+  BackupFigures figures;        // of one that is Completed
+  bool audit_mismatch = false;  // the audit of its list of changed blocks found one that lied
   bool key_confirmed = true;
   int pods_lost = 0;
 };

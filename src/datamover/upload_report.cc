@@ -1,16 +1,15 @@
 #include "datamover/upload_report.h"
 
-#include <algorithm>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/time/time.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
 
 namespace csidelta::datamover {
 namespace {
-
-constexpr std::size_t kWordsBytesMax = 300;
 
 std::string FormatBytes(int64_t bytes) {
   if (bytes < int64_t{1} << 20) {
@@ -19,19 +18,6 @@ std::string FormatBytes(int64_t bytes) {
   return bytes < int64_t{1} << 30
              ? absl::StrFormat("%.1f MiB", static_cast<double>(bytes) / (1 << 20))
              : absl::StrFormat("%.1f GiB", static_cast<double>(bytes) / (1 << 30));
-}
-
-int64_t Count(const Json& result, JsonPath path) {
-  return std::max<int64_t>(0, GetInt(result, path));
-}
-
-std::optional<int64_t> CountIfTold(const Json& result, JsonPath path) {
-  const int64_t count = GetInt(result, path, -1);
-  return count >= 0 ? std::optional(count) : std::nullopt;
-}
-
-std::string Words(const Json& result, JsonPath path) {
-  return GetString(result, path).substr(0, kWordsBytesMax);
 }
 
 void Note(TransferObject& upload, absl::string_view key, absl::string_view value) {
@@ -55,42 +41,24 @@ void NoteTime(TransferObject& upload, absl::string_view key,
 
 }  // namespace
 
-UploadFigures FiguresOf(const Json& result) {
-  UploadFigures figures;
-  figures.snapshot_id = GetString(result, {"snapshot_id"});
-  figures.mode = Words(result, {"mode_done"});
-  figures.reason_code = Words(result, {"reason"});
-  figures.reason = figures.reason_code;
-  if (const std::string detail = Words(result, {"reason_detail"}); !detail.empty()) {
-    absl::StrAppend(&figures.reason, ": ", detail);
-  }
-  figures.base = Words(result, {"base"});
-  figures.logical_bytes = Count(result, {"logical_bytes"});
-  figures.changed_bytes = Count(result, {"changed_bytes"});
-  figures.read_bytes = Count(result, {"read_bytes"});
-  figures.audit_bytes = Count(result, {"audit_bytes"});
-  figures.stored_bytes = Count(result, {"stored_bytes"});
-  figures.retries = Count(result, {"retries"});
-  figures.duration_ms = Count(result, {"duration_ms", "total"});
-  figures.audit_mismatch = GetBool(result, {"audit", "mismatch"});
-  figures.repository_bytes = CountIfTold(result, {"repository_bytes"});
-  figures.repository_snapshots = CountIfTold(result, {"repository_snapshots"});
-  return figures;
+std::string ReasonOf(const BackupFigures& figures) {
+  return figures.reason_detail.empty() ? figures.reason
+                                       : absl::StrCat(figures.reason, ": ", figures.reason_detail);
 }
 
-std::string Summarize(const UploadFigures& figures) {
-  std::string text = absl::StrCat(figures.mode, figures.reason.empty() ? "" : " (", figures.reason,
-                                  figures.reason.empty() ? "" : ")", ": ");
-  return absl::StrCat(text, FormatBytes(figures.changed_bytes), " of ",
+std::string Summarize(const BackupFigures& figures) {
+  const std::string reason = ReasonOf(figures);
+  return absl::StrCat(figures.mode, reason.empty() ? "" : absl::StrCat(" (", reason, ")"), ": ",
+                      FormatBytes(figures.changed_bytes), " of ",
                       FormatBytes(figures.logical_bytes), " changed, ",
                       FormatBytes(figures.read_bytes), " read, ", FormatBytes(figures.audit_bytes),
                       " audited, ", FormatBytes(figures.stored_bytes), " stored");
 }
 
-void AnnotateFigures(const UploadFigures& figures, const VolumeTaskStatus& task,
+void AnnotateFigures(const BackupFigures& figures, const VolumeTaskStatus& task,
                      TransferObject& upload) {
   Note(upload, objects::kUploadModeAnnotation, figures.mode);
-  Note(upload, objects::kUploadReasonAnnotation, figures.reason);
+  Note(upload, objects::kUploadReasonAnnotation, ReasonOf(figures));
   Note(upload, objects::kUploadBaseAnnotation, figures.base);
   Note(upload, objects::kChangedBytesAnnotation, absl::StrCat(figures.changed_bytes));
   Note(upload, objects::kReadBytesAnnotation, absl::StrCat(figures.read_bytes));

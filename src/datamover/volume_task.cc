@@ -1,12 +1,12 @@
 #include "datamover/volume_task.h"
 
 #include <array>
-#include <limits>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "base/rfc3339.h"
+#include "datamover/former_outcome.h"
 #include "k8s/object.h"
 
 namespace csidelta::datamover {
@@ -128,17 +128,20 @@ VolumeTaskStatus TaskStatusOf(const Json& object) {
   status.heartbeat_at = TimeAt(object, {"status", "heartbeatTimestamp"});
   status.completed_at = TimeAt(object, {"status", "completionTimestamp"});
   status.node = GetString(object, {"status", "node"});
-  constexpr int64_t kNoCode = std::numeric_limits<int64_t>::min();
-  const int64_t code = GetInt(object, {"status", "exitCode"}, kNoCode);
-  if (code >= 0 && code <= std::numeric_limits<int>::max()) {
-    status.exit_code = static_cast<int>(code);
-  }
-  status.message = GetString(object, {"status", "message"});
-  const Json* result = FindJson(object, {"status", "result"});
-  if (result != nullptr && result->is_object()) {
-    status.result = *result;
+  if (const Json* outcome = FindJson(object, {"status", "outcome"}); outcome != nullptr) {
+    status.outcome = ReadOutcome(*outcome);
+  } else if (IsLast(status.phase) || status.phase == TaskPhase::kInterrupted) {
+    status.outcome = FormerOutcome(object.at("status"));
   }
   return status;
+}
+
+std::string MessageOf(const VolumeTaskStatus& status) {
+  return status.outcome.has_value() ? status.outcome->message : "";
+}
+
+OutcomeCause CauseOf(const VolumeTaskStatus& status) {
+  return status.outcome.has_value() ? status.outcome->cause : OutcomeCause::kNone;
 }
 
 Json ToJson(const VolumeTaskStatus& status) {
@@ -154,14 +157,8 @@ Json ToJson(const VolumeTaskStatus& status) {
   if (!status.node.empty()) {
     out["node"] = status.node;
   }
-  if (status.exit_code.has_value()) {
-    out["exitCode"] = *status.exit_code;
-  }
-  if (!status.message.empty()) {
-    out["message"] = status.message;
-  }
-  if (!status.result.is_null()) {
-    out["result"] = status.result;
+  if (status.outcome.has_value()) {
+    out["outcome"] = ToJson(*status.outcome);
   }
   return out;
 }

@@ -9,6 +9,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/json.h"
+#include "datamover/outcome.h"
 #include "k8s/api_client.h"
 
 // The kind VolumeTask: what one worker Pod is to do with one volume, and how far it is. The
@@ -76,19 +77,23 @@ bool IsLast(TaskPhase phase);
 
 struct VolumeTaskStatus {
   TaskPhase phase = TaskPhase::kNone;
-  std::string stage = {};  // of the verb: "scan", "transfer", ...
+  std::string stage = {};  // of the work: "scan", "transfer", ...
   int64_t done_bytes = 0;
   int64_t total_bytes = 0;  // 0: not known
   std::optional<absl::Time> started_at = {};
   std::optional<absl::Time> heartbeat_at = {};
   std::optional<absl::Time> completed_at = {};
   std::string node = {};
-  std::optional<int> exit_code = {};  // of the verb, once it ended
-  std::string message = {};           // what went wrong, in one sentence
-  Json result = {};                   // the verb's result document; null without one
+  std::optional<Outcome> outcome = {};  // once it ended
 };
 
+// Also of a task whose worker was of the version before, which wrote no outcome
+// (datamover/former_outcome.h).
 VolumeTaskStatus TaskStatusOf(const Json& object);
+// What went wrong, in one sentence; "" when nothing did, or the worker has not ended.
+std::string MessageOf(const VolumeTaskStatus& status);
+// Why, as far as the worker has ended.
+OutcomeCause CauseOf(const VolumeTaskStatus& status);
 // As status patches are written: what is not set is left out.
 Json ToJson(const VolumeTaskStatus& status);
 

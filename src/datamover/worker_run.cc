@@ -261,7 +261,7 @@ absl::StatusOr<WorkerView> WorkerRun::NextAttempt(const CallContext& ctx, const 
   std::string words =
       pod.is_null() ? "it is gone: somebody deleted it, or its node" : PodWords(pod);
   if (TaskStatusOf(task).phase == TaskPhase::kInterrupted && HasEnded(pod)) {
-    words = Join("it had to end early", TaskStatusOf(task).message);
+    words = Join("it had to end early", MessageOf(TaskStatusOf(task)));
   }
   const int attempts = AttemptsOf(task);
   const std::string counted = k8s::Annotation(task, objects::kTaskPodAnnotation);
@@ -272,8 +272,10 @@ absl::StatusOr<WorkerView> WorkerRun::NextAttempt(const CallContext& ctx, const 
   if (attempts >= kWorkerAttemptsMax) {
     view.state = WorkerView::State::kEnded;
     view.status.phase = TaskPhase::kFailed;
-    view.status.message = absl::StrCat("the worker Pod was lost ", attempts,
-                                       " times; of the last one is said: ", words);
+    view.status.outcome =
+        Outcome{.code = OutcomeCode::kFailed,
+                .message = absl::StrCat("the worker Pod was lost ", attempts,
+                                        " times; of the last one is said: ", words)};
     return view;
   }
   CSIDELTA_LOG(kWarn, "a worker Pod is lost; another takes over",

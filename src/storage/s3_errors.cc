@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "storage/retained.h"
 #include "storage/store_full.h"
 
 namespace csidelta::storage {
@@ -56,6 +59,13 @@ bool SaysFull(int status, absl::string_view code) {
       "XMinioAdminBucketQuotaExceeded", "XMinioStorageFull"};
   return status == kInsufficientStorage ||
          std::find(std::begin(kNames), std::end(kNames), code) != std::end(kNames);
+}
+
+// Whether an object lock is why. Servers have no error code for that, only these words beside
+// AccessDenied, InvalidRequest and the like.
+bool SaysRetained(const S3Error& error) {
+  return absl::StrContains(absl::AsciiStrToLower(error.message), "object lock") ||
+         absl::StrContains(error.message, "WORM");
 }
 
 absl::StatusCode CodeOfStatus(int status) {
@@ -138,7 +148,9 @@ absl::Status S3Status(const net::HttpResponse& response, const S3Error& error,
         "the bucket is full, or its quota is used up: ", text, "; make room, or raise the quota")));
   }
   const auto named = CodesByName().find(error.code);
-  return {named != CodesByName().end() ? named->second : CodeOfStatus(response.status), text};
+  absl::Status status(named != CodesByName().end() ? named->second : CodeOfStatus(response.status),
+                      text);
+  return SaysRetained(error) ? AsRetained(std::move(status)) : status;
 }
 
 }  // namespace csidelta::storage

@@ -17,6 +17,7 @@
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "storage/object_rules.h"
+#include "storage/retained.h"
 #include "storage/s3_errors.h"
 #include "storage/s3_xml.h"
 
@@ -488,9 +489,9 @@ absl::Status S3ObjectStore::Delete(const CallContext& ctx, const std::string& ke
   }
   const absl::Status status = Annotate(Failure(*response), absl::StrCat("delete ", key));
   if (absl::IsPermissionDenied(status)) {
-    return absl::PermissionDeniedError(
+    return AsRetained(absl::PermissionDeniedError(
         absl::StrCat(status.message(),
-                     "; either it is retained (object lock), or the right to delete is missing"));
+                     "; either it is retained (object lock), or the right to delete is missing")));
   }
   return absl::IsNotFound(status) ? absl::OkStatus() : status;
 }

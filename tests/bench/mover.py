@@ -73,7 +73,7 @@ class Moved:
     start_seconds: float  # Creation to the worker's first word, without the start of its Pod.
 
     def seconds(self):
-        return self.result["duration_ms"]["total"] / 1000
+        return self.result["durationMs"] / 1000
 
 
 class Watched:
@@ -141,7 +141,7 @@ class World:
         task, pod = self.tasks.last[stem], self.pods.last[stem]
         created = when(upload["metadata"]["creationTimestamp"])
         pod_start = (when(container(pod)["startedAt"]) - when(pod["metadata"]["creationTimestamp"])).total_seconds()
-        return Moved(task["status"]["result"],
+        return Moved(task["status"]["outcome"]["backup"],
                      (when(upload["status"]["completionTimestamp"]) - created).total_seconds(),
                      (when(task["status"]["startTimestamp"]) - created).total_seconds() - pod_start)
 
@@ -207,7 +207,7 @@ def compare(name, ours, theirs, ratio_min, quick):
     best = min(statistics.median(r["move_seconds"] for r in runs) for runs in theirs.values())
     ratio = best / statistics.median(m.seconds() for m in ours)
     start = statistics.median(m.start_seconds for m in ours)
-    peak = max(m.result["peak_memory_bytes"] for m in ours) / MIB
+    peak = max(m.result["peakMemoryBytes"] for m in ours) / MIB
     return quick or (verdict(f"{ratio:.1f} times as fast (must >= {ratio_min})", ratio >= ratio_min)
                      & verdict(f"{start:.0f} s to the worker's first word beyond the Pod's start (must <= "
                                f"{START_SECONDS_MAX} s)", start <= START_SECONDS_MAX)
@@ -250,7 +250,7 @@ def small(world, runs, quick):
         for i in range(chunks // 100):
             data.fill(path, 1000 + run * chunks + i, CHUNK_BYTES, (i * 97 % chunks) * CHUNK_BYTES)
         ours.append(world.back_up(app))
-        if ours[-1].result["mode_done"] != "incremental":
+        if ours[-1].result["mode"] != "incremental":
             raise SystemExit(f"not incremental: {ours[-1].result}")
         for flags, words in THEIR_FLAGS.items():
             theirs[flags].append(world.theirs(app, prefixes[flags], "backup", *words))
@@ -266,11 +266,11 @@ def sparse(world, runs, quick):
     world.back_up(app)
     ours = [world.back_up(app) for _ in range(runs)]
     print(f"\nsparse: {size >> 30} GiB, nothing changed")
-    alone = [m.seconds() - m.result["duration_ms"].get("audit", 0) / 1000 for m in ours]
+    alone = [m.seconds() - m.result["auditMs"] / 1000 for m in ours]
     told("csi-delta, data path, no audit", alone)
     told("csi-delta, wall", [m.wall_seconds for m in ours])
     drive.keep("mover_sparse", [dataclasses.asdict(m) for m in ours])
-    stored = max(m.result["stored_bytes"] for m in ours)
+    stored = max(m.result["storedBytes"] for m in ours)
     controller = controller_mib(world.bed)
     world.bed.delete_namespace(app)
     return quick or (verdict(f"{statistics.median(alone):.2f} s (must <= {SPARSE_SECONDS_MAX} s)",

@@ -25,6 +25,8 @@
 namespace csidelta::cli::worker_test {
 namespace {
 
+using datamover::OutcomeCause;
+using datamover::OutcomeCode;
 using datamover::TaskPhase;
 using datamover::VolumeTaskStatus;
 using testing::AllOf;
@@ -55,6 +57,13 @@ class WorkerTest : public testing::Test {
   }
   VolumeTaskStatus Status(const std::string& name = "du-1") const {
     return datamover::TaskStatusOf(api_.Find(Task(name)).value_or(Json()));
+  }
+
+  // Of the backup that "du-1" made.
+  std::string SnapshotId() const {
+    const VolumeTaskStatus status = Status();
+    const bool is_told = status.outcome.has_value() && status.outcome->backup.has_value();
+    return is_told ? status.outcome->backup->snapshot_id : "";
   }
 
   Outcome Run(const std::vector<std::string>& words) const { return program_.Run(words); }
@@ -114,24 +123,30 @@ TEST_F(WorkerTest, BacksUpMakesTheRepositoryAndWritesItsResult) {
   EXPECT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
   const VolumeTaskStatus status = Status();
   EXPECT_EQ(status.phase, TaskPhase::kSucceeded);
-  EXPECT_EQ(status.exit_code, 0);
   EXPECT_EQ(status.node, "node-a");
-  EXPECT_EQ(GetString(status.result, {"message_type"}), "result");
-  EXPECT_EQ(GetInt(status.result, {"logical_bytes"}), kImageBytes);
-  EXPECT_EQ(GetString(status.result, {"snapshot_id"}).size(), 64U);
+  ASSERT_TRUE(status.outcome.has_value() && status.outcome->backup.has_value());
+  EXPECT_EQ(status.outcome->code, OutcomeCode::kDone);
+  EXPECT_EQ(status.outcome->cause, OutcomeCause::kNone);
+  EXPECT_EQ(status.outcome->message, "");
+  EXPECT_EQ(status.outcome->backup->logical_bytes, kImageBytes);
+  EXPECT_EQ(status.outcome->backup->mode, "full");
+  EXPECT_EQ(status.outcome->backup->reason, "no-parent");
+  EXPECT_GT(status.outcome->backup->peak_memory_bytes, 0);
+  EXPECT_EQ(SnapshotId().size(), 64U);
   const Outcome snapshots = Run({"snapshots", "--json"});
-  EXPECT_THAT(snapshots.out, HasSubstr(GetString(status.result, {"snapshot_id"})));
+  EXPECT_THAT(snapshots.out, HasSubstr(SnapshotId()));
 }
 
 TEST_F(WorkerTest, RestoresWhatWasBackedUp) {
   program_.Init();
   ASSERT_EQ(Backup().code, ExitCode::kOk);
   Seed("dd-1");
-  const Outcome outcome =
-      Work("dd-1", {},
-           {"restore", GetString(Status().result, {"snapshot_id"}), "--target", Path("restored")});
+  const Outcome outcome = Work("dd-1", {}, {"restore", SnapshotId(), "--target", Path("restored")});
   EXPECT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
   EXPECT_EQ(Status("dd-1").phase, TaskPhase::kSucceeded);
+  ASSERT_TRUE(Status("dd-1").outcome->restore.has_value());
+  EXPECT_EQ(Status("dd-1").outcome->restore->logical_bytes, kImageBytes);
+  EXPECT_EQ(Status("dd-1").outcome->restore->written_bytes, kImageBytes);
   std::ifstream file(Path("restored"), std::ios::binary);
   EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), support::Noise(kImageBytes, 1));
 }
@@ -140,9 +155,9 @@ TEST_F(WorkerTest, WithoutInitAMissingRepositoryIsAFailureThatIsTold) {
   const Outcome outcome = Backup();
   EXPECT_EQ(outcome.code, ExitCode::kOk);
   EXPECT_EQ(Status().phase, TaskPhase::kFailed);
-  EXPECT_EQ(Status().exit_code, 10);
-  EXPECT_THAT(Status().message, AllOf(HasSubstr("csi-delta init"), Not(HasSubstr("\n"))));
-  EXPECT_THAT(outcome.error, HasSubstr(Status().message));
+  EXPECT_EQ(CauseOf(Status()), OutcomeCause::kNoRepository);
+  EXPECT_THAT(MessageOf(Status()), AllOf(HasSubstr("csi-delta init"), Not(HasSubstr("\n"))));
+  EXPECT_THAT(outcome.error, HasSubstr(MessageOf(Status())));
 }
 
 TEST_F(WorkerTest, WhatWentWrongIsSaidInOneSentence) {
@@ -152,19 +167,19 @@ TEST_F(WorkerTest, WhatWentWrongIsSaidInOneSentence) {
   Seed("du-2");
   EXPECT_EQ(Work("du-2", {"--init"}, {"backup", Path("image")}).code, ExitCode::kOk);
   EXPECT_EQ(Status("du-2").phase, TaskPhase::kFailed);
-  EXPECT_EQ(Status("du-2").exit_code, 12);
-  EXPECT_THAT(Status("du-2").message, HasSubstr("the password does not open"));
+  EXPECT_EQ(CauseOf(Status("du-2")), OutcomeCause::kNoKey);
+  EXPECT_THAT(MessageOf(Status("du-2")), HasSubstr("the password does not open"));
 }
 
 // The Pod of a deletion may be lost at any moment, and another one begins anew.
 TEST_F(WorkerTest, WhatIsForgottenAlreadyIsDone) {
   program_.Init();
   ASSERT_EQ(Backup().code, ExitCode::kOk);
-  const std::string id = GetString(Status().result, {"snapshot_id"});
+  const std::string id = SnapshotId();
   for (const char* task : {"dx-1", "dx-2"}) {
     Seed(task);
     EXPECT_EQ(Work(task, {}, {"forget", id, "--ignore-missing", "--prune"}).code, ExitCode::kOk);
-    EXPECT_EQ(Status(task).phase, TaskPhase::kSucceeded) << Status(task).message;
+    EXPECT_EQ(Status(task).phase, TaskPhase::kSucceeded) << MessageOf(Status(task));
   }
   EXPECT_EQ(Run({"snapshots", "--json"}).out, "[]\n");
 }
@@ -178,12 +193,11 @@ TEST_F(WorkerTest, TheLockOfAPodThatHasEndedIsDeadAndNoOther) {
     Seed(task);
   }
   const Outcome locked = Work("dx-1", {"--ended-pods", "a-12,b-1"}, forget);
-  ASSERT_EQ(Status("dx-1").exit_code, 11) << Status("dx-1").message << locked.error;
-  EXPECT_THAT(Status("dx-1").message, HasSubstr("on n, Pod a-1"));
-  EXPECT_EQ(GetString(Status("dx-1").result, {"message_type"}), "locked");
-  EXPECT_EQ(Status("dx-1").result.at("locks"), Json::array({lock}));
+  ASSERT_EQ(CauseOf(Status("dx-1")), OutcomeCause::kLocked) << locked.error;
+  EXPECT_THAT(MessageOf(Status("dx-1")), HasSubstr("on n, Pod a-1"));
+  EXPECT_THAT(Status("dx-1").outcome->locks, testing::ElementsAre(lock));
   Work("dx-2", {"--ended-pods", "b-1,a-1"}, forget);
-  EXPECT_EQ(Status("dx-2").phase, TaskPhase::kSucceeded) << Status("dx-2").message;
+  EXPECT_EQ(Status("dx-2").phase, TaskPhase::kSucceeded) << MessageOf(Status("dx-2"));
 }
 
 TEST_F(WorkerTest, WhatAnUploadLeftIsForgottenByItsTagAlone) {
@@ -197,7 +211,7 @@ TEST_F(WorkerTest, WhatAnUploadLeftIsForgottenByItsTagAlone) {
     EXPECT_EQ(
         Work(task, {}, {"forget", "latest", "--tag", "du-1", "--ignore-missing", "--prune"}).code,
         ExitCode::kOk);
-    EXPECT_EQ(Status(task).phase, TaskPhase::kSucceeded) << Status(task).message;
+    EXPECT_EQ(Status(task).phase, TaskPhase::kSucceeded) << MessageOf(Status(task));
   }
   const Json left = ParseJson(Run({"snapshots", "--json"}).out).value_or(Json());
   ASSERT_EQ(left.size(), 1U);
@@ -209,7 +223,7 @@ TEST_F(WorkerTest, WhatAnUploadLeftIsForgottenByItsTagAlone) {
 TEST_F(WorkerTest, NoSpaceIsFreedForAnUploadThatLeftNoSnapshot) {
   program_.Init();
   ASSERT_EQ(Backup().code, ExitCode::kOk);
-  const std::string id = GetString(Status().result, {"snapshot_id"});
+  const std::string id = SnapshotId();
   ASSERT_TRUE(std::filesystem::remove(Path("repo/snapshots/" + id)));
   const auto before = Packs();
   Seed("dx-1");

@@ -89,10 +89,8 @@ class DeletionReconcilerTest : public testing::Test {
   std::string Stem(const std::string& name = "one") const {
     return StemOf("DataDeletion", k8s::Uid(Object(name)));
   }
-  void FailWorker(int exit_code, const std::string& message) {
-    bed_.SetTaskStatus(Stem(),
-                       {{"phase", "Failed"}, {"exitCode", exit_code}, {"message", message}});
-    bed_.SetPodStatus(Stem(), {{"phase", "Succeeded"}});
+  void FailWorker(OutcomeCause cause, const std::string& message) {
+    bed_.End(Stem(), "Failed", {.code = OutcomeCode::kFailed, .cause = cause, .message = message});
   }
   // The worker of "one" ends because of locks: each of 64 equal digits, and what else it says.
   void MeetLocks(const std::vector<std::string>& digits, Json others = Json::array()) {
@@ -100,9 +98,11 @@ class DeletionReconcilerTest : public testing::Test {
       others.push_back(std::string(64, digit[0]));
     }
     bed_.SetTaskStatus(Stem(), {{"phase", "Failed"},
-                                {"exitCode", 11},
-                                {"message", "the repository is locked: eve"},
-                                {"result", {{"message_type", "locked"}, {"locks", others}}}});
+                                {"outcome",
+                                 {{"code", "Failed"},
+                                  {"cause", "Locked"},
+                                  {"message", "the repository is locked: eve"},
+                                  {"locks", others}}}});
     bed_.SetPodStatus(Stem(), {{"phase", "Succeeded"}});
     Look(2);
   }
@@ -174,7 +174,7 @@ TEST_F(DeletionReconcilerTest, ARepositoryThatIsGoneIsSuccess) {
   bed_.worker = MoverBed::Worker::kRuns;
   Add("one", reference_);
   Look(2);
-  FailWorker(10, "there is no repository");
+  FailWorker(OutcomeCause::kNoRepository, "there is no repository");
   Look(2);
   EXPECT_EQ(Deletion().phase, DeletionPhase::kCompleted);
   EXPECT_THAT(Deletion().message, HasSubstr("gone already"));
@@ -188,7 +188,7 @@ TEST_F(DeletionReconcilerTest, WhatFailsIsTriedAgainLaterAndEverLater) {
   for (int attempt = 1; attempt <= 4; ++attempt) {
     Look(2);
     ASSERT_EQ(Deletion().attempts, attempt);
-    FailWorker(1, "the bucket does not answer");
+    FailWorker(OutcomeCause::kNone, "the bucket does not answer");
     Look(2);
     EXPECT_EQ(Deletion().phase, DeletionPhase::kWaiting);
     EXPECT_THAT(Deletion().message, HasSubstr("the bucket does not answer"));
@@ -259,15 +259,12 @@ TEST_F(DeletionReconcilerTest, WhatTheBucketRetainsIsTriedOnceADayAndToldOnce) {
   bed_.worker = MoverBed::Worker::kRuns;
   Add("one", reference_);
   absl::Duration wait = absl::ZeroDuration();
-  for (const char* answer :
-       {"403 AccessDenied: Access Denied because object protected by object lock.",
-        "400 InvalidRequest: Object is WORM protected and cannot be overwritten", "WORM", "WORM",
-        "WORM", "WORM"}) {
+  for (int attempt = 0; attempt < 6; ++attempt) {
     bed_.clock.Advance(wait);
     Look(2);
-    FailWorker(1, answer);
+    FailWorker(OutcomeCause::kRetained, "the bucket keeps it");
     Look(2);
-    EXPECT_EQ(Deletion().trouble, DeletionTrouble::kRetained) << answer;
+    EXPECT_EQ(Deletion().trouble, DeletionTrouble::kRetained) << attempt;
     wait = *Deletion().next_attempt_at - bed_.clock.Now();
     EXPECT_GE(wait, kRetainedAgainFirst);
   }
@@ -319,7 +316,7 @@ TEST_F(DeletionReconcilerTest, EventsTellOfEachAttemptThatFailedAndOfTheEnd) {
   Add("one", reference_);
   AddText("two", "nothing of ours");
   Look(2);
-  FailWorker(1, "somebody pulled the plug");
+  FailWorker(OutcomeCause::kNone, "somebody pulled the plug");
   Look(2);
   bed_.clock.Advance(kDeletionAgainFirst);
   Look(2);
@@ -375,7 +372,7 @@ TEST_F(DeletionReconcilerTest, WithoutTheKeyItTriesTheOthersAndWaitsWhereNoneFit
   Add("one", reference_);
   Look(3);
   EXPECT_EQ(Deletion().phase, DeletionPhase::kInProgress);
-  FailWorker(12, "no key opens it");
+  FailWorker(OutcomeCause::kNoKey, "no key opens it");
   Look(2);
   EXPECT_EQ(Deletion().phase, DeletionPhase::kWaiting);
   EXPECT_THAT(Deletion().message,

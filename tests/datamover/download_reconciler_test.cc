@@ -335,8 +335,10 @@ TEST_F(DownloadReconcilerTest, AKeyThatIsNotThereIsTriedWithoutAndNamedWhenNoneF
   Controller controller(bed_);
   controller.LookTimes(5);
   EXPECT_EQ(bed_.Phase(), "InProgress") << bed_.Message();
-  bed_.SetTaskStatus(bed_.Stem(),
-                     {{"phase", "Failed"}, {"exitCode", 12}, {"message", "no key opens it"}});
+  bed_.SetTaskStatus(bed_.Stem(), {{"phase", "Failed"},
+                                   {"outcome", ToJson({.code = OutcomeCode::kFailed,
+                                                       .cause = OutcomeCause::kNoKey,
+                                                       .message = "no key opens it"})}});
   bed_.SetPodStatus(bed_.Stem(), {{"phase", "Failed"}});
   controller.LookTimes(3);
   EXPECT_EQ(bed_.Phase(), "Failed");

@@ -36,8 +36,7 @@ class MoverBed {
     kPending,   // the Pod is never started
   };
   Worker worker = Worker::kSucceeds;
-  int exit_code = 0;
-  bool audit_mismatch = false;
+  OutcomeCause cause = OutcomeCause::kNone;  // that a worker which is done tells of
   std::atomic<int> pods_made = 0;
   std::string snapshot_id = std::string(64, 'a');
   std::string file_system;  // that the worker saw in a volume
@@ -184,28 +183,38 @@ class MoverBed {
   }
   void GiveRoom() { api.Remove({csi::PodType(), kMover, "du-other"}); }
 
-  Json Result() const {
-    return {{"snapshot_id", snapshot_id},
-            {"mode_done", "incremental"},
-            {"reason", reason},
-            {"base", "b"},
-            {"logical_bytes", kClaimBytes},
-            {"changed_bytes", 4096},
-            {"read_bytes", 4096},
-            {"audit_bytes", 512},
-            {"audit", {{"mismatch", audit_mismatch}}},
-            {"stored_bytes", 1024},
-            {"repository_bytes", 65536},
-            {"repository_snapshots", 2},
-            {"file_system", file_system}};
+  // Of the task that is called `stem`.
+  Outcome OutcomeOfWorker(const std::string& stem) const {
+    Outcome outcome{.code = OutcomeCode::kDone, .cause = cause};
+    if (stem.starts_with("du-")) {
+      outcome.backup = BackupFigures{.snapshot_id = snapshot_id,
+                                     .mode = "incremental",
+                                     .reason = reason,
+                                     .base = "b",
+                                     .logical_bytes = kClaimBytes,
+                                     .changed_bytes = 4096,
+                                     .read_bytes = 4096,
+                                     .audit_bytes = 512,
+                                     .stored_bytes = 1024,
+                                     .repository_bytes = 65536,
+                                     .repository_snapshots = 2};
+    } else if (stem.starts_with("dd-")) {
+      outcome.restore = RestoreFigures{
+          .file_system = file_system, .logical_bytes = kClaimBytes, .written_bytes = kClaimBytes};
+    }
+    return outcome;
+  }
+  // The worker ends, and its task with this phase.
+  void End(const std::string& stem, const char* phase, const Outcome& outcome) {
+    SetTaskStatus(stem, {{"phase", phase}, {"outcome", ToJson(outcome)}});
+    SetPodStatus(stem, {{"phase", "Succeeded"}});
   }
   // The worker does what it was made for.
   void Finish(const std::string& stem) {
     SetTaskStatus(stem, {{"phase", "Succeeded"},
                          {"completionTimestamp", "2026-11-22T09:00:00Z"},
                          {"node", "node-1"},
-                         {"exitCode", exit_code},
-                         {"result", Result()}});
+                         {"outcome", ToJson(OutcomeOfWorker(stem))}});
     SetPodStatus(stem, {{"phase", "Succeeded"}});
   }
 

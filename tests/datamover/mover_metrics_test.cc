@@ -112,9 +112,9 @@ TEST(MoverMetricsTest, WhatEndedIsCounted) {
   UploadEnd end;
   end.phase = velero::DataPhase::kCompleted;
   end.figures.mode = "full";
-  end.figures.reason_code = "no-parent";
+  end.figures.reason = "no-parent";
   end.figures.read_bytes = 4096;
-  end.figures.audit_mismatch = true;
+  end.audit_mismatch = true;
   metrics.Count(end);
   end.figures.mode = "incremental";
   end.pods_lost = 2;

@@ -21,15 +21,14 @@ using testing::HasSubstr;
 
 const absl::Status kAway = absl::UnavailableError("connection refused");
 
-VerbEnd Done(Json result = {}) {
-  return {.kind = VerbEnd::Kind::kDone, .exit_code = 0, .message = "", .result = std::move(result)};
+Outcome Done(const std::string& snapshot_id = "") {
+  return {.code = OutcomeCode::kDone, .backup = BackupFigures{.snapshot_id = snapshot_id}};
 }
 
 // Waits until it is stopped, as a long transfer does.
-VerbEnd UntilStopped(const CallContext& ctx, const TaskProgress& /*progress*/) {
+Outcome UntilStopped(const CallContext& ctx, const TaskProgress& /*progress*/) {
   Clock::Real().SleepUntil(absl::InfiniteFuture(), ctx.stop);
-  return {
-      .kind = VerbEnd::Kind::kStopped, .exit_code = 130, .message = "interrupted", .result = {}};
+  return {.code = OutcomeCode::kStopped, .message = "interrupted"};
 }
 
 class TaskRunnerTest : public testing::Test {
@@ -49,7 +48,7 @@ class TaskRunnerTest : public testing::Test {
     ctx.stop = std::move(stop);
     return ctx;
   }
-  absl::StatusOr<TaskPhase> Run(const RunVerb& run, std::stop_token stop = {}) {
+  absl::StatusOr<TaskPhase> Run(const RunWork& run, std::stop_token stop = {}) {
     return RunTask(Context(std::move(stop)), api_, task_, "node-a", run);
   }
   VolumeTaskStatus Status() const { return TaskStatusOf(api_.Find(task_).value_or(Json())); }
@@ -65,7 +64,7 @@ class TaskRunnerTest : public testing::Test {
 TEST_F(TaskRunnerTest, SaysHowItEnded) {
   EXPECT_THAT(Run([](const CallContext&, const TaskProgress& progress) {
                 progress("transfer", 5, 7);
-                return Done({{"snapshot_id", "abc"}});
+                return Done("abc");
               }),
               IsOkAndHolds(TaskPhase::kSucceeded));
   const VolumeTaskStatus status = Status();
@@ -73,23 +72,21 @@ TEST_F(TaskRunnerTest, SaysHowItEnded) {
   EXPECT_EQ(status.stage, "transfer");
   EXPECT_EQ(status.done_bytes, 5);
   EXPECT_EQ(status.total_bytes, 7);
-  EXPECT_EQ(status.exit_code, 0);
+  EXPECT_EQ(status.outcome, Done("abc"));
   EXPECT_EQ(status.node, "node-a");
   EXPECT_TRUE(status.started_at.has_value());
   EXPECT_TRUE(status.completed_at.has_value());
-  EXPECT_EQ(GetString(status.result, {"snapshot_id"}), "abc");
 }
 
 TEST_F(TaskRunnerTest, AFailureKeepsItsSentence) {
   EXPECT_THAT(Run([](const CallContext&, const TaskProgress&) {
-                return VerbEnd{.kind = VerbEnd::Kind::kFailed,
-                               .exit_code = 12,
-                               .message = "no key opens it",
-                               .result = {}};
+                return Outcome{.code = OutcomeCode::kFailed,
+                               .cause = OutcomeCause::kNoKey,
+                               .message = "no key opens it"};
               }),
               IsOkAndHolds(TaskPhase::kFailed));
-  EXPECT_EQ(Status().exit_code, 12);
-  EXPECT_EQ(Status().message, "no key opens it");
+  EXPECT_EQ(CauseOf(Status()), OutcomeCause::kNoKey);
+  EXPECT_EQ(MessageOf(Status()), "no key opens it");
 }
 
 TEST_F(TaskRunnerTest, AWishToCancelEndsIt) {
@@ -120,7 +117,7 @@ TEST_F(TaskRunnerTest, OfCancelAndEndOfThePodCancelCounts) {
   EXPECT_THAT(Run(
                   [&](const CallContext& ctx, const TaskProgress& progress) {
                     pod.request_stop();
-                    const VerbEnd end = UntilStopped(ctx, progress);
+                    const Outcome end = UntilStopped(ctx, progress);
                     Cancel();
                     return end;
                   },
@@ -131,7 +128,7 @@ TEST_F(TaskRunnerTest, OfCancelAndEndOfThePodCancelCounts) {
 TEST_F(TaskRunnerTest, WhatWasDoneIsNotDoneAgain) {
   for (const char* phase : {"Succeeded", "Failed", "Canceled"}) {
     api_.Mutate(task_, [&](Json& task) { task["status"]["phase"] = phase; });
-    const auto ended = Run([](const CallContext&, const TaskProgress&) -> VerbEnd {
+    const auto ended = Run([](const CallContext&, const TaskProgress&) -> Outcome {
       ADD_FAILURE() << "it ran again";
       return Done();
     });
@@ -148,15 +145,15 @@ TEST_F(TaskRunnerTest, AnInterruptedOneRunsAgainAndForgetsTheEndBefore) {
   api_.Mutate(task_, [&](Json& task) { task["status"] = before; });
   EXPECT_THAT(Run([](const CallContext&, const TaskProgress&) { return Done(); }),
               IsOkAndHolds(TaskPhase::kSucceeded));
-  EXPECT_EQ(Status().message, "");
-  EXPECT_EQ(Status().exit_code, 0);
+  EXPECT_EQ(MessageOf(Status()), "");
+  EXPECT_EQ(FindJson(*api_.Find(task_), {"status", "exitCode"}), nullptr);
   EXPECT_EQ(absl::FormatTime(absl::RFC3339_sec, *Status().started_at, absl::UTCTimeZone()),
             "2026-01-01T00:00:00+00:00");
 }
 
 TEST_F(TaskRunnerTest, OneThatIsCancelledBeforeItBeginsDoesNotBegin) {
   Cancel();
-  EXPECT_THAT(Run([](const CallContext&, const TaskProgress&) -> VerbEnd {
+  EXPECT_THAT(Run([](const CallContext&, const TaskProgress&) -> Outcome {
                 ADD_FAILURE() << "it ran";
                 return Done();
               }),
@@ -165,7 +162,7 @@ TEST_F(TaskRunnerTest, OneThatIsCancelledBeforeItBeginsDoesNotBegin) {
 
 TEST_F(TaskRunnerTest, ATaskThatIsNotThereIsNotRun) {
   api_.Remove(task_);
-  EXPECT_THAT(Run([](const CallContext&, const TaskProgress&) -> VerbEnd {
+  EXPECT_THAT(Run([](const CallContext&, const TaskProgress&) -> Outcome {
                 ADD_FAILURE() << "it ran";
                 return Done();
               }),
@@ -213,15 +210,14 @@ TEST_F(TaskRunnerTest, ALatePatchOfTheReporterIsRefused) {
                 while (!is_held) {
                   clock_.Advance(absl::Seconds(1));
                 }
-                return Done({{"snapshot_id", "abc"}});
+                return Done("abc");
               }),
               IsOkAndHolds(TaskPhase::kSucceeded));
   ASSERT_EQ(GetString(held, {"status", "phase"}), "Running");
   EXPECT_THAT(api_.Patch(Context(), task_, k8s::PatchKind::kMerge, held, "status").status(),
               StatusIs(absl::StatusCode::kAborted));
   EXPECT_EQ(Status().phase, TaskPhase::kSucceeded);
-  EXPECT_EQ(Status().exit_code, 0);
-  EXPECT_EQ(GetString(Status().result, {"snapshot_id"}), "abc");
+  EXPECT_EQ(Status().outcome, Done("abc"));
 }
 
 // The controller lost sight of it, and another one is at it.
@@ -241,7 +237,7 @@ TEST_F(TaskRunnerTest, APodThatWasReplacedStopsAndSaysNothing) {
                       },
                       {.uid = "one", .fence = &fence}),
               IsOkAndHolds(TaskPhase::kNone));
-  EXPECT_EQ(Status().exit_code, std::nullopt);
+  EXPECT_EQ(Status().outcome, std::nullopt);
   EXPECT_THAT(fence.Await(Context()),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("another Pod")));
 }
@@ -251,7 +247,7 @@ TEST_F(TaskRunnerTest, APodThatWasGivenUpUnseenDoesNotBegin) {
     SetJson(task, {"metadata", "annotations", objects::kUnseenEndAnnotation}, "one");
   });
   EXPECT_THAT(RunTask(Context(), api_, task_, "node-a",
-                      [](const CallContext&, const TaskProgress&) -> VerbEnd {
+                      [](const CallContext&, const TaskProgress&) -> Outcome {
                         ADD_FAILURE() << "it ran";
                         return Done();
                       },
@@ -294,17 +290,16 @@ TEST_F(WriteFenceTest, WritesPauseWithoutWordOfTheTaskAndGoOnWithIt) {
   EXPECT_FALSE(IsOpen());
 }
 
-TEST_F(TaskRunnerTest, AResultThatIsNotTakenIsLeftOut) {
+TEST_F(TaskRunnerTest, FiguresThatAreNotTakenAreLeftOut) {
   api_.SetInterceptor([](const support::ApiCall& call, const Json* body) {
-    return call.verb == "patch" && FindJson(*body, {"status", "result", "x"}) != nullptr
+    return call.verb == "patch" &&
+                   FindJson(*body, {"status", "outcome", "backup", "snapshotID"}) != nullptr
                ? absl::InvalidArgumentError("too large")
                : absl::OkStatus();
   });
-  EXPECT_THAT(Run([](const CallContext&, const TaskProgress&) {
-                return Done({{"x", 1}});
-              }),
+  EXPECT_THAT(Run([](const CallContext&, const TaskProgress&) { return Done("x"); }),
               IsOkAndHolds(TaskPhase::kSucceeded));
-  EXPECT_TRUE(Status().result.is_null());
+  EXPECT_EQ(Status().outcome, Outcome{.code = OutcomeCode::kDone});
 }
 
 TEST(TaskReportTest, IsWrittenWhenItChangesAndAsAHeartbeat) {

@@ -15,6 +15,7 @@
 #include "csi/snapshot_types.h"
 #include "datamover/content_reconciler.h"
 #include "datamover/data_deletion.h"
+#include "datamover/former_outcome.h"
 #include "datamover/task_runner.h"
 #include "datamover/task_watch.h"
 #include "datamover/transfer_object.h"
@@ -280,10 +281,8 @@ TEST_F(UploadReconcilerTest, WhatAWorkersProgramWritesIsRead) {
   EXPECT_THAT(RunTask(bed_.ctx, bed_.api, task, "node-9",
                       [&](const CallContext&, const TaskProgress& progress) {
                         progress("transfer", 3 << 20, MoverBed::kClaimBytes);
-                        return VerbEnd{.kind = VerbEnd::Kind::kDone,
-                                       .exit_code = 0,
-                                       .message = "",
-                                       .result = incremental::ToJson(result)};
+                        return Outcome{.code = OutcomeCode::kDone,
+                                       .backup = FormerBackupFigures(incremental::ToJson(result))};
                       }),
               support::IsOkAndHolds(TaskPhase::kSucceeded));
   const Json written = bed_.api.Find(task).value_or(Json{{"status", nullptr}}).at("status");
@@ -313,11 +312,8 @@ TEST_F(UploadReconcilerTest, WhatAWorkersProgramWritesIsRead) {
   for (const auto& [field, value] : played.items()) {
     EXPECT_TRUE(written.contains(field)) << field << " is written by MoverBed alone";
   }
-  for (const auto& [field, value] : played.at("result").items()) {
-    if (field != "file_system") {  // Of a download.
-      EXPECT_TRUE(written.at("result").contains(field)) << field << " is written by MoverBed alone";
-    }
-  }
+  EXPECT_THAT(ReadOutcome(written.at("outcome")),
+              testing::Optional(testing::Field(&Outcome::backup, testing::Ne(std::nullopt))));
 }
 
 TEST_F(UploadReconcilerTest, TheNewestSnapshotIsTheBase) {
@@ -396,8 +392,9 @@ TEST_F(UploadReconcilerTest, WhatFailedSaysOfWhatAndWhy) {
   bed_.AddUpload("nightly");
   Controller controller(bed_);
   controller.LookTimes(4);
-  bed_.SetTaskStatus(bed_.StemOfUpload(),
-                     {{"phase", "Failed"}, {"exitCode", 1}, {"message", "the bucket is full"}});
+  bed_.SetTaskStatus(
+      bed_.StemOfUpload(),
+      {{"phase", "Failed"}, {"outcome", {{"code", "Failed"}, {"message", "the bucket is full"}}}});
   controller.LookTimes(3);
   EXPECT_EQ(bed_.PhaseOf(), "Failed");
   EXPECT_THAT(bed_.MessageOf(), AllOf(HasSubstr("shop/data"), HasSubstr("uploading"),
@@ -765,16 +762,14 @@ TEST_F(UploadReconcilerTest, ALocationThatIsNotThereIsNamed) {
 }
 
 TEST_F(UploadReconcilerTest, AListThatWasWrongIsACompletedUploadWithAWarning) {
-  for (const bool audit_mismatch : {true, false}) {
+  for (const OutcomeCause cause : {OutcomeCause::kAuditMismatch, OutcomeCause::kListRefused}) {
     MoverBed bed;
-    bed.exit_code = 20;
-    bed.audit_mismatch = audit_mismatch;
+    bed.cause = cause;
     bed.AddUpload("nightly");
     Controller controller(bed);
     controller.LookTimes(4);
     EXPECT_EQ(bed.PhaseOf(), "Completed");
-    EXPECT_THAT(bed.EventReasons(),
-                Contains(audit_mismatch ? "Warning AuditMismatch" : "Warning ListRefused"));
+    EXPECT_THAT(bed.EventReasons(), Contains(absl::StrCat("Warning ", ToString(cause))));
   }
 }
 

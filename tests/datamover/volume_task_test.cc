@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <set>
+#include <string>
 
 #include "base/yaml.h"
 #include "k8s/object.h"
@@ -50,9 +51,8 @@ TEST(VolumeTask, StatusSurvivesTheWire) {
   status.started_at = absl::FromUnixSeconds(1'700'000'000);
   status.completed_at = absl::FromUnixSeconds(1'700'000'100);
   status.node = "node-a";
-  status.exit_code = 11;
-  status.message = "locked";
-  status.result = {{"message_type", "summary"}};
+  status.outcome =
+      Outcome{.code = OutcomeCode::kFailed, .cause = OutcomeCause::kLocked, .message = "locked"};
   const VolumeTaskStatus read = TaskStatusOf({{"status", ToJson(status)}});
   EXPECT_EQ(read.phase, TaskPhase::kFailed);
   EXPECT_EQ(read.stage, "transfer");
@@ -62,9 +62,7 @@ TEST(VolumeTask, StatusSurvivesTheWire) {
   EXPECT_EQ(read.heartbeat_at, std::nullopt);
   EXPECT_EQ(read.completed_at, status.completed_at);
   EXPECT_EQ(read.node, "node-a");
-  EXPECT_EQ(read.exit_code, 11);
-  EXPECT_EQ(read.message, "locked");
-  EXPECT_EQ(read.result, status.result);
+  EXPECT_EQ(read.outcome, status.outcome);
 }
 
 TEST(VolumeTask, WhatIsOfTheWrongTypeIsMissing) {
@@ -72,13 +70,13 @@ TEST(VolumeTask, WhatIsOfTheWrongTypeIsMissing) {
                                                {{"phase", "Sleeping"},
                                                 {"doneBytes", "many"},
                                                 {"startTimestamp", "yesterday"},
-                                                {"exitCode", -4},
-                                                {"result", "none"}}}});
+                                                {"outcome", "none"}}}});
   EXPECT_EQ(read.phase, TaskPhase::kNone);
   EXPECT_EQ(read.done_bytes, 0);
   EXPECT_EQ(read.started_at, std::nullopt);
-  EXPECT_EQ(read.exit_code, std::nullopt);
-  EXPECT_TRUE(read.result.is_null());
+  EXPECT_EQ(read.outcome, std::nullopt);
+  EXPECT_EQ(MessageOf(read), "");
+  EXPECT_EQ(CauseOf(read), OutcomeCause::kNone);
 }
 
 TEST(VolumeTask, AnInterruptedOneIsRunAgain) {
@@ -90,21 +88,45 @@ TEST(VolumeTask, AnInterruptedOneIsRunAgain) {
   EXPECT_TRUE(IsLast(TaskPhase::kCanceled));
 }
 
+std::set<std::string> NamesOf(const Json& object) {
+  std::set<std::string> names;
+  for (const auto& [name, value] : object.items()) {
+    names.insert(name);
+  }
+  return names;
+}
+
+// A worker of the version before may end during an upgrade.
+TEST(VolumeTask, TheEndOfAFormerWorkerIsUnderstood) {
+  const VolumeTaskStatus read = TaskStatusOf(
+      {{"status", {{"phase", "Failed"}, {"exitCode", 12}, {"message", "no key opens it"}}}});
+  EXPECT_EQ(read.outcome, (Outcome{.code = OutcomeCode::kFailed,
+                                   .cause = OutcomeCause::kNoKey,
+                                   .message = "no key opens it"}));
+  EXPECT_EQ(TaskStatusOf({{"status", {{"phase", "Running"}}}}).outcome, std::nullopt);
+}
+
 TEST(VolumeTask, TheSchemaKnowsEveryFieldThatIsWritten) {
   const auto crd = ParseYaml(support::ReadSource("deploy/chart/crds/volumetask.yaml"));
   ASSERT_TRUE(crd.ok()) << crd.status();
   const Json schema = crd->at("spec").at("versions").at(0).at("schema").at("openAPIV3Schema");
   const Json& properties = schema.at("properties");
   VolumeTaskStatus status;
-  status.stage = status.node = status.message = "x";
+  status.stage = status.node = "x";
   status.started_at = status.heartbeat_at = status.completed_at = absl::UnixEpoch();
-  status.exit_code = 1;
-  status.result = Json::object();
+  status.outcome = Outcome{.backup = BackupFigures(), .restore = RestoreFigures()};
   const Json written = ToJson(status);
   for (const auto& [name, value] : written.items()) {
     EXPECT_TRUE(properties.at("status").at("properties").contains(name)) << name;
   }
-  EXPECT_EQ(written.size(), properties.at("status").at("properties").size());
+  constexpr std::size_t kOfFormerWorkers = 3;  // exitCode, message, result
+  EXPECT_EQ(written.size() + kOfFormerWorkers, properties.at("status").at("properties").size());
+  const Json& outcome = properties.at("status").at("properties").at("outcome").at("properties");
+  EXPECT_EQ(NamesOf(written.at("outcome")), NamesOf(outcome));
+  for (const char* figures : {"backup", "restore"}) {
+    EXPECT_EQ(NamesOf(written.at("outcome").at(figures)),
+              NamesOf(outcome.at(figures).at("properties")));
+  }
   const Json spec = MakeVolumeTask("mover", "dd-u-1", SomeSpec(), {}).at("spec");
   for (const auto& [name, value] : spec.items()) {
     EXPECT_TRUE(properties.at("spec").at("properties").contains(name)) << name;

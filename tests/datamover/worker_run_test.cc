@@ -180,7 +180,7 @@ TEST_F(WorkerRunTest, AfterFiveLostPodsItHasFailed) {
   const WorkerView view = Step();
   EXPECT_EQ(view.state, State::kEnded);
   EXPECT_EQ(view.status.phase, TaskPhase::kFailed);
-  EXPECT_THAT(view.status.message,
+  EXPECT_THAT(MessageOf(view.status),
               AllOf(HasSubstr("5 times"), HasSubstr("OOMKilled"), HasSubstr("limits.memory")));
   EXPECT_EQ(made_, kWorkerAttemptsMax);
 }

@@ -17,6 +17,7 @@
 #include "csi/moved_group.h"
 #include "csi/snapshot_types.h"
 #include "datamover/data_deletion.h"
+#include "datamover/former_outcome.h"
 #include "datamover/keyring.h"
 #include "datamover/mover_environment.h"
 #include "datamover/transfer_object.h"
@@ -123,6 +124,43 @@ TEST(WireFormsTest, StatusOfAVolumeTask) {
     "heartbeatTimestamp": "2026-03-01T12:00:10Z",
     "completionTimestamp": "2026-03-01T12:00:20Z",
     "node": "node-1",
+    "outcome": {
+      "code": "Failed",
+      "cause": "Locked",
+      "message": "locked",
+      "locks": ["aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"],
+      "backup": {
+        "snapshotID": "abc", "mode": "full", "reason": "no-parent", "reasonDetail": "first", "base": "def",
+        "logicalBytes": 1, "changedBytes": 2, "readBytes": 3, "auditBytes": 4, "storedBytes": 5, "retries": 6,
+        "durationMs": 7, "auditMs": 8, "peakMemoryBytes": 9, "repositoryBytes": 10, "repositorySnapshots": 11
+      },
+      "restore": {
+        "fileSystem": "ext4", "logicalBytes": 1, "comparedBytes": 2, "writtenBytes": 3, "zeroBytes": 4, "keptBytes": 5
+      }
+    }
+  })json");
+  const datamover::VolumeTaskStatus status = datamover::TaskStatusOf({{"status", golden}});
+  EXPECT_EQ(status.phase, TaskPhase::kFailed);
+  EXPECT_EQ(status.completed_at, kNoon + absl::Seconds(20));
+  EXPECT_EQ(datamover::CauseOf(status), datamover::OutcomeCause::kLocked);
+  EXPECT_EQ(datamover::MessageOf(status), "locked");
+  ASSERT_TRUE(status.outcome.has_value());
+  EXPECT_EQ(status.outcome->backup->repository_snapshots, 11);
+  EXPECT_EQ(status.outcome->restore->kept_bytes, 5);
+  EXPECT_EQ(datamover::ToJson(status), golden);
+}
+
+// As workers wrote it before there was an outcome; read for one release.
+TEST(WireFormsTest, FormerStatusOfAVolumeTask) {
+  const Json golden = *ParseJsonObject(R"json({
+    "phase": "Failed",
+    "stage": "transfer",
+    "doneBytes": 10,
+    "totalBytes": 20,
+    "startTimestamp": "2026-03-01T12:00:00Z",
+    "heartbeatTimestamp": "2026-03-01T12:00:10Z",
+    "completionTimestamp": "2026-03-01T12:00:20Z",
+    "node": "node-1",
     "exitCode": 3,
     "message": "no room",
     "result": {"snapshot_id": "abc"}
@@ -136,10 +174,11 @@ TEST(WireFormsTest, StatusOfAVolumeTask) {
   EXPECT_EQ(status.heartbeat_at, kNoon + absl::Seconds(10));
   EXPECT_EQ(status.completed_at, kNoon + absl::Seconds(20));
   EXPECT_EQ(status.node, "node-1");
-  EXPECT_EQ(status.exit_code, 3);
-  EXPECT_EQ(status.message, "no room");
-  EXPECT_EQ(GetString(status.result, {"snapshot_id"}), "abc");
-  EXPECT_EQ(datamover::ToJson(status), golden);
+  ASSERT_TRUE(status.outcome.has_value());
+  EXPECT_EQ(status.outcome->code, datamover::OutcomeCode::kFailed);
+  EXPECT_EQ(datamover::MessageOf(status), "no room");
+  ASSERT_TRUE(status.outcome->backup.has_value());
+  EXPECT_EQ(status.outcome->backup->snapshot_id, "abc");
 }
 
 TEST(WireFormsTest, DataDeletion) {
@@ -194,7 +233,7 @@ TEST(WireFormsTest, AnnotationsOfADataUpload) {
   datamover::VolumeTaskStatus task;
   task.node = "node-1";
   task.completed_at = kNoon + absl::Seconds(3);
-  datamover::AnnotateFigures(datamover::FiguresOf(result), task, upload);
+  datamover::AnnotateFigures(datamover::FormerBackupFigures(result), task, upload);
   EXPECT_EQ(upload.json()["metadata"]["annotations"], *ParseJsonObject(R"json({
     "mover.csi-delta.io/asked-at": "2026-03-01T12:00:00Z",
     "mover.csi-delta.io/cut-at": "2026-03-01T12:00:01Z",

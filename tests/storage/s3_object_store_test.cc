@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/crypto.h"
 #include "storage/metered_object_store.h"
+#include "storage/retained.h"
 #include "storage/retrying_object_store.h"
 #include "tests/support/await.h"
 #include "tests/support/fake_clock.h"
@@ -295,6 +296,25 @@ TEST_F(S3ObjectStoreTest, AStraySignatureDoesNotMatchIsNoRefusal) {
   EXPECT_THAT(store_->Get(ctx_, "key", 10),
               StatusIs(absl::StatusCode::kUnauthenticated, HasSubstr("a proxy on the way")));
   EXPECT_EQ(credentials_.forgotten_, 0);
+}
+
+// Servers say so in words, beside errors of several names.
+TEST_F(S3ObjectStoreTest, AnObjectLockIsTold) {
+  StartWithoutWaiting();
+  ASSERT_THAT(store_->Put(ctx_, "key", "bytes", {}), IsOk());
+  const auto error = [](const std::string& code, const std::string& message) {
+    return absl::StrCat("<Error><Code>", code, "</Code><Message>", message, "</Message></Error>");
+  };
+  AnswerWith("DELETE", 403,
+             error("AccessDenied", "Access Denied because object protected by object lock."));
+  EXPECT_TRUE(IsRetained(store_->Delete(ctx_, "key")));
+  AnswerWith("DELETE", 400,
+             error("InvalidRequest", "Object is WORM protected and cannot be overwritten"));
+  EXPECT_TRUE(IsRetained(store_->Delete(ctx_, "key")));
+  AnswerWith("DELETE", 400, error("InvalidRequest", "no"));
+  EXPECT_FALSE(IsRetained(store_->Delete(ctx_, "key")));
+  AnswerWith("DELETE", 403, error("AccessDenied", "no"));
+  EXPECT_TRUE(IsRetained(store_->Delete(ctx_, "key"))) << "such servers do not tell the two apart";
 }
 
 TEST_F(S3ObjectStoreTest, ARightThatIsMissingIsNotWaitedFor) {
