@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -27,6 +28,7 @@
 #include "csi/volume_turn.h"
 #include "k8s/object.h"
 #include "longhorn/native_snapshot.h"
+#include "longhorn/native_watch.h"
 #include "objects/keys.h"
 #include "velero/backup.h"
 #include "velero/labels.h"
@@ -262,10 +264,11 @@ class LonghornVolumeAction : public velero::BackupItemAction {
                                                 csi::VolumeTurn& turn) {
     const absl::Duration timeout = backup.csi_snapshot_timeout;
     RETURN_IF_ERROR(RecordRequest(ctx, env_, request, name));
+    longhorn::NativeWatch::Interest interest(WatchOf(request), name);
     absl::StatusOr<longhorn::Snapshot> taken = longhorn::CreateNative(
         ctx.WithTimeout(std::min(timeout, kUnansweredMax)), env_.api, request, name);
     if (taken.ok()) {
-      taken = Await(ctx, timeout, *taken, is_attached, turn);
+      taken = Await(ctx, timeout, *taken, is_attached, turn, interest);
     }
     if (taken.ok()) {
       return taken;
@@ -283,31 +286,41 @@ class LonghornVolumeAction : public velero::BackupItemAction {
   // Longhorn lets go of it.
   absl::StatusOr<longhorn::Snapshot> Await(const CallContext& ctx, absl::Duration timeout,
                                            const longhorn::Snapshot& made, bool is_attached,
-                                           csi::VolumeTurn& turn) {
+                                           csi::VolumeTurn& turn,
+                                           longhorn::NativeWatch::Interest& interest) {
     longhorn::Snapshot seen = made;
-    const k8s::ObjectKey key = longhorn::SnapshotKey(made.namespace_name(), made.name());
+    const auto is_done = [&](const Json* object) -> absl::StatusOr<bool> {
+      if (object != nullptr) {
+        ASSIGN_OR_RETURN(seen, longhorn::Snapshot::Of(*object));
+      }
+      const NativeState state = longhorn::StateOf(object == nullptr ? nullptr : &seen, made.uid());
+      if (state == NativeState::kGone) {
+        return absl::NotFoundError("it was deleted while it was waited for");
+      }
+      return state == NativeState::kReady || (state == NativeState::kTaken && is_attached);
+    };
+    const Json* known = &made.json();
     const CallContext limited = ctx.WithTimeout(timeout);
     const absl::Status status =
         csi::TurnWaiter(limited, env_, turn)
-            .WaitFor(
-                key,
-                [&](const Json* object) -> absl::StatusOr<bool> {
-                  if (object != nullptr) {
-                    ASSIGN_OR_RETURN(seen, longhorn::Snapshot::Of(*object));
-                  }
-                  const NativeState state =
-                      longhorn::StateOf(object == nullptr ? nullptr : &seen, made.uid());
-                  if (state == NativeState::kGone) {
-                    return absl::NotFoundError("it was deleted while it was waited for");
-                  }
-                  return state == NativeState::kReady ||
-                         (state == NativeState::kTaken && is_attached);
-                },
-                &made.json());
+            .Wait(is_done, [&](const CallContext& slice, csi::TurnWaiter::Predicate judge) {
+              return interest.Await(slice, judge, std::exchange(known, nullptr));
+            });
     if (status.ok()) {
       return seen;
     }
-    return absl::IsDeadlineExceeded(status) ? TooLate(seen, timeout) : status;
+    return absl::IsDeadlineExceeded(status)
+               ? TooLate(seen, timeout)
+               : Annotate(status, absl::StrCat("wait for Snapshot ", made.name()));
+  }
+
+  // One for all PVCs of a backup.
+  longhorn::NativeWatch& WatchOf(const longhorn::NativeRequest& request) {
+    std::scoped_lock lock(mutex_);
+    return watches_
+        .try_emplace(request.backup_uid, env_.api, env_.clock, request.namespace_name,
+                     request.backup_uid)
+        .first->second;
   }
 
   static absl::Status TooLate(const longhorn::Snapshot& seen, absl::Duration timeout) {
@@ -327,7 +340,9 @@ class LonghornVolumeAction : public velero::BackupItemAction {
   BackupFacts facts_;
   Slots detached_{kDetachedMax};
   std::mutex mutex_;
-  std::set<std::string> swept_;  // Guarded by mutex_; uids: one process serves few backups.
+  // Guarded by mutex_, by the uid of the Backup: one process serves few backups.
+  std::set<std::string> swept_;
+  std::map<std::string, longhorn::NativeWatch> watches_;
 };
 
 absl::StatusOr<velero::OperationProgress> LonghornVolumeAction::Progress(

@@ -47,12 +47,12 @@ class TurnWaiter {
   // As k8s::WaitForAmong, in one namespace.
   absl::Status WaitForAmong(const k8s::ResourceType& type, absl::string_view namespace_name,
                             Predicate done);
-
- private:
-  // `once` waits for as long as it is told to, and may be called again.
+  // By `once`, which waits for as long as it is told to, and may be called again.
   absl::Status Wait(
       Predicate done,
       absl::FunctionRef<absl::Status(const CallContext& slice, Predicate judge)> once);
+
+ private:
   // When the first of them is to be renewed.
   absl::Time RenewAt() const;
   void Renew();

@@ -22,7 +22,11 @@ class Following {
  public:
   Following(const CallContext& ctx, ApiClient& client, const FollowedObjects& objects,
             ObjectFollower& follower)
-      : ctx_(ctx), client_(client), objects_(objects), follower_(follower) {}
+      : ctx_(ctx),
+        client_(client),
+        objects_(objects),
+        follower_(follower),
+        version_(objects.after) {}
 
   absl::Status Run() {
     while (true) {

@@ -35,6 +35,7 @@ struct FollowedObjects {
   ResourceType type;
   std::string namespace_name;  // "": in all namespaces
   std::string label_selector;
+  std::string after = {};  // begin with what comes after this resourceVersion; "": with a list
 };
 
 // Follows objects until `ctx` ends, and returns why it ended: lists, then watches, again and again.

@@ -107,7 +107,7 @@ class LonghornVolumeActionTest : public testing::Test {
 };
 
 TEST_F(LonghornVolumeActionTest, ReturnsOnceTheSnapshotIsTakenAndGoesOnUntilItIsReady) {
-  bed_.passes_per_watch = absl::Milliseconds(400);
+  bed_.passes_per_wait = absl::Milliseconds(400);
   const BackupItemResult result = MustRun();
   EXPECT_TRUE(bed_.EngineHas(k8s::Name(Only())));
   EXPECT_FALSE(GetBool(Only(), {"status", "readyToUse"})) << "it takes Longhorn some seconds";
@@ -250,7 +250,7 @@ TEST_F(LonghornVolumeActionTest, OneThatIsNotTakenInTimeIsDeletedAndNeverTaken) 
 }
 
 TEST_F(LonghornVolumeActionTest, OneThatCannotBeDeletedIsSaidToBeLeft) {
-  bed_.passes_per_watch = absl::ZeroDuration();
+  bed_.passes_per_wait = absl::ZeroDuration();
   bed_.on_call = [&](const ApiCall& call, const Json*) {
     return call.verb == "delete" && call.plural == "snapshots"
                ? absl::UnavailableError("failed calling webhook \"validator.longhorn.io\"")
@@ -302,15 +302,14 @@ TEST_F(LonghornVolumeActionTest, ARequestWhoseAnswerIsLostLeavesNothing) {
 }
 
 TEST_F(LonghornVolumeActionTest, OneThatIsReplacedWhileItIsAwaitedIsAnErrorAndTheOtherStays) {
-  bed_.passes_per_watch = absl::ZeroDuration();
+  bed_.passes_per_wait = absl::ZeroDuration();
   std::string name;
-  bed_.on_call = [&](const ApiCall& call, const Json*) {
-    if (call.verb == "watch" && call.plural == "snapshots" && name.empty()) {
+  bed_.on_wait = [&] {
+    if (name.empty()) {
       name = k8s::Name(Only());
       EXPECT_TRUE(bed_.api().Remove(support::NativeBed::SnapshotKey(name)));
       bed_.Do([&] { EXPECT_THAT(bed_.Create(name), IsOk()); });
     }
-    return absl::OkStatus();
   };
   EXPECT_THAT(Run(), StatusIs(absl::StatusCode::kNotFound, HasSubstr("deleted while")));
   EXPECT_FALSE(k8s::BeingDeleted(Only()));
@@ -319,14 +318,14 @@ TEST_F(LonghornVolumeActionTest, OneThatIsReplacedWhileItIsAwaitedIsAnErrorAndTh
 TEST_F(LonghornVolumeActionTest, ADetachedVolumeIsWaitedForUntilItIsReady) {
   bed_.Do([&] { bed_.longhorn.Detach("pvc-1"); });
   bed_.Pass(absl::Seconds(10));
-  bed_.passes_per_watch = absl::Seconds(1);
+  bed_.passes_per_wait = absl::Seconds(1);
   MustRun();
   EXPECT_TRUE(GetBool(Only(), {"status", "readyToUse"})) << "then Longhorn detaches it again";
 }
 
 // Longhorn shows nothing any more: the snapshot is taken, and never ready.
 TEST_F(LonghornVolumeActionTest, OneThatIsNeverReadyFailsItsOperationAndIsDeleted) {
-  bed_.passes_per_watch = absl::Milliseconds(400);
+  bed_.passes_per_wait = absl::Milliseconds(400);
   const BackupItemResult result = MustRun();
   const std::string uid = k8s::Uid(Only());
   EXPECT_FALSE(Progress(result.operation_id).completed);
@@ -343,7 +342,7 @@ TEST_F(LonghornVolumeActionTest, OneThatIsNeverReadyFailsItsOperationAndIsDelete
 }
 
 TEST_F(LonghornVolumeActionTest, AnOperationGoesOnWhileItsSnapshotCannotBeDeleted) {
-  bed_.passes_per_watch = absl::Milliseconds(400);
+  bed_.passes_per_wait = absl::Milliseconds(400);
   const BackupItemResult result = MustRun();
   bed_.clock.Advance(absl::Minutes(11));
   bed_.longhorn.StopManager();
@@ -370,7 +369,7 @@ TEST_F(LonghornVolumeActionTest, AnOperationEndsWithItsSnapshotAndPassesTrouble)
 }
 
 TEST_F(LonghornVolumeActionTest, CancellingRemovesWhatIsNotReadyAndNothingElse) {
-  bed_.passes_per_watch = absl::Milliseconds(400);
+  bed_.passes_per_wait = absl::Milliseconds(400);
   const BackupItemResult result = MustRun();
   Json other = bed_.backup;
   SetJson(other, {"metadata", "uid"}, "other-uid");
@@ -413,6 +412,27 @@ TEST_F(LonghornVolumeActionTest, NeedsNoVolumeSnapshotsInTheCluster) {
   bed_.api().RemoveType("volumesnapshots");
   bed_.api().RemoveType("volumesnapshotcontents");
   EXPECT_NE(MustRun().operation_id, "");
+}
+
+TEST_F(LonghornVolumeActionTest, AllPvcsOfABackupShareAWatchAndNoneIsReadByItself) {
+  const Json pvcs[] = {bed_.pvc, bed_.AddPvc("two", "pvc-2"), bed_.AddPvc("three", "pvc-3")};
+  for (const Json& pvc : pvcs) {
+    EXPECT_THAT(action_->Execute(bed_.ctx, pvc, bed_.backup), IsOk());
+  }
+  EXPECT_EQ(bed_.Count("watch", "snapshots"), 1);
+  EXPECT_EQ(bed_.Count("get", "snapshots"), 0);
+  EXPECT_EQ(bed_.Count("list", "snapshots"), 4) << "one for the sweep, one for the room of each";
+  SetJson(bed_.backup, {"metadata", "uid"}, "another");
+  MustRun();
+  EXPECT_EQ(bed_.Count("watch", "snapshots"), 2);
+}
+
+TEST_F(LonghornVolumeActionTest, WithoutTheRightToWatchItTakesLonger) {
+  bed_.api().Forbid("watch", "snapshots");
+  bed_.has_watch = false;
+  const absl::Time begun = bed_.clock.Now();
+  EXPECT_NE(MustRun().operation_id, "");
+  EXPECT_LE(bed_.clock.Now() - begun, absl::Minutes(1));
 }
 
 // --- What failed backups left behind
@@ -598,6 +618,25 @@ TEST_F(LonghornVolumeActionTest, ARecordGoesWhenItsSnapshotIsGoneForADay) {
   EXPECT_FALSE(record_is_there());
 }
 
+// The sweep finds Snapshots by a label, which this one has lost.
+TEST_F(LonghornVolumeActionTest, ARecordWhoseSnapshotIsThereStays) {
+  MustRun();
+  const std::string name = k8s::Name(Only());
+  const k8s::ObjectKey record = {csi::LeaseType(), support::kVeleroNamespace, "csi-delta-" + name};
+  bed_.api().Mutate(support::NativeBed::SnapshotKey(name), [](Json& snapshot) {
+    EraseJson(snapshot, {"metadata", "labels", objects::kLonghornMadeByLabel});
+  });
+  bed_.api().Mutate(record, [&](Json& lease) {
+    SetJson(lease, {"metadata", "creationTimestamp"},
+            FormatRfc3339(bed_.clock.Now() - absl::Hours(25)));
+  });
+  SeedBackup("nightly", "PartiallyFailed", "backup-uid");
+  RunNext();
+  RunNext("third");
+  EXPECT_TRUE(bed_.api().Find(record).has_value());
+  EXPECT_TRUE(bed_.api().Find(support::NativeBed::SnapshotKey(name)).has_value());
+}
+
 TEST_F(LonghornVolumeActionTest, NothingIsAskedOfLonghornWithoutARecord) {
   bed_.on_call = [&](const ApiCall& call, const Json* body) {
     return call.verb == "create" && call.plural == "leases" &&
@@ -683,12 +722,11 @@ TEST_F(LonghornVolumeActionTest, OfDetachedVolumesTwoAreSnapshottedAtATime) {
   SetJson(soon, {"spec", "csiSnapshotTimeout"}, "1m0s");
   std::vector<absl::Status> done(3);
   int begun = 1;
-  bed_.on_call = [&](const ApiCall& call, const Json*) {
-    if (call.verb == "watch" && call.plural == "snapshots" && begun < 3) {
+  bed_.on_wait = [&] {
+    if (begun < 3) {
       const int next = begun++;
       done[next] = action_->Execute(bed_.ctx, pvcs[next], next == 2 ? soon : bed_.backup).status();
     }
-    return absl::OkStatus();
   };
   done[0] = action_->Execute(bed_.ctx, pvcs[0], bed_.backup).status();
   EXPECT_EQ(begun, 3);

@@ -156,6 +156,24 @@ TEST_F(FollowTest, OtherNamespacesAndLabelsAreNotFollowed) {
   EXPECT_THAT(mirror_.states(), ElementsAre(Pair("c", "there"), Pair("f", "there")));
 }
 
+TEST_F(FollowTest, BeginsAfterAResourceVersionWithoutAList) {
+  Set("a", "old");
+  followed_.after = ResourceVersion(api_.Seed(kConfigMaps, Thing("b", "old")));
+  Set("c", "old");
+  Start();
+  mirror_.Await("c", "old");
+  EXPECT_THAT(mirror_.states(), ElementsAre(Pair("c", "old")));
+  EXPECT_EQ(mirror_.lists(), 0);
+}
+
+TEST_F(FollowTest, BeginsWithAListWhereThatVersionIsForgotten) {
+  followed_.after = ResourceVersion(api_.Seed(kConfigMaps, Thing("a", "old")));
+  api_.CompactHistory();
+  Start();
+  mirror_.Await("a", "old");
+  EXPECT_EQ(mirror_.lists(), 1);
+}
+
 TEST_F(FollowTest, AWatchThatEndsGoesOnWhereItWas) {
   Start();
   api_.AwaitWatches(1);

@@ -870,8 +870,13 @@ absl::Status FakeApiClient::Watch(const CallContext& ctx, const ResourceType& ty
   }
   const int64_t epoch = watch_epoch_;
   ++watches_;
+  const auto handed_over = handed_over_.insert(handed_over_.end(), -1);
   changed_.notify_all();
-  const absl::Cleanup leave = [this] { --watches_; };
+  const absl::Cleanup leave = [this, handed_over] {
+    --watches_;
+    handed_over_.erase(handed_over);
+    changed_.notify_all();
+  };
   while (true) {
     if (seen_revision < forgotten_revision_) {  // Too slow.
       return Annotate(absl::OutOfRangeError("too old resource version"), what);
@@ -888,6 +893,8 @@ absl::Status FakeApiClient::Watch(const CallContext& ctx, const ResourceType& ty
     }
     pending.clear();
     lock.lock();
+    *handed_over = seen_revision;
+    changed_.notify_all();
     if (!more || watch_epoch_ != epoch) {
       return absl::OkStatus();
     }
@@ -1008,6 +1015,15 @@ void FakeApiClient::AwaitWatches(int count) {
   std::unique_lock lock(mutex_);
   AwaitOn(changed_, lock, absl::StrCat(count, " watches to be open"),
           [&] { return watches_ >= count; });
+}
+
+void FakeApiClient::AwaitEvents() {
+  std::unique_lock lock(mutex_);
+  const int64_t until = history_.empty() ? 0 : history_.back().revision;
+  AwaitOn(changed_, lock, "all watches to hand over what happened", [&] {
+    return std::all_of(handed_over_.begin(), handed_over_.end(),
+                       [&](int64_t revision) { return revision >= until; });
+  });
 }
 
 int FakeApiClient::watches() const {

@@ -5,6 +5,7 @@
 #include <deque>
 #include <functional>
 #include <limits>
+#include <list>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -118,6 +119,8 @@ class FakeApiClient : public k8s::ApiClient {
   void SendBookmarks();
   // Blocks until at least `count` watches are running.
   void AwaitWatches(int count);
+  // Blocks until each watch that is open has handed over all that happened before.
+  void AwaitEvents();
   // How many there are now.
   int watches() const;
   // What the container of a Pod wrote so far.
@@ -271,6 +274,7 @@ class FakeApiClient : public k8s::ApiClient {
   int64_t uids_ = 0;
   int64_t watch_epoch_ = 0;
   int watches_ = 0;
+  std::list<int64_t> handed_over_;  // up to which revision, by each watch that is open
   bool require_namespaces_ = false;
   std::string username_ = "system:serviceaccount:velero:mover";
   int tokens_ = 0;

@@ -34,14 +34,7 @@ class FakeClock : public Clock {
       changed_.notify_all();
       return true;
     }
-    ++sleepers_;
-    changed_.notify_all();
-    if (!changed_.wait_for(lock, stop, kSleepMax, [&] { return now_ >= wake_at; }) &&
-        !stop.stop_requested()) {
-      GiveUpAwaiting("the test to move its clock on", kSleepMax);
-    }
-    --sleepers_;
-    return !stop.stop_requested();
+    return AwaitTime(lock, wake_at, stop);
   }
 
   void Advance(absl::Duration step) {
@@ -66,7 +59,26 @@ class FakeClock : public Clock {
     return auto_advance_;
   }
 
+ protected:
+  // A sleep that waits for the clock, also one that advances by itself.
+  bool SleepUntilMoved(absl::Time wake_at, const std::stop_token& stop) const {
+    std::unique_lock lock(mutex_);
+    return AwaitTime(lock, wake_at, stop);
+  }
+
  private:
+  bool AwaitTime(std::unique_lock<std::mutex>& lock, absl::Time wake_at,
+                 const std::stop_token& stop) const {
+    ++sleepers_;
+    changed_.notify_all();
+    if (!changed_.wait_for(lock, stop, kSleepMax, [&] { return now_ >= wake_at; }) &&
+        !stop.stop_requested()) {
+      GiveUpAwaiting("the test to move its clock on", kSleepMax);
+    }
+    --sleepers_;
+    return !stop.stop_requested();
+  }
+
   // Of the machine's time: longer than any test lets a thread sleep in the background.
   static constexpr std::chrono::milliseconds kSleepMax = std::chrono::minutes(5);
 

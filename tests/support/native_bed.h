@@ -4,7 +4,10 @@
 
 #include <cstdint>
 #include <functional>
+#include <mutex>
+#include <stop_token>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -25,14 +28,36 @@ inline constexpr char kLonghornNamespace[] = "longhorn-system";
 inline constexpr char kLonghornVolume[] = "pvc-1";
 inline constexpr int64_t kLonghornVolumeBytes = int64_t{16} << 20;
 
+// Advances by itself, but for what is due while an action waits for its Snapshot: by a sleep that
+// news can end, in the thread of the test. Other threads sleep until it was moved on.
+class NativeClock : public FakeClock {
+ public:
+  explicit NativeClock(std::function<void()> on_wait) : on_wait_(std::move(on_wait)) {
+    SetAutoAdvance(true);
+  }
+
+  bool SleepUntil(absl::Time wake_at, std::stop_token stop) const override {
+    if (std::this_thread::get_id() != owner_) {
+      return SleepUntilMoved(wake_at, stop);
+    }
+    if (stop.stop_possible()) {
+      on_wait_();
+    }
+    return FakeClock::SleepUntil(wake_at, std::move(stop));
+  }
+
+ private:
+  const std::thread::id owner_ = std::this_thread::get_id();
+  const std::function<void()> on_wait_;
+};
+
 // A cluster with the stand-in of Longhorn, its volume "pvc-1", which is attached, and the PVC
 // shop/data, which has it. The backup "nightly" has a policy that gives CSI volumes to Longhorn.
 //
-// The clock of actions advances by itself; Longhorn's passes when an action watches its snapshots.
+// The clock of actions advances by itself; Longhorn's passes while an action waits for a Snapshot.
 class NativeBed {
  public:
   NativeBed() {
-    clock.SetAutoAdvance(true);
     longhorn.AddVolume(kLonghornVolume, kLonghornVolumeBytes);
     longhorn.Attach(kLonghornVolume);
     Pass(absl::Seconds(10));
@@ -132,6 +157,7 @@ class NativeBed {
 
   // The requests of actions.
   int Count(const std::string& verb, const std::string& plural) const {
+    const std::scoped_lock lock(calls_mutex_);
     int count = 0;
     for (const ApiCall& call : calls) {
       count += call.verb == verb && call.plural == plural ? 1 : 0;
@@ -148,7 +174,7 @@ class NativeBed {
   }
 
   longhorn_stand_in::FakeLonghorn longhorn;
-  FakeClock clock;
+  NativeClock clock{[this] { Wait(); }};
   csi::Environment env{.api = longhorn.api(),
                        .clock = clock,
                        .random = Random::Real(),
@@ -157,24 +183,42 @@ class NativeBed {
   CallContext ctx{.deadline = absl::InfiniteFuture(), .stop = {}, .clock = &clock};
   Json pvc;
   Json backup;
-  absl::Duration passes_per_watch = absl::Seconds(8);
+  absl::Duration passes_per_wait = absl::Seconds(8);
   std::vector<ApiCall> calls;
-  // Asked about each request of an action; an error is its answer. What it asks of the API server
-  // itself it does by Do().
+  // Asked about each request of an action, but those that its watch makes in a thread of its own;
+  // an error is its answer. What it asks of the API server itself it does by Do().
   std::function<absl::Status(const ApiCall& call, const Json* body)> on_call;
+  // Each time that an action waits, before Longhorn's time passes.
+  std::function<void()> on_wait;
+  bool has_watch = true;  // while an action waits
 
  private:
   absl::Status See(const ApiCall& call, const Json* body) {
-    if (is_passing_) {
+    const bool is_watch = std::this_thread::get_id() != owner_;
+    if (!is_watch && is_passing_) {
       return absl::OkStatus();
     }
-    calls.push_back(call);
-    if (call.verb == "watch" && call.plural == "snapshots") {
-      Pass(passes_per_watch);
+    {
+      const std::scoped_lock lock(calls_mutex_);
+      calls.push_back(call);
     }
-    return on_call ? on_call(call, body) : absl::OkStatus();
+    return on_call && !is_watch ? on_call(call, body) : absl::OkStatus();
   }
 
+  // What Longhorn did is known to the action before its clock goes on.
+  void Wait() {
+    if (has_watch) {
+      api().AwaitWatches(1);
+    }
+    if (on_wait) {
+      on_wait();
+    }
+    Pass(passes_per_wait);
+    api().AwaitEvents();
+  }
+
+  const std::thread::id owner_ = std::this_thread::get_id();
+  mutable std::mutex calls_mutex_;  // Only a watch has another thread than the test.
   bool is_passing_ = false;
 };
 

@@ -1,0 +1,132 @@
+#include "longhorn/native_watch.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "k8s/find.h"
+#include "k8s/object.h"
+#include "longhorn/native_snapshot.h"
+#include "objects/keys.h"
+
+namespace csidelta::longhorn {
+
+NativeWatch::NativeWatch(k8s::ApiClient& api, const Clock& clock, std::string namespace_name,
+                         const std::string& backup_uid)
+    : api_(api),
+      clock_(clock),
+      followed_{.type = SnapshotType(),
+                .namespace_name = std::move(namespace_name),
+                .label_selector = absl::StrCat(objects::kBackupUidLabel, "=", backup_uid)} {}
+
+NativeWatch::~NativeWatch() = default;
+
+bool NativeWatch::BeginAt(const std::string& resource_version) {
+  const std::scoped_lock lock(mutex_);
+  if (follower_.joinable()) {
+    return false;
+  }
+  followed_.after = resource_version;
+  follower_ = std::jthread([this](const std::stop_token& stop) {
+    const CallContext ctx{.deadline = absl::InfiniteFuture(), .stop = stop, .clock = &clock_};
+    k8s::Follow(ctx, api_, followed_, *this).IgnoreError();  // It ends with the stop alone.
+  });
+  return true;
+}
+
+void NativeWatch::OnPage(const std::vector<Json>& objects, bool is_first) {
+  const std::scoped_lock lock(mutex_);
+  if (is_first) {
+    for (Interest* const interest : interests_) {
+      interest->is_missing_ = interest->is_made_;
+    }
+  }
+  for (const Json& object : objects) {
+    Show(object, /*is_gone=*/false);
+  }
+}
+
+void NativeWatch::OnListed() {
+  const std::scoped_lock lock(mutex_);
+  for (Interest* const interest : interests_) {
+    if (interest->is_missing_) {
+      interest->Tell(Json());
+    }
+  }
+}
+
+void NativeWatch::OnEvent(const k8s::WatchEvent& event) {
+  const std::scoped_lock lock(mutex_);
+  Show(event.object, event.kind == k8s::WatchEvent::Kind::kDeleted);
+}
+
+void NativeWatch::Show(const Json& object, bool is_gone) {
+  for (Interest* const interest : interests_) {
+    if (interest->name_ == k8s::Name(object)) {
+      interest->is_missing_ = false;
+      interest->Tell(is_gone ? Json() : object);
+    }
+  }
+}
+
+NativeWatch::Interest::Interest(NativeWatch& watch, std::string name)
+    : watch_(watch), name_(std::move(name)), read_at_(watch.clock_.Now() + kReadAgainAfter) {
+  const std::scoped_lock lock(watch_.mutex_);
+  is_watched_ = watch_.follower_.joinable();
+  watch_.interests_.push_back(this);
+}
+
+NativeWatch::Interest::~Interest() {
+  const std::scoped_lock lock(watch_.mutex_);
+  watch_.interests_.remove(this);
+}
+
+absl::Status NativeWatch::Interest::Await(const CallContext& ctx, Predicate done,
+                                          const Json* known) {
+  if (known != nullptr) {
+    ASSIGN_OR_RETURN(const bool is_done, done(known));
+    if (is_done) {
+      return absl::OkStatus();
+    }
+    if (!watch_.BeginAt(k8s::ResourceVersion(*known)) && !is_watched_) {
+      read_at_ = watch_.clock_.Now();  // Another began it meanwhile, and later than with this one.
+    }
+  }
+  while (true) {
+    RETURN_IF_ERROR(ctx.Check());
+    std::stop_source wake;
+    std::optional<Json> news = TakeNews(wake);
+    if (!news.has_value()) {
+      const std::stop_callback forward(ctx.stop, [wake]() mutable { wake.request_stop(); });
+      watch_.clock_.SleepUntil(std::min(ctx.deadline, read_at_), wake.get_token());
+      if (watch_.clock_.Now() < read_at_) {
+        continue;
+      }
+      ASSIGN_OR_RETURN(news, Read(ctx));
+    }
+    read_at_ = watch_.clock_.Now() + kReadAgainAfter;
+    ASSIGN_OR_RETURN(const bool is_done, done(news->is_null() ? nullptr : &*news));
+    if (is_done) {
+      return absl::OkStatus();
+    }
+  }
+}
+
+std::optional<Json> NativeWatch::Interest::TakeNews(std::stop_source& wake) {
+  const std::scoped_lock lock(watch_.mutex_);
+  is_made_ = true;
+  wake_ = wake;
+  return std::exchange(news_, std::nullopt);
+}
+
+absl::StatusOr<Json> NativeWatch::Interest::Read(const CallContext& ctx) {
+  return k8s::FindOrNull(ctx, watch_.api_, SnapshotKey(watch_.followed_.namespace_name, name_));
+}
+
+void NativeWatch::Interest::Tell(Json news) {
+  news_ = std::move(news);
+  wake_.request_stop();
+}
+
+}  // namespace csidelta::longhorn

@@ -1,0 +1,93 @@
+#pragma once
+
+#include <list>
+#include <mutex>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <thread>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/call_context.h"
+#include "base/clock.h"
+#include "base/json.h"
+#include "k8s/api_client.h"
+#include "k8s/follow.h"
+
+namespace csidelta::longhorn {
+
+// How long nothing may be seen of a Snapshot before it is read: the watch may be late, or be gone.
+inline constexpr absl::Duration kReadAgainAfter = absl::Seconds(10);
+
+// How do the native snapshots of one backup stand? One watch tells all that wait for one of them,
+// for as long as this lives: of a thousand PVCs each by itself would else watch and be told of
+// nothing but its own.
+//
+// Begins with the first one that is awaited, at its resourceVersion, so that nothing is listed;
+// where the API server does not remember that any more, those of the backup are listed. Of what it
+// is told it keeps the newest of each Snapshot that is awaited. Thread-safe; has a thread of its
+// own.
+class NativeWatch : private k8s::ObjectFollower {
+ public:
+  // Of the Snapshots in Longhorn's namespace that MakeNativeSnapshot() made for the Backup with
+  // this uid.
+  NativeWatch(k8s::ApiClient& api, const Clock& clock, std::string namespace_name,
+              const std::string& backup_uid);
+  // Ends the watch. REQUIRES that no Interest is left.
+  ~NativeWatch() override;
+
+  using Predicate = absl::FunctionRef<absl::StatusOr<bool>(const Json* object)>;
+
+  // In one Snapshot, from before it is requested, so that nothing is missed. One owner.
+  class Interest {
+   public:
+    Interest(NativeWatch& watch, std::string name);
+    ~Interest();
+    Interest(const Interest&) = delete;
+    Interest& operator=(const Interest&) = delete;
+
+    // Looks at the Snapshot until `done` says so, as k8s::WaitFor() does; may be called again after
+    // `ctx` ended. REQUIRES that it was made; `known` is that, or null in further calls.
+    absl::Status Await(const CallContext& ctx, Predicate done, const Json* known = nullptr);
+
+   private:
+    friend class NativeWatch;
+
+    // What came last, with null for a Snapshot that is gone; nothing when that was shown. Then
+    // `wake` is what the next news ends.
+    std::optional<Json> TakeNews(std::stop_source& wake);
+    absl::StatusOr<Json> Read(const CallContext& ctx);
+    void Tell(Json news);  // REQUIRES that the watch's lock is held.
+
+    NativeWatch& watch_;
+    const std::string name_;
+    bool is_watched_;  // It was there from the beginning.
+    absl::Time read_at_;
+    // Guarded by the watch's lock:
+    std::optional<Json> news_;
+    std::stop_source wake_;
+    bool is_made_ = false;     // A list without it says that it is gone.
+    bool is_missing_ = false;  // in the list that is being read
+  };
+
+ private:
+  // Whether this call began the watch.
+  bool BeginAt(const std::string& resource_version);
+  void OnPage(const std::vector<Json>& objects, bool is_first) override;
+  void OnListed() override;
+  void OnEvent(const k8s::WatchEvent& event) override;
+  // Tells those that wait for it. REQUIRES that the lock is held.
+  void Show(const Json& object, bool is_gone);
+
+  k8s::ApiClient& api_;
+  const Clock& clock_;
+  k8s::FollowedObjects followed_;  // Until the thread begins, which reads it.
+  std::mutex mutex_;
+  std::list<Interest*> interests_;  // Guarded by mutex_.
+  std::jthread follower_;           // Guarded by mutex_, until the destructor.
+};
+
+}  // namespace csidelta::longhorn
