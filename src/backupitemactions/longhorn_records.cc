@@ -9,6 +9,7 @@
 #include "csi/insist.h"
 #include "csi/snapshot_types.h"
 #include "k8s/api_client.h"
+#include "k8s/find.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
 
