@@ -401,8 +401,8 @@ void CheckLonghornJobs(Visit& visit) {
       if (GetString(job, {"spec", "task"}) == kDeletingTask) {
         visit.Warn(absl::StrCat("recurring job ", space, "/", k8s::Name(job)),
                    absl::StrCat("deletes all but ", GetInt(job, {"spec", "retain"}),
-                                " snapshots of a volume, those of VolumeSnapshots and the bases "
-                                "of incremental backups among them"),
+                                " snapshots of a volume, native ones of backups, those of "
+                                "VolumeSnapshots and the bases of incremental backups among them"),
                    "let it keep more than all others take together, or give these volumes no job "
                    "of this kind");
       }

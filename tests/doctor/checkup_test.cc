@@ -722,7 +722,7 @@ std::vector<Ailment> OfLonghorn() {
                       support::MakeClassObject("backups", "driver.longhorn.io"));
        }},
       {"longhorn-jobs", Grade::kWarning,
-       "recurring job longhorn-system/tidy deletes all but 7 snapshots",
+       "recurring job longhorn-system/tidy deletes all but 7 snapshots of a volume, native ones",
        [](Cluster& c) {
          SeedOfLonghorn(c, "recurringjobs", "RecurringJob", "tidy",
                         {{"spec", {{"task", "snapshot-delete"}, {"retain", 7}}}});
