@@ -18,17 +18,18 @@ enum class NativeFate { kKeep, kRemove, kNoteMissing, kNoteFound };
 // (csi/orphan_sweep.h). `record`: its own, which says that it is in no archive; null for none.
 // Pure.
 //
-//   Backup, found by name           snapshot                          fate
-//   ------------------------------  --------------------------------  ------------
-//   Completed or PartiallyFailed    with a record                     removed
-//   Completed or PartiallyFailed    not taken, the very same uid      removed: no archive can need
-//   it Completed or PartiallyFailed    any other                         kept Failed, the very same
-//   uid       any                               removed Failed, another uid             with a
-//   record                     removed Failed, another uid             without kept in any other
-//   phase              any                               kept not seen for the grace period   with
-//   a record                     removed not seen for a shorter time     with a record kept, noted
-//   in the record not seen                        without                           kept: `longhorn
-//   list` names it
+//   Backup, found by name          snapshot                 fate
+//   -----------------------------  -----------------------  -------------------------------------
+//   Completed or PartiallyFailed   with a record            removed
+//   Completed or PartiallyFailed   not taken, the same uid  removed: no archive can need it
+//   Completed or PartiallyFailed   any other                kept
+//   Failed, the same uid           any                      removed
+//   Failed, another uid            with a record            removed
+//   Failed, another uid            without                  kept
+//   in any other phase             any                      kept
+//   not seen for the grace period  with a record            removed
+//   not seen for a shorter time    with a record            kept, noted in the record
+//   not seen                       without                  kept: `longhorn list` names it
 //
 // Another uid under the same name is the same backup, read again from the object store.
 NativeFate FateOfNative(const longhorn::Snapshot& snapshot, const NativeRecord* record,

@@ -17,6 +17,7 @@
 #include "tests/support/manifest_rights.h"
 #include "tests/support/native_bed.h"
 #include "tests/support/status_matchers.h"
+#include "velero/backup.h"
 
 namespace csidelta::restoreitemactions::longhorn_rights_test {
 namespace {
@@ -78,12 +79,13 @@ class LonghornPluginRightsTest : public testing::Test {
   // A backup that gives its snapshot up, and the sweep of the next one.
   void GiveUpAndSweep() {
     SetJson(bed_.backup, {"metadata", "uid"}, "another-uid");
-    bed_.passes_per_watch = absl::ZeroDuration();
+    bed_.passes_per_wait = absl::ZeroDuration();
     EXPECT_THAT(backupitemactions::MakeLonghornVolumeAction(bed_.env)->Execute(bed_.ctx, bed_.pvc,
                                                                                bed_.backup),
                 StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("nothing of it is kept")));
     EXPECT_THAT(
-        backupitemactions::SweepNativeSnapshots(bed_.ctx, bed_.env, support::kLonghornNamespace),
+        backupitemactions::SweepNativeSnapshots(
+            bed_.ctx, bed_.env, velero::ParseBackup(bed_.backup).value_or(velero::Backup()), {}),
         IsOk());
   }
 
