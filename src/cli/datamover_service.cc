@@ -32,7 +32,7 @@
 #include "datamover/mover_metrics.h"
 #include "datamover/settings.h"
 #include "datamover/task_watch.h"
-#include "datamover/turns.h"
+#include "datamover/transfer_scheduler.h"
 #include "datamover/upload_reconciler.h"
 #include "datamover/volume_task.h"
 #include "k8s/follow.h"
@@ -52,16 +52,6 @@ constexpr int kOneAfterTheOther = 1;
 // How often what is needed at the start is asked for again.
 constexpr absl::Duration kStartAgainAfter = absl::Seconds(2);
 
-datamover::TurnLimits LimitsOf(const datamover::MoverSettings& settings) {
-  datamover::TurnLimits limits{.moves_max = settings.transfers_max, .moves_per_class_max = {}};
-  for (const auto& [name, storage_class] : settings.storage_classes) {
-    if (storage_class.transfers_max > 0) {
-      limits.moves_per_class_max[name] = storage_class.transfers_max;
-    }
-  }
-  return limits;
-}
-
 // The objects of one kind in one namespace, and who is told of them.
 struct Followed {
   k8s::FollowedObjects objects;
@@ -76,13 +66,17 @@ class DatamoverService {
       : api_(api),
         env_(std::move(env)),
         concurrent_(concurrent),
-        turns_(LimitsOf(env_.settings)),
+        scheduler_(
+            datamover::LimitsOf(env_.settings), Clock::Real(),
+            [this] { return Leads()() && TransfersAreKnown(); },
+            [this](const std::string& task) { wakes_.Wake(task); }),
         wakes_([this](const std::string& stem) {
           task_loop_.Wake(env_.mover_namespace, stem);
           content_loop_.Wake("", stem);
         }),
-        uploads_(env_, turns_, [this](const datamover::UploadEnd& end) { metrics_.Count(end); }),
-        downloads_(env_, turns_,
+        uploads_(env_, scheduler_,
+                 [this](const datamover::UploadEnd& end) { metrics_.Count(end); }),
+        downloads_(env_, scheduler_,
                    [this](const datamover::DownloadEnd& end) { metrics_.Count(end); }),
         deletions_(env_),
         archives_(env_),
@@ -122,12 +116,15 @@ class DatamoverService {
       FollowTransfers(csi::DataUploadType(), velero_namespace, uploads_,
                       [this](const Json& upload) {
                         metrics_.Note(upload);
-                        return datamover::MoverOfUpload(upload);
+                        if (const auto backup = datamover::GoodBackupOf(upload)) {
+                          scheduler_.NoteBackup(backup->volume, backup->taken_at);
+                        }
+                        return datamover::QueuedUpload(upload);
                       });
       FollowTransfers(csi::DataDownloadType(), velero_namespace, downloads_,
                       [this](const Json& download) {
                         metrics_.NoteDownload(download);
-                        return datamover::MoverOfDownload(download);
+                        return datamover::QueuedDownload(download);
                       });
       FollowDeletions(velero_namespace);
       FollowArchives(velero_namespace);
@@ -189,7 +186,7 @@ class DatamoverService {
     };
   }
 
-  // Objects of Velero that wait for their turns.
+  // Objects of Velero that wait for their admissions.
   void FollowTransfers(const k8s::ResourceType& type, const std::string& velero_namespace,
                        k8s::Reconciler& reconciler, datamover::TransferFollower::Reader read) {
     const k8s::FollowedObjects objects{
@@ -197,7 +194,7 @@ class DatamoverService {
     k8s::ReconcileLoop& loop =
         transfer_loops_.emplace_back(objects, reconciler, Leads(), Clock::Real(), concurrent_);
     Follow(objects,
-           transfer_followers_.emplace_back(type.kind, std::move(read), turns_, wakes_, loop),
+           transfer_followers_.emplace_back(type.kind, std::move(read), scheduler_, wakes_, loop),
            loop);
   }
 
@@ -228,7 +225,7 @@ class DatamoverService {
   }
 
   datamover::MoverState State() const {
-    datamover::MoverState state = {.leads = Leads()(), .turns = turns_.counts()};
+    datamover::MoverState state = {.leads = Leads()(), .transfers = scheduler_.counts()};
     for (const auto& census : deletion_census_) {
       const std::vector<datamover::DeletionState> deletions = census.All();
       state.deletions.insert(state.deletions.end(), deletions.begin(), deletions.end());
@@ -242,9 +239,13 @@ class DatamoverService {
 
   // Whether all objects that tasks are done for are known.
   bool IsSynced() const {
-    const auto synced = [](const k8s::ReconcileLoop& loop) { return loop.is_synced(); };
-    return std::all_of(transfer_loops_.begin(), transfer_loops_.end(), synced) &&
-           std::all_of(deletion_loops_.begin(), deletion_loops_.end(), synced);
+    return TransfersAreKnown() &&
+           std::all_of(deletion_loops_.begin(), deletion_loops_.end(),
+                       [](const k8s::ReconcileLoop& loop) { return loop.is_synced(); });
+  }
+  bool TransfersAreKnown() const {
+    return std::all_of(transfer_loops_.begin(), transfer_loops_.end(),
+                       [](const k8s::ReconcileLoop& loop) { return loop.is_synced(); });
   }
 
   net::HttpResponse Answer(const net::HttpCall& call) const {
@@ -270,7 +271,7 @@ class DatamoverService {
   const int concurrent_;                                  // reconciles of one kind
   std::atomic<const k8s::LeaderLease*> lease_ = nullptr;  // of Run()
   datamover::MoverMetrics metrics_;
-  datamover::TurnTable turns_;
+  datamover::TransferScheduler scheduler_;
   datamover::WakeTable wakes_;
   datamover::UploadReconciler uploads_;
   datamover::DownloadReconciler downloads_;

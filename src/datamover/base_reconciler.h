@@ -15,7 +15,7 @@ inline constexpr absl::Duration kBaseLookedAtEvery = absl::Minutes(10);
 // Drops the base snapshots of volumes that are gone: a claim that was deleted never comes back as
 // the same volume, so that nothing would be compared with them any more, and many drivers cannot
 // delete a volume that has a snapshot. Spares those of uploads that are on their way, and of other
-// clusters. An upload that still waits for its turn then reads what is allocated.
+// clusters. An upload that is still queued then reads what is allocated.
 class BaseReconciler : public k8s::Reconciler {
  public:
   // Borrows `env`.

@@ -41,10 +41,10 @@ absl::StatusOr<bool> WritesNoMore(const CallContext& ctx, const WorkerRun& run) 
 
 class DownloadStep : public TransferStep {
  public:
-  DownloadStep(const CallContext& ctx, const MoverEnvironment& env, TurnTable& turns,
+  DownloadStep(const CallContext& ctx, const MoverEnvironment& env, TransferScheduler& scheduler,
                const std::function<void(const DownloadEnd&)>& on_end, velero::DataDownload download,
                velero::DataReference reference, Json object)
-      : TransferStep(ctx, env, turns,
+      : TransferStep(ctx, env, scheduler,
                      {.task = TaskKind::kDownload,
                       .type = csi::DataDownloadType(),
                       .volume = absl::StrCat(download.target_namespace, "/", download.target_claim),
@@ -429,9 +429,11 @@ csi::InPlaceRequest InPlaceLeftover(const MoverEnvironment& env, const std::stri
 
 }  // namespace
 
-DownloadReconciler::DownloadReconciler(const MoverEnvironment& env, TurnTable& turns,
+DownloadReconciler::DownloadReconciler(const MoverEnvironment& env, TransferScheduler& scheduler,
                                        std::function<void(const DownloadEnd&)> on_end)
-    : TransferReconciler(env, csi::DataDownloadType()), turns_(turns), on_end_(std::move(on_end)) {}
+    : TransferReconciler(env, csi::DataDownloadType()),
+      scheduler_(scheduler),
+      on_end_(std::move(on_end)) {}
 
 absl::StatusOr<std::unique_ptr<TransferStep>> DownloadReconciler::StepFor(const CallContext& ctx,
                                                                           Json object) {
@@ -444,18 +446,20 @@ absl::StatusOr<std::unique_ptr<TransferStep>> DownloadReconciler::StepFor(const 
                   .mover_namespace = env_.mover_namespace},
                  StemOf("DataDownload", download.uid));
   }
-  return std::make_unique<DownloadStep>(ctx, env_, turns_, on_end_, std::move(download),
+  return std::make_unique<DownloadStep>(ctx, env_, scheduler_, on_end_, std::move(download),
                                         std::move(reference), std::move(object));
 }
 
-std::optional<Mover> MoverOfDownload(const Json& object) {
+std::optional<QueuedTransfer> QueuedDownload(const Json& object) {
   const absl::StatusOr<velero::DataDownload> download = velero::ParseDataDownload(object);
   if (!download.ok() || !IsToBeMoved(object)) {
     return std::nullopt;
   }
-  return MoverOf(object, csi::DataDownloadType().kind,
-                 absl::StrCat("target/", download->target_namespace, "/", download->target_claim),
-                 download->target_namespace, "");
+  QueuedTransfer queued = QueuedTransferOf(object, csi::DataDownloadType().kind, *download);
+  queued.kind = TransferKind::kRestore;
+  queued.volume = absl::StrCat("target/", download->target_namespace, "/", download->target_claim);
+  queued.volume_namespace = download->target_namespace;
+  return queued;
 }
 
 absl::Status RemoveDownloadLeftovers(const CallContext& ctx, const MoverEnvironment& env,

@@ -12,8 +12,8 @@
 #include "base/json.h"
 #include "datamover/mover_environment.h"
 #include "datamover/repository_access.h"
+#include "datamover/transfer_scheduler.h"
 #include "datamover/transfer_step.h"
-#include "datamover/turns.h"
 #include "velero/data_upload.h"
 
 namespace csidelta::datamover {
@@ -28,7 +28,7 @@ struct DownloadEnd {
 // How long a target may take to be bound to the volume that was filled for it.
 inline constexpr absl::Duration kHandOverTimeMax = absl::Minutes(10);
 
-// In place: how long the PVC may take to consent to a DataDownload whose turn it is.
+// In place: how long the PVC may take to consent to a DataDownload that is admitted.
 inline constexpr absl::Duration kConsentTimeMax = absl::Minutes(1);
 
 // Moves DataDownloads, each look a TransferStep: the worker fills a volume of its own, which is
@@ -45,20 +45,20 @@ inline constexpr absl::Duration kConsentTimeMax = absl::Minutes(1);
 class DownloadReconciler : public TransferReconciler {
  public:
   // Borrows both. `on_end` is told of each that ended, once or, after a crash, never.
-  DownloadReconciler(const MoverEnvironment& env, TurnTable& turns,
+  DownloadReconciler(const MoverEnvironment& env, TransferScheduler& scheduler,
                      std::function<void(const DownloadEnd&)> on_end);
 
  private:
   absl::StatusOr<std::unique_ptr<TransferStep>> StepFor(const CallContext& ctx,
                                                         Json object) override;
 
-  TurnTable& turns_;
+  TransferScheduler& scheduler_;
   const std::function<void(const DownloadEnd&)> on_end_;
   AccessKeeper keeper_;
 };
 
-// What a DataDownload is to the table of turns; nothing for one that is over, or not ours.
-std::optional<Mover> MoverOfDownload(const Json& object);
+// What a DataDownload says to the scheduler; nothing for one that is over, or not ours.
+std::optional<QueuedTransfer> QueuedDownload(const Json& object);
 
 // Removes what is left of a DataDownload's task when the DataDownload has its last phase, or is
 // gone: nobody else will. A volume that its target has stays.

@@ -96,9 +96,9 @@ void AddGroups(const GroupFigures& figures, MetricsPage& page) {
 void AddState(absl::Time now, const MoverState& state, MetricsPage& page) {
   page.Begin("leader", "gauge", "1 where this process moves volumes, 0 where it waits to.");
   page.Add({}, state.leads ? 1 : 0);
-  page.Begin("transfers", "gauge", "Volumes being moved, and waiting for their turn.");
-  page.Add({{"state", "moving"}}, state.turns.moving);
-  page.Add({{"state", "waiting"}}, state.turns.waiting);
+  page.Begin("transfers", "gauge", "Transfers that are admitted, and that wait.");
+  page.Add({{"state", "moving"}}, state.transfers.admitted);
+  page.Add({{"state", "waiting"}}, state.transfers.waiting);
   std::map<std::string, int64_t> counts = {{"waiting", 0},  {"running", 0}, {"failing", 0},
                                            {"retained", 0}, {"refused", 0}, {"done", 0}};
   absl::Duration oldest = absl::ZeroDuration();

@@ -13,7 +13,7 @@
 #include "datamover/data_deletion.h"
 #include "datamover/download_reconciler.h"
 #include "datamover/group_windows.h"
-#include "datamover/turns.h"
+#include "datamover/transfer_scheduler.h"
 #include "datamover/upload_reconciler.h"
 
 namespace csidelta::datamover {
@@ -29,7 +29,7 @@ DeletionState DeletionStateOf(const Json& object);
 // How the mover is at this moment.
 struct MoverState {
   bool leads = false;
-  TurnTable::Counts turns = {};
+  TransferScheduler::Counts transfers = {};
   std::vector<DeletionState> deletions = {};
   int64_t leftover_tasks = 0;  // of nobody that is to be moved any more
   GroupFigures groups = {};

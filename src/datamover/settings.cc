@@ -318,6 +318,7 @@ void ReadAll(Section& section, MoverSettings& out) {
   section.Inner("limits", [&out](Section& limits) {
     limits.Count("total", out.transfers_max);
     limits.Count("perNode", out.transfers_per_node_max);
+    limits.Count("perNamespace", out.transfers_per_namespace_max);
   });
   section.Inner("restore", [&out](Section& restore) {
     restore.Flag("ignoreDelayBinding", out.ignore_delay_binding);
@@ -329,6 +330,9 @@ void ReadAll(Section& section, MoverSettings& out) {
     one.Flag("readOnlyMany", settings.read_only_many);
     one.Count("limit", settings.transfers_max);
     ReadSelector(one, settings.node_selector);
+  });
+  section.Sections("backupStorageLocations", [&out](const std::string& name, Section& one) {
+    one.Count("limit", out.locations[name].transfers_max);
   });
   section.Sections("drivers", [&out](const std::string& name, Section& one) {
     bool keep_base = true;

@@ -23,8 +23,13 @@ inline constexpr char kSettingsKey[] = "config.json";
 struct StorageClassSettings {
   std::string intermediate_class;  // of claims made from their snapshots; "" for the volume's own
   bool read_only_many = false;     // those claims ask for many readers
-  int transfers_max = 0;           // uploads at once; 0 for no limit of its own
+  int transfers_max = 0;           // at once; 0 for no limit of its own
   std::map<std::string, std::string> node_selector;  // of the worker, beside the one for all
+};
+
+// What holds for one BackupStorageLocation.
+struct LocationLimits {
+  int transfers_max = 0;  // at once; 0 for no limit of its own
 };
 
 // Quantities as Kubernetes writes them; "" for none.
@@ -59,9 +64,11 @@ struct MoverSettings {
   std::string on_fallback = "warn";  // proceed, warn, fail
   int transfers_max = 10;            // uploads and downloads at once
   int transfers_per_node_max = 2;
-  bool ignore_delay_binding = false;  // a restored claim is filled before a Pod uses it
-  bool writes_into_existing = false;  // the volume of a PVC that exists may be written into
+  int transfers_per_namespace_max = 0;  // 0 for no limit of its own
+  bool ignore_delay_binding = false;    // a restored claim is filled before a Pod uses it
+  bool writes_into_existing = false;    // the volume of a PVC that exists may be written into
   std::map<std::string, StorageClassSettings> storage_classes;  // by name
+  std::map<std::string, LocationLimits> locations;              // by name
   std::map<std::string, bool> keep_base;                        // by driver
   WorkerSettings worker;
 };

@@ -34,13 +34,6 @@ bool WakeTable::Wake(const std::string& stem) const {
   return true;
 }
 
-void WakeTable::WakeAll() const {
-  std::scoped_lock lock(mutex_);
-  for (const auto& [stem, wake] : wakes_) {
-    wake();
-  }
-}
-
 bool WakeTable::Has(const std::string& stem) const {
   std::scoped_lock lock(mutex_);
   return wakes_.contains(stem);
@@ -115,18 +108,15 @@ void SubjectFollower::Forget(const std::string& uid) {
 }
 
 bool TransferFollower::Take(const Json& object) {
-  std::optional<Mover> mover = read_(object);
-  if (!mover.has_value()) {
+  std::optional<QueuedTransfer> transfer = read_(object);
+  if (!transfer.has_value()) {
     return false;
   }
-  turns_.Put(*std::move(mover));
+  scheduler_.Put(*std::move(transfer));
   return true;
 }
 
-void TransferFollower::Leave(const std::string& uid) {
-  turns_.Remove(uid);
-  all_wakes_.WakeAll();
-}
+void TransferFollower::Leave(const std::string& uid) { scheduler_.Remove(uid); }
 
 TaskReconciler::TaskReconciler(const MoverEnvironment& env, const WakeTable& wakes,
                                std::function<bool()> is_synced,

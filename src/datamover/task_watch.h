@@ -16,7 +16,7 @@
 #include "base/json.h"
 #include "datamover/ended_pods.h"
 #include "datamover/mover_environment.h"
-#include "datamover/turns.h"
+#include "datamover/transfer_scheduler.h"
 #include "datamover/volume_task.h"
 #include "k8s/api_client.h"
 #include "k8s/follow.h"
@@ -41,7 +41,6 @@ class WakeTable {
   void Remove(const std::string& stem);
   // False when nobody cares for it.
   bool Wake(const std::string& stem) const;
-  void WakeAll() const;
   // Whether somebody cares for it.
   bool Has(const std::string& stem) const;
 
@@ -105,28 +104,25 @@ class SubjectFollower : public k8s::ObjectFollower {
   std::set<std::string> listed_;  // those of a list that is not whole yet
 };
 
-// Those that are moved in turns: they are in the table of turns, too. One that is over makes way
-// for those that wait.
+// Objects of transfers: the scheduler hears of them, too, and of those that are over.
 class TransferFollower : public SubjectFollower {
  public:
-  // What a transfer is to the table of turns; nothing for one that is over, or not ours.
-  using Reader = std::function<std::optional<Mover>(const Json& object)>;
+  // What an object says to the scheduler; nothing for one that is over, or not ours.
+  using Reader = std::function<std::optional<QueuedTransfer>(const Json& object)>;
 
-  // Borrows the tables and the loop.
-  TransferFollower(std::string kind, Reader read, TurnTable& turns, WakeTable& wakes,
+  // Borrows the scheduler, the table and the loop.
+  TransferFollower(std::string kind, Reader read, TransferScheduler& scheduler, WakeTable& wakes,
                    k8s::ReconcileLoop& loop)
       : SubjectFollower(std::move(kind), wakes, loop),
         read_(std::move(read)),
-        turns_(turns),
-        all_wakes_(wakes) {}
+        scheduler_(scheduler) {}
 
  private:
   bool Take(const Json& object) override;
   void Leave(const std::string& uid) override;
 
   const Reader read_;
-  TurnTable& turns_;
-  const WakeTable& all_wakes_;
+  TransferScheduler& scheduler_;
 };
 
 // Looks at VolumeTasks: whom they are done for is woken; those of nobody are removed with all that

@@ -17,8 +17,6 @@ namespace {
 
 using velero::DataPhase;
 
-// Who waits is woken when others end; this is for what nobody tells of.
-constexpr absl::Duration kLookAtWaitingAgain = absl::Seconds(30);
 constexpr absl::Duration kNoRoomNotedEvery = absl::Minutes(1);
 constexpr absl::Duration kLookAgainAfterError = absl::Seconds(10);
 // Of the time of one look, what is kept for writing how it went, whatever took so long.
@@ -30,15 +28,16 @@ bool WillNeverDo(const absl::Status& status) {
 
 }  // namespace
 
-TransferStep::TransferStep(const CallContext& ctx, const MoverEnvironment& env, TurnTable& turns,
-                           Words words, const velero::DataTransfer& transfer, Json object)
+TransferStep::TransferStep(const CallContext& ctx, const MoverEnvironment& env,
+                           TransferScheduler& scheduler, Words words,
+                           const velero::DataTransfer& transfer, Json object)
     : ctx_(ctx),
       env_(env),
       object_(words.type, std::move(object)),
       stem_(StemOf(words.type.kind, transfer.uid)),
       labels_(LabelsFor(stem_, transfer.namespace_name)),
       run_(env, stem_),
-      turns_(turns),
+      scheduler_(scheduler),
       words_(std::move(words)),
       transfer_(transfer) {}
 
@@ -85,13 +84,13 @@ absl::StatusOr<absl::Time> TransferStep::Accept() {
 
 absl::StatusOr<absl::Time> TransferStep::Advance() {
   if (!object_.TimeOf(objects::kAdmittedAtAnnotation).has_value()) {
-    const std::string waits_for = turns_.TakeTurn(transfer_.uid);
-    if (!waits_for.empty()) {
-      object_.SetMessage(waits_for);
+    const TransferScheduler::Answer answer = scheduler_.Ask(transfer_.uid);
+    if (!answer.admitted_at.has_value()) {
+      object_.SetMessage(answer.waits_for);
       RETURN_IF_ERROR(Write());
-      return Now() + kLookAtWaitingAgain;
+      return answer.ask_again;
     }
-    object_.SetTime(objects::kAdmittedAtAnnotation, Now());
+    object_.SetTime(objects::kAdmittedAtAnnotation, *answer.admitted_at);
     object_.SetMessage("");
     RETURN_IF_ERROR(Write());
   }
@@ -222,7 +221,7 @@ void TransferStep::NoteNoRoom() {
   }
 }
 
-// Until when this attempt must run. The time in which it was not its turn does not count, nor that
+// Until when this attempt must run. The time before it was admitted does not count, nor that
 // in which no node had room; nor does spec.operationTimeout, which is about single steps of
 // Velero's own mover.
 absl::Time TransferStep::DeadlineOf(const WorkerView& view) const {
@@ -338,15 +337,18 @@ bool IsToBeMoved(const Json& object) {
          !velero::IsTerminal(velero::ParseDataPhase(GetString(object, {"status", "phase"})));
 }
 
-Mover MoverOf(const Json& object, absl::string_view kind, absl::string_view volume,
-              absl::string_view source_namespace, absl::string_view storage_class) {
-  return {.uid = k8s::Uid(object),
-          .name = absl::StrCat(kind, " ", k8s::Namespace(object), "/", k8s::Name(object)),
-          .volume = std::string(volume),
-          .source_namespace = std::string(source_namespace),
-          .storage_class = std::string(storage_class),
-          .since = k8s::CreatedAt(object).value_or(absl::InfinitePast()),
-          .moves = !k8s::Annotation(object, objects::kAdmittedAtAnnotation).empty()};
+QueuedTransfer QueuedTransferOf(const Json& object, absl::string_view kind,
+                                const velero::DataTransfer& transfer) {
+  QueuedTransfer queued;
+  queued.uid = transfer.uid;
+  queued.task = StemOf(kind, transfer.uid);
+  queued.name = absl::StrCat(kind, " ", transfer.namespace_name, "/", transfer.name);
+  queued.location = transfer.storage_location;
+  queued.created_at = k8s::CreatedAt(object).value_or(absl::InfinitePast());
+  queued.admitted_at = ParseRfc3339(k8s::Annotation(object, objects::kAdmittedAtAnnotation));
+  queued.is_held_back = transfer.cancel || transfer.is_being_deleted ||
+                        !k8s::Annotation(object, objects::kStoppingAtAnnotation).empty();
+  return queued;
 }
 
 absl::Status RemoveTransferLeftovers(

@@ -14,7 +14,7 @@
 #include "base/json.h"
 #include "datamover/mover_environment.h"
 #include "datamover/transfer_object.h"
-#include "datamover/turns.h"
+#include "datamover/transfer_scheduler.h"
 #include "datamover/volume_task.h"
 #include "datamover/worker_run.h"
 #include "k8s/api_client.h"
@@ -31,8 +31,8 @@ inline constexpr absl::Duration kTransferLookAgain = absl::Milliseconds(500);
 //
 //   New ----------- finalizer ------------------------------------------------> Accepted
 //       +---------- the kind does not take it --------------------------------> Failed
-//   Accepted ------ not its turn: the message says for whom it waits
-//       |---------- its turn: turn-at ---------------------------------------+
+//   Accepted ------ not admitted: the message says what it waits for
+//       |---------- admitted: turn-at ---------------------------------------+
 //       v                                                                     |
 //   VolumeTask, what its worker needs, Secret, Pod; the Pod runs -------------> Prepared
 //   Prepared ------ the worker says that it runs -----------------------------> InProgress
@@ -47,8 +47,8 @@ inline constexpr absl::Duration kTransferLookAgain = absl::Milliseconds(500);
 //       +---------- it was done all the same ---------------------------------> Completed
 //
 // What is decided is written into the object, in one conditional PUT, before anything is done about
-// it; what is done may be done again. Nothing is kept between two looks but the turns, which
-// whoever comes next reads from the objects. The finalizer goes with the last phase; then the task,
+// it; what is done may be done again. Nothing is kept between two looks but the admissions, which
+// the next process reads from the objects. The finalizer goes with the last phase; then the task,
 // which is the last of what was made.
 //
 // What is particular to a kind is in the methods below. FAILED_PRECONDITION and INVALID_ARGUMENT of
@@ -73,9 +73,9 @@ class TransferStep {
     std::string moving;  // "uploading"
   };
 
-  // Borrows `env` and `turns`.
-  TransferStep(const CallContext& ctx, const MoverEnvironment& env, TurnTable& turns, Words words,
-               const velero::DataTransfer& transfer, Json object);
+  // Borrows `env` and `scheduler`.
+  TransferStep(const CallContext& ctx, const MoverEnvironment& env, TransferScheduler& scheduler,
+               Words words, const velero::DataTransfer& transfer, Json object);
 
   // --- What a kind says
 
@@ -148,7 +148,7 @@ class TransferStep {
   absl::StatusOr<absl::Time> BeginCancel();
   absl::StatusOr<absl::Time> WindUp();
 
-  TurnTable& turns_;
+  TransferScheduler& scheduler_;
   const Words words_;
   const velero::DataTransfer transfer_;
 };
@@ -178,9 +178,10 @@ class TransferReconciler : public k8s::Reconciler {
 // Whether a transfer is for this data mover, and not over.
 bool IsToBeMoved(const Json& object);
 
-// What a transfer is to the table of turns. `volume`: what only one may work at.
-Mover MoverOf(const Json& object, absl::string_view kind, absl::string_view volume,
-              absl::string_view source_namespace, absl::string_view storage_class);
+// What the object of a transfer says to the scheduler, but for what a kind knows: kind, volume and
+// storage class.
+QueuedTransfer QueuedTransferOf(const Json& object, absl::string_view kind,
+                                const velero::DataTransfer& transfer);
 
 // Removes what is left of a task when its transfer has its last phase, or is gone: Pod and Secret,
 // then what `remove_rest` knows of, then the task. `transfer` is null where it is gone.

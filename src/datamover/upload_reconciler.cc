@@ -32,10 +32,10 @@ using velero::DataPhase;
 
 class UploadStep : public TransferStep {
  public:
-  UploadStep(const CallContext& ctx, const MoverEnvironment& env, TurnTable& turns,
+  UploadStep(const CallContext& ctx, const MoverEnvironment& env, TransferScheduler& scheduler,
              const std::function<void(const UploadEnd&)>& on_end, velero::DataUpload upload,
              Json object)
-      : TransferStep(ctx, env, turns,
+      : TransferStep(ctx, env, scheduler,
                      {.task = TaskKind::kUpload,
                       .type = csi::DataUploadType(),
                       .volume = absl::StrCat(upload.source_namespace, "/", upload.source_claim),
@@ -324,9 +324,11 @@ class UploadStep : public TransferStep {
 
 }  // namespace
 
-UploadReconciler::UploadReconciler(const MoverEnvironment& env, TurnTable& turns,
+UploadReconciler::UploadReconciler(const MoverEnvironment& env, TransferScheduler& scheduler,
                                    std::function<void(const UploadEnd&)> on_end)
-    : TransferReconciler(env, csi::DataUploadType()), turns_(turns), on_end_(std::move(on_end)) {}
+    : TransferReconciler(env, csi::DataUploadType()),
+      scheduler_(scheduler),
+      on_end_(std::move(on_end)) {}
 
 absl::StatusOr<std::unique_ptr<TransferStep>> UploadReconciler::StepFor(const CallContext& ctx,
                                                                         Json object) {
@@ -342,19 +344,40 @@ absl::StatusOr<std::unique_ptr<TransferStep>> UploadReconciler::StepFor(const Ca
                   .mover_namespace = env_.mover_namespace},
                  StemOf("DataUpload", upload->uid));
   }
-  return std::make_unique<UploadStep>(ctx, env_, turns_, on_end_, *std::move(upload),
+  return std::make_unique<UploadStep>(ctx, env_, scheduler_, on_end_, *std::move(upload),
                                       std::move(object));
 }
 
-std::optional<Mover> MoverOfUpload(const Json& object) {
+namespace {
+
+std::string VolumeOf(const velero::DataUpload& upload) {
+  return absl::StrCat(upload.namespace_name, "/", upload.storage_location, "/",
+                      upload.source_namespace, "/", upload.source_claim);
+}
+
+}  // namespace
+
+std::optional<QueuedTransfer> QueuedUpload(const Json& object) {
   const absl::StatusOr<velero::DataUpload> upload = velero::ParseDataUpload(object);
   if (!upload.ok() || !IsToBeMoved(object)) {
     return std::nullopt;
   }
-  return MoverOf(object, csi::DataUploadType().kind,
-                 absl::StrCat(upload->namespace_name, "/", upload->storage_location, "/",
-                              upload->source_namespace, "/", upload->source_claim),
-                 upload->source_namespace, upload->storage_class);
+  QueuedTransfer queued = QueuedTransferOf(object, csi::DataUploadType().kind, *upload);
+  queued.kind = TransferKind::kUpload;
+  queued.volume = VolumeOf(*upload);
+  queued.volume_namespace = upload->source_namespace;
+  queued.storage_class = upload->storage_class;
+  return queued;
+}
+
+std::optional<GoodBackup> GoodBackupOf(const Json& object) {
+  const absl::StatusOr<velero::DataUpload> upload = velero::ParseDataUpload(object);
+  const std::optional<absl::Time> created_at = k8s::CreatedAt(object);
+  if (!upload.ok() || upload->data_mover != velero::kDataMoverName ||
+      upload->phase != DataPhase::kCompleted || !created_at.has_value()) {
+    return std::nullopt;
+  }
+  return GoodBackup{.volume = VolumeOf(*upload), .taken_at = *created_at};
 }
 
 absl::Status RemoveUploadExposure(const CallContext& ctx, const MoverEnvironment& env,

@@ -11,8 +11,8 @@
 #include "base/json.h"
 #include "datamover/mover_environment.h"
 #include "datamover/repository_access.h"
+#include "datamover/transfer_scheduler.h"
 #include "datamover/transfer_step.h"
-#include "datamover/turns.h"
 #include "datamover/upload_report.h"
 #include "velero/data_upload.h"
 
@@ -35,20 +35,27 @@ struct UploadEnd {
 class UploadReconciler : public TransferReconciler {
  public:
   // Borrows both. `on_end` is told of each that ended, once or, after a crash, never.
-  UploadReconciler(const MoverEnvironment& env, TurnTable& turns,
+  UploadReconciler(const MoverEnvironment& env, TransferScheduler& scheduler,
                    std::function<void(const UploadEnd&)> on_end);
 
  private:
   absl::StatusOr<std::unique_ptr<TransferStep>> StepFor(const CallContext& ctx,
                                                         Json object) override;
 
-  TurnTable& turns_;
+  TransferScheduler& scheduler_;
   const std::function<void(const UploadEnd&)> on_end_;
   AccessKeeper keeper_;
 };
 
-// What a DataUpload is to the table of turns; nothing for one that is over, or not ours.
-std::optional<Mover> MoverOfUpload(const Json& object);
+// What a DataUpload says to the scheduler; nothing for one that is over, or not ours.
+std::optional<QueuedTransfer> QueuedUpload(const Json& object);
+
+// That a volume has a good backup; nothing unless the object is a completed DataUpload of ours.
+struct GoodBackup {
+  std::string volume;  // as QueuedTransfer has it
+  absl::Time taken_at;
+};
+std::optional<GoodBackup> GoodBackupOf(const Json& object);
 
 // Removes what is left of a DataUpload's task when the DataUpload has its last phase, or is gone:
 // nobody else will. A base stays.

@@ -41,7 +41,7 @@ struct WorkerView {
   std::string node;
   int attempts = 0;          // Pods so far
   absl::Time attempt_since;  // of the one that there is, or is to be
-  // The Pod has its turn, and no node has room for one more worker yet.
+  // Each node that the Pod fits on runs as many workers as it may.
   bool waits_for_node = false;
   // Why what the Pod needs, or the Pod itself, could not be made: `words` say it, too. Not OK only
   // while starting.

@@ -5,9 +5,11 @@
 
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "csi/snapshot_types.h"
 #include "datamover/mover_kinds.h"
+#include "datamover/settings.h"
 #include "datamover/volume_task.h"
 #include "k8s/wait.h"
 #include "tests/datamover/mover_bed.h"
@@ -105,6 +107,38 @@ TEST(DatamoverServiceTest, MovesVolumesUntilItIsStopped) {
   const Json lease =
       bed.api.Find({csi::LeaseType(), "mover", "csi-delta-datamover"}).value_or(Json());
   EXPECT_EQ(GetString(lease, {"spec", "holderIdentity"}), "") << "it was given up";
+}
+
+// One that waits asks again after minutes only: it is told.
+TEST(DatamoverServiceTest, AnUploadThatEndsLetsTheNextBegin) {
+  datamover::MoverBed bed;
+  bed.api.Seed({"", "v1", "namespaces", "Namespace", false},
+               {{"metadata", {{"name", "kube-system"}, {"uid", bed.env.cluster}}}});
+  bed.api.Seed(
+      csi::ConfigMapType(),
+      {{"metadata",
+        {{"name", datamover::kSettingsConfigMap}, {"namespace", datamover::MoverBed::kMover}}},
+       {"data", {{"config.json", R"({"limits": {"total": 1}})"}}}});
+  const std::vector<std::string> names = {"one", "two", "three"};
+  for (const std::string& name : names) {
+    bed.AddClaim("shop", name);
+    bed.AddUpload(name, "shop", name);
+  }
+  CallContext ctx = CallContext().WithTimeout(absl::Seconds(60));
+  std::stop_source stop;
+  ctx.stop = stop.get_token();
+  std::jthread service([&] { EXPECT_THAT(RunDatamoverService(ctx, bed.api, Settings()), IsOk()); });
+  for (const std::string& name : names) {
+    EXPECT_THAT(
+        k8s::WaitFor(
+            ctx, bed.api, {csi::DataUploadType(), "velero", name},
+            [](const Json* object) -> absl::StatusOr<bool> {
+              return object != nullptr && GetString(*object, {"status", "phase"}) == "Completed";
+            }),
+        IsOk())
+        << name;
+  }
+  stop.request_stop();
 }
 
 }  // namespace

@@ -190,16 +190,17 @@ class Controller {
  public:
   explicit Controller(DownloadBed& bed)
       : bed_(bed),
-        turns_({.moves_max = bed.env.settings.transfers_max, .moves_per_class_max = {}}),
-        reconciler_(bed.env, turns_, [this](const DownloadEnd& end) { ends.push_back(end); }) {}
+        scheduler_(
+            LimitsOf(bed.env.settings), bed.clock, [] { return true; }, [](const std::string&) {}),
+        reconciler_(bed.env, scheduler_, [this](const DownloadEnd& end) { ends.push_back(end); }) {}
 
   void LookTimes(int times) {
     for (int i = 0; i < times; ++i) {
       for (const Json& download : bed_.api.All(csi::DataDownloadType())) {
-        if (std::optional<Mover> mover = MoverOfDownload(download); mover.has_value()) {
-          turns_.Put(*std::move(mover));
+        if (std::optional<QueuedTransfer> queued = QueuedDownload(download); queued.has_value()) {
+          scheduler_.Put(*std::move(queued));
         } else {
-          turns_.Remove(k8s::Uid(download));
+          scheduler_.Remove(k8s::Uid(download));
         }
         last = reconciler_.Reconcile(bed_.ctx, download).status();
       }
@@ -208,7 +209,7 @@ class Controller {
   }
   // Until it is over, but not longer than that.
   void LookUntilOver(int times) {
-    for (int i = 0; i < times && MoverOfDownload(bed_.Download()).has_value(); ++i) {
+    for (int i = 0; i < times && QueuedDownload(bed_.Download()).has_value(); ++i) {
       LookTimes(1);
     }
   }
@@ -225,7 +226,7 @@ class Controller {
 
  private:
   DownloadBed& bed_;
-  TurnTable turns_;
+  TransferScheduler scheduler_;
   DownloadReconciler reconciler_;
 };
 

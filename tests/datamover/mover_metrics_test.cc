@@ -47,7 +47,7 @@ TEST(MoverMetricsTest, TheAgeOfAVolumesLastBackupComesFromTheObjects) {
   metrics.Note(failed);
   metrics.Note(Json::array());
   const std::string text =
-      metrics.Text(kNow, {.leads = true, .turns = {.moving = 2, .waiting = 5}});
+      metrics.Text(kNow, {.leads = true, .transfers = {.admitted = 2, .waiting = 5}});
   EXPECT_THAT(text, HasSubstr("csi_delta_mover_last_good_backup_age_seconds{velero_namespace="
                               "\"velero\",location=\"default\",namespace=\"app\",claim=\"data\"} "
                               "3600\n"));

@@ -38,7 +38,8 @@ TEST(MoverSettings, AreTheDefaultsWhereNothingIsSaid) {
 
 TEST(MoverSettings, SayWhatIsWritten) {
   const auto settings = ParseMoverSettings(R"({
-    "prepareTimeout": "45m", "onFallback": "fail", "limits": {"total": 4, "perNode": 1},
+    "prepareTimeout": "45m", "onFallback": "fail", "limits": {"total": 4, "perNode": 1,
+    "perNamespace": 3}, "backupStorageLocations": {"far": {"limit": 5}},
     "restore": {"ignoreDelayBinding": true, "intoExistingVolumes": true},
     "storageClasses": {"fast": {"intermediateClass": "cheap", "readOnlyMany": true, "limit": 2,
                                 "nodeSelector": {"disk": "ssd"}}},
@@ -54,6 +55,8 @@ TEST(MoverSettings, SayWhatIsWritten) {
   EXPECT_EQ(settings->on_fallback, "fail");
   EXPECT_EQ(settings->transfers_max, 4);
   EXPECT_EQ(settings->transfers_per_node_max, 1);
+  EXPECT_EQ(settings->transfers_per_namespace_max, 3);
+  EXPECT_EQ(settings->locations.at("far").transfers_max, 5);
   EXPECT_TRUE(settings->ignore_delay_binding);
   EXPECT_TRUE(settings->writes_into_existing);
   const StorageClassSettings fast = ForStorageClass(*settings, "fast");
@@ -88,7 +91,9 @@ TEST(MoverSettings, WrongOnesAreRefusedByNameAndValue) {
            {R"({"limits": {"total": 0}})", "limits.total: 0"},
            {R"({"limits": {"total": 1.5}})", "limits.total: 1.5"},
            {R"({"limits": {"perNode": 100000}})", "limits.perNode"},
+           {R"({"limits": {"perNamespace": 0}})", "limits.perNamespace"},
            {R"({"limits": []})", "limits: []"},
+           {R"({"backupStorageLocations": {"far": {"limit": 0}}})", "backupStorageLocations.far"},
            {R"({"restore": {"ignoreDelayBinding": "yes"}})", "restore.ignoreDelayBinding"},
            {R"({"restore": {"intoExistingVolumes": 1}})", "restore.intoExistingVolumes"},
            {R"({"storageClasses": {"fast": 1}})", "storageClasses.fast"},
@@ -116,9 +121,10 @@ TEST(MoverSettings, WrongOnesAreRefusedByNameAndValue) {
 }
 
 TEST(MoverSettings, ThoseThatThereAreNotAreRefusedByName) {
-  EXPECT_THAT(ParseMoverSettings(R"({"limits": {"perVolume": 1}})"),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       AllOf(HasSubstr("limits.perVolume"), HasSubstr("perNode, total"))));
+  EXPECT_THAT(
+      ParseMoverSettings(R"({"limits": {"perVolume": 1}})"),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               AllOf(HasSubstr("limits.perVolume"), HasSubstr("perNamespace, perNode, total"))));
   EXPECT_THAT(ParseMoverSettings(R"({"\u0001": 1})"),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("\\x01")));
 }
@@ -217,7 +223,7 @@ Json SomeLegalValue(const Json& node) {
 
 TEST(MoverSettings, TheSchemaKnowsTheSameKeysAndKindsOfValues) {
   const std::vector<Leaf> leaves = SchemaLeaves();
-  EXPECT_EQ(leaves.size(), 25U);
+  EXPECT_EQ(leaves.size(), 27U);
   for (const Leaf& leaf : leaves) {
     const std::string path = absl::StrJoin(leaf.path, ".");
     EXPECT_THAT(ParseMoverSettings(DumpJson(At(leaf.path, SomeLegalValue(leaf.node)))), IsOk())

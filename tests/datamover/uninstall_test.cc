@@ -69,13 +69,15 @@ class UninstallTest : public testing::Test {
   // A controller that lives this long.
   void Look(int times) { Look(bed_, times); }
   static void Look(MoverBed& bed, int times) {
-    TurnTable turns({.moves_max = 10, .moves_per_class_max = {}});
     WakeTable wakes;
-    UploadReconciler reconciler(bed.env, turns, [](const UploadEnd&) {});
+    TransferScheduler scheduler(
+        LimitsOf(bed.env.settings), bed.clock, [] { return true; },
+        [&](const std::string& task) { wakes.Wake(task); });
+    UploadReconciler reconciler(bed.env, scheduler, [](const UploadEnd&) {});
     k8s::ReconcileLoop loop(
         {.type = csi::DataUploadType(), .namespace_name = "velero", .label_selector = ""},
         reconciler, [] { return true; }, bed.clock);
-    TransferFollower follower("DataUpload", MoverOfUpload, turns, wakes, loop);
+    TransferFollower follower("DataUpload", QueuedUpload, scheduler, wakes, loop);
     for (int i = 0; i < times; ++i) {
       follower.OnAll(bed.api.All(csi::DataUploadType()));
       loop.WorkOnce(bed.ctx);

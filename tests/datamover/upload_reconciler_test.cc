@@ -47,12 +47,14 @@ class Controller {
  public:
   explicit Controller(MoverBed& bed)
       : bed_(bed),
-        turns_({.moves_max = bed.env.settings.transfers_max, .moves_per_class_max = {}}),
-        reconciler_(bed.env, turns_, [this](const UploadEnd& end) { ends.push_back(end); }),
+        scheduler_(
+            LimitsOf(bed.env.settings), bed.clock, [] { return true; },
+            [this](const std::string& task) { wakes_.Wake(task); }),
+        reconciler_(bed.env, scheduler_, [this](const UploadEnd& end) { ends.push_back(end); }),
         loop_(
             {.type = csi::DataUploadType(), .namespace_name = "velero", .label_selector = ""},
             reconciler_, [] { return true; }, bed.clock),
-        follower_("DataUpload", MoverOfUpload, turns_, wakes_, loop_),
+        follower_("DataUpload", QueuedUpload, scheduler_, wakes_, loop_),
         tasks_(bed.env, wakes_, [] { return true; }, {{TaskKind::kUpload, RemoveUploadLeftovers}}),
         contents_(bed.env, wakes_, {"velero"}, [] { return true; }) {}
 
@@ -78,8 +80,8 @@ class Controller {
 
  private:
   MoverBed& bed_;
-  TurnTable turns_;
   WakeTable wakes_;
+  TransferScheduler scheduler_;
   UploadReconciler reconciler_;
   k8s::ReconcileLoop loop_;
   TransferFollower follower_;

@@ -28,7 +28,7 @@
 #include "datamover/download_reconciler.h"
 #include "datamover/mover_environment.h"
 #include "datamover/task_watch.h"
-#include "datamover/turns.h"
+#include "datamover/transfer_scheduler.h"
 #include "datamover/upload_reconciler.h"
 #include "datamover/volume_task.h"
 #include "deleteitemactions/actions.h"
@@ -505,9 +505,10 @@ class MoverFixtureTest : public StatesFixtureTest, public testing::WithParamInte
                                      .image = "csi-delta:test",
                                      .worker_service_account = "csi-delta-worker",
                                      .settings = {}};
-  datamover::TurnTable turns_{
-      {.moves_max = mover_.settings.transfers_max, .moves_per_class_max = {}}};
   datamover::WakeTable wakes_;
+  datamover::TransferScheduler scheduler_{datamover::LimitsOf(mover_.settings), clock_,
+                                          [] { return true; },
+                                          [this](const std::string& task) { wakes_.Wake(task); }};
 };
 
 class UploadFixtureTest : public MoverFixtureTest {};
@@ -515,11 +516,11 @@ class UploadFixtureTest : public MoverFixtureTest {};
 TEST_P(UploadFixtureTest, GoesOnToItsEnd) {
   LoadSettled(GetParam());
   const std::set<std::string> before = Made();
-  datamover::UploadReconciler reconciler(mover_, turns_, [](const datamover::UploadEnd&) {});
+  datamover::UploadReconciler reconciler(mover_, scheduler_, [](const datamover::UploadEnd&) {});
   k8s::ReconcileLoop loop(
       {.type = csi::DataUploadType(), .namespace_name = "velero", .label_selector = ""}, reconciler,
       [] { return true; }, clock_);
-  datamover::TransferFollower follower("DataUpload", datamover::MoverOfUpload, turns_, wakes_,
+  datamover::TransferFollower follower("DataUpload", datamover::QueuedUpload, scheduler_, wakes_,
                                        loop);
   for (int look = 0; look < 40; ++look) {
     follower.OnAll(api_.All(csi::DataUploadType()));
@@ -562,12 +563,13 @@ class DownloadFixtureTest : public MoverFixtureTest {};
 TEST_P(DownloadFixtureTest, GoesOnToItsEnd) {
   LoadSettled(GetParam());
   const std::set<std::string> before = Made();
-  datamover::DownloadReconciler reconciler(mover_, turns_, [](const datamover::DownloadEnd&) {});
+  datamover::DownloadReconciler reconciler(mover_, scheduler_,
+                                           [](const datamover::DownloadEnd&) {});
   k8s::ReconcileLoop loop(
       {.type = csi::DataDownloadType(), .namespace_name = "velero", .label_selector = ""},
       reconciler, [] { return true; }, clock_);
-  datamover::TransferFollower follower("DataDownload", datamover::MoverOfDownload, turns_, wakes_,
-                                       loop);
+  datamover::TransferFollower follower("DataDownload", datamover::QueuedDownload, scheduler_,
+                                       wakes_, loop);
   for (int look = 0; look < 60; ++look) {
     follower.OnAll(api_.All(csi::DataDownloadType()));
     loop.WorkOnce(ctx_);

@@ -1,0 +1,183 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "datamover/settings.h"
+
+namespace csidelta::datamover {
+
+enum class TransferKind { kUpload, kRestore };
+
+// A transfer that is queued for its admission, or has it: what its object says. A value.
+struct QueuedTransfer {
+  std::string uid;
+  std::string task;  // its VolumeTask; what is enqueued once it is admitted
+  std::string name;  // "DataUpload velero/nightly-x7k2p", for messages
+  TransferKind kind = TransferKind::kUpload;
+  std::string volume;            // a volume at a location: one transfer of it at a time
+  std::string volume_namespace;  // of the PVC
+  std::string storage_class;     // of the PVC; "" where it is not known
+  std::string location;          // name of the BackupStorageLocation
+  absl::Time created_at;
+  std::optional<absl::Time> admitted_at;
+  bool is_held_back = false;  // not to be admitted now: it is being ended
+
+  bool operator==(const QueuedTransfer&) const = default;
+};
+
+// How many transfers run at once.
+struct TransferLimits {
+  int total = 0;
+  std::optional<int> per_namespace;
+  std::map<std::string, int> per_storage_class;  // those that are not named have no limit
+  std::map<std::string, int> per_location;       // likewise
+};
+TransferLimits LimitsOf(const MoverSettings& settings);
+
+// How many of `total` restores may have while uploads are queued: all but a quarter, which is at
+// least one. Of one alone restores have it.
+int RestoresMaxBesideUploads(int total);
+
+// All transfers of the data mover, and which of them is admitted next:
+//
+// - One transfer of a volume at a time, in the order of creation: the next upload's base is the
+//   snapshot that the one before it leaves.
+// - Never more than the limits. What waits for one of these, or for its volume, delays no other.
+// - Restores before uploads. While uploads could be admitted, restores leave a quarter to them.
+// - Then by namespace: the one with the fewest admitted transfers, of these the one whose last
+//   admission is the longest ago, so that a namespace of a thousand volumes delays no other.
+// - Inside a namespace the volume whose last good backup is the oldest, those without any first;
+//   of equals, and of restores, the transfer that was created first.
+//
+// What was admitted here is admitted until its object says otherwise, even while the informer still
+// delivers older versions of it: an object that has this very time has seen the admission.
+//
+// Each call takes O(limited classes * limited locations * log(transfers)). One backup time for each
+// volume is kept as long as the process lives. Not thread-safe.
+class TransferQueue {
+ public:
+  explicit TransferQueue(TransferLimits limits);
+  TransferQueue(const TransferQueue&) = delete;
+  TransferQueue& operator=(const TransferQueue&) = delete;
+
+  // Adds the transfer, or replaces what was known of it. An admission that its object names takes
+  // the volume from those that were admitted here and whose objects do not say so yet.
+  void Put(QueuedTransfer transfer);
+  void Remove(absl::string_view uid);
+
+  // `volume` has a good backup, whose snapshot was taken then.
+  void NoteBackup(const std::string& volume, absl::Time taken_at);
+
+  // Admits one transfer, and returns it; null where none can be. `now`: the time of its admission.
+  const QueuedTransfer* AdmitNext(absl::Time now);
+
+  // Takes back an admission that no object shows.
+  void Revoke(absl::string_view uid);
+
+  // Null where it is not known.
+  const QueuedTransfer* Find(absl::string_view uid) const;
+  // Nothing where it is not known, or not admitted.
+  std::optional<absl::Time> AdmittedAt(absl::string_view uid) const;
+  // What a transfer that is not admitted waits for. REQUIRES that it is known. The text changes
+  // only when the reason does.
+  std::string ReasonOf(absl::string_view uid) const;
+
+  int admitted() const { return admitted_; }
+  int waiting() const { return static_cast<int>(transfers_.size()) - admitted_; }
+  // How many transfers, lanes and namespaces all calls so far have looked at.
+  int64_t steps() const { return steps_; }
+
+ private:
+  // All whose admission is bound by the same limits, beside that of their namespace. "" where a
+  // class or location has none.
+  struct LaneKey {
+    TransferKind kind;
+    std::string storage_class, location;
+    auto operator<=>(const LaneKey&) const = default;
+  };
+  // Of the transfers of one namespace.
+  struct Rank {
+    absl::Time last_backup, created_at;
+    std::string name, uid;
+    bool operator<(const Rank& other) const {
+      return std::tie(last_backup, created_at, name, uid) <
+             std::tie(other.last_backup, other.created_at, other.name, other.uid);
+    }
+  };
+  // The first transfer of a namespace in a lane.
+  struct Head {
+    int admitted = 0;
+    int64_t served = 0;
+    Rank first;
+    std::string volume_namespace;
+    bool operator<(const Head& other) const {
+      return std::tie(admitted, served, first, volume_namespace) <
+             std::tie(other.admitted, other.served, other.first, other.volume_namespace);
+    }
+  };
+  struct Lane {
+    std::map<std::string, std::set<Rank>> queued;  // by namespace; none is empty
+    std::set<Head> heads;                          // one of each
+  };
+  struct Namespace {
+    int admitted = 0;
+    int64_t served = 0;  // counts admissions; 0: none yet
+    int transfers = 0;
+    std::set<LaneKey> lanes;  // that have some queued
+  };
+  struct Volume {
+    std::set<Rank> line;             // by creation: their last_backup is equal
+    std::set<std::string> admitted;  // uids
+    std::string queued;              // the uid that is in a lane; ""
+    absl::Time last_backup = absl::InfinitePast();
+  };
+  struct Entry {
+    QueuedTransfer transfer;
+    std::optional<absl::Time> granted_at;  // admitted here, which its object does not show yet
+    bool is_admitted() const { return granted_at.has_value() || transfer.admitted_at.has_value(); }
+  };
+
+  static Rank AgeOf(const QueuedTransfer& transfer);
+  Rank RankOf(const QueuedTransfer& transfer) const;
+  LaneKey LaneOf(const QueuedTransfer& transfer) const;
+  struct Attaching {
+    bool is_new_admission;  // it was not admitted before
+  };
+  void Attach(const Entry& entry, Attaching how);
+  void Detach(const Entry& entry);
+  void EraseUnused(const QueuedTransfer& transfer);
+  void Count(const QueuedTransfer& transfer, int change, bool is_new_admission);
+  void Settle(const std::string& volume);
+  void Enqueue(const QueuedTransfer& transfer);
+  void Dequeue(const QueuedTransfer& transfer);
+  void EraseHead(const LaneKey& key, const std::string& volume_namespace);
+  void InsertHead(const LaneKey& key, const std::string& volume_namespace);
+  void RevokeAll(const std::string& volume);
+  // The best one of a kind that no limit stops; null where there is none.
+  const Head* FirstOf(TransferKind kind);
+  bool NamespaceIsFull(int admitted) const;
+  bool ClassIsFull(const std::string& storage_class) const;
+  bool LocationIsFull(const std::string& location) const;
+
+  const TransferLimits limits_;
+  std::map<std::string, Entry, std::less<>> transfers_;  // by uid
+  std::map<std::string, Volume> volumes_;
+  std::map<std::string, Namespace> namespaces_;
+  std::map<LaneKey, Lane> lanes_;  // none is empty
+  std::map<std::string, int> by_class_;
+  std::map<std::string, int> by_location_;
+  int admitted_ = 0;
+  int restores_ = 0;  // of these
+  int64_t served_ = 0;
+  int64_t steps_ = 0;
+};
+
+}  // namespace csidelta::datamover

@@ -1,0 +1,106 @@
+#include "datamover/transfer_scheduler.h"
+
+#include <utility>
+
+namespace csidelta::datamover {
+namespace {
+
+// After a restart, until all are known.
+constexpr absl::Duration kAskAgainUntilKnown = absl::Seconds(2);
+
+}  // namespace
+
+TransferScheduler::TransferScheduler(TransferLimits limits, const Clock& clock,
+                                     std::function<bool()> may_admit,
+                                     std::function<void(const std::string& task)> enqueue)
+    : clock_(clock),
+      may_admit_(std::move(may_admit)),
+      enqueue_(std::move(enqueue)),
+      queue_(std::move(limits)) {}
+
+void TransferScheduler::Put(QueuedTransfer transfer) {
+  const bool may_admit = may_admit_();
+  std::vector<std::string> tasks;
+  {
+    std::scoped_lock lock(mutex_);
+    if (!may_admit) {
+      queue_.Revoke(transfer.uid);  // Another process leads: what it writes counts.
+    }
+    queue_.Put(std::move(transfer));
+    if (may_admit) {
+      tasks = AdmitAll("");
+    }
+  }
+  EnqueueAll(tasks);
+}
+
+void TransferScheduler::Remove(absl::string_view uid) {
+  const bool may_admit = may_admit_();
+  std::vector<std::string> tasks;
+  {
+    std::scoped_lock lock(mutex_);
+    queue_.Remove(uid);
+    if (may_admit) {
+      tasks = AdmitAll("");
+    }
+  }
+  EnqueueAll(tasks);
+}
+
+void TransferScheduler::NoteBackup(const std::string& volume, absl::Time taken_at) {
+  std::scoped_lock lock(mutex_);
+  queue_.NoteBackup(volume, taken_at);
+}
+
+TransferScheduler::Answer TransferScheduler::Ask(absl::string_view uid) {
+  const bool may_admit = may_admit_();
+  const absl::Time now = clock_.Now();
+  std::vector<std::string> tasks;
+  Answer answer;
+  {
+    std::scoped_lock lock(mutex_);
+    if (!may_admit || queue_.Find(uid) == nullptr) {
+      return {.admitted_at = {},
+              .waits_for = "waits until all transfers are known",
+              .ask_again = now + kAskAgainUntilKnown};
+    }
+    tasks = AdmitAll(uid);
+    answer.admitted_at = queue_.AdmittedAt(uid);
+    if (!answer.admitted_at.has_value()) {
+      answer.waits_for = queue_.ReasonOf(uid);
+      answer.ask_again = now + kAskAgainEvery;
+    }
+  }
+  EnqueueAll(tasks);
+  return answer;
+}
+
+std::vector<std::string> TransferScheduler::AdmitAll(absl::string_view asking) {
+  // As an annotation holds it: an object is compared with this.
+  const absl::Time now = absl::FromUnixMicros(absl::ToUnixMicros(clock_.Now()));
+  std::vector<std::string> tasks;
+  while (const QueuedTransfer* const admitted = queue_.AdmitNext(now)) {
+    if (admitted->uid != asking) {
+      tasks.push_back(admitted->task);
+    }
+  }
+  return tasks;
+}
+
+void TransferScheduler::EnqueueAll(const std::vector<std::string>& tasks) const {
+  for (const std::string& task : tasks) {
+    enqueue_(task);
+  }
+}
+
+TransferScheduler::Counts TransferScheduler::counts() const {
+  std::scoped_lock lock(mutex_);
+  return {.admitted = queue_.admitted(), .waiting = queue_.waiting()};
+}
+
+int64_t TransferScheduler::steps() const {
+  std::scoped_lock lock(mutex_);
+  return queue_.steps();
+}
+
+}  // namespace csidelta::datamover

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
+#include "datamover/transfer_queue.h"
+
+namespace csidelta::datamover {
+
+// How often a transfer that waits asks again, whatever it is told.
+inline constexpr absl::Duration kAskAgainEvery = absl::Minutes(5);
+
+// Admits transfers in the order of TransferQueue. Whenever a transfer is queued, ends or changes,
+// those that can be admitted are, and only these are enqueued: all others stay where they are, and
+// know why since they asked. What runs is known from the objects, so a restart changes nothing.
+//
+// Thread-safe. Neither callback is called under the lock, so both may lock what they like.
+class TransferScheduler {
+ public:
+  // `may_admit`: whether this process leads, and knows all transfers. `enqueue` is called with the
+  // task of each transfer that is admitted while it does not ask. Borrows `clock`.
+  TransferScheduler(TransferLimits limits, const Clock& clock, std::function<bool()> may_admit,
+                    std::function<void(const std::string& task)> enqueue);
+
+  // From the informers: what an object says, that it is over or gone, and that a volume has a good
+  // backup, whose snapshot was taken then.
+  void Put(QueuedTransfer transfer);
+  void Remove(absl::string_view uid);
+  void NoteBackup(const std::string& volume, absl::Time taken_at);
+
+  struct Answer {
+    std::optional<absl::Time> admitted_at;          // to be written into the object, as it is
+    std::string waits_for;                          // where it is not admitted
+    absl::Time ask_again = absl::InfiniteFuture();  // likewise
+  };
+  // Whether a transfer may run. One that is admitted is so until its object says otherwise.
+  Answer Ask(absl::string_view uid);
+
+  struct Counts {
+    int admitted = 0;
+    int waiting = 0;
+  };
+  Counts counts() const;
+  // As TransferQueue::steps().
+  int64_t steps() const;
+
+ private:
+  std::vector<std::string> AdmitAll(absl::string_view asking);  // REQUIRES mutex_. The tasks.
+  void EnqueueAll(const std::vector<std::string>& tasks) const;
+
+  const Clock& clock_;
+  const std::function<bool()> may_admit_;
+  const std::function<void(const std::string& task)> enqueue_;
+  mutable std::mutex mutex_;
+  TransferQueue queue_;  // Guarded by mutex_.
+};
+
+}  // namespace csidelta::datamover

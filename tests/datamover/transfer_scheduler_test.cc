@@ -1,0 +1,142 @@
+#include "datamover/transfer_scheduler.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/support/fake_clock.h"
+
+namespace csidelta::datamover::transfer_scheduler_test {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+class TransferSchedulerTest : public testing::Test {
+ protected:
+  static QueuedTransfer Upload(int i) {
+    QueuedTransfer transfer;
+    transfer.uid = absl::StrCat("uid-", i);
+    transfer.task = absl::StrCat("du-", i);
+    transfer.name = absl::StrCat("DataUpload velero/", i);
+    transfer.volume = absl::StrCat("shop/data-", i);
+    transfer.volume_namespace = absl::StrCat("ns-", i % 50);
+    transfer.location = "default";
+    transfer.created_at = absl::FromUnixSeconds(1'700'000'000 + i);
+    return transfer;
+  }
+  static TransferLimits Limits(int total) {
+    return {.total = total,
+            .per_namespace = {},
+            .per_storage_class = {{"slow", 1}},
+            .per_location = {}};
+  }
+
+  support::FakeClock clock_;
+  bool leads_ = true;
+  std::vector<std::string> enqueued_;
+  TransferScheduler scheduler_{Limits(10), clock_, [this] { return leads_; },
+                               [this](const std::string& task) { enqueued_.push_back(task); }};
+};
+
+TEST_F(TransferSchedulerTest, AnEndEnqueuesTheOneThatIsAdmittedAndLooksAtFew) {
+  constexpr int kWaiting = 2000;
+  for (int i = 0; i < 10 + kWaiting; ++i) {
+    scheduler_.Put(Upload(i));
+  }
+  EXPECT_EQ(scheduler_.counts().admitted, 10);
+  EXPECT_EQ(scheduler_.counts().waiting, kWaiting);
+  for (int i = 0; i < 100; ++i) {
+    enqueued_.clear();
+    const int64_t before = scheduler_.steps();
+    scheduler_.Remove(absl::StrCat("uid-", i));
+    ASSERT_THAT(enqueued_, ElementsAre(absl::StrCat("du-", i + 10)));
+    ASSERT_LE(scheduler_.steps() - before, 20);
+  }
+}
+
+TEST_F(TransferSchedulerTest, AskingTellsTheReasonAndWhenToAskAgain) {
+  for (int i = 0; i < 11; ++i) {
+    scheduler_.Put(Upload(i));
+  }
+  EXPECT_EQ(scheduler_.Ask("uid-3").admitted_at,
+            absl::FromUnixMicros(absl::ToUnixMicros(clock_.Now())));
+  const TransferScheduler::Answer waits = scheduler_.Ask("uid-10");
+  EXPECT_EQ(waits.admitted_at, std::nullopt);
+  EXPECT_EQ(waits.waits_for, "waits: at most 10 transfers at once");
+  EXPECT_EQ(waits.ask_again, clock_.Now() + kAskAgainEvery);
+  EXPECT_EQ(scheduler_.Ask("uid-nobody").waits_for, "waits until all transfers are known");
+}
+
+TEST_F(TransferSchedulerTest, AdmitsNothingUntilItMay) {
+  leads_ = false;
+  for (int i = 0; i < 12; ++i) {
+    scheduler_.Put(Upload(i));
+  }
+  scheduler_.Remove("uid-11");
+  EXPECT_THAT(enqueued_, IsEmpty());
+  EXPECT_EQ(scheduler_.counts().admitted, 0);
+  EXPECT_EQ(scheduler_.Ask("uid-0").waits_for, "waits until all transfers are known");
+  leads_ = true;
+  EXPECT_NE(scheduler_.Ask("uid-0").admitted_at, std::nullopt);
+  EXPECT_EQ(scheduler_.counts().admitted, 10) << "the others in their order, not when they ask";
+  EXPECT_THAT(enqueued_, testing::SizeIs(9)) << "all but the one that asks";
+}
+
+TEST_F(TransferSchedulerTest, WhatItAdmittedIsVoidOnceAnotherProcessLeads) {
+  scheduler_.Put(Upload(0));
+  EXPECT_EQ(scheduler_.counts().admitted, 1);
+  leads_ = false;
+  QueuedTransfer changed = Upload(0);
+  changed.storage_class = "fast";
+  scheduler_.Put(changed);
+  EXPECT_EQ(scheduler_.counts().admitted, 0);
+}
+
+TEST_F(TransferSchedulerTest, AClassLimitHoldsWhateverEnds) {
+  for (int i = 0; i < 4; ++i) {
+    QueuedTransfer slow = Upload(i);
+    slow.storage_class = "slow";
+    scheduler_.Put(slow);
+  }
+  EXPECT_THAT(enqueued_, ElementsAre("du-0"));
+  EXPECT_EQ(scheduler_.Ask("uid-1").waits_for,
+            "waits: at most 1 transfers of storage class slow at once");
+  scheduler_.Remove("uid-0");
+  EXPECT_THAT(enqueued_, ElementsAre("du-0", "du-1"));
+}
+
+// Informers of several kinds put and remove while workers ask.
+TEST_F(TransferSchedulerTest, SeveralThreadsMayUseIt) {
+  constexpr int kThreads = 4;
+  constexpr int kEach = 200;
+  std::atomic<int> enqueued = 0;
+  TransferScheduler scheduler(
+      Limits(10), clock_, [] { return true; }, [&](const std::string&) { ++enqueued; });
+  std::vector<std::jthread> threads;
+  for (int thread = 0; thread < kThreads; ++thread) {
+    threads.emplace_back([&, thread] {
+      for (int i = 0; i < kEach; ++i) {
+        const QueuedTransfer upload = Upload(thread * kEach + i);
+        scheduler.Put(upload);
+        scheduler.NoteBackup(upload.volume, upload.created_at);
+        scheduler.Ask(upload.uid);
+        EXPECT_LE(scheduler.counts().admitted, 10);
+        scheduler.Remove(upload.uid);
+      }
+    });
+  }
+  threads.clear();
+  EXPECT_EQ(scheduler.counts().admitted + scheduler.counts().waiting, 0);
+  EXPECT_GT(enqueued, 0);
+}
+
+}  // namespace
+}  // namespace csidelta::datamover::transfer_scheduler_test
