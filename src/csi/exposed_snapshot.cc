@@ -120,8 +120,12 @@ class Exposer {
     ASSIGN_OR_RETURN(const Json snapshot, EnsureSnapshot(*content));
     RETURN_IF_ERROR(ForgetSource(*content));
     if (!ReadyToUse(snapshot)) {
-      return Wait(WithWords(absl::StrCat(ToString(OwnSnapshotKey(request_)), " to be ready to use"),
-                            ErrorMessage(snapshot)));
+      return AwaitSnapshot(
+          WithWords(absl::StrCat(ToString(OwnSnapshotKey(request_)), " to be ready to use"),
+                    ErrorMessage(snapshot)));
+    }
+    if (request_.is_without_claim) {
+      return Wait(absl::StrCat(ToString(OwnClaimKey(request_)), " to be made"));
     }
     ASSIGN_OR_RETURN(const std::optional<Json> claim, EnsureClaim(*content));
     return claim.has_value() ? LookAtClaim(*content, *claim)
@@ -133,6 +137,11 @@ class Exposer {
     exposure_.state = Exposure::State::kWaiting;
     exposure_.waiting_for = std::move(for_what);
     return exposure_;
+  }
+
+  Exposure AwaitSnapshot(std::string for_what) {
+    exposure_.awaits_snapshot = true;
+    return Wait(std::move(for_what));
   }
 
   absl::Status Refuse(absl::string_view why) const {
@@ -156,7 +165,7 @@ class Exposer {
     const std::string label = ToString(SourceKey(request_));
     const std::string content_name = BoundContentName(source);
     if (content_name.empty()) {
-      Wait(WithWords(absl::StrCat(label, " to be bound"), ErrorMessage(source)));
+      AwaitSnapshot(WithWords(absl::StrCat(label, " to be bound"), ErrorMessage(source)));
       return std::optional<Json>();
     }
     ASSIGN_OR_RETURN(std::optional<Json> content,
@@ -178,7 +187,7 @@ class Exposer {
     const SnapshotStatus status =
         StatusOf(typed, {.kind = ContentReading::Kind::kPresent, .content = &typed_content});
     if (!IsUsable(status.state) || HandleOf(*content).empty()) {
-      Wait(WithWords(absl::StrCat(label, " to be ready to use"), ErrorMessage(source)));
+      AwaitSnapshot(WithWords(absl::StrCat(label, " to be ready to use"), ErrorMessage(source)));
       return std::optional<Json>();
     }
     return content;

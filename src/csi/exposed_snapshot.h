@@ -42,9 +42,10 @@ struct ExposeRequest {
   std::string storage_class;  // of the claim; "" for the source claim's
   std::map<std::string, std::string> labels;
   std::map<std::string, std::string> annotations = {};  // of the content, beside its own
-  Json owner;                   // reference for what is in the mover's namespace; null for none
-  bool read_only_many = false;  // the claim's access mode; an error on it falls back to
-                                // ReadWriteOnce, which the content remembers
+  Json owner;                     // reference for what is in the mover's namespace; null for none
+  bool read_only_many = false;    // the claim's access mode; an error on it falls back to
+                                  // ReadWriteOnce, which the content remembers
+  bool is_without_claim = false;  // goes no further than to a snapshot that is ready
 };
 
 struct Exposure {
@@ -54,7 +55,8 @@ struct Exposure {
   };
   State state = State::kWaiting;
   std::string waiting_for;
-  std::string driver;  // "" until known, like what follows
+  bool awaits_snapshot = false;  // to be ready: the driver works, and nothing was made of it yet
+  std::string driver;            // "" until known, like what follows
   std::string snapshot_handle;
   std::string storage_class;  // of the claim
   int64_t size_bytes = 0;     // of the claim

@@ -54,7 +54,7 @@ class Preparation {
       if (!request_.target_uid.empty()) {
         return Refuse(request_, "was deleted");
       }
-      return Wait(absl::StrCat(TargetText(request_), " to be made"));
+      return AwaitTarget(absl::StrCat(TargetText(request_), " to be made"));
     }
     RETURN_IF_ERROR(CheckTarget(*target));
     ASSIGN_OR_RETURN(const std::optional<Json> storage_class, ReadClass(*target));
@@ -74,13 +74,15 @@ class Preparation {
     if (waits_for_pod && !request_.ignore_delay_binding) {
       const std::string node = k8s::Annotation(*target, objects::kSelectedNodeAnnotation);
       if (node.empty()) {
-        return Wait(absl::StrCat("a Pod that uses ", TargetText(request_),
-                                 " to be scheduled; restore.ignoreDelayBinding in the settings "
-                                 "fills it before"));
+        return AwaitTarget(absl::StrCat("a Pod that uses ", TargetText(request_),
+                                        " to be scheduled; restore.ignoreDelayBinding in the "
+                                        "settings fills it before"));
       }
       PinTo(node);
     }
-    return LookAtClaim(*target, driver, waits_for_pod);
+    return request_.is_without_claim
+               ? Wait(absl::StrCat(ToString(OwnClaimKey(request_)), " to be made"))
+               : LookAtClaim(*target, driver, waits_for_pod);
   }
 
  private:
@@ -88,6 +90,11 @@ class Preparation {
     result_.state = RestoredVolume::State::kWaiting;
     result_.waiting_for = std::move(for_what);
     return result_;
+  }
+
+  RestoredVolume AwaitTarget(std::string for_what) {
+    result_.awaits_target = true;
+    return Wait(std::move(for_what));
   }
 
   absl::Status CheckTarget(const Json& target) {

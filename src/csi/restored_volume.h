@@ -36,6 +36,7 @@ struct RestoreRequest {
   int64_t size_bytes_least = 0;       // of what is restored; 0 when not known
   std::string file_system;            // that the volume holds; "": what the target's class says
   bool ignore_delay_binding = false;  // do not wait until a Pod uses the target
+  bool is_without_claim = false;      // makes no claim `name`
   std::map<std::string, std::string> labels;
   Json owner;  // reference for what is in the mover's namespace; null for none
 };
@@ -47,7 +48,8 @@ struct RestoredVolume {
   };
   State state = State::kWaiting;
   std::string waiting_for;
-  std::string target_uid;  // "" until it was seen, like what follows
+  bool awaits_target = false;  // for the target to be made, or for a Pod that uses it
+  std::string target_uid;      // "" until it was seen, like what follows
   std::string storage_class;
   std::string volume_name;  // "" until the claim is bound
   int64_t size_bytes = 0;

@@ -48,7 +48,8 @@ class DownloadStep : public TransferStep {
                      {.task = TaskKind::kDownload,
                       .type = csi::DataDownloadType(),
                       .volume = absl::StrCat(download.target_namespace, "/", download.target_claim),
-                      .moving = "downloading"},
+                      .moving = "downloading",
+                      .queued = QueuedDownload},
                      download, std::move(object)),
         download_(std::move(download)),
         reference_(std::move(reference)),
@@ -131,9 +132,7 @@ class DownloadStep : public TransferStep {
             .transfer = absl::StrCat(download_.namespace_name, "/", download_.name),
             .transfer_uid = download_.uid,
             .upload = object_.Annotation(objects::kIntoUploadAnnotation),
-            .consent_before =
-                object_.TimeOf(objects::kAdmittedAtAnnotation).value_or(absl::InfinitePast()) +
-                kConsentTimeMax,
+            .consent_before = PreparedSince().value_or(absl::InfinitePast()) + kConsentTimeMax,
             .start_before = StartBefore(),
             .owner = std::move(owner)};
   }
@@ -157,14 +156,17 @@ class DownloadStep : public TransferStep {
       return volume.waiting_for.empty() ? PodFor(task, volume.storage_class, Json())
                                         : WaitFor(volume.waiting_for);
     }
-    ASSIGN_OR_RETURN(const csi::RestoredVolume volume,
-                     csi::PrepareVolume(ctx_, env_.api, Restoring(OwnerReferenceTo(task))));
+    csi::RestoreRequest request = Restoring(OwnerReferenceTo(task));
+    request.is_without_claim = !IsAdmitted();
+    ASSIGN_OR_RETURN(const csi::RestoredVolume volume, csi::PrepareVolume(ctx_, env_.api, request));
     if (!volume.target_uid.empty()) {
       object_.SetAnnotation(objects::kTargetUidAnnotation, volume.target_uid);
     }
     RETURN_IF_ERROR(Write());
     if (volume.state == csi::RestoredVolume::State::kWaiting) {
-      return WaitFor(volume.waiting_for);
+      WorkerRun::NextPod waiting = WaitFor(volume.waiting_for);
+      waiting.is_idle = volume.awaits_target;
+      return waiting;
     }
     return PodFor(task, volume.storage_class, volume.node_affinity);
   }

@@ -2,12 +2,36 @@
 
 #include <algorithm>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
 
 namespace csidelta::datamover {
+namespace {
+
+// "0/3 nodes are available: 1 node(s) didn't match pod anti-affinity rules, 2 node(s) had volume
+// node affinity conflict." Of each node the scheduler names the first filter that it did not pass,
+// and the Pods that are there are the last one: without them such a node would take the Pod.
+constexpr char kOtherPodsOnly[] = "anti-affinity";
+
+// null where the scheduler has not found that no node takes it.
+const Json* UnschedulableOf(const Json& pod) {
+  const Json* conditions = FindJson(pod, {"status", "conditions"});
+  if (conditions == nullptr || !conditions->is_array()) {
+    return nullptr;
+  }
+  const auto found =
+      std::find_if(conditions->begin(), conditions->end(), [](const Json& condition) {
+        return GetString(condition, {"type"}) == "PodScheduled" &&
+               GetString(condition, {"status"}) == "False" &&
+               GetString(condition, {"reason"}) == "Unschedulable";
+      });
+  return found == conditions->end() ? nullptr : &*found;
+}
+
+}  // namespace
 
 bool HasEnded(const Json& pod) {
   const std::string phase = GetString(pod, {"status", "phase"});
@@ -58,11 +82,17 @@ void SetSlot(Json& pod, int slot) {
 
 bool WaitsForSlot(const Json& pod, const std::vector<Json>& pods) {
   const std::string slot = k8s::Label(pod, objects::kSlotLabel);
-  return !slot.empty() && GetString(pod, {"spec", "nodeName"}).empty() &&
+  const Json* unschedulable = UnschedulableOf(pod);
+  return !slot.empty() && IsUnschedulable(pod) &&
+         absl::StrContains(GetString(*unschedulable, {"message"}), kOtherPodsOnly) &&
          std::any_of(pods.begin(), pods.end(), [&](const Json& other) {
            return k8s::Label(other, objects::kSlotLabel) == slot && !HasEnded(other) &&
                   !GetString(other, {"spec", "nodeName"}).empty();
          });
+}
+
+bool IsUnschedulable(const Json& pod) {
+  return GetString(pod, {"spec", "nodeName"}).empty() && UnschedulableOf(pod) != nullptr;
 }
 
 }  // namespace csidelta::datamover

@@ -40,8 +40,11 @@ class SlotChooser {
 // Gives `pod` its slot.
 void SetSlot(Json& pod, int slot);
 
-// Whether a Pod that cannot be scheduled may only have to wait until one of the others of its slot
-// has ended.
+// Whether a Pod that cannot be scheduled only has to wait until one of the others of its slot has
+// ended: the scheduler says of some node that only its Pods are in the way.
 bool WaitsForSlot(const Json& pod, const std::vector<Json>& pods);
+
+// Whether the scheduler says that no node takes a Pod.
+bool IsUnschedulable(const Json& pod);
 
 }  // namespace csidelta::datamover

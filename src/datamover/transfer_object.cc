@@ -62,6 +62,12 @@ void TransferObject::SetTime(absl::string_view key, absl::Time time) {
   SetAnnotation(key, FormatRfc3339(time));
 }
 
+void TransferObject::RemoveAnnotation(absl::string_view key) {
+  if (!Annotation(key).empty()) {
+    object_["metadata"]["annotations"].erase(std::string(key));
+  }
+}
+
 void TransferObject::SetProgress(int64_t done_bytes, int64_t total_bytes) {
   SetStatus("progress", {{"bytesDone", done_bytes}, {"totalBytes", total_bytes}});
 }

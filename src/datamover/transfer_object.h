@@ -32,6 +32,7 @@ class TransferObject {
   void SetStatus(absl::string_view field, Json value);
   void SetAnnotation(absl::string_view key, absl::string_view value);
   void SetTime(absl::string_view key, absl::Time time);
+  void RemoveAnnotation(absl::string_view key);
   void SetProgress(int64_t done_bytes, int64_t total_bytes);
   // Not on an object that is being deleted: the API server takes no new finalizers then.
   void AddFinalizer();

@@ -22,8 +22,9 @@ bool IsFull(const Limits& limits, const std::map<std::string, int>& admitted,
   return count != admitted.end() && count->second >= limit->second;
 }
 
-std::string AtMost(int limit, absl::string_view of_what) {
-  return absl::StrCat("waits: at most ", limit, " ", of_what, " at once");
+std::string AtMost(int limit, absl::string_view what, absl::string_view of_what = "") {
+  return absl::StrCat("waits: at most ", limit, " ", what, limit == 1 ? "" : "s", of_what,
+                      " at once");
 }
 
 }  // namespace
@@ -68,7 +69,8 @@ void TransferQueue::Put(QueuedTransfer transfer) {
     Detach(entry);
   }
   entry.transfer = std::move(transfer);
-  if (entry.transfer.admitted_at == entry.granted_at) {
+  if (entry.transfer.admitted_at == entry.granted_at ||
+      entry.transfer.given_back_at == entry.granted_at) {
     entry.granted_at.reset();
   }
   if (entry.transfer.admitted_at.has_value()) {
@@ -327,10 +329,21 @@ const QueuedTransfer* TransferQueue::AdmitNext(absl::Time now) {
     return nullptr;
   }
   Entry& entry = transfers_.at(next->first.uid);
+  Grant(entry, now);
+  return &entry.transfer;
+}
+
+void TransferQueue::AdmitRunning(absl::string_view uid, absl::Time now) {
+  const auto found = transfers_.find(uid);
+  if (found != transfers_.end() && !found->second.is_admitted()) {
+    Grant(found->second, now);
+  }
+}
+
+void TransferQueue::Grant(Entry& entry, absl::Time now) {
   Detach(entry);
   entry.granted_at = now;
   Attach(entry, {.is_new_admission = true});
-  return &entry.transfer;
 }
 
 std::string TransferQueue::ReasonOf(absl::string_view uid) const {
@@ -345,22 +358,22 @@ std::string TransferQueue::ReasonOf(absl::string_view uid) const {
                         ", which moves the same volume");
   }
   if (ClassIsFull(transfer.storage_class)) {
-    return AtMost(limits_.per_storage_class.at(transfer.storage_class),
-                  absl::StrCat("transfers of storage class ", transfer.storage_class));
+    return AtMost(limits_.per_storage_class.at(transfer.storage_class), "transfer",
+                  absl::StrCat(" of storage class ", transfer.storage_class));
   }
   if (LocationIsFull(transfer.location)) {
-    return AtMost(limits_.per_location.at(transfer.location),
-                  absl::StrCat("transfers of BackupStorageLocation ", transfer.location));
+    return AtMost(limits_.per_location.at(transfer.location), "transfer",
+                  absl::StrCat(" of BackupStorageLocation ", transfer.location));
   }
   if (NamespaceIsFull(namespaces_.at(transfer.volume_namespace).admitted)) {
-    return AtMost(*limits_.per_namespace,
-                  absl::StrCat("transfers of namespace ", transfer.volume_namespace));
+    return AtMost(*limits_.per_namespace, "transfer",
+                  absl::StrCat(" of namespace ", transfer.volume_namespace));
   }
   if (admitted_ < limits_.total && transfer.kind == TransferKind::kRestore) {
-    return absl::StrCat(AtMost(RestoresMaxBesideUploads(limits_.total), "restores"),
+    return absl::StrCat(AtMost(RestoresMaxBesideUploads(limits_.total), "restore"),
                         " while uploads are queued");
   }
-  return AtMost(limits_.total, "transfers");
+  return AtMost(limits_.total, "transfer");
 }
 
 }  // namespace csidelta::datamover

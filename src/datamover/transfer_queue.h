@@ -28,7 +28,8 @@ struct QueuedTransfer {
   std::string location;          // name of the BackupStorageLocation
   absl::Time created_at;
   std::optional<absl::Time> admitted_at;
-  bool is_held_back = false;  // not to be admitted now: it is being ended
+  std::optional<absl::Time> given_back_at;  // the time of an admission that it gave back
+  bool is_held_back = false;  // not to be admitted now: it waits for something else, or is ended
 
   bool operator==(const QueuedTransfer&) const = default;
 };
@@ -58,7 +59,8 @@ int RestoresMaxBesideUploads(int total);
 //   of equals, and of restores, the transfer that was created first.
 //
 // What was admitted here is admitted until its object says otherwise, even while the informer still
-// delivers older versions of it: an object that has this very time has seen the admission.
+// delivers older versions of it: an object that has this very time, as that of an admission which
+// it has or gave back, has seen it.
 //
 // Each call takes O(limited classes * limited locations * log(transfers)). One backup time for each
 // volume is kept as long as the process lives. Not thread-safe.
@@ -78,6 +80,9 @@ class TransferQueue {
 
   // Admits one transfer, and returns it; null where none can be. `now`: the time of its admission.
   const QueuedTransfer* AdmitNext(absl::Time now);
+
+  // Admits one that runs already, whatever the limits are.
+  void AdmitRunning(absl::string_view uid, absl::Time now);
 
   // Takes back an admission that no object shows.
   void Revoke(absl::string_view uid);
@@ -153,6 +158,7 @@ class TransferQueue {
   };
   void Attach(const Entry& entry, Attaching how);
   void Detach(const Entry& entry);
+  void Grant(Entry& entry, absl::Time now);
   void EraseUnused(const QueuedTransfer& transfer);
   void Count(const QueuedTransfer& transfer, int change, bool is_new_admission);
   void Settle(const std::string& volume);

@@ -52,7 +52,19 @@ void TransferScheduler::NoteBackup(const std::string& volume, absl::Time taken_a
   queue_.NoteBackup(volume, taken_at);
 }
 
-TransferScheduler::Answer TransferScheduler::Ask(absl::string_view uid) {
+absl::Time TransferScheduler::AdmitRunning(QueuedTransfer transfer) {
+  const std::string uid = transfer.uid;
+  const absl::Time now = Stamp();
+  std::scoped_lock lock(mutex_);
+  if (queue_.Find(uid) != nullptr) {
+    queue_.Put(std::move(transfer));
+    queue_.AdmitRunning(uid, now);
+  }
+  return queue_.AdmittedAt(uid).value_or(now);
+}
+
+TransferScheduler::Answer TransferScheduler::Ask(QueuedTransfer transfer) {
+  const std::string uid = transfer.uid;
   const bool may_admit = may_admit_();
   const absl::Time now = clock_.Now();
   std::vector<std::string> tasks;
@@ -64,6 +76,7 @@ TransferScheduler::Answer TransferScheduler::Ask(absl::string_view uid) {
               .waits_for = "waits until all transfers are known",
               .ask_again = now + kAskAgainUntilKnown};
     }
+    queue_.Put(std::move(transfer));
     tasks = AdmitAll(uid);
     answer.admitted_at = queue_.AdmittedAt(uid);
     if (!answer.admitted_at.has_value()) {
@@ -75,9 +88,13 @@ TransferScheduler::Answer TransferScheduler::Ask(absl::string_view uid) {
   return answer;
 }
 
+// As an annotation holds it: objects are compared with it.
+absl::Time TransferScheduler::Stamp() const {
+  return absl::FromUnixMicros(absl::ToUnixMicros(clock_.Now()));
+}
+
 std::vector<std::string> TransferScheduler::AdmitAll(absl::string_view asking) {
-  // As an annotation holds it: an object is compared with this.
-  const absl::Time now = absl::FromUnixMicros(absl::ToUnixMicros(clock_.Now()));
+  const absl::Time now = Stamp();
   std::vector<std::string> tasks;
   while (const QueuedTransfer* const admitted = queue_.AdmitNext(now)) {
     if (admitted->uid != asking) {

@@ -40,8 +40,11 @@ class TransferScheduler {
     std::string waits_for;                          // where it is not admitted
     absl::Time ask_again = absl::InfiniteFuture();  // likewise
   };
-  // Whether a transfer may run. One that is admitted is so until its object says otherwise.
-  Answer Ask(absl::string_view uid);
+  // Whether a transfer may run, whose object was just read. One that is admitted is so until its
+  // object says otherwise.
+  Answer Ask(QueuedTransfer transfer);
+  // The same for one whose Pod was scheduled while it had no admission: it runs, and counts.
+  absl::Time AdmitRunning(QueuedTransfer transfer);
 
   struct Counts {
     int admitted = 0;
@@ -52,6 +55,7 @@ class TransferScheduler {
   int64_t steps() const;
 
  private:
+  absl::Time Stamp() const;
   std::vector<std::string> AdmitAll(absl::string_view asking);  // REQUIRES mutex_. The tasks.
   void EnqueueAll(const std::vector<std::string>& tasks) const;
 

@@ -21,6 +21,7 @@ constexpr absl::Duration kNoRoomNotedEvery = absl::Minutes(1);
 constexpr absl::Duration kLookAgainAfterError = absl::Seconds(10);
 // Of the time of one look, what is kept for writing how it went, whatever took so long.
 constexpr absl::Duration kTimeToWrite = absl::Seconds(5);
+constexpr absl::Duration kLookAtParkedAgain = absl::Minutes(1);
 
 bool WillNeverDo(const absl::Status& status) {
   return absl::IsFailedPrecondition(status) || absl::IsInvalidArgument(status);
@@ -83,18 +84,48 @@ absl::StatusOr<absl::Time> TransferStep::Accept() {
 // --- On its way
 
 absl::StatusOr<absl::Time> TransferStep::Advance() {
-  if (!object_.TimeOf(objects::kAdmittedAtAnnotation).has_value()) {
-    const TransferScheduler::Answer answer = scheduler_.Ask(transfer_.uid);
+  if (!IsAdmitted() && !object_.TimeOf(objects::kAwaitingAtAnnotation).has_value()) {
+    const TransferScheduler::Answer answer = AskForAdmission();
+    object_.SetMessage(answer.waits_for);
+    RETURN_IF_ERROR(Write());
     if (!answer.admitted_at.has_value()) {
-      object_.SetMessage(answer.waits_for);
-      RETURN_IF_ERROR(Write());
       return answer.ask_again;
     }
-    object_.SetTime(objects::kAdmittedAtAnnotation, *answer.admitted_at);
-    object_.SetMessage("");
-    RETURN_IF_ERROR(Write());
   }
   return IsConcluding() ? GoOnConcluding() : WorkOn();
+}
+
+TransferScheduler::Answer TransferStep::AskForAdmission() {
+  object_.RemoveAnnotation(objects::kAwaitingAtAnnotation);
+  TransferScheduler::Answer answer = scheduler_.Ask(*words_.queued(object_.json()));
+  if (answer.admitted_at.has_value()) {
+    object_.SetTime(objects::kAdmittedAtAnnotation, *answer.admitted_at);
+  }
+  return answer;
+}
+
+void TransferStep::GiveBackAdmission() {
+  object_.SetTime(objects::kAwaitingAtAnnotation,
+                  object_.TimeOf(objects::kAdmittedAtAnnotation).value_or(Now()));
+  object_.RemoveAnnotation(objects::kAdmittedAtAnnotation);
+}
+
+// What waits for others is no transfer: the admission is held only while the mover itself works, or
+// has others work for it.
+absl::StatusOr<WorkerRun::NextPod> TransferStep::NextPod(const Json& task) {
+  ASSIGN_OR_RETURN(WorkerRun::NextPod next, PrepareWorker(task));
+  const bool is_idle = next.is_idle && !next.waiting_for.empty();
+  if (IsAdmitted() && is_idle) {
+    GiveBackAdmission();
+  } else if (!IsAdmitted() && !is_idle) {
+    const TransferScheduler::Answer answer = AskForAdmission();
+    RETURN_IF_ERROR(Write());
+    if (!answer.admitted_at.has_value()) {
+      return WorkerRun::NextPod{.pod = {}, .waiting_for = answer.waits_for};
+    }
+    return next.waiting_for.empty() ? next : PrepareWorker(task);
+  }
+  return next;
 }
 
 absl::StatusOr<absl::Time> TransferStep::WorkOn() {
@@ -125,10 +156,15 @@ absl::StatusOr<WorkerView> TransferStep::StepTask() {
                                         .uid = transfer_.uid},
                             .volume = std::move(volume)};
   RETURN_IF_ERROR(run_.EnsureTask(ctx_, spec, labels_).status());
-  return run_.Step(ctx_, [this](const Json& task) { return PrepareWorker(task); });
+  return run_.Step(ctx_, [this](const Json& task) { return NextPod(task); });
 }
 
 absl::StatusOr<absl::Time> TransferStep::Follow(const WorkerView& view) {
+  if (!IsAdmitted() && (view.state == WorkerView::State::kRunning || !view.node.empty())) {
+    object_.RemoveAnnotation(objects::kAwaitingAtAnnotation);
+    object_.SetTime(objects::kAdmittedAtAnnotation,
+                    scheduler_.AdmitRunning(*words_.queued(object_.json())));
+  }
   switch (view.state) {
     case WorkerView::State::kStarting:
       return Await(view);
@@ -191,6 +227,10 @@ absl::StatusOr<absl::Time> TransferStep::Await(const WorkerView& view) {
   if (view.waits_for_node) {
     NoteNoRoom();
   }
+  if (view.is_unschedulable && IsAdmitted() && view.unschedulable_pods <= kUnschedulablePodsMax &&
+      Now() >= view.attempt_since + kUnschedulableTimeMax) {
+    GiveBackAdmission();
+  }
   const absl::Time deadline = DeadlineOf(view);
   if (Now() >= deadline && !view.waits_for_node) {
     return BeginFailure(absl::StrCat("it was not prepared within ",
@@ -210,7 +250,17 @@ absl::StatusOr<absl::Time> TransferStep::Await(const WorkerView& view) {
   }
   object_.SetMessage(view.words);
   RETURN_IF_ERROR(Write());
-  return view.waits_for_node ? view.look_again : std::min(deadline, view.look_again);
+  if (view.waits_for_node) {
+    return view.look_again;
+  }
+  // What changes of a Pod enqueues its transfer.
+  const bool is_parked = view.is_unschedulable && !IsAdmitted();
+  return std::min(deadline, is_parked ? Now() + kLookAtParkedAgain : view.look_again);
+}
+
+std::optional<absl::Time> TransferStep::PreparedSince() const {
+  const std::optional<absl::Time> admitted_at = object_.TimeOf(objects::kAdmittedAtAnnotation);
+  return admitted_at.has_value() ? admitted_at : object_.TimeOf(objects::kAwaitingAtAnnotation);
 }
 
 void TransferStep::NoteNoRoom() {
@@ -226,7 +276,7 @@ void TransferStep::NoteNoRoom() {
 // Velero's own mover.
 absl::Time TransferStep::DeadlineOf(const WorkerView& view) const {
   const absl::Time since =
-      std::max({object_.TimeOf(objects::kAdmittedAtAnnotation).value_or(Now()),
+      std::max({PreparedSince().value_or(Now()),
                 object_.TimeOf(objects::kNoRoomAtAnnotation).value_or(absl::InfinitePast()),
                 view.attempts > 1 ? view.attempt_since : absl::InfinitePast()});
   return since + env_.settings.prepare_timeout;
@@ -346,8 +396,10 @@ QueuedTransfer QueuedTransferOf(const Json& object, absl::string_view kind,
   queued.location = transfer.storage_location;
   queued.created_at = k8s::CreatedAt(object).value_or(absl::InfinitePast());
   queued.admitted_at = ParseRfc3339(k8s::Annotation(object, objects::kAdmittedAtAnnotation));
+  queued.given_back_at = ParseRfc3339(k8s::Annotation(object, objects::kAwaitingAtAnnotation));
   queued.is_held_back = transfer.cancel || transfer.is_being_deleted ||
-                        !k8s::Annotation(object, objects::kStoppingAtAnnotation).empty();
+                        !k8s::Annotation(object, objects::kStoppingAtAnnotation).empty() ||
+                        queued.given_back_at.has_value();
   return queued;
 }
 

@@ -20,9 +20,17 @@
 #include "k8s/api_client.h"
 #include "k8s/event_recorder.h"
 #include "k8s/reconcile_loop.h"
+#include "objects/keys.h"
 #include "velero/data_upload.h"
 
 namespace csidelta::datamover {
+
+// How long no node may take a Pod until its admission goes to others. The Pod stays, and runs as
+// soon as a node takes it.
+inline constexpr absl::Duration kUnschedulableTimeMax = absl::Minutes(2);
+// No more Pods wait so: where no node takes any, the cluster is full, and others would wait as
+// well.
+inline constexpr int kUnschedulablePodsMax = 100;
 
 // While something is waited for that nobody tells of.
 inline constexpr absl::Duration kTransferLookAgain = absl::Milliseconds(500);
@@ -33,6 +41,9 @@ inline constexpr absl::Duration kTransferLookAgain = absl::Milliseconds(500);
 //       +---------- the kind does not take it --------------------------------> Failed
 //   Accepted ------ not admitted: the message says what it waits for
 //       |---------- admitted: turn-at ---------------------------------------+
+//       |             a consumer, readiness or a node is waited for: the      |
+//       |             admission is given back, awaiting-at; asked for again   |
+//       |             once the Pod can be made, or taken when it runs         |
 //       v                                                                     |
 //   VolumeTask, what its worker needs, Secret, Pod; the Pod runs -------------> Prepared
 //   Prepared ------ the worker says that it runs -----------------------------> InProgress
@@ -71,6 +82,7 @@ class TransferStep {
     const k8s::ResourceType& type;
     std::string volume;  // "namespace/claim"
     std::string moving;  // "uploading"
+    std::optional<QueuedTransfer> (*queued)(const Json& object);
   };
 
   // Borrows `env` and `scheduler`.
@@ -80,7 +92,8 @@ class TransferStep {
   // --- What a kind says
 
   virtual absl::StatusOr<TaskVolume> Volume() = 0;
-  // What the worker is to do, once all that it needs is there.
+  // What the worker is to do, once all that it needs is there. Without an admission nothing is
+  // provisioned.
   virtual absl::StatusOr<WorkerRun::NextPod> PrepareWorker(const Json& task) = 0;
   // Whether the claim of a Pod that waits can still come.
   virtual absl::Status LookAtClaim(const Json& task) = 0;
@@ -122,6 +135,10 @@ class TransferStep {
   void Emit(k8s::EventType type, absl::string_view reason, absl::string_view message);
   absl::Status Write() { return object_.Write(ctx_, env_.api); }
   absl::Time Now() const { return ctx_.clock->Now(); }
+  bool IsAdmitted() const { return object_.TimeOf(objects::kAdmittedAtAnnotation).has_value(); }
+  // Since when it has been prepared: since it was admitted, or since it was first, and awaits
+  // something now.
+  std::optional<absl::Time> PreparedSince() const;
   // Now, as Kubernetes writes times.
   std::string Stamp() const;
 
@@ -136,6 +153,9 @@ class TransferStep {
  private:
   absl::StatusOr<absl::Time> Accept();
   absl::StatusOr<absl::Time> Advance();
+  TransferScheduler::Answer AskForAdmission();
+  void GiveBackAdmission();
+  absl::StatusOr<WorkerRun::NextPod> NextPod(const Json& task);
   absl::StatusOr<absl::Time> WorkOn();
   absl::StatusOr<WorkerView> StepWorker();
   absl::StatusOr<WorkerView> StepTask();

@@ -39,7 +39,8 @@ class UploadStep : public TransferStep {
                      {.task = TaskKind::kUpload,
                       .type = csi::DataUploadType(),
                       .volume = absl::StrCat(upload.source_namespace, "/", upload.source_claim),
-                      .moving = "uploading"},
+                      .moving = "uploading",
+                      .queued = QueuedUpload},
                      upload, std::move(object)),
         upload_(std::move(upload)),
         on_end_(on_end),
@@ -105,12 +106,14 @@ class UploadStep : public TransferStep {
   }
 
   absl::StatusOr<WorkerRun::NextPod> PrepareWorker(const Json& task) override {
-    ASSIGN_OR_RETURN(const csi::Exposure exposure,
-                     csi::ExposeSnapshot(ctx_, env_.api, Exposing(OwnerReferenceTo(task))));
+    csi::ExposeRequest request = Exposing(OwnerReferenceTo(task));
+    request.is_without_claim = !IsAdmitted();
+    ASSIGN_OR_RETURN(const csi::Exposure exposure, csi::ExposeSnapshot(ctx_, env_.api, request));
     AnnotateExposure(exposure, object_);
     if (exposure.state == csi::Exposure::State::kWaiting) {
       return WorkerRun::NextPod{.pod = {},
-                                .waiting_for = absl::StrCat("waits for ", exposure.waiting_for)};
+                                .waiting_for = absl::StrCat("waits for ", exposure.waiting_for),
+                                .is_idle = exposure.awaits_snapshot};
     }
     absl::StatusOr<RepositoryAccess> access = Access();
     if (absl::IsNotFound(access.status())) {

@@ -24,6 +24,7 @@ namespace {
 // While something is waited for that nobody tells of: the less often the longer it takes.
 constexpr absl::Duration kLookAgain = absl::Milliseconds(500);
 constexpr absl::Duration kLookAgainMax = absl::Seconds(5);
+constexpr absl::Duration kLookAgainIdleMax = absl::Minutes(1);
 constexpr absl::Duration kLookAtRunningAgain = absl::Seconds(10);
 constexpr absl::Duration kRefusedAgain = absl::Seconds(2);
 constexpr absl::Duration kRefusedAgainMax = absl::Seconds(30);
@@ -223,6 +224,9 @@ absl::StatusOr<WorkerView> WorkerRun::LookAtPod(const CallContext& ctx, const Js
   if (view.state == WorkerView::State::kStarting && view.node.empty()) {
     ASSIGN_OR_RETURN(const std::vector<Json> pods, AllPods(ctx));
     view.waits_for_node = WaitsForSlot(pod, pods);
+    view.is_unschedulable = IsUnschedulable(pod) && !view.waits_for_node;
+    view.unschedulable_pods =
+        static_cast<int>(std::count_if(pods.begin(), pods.end(), IsUnschedulable));
   }
   view.look_again = ctx.clock->Now() + kLookAtRunningAgain;
   RETURN_IF_ERROR(RemoveDead(ctx, pod, view.status));
@@ -319,8 +323,9 @@ absl::StatusOr<WorkerView> WorkerRun::Make(const CallContext& ctx, const Json& t
   RETURN_IF_ERROR(next.status());
   if (!next->waiting_for.empty()) {
     view.words = next->waiting_for;
-    view.look_again = ctx.clock->Now() + std::clamp((ctx.clock->Now() - view.attempt_since) / 8,
-                                                    kLookAgain, kLookAgainMax);
+    view.look_again =
+        ctx.clock->Now() + std::clamp((ctx.clock->Now() - view.attempt_since) / 8, kLookAgain,
+                                      next->is_idle ? kLookAgainIdleMax : kLookAgainMax);
     return view;
   }
   const absl::StatusOr<Json> pod = CreatePod(ctx, next->pod);

@@ -46,6 +46,8 @@ struct WorkerView {
   // Why what the Pod needs, or the Pod itself, could not be made: `words` say it, too. Not OK only
   // while starting.
   absl::Status refusal = absl::OkStatus();
+  bool is_unschedulable = false;  // there is no such node
+  int unschedulable_pods = 0;     // that there are, of all tasks
   absl::Time look_again = absl::InfiniteFuture();
 };
 
@@ -87,6 +89,7 @@ class WorkerRun {
   struct NextPod {
     Json pod;
     std::string waiting_for;  // "": `pod` is to be made
+    bool is_idle = false;     // what is waited for is no work of the mover, nor made for it
   };
   using PodMaker = std::function<absl::StatusOr<NextPod>(const Json& task)>;
 

@@ -275,6 +275,10 @@ inline constexpr char kRebindingAtAnnotation[] = "mover.csi-delta.io/handing-ove
 // the transfer is admitted.
 inline constexpr char kAdmittedAtAnnotation[] = "mover.csi-delta.io/turn-at";
 
+// Annotation on DataUpload, DataDownload; written by mover; read by mover. RFC 3339: since when
+// the transfer waits, without an admission, for what its Pod needs.
+inline constexpr char kAwaitingAtAnnotation[] = "mover.csi-delta.io/awaiting-at";
+
 // Annotation on DataUpload, DataDownload; written by mover; read by mover. RFC 3339: when no node
 // was seen to have room for its Pod.
 inline constexpr char kNoRoomAtAnnotation[] = "mover.csi-delta.io/no-room-at";

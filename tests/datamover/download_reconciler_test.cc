@@ -19,6 +19,7 @@
 #include "csi/mover_restore.h"
 #include "csi/snapshot_types.h"
 #include "datamover/repository_access.h"
+#include "datamover/upload_reconciler.h"
 #include "datamover/write_fence.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
@@ -71,8 +72,8 @@ class DownloadBed : public MoverBed {
     AddTarget(mode);
     AddDownloadOf(velero::FormatDataReference(reference_));
   }
-  void AddTarget(const std::string& mode) {
-    Json claim = {{"metadata", {{"name", "data"}, {"namespace", "new"}}}};
+  void AddTarget(const std::string& mode, const std::string& name = "data") {
+    Json claim = {{"metadata", {{"name", name}, {"namespace", "new"}}}};
     claim["spec"] = {
         {"storageClassName", "shop-class"},
         {"volumeMode", mode},
@@ -141,17 +142,17 @@ class DownloadBed : public MoverBed {
 
   void AddDownloadOf(const std::string& snapshot,
                      const std::map<std::string, std::string>& annotations = {},
-                     const std::string& volume = "") {
+                     const std::string& volume = "", const std::string& name = "restore-1",
+                     const std::string& claim = "data") {
     api.Seed(csi::DataDownloadType(),
-             {{"metadata",
-               {{"name", "restore-1"}, {"namespace", "velero"}, {"annotations", annotations}}},
+             {{"metadata", {{"name", name}, {"namespace", "velero"}, {"annotations", annotations}}},
               {"spec",
                {{"datamover", "csi-delta"},
                 {"backupStorageLocation", "default"},
                 {"sourceNamespace", "shop"},
                 {"snapshotID", snapshot},
                 {"operationTimeout", "10m0s"},
-                {"targetVolume", {{"namespace", "new"}, {"pvc", "data"}, {"pv", volume}}}}}});
+                {"targetVolume", {{"namespace", "new"}, {"pvc", claim}, {"pv", volume}}}}}});
     api.ClearCalls();
   }
 
@@ -213,6 +214,8 @@ class Controller {
       LookTimes(1);
     }
   }
+  TransferScheduler& scheduler() { return scheduler_; }
+
   // As the loop over tasks does for those whom nobody wakes.
   void Sweep() {
     for (const Json& task : bed_.api.All(VolumeTaskType())) {
@@ -360,6 +363,40 @@ TEST_F(DownloadReconcilerTest, ATargetThatNeverComesEndsAtThePrepareTimeout) {
   EXPECT_EQ(bed_.Phase(), "Failed");
   EXPECT_THAT(bed_.Message(), AllOf(HasSubstr("not prepared within 30m"), HasSubstr("new/data")));
   EXPECT_THAT(bed_.EventReasons(), ElementsAre("Warning Failed"));
+}
+
+// Restored without the Pods that use them, or with Pods that are started later.
+TEST_F(DownloadReconcilerTest, TargetsThatWaitForAConsumerHoldNoAdmissions) {
+  bed_.worker = MoverBed::Worker::kRuns;
+  bed_.api.Mutate({csi::StorageClassType(), "", "shop-class"}, [](Json& storage_class) {
+    storage_class["volumeBindingMode"] = "WaitForFirstConsumer";
+  });
+  constexpr int kRestores = 12;
+  for (int i = 0; i < kRestores; ++i) {
+    const std::string claim = absl::StrCat("data-", i);
+    bed_.AddTarget("Filesystem", claim);
+    bed_.AddDownloadOf(velero::FormatDataReference(bed_.reference_), {}, "",
+                       absl::StrCat("restore-", i), claim);
+  }
+  Controller controller(bed_);
+  controller.LookTimes(4);
+  EXPECT_THAT(bed_.Message(), HasSubstr("a Pod that uses claim new/data-1 to be scheduled"));
+  bed_.AddClaim("shop", "data");
+  const Json upload = bed_.AddUpload("nightly");
+  UploadReconciler uploads(bed_.env, controller.scheduler(), [](const UploadEnd&) {});
+  for (int i = 0; i < 8; ++i) {
+    controller.scheduler().Put(*QueuedUpload(bed_.Upload()));
+    ASSERT_THAT(uploads.Reconcile(bed_.ctx, upload), IsOk());
+  }
+  EXPECT_EQ(bed_.PhaseOf(), "InProgress") << bed_.MessageOf();
+  // One gets its consumer.
+  bed_.api.Mutate(csi::ClaimKey("new", "data-1"), [](Json& claim) {
+    SetJson(claim, {"metadata", "annotations", objects::kSelectedNodeAnnotation}, "node-1");
+  });
+  controller.LookTimes(6);
+  EXPECT_EQ(bed_.Phase(), "InProgress") << bed_.Message();
+  EXPECT_EQ(controller.scheduler().counts().admitted, 2);
+  EXPECT_THAT(bed_.api.All(csi::PodType()), SizeIs(2));
 }
 
 TEST_F(DownloadReconcilerTest, APodThatWaitsForRoomOnANodeIsNotTooLate) {

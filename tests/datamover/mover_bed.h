@@ -169,8 +169,18 @@ class MoverBed {
     api.Mutate({csi::PodType(), kMover, stem}, [&](Json& pod) { pod["status"] = status; });
   }
 
+  // As the scheduler says it of a Pod that no node takes.
+  void SetUnschedulable(const std::string& stem, const std::string& why) {
+    SetPodStatus(stem, {{"phase", "Pending"},
+                        {"conditions", Json::array({{{"type", "PodScheduled"},
+                                                     {"status", "False"},
+                                                     {"reason", "Unschedulable"},
+                                                     {"message", why}}})}});
+  }
   // Another worker's Pod has the slot of that one on the only node.
   void TakeRoomOf(const std::string& stem) {
+    SetUnschedulable(stem,
+                     "0/1 nodes are available: 1 node(s) didn't match pod anti-affinity rules.");
     const std::string slot =
         k8s::Label(*api.Find({csi::PodType(), kMover, stem}), objects::kSlotLabel);
     api.Seed(csi::PodType(),

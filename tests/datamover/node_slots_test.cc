@@ -63,11 +63,49 @@ TEST(NodeSlotsTest, APodKeepsAwayFromItsOwnSlot) {
   EXPECT_EQ(GetString((*terms)[0], {"labelSelector", "matchLabels", objects::kSlotLabel}), "1");
 }
 
-TEST(NodeSlotsTest, WhoWaitsForAnotherOfItsSlotIsKnown) {
-  EXPECT_TRUE(WaitsForSlot(Pod(0), {Pod(0), Pod(0, "node-1")}));
-  EXPECT_FALSE(WaitsForSlot(Pod(0), {Pod(0), Pod(1, "node-1")}));
-  EXPECT_FALSE(WaitsForSlot(Pod(0), {Pod(0, "node-1", "Failed")}));
-  EXPECT_FALSE(WaitsForSlot(Pod(0, "node-2"), {Pod(0, "node-1")}));
+Json Unschedulable(Json pod, const std::string& why) {
+  SetJson(pod, {"status", "conditions"},
+          Json::array({{{"type", "PodScheduled"},
+                        {"status", "False"},
+                        {"reason", "Unschedulable"},
+                        {"message", why}}}));
+  return pod;
+}
+
+constexpr char kOthersOnly[] =
+    "0/3 nodes are available: 1 node(s) didn't match pod anti-affinity rules, 2 node(s) had volume "
+    "node affinity conflict. preemption: 0/3 nodes are available.";
+
+TEST(NodeSlotsTest, APodThatOnlyWaitsForItsSlotIsKnown) {
+  const Json pod = Unschedulable(Pod(0), kOthersOnly);
+  EXPECT_TRUE(WaitsForSlot(pod, {Pod(0), Pod(0, "node-1")}));
+  EXPECT_FALSE(WaitsForSlot(pod, {Pod(0), Pod(1, "node-1")}));
+  EXPECT_FALSE(WaitsForSlot(pod, {Pod(0, "node-1", "Failed")}));
+  EXPECT_FALSE(WaitsForSlot(Unschedulable(Pod(0, "node-2"), kOthersOnly), {Pod(0, "node-1")}));
+}
+
+TEST(NodeSlotsTest, APodThatFitsOnNoNodeDoesNotWaitForItsSlot) {
+  for (const char* why :
+       {"0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector.",
+        "0/3 nodes are available: 1 node(s) were unschedulable, 2 node(s) had volume node affinity "
+        "conflict.",
+        "0/3 nodes are available: 3 Insufficient cpu. preemption: 0/3 nodes are available: 3 No "
+        "preemption victims found for incoming pod.",
+        "0/3 nodes are available: 3 node(s) had untolerated taint {a: b}."}) {
+    const Json pod = Unschedulable(Pod(0), why);
+    EXPECT_FALSE(WaitsForSlot(pod, {Pod(0), Pod(0, "node-1")})) << why;
+    EXPECT_TRUE(IsUnschedulable(pod)) << why;
+  }
+}
+
+TEST(NodeSlotsTest, WhatTheSchedulerHasNotLookedAtIsNotUnschedulable) {
+  EXPECT_FALSE(IsUnschedulable(Pod(0)));
+  EXPECT_FALSE(WaitsForSlot(Pod(0), {Pod(0, "node-1")}));
+  EXPECT_FALSE(IsUnschedulable(Unschedulable(Pod(0, "node-2"), kOthersOnly)));
+  Json gated = Unschedulable(Pod(0), kOthersOnly);
+  gated["status"]["conditions"][0]["reason"] = "SchedulingGated";
+  EXPECT_FALSE(IsUnschedulable(gated));
+  EXPECT_FALSE(IsUnschedulable(Json{{"status", {{"conditions", Json::array({3})}}}}));
 }
 
 }  // namespace

@@ -158,9 +158,9 @@ TEST(TransferQueueTest, AFullLimitDelaysNoOther) {
   }
   EXPECT_THAT(AdmitAll(queue), testing::UnorderedElementsAre("slow-1", "far-1", "d-2", "d-1"));
   EXPECT_EQ(queue.ReasonOf("uid-slow-2"),
-            "waits: at most 1 transfers of storage class slow at once");
+            "waits: at most 1 transfer of storage class slow at once");
   EXPECT_EQ(queue.ReasonOf("uid-far-2"),
-            "waits: at most 1 transfers of BackupStorageLocation far at once");
+            "waits: at most 1 transfer of BackupStorageLocation far at once");
   EXPECT_EQ(queue.ReasonOf("uid-d-0"), "waits: at most 2 transfers of namespace d at once");
 }
 
@@ -207,6 +207,40 @@ TEST(TransferQueueTest, AnAdmissionIsKeptUntilTheObjectHasSeenIt) {
   late.admitted_at = std::nullopt;
   queue.Put(late);
   EXPECT_EQ(queue.AdmittedAt("uid-a"), std::nullopt) << "now its object says otherwise";
+}
+
+TEST(TransferQueueTest, AnAdmissionThatWasGivenBackIsFreeThoughNothingElseIsSeen) {
+  TransferQueue queue(Limits(1));
+  queue.Put(Make("a", "a", "1", 2));
+  queue.Put(Make("b", "b", "2", 1));
+  EXPECT_THAT(AdmitAll(queue), ElementsAre("a"));
+  QueuedTransfer waits = Make("a", "a", "1", 2);
+  waits.is_held_back = true;
+  waits.given_back_at = kStart - absl::Seconds(9);  // An earlier one.
+  queue.Put(waits);
+  EXPECT_THAT(AdmitAll(queue), IsEmpty());
+  waits.given_back_at = kStart;
+  queue.Put(waits);
+  EXPECT_THAT(AdmitAll(queue), ElementsAre("b"));
+}
+
+TEST(TransferQueueTest, WhatRunsAlreadyCountsWhateverTheLimits) {
+  TransferQueue queue(Limits(1));
+  queue.Put(Make("a", "a", "1", 2));
+  EXPECT_THAT(AdmitAll(queue), ElementsAre("a"));
+  QueuedTransfer held_back = Make("b", "b", "2", 1);
+  held_back.is_held_back = true;
+  queue.Put(held_back);
+  queue.Put(Make("c", "c", "3", 0));
+  queue.AdmitRunning("uid-b", kStart + absl::Seconds(1));
+  queue.AdmitRunning("uid-a", kStart + absl::Seconds(1));
+  queue.AdmitRunning("uid-nobody", kStart);
+  EXPECT_EQ(queue.AdmittedAt("uid-b"), kStart + absl::Seconds(1));
+  EXPECT_EQ(queue.AdmittedAt("uid-a"), kStart) << "since it was admitted";
+  queue.Remove("uid-a");
+  EXPECT_THAT(AdmitAll(queue), IsEmpty()) << "the other one runs";
+  queue.Remove("uid-b");
+  EXPECT_THAT(AdmitAll(queue), ElementsAre("c"));
 }
 
 TEST(TransferQueueTest, WhatAnotherProcessAdmittedTakesTheVolume) {

@@ -66,13 +66,13 @@ TEST_F(TransferSchedulerTest, AskingTellsTheReasonAndWhenToAskAgain) {
   for (int i = 0; i < 11; ++i) {
     scheduler_.Put(Upload(i));
   }
-  EXPECT_EQ(scheduler_.Ask("uid-3").admitted_at,
+  EXPECT_EQ(scheduler_.Ask(Upload(3)).admitted_at,
             absl::FromUnixMicros(absl::ToUnixMicros(clock_.Now())));
-  const TransferScheduler::Answer waits = scheduler_.Ask("uid-10");
+  const TransferScheduler::Answer waits = scheduler_.Ask(Upload(10));
   EXPECT_EQ(waits.admitted_at, std::nullopt);
   EXPECT_EQ(waits.waits_for, "waits: at most 10 transfers at once");
   EXPECT_EQ(waits.ask_again, clock_.Now() + kAskAgainEvery);
-  EXPECT_EQ(scheduler_.Ask("uid-nobody").waits_for, "waits until all transfers are known");
+  EXPECT_EQ(scheduler_.Ask(Upload(99)).waits_for, "waits until all transfers are known");
 }
 
 TEST_F(TransferSchedulerTest, AdmitsNothingUntilItMay) {
@@ -83,9 +83,9 @@ TEST_F(TransferSchedulerTest, AdmitsNothingUntilItMay) {
   scheduler_.Remove("uid-11");
   EXPECT_THAT(enqueued_, IsEmpty());
   EXPECT_EQ(scheduler_.counts().admitted, 0);
-  EXPECT_EQ(scheduler_.Ask("uid-0").waits_for, "waits until all transfers are known");
+  EXPECT_EQ(scheduler_.Ask(Upload(0)).waits_for, "waits until all transfers are known");
   leads_ = true;
-  EXPECT_NE(scheduler_.Ask("uid-0").admitted_at, std::nullopt);
+  EXPECT_NE(scheduler_.Ask(Upload(0)).admitted_at, std::nullopt);
   EXPECT_EQ(scheduler_.counts().admitted, 10) << "the others in their order, not when they ask";
   EXPECT_THAT(enqueued_, testing::SizeIs(9)) << "all but the one that asks";
 }
@@ -107,10 +107,38 @@ TEST_F(TransferSchedulerTest, AClassLimitHoldsWhateverEnds) {
     scheduler_.Put(slow);
   }
   EXPECT_THAT(enqueued_, ElementsAre("du-0"));
-  EXPECT_EQ(scheduler_.Ask("uid-1").waits_for,
-            "waits: at most 1 transfers of storage class slow at once");
+  QueuedTransfer second = Upload(1);
+  second.storage_class = "slow";
+  EXPECT_EQ(scheduler_.Ask(second).waits_for,
+            "waits: at most 1 transfer of storage class slow at once");
   scheduler_.Remove("uid-0");
   EXPECT_THAT(enqueued_, ElementsAre("du-0", "du-1"));
+}
+
+TEST_F(TransferSchedulerTest, WhatIsGivenBackGoesToAnother) {
+  for (int i = 0; i < 11; ++i) {
+    scheduler_.Put(Upload(i));
+  }
+  enqueued_.clear();
+  QueuedTransfer waits = Upload(0);
+  waits.admitted_at = scheduler_.Ask(waits).admitted_at;
+  scheduler_.Put(waits);  // Its object shows the admission,
+  waits.admitted_at = std::nullopt;
+  waits.is_held_back = true;
+  scheduler_.Put(waits);  // and then that it was given back.
+  EXPECT_THAT(enqueued_, ElementsAre("du-10"));
+  EXPECT_EQ(scheduler_.Ask(Upload(0)).waits_for, "waits: at most 10 transfers at once");
+  EXPECT_EQ(scheduler_.AdmitRunning(Upload(0)),
+            absl::FromUnixMicros(absl::ToUnixMicros(clock_.Now())));
+  EXPECT_EQ(scheduler_.counts().admitted, 11);
+}
+
+TEST_F(TransferSchedulerTest, AnObjectThatIsOverIsNotQueuedAgainByAsking) {
+  scheduler_.Put(Upload(0));
+  scheduler_.Remove("uid-0");
+  scheduler_.Ask(Upload(0));
+  scheduler_.AdmitRunning(Upload(0));
+  EXPECT_EQ(scheduler_.counts().admitted + scheduler_.counts().waiting, 0);
 }
 
 // Informers of several kinds put and remove while workers ask.
@@ -127,7 +155,7 @@ TEST_F(TransferSchedulerTest, SeveralThreadsMayUseIt) {
         const QueuedTransfer upload = Upload(thread * kEach + i);
         scheduler.Put(upload);
         scheduler.NoteBackup(upload.volume, upload.created_at);
-        scheduler.Ask(upload.uid);
+        scheduler.Ask(upload);
         EXPECT_LE(scheduler.counts().admitted, 10);
         scheduler.Remove(upload.uid);
       }

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/rfc3339.h"
 #include "csi/base_snapshots.h"
 #include "csi/claim_provisioning.h"
 #include "csi/data_transfer.h"
@@ -410,12 +411,7 @@ TEST_F(UploadReconcilerTest, APodThatNeverRunsFailsInTheWordsOfWhoeverKnows) {
   bed_.AddUpload("nightly");
   Controller controller(bed_);
   controller.LookTimes(4);
-  bed_.SetPodStatus(bed_.StemOfUpload(),
-                    {{"phase", "Pending"},
-                     {"conditions", Json::array({{{"type", "PodScheduled"},
-                                                  {"status", "False"},
-                                                  {"reason", "Unschedulable"},
-                                                  {"message", "0/3 nodes are available"}}})}});
+  bed_.SetUnschedulable(bed_.StemOfUpload(), "0/3 nodes are available");
   controller.Look();
   EXPECT_EQ(bed_.PhaseOf(), "Accepted");
   EXPECT_THAT(bed_.MessageOf(), HasSubstr("0/3 nodes"));
@@ -441,6 +437,127 @@ TEST_F(UploadReconcilerTest, APodThatWaitedForRoomOnANodeHasItsTimeFromThenOn) {
   bed_.clock.Advance(bed_.env.settings.prepare_timeout);
   controller.LookTimes(3);
   EXPECT_EQ(bed_.PhaseOf(), "Failed");
+}
+
+constexpr char kCordoned[] =
+    "0/2 nodes are available: 1 node(s) were unschedulable, 1 node(s) had "
+    "volume node affinity conflict.";
+
+TEST_F(UploadReconcilerTest, APodThatNoNodeTakesGivesItsAdmissionToOthers) {
+  bed_.env.settings.transfers_max = 1;
+  bed_.worker = MoverBed::Worker::kPending;
+  bed_.AddUpload("cordoned");
+  Controller controller(bed_);
+  controller.LookTimes(4);
+  bed_.SetUnschedulable(bed_.StemOfUpload("cordoned"), kCordoned);
+  bed_.AddClaim("shop", "other");
+  bed_.AddUpload("other", "shop", "other");
+  controller.LookTimes(3);
+  EXPECT_EQ(bed_.MessageOf("other"), "waits: at most 1 transfer at once");
+  bed_.clock.Advance(kUnschedulableTimeMax);
+  bed_.worker = MoverBed::Worker::kRuns;
+  controller.LookTimes(4);
+  EXPECT_EQ(bed_.PhaseOf("other"), "InProgress") << bed_.MessageOf("other");
+  EXPECT_THAT(bed_.MessageOf("cordoned"), HasSubstr(kCordoned));
+  EXPECT_EQ(bed_.pods_made, 2) << "its Pod stays";
+  // The node is back: it runs at once, and counts.
+  bed_.api.Mutate({csi::PodType(), MoverBed::kMover, bed_.StemOfUpload("cordoned")}, [](Json& pod) {
+    pod["spec"]["nodeName"] = "node-1";
+    pod["status"] = {{"phase", "Running"}};
+  });
+  bed_.AddClaim("shop", "third");
+  bed_.AddUpload("third", "shop", "third");
+  bed_.Finish(bed_.StemOfUpload("other"));
+  controller.LookTimes(4);
+  EXPECT_EQ(bed_.PhaseOf("cordoned"), "Prepared") << bed_.MessageOf("cordoned");
+  EXPECT_EQ(k8s::Annotation(bed_.Upload("cordoned"), objects::kAwaitingAtAnnotation), "");
+  EXPECT_EQ(bed_.PhaseOf("other"), "Completed");
+  EXPECT_EQ(bed_.MessageOf("third"), "waits: at most 1 transfer at once");
+  bed_.Finish(bed_.StemOfUpload("cordoned"));
+  controller.LookTimes(4);
+  EXPECT_EQ(bed_.PhaseOf("cordoned"), "Completed");
+  EXPECT_EQ(bed_.PhaseOf("third"), "InProgress");
+}
+
+TEST_F(UploadReconcilerTest, WhereNoNodeTakesAnyPodAdmissionsAreKept) {
+  bed_.env.settings.transfers_max = 1;
+  bed_.worker = MoverBed::Worker::kPending;
+  bed_.AddUpload("nightly");
+  Controller controller(bed_);
+  controller.LookTimes(4);
+  bed_.SetUnschedulable(bed_.StemOfUpload(), "0/2 nodes are available: 2 Insufficient cpu.");
+  const Json pod = *bed_.Pod();
+  for (int i = 0; i < kUnschedulablePodsMax; ++i) {
+    Json other = {{"metadata",
+                   {{"name", absl::StrCat("du-other-", i)},
+                    {"namespace", MoverBed::kMover},
+                    {"labels", {{objects::kMoverTaskLabel, absl::StrCat("du-other-", i)}}}}},
+                  {"status", pod["status"]}};
+    bed_.api.Seed(csi::PodType(), other);
+  }
+  bed_.clock.Advance(kUnschedulableTimeMax);
+  controller.LookTimes(2);
+  EXPECT_NE(k8s::Annotation(bed_.Upload(), objects::kAdmittedAtAnnotation), "");
+  bed_.api.Remove({csi::PodType(), MoverBed::kMover, "du-other-0"});
+  controller.LookTimes(2);
+  EXPECT_EQ(k8s::Annotation(bed_.Upload(), objects::kAdmittedAtAnnotation), "");
+}
+
+TEST_F(UploadReconcilerTest, APodThatNoNodeTakesFailsThoughWorkersOfItsSlotRun) {
+  bed_.worker = MoverBed::Worker::kPending;
+  bed_.AddUpload("nightly");
+  Controller controller(bed_);
+  controller.LookTimes(4);
+  bed_.TakeRoomOf(bed_.StemOfUpload());
+  bed_.SetUnschedulable(bed_.StemOfUpload(), kCordoned);
+  bed_.clock.Advance(bed_.env.settings.prepare_timeout);
+  controller.LookTimes(3);
+  EXPECT_EQ(bed_.PhaseOf(), "Failed");
+  EXPECT_THAT(bed_.MessageOf(), AllOf(HasSubstr("not prepared within 30m"), HasSubstr(kCordoned)));
+}
+
+TEST_F(UploadReconcilerTest, ASnapshotThatIsNotReadyHoldsNoAdmission) {
+  bed_.env.settings.transfers_max = 1;
+  bed_.worker = MoverBed::Worker::kRuns;
+  bed_.AddUpload("slow");
+  const k8s::ObjectKey source = csi::VolumeSnapshotKey("shop", "velero-slow");
+  bed_.api.Mutate(source, [](Json& snapshot) { snapshot["status"]["readyToUse"] = false; });
+  Controller controller(bed_);
+  controller.LookTimes(2);
+  bed_.AddClaim("shop", "other");
+  bed_.AddUpload("other", "shop", "other");
+  controller.LookTimes(4);
+  EXPECT_THAT(bed_.MessageOf("slow"), HasSubstr("shop/velero-slow to be ready to use"));
+  EXPECT_EQ(bed_.PhaseOf("other"), "InProgress") << bed_.MessageOf("other");
+  // Once it is ready it waits for its admission, and no PVC is made before.
+  bed_.api.Mutate(source, [](Json& snapshot) { snapshot["status"]["readyToUse"] = true; });
+  controller.LookTimes(6);
+  EXPECT_EQ(bed_.MessageOf("slow"), "waits: at most 1 transfer at once");
+  EXPECT_FALSE(
+      bed_.api.Find(csi::ClaimKey(MoverBed::kMover, bed_.StemOfUpload("slow"))).has_value());
+  for (int i = 0; i < 4; ++i) {
+    bed_.clock.Advance(absl::Minutes(10));
+    bed_.SetTaskStatus(
+        bed_.StemOfUpload("other"),
+        {{"phase", "Running"}, {"heartbeatTimestamp", FormatRfc3339(bed_.clock.Now())}});
+    controller.LookTimes(1);
+  }
+  EXPECT_EQ(bed_.PhaseOf("slow"), "Accepted") << "that time does not count";
+  bed_.Finish(bed_.StemOfUpload("other"));
+  controller.LookTimes(5);
+  EXPECT_EQ(bed_.PhaseOf("slow"), "InProgress") << bed_.MessageOf("slow");
+}
+
+TEST_F(UploadReconcilerTest, ASnapshotThatNeverBecomesReadyEndsAtThePrepareTimeout) {
+  bed_.AddUpload("slow");
+  bed_.api.Mutate(csi::VolumeSnapshotKey("shop", "velero-slow"),
+                  [](Json& snapshot) { snapshot["status"]["readyToUse"] = false; });
+  Controller(bed_).LookTimes(4);
+  bed_.clock.Advance(bed_.env.settings.prepare_timeout);
+  Controller(bed_).LookTimes(4);  // Another one, which knows no more than the object.
+  EXPECT_EQ(bed_.PhaseOf("slow"), "Failed");
+  EXPECT_THAT(bed_.MessageOf("slow"), AllOf(HasSubstr("not prepared within 30m"),
+                                            HasSubstr("velero-slow to be ready to use")));
 }
 
 TEST_F(UploadReconcilerTest, AWorkerThatNeverBeginsFailsToo) {

@@ -225,14 +225,12 @@ TEST_F(WorkerRunTest, AWorkerThatOnlyWaitsForANodeIsKnown) {
   Step();
   EXPECT_FALSE(Step().waits_for_node);
   EXPECT_EQ(k8s::Label(*bed_.api.Find({csi::PodType(), "mover", kStem}), objects::kSlotLabel), "0");
-  Json other = {{"metadata",
-                 {{"name", "du-8"},
-                  {"namespace", "mover"},
-                  {"labels", {{objects::kMoverTaskLabel, "du-8"}, {objects::kSlotLabel, "0"}}}}},
-                {"spec", {{"nodeName", "node-1"}}},
-                {"status", {{"phase", "Running"}}}};
-  bed_.api.Seed(csi::PodType(), other);
+  bed_.TakeRoomOf(kStem);
   EXPECT_TRUE(Step().waits_for_node);
+  EXPECT_FALSE(Step().is_unschedulable);
+  bed_.SetUnschedulable(kStem, "0/1 nodes are available: 1 Insufficient cpu.");
+  EXPECT_FALSE(Step().waits_for_node);
+  EXPECT_TRUE(Step().is_unschedulable);
 }
 
 TEST_F(WorkerRunTest, IsStoppedByTheTaskAndByThePod) {
