@@ -99,6 +99,10 @@ void AddState(absl::Time now, const MoverState& state, MetricsPage& page) {
   page.Begin("transfers", "gauge", "Transfers that are admitted, and that wait.");
   page.Add({{"state", "moving"}}, state.transfers.admitted);
   page.Add({{"state", "waiting"}}, state.transfers.waiting);
+  page.Begin("paused", "gauge", "1 where the settings admit no transfer.");
+  page.Add({}, state.transfers.is_paused ? 1 : 0);
+  page.Begin("upload_window_open", "gauge", "1 while the settings admit uploads.");
+  page.Add({}, state.transfers.uploads_are_admitted ? 1 : 0);
   std::map<std::string, int64_t> counts = {{"waiting", 0},  {"running", 0}, {"failing", 0},
                                            {"retained", 0}, {"refused", 0}, {"done", 0}};
   absl::Duration oldest = absl::ZeroDuration();

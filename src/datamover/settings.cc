@@ -23,6 +23,7 @@ constexpr std::size_t kTextBytesMax = 64 << 10;
 constexpr int64_t kValuesMax = 10'000;
 constexpr std::size_t kQuotedBytesMax = 64;
 constexpr int64_t kTransfersMax = 1000;
+constexpr std::size_t kWindowsMax = 24;
 constexpr int64_t kGroupMax = int64_t{1} << 31;
 constexpr int64_t kMemoryLeast = int64_t{128} << 20;
 // Watching the task and writing its status.
@@ -310,7 +311,28 @@ void ReadTimeout(Section& section, absl::Duration& out) {
   }
 }
 
+void ReadWindows(Section& section, std::vector<DailyWindow>& out) {
+  const Json* value = section.Take("uploadWindows");
+  if (value == nullptr) {
+    return;
+  }
+  constexpr char kForm[] = "a list of times of the day in UTC, such as [\"22:00-06:00\"]";
+  if (!value->is_array() || value->size() > kWindowsMax) {
+    return section.Fail(section.PathOf("uploadWindows"), *value, kForm);
+  }
+  for (const Json& one : *value) {
+    const std::string* text = one.get_ptr<const std::string*>();
+    const auto window = ParseDailyWindow(text == nullptr ? "" : *text);
+    if (!window.has_value()) {
+      return section.Fail(section.PathOf("uploadWindows"), one, kForm);
+    }
+    out.push_back(*window);
+  }
+}
+
 void ReadAll(Section& section, MoverSettings& out) {
+  section.Flag("paused", out.is_paused);
+  ReadWindows(section, out.upload_windows);
   ReadTimeout(section, out.prepare_timeout);
   section.Text("onFallback", out.on_fallback, "proceed, warn or fail", [](absl::string_view text) {
     return text == "proceed" || text == "warn" || text == "fail";

@@ -12,6 +12,7 @@
 #include "absl/time/time.h"
 #include "base/call_context.h"
 #include "base/json.h"
+#include "datamover/daily_window.h"
 #include "k8s/api_client.h"
 
 namespace csidelta::datamover {
@@ -64,9 +65,11 @@ struct MoverSettings {
   std::string on_fallback = "warn";  // proceed, warn, fail
   int transfers_max = 10;            // uploads and downloads at once
   int transfers_per_node_max = 2;
-  int transfers_per_namespace_max = 0;  // 0 for no limit of its own
-  bool ignore_delay_binding = false;    // a restored claim is filled before a Pod uses it
-  bool writes_into_existing = false;    // the volume of a PVC that exists may be written into
+  int transfers_per_namespace_max = 0;      // 0 for no limit of its own
+  bool ignore_delay_binding = false;        // a restored claim is filled before a Pod uses it
+  bool writes_into_existing = false;        // the volume of a PVC that exists may be written into
+  bool is_paused = false;                   // no transfer is admitted
+  std::vector<DailyWindow> upload_windows;  // in which uploads are admitted; empty: always
   std::map<std::string, StorageClassSettings> storage_classes;  // by name
   std::map<std::string, LocationLimits> locations;              // by name
   std::map<std::string, bool> keep_base;                        // by driver

@@ -30,7 +30,9 @@ std::string AtMost(int limit, absl::string_view what, absl::string_view of_what 
 }  // namespace
 
 TransferLimits LimitsOf(const MoverSettings& settings) {
-  TransferLimits limits{.total = settings.transfers_max,
+  TransferLimits limits{.is_paused = settings.is_paused,
+                        .upload_windows = settings.upload_windows,
+                        .total = settings.transfers_max,
                         .per_namespace = {},
                         .per_storage_class = {},
                         .per_location = {}};
@@ -318,11 +320,12 @@ const TransferQueue::Head* TransferQueue::FirstOf(TransferKind kind) {
 }
 
 const QueuedTransfer* TransferQueue::AdmitNext(absl::Time now) {
-  if (admitted_ >= limits_.total) {
+  if (limits_.is_paused || admitted_ >= limits_.total) {
     return nullptr;
   }
   const Head* const restore = FirstOf(TransferKind::kRestore);
-  const Head* const upload = FirstOf(TransferKind::kUpload);
+  const Head* const upload =
+      IsOpen(limits_.upload_windows, now) ? FirstOf(TransferKind::kUpload) : nullptr;
   const bool restore_may = upload == nullptr || restores_ < RestoresMaxBesideUploads(limits_.total);
   const Head* const next = restore != nullptr && restore_may ? restore : upload;
   if (next == nullptr) {
@@ -346,7 +349,10 @@ void TransferQueue::Grant(Entry& entry, absl::Time now) {
   Attach(entry, {.is_new_admission = true});
 }
 
-std::string TransferQueue::ReasonOf(absl::string_view uid) const {
+std::string TransferQueue::ReasonOf(absl::string_view uid, absl::Time now) const {
+  if (limits_.is_paused) {
+    return "waits: the setting \"paused\" admits no transfer";
+  }
   const auto found = transfers_.find(uid);
   CSIDELTA_CHECK(found != transfers_.end());
   const QueuedTransfer& transfer = found->second.transfer;
@@ -356,6 +362,10 @@ std::string TransferQueue::ReasonOf(absl::string_view uid) const {
   if (first != uid) {
     return absl::StrCat("waits for ", transfers_.at(first).transfer.name,
                         ", which moves the same volume");
+  }
+  if (transfer.kind == TransferKind::kUpload && !IsOpen(limits_.upload_windows, now)) {
+    return absl::StrCat("waits: uploads are admitted from ",
+                        FormatTimeOfDay(NextOpening(limits_.upload_windows, now)), " UTC on");
   }
   if (ClassIsFull(transfer.storage_class)) {
     return AtMost(limits_.per_storage_class.at(transfer.storage_class), "transfer",

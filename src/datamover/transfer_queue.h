@@ -10,6 +10,7 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "datamover/daily_window.h"
 #include "datamover/settings.h"
 
 namespace csidelta::datamover {
@@ -34,8 +35,10 @@ struct QueuedTransfer {
   bool operator==(const QueuedTransfer&) const = default;
 };
 
-// How many transfers run at once.
+// What bounds admissions: how many transfers run at once, and when.
 struct TransferLimits {
+  bool is_paused = false;                        // none is admitted
+  std::vector<DailyWindow> upload_windows = {};  // in which uploads are admitted; empty: always
   int total = 0;
   std::optional<int> per_namespace;
   std::map<std::string, int> per_storage_class;  // those that are not named have no limit
@@ -51,6 +54,7 @@ int RestoresMaxBesideUploads(int total);
 //
 // - One transfer of a volume at a time, in the order of creation: the next upload's base is the
 //   snapshot that the one before it leaves.
+// - Nothing while the settings pause it, and uploads in their windows only.
 // - Never more than the limits. What waits for one of these, or for its volume, delays no other.
 // - Restores before uploads. While uploads could be admitted, restores leave a quarter to them.
 // - Then by namespace: the one with the fewest admitted transfers, of these the one whose last
@@ -93,7 +97,8 @@ class TransferQueue {
   std::optional<absl::Time> AdmittedAt(absl::string_view uid) const;
   // What a transfer that is not admitted waits for. REQUIRES that it is known. The text changes
   // only when the reason does.
-  std::string ReasonOf(absl::string_view uid) const;
+  std::string ReasonOf(absl::string_view uid, absl::Time now) const;
+  const TransferLimits& limits() const { return limits_; }
 
   int admitted() const { return admitted_; }
   int waiting() const { return static_cast<int>(transfers_.size()) - admitted_; }

@@ -1,5 +1,6 @@
 #include "datamover/transfer_scheduler.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace csidelta::datamover {
@@ -80,8 +81,12 @@ TransferScheduler::Answer TransferScheduler::Ask(QueuedTransfer transfer) {
     tasks = AdmitAll(uid);
     answer.admitted_at = queue_.AdmittedAt(uid);
     if (!answer.admitted_at.has_value()) {
-      answer.waits_for = queue_.ReasonOf(uid);
+      answer.waits_for = queue_.ReasonOf(uid, now);
       answer.ask_again = now + kAskAgainEvery;
+      if (!IsOpen(queue_.limits().upload_windows, now)) {
+        answer.ask_again =
+            std::min(answer.ask_again, NextOpening(queue_.limits().upload_windows, now));
+      }
     }
   }
   EnqueueAll(tasks);
@@ -112,7 +117,10 @@ void TransferScheduler::EnqueueAll(const std::vector<std::string>& tasks) const 
 
 TransferScheduler::Counts TransferScheduler::counts() const {
   std::scoped_lock lock(mutex_);
-  return {.admitted = queue_.admitted(), .waiting = queue_.waiting()};
+  return {.admitted = queue_.admitted(),
+          .waiting = queue_.waiting(),
+          .is_paused = queue_.limits().is_paused,
+          .uploads_are_admitted = IsOpen(queue_.limits().upload_windows, clock_.Now())};
 }
 
 int64_t TransferScheduler::steps() const {

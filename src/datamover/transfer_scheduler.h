@@ -49,6 +49,8 @@ class TransferScheduler {
   struct Counts {
     int admitted = 0;
     int waiting = 0;
+    bool is_paused = false;
+    bool uploads_are_admitted = true;  // one of their windows is open
   };
   Counts counts() const;
   // As TransferQueue::steps().

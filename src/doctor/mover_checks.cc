@@ -94,7 +94,12 @@ void CheckMoverLeader(Visit& visit) {
 }
 
 void CheckMoverSettings(Visit& visit) {
-  const absl::Status status = Settings(visit).status();
+  const absl::StatusOr<datamover::MoverSettings> settings = Settings(visit);
+  if (settings.ok() && settings->is_paused) {
+    visit.Warn(SettingsSubject(visit), "paused is set: no backup or restore of data begins",
+               "set paused to false once the reason for it is gone");
+  }
+  const absl::Status status = settings.status();
   if (absl::IsInvalidArgument(status)) {
     visit.Fault(SettingsSubject(visit), std::string(status.message()),
                 "correct it: docs/data-mover-settings.md has all keys");

@@ -46,8 +46,10 @@ TEST(MoverMetricsTest, TheAgeOfAVolumesLastBackupComesFromTheObjects) {
   failed["status"]["phase"] = "Failed";
   metrics.Note(failed);
   metrics.Note(Json::array());
-  const std::string text =
-      metrics.Text(kNow, {.leads = true, .transfers = {.admitted = 2, .waiting = 5}});
+  const std::string text = metrics.Text(
+      kNow, {.leads = true,
+             .transfers = {
+                 .admitted = 2, .waiting = 5, .is_paused = true, .uploads_are_admitted = false}});
   EXPECT_THAT(text, HasSubstr("csi_delta_mover_last_good_backup_age_seconds{velero_namespace="
                               "\"velero\",location=\"default\",namespace=\"app\",claim=\"data\"} "
                               "3600\n"));

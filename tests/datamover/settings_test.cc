@@ -38,7 +38,7 @@ TEST(MoverSettings, AreTheDefaultsWhereNothingIsSaid) {
 
 TEST(MoverSettings, SayWhatIsWritten) {
   const auto settings = ParseMoverSettings(R"({
-    "prepareTimeout": "45m", "onFallback": "fail", "limits": {"total": 4, "perNode": 1,
+    "paused": true, "uploadWindows": ["22:00-06:00", "12:00-13:00"], "prepareTimeout": "45m", "onFallback": "fail", "limits": {"total": 4, "perNode": 1,
     "perNamespace": 3}, "backupStorageLocations": {"far": {"limit": 5}},
     "restore": {"ignoreDelayBinding": true, "intoExistingVolumes": true},
     "storageClasses": {"fast": {"intermediateClass": "cheap", "readOnlyMany": true, "limit": 2,
@@ -53,6 +53,9 @@ TEST(MoverSettings, SayWhatIsWritten) {
   ASSERT_THAT(settings, IsOk());
   EXPECT_EQ(settings->prepare_timeout, absl::Minutes(45));
   EXPECT_EQ(settings->on_fallback, "fail");
+  EXPECT_TRUE(settings->is_paused);
+  EXPECT_THAT(settings->upload_windows,
+              ElementsAre(*ParseDailyWindow("22:00-06:00"), *ParseDailyWindow("12:00-13:00")));
   EXPECT_EQ(settings->transfers_max, 4);
   EXPECT_EQ(settings->transfers_per_node_max, 1);
   EXPECT_EQ(settings->transfers_per_namespace_max, 3);
@@ -93,6 +96,10 @@ TEST(MoverSettings, WrongOnesAreRefusedByNameAndValue) {
            {R"({"limits": {"perNode": 100000}})", "limits.perNode"},
            {R"({"limits": {"perNamespace": 0}})", "limits.perNamespace"},
            {R"({"limits": []})", "limits: []"},
+           {R"({"paused": "yes"})", "paused"},
+           {R"({"uploadWindows": ["22:00"]})", "uploadWindows: \\\"22:00\\\""},
+           {R"({"uploadWindows": [7]})", "uploadWindows: 7"},
+           {R"({"uploadWindows": "22:00-06:00"})", "uploadWindows"},
            {R"({"backupStorageLocations": {"far": {"limit": 0}}})", "backupStorageLocations.far"},
            {R"({"restore": {"ignoreDelayBinding": "yes"}})", "restore.ignoreDelayBinding"},
            {R"({"restore": {"intoExistingVolumes": 1}})", "restore.intoExistingVolumes"},
@@ -223,7 +230,7 @@ Json SomeLegalValue(const Json& node) {
 
 TEST(MoverSettings, TheSchemaKnowsTheSameKeysAndKindsOfValues) {
   const std::vector<Leaf> leaves = SchemaLeaves();
-  EXPECT_EQ(leaves.size(), 27U);
+  EXPECT_EQ(leaves.size(), 29U);
   for (const Leaf& leaf : leaves) {
     const std::string path = absl::StrJoin(leaf.path, ".");
     EXPECT_THAT(ParseMoverSettings(DumpJson(At(leaf.path, SomeLegalValue(leaf.node)))), IsOk())

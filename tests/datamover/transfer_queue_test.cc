@@ -65,14 +65,14 @@ TEST(TransferQueueTest, OneTransferOfAVolumeAtATimeInTheOrderOfCreation) {
   queue.Put(Make("old", "a", "data", 3));
   queue.Put(Make("middle", "a", "data", 2));
   EXPECT_THAT(AdmitAll(queue), ElementsAre("old"));
-  EXPECT_EQ(queue.ReasonOf("uid-middle"),
+  EXPECT_EQ(queue.ReasonOf("uid-middle", kStart),
             "waits for DataUpload velero/old, which moves the same volume");
   queue.Put(Make("older", "a", "data", 4));
   EXPECT_THAT(AdmitAll(queue), IsEmpty()) << "what runs goes on";
-  EXPECT_THAT(queue.ReasonOf("uid-older"), HasSubstr("velero/old,"));
+  EXPECT_THAT(queue.ReasonOf("uid-older", kStart), HasSubstr("velero/old,"));
   queue.Remove("uid-old");
   EXPECT_THAT(AdmitAll(queue), ElementsAre("older"));
-  EXPECT_THAT(queue.ReasonOf("uid-middle"), HasSubstr("velero/older,"));
+  EXPECT_THAT(queue.ReasonOf("uid-middle", kStart), HasSubstr("velero/older,"));
 }
 
 TEST(TransferQueueTest, NamespacesAreServedInRounds) {
@@ -100,7 +100,7 @@ TEST(TransferQueueTest, TheNamespaceWithFewerAdmittedComesFirst) {
   queue.Put(Make("a-1", "a", "1", 8));
   queue.Put(Make("b-0", "b", "0", 0));
   EXPECT_THAT(AdmitAll(queue), ElementsAre("b-0"));
-  EXPECT_EQ(queue.ReasonOf("uid-a-1"), "waits: at most 2 transfers at once");
+  EXPECT_EQ(queue.ReasonOf("uid-a-1", kStart), "waits: at most 2 transfers at once");
 }
 
 TEST(TransferQueueTest, TheVolumeWithTheStalestBackupComesFirst) {
@@ -124,7 +124,8 @@ TEST(TransferQueueTest, RestoresComeFirstAndLeaveAQuarterToUploads) {
   }
   EXPECT_THAT(AdmitAll(queue), ElementsAre("r0", "r1", "r2", "r3", "r4", "r5", "u0", "u1"));
   queue.Remove("uid-u0");
-  EXPECT_EQ(queue.ReasonOf("uid-r6"), "waits: at most 6 restores at once while uploads are queued");
+  EXPECT_EQ(queue.ReasonOf("uid-r6", kStart),
+            "waits: at most 6 restores at once while uploads are queued");
   EXPECT_THAT(AdmitAll(queue), ElementsAre("u2"));
   for (int i = 0; i < 9; ++i) {
     queue.Remove(absl::StrCat("uid-u", i));
@@ -157,11 +158,11 @@ TEST(TransferQueueTest, AFullLimitDelaysNoOther) {
     queue.Put(Make(absl::StrCat("d-", i), "d", absl::StrCat(i), i));
   }
   EXPECT_THAT(AdmitAll(queue), testing::UnorderedElementsAre("slow-1", "far-1", "d-2", "d-1"));
-  EXPECT_EQ(queue.ReasonOf("uid-slow-2"),
+  EXPECT_EQ(queue.ReasonOf("uid-slow-2", kStart),
             "waits: at most 1 transfer of storage class slow at once");
-  EXPECT_EQ(queue.ReasonOf("uid-far-2"),
+  EXPECT_EQ(queue.ReasonOf("uid-far-2", kStart),
             "waits: at most 1 transfer of BackupStorageLocation far at once");
-  EXPECT_EQ(queue.ReasonOf("uid-d-0"), "waits: at most 2 transfers of namespace d at once");
+  EXPECT_EQ(queue.ReasonOf("uid-d-0", kStart), "waits: at most 2 transfers of namespace d at once");
 }
 
 TEST(TransferQueueTest, LimitsAreThoseOfTheSettings) {
@@ -172,11 +173,46 @@ TEST(TransferQueueTest, LimitsAreThoseOfTheSettings) {
   settings.storage_classes["fast"].intermediate_class = "cheap";  // Without a limit of its own.
   settings.storage_classes["slow"].transfers_max = 2;
   settings.locations["far"].transfers_max = 4;
+  settings.is_paused = true;
+  settings.upload_windows = {{.from_minute = 1, .to_minute = 2}};
   const TransferLimits limits = LimitsOf(settings);
   EXPECT_EQ(limits.total, 7);
+  EXPECT_TRUE(limits.is_paused);
+  EXPECT_EQ(limits.upload_windows, settings.upload_windows);
   EXPECT_EQ(limits.per_namespace, 3);
   EXPECT_THAT(limits.per_storage_class, ElementsAre(testing::Pair("slow", 2)));
   EXPECT_THAT(limits.per_location, ElementsAre(testing::Pair("far", 4)));
+}
+
+TEST(TransferQueueTest, APausedMoverAdmitsNothing) {
+  TransferLimits limits = Limits(9);
+  limits.is_paused = true;
+  TransferQueue queue(limits);
+  queue.Put(Make("u", "a", "1", 1));
+  queue.Put(Make("r", "a", "2", 1, TransferKind::kRestore));
+  EXPECT_THAT(AdmitAll(queue), IsEmpty());
+  EXPECT_EQ(queue.ReasonOf("uid-u", kStart), "waits: the setting \"paused\" admits no transfer");
+  EXPECT_EQ(queue.ReasonOf("uid-r", kStart), "waits: the setting \"paused\" admits no transfer");
+}
+
+TEST(TransferQueueTest, UploadsAreAdmittedInTheirWindowsAndRestoresAlways) {
+  TransferLimits limits = Limits(4);
+  limits.upload_windows = {*ParseDailyWindow("22:00-06:00")};  // kStart is 22:13.
+  TransferQueue queue(limits);
+  const absl::Time closed = kStart - absl::Minutes(14);
+  queue.Put(Make("u", "a", "1", 1));
+  for (int i = 0; i < 4; ++i) {
+    queue.Put(Make(absl::StrCat("r", i), "a", absl::StrCat("r", i), 1, TransferKind::kRestore));
+  }
+  for (int i = 0; i < 4; ++i) {
+    const QueuedTransfer* const admitted = queue.AdmitNext(closed);
+    ASSERT_NE(admitted, nullptr) << "nothing is kept for uploads that cannot come";
+    EXPECT_EQ(admitted->uid, absl::StrCat("uid-r", i));
+  }
+  EXPECT_EQ(queue.ReasonOf("uid-u", closed), "waits: uploads are admitted from 22:00 UTC on");
+  queue.Remove("uid-r0");
+  EXPECT_EQ(queue.AdmitNext(closed), nullptr);
+  EXPECT_THAT(AdmitAll(queue), ElementsAre("u"));
 }
 
 TEST(TransferQueueTest, WhatIsBeingEndedIsNotAdmitted) {
@@ -252,7 +288,7 @@ TEST(TransferQueueTest, WhatAnotherProcessAdmittedTakesTheVolume) {
   other.admitted_at = kStart;
   queue.Put(other);
   EXPECT_EQ(queue.AdmittedAt("uid-a"), std::nullopt);
-  EXPECT_THAT(queue.ReasonOf("uid-a"), HasSubstr("velero/b,"));
+  EXPECT_THAT(queue.ReasonOf("uid-a", kStart), HasSubstr("velero/b,"));
   EXPECT_EQ(queue.admitted(), 1);
 }
 
@@ -418,7 +454,7 @@ TEST_P(RandomNightTest, AdmitsWhatTheSlowModelAdmits) {
     for (const auto& [uid, transfer] : model_.transfers) {
       ASSERT_EQ(queue_.AdmittedAt(uid).has_value(), transfer.admitted_at.has_value()) << uid;
       if (!transfer.admitted_at.has_value()) {
-        ASSERT_THAT(queue_.ReasonOf(uid), HasSubstr("waits"));
+        ASSERT_THAT(queue_.ReasonOf(uid, kStart), HasSubstr("waits"));
       }
     }
   }

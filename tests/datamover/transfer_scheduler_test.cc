@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <optional>
@@ -73,6 +74,28 @@ TEST_F(TransferSchedulerTest, AskingTellsTheReasonAndWhenToAskAgain) {
   EXPECT_EQ(waits.waits_for, "waits: at most 10 transfers at once");
   EXPECT_EQ(waits.ask_again, clock_.Now() + kAskAgainEvery);
   EXPECT_EQ(scheduler_.Ask(Upload(99)).waits_for, "waits until all transfers are known");
+}
+
+TEST_F(TransferSchedulerTest, AnUploadAsksAgainWhenItsWindowOpens) {
+  const auto at = [this](absl::Duration later) {
+    return absl::FormatTime("%H:%M", clock_.Now() + later, absl::UTCTimeZone());
+  };
+  for (const absl::Duration until_open : {absl::Minutes(3), absl::Hours(3)}) {
+    TransferLimits limits = Limits(10);
+    limits.upload_windows = {
+        *ParseDailyWindow(absl::StrCat(at(until_open), "-", at(until_open + absl::Hours(1))))};
+    TransferScheduler scheduler(
+        limits, clock_, [] { return true; }, [](const std::string&) {});
+    scheduler.Put(Upload(0));
+    EXPECT_FALSE(scheduler.counts().uploads_are_admitted);
+    const absl::Time ask_again = scheduler.Ask(Upload(0)).ask_again;
+    EXPECT_EQ(ask_again, std::min(clock_.Now() + kAskAgainEvery,
+                                  NextOpening(limits.upload_windows, clock_.Now())));
+    EXPECT_LE(ask_again, clock_.Now() + std::min(until_open, kAskAgainEvery));
+    clock_.Advance(until_open);
+    EXPECT_NE(scheduler.Ask(Upload(0)).admitted_at, std::nullopt);
+    EXPECT_TRUE(scheduler.counts().uploads_are_admitted);
+  }
 }
 
 TEST_F(TransferSchedulerTest, AdmitsNothingUntilItMay) {

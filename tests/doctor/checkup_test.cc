@@ -477,6 +477,8 @@ std::vector<Ailment> OfMover() {
        }},
       {"mover-settings", Grade::kFault, "speed",
        [](Cluster& c) { SetSettings(c, R"({"speed": 7})"); }},
+      {"mover-settings", Grade::kWarning, "no backup or restore of data begins",
+       [](Cluster& c) { SetSettings(c, R"({"paused": true})"); }},
       {"mover-setting-names", Grade::kFault, "StorageClass faster, which does not exist",
        [](Cluster& c) {
          SetSettings(c, R"({"storageClasses": {"fast": {"intermediateClass": "faster"}}})");

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+
+// Times of the day, in UTC, in which something may begin. All pure.
+namespace csidelta::datamover {
+
+// Minutes of the day. One that ends before it begins goes on after midnight.
+struct DailyWindow {
+  int from_minute = 0;  // 0 to 1439
+  int to_minute = 0;    // excluded; 1 to 1440
+
+  bool operator==(const DailyWindow&) const = default;
+};
+
+// Reads "22:00-06:00"; "00:00-24:00" is all day. Nothing for any other text, and where both are
+// equal.
+std::optional<DailyWindow> ParseDailyWindow(absl::string_view text);
+
+// Whether one of them is open, or there are none.
+bool IsOpen(const std::vector<DailyWindow>& windows, absl::Time now);
+
+// When the next one opens, later than `now`. REQUIRES that there are some.
+absl::Time NextOpening(const std::vector<DailyWindow>& windows, absl::Time now);
+
+// "22:00"
+std::string FormatTimeOfDay(absl::Time time);
+
+}  // namespace csidelta::datamover
