@@ -116,9 +116,23 @@ class DownloadStep : public TransferStep {
                      "clock is right where it runs"));
   }
 
-  void NoteAccept() override {
+  absl::Status NoteAccept() override {
     if (IsInPlace()) {
       object_.SetAnnotation(objects::kInPlaceAnnotation, into());
+    }
+    ASSIGN_OR_RETURN(const std::optional<Json> target,
+                     k8s::Find(ctx_, env_.api,
+                               csi::ClaimKey(download_.target_namespace, download_.target_claim)));
+    if (target.has_value()) {
+      NoteClass(GetString(*target, {"spec", "storageClassName"}));
+    }
+    return absl::OkStatus();
+  }
+
+  // Its limit counts when the download is admitted, so it is known by then.
+  void NoteClass(const std::string& storage_class) {
+    if (!storage_class.empty()) {
+      object_.SetAnnotation(objects::kTargetClassAnnotation, storage_class);
     }
   }
 
@@ -162,6 +176,7 @@ class DownloadStep : public TransferStep {
     if (!volume.target_uid.empty()) {
       object_.SetAnnotation(objects::kTargetUidAnnotation, volume.target_uid);
     }
+    NoteClass(volume.storage_class);
     RETURN_IF_ERROR(Write());
     if (volume.state == csi::RestoredVolume::State::kWaiting) {
       WorkerRun::NextPod waiting = WaitFor(volume.waiting_for);
@@ -461,6 +476,7 @@ std::optional<QueuedTransfer> QueuedDownload(const Json& object) {
   queued.kind = TransferKind::kRestore;
   queued.volume = absl::StrCat("target/", download->target_namespace, "/", download->target_claim);
   queued.volume_namespace = download->target_namespace;
+  queued.storage_class = k8s::Annotation(object, objects::kTargetClassAnnotation);
   return queued;
 }
 

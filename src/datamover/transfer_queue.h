@@ -30,7 +30,8 @@ struct QueuedTransfer {
   absl::Time created_at;
   std::optional<absl::Time> admitted_at;
   std::optional<absl::Time> given_back_at;  // the time of an admission that it gave back
-  bool is_held_back = false;  // not to be admitted now: it waits for something else, or is ended
+  // Not to be admitted now: it is not accepted yet, waits for something else, or is being ended.
+  bool is_held_back = false;
 
   bool operator==(const QueuedTransfer&) const = default;
 };

@@ -73,7 +73,7 @@ absl::StatusOr<absl::Time> TransferStep::Accept() {
   if (const absl::Status may = MayAccept(); WillNeverDo(may)) {
     return End(DataPhase::kFailed, absl::StrCat("volume ", words_.volume, ": ", may.message()));
   }
-  NoteAccept();
+  RETURN_IF_ERROR(NoteAccept());
   object_.AddFinalizer();
   object_.SetPhase(DataPhase::kAccepted);
   object_.SetStatus("acceptedTimestamp", Stamp());
@@ -397,7 +397,8 @@ QueuedTransfer QueuedTransferOf(const Json& object, absl::string_view kind,
   queued.created_at = k8s::CreatedAt(object).value_or(absl::InfinitePast());
   queued.admitted_at = ParseRfc3339(k8s::Annotation(object, objects::kAdmittedAtAnnotation));
   queued.given_back_at = ParseRfc3339(k8s::Annotation(object, objects::kAwaitingAtAnnotation));
-  queued.is_held_back = transfer.cancel || transfer.is_being_deleted ||
+  queued.is_held_back = transfer.phase == DataPhase::kNew || transfer.cancel ||
+                        transfer.is_being_deleted ||
                         !k8s::Annotation(object, objects::kStoppingAtAnnotation).empty() ||
                         queued.given_back_at.has_value();
   return queued;

@@ -100,7 +100,7 @@ class TransferStep {
   // Whether it may be accepted at all: FAILED_PRECONDITION where not, which it fails with.
   virtual absl::Status MayAccept() { return absl::OkStatus(); }
   // It is being accepted: what is fixed from then on.
-  virtual void NoteAccept() {}
+  virtual absl::Status NoteAccept() { return absl::OkStatus(); }
   // The worker was seen to begin.
   virtual void NoteBegin() {}
   // While the worker runs, at each look: FAILED_PRECONDITION where it must not go on.

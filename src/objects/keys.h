@@ -267,6 +267,9 @@ inline constexpr char kRestoredBytesAnnotation[] = "mover.csi-delta.io/restored-
 // data.
 inline constexpr char kAliasOfAnnotation[] = "mover.csi-delta.io/alias-of";
 
+// Annotation on DataDownload; written by mover; read by mover. The StorageClass of the PVC.
+inline constexpr char kTargetClassAnnotation[] = "mover.csi-delta.io/target-class";
+
 // Annotation on DataDownload; written by mover; read by mover. RFC 3339: since when the volume is
 // being bound to its PVC.
 inline constexpr char kRebindingAtAnnotation[] = "mover.csi-delta.io/handing-over-at";

@@ -399,6 +399,30 @@ TEST_F(DownloadReconcilerTest, TargetsThatWaitForAConsumerHoldNoAdmissions) {
   EXPECT_THAT(bed_.api.All(csi::PodType()), SizeIs(2));
 }
 
+TEST_F(DownloadReconcilerTest, TheLimitOfItsStorageClassHoldsForADownload) {
+  bed_.env.settings.storage_classes["shop-class"].transfers_max = 1;
+  bed_.worker = MoverBed::Worker::kRuns;
+  bed_.AddDownload();
+  bed_.clock.Advance(absl::Seconds(1));
+  bed_.AddTarget("Filesystem", "data-2");
+  bed_.AddDownloadOf(velero::FormatDataReference(bed_.reference_), {}, "", "restore-2", "data-2");
+  bed_.clock.Advance(absl::Seconds(1));
+  bed_.AddDownloadOf(velero::FormatDataReference(bed_.reference_), {}, "", "restore-3", "data-3");
+  const auto message = [&](const std::string& name) {
+    return GetString(bed_.api.Find({csi::DataDownloadType(), "velero", name}).value_or(Json()),
+                     {"status", "message"});
+  };
+  Controller controller(bed_);
+  controller.LookTimes(6);
+  EXPECT_EQ(bed_.Phase(), "InProgress") << bed_.Message();
+  EXPECT_EQ(message("restore-2"), "waits: at most 1 transfer of storage class shop-class at once");
+  // A PVC that comes later has its class then.
+  EXPECT_THAT(message("restore-3"), HasSubstr("claim new/data-3 to be made"));
+  bed_.AddTarget("Filesystem", "data-3");
+  controller.LookTimes(3);
+  EXPECT_EQ(message("restore-3"), "waits: at most 1 transfer of storage class shop-class at once");
+}
+
 TEST_F(DownloadReconcilerTest, APodThatWaitsForRoomOnANodeIsNotTooLate) {
   bed_.worker = MoverBed::Worker::kPending;
   bed_.AddDownload();
