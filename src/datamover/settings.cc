@@ -23,6 +23,7 @@ constexpr std::size_t kTextBytesMax = 64 << 10;
 constexpr int64_t kValuesMax = 10'000;
 constexpr std::size_t kQuotedBytesMax = 64;
 constexpr int64_t kTransfersMax = 1000;
+constexpr int64_t kKibPerSecondMax = 1'000'000'000;
 constexpr std::size_t kWindowsMax = 24;
 constexpr int64_t kGroupMax = int64_t{1} << 31;
 constexpr int64_t kMemoryLeast = int64_t{128} << 20;
@@ -110,12 +111,18 @@ class Section {
   }
 
   void Count(const std::string& key, int& out) {
+    int64_t count = out;
+    Number(key, kTransfersMax, count);
+    out = static_cast<int>(count);
+  }
+
+  void Number(const std::string& key, int64_t max, int64_t& out) {
     if (const Json* value = Take(key); value != nullptr) {
-      const int64_t count = GetInt(object_, {key}, -1);
-      if (count < 1 || count > kTransfersMax) {
-        return Fail(PathOf(key), *value, absl::StrCat("a number from 1 to ", kTransfersMax));
+      const int64_t number = GetInt(object_, {key}, -1);
+      if (number < 1 || number > max) {
+        return Fail(PathOf(key), *value, absl::StrCat("a number from 1 to ", max));
       }
-      out = static_cast<int>(count);
+      out = number;
     }
   }
 
@@ -278,6 +285,8 @@ void ReadWorker(Section& section, WorkerSettings& out) {
   section.Inner("resources",
                 [&out](Section& resources) { ReadResources(resources, out.resources); });
   section.Quantity("scratchSize", out.scratch_size);
+  section.Number("limitUpload", kKibPerSecondMax, out.upload_kib_per_second_max);
+  section.Number("limitDownload", kKibPerSecondMax, out.download_kib_per_second_max);
   ReadGroups(section, out.supplemental_groups);
   section.Name("priorityClassName", out.priority_class);
   section.Text("imagePullPolicy", out.image_pull_policy, "Always, IfNotPresent or Never",

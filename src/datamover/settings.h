@@ -45,6 +45,8 @@ struct WorkerResources {
 struct WorkerSettings {
   WorkerResources resources;
   std::string scratch_size = "1Gi";
+  int64_t upload_kib_per_second_max = 0;    // of one worker; 0 for no limit
+  int64_t download_kib_per_second_max = 0;  // likewise
   // Beside its own group; 6 is the group of block devices on a node.
   std::vector<int64_t> supplemental_groups = {6};
   std::string priority_class;

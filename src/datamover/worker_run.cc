@@ -366,6 +366,13 @@ absl::StatusOr<WorkerRun::NextPod> WorkerRun::PodFor(const CallContext& ctx, con
   args.emplace_back("--");
   args.insert(args.end(), job.verb.begin(), job.verb.end());
   args.insert(args.end(), job.access.flags.begin(), job.access.flags.end());
+  for (const auto& [flag, kib_per_second] :
+       {std::pair("--limit-upload", env_.settings.worker.upload_kib_per_second_max),
+        std::pair("--limit-download", env_.settings.worker.download_kib_per_second_max)}) {
+    if (kib_per_second > 0) {
+      args.insert(args.end(), {flag, absl::StrCat(kib_per_second)});
+    }
+  }
   return NextPod{.pod = MakeWorkerPod({.name = stem_,
                                        .namespace_name = env_.mover_namespace,
                                        .image = env_.image,

@@ -45,7 +45,8 @@ TEST(MoverSettings, SayWhatIsWritten) {
                                 "nodeSelector": {"disk": "ssd"}}},
     "drivers": {"csi.vsphere.vmware.com": {"keepBase": true}, "d": {"keepBase": false}, "e": {}},
     "worker": {"resources": {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"memory": "2Gi"}},
-               "scratchSize": "4Gi", "supplementalGroups": [6, 994], "priorityClassName": "low",
+               "scratchSize": "4Gi", "limitUpload": 2048, "limitDownload": 4096,
+                "supplementalGroups": [6, 994], "priorityClassName": "low",
                "imagePullPolicy": "Never", "imagePullSecrets": ["pull"], "podLabels": {"a": "b"},
                "podAnnotations": {"c": "d e"}, "nodeSelector": {"role": "backup"},
                "tolerations": [{"key": "x", "operator": "Exists", "tolerationSeconds": 5}],
@@ -74,6 +75,8 @@ TEST(MoverSettings, SayWhatIsWritten) {
   EXPECT_EQ(MemoryBudgetBytes(settings->worker.resources), (int64_t{2} << 30) - (32 << 20));
   EXPECT_THAT(settings->worker.supplemental_groups, ElementsAre(6, 994));
   EXPECT_EQ(settings->worker.tolerations.size(), 1U);
+  EXPECT_EQ(settings->worker.upload_kib_per_second_max, 2048);
+  EXPECT_EQ(settings->worker.download_kib_per_second_max, 4096);
 }
 
 TEST(MoverSettings, NoGroupsAreNotTheDefaultOnes) {
@@ -107,6 +110,8 @@ TEST(MoverSettings, WrongOnesAreRefusedByNameAndValue) {
            {R"({"storageClasses": {"fast": {"limit": -1}}})", "storageClasses.fast.limit"},
            {R"({"drivers": {"d": {"keepBase": 1}}})", "drivers.d.keepBase"},
            {R"({"worker": {"scratchSize": "much"}})", "worker.scratchSize"},
+           {R"({"worker": {"limitUpload": 0}})", "worker.limitUpload: 0"},
+           {R"({"worker": {"limitDownload": "1M"}})", "worker.limitDownload"},
            {R"({"worker": {"scratchSize": "-1Gi"}})", "worker.scratchSize"},
            {R"({"worker": {"supplementalGroups": [0]}})", "worker.supplementalGroups"},
            {R"({"worker": {"supplementalGroups": 6}})", "worker.supplementalGroups"},
@@ -230,7 +235,7 @@ Json SomeLegalValue(const Json& node) {
 
 TEST(MoverSettings, TheSchemaKnowsTheSameKeysAndKindsOfValues) {
   const std::vector<Leaf> leaves = SchemaLeaves();
-  EXPECT_EQ(leaves.size(), 29U);
+  EXPECT_EQ(leaves.size(), 31U);
   for (const Leaf& leaf : leaves) {
     const std::string path = absl::StrJoin(leaf.path, ".");
     EXPECT_THAT(ParseMoverSettings(DumpJson(At(leaf.path, SomeLegalValue(leaf.node)))), IsOk())

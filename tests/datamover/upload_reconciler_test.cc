@@ -164,6 +164,19 @@ TEST_F(UploadReconcilerTest, TheWorkerIsToldWhatToDo) {
   EXPECT_EQ(pod["metadata"]["ownerReferences"][0]["uid"], k8s::Uid(*bed_.Task()));
 }
 
+TEST_F(UploadReconcilerTest, TheWorkerIsToldItsBandwidth) {
+  bed_.worker = MoverBed::Worker::kRuns;
+  bed_.env.settings.worker.upload_kib_per_second_max = 2048;
+  bed_.AddUpload("nightly");
+  Controller controller(bed_);
+  controller.LookTimes(3);
+  const Json args = bed_.Pod().value_or(Json())["spec"]["containers"][0]["args"];
+  ASSERT_TRUE(args.is_array());
+  const std::vector<std::string> words = args.get<std::vector<std::string>>();
+  EXPECT_THAT(words, testing::IsSupersetOf({"--limit-upload", "2048"}));
+  EXPECT_THAT(words, testing::Not(Contains("--limit-download")));
+}
+
 TEST_F(UploadReconcilerTest, AMemberOfAVolumeGroupSaysSo) {
   bed_.AddUpload("nightly");
   const Json source = *bed_.api.Find(csi::VolumeSnapshotKey("shop", "velero-nightly"));
