@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "csi/snapshot_types.h"
 #include "datamover/task_watch.h"
-#include "datamover/turns.h"
+#include "datamover/transfer_scheduler.h"
 #include "datamover/upload_reconciler.h"
 #include "k8s/follow.h"
 #include "k8s/object.h"
@@ -26,6 +26,12 @@ namespace csidelta::datamover::concurrent_reconciles_test {
 namespace {
 
 constexpr int kUploads = 12;
+
+TransferLimits LimitsFor(int transfers) {
+  TransferLimits limits;
+  limits.total = transfers;
+  return limits;
+}
 
 class ConcurrentReconcilesTest : public testing::Test {
  protected:
@@ -66,11 +72,12 @@ class ConcurrentReconcilesTest : public testing::Test {
   CallContext ctx_ = bed_.ctx;
   const k8s::FollowedObjects objects_{
       .type = csi::DataUploadType(), .namespace_name = "velero", .label_selector = ""};
-  TurnTable turns_{{.moves_max = kUploads, .moves_per_class_max = {}}};
   WakeTable wakes_;
-  UploadReconciler reconciler_{bed_.env, turns_, [](const UploadEnd&) {}};
+  TransferScheduler scheduler_{LimitsFor(kUploads), bed_.clock, [] { return true; },
+                               [this](const std::string& task) { wakes_.Wake(task); }};
+  UploadReconciler reconciler_{bed_.env, scheduler_, [](const UploadEnd&) {}};
   k8s::ReconcileLoop loop_{objects_, reconciler_, [] { return true; }, bed_.clock};
-  TransferFollower follower_{"DataUpload", MoverOfUpload, turns_, wakes_, loop_};
+  TransferFollower follower_{"DataUpload", QueuedUpload, scheduler_, wakes_, loop_};
   std::thread following_;
   std::thread working_;
 };
