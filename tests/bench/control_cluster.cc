@@ -18,6 +18,7 @@
 #include "k8s/rest_client.h"
 #include "objects/keys.h"
 #include "tests/support/finished_upload.h"
+#include "tests/support/mover_kinds.h"
 
 namespace csidelta::bench {
 namespace {
@@ -52,6 +53,7 @@ std::vector<k8s::ResourceType> ServedTypes() {
           csi::VolumeSnapshotClassType(),
           csi::VolumeSnapshotContentType(),
           csi::VolumeSnapshotType(),
+          datamover::CustomResourceDefinitionType(),
           datamover::StorageLocationType(),
           datamover::VolumeTaskType()};
 }
@@ -101,6 +103,7 @@ ControlCluster::ControlCluster(const ScaledClock& clock, const ClusterOptions& o
 }
 
 void ControlCluster::SeedMover(const ClusterOptions& options) {
+  support::SeedMoverKinds(api_);
   api_.Seed(NamespaceType(), {{"metadata", {{"name", "kube-system"}, {"uid", kCluster}}}});
   api_.Seed(csi::VolumeSnapshotClassType(),
             {{"metadata", {{"name", "fast"}}}, {"driver", "d.example.com"}});

@@ -176,8 +176,8 @@ RowResult ResultOf(const Lab& lab, const NightRow& row, const NightBegin& begin,
                    const NightEnd& night) {
   const int ended = std::max(night.ended, 1);
   const double duration = absl::ToDoubleSeconds(night.last - begin.at);
-  const double ideal = absl::ToDoubleSeconds(row.worker_time) *
-                       ((row.volumes + row.admissions - 1) / row.admissions);
+  const int waves = (row.volumes + row.admissions - 1) / row.admissions;
+  const double ideal = absl::ToDoubleSeconds(row.worker_time) * waves;
   const int64_t requests = lab.cluster.requests().total() - begin.requests;
   RowResult result;
   result.title =
