@@ -39,7 +39,7 @@ GUARD_SECONDS = 20
 GUARD_GROWTH_BYTES = 16 * MIB
 PRUNE_BYTES = 64 * MIB
 PRUNE_LISTS, PRUNE_OTHER_LISTS = 70, 20
-NATIVE_WATCHES_EACH, NATIVE_LISTS_EACH, NATIVE_OTHERS_EACH = 1, 1, 5  # Each has a watch and a list of its own.
+NATIVE_LISTS_EACH, NATIVE_OTHERS_EACH = 1, 7
 ONCE = 20  # Of a backup, however many there are.
 PLUGIN, VELERO, PERSON = "plugin", "Velero", "csi-delta"
 ROLES = components.REPOSITORY / "deploy" / "longhorn-roles.yaml"
@@ -237,7 +237,7 @@ def check_native(bed, step, backup):
     assert all(one["status"]["readyToUse"] for one in made)
     assert {one["metadata"]["uid"] for one in bed.archived(backup, "snapshots")} == {one["metadata"]["uid"] for one in made}
     assert step.count(PLUGIN, KIND, "create") == VOLUMES
-    assert step.count(PLUGIN, KIND, "watch") <= ONCE + VOLUMES * NATIVE_WATCHES_EACH
+    assert step.count(PLUGIN, KIND, "watch") <= ONCE
     assert step.count(PLUGIN, KIND, "list") <= ONCE + VOLUMES * NATIVE_LISTS_EACH
     assert step.count(PLUGIN, but=KIND) <= ONCE + VOLUMES * NATIVE_OTHERS_EACH
 
