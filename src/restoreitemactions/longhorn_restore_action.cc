@@ -141,8 +141,7 @@ class LonghornRestoreAction : public velero::RestoreItemAction {
     velero::OperationProgress progress =
         CheckClaim(ctx, env_, *operation,
                    restore.ok() ? restore->resource_timeout : velero::kResourceTimeoutDefault);
-    if (restore.ok() && progress.completed && progress.error.empty() &&
-        progress.description == kClaimIsBound) {
+    if (restore.ok() && progress.description == kClaimIsBound) {
       RemoveSource(ctx, *restore, *operation);
     }
     return progress;

@@ -241,6 +241,7 @@ TEST_F(LonghornVolumeActionTest, OneThatIsNotTakenInTimeIsDeletedAndNeverTaken) 
                              HasSubstr("snapshot count usage 2 is equal or larger than "
                                        "snapshotMaxCount 2; nothing of it is kept"))));
   EXPECT_GE(bed_.clock.Now() - begun, absl::Minutes(10));
+  EXPECT_LE(bed_.Count("get", "snapshots"), 62) << "every ten seconds, and once to remove it";
   bed_.Do([&] {
     EXPECT_THAT(bed_.api().Delete({}, support::NativeBed::SnapshotKey("one"), {}), IsOk());
   });
