@@ -179,10 +179,16 @@ TEST_F(NativeWatchTest, WhereTheApiServerForgotThoseOfTheBackupAreListed) {
   EXPECT_THAT(end_of_ready.get(), IsOk());
   EXPECT_EQ(api_.CallCount("list", "snapshots"), 1);
   api_.AwaitWatches(1);
-  const Json made = Make("csd-3");
+  const int reads = api_.CallCount("get", "snapshots");
+  // Of another backup, so that the watch tells nothing of it, and the list without it is all.
+  const Json made = Make("csd-3", "another-backup");
   SetReady("csd-3");
   api_.AwaitEvents();
-  EXPECT_THAT(Await(later, &made), IsOk()) << "the list without it does not count";
+  std::future<absl::Status> end_of_later = Begin(later, made);
+  clock_.AwaitSleepers(1);
+  clock_.Advance(kReadAgainAfter);
+  EXPECT_THAT(end_of_later.get(), IsOk()) << "it was not made when the others were listed";
+  EXPECT_EQ(api_.CallCount("get", "snapshots"), reads + 1);
 }
 
 TEST_F(NativeWatchTest, OneOfWhichNothingIsHeardIsRead) {

@@ -12,6 +12,7 @@
 #include "k8s/object.h"
 #include "objects/keys.h"
 #include "restoreitemactions/actions.h"
+#include "tests/support/action_log.h"
 #include "tests/support/native_bed.h"
 #include "tests/support/status_matchers.h"
 #include "velero/labels.h"
@@ -395,9 +396,11 @@ TEST_F(BoundLonghornRestoreTest, OfAPvcThatWaitsForItsFirstConsumerItStays) {
   bed_.api().Seed(csi::StorageClassType(), {{"metadata", {{"name", "longhorn"}}},
                                             {"provisioner", "driver.longhorn.io"},
                                             {"volumeBindingMode", "WaitForFirstConsumer"}});
+  const support::ActionLog logged;
   const velero::OperationProgress progress = Progress();
   EXPECT_TRUE(progress.completed);
   EXPECT_THAT(progress.description, HasSubstr("not checked"));
+  EXPECT_THAT(logged.warnings(), IsEmpty()) << "a restore of such PVCs is nothing to be warned of";
   EXPECT_TRUE(HasSource());
 }
 
