@@ -477,8 +477,6 @@ std::vector<Ailment> OfMover() {
        }},
       {"mover-settings", Grade::kFault, "speed",
        [](Cluster& c) { SetSettings(c, R"({"speed": 7})"); }},
-      {"mover-settings", Grade::kWarning, "no backup or restore of data begins",
-       [](Cluster& c) { SetSettings(c, R"({"paused": true})"); }},
       {"mover-setting-names", Grade::kFault, "StorageClass faster, which does not exist",
        [](Cluster& c) {
          SetSettings(c, R"({"storageClasses": {"fast": {"intermediateClass": "faster"}}})");
@@ -746,6 +744,11 @@ std::vector<Ailment> OfLonghorn() {
   };
 }
 
+std::vector<Ailment> OfAPausedMover() {
+  return {{"mover-settings", Grade::kWarning, "no backup or restore of data begins",
+           [](Cluster& c) { SetSettings(c, R"({"paused": true})"); }}};
+}
+
 std::vector<Ailment> OfTheSameChecks() {
   return {
       {"velero-version", Grade::kFault, "too old",
@@ -840,6 +843,7 @@ INSTANTIATE_TEST_SUITE_P(Cluster, AilmentTest, ::testing::ValuesIn(OfCluster()),
 INSTANTIATE_TEST_SUITE_P(Velero, AilmentTest, ::testing::ValuesIn(OfVelero()), NameOf);
 INSTANTIATE_TEST_SUITE_P(Locations, AilmentTest, ::testing::ValuesIn(OfLocations()), NameOf);
 INSTANTIATE_TEST_SUITE_P(Mover, AilmentTest, ::testing::ValuesIn(OfMover()), NameOf);
+INSTANTIATE_TEST_SUITE_P(PausedMover, AilmentTest, ::testing::ValuesIn(OfAPausedMover()), NameOf);
 INSTANTIATE_TEST_SUITE_P(Drivers, AilmentTest, ::testing::ValuesIn(OfDrivers()), NameOf);
 INSTANTIATE_TEST_SUITE_P(Longhorn, AilmentTest, ::testing::ValuesIn(OfLonghorn()), NameOf);
 INSTANTIATE_TEST_SUITE_P(LonghornObjects, AilmentTest, ::testing::ValuesIn(OfLonghornObjects()),
