@@ -27,6 +27,10 @@ def listed(bed, plural, **query):
     return bed.api.request("GET", f"{_URL}/{plural}?{text}")["items"]
 
 
+def volume_state(bed, name):
+    return bed.api.request("GET", f"{_URL}/volumes/{name}").get("status", {}).get("state")
+
+
 def write(bed, plural, objects):
     """Stores objects, and waits until the API server knows the last one where it answers controllers."""
     objects = list(objects)

@@ -29,7 +29,7 @@ SNAPSHOTS_EACH, GONE_EACH = 30, 8  # Of a volume; those of a job that is gone ar
 SNAPSHOTS, GONE = VOLUMES * SNAPSHOTS_EACH, VOLUMES * GONE_EACH
 DELETIONS = 500 if promises.QUIET else 50  # Of a run that is stopped: all of them take 27 minutes at this rate.
 DELETIONS_PER_SECOND = 5
-COMMAND_SECONDS = 900
+COMMAND_SECONDS = 1800
 # Stock Velero asks for the namespace of each object that it restores, 100 in a second by default.
 FAST = ["--features=EnableCSI", "--client-qps=1000", "--client-burst=1000"]
 WORKERS = 10
@@ -204,8 +204,8 @@ def bound_pvcs(bed, app, names):
     with concurrent.futures.ThreadPoolExecutor(WORKERS) as pool:
         list(pool.map(lambda name: create_pvc(bed, app, name), names))
     try:
-        bed.wait_for(lambda: all(claim["status"]["phase"] == "Bound" for claim in bed.api.list("persistentvolumeclaims", app)),
-                     COMMAND_SECONDS, f"{len(names)} PVCs bound")
+        for name in names:
+            bed.wait_bound(name, app)
         yield
     finally:
         bed.api.request("DELETE", cluster_api.path("persistentvolumes", labelSelector=f"of={app}"))
@@ -223,11 +223,8 @@ def attach_volumes(bed, names):
     many_longhorn.write(bed, "volumes", (many_longhorn.copy_of(volume, name) for name in names))
     others = [many_longhorn.copy_of(volume, f"other-{number}") for number in range(VOLUMES)]
     many_longhorn.write(bed, "snapshots", snapshots_of(others, snapshot, owned=False))
-
-    def attached():
-        engines = many_longhorn.listed(bed, "engines", resourceVersion=0)
-        return sum(one.get("status", {}).get("currentState") == "running" for one in engines) == len(names) + 1
-    bed.wait_for(attached, COMMAND_SECONDS, f"{len(names)} volumes attached")
+    for name in names:
+        bed.wait_for(lambda name=name: many_longhorn.volume_state(bed, name) == "attached", COMMAND_SECONDS, f"{name} attached")
 
 
 def check_native(bed, step, backup):
