@@ -112,6 +112,7 @@ TEST(DatamoverServiceTest, MovesVolumesUntilItIsStopped) {
 // One that waits asks again after minutes only: it is told.
 TEST(DatamoverServiceTest, AnUploadThatEndsLetsTheNextBegin) {
   datamover::MoverBed bed;
+  support::SeedMoverKinds(bed.api);
   bed.api.Seed({"", "v1", "namespaces", "Namespace", false},
                {{"metadata", {{"name", "kube-system"}, {"uid", bed.env.cluster}}}});
   bed.api.Seed(

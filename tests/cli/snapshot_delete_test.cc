@@ -164,7 +164,7 @@ TEST_F(SnapshotDeleteTest, NamesMayBeThoseThatListPrints) {
 TEST_F(SnapshotDeleteTest, NothingIsDeletedWhenAListingFails) {
   for (const char* plural :
        {"volumesnapshots", "volumesnapshotcontents", "persistentvolumeclaims"}) {
-    api_.FailNext("list", plural, absl::InvalidArgumentError("broken"), 1);
+    api_.FailNext("list", plural, absl::InvalidArgumentError("broken"), 2);  // Also in pages.
     api_.FailNext("get", plural, absl::InvalidArgumentError("broken"), 1);
     EXPECT_EQ(Delete({"monday"}).code, ExitCode::kFailed) << plural;
     api_.ClearFaults();

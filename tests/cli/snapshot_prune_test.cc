@@ -164,7 +164,7 @@ TEST_F(SnapshotPruneTest, EndsBeforeTheFirstDeletionWhenSomethingCannotBeListed)
   for (const absl::Status& error : errors) {
     for (const char* plural :
          {"volumesnapshots", "volumesnapshotcontents", "persistentvolumeclaims", "backups"}) {
-      api_.FailNext("list", plural, error);
+      api_.FailNext("list", plural, error, 2);  // Also in pages.
       const Outcome outcome = Prune({"--keep-last", "1", "--yes", "--any-maker"});
       EXPECT_EQ(outcome.code, ExitCode::kFailed) << plural;
       EXPECT_THAT(outcome.error, HasSubstr("nothing was deleted")) << plural;

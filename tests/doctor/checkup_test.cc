@@ -894,8 +894,8 @@ GradeCounts PlacesInSource() {
 TEST(CheckupTest, EachFindingOfACheckHasAnAilment) {
   std::set<std::string> checks;
   GradeCounts ailing;
-  for (const auto& ailments : {OfCluster(), OfVelero(), OfLocations(), OfMover(), OfDrivers(),
-                               OfLonghorn(), OfLonghornObjects(), OfTheSameChecks()}) {
+  for (const auto& ailments : {OfCluster(), OfVelero(), OfLocations(), OfMover(), OfAPausedMover(),
+                               OfDrivers(), OfLonghorn(), OfLonghornObjects(), OfTheSameChecks()}) {
     for (const Ailment& ailment : ailments) {
       checks.insert(ailment.check);
       ++ailing[GradeKey(ailment.check, ailment.grade)];
