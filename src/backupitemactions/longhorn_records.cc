@@ -71,12 +71,12 @@ absl::Status RecordArchived(const CallContext& ctx, const csi::Environment& env,
 absl::StatusOr<std::map<std::string, NativeRecord>> ListRecords(const CallContext& ctx,
                                                                 const csi::Environment& env) {
   ASSIGN_OR_RETURN(
-      k8s::ObjectList list,
+      const k8s::ObjectList list,
       env.api.List(ctx, csi::LeaseType(), env.velero_namespace,
                    {.label_selector = absl::StrCat(objects::kCsiDeltaLabel, "=", kRecordLabelValue),
                     .field_selector = ""}));
   std::map<std::string, NativeRecord> records;
-  for (Json& lease : list.items) {
+  for (const Json& lease : list.items) {
     const std::string name = k8s::Name(lease);
     std::string snapshot(absl::StripPrefix(name, kRecordPrefix));
     NativeRecord record{.name = name,
@@ -85,7 +85,7 @@ absl::StatusOr<std::map<std::string, NativeRecord>> ListRecords(const CallContex
                         .made_at = k8s::CreatedAt(lease),
                         .backup_missing_since = ParseRfc3339(
                             k8s::Annotation(lease, objects::kBackupMissingSinceAnnotation)),
-                        .lease = std::move(lease)};
+                        .lease = lease};
     records.emplace(std::move(snapshot), std::move(record));
   }
   return records;

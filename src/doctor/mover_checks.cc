@@ -99,7 +99,7 @@ void CheckMoverSettings(Visit& visit) {
     visit.Warn(SettingsSubject(visit), "paused is set: no backup or restore of data begins",
                "set paused to false once the reason for it is gone");
   }
-  const absl::Status status = settings.status();
+  const absl::Status& status = settings.status();
   if (absl::IsInvalidArgument(status)) {
     visit.Fault(SettingsSubject(visit), std::string(status.message()),
                 "correct it: docs/data-mover-settings.md has all keys");

@@ -220,6 +220,7 @@ void ReconcileLoop::StopUnlessLeading() {
 
 void ReconcileLoop::Work(const CallContext& ctx) {
   std::vector<std::jthread> threads;
+  threads.reserve(static_cast<std::size_t>(concurrent_));
   for (int i = 0; i < concurrent_; ++i) {
     threads.emplace_back([this, &ctx] { WorkOn(ctx); });
   }
