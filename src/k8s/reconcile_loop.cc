@@ -115,14 +115,14 @@ void ReconcileLoop::Schedule(const Key& key, Followed& followed, absl::Duration 
   }
   Unschedule(key, followed);
   followed.due = due;
-  followed.turn = ++turns_;
+  followed.sequence = ++sequences_;
   if (!taken_.contains(key)) {
-    queue_.emplace(due, followed.turn, key);
+    queue_.emplace(due, followed.sequence, key);
   }
 }
 
 void ReconcileLoop::Unschedule(const Key& key, Followed& followed) {
-  queue_.erase({followed.due, followed.turn, key});
+  queue_.erase({followed.due, followed.sequence, key});
   followed.due = absl::InfiniteDuration();
 }
 

@@ -96,9 +96,9 @@ class ReconcileLoop : public ObjectFollower {
   struct Followed {
     std::string text;
     absl::Duration due = absl::InfiniteDuration();
-    uint64_t turn = 0;  // Among those that are due at the same moment.
-    uint64_t list = 0;  // The last one that had it.
-    int errors = 0;     // In a row.
+    uint64_t sequence = 0;  // Among those that are due at the same moment.
+    uint64_t list = 0;      // The last one that had it.
+    int errors = 0;         // In a row.
   };
   // An object that is being reconciled.
   struct Taken {
@@ -132,7 +132,7 @@ class ReconcileLoop : public ObjectFollower {
   std::stop_source lead_;            // Guarded by mutex_; of what is begun now.
   bool is_synced_ = false;           // Guarded by mutex_.
   uint64_t list_ = 0;                // Guarded by mutex_; counts from 1.
-  uint64_t turns_ = 0;               // Guarded by mutex_; so far.
+  uint64_t sequences_ = 0;           // Guarded by mutex_; so far.
   std::map<Key, Followed> objects_;  // Guarded by mutex_.
   std::set<Key> taken_;              // Guarded by mutex_; these are not in queue_.
   // Guarded by mutex_; those that are due, or will be.
