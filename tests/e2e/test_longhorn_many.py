@@ -211,18 +211,31 @@ def bound_pvcs(bed, app, names):
         bed.api.request("DELETE", cluster_api.path("persistentvolumes", labelSelector=f"of={app}"))
 
 
+def engine_of(template, name):
+    """The engine of a volume, which runs and has no snapshot."""
+    engine = many_longhorn.copy_of(template, f"{name}-e-0")
+    engine["metadata"]["labels"]["longhornvolume"] = engine["spec"]["volumeName"] = name
+    engine["status"]["snapshots"] = {"volume-head": engine["status"]["snapshots"]["volume-head"] | {"parent": ""}}
+    return engine
+
+
 def attach_volumes(bed, names):
-    """Volumes that are attached, and beside them Snapshots of others, which the manager does not know."""
-    attachment = many_longhorn.stored(bed, "volumeattachments", "template")
-    volume = many_longhorn.stored(bed, "volumes", "template")
-    snapshot = many_longhorn.stored(bed, "snapshots", "template")
+    """Volumes that are attached, and beside them Snapshots of others, which the manager does not know.
+
+    All that the manager would write of them is there, but that they are attached: it does one thing after the other. The owner
+    stays the template's, for the garbage collector deletes what has none.
+    """
+    attachment, volume, engine, snapshot = (many_longhorn.stored(bed, plural, name) for plural, name in (
+        ("volumeattachments", "template"), ("volumes", "template"), ("engines", "template-e-0"), ("snapshots", "template")))
+    volume["status"]["state"] = "detached"
+    others = [many_longhorn.copy_of(volume, f"other-{number}") for number in range(VOLUMES)]
+    many_longhorn.write(bed, "snapshots", snapshots_of(others, snapshot, owned=False))
     attachments = [many_longhorn.copy_of(attachment, name) for name in names]
     for one in attachments:
         one["spec"]["volume"] = one["metadata"]["name"]
+    many_longhorn.write(bed, "engines", (engine_of(engine, name) for name in names))
     many_longhorn.write(bed, "volumeattachments", attachments)
     many_longhorn.write(bed, "volumes", (many_longhorn.copy_of(volume, name) for name in names))
-    others = [many_longhorn.copy_of(volume, f"other-{number}") for number in range(VOLUMES)]
-    many_longhorn.write(bed, "snapshots", snapshots_of(others, snapshot, owned=False))
     for name in names:
         bed.wait_for(lambda name=name: many_longhorn.volume_state(bed, name) == "attached", COMMAND_SECONDS, f"{name} attached")
 
