@@ -38,11 +38,13 @@ class Etcd:
         value, = self._ask("range", {"key": _encoded(key)})["kvs"]
         return base64.b64decode(value["value"]).decode()
 
-    def put(self, pairs):
+    def put(self, pairs, at_once=PUTS_MAX):
+        """What is put at once has one revision. A watch that breaks goes on after the revision of the last object that it
+        brought, and never brings the others: what is watched is put one at a time."""
         pairs = list(pairs)
-        for first in range(0, len(pairs), PUTS_MAX):
+        for first in range(0, len(pairs), at_once):
             self._ask("txn", {"success": [{"requestPut": {"key": _encoded(key), "value": _encoded(value)}}
-                                          for key, value in pairs[first:first + PUTS_MAX]]})
+                                          for key, value in pairs[first:first + at_once]]})
 
     def delete_range(self, first, end):
         """In pieces: of thousands at once a busy machine answers that it took too long."""

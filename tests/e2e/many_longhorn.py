@@ -31,10 +31,10 @@ def volume_state(bed, name):
     return bed.api.request("GET", f"{_URL}/volumes/{name}").get("status", {}).get("state")
 
 
-def write(bed, plural, objects):
+def write(bed, plural, objects, at_once=many.PUTS_MAX):
     """Stores objects, and waits until the API server knows the last one where it answers controllers."""
     objects = list(objects)
-    many.Etcd(bed).put((key(plural, one["metadata"]["name"]), json.dumps(one)) for one in objects)
+    many.Etcd(bed).put(((key(plural, one["metadata"]["name"]), json.dumps(one)) for one in objects), at_once)
     last = objects[-1]["metadata"]["name"]
     bed.wait_for(lambda: listed(bed, plural, fieldSelector=f"metadata.name={last}", resourceVersion=0),
                  SEEN_SECONDS_MAX, f"the API server to see {plural} {last}")

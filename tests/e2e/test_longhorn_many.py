@@ -233,9 +233,9 @@ def attach_volumes(bed, names):
     attachments = [many_longhorn.copy_of(attachment, name) for name in names]
     for one in attachments:
         one["spec"]["volume"] = one["metadata"]["name"]
-    many_longhorn.write(bed, "engines", (engine_of(engine, name) for name in names))
-    many_longhorn.write(bed, "volumeattachments", attachments)
-    many_longhorn.write(bed, "volumes", (many_longhorn.copy_of(volume, name) for name in names))
+    many_longhorn.write(bed, "engines", (engine_of(engine, name) for name in names), at_once=1)
+    many_longhorn.write(bed, "volumeattachments", attachments, at_once=1)
+    many_longhorn.write(bed, "volumes", (many_longhorn.copy_of(volume, name) for name in names), at_once=1)
     for name in names:
         bed.wait_for(lambda name=name: many_longhorn.volume_state(bed, name) == "attached", COMMAND_SECONDS, f"{name} attached")
 
