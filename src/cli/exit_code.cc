@@ -1,8 +1,10 @@
 #include "cli/exit_code.h"
 
-#include "absl/strings/cord.h"
+#include <utility>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/status_mark.h"
 #include "csi/volume_guard.h"
 #include "incremental/block_uploader.h"
 #include "repository/repository.h"
@@ -11,7 +13,7 @@ namespace csidelta::cli {
 namespace {
 
 constexpr char kInterruptedWord[] = "interrupted";
-constexpr char kTargetPayload[] = "csi-delta/target-too-small";
+constexpr StatusMark kTooSmall("csi-delta/target-too-small");
 constexpr char kNothingChanged[] = "nothing is changed";
 constexpr char kReadOnly[] = "Read-only file system";
 
@@ -41,10 +43,7 @@ absl::string_view NextStep(const absl::Status& status, absl::string_view place) 
 
 }  // namespace
 
-absl::Status AsTargetTooSmall(absl::Status status) {
-  status.SetPayload(kTargetPayload, absl::Cord());
-  return status;
-}
+absl::Status AsTargetTooSmall(absl::Status status) { return kTooSmall.On(std::move(status)); }
 
 ExitCode ExitCodeOf(const absl::Status& status) {
   if (repository::IsNoRepository(status)) {
@@ -59,7 +58,7 @@ ExitCode ExitCodeOf(const absl::Status& status) {
   if (incremental::IsFallbackRefused(status)) {
     return ExitCode::kFallbackRefused;
   }
-  if (status.GetPayload(kTargetPayload).has_value()) {
+  if (kTooSmall.IsOn(status)) {
     return ExitCode::kTargetTooSmall;
   }
   return absl::IsCancelled(status) ? ExitCode::kInterrupted : ExitCode::kFailed;

@@ -5,10 +5,10 @@
 #include <optional>
 #include <utility>
 
-#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "base/status_mark.h"
 #include "csi/group_types.h"
 #include "csi/snapshot_lifecycle.h"
 #include "csi/snapshot_types.h"
@@ -22,7 +22,7 @@ namespace {
 using objects::PersistentVolumeClaim;
 using objects::VolumeSnapshot;
 
-constexpr char kBusyPayload[] = "csi-delta/volume-busy";
+constexpr StatusMark kVolumeBusy("csi-delta/volume-busy");
 constexpr absl::Duration kGroupPause = absl::Seconds(1);
 
 // Said once, however often it was found out.
@@ -46,14 +46,9 @@ bool IsBeginning(const objects::VolumeGroupSnapshot& group, absl::Time now) {
 
 }  // namespace
 
-bool IsVolumeBusy(const absl::Status& status) {
-  return status.GetPayload(kBusyPayload).has_value();
-}
+bool IsVolumeBusy(const absl::Status& status) { return kVolumeBusy.IsOn(status); }
 
-absl::Status AsVolumeBusy(absl::Status status) {
-  status.SetPayload(kBusyPayload, absl::Cord());
-  return status;
-}
+absl::Status AsVolumeBusy(absl::Status status) { return kVolumeBusy.On(std::move(status)); }
 
 absl::Status VolumeBusyError(absl::string_view pvc, absl::string_view by) {
   return AsVolumeBusy(absl::FailedPreconditionError(

@@ -1,22 +1,18 @@
 #include "diffsnap/driver.h"
 
-#include "absl/strings/cord.h"
+#include "base/status_mark.h"
 
 namespace csidelta::diffsnap {
 namespace {
 
-constexpr char kViolationUrl[] = "csi-delta.io/driver-contract-violation";
+constexpr StatusMark kViolation("csi-delta.io/driver-contract-violation");
 
 }  // namespace
 
 absl::Status ContractViolation(absl::string_view words) {
-  absl::Status status = absl::InternalError(words);
-  status.SetPayload(kViolationUrl, absl::Cord());
-  return status;
+  return kViolation.On(absl::InternalError(words));
 }
 
-bool IsContractViolation(const absl::Status& status) {
-  return status.GetPayload(kViolationUrl).has_value();
-}
+bool IsContractViolation(const absl::Status& status) { return kViolation.IsOn(status); }
 
 }  // namespace csidelta::diffsnap

@@ -6,12 +6,12 @@
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
-#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/last_words.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
+#include "base/status_mark.h"
 #include "incremental/audit.h"
 #include "incremental/chunk_journal.h"
 #include "incremental/chunk_plan.h"
@@ -40,7 +40,7 @@ using repository::BlobWriter;
 using repository::Repository;
 using repository::VolumeLayout;
 
-constexpr char kFallbackPayload[] = "csi-delta/fallback-refused";
+constexpr StatusMark kFallbackRefused("csi-delta/fallback-refused");
 constexpr char kFullScan[] = "full-scan";
 // 18 MiB of ids at most; beyond it a blob that comes again is stored again.
 constexpr int64_t kRememberedBlobsMax = 250'000;
@@ -48,10 +48,8 @@ constexpr int64_t kRememberedBlobsMax = 250'000;
 constexpr int64_t kJournalShare = 8;
 
 absl::Status FallbackRefused(const WhyFull& why) {
-  absl::Status status = absl::FailedPreconditionError(absl::StrCat(
-      "this backup would read the whole volume (", ToString(why), "), which is not allowed"));
-  status.SetPayload(kFallbackPayload, absl::Cord());
-  return status;
+  return kFallbackRefused.On(absl::FailedPreconditionError(absl::StrCat(
+      "this backup would read the whole volume (", ToString(why), "), which is not allowed")));
 }
 
 // Why a full comes of what a source answered; nullopt where the answer ends the run.
@@ -747,9 +745,7 @@ absl::StatusOr<BackupResult> UploadRun::Do() {
 
 }  // namespace
 
-bool IsFallbackRefused(const absl::Status& status) {
-  return status.GetPayload(kFallbackPayload).has_value();
-}
+bool IsFallbackRefused(const absl::Status& status) { return kFallbackRefused.IsOn(status); }
 
 absl::StatusOr<BackupResult> BlockUploader::Run(const CallContext& ctx,
                                                 const UploadOptions& options) {

@@ -5,9 +5,9 @@
 #include <utility>
 #include <variant>
 
-#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "base/status_mark.h"
 #include "incremental/listing_failure.h"
 
 namespace csidelta::incremental {
@@ -19,7 +19,7 @@ constexpr int kEmptyPagesMax = 10'000;
 // Clocks differ: a result is left alone when its end is this near.
 constexpr absl::Duration kExpirySkew = absl::Seconds(60);
 constexpr int64_t kEntriesMin = 256;
-constexpr char kResultGonePayload[] = "csi-delta/result-gone";
+constexpr StatusMark kResultGone("csi-delta/result-gone");
 
 std::string PercentEncode(absl::string_view text) {
   constexpr absl::string_view kPlain =
@@ -36,8 +36,7 @@ std::string PercentEncode(absl::string_view text) {
 }
 
 absl::Status ResultGone(absl::Status status) {
-  status.SetPayload(kResultGonePayload, absl::Cord());
-  return WithFailure(std::move(status), ListingFailure::kMetadataUnavailable);
+  return WithFailure(kResultGone.On(std::move(status)), ListingFailure::kMetadataUnavailable);
 }
 
 // For what is not tried again, or was tried often enough.
@@ -279,8 +278,6 @@ absl::Status DifferentialSource::ListExtents(const CallContext& ctx, const DiffR
   return Listing(*this, ctx, request.size_bytes, sink).Run();
 }
 
-bool IsResultGone(const absl::Status& status) {
-  return status.GetPayload(kResultGonePayload).has_value();
-}
+bool IsResultGone(const absl::Status& status) { return kResultGone.IsOn(status); }
 
 }  // namespace csidelta::incremental

@@ -5,17 +5,17 @@
 #include <optional>
 #include <utility>
 
-#include "absl/strings/cord.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "base/status_mark.h"
 #include "net/connection.h"
 #include "net/tls_context.h"
 
 namespace csidelta::net {
 namespace {
 
-constexpr char kNotSentPayload[] = "csi-delta/request-not-sent";
+constexpr StatusMark kNotSent("csi-delta/request-not-sent");
 
 using Sink = absl::FunctionRef<bool(absl::string_view bytes)>;
 
@@ -31,11 +31,6 @@ bool IsIdempotent(const HttpRequest& request) {
          (method == "PUT" && !is_conditional);
 }
 
-absl::Status NotSent(absl::Status status) {
-  status.SetPayload(kNotSentPayload, absl::Cord("1"));
-  return status;
-}
-
 }  // namespace
 
 std::string Header(const HttpResponse& response, const std::string& name) {
@@ -43,9 +38,7 @@ std::string Header(const HttpResponse& response, const std::string& name) {
   return found == response.headers.end() ? "" : found->second;
 }
 
-bool SurelyNotSent(const absl::Status& status) {
-  return status.GetPayload(kNotSentPayload).has_value();
-}
+bool SurelyNotSent(const absl::Status& status) { return kNotSent.IsOn(status); }
 
 class HttpClient::Impl {
  public:
@@ -66,7 +59,7 @@ class HttpClient::Impl {
     }
     absl::StatusOr<std::unique_ptr<Connection>> opened = Open(ctx, request.url, server);
     if (!opened.ok()) {
-      return NotSent(opened.status());
+      return kNotSent.On(opened.status());
     }
     Progress progress;
     absl::StatusOr<HttpResponse> response =

@@ -7,13 +7,13 @@
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
-#include "absl/strings/cord.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/last_words.h"
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "base/status_mark.h"
 #include "repository/compression.h"
 #include "repository/format.h"
 #include "repository/parallel.h"
@@ -22,9 +22,9 @@
 namespace csidelta::repository {
 namespace {
 
-constexpr char kNoRepositoryMark[] = "csi-delta/no-repository";
-constexpr char kWrongPasswordMark[] = "csi-delta/wrong-password";
-constexpr char kLockedMark[] = "csi-delta/locked";
+constexpr StatusMark kNoRepository("csi-delta/no-repository");
+constexpr StatusMark kWrongPassword("csi-delta/wrong-password");
+constexpr StatusMark kLocked("csi-delta/locked");
 
 constexpr std::size_t kKeysTriedMax = 64;
 constexpr absl::Duration kInitSettle = absl::Milliseconds(200);
@@ -34,15 +34,6 @@ constexpr int kRemovalRounds = 2;
 constexpr std::size_t kLoadThreads = 8;
 constexpr std::size_t kIndexThreads = 4;
 constexpr char kCompressedMarker = 2;
-
-bool HasMark(const absl::Status& status, const char* mark) {
-  return status.GetPayload(mark).has_value();
-}
-
-absl::Status WithMark(absl::Status status, const char* mark) {
-  status.SetPayload(mark, absl::Cord());
-  return status;
-}
 
 absl::string_view FolderOf(FileKind kind) {
   switch (kind) {
@@ -193,16 +184,12 @@ absl::Status PutNamed(const CallContext& ctx, storage::ObjectStore& store, const
 
 }  // namespace
 
-bool IsNoRepository(const absl::Status& status) { return HasMark(status, kNoRepositoryMark); }
-bool IsWrongPassword(const absl::Status& status) { return HasMark(status, kWrongPasswordMark); }
-bool IsLocked(const absl::Status& status) { return HasMark(status, kLockedMark); }
-absl::Status AsNoRepository(absl::Status status) {
-  return WithMark(std::move(status), kNoRepositoryMark);
-}
-absl::Status AsWrongPassword(absl::Status status) {
-  return WithMark(std::move(status), kWrongPasswordMark);
-}
-absl::Status AsLocked(absl::Status status) { return WithMark(std::move(status), kLockedMark); }
+bool IsNoRepository(const absl::Status& status) { return kNoRepository.IsOn(status); }
+bool IsWrongPassword(const absl::Status& status) { return kWrongPassword.IsOn(status); }
+bool IsLocked(const absl::Status& status) { return kLocked.IsOn(status); }
+absl::Status AsNoRepository(absl::Status status) { return kNoRepository.On(std::move(status)); }
+absl::Status AsWrongPassword(absl::Status status) { return kWrongPassword.On(std::move(status)); }
+absl::Status AsLocked(absl::Status status) { return kLocked.On(std::move(status)); }
 
 std::string PackKey(const PackId& id) {
   const std::string hex = id.Hex();

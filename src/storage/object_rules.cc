@@ -4,17 +4,17 @@
 #include <limits>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/cord.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/status_macros.h"
+#include "base/status_mark.h"
 
 namespace csidelta::storage {
 namespace {
 
-constexpr char kTooLargePayload[] = "csi-delta/object-too-large";
+constexpr StatusMark kTooLarge("csi-delta/object-too-large");
 constexpr std::size_t kSha256HexBytes = 64;
 
 bool IsKeyByte(char c) {
@@ -95,15 +95,11 @@ absl::Status ObjectEndsBefore(absl::string_view key, const ByteRange& range, int
 }
 
 absl::Status ObjectTooLarge(absl::string_view key, int64_t size_bytes_max) {
-  absl::Status status = absl::ResourceExhaustedError(
-      absl::StrCat(key, " is larger than the ", size_bytes_max, " bytes that it may have"));
-  status.SetPayload(kTooLargePayload, absl::Cord("1"));
-  return status;
+  return kTooLarge.On(absl::ResourceExhaustedError(
+      absl::StrCat(key, " is larger than the ", size_bytes_max, " bytes that it may have")));
 }
 
-bool IsObjectTooLarge(const absl::Status& status) {
-  return status.GetPayload(kTooLargePayload).has_value();
-}
+bool IsObjectTooLarge(const absl::Status& status) { return kTooLarge.IsOn(status); }
 
 bool MayHeal(const absl::Status& status) {
   return IsRetryable(status) && !IsObjectTooLarge(status);

@@ -1,21 +1,18 @@
 #include "storage/retained.h"
 
-#include "absl/strings/cord.h"
+#include <utility>
+
+#include "base/status_mark.h"
 
 namespace csidelta::storage {
 namespace {
 
-constexpr char kRetainedPayload[] = "csi-delta/retained";
+constexpr StatusMark kRetained("csi-delta/retained");
 
 }  // namespace
 
-absl::Status AsRetained(absl::Status status) {
-  status.SetPayload(kRetainedPayload, absl::Cord("1"));
-  return status;
-}
+absl::Status AsRetained(absl::Status status) { return kRetained.On(std::move(status)); }
 
-bool IsRetained(const absl::Status& status) {
-  return status.GetPayload(kRetainedPayload).has_value();
-}
+bool IsRetained(const absl::Status& status) { return kRetained.IsOn(status); }
 
 }  // namespace csidelta::storage

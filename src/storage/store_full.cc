@@ -1,19 +1,18 @@
 #include "storage/store_full.h"
 
-#include "absl/strings/cord.h"
+#include <utility>
+
+#include "base/status_mark.h"
 
 namespace csidelta::storage {
 namespace {
 
-constexpr char kFullPayload[] = "csi-delta/store-full";
+constexpr StatusMark kFull("csi-delta/store-full");
 
 }  // namespace
 
-absl::Status AsFull(absl::Status status) {
-  status.SetPayload(kFullPayload, absl::Cord("1"));
-  return status;
-}
+absl::Status AsFull(absl::Status status) { return kFull.On(std::move(status)); }
 
-bool IsFull(const absl::Status& status) { return status.GetPayload(kFullPayload).has_value(); }
+bool IsFull(const absl::Status& status) { return kFull.IsOn(status); }
 
 }  // namespace csidelta::storage
