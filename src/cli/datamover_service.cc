@@ -95,7 +95,7 @@ class DatamoverService {
         group_windows_({velero_namespaces.begin(), velero_namespaces.end()}, Clock::Real().Now(),
                        Leads()),
         task_census_([](const Json& task) { return k8s::Name(task); }, task_loop_),
-        pod_follower_(wakes_, *env_.ended_pods),
+        pod_follower_(wakes_, *env_.ended_pods, *env_.running),
         bases_(env_),
         base_loop_(Bases(), bases_, Leads(), Clock::Real(), kOneAfterTheOther),
         groups_(env_),

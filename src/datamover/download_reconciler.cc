@@ -222,6 +222,9 @@ class DownloadStep : public TransferStep {
     return csi::PrepareVolume(ctx_, env_.api, Restoring(OwnerReferenceTo(task))).status();
   }
 
+  // Whether others use the volume meanwhile is told by no change of the worker's.
+  bool IsWatchedClosely() const override { return IsInPlace(); }
+
   absl::Status LookAtRunning() override {
     return IsInPlace() ? csi::CheckInPlace(ctx_, env_.api, InPlace(Json())) : absl::OkStatus();
   }
@@ -456,13 +459,6 @@ absl::StatusOr<std::unique_ptr<TransferStep>> DownloadReconciler::StepFor(const 
                                                                           Json object) {
   ASSIGN_OR_RETURN(velero::DataDownload download, velero::ParseDataDownload(object));
   ASSIGN_OR_RETURN(velero::DataReference reference, ReferenceOf(download));
-  if (download.phase == DataPhase::kInProgress) {
-    keeper_.Keep(ctx, env_.api,
-                 {.velero_namespace = download.namespace_name,
-                  .location = download.storage_location,
-                  .mover_namespace = env_.mover_namespace},
-                 StemOf("DataDownload", download.uid));
-  }
   return std::make_unique<DownloadStep>(ctx, env_, scheduler_, on_end_, std::move(download),
                                         std::move(reference), std::move(object));
 }

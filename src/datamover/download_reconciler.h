@@ -11,7 +11,6 @@
 #include "base/call_context.h"
 #include "base/json.h"
 #include "datamover/mover_environment.h"
-#include "datamover/repository_access.h"
 #include "datamover/transfer_scheduler.h"
 #include "datamover/transfer_step.h"
 #include "velero/data_upload.h"
@@ -54,7 +53,6 @@ class DownloadReconciler : public TransferReconciler {
 
   TransferScheduler& scheduler_;
   const std::function<void(const DownloadEnd&)> on_end_;
-  AccessKeeper keeper_;
 };
 
 // What a DataDownload says to the scheduler; nothing for one that is over, or not ours.

@@ -11,6 +11,7 @@
 #include "base/random.h"
 #include "datamover/ended_pods.h"
 #include "datamover/node_slots.h"
+#include "datamover/running_workers.h"
 #include "datamover/settings.h"
 #include "k8s/api_client.h"
 
@@ -33,6 +34,7 @@ struct MoverEnvironment {
   MoverSettings settings;
   std::shared_ptr<EndedPods> ended_pods = std::make_shared<EndedPods>();
   std::shared_ptr<SlotChooser> slots = std::make_shared<SlotChooser>();
+  std::shared_ptr<RunningWorkers> running = std::make_shared<RunningWorkers>();
 };
 
 // The name of everything that is made for one object: "du-<uid>" for a DataUpload, "dd-<uid>" for a

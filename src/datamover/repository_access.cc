@@ -216,11 +216,11 @@ absl::StatusOr<StorageLocation> ReadLocation(const CallContext& ctx, k8s::ApiCli
 }
 
 // What a Secret of a worker's lacks of what it is to hold now; its keys stay as they are.
-Json NewsFor(const Json& secret, const RepositoryAccess& access) {
+Json NewsFor(const Json& secret, const std::map<std::string, Secret>& data) {
   Json news = Json::object();
   for (const char* file : {kCloudFile, kCaFile}) {
-    const auto now = access.secret_data.find(file);
-    if (now == access.secret_data.end()) {
+    const auto now = data.find(file);
+    if (now == data.end()) {
       continue;
     }
     std::string text = absl::Base64Escape(now->second.Reveal());
@@ -231,14 +231,20 @@ Json NewsFor(const Json& secret, const RepositoryAccess& access) {
   return news;
 }
 
-absl::Status Renew(const CallContext& ctx, k8s::ApiClient& api,
-                   const RepositoryAccessRequest& request, const std::string& name) {
-  const k8s::ObjectKey key = {csi::SecretType(), request.mover_namespace, name};
+absl::StatusOr<std::map<std::string, Secret>> ReadWithoutKeys(
+    const CallContext& ctx, k8s::ApiClient& api, const RepositoryAccessRequest& request) {
   ASSIGN_OR_RETURN(const StorageLocation location,
                    ReadLocation(ctx, api, request.velero_namespace, request.location));
-  ASSIGN_OR_RETURN(const RepositoryAccess access, WithoutKeys(ctx, api, location, request));
+  ASSIGN_OR_RETURN(RepositoryAccess access, WithoutKeys(ctx, api, location, request));
+  return std::move(access.secret_data);
+}
+
+absl::Status Renew(const CallContext& ctx, k8s::ApiClient& api,
+                   const RepositoryAccessRequest& request, const std::string& name,
+                   const std::map<std::string, Secret>& data) {
+  const k8s::ObjectKey key = {csi::SecretType(), request.mover_namespace, name};
   ASSIGN_OR_RETURN(const Json secret, api.Get(ctx, key));
-  const Json news = NewsFor(secret, access);
+  const Json news = NewsFor(secret, data);
   if (news.empty()) {
     return absl::OkStatus();
   }
@@ -338,24 +344,67 @@ absl::StatusOr<RepositoryAccess> OpenLocationAccess(const CallContext& ctx, k8s:
   return access;
 }
 
-void AccessKeeper::Keep(const CallContext& ctx, k8s::ApiClient& api,
-                        const RepositoryAccessRequest& request, const std::string& name) {
-  if (!IsDue(name, ctx.clock->Now())) {
-    return;
+absl::Time AccessKeeper::Keep(const CallContext& ctx, k8s::ApiClient& api,
+                              const RepositoryAccessRequest& request, const std::string& name) {
+  const absl::Time now = ctx.clock->Now();
+  const std::string place = absl::StrCat(request.velero_namespace, "/", request.location);
+  const auto warn = [&](const absl::Status& error) {
+    if (!absl::IsNotFound(error)) {
+      CSIDELTA_LOG(kWarn, "a worker keeps its credentials, as no newer ones can be read",
+                   {"name", name}, {"location", request.location},
+                   {"error", std::string(error.message())});
+    }
+  };
+  if (IsDue(place, now)) {
+    absl::StatusOr<std::map<std::string, Secret>> data = ReadWithoutKeys(ctx, api, request);
+    if (data.ok()) {
+      Note(place, *std::move(data));
+    } else {
+      warn(data.status());
+    }
   }
-  const absl::Status renewed = Renew(ctx, api, request, name);
-  if (!renewed.ok() && !absl::IsNotFound(renewed)) {
-    CSIDELTA_LOG(kWarn, "a worker keeps its credentials, as no newer ones can be read",
-                 {"name", name}, {"location", request.location},
-                 {"error", std::string(renewed.message())});
+  if (const std::optional<Place> wanted = DataFor(place, name, now); wanted.has_value()) {
+    const absl::Status renewed = Renew(ctx, api, request, name, wanted->data);
+    if (!renewed.ok()) {
+      warn(renewed);
+    }
+    std::scoped_lock lock(mutex_);
+    kept_[name] = {.at = now, .version = renewed.ok() ? wanted->version : 0};
+  }
+  std::scoped_lock lock(mutex_);
+  return places_[place].read_at + kAccessKeptEvery;
+}
+
+bool AccessKeeper::IsDue(const std::string& place, absl::Time now) {
+  std::scoped_lock lock(mutex_);
+  absl::Time& read_at = places_[place].read_at;
+  if (now - read_at < kAccessKeptEvery) {
+    return false;
+  }
+  read_at = now;
+  return true;
+}
+
+void AccessKeeper::Note(const std::string& place, std::map<std::string, Secret> data) {
+  std::scoped_lock lock(mutex_);
+  Place& known = places_[place];
+  if (known.version == 0 || known.data != data) {
+    known.data = std::move(data);
+    ++known.version;
   }
 }
 
-bool AccessKeeper::IsDue(const std::string& name, absl::Time now) {
+std::optional<AccessKeeper::Place> AccessKeeper::DataFor(const std::string& place,
+                                                         const std::string& name, absl::Time now) {
   std::scoped_lock lock(mutex_);
-  std::erase_if(kept_at_,
-                [now](const auto& kept) { return now - kept.second >= kAccessKeptEvery; });
-  return kept_at_.emplace(name, now).second;
+  std::erase_if(kept_,
+                [now](const auto& kept) { return now - kept.second.at >= kAccessComparedEvery; });
+  const Place& known = places_[place];
+  const auto kept = kept_.find(name);
+  const bool has_it = kept != kept_.end() &&
+                      (kept->second.version == known.version ||
+                       (kept->second.version == 0 && now - kept->second.at < kAccessKeptEvery));
+  return known.version == 0 || has_it ? std::nullopt : std::optional(known);
 }
 
 Json MakeAccessSecret(absl::string_view mover_namespace, absl::string_view name,

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -76,21 +78,39 @@ absl::StatusOr<RepositoryAccess> OpenLocationAccess(const CallContext& ctx, k8s:
                                                     const velero::StorageLocation& location);
 
 inline constexpr absl::Duration kAccessKeptEvery = absl::Seconds(15);
+// How often a worker's Secret is compared though its location says nothing new.
+inline constexpr absl::Duration kAccessComparedEvery = absl::Minutes(5);
 
 // Hands credentials and certificates that were exchanged in a location on to workers that run; the
-// kubelet shows them their Secret anew. Thread-safe.
+// kubelet shows them their Secret anew. A location is read for all of its workers at once.
+// Thread-safe.
 class AccessKeeper {
  public:
-  // Does so for the worker whose Secret is `name`, at most once in kAccessKeptEvery. A location
-  // that cannot be read now is logged: the worker may do with what it has.
-  void Keep(const CallContext& ctx, k8s::ApiClient& api, const RepositoryAccessRequest& request,
-            const std::string& name);
+  // Does so for the worker whose Secret is `name`, by what the location said at most
+  // kAccessKeptEvery ago, and returns when to ask again. A location that cannot be read now is
+  // logged: the worker may do with what it has.
+  absl::Time Keep(const CallContext& ctx, k8s::ApiClient& api,
+                  const RepositoryAccessRequest& request, const std::string& name);
 
  private:
-  bool IsDue(const std::string& name, absl::Time now);
+  struct Place {
+    absl::Time read_at = absl::InfinitePast();
+    int64_t version = 0;  // of the data; 0: none was read
+    std::map<std::string, Secret> data = {};
+  };
+  struct Kept {
+    absl::Time at = absl::InfinitePast();
+    int64_t version = 0;  // that the Secret has
+  };
+
+  bool IsDue(const std::string& place, absl::Time now);
+  void Note(const std::string& place, std::map<std::string, Secret> data);
+  // What the worker is to have; nothing where it has that.
+  std::optional<Place> DataFor(const std::string& place, const std::string& name, absl::Time now);
 
   std::mutex mutex_;
-  std::map<std::string, absl::Time> kept_at_;  // by Secret; guarded by mutex_
+  std::map<std::string, Place> places_;  // by namespace and location; guarded by mutex_
+  std::map<std::string, Kept> kept_;     // by Secret; guarded by mutex_
 };
 
 // Opens the place that `access` describes, as a worker would. No I/O.

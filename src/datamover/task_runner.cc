@@ -23,6 +23,7 @@ constexpr absl::Duration kRequestTimeMax = absl::Seconds(15);
 // Once stopped there is little time until the Pod is killed.
 constexpr absl::Duration kLastLookTimeMax = absl::Seconds(2);
 constexpr absl::Duration kWatchAgainAfter = absl::Seconds(2);
+constexpr absl::Duration kLookForNewsEvery = absl::Seconds(1);
 constexpr BackoffOptions kInsistBackoff = {.delay_first = absl::Milliseconds(200),
                                            .delay_max = absl::Seconds(5)};
 // The controller writes into a task now and then; more in a row are none of its.
@@ -107,7 +108,7 @@ void KeepReporting(const CallContext& ctx, TaskReport& report, Stopper& stopper)
       CSIDELTA_LOG(kWarn, answers ? "progress can be written again" : "progress cannot be written",
                    {"error", std::string(written.message())});
     }
-    ctx.clock->SleepFor(kReportEvery, ctx.stop);
+    ctx.clock->SleepFor(kLookForNewsEvery, ctx.stop);
   }
 }
 
@@ -177,32 +178,33 @@ absl::StatusOr<TaskPhase> Conclude(const CallContext& ctx, TaskReport& report,
 
 void TaskReport::Progress(absl::string_view stage, int64_t done_bytes, int64_t total_bytes) {
   std::scoped_lock lock(mutex_);
-  changed_ = changed_ || status_.stage != stage || status_.done_bytes != done_bytes ||
-             status_.total_bytes != total_bytes;
   status_.stage = std::string(stage);
   status_.done_bytes = done_bytes;
   status_.total_bytes = total_bytes;
 }
 
+bool TaskReport::IsDue(absl::Duration now) const {
+  const bool is_first = written_.done_bytes == 0 && status_.done_bytes > 0;
+  return now - written_at_ >= kReportEvery || is_first || status_.stage != written_.stage ||
+         status_.total_bytes != written_.total_bytes;
+}
+
 absl::Status TaskReport::Step(const CallContext& ctx) {
+  const absl::Duration now = ctx.clock->Uptime();
   VolumeTaskStatus status;
   {
     std::scoped_lock lock(mutex_);
-    if (!changed_ && ctx.clock->Uptime() - written_at_ < kHeartbeatEvery) {
+    if (!IsDue(now)) {
       return absl::OkStatus();
     }
     status_.heartbeat_at = ctx.clock->Now();
     status = status_;
-    changed_ = false;
   }
-  const absl::Status written = Write(ctx, status);
+  RETURN_IF_ERROR(Write(ctx, status));
   std::scoped_lock lock(mutex_);
-  if (written.ok()) {
-    written_at_ = ctx.clock->Uptime();
-  } else {
-    changed_ = true;
-  }
-  return written;
+  written_at_ = now;
+  written_ = std::move(status);
+  return absl::OkStatus();
 }
 
 absl::Status TaskReport::Finish(const CallContext& ctx, VolumeTaskStatus status) {

@@ -18,8 +18,9 @@
 
 namespace csidelta::datamover {
 
-inline constexpr absl::Duration kReportEvery = absl::Seconds(1);      // at most, while it changes
-inline constexpr absl::Duration kHeartbeatEvery = absl::Seconds(10);  // at least
+// How often the status is written, as a heartbeat also when it is as it was. Each write costs a
+// second one, of the transfer that the controller copies it into.
+inline constexpr absl::Duration kReportEvery = absl::Seconds(10);
 // How long the last word is insisted on while the API server is away.
 inline constexpr absl::Duration kLastWordTimeMax = absl::Minutes(10);
 
@@ -44,8 +45,9 @@ class TaskReport {
 
   void Progress(absl::string_view stage, int64_t done_bytes, int64_t total_bytes);
 
-  // Writes the status if it changed, or if it was not written for kHeartbeatEvery.
-  // FAILED_PRECONDITION when the task is another Pod's now.
+  // Writes the status if it was not written for kReportEvery, or if another stage began, the size
+  // became known or the first byte was done. FAILED_PRECONDITION when the task is another Pod's
+  // now.
   absl::Status Step(const CallContext& ctx);
 
   // Writes `status`, until it is written or the task is gone or another Pod's, for at most
@@ -57,6 +59,7 @@ class TaskReport {
   bool is_ours() const { return lost_.ok(); }
 
  private:
+  bool IsDue(absl::Duration now) const;  // with mutex_ held
   absl::Status Write(const CallContext& ctx, const VolumeTaskStatus& status);
   // Takes in what the task says of its Pod. FAILED_PRECONDITION, NOT_FOUND: it is not ours any
   // more.
@@ -71,7 +74,7 @@ class TaskReport {
   absl::Status lost_;             // why the task is not ours any more, and never again
   mutable std::mutex mutex_;
   VolumeTaskStatus status_;  // Guarded by mutex_, as is what follows.
-  bool changed_ = true;
+  VolumeTaskStatus written_;
   absl::Duration written_at_ = -absl::InfiniteDuration();
 };
 

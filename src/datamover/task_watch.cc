@@ -47,15 +47,27 @@ void WakingFollower::OnPage(const std::vector<Json>& objects, bool /*is_first*/)
 
 void WakingFollower::OnEvent(const k8s::WatchEvent& event) { wakes_.Wake(k8s::Name(event.object)); }
 
+void PodFollower::Note(const Json& pod) {
+  ended_.Note(pod);
+  running_.NotePod(pod);
+}
+
 void PodFollower::OnPage(const std::vector<Json>& objects, bool is_first) {
+  if (is_first) {
+    listed_.clear();
+  }
   for (const Json& pod : objects) {
-    ended_.Note(pod);
+    Note(pod);
+    listed_.insert(k8s::Name(pod));
   }
   WakingFollower::OnPage(objects, is_first);
 }
 
+// Those that went while nothing was watched are told of by nothing else.
+void PodFollower::OnListed() { running_.NotePods(std::exchange(listed_, {})); }
+
 void PodFollower::OnEvent(const k8s::WatchEvent& event) {
-  ended_.Note(event.object);
+  Note(event.object);
   WakingFollower::OnEvent(event);
 }
 
@@ -125,6 +137,7 @@ TaskReconciler::TaskReconciler(const MoverEnvironment& env, const WakeTable& wak
 
 absl::StatusOr<absl::Time> TaskReconciler::Reconcile(const CallContext& ctx, const Json& object) {
   const absl::Time later = ctx.clock->Now() + kLeftoversEvery;
+  env_.running->NoteTask(object);
   if (wakes_.Wake(k8s::Name(object))) {
     return later;
   }

@@ -16,6 +16,7 @@
 #include "base/json.h"
 #include "datamover/ended_pods.h"
 #include "datamover/mover_environment.h"
+#include "datamover/running_workers.h"
 #include "datamover/transfer_scheduler.h"
 #include "datamover/volume_task.h"
 #include "k8s/api_client.h"
@@ -63,16 +64,22 @@ class WakingFollower : public k8s::ObjectFollower {
   WakeTable& wakes_;
 };
 
-// Worker Pods: as above, and those that have ended are noted. Borrows both.
+// Worker Pods: as above, and each change of one is noted, and those that have ended. Borrows all.
 class PodFollower : public WakingFollower {
  public:
-  PodFollower(WakeTable& wakes, EndedPods& ended) : WakingFollower(wakes), ended_(ended) {}
+  PodFollower(WakeTable& wakes, EndedPods& ended, RunningWorkers& running)
+      : WakingFollower(wakes), ended_(ended), running_(running) {}
 
   void OnPage(const std::vector<Json>& objects, bool is_first) override;
+  void OnListed() override;
   void OnEvent(const k8s::WatchEvent& event) override;
 
  private:
+  void Note(const Json& pod);
+
   EndedPods& ended_;
+  RunningWorkers& running_;
+  std::set<std::string> listed_;  // of a list that is not whole yet
 };
 
 // All objects of one kind in one Velero namespace: those that are ours and not over are in the
@@ -125,8 +132,8 @@ class TransferFollower : public SubjectFollower {
   TransferScheduler& scheduler_;
 };
 
-// Looks at VolumeTasks: whom they are done for is woken; those of nobody are removed with all that
-// was made for them.
+// Looks at VolumeTasks: how far they are is noted, and whom they are done for is woken; those of
+// nobody are removed with all that was made for them.
 class TaskReconciler : public k8s::Reconciler {
  public:
   // Removes what is left of a task when whom it was done for is over or gone; else does nothing.

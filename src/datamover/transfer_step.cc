@@ -22,9 +22,21 @@ constexpr absl::Duration kLookAgainAfterError = absl::Seconds(10);
 // Of the time of one look, what is kept for writing how it went, whatever took so long.
 constexpr absl::Duration kTimeToWrite = absl::Seconds(5);
 constexpr absl::Duration kLookAtParkedAgain = absl::Minutes(1);
+constexpr absl::Duration kLookCloselyEvery = absl::Seconds(10);
 
 bool WillNeverDo(const absl::Status& status) {
   return absl::IsFailedPrecondition(status) || absl::IsInvalidArgument(status);
+}
+
+DataPhase PhaseOf(const Json& object) {
+  return velero::ParseDataPhase(GetString(object, {"status", "phase"}));
+}
+
+// Whether nothing is to be done about it as long as its worker runs.
+bool OnlyMovesOn(const Json& object) {
+  return PhaseOf(object) == DataPhase::kInProgress && !GetBool(object, {"spec", "cancel"}) &&
+         !k8s::BeingDeleted(object) &&
+         k8s::Annotation(object, objects::kStoppingAtAnnotation).empty();
 }
 
 }  // namespace
@@ -200,7 +212,17 @@ absl::StatusOr<absl::Time> TransferStep::FollowRunning(const WorkerView& view) {
     object_.SetProgress(view.status.done_bytes, view.status.total_bytes);
   }
   RETURN_IF_ERROR(Write());
-  return moves_on ? Now() : view.look_again;
+  if (moves_on) {
+    return Now();
+  }
+  if (IsWatchedClosely()) {
+    return std::min(view.look_again, Now() + kLookCloselyEvery);
+  }
+  if (view.status.phase == TaskPhase::kRunning) {
+    const absl::Duration now = ctx_.clock->Uptime();
+    env_.running->Runs(stem_, now, now + (view.look_again - Now()));
+  }
+  return view.look_again;
 }
 
 // Where nothing runs yet, what keeps it from that is shown. How many Pods there were is not known
@@ -340,6 +362,7 @@ absl::StatusOr<absl::Time> TransferStep::End(DataPhase phase, const std::string&
   object_.RemoveFinalizer();
   RETURN_IF_ERROR(Write());
   Tell(phase, message);
+  env_.running->Remove(stem_);
   RETURN_IF_ERROR(run_.RemoveTask(ctx_));
   return absl::InfiniteFuture();
 }
@@ -360,13 +383,72 @@ absl::StatusOr<absl::Time> TransferReconciler::Reconcile(const CallContext& ctx,
   if (!IsToBeMoved(object)) {
     return absl::InfiniteFuture();
   }
+  const std::string task = StemOf(type_.kind, k8s::Uid(object));
+  const absl::Time keep_again = KeepAccess(ctx, object, task);
+  ASSIGN_OR_RETURN(std::optional<absl::Time> next, CopyProgress(ctx, object, task));
+  if (!next.has_value()) {
+    ASSIGN_OR_RETURN(next, LookAtAll(ctx, object, task));
+  }
+  return *next == absl::InfiniteFuture() ? *next : std::min(*next, keep_again);
+}
+
+absl::StatusOr<absl::Time> TransferReconciler::LookAtAll(const CallContext& ctx, const Json& object,
+                                                         const std::string& task) {
+  env_.running->BeginLook(task);
   ASSIGN_OR_RETURN(std::optional<Json> fresh,
                    k8s::Find(ctx, env_.api, {type_, k8s::Namespace(object), k8s::Name(object)}));
   if (!fresh.has_value()) {
+    env_.running->Remove(task);
     return absl::InfiniteFuture();
   }
   const absl::StatusOr<std::unique_ptr<TransferStep>> step = StepFor(ctx, *fresh);
   return step.ok() ? (*step)->Run() : Refuse(ctx, *std::move(fresh), step.status());
+}
+
+// Where only progress matters, copies it, and says when to look again. Nothing: all of it is to be
+// looked at. What is copied goes into the object as it was seen last, under the condition that it
+// is still so.
+absl::StatusOr<std::optional<absl::Time>> TransferReconciler::CopyProgress(
+    const CallContext& ctx, const Json& object, const std::string& task) const {
+  const absl::Duration now = ctx.clock->Uptime();
+  const std::optional<RunningWorkers::Standing> standing =
+      OnlyMovesOn(object) ? env_.running->Find(task, now) : std::nullopt;
+  if (!standing.has_value()) {
+    return std::optional<absl::Time>();
+  }
+  const auto at = [&](absl::Duration uptime) {
+    return std::optional(ctx.clock->Now() + (uptime - now));
+  };
+  const RunningWorkers::Progress copied{
+      .done_bytes = GetInt(object, {"status", "progress", "bytesDone"}),
+      .total_bytes = GetInt(object, {"status", "progress", "totalBytes"})};
+  const RunningWorkers::Progress told = standing->progress.value_or(copied);
+  if (told == copied) {
+    return at(standing->next_look);
+  }
+  const bool is_first = copied.done_bytes == 0 || copied.total_bytes != told.total_bytes;
+  const absl::Duration due = standing->copied_at + kProgressCopiedEvery;
+  if (!is_first && now < due) {
+    return at(std::min(due, standing->next_look));
+  }
+  TransferObject transfer(type_, object);
+  transfer.SetProgress(told.done_bytes, told.total_bytes);
+  RETURN_IF_ERROR(transfer.Write(ctx, env_.api));
+  env_.running->Copied(task, now);
+  return at(standing->next_look);
+}
+
+// When to ask again.
+absl::Time TransferReconciler::KeepAccess(const CallContext& ctx, const Json& object,
+                                          const std::string& task) {
+  if (PhaseOf(object) != DataPhase::kInProgress) {
+    return absl::InfiniteFuture();
+  }
+  return keeper_.Keep(ctx, env_.api,
+                      {.velero_namespace = k8s::Namespace(object),
+                       .location = GetString(object, {"spec", "backupStorageLocation"}),
+                       .mover_namespace = env_.mover_namespace},
+                      task);
 }
 
 bool TransferReconciler::Concerns(const Json& object) const { return IsToBeMoved(object); }
@@ -384,7 +466,7 @@ absl::StatusOr<absl::Time> TransferReconciler::Refuse(const CallContext& ctx, Js
 
 bool IsToBeMoved(const Json& object) {
   return GetString(object, {"spec", "datamover"}) == velero::kDataMoverName &&
-         !velero::IsTerminal(velero::ParseDataPhase(GetString(object, {"status", "phase"})));
+         !velero::IsTerminal(PhaseOf(object));
 }
 
 QueuedTransfer QueuedTransferOf(const Json& object, absl::string_view kind,
@@ -412,10 +494,10 @@ absl::Status RemoveTransferLeftovers(
   ASSIGN_OR_RETURN(const std::optional<Json> transfer,
                    k8s::Find(ctx, env.api, {type, spec.subject.namespace_name, spec.subject.name}));
   const bool is_there = transfer.has_value() && k8s::Uid(*transfer) == spec.subject.uid;
-  if (is_there &&
-      !velero::IsTerminal(velero::ParseDataPhase(GetString(*transfer, {"status", "phase"})))) {
+  if (is_there && !velero::IsTerminal(PhaseOf(*transfer))) {
     return absl::OkStatus();
   }
+  env.running->Remove(k8s::Name(task));
   WorkerRun run(env, k8s::Name(task));
   RETURN_IF_ERROR(run.Remove(ctx));
   RETURN_IF_ERROR(remove_rest(spec, is_there ? *transfer : Json()));

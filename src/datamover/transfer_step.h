@@ -13,6 +13,7 @@
 #include "base/call_context.h"
 #include "base/json.h"
 #include "datamover/mover_environment.h"
+#include "datamover/repository_access.h"
 #include "datamover/transfer_object.h"
 #include "datamover/transfer_scheduler.h"
 #include "datamover/volume_task.h"
@@ -47,7 +48,8 @@ inline constexpr absl::Duration kTransferLookAgain = absl::Milliseconds(500);
 //       v                                                                     |
 //   VolumeTask, what its worker needs, Secret, Pod; the Pod runs -------------> Prepared
 //   Prepared ------ the worker says that it runs -----------------------------> InProgress
-//   InProgress ---- progress is copied; a Pod that is lost has a successor
+//   InProgress ---- progress is copied, as the watches tell it (running_workers.h); a Pod that is
+//       |           lost has a successor
 //       |---------- task Succeeded: Conclude() says what is left to do -------> Completed
 //   Accepted, Prepared, InProgress
 //       |---------- something failed, for good or for too long: failure,
@@ -105,6 +107,8 @@ class TransferStep {
   virtual void NoteBegin() {}
   // While the worker runs, at each look: FAILED_PRECONDITION where it must not go on.
   virtual absl::Status LookAtRunning() { return absl::OkStatus(); }
+  // Whether LookAtRunning() is to see more than what changes of the Pod and the task.
+  virtual bool IsWatchedClosely() const { return false; }
   // What the worker said of its failure, and what it cannot know.
   virtual std::string WordsOf(const VolumeTaskStatus& failed) { return MessageOf(failed); }
   // What a worker that was done leads to.
@@ -173,7 +177,8 @@ class TransferStep {
   const velero::DataTransfer transfer_;
 };
 
-// Moves all objects of one kind, each look with the step that the kind makes. Borrows `env`.
+// Moves all objects of one kind, each look with the step that the kind makes; of those whose worker
+// runs, and of which nothing else changed, it only copies the progress. Borrows `env`.
 class TransferReconciler : public k8s::Reconciler {
  public:
   TransferReconciler(const MoverEnvironment& env, const k8s::ResourceType& type)
@@ -190,9 +195,15 @@ class TransferReconciler : public k8s::Reconciler {
   const MoverEnvironment& env_;
 
  private:
+  absl::StatusOr<absl::Time> LookAtAll(const CallContext& ctx, const Json& object,
+                                       const std::string& task);
+  absl::StatusOr<std::optional<absl::Time>> CopyProgress(const CallContext& ctx, const Json& object,
+                                                         const std::string& task) const;
+  absl::Time KeepAccess(const CallContext& ctx, const Json& object, const std::string& task);
   absl::StatusOr<absl::Time> Refuse(const CallContext& ctx, Json object, const absl::Status& why);
 
   const k8s::ResourceType& type_;
+  AccessKeeper keeper_;
 };
 
 // Whether a transfer is for this data mover, and not over.

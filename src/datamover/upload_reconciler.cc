@@ -340,13 +340,6 @@ absl::StatusOr<std::unique_ptr<TransferStep>> UploadReconciler::StepFor(const Ca
     return absl::InvalidArgumentError(
         absl::StrCat(upload.status().message(), "; make a new backup"));
   }
-  if (upload->phase == DataPhase::kInProgress) {
-    keeper_.Keep(ctx, env_.api,
-                 {.velero_namespace = upload->namespace_name,
-                  .location = upload->storage_location,
-                  .mover_namespace = env_.mover_namespace},
-                 StemOf("DataUpload", upload->uid));
-  }
   return std::make_unique<UploadStep>(ctx, env_, scheduler_, on_end_, *std::move(upload),
                                       std::move(object));
 }

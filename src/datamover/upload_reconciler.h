@@ -10,7 +10,6 @@
 #include "base/call_context.h"
 #include "base/json.h"
 #include "datamover/mover_environment.h"
-#include "datamover/repository_access.h"
 #include "datamover/transfer_scheduler.h"
 #include "datamover/transfer_step.h"
 #include "datamover/upload_report.h"
@@ -44,7 +43,6 @@ class UploadReconciler : public TransferReconciler {
 
   TransferScheduler& scheduler_;
   const std::function<void(const UploadEnd&)> on_end_;
-  AccessKeeper keeper_;
 };
 
 // What a DataUpload says to the scheduler; nothing for one that is over, or not ours.

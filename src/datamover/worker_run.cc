@@ -25,7 +25,7 @@ namespace {
 constexpr absl::Duration kLookAgain = absl::Milliseconds(500);
 constexpr absl::Duration kLookAgainMax = absl::Seconds(5);
 constexpr absl::Duration kLookAgainIdleMax = absl::Minutes(1);
-constexpr absl::Duration kLookAtRunningAgain = absl::Seconds(10);
+constexpr absl::Duration kLookAtUnsteadyAgain = absl::Seconds(10);
 constexpr absl::Duration kRefusedAgain = absl::Seconds(2);
 constexpr absl::Duration kRefusedAgainMax = absl::Seconds(30);
 constexpr std::size_t kReasonBytesMax = 400;
@@ -228,7 +228,10 @@ absl::StatusOr<WorkerView> WorkerRun::LookAtPod(const CallContext& ctx, const Js
     view.unschedulable_pods =
         static_cast<int>(std::count_if(pods.begin(), pods.end(), IsUnschedulable));
   }
-  view.look_again = ctx.clock->Now() + kLookAtRunningAgain;
+  // What changes of a Pod or a task is told; but not that a worker is silent, or a Pod does not go.
+  const bool is_steady = view.state == WorkerView::State::kRunning && !k8s::BeingDeleted(pod) &&
+                         view.status.phase == TaskPhase::kRunning;
+  view.look_again = ctx.clock->Now() + (is_steady ? kRunningLookedAtEvery : kLookAtUnsteadyAgain);
   RETURN_IF_ERROR(RemoveDead(ctx, pod, view.status));
   return view;
 }

@@ -88,9 +88,16 @@ ControlCluster::ControlCluster(const ScaledClock& clock, const ClusterOptions& o
     tracks_.Note(event.object);
   });
   nodes_ = std::make_unique<SimulatedNodes>(
-      api_, clock, options.admissions, options.worker, [this](const Json& task, absl::Time at) {
-        tracks_.NoteWorkerEnd(GetString(task, {"spec", "subject", "uid"}), at);
-      });
+      api_, clock, options.admissions, options.worker,
+      SimulatedNodes::Listener{
+          .on_end =
+              [this](const Json& task, absl::Time at) {
+                tracks_.NoteWorkerEnd(GetString(task, {"spec", "subject", "uid"}), at);
+              },
+          .on_report =
+              [this](const Json& task, int64_t done_bytes, absl::Time at) {
+                tracks_.NoteReport(GetString(task, {"spec", "subject", "uid"}), done_bytes, at);
+              }});
   server_ = std::make_unique<support::ApiTestServer>(
       api_, ServedTypes(), support::TestServerOptions{.tls = true},
       [this](const support::ServedRequest& request, support::ServedConnection& connection) {

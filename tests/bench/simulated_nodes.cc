@@ -6,6 +6,7 @@
 #include "absl/strings/str_split.h"
 #include "base/rfc3339.h"
 #include "csi/snapshot_types.h"
+#include "datamover/task_runner.h"
 #include "datamover/volume_task.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
@@ -13,7 +14,8 @@
 namespace csidelta::bench {
 namespace {
 
-constexpr absl::Duration kReportEvery = absl::Seconds(1);  // As datamover/task_runner.h says.
+using datamover::kReportEvery;
+
 constexpr absl::Duration kLookForNodeAgain = absl::Seconds(1);
 
 // NAMESPACE/NAME behind "--task"; nothing for a Pod that is no worker.
@@ -57,8 +59,8 @@ Json Result(int64_t bytes) {
 }  // namespace
 
 SimulatedNodes::SimulatedNodes(support::FakeApiClient& api, const ScaledClock& clock, int nodes,
-                               WorkerPlan plan, OnEnd on_end)
-    : api_(api), clock_(clock), nodes_(nodes), plan_(plan), on_end_(std::move(on_end)) {
+                               WorkerPlan plan, Listener listener)
+    : api_(api), clock_(clock), nodes_(nodes), plan_(plan), listener_(std::move(listener)) {
   api_.OnCreate("pods", [this](support::FakeApiClient&, const Json& pod) { OnPod(pod); });
   api_.OnEvent(
       "pods", [this](support::FakeApiClient&, const k8s::WatchEvent& event) { OnPodEvent(event); });
@@ -213,6 +215,9 @@ std::optional<absl::Time> SimulatedNodes::Report(const Run& run) {
   const absl::Time now = clock_.Now();
   const double part = absl::FDivDuration(now - run.begun_at, plan_.time);
   const auto done = static_cast<int64_t>(static_cast<double>(plan_.bytes) * part);
+  if (const std::optional<Json> task = api_.Find(run.task)) {
+    listener_.on_report(*task, done, now);
+  }
   if (!Write(run, {{"phase", "Running"}, {"doneBytes", done}})) {
     return std::nullopt;
   }
@@ -229,7 +234,7 @@ std::optional<absl::Time> SimulatedNodes::End(const Run& run) {
     status["result"] = Result(plan_.bytes);
   }
   if (const std::optional<Json> task = api_.Find(run.task)) {
-    on_end_(*task, now);
+    listener_.on_end(*task, now);
   }
   Drop(run.pod.name);
   if (Write(run, std::move(status))) {

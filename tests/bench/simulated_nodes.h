@@ -29,17 +29,21 @@ struct WorkerPlan {
 };
 
 // Plays scheduler, kubelet and workers: a Pod gets a node at once, runs at once, and what runs in
-// it writes into its VolumeTask what a worker writes, once a second, until its time is over or
-// spec.cancel is set. Knows Pods by "--task NAMESPACE/NAME" among their arguments, and asks the API
-// server directly, so that a server before it counts the requests of others alone.
+// it writes into its VolumeTask what a worker writes, as often as one does, until its time is over
+// or spec.cancel is set. Knows Pods by "--task NAMESPACE/NAME" among their arguments, and asks the
+// API server directly, so that a server before it counts the requests of others alone.
 class SimulatedNodes {
  public:
-  // Tells of each task that ended, when it was about to be written. In a thread of its own.
-  using OnEnd = std::function<void(const Json& task, absl::Time at)>;
+  // What is told, each when it is about to be written, in a thread of its own: of each task that
+  // ended, and of each progress of one.
+  struct Listener {
+    std::function<void(const Json& task, absl::Time at)> on_end;
+    std::function<void(const Json& task, int64_t done_bytes, absl::Time at)> on_report;
+  };
 
   // So many nodes; a Pod is not placed beside one with the same value of `slot_label`. Borrows all.
   SimulatedNodes(support::FakeApiClient& api, const ScaledClock& clock, int nodes, WorkerPlan plan,
-                 OnEnd on_end);
+                 Listener listener);
   ~SimulatedNodes();
   SimulatedNodes(const SimulatedNodes&) = delete;
   SimulatedNodes& operator=(const SimulatedNodes&) = delete;
@@ -82,7 +86,7 @@ class SimulatedNodes {
   const ScaledClock& clock_;
   const int nodes_;
   const WorkerPlan plan_;
-  const OnEnd on_end_;
+  const Listener listener_;
   std::atomic<int64_t> requests_ = 0;
   mutable std::mutex mutex_;
   std::condition_variable_any changed_;

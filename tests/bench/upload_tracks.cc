@@ -23,12 +23,11 @@ void UploadTracks::Note(const Json& upload) {
   UploadTrack& track = found->second;
   if (is_new) {
     track.name = k8s::Name(upload);
-    track.progressed_at = now;
   }
-  if (done_bytes != track.done_bytes) {
-    track.silence_max = std::max(track.silence_max, now - track.progressed_at);
-    track.done_bytes = done_bytes;
-    track.progressed_at = now;
+  track.done_bytes = done_bytes;
+  if (track.reported.has_value() && done_bytes >= track.reported->first) {
+    track.lag_max = std::max(track.lag_max, now - track.reported->second);
+    track.reported.reset();
   }
   if (phase == track.phase) {
     return;
@@ -47,12 +46,19 @@ void UploadTracks::NoteWorkerEnd(const std::string& uid, absl::Time at) {
   tracks_[uid].worker_ended_at = at;
 }
 
+void UploadTracks::NoteReport(const std::string& uid, int64_t done_bytes, absl::Time at) {
+  const std::scoped_lock lock(mutex_);
+  UploadTrack& track = tracks_[uid];
+  if (!track.reported.has_value() && done_bytes > track.done_bytes) {
+    track.reported.emplace(done_bytes, at);
+  }
+}
+
 void UploadTracks::BeginWindow() {
-  const absl::Time now = clock_.Now();
   const std::scoped_lock lock(mutex_);
   for (auto& [uid, track] : tracks_) {
-    track.progressed_at = now;
-    track.silence_max = absl::ZeroDuration();
+    track.reported.reset();
+    track.lag_max = absl::ZeroDuration();
   }
 }
 
@@ -62,8 +68,8 @@ std::vector<UploadTrack> UploadTracks::Look() const {
   const std::scoped_lock lock(mutex_);
   for (const auto& [uid, track] : tracks_) {
     all.push_back(track);
-    if (!track.ended_at.has_value()) {
-      all.back().silence_max = std::max(track.silence_max, now - track.progressed_at);
+    if (track.reported.has_value() && !track.ended_at.has_value()) {
+      all.back().lag_max = std::max(track.lag_max, now - track.reported->second);
     }
   }
   return all;

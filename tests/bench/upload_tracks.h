@@ -7,6 +7,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -23,8 +24,9 @@ struct UploadTrack {
   std::optional<absl::Time> canceling_at = {};
   std::optional<absl::Time> ended_at = {};  // its last phase
   int64_t done_bytes = 0;
-  absl::Time progressed_at = {};  // since when done_bytes is so, or the window began
-  absl::Duration silence_max = absl::ZeroDuration();  // between two such times
+  // The first progress that its worker reported and that is not copied yet, and when.
+  std::optional<std::pair<int64_t, absl::Time>> reported = {};
+  absl::Duration lag_max = absl::ZeroDuration();  // from a report until it is copied
 };
 
 // What becomes of all DataUploads. Thread-safe.
@@ -37,9 +39,12 @@ class UploadTracks {
   // The worker of the DataUpload with this uid wrote its end.
   void NoteWorkerEnd(const std::string& uid, absl::Time at);
 
-  // From now on silences are measured.
+  // The worker of the DataUpload with this uid wrote its progress.
+  void NoteReport(const std::string& uid, int64_t done_bytes, absl::Time at);
+
+  // From now on it is measured how long reports wait.
   void BeginWindow();
-  // All of them as they are now; a silence that goes on counts until now.
+  // All of them as they are now; a report that waits counts until now.
   std::vector<UploadTrack> Look() const;
   // Until `done` holds of all of them, at most for `time_max` of the clock; whether it did.
   bool Await(const std::function<bool(const UploadTrack&)>& done, int count,

@@ -58,15 +58,16 @@ TEST(ControlBenchTest, ANightIsOverWhenItsWorkersAre) {
 TEST(ControlBenchTest, UploadsThatRunAreLookedAtAndCancelled) {
   const absl::StatusOr<RowResult> result = Measure(
       Options(), bench::RunningRow{
-                     .uploads = 2, .window = absl::Seconds(10), .cancels = 2, .factor = kFactor});
+                     .uploads = 2, .window = absl::Seconds(20), .cancels = 2, .factor = kFactor});
   ASSERT_THAT(result, IsOk());
   EXPECT_GT(ValueOf(*result, "requests per second and running upload"), 0);
-  const Figure silence = FigureOf(*result, "progress of each is written, the longest time between");
+  const Figure lag =
+      FigureOf(*result, "what a worker reports is copied, the longest time until then");
   const Figure cancel = FigureOf(*result, "from spec.cancel to Canceling, the longest");
-  EXPECT_GT(silence.value, 0);
+  EXPECT_GT(lag.value, 0);
   EXPECT_GT(cancel.value, 0);
   if (support::AssertsSeconds("uploads that run are looked at within a second")) {
-    EXPECT_LT(silence.value, 10) << "the window's length: never";
+    EXPECT_LT(lag.value, 10) << "so long until the next report: never";
     EXPECT_FALSE(cancel.is_at_least);
   }
 }

@@ -197,6 +197,7 @@ class Controller {
 
   void LookTimes(int times) {
     for (int i = 0; i < times; ++i) {
+      bed_.TellWatchers();
       for (const Json& download : bed_.api.All(csi::DataDownloadType())) {
         if (std::optional<QueuedTransfer> queued = QueuedDownload(download); queued.has_value()) {
           scheduler_.Put(*std::move(queued));

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -159,6 +160,19 @@ class MoverBed {
           absl::StrCat(GetString(event, {"type"}), " ", GetString(event, {"reason"})));
     }
     return reasons;
+  }
+
+  // What watches of tasks and Pods tell of them, as they are now.
+  void TellWatchers() {
+    for (const Json& task : api.All(VolumeTaskType())) {
+      env.running->NoteTask(task);
+    }
+    std::set<std::string> pods;
+    for (const Json& pod : api.All(csi::PodType())) {
+      env.running->NotePod(pod);
+      pods.insert(k8s::Name(pod));
+    }
+    env.running->NotePods(pods);
   }
 
   // As a worker writes it.

@@ -304,10 +304,10 @@ class AccessKeeperTest : public RepositoryAccessTest {
                  {.velero_namespace = "velero", .location = "default", .mover_namespace = "mover"},
                  "du-1");
   }
-  std::string Held(const char* file) {
+  std::string Held(const char* file, const std::string& name = "du-1") {
     std::string text;
-    absl::Base64Unescape(
-        GetString(*api_.Find({csi::SecretType(), "mover", "du-1"}), {"data", file}), &text);
+    absl::Base64Unescape(GetString(*api_.Find({csi::SecretType(), "mover", name}), {"data", file}),
+                         &text);
     return text;
   }
   static std::string Cloud(absl::string_view id) {
@@ -326,6 +326,60 @@ TEST_F(AccessKeeperTest, AWorkerThatRunsGetsCredentialsThatAreExchanged) {
   Keep();
   EXPECT_EQ(Held("cloud"), Cloud("new"));
   EXPECT_EQ(Held("keyring"), keys);
+}
+
+TEST_F(AccessKeeperTest, ReadsALocationOnceForAllOfItsWorkers) {
+  const Json first = *api_.Find({csi::SecretType(), "mover", "du-1"});
+  const auto keep_all = [&] {
+    for (int i = 1; i <= 20; ++i) {
+      keeper_.Keep(
+          ctx_, api_,
+          {.velero_namespace = "velero", .location = "default", .mover_namespace = "mover"},
+          absl::StrCat("du-", i));
+    }
+  };
+  for (int i = 2; i <= 20; ++i) {
+    Json secret = first;
+    secret["metadata"] = {{"name", absl::StrCat("du-", i)}, {"namespace", "mover"}};
+    api_.Seed(csi::SecretType(), secret);
+  }
+  keep_all();  // Each Secret is compared once.
+  api_.ClearCalls();
+  for (int i = 0; i < 10; ++i) {
+    clock_.Advance(kAccessKeptEvery);
+    keep_all();
+    keep_all();
+  }
+  EXPECT_EQ(api_.CallCount("get", "backupstoragelocations"), 10);
+  EXPECT_EQ(api_.calls().size(), 20U) << "the location and its credentials";
+  SeedSecret("creds", "cloud", Cloud("new"));
+  clock_.Advance(kAccessKeptEvery);
+  keep_all();
+  for (int i = 1; i <= 20; ++i) {
+    EXPECT_EQ(Held("cloud", absl::StrCat("du-", i)), Cloud("new")) << i;
+  }
+}
+
+TEST_F(AccessKeeperTest, AFailedWriteIsDoneAgain) {
+  SeedSecret("creds", "cloud", Cloud("new"));
+  clock_.Advance(kAccessKeptEvery);
+  api_.FailNext("patch", "secrets", absl::UnavailableError("away"));
+  Keep();
+  EXPECT_EQ(Held("cloud"), kCloud);
+  clock_.Advance(kAccessKeptEvery);
+  Keep();
+  EXPECT_EQ(Held("cloud"), Cloud("new"));
+}
+
+TEST_F(AccessKeeperTest, ASecretThatOthersChangedIsMendedInTime) {
+  const std::string before = Held("cloud");
+  api_.Mutate({csi::SecretType(), "mover", "du-1"},
+              [](Json& secret) { secret["data"]["cloud"] = absl::Base64Escape("nonsense"); });
+  for (absl::Duration passed; passed < kAccessComparedEvery; passed += kAccessKeptEvery) {
+    clock_.Advance(kAccessKeptEvery);
+    Keep();
+  }
+  EXPECT_EQ(Held("cloud"), before);
 }
 
 TEST_F(AccessKeeperTest, LooksNowAndThen) {

@@ -302,7 +302,7 @@ TEST_F(TaskRunnerTest, FiguresThatAreNotTakenAreLeftOut) {
   EXPECT_EQ(Status().outcome, Outcome{.code = OutcomeCode::kDone});
 }
 
-TEST(TaskReportTest, IsWrittenWhenItChangesAndAsAHeartbeat) {
+TEST(TaskReportTest, IsWrittenNowAndThenAndAtOnceWhenAStageBegins) {
   support::FakeClock clock;
   support::FakeApiClient api(clock);
   api.SetStatusSubresource("volumetasks", true);
@@ -319,14 +319,24 @@ TEST(TaskReportTest, IsWrittenWhenItChangesAndAsAHeartbeat) {
   };
   EXPECT_EQ(writes(), 1);
   EXPECT_EQ(writes(), 0);
-  report.Progress("transfer", 1, 2);
+  report.Progress("transfer", 0, 9);
   EXPECT_EQ(writes(), 1);
-  report.Progress("transfer", 1, 2);
+  report.Progress("transfer", 1, 9);
+  EXPECT_EQ(writes(), 1) << "the first bytes";
+  report.Progress("transfer", 2, 9);
   EXPECT_EQ(writes(), 0);
-  clock.Advance(kHeartbeatEvery - absl::Seconds(1));
+  clock.Advance(kReportEvery - absl::Seconds(1));
+  EXPECT_EQ(writes(), 0);
+  report.Progress("audit", 2, 9);
+  EXPECT_EQ(writes(), 1);
+  clock.Advance(kReportEvery - absl::Seconds(1));
+  report.Progress("audit", 3, 9);
   EXPECT_EQ(writes(), 0);
   clock.Advance(absl::Seconds(1));
   EXPECT_EQ(writes(), 1);
+  EXPECT_EQ(TaskStatusOf(*api.Find(task)).done_bytes, 3);
+  clock.Advance(kReportEvery);
+  EXPECT_EQ(writes(), 1) << "a heartbeat";
   EXPECT_EQ(TaskStatusOf(*api.Find(task)).heartbeat_at, clock.Now());
 }
 

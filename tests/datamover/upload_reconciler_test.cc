@@ -61,6 +61,7 @@ class Controller {
 
   // Looks at everything that there is, once.
   void Look() {
+    bed_.TellWatchers();
     follower_.OnAll(bed_.api.All(csi::DataUploadType()));
     loop_.WorkOnce(bed_.ctx);
     for (const Json& task : bed_.api.All(VolumeTaskType())) {
@@ -225,6 +226,116 @@ TEST_F(UploadReconcilerTest, ProgressIsCopied) {
   bed_.Finish(bed_.StemOfUpload());
   controller.Look();
   EXPECT_EQ(bed_.PhaseOf(), "Completed");
+}
+
+// Ten minutes of a transfer that moves on each second, as controller and worker go about it.
+class RunningUploadTest : public UploadReconcilerTest {
+ protected:
+  static constexpr absl::Duration kTime = absl::Minutes(10);
+
+  RunningUploadTest() {
+    bed_.worker = MoverBed::Worker::kRuns;
+    bed_.AddUpload("nightly");
+    controller_.LookTimes(4);
+    EXPECT_EQ(bed_.PhaseOf(), "InProgress") << bed_.MessageOf();
+    bed_.api.ClearCalls();
+  }
+
+  int64_t Done() const { return GetInt(bed_.Upload(), {"status", "progress", "bytesDone"}); }
+  void Write(int64_t done_bytes, int64_t total_bytes = MoverBed::kClaimBytes) {
+    bed_.api.Mutate({VolumeTaskType(), MoverBed::kMover, bed_.StemOfUpload()}, [&](Json& task) {
+      task["status"]["doneBytes"] = done_bytes;
+      task["status"]["totalBytes"] = total_bytes;
+    });
+  }
+
+  Controller controller_{bed_};
+};
+
+TEST_F(RunningUploadTest, CostsNoMoreThanARequestInTwoSeconds) {
+  TaskReport worker(bed_.api, {VolumeTaskType(), MoverBed::kMover, bed_.StemOfUpload()},
+                    TaskStatusOf(*bed_.Task()));
+  const absl::Time end = bed_.clock.Now() + kTime;
+  absl::Time copied_at = bed_.clock.Now();
+  absl::Duration silence_max;
+  for (int64_t done = 1 << 20; bed_.clock.Now() < end; done += 4096) {
+    worker.Progress("transfer", done, MoverBed::kClaimBytes);
+    ASSERT_THAT(worker.Step(bed_.ctx), IsOk());
+    const int64_t before = Done();
+    controller_.LookTimes(2);
+    copied_at = Done() == before ? copied_at : bed_.clock.Now();
+    silence_max = std::max(silence_max, bed_.clock.Now() - copied_at);
+  }
+  EXPECT_LE(static_cast<double>(bed_.api.calls().size()), absl::ToDoubleSeconds(kTime) / 2);
+  EXPECT_LE(bed_.api.CallCount("update", "datauploads"), kTime / kProgressCopiedEvery + 1);
+  EXPECT_LE(bed_.api.CallCount("patch", "volumetasks"), kTime / kReportEvery + 3);
+  EXPECT_LE(silence_max, 2 * kProgressCopiedEvery);
+}
+
+TEST_F(RunningUploadTest, AWorkerThatReportsEachSecondIsCopiedAsSeldom) {
+  for (int i = 0; i < 600; ++i) {
+    Write((2 << 20) + i);
+    controller_.LookTimes(2);
+  }
+  EXPECT_LE(bed_.api.CallCount("update", "datauploads"), 600 / 10 + 1);
+  EXPECT_GE(bed_.api.CallCount("update", "datauploads"), 600 / 10 - 1);
+}
+
+TEST_F(RunningUploadTest, ThatNothingIsHeardOfIsLookedAtOnceInAMinute) {
+  controller_.LookTimes(2 * 600);
+  EXPECT_THAT(bed_.api.CallCount("get", "pods"), testing::AllOf(testing::Ge(8), testing::Le(11)));
+  EXPECT_EQ(bed_.api.CallCount("update", "datauploads"), 0);
+}
+
+TEST_F(RunningUploadTest, IsCancelledAtTheNextLookWithoutAReport) {
+  controller_.LookTimes(10);
+  bed_.Cancel("nightly");
+  const absl::Time asked_at = bed_.clock.Now();
+  controller_.Look();
+  EXPECT_EQ(bed_.PhaseOf(), "Canceling");
+  EXPECT_LE(bed_.clock.Now() - asked_at, absl::Seconds(2));
+}
+
+TEST_F(RunningUploadTest, ASizeThatBecomesKnownIsCopiedAtOnce) {
+  Write(0, 0);
+  controller_.LookTimes(30);
+  ASSERT_EQ(Done(), 0);
+  Write(0, MoverBed::kClaimBytes);
+  controller_.Look();
+  EXPECT_EQ(GetInt(bed_.Upload(), {"status", "progress", "totalBytes"}), MoverBed::kClaimBytes);
+  Write(4096);
+  controller_.Look();
+  EXPECT_EQ(Done(), 4096) << "the first bytes";
+  Write(8192);
+  controller_.Look();
+  EXPECT_EQ(Done(), 4096);
+}
+
+TEST_F(RunningUploadTest, WhatElseChangesOfTheTaskIsSeenAtOnce) {
+  bed_.Finish(bed_.StemOfUpload());
+  controller_.Look();
+  EXPECT_EQ(bed_.PhaseOf(), "Completed");
+}
+
+TEST_F(RunningUploadTest, APodThatIsGoneIsSeenAtOnce) {
+  bed_.api.Remove({csi::PodType(), MoverBed::kMover, bed_.StemOfUpload()});
+  controller_.Look();
+  EXPECT_THAT(bed_.MessageOf(), HasSubstr("was lost"));
+}
+
+// Another controller, or a person, wrote into it since it was seen last.
+TEST_F(RunningUploadTest, ProgressIsNotWrittenOverWhatOthersWrote) {
+  const Json seen = bed_.Upload();
+  bed_.api.Mutate({csi::DataUploadType(), "velero", "nightly"},
+                  [](Json& upload) { upload["spec"]["cancel"] = true; });
+  Write(3 << 20);
+  bed_.TellWatchers();
+  bed_.clock.Advance(kProgressCopiedEvery);
+  TransferScheduler scheduler(
+      LimitsOf(bed_.env.settings), bed_.clock, [] { return true; }, [](const std::string&) {});
+  UploadReconciler reconciler(bed_.env, scheduler, [](const UploadEnd&) {});
+  EXPECT_THAT(reconciler.Reconcile(bed_.ctx, seen), support::StatusIs(absl::StatusCode::kAborted));
+  EXPECT_TRUE(GetBool(bed_.Upload(), {"spec", "cancel"}));
 }
 
 // A class may name its Secrets by the claim, and the one that is made is called otherwise.

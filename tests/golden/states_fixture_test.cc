@@ -452,6 +452,20 @@ class MoverFixtureTest : public StatesFixtureTest, public testing::WithParamInte
     });
   }
 
+  // What watches of tasks and Pods tell of them, as they are now.
+  void TellWatchers() {
+    std::set<std::string> pods;
+    for (const Json& pod : api_.All(csi::PodType())) {
+      mover_.running->NotePod(pod);
+      pods.insert(k8s::Name(pod));
+    }
+    mover_.running->NotePods(pods);
+    for (const Json& task : api_.All(datamover::VolumeTaskType())) {
+      mover_.running->NoteTask(task);
+      wakes_.Wake(k8s::Name(task));
+    }
+  }
+
   // Names of what the mover made by now.
   std::set<std::string> Made() const {
     std::set<std::string> names;
@@ -526,6 +540,7 @@ TEST_P(UploadFixtureTest, GoesOnToItsEnd) {
     follower.OnAll(api_.All(csi::DataUploadType()));
     loop.WorkOnce(ctx_);
     EndWorkers();
+    TellWatchers();
     clock_.Advance(absl::Milliseconds(500));
   }
   // What the controller of then made of them.
@@ -574,6 +589,7 @@ TEST_P(DownloadFixtureTest, GoesOnToItsEnd) {
     follower.OnAll(api_.All(csi::DataDownloadType()));
     loop.WorkOnce(ctx_);
     EndWorkers();
+    TellWatchers();
     clock_.Advance(absl::Milliseconds(500));
   }
   const std::vector<Json> downloads = api_.All(csi::DataDownloadType());
@@ -610,6 +626,7 @@ TEST_P(DeletionFixtureTest, GoesOnToItsEnd) {
     follower.OnAll(api_.All(csi::DataDeletionType()));
     loop.WorkOnce(ctx_);
     EndWorkers();
+    TellWatchers();
     clock_.Advance(absl::Milliseconds(500));
   }
   const std::vector<Json> deletions = api_.All(csi::DataDeletionType());

@@ -1,0 +1,94 @@
+#include "datamover/running_workers.h"
+
+#include <functional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "k8s/object.h"
+
+namespace csidelta::datamover {
+namespace {
+
+// All of a task that a worker does not change while it moves on.
+std::size_t HashOfRest(Json task) {
+  if (const auto status = task.find("status"); status != task.end()) {
+    for (const char* name : {"stage", "doneBytes", "totalBytes", "heartbeatTimestamp"}) {
+      status->erase(name);
+    }
+  }
+  if (const auto metadata = task.find("metadata"); metadata != task.end()) {
+    metadata->erase("resourceVersion");
+    metadata->erase("managedFields");
+  }
+  return std::hash<std::string>()(DumpJson(task));
+}
+
+}  // namespace
+
+void RunningWorkers::BeginLook(const std::string& task) {
+  const std::scoped_lock lock(mutex_);
+  Entry& entry = entries_[task];
+  entry.is_changed = false;
+  entry.standing.next_look = -absl::InfiniteDuration();
+}
+
+void RunningWorkers::Runs(const std::string& task, absl::Duration now, absl::Duration next_look) {
+  const std::scoped_lock lock(mutex_);
+  if (const auto found = entries_.find(task); found != entries_.end()) {
+    found->second.standing.copied_at = now;
+    found->second.standing.next_look = next_look;
+  }
+}
+
+void RunningWorkers::Copied(const std::string& task, absl::Duration now) {
+  const std::scoped_lock lock(mutex_);
+  if (const auto found = entries_.find(task); found != entries_.end()) {
+    found->second.standing.copied_at = now;
+  }
+}
+
+void RunningWorkers::Remove(const std::string& task) {
+  const std::scoped_lock lock(mutex_);
+  entries_.erase(task);
+}
+
+std::optional<RunningWorkers::Standing> RunningWorkers::Find(const std::string& task,
+                                                             absl::Duration now) const {
+  const std::scoped_lock lock(mutex_);
+  const auto found = entries_.find(task);
+  if (found == entries_.end() || found->second.is_changed ||
+      now >= found->second.standing.next_look) {
+    return std::nullopt;
+  }
+  return found->second.standing;
+}
+
+void RunningWorkers::NoteTask(const Json& task) {
+  const Progress progress{.done_bytes = GetInt(task, {"status", "doneBytes"}),
+                          .total_bytes = GetInt(task, {"status", "totalBytes"})};
+  const std::size_t rest = HashOfRest(task);
+  const std::scoped_lock lock(mutex_);
+  if (const auto found = entries_.find(k8s::Name(task)); found != entries_.end()) {
+    found->second.standing.progress = progress;
+    found->second.is_changed = found->second.is_changed || found->second.rest != rest;
+    found->second.rest = rest;
+  }
+}
+
+void RunningWorkers::NotePod(const Json& pod) {
+  std::string version = absl::StrCat(k8s::Uid(pod), "/", k8s::ResourceVersion(pod));
+  const std::scoped_lock lock(mutex_);
+  if (const auto found = entries_.find(k8s::Name(pod)); found != entries_.end()) {
+    found->second.is_changed = found->second.is_changed || found->second.pod != version;
+    found->second.pod = std::move(version);
+  }
+}
+
+void RunningWorkers::NotePods(const std::set<std::string>& names) {
+  const std::scoped_lock lock(mutex_);
+  for (auto& [task, entry] : entries_) {
+    entry.is_changed = entry.is_changed || !names.contains(task);
+  }
+}
+
+}  // namespace csidelta::datamover

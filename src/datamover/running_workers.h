@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "absl/time/time.h"
+#include "base/json.h"
+
+namespace csidelta::datamover {
+
+// How often a transfer whose worker runs is looked at as a whole though nothing of it changes.
+inline constexpr absl::Duration kRunningLookedAtEvery = absl::Seconds(60);
+// Progress is copied at most so often, whatever a worker reports.
+inline constexpr absl::Duration kProgressCopiedEvery = absl::Seconds(10);
+
+// What the watches tell of workers that run, so that their progress is copied without a question to
+// the API server:
+//
+//   BeginLook() --Runs()--> only progress matters --its Pod, or more of its task than the progress,
+//       ^                                         |  changed; or the time has come
+//       +-----------------------------------------+
+//
+// Entries are by the name of the task, and kept from BeginLook() to Remove(). What a watch tells
+// between BeginLook() and Runs() counts as a change, for the look may not have seen it. Times are
+// those of Clock::Uptime(). Thread-safe.
+class RunningWorkers {
+ public:
+  struct Progress {
+    int64_t done_bytes = 0;
+    int64_t total_bytes = 0;  // 0: not known
+
+    friend bool operator==(const Progress&, const Progress&) = default;
+  };
+  struct Standing {
+    std::optional<Progress> progress = {};  // as the worker told it last; nothing: not heard yet
+    absl::Duration copied_at = -absl::InfiniteDuration();
+    absl::Duration next_look = -absl::InfiniteDuration();
+  };
+
+  // A transfer is looked at as a whole from now on.
+  void BeginLook(const std::string& task);
+  // That look found a worker that runs, and copied its progress; the next one is due at
+  // `next_look`.
+  void Runs(const std::string& task, absl::Duration now, absl::Duration next_look);
+  // Its progress was copied.
+  void Copied(const std::string& task, absl::Duration now);
+  void Remove(const std::string& task);
+
+  // Where only progress matters: what is known. Nothing: the transfer is to be looked at.
+  std::optional<Standing> Find(const std::string& task, absl::Duration now) const;
+
+  // A VolumeTask as it is now.
+  void NoteTask(const Json& task);
+  // The Pod of a task as it is now, or was when it was deleted.
+  void NotePod(const Json& pod);
+  // These are all the Pods that there are, by name.
+  void NotePods(const std::set<std::string>& names);
+
+ private:
+  struct Entry {
+    Standing standing = {};
+    bool is_changed = false;
+    std::size_t rest = 0;  // of the task, all but its progress: a hash
+    std::string pod = {};  // uid and version; "" when none was seen
+  };
+
+  mutable std::mutex mutex_;
+  std::map<std::string, Entry> entries_;  // Guarded by mutex_.
+};
+
+}  // namespace csidelta::datamover

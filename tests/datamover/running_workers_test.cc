@@ -1,0 +1,123 @@
+#include "datamover/running_workers.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "datamover/ended_pods.h"
+#include "datamover/task_watch.h"
+#include "datamover/volume_task.h"
+
+namespace csidelta::datamover::running_workers_test {
+namespace {
+
+constexpr char kTask[] = "du-1";
+constexpr absl::Duration kNow = absl::Hours(1);
+
+Json Task(int64_t done_bytes, const char* phase = "Running") {
+  Json task = MakeVolumeTask("mover", kTask, {}, {});
+  task["metadata"]["resourceVersion"] = std::to_string(done_bytes);
+  task["status"] = {{"phase", phase}, {"doneBytes", done_bytes}, {"totalBytes", 100}};
+  return task;
+}
+
+Json Pod(const char* version) {
+  return {{"metadata", {{"name", kTask}, {"uid", "p"}, {"resourceVersion", version}}}};
+}
+
+class RunningWorkersTest : public testing::Test {
+ protected:
+  RunningWorkersTest() {
+    Begin();
+    running_.NoteTask(Task(1));
+    running_.NotePod(Pod("1"));
+    Begin();
+    running_.Runs(kTask, kNow, kNow + kRunningLookedAtEvery);
+  }
+
+  void Begin() { running_.BeginLook(kTask); }
+  bool OnlyProgressMatters(absl::Duration now = kNow) const {
+    return running_.Find(kTask, now).has_value();
+  }
+
+  RunningWorkers running_;
+};
+
+TEST_F(RunningWorkersTest, ProgressIsNoReasonToLook) {
+  EXPECT_TRUE(OnlyProgressMatters());
+  running_.NoteTask(Task(2));
+  running_.NotePod(Pod("1"));
+  running_.NotePods({kTask, "du-2"});
+  ASSERT_TRUE(OnlyProgressMatters());
+  EXPECT_EQ(running_.Find(kTask, kNow)->progress,
+            (RunningWorkers::Progress{.done_bytes = 2, .total_bytes = 100}));
+}
+
+TEST_F(RunningWorkersTest, AllElseIs) {
+  const std::function<void()> changes[] = {
+      [&] { running_.NoteTask(Task(2, "Succeeded")); },
+      [&] {
+        Json task = Task(1);
+        task["metadata"]["annotations"] = {{"a", "b"}};
+        running_.NoteTask(task);
+      },
+      [&] { running_.NotePod(Pod("2")); },
+      [&] { running_.NotePods({"du-2"}); },
+      [&] { running_.Remove(kTask); },
+  };
+  for (const auto& change : changes) {
+    ASSERT_TRUE(OnlyProgressMatters());
+    change();
+    EXPECT_FALSE(OnlyProgressMatters());
+    running_.BeginLook(kTask);
+    running_.NoteTask(Task(1));
+    running_.NotePod(Pod("1"));
+    running_.BeginLook(kTask);
+    running_.Runs(kTask, kNow, kNow + kRunningLookedAtEvery);
+  }
+}
+
+TEST_F(RunningWorkersTest, SoIsTheTime) {
+  EXPECT_TRUE(OnlyProgressMatters(kNow + kRunningLookedAtEvery - absl::Seconds(1)));
+  EXPECT_FALSE(OnlyProgressMatters(kNow + kRunningLookedAtEvery));
+}
+
+TEST_F(RunningWorkersTest, WhatChangesWhileItIsLookedAtIsLookedAtAgain) {
+  Begin();
+  EXPECT_FALSE(OnlyProgressMatters());
+  running_.NotePod(Pod("2"));
+  running_.Runs(kTask, kNow, kNow + kRunningLookedAtEvery);
+  EXPECT_FALSE(OnlyProgressMatters());
+}
+
+TEST_F(RunningWorkersTest, NothingIsKeptOfThoseThatNothingIsMovedFor) {
+  running_.Remove(kTask);
+  running_.NoteTask(Task(2));
+  running_.NotePod(Pod("2"));
+  running_.Runs(kTask, kNow, kNow + kRunningLookedAtEvery);
+  running_.Copied(kTask, kNow);
+  EXPECT_FALSE(OnlyProgressMatters());
+}
+
+TEST_F(RunningWorkersTest, APodThatWentWhileNothingWasWatchedIsMissed) {
+  WakeTable wakes;
+  EndedPods ended;
+  PodFollower follower(wakes, ended, running_);
+  follower.OnPage({Pod("1")}, /*is_first=*/true);
+  follower.OnListed();
+  EXPECT_TRUE(OnlyProgressMatters());
+  follower.OnPage({}, /*is_first=*/true);
+  EXPECT_TRUE(OnlyProgressMatters()) << "the list is not whole yet";
+  follower.OnListed();
+  EXPECT_FALSE(OnlyProgressMatters());
+}
+
+TEST_F(RunningWorkersTest, EachChangeOfAPodIsNoted) {
+  WakeTable wakes;
+  EndedPods ended;
+  PodFollower follower(wakes, ended, running_);
+  follower.OnEvent({.kind = k8s::WatchEvent::Kind::kModified, .object = Pod("2")});
+  EXPECT_FALSE(OnlyProgressMatters());
+}
+
+}  // namespace
+}  // namespace csidelta::datamover::running_workers_test
