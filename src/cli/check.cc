@@ -6,13 +6,12 @@
 #include "cli/command.h"
 #include "cli/progress.h"
 #include "cli/text.h"
-#include "repository/checker.h"
+#include "engine/check.h"
 
 namespace csidelta::cli {
 namespace {
 
 using repository::CheckReport;
-using repository::Repository;
 
 Json FindingJson(const repository::Finding& finding) {
   return {{"message_type", "finding"}, {"kind", std::string(repository::NameOf(finding.kind))},
@@ -91,33 +90,29 @@ class CheckCommand : public Command {
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
-    repository::CheckOptions check;
-    RETURN_IF_ERROR(ChooseSubset(check));
-    check.seed = session.environment().random->Below(uint64_t{1} << 63);
-    ASSIGN_OR_RETURN(Repository * repository, session.Open(ctx, LockKind::kReadAlone));
+    engine::CheckJob job;
+    RETURN_IF_ERROR(ChooseSubset(job));
     ProgressMeter meter(session.console(), *ctx.clock);
-    check.progress = [&meter](absl::string_view stage, int64_t done, int64_t total) {
-      meter.ReportCount(stage, done, total);
-    };
-    ASSIGN_OR_RETURN(const CheckReport report,
-                     repository::CheckRepository(ctx, *repository, check));
-    for (const repository::Finding& finding : report.findings) {
+    ASSIGN_OR_RETURN(const engine::CheckOutcome outcome,
+                     engine::RunCheck(ctx, session.engine(), job, CountsOf(meter)));
+    for (const repository::Finding& finding : outcome.report.findings) {
       session.console().PrintResult(FindingJson(finding), FindingText(finding));
     }
-    session.console().PrintResult(ReportJson(report, check.seed), ReportText(report));
-    return report.ok() ? ExitCode::kOk : ExitCode::kFailed;
+    session.console().PrintResult(ReportJson(outcome.report, outcome.seed),
+                                  ReportText(outcome.report));
+    return outcome.report.ok() ? ExitCode::kOk : ExitCode::kFailed;
   }
 
  private:
-  absl::Status ChooseSubset(repository::CheckOptions& check) const {
+  absl::Status ChooseSubset(engine::CheckJob& job) const {
     if (read_data_ && !subset_.empty()) {
       return absl::InvalidArgumentError(
           "both --read-data and --read-data-subset are given; leave one of them out");
     }
     if (read_data_) {
-      check.read_data = repository::ReadEverything{};
+      job.read_data = repository::ReadEverything{};
     } else if (!subset_.empty()) {
-      ASSIGN_OR_RETURN(check.read_data, repository::ParseDataSubset(subset_));
+      ASSIGN_OR_RETURN(job.read_data, repository::ParseDataSubset(subset_));
     }
     return absl::OkStatus();
   }

@@ -7,9 +7,9 @@
 #include "base/status_macros.h"
 #include "cli/command.h"
 #include "cli/progress.h"
-#include "cli/resume.h"
 #include "cli/snapshot_filter.h"
 #include "cli/text.h"
+#include "engine/resume.h"
 #include "repository/copier.h"
 
 namespace csidelta::cli {
@@ -88,9 +88,11 @@ class CopyCommand : public Command {
                      ChooseIds(ctx, session.console(), *from, unreadable));
     std::vector<CopiedSnapshot> copied;
     if (!ids.empty()) {
-      const OrphanScope scope = {.all = session.lock()->unfinished().others == 0, .ours = {}};
-      ASSIGN_OR_RETURN(const ResumeAnswer unfinished,
-                       FindUnfinished(ctx, *to, false, std::numeric_limits<int64_t>::max(), scope));
+      const engine::OrphanScope scope = {.all = session.lock()->unfinished().others == 0,
+                                         .ours = {}};
+      ASSIGN_OR_RETURN(
+          const engine::ResumeAnswer unfinished,
+          engine::FindUnfinished(ctx, *to, false, std::numeric_limits<int64_t>::max(), scope));
       ProgressMeter meter(session.console(), *ctx.clock);
       repository::CopyOptions options;
       options.writer.pack_target_bytes = session.in_bucket() ? repository::kPackTargetBytesRemote
@@ -100,7 +102,7 @@ class CopyCommand : public Command {
       };
       absl::StatusOr<std::vector<CopiedSnapshot>> done =
           repository::CopySnapshots(ctx, *from, *to, *session.lock(), ids, options);
-      NoteEnd(ctx, *to, unfinished, done.ok());
+      engine::NoteEnd(ctx, *to, unfinished, done.ok());
       ASSIGN_OR_RETURN(copied, std::move(done));
     }
     Tell(session.console(), copied);

@@ -7,12 +7,12 @@
 #include "absl/strings/str_cat.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
-#include "cli/cluster_snapshot.h"
+#include "cli/cluster_snapshot_flags.h"
 #include "cli/command.h"
 #include "cli/pod_flags.h"
 #include "cli/progress.h"
-#include "cli/restore_target.h"
 #include "cli/text.h"
+#include "engine/restore_target.h"
 #include "incremental/block_copier.h"
 #include "incremental/extent_list_source.h"
 #include "incremental/file_block_device.h"
@@ -21,6 +21,10 @@
 namespace csidelta::cli {
 namespace {
 
+using engine::ClusterBase;
+using engine::ClusterSnapshot;
+using engine::ExamineTarget;
+using engine::RestoreTarget;
 using incremental::BlockCopier;
 using incremental::CopyOptions;
 using incremental::CopyResult;
@@ -86,7 +90,7 @@ VerbSyntax DeviceCopyCommand::Declare() {
   table.Add("--volume-snapshot", "NS/NAME",
             "the VolumeSnapshot of TARGET as it is now: its CSI driver is asked what differs from "
             "--base",
-            cluster_.volume_snapshot);
+            cluster_.query.volume_snapshot);
   cluster_.DeclareAccess(table);
   return {.name = "device-copy",
           .summary = "Make a device hold what another holds, writing only what differs",
@@ -106,8 +110,8 @@ absl::Status DeviceCopyCommand::CheckFlags(const CallContext& ctx) const {
   if (source_.empty() || target_.empty()) {
     return absl::InvalidArgumentError("name both devices, with --source and --target");
   }
-  const bool has_list = !extents_.empty() || !cluster_.volume_snapshot.empty();
-  if (!extents_.empty() && !cluster_.volume_snapshot.empty()) {
+  const bool has_list = !extents_.empty() || !cluster_.query.volume_snapshot.empty();
+  if (!extents_.empty() && !cluster_.query.volume_snapshot.empty()) {
     return absl::InvalidArgumentError(
         "--extents and --volume-snapshot are two lists of what differs: give one of them");
   }
@@ -122,7 +126,7 @@ absl::StatusOr<std::vector<Extent>> DeviceCopyCommand::AskCluster(const CallCont
                                                                   Session& session,
                                                                   int64_t volume_bytes) const {
   ASSIGN_OR_RETURN(const std::unique_ptr<ClusterSnapshot> snapshot,
-                   ClusterSnapshot::Open(ctx, cluster_));
+                   ClusterSnapshot::Open(ctx, cluster_.Query()));
   ASSIGN_OR_RETURN(const ClusterBase base, snapshot->FindBase(ctx, base_));
   const std::unique_ptr<incremental::ChangedBlockSource> source =
       snapshot->MakeSource(ctx, base.facts, *session.environment().random);
@@ -132,7 +136,7 @@ absl::StatusOr<std::vector<Extent>> DeviceCopyCommand::AskCluster(const CallCont
   return incremental::GatherListed(
       ctx, *source,
       {.base = base.handle,
-       .target = cluster_.volume_snapshot,
+       .target = cluster_.query.volume_snapshot,
        .size_bytes = snapshot->snapshot().restore_size_bytes.value_or(volume_bytes)},
       volume_bytes);
 }
@@ -150,7 +154,7 @@ absl::StatusOr<CopyList> DeviceCopyCommand::List(const CallContext& ctx, Session
             ctx, source,
             {.base = base_, .target = target_, .size_bytes = volume_bytes, .base_names = {base_}},
             volume_bytes));
-  } else if (!cluster_.volume_snapshot.empty()) {
+  } else if (!cluster_.query.volume_snapshot.empty()) {
     absl::StatusOr<std::vector<Extent>> listed = AskCluster(ctx, session, volume_bytes);
     RETURN_IF_ERROR(ctx.Check());
     if (listed.ok()) {

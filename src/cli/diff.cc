@@ -6,7 +6,7 @@
 #include "base/extent.h"
 #include "base/status_macros.h"
 #include "cli/change_map.h"
-#include "cli/cluster_snapshot.h"
+#include "cli/cluster_snapshot_flags.h"
 #include "cli/command.h"
 #include "cli/progress.h"
 #include "cli/snapshot_filter.h"
@@ -17,6 +17,8 @@
 namespace csidelta::cli {
 namespace {
 
+using engine::ClusterBase;
+using engine::ClusterSnapshot;
 using incremental::TreeFetcher;
 using incremental::VolumeRecord;
 using repository::BlobId;
@@ -133,7 +135,7 @@ class DiffCommand : public Command {
               print_extents_);
     table.Add("--volume-snapshot", "NS/NAME",
               "instead of two snapshots: a VolumeSnapshot whose CSI driver is asked what changed",
-              cluster_flags_.volume_snapshot);
+              cluster_flags_.query.volume_snapshot);
     table.Add(
         "--base", "NAME",
         "the older VolumeSnapshot, of the same namespace; without a base what is allocated is "
@@ -141,7 +143,7 @@ class DiffCommand : public Command {
         base_name_);
     table.Add("--base-handle", "HANDLE",
               "the same by what the driver knows it by, also when its VolumeSnapshot is gone",
-              cluster_flags_.base_handle);
+              cluster_flags_.query.base_handle);
     cluster_flags_.DeclareAccess(table);
     return {
         .name = "diff",
@@ -157,8 +159,8 @@ class DiffCommand : public Command {
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
-    const bool asks_cluster = !cluster_flags_.volume_snapshot.empty();
-    const bool has_base = !base_name_.empty() || !cluster_flags_.base_handle.empty();
+    const bool asks_cluster = !cluster_flags_.query.volume_snapshot.empty();
+    const bool has_base = !base_name_.empty() || !cluster_flags_.query.base_handle.empty();
     if (ids_.size() != (asks_cluster ? 0 : 2) || (has_base && !asks_cluster)) {
       return absl::InvalidArgumentError(
           "diff takes two snapshots of the repository, or --volume-snapshot with or without a "
@@ -193,12 +195,12 @@ class DiffCommand : public Command {
 
   absl::StatusOr<ExitCode> AskCluster(const CallContext& ctx, Session& session) {
     ASSIGN_OR_RETURN(const std::unique_ptr<ClusterSnapshot> snapshot,
-                     ClusterSnapshot::Open(ctx, cluster_flags_));
+                     ClusterSnapshot::Open(ctx, cluster_flags_.Query()));
     ASSIGN_OR_RETURN(const ClusterBase base, snapshot->FindBase(ctx, base_name_));
     const int64_t volume_bytes = snapshot->snapshot().restore_size_bytes.value_or(0);
     if (volume_bytes <= 0) {
       return absl::FailedPreconditionError(
-          absl::StrCat("the driver does not say how large ", cluster_flags_.volume_snapshot,
+          absl::StrCat("the driver does not say how large ", cluster_flags_.query.volume_snapshot,
                        " is: status.restoreSize of its VolumeSnapshotContent is missing"));
     }
     const std::unique_ptr<incremental::ChangedBlockSource> source =
@@ -209,16 +211,17 @@ class DiffCommand : public Command {
       PrintBase(console, base.handle);
     }
     incremental::ValidatingSource validated(*source);
-    RETURN_IF_ERROR(validated.ListExtents(
-        ctx,
-        {.base = base.handle, .target = cluster_flags_.volume_snapshot, .size_bytes = volume_bytes},
-        [&](const incremental::ListedExtent& listed) {
-          map.Add(listed);
-          if (print_extents_) {
-            PrintExtent(console, listed);
-          }
-          return console.Check();
-        }));
+    RETURN_IF_ERROR(validated.ListExtents(ctx,
+                                          {.base = base.handle,
+                                           .target = cluster_flags_.query.volume_snapshot,
+                                           .size_bytes = volume_bytes},
+                                          [&](const incremental::ListedExtent& listed) {
+                                            map.Add(listed);
+                                            if (print_extents_) {
+                                              PrintExtent(console, listed);
+                                            }
+                                            return console.Check();
+                                          }));
     if (print_extents_) {
       console.Print(kEndOfExtents);
       return ExitCode::kOk;
@@ -230,7 +233,7 @@ class DiffCommand : public Command {
   void PrintMap(Console& console, const incremental::ChangedBlockSource& source,
                 const std::string& base, int64_t volume_bytes, const ChangeMap& map) const {
     console.PrintResult({{"message_type", "result"},
-                         {"target", cluster_flags_.volume_snapshot},
+                         {"target", cluster_flags_.query.volume_snapshot},
                          {"base", base},
                          {"source", std::string(source.name())},
                          {"volume_bytes", volume_bytes},
@@ -239,8 +242,8 @@ class DiffCommand : public Command {
                          {"zero_bytes", map.zero_bytes()},
                          {"picture", map.Picture()},
                          {"sizes", map.Histogram()}},
-                        absl::StrCat(cluster_flags_.volume_snapshot, ": ", FormatBytes(map.bytes()),
-                                     " of ", FormatBytes(volume_bytes),
+                        absl::StrCat(cluster_flags_.query.volume_snapshot, ": ",
+                                     FormatBytes(map.bytes()), " of ", FormatBytes(volume_bytes),
                                      base.empty() ? " allocated, in "
                                                   : absl::StrCat(" changed since ", base, ", in "),
                                      map.extents(), " extents, by ", source.name(), "\n[",

@@ -1,10 +1,7 @@
 #include "cli/exit_code.h"
 
-#include <utility>
-
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "base/status_mark.h"
 #include "csi/volume_guard.h"
 #include "incremental/block_uploader.h"
 #include "repository/repository.h"
@@ -13,7 +10,6 @@ namespace csidelta::cli {
 namespace {
 
 constexpr char kInterruptedWord[] = "interrupted";
-constexpr StatusMark kTooSmall("csi-delta/target-too-small");
 constexpr char kNothingChanged[] = "nothing is changed";
 constexpr char kReadOnly[] = "Read-only file system";
 
@@ -43,8 +39,6 @@ absl::string_view NextStep(const absl::Status& status, absl::string_view place) 
 
 }  // namespace
 
-absl::Status AsTargetTooSmall(absl::Status status) { return kTooSmall.On(std::move(status)); }
-
 ExitCode ExitCodeOf(const absl::Status& status) {
   if (repository::IsNoRepository(status)) {
     return ExitCode::kNoRepository;
@@ -58,7 +52,7 @@ ExitCode ExitCodeOf(const absl::Status& status) {
   if (incremental::IsFallbackRefused(status)) {
     return ExitCode::kFallbackRefused;
   }
-  if (kTooSmall.IsOn(status)) {
+  if (engine::IsTargetTooSmall(status)) {
     return ExitCode::kTargetTooSmall;
   }
   return absl::IsCancelled(status) ? ExitCode::kInterrupted : ExitCode::kFailed;

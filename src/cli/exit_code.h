@@ -4,6 +4,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "engine/restore_target.h"
 
 namespace csidelta::cli {
 
@@ -22,8 +23,8 @@ enum class ExitCode : int {
   kInterrupted = 130,
 };
 
-// The same status, marked as kTargetTooSmall.
-absl::Status AsTargetTooSmall(absl::Status status);
+// What marks a status as kTargetTooSmall.
+using engine::AsTargetTooSmall;
 
 // REQUIRES an error.
 ExitCode ExitCodeOf(const absl::Status& status);

@@ -65,7 +65,7 @@ class GroupReader {
  private:
   absl::Status ReadFrom(storage::ObjectStore& store) {
     ASSIGN_OR_RETURN(const std::unique_ptr<Repository> repository,
-                     session_.OpenIn(ctx_, store, keys_));
+                     session_.engine().OpenIn(ctx_, store, keys_));
     ASSIGN_OR_RETURN(const std::vector<repository::FileInfo> files,
                      repository->ListFiles(ctx_, FileKind::kSnapshot));
     const std::string place = store.Describe();
@@ -149,8 +149,8 @@ void Show(const std::vector<VolumeGroup>& groups, Console& console) {
 
 absl::StatusOr<ExitCode> ListVolumeGroups(const CallContext& ctx, Session& session,
                                           const GroupListing& listing) {
-  ASSIGN_OR_RETURN(storage::ObjectStore* const place, session.OpenPlace());
-  ASSIGN_OR_RETURN(const RepositoryKeys keys, session.ReadKeys(ctx));
+  ASSIGN_OR_RETURN(storage::ObjectStore* const place, session.engine().OpenPlace());
+  ASSIGN_OR_RETURN(const RepositoryKeys keys, session.engine().ReadKeys(ctx));
   GroupReader reader(ctx, session, *place, keys, listing);
   ASSIGN_OR_RETURN(
       const std::vector<std::string> folders,

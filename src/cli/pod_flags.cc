@@ -3,11 +3,10 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <optional>
-
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "base/rfc3339.h"
+#include "base/status_macros.h"
 #include "base/unique_fd.h"
 
 namespace csidelta::cli {
@@ -23,16 +22,18 @@ void PodFlags::Declare(ArgumentTable& table) {
   table.Add("--result-file", "FILE", "write the result, as JSON, there, too", result_file);
 }
 
-absl::Status PodFlags::CheckTime(const CallContext& ctx) const {
-  if (start_before.empty()) {
-    return absl::OkStatus();
-  }
+absl::StatusOr<std::optional<absl::Time>> PodFlags::StartBefore() const {
   const std::optional<absl::Time> latest = ParseRfc3339(start_before);
-  if (!latest.has_value()) {
+  if (!start_before.empty() && !latest.has_value()) {
     return absl::InvalidArgumentError(
         absl::StrCat("--start-before ", start_before, " is no time; write 2026-11-21T13:05:00Z"));
   }
-  return ctx.clock->Now() < *latest
+  return latest;
+}
+
+absl::Status PodFlags::CheckTime(const CallContext& ctx) const {
+  ASSIGN_OR_RETURN(const std::optional<absl::Time> latest, StartBefore());
+  return !latest.has_value() || ctx.clock->Now() < *latest
              ? absl::OkStatus()
              : absl::FailedPreconditionError(
                    absl::StrCat("it is later than ", start_before, ", so nothing was written"));

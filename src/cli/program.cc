@@ -29,6 +29,10 @@ absl::StatusOr<ExitCode> RunVerb(const CallContext& ctx, Command& command, Conso
 
 }  // namespace
 
+absl::StatusOr<datamover::Job> Command::WorkerJob() const {
+  return absl::InvalidArgumentError("a worker runs backup, restore or forget, not another verb");
+}
+
 std::vector<std::unique_ptr<Command>> AllCommands() {
   std::vector<std::unique_ptr<Command>> commands;
   for (auto* make : {MakeInitCommand,
@@ -132,9 +136,6 @@ ExitCode RunProgram(const CallContext& ctx, absl::Span<const std::string> words,
     }
     const ExitCode failed = ExitCodeOf(code.status());
     const std::string sentence = Explain(code.status(), place);
-    if (environment.on_failure != nullptr) {
-      environment.on_failure(code.status(), sentence);
-    }
     console.Fail(static_cast<int>(failed), sentence);
     return failed;
   }

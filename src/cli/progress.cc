@@ -177,4 +177,16 @@ void ProgressMeter::Report(absl::string_view stage, int64_t done, int64_t total,
   }
 }
 
+engine::Progress BytesOf(ProgressMeter& meter) {
+  return [&meter](absl::string_view stage, int64_t done, int64_t total) {
+    meter.ReportBytes(stage, done, total);
+  };
+}
+
+engine::Progress CountsOf(ProgressMeter& meter) {
+  return [&meter](absl::string_view stage, int64_t done, int64_t total) {
+    meter.ReportCount(stage, done, total);
+  };
+}
+
 }  // namespace csidelta::cli

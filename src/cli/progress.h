@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "cli/console.h"
+#include "engine/listener.h"
 
 namespace csidelta::cli {
 
@@ -101,5 +102,9 @@ class ProgressMeter {
   RateWindow window_;
   absl::Duration shown_at_ = -absl::InfiniteDuration();
 };
+
+// What reports to `meter`, which must live as long, in bytes and in things.
+engine::Progress BytesOf(ProgressMeter& meter);
+engine::Progress CountsOf(ProgressMeter& meter);
 
 }  // namespace csidelta::cli

@@ -11,10 +11,6 @@ namespace csidelta::cli {
 namespace {
 
 using repository::PruneFigures;
-using repository::PruneOptions;
-using repository::PrunePlan;
-using repository::PruneResult;
-using repository::Repository;
 
 Json FiguresJson(const PruneFigures& figures) {
   return {{"snapshots", figures.snapshots},
@@ -64,10 +60,12 @@ class PruneCommand : public Command {
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
-    RETURN_IF_ERROR(ReadPruneFlags(flags_, session).status());
-    ASSIGN_OR_RETURN(Repository * repository, session.Open(ctx, LockKind::kExclusive));
-    ASSIGN_OR_RETURN(PruneOptions options, ReadPruneFlags(flags_, session));
-    RETURN_IF_ERROR(PlanAndPrune(ctx, session, *repository, std::move(options), dry_run_));
+    ASSIGN_OR_RETURN(engine::PruneJob job, ReadPruneFlags(flags_));
+    job.is_dry_run = dry_run_;
+    ProgressMeter meter(session.console(), *ctx.clock);
+    ASSIGN_OR_RETURN(const engine::PruneOutcome outcome,
+                     engine::RunPrune(ctx, session.engine(), job, CountsOf(meter)));
+    PrintPruned(session.console(), outcome, dry_run_);
     return ExitCode::kOk;
   }
 
@@ -87,39 +85,25 @@ void DeclarePruneFlags(ArgumentTable& table, PruneFlags& flags) {
                  flags.repack_bytes_max);
 }
 
-absl::StatusOr<PruneOptions> ReadPruneFlags(const PruneFlags& flags, const Session& session) {
-  PruneOptions options;
-  ASSIGN_OR_RETURN(options.unused_max, repository::ParseUnusedLimit(flags.unused_max));
+absl::StatusOr<engine::PruneJob> ReadPruneFlags(const PruneFlags& flags) {
+  engine::PruneJob job;
+  ASSIGN_OR_RETURN(job.unused_max, repository::ParseUnusedLimit(flags.unused_max));
   if (flags.repack_bytes_max >= 0) {
-    options.repack_bytes_max = flags.repack_bytes_max;
+    job.repack_bytes_max = flags.repack_bytes_max;
   }
-  options.pack_target_bytes =
-      session.in_bucket() ? repository::kPackTargetBytesRemote : repository::kPackTargetBytesLocal;
-  return options;
+  return job;
 }
 
-absl::Status PlanAndPrune(const CallContext& ctx, Session& session, Repository& repository,
-                          PruneOptions options, bool dry_run) {
-  ProgressMeter meter(session.console(), *ctx.clock);
-  options.progress = [&meter](absl::string_view stage, int64_t done, int64_t total) {
-    meter.ReportCount(stage, done, total);
-  };
-  RETURN_IF_ERROR(repository.LoadIndex(ctx));
-  ASSIGN_OR_RETURN(const PrunePlan plan, repository::PlanPrune(ctx, repository, options));
-  PruneResult done;
-  if (!dry_run) {
-    ASSIGN_OR_RETURN(done, repository::RunPrune(ctx, repository, *session.lock(), plan, options));
-  }
-  Json result = FiguresJson(plan.figures);
+void PrintPruned(Console& console, const engine::PruneOutcome& outcome, bool dry_run) {
+  Json result = FiguresJson(outcome.figures);
   result["message_type"] = "result";
   result["dry_run"] = dry_run;
-  result["packs_written"] = done.packs_written;
-  result["packs_deleted"] = done.packs_deleted;
-  result["index_files_written"] = done.index_files_written;
-  result["index_files_removed"] = done.index_files_removed;
-  result["scratch_bytes"] = repository.scratch().peak_bytes();
-  session.console().PrintResult(result, FiguresText(plan.figures, dry_run));
-  return absl::OkStatus();
+  result["packs_written"] = outcome.done.packs_written;
+  result["packs_deleted"] = outcome.done.packs_deleted;
+  result["index_files_written"] = outcome.done.index_files_written;
+  result["index_files_removed"] = outcome.done.index_files_removed;
+  result["scratch_bytes"] = outcome.scratch_bytes;
+  console.PrintResult(result, FiguresText(outcome.figures, dry_run));
 }
 
 std::unique_ptr<Command> MakePruneCommand() { return std::make_unique<PruneCommand>(); }

@@ -2,11 +2,10 @@
 
 #include <string>
 
-#include "absl/status/status.h"
-#include "base/call_context.h"
+#include "absl/status/statusor.h"
 #include "cli/arguments.h"
-#include "cli/session.h"
-#include "repository/pruner.h"
+#include "cli/console.h"
+#include "engine/prune.h"
 
 namespace csidelta::cli {
 
@@ -18,13 +17,9 @@ struct PruneFlags {
 
 void DeclarePruneFlags(ArgumentTable& table, PruneFlags& flags);
 
-absl::StatusOr<repository::PruneOptions> ReadPruneFlags(const PruneFlags& flags,
-                                                        const Session& session);
+// But for whether it is a dry run.
+absl::StatusOr<engine::PruneJob> ReadPruneFlags(const PruneFlags& flags);
 
-// Plans, shows the plan and, unless `dry_run`, does it; prints the result. REQUIRES the exclusive
-// lock of `session`, taken before the repository's index was loaded.
-absl::Status PlanAndPrune(const CallContext& ctx, Session& session,
-                          repository::Repository& repository, repository::PruneOptions options,
-                          bool dry_run);
+void PrintPruned(Console& console, const engine::PruneOutcome& outcome, bool dry_run);
 
 }  // namespace csidelta::cli

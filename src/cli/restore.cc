@@ -8,21 +8,15 @@
 #include "cli/pod_flags.h"
 #include "cli/progress.h"
 #include "cli/restore_into.h"
-#include "cli/restore_target.h"
 #include "cli/snapshot_filter.h"
 #include "cli/text.h"
-#include "incremental/block_downloader.h"
-#include "incremental/file_block_device.h"
-#include "incremental/gated_block_device.h"
-#include "incremental/restore_mark.h"
+#include "engine/restore.h"
 
 namespace csidelta::cli {
 namespace {
 
-using incremental::BlockDownloader;
-using incremental::FileBlockDevice;
-using incremental::RestoreResult;
-using incremental::VolumeRecord;
+using engine::RestorePlan;
+using engine::RestoreTarget;
 using repository::StoredSnapshot;
 
 // "snapshot 8ab6fc6f of shop:/orders, 2026-11-21 13:05:00"
@@ -32,15 +26,16 @@ std::string SnapshotText(const StoredSnapshot& stored) {
       absl::FormatTime("%Y-%m-%d %H:%M:%S", stored.snapshot.time, absl::LocalTimeZone()));
 }
 
-std::string Summary(const RestoreResult& result, const StoredSnapshot& stored,
-                    const RestoreTarget& target, const std::string& path) {
+// REQUIRES that it was no dry run.
+std::string Summary(const engine::RestoreOutcome& outcome, const std::string& path) {
+  const incremental::RestoreResult& result = *outcome.result;
   const auto total = result.duration_ms.find("total");
   const absl::Duration elapsed =
       absl::Milliseconds(total == result.duration_ms.end() ? 0 : total->second);
   return absl::StrCat(
-      "restored ", SnapshotText(stored), "\n", Describe(target), " ", path, ": ",
-      FormatBytes(result.logical_bytes), ", of which ", FormatBytes(result.written_bytes),
-      " written, ",
+      "restored ", SnapshotText(outcome.plan.snapshot), "\n", Describe(outcome.plan.target), " ",
+      path, ": ", FormatBytes(result.logical_bytes), ", of which ",
+      FormatBytes(result.written_bytes), " written, ",
       result.compared_bytes > 0 ? absl::StrCat(FormatBytes(result.kept_bytes), " held already, ")
                                 : "",
       "and ", FormatBytes(result.zero_bytes), " zero, in ", FormatElapsed(elapsed), "\n");
@@ -50,18 +45,19 @@ class RestoreCommand : public Command {
  public:
   VerbSyntax Declare() override {
     ArgumentTable table;
-    table.AddOptionalWord("ID", "the snapshot, by the beginning of its id, or \"latest\"", id_);
-    table.Add("-t,--target", "PATH", "the block device or image file to write over", target_);
-    table.Add("-n,--dry-run", "only say what would be written over", dry_run_);
+    table.AddOptionalWord("ID", "the snapshot, by the beginning of its id, or \"latest\"",
+                          job_.snapshot);
+    table.Add("-t,--target", "PATH", "the block device or image file to write over", job_.target);
+    table.Add("-n,--dry-run", "only say what would be written over", job_.is_dry_run);
     table.Add("--yes", "do not ask on a terminal before something is written over", yes_);
     table.Add("--target-is-zero",
               "the target reads as zeros, so zeros need not be written; checked on a sample",
-              target_is_zero_);
+              job_.target_is_zero);
     table.Add("--differing",
               "read the target, and fetch and write only what differs from the snapshot",
-              only_differing_);
-    DeclareFilterFlags(table, filter_);
-    table.AddBytes("--memory-budget", "memory to work with (256MiB)", memory_budget_bytes_);
+              job_.only_differing);
+    DeclareFilterFlags(table, job_.filter);
+    table.AddBytes("--memory-budget", "memory to work with (256MiB)", job_.memory_budget_bytes);
     pod_.Declare(table);
     into_.Declare(table);
     return {
@@ -82,60 +78,60 @@ class RestoreCommand : public Command {
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
-    if (into_.is_asked_for() == !target_.empty()) {
+    if (into_.is_asked_for() == !job_.target.empty()) {
       return absl::InvalidArgumentError(
           "name one place to restore to: a device or an image file with --target, or a PVC with "
           "--into");
     }
-    RETURN_IF_ERROR(into_.Check(id_));
+    RETURN_IF_ERROR(into_.Check(job_.snapshot));
     if (into_.is_asked_for()) {
       return RunRestoreInto(ctx, session, into_,
-                            {.words = SnapshotWords(), .is_dry_run = dry_run_, .yes = yes_});
+                            {.words = SnapshotWords(), .is_dry_run = job_.is_dry_run, .yes = yes_});
     }
-    RETURN_IF_ERROR(pod_.CheckTime(ctx));
-    if (only_differing_ && target_is_zero_) {
-      return absl::InvalidArgumentError(
-          "--differing and --target-is-zero contradict each other: give one of them");
-    }
-    ASSIGN_OR_RETURN(repository::Repository * repository, session.Open(ctx, LockKind::kRead));
-    ASSIGN_OR_RETURN(
-        const StoredSnapshot stored,
-        ChooseSnapshot(ctx, session.console(), *repository, id_, filter_, LatestOf::kOneVolume));
-    ASSIGN_OR_RETURN(const std::unique_ptr<VolumeRecord> record,
-                     incremental::OpenVolumeRecord(ctx, *repository, stored));
-    const int64_t volume_bytes = record->manifest.size_bytes;
-    ASSIGN_OR_RETURN(const RestoreTarget target, ExamineTarget(target_, volume_bytes));
-    if (dry_run_) {
-      PrintPlan(session.console(), stored, target, volume_bytes);
+    ASSIGN_OR_RETURN(const engine::RestoreJob job, Job());
+    const engine::RestoreConsent consent = [&](const RestorePlan& plan) {
+      return Announce(ctx, session, plan);
+    };
+    ProgressMeter meter(session.console(), *ctx.clock);
+    ASSIGN_OR_RETURN(const engine::RestoreOutcome outcome,
+                     engine::RunRestore(ctx, session.engine(), job, consent, BytesOf(meter)));
+    if (!outcome.result.has_value()) {
+      PrintPlan(session.console(), outcome.plan);
       return ExitCode::kOk;
     }
-    RETURN_IF_ERROR(Announce(ctx, session, stored, target, volume_bytes));
-    ASSIGN_OR_RETURN(const std::unique_ptr<FileBlockDevice> device, OpenTarget(volume_bytes));
-    absl::StatusOr<RestoreResult> result = Write(ctx, session, *repository, *record, *device);
-    if (!result.ok()) {
-      TellWhatIsLeft(session.console(), *device);
-      return result.status();
-    }
-    Json json = incremental::ToJson(*result);
-    json["target"] = target_;
-    json["target_kind"] = NameOf(target.kind);
-    session.console().PrintResult(json, Summary(*result, stored, target, target_));
+    Json json = incremental::ToJson(*outcome.result);
+    json["target"] = job_.target;
+    json["target_kind"] = NameOf(outcome.plan.target.kind);
+    session.console().PrintResult(json, Summary(outcome, job_.target));
     pod_.LeaveResult(json);
     return ExitCode::kOk;
   }
 
+  absl::StatusOr<datamover::Job> WorkerJob() const override {
+    if (job_.target.empty() || into_.is_asked_for() || job_.is_dry_run) {
+      return absl::InvalidArgumentError("a worker restores to a device: name it with --target");
+    }
+    return Job();
+  }
+
  private:
+  absl::StatusOr<engine::RestoreJob> Job() const {
+    engine::RestoreJob job = job_;
+    ASSIGN_OR_RETURN(job.start_before, pod_.StartBefore());
+    return job;
+  }
+
   // What another restore is told to restore the same.
   std::vector<std::string> SnapshotWords() const {
-    std::vector<std::string> words = {id_};
+    std::vector<std::string> words = {job_.snapshot};
     const auto add = [&words](const char* flag, const std::vector<std::string>& values) {
       for (const std::string& value : values) {
         words.insert(words.end(), {flag, value});
       }
     };
-    add("--host", filter_.hosts);
-    add("--path", filter_.paths);
-    add("--tag", filter_.tags);
+    add("--host", job_.filter.hosts);
+    add("--path", job_.filter.paths);
+    add("--tag", job_.filter.tags);
     return words;
   }
 
@@ -146,28 +142,28 @@ class RestoreCommand : public Command {
     }
     const int64_t kept_bytes = target.size_bytes - volume_bytes;
     return absl::StrCat(
-        "what ", target.kind == RestoreTarget::Kind::kDevice ? "device " : "file ", target_, " of ",
-        FormatBytes(target.size_bytes), " holds is overwritten",
+        "what ", target.kind == RestoreTarget::Kind::kDevice ? "device " : "file ", job_.target,
+        " of ", FormatBytes(target.size_bytes), " holds is overwritten",
         kept_bytes > 0 ? absl::StrCat(", but for the last ", FormatBytes(kept_bytes)) : "");
   }
 
-  void PrintPlan(Console& console, const StoredSnapshot& stored, const RestoreTarget& target,
-                 int64_t volume_bytes) const {
+  void PrintPlan(Console& console, const RestorePlan& plan) const {
+    const auto& [stored, target, volume_bytes] = plan;
     const std::string loss = Loss(target, volume_bytes);
     console.PrintResult(
         {{"message_type", "result"},
          {"dry_run", true},
          {"snapshot_id", stored.id.Hex()},
          {"logical_bytes", volume_bytes},
-         {"target", target_},
+         {"target", job_.target},
          {"target_kind", NameOf(target.kind)},
          {"target_bytes", target.size_bytes}},
         absl::StrCat("would restore ", SnapshotText(stored), ", ", FormatBytes(volume_bytes), "\n",
-                     loss.empty() ? absl::StrCat(target_, " would be made") : loss, "\n"));
+                     loss.empty() ? absl::StrCat(job_.target, " would be made") : loss, "\n"));
   }
 
-  absl::Status Announce(const CallContext& ctx, Session& session, const StoredSnapshot& stored,
-                        const RestoreTarget& target, int64_t volume_bytes) const {
+  absl::Status Announce(const CallContext& ctx, Session& session, const RestorePlan& plan) const {
+    const auto& [stored, target, volume_bytes] = plan;
     const std::string loss = Loss(target, volume_bytes);
     if (loss.empty()) {
       return absl::OkStatus();
@@ -184,60 +180,10 @@ class RestoreCommand : public Command {
                      : absl::FailedPreconditionError("nothing was written; --yes does not ask");
   }
 
-  // A target that is still as it was says nothing.
-  void TellWhatIsLeft(Console& console, FileBlockDevice& device) const {
-    if (incremental::HasRestoreMark(CallContext{}, device).value_or(false)) {
-      console.Warn(absl::StrCat(target_,
-                                " holds a part of the volume only, which its beginning "
-                                "says; restore it again"));
-    }
-  }
-
-  absl::StatusOr<RestoreResult> Write(const CallContext& ctx, Session& session,
-                                      repository::Repository& repository,
-                                      const VolumeRecord& record, FileBlockDevice& device) const {
-    incremental::GatedBlockDevice gated(device,
-                                        [&] { return session.environment().await_writing(ctx); });
-    ProgressMeter meter(session.console(), *ctx.clock);
-    const incremental::DownloadOptions options{
-        .target_is_zero = target_is_zero_,
-        .only_differing = only_differing_,
-        .memory_budget_bytes = memory_budget_bytes_,
-        .store_numbers = [&session] { return session.Numbers(); },
-        .on_progress =
-            [&meter](const incremental::DownloadProgress& progress) {
-              meter.ReportBytes("restore", progress.done_bytes, progress.total_bytes);
-            }};
-    ASSIGN_OR_RETURN(const RestoreResult result,
-                     BlockDownloader(repository, gated, *session.environment().random)
-                         .Run(ctx, record, options));
-    if (result.damaged_copies > 0) {
-      session.console().Warn(absl::StrCat(
-          result.damaged_copies,
-          " damaged blobs were replaced by other copies; csi-delta check --read-data names them"));
-    }
-    return result;
-  }
-
-  absl::StatusOr<std::unique_ptr<FileBlockDevice>> OpenTarget(int64_t volume_bytes) const {
-    absl::StatusOr<std::unique_ptr<FileBlockDevice>> device =
-        FileBlockDevice::OpenForWrite(target_, volume_bytes);
-    if (absl::IsOutOfRange(device.status())) {
-      return AsTargetTooSmall(device.status());
-    }
-    return device;
-  }
-
-  std::string id_;
-  std::string target_;
-  bool dry_run_ = false;
+  engine::RestoreJob job_;
   bool yes_ = false;
-  bool target_is_zero_ = false;
-  bool only_differing_ = false;
   PodFlags pod_;
   RestoreIntoFlags into_;
-  SnapshotFilter filter_;
-  int64_t memory_budget_bytes_ = incremental::kMemoryBudgetBytes;
 };
 
 }  // namespace

@@ -2,24 +2,18 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <utility>
 
-#include "absl/algorithm/container.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "base/status_macros.h"
 #include "cli/certificates.h"
-#include "cli/resume.h"
 
 namespace csidelta::cli {
 namespace {
-
-using repository::Repository;
 
 // Not the folder that many systems keep in memory.
 constexpr char kPodUidVariable[] = "POD_UID";
@@ -40,8 +34,6 @@ constexpr std::array<TextOption, 5> kS3Texts = {{
 }};
 constexpr int kObjectLockDaysMax = 36'500;
 constexpr char kLocksPrefix[] = "locks/";  // A lock that cannot go would stop everybody.
-
-bool OnlyReads(LockKind kind) { return kind == LockKind::kRead || kind == LockKind::kReadAlone; }
 
 absl::Status SetBucketLookup(absl::string_view value, storage::BucketStyle& style) {
   if (value == "auto") {
@@ -67,6 +59,24 @@ absl::Status SetObjectLockDays(absl::string_view value, storage::S3Options& opti
   return absl::OkStatus();
 }
 
+// The keys of --keyring-file, the newest first; none without it.
+absl::StatusOr<std::optional<repository::Keyring>> ReadKeyring(const RepositoryChoice& choice) {
+  const std::string& file = choice.keyring_file;
+  if (file.empty()) {
+    return std::nullopt;
+  }
+  if (!choice.password_file.empty() || !choice.password_command.empty()) {
+    return absl::InvalidArgumentError(
+        "both a keyring and a password are given; leave one of them out");
+  }
+  ASSIGN_OR_RETURN(const std::string text, ReadSmallText(file));
+  absl::StatusOr<repository::Keyring> keyring = repository::ParseKeyringFile(text);
+  if (!keyring.ok()) {
+    return Annotate(keyring.status(), file);
+  }
+  return *std::move(keyring);
+}
+
 }  // namespace
 
 std::string ProgramVersion() { return "csi-delta " CSIDELTA_VERSION; }
@@ -82,6 +92,11 @@ std::string HostName() {
 std::string UserName(const GetVariable& get) {
   const std::string user = Variable(get, "USER");
   return user.empty() ? Variable(get, "LOGNAME") : user;
+}
+
+engine::Listener ListenerOf(Console& console) {
+  return {.note = [&console](absl::string_view sentence) { console.Note(sentence); },
+          .warn = [&console](absl::string_view sentence) { console.Warn(sentence); }};
 }
 
 ProgramSyntax DeclareFlags(GlobalOptions& options) {
@@ -212,224 +227,47 @@ absl::StatusOr<std::string> ChooseRepository(const RepositoryChoice& choice,
   return text;
 }
 
-absl::Status Session::OpenStore(bool read_only) {
-  ASSIGN_OR_RETURN(const std::string text, ChooseRepository(choice(), environment_.get));
-  ASSIGN_OR_RETURN(const storage::Location location, storage::ParseLocation(text));
-  in_bucket_ = location.kind == storage::Location::Kind::kS3;
-  ASSIGN_OR_RETURN(storage::StoreSettings settings, MakeStoreSettings(options_, environment_.get));
-  settings.read_only = read_only;
-  settings.retry.on_wait = [this](const absl::Status& reason) {
-    if (!has_told_of_waiting_.exchange(true)) {
-      console_.Note(absl::StrCat("waiting for ", place_, ", trying again: ", reason.message()));
-    }
-  };
-  ASSIGN_OR_RETURN(store_, environment_.open_store(location, settings, *environment_.random));
-  place_ = store_->store().Describe();
-  return absl::OkStatus();
+engine::SessionOptions Session::EngineOptions() {
+  const GetVariable& get = environment_.get;
+  std::string scratch_folder = options_.scratch_folder;
+  if (scratch_folder.empty()) {
+    scratch_folder = Variable(get, "TMPDIR");
+  }
+  return {.place = [this] { return Place(); },
+          .keyring = [this] { return ReadKeyring(choice()); },
+          .keyring_name = [this] { return choice().keyring_file; },
+          .password = [this](const CallContext& ctx, const std::string& place,
+                             bool twice) { return Password(ctx, place, twice); },
+          .program_version = ProgramVersion(),
+          .host = HostName(),
+          .user = UserName(get),
+          .pod_uid = Variable(get, kPodUidVariable),
+          .scratch_folder = scratch_folder.empty() ? kScratchFolder : scratch_folder,
+          .no_lock = options_.no_lock,
+          .retry_lock = options_.retry_lock,
+          .scrypt = environment_.scrypt,
+          .random = environment_.random,
+          .open_store = environment_.open_store,
+          .witnesses = environment_.witnesses,
+          .await_writing = environment_.await_writing,
+          .listener = ListenerOf(console_)};
 }
 
-absl::StatusOr<Secret> Session::Password(const CallContext& ctx, bool twice) const {
+absl::StatusOr<engine::RepositoryPlace> Session::Place() const {
+  ASSIGN_OR_RETURN(const std::string text, ChooseRepository(choice(), environment_.get));
+  ASSIGN_OR_RETURN(storage::Location location, storage::ParseLocation(text));
+  ASSIGN_OR_RETURN(storage::StoreSettings settings, MakeStoreSettings(options_, environment_.get));
+  return engine::RepositoryPlace{.location = std::move(location), .settings = std::move(settings)};
+}
+
+absl::StatusOr<Secret> Session::Password(const CallContext& ctx, const std::string& place,
+                                         bool twice) const {
   ASSIGN_OR_RETURN(
       const PasswordSource source,
       ChoosePasswordSource(
           {.command = choice().password_command, .file = choice().password_file, .text = Secret()},
           environment_.get));
-  return ReadPassword(ctx, source, absl::StrCat("password for ", place_), twice);
-}
-
-repository::Environment Session::KeyEnvironment() const {
-  repository::Environment environment;
-  environment.scrypt = environment_.scrypt;
-  environment.hostname = HostName();
-  if (const std::string user = UserName(environment_.get); !user.empty()) {
-    environment.username = user;
-  }
-  environment.scratch.folder = options_.scratch_folder;
-  if (environment.scratch.folder.empty()) {
-    environment.scratch.folder = Variable(environment_.get, "TMPDIR");
-  }
-  if (environment.scratch.folder.empty()) {
-    environment.scratch.folder = kScratchFolder;
-  }
-  return environment;
-}
-
-absl::StatusOr<std::optional<datamover::Keyring>> Session::ReadKeyring() const {
-  const std::string& file = choice().keyring_file;
-  if (file.empty()) {
-    return std::nullopt;
-  }
-  if (!choice().password_file.empty() || !choice().password_command.empty()) {
-    return absl::InvalidArgumentError(
-        "both a keyring and a password are given; leave one of them out");
-  }
-  ASSIGN_OR_RETURN(const std::string text, ReadSmallText(file));
-  absl::StatusOr<datamover::Keyring> keyring = datamover::ParseKeyringFile(text);
-  if (!keyring.ok()) {
-    return Annotate(keyring.status(), file);
-  }
-  return *std::move(keyring);
-}
-
-absl::StatusOr<Repository*> Session::Init(const CallContext& ctx) {
-  RETURN_IF_ERROR(OpenStore());
-  repository::Environment environment = KeyEnvironment();
-  Secret password;
-  ASSIGN_OR_RETURN(const std::optional<datamover::Keyring> keyring, ReadKeyring());
-  if (keyring.has_value()) {
-    password = keyring->newest().password;
-    environment.username = keyring->newest().fingerprint;
-  } else {
-    ASSIGN_OR_RETURN(password, Password(ctx, /*twice=*/true));
-  }
-  ASSIGN_OR_RETURN(repository_,
-                   Repository::Init(ctx, store_->store(), password.Reveal(), environment));
-  return repository_.get();
-}
-
-absl::StatusOr<Repository*> Session::Open(const CallContext& ctx, LockKind kind) {
-  if (options_.no_lock && !OnlyReads(kind)) {
-    return absl::InvalidArgumentError(
-        "--no-lock is for verbs that only read: this one writes, and must keep others from "
-        "removing what it uses; leave it out");
-  }
-  RETURN_IF_ERROR(OpenStore());
-  ASSIGN_OR_RETURN(std::optional<datamover::Keyring> keyring, ReadKeyring());
-  if (keyring.has_value()) {
-    ASSIGN_OR_RETURN(Opened opened, OpenWithKeyring(ctx, store_->store(), *std::move(keyring)));
-    repository_ = std::move(opened.repository);
-    key_to_add_ = std::move(opened.key_to_add);
-  } else {
-    RETURN_IF_ERROR(OpenWithPassword(ctx));
-  }
-  if (!OnlyReads(kind) || !options_.no_lock) {
-    RETURN_IF_ERROR(TakeLock(ctx, kind));
-  }
-  if (!OnlyReads(kind)) {
-    RETURN_IF_ERROR(AddNewestKey(ctx));
-  }
-  return repository_.get();
-}
-
-absl::Status Session::OpenWithPassword(const CallContext& ctx) {
-  const absl::StatusOr<Secret> password = Password(ctx, /*twice=*/false);
-  if (!password.ok()) {
-    // Where there is nothing to open, no password would have helped.
-    const absl::Status opened =
-        Repository::Open(ctx, store_->store(), "", KeyEnvironment()).status();
-    return repository::IsNoRepository(opened) ? opened : password.status();
-  }
-  ASSIGN_OR_RETURN(repository_,
-                   Repository::Open(ctx, store_->store(), password->Reveal(), KeyEnvironment()));
-  return absl::OkStatus();
-}
-
-absl::StatusOr<storage::ObjectStore*> Session::OpenPlace() {
-  RETURN_IF_ERROR(OpenStore(/*read_only=*/true));
-  return &store_->store();
-}
-
-absl::StatusOr<RepositoryKeys> Session::ReadKeys(const CallContext& ctx) const {
-  RepositoryKeys keys;
-  ASSIGN_OR_RETURN(keys.keyring, ReadKeyring());
-  if (!keys.keyring.has_value()) {
-    ASSIGN_OR_RETURN(keys.password, Password(ctx, /*twice=*/false));
-  }
-  return keys;
-}
-
-absl::StatusOr<std::unique_ptr<Repository>> Session::OpenIn(const CallContext& ctx,
-                                                            storage::ObjectStore& store,
-                                                            const RepositoryKeys& keys) const {
-  if (!keys.keyring.has_value()) {
-    return Repository::Open(ctx, store, keys.password.Reveal(), KeyEnvironment());
-  }
-  ASSIGN_OR_RETURN(Opened opened, OpenWithKeyring(ctx, store, *keys.keyring));
-  return std::move(opened.repository);
-}
-
-absl::StatusOr<Session::Opened> Session::OpenWithKeyring(const CallContext& ctx,
-                                                         storage::ObjectStore& store,
-                                                         datamover::Keyring keyring) const {
-  repository::Environment environment = KeyEnvironment();
-  const datamover::RepositoryKey newest = keyring.newest();
-  environment.username = newest.fingerprint;
-  std::vector<std::string> names;
-  if (keyring.keys.size() > 1) {
-    ASSIGN_OR_RETURN(names, Repository::ListKeyNames(ctx, store));
-    // Trying one takes a moment: first those whose names are there.
-    std::stable_partition(keyring.keys.begin(), keyring.keys.end(),
-                          [&](const datamover::RepositoryKey& key) {
-                            return absl::c_linear_search(names, key.fingerprint);
-                          });
-  }
-  for (const datamover::RepositoryKey& key : keyring.keys) {
-    absl::StatusOr<std::unique_ptr<Repository>> opened =
-        Repository::Open(ctx, store, key.password.Reveal(), environment);
-    if (opened.ok()) {
-      const bool is_newest = key.fingerprint == newest.fingerprint;
-      return Opened{.repository = *std::move(opened),
-                    .key_to_add = is_newest ? std::nullopt : std::optional(newest)};
-    }
-    if (!repository::IsWrongPassword(opened.status())) {
-      return opened.status();
-    }
-  }
-  ASSIGN_OR_RETURN(names, Repository::ListKeyNames(ctx, store));
-  return repository::AsWrongPassword(absl::UnauthenticatedError(
-      absl::StrCat("none of the keys ",
-                   absl::StrJoin(keyring.keys, ", ",
-                                 [](std::string* out, const datamover::RepositoryKey& key) {
-                                   absl::StrAppend(out, key.fingerprint);
-                                 }),
-                   " opens ", store.Describe(), "; add the key that it was made with to ",
-                   choice().keyring_file, ", its own are called ", absl::StrJoin(names, ", "))));
-}
-
-absl::Status Session::AddNewestKey(const CallContext& ctx) {
-  if (!key_to_add_.has_value()) {
-    return absl::OkStatus();
-  }
-  RETURN_IF_ERROR(repository_->AddKey(ctx, key_to_add_->password.Reveal()).status());
-  console_.Note(absl::StrCat("added key ", key_to_add_->fingerprint, " to ", place_));
-  key_to_add_.reset();
-  return absl::OkStatus();
-}
-
-absl::Status Session::TakeLock(const CallContext& ctx, LockKind kind) {
-  repository::LockOptions lock;
-  lock.exclusive = kind == LockKind::kExclusive || kind == LockKind::kReadAlone;
-  lock.required = !OnlyReads(kind);
-  lock.wait_max = options_.retry_lock.value_or(repository::kLockWaitForStale);
-  lock.owner.name = absl::StrReplaceAll(HostName(), {{"_", "-"}});
-  lock.witnesses = environment_.witnesses();
-  lock.owner.process = lock.witnesses.self;
-  lock.owner.pod_uid = Variable(environment_.get, kPodUidVariable);
-  if (const std::string user = UserName(environment_.get); !user.empty()) {
-    lock.username = user;
-  }
-  lock.on_wait = [this, wait_max = lock.wait_max](const std::string& sentence) {
-    console_.Warn(absl::StrCat(sentence, ", for at most ", absl::FormatDuration(wait_max)));
-  };
-  ASSIGN_OR_RETURN(lock_, repository::Lock::Acquire(ctx, *repository_, lock));
-  if (lock_->unfinished().removed > 0) {
-    MarkUnfinished(ctx, *repository_);  // The locks said it until now.
-  }
-  if (!lock_->held()) {
-    console_.Note(absl::StrCat(place_, " lets us write no lock; going on without one"));
-  }
-  return absl::OkStatus();
-}
-
-incremental::StoreNumbers Session::Numbers() const {
-  if (store_ == nullptr) {
-    return {};
-  }
-  const storage::StoreUsage usage = store_->meter().Snapshot();
-  return {.requests = usage.requests(),
-          .writes = usage.write_requests(),
-          .retries = usage.retries,
-          .put_bytes = usage.put_bytes};
+  return ReadPassword(ctx, source, absl::StrCat("password for ", place), twice);
 }
 
 }  // namespace csidelta::cli

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -17,8 +16,7 @@
 #include "cli/cluster_access.h"
 #include "cli/console.h"
 #include "cli/password.h"
-#include "datamover/keyring.h"
-#include "incremental/backup_result.h"
+#include "engine/session.h"
 #include "repository/lock.h"
 #include "repository/repository.h"
 #include "storage/location.h"
@@ -43,14 +41,9 @@ struct ProgramEnvironment {
   std::function<absl::Status()> make_out_private = nullptr;
   Random* random = &Random::Real();
   ScryptParameters scrypt = repository::kScryptWritten;  // of keys that are made
-  std::function<absl::StatusOr<std::unique_ptr<storage::OpenedStore>>(
-      const storage::Location&, const storage::StoreSettings&, Random&)>
-      open_store = storage::OpenStore;
+  engine::StoreOpener open_store = storage::OpenStore;
   // Who we are and how we tell the living from the dead, asked for each lock.
   std::function<repository::LockWitnesses()> witnesses = [] { return repository::LockWitnesses(); };
-  // Hears why the verb failed, and the sentence that says so, before that is printed; may be null.
-  std::function<void(const absl::Status& failure, const std::string& sentence)> on_failure =
-      nullptr;
   // Blocks until a volume may be written to; an error: never again.
   std::function<absl::Status(const CallContext&)> await_writing = [](const CallContext&) {
     return absl::OkStatus();
@@ -99,22 +92,11 @@ absl::StatusOr<storage::StoreSettings> MakeStoreSettings(const GlobalOptions& op
 absl::StatusOr<std::string> ChooseRepository(const RepositoryChoice& choice,
                                              const GetVariable& get);
 
-// How a verb holds the repository. Each waits for the locks of others, as long as one may take to
-// be known for dead, unless told otherwise.
-enum class LockKind {
-  kRead,       // shared; where the store does not let us write, none
-  kReadAlone,  // alone; likewise
-  kWrite,      // shared, and there must be one
-  kExclusive,  // alone, and there must be one
-};
+using engine::LockKind;
+using engine::RepositoryKeys;
 
-// What opens a repository: keys, or else a password.
-struct RepositoryKeys {
-  std::optional<datamover::Keyring> keyring;
-  Secret password;
-};
-
-// One run of a verb: options, console, and the one repository that most verbs use. Not thread-safe.
+// One run of a verb: options, console, and the one repository that most verbs use, which is opened
+// as the flags say. Not thread-safe.
 class Session {
  public:
   Session(const GlobalOptions& options, const ProgramEnvironment& environment, Console& console)
@@ -127,60 +109,33 @@ class Session {
   // Another repository than that of the flags, for the verbs that need two.
   void Choose(const RepositoryChoice& choice) { choice_ = choice; }
 
-  absl::StatusOr<repository::Repository*> Init(const CallContext& ctx);
-  // Opens the repository and takes the lock, unless --no-lock says that reading needs none.
-  // INVALID_ARGUMENT where that is given to a verb that writes.
-  absl::StatusOr<repository::Repository*> Open(const CallContext& ctx, LockKind kind);
+  // The same for work below the program.
+  engine::Session& engine() { return engine_; }
 
-  // The place that --repo names, to look at the repositories in folders of it. Nothing can be
-  // written through it.
-  absl::StatusOr<storage::ObjectStore*> OpenPlace();
-  // Read once, for as many repositories as there are.
-  absl::StatusOr<RepositoryKeys> ReadKeys(const CallContext& ctx) const;
-  // Opens a repository for reading, without a lock. Thread-safe.
-  absl::StatusOr<std::unique_ptr<repository::Repository>> OpenIn(const CallContext& ctx,
-                                                                 storage::ObjectStore& store,
-                                                                 const RepositoryKeys& keys) const;
-
-  // What Open() took; null without one. Its held() may be false after kRead.
-  repository::Lock* lock() { return lock_.get(); }
-
-  // The place, for messages; "" before it is known.
-  const std::string& place() const { return place_; }
-  bool in_bucket() const { return in_bucket_; }
-  incremental::StoreNumbers Numbers() const;
+  absl::StatusOr<repository::Repository*> Init(const CallContext& ctx) { return engine_.Init(ctx); }
+  absl::StatusOr<repository::Repository*> Open(const CallContext& ctx, LockKind kind) {
+    return engine_.Open(ctx, kind);
+  }
+  repository::Lock* lock() { return engine_.lock(); }
+  const std::string& place() const { return engine_.place(); }
+  bool in_bucket() const { return engine_.in_bucket(); }
 
  private:
-  struct Opened {
-    std::unique_ptr<repository::Repository> repository;
-    std::optional<datamover::RepositoryKey> key_to_add = {};  // the newest, if another opened it
-  };
-
-  absl::Status OpenStore(bool read_only = false);
+  engine::SessionOptions EngineOptions();
   const RepositoryChoice& choice() const { return choice_ ? *choice_ : options_.choice; }
-  absl::StatusOr<Secret> Password(const CallContext& ctx, bool twice) const;
-  repository::Environment KeyEnvironment() const;
-  // The keys of --keyring-file, the newest first; none without it.
-  absl::StatusOr<std::optional<datamover::Keyring>> ReadKeyring() const;
-  absl::StatusOr<Opened> OpenWithKeyring(const CallContext& ctx, storage::ObjectStore& store,
-                                         datamover::Keyring keyring) const;
-  absl::Status OpenWithPassword(const CallContext& ctx);
-  // The next who writes finds the newest key of the ring, whatever the one it was opened with.
-  absl::Status AddNewestKey(const CallContext& ctx);
-  absl::Status TakeLock(const CallContext& ctx, LockKind kind);
+  absl::StatusOr<engine::RepositoryPlace> Place() const;
+  absl::StatusOr<Secret> Password(const CallContext& ctx, const std::string& place,
+                                  bool twice) const;
 
   const GlobalOptions& options_;
   const ProgramEnvironment& environment_;
   Console& console_;
   std::optional<RepositoryChoice> choice_;
-  std::string place_;
-  std::atomic<bool> has_told_of_waiting_ = false;
-  bool in_bucket_ = false;
-  std::unique_ptr<storage::OpenedStore> store_;
-  std::unique_ptr<repository::Repository> repository_;
-  std::unique_ptr<repository::Lock> lock_;
-  std::optional<datamover::RepositoryKey> key_to_add_;
+  engine::Session engine_{EngineOptions()};
 };
+
+// Tells the console.
+engine::Listener ListenerOf(Console& console);
 
 // This machine's name.
 std::string HostName();

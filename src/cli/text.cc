@@ -18,7 +18,6 @@
 namespace csidelta::cli {
 namespace {
 
-constexpr std::array<absl::string_view, 5> kUnits = {"KiB", "MiB", "GiB", "TiB", "PiB"};
 constexpr double kBytesMax = 4611686018427387904.0;  // 2^62
 
 // The code point of a well-formed UTF-8 sequence.
@@ -80,25 +79,6 @@ std::size_t EditsBetween(absl::string_view from, absl::string_view to) {
 }
 
 }  // namespace
-
-std::string FormatBytes(int64_t bytes) {
-  double value = static_cast<double>(bytes);
-  if (std::abs(value) < 1024) {
-    return absl::StrCat(bytes, " B");
-  }
-  std::size_t unit = 0;
-  value /= 1024;
-  // What would round to 1024.0 belongs to the next unit.
-  while (std::abs(value) >= 1023.95 && unit + 1 < kUnits.size()) {
-    value /= 1024;
-    ++unit;
-  }
-  return absl::StrFormat("%.1f %s", value, kUnits[unit]);
-}
-
-std::string Counted(int64_t count, absl::string_view noun) {
-  return absl::StrCat(count, " ", noun, count == 1 ? "" : "s");
-}
 
 std::string FormatElapsed(absl::Duration elapsed) {
   if (elapsed == absl::InfiniteDuration()) {

@@ -8,15 +8,10 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "base/human_text.h"
 
 // What people write and read on a command line. Pure functions.
 namespace csidelta::cli {
-
-// "1.5 GiB", "512 B".
-std::string FormatBytes(int64_t bytes);
-
-// "1 pack", "2 packs", "0 packs".
-std::string Counted(int64_t count, absl::string_view noun);
 
 // "0.42 s", "3:07", "1:02:33"; "?" when infinite.
 std::string FormatElapsed(absl::Duration elapsed);

@@ -1,94 +1,27 @@
 #include <algorithm>
-#include <optional>
+#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "cli/cluster_access.h"
 #include "cli/command.h"
-#include "cli/program.h"
-#include "datamover/former_outcome.h"
+#include "datamover/job.h"
 #include "datamover/outcome.h"
 #include "datamover/task_runner.h"
+#include "repository/repository.h"
 
 namespace csidelta::cli {
 namespace {
 
-using datamover::OutcomeCause;
-using datamover::OutcomeCode;
 using datamover::TaskPhase;
 using datamover::TaskProgress;
 
-// What a worker is for; the others need nobody to watch them.
-constexpr absl::string_view kVerbs[] = {"backup", "restore", "forget"};
 constexpr int kWordsMax = 1000;
 constexpr char kNodeVariable[] = "NODE_NAME";
 constexpr char kPodVariable[] = "POD_UID";
-
-// What a verb prints and how it fails: progress is passed on at once, the last document is kept. A
-// verb writes whole lines, one thread at a time.
-class VerbOutput {
- public:
-  explicit VerbOutput(const TaskProgress& progress) : progress_(&progress) {}
-
-  bool TakeOut(absl::string_view bytes) {
-    rest_.append(bytes.data(), bytes.size());
-    for (std::size_t end = rest_.find('\n'); end != std::string::npos; end = rest_.find('\n')) {
-      TakeLine(absl::string_view(rest_).substr(0, end));
-      rest_.erase(0, end + 1);
-    }
-    return true;
-  }
-
-  void TakeFailure(const absl::Status& failure, const std::string& sentence) {
-    failure_ = datamover::OutcomeOf(failure);
-    failure_->message = sentence;
-  }
-
-  datamover::Outcome End(absl::string_view verb, ExitCode code) const {
-    if (failure_.has_value()) {
-      return *failure_;
-    }
-    // A list of changes that was not true is told beside a backup that is.
-    if (code != ExitCode::kOk && code != ExitCode::kAuditMismatch) {
-      return {.code = OutcomeCode::kFailed,
-              .message = absl::StrCat("ended with exit code ", static_cast<int>(code))};
-    }
-    datamover::Outcome outcome{.code = OutcomeCode::kDone};
-    if (code == ExitCode::kAuditMismatch) {
-      outcome.cause = GetBool(result_, {"audit", "mismatch"}) ? OutcomeCause::kAuditMismatch
-                                                              : OutcomeCause::kListRefused;
-    }
-    if (verb == "backup") {
-      outcome.backup = datamover::FormerBackupFigures(result_);
-    } else if (verb == "restore") {
-      outcome.restore = datamover::FormerRestoreFigures(result_);
-    }
-    return outcome;
-  }
-
- private:
-  void TakeLine(absl::string_view line) {
-    absl::StatusOr<Json> document = ParseJsonObject(line);
-    if (!document.ok()) {
-      return;
-    }
-    if (GetString(*document, {"message_type"}) == "status") {
-      (*progress_)(GetString(*document, {"stage"}), GetInt(*document, {"bytes_done"}),
-                   GetInt(*document, {"total_bytes"}));
-    } else {
-      result_ = *std::move(document);
-    }
-  }
-
-  const TaskProgress* progress_;
-  std::string rest_;
-  std::optional<datamover::Outcome> failure_;
-  Json result_;
-};
 
 class WorkerCommand : public Command {
  public:
@@ -117,7 +50,7 @@ class WorkerCommand : public Command {
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
     SetLogLevel(LogLevel::kInfo);
     ASSIGN_OR_RETURN(const k8s::ObjectKey task, TaskKey());
-    RETURN_IF_ERROR(ReadVerb());
+    RETURN_IF_ERROR(ReadJob());
     const std::unique_ptr<k8s::ApiClient> api = access_.MakeClient();
     const auto variable = [&session](const char* name) -> std::string {
       const char* const value = session.environment().get(name);
@@ -132,7 +65,7 @@ class WorkerCommand : public Command {
         const TaskPhase phase,
         datamover::RunTask(ctx, *api, task, variable(kNodeVariable),
                            [&](const CallContext& verb_ctx, const TaskProgress& progress) {
-                             return RunVerb(verb_ctx, progress, environment);
+                             return RunJob(verb_ctx, progress, environment);
                            },
                            {.uid = variable(kPodVariable), .fence = &fence}));
     session.console().Note(phase == TaskPhase::kNone ? absl::StrCat("task ", task_, " is gone")
@@ -152,7 +85,7 @@ class WorkerCommand : public Command {
   }
 
   // What is wrong with the words is told before anything is done.
-  absl::Status ReadVerb() {
+  absl::Status ReadJob() {
     const ProgramSyntax program = DeclareFlags(verb_options_);
     std::vector<VerbSyntax> verbs;
     const std::vector<std::unique_ptr<Command>> commands = AllCommands();
@@ -161,61 +94,70 @@ class WorkerCommand : public Command {
       verbs.push_back(command->Declare());
     }
     ASSIGN_OR_RETURN(const ParsedLine parsed, ParseCommandLine(words_, program, verbs));
-    if (std::find(std::begin(kVerbs), std::end(kVerbs), parsed.verb) == std::end(kVerbs) ||
-        parsed.help) {
-      return absl::InvalidArgumentError(absl::StrCat("a worker runs ", absl::StrJoin(kVerbs, ", "),
-                                                     ", not ",
-                                                     parsed.help ? "--help" : parsed.verb));
+    const auto verb = std::find_if(verbs.begin(), verbs.end(), [&](const VerbSyntax& known) {
+      return known.name == parsed.verb && !parsed.help;
+    });
+    if (verb == verbs.end()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "a worker runs backup, restore or forget, not ", parsed.help ? "--help" : parsed.verb));
     }
-    if (!verb_options_.json) {
-      words_.insert(words_.begin(), "--json");
-    }
-    verb_ = parsed.verb;
+    ASSIGN_OR_RETURN(job_, commands[static_cast<std::size_t>(verb - verbs.begin())]->WorkerJob());
     return absl::OkStatus();
   }
 
-  datamover::Outcome RunVerb(const CallContext& ctx, const TaskProgress& progress,
-                             const ProgramEnvironment& environment) const {
-    VerbOutput output(progress);
+  datamover::Outcome RunJob(const CallContext& ctx, const TaskProgress& progress,
+                            const ProgramEnvironment& environment) const {
     ProgramEnvironment inner = environment;
-    inner.out = [&output](absl::string_view bytes) { return output.TakeOut(bytes); };
-    inner.on_failure = [&output](const absl::Status& failure, const std::string& sentence) {
-      output.TakeFailure(failure, sentence);
-    };
-    inner.error_is_terminal = false;
-    inner.confirm = nullptr;
     inner.witnesses = [this, &environment] {
       repository::LockWitnesses witnesses = environment.witnesses();
       witnesses.pod_is_gone = [this](const std::string& uid) { return HasEnded(uid); };
       return witnesses;
     };
-    ExitCode code = RunProgram(ctx, words_, inner);
-    if (code == ExitCode::kNoRepository && init_) {
-      if (const std::optional<datamover::Outcome> failed = MakeRepository(ctx, inner);
-          failed.has_value()) {
-        return *failed;
+    Console console(environment.out, environment.error, {.json = true});
+    std::string place;
+    absl::StatusOr<datamover::Outcome> outcome = DoJob(ctx, inner, console, progress, place);
+    if (repository::IsNoRepository(outcome.status()) && init_) {
+      outcome = MakeRepository(ctx, inner, console, place);
+      if (outcome.ok()) {
+        outcome = DoJob(ctx, inner, console, progress, place);
       }
-      output = VerbOutput(progress);
-      code = RunProgram(ctx, words_, inner);
     }
-    return output.End(verb_, code);
+    if (outcome.ok()) {
+      return *std::move(outcome);
+    }
+    datamover::Outcome failed = datamover::OutcomeOf(outcome.status());
+    failed.message = Explain(outcome.status(), place);
+    console.Fail(static_cast<int>(ExitCodeOf(outcome.status())), failed.message);
+    return failed;
   }
 
-  // Nothing when it is there: another worker may make it at the same time.
-  std::optional<datamover::Outcome> MakeRepository(const CallContext& ctx,
-                                                   const ProgramEnvironment& environment) const {
-    Console console(environment.out, environment.error, {.json = true});
+  // Closes the repository before its end is told: a lock that stays is worth a wait.
+  absl::StatusOr<datamover::Outcome> DoJob(const CallContext& ctx,
+                                           const ProgramEnvironment& environment, Console& console,
+                                           const TaskProgress& progress, std::string& place) const {
+    Session session(verb_options_, environment, console);
+    absl::StatusOr<datamover::Outcome> outcome =
+        datamover::DoJob(ctx, session.engine(), job_, progress);
+    place = session.place();
+    return outcome.ok() ? outcome : OrStopped(ctx, outcome.status());
+  }
+
+  static absl::Status OrStopped(const CallContext& ctx, const absl::Status& failure) {
+    return ctx.stop.stop_requested() ? absl::CancelledError(failure.message()) : failure;
+  }
+
+  // OK also when it is there: another worker may make it at the same time.
+  absl::StatusOr<datamover::Outcome> MakeRepository(const CallContext& ctx,
+                                                    const ProgramEnvironment& environment,
+                                                    Console& console, std::string& place) const {
     Session session(verb_options_, environment, console);
     const absl::Status made = session.Init(ctx).status();
-    if (made.ok() || absl::IsAlreadyExists(made)) {
-      console.Note(absl::StrCat("made repository ", session.place()));
-      return std::nullopt;
+    place = session.place();
+    if (!made.ok() && !absl::IsAlreadyExists(made)) {
+      return OrStopped(ctx, made);
     }
-    datamover::Outcome failed = datamover::OutcomeOf(made);
-    failed.message = Explain(made, session.place());
-    failed.code = ctx.stop.stop_requested() ? OutcomeCode::kStopped : failed.code;
-    console.Warn(failed.message);
-    return failed;
+    console.Note(absl::StrCat("made repository ", place));
+    return datamover::Outcome{.code = datamover::OutcomeCode::kDone};
   }
 
   bool HasEnded(const std::string& pod_uid) const {
@@ -230,7 +172,7 @@ class WorkerCommand : public Command {
   bool init_ = false;
   ClusterAccess access_;
   std::vector<std::string> words_;
-  std::string verb_;  // that they begin with
+  datamover::Job job_;  // that they say
   GlobalOptions verb_options_;
 };
 

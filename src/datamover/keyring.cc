@@ -1,13 +1,11 @@
 #include "datamover/keyring.h"
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <utility>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
-#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -20,24 +18,10 @@
 namespace csidelta::datamover {
 namespace {
 
-constexpr std::size_t kFingerprintDigits = 16;
-constexpr std::size_t kPasswordBytes = 32;  // before base64
-constexpr std::size_t kPasswordBytesMax = 4096;
+constexpr std::size_t kDigestDigits = 16;
 constexpr std::size_t kSecretNameBytesMax = 253;
 // Writers of one Secret at a time: persons, and controllers that make it.
 constexpr int kConflictsMax = 8;
-
-bool IsFingerprint(absl::string_view text) {
-  return text.size() == kFingerprintDigits && std::all_of(text.begin(), text.end(), [](char c) {
-           return absl::ascii_isdigit(c) || (c >= 'a' && c <= 'f');
-         });
-}
-
-// Printable, without blanks, and long enough that nobody tries them all.
-bool IsPassword(absl::string_view text) {
-  return text.size() >= kKeyPasswordBytesMin && text.size() <= kPasswordBytesMax &&
-         std::all_of(text.begin(), text.end(), [](char c) { return absl::ascii_isgraph(c); });
-}
 
 absl::Status Lacks(absl::string_view fingerprint, const KeyringOwner& owner) {
   return absl::FailedPreconditionError(absl::StrCat(
@@ -49,7 +33,7 @@ absl::StatusOr<std::vector<RepositoryKey>> ReadKeys(const Json& secret) {
   std::vector<RepositoryKey> keys;
   for (const auto& [fingerprint, encoded] : GetStringMap(secret, {"data"})) {
     std::string password;
-    if (!absl::Base64Unescape(encoded, &password) || !IsPassword(password) ||
+    if (!absl::Base64Unescape(encoded, &password) || !repository::IsKeyPassword(password) ||
         KeyFingerprint(password) != fingerprint) {
       return absl::FailedPreconditionError(
           absl::StrCat("what it holds as key ", absl::CHexEscape(fingerprint),
@@ -184,28 +168,11 @@ absl::StatusOr<Keyring> Change(const CallContext& ctx, k8s::ApiClient& api,
 
 }  // namespace
 
-std::string KeyFingerprint(absl::string_view password) {
-  return Sha256Hex(password).substr(0, kFingerprintDigits);
-}
-
-RepositoryKey MakeRepositoryKey(SecureRandom& random) {
-  std::array<uint8_t, kPasswordBytes> bytes;
-  random.Fill(absl::MakeSpan(bytes));
-  const std::string password =
-      absl::Base64Escape({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
-  return {.fingerprint = KeyFingerprint(password), .password = Secret(password)};
-}
-
-bool Keyring::Has(absl::string_view fingerprint) const {
-  return std::any_of(keys.begin(), keys.end(),
-                     [&](const RepositoryKey& key) { return key.fingerprint == fingerprint; });
-}
-
 std::string KeyringSecretName(const KeyringOwner& owner) {
   // A namespace has no dot in its name.
   std::string name = absl::StrCat("csi-delta-keys-", owner.velero_namespace, ".", owner.location);
   if (name.size() > kSecretNameBytesMax) {
-    const std::string digest = Sha256Hex(name).substr(0, kFingerprintDigits);
+    const std::string digest = Sha256Hex(name).substr(0, kDigestDigits);
     name = absl::StrCat(name.substr(0, kSecretNameBytesMax - digest.size() - 1), "-", digest);
   }
   return name;
@@ -220,47 +187,6 @@ k8s::ObjectKey KeyringSecretKey(absl::string_view mover_namespace, const Keyring
   return {.type = csi::SecretType(),
           .namespace_name = std::string(mover_namespace),
           .name = KeyringSecretName(owner)};
-}
-
-std::string FormatKeyringFile(const Keyring& keyring) {
-  std::string text;
-  for (const RepositoryKey& key : keyring.keys) {
-    absl::StrAppend(&text, key.fingerprint, " ", key.password.Reveal(), "\n");
-  }
-  return text;
-}
-
-absl::StatusOr<Keyring> ParseKeyringFile(absl::string_view text) {
-  Keyring keyring;
-  int number = 0;
-  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
-    ++number;
-    const absl::string_view stripped = absl::StripAsciiWhitespace(line);
-    if (stripped.empty() || stripped.front() == '#') {
-      continue;
-    }
-    const std::pair<absl::string_view, absl::string_view> parts =
-        absl::StrSplit(stripped, absl::MaxSplits(' ', 1));
-    if (!IsFingerprint(parts.first) || !IsPassword(parts.second)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("line ", number, " is not a key's fingerprint, a blank and its password"));
-    }
-    if (KeyFingerprint(parts.second) != parts.first) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("line ", number, ": the password is not that of key ", parts.first));
-    }
-    if (!keyring.Has(parts.first)) {
-      keyring.keys.push_back(
-          {.fingerprint = std::string(parts.first), .password = Secret(std::string(parts.second))});
-    }
-    if (keyring.keys.size() > kKeysMax) {
-      return absl::InvalidArgumentError(absl::StrCat("there are more than ", kKeysMax, " keys"));
-    }
-  }
-  if (keyring.keys.empty()) {
-    return absl::InvalidArgumentError("there is no key");
-  }
-  return keyring;
 }
 
 absl::StatusOr<Keyring> OpenKeyring(const CallContext& ctx, k8s::ApiClient& api,

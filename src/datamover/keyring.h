@@ -1,6 +1,5 @@
 #pragma once
 
-#include <set>
 #include <string>
 #include <vector>
 
@@ -9,39 +8,22 @@
 #include "base/call_context.h"
 #include "base/json.h"
 #include "base/random.h"
-#include "base/secret.h"
 #include "k8s/api_client.h"
+#include "repository/keyring.h"
 
 // The keys of the repositories of one location. They are the user's: made at first use, kept in one
 // Secret of the mover's namespace. Without them the data is worthless, so an operator exports them
-// and says so. A new key makes no data anew: the next writer of each
-// repository adds it beside the older one.
+// and says so.
 namespace csidelta::datamover {
 
-inline constexpr std::size_t kKeysMax = 64;  // of one ring
-inline constexpr std::size_t kKeyPasswordBytesMin = 16;
-
-struct RepositoryKey {
-  std::string fingerprint;
-  Secret password;
-
-  friend bool operator==(const RepositoryKey&, const RepositoryKey&) = default;
-};
-
-// The first 16 hexadecimal digits of the password's SHA-256: says which key, and nothing of it.
-std::string KeyFingerprint(absl::string_view password);
-
-// 32 bytes that nobody can guess, as base64.
-RepositoryKey MakeRepositoryKey(SecureRandom& random);
-
-struct Keyring {
-  std::vector<RepositoryKey> keys;       // the newest first, the others by fingerprint; never empty
-  std::set<std::string> confirmed = {};  // the operator has a copy of these
-
-  const RepositoryKey& newest() const { return keys.front(); }
-  bool Has(absl::string_view fingerprint) const;
-  bool newest_confirmed() const { return confirmed.contains(newest().fingerprint); }
-};
+using repository::FormatKeyringFile;
+using repository::KeyFingerprint;
+using repository::Keyring;
+using repository::kKeyPasswordBytesMin;
+using repository::kKeysMax;
+using repository::MakeRepositoryKey;
+using repository::ParseKeyringFile;
+using repository::RepositoryKey;
 
 // Whose keys.
 struct KeyringOwner {
@@ -56,11 +38,6 @@ std::string KeyringSecretName(const KeyringOwner& owner);
 std::string ImportCommand(const KeyringOwner& owner);
 
 k8s::ObjectKey KeyringSecretKey(absl::string_view mover_namespace, const KeyringOwner& owner);
-
-// As workers get it: "FINGERPRINT PASSWORD" on a line for each key, the newest first.
-std::string FormatKeyringFile(const Keyring& keyring);
-// INVALID_ARGUMENT with the line's number, never with its text.
-absl::StatusOr<Keyring> ParseKeyringFile(absl::string_view text);
 
 // The keys of the owner, as they are now. `make`: where there are none, makes the first. NOT_FOUND,
 // with the way to import them, when there are none; FAILED_PRECONDITION, naming Secret, fingerprint

@@ -3,9 +3,10 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-namespace csidelta::cli {
+namespace csidelta::engine {
 
 // What a restore is about to be written over.
 struct RestoreTarget {
@@ -22,6 +23,10 @@ std::string Describe(const RestoreTarget& target);
 // The same for programs: "new-file", "file", "device".
 std::string NameOf(RestoreTarget::Kind kind);
 
+// The same status, marked as one about a target that is too small.
+absl::Status AsTargetTooSmall(absl::Status status);
+bool IsTargetTooSmall(const absl::Status& status);
+
 // Looks at the target of a volume of `volume_bytes`, and changes nothing. Errors beside those of
 // FileBlockDevice::OpenForWrite():
 //   INVALID_ARGUMENT     "-": an image is not written in its order, so to no pipe
@@ -29,4 +34,4 @@ std::string NameOf(RestoreTarget::Kind kind);
 //                        be taken for the device whose name was mistyped
 absl::StatusOr<RestoreTarget> ExamineTarget(const std::string& path, int64_t volume_bytes);
 
-}  // namespace csidelta::cli
+}  // namespace csidelta::engine

@@ -6,32 +6,27 @@
 #include "absl/status/statusor.h"
 #include "base/call_context.h"
 #include "base/random.h"
-#include "cli/arguments.h"
-#include "cli/cluster_access.h"
 #include "csi/audience_tokens.h"
 #include "csi/bound_snapshot.h"
 #include "incremental/changed_block_source.h"
 #include "incremental/listing_target.h"
 #include "k8s/api_client.h"
+#include "k8s/config.h"
 #include "repository/volume_layout.h"
 
-namespace csidelta::cli {
+namespace csidelta::engine {
 
-// What a person says of the VolumeSnapshot that a device was made of.
-struct ClusterSnapshotFlags {
-  std::string volume_snapshot;  // "namespace/name"; "": the cluster is not asked
-  std::string base_handle;
+// Which VolumeSnapshot a device was made of, and whom to ask what changed in it.
+struct ClusterSnapshotQuery {
+  std::string volume_snapshot = {};  // "namespace/name"; "": the cluster is not asked
+  std::string base_handle = {};      // that the driver knows the base by; "": what was recorded
+  // "csi-metadata", "differential-snapshot", "none"; "auto": the first that there is.
   std::string changed_blocks = "auto";
-  std::string change_id_annotation;
-  std::string service_account;
-  std::string token_file;
-  std::string server_name;
-  ClusterAccess cluster;
-
-  // Those of who has a parent.
-  void Declare(ArgumentTable& table);
-  // How to ask, whoever asks.
-  void DeclareAccess(ArgumentTable& table);
+  std::string change_id_annotation = {};  // what the driver compares by, if not by handles
+  std::string service_account = {};       // whose token the service is shown, "namespace/name"
+  std::string token_file = {};
+  std::string server_name = {};
+  k8s::ClientSettings cluster = {};
 };
 
 // What the driver knows a base by, "" without one, and what is known of it.
@@ -41,12 +36,12 @@ struct ClusterBase {
 };
 
 // A VolumeSnapshot whose driver is asked what changed, and that is told to the repository, so that
-// it can be the base of the next. Borrows `flags`.
+// it can be the base of the next.
 class ClusterSnapshot {
  public:
-  // INVALID_ARGUMENT where the flags contradict themselves; errors of csi::ReadBoundSnapshot.
+  // INVALID_ARGUMENT where the query names no VolumeSnapshot; errors of csi::ReadBoundSnapshot.
   static absl::StatusOr<std::unique_ptr<ClusterSnapshot>> Open(const CallContext& ctx,
-                                                               const ClusterSnapshotFlags& flags);
+                                                               ClusterSnapshotQuery query);
 
   // What the next backup must know to have this one for its base.
   void Record(repository::VolumeManifest& manifest) const;
@@ -67,10 +62,10 @@ class ClusterSnapshot {
   const csi::BoundSnapshot& snapshot() const { return snapshot_; }
 
  private:
-  ClusterSnapshot(const ClusterSnapshotFlags& flags, std::unique_ptr<k8s::ApiClient> api,
+  ClusterSnapshot(ClusterSnapshotQuery query, std::unique_ptr<k8s::ApiClient> api,
                   csi::BoundSnapshot snapshot);
 
-  const ClusterSnapshotFlags& flags_;
+  const ClusterSnapshotQuery query_;
   const std::unique_ptr<k8s::ApiClient> api_;
   csi::AudienceTokens tokens_;
   const csi::BoundSnapshot snapshot_;
@@ -79,4 +74,4 @@ class ClusterSnapshot {
 // What was recorded with a backup of the volume snapshot that is the base now.
 incremental::BaseFacts FactsOf(const repository::VolumeManifest& manifest);
 
-}  // namespace csidelta::cli
+}  // namespace csidelta::engine

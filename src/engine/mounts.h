@@ -7,7 +7,7 @@
 
 #include "absl/strings/string_view.h"
 
-namespace csidelta::cli {
+namespace csidelta::engine {
 
 // Where in `mountinfo`, a text as /proc/self/mountinfo has it, the block device with this number is
 // mounted such that its file system may be written to; "" for nowhere. `device_of` says the number
@@ -18,4 +18,4 @@ std::string MountedForWriting(absl::string_view mountinfo, dev_t device,
 // The same for the device at `path`, as this process sees the mounts; "" also when it is none.
 std::string MountedForWriting(const std::string& path);
 
-}  // namespace csidelta::cli
+}  // namespace csidelta::engine

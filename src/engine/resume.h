@@ -11,7 +11,7 @@
 // How a backup finds what one before it stored without coming to its end. A run that failed leaves
 // a mark in the store; one that was killed leaves its lock, and who removes that lock makes the
 // mark. Either, lock or mark, makes the next run look.
-namespace csidelta::cli {
+namespace csidelta::engine {
 
 // Leaves the mark. Best effort: without it the next run stores again what it might have found.
 void MarkUnfinished(const CallContext& ctx, repository::Repository& repository);
@@ -48,4 +48,4 @@ absl::StatusOr<ResumeAnswer> FindUnfinished(const CallContext& ctx,
 void NoteEnd(const CallContext& ctx, repository::Repository& repository, const ResumeAnswer& found,
              bool came_to_its_end);
 
-}  // namespace csidelta::cli
+}  // namespace csidelta::engine

@@ -1,4 +1,4 @@
-#include "cli/resume.h"
+#include "engine/resume.h"
 
 #include <algorithm>
 #include <vector>
@@ -7,7 +7,7 @@
 #include "base/status_macros.h"
 #include "repository/blob_writer.h"
 
-namespace csidelta::cli {
+namespace csidelta::engine {
 namespace {
 
 using repository::FileInfo;
@@ -77,4 +77,4 @@ void NoteEnd(const CallContext& ctx, Repository& repository, const ResumeAnswer&
   }
 }
 
-}  // namespace csidelta::cli
+}  // namespace csidelta::engine

@@ -1,9 +1,9 @@
-#include "cli/mounts.h"
+#include "engine/mounts.h"
 
 #include <gtest/gtest.h>
 #include <sys/sysmacros.h>
 
-namespace csidelta::cli::mounts_test {
+namespace csidelta::engine::mounts_test {
 namespace {
 
 constexpr char kMountInfo[] =
@@ -30,4 +30,4 @@ TEST(MountsTest, WhatMayBeWrittenToMeanwhileIsSaid) {
 }
 
 }  // namespace
-}  // namespace csidelta::cli::mounts_test
+}  // namespace csidelta::engine::mounts_test

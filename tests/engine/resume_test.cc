@@ -1,4 +1,4 @@
-#include "cli/resume.h"
+#include "engine/resume.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 #include "repository/blob_writer.h"
 #include "tests/repository/repository_fixture.h"
 
-namespace csidelta::cli::resume_test {
+namespace csidelta::engine::resume_test {
 namespace {
 
 using repository::BlobType;
@@ -180,4 +180,4 @@ TEST_F(ResumeTest, ARunThatWasStoppedLeavesItsMark) {
 }
 
 }  // namespace
-}  // namespace csidelta::cli::resume_test
+}  // namespace csidelta::engine::resume_test

@@ -1,4 +1,4 @@
-#include "cli/restore_target.h"
+#include "engine/restore_target.h"
 
 #include <sys/stat.h>
 
@@ -6,18 +6,21 @@
 #include <filesystem>
 #include <memory>
 #include <system_error>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "cli/exit_code.h"
+#include "base/status_mark.h"
 #include "incremental/file_block_device.h"
 #include "incremental/posix_file.h"
 
-namespace csidelta::cli {
+namespace csidelta::engine {
 namespace {
 
 using incremental::FileBlockDevice;
+
+constexpr StatusMark kTooSmall("csi-delta/target-too-small");
 
 // Whether the path, by whatever links, is one below /dev.
 bool IsBelowDev(const std::string& path) {
@@ -55,6 +58,10 @@ std::string NameOf(RestoreTarget::Kind kind) {
   return "file";
 }
 
+absl::Status AsTargetTooSmall(absl::Status status) { return kTooSmall.On(std::move(status)); }
+
+bool IsTargetTooSmall(const absl::Status& status) { return kTooSmall.IsOn(status); }
+
 absl::StatusOr<RestoreTarget> ExamineTarget(const std::string& path, int64_t volume_bytes) {
   if (path == "-") {
     return absl::InvalidArgumentError(
@@ -89,4 +96,4 @@ absl::StatusOr<RestoreTarget> ExamineTarget(const std::string& path, int64_t vol
   return target;
 }
 
-}  // namespace csidelta::cli
+}  // namespace csidelta::engine

@@ -1,4 +1,4 @@
-#include "cli/mounts.h"
+#include "engine/mounts.h"
 
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 
-namespace csidelta::cli {
+namespace csidelta::engine {
 namespace {
 
 constexpr char kMountInfo[] = "/proc/self/mountinfo";
@@ -70,4 +70,4 @@ std::string MountedForWriting(const std::string& path) {
   });
 }
 
-}  // namespace csidelta::cli
+}  // namespace csidelta::engine

@@ -1,0 +1,41 @@
+#include "cli/cluster_snapshot_flags.h"
+
+namespace csidelta::cli {
+
+void ClusterSnapshotFlags::Declare(ArgumentTable& table) {
+  table.Add("--volume-snapshot", "NS/NAME",
+            "the VolumeSnapshot that DEVICE was made of: its CSI driver is asked what changed",
+            query.volume_snapshot);
+  table.Add("--base-handle", "HANDLE",
+            "what the driver knows the parent's volume snapshot by; else what was recorded with "
+            "the parent",
+            query.base_handle);
+  DeclareAccess(table);
+}
+
+void ClusterSnapshotFlags::DeclareAccess(ArgumentTable& table) {
+  table.AddChoice("--changed-blocks", {"auto", "csi-metadata", "differential-snapshot", "none"},
+                  "whom to ask what changed: the driver's SnapshotMetadataService, a "
+                  "DifferentialSnapshot, the first that there is (auto), or nobody",
+                  query.changed_blocks);
+  table.Add("--change-id-annotation", "NAME",
+            "the annotation of a VolumeSnapshot that holds what its driver compares by, if not by "
+            "handles",
+            query.change_id_annotation);
+  table.Add("--service-account", "NS/NAME", "whose token the service is shown; else of who we are",
+            query.service_account);
+  table.Add("--metadata-token-file", "FILE",
+            "that token, where the kubelet keeps one for the service's audience", query.token_file);
+  table.Add("--metadata-server-name", "NAME",
+            "the name in the service's certificate, if it is not the host of its address",
+            query.server_name);
+  cluster.Declare(table);
+}
+
+engine::ClusterSnapshotQuery ClusterSnapshotFlags::Query() const {
+  engine::ClusterSnapshotQuery whole = query;
+  whole.cluster = cluster.Settings();
+  return whole;
+}
+
+}  // namespace csidelta::cli

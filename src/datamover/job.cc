@@ -1,0 +1,94 @@
+#include "datamover/job.h"
+
+#include <map>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "base/status_macros.h"
+
+namespace csidelta::datamover {
+namespace {
+
+int64_t MillisecondsOf(const std::map<std::string, int64_t>& durations, const char* stage) {
+  const auto found = durations.find(stage);
+  return found == durations.end() ? 0 : found->second;
+}
+
+// A list of changes that was not true is told beside a backup that is.
+OutcomeCause CauseOf(const incremental::BackupResult& result) {
+  if (result.audit_mismatch) {
+    return OutcomeCause::kAuditMismatch;
+  }
+  return result.list_refused ? OutcomeCause::kListRefused : OutcomeCause::kNone;
+}
+
+absl::StatusOr<Outcome> Do(const CallContext& ctx, engine::Session& session,
+                           const engine::BackupJob& job, const TaskProgress& progress) {
+  ASSIGN_OR_RETURN(const incremental::BackupResult result,
+                   engine::RunBackup(ctx, session, job, progress));
+  return Outcome{.code = OutcomeCode::kDone, .cause = CauseOf(result), .backup = FiguresOf(result)};
+}
+
+absl::StatusOr<Outcome> Do(const CallContext& ctx, engine::Session& session,
+                           const engine::RestoreJob& job, const TaskProgress& progress) {
+  const auto consent = [](const engine::RestorePlan&) { return absl::OkStatus(); };
+  ASSIGN_OR_RETURN(const engine::RestoreOutcome outcome,
+                   engine::RunRestore(ctx, session, job, consent, progress));
+  return Outcome{.code = OutcomeCode::kDone,
+                 .restore = FiguresOf(outcome.result.value_or(incremental::RestoreResult()))};
+}
+
+absl::StatusOr<Outcome> Do(const CallContext& ctx, engine::Session& session,
+                           const engine::ForgetJob& job, const TaskProgress& progress) {
+  // A task tells of bytes; things are no measure of them.
+  const engine::Progress stages = [&progress](absl::string_view stage, int64_t, int64_t) {
+    progress(stage, 0, 0);
+  };
+  ASSIGN_OR_RETURN(const engine::ForgetOutcome outcome,
+                   engine::RunForget(ctx, session, job, stages));
+  RETURN_IF_ERROR(engine::FreeSpace(ctx, session, job, outcome, stages).status());
+  return Outcome{.code = OutcomeCode::kDone};
+}
+
+}  // namespace
+
+absl::StatusOr<Outcome> DoJob(const CallContext& ctx, engine::Session& session, const Job& job,
+                              const TaskProgress& progress) {
+  return std::visit([&](const auto& one) { return Do(ctx, session, one, progress); }, job);
+}
+
+BackupFigures FiguresOf(const incremental::BackupResult& result) {
+  BackupFigures figures{.snapshot_id = result.snapshot.Hex(),
+                        .mode = result.mode_done,
+                        .base = result.base,
+                        .logical_bytes = result.logical_bytes,
+                        .changed_bytes = result.changed_bytes,
+                        .read_bytes = result.read_bytes,
+                        .audit_bytes = result.audit_bytes,
+                        .stored_bytes = result.stored_bytes,
+                        .retries = result.store.retries,
+                        .duration_ms = MillisecondsOf(result.duration_ms, "total"),
+                        .audit_ms = MillisecondsOf(result.duration_ms, "audit"),
+                        .peak_memory_bytes = result.peak_memory_bytes};
+  if (result.why.has_value()) {
+    figures.reason = std::string(incremental::TextOf(result.why->reason).name);
+    figures.reason_detail = result.why->detail;
+  }
+  if (result.repository.has_value()) {
+    figures.repository_bytes = result.repository->pack_bytes;
+    figures.repository_snapshots = result.repository->snapshots;
+  }
+  return figures;
+}
+
+RestoreFigures FiguresOf(const incremental::RestoreResult& result) {
+  return {.file_system = result.file_system,
+          .logical_bytes = result.logical_bytes,
+          .compared_bytes = result.compared_bytes,
+          .written_bytes = result.written_bytes,
+          .zero_bytes = result.zero_bytes,
+          .kept_bytes = result.kept_bytes};
+}
+
+}  // namespace csidelta::datamover

@@ -1,0 +1,347 @@
+#include "engine/backup.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/human_text.h"
+#include "base/status_macros.h"
+#include "engine/mounts.h"
+#include "engine/resume.h"
+#include "engine/snapshot_choice.h"
+#include "incremental/block_uploader.h"
+#include "incremental/chunk_journal.h"
+#include "incremental/extent_list_source.h"
+#include "incremental/file_block_device.h"
+#include "incremental/full_reason.h"
+#include "incremental/full_scan_source.h"
+#include "incremental/image_extent_source.h"
+#include "incremental/source_identity.h"
+#include "incremental/volume_record.h"
+#include "repository/chain.h"
+
+namespace csidelta::engine {
+namespace {
+
+using incremental::BackupResult;
+using incremental::BlockUploader;
+using incremental::ChangedBlockSource;
+using incremental::ExtentListSource;
+using incremental::FileBlockDevice;
+using incremental::FullScanSource;
+using incremental::ImageExtentSource;
+using incremental::UploadOptions;
+using repository::Repository;
+using repository::StoredSnapshot;
+
+// What an index that is loaded for the sake of an unfinished run may take of the memory.
+constexpr int64_t kKnownShare = 4;
+// And of what the smallest plan leaves, so that a small budget is one to work with.
+constexpr int64_t kSpareShare = 2;
+// While one upload waits for its answer another uses the line; the budget decides how many there
+// are.
+constexpr int kUploadsToBucketMax = 16;
+// What the lists that tell the repository's size may take.
+constexpr absl::Duration kMeasureTimeMax = absl::Seconds(30);
+
+// Backups write these themselves: a second one of a name would lie to all that read them.
+absl::Status CheckTags(const std::vector<std::string>& tags) {
+  for (const std::string& tag : tags) {
+    for (const absl::string_view name : incremental::kReservedTags) {
+      if (absl::StartsWith(tag, name)) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("--tag ", tag, ": tags that begin with ",
+                         absl::StrJoin(incremental::kReservedTags, ", "),
+                         " are written by backup itself; choose another name"));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+// One backup. Borrows all that it is given.
+class BackupRun {
+ public:
+  BackupRun(const CallContext& ctx, Session& session, const BackupJob& job)
+      : ctx_(ctx), session_(session), job_(job) {}
+
+  absl::StatusOr<BackupResult> Run(const Progress& progress);
+
+ private:
+  bool is_immutable() const { return job_.immutable || !job_.immutable_id.empty(); }
+  absl::StatusOr<std::unique_ptr<ChangedBlockSource>> OpenSource(bool is_block_device) const;
+  absl::StatusOr<std::unique_ptr<ChangedBlockSource>> AskCluster(Repository& repository,
+                                                                 UploadOptions& options);
+  absl::StatusOr<std::string> RecordedPath() const;
+  absl::StatusOr<repository::RepoSnapshot> MakeRecord() const;
+  absl::Status ChooseParent(Repository& repository, UploadOptions& options) const;
+  absl::StatusOr<UploadOptions> MakeOptions(Repository& repository) const;
+  // The name of the source and its state. REQUIRES AskCluster() where the cluster is asked.
+  absl::StatusOr<std::string> Identity(const UploadOptions& options) const;
+  absl::StatusOr<ResumeAnswer> UseUnfinished(Repository& repository, int64_t volume_bytes,
+                                             UploadOptions& options) const;
+  int64_t ChunkBytes(const UploadOptions& options, int64_t volume_bytes) const;
+  void Measure(const Repository& repository, BackupResult& result) const;
+  void TellOfFallback(const BackupResult& result) const;
+
+  const CallContext& ctx_;
+  Session& session_;
+  const BackupJob& job_;
+  std::unique_ptr<ClusterSnapshot> cluster_snapshot_;
+};
+
+absl::StatusOr<std::unique_ptr<ChangedBlockSource>> BackupRun::OpenSource(
+    bool is_block_device) const {
+  if (!job_.extents.empty()) {
+    ASSIGN_OR_RETURN(ExtentListSource source, ExtentListSource::Open(ctx_, job_.extents));
+    return std::make_unique<ExtentListSource>(std::move(source));
+  }
+  if (is_block_device) {
+    return std::make_unique<FullScanSource>();
+  }
+  ASSIGN_OR_RETURN(ImageExtentSource source, ImageExtentSource::Open(job_.device));
+  return std::make_unique<ImageExtentSource>(std::move(source));
+}
+
+// The driver of the VolumeSnapshot, with what the options then need to know of it.
+absl::StatusOr<std::unique_ptr<ChangedBlockSource>> BackupRun::AskCluster(Repository& repository,
+                                                                          UploadOptions& options) {
+  ASSIGN_OR_RETURN(cluster_snapshot_, ClusterSnapshot::Open(ctx_, job_.cluster));
+  cluster_snapshot_->Record(options.manifest);
+  options.target_handle = job_.cluster.volume_snapshot;
+  incremental::BaseFacts base;
+  if (options.parent.has_value()) {
+    options.parent_record = incremental::OpenVolumeRecord(ctx_, repository, *options.parent);
+  }
+  if (options.parent_record.has_value() && options.parent_record->ok()) {
+    const repository::VolumeManifest& parent = (**options.parent_record)->manifest;
+    options.base_handle = cluster_snapshot_->BaseOf(parent);
+    options.base_known = !options.base_handle.empty();
+    base = FactsOf(parent);
+  }
+  if (!options.base_known) {
+    session_.listener().warn(
+        absl::StrCat("parent ", options.parent->id.ShortHex(),
+                     " does not say which volume snapshot it was made of, so what changed since "
+                     "cannot be asked; the next backup will know, or --base-handle says it"));
+  }
+  return cluster_snapshot_->MakeSource(ctx_, std::move(base), session_.random());
+}
+
+absl::StatusOr<std::string> BackupRun::RecordedPath() const {
+  if (!job_.path.empty()) {
+    // Every snapshot is found by an absolute path, and of which folder a relative one is the next
+    // run does not know.
+    return job_.path.front() == '/'
+               ? absl::StatusOr<std::string>(job_.path)
+               : absl::InvalidArgumentError(
+                     absl::StrCat("--path ", job_.path, " is not absolute; begin it with /"));
+  }
+  std::error_code error;
+  const std::filesystem::path path = std::filesystem::absolute(job_.device, error);
+  if (error) {
+    return absl::InternalError(absl::StrCat(job_.device, ": ", error.message()));
+  }
+  return path.lexically_normal().string();
+}
+
+absl::StatusOr<repository::RepoSnapshot> BackupRun::MakeRecord() const {
+  repository::RepoSnapshot record;
+  ASSIGN_OR_RETURN(const std::string path, RecordedPath());
+  record.paths = {path};
+  record.hostname = job_.host.empty() ? session_.host() : job_.host;
+  record.username = session_.user();
+  record.uid = ::getuid();
+  record.gid = ::getgid();
+  record.tags = job_.tags;
+  RETURN_IF_ERROR(CheckTags(record.tags));
+  record.program_version = session_.program_version();
+  record.time = job_.time.value_or(record.time);
+  return record;
+}
+
+absl::Status BackupRun::ChooseParent(Repository& repository, UploadOptions& options) const {
+  if (!job_.parent.empty()) {
+    ASSIGN_OR_RETURN(options.parent, ChooseSnapshot(ctx_, session_.listener(), repository,
+                                                    job_.parent, {}, LatestOf::kOneVolume));
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::optional<StoredSnapshot>> end = repository::FindChainEnd(
+      ctx_, repository, repository::ChainOf(options.snapshot.hostname, options.snapshot.paths));
+  if (absl::IsDataLoss(end.status())) {
+    options.parent_damage = end.status();
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(options.parent, std::move(end));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<UploadOptions> BackupRun::MakeOptions(Repository& repository) const {
+  UploadOptions options;
+  ASSIGN_OR_RETURN(options.snapshot, MakeRecord());
+  RETURN_IF_ERROR(ChooseParent(repository, options));
+  options.incremental_asked = !job_.reads_all;
+  options.chunk_bytes = job_.chunk_bytes;
+  options.new_chain = job_.new_chain;
+  options.fail_on_fallback = job_.on_fallback == OnFallback::kFail;
+  options.memory.budget_bytes = job_.memory_budget_bytes;
+  options.memory.pack_bytes_max = job_.pack_bytes != 0   ? job_.pack_bytes
+                                  : session_.in_bucket() ? repository::kPackTargetBytesRemote
+                                                         : repository::kPackTargetBytesLocal;
+  if (session_.in_bucket()) {
+    options.memory.uploads_in_flight_max = kUploadsToBucketMax;
+  }
+  options.compression_level = job_.compression_level;
+  options.fence = [lock = session_.lock()](const CallContext& fence_ctx) {
+    return lock->Fence(fence_ctx);
+  };
+  options.store_numbers = [this] { return session_.Numbers(); };
+  return options;
+}
+
+absl::StatusOr<std::string> BackupRun::Identity(const UploadOptions& options) const {
+  const std::string volume =
+      absl::StrCat(options.snapshot.hostname, "\n", options.snapshot.paths[0], "\n");
+  if (!job_.immutable_id.empty()) {
+    return absl::StrCat(volume, "id\n", job_.immutable_id);
+  }
+  if (cluster_snapshot_ != nullptr) {
+    // Wherever it is looked at: the driver's handle is the same in each Pod and on each node.
+    const csi::BoundSnapshot& snapshot = cluster_snapshot_->snapshot();
+    return absl::StrCat(volume, snapshot.driver, "\n", snapshot.snapshot_handle);
+  }
+  ASSIGN_OR_RETURN(const incremental::SourceFacts facts, incremental::ReadSourceFacts(job_.device));
+  ASSIGN_OR_RETURN(const std::string content, incremental::ContentIdentity(job_.device, facts));
+  return absl::StrCat(volume, content);
+}
+
+// As far as it is known before the parent is read.
+int64_t BackupRun::ChunkBytes(const UploadOptions& options, int64_t volume_bytes) const {
+  if (job_.chunk_bytes != 0) {
+    return job_.chunk_bytes;
+  }
+  const bool has_record = options.parent_record.has_value() && options.parent_record->ok();
+  return has_record ? (**options.parent_record)->layout.chunk_bytes()
+                    : repository::DefaultChunkBytes(volume_bytes);
+}
+
+absl::StatusOr<ResumeAnswer> BackupRun::UseUnfinished(Repository& repository, int64_t volume_bytes,
+                                                      UploadOptions& options) const {
+  const bool has_journal = is_immutable() && incremental::ChunkJournal::Exists(
+                                                 ctx_, repository, options.immutable_identity);
+  // While others are at work, packs without an index may be theirs. What a journal names is ours.
+  OrphanScope scope = {.all = session_.lock()->unfinished().others == 0, .ours = {}};
+  if (has_journal && !scope.all) {
+    scope.ours = incremental::ChunkJournal::Blobs(ctx_, repository, options.immutable_identity,
+                                                  job_.memory_budget_bytes / kKnownShare);
+  }
+  const bool look = !options.parent.has_value() || has_journal;
+  const int64_t spare_bytes = job_.memory_budget_bytes - options.memory.reserved_bytes -
+                              incremental::LeastMemoryBytes(ChunkBytes(options, volume_bytes));
+  ASSIGN_OR_RETURN(ResumeAnswer answer,
+                   FindUnfinished(ctx_, repository, look,
+                                  std::clamp<int64_t>(spare_bytes / kSpareShare, 0,
+                                                      job_.memory_budget_bytes / kKnownShare),
+                                  scope));
+  if (answer.packs_found > 0) {
+    session_.listener().note(absl::StrCat("found ", Counted(answer.packs_found, "pack"),
+                                          " of a backup that did not come to its end"));
+  }
+  if (answer.known != nullptr) {
+    options.known = answer.known;
+    options.memory.reserved_bytes += answer.known->memory_bytes();
+  }
+  if (answer.memory_bytes_missing > 0) {
+    // Half of what an index may take is for its tables, which grow with it.
+    const int64_t needed_bytes =
+        job_.memory_budget_bytes + 2 * kKnownShare * answer.memory_bytes_missing;
+    session_.listener().note(
+        absl::StrCat("the repository's index does not fit into the memory budget of ",
+                     FormatBytes(job_.memory_budget_bytes),
+                     ", so what an interrupted backup has stored is read and stored again; give "
+                     "--memory-budget ",
+                     (needed_bytes >> 20) + 1, "MiB or more"));
+  }
+  return answer;
+}
+
+// The backup is good without it.
+void BackupRun::Measure(const Repository& repository, BackupResult& result) const {
+  const absl::StatusOr<repository::RepositorySize> size =
+      repository::MeasureRepository(ctx_.WithTimeout(kMeasureTimeMax), repository);
+  if (size.ok()) {
+    result.repository = *size;
+  } else {
+    session_.listener().warn(
+        absl::StrCat("the repository's size is not known: ", size.status().message()));
+  }
+}
+
+void BackupRun::TellOfFallback(const BackupResult& result) const {
+  const bool told = job_.on_fallback == OnFallback::kWarn || result.audit_mismatch;
+  if (result.why.has_value() && incremental::TextOf(result.why->reason).is_fallback && told) {
+    session_.listener().warn(incremental::Explain(*result.why));
+  }
+}
+
+absl::StatusOr<BackupResult> BackupRun::Run(const Progress& progress) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<FileBlockDevice> device,
+                   FileBlockDevice::OpenForRead(job_.device));
+  if (const std::string place = MountedForWriting(job_.device); !place.empty()) {
+    session_.listener().warn(absl::StrCat(
+        job_.device, " is mounted at ", place,
+        " and may be written to meanwhile: what comes back may be torn; back up a snapshot of it"));
+  }
+  const bool asks_cluster = !job_.cluster.volume_snapshot.empty();
+  if (asks_cluster && !job_.extents.empty()) {
+    return absl::InvalidArgumentError("--extents and --volume-snapshot are two lists; give one");
+  }
+  std::unique_ptr<ChangedBlockSource> source;
+  if (!asks_cluster) {
+    ASSIGN_OR_RETURN(source, OpenSource(device->facts().is_block_device));
+  }
+  ASSIGN_OR_RETURN(Repository * repository, session_.Open(ctx_, LockKind::kWrite));
+  ASSIGN_OR_RETURN(UploadOptions options, MakeOptions(*repository));
+  if (asks_cluster) {
+    ASSIGN_OR_RETURN(source, AskCluster(*repository, options));
+  }
+  options.memory.reserved_bytes = source->memory_bytes();
+  if (is_immutable()) {
+    ASSIGN_OR_RETURN(options.immutable_identity, Identity(options));
+  }
+  ASSIGN_OR_RETURN(const ResumeAnswer unfinished,
+                   UseUnfinished(*repository, device->facts().size_bytes, options));
+  options.on_progress = [&progress](const incremental::UploadProgress& now) {
+    progress(now.stage, now.done_bytes, now.total_bytes);
+  };
+  absl::StatusOr<BackupResult> result =
+      BlockUploader(*repository, *device, *source, session_.random()).Run(ctx_, options);
+  NoteEnd(ctx_, *repository, unfinished, result.ok());
+  if (!result.ok() && ctx_.stop.stop_requested()) {
+    return absl::CancelledError(unfinished.memory_bytes_missing > 0
+                                    ? "interrupted; run it again"
+                                    : "interrupted; run it again, what is stored already is looked "
+                                      "for and not stored again");
+  }
+  RETURN_IF_ERROR(result.status());
+  if (job_.measure) {
+    Measure(*repository, *result);
+  }
+  TellOfFallback(*result);
+  return result;
+}
+
+}  // namespace
+
+absl::StatusOr<BackupResult> RunBackup(const CallContext& ctx, Session& session,
+                                       const BackupJob& job, const Progress& progress) {
+  return BackupRun(ctx, session, job).Run(progress);
+}
+
+}  // namespace csidelta::engine

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/call_context.h"
+#include "engine/cluster_snapshot.h"
+#include "engine/listener.h"
+#include "engine/session.h"
+#include "incremental/backup_result.h"
+#include "incremental/memory_plan.h"
+#include "repository/blob_writer.h"
+
+namespace csidelta::engine {
+
+// When an incremental backup would become a full one.
+enum class OnFallback { kProceed, kWarn, kFail };
+
+// What is to be backed up, and how.
+struct BackupJob {
+  std::string device;                 // or an image file
+  std::string extents = {};           // a file that lists what changed; "-": standard input
+  ClusterSnapshotQuery cluster = {};  // asked where it names a VolumeSnapshot
+  std::string parent = {};  // the beginning of its id; "": the newest of this host and path
+  bool reads_all = false;   // whatever a list says
+  bool new_chain = false;   // the chunk size may differ from the parent's
+  // The device is not written to: what a run read that did not come to its end is not read again.
+  bool immutable = false;
+  std::string immutable_id = {};  // the name of its content; "": by what the system says of it
+  bool measure = false;           // the size of the repository, too
+  OnFallback on_fallback = OnFallback::kWarn;
+  int64_t chunk_bytes = 0;  // 0: the parent's, or by the volume's size
+  int compression_level = repository::kDataCompressionLevel;
+  int64_t memory_budget_bytes = incremental::kMemoryBudgetBytes;
+  int64_t pack_bytes = 0;  // 0: as is good for the place
+
+  // What the repository's snapshot says of itself.
+  std::vector<std::string> tags = {};
+  std::string host = {};                // "": this machine
+  std::string path = {};                // absolute; "": that of `device`
+  std::optional<absl::Time> time = {};  // nothing: now
+};
+
+// Backs up a device into the session's repository, which it opens. One snapshot is made, as the
+// last step; without it nothing is lost but time: the next run finds what is stored. Errors beside
+// those of Session::Open(), incremental::BlockUploader and ClusterSnapshot:
+//   INVALID_ARGUMENT  the job contradicts itself
+//   CANCELLED         `ctx` was stopped
+absl::StatusOr<incremental::BackupResult> RunBackup(const CallContext& ctx, Session& session,
+                                                    const BackupJob& job, const Progress& progress);
+
+}  // namespace csidelta::engine

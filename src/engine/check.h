@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "base/call_context.h"
+#include "engine/listener.h"
+#include "engine/session.h"
+#include "repository/checker.h"
+
+namespace csidelta::engine {
+
+struct CheckJob {
+  repository::DataSubset read_data = repository::ReadNothing{};
+};
+
+struct CheckOutcome {
+  repository::CheckReport report = {};
+  uint64_t seed = 0;  // of what was drawn
+};
+
+// Proves that the session's repository is whole, which it opens alone. Damage is no error, but in
+// the report.
+absl::StatusOr<CheckOutcome> RunCheck(const CallContext& ctx, Session& session, const CheckJob& job,
+                                      const Progress& progress);
+
+}  // namespace csidelta::engine

@@ -1,0 +1,123 @@
+#include "engine/forget.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "engine/resume.h"
+
+namespace csidelta::engine {
+namespace {
+
+using repository::ForgetGroup;
+using repository::Id;
+using repository::Repository;
+using repository::StoredSnapshot;
+
+// A file that does not read goes when it is named by all of its id: then there is no doubt which.
+absl::StatusOr<ForgetGroup> Named(const CallContext& ctx, const Listener& listener,
+                                  const Repository& repository, const ForgetJob& job) {
+  ForgetGroup group;
+  for (const std::string& id : job.ids) {
+    absl::StatusOr<StoredSnapshot> stored =
+        ChooseSnapshot(ctx, listener, repository, id, job.filter, LatestOf::kOneVolume);
+    if (job.ignore_missing && absl::IsNotFound(stored.status())) {
+      continue;
+    }
+    const absl::StatusOr<Id> whole = Id::Parse(id);
+    if (absl::IsDataLoss(stored.status()) && whole.ok()) {
+      listener.warn(absl::StrCat("the file snapshots/", id, " does not read: it goes unseen"));
+      group.remove.push_back({.id = *whole, .snapshot = {}});
+      continue;
+    }
+    if (absl::IsDataLoss(stored.status()) && id != "latest") {
+      return absl::DataLossError(absl::StrCat(stored.status().message(),
+                                              "; to remove a file that does not read, name it by "
+                                              "its whole id, which csi-delta snapshots says"));
+    }
+    RETURN_IF_ERROR(stored.status());
+    group.remove.push_back(*std::move(stored));
+  }
+  return group;
+}
+
+absl::StatusOr<std::vector<ForgetGroup>> Decide(const CallContext& ctx, const Listener& listener,
+                                                const Repository& repository,
+                                                const ForgetJob& job) {
+  if (!job.ids.empty()) {
+    if (!job.rules.IsEmpty()) {
+      return absl::InvalidArgumentError(
+          "snapshots are named both by id and by rules; leave one of them out");
+    }
+    ASSIGN_OR_RETURN(ForgetGroup group, Named(ctx, listener, repository, job));
+    return std::vector<ForgetGroup>{std::move(group)};
+  }
+  ASSIGN_OR_RETURN(std::vector<StoredSnapshot> snapshots, repository.ListSnapshots(ctx));
+  std::erase_if(snapshots,
+                [&](const StoredSnapshot& stored) { return !job.filter.Matches(stored.snapshot); });
+  for (const StoredSnapshot& stored : snapshots) {
+    if (IsOfTheFuture(stored.snapshot.time, ctx.clock->Now())) {
+      listener.warn(absl::StrCat(SayFuture(stored),
+                                 ": a clock was wrong when it was made, or this one is now; beside "
+                                 "others it stays, and no rule counts it, until it is forgotten by "
+                                 "its id"));
+    }
+  }
+  return repository::DecideForget(snapshots, job.rules, job.grouping, ctx.clock->Now());
+}
+
+// Who names an id knows that it was there: an attempt before this one may have come no further.
+bool CountsAsRemoved(const ForgetJob& job) {
+  return job.ignore_missing && std::any_of(job.ids.begin(), job.ids.end(),
+                                           [](const std::string& id) { return id != "latest"; });
+}
+
+// Who has no snapshot left has nothing to go on with, either.
+absl::StatusOr<bool> SparesUnfinished(const CallContext& ctx, const Repository& repository,
+                                      const ForgetJob& job) {
+  if (!job.spares_unfinished || !IsUnfinished(ctx, repository)) {
+    return false;
+  }
+  ASSIGN_OR_RETURN(const std::vector<repository::FileInfo> snapshots,
+                   repository.ListFiles(ctx, repository::FileKind::kSnapshot));
+  return !snapshots.empty();
+}
+
+}  // namespace
+
+absl::StatusOr<ForgetOutcome> RunForget(const CallContext& ctx, Session& session,
+                                        const ForgetJob& job, const Progress& progress) {
+  ASSIGN_OR_RETURN(Repository * repository, session.Open(ctx, LockKind::kExclusive));
+  ForgetOutcome outcome;
+  ASSIGN_OR_RETURN(outcome.groups, Decide(ctx, session.listener(), *repository, job));
+  std::vector<Id> ids;
+  for (const ForgetGroup& group : outcome.groups) {
+    for (const StoredSnapshot& stored : group.remove) {
+      ids.push_back(stored.id);
+    }
+  }
+  outcome.removed = ids.size();
+  if (!job.is_dry_run) {
+    RETURN_IF_ERROR(repository::RemoveSnapshots(ctx, *repository, *session.lock(), ids, progress));
+  }
+  return outcome;
+}
+
+absl::StatusOr<std::optional<PruneOutcome>> FreeSpace(const CallContext& ctx, Session& session,
+                                                      const ForgetJob& job,
+                                                      const ForgetOutcome& outcome,
+                                                      const Progress& progress) {
+  if (!job.frees_space || job.is_dry_run || (outcome.removed == 0 && !CountsAsRemoved(job))) {
+    return std::nullopt;
+  }
+  Repository& repository = *session.repository();
+  ASSIGN_OR_RETURN(const bool spare, SparesUnfinished(ctx, repository, job));
+  if (spare) {
+    session.listener().note("a backup did not come to its end and may go on: no space is freed");
+    return std::nullopt;
+  }
+  return PruneOpened(ctx, session, repository, job.prune, progress);
+}
+
+}  // namespace csidelta::engine

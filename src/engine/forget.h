@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/call_context.h"
+#include "base/keep_rules.h"
+#include "engine/listener.h"
+#include "engine/prune.h"
+#include "engine/session.h"
+#include "engine/snapshot_choice.h"
+#include "repository/forget.h"
+
+namespace csidelta::engine {
+
+// Which snapshots are to go: those that are named, or those that no rule keeps.
+struct ForgetJob {
+  std::vector<std::string> ids = {};  // beginnings of ids, or "latest"
+  KeepRules rules = {};
+  repository::SnapshotGrouping grouping = {};  // which compete, for the rules
+  SnapshotFilter filter = {};
+  bool ignore_missing = false;  // an id that is not there counts as removed
+  bool is_dry_run = false;
+
+  bool frees_space = false;  // too, if something was removed
+  // Not while a backup that did not come to its end may go on: what it stored would go, too.
+  bool spares_unfinished = false;
+  PruneJob prune = {};
+};
+
+struct ForgetOutcome {
+  std::vector<repository::ForgetGroup> groups = {};
+  std::size_t removed = 0;  // or, after a dry run, what would be
+};
+
+// Removes the snapshots from the session's repository, which it opens alone. What only they used
+// goes with FreeSpace(). Errors beside those of Session::Open(), ChooseSnapshot() and
+// repository::DecideForget():
+//   INVALID_ARGUMENT  the job names snapshots both by id and by rules
+//   DATA_LOSS         a snapshot does not read, and is not named by its whole id
+absl::StatusOr<ForgetOutcome> RunForget(const CallContext& ctx, Session& session,
+                                        const ForgetJob& job, const Progress& progress);
+
+// What is left to do after RunForget() with the same session, job and its outcome: nothing where
+// the job frees no space, or where there is no reason to.
+absl::StatusOr<std::optional<PruneOutcome>> FreeSpace(const CallContext& ctx, Session& session,
+                                                      const ForgetJob& job,
+                                                      const ForgetOutcome& outcome,
+                                                      const Progress& progress);
+
+}  // namespace csidelta::engine

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/call_context.h"
+#include "engine/listener.h"
+#include "engine/restore_target.h"
+#include "engine/session.h"
+#include "engine/snapshot_choice.h"
+#include "incremental/block_downloader.h"
+#include "incremental/memory_plan.h"
+#include "repository/repository.h"
+
+namespace csidelta::engine {
+
+// What is to be written where.
+struct RestoreJob {
+  std::string snapshot;         // the beginning of its id, or "latest"
+  SnapshotFilter filter = {};   // for "latest"
+  std::string target;           // a block device or an image file
+  bool target_is_zero = false;  // it reads as zeros; checked on a sample
+  bool only_differing = false;  // read the target first; not with target_is_zero
+  bool is_dry_run = false;
+  std::optional<absl::Time> start_before = {};  // later nothing is written
+  int64_t memory_budget_bytes = incremental::kMemoryBudgetBytes;
+};
+
+// What a restore writes over what.
+struct RestorePlan {
+  repository::StoredSnapshot snapshot = {};
+  RestoreTarget target = {};
+  int64_t volume_bytes = 0;
+};
+
+struct RestoreOutcome {
+  RestorePlan plan = {};
+  std::optional<incremental::RestoreResult> result = {};  // nothing after a dry run
+};
+
+// Asked before anything is written; an error is that of the restore.
+using RestoreConsent = std::function<absl::Status(const RestorePlan& plan)>;
+
+// Writes a volume back, from the session's repository, which it opens. What the target holds is
+// overwritten, zeros included; until all is written it begins with a mark that says so. Errors
+// beside those of Session::Open(), ChooseSnapshot(), ExamineTarget() and
+// incremental::BlockDownloader:
+//   INVALID_ARGUMENT     the job contradicts itself
+//   FAILED_PRECONDITION  it is too late to begin
+//   OUT_OF_RANGE         marked as IsTargetTooSmall(); nothing was written
+absl::StatusOr<RestoreOutcome> RunRestore(const CallContext& ctx, Session& session,
+                                          const RestoreJob& job, const RestoreConsent& consent,
+                                          const Progress& progress);
+
+}  // namespace csidelta::engine

@@ -1,0 +1,210 @@
+#include "engine/session.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "base/status_macros.h"
+#include "engine/resume.h"
+
+namespace csidelta::engine {
+namespace {
+
+using repository::Repository;
+
+bool OnlyReads(LockKind kind) { return kind == LockKind::kRead || kind == LockKind::kReadAlone; }
+
+}  // namespace
+
+absl::Status Session::OpenStore(bool read_only) {
+  ASSIGN_OR_RETURN(RepositoryPlace place, options_.place());
+  in_bucket_ = place.location.kind == storage::Location::Kind::kS3;
+  place.settings.read_only = read_only;
+  place.settings.retry.on_wait = [this](const absl::Status& reason) {
+    if (!has_told_of_waiting_.exchange(true)) {
+      options_.listener.note(
+          absl::StrCat("waiting for ", place_, ", trying again: ", reason.message()));
+    }
+  };
+  ASSIGN_OR_RETURN(store_, options_.open_store(place.location, place.settings, *options_.random));
+  place_ = store_->store().Describe();
+  return absl::OkStatus();
+}
+
+repository::Environment Session::KeyEnvironment() const {
+  repository::Environment environment;
+  environment.scrypt = options_.scrypt;
+  environment.hostname = options_.host;
+  if (!options_.user.empty()) {
+    environment.username = options_.user;
+  }
+  environment.scratch.folder = options_.scratch_folder;
+  return environment;
+}
+
+absl::StatusOr<Repository*> Session::Init(const CallContext& ctx) {
+  RETURN_IF_ERROR(OpenStore());
+  repository::Environment environment = KeyEnvironment();
+  Secret password;
+  ASSIGN_OR_RETURN(const std::optional<repository::Keyring> keyring, options_.keyring());
+  if (keyring.has_value()) {
+    password = keyring->newest().password;
+    environment.username = keyring->newest().fingerprint;
+  } else {
+    ASSIGN_OR_RETURN(password, options_.password(ctx, place_, /*twice=*/true));
+  }
+  ASSIGN_OR_RETURN(repository_,
+                   Repository::Init(ctx, store_->store(), password.Reveal(), environment));
+  return repository_.get();
+}
+
+absl::StatusOr<Repository*> Session::Open(const CallContext& ctx, LockKind kind) {
+  if (options_.no_lock && !OnlyReads(kind)) {
+    return absl::InvalidArgumentError(
+        "--no-lock is for verbs that only read: this one writes, and must keep others from "
+        "removing what it uses; leave it out");
+  }
+  RETURN_IF_ERROR(OpenStore());
+  ASSIGN_OR_RETURN(std::optional<repository::Keyring> keyring, options_.keyring());
+  if (keyring.has_value()) {
+    ASSIGN_OR_RETURN(Opened opened, OpenWithKeyring(ctx, store_->store(), *std::move(keyring)));
+    repository_ = std::move(opened.repository);
+    key_to_add_ = std::move(opened.key_to_add);
+  } else {
+    RETURN_IF_ERROR(OpenWithPassword(ctx));
+  }
+  if (!OnlyReads(kind) || !options_.no_lock) {
+    RETURN_IF_ERROR(TakeLock(ctx, kind));
+  }
+  if (!OnlyReads(kind)) {
+    RETURN_IF_ERROR(AddNewestKey(ctx));
+  }
+  return repository_.get();
+}
+
+absl::Status Session::OpenWithPassword(const CallContext& ctx) {
+  const absl::StatusOr<Secret> password = options_.password(ctx, place_, /*twice=*/false);
+  if (!password.ok()) {
+    // Where there is nothing to open, no password would have helped.
+    const absl::Status opened =
+        Repository::Open(ctx, store_->store(), "", KeyEnvironment()).status();
+    return repository::IsNoRepository(opened) ? opened : password.status();
+  }
+  ASSIGN_OR_RETURN(repository_,
+                   Repository::Open(ctx, store_->store(), password->Reveal(), KeyEnvironment()));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<storage::ObjectStore*> Session::OpenPlace() {
+  RETURN_IF_ERROR(OpenStore(/*read_only=*/true));
+  return &store_->store();
+}
+
+absl::StatusOr<RepositoryKeys> Session::ReadKeys(const CallContext& ctx) const {
+  RepositoryKeys keys;
+  ASSIGN_OR_RETURN(keys.keyring, options_.keyring());
+  if (!keys.keyring.has_value()) {
+    ASSIGN_OR_RETURN(keys.password, options_.password(ctx, place_, /*twice=*/false));
+  }
+  return keys;
+}
+
+absl::StatusOr<std::unique_ptr<Repository>> Session::OpenIn(const CallContext& ctx,
+                                                            storage::ObjectStore& store,
+                                                            const RepositoryKeys& keys) const {
+  if (!keys.keyring.has_value()) {
+    return Repository::Open(ctx, store, keys.password.Reveal(), KeyEnvironment());
+  }
+  ASSIGN_OR_RETURN(Opened opened, OpenWithKeyring(ctx, store, *keys.keyring));
+  return std::move(opened.repository);
+}
+
+absl::StatusOr<Session::Opened> Session::OpenWithKeyring(const CallContext& ctx,
+                                                         storage::ObjectStore& store,
+                                                         repository::Keyring keyring) const {
+  repository::Environment environment = KeyEnvironment();
+  const repository::RepositoryKey newest = keyring.newest();
+  environment.username = newest.fingerprint;
+  std::vector<std::string> names;
+  if (keyring.keys.size() > 1) {
+    ASSIGN_OR_RETURN(names, Repository::ListKeyNames(ctx, store));
+    // Trying one takes a moment: first those whose names are there.
+    std::stable_partition(keyring.keys.begin(), keyring.keys.end(),
+                          [&](const repository::RepositoryKey& key) {
+                            return absl::c_linear_search(names, key.fingerprint);
+                          });
+  }
+  for (const repository::RepositoryKey& key : keyring.keys) {
+    absl::StatusOr<std::unique_ptr<Repository>> opened =
+        Repository::Open(ctx, store, key.password.Reveal(), environment);
+    if (opened.ok()) {
+      const bool is_newest = key.fingerprint == newest.fingerprint;
+      return Opened{.repository = *std::move(opened),
+                    .key_to_add = is_newest ? std::nullopt : std::optional(newest)};
+    }
+    if (!repository::IsWrongPassword(opened.status())) {
+      return opened.status();
+    }
+  }
+  ASSIGN_OR_RETURN(names, Repository::ListKeyNames(ctx, store));
+  return repository::AsWrongPassword(absl::UnauthenticatedError(
+      absl::StrCat("none of the keys ",
+                   absl::StrJoin(keyring.keys, ", ",
+                                 [](std::string* out, const repository::RepositoryKey& key) {
+                                   absl::StrAppend(out, key.fingerprint);
+                                 }),
+                   " opens ", store.Describe(), "; add the key that it was made with to ",
+                   options_.keyring_name(), ", its own are called ", absl::StrJoin(names, ", "))));
+}
+
+absl::Status Session::AddNewestKey(const CallContext& ctx) {
+  if (!key_to_add_.has_value()) {
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(repository_->AddKey(ctx, key_to_add_->password.Reveal()).status());
+  options_.listener.note(absl::StrCat("added key ", key_to_add_->fingerprint, " to ", place_));
+  key_to_add_.reset();
+  return absl::OkStatus();
+}
+
+absl::Status Session::TakeLock(const CallContext& ctx, LockKind kind) {
+  repository::LockOptions lock;
+  lock.exclusive = kind == LockKind::kExclusive || kind == LockKind::kReadAlone;
+  lock.required = !OnlyReads(kind);
+  lock.wait_max = options_.retry_lock.value_or(repository::kLockWaitForStale);
+  lock.owner.name = absl::StrReplaceAll(options_.host, {{"_", "-"}});
+  lock.witnesses = options_.witnesses();
+  lock.owner.process = lock.witnesses.self;
+  lock.owner.pod_uid = options_.pod_uid;
+  if (!options_.user.empty()) {
+    lock.username = options_.user;
+  }
+  lock.on_wait = [this, wait_max = lock.wait_max](const std::string& sentence) {
+    options_.listener.warn(
+        absl::StrCat(sentence, ", for at most ", absl::FormatDuration(wait_max)));
+  };
+  ASSIGN_OR_RETURN(lock_, repository::Lock::Acquire(ctx, *repository_, lock));
+  if (lock_->unfinished().removed > 0) {
+    MarkUnfinished(ctx, *repository_);  // The locks said it until now.
+  }
+  if (!lock_->held()) {
+    options_.listener.note(absl::StrCat(place_, " lets us write no lock; going on without one"));
+  }
+  return absl::OkStatus();
+}
+
+incremental::StoreNumbers Session::Numbers() const {
+  if (store_ == nullptr) {
+    return {};
+  }
+  const storage::StoreUsage usage = store_->meter().Snapshot();
+  return {.requests = usage.requests(),
+          .writes = usage.write_requests(),
+          .retries = usage.retries,
+          .put_bytes = usage.put_bytes};
+}
+
+}  // namespace csidelta::engine

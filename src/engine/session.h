@@ -1,0 +1,146 @@
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/call_context.h"
+#include "base/random.h"
+#include "base/secret.h"
+#include "engine/listener.h"
+#include "incremental/backup_result.h"
+#include "repository/keyring.h"
+#include "repository/lock.h"
+#include "repository/repository.h"
+#include "storage/location.h"
+
+namespace csidelta::engine {
+
+// How work holds the repository. Each kind waits for the locks of others, as long as one may take
+// to be known for dead, unless told otherwise.
+enum class LockKind {
+  kRead,       // shared; where the store does not let us write, none
+  kReadAlone,  // alone; likewise
+  kWrite,      // shared, and there must be one
+  kExclusive,  // alone, and there must be one
+};
+
+// Where a repository is.
+struct RepositoryPlace {
+  storage::Location location;
+  storage::StoreSettings settings;
+};
+
+// What opens a repository: keys, or else a password.
+struct RepositoryKeys {
+  std::optional<repository::Keyring> keyring = {};
+  Secret password = {};
+};
+
+// Opens what `location` names; storage::OpenStore, or a test's.
+using StoreOpener = std::function<absl::StatusOr<std::unique_ptr<storage::OpenedStore>>(
+    const storage::Location& location, const storage::StoreSettings& settings, Random& random)>;
+
+// What a session is made from. The functions are asked when what they say is needed, each as often
+// as it is: one may read a file, or ask a person.
+struct SessionOptions {
+  std::function<absl::StatusOr<RepositoryPlace>()> place;
+  // The keys of a ring, the newest first; nothing where a password opens the repository.
+  std::function<absl::StatusOr<std::optional<repository::Keyring>>()> keyring;
+  std::function<std::string()> keyring_name;  // for messages: where a key is to be added
+  // `twice`: it is a new one.
+  std::function<absl::StatusOr<Secret>(const CallContext& ctx, const std::string& place,
+                                       bool twice)>
+      password;
+
+  std::string program_version;  // as snapshots record it
+  std::string host;             // this machine's name
+  std::string user = {};        // "": not known
+  std::string pod_uid = {};     // that this runs in
+  std::string scratch_folder;
+  bool no_lock = false;
+  std::optional<absl::Duration> retry_lock = {};
+  ScryptParameters scrypt = repository::kScryptWritten;  // of keys that are made
+  Random* random = &Random::Real();
+  StoreOpener open_store = storage::OpenStore;
+  // Who we are and how we tell the living from the dead, asked for each lock.
+  std::function<repository::LockWitnesses()> witnesses = [] { return repository::LockWitnesses(); };
+  // Blocks until a volume may be written to; an error: never again.
+  std::function<absl::Status(const CallContext&)> await_writing = [](const CallContext&) {
+    return absl::OkStatus();
+  };
+  Listener listener = {};
+};
+
+// One repository, for one piece of work: opened, locked, and closed when this goes. Not
+// thread-safe, but for OpenIn().
+class Session {
+ public:
+  explicit Session(SessionOptions options) : options_(std::move(options)) {}
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  const Listener& listener() const { return options_.listener; }
+  Random& random() const { return *options_.random; }
+  const std::string& program_version() const { return options_.program_version; }
+  const std::string& host() const { return options_.host; }
+  const std::string& user() const { return options_.user; }
+  absl::Status AwaitWriting(const CallContext& ctx) const { return options_.await_writing(ctx); }
+
+  // Makes the repository. ALREADY_EXISTS where there is one.
+  absl::StatusOr<repository::Repository*> Init(const CallContext& ctx);
+  // Opens the repository and takes the lock, unless the options say that reading needs none.
+  // INVALID_ARGUMENT where they say so to work that writes.
+  absl::StatusOr<repository::Repository*> Open(const CallContext& ctx, LockKind kind);
+
+  // The place, to look at the repositories in folders of it. Nothing can be written through it.
+  absl::StatusOr<storage::ObjectStore*> OpenPlace();
+  // Read once, for as many repositories as there are.
+  absl::StatusOr<RepositoryKeys> ReadKeys(const CallContext& ctx) const;
+  // Opens a repository for reading, without a lock. Thread-safe.
+  absl::StatusOr<std::unique_ptr<repository::Repository>> OpenIn(const CallContext& ctx,
+                                                                 storage::ObjectStore& store,
+                                                                 const RepositoryKeys& keys) const;
+
+  // What Open() opened; null before.
+  repository::Repository* repository() { return repository_.get(); }
+  // What Open() took; null without one. Its held() may be false after kRead.
+  repository::Lock* lock() { return lock_.get(); }
+
+  // The place, for messages; "" before it is known.
+  const std::string& place() const { return place_; }
+  bool in_bucket() const { return in_bucket_; }
+  incremental::StoreNumbers Numbers() const;
+
+ private:
+  struct Opened {
+    std::unique_ptr<repository::Repository> repository;
+    std::optional<repository::RepositoryKey> key_to_add = {};  // the newest, if another opened it
+  };
+
+  absl::Status OpenStore(bool read_only = false);
+  repository::Environment KeyEnvironment() const;
+  absl::StatusOr<Opened> OpenWithKeyring(const CallContext& ctx, storage::ObjectStore& store,
+                                         repository::Keyring keyring) const;
+  absl::Status OpenWithPassword(const CallContext& ctx);
+  // The next who writes finds the newest key of the ring, whatever the one it was opened with.
+  absl::Status AddNewestKey(const CallContext& ctx);
+  absl::Status TakeLock(const CallContext& ctx, LockKind kind);
+
+  const SessionOptions options_;
+  std::string place_;
+  std::atomic<bool> has_told_of_waiting_ = false;
+  bool in_bucket_ = false;
+  std::unique_ptr<storage::OpenedStore> store_;
+  std::unique_ptr<repository::Repository> repository_;
+  std::unique_ptr<repository::Lock> lock_;
+  std::optional<repository::RepositoryKey> key_to_add_;
+};
+
+}  // namespace csidelta::engine

@@ -1,0 +1,125 @@
+#include "engine/snapshot_choice.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/time.h"
+#include "base/keep_rules.h"
+#include "base/status_macros.h"
+
+namespace csidelta::engine {
+namespace {
+
+using repository::Repository;
+using repository::RepoSnapshot;
+using repository::StoredSnapshot;
+
+bool Contains(const std::vector<std::string>& values, absl::string_view wanted) {
+  return std::find(values.begin(), values.end(), wanted) != values.end();
+}
+
+constexpr std::size_t kVolumesNamedMax = 8;
+
+// FAILED_PRECONDITION when snapshots of several volumes match.
+absl::Status RefuseSeveral(const std::vector<StoredSnapshot>& all, const SnapshotFilter& filter) {
+  std::map<std::pair<std::string, std::vector<std::string>>, const StoredSnapshot*> volumes;
+  for (const StoredSnapshot& stored : all) {  // Oldest first.
+    if (filter.Matches(stored.snapshot)) {
+      volumes[{stored.snapshot.hostname, stored.snapshot.paths}] = &stored;
+    }
+  }
+  if (volumes.size() <= 1) {
+    return absl::OkStatus();
+  }
+  std::vector<std::string> names;
+  for (const auto& [volume, newest] : volumes) {
+    if (names.size() == kVolumesNamedMax) {
+      names.push_back("...");
+      break;
+    }
+    names.push_back(absl::StrCat(
+        newest->id.ShortHex(), " of ", VolumeName(newest->snapshot), " (",
+        absl::FormatTime("%Y-%m-%d %H:%M:%S", newest->snapshot.time, absl::LocalTimeZone()), ")"));
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      "\"latest\" could be of ", volumes.size(), " volumes: ", absl::StrJoin(names, ", "),
+      "; say which, by its id or with --host and --path"));
+}
+
+bool ContainsAll(const std::vector<std::string>& values, const std::vector<std::string>& wanted) {
+  return std::all_of(wanted.begin(), wanted.end(),
+                     [&](const std::string& value) { return Contains(values, value); });
+}
+
+}  // namespace
+
+bool SnapshotFilter::Matches(const RepoSnapshot& snapshot) const {
+  const bool tagged =
+      tags.empty() || std::any_of(tags.begin(), tags.end(), [&](const std::string& list) {
+        return ContainsAll(snapshot.tags, SplitTags({list}));
+      });
+  return tagged && (hosts.empty() || Contains(hosts, snapshot.hostname)) &&
+         ContainsAll(snapshot.paths, paths);
+}
+
+std::vector<std::string> SplitTags(const std::vector<std::string>& lists) {
+  std::vector<std::string> tags;
+  for (const std::string& list : lists) {
+    for (const absl::string_view tag : absl::StrSplit(list, ',', absl::SkipEmpty())) {
+      if (!Contains(tags, tag)) {
+        tags.emplace_back(tag);
+      }
+    }
+  }
+  return tags;
+}
+
+std::string SayFuture(const StoredSnapshot& stored) {
+  return absl::StrCat(
+      "snapshot ", stored.id.ShortHex(), " is dated in the future, ",
+      absl::FormatTime("%Y-%m-%d %H:%M:%S", stored.snapshot.time, absl::LocalTimeZone()));
+}
+
+absl::StatusOr<StoredSnapshot> ChooseSnapshot(const CallContext& ctx, const Listener& listener,
+                                              const Repository& repository, const std::string& id,
+                                              const SnapshotFilter& filter, LatestOf latest_of) {
+  constexpr absl::string_view kWay = "; csi-delta snapshots lists what there is";
+  const absl::Time now = ctx.clock->Now();
+  if (id == "latest") {
+    ASSIGN_OR_RETURN(const std::vector<StoredSnapshot> all, repository.ListSnapshots(ctx));
+    if (latest_of == LatestOf::kOneVolume) {
+      RETURN_IF_ERROR(RefuseSeveral(all, filter));
+    }
+    const auto matches = [&](const RepoSnapshot& snapshot) { return filter.Matches(snapshot); };
+    const StoredSnapshot* newest = repository::NewestOf(all, matches, now);
+    if (newest == nullptr) {
+      return absl::NotFoundError(absl::StrCat(
+          all.empty() ? "the repository has no snapshots" : "no snapshot matches", kWay));
+    }
+    for (const StoredSnapshot& stored : all) {
+      if (matches(stored.snapshot) && IsOfTheFuture(stored.snapshot.time, now)) {
+        listener.warn(absl::StrCat(
+            SayFuture(stored),
+            stored.id == newest->id
+                ? ": it is taken for the latest; name another by its id if it is not"
+                : absl::StrCat(": ", newest->id.ShortHex(), " is taken for the latest instead")));
+      }
+    }
+    return *newest;
+  }
+  absl::StatusOr<StoredSnapshot> found = repository.FindSnapshot(ctx, id);
+  if (absl::IsNotFound(found.status()) || absl::IsInvalidArgument(found.status())) {
+    return absl::Status(found.status().code(), absl::StrCat(found.status().message(), kWay));
+  }
+  return found;
+}
+
+std::string VolumeName(const RepoSnapshot& snapshot) {
+  return absl::StrCat(snapshot.hostname, ":", absl::StrJoin(snapshot.paths, ", "));
+}
+
+}  // namespace csidelta::engine

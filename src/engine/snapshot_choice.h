@@ -1,0 +1,50 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/call_context.h"
+#include "engine/listener.h"
+#include "repository/repo_snapshot.h"
+#include "repository/repository.h"
+
+namespace csidelta::engine {
+
+// Which snapshots of a repository work is about, with restic's flags.
+struct SnapshotFilter {
+  std::vector<std::string> hosts = {};
+  std::vector<std::string> paths = {};  // all of them
+  std::vector<std::string> tags = {};   // each a list with commas, all of which count
+
+  bool IsEmpty() const { return hosts.empty() && paths.empty() && tags.empty(); }
+  // Whether the host is one of `hosts`, every path is there, and all tags of one list are. What is
+  // empty asks for nothing. Pure.
+  bool Matches(const repository::RepoSnapshot& snapshot) const;
+};
+
+// The tags of all of `lists`, which are texts with commas, each once, in their order.
+std::vector<std::string> SplitTags(const std::vector<std::string>& lists);
+
+// What "latest" may be where snapshots of several volumes, that is of several hosts and paths,
+// match.
+enum class LatestOf {
+  kAll,        // the newest of all
+  kOneVolume,  // none: FAILED_PRECONDITION that names the newest of each
+};
+
+// The snapshot whose id begins with `id`, or, for "latest", the newest that matches, as
+// repository::NewestOf() has it. Warns of one that is dated in the future, whether it is the one or
+// was passed over for another. Errors end with the way to the list; DATA_LOSS for "latest" when any
+// snapshot does not read.
+absl::StatusOr<repository::StoredSnapshot> ChooseSnapshot(
+    const CallContext& ctx, const Listener& listener, const repository::Repository& repository,
+    const std::string& id, const SnapshotFilter& filter, LatestOf latest_of = LatestOf::kAll);
+
+// "host:/path, /other", as a person knows a volume.
+std::string VolumeName(const repository::RepoSnapshot& snapshot);
+
+// "snapshot 0a1b2c3d is dated in the future, 2099-01-01 00:00:00".
+std::string SayFuture(const repository::StoredSnapshot& stored);
+
+}  // namespace csidelta::engine

@@ -1,0 +1,155 @@
+#include "datamover/job.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <memory>
+#include <set>
+#include <string>
+
+#include "datamover/former_outcome.h"
+#include "tests/support/cheap_scrypt.h"
+#include "tests/support/fake_secure_random.h"
+#include "tests/support/scratch_folder.h"
+#include "tests/support/status_matchers.h"
+
+namespace csidelta::datamover::job_test {
+namespace {
+
+using support::IsOk;
+
+constexpr std::size_t kImageBytes = std::size_t{1} << 20;
+
+class JobTest : public testing::Test {
+ protected:
+  JobTest() {
+    std::ofstream(Path("image"), std::ios::binary) << support::Noise(kImageBytes, 1);
+    EXPECT_THAT(NewSession()->Init(ctx_), IsOk());
+  }
+
+  std::string Path(const std::string& name) const { return folder_.path() + "/" + name; }
+  std::unique_ptr<engine::Session> NewSession() const {
+    engine::SessionOptions options{
+        .place = [this]() -> absl::StatusOr<engine::RepositoryPlace> {
+          return engine::RepositoryPlace{.location = {.directory = Path("repo")}, .settings = {}};
+        },
+        .keyring = []() -> absl::StatusOr<std::optional<repository::Keyring>> {
+          return std::nullopt;
+        },
+        .keyring_name = [] { return ""; },
+        .password = [](const CallContext&, const std::string&, bool) -> absl::StatusOr<Secret> {
+          return Secret("secret");
+        },
+        .program_version = "test",
+        .host = "here",
+        .scratch_folder = folder_.path()};
+    options.scrypt = support::kCheapScrypt;
+    return std::make_unique<engine::Session>(std::move(options));
+  }
+  absl::StatusOr<Outcome> Do(const Job& job) {
+    return DoJob(ctx_, *NewSession(), job,
+                 [this](absl::string_view stage, int64_t done, int64_t total) {
+                   stages_.emplace(stage);
+                   done_bytes_ = done;
+                   total_bytes_ = total;
+                 });
+  }
+  // Its snapshot.
+  std::string Backed() {
+    const absl::StatusOr<Outcome> outcome =
+        Do(engine::BackupJob{.device = Path("image"), .path = "/app"});
+    EXPECT_THAT(outcome, IsOk());
+    return outcome.ok() && outcome->backup.has_value() ? outcome->backup->snapshot_id : "";
+  }
+
+  const support::ScratchFolder folder_;
+  CallContext ctx_;
+  std::set<std::string> stages_;
+  int64_t done_bytes_ = 0;
+  int64_t total_bytes_ = 0;
+};
+
+TEST_F(JobTest, ABackupHasItsFigures) {
+  const absl::StatusOr<Outcome> outcome =
+      Do(engine::BackupJob{.device = Path("image"), .path = "/app"});
+  ASSERT_THAT(outcome, IsOk());
+  EXPECT_EQ(outcome->code, OutcomeCode::kDone);
+  EXPECT_EQ(outcome->cause, OutcomeCause::kNone);
+  ASSERT_TRUE(outcome->backup.has_value());
+  EXPECT_EQ(outcome->backup->mode, "full");
+  EXPECT_EQ(outcome->backup->reason, "no-parent");
+  EXPECT_EQ(outcome->backup->logical_bytes, kImageBytes);
+  EXPECT_EQ(outcome->backup->snapshot_id.size(), 64U);
+  EXPECT_EQ(outcome->restore, std::nullopt);
+  EXPECT_EQ(done_bytes_, kImageBytes);
+  EXPECT_EQ(total_bytes_, kImageBytes);
+}
+
+TEST_F(JobTest, AListThatWasRefusedIsTheCauseOfABackupThatIsDone) {
+  Backed();
+  std::ofstream(Path("list")) << "{\"base\":\"another\"}\n{\"end\":true}\n";
+  const absl::StatusOr<Outcome> outcome =
+      Do(engine::BackupJob{.device = Path("image"), .extents = Path("list"), .path = "/app"});
+  ASSERT_THAT(outcome, IsOk());
+  EXPECT_EQ(outcome->code, OutcomeCode::kDone);
+  EXPECT_EQ(outcome->cause, OutcomeCause::kListRefused);
+}
+
+TEST_F(JobTest, ARestoreHasItsFigures) {
+  const absl::StatusOr<Outcome> outcome =
+      Do(engine::RestoreJob{.snapshot = Backed(), .target = Path("restored")});
+  ASSERT_THAT(outcome, IsOk());
+  EXPECT_EQ(outcome->code, OutcomeCode::kDone);
+  ASSERT_TRUE(outcome->restore.has_value());
+  EXPECT_EQ(outcome->restore->written_bytes, kImageBytes);
+  EXPECT_EQ(outcome->backup, std::nullopt);
+}
+
+TEST_F(JobTest, WhatIsForgottenCountsNoBytes) {
+  const std::string id = Backed();
+  stages_.clear();
+  const absl::StatusOr<Outcome> outcome = Do(engine::ForgetJob{.ids = {id}, .frees_space = true});
+  ASSERT_THAT(outcome, IsOk());
+  EXPECT_EQ(*outcome, Outcome{.code = OutcomeCode::kDone});
+  EXPECT_GT(stages_.size(), 1U) << "of the removal and of the space";
+  EXPECT_EQ(done_bytes_, 0);
+  EXPECT_EQ(total_bytes_, 0);
+  EXPECT_THAT(Do(engine::RestoreJob{.snapshot = id, .target = Path("restored")}).status(),
+              support::StatusIs(absl::StatusCode::kNotFound));
+}
+
+// The figures of a task are those that the program prints, and that tasks of the version before
+// held.
+TEST(JobFiguresTest, AreWhatTheProgramPrints) {
+  incremental::BackupResult result;
+  result.snapshot = repository::Id::Of("x");
+  result.mode_done = "full";
+  result.why = {.reason = incremental::FullReason::kBaseSnapshotGone, .detail = "gone"};
+  result.base = "b";
+  result.logical_bytes = 1;
+  result.changed_bytes = 2;
+  result.read_bytes = 3;
+  result.audit_bytes = 4;
+  result.stored_bytes = 5;
+  result.store.retries = 6;
+  result.duration_ms = {{"total", 7}, {"audit", 8}};
+  result.peak_memory_bytes = 9;
+  result.repository = {.pack_bytes = 10, .snapshots = 11};
+  EXPECT_EQ(FiguresOf(result), FormerBackupFigures(ToJson(result)));
+  EXPECT_EQ(FiguresOf(result).retries, 6);
+  EXPECT_EQ(FiguresOf(result).audit_ms, 8);
+  EXPECT_EQ(FiguresOf(result).repository_bytes, 10);
+  incremental::RestoreResult restore;
+  restore.file_system = "ext4";
+  restore.logical_bytes = 1;
+  restore.compared_bytes = 2;
+  restore.written_bytes = 3;
+  restore.zero_bytes = 4;
+  restore.kept_bytes = 5;
+  EXPECT_EQ(FiguresOf(restore), FormerRestoreFigures(ToJson(restore)));
+  EXPECT_EQ(FiguresOf(restore).kept_bytes, 5);
+}
+
+}  // namespace
+}  // namespace csidelta::datamover::job_test

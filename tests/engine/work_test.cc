@@ -1,0 +1,338 @@
+// Backup, restore, check and the removal of snapshots, from the job to the outcome, on a repository
+// in a folder and without the program around them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "engine/backup.h"
+#include "engine/check.h"
+#include "engine/forget.h"
+#include "engine/prune.h"
+#include "engine/restore.h"
+#include "incremental/block_uploader.h"
+#include "tests/support/cheap_scrypt.h"
+#include "tests/support/fake_secure_random.h"
+#include "tests/support/scratch_folder.h"
+#include "tests/support/status_matchers.h"
+
+namespace csidelta::engine::work_test {
+namespace {
+
+using incremental::BackupResult;
+using support::IsOk;
+using support::StatusIs;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+constexpr std::size_t kImageBytes = std::size_t{2} << 20;
+
+class WorkTest : public testing::Test {
+ protected:
+  WorkTest() {
+    Write("image", support::Noise(kImageBytes, 1));
+    EXPECT_THAT(NewSession()->Init(ctx_), IsOk());
+  }
+
+  std::string Path(const std::string& name) const { return folder_.path() + "/" + name; }
+  void Write(const std::string& name, const std::string& bytes) const {
+    std::ofstream(Path(name), std::ios::binary) << bytes;
+  }
+  std::string Read(const std::string& name) const {
+    std::ifstream file(Path(name), std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+
+  SessionOptions Options() {
+    return {.place = [this]() -> absl::StatusOr<RepositoryPlace> {
+              ++opened_;
+              return RepositoryPlace{.location = {.directory = Path("repo")}, .settings = {}};
+            },
+            .keyring = []() -> absl::StatusOr<std::optional<repository::Keyring>> {
+              return std::nullopt;
+            },
+            .keyring_name = [] { return "the ring"; },
+            .password = [this](const CallContext&, const std::string&,
+                               bool) -> absl::StatusOr<Secret> { return Secret(password_); },
+            .program_version = "csi-delta test",
+            .host = "here",
+            .user = "somebody",
+            .scratch_folder = folder_.path(),
+            .no_lock = no_lock_,
+            .retry_lock = absl::ZeroDuration(),
+            .scrypt = support::kCheapScrypt,
+            .listener = {.note = [this](absl::string_view text) { notes_.emplace_back(text); },
+                         .warn = [this](absl::string_view text) { warnings_.emplace_back(text); }}};
+  }
+  std::unique_ptr<Session> NewSession() { return std::make_unique<Session>(Options()); }
+
+  static Progress Ignored() {
+    return [](absl::string_view, int64_t, int64_t) {};
+  }
+  static RestoreConsent Yes() {
+    return [](const RestorePlan&) { return absl::OkStatus(); };
+  }
+
+  absl::StatusOr<BackupResult> Backup(const BackupJob& job) {
+    return RunBackup(ctx_, *NewSession(), job, Ignored());
+  }
+  // Whose snapshot is there.
+  BackupResult Backed(const std::string& path = "/app") {
+    const absl::StatusOr<BackupResult> result = Backup({.device = Path("image"), .path = path});
+    EXPECT_THAT(result, IsOk());
+    return result.value_or(BackupResult());
+  }
+  absl::StatusOr<RestoreOutcome> Restore(const RestoreJob& job) {
+    return RunRestore(ctx_, *NewSession(), job, Yes(), Ignored());
+  }
+
+  const support::ScratchFolder folder_;
+  CallContext ctx_;
+  std::string password_ = "secret";
+  bool no_lock_ = false;
+  int opened_ = 0;
+  std::vector<std::string> notes_;
+  std::vector<std::string> warnings_;
+};
+
+TEST_F(WorkTest, ABackupSaysWhatItDid) {
+  std::vector<std::string> stages;
+  int64_t done_bytes = 0;
+  const std::unique_ptr<Session> session = NewSession();
+  const absl::StatusOr<BackupResult> result =
+      RunBackup(ctx_, *session,
+                {.device = Path("image"), .measure = true, .tags = {"a", "b"}, .path = "/app"},
+                [&](absl::string_view stage, int64_t done, int64_t) {
+                  if (stages.empty() || stages.back() != stage) {
+                    stages.emplace_back(stage);
+                  }
+                  done_bytes = done;
+                });
+  ASSERT_THAT(result, IsOk());
+  EXPECT_EQ(result->mode_done, "full");
+  EXPECT_EQ(result->logical_bytes, kImageBytes);
+  EXPECT_EQ(done_bytes, kImageBytes);
+  EXPECT_EQ(stages.front(), "transfer");
+  EXPECT_EQ(stages.back(), "commit");
+  ASSERT_TRUE(result->repository.has_value());
+  EXPECT_EQ(result->repository->snapshots, 1);
+  const auto stored = session->repository()->FindSnapshot(ctx_, result->snapshot.Hex());
+  ASSERT_THAT(stored, IsOk());
+  EXPECT_EQ(stored->snapshot.hostname, "here");
+  EXPECT_EQ(stored->snapshot.username, "somebody");
+  EXPECT_EQ(stored->snapshot.program_version, "csi-delta test");
+  EXPECT_THAT(stored->snapshot.paths, testing::ElementsAre("/app"));
+  EXPECT_THAT(stored->snapshot.tags, testing::IsSupersetOf({"a", "b"}));
+}
+
+TEST_F(WorkTest, ABackupThatMustNotReadEverythingFails) {
+  Backed();
+  Write("list", "{\"base\":\"another\"}\n{\"end\":true}\n");
+  BackupJob job{.device = Path("image"), .extents = Path("list"), .path = "/app"};
+  job.on_fallback = OnFallback::kFail;
+  EXPECT_TRUE(incremental::IsFallbackRefused(Backup(job).status()));
+  EXPECT_THAT(warnings_, IsEmpty());
+  job.on_fallback = OnFallback::kProceed;
+  EXPECT_THAT(Backup(job), IsOk());
+  EXPECT_THAT(warnings_, IsEmpty());
+  job.on_fallback = OnFallback::kWarn;
+  const absl::StatusOr<BackupResult> result = Backup(job);
+  ASSERT_THAT(result, IsOk());
+  EXPECT_TRUE(result->list_refused);
+  EXPECT_THAT(warnings_, testing::SizeIs(1));
+}
+
+TEST_F(WorkTest, ABackupThatIsStoppedIsCancelledAndTheNextOneGoesOn) {
+  std::stop_source stop;
+  CallContext ctx;
+  ctx.stop = stop.get_token();
+  EXPECT_THAT(RunBackup(ctx, *NewSession(), {.device = Path("image"), .path = "/app"},
+                        [&](absl::string_view, int64_t, int64_t) { stop.request_stop(); })
+                  .status(),
+              StatusIs(absl::StatusCode::kCancelled, HasSubstr("run it again")));
+  Backed();
+}
+
+TEST_F(WorkTest, AJobThatContradictsItselfOpensNothing) {
+  BackupJob backup{.device = Path("image"), .extents = Path("list")};
+  backup.cluster.volume_snapshot = "a/b";
+  opened_ = 0;
+  EXPECT_THAT(Backup(backup).status(), StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(Restore({.snapshot = "latest",
+                       .target = Path("restored"),
+                       .target_is_zero = true,
+                       .only_differing = true})
+                  .status(),
+              StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_EQ(opened_, 0);
+}
+
+TEST_F(WorkTest, ARestoreSaysWhatItWroteOverWhat) {
+  const BackupResult backup = Backed();
+  const absl::StatusOr<RestoreOutcome> outcome =
+      Restore({.snapshot = "latest", .target = Path("restored")});
+  ASSERT_THAT(outcome, IsOk());
+  EXPECT_EQ(outcome->plan.snapshot.id.Hex(), backup.snapshot.Hex());
+  EXPECT_EQ(outcome->plan.target.kind, RestoreTarget::Kind::kNewFile);
+  EXPECT_EQ(outcome->plan.volume_bytes, kImageBytes);
+  ASSERT_TRUE(outcome->result.has_value());
+  EXPECT_EQ(outcome->result->written_bytes, kImageBytes);
+  EXPECT_EQ(Read("restored"), Read("image"));
+}
+
+TEST_F(WorkTest, ADryRunWritesNothing) {
+  Backed();
+  const absl::StatusOr<RestoreOutcome> outcome =
+      Restore({.snapshot = "latest", .target = Path("restored"), .is_dry_run = true});
+  ASSERT_THAT(outcome, IsOk());
+  EXPECT_FALSE(outcome->result.has_value());
+  EXPECT_EQ(outcome->plan.volume_bytes, kImageBytes);
+  EXPECT_FALSE(std::filesystem::exists(Path("restored")));
+}
+
+TEST_F(WorkTest, WithoutConsentTheTargetStaysAsItIs) {
+  Backed();
+  const std::string before = support::Noise(kImageBytes, 2);
+  Write("restored", before);
+  RestorePlan asked;
+  EXPECT_THAT(RunRestore(
+                  ctx_, *NewSession(), {.snapshot = "latest", .target = Path("restored")},
+                  [&](const RestorePlan& plan) {
+                    asked = plan;
+                    return absl::FailedPreconditionError("no");
+                  },
+                  Ignored())
+                  .status(),
+              StatusIs(absl::StatusCode::kFailedPrecondition, "no"));
+  EXPECT_EQ(asked.target.kind, RestoreTarget::Kind::kFile);
+  EXPECT_EQ(asked.target.size_bytes, kImageBytes);
+  EXPECT_EQ(Read("restored"), before);
+}
+
+TEST_F(WorkTest, ARestoreThatComesTooLateWritesNothing) {
+  Backed();
+  opened_ = 0;
+  EXPECT_THAT(Restore({.snapshot = "latest",
+                       .target = Path("restored"),
+                       .start_before = absl::FromUnixSeconds(1'700'000'000)})
+                  .status(),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("it is later than 2023-11-14T22:13:20Z")));
+  EXPECT_EQ(opened_, 0);
+  EXPECT_THAT(Restore({.snapshot = "latest",
+                       .target = Path("restored"),
+                       .start_before = absl::Now() + absl::Hours(1)}),
+              IsOk());
+}
+
+TEST_F(WorkTest, ATargetThatIsTooSmallIsMarked) {
+  Backed();
+  Write("restored", "x");
+  EXPECT_TRUE(
+      IsTargetTooSmall(Restore({.snapshot = "latest", .target = Path("restored")}).status()));
+  EXPECT_EQ(Read("restored"), "x");
+}
+
+TEST_F(WorkTest, ARestoreWaitsUntilItMayWrite) {
+  Backed();
+  SessionOptions options = Options();
+  options.await_writing = [](const CallContext&) { return absl::FailedPreconditionError("never"); };
+  Session session(std::move(options));
+  EXPECT_THAT(RunRestore(ctx_, session, {.snapshot = "latest", .target = Path("restored")}, Yes(),
+                         Ignored())
+                  .status(),
+              StatusIs(absl::StatusCode::kFailedPrecondition, "never"));
+}
+
+TEST_F(WorkTest, WhatIsForgottenGoesAndThenItsSpace) {
+  const BackupResult one = Backed("/one");
+  Write("image", support::Noise(kImageBytes, 3));
+  Backed("/two");
+  const ForgetJob job{.ids = {one.snapshot.Hex()}, .frees_space = true};
+  const std::unique_ptr<Session> session = NewSession();
+  const absl::StatusOr<ForgetOutcome> outcome = RunForget(ctx_, *session, job, Ignored());
+  ASSERT_THAT(outcome, IsOk());
+  EXPECT_EQ(outcome->removed, 1U);
+  ASSERT_THAT(outcome->groups, testing::SizeIs(1));
+  EXPECT_EQ(outcome->groups[0].remove.at(0).id.Hex(), one.snapshot.Hex());
+  const auto pruned = FreeSpace(ctx_, *session, job, *outcome, Ignored());
+  ASSERT_THAT(pruned, IsOk());
+  ASSERT_TRUE(pruned->has_value());
+  EXPECT_GE((*pruned)->figures.bytes_freed, kImageBytes);
+  EXPECT_GT((*pruned)->done.packs_deleted, 0);
+}
+
+TEST_F(WorkTest, SpaceIsFreedWhereSomethingWasRemovedAndTheJobSaysSo) {
+  const BackupResult backup = Backed();
+  const auto frees = [&](const ForgetJob& job) {
+    const std::unique_ptr<Session> session = NewSession();
+    const absl::StatusOr<ForgetOutcome> outcome = RunForget(ctx_, *session, job, Ignored());
+    EXPECT_THAT(outcome, IsOk());
+    const auto pruned = FreeSpace(ctx_, *session, job, *outcome, Ignored());
+    EXPECT_THAT(pruned, IsOk());
+    return pruned->has_value();
+  };
+  const std::string id = backup.snapshot.Hex();
+  const std::string unknown(64, 'a');
+  EXPECT_FALSE(frees({.ids = {id}, .is_dry_run = true, .frees_space = true}));
+  EXPECT_FALSE(frees(
+      {.ids = {"latest"}, .filter = {.tags = {"x"}}, .ignore_missing = true, .frees_space = true}));
+  EXPECT_TRUE(frees({.ids = {unknown}, .ignore_missing = true, .frees_space = true}))
+      << "an attempt before this one may have come no further";
+  EXPECT_FALSE(frees({.ids = {id}}));
+  EXPECT_THAT(RunForget(ctx_, *NewSession(), {.ids = {id}}, Ignored()).status(),
+              StatusIs(absl::StatusCode::kNotFound));
+}
+
+TEST_F(WorkTest, SnapshotsAreNamedByIdsOrByRules) {
+  ForgetJob job{.ids = {"latest"}};
+  job.rules.last = 1;
+  EXPECT_THAT(RunForget(ctx_, *NewSession(), job, Ignored()).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument));
+}
+
+TEST_F(WorkTest, ACheckFindsDamageAndSaysWithWhichSeed) {
+  Backed();
+  const CheckJob job{.read_data = repository::ReadEverything{}};
+  const absl::StatusOr<CheckOutcome> good = RunCheck(ctx_, *NewSession(), job, Ignored());
+  ASSERT_THAT(good, IsOk());
+  EXPECT_TRUE(good->report.ok());
+  EXPECT_EQ(good->report.snapshots, 1);
+  EXPECT_GT(good->report.packs_read, 0);
+  for (const auto& file : std::filesystem::recursive_directory_iterator(Path("repo") + "/data")) {
+    if (file.is_regular_file()) {
+      std::filesystem::permissions(file.path(), std::filesystem::perms::owner_all);
+      std::fstream pack(file.path(), std::ios::binary | std::ios::in | std::ios::out);
+      pack.seekp(100);
+      pack << "damage";
+    }
+  }
+  const absl::StatusOr<CheckOutcome> bad = RunCheck(ctx_, *NewSession(), job, Ignored());
+  ASSERT_THAT(bad, IsOk());
+  EXPECT_FALSE(bad->report.ok());
+  EXPECT_NE(bad->seed, good->seed);
+}
+
+TEST_F(WorkTest, WithoutALockNothingIsWritten) {
+  Backed();
+  no_lock_ = true;
+  EXPECT_THAT(Backup({.device = Path("image")}).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("--no-lock")));
+  EXPECT_THAT(RunPrune(ctx_, *NewSession(), {}, Ignored()).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(Restore({.snapshot = "latest", .target = Path("restored")}), IsOk());
+}
+
+TEST_F(WorkTest, APasswordThatDoesNotOpenItIsSaid) {
+  password_ = "wrong";
+  EXPECT_TRUE(repository::IsWrongPassword(Backup({.device = Path("image")}).status()));
+}
+
+}  // namespace
+}  // namespace csidelta::engine::work_test
