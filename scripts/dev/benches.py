@@ -9,7 +9,7 @@ from console import ROOT, Failure
 FOLDER = ROOT / "tests" / "bench"
 USAGE = ("usage: ./dev bench plugin | engine [--quick] [--row NAME]... | sources [--quick] [--row NAME]... | "
          "mover [--quick] [--row NAME]... | control [--row NAME]... [--runs N] [--programs FOLDER] [--assert] | "
-         "group [--quick] [--row N]... | micro")
+         "group [--quick] [--row N]... | worker [--runs N] [--cores N,N] [--mib N,N] | micro")
 
 
 def _as_root(script, *arguments):
@@ -50,6 +50,8 @@ def run(arguments):
         console.run(_as_root(f"{what}.py", *extra), env=tiers.bed_environment())
     elif what == "control":
         _control(extra)
+    elif what == "worker":
+        console.run([build.build("release", ["worker_bench"]) / "bin" / "worker_bench", *extra])
     elif what == "micro":
         console.run([build.build("release", ["engine_micro"]) / "bin" / "engine_micro", *extra])
     else:
