@@ -300,7 +300,7 @@ absl::Time TransferStep::DeadlineOf(const WorkerView& view) const {
   const absl::Time since =
       std::max({PreparedSince().value_or(Now()),
                 object_.TimeOf(objects::kNoRoomAtAnnotation).value_or(absl::InfinitePast()),
-                view.attempts > 1 ? view.attempt_since : absl::InfinitePast()});
+                view.pods_lost > 0 ? view.attempt_since : absl::InfinitePast()});
   return since + env_.settings.prepare_timeout;
 }
 

@@ -11,6 +11,7 @@
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "csi/snapshot_types.h"
+#include "datamover/lost_pods.h"
 #include "datamover/node_slots.h"
 #include "datamover/worker_pod.h"
 #include "datamover/write_fence.h"
@@ -38,6 +39,15 @@ absl::Time CreatedAt(const Json& object, absl::Time fallback) {
 absl::Duration PauseAfter(int attempts) {
   const int doublings = std::clamp(attempts - 1, 0, 10);
   return std::min(kWorkerAgainMax, kWorkerAgainFirst * (int64_t{1} << doublings));
+}
+
+// "Pod 7 was lost, 2 of at most 5 that count: Error with exit code 134".
+std::string LossWords(int attempts, int counted, absl::string_view words) {
+  return absl::StrCat("Pod ", attempts, " was lost, ",
+                      counted == 0
+                          ? "which does not count, as it made progress"
+                          : absl::StrCat(counted, " of at most ", kLostPodsMax, " that count"),
+                      ": ", words);
 }
 
 // "Evicted: The node was low on resource: memory."
@@ -195,6 +205,7 @@ absl::StatusOr<WorkerView> WorkerRun::Step(const CallContext& ctx, const PodMake
     WorkerView view;
     view.words = k8s::Annotation(task, objects::kLastEndAnnotation);
     view.attempts = AttemptsOf(task);
+    view.pods_lost = view.attempts;
     view.attempt_since = ParseRfc3339(k8s::Annotation(task, objects::kAttemptAtAnnotation))
                              .value_or(ctx.clock->Now());
     view.look_again = ctx.clock->Now() + kLookAgain;
@@ -217,6 +228,7 @@ absl::StatusOr<WorkerView> WorkerRun::LookAtPod(const CallContext& ctx, const Js
   view.node = GetString(pod, {"spec", "nodeName"});
   view.words = PodWords(pod);
   view.attempts = AttemptsOf(task);
+  view.pods_lost = std::max(0, view.attempts - 1);
   view.attempt_since = CreatedAt(pod, ctx.clock->Now());
   if (GetString(pod, {"status", "phase"}) == "Running") {
     view.state = WorkerView::State::kRunning;
@@ -275,22 +287,25 @@ absl::StatusOr<WorkerView> WorkerRun::NextAttempt(const CallContext& ctx, const 
   const bool end_was_seen = env_.ended_pods->Has(counted);
   WorkerView view;
   view.attempts = attempts;
+  view.pods_lost = attempts;
   view.status = TaskStatusOf(task);
-  if (attempts >= kWorkerAttemptsMax) {
+  const LostPods lost = AfterLoss(task, pod);
+  if (lost.counted >= kLostPodsMax) {
     view.state = WorkerView::State::kEnded;
     view.status.phase = TaskPhase::kFailed;
-    view.status.outcome =
-        Outcome{.code = OutcomeCode::kFailed,
-                .message = absl::StrCat("the worker Pod was lost ", attempts,
-                                        " times; of the last one is said: ", words)};
+    view.status.outcome = Outcome{
+        .code = OutcomeCode::kFailed,
+        .message = absl::StrCat(
+            "the worker Pod was lost ", attempts, " times",
+            attempts > lost.counted ? absl::StrCat(", ", lost.counted, " of which count") : "",
+            "; of the last one is said: ", words)};
     return view;
   }
   CSIDELTA_LOG(kWarn, "a worker Pod is lost; another takes over",
                {"namespace", env_.mover_namespace}, {"name", stem_}, {"words", words},
                {"attempts", absl::StrCat(attempts)});
-  view.attempt_since = ctx.clock->Now() + PauseAfter(attempts);
-  view.words =
-      absl::StrCat("Pod ", attempts, " of at most ", kWorkerAttemptsMax, " was lost: ", words);
+  view.attempt_since = ctx.clock->Now() + PauseAfter(lost.counted);
+  view.words = LossWords(attempts, lost.counted, words);
   if (!end_was_seen && IsRestore(task)) {
     // It may still write, on a node that nobody reaches, until it finds itself cut off.
     view.attempt_since = std::max(view.attempt_since, ctx.clock->Now() + kFencedAfter);
@@ -300,6 +315,7 @@ absl::StatusOr<WorkerView> WorkerRun::NextAttempt(const CallContext& ctx, const 
   Json notes = {{objects::kTaskPodAnnotation, nullptr},
                 {objects::kAttemptAtAnnotation, FormatRfc3339(view.attempt_since)},
                 {objects::kLastEndAnnotation, view.words}};
+  SetAnnotations(lost, notes);
   if (!end_was_seen) {
     notes[objects::kUnseenEndAnnotation] = counted;
   }
@@ -312,6 +328,7 @@ absl::StatusOr<WorkerView> WorkerRun::Make(const CallContext& ctx, const Json& t
   WorkerView view;
   view.status = TaskStatusOf(task);
   view.attempts = AttemptsOf(task);
+  view.pods_lost = view.attempts;
   view.words = k8s::Annotation(task, objects::kLastEndAnnotation);
   view.attempt_since = ParseRfc3339(k8s::Annotation(task, objects::kAttemptAtAnnotation))
                            .value_or(CreatedAt(task, ctx.clock->Now()));

@@ -17,8 +17,9 @@
 
 namespace csidelta::datamover {
 
-// How often a Pod may be lost, and how long until the next.
-inline constexpr int kWorkerAttemptsMax = 5;
+// How many Pods in a row may be lost that count (datamover/lost_pods.h), and how long until the
+// next.
+inline constexpr int kLostPodsMax = 5;
 inline constexpr absl::Duration kWorkerAgainFirst = absl::Seconds(2);
 inline constexpr absl::Duration kWorkerAgainMax = absl::Minutes(1);
 // A worker that says nothing for so long is dead, though its Pod seems to run; so is a Pod that was
@@ -40,6 +41,7 @@ struct WorkerView {
   std::string words;
   std::string node;
   int attempts = 0;          // Pods so far
+  int pods_lost = 0;         // of these
   absl::Time attempt_since;  // of the one that there is, or is to be
   // Each node that the Pod fits on runs as many workers as it may.
   bool waits_for_node = false;
@@ -66,7 +68,7 @@ struct WorkerJob {
 //   no Pod --made--> Pod --runs, then ends with a last phase of the task--> ended
 //     ^               |
 //     |               |  gone, evicted, killed, interrupted
-//     +-- a pause ----+  at most kWorkerAttemptsMax times, then ended: Failed
+//     +-- a pause ----+  at most kLostPodsMax times in a row that count, then ended: Failed
 //
 // A Pod whose node is lost runs for ever, as far as anybody can see: the worker's silence tells.
 // After one whose end nobody saw, the pause of a restore is kFencedAfter: until the lost worker has

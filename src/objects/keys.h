@@ -378,6 +378,14 @@ inline constexpr char kAttemptAtAnnotation[] = "mover.csi-delta.io/attempt-at";
 // Annotation on VolumeTask; written by mover; read by mover. How the last worker Pod ended.
 inline constexpr char kLastEndAnnotation[] = "mover.csi-delta.io/last-end";
 
+// Annotation on VolumeTask; written by mover; read by mover. How many worker Pods in a row were
+// lost that count: five end the task.
+inline constexpr char kLostPodsAnnotation[] = "mover.csi-delta.io/lost-pods";
+
+// Annotation on VolumeTask; written by mover; read by mover. How far a lost worker Pod had come
+// when that counted as progress last: the stage and its bytes.
+inline constexpr char kFurthestAnnotation[] = "mover.csi-delta.io/furthest";
+
 // Annotation on worker Pod; written by mover; read by mover. The repository that it works on.
 inline constexpr char kRepositoryAnnotation[] = "mover.csi-delta.io/repository";
 

@@ -719,6 +719,56 @@ TEST_F(UploadReconcilerTest, ALostPodIsReplacedAndTheRunGoesOn) {
   ExpectNothingButBases(bed_, 1);
 }
 
+TEST_F(UploadReconcilerTest, APodThatIsLostAfterHoursHasItsSuccessorsTimeFromThenOn) {
+  bed_.worker = MoverBed::Worker::kRuns;
+  bed_.AddUpload("nightly");
+  Controller controller(bed_);
+  controller.LookTimes(4);
+  bed_.clock.Advance(bed_.env.settings.prepare_timeout * 3);
+  bed_.SetPodStatus(bed_.StemOfUpload(), {{"phase", "Failed"}, {"reason", "Evicted"}});
+  bed_.worker = MoverBed::Worker::kPending;
+  controller.LookTimes(8);
+  EXPECT_EQ(bed_.PhaseOf(), "InProgress") << bed_.MessageOf();
+  bed_.clock.Advance(bed_.env.settings.prepare_timeout);
+  controller.LookTimes(2);
+  EXPECT_EQ(bed_.PhaseOf(), "Failed");
+}
+
+// A first backup that takes a week, on nodes that are drained each day.
+TEST_F(UploadReconcilerTest, AWeekOfDrainsEndsWell) {
+  constexpr int kDays = 7;
+  bed_.worker = MoverBed::Worker::kRuns;
+  bed_.AddUpload("first");
+  Controller(bed_).LookTimes(4);
+  for (int day = 1; day <= kDays; ++day) {
+    for (int hour = 0; hour < 24 * 6; ++hour) {
+      bed_.clock.Advance(absl::Minutes(10));
+      bed_.SetTaskStatus(bed_.StemOfUpload("first"),
+                         {{"phase", "Running"},
+                          {"stage", "transfer"},
+                          {"doneBytes", MoverBed::kClaimBytes / (kDays + 1) * day},
+                          {"totalBytes", MoverBed::kClaimBytes},
+                          {"heartbeatTimestamp", FormatRfc3339(bed_.clock.Now())}});
+    }
+    Controller(bed_).Look();
+    bed_.api.Mutate({VolumeTaskType(), MoverBed::kMover, bed_.StemOfUpload("first")},
+                    [](Json& task) { task["status"]["phase"] = "Interrupted"; });
+    bed_.SetPodStatus(bed_.StemOfUpload("first"), {{"phase", "Succeeded"}});
+    Controller(bed_).Look();
+    EXPECT_THAT(bed_.MessageOf("first"), HasSubstr("does not count")) << day;
+    Controller(bed_).LookTimes(8);
+    ASSERT_EQ(bed_.PhaseOf("first"), "InProgress") << day << ": " << bed_.MessageOf("first");
+    ASSERT_EQ(bed_.pods_made, day + 1);
+  }
+  bed_.Finish(bed_.StemOfUpload("first"));
+  Controller last(bed_);
+  last.Look();
+  EXPECT_EQ(bed_.PhaseOf("first"), "Completed") << bed_.MessageOf("first");
+  ASSERT_THAT(last.ends, SizeIs(1));
+  EXPECT_EQ(last.ends[0].pods_lost, kDays);
+  ExpectNothingButBases(bed_, 1);
+}
+
 // Whether a scheduler may put this Pod onto a node where these run already.
 bool MayRunBeside(const Json& pod, const std::vector<Json>& running) {
   const Json* const terms = FindJson(pod, {"spec", "affinity", "podAntiAffinity",

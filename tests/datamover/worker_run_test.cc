@@ -163,7 +163,7 @@ TEST_F(RestoreRunTest, AfterAPodThatSurelyEndedTheNextOneComesSoon) {
 }
 
 TEST_F(WorkerRunTest, AfterFiveLostPodsItHasFailed) {
-  for (int i = 1; i < kWorkerAttemptsMax; ++i) {
+  for (int i = 1; i < kLostPodsMax; ++i) {
     ASSERT_EQ(StepOn().state, State::kRunning) << i;
     if (i % 2 == 0) {
       bed_.api.Remove({csi::PodType(), "mover", kStem});
@@ -182,7 +182,43 @@ TEST_F(WorkerRunTest, AfterFiveLostPodsItHasFailed) {
   EXPECT_EQ(view.status.phase, TaskPhase::kFailed);
   EXPECT_THAT(MessageOf(view.status),
               AllOf(HasSubstr("5 times"), HasSubstr("OOMKilled"), HasSubstr("limits.memory")));
-  EXPECT_EQ(made_, kWorkerAttemptsMax);
+  EXPECT_EQ(made_, kLostPodsMax);
+}
+
+TEST_F(WorkerRunTest, PodsThatAreTakenAwayAfterProgressDoNotCount) {
+  for (int i = 1; i <= 3 * kLostPodsMax; ++i) {
+    ASSERT_EQ(StepOn().state, State::kRunning) << i;
+    bed_.SetTaskStatus(kStem, {{"phase", "Running"},
+                               {"stage", "transfer"},
+                               {"doneBytes", i << 20},
+                               {"totalBytes", MoverBed::kClaimBytes}});
+    bed_.api.Remove({csi::PodType(), "mover", kStem});  // With its node.
+    const WorkerView view = Step();
+    EXPECT_EQ(view.state, State::kStarting);
+    EXPECT_EQ(view.pods_lost, i);
+    EXPECT_EQ(view.attempt_since, bed_.clock.Now() + kWorkerAgainFirst);
+    EXPECT_THAT(view.words, HasSubstr(absl::StrCat("Pod ", i, " was lost, which does not count")));
+  }
+}
+
+// It reads up to the same position each time, and is killed there.
+TEST_F(WorkerRunTest, ACrashLoopEndsAfterFivePodsWhateverItReadsAgain) {
+  for (int i = 1; i <= kLostPodsMax; ++i) {
+    ASSERT_EQ(StepOn().state, State::kRunning) << i;
+    bed_.SetTaskStatus(kStem, {{"phase", "Running"},
+                               {"stage", "transfer"},
+                               {"doneBytes", (4 << 20) + i},
+                               {"totalBytes", MoverBed::kClaimBytes}});
+    EndPod({{"phase", "Failed"}, {"reason", "Evicted"}, {"message", "emptyDir over its limit"}});
+    ASSERT_EQ(Step().state, State::kStarting);
+  }
+  // The first one counted as progress.
+  ASSERT_EQ(StepOn().state, State::kRunning);
+  EndPod({{"phase", "Failed"}, {"reason", "Evicted"}, {"message", "emptyDir over its limit"}});
+  const WorkerView view = Step();
+  EXPECT_EQ(view.state, State::kEnded);
+  EXPECT_THAT(MessageOf(view.status),
+              AllOf(HasSubstr("6 times, 5 of which count"), HasSubstr("emptyDir")));
 }
 
 TEST_F(WorkerRunTest, AnInterruptedWorkerHasASuccessor) {

@@ -1,0 +1,102 @@
+#include "datamover/lost_pods.h"
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
+
+namespace csidelta::datamover {
+namespace {
+
+constexpr int64_t kProgressPart = 1000;
+
+// Of a Pod's status: a kubelet that is short of something, makes room for a critical Pod, or shuts
+// its node down, and the controllers that give a node up.
+constexpr std::array<absl::string_view, 7> kDisruptions = {
+    "Evicted", "Preempting", "Terminated", "Shutdown", "NodeShutdown", "NodeLost", "NodeAffinity"};
+// Of a container whose node came back without it.
+constexpr std::array<absl::string_view, 2> kContainerLost = {"Unknown", "ContainerStatusUnknown"};
+
+template <std::size_t kSize>
+bool IsOneOf(const std::array<absl::string_view, kSize>& words, absl::string_view word) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+
+template <typename Predicate>
+bool AnyOf(const Json& pod, JsonPath path, Predicate predicate) {
+  const Json* list = FindJson(pod, path);
+  return list != nullptr && list->is_array() && std::any_of(list->begin(), list->end(), predicate);
+}
+
+int RankOf(absl::string_view stage) {
+  constexpr std::array<absl::string_view, 3> kLater = {"audit", "rescan", "commit"};
+  const auto found = std::find(kLater.begin(), kLater.end(), stage);
+  return found == kLater.end() ? 0 : 1 + static_cast<int>(found - kLater.begin());
+}
+
+bool IsFurther(const VolumeTaskStatus& status, const WorkPosition& furthest) {
+  const int rank = RankOf(status.stage);
+  const int rank_before = RankOf(furthest.stage);
+  const int64_t step = std::max<int64_t>(1, status.total_bytes / kProgressPart);
+  return rank > rank_before ||
+         (rank == rank_before && status.done_bytes >= furthest.done_bytes + step);
+}
+
+}  // namespace
+
+bool WasDisrupted(const Json& pod, TaskPhase phase) {
+  if (pod.is_null() || phase == TaskPhase::kInterrupted || k8s::BeingDeleted(pod) ||
+      IsOneOf(kDisruptions, GetString(pod, {"status", "reason"}))) {
+    return true;
+  }
+  return AnyOf(pod, {"status", "conditions"},
+               [](const Json& condition) {
+                 return GetString(condition, {"type"}) == "DisruptionTarget" &&
+                        GetString(condition, {"status"}) == "True";
+               }) ||
+         AnyOf(pod, {"status", "containerStatuses"}, [](const Json& container) {
+           return IsOneOf(kContainerLost, GetString(container, {"state", "terminated", "reason"}));
+         });
+}
+
+LostPods LostPodsOf(const Json& task) {
+  LostPods lost;
+  const std::string counted = k8s::Annotation(task, objects::kLostPodsAnnotation);
+  if (!absl::SimpleAtoi(counted, &lost.counted) || lost.counted < 0) {
+    int attempts = 0;
+    const bool is_known =
+        absl::SimpleAtoi(k8s::Annotation(task, objects::kAttemptsAnnotation), &attempts);
+    lost.counted = is_known ? std::max(0, attempts - 1) : 0;
+  }
+  const std::vector<std::string> position =
+      absl::StrSplit(k8s::Annotation(task, objects::kFurthestAnnotation), ' ');
+  if (position.size() == 2 && absl::SimpleAtoi(position[1], &lost.furthest.done_bytes)) {
+    lost.furthest.stage = position[0];
+  }
+  return lost;
+}
+
+LostPods AfterLoss(const Json& task, const Json& pod) {
+  LostPods lost = LostPodsOf(task);
+  const VolumeTaskStatus status = TaskStatusOf(task);
+  const bool had_progress = IsFurther(status, lost.furthest);
+  if (had_progress) {
+    lost.furthest = {.stage = status.stage, .done_bytes = status.done_bytes};
+  }
+  lost.counted = had_progress && WasDisrupted(pod, status.phase) ? 0 : lost.counted + 1;
+  return lost;
+}
+
+void SetAnnotations(const LostPods& lost, Json& annotations) {
+  annotations[objects::kLostPodsAnnotation] = absl::StrCat(lost.counted);
+  annotations[objects::kFurthestAnnotation] =
+      absl::StrCat(lost.furthest.stage, " ", lost.furthest.done_bytes);
+}
+
+}  // namespace csidelta::datamover

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/json.h"
+#include "datamover/volume_task.h"
+
+// The worker Pods of a task that were lost, and which of them count. A first backup that takes a
+// week on spot nodes loses dozens, and ends well; what crashes at the same position again and again
+// ends after a few.
+namespace csidelta::datamover {
+
+// Whether others ended the Pod, and not the worker: it was evicted, preempted or drained, or its
+// node was shut down or lost. `pod` is null where it is gone. Pure.
+bool WasDisrupted(const Json& pod, TaskPhase phase);
+
+// A position in the work of a task: stages follow each other, and each goes through the volume.
+struct WorkPosition {
+  std::string stage;
+  int64_t done_bytes = 0;
+
+  friend bool operator==(const WorkPosition&, const WorkPosition&) = default;
+};
+
+struct LostPods {
+  // In a row, up to the last one: those that count. A Pod that was disrupted and had come further
+  // than all before it does not, and ends the row.
+  int counted = 0;
+  // The one that counted as progress last. Less than a thousandth of the volume is none, so a task
+  // makes progress a few thousand times at most.
+  WorkPosition furthest;
+};
+
+// As the annotations of `task` say. Before the first loss that was noted, or in a task of an older
+// version, all Pods but the last one were lost and count. Pure.
+LostPods LostPodsOf(const Json& task);
+
+// The same when its last Pod is lost, too. Pure.
+LostPods AfterLoss(const Json& task, const Json& pod);
+
+// The annotations.
+void SetAnnotations(const LostPods& lost, Json& annotations);
+
+}  // namespace csidelta::datamover
