@@ -164,6 +164,7 @@ void TransferQueue::Attach(const Entry& entry, Attaching how) {
   const QueuedTransfer& transfer = entry.transfer;
   ++steps_;
   ++namespaces_[transfer.volume_namespace].transfers;
+  refused_ += transfer.is_refused ? 1 : 0;
   Volume& volume = volumes_[transfer.volume];
   volume.line.insert(AgeOf(transfer));
   if (entry.is_admitted()) {
@@ -187,6 +188,7 @@ void TransferQueue::Detach(const Entry& entry) {
   volume.line.erase(AgeOf(transfer));
   Settle(transfer.volume);
   --namespaces_.at(transfer.volume_namespace).transfers;
+  refused_ -= transfer.is_refused ? 1 : 0;
 }
 
 // What is kept of the namespace and the volume of a transfer, once the last one is gone.

@@ -30,6 +30,8 @@ struct QueuedTransfer {
   absl::Time created_at;
   std::optional<absl::Time> admitted_at;
   std::optional<absl::Time> given_back_at;  // the time of an admission that it gave back
+  // The API server refuses to make what its Pod needs, and did so when it was admitted last.
+  bool is_refused = false;
   // Not to be admitted now: it is not accepted yet, waits for something else, or is being ended.
   bool is_held_back = false;
 
@@ -103,6 +105,8 @@ class TransferQueue {
 
   int admitted() const { return admitted_; }
   int waiting() const { return static_cast<int>(transfers_.size()) - admitted_; }
+  int refused() const { return refused_; }
+  int admitted_restores() const { return restores_; }
   // How many transfers, lanes and namespaces all calls so far have looked at.
   int64_t steps() const { return steps_; }
 
@@ -188,6 +192,7 @@ class TransferQueue {
   std::map<std::string, int> by_location_;
   int admitted_ = 0;
   int restores_ = 0;  // of these
+  int refused_ = 0;   // admitted or not
   int64_t served_ = 0;
   int64_t steps_ = 0;
 };

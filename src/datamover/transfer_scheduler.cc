@@ -123,6 +123,11 @@ TransferScheduler::Counts TransferScheduler::counts() const {
           .uploads_are_admitted = IsOpen(queue_.limits().upload_windows, clock_.Now())};
 }
 
+int TransferScheduler::refused() const {
+  std::scoped_lock lock(mutex_);
+  return queue_.refused();
+}
+
 int64_t TransferScheduler::steps() const {
   std::scoped_lock lock(mutex_);
   return queue_.steps();

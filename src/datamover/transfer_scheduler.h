@@ -41,7 +41,7 @@ class TransferScheduler {
     absl::Time ask_again = absl::InfiniteFuture();  // likewise
   };
   // Whether a transfer may run, whose object was just read. One that is admitted is so until its
-  // object says otherwise.
+  // object says otherwise; of one that gave its admission back, `transfer` says which.
   Answer Ask(QueuedTransfer transfer);
   // The same for one whose Pod was scheduled while it had no admission: it runs, and counts.
   absl::Time AdmitRunning(QueuedTransfer transfer);
@@ -53,6 +53,8 @@ class TransferScheduler {
     bool uploads_are_admitted = true;  // one of their windows is open
   };
   Counts counts() const;
+  // How many transfers the API server refuses what they need.
+  int refused() const;
   // As TransferQueue::steps().
   int64_t steps() const;
 

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
+#include "datamover/refused_transfer.h"
 #include "datamover/write_fence.h"
 #include "k8s/find.h"
 #include "k8s/object.h"
@@ -96,9 +97,12 @@ absl::StatusOr<absl::Time> TransferStep::Accept() {
 // --- On its way
 
 absl::StatusOr<absl::Time> TransferStep::Advance() {
+  if (const absl::Time tries_again_at = TriesAgainAt(object_); Now() < tries_again_at) {
+    return tries_again_at;
+  }
   if (!IsAdmitted() && !object_.TimeOf(objects::kAwaitingAtAnnotation).has_value()) {
     const TransferScheduler::Answer answer = AskForAdmission();
-    object_.SetMessage(answer.waits_for);
+    object_.SetMessage(WithRefusal(answer.waits_for, object_));
     RETURN_IF_ERROR(Write());
     if (!answer.admitted_at.has_value()) {
       return answer.ask_again;
@@ -107,9 +111,17 @@ absl::StatusOr<absl::Time> TransferStep::Advance() {
   return IsConcluding() ? GoOnConcluding() : WorkOn();
 }
 
-TransferScheduler::Answer TransferStep::AskForAdmission() {
+// The scheduler may not have seen yet that an admission was given back, and is told.
+QueuedTransfer TransferStep::EndAwaiting() {
+  const std::optional<absl::Time> given_back_at = object_.TimeOf(objects::kAwaitingAtAnnotation);
   object_.RemoveAnnotation(objects::kAwaitingAtAnnotation);
-  TransferScheduler::Answer answer = scheduler_.Ask(*words_.queued(object_.json()));
+  QueuedTransfer queued = *words_.queued(object_.json());
+  queued.given_back_at = given_back_at;
+  return queued;
+}
+
+TransferScheduler::Answer TransferStep::AskForAdmission() {
+  TransferScheduler::Answer answer = scheduler_.Ask(EndAwaiting());
   if (answer.admitted_at.has_value()) {
     object_.SetTime(objects::kAdmittedAtAnnotation, *answer.admitted_at);
   }
@@ -133,7 +145,7 @@ absl::StatusOr<WorkerRun::NextPod> TransferStep::NextPod(const Json& task) {
     const TransferScheduler::Answer answer = AskForAdmission();
     RETURN_IF_ERROR(Write());
     if (!answer.admitted_at.has_value()) {
-      return WorkerRun::NextPod{.pod = {}, .waiting_for = answer.waits_for};
+      return WorkerRun::NextPod{.pod = {}, .waiting_for = WithRefusal(answer.waits_for, object_)};
     }
     return next.waiting_for.empty() ? next : PrepareWorker(task);
   }
@@ -172,10 +184,11 @@ absl::StatusOr<WorkerView> TransferStep::StepTask() {
 }
 
 absl::StatusOr<absl::Time> TransferStep::Follow(const WorkerView& view) {
+  if (view.has_pod) {
+    EndRefusal(object_);
+  }
   if (!IsAdmitted() && (view.state == WorkerView::State::kRunning || !view.node.empty())) {
-    object_.RemoveAnnotation(objects::kAwaitingAtAnnotation);
-    object_.SetTime(objects::kAdmittedAtAnnotation,
-                    scheduler_.AdmitRunning(*words_.queued(object_.json())));
+    object_.SetTime(objects::kAdmittedAtAnnotation, scheduler_.AdmitRunning(EndAwaiting()));
   }
   switch (view.state) {
     case WorkerView::State::kStarting:
@@ -246,7 +259,7 @@ absl::StatusOr<absl::Time> TransferStep::AwaitDespite(const absl::Status& error)
 
 // A Pod that does not run yet, or not yet again.
 absl::StatusOr<absl::Time> TransferStep::Await(const WorkerView& view) {
-  if (view.waits_for_node) {
+  if (view.waits_for_node || view.waits_for_quota) {
     NoteNoRoom();
   }
   if (view.is_unschedulable && IsAdmitted() && view.unschedulable_pods <= kUnschedulablePodsMax &&
@@ -266,9 +279,7 @@ absl::StatusOr<absl::Time> TransferStep::Await(const WorkerView& view) {
     }
   }
   if (!view.refusal.ok()) {
-    CSIDELTA_LOG(kWarn, "a worker Pod cannot be made", {"kind", words_.type.kind},
-                 {"namespace", transfer_.namespace_name}, {"name", transfer_.name},
-                 {"error", view.words});
+    NoteRefused(view);
   }
   object_.SetMessage(view.words);
   RETURN_IF_ERROR(Write());
@@ -281,8 +292,27 @@ absl::StatusOr<absl::Time> TransferStep::Await(const WorkerView& view) {
 }
 
 std::optional<absl::Time> TransferStep::PreparedSince() const {
-  const std::optional<absl::Time> admitted_at = object_.TimeOf(objects::kAdmittedAtAnnotation);
-  return admitted_at.has_value() ? admitted_at : object_.TimeOf(objects::kAwaitingAtAnnotation);
+  for (const char* since : {objects::kRefusedSinceAnnotation, objects::kAdmittedAtAnnotation,
+                            objects::kAwaitingAtAnnotation}) {
+    if (const std::optional<absl::Time> time = object_.TimeOf(since); time.has_value()) {
+      return time;
+    }
+  }
+  return std::nullopt;
+}
+
+void TransferStep::NoteRefused(const WorkerView& view) {
+  CSIDELTA_LOG(kWarn, "a worker Pod cannot be made", {"kind", words_.type.kind},
+               {"namespace", transfer_.namespace_name}, {"name", transfer_.name},
+               {"error", view.words});
+  const bool gives_back = IsRefused(object_) || scheduler_.refused() < kRefusedTransfersMax;
+  if (IsRetryable(view.refusal) || !gives_back) {
+    return;
+  }
+  NoteRefusal(view.words, PreparedSince().value_or(Now()), object_);
+  if (IsAdmitted()) {
+    GiveBackAdmission();
+  }
 }
 
 void TransferStep::NoteNoRoom() {
@@ -479,6 +509,7 @@ QueuedTransfer QueuedTransferOf(const Json& object, absl::string_view kind,
   queued.created_at = k8s::CreatedAt(object).value_or(absl::InfinitePast());
   queued.admitted_at = ParseRfc3339(k8s::Annotation(object, objects::kAdmittedAtAnnotation));
   queued.given_back_at = ParseRfc3339(k8s::Annotation(object, objects::kAwaitingAtAnnotation));
+  queued.is_refused = !k8s::Annotation(object, objects::kRefusedSinceAnnotation).empty();
   queued.is_held_back = transfer.phase == DataPhase::kNew || transfer.cancel ||
                         transfer.is_being_deleted ||
                         !k8s::Annotation(object, objects::kStoppingAtAnnotation).empty() ||

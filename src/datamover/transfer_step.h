@@ -33,6 +33,10 @@ inline constexpr absl::Duration kUnschedulableTimeMax = absl::Minutes(2);
 // well.
 inline constexpr int kUnschedulablePodsMax = 100;
 
+// No more transfers give their admissions back because the API server refuses what they need: where
+// it refuses that of so many, it would refuse that of the next one as well.
+inline constexpr int kRefusedTransfersMax = 20;
+
 // While something is waited for that nobody tells of.
 inline constexpr absl::Duration kTransferLookAgain = absl::Milliseconds(500);
 
@@ -42,9 +46,10 @@ inline constexpr absl::Duration kTransferLookAgain = absl::Milliseconds(500);
 //       +---------- the kind does not take it --------------------------------> Failed
 //   Accepted ------ not admitted: the message says what it waits for
 //       |---------- admitted: turn-at ---------------------------------------+
-//       |             a consumer, readiness or a node is waited for: the      |
-//       |             admission is given back, awaiting-at; asked for again   |
-//       |             once the Pod can be made, or taken when it runs         |
+//       |             a consumer, readiness or a node is waited for, or the   |
+//       |             API server refuses: the admission is given back,        |
+//       |             awaiting-at; asked for again once the Pod can be made,  |
+//       |             or after a pause, or taken when it runs                 |
 //       v                                                                     |
 //   VolumeTask, what its worker needs, Secret, Pod; the Pod runs -------------> Prepared
 //   Prepared ------ the worker says that it runs -----------------------------> InProgress
@@ -141,7 +146,7 @@ class TransferStep {
   absl::Time Now() const { return ctx_.clock->Now(); }
   bool IsAdmitted() const { return object_.TimeOf(objects::kAdmittedAtAnnotation).has_value(); }
   // Since when it has been prepared: since it was admitted, or since it was first, and awaits
-  // something now.
+  // something now, or was refused since.
   std::optional<absl::Time> PreparedSince() const;
   // Now, as Kubernetes writes times.
   std::string Stamp() const;
@@ -157,6 +162,7 @@ class TransferStep {
  private:
   absl::StatusOr<absl::Time> Accept();
   absl::StatusOr<absl::Time> Advance();
+  QueuedTransfer EndAwaiting();
   TransferScheduler::Answer AskForAdmission();
   void GiveBackAdmission();
   absl::StatusOr<WorkerRun::NextPod> NextPod(const Json& task);
@@ -169,6 +175,7 @@ class TransferStep {
   absl::StatusOr<absl::Time> Await(const WorkerView& view);
   absl::Time DeadlineOf(const WorkerView& view) const;
   void NoteNoRoom();
+  void NoteRefused(const WorkerView& view);
   absl::StatusOr<absl::Time> BeginCancel();
   absl::StatusOr<absl::Time> WindUp();
 

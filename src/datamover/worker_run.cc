@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -30,6 +31,8 @@ constexpr absl::Duration kLookAtUnsteadyAgain = absl::Seconds(10);
 constexpr absl::Duration kRefusedAgain = absl::Seconds(2);
 constexpr absl::Duration kRefusedAgainMax = absl::Seconds(30);
 constexpr std::size_t kReasonBytesMax = 400;
+// How the API server begins what it writes of a ResourceQuota that leaves too little.
+constexpr char kOverQuota[] = "exceeded quota: ";
 
 absl::Time CreatedAt(const Json& object, absl::Time fallback) {
   return k8s::CreatedAt(object).value_or(fallback);
@@ -106,12 +109,8 @@ bool MayPassLater(const absl::Status& error) {
          !absl::IsNotFound(error) && !absl::IsAborted(error) && !absl::IsCancelled(error);
 }
 
-WorkerView Refused(WorkerView view, const absl::Status& why, absl::Time now) {
-  view.refusal = why;
-  view.words = std::string(why.message());
-  view.look_again =
-      now + std::clamp((now - view.attempt_since) / 8, kRefusedAgain, kRefusedAgainMax);
-  return view;
+bool IsOverQuota(const absl::Status& why) {
+  return absl::IsPermissionDenied(why) && absl::StrContains(why.message(), kOverQuota);
 }
 
 // Whether its worker writes into a volume.
@@ -230,6 +229,7 @@ absl::StatusOr<WorkerView> WorkerRun::LookAtPod(const CallContext& ctx, const Js
   view.attempts = AttemptsOf(task);
   view.pods_lost = std::max(0, view.attempts - 1);
   view.attempt_since = CreatedAt(pod, ctx.clock->Now());
+  view.has_pod = true;
   if (GetString(pod, {"status", "phase"}) == "Running") {
     view.state = WorkerView::State::kRunning;
   }
@@ -338,7 +338,7 @@ absl::StatusOr<WorkerView> WorkerRun::Make(const CallContext& ctx, const Json& t
   }
   const absl::StatusOr<NextPod> next = make_pod(task);
   if (MayPassLater(next.status())) {
-    return Refused(std::move(view), next.status(), ctx.clock->Now());
+    return Refused(ctx, std::move(view), next.status());
   }
   RETURN_IF_ERROR(next.status());
   if (!next->waiting_for.empty()) {
@@ -354,12 +354,29 @@ absl::StatusOr<WorkerView> WorkerRun::Make(const CallContext& ctx, const Json& t
     return view;
   }
   if (MayPassLater(pod.status())) {
-    return Refused(std::move(view), pod.status(), ctx.clock->Now());
+    return Refused(ctx, std::move(view), pod.status());
   }
   RETURN_IF_ERROR(pod.status());
   ++view.attempts;
+  view.has_pod = true;
   RETURN_IF_ERROR(NoteTask(ctx, {{objects::kTaskPodAnnotation, k8s::Uid(*pod)},
                                  {objects::kAttemptsAnnotation, absl::StrCat(view.attempts)}}));
+  return view;
+}
+
+absl::StatusOr<WorkerView> WorkerRun::Refused(const CallContext& ctx, WorkerView view,
+                                              const absl::Status& why) const {
+  const absl::Time now = ctx.clock->Now();
+  view.refusal = why;
+  view.words = std::string(why.message());
+  view.look_again =
+      now + std::clamp((now - view.attempt_since) / 8, kRefusedAgain, kRefusedAgainMax);
+  if (IsOverQuota(why)) {
+    ASSIGN_OR_RETURN(const std::vector<Json> pods, AllPods(ctx));
+    view.waits_for_quota = std::any_of(pods.begin(), pods.end(), [](const Json& pod) {
+      return !HasEnded(pod) && !GetString(pod, {"spec", "nodeName"}).empty();
+    });
+  }
   return view;
 }
 

@@ -43,11 +43,14 @@ struct WorkerView {
   int attempts = 0;          // Pods so far
   int pods_lost = 0;         // of these
   absl::Time attempt_since;  // of the one that there is, or is to be
+  bool has_pod = false;      // it is there, as far as it was seen
   // Each node that the Pod fits on runs as many workers as it may.
   bool waits_for_node = false;
   // Why what the Pod needs, or the Pod itself, could not be made: `words` say it, too. Not OK only
   // while starting.
   absl::Status refusal = absl::OkStatus();
+  // What a quota refuses is what other workers have of it.
+  bool waits_for_quota = false;
   bool is_unschedulable = false;  // there is no such node
   int unschedulable_pods = 0;     // that there are, of all tasks
   absl::Time look_again = absl::InfiniteFuture();
@@ -127,6 +130,8 @@ class WorkerRun {
   absl::StatusOr<WorkerView> NextAttempt(const CallContext& ctx, const Json& pod, const Json& task);
   absl::StatusOr<WorkerView> Make(const CallContext& ctx, const Json& task,
                                   const PodMaker& make_pod);
+  absl::StatusOr<WorkerView> Refused(const CallContext& ctx, WorkerView view,
+                                     const absl::Status& why) const;
   absl::StatusOr<Json> CreatePod(const CallContext& ctx, Json pod);
 
   const MoverEnvironment& env_;

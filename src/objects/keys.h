@@ -286,6 +286,15 @@ inline constexpr char kAwaitingAtAnnotation[] = "mover.csi-delta.io/awaiting-at"
 // was seen to have room for its Pod.
 inline constexpr char kNoRoomAtAnnotation[] = "mover.csi-delta.io/no-room-at";
 
+// Annotation on DataUpload, DataDownload; written by mover; read by mover. RFC 3339: since when the
+// API server refuses to make what the Pod of the transfer needs; the time to prepare counts from
+// then.
+inline constexpr char kRefusedSinceAnnotation[] = "mover.csi-delta.io/refused-since";
+
+// Annotation on DataUpload, DataDownload; written by mover; read by mover. What the API server
+// wrote when it refused that last.
+inline constexpr char kRefusalAnnotation[] = "mover.csi-delta.io/refusal";
+
 // Annotation on DataUpload, DataDownload, VolumeTask; written by mover; read by mover. RFC 3339:
 // since when the transfer is being ended.
 inline constexpr char kStoppingAtAnnotation[] = "mover.csi-delta.io/stopping-at";

@@ -411,6 +411,13 @@ class RandomNightTest : public testing::TestWithParam<unsigned> {
     return std::next(model_.transfers.begin(), Pick(static_cast<int>(model_.transfers.size())))
         ->first;
   }
+  // As a transfer that waits for something else, or is refused what its Pod needs.
+  void GiveBack(QueuedTransfer& changed) {
+    changed.given_back_at = std::exchange(changed.admitted_at, std::nullopt);
+    changed.is_refused = Pick(2) == 0;
+    changed.is_held_back = true;
+    queue_.Put(changed);
+  }
   void Change() {
     if (model_.transfers.empty() || Pick(3) == 0) {
       Add(added_++);
@@ -426,7 +433,12 @@ class RandomNightTest : public testing::TestWithParam<unsigned> {
       known = std::max(known, at);
     } else {
       QueuedTransfer& changed = model_.transfers.at(AnyUid());
+      if (changed.admitted_at.has_value() && Pick(2) == 0) {
+        GiveBack(changed);
+        return;
+      }
       changed.is_held_back = !changed.is_held_back && !changed.admitted_at.has_value();
+      changed.given_back_at = std::nullopt;
       queue_.Put(changed);  // With the admission, as the informer delivers it.
     }
   }
@@ -451,6 +463,9 @@ TEST_P(RandomNightTest, AdmitsWhatTheSlowModelAdmits) {
       }
     }
     ASSERT_EQ(queue_.admitted(), model_.CountIf([](const auto&) { return true; }));
+    ASSERT_EQ(queue_.refused(),
+              std::count_if(model_.transfers.begin(), model_.transfers.end(),
+                            [](const auto& one) { return one.second.is_refused; }));
     for (const auto& [uid, transfer] : model_.transfers) {
       ASSERT_EQ(queue_.AdmittedAt(uid).has_value(), transfer.admitted_at.has_value()) << uid;
       if (!transfer.admitted_at.has_value()) {

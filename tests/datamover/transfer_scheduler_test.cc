@@ -6,9 +6,14 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <deque>
+#include <map>
 #include <optional>
+#include <random>
+#include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -156,6 +161,31 @@ TEST_F(TransferSchedulerTest, WhatIsGivenBackGoesToAnother) {
   EXPECT_EQ(scheduler_.counts().admitted, 11);
 }
 
+// It asks again before the informer delivers that it gave the admission back.
+TEST_F(TransferSchedulerTest, WhatWasGivenBackIsNotGivenAgainThoughNothingElseIsSeen) {
+  QueuedTransfer transfer = Upload(0);
+  scheduler_.Put(transfer);
+  const std::optional<absl::Time> first = scheduler_.Ask(transfer).admitted_at;
+  ASSERT_NE(first, std::nullopt);
+  clock_.Advance(absl::Seconds(2));
+  transfer.given_back_at = first;
+  const std::optional<absl::Time> second = scheduler_.Ask(transfer).admitted_at;
+  EXPECT_EQ(second, absl::FromUnixMicros(absl::ToUnixMicros(clock_.Now())));
+  transfer.given_back_at = std::nullopt;
+  transfer.admitted_at = first;
+  scheduler_.Put(transfer);  // Now they come.
+  transfer.admitted_at = std::nullopt;
+  transfer.given_back_at = first;
+  transfer.is_held_back = true;
+  scheduler_.Put(transfer);
+  EXPECT_EQ(scheduler_.counts().admitted, 1) << "the second one";
+  clock_.Advance(absl::Seconds(2));
+  transfer.given_back_at = second;
+  transfer.is_held_back = false;
+  EXPECT_EQ(scheduler_.AdmitRunning(transfer),
+            absl::FromUnixMicros(absl::ToUnixMicros(clock_.Now())));
+}
+
 TEST_F(TransferSchedulerTest, AnObjectThatIsOverIsNotQueuedAgainByAsking) {
   scheduler_.Put(Upload(0));
   scheduler_.Remove("uid-0");
@@ -163,6 +193,147 @@ TEST_F(TransferSchedulerTest, AnObjectThatIsOverIsNotQueuedAgainByAsking) {
   scheduler_.AdmitRunning(Upload(0));
   EXPECT_EQ(scheduler_.counts().admitted + scheduler_.counts().waiting, 0);
 }
+
+// The objects of transfers as the API server holds them, and an informer that is late. Each step of
+// a transfer is one of its reconcile: it asks, writes what it was told, runs, ends, or is refused
+// what its Pod needs and gives its admission back. Some writes meet another one, and change
+// nothing.
+class RandomRefusalsTest : public testing::TestWithParam<unsigned> {
+ protected:
+  static constexpr int kTotal = 3;
+
+  struct Object {
+    QueuedTransfer now;
+    std::deque<std::optional<QueuedTransfer>> undelivered;  // nullopt: it is over
+    bool is_over = false;
+    bool is_due = false;  // its reconcile is enqueued, or its timer runs
+  };
+
+  int Pick(int below) {
+    return static_cast<int>(std::uniform_int_distribution<>(0, below - 1)(random_));
+  }
+  Object& Any() {
+    return objects_[static_cast<std::size_t>(Pick(static_cast<int>(objects_.size())))];
+  }
+
+  void Add() {
+    QueuedTransfer transfer;
+    const std::string name = absl::StrCat(objects_.size());
+    const bool is_restore = Pick(3) == 0;
+    transfer.uid = absl::StrCat("uid-", name);
+    transfer.task = name;
+    transfer.name = absl::StrCat("DataUpload velero/", name);
+    transfer.kind = is_restore ? TransferKind::kRestore : TransferKind::kUpload;
+    transfer.volume = absl::StrCat(is_restore ? "target/" : "", Pick(8));
+    transfer.volume_namespace = absl::StrCat("ns", Pick(3));
+    transfer.storage_class = Pick(2) == 0 ? "slow" : "";
+    transfer.created_at = clock_.Now();
+    objects_.push_back({.now = transfer, .undelivered = {transfer}});
+  }
+
+  bool Write(Object& object, const QueuedTransfer& changed) {
+    if (Pick(5) == 0) {
+      return false;
+    }
+    object.now = changed;
+    object.undelivered.emplace_back(changed);
+    return true;
+  }
+
+  // Only the first version makes it due: what comes later wakes by the scheduler alone.
+  void Deliver(Object& object) {
+    if (object.undelivered.empty()) {
+      return;
+    }
+    const std::optional<QueuedTransfer> version = object.undelivered.front();
+    object.undelivered.pop_front();
+    object.is_due = object.is_due || known_.insert(object.now.uid).second;
+    version.has_value() ? scheduler_.Put(*version) : scheduler_.Remove(object.now.uid);
+  }
+
+  void Step(Object& object) {
+    if (object.is_over || !object.is_due) {
+      return;
+    }
+    QueuedTransfer changed = object.now;
+    if (!changed.admitted_at.has_value()) {
+      changed.is_held_back = false;
+      changed.admitted_at = scheduler_.Ask(changed).admitted_at;
+      changed.given_back_at = std::nullopt;
+      if (Write(object, changed)) {
+        object.is_due = changed.admitted_at.has_value();
+      }
+    } else if (!may_refuse_ || Pick(4) == 0) {
+      if (Write(object, changed)) {
+        object.is_over = true;
+        object.undelivered.back() = std::nullopt;
+      }
+    } else if (Pick(2) == 0) {
+      changed.given_back_at = std::exchange(changed.admitted_at, std::nullopt);
+      changed.is_refused = true;
+      changed.is_held_back = true;
+      Write(object, changed);  // It tries again after a pause.
+    }
+  }
+
+  void CheckAdmissions() {
+    std::map<std::string, int> by_volume;
+    int admitted = 0;
+    for (const Object& object : objects_) {
+      if (object.now.admitted_at.has_value() && !object.is_over) {
+        ++admitted;
+        ASSERT_EQ(++by_volume[object.now.volume], 1) << object.now.volume;
+      }
+    }
+    ASSERT_LE(admitted, scheduler_.counts().admitted) << "an admission is lost";
+    ASSERT_LE(admitted, kTotal) << "an admission is given twice";
+  }
+
+  support::FakeClock clock_;
+  std::mt19937 random_{GetParam()};
+  std::deque<Object> objects_;
+  std::set<std::string> known_;
+  bool may_refuse_ = true;
+  TransferScheduler scheduler_{
+      {.total = kTotal,
+       .per_namespace = {},
+       .per_storage_class = {{"slow", 2}},
+       .per_location = {}},
+      clock_,
+      [] { return true; },
+      [this](const std::string& task) { objects_.at(std::stoul(task)).is_due = true; }};
+};
+
+TEST_P(RandomRefusalsTest, NoAdmissionIsLostOrGivenTwice) {
+  for (int i = 0; i < 600; ++i) {
+    clock_.Advance(absl::Milliseconds(100));
+    const int choice = Pick(12);
+    if (objects_.empty() || (choice == 0 && objects_.size() < 40)) {
+      Add();
+    } else if (choice < 6) {
+      Deliver(Any());
+    } else {
+      Step(Any());
+    }
+    ASSERT_NO_FATAL_FAILURE(CheckAdmissions()) << "after change " << i;
+  }
+  ASSERT_GT(objects_.size(), 10U);
+  may_refuse_ = false;
+  for (int round = 0; round < 400; ++round) {
+    for (Object& object : objects_) {
+      clock_.Advance(absl::Milliseconds(1));
+      Step(object);
+      Deliver(object);
+    }
+    ASSERT_NO_FATAL_FAILURE(CheckAdmissions());
+  }
+  for (const Object& object : objects_) {
+    EXPECT_TRUE(object.is_over) << object.now.name;
+  }
+  EXPECT_EQ(scheduler_.counts().admitted + scheduler_.counts().waiting, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, RandomRefusalsTest, testing::Range(0U, 40U));
 
 // Informers of several kinds put and remove while workers ask.
 TEST_F(TransferSchedulerTest, SeveralThreadsMayUseIt) {

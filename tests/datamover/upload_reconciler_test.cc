@@ -1012,6 +1012,150 @@ TEST_F(UploadReconcilerTest, WhatTheApiServerRefusesIsSaidAtOnceAndFailsInTime) 
   }
 }
 
+// As a policy or a quota does: no Pod of one of these uploads can be made. Counts the tries.
+void RefusePods(MoverBed& bed, const std::set<std::string>& uploads, int* tries = nullptr) {
+  std::set<std::string> names;
+  for (const std::string& upload : uploads) {
+    names.insert(bed.StemOfUpload(upload));
+  }
+  bed.api.SetAdmission(
+      [names,
+       tries](const support::FakeApiClient::AdmissionRequest& request) -> absl::StatusOr<Json> {
+        if (request.operation == "CREATE" && request.type.plural == "pods" &&
+            names.contains(k8s::Name(request.object))) {
+          if (tries != nullptr) {
+            ++*tries;
+          }
+          return absl::PermissionDeniedError("violates PodSecurity \"restricted:latest\"");
+        }
+        return request.object;
+      });
+}
+
+bool IsAdmitted(const MoverBed& bed, const std::string& upload) {
+  return !k8s::Annotation(bed.Upload(upload), objects::kAdmittedAtAnnotation).empty();
+}
+
+TEST_F(UploadReconcilerTest, WhatIsRefusedGivesItsAdmissionToOthersUntilItsPodCanBeMade) {
+  bed_.env.settings.transfers_max = 1;
+  bed_.worker = MoverBed::Worker::kRuns;
+  bed_.AddUpload("refused");
+  RefusePods(bed_, {"refused"});
+  Controller controller(bed_);
+  controller.LookTimes(2);
+  EXPECT_FALSE(IsAdmitted(bed_, "refused"));
+  EXPECT_THAT(bed_.MessageOf("refused"), HasSubstr("violates PodSecurity"));
+  bed_.AddClaim("shop", "other");
+  bed_.AddUpload("other", "shop", "other");
+  controller.LookTimes(20);
+  EXPECT_EQ(bed_.PhaseOf("other"), "InProgress") << bed_.MessageOf("other");
+  EXPECT_THAT(bed_.MessageOf("refused"),
+              AllOf(StartsWith("waits: at most 1 transfer at once; it was refused before: "),
+                    HasSubstr("violates PodSecurity")));
+  bed_.Finish(bed_.StemOfUpload("other"));
+  controller.LookTimes(4);
+  EXPECT_EQ(bed_.PhaseOf("other"), "Completed");
+  EXPECT_THAT(bed_.MessageOf("refused"),
+              AllOf(HasSubstr("violates PodSecurity"), Not(HasSubstr("waits"))));
+  RefusePods(bed_, {});
+  bed_.clock.Advance(absl::Minutes(1));
+  Controller(bed_).LookTimes(4);  // Another one, which knows no more than the object.
+  EXPECT_EQ(bed_.PhaseOf("refused"), "InProgress") << bed_.MessageOf("refused");
+  EXPECT_EQ(bed_.MessageOf("refused"), "");
+  for (const char* gone : {objects::kRefusedSinceAnnotation, objects::kRefusalAnnotation,
+                           objects::kAwaitingAtAnnotation}) {
+    EXPECT_EQ(k8s::Annotation(bed_.Upload("refused"), gone), "") << gone;
+  }
+}
+
+TEST_F(UploadReconcilerTest, WhatIsRefusedTriesAgainLaterAndLaterAndKeepsItsDeadline) {
+  int tries = 0;
+  bed_.AddUpload("refused");
+  RefusePods(bed_, {"refused"}, &tries);
+  Controller controller(bed_);
+  const absl::Time begun = bed_.clock.Now();
+  controller.LookTimes(20);
+  EXPECT_THAT(tries, AllOf(testing::Ge(4), testing::Le(6))) << "of ten seconds";
+  while (bed_.clock.Now() < begun + absl::Minutes(10)) {
+    controller.LookTimes(1);
+  }
+  tries = 0;
+  while (bed_.clock.Now() < begun + absl::Minutes(20)) {
+    Controller(bed_).LookTimes(1);
+  }
+  EXPECT_THAT(tries, AllOf(testing::Ge(18), testing::Le(21))) << "of ten minutes";
+  while (bed_.clock.Now() < begun + absl::Minutes(30)) {
+    ASSERT_EQ(bed_.PhaseOf("refused"), "Accepted");
+    controller.LookTimes(1);
+  }
+  bed_.clock.Advance(absl::Seconds(30));
+  controller.LookTimes(4);
+  EXPECT_EQ(bed_.PhaseOf("refused"), "Failed");
+  EXPECT_THAT(bed_.MessageOf("refused"),
+              AllOf(HasSubstr("not prepared within 30m"), HasSubstr("violates PodSecurity")));
+  ExpectNothingButBases(bed_, 0);
+}
+
+TEST_F(UploadReconcilerTest, WhereTheApiServerRefusesAllAdmissionsAreKept) {
+  constexpr int kUploads = kRefusedTransfersMax + 10;
+  bed_.env.settings.transfers_max = 4;
+  std::set<std::string> uploads;
+  for (int i = 0; i < kUploads; ++i) {
+    const std::string name = absl::StrCat("u", i);
+    bed_.AddClaim("shop", name);
+    bed_.AddUpload(name, "shop", name);
+    uploads.insert(name);
+  }
+  RefusePods(bed_, uploads);
+  Controller controller(bed_);
+  controller.LookTimes(200);
+  int refused = 0;
+  int admitted = 0;
+  for (const std::string& name : uploads) {
+    refused += k8s::Annotation(bed_.Upload(name), objects::kRefusedSinceAnnotation).empty() ? 0 : 1;
+    admitted += IsAdmitted(bed_, name) ? 1 : 0;
+  }
+  EXPECT_THAT(refused,
+              AllOf(testing::Ge(kRefusedTransfersMax), testing::Lt(kRefusedTransfersMax + 4)));
+  EXPECT_EQ(admitted, 4);
+  RefusePods(bed_, {});
+  for (int i = 0; i < 40; ++i) {
+    bed_.clock.Advance(absl::Seconds(30));
+    controller.LookTimes(1);
+  }
+  for (const std::string& name : uploads) {
+    EXPECT_EQ(bed_.PhaseOf(name), "Completed") << name << ": " << bed_.MessageOf(name);
+  }
+}
+
+// The quota is a limit of how many run, like others: what waits for it does not run out of time
+// while they do.
+TEST_F(UploadReconcilerTest, TheTimeInWhichOtherWorkersHaveTheQuotaDoesNotCount) {
+  bed_.worker = MoverBed::Worker::kRuns;
+  bed_.AddUpload("runs");
+  Controller controller(bed_);
+  controller.LookTimes(4);
+  bed_.AddClaim("shop", "other");
+  bed_.AddUpload("waits", "shop", "other");
+  RefuseToMake(bed_, "pods");
+  for (int i = 0; i < 12; ++i) {
+    bed_.clock.Advance(absl::Minutes(10));
+    bed_.SetTaskStatus(
+        bed_.StemOfUpload("runs"),
+        {{"phase", "Running"}, {"heartbeatTimestamp", FormatRfc3339(bed_.clock.Now())}});
+    controller.LookTimes(2);
+  }
+  EXPECT_EQ(bed_.PhaseOf("waits"), "Accepted") << bed_.MessageOf("waits");
+  EXPECT_THAT(bed_.MessageOf("waits"), HasSubstr(kQuotaWords));
+  bed_.Finish(bed_.StemOfUpload("runs"));
+  bed_.clock.Advance(bed_.env.settings.prepare_timeout - absl::Minutes(1));
+  controller.LookTimes(2);
+  EXPECT_EQ(bed_.PhaseOf("waits"), "Accepted") << bed_.MessageOf("waits");
+  bed_.clock.Advance(absl::Minutes(2));
+  controller.LookTimes(2);
+  EXPECT_EQ(bed_.PhaseOf("waits"), "Failed") << "others than workers have it";
+}
+
 TEST_F(UploadReconcilerTest, ARefusalThatEndsInTimeDoesNoHarm) {
   bed_.AddUpload("nightly");
   RefuseToMake(bed_, "pods");
