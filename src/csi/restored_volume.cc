@@ -208,6 +208,18 @@ class Preparation {
 
 // --- Handing over
 
+// The volume is the target's for good, with the policy that its class wants.
+absl::Status TakeMarksOff(const CallContext& ctx, k8s::ApiClient& api, const Json& volume) {
+  const std::string policy = k8s::Annotation(volume, objects::kReclaimPolicyAnnotation);
+  Json patch;
+  SetJson(patch, {"metadata", "annotations"},
+          {{objects::kVolumeOfAnnotation, nullptr}, {objects::kReclaimPolicyAnnotation, nullptr}});
+  if (policy == "Delete" || policy == "Retain") {
+    SetJson(patch, {"spec", "persistentVolumeReclaimPolicy"}, policy);
+  }
+  return api.Patch(ctx, VolumeKey(k8s::Name(volume)), k8s::PatchKind::kMerge, patch, "").status();
+}
+
 class HandingOver {
  public:
   HandingOver(const CallContext& ctx, k8s::ApiClient& api, const RestoreRequest& request,
@@ -372,7 +384,7 @@ class HandingOver {
     const bool is_bound = GetString(target_, {"status", "phase"}) == "Bound";
     const bool is_ours = k8s::Annotation(*volume, objects::kVolumeOfAnnotation) == request_.name;
     if (is_bound) {
-      RETURN_IF_ERROR(is_ours ? Finish(*volume) : absl::OkStatus());
+      RETURN_IF_ERROR(is_ours ? TakeMarksOff(ctx_, api_, *volume) : absl::OkStatus());
       return HandOver{.is_done = true, .waiting_for = ""};
     }
     if (!is_ours) {
@@ -407,18 +419,6 @@ class HandingOver {
     }
     for (const auto& [key, value] : GetStringMap(target_, {"spec", "selector", "matchLabels"})) {
       SetJson(patch, {"metadata", "labels", key}, value);
-    }
-    return api_.Patch(ctx_, VolumeKey(final_name_), k8s::PatchKind::kMerge, patch, "").status();
-  }
-
-  absl::Status Finish(const Json& volume) {
-    const std::string policy = k8s::Annotation(volume, objects::kReclaimPolicyAnnotation);
-    Json patch;
-    SetJson(
-        patch, {"metadata", "annotations"},
-        {{objects::kVolumeOfAnnotation, nullptr}, {objects::kReclaimPolicyAnnotation, nullptr}});
-    if (policy == "Delete" || policy == "Retain") {
-      SetJson(patch, {"spec", "persistentVolumeReclaimPolicy"}, policy);
     }
     return api_.Patch(ctx_, VolumeKey(final_name_), k8s::PatchKind::kMerge, patch, "").status();
   }
@@ -493,12 +493,16 @@ absl::Status RemoveRestoredVolume(const CallContext& ctx, k8s::ApiClient& api,
   }
   ASSIGN_OR_RETURN(const std::optional<Json> target,
                    k8s::Find(ctx, api, ClaimKey(request.target_namespace, request.target_claim)));
-  const bool is_bound = target.has_value() && k8s::Uid(*target) == request.target_uid &&
-                        GetString(*target, {"status", "phase"}) == "Bound";
-  const std::string bound_to =
-      is_bound ? GetString(*target, {"spec", "volumeName"}) : std::string();
-  if (bound_to == volume_name || bound_to == request.name) {
-    return absl::OkStatus();
+  // What names it is bound to it, or will be, however slow the binder is: a PVC names no other
+  // volume than its first.
+  const std::string named = target.has_value() && k8s::Uid(*target) == request.target_uid
+                                ? GetString(*target, {"spec", "volumeName"})
+                                : std::string();
+  if (named == volume_name || named == request.name) {
+    ASSIGN_OR_RETURN(const std::optional<Json> given, k8s::Find(ctx, api, VolumeKey(named)));
+    const bool is_marked =
+        given.has_value() && k8s::Annotation(*given, objects::kVolumeOfAnnotation) == request.name;
+    return is_marked ? TakeMarksOff(ctx, api, *given) : absl::OkStatus();
   }
   // Two objects of one volume: only one of them may have the driver drop it.
   ASSIGN_OR_RETURN(const std::optional<Json> old, k8s::Find(ctx, api, VolumeKey(volume_name)));

@@ -76,8 +76,8 @@ absl::StatusOr<HandOver> HandVolumeOver(const CallContext& ctx, k8s::ApiClient& 
                                         const std::string& volume_name);
 
 // Asks for the deletion of claim `name` and its volume, also where it was half handed over, but not
-// of one that the target is bound to. `volume_name`: of the volume, once it was known; "" before.
-// Idempotent; waits for nothing.
+// of one that the target is bound to, or names: that is finished but for the binding.
+// `volume_name`: of the volume, once it was known; "" before. Idempotent; waits for nothing.
 absl::Status RemoveRestoredVolume(const CallContext& ctx, k8s::ApiClient& api,
                                   const RestoreRequest& request, const std::string& volume_name);
 

@@ -30,6 +30,9 @@ namespace {
 
 using velero::DataPhase;
 
+// Nothing tells of PVCs and PersistentVolumes.
+constexpr absl::Duration kLookAtBindingAgainMax = absl::Seconds(15);
+
 // Whether no worker of the task writes any more: it said so by the last phase, or its end was seen.
 absl::StatusOr<bool> WritesNoMore(const CallContext& ctx, const WorkerRun& run) {
   ASSIGN_OR_RETURN(const Json task, run.FindTask(ctx));
@@ -301,7 +304,7 @@ class DownloadStep : public TransferStep {
 
   // Whether the target has the volume now; in place, whether it has it for itself again.
   absl::StatusOr<csi::HandOver> HandOverNow() {
-    RETURN_IF_ERROR(run_.Remove(ctx_));
+    RETURN_IF_ERROR(run_.RemoveEnded(ctx_));
     if (IsInPlace()) {
       RETURN_IF_ERROR(csi::CheckSameTarget(ctx_, env_.api, InPlace(Json())));
       ASSIGN_OR_RETURN(std::string waiting_for,
@@ -325,19 +328,28 @@ class DownloadStep : public TransferStep {
     if (over.ok() && over->is_done) {
       return Complete();
     }
-    const absl::Time deadline =
-        object_.TimeOf(objects::kRebindingAtAnnotation).value_or(Now()) + kHandOverTimeMax;
+    if (absl::IsAborted(over.status()) || absl::IsCancelled(over.status())) {
+      return over.status();
+    }
+    const absl::Time since = object_.TimeOf(objects::kRebindingAtAnnotation).value_or(Now());
+    const absl::Time deadline = since + kBindingTimeMax;
+    const std::string waits = over.ok() ? absl::StrCat("waits for ", over->waiting_for)
+                                        : std::string(over.status().message());
     if (Now() >= deadline) {
       return BeginFailure(absl::StrCat(
           IsInPlace() ? "its data was restored, but its volume was not given free within "
                       : "its volume was filled, but not bound to it within ",
-          absl::FormatDuration(kHandOverTimeMax), ": ",
-          over.ok() ? absl::StrCat("waits for ", over->waiting_for) : over.status().message()));
+          absl::FormatDuration(kBindingTimeMax), ": ", waits));
     }
-    RETURN_IF_ERROR(over.status());
-    object_.SetMessage(absl::StrCat("waits for ", over->waiting_for));
+    if (IsAdmitted()) {
+      GiveBackAdmission();
+    }
+    object_.SetMessage(absl::StrCat("all of its data is restored; until ",
+                                    FormatRfc3339Seconds(deadline), " it ", waits));
     RETURN_IF_ERROR(Write());
-    return std::min(deadline, Now() + kTransferLookAgain);
+    RETURN_IF_ERROR(over.status());
+    return std::min(deadline, Now() + std::clamp((Now() - since) / 8, kTransferLookAgain,
+                                                 kLookAtBindingAgainMax));
   }
 
   // --- Its end

@@ -24,8 +24,10 @@ struct DownloadEnd {
   int64_t restored_bytes = 0;
 };
 
-// How long a target may take to be bound to the volume that was filled for it.
-inline constexpr absl::Duration kHandOverTimeMax = absl::Minutes(10);
+// How long a target may take to be bound to the volume that was filled for it. All of its data is
+// there, and what is waited for, a node that died or a queue of the storage that detaches, may take
+// hours; Velero ends a restore when its own time is over. Meanwhile it holds no admission.
+inline constexpr absl::Duration kBindingTimeMax = absl::Hours(24);
 
 // In place: how long the PVC may take to consent to a DataDownload that is admitted.
 inline constexpr absl::Duration kConsentTimeMax = absl::Minutes(1);
@@ -35,9 +37,10 @@ inline constexpr absl::Duration kConsentTimeMax = absl::Minutes(1);
 //
 //   the target is there, and where its class wants that, a Pod was scheduled that uses it; a claim
 //   of its own, Secret, Pod ---> InProgress --- task Succeeded: volume, handing-over-at; the volume
-//   is given to the target until the two are bound ---> Completed
+//   is given to the target until the two are bound, without an admission ---> Completed
 //
-// What is cancelled when it is half given is sooner finished than taken back.
+// What is cancelled when it is half given is sooner finished than taken back: a volume that the
+// target names already stays the target's.
 //
 // With the annotation mover.csi-delta.io/into the target has a volume, which stays: the worker
 // writes what differs into that (csi/in_place_volume.h), and nothing is given.

@@ -145,6 +145,8 @@ class TransferStep {
   absl::Status Write() { return object_.Write(ctx_, env_.api); }
   absl::Time Now() const { return ctx_.clock->Now(); }
   bool IsAdmitted() const { return object_.TimeOf(objects::kAdmittedAtAnnotation).has_value(); }
+  // To be written. REQUIRES that it is admitted.
+  void GiveBackAdmission();
   // Since when it has been prepared: since it was admitted, or since it was first, and awaits
   // something now, or was refused since.
   std::optional<absl::Time> PreparedSince() const;
@@ -164,7 +166,6 @@ class TransferStep {
   absl::StatusOr<absl::Time> Advance();
   QueuedTransfer EndAwaiting();
   TransferScheduler::Answer AskForAdmission();
-  void GiveBackAdmission();
   absl::StatusOr<WorkerRun::NextPod> NextPod(const Json& task);
   absl::StatusOr<absl::Time> WorkOn();
   absl::StatusOr<WorkerView> StepWorker();

@@ -119,6 +119,12 @@ bool IsRestore(const Json& task) {
   return spec.ok() && spec->kind == TaskKind::kDownload;
 }
 
+// Whether it was to be gone long ago.
+bool IsStuck(const Json& pod, absl::Time now) {
+  const std::optional<absl::Time> gone_at = k8s::DeletedAt(pod);
+  return gone_at.has_value() && now >= *gone_at + kPodGoneAfter;
+}
+
 // Makes it, or sees to it that the one that is there has the same data.
 absl::Status PutSecret(const CallContext& ctx, k8s::ApiClient& api, const Json& secret) {
   const absl::Status made =
@@ -258,8 +264,7 @@ absl::StatusOr<std::vector<Json>> WorkerRun::AllPods(const CallContext& ctx) con
 absl::Status WorkerRun::RemoveDead(const CallContext& ctx, const Json& pod,
                                    const VolumeTaskStatus& status) {
   const absl::Time now = ctx.clock->Now();
-  const std::optional<absl::Time> gone_at = k8s::DeletedAt(pod);
-  const bool is_stuck = gone_at.has_value() && now >= *gone_at + kPodGoneAfter;
+  const bool is_stuck = IsStuck(pod, now);
   const absl::Time heard_at =
       std::max(CreatedAt(pod, now), status.heartbeat_at.value_or(absl::InfinitePast()));
   const bool is_silent =
@@ -458,6 +463,15 @@ absl::Status WorkerRun::Remove(const CallContext& ctx) {
   RETURN_IF_ERROR(k8s::IgnoreNotFound(env_.api.Delete(ctx, PodKey(), {})));
   return k8s::IgnoreNotFound(
       env_.api.Delete(ctx, {csi::SecretType(), env_.mover_namespace, stem_}, {}));
+}
+
+absl::Status WorkerRun::RemoveEnded(const CallContext& ctx) {
+  ASSIGN_OR_RETURN(const Json pod, FindPod(ctx));
+  if (!pod.is_null() && IsStuck(pod, ctx.clock->Now())) {
+    RETURN_IF_ERROR(k8s::IgnoreNotFound(
+        env_.api.Delete(ctx, PodKey(), {.uid = k8s::Uid(pod), .at_once = true})));
+  }
+  return Remove(ctx);
 }
 
 absl::Status WorkerRun::RemoveTask(const CallContext& ctx) {

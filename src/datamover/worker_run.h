@@ -115,6 +115,9 @@ class WorkerRun {
 
   // Asks for the deletion of the Pod and of its Secret, whatever they do.
   absl::Status Remove(const CallContext& ctx);
+  // The same for a Pod whose task has its last phase. One that is there long after it was to be
+  // gone, because its node died, is deleted by force: what it did counts.
+  absl::Status RemoveEnded(const CallContext& ctx);
   // The last thing to go.
   absl::Status RemoveTask(const CallContext& ctx);
 

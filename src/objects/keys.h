@@ -278,8 +278,9 @@ inline constexpr char kRebindingAtAnnotation[] = "mover.csi-delta.io/handing-ove
 // the transfer is admitted.
 inline constexpr char kAdmittedAtAnnotation[] = "mover.csi-delta.io/turn-at";
 
-// Annotation on DataUpload, DataDownload; written by mover; read by mover. RFC 3339: since when
-// the transfer waits, without an admission, for what its Pod needs.
+// Annotation on DataUpload, DataDownload; written by mover; read by mover. RFC 3339: the transfer
+// waits without an admission for what its Pod needs, or for its PVC to be bound; when it had its
+// last one.
 inline constexpr char kAwaitingAtAnnotation[] = "mover.csi-delta.io/awaiting-at";
 
 // Annotation on DataUpload, DataDownload; written by mover; read by mover. RFC 3339: when no node

@@ -504,10 +504,92 @@ TEST_F(DownloadReconcilerTest, AVolumeThatIsNotBoundIsTriedAgainAndThenGivenUp) 
   controller.LookTimes(8);
   EXPECT_EQ(bed_.Phase(), "InProgress") << bed_.Message();
   EXPECT_TRUE(absl::IsPermissionDenied(controller.last)) << controller.last;
-  bed_.clock.Advance(kHandOverTimeMax);
+  bed_.clock.Advance(kBindingTimeMax);
   controller.LookTimes(2);
   EXPECT_EQ(bed_.Phase(), "Failed");
   EXPECT_THAT(bed_.Message(), AllOf(HasSubstr("(binding)"), HasSubstr("not bound")));
+}
+
+// What attached the volume is a node that died: the storage gives it free hours later.
+TEST_F(DownloadReconcilerTest, ACompleteRestoreWaitsForHoursAndHoldsNoAdmission) {
+  bed_.env.settings.transfers_max = 1;
+  bed_.worker = MoverBed::Worker::kRuns;
+  bed_.AddDownload();
+  Controller controller(bed_);
+  controller.LookTimes(5);
+  ASSERT_EQ(bed_.Phase(), "InProgress") << bed_.Message();
+  const std::string volume = GetString(*bed_.api.Find(csi::ClaimKey(MoverBed::kMover, bed_.Stem())),
+                                       {"spec", "volumeName"});
+  bed_.api.Mutate(csi::VolumeKey(volume), [](Json& attached) {
+    attached["metadata"]["finalizers"].push_back("external-attacher/d-example-com");
+  });
+  bed_.Finish(bed_.Stem());
+  controller.LookTimes(4);
+  EXPECT_EQ(bed_.Phase(), "InProgress");
+  EXPECT_THAT(bed_.Message(), AllOf(StartsWith("all of its data is restored; until "),
+                                    HasSubstr("volume " + volume + " to be detached")));
+  const absl::Time until = bed_.clock.Now() + kBindingTimeMax;
+  EXPECT_THAT(bed_.Message(), HasSubstr(FormatRfc3339Seconds(until).substr(0, 14)));
+  EXPECT_EQ(controller.scheduler().counts().admitted, 0);
+  bed_.AddTarget("Block", "other");
+  bed_.AddDownloadOf(velero::FormatDataReference(bed_.reference_), {}, "", "restore-2", "other");
+  controller.LookTimes(6);
+  EXPECT_EQ(controller.scheduler().counts().admitted, 1) << "the other one";
+  for (int hour = 0; hour < 23; ++hour) {
+    bed_.clock.Advance(absl::Hours(1));
+    Controller(bed_).LookTimes(1);
+    ASSERT_EQ(bed_.Phase(), "InProgress") << bed_.Message();
+  }
+  bed_.api.Remove(csi::VolumeKey(volume));
+  controller.LookTimes(6);
+  EXPECT_EQ(bed_.Phase(), "Completed") << bed_.Message();
+  EXPECT_EQ(bed_.TargetPhase(), "Bound");
+}
+
+// It died between the last message of the worker and the end of its Pod, which nobody ends.
+TEST_F(DownloadReconcilerTest, ACompleteRestoreOfADeadNodeIsBound) {
+  bed_.worker = MoverBed::Worker::kRuns;
+  bed_.AddDownload();
+  Controller controller(bed_);
+  controller.LookTimes(5);
+  bed_.api.Mutate({csi::PodType(), MoverBed::kMover, bed_.Stem()}, [](Json& pod) {
+    pod["metadata"]["finalizers"] = Json::array({support::kKubeletFinalizer});
+  });
+  bed_.Finish(bed_.Stem());
+  bed_.SetPodStatus(bed_.Stem(), {{"phase", "Running"}});
+  controller.LookTimes(4);
+  ASSERT_EQ(bed_.Phase(), "InProgress") << bed_.Message();
+  EXPECT_THAT(bed_.Message(), HasSubstr(bed_.Stem() + " to be gone"));
+  bed_.clock.Advance(kPodGoneAfter);
+  controller.LookTimes(6);
+  EXPECT_EQ(bed_.Phase(), "Completed") << bed_.Message();
+}
+
+TEST_F(DownloadReconcilerTest, WhatIsCancelledWhileTheBinderIsSlowStaysThePvcs) {
+  for (const char* policy : {"Retain", "Delete"}) {
+    SCOPED_TRACE(policy);
+    DownloadBed bed;
+    bed.cluster.reclaim_policy = policy;
+    bed.cluster.binder_runs = false;
+    bed.AddDownload("Block");
+    Controller controller(bed);
+    controller.LookTimes(8);
+    ASSERT_EQ(bed.Phase(), "InProgress") << bed.Message();
+    EXPECT_THAT(bed.Message(), HasSubstr("to be bound to volume"));
+    bed.Cancel();
+    controller.LookTimes(2);
+    bed.clock.Advance(kWorkerStopTimeMax);
+    controller.LookTimes(2);
+    EXPECT_EQ(bed.Phase(), "Canceled") << bed.Message();
+    bed.PlayDriver();
+    bed.cluster.binder_runs = true;
+    bed.cluster.Resync();
+    EXPECT_EQ(bed.TargetPhase(), "Bound");
+    const std::vector<Json> volumes = bed.api.All(csi::PersistentVolumeType());
+    ASSERT_THAT(volumes, SizeIs(1));
+    EXPECT_EQ(GetString(volumes[0], {"spec", "persistentVolumeReclaimPolicy"}), policy);
+    EXPECT_EQ(k8s::Annotation(volumes[0], objects::kVolumeOfAnnotation), "");
+  }
 }
 
 TEST_F(DownloadReconcilerTest, AHandOverThatIsCalledOffIsNotWaitedForWithoutEnd) {
@@ -934,7 +1016,7 @@ TEST_F(DownloadReconcilerTest, InPlaceWhatIsWholeIsNotMarkedThoughItsVolumeIsNot
   bed_.Finish(bed_.Stem());
   controller.LookTimes(4);
   ASSERT_THAT(bed_.Message(), HasSubstr("to be detached"));
-  bed_.clock.Advance(kHandOverTimeMax);
+  bed_.clock.Advance(kBindingTimeMax);
   controller.LookTimes(2);
   bed_.clock.Advance(kFencedAfter);
   controller.LookTimes(4);

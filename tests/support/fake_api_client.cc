@@ -734,7 +734,10 @@ absl::Status FakeApiClient::Delete(const CallContext& ctx, const ObjectKey& key,
     }
     const TypeKey type{key.type.group, key.type.plural};
     const ObjectName name{key.namespace_name, key.name};
-    if (!HasFinalizers(stored)) {
+    const bool waits_for_kubelet_alone =
+        options.at_once &&
+        stored["metadata"].value("finalizers", Json()) == Json::array({kKubeletFinalizer});
+    if (!HasFinalizers(stored) || waits_for_kubelet_alone) {
       event = {WatchEvent::Kind::kDeleted, Drop(type, name)};
     } else if (!IsBeingDeleted(stored)) {
       Json object = stored;

@@ -35,6 +35,9 @@ struct ApiCall {
 };
 std::ostream& operator<<(std::ostream& out, const ApiCall& call);
 
+// On a Pod: its kubelet has not ended it yet. A deletion by force does not wait for that.
+inline constexpr char kKubeletFinalizer[] = "test/kubelet";
+
 // Whether a failing call did its work: a refused one did nothing, a lost answer hides a success.
 enum class Fault { kRefused, kAnswerLost };
 

@@ -1557,7 +1557,7 @@ void FakeSnapshotCluster::SyncVolume(const Json& volume) {
       Text(*claim, {"spec", "volumeMode"}) != Text(volume, {"spec", "volumeMode"})) {
     return;
   }
-  if (uid.empty() || uid == Uid(*claim)) {
+  if (binder_runs && (uid.empty() || uid == Uid(*claim))) {
     Bind(csi::ClaimKey(space, name), Name(volume));
   }
 }

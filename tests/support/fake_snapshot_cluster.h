@@ -38,6 +38,7 @@ class FakeSnapshotCluster {
   bool sidecar_runs = true;     // csi-snapshotter
   bool groups_run = true;       // both with CSIVolumeGroupSnapshot
   bool provisioner_runs = true;
+  bool binder_runs = true;  // of volumes that name their PVC
   // Objects must be what an API server has of them: classes, bound claims, volumes and Secrets are
   // there, and every deletion waits for finalizers. Else what a test left out is made up.
   bool strict = false;
