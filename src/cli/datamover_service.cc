@@ -101,19 +101,20 @@ class DatamoverService {
         groups_(env_),
         group_loop_(datamover::GroupMemberContents(), groups_, Leads(), Clock::Real(),
                     kOneAfterTheOther) {
-    Follow(Bases(), base_loop_, base_loop_);
-    Follow(datamover::GroupMemberContents(), group_loop_, group_loop_);
-    Follow({.type = datamover::VolumeTaskType(),
+    Follow("bases", Bases(), base_loop_, base_loop_);
+    Follow("groups", datamover::GroupMemberContents(), group_loop_, group_loop_);
+    Follow("tasks",
+           {.type = datamover::VolumeTaskType(),
             .namespace_name = env_.mover_namespace,
             .label_selector = ""},
            task_census_, task_loop_);
-    Follow(datamover::ExposedContents(), content_loop_, content_loop_);
+    Follow("contents", datamover::ExposedContents(), content_loop_, content_loop_);
     followed_.push_back({{.type = csi::PodType(),
                           .namespace_name = env_.mover_namespace,
                           .label_selector = objects::kMoverTaskLabel},
                          &pod_follower_});
     for (const std::string& velero_namespace : velero_namespaces) {
-      FollowTransfers(csi::DataUploadType(), velero_namespace, uploads_,
+      FollowTransfers("uploads", csi::DataUploadType(), velero_namespace, uploads_,
                       [this](const Json& upload) {
                         metrics_.Note(upload);
                         if (const auto backup = datamover::GoodBackupOf(upload)) {
@@ -121,7 +122,7 @@ class DatamoverService {
                         }
                         return datamover::QueuedUpload(upload);
                       });
-      FollowTransfers(csi::DataDownloadType(), velero_namespace, downloads_,
+      FollowTransfers("downloads", csi::DataDownloadType(), velero_namespace, downloads_,
                       [this](const Json& download) {
                         metrics_.NoteDownload(download);
                         return datamover::QueuedDownload(download);
@@ -161,8 +162,8 @@ class DatamoverService {
     }
     threads.emplace_back(
         [this, &ctx] { datamover::FollowGroups(ctx, api_, group_windows_).IgnoreError(); });
-    for (k8s::ReconcileLoop* loop : loops_) {
-      threads.emplace_back([&ctx, loop] { loop->Work(ctx); });
+    for (const auto& [queue, loop] : loops_) {
+      threads.emplace_back([&ctx, working = loop] { working->Work(ctx); });
     }
     ctx.clock->SleepUntil(absl::InfiniteFuture(), ctx.stop);
     CSIDELTA_LOG(kInfo, "stopping");
@@ -187,21 +188,23 @@ class DatamoverService {
   }
 
   // Objects of Velero that wait for their admissions.
-  void FollowTransfers(const k8s::ResourceType& type, const std::string& velero_namespace,
-                       k8s::Reconciler& reconciler, datamover::TransferFollower::Reader read) {
+  void FollowTransfers(const char* queue, const k8s::ResourceType& type,
+                       const std::string& velero_namespace, k8s::Reconciler& reconciler,
+                       datamover::TransferFollower::Reader read) {
     const k8s::FollowedObjects objects{
         .type = type, .namespace_name = velero_namespace, .label_selector = ""};
     k8s::ReconcileLoop& loop =
         transfer_loops_.emplace_back(objects, reconciler, Leads(), Clock::Real(), concurrent_);
-    Follow(objects,
+    Follow(queue, objects,
            transfer_followers_.emplace_back(type.kind, std::move(read), scheduler_, wakes_, loop),
            loop);
   }
 
-  void Follow(const k8s::FollowedObjects& objects, k8s::ObjectFollower& follower,
+  // `queue`: for the metrics. Several may have the same, one in each namespace.
+  void Follow(const char* queue, const k8s::FollowedObjects& objects, k8s::ObjectFollower& follower,
               k8s::ReconcileLoop& loop) {
     followed_.push_back({objects, &follower});
-    loops_.push_back(&loop);
+    loops_.emplace_back(queue, &loop);
   }
 
   void FollowDeletions(const std::string& velero_namespace) {
@@ -209,7 +212,7 @@ class DatamoverService {
         .type = csi::DataDeletionType(), .namespace_name = velero_namespace, .label_selector = ""};
     k8s::ReconcileLoop& loop = deletion_loops_.emplace_back(objects, deletions_, Leads(),
                                                             Clock::Real(), kOneAfterTheOther);
-    Follow(objects,
+    Follow("deletions", objects,
            deletion_census_.emplace_back(datamover::DeletionStateOf,
                                          deletion_followers_.emplace_back(wakes_, loop)),
            loop);
@@ -221,7 +224,7 @@ class DatamoverService {
         .type = csi::DataUploadType(), .namespace_name = velero_namespace, .label_selector = ""};
     k8s::ReconcileLoop& loop =
         archive_loops_.emplace_back(objects, archives_, Leads(), Clock::Real(), kOneAfterTheOther);
-    Follow(objects, loop, loop);
+    Follow("archives", objects, loop, loop);
   }
 
   datamover::MoverState State() const {
@@ -234,7 +237,16 @@ class DatamoverService {
     state.leftover_tasks = std::count_if(
         stems.begin(), stems.end(), [this](const std::string& stem) { return !wakes_.Has(stem); });
     state.groups = group_windows_.figures();
+    state.queues = Queues();
     return state;
+  }
+
+  std::map<std::string, k8s::QueueFigures> Queues() const {
+    std::map<std::string, k8s::QueueFigures> queues;
+    for (const auto& [queue, loop] : loops_) {
+      queues[queue] += loop->figures();
+    }
+    return queues;
   }
 
   // Whether all objects that tasks are done for are known.
@@ -295,7 +307,7 @@ class DatamoverService {
   std::deque<datamover::DeletionFollower> deletion_followers_;
   std::deque<datamover::Census<datamover::DeletionState>> deletion_census_;
   std::vector<Followed> followed_;
-  std::vector<k8s::ReconcileLoop*> loops_;
+  std::vector<std::pair<std::string, k8s::ReconcileLoop*>> loops_;  // by queue
 };
 
 // Calls until the answer is one that stays: an API server that is away for a moment is no reason to

@@ -93,16 +93,54 @@ void AddGroups(const GroupFigures& figures, MetricsPage& page) {
   }
 }
 
+void AddTransfers(const TransferScheduler::Counts& transfers, MetricsPage& page) {
+  page.Begin("transfers", "gauge", "Transfers that are admitted, and that wait.");
+  page.Add({{"state", "moving"}}, transfers.admitted);
+  page.Add({{"state", "waiting"}}, transfers.waiting);
+  page.Begin("transfers_admitted", "gauge", "Transfers that are admitted, by kind.");
+  page.Add({{"kind", "restore"}}, transfers.restores);
+  page.Add({{"kind", "upload"}}, transfers.admitted - transfers.restores);
+  page.Begin("transfers_waiting", "gauge", "Transfers that wait, by what they wait for.");
+  for (int reason = 0; reason < kWaitReasons; ++reason) {
+    const auto found = transfers.waiting_for.find(static_cast<WaitReason>(reason));
+    page.Add({{"reason", ToString(static_cast<WaitReason>(reason))}},
+             found == transfers.waiting_for.end() ? 0 : found->second);
+  }
+  page.Begin("paused", "gauge", "1 where the settings admit no transfer.");
+  page.Add({}, transfers.is_paused ? 1 : 0);
+  page.Begin("upload_window_open", "gauge", "1 while the settings admit uploads.");
+  page.Add({}, transfers.uploads_are_admitted ? 1 : 0);
+}
+
+void AddQueues(const std::map<std::string, k8s::QueueFigures>& queues, MetricsPage& page) {
+  const auto add = [&](absl::string_view name, absl::string_view type, absl::string_view help,
+                       double (*value)(const k8s::QueueFigures& figures)) {
+    page.Begin(name, type, help);
+    for (const auto& [queue, figures] : queues) {
+      page.Add({{"queue", queue}}, value(figures));
+    }
+  };
+  add("queue_depth", "gauge", "Objects that wait for their reconcile.",
+      [](const k8s::QueueFigures& figures) { return static_cast<double>(figures.due); });
+  add("queue_oldest_wait_seconds", "gauge",
+      "How long the one of them waits that has waited the longest; 0 without one.",
+      [](const k8s::QueueFigures& figures) { return absl::ToDoubleSeconds(figures.oldest_wait); });
+  add("reconciles_total", "counter", "Reconciles that ended.",
+      [](const k8s::QueueFigures& figures) { return static_cast<double>(figures.reconciles); });
+  add("reconcile_seconds_total", "counter", "Time that they took; by reconciles_total the mean.",
+      [](const k8s::QueueFigures& figures) {
+        return absl::ToDoubleSeconds(figures.reconcile_time);
+      });
+  add("reconcile_retries_total", "counter",
+      "Those that ended with an error, and are made again; not those that met a change.",
+      [](const k8s::QueueFigures& figures) { return static_cast<double>(figures.retries); });
+}
+
 void AddState(absl::Time now, const MoverState& state, MetricsPage& page) {
   page.Begin("leader", "gauge", "1 where this process moves volumes, 0 where it waits to.");
   page.Add({}, state.leads ? 1 : 0);
-  page.Begin("transfers", "gauge", "Transfers that are admitted, and that wait.");
-  page.Add({{"state", "moving"}}, state.transfers.admitted);
-  page.Add({{"state", "waiting"}}, state.transfers.waiting);
-  page.Begin("paused", "gauge", "1 where the settings admit no transfer.");
-  page.Add({}, state.transfers.is_paused ? 1 : 0);
-  page.Begin("upload_window_open", "gauge", "1 while the settings admit uploads.");
-  page.Add({}, state.transfers.uploads_are_admitted ? 1 : 0);
+  AddTransfers(state.transfers, page);
+  AddQueues(state.queues, page);
   std::map<std::string, int64_t> counts = {{"waiting", 0},  {"running", 0}, {"failing", 0},
                                            {"retained", 0}, {"refused", 0}, {"done", 0}};
   absl::Duration oldest = absl::ZeroDuration();

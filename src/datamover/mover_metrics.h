@@ -15,6 +15,7 @@
 #include "datamover/group_windows.h"
 #include "datamover/transfer_scheduler.h"
 #include "datamover/upload_reconciler.h"
+#include "k8s/reconcile_loop.h"
 
 namespace csidelta::datamover {
 
@@ -33,6 +34,7 @@ struct MoverState {
   std::vector<DeletionState> deletions = {};
   int64_t leftover_tasks = 0;  // of nobody that is to be moved any more
   GroupFigures groups = {};
+  std::map<std::string, k8s::QueueFigures> queues = {};  // by name
 };
 
 class MetricsPage;

@@ -52,6 +52,36 @@ TransferLimits LimitsOf(const MoverSettings& settings) {
   return limits;
 }
 
+std::string ToString(WaitReason reason) {
+  switch (reason) {
+    case WaitReason::kNext:
+      return "next";
+    case WaitReason::kTotal:
+      return "total";
+    case WaitReason::kRestores:
+      return "restores";
+    case WaitReason::kNamespace:
+      return "namespace";
+    case WaitReason::kStorageClass:
+      return "storage-class";
+    case WaitReason::kLocation:
+      return "location";
+    case WaitReason::kVolume:
+      return "volume";
+    case WaitReason::kUploadWindow:
+      return "upload-window";
+    case WaitReason::kPaused:
+      return "paused";
+    case WaitReason::kPrerequisite:
+      return "prerequisite";
+    case WaitReason::kRefused:
+      return "refused";
+    case WaitReason::kOther:
+      break;
+  }
+  return "other";
+}
+
 int RestoresMaxBesideUploads(int total) {
   return std::max(1, total - std::max(1, total / kQuarter));
 }
@@ -351,39 +381,92 @@ void TransferQueue::Grant(Entry& entry, absl::Time now) {
   Attach(entry, {.is_new_admission = true});
 }
 
-std::string TransferQueue::ReasonOf(absl::string_view uid, absl::Time now) const {
-  if (limits_.is_paused) {
-    return "waits: the setting \"paused\" admits no transfer";
-  }
-  const auto found = transfers_.find(uid);
-  CSIDELTA_CHECK(found != transfers_.end());
-  const QueuedTransfer& transfer = found->second.transfer;
+const QueuedTransfer* TransferQueue::BeforeItOf(const QueuedTransfer& transfer) const {
   const Volume& volume = volumes_.at(transfer.volume);
   const std::string& first =
       volume.admitted.empty() ? volume.line.begin()->uid : *volume.admitted.begin();
-  if (first != uid) {
-    return absl::StrCat("waits for ", transfers_.at(first).transfer.name,
-                        ", which moves the same volume");
+  return first == transfer.uid ? nullptr : &transfers_.at(first).transfer;
+}
+
+WaitReason TransferQueue::WhyWaits(absl::string_view uid, absl::Time now) const {
+  const auto found = transfers_.find(uid);
+  CSIDELTA_CHECK(found != transfers_.end());
+  const QueuedTransfer& transfer = found->second.transfer;
+  if (transfer.is_held_back) {
+    return !transfer.given_back_at.has_value() ? WaitReason::kOther
+           : transfer.is_refused               ? WaitReason::kRefused
+                                               : WaitReason::kPrerequisite;
   }
-  if (transfer.kind == TransferKind::kUpload && !IsOpen(limits_.upload_windows, now)) {
-    return absl::StrCat("waits: uploads are admitted from ",
-                        FormatTimeOfDay(NextOpening(limits_.upload_windows, now)), " UTC on");
+  if (limits_.is_paused) {
+    return WaitReason::kPaused;
+  }
+  if (BeforeItOf(transfer) != nullptr) {
+    return WaitReason::kVolume;
+  }
+  const bool is_upload = transfer.kind == TransferKind::kUpload;
+  if (is_upload && !IsOpen(limits_.upload_windows, now)) {
+    return WaitReason::kUploadWindow;
   }
   if (ClassIsFull(transfer.storage_class)) {
-    return AtMost(limits_.per_storage_class.at(transfer.storage_class), "transfer",
-                  absl::StrCat(" of storage class ", transfer.storage_class));
+    return WaitReason::kStorageClass;
   }
   if (LocationIsFull(transfer.location)) {
-    return AtMost(limits_.per_location.at(transfer.location), "transfer",
-                  absl::StrCat(" of BackupStorageLocation ", transfer.location));
+    return WaitReason::kLocation;
   }
   if (NamespaceIsFull(namespaces_.at(transfer.volume_namespace).admitted)) {
-    return AtMost(*limits_.per_namespace, "transfer",
-                  absl::StrCat(" of namespace ", transfer.volume_namespace));
+    return WaitReason::kNamespace;
   }
-  if (admitted_ < limits_.total && transfer.kind == TransferKind::kRestore) {
-    return absl::StrCat(AtMost(RestoresMaxBesideUploads(limits_.total), "restore"),
-                        " while uploads are queued");
+  if (admitted_ >= limits_.total) {
+    return WaitReason::kTotal;
+  }
+  return is_upload || restores_ < RestoresMaxBesideUploads(limits_.total) ? WaitReason::kNext
+                                                                          : WaitReason::kRestores;
+}
+
+std::map<WaitReason, int> TransferQueue::CountWaiting(absl::Time now) const {
+  std::map<WaitReason, int> counts;
+  for (int reason = 0; reason < kWaitReasons; ++reason) {
+    counts[static_cast<WaitReason>(reason)] = 0;
+  }
+  for (const auto& [uid, entry] : transfers_) {
+    if (!entry.is_admitted()) {
+      ++counts[WhyWaits(uid, now)];
+    }
+  }
+  return counts;
+}
+
+std::string TransferQueue::ReasonOf(absl::string_view uid, absl::Time now) const {
+  const WaitReason reason = WhyWaits(uid, now);
+  const QueuedTransfer& transfer = transfers_.find(uid)->second.transfer;
+  switch (reason) {
+    case WaitReason::kPaused:
+      return "waits: the setting \"paused\" admits no transfer";
+    case WaitReason::kVolume:
+      return absl::StrCat("waits for ", BeforeItOf(transfer)->name,
+                          ", which moves the same volume");
+    case WaitReason::kUploadWindow:
+      return absl::StrCat("waits: uploads are admitted from ",
+                          FormatTimeOfDay(NextOpening(limits_.upload_windows, now)), " UTC on");
+    case WaitReason::kStorageClass:
+      return AtMost(limits_.per_storage_class.at(transfer.storage_class), "transfer",
+                    absl::StrCat(" of storage class ", transfer.storage_class));
+    case WaitReason::kLocation:
+      return AtMost(limits_.per_location.at(transfer.location), "transfer",
+                    absl::StrCat(" of BackupStorageLocation ", transfer.location));
+    case WaitReason::kNamespace:
+      return AtMost(*limits_.per_namespace, "transfer",
+                    absl::StrCat(" of namespace ", transfer.volume_namespace));
+    case WaitReason::kRestores:
+      return absl::StrCat(AtMost(RestoresMaxBesideUploads(limits_.total), "restore"),
+                          " while uploads are queued");
+    case WaitReason::kTotal:
+    case WaitReason::kNext:
+      break;
+    case WaitReason::kPrerequisite:
+    case WaitReason::kRefused:
+    case WaitReason::kOther:
+      return "waits, and is not queued for an admission now";
   }
   return AtMost(limits_.total, "transfer");
 }

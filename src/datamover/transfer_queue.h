@@ -38,6 +38,25 @@ struct QueuedTransfer {
   bool operator==(const QueuedTransfer&) const = default;
 };
 
+// What a transfer that is not admitted waits for.
+enum class WaitReason {
+  kNext,          // for nothing: it is admitted next
+  kTotal,         // limits.total
+  kRestores,      // the share of uploads
+  kNamespace,     // the limit of its namespace
+  kStorageClass,  // likewise
+  kLocation,      // likewise
+  kVolume,        // another transfer of its volume
+  kUploadWindow,  // no window is open
+  kPaused,        // the settings
+  kPrerequisite,  // what its Pod needs, or a node for it; of a restore that is complete, its PVC
+  kRefused,       // the API server refuses that
+  kOther,         // it is not accepted yet, or is being ended
+};
+inline constexpr int kWaitReasons = 12;
+// "storage-class".
+std::string ToString(WaitReason reason);
+
 // What bounds admissions: how many transfers run at once, and when.
 struct TransferLimits {
   bool is_paused = false;                        // none is admitted
@@ -101,6 +120,10 @@ class TransferQueue {
   // What a transfer that is not admitted waits for. REQUIRES that it is known. The text changes
   // only when the reason does.
   std::string ReasonOf(absl::string_view uid, absl::Time now) const;
+  // The same to be counted.
+  WaitReason WhyWaits(absl::string_view uid, absl::Time now) const;
+  // How many wait for what; each reason is there. Looks at every transfer.
+  std::map<WaitReason, int> CountWaiting(absl::Time now) const;
   const TransferLimits& limits() const { return limits_; }
 
   int admitted() const { return admitted_; }
@@ -179,6 +202,8 @@ class TransferQueue {
   void RevokeAll(const std::string& volume);
   // The best one of a kind that no limit stops; null where there is none.
   const Head* FirstOf(TransferKind kind);
+  // The one of its volume that is before this one; null where there is none.
+  const QueuedTransfer* BeforeItOf(const QueuedTransfer& transfer) const;
   bool NamespaceIsFull(int admitted) const;
   bool ClassIsFull(const std::string& storage_class) const;
   bool LocationIsFull(const std::string& location) const;

@@ -116,11 +116,14 @@ void TransferScheduler::EnqueueAll(const std::vector<std::string>& tasks) const 
 }
 
 TransferScheduler::Counts TransferScheduler::counts() const {
+  const absl::Time now = clock_.Now();
   std::scoped_lock lock(mutex_);
   return {.admitted = queue_.admitted(),
           .waiting = queue_.waiting(),
+          .restores = queue_.admitted_restores(),
+          .waiting_for = queue_.CountWaiting(now),
           .is_paused = queue_.limits().is_paused,
-          .uploads_are_admitted = IsOpen(queue_.limits().upload_windows, clock_.Now())};
+          .uploads_are_admitted = IsOpen(queue_.limits().upload_windows, now)};
 }
 
 int TransferScheduler::refused() const {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -49,6 +50,8 @@ class TransferScheduler {
   struct Counts {
     int admitted = 0;
     int waiting = 0;
+    int restores = 0;                            // of those that are admitted
+    std::map<WaitReason, int> waiting_for = {};  // of those that wait
     bool is_paused = false;
     bool uploads_are_admitted = true;  // one of their windows is open
   };

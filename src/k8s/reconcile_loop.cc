@@ -18,6 +18,15 @@ absl::Duration PauseAfter(int errors) {
 
 }  // namespace
 
+QueueFigures& QueueFigures::operator+=(const QueueFigures& other) {
+  due += other.due;
+  oldest_wait = std::max(oldest_wait, other.oldest_wait);
+  reconciles += other.reconciles;
+  reconcile_time += other.reconcile_time;
+  retries += other.retries;
+  return *this;
+}
+
 ReconcileLoop::ReconcileLoop(FollowedObjects objects, Reconciler& reconciler,
                              std::function<bool()> leads, const Clock& clock, int concurrent)
     : followed_(std::move(objects)),
@@ -80,6 +89,20 @@ void ReconcileLoop::Wake(absl::string_view namespace_name, absl::string_view nam
 bool ReconcileLoop::is_synced() const {
   std::scoped_lock lock(mutex_);
   return is_synced_;
+}
+
+QueueFigures ReconcileLoop::figures() const {
+  std::scoped_lock lock(mutex_);
+  QueueFigures figures = done_;
+  const absl::Duration now = clock_.Uptime();
+  for (const auto& [due, sequence, key] : queue_) {
+    if (due > now) {
+      break;
+    }
+    ++figures.due;
+    figures.oldest_wait = std::max(figures.oldest_wait, now - due);
+  }
+  return figures;
 }
 
 void ReconcileLoop::Keep(const Json& object) {
@@ -146,8 +169,11 @@ bool ReconcileLoop::Take(Taken& taken) {
 }
 
 void ReconcileLoop::Settle(const Taken& taken, const absl::StatusOr<absl::Time>& next,
-                           absl::Time now) {
+                           absl::Time now, absl::Duration took) {
   std::scoped_lock lock(mutex_);
+  ++done_.reconciles;
+  done_.reconcile_time += took;
+  done_.retries += next.ok() || absl::IsAborted(next.status()) ? 0 : 1;
   taken_.erase(taken.key);
   const auto found = objects_.find(taken.key);
   if (found == objects_.end()) {
@@ -181,8 +207,9 @@ void ReconcileLoop::Reconcile(const CallContext& ctx, const Taken& taken) {
   const std::stop_callback without_lead(taken.lead, [&stop] { stop.request_stop(); });
   CallContext bounded = ctx.WithTimeout(kReconcileTimeMax);
   bounded.stop = stop.get_token();
+  const absl::Duration begun = clock_.Uptime();
   const absl::StatusOr<absl::Time> next = reconciler_.Reconcile(bounded, taken.object);
-  Settle(taken, next, ctx.clock->Now());
+  Settle(taken, next, ctx.clock->Now(), clock_.Uptime() - begun);
   if (!next.ok() && !absl::IsAborted(next.status()) && !stop.stop_requested()) {
     LogError(taken, next.status());
   }

@@ -51,6 +51,17 @@ class Reconciler {
   virtual void Reduce(Json& /*object*/) const {}
 };
 
+// What a loop has done since it was made, and how its queue is now.
+struct QueueFigures {
+  int64_t due = 0;  // objects that wait for their reconcile
+  absl::Duration oldest_wait = absl::ZeroDuration();
+  int64_t reconciles = 0;
+  absl::Duration reconcile_time = absl::ZeroDuration();  // of all together
+  int64_t retries = 0;                                   // after an error
+
+  QueueFigures& operator+=(const QueueFigures& other);
+};
+
 // The objects of one kind as the API server tells of them, and the queue of those that are due: an
 // object is due from the moment at which it changed, its time came, or somebody woke it. Whichever
 // has been due for the longest is reconciled next, whatever its name; several are at once, so that
@@ -91,6 +102,9 @@ class ReconcileLoop : public ObjectFollower {
   // Whether the objects that are there were told of.
   bool is_synced() const;
 
+  // Looks at each object that is due.
+  QueueFigures figures() const;
+
  private:
   using Key = std::pair<std::string, std::string>;  // namespace, name
   struct Followed {
@@ -113,8 +127,9 @@ class ReconcileLoop : public ObjectFollower {
   bool IsDue() const;
   bool Take(Taken& taken);
   void Reconcile(const CallContext& ctx, const Taken& taken);
-  // The reconcile of `taken` is over.
-  void Settle(const Taken& taken, const absl::StatusOr<absl::Time>& next, absl::Time now);
+  // The reconcile of `taken`, which took so long, is over.
+  void Settle(const Taken& taken, const absl::StatusOr<absl::Time>& next, absl::Time now,
+              absl::Duration took);
   void LogError(const Taken& taken, const absl::Status& error) const;
   // Makes it due at `due`, unless it is due earlier.
   void Schedule(const Key& key, Followed& followed, absl::Duration due);
@@ -133,6 +148,7 @@ class ReconcileLoop : public ObjectFollower {
   bool is_synced_ = false;           // Guarded by mutex_.
   uint64_t list_ = 0;                // Guarded by mutex_; counts from 1.
   uint64_t sequences_ = 0;           // Guarded by mutex_; so far.
+  QueueFigures done_;                // Guarded by mutex_; what is summed up.
   std::map<Key, Followed> objects_;  // Guarded by mutex_.
   std::set<Key> taken_;              // Guarded by mutex_; these are not in queue_.
   // Guarded by mutex_; those that are due, or will be.

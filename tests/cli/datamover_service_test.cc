@@ -3,15 +3,19 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "csi/snapshot_types.h"
 #include "datamover/mover_kinds.h"
 #include "datamover/settings.h"
 #include "datamover/volume_task.h"
 #include "k8s/wait.h"
+#include "net/http_client.h"
+#include "net/url.h"
 #include "tests/datamover/mover_bed.h"
 #include "tests/support/mover_kinds.h"
 #include "tests/support/status_matchers.h"
@@ -78,6 +82,21 @@ TEST(DatamoverServiceTest, WithKindsOfAnOlderVersionItDoesNotStart) {
   EXPECT_EQ(bed.api.watches(), 0);
 }
 
+// What it answers, at the port that its Lease names.
+std::string Metrics(const CallContext& ctx, const datamover::MoverBed& bed) {
+  const Json lease =
+      bed.api.Find({csi::LeaseType(), "mover", "csi-delta-datamover"}).value_or(Json());
+  const std::string holder = GetString(lease, {"spec", "holderIdentity"});
+  const auto url = net::ParseUrl(absl::StrCat(
+      "http://127.0.0.1:", holder.substr(std::min(holder.size(), holder.rfind(':') + 1)),
+      "/metrics"));
+  EXPECT_THAT(url, IsOk()) << holder;
+  const auto answer = net::HttpClient(net::HttpClientOptions())
+                          .Send(ctx, {.method = "GET", .url = *url, .headers = {}, .body = ""});
+  EXPECT_THAT(answer, IsOk());
+  return answer.ok() ? answer->body : "";
+}
+
 TEST(DatamoverServiceTest, MovesVolumesUntilItIsStopped) {
   datamover::MoverBed bed;
   SeedCluster(bed);
@@ -101,6 +120,15 @@ TEST(DatamoverServiceTest, MovesVolumesUntilItIsStopped) {
                    [](const Json* object) -> absl::StatusOr<bool> { return object == nullptr; }),
       IsOk())
       << "the base of a volume that is gone";
+  const std::string metrics = Metrics(ctx, bed);
+  for (const char* queue :
+       {"archives", "bases", "contents", "deletions", "downloads", "groups", "tasks", "uploads"}) {
+    EXPECT_THAT(metrics,
+                HasSubstr(absl::StrCat("csi_delta_mover_queue_depth{queue=\"", queue, "\"} ")));
+  }
+  EXPECT_THAT(metrics, HasSubstr("csi_delta_mover_reconciles_total{queue=\"uploads\"} "));
+  EXPECT_THAT(metrics,
+              testing::Not(HasSubstr("csi_delta_mover_reconciles_total{queue=\"uploads\"} 0\n")));
   stop.request_stop();
   service.join();
   EXPECT_THAT(ended, IsOk());

@@ -60,6 +60,48 @@ TEST(MoverMetricsTest, TheAgeOfAVolumesLastBackupComesFromTheObjects) {
   EXPECT_THAT(metrics.Text(kNow, {}), HasSubstr("location=\"default\"} 1\n"));
 }
 
+TEST(MoverMetricsTest, WhatTransfersWaitForIsCountedAndEachReasonIsThereFromTheBeginning) {
+  const std::string begun = MoverMetrics().Text(kNow, {});
+  for (int reason = 0; reason < kWaitReasons; ++reason) {
+    EXPECT_THAT(begun,
+                HasSubstr(absl::StrCat("csi_delta_mover_transfers_waiting{reason=\"",
+                                       ToString(static_cast<WaitReason>(reason)), "\"} 0\n")));
+  }
+  EXPECT_THAT(begun, HasSubstr("csi_delta_mover_transfers_admitted{kind=\"restore\"} 0\n"));
+  const std::string text = MoverMetrics().Text(
+      kNow,
+      {.transfers = {.admitted = 5,
+                     .restores = 2,
+                     .waiting_for = {{WaitReason::kRefused, 3}, {WaitReason::kStorageClass, 4}}}});
+  for (const char* line : {"csi_delta_mover_transfers_admitted{kind=\"restore\"} 2\n",
+                           "csi_delta_mover_transfers_admitted{kind=\"upload\"} 3\n",
+                           "csi_delta_mover_transfers_waiting{reason=\"refused\"} 3\n",
+                           "csi_delta_mover_transfers_waiting{reason=\"storage-class\"} 4\n",
+                           "csi_delta_mover_transfers_waiting{reason=\"total\"} 0\n"}) {
+    EXPECT_THAT(text, HasSubstr(line));
+  }
+}
+
+TEST(MoverMetricsTest, TheQueuesOfReconciles) {
+  const std::string text =
+      MoverMetrics().Text(kNow, {.queues = {{"tasks", {}},
+                                            {"uploads",
+                                             {.due = 7,
+                                              .oldest_wait = absl::Seconds(3),
+                                              .reconciles = 20,
+                                              .reconcile_time = absl::Milliseconds(2500),
+                                              .retries = 2}}}});
+  for (const char* line : {"csi_delta_mover_queue_depth{queue=\"uploads\"} 7\n",
+                           "csi_delta_mover_queue_depth{queue=\"tasks\"} 0\n",
+                           "csi_delta_mover_queue_oldest_wait_seconds{queue=\"uploads\"} 3\n",
+                           "csi_delta_mover_reconciles_total{queue=\"uploads\"} 20\n",
+                           "csi_delta_mover_reconcile_seconds_total{queue=\"uploads\"} 2.5\n",
+                           "csi_delta_mover_reconcile_retries_total{queue=\"uploads\"} 2\n",
+                           "csi_delta_mover_reconcile_retries_total{queue=\"tasks\"} 0\n"}) {
+    EXPECT_THAT(text, HasSubstr(line));
+  }
+}
+
 TEST(MoverMetricsTest, TheRepositoryIsAsTheNewestUploadLeftIt) {
   MoverMetrics metrics;
   const auto note = [&](absl::Duration ago, const char* bytes, const char* snapshots) {

@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <random>
+#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -290,6 +291,66 @@ TEST(TransferQueueTest, WhatAnotherProcessAdmittedTakesTheVolume) {
   EXPECT_EQ(queue.AdmittedAt("uid-a"), std::nullopt);
   EXPECT_THAT(queue.ReasonOf("uid-a", kStart), HasSubstr("velero/b,"));
   EXPECT_EQ(queue.admitted(), 1);
+}
+
+TEST(TransferQueueTest, WhatIsWaitedForIsCounted) {
+  TransferLimits limits = Limits(6, {{"slow", 1}});
+  limits.per_namespace = 2;
+  limits.per_location = {{"far", 1}};
+  limits.upload_windows = {*ParseDailyWindow("22:00-06:00")};  // kStart is 22:13.
+  TransferQueue queue(limits);
+  const auto put = [&queue](QueuedTransfer transfer) { queue.Put(std::move(transfer)); };
+  const auto held_back = [](QueuedTransfer transfer, bool gave_back, bool is_refused) {
+    transfer.is_held_back = true;
+    transfer.is_refused = is_refused;
+    if (gave_back) {
+      transfer.given_back_at = kStart;
+    }
+    return transfer;
+  };
+  const auto far = [](QueuedTransfer transfer) {
+    transfer.location = "far";
+    return transfer;
+  };
+  put(OfClass(Make("slow-1", "a", "1", 9), "slow"));
+  put(far(Make("far-1", "b", "1", 9)));
+  put(Make("c-1", "c", "1", 9));
+  put(Make("c-2", "c", "2", 9));
+  EXPECT_THAT(AdmitAll(queue), testing::SizeIs(4));
+  put(OfClass(Make("slow-2", "d", "1", 8), "slow"));
+  put(far(Make("far-2", "d", "2", 8)));
+  put(Make("c-3", "c", "3", 8));
+  put(Make("c-1-again", "c", "1", 7));
+  put(held_back(Make("new", "e", "1", 7), false, false));
+  put(held_back(Make("consumer", "e", "2", 7), true, false));
+  put(held_back(Make("quota", "e", "3", 7), true, true));
+  put(Make("next", "e", "4", 7));
+  std::map<WaitReason, int> want;
+  for (int reason = 0; reason < kWaitReasons; ++reason) {
+    want[static_cast<WaitReason>(reason)] = 0;
+  }
+  for (const WaitReason reason :
+       {WaitReason::kStorageClass, WaitReason::kLocation, WaitReason::kNamespace,
+        WaitReason::kVolume, WaitReason::kOther, WaitReason::kPrerequisite, WaitReason::kRefused,
+        WaitReason::kNext}) {
+    want[reason] = 1;
+  }
+  EXPECT_EQ(queue.CountWaiting(kStart), want);
+  EXPECT_THAT(AdmitAll(queue), ElementsAre("next"));
+  put(Make("r-1", "f", "1", 6, TransferKind::kRestore));
+  EXPECT_THAT(AdmitAll(queue), ElementsAre("r-1"));
+  EXPECT_EQ(queue.admitted_restores(), 1);
+  put(Make("total", "g", "1", 5));
+  want[WaitReason::kNext] = 0;
+  want[WaitReason::kTotal] = 1;
+  EXPECT_EQ(queue.CountWaiting(kStart), want);
+  const std::map<WaitReason, int> closed = queue.CountWaiting(kStart - absl::Minutes(14));
+  EXPECT_EQ(closed.at(WaitReason::kUploadWindow), 4) << "but for what is held back or behind";
+  std::set<std::string> names;
+  for (const auto& [reason, count] : want) {
+    names.insert(ToString(reason));
+  }
+  EXPECT_EQ(names.size(), static_cast<std::size_t>(kWaitReasons));
 }
 
 // The same rules, by looking at everything each time.

@@ -434,5 +434,41 @@ TEST_F(ReconcileLoopTest, FollowsAndWorksUntilItIsStopped) {
   EXPECT_THAT(ended, StatusIs(absl::StatusCode::kCancelled));
 }
 
+TEST_F(ReconcileLoopTest, TheFiguresOfItsQueue) {
+  EXPECT_EQ(loop_.figures().due, 0);
+  loop_.OnAll({Thing("a"), Thing("b"), Thing("c")});
+  clock_.Advance(absl::Seconds(3));
+  loop_.OnEvent({.kind = WatchEvent::Kind::kModified, .object = Thing("d")});
+  clock_.Advance(absl::Seconds(2));
+  QueueFigures figures = loop_.figures();
+  EXPECT_EQ(figures.due, 4);
+  EXPECT_EQ(figures.oldest_wait, absl::Seconds(5));
+  EXPECT_EQ(figures.reconciles, 0);
+  notebook_.answers["a"] = {absl::UnavailableError("away"), absl::AbortedError("changed")};
+  notebook_.answers["b"] = {clock_.Now() + absl::Minutes(9)};
+  notebook_.on_look = [this](const std::string&) { clock_.Advance(absl::Milliseconds(250)); };
+  Work();
+  figures = loop_.figures();
+  EXPECT_EQ(figures.due, 0) << "the others are due later";
+  EXPECT_EQ(figures.oldest_wait, absl::ZeroDuration());
+  EXPECT_EQ(figures.reconciles, 4);
+  EXPECT_EQ(figures.reconcile_time, absl::Seconds(1));
+  EXPECT_EQ(figures.retries, 1);
+  clock_.Advance(kReconcileAgainFirst);
+  Work();
+  EXPECT_EQ(loop_.figures().reconciles, 5);
+  EXPECT_EQ(loop_.figures().retries, 1) << "a change by another is no error";
+  figures += {.due = 2,
+              .oldest_wait = absl::Seconds(9),
+              .reconciles = 1,
+              .reconcile_time = absl::Seconds(1),
+              .retries = 3};
+  EXPECT_EQ(figures.due, 2);
+  EXPECT_EQ(figures.oldest_wait, absl::Seconds(9));
+  EXPECT_EQ(figures.reconciles, 5);
+  EXPECT_EQ(figures.reconcile_time, absl::Seconds(2));
+  EXPECT_EQ(figures.retries, 4);
+}
+
 }  // namespace
 }  // namespace csidelta::k8s::reconcile_loop_test
