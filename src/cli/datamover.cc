@@ -14,7 +14,6 @@
 namespace csidelta::cli {
 namespace {
 
-constexpr int64_t kRequestsPerSecond = 100;
 constexpr int64_t kRequestsPerSecondMax = 10'000;
 constexpr int64_t kConcurrentReconcilesMax = 64;
 
@@ -61,7 +60,7 @@ class DatamoverCommand : public Command {
 
  private:
   ClusterAccess cluster_;
-  int64_t requests_per_second_ = kRequestsPerSecond;
+  int64_t requests_per_second_ = k8s::kRequestsPerSecond;
   DatamoverSettings settings_{.mover_namespace = "csi-delta",
                               .velero_namespaces = "velero",
                               .image = "",

@@ -12,6 +12,7 @@
 #include "cli/text.h"
 #include "csi/snapshot_types.h"
 #include "datamover/overview.h"
+#include "datamover/settings.h"
 #include "datamover/volume_task.h"
 
 namespace csidelta::cli {
@@ -54,7 +55,8 @@ class StatusCommand : public Command {
             .summary = "Say what the data mover is doing",
             .details =
                 "Which volumes are being moved, how far they are, how fast, how long it "
-                "will take, and who waits for whom.",
+                "will take, and what waits for what. Says when the settings pause transfers or "
+                "no upload window is open.",
             .table = std::move(table)};
   }
 
@@ -69,13 +71,25 @@ class StatusCommand : public Command {
     }
     std::vector<Json> tasks;
     RETURN_IF_ERROR(Read(ctx, *api, datamover::VolumeTaskType(), mover_namespace_, tasks));
+    const absl::StatusOr<datamover::MoverSettings> settings =
+        datamover::ReadMoverSettings(ctx, *api, mover_namespace_);
+    if (!settings.ok()) {
+      session.console().Note(
+          absl::StrCat("what transfers wait for is not known: ", settings.status().message()));
+    }
+    const datamover::QueueOverview queue =
+        settings.ok() ? datamover::DescribeQueue(*settings, uploads, downloads, ctx.clock->Now())
+                      : datamover::QueueOverview();
     std::vector<Movement> shown;
     for (Movement& movement : datamover::ListMovements(uploads, downloads, tasks)) {
+      if (const auto reason = queue.reasons.find(movement.uid); reason != queue.reasons.end()) {
+        movement.waits_for = reason->second;
+      }
       if (all_ || !movement.is_over) {
         shown.push_back(std::move(movement));
       }
     }
-    Print(session.console(), shown);
+    Print(session.console(), shown, queue);
     return ExitCode::kOk;
   }
 
@@ -90,7 +104,8 @@ class StatusCommand : public Command {
     return absl::OkStatus();
   }
 
-  static void Print(Console& console, const std::vector<Movement>& shown) {
+  static void Print(Console& console, const std::vector<Movement>& shown,
+                    const datamover::QueueOverview& queue) {
     Json list = Json::array();
     std::vector<std::vector<std::string>> rows = {
         {" Kind", "Volume", "Object", "Phase", "Moved", "Rate", "Left", "Message"}};
@@ -98,7 +113,9 @@ class StatusCommand : public Command {
       list.push_back(datamover::ToJson(movement));
       rows.push_back(RowOf(movement));
     }
-    console.PrintResult(list, shown.empty() ? "nothing is being moved\n" : FormatTable(rows));
+    console.PrintResult(list,
+                        absl::StrCat(shown.empty() ? "nothing is being moved\n" : FormatTable(rows),
+                                     datamover::ToText(queue)));
   }
 
   ClusterAccess access_;

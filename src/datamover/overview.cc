@@ -6,8 +6,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/rfc3339.h"
+#include "datamover/daily_window.h"
+#include "datamover/download_reconciler.h"
+#include "datamover/upload_reconciler.h"
 #include "datamover/volume_task.h"
 #include "k8s/object.h"
+#include "objects/keys.h"
 #include "velero/data_upload.h"
 
 namespace csidelta::datamover {
@@ -48,6 +52,7 @@ void AddTask(const VolumeTaskStatus& task, Movement& movement) {
 Movement Begin(const char* kind, const Json& object, const velero::DataTransfer& transfer,
                const TasksByUid& tasks) {
   Movement movement;
+  movement.uid = transfer.uid;
   movement.kind = kind;
   movement.velero_namespace = transfer.namespace_name;
   movement.name = transfer.name;
@@ -62,6 +67,37 @@ Movement Begin(const char* kind, const Json& object, const velero::DataTransfer&
     AddTask(task->second, movement);
   }
   return movement;
+}
+
+// What they wait for, after their number.
+std::string WaitText(WaitReason reason, const QueueOverview& queue) {
+  switch (reason) {
+    case WaitReason::kNext:
+      return "for the controller, which has free admissions: does it run?";
+    case WaitReason::kTotal:
+      return absl::StrCat("for one of ", queue.admitted_max, " admissions (limits.total)");
+    case WaitReason::kRestores:
+      return "for the share of restores, as uploads are queued";
+    case WaitReason::kNamespace:
+      return "for the limit of their namespace (limits.perNamespace)";
+    case WaitReason::kStorageClass:
+      return "for the limit of their storage class";
+    case WaitReason::kLocation:
+      return "for the limit of their BackupStorageLocation";
+    case WaitReason::kVolume:
+      return "for another transfer of their volume";
+    case WaitReason::kUploadWindow:
+      return "for an upload window";
+    case WaitReason::kPaused:
+      return "for the setting \"paused\" to be taken back";
+    case WaitReason::kPrerequisite:
+      return "for what their Pods need, for a node, or for their PVC to be bound";
+    case WaitReason::kRefused:
+      return "for what the API server refuses";
+    case WaitReason::kOther:
+      break;
+  }
+  return "to be accepted, or to end";
 }
 
 }  // namespace
@@ -113,7 +149,95 @@ Json ToJson(const Movement& movement) {
   if (movement.left.has_value()) {
     json["seconds_left"] = absl::ToInt64Seconds(*movement.left);
   }
+  if (movement.waits_for.has_value()) {
+    json["waits_for"] = ToString(*movement.waits_for);
+  }
   return json;
+}
+
+QueueOverview DescribeQueue(const MoverSettings& settings, const std::vector<Json>& uploads,
+                            const std::vector<Json>& downloads, absl::Time now) {
+  TransferQueue queue(LimitsOf(settings));
+  std::vector<std::string> waiting;
+  const auto put = [&](std::optional<QueuedTransfer> transfer) {
+    if (!transfer.has_value()) {
+      return;
+    }
+    if (!transfer->admitted_at.has_value()) {
+      waiting.push_back(transfer->uid);
+    }
+    queue.Put(*std::move(transfer));
+  };
+  for (const Json& upload : uploads) {
+    put(QueuedUpload(upload));
+  }
+  for (const Json& download : downloads) {
+    put(QueuedDownload(download));
+  }
+  QueueOverview overview{.admitted = queue.admitted(),
+                         .admitted_max = settings.transfers_max,
+                         .waiting = {},
+                         .reasons = {},
+                         .is_paused = settings.is_paused,
+                         .uploads_open_at = {}};
+  while (const QueuedTransfer* const next = queue.AdmitNext(now)) {
+    overview.reasons[next->uid] = WaitReason::kNext;
+  }
+  for (const std::string& uid : waiting) {
+    if (!overview.reasons.contains(uid)) {
+      overview.reasons[uid] = queue.WhyWaits(uid, now);
+    }
+  }
+  for (const auto& [uid, reason] : overview.reasons) {
+    ++overview.waiting[reason];
+  }
+  if (!IsOpen(settings.upload_windows, now)) {
+    overview.uploads_open_at = NextOpening(settings.upload_windows, now);
+  }
+  return overview;
+}
+
+std::string ToText(const QueueOverview& queue) {
+  std::string text;
+  if (queue.is_paused) {
+    absl::StrAppend(&text, "paused: the settings admit no transfer\n");
+  }
+  if (queue.uploads_open_at.has_value()) {
+    absl::StrAppend(&text, "uploads are admitted from ", FormatTimeOfDay(*queue.uploads_open_at),
+                    " UTC on\n");
+  }
+  if (queue.waits() == 0) {
+    return text;
+  }
+  absl::StrAppend(&text, queue.admitted, queue.admitted == 1 ? " transfer is" : " transfers are",
+                  " admitted, ", queue.waits(), queue.waits() == 1 ? " waits:\n" : " wait:\n");
+  for (const auto& [reason, count] : queue.waiting) {
+    absl::StrAppend(&text, "  ", count, " ", WaitText(reason, queue), "\n");
+  }
+  return text;
+}
+
+std::optional<absl::Duration> MeanDuration(const std::vector<Json>& uploads,
+                                           const std::vector<Json>& downloads, absl::Time since) {
+  absl::Duration sum = absl::ZeroDuration();
+  int count = 0;
+  for (const std::vector<Json>* transfers : {&uploads, &downloads}) {
+    for (const Json& object : *transfers) {
+      const auto completed = ParseRfc3339(GetString(object, {"status", "completionTimestamp"}));
+      auto begun = ParseRfc3339(k8s::Annotation(object, objects::kAdmittedAtAnnotation));
+      if (!begun.has_value()) {
+        begun = ParseRfc3339(GetString(object, {"status", "startTimestamp"}));
+      }
+      if (GetString(object, {"spec", "datamover"}) == velero::kDataMoverName &&
+          velero::ParseDataPhase(GetString(object, {"status", "phase"})) ==
+              velero::DataPhase::kCompleted &&
+          begun.has_value() && completed.has_value() && *completed >= since) {
+        sum += std::max(absl::ZeroDuration(), *completed - *begun);
+        ++count;
+      }
+    }
+  }
+  return count == 0 ? std::nullopt : std::optional(sum / count);
 }
 
 }  // namespace csidelta::datamover

@@ -1,26 +1,31 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/time/time.h"
 #include "base/json.h"
+#include "datamover/settings.h"
+#include "datamover/transfer_queue.h"
 
 namespace csidelta::datamover {
 
 // One DataUpload or DataDownload of ours, as a person wants to see it.
 struct Movement {
+  std::string uid;
   std::string kind;  // "upload", "download"
   std::string velero_namespace;
   std::string name;
   std::string volume;  // "namespace/claim"
   std::string location;
   std::string phase;
-  std::string stage;    // of the worker; "" before there is one
-  std::string message;  // of the object: for whom it waits, what went wrong
-  std::string node;     // of the worker
+  std::string stage;                    // of the worker; "" before there is one
+  std::string message;                  // of the object: for whom it waits, what went wrong
+  std::string node;                     // of the worker
+  std::optional<WaitReason> waits_for;  // where it is not admitted
   std::optional<absl::Time> created_at;
   int64_t done_bytes = 0;
   int64_t total_bytes = 0;                  // 0: not known
@@ -37,5 +42,30 @@ std::vector<Movement> ListMovements(const std::vector<Json>& uploads,
                                     const std::vector<Json>& tasks);
 
 Json ToJson(const Movement& movement);
+
+// The queue of transfers, as a controller with these settings has it.
+struct QueueOverview {
+  int admitted = 0;
+  int admitted_max = 0;
+  std::map<WaitReason, int> waiting;          // by what they wait for; none is 0
+  std::map<std::string, WaitReason> reasons;  // the same by uid
+  bool is_paused = false;
+  std::optional<absl::Time> uploads_open_at;  // where no window is open
+  int waits() const { return static_cast<int>(reasons.size()); }
+};
+
+// Of all DataUploads and DataDownloads. Those that could be admitted now wait for kNext: a
+// controller that runs admits them at once. Pure.
+QueueOverview DescribeQueue(const MoverSettings& settings, const std::vector<Json>& uploads,
+                            const std::vector<Json>& downloads, absl::Time now);
+
+// "2 transfers are admitted, 7 wait:", a line for each reason, and what keeps all or all uploads
+// from being admitted; "" where there is nothing of it.
+std::string ToText(const QueueOverview& queue);
+
+// How long the transfers took that were completed since, from their beginning on, on average;
+// nothing where there are none. Pure.
+std::optional<absl::Duration> MeanDuration(const std::vector<Json>& uploads,
+                                           const std::vector<Json>& downloads, absl::Time since);
 
 }  // namespace csidelta::datamover

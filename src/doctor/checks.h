@@ -60,6 +60,10 @@ void CheckMoverQuota(Visit& visit);
 void CheckMoverTasksSilent(Visit& visit);
 void CheckMoverOrphans(Visit& visit);
 
+// queue_checks.cc
+void CheckMoverQueue(Visit& visit);
+void CheckMoverFlags(Visit& visit);
+
 // longhorn_checks.cc
 void CheckLonghornFound(Visit& visit);
 void CheckLonghornClass(Visit& visit);

@@ -34,6 +34,9 @@ struct ExecPlugin {
 using ExecRunner = std::function<absl::StatusOr<std::string>(
     const CallContext& ctx, const ExecPlugin& plugin, const std::string& info)>;
 
+// What is asked of the API server in a second, unless a flag says otherwise.
+inline constexpr int kRequestsPerSecond = 100;
+
 // Where to look for the API server, and how to treat it. A value; FromEnvironment() fills in what
 // the environment says, the caller adds flags.
 struct ClientSettings {
@@ -46,8 +49,8 @@ struct ClientSettings {
   std::string service_port;            // KUBERNETES_SERVICE_PORT
   std::string service_account_dir = "/var/run/secrets/kubernetes.io/serviceaccount";
   std::string version = "unknown";  // ours, for the User-Agent
-  double qps = 100;                 // requests per second that we ask of the server, sustained
-  int burst = 100;                  // and at once; neither counts running watches
+  double qps = kRequestsPerSecond;  // sustained
+  int burst = kRequestsPerSecond;   // and at once; neither counts running watches
   int page_items_max = 500;         // objects per page of a list
   net::ProxySettings proxy;         // HTTPS_PROXY, NO_PROXY
   // Where log-in programs may be run: a person's command line, not a plugin process, which has none

@@ -1,11 +1,16 @@
 #include "datamover/overview.h"
 
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/rfc3339.h"
+#include "datamover/daily_window.h"
 #include "datamover/volume_task.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "objects/keys.h"
 #include "tests/support/snapshot_objects.h"
 
 namespace csidelta::datamover::overview_test {
@@ -91,6 +96,11 @@ TEST(OverviewTest, SaysForWhomItWaits) {
   EXPECT_EQ(movements.front().phase, "Accepted");
   EXPECT_EQ(movements.front().message, "waits for u1");
   EXPECT_EQ(ToJson(movements.front())["message"], "waits for u1");
+  EXPECT_FALSE(ToJson(movements.front()).contains("waits_for"));
+  Movement movement = movements.front();
+  EXPECT_EQ(movement.uid, "u2-uid");
+  movement.waits_for = WaitReason::kVolume;
+  EXPECT_EQ(ToJson(movement)["waits_for"], "volume");
 }
 
 TEST(OverviewTest, OldestFirstAndOthersMoversNotAtAll) {
@@ -105,6 +115,96 @@ TEST(OverviewTest, OldestFirstAndOthersMoversNotAtAll) {
   EXPECT_EQ(movements[1].kind, "download");
   EXPECT_EQ(movements[1].volume, "copy/orders");
   EXPECT_EQ(movements[2].name, "u3");
+}
+
+// Accepted, of a PVC of its own.
+Json Waiting(const std::string& name, const std::string& kind = "DataUpload") {
+  Json object = Transfer(kind, name, absl::ZeroDuration());
+  SetJson(object, {"spec", "sourcePVC"}, name);
+  SetJson(object, {"spec", "targetVolume", "pvc"}, name);
+  SetJson(object, {"status"}, Json{{"phase", "Accepted"}});
+  return object;
+}
+Json Annotated(Json object, const char* annotation) {
+  SetJson(object, {"metadata", "annotations", annotation}, FormatRfc3339(kMade));
+  return object;
+}
+
+TEST(OverviewTest, TheQueueIsThatOfTheController) {
+  MoverSettings settings;
+  settings.transfers_max = 2;
+  Json again = Waiting("again");
+  SetJson(again, {"spec", "sourcePVC"}, "running");
+  Json done = Waiting("done");
+  SetJson(done, {"status", "phase"}, "Completed");
+  const std::vector<Json> uploads = {
+      Annotated(Waiting("running"), objects::kAdmittedAtAnnotation),
+      again,
+      done,
+      Waiting("first"),
+      Waiting("second"),
+      Annotated(Annotated(Waiting("refused"), objects::kAwaitingAtAnnotation),
+                objects::kRefusedSinceAnnotation)};
+  const std::vector<Json> downloads = {
+      Annotated(Waiting("consumer", "DataDownload"), objects::kAwaitingAtAnnotation),
+      Transfer("DataDownload", "theirs", absl::ZeroDuration(), "velero")};
+  QueueOverview queue = DescribeQueue(settings, uploads, downloads, kMade);
+  EXPECT_EQ(queue.admitted, 1);
+  EXPECT_EQ(queue.waits(), 5);
+  EXPECT_EQ(queue.reasons,
+            (std::map<std::string, WaitReason>{{"again-uid", WaitReason::kVolume},
+                                               {"first-uid", WaitReason::kNext},
+                                               {"second-uid", WaitReason::kTotal},
+                                               {"refused-uid", WaitReason::kRefused},
+                                               {"consumer-uid", WaitReason::kPrerequisite}}));
+  EXPECT_EQ(ToText(queue),
+            "1 transfer is admitted, 5 wait:\n"
+            "  1 for the controller, which has free admissions: does it run?\n"
+            "  1 for one of 2 admissions (limits.total)\n"
+            "  1 for another transfer of their volume\n"
+            "  1 for what their Pods need, for a node, or for their PVC to be bound\n"
+            "  1 for what the API server refuses\n");
+  settings.is_paused = true;
+  queue = DescribeQueue(settings, uploads, {}, kMade);
+  EXPECT_EQ(queue.waiting.at(WaitReason::kPaused), 3);
+  EXPECT_THAT(ToText(queue), testing::StartsWith("paused: the settings admit no transfer\n"));
+}
+
+TEST(OverviewTest, OutsideOfTheWindowsItSaysWhenUploadsAreAdmitted) {
+  MoverSettings settings;
+  EXPECT_EQ(ToText(DescribeQueue(settings, {}, {}, kMade)), "");
+  settings.upload_windows = {*ParseDailyWindow("01:00-02:00")};  // kMade is 22:13.
+  EXPECT_EQ(ToText(DescribeQueue(settings, {}, {}, kMade)),
+            "uploads are admitted from 01:00 UTC on\n");
+  EXPECT_EQ(ToText(DescribeQueue(settings, {Waiting("u")}, {}, kMade)),
+            "uploads are admitted from 01:00 UTC on\n"
+            "0 transfers are admitted, 1 waits:\n"
+            "  1 for an upload window\n");
+  EXPECT_EQ(ToText(DescribeQueue(settings, {}, {}, kMade + absl::Hours(3))), "");
+}
+
+TEST(OverviewTest, HowLongTransfersTookOnAverage) {
+  const auto completed = [](const std::string& kind, absl::Duration after, absl::Duration took) {
+    Json object = Transfer(kind, "done", absl::ZeroDuration());
+    SetJson(object, {"status"},
+            Json{{"phase", "Completed"},
+                 {"startTimestamp", FormatRfc3339(kMade + after)},
+                 {"completionTimestamp", FormatRfc3339(kMade + after + took)}});
+    return object;
+  };
+  Json admitted = completed("DataUpload", absl::Hours(1), absl::Minutes(20));
+  SetJson(admitted, {"metadata", "annotations", objects::kAdmittedAtAnnotation},
+          FormatRfc3339(kMade + absl::Minutes(50)));
+  Json failed = completed("DataUpload", absl::Hours(1), absl::Hours(9));
+  failed["status"]["phase"] = "Failed";
+  Json theirs = completed("DataUpload", absl::Hours(1), absl::Hours(9));
+  theirs["spec"]["datamover"] = "velero";
+  const std::vector<Json> uploads = {admitted, failed, theirs,
+                                     completed("DataUpload", -absl::Hours(30), absl::Hours(9))};
+  EXPECT_EQ(
+      MeanDuration(uploads, {completed("DataDownload", absl::Hours(1), absl::Minutes(50))}, kMade),
+      absl::Minutes(40));
+  EXPECT_EQ(MeanDuration({failed}, {}, kMade), std::nullopt);
 }
 
 TEST(OverviewTest, WhatIsOverIsOver) {

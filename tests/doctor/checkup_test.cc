@@ -744,6 +744,75 @@ std::vector<Ailment> OfLonghorn() {
   };
 }
 
+// A transfer of a PVC of its own.
+void SeedUpload(Cluster& c, const std::string& name, const Json& more) {
+  Json upload = Transfer("DataUpload", "Accepted", c.Now());
+  SetJson(upload, {"metadata", "name"}, name);
+  SetJson(upload, {"metadata", "uid"}, name);
+  SetJson(upload, {"spec", "sourcePVC"}, name);
+  SetJson(upload, {"spec", "backupStorageLocation"}, "default");
+  SetJson(upload, {"spec", "csiSnapshot", "volumeSnapshot"}, name);
+  upload.merge_patch(more);
+  c.api().Seed(csi::DataUploadType(), upload);
+}
+
+// `waiting` uploads, and one that took so long.
+void SeedQueue(Cluster& c, int waiting, absl::Duration took) {
+  SeedUpload(c, "done",
+             {{"status",
+               {{"phase", "Completed"},
+                {"startTimestamp", Ago(c, absl::Hours(2) + took)},
+                {"completionTimestamp", Ago(c, absl::Hours(2))}}}});
+  for (int i = 0; i < waiting; ++i) {
+    SeedUpload(c, absl::StrCat("waits-", i), Json::object());
+  }
+}
+
+void SetArguments(Cluster& c, const k8s::ObjectKey& deployment, const Json& arguments) {
+  c.api().Mutate(deployment, [&](Json& d) {
+    d["spec"]["template"]["spec"]["containers"][0]["args"] = arguments;
+  });
+}
+
+const k8s::ObjectKey kController = {DeploymentType(), kMover, "csi-delta-mover"};
+
+std::vector<Ailment> OfTheQueue() {
+  return {
+      {"mover-queue", Grade::kWarning,
+       "81 wait for 10 admissions, and as one takes 30m on average, the last ones end in about "
+       "4h3m, while Velero cancels what is not done after 4h",
+       [](Cluster& c) { SeedQueue(c, 81, absl::Minutes(30)); }},
+      {"mover-flags", Grade::kNote,
+       "--requests-per-second=250 instead of 100, and --concurrent-reconciles=8 instead of 4",
+       [](Cluster& c) {
+         SetArguments(c, kController,
+                      {"datamover", "--requests-per-second=250", "--concurrent-reconciles", "8"});
+       }},
+  };
+}
+
+TEST(CheckupTest, AQueueThatEndsInTimeIsGood) {
+  Cluster in_time;
+  SeedQueue(in_time, 80, absl::Minutes(30));
+  EXPECT_EQ(WordOf(in_time.FindingOf("mover-queue").grade), WordOf(Grade::kGood));
+  Cluster patient;
+  SeedQueue(patient, 81, absl::Minutes(30));
+  SetArguments(patient, kServer,
+               {"server", "--features=EnableCSI", "--default-item-operation-timeout", "12h"});
+  EXPECT_EQ(WordOf(patient.FindingOf("mover-queue").grade), WordOf(Grade::kGood));
+  Cluster of_last_month;
+  SeedQueue(of_last_month, 81, absl::Minutes(30));
+  of_last_month.clock().Advance(absl::Hours(24 * 30));
+  EXPECT_EQ(WordOf(of_last_month.FindingOf("mover-queue").grade), WordOf(Grade::kGood));
+}
+
+TEST(CheckupTest, UsualFlagsOfTheControllerAreGood) {
+  Cluster cluster;
+  SetArguments(cluster, kController,
+               {"datamover", "--requests-per-second=100", "--concurrent-reconciles=4"});
+  EXPECT_EQ(WordOf(cluster.FindingOf("mover-flags").grade), WordOf(Grade::kGood));
+}
+
 std::vector<Ailment> OfAPausedMover() {
   return {{"mover-settings", Grade::kWarning, "no backup or restore of data begins",
            [](Cluster& c) { SetSettings(c, R"({"paused": true})"); }}};
@@ -843,6 +912,7 @@ INSTANTIATE_TEST_SUITE_P(Cluster, AilmentTest, ::testing::ValuesIn(OfCluster()),
 INSTANTIATE_TEST_SUITE_P(Velero, AilmentTest, ::testing::ValuesIn(OfVelero()), NameOf);
 INSTANTIATE_TEST_SUITE_P(Locations, AilmentTest, ::testing::ValuesIn(OfLocations()), NameOf);
 INSTANTIATE_TEST_SUITE_P(Mover, AilmentTest, ::testing::ValuesIn(OfMover()), NameOf);
+INSTANTIATE_TEST_SUITE_P(Queue, AilmentTest, ::testing::ValuesIn(OfTheQueue()), NameOf);
 INSTANTIATE_TEST_SUITE_P(PausedMover, AilmentTest, ::testing::ValuesIn(OfAPausedMover()), NameOf);
 INSTANTIATE_TEST_SUITE_P(Drivers, AilmentTest, ::testing::ValuesIn(OfDrivers()), NameOf);
 INSTANTIATE_TEST_SUITE_P(Longhorn, AilmentTest, ::testing::ValuesIn(OfLonghorn()), NameOf);
@@ -869,7 +939,8 @@ GradeCounts PlacesInSource() {
                                  std::pair(Grade::kWarning, "visit.Warn("),
                                  std::pair(Grade::kFault, "visit.Fault(")};
   GradeCounts places;
-  for (const char* part : {"cluster", "velero", "location", "mover", "driver", "longhorn"}) {
+  for (const char* part :
+       {"cluster", "velero", "location", "mover", "queue", "driver", "longhorn"}) {
     const std::string source = support::ReadSource(absl::StrCat("src/doctor/", part, "_checks.cc"));
     std::vector<absl::string_view> functions = absl::StrSplit(source, "\nvoid Check");
     for (const absl::string_view function : absl::MakeSpan(functions).subspan(1)) {
@@ -894,8 +965,9 @@ GradeCounts PlacesInSource() {
 TEST(CheckupTest, EachFindingOfACheckHasAnAilment) {
   std::set<std::string> checks;
   GradeCounts ailing;
-  for (const auto& ailments : {OfCluster(), OfVelero(), OfLocations(), OfMover(), OfAPausedMover(),
-                               OfDrivers(), OfLonghorn(), OfLonghornObjects(), OfTheSameChecks()}) {
+  for (const auto& ailments :
+       {OfCluster(), OfVelero(), OfLocations(), OfMover(), OfAPausedMover(), OfTheQueue(),
+        OfDrivers(), OfLonghorn(), OfLonghornObjects(), OfTheSameChecks()}) {
     for (const Ailment& ailment : ailments) {
       checks.insert(ailment.check);
       ++ailing[GradeKey(ailment.check, ailment.grade)];

@@ -1,0 +1,166 @@
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "csi/data_transfer.h"
+#include "csi/snapshot_types.h"
+#include "datamover/overview.h"
+#include "datamover/settings.h"
+#include "doctor/checks.h"
+#include "k8s/config.h"
+#include "k8s/reconcile_loop.h"
+
+namespace csidelta::doctor {
+namespace {
+
+constexpr char kMoverDeployment[] = "csi-delta-mover";
+constexpr char kServerDeployment[] = "velero";
+// What Velero does where neither Backup nor server says otherwise.
+constexpr absl::Duration kItemOperationTimeout = absl::Hours(4);
+constexpr char kItemOperationFlag[] = "--default-item-operation-timeout";
+// The transfers of a week say how long one takes.
+constexpr absl::Duration kRecent = absl::Hours(7 * 24);
+
+// All arguments of the containers of a Deployment.
+std::vector<std::string> ArgumentsOf(const Json& deployment) {
+  std::vector<std::string> arguments;
+  const Json* containers = FindJson(deployment, {"spec", "template", "spec", "containers"});
+  if (containers == nullptr || !containers->is_array()) {
+    return arguments;
+  }
+  for (const Json& container : *containers) {
+    for (const char* member : {"command", "args"}) {
+      const Json* list = FindJson(container, {member});
+      if (list == nullptr || !list->is_array()) {
+        continue;
+      }
+      for (const Json& argument : *list) {
+        arguments.push_back(argument.is_string() ? argument.get<std::string>() : "");
+      }
+    }
+  }
+  return arguments;
+}
+
+// What "--flag=value" or "--flag value" says; "" where it is not there.
+std::string FlagIn(const Json& deployment, absl::string_view flag) {
+  const std::vector<std::string> arguments = ArgumentsOf(deployment);
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    absl::string_view rest = arguments[i];
+    if (!absl::ConsumePrefix(&rest, flag)) {
+      continue;
+    }
+    if (absl::ConsumePrefix(&rest, "=")) {
+      return std::string(rest);
+    }
+    if (rest.empty() && i + 1 < arguments.size()) {
+      return arguments[i + 1];
+    }
+  }
+  return "";
+}
+
+// The longest of all Veleros: a warning is for what none of them waits for.
+absl::Duration ItemOperationTimeout(Visit& visit) {
+  absl::Duration longest = absl::ZeroDuration();
+  for (const std::string& space : visit.options().velero_namespaces) {
+    const absl::StatusOr<Json> server =
+        visit.facts().Find(DeploymentType(), space, kServerDeployment);
+    absl::Duration set = kItemOperationTimeout;
+    if (server.ok() && (!absl::ParseDuration(FlagIn(*server, kItemOperationFlag), &set) ||
+                        set <= absl::ZeroDuration())) {
+      set = kItemOperationTimeout;
+    }
+    longest = std::max(longest, set);
+  }
+  return longest;
+}
+
+// The transfers of all Veleros; nothing after having said why they are not known.
+std::optional<std::vector<Json>> AllOf(Visit& visit, const k8s::ResourceType& type) {
+  std::vector<Json> all;
+  for (const std::string& space : visit.options().velero_namespaces) {
+    const auto& list = visit.facts().List(type, space);
+    if (!list.ok()) {
+      visit.Unknown(absl::StrCat(type.plural, " of ", space), list.status());
+      return std::nullopt;
+    }
+    all.insert(all.end(), list->begin(), list->end());
+  }
+  return all;
+}
+
+std::string InMinutes(absl::Duration duration) {
+  return absl::FormatDuration(std::max(absl::Minutes(1), absl::Trunc(duration, absl::Minutes(1))));
+}
+
+}  // namespace
+
+void CheckMoverQueue(Visit& visit) {
+  const std::string subject = "transfers";
+  const absl::StatusOr<datamover::MoverSettings> settings = datamover::ReadMoverSettings(
+      visit.ctx(), visit.facts().api(), visit.options().mover_namespace);
+  if (!settings.ok()) {
+    visit.Unknown(subject, settings.status());
+    return;
+  }
+  const std::optional<std::vector<Json>> uploads = AllOf(visit, csi::DataUploadType());
+  const std::optional<std::vector<Json>> downloads = AllOf(visit, csi::DataDownloadType());
+  if (!uploads.has_value() || !downloads.has_value()) {
+    return;
+  }
+  const absl::Time now = visit.ctx().clock->Now();
+  const datamover::QueueOverview queue =
+      datamover::DescribeQueue(*settings, *uploads, *downloads, now);
+  const std::optional<absl::Duration> mean =
+      datamover::MeanDuration(*uploads, *downloads, now - kRecent);
+  const absl::Duration timeout = ItemOperationTimeout(visit);
+  if (!mean.has_value() || *mean * queue.waits() / queue.admitted_max <= timeout) {
+    visit.Good(subject, absl::StrCat(queue.waits(), " wait"));
+    return;
+  }
+  visit.Warn(subject,
+             absl::StrCat(queue.waits(), " wait for ", queue.admitted_max,
+                          " admissions, and as one takes ", InMinutes(*mean),
+                          " on average, the last ones end in about ",
+                          InMinutes(*mean * queue.waits() / queue.admitted_max),
+                          ", while Velero cancels what is not done after ", InMinutes(timeout)),
+             absl::StrCat("raise limits.total and limits.perNode in the settings, or the server's ",
+                          kItemOperationFlag,
+                          "; docs/data-mover-status.md says how many volumes fit into a backup"));
+}
+
+void CheckMoverFlags(Visit& visit) {
+  const std::string& space = visit.options().mover_namespace;
+  const absl::StatusOr<Json> controller =
+      visit.facts().Find(DeploymentType(), space, kMoverDeployment);
+  if (absl::IsNotFound(controller.status())) {
+    return;  // mover-deployment says so.
+  }
+  if (!controller.ok()) {
+    visit.Unknown(absl::StrCat("deployment ", space, "/", kMoverDeployment), controller.status());
+    return;
+  }
+  std::string differ;
+  const auto compare = [&](const char* flag, int64_t usual) {
+    const std::string set = FlagIn(*controller, flag);
+    int64_t value = 0;
+    if (absl::SimpleAtoi(set, &value) && value != usual) {
+      absl::StrAppend(&differ, differ.empty() ? "" : ", and ", flag, "=", value, " instead of ",
+                      usual);
+    }
+  };
+  compare("--requests-per-second", k8s::kRequestsPerSecond);
+  compare("--concurrent-reconciles", k8s::kConcurrentReconciles);
+  if (!differ.empty()) {
+    visit.Note(absl::StrCat("deployment ", space, "/", kMoverDeployment),
+               absl::StrCat("runs with ", differ),
+               "nothing, where you set it on purpose; else take it out of the chart's values");
+  }
+}
+
+}  // namespace csidelta::doctor
