@@ -1,6 +1,7 @@
 #include "datamover/node_slots.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -31,6 +32,13 @@ const Json* UnschedulableOf(const Json& pod) {
   return found == conditions->end() ? nullptr : &*found;
 }
 
+// The nodes that a Pod is tied to, as it names them; "" where it may run anywhere.
+std::string NodesOf(const Json& pod) {
+  const Json* nodes = FindJson(
+      pod, {"spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"});
+  return nodes == nullptr ? "" : DumpJson(*nodes);
+}
+
 }  // namespace
 
 bool HasEnded(const Json& pod) {
@@ -38,29 +46,32 @@ bool HasEnded(const Json& pod) {
   return phase == "Succeeded" || phase == "Failed";
 }
 
-int SlotChooser::Choose(const std::string& name, const std::vector<Json>& pods, int slots,
-                        absl::Time now) {
-  std::vector<int> users(static_cast<std::size_t>(slots), 0);
-  const auto count = [&users, slots](int slot) {
+int SlotChooser::Choose(const Json& pod, const std::vector<Json>& pods, int slots, absl::Time now) {
+  const std::string name = k8s::Name(pod);
+  const std::string nodes = NodesOf(pod);
+  std::vector<std::pair<int, int>> users(static_cast<std::size_t>(slots));  // there, of all
+  const auto count = [&](int slot, const std::string& tied_to) {
     if (slot >= 0 && slot < slots) {
-      ++users[static_cast<std::size_t>(slot)];
+      auto& [there, of_all] = users[static_cast<std::size_t>(slot)];
+      there += !nodes.empty() && tied_to == nodes ? 1 : 0;
+      ++of_all;
     }
   };
   std::scoped_lock lock(mutex_);
   given_.erase(name);
-  for (const Json& pod : pods) {
-    given_.erase(k8s::Name(pod));
+  for (const Json& other : pods) {
+    given_.erase(k8s::Name(other));
     int slot = -1;
-    if (!HasEnded(pod) && absl::SimpleAtoi(k8s::Label(pod, objects::kSlotLabel), &slot)) {
-      count(slot);
+    if (!HasEnded(other) && absl::SimpleAtoi(k8s::Label(other, objects::kSlotLabel), &slot)) {
+      count(slot, NodesOf(other));
     }
   }
   std::erase_if(given_, [now](const auto& given) { return now - given.second.at >= kHeldFor; });
   for (const auto& [other, given] : given_) {
-    count(given.slot);
+    count(given.slot, given.nodes);
   }
   const int freest = static_cast<int>(std::min_element(users.begin(), users.end()) - users.begin());
-  given_[name] = {.slot = freest, .at = now};
+  given_[name] = {.slot = freest, .nodes = nodes, .at = now};
   return freest;
 }
 

@@ -23,13 +23,15 @@ class SlotChooser {
   // What a slot is held for that no Pod was made with.
   static constexpr absl::Duration kHeldFor = absl::Minutes(1);
 
-  // The slot that the fewest of `pods` have; of those that have ended none counts. `name` is that
-  // of the Pod that gets it. REQUIRES slots > 0.
-  int Choose(const std::string& name, const std::vector<Json>& pods, int slots, absl::Time now);
+  // The slot that the fewest of `pods` have that are tied to the same nodes as `pod`, which gets
+  // it; of equals, and where it may run anywhere, the one that the fewest of all have. Of those
+  // that have ended none counts. REQUIRES slots > 0.
+  int Choose(const Json& pod, const std::vector<Json>& pods, int slots, absl::Time now);
 
  private:
   struct Given {
     int slot = 0;
+    std::string nodes;  // that the Pod is tied to
     absl::Time at;
   };
 

@@ -388,7 +388,7 @@ absl::StatusOr<WorkerView> WorkerRun::Refused(const CallContext& ctx, WorkerView
 absl::StatusOr<Json> WorkerRun::CreatePod(const CallContext& ctx, Json pod) {
   ASSIGN_OR_RETURN(const std::vector<Json> pods, AllPods(ctx));
   SetSlot(pod,
-          env_.slots->Choose(stem_, pods, env_.settings.transfers_per_node_max, ctx.clock->Now()));
+          env_.slots->Choose(pod, pods, env_.settings.transfers_per_node_max, ctx.clock->Now()));
   return env_.api.Create(ctx, csi::PodType(), env_.mover_namespace, pod);
 }
 

@@ -21,10 +21,22 @@ Json Pod(int slot, const std::string& node = "", const std::string& phase = "Run
   return pod;
 }
 
+Json Named(const std::string& name) { return {{"metadata", {{"name", name}}}}; }
+
+// As the worker of a volume that only one node has.
+Json TiedTo(const std::string& node, Json pod) {
+  const Json requirement = {
+      {"key", "kubernetes.io/hostname"}, {"operator", "In"}, {"values", Json::array({node})}};
+  SetJson(
+      pod, {"spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"},
+      {{"nodeSelectorTerms", Json::array({{{"matchExpressions", Json::array({requirement})}}})}});
+  return pod;
+}
+
 constexpr absl::Time kNow = absl::UnixEpoch();
 
 int FreestSlot(const std::vector<Json>& pods, int slots) {
-  return SlotChooser().Choose("new", pods, slots, kNow);
+  return SlotChooser().Choose(Named("new"), pods, slots, kNow);
 }
 
 TEST(NodeSlotsTest, TheFreestSlotIsTaken) {
@@ -38,13 +50,36 @@ TEST(NodeSlotsTest, TheFreestSlotIsTaken) {
 
 TEST(NodeSlotsTest, SlotsOfPodsThatAreBeingMadeCount) {
   SlotChooser slots;
-  EXPECT_EQ(slots.Choose("a", {}, 2, kNow), 0);
-  EXPECT_EQ(slots.Choose("b", {}, 2, kNow), 1) << "a is not listed yet";
-  EXPECT_EQ(slots.Choose("b", {}, 2, kNow), 1) << "its own is not another's";
+  EXPECT_EQ(slots.Choose(Named("a"), {}, 2, kNow), 0);
+  EXPECT_EQ(slots.Choose(Named("b"), {}, 2, kNow), 1) << "a is not listed yet";
+  EXPECT_EQ(slots.Choose(Named("b"), {}, 2, kNow), 1) << "its own is not another's";
   Json listed = Pod(0);
   listed["metadata"]["name"] = "a";
-  EXPECT_EQ(slots.Choose("c", {listed}, 2, kNow), 0) << "a counts once";
-  EXPECT_EQ(slots.Choose("d", {}, 3, kNow + SlotChooser::kHeldFor), 0) << "they were never made";
+  EXPECT_EQ(slots.Choose(Named("c"), {listed}, 2, kNow), 0) << "a counts once";
+  EXPECT_EQ(slots.Choose(Named("d"), {}, 3, kNow + SlotChooser::kHeldFor), 0)
+      << "they were never made";
+}
+
+// Else it waits on its node for a slot that the cluster has free, while one is free there.
+TEST(NodeSlotsTest, OfAPodThatIsTiedToANodeThePodsOfThatNodeCount) {
+  const auto choose = [](const std::string& node, const std::vector<Json>& pods) {
+    return SlotChooser().Choose(TiedTo(node, Named("new")), pods, 2, kNow);
+  };
+  const std::vector<Json> pods = {TiedTo("node-2", Pod(0)),
+                                  TiedTo("node-2", Pod(0)),
+                                  TiedTo("node-1", Pod(1)),
+                                  Pod(1),
+                                  Pod(1),
+                                  Pod(1)};
+  EXPECT_EQ(choose("node-1", pods), 0);
+  EXPECT_EQ(choose("node-2", pods), 1);
+  EXPECT_EQ(choose("node-3", pods), 0) << "the one that the fewest of all have";
+  EXPECT_EQ(FreestSlot(pods, 2), 0) << "it may run anywhere";
+  SlotChooser slots;
+  EXPECT_EQ(slots.Choose(TiedTo("node-1", Named("a")), {}, 2, kNow), 0);
+  EXPECT_EQ(slots.Choose(TiedTo("node-2", Named("b")), {Pod(1)}, 2, kNow), 0)
+      << "a, which is not listed yet, is of another node";
+  EXPECT_EQ(slots.Choose(TiedTo("node-1", Named("c")), {Pod(1), Pod(1), Pod(1)}, 2, kNow), 1);
 }
 
 TEST(NodeSlotsTest, APodKeepsAwayFromItsOwnSlot) {
