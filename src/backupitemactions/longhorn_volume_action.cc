@@ -46,6 +46,8 @@ constexpr int kDetachedMax = 2;
 // How long Longhorn may be away.
 constexpr absl::Duration kUnansweredMax = absl::Minutes(2);
 
+bool IsAttached(const longhorn::Volume& volume) { return volume.state() == "attached"; }
+
 // The PVC as it is archived, for velero.io/longhorn-restore.
 Json ArchivedPvc(Json pvc, const velero::Backup& backup, const longhorn::Snapshot& snapshot) {
   const auto taken_at = longhorn::TakenAt(snapshot);
@@ -208,7 +210,7 @@ class LonghornVolumeAction : public velero::BackupItemAction {
     // Long enough to see a dead holder's turn run out.
     const CallContext waiting =
         ctx.WithTimeout(std::max(backup.csi_snapshot_timeout, 2 * csi::kTurnDuration));
-    const bool is_attached = volume.state() == "attached";
+    const bool is_attached = IsAttached(volume);
     if (!is_attached) {
       RETURN_IF_ERROR(
           Annotate(detached_.Take(waiting),
@@ -221,8 +223,7 @@ class LonghornVolumeAction : public velero::BackupItemAction {
     };
     ASSIGN_OR_RETURN(csi::VolumeTurn turn,
                      csi::VolumeTurn::Take(waiting, env_.api, TurnOf(backup, request)));
-    absl::StatusOr<longhorn::Snapshot> taken =
-        TakeInTurn(ctx, backup, request, name, is_attached, turn);
+    absl::StatusOr<longhorn::Snapshot> taken = TakeInTurn(ctx, backup, request, volume, name, turn);
     if (const absl::Status released = turn.Release(csi::CleanUpContext(env_.clock), env_.api);
         !released.ok()) {
       CSIDELTA_LOG(kInfo, "the volume's turn is left to run out", {"status", released.ToString()});
@@ -260,26 +261,30 @@ class LonghornVolumeAction : public velero::BackupItemAction {
   absl::StatusOr<longhorn::Snapshot> TakeInTurn(const CallContext& ctx,
                                                 const velero::Backup& backup,
                                                 const longhorn::NativeRequest& request,
-                                                const std::string& name, bool is_attached,
-                                                csi::VolumeTurn& turn) {
+                                                const longhorn::Volume& volume,
+                                                const std::string& name, csi::VolumeTurn& turn) {
     const absl::Duration timeout = backup.csi_snapshot_timeout;
     RETURN_IF_ERROR(RecordRequest(ctx, env_, request, name));
     longhorn::NativeWatch::Interest interest(WatchOf(request), name);
     absl::StatusOr<longhorn::Snapshot> taken = longhorn::CreateNative(
         ctx.WithTimeout(std::min(timeout, kUnansweredMax)), env_.api, request, name);
     if (taken.ok()) {
-      taken = Await(ctx, timeout, *taken, is_attached, turn, interest);
+      taken = Await(ctx, timeout, *taken, IsAttached(volume), turn, interest);
     }
     if (taken.ok()) {
       return taken;
     }
     const absl::Status removed =
         longhorn::RemoveNativeOf(csi::CleanUpContext(env_.clock), env_.api, request, name);
-    return absl::Status(
-        taken.status().code(),
-        removed.ok() ? absl::StrCat(taken.status().message(), "; nothing of it is kept")
-                     : absl::StrCat(taken.status().message(), "; Snapshot ", name,
-                                    " is left, and Longhorn may take it yet: ", removed.message()));
+    const absl::string_view why = taken.status().message();
+    const std::string left =
+        removed.ok() ? "nothing of it is kept"
+                     : absl::StrCat("Snapshot ", name,
+                                    " is left, and Longhorn may take it yet: ", removed.message());
+    return absl::Status(taken.status().code(),
+                        longhorn::IsForWantOfRoom(why)
+                            ? absl::StrCat(why, "; ", left, "; ", longhorn::HowToMakeRoom(volume))
+                            : absl::StrCat(why, "; ", left));
   }
 
   // Until it is taken; a volume that Longhorn attached for it is waited for until it is ready, when

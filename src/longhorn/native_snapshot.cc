@@ -1,5 +1,6 @@
 #include "longhorn/native_snapshot.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -22,6 +23,8 @@ constexpr char kNamePrefix[] = "csd-";
 constexpr std::size_t kNameHashBytes = 40;
 // What the chain of an engine may hold, with the head and with what is marked as removed.
 constexpr int64_t kChainEntriesMax = 250;
+// Of a full volume, as HowToMakeRoom() advises.
+constexpr int64_t kKeptOfFullMax = 100;
 constexpr absl::Duration kAskAgainAfter = absl::Seconds(1);
 constexpr char kDenied[] = "denied the request";  // by a webhook, and not by the roles
 
@@ -120,6 +123,19 @@ absl::Status RequireUsable(const Volume& volume) {
                               absl::StrCat("Longhorn's Volume ", volume.name(), " ", why));
 }
 
+// As longhorn-engine words it (pkg/controller/control.go, pkg/replica/replica.go).
+bool IsForWantOfRoom(absl::string_view error) {
+  return absl::StrContains(error, "snapshot count ") ||
+         absl::StrContains(error, "snapshot free space ") ||
+         absl::StrContains(error, "too many active disks");
+}
+
+std::string HowToMakeRoom(const Volume& volume) {
+  const int64_t count_max = volume.snapshot_count_max().value_or(kSnapshotMaxCountDefault);
+  return absl::StrCat("free places with: csi-delta longhorn prune --volume ", volume.name(),
+                      " --keep-last ", std::clamp<int64_t>(count_max / 2, 1, kKeptOfFullMax));
+}
+
 absl::Status RequireRoom(const CallContext& ctx, k8s::ApiClient& api, const Volume& volume,
                          absl::string_view name) {
   const std::string selector = absl::StrCat(objects::kLonghornVolumeLabel, "=", volume.name());
@@ -144,9 +160,7 @@ absl::Status RequireRoom(const CallContext& ctx, k8s::ApiClient& api, const Volu
       "Longhorn's Volume ", volume.name(), " has ", list.items.size(), " snapshots (",
       list.items.size() - static_cast<std::size_t>(used),
       " marked as removed), its snapshotMaxCount is ", count_max, " and ", kChainEntriesMax - 1,
-      " the most of any volume: none was taken; free places with: csi-delta longhorn prune "
-      "--volume ",
-      volume.name(), " --keep-last 100"));
+      " the most of any volume: none was taken; ", HowToMakeRoom(volume)));
 }
 
 absl::StatusOr<Snapshot> CreateNative(const CallContext& ctx, k8s::ApiClient& api,

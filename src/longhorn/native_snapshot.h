@@ -59,6 +59,14 @@ bool IsNativeOf(const Snapshot& snapshot, const NativeRequest& request);
 // Pure.
 absl::Status RequireUsable(const Volume& volume);
 
+// Whether `error`, as Longhorn's engine words it, refuses a snapshot because the volume has too
+// many or they are too large: one goes on waiting until there is room. Pure.
+bool IsForWantOfRoom(absl::string_view error);
+
+// What to do about that: "free places with: csi-delta longhorn prune ...". Of the snapshots that
+// the volume may have, half stay, and at most 100. Pure.
+std::string HowToMakeRoom(const Volume& volume);
+
 // RESOURCE_EXHAUSTED when the engine would refuse another snapshot of the volume. One of the name
 // `name` is the one that is asked for, and needs no room. One request.
 absl::Status RequireRoom(const CallContext& ctx, k8s::ApiClient& api, const Volume& volume,

@@ -34,6 +34,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::MatchesRegex;
+using testing::Not;
 using testing::SizeIs;
 using velero::BackupItemResult;
 using velero::OperationProgress;
@@ -239,7 +240,9 @@ TEST_F(LonghornVolumeActionTest, OneThatIsNotTakenInTimeIsDeletedAndNeverTaken) 
                        AllOf(HasSubstr("PVC shop/data: Longhorn took no snapshot of Volume pvc-1 "
                                        "within 10m"),
                              HasSubstr("snapshot count usage 2 is equal or larger than "
-                                       "snapshotMaxCount 2; nothing of it is kept"))));
+                                       "snapshotMaxCount 2; nothing of it is kept; free places "
+                                       "with: csi-delta longhorn prune --volume pvc-1 "
+                                       "--keep-last 1"))));
   EXPECT_GE(bed_.clock.Now() - begun, absl::Minutes(10));
   EXPECT_LE(bed_.Count("get", "snapshots"), 62) << "every ten seconds, and once to remove it";
   bed_.Do([&] {
@@ -259,7 +262,8 @@ TEST_F(LonghornVolumeActionTest, OneThatCannotBeDeletedIsSaidToBeLeft) {
   };
   EXPECT_THAT(Run(), StatusIs(absl::StatusCode::kDeadlineExceeded,
                               AllOf(HasSubstr("is left, and Longhorn may take it yet"),
-                                    HasSubstr("later: kubectl"))));
+                                    HasSubstr("later: kubectl"), Not(HasSubstr("prune")))))
+      << "nothing says that the volume is full";
 }
 
 TEST_F(LonghornVolumeActionTest, WaitsForAManagerThatIsAwayForTwentySeconds) {

@@ -7,6 +7,7 @@
 #include <random>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/ascii.h"
@@ -23,6 +24,7 @@ using support::IsOk;
 using support::IsOkAndHolds;
 using support::StatusIs;
 using testing::AllOf;
+using testing::EndsWith;
 using testing::HasSubstr;
 using testing::Not;
 using testing::SizeIs;
@@ -302,6 +304,40 @@ TEST_F(NativeSnapshotTest, NoVolumeHasMoreThan249) {
                                                       {{objects::kLonghornVolumeLabel, "pvc-1"}}));
   EXPECT_THAT(RequireRoom(Soon(), bed_.api(), FindVolume(), kName),
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("248 marked as removed")));
+}
+
+// As the engines of both kinds of volumes say it.
+TEST(RoomTest, OnlyARefusalOfAFullVolumeIsForWantOfRoom) {
+  for (const char* const error :
+       {"snapshot count usage 250 is equal or larger than snapshotMaxCount 250",
+        "rpc error: code = Unknown desc = snapshot count 2 is equal or larger than "
+        "snapshotMaxCount 2",
+        "snapshot count total is already too big: 250",
+        "snapshot free space 0 is not enough for head file 4096", "too many active disks: 251"}) {
+    EXPECT_TRUE(IsForWantOfRoom(error)) << error;
+  }
+  for (const char* const error :
+       {"", "engine pvc-1-e-0 is not running. Waiting for the volume to be attached",
+        "snapshot creation delayed: volume engine pvc-1-e-0 is upgrading from image  to v1.12.1",
+        "lost track of the corresponding snapshot info inside volume engine",
+        "failed to snapshot all replicas: file name too long"}) {
+    EXPECT_FALSE(IsForWantOfRoom(error)) << error;
+  }
+}
+
+// A rule that keeps as many as the volume may have would free nothing.
+TEST(RoomTest, TheAdviceKeepsFewerThanTheVolumeMayHave) {
+  const auto advice = [](const Json& spec) {
+    return HowToMakeRoom(Volume::Of({{"metadata", {{"name", "pvc-1"}}}, {"spec", spec}}).value());
+  };
+  EXPECT_EQ(advice(Json::object()),
+            "free places with: csi-delta longhorn prune --volume pvc-1 --keep-last 100");
+  for (const auto& [count_max, kept] :
+       {std::pair(250, 100), std::pair(200, 100), std::pair(30, 15), std::pair(2, 1)}) {
+    EXPECT_THAT(advice({{"snapshotMaxCount", count_max}}),
+                EndsWith(absl::StrCat(" --keep-last ", kept)));
+  }
+  EXPECT_THAT(advice({{"snapshotMaxCount", 1}}), EndsWith(" --keep-last 1"));
 }
 
 TEST(UsableVolumeTest, AVolumeWithoutDataOfItsOwnIsRefused) {
