@@ -21,6 +21,7 @@
 #include "k8s/object.h"
 #include "k8s/read_pages.h"
 #include "longhorn/kinds_guard.h"
+#include "longhorn/native_snapshot.h"
 #include "longhorn/snapshot_class.h"
 #include "longhorn/snapshot_protection.h"
 #include "longhorn/types.h"
@@ -103,33 +104,51 @@ std::string SettingOf(Visit& visit, const std::string& space, const char* name) 
   return GetString(visit.facts().Find(SettingType(), space, name).value_or(Json()), {"value"});
 }
 
-// The native snapshots that stay though Velero does not list their backup, with its name. One that
-// is being deleted goes, and one that is marked as removed is gone for those who could use it.
-absl::StatusOr<std::vector<std::string>> OrphanedNatives(Visit& visit, const std::string& space) {
-  const CallContext ctx = visit.ctx().WithTimeout(kLonghornListTimeMax);
-  ASSIGN_OR_RETURN(const k8s::ObjectList list,
-                   visit.facts().api().List(ctx, longhorn::SnapshotType(), space,
-                                            {.label_selector = objects::kLonghornMadeByLabel,
-                                             .field_selector = "",
-                                             .may_be_old = true}));
-  if (list.items.empty()) {
-    return std::vector<std::string>();
-  }
-  // Read last: each Backup is older than its snapshots.
-  ASSIGN_OR_RETURN(const std::set<std::string> backups,
-                   csi::ReadBackupNames(ctx, visit.facts().api()));
-  std::vector<std::string> orphaned;
-  for (const Json& object : list.items) {
-    const auto snapshot = longhorn::Snapshot::Of(object);
-    if (!snapshot.ok() || snapshot->is_being_deleted() || snapshot->is_marked_removed()) {
-      continue;
-    }
-    const std::string backup = snapshot->Label(objects::kBackupNameLabel);
+// The native snapshots of backups, each with the name of its backup. One that is being deleted
+// goes, and one that is marked as removed is gone for those who could use it.
+struct NativeSnapshots {
+  std::vector<std::pair<std::string, std::string>> of_backups;
+  std::vector<std::pair<std::string, std::string>> made_anew;  // longhorn::IsNativeMadeAnew()
+};
+
+absl::StatusOr<NativeSnapshots> ReadNatives(const CallContext& ctx, k8s::ApiClient& api,
+                                            const std::string& space) {
+  NativeSnapshots found;
+  RETURN_IF_ERROR(k8s::ReadWanted(
+      ctx, api, longhorn::SnapshotType(), space,
+      [](absl::string_view name) { return absl::StartsWith(name, longhorn::kNativeNamePrefix); },
+      [&](const std::vector<Json>& page, bool is_first) {
+        if (is_first) {
+          found = {};
+        }
+        for (const Json& object : page) {
+          const auto snapshot = longhorn::Snapshot::Of(object);
+          if (!snapshot.ok() || snapshot->is_being_deleted() || snapshot->is_marked_removed()) {
+            continue;
+          }
+          if (!snapshot->Label(objects::kLonghornMadeByLabel).empty()) {
+            found.of_backups.emplace_back(snapshot->name(),
+                                          snapshot->Label(objects::kBackupNameLabel));
+          } else if (longhorn::IsNativeMadeAnew(*snapshot)) {
+            found.made_anew.emplace_back(
+                snapshot->name(), snapshot->EngineLabel(objects::kLonghornEngineBackupLabel));
+          }
+        }
+      }));
+  return found;
+}
+
+// "NAME (backup BACKUP)", of each whose backup is not among `backups`.
+std::vector<std::string> NamedWithBackup(
+    const std::vector<std::pair<std::string, std::string>>& natives,
+    const std::set<std::string>& backups) {
+  std::vector<std::string> named;
+  for (const auto& [name, backup] : natives) {
     if (!backups.contains(backup)) {
-      orphaned.push_back(absl::StrCat(snapshot->name(), " (backup ", backup, ")"));
+      named.push_back(backup.empty() ? name : absl::StrCat(name, " (backup ", backup, ")"));
     }
   }
-  return orphaned;
+  return named;
 }
 
 // Names of snapshots that somebody should look at.
@@ -380,17 +399,39 @@ void CheckLonghornSnapshots(Visit& visit) {
 
 void CheckLonghornNative(Visit& visit) {
   for (const std::string& space : LonghornNamespaces(visit)) {
+    const CallContext ctx = visit.ctx().WithTimeout(kLonghornListTimeMax);
     const std::string subject = absl::StrCat("native snapshots in ", space);
-    const auto orphaned = OrphanedNatives(visit, space);
-    if (!orphaned.ok() && !absl::IsNotFound(orphaned.status())) {
-      visit.Unknown(subject, orphaned.status());
-    } else if (orphaned.ok() && !orphaned->empty()) {
+    const std::string deletion =
+        absl::StrCat(": kubectl -n ", space, " delete snapshots.longhorn.io NAME");
+    const absl::StatusOr<NativeSnapshots> natives = ReadNatives(ctx, visit.facts().api(), space);
+    if (!natives.ok()) {
+      if (!absl::IsNotFound(natives.status())) {
+        visit.Unknown(subject, natives.status());
+      }
+      continue;
+    }
+    if (const auto anew = NamedWithBackup(natives->made_anew, {}); !anew.empty()) {
+      visit.Warn(subject,
+                 absl::StrCat(anew.size(),
+                              " that lost their object, for which Longhorn made another: no "
+                              "restore uses them, and no deletion of a backup deletes them: ",
+                              Listed(anew)),
+                 absl::StrCat("if you do not need them", deletion));
+    }
+    if (natives->of_backups.empty()) {
+      continue;
+    }
+    // Read last: each Backup is older than its snapshots.
+    const auto backups = csi::ReadBackupNames(ctx, visit.facts().api());
+    if (!backups.ok()) {
+      visit.Unknown(subject, backups.status());
+    } else if (const auto orphaned = NamedWithBackup(natives->of_backups, *backups);
+               !orphaned.empty()) {
       visit.Warn(
           subject,
-          absl::StrCat(orphaned->size(),
-                       " of backups that Velero does not list: ", Listed(*orphaned)),
-          absl::StrCat("if Velero will not read these backups from a bucket again: kubectl -n ",
-                       space, " delete snapshots.longhorn.io NAME"));
+          absl::StrCat(orphaned.size(),
+                       " of backups that Velero does not list: ", Listed(orphaned)),
+          absl::StrCat("if Velero will not read these backups from a bucket again", deletion));
     }
   }
 }

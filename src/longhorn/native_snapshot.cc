@@ -8,6 +8,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "base/crypto.h"
 #include "base/status_macros.h"
 #include "k8s/find.h"
@@ -19,7 +20,6 @@ namespace csidelta::longhorn {
 namespace {
 
 constexpr char kMadeBy[] = "csi-delta";
-constexpr char kNamePrefix[] = "csd-";
 constexpr std::size_t kNameHashBytes = 40;
 // What the chain of an engine may hold, with the head and with what is marked as removed.
 constexpr int64_t kChainEntriesMax = 250;
@@ -75,7 +75,18 @@ k8s::ObjectKey VolumeKey(absl::string_view namespace_name, absl::string_view nam
 
 std::string NativeSnapshotName(absl::string_view backup_uid, absl::string_view volume_uid) {
   return absl::StrCat(
-      kNamePrefix, Sha256Hex(absl::StrCat(backup_uid, "/", volume_uid)).substr(0, kNameHashBytes));
+      kNativeNamePrefix,
+      Sha256Hex(absl::StrCat(backup_uid, "/", volume_uid)).substr(0, kNameHashBytes));
+}
+
+bool IsNativeSnapshotName(absl::string_view name) {
+  return absl::ConsumePrefix(&name, kNativeNamePrefix) && name.size() == kNameHashBytes &&
+         name.find_first_not_of("0123456789abcdef") == absl::string_view::npos;
+}
+
+bool IsNativeMadeAnew(const Snapshot& snapshot) {
+  return IsNativeSnapshotName(snapshot.name()) &&
+         snapshot.Label(objects::kLonghornMadeByLabel).empty();
 }
 
 Json MakeNativeSnapshot(const NativeRequest& request, absl::string_view name) {

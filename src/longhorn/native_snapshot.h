@@ -43,13 +43,25 @@ struct NativeRequest {
 k8s::ObjectKey SnapshotKey(absl::string_view namespace_name, absl::string_view name);
 k8s::ObjectKey VolumeKey(absl::string_view namespace_name, absl::string_view name);
 
+// Begins the name of each native snapshot, and of few others.
+inline constexpr char kNativeNamePrefix[] = "csd-";
+
 // "csd-" and 40 hexadecimal digits: a DNS label, whatever backup and PVC are called, and the same
 // in every process and every retry. Longhorn can never delete a snapshot whose name is longer than
 // 63 bytes, and one of more than 230 takes the volume down. Pure.
 std::string NativeSnapshotName(absl::string_view backup_uid, absl::string_view volume_uid);
 
+// Whether NativeSnapshotName() may have made it. Pure.
+bool IsNativeSnapshotName(absl::string_view name);
+
 // The object to create. Pure.
 Json MakeNativeSnapshot(const NativeRequest& request, absl::string_view name);
+
+// Whether it is the object of a native snapshot that has lost its own: Longhorn makes one anew,
+// with another uid and without the labels, for what the engine still has. No archive names that
+// uid, so no restore fills a volume from it, and no deletion of a backup deletes it. Its name
+// tells. Pure.
+bool IsNativeMadeAnew(const Snapshot& snapshot);
 
 // Whether it was made for `request`, by an earlier call. Pure.
 bool IsNativeOf(const Snapshot& snapshot, const NativeRequest& request);

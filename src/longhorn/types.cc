@@ -59,10 +59,12 @@ std::map<std::string, std::string> Snapshot::engine_labels() const {
 }
 
 // One that its engine had before it had an object names its labels in the status alone.
-std::string Snapshot::job() const {
-  std::string job = GetString(json(), {"spec", "labels", kJobEngineLabel});
-  return job.empty() ? GetString(json(), {"status", "labels", kJobEngineLabel}) : job;
+std::string Snapshot::EngineLabel(const char* key) const {
+  std::string value = GetString(json(), {"spec", "labels", key});
+  return value.empty() ? GetString(json(), {"status", "labels", key}) : value;
 }
+
+std::string Snapshot::job() const { return EngineLabel(kJobEngineLabel); }
 
 std::optional<absl::Time> Snapshot::requested_at() const {
   return ParseRfc3339(GetString(json(), {"status", "requestedTime"}));

@@ -47,6 +47,8 @@ class Snapshot : public objects::ObjectView {
   std::string volume() const;   // the name of a Volume
   bool is_to_be_taken() const;  // createSnapshot: Longhorn takes it if it has none
   std::map<std::string, std::string> engine_labels() const;  // written once, when it is taken
+  // One of those; of an object that Longhorn made for what the engine had, its status may tell.
+  std::string EngineLabel(const char* key) const;
   std::string job() const;  // the RecurringJob that took it, by its engine labels; ""
 
   // Status. Taken, ready and gone are far apart: see each.

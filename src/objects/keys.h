@@ -516,8 +516,8 @@ inline constexpr char kLonghornTakenAtAnnotation[] = "longhorn.csi-delta.io/take
 // Snapshot that it was taken for, and not the data of it.
 inline constexpr char kLonghornRetakenOfAnnotation[] = "longhorn.csi-delta.io/retaken-of";
 
-// Engine label on Snapshot of Longhorn, and its volume; written by plugin; read by you. The backup,
-// through ValidLabelValue(). Longhorn keeps it in the volume.
+// Engine label on Snapshot of Longhorn, and its volume; written by plugin; read by doctor, you. The
+// backup, through ValidLabelValue(). Longhorn keeps it in the volume.
 inline constexpr char kLonghornEngineBackupLabel[] = "csi-delta-backup";
 
 // Engine label on Snapshot of Longhorn, and its volume; written by plugin; read by you. The uid of

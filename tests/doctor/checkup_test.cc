@@ -119,6 +119,11 @@ class Cluster {
     }
     return {.grade = Grade::kUnknown, .check = "", .subject = "", .text = "not made", .cure = ""};
   }
+  std::vector<Finding> FindingsOf(const std::string& check) {
+    std::vector<Finding> findings = Findings();
+    std::erase_if(findings, [&](const Finding& finding) { return finding.check != check; });
+    return findings;
+  }
 
  private:
   void SeedKinds() {
@@ -644,6 +649,15 @@ void SeedNative(Cluster& cluster, const std::string& name, const std::string& ba
   SeedLonghornSnapshot(cluster, name, native);
 }
 
+// The object that Longhorn made for a native snapshot of the backup "nightly", which had lost its
+// own.
+void SeedNativeMadeAnew(Cluster& cluster, char digit, const Json& more) {
+  Json native = {{"spec", {{"createSnapshot", false}}},
+                 {"status", {{"labels", {{objects::kLonghornEngineBackupLabel, "nightly"}}}}}};
+  native.merge_patch(more);
+  SeedLonghornSnapshot(cluster, absl::StrCat("csd-", std::string(40, digit)), native);
+}
+
 // A webhook of Longhorn, and the Pods that answer for its service.
 void SeedLonghornWebhook(Cluster& cluster, const std::string& failure_policy,
                          const Json& endpoints) {
@@ -671,6 +685,11 @@ std::vector<Ailment> OfLonghornObjects() {
       {"longhorn-native", Grade::kWarning,
        "1 of backups that Velero does not list: csd-1 (backup gone)",
        [](Cluster& c) { SeedNative(c, "csd-1", "gone", Json::object()); }},
+      {"longhorn-native", Grade::kWarning,
+       "1 that lost their object, for which Longhorn made another: no restore uses them, and no "
+       "deletion of a backup deletes them: csd-1111111111111111111111111111111111111111 (backup "
+       "nightly)",
+       [](Cluster& c) { SeedNativeMadeAnew(c, '1', Json::object()); }},
       {"longhorn-snapshots", Grade::kFault, std::string(64, 'x'),
        [](Cluster& c) { SeedLonghornSnapshot(c, std::string(64, 'x'), Json::object()); }},
       {"longhorn-snapshots", Grade::kWarning, "pvc-1 (4 of 5)",
@@ -1145,6 +1164,32 @@ TEST(CheckupTest, ANativeSnapshotIsNamedOnceNoBackupOfItsNameIsThere) {
       cluster.api().Find({longhorn::SnapshotType(), "longhorn-system", "csd-1"}).has_value());
   cluster.api().Forbid("list", "backups");
   EXPECT_EQ(WordOf(cluster.FindingOf("longhorn-native").grade), WordOf(Grade::kUnknown));
+}
+
+// Its backup may still be there: what that archived is another object, of another uid.
+TEST(CheckupTest, ANativeSnapshotWhoseObjectLonghornMadeAnewIsNamed) {
+  Cluster cluster;
+  cluster.api().Seed(csi::BackupType(), support::MakeBackupObject("nightly", "Completed"));
+  SeedNativeMadeAnew(cluster, '1', DeletedBefore(cluster, absl::Minutes(1)));
+  SeedNativeMadeAnew(cluster, '2', {{"status", {{"markRemoved", true}}}});
+  SeedNative(cluster, absl::StrCat("csd-", std::string(40, '3')), "nightly", Json::object());
+  for (const std::string& name : {std::string("csd-of-a-user"), "csd-" + std::string(39, '4'),
+                                  "csd-" + std::string(40, 'G'), "x" + std::string(43, '5')}) {
+    SeedLonghornSnapshot(cluster, name, {{"spec", {{"createSnapshot", false}}}});
+  }
+  EXPECT_EQ(WordOf(cluster.FindingOf("longhorn-native").grade), WordOf(Grade::kGood));
+  // Where the engine keeps no labels either, the name alone tells.
+  SeedNativeMadeAnew(cluster, '6', Json::object());
+  SeedNativeMadeAnew(cluster, '7', {{"status", {{"labels", nullptr}}}});
+  cluster.api().Forbid("list", "backups");
+  const std::vector<Finding> findings = cluster.FindingsOf("longhorn-native");
+  ASSERT_THAT(findings, ::testing::SizeIs(2));
+  EXPECT_EQ(WordOf(findings[0].grade), WordOf(Grade::kWarning));
+  EXPECT_THAT(findings[0].text, HasSubstr("2 that lost their object"));
+  EXPECT_THAT(findings[0].text, HasSubstr("6 (backup nightly), csd-7"));
+  EXPECT_THAT(findings[0].cure,
+              HasSubstr("kubectl -n longhorn-system delete snapshots.longhorn.io"));
+  EXPECT_EQ(WordOf(findings[1].grade), WordOf(Grade::kUnknown)) << "of that with a backup";
 }
 
 // What a text has before and after a part of it; all of it and nothing, where it has none.

@@ -55,10 +55,21 @@ TEST(NativeSnapshotNameTest, IsADnsLabelAndAnotherOneForEachBackupAndVolume) {
       const std::string name = NativeSnapshotName(backup, volume);
       EXPECT_TRUE(IsDnsLabel(name)) << name;
       EXPECT_EQ(name, NativeSnapshotName(backup, volume));
+      EXPECT_TRUE(IsNativeSnapshotName(name)) << name;
       names.insert(name);
     }
   }
   EXPECT_EQ(names.size(), uids.size() * uids.size());
+}
+
+TEST(NativeSnapshotNameTest, IsKnownByItsForm) {
+  const std::string digits(40, 'a');
+  EXPECT_TRUE(IsNativeSnapshotName("csd-" + digits));
+  for (const std::string& other :
+       {std::string(), std::string("csd-"), digits, "csd-" + digits.substr(1), "csd-a" + digits,
+        "csx-" + digits, "csd-" + std::string(40, 'A'), "csd-" + std::string(40, 'g')}) {
+    EXPECT_FALSE(IsNativeSnapshotName(other)) << other;
+  }
 }
 
 class NativeSnapshotTest : public testing::Test {
@@ -265,6 +276,31 @@ TEST_F(NativeSnapshotTest, RemovalThatACloneForbidsIsRetriedThenNamed) {
                              HasSubstr("later: kubectl -n longhorn-system delete "
                                        "snapshots.longhorn.io csd-0123"))));
   EXPECT_GT(bed_.Count("delete", "snapshots"), 20);
+}
+
+// What survives of it is the name, and what the engine keeps.
+TEST_F(NativeSnapshotTest, OneWhoseObjectLonghornMadeAnewIsKnown) {
+  const std::string name = NativeSnapshotName("backup-uid", "volume-uid");
+  ASSERT_THAT(CreateNative(Soon(), bed_.api(), request_, name), IsOk());
+  bed_.Pass(absl::Seconds(6));
+  const Snapshot made = Get(name);
+  EXPECT_FALSE(IsNativeMadeAnew(made));
+  bed_.Do([&] {  // As whoever deletes it by force.
+    const k8s::ObjectKey key = support::NativeBed::SnapshotKey(name);
+    ASSERT_THAT(bed_.api().Delete({}, key, {}), IsOk());
+    ASSERT_THAT(bed_.api().Patch({}, key, k8s::PatchKind::kMerge,
+                                 {{"metadata", {{"finalizers", nullptr}}}}, ""),
+                IsOk());
+    ASSERT_FALSE(bed_.api().Find(key).has_value());
+  });
+  bed_.AddSnapshot("newer");  // Longhorn looks when its engine's list has changed.
+  const Snapshot anew = Get(name);
+  EXPECT_NE(anew.uid(), made.uid());
+  EXPECT_FALSE(anew.is_to_be_taken());
+  EXPECT_TRUE(IsNativeMadeAnew(anew));
+  EXPECT_EQ(anew.EngineLabel(objects::kLonghornEngineBackupLabel),
+            made.Label(objects::kBackupNameLabel));
+  EXPECT_EQ(StateOf(&anew, made.uid()), NativeState::kGone) << "for its backup, and its restore";
 }
 
 TEST_F(NativeSnapshotTest, RemovalThatTheRolesForbidIsNotRetried) {
