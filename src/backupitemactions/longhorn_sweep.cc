@@ -142,10 +142,10 @@ absl::StatusOr<int> SweepNativeSnapshots(const CallContext& ctx, const csi::Envi
                                                                 env.velero_namespace),
                                  .field_selector = "",
                                  .may_be_old = true}));
-  if (list.items.empty()) {
-    return 0;
+  csi::Backups backups;
+  if (!list.items.empty()) {
+    ASSIGN_OR_RETURN(backups, csi::ListBackups(ctx, env, running));
   }
-  ASSIGN_OR_RETURN(const csi::Backups backups, csi::ListBackups(ctx, env, running));
   // In this order: of a backup that is over, what is in the archive has lost its record.
   ASSIGN_OR_RETURN(auto records, ListRecords(ctx, env));
   NativeSweep sweep(env, config, backups, std::move(records));

@@ -623,6 +623,22 @@ TEST_F(LonghornVolumeActionTest, ARecordGoesWhenItsSnapshotIsGoneForADay) {
   EXPECT_FALSE(record_is_there());
 }
 
+// Of the last backup with native snapshots, that is.
+TEST_F(LonghornVolumeActionTest, ARecordGoesThoughNoNativeSnapshotIsLeft) {
+  MustRun();
+  const k8s::ObjectKey record = {csi::LeaseType(), support::kVeleroNamespace,
+                                 "csi-delta-" + k8s::Name(Only())};
+  bed_.Do(
+      [&] { EXPECT_TRUE(bed_.api().Remove(support::NativeBed::SnapshotKey(k8s::Name(Only())))); });
+  bed_.api().Mutate(record, [&](Json& lease) {
+    SetJson(lease, {"metadata", "creationTimestamp"},
+            FormatRfc3339(bed_.clock.Now() - absl::Hours(25)));
+  });
+  RunNext();
+  EXPECT_FALSE(bed_.api().Find(record).has_value());
+  EXPECT_EQ(bed_.Count("list", "backups"), 0) << "no fate of a Snapshot depends on them";
+}
+
 // The sweep finds Snapshots by a label, which this one has lost.
 TEST_F(LonghornVolumeActionTest, ARecordWhoseSnapshotIsThereStays) {
   MustRun();
