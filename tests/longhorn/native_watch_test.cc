@@ -4,16 +4,20 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <future>
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "k8s/object.h"
 #include "longhorn/native_snapshot.h"
 #include "longhorn/types.h"
 #include "objects/keys.h"
+#include "tests/support/await.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/longhorn_objects.h"
@@ -26,6 +30,8 @@ using support::IsOk;
 using support::StatusIs;
 
 constexpr char kBackupUid[] = "backup-uid";
+// Of the machine's time, on a busy one; the test's clock stands still.
+constexpr std::chrono::seconds kEndsWithin(30);
 
 class NativeWatchTest : public testing::Test {
  protected:
@@ -42,24 +48,37 @@ class NativeWatchTest : public testing::Test {
       SetJson(object, {"status", "readyToUse"}, true);
     }));
   }
-  // Until it is ready; NOT_FOUND when it is gone.
-  absl::Status Await(Interest& interest, const Json* known = nullptr) {
-    return interest.Await(ctx_, IsReady, known);
-  }
   static absl::StatusOr<bool> IsReady(const Json* object) {
     if (object == nullptr) {
       return absl::NotFoundError("gone");
     }
     return GetBool(*object, {"status", "readyToUse"});
   }
-  std::future<absl::Status> Begin(Interest& interest, const Json& made) {
-    return std::async(std::launch::async,
-                      [this, &interest, made] { return Await(interest, &made); });
+  // Awaits in a thread that it is ready; NOT_FOUND when it is gone. Without `made` it goes on.
+  std::future<absl::Status> Begin(Interest& interest, std::optional<Json> made = std::nullopt) {
+    return std::async(std::launch::async, [this, &interest, made = std::move(made)] {
+      return interest.Await(ctx_, IsReady, made.has_value() ? &*made : nullptr);
+    });
+  }
+  // How that ended. One that does not end is a failure, and not a test that hangs.
+  absl::Status End(std::future<absl::Status>& end) {
+    if (end.wait_for(kEndsWithin) == std::future_status::ready) {
+      return end.get();
+    }
+    ADD_FAILURE() << "it goes on, though what it awaits has happened";
+    stop_.request_stop();
+    const support::AwaitEnd stopped("a wait to end that was stopped");
+    return end.get();
+  }
+  absl::Status Await(Interest& interest, std::optional<Json> made = std::nullopt) {
+    std::future<absl::Status> end = Begin(interest, std::move(made));
+    return End(end);
   }
 
   support::FakeClock clock_;
   support::FakeApiClient api_{clock_};
-  CallContext ctx_{.deadline = absl::InfiniteFuture(), .stop = {}, .clock = &clock_};
+  std::stop_source stop_;
+  CallContext ctx_{.deadline = absl::InfiniteFuture(), .stop = stop_.get_token(), .clock = &clock_};
   NativeWatch watch_{api_, clock_, kDefaultNamespace, kBackupUid};
 };
 
@@ -76,7 +95,7 @@ TEST_F(NativeWatchTest, AllShareOneWatchAndNothingIsListedOrRead) {
     SetReady(name);
   }
   for (std::future<absl::Status>& end : ends) {
-    EXPECT_THAT(end.get(), IsOk());
+    EXPECT_THAT(End(end), IsOk());
   }
   EXPECT_EQ(api_.CallCount("watch", "snapshots"), 1);
   EXPECT_EQ(api_.CallCount("list", "snapshots"), 0);
@@ -91,10 +110,10 @@ TEST_F(NativeWatchTest, WhatHappensBeforeItIsAwaitedIsNotMissed) {
   const Json made = Make("csd-2");
   SetReady("csd-2");
   api_.AwaitEvents();
-  EXPECT_THAT(Await(second, &made), IsOk());
+  EXPECT_THAT(Await(second, made), IsOk());
   EXPECT_EQ(api_.CallCount("get", "snapshots"), 0);
   SetReady("csd-1");
-  EXPECT_THAT(end.get(), IsOk());
+  EXPECT_THAT(End(end), IsOk());
 }
 
 TEST_F(NativeWatchTest, OneThatWasMadeBeforeTheWatchBeganIsReadOnce) {
@@ -104,10 +123,10 @@ TEST_F(NativeWatchTest, OneThatWasMadeBeforeTheWatchBeganIsReadOnce) {
   Interest first(watch_, "csd-2");
   std::future<absl::Status> end = Begin(first, Make("csd-2"));
   api_.AwaitWatches(1);
-  EXPECT_THAT(Await(early, &made), IsOk());
+  EXPECT_THAT(Await(early, made), IsOk());
   EXPECT_EQ(api_.CallCount("get", "snapshots"), 1);
   SetReady("csd-2");
-  EXPECT_THAT(end.get(), IsOk());
+  EXPECT_THAT(End(end), IsOk());
 }
 
 TEST_F(NativeWatchTest, OnlyTheSnapshotItselfIsShown) {
@@ -129,7 +148,7 @@ TEST_F(NativeWatchTest, OnlyTheSnapshotItselfIsShown) {
   api_.Remove(SnapshotKey(kDefaultNamespace, "csd-2"));
   api_.AwaitEvents();
   SetReady("csd-1");
-  EXPECT_THAT(end.get(), IsOk());
+  EXPECT_THAT(End(end), IsOk());
   EXPECT_EQ(shown, 2) << "as it was made, and ready";
 }
 
@@ -138,7 +157,7 @@ TEST_F(NativeWatchTest, OneThatIsDeletedIsShownAsGone) {
   std::future<absl::Status> end = Begin(interest, Make("csd-1"));
   api_.AwaitWatches(1);
   api_.Remove(SnapshotKey(kDefaultNamespace, "csd-1"));
-  EXPECT_THAT(end.get(), StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(End(end), StatusIs(absl::StatusCode::kNotFound));
 }
 
 TEST_F(NativeWatchTest, AWatchThatEndsGoesOnWhereItWas) {
@@ -149,7 +168,7 @@ TEST_F(NativeWatchTest, AWatchThatEndsGoesOnWhereItWas) {
   api_.AwaitEvents();
   api_.EndWatches();
   SetReady("csd-1");
-  EXPECT_THAT(end.get(), IsOk());
+  EXPECT_THAT(End(end), IsOk());
   EXPECT_EQ(api_.CallCount("list", "snapshots"), 0);
 }
 
@@ -175,8 +194,8 @@ TEST_F(NativeWatchTest, WhereTheApiServerForgotThoseOfTheBackupAreListed) {
   api_.EndWatches();
   clock_.AwaitSleepers(3);  // Before the list there is a pause.
   clock_.Advance(absl::Seconds(1));
-  EXPECT_THAT(end_of_gone.get(), StatusIs(absl::StatusCode::kNotFound));
-  EXPECT_THAT(end_of_ready.get(), IsOk());
+  EXPECT_THAT(End(end_of_gone), StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(End(end_of_ready), IsOk());
   EXPECT_EQ(api_.CallCount("list", "snapshots"), 1);
   api_.AwaitWatches(1);
   const int reads = api_.CallCount("get", "snapshots");
@@ -187,7 +206,7 @@ TEST_F(NativeWatchTest, WhereTheApiServerForgotThoseOfTheBackupAreListed) {
   std::future<absl::Status> end_of_later = Begin(later, made);
   clock_.AwaitSleepers(1);
   clock_.Advance(kReadAgainAfter);
-  EXPECT_THAT(end_of_later.get(), IsOk()) << "it was not made when the others were listed";
+  EXPECT_THAT(End(end_of_later), IsOk()) << "it was not made when the others were listed";
   EXPECT_EQ(api_.CallCount("get", "snapshots"), reads + 1);
 }
 
@@ -199,7 +218,7 @@ TEST_F(NativeWatchTest, OneOfWhichNothingIsHeardIsRead) {
   clock_.AwaitSleepers(2);
   SetReady("csd-1");
   clock_.Advance(kReadAgainAfter);
-  EXPECT_THAT(end.get(), IsOk());
+  EXPECT_THAT(End(end), IsOk());
   EXPECT_EQ(api_.CallCount("get", "snapshots"), 1);
 }
 
@@ -210,7 +229,7 @@ TEST_F(NativeWatchTest, ItEndsInTimeAndCanGoOn) {
   std::future<absl::Status> end = Begin(interest, made);
   clock_.AwaitSleepers(1);
   clock_.Advance(absl::Seconds(5));
-  EXPECT_THAT(end.get(), StatusIs(absl::StatusCode::kDeadlineExceeded));
+  EXPECT_THAT(End(end), StatusIs(absl::StatusCode::kDeadlineExceeded));
   ctx_.deadline = absl::InfiniteFuture();
   SetReady("csd-1");
   EXPECT_THAT(Await(interest), IsOk());
@@ -218,13 +237,11 @@ TEST_F(NativeWatchTest, ItEndsInTimeAndCanGoOn) {
 }
 
 TEST_F(NativeWatchTest, AStopEndsIt) {
-  std::stop_source stop;
-  ctx_.stop = stop.get_token();
   Interest interest(watch_, "csd-1");
   std::future<absl::Status> end = Begin(interest, Make("csd-1"));
   clock_.AwaitSleepers(1);
-  stop.request_stop();
-  EXPECT_THAT(end.get(), StatusIs(absl::StatusCode::kCancelled));
+  stop_.request_stop();
+  EXPECT_THAT(End(end), StatusIs(absl::StatusCode::kCancelled));
 }
 
 TEST_F(NativeWatchTest, AnErrorOfTheCallerEndsIt) {
