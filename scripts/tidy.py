@@ -47,6 +47,8 @@ RULES = (
     Rule(r"\.detach\(\)", "a thread has an owner that joins it", ("src", "tests"), CPP),
     Rule(r"\bDISABLED_\w|\bGTEST_SKIP\(\)\s*;", "a test runs, or prints why it does not", ("tests",), CPP),
     Rule(r"\bgetaddrinfo\(|\bgethostbyname\w*\(", "names are resolved by c-ares", ("src",), CPP),
+    Rule(r"\bstd::mutex\b", "base/mutex.h: the compiler checks what a Mutex guards", ("src",), CPP,
+         ("src/base/mutex.h",)),
     Rule(r"\bthrow\b(?!\()", "errors are absl::Status", ("src",), CPP,
          ("src/base/json.cc", "src/base/yaml.cc")),  # Their libraries' callbacks stop a parse by throwing.
 )

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "base/status_macros.h"
 #include "csi/content_deletion.h"
 #include "csi/group_deletion.h"
@@ -84,7 +85,7 @@ absl::StatusOr<std::shared_ptr<const std::vector<Json>>> BackupFacts::Pods(
 void BackupFacts::SweepOnce(const CallContext& ctx, const velero::Backup& backup,
                             const velero::PluginConfig& config) {
   {
-    std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!swept_.insert(backup.uid).second) {
       return;
     }

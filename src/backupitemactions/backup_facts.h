@@ -1,7 +1,6 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <set>
 #include <string>
 #include <vector>
@@ -9,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "base/call_context.h"
 #include "base/json.h"
+#include "base/mutex.h"
 #include "csi/environment.h"
 #include "csi/group_lifecycle.h"
 #include "csi/group_types.h"
@@ -64,8 +64,8 @@ class BackupFacts {
   csi::OnceMap<std::vector<Json>> classes_{8};
   csi::OnceMap<csi::GroupKinds> group_kinds_{8};
   csi::OnceMap<Json> volumes_{csi::kGroupMembersMax};
-  std::mutex mutex_;
-  std::set<std::string> swept_;  // uids; one process serves few backups
+  Mutex mutex_;
+  std::set<std::string> swept_ ABSL_GUARDED_BY(mutex_);  // uids; one process serves few backups
 };
 
 }  // namespace csidelta::backupitemactions

@@ -2,7 +2,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
@@ -21,6 +20,7 @@
 #include "backupitemactions/snapshot_operation.h"
 #include "backupitemactions/volume_groups.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "csi/snapshot_lifecycle.h"
@@ -173,7 +173,7 @@ class LonghornVolumeAction : public velero::BackupItemAction {
   void SweepOnce(const CallContext& ctx, const velero::Backup& backup,
                  const velero::PluginConfig& config) {
     {
-      std::scoped_lock lock(mutex_);
+      const MutexLock lock(mutex_);
       if (!config.sweep_orphans || !swept_.insert(backup.uid).second) {
         return;
       }
@@ -321,7 +321,7 @@ class LonghornVolumeAction : public velero::BackupItemAction {
 
   // One for all PVCs of a backup.
   longhorn::NativeWatch& WatchOf(const longhorn::NativeRequest& request) {
-    std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     return watches_
         .try_emplace(request.backup_uid, env_.api, env_.clock, request.namespace_name,
                      request.backup_uid)
@@ -344,10 +344,10 @@ class LonghornVolumeAction : public velero::BackupItemAction {
   csi::Environment env_;
   BackupFacts facts_;
   Slots detached_{kDetachedMax};
-  std::mutex mutex_;
-  // Guarded by mutex_, by the uid of the Backup: one process serves few backups.
-  std::set<std::string> swept_;
-  std::map<std::string, longhorn::NativeWatch> watches_;
+  Mutex mutex_;
+  // By the uid of the Backup: one process serves few backups.
+  std::set<std::string> swept_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, longhorn::NativeWatch> watches_ ABSL_GUARDED_BY(mutex_);
 };
 
 absl::StatusOr<velero::OperationProgress> LonghornVolumeAction::Progress(

@@ -1,10 +1,9 @@
 #pragma once
 
-#include <mutex>
-
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
+#include "base/mutex.h"
 
 namespace csidelta::backupitemactions {
 
@@ -27,7 +26,7 @@ class Slots {
 
   // REQUIRES that the caller took one.
   void Give() {
-    std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     ++free_;
   }
 
@@ -36,7 +35,7 @@ class Slots {
   static constexpr absl::Duration kLookEvery = absl::Milliseconds(100);
 
   bool TakeIfFree() {
-    std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     if (free_ == 0) {
       return false;
     }
@@ -44,8 +43,8 @@ class Slots {
     return true;
   }
 
-  std::mutex mutex_;
-  int free_;  // Guarded by mutex_.
+  Mutex mutex_;
+  int free_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace csidelta::backupitemactions

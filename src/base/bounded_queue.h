@@ -3,12 +3,12 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
-#include <mutex>
 #include <optional>
 #include <stop_token>
 #include <utility>
 
 #include "base/check.h"
+#include "base/mutex.h"
 
 namespace csidelta {
 
@@ -26,8 +26,8 @@ class BoundedQueue {
   // Blocks until there is room. False, and `item` is dropped, when `stop` was requested or the
   // queue is closed.
   bool Push(T item, int64_t weight_bytes, std::stop_token stop) {
-    std::unique_lock lock(mutex_);
-    const bool woken = changed_.wait(lock, stop, [&] {
+    MutexLock lock(mutex_);
+    const bool woken = changed_.wait(lock, stop, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
       return closed_ || items_.empty() || bytes_ + weight_bytes <= bytes_max_;
     });
     if (!woken || closed_ || stop.stop_requested()) {
@@ -42,8 +42,10 @@ class BoundedQueue {
   // Blocks until there is an item. Nothing when `stop` was requested, or when the queue is closed
   // and empty.
   std::optional<T> Pop(std::stop_token stop) {
-    std::unique_lock lock(mutex_);
-    const bool woken = changed_.wait(lock, stop, [&] { return closed_ || !items_.empty(); });
+    MutexLock lock(mutex_);
+    const bool woken = changed_.wait(lock, stop, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return closed_ || !items_.empty();
+    });
     if (!woken || items_.empty() || stop.stop_requested()) {
       return std::nullopt;
     }
@@ -52,25 +54,25 @@ class BoundedQueue {
 
   // The item that is there now, if any.
   std::optional<T> TryPop() {
-    std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     return items_.empty() ? std::nullopt : std::optional<T>(TakeFirst());
   }
 
   // No more items will come.
   void Close() {
-    std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     closed_ = true;
     changed_.notify_all();
   }
 
   int64_t bytes() const {
-    std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     return bytes_;
   }
 
  private:
-  // REQUIRES mutex_ held, and an item.
-  T TakeFirst() {
+  // REQUIRES an item.
+  T TakeFirst() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     T item = std::move(items_.front().first);
     bytes_ -= items_.front().second;
     items_.pop_front();
@@ -79,11 +81,11 @@ class BoundedQueue {
   }
 
   const int64_t bytes_max_;
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
   std::condition_variable_any changed_;
-  std::deque<std::pair<T, int64_t>> items_;
-  int64_t bytes_ = 0;
-  bool closed_ = false;
+  std::deque<std::pair<T, int64_t>> items_ ABSL_GUARDED_BY(mutex_);
+  int64_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace csidelta

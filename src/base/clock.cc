@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
-#include <mutex>
 
 #include "absl/time/clock.h"
+#include "base/mutex.h"
 
 namespace csidelta {
 namespace {
@@ -21,9 +21,9 @@ class RealClock : public Clock {
   }
 
   bool SleepFor(absl::Duration duration, std::stop_token stop) const override {
-    std::mutex mutex;
+    Mutex mutex;
     std::condition_variable_any wakeup;
-    std::unique_lock lock(mutex);
+    MutexLock lock(mutex);
     const absl::Duration wake_at = Uptime() + duration;
     for (absl::Duration left = duration; left > absl::ZeroDuration() && !stop.stop_requested();
          left = wake_at - Uptime()) {
@@ -34,9 +34,9 @@ class RealClock : public Clock {
   }
 
   bool SleepUntil(absl::Time wake_at, std::stop_token stop) const override {
-    std::mutex mutex;
+    Mutex mutex;
     std::condition_variable_any wakeup;
-    std::unique_lock lock(mutex);
+    MutexLock lock(mutex);
     while (!stop.stop_requested()) {
       const absl::Duration left = wake_at - Now();
       if (left <= absl::ZeroDuration()) {

@@ -2,10 +2,10 @@
 
 #include <openssl/rand.h>
 
-#include <mutex>
 #include <random>
 
 #include "base/check.h"
+#include "base/mutex.h"
 
 namespace csidelta {
 namespace {
@@ -13,13 +13,13 @@ namespace {
 class RealRandom : public Random {
  public:
   uint64_t Below(uint64_t bound) override {
-    std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     return std::uniform_int_distribution<uint64_t>(0, bound - 1)(engine_);
   }
 
  private:
-  std::mutex mutex_;
-  std::mt19937_64 engine_{std::random_device{}()};
+  Mutex mutex_;
+  std::mt19937_64 engine_ ABSL_GUARDED_BY(mutex_){std::random_device{}()};
 };
 
 class RealSecureRandom : public SecureRandom {

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <mutex>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
+#include "base/mutex.h"
 
 namespace csidelta {
 
@@ -34,7 +34,7 @@ class RateLimiter {
     const absl::Time now = ctx.clock->Now();
     absl::Time turn;
     {
-      std::scoped_lock lock(mutex_);
+      const MutexLock lock(mutex_);
       const absl::Time last = std::max(next_, now - burst_time_);
       const absl::Time ahead = std::max(ahead_next_, now - burst_time_);
       turn = kind == Kind::kGoesOn ? std::min(ahead, last) : last;
@@ -54,16 +54,18 @@ class RateLimiter {
 
   // Books `units` that have passed already; those who come after wait for them.
   void Charge(const CallContext& ctx, int64_t units) {
-    std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     next_ = std::max(next_, ctx.clock->Now() - burst_time_) + interval_ * units;
   }
 
  private:
   const absl::Duration interval_;
   const absl::Duration burst_time_;
-  std::mutex mutex_;
-  absl::Time next_ = absl::InfinitePast();        // When the next call's token is there.
-  absl::Time ahead_next_ = absl::InfinitePast();  // The same, as if all were of kind kGoesOn.
+  Mutex mutex_;
+  absl::Time next_ ABSL_GUARDED_BY(mutex_) =
+      absl::InfinitePast();  // When the next call's token is there.
+  absl::Time ahead_next_ ABSL_GUARDED_BY(mutex_) =
+      absl::InfinitePast();  // The same, as if all were of kind kGoesOn.
 };
 
 }  // namespace csidelta

@@ -1,13 +1,13 @@
 #pragma once
 
 #include <functional>
-#include <mutex>
 #include <stop_token>
 #include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "base/call_context.h"
+#include "base/mutex.h"
 
 namespace csidelta {
 
@@ -54,7 +54,7 @@ class WorkerPool {
       return;
     }
     {
-      std::scoped_lock lock(mutex_);
+      const MutexLock lock(mutex_);
       if (first_.ok()) {
         first_ = status;
       }
@@ -66,7 +66,7 @@ class WorkerPool {
   // after an OK.
   absl::Status Join() {
     threads_.clear();
-    std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     return first_;
   }
 
@@ -74,8 +74,8 @@ class WorkerPool {
   std::stop_source stop_;
   CallContext context_;
   std::stop_callback<std::function<void()>> relay_;
-  std::mutex mutex_;
-  absl::Status first_;
+  Mutex mutex_;
+  absl::Status first_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::jthread> threads_;
 };
 

@@ -4,11 +4,11 @@
 #include <atomic>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <utility>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "base/mutex.h"
 #include "base/status_macros.h"
 #include "cli/volume_groups.h"
 #include "repository/find_repositories.h"
@@ -52,15 +52,21 @@ class GroupReader {
   }
 
   void NoteUnseen(const std::string& folder, const absl::Status& why) {
-    std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     unseen_.emplace(folder, why);
   }
 
-  // By their folders; not while Read() runs.
-  const std::map<std::string, absl::Status>& unseen() const { return unseen_; }
+  // Not while Read() runs, which is all that the lock is for. The folders that were not seen:
+  const std::map<std::string, absl::Status>& unseen() const ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    return unseen_;
+  }
   bool has_seen_any() const { return seen_ > 0; }
-  bool has_seen_all() const { return unseen_.empty() && !is_damaged_; }
-  std::vector<GroupMember> TakeMembers() { return std::move(members_); }
+  bool has_seen_all() const ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    return unseen_.empty() && !is_damaged_;
+  }
+  std::vector<GroupMember> TakeMembers() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    return std::move(members_);
+  }
 
  private:
   absl::Status ReadFrom(storage::ObjectStore& store) {
@@ -77,7 +83,7 @@ class GroupReader {
       ASSIGN_OR_RETURN(
           const std::vector<repository::StoredSnapshot> snapshots,
           repository->LoadSnapshots(ctx_, ids, [&](const Id& id, const absl::Status& status) {
-            std::scoped_lock lock(mutex_);
+            const MutexLock lock(mutex_);
             is_damaged_ = true;
             session_.console().Warn(absl::StrCat("snapshot ", id.ShortHex(), " in ", place,
                                                  " is damaged: ", status.message()));
@@ -100,7 +106,7 @@ class GroupReader {
       return absl::OkStatus();
     }
     member->chosen = listing_.filter.Matches(stored.snapshot);
-    std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     memory_bytes_ += member->MemoryBytes();
     if (memory_bytes_ > kGroupMemoryMax) {
       is_full_ = true;
@@ -119,11 +125,11 @@ class GroupReader {
   const GroupListing& listing_;
   std::atomic<int64_t> seen_ = 0;  // repositories
   std::atomic<bool> is_full_ = false;
-  std::mutex mutex_;  // Guards all that follows, and the console.
-  std::vector<GroupMember> members_;
-  int64_t memory_bytes_ = 0;
-  bool is_damaged_ = false;
-  std::map<std::string, absl::Status> unseen_;
+  Mutex mutex_;  // Guards all that follows, and the console.
+  std::vector<GroupMember> members_ ABSL_GUARDED_BY(mutex_);
+  int64_t memory_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool is_damaged_ ABSL_GUARDED_BY(mutex_) = false;
+  std::map<std::string, absl::Status> unseen_ ABSL_GUARDED_BY(mutex_);
 };
 
 void Show(const std::vector<VolumeGroup>& groups, Console& console) {

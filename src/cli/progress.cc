@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/mutex.h"
 #include "cli/text.h"
 
 namespace csidelta::cli {
@@ -137,7 +138,7 @@ void ProgressMeter::ReportWait(absl::string_view subject, absl::string_view stat
     return;
   }
   const absl::Duration now = clock_.Uptime();
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!IsDue(subject, now)) {
     return;
   }
@@ -158,7 +159,7 @@ void ProgressMeter::Report(absl::string_view stage, int64_t done, int64_t total,
     return;
   }
   const absl::Duration now = clock_.Uptime();
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   const bool is_due = IsDue(stage, now);  // It clears the window of another stage.
   window_.Add(now, done);
   if (!is_due) {

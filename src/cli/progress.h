@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <deque>
-#include <mutex>
 #include <optional>
 #include <string>
 
@@ -10,6 +9,7 @@
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/mutex.h"
 #include "cli/console.h"
 #include "engine/listener.h"
 
@@ -91,16 +91,16 @@ class ProgressMeter {
 
  private:
   // Whether there is something to show now; `stage` begins where it is another one.
-  bool IsDue(absl::string_view stage, absl::Duration now);
+  bool IsDue(absl::string_view stage, absl::Duration now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Report(absl::string_view stage, int64_t done, int64_t total, bool bytes);
 
   Console& console_;
   const Clock& clock_;
-  std::mutex mutex_;
-  std::string stage_;
-  absl::Duration stage_began_;
-  RateWindow window_;
-  absl::Duration shown_at_ = -absl::InfiniteDuration();
+  Mutex mutex_;
+  std::string stage_ ABSL_GUARDED_BY(mutex_);
+  absl::Duration stage_began_ ABSL_GUARDED_BY(mutex_);
+  RateWindow window_ ABSL_GUARDED_BY(mutex_);
+  absl::Duration shown_at_ ABSL_GUARDED_BY(mutex_) = -absl::InfiniteDuration();
 };
 
 // What reports to `meter`, which must live as long, in bytes and in things.

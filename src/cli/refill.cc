@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <memory>
-#include <mutex>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "base/mutex.h"
 #include "base/status_macros.h"
 #include "incremental/aligned_buffer.h"
 #include "incremental/chunk_reader.h"
@@ -32,7 +32,7 @@ absl::Status VolumeRefill::Scan(const CallContext& ctx, int64_t chunk_bytes,
                                 const repository::WantedChunks& wanted,
                                 const repository::ProgressReporter& progress) {
   const int workers = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  std::mutex mutex;  // Guards what was found.
+  Mutex mutex;  // Guards what was found.
   ASSIGN_OR_RETURN(const std::unique_ptr<incremental::ChunkReader> reader,
                    incremental::ChunkReader::Make(ctx, device_,
                                                   {.chunk_bytes = chunk_bytes,
@@ -41,7 +41,7 @@ absl::Status VolumeRefill::Scan(const CallContext& ctx, int64_t chunk_bytes,
   const int64_t size_bytes = device_.facts().size_bytes;
   for (int64_t offset = 0; offset < size_bytes; offset += chunk_bytes) {
     {
-      std::scoped_lock lock(mutex);
+      const MutexLock lock(mutex);
       if (chunks_.size() == wanted.ids.size()) {
         break;
       }
@@ -52,7 +52,7 @@ absl::Status VolumeRefill::Scan(const CallContext& ctx, int64_t chunk_bytes,
       const auto take = [&](absl::string_view chunk) {
         const repository::BlobId id = repository::BlobId::Of(chunk);
         if (wanted.ids.contains(id)) {
-          std::scoped_lock lock(mutex);
+          const MutexLock lock(mutex);
           chunks_.emplace(id, Extent{offset, static_cast<int64_t>(chunk.size())});
         }
       };

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -14,6 +13,7 @@
 #include "absl/time/time.h"
 #include "base/check.h"
 #include "base/keep_rules.h"
+#include "base/mutex.h"
 #include "base/status_macros.h"
 #include "base/worker_pool.h"
 #include "cli/cluster_verb.h"
@@ -161,7 +161,7 @@ class SnapshotCreateCommand : public Command {
     std::vector<CreationRequest> requests =
         MakeRequests(std::move(sources.sources), selected.workload, ctx.clock->Now());
     ASSIGN_OR_RETURN(GroupPlan group, PlanGroup(ctx, *api, requests));
-    std::mutex room_mutex;
+    Mutex room_mutex;
     if (makes_room_) {
       for (CreationRequest& one : requests) {
         one.on_full = MakerOfRoom(ctx, *api, session.console(), {one}, room_mutex);
@@ -289,11 +289,10 @@ class SnapshotCreateCommand : public Command {
 
   // What is called while the driver has no room for a snapshot of these: one at a time.
   csi::RoomInDriver MakerOfRoom(const CallContext& ctx, k8s::ApiClient& api, Console& console,
-                                const std::vector<CreationRequest>& requests,
-                                std::mutex& mutex) const {
+                                const std::vector<CreationRequest>& requests, Mutex& mutex) const {
     return [&ctx, &api, &console, &mutex, retention = Retention(requests),
             timeout = timeout_.value_or(kTimeout)](const absl::Status& refused) {
-      const std::scoped_lock lock(mutex);
+      const MutexLock lock(mutex);
       csi::RoomMaker room(ctx, api, retention, timeout);
       const absl::Status made = room.MakeInDriver(refused);
       TellRemovals(console, "--make-room", room.TakeReport());

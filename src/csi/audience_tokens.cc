@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/json.h"
+#include "base/mutex.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 
@@ -83,14 +84,14 @@ absl::StatusOr<Secret> AudienceTokens::Token(const CallContext& ctx, const std::
     return Secret(std::move(token));
   }
   {
-    std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto found = issued_.find(audience);
     if (found != issued_.end() && ctx.clock->Now() + kRenewBefore < found->second.expires_at) {
       return found->second.token;
     }
   }
   ASSIGN_OR_RETURN(Issued issued, Request(ctx, audience));
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   return (issued_[audience] = std::move(issued)).token;
 }
 
@@ -100,7 +101,7 @@ void AudienceTokens::Refuse(const CallContext& ctx, const std::string& audience,
     file_.Refresh(*ctx.clock, token.Reveal());
     return;
   }
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = issued_.find(audience);
   if (found != issued_.end() && found->second.token == token) {
     issued_.erase(found);

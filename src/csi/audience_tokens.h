@@ -2,13 +2,13 @@
 
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
+#include "base/mutex.h"
 #include "base/secret.h"
 #include "k8s/api_client.h"
 #include "k8s/token_source.h"
@@ -55,8 +55,8 @@ class AudienceTokens {
   k8s::ApiClient& api_;
   const AudienceTokenSettings settings_;
   k8s::TokenSource file_;
-  std::mutex mutex_;
-  std::map<std::string, Issued> issued_;  // By audience. Guarded by mutex_.
+  Mutex mutex_;
+  std::map<std::string, Issued> issued_ ABSL_GUARDED_BY(mutex_);  // By audience.
 };
 
 }  // namespace csidelta::csi

@@ -5,7 +5,6 @@
 #include <deque>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <string>
 #include <utility>
@@ -14,6 +13,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "base/call_context.h"
+#include "base/mutex.h"
 #include "base/status_macros.h"
 
 namespace csidelta::csi {
@@ -32,8 +32,10 @@ class OnceMap {
   // CANCELLED when ctx.stop fires while another caller loads; else what `load` says.
   absl::StatusOr<Pointer> Get(const CallContext& ctx, const std::string& key, Load load) {
     {
-      std::unique_lock lock(mutex_);
-      const bool free = changed_.wait(lock, ctx.stop, [&] { return !loading_.contains(key); });
+      MutexLock lock(mutex_);
+      const bool free = changed_.wait(lock, ctx.stop, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+        return !loading_.contains(key);
+      });
       if (!free) {
         return absl::CancelledError("stop requested");
       }
@@ -44,12 +46,12 @@ class OnceMap {
     }
     // Whatever comes of it, also an exception: the next one may load.
     const absl::Cleanup finish = [this, &key] {
-      std::scoped_lock lock(mutex_);
+      const MutexLock lock(mutex_);
       loading_.erase(key);
       changed_.notify_all();
     };
     absl::StatusOr<Value> value = load();
-    std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     RETURN_IF_ERROR(value.status());
     Pointer stored = std::make_shared<const Value>(*std::move(value));
     values_[key] = stored;
@@ -63,11 +65,11 @@ class OnceMap {
 
  private:
   const std::size_t entries_max_;
-  std::mutex mutex_;
+  Mutex mutex_;
   std::condition_variable_any changed_;
-  std::map<std::string, Pointer> values_;
-  std::set<std::string> loading_;
-  std::deque<std::string> order_;  // keys of values_, oldest first
+  std::map<std::string, Pointer> values_ ABSL_GUARDED_BY(mutex_);
+  std::set<std::string> loading_ ABSL_GUARDED_BY(mutex_);
+  std::deque<std::string> order_ ABSL_GUARDED_BY(mutex_);  // keys of values_, oldest first
 };
 
 }  // namespace csidelta::csi

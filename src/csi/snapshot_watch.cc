@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <mutex>
 #include <set>
 #include <stop_token>
 #include <thread>
@@ -12,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "base/json.h"
+#include "base/mutex.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "csi/snapshot_import.h"
@@ -78,10 +78,13 @@ class SnapshotFollower : public k8s::ObjectFollower {
     }
   }
 
-  bool has_ended() const { return has_ended_; }
+  bool has_ended() const {
+    const MutexLock lock(mutex_);
+    return has_ended_;
+  }
 
   void OnPage(const std::vector<Json>& objects, bool is_first) override {
-    const std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     if (is_first) {
       listed_.clear();
     }
@@ -93,7 +96,7 @@ class SnapshotFollower : public k8s::ObjectFollower {
 
   // A list that is not the newest may lack what was shown already: it is looked for by name.
   void OnListed() override {
-    const std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     std::vector<std::string> missing;
     for (const auto& [uid, known] : known_) {
       if (!listed_.contains(uid)) {
@@ -108,7 +111,7 @@ class SnapshotFollower : public k8s::ObjectFollower {
   }
 
   void OnEvent(const k8s::WatchEvent& event) override {
-    const std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     if (event.kind != k8s::WatchEvent::Kind::kDeleted) {
       Take(event.object);
       return;
@@ -123,7 +126,7 @@ class SnapshotFollower : public k8s::ObjectFollower {
   // --- Contents, of all namespaces
 
   void OnContents(const std::vector<Json>& contents, bool is_first) {
-    const std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     if (is_first) {
       listed_contents_.clear();
     }
@@ -136,7 +139,7 @@ class SnapshotFollower : public k8s::ObjectFollower {
   }
 
   void OnContentsListed() {
-    const std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     std::vector<std::string> missing;
     for (const auto& [uid, known] : known_) {
       if (known.entry.content_kind == ContentReading::Kind::kPresent &&
@@ -151,15 +154,14 @@ class SnapshotFollower : public k8s::ObjectFollower {
   }
 
   void OnContent(const k8s::WatchEvent& event) {
-    const std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     TakeContent(event.object, event.kind == k8s::WatchEvent::Kind::kDeleted);
   }
 
   // Told once, of whatever may not be done.
   void NoteContents(const std::string& what, const absl::Status& status) {
-    if (!std::exchange(has_noted_contents_, true)) {
-      note_(absl::StrCat(what, " not checked: ", status.message()));
-    }
+    const MutexLock lock(mutex_);
+    NoteContentsLocked(what, status);
   }
 
  private:
@@ -169,7 +171,14 @@ class SnapshotFollower : public k8s::ObjectFollower {
     SnapshotEntry entry;
   };
 
-  bool IsGone(const std::string& uid) {
+  void NoteContentsLocked(const std::string& what, const absl::Status& status)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (!std::exchange(has_noted_contents_, true)) {
+      note_(absl::StrCat(what, " not checked: ", status.message()));
+    }
+  }
+
+  bool IsGone(const std::string& uid) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const auto found = known_.find(uid);
     if (found == known_.end()) {
       return false;
@@ -179,7 +188,7 @@ class SnapshotFollower : public k8s::ObjectFollower {
     return object.ok() && (!object->has_value() || k8s::Uid(**object) != uid);
   }
 
-  void TellGone(const std::string& uid) {
+  void TellGone(const std::string& uid) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     gone_.insert(uid);
     if (const auto found = known_.find(uid); found != known_.end()) {
       ForgetContent(found->second.entry);
@@ -190,7 +199,7 @@ class SnapshotFollower : public k8s::ObjectFollower {
   }
 
   // `is_newest`: it was read as it is now, and what is around it may have changed alone.
-  void Take(const Json& object, bool is_newest = false) {
+  void Take(const Json& object, bool is_newest = false) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     absl::StatusOr<VolumeSnapshot> snapshot = VolumeSnapshot::Of(object);
     if (has_ended_ || !snapshot.ok() || gone_.contains(snapshot->uid())) {
       return;
@@ -214,7 +223,7 @@ class SnapshotFollower : public k8s::ObjectFollower {
     }
   }
 
-  void TakeContent(const Json& content, bool is_gone) {
+  void TakeContent(const Json& content, bool is_gone) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const auto found = uids_of_content_.find(k8s::Name(content));
     if (found == uids_of_content_.end()) {
       return;
@@ -230,7 +239,7 @@ class SnapshotFollower : public k8s::ObjectFollower {
 
   // At a VolumeSnapshot that did not change itself, and its content. One that is gone is told of
   // when the VolumeSnapshots say so.
-  void LookAgain(const std::string& uid) {
+  void LookAgain(const std::string& uid) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const SnapshotEntry& entry = known_.at(uid).entry;
     const auto object = k8s::Find(ctx_, api_, VolumeSnapshotKey(entry.namespace_name, entry.name));
     if (object.ok() && object->has_value() && k8s::Uid(**object) == uid) {
@@ -238,7 +247,7 @@ class SnapshotFollower : public k8s::ObjectFollower {
     }
   }
 
-  void SetEntry(Known& known, SnapshotEntry entry) {
+  void SetEntry(Known& known, SnapshotEntry entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     ForgetContent(known.entry);
     if (!entry.content.empty()) {
       uids_of_content_[entry.content].insert(entry.uid);
@@ -246,7 +255,7 @@ class SnapshotFollower : public k8s::ObjectFollower {
     known.entry = std::move(entry);
   }
 
-  void ForgetContent(const SnapshotEntry& entry) {
+  void ForgetContent(const SnapshotEntry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const auto found = uids_of_content_.find(entry.content);
     if (found != uids_of_content_.end() && found->second.erase(entry.uid) > 0 &&
         found->second.empty()) {
@@ -254,7 +263,7 @@ class SnapshotFollower : public k8s::ObjectFollower {
     }
   }
 
-  SnapshotEntry EntryNow(const VolumeSnapshot& snapshot) {
+  SnapshotEntry EntryNow(const VolumeSnapshot& snapshot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const std::string name = snapshot.bound_content();
     if (name.empty() || !may_read_contents_) {
       return EntryOf(snapshot, {});
@@ -263,7 +272,7 @@ class SnapshotFollower : public k8s::ObjectFollower {
         k8s::Find(ctx_, api_, VolumeSnapshotContentKey(name));
     if (absl::IsPermissionDenied(found.status())) {
       may_read_contents_ = false;
-      NoteContents("binding, driver and handle", found.status());
+      NoteContentsLocked("binding, driver and handle", found.status());
     }
     if (!found.ok()) {
       return EntryOf(snapshot, {});
@@ -277,7 +286,7 @@ class SnapshotFollower : public k8s::ObjectFollower {
                : EntryOf(snapshot, {});
   }
 
-  void Tell(const SnapshotChange& change) {
+  void Tell(const SnapshotChange& change) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (!has_ended_ && !sink_(change)) {
       has_ended_ = true;
       stop_.request_stop();
@@ -290,15 +299,17 @@ class SnapshotFollower : public k8s::ObjectFollower {
   const std::function<bool(const SnapshotChange& change)>& sink_;
   const std::function<void(const std::string& sentence)>& note_;
   std::stop_source& stop_;
-  std::mutex mutex_;  // of all that follows: contents are followed by a thread of their own
-  std::map<std::string, Known> known_;                            // by uid
-  std::map<std::string, std::set<std::string>> uids_of_content_;  // by the name of the content
-  std::set<std::string> gone_;                                    // uids
-  std::set<std::string> listed_;           // uids of the list that is being read
-  std::set<std::string> listed_contents_;  // of the list that is being read, those that matter
-  bool may_read_contents_ = true;
-  bool has_noted_contents_ = false;
-  bool has_ended_ = false;  // the sink has had enough
+  mutable Mutex mutex_;  // contents are followed by a thread of their own
+  std::map<std::string, Known> known_ ABSL_GUARDED_BY(mutex_);  // by uid
+  std::map<std::string, std::set<std::string>> uids_of_content_
+      ABSL_GUARDED_BY(mutex_);                            // by the name of the content
+  std::set<std::string> gone_ ABSL_GUARDED_BY(mutex_);    // uids
+  std::set<std::string> listed_ ABSL_GUARDED_BY(mutex_);  // uids of the list that is being read
+  std::set<std::string> listed_contents_
+      ABSL_GUARDED_BY(mutex_);  // of the list that is being read, those that matter
+  bool may_read_contents_ ABSL_GUARDED_BY(mutex_) = true;
+  bool has_noted_contents_ ABSL_GUARDED_BY(mutex_) = false;
+  bool has_ended_ ABSL_GUARDED_BY(mutex_) = false;  // the sink has had enough
 };
 
 class ContentFollower : public k8s::ObjectFollower {

@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "base/status_macros.h"
 #include "csi/data_transfer.h"
 #include "csi/snapshot_types.h"
@@ -71,7 +72,7 @@ absl::StatusOr<absl::Time> ArchiveReconciler::Reconcile(const CallContext& ctx,
                                            " is over, and the DataUpload is "
                                            "not in its archive")));
     }
-    std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     over_.insert(owner->uid);
     return absl::InfiniteFuture();
   }
@@ -91,7 +92,7 @@ bool ArchiveReconciler::Concerns(const Json& object) const {
       upload->phase != velero::DataPhase::kCompleted || !owner.has_value()) {
     return false;
   }
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   return !over_.contains(owner->uid) || IsMarkAwaited(object);
 }
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <mutex>
 #include <set>
 #include <string>
 
@@ -9,6 +8,7 @@
 #include "absl/time/time.h"
 #include "base/call_context.h"
 #include "base/json.h"
+#include "base/mutex.h"
 #include "datamover/mover_environment.h"
 #include "k8s/reconcile_loop.h"
 #include "velero/data_upload.h"
@@ -48,8 +48,8 @@ class ArchiveReconciler : public k8s::Reconciler {
                        const char* reason, const std::string& why);
 
   const MoverEnvironment& env_;
-  mutable std::mutex mutex_;
-  std::set<std::string> over_;  // uids of Backups with archives; guarded by mutex_
+  mutable Mutex mutex_;
+  std::set<std::string> over_ ABSL_GUARDED_BY(mutex_);  // Uids of Backups with archives
 };
 
 }  // namespace csidelta::datamover

@@ -2,12 +2,12 @@
 
 #include <functional>
 #include <map>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/json.h"
+#include "base/mutex.h"
 #include "k8s/follow.h"
 #include "k8s/object.h"
 
@@ -25,7 +25,7 @@ class Census : public k8s::ObjectFollower {
 
   void OnPage(const std::vector<Json>& objects, bool is_first) override {
     {
-      std::scoped_lock lock(mutex_);
+      const MutexLock lock(mutex_);
       if (is_first) {
         listed_.clear();
       }
@@ -38,7 +38,7 @@ class Census : public k8s::ObjectFollower {
 
   void OnListed() override {
     {
-      std::scoped_lock lock(mutex_);
+      const MutexLock lock(mutex_);
       entries_ = std::exchange(listed_, {});
     }
     next_.OnListed();
@@ -46,7 +46,7 @@ class Census : public k8s::ObjectFollower {
 
   void OnEvent(const k8s::WatchEvent& event) override {
     {
-      std::scoped_lock lock(mutex_);
+      const MutexLock lock(mutex_);
       if (event.kind == k8s::WatchEvent::Kind::kDeleted) {
         entries_.erase(k8s::Uid(event.object));
       } else {
@@ -58,7 +58,7 @@ class Census : public k8s::ObjectFollower {
 
   std::vector<Entry> All() const {
     std::vector<Entry> all;
-    std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     for (const auto& [uid, entry] : entries_) {
       all.push_back(entry);
     }
@@ -68,9 +68,9 @@ class Census : public k8s::ObjectFollower {
  private:
   const Reader read_;
   k8s::ObjectFollower& next_;
-  mutable std::mutex mutex_;
-  std::map<std::string, Entry> entries_;  // Guarded by mutex_; by uid.
-  std::map<std::string, Entry> listed_;   // The same, of a list that is not whole yet.
+  mutable Mutex mutex_;
+  std::map<std::string, Entry> entries_ ABSL_GUARDED_BY(mutex_);  // By uid.
+  std::map<std::string, Entry> listed_;  // The same, of a list that is not whole yet.
 };
 
 }  // namespace csidelta::datamover

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/mutex.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
 
@@ -31,7 +32,7 @@ void EndedPods::Note(const Json& pod) {
   if (entry.repository.empty() || !HasSurelyEnded(pod) || Has(entry.uid)) {
     return;
   }
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   entries_.push_front(std::move(entry));
   if (entries_.size() > kAllMax) {
     entries_.pop_back();
@@ -39,14 +40,14 @@ void EndedPods::Note(const Json& pod) {
 }
 
 bool EndedPods::Has(absl::string_view uid) const {
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   return std::any_of(entries_.begin(), entries_.end(),
                      [uid](const Entry& entry) { return entry.uid == uid; });
 }
 
 std::vector<std::string> EndedPods::Of(absl::string_view repository) const {
   std::vector<std::string> uids;
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   for (const Entry& entry : entries_) {
     if (entry.repository == repository && uids.size() < kOfOneRepositoryMax) {
       uids.push_back(entry.uid);

@@ -1,12 +1,12 @@
 #pragma once
 
 #include <deque>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "absl/strings/string_view.h"
 #include "base/json.h"
+#include "base/mutex.h"
 
 namespace csidelta::datamover {
 
@@ -32,8 +32,8 @@ class EndedPods {
     std::string repository;
   };
 
-  mutable std::mutex mutex_;
-  std::deque<Entry> entries_;  // Guarded by mutex_; the newest first.
+  mutable Mutex mutex_;
+  std::deque<Entry> entries_ ABSL_GUARDED_BY(mutex_);  // The newest first.
 };
 
 }  // namespace csidelta::datamover

@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_split.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "csi/group_lifecycle.h"
@@ -61,7 +62,7 @@ GroupWindows::GroupWindows(std::set<std::string> velero_namespaces, absl::Time s
     : velero_namespaces_(std::move(velero_namespaces)), since_(since), leads_(std::move(leads)) {}
 
 void GroupWindows::OnPage(const std::vector<Json>& groups, bool is_first) {
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   if (is_first) {
     listed_.clear();
   }
@@ -72,13 +73,15 @@ void GroupWindows::OnPage(const std::vector<Json>& groups, bool is_first) {
 }
 
 void GroupWindows::OnListed() {
-  std::scoped_lock lock(mutex_);
-  std::erase_if(seen_, [&](const std::string& uid) { return !listed_.contains(uid); });
+  const MutexLock lock(mutex_);
+  std::erase_if(seen_, [&](const std::string& uid) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return !listed_.contains(uid);
+  });
   listed_.clear();
 }
 
 void GroupWindows::OnEvent(const k8s::WatchEvent& event) {
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   Note(event.object);
   if (event.kind == k8s::WatchEvent::Kind::kDeleted) {
     seen_.erase(k8s::Uid(event.object));
@@ -86,7 +89,7 @@ void GroupWindows::OnEvent(const k8s::WatchEvent& event) {
 }
 
 GroupFigures GroupWindows::figures() const {
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   return figures_;
 }
 

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <set>
 #include <string>
 #include <vector>
@@ -12,6 +11,7 @@
 #include "absl/time/time.h"
 #include "base/call_context.h"
 #include "base/json.h"
+#include "base/mutex.h"
 #include "k8s/api_client.h"
 #include "k8s/follow.h"
 
@@ -46,15 +46,15 @@ class GroupWindows : public k8s::ObjectFollower {
   GroupFigures figures() const;
 
  private:
-  void Note(const Json& group);  // REQUIRES mutex_.
+  void Note(const Json& group) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);  // REQUIRES mutex_.
 
   const std::set<std::string> velero_namespaces_;
   const absl::Time since_;
   const std::function<bool()> leads_;
-  mutable std::mutex mutex_;
-  GroupFigures figures_;          // Guarded by mutex_.
-  std::set<std::string> seen_;    // Guarded by mutex_; uids of answered groups that are there.
-  std::set<std::string> listed_;  // Guarded by mutex_; of a list that is not whole yet.
+  mutable Mutex mutex_;
+  GroupFigures figures_ ABSL_GUARDED_BY(mutex_);
+  std::set<std::string> seen_ ABSL_GUARDED_BY(mutex_);    // Uids of answered groups that are there.
+  std::set<std::string> listed_ ABSL_GUARDED_BY(mutex_);  // Of a list that is not whole yet.
 };
 
 // Tells `follower` of the plugin's VolumeGroupSnapshots until `ctx` ends, and returns why it ended.

@@ -8,6 +8,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "base/mutex.h"
 #include "base/rfc3339.h"
 #include "datamover/transfer_object.h"
 #include "k8s/object.h"
@@ -188,7 +189,7 @@ void MoverMetrics::Note(const Json& object) {
       upload->phase != velero::DataPhase::kCompleted || !completed.has_value()) {
     return;
   }
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   const Volume volume{upload->namespace_name, upload->storage_location, upload->source_namespace,
                       upload->source_claim};
   if (uploads_.size() < kVolumesMax || uploads_.contains(volume)) {
@@ -222,7 +223,7 @@ void MoverMetrics::NoteDownload(const Json& object) {
   // A restore may rename the namespace, never the claim.
   const Volume volume{download->namespace_name, download->storage_location, source->namespace_name,
                       download->target_claim};
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   if (restored_.size() < kVolumesMax || restored_.contains(volume)) {
     absl::Time& last = restored_.emplace(volume, *completed).first->second;
     last = std::max(last, *completed);
@@ -230,7 +231,7 @@ void MoverMetrics::NoteDownload(const Json& object) {
 }
 
 void MoverMetrics::Count(const UploadEnd& end) {
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   ++ends_[velero::ToString(end.phase)];
   pods_lost_ += end.pods_lost;
   if (end.phase != velero::DataPhase::kCompleted) {
@@ -250,7 +251,7 @@ void MoverMetrics::Count(const UploadEnd& end) {
 }
 
 void MoverMetrics::Count(const DownloadEnd& end) {
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   ++downloads_[velero::ToString(end.phase)];
   restored_bytes_ += end.restored_bytes;
 }
@@ -291,7 +292,7 @@ void MoverMetrics::AddVolumes(absl::Time now, MetricsPage& page) const {
 }
 
 std::string MoverMetrics::Text(absl::Time now, const MoverState& state) const {
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   MetricsPage page;
   AddState(now, state, page);
   AddVolumes(now, page);

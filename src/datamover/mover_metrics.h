@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -10,6 +9,7 @@
 
 #include "absl/time/time.h"
 #include "base/json.h"
+#include "base/mutex.h"
 #include "datamover/data_deletion.h"
 #include "datamover/download_reconciler.h"
 #include "datamover/group_windows.h"
@@ -64,7 +64,7 @@ class MoverMetrics {
     std::optional<int64_t> repository_bytes;
     std::optional<int64_t> repository_snapshots;
   };
-  void AddVolumes(absl::Time now, MetricsPage& page) const;  // REQUIRES mutex_.
+  void AddVolumes(absl::Time now, MetricsPage& page) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   using Location = std::pair<std::string, std::string>;  // Velero's namespace, name
   struct LastKey {
@@ -72,20 +72,20 @@ class MoverMetrics {
     bool is_confirmed = true;
   };
 
-  mutable std::mutex mutex_;
-  std::map<Volume, LastUpload> uploads_;      // Guarded by mutex_.
-  std::map<Volume, absl::Time> restored_;     // Guarded by mutex_; when last.
-  std::map<Location, LastKey> keys_;          // Guarded by mutex_.
-  std::map<std::string, int64_t> ends_;       // Guarded by mutex_; by phase.
-  std::map<std::string, int64_t> downloads_;  // Guarded by mutex_; by phase.
-  int64_t restored_bytes_ = 0;                // Guarded by mutex_.
-  std::map<std::string, int64_t> fallbacks_;  // Guarded by mutex_; by reason.
-  std::map<std::string, int64_t> bytes_;      // Guarded by mutex_; by what was done with them.
-  int64_t retries_ = 0;                       // Guarded by mutex_.
-  int64_t pods_lost_ = 0;                     // Guarded by mutex_.
-  int64_t audits_ = 0;                        // Guarded by mutex_.
-  int64_t audit_mismatches_ = 0;              // Guarded by mutex_.
-  double seconds_ = 0;                        // Guarded by mutex_.
+  mutable Mutex mutex_;
+  std::map<Volume, LastUpload> uploads_ ABSL_GUARDED_BY(mutex_);
+  std::map<Volume, absl::Time> restored_ ABSL_GUARDED_BY(mutex_);  // When last.
+  std::map<Location, LastKey> keys_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, int64_t> ends_ ABSL_GUARDED_BY(mutex_);       // By phase.
+  std::map<std::string, int64_t> downloads_ ABSL_GUARDED_BY(mutex_);  // By phase.
+  int64_t restored_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::map<std::string, int64_t> fallbacks_ ABSL_GUARDED_BY(mutex_);  // By reason.
+  std::map<std::string, int64_t> bytes_ ABSL_GUARDED_BY(mutex_);      // By what was done with them.
+  int64_t retries_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t pods_lost_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t audits_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t audit_mismatches_ ABSL_GUARDED_BY(mutex_) = 0;
+  double seconds_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace csidelta::datamover

@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/mutex.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
 
@@ -57,7 +58,7 @@ int SlotChooser::Choose(const Json& pod, const std::vector<Json>& pods, int slot
       ++of_all;
     }
   };
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   given_.erase(name);
   for (const Json& other : pods) {
     given_.erase(k8s::Name(other));

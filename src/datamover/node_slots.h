@@ -1,12 +1,12 @@
 #pragma once
 
 #include <map>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "absl/time/time.h"
 #include "base/json.h"
+#include "base/mutex.h"
 
 // How many workers a node runs at once is up to the scheduler, which counts nothing. So each worker
 // has one of as many slots as a node may run workers, and keeps away from nodes that run one of its
@@ -35,8 +35,8 @@ class SlotChooser {
     absl::Time at;
   };
 
-  std::mutex mutex_;
-  std::map<std::string, Given> given_;  // Guarded by mutex_; to Pods that are not listed yet.
+  Mutex mutex_;
+  std::map<std::string, Given> given_ ABSL_GUARDED_BY(mutex_);  // To Pods that are not listed yet.
 };
 
 // Gives `pod` its slot.

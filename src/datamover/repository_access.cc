@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "base/status_macros.h"
 #include "csi/snapshot_types.h"
 #include "datamover/keyring.h"
@@ -368,15 +369,15 @@ absl::Time AccessKeeper::Keep(const CallContext& ctx, k8s::ApiClient& api,
     if (!renewed.ok()) {
       warn(renewed);
     }
-    std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     kept_[name] = {.at = now, .version = renewed.ok() ? wanted->version : 0};
   }
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   return places_[place].read_at + kAccessKeptEvery;
 }
 
 bool AccessKeeper::IsDue(const std::string& place, absl::Time now) {
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   absl::Time& read_at = places_[place].read_at;
   if (now - read_at < kAccessKeptEvery) {
     return false;
@@ -386,7 +387,7 @@ bool AccessKeeper::IsDue(const std::string& place, absl::Time now) {
 }
 
 void AccessKeeper::Note(const std::string& place, std::map<std::string, Secret> data) {
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   Place& known = places_[place];
   if (known.version == 0 || known.data != data) {
     known.data = std::move(data);
@@ -396,7 +397,7 @@ void AccessKeeper::Note(const std::string& place, std::map<std::string, Secret> 
 
 std::optional<AccessKeeper::Place> AccessKeeper::DataFor(const std::string& place,
                                                          const std::string& name, absl::Time now) {
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   std::erase_if(kept_,
                 [now](const auto& kept) { return now - kept.second.at >= kAccessComparedEvery; });
   const Place& known = places_[place];

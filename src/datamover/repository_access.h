@@ -4,7 +4,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,6 +13,7 @@
 #include "absl/time/time.h"
 #include "base/call_context.h"
 #include "base/json.h"
+#include "base/mutex.h"
 #include "base/random.h"
 #include "base/secret.h"
 #include "datamover/volume_task.h"
@@ -108,9 +108,9 @@ class AccessKeeper {
   // What the worker is to have; nothing where it has that.
   std::optional<Place> DataFor(const std::string& place, const std::string& name, absl::Time now);
 
-  std::mutex mutex_;
-  std::map<std::string, Place> places_;  // by namespace and location; guarded by mutex_
-  std::map<std::string, Kept> kept_;     // by Secret; guarded by mutex_
+  Mutex mutex_;
+  std::map<std::string, Place> places_ ABSL_GUARDED_BY(mutex_);  // By namespace and location
+  std::map<std::string, Kept> kept_ ABSL_GUARDED_BY(mutex_);     // By Secret
 };
 
 // Opens the place that `access` describes, as a worker would. No I/O.

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/mutex.h"
 #include "k8s/object.h"
 
 namespace csidelta::datamover {
@@ -26,14 +27,14 @@ std::size_t HashOfRest(Json task) {
 }  // namespace
 
 void RunningWorkers::BeginLook(const std::string& task) {
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   Entry& entry = entries_[task];
   entry.is_changed = false;
   entry.standing.next_look = -absl::InfiniteDuration();
 }
 
 void RunningWorkers::Runs(const std::string& task, absl::Duration now, absl::Duration next_look) {
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   if (const auto found = entries_.find(task); found != entries_.end()) {
     found->second.standing.copied_at = now;
     found->second.standing.next_look = next_look;
@@ -41,20 +42,20 @@ void RunningWorkers::Runs(const std::string& task, absl::Duration now, absl::Dur
 }
 
 void RunningWorkers::Copied(const std::string& task, absl::Duration now) {
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   if (const auto found = entries_.find(task); found != entries_.end()) {
     found->second.standing.copied_at = now;
   }
 }
 
 void RunningWorkers::Remove(const std::string& task) {
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   entries_.erase(task);
 }
 
 std::optional<RunningWorkers::Standing> RunningWorkers::Find(const std::string& task,
                                                              absl::Duration now) const {
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = entries_.find(task);
   if (found == entries_.end() || found->second.is_changed ||
       now >= found->second.standing.next_look) {
@@ -67,7 +68,7 @@ void RunningWorkers::NoteTask(const Json& task) {
   const Progress progress{.done_bytes = GetInt(task, {"status", "doneBytes"}),
                           .total_bytes = GetInt(task, {"status", "totalBytes"})};
   const std::size_t rest = HashOfRest(task);
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   if (const auto found = entries_.find(k8s::Name(task)); found != entries_.end()) {
     found->second.standing.progress = progress;
     found->second.is_changed = found->second.is_changed || found->second.rest != rest;
@@ -77,7 +78,7 @@ void RunningWorkers::NoteTask(const Json& task) {
 
 void RunningWorkers::NotePod(const Json& pod) {
   std::string version = absl::StrCat(k8s::Uid(pod), "/", k8s::ResourceVersion(pod));
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   if (const auto found = entries_.find(k8s::Name(pod)); found != entries_.end()) {
     found->second.is_changed = found->second.is_changed || found->second.pod != version;
     found->second.pod = std::move(version);
@@ -85,7 +86,7 @@ void RunningWorkers::NotePod(const Json& pod) {
 }
 
 void RunningWorkers::NotePods(const std::set<std::string>& names) {
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   for (auto& [task, entry] : entries_) {
     entry.is_changed = entry.is_changed || !names.contains(task);
   }

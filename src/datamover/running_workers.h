@@ -2,13 +2,13 @@
 
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
 
 #include "absl/time/time.h"
 #include "base/json.h"
+#include "base/mutex.h"
 
 namespace csidelta::datamover {
 
@@ -68,8 +68,8 @@ class RunningWorkers {
     std::string pod = {};  // uid and version; "" when none was seen
   };
 
-  mutable std::mutex mutex_;
-  std::map<std::string, Entry> entries_;  // Guarded by mutex_.
+  mutable Mutex mutex_;
+  std::map<std::string, Entry> entries_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace csidelta::datamover

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/backoff.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "base/random.h"
 #include "base/status_macros.h"
 #include "k8s/object.h"
@@ -177,7 +178,7 @@ absl::StatusOr<TaskPhase> Conclude(const CallContext& ctx, TaskReport& report,
 }  // namespace
 
 void TaskReport::Progress(absl::string_view stage, int64_t done_bytes, int64_t total_bytes) {
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   status_.stage = std::string(stage);
   status_.done_bytes = done_bytes;
   status_.total_bytes = total_bytes;
@@ -193,7 +194,7 @@ absl::Status TaskReport::Step(const CallContext& ctx) {
   const absl::Duration now = ctx.clock->Uptime();
   VolumeTaskStatus status;
   {
-    std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!IsDue(now)) {
       return absl::OkStatus();
     }
@@ -201,7 +202,7 @@ absl::Status TaskReport::Step(const CallContext& ctx) {
     status = status_;
   }
   RETURN_IF_ERROR(Write(ctx, status));
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   written_at_ = now;
   written_ = std::move(status);
   return absl::OkStatus();
@@ -222,7 +223,7 @@ absl::Status TaskReport::Finish(const CallContext& ctx, VolumeTaskStatus status)
 }
 
 VolumeTaskStatus TaskReport::status() const {
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   return status_;
 }
 

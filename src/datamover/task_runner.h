@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <mutex>
 #include <string>
 
 #include "absl/status/status.h"
@@ -11,6 +10,7 @@
 #include "absl/time/time.h"
 #include "base/call_context.h"
 #include "base/json.h"
+#include "base/mutex.h"
 #include "datamover/outcome.h"
 #include "datamover/volume_task.h"
 #include "datamover/write_fence.h"
@@ -59,7 +59,7 @@ class TaskReport {
   bool is_ours() const { return lost_.ok(); }
 
  private:
-  bool IsDue(absl::Duration now) const;  // with mutex_ held
+  bool IsDue(absl::Duration now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Write(const CallContext& ctx, const VolumeTaskStatus& status);
   // Takes in what the task says of its Pod. FAILED_PRECONDITION, NOT_FOUND: it is not ours any
   // more.
@@ -72,10 +72,10 @@ class TaskReport {
   std::string resource_version_;  // as it was seen last
   bool was_counted_ = false;      // the task named this Pod
   absl::Status lost_;             // why the task is not ours any more, and never again
-  mutable std::mutex mutex_;
-  VolumeTaskStatus status_;  // Guarded by mutex_, as is what follows.
-  VolumeTaskStatus written_;
-  absl::Duration written_at_ = -absl::InfiniteDuration();
+  mutable Mutex mutex_;
+  VolumeTaskStatus status_ ABSL_GUARDED_BY(mutex_);
+  VolumeTaskStatus written_ ABSL_GUARDED_BY(mutex_);
+  absl::Duration written_at_ ABSL_GUARDED_BY(mutex_) = -absl::InfiniteDuration();
 };
 
 using TaskProgress = std::function<void(absl::string_view stage, int64_t done, int64_t total)>;

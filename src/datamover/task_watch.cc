@@ -4,19 +4,20 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
+#include "base/mutex.h"
 #include "base/status_macros.h"
 #include "k8s/object.h"
 
 namespace csidelta::datamover {
 
 void WakeTable::Put(const std::string& stem, std::function<void()> wake) {
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   wakes_[stem] = std::move(wake);
 }
 
 void WakeTable::Remove(const std::string& stem) {
   {
-    std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     wakes_.erase(stem);
   }
   if (on_left_) {
@@ -25,7 +26,7 @@ void WakeTable::Remove(const std::string& stem) {
 }
 
 bool WakeTable::Wake(const std::string& stem) const {
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = wakes_.find(stem);
   if (found == wakes_.end()) {
     return false;
@@ -35,7 +36,7 @@ bool WakeTable::Wake(const std::string& stem) const {
 }
 
 bool WakeTable::Has(const std::string& stem) const {
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   return wakes_.contains(stem);
 }
 

@@ -2,7 +2,6 @@
 
 #include <functional>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
@@ -14,6 +13,7 @@
 #include "absl/time/time.h"
 #include "base/call_context.h"
 #include "base/json.h"
+#include "base/mutex.h"
 #include "datamover/ended_pods.h"
 #include "datamover/mover_environment.h"
 #include "datamover/running_workers.h"
@@ -46,8 +46,8 @@ class WakeTable {
   bool Has(const std::string& stem) const;
 
  private:
-  mutable std::mutex mutex_;
-  std::map<std::string, std::function<void()>> wakes_;  // Guarded by mutex_.
+  mutable Mutex mutex_;
+  std::map<std::string, std::function<void()>> wakes_ ABSL_GUARDED_BY(mutex_);
   const std::function<void(const std::string& stem)> on_left_;
 };
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/mutex.h"
+
 namespace csidelta::datamover {
 namespace {
 
@@ -23,7 +25,7 @@ void TransferScheduler::Put(QueuedTransfer transfer) {
   const bool may_admit = may_admit_();
   std::vector<std::string> tasks;
   {
-    std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!may_admit) {
       queue_.Revoke(transfer.uid);  // Another process leads: what it writes counts.
     }
@@ -39,7 +41,7 @@ void TransferScheduler::Remove(absl::string_view uid) {
   const bool may_admit = may_admit_();
   std::vector<std::string> tasks;
   {
-    std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     queue_.Remove(uid);
     if (may_admit) {
       tasks = AdmitAll("");
@@ -49,14 +51,14 @@ void TransferScheduler::Remove(absl::string_view uid) {
 }
 
 void TransferScheduler::NoteBackup(const std::string& volume, absl::Time taken_at) {
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   queue_.NoteBackup(volume, taken_at);
 }
 
 absl::Time TransferScheduler::AdmitRunning(QueuedTransfer transfer) {
   const std::string uid = transfer.uid;
   const absl::Time now = Stamp();
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   if (queue_.Find(uid) != nullptr) {
     queue_.Put(std::move(transfer));
     queue_.AdmitRunning(uid, now);
@@ -71,7 +73,7 @@ TransferScheduler::Answer TransferScheduler::Ask(QueuedTransfer transfer) {
   std::vector<std::string> tasks;
   Answer answer;
   {
-    std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!may_admit || queue_.Find(uid) == nullptr) {
       return {.admitted_at = {},
               .waits_for = "waits until all transfers are known",
@@ -117,7 +119,7 @@ void TransferScheduler::EnqueueAll(const std::vector<std::string>& tasks) const 
 
 TransferScheduler::Counts TransferScheduler::counts() const {
   const absl::Time now = clock_.Now();
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   return {.admitted = queue_.admitted(),
           .waiting = queue_.waiting(),
           .restores = queue_.admitted_restores(),
@@ -127,12 +129,12 @@ TransferScheduler::Counts TransferScheduler::counts() const {
 }
 
 int TransferScheduler::refused() const {
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   return queue_.refused();
 }
 
 int64_t TransferScheduler::steps() const {
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   return queue_.steps();
 }
 

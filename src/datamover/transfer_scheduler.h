@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,6 +10,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "datamover/transfer_queue.h"
 
 namespace csidelta::datamover {
@@ -63,14 +63,14 @@ class TransferScheduler {
 
  private:
   absl::Time Stamp() const;
-  std::vector<std::string> AdmitAll(absl::string_view asking);  // REQUIRES mutex_. The tasks.
+  std::vector<std::string> AdmitAll(absl::string_view asking) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void EnqueueAll(const std::vector<std::string>& tasks) const;
 
   const Clock& clock_;
   const std::function<bool()> may_admit_;
   const std::function<void(const std::string& task)> enqueue_;
-  mutable std::mutex mutex_;
-  TransferQueue queue_;  // Guarded by mutex_.
+  mutable Mutex mutex_;
+  TransferQueue queue_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace csidelta::datamover

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "base/mutex.h"
 #include "base/status_macros.h"
 
 namespace csidelta::datamover {
@@ -15,7 +16,7 @@ constexpr absl::Duration kLookAtFenceAgain = absl::Milliseconds(500);
 WriteFence::WriteFence(const Clock& clock) : clock_(clock), renewed_(Look()) {}
 
 void WriteFence::Renew(const Moment& asked) {
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   renewed_ = asked;
   if (told_ && IsOpen()) {
     told_ = false;
@@ -24,7 +25,7 @@ void WriteFence::Renew(const Moment& asked) {
 }
 
 void WriteFence::Close() {
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   closed_ = true;
 }
 
@@ -37,7 +38,7 @@ bool WriteFence::IsOpen() const {
 absl::Status WriteFence::Await(const CallContext& ctx) {
   while (true) {
     {
-      std::scoped_lock lock(mutex_);
+      const MutexLock lock(mutex_);
       if (closed_) {
         return absl::FailedPreconditionError(
             "the task was given to another Pod: this one writes nothing more into the volume");

@@ -1,11 +1,10 @@
 #pragma once
 
-#include <mutex>
-
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
 #include "base/clock.h"
+#include "base/mutex.h"
 
 namespace csidelta::datamover {
 
@@ -46,13 +45,13 @@ class WriteFence {
   absl::Status Await(const CallContext& ctx);
 
  private:
-  bool IsOpen() const;  // with mutex_ held
+  bool IsOpen() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Clock& clock_;
-  mutable std::mutex mutex_;
-  Moment renewed_;  // guarded by mutex_, like what follows
-  bool closed_ = false;
-  bool told_ = false;  // that writes pause
+  mutable Mutex mutex_;
+  Moment renewed_ ABSL_GUARDED_BY(mutex_);
+  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
+  bool told_ ABSL_GUARDED_BY(mutex_) = false;  // that writes pause
 };
 
 }  // namespace csidelta::datamover

@@ -2,6 +2,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "csi/settings.h"
 
 namespace csidelta::deleteitemactions {
@@ -13,7 +14,7 @@ constexpr absl::Duration kWaitForSlowDriver = absl::Seconds(1);
 
 absl::Duration DriverPatience::WaitFor(const CallContext& ctx, const std::string& driver) {
   {
-    std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     if (slow_drivers_.contains(driver)) {
       return kWaitForSlowDriver;
     }
@@ -28,7 +29,7 @@ absl::Duration DriverPatience::WaitFor(const CallContext& ctx, const std::string
 }
 
 void DriverPatience::WasSlow(const std::string& driver) {
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   slow_drivers_.insert(driver);
 }
 

@@ -1,11 +1,11 @@
 #pragma once
 
-#include <mutex>
 #include <set>
 #include <string>
 
 #include "absl/time/time.h"
 #include "base/call_context.h"
+#include "base/mutex.h"
 #include "csi/environment.h"
 
 namespace csidelta::deleteitemactions {
@@ -25,8 +25,8 @@ class DriverPatience {
 
  private:
   const csi::Environment env_;
-  std::mutex mutex_;
-  std::set<std::string> slow_drivers_;  // guarded by mutex_
+  Mutex mutex_;
+  std::set<std::string> slow_drivers_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace csidelta::deleteitemactions

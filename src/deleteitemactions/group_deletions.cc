@@ -1,6 +1,7 @@
 #include "deleteitemactions/group_deletions.h"
 
 #include "base/log.h"
+#include "base/mutex.h"
 #include "base/status_macros.h"
 #include "csi/group_deletion.h"
 #include "csi/static_group.h"
@@ -13,7 +14,7 @@ absl::Status GroupDeletions::Delete(const CallContext& ctx, const Json& archived
   const std::string handle = csi::ArchivedGroupHandle(archived_content);
   const std::string name = csi::GroupDeletionContentName(driver, handle);
   {
-    std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     if (done_.contains(name)) {
       return absl::OkStatus();
     }
@@ -30,7 +31,7 @@ absl::Status GroupDeletions::Delete(const CallContext& ctx, const Json& archived
   } else if (result == csi::DeletionResult::kInProgress) {
     patience_.WasSlow(driver);
   }
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   done_.insert(name);
   return absl::OkStatus();
 }

@@ -1,12 +1,12 @@
 #pragma once
 
-#include <mutex>
 #include <set>
 #include <string>
 
 #include "absl/status/status.h"
 #include "base/call_context.h"
 #include "base/json.h"
+#include "base/mutex.h"
 #include "csi/environment.h"
 #include "deleteitemactions/driver_patience.h"
 #include "velero/backup.h"
@@ -29,8 +29,8 @@ class GroupDeletions {
  private:
   const csi::Environment env_;
   DriverPatience patience_;
-  std::mutex mutex_;
-  std::set<std::string> done_;  // guarded by mutex_; csi::GroupDeletionContentName()
+  Mutex mutex_;
+  std::set<std::string> done_ ABSL_GUARDED_BY(mutex_);  // csi::GroupDeletionContentName()
 };
 
 }  // namespace csidelta::deleteitemactions

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/crypto.h"
 #include "base/json.h"
+#include "base/mutex.h"
 #include "base/status_macros.h"
 #include "diffsnap/differential_snapshot.h"
 
@@ -57,7 +58,7 @@ absl::Status AccessReviewer::Check(const CallContext& ctx, const Secret& token,
   // Neither part of a path holds a line break, so that no two questions have one key.
   const std::string key = absl::StrCat(Sha256Hex(token.Reveal()), "\n", namespace_name, "\n", name);
   {
-    std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto found = decisions_.find(key);
     if (found != decisions_.end() &&
         ctx.clock->Uptime() - found->second.made_at < kDecisionAgeMax) {
@@ -73,7 +74,7 @@ absl::Status AccessReviewer::Check(const CallContext& ctx, const Secret& token,
 }
 
 void AccessReviewer::Remember(const std::string& key, const Decision& decision) {
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   if (decisions_.insert_or_assign(key, decision).second) {
     oldest_first_.push_back(key);
   }

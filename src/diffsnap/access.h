@@ -3,12 +3,12 @@
 #include <cstdint>
 #include <deque>
 #include <map>
-#include <mutex>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/call_context.h"
+#include "base/mutex.h"
 #include "base/secret.h"
 #include "k8s/api_client.h"
 
@@ -46,9 +46,9 @@ class AccessReviewer {
 
   k8s::ApiClient& api_;
   const std::string audience_;
-  std::mutex mutex_;
-  std::map<std::string, Decision> decisions_;  // Guarded by mutex_.
-  std::deque<std::string> oldest_first_;       // Guarded by mutex_; the keys of decisions_.
+  Mutex mutex_;
+  std::map<std::string, Decision> decisions_ ABSL_GUARDED_BY(mutex_);
+  std::deque<std::string> oldest_first_ ABSL_GUARDED_BY(mutex_);  // The keys of decisions_.
 };
 
 }  // namespace csidelta::diffsnap

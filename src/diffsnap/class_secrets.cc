@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "base/json.h"
+#include "base/mutex.h"
 #include "base/status_macros.h"
 #include "csi/snapshot_secrets.h"
 #include "csi/snapshot_types.h"
@@ -56,7 +57,7 @@ absl::StatusOr<DriverSecrets> ClassSecrets::Read(const CallContext& ctx,
     return DriverSecrets{};
   }
   {
-    std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto found = remembered_.find(owner);
     if (found != remembered_.end() &&
         ctx.clock->Uptime() - found->second.read_at < kSecretsAgeMax) {
@@ -65,7 +66,7 @@ absl::StatusOr<DriverSecrets> ClassSecrets::Read(const CallContext& ctx,
   }
   const absl::Duration read_at = ctx.clock->Uptime();
   ASSIGN_OR_RETURN(const DriverSecrets secrets, ReadNow(ctx, owner));
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   std::erase_if(remembered_, [&](const auto& entry) {
     return read_at - entry.second.read_at >= kSecretsAgeMax;
   });

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <map>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -9,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
+#include "base/mutex.h"
 #include "base/secret.h"
 #include "k8s/api_client.h"
 
@@ -59,8 +59,8 @@ class ClassSecrets {
   absl::StatusOr<DriverSecrets> ReadNow(const CallContext& ctx, const SecretsOwner& owner);
 
   k8s::ApiClient& api_;
-  std::mutex mutex_;
-  std::map<SecretsOwner, Remembered> remembered_;  // Guarded by mutex_.
+  Mutex mutex_;
+  std::map<SecretsOwner, Remembered> remembered_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace csidelta::diffsnap

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/mutex.h"
 #include "base/status_macros.h"
 
 namespace csidelta::diffsnap {
@@ -55,7 +56,7 @@ absl::StatusOr<DriverPage> MetadataBridge::GetPage(const CallContext& ctx,
 }
 
 std::unique_ptr<MetadataListing> MetadataBridge::TakeKept(const DriverRequest& request) {
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = std::find_if(kept_.begin(), kept_.end(), [&](const Kept& kept) {
     return kept.listing->ContinuesWith(request);
   });
@@ -69,7 +70,7 @@ std::unique_ptr<MetadataListing> MetadataBridge::TakeKept(const DriverRequest& r
 
 void MetadataBridge::Keep(std::unique_ptr<MetadataListing> listing) {
   std::vector<Kept> dropped;  // Their calls end when the lock is open again.
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   kept_.push_back({.listing = std::move(listing), .since = options_.clock->Uptime()});
   while (std::ssize(kept_) > options_.streams_kept_max) {
     dropped.push_back(std::move(kept_.front()));
@@ -83,8 +84,10 @@ void MetadataBridge::DropOld(const std::stop_token& stop) {
     std::vector<Kept> dropped;
     absl::Duration until_next;
     {
-      std::unique_lock lock(mutex_);
-      if (!kept_some_.wait(lock, stop, [this] { return !kept_.empty(); })) {
+      MutexLock lock(mutex_);
+      if (!kept_some_.wait(lock, stop, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+            return !kept_.empty();
+          })) {
         return;
       }
       const absl::Duration now = options_.clock->Uptime();

@@ -5,11 +5,11 @@
 #include <condition_variable>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <stop_token>
 #include <thread>
 
 #include "absl/time/time.h"
+#include "base/mutex.h"
 #include "diffsnap/csi_drivers.h"
 #include "diffsnap/driver.h"
 #include "diffsnap/metadata_listing.h"
@@ -40,9 +40,9 @@ class MetadataBridge : public DifferentialDriver {
 
   const std::shared_ptr<grpc::Channel> channel_;
   const CsiDriverOptions options_;
-  std::mutex mutex_;
+  Mutex mutex_;
   std::condition_variable_any kept_some_;
-  std::deque<Kept> kept_;  // Guarded by mutex_; the oldest first.
+  std::deque<Kept> kept_ ABSL_GUARDED_BY(mutex_);  // The oldest first.
   std::jthread dropper_;
 };
 

@@ -1,21 +1,23 @@
 #include "diffsnap/pair_table.h"
 
+#include "base/mutex.h"
+
 namespace csidelta::diffsnap {
 
 void PairTable::Put(const std::string& namespace_name, const std::string& name, ResolvedPair pair) {
   auto held = std::make_shared<const ResolvedPair>(std::move(pair));
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   pairs_[{namespace_name, name}] = std::move(held);
 }
 
 void PairTable::Remove(const std::string& namespace_name, const std::string& name) {
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   pairs_.erase({namespace_name, name});
 }
 
 std::shared_ptr<const ResolvedPair> PairTable::Find(const std::string& namespace_name,
                                                     const std::string& name) const {
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = pairs_.find({namespace_name, name});
   return found == pairs_.end() ? nullptr : found->second;
 }

@@ -3,10 +3,10 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 
+#include "base/mutex.h"
 #include "diffsnap/class_secrets.h"
 #include "diffsnap/cursor.h"
 
@@ -35,19 +35,19 @@ class PairTable {
 
   // Until then what is not in the table may exist nevertheless.
   void SetSynced() {
-    std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     is_synced_ = true;
   }
   bool is_synced() const {
-    std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     return is_synced_;
   }
 
  private:
-  mutable std::mutex mutex_;
-  bool is_synced_ = false;  // Guarded by mutex_.
-  std::map<std::pair<std::string, std::string>, std::shared_ptr<const ResolvedPair>>
-      pairs_;  // Guarded by mutex_.
+  mutable Mutex mutex_;
+  bool is_synced_ ABSL_GUARDED_BY(mutex_) = false;
+  std::map<std::pair<std::string, std::string>, std::shared_ptr<const ResolvedPair>> pairs_
+      ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace csidelta::diffsnap

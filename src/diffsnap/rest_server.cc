@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/mutex.h"
 #include "diffsnap/page_query.h"
 
 namespace csidelta::diffsnap {
@@ -148,14 +149,14 @@ PageResult RestServer::GetPage(const CallContext& ctx, const net::HttpCall& call
 }
 
 void RestServer::Count(absl::string_view code, int64_t blocks, absl::Duration taken) {
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   ++answers_[std::string(code)];
   blocks_ += blocks;
   page_seconds_ += absl::ToDoubleSeconds(taken);
 }
 
 std::string RestServer::Metrics() const {
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   std::string text =
       "# HELP csi_delta_diffsnap_requests_total Answers to requests for pages, by code.\n"
       "# TYPE csi_delta_diffsnap_requests_total counter\n";

@@ -3,11 +3,11 @@
 #include <atomic>
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <string>
 
 #include "absl/strings/string_view.h"
 #include "base/call_context.h"
+#include "base/mutex.h"
 #include "diffsnap/access.h"
 #include "diffsnap/page_service.h"
 #include "diffsnap/pair_table.h"
@@ -43,10 +43,10 @@ class RestServer {
   PageService& pages_;
   const int64_t entries_max_;
   std::atomic<int64_t> in_flight_ = 0;
-  mutable std::mutex mutex_;
-  std::map<std::string, int64_t> answers_;  // Guarded by mutex_; by code, "OK" for pages.
-  int64_t blocks_ = 0;                      // Guarded by mutex_.
-  double page_seconds_ = 0;                 // Guarded by mutex_.
+  mutable Mutex mutex_;
+  std::map<std::string, int64_t> answers_ ABSL_GUARDED_BY(mutex_);  // By code, "OK" for pages.
+  int64_t blocks_ ABSL_GUARDED_BY(mutex_) = 0;
+  double page_seconds_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 // The interface as an OpenAPI 3.0 document.

@@ -7,6 +7,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/mutex.h"
 #include "repository/little_endian.h"
 #include "repository/sealer.h"
 
@@ -159,7 +160,7 @@ const BlobId* ChunkJournal::Find(int64_t chunk) const {
 
 void ChunkJournal::Note(const CallContext& ctx, int64_t chunk, const BlobId& id, bool is_new) {
   {
-    std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     if (noted_.empty()) {
       noted_since_ = ctx.clock->Now();
     }
@@ -176,11 +177,11 @@ void ChunkJournal::Note(const CallContext& ctx, int64_t chunk, const BlobId& id,
 void ChunkJournal::Flush(const CallContext& ctx) { Store(ctx); }
 
 void ChunkJournal::Store(const CallContext& ctx) {
-  std::scoped_lock storing(store_mutex_);
+  const MutexLock storing(store_mutex_);
   JournalFile file;
   bool is_full = false;
   {
-    std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     is_full = IsFull();
     file = {.read_at = noted_since_, .entries = is_full ? std::exchange(noted_, {}) : noted_};
   }

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <iterator>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -10,6 +9,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
+#include "base/mutex.h"
 #include "repository/blob.h"
 #include "repository/repository.h"
 #include "repository/volume_layout.h"
@@ -101,20 +101,21 @@ class ChunkJournal {
 
  private:
   void Store(const CallContext& ctx);
-  // Under mutex_.
-  bool IsFull() const { return std::ssize(noted_) >= sizes_.entries_per_file; }
+  bool IsFull() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return std::ssize(noted_) >= sizes_.entries_per_file;
+  }
 
   repository::Repository& repository_;
   const std::string folder_;
   const repository::VolumeLayout layout_;
   const JournalSizes sizes_;
   std::vector<JournalEntry> found_;  // by chunk
-  std::mutex mutex_;
-  absl::Time noted_since_;           // when the first of noted_ was; under mutex_
-  std::vector<JournalEntry> noted_;  // of the file that grows; under mutex_
-  int64_t new_bytes_ = 0;            // since the last step; under mutex_
-  std::mutex store_mutex_;           // taken before mutex_
-  std::string stored_key_;           // of the file that grows; under store_mutex_
+  Mutex mutex_;
+  absl::Time noted_since_ ABSL_GUARDED_BY(mutex_);           // when the first of noted_ was
+  std::vector<JournalEntry> noted_ ABSL_GUARDED_BY(mutex_);  // of the file that grows
+  int64_t new_bytes_ ABSL_GUARDED_BY(mutex_) = 0;            // since the last step
+  Mutex store_mutex_;                                        // taken before mutex_
+  std::string stored_key_ ABSL_GUARDED_BY(store_mutex_);     // of the file that grows
 };
 
 }  // namespace csidelta::incremental

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/mutex.h"
 #include "base/status_macros.h"
 
 namespace csidelta::incremental {
@@ -300,7 +301,7 @@ absl::Status ImageBuilder::WriteTree(const repository::TreePosition& position, c
   }
   ASSIGN_OR_RETURN(const bool written, writer_.AddBlob(BlobType::kTree, id, text));
   if (id != parents || written) {
-    std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     moved_.push_back({position, id});
   }
   return absl::OkStatus();

@@ -6,12 +6,12 @@
 #include <functional>
 #include <future>
 #include <memory>
-#include <mutex>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/mutex.h"
 #include "incremental/chunk_journal.h"
 #include "incremental/chunk_plan.h"
 #include "incremental/chunk_reader.h"
@@ -67,8 +67,10 @@ class ImageBuilder {
 
   // After Finish().
   ImageCounts counts() const;
-  // Trees that the parent does not have at their place.
-  std::vector<PlacedTree> TakeMovedTrees() { return std::move(moved_); }
+  // Trees that the parent does not have at their place. After Finish(): no thread adds any more.
+  std::vector<PlacedTree> TakeMovedTrees() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    return std::move(moved_);
+  }
   // Chunks whose ids are the journal's, ascending.
   std::vector<uint32_t> TakeResumed() { return std::move(resumed_); }
 
@@ -143,8 +145,8 @@ class ImageBuilder {
   int64_t resumed_bytes_ = 0;      // the owner's
   std::vector<uint32_t> resumed_;  // the owner's
   std::atomic<bool> zero_chunk_written_ = false;
-  std::mutex mutex_;
-  std::vector<PlacedTree> moved_;                               // under mutex_
+  Mutex mutex_;
+  std::vector<PlacedTree> moved_ ABSL_GUARDED_BY(mutex_);
   std::deque<std::future<absl::StatusOr<Prepared>>> prepared_;  // last: they use all of the above
 };
 

@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/mutex.h"
 #include "base/status_macros.h"
 
 namespace csidelta::incremental {
@@ -58,7 +59,7 @@ class MarkedTarget::Queue : public IoQueue {
 };
 
 void MarkedTarget::Keep(const uint8_t* bytes) {
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   std::memcpy(beginning_.data(), bytes, beginning_.size());
 }
 
@@ -97,7 +98,7 @@ absl::Status MarkedTarget::Flush(const CallContext& ctx) {
   if (!is_marked_) {
     return absl::OkStatus();
   }
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   return WriteBeginning(ctx, {beginning_.data(), beginning_.size()});
 }
 

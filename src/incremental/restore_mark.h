@@ -3,12 +3,12 @@
 #include <array>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "base/mutex.h"
 #include "incremental/block_device.h"
 
 namespace csidelta::incremental {
@@ -47,9 +47,9 @@ class MarkedTarget : public BlockDevice {
 
   BlockDevice& inner_;
   const bool is_marked_;
-  std::mutex mutex_;
-  // The volume's first bytes, zeros where nobody wrote any. Guarded by mutex_.
-  std::array<char, kRestoreMarkBytes> beginning_ = {};
+  Mutex mutex_;
+  // The volume's first bytes, zeros where nobody wrote any.
+  std::array<char, kRestoreMarkBytes> beginning_ ABSL_GUARDED_BY(mutex_) = {};
 };
 
 // Whether the device begins with the mark of a restore that did not come to its end.

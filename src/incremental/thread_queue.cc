@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/mutex.h"
 #include "base/status_macros.h"
 
 namespace csidelta::incremental {
@@ -29,15 +30,23 @@ ThreadQueue::~ThreadQueue() {
   threads_.clear();  // Each ends the transfer that it is in.
 }
 
+std::optional<IoRequest> ThreadQueue::Take(const std::stop_token& stop) {
+  MutexLock lock(mutex_);
+  const bool is_there = changed_.wait(
+      lock, stop, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !waiting_.empty(); });
+  if (!is_there || stop.stop_requested()) {
+    return std::nullopt;
+  }
+  const IoRequest request = waiting_.front();
+  waiting_.pop_front();
+  return request;
+}
+
 void ThreadQueue::Work(const std::stop_token& stop) {
-  std::unique_lock lock(mutex_);
-  while (changed_.wait(lock, stop, [&] { return !waiting_.empty(); }) && !stop.stop_requested()) {
-    const IoRequest request = waiting_.front();
-    waiting_.pop_front();
-    lock.unlock();
-    absl::Status status = DoTransfer(file_, request);
-    lock.lock();
-    ready_.push_back({.tag = request.tag, .status = std::move(status)});
+  while (const std::optional<IoRequest> request = Take(stop)) {
+    absl::Status status = DoTransfer(file_, *request);
+    const MutexLock lock(mutex_);
+    ready_.push_back({.tag = request->tag, .status = std::move(status)});
     changed_.notify_all();
   }
 }
@@ -46,15 +55,17 @@ void ThreadQueue::Submit(const IoRequest& request) {
   CSIDELTA_CHECK(in_flight() < depth());
   CSIDELTA_CHECK(request.length_bytes > 0 && request.length_bytes <= kTransferBytesMax);
   ++in_flight_;
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   waiting_.push_back(request);
   changed_.notify_all();
 }
 
 absl::StatusOr<IoCompletion> ThreadQueue::Wait(const CallContext& ctx) {
   CSIDELTA_CHECK(in_flight_ > 0);
-  std::unique_lock lock(mutex_);
-  while (!changed_.wait_for(lock, ctx.stop, kWaitSlice, [&] { return !ready_.empty(); })) {
+  MutexLock lock(mutex_);
+  while (
+      !changed_.wait_for(lock, ctx.stop, kWaitSlice,
+                         [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !ready_.empty(); })) {
     RETURN_IF_ERROR(ctx.Check());
   }
   IoCompletion done = std::move(ready_.front());

@@ -2,10 +2,12 @@
 
 #include <condition_variable>
 #include <deque>
-#include <mutex>
+#include <optional>
+#include <stop_token>
 #include <thread>
 #include <vector>
 
+#include "base/mutex.h"
 #include "incremental/block_device.h"
 #include "incremental/raw_io.h"
 
@@ -23,14 +25,16 @@ class ThreadQueue : public IoQueue {
   absl::StatusOr<IoCompletion> Wait(const CallContext& ctx) override;
 
  private:
+  // The next one that waits; nothing once `stop` was requested.
+  std::optional<IoRequest> Take(const std::stop_token& stop);
   void Work(const std::stop_token& stop);
 
   const RawFile file_;
   int in_flight_ = 0;  // the owner's
-  std::mutex mutex_;
+  Mutex mutex_;
   std::condition_variable_any changed_;
-  std::deque<IoRequest> waiting_;   // under mutex_
-  std::deque<IoCompletion> ready_;  // under mutex_
+  std::deque<IoRequest> waiting_ ABSL_GUARDED_BY(mutex_);
+  std::deque<IoCompletion> ready_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::jthread> threads_;
 };
 

@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 
+#include "base/mutex.h"
 #include "base/status_macros.h"
 #include "incremental/tree_fetcher.h"
 #include "repository/parallel.h"
@@ -178,7 +179,7 @@ class LocatorMaker {
 absl::Status TreePlaces::Load(const CallContext& ctx, absl::Span<const TreePosition> positions) {
   std::vector<TreePosition> missing;
   {
-    std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     for (const TreePosition& position : positions) {
       const TreePosition first = FirstOfShard(position);
       if (locator_.ShardOf(first) != nullptr && !shards_.contains(first)) {
@@ -211,7 +212,7 @@ absl::Status TreePlaces::Load(const CallContext& ctx, absl::Span<const TreePosit
             opened.ok() ? LocatorShard::Decode(*opened) : opened.status();
         shard = read.ok() ? *read : LocatorShard();
       }
-      std::scoped_lock lock(mutex_);
+      const MutexLock lock(mutex_);
       shards_.emplace(missing[static_cast<std::size_t>(part.tag)], shard);
     }
     return ctx.Check();
@@ -220,18 +221,18 @@ absl::Status TreePlaces::Load(const CallContext& ctx, absl::Span<const TreePosit
 }
 
 std::optional<BlobLocation> TreePlaces::Find(const TreePosition& position) const {
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = shards_.find(FirstOfShard(position));
   return found == shards_.end() ? std::nullopt : found->second.places[PlaceInShard(position)];
 }
 
 void TreePlaces::Note(const TreePosition& position, const BlobLocation& place) {
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   shards_[FirstOfShard(position)].places[PlaceInShard(position)] = place;
 }
 
 LocatorShard TreePlaces::ShardOf(const TreePosition& position) const {
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = shards_.find(FirstOfShard(position));
   return found == shards_.end() ? LocatorShard() : found->second;
 }

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -10,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "base/call_context.h"
+#include "base/mutex.h"
 #include "repository/blob.h"
 #include "repository/repository.h"
 #include "repository/tree_locator.h"
@@ -42,9 +42,9 @@ class TreePlaces {
  private:
   repository::Repository& repository_;
   const repository::TreeLocator locator_;
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
   // By the position of the shard's first tree.
-  std::map<repository::TreePosition, repository::LocatorShard> shards_;  // under mutex_
+  std::map<repository::TreePosition, repository::LocatorShard> shards_ ABSL_GUARDED_BY(mutex_);
 };
 
 // A tree that a backup has at another place than its parent.

@@ -7,6 +7,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/json.h"
+#include "base/mutex.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 
@@ -91,7 +92,7 @@ ExecLogin::ExecLogin(const ClusterConfig& config, ExecRunner run, bool has_termi
       has_terminal_(has_terminal) {}
 
 absl::StatusOr<ExecCredential> ExecLogin::Credential(const CallContext& ctx) {
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   if (credential_.has_value() && ctx.clock->Now() < credential_->expires_at) {
     return *credential_;
   }
@@ -116,7 +117,7 @@ absl::StatusOr<ExecCredential> ExecLogin::Credential(const CallContext& ctx) {
 }
 
 void ExecLogin::Refuse(const ExecCredential& refused) {
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   if (credential_ == refused) {
     credential_.reset();
   }

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <mutex>
 #include <optional>
 #include <string>
 
@@ -8,6 +7,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
+#include "base/mutex.h"
 #include "k8s/config.h"
 
 // Log-in programs of a kubeconfig, by the protocol client.authentication.k8s.io/v1 (and v1beta1,
@@ -52,8 +52,8 @@ class ExecLogin {
   const std::string info_;
   const ExecRunner run_;
   const bool has_terminal_;
-  std::mutex mutex_;
-  std::optional<ExecCredential> credential_;
+  Mutex mutex_;
+  std::optional<ExecCredential> credential_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace csidelta::k8s

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "k8s/object.h"
@@ -135,12 +136,12 @@ void LeaderLease::Run(const CallContext& ctx) {
 }
 
 bool LeaderLease::leads(const Clock& clock) const {
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   return clock.Uptime() < leads_until_;
 }
 
 void LeaderLease::SetLeadsUntil(absl::Duration uptime) {
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   leads_until_ = uptime;
 }
 

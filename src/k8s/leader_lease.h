@@ -1,12 +1,12 @@
 #pragma once
 
-#include <mutex>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
 #include "base/json.h"
+#include "base/mutex.h"
 #include "k8s/api_client.h"
 
 namespace csidelta::k8s {
@@ -59,8 +59,9 @@ class LeaderLease {
   const ObjectKey key_;
   std::string seen_version_;  // of another's Lease
   absl::Duration seen_at_;    // since when it has that version
-  mutable std::mutex mutex_;
-  absl::Duration leads_until_ = absl::ZeroDuration();  // Guarded by mutex_; uptime of the clock.
+  mutable Mutex mutex_;
+  absl::Duration leads_until_ ABSL_GUARDED_BY(mutex_) =
+      absl::ZeroDuration();  // Uptime of the clock.
 };
 
 }  // namespace csidelta::k8s

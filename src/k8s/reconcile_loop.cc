@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "k8s/object.h"
 
 namespace csidelta::k8s {
@@ -48,7 +49,7 @@ ReconcileLoop::Key ReconcileLoop::KeyOf(const Json& object) {
 // --- What there is
 
 void ReconcileLoop::OnPage(const std::vector<Json>& objects, bool is_first) {
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   list_ += is_first ? 1 : 0;
   for (const Json& object : objects) {
     Keep(object);
@@ -56,7 +57,7 @@ void ReconcileLoop::OnPage(const std::vector<Json>& objects, bool is_first) {
 }
 
 void ReconcileLoop::OnListed() {
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   for (auto next = objects_.begin(); next != objects_.end();) {
     const auto one = next++;
     if (one->second.list != list_) {
@@ -68,7 +69,7 @@ void ReconcileLoop::OnListed() {
 }
 
 void ReconcileLoop::OnEvent(const WatchEvent& event) {
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   if (event.kind == WatchEvent::Kind::kDeleted) {
     Drop(KeyOf(event.object));
   } else {
@@ -78,7 +79,7 @@ void ReconcileLoop::OnEvent(const WatchEvent& event) {
 }
 
 void ReconcileLoop::Wake(absl::string_view namespace_name, absl::string_view name) {
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = objects_.find({std::string(namespace_name), std::string(name)});
   if (found != objects_.end()) {
     Schedule(found->first, found->second, clock_.Uptime());
@@ -87,12 +88,12 @@ void ReconcileLoop::Wake(absl::string_view namespace_name, absl::string_view nam
 }
 
 bool ReconcileLoop::is_synced() const {
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   return is_synced_;
 }
 
 QueueFigures ReconcileLoop::figures() const {
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   QueueFigures figures = done_;
   const absl::Duration now = clock_.Uptime();
   for (const auto& [due, sequence, key] : queue_) {
@@ -155,7 +156,7 @@ bool ReconcileLoop::IsDue() const {
 
 // False when nothing is due.
 bool ReconcileLoop::Take(Taken& taken) {
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!IsDue()) {
     return false;
   }
@@ -170,7 +171,7 @@ bool ReconcileLoop::Take(Taken& taken) {
 
 void ReconcileLoop::Settle(const Taken& taken, const absl::StatusOr<absl::Time>& next,
                            absl::Time now, absl::Duration took) {
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   ++done_.reconciles;
   done_.reconcile_time += took;
   done_.retries += next.ok() || absl::IsAborted(next.status()) ? 0 : 1;
@@ -231,15 +232,16 @@ void ReconcileLoop::WorkOnce(const CallContext& ctx) {
 void ReconcileLoop::WorkOn(const CallContext& ctx) {
   while (ctx.Check().ok()) {
     WorkOnce(ctx);
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     changed_.wait_for(lock, ctx.stop, absl::ToChronoMilliseconds(kLeadCheckedEvery),
-                      [this] { return IsDue() && leads_(); });
+                      [this]()
+                          ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return IsDue() && leads_(); });
   }
 }
 
 void ReconcileLoop::StopUnlessLeading() {
   if (!leads_()) {
-    std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     lead_.request_stop();
     lead_ = std::stop_source();
   }
@@ -251,11 +253,11 @@ void ReconcileLoop::Work(const CallContext& ctx) {
   for (int i = 0; i < concurrent_; ++i) {
     threads.emplace_back([this, &ctx] { WorkOn(ctx); });
   }
-  std::mutex idle_mutex;
+  Mutex idle_mutex;
   std::condition_variable_any idle;
   while (ctx.Check().ok()) {
     StopUnlessLeading();
-    std::unique_lock lock(idle_mutex);
+    MutexLock lock(idle_mutex);
     idle.wait_for(lock, ctx.stop, absl::ToChronoMilliseconds(kLeadCheckedEvery),
                   [] { return false; });
   }

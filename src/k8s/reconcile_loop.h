@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <set>
 #include <stop_token>
 #include <string>
@@ -18,6 +17,7 @@
 #include "absl/time/time.h"
 #include "base/call_context.h"
 #include "base/json.h"
+#include "base/mutex.h"
 #include "k8s/api_client.h"
 #include "k8s/follow.h"
 
@@ -122,9 +122,9 @@ class ReconcileLoop : public ObjectFollower {
   };
 
   static Key KeyOf(const Json& object);
-  void Keep(const Json& object);
-  void Drop(const Key& key);
-  bool IsDue() const;
+  void Keep(const Json& object) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Drop(const Key& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool IsDue() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool Take(Taken& taken);
   void Reconcile(const CallContext& ctx, const Taken& taken);
   // The reconcile of `taken`, which took so long, is over.
@@ -132,8 +132,9 @@ class ReconcileLoop : public ObjectFollower {
               absl::Duration took);
   void LogError(const Taken& taken, const absl::Status& error) const;
   // Makes it due at `due`, unless it is due earlier.
-  void Schedule(const Key& key, Followed& followed, absl::Duration due);
-  void Unschedule(const Key& key, Followed& followed);
+  void Schedule(const Key& key, Followed& followed, absl::Duration due)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Unschedule(const Key& key, Followed& followed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void WorkOn(const CallContext& ctx);
   void StopUnlessLeading();
 
@@ -142,17 +143,17 @@ class ReconcileLoop : public ObjectFollower {
   const std::function<bool()> leads_;
   const Clock& clock_;
   const int concurrent_;
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
   std::condition_variable_any changed_;
-  std::stop_source lead_;            // Guarded by mutex_; of what is begun now.
-  bool is_synced_ = false;           // Guarded by mutex_.
-  uint64_t list_ = 0;                // Guarded by mutex_; counts from 1.
-  uint64_t sequences_ = 0;           // Guarded by mutex_; so far.
-  QueueFigures done_;                // Guarded by mutex_; what is summed up.
-  std::map<Key, Followed> objects_;  // Guarded by mutex_.
-  std::set<Key> taken_;              // Guarded by mutex_; these are not in queue_.
-  // Guarded by mutex_; those that are due, or will be.
-  std::set<std::tuple<absl::Duration, uint64_t, Key>> queue_;
+  std::stop_source lead_ ABSL_GUARDED_BY(mutex_);  // Of what is begun now.
+  bool is_synced_ ABSL_GUARDED_BY(mutex_) = false;
+  uint64_t list_ ABSL_GUARDED_BY(mutex_) = 0;       // Counts from 1.
+  uint64_t sequences_ ABSL_GUARDED_BY(mutex_) = 0;  // So far.
+  QueueFigures done_ ABSL_GUARDED_BY(mutex_);       // What is summed up.
+  std::map<Key, Followed> objects_ ABSL_GUARDED_BY(mutex_);
+  std::set<Key> taken_ ABSL_GUARDED_BY(mutex_);  // These are not in queue_.
+  // Those that are due, or will be.
+  std::set<std::tuple<absl::Duration, uint64_t, Key>> queue_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace csidelta::k8s

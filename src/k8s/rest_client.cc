@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -18,6 +17,7 @@
 #include "absl/strings/str_join.h"
 #include "base/backoff.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "base/rate_limiter.h"
 #include "base/status_macros.h"
 #include "k8s/exec_login.h"
@@ -157,18 +157,18 @@ bool WasCreatedFrom(const Json& stored, Json sent) {
 class Absence {
  public:
   void Note(const Clock& clock) {
-    std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     last_ = clock.Uptime();
   }
 
   bool WasRecent(const Clock& clock) const {
-    std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     return last_.has_value() && clock.Uptime() < *last_ + kRolesReadAfterMax;
   }
 
  private:
-  mutable std::mutex mutex_;
-  std::optional<absl::Duration> last_;  // guarded by mutex_; an uptime
+  mutable Mutex mutex_;
+  std::optional<absl::Duration> last_ ABSL_GUARDED_BY(mutex_);  // An uptime
 };
 
 std::string EscapeHeaderName(absl::string_view name) {
@@ -699,7 +699,7 @@ class RestClient : public ApiClient {
   // The connection with the client certificate of a log-in program; a new one where that has
   // changed.
   std::shared_ptr<Backend> WithCertificate(const ExecCredential& credential) {
-    std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!credential.client_certificate_pem.empty() &&
         credential.client_certificate_pem != backend_->config.client_certificate_pem) {
       ClusterConfig config = backend_->config;
@@ -724,7 +724,7 @@ class RestClient : public ApiClient {
 
   // Reads the configuration at the first call, and again as long as it is broken.
   absl::StatusOr<std::shared_ptr<Backend>> TheBackend() {
-    std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     if (backend_ != nullptr) {
       return backend_;
     }
@@ -745,8 +745,9 @@ class RestClient : public ApiClient {
   Random& random_;
   RateLimiter limiter_;
   Absence absence_;
-  std::mutex mutex_;                  // Guards backend_.
-  std::shared_ptr<Backend> backend_;  // Changes only with the certificate of a log-in program.
+  Mutex mutex_;  // Guards backend_.
+  std::shared_ptr<Backend> backend_
+      ABSL_GUARDED_BY(mutex_);        // Changes only with the certificate of a log-in program.
   std::unique_ptr<ExecLogin> login_;  // Made with backend_, and never changed.
 };
 

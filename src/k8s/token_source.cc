@@ -5,6 +5,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "base/mutex.h"
 #include "base/status_macros.h"
 #include "k8s/config.h"
 
@@ -35,7 +36,7 @@ absl::Status TokenSource::ReadLocked(const Clock& clock) {
 }
 
 absl::StatusOr<std::string> TokenSource::Token(const Clock& clock) {
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   if (path_.empty()) {
     if (!token_.empty() && !IsToken(token_)) {
       return absl::InvalidArgumentError("the token holds characters that no token has");
@@ -52,7 +53,7 @@ absl::StatusOr<std::string> TokenSource::Token(const Clock& clock) {
 }
 
 bool TokenSource::Refresh(const Clock& clock, const std::string& refused_token) {
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   if (path_.empty()) {
     return false;
   }

@@ -1,11 +1,11 @@
 #pragma once
 
-#include <mutex>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
+#include "base/mutex.h"
 
 namespace csidelta::k8s {
 
@@ -27,12 +27,12 @@ class TokenSource {
   bool Refresh(const Clock& clock, const std::string& refused_token);
 
  private:
-  absl::Status ReadLocked(const Clock& clock);
+  absl::Status ReadLocked(const Clock& clock) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::string path_;
-  std::mutex mutex_;
-  std::string token_;
-  absl::Time read_at_ = absl::InfinitePast();
+  Mutex mutex_;
+  std::string token_ ABSL_GUARDED_BY(mutex_);
+  absl::Time read_at_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
 };
 
 }  // namespace csidelta::k8s

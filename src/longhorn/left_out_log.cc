@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
+#include "base/mutex.h"
 
 namespace csidelta::longhorn {
 namespace {
@@ -29,7 +30,7 @@ void LeftOutLog::Note(absl::string_view run_uid, absl::string_view resource,
 int64_t LeftOutLog::Count(absl::string_view run_uid, absl::string_view resource,
                           absl::string_view reason) {
   const std::string key = absl::StrCat(run_uid, "\n", resource, "\n", reason);
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   if (counts_.size() >= kCountsMax && !counts_.contains(key)) {
     counts_.clear();
   }

@@ -3,10 +3,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <string>
 
 #include "absl/strings/string_view.h"
+#include "base/mutex.h"
 
 namespace csidelta::longhorn {
 
@@ -27,8 +27,8 @@ class LeftOutLog {
  private:
   int64_t Count(absl::string_view run_uid, absl::string_view resource, absl::string_view reason);
 
-  std::mutex mutex_;
-  std::map<std::string, int64_t> counts_;  // Guarded by mutex_.
+  Mutex mutex_;
+  std::map<std::string, int64_t> counts_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace csidelta::longhorn

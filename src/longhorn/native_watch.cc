@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/mutex.h"
 #include "base/status_macros.h"
 #include "k8s/find.h"
 #include "k8s/object.h"
@@ -23,7 +24,7 @@ NativeWatch::NativeWatch(k8s::ApiClient& api, const Clock& clock, std::string na
 NativeWatch::~NativeWatch() = default;
 
 bool NativeWatch::BeginAt(const std::string& resource_version) {
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   if (follower_.joinable()) {
     return false;
   }
@@ -36,7 +37,7 @@ bool NativeWatch::BeginAt(const std::string& resource_version) {
 }
 
 void NativeWatch::OnPage(const std::vector<Json>& objects, bool is_first) {
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   if (is_first) {
     for (Interest* const interest : interests_) {
       interest->is_missing_ = interest->is_made_;
@@ -48,7 +49,7 @@ void NativeWatch::OnPage(const std::vector<Json>& objects, bool is_first) {
 }
 
 void NativeWatch::OnListed() {
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   for (Interest* const interest : interests_) {
     if (interest->is_missing_) {
       interest->Tell(Json());
@@ -57,7 +58,7 @@ void NativeWatch::OnListed() {
 }
 
 void NativeWatch::OnEvent(const k8s::WatchEvent& event) {
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   Show(event.object, event.kind == k8s::WatchEvent::Kind::kDeleted);
 }
 
@@ -72,13 +73,13 @@ void NativeWatch::Show(const Json& object, bool is_gone) {
 
 NativeWatch::Interest::Interest(NativeWatch& watch, std::string name)
     : watch_(watch), name_(std::move(name)), read_at_(watch.clock_.Now() + kReadAgainAfter) {
-  const std::scoped_lock lock(watch_.mutex_);
+  const MutexLock lock(watch_.mutex_);
   is_watched_ = watch_.follower_.joinable();
   watch_.interests_.push_back(this);
 }
 
 NativeWatch::Interest::~Interest() {
-  const std::scoped_lock lock(watch_.mutex_);
+  const MutexLock lock(watch_.mutex_);
   watch_.interests_.remove(this);
 }
 
@@ -114,7 +115,7 @@ absl::Status NativeWatch::Interest::Await(const CallContext& ctx, Predicate done
 }
 
 std::optional<Json> NativeWatch::Interest::TakeNews(std::stop_source& wake) {
-  const std::scoped_lock lock(watch_.mutex_);
+  const MutexLock lock(watch_.mutex_);
   is_made_ = true;
   wake_ = wake;
   return std::exchange(news_, std::nullopt);

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <list>
-#include <mutex>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -14,6 +13,7 @@
 #include "base/call_context.h"
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/mutex.h"
 #include "k8s/api_client.h"
 #include "k8s/follow.h"
 
@@ -66,7 +66,7 @@ class NativeWatch : private k8s::ObjectFollower {
     const std::string name_;
     bool is_watched_;  // It was there from the beginning.
     absl::Time read_at_;
-    // Guarded by the watch's lock:
+    // Guarded by the watch's lock, which the compiler does not know to be the one of its own watch:
     std::optional<Json> news_;
     std::stop_source wake_;
     bool is_made_ = false;     // A list without it says that it is gone.
@@ -79,15 +79,15 @@ class NativeWatch : private k8s::ObjectFollower {
   void OnPage(const std::vector<Json>& objects, bool is_first) override;
   void OnListed() override;
   void OnEvent(const k8s::WatchEvent& event) override;
-  // Tells those that wait for it. REQUIRES that the lock is held.
-  void Show(const Json& object, bool is_gone);
+  // Tells those that wait for it.
+  void Show(const Json& object, bool is_gone) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   k8s::ApiClient& api_;
   const Clock& clock_;
   k8s::FollowedObjects followed_;  // Until the thread begins, which reads it.
-  std::mutex mutex_;
-  std::list<Interest*> interests_;  // Guarded by mutex_.
-  std::jthread follower_;           // Guarded by mutex_, until the destructor.
+  Mutex mutex_;
+  std::list<Interest*> interests_ ABSL_GUARDED_BY(mutex_);
+  std::jthread follower_ ABSL_GUARDED_BY(mutex_);  // Until the destructor.
 };
 
 }  // namespace csidelta::longhorn

@@ -1,12 +1,12 @@
 #include "net/http_client.h"
 
 #include <algorithm>
-#include <mutex>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/mutex.h"
 #include "base/status_macros.h"
 #include "base/status_mark.h"
 #include "net/connection.h"
@@ -85,14 +85,14 @@ class HttpClient::Impl {
     ASSIGN_OR_RETURN(destination.proxy, ProxyFor(url, options_.proxy));
     if (url.scheme == "https") {
       ASSIGN_OR_RETURN(destination.tls, TlsContext());
-      std::scoped_lock lock(mutex_);
+      const MutexLock lock(mutex_);
       // With a certificate of our own some servers refuse what they cannot tie to it.
       destination.session =
           options_.tls.client_certificate_pem.empty() ? sessions_[server] : nullptr;
     }
     absl::StatusOr<std::unique_ptr<Connection>> opened = Connection::Open(ctx, destination);
     if (!opened.ok()) {  // Perhaps for the session's sake: the next one begins anew.
-      std::scoped_lock lock(mutex_);
+      const MutexLock lock(mutex_);
       sessions_.erase(server);
     }
     return opened;
@@ -100,7 +100,7 @@ class HttpClient::Impl {
 
   // Made at the first use, because it reads files. A failure is tried again by the next request.
   absl::StatusOr<SSL_CTX*> TlsContext() {
-    std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     if (tls_ == nullptr) {
       ASSIGN_OR_RETURN(tls_, MakeSslContext(options_.tls));
     }
@@ -109,7 +109,7 @@ class HttpClient::Impl {
 
   std::unique_ptr<Connection> TakeIdle(const CallContext& ctx, const std::string& server) {
     std::vector<Idle> dropped;  // Closed after the lock is gone.
-    std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     std::vector<Idle>& idle = idle_[server];
     while (!idle.empty()) {
       Idle newest = std::move(idle.back());
@@ -129,7 +129,7 @@ class HttpClient::Impl {
                                       absl::StatusOr<HttpResponse> response) {
     if (response.ok() && progress.may_be_kept) {
       TlsSession session = connection->Session();
-      std::scoped_lock lock(mutex_);
+      const MutexLock lock(mutex_);
       if (session != nullptr) {
         sessions_[server] = std::move(session);
       }
@@ -142,10 +142,10 @@ class HttpClient::Impl {
   }
 
   const HttpClientOptions options_;
-  std::mutex mutex_;  // Guards what follows; never held across I/O.
-  SslContext tls_;
-  std::map<std::string, std::vector<Idle>> idle_;
-  std::map<std::string, TlsSession> sessions_;
+  Mutex mutex_;  // Guards what follows; never held across I/O.
+  SslContext tls_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, std::vector<Idle>> idle_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, TlsSession> sessions_ ABSL_GUARDED_BY(mutex_);
 };
 
 HttpClient::HttpClient(HttpClientOptions options)

@@ -7,6 +7,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "google/rpc/status.pb.h"
 #include "plugin/text.h"
 
@@ -48,14 +49,14 @@ grpc::Status ToGrpcStatus(const absl::Status& status, const CallName& call) {
 grpc::Status CallTracker::Run(const CallName& call,
                               absl::FunctionRef<absl::Status(const CallContext&)> body) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (stop_.stop_requested()) {
       return ToGrpcStatus(absl::CancelledError("the plugin is shutting down"), call);
     }
     ++running_count_;
   }
   const absl::Cleanup leave = [this] {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (--running_count_ == 0) {
       idle_.notify_all();
     }
@@ -73,7 +74,7 @@ grpc::Status CallTracker::Run(const CallName& call,
 
 void CallTracker::RequestStop() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (stop_.stop_requested()) {
       return;
     }
@@ -82,9 +83,10 @@ void CallTracker::RequestStop() {
 }
 
 bool CallTracker::WaitUntilIdle(absl::Duration patience) {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   return idle_.wait_for(lock, absl::ToChronoNanoseconds(patience),
-                        [this] { return running_count_ == 0; });
+                        [this]()
+                            ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return running_count_ == 0; });
 }
 
 }  // namespace csidelta::plugin

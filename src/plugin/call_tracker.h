@@ -1,7 +1,6 @@
 #pragma once
 
 #include <condition_variable>
-#include <mutex>
 #include <stop_token>
 #include <string>
 
@@ -11,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
+#include "base/mutex.h"
 
 namespace csidelta::plugin {
 
@@ -41,9 +41,9 @@ class CallTracker {
 
  private:
   std::stop_source stop_;
-  std::mutex mutex_;
-  std::condition_variable idle_;
-  int running_count_ = 0;  // Guarded by mutex_.
+  Mutex mutex_;
+  std::condition_variable_any idle_;
+  int running_count_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace csidelta::plugin

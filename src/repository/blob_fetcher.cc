@@ -9,6 +9,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/mutex.h"
 #include "base/status_macros.h"
 #include "repository/blob_codec.h"
 #include "repository/format.h"
@@ -99,13 +100,13 @@ absl::Status FetchBlobs(const CallContext& ctx, const Repository& repository,
            std::tie(right.location.pack, right.location.span.offset_bytes);
   });
   const std::vector<Range> ranges = MakeRanges(blobs);
-  std::mutex large_mutex;
+  Mutex large_mutex;
   return ParallelFor(ranges.size(), kMaintenanceThreads, [&](std::size_t i) {
     const bool large =
         std::any_of(blobs.begin() + static_cast<std::ptrdiff_t>(ranges[i].first),
                     blobs.begin() + static_cast<std::ptrdiff_t>(ranges[i].last),
                     [](const BlobToFetch& blob) { return IsLarge(blob.location.span); });
-    std::unique_lock<std::mutex> alone;
+    std::unique_lock<Mutex> alone;
     if (large) {
       alone = std::unique_lock(large_mutex);
     }

@@ -3,11 +3,11 @@
 #include <cstddef>
 #include <cstring>
 #include <limits>
-#include <mutex>
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
 #include "base/check.h"
+#include "base/mutex.h"
 #include "base/status_macros.h"
 #include "repository/format.h"
 #include "repository/index.h"
@@ -349,10 +349,10 @@ struct BlobIndexBuilder::State {
 
   ScratchSpace& scratch;
   RecordSorter<Copy> sorter;
-  std::mutex mutex;  // Guards what follows.
-  std::unique_ptr<PackTable> packs = std::make_unique<PackTable>();
-  std::vector<uint64_t> fingerprints;  // Per pack, of what it lists.
-  int64_t copies = 0;
+  Mutex mutex;
+  std::unique_ptr<PackTable> packs ABSL_GUARDED_BY(mutex) = std::make_unique<PackTable>();
+  std::vector<uint64_t> fingerprints ABSL_GUARDED_BY(mutex);  // Per pack, of what it lists.
+  int64_t copies ABSL_GUARDED_BY(mutex) = 0;
 };
 
 BlobIndexBuilder::BlobIndexBuilder(ScratchSpace& scratch)
@@ -377,7 +377,7 @@ absl::StatusOr<bool> BlobIndexBuilder::AddPack(const IndexedPack& pack) {
   bool contradicts = false;
   uint32_t ordinal = 0;
   {
-    std::scoped_lock lock(state.mutex);
+    const MutexLock lock(state.mutex);
     if (const std::optional<uint32_t> known = state.packs->Find(pack.id)) {
       if (state.fingerprints[*known] == fingerprint) {
         return true;
@@ -403,7 +403,10 @@ absl::StatusOr<BlobIndex> BlobIndexBuilder::Build() {
   State& state = *state_;
   BlobIndex index;
   BlobIndex::State& made = *index.state_;
-  made.packs = std::move(state.packs);
+  {
+    const MutexLock lock(state.mutex);
+    made.packs = std::move(state.packs);
+  }
   const auto total = static_cast<std::size_t>(state.sorter.count());
   made.fences.reserve(total / kFenceCopies + 1);
   const std::size_t table_bytes =

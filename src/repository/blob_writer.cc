@@ -6,7 +6,6 @@
 #include <deque>
 #include <functional>
 #include <iterator>
-#include <mutex>
 #include <optional>
 #include <stop_token>
 #include <thread>
@@ -16,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/last_words.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "base/status_macros.h"
 #include "repository/format.h"
 #include "repository/pack_headers.h"
@@ -57,7 +57,7 @@ class BlobWriter::Impl {
 
   absl::StatusOr<bool> Add(const BlobHandle& handle, absl::string_view plaintext) {
     {
-      std::scoped_lock lock(mutex_);
+      const MutexLock lock(mutex_);
       RETURN_IF_ERROR(error_);
       if (!Remember(handle)) {
         return false;
@@ -89,18 +89,18 @@ class BlobWriter::Impl {
   }
 
   bool IsKnown(const BlobHandle& handle) const {
-    std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     return written_.contains(handle) || IsStored(handle);
   }
 
   void UseKnown(const BlobIndex& known, absl::flat_hash_set<PackId> absent_packs) {
-    std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     known_ = &known;
     absent_packs_ = std::move(absent_packs);
   }
 
   void RememberPlace(const BlobId& data_blob) {
-    std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     placed_data_.insert(data_blob);
   }
 
@@ -124,7 +124,7 @@ class BlobWriter::Impl {
   absl::Status Checkpoint(const CallContext& ctx) { return WriteIndex(ctx, TakePending()); }
 
   BlobWriterCounts counts() const {
-    std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     return counts_;
   }
 
@@ -149,9 +149,9 @@ class BlobWriter::Impl {
            EntriesOf(one) + EntriesOf(other) <= options_.pack_entries_target;
   }
 
-  // REQUIRES mutex_. Whether a pack that is there holds the blob. Where the index does not answer
+  // Whether a pack that is there holds the blob. Where the index does not answer
   // it is written twice rather than not at all.
-  bool IsStored(const BlobHandle& handle) const {
+  bool IsStored(const BlobHandle& handle) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (known_ == nullptr) {
       return false;
     }
@@ -160,13 +160,14 @@ class BlobWriter::Impl {
     }
     const std::vector<BlobLocation> copies =
         known_->Lookup(handle).value_or(std::vector<BlobLocation>());
-    return std::any_of(copies.begin(), copies.end(), [this](const BlobLocation& copy) {
-      return !absent_packs_.contains(copy.pack);
-    });
+    return std::any_of(copies.begin(), copies.end(),
+                       [this](const BlobLocation& copy) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+                         return !absent_packs_.contains(copy.pack);
+                       });
   }
 
-  // REQUIRES mutex_. Whether the blob has to be written.
-  bool Remember(const BlobHandle& handle) {
+  // Whether the blob has to be written.
+  bool Remember(const BlobHandle& handle) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (IsStored(handle)) {
       return false;
     }
@@ -181,7 +182,7 @@ class BlobWriter::Impl {
     std::unique_ptr<Lane> lane;
     ByteBuffer buffer;
     {
-      std::scoped_lock lock(mutex_);
+      const MutexLock lock(mutex_);
       std::vector<std::unique_ptr<Lane>>& lanes = FreeLanes(type);
       if (!lanes.empty()) {
         lane = std::move(lanes.back());
@@ -202,23 +203,24 @@ class BlobWriter::Impl {
   }
 
   void ReturnLane(std::unique_ptr<Lane> lane) {
-    std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     FreeLanes(lane->builder.type()).push_back(std::move(lane));
   }
 
-  std::vector<std::unique_ptr<Lane>>& FreeLanes(BlobType type) {
+  std::vector<std::unique_ptr<Lane>>& FreeLanes(BlobType type)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return free_lanes_[static_cast<std::size_t>(type)];
   }
 
   void CountBlob(BlobType type, std::size_t plaintext_bytes, int64_t packed_bytes) {
-    std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     ++(type == BlobType::kTree ? counts_.tree_blobs : counts_.data_blobs);
     counts_.plaintext_bytes += static_cast<int64_t>(plaintext_bytes);
     counts_.packed_bytes += packed_bytes;
   }
 
   absl::Status SetError(const absl::Status& status) {
-    std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     error_.Update(status);
     changed_.notify_all();
     return error_;
@@ -227,11 +229,12 @@ class BlobWriter::Impl {
   // Blocks while too many bytes wait.
   absl::Status Enqueue(Pack pack) {
     const auto pack_bytes = static_cast<int64_t>(pack.bytes.size());
-    std::unique_lock lock(mutex_);
-    const bool running = changed_.wait(lock, ctx_.stop, [&] {
-      return !error_.ok() || waiting_bytes_ == 0 ||
-             waiting_bytes_ + pack_bytes <= options_.upload_bytes_max;
-    });
+    MutexLock lock(mutex_);
+    const bool running =
+        changed_.wait(lock, ctx_.stop, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+          return !error_.ok() || waiting_bytes_ == 0 ||
+                 waiting_bytes_ + pack_bytes <= options_.upload_bytes_max;
+        });
     RETURN_IF_ERROR(error_);
     if (!running) {
       return absl::CancelledError("stop requested");
@@ -242,16 +245,22 @@ class BlobWriter::Impl {
     return absl::OkStatus();
   }
 
+  // The next one to store; nothing once this writer has failed or is stopped.
+  std::optional<Pack> TakePack() {
+    MutexLock lock(mutex_);
+    if (!changed_.wait(lock, ctx_.stop, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+          return error_.ok() && !queue_.empty();
+        })) {
+      return std::nullopt;
+    }
+    Pack pack = std::move(queue_.front());
+    queue_.pop_front();
+    return pack;
+  }
+
   void UploadLoop() {
-    while (true) {
-      std::unique_lock lock(mutex_);
-      if (!changed_.wait(lock, ctx_.stop, [&] { return error_.ok() && !queue_.empty(); })) {
-        return;
-      }
-      Pack pack = std::move(queue_.front());
-      queue_.pop_front();
-      lock.unlock();
-      if (const absl::Status status = Upload(pack); !status.ok()) {
+    while (std::optional<Pack> pack = TakePack()) {
+      if (const absl::Status status = Upload(*pack); !status.ok()) {
         SetError(status).IgnoreError();  // The callers get it.
       }
     }
@@ -272,7 +281,7 @@ class BlobWriter::Impl {
       return Annotate(put, absl::StrCat("pack ", pack.id.ShortHex()));
     }
     RETURN_IF_ERROR(List(pack));
-    std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     ++counts_.packs;
     counts_.stored_bytes += pack_bytes;
     waiting_bytes_ -= pack_bytes;
@@ -287,7 +296,7 @@ class BlobWriter::Impl {
   absl::Status List(Pack& pack) {
     std::vector<IndexedPack> due;
     {
-      std::scoped_lock lock(mutex_);
+      const MutexLock lock(mutex_);
       for (const PackEntry& entry : pack.entries) {
         if (entry.handle.type == BlobType::kTree || placed_data_.contains(entry.handle.id)) {
           places_.push_back(
@@ -314,7 +323,7 @@ class BlobWriter::Impl {
   }
 
   std::vector<IndexedPack> TakePending() {
-    std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     pending_blobs_ = 0;
     return std::exchange(pending_, {});
   }
@@ -325,7 +334,7 @@ class BlobWriter::Impl {
     }
     int64_t stored_bytes = 0;
     const absl::Status put = PutIndex(ctx, repository_, packs, stored_bytes);
-    std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!put.ok()) {
       std::move(packs.begin(), packs.end(), std::back_inserter(pending_));  // For Checkpoint().
       return put;
@@ -339,7 +348,7 @@ class BlobWriter::Impl {
     for (const BlobType type : {BlobType::kData, BlobType::kTree}) {
       std::vector<std::unique_ptr<Lane>> lanes;
       {
-        std::scoped_lock lock(mutex_);
+        const MutexLock lock(mutex_);
         RETURN_IF_ERROR(error_);
         lanes = std::exchange(FreeLanes(type), {});
       }
@@ -364,9 +373,11 @@ class BlobWriter::Impl {
   }
 
   absl::Status AwaitUploads() {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     const bool running =
-        changed_.wait(lock, ctx_.stop, [&] { return !error_.ok() || waiting_bytes_ == 0; });
+        changed_.wait(lock, ctx_.stop, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+          return !error_.ok() || waiting_bytes_ == 0;
+        });
     RETURN_IF_ERROR(error_);
     return running ? absl::OkStatus() : absl::CancelledError("stop requested");
   }
@@ -379,25 +390,26 @@ class BlobWriter::Impl {
                                                                  [this] { stop_.request_stop(); }};
   CallContext ctx_;  // Stops with the caller's, and with this writer.
 
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
   std::condition_variable_any changed_;
-  absl::Status error_;
-  const BlobIndex* known_ = options_.known;
-  absl::flat_hash_set<PackId> absent_packs_;
+  absl::Status error_ ABSL_GUARDED_BY(mutex_);
+  const BlobIndex* known_ ABSL_GUARDED_BY(mutex_) = options_.known;
+  absl::flat_hash_set<PackId> absent_packs_ ABSL_GUARDED_BY(mutex_);
+  // By mutex_ until Flush() has awaited all that add:
   PutPacks put_packs_;
   PackSample data_packs_;
-  absl::flat_hash_set<BlobHandle> written_;
-  absl::flat_hash_set<BlobId> placed_data_;
-  std::array<std::vector<std::unique_ptr<Lane>>, 2>
-      free_lanes_;                   // By type; the last is taken first.
-  std::vector<ByteBuffer> buffers_;  // Of packs that are stored.
-  std::deque<Pack> queue_;
-  int64_t waiting_bytes_ = 0;         // Of packs in queue_ and on their way.
-  std::vector<IndexedPack> pending_;  // Stored, in no index yet.
-  int64_t pending_blobs_ = 0;
-  absl::Duration pending_since_;
   std::vector<TreePlace> places_;
-  BlobWriterCounts counts_;
+  absl::flat_hash_set<BlobHandle> written_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_set<BlobId> placed_data_ ABSL_GUARDED_BY(mutex_);
+  std::array<std::vector<std::unique_ptr<Lane>>, 2> free_lanes_
+      ABSL_GUARDED_BY(mutex_);                               // By type; the last is taken first.
+  std::vector<ByteBuffer> buffers_ ABSL_GUARDED_BY(mutex_);  // Of packs that are stored.
+  std::deque<Pack> queue_ ABSL_GUARDED_BY(mutex_);
+  int64_t waiting_bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // Of packs in queue_ and on their way.
+  std::vector<IndexedPack> pending_ ABSL_GUARDED_BY(mutex_);  // Stored, in no index yet.
+  int64_t pending_blobs_ ABSL_GUARDED_BY(mutex_) = 0;
+  absl::Duration pending_since_ ABSL_GUARDED_BY(mutex_);
+  BlobWriterCounts counts_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::jthread> uploaders_;
 };
 

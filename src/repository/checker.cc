@@ -6,13 +6,13 @@
 #include <cstddef>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "base/mutex.h"
 #include "base/status_macros.h"
 #include "repository/blob_fetcher.h"
 #include "repository/blob_marks.h"
@@ -71,7 +71,7 @@ class Checker {
 
   void Add(FindingKind kind, bool is_error, std::string thing, absl::string_view detail,
            absl::string_view next_step) {
-    std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     ++(is_error ? report_.errors : report_.notes);
     if (report_.findings.size() < kFindingsMax) {
       report_.findings.push_back({.kind = kind,
@@ -247,7 +247,7 @@ class Checker {
   // A snapshot needs this blob: whose packs are bad, these are not to be dropped for nothing.
   absl::Status NoteNeeded(const BlobHandle& handle) {
     return index().ForEachCopyOf(handle, [this](const IndexedCopy& copy) {
-      std::scoped_lock lock(mutex_);
+      const MutexLock lock(mutex_);
       needed_[copy.pack_ordinal] = true;
       return true;
     });
@@ -323,7 +323,7 @@ class Checker {
 
   absl::Status AddMissing(const BlobId& blob, uint32_t tree) {
     bad_trees_->Mark(tree);
-    std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     if (missing_.size() < kFindingsMax) {
       missing_.emplace(blob, tree);
     }
@@ -432,7 +432,7 @@ class Checker {
     return ParallelFor(packs.size(), kMaintenanceThreads, [&](std::size_t i) -> absl::Status {
       RETURN_IF_ERROR(ctx_.Check());
       RETURN_IF_ERROR(ReadPack(packs[i], contents.at(ordinals[i])));
-      std::scoped_lock lock(mutex_);
+      const MutexLock lock(mutex_);
       report_.bytes_read += packs[i].size_bytes;
       Report(options_.progress, "packs", ++report_.packs_read, static_cast<int64_t>(total));
       return absl::OkStatus();
@@ -476,7 +476,7 @@ class Checker {
   absl::Status AddDamaged(const PackId& pack, absl::Span<const NumberedEntry> indexed,
                           absl::string_view bytes, absl::string_view detail) {
     JudgeCopies(indexed, bytes);
-    std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     bad_packs_.emplace(*index().FindPack(pack),
                        BadPack{.kind = FindingKind::kPackDamaged, .detail = std::string(detail)});
     return absl::OkStatus();
@@ -541,7 +541,7 @@ class Checker {
   std::optional<BlobMarks> bad_trees_;   // That do not read, or lack something.
   std::optional<BlobMarks> inner_trees_;           // With trees below them.
   absl::flat_hash_set<Id> malformed_;              // Snapshots of volumes.
-  std::mutex mutex_;                               // Guards what follows while threads are at work.
+  Mutex mutex_;                                    // Guards what follows while threads are at work.
   std::map<uint32_t, BadPack> bad_packs_;          // By ordinal; complete once the packs were read.
   std::vector<bool> needed_;                       // By ordinal: a snapshot lacks a blob of it.
   absl::flat_hash_map<BlobId, uint32_t> missing_;  // In no index; and a tree that names it.

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <utility>
 
+#include "base/mutex.h"
 #include "base/status_macros.h"
 
 namespace csidelta::repository {
@@ -49,7 +50,7 @@ absl::Status ContentCheck::Finish() {
 }
 
 std::optional<uint32_t> ContentCheck::NumberOf(const File& file) {
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   if (files_.size() >= kFilesMax) {
     return std::nullopt;
   }

@@ -2,13 +2,13 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <shared_mutex>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "base/mutex.h"
 #include "repository/blob_references.h"
 #include "repository/index.h"
 #include "repository/scratch.h"
@@ -72,7 +72,7 @@ class ContentCheck {
   VolumeCheck& volumes_;
   const Findings findings_;
   std::shared_mutex gate_;  // Shared by those who add, and closed while all is resolved.
-  std::mutex mutex_;        // Guards files_ among those who add.
+  Mutex mutex_;             // Guards files_ among those who add.
   std::vector<File> files_;
   std::unique_ptr<BlobReferences> references_;
 };

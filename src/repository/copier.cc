@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
-#include <mutex>
 #include <optional>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "base/mutex.h"
 #include "base/status_macros.h"
 #include "repository/blob_fetcher.h"
 #include "repository/blob_marks.h"
@@ -120,7 +120,12 @@ class Copier {
         WalkTrees(ctx_, from_, absl::MakeConstSpan(&root, 1), visited_,
                   [&](const BlobId& tree, const absl::StatusOr<absl::string_view>& text,
                       std::vector<BlobId>& below) { return CopyTree(tree, text, below, writer); }));
-    return CopyData(std::exchange(waiting_, {}), writer);
+    std::vector<BlobToFetch> rest;
+    {
+      const MutexLock lock(mutex_);
+      rest.swap(waiting_);
+    }
+    return CopyData(std::move(rest), writer);
   }
 
   absl::Status CopyTree(const BlobId& tree, const absl::StatusOr<absl::string_view>& text,
@@ -138,7 +143,7 @@ class Copier {
     RETURN_IF_ERROR(read);
     std::vector<BlobToFetch> due;
     {
-      std::scoped_lock lock(mutex_);
+      const MutexLock lock(mutex_);
       waiting_.insert(waiting_.end(), wanted.begin(), wanted.end());
       if (waiting_.size() >= kBatchBlobs) {
         due = std::exchange(waiting_, {});
@@ -167,7 +172,7 @@ class Copier {
       return absl::OkStatus();
     }
     // One batch at a time: it keeps all threads busy by itself.
-    std::scoped_lock lock(fetch_mutex_);
+    const MutexLock lock(fetch_mutex_);
     return FetchBlobs(
         ctx_, from_, std::move(blobs),
         [&](const BlobHandle& handle, const absl::StatusOr<absl::string_view>& plaintext) {
@@ -187,9 +192,9 @@ class Copier {
   BlobMarks visited_;
   BlobMarks copied_;  // Written for this snapshot or an earlier one of this run.
   std::atomic<int64_t> blobs_done_ = 0;
-  std::mutex fetch_mutex_;
-  std::mutex mutex_;
-  std::vector<BlobToFetch> waiting_;  // Guarded by mutex_.
+  Mutex fetch_mutex_;
+  Mutex mutex_;
+  std::vector<BlobToFetch> waiting_ ABSL_GUARDED_BY(mutex_);
 };
 
 // The snapshots to copy, oldest first.

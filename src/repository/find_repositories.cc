@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <iterator>
-#include <mutex>
 #include <utility>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "base/mutex.h"
 #include "base/status_macros.h"
 #include "repository/parallel.h"
 #include "repository/repository.h"
@@ -54,12 +54,12 @@ absl::StatusOr<std::vector<std::string>> FindRepositories(
   std::vector<std::string> level = {""};
   int64_t folders = 1;
   for (int depth = 0; depth <= depth_max && !level.empty(); ++depth) {
-    std::mutex mutex;
+    Mutex mutex;
     std::vector<std::string> next;
     const auto look = [&](std::size_t i) -> absl::Status {
       absl::StatusOr<Folder> folder = LookInto(ctx, store, level[i]);
       RETURN_IF_ERROR(ctx.Check());
-      std::scoped_lock lock(mutex);
+      const MutexLock lock(mutex);
       if (!folder.ok() && depth > 0) {
         unseen(level[i], folder.status());
         return absl::OkStatus();

@@ -11,6 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "base/last_words.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "base/status_macros.h"
 #include "repository/lock_conflict.h"
 
@@ -194,7 +195,7 @@ Lock::~Lock() {
 }
 
 bool Lock::held() const {
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   return held_;
 }
 
@@ -220,7 +221,7 @@ absl::Status Lock::TryTake(const CallContext& ctx, ForeignLocks& foreign) {
     conflicts = after.ok() ? Conflicting(*after, options_.exclusive) : std::move(conflicts);
     if (after.ok() && conflicts.empty()) {
       unfinished_ = foreign.unfinished();
-      std::scoped_lock lock(mutex_);
+      const MutexLock lock(mutex_);
       held_ = true;
       id_ = id;
       refreshed_at_ = written_at;
@@ -264,7 +265,7 @@ absl::StatusOr<std::unique_ptr<Lock>> Lock::Acquire(const CallContext& ctx, Repo
   }
 }
 
-// REQUIRES mutex_. Marks the lock lost when its file is gone.
+// Marks the lock lost when its file is gone.
 absl::Status Lock::CheckStillThere(const CallContext& ctx, const Id& id) {
   const absl::Status status = repository_.store().Stat(ctx, FileKey(FileKind::kLock, id)).status();
   if (absl::IsNotFound(status)) {
@@ -277,7 +278,7 @@ absl::Status Lock::CheckStillThere(const CallContext& ctx, const Id& id) {
 }
 
 absl::Status Lock::Refresh(const CallContext& ctx) {
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!held_ || lost_) {
     return absl::AbortedError("our lock was removed by somebody else");
   }
@@ -297,7 +298,7 @@ absl::Status Lock::Refresh(const CallContext& ctx) {
 }
 
 absl::Status Lock::Fence(const CallContext& ctx) {
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!held_) {
     return absl::AbortedError("no lock is held");
   }
@@ -310,7 +311,7 @@ absl::Status Lock::Fence(const CallContext& ctx) {
 
 absl::Status Lock::Release(const CallContext& ctx) {
   refresher_ = std::jthread();
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!held_) {
     return absl::OkStatus();
   }

@@ -4,7 +4,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -16,6 +15,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
+#include "base/mutex.h"
 #include "repository/blob.h"
 #include "repository/repository.h"
 
@@ -151,17 +151,18 @@ class Lock {
   void RefreshLoop(const std::stop_token& stop);
   absl::StatusOr<Id> WriteOwn(const CallContext& ctx);
   absl::Status TryTake(const CallContext& ctx, ForeignLocks& foreign);
-  absl::Status CheckStillThere(const CallContext& ctx, const Id& id);
+  absl::Status CheckStillThere(const CallContext& ctx, const Id& id)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   Repository& repository_;
   const LockOptions options_;
   const Clock& clock_;
-  Unfinished unfinished_;     // Set by Acquire().
-  mutable std::mutex mutex_;  // Held while the lock's file is replaced or looked at.
-  bool held_ = false;
-  bool lost_ = false;
-  Id id_;
-  absl::Duration refreshed_at_;  // By the clock's Uptime().
+  Unfinished unfinished_;  // Set by Acquire().
+  mutable Mutex mutex_;    // Held while the lock's file is replaced or looked at.
+  bool held_ ABSL_GUARDED_BY(mutex_) = false;
+  bool lost_ ABSL_GUARDED_BY(mutex_) = false;
+  Id id_ ABSL_GUARDED_BY(mutex_);
+  absl::Duration refreshed_at_ ABSL_GUARDED_BY(mutex_);  // By the clock's Uptime().
   std::jthread refresher_;
 };
 

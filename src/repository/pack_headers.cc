@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <mutex>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/crypto.h"
+#include "base/mutex.h"
 #include "base/status_macros.h"
 #include "repository/maintenance.h"
 #include "repository/pack_reader.h"
@@ -50,12 +50,12 @@ absl::StatusOr<std::vector<PackEntry>> ReadOne(const CallContext& ctx, const Rep
 absl::Status ReadPackHeaders(const CallContext& ctx, const Repository& repository,
                              absl::Span<const FileInfo> packs, PackProof proof,
                              PackHeaderSink sink) {
-  std::mutex mutex;
+  Mutex mutex;
   return ParallelFor(packs.size(), kMaintenanceThreads, [&](std::size_t i) -> absl::Status {
     RETURN_IF_ERROR(ctx.Check());
     const FileInfo& pack = packs[i];
     absl::StatusOr<std::vector<PackEntry>> entries = ReadOne(ctx, repository, pack, proof);
-    std::scoped_lock lock(mutex);
+    const MutexLock lock(mutex);
     return sink(pack, std::move(entries));
   });
 }

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <utility>
 
@@ -9,6 +8,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "base/status_macros.h"
 #include "repository/blob_marks.h"
 #include "repository/blob_references.h"
@@ -91,7 +91,7 @@ class PacksRepair {
     const BlobIndex& index = repository_.index();
     BlobMarks visited(index);
     BlobReferences content(repository_.scratch());
-    std::mutex mutex;
+    Mutex mutex;
     int64_t trees = 0;
     RETURN_IF_ERROR(WalkTrees(ctx_, repository_, roots, visited,
                               [&](const BlobId&, const absl::StatusOr<absl::string_view>& text,
@@ -104,13 +104,13 @@ class PacksRepair {
                                                              return absl::OkStatus();
                                                            }
                                                            {
-                                                             std::scoped_lock lock(mutex);
+                                                             const MutexLock lock(mutex);
                                                              NoteLengths(node);
                                                            }
                                                            return content.Add(0, *node.content);
                                                          });
                                 }
-                                std::scoped_lock lock(mutex);
+                                const MutexLock lock(mutex);
                                 Report(options_.progress, "trees", ++trees, 0);
                                 if (IsDamage(status)) {
                                   ++result_.trees_unreadable;

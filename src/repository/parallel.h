@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
-#include <mutex>
 #include <thread>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "base/mutex.h"
 
 namespace csidelta::repository {
 
@@ -18,12 +18,12 @@ namespace csidelta::repository {
 inline absl::Status ParallelFor(std::size_t count, std::size_t threads_max,
                                 absl::FunctionRef<absl::Status(std::size_t)> work) {
   std::atomic<std::size_t> next = 0;
-  std::mutex mutex;
+  Mutex mutex;
   absl::Status first_error;
   const auto run = [&] {
     for (std::size_t i = next++; i < count; i = next++) {
       if (const absl::Status status = work(i); !status.ok()) {
-        std::scoped_lock lock(mutex);
+        const MutexLock lock(mutex);
         first_error.Update(status);
         next = count;
       }

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -13,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "base/mutex.h"
 #include "base/status_macros.h"
 #include "repository/scratch.h"
 
@@ -44,7 +44,7 @@ class RecordSorter {
     while (!records.empty()) {
       std::vector<Record> full;
       {
-        std::scoped_lock lock(mutex_);
+        const MutexLock lock(mutex_);
         const std::size_t count = std::min(records.size(), run_records_max_ - open_.size());
         open_.insert(open_.end(), records.begin(),
                      records.begin() + static_cast<std::ptrdiff_t>(count));
@@ -60,12 +60,15 @@ class RecordSorter {
     return absl::OkStatus();
   }
 
-  int64_t count() const { return count_; }
+  int64_t count() const {
+    const MutexLock lock(mutex_);
+    return count_;
+  }
   // Whether anything went to a file. Final once Drain() has been called.
   bool spilled() const { return file_ != nullptr; }
 
-  // Calls `take` with all records, in order, some at a time.
-  absl::Status Drain(Take take) {
+  // Calls `take` with all records, in order, some at a time. Once no thread adds any more.
+  absl::Status Drain(Take take) ABSL_NO_THREAD_SAFETY_ANALYSIS {
     RETURN_IF_ERROR(Close(std::exchange(open_, {})));
     std::vector<Source> sources;
     for (const std::vector<Record>& run : runs_) {
@@ -123,7 +126,7 @@ class RecordSorter {
     std::sort(run.begin(), run.end());
     std::vector<std::vector<Record>> out;
     {
-      std::scoped_lock lock(mutex_);
+      const MutexLock lock(mutex_);
       runs_.push_back(std::move(run));
       if (file_ == nullptr && runs_.size() <= kRunsInMemoryMax) {
         return absl::OkStatus();
@@ -135,7 +138,7 @@ class RecordSorter {
     }
     for (std::vector<Record>& sorted : out) {
       ASSIGN_OR_RETURN(const int64_t offset_bytes, file_->Append(BytesOf(sorted)));
-      std::scoped_lock lock(mutex_);
+      const MutexLock lock(mutex_);
       stored_.push_back({.offset_bytes = offset_bytes, .count = sorted.size()});
       sorted = {};
     }
@@ -195,12 +198,12 @@ class RecordSorter {
 
   ScratchSpace& space_;
   const std::size_t run_records_max_;
-  std::mutex mutex_;
-  int64_t count_ = 0;
-  std::vector<Record> open_;
-  std::vector<std::vector<Record>> runs_;  // Sorted, in memory.
-  std::unique_ptr<ScratchFile> file_;
-  std::vector<StoredRun> stored_;
+  mutable Mutex mutex_;
+  int64_t count_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::vector<Record> open_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::vector<Record>> runs_ ABSL_GUARDED_BY(mutex_);  // Sorted, in memory.
+  std::unique_ptr<ScratchFile> file_;  // Made once, under mutex_; one that is there stays.
+  std::vector<StoredRun> stored_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace csidelta::repository

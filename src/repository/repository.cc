@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "base/last_words.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "base/status_macros.h"
 #include "base/status_mark.h"
 #include "repository/compression.h"
@@ -609,14 +610,14 @@ absl::StatusOr<std::vector<StoredSnapshot>> Repository::ListSnapshots(
 absl::StatusOr<std::vector<StoredSnapshot>> Repository::LoadSnapshots(
     const CallContext& ctx, const std::vector<Id>& ids,
     const std::function<void(const Id&, const absl::Status&)>& damaged) const {
-  std::mutex mutex;
+  Mutex mutex;
   std::vector<StoredSnapshot> snapshots;
   int64_t text_bytes = 0;
   std::set<Id> gone;
   RETURN_IF_ERROR(ParallelFor(ids.size(), kLoadThreads, [&](std::size_t i) -> absl::Status {
     absl::StatusOr<std::string> text = LoadFile(ctx, FileKind::kSnapshot, ids[i]);
     absl::StatusOr<RepoSnapshot> snapshot = DecodeSnapshotFile(ids[i], text);
-    std::scoped_lock lock(mutex);
+    const MutexLock lock(mutex);
     if (snapshot.ok()) {
       text_bytes += std::ssize(*text);
       if (text_bytes > kSnapshotsTextBytesMax) {
@@ -679,21 +680,21 @@ absl::StatusOr<StoredSnapshot> Repository::FindSnapshot(const CallContext& ctx,
 // --- Index and blobs ---
 
 absl::Status Repository::LoadIndex(const CallContext& ctx) {
-  std::scoped_lock lock(index_mutex_);
+  const MutexLock lock(index_mutex_);
   if (index_loaded_) {
     return absl::OkStatus();
   }
   ASSIGN_OR_RETURN(const std::vector<FileInfo> files, ListFiles(ctx, FileKind::kIndex));
   BlobIndexBuilder builder(*scratch_);
   index_conflicts_.clear();
-  std::mutex mutex;
+  Mutex mutex;
   const auto load = [&](std::size_t i) -> absl::Status {
     RETURN_IF_ERROR(ctx.Check());
     ASSIGN_OR_RETURN(const std::string text, LoadFile(ctx, FileKind::kIndex, files[i].id));
     const absl::Status decoded = DecodeIndex(text, [&](const IndexedPack& pack) {
       ASSIGN_OR_RETURN(const bool agrees, builder.AddPack(pack));
       if (!agrees) {
-        std::scoped_lock noting(mutex);
+        const MutexLock noting(mutex);
         index_conflicts_.push_back(pack.id);
       }
       return absl::OkStatus();
@@ -711,7 +712,7 @@ absl::Status Repository::LoadIndex(const CallContext& ctx) {
 }
 
 void Repository::DropIndex() {
-  std::scoped_lock lock(index_mutex_);
+  const MutexLock lock(index_mutex_);
   index_loaded_ = false;
   index_ = BlobIndex();
 }

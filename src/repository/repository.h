@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
@@ -14,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "base/call_context.h"
+#include "base/mutex.h"
 #include "repository/blob.h"
 #include "repository/blob_codec.h"
 #include "repository/config.h"
@@ -215,7 +215,7 @@ class Repository {
   Config config_;
   SealKey master_key_;
   Id key_id_;
-  std::mutex index_mutex_;  // Held while the index is loaded; a loaded one does not change.
+  Mutex index_mutex_;  // Held while the index is loaded; a loaded one does not change.
   BlobIndex index_;
   std::vector<PackId> index_conflicts_;
   bool index_loaded_ = false;

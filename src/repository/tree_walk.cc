@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <mutex>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/mutex.h"
 #include "base/status_macros.h"
 #include "repository/blob_fetcher.h"
 
@@ -33,17 +33,21 @@ class Walk {
           [this](const BlobHandle& handle, const absl::StatusOr<absl::string_view>& text) {
             return Take(handle.id, text);
           }));
-      const std::vector<BlobId> found = std::exchange(found_, {});
-      RETURN_IF_ERROR(Push(found));
+      RETURN_IF_ERROR(Push(TakeFound()));
     }
     return absl::OkStatus();
   }
 
  private:
+  std::vector<BlobId> TakeFound() {
+    const MutexLock lock(mutex_);
+    return std::exchange(found_, {});
+  }
+
   absl::Status Take(const BlobId& tree, const absl::StatusOr<absl::string_view>& text) {
     std::vector<BlobId> below;
     RETURN_IF_ERROR(read_(tree, text, below));
-    std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     found_.insert(found_.end(), below.begin(), below.end());
     return absl::OkStatus();
   }
@@ -68,8 +72,8 @@ class Walk {
   BlobMarks& visited_;
   TreeReader read_;
   std::vector<BlobToFetch> open_;
-  std::mutex mutex_;
-  std::vector<BlobId> found_;  // Below the trees of this batch; guarded by mutex_.
+  Mutex mutex_;
+  std::vector<BlobId> found_ ABSL_GUARDED_BY(mutex_);  // Below the trees of this batch
 };
 
 }  // namespace

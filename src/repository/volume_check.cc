@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/mutex.h"
 #include "base/status_macros.h"
 #include "repository/volume_layout.h"
 
@@ -17,7 +18,7 @@ absl::StatusOr<std::optional<IndexedCopy>> VolumeCheck::FindTree(const BlobId& t
 }
 
 VolumeCheck::Whole& VolumeCheck::WholeOf(int64_t chunk_bytes) {
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   return whole_.try_emplace(chunk_bytes, repository_.index()).first->second;
 }
 

@@ -2,12 +2,12 @@
 
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <optional>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/call_context.h"
+#include "base/mutex.h"
 #include "repository/blob.h"
 #include "repository/blob_marks.h"
 #include "repository/repo_snapshot.h"
@@ -53,8 +53,8 @@ class VolumeCheck {
                          const VolumeLayout& layout) const;
 
   const Repository& repository_;
-  std::mutex mutex_;                // Guards the map, whose elements stay where they are.
-  std::map<int64_t, Whole> whole_;  // By the length of a chunk.
+  Mutex mutex_;  // Guards the map, whose elements stay where they are.
+  std::map<int64_t, Whole> whole_ ABSL_GUARDED_BY(mutex_);  // By the length of a chunk.
 };
 
 }  // namespace csidelta::repository

@@ -12,6 +12,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "base/json.h"
+#include "base/mutex.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "net/url.h"
@@ -185,7 +186,7 @@ CredentialsChain::CredentialsChain(CredentialsEnvironment environment, net::Http
     : environment_(std::move(environment)), sts_(sts), metadata_(metadata) {}
 
 std::optional<Credentials> CredentialsChain::Kept(absl::Time valid_at) const {
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   return kept_.has_value() && valid_at < kept_->expires_at ? kept_ : std::nullopt;
 }
 
@@ -216,13 +217,13 @@ absl::StatusOr<Credentials> CredentialsChain::Get(const CallContext& ctx) {
     }
     return Annotate(loaded.status(), "credentials for S3");
   }
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   kept_ = *loaded;
   return loaded;
 }
 
 void CredentialsChain::Forget() {
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   kept_.reset();
 }
 

@@ -1,12 +1,12 @@
 #pragma once
 
 #include <functional>
-#include <mutex>
 #include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "base/call_context.h"
+#include "base/mutex.h"
 #include "net/http_client.h"
 #include "storage/s3_signer.h"
 
@@ -99,10 +99,10 @@ class CredentialsChain : public CredentialsProvider {
   const CredentialsEnvironment environment_;
   net::HttpClient& sts_;
   net::HttpClient& metadata_;
-  std::mutex load_mutex_;           // Held while one thread loads.
-  bool metadata_answered_ = false;  // Guarded by load_mutex_.
-  mutable std::mutex mutex_;
-  std::optional<Credentials> kept_;  // Guarded by mutex_.
+  Mutex load_mutex_;                // Held while one thread loads.
+  bool metadata_answered_ = false;  // Of who holds load_mutex_, which only a try_lock tells.
+  mutable Mutex mutex_;
+  std::optional<Credentials> kept_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace csidelta::storage

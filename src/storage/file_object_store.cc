@@ -16,6 +16,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/mutex.h"
 #include "base/status_macros.h"
 #include "storage/object_rules.h"
 #include "storage/posix_file.h"
@@ -294,14 +295,14 @@ FileObjectStore::FileObjectStore(std::string root, Random& random)
     : root_(WithoutSlashes(std::move(root))), random_(random) {}
 
 bool FileObjectStore::IsDurable(const std::string& folder) const {
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   return durable_.contains(folder);
 }
 
 // Whether the group of the repository may read what is stored. What is not there yet, or cannot be
 // asked, keeps others out.
 bool FileObjectStore::IsShared() {
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   struct stat facts {};
   if (!is_shared_.has_value() && stat(absl::StrCat(root_, "/", kConfigName).c_str(), &facts) == 0) {
     is_shared_ = (facts.st_mode & kGroupReads) != 0;
@@ -310,7 +311,7 @@ bool FileObjectStore::IsShared() {
 }
 
 void FileObjectStore::SetDurable(const std::string& folder, bool is_durable) {
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   if (is_durable) {
     durable_.insert(folder);
   } else {

@@ -1,10 +1,10 @@
 #pragma once
 
-#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
 
+#include "base/mutex.h"
 #include "base/random.h"
 #include "base/unique_fd.h"
 #include "storage/object_store.h"
@@ -67,11 +67,12 @@ class FileObjectStore : public ObjectStore {
 
   const std::string root_;
   Random& random_;
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
   // Folders below the root, by path, of which this object knows that their entry in the parent has
-  // been synced. Guarded by mutex_.
-  std::set<std::string> durable_;
-  std::optional<bool> is_shared_;  // Unknown as long as there is no "config". Guarded by mutex_.
+  // been synced.
+  std::set<std::string> durable_ ABSL_GUARDED_BY(mutex_);
+  std::optional<bool> is_shared_
+      ABSL_GUARDED_BY(mutex_);  // Unknown as long as there is no "config".
 };
 
 }  // namespace csidelta::storage

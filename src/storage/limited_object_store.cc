@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/mutex.h"
 #include "base/status_macros.h"
 
 namespace csidelta::storage {
@@ -34,7 +35,7 @@ absl::Status LimitedObjectStore::TakeSlot(const CallContext& ctx) {
   RETURN_IF_ERROR(requests_.Take(ctx));
   Waiter own;
   {
-    std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     if (requests_in_flight_max_ <= 0 || in_flight_ < requests_in_flight_max_) {
       ++in_flight_;
       return absl::OkStatus();
@@ -46,7 +47,7 @@ absl::Status LimitedObjectStore::TakeSlot(const CallContext& ctx) {
     const std::stop_callback forward(ctx.stop, [&own] { own.turn.request_stop(); });
     ctx.clock->SleepUntil(ctx.deadline, own.turn.get_token());
   }
-  std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto removed =
       std::erase_if(queue_, [&own](const Waiter& waiter) { return waiter.ticket == own.ticket; });
   if (removed == 0) {
@@ -59,7 +60,7 @@ absl::Status LimitedObjectStore::TakeSlot(const CallContext& ctx) {
 void LimitedObjectStore::ReleaseSlot() {
   std::stop_source next(std::nostopstate);
   {
-    std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     if (queue_.empty()) {
       --in_flight_;
       return;

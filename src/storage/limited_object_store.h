@@ -2,10 +2,10 @@
 
 #include <cstdint>
 #include <deque>
-#include <mutex>
 #include <stop_token>
 #include <string>
 
+#include "base/mutex.h"
 #include "base/rate_limiter.h"
 #include "storage/object_store.h"
 
@@ -64,10 +64,10 @@ class LimitedObjectStore : public ObjectStore {
   RateLimiter requests_;
   RateLimiter upload_bytes_;
   RateLimiter download_bytes_;
-  std::mutex mutex_;
-  int in_flight_ = 0;  // Guarded by mutex_, as what follows.
-  uint64_t next_ticket_ = 0;
-  std::deque<Waiter> queue_;
+  Mutex mutex_;
+  int in_flight_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t next_ticket_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::deque<Waiter> queue_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace csidelta::storage

@@ -30,6 +30,7 @@ def project(tmp_path):
     ("src/k8s/a.cc", "std::random_device device;\n", "chance is a parameter"),
     ("src/k8s/a.cc", 'void F() { printf("x"); }\n', "stdout belongs"),
     ("src/k8s/a.cc", "void F() { t.detach(); }\n", "owner that joins"),
+    ("src/k8s/a.cc", "std::mutex mutex;\n", "base/mutex.h"),
     ("src/k8s/a.cc", "void F() { throw 1; }\n", "absl::Status"),
     ("tests/k8s/helper.cc", "void F() { GTEST_SKIP(); }\n", "prints why"),
     ("src/k8s/a.h", "int x;\n", "#pragma once"),
