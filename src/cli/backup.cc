@@ -21,6 +21,8 @@ struct CompressionName {
   absl::string_view name;
   int level;
 };
+constexpr int64_t kCoresMax = 4096;
+
 constexpr CompressionName kCompressions[] = {{"auto", repository::kDataCompressionLevel},
                                              {"off", repository::kNoCompression},
                                              {"better", 3},
@@ -137,8 +139,11 @@ VerbSyntax BackupCommand::Declare() {
                   compression_);
   table.AddBytes("--memory-budget",
                  "memory to work with, from which the number and size of buffers, packs and "
-                 "uploads follow (256MiB)",
+                 "uploads follow (256MiB); at most 32MiB less than the limit of its cgroup",
                  job_.memory_budget_bytes);
+  table.AddNumber("--cores", "N",
+                  "processors to work with; else those that its cgroup and CPU affinity allow", 1,
+                  kCoresMax, job_.cores);
   table.AddNumber("--pack-size", "MIB", "wanted size of packs (16, in a bucket 32)", 4, 128,
                   pack_mib_);
   DeclareRecordFlags(table);

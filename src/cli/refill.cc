@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <cstddef>
 #include <memory>
-#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
 #include "incremental/aligned_buffer.h"
 #include "incremental/chunk_reader.h"
+#include "incremental/process_limits.h"
 
 namespace csidelta::cli {
 namespace {
@@ -31,7 +31,7 @@ absl::Status VolumeRefill::Prepare(const CallContext& ctx, const repository::Wan
 absl::Status VolumeRefill::Scan(const CallContext& ctx, int64_t chunk_bytes,
                                 const repository::WantedChunks& wanted,
                                 const repository::ProgressReporter& progress) {
-  const int workers = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  const int workers = incremental::ReadProcessLimits().cores;
   Mutex mutex;  // Guards what was found.
   ASSIGN_OR_RETURN(const std::unique_ptr<incremental::ChunkReader> reader,
                    incremental::ChunkReader::Make(ctx, device_,

@@ -57,7 +57,9 @@ class RestoreCommand : public Command {
               "read the target, and fetch and write only what differs from the snapshot",
               job_.only_differing);
     DeclareFilterFlags(table, job_.filter);
-    table.AddBytes("--memory-budget", "memory to work with (256MiB)", job_.memory_budget_bytes);
+    table.AddBytes("--memory-budget",
+                   "memory to work with (256MiB); at most 32MiB less than the limit of its cgroup",
+                   job_.memory_budget_bytes);
     pod_.Declare(table);
     into_.Declare(table);
     return {

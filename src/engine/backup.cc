@@ -22,6 +22,7 @@
 #include "incremental/full_reason.h"
 #include "incremental/full_scan_source.h"
 #include "incremental/image_extent_source.h"
+#include "incremental/process_limits.h"
 #include "incremental/source_identity.h"
 #include "incremental/volume_record.h"
 #include "repository/chain.h"
@@ -46,7 +47,7 @@ constexpr int64_t kKnownShare = 4;
 constexpr int64_t kSpareShare = 2;
 // While one upload waits for its answer another uses the line; the budget decides how many there
 // are.
-constexpr int kUploadsToBucketMax = 16;
+constexpr int kUploadsToBucketMax = 32;
 // What the lists that tell the repository's size may take.
 constexpr absl::Duration kMeasureTimeMax = absl::Seconds(30);
 
@@ -69,7 +70,11 @@ absl::Status CheckTags(const std::vector<std::string>& tags) {
 class BackupRun {
  public:
   BackupRun(const CallContext& ctx, Session& session, const BackupJob& job)
-      : ctx_(ctx), session_(session), job_(job) {}
+      : ctx_(ctx),
+        session_(session),
+        job_(job),
+        memory_budget_bytes_(
+            incremental::BudgetWithin(job.memory_budget_bytes, incremental::ReadProcessLimits())) {}
 
   absl::StatusOr<BackupResult> Run(const Progress& progress);
 
@@ -93,6 +98,7 @@ class BackupRun {
   const CallContext& ctx_;
   Session& session_;
   const BackupJob& job_;
+  const int64_t memory_budget_bytes_;
   std::unique_ptr<ClusterSnapshot> cluster_snapshot_;
 };
 
@@ -190,7 +196,8 @@ absl::StatusOr<UploadOptions> BackupRun::MakeOptions(Repository& repository) con
   options.chunk_bytes = job_.chunk_bytes;
   options.new_chain = job_.new_chain;
   options.fail_on_fallback = job_.on_fallback == OnFallback::kFail;
-  options.memory.budget_bytes = job_.memory_budget_bytes;
+  options.memory.budget_bytes = memory_budget_bytes_;
+  options.memory.cores = static_cast<int>(job_.cores);
   options.memory.pack_bytes_max = job_.pack_bytes != 0   ? job_.pack_bytes
                                   : session_.in_bucket() ? repository::kPackTargetBytesRemote
                                                          : repository::kPackTargetBytesLocal;
@@ -239,15 +246,15 @@ absl::StatusOr<ResumeAnswer> BackupRun::UseUnfinished(Repository& repository, in
   OrphanScope scope = {.all = session_.lock()->unfinished().others == 0, .ours = {}};
   if (has_journal && !scope.all) {
     scope.ours = incremental::ChunkJournal::Blobs(ctx_, repository, options.immutable_identity,
-                                                  job_.memory_budget_bytes / kKnownShare);
+                                                  memory_budget_bytes_ / kKnownShare);
   }
   const bool look = !options.parent.has_value() || has_journal;
-  const int64_t spare_bytes = job_.memory_budget_bytes - options.memory.reserved_bytes -
+  const int64_t spare_bytes = memory_budget_bytes_ - options.memory.reserved_bytes -
                               incremental::LeastMemoryBytes(ChunkBytes(options, volume_bytes));
   ASSIGN_OR_RETURN(ResumeAnswer answer,
                    FindUnfinished(ctx_, repository, look,
                                   std::clamp<int64_t>(spare_bytes / kSpareShare, 0,
-                                                      job_.memory_budget_bytes / kKnownShare),
+                                                      memory_budget_bytes_ / kKnownShare),
                                   scope));
   if (answer.packs_found > 0) {
     session_.listener().note(absl::StrCat("found ", Counted(answer.packs_found, "pack"),
@@ -260,10 +267,10 @@ absl::StatusOr<ResumeAnswer> BackupRun::UseUnfinished(Repository& repository, in
   if (answer.memory_bytes_missing > 0) {
     // Half of what an index may take is for its tables, which grow with it.
     const int64_t needed_bytes =
-        job_.memory_budget_bytes + 2 * kKnownShare * answer.memory_bytes_missing;
+        memory_budget_bytes_ + 2 * kKnownShare * answer.memory_bytes_missing;
     session_.listener().note(
         absl::StrCat("the repository's index does not fit into the memory budget of ",
-                     FormatBytes(job_.memory_budget_bytes),
+                     FormatBytes(memory_budget_bytes_),
                      ", so what an interrupted backup has stored is read and stored again; give "
                      "--memory-budget ",
                      (needed_bytes >> 20) + 1, "MiB or more"));

@@ -35,7 +35,8 @@ struct BackupJob {
   OnFallback on_fallback = OnFallback::kWarn;
   int64_t chunk_bytes = 0;  // 0: the parent's, or by the volume's size
   int compression_level = repository::kDataCompressionLevel;
-  int64_t memory_budget_bytes = incremental::kMemoryBudgetBytes;
+  int64_t memory_budget_bytes = incremental::kMemoryBudgetBytes;  // incremental::BudgetWithin()
+  int64_t cores = 0;       // 0: those that cgroup and CPU affinity allow
   int64_t pack_bytes = 0;  // 0: as is good for the place
 
   // What the repository's snapshot says of itself.

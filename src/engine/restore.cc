@@ -8,6 +8,7 @@
 #include "base/status_macros.h"
 #include "incremental/file_block_device.h"
 #include "incremental/gated_block_device.h"
+#include "incremental/process_limits.h"
 #include "incremental/restore_mark.h"
 #include "incremental/volume_record.h"
 
@@ -46,7 +47,8 @@ absl::StatusOr<RestoreResult> Write(const CallContext& ctx, Session& session,
   const incremental::DownloadOptions options{
       .target_is_zero = job.target_is_zero,
       .only_differing = job.only_differing,
-      .memory_budget_bytes = job.memory_budget_bytes,
+      .memory_budget_bytes =
+          incremental::BudgetWithin(job.memory_budget_bytes, incremental::ReadProcessLimits()),
       .store_numbers = [&session] { return session.Numbers(); },
       .on_progress =
           [&progress](const incremental::DownloadProgress& now) {

@@ -27,8 +27,8 @@ struct RestoreJob {
   bool target_is_zero = false;  // it reads as zeros; checked on a sample
   bool only_differing = false;  // read the target first; not with target_is_zero
   bool is_dry_run = false;
-  std::optional<absl::Time> start_before = {};  // later nothing is written
-  int64_t memory_budget_bytes = incremental::kMemoryBudgetBytes;
+  std::optional<absl::Time> start_before = {};                    // later nothing is written
+  int64_t memory_budget_bytes = incremental::kMemoryBudgetBytes;  // incremental::BudgetWithin()
 };
 
 // What a restore writes over what.

@@ -73,6 +73,7 @@ Json ToJson(const BackupResult& result) {
                {"pack_bytes", result.pack_bytes},
                {"uploads_in_flight", result.uploads_in_flight},
                {"workers", result.workers},
+               {"open_packs", result.open_packs},
                {"audit", AuditJson(result)}};
   if (result.repository.has_value()) {
     json["repository_bytes"] = result.repository->pack_bytes;

@@ -74,6 +74,7 @@ struct BackupResult {
   int64_t pack_bytes = 0;
   int uploads_in_flight = 0;
   int workers = 0;
+  int open_packs = 0;
 
   uint64_t audit_seed = 0;
   std::vector<AuditKindResult> audit;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -17,6 +16,7 @@
 #include "incremental/chunk_reader.h"
 #include "incremental/chunk_writer.h"
 #include "incremental/file_system.h"
+#include "incremental/process_limits.h"
 #include "incremental/restore_mark.h"
 
 namespace csidelta::incremental {
@@ -29,20 +29,17 @@ using repository::kLeafChunks;
 using repository::VolumeLayout;
 
 constexpr int kWritesInFlight = 4;
-constexpr int kWorkersMin = 4;
-constexpr int kWorkersMax = 32;
 constexpr int64_t kTasksWaitingMax = 64;
-// What trees and places of one level-1 tree take, twice.
-constexpr int64_t kTreesBytes = int64_t{24} << 20;
 
-// As many workers as asked for, or as cores can feed, and as the budget allows.
 int CountWorkers(const DownloadOptions& options, int64_t chunk_bytes) {
-  const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  const int wanted = options.workers > 0 ? options.workers : std::max(kWorkersMin, 4 * cores);
-  const int64_t held = options.only_differing ? 1 : 0;
-  const int64_t each = 2 * kRangeBytesMax + (kWritesInFlight + 2 + held) * chunk_bytes;
-  const int64_t left = options.memory_budget_bytes - kMemoryFixedBytes - kTreesBytes;
-  return static_cast<int>(std::clamp<int64_t>(left / each, 1, std::min(wanted, kWorkersMax)));
+  const int workers =
+      PlanDownloadWorkers({.budget_bytes = options.memory_budget_bytes,
+                           .chunk_bytes = chunk_bytes,
+                           .range_bytes_max = kRangeBytesMax,
+                           .writes_in_flight = kWritesInFlight,
+                           .compares = options.only_differing,
+                           .cores = options.cores > 0 ? options.cores : ReadProcessLimits().cores});
+  return options.workers_max > 0 ? std::min(workers, options.workers_max) : workers;
 }
 
 // One run of the downloader, with all its state.

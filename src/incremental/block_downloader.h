@@ -29,7 +29,8 @@ struct DownloadOptions {
   // blocks that differ are written. REQUIRES not target_is_zero.
   bool only_differing = false;
   int64_t memory_budget_bytes = kMemoryBudgetBytes;
-  int workers = 0;  // 0: from the number of cores
+  int cores = 0;        // 0: those that the process may use
+  int workers_max = 0;  // 0: as many as the plan has
   std::function<StoreNumbers()> store_numbers = nullptr;
   std::function<void(const DownloadProgress&)> on_progress = nullptr;  // on the caller's thread
 };

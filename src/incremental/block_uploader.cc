@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <thread>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
@@ -21,6 +20,7 @@
 #include "incremental/image_builder.h"
 #include "incremental/listing_failure.h"
 #include "incremental/metered_source.h"
+#include "incremental/process_limits.h"
 #include "incremental/tree_fetcher.h"
 #include "incremental/tree_places.h"
 #include "incremental/validating_source.h"
@@ -260,8 +260,8 @@ absl::Status UploadRun::StartWriter() {
   MemoryRequest memory = options_.memory;
   memory.chunk_bytes = layout_->chunk_bytes();
   memory.reserved_bytes += journal_ == nullptr ? 0 : journal_->memory_bytes();
-  if (memory.workers <= 0) {
-    memory.workers = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  if (memory.cores <= 0) {
+    memory.cores = ReadProcessLimits().cores;
   }
   if (memory.pack_bytes_max <= 0) {
     memory.pack_bytes_max = repository::kPackTargetBytesLocal;
@@ -271,12 +271,13 @@ absl::Status UploadRun::StartWriter() {
   result_.pack_bytes = plan_.pack_bytes;
   result_.uploads_in_flight = plan_.uploads_in_flight;
   result_.workers = plan_.workers;
+  result_.open_packs = plan_.open_packs;
   writer_.emplace(
       ctx_, repository_,
       repository::BlobWriterOptions{.data_compression_level = options_.compression_level,
                                     .pack_target_bytes = plan_.pack_bytes,
+                                    .open_packs_max = plan_.open_packs,
                                     .uploads_in_flight_max = plan_.uploads_in_flight,
-                                    .upload_bytes_max = plan_.uploads_in_flight * plan_.pack_bytes,
                                     .known = options_.known,
                                     .remembered_blobs_max = kRememberedBlobsMax});
   return options_.known == nullptr ? absl::OkStatus() : LearnStored();

@@ -4,11 +4,31 @@
 
 #include "absl/status/statusor.h"
 
+// How a backup and a restore divide what they may use. Both plans are computed once, from memory
+// and cores alone, before anything is allocated. How far away the repository is nobody knows, so
+// what hides its latency comes first: uploads. They follow from memory alone, so more cores never
+// cost one, and each step of more memory adds to what there was, so more memory never costs
+// anything.
 namespace csidelta::incremental {
 
 inline constexpr int64_t kMemoryBudgetBytes = int64_t{256} << 20;
 // The program itself, tables, trees, connections: what no queue of ours counts.
 inline constexpr int64_t kMemoryFixedBytes = int64_t{64} << 20;
+
+// What each part of a plan may take. A value.
+struct MemoryParts {
+  int64_t fixed_bytes = 0;
+  int64_t reserved_bytes = 0;  // what the caller holds besides
+  int64_t buffer_bytes = 0;    // chunks between device and workers
+  int64_t worker_bytes = 0;
+  int64_t open_pack_bytes = 0;
+  int64_t upload_bytes = 0;
+
+  int64_t total_bytes() const {
+    return fixed_bytes + reserved_bytes + buffer_bytes + worker_bytes + open_pack_bytes +
+           upload_bytes;
+  }
+};
 
 // What one byte budget comes to. A value.
 struct MemoryPlan {
@@ -16,15 +36,17 @@ struct MemoryPlan {
   int workers = 0;
   int queue_depth = 0;  // reads in flight
   int buffers = 0;      // chunks between device and workers
+  int open_packs = 0;   // of data, shared by the workers; one of trees is open besides
   int64_t pack_bytes = 0;
   int uploads_in_flight = 0;
+  MemoryParts parts;
 };
 
 struct MemoryRequest {
   int64_t budget_bytes = kMemoryBudgetBytes;
-  int64_t reserved_bytes = 0;  // what the caller holds beside, such as a list of extents
+  int64_t reserved_bytes = 0;  // what the caller holds besides, such as a list of extents
   int64_t chunk_bytes = 0;
-  int workers = 0;             // wanted, one per core
+  int cores = 0;               // that may be used
   int64_t pack_bytes_max = 0;  // wanted: 16 MiB on a disk, 32 MiB and more in a bucket
   int uploads_in_flight_max = 4;
 };
@@ -32,10 +54,36 @@ struct MemoryRequest {
 // The smallest budget that one worker and one upload fit into, with chunks of this size. Pure.
 int64_t LeastMemoryBytes(int64_t chunk_bytes);
 
-// Divides the budget: each worker has an open pack and three blobs in work, each upload holds a
-// pack, and chunks wait in buffers. Where all that does not fit, packs get smaller first, down to 4
-// MiB, then uploads fewer, then workers; what is left becomes more buffers, up to 24 MiB.
-// INVALID_ARGUMENT when not even one worker and one upload fit. Pure.
+// Divides the budget of a backup. It climbs a ladder whose every step adds an upload, a MiB to all
+// packs, a worker or an open pack, as far as the memory reaches:
+//
+//   workers  open packs  uploads  pack
+//         1           1        1   4 MiB
+//         2           1        4   4 MiB
+//         4           2        8   4 MiB
+//         8           2        8   8 MiB
+//         8           2       16   8 MiB
+//        16           3       16  16 MiB
+//        32           4       32  16 MiB
+//        64           4       32  32 MiB, and then pack_bytes_max where that is more
+//
+// Between two lines uploads grow first, then packs, then open packs and workers. Uploads and packs
+// stop at the request's maximum. A worker for which there is no core is not used, and its memory
+// becomes buffers, up to 24 MiB more: time for the workers while a disk is busy. The parts are
+// never more than the budget. INVALID_ARGUMENT when not even one worker and one upload fit. Pure.
 absl::StatusOr<MemoryPlan> PlanMemory(const MemoryRequest& request);
+
+struct DownloadMemoryRequest {
+  int64_t budget_bytes = kMemoryBudgetBytes;
+  int64_t chunk_bytes = 0;
+  int64_t range_bytes_max = 0;  // of one request
+  int writes_in_flight = 0;     // of one worker
+  bool compares = false;        // a worker also holds what the target has
+  int cores = 0;
+};
+
+// How many workers restore, each with a request in flight. As many as the memory bears, no more
+// than four for each core and no more than 32; at least one, whatever the budget. Pure.
+int PlanDownloadWorkers(const DownloadMemoryRequest& request);
 
 }  // namespace csidelta::incremental

@@ -46,41 +46,53 @@ BlobCodec::BlobCodec(const SealKey& key, int data_level, SecureRandom& random)
       data_compressor_(data_level == kNoCompression ? kMetadataCompressionLevel : data_level),
       tree_compressor_(kMetadataCompressionLevel) {}
 
-absl::StatusOr<BlobSpan> BlobCodec::AppendSealed(const BlobHandle& handle,
-                                                 absl::string_view plaintext, ByteBuffer& out,
-                                                 Sha256Hasher& pack_hasher) {
+absl::StatusOr<BlobCodec::Compressed> BlobCodec::Compress(const BlobHandle& handle,
+                                                          absl::string_view plaintext) {
   if (plaintext.empty() ||
       static_cast<int64_t>(plaintext.size()) > PlaintextBytesMax(handle.type)) {
     return absl::InvalidArgumentError(
         absl::StrCat("a ", BlobTypeName(handle.type), " blob of ", plaintext.size(), " bytes"));
   }
-  std::string tree_frame;
-  absl::Span<const uint8_t> frame;
+  Compressed blob{.handle = handle, .plaintext = plaintext, .frame = {}};
   if (handle.type == BlobType::kTree) {
-    tree_frame = tree_compressor_.Compress(plaintext);
-    frame = AsBytes(tree_frame);
+    tree_frame_ = tree_compressor_.Compress(plaintext);
+    blob.frame = AsBytes(tree_frame_);
   } else if (data_level_ != kNoCompression) {
-    frame = data_compressor_.Shrink(AsBytes(plaintext));
+    blob.frame = data_compressor_.Shrink(AsBytes(plaintext));
   }
-  const absl::Span<const uint8_t> payload = frame.empty() ? AsBytes(plaintext) : frame;
+  return blob;
+}
+
+absl::StatusOr<BlobSpan> BlobCodec::AppendSealed(const Compressed& blob, ByteBuffer& out,
+                                                 Sha256Hasher& pack_hasher) {
+  const absl::Span<const uint8_t> payload =
+      blob.frame.empty() ? AsBytes(blob.plaintext) : blob.frame;
   const std::size_t offset = out.size();
   const BlobSpan span = {
       .offset_bytes = static_cast<uint32_t>(offset),
       .sealed_bytes = static_cast<uint32_t>(payload.size() + kEnvelopeBytes),
-      .uncompressed_bytes = frame.empty() ? 0 : static_cast<uint32_t>(plaintext.size())};
+      .uncompressed_bytes = blob.frame.empty() ? 0 : static_cast<uint32_t>(blob.plaintext.size())};
   const absl::Span<uint8_t> envelope = out.Extend(span.sealed_bytes);
   sealer_.Seal(payload, envelope);
   // Read back what others will have to trust.
-  const absl::Span<uint8_t> read = Scratch(plain_, plaintext.size());
-  absl::Status verified = Unseal(handle, span, AsText(envelope), read);
-  if (verified.ok() && Id(pack_hasher.UpdateBeside(AsText(envelope), AsText(read))) != handle.id) {
-    verified = WrongHash(handle);
+  const absl::Span<uint8_t> read = Scratch(plain_, blob.plaintext.size());
+  absl::Status verified = Unseal(blob.handle, span, AsText(envelope), read);
+  if (verified.ok() &&
+      Id(pack_hasher.UpdateBeside(AsText(envelope), AsText(read))) != blob.handle.id) {
+    verified = WrongHash(blob.handle);
   }
   if (!verified.ok()) {
     out.Truncate(offset);
     return Annotate(verified, "reading back what was just sealed");
   }
   return span;
+}
+
+absl::StatusOr<BlobSpan> BlobCodec::AppendSealed(const BlobHandle& handle,
+                                                 absl::string_view plaintext, ByteBuffer& out,
+                                                 Sha256Hasher& pack_hasher) {
+  ASSIGN_OR_RETURN(const Compressed blob, Compress(handle, plaintext));
+  return AppendSealed(blob, out, pack_hasher);
 }
 
 absl::StatusOr<absl::string_view> BlobCodec::Decode(const BlobHandle& handle, const BlobSpan& span,

@@ -30,12 +30,27 @@ class BlobCodec {
   // `data_level`: zstd level for data blobs, kNoCompression for none. Trees are always compressed.
   BlobCodec(const SealKey& key, int data_level, SecureRandom& random);
 
-  // Appends the envelope of `plaintext` to `out` and returns its lengths; offset_bytes is where it
-  // begins in `out`. Data is compressed where that makes it shorter, trees always. The envelope is
-  // opened, decompressed and hashed again before it counts: DATA_LOSS when it does not come back as
-  // `handle.id`, and `out` is then as before. INVALID_ARGUMENT for a length beyond format.h's
-  // limits. `pack_hasher` takes in the envelope, because that costs little beside the other hash;
-  // after an error it has taken in anything or nothing.
+  // A blob that is ready to be sealed: its frame, or where that is empty its plaintext. Both are
+  // borrowed, the frame from the codec until its next Compress().
+  struct Compressed {
+    BlobHandle handle;
+    absl::string_view plaintext;
+    absl::Span<const uint8_t> frame;
+  };
+
+  // Compresses data where that makes it shorter, trees always. INVALID_ARGUMENT for a length beyond
+  // format.h's limits.
+  absl::StatusOr<Compressed> Compress(const BlobHandle& handle, absl::string_view plaintext);
+
+  // Appends the envelope of `blob` to `out` and returns its lengths; offset_bytes is where it
+  // begins in `out`. The envelope is opened, decompressed and hashed again before it counts:
+  // DATA_LOSS when it does not come back as the blob's id, and `out` is then as before.
+  // `pack_hasher` takes in the envelope, because that costs little beside the other hash; after an
+  // error it has taken in anything or nothing.
+  absl::StatusOr<BlobSpan> AppendSealed(const Compressed& blob, ByteBuffer& out,
+                                        Sha256Hasher& pack_hasher);
+
+  // Both.
   absl::StatusOr<BlobSpan> AppendSealed(const BlobHandle& handle, absl::string_view plaintext,
                                         ByteBuffer& out, Sha256Hasher& pack_hasher);
 
@@ -73,6 +88,7 @@ class BlobCodec {
   Compressor data_compressor_;
   Compressor tree_compressor_;
   Decompressor decompressor_;
+  std::string tree_frame_;
   std::vector<uint8_t> opened_;
   std::vector<uint8_t> plain_;
 };

@@ -45,6 +45,7 @@ class BlobWriter::Impl {
           "the repository has format version 1, which is only read here; restic migrate "
           "upgrade_repo_v2 makes it version 2");
     }
+    PacksOf(BlobType::kData).made_max = options_.open_packs_max;
     for (int i = 0; i < options_.uploads_in_flight_max; ++i) {
       uploaders_.emplace_back([this] { UploadLoop(); });
     }
@@ -63,25 +64,9 @@ class BlobWriter::Impl {
         return false;
       }
     }
-    std::unique_ptr<Lane> lane = TakeLane(handle.type);
-    const int64_t bytes_before = lane->builder.bytes();
-    absl::Status status = lane->builder.Add(handle.id, plaintext);
-    std::optional<Pack> full;
-    if (status.ok()) {
-      CountBlob(handle.type, plaintext.size(), lane->builder.bytes() - bytes_before);
-      if (lane->builder.bytes() >= options_.pack_target_bytes ||
-          EntriesOf(lane->builder) >= options_.pack_entries_target) {
-        absl::StatusOr<Pack> pack = lane->builder.Finish();
-        status = pack.status();
-        if (pack.ok()) {
-          full = *std::move(pack);
-        }
-      }
-    }
-    ReturnLane(std::move(lane));
-    if (full.has_value()) {
-      status = Enqueue(*std::move(full));
-    }
+    std::unique_ptr<BlobCodec> codec = TakeCodec();
+    const absl::Status status = AddNew(handle, plaintext, *codec);
+    ReturnCodec(std::move(codec));
     if (!status.ok()) {
       return SetError(status);
     }
@@ -132,13 +117,21 @@ class BlobWriter::Impl {
   const std::vector<TreePlace>& tree_places() const { return places_; }
 
  private:
-  // An open pack, with the contexts that fill it. In one thread's hands at a time.
-  struct Lane {
-    Lane(BlobType type, std::unique_ptr<BlobCodec> made)
+  // An open pack. In one thread's hands at a time.
+  struct OpenPack {
+    OpenPack(BlobType type, std::unique_ptr<BlobCodec> made)
         : codec(std::move(made)), builder(type, *codec) {}
 
-    std::unique_ptr<BlobCodec> codec;
+    std::unique_ptr<BlobCodec> codec;  // Seals the header.
     PackBuilder builder;
+  };
+
+  // The open packs of one type.
+  struct OpenPacks {
+    int made_max = 1;
+    int made = 0;
+    std::vector<std::unique_ptr<OpenPack>> free;  // The last is taken first.
+    std::condition_variable_any freed;
   };
 
   static int64_t EntriesOf(const PackBuilder& builder) { return std::ssize(builder.entries()); }
@@ -177,39 +170,100 @@ class BlobWriter::Impl {
     return !written_.contains(handle);
   }
 
-  // The lane that was used last, so that few callers leave few open packs.
-  std::unique_ptr<Lane> TakeLane(BlobType type) {
-    std::unique_ptr<Lane> lane;
+  // Adds a blob that nobody has. What takes longest comes first: others seal into the packs then.
+  absl::Status AddNew(const BlobHandle& handle, absl::string_view plaintext, BlobCodec& codec) {
+    ASSIGN_OR_RETURN(const BlobCodec::Compressed blob, codec.Compress(handle, plaintext));
+    ASSIGN_OR_RETURN(std::unique_ptr<OpenPack> pack, TakePack(handle.type));
+    absl::Status status = Fill(*pack, blob, codec);
+    ReturnPack(std::move(pack));
+    return status;
+  }
+
+  // A pack that is full goes before its place is given back: so there are never more packs than
+  // places and uploads.
+  absl::Status Fill(OpenPack& open, const BlobCodec::Compressed& blob, BlobCodec& codec) {
+    PackBuilder& builder = open.builder;
+    const int64_t bytes_before = builder.bytes();
+    RETURN_IF_ERROR(builder.Add(blob, codec));
+    CountBlob(blob.handle.type, blob.plaintext.size(), builder.bytes() - bytes_before);
+    if (builder.bytes() < options_.pack_target_bytes &&
+        EntriesOf(builder) < options_.pack_entries_target) {
+      return absl::OkStatus();
+    }
+    ASSIGN_OR_RETURN(Pack pack, builder.Finish());
+    return Enqueue(std::move(pack));
+  }
+
+  // The pack that was used last, so that few callers leave few open ones. Blocks while all are in
+  // use.
+  absl::StatusOr<std::unique_ptr<OpenPack>> TakePack(BlobType type) {
+    std::unique_ptr<OpenPack> pack;
     ByteBuffer buffer;
     {
-      const MutexLock lock(mutex_);
-      std::vector<std::unique_ptr<Lane>>& lanes = FreeLanes(type);
-      if (!lanes.empty()) {
-        lane = std::move(lanes.back());
-        lanes.pop_back();
+      MutexLock lock(mutex_);
+      OpenPacks& packs = PacksOf(type);
+      const bool running =
+          packs.freed.wait(lock, ctx_.stop, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+            return !error_.ok() || !packs.free.empty() || packs.made < packs.made_max;
+          });
+      RETURN_IF_ERROR(error_);
+      if (!running) {
+        return absl::CancelledError("stop requested");
       }
-      if ((lane == nullptr || lane->builder.empty()) && !buffers_.empty()) {
-        buffer = std::move(buffers_.back());
-        buffers_.pop_back();
+      if (packs.free.empty()) {
+        ++packs.made;
+      } else {
+        pack = std::move(packs.free.back());
+        packs.free.pop_back();
+      }
+      if (pack == nullptr || pack->builder.empty()) {
+        counts_.packs_held_max = std::max(counts_.packs_held_max, ++packs_held_);
+        if (!buffers_.empty()) {
+          buffer = std::move(buffers_.back());
+          buffers_.pop_back();
+        }
       }
     }
-    if (lane == nullptr) {
-      lane = std::make_unique<Lane>(type, repository_.MakeCodec(options_.data_compression_level));
+    if (pack == nullptr) {
+      pack = std::make_unique<OpenPack>(type, MakeCodec());
     }
-    if (lane->builder.empty()) {
-      lane->builder.UseBuffer(std::move(buffer), options_.pack_target_bytes + kPackSlackBytes);
+    if (pack->builder.empty()) {
+      pack->builder.UseBuffer(std::move(buffer), options_.pack_target_bytes + kPackSlackBytes);
     }
-    return lane;
+    return pack;
   }
 
-  void ReturnLane(std::unique_ptr<Lane> lane) {
+  void ReturnPack(std::unique_ptr<OpenPack> pack) {
     const MutexLock lock(mutex_);
-    FreeLanes(lane->builder.type()).push_back(std::move(lane));
+    OpenPacks& packs = PacksOf(pack->builder.type());
+    packs.free.push_back(std::move(pack));
+    packs.freed.notify_one();
   }
 
-  std::vector<std::unique_ptr<Lane>>& FreeLanes(BlobType type)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return free_lanes_[static_cast<std::size_t>(type)];
+  OpenPacks& PacksOf(BlobType type) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return open_packs_[static_cast<std::size_t>(type)];
+  }
+
+  std::unique_ptr<BlobCodec> MakeCodec() const {
+    return repository_.MakeCodec(options_.data_compression_level);
+  }
+
+  // The contexts of one caller; as many are made as there are callers at a time.
+  std::unique_ptr<BlobCodec> TakeCodec() {
+    {
+      const MutexLock lock(mutex_);
+      if (!free_codecs_.empty()) {
+        std::unique_ptr<BlobCodec> codec = std::move(free_codecs_.back());
+        free_codecs_.pop_back();
+        return codec;
+      }
+    }
+    return MakeCodec();
+  }
+
+  void ReturnCodec(std::unique_ptr<BlobCodec> codec) {
+    const MutexLock lock(mutex_);
+    free_codecs_.push_back(std::move(codec));
   }
 
   void CountBlob(BlobType type, std::size_t plaintext_bytes, int64_t packed_bytes) {
@@ -223,30 +277,31 @@ class BlobWriter::Impl {
     const MutexLock lock(mutex_);
     error_.Update(status);
     changed_.notify_all();
+    for (OpenPacks& packs : open_packs_) {
+      packs.freed.notify_all();
+    }
     return error_;
   }
 
-  // Blocks while too many bytes wait.
+  // Blocks while as many packs travel as may.
   absl::Status Enqueue(Pack pack) {
-    const auto pack_bytes = static_cast<int64_t>(pack.bytes.size());
     MutexLock lock(mutex_);
     const bool running =
         changed_.wait(lock, ctx_.stop, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-          return !error_.ok() || waiting_bytes_ == 0 ||
-                 waiting_bytes_ + pack_bytes <= options_.upload_bytes_max;
+          return !error_.ok() || uploads_ < options_.uploads_in_flight_max;
         });
     RETURN_IF_ERROR(error_);
     if (!running) {
       return absl::CancelledError("stop requested");
     }
-    waiting_bytes_ += pack_bytes;
+    ++uploads_;
     queue_.push_back(std::move(pack));
     changed_.notify_all();
     return absl::OkStatus();
   }
 
   // The next one to store; nothing once this writer has failed or is stopped.
-  std::optional<Pack> TakePack() {
+  std::optional<Pack> NextToStore() {
     MutexLock lock(mutex_);
     if (!changed_.wait(lock, ctx_.stop, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
           return error_.ok() && !queue_.empty();
@@ -259,7 +314,7 @@ class BlobWriter::Impl {
   }
 
   void UploadLoop() {
-    while (std::optional<Pack> pack = TakePack()) {
+    while (std::optional<Pack> pack = NextToStore()) {
       if (const absl::Status status = Upload(*pack); !status.ok()) {
         SetError(status).IgnoreError();  // The callers get it.
       }
@@ -284,7 +339,8 @@ class BlobWriter::Impl {
     const MutexLock lock(mutex_);
     ++counts_.packs;
     counts_.stored_bytes += pack_bytes;
-    waiting_bytes_ -= pack_bytes;
+    --uploads_;
+    --packs_held_;
     if (buffers_.size() < static_cast<std::size_t>(options_.uploads_in_flight_max)) {
       buffers_.push_back(std::move(pack.bytes));
     }
@@ -346,24 +402,27 @@ class BlobWriter::Impl {
 
   absl::Status FinishOpenPacks() {
     for (const BlobType type : {BlobType::kData, BlobType::kTree}) {
-      std::vector<std::unique_ptr<Lane>> lanes;
+      std::vector<std::unique_ptr<OpenPack>> packs;
       {
         const MutexLock lock(mutex_);
         RETURN_IF_ERROR(error_);
-        lanes = std::exchange(FreeLanes(type), {});
+        packs = std::exchange(PacksOf(type).free, {});
+        PacksOf(type).made = 0;
       }
-      std::erase_if(lanes, [](const auto& lane) { return lane->builder.empty(); });
-      RETURN_IF_ERROR(FinishLanes(lanes));
+      std::erase_if(packs, [](const auto& pack) { return pack->builder.empty(); });
+      RETURN_IF_ERROR(FinishPacks(packs));
     }
     return absl::OkStatus();
   }
 
-  // Few packs out of many begun ones: those that fit together become one.
-  absl::Status FinishLanes(std::vector<std::unique_ptr<Lane>>& lanes) {
-    for (std::size_t i = 0; i < lanes.size(); ++i) {
-      PackBuilder& builder = lanes[i]->builder;
-      if (i + 1 < lanes.size() && FitTogether(builder, lanes[i + 1]->builder)) {
-        lanes[i + 1]->builder.Append(builder);
+  // Few packs out of several begun ones: those that fit together become one.
+  absl::Status FinishPacks(std::vector<std::unique_ptr<OpenPack>>& packs) {
+    for (std::size_t i = 0; i < packs.size(); ++i) {
+      PackBuilder& builder = packs[i]->builder;
+      if (i + 1 < packs.size() && FitTogether(builder, packs[i + 1]->builder)) {
+        packs[i + 1]->builder.Append(builder);
+        const MutexLock lock(mutex_);
+        --packs_held_;
         continue;
       }
       ASSIGN_OR_RETURN(Pack pack, builder.Finish());
@@ -374,10 +433,9 @@ class BlobWriter::Impl {
 
   absl::Status AwaitUploads() {
     MutexLock lock(mutex_);
-    const bool running =
-        changed_.wait(lock, ctx_.stop, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-          return !error_.ok() || waiting_bytes_ == 0;
-        });
+    const bool running = changed_.wait(
+        lock, ctx_.stop,
+        [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !error_.ok() || uploads_ == 0; });
     RETURN_IF_ERROR(error_);
     return running ? absl::OkStatus() : absl::CancelledError("stop requested");
   }
@@ -401,11 +459,12 @@ class BlobWriter::Impl {
   std::vector<TreePlace> places_;
   absl::flat_hash_set<BlobHandle> written_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_set<BlobId> placed_data_ ABSL_GUARDED_BY(mutex_);
-  std::array<std::vector<std::unique_ptr<Lane>>, 2> free_lanes_
-      ABSL_GUARDED_BY(mutex_);                               // By type; the last is taken first.
+  std::array<OpenPacks, 2> open_packs_ ABSL_GUARDED_BY(mutex_);  // By type.
+  std::vector<std::unique_ptr<BlobCodec>> free_codecs_ ABSL_GUARDED_BY(mutex_);
   std::vector<ByteBuffer> buffers_ ABSL_GUARDED_BY(mutex_);  // Of packs that are stored.
   std::deque<Pack> queue_ ABSL_GUARDED_BY(mutex_);
-  int64_t waiting_bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // Of packs in queue_ and on their way.
+  int uploads_ ABSL_GUARDED_BY(mutex_) = 0;     // Packs in queue_ and on their way.
+  int packs_held_ ABSL_GUARDED_BY(mutex_) = 0;  // These and the open ones that hold a blob.
   std::vector<IndexedPack> pending_ ABSL_GUARDED_BY(mutex_);  // Stored, in no index yet.
   int64_t pending_blobs_ ABSL_GUARDED_BY(mutex_) = 0;
   absl::Duration pending_since_ ABSL_GUARDED_BY(mutex_);

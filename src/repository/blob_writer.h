@@ -20,10 +20,11 @@ struct BlobWriterOptions {
   int data_compression_level = kDataCompressionLevel;
   int64_t pack_target_bytes = kPackTargetBytesLocal;
   int64_t pack_entries_target = kPackEntriesTarget;
-  int uploads_in_flight_max = 4;  // Threads that put packs.
-  // Finished packs that wait or travel; AddBlob() blocks beyond it. At least one pack is let
-  // through.
-  int64_t upload_bytes_max = int64_t{64} << 20;
+  // Packs of data that are open at a time, however many callers fill them; one of trees besides.
+  int open_packs_max = 4;
+  // Packs that travel at a time, each with a thread of its own. While so many do, a pack that is
+  // full waits where it was filled, and its callers with it.
+  int uploads_in_flight_max = 4;
   // Blobs in here are not written again; may be null. Outlives the writer, unchanged.
   const BlobIndex* known = nullptr;
   // Ids written by this writer that it remembers, so as not to write them twice; beyond it,
@@ -40,6 +41,7 @@ struct BlobWriterCounts {
   int64_t packs = 0;            // Uploaded.
   int64_t stored_bytes = 0;     // Packs and indexes, as put.
   int64_t index_files = 0;
+  int packs_held_max = 0;  // In memory at a time: open, full, or travelling.
 };
 
 struct TreePlace {
@@ -47,12 +49,14 @@ struct TreePlace {
   BlobLocation location;
 };
 
-// Writes blobs: seals and verifies them in the caller's thread, collects them in packs (data and
-// trees apart), uploads full packs with threads of its own, and lists them in an index file every
-// index_blobs_target blobs. An index file is written only after all its packs are stored.
+// Writes blobs: compresses, seals and verifies them in the caller's thread, collects them in packs
+// (data and trees apart), uploads full packs with threads of its own, and lists them in an index
+// file every index_blobs_target blobs. An index file is written only after all its packs are
+// stored.
 //
-// As many packs are open as callers add at the same time; each holds about pack_target_bytes.
-// Memory: callers * (pack_target_bytes + 3 blobs) + upload_bytes_max.
+// Callers share the open packs: each compresses for itself, then waits for a pack to seal into. So
+// memory does not follow their number: at most open_packs_max + 1 + uploads_in_flight_max packs of
+// pack_target_bytes and the blob that closes one, and three blobs for each caller.
 //
 // AddBlob() may be called by many threads; Flush() once, after the last of them. The first error
 // ends the writer: it is what every later call returns. Destroying a writer that was not flushed
@@ -64,7 +68,8 @@ class BlobWriter {
   ~BlobWriter();
 
   // True when the blob was new to this writer, false when it is known already and nothing was done.
-  // `id` is SHA-256 of `plaintext`. Blocks while too many bytes wait for upload.
+  // `id` is SHA-256 of `plaintext`. Blocks while every pack that it could go into is in use or
+  // full.
   absl::StatusOr<bool> AddBlob(BlobType type, const BlobId& id, absl::string_view plaintext);
 
   // Whether a blob need not be added.

@@ -19,7 +19,15 @@ void PackBuilder::UseBuffer(ByteBuffer buffer, int64_t reserve_bytes) {
 
 absl::Status PackBuilder::Add(const BlobId& id, absl::string_view plaintext) {
   const BlobHandle handle = {.type = type_, .id = id};
-  const absl::StatusOr<BlobSpan> span = codec_->AppendSealed(handle, plaintext, bytes_, hasher_);
+  return Take(handle, codec_->AppendSealed(handle, plaintext, bytes_, hasher_));
+}
+
+absl::Status PackBuilder::Add(const BlobCodec::Compressed& blob, BlobCodec& codec) {
+  CSIDELTA_CHECK(blob.handle.type == type_);
+  return Take(blob.handle, codec.AppendSealed(blob, bytes_, hasher_));
+}
+
+absl::Status PackBuilder::Take(const BlobHandle& handle, const absl::StatusOr<BlobSpan>& span) {
   if (!span.ok()) {
     hasher_.Finish();
     hasher_.Update(bytes_.view());

@@ -41,6 +41,9 @@ class PackBuilder {
   // INVALID_ARGUMENT for an empty plaintext or one beyond the limits of format.h.
   absl::Status Add(const BlobId& id, absl::string_view plaintext);
 
+  // The same for a blob that is compressed already, with the codec that did it.
+  absl::Status Add(const BlobCodec::Compressed& blob, BlobCodec& codec);
+
   // Moves the sealed blobs of `other`, of the same type and key, to the end of this pack.
   void Append(PackBuilder& other);
 
@@ -61,6 +64,8 @@ class PackBuilder {
   const std::vector<PackEntry>& entries() const { return entries_; }
 
  private:
+  // Takes what was sealed to the end of the pack into account, or what was not out of it.
+  absl::Status Take(const BlobHandle& handle, const absl::StatusOr<BlobSpan>& span);
   void Count(const PackEntry& entry);
 
   BlobType type_;

@@ -29,12 +29,13 @@
 #include "repository/repository.h"
 #include "tests/bench/distant_store.h"
 #include "tests/bench/noise_device.h"
+#include "tests/bench/virtual_clock.h"
 #include "tests/support/cheap_scrypt.h"
 
 namespace csidelta::bench {
 namespace {
 
-constexpr int kUploadsToBucketMax = 16;
+constexpr int kUploadsToBucketMax = 32;  // as csi-delta backup has it
 
 struct Words {
   int runs = 3;
@@ -43,7 +44,6 @@ struct Words {
   int latency_ms = 100;
   int mb_per_second = 40;  // of one connection
   int volume_mib = 2048;
-  int seconds = 8;
   bool journal = false;
 };
 
@@ -52,7 +52,6 @@ struct Row {
   bool is_measured = false;
   char error[200] = {};
   double mb_per_second = 0;
-  double cpu_seconds = 0;
   DistantCounts counts;
   int workers = 0;
   int uploads = 0;
@@ -63,7 +62,9 @@ struct Row {
 absl::Status Measure(const Words& words, int cores, int mib, Row& row) {
   DistantStore store({.latency = absl::Milliseconds(words.latency_ms),
                       .upload_bytes_per_second = int64_t{words.mb_per_second} * 1'000'000});
+  const VirtualClock clock;
   CallContext ctx;
+  ctx.clock = &clock;
   repository::Environment environment;
   environment.scrypt = support::kCheapScrypt;
   ASSIGN_OR_RETURN(const std::unique_ptr<repository::Repository> repository,
@@ -74,7 +75,7 @@ absl::Status Measure(const Words& words, int cores, int mib, Row& row) {
   options.audit_one_in = int64_t{1} << 40;  // The transfer is what is timed.
   options.audit_first_chunks = 0;
   options.memory.budget_bytes = int64_t{mib} << 20;
-  options.memory.workers = cores;
+  options.memory.cores = cores;
   options.memory.pack_bytes_max = repository::kPackTargetBytesRemote;
   options.memory.uploads_in_flight_max = kUploadsToBucketMax;
   options.snapshot.hostname = "bench";
@@ -83,16 +84,11 @@ absl::Status Measure(const Words& words, int cores, int mib, Row& row) {
     options.immutable_identity = "bench";
   }
   const absl::Duration began = ctx.clock->Uptime();
-  const CallContext timed = ctx.WithTimeout(absl::Seconds(words.seconds));
   incremental::BlockUploader uploader(*repository, device, source, Random::Real());
-  const absl::StatusOr<incremental::BackupResult> result = uploader.Run(timed, options);
-  const double seconds = absl::ToDoubleSeconds(ctx.clock->Uptime() - began);
-  if (!result.ok() && !absl::IsDeadlineExceeded(result.status())) {
-    return result.status();
-  }
+  RETURN_IF_ERROR(uploader.Run(ctx, options).status());
   row.counts = store.counts();
-  row.mb_per_second = static_cast<double>(row.counts.pack_bytes) / 1e6 / seconds;
-  row.cpu_seconds = static_cast<double>(std::clock()) / CLOCKS_PER_SEC;
+  row.mb_per_second = static_cast<double>(row.counts.pack_bytes) / 1e6 /
+                      absl::ToDoubleSeconds(ctx.clock->Uptime() - began);
   row.peak_bytes = incremental::PeakMemoryBytes();
   ASSIGN_OR_RETURN(const incremental::MemoryPlan plan, [&] {
     incremental::MemoryRequest request = options.memory;
@@ -159,7 +155,6 @@ bool Parse(const std::vector<std::string>& arguments, Words& words) {
                       : flag == "--latency-ms"    ? ReadNumber(value, words.latency_ms)
                       : flag == "--mb-per-second" ? ReadNumber(value, words.mb_per_second)
                       : flag == "--volume-mib"    ? ReadNumber(value, words.volume_mib)
-                      : flag == "--seconds"       ? ReadNumber(value, words.seconds)
                                                   : false;
     if (!good) {
       return false;
@@ -178,12 +173,11 @@ void Print(int cores, int mib, std::vector<Row> rows) {
     std::printf("%5d %6d  not measured: %s\n", cores, mib, rows.front().error);
     return;
   }
-  std::printf("%5d %6d %8.0f (%.0f-%.0f) %9.1f %8d %8d %10d %10.1f %9.1f %9.0f\n", cores, mib,
-              row.mb_per_second, rows.front().mb_per_second, rows.back().mb_per_second,
-              row.cpu_seconds, row.workers, row.uploads, row.counts.packs_in_flight_max,
-              static_cast<double>(row.pack_bytes) / (1 << 20),
-              static_cast<double>(row.counts.bytes_in_flight_max) / (1 << 20),
-              static_cast<double>(row.peak_bytes) / (1 << 20));
+  std::printf(
+      "%5d %6d %6.0f (%.0f-%.0f) %8d %8d %10d %9.1f %7lld %9.0f\n", cores, mib, row.mb_per_second,
+      rows.front().mb_per_second, rows.back().mb_per_second, row.workers, row.uploads,
+      row.counts.packs_in_flight_max, static_cast<double>(row.pack_bytes) / (1 << 20),
+      static_cast<long long>(row.counts.packs), static_cast<double>(row.peak_bytes) / (1 << 20));
 }
 
 int Main(const std::vector<std::string>& arguments) {
@@ -192,12 +186,11 @@ int Main(const std::vector<std::string>& arguments) {
     std::fprintf(stderr, "worker_bench: the flags are at the top of tests/bench/worker.cc\n");
     return 2;
   }
-  std::printf("%d ms to the bucket, %d MB/s each connection, %d MiB of noise, %d s at most%s\n",
-              words.latency_ms, words.mb_per_second, words.volume_mib, words.seconds,
-              words.journal ? ", with a journal" : "");
-  std::printf("%5s %6s %18s %9s %8s %8s %10s %10s %9s %9s\n", "cores", "MiB", "MB/s (min-max)",
-              "CPU s", "workers", "uploads", "in flight", "pack MiB", "MiB/fl.", "peak MiB");
-  // Rows take turns, so that what else the machine does is shared by all.
+  std::printf("%d ms to the bucket, %d MB/s each connection, %d MiB of noise%s\n", words.latency_ms,
+              words.mb_per_second, words.volume_mib, words.journal ? ", with a journal" : "");
+  std::printf("%5s %6s %16s %8s %8s %10s %9s %7s %9s\n", "cores", "MiB", "MB/s (min-max)",
+              "workers", "uploads", "in flight", "pack MiB", "packs", "peak MiB");
+  // Rows take turns.
   std::vector<std::vector<Row>> all(words.cores.size() * words.mib.size());
   for (int run = 0; run < words.runs; ++run) {
     for (std::size_t i = 0; i < all.size(); ++i) {

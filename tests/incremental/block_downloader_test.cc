@@ -280,9 +280,9 @@ TEST(BlockDownloaderTest, HoweverATargetDiffersItIsRestored) {
           std::min<int64_t>(kSize - at, 1 + static_cast<int64_t>(engine() % 300'000));
       target.Store(at, RandomBytes(length, engine()));
     }
-    const auto restored =
-        v.volume.Restore(v.backup->snapshot, target,
-                         {.only_differing = true, .workers = static_cast<int>(1 + engine() % 4)});
+    const auto restored = v.volume.Restore(
+        v.backup->snapshot, target,
+        {.only_differing = true, .workers_max = static_cast<int>(1 + engine() % 4)});
     ASSERT_THAT(restored, IsOk());
     EXPECT_TRUE(target.Equals(v.device, kSize));
     EXPECT_EQ(restored->written_bytes + restored->kept_bytes + restored->zero_bytes, kSize);

@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "incremental/memory_plan.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/sweep_sample.h"
 
@@ -191,93 +190,6 @@ TEST(ChunkPlannerTest, AgreesWithAModel) {
       EXPECT_EQ(in_ledger, in_plan[state]) << "seed " << seed;
     }
   }
-}
-
-struct BudgetCase {
-  const char* name;
-  MemoryRequest request;
-  bool fits;
-};
-class MemoryPlanTest : public testing::TestWithParam<BudgetCase> {};
-
-TEST_P(MemoryPlanTest, StaysInsideTheBudget) {
-  const MemoryRequest& request = GetParam().request;
-  const absl::StatusOr<MemoryPlan> plan = PlanMemory(request);
-  if (!GetParam().fits) {
-    EXPECT_THAT(plan, StatusIs(absl::StatusCode::kInvalidArgument));
-    return;
-  }
-  ASSERT_THAT(plan, IsOk());
-  EXPECT_GE(plan->workers, 1);
-  EXPECT_LE(plan->workers, std::max(1, request.workers));
-  EXPECT_GE(plan->uploads_in_flight, 1);
-  EXPECT_GE(plan->pack_bytes, 4 << 20);
-  const int64_t used = plan->buffers * request.chunk_bytes +
-                       plan->workers * (plan->pack_bytes + 3 * request.chunk_bytes) +
-                       plan->uploads_in_flight * plan->pack_bytes;
-  EXPECT_LE(used + kMemoryFixedBytes, request.budget_bytes);
-}
-
-MemoryRequest Budget(int64_t mebibytes, int workers, int64_t chunk_bytes, int64_t pack_mebibytes) {
-  return {.budget_bytes = mebibytes << 20,
-          .chunk_bytes = chunk_bytes,
-          .workers = workers,
-          .pack_bytes_max = pack_mebibytes << 20};
-}
-
-const BudgetCase kBudgetCases[] = {
-    {"Default", Budget(256, 2, 512 << 10, 16), true},
-    {"Bucket", Budget(256, 2, 1 << 20, 32), true},
-    {"ManyCores", Budget(256, 64, 512 << 10, 16), true},
-    {"LargeChunks", Budget(256, 4, 4 << 20, 16), true},
-    {"Small", Budget(96, 2, 512 << 10, 16), true},
-    {"Tiny", Budget(70, 2, 512 << 10, 16), false},
-    {"Nothing", Budget(0, 1, 512 << 10, 16), false},
-    {"TinyWithLargeChunks", Budget(100, 1, 4 << 20, 16), false},
-};
-INSTANTIATE_TEST_SUITE_P(Table, MemoryPlanTest, testing::ValuesIn(kBudgetCases),
-                         [](const auto& test) { return std::string(test.param.name); });
-
-TEST(LeastMemoryTest, IsWhatJustFits) {
-  for (const int64_t chunk_bytes : {256 << 10, 512 << 10, 4 << 20}) {
-    const int64_t least = LeastMemoryBytes(chunk_bytes);
-    const auto plan = [&](int64_t budget_bytes, int64_t reserved_bytes) {
-      return PlanMemory({.budget_bytes = budget_bytes,
-                         .reserved_bytes = reserved_bytes,
-                         .chunk_bytes = chunk_bytes,
-                         .workers = 8,
-                         .pack_bytes_max = 32 << 20})
-          .status();
-    };
-    EXPECT_THAT(plan(least, 0), IsOk());
-    EXPECT_THAT(plan(least + 1000, 1000), IsOk());
-    EXPECT_THAT(plan(least + 999, 1000),
-                StatusIs(absl::StatusCode::kInvalidArgument,
-                         testing::HasSubstr(absl::StrCat("give at least ", least + 1000))));
-  }
-}
-
-TEST(BuffersTest, TakeWhatIsLeft) {
-  const auto buffers = [](int64_t mebibytes) {
-    return PlanMemory(Budget(mebibytes, 2, 512 << 10, 16)).value().buffers;
-  };
-  EXPECT_EQ(buffers(256), 8 + 2 * 2 + (24 << 20) / (512 << 10));
-  EXPECT_EQ(buffers(4096), buffers(256));
-  EXPECT_GE(buffers(96), 8 + 2 * 2);
-  EXPECT_LT(buffers(96), buffers(256));
-}
-
-TEST(UploadsInFlightTest, FollowFromTheBudget) {
-  const auto plan = [](int64_t mebibytes) {
-    MemoryRequest request = Budget(mebibytes, 2, 1 << 20, 32);
-    request.uploads_in_flight_max = 16;
-    return PlanMemory(request).value();
-  };
-  EXPECT_EQ(plan(256).pack_bytes, 16 << 20);
-  EXPECT_EQ(plan(256).uploads_in_flight, 6);
-  EXPECT_EQ(plan(512).pack_bytes, 32 << 20);
-  EXPECT_EQ(plan(512).uploads_in_flight, 9);
-  EXPECT_EQ(plan(4096).uploads_in_flight, 16);
 }
 
 }  // namespace

@@ -77,7 +77,7 @@ class VolumeFixture {
     UploadOptions options;
     options.chunk_bytes = kChunk;
     options.memory = {.budget_bytes = int64_t{128} << 20,
-                      .workers = 2,
+                      .cores = 2,
                       .pack_bytes_max = int64_t{4} << 20,
                       .uploads_in_flight_max = 2};
     options.snapshot.paths = {"/namespace/claim"};

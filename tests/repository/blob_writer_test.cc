@@ -14,7 +14,10 @@
 #include "repository/pack_reader.h"
 #include "repository/stored_packs.h"
 #include "tests/repository/repository_fixture.h"
+#include "tests/support/await.h"
 #include "tests/support/fake_clock.h"
+#include "tests/support/pack_meeting.h"
+#include "tests/support/watched_store.h"
 
 namespace csidelta::repository::blob_writer_test {
 namespace {
@@ -29,10 +32,7 @@ using testing::SizeIs;
 
 class BlobWriterTest : public RepositoryFixture {
  protected:
-  BlobWriterTest() : repository_(Init()) {
-    options_.pack_target_bytes = 100'000;
-    options_.upload_bytes_max = 250'000;
-  }
+  BlobWriterTest() : repository_(Init()) { options_.pack_target_bytes = 100'000; }
 
   std::string Blob(int number) const {
     return number % 2 == 0 ? Noise(9'000, static_cast<uint64_t>(number))
@@ -155,6 +155,92 @@ TEST_F(BlobWriterTest, ManyThreadsWriteAndEverythingComesBack) {
   }
   EXPECT_EQ(counts.stored_bytes, stored);
   ExpectAllReadable(100);
+}
+
+// However many callers there are: a pack for each of them would leave no memory for uploads.
+TEST_F(BlobWriterTest, ManyCallersShareFewPacksAndAllUploadsTravel) {
+  constexpr int kCallers = 24;
+  options_.open_packs_max = 2;
+  options_.uploads_in_flight_max = 7;
+  support::WatchedStore watched(store_);
+  const support::PackMeeting meeting(watched, options_.uploads_in_flight_max);
+  auto repository = Repository::Open(ctx_, watched, kTestPassword, environment_);
+  ASSERT_THAT(repository, IsOk());
+  BlobWriter writer(ctx_, **repository, options_);
+  constexpr int kBlobs = 400;
+  {
+    std::vector<std::jthread> callers;
+    for (int caller = 0; caller < kCallers; ++caller) {
+      callers.emplace_back([&, caller] {
+        for (int i = caller; i < kBlobs; i += kCallers) {
+          EXPECT_THAT(Add(writer, Blob(i)), IsOkAndHolds(true));
+          EXPECT_THAT(Add(writer, absl::StrCat("tree ", i), BlobType::kTree), IsOkAndHolds(true));
+        }
+      });
+    }
+  }
+  ASSERT_THAT(writer.Flush(), IsOk());
+  EXPECT_EQ(meeting.most(), 7);
+  EXPECT_LE(writer.counts().packs_held_max, 2 + 1 + 7);
+  EXPECT_GE(writer.counts().packs_held_max, 7);
+  // Filled one after the other: few are small at the end.
+  EXPECT_LE(writer.counts().packs, writer.counts().packed_bytes / options_.pack_target_bytes + 3);
+  ExpectAllReadable(kBlobs);
+}
+
+TEST_F(BlobWriterTest, AnErrorEndsCallersThatWaitForAPack) {
+  options_.open_packs_max = 1;
+  options_.uploads_in_flight_max = 1;
+  options_.pack_target_bytes = 1;
+  store_.AddFault({.operation = StoreOperation::kPut,
+                   .key_prefix = "data/",
+                   .first_call = 3,
+                   .last_call = 1'000,
+                   .status = absl::ResourceExhaustedError("disk full")});
+  BlobWriter writer(ctx_, *repository_, options_);
+  const support::AwaitEnd await_end("all callers to be told of the error");
+  std::vector<std::jthread> callers;
+  for (int caller = 0; caller < 8; ++caller) {
+    callers.emplace_back([&, caller] {
+      absl::Status status;
+      for (int i = 0; status.ok(); ++i) {
+        status = Add(writer, absl::StrCat(caller, " ", i)).status();
+      }
+      EXPECT_THAT(status, StatusIs(absl::StatusCode::kResourceExhausted));
+    });
+  }
+  callers.clear();
+}
+
+TEST_F(BlobWriterTest, StoppingEndsCallersThatWaitForAPack) {
+  options_.open_packs_max = 1;
+  options_.uploads_in_flight_max = 1;
+  options_.pack_target_bytes = 1;
+  std::stop_source stop;
+  CallContext ctx = ctx_;
+  ctx.stop = stop.get_token();
+  support::WatchedStore watched(store_);
+  std::atomic<int> puts = 0;
+  watched.before_put = [&](const std::string&) {
+    if (++puts == 2) {
+      stop.request_stop();
+    }
+  };
+  auto repository = Repository::Open(ctx_, watched, kTestPassword, environment_);
+  ASSERT_THAT(repository, IsOk());
+  BlobWriter writer(ctx, **repository, options_);
+  const support::AwaitEnd await_end("all callers to be told to stop");
+  std::vector<std::jthread> callers;
+  for (int caller = 0; caller < 8; ++caller) {
+    callers.emplace_back([&, caller] {
+      absl::Status status;
+      for (int i = 0; status.ok(); ++i) {
+        status = Add(writer, absl::StrCat(caller, " ", i)).status();
+      }
+      EXPECT_THAT(status, StatusIs(absl::StatusCode::kCancelled));
+    });
+  }
+  callers.clear();
 }
 
 TEST_F(BlobWriterTest, EveryPackProvesItselfAndHoldsOneType) {
@@ -349,7 +435,8 @@ TEST_F(BlobWriterTest, WhatIsStoredIsListedAfterTenMinutes) {
   support::FakeClock clock;
   CallContext ctx = ctx_;
   ctx.clock = &clock;
-  options_.upload_bytes_max = 1;  // So that every pack but the last is listed when Add() returns.
+  options_.uploads_in_flight_max =
+      1;  // So that every pack but the last is listed when Add() returns.
   options_.pack_target_bytes = 1;
   BlobWriter writer(ctx, *repository_, options_);
   ASSERT_THAT(Add(writer, Blob(0)), IsOk());
@@ -364,7 +451,8 @@ TEST_F(BlobWriterTest, WhatIsStoredIsListedAfterTenMinutes) {
 }
 
 TEST_F(BlobWriterTest, ACheckpointListsWhatIsStored) {
-  options_.upload_bytes_max = 1;  // So that every pack but the last is stored when Add() returns.
+  options_.uploads_in_flight_max =
+      1;  // So that every pack but the last is stored when Add() returns.
   BlobWriter writer(ctx_, *repository_, options_);
   for (int i = 0; i < 60; ++i) {
     ASSERT_THAT(Add(writer, Blob(i)), IsOk());

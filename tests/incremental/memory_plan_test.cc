@@ -1,0 +1,244 @@
+#include "incremental/memory_plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "repository/format.h"
+#include "tests/support/status_matchers.h"
+
+namespace csidelta::incremental::memory_plan_test {
+namespace {
+
+using support::IsOk;
+using support::StatusIs;
+
+constexpr int64_t kMiB = int64_t{1} << 20;
+constexpr int kCores[] = {1, 2, 3, 4, 8, 22, 64, 256};
+constexpr int64_t kChunks[] = {256 << 10, 512 << 10, kMiB, 4 * kMiB};
+
+// What a backup asks for: into a folder, into a bucket, with --pack-size, beside a loaded index.
+struct Wishes {
+  const char* name;
+  int64_t pack_bytes_max;
+  int uploads_in_flight_max;
+  int64_t reserved_bytes;
+
+  friend std::ostream& operator<<(std::ostream& out, const Wishes& wishes) {
+    return out << wishes.name;
+  }
+};
+constexpr Wishes kWishes[] = {
+    {"Folder", repository::kPackTargetBytesLocal, 4, 0},
+    {"Bucket", repository::kPackTargetBytesRemote, 32, 0},
+    {"SmallPacks", 4 * kMiB, 32, 0},
+    {"LargePacks", 128 * kMiB, 16, 0},
+    {"BesideAnIndex", repository::kPackTargetBytesRemote, 32, 28 * kMiB + 5},
+};
+
+MemoryRequest Request(const Wishes& wishes, int64_t budget_bytes, int cores, int64_t chunk_bytes) {
+  return {.budget_bytes = budget_bytes,
+          .reserved_bytes = wishes.reserved_bytes,
+          .chunk_bytes = chunk_bytes,
+          .cores = cores,
+          .pack_bytes_max = wishes.pack_bytes_max,
+          .uploads_in_flight_max = wishes.uploads_in_flight_max};
+}
+
+// From the least on: each MiB where a step may be, then wider.
+std::vector<int64_t> Budgets(int64_t least_bytes) {
+  std::vector<int64_t> budgets;
+  for (int64_t budget = least_bytes; budget < 8192 * kMiB;
+       budget += budget < 640 * kMiB ? kMiB : 37 * kMiB + 1) {
+    budgets.push_back(budget);
+  }
+  return budgets;
+}
+
+class MemoryPlanTest : public testing::TestWithParam<Wishes> {
+ protected:
+  // Every plan for these wishes, by rising budget, for each chunk size and number of cores.
+  template <typename Look>
+  static void ForEachPlan(Look look) {
+    for (const int64_t chunk_bytes : kChunks) {
+      for (const int cores : kCores) {
+        std::vector<MemoryPlan> plans;
+        for (const int64_t budget :
+             Budgets(LeastMemoryBytes(chunk_bytes) + GetParam().reserved_bytes)) {
+          const auto plan = PlanMemory(Request(GetParam(), budget, cores, chunk_bytes));
+          ASSERT_THAT(plan, IsOk()) << budget;
+          plans.push_back(*plan);
+        }
+        SCOPED_TRACE(absl::StrCat("chunks of ", chunk_bytes, ", cores: ", cores));
+        ASSERT_NO_FATAL_FAILURE(look(chunk_bytes, cores, plans));
+      }
+    }
+  }
+};
+
+TEST_P(MemoryPlanTest, PartsAddUpToNoMoreThanTheBudget) {
+  ForEachPlan([](int64_t chunk_bytes, int, const std::vector<MemoryPlan>& plans) {
+    for (const MemoryPlan& plan : plans) {
+      const MemoryParts& parts = plan.parts;
+      ASSERT_LE(parts.total_bytes(), plan.budget_bytes);
+      // And the parts are those that the plan's numbers come to.
+      const int64_t room_bytes = plan.pack_bytes + chunk_bytes;
+      ASSERT_EQ(parts.fixed_bytes, kMemoryFixedBytes);
+      ASSERT_EQ(parts.reserved_bytes, GetParam().reserved_bytes);
+      ASSERT_EQ(parts.buffer_bytes, plan.buffers * chunk_bytes);
+      ASSERT_GE(parts.worker_bytes, plan.workers * 3 * chunk_bytes);
+      ASSERT_EQ(parts.open_pack_bytes, (plan.open_packs + 1) * room_bytes);
+      ASSERT_EQ(parts.upload_bytes, plan.uploads_in_flight * room_bytes);
+      ASSERT_EQ(parts.total_bytes(), parts.fixed_bytes + parts.reserved_bytes + parts.buffer_bytes +
+                                         parts.worker_bytes + parts.open_pack_bytes +
+                                         parts.upload_bytes);
+    }
+  });
+}
+
+TEST_P(MemoryPlanTest, EveryPlanWorks) {
+  ForEachPlan([](int64_t, int cores, const std::vector<MemoryPlan>& plans) {
+    for (const MemoryPlan& plan : plans) {
+      ASSERT_GE(plan.workers, 1);
+      ASSERT_LE(plan.workers, cores);
+      ASSERT_GE(plan.open_packs, 1);
+      ASSERT_LE(plan.open_packs, plan.workers);
+      ASSERT_GE(plan.buffers, plan.queue_depth + 2 * plan.workers);
+      ASSERT_GE(plan.uploads_in_flight, 1);
+      ASSERT_LE(plan.uploads_in_flight, GetParam().uploads_in_flight_max);
+      ASSERT_GE(plan.pack_bytes, 4 * kMiB);
+      ASSERT_LE(plan.pack_bytes, GetParam().pack_bytes_max);
+    }
+  });
+}
+
+TEST_P(MemoryPlanTest, MoreMemoryTakesNothingAway) {
+  ForEachPlan([](int64_t, int, const std::vector<MemoryPlan>& plans) {
+    for (std::size_t i = 1; i < plans.size(); ++i) {
+      const MemoryPlan& less = plans[i - 1];
+      const MemoryPlan& more = plans[i];
+      ASSERT_GE(more.uploads_in_flight, less.uploads_in_flight) << more.budget_bytes;
+      ASSERT_GE(more.pack_bytes, less.pack_bytes) << more.budget_bytes;
+      ASSERT_GE(more.open_packs, less.open_packs) << more.budget_bytes;
+      ASSERT_GE(more.workers, less.workers) << more.budget_bytes;
+    }
+  });
+}
+
+TEST_P(MemoryPlanTest, MoreCoresTakeNothingAway) {
+  for (const int64_t chunk_bytes : kChunks) {
+    for (const int64_t budget :
+         Budgets(LeastMemoryBytes(chunk_bytes) + GetParam().reserved_bytes)) {
+      MemoryPlan fewer;
+      for (const int cores : kCores) {
+        const auto more = PlanMemory(Request(GetParam(), budget, cores, chunk_bytes));
+        ASSERT_THAT(more, IsOk());
+        if (fewer.workers > 0) {
+          ASSERT_EQ(more->uploads_in_flight, fewer.uploads_in_flight) << budget << " " << cores;
+          ASSERT_EQ(more->pack_bytes, fewer.pack_bytes) << budget << " " << cores;
+          ASSERT_GE(more->open_packs, fewer.open_packs) << budget << " " << cores;
+          ASSERT_GE(more->workers, fewer.workers) << budget << " " << cores;
+        }
+        fewer = *more;
+      }
+    }
+  }
+}
+
+TEST_P(MemoryPlanTest, EnoughMemoryGivesWhatIsWanted) {
+  const auto plan = PlanMemory(Request(GetParam(), 16'384 * kMiB, 64, 512 << 10));
+  ASSERT_THAT(plan, IsOk());
+  EXPECT_EQ(plan->uploads_in_flight, GetParam().uploads_in_flight_max);
+  EXPECT_EQ(plan->pack_bytes, GetParam().pack_bytes_max);
+  EXPECT_EQ(plan->workers, 64);
+  EXPECT_EQ(plan->open_packs, 4);
+}
+
+INSTANTIATE_TEST_SUITE_P(Table, MemoryPlanTest, testing::ValuesIn(kWishes),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+TEST(LeastMemoryTest, IsWhatJustFits) {
+  for (const int64_t chunk_bytes : kChunks) {
+    const int64_t least = LeastMemoryBytes(chunk_bytes);
+    for (const Wishes& wishes : kWishes) {
+      const auto plan = [&](int64_t budget_bytes) {
+        return PlanMemory(Request(wishes, budget_bytes, 8, chunk_bytes)).status();
+      };
+      const int64_t needed = least + wishes.reserved_bytes;
+      EXPECT_THAT(plan(needed), IsOk());
+      EXPECT_THAT(plan(needed - 1),
+                  StatusIs(absl::StatusCode::kInvalidArgument,
+                           testing::HasSubstr(absl::StrCat("give at least ", needed))));
+      EXPECT_THAT(plan(0), StatusIs(absl::StatusCode::kInvalidArgument));
+    }
+  }
+}
+
+// A worker of the data mover may have as little as 128 MiB, of which 32 are not the plan's.
+TEST(LeastMemoryTest, FitsIntoTheSmallestWorker) {
+  EXPECT_LE(LeastMemoryBytes(512 << 10), 96 * kMiB);
+  EXPECT_LE(LeastMemoryBytes(1 << 20), 96 * kMiB);
+}
+
+MemoryPlan InBucket(int64_t mebibytes, int cores) {
+  return PlanMemory(Request(kWishes[1], mebibytes * kMiB, cores, 512 << 10)).value();
+}
+
+// The figures of docs/performance.md.
+TEST(WorkerMemoryTest, IsAsDocumented) {
+  struct Case {
+    int64_t mebibytes;
+    int uploads;
+    int64_t pack_mebibytes;
+    int workers;
+    int open_packs;
+  };
+  for (const Case& want : {Case{96, 3, 4, 1, 1}, Case{224, 11, 8, 8, 2}, Case{512, 18, 16, 16, 3},
+                           Case{1024, 32, 21, 32, 4}}) {
+    const MemoryPlan plan = InBucket(want.mebibytes, 64);
+    EXPECT_EQ(plan.uploads_in_flight, want.uploads) << want.mebibytes;
+    EXPECT_EQ(plan.pack_bytes, want.pack_mebibytes * kMiB) << want.mebibytes;
+    EXPECT_EQ(plan.workers, want.workers) << want.mebibytes;
+    EXPECT_EQ(plan.open_packs, want.open_packs) << want.mebibytes;
+  }
+}
+
+TEST(BuffersTest, TakeWhatWorkersWithoutCoresLeave) {
+  EXPECT_EQ(InBucket(4096, 2).buffers, 8 + 2 * 2 + 48);
+  EXPECT_GT(InBucket(224, 2).buffers, InBucket(224, 8).buffers);
+  EXPECT_GE(InBucket(96, 2).buffers, 8 + 2 * 1);
+}
+
+TEST(DownloadWorkersTest, FollowMemoryAndCores) {
+  const auto workers = [](int64_t mebibytes, int cores, bool compares = false) {
+    return PlanDownloadWorkers({.budget_bytes = mebibytes * kMiB,
+                                .chunk_bytes = 512 << 10,
+                                .range_bytes_max = 8 * kMiB,
+                                .writes_in_flight = 4,
+                                .compares = compares,
+                                .cores = cores});
+  };
+  EXPECT_EQ(workers(0, 8), 1);
+  EXPECT_EQ(workers(224, 64), 7);
+  EXPECT_EQ(workers(4096, 1), 4);
+  EXPECT_EQ(workers(4096, 64), 32);
+  for (const bool compares : {false, true}) {
+    for (int64_t mebibytes = 0; mebibytes < 2048; ++mebibytes) {
+      for (const int cores : kCores) {
+        const int here = workers(mebibytes, cores, compares);
+        ASSERT_GE(here, 1);
+        ASSERT_LE(here, workers(mebibytes + 1, cores, compares));
+        ASSERT_LE(here, workers(mebibytes, cores + 1, compares));
+        ASSERT_LE(here, workers(mebibytes, cores, false));
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace csidelta::incremental::memory_plan_test
