@@ -63,7 +63,7 @@ class StandInSubject : public LonghornSubject {
   using Command = std::string (*)(StandInSubject& subject, const std::string& volume);
 
   static const std::map<std::string, Command>& Commands() {
-    static const auto* const kCommands = new std::map<std::string, Command>{
+    static const auto* const kByName = new std::map<std::string, Command>{
         {"attach",
          [](StandInSubject& subject, const std::string& volume) {
            subject.longhorn_.Attach(volume);
@@ -87,7 +87,7 @@ class StandInSubject : public LonghornSubject {
            return std::string();
          }},
     };
-    return *kCommands;
+    return *kByName;
   }
   std::string Entries(const std::string& volume) {
     Json entries = Json::object();
