@@ -13,9 +13,11 @@
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http.hpp>
 #include <boost/beast/ssl/ssl_stream.hpp>
+#include <exception>
 #include <optional>
 #include <set>
 #include <stop_token>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -528,11 +530,37 @@ absl::Status HttpServer::Impl::UseCertificate() {
   return absl::OkStatus();
 }
 
+namespace {
+
+HttpResponse BrokenHandler(const HttpCall& call, absl::string_view error) {
+  CSIDELTA_LOG(kError, "a request could not be answered", {"method", call.method},
+               {"error", std::string(error)});
+  HttpResponse response;
+  response.status = 500;
+  response.headers["content-type"] = "text/plain; charset=utf-8";
+  response.body = "internal error; the log of the server says more\n";
+  return response;
+}
+
+// Nothing that is thrown over one request may end the others.
+HttpResponse Guarded(const HttpHandler& handler, const CallContext& ctx, const HttpCall& call) {
+  try {
+    return handler(ctx, call);
+  } catch (const std::exception& error) {
+    return BrokenHandler(call, error.what());
+  } catch (...) {
+    return BrokenHandler(call, "unknown exception");
+  }
+}
+
+}  // namespace
+
 HttpResponse HttpServer::Impl::Answer(const HttpCall& call) const {
   CallContext ctx;
   ctx.clock = options_.clock;
   ctx.stop = stop_handlers_.get_token();
-  HttpResponse response = handler_(ctx.WithTimeout(options_.limits.handler_time_max), call);
+  HttpResponse response =
+      Guarded(handler_, ctx.WithTimeout(options_.limits.handler_time_max), call);
   const auto accepted = call.headers.find("accept-encoding");
   if (response.status == 200 && response.body.size() >= kGzipBytesMin &&
       accepted != call.headers.end() && AcceptsGzip(accepted->second)) {

@@ -56,7 +56,8 @@ struct HttpServerOptions {
 inline constexpr absl::Duration kCertificateAgeMax = absl::Seconds(10);
 
 // Answers one request; runs in several threads at once. `ctx` ends with handler_time_max, and is
-// stopped when a stop of the server has lasted stop_time_max. Names of headers in lower case.
+// stopped when a stop of the server has lasted stop_time_max. Names of headers in lower case. One
+// that throws ends its request, with 500, and is logged.
 using HttpHandler = std::function<HttpResponse(const CallContext& ctx, const HttpCall& call)>;
 
 // A small HTTP/1.1 server, over TLS 1.2 or newer or plain. One thread moves bytes, handlers_max

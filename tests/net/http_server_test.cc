@@ -14,6 +14,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <stdexcept>
 #include <stop_token>
 #include <string>
 #include <thread>
@@ -520,6 +521,27 @@ TEST_F(HttpServerTest, HandlersHaveADeadline) {
   const auto response = Ask();
   ASSERT_THAT(response, IsOk());
   EXPECT_EQ(response->body, "7s");
+}
+
+TEST_F(HttpServerTest, AHandlerThatThrowsEndsItsRequestAlone) {
+  Start([&](const CallContext&, const HttpCall& call) -> HttpResponse {
+    if (call.method == "GET") {
+      throw std::length_error("a secret word");
+    }
+    if (call.method == "PUT") {
+      throw 7;
+    }
+    return Text("served");
+  });
+  for (const char* method : {"GET", "PUT"}) {
+    const auto broken = Ask(method);
+    ASSERT_THAT(broken, IsOk());
+    EXPECT_EQ(broken->status, 500);
+    EXPECT_THAT(broken->body, Not(HasSubstr("secret")));
+  }
+  const auto response = Ask("POST");
+  ASSERT_THAT(response, IsOk());
+  EXPECT_EQ(response->body, "served");
 }
 
 TEST_F(HttpServerTest, WhatCannotBeListenedOnIsSaid) {
