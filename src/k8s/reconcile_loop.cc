@@ -29,12 +29,14 @@ QueueFigures& QueueFigures::operator+=(const QueueFigures& other) {
 }
 
 ReconcileLoop::ReconcileLoop(FollowedObjects objects, Reconciler& reconciler,
-                             std::function<bool()> leads, const Clock& clock, int concurrent)
+                             std::function<bool()> leads, const Clock& clock, int concurrent,
+                             const ObjectCache* cache)
     : followed_(std::move(objects)),
       reconciler_(reconciler),
       leads_(std::move(leads)),
       clock_(clock),
-      concurrent_(concurrent) {
+      concurrent_(concurrent),
+      cache_(cache) {
   CSIDELTA_CHECK(concurrent_ >= 1);
 }
 
@@ -82,6 +84,7 @@ void ReconcileLoop::Wake(absl::string_view namespace_name, absl::string_view nam
   const MutexLock lock(mutex_);
   const auto found = objects_.find({std::string(namespace_name), std::string(name)});
   if (found != objects_.end()) {
+    found->second.is_woken = true;
     Schedule(found->first, found->second, clock_.Uptime());
     changed_.notify_all();
   }
@@ -112,16 +115,28 @@ void ReconcileLoop::Keep(const Json& object) {
     Drop(key);
     return;
   }
+  const bool is_new = !objects_.contains(key);
+  Followed& followed = objects_[key];
+  followed.list = list_;
+  followed.text = cache_ != nullptr && cache_->Has(CacheKey(key)) ? "" : TextOf(object);
+  if (is_new || !IsOwnChange(key)) {
+    Schedule(key, followed, clock_.Uptime());
+  }
+}
+
+bool ReconcileLoop::IsOwnChange(const Key& key) const {
+  return cache_ != nullptr && cache_->IsOwnWrite(CacheKey(key));
+}
+
+std::string ReconcileLoop::TextOf(const Json& object) const {
   Json reduced = object;
   if (const auto metadata = reduced.find("metadata"); metadata != reduced.end()) {
     metadata->erase("managedFields");  // Two fifths of an object, and nobody's business.
   }
   reconciler_.Reduce(reduced);
-  Followed& followed = objects_[key];
-  followed.text = DumpJson(reduced);
-  followed.text.shrink_to_fit();
-  followed.list = list_;
-  Schedule(key, followed, clock_.Uptime());
+  std::string text = DumpJson(reduced);
+  text.shrink_to_fit();
+  return text;
 }
 
 void ReconcileLoop::Drop(const Key& key) {
@@ -157,16 +172,24 @@ bool ReconcileLoop::IsDue() const {
 // False when nothing is due.
 bool ReconcileLoop::Take(Taken& taken) {
   const MutexLock lock(mutex_);
-  if (!IsDue()) {
-    return false;
+  while (IsDue()) {
+    taken.key = std::get<2>(*queue_.begin());
+    Followed& followed = objects_.at(taken.key);
+    std::optional<Json> object = followed.text.empty()
+                                     ? cache_->Last(CacheKey(taken.key))
+                                     : std::optional(ParseJson(followed.text).value_or(Json()));
+    if (!object.has_value()) {  // This process has ended it, which the informer will tell.
+      Drop(taken.key);
+      continue;
+    }
+    Unschedule(taken.key, followed);
+    followed.is_woken = false;
+    taken_.insert(taken.key);
+    taken.object = *std::move(object);
+    taken.lead = lead_.get_token();
+    return true;
   }
-  taken.key = std::get<2>(*queue_.begin());
-  Followed& followed = objects_.at(taken.key);
-  Unschedule(taken.key, followed);
-  taken_.insert(taken.key);
-  taken.object = ParseJson(followed.text).value_or(Json());
-  taken.lead = lead_.get_token();
-  return true;
+  return false;
 }
 
 void ReconcileLoop::Settle(const Taken& taken, const absl::StatusOr<absl::Time>& next,
@@ -183,8 +206,10 @@ void ReconcileLoop::Settle(const Taken& taken, const absl::StatusOr<absl::Time>&
   Followed& followed = found->second;
   if (const absl::Duration changed_at = followed.due; changed_at != absl::InfiniteDuration()) {
     Unschedule(taken.key, followed);  // It changed meanwhile, which made it due.
-    Schedule(taken.key, followed, changed_at);
-    return;
+    if (followed.is_woken || !IsOwnChange(taken.key)) {
+      Schedule(taken.key, followed, changed_at);
+      return;
+    }
   }
   if (absl::IsAborted(next.status())) {
     Schedule(taken.key, followed, clock_.Uptime() + kReconcileAgainAfterChange);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <stop_token>
 #include <string>
@@ -20,6 +21,7 @@
 #include "base/mutex.h"
 #include "k8s/api_client.h"
 #include "k8s/follow.h"
+#include "k8s/object_cache.h"
 
 namespace csidelta::k8s {
 
@@ -71,17 +73,22 @@ struct QueueFigures {
 // leads no longer, what it reconciles is stopped within kLeadCheckedEvery, long before another one
 // may lead (k8s/leader_lease.h), and is due again for the time when this one leads once more.
 //
-// Objects are held as text, which takes a fifth of the memory. Times are those of Clock::Uptime():
+// With a cache of the same objects, that is where they are; and a change that this process has made
+// does not make them due, for whoever made it said when to look again. All writes of these objects
+// must then be conditional on their version. Else they are held here, as text, which takes a fifth
+// of the memory. Times are those of Clock::Uptime():
 // nobody who sets the clock holds the queue up. Thread-safe.
 class ReconcileLoop : public ObjectFollower {
  public:
   // How often it is asked whether this process still leads.
   static constexpr absl::Duration kLeadCheckedEvery = absl::Milliseconds(500);
 
-  // Borrows `reconciler` and `clock`. `leads`: whether this process may write, asked before each
-  // object and while it is reconciled. `concurrent`: how many are at once, at least 1.
+  // Borrows `reconciler`, `clock` and `cache`, which may be null. `leads`: whether this process may
+  // write, asked before each object and while it is reconciled. `concurrent`: how many are at once,
+  // at least 1.
   ReconcileLoop(FollowedObjects objects, Reconciler& reconciler, std::function<bool()> leads,
-                const Clock& clock, int concurrent = kConcurrentReconciles);
+                const Clock& clock, int concurrent = kConcurrentReconciles,
+                const ObjectCache* cache = nullptr);
 
   // Follows the objects until `ctx` ends.
   absl::Status Follow(const CallContext& ctx, ApiClient& api);
@@ -108,11 +115,12 @@ class ReconcileLoop : public ObjectFollower {
  private:
   using Key = std::pair<std::string, std::string>;  // namespace, name
   struct Followed {
-    std::string text;
+    std::string text;  // "" where the cache has it
     absl::Duration due = absl::InfiniteDuration();
     uint64_t sequence = 0;  // Among those that are due at the same moment.
     uint64_t list = 0;      // The last one that had it.
     int errors = 0;         // In a row.
+    bool is_woken = false;  // By another than the informer.
   };
   // An object that is being reconciled.
   struct Taken {
@@ -122,6 +130,10 @@ class ReconcileLoop : public ObjectFollower {
   };
 
   static Key KeyOf(const Json& object);
+  ObjectKey CacheKey(const Key& key) const { return {followed_.type, key.first, key.second}; }
+  // Whether nobody but this process changed it since.
+  bool IsOwnChange(const Key& key) const;
+  std::string TextOf(const Json& object) const;
   void Keep(const Json& object) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Drop(const Key& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool IsDue() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -143,6 +155,7 @@ class ReconcileLoop : public ObjectFollower {
   const std::function<bool()> leads_;
   const Clock& clock_;
   const int concurrent_;
+  const ObjectCache* const cache_;
   mutable Mutex mutex_;
   std::condition_variable_any changed_;
   std::stop_source lead_ ABSL_GUARDED_BY(mutex_);  // Of what is begun now.

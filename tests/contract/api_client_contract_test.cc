@@ -1,12 +1,19 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <deque>
 #include <fstream>
 #include <memory>
+#include <stop_token>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "base/check.h"
+#include "k8s/cached_client.h"
+#include "k8s/informer.h"
 #include "k8s/object.h"
+#include "k8s/object_cache.h"
 #include "k8s/rest_client.h"
 #include "tests/contract/api_client_contract.h"
 #include "tests/support/api_test_server.h"
@@ -51,6 +58,37 @@ class RestSubject : public ApiClientSubject {
   std::unique_ptr<k8s::ApiClient> client_;
 };
 
+// A fake whose objects are read from a cache, which its informers fill as fast as they can.
+class CachedSubject : public ApiClientSubject {
+ public:
+  CachedSubject() {
+    fake_.RemoveType(kUnknownKind.plural);
+    for (const k8s::ResourceType& type : {kConfigMaps, kClaims, kPods, kStorageClasses}) {
+      k8s::Informer& informer = informers_.emplace_back(
+          k8s::FollowedObjects{.type = type, .namespace_name = "", .label_selector = ""});
+      informer.Add(cache_.Add(informer.objects()));
+    }
+    for (k8s::Informer& informer : informers_) {
+      threads_.emplace_back([this, &informer](const std::stop_token& stop) {
+        CallContext ctx;
+        ctx.stop = stop;
+        informer.Run(ctx, fake_).IgnoreError();
+      });
+    }
+    fake_.AwaitWatches(static_cast<int>(informers_.size()));
+  }
+  k8s::ApiClient& client() override { return reader_; }
+  std::string namespace_name() override { return "ns"; }
+
+ private:
+  support::FakeApiClient fake_;
+  k8s::ObjectCache cache_;
+  k8s::NotingClient noting_{fake_, cache_};
+  k8s::CachedReader reader_{noting_, &cache_};
+  std::deque<k8s::Informer> informers_;
+  std::vector<std::jthread> threads_;
+};
+
 // RestClient against the API server that CSI_DELTA_TEST_KUBECONFIG names; each test in a namespace
 // of its own, which is deleted afterwards.
 class RealSubject : public ApiClientSubject {
@@ -83,6 +121,7 @@ class RealSubject : public ApiClientSubject {
 std::vector<ApiClientCase> Cases() {
   std::vector<ApiClientCase> cases = {
       {"Fake", [] { return std::make_unique<FakeSubject>(); }},
+      {"Cached", [] { return std::make_unique<CachedSubject>(); }},
       {"Rest", [] { return std::make_unique<RestSubject>(); }},
   };
   if (const char* kubeconfig = std::getenv("CSI_DELTA_TEST_KUBECONFIG"); kubeconfig != nullptr) {

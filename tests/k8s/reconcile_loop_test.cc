@@ -434,6 +434,133 @@ TEST_F(ReconcileLoopTest, FollowsAndWorksUntilItIsStopped) {
   EXPECT_THAT(ended, StatusIs(absl::StatusCode::kCancelled));
 }
 
+// --- With a cache of the same objects
+
+Json Stored(const std::string& name, int version, const std::string& state = "") {
+  Json thing = Thing(name, state);
+  thing["metadata"]["resourceVersion"] = absl::StrCat(version);
+  return thing;
+}
+
+class CachedReconcileLoopTest : public testing::Test {
+ protected:
+  // As the handlers of one informer.
+  void Tell(const Json& object) {
+    kept_.OnEvent({.kind = WatchEvent::Kind::kModified, .object = object});
+    loop_.OnEvent({.kind = WatchEvent::Kind::kModified, .object = object});
+  }
+  void Write(const Json& object) {
+    cache_.NoteWritten(cache_.Begin(), {kConfigMaps, "ns", k8s::Name(object)}, object);
+  }
+  std::vector<std::string> Work() {
+    loop_.WorkOnce(ctx_);
+    return notebook_.Seen();
+  }
+  // Once, at the next look.
+  void WhileLooking(std::function<void()> act) {
+    acted_ = false;
+    notebook_.on_look = [this, act = std::move(act)](const std::string&) {
+      if (!std::exchange(acted_, true)) {
+        act();
+      }
+    };
+  }
+
+  support::FakeClock clock_;
+  CallContext ctx_{.deadline = absl::InfiniteFuture(), .stop = {}, .clock = &clock_};
+  Notebook notebook_;
+  const FollowedObjects objects_{.type = kConfigMaps, .namespace_name = "ns", .label_selector = ""};
+  ObjectCache cache_;
+  ObjectFollower& kept_ =
+      cache_.Add(objects_, [this](const Json& object) { return notebook_.Concerns(object); });
+  ReconcileLoop loop_{objects_, notebook_, [] { return true; }, clock_, 1, &cache_};
+  bool acted_ = false;
+};
+
+TEST_F(CachedReconcileLoopTest, LooksAtWhatTheCacheHas) {
+  kept_.OnAll({Stored("a", 5, "1")});
+  loop_.OnAll({Stored("a", 5, "1")});
+  Write(Stored("a", 6, "2"));
+  EXPECT_THAT(Work(), ElementsAre("a2"));
+  Tell(Stored("b", 7, "1"));
+  EXPECT_THAT(Work(), ElementsAre("b1")) << "one that is new";
+}
+
+TEST_F(CachedReconcileLoopTest, ItsOwnChangeDoesNotMakeAnObjectDue) {
+  notebook_.answers["a"] = {clock_.Now() + absl::Seconds(5)};
+  WhileLooking([&] { Write(Stored("a", 6, "2")); });
+  kept_.OnAll({Stored("a", 5, "1")});
+  loop_.OnAll({Stored("a", 5, "1")});
+  EXPECT_THAT(Work(), ElementsAre("a1"));
+  Tell(Stored("a", 6, "2"));
+  EXPECT_THAT(Work(), IsEmpty());
+  clock_.Advance(absl::Seconds(5));
+  EXPECT_THAT(Work(), ElementsAre("a2")) << "when the reconcile said";
+  Tell(Stored("a", 7, "3"));
+  EXPECT_THAT(Work(), ElementsAre("a3")) << "a change by another";
+}
+
+// The informer is often faster than the answer.
+TEST_F(CachedReconcileLoopTest, NorDoesOneThatIsToldBeforeItIsAnswered) {
+  WhileLooking([&] {
+    Tell(Stored("a", 6, "2"));
+    Write(Stored("a", 6, "2"));
+  });
+  kept_.OnAll({Stored("a", 5, "1")});
+  loop_.OnAll({Stored("a", 5, "1")});
+  EXPECT_THAT(Work(), ElementsAre("a1"));
+}
+
+TEST_F(CachedReconcileLoopTest, AChangeByAnotherOrAWakeMeanwhileMakesItDue) {
+  WhileLooking([&] {
+    Write(Stored("a", 6, "2"));
+    Tell(Stored("a", 7, "3"));
+  });
+  kept_.OnAll({Stored("a", 5, "1")});
+  loop_.OnAll({Stored("a", 5, "1")});
+  EXPECT_THAT(Work(), ElementsAre("a1", "a3"));
+  WhileLooking([&] {
+    loop_.Wake("ns", "a");
+    Write(Stored("a", 8, "4"));
+    Tell(Stored("a", 8, "4"));
+  });
+  Tell(Stored("a", 7, "3"));
+  loop_.Wake("ns", "a");
+  EXPECT_THAT(Work(), ElementsAre("a3", "a4"));
+}
+
+TEST_F(CachedReconcileLoopTest, WhatTheCacheCannotKeepIsHeldHere) {
+  kept_.OnAll({Thing("a", "1")});
+  loop_.OnAll({Thing("a", "1")});
+  EXPECT_THAT(Work(), ElementsAre("a1"));
+  Tell(Thing("a", "2"));
+  EXPECT_THAT(Work(), ElementsAre("a2"));
+}
+
+TEST_F(CachedReconcileLoopTest, AnErrorAfterAnOwnChangeIsTriedAgain) {
+  notebook_.answers["a"] = {absl::UnavailableError("away")};
+  WhileLooking([&] { Write(Stored("a", 6, "2")); });
+  kept_.OnAll({Stored("a", 5, "1")});
+  loop_.OnAll({Stored("a", 5, "1")});
+  EXPECT_THAT(Work(), ElementsAre("a1"));
+  Tell(Stored("a", 6, "2"));
+  EXPECT_THAT(Work(), IsEmpty());
+  clock_.Advance(kReconcileAgainFirst);
+  EXPECT_THAT(Work(), ElementsAre("a2"));
+}
+
+TEST_F(CachedReconcileLoopTest, WhatThisProcessHasEndedIsNotLookedAtAgain) {
+  notebook_.answers["a"] = {clock_.Now()};
+  WhileLooking([&] { Write(Stored("a", 6, "over")); });
+  kept_.OnAll({Stored("a", 5, "1"), Stored("b", 5)});
+  loop_.OnAll({Stored("a", 5, "1"), Stored("b", 5)});
+  EXPECT_THAT(Work(), ElementsAre("a1", "b"));
+  loop_.Wake("ns", "a");
+  EXPECT_THAT(Work(), IsEmpty());
+  Tell(Stored("a", 6, "over"));
+  EXPECT_THAT(Work(), IsEmpty());
+}
+
 TEST_F(ReconcileLoopTest, TheFiguresOfItsQueue) {
   EXPECT_EQ(loop_.figures().due, 0);
   loop_.OnAll({Thing("a"), Thing("b"), Thing("c")});

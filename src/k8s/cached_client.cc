@@ -1,0 +1,178 @@
+#include "k8s/cached_client.h"
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "k8s/object.h"
+
+namespace csidelta::k8s {
+namespace {
+
+// Such an object is gone once it is written: nothing keeps it.
+bool IsGoneAfter(const Json& written) {
+  const Json* const finalizers = FindJson(written, {"metadata", "finalizers"});
+  return BeingDeleted(written) && (finalizers == nullptr || finalizers->empty());
+}
+
+void NoteAnswer(ObjectCache& cache, uint64_t begun, const ObjectKey& key,
+                const absl::StatusOr<Json>& written) {
+  if (written.ok() && !IsGoneAfter(*written)) {
+    cache.NoteWritten(begun, key, *written);
+  } else {
+    cache.NoteUncertain(key);
+  }
+}
+
+}  // namespace
+
+// --- ForwardingClient
+
+absl::StatusOr<Json> ForwardingClient::Get(const CallContext& ctx, const ObjectKey& key) {
+  return client_.Get(ctx, key);
+}
+
+absl::StatusOr<ObjectList> ForwardingClient::List(const CallContext& ctx, const ResourceType& type,
+                                                  absl::string_view namespace_name,
+                                                  const ListOptions& options) {
+  return client_.List(ctx, type, namespace_name, options);
+}
+
+absl::StatusOr<std::string> ForwardingClient::ListPages(
+    const CallContext& ctx, const ResourceType& type, absl::string_view namespace_name,
+    const ListOptions& options,
+    absl::FunctionRef<void(const std::vector<Json>& page, bool is_first)> sink) {
+  return client_.ListPages(ctx, type, namespace_name, options, sink);
+}
+
+absl::StatusOr<Json> ForwardingClient::Create(const CallContext& ctx, const ResourceType& type,
+                                              absl::string_view namespace_name,
+                                              const Json& object) {
+  return client_.Create(ctx, type, namespace_name, object);
+}
+
+absl::StatusOr<Json> ForwardingClient::DryRunCreate(const CallContext& ctx,
+                                                    const ResourceType& type,
+                                                    absl::string_view namespace_name,
+                                                    const Json& object) {
+  return client_.DryRunCreate(ctx, type, namespace_name, object);
+}
+
+absl::StatusOr<Json> ForwardingClient::CreateSubresource(const CallContext& ctx,
+                                                         const ObjectKey& key,
+                                                         absl::string_view subresource,
+                                                         const Json& object) {
+  return client_.CreateSubresource(ctx, key, subresource, object);
+}
+
+absl::StatusOr<Json> ForwardingClient::Update(const CallContext& ctx, const ObjectKey& key,
+                                              const Json& object) {
+  return client_.Update(ctx, key, object);
+}
+
+absl::StatusOr<Json> ForwardingClient::Patch(const CallContext& ctx, const ObjectKey& key,
+                                             PatchKind kind, const Json& patch,
+                                             absl::string_view subresource) {
+  return client_.Patch(ctx, key, kind, patch, subresource);
+}
+
+absl::Status ForwardingClient::Delete(const CallContext& ctx, const ObjectKey& key,
+                                      const DeleteOptions& options) {
+  return client_.Delete(ctx, key, options);
+}
+
+absl::StatusOr<std::string> ForwardingClient::ReadLog(const CallContext& ctx, const ObjectKey& pod,
+                                                      int lines) {
+  return client_.ReadLog(ctx, pod, lines);
+}
+
+absl::Status ForwardingClient::Watch(const CallContext& ctx, const ResourceType& type,
+                                     absl::string_view namespace_name, const WatchOptions& options,
+                                     absl::FunctionRef<bool(const WatchEvent&)> sink) {
+  return client_.Watch(ctx, type, namespace_name, options, sink);
+}
+
+absl::StatusOr<std::string> ForwardingClient::ListWanted(
+    const CallContext& ctx, const ResourceType& type, absl::string_view namespace_name,
+    absl::FunctionRef<bool(absl::string_view name)> is_wanted,
+    absl::FunctionRef<void(const std::vector<Json>& page, bool is_first)> sink) {
+  return client_.ListWanted(ctx, type, namespace_name, is_wanted, sink);
+}
+
+// --- NotingClient
+
+absl::StatusOr<Json> NotingClient::Get(const CallContext& ctx, const ObjectKey& key) {
+  const uint64_t begun = cache_.Begin();
+  absl::StatusOr<Json> object = ForwardingClient::Get(ctx, key);
+  if (object.ok()) {
+    cache_.NoteRead(begun, key, *object);
+  } else if (absl::IsNotFound(object.status())) {
+    cache_.NoteMissing(key);
+  }
+  return object;
+}
+
+absl::StatusOr<Json> NotingClient::Create(const CallContext& ctx, const ResourceType& type,
+                                          absl::string_view namespace_name, const Json& object) {
+  const uint64_t begun = cache_.Begin();
+  absl::StatusOr<Json> created = ForwardingClient::Create(ctx, type, namespace_name, object);
+  if (created.ok()) {
+    cache_.NoteWritten(begun, {type, Namespace(*created), Name(*created)}, *created);
+  } else if (const std::string name = Name(object); !name.empty()) {
+    cache_.NoteCreateFailed({type, std::string(namespace_name), name});
+  }
+  return created;
+}
+
+absl::StatusOr<Json> NotingClient::Update(const CallContext& ctx, const ObjectKey& key,
+                                          const Json& object) {
+  const uint64_t begun = cache_.Begin();
+  cache_.NoteUncertain(key);
+  absl::StatusOr<Json> updated = ForwardingClient::Update(ctx, key, object);
+  NoteAnswer(cache_, begun, key, updated);
+  return updated;
+}
+
+absl::StatusOr<Json> NotingClient::Patch(const CallContext& ctx, const ObjectKey& key,
+                                         PatchKind kind, const Json& patch,
+                                         absl::string_view subresource) {
+  const uint64_t begun = cache_.Begin();
+  cache_.NoteUncertain(key);
+  absl::StatusOr<Json> patched = ForwardingClient::Patch(ctx, key, kind, patch, subresource);
+  NoteAnswer(cache_, begun, key, patched);
+  return patched;
+}
+
+absl::Status NotingClient::Delete(const CallContext& ctx, const ObjectKey& key,
+                                  const DeleteOptions& options) {
+  cache_.NoteUncertain(key);
+  const absl::Status deleted = ForwardingClient::Delete(ctx, key, options);
+  cache_.NoteUncertain(key);
+  return deleted;
+}
+
+// --- CachedReader
+
+absl::StatusOr<Json> CachedReader::Get(const CallContext& ctx, const ObjectKey& key) {
+  if (cache_ != nullptr) {
+    ObjectCache::Answer answer = cache_->Find(key);
+    if (answer.presence == ObjectCache::Presence::kFound) {
+      return std::move(answer.object);
+    }
+  }
+  return ForwardingClient::Get(ctx, key);
+}
+
+absl::StatusOr<ObjectList> CachedReader::List(const CallContext& ctx, const ResourceType& type,
+                                              absl::string_view namespace_name,
+                                              const ListOptions& options) {
+  if (cache_ != nullptr && options.field_selector.empty() && options.exactly_at.empty()) {
+    if (auto objects = cache_->List(type, namespace_name, options.label_selector)) {
+      return ObjectList{.items = *std::move(objects), .resource_version = ""};
+    }
+  }
+  return ForwardingClient::List(ctx, type, namespace_name, options);
+}
+
+}  // namespace csidelta::k8s

@@ -1,0 +1,94 @@
+#pragma once
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "base/call_context.h"
+#include "base/json.h"
+#include "k8s/api_client.h"
+#include "k8s/object_cache.h"
+
+namespace csidelta::k8s {
+
+// Passes every call on to another client. Thread-safe as that one is.
+class ForwardingClient : public ApiClient {
+ public:
+  // Borrows `client`.
+  explicit ForwardingClient(ApiClient& client) : client_(client) {}
+
+  absl::StatusOr<Json> Get(const CallContext& ctx, const ObjectKey& key) override;
+  absl::StatusOr<ObjectList> List(const CallContext& ctx, const ResourceType& type,
+                                  absl::string_view namespace_name,
+                                  const ListOptions& options) override;
+  absl::StatusOr<std::string> ListPages(
+      const CallContext& ctx, const ResourceType& type, absl::string_view namespace_name,
+      const ListOptions& options,
+      absl::FunctionRef<void(const std::vector<Json>& page, bool is_first)> sink) override;
+  absl::StatusOr<Json> Create(const CallContext& ctx, const ResourceType& type,
+                              absl::string_view namespace_name, const Json& object) override;
+  absl::StatusOr<Json> DryRunCreate(const CallContext& ctx, const ResourceType& type,
+                                    absl::string_view namespace_name, const Json& object) override;
+  absl::StatusOr<Json> CreateSubresource(const CallContext& ctx, const ObjectKey& key,
+                                         absl::string_view subresource,
+                                         const Json& object) override;
+  absl::StatusOr<Json> Update(const CallContext& ctx, const ObjectKey& key,
+                              const Json& object) override;
+  absl::StatusOr<Json> Patch(const CallContext& ctx, const ObjectKey& key, PatchKind kind,
+                             const Json& patch, absl::string_view subresource) override;
+  absl::Status Delete(const CallContext& ctx, const ObjectKey& key,
+                      const DeleteOptions& options) override;
+  absl::StatusOr<std::string> ReadLog(const CallContext& ctx, const ObjectKey& pod,
+                                      int lines) override;
+  absl::Status Watch(const CallContext& ctx, const ResourceType& type,
+                     absl::string_view namespace_name, const WatchOptions& options,
+                     absl::FunctionRef<bool(const WatchEvent&)> sink) override;
+  absl::StatusOr<std::string> ListWanted(
+      const CallContext& ctx, const ResourceType& type, absl::string_view namespace_name,
+      absl::FunctionRef<bool(absl::string_view name)> is_wanted,
+      absl::FunctionRef<void(const std::vector<Json>& page, bool is_first)> sink) override;
+
+ private:
+  ApiClient& client_;
+};
+
+// Reads and writes at the API server, and notes in a cache what this process has written: all of
+// its writes go through one of these, or the cache finds what is older than they are.
+class NotingClient : public ForwardingClient {
+ public:
+  // Borrows both.
+  NotingClient(ApiClient& client, ObjectCache& cache) : ForwardingClient(client), cache_(cache) {}
+
+  absl::StatusOr<Json> Get(const CallContext& ctx, const ObjectKey& key) override;
+  absl::StatusOr<Json> Create(const CallContext& ctx, const ResourceType& type,
+                              absl::string_view namespace_name, const Json& object) override;
+  absl::StatusOr<Json> Update(const CallContext& ctx, const ObjectKey& key,
+                              const Json& object) override;
+  absl::StatusOr<Json> Patch(const CallContext& ctx, const ObjectKey& key, PatchKind kind,
+                             const Json& patch, absl::string_view subresource) override;
+  absl::Status Delete(const CallContext& ctx, const ObjectKey& key,
+                      const DeleteOptions& options) override;
+
+ private:
+  ObjectCache& cache_;
+};
+
+// Answers Get() and List() from a cache where it has what is asked for, a moment old at most; and
+// asks `client` for everything else, that an object is not there included. Only for reads whose
+// answer is checked by what follows: by a conditional write, or by a name that exists once.
+class CachedReader : public ForwardingClient {
+ public:
+  // Borrows both; `cache` null: nothing is cached.
+  CachedReader(ApiClient& client, const ObjectCache* cache)
+      : ForwardingClient(client), cache_(cache) {}
+
+  absl::StatusOr<Json> Get(const CallContext& ctx, const ObjectKey& key) override;
+  absl::StatusOr<ObjectList> List(const CallContext& ctx, const ResourceType& type,
+                                  absl::string_view namespace_name,
+                                  const ListOptions& options) override;
+
+ private:
+  const ObjectCache* const cache_;
+};
+
+}  // namespace csidelta::k8s

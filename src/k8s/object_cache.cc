@@ -1,0 +1,356 @@
+#include "k8s/object_cache.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
+#include "base/mutex.h"
+#include "k8s/object.h"
+
+namespace csidelta::k8s {
+namespace {
+
+// 0 where it is no number.
+uint64_t VersionOf(const Json& object) {
+  uint64_t version = 0;
+  return absl::SimpleAtoi(ResourceVersion(object), &version) ? version : 0;
+}
+
+bool HasLabels(const Json& object, absl::string_view selector) {
+  const std::vector<absl::string_view> terms = absl::StrSplit(selector, ',', absl::SkipEmpty());
+  return absl::c_all_of(terms, [&](absl::string_view term) {
+    const std::pair<std::string, std::string> wanted =
+        absl::StrSplit(term, absl::MaxSplits('=', 1));
+    const Json* const value = FindJson(object, {"metadata", "labels", wanted.first});
+    return value != nullptr && (wanted.first.size() == term.size() || *value == wanted.second);
+  });
+}
+
+std::string TextOf(const Json& object) {
+  Json reduced = object;
+  if (const auto metadata = reduced.find("metadata"); metadata != reduced.end()) {
+    metadata->erase("managedFields");  // Two fifths of an object, and never read.
+  }
+  std::string text = DumpJson(reduced);
+  text.shrink_to_fit();
+  return text;
+}
+
+}  // namespace
+
+// What one informer delivers.
+class ObjectCache::Kept : public ObjectFollower {
+ public:
+  // How an object stands here.
+  struct Standing {
+    bool is_absent = false;
+    bool is_uncertain = false;  // or not kept
+    uint64_t version = 0;       // of `text`; 0: there is none
+    uint64_t own_version = 0;
+    std::string text = {};
+  };
+
+  Kept(std::atomic<uint64_t>& calls, const FollowedObjects& objects, Filter filter)
+      : calls_(calls), objects_(objects), filter_(std::move(filter)) {}
+
+  void OnPage(const std::vector<Json>& objects, bool is_first) override {
+    const MutexLock lock(mutex_);
+    list_ += is_first ? 1 : 0;
+    for (const Json& object : objects) {
+      Deliver(object);
+    }
+  }
+
+  void OnListed() override {
+    const MutexLock lock(mutex_);
+    for (auto next = entries_.begin(); next != entries_.end();) {
+      const auto one = next++;
+      if (one->second.list != list_) {
+        entries_.erase(one);
+      }
+    }
+    is_synced_ = true;
+    listed_at_ = ++calls_;
+  }
+
+  void OnEvent(const WatchEvent& event) override {
+    const MutexLock lock(mutex_);
+    if (event.kind != WatchEvent::Kind::kDeleted) {
+      Deliver(event.object);
+      return;
+    }
+    const uint64_t version = VersionOf(event.object);
+    newest_ = std::max(newest_, version);
+    const auto found = entries_.find({Namespace(event.object), k8s::Name(event.object)});
+    // Another object may have the name of one that was deleted.
+    if (found != entries_.end() && (version == 0 || version >= found->second.version)) {
+      entries_.erase(found);
+    }
+  }
+
+  bool Covers(const ObjectKey& key) const {
+    return objects_.type == key.type &&
+           (objects_.namespace_name.empty() || objects_.namespace_name == key.namespace_name);
+  }
+  bool Delivers(const ResourceType& type, absl::string_view namespace_name,
+                absl::string_view label_selector) const {
+    return objects_.type == type && objects_.namespace_name == namespace_name &&
+           objects_.label_selector == label_selector && !filter_;
+  }
+
+  // REQUIRES Covers(key), as what follows.
+  Standing Find(const ObjectKey& key) const {
+    const MutexLock lock(mutex_);
+    const auto found = entries_.find({key.namespace_name, key.name});
+    if (found == entries_.end()) {
+      return {.is_absent = is_synced_ && !filter_ && !is_unordered_};
+    }
+    const Entry& entry = found->second;
+    return {.is_uncertain = entry.uncertain_since > 0 || entry.text.empty(),
+            .version = entry.text.empty() ? 0 : entry.version,
+            .own_version = entry.own_version,
+            .text = entry.text};
+  }
+
+  std::optional<std::vector<std::string>> Texts() const {
+    const MutexLock lock(mutex_);
+    if (!is_synced_ || is_unordered_) {
+      return std::nullopt;
+    }
+    std::vector<std::string> texts;
+    for (const auto& [name, entry] : entries_) {
+      if (!entry.text.empty()) {
+        texts.push_back(entry.text);
+      }
+    }
+    return texts;
+  }
+
+  void NoteUncertain(const ObjectKey& key) {
+    const MutexLock lock(mutex_);
+    const auto found = entries_.find({key.namespace_name, key.name});
+    if (found != entries_.end()) {
+      found->second.uncertain_since = ++calls_;
+    }
+  }
+
+  // One that was delivered stays uncertain until its deletion is: older versions may be delivered
+  // before.
+  void NoteMissing(const ObjectKey& key) {
+    const MutexLock lock(mutex_);
+    const auto found = entries_.find({key.namespace_name, key.name});
+    if (found != entries_.end() && found->second.version == 0) {
+      entries_.erase(found);
+    } else if (found != entries_.end()) {
+      found->second.uncertain_since = ++calls_;
+    }
+  }
+
+  void NoteCreateFailed(const ObjectKey& key) {
+    const MutexLock lock(mutex_);
+    Entry& entry = entries_[{key.namespace_name, key.name}];
+    entry.uncertain_since = ++calls_;
+    entry.list = list_;
+  }
+
+  void NoteWritten(uint64_t begun, const ObjectKey& key, const Json& object) {
+    const uint64_t version = VersionOf(object);
+    const MutexLock lock(mutex_);
+    auto found = entries_.find({key.namespace_name, key.name});
+    if (found == entries_.end()) {
+      // The informer may be past it, and the object be deleted since.
+      if (!Takes(object) || version <= newest_ || listed_at_ > begun) {
+        return;
+      }
+      found = entries_.emplace(std::pair(key.namespace_name, key.name), Entry{.list = list_}).first;
+    }
+    found->second.own_version = std::max(found->second.own_version, version);
+    found->second.uncertain_since = 0;
+    Replace(found->second, version, object);
+  }
+
+  void NoteRead(uint64_t begun, const ObjectKey& key, const Json& object) {
+    const MutexLock lock(mutex_);
+    const auto found = entries_.find({key.namespace_name, key.name});
+    if (found == entries_.end()) {
+      return;
+    }
+    Replace(found->second, VersionOf(object), object);
+    if (found->second.uncertain_since <= begun) {
+      found->second.uncertain_since = 0;
+    }
+  }
+
+ private:
+  using Name = std::pair<std::string, std::string>;  // namespace, name
+  struct Entry {
+    std::string text = {};         // "" where only the version is known, or nothing
+    uint64_t version = 0;          // no older one is taken
+    uint64_t own_version = 0;      // the last one that this process has written
+    uint64_t list = 0;             // the last list that had it
+    uint64_t uncertain_since = 0;  // a value of Begin(); 0: it is certain
+  };
+
+  bool Takes(const Json& object) const {
+    return VersionOf(object) > 0 && HasLabels(object, objects_.label_selector) &&
+           (!filter_ || filter_(object));
+  }
+
+  // One that is not to be kept leaves its version, so that no older one that is kept comes after
+  // it.
+  void Replace(Entry& entry, uint64_t version, const Json& object) const {
+    if (version > entry.version) {
+      entry.text = Takes(object) ? TextOf(object) : "";
+      entry.version = version;
+    }
+  }
+
+  void Deliver(const Json& object) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const Name name{Namespace(object), k8s::Name(object)};
+    const uint64_t version = VersionOf(object);
+    newest_ = std::max(newest_, version);
+    is_unordered_ = is_unordered_ || version == 0;
+    const auto found = entries_.find(name);
+    if (!Takes(object)) {
+      if (found != entries_.end() && version >= found->second.version) {
+        entries_.erase(found);
+      }
+      return;
+    }
+    Entry& entry = found == entries_.end() ? entries_[name] : found->second;
+    entry.list = list_;
+    Replace(entry, version, object);
+  }
+
+  std::atomic<uint64_t>& calls_;
+  const FollowedObjects objects_;
+  const Filter filter_;
+  mutable Mutex mutex_;
+  bool is_synced_ ABSL_GUARDED_BY(mutex_) = false;
+  uint64_t list_ ABSL_GUARDED_BY(mutex_) = 0;          // counts from 1
+  uint64_t listed_at_ ABSL_GUARDED_BY(mutex_) = 0;     // a value of Begin()
+  uint64_t newest_ ABSL_GUARDED_BY(mutex_) = 0;        // version that was delivered
+  bool is_unordered_ ABSL_GUARDED_BY(mutex_) = false;  // some were delivered that are not kept
+  std::map<Name, Entry> entries_ ABSL_GUARDED_BY(mutex_);
+};
+
+ObjectCache::ObjectCache() = default;
+ObjectCache::~ObjectCache() = default;
+
+ObjectFollower& ObjectCache::Add(const FollowedObjects& objects, Filter filter) {
+  return *kept_.emplace_back(std::make_unique<Kept>(calls_, objects, std::move(filter)));
+}
+
+ObjectCache::Answer ObjectCache::Find(const ObjectKey& key) const {
+  Kept::Standing newest;
+  bool is_absent = false;
+  for (const auto& kept : kept_) {
+    if (!kept->Covers(key)) {
+      continue;
+    }
+    Kept::Standing standing = kept->Find(key);
+    if (standing.is_uncertain) {
+      return {};
+    }
+    is_absent = is_absent || standing.is_absent;
+    if (standing.version > newest.version) {
+      newest = std::move(standing);
+    }
+  }
+  if (newest.version > 0) {
+    return {.presence = Presence::kFound, .object = ParseJson(newest.text).value_or(Json())};
+  }
+  return {.presence = is_absent ? Presence::kAbsent : Presence::kUnknown};
+}
+
+std::optional<Json> ObjectCache::Last(const ObjectKey& key) const {
+  for (const auto& kept : kept_) {
+    if (kept->Covers(key)) {
+      if (const Kept::Standing standing = kept->Find(key); standing.version > 0) {
+        return ParseJson(standing.text).value_or(Json());
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+bool ObjectCache::Has(const ObjectKey& key) const {
+  return absl::c_any_of(
+      kept_, [&](const auto& kept) { return kept->Covers(key) && kept->Find(key).version > 0; });
+}
+
+bool ObjectCache::IsOwnWrite(const ObjectKey& key) const {
+  return absl::c_any_of(kept_, [&](const auto& kept) {
+    if (!kept->Covers(key)) {
+      return false;
+    }
+    const Kept::Standing standing = kept->Find(key);
+    return standing.version > 0 && standing.version == standing.own_version;
+  });
+}
+
+std::optional<std::vector<Json>> ObjectCache::List(const ResourceType& type,
+                                                   absl::string_view namespace_name,
+                                                   absl::string_view label_selector) const {
+  const auto kept = absl::c_find_if(
+      kept_, [&](const auto& one) { return one->Delivers(type, namespace_name, label_selector); });
+  const std::optional<std::vector<std::string>> texts =
+      kept == kept_.end() ? std::nullopt : (*kept)->Texts();
+  if (!texts.has_value()) {
+    return std::nullopt;
+  }
+  std::vector<Json> objects;
+  objects.reserve(texts->size());
+  for (const std::string& text : *texts) {
+    objects.push_back(ParseJson(text).value_or(Json()));
+  }
+  return objects;
+}
+
+uint64_t ObjectCache::Begin() { return ++calls_; }
+
+void ObjectCache::NoteUncertain(const ObjectKey& key) {
+  for (const auto& kept : kept_) {
+    if (kept->Covers(key)) {
+      kept->NoteUncertain(key);
+    }
+  }
+}
+
+void ObjectCache::NoteMissing(const ObjectKey& key) {
+  for (const auto& kept : kept_) {
+    if (kept->Covers(key)) {
+      kept->NoteMissing(key);
+    }
+  }
+}
+
+void ObjectCache::NoteCreateFailed(const ObjectKey& key) {
+  for (const auto& kept : kept_) {
+    if (kept->Covers(key)) {
+      kept->NoteCreateFailed(key);
+    }
+  }
+}
+
+void ObjectCache::NoteWritten(uint64_t begun, const ObjectKey& key, const Json& object) {
+  for (const auto& kept : kept_) {
+    if (kept->Covers(key)) {
+      kept->NoteWritten(begun, key, object);
+    }
+  }
+}
+
+void ObjectCache::NoteRead(uint64_t begun, const ObjectKey& key, const Json& object) {
+  for (const auto& kept : kept_) {
+    if (kept->Covers(key)) {
+      kept->NoteRead(begun, key, object);
+    }
+  }
+}
+
+}  // namespace csidelta::k8s
