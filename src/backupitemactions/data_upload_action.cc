@@ -5,7 +5,7 @@
 #include "backupitemactions/actions.h"
 #include "backupitemactions/immediate_action.h"
 #include "base/status_macros.h"
-#include "csi/insist.h"
+#include "csi/retry.h"
 #include "csi/snapshot_types.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
@@ -34,16 +34,17 @@ class DataUploadAction : public ImmediateAction {
     }
     Json mark;
     SetJson(mark, {"metadata", "annotations", objects::kArchivedAnnotation}, "true");
-    RETURN_IF_ERROR(Annotate(csi::Insist(ctx,
-                                         [&] {
-                                           return env_.api
-                                               .Patch(ctx,
-                                                      {.type = csi::DataUploadType(),
-                                                       .namespace_name = k8s::Namespace(item),
-                                                       .name = k8s::Name(item)},
-                                                      k8s::PatchKind::kMerge, mark, "")
-                                               .status();
-                                         }),
+    RETURN_IF_ERROR(Annotate(csi::RetryTransient(ctx,
+                                                 [&] {
+                                                   return env_.api
+                                                       .Patch(
+                                                           ctx,
+                                                           {.type = csi::DataUploadType(),
+                                                            .namespace_name = k8s::Namespace(item),
+                                                            .name = k8s::Name(item)},
+                                                           k8s::PatchKind::kMerge, mark, "")
+                                                       .status();
+                                                 }),
                              absl::StrCat("mark DataUpload ", k8s::Name(item), " as archived")));
     result.item = item;
     SetJson(*result.item, {"metadata", "annotations", objects::kArchivedAnnotation}, "true");

@@ -6,7 +6,7 @@
 #include "absl/strings/strip.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
-#include "csi/insist.h"
+#include "csi/retry.h"
 #include "csi/snapshot_types.h"
 #include "k8s/api_client.h"
 #include "k8s/find.h"
@@ -52,7 +52,7 @@ absl::Status RecordRequest(const CallContext& ctx, const csi::Environment& env,
                            const longhorn::NativeRequest& request,
                            absl::string_view snapshot_name) {
   const k8s::ObjectKey key = RecordKey(env, snapshot_name);
-  const absl::Status made = csi::Insist(ctx, [&] {
+  const absl::Status made = csi::RetryTransient(ctx, [&] {
     return env.api.Create(ctx, key.type, key.namespace_name, MakeRecord(request, key)).status();
   });
   return absl::IsAlreadyExists(made)
@@ -64,7 +64,7 @@ absl::Status RecordArchived(const CallContext& ctx, const csi::Environment& env,
                             absl::string_view snapshot_name) {
   const k8s::ObjectKey key = RecordKey(env, snapshot_name);
   return Annotate(
-      csi::Insist(ctx, [&] { return k8s::IgnoreNotFound(env.api.Delete(ctx, key, {})); }),
+      csi::RetryTransient(ctx, [&] { return k8s::IgnoreNotFound(env.api.Delete(ctx, key, {})); }),
       absl::StrCat("record that Snapshot ", snapshot_name, " is archived"));
 }
 

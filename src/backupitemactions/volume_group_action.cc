@@ -14,8 +14,8 @@
 #include "csi/group_lifecycle.h"
 #include "csi/group_removal.h"
 #include "csi/group_types.h"
-#include "csi/insist.h"
 #include "csi/owner_references.h"
+#include "csi/retry.h"
 #include "csi/snapshot_secrets.h"
 #include "csi/snapshot_types.h"
 #include "k8s/find.h"
@@ -144,7 +144,7 @@ class VolumeGroupSnapshotAction : public velero::BackupItemAction {
     Json archived = item;
     AddAnnotations(annotations, archived);
     annotations[objects::kFinalizeAnnotation] = backup.uid;
-    RETURN_IF_ERROR(csi::Insist(ctx, [&] {
+    RETURN_IF_ERROR(csi::RetryTransient(ctx, [&] {
       return env_.api
           .Patch(ctx, key, k8s::PatchKind::kMerge, {{"metadata", {{"annotations", annotations}}}},
                  "")
@@ -174,7 +174,7 @@ class VolumeGroupSnapshotAction : public velero::BackupItemAction {
                                k8s::Annotation(group, objects::kGroupMembersAnnotation)}};
     const Json patch = {{"metadata", {{"labels", labels}, {"annotations", annotations}}}};
     Json content;
-    RETURN_IF_ERROR(csi::Insist(ctx, [&]() -> absl::Status {
+    RETURN_IF_ERROR(csi::RetryTransient(ctx, [&]() -> absl::Status {
       ASSIGN_OR_RETURN(content,
                        env_.api.Patch(ctx, ContentKeyOf(group), k8s::PatchKind::kMerge, patch, ""));
       return absl::OkStatus();

@@ -10,8 +10,8 @@
 #include "base/log.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
-#include "csi/insist.h"
 #include "csi/moved_group.h"
+#include "csi/retry.h"
 #include "csi/snapshot_class.h"
 #include "csi/snapshot_types.h"
 #include "k8s/event_recorder.h"
@@ -141,7 +141,7 @@ absl::Status VolumeGroups::HandOver(const CallContext& ctx, const Json& group) {
         "this one"));
   }
   const Json annotations = {{objects::kHandedOverAnnotation, "true"}};
-  return csi::Insist(ctx, [&] {
+  return csi::RetryTransient(ctx, [&] {
     return env_.api
         .Patch(ctx, key, k8s::PatchKind::kMerge, {{"metadata", {{"annotations", annotations}}}}, "")
         .status();

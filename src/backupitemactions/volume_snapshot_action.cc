@@ -11,8 +11,8 @@
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "csi/group_lifecycle.h"
-#include "csi/insist.h"
 #include "csi/owner_references.h"
+#include "csi/retry.h"
 #include "csi/snapshot_lifecycle.h"
 #include "csi/snapshot_state.h"
 #include "csi/snapshot_types.h"
@@ -182,7 +182,7 @@ class VolumeSnapshotAction : public velero::BackupItemAction {
     Json archived = item;
     AddAnnotations(annotations, archived);
     annotations[objects::kFinalizeAnnotation] = backup.uid;
-    RETURN_IF_ERROR(csi::Insist(ctx, [&] {
+    RETURN_IF_ERROR(csi::RetryTransient(ctx, [&] {
       return env_.api
           .Patch(ctx, key, k8s::PatchKind::kMerge, {{"metadata", {{"annotations", annotations}}}},
                  "")
@@ -206,7 +206,7 @@ class VolumeSnapshotAction : public velero::BackupItemAction {
                              const velero::Backup& backup) {
     const Json label = {{objects::kBackupNameLabel, velero::ValidLabelValue(backup.name)}};
     Json labelled;
-    RETURN_IF_ERROR(csi::Insist(ctx, [&]() -> absl::Status {
+    RETURN_IF_ERROR(csi::RetryTransient(ctx, [&]() -> absl::Status {
       ASSIGN_OR_RETURN(labelled, env_.api.Patch(ctx, content, k8s::PatchKind::kMerge,
                                                 {{"metadata", {{"labels", label}}}}, ""));
       return absl::OkStatus();

@@ -9,7 +9,7 @@
 #include "base/status_macros.h"
 #include "csi/group_removal.h"
 #include "csi/group_types.h"
-#include "csi/insist.h"
+#include "csi/retry.h"
 #include "csi/snapshot_lifecycle.h"
 #include "csi/snapshot_types.h"
 #include "csi/static_content.h"
@@ -63,7 +63,7 @@ bool MayPatch(const CallContext& ctx, k8s::ApiClient& api, const k8s::ResourceTy
 
 absl::Status DeleteByUid(const CallContext& ctx, k8s::ApiClient& api, const k8s::ObjectKey& key,
                          const std::string& uid) {
-  return Insist(ctx, [&] {
+  return RetryTransient(ctx, [&] {
     return k8s::IgnoreGone(api.Delete(ctx, key, {.uid = uid, .resource_version = ""}));
   });
 }

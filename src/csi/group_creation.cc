@@ -14,7 +14,7 @@
 #include "csi/claim_provisioning.h"
 #include "csi/creation_failure.h"
 #include "csi/group_types.h"
-#include "csi/insist.h"
+#include "csi/retry.h"
 #include "csi/snapshot_class.h"
 #include "csi/snapshot_lifecycle.h"
 #include "csi/snapshot_types.h"
@@ -133,7 +133,7 @@ class GroupCreator {
       const Json patch =
           Json::array({{{"op", "test"}, {"path", kMarkPath}, {"value", request_.name}},
                        {{"op", "remove"}, {"path", kMarkPath}}});
-      const absl::Status status = Insist(after, [&] {
+      const absl::Status status = RetryTransient(after, [&] {
         return api_.Patch(after, ClaimKey(namespace_name_, pvc), k8s::PatchKind::kJson, patch, "")
             .status();
       });

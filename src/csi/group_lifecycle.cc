@@ -17,7 +17,7 @@
 #include "base/status_macros.h"
 #include "csi/group_removal.h"
 #include "csi/group_types.h"
-#include "csi/insist.h"
+#include "csi/retry.h"
 #include "csi/snapshot_types.h"
 #include "csi/static_group.h"
 #include "csi/turn_wait.h"
@@ -161,7 +161,7 @@ class GroupMaker {
         {"metadata", {{"labels", {{objects::kGroupMarkLabel, GroupMark(request_)}}}}}};
     for (const GroupClaim& member : request_.members) {
       marked_.push_back(member.name);
-      const absl::Status status = Insist(ctx_, [&] {
+      const absl::Status status = RetryTransient(ctx_, [&] {
         return env_.api
             .Patch(ctx_, ClaimKey(request_.namespace_name, member.name), k8s::PatchKind::kMerge,
                    patch, "")
@@ -195,7 +195,7 @@ class GroupMaker {
   // leaves open whether it exists.
   absl::StatusOr<Json> Ensure() {
     Json group;
-    const absl::Status made = Insist(ctx_, [&]() -> absl::Status {
+    const absl::Status made = RetryTransient(ctx_, [&]() -> absl::Status {
       ASSIGN_OR_RETURN(group, EnsureOnce());
       return absl::OkStatus();
     });
@@ -481,7 +481,7 @@ class GroupMaker {
 
   absl::StatusOr<Json> Patch(const k8s::ObjectKey& key, const Json& patch) {
     Json stored;
-    RETURN_IF_ERROR(Insist(ctx_, [&]() -> absl::Status {
+    RETURN_IF_ERROR(RetryTransient(ctx_, [&]() -> absl::Status {
       ASSIGN_OR_RETURN(stored, env_.api.Patch(ctx_, key, k8s::PatchKind::kMerge, patch, ""));
       return absl::OkStatus();
     }));
@@ -649,8 +649,8 @@ absl::Status UnmarkClaim(const CallContext& ctx, k8s::ApiClient& api, const k8s:
       "/metadata/labels/", absl::StrReplaceAll(objects::kGroupMarkLabel, {{"/", "~1"}}));
   const Json patch = Json::array(
       {{{"op", "test"}, {"path", path}, {"value", mark}}, {{"op", "remove"}, {"path", path}}});
-  const absl::Status status =
-      Insist(ctx, [&] { return api.Patch(ctx, claim, k8s::PatchKind::kJson, patch, "").status(); });
+  const absl::Status status = RetryTransient(
+      ctx, [&] { return api.Patch(ctx, claim, k8s::PatchKind::kJson, patch, "").status(); });
   return absl::IsInvalidArgument(status) || absl::IsNotFound(status) ? absl::OkStatus() : status;
 }
 

@@ -8,7 +8,7 @@
 #include "absl/strings/string_view.h"
 #include "base/status_macros.h"
 #include "csi/group_types.h"
-#include "csi/insist.h"
+#include "csi/retry.h"
 #include "csi/snapshot_types.h"
 #include "k8s/find.h"
 #include "k8s/object.h"
@@ -221,11 +221,11 @@ std::string GroupContentNameOf(const Json& group) {
 }
 
 absl::Status RemoveGroup(const CallContext& ctx, k8s::ApiClient& api, const Json& group) {
-  return Insist(ctx, [&] { return TryRemoveGroup(ctx, api, group); });
+  return RetryTransient(ctx, [&] { return TryRemoveGroup(ctx, api, group); });
 }
 
 absl::Status RetainAndForgetGroup(const CallContext& ctx, k8s::ApiClient& api, const Json& group) {
-  return Insist(ctx, [&] { return TryRetainAndForgetGroup(ctx, api, group); });
+  return RetryTransient(ctx, [&] { return TryRetainAndForgetGroup(ctx, api, group); });
 }
 
 }  // namespace csidelta::csi

@@ -15,7 +15,7 @@
 #include "csi/base_snapshots.h"
 #include "csi/group_removal.h"
 #include "csi/group_types.h"
-#include "csi/insist.h"
+#include "csi/retry.h"
 #include "csi/snapshot_types.h"
 #include "csi/static_content.h"
 #include "csi/static_group.h"
@@ -195,7 +195,7 @@ class GroupHandOver {
  private:
   absl::StatusOr<std::map<std::string, TakenSnapshot>> Try() {
     RETURN_IF_ERROR(AwaitReady());
-    RETURN_IF_ERROR(Insist(ctx_, [&] { return EnsureRecord(); }));
+    RETURN_IF_ERROR(RetryTransient(ctx_, [&] { return EnsureRecord(); }));
     RETURN_IF_ERROR(Prepare());
     std::map<std::string, TakenSnapshot> made;
     for (const auto& [claim_uid, member] : taken_.members) {
@@ -214,7 +214,7 @@ class GroupHandOver {
                                            const TakenSnapshot& member) {
     const SnapshotRequest request = RequestOf(claim_uid, member);
     TakenSnapshot made;
-    RETURN_IF_ERROR(Insist(ctx_, [&]() -> absl::Status {
+    RETURN_IF_ERROR(RetryTransient(ctx_, [&]() -> absl::Status {
       ASSIGN_OR_RETURN(made, EnsureMember(request, member));
       return absl::OkStatus();
     }));
@@ -417,7 +417,7 @@ class GroupHandOver {
 
   void CleanUp() {
     const CallContext after = CleanUpContext(*ctx_.clock);
-    const absl::Status removed = Insist(after, [&] { return TryCleanUp(after); });
+    const absl::Status removed = RetryTransient(after, [&] { return TryCleanUp(after); });
     if (!removed.ok()) {
       CSIDELTA_LOG(kWarn, "a volume group snapshot is left behind",
                    {"namespace", request_.namespace_name},

@@ -11,7 +11,7 @@
 #include "csi/copy_record.h"
 #include "csi/data_transfer.h"
 #include "csi/in_place_volume.h"
-#include "csi/insist.h"
+#include "csi/retry.h"
 #include "csi/snapshot_import.h"
 #include "csi/snapshot_types.h"
 #include "csi/volume_copy.h"
@@ -179,7 +179,7 @@ class MoverRestore {
   // The right to change the PVC is what the mover asks for.
   absl::Status Consent() {
     const Json patch = ConsentPatch(k8s::Uid(download_));
-    const absl::Status consented = Insist(ctx_, [&] {
+    const absl::Status consented = RetryTransient(ctx_, [&] {
       return api_.Patch(ctx_, TargetKey(), k8s::PatchKind::kMerge, patch, "").status();
     });
     return Annotate(consented, absl::StrCat("annotation ", objects::kMayWriteAnnotation, " of ",
@@ -189,7 +189,7 @@ class MoverRestore {
   // The PVC may have consented although it was not said so.
   void GiveUp() {
     const CallContext ctx = LastContext();
-    const absl::Status removed = InsistToTheEnd(
+    const absl::Status removed = RetryToTheEnd(
         ctx, [&] { return k8s::IgnoreGone(api_.Delete(ctx, key_, {.uid = k8s::Uid(download_)})); });
     if (!removed.ok()) {
       not_checked_.push_back(absl::StrCat(text_, " stays: ", removed.message()));
@@ -200,7 +200,7 @@ class MoverRestore {
   // Where the mover does not: it ends it with its record. Says where it stays.
   void EndConsent() {
     const CallContext ctx = LastContext();
-    const absl::Status ended = InsistToTheEnd(ctx, [&]() -> absl::Status {
+    const absl::Status ended = RetryToTheEnd(ctx, [&]() -> absl::Status {
       ASSIGN_OR_RETURN(const std::optional<Json> found, k8s::Find(ctx, api_, TargetKey()));
       const bool is_there =
           found.has_value() &&

@@ -11,7 +11,7 @@
 #include "base/quantity.h"
 #include "base/status_macros.h"
 #include "csi/claim_provisioning.h"
-#include "csi/insist.h"
+#include "csi/retry.h"
 #include "csi/snapshot_lifecycle.h"
 #include "csi/snapshot_types.h"
 #include "k8s/find.h"
@@ -520,7 +520,7 @@ absl::StatusOr<std::vector<PersistentVolumeClaim>> MakePvcs(const CallContext& c
 absl::Status RemovePvc(const CallContext& ctx, k8s::ApiClient& api,
                        const PersistentVolumeClaim& pvc) {
   const k8s::ObjectKey key = ClaimKey(pvc.namespace_name(), pvc.name());
-  return Insist(ctx, [&]() -> absl::Status {
+  return RetryTransient(ctx, [&]() -> absl::Status {
     ASSIGN_OR_RETURN(const std::optional<PersistentVolumeClaim> now,
                      FindPvc(ctx, api, key.namespace_name, key.name));
     if (!now.has_value() || now->uid() != pvc.uid()) {

@@ -11,8 +11,8 @@
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "csi/group_types.h"
-#include "csi/insist.h"
 #include "csi/moved_group.h"
+#include "csi/retry.h"
 #include "csi/snapshot_types.h"
 #include "csi/turn_wait.h"
 #include "csi/volume_turn.h"
@@ -217,7 +217,7 @@ absl::StatusOr<TakenSnapshot> MakeInTurn(const CallContext& ctx, const Environme
                                          const SnapshotRequest& request, VolumeTurn& turn) {
   Json snapshot;
   absl::StatusOr<TakenSnapshot> taken;
-  const absl::Status made = Insist(ctx, [&]() -> absl::Status {
+  const absl::Status made = RetryTransient(ctx, [&]() -> absl::Status {
     ASSIGN_OR_RETURN(snapshot, EnsureSnapshot(ctx, env, request));
     return absl::OkStatus();
   });
@@ -339,7 +339,7 @@ absl::StatusOr<TakenSnapshot> TakeSnapshot(const CallContext& ctx, const Environ
 
 absl::Status RemoveSnapshot(const CallContext& ctx, k8s::ApiClient& api,
                             const k8s::ObjectKey& snapshot, absl::string_view uid) {
-  return Insist(ctx, [&]() -> absl::Status {
+  return RetryTransient(ctx, [&]() -> absl::Status {
     const absl::StatusOr<Json> found = api.Get(ctx, snapshot);
     if (absl::IsNotFound(found.status()) || (found.ok() && k8s::Uid(*found) != uid)) {
       return absl::OkStatus();
@@ -350,7 +350,7 @@ absl::Status RemoveSnapshot(const CallContext& ctx, k8s::ApiClient& api,
 }
 
 absl::Status RetainAndForget(const CallContext& ctx, k8s::ApiClient& api, const Json& snapshot) {
-  return Insist(ctx, [&] { return TryRetainAndForget(ctx, api, snapshot); });
+  return RetryTransient(ctx, [&] { return TryRetainAndForget(ctx, api, snapshot); });
 }
 
 }  // namespace csidelta::csi

@@ -6,8 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "csi/insist.h"
 #include "csi/promotion.h"
+#include "csi/retry.h"
 #include "csi/snapshot_import.h"
 #include "csi/snapshot_shares.h"
 #include "csi/snapshot_state.h"
@@ -235,7 +235,7 @@ absl::StatusOr<VolumeSnapshot> CarryOutShare(const CallContext& ctx, k8s::ApiCli
   if (plan.has_leftover) {
     RETURN_IF_ERROR(RemoveLeftover(ctx, api, plan.pair));
   }
-  RETURN_IF_ERROR(Insist(ctx, [&] { return NoteShare(ctx, api, plan); }));
+  RETURN_IF_ERROR(RetryTransient(ctx, [&] { return NoteShare(ctx, api, plan); }));
   RETURN_IF_ERROR(MakePair(ctx, api, plan.pair).status());
   // Whoever deleted it meanwhile did not see this one.
   if (const absl::Status there = CheckStillThere(ctx, api, plan.source);

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "csi/insist.h"
+#include "csi/retry.h"
 #include "csi/snapshot_lifecycle.h"
 #include "csi/snapshot_types.h"
 #include "csi/static_content.h"
@@ -172,7 +172,7 @@ absl::Status UndoPairContent(const CallContext& ctx, k8s::ApiClient& api, const 
   const bool is_made = !there.ok() || (there->has_value() && IsSnapshotOf(**there, pair));
   const absl::Status removed =
       is_made ? absl::UnknownError("it may be in use")
-              : Insist(cleaning, [&] { return RemovePairContent(cleaning, api, pair); });
+              : RetryTransient(cleaning, [&] { return RemovePairContent(cleaning, api, pair); });
   return absl::Status(
       status.code(),
       removed.ok()
@@ -230,9 +230,9 @@ std::string SayTaken(const VolumeSnapshotContent& content) {
 
 absl::StatusOr<VolumeSnapshot> MakePair(const CallContext& ctx, k8s::ApiClient& api,
                                         const StaticPair& pair) {
-  RETURN_IF_ERROR(Insist(ctx, [&] { return EnsurePairContent(ctx, api, pair); }));
+  RETURN_IF_ERROR(RetryTransient(ctx, [&] { return EnsurePairContent(ctx, api, pair); }));
   absl::StatusOr<VolumeSnapshot> snapshot = absl::UnknownError("not made");
-  const absl::Status made = Insist(ctx, [&] {
+  const absl::Status made = RetryTransient(ctx, [&] {
     snapshot = EnsurePairSnapshot(ctx, api, pair);
     return snapshot.status();
   });
@@ -243,7 +243,7 @@ absl::StatusOr<VolumeSnapshot> MakePair(const CallContext& ctx, k8s::ApiClient& 
 }
 
 absl::Status RetainNoMore(const CallContext& ctx, k8s::ApiClient& api, const StaticPair& pair) {
-  const absl::Status status = Insist(ctx, [&] {
+  const absl::Status status = RetryTransient(ctx, [&] {
     return api
         .Patch(ctx, PairContentKey(pair), k8s::PatchKind::kMerge,
                {{"spec", {{"deletionPolicy", kDeletePolicy}}}}, "")
@@ -254,7 +254,7 @@ absl::Status RetainNoMore(const CallContext& ctx, k8s::ApiClient& api, const Sta
 }
 
 absl::Status RemovePair(const CallContext& ctx, k8s::ApiClient& api, const StaticPair& pair) {
-  return Insist(ctx, [&] { return TryRemovePair(ctx, api, pair); });
+  return RetryTransient(ctx, [&] { return TryRemovePair(ctx, api, pair); });
 }
 
 }  // namespace csidelta::csi

@@ -12,9 +12,9 @@
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "csi/copy_record.h"
-#include "csi/insist.h"
 #include "csi/promotion.h"
 #include "csi/restore_guard.h"
+#include "csi/retry.h"
 #include "csi/snapshot_types.h"
 #include "k8s/access_review.h"
 #include "k8s/find.h"
@@ -169,7 +169,7 @@ class VolumeCopy {
   absl::Status CheckStillNoted() {
     const CallContext ctx = ctx_.WithTimeout(kCopyRecordReadTimeMax);
     absl::StatusOr<PersistentVolumeClaim> found = absl::UnknownError("not read");
-    RETURN_IF_ERROR(InsistToTheEnd(ctx, [&] {
+    RETURN_IF_ERROR(RetryToTheEnd(ctx, [&] {
       found = ReadTarget(ctx);
       return found.status();
     }));
@@ -215,8 +215,7 @@ class VolumeCopy {
     ctx.clock = ctx_.clock;
     ctx = ctx.WithTimeout(kCopyEndTimeMax);
     // The PVC may have been changed between the two requests.
-    const absl::Status ended =
-        InsistToTheEnd(ctx, [&] { return TryEndRecord(ctx, is_partly_old); });
+    const absl::Status ended = RetryToTheEnd(ctx, [&] { return TryEndRecord(ctx, is_partly_old); });
     return ended.ok() || absl::IsNotFound(ended)
                ? absl::OkStatus()
                : absl::Status(ended.code(),
@@ -443,7 +442,7 @@ class VolumeCopy {
     RETURN_IF_ERROR(AskForDeletion(ctx, PodKey(), pod_->uid()));
     while (true) {
       std::optional<Json> found;
-      RETURN_IF_ERROR(InsistToTheEnd(ctx, [&]() -> absl::Status {
+      RETURN_IF_ERROR(RetryToTheEnd(ctx, [&]() -> absl::Status {
         ASSIGN_OR_RETURN(found, k8s::Find(ctx, api_, PodKey()));
         return absl::OkStatus();
       }));
@@ -459,8 +458,7 @@ class VolumeCopy {
   // ABORTED: another object has the name by now.
   absl::Status AskForDeletion(const CallContext& ctx, const k8s::ObjectKey& key,
                               const std::string& uid) const {
-    return InsistToTheEnd(ctx,
-                          [&] { return k8s::IgnoreGone(api_.Delete(ctx, key, {.uid = uid})); });
+    return RetryToTheEnd(ctx, [&] { return k8s::IgnoreGone(api_.Delete(ctx, key, {.uid = uid})); });
   }
 
   absl::Status Remove() {

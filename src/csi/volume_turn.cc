@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
-#include "csi/insist.h"
+#include "csi/retry.h"
 #include "csi/snapshot_types.h"
 #include "k8s/find.h"
 #include "k8s/object.h"
@@ -179,7 +179,7 @@ absl::StatusOr<VolumeTurn> VolumeTurn::Take(const CallContext& ctx, k8s::ApiClie
   while (true) {
     RETURN_IF_ERROR(StillHeld(ctx.Check(), request, seen));
     Attempt attempt;
-    const absl::Status tried = Insist(ctx, [&]() -> absl::Status {
+    const absl::Status tried = RetryTransient(ctx, [&]() -> absl::Status {
       ASSIGN_OR_RETURN(attempt, TryTake(ctx, api, key, request, seen));
       return absl::OkStatus();
     });
@@ -266,7 +266,7 @@ absl::Status VolumeTurn::Renew(const CallContext& ctx, k8s::ApiClient& api) {
 
 absl::Status VolumeTurn::Release(const CallContext& ctx, k8s::ApiClient& api) {
   bool lost = false;
-  return Insist(ctx, [&] {
+  return RetryTransient(ctx, [&] {
     absl::Status status =
         api.Delete(ctx, key_, {.uid = k8s::Uid(lease_), .resource_version = Revision(lease_)});
     if (absl::IsAborted(status)) {

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/random.h"
+#include "base/retry.h"
 #include "base/status_macros.h"
 #include "k8s/object.h"
 #include "k8s/wait.h"
@@ -25,8 +26,9 @@ constexpr absl::Duration kRequestTimeMax = absl::Seconds(15);
 constexpr absl::Duration kLastLookTimeMax = absl::Seconds(2);
 constexpr absl::Duration kWatchAgainAfter = absl::Seconds(2);
 constexpr absl::Duration kLookForNewsEvery = absl::Seconds(1);
-constexpr BackoffOptions kInsistBackoff = {.delay_first = absl::Milliseconds(200),
-                                           .delay_max = absl::Seconds(5)};
+constexpr BackoffOptions kAgainBackoff = {.delay_first = absl::Milliseconds(200),
+                                          .delay_max = absl::Seconds(5),
+                                          .attempts_max = kAttemptsWithoutEnd};
 // The controller writes into a task now and then; more in a row are none of its.
 constexpr int kWriteConflictsMax = 10;
 // The last three: of a worker of the version before.
@@ -42,19 +44,18 @@ CallContext Unstopped(const CallContext& ctx) {
 
 // Tries until it works, the object is not there, or the time is over.
 template <typename Call>
-auto Insist(const CallContext& ctx, const Call& call) -> decltype(call(ctx)) {
-  Backoff backoff(kInsistBackoff, Random::Real());
-  while (true) {
-    auto answer = call(ctx.WithTimeout(kRequestTimeMax));
-    const absl::Status& status = internal::ToStatus(answer);
-    if (status.ok() || absl::IsNotFound(status) || absl::IsInvalidArgument(status) ||
-        absl::IsFailedPrecondition(status) || !ctx.Check().ok()) {
-      return answer;
-    }
-    CSIDELTA_LOG(kWarn, "the API server does not answer; trying again",
-                 {"error", std::string(status.message())});
-    ctx.clock->SleepFor(backoff.NextDelay(), ctx.stop);
-  }
+auto RetryRequest(const CallContext& ctx, const Call& call) -> decltype(call(ctx)) {
+  const auto may_pass = [](const absl::Status& status) {
+    return !absl::IsNotFound(status) && !absl::IsInvalidArgument(status) &&
+           !absl::IsFailedPrecondition(status);
+  };
+  return Retry(
+      ctx, kAgainBackoff, Random::Real(), may_pass,
+      [&] { return call(ctx.WithTimeout(kRequestTimeMax)); },
+      [](const absl::Status& status) {
+        CSIDELTA_LOG(kWarn, "the API server does not answer; trying again",
+                     {"error", std::string(status.message())});
+      });
 }
 
 // Why the work is stopped, and the stopping.
@@ -212,12 +213,12 @@ absl::Status TaskReport::Finish(const CallContext& ctx, VolumeTaskStatus status)
   status.heartbeat_at = ctx.clock->Now();
   const CallContext limited = ctx.WithTimeout(kLastWordTimeMax);
   const auto write = [&](const CallContext& attempt) { return Write(attempt, status); };
-  absl::Status written = Insist(limited, write);
+  absl::Status written = RetryRequest(limited, write);
   if (absl::IsInvalidArgument(written) && status.outcome.has_value()) {
     CSIDELTA_LOG(kWarn, "the figures are not taken", {"error", std::string(written.message())});
     status.outcome->backup.reset();
     status.outcome->restore.reset();
-    written = Insist(limited, write);
+    written = RetryRequest(limited, write);
   }
   return written;
 }
@@ -290,8 +291,9 @@ absl::StatusOr<TaskPhase> RunTask(const CallContext& ctx, k8s::ApiClient& api,
                                   const k8s::ObjectKey& task, absl::string_view node,
                                   const RunWork& run, const WorkerPodRef& pod) {
   ASSIGN_OR_RETURN(const Json object,
-                   Insist(ctx.WithTimeout(kLastWordTimeMax),
-                          [&](const CallContext& attempt) { return api.Get(attempt, task); }));
+                   RetryRequest(ctx.WithTimeout(kLastWordTimeMax), [&](const CallContext& attempt) {
+                     return api.Get(attempt, task);
+                   }));
   const std::string uid = k8s::Uid(object);
   const VolumeTaskStatus before = TaskStatusOf(object);
   if (IsLast(before.phase)) {

@@ -88,7 +88,7 @@ using RunWork = std::function<Outcome(const CallContext& ctx, const TaskProgress
 //
 // A task that has its last phase is not run again. Returns the last phase once it is written, or
 // kNone when the task is gone or another Pod's by then; NOT_FOUND when it never was there;
-// DEADLINE_EXCEEDED when the API server does not come back.
+// UNAVAILABLE or DEADLINE_EXCEEDED when the API server does not come back.
 absl::StatusOr<TaskPhase> RunTask(const CallContext& ctx, k8s::ApiClient& api,
                                   const k8s::ObjectKey& task, absl::string_view node,
                                   const RunWork& run, const WorkerPodRef& pod = {});
