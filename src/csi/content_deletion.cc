@@ -175,8 +175,13 @@ absl::StatusOr<DeletionResult> DeleteSnapshotOfBackup(const CallContext& ctx,
       target.driver.empty() || target.handle.empty()) {
     return DeletionResult::kNothing;
   }
+  // Temporary contents have the backup's label, too: ours, and Velero's, which has all labels of
+  // the archived one.
   ASSIGN_OR_RETURN(const k8s::ObjectList contents,
-                   env.api.List(ctx, VolumeSnapshotContentType(), "", {}));
+                   env.api.List(ctx, VolumeSnapshotContentType(), "",
+                                {.label_selector = absl::StrCat(objects::kBackupNameLabel, "=",
+                                                                target.backup_label),
+                                 .field_selector = ""}));
   std::vector<Json> owned;
   for (const Json& content : contents.items) {
     if (!HasTarget(content, target) || IsPendingDeletion(content)) {

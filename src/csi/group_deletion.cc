@@ -70,13 +70,36 @@ bool BelongsToBackup(const Json& object, const Group& group) {
           (IsRestored(object) || !k8s::Label(object, objects::kRestoreUidLabel).empty()));
 }
 
+// Objects that may belong to the backup, by either label: all of a cluster may be very many.
+absl::StatusOr<std::vector<Json>> ListByLabels(const CallContext& ctx, const Environment& env,
+                                               const k8s::ResourceType& type, const Group& group) {
+  std::vector<Json> objects;
+  std::set<std::string> uids;
+  for (const auto& [key, value] : {std::pair(objects::kGroupNameLabel, group.group_name),
+                                   std::pair(objects::kBackupNameLabel, group.backup_label)}) {
+    if (value.empty()) {
+      continue;
+    }
+    ASSIGN_OR_RETURN(
+        k8s::ObjectList found,
+        env.api.List(ctx, type, "",
+                     {.label_selector = absl::StrCat(key, "=", value), .field_selector = ""}));
+    for (Json& object : found.items) {
+      if (uids.insert(k8s::Uid(object)).second) {
+        objects.push_back(std::move(object));
+      }
+    }
+  }
+  return objects;
+}
+
 absl::StatusOr<std::vector<Json>> ListOwnedGroupContents(const CallContext& ctx,
                                                          const Environment& env,
                                                          const Group& group) {
-  ASSIGN_OR_RETURN(const k8s::ObjectList contents,
-                   env.api.List(ctx, VolumeGroupSnapshotContentType(group.version), "", {}));
+  ASSIGN_OR_RETURN(const std::vector<Json> contents,
+                   ListByLabels(ctx, env, VolumeGroupSnapshotContentType(group.version), group));
   std::vector<Json> owned;
-  for (const Json& content : contents.items) {
+  for (const Json& content : contents) {
     if (GetString(content, {"spec", "driver"}) == group.driver &&
         GroupHandleOf(content) == group.handle && k8s::Name(content) != TemporaryName(group) &&
         BelongsToBackup(content, group)) {
@@ -89,10 +112,10 @@ absl::StatusOr<std::vector<Json>> ListOwnedGroupContents(const CallContext& ctx,
 absl::StatusOr<std::vector<BackupContent>> LookAtMembers(const CallContext& ctx,
                                                          const Environment& env,
                                                          const Group& group) {
-  ASSIGN_OR_RETURN(const k8s::ObjectList contents,
-                   env.api.List(ctx, VolumeSnapshotContentType(), "", {}));
+  ASSIGN_OR_RETURN(const std::vector<Json> contents,
+                   ListByLabels(ctx, env, VolumeSnapshotContentType(), group));
   std::vector<Json> owned;
-  for (const Json& content : contents.items) {
+  for (const Json& content : contents) {
     if (GetString(content, {"spec", "driver"}) == group.driver &&
         group.member_handles.contains(HandleOf(content)) && BelongsToBackup(content, group)) {
       owned.push_back(content);

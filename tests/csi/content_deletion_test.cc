@@ -9,12 +9,14 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "csi/group_deletion.h"
 #include "csi/group_types.h"
 #include "csi/orphan_sweep.h"
 #include "csi/snapshot_types.h"
 #include "csi/static_content.h"
+#include "k8s/cached_client.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
 #include "tests/csi/deletion_sidecar.h"
@@ -288,6 +290,38 @@ TEST_F(ContentDeletionTest, TemporaryContentCarriesAllThatDeletionNeeds) {
   EXPECT_EQ(k8s::Label(made, objects::kManagedByLabel), "node-7");
   EXPECT_EQ(*FindJson(made, {"metadata", "finalizers"}),
             Json::array({objects::kContentBoundProtectionFinalizer, objects::kDeletionFinalizer}));
+}
+
+// Counts the contents that it is given.
+class ListingClient : public k8s::ForwardingClient {
+ public:
+  using k8s::ForwardingClient::ForwardingClient;
+  absl::StatusOr<k8s::ObjectList> List(const CallContext& ctx, const k8s::ResourceType& type,
+                                       absl::string_view namespace_name,
+                                       const k8s::ListOptions& options) override {
+    absl::StatusOr<k8s::ObjectList> list =
+        ForwardingClient::List(ctx, type, namespace_name, options);
+    listed += list.ok() && type == VolumeSnapshotContentType() ? list->items.size() : 0;
+    return list;
+  }
+  std::size_t listed = 0;
+};
+
+TEST_F(ContentDeletionTest, ContentsOfOtherBackupsAreNotListed) {
+  for (int i = 0; i < 100; ++i) {
+    bed_.api.Seed(VolumeSnapshotContentType(),
+                  MakeContentObject(absl::StrCat("other-", i), "shop", "other", "other",
+                                    {{objects::kBackupNameLabel, "other"}}));
+  }
+  ListingClient api(bed_.api);
+  const Environment env{.api = api,
+                        .clock = bed_.env.clock,
+                        .random = bed_.env.random,
+                        .velero_namespace = bed_.env.velero_namespace};
+  const auto backup = velero::ParseBackup(support::MakeBackupObject("nightly", "Deleting"));
+  EXPECT_THAT(DeleteSnapshotOfBackup(bed_.ctx, env, Archived(), *backup, absl::Seconds(30)),
+              IsOkAndHolds(DeletionResult::kGone));
+  EXPECT_LE(api.listed, 2U);
 }
 
 TEST_F(ContentDeletionTest, LeavesAloneWhatIsNotTheBackups) {
