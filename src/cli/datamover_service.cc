@@ -9,15 +9,19 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/backoff.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/random.h"
+#include "base/retry.h"
 #include "base/status_macros.h"
 #include "cli/arguments.h"
 #include "cli/diffsnap_service.h"
 #include "cli/session.h"
+#include "csi/base_index.h"
 #include "csi/base_snapshots.h"
 #include "csi/data_transfer.h"
+#include "csi/exposed_snapshot.h"
 #include "csi/snapshot_types.h"
 #include "datamover/archive_reconciler.h"
 #include "datamover/base_reconciler.h"
@@ -35,9 +39,12 @@
 #include "datamover/transfer_scheduler.h"
 #include "datamover/upload_reconciler.h"
 #include "datamover/volume_task.h"
+#include "k8s/cached_client.h"
 #include "k8s/follow.h"
+#include "k8s/informer.h"
 #include "k8s/leader_lease.h"
 #include "k8s/object.h"
+#include "k8s/object_cache.h"
 #include "k8s/reconcile_loop.h"
 #include "net/http_server.h"
 #include "objects/keys.h"
@@ -52,18 +59,22 @@ constexpr int kOneAfterTheOther = 1;
 // How often what is needed at the start is asked for again.
 constexpr absl::Duration kStartAgainAfter = absl::Seconds(2);
 
-// The objects of one kind in one namespace, and who is told of them.
-struct Followed {
-  k8s::FollowedObjects objects;
-  k8s::ObjectFollower* follower = nullptr;
-};
+// What the mover makes for its transfers, by their task's name.
+k8s::FollowedObjects MadeForTasks(const k8s::ResourceType& type,
+                                  const std::string& namespace_name) {
+  return {
+      .type = type, .namespace_name = namespace_name, .label_selector = objects::kMoverTaskLabel};
+}
 
-// All rooms of the service, wired. Each loop has a thread that follows, and those that work.
+// All rooms of the service, wired. Each informer has a thread, each loop several that work.
 class DatamoverService {
  public:
-  DatamoverService(k8s::ApiClient& api, datamover::MoverEnvironment env,
+  // `api` without the cache, which that of `env` writes into.
+  DatamoverService(k8s::ApiClient& api, k8s::ObjectCache& cache, csi::BaseIndex& bases,
+                   datamover::MoverEnvironment env,
                    const std::vector<std::string>& velero_namespaces, int concurrent)
       : api_(api),
+        cache_(cache),
         env_(std::move(env)),
         concurrent_(concurrent),
         scheduler_(
@@ -95,24 +106,32 @@ class DatamoverService {
         group_windows_({velero_namespaces.begin(), velero_namespaces.end()}, Clock::Real().Now(),
                        Leads()),
         task_census_([](const Json& task) { return k8s::Name(task); }, task_loop_),
-        pod_follower_(wakes_, *env_.ended_pods, *env_.running),
+        pod_follower_(wakes_, &cache_, *env_.ended_pods, *env_.running),
         bases_(env_),
-        base_loop_(Bases(), bases_, Leads(), Clock::Real(), kOneAfterTheOther),
+        base_loop_(csi::BaseContents(), bases_, Leads(), Clock::Real(), kOneAfterTheOther),
         groups_(env_),
         group_loop_(datamover::GroupMemberContents(), groups_, Leads(), Clock::Real(),
-                    kOneAfterTheOther) {
-    Follow("bases", Bases(), base_loop_, base_loop_);
-    Follow("groups", datamover::GroupMemberContents(), group_loop_, group_loop_);
-    Follow("tasks",
-           {.type = datamover::VolumeTaskType(),
-            .namespace_name = env_.mover_namespace,
-            .label_selector = ""},
-           task_census_, task_loop_);
-    Follow("contents", datamover::ExposedContents(), content_loop_, content_loop_);
-    followed_.push_back({{.type = csi::PodType(),
-                          .namespace_name = env_.mover_namespace,
-                          .label_selector = objects::kMoverTaskLabel},
-                         &pod_follower_});
+                    kOneAfterTheOther),
+        snapshot_follower_(csi::VolumeSnapshotType(), wakes_, &cache_),
+        claim_follower_(csi::PersistentVolumeClaimType(), wakes_, &cache_) {
+    Work("bases", Uncached(csi::BaseContents()), base_loop_, base_loop_);
+    informers_.back().Add(bases);
+    Work("groups", Uncached(datamover::GroupMemberContents()), group_loop_, group_loop_);
+    Work("tasks",
+         Cached({.type = datamover::VolumeTaskType(),
+                 .namespace_name = env_.mover_namespace,
+                 .label_selector = ""}),
+         task_census_, task_loop_);
+    Work("contents", Cached(datamover::ExposedContents()), content_loop_, content_loop_);
+    Cached(MadeForTasks(csi::PodType(), env_.mover_namespace)).Add(pod_follower_);
+    Cached(MadeForTasks(csi::VolumeSnapshotType(), env_.mover_namespace)).Add(snapshot_follower_);
+    Cached(MadeForTasks(csi::PersistentVolumeClaimType(), env_.mover_namespace))
+        .Add(claim_follower_);
+    Cached(csi::SourceSnapshots());
+    for (const k8s::ResourceType* type :
+         {&csi::StorageClassType(), &csi::VolumeSnapshotClassType()}) {
+      Cached({.type = *type, .namespace_name = "", .label_selector = ""});
+    }
     for (const std::string& velero_namespace : velero_namespaces) {
       FollowTransfers("uploads", csi::DataUploadType(), velero_namespace, uploads_,
                       [this](const Json& upload) {
@@ -122,13 +141,13 @@ class DatamoverService {
                         }
                         return datamover::QueuedUpload(upload);
                       });
+      AddArchives(informers_.back());
       FollowTransfers("downloads", csi::DataDownloadType(), velero_namespace, downloads_,
                       [this](const Json& download) {
                         metrics_.NoteDownload(download);
                         return datamover::QueuedDownload(download);
                       });
       FollowDeletions(velero_namespace);
-      FollowArchives(velero_namespace);
     }
   }
 
@@ -155,10 +174,8 @@ class DatamoverService {
     lease_ctx.stop = lease_stop.get_token();
     std::jthread leading([&] { lease.Run(lease_ctx); });
     std::vector<std::jthread> threads;
-    for (const Followed& followed : followed_) {
-      threads.emplace_back([this, &ctx, &followed] {
-        k8s::Follow(ctx, api_, followed.objects, *followed.follower).IgnoreError();
-      });
+    for (k8s::Informer& informer : informers_) {
+      threads.emplace_back([this, &ctx, &informer] { informer.Run(ctx, api_).IgnoreError(); });
     }
     threads.emplace_back(
         [this, &ctx] { datamover::FollowGroups(ctx, api_, group_windows_).IgnoreError(); });
@@ -174,10 +191,13 @@ class DatamoverService {
   }
 
  private:
-  static k8s::FollowedObjects Bases() {
-    return {.type = csi::VolumeSnapshotContentType(),
-            .namespace_name = "",
-            .label_selector = absl::StrCat(objects::kBaseLabel, "=true")};
+  k8s::Informer& Uncached(const k8s::FollowedObjects& objects) {
+    return informers_.emplace_back(objects);
+  }
+  k8s::Informer& Cached(const k8s::FollowedObjects& objects, k8s::ObjectCache::Filter filter = {}) {
+    k8s::Informer& informer = Uncached(objects);
+    informer.Add(cache_.Add(objects, std::move(filter)));
+    return informer;
   }
 
   std::function<bool()> Leads() const {
@@ -193,17 +213,18 @@ class DatamoverService {
                        datamover::TransferFollower::Reader read) {
     const k8s::FollowedObjects objects{
         .type = type, .namespace_name = velero_namespace, .label_selector = ""};
-    k8s::ReconcileLoop& loop =
-        transfer_loops_.emplace_back(objects, reconciler, Leads(), Clock::Real(), concurrent_);
-    Follow(queue, objects,
-           transfer_followers_.emplace_back(type.kind, std::move(read), scheduler_, wakes_, loop),
-           loop);
+    k8s::ReconcileLoop& loop = transfer_loops_.emplace_back(objects, reconciler, Leads(),
+                                                            Clock::Real(), concurrent_, &cache_);
+    Work(queue, Cached(objects, datamover::IsToBeMoved),
+         transfer_followers_.emplace_back(type.kind, std::move(read), scheduler_, wakes_, loop),
+         loop);
   }
 
-  // `queue`: for the metrics. Several may have the same, one in each namespace.
-  void Follow(const char* queue, const k8s::FollowedObjects& objects, k8s::ObjectFollower& follower,
-              k8s::ReconcileLoop& loop) {
-    followed_.push_back({objects, &follower});
+  // `follower` hands what `informer` delivers to `loop`, if it is not the loop. `queue`: for the
+  // metrics. Several may have the same, one in each namespace.
+  void Work(const char* queue, k8s::Informer& informer, k8s::ObjectFollower& follower,
+            k8s::ReconcileLoop& loop) {
+    informer.Add(follower);
     loops_.emplace_back(queue, &loop);
   }
 
@@ -212,19 +233,17 @@ class DatamoverService {
         .type = csi::DataDeletionType(), .namespace_name = velero_namespace, .label_selector = ""};
     k8s::ReconcileLoop& loop = deletion_loops_.emplace_back(objects, deletions_, Leads(),
                                                             Clock::Real(), kOneAfterTheOther);
-    Follow("deletions", objects,
-           deletion_census_.emplace_back(datamover::DeletionStateOf,
-                                         deletion_followers_.emplace_back(wakes_, loop)),
-           loop);
+    Work("deletions", Uncached(objects),
+         deletion_census_.emplace_back(datamover::DeletionStateOf,
+                                       deletion_followers_.emplace_back(wakes_, loop)),
+         loop);
   }
 
-  // DataUploads once more, for what becomes of them when they are over.
-  void FollowArchives(const std::string& velero_namespace) {
-    const k8s::FollowedObjects objects{
-        .type = csi::DataUploadType(), .namespace_name = velero_namespace, .label_selector = ""};
-    k8s::ReconcileLoop& loop =
-        archive_loops_.emplace_back(objects, archives_, Leads(), Clock::Real(), kOneAfterTheOther);
-    Follow("archives", objects, loop, loop);
+  // DataUploads, for what becomes of them when they are over.
+  void AddArchives(k8s::Informer& uploads) {
+    k8s::ReconcileLoop& loop = archive_loops_.emplace_back(uploads.objects(), archives_, Leads(),
+                                                           Clock::Real(), kOneAfterTheOther);
+    Work("archives", uploads, loop, loop);
   }
 
   datamover::MoverState State() const {
@@ -279,6 +298,7 @@ class DatamoverService {
   }
 
   k8s::ApiClient& api_;
+  k8s::ObjectCache& cache_;
   const datamover::MoverEnvironment env_;
   const int concurrent_;                                  // reconciles of one kind
   std::atomic<const k8s::LeaderLease*> lease_ = nullptr;  // of Run()
@@ -300,13 +320,15 @@ class DatamoverService {
   k8s::ReconcileLoop base_loop_;
   datamover::GroupReconciler groups_;
   k8s::ReconcileLoop group_loop_;
+  datamover::WakingFollower snapshot_follower_;
+  datamover::WakingFollower claim_follower_;
   std::deque<k8s::ReconcileLoop> transfer_loops_;
   std::deque<datamover::TransferFollower> transfer_followers_;
   std::deque<k8s::ReconcileLoop> deletion_loops_;
   std::deque<k8s::ReconcileLoop> archive_loops_;
   std::deque<datamover::DeletionFollower> deletion_followers_;
   std::deque<datamover::Census<datamover::DeletionState>> deletion_census_;
-  std::vector<Followed> followed_;
+  std::deque<k8s::Informer> informers_;
   std::vector<std::pair<std::string, k8s::ReconcileLoop*>> loops_;  // by queue
 };
 
@@ -314,17 +336,17 @@ class DatamoverService {
 // give up.
 template <typename Call>
 auto AwaitAnswer(const CallContext& ctx, const Call& call) -> decltype(call()) {
-  while (true) {
-    auto answer = call();
-    const absl::Status& status = internal::ToStatus(answer);
-    if (status.ok() || !IsRetryable(status)) {
-      return answer;
-    }
-    CSIDELTA_LOG(kWarn, "the API server does not answer; trying again",
-                 {"error", std::string(status.message())});
-    ctx.clock->SleepFor(kStartAgainAfter, ctx.stop);
-    RETURN_IF_ERROR(ctx.Check());
-  }
+  constexpr BackoffOptions kAgain = {.delay_first = kStartAgainAfter,
+                                     .delay_max = kStartAgainAfter,
+                                     .attempts_max = kAttemptsWithoutEnd,
+                                     .jitter = 0};
+  auto answer =
+      Retry(ctx, kAgain, Random::Real(), IsRetryable, call, [](const absl::Status& status) {
+        CSIDELTA_LOG(kWarn, "the API server does not answer; trying again",
+                     {"error", std::string(status.message())});
+      });
+  RETURN_IF_ERROR(ctx.Check());
+  return answer;
 }
 
 }  // namespace
@@ -355,15 +377,20 @@ absl::Status RunDatamoverService(const CallContext& ctx, k8s::ApiClient& api,
   RETURN_IF_ERROR(AwaitAnswer(ctx, [&] { return datamover::CheckMoverKinds(ctx, api); }));
   ASSIGN_OR_RETURN(const datamover::MoverSettings mover_settings,
                    datamover::ReadMoverSettings(ctx, api, settings.mover_namespace));
-  return DatamoverService(api,
-                          {.api = api,
+  k8s::ObjectCache cache;
+  csi::BaseIndex bases;
+  k8s::NotingClient noting(api, cache);
+  return DatamoverService(api, cache, bases,
+                          {.api = noting,
                            .random = Random::Real(),
                            .secure_random = SecureRandom::Real(),
                            .mover_namespace = settings.mover_namespace,
                            .cluster = cluster,
                            .image = settings.image,
                            .worker_service_account = settings.worker_service_account,
-                           .settings = mover_settings},
+                           .settings = mover_settings,
+                           .cache = &cache,
+                           .bases = &bases},
                           velero_namespaces, static_cast<int>(settings.concurrent_reconciles))
       .Run(ctx, settings.listen);
 }

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
+#include "csi/base_index.h"
 #include "csi/claim_provisioning.h"
 #include "csi/owned_content.h"
 #include "csi/snapshot_need.h"
@@ -34,9 +35,14 @@ bool IsOlder(const BaseSnapshot& a, const BaseSnapshot& b) {
 
 absl::Status DropAllBut(const CallContext& ctx, const Environment& env, const BaseOwner& owner,
                         absl::string_view kept) {
-  ASSIGN_OR_RETURN(const std::vector<BaseSnapshot> bases,
-                   ListBases(ctx, env, owner.velero_namespace));
-  for (const BaseSnapshot& base : bases) {
+  std::optional<std::vector<BaseSnapshot>> bases;
+  if (env.bases != nullptr) {
+    bases = env.bases->OfClaim(owner.claim_uid);
+  }
+  if (!bases.has_value()) {
+    ASSIGN_OR_RETURN(bases, ListBases(ctx, env, owner.velero_namespace));
+  }
+  for (const BaseSnapshot& base : *bases) {
     if (base.content_name == kept || !SameVolume(base.owner, owner)) {
       continue;
     }
@@ -91,6 +97,12 @@ BaseSnapshot ReadBase(const Json& content) {
       .is_needed = k8s::Label(content, objects::kBaseNeededLabel) == "true"};
 }
 
+k8s::FollowedObjects BaseContents() {
+  return {.type = VolumeSnapshotContentType(),
+          .namespace_name = "",
+          .label_selector = absl::StrCat(objects::kBaseLabel, "=true")};
+}
+
 absl::Status KeepAsBase(const CallContext& ctx, const Environment& env,
                         absl::string_view content_name, const BaseOwner& owner, bool is_needed) {
   Json patch;
@@ -110,6 +122,11 @@ absl::Status DropBases(const CallContext& ctx, const Environment& env, const Bas
 
 absl::StatusOr<bool> NeedsBases(const CallContext& ctx, const Environment& env,
                                 absl::string_view driver) {
+  if (env.bases != nullptr) {
+    if (const std::optional<bool> needs = env.bases->Needs(driver); needs.has_value()) {
+      return *needs;
+    }
+  }
   ASSIGN_OR_RETURN(const std::vector<BaseSnapshot> bases, ListBases(ctx, env, ""));
   return std::any_of(bases.begin(), bases.end(), [driver](const BaseSnapshot& base) {
     return base.driver == driver && base.is_needed;
@@ -118,10 +135,10 @@ absl::StatusOr<bool> NeedsBases(const CallContext& ctx, const Environment& env,
 
 absl::StatusOr<std::vector<BaseSnapshot>> ListBases(const CallContext& ctx, const Environment& env,
                                                     absl::string_view velero_namespace) {
+  const k8s::FollowedObjects which = BaseContents();
   ASSIGN_OR_RETURN(const k8s::ObjectList contents,
-                   env.api.List(ctx, VolumeSnapshotContentType(), "",
-                                {.label_selector = absl::StrCat(objects::kBaseLabel, "=true"),
-                                 .field_selector = ""}));
+                   env.api.List(ctx, which.type, "",
+                                {.label_selector = which.label_selector, .field_selector = ""}));
   std::vector<BaseSnapshot> bases;
   for (const Json& content : contents.items) {
     BaseSnapshot base = ReadBase(content);

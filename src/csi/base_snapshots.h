@@ -12,6 +12,7 @@
 #include "base/call_context.h"
 #include "base/json.h"
 #include "csi/environment.h"
+#include "k8s/follow.h"
 
 namespace csidelta::csi {
 
@@ -49,7 +50,8 @@ BaseSnapshot ReadBase(const Json& content);
 // Makes the content `content_name`, which ExposeSnapshot() made with the annotations of `owner`,
 // the base of its volume, and drops the older ones with the driver's snapshots. `is_needed`: the
 // driver has said that it cannot list changes since a snapshot that is gone, whatever was thought
-// of it before. NOT_FOUND when the content is gone. Idempotent.
+// of it before. NOT_FOUND when the content is gone. Idempotent. The older ones are those of the
+// index of `env`, where it has one: what that does not know yet is dropped after the next upload.
 absl::Status KeepAsBase(const CallContext& ctx, const Environment& env,
                         absl::string_view content_name, const BaseOwner& owner,
                         bool is_needed = false);
@@ -60,6 +62,9 @@ absl::Status DropBases(const CallContext& ctx, const Environment& env, const Bas
 // Whether a base of `driver`, of whichever volume, is known to be needed.
 absl::StatusOr<bool> NeedsBases(const CallContext& ctx, const Environment& env,
                                 absl::string_view driver);
+
+// The contents that are bases.
+k8s::FollowedObjects BaseContents();
 
 // All bases, of one Velero namespace; "" for all. Those being deleted are none.
 absl::StatusOr<std::vector<BaseSnapshot>> ListBases(const CallContext& ctx, const Environment& env,

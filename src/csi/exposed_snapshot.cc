@@ -15,6 +15,7 @@
 #include "csi/snapshot_state.h"
 #include "csi/snapshot_types.h"
 #include "csi/static_content.h"
+#include "k8s/cached_client.h"
 #include "k8s/find.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
@@ -23,6 +24,9 @@
 namespace csidelta::csi {
 namespace {
 
+// For so long the snapshot controller may take to bind what was made by hand before that counts as
+// waiting.
+constexpr absl::Duration kBindingTimeUsual = absl::Seconds(10);
 // How much of a foreign sentence a message repeats.
 constexpr std::size_t kForeignWordsBytesMax = 400;
 
@@ -103,11 +107,10 @@ absl::StatusOr<SourceClaim> ReadSourceClaim(const CallContext& ctx, k8s::ApiClie
 class Exposer {
  public:
   Exposer(const CallContext& ctx, k8s::ApiClient& api, const ExposeRequest& request)
-      : ctx_(ctx), api_(api), request_(request) {}
+      : ctx_(ctx), api_(api, request.cache), server_(api), request_(request) {}
 
   absl::StatusOr<Exposure> Run() {
-    ASSIGN_OR_RETURN(std::optional<Json> content,
-                     k8s::Find(ctx_, api_, VolumeSnapshotContentKey(request_.name)));
+    ASSIGN_OR_RETURN(std::optional<Json> content, FindOwn(VolumeSnapshotContentKey(request_.name)));
     if (!content.has_value()) {
       ASSIGN_OR_RETURN(content, TakeOver());
       if (!content.has_value()) {
@@ -118,11 +121,12 @@ class Exposer {
     ReadContent(*content);
     RETURN_IF_ERROR(WriteHandle(*content));
     ASSIGN_OR_RETURN(const Json snapshot, EnsureSnapshot(*content));
-    RETURN_IF_ERROR(ForgetSource(*content));
     if (!ReadyToUse(snapshot)) {
-      return AwaitSnapshot(
-          WithWords(absl::StrCat(ToString(OwnSnapshotKey(request_)), " to be ready to use"),
-                    ErrorMessage(snapshot)));
+      Wait(WithWords(absl::StrCat(ToString(OwnSnapshotKey(request_)), " to be ready to use"),
+                     ErrorMessage(snapshot)));
+      const absl::Time now = ctx_.clock->Now();
+      exposure_.awaits_snapshot = now - k8s::CreatedAt(snapshot).value_or(now) >= kBindingTimeUsual;
+      return exposure_;
     }
     if (request_.is_without_claim) {
       return Wait(absl::StrCat(ToString(OwnClaimKey(request_)), " to be made"));
@@ -133,6 +137,21 @@ class Exposer {
   }
 
  private:
+  // What is made here. That it is not there yet may be an answer of a moment ago: who makes it then
+  // must expect it to be there.
+  absl::StatusOr<std::optional<Json>> FindOwn(const k8s::ObjectKey& key) {
+    return request_.cache != nullptr &&
+                   request_.cache->Find(key).presence == k8s::ObjectCache::Presence::kAbsent
+               ? std::optional<Json>()
+               : k8s::Find(ctx_, api_, key);
+  }
+
+  // Where another was faster, what that one made.
+  absl::StatusOr<Json> Make(const k8s::ObjectKey& key, const Json& object) {
+    absl::StatusOr<Json> made = api_.Create(ctx_, key.type, key.namespace_name, object);
+    return absl::IsAlreadyExists(made.status()) ? server_.Get(ctx_, key) : std::move(made);
+  }
+
   Exposure Wait(std::string for_what) {
     exposure_.state = Exposure::State::kWaiting;
     exposure_.waiting_for = std::move(for_what);
@@ -208,10 +227,36 @@ class Exposer {
     return retained;
   }
 
+  // Whether the source is known not to be ready, as of a moment ago. The exposure says so. What the
+  // driver or the controller complains of is looked at closely.
+  bool AwaitsSource() {
+    if (request_.cache == nullptr) {
+      return false;
+    }
+    const k8s::ObjectCache::Answer source = request_.cache->Find(SourceKey(request_));
+    const bool is_waiting = source.presence == k8s::ObjectCache::Presence::kFound &&
+                            !k8s::BeingDeleted(source.object) && !ReadyToUse(source.object) &&
+                            ErrorMessage(source.object).empty();
+    if (is_waiting) {
+      AwaitSnapshot(absl::StrCat(
+          ToString(SourceKey(request_)),
+          BoundContentName(source.object).empty() ? " to be bound" : " to be ready to use"));
+    }
+    return is_waiting;
+  }
+
   absl::StatusOr<std::optional<Json>> TakeOver() {
-    ASSIGN_OR_RETURN(const std::optional<Json> source, k8s::Find(ctx_, api_, SourceKey(request_)));
+    if (AwaitsSource()) {
+      return std::optional<Json>();
+    }
+    ASSIGN_OR_RETURN(const std::optional<Json> source,
+                     k8s::Find(ctx_, server_, SourceKey(request_)));
     if (!source.has_value() || k8s::BeingDeleted(*source)) {
-      return Refuse("was deleted by somebody before it was taken over; back up again");
+      ASSIGN_OR_RETURN(std::optional<Json> taken_over,
+                       k8s::Find(ctx_, server_, VolumeSnapshotContentKey(request_.name)));
+      return taken_over.has_value()
+                 ? absl::StatusOr<std::optional<Json>>(std::move(taken_over))
+                 : Refuse("was deleted by somebody before it was taken over; back up again");
     }
     ASSIGN_OR_RETURN(const std::optional<Json> ready, ReadySource(*source));
     if (!ready.has_value()) {
@@ -219,11 +264,9 @@ class Exposer {
     }
     ASSIGN_OR_RETURN(const Json retained, Retain(*source, *ready));
     ASSIGN_OR_RETURN(const Json content, MakeContent(*source, retained));
-    absl::StatusOr<Json> made = api_.Create(ctx_, VolumeSnapshotContentType(), "", content);
-    if (absl::IsAlreadyExists(made.status())) {
-      made = api_.Get(ctx_, VolumeSnapshotContentKey(request_.name));
-    }
+    absl::StatusOr<Json> made = Make(VolumeSnapshotContentKey(request_.name), content);
     RETURN_IF_ERROR(Annotate(made.status(), "take over the volume snapshot"));
+    taken_source_ = source;
     return std::optional<Json>(*std::move(made));
   }
 
@@ -320,14 +363,19 @@ class Exposer {
 
   absl::StatusOr<Json> EnsureSnapshot(const Json& content) {
     const k8s::ObjectKey key = OwnSnapshotKey(request_);
-    ASSIGN_OR_RETURN(const std::optional<Json> found, k8s::Find(ctx_, api_, key));
-    if (found.has_value()) {
-      if (k8s::BeingDeleted(*found) || !HasLabels(*found, request_.labels)) {
-        return Refuse(absl::StrCat("cannot be used: ", ToString(key),
-                                   " is being deleted, or somebody else's"));
-      }
-      return *found;
+    ASSIGN_OR_RETURN(std::optional<Json> found, FindOwn(key));
+    if (!found.has_value()) {
+      RETURN_IF_ERROR(ForgetSource(content));
+      ASSIGN_OR_RETURN(found, Make(key, SnapshotOf(content)));
     }
+    if (k8s::BeingDeleted(*found) || !HasLabels(*found, request_.labels)) {
+      return Refuse(
+          absl::StrCat("cannot be used: ", ToString(key), " is being deleted, or somebody else's"));
+    }
+    return *std::move(found);
+  }
+
+  Json SnapshotOf(const Json& content) const {
     Json snapshot = {{"apiVersion", "snapshot.storage.k8s.io/v1"},
                      {"kind", "VolumeSnapshot"},
                      {"metadata", MetadataOf(request_)}};
@@ -337,14 +385,16 @@ class Exposer {
         !name.empty()) {
       SetJson(snapshot, {"spec", "volumeSnapshotClassName"}, name);
     }
-    RETURN_IF_ERROR(
-        api_.Create(ctx_, VolumeSnapshotType(), request_.mover_namespace, snapshot).status());
-    return api_.Get(ctx_, key);
+    return snapshot;
   }
 
-  // The source is ours to remove, and the driver's snapshot has its content already.
+  // The source is ours to remove, and the driver's snapshot has its content already. Once the
+  // VolumeSnapshot of that is there, this is done.
   absl::Status ForgetSource(const Json& content) {
-    ASSIGN_OR_RETURN(const std::optional<Json> source, k8s::Find(ctx_, api_, SourceKey(request_)));
+    std::optional<Json> source = taken_source_;
+    if (!source.has_value()) {
+      ASSIGN_OR_RETURN(source, k8s::Find(ctx_, server_, SourceKey(request_)));
+    }
     if (!source.has_value() ||
         k8s::Uid(*source) != k8s::Annotation(content, objects::kSourceUidAnnotation) ||
         k8s::BeingDeleted(*source)) {
@@ -379,7 +429,7 @@ class Exposer {
 
   // Its class must be one that fills claims from snapshots of this driver. A claim without one gets
   // the default class when it is made, which may be another driver's.
-  absl::Status RequireClass(const std::optional<std::string>& storage_class) const {
+  absl::Status RequireClass(const std::optional<std::string>& storage_class) {
     constexpr char kCure[] =
         "; name one of its driver as intermediateClass in the data mover's settings";
     if (!storage_class.has_value()) {
@@ -396,21 +446,20 @@ class Exposer {
   // Nothing while one for many readers is still going.
   absl::StatusOr<std::optional<Json>> EnsureClaim(const Json& content) {
     const k8s::ObjectKey key = OwnClaimKey(request_);
-    ASSIGN_OR_RETURN(std::optional<Json> found, k8s::Find(ctx_, api_, key));
-    if (found.has_value()) {
-      if (!HasLabels(*found, request_.labels)) {
-        return Refuse(absl::StrCat("cannot be used: ", ToString(key), " is somebody else's"));
+    ASSIGN_OR_RETURN(std::optional<Json> found, FindOwn(key));
+    if (!found.has_value()) {
+      if (!exposure_.storage_class.empty()) {
+        RETURN_IF_ERROR(RequireClass(exposure_.storage_class));
       }
-      return k8s::BeingDeleted(*found) ? std::optional<Json>() : found;
+      const bool read_only_many =
+          request_.read_only_many &&
+          k8s::Annotation(content, objects::kReadOnlyManyAnnotation).empty();
+      ASSIGN_OR_RETURN(found, Make(key, MakeClaim(read_only_many)));
     }
-    if (!exposure_.storage_class.empty()) {
-      RETURN_IF_ERROR(RequireClass(exposure_.storage_class));
+    if (!HasLabels(*found, request_.labels)) {
+      return Refuse(absl::StrCat("cannot be used: ", ToString(key), " is somebody else's"));
     }
-    const bool read_only_many = request_.read_only_many &&
-                                k8s::Annotation(content, objects::kReadOnlyManyAnnotation).empty();
-    ASSIGN_OR_RETURN(Json made, api_.Create(ctx_, PersistentVolumeClaimType(),
-                                            request_.mover_namespace, MakeClaim(read_only_many)));
-    return std::optional<Json>(std::move(made));
+    return k8s::BeingDeleted(*found) ? std::optional<Json>() : found;
   }
 
   absl::StatusOr<Exposure> LookAtClaim(const Json& content, const Json& claim) {
@@ -473,9 +522,11 @@ class Exposer {
   }
 
   const CallContext& ctx_;
-  k8s::ApiClient& api_;
+  k8s::CachedReader api_;
+  k8s::ApiClient& server_;  // for reads that must not be old
   const ExposeRequest& request_;
   Exposure exposure_;
+  std::optional<Json> taken_source_;  // in this look
 };
 
 // --- Removing
@@ -551,8 +602,15 @@ absl::StatusOr<Exposure> ExposeSnapshot(const CallContext& ctx, k8s::ApiClient& 
   return Exposer(ctx, api, request).Run();
 }
 
-absl::Status RemoveExposure(const CallContext& ctx, k8s::ApiClient& api,
+k8s::FollowedObjects SourceSnapshots() {
+  return {.type = VolumeSnapshotType(),
+          .namespace_name = "",
+          .label_selector = objects::kCsiDeltaLabel};
+}
+
+absl::Status RemoveExposure(const CallContext& ctx, k8s::ApiClient& server,
                             const ExposeRequest& request, SnapshotFate fate) {
+  k8s::CachedReader api(server, request.cache);
   RETURN_IF_ERROR(RemoveClaim(ctx, api, request));
   RETURN_IF_ERROR(RemoveOwnSnapshot(ctx, api, request));
   ASSIGN_OR_RETURN(std::optional<Json> content,

@@ -14,6 +14,8 @@
 #include "base/json.h"
 #include "csi/moved_group.h"
 #include "k8s/api_client.h"
+#include "k8s/follow.h"
+#include "k8s/object_cache.h"
 
 // How a volume snapshot becomes readable to a Pod in another namespace, as a raw block device:
 //
@@ -21,9 +23,10 @@
 //       |  its content: Retain, confirmed by the API server
 //       v
 //   VolumeSnapshotContent `name`: the same handle, Retain, ours from here on
-//       |  VolumeSnapshot `name` in the mover's namespace
+//       |
 //       v
 //   source VolumeSnapshot and its content deleted; the driver keeps the snapshot
+//       |  VolumeSnapshot `name` in the mover's namespace
 //       |  claim `name`, Block, filled from VolumeSnapshot `name`
 //       v
 //   ready --RemoveExposure, kKeep----> VolumeSnapshotContent `name` alone: it can be a base
@@ -46,6 +49,8 @@ struct ExposeRequest {
   bool read_only_many = false;    // the claim's access mode; an error on it falls back to
                                   // ReadWriteOnce, which the content remembers
   bool is_without_claim = false;  // goes no further than to a snapshot that is ready
+  // Of what is made here, by its labels, and of sources, by theirs; null where nothing is watched.
+  const k8s::ObjectCache* cache = nullptr;
 };
 
 struct Exposure {
@@ -55,7 +60,7 @@ struct Exposure {
   };
   State state = State::kWaiting;
   std::string waiting_for;
-  bool awaits_snapshot = false;  // to be ready: the driver works, and nothing was made of it yet
+  bool awaits_snapshot = false;  // to be ready: the driver works, or the controller is away
   std::string driver;            // "" until known, like what follows
   std::string snapshot_handle;
   std::string storage_class;  // of the claim
@@ -77,6 +82,9 @@ struct Exposure {
 // and what the API server says.
 absl::StatusOr<Exposure> ExposeSnapshot(const CallContext& ctx, k8s::ApiClient& api,
                                         const ExposeRequest& request);
+
+// The VolumeSnapshots that backups make, which are the sources.
+k8s::FollowedObjects SourceSnapshots();
 
 enum class SnapshotFate { kKeep, kDelete };
 

@@ -57,14 +57,12 @@ absl::StatusOr<absl::Time> ArchiveReconciler::Reconcile(const CallContext& ctx,
   }
   const absl::StatusOr<velero::DataUpload> upload = velero::ParseDataUpload(object);
   const std::optional<Owner> owner = BackupOf(object);
-  ASSIGN_OR_RETURN(
-      const std::optional<Json> backup,
-      k8s::Find(ctx, env_.api, {csi::BackupType(), upload->namespace_name, owner->name}));
-  if (!backup.has_value() || k8s::Uid(*backup) != owner->uid) {
+  ASSIGN_OR_RETURN(const Backup backup,
+                   BackupAsRead(ctx, {csi::BackupType(), upload->namespace_name, owner->name}));
+  if (backup.uid != owner->uid) {
     return absl::InfiniteFuture();
   }
-  const std::string phase = GetString(*backup, {"status", "phase"});
-  if (IsArchived(phase)) {
+  if (IsArchived(backup.phase)) {
     ASSIGN_OR_RETURN(const bool is_awaited, IsAwaited(ctx, object));
     if (is_awaited) {
       RETURN_IF_ERROR(AskToGo(ctx, object, *upload, "NotInArchive",
@@ -76,13 +74,38 @@ absl::StatusOr<absl::Time> ArchiveReconciler::Reconcile(const CallContext& ctx,
     over_.insert(owner->uid);
     return absl::InfiniteFuture();
   }
-  if (phase != "Failed") {
-    return ctx.clock->Now() + kArchiveLookEvery;
+  if (backup.phase != "Failed") {
+    return backup.read_at + kArchiveLookEvery;
   }
   RETURN_IF_ERROR(
       AskToGo(ctx, object, *upload, "BackupFailed",
               absl::StrCat("Backup ", owner->name, " failed before it wrote its archive")));
   return absl::InfiniteFuture();
+}
+
+// One that goes on is read once for all of its uploads. That it is over, or gone, is not remembered
+// here.
+absl::StatusOr<ArchiveReconciler::Backup> ArchiveReconciler::BackupAsRead(
+    const CallContext& ctx, const k8s::ObjectKey& key) {
+  const std::pair name(key.namespace_name, key.name);
+  const absl::Time now = ctx.clock->Now();
+  {
+    const MutexLock lock(mutex_);
+    const auto found = going_on_.find(name);
+    if (found != going_on_.end() && now < found->second.read_at + kArchiveLookEvery) {
+      return found->second;
+    }
+  }
+  ASSIGN_OR_RETURN(const Json object, k8s::FindOrNull(ctx, env_.api, key));
+  const Backup backup{
+      .uid = k8s::Uid(object), .phase = GetString(object, {"status", "phase"}), .read_at = now};
+  const MutexLock lock(mutex_);
+  if (object.is_null() || IsArchived(backup.phase) || backup.phase == "Failed") {
+    going_on_.erase(name);
+  } else {
+    going_on_[name] = backup;
+  }
+  return backup;
 }
 
 bool ArchiveReconciler::Concerns(const Json& object) const {

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <map>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -10,12 +12,14 @@
 #include "base/json.h"
 #include "base/mutex.h"
 #include "datamover/mover_environment.h"
+#include "k8s/api_client.h"
 #include "k8s/reconcile_loop.h"
 #include "velero/data_upload.h"
 
 namespace csidelta::datamover {
 
-// How often the Backup of a DataUpload that is Completed is looked at, until it is over.
+// How often a Backup with DataUploads that are Completed is read, until it is over, however many
+// these are.
 inline constexpr absl::Duration kArchiveLookEvery = absl::Seconds(30);
 
 // Looks at DataUploads that are Completed until their Backup is over, too: Velero writes a
@@ -43,6 +47,11 @@ class ArchiveReconciler : public k8s::Reconciler {
   void Reduce(Json& object) const override;
 
  private:
+  struct Backup {
+    std::string uid, phase;  // "": it is not there
+    absl::Time read_at = absl::InfinitePast();
+  };
+  absl::StatusOr<Backup> BackupAsRead(const CallContext& ctx, const k8s::ObjectKey& key);
   absl::StatusOr<bool> IsAwaited(const CallContext& ctx, const Json& object);
   absl::Status AskToGo(const CallContext& ctx, const Json& object, const velero::DataUpload& upload,
                        const char* reason, const std::string& why);
@@ -50,6 +59,8 @@ class ArchiveReconciler : public k8s::Reconciler {
   const MoverEnvironment& env_;
   mutable Mutex mutex_;
   std::set<std::string> over_ ABSL_GUARDED_BY(mutex_);  // Uids of Backups with archives
+  // Backups that go on, by namespace and name.
+  std::map<std::pair<std::string, std::string>, Backup> going_on_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace csidelta::datamover

@@ -28,6 +28,7 @@ class ContentReconciler : public k8s::Reconciler {
   ContentReconciler(const MoverEnvironment& env, const WakeTable& wakes,
                     std::set<std::string> velero_namespaces, std::function<bool()> is_synced);
 
+  bool Concerns(const Json& content) const override { return IsOursToRemove(content); }
   absl::StatusOr<absl::Time> Reconcile(const CallContext& ctx, const Json& object) override;
 
  private:

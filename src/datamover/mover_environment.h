@@ -9,11 +9,13 @@
 #include "base/call_context.h"
 #include "base/json.h"
 #include "base/random.h"
+#include "csi/base_index.h"
 #include "datamover/ended_pods.h"
 #include "datamover/node_slots.h"
 #include "datamover/running_workers.h"
 #include "datamover/settings.h"
 #include "k8s/api_client.h"
+#include "k8s/object_cache.h"
 
 namespace csidelta::datamover {
 
@@ -24,6 +26,7 @@ inline constexpr char kMoverComponent[] = "csi-delta-datamover";
 
 // What every reconciler of the mover works with. Borrows what it points to.
 struct MoverEnvironment {
+  // All writes go through it: it notes them in `cache`, where there is one.
   k8s::ApiClient& api;
   Random& random;
   SecureRandom& secure_random;
@@ -35,6 +38,8 @@ struct MoverEnvironment {
   std::shared_ptr<EndedPods> ended_pods = std::make_shared<EndedPods>();
   std::shared_ptr<SlotChooser> slots = std::make_shared<SlotChooser>();
   std::shared_ptr<RunningWorkers> running = std::make_shared<RunningWorkers>();
+  const k8s::ObjectCache* cache = nullptr;  // null: everything is read from the API server
+  const csi::BaseIndex* bases = nullptr;    // null: bases are listed where they are asked for
 };
 
 // The name of everything that is made for one object: "du-<uid>" for a DataUpload, "dd-<uid>" for a

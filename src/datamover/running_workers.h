@@ -15,7 +15,7 @@ namespace csidelta::datamover {
 // How often a transfer whose worker runs is looked at as a whole though nothing of it changes.
 inline constexpr absl::Duration kRunningLookedAtEvery = absl::Seconds(60);
 // Progress is copied at most so often, whatever a worker reports.
-inline constexpr absl::Duration kProgressCopiedEvery = absl::Seconds(10);
+inline constexpr absl::Duration kProgressCopiedEvery = absl::Seconds(5);
 
 // What the watches tell of workers that run, so that their progress is copied without a question to
 // the API server:

@@ -46,7 +46,14 @@ void WakingFollower::OnPage(const std::vector<Json>& objects, bool /*is_first*/)
   }
 }
 
-void WakingFollower::OnEvent(const k8s::WatchEvent& event) { wakes_.Wake(k8s::Name(event.object)); }
+void WakingFollower::OnEvent(const k8s::WatchEvent& event) {
+  const Json& object = event.object;
+  const bool is_own = event.kind != k8s::WatchEvent::Kind::kDeleted && cache_ != nullptr &&
+                      cache_->IsOwnWrite({type_, k8s::Namespace(object), k8s::Name(object)});
+  if (!is_own) {
+    wakes_.Wake(k8s::Name(object));
+  }
+}
 
 void PodFollower::Note(const Json& pod) {
   ended_.Note(pod);

@@ -14,6 +14,7 @@
 #include "base/call_context.h"
 #include "base/json.h"
 #include "base/mutex.h"
+#include "csi/snapshot_types.h"
 #include "datamover/ended_pods.h"
 #include "datamover/mover_environment.h"
 #include "datamover/running_workers.h"
@@ -21,6 +22,7 @@
 #include "datamover/volume_task.h"
 #include "k8s/api_client.h"
 #include "k8s/follow.h"
+#include "k8s/object_cache.h"
 #include "k8s/reconcile_loop.h"
 
 namespace csidelta::datamover {
@@ -51,24 +53,29 @@ class WakeTable {
   const std::function<void(const std::string& stem)> on_left_;
 };
 
-// Objects that bear the name of their stem: whoever cares is woken. Borrows `wakes`.
+// Objects that bear the name of their stem: whoever cares is woken, but not by what this process
+// has written, which `cache` knows; it may be null. Borrows both.
 class WakingFollower : public k8s::ObjectFollower {
  public:
-  explicit WakingFollower(WakeTable& wakes) : wakes_(wakes) {}
+  WakingFollower(k8s::ResourceType type, WakeTable& wakes, const k8s::ObjectCache* cache)
+      : type_(std::move(type)), wakes_(wakes), cache_(cache) {}
 
   void OnPage(const std::vector<Json>& objects, bool is_first) override;
   void OnListed() override {}
   void OnEvent(const k8s::WatchEvent& event) override;
 
  private:
+  const k8s::ResourceType type_;
   WakeTable& wakes_;
+  const k8s::ObjectCache* const cache_;
 };
 
 // Worker Pods: as above, and each change of one is noted, and those that have ended. Borrows all.
 class PodFollower : public WakingFollower {
  public:
-  PodFollower(WakeTable& wakes, EndedPods& ended, RunningWorkers& running)
-      : WakingFollower(wakes), ended_(ended), running_(running) {}
+  PodFollower(WakeTable& wakes, const k8s::ObjectCache* cache, EndedPods& ended,
+              RunningWorkers& running)
+      : WakingFollower(csi::PodType(), wakes, cache), ended_(ended), running_(running) {}
 
   void OnPage(const std::vector<Json>& objects, bool is_first) override;
   void OnListed() override;

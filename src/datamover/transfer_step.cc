@@ -9,6 +9,7 @@
 #include "base/status_macros.h"
 #include "datamover/refused_transfer.h"
 #include "datamover/write_fence.h"
+#include "k8s/cached_client.h"
 #include "k8s/find.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
@@ -90,8 +91,10 @@ absl::StatusOr<absl::Time> TransferStep::Accept() {
   object_.AddFinalizer();
   object_.SetPhase(DataPhase::kAccepted);
   object_.SetStatus("acceptedTimestamp", Stamp());
+  const TransferScheduler::Answer answer = AskForAdmission();
+  object_.SetMessage(answer.waits_for);
   RETURN_IF_ERROR(Write());
-  return Now();
+  return answer.admitted_at.has_value() ? Now() : answer.ask_again;
 }
 
 // --- On its way
@@ -215,6 +218,12 @@ absl::StatusOr<absl::Time> TransferStep::FollowRunning(const WorkerView& view) {
   object_.SetMessage("");
   const bool moves_on = transfer_.phase == DataPhase::kAccepted;
   if (moves_on) {
+    ASSIGN_OR_RETURN(const Json task, run_.CachedTask(ctx_));
+    const absl::Status look = LookAtBegun(task);
+    if (absl::IsFailedPrecondition(look)) {
+      return BeginFailure(look.message());
+    }
+    RETURN_IF_ERROR(look);
     object_.SetPhase(DataPhase::kPrepared);
   } else if (view.status.phase == TaskPhase::kRunning) {
     if (transfer_.phase == DataPhase::kPrepared) {
@@ -272,8 +281,12 @@ absl::StatusOr<absl::Time> TransferStep::Await(const WorkerView& view) {
                                      absl::FormatDuration(env_.settings.prepare_timeout), ": ",
                                      view.words.empty() ? "no Pod could be made" : view.words));
   }
+  if (IsBrief(view)) {  // What was noted so far is written with what comes next.
+    const absl::Time shown_at = PreparedSince().value_or(Now()) + kWaitShownAfter;
+    return std::min({deadline, view.look_again, shown_at});
+  }
   if (view.attempts > 0) {  // The claim of a Pod that waits may fail yet.
-    ASSIGN_OR_RETURN(const Json task, run_.FindTask(ctx_));
+    ASSIGN_OR_RETURN(const Json task, run_.CachedTask(ctx_));
     if (const absl::Status claim = LookAtClaim(task); absl::IsFailedPrecondition(claim)) {
       return BeginFailure(claim.message());
     }
@@ -289,6 +302,12 @@ absl::StatusOr<absl::Time> TransferStep::Await(const WorkerView& view) {
   // What changes of a Pod enqueues its transfer.
   const bool is_parked = view.is_unschedulable && !IsAdmitted();
   return std::min(deadline, is_parked ? Now() + kLookAtParkedAgain : view.look_again);
+}
+
+// The steps until the Pod runs are not worth a write each.
+bool TransferStep::IsBrief(const WorkerView& view) const {
+  return view.is_usual && GetString(object_.json(), {"status", "message"}).empty() &&
+         Now() < PreparedSince().value_or(Now()) + kWaitShownAfter;
 }
 
 std::optional<absl::Time> TransferStep::PreparedSince() const {
@@ -425,14 +444,16 @@ absl::StatusOr<absl::Time> TransferReconciler::Reconcile(const CallContext& ctx,
 absl::StatusOr<absl::Time> TransferReconciler::LookAtAll(const CallContext& ctx, const Json& object,
                                                          const std::string& task) {
   env_.running->BeginLook(task);
-  ASSIGN_OR_RETURN(std::optional<Json> fresh,
-                   k8s::Find(ctx, env_.api, {type_, k8s::Namespace(object), k8s::Name(object)}));
-  if (!fresh.has_value()) {
+  // Whatever is decided is written under the condition that it is still so.
+  k8s::CachedReader reader(env_.api, env_.cache);
+  ASSIGN_OR_RETURN(std::optional<Json> now,
+                   k8s::Find(ctx, reader, {type_, k8s::Namespace(object), k8s::Name(object)}));
+  if (!now.has_value()) {
     env_.running->Remove(task);
     return absl::InfiniteFuture();
   }
-  const absl::StatusOr<std::unique_ptr<TransferStep>> step = StepFor(ctx, *fresh);
-  return step.ok() ? (*step)->Run() : Refuse(ctx, *std::move(fresh), step.status());
+  const absl::StatusOr<std::unique_ptr<TransferStep>> step = StepFor(ctx, *now);
+  return step.ok() ? (*step)->Run() : Refuse(ctx, *std::move(now), step.status());
 }
 
 // Where only progress matters, copies it, and says when to look again. Nothing: all of it is to be

@@ -37,6 +37,9 @@ inline constexpr int kUnschedulablePodsMax = 100;
 // it refuses that of so many, it would refuse that of the next one as well.
 inline constexpr int kRefusedTransfersMax = 20;
 
+// How long a step on the way to a running Pod takes until the message says what is waited for.
+inline constexpr absl::Duration kWaitShownAfter = absl::Seconds(3);
+
 // While something is waited for that nobody tells of.
 inline constexpr absl::Duration kTransferLookAgain = absl::Milliseconds(500);
 
@@ -110,6 +113,9 @@ class TransferStep {
   virtual absl::Status NoteAccept() { return absl::OkStatus(); }
   // The worker was seen to begin.
   virtual void NoteBegin() {}
+  // The worker was seen to run for the first time: FAILED_PRECONDITION where it works on what it
+  // must not work on.
+  virtual absl::Status LookAtBegun(const Json& /*task*/) { return absl::OkStatus(); }
   // While the worker runs, at each look: FAILED_PRECONDITION where it must not go on.
   virtual absl::Status LookAtRunning() { return absl::OkStatus(); }
   // Whether LookAtRunning() is to see more than what changes of the Pod and the task.
@@ -174,6 +180,7 @@ class TransferStep {
   absl::StatusOr<absl::Time> Follow(const WorkerView& view);
   absl::StatusOr<absl::Time> FollowRunning(const WorkerView& view);
   absl::StatusOr<absl::Time> Await(const WorkerView& view);
+  bool IsBrief(const WorkerView& view) const;
   absl::Time DeadlineOf(const WorkerView& view) const;
   void NoteNoRoom();
   void NoteRefused(const WorkerView& view);

@@ -64,7 +64,7 @@ class UploadStep : public TransferStep {
     if (!upload_.claim_uid.empty()) {
       return upload_.claim_uid;
     }
-    ASSIGN_OR_RETURN(const Json task, run_.FindTask(ctx_));
+    ASSIGN_OR_RETURN(const Json task, run_.CachedTask(ctx_));
     if (const std::string known = GetString(task, {"spec", "volume", "claimUID"}); !known.empty()) {
       return known;
     }
@@ -94,7 +94,8 @@ class UploadStep : public TransferStep {
             .labels = labels_,
             .annotations = csi::OwnerAnnotations(Owner()),
             .owner = std::move(owner),
-            .read_only_many = settings.read_only_many};
+            .read_only_many = settings.read_only_many,
+            .cache = env_.cache};
   }
 
   velero::DataReference Reference() const {
@@ -113,7 +114,8 @@ class UploadStep : public TransferStep {
     if (exposure.state == csi::Exposure::State::kWaiting) {
       return WorkerRun::NextPod{.pod = {},
                                 .waiting_for = absl::StrCat("waits for ", exposure.waiting_for),
-                                .is_idle = exposure.awaits_snapshot};
+                                .is_idle = exposure.awaits_snapshot,
+                                .is_usual = !exposure.awaits_snapshot};
     }
     absl::StatusOr<RepositoryAccess> access = Access();
     if (absl::IsNotFound(access.status())) {
@@ -177,6 +179,9 @@ class UploadStep : public TransferStep {
   absl::Status LookAtClaim(const Json& task) override {
     return csi::ExposeSnapshot(ctx_, env_.api, Exposing(OwnerReferenceTo(task))).status();
   }
+
+  // A claim that waits for its Pod is bound with it, perhaps to another volume.
+  absl::Status LookAtBegun(const Json& task) override { return LookAtClaim(task); }
 
   void NoteBegin() override { object_.SetTime(objects::kUploadingAtAnnotation, Now()); }
 
@@ -246,7 +251,8 @@ class UploadStep : public TransferStep {
     const csi::Environment csi_env{.api = env_.api,
                                    .clock = *ctx_.clock,
                                    .random = env_.random,
-                                   .velero_namespace = upload_.namespace_name};
+                                   .velero_namespace = upload_.namespace_name,
+                                   .bases = env_.bases};
     const csi::BaseOwner owner = Owner();
     const std::string driver = object_.Annotation(objects::kMoverDriverAnnotation);
     bool is_needed = BaseWasMissed(figures);

@@ -16,12 +16,15 @@
 #include "datamover/node_slots.h"
 #include "datamover/worker_pod.h"
 #include "datamover/write_fence.h"
+#include "k8s/cached_client.h"
 #include "k8s/find.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
 
 namespace csidelta::datamover {
 namespace {
+
+using Presence = k8s::ObjectCache::Presence;
 
 // While something is waited for that nobody tells of: the less often the longer it takes.
 constexpr absl::Duration kLookAgain = absl::Milliseconds(500);
@@ -171,27 +174,60 @@ absl::StatusOr<Json> WorkerRun::FindPod(const CallContext& ctx) const {
   return k8s::FindOrNull(ctx, env_.api, PodKey());
 }
 
-absl::StatusOr<Json> WorkerRun::EnsureTask(const CallContext& ctx, const VolumeTaskSpec& spec,
-                                           const std::map<std::string, std::string>& labels) {
-  ASSIGN_OR_RETURN(Json task, FindTask(ctx));
-  if (!task.is_null()) {
-    return task;
-  }
-  return env_.api.Create(ctx, VolumeTaskType(), env_.mover_namespace,
-                         MakeVolumeTask(env_.mover_namespace, stem_, spec, labels));
+k8s::ObjectCache::Answer WorkerRun::Cached(const k8s::ObjectKey& key) const {
+  return env_.cache == nullptr ? k8s::ObjectCache::Answer() : env_.cache->Find(key);
 }
 
-absl::Status WorkerRun::NoteTask(const CallContext& ctx, Json annotations) {
-  return env_.api
-      .Patch(ctx, TaskKey(), k8s::PatchKind::kMerge,
-             {{"metadata", {{"annotations", std::move(annotations)}}}}, "")
-      .status();
+absl::StatusOr<Json> WorkerRun::CachedTask(const CallContext& ctx) const {
+  k8s::CachedReader reader(env_.api, env_.cache);
+  return k8s::FindOrNull(ctx, reader, TaskKey());
+}
+
+absl::StatusOr<Json> WorkerRun::EnsureTask(const CallContext& ctx, const VolumeTaskSpec& spec,
+                                           const std::map<std::string, std::string>& labels) {
+  k8s::ObjectCache::Answer cached = Cached(TaskKey());
+  if (cached.presence == Presence::kUnknown) {
+    ASSIGN_OR_RETURN(cached.object, FindTask(ctx));
+  }
+  if (!cached.object.is_null()) {
+    return std::move(cached.object);
+  }
+  absl::StatusOr<Json> task =
+      env_.api.Create(ctx, VolumeTaskType(), env_.mover_namespace,
+                      MakeVolumeTask(env_.mover_namespace, stem_, spec, labels));
+  return absl::IsAlreadyExists(task.status()) ? env_.api.Get(ctx, TaskKey()) : task;
+}
+
+absl::StatusOr<Json> WorkerRun::NoteTask(const CallContext& ctx, Json annotations) {
+  return env_.api.Patch(ctx, TaskKey(), k8s::PatchKind::kMerge,
+                        {{"metadata", {{"annotations", std::move(annotations)}}}}, "");
+}
+
+// As they were a moment ago, as long as that cannot mislead. That a Pod is gone is for the API
+// server to say where one was counted; and what a Pod that has ended wrote into the task is there
+// only if the task is read afterwards.
+absl::StatusOr<WorkerRun::Seen> WorkerRun::Look(const CallContext& ctx) const {
+  const k8s::ObjectCache::Answer pod = Cached(PodKey());
+  k8s::ObjectCache::Answer task = Cached(TaskKey());
+  const bool is_first = AttemptsOf(task.object) == 0 &&
+                        k8s::Annotation(task.object, objects::kTaskPodAnnotation).empty();
+  const bool pod_may_be_old = pod.presence == Presence::kFound
+                                  ? !HasEnded(pod.object) && !k8s::BeingDeleted(pod.object)
+                                  : pod.presence == Presence::kAbsent && is_first;
+  const bool may_be_old = task.presence == Presence::kFound &&
+                          (pod_may_be_old || IsLast(TaskStatusOf(task.object).phase));
+  if (may_be_old) {
+    return Seen{.pod = pod.object, .task = std::move(task.object)};
+  }
+  Seen seen;
+  ASSIGN_OR_RETURN(seen.pod, FindPod(ctx));
+  ASSIGN_OR_RETURN(seen.task, env_.api.Get(ctx, TaskKey()));
+  return seen;
 }
 
 absl::StatusOr<WorkerView> WorkerRun::Step(const CallContext& ctx, const PodMaker& make_pod) {
-  // In this order: what a Pod that has ended wrote into the task is there.
-  ASSIGN_OR_RETURN(const Json pod, FindPod(ctx));
-  ASSIGN_OR_RETURN(const Json task, env_.api.Get(ctx, TaskKey()));
+  ASSIGN_OR_RETURN(const Seen seen, Look(ctx));
+  const auto& [pod, task] = seen;
   if (VolumeTaskStatus status = TaskStatusOf(task); IsLast(status.phase)) {
     WorkerView view;
     view.state = WorkerView::State::kEnded;
@@ -217,10 +253,10 @@ absl::StatusOr<WorkerView> WorkerRun::Step(const CallContext& ctx, const PodMake
     return view;
   }
   if (counted != k8s::Uid(pod)) {
-    RETURN_IF_ERROR(
+    ASSIGN_OR_RETURN(
+        const Json noted,
         NoteTask(ctx, {{objects::kTaskPodAnnotation, k8s::Uid(pod)},
                        {objects::kAttemptsAnnotation, absl::StrCat(AttemptsOf(task) + 1)}}));
-    ASSIGN_OR_RETURN(const Json noted, env_.api.Get(ctx, TaskKey()));
     return HasEnded(pod) ? NextAttempt(ctx, pod, noted) : LookAtPod(ctx, pod, noted);
   }
   return HasEnded(pod) ? NextAttempt(ctx, pod, task) : LookAtPod(ctx, pod, task);
@@ -246,6 +282,7 @@ absl::StatusOr<WorkerView> WorkerRun::LookAtPod(const CallContext& ctx, const Js
     view.unschedulable_pods =
         static_cast<int>(std::count_if(pods.begin(), pods.end(), IsUnschedulable));
   }
+  view.is_usual = view.pods_lost == 0 && !view.is_unschedulable && !view.waits_for_node;
   // What changes of a Pod or a task is told; but not that a worker is silent, or a Pod does not go.
   const bool is_steady = view.state == WorkerView::State::kRunning && !k8s::BeingDeleted(pod) &&
                          view.status.phase == TaskPhase::kRunning;
@@ -255,9 +292,10 @@ absl::StatusOr<WorkerView> WorkerRun::LookAtPod(const CallContext& ctx, const Js
 }
 
 absl::StatusOr<std::vector<Json>> WorkerRun::AllPods(const CallContext& ctx) const {
-  ASSIGN_OR_RETURN(k8s::ObjectList pods, env_.api.List(ctx, csi::PodType(), env_.mover_namespace,
-                                                       {.label_selector = objects::kMoverTaskLabel,
-                                                        .field_selector = ""}));
+  k8s::CachedReader reader(env_.api, env_.cache);
+  ASSIGN_OR_RETURN(k8s::ObjectList pods,
+                   reader.List(ctx, csi::PodType(), env_.mover_namespace,
+                               {.label_selector = objects::kMoverTaskLabel, .field_selector = ""}));
   return std::move(pods.items);
 }
 
@@ -324,7 +362,7 @@ absl::StatusOr<WorkerView> WorkerRun::NextAttempt(const CallContext& ctx, const 
   if (!end_was_seen) {
     notes[objects::kUnseenEndAnnotation] = counted;
   }
-  RETURN_IF_ERROR(NoteTask(ctx, std::move(notes)));
+  RETURN_IF_ERROR(NoteTask(ctx, std::move(notes)).status());
   return view;
 }
 
@@ -348,6 +386,7 @@ absl::StatusOr<WorkerView> WorkerRun::Make(const CallContext& ctx, const Json& t
   RETURN_IF_ERROR(next.status());
   if (!next->waiting_for.empty()) {
     view.words = next->waiting_for;
+    view.is_usual = next->is_usual;
     view.look_again =
         ctx.clock->Now() + std::clamp((ctx.clock->Now() - view.attempt_since) / 8, kLookAgain,
                                       next->is_idle ? kLookAgainIdleMax : kLookAgainMax);
@@ -358,6 +397,9 @@ absl::StatusOr<WorkerView> WorkerRun::Make(const CallContext& ctx, const Json& t
   if (absl::IsAlreadyExists(pod.status())) {
     return view;
   }
+  if (env_.cache != nullptr) {
+    view.look_again += kLookAtUnsteadyAgain;  // What becomes of it is told.
+  }
   if (MayPassLater(pod.status())) {
     return Refused(ctx, std::move(view), pod.status());
   }
@@ -365,7 +407,8 @@ absl::StatusOr<WorkerView> WorkerRun::Make(const CallContext& ctx, const Json& t
   ++view.attempts;
   view.has_pod = true;
   RETURN_IF_ERROR(NoteTask(ctx, {{objects::kTaskPodAnnotation, k8s::Uid(*pod)},
-                                 {objects::kAttemptsAnnotation, absl::StrCat(view.attempts)}}));
+                                 {objects::kAttemptsAnnotation, absl::StrCat(view.attempts)}})
+                      .status());
   return view;
 }
 

@@ -51,6 +51,8 @@ struct WorkerView {
   absl::Status refusal = absl::OkStatus();
   // What a quota refuses is what other workers have of it.
   bool waits_for_quota = false;
+  // What `words` say is a step on the way, which usually takes seconds.
+  bool is_usual = false;
   bool is_unschedulable = false;  // there is no such node
   int unschedulable_pods = 0;     // that there are, of all tasks
   absl::Time look_again = absl::InfiniteFuture();
@@ -84,17 +86,20 @@ class WorkerRun {
   // `stem` names the task, and everything of it.
   WorkerRun(const MoverEnvironment& env, std::string stem);
 
-  // The task, made if there is none.
+  // The task, made if there is none; perhaps as it was a moment ago.
   absl::StatusOr<Json> EnsureTask(const CallContext& ctx, const VolumeTaskSpec& spec,
                                   const std::map<std::string, std::string>& labels);
   // Null when there is none.
   absl::StatusOr<Json> FindTask(const CallContext& ctx) const;
+  // The same, perhaps as it was a moment ago.
+  absl::StatusOr<Json> CachedTask(const CallContext& ctx) const;
 
   // The Pod to make, once all that it needs is there; else what is waited for.
   struct NextPod {
     Json pod;
     std::string waiting_for;  // "": `pod` is to be made
     bool is_idle = false;     // what is waited for is no work of the mover, nor made for it
+    bool is_usual = false;    // what is waited for usually takes seconds
   };
   using PodMaker = std::function<absl::StatusOr<NextPod>(const Json& task)>;
 
@@ -125,7 +130,14 @@ class WorkerRun {
   k8s::ObjectKey TaskKey() const;
   k8s::ObjectKey PodKey() const;
   absl::StatusOr<Json> FindPod(const CallContext& ctx) const;
-  absl::Status NoteTask(const CallContext& ctx, Json annotations);
+  // The Pod and its task.
+  struct Seen {
+    Json pod;
+    Json task;
+  };
+  absl::StatusOr<Seen> Look(const CallContext& ctx) const;
+  k8s::ObjectCache::Answer Cached(const k8s::ObjectKey& key) const;
+  absl::StatusOr<Json> NoteTask(const CallContext& ctx, Json annotations);
   absl::StatusOr<WorkerView> LookAtPod(const CallContext& ctx, const Json& pod, const Json& task);
   // The Pods of all tasks.
   absl::StatusOr<std::vector<Json>> AllPods(const CallContext& ctx) const;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -11,7 +12,9 @@
 #include "base/status_macros.h"
 #include "csi/base_snapshots.h"
 #include "csi/snapshot_types.h"
+#include "k8s/cached_client.h"
 #include "k8s/object.h"
+#include "k8s/object_cache.h"
 #include "objects/keys.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_clock.h"
@@ -93,7 +96,9 @@ class ExposedSnapshotTest : public testing::Test {
 
   // Looks again where the first look ended with something that was just made.
   absl::StatusOr<Exposure> ExposeFully(const ExposeRequest& request) {
-    RETURN_IF_ERROR(ExposeSnapshot(ctx_, api_, request).status());
+    for (int made = 0; made < 2; ++made) {  // The VolumeSnapshot, the PVC.
+      RETURN_IF_ERROR(ExposeSnapshot(ctx_, api_, request).status());
+    }
     return ExposeSnapshot(ctx_, api_, request);
   }
   absl::StatusOr<Exposure> Expose() { return ExposeFully(Request()); }
@@ -500,6 +505,111 @@ INSTANTIATE_TEST_SUITE_P(Faults, InterruptedExposureTest,
                          [](const auto& fault) {
                            return fault.param == Fault::kRefused ? "Refused" : "AnswerLost";
                          });
+
+// --- With a cache, whose informers are late
+
+class CachedExposureTest : public ExposedSnapshotTest {
+ protected:
+  CachedExposureTest() {
+    for (const auto& [type, space] :
+         {std::pair(VolumeSnapshotContentType(), ""), std::pair(VolumeSnapshotType(), "mover"),
+          std::pair(PersistentVolumeClaimType(), "mover")}) {
+      Deliver({.type = type,
+               .namespace_name = space,
+               .label_selector = std::string(objects::kMoverTaskLabel)});
+    }
+    Deliver(SourceSnapshots());
+  }
+  void Deliver(const k8s::FollowedObjects& objects) {
+    cache_.Add(objects).OnAll({});  // There is nothing, a moment ago.
+  }
+  absl::StatusOr<Exposure> ExposeCached(k8s::ObjectCache& cache) {
+    ExposeRequest request = Request();
+    request.cache = &cache;
+    k8s::NotingClient client(api_, cache);
+    return ExposeSnapshot(ctx_, client, request);
+  }
+
+  k8s::ObjectCache cache_;
+};
+
+TEST_F(CachedExposureTest, GoesAllTheWay) {
+  absl::StatusOr<Exposure> exposure = ExposeCached(cache_);
+  ASSERT_THAT(exposure, IsOk());
+  EXPECT_THAT(exposure->waiting_for, HasSubstr("mover/du-7 to be ready to use"));
+  EXPECT_FALSE(exposure->awaits_snapshot) << "what is usual for the snapshot controller";
+  EXPECT_FALSE(api_.Find(VolumeSnapshotKey("shop", "velero-data-x")).has_value());
+}
+
+TEST_F(CachedExposureTest, WhatItsOwnSnapshotIsNotBoundToForLongIsWaitedFor) {
+  cluster_.sidecar_runs = false;
+  ASSERT_THAT(ExposeCached(cache_), IsOk());
+  clock_.Advance(absl::Seconds(10));
+  const auto exposure = ExposeCached(cache_);
+  ASSERT_THAT(exposure, IsOk());
+  EXPECT_TRUE(exposure->awaits_snapshot) << exposure->waiting_for;
+}
+
+TEST_F(CachedExposureTest, ASourceThatIsNotReadyCostsNoRequest) {
+  k8s::ObjectCache cache;
+  Json source = *api_.Find(VolumeSnapshotKey("shop", "velero-data-x"));
+  source["metadata"]["labels"][objects::kCsiDeltaLabel] = "velero";
+  source["status"]["readyToUse"] = false;
+  cache.Add(SourceSnapshots()).OnAll({source});
+  cache
+      .Add({.type = VolumeSnapshotContentType(),
+            .namespace_name = "",
+            .label_selector = std::string(objects::kMoverTaskLabel)})
+      .OnAll({});
+  const auto exposure = ExposeCached(cache);
+  ASSERT_THAT(exposure, IsOk());
+  EXPECT_THAT(exposure->waiting_for, HasSubstr("shop/velero-data-x to be ready to use"));
+  EXPECT_TRUE(exposure->awaits_snapshot);
+  EXPECT_THAT(api_.calls(), IsEmpty());
+}
+
+TEST_F(CachedExposureTest, ASourceWithAnErrorIsLookedAtClosely) {
+  k8s::ObjectCache cache;
+  const k8s::ObjectKey key = VolumeSnapshotKey("shop", "velero-data-x");
+  api_.Mutate(key, [](Json& source) {
+    source["metadata"]["labels"][objects::kCsiDeltaLabel] = "velero";
+    source["status"]["readyToUse"] = false;
+    source["status"]["error"] = {{"message", "VolumeSnapshotContent is missing"}};
+  });
+  cache.Add(SourceSnapshots()).OnAll({*api_.Find(key)});
+  api_.Remove(VolumeSnapshotContentKey(source_content_));
+  EXPECT_THAT(ExposeCached(cache), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                            HasSubstr("lost its VolumeSnapshotContent")));
+}
+
+// Another controller has just taken it over.
+TEST_F(CachedExposureTest, AContentThatIsNotDeliveredYetIsNoLostSource) {
+  ASSERT_THAT(ExposeSnapshot(ctx_, api_, Request()), IsOk());
+  ASSERT_FALSE(api_.Find(VolumeSnapshotKey("shop", "velero-data-x")).has_value());
+  ASSERT_THAT(ExposeCached(cache_), IsOk());
+  const auto exposure = ExposeCached(cache_);
+  ASSERT_THAT(exposure, IsOk());
+  EXPECT_THAT(exposure->snapshot_handle, testing::Not(IsEmpty()));
+  EXPECT_THAT(api_.All(VolumeSnapshotType()), SizeIs(1));
+}
+
+TEST_F(CachedExposureTest, WhatIsNotDeliveredYetIsNotMadeTwice) {
+  ASSERT_THAT(Expose(), IsOk());
+  const auto exposure = ExposeCached(cache_);
+  ASSERT_THAT(exposure, IsOk());
+  EXPECT_EQ(exposure->state, Exposure::State::kReady) << exposure->waiting_for;
+}
+
+// Else the driver's snapshot could be lost with the source, of which nothing is left then.
+TEST_F(CachedExposureTest, TheSourceGoesBeforeItsSuccessorHasAVolumeSnapshot) {
+  api_.FailNext("create", "volumesnapshots", absl::UnavailableError("away"));
+  EXPECT_FALSE(ExposeCached(cache_).ok());
+  EXPECT_TRUE(Content().has_value());
+  EXPECT_FALSE(api_.Find(VolumeSnapshotKey("shop", "velero-data-x")).has_value());
+  EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(1));
+  ASSERT_THAT(ExposeCached(cache_), IsOk());
+  EXPECT_TRUE(SnapshotOfOurs().has_value());
+}
 
 // --- Bases
 

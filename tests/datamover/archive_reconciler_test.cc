@@ -60,6 +60,7 @@ TEST_F(ArchiveReconcilerTest, WhatABackupThatFailedMovedIsAskedToGoOnce) {
   EXPECT_THAT(Look(), IsOkAndHolds(bed_.clock.Now() + kArchiveLookEvery));
   EXPECT_THAT(Deletions(), IsEmpty());
   SetPhase("Failed");
+  bed_.clock.Advance(kArchiveLookEvery);
   for (int i = 0; i < 2; ++i) {
     EXPECT_THAT(Look(), IsOkAndHolds(absl::InfiniteFuture()));
   }
@@ -72,12 +73,26 @@ TEST_F(ArchiveReconcilerTest, WhatABackupThatFailedMovedIsAskedToGoOnce) {
   EXPECT_THAT(GetString(Events()[0], {"message"}), HasSubstr("Backup b failed"));
 }
 
+TEST_F(ArchiveReconcilerTest, OneBackupIsReadOnceForAllOfItsUploads) {
+  bed_.api.ClearCalls();
+  const absl::Time next = bed_.clock.Now() + kArchiveLookEvery;
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_THAT(Look(), IsOkAndHolds(next));
+    bed_.clock.Advance(absl::Seconds(5));
+  }
+  EXPECT_EQ(bed_.api.CallCount("get", "backups"), 1);
+  bed_.clock.Advance(absl::Seconds(5));
+  EXPECT_THAT(Look(), IsOkAndHolds(bed_.clock.Now() + kArchiveLookEvery));
+  EXPECT_EQ(bed_.api.CallCount("get", "backups"), 2);
+}
+
 TEST_F(ArchiveReconcilerTest, WhatAnArchiveMayNameStays) {
   for (const char* phase : {"WaitingForPluginOperations", "Finalizing", "FinalizingPartiallyFailed",
                             "Deleting", "FailedValidation", "Completed", "Failed"}) {
     if (absl::string_view(phase) != "Failed") {
       SetPhase(phase);
     }
+    bed_.clock.Advance(kArchiveLookEvery);
     EXPECT_TRUE(Look().ok()) << phase;
     EXPECT_THAT(Deletions(), IsEmpty()) << phase;
   }
@@ -91,9 +106,11 @@ TEST_F(ArchiveReconcilerTest, WhatNeverEnteredTheArchiveOfABackupThatIsOverIsAsk
   });
   EXPECT_THAT(Look(), IsOkAndHolds(bed_.clock.Now() + kArchiveLookEvery));
   SetPhase("Finalizing");
+  bed_.clock.Advance(kArchiveLookEvery);
   EXPECT_THAT(Look(), IsOkAndHolds(bed_.clock.Now() + kArchiveLookEvery));
   EXPECT_THAT(Deletions(), IsEmpty());
   SetPhase("PartiallyFailed");
+  bed_.clock.Advance(kArchiveLookEvery);
   for (int i = 0; i < 2; ++i) {
     EXPECT_THAT(Look(), IsOkAndHolds(absl::InfiniteFuture()));
   }

@@ -290,7 +290,7 @@ TEST_F(DeletionReconcilerTest, PodsThatHaveEndedAreNamedToTheWorker) {
         {"metadata", {{"uid", uid}, {"annotations", {{objects::kRepositoryAnnotation, where}}}}}};
     pod["status"]["containerStatuses"] = Json::array(
         {{{"state", {{"terminated", {{"exitCode", 137}, {"containerID", "containerd://1"}}}}}}});
-    PodFollower(wakes_, *bed_.env.ended_pods, *bed_.env.running)
+    PodFollower(wakes_, nullptr, *bed_.env.ended_pods, *bed_.env.running)
         .OnEvent({.kind = k8s::WatchEvent::Kind::kDeleted, .object = pod});
   }
   Add("one", reference_);

@@ -190,7 +190,7 @@ class DownloadBed : public MoverBed {
 class Controller {
  public:
   explicit Controller(DownloadBed& bed)
-      : bed_(bed),
+      : bed_((bed.UseCache(), bed)),
         scheduler_(
             LimitsOf(bed.env.settings), bed.clock, [] { return true; }, [](const std::string&) {}),
         reconciler_(bed.env, scheduler_, [this](const DownloadEnd& end) { ends.push_back(end); }) {}
@@ -386,6 +386,7 @@ TEST_F(DownloadReconcilerTest, TargetsThatWaitForAConsumerHoldNoAdmissions) {
   const Json upload = bed_.AddUpload("nightly");
   UploadReconciler uploads(bed_.env, controller.scheduler(), [](const UploadEnd&) {});
   for (int i = 0; i < 8; ++i) {
+    bed_.TellWatchers();
     controller.scheduler().Put(*QueuedUpload(bed_.Upload()));
     ASSERT_THAT(uploads.Reconcile(bed_.ctx, upload), IsOk());
   }

@@ -4,22 +4,30 @@
 #include <functional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "csi/base_index.h"
 #include "csi/base_snapshots.h"
+#include "csi/exposed_snapshot.h"
 #include "csi/snapshot_types.h"
+#include "datamover/content_reconciler.h"
 #include "datamover/mover_environment.h"
 #include "datamover/node_slots.h"
 #include "datamover/repository_access.h"
+#include "datamover/transfer_step.h"
 #include "datamover/volume_task.h"
+#include "k8s/cached_client.h"
 #include "k8s/object.h"
+#include "k8s/object_cache.h"
 #include "objects/keys.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/fake_secure_random.h"
 #include "tests/support/fake_snapshot_cluster.h"
+#include "tests/support/selectors.h"
 
 namespace csidelta::datamover {
 
@@ -162,8 +170,50 @@ class MoverBed {
     return reasons;
   }
 
-  // What watches of tasks and Pods tell of them, as they are now.
-  void TellWatchers() {
+  // From now on objects are read as informers delivered them last: in TellWatchers().
+  void UseCache() {
+    if (env.cache != nullptr) {
+      return;
+    }
+    const auto made = [](const k8s::ResourceType& type) {
+      return k8s::FollowedObjects{
+          .type = type, .namespace_name = kMover, .label_selector = objects::kMoverTaskLabel};
+    };
+    const auto transfers = [](const k8s::ResourceType& type) {
+      return k8s::FollowedObjects{.type = type, .namespace_name = "velero", .label_selector = ""};
+    };
+    delivered_.emplace_back(csi::BaseContents(), &bases);
+    Deliver(ExposedContents());
+    Deliver({.type = VolumeTaskType(), .namespace_name = kMover, .label_selector = std::string()});
+    for (const k8s::ResourceType* type :
+         {&csi::PodType(), &csi::VolumeSnapshotType(), &csi::PersistentVolumeClaimType()}) {
+      Deliver(made(*type));
+    }
+    Deliver(csi::SourceSnapshots());
+    for (const k8s::ResourceType* type :
+         {&csi::StorageClassType(), &csi::VolumeSnapshotClassType()}) {
+      Deliver({.type = *type, .namespace_name = "", .label_selector = ""});
+    }
+    Deliver(transfers(csi::DataUploadType()), IsToBeMoved);
+    Deliver(transfers(csi::DataDownloadType()), IsToBeMoved);
+    env.cache = &cache;
+    env.bases = &bases;
+    TellWatchers();
+  }
+
+  // What informers tell, as it is now; those of one kind alone, where its plural is named.
+  void TellWatchers(const std::string& plural = "") {
+    for (const auto& [which, handler] : delivered_) {
+      if (!plural.empty() && plural != which.type.plural) {
+        continue;
+      }
+      std::vector<Json> objects = api.All(which.type);
+      std::erase_if(objects, [&which = which](const Json& object) {
+        return (!which.namespace_name.empty() && k8s::Namespace(object) != which.namespace_name) ||
+               !support::MatchesLabels(object, which.label_selector).value();
+      });
+      handler->OnAll(objects);
+    }
     for (const Json& task : api.All(VolumeTaskType())) {
       env.running->NoteTask(task);
     }
@@ -247,16 +297,27 @@ class MoverBed {
   support::FakeSnapshotCluster cluster{api};
   support::FakeSecureRandom secure_random;
   CallContext ctx{.deadline = absl::InfiniteFuture(), .stop = {}, .clock = &clock};
-  MoverEnvironment env{.api = api,
+  k8s::ObjectCache cache;
+  csi::BaseIndex bases;
+  k8s::NotingClient noting{api, cache};
+  MoverEnvironment env{.api = noting,
                        .random = Random::Real(),
                        .secure_random = secure_random,
                        .mover_namespace = kMover,
                        .cluster = "c1000000-0000-4000-8000-000000000001",
                        .image = "csi-delta:test",
                        .worker_service_account = "csi-delta-worker",
-                       .settings = {}};
+                       .settings = {},
+                       .cache = nullptr,
+                       .bases = nullptr};
 
  private:
+  void Deliver(const k8s::FollowedObjects& which, k8s::ObjectCache::Filter filter = {}) {
+    delivered_.emplace_back(which, &cache.Add(which, std::move(filter)));
+  }
+
+  std::vector<std::pair<k8s::FollowedObjects, k8s::ObjectFollower*>> delivered_;
+
   void OnPod(const Json& pod) {
     ++pods_made;
     const std::string stem = k8s::Name(pod);

@@ -3,9 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "csi/snapshot_types.h"
 #include "datamover/ended_pods.h"
 #include "datamover/task_watch.h"
 #include "datamover/volume_task.h"
+#include "k8s/object.h"
+#include "k8s/object_cache.h"
 
 namespace csidelta::datamover::running_workers_test {
 namespace {
@@ -101,7 +104,7 @@ TEST_F(RunningWorkersTest, NothingIsKeptOfThoseThatNothingIsMovedFor) {
 TEST_F(RunningWorkersTest, APodThatWentWhileNothingWasWatchedIsMissed) {
   WakeTable wakes;
   EndedPods ended;
-  PodFollower follower(wakes, ended, running_);
+  PodFollower follower(wakes, nullptr, ended, running_);
   follower.OnPage({Pod("1")}, /*is_first=*/true);
   follower.OnListed();
   EXPECT_TRUE(OnlyProgressMatters());
@@ -114,9 +117,35 @@ TEST_F(RunningWorkersTest, APodThatWentWhileNothingWasWatchedIsMissed) {
 TEST_F(RunningWorkersTest, EachChangeOfAPodIsNoted) {
   WakeTable wakes;
   EndedPods ended;
-  PodFollower follower(wakes, ended, running_);
+  PodFollower follower(wakes, nullptr, ended, running_);
   follower.OnEvent({.kind = k8s::WatchEvent::Kind::kModified, .object = Pod("2")});
   EXPECT_FALSE(OnlyProgressMatters());
+}
+
+// Whoever made the change knows it, and has said when to look again.
+TEST_F(RunningWorkersTest, AChangeByThisProcessWakesNobody) {
+  WakeTable wakes;
+  int woken = 0;
+  wakes.Put(kTask, [&] { ++woken; });
+  const k8s::FollowedObjects pods{
+      .type = csi::PodType(), .namespace_name = "", .label_selector = ""};
+  k8s::ObjectCache cache;
+  k8s::ObjectFollower& kept = cache.Add(pods);
+  EndedPods ended;
+  PodFollower follower(wakes, &cache, ended, running_);
+  const auto tell = [&](k8s::WatchEvent::Kind kind, const Json& pod) {
+    kept.OnEvent({.kind = kind, .object = pod});
+    follower.OnEvent({.kind = kind, .object = pod});
+  };
+  const k8s::ObjectKey key{csi::PodType(), k8s::Namespace(Pod("2")), kTask};
+  cache.NoteWritten(cache.Begin(), key, Pod("2"));
+  tell(k8s::WatchEvent::Kind::kAdded, Pod("2"));
+  EXPECT_EQ(woken, 0);
+  tell(k8s::WatchEvent::Kind::kModified, Pod("3"));
+  EXPECT_EQ(woken, 1);
+  cache.NoteWritten(cache.Begin(), key, Pod("4"));
+  tell(k8s::WatchEvent::Kind::kDeleted, Pod("4"));
+  EXPECT_EQ(woken, 2) << "that it is gone is news in any case";
 }
 
 }  // namespace

@@ -47,6 +47,7 @@ class WorkerRunTest : public testing::Test {
                   {"metadata",
                    {{"name", kStem},
                     {"namespace", "mover"},
+                    {"labels", {{objects::kMoverTaskLabel, kStem}}},
                     {"annotations", {{objects::kRepositoryAnnotation, "r"}}}}}},
           .waiting_for = waiting_for_};
     });
@@ -301,6 +302,104 @@ TEST(PodWordsTest, AreThoseOfWhoeverKnows) {
               Json::array(
                   {{{"state", {{"terminated", {{"reason", "Error"}, {"exitCode", 134}}}}}}})}}),
       "Error with exit code 134");
+}
+
+// --- With a cache, whose informers are late or early
+
+class CachedWorkerRunTest : public WorkerRunTest {
+ protected:
+  CachedWorkerRunTest() { bed_.UseCache(); }
+
+  int Gets(const std::string& plural) {
+    const int gets = bed_.api.CallCount("get", plural);
+    bed_.api.ClearCalls();
+    return gets;
+  }
+};
+
+TEST_F(CachedWorkerRunTest, APodThatRunsIsSeenWithoutARequest) {
+  Step();
+  bed_.TellWatchers();
+  bed_.api.ClearCalls();
+  const WorkerView view = Step();
+  EXPECT_EQ(view.state, State::kRunning);
+  EXPECT_EQ(view.status.done_bytes, 1 << 20);
+  EXPECT_TRUE(bed_.api.calls().empty());
+}
+
+TEST_F(CachedWorkerRunTest, TheFirstPodIsMadeWithoutARead) {
+  bed_.api.ClearCalls();
+  EXPECT_EQ(Step().attempts, 1);
+  EXPECT_EQ(Gets("pods"), 0);
+  EXPECT_TRUE(HasPod());
+}
+
+// Made by a controller that died before it counted it, a moment ago.
+TEST_F(CachedWorkerRunTest, APodThatTheInformerHasNotDeliveredIsFoundByTheCreate) {
+  Step();
+  bed_.api.Mutate({VolumeTaskType(), "mover", kStem}, [](Json& task) {
+    task["metadata"].erase("annotations");
+    task.erase("status");
+  });
+  Json pod = *bed_.api.Find({csi::PodType(), "mover", kStem});
+  bed_.api.Remove({csi::PodType(), "mover", kStem});
+  bed_.TellWatchers();
+  bed_.api.Seed(csi::PodType(), pod);
+  EXPECT_EQ(Step().state, State::kStarting);
+  const WorkerView view = Step();
+  EXPECT_EQ(view.state, State::kRunning);
+  EXPECT_EQ(view.attempts, 1);
+  EXPECT_EQ(view.pods_lost, 0);
+}
+
+TEST_F(CachedWorkerRunTest, ACountedPodIsLostOnlyIfTheApiServerSaysSo) {
+  Step();
+  const Json pod = *bed_.api.Find({csi::PodType(), "mover", kStem});
+  bed_.api.Remove({csi::PodType(), "mover", kStem});
+  bed_.TellWatchers();
+  bed_.api.Seed(csi::PodType(), pod);
+  const WorkerView view = Step();
+  EXPECT_EQ(view.state, State::kRunning);
+  EXPECT_EQ(view.pods_lost, 0);
+  bed_.TellWatchers("pods");
+  bed_.api.Remove({csi::PodType(), "mover", kStem});
+  EXPECT_EQ(Step().pods_lost, 0) << "as of a moment ago";
+  bed_.TellWatchers("pods");
+  EXPECT_EQ(Step().pods_lost, 1);
+}
+
+TEST_F(CachedWorkerRunTest, WhatAPodWroteBeforeItsEndIsReadAfterThatWasSeen) {
+  Step();
+  bed_.TellWatchers();
+  bed_.Finish(kStem);
+  bed_.TellWatchers("pods");
+  WorkerView view = Step();
+  EXPECT_EQ(view.state, State::kEnded);
+  EXPECT_EQ(view.status.phase, TaskPhase::kSucceeded);
+  EXPECT_EQ(view.attempts, 1);
+}
+
+TEST_F(CachedWorkerRunTest, TheLastPhaseNeedsNoMoreReads) {
+  Step();
+  bed_.Finish(kStem);
+  bed_.TellWatchers();
+  bed_.api.ClearCalls();
+  EXPECT_EQ(Step().state, State::kEnded);
+  EXPECT_TRUE(bed_.api.calls().empty());
+}
+
+TEST_F(CachedWorkerRunTest, BeforeASecondPodTheTaskIsReadAnew) {
+  StepOn();
+  EndPod({{"phase", "Failed"}, {"reason", "Evicted"}});
+  bed_.TellWatchers();
+  Step();  // It is lost.
+  Step();  // It goes.
+  bed_.TellWatchers();
+  bed_.clock.Advance(kWorkerAgainFirst);
+  // The lost one was done after all, as nobody was told yet.
+  bed_.SetTaskStatus(kStem, {{"phase", "Succeeded"}});
+  EXPECT_EQ(Step().state, State::kEnded);
+  EXPECT_FALSE(HasPod());
 }
 
 }  // namespace

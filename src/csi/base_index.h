@@ -1,0 +1,43 @@
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "base/json.h"
+#include "base/mutex.h"
+#include "csi/base_snapshots.h"
+#include "k8s/follow.h"
+
+namespace csidelta::csi {
+
+// The bases of all volumes as the informer of BaseContents() delivers them, so that the end of one
+// upload looks at those of its own volume alone. Thread-safe.
+class BaseIndex : public k8s::ObjectFollower {
+ public:
+  void OnPage(const std::vector<Json>& contents, bool is_first) override;
+  void OnListed() override;
+  void OnEvent(const k8s::WatchEvent& event) override;
+
+  // A moment old. Nothing until all are known. Those being deleted are none.
+  std::optional<std::vector<BaseSnapshot>> OfClaim(absl::string_view claim_uid) const;
+  // Whether any base of the driver is_needed.
+  std::optional<bool> Needs(absl::string_view driver) const;
+
+ private:
+  void Note(const Json& content) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Drop(const std::string& content_name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  mutable Mutex mutex_;
+  bool is_synced_ ABSL_GUARDED_BY(mutex_) = false;
+  std::map<std::string, BaseSnapshot> bases_ ABSL_GUARDED_BY(mutex_);  // by the content's name
+  // Names by the claim's uid, and of those that are needed by driver.
+  std::map<std::string, std::set<std::string>, std::less<>> by_claim_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, std::set<std::string>, std::less<>> needed_ ABSL_GUARDED_BY(mutex_);
+  std::set<std::string> listed_ ABSL_GUARDED_BY(mutex_);  // of a list that is not whole yet
+};
+
+}  // namespace csidelta::csi
