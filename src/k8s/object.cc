@@ -42,6 +42,13 @@ std::string Annotation(const Json& object, absl::string_view key) {
   return GetString(object, {"metadata", "annotations", key});
 }
 
+Json WithoutManagedFields(Json object) {
+  if (const auto metadata = object.find("metadata"); metadata != object.end()) {
+    metadata->erase("managedFields");
+  }
+  return object;
+}
+
 bool IsObjectName(absl::string_view name) {
   if (name.size() > kObjectNameBytesMax) {
     return false;

@@ -18,6 +18,9 @@ std::string ResourceVersion(const Json& object);
 std::string Label(const Json& object, absl::string_view key);       // "" when absent
 std::string Annotation(const Json& object, absl::string_view key);  // "" when absent
 
+// The object without metadata.managedFields, which are two fifths of its text and are never read.
+Json WithoutManagedFields(Json object);
+
 // Whether an object may be called so: lower-case letters, digits, '-' and '.', at most 253; each
 // part between two dots begins and ends with a letter or digit.
 bool IsObjectName(absl::string_view name);

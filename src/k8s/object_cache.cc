@@ -31,11 +31,7 @@ bool HasLabels(const Json& object, absl::string_view selector) {
 }
 
 std::string TextOf(const Json& object) {
-  Json reduced = object;
-  if (const auto metadata = reduced.find("metadata"); metadata != reduced.end()) {
-    metadata->erase("managedFields");  // Two fifths of an object, and never read.
-  }
-  std::string text = DumpJson(reduced);
+  std::string text = DumpJson(WithoutManagedFields(object));
   text.shrink_to_fit();
   return text;
 }
@@ -245,6 +241,14 @@ ObjectFollower& ObjectCache::Add(const FollowedObjects& objects, Filter filter) 
   return *kept_.emplace_back(std::make_unique<Kept>(calls_, objects, std::move(filter)));
 }
 
+void ObjectCache::ForEachKeptOf(const ObjectKey& key, absl::FunctionRef<void(Kept&)> note) {
+  for (const auto& kept : kept_) {
+    if (kept->Covers(key)) {
+      note(*kept);
+    }
+  }
+}
+
 ObjectCache::Answer ObjectCache::Find(const ObjectKey& key) const {
   Kept::Standing newest;
   bool is_absent = false;
@@ -314,43 +318,23 @@ std::optional<std::vector<Json>> ObjectCache::List(const ResourceType& type,
 uint64_t ObjectCache::Begin() { return ++calls_; }
 
 void ObjectCache::NoteUncertain(const ObjectKey& key) {
-  for (const auto& kept : kept_) {
-    if (kept->Covers(key)) {
-      kept->NoteUncertain(key);
-    }
-  }
+  ForEachKeptOf(key, [&](Kept& kept) { kept.NoteUncertain(key); });
 }
 
 void ObjectCache::NoteMissing(const ObjectKey& key) {
-  for (const auto& kept : kept_) {
-    if (kept->Covers(key)) {
-      kept->NoteMissing(key);
-    }
-  }
+  ForEachKeptOf(key, [&](Kept& kept) { kept.NoteMissing(key); });
 }
 
 void ObjectCache::NoteCreateFailed(const ObjectKey& key) {
-  for (const auto& kept : kept_) {
-    if (kept->Covers(key)) {
-      kept->NoteCreateFailed(key);
-    }
-  }
+  ForEachKeptOf(key, [&](Kept& kept) { kept.NoteCreateFailed(key); });
 }
 
 void ObjectCache::NoteWritten(uint64_t begun, const ObjectKey& key, const Json& object) {
-  for (const auto& kept : kept_) {
-    if (kept->Covers(key)) {
-      kept->NoteWritten(begun, key, object);
-    }
-  }
+  ForEachKeptOf(key, [&](Kept& kept) { kept.NoteWritten(begun, key, object); });
 }
 
 void ObjectCache::NoteRead(uint64_t begun, const ObjectKey& key, const Json& object) {
-  for (const auto& kept : kept_) {
-    if (kept->Covers(key)) {
-      kept->NoteRead(begun, key, object);
-    }
-  }
+  ForEachKeptOf(key, [&](Kept& kept) { kept.NoteRead(begun, key, object); });
 }
 
 }  // namespace csidelta::k8s

@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/string_view.h"
 #include "base/json.h"
 #include "k8s/api_client.h"
@@ -72,6 +73,8 @@ class ObjectCache {
 
  private:
   class Kept;
+
+  void ForEachKeptOf(const ObjectKey& key, absl::FunctionRef<void(Kept&)> note);
 
   std::atomic<uint64_t> calls_ = 0;
   std::vector<std::unique_ptr<Kept>> kept_;

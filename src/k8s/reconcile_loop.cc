@@ -129,10 +129,7 @@ bool ReconcileLoop::IsOwnChange(const Key& key) const {
 }
 
 std::string ReconcileLoop::TextOf(const Json& object) const {
-  Json reduced = object;
-  if (const auto metadata = reduced.find("metadata"); metadata != reduced.end()) {
-    metadata->erase("managedFields");  // Two fifths of an object, and nobody's business.
-  }
+  Json reduced = WithoutManagedFields(object);
   reconciler_.Reduce(reduced);
   std::string text = DumpJson(reduced);
   text.shrink_to_fit();
