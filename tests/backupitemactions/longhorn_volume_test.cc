@@ -428,13 +428,14 @@ TEST_F(LonghornVolumeActionTest, AllPvcsOfABackupShareAWatchAndNoneIsReadByItsel
   EXPECT_EQ(bed_.Count("get", "snapshots"), 0);
   EXPECT_EQ(bed_.Count("list", "snapshots"), 4) << "one for the sweep, one for the room of each";
   SetJson(bed_.backup, {"metadata", "uid"}, "another");
+  bed_.watches = 2;
   MustRun();
   EXPECT_EQ(bed_.Count("watch", "snapshots"), 2);
 }
 
 TEST_F(LonghornVolumeActionTest, WithoutTheRightToWatchItTakesLonger) {
   bed_.api().Forbid("watch", "snapshots");
-  bed_.has_watch = false;
+  bed_.watches = 0;
   const absl::Time begun = bed_.clock.Now();
   EXPECT_NE(MustRun().operation_id, "");
   EXPECT_LE(bed_.clock.Now() - begun, absl::Minutes(1));

@@ -190,7 +190,9 @@ class NativeBed {
   std::function<absl::Status(const ApiCall& call, const Json* body)> on_call;
   // Each time that an action waits, before Longhorn's time passes.
   std::function<void()> on_wait;
-  bool has_watch = true;  // while an action waits
+  // That are open while an action waits. A Backup's watch is begun by a thread of its own, and one of
+  // another Backup stays open: with fewer, the action may have waited before its own was there.
+  int watches = 1;
 
  private:
   absl::Status See(const ApiCall& call, const Json* body) {
@@ -207,9 +209,7 @@ class NativeBed {
 
   // What Longhorn did is known to the action before its clock goes on.
   void Wait() {
-    if (has_watch) {
-      api().AwaitWatches(1);
-    }
+    api().AwaitWatches(watches);
     if (on_wait) {
       on_wait();
     }
