@@ -42,13 +42,6 @@ int CompressionLevel(absl::string_view name) {
       ->level;
 }
 
-engine::OnFallback FallbackOf(absl::string_view name) {
-  if (name == "fail") {
-    return engine::OnFallback::kFail;
-  }
-  return name == "warn" ? engine::OnFallback::kWarn : engine::OnFallback::kProceed;
-}
-
 std::string Summary(const BackupResult& result) {
   const auto total = result.duration_ms.find("total");
   const absl::Duration elapsed =
@@ -85,7 +78,6 @@ class BackupCommand : public Command {
  public:
   VerbSyntax Declare() override;
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override;
-  absl::StatusOr<datamover::Job> WorkerJob() const override { return Job(); }
 
  private:
   void DeclareRecordFlags(ArgumentTable& table);
@@ -182,7 +174,7 @@ ExitCode BackupCommand::Tell(Session& session, const BackupResult& result) {
 absl::StatusOr<engine::BackupJob> BackupCommand::Job() const {
   engine::BackupJob job = job_;
   job.cluster = cluster_flags_.Query();
-  job.on_fallback = FallbackOf(on_fallback_);
+  job.on_fallback = engine::ParseOnFallback(on_fallback_).value_or(job.on_fallback);
   job.compression_level = CompressionLevel(compression_);
   job.pack_bytes = pack_mib_ << 20;
   job.tags = SplitTags(tags_);

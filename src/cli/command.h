@@ -9,7 +9,6 @@
 #include "cli/arguments.h"
 #include "cli/exit_code.h"
 #include "cli/session.h"
-#include "datamover/job.h"
 
 namespace csidelta::cli {
 
@@ -22,10 +21,6 @@ class Command {
   virtual VerbSyntax Declare() = 0;
 
   virtual absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) = 0;
-
-  // What the flags say, as a job of the data mover's worker. INVALID_ARGUMENT of a verb that is no
-  // work for one.
-  virtual absl::StatusOr<datamover::Job> WorkerJob() const;
 };
 
 std::unique_ptr<Command> MakeInitCommand();

@@ -68,7 +68,6 @@ class ForgetCommand : public Command {
  public:
   VerbSyntax Declare() override;
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override;
-  absl::StatusOr<datamover::Job> WorkerJob() const override { return Job(); }
 
  private:
   absl::StatusOr<engine::ForgetJob> Job() const;

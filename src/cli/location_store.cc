@@ -1,27 +1,40 @@
 #include "cli/location_store.h"
 
 #include <string>
-#include <vector>
+#include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "cli/arguments.h"
 #include "cli/certificates.h"
 #include "storage/shared_credentials.h"
 
 namespace csidelta::cli {
 
+GlobalOptions OptionsOf(const datamover::JobRepository& repository) {
+  const auto secret = [](bool is_there, const char* file) {
+    return is_there ? absl::StrCat(datamover::kSecretsFolder, "/", file) : "";
+  };
+  GlobalOptions options;
+  options.choice.repository = repository.address;
+  options.choice.keyring_file = secret(repository.has_keyring, datamover::kKeyringFile);
+  options.added_ca_file = secret(repository.has_certificates, datamover::kCaFile);
+  options.no_lock = repository.is_read_only;
+  options.insecure_tls = repository.insecure_tls;
+  for (const auto& [name, value] : {std::pair("s3.region", &repository.region),
+                                    std::pair("s3.bucket-lookup", &repository.bucket_lookup),
+                                    std::pair("s3.sse", &repository.encryption),
+                                    std::pair("s3.sse-kms-key-id", &repository.kms_key_id),
+                                    std::pair("s3.tagging", &repository.tagging)}) {
+    if (!value->empty()) {
+      options.store_options.push_back(absl::StrCat(name, "=", *value));
+    }
+  }
+  return options;
+}
+
 absl::StatusOr<std::unique_ptr<storage::OpenedStore>> OpenLocationStore(
     const ProgramEnvironment& environment, const datamover::RepositoryAccess& access) {
-  GlobalOptions options;
-  const ProgramSyntax program = DeclareFlags(options);
-  const VerbSyntax any = {.name = "check",
-                          .summary = "",
-                          .details = "",
-                          .table = {},
-                          .family = VerbFamily::kRepository};
-  std::vector<std::string> words = {any.name};
-  words.insert(words.end(), access.flags.begin(), access.flags.end());
-  RETURN_IF_ERROR(ParseCommandLine(words, program, {&any, 1}).status());
+  GlobalOptions options = OptionsOf(access.repository);
   options.added_ca_file.clear();
   ASSIGN_OR_RETURN(storage::StoreSettings settings, MakeStoreSettings(options, environment.get));
   if (const auto pem = access.secret_data.find(datamover::kCaFile);

@@ -9,8 +9,11 @@
 
 namespace csidelta::cli {
 
-// The bucket of a location, as a worker with the flags of `access` would open it, but with the
-// Secret in memory. No I/O.
+// The flags that say the same: where the repository is, and how to get at it.
+GlobalOptions OptionsOf(const datamover::JobRepository& repository);
+
+// The bucket of a location, as a worker that has `access` would open it, but with the Secret in
+// memory. No I/O.
 absl::StatusOr<std::unique_ptr<storage::OpenedStore>> OpenLocationStore(
     const ProgramEnvironment& environment, const datamover::RepositoryAccess& access);
 

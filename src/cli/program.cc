@@ -29,10 +29,6 @@ absl::StatusOr<ExitCode> RunVerb(const CallContext& ctx, Command& command, Conso
 
 }  // namespace
 
-absl::StatusOr<datamover::Job> Command::WorkerJob() const {
-  return absl::InvalidArgumentError("a worker runs backup, restore or forget, not another verb");
-}
-
 std::vector<std::unique_ptr<Command>> AllCommands() {
   std::vector<std::unique_ptr<Command>> commands;
   for (auto* make : {MakeInitCommand,

@@ -109,13 +109,6 @@ class RestoreCommand : public Command {
     return ExitCode::kOk;
   }
 
-  absl::StatusOr<datamover::Job> WorkerJob() const override {
-    if (job_.target.empty() || into_.is_asked_for() || job_.is_dry_run) {
-      return absl::InvalidArgumentError("a worker restores to a device: name it with --target");
-    }
-    return Job();
-  }
-
  private:
   absl::StatusOr<engine::RestoreJob> Job() const {
     engine::RestoreJob job = job_;

@@ -1,13 +1,17 @@
-#include <algorithm>
 #include <memory>
+#include <string>
 #include <utility>
+#include <variant>
+#include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "cli/cluster_access.h"
 #include "cli/command.h"
+#include "cli/location_store.h"
 #include "datamover/job.h"
 #include "datamover/outcome.h"
 #include "datamover/task_runner.h"
@@ -18,8 +22,8 @@ namespace {
 
 using datamover::TaskPhase;
 using datamover::TaskProgress;
+using datamover::VolumeJob;
 
-constexpr int kWordsMax = 1000;
 constexpr char kNodeVariable[] = "NODE_NAME";
 constexpr char kPodVariable[] = "POD_UID";
 
@@ -27,30 +31,24 @@ class WorkerCommand : public Command {
  public:
   VerbSyntax Declare() override {
     ArgumentTable table;
-    table.AddWords("VERB WORDS...", "backup, restore or forget, with its words, behind \"--\"", 1,
-                   kWordsMax, words_);
     table.Add("--task", "NS/NAME", "the VolumeTask that this is for", task_);
-    table.Add("--init", "make the repository where there is none", init_);
-    table.AddList("--ended-pods", "UID[,UID]", "Pods that have ended: their locks are dead",
-                  ended_pods_);
     access_.Declare(table);
     return {.name = "worker",
-            .summary = "Run a verb for a VolumeTask, and write into it how far it is",
+            .summary = "Do what a VolumeTask says, and write into it how far it is",
             .details =
-                "Runs in the Pods of the data mover. The verb runs as it would without this; its "
-                "progress and its outcome go into the status of the task. It is stopped when "
-                "spec.cancel of the task becomes true (Canceled), or when this program is "
-                "(Interrupted). While the API server is away it goes on, but a restore writes "
-                "nothing after two minutes, until the task says that it is still this Pod's. The "
-                "exit code is 0 once the end is written, whatever the end is.",
+                "Runs in the Pods of the data mover. spec.job of the task says what is to be done: "
+                "a backup, a restore or a removal; progress and outcome go into its status. It is "
+                "stopped when spec.cancel of the task becomes true (Canceled), or when this "
+                "program is (Interrupted). While the API server is away it goes on, but a restore "
+                "writes nothing after two minutes, until the task says that it is still this "
+                "Pod's. The exit code is 0 once the end is written, whatever the end is.",
             .table = std::move(table),
-            .family = VerbFamily::kRepository};
+            .family = VerbFamily::kPlain};
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
     SetLogLevel(LogLevel::kInfo);
     ASSIGN_OR_RETURN(const k8s::ObjectKey task, TaskKey());
-    RETURN_IF_ERROR(ReadJob());
     const std::unique_ptr<k8s::ApiClient> api = access_.MakeClient();
     const auto variable = [&session](const char* name) -> std::string {
       const char* const value = session.environment().get(name);
@@ -58,16 +56,16 @@ class WorkerCommand : public Command {
     };
     datamover::WriteFence fence(*ctx.clock);
     ProgramEnvironment environment = session.environment();
-    environment.await_writing = [&fence](const CallContext& verb_ctx) {
-      return fence.Await(verb_ctx);
+    environment.await_writing = [&fence](const CallContext& job_ctx) {
+      return fence.Await(job_ctx);
     };
-    ASSIGN_OR_RETURN(
-        const TaskPhase phase,
-        datamover::RunTask(ctx, *api, task, variable(kNodeVariable),
-                           [&](const CallContext& verb_ctx, const TaskProgress& progress) {
-                             return RunJob(verb_ctx, progress, environment);
-                           },
-                           {.uid = variable(kPodVariable), .fence = &fence}));
+    ASSIGN_OR_RETURN(const TaskPhase phase,
+                     datamover::RunTask(ctx, *api, task, variable(kNodeVariable),
+                                        [&](const CallContext& job_ctx, const VolumeJob& job,
+                                            const TaskProgress& progress) {
+                                          return RunJob(job_ctx, job, progress, environment);
+                                        },
+                                        {.uid = variable(kPodVariable), .fence = &fence}));
     session.console().Note(phase == TaskPhase::kNone ? absl::StrCat("task ", task_, " is gone")
                                                      : absl::StrCat("task ", task_, " ended as ",
                                                                     datamover::ToString(phase)));
@@ -84,42 +82,27 @@ class WorkerCommand : public Command {
         .type = datamover::VolumeTaskType(), .namespace_name = parts[0], .name = parts[1]};
   }
 
-  // What is wrong with the words is told before anything is done.
-  absl::Status ReadJob() {
-    const ProgramSyntax program = DeclareFlags(verb_options_);
-    std::vector<VerbSyntax> verbs;
-    const std::vector<std::unique_ptr<Command>> commands = AllCommands();
-    verbs.reserve(commands.size());
-    for (const std::unique_ptr<Command>& command : commands) {
-      verbs.push_back(command->Declare());
-    }
-    ASSIGN_OR_RETURN(const ParsedLine parsed, ParseCommandLine(words_, program, verbs));
-    const auto verb = std::find_if(verbs.begin(), verbs.end(), [&](const VerbSyntax& known) {
-      return known.name == parsed.verb && !parsed.help;
-    });
-    if (verb == verbs.end()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "a worker runs backup, restore or forget, not ", parsed.help ? "--help" : parsed.verb));
-    }
-    ASSIGN_OR_RETURN(job_, commands[static_cast<std::size_t>(verb - verbs.begin())]->WorkerJob());
-    return absl::OkStatus();
-  }
-
-  datamover::Outcome RunJob(const CallContext& ctx, const TaskProgress& progress,
+  datamover::Outcome RunJob(const CallContext& ctx, const VolumeJob& job,
+                            const TaskProgress& progress,
                             const ProgramEnvironment& environment) const {
     ProgramEnvironment inner = environment;
-    inner.witnesses = [this, &environment] {
+    inner.witnesses = [&job, &environment] {
       repository::LockWitnesses witnesses = environment.witnesses();
-      witnesses.pod_is_gone = [this](const std::string& uid) { return HasEnded(uid); };
+      witnesses.pod_is_gone = [&job](const std::string& uid) {
+        return absl::c_linear_search(job.ended_pods, uid);
+      };
       return witnesses;
     };
     Console console(environment.out, environment.error, {.json = true});
+    const GlobalOptions options = OptionsOf(job);
     std::string place;
-    absl::StatusOr<datamover::Outcome> outcome = DoJob(ctx, inner, console, progress, place);
-    if (repository::IsNoRepository(outcome.status()) && init_) {
-      outcome = MakeRepository(ctx, inner, console, place);
+    absl::StatusOr<datamover::Outcome> outcome =
+        DoJob(ctx, job, options, inner, console, progress, place);
+    if (repository::IsNoRepository(outcome.status()) &&
+        std::holds_alternative<datamover::UploadWork>(job.work)) {
+      outcome = MakeRepository(ctx, options, inner, console, place);
       if (outcome.ok()) {
-        outcome = DoJob(ctx, inner, console, progress, place);
+        outcome = DoJob(ctx, job, options, inner, console, progress, place);
       }
     }
     if (outcome.ok()) {
@@ -131,13 +114,22 @@ class WorkerCommand : public Command {
     return failed;
   }
 
+  static GlobalOptions OptionsOf(const VolumeJob& job) {
+    GlobalOptions options = cli::OptionsOf(job.repository);
+    options.retry_lock = job.lock_wait;
+    options.limit_upload_kib = job.limits.upload_kib_per_second;
+    options.limit_download_kib = job.limits.download_kib_per_second;
+    return options;
+  }
+
   // Closes the repository before its end is told: a lock that stays is worth a wait.
-  absl::StatusOr<datamover::Outcome> DoJob(const CallContext& ctx,
+  absl::StatusOr<datamover::Outcome> DoJob(const CallContext& ctx, const VolumeJob& job,
+                                           const GlobalOptions& options,
                                            const ProgramEnvironment& environment, Console& console,
                                            const TaskProgress& progress, std::string& place) const {
-    Session session(verb_options_, environment, console);
+    Session session(options, environment, console);
     absl::StatusOr<datamover::Outcome> outcome =
-        datamover::DoJob(ctx, session.engine(), job_, progress);
+        datamover::DoJob(ctx, session.engine(), job, access_.Settings(), progress);
     place = session.place();
     return outcome.ok() ? outcome : OrStopped(ctx, outcome.status());
   }
@@ -147,10 +139,11 @@ class WorkerCommand : public Command {
   }
 
   // OK also when it is there: another worker may make it at the same time.
-  absl::StatusOr<datamover::Outcome> MakeRepository(const CallContext& ctx,
-                                                    const ProgramEnvironment& environment,
-                                                    Console& console, std::string& place) const {
-    Session session(verb_options_, environment, console);
+  static absl::StatusOr<datamover::Outcome> MakeRepository(const CallContext& ctx,
+                                                           const GlobalOptions& options,
+                                                           const ProgramEnvironment& environment,
+                                                           Console& console, std::string& place) {
+    Session session(options, environment, console);
     const absl::Status made = session.Init(ctx).status();
     place = session.place();
     if (!made.ok() && !absl::IsAlreadyExists(made)) {
@@ -160,20 +153,8 @@ class WorkerCommand : public Command {
     return datamover::Outcome{.code = datamover::OutcomeCode::kDone};
   }
 
-  bool HasEnded(const std::string& pod_uid) const {
-    return std::any_of(ended_pods_.begin(), ended_pods_.end(), [&](const std::string& list) {
-      const std::vector<std::string> uids = absl::StrSplit(list, ',');
-      return std::find(uids.begin(), uids.end(), pod_uid) != uids.end();
-    });
-  }
-
   std::string task_;
-  std::vector<std::string> ended_pods_;
-  bool init_ = false;
   ClusterAccess access_;
-  std::vector<std::string> words_;
-  datamover::Job job_;  // that they say
-  GlobalOptions verb_options_;
 };
 
 }  // namespace

@@ -25,13 +25,11 @@ namespace {
 constexpr absl::Duration kLookAtWorker = absl::Seconds(2);
 constexpr absl::Duration kLookAtTurn = absl::Seconds(10);
 constexpr std::size_t kDeletionMessageBytesMax = 4096;
-// Space comes back a part at a time: what is left over is done after the next deletion.
-constexpr char kRepackMax[] = "2GiB";
 // A worker does not wait for a long upload: the next attempt does. Whoever lives replaces its locks
 // by others: one that attempts have met unchanged for long enough is watched until it is known to
 // be dead.
-constexpr char kLockWait[] = "10s";
-constexpr char kDeadLockWait[] = "31m";
+constexpr absl::Duration kLockWait = absl::Seconds(10);
+constexpr absl::Duration kDeadLockWait = absl::Minutes(31);
 constexpr absl::Duration kWatchedAfter = absl::Minutes(10);
 // The locks that a worker met just now, with what is known of them.
 std::vector<SeenLock> Seen(const std::vector<std::string>& ids, const std::vector<SeenLock>& before,
@@ -217,7 +215,10 @@ class Deletion {
   absl::StatusOr<WorkerRun::NextPod> MakePod(const Json& task) {
     ASSIGN_OR_RETURN(RepositoryAccess access, Access());
     return run_.PodFor(ctx_, task,
-                       {.verb = ForgetWords(), .access = std::move(access), .has_volume = false});
+                       {.work = Work(),
+                        .lock_wait = SeesDeadLock() ? kDeadLockWait : kLockWait,
+                        .access = std::move(access),
+                        .has_volume = false});
   }
 
   bool SeesDeadLock() const {
@@ -226,17 +227,9 @@ class Deletion {
     });
   }
 
-  std::vector<std::string> ForgetWords() const {
-    std::vector<std::string> words{"forget"};
-    if (deletion_.upload.empty()) {
-      words.push_back(reference_.snapshot_id);
-    } else {
-      words.insert(words.end(), {"latest", "--tag", StemOf("DataUpload", deletion_.upload)});
-    }
-    words.insert(words.end(), {"--json", "--ignore-missing", "--prune", "--spare-unfinished",
-                               "--max-repack-size", kRepackMax, "--retry-lock",
-                               SeesDeadLock() ? kDeadLockWait : kLockWait});
-    return words;
+  ForgetWork Work() const {
+    return deletion_.upload.empty() ? ForgetWork{.snapshot_id = reference_.snapshot_id}
+                                    : ForgetWork{.tag = StemOf("DataUpload", deletion_.upload)};
   }
 
   absl::StatusOr<absl::Time> Conclude(const VolumeTaskStatus& task) {

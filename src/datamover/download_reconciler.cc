@@ -196,22 +196,19 @@ class DownloadStep : public TransferStep {
   absl::StatusOr<WorkerRun::NextPod> PodFor(const Json& task, const std::string& storage_class,
                                             const Json& node_affinity) {
     ASSIGN_OR_RETURN(RepositoryAccess access, Access());
-    WorkerJob job{.verb = {"restore", reference_.snapshot_id, "--json", "--target", kVolumePath,
-                           "--memory-budget",
-                           absl::StrCat(MemoryBudgetBytes(env_.settings.worker.resources))},
-                  .access = std::move(access),
-                  .storage_class = storage_class,
-                  .node_affinity = node_affinity};
+    DownloadWork work{.device = kVolumePath, .snapshot_id = reference_.snapshot_id};
     if (IsInPlace()) {
-      job.verb.emplace_back("--differing");
+      work.only_differing = true;
       // One that starts late must not begin once the PVC is in use again. A later attempt finishes
       // what is partly old.
       const absl::Time prepared = Now() + env_.settings.prepare_timeout;
-      job.verb.emplace_back("--start-before");
-      job.verb.push_back(
-          FormatRfc3339(AttemptsOf(task) == 0 ? std::min(prepared, StartBefore()) : prepared));
+      work.start_before = AttemptsOf(task) == 0 ? std::min(prepared, StartBefore()) : prepared;
     }
-    return run_.PodFor(ctx_, task, job);
+    return run_.PodFor(ctx_, task,
+                       {.work = std::move(work),
+                        .access = std::move(access),
+                        .storage_class = storage_class,
+                        .node_affinity = node_affinity});
   }
 
   std::string WordsOf(const VolumeTaskStatus& failed) override {

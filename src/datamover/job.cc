@@ -3,12 +3,20 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <variant>
 
 #include "absl/status/status.h"
 #include "base/status_macros.h"
+#include "engine/backup.h"
+#include "engine/forget.h"
+#include "engine/restore.h"
+#include "incremental/memory_plan.h"
 
 namespace csidelta::datamover {
 namespace {
+
+// Space comes back a part at a time: what is left over is done after the next deletion.
+constexpr int64_t kRepackBytesMax = int64_t{2} << 30;
 
 int64_t MillisecondsOf(const std::map<std::string, int64_t>& durations, const char* stage) {
   const auto found = durations.find(stage);
@@ -23,15 +31,39 @@ OutcomeCause CauseOf(const incremental::BackupResult& result) {
   return result.list_refused ? OutcomeCause::kListRefused : OutcomeCause::kNone;
 }
 
-absl::StatusOr<Outcome> Do(const CallContext& ctx, engine::Session& session,
-                           const engine::BackupJob& job, const TaskProgress& progress) {
+// What is asked for, and what goes for all of a job's works.
+struct Asked {
+  const VolumeJob& job;
+  const k8s::ClientSettings& cluster;
+  int64_t memory_bytes() const {
+    return job.limits.memory_bytes > 0 ? job.limits.memory_bytes : incremental::kMemoryBudgetBytes;
+  }
+};
+
+absl::StatusOr<Outcome> Do(const CallContext& ctx, engine::Session& session, const Asked& asked,
+                           const UploadWork& work, const TaskProgress& progress) {
+  const engine::BackupJob job{
+      .device = work.device,
+      .cluster = {.volume_snapshot = work.volume_snapshot, .cluster = asked.cluster},
+      .immutable = true,  // It is a snapshot.
+      .measure = true,
+      .on_fallback = work.on_fallback,
+      .memory_budget_bytes = asked.memory_bytes(),
+      .tags = work.tags,
+      .host = work.host,
+      .path = work.path};
   ASSIGN_OR_RETURN(const incremental::BackupResult result,
                    engine::RunBackup(ctx, session, job, progress));
-  return Outcome{.code = OutcomeCode::kDone, .cause = CauseOf(result), .backup = FiguresOf(result)};
+  return OutcomeOf(result);
 }
 
-absl::StatusOr<Outcome> Do(const CallContext& ctx, engine::Session& session,
-                           const engine::RestoreJob& job, const TaskProgress& progress) {
+absl::StatusOr<Outcome> Do(const CallContext& ctx, engine::Session& session, const Asked& asked,
+                           const DownloadWork& work, const TaskProgress& progress) {
+  const engine::RestoreJob job{.snapshot = work.snapshot_id,
+                               .target = work.device,
+                               .only_differing = work.only_differing,
+                               .start_before = work.start_before,
+                               .memory_budget_bytes = asked.memory_bytes()};
   const auto consent = [](const engine::RestorePlan&) { return absl::OkStatus(); };
   ASSIGN_OR_RETURN(const engine::RestoreOutcome outcome,
                    engine::RunRestore(ctx, session, job, consent, progress));
@@ -39,8 +71,16 @@ absl::StatusOr<Outcome> Do(const CallContext& ctx, engine::Session& session,
                  .restore = FiguresOf(outcome.result.value_or(incremental::RestoreResult()))};
 }
 
-absl::StatusOr<Outcome> Do(const CallContext& ctx, engine::Session& session,
-                           const engine::ForgetJob& job, const TaskProgress& progress) {
+absl::StatusOr<Outcome> Do(const CallContext& ctx, engine::Session& session, const Asked& /*asked*/,
+                           const ForgetWork& work, const TaskProgress& progress) {
+  engine::ForgetJob job{.ids = {work.snapshot_id.empty() ? "latest" : work.snapshot_id},
+                        .ignore_missing = true,
+                        .frees_space = true,
+                        .spares_unfinished = true,
+                        .prune = {.repack_bytes_max = kRepackBytesMax}};
+  if (work.snapshot_id.empty()) {
+    job.filter.tags = {work.tag};
+  }
   // A task tells of bytes; things are no measure of them.
   const engine::Progress stages = [&progress](absl::string_view stage, int64_t, int64_t) {
     progress(stage, 0, 0);
@@ -53,9 +93,16 @@ absl::StatusOr<Outcome> Do(const CallContext& ctx, engine::Session& session,
 
 }  // namespace
 
-absl::StatusOr<Outcome> DoJob(const CallContext& ctx, engine::Session& session, const Job& job,
+absl::StatusOr<Outcome> DoJob(const CallContext& ctx, engine::Session& session,
+                              const VolumeJob& job, const k8s::ClientSettings& cluster,
                               const TaskProgress& progress) {
-  return std::visit([&](const auto& one) { return Do(ctx, session, one, progress); }, job);
+  const Asked asked{.job = job, .cluster = cluster};
+  return std::visit([&](const auto& work) { return Do(ctx, session, asked, work, progress); },
+                    job.work);
+}
+
+Outcome OutcomeOf(const incremental::BackupResult& result) {
+  return {.code = OutcomeCode::kDone, .cause = CauseOf(result), .backup = FiguresOf(result)};
 }
 
 BackupFigures FiguresOf(const incremental::BackupResult& result) {

@@ -1,29 +1,27 @@
 #pragma once
 
-#include <variant>
-
 #include "absl/status/statusor.h"
 #include "base/call_context.h"
 #include "datamover/outcome.h"
 #include "datamover/task_runner.h"
-#include "engine/backup.h"
-#include "engine/forget.h"
-#include "engine/restore.h"
+#include "datamover/volume_job.h"
 #include "engine/session.h"
 #include "incremental/backup_result.h"
 #include "incremental/block_downloader.h"
+#include "k8s/config.h"
 
 // What a worker does for a VolumeTask: the same that the verbs of csi-delta do.
 namespace csidelta::datamover {
 
-using Job = std::variant<engine::BackupJob, engine::RestoreJob, engine::ForgetJob>;
-
-// Does it in the session's repository, without a question, and returns what it did. Errors are
-// those of the work; OutcomeOf() makes an outcome of them.
-absl::StatusOr<Outcome> DoJob(const CallContext& ctx, engine::Session& session, const Job& job,
+// Does the work of `job` in the session's repository, without a question, and returns what it did.
+// The session is made from what the rest of the job says. `cluster`: where the VolumeSnapshot of an
+// upload is. Errors are those of the work; OutcomeOf() makes an outcome of them.
+absl::StatusOr<Outcome> DoJob(const CallContext& ctx, engine::Session& session,
+                              const VolumeJob& job, const k8s::ClientSettings& cluster,
                               const TaskProgress& progress);
 
-// What a task says of it. Pure.
+// What a task says of a backup that is there. Pure.
+Outcome OutcomeOf(const incremental::BackupResult& result);
 BackupFigures FiguresOf(const incremental::BackupResult& result);
 RestoreFigures FiguresOf(const incremental::RestoreResult& result);
 

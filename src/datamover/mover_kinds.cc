@@ -20,7 +20,7 @@ struct KindFields {
 
 const std::vector<KindFields>& FieldsInUse() {
   static const auto& all = *new std::vector<KindFields>{
-      {VolumeTaskType(), "spec", {"type", "subject", "volume", "cancel"}},
+      {VolumeTaskType(), "spec", {"type", "subject", "volume", "cancel", "job"}},
       {VolumeTaskType(),
        "status",
        {"phase", "stage", "doneBytes", "totalBytes", "startTimestamp", "heartbeatTimestamp",

@@ -6,6 +6,7 @@
 
 #include "absl/strings/ascii.h"
 #include "base/check.h"
+#include "datamover/json_field.h"
 #include "repository/lock_conflict.h"
 #include "repository/repository.h"
 #include "storage/retained.h"
@@ -30,21 +31,14 @@ constexpr std::array<std::pair<OutcomeCause, absl::string_view>, 6> kCauses = {{
     {OutcomeCause::kListRefused, "ListRefused"},
 }};
 
-// The fields of figures by the names that they have in JSON, for both directions.
-template <typename Figures, typename Value>
-struct Field {
-  const char* name;
-  Value Figures::*member;
-};
-
-constexpr Field<BackupFigures, std::string> kBackupTexts[] = {
+constexpr JsonField<BackupFigures, std::string> kBackupTexts[] = {
     {"snapshotID", &BackupFigures::snapshot_id},
     {"mode", &BackupFigures::mode},
     {"reason", &BackupFigures::reason},
     {"reasonDetail", &BackupFigures::reason_detail},
     {"base", &BackupFigures::base},
 };
-constexpr Field<BackupFigures, int64_t> kBackupCounts[] = {
+constexpr JsonField<BackupFigures, int64_t> kBackupCounts[] = {
     {"logicalBytes", &BackupFigures::logical_bytes},
     {"changedBytes", &BackupFigures::changed_bytes},
     {"readBytes", &BackupFigures::read_bytes},
@@ -55,14 +49,14 @@ constexpr Field<BackupFigures, int64_t> kBackupCounts[] = {
     {"auditMs", &BackupFigures::audit_ms},
     {"peakMemoryBytes", &BackupFigures::peak_memory_bytes},
 };
-constexpr Field<BackupFigures, std::optional<int64_t>> kBackupMeasures[] = {
+constexpr JsonField<BackupFigures, std::optional<int64_t>> kBackupMeasures[] = {
     {"repositoryBytes", &BackupFigures::repository_bytes},
     {"repositorySnapshots", &BackupFigures::repository_snapshots},
 };
-constexpr Field<RestoreFigures, std::string> kRestoreTexts[] = {
+constexpr JsonField<RestoreFigures, std::string> kRestoreTexts[] = {
     {"fileSystem", &RestoreFigures::file_system},
 };
-constexpr Field<RestoreFigures, int64_t> kRestoreCounts[] = {
+constexpr JsonField<RestoreFigures, int64_t> kRestoreCounts[] = {
     {"logicalBytes", &RestoreFigures::logical_bytes},
     {"comparedBytes", &RestoreFigures::compared_bytes},
     {"writtenBytes", &RestoreFigures::written_bytes},
@@ -88,8 +82,8 @@ std::string Cut(const std::string& text, std::size_t bytes_max) {
 
 template <typename Figures>
 void ReadFields(const Json& json, Figures& figures,
-                absl::Span<const Field<Figures, std::string>> texts,
-                absl::Span<const Field<Figures, int64_t>> counts) {
+                absl::Span<const JsonField<Figures, std::string>> texts,
+                absl::Span<const JsonField<Figures, int64_t>> counts) {
   for (const auto& [name, member] : texts) {
     figures.*member = Cut(GetString(json, {name}), kOutcomeTextBytesMax);
   }
@@ -99,8 +93,8 @@ void ReadFields(const Json& json, Figures& figures,
 }
 
 template <typename Figures>
-Json WriteFields(const Figures& figures, absl::Span<const Field<Figures, std::string>> texts,
-                 absl::Span<const Field<Figures, int64_t>> counts) {
+Json WriteFields(const Figures& figures, absl::Span<const JsonField<Figures, std::string>> texts,
+                 absl::Span<const JsonField<Figures, int64_t>> counts) {
   Json json = Json::object();
   for (const auto& [name, member] : texts) {
     json[name] = Cut(figures.*member, kOutcomeTextBytesMax);

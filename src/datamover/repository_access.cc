@@ -89,31 +89,19 @@ std::string BucketLookup(const StorageLocation& location) {
   return is_name && !absl::StrContains(location.bucket, ".") ? "dns" : "auto";
 }
 
-void AddOption(std::vector<std::string>& flags, absl::string_view name, absl::string_view value) {
-  if (!value.empty()) {
-    flags.push_back("-o");
-    flags.push_back(absl::StrCat(name, "=", value));
-  }
-}
-
-absl::StatusOr<std::vector<std::string>> LocationFlags(const StorageLocation& location,
-                                                       const RepositoryAccessRequest& request) {
-  std::vector<std::string> flags;
-  ASSIGN_OR_RETURN(const std::string address, RepositoryAddress(location, request.repository_path));
-  flags.insert(flags.end(), {"--repo", address});
-  AddOption(flags, "s3.region", location.Config("region"));
-  AddOption(flags, "s3.bucket-lookup", BucketLookup(location));
+absl::StatusOr<JobRepository> RepositoryIn(const StorageLocation& location,
+                                           const RepositoryAccessRequest& request) {
+  ASSIGN_OR_RETURN(std::string address, RepositoryAddress(location, request.repository_path));
   const std::string kms_key = location.Config("kmsKeyId");
-  AddOption(flags, "s3.sse", kms_key.empty() ? location.Config("serverSideEncryption") : "aws:kms");
-  AddOption(flags, "s3.sse-kms-key-id", kms_key);
-  AddOption(flags, "s3.tagging", location.Config("tagging"));
-  if (location.Flag("insecureSkipTLSVerify")) {
-    flags.push_back("--insecure-tls");
-  }
-  if (location.read_only) {
-    flags.push_back("--no-lock");
-  }
-  return flags;
+  return JobRepository{
+      .address = std::move(address),
+      .region = location.Config("region"),
+      .bucket_lookup = BucketLookup(location),
+      .encryption = kms_key.empty() ? location.Config("serverSideEncryption") : "aws:kms",
+      .kms_key_id = kms_key,
+      .tagging = location.Config("tagging"),
+      .insecure_tls = location.Flag("insecureSkipTLSVerify"),
+      .is_read_only = location.read_only};
 }
 
 absl::Status AddCertificates(const CallContext& ctx, k8s::ApiClient& api,
@@ -130,8 +118,7 @@ absl::Status AddCertificates(const CallContext& ctx, k8s::ApiClient& api,
   }
   if (!pem.empty()) {
     access.secret_data[kCaFile] = std::move(pem);
-    access.flags.insert(access.flags.end(),
-                        {"--add-cacert", absl::StrCat(kSecretsFolder, "/", kCaFile)});
+    access.repository.has_certificates = true;
   }
   return absl::OkStatus();
 }
@@ -182,8 +169,7 @@ absl::Status AddKeys(const CallContext& ctx, k8s::ApiClient& api,
                                       "); bring it: ", ImportCommand(owner));
   }
   access.secret_data[kKeyringFile] = Secret(FormatKeyringFile(keyring));
-  access.flags.insert(access.flags.end(),
-                      {"--keyring-file", absl::StrCat(kSecretsFolder, "/", kKeyringFile)});
+  access.repository.has_keyring = true;
   access.key_fingerprint = keyring.newest().fingerprint;
   access.key_confirmed = keyring.newest_confirmed();
   return absl::OkStatus();
@@ -197,7 +183,7 @@ absl::StatusOr<RepositoryAccess> WithoutKeys(const CallContext& ctx, k8s::ApiCli
     return Refuse("its access mode is ReadOnly, so nothing is written there; back up elsewhere");
   }
   RepositoryAccess access;
-  ASSIGN_OR_RETURN(access.flags, LocationFlags(location, request));
+  ASSIGN_OR_RETURN(access.repository, RepositoryIn(location, request));
   RETURN_IF_ERROR(AddCertificates(ctx, api, location, access));
   RETURN_IF_ERROR(AddCredentials(ctx, api, location, access));
   return access;
@@ -317,12 +303,6 @@ absl::StatusOr<RepositoryAccess> OpenRepositoryAccess(const CallContext& ctx, k8
     return Annotate(access.status(), LocationName(request.velero_namespace, request.location));
   }
   return access;
-}
-
-std::string AddressOf(const RepositoryAccess& access) {
-  const auto flag = std::find(access.flags.begin(), access.flags.end(), "--repo");
-  return flag == access.flags.end() || std::next(flag) == access.flags.end() ? ""
-                                                                             : *std::next(flag);
 }
 
 std::string WithMissingKey(const VolumeTaskStatus& failed,

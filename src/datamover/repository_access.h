@@ -16,6 +16,7 @@
 #include "base/mutex.h"
 #include "base/random.h"
 #include "base/secret.h"
+#include "datamover/volume_job.h"
 #include "datamover/volume_task.h"
 #include "k8s/api_client.h"
 #include "storage/location.h"
@@ -44,7 +45,7 @@ struct RepositoryAccessRequest {
 
 struct RepositoryAccess {
   std::map<std::string, Secret> secret_data;  // by the names above
-  std::vector<std::string> flags;             // of every verb of csi-delta
+  JobRepository repository;
   std::map<std::string, std::string> env;
   std::string key_fingerprint;  // of the newest key
   bool key_confirmed = false;   // the operator has a copy of it
@@ -52,9 +53,6 @@ struct RepositoryAccess {
   // written with is not there; "" where it is.
   std::string missing_key;
 };
-
-// Where it is, as --repo of csi-delta and -r of restic want it. Has no credentials in it.
-std::string AddressOf(const RepositoryAccess& access);
 
 // Reads the location, the Secrets that it names, and the keyring, which is made at the first use
 // for writing. Where the location names no credential, Velero's own cloud-credentials count; where

@@ -343,9 +343,10 @@ void ReadAll(Section& section, MoverSettings& out) {
   section.Flag("paused", out.is_paused);
   ReadWindows(section, out.upload_windows);
   ReadTimeout(section, out.prepare_timeout);
-  section.Text("onFallback", out.on_fallback, "proceed, warn or fail", [](absl::string_view text) {
-    return text == "proceed" || text == "warn" || text == "fail";
-  });
+  std::string on_fallback = engine::ToString(out.on_fallback);
+  section.Text("onFallback", on_fallback, "proceed, warn or fail",
+               [](absl::string_view text) { return engine::ParseOnFallback(text).has_value(); });
+  out.on_fallback = engine::ParseOnFallback(on_fallback).value_or(out.on_fallback);
   section.Inner("limits", [&out](Section& limits) {
     limits.Count("total", out.transfers_max);
     limits.Count("perNode", out.transfers_per_node_max);

@@ -13,6 +13,7 @@
 #include "base/call_context.h"
 #include "base/json.h"
 #include "datamover/daily_window.h"
+#include "engine/backup.h"
 #include "k8s/api_client.h"
 
 namespace csidelta::datamover {
@@ -64,8 +65,8 @@ struct WorkerSettings {
 // key means. A value.
 struct MoverSettings {
   absl::Duration prepare_timeout = absl::Minutes(30);
-  std::string on_fallback = "warn";  // proceed, warn, fail
-  int transfers_max = 10;            // uploads and downloads at once
+  engine::OnFallback on_fallback = engine::OnFallback::kWarn;
+  int transfers_max = 10;  // uploads and downloads at once
   int transfers_per_node_max = 2;
   int transfers_per_namespace_max = 0;      // 0 for no limit of its own
   bool ignore_delay_binding = false;        // a restored claim is filled before a Pod uses it

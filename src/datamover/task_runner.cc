@@ -116,8 +116,8 @@ void KeepReporting(const CallContext& ctx, TaskReport& report, Stopper& stopper)
 
 // Does the work beside the two that talk to the API server.
 Outcome RunBeside(const CallContext& ctx, k8s::ApiClient& api, const k8s::ObjectKey& task,
-                  const std::string& uid, TaskReport& report, Stopper& stopper,
-                  const RunWork& run) {
+                  const std::string& uid, const VolumeJob& job, TaskReport& report,
+                  Stopper& stopper, const RunWork& run) {
   CallContext work_ctx = ctx;
   work_ctx.stop = stopper.token();
   const auto context_of = [&](std::stop_token stop) {
@@ -130,7 +130,7 @@ Outcome RunBeside(const CallContext& ctx, k8s::ApiClient& api, const k8s::Object
   const std::jthread watching([&](std::stop_token stop) {
     WatchForCancel(context_of(std::move(stop)), api, task, uid, stopper);
   });
-  return run(work_ctx, [&report](absl::string_view stage, int64_t done, int64_t total) {
+  return run(work_ctx, job, [&report](absl::string_view stage, int64_t done, int64_t total) {
     report.Progress(stage, done, total);
   });
 }
@@ -316,10 +316,11 @@ absl::StatusOr<TaskPhase> RunTask(const CallContext& ctx, k8s::ApiClient& api,
   if (IsGivenUp(&object, uid)) {
     stopper.Cancel();
   }
-  Outcome outcome =
-      stopper.token().stop_requested()
-          ? Outcome{.code = OutcomeCode::kStopped, .message = "stopped before it began"}
-          : RunBeside(ctx, api, task, uid, report, stopper, run);
+  const absl::StatusOr<VolumeJob> job = JobOf(object);
+  Outcome outcome = stopper.token().stop_requested() ? Outcome{.code = OutcomeCode::kStopped,
+                                                               .message = "stopped before it began"}
+                    : job.ok() ? RunBeside(ctx, api, task, uid, *job, report, stopper, run)
+                               : OutcomeOf(job.status());
   const bool canceled =
       outcome.code == OutcomeCode::kStopped && WasCanceled(ctx, api, task, uid, stopper);
   const TaskPhase phase = PhaseOf(outcome.code, canceled);

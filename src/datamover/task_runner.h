@@ -79,10 +79,13 @@ class TaskReport {
 };
 
 using TaskProgress = std::function<void(absl::string_view stage, int64_t done, int64_t total)>;
-// Does the work until it ends or `ctx` is stopped. `progress` may be called by several threads.
-using RunWork = std::function<Outcome(const CallContext& ctx, const TaskProgress& progress)>;
+// Does the work of a task until it ends or `ctx` is stopped. `progress` may be called by several
+// threads.
+using RunWork = std::function<Outcome(const CallContext& ctx, const VolumeJob& job,
+                                      const TaskProgress& progress)>;
 
-// Does what a VolumeTask says, by `run`, and writes into its status how far it is. The work is
+// Does what a VolumeTask says, by `run`, and writes into its status how far it is. A task whose job
+// cannot be read fails. The work is
 // stopped when spec.cancel becomes true or the task is deleted (Canceled), and when `ctx` is
 // stopped (Interrupted). While the API server is away it goes on.
 //

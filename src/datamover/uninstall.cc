@@ -478,7 +478,7 @@ class Planner {
     ASSIGN_OR_RETURN(const RepositoryAccess access, OpenLocationAccess(ctx_, env_.api, *location));
     ASSIGN_OR_RETURN(std::unique_ptr<storage::OpenedStore> opened, request_.open_store(access));
     place.opened = std::move(opened);
-    place.address = AddressOf(access);
+    place.address = access.repository.address;
     return Measure(ctx_, place.opened->store(), folder_);
   }
 

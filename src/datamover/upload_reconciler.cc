@@ -124,56 +124,42 @@ class UploadStep : public TransferStep {
     RETURN_IF_ERROR(access.status());
     object_.SetAnnotation(objects::kMoverDriverAnnotation, exposure.driver);
     object_.SetAnnotation(objects::kMoverKeyAnnotation, access->key_fingerprint);
-    object_.SetAnnotation(objects::kAddressAnnotation, AddressOf(*access));
+    object_.SetAnnotation(objects::kAddressAnnotation, access->repository.address);
     object_.SetAnnotation(objects::kKeyConfirmedAnnotation,
                           access->key_confirmed ? "true" : "false");
     RETURN_IF_ERROR(Write());
     return run_.PodFor(ctx_, task,
-                       {.options = {"--init"},
-                        .verb = BackupWords(exposure.group),
+                       {.work = Work(exposure.group),
                         .access = *std::move(access),
                         .storage_class = upload_.storage_class,
                         .node_affinity = exposure.node_affinity});
   }
 
-  std::vector<std::string> BackupWords(const std::optional<csi::MovedGroup>& group) const {
-    std::vector<std::string> words = {
-        "backup",
-        kVolumePath,
-        "--json",
-        "--host",
-        env_.cluster,
-        "--path",
-        absl::StrCat("/", upload_.source_namespace, "/", upload_.source_claim),
-        "--volume-snapshot",
-        absl::StrCat(env_.mover_namespace, "/", stem_),
-        "--tag",
-        stem_,
-        "--immutable",
-        "--measure",
-        "--on-fallback",
-        OnFallback(),
-        "--memory-budget",
-        absl::StrCat(MemoryBudgetBytes(env_.settings.worker.resources))};
+  UploadWork Work(const std::optional<csi::MovedGroup>& group) const {
+    UploadWork work{.device = kVolumePath,
+                    .host = env_.cluster,
+                    .path = absl::StrCat("/", upload_.source_namespace, "/", upload_.source_claim),
+                    .volume_snapshot = absl::StrCat(env_.mover_namespace, "/", stem_),
+                    .tags = {stem_},
+                    .on_fallback = OnFallback()};
     if (group.has_value()) {
-      for (const std::string& tag :
+      for (std::string& tag :
            incremental::FormatGroupTags({.group = group->name,
            .snapshot = group->snapshot,
            .cut_at = group->cut_at.has_value() ? FormatRfc3339(*group->cut_at) : "",
            .members = static_cast<int>(group->members)})) {
-        words.insert(words.end(), {"--tag", tag});
+        work.tags.push_back(std::move(tag));
       }
     }
-    return words;
+    return work;
   }
 
   // The DataUpload's own word counts, where it is one.
-  std::string OnFallback() const {
+  engine::OnFallback OnFallback() const {
     const auto asked = upload_.config.find("onFallback");
-    const bool is_known =
-        asked != upload_.config.end() &&
-        (asked->second == "proceed" || asked->second == "warn" || asked->second == "fail");
-    return is_known ? asked->second : env_.settings.on_fallback;
+    return asked == upload_.config.end()
+               ? env_.settings.on_fallback
+               : engine::ParseOnFallback(asked->second).value_or(env_.settings.on_fallback);
   }
 
   absl::Status LookAtClaim(const Json& task) override {

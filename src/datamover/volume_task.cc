@@ -6,12 +6,14 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "base/rfc3339.h"
+#include "base/status_macros.h"
 #include "datamover/former_outcome.h"
 #include "k8s/object.h"
 
 namespace csidelta::datamover {
 namespace {
 
+// In the order of the works of VolumeJob.
 constexpr std::array<std::pair<TaskKind, absl::string_view>, 3> kKinds = {{
     {TaskKind::kUpload, "Upload"},
     {TaskKind::kDownload, "Download"},
@@ -97,6 +99,25 @@ absl::StatusOr<VolumeTaskSpec> TaskSpecOf(const Json& object) {
                  .claim_uid = GetString(object, {"spec", "volume", "claimUID"})};
   spec.cancel = GetBool(object, {"spec", "cancel"});
   return spec;
+}
+
+absl::StatusOr<VolumeJob> JobOf(const Json& object) {
+  ASSIGN_OR_RETURN(const VolumeTaskSpec spec, TaskSpecOf(object));
+  const std::string name =
+      absl::StrCat("VolumeTask ", k8s::Namespace(object), "/", k8s::Name(object));
+  const Json* const json = FindJson(object, {"spec", "job"});
+  if (json == nullptr || json->is_null()) {
+    return absl::InvalidArgumentError(absl::StrCat(name, " says nothing of what is to be done"));
+  }
+  absl::StatusOr<VolumeJob> job = ReadJob(*json);
+  if (!job.ok()) {
+    return Annotate(job.status(), name);
+  }
+  if (job->work.index() != static_cast<std::size_t>(spec.kind)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, ": spec.job is of another type than ", ToString(spec.kind)));
+  }
+  return job;
 }
 
 std::string ToString(TaskPhase phase) {

@@ -10,10 +10,12 @@
 #include "absl/time/time.h"
 #include "base/json.h"
 #include "datamover/outcome.h"
+#include "datamover/volume_job.h"
 #include "k8s/api_client.h"
 
 // The kind VolumeTask: what one worker Pod is to do with one volume, and how far it is. The
-// controller writes the spec, the worker the status; they meet nowhere else.
+// controller writes the spec, which is whom it is done for and the job (datamover/volume_job.h),
+// the worker the status; they meet nowhere else.
 // deploy/chart/crds/volumetask.yaml is its schema. All reading is pure, never throws, and takes a
 // value of the wrong type for a missing one.
 //
@@ -52,7 +54,7 @@ struct TaskVolume {
   friend bool operator==(const TaskVolume&, const TaskVolume&) = default;
 };
 
-// Immutable but for `cancel`.
+// But for the job, which the controller writes anew before each Pod. Immutable but for `cancel`.
 struct VolumeTaskSpec {
   TaskKind kind = TaskKind::kUpload;
   TaskSubject subject = {};
@@ -67,6 +69,9 @@ Json MakeVolumeTask(absl::string_view namespace_name, absl::string_view name,
                     const VolumeTaskSpec& spec, const std::map<std::string, std::string>& labels);
 // The spec of an object. INVALID_ARGUMENT when its type is none that we know.
 absl::StatusOr<VolumeTaskSpec> TaskSpecOf(const Json& object);
+// The job of an object. Errors of ReadJob(); INVALID_ARGUMENT, too, when there is none yet, and
+// when it is of another type than the task.
+absl::StatusOr<VolumeJob> JobOf(const Json& object);
 
 // kNone: no worker said anything yet, or what it said is none of these.
 enum class TaskPhase { kNone, kRunning, kSucceeded, kFailed, kCanceled, kInterrupted };

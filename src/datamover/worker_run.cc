@@ -7,7 +7,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "base/log.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
@@ -435,6 +434,28 @@ absl::StatusOr<Json> WorkerRun::CreatePod(const CallContext& ctx, Json pod) {
   return env_.api.Create(ctx, csi::PodType(), env_.mover_namespace, pod);
 }
 
+VolumeJob WorkerRun::Describe(const WorkerJob& job) const {
+  const WorkerSettings& worker = env_.settings.worker;
+  return {.repository = job.access.repository,
+          .limits = {.memory_bytes = MemoryBudgetBytes(worker.resources),
+                     .upload_kib_per_second = worker.upload_kib_per_second_max,
+                     .download_kib_per_second = worker.download_kib_per_second_max},
+          .lock_wait = job.lock_wait,
+          .ended_pods = env_.ended_pods->Of(job.access.repository.address),
+          .work = job.work};
+}
+
+// A Pod that is refused is tried again with the same job.
+absl::Status WorkerRun::PutJob(const CallContext& ctx, const Json& task, const VolumeJob& job) {
+  const absl::StatusOr<VolumeJob> told = JobOf(task);
+  if (told.ok() && *told == job) {
+    return absl::OkStatus();
+  }
+  return env_.api
+      .Patch(ctx, TaskKey(), k8s::PatchKind::kMerge, {{"spec", {{"job", ToJson(job)}}}}, "")
+      .status();
+}
+
 absl::StatusOr<WorkerRun::NextPod> WorkerRun::PodFor(const CallContext& ctx, const Json& task,
                                                      const WorkerJob& job) {
   const Json owner = OwnerReferenceTo(task);
@@ -442,35 +463,21 @@ absl::StatusOr<WorkerRun::NextPod> WorkerRun::PodFor(const CallContext& ctx, con
       LabelsFor(stem_, GetString(task, {"spec", "subject", "namespace"}));
   RETURN_IF_ERROR(PutSecret(
       ctx, env_.api, MakeAccessSecret(env_.mover_namespace, stem_, labels, owner, job.access)));
-  const std::string repository = AddressOf(job.access);
-  std::vector<std::string> args{"worker", "--task", absl::StrCat(env_.mover_namespace, "/", stem_)};
-  args.insert(args.end(), job.options.begin(), job.options.end());
-  if (const std::vector<std::string> ended = env_.ended_pods->Of(repository); !ended.empty()) {
-    args.insert(args.end(), {"--ended-pods", absl::StrJoin(ended, ",")});
-  }
-  args.emplace_back("--");
-  args.insert(args.end(), job.verb.begin(), job.verb.end());
-  args.insert(args.end(), job.access.flags.begin(), job.access.flags.end());
-  for (const auto& [flag, kib_per_second] :
-       {std::pair("--limit-upload", env_.settings.worker.upload_kib_per_second_max),
-        std::pair("--limit-download", env_.settings.worker.download_kib_per_second_max)}) {
-    if (kib_per_second > 0) {
-      args.insert(args.end(), {flag, absl::StrCat(kib_per_second)});
-    }
-  }
-  return NextPod{.pod = MakeWorkerPod({.name = stem_,
-                                       .namespace_name = env_.mover_namespace,
-                                       .image = env_.image,
-                                       .args = std::move(args),
-                                       .env = job.access.env,
-                                       .claim = job.has_volume ? stem_ : "",
-                                       .repository = repository,
-                                       .labels = labels,
-                                       .owner = owner,
-                                       .storage_class = job.storage_class,
-                                       .node_affinity = job.node_affinity,
-                                       .settings = env_.settings,
-                                       .service_account = env_.worker_service_account}),
+  RETURN_IF_ERROR(PutJob(ctx, task, Describe(job)));
+  return NextPod{.pod = MakeWorkerPod(
+                     {.name = stem_,
+                      .namespace_name = env_.mover_namespace,
+                      .image = env_.image,
+                      .args = {"worker", "--task", absl::StrCat(env_.mover_namespace, "/", stem_)},
+                      .env = job.access.env,
+                      .claim = job.has_volume ? stem_ : "",
+                      .repository = job.access.repository.address,
+                      .labels = labels,
+                      .owner = owner,
+                      .storage_class = job.storage_class,
+                      .node_affinity = job.node_affinity,
+                      .settings = env_.settings,
+                      .service_account = env_.worker_service_account}),
                  .waiting_for = ""};
 }
 

@@ -58,10 +58,10 @@ struct WorkerView {
   absl::Time look_again = absl::InfiniteFuture();
 };
 
-// What the worker of a task is made for.
+// What the worker of a task is made for, and with what.
 struct WorkerJob {
-  std::vector<std::string> options = {};  // of `csi-delta worker`
-  std::vector<std::string> verb = {};     // that it runs, without what `access` says
+  VolumeWork work;
+  std::optional<absl::Duration> lock_wait = {};  // as in VolumeJob
   RepositoryAccess access;
   bool has_volume = true;  // the claim that is called as the task
   std::string storage_class = {};
@@ -103,7 +103,8 @@ class WorkerRun {
   };
   using PodMaker = std::function<absl::StatusOr<NextPod>(const Json& task)>;
 
-  // The Pod of `task` for `job`, once the Secret that it mounts is there.
+  // The Pod of `task` for `job`, once the Secret that it mounts is there and the task says what is
+  // to be done.
   absl::StatusOr<NextPod> PodFor(const CallContext& ctx, const Json& task, const WorkerJob& job);
 
   // Looks, and takes the next step. NOT_FOUND when there is no task. What the API server refuses to
@@ -138,6 +139,8 @@ class WorkerRun {
   absl::StatusOr<Seen> Look(const CallContext& ctx) const;
   k8s::ObjectCache::Answer Cached(const k8s::ObjectKey& key) const;
   absl::StatusOr<Json> NoteTask(const CallContext& ctx, Json annotations);
+  VolumeJob Describe(const WorkerJob& job) const;
+  absl::Status PutJob(const CallContext& ctx, const Json& task, const VolumeJob& job);
   absl::StatusOr<WorkerView> LookAtPod(const CallContext& ctx, const Json& pod, const Json& task);
   // The Pods of all tasks.
   absl::StatusOr<std::vector<Json>> AllPods(const CallContext& ctx) const;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
 #include "engine/cluster_snapshot.h"
@@ -19,6 +20,10 @@ namespace csidelta::engine {
 
 // When an incremental backup would become a full one.
 enum class OnFallback { kProceed, kWarn, kFail };
+// "warn".
+std::string ToString(OnFallback on_fallback);
+// What ToString() says; nothing for any other text.
+std::optional<OnFallback> ParseOnFallback(absl::string_view text);
 
 // What is to be backed up, and how.
 struct BackupJob {

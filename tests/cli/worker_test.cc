@@ -7,10 +7,13 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "cli/location_store.h"
+#include "datamover/volume_job.h"
 #include "datamover/volume_task.h"
 #include "repository/lock.h"
 #include "repository/repository.h"
@@ -21,6 +24,7 @@
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_secure_random.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/volume_jobs.h"
 
 namespace csidelta::cli::worker_test {
 namespace {
@@ -28,6 +32,7 @@ namespace {
 using datamover::OutcomeCause;
 using datamover::OutcomeCode;
 using datamover::TaskPhase;
+using datamover::VolumeJob;
 using datamover::VolumeTaskStatus;
 using testing::AllOf;
 using testing::HasSubstr;
@@ -44,7 +49,7 @@ class WorkerTest : public testing::Test {
     program_.Write("kubeconfig", api_server_.Kubeconfig());
     program_.Write("image", support::Noise(kImageBytes, 1));
     api_.SetStatusSubresource("volumetasks", true);
-    Seed("du-1");
+    Seed("du-1", datamover::UploadWork{.device = Path("image"), .path = "/app/data"});
   }
 
   std::string Path(const std::string& name) const { return program_.Path(name); }
@@ -52,8 +57,14 @@ class WorkerTest : public testing::Test {
   static k8s::ObjectKey Task(const std::string& name) {
     return {.type = datamover::VolumeTaskType(), .namespace_name = "mover", .name = name};
   }
-  void Seed(const std::string& name) {
-    api_.Seed(datamover::VolumeTaskType(), datamover::MakeVolumeTask("mover", name, {}, {}));
+  VolumeJob JobFor(datamover::VolumeWork work) const {
+    return {.repository = {.address = Path("repo")}, .work = std::move(work)};
+  }
+  void Seed(const std::string& name, datamover::VolumeWork work) {
+    Seed(name, JobFor(std::move(work)));
+  }
+  void Seed(const std::string& name, VolumeJob job) {
+    api_.Seed(datamover::VolumeTaskType(), support::TaskWithJob(name, std::move(job)));
   }
   VolumeTaskStatus Status(const std::string& name = "du-1") const {
     return datamover::TaskStatusOf(api_.Find(Task(name)).value_or(Json()));
@@ -68,27 +79,20 @@ class WorkerTest : public testing::Test {
 
   Outcome Run(const std::vector<std::string>& words) const { return program_.Run(words); }
 
-  // A worker of this task, with these words before and behind the "--". The verb waits until the
-  // task is said to run. Of a verb that ends at once this would still be on its way, and might come
-  // to the server after the end of the verb: it then is the last word.
-  Outcome Work(const std::string& task, const std::vector<std::string>& flags,
-               const std::vector<std::string>& verb) {
+  // A worker of this task. Its work waits until the task is said to run. Of work that ends at once
+  // this would still be on its way, and might come to the server after its end: it then is the last
+  // word.
+  Outcome Work(const std::string& task) {
     program_.on_variable = [this, task](const std::string& name) {
       if (name == "RESTIC_PASSWORD") {  // The worker itself does not read it.
         support::Await("the task to run", [&] { return Status(task).phase != TaskPhase::kNone; });
       }
     };
     const absl::Cleanup restore = [this] { program_.on_variable = nullptr; };
-    std::vector<std::string> words = {"worker", "--task", absl::StrCat("mover/", task),
-                                      "--kubeconfig", Path("kubeconfig")};
-    words.insert(words.end(), flags.begin(), flags.end());
-    words.emplace_back("--");
-    words.insert(words.end(), verb.begin(), verb.end());
-    return Run(words);
+    return Run(
+        {"worker", "--task", absl::StrCat("mover/", task), "--kubeconfig", Path("kubeconfig")});
   }
-  Outcome Backup(const std::vector<std::string>& flags = {}) {
-    return Work("du-1", flags, {"backup", Path("image"), "--json", "--path", "/app/data"});
-  }
+  Outcome Backup() { return Work("du-1"); }
 
   int64_t Packs() const {
     const std::filesystem::recursive_directory_iterator files(Path("repo/data"));
@@ -119,7 +123,7 @@ class WorkerTest : public testing::Test {
 };
 
 TEST_F(WorkerTest, BacksUpMakesTheRepositoryAndWritesItsResult) {
-  const Outcome outcome = Backup({"--init"});
+  const Outcome outcome = Backup();
   EXPECT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
   const VolumeTaskStatus status = Status();
   EXPECT_EQ(status.phase, TaskPhase::kSucceeded);
@@ -140,8 +144,8 @@ TEST_F(WorkerTest, BacksUpMakesTheRepositoryAndWritesItsResult) {
 TEST_F(WorkerTest, RestoresWhatWasBackedUp) {
   program_.Init();
   ASSERT_EQ(Backup().code, ExitCode::kOk);
-  Seed("dd-1");
-  const Outcome outcome = Work("dd-1", {}, {"restore", SnapshotId(), "--target", Path("restored")});
+  Seed("dd-1", datamover::DownloadWork{.device = Path("restored"), .snapshot_id = SnapshotId()});
+  const Outcome outcome = Work("dd-1");
   EXPECT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
   EXPECT_EQ(Status("dd-1").phase, TaskPhase::kSucceeded);
   ASSERT_TRUE(Status("dd-1").outcome->restore.has_value());
@@ -151,21 +155,26 @@ TEST_F(WorkerTest, RestoresWhatWasBackedUp) {
   EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), support::Noise(kImageBytes, 1));
 }
 
-TEST_F(WorkerTest, WithoutInitAMissingRepositoryIsAFailureThatIsTold) {
-  const Outcome outcome = Backup();
-  EXPECT_EQ(outcome.code, ExitCode::kOk);
-  EXPECT_EQ(Status().phase, TaskPhase::kFailed);
-  EXPECT_EQ(CauseOf(Status()), OutcomeCause::kNoRepository);
-  EXPECT_THAT(MessageOf(Status()), AllOf(HasSubstr("csi-delta init"), Not(HasSubstr("\n"))));
-  EXPECT_THAT(outcome.error, HasSubstr(MessageOf(Status())));
+TEST_F(WorkerTest, NoneButAnUploadMakesARepositoryThatIsMissing) {
+  Seed("dd-1",
+       datamover::DownloadWork{.device = Path("restored"), .snapshot_id = std::string(64, 'a')});
+  Seed("dx-1", datamover::ForgetWork{.tag = "du-1"});
+  for (const char* task : {"dd-1", "dx-1"}) {
+    const Outcome outcome = Work(task);
+    EXPECT_EQ(outcome.code, ExitCode::kOk);
+    EXPECT_EQ(Status(task).phase, TaskPhase::kFailed);
+    EXPECT_EQ(CauseOf(Status(task)), OutcomeCause::kNoRepository);
+    EXPECT_THAT(MessageOf(Status(task)), AllOf(HasSubstr("csi-delta init"), Not(HasSubstr("\n"))));
+    EXPECT_THAT(outcome.error, HasSubstr(MessageOf(Status(task))));
+  }
 }
 
 TEST_F(WorkerTest, WhatWentWrongIsSaidInOneSentence) {
   program_.Init();
   ASSERT_EQ(Backup().code, ExitCode::kOk);
   program_.variables["RESTIC_PASSWORD"] = "wrong";
-  Seed("du-2");
-  EXPECT_EQ(Work("du-2", {"--init"}, {"backup", Path("image")}).code, ExitCode::kOk);
+  Seed("du-2", datamover::UploadWork{.device = Path("image")});
+  EXPECT_EQ(Work("du-2").code, ExitCode::kOk);
   EXPECT_EQ(Status("du-2").phase, TaskPhase::kFailed);
   EXPECT_EQ(CauseOf(Status("du-2")), OutcomeCause::kNoKey);
   EXPECT_THAT(MessageOf(Status("du-2")), HasSubstr("the password does not open"));
@@ -177,8 +186,8 @@ TEST_F(WorkerTest, WhatIsForgottenAlreadyIsDone) {
   ASSERT_EQ(Backup().code, ExitCode::kOk);
   const std::string id = SnapshotId();
   for (const char* task : {"dx-1", "dx-2"}) {
-    Seed(task);
-    EXPECT_EQ(Work(task, {}, {"forget", id, "--ignore-missing", "--prune"}).code, ExitCode::kOk);
+    Seed(task, datamover::ForgetWork{.snapshot_id = id});
+    EXPECT_EQ(Work(task).code, ExitCode::kOk);
     EXPECT_EQ(Status(task).phase, TaskPhase::kSucceeded) << MessageOf(Status(task));
   }
   EXPECT_EQ(Run({"snapshots", "--json"}).out, "[]\n");
@@ -187,16 +196,17 @@ TEST_F(WorkerTest, WhatIsForgottenAlreadyIsDone) {
 TEST_F(WorkerTest, TheLockOfAPodThatHasEndedIsDeadAndNoOther) {
   program_.Init();
   const std::string lock = PutLockOfPod("a-1");
-  const std::vector<std::string> forget = {"forget",  "latest",       "--ignore-missing",
-                                           "--prune", "--retry-lock", "0"};
-  for (const char* task : {"dx-1", "dx-2"}) {
-    Seed(task);
-  }
-  const Outcome locked = Work("dx-1", {"--ended-pods", "a-12,b-1"}, forget);
+  VolumeJob job = JobFor(datamover::ForgetWork{.tag = "du-1"});
+  job.lock_wait = absl::ZeroDuration();
+  job.ended_pods = {"a-12", "b-1"};
+  Seed("dx-1", job);
+  job.ended_pods = {"b-1", "a-1"};
+  Seed("dx-2", job);
+  const Outcome locked = Work("dx-1");
   ASSERT_EQ(CauseOf(Status("dx-1")), OutcomeCause::kLocked) << locked.error;
   EXPECT_THAT(MessageOf(Status("dx-1")), HasSubstr("on n, Pod a-1"));
   EXPECT_THAT(Status("dx-1").outcome->locks, testing::ElementsAre(lock));
-  Work("dx-2", {"--ended-pods", "b-1,a-1"}, forget);
+  Work("dx-2");
   EXPECT_EQ(Status("dx-2").phase, TaskPhase::kSucceeded) << MessageOf(Status("dx-2"));
 }
 
@@ -207,10 +217,8 @@ TEST_F(WorkerTest, WhatAnUploadLeftIsForgottenByItsTagAlone) {
               ExitCode::kOk);
   }
   for (const char* task : {"dx-1", "dx-2"}) {
-    Seed(task);
-    EXPECT_EQ(
-        Work(task, {}, {"forget", "latest", "--tag", "du-1", "--ignore-missing", "--prune"}).code,
-        ExitCode::kOk);
+    Seed(task, datamover::ForgetWork{.tag = "du-1"});
+    EXPECT_EQ(Work(task).code, ExitCode::kOk);
     EXPECT_EQ(Status(task).phase, TaskPhase::kSucceeded) << MessageOf(Status(task));
   }
   const Json left = ParseJson(Run({"snapshots", "--json"}).out).value_or(Json());
@@ -226,14 +234,12 @@ TEST_F(WorkerTest, NoSpaceIsFreedForAnUploadThatLeftNoSnapshot) {
   const std::string id = SnapshotId();
   ASSERT_TRUE(std::filesystem::remove(Path("repo/snapshots/" + id)));
   const auto before = Packs();
-  Seed("dx-1");
-  EXPECT_EQ(
-      Work("dx-1", {}, {"forget", "latest", "--tag", "du-1", "--ignore-missing", "--prune"}).code,
-      ExitCode::kOk);
+  Seed("dx-1", datamover::ForgetWork{.tag = "du-1"});
+  EXPECT_EQ(Work("dx-1").code, ExitCode::kOk);
   EXPECT_GT(before, 0);
   EXPECT_EQ(Packs(), before);
-  Seed("dx-2");
-  EXPECT_EQ(Work("dx-2", {}, {"forget", id, "--ignore-missing", "--prune"}).code, ExitCode::kOk);
+  Seed("dx-2", datamover::ForgetWork{.snapshot_id = id});
+  EXPECT_EQ(Work("dx-2").code, ExitCode::kOk);
   EXPECT_EQ(Packs(), 0) << "the one that was there is done with";
 }
 
@@ -270,31 +276,73 @@ TEST_F(WorkerTest, ATaskThatIsDoneIsNotDoneAgain) {
 
 TEST_F(WorkerTest, ATaskThatIsCancelledDoesNotBegin) {
   api_.Mutate(Task("du-1"), [](Json& task) { task["spec"]["cancel"] = true; });
-  EXPECT_EQ(Backup({"--init"}).code, ExitCode::kOk);
+  EXPECT_EQ(Backup().code, ExitCode::kOk);
   EXPECT_EQ(Status().phase, TaskPhase::kCanceled);
   EXPECT_FALSE(std::filesystem::exists(Path("repo")));
 }
 
-TEST_F(WorkerTest, WordsThatNoWorkerRunsAreRefusedBeforeAnything) {
-  for (const std::vector<std::string>& verb :
-       std::vector<std::vector<std::string>>{{"init"},
-                                             {"worker", "--task", "a/b", "--", "backup"},
-                                             {"backup", "--help"},
-                                             {"backup"},
-                                             {"backup", "x", "--no-such-flag"},
-                                             {"no-such-verb"}}) {
-    const Outcome outcome = Work("du-1", {}, verb);
-    EXPECT_EQ(outcome.code, ExitCode::kFailed) << outcome.error;
-    EXPECT_EQ(Status().phase, TaskPhase::kNone);
+// A job of another version, or of none: the worker tells what it did not understand, and does
+// nothing of it.
+TEST_F(WorkerTest, AJobThatIsNotUnderstoodFailsAndIsNotDone) {
+  const std::pair<void (*)(Json & spec), const char*> wrongs[] = {
+      {[](Json& spec) { spec.erase("job"); }, "says nothing of what is to be done"},
+      {[](Json& spec) { spec["type"] = "Forget"; }, "of another type than Forget"},
+      {[](Json& spec) { spec["job"]["upload"]["sideways"] = true; }, "spec.job.upload.sideways"}};
+  for (const auto& [change, words] : wrongs) {
+    Seed("du-1", datamover::UploadWork{.device = Path("image"), .path = "/app/data"});
+    api_.Mutate(Task("du-1"), [change = change](Json& task) { change(task["spec"]); });
+    EXPECT_EQ(Backup().code, ExitCode::kOk);
+    EXPECT_EQ(Status().phase, TaskPhase::kFailed);
+    EXPECT_THAT(MessageOf(Status()), AllOf(HasSubstr("mover/du-1"), HasSubstr(words)));
+    EXPECT_FALSE(std::filesystem::exists(Path("repo")));
+    EXPECT_TRUE(api_.Remove(Task("du-1")));
   }
-  EXPECT_EQ(Run({"worker", "--task", "mover", "--", "backup", "x"}).code, ExitCode::kFailed);
+}
+
+TEST_F(WorkerTest, ATaskHasANamespaceAndAName) {
+  for (const char* task : {"mover", "/du-1", "mover/", "a/b/c"}) {
+    EXPECT_EQ(Run({"worker", "--task", task}).code, ExitCode::kFailed) << task;
+  }
 }
 
 TEST_F(WorkerTest, WithoutItsTaskThereIsNoWork) {
-  const Outcome outcome = Work("gone", {"--init"}, {"backup", Path("image")});
+  const Outcome outcome = Work("gone");
   EXPECT_EQ(outcome.code, ExitCode::kFailed);
   EXPECT_THAT(outcome.error, HasSubstr("mover/gone"));
   EXPECT_FALSE(std::filesystem::exists(Path("repo")));
+}
+
+// Where a worker reads and trusts what is which the controller found in a location.
+TEST(WorkerOptionsTest, SayAllThatAJobSaysOfItsRepository) {
+  const GlobalOptions options = OptionsOf(datamover::JobRepository{.address = "s3:https://h/b",
+                                                                   .region = "r",
+                                                                   .bucket_lookup = "dns",
+                                                                   .encryption = "aws:kms",
+                                                                   .kms_key_id = "k",
+                                                                   .tagging = "a=b&c=d",
+                                                                   .insecure_tls = true,
+                                                                   .is_read_only = true,
+                                                                   .has_certificates = true,
+                                                                   .has_keyring = true});
+  EXPECT_EQ(options.choice.repository, "s3:https://h/b");
+  EXPECT_EQ(options.choice.keyring_file, "/secrets/keyring");
+  EXPECT_EQ(options.added_ca_file, "/secrets/ca.crt");
+  EXPECT_TRUE(options.insecure_tls);
+  EXPECT_TRUE(options.no_lock) << "VerbLockTest.WithNoLockARestoreWritesNothing runs with it";
+  storage::StoreSettings settings;
+  for (const std::string& option : options.store_options) {
+    EXPECT_THAT(ApplyStoreOption(option, settings), support::IsOk());
+  }
+  EXPECT_EQ(settings.region, "r");
+  EXPECT_EQ(settings.style, storage::BucketStyle::kVirtualHost);
+  EXPECT_EQ(settings.s3.server_side_encryption, "aws:kms");
+  EXPECT_EQ(settings.s3.kms_key_id, "k");
+  EXPECT_EQ(settings.s3.tagging, "a=b&c=d");
+  const GlobalOptions plain = OptionsOf(datamover::JobRepository{.address = "/repo"});
+  EXPECT_EQ(plain.choice.keyring_file, "");
+  EXPECT_EQ(plain.added_ca_file, "");
+  EXPECT_THAT(plain.store_options, testing::IsEmpty());
+  EXPECT_FALSE(plain.no_lock || plain.insecure_tls);
 }
 
 }  // namespace

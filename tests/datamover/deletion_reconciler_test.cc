@@ -59,13 +59,9 @@ class DeletionReconcilerTest : public testing::Test {
          {"spec",
           {{"backupStorageLocation", "default"}, {"snapshotID", text}, {"backup", "nightly"}}}});
   }
-  // What stands behind a flag of the worker of "one"; "" without it.
-  std::string WordBehind(const std::string& flag) const {
-    const Json pod = bed_.api.Find({csi::PodType(), MoverBed::kMover, Stem()}).value_or(Json());
-    const auto words =
-        pod.at("spec").at("containers").at(0).at("args").get<std::vector<std::string>>();
-    const auto found = std::find(words.begin(), words.end(), flag);
-    return found == words.end() ? "" : *(found + 1);
+  // Of the worker of "one".
+  absl::Duration LockWait() const {
+    return bed_.Job(Stem()).lock_wait.value_or(absl::InfiniteDuration());
   }
   static velero::DataTransfer UploadOfUid(const std::string& uid) {
     velero::DataTransfer upload;
@@ -125,13 +121,11 @@ TEST_F(DeletionReconcilerTest, ForgetsTheOneSnapshotInTheRepositoryOfWhoeverWrot
   Add("one", reference_);
   Look(3);
   EXPECT_EQ(Deletion().phase, DeletionPhase::kInProgress);
-  const auto pod = bed_.api.Find({csi::PodType(), MoverBed::kMover, Stem()});
-  ASSERT_TRUE(pod.has_value());
-  const Json words = pod->at("spec").at("containers").at(0).at("args");
-  EXPECT_THAT(words, Contains("forget"));
-  EXPECT_THAT(words, Contains(reference_.snapshot_id));
-  EXPECT_THAT(words, Contains(absl::StrCat("s3:http://s3:9000/b/p/plugins/csi-delta/",
-                                           reference_.cluster, "/shop/", reference_.claim_uid)));
+  const VolumeJob job = bed_.Job(Stem());
+  EXPECT_EQ(job.work, VolumeWork(ForgetWork{.snapshot_id = reference_.snapshot_id}));
+  EXPECT_EQ(job.repository.address,
+            absl::StrCat("s3:http://s3:9000/b/p/plugins/csi-delta/", reference_.cluster, "/shop/",
+                         reference_.claim_uid));
   EXPECT_THAT(Deletion().message, HasSubstr("at it: transfer"));
   bed_.Finish(Stem());
   Look(2);
@@ -152,12 +146,8 @@ TEST_F(DeletionReconcilerTest, WhatAnUploadLeftIsFoundByItsTag) {
   bed_.clock.Advance(kUnnamedDeletionAfter);
   Look(3);
   EXPECT_EQ(Deletion(name).phase, DeletionPhase::kInProgress) << Deletion(name).message;
-  const auto pod = bed_.api.Find({csi::PodType(), MoverBed::kMover, Stem(name)});
-  ASSERT_TRUE(pod.has_value());
-  const auto words =
-      pod->at("spec").at("containers").at(0).at("args").get<std::vector<std::string>>();
-  EXPECT_THAT(absl::StrJoin(words, " "),
-              HasSubstr("forget latest --tag du-00000000-0000-4000-8000-00000000000b --json"));
+  EXPECT_EQ(bed_.Job(Stem(name)).work,
+            VolumeWork(ForgetWork{.tag = "du-00000000-0000-4000-8000-00000000000b"}));
 }
 
 TEST_F(DeletionReconcilerTest, AnUploadThatIsNoUidIsRefused) {
@@ -211,7 +201,7 @@ TEST_F(DeletionReconcilerTest, WhoMeetsALockLeavesItsPlaceAndLooksAgainSoon) {
   bed_.worker = MoverBed::Worker::kRuns;
   Add("one", reference_);
   Look(2);
-  EXPECT_EQ(WordBehind("--retry-lock"), "10s");
+  EXPECT_EQ(LockWait(), absl::Seconds(10));
   MeetLocks({"a"});
   EXPECT_EQ(Deletion().phase, DeletionPhase::kWaiting);
   EXPECT_EQ(Deletion().trouble, DeletionTrouble::kLocked);
@@ -233,12 +223,12 @@ TEST_F(DeletionReconcilerTest, ALockThatNobodyRefreshesIsWatchedUntilItIsDead) {
     Look(2);
     ASSERT_EQ(Deletion().phase, DeletionPhase::kInProgress);
     if (bed_.clock.Now() - began < absl::Hours(2)) {  // So long an upload goes on.
-      EXPECT_EQ(WordBehind("--retry-lock"), "10s");
+      EXPECT_EQ(LockWait(), absl::Seconds(10));
       if (bed_.clock.Now() - refreshed >= absl::Minutes(5)) {
         refreshed = bed_.clock.Now();
         digit = digit == '9' ? '0' : static_cast<char>(digit + 1);
       }
-    } else if (WordBehind("--retry-lock") == "31m") {
+    } else if (LockWait() == absl::Minutes(31)) {
       break;
     }
     MeetLocks({std::string(1, digit)});
@@ -295,7 +285,7 @@ TEST_F(DeletionReconcilerTest, PodsThatHaveEndedAreNamedToTheWorker) {
   }
   Add("one", reference_);
   Look(2);
-  EXPECT_EQ(WordBehind("--ended-pods"), "u-1");
+  EXPECT_THAT(bed_.Job(Stem()).ended_pods, testing::ElementsAre("u-1"));
   const auto pod = bed_.api.Find({csi::PodType(), MoverBed::kMover, Stem()});
   ASSERT_TRUE(pod.has_value());
   EXPECT_EQ(k8s::Annotation(*pod, objects::kRepositoryAnnotation), repository);

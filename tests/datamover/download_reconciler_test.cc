@@ -301,15 +301,13 @@ TEST_F(DownloadReconcilerTest, TheWorkerIsToldWhatToDo) {
   controller.LookTimes(6);
   EXPECT_EQ(bed_.Phase(), "InProgress") << bed_.Message();
   EXPECT_EQ(GetInt(bed_.Download(), {"status", "progress", "bytesDone"}), 1 << 20);
-  const auto pod = bed_.api.Find({csi::PodType(), "mover", bed_.Stem()});
-  ASSERT_TRUE(pod.has_value());
-  const auto words = (*pod)["spec"]["containers"][0]["args"].get<std::vector<std::string>>();
-  EXPECT_THAT(words, testing::IsSupersetOf(std::vector<std::string>{
-                         "worker", "mover/" + bed_.Stem(), "restore", bed_.snapshot_id, "--target",
-                         "/dev/volume",
-                         absl::StrCat("s3:http://s3:9000/b/p/plugins/csi-delta/", kSourceCluster,
-                                      "/shop/", kSourceClaim)}));
-  EXPECT_THAT(words, testing::Not(Contains("--init")));
+  const VolumeJob job = bed_.Job(bed_.Stem());
+  EXPECT_EQ(job.work,
+            VolumeWork(DownloadWork{.device = "/dev/volume", .snapshot_id = bed_.snapshot_id}));
+  EXPECT_EQ(job.repository.address, absl::StrCat("s3:http://s3:9000/b/p/plugins/csi-delta/",
+                                                 kSourceCluster, "/shop/", kSourceClaim));
+  EXPECT_EQ(job.lock_wait, std::nullopt);
+  EXPECT_EQ(job.limits.memory_bytes, MemoryBudgetBytes(bed_.env.settings.worker.resources));
   const auto task = TaskSpecOf(*bed_.api.Find({VolumeTaskType(), "mover", bed_.Stem()}));
   ASSERT_THAT(task, IsOk());
   EXPECT_EQ(task->kind, TaskKind::kDownload);
@@ -683,11 +681,11 @@ TEST_F(DownloadReconcilerTest, InPlaceTheWorkerHasTheVolumeAndComparesIt) {
   Controller controller(bed_);
   controller.LookTimes(8);
   EXPECT_EQ(bed_.Phase(), "InProgress") << bed_.Message();
-  const auto pod = bed_.api.Find({csi::PodType(), MoverBed::kMover, bed_.Stem()});
-  ASSERT_TRUE(pod.has_value());
-  EXPECT_THAT((*pod)["spec"]["containers"][0]["args"].get<std::vector<std::string>>(),
-              AllOf(Contains("restore"), Contains("--differing"), Contains("--start-before"),
-                    Contains(StartsWith("2"))));
+  const VolumeJob job = bed_.Job(bed_.Stem());
+  const auto* const work = std::get_if<DownloadWork>(&job.work);
+  ASSERT_NE(work, nullptr);
+  EXPECT_TRUE(work->only_differing);
+  EXPECT_TRUE(work->start_before.has_value());
   const auto alias = bed_.api.Find(csi::VolumeKey(bed_.Stem()));
   ASSERT_TRUE(alias.has_value());
   EXPECT_EQ(GetString(*alias, {"spec", "csi", "volumeHandle"}), "v-target");
@@ -968,10 +966,7 @@ TEST_F(DownloadReconcilerTest, InPlaceTheFirstWorkerBeginsInTimeAndALaterOneFini
             FormatRfc3339(start_before));
   });
   const auto told = [this] {
-    const auto pod = bed_.api.Find({csi::PodType(), MoverBed::kMover, bed_.Stem()});
-    const auto words = (*pod)["spec"]["containers"][0]["args"].get<std::vector<std::string>>();
-    const auto at = std::find(words.begin(), words.end(), "--start-before");
-    return ParseRfc3339(*std::next(at));
+    return std::get<DownloadWork>(bed_.Job(bed_.Stem()).work).start_before;
   };
   Controller controller(bed_);
   controller.LookTimes(8);

@@ -3,12 +3,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "datamover/former_outcome.h"
+#include "engine/snapshot_choice.h"
 #include "tests/support/cheap_scrypt.h"
 #include "tests/support/fake_secure_random.h"
 #include "tests/support/scratch_folder.h"
@@ -47,8 +50,8 @@ class JobTest : public testing::Test {
     options.scrypt = support::kCheapScrypt;
     return std::make_unique<engine::Session>(std::move(options));
   }
-  absl::StatusOr<Outcome> Do(const Job& job) {
-    return DoJob(ctx_, *NewSession(), job,
+  absl::StatusOr<Outcome> Do(VolumeWork work) {
+    return DoJob(ctx_, *NewSession(), {.work = std::move(work)}, {},
                  [this](absl::string_view stage, int64_t done, int64_t total) {
                    stages_.emplace(stage);
                    done_bytes_ = done;
@@ -57,8 +60,7 @@ class JobTest : public testing::Test {
   }
   // Its snapshot.
   std::string Backed() {
-    const absl::StatusOr<Outcome> outcome =
-        Do(engine::BackupJob{.device = Path("image"), .path = "/app"});
+    const absl::StatusOr<Outcome> outcome = Do(UploadWork{.device = Path("image"), .path = "/app"});
     EXPECT_THAT(outcome, IsOk());
     return outcome.ok() && outcome->backup.has_value() ? outcome->backup->snapshot_id : "";
   }
@@ -71,8 +73,7 @@ class JobTest : public testing::Test {
 };
 
 TEST_F(JobTest, ABackupHasItsFigures) {
-  const absl::StatusOr<Outcome> outcome =
-      Do(engine::BackupJob{.device = Path("image"), .path = "/app"});
+  const absl::StatusOr<Outcome> outcome = Do(UploadWork{.device = Path("image"), .path = "/app"});
   ASSERT_THAT(outcome, IsOk());
   EXPECT_EQ(outcome->code, OutcomeCode::kDone);
   EXPECT_EQ(outcome->cause, OutcomeCause::kNone);
@@ -86,19 +87,44 @@ TEST_F(JobTest, ABackupHasItsFigures) {
   EXPECT_EQ(total_bytes_, kImageBytes);
 }
 
-TEST_F(JobTest, AListThatWasRefusedIsTheCauseOfABackupThatIsDone) {
-  Backed();
-  std::ofstream(Path("list")) << "{\"base\":\"another\"}\n{\"end\":true}\n";
-  const absl::StatusOr<Outcome> outcome =
-      Do(engine::BackupJob{.device = Path("image"), .extents = Path("list"), .path = "/app"});
-  ASSERT_THAT(outcome, IsOk());
-  EXPECT_EQ(outcome->code, OutcomeCode::kDone);
-  EXPECT_EQ(outcome->cause, OutcomeCause::kListRefused);
+// A list of changes that was not true is told beside a backup that is.
+TEST(JobOutcomeTest, WhatWasWrongOnTheWayIsTheCauseOfABackupThatIsDone) {
+  incremental::BackupResult result;
+  result.list_refused = true;
+  EXPECT_EQ(OutcomeOf(result).code, OutcomeCode::kDone);
+  EXPECT_EQ(OutcomeOf(result).cause, OutcomeCause::kListRefused);
+  result.audit_mismatch = true;
+  EXPECT_EQ(OutcomeOf(result).cause, OutcomeCause::kAuditMismatch);
+}
+
+TEST_F(JobTest, WhatTheJobSaysIsInTheSnapshot) {
+  ASSERT_THAT(Do(UploadWork{.device = Path("image"),
+                            .host = "cluster",
+                            .path = "/shop/data",
+                            .tags = {"du-1", "volume-group=shop/db"}}),
+              IsOk());
+  const auto session = NewSession();
+  const auto opened = session->Open(ctx_, engine::LockKind::kRead);
+  ASSERT_THAT(opened, IsOk());
+  const auto found = engine::ChooseSnapshot(ctx_, {}, **opened, "latest", {.tags = {"du-1"}});
+  ASSERT_THAT(found, IsOk());
+  EXPECT_EQ(found->snapshot.hostname, "cluster");
+  EXPECT_THAT(found->snapshot.paths, testing::ElementsAre("/shop/data"));
+  EXPECT_THAT(found->snapshot.tags, testing::IsSupersetOf({"du-1", "volume-group=shop/db"}));
+}
+
+TEST_F(JobTest, ARestoreThatIsLateWritesNothing) {
+  EXPECT_THAT(Do(DownloadWork{.device = Path("restored"),
+                              .snapshot_id = Backed(),
+                              .start_before = absl::Now() - absl::Seconds(1)})
+                  .status(),
+              support::StatusIs(absl::StatusCode::kFailedPrecondition));
+  EXPECT_FALSE(std::filesystem::exists(Path("restored")));
 }
 
 TEST_F(JobTest, ARestoreHasItsFigures) {
   const absl::StatusOr<Outcome> outcome =
-      Do(engine::RestoreJob{.snapshot = Backed(), .target = Path("restored")});
+      Do(DownloadWork{.device = Path("restored"), .snapshot_id = Backed()});
   ASSERT_THAT(outcome, IsOk());
   EXPECT_EQ(outcome->code, OutcomeCode::kDone);
   ASSERT_TRUE(outcome->restore.has_value());
@@ -109,13 +135,13 @@ TEST_F(JobTest, ARestoreHasItsFigures) {
 TEST_F(JobTest, WhatIsForgottenCountsNoBytes) {
   const std::string id = Backed();
   stages_.clear();
-  const absl::StatusOr<Outcome> outcome = Do(engine::ForgetJob{.ids = {id}, .frees_space = true});
+  const absl::StatusOr<Outcome> outcome = Do(ForgetWork{.snapshot_id = id});
   ASSERT_THAT(outcome, IsOk());
   EXPECT_EQ(*outcome, Outcome{.code = OutcomeCode::kDone});
   EXPECT_GT(stages_.size(), 1U) << "of the removal and of the space";
   EXPECT_EQ(done_bytes_, 0);
   EXPECT_EQ(total_bytes_, 0);
-  EXPECT_THAT(Do(engine::RestoreJob{.snapshot = id, .target = Path("restored")}).status(),
+  EXPECT_THAT(Do(DownloadWork{.device = Path("restored"), .snapshot_id = id}).status(),
               support::StatusIs(absl::StatusCode::kNotFound));
 }
 

@@ -160,6 +160,14 @@ class MoverBed {
     return api.Find({VolumeTaskType(), kMover, StemOfUpload(name)});
   }
 
+  // What the worker of this stem is told to do.
+  VolumeJob Job(const std::string& stem) const {
+    const absl::StatusOr<VolumeJob> job =
+        JobOf(api.Find({VolumeTaskType(), kMover, stem}).value_or(Json()));
+    EXPECT_TRUE(job.ok()) << job.status();
+    return job.value_or(VolumeJob());
+  }
+
   // Type and reason of each.
   std::vector<std::string> EventReasons() const {
     std::vector<std::string> reasons;

@@ -69,10 +69,10 @@ class RepositoryAccessTest : public testing::Test {
                                  .written_with_key = written_with_key},
                                 random_);
   }
-  std::vector<std::string> FlagsOf() {
+  JobRepository RepositoryOf() {
     const auto access = Open(/*for_writing=*/true);
     EXPECT_THAT(access, IsOk());
-    return access.ok() ? access->flags : std::vector<std::string>();
+    return access.ok() ? access->repository : JobRepository();
   }
 
   support::FakeApiClient api_;
@@ -83,9 +83,11 @@ class RepositoryAccessTest : public testing::Test {
 TEST_F(RepositoryAccessTest, GivesWhatAWorkerNeedsAndNoMore) {
   const auto access = Open(/*for_writing=*/true);
   ASSERT_THAT(access, IsOk());
-  EXPECT_THAT(access->flags, ElementsAre("--repo", absl::StrCat("s3:http://s3:9000/b/p/", kPath),
-                                         "-o", "s3.region=minio", "-o", "s3.bucket-lookup=path",
-                                         "--keyring-file", "/secrets/keyring"));
+  EXPECT_EQ(access->repository,
+            (JobRepository{.address = absl::StrCat("s3:http://s3:9000/b/p/", kPath),
+                           .region = "minio",
+                           .bucket_lookup = "path",
+                           .has_keyring = true}));
   EXPECT_THAT(access->env,
               UnorderedElementsAre(Pair("AWS_SHARED_CREDENTIALS_FILE", "/secrets/cloud")));
   ASSERT_EQ(access->secret_data.size(), 2U);
@@ -113,19 +115,17 @@ TEST_F(RepositoryAccessTest, HonoursTheSettingsOfTheLocation) {
   SeedSecret("creds", "cloud", "[backup]\naws_access_key_id=id\naws_secret_access_key=shh\n");
   const auto access = Open(/*for_writing=*/true);
   ASSERT_THAT(access, IsOk());
-  EXPECT_THAT(access->flags, Contains("--insecure-tls"));
-  EXPECT_THAT(access->flags, Contains("s3.sse=aws:kms"));
-  EXPECT_THAT(access->flags, Contains("s3.sse-kms-key-id=key-1"));
-  EXPECT_THAT(access->flags, Contains("--add-cacert"));
-  EXPECT_THAT(access->flags, Not(Contains("--cacert")));
-  EXPECT_THAT(access->flags, Contains("/secrets/ca.crt"));
+  EXPECT_TRUE(access->repository.insecure_tls);
+  EXPECT_EQ(access->repository.encryption, "aws:kms");
+  EXPECT_EQ(access->repository.kms_key_id, "key-1");
+  EXPECT_TRUE(access->repository.has_certificates);
   EXPECT_EQ(access->secret_data.at("ca.crt").Reveal(), "pem");
   EXPECT_THAT(access->env, Contains(Pair("AWS_PROFILE", "backup")));
 }
 
 TEST_F(RepositoryAccessTest, EncryptionOfTheBucketsOwnIsAskedFor) {
   Config("serverSideEncryption", "AES256");
-  EXPECT_THAT(FlagsOf(), Contains("s3.sse=AES256"));
+  EXPECT_EQ(RepositoryOf().encryption, "AES256");
 }
 
 TEST_F(RepositoryAccessTest, ACertificateMayLieInASecret) {
@@ -140,26 +140,26 @@ TEST_F(RepositoryAccessTest, ACertificateMayLieInASecret) {
 
 TEST_F(RepositoryAccessTest, BucketsAreAskedForAsVeleroDoes) {
   Config("s3ForcePathStyle", "false");
-  EXPECT_THAT(FlagsOf(), Contains("s3.bucket-lookup=dns"));
+  EXPECT_EQ(RepositoryOf().bucket_lookup, "dns");
   Config("s3Url", "http://127.0.0.1:9000");
-  EXPECT_THAT(FlagsOf(), Contains("s3.bucket-lookup=auto"));
+  EXPECT_EQ(RepositoryOf().bucket_lookup, "auto");
   Config("s3Url", "http://[::1]:9000");
-  EXPECT_THAT(FlagsOf(), Contains("s3.bucket-lookup=auto"));
+  EXPECT_EQ(RepositoryOf().bucket_lookup, "auto");
   Config("s3Url", "https://s3.example");
   location_["spec"]["objectStorage"]["bucket"] = "with.dots";
-  EXPECT_THAT(FlagsOf(), Contains("s3.bucket-lookup=auto"));
+  EXPECT_EQ(RepositoryOf().bucket_lookup, "auto");
 }
 
 TEST_F(RepositoryAccessTest, WithoutAUrlItIsAwsOfTheRegion) {
   location_["spec"]["config"] = {{"region", "eu-west-1"}};
-  EXPECT_THAT(FlagsOf(),
-              Contains(absl::StrCat("s3:https://s3.eu-west-1.amazonaws.com/b/p/", kPath)));
+  EXPECT_EQ(RepositoryOf().address,
+            absl::StrCat("s3:https://s3.eu-west-1.amazonaws.com/b/p/", kPath));
   location_["spec"]["config"] = {{"region", "cn-north-1"}};
-  EXPECT_THAT(FlagsOf(),
-              Contains(absl::StrCat("s3:https://s3.cn-north-1.amazonaws.com.cn/b/p/", kPath)));
+  EXPECT_EQ(RepositoryOf().address,
+            absl::StrCat("s3:https://s3.cn-north-1.amazonaws.com.cn/b/p/", kPath));
   location_["spec"]["config"] = Json::object();
   location_["spec"]["objectStorage"].erase("prefix");
-  EXPECT_THAT(FlagsOf(), Contains(absl::StrCat("s3:https://s3.amazonaws.com/b/", kPath)));
+  EXPECT_EQ(RepositoryOf().address, absl::StrCat("s3:https://s3.amazonaws.com/b/", kPath));
 }
 
 TEST_F(RepositoryAccessTest, VelerosOwnCredentialsCountWhereTheLocationNamesNone) {
@@ -237,7 +237,7 @@ TEST_F(RepositoryAccessTest, ABucketsNameIsTakenWholeOrRefused) {
 }
 
 TEST_F(RepositoryAccessTest, SettingsOfNoMatterDoNotMatter) {
-  const std::vector<std::string> flags = FlagsOf();
+  const JobRepository repository = RepositoryOf();
   for (const LocationSetting& setting : LocationSettings()) {
     if (setting.use == LocationSetting::Use::kNoMatter) {
       Config(std::string(setting.key).c_str(), "x");
@@ -247,7 +247,7 @@ TEST_F(RepositoryAccessTest, SettingsOfNoMatterDoNotMatter) {
   Config("customerKeyEncryptionSecret", "");
   for (const char* algorithm : {"", "CRC32", "SHA256"}) {
     Config("checksumAlgorithm", algorithm);
-    EXPECT_EQ(FlagsOf(), flags);
+    EXPECT_EQ(RepositoryOf(), repository);
   }
 }
 
@@ -261,7 +261,7 @@ TEST_F(RepositoryAccessTest, AFileInVelerosPodIsNoCredentialOfAWorker) {
 
 TEST_F(RepositoryAccessTest, TagsReachEveryObject) {
   Config("tagging", "team=a&cost=b");
-  EXPECT_THAT(FlagsOf(), Contains("s3.tagging=team=a&cost=b"));
+  EXPECT_EQ(RepositoryOf().tagging, "team=a&cost=b");
 }
 
 TEST_F(RepositoryAccessTest, ACertificateInTheSettingsCountsWhereThereIsNoOther) {
@@ -404,12 +404,11 @@ TEST_F(RepositoryAccessTest, AReadOnlyLocationIsNeverWrittenTo) {
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("ReadOnly")));
   const auto access = Open(/*for_writing=*/false);
   ASSERT_THAT(access, IsOk());
-  // The flags that forbid it, with which VerbLockTest.WithNoLockARestoreWritesNothing runs.
-  EXPECT_THAT(access->flags, Contains("--no-lock"));
+  EXPECT_TRUE(access->repository.is_read_only);
   location_["spec"]["accessMode"] = "ReadWrite";
   const auto writable = Open(/*for_writing=*/false);
   ASSERT_THAT(writable, IsOk());
-  EXPECT_THAT(writable->flags, Not(Contains("--no-lock")));
+  EXPECT_FALSE(writable->repository.is_read_only);
 }
 
 // After a change of keys the repository opens with the new one, whatever older backups name.

@@ -29,7 +29,7 @@ TEST(MoverSettings, AreTheDefaultsWhereNothingIsSaid) {
     const auto settings = ParseMoverSettings(text);
     ASSERT_THAT(settings, IsOk());
     EXPECT_EQ(settings->prepare_timeout, absl::Minutes(30));
-    EXPECT_EQ(settings->on_fallback, "warn");
+    EXPECT_EQ(settings->on_fallback, engine::OnFallback::kWarn);
     EXPECT_FALSE(settings->writes_into_existing);
     EXPECT_EQ(settings->worker.resources.memory_limit, "256Mi");
     EXPECT_THAT(settings->worker.supplemental_groups, ElementsAre(6));
@@ -53,7 +53,7 @@ TEST(MoverSettings, SayWhatIsWritten) {
                "affinity": {"podAntiAffinity": {}}}})");
   ASSERT_THAT(settings, IsOk());
   EXPECT_EQ(settings->prepare_timeout, absl::Minutes(45));
-  EXPECT_EQ(settings->on_fallback, "fail");
+  EXPECT_EQ(settings->on_fallback, engine::OnFallback::kFail);
   EXPECT_TRUE(settings->is_paused);
   EXPECT_THAT(settings->upload_windows,
               ElementsAre(*ParseDailyWindow("22:00-06:00"), *ParseDailyWindow("12:00-13:00")));
@@ -147,7 +147,7 @@ TEST(MoverSettings, AreReadFromTheirConfigMapEachTime) {
   Json config_map = {{"metadata", {{"name", "csi-delta-mover"}, {"namespace", "mover"}}},
                      {"data", {{"config.json", R"({"onFallback": "fail"})"}}}};
   api.Seed(csi::ConfigMapType(), config_map);
-  EXPECT_EQ(ReadMoverSettings({}, api, "mover")->on_fallback, "fail");
+  EXPECT_EQ(ReadMoverSettings({}, api, "mover")->on_fallback, engine::OnFallback::kFail);
   config_map["data"]["config.json"] = R"({"onFallback": "fails"})";
   api.Seed(csi::ConfigMapType(), config_map);
   EXPECT_THAT(ReadMoverSettings({}, api, "mover"),

@@ -10,6 +10,7 @@
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/volume_jobs.h"
 
 namespace csidelta::datamover::task_runner_test {
 namespace {
@@ -26,7 +27,8 @@ Outcome Done(const std::string& snapshot_id = "") {
 }
 
 // Waits until it is stopped, as a long transfer does.
-Outcome UntilStopped(const CallContext& ctx, const TaskProgress& /*progress*/) {
+Outcome UntilStopped(const CallContext& ctx, const VolumeJob& /*job*/,
+                     const TaskProgress& /*progress*/) {
   Clock::Real().SleepUntil(absl::InfiniteFuture(), ctx.stop);
   return {.code = OutcomeCode::kStopped, .message = "interrupted"};
 }
@@ -37,9 +39,7 @@ class TaskRunnerTest : public testing::Test {
     clock_.SetAutoAdvance(true);
     api_.SetStatusSubresource("volumetasks", true);
     task_ = {.type = VolumeTaskType(), .namespace_name = "mover", .name = "du-1"};
-    api_.Seed(VolumeTaskType(),
-              MakeVolumeTask("mover", "du-1",
-                             {.kind = TaskKind::kUpload, .subject = {}, .volume = {}}, {}));
+    api_.Seed(VolumeTaskType(), support::TaskWithJob("du-1"));
   }
 
   CallContext Context(std::stop_token stop = {}) const {
@@ -62,7 +62,7 @@ class TaskRunnerTest : public testing::Test {
 };
 
 TEST_F(TaskRunnerTest, SaysHowItEnded) {
-  EXPECT_THAT(Run([](const CallContext&, const TaskProgress& progress) {
+  EXPECT_THAT(Run([](const CallContext&, const VolumeJob&, const TaskProgress& progress) {
                 progress("transfer", 5, 7);
                 return Done("abc");
               }),
@@ -79,7 +79,7 @@ TEST_F(TaskRunnerTest, SaysHowItEnded) {
 }
 
 TEST_F(TaskRunnerTest, AFailureKeepsItsSentence) {
-  EXPECT_THAT(Run([](const CallContext&, const TaskProgress&) {
+  EXPECT_THAT(Run([](const CallContext&, const VolumeJob&, const TaskProgress&) {
                 return Outcome{.code = OutcomeCode::kFailed,
                                .cause = OutcomeCause::kNoKey,
                                .message = "no key opens it"};
@@ -90,9 +90,9 @@ TEST_F(TaskRunnerTest, AFailureKeepsItsSentence) {
 }
 
 TEST_F(TaskRunnerTest, AWishToCancelEndsIt) {
-  EXPECT_THAT(Run([&](const CallContext& ctx, const TaskProgress& progress) {
+  EXPECT_THAT(Run([&](const CallContext& ctx, const VolumeJob& job, const TaskProgress& progress) {
                 Cancel();
-                return UntilStopped(ctx, progress);
+                return UntilStopped(ctx, job, progress);
               }),
               IsOkAndHolds(TaskPhase::kCanceled));
   EXPECT_EQ(Status().phase, TaskPhase::kCanceled);
@@ -101,9 +101,9 @@ TEST_F(TaskRunnerTest, AWishToCancelEndsIt) {
 TEST_F(TaskRunnerTest, APodThatHasToEndIsNoCancel) {
   std::stop_source pod;
   EXPECT_THAT(Run(
-                  [&](const CallContext& ctx, const TaskProgress& progress) {
+                  [&](const CallContext& ctx, const VolumeJob& job, const TaskProgress& progress) {
                     pod.request_stop();
-                    return UntilStopped(ctx, progress);
+                    return UntilStopped(ctx, job, progress);
                   },
                   pod.get_token()),
               IsOkAndHolds(TaskPhase::kInterrupted));
@@ -115,9 +115,9 @@ TEST_F(TaskRunnerTest, OfCancelAndEndOfThePodCancelCounts) {
   std::stop_source pod;
   api_.Forbid("watch", "volumetasks");
   EXPECT_THAT(Run(
-                  [&](const CallContext& ctx, const TaskProgress& progress) {
+                  [&](const CallContext& ctx, const VolumeJob& job, const TaskProgress& progress) {
                     pod.request_stop();
-                    const Outcome end = UntilStopped(ctx, progress);
+                    const Outcome end = UntilStopped(ctx, job, progress);
                     Cancel();
                     return end;
                   },
@@ -128,10 +128,11 @@ TEST_F(TaskRunnerTest, OfCancelAndEndOfThePodCancelCounts) {
 TEST_F(TaskRunnerTest, WhatWasDoneIsNotDoneAgain) {
   for (const char* phase : {"Succeeded", "Failed", "Canceled"}) {
     api_.Mutate(task_, [&](Json& task) { task["status"]["phase"] = phase; });
-    const auto ended = Run([](const CallContext&, const TaskProgress&) -> Outcome {
-      ADD_FAILURE() << "it ran again";
-      return Done();
-    });
+    const auto ended =
+        Run([](const CallContext&, const VolumeJob&, const TaskProgress&) -> Outcome {
+          ADD_FAILURE() << "it ran again";
+          return Done();
+        });
     ASSERT_THAT(ended, IsOk());
     EXPECT_EQ(ToString(*ended), phase);
   }
@@ -143,7 +144,7 @@ TEST_F(TaskRunnerTest, AnInterruptedOneRunsAgainAndForgetsTheEndBefore) {
                        {"exitCode", 130},
                        {"startTimestamp", "2026-01-01T00:00:00Z"}};
   api_.Mutate(task_, [&](Json& task) { task["status"] = before; });
-  EXPECT_THAT(Run([](const CallContext&, const TaskProgress&) { return Done(); }),
+  EXPECT_THAT(Run([](const CallContext&, const VolumeJob&, const TaskProgress&) { return Done(); }),
               IsOkAndHolds(TaskPhase::kSucceeded));
   EXPECT_EQ(MessageOf(Status()), "");
   EXPECT_EQ(FindJson(*api_.Find(task_), {"status", "exitCode"}), nullptr);
@@ -153,7 +154,7 @@ TEST_F(TaskRunnerTest, AnInterruptedOneRunsAgainAndForgetsTheEndBefore) {
 
 TEST_F(TaskRunnerTest, OneThatIsCancelledBeforeItBeginsDoesNotBegin) {
   Cancel();
-  EXPECT_THAT(Run([](const CallContext&, const TaskProgress&) -> Outcome {
+  EXPECT_THAT(Run([](const CallContext&, const VolumeJob&, const TaskProgress&) -> Outcome {
                 ADD_FAILURE() << "it ran";
                 return Done();
               }),
@@ -162,7 +163,7 @@ TEST_F(TaskRunnerTest, OneThatIsCancelledBeforeItBeginsDoesNotBegin) {
 
 TEST_F(TaskRunnerTest, ATaskThatIsNotThereIsNotRun) {
   api_.Remove(task_);
-  EXPECT_THAT(Run([](const CallContext&, const TaskProgress&) -> Outcome {
+  EXPECT_THAT(Run([](const CallContext&, const VolumeJob&, const TaskProgress&) -> Outcome {
                 ADD_FAILURE() << "it ran";
                 return Done();
               }),
@@ -170,15 +171,15 @@ TEST_F(TaskRunnerTest, ATaskThatIsNotThereIsNotRun) {
 }
 
 TEST_F(TaskRunnerTest, ATaskThatIsDeletedEndsTheVerb) {
-  EXPECT_THAT(Run([&](const CallContext& ctx, const TaskProgress& progress) {
+  EXPECT_THAT(Run([&](const CallContext& ctx, const VolumeJob& job, const TaskProgress& progress) {
                 api_.Remove(task_);
-                return UntilStopped(ctx, progress);
+                return UntilStopped(ctx, job, progress);
               }),
               IsOkAndHolds(TaskPhase::kNone));
 }
 
 TEST_F(TaskRunnerTest, TheVerbGoesOnWhileTheServerIsAwayAndItsEndIsInsistedOn) {
-  EXPECT_THAT(Run([&](const CallContext&, const TaskProgress&) {
+  EXPECT_THAT(Run([&](const CallContext&, const VolumeJob&, const TaskProgress&) {
                 api_.FailNext("patch", "volumetasks", kAway, 40);
                 return Done();
               }),
@@ -188,7 +189,7 @@ TEST_F(TaskRunnerTest, TheVerbGoesOnWhileTheServerIsAwayAndItsEndIsInsistedOn) {
 
 TEST_F(TaskRunnerTest, RetryingHasAnEnd) {
   const absl::Time begun = clock_.Now();
-  EXPECT_THAT(Run([&](const CallContext&, const TaskProgress&) {
+  EXPECT_THAT(Run([&](const CallContext&, const VolumeJob&, const TaskProgress&) {
                 api_.FailNext("patch", "volumetasks", kAway, 100'000);
                 return Done();
               }),
@@ -208,7 +209,7 @@ TEST_F(TaskRunnerTest, ALatePatchOfTheReporterIsRefused) {
     }
     return absl::OkStatus();
   });
-  EXPECT_THAT(Run([&](const CallContext&, const TaskProgress&) {
+  EXPECT_THAT(Run([&](const CallContext&, const VolumeJob&, const TaskProgress&) {
                 while (!is_held) {
                   clock_.Advance(absl::Seconds(1));
                 }
@@ -232,13 +233,14 @@ TEST_F(TaskRunnerTest, APodThatWasReplacedStopsAndSaysNothing) {
   name_pod("one");
   WriteFence fence(clock_);
   EXPECT_THAT(fence.Await(Context()), IsOk());
-  EXPECT_THAT(RunTask(Context(), api_, task_, "node-a",
-                      [&](const CallContext& ctx, const TaskProgress& progress) {
-                        name_pod("two");
-                        return UntilStopped(ctx, progress);
-                      },
-                      {.uid = "one", .fence = &fence}),
-              IsOkAndHolds(TaskPhase::kNone));
+  EXPECT_THAT(
+      RunTask(Context(), api_, task_, "node-a",
+              [&](const CallContext& ctx, const VolumeJob& job, const TaskProgress& progress) {
+                name_pod("two");
+                return UntilStopped(ctx, job, progress);
+              },
+              {.uid = "one", .fence = &fence}),
+      IsOkAndHolds(TaskPhase::kNone));
   EXPECT_EQ(Status().outcome, std::nullopt);
   EXPECT_THAT(fence.Await(Context()),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("another Pod")));
@@ -249,7 +251,7 @@ TEST_F(TaskRunnerTest, APodThatWasGivenUpUnseenDoesNotBegin) {
     SetJson(task, {"metadata", "annotations", objects::kUnseenEndAnnotation}, "one");
   });
   EXPECT_THAT(RunTask(Context(), api_, task_, "node-a",
-                      [](const CallContext&, const TaskProgress&) -> Outcome {
+                      [](const CallContext&, const VolumeJob&, const TaskProgress&) -> Outcome {
                         ADD_FAILURE() << "it ran";
                         return Done();
                       },
@@ -299,8 +301,9 @@ TEST_F(TaskRunnerTest, FiguresThatAreNotTakenAreLeftOut) {
                ? absl::InvalidArgumentError("too large")
                : absl::OkStatus();
   });
-  EXPECT_THAT(Run([](const CallContext&, const TaskProgress&) { return Done("x"); }),
-              IsOkAndHolds(TaskPhase::kSucceeded));
+  EXPECT_THAT(
+      Run([](const CallContext&, const VolumeJob&, const TaskProgress&) { return Done("x"); }),
+      IsOkAndHolds(TaskPhase::kSucceeded));
   EXPECT_EQ(Status().outcome, Outcome{.code = OutcomeCode::kDone});
 }
 
@@ -309,7 +312,7 @@ TEST(TaskReportTest, IsWrittenNowAndThenAndAtOnceWhenAStageBegins) {
   support::FakeApiClient api(clock);
   api.SetStatusSubresource("volumetasks", true);
   const k8s::ObjectKey task = {.type = VolumeTaskType(), .namespace_name = "mover", .name = "du-1"};
-  api.Seed(VolumeTaskType(), MakeVolumeTask("mover", "du-1", {}, {}));
+  api.Seed(VolumeTaskType(), support::TaskWithJob("du-1"));
   CallContext ctx;
   ctx.clock = &clock;
   TaskReport report(api, task, {.phase = TaskPhase::kRunning});
@@ -347,7 +350,7 @@ TEST(TaskReportTest, WhatCouldNotBeWrittenIsWrittenTheNextTime) {
   support::FakeApiClient api(clock);
   api.SetStatusSubresource("volumetasks", true);
   const k8s::ObjectKey task = {.type = VolumeTaskType(), .namespace_name = "mover", .name = "du-1"};
-  api.Seed(VolumeTaskType(), MakeVolumeTask("mover", "du-1", {}, {}));
+  api.Seed(VolumeTaskType(), support::TaskWithJob("du-1"));
   CallContext ctx;
   ctx.clock = &clock;
   TaskReport report(api, task, {.phase = TaskPhase::kRunning});

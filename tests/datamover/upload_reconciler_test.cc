@@ -209,16 +209,19 @@ TEST_F(UploadReconcilerTest, TheWorkerIsToldWhatToDo) {
   controller.LookTimes(3);
   const std::string stem = bed_.StemOfUpload();
   const Json pod = bed_.Pod().value_or(Json());
-  const Json& args = pod["spec"]["containers"][0]["args"];
-  ASSERT_TRUE(args.is_array());
-  const std::vector<std::string> words = args.get<std::vector<std::string>>();
-  EXPECT_THAT(words, testing::IsSupersetOf(
-                         {std::string("worker"), "mover/" + stem, std::string("--init"),
-                          std::string("backup"), std::string("/dev/volume"), std::string("--json"),
-                          std::string("--tag"), stem, bed_.env.cluster, std::string("/shop/data"),
-                          std::string("--immutable"), std::string("--measure"),
-                          "s3:http://s3:9000/b/p/plugins/csi-delta/" + bed_.env.cluster + "/shop/" +
-                              MoverBed::ClaimUid("shop", "data")}));
+  EXPECT_EQ(pod["spec"]["containers"][0]["args"],
+            Json({"worker", "--task", absl::StrCat("mover/", stem)}));
+  const VolumeJob job = bed_.Job(stem);
+  EXPECT_EQ(job.work, VolumeWork(UploadWork{.device = "/dev/volume",
+                                            .host = bed_.env.cluster,
+                                            .path = "/shop/data",
+                                            .volume_snapshot = absl::StrCat("mover/", stem),
+                                            .tags = {stem}}));
+  EXPECT_EQ(job.repository.address,
+            absl::StrCat("s3:http://s3:9000/b/p/plugins/csi-delta/", bed_.env.cluster, "/shop/",
+                         MoverBed::ClaimUid("shop", "data")));
+  EXPECT_TRUE(job.repository.has_keyring);
+  EXPECT_EQ(job.limits.memory_bytes, MemoryBudgetBytes(bed_.env.settings.worker.resources));
   EXPECT_EQ(k8s::Label(pod, "velero.io/data-upload"), "");
   EXPECT_EQ(k8s::Label(pod, objects::kMoverTaskLabel), stem);
   EXPECT_TRUE(bed_.api.Find({csi::SecretType(), "mover", stem}).has_value());
@@ -234,11 +237,8 @@ TEST_F(UploadReconcilerTest, TheWorkerIsToldItsBandwidth) {
   bed_.AddUpload("nightly");
   Controller controller(bed_);
   controller.LookTimes(3);
-  const Json args = bed_.Pod().value_or(Json())["spec"]["containers"][0]["args"];
-  ASSERT_TRUE(args.is_array());
-  const std::vector<std::string> words = args.get<std::vector<std::string>>();
-  EXPECT_THAT(words, testing::IsSupersetOf({"--limit-upload", "2048"}));
-  EXPECT_THAT(words, testing::Not(Contains("--limit-download")));
+  EXPECT_EQ(bed_.Job(bed_.StemOfUpload()).limits.upload_kib_per_second, 2048);
+  EXPECT_EQ(bed_.Job(bed_.StemOfUpload()).limits.download_kib_per_second, 0);
 }
 
 TEST_F(UploadReconcilerTest, AMemberOfAVolumeGroupSaysSo) {
@@ -254,8 +254,7 @@ TEST_F(UploadReconcilerTest, AMemberOfAVolumeGroupSaysSo) {
   bed_.worker = MoverBed::Worker::kRuns;
   Controller controller(bed_);
   controller.LookTimes(3);
-  const Json pod = bed_.Pod().value_or(Json());
-  EXPECT_THAT(pod["spec"]["containers"][0]["args"].get<std::vector<std::string>>(),
+  EXPECT_THAT(std::get<UploadWork>(bed_.Job(bed_.StemOfUpload()).work).tags,
               testing::IsSupersetOf({std::string("volume-group=shop/db"),
                                      std::string("volume-group-snapshot=velero-db-0123"),
                                      std::string("volume-group-cut=2026-11-23T05:00:00Z"),
@@ -473,7 +472,7 @@ TEST_F(UploadReconcilerTest, WhatAWorkersProgramWritesIsRead) {
   result.stored_bytes = 14;
   result.repository = repository::RepositorySize{.pack_bytes = 15, .snapshots = 16};
   EXPECT_THAT(RunTask(bed_.ctx, bed_.api, task, "node-9",
-                      [&](const CallContext&, const TaskProgress& progress) {
+                      [&](const CallContext&, const VolumeJob&, const TaskProgress& progress) {
                         progress("transfer", 3 << 20, MoverBed::kClaimBytes);
                         return Outcome{.code = OutcomeCode::kDone,
                                        .backup = FormerBackupFigures(incremental::ToJson(result))};

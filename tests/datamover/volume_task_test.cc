@@ -127,9 +127,19 @@ TEST(VolumeTask, TheSchemaKnowsEveryFieldThatIsWritten) {
     EXPECT_EQ(NamesOf(written.at("outcome").at(figures)),
               NamesOf(outcome.at(figures).at("properties")));
   }
-  const Json spec = MakeVolumeTask("mover", "dd-u-1", SomeSpec(), {}).at("spec");
-  for (const auto& [name, value] : spec.items()) {
-    EXPECT_TRUE(properties.at("spec").at("properties").contains(name)) << name;
+  Json spec = MakeVolumeTask("mover", "dd-u-1", SomeSpec(), {}).at("spec");
+  spec["job"] = nullptr;
+  EXPECT_EQ(NamesOf(spec), NamesOf(properties.at("spec").at("properties")));
+  const Json& job = properties.at("spec").at("properties").at("job").at("properties");
+  for (const VolumeWork& work :
+       {VolumeWork(UploadWork()), VolumeWork(DownloadWork()), VolumeWork(ForgetWork())}) {
+    const Json told = ToJson(VolumeJob{.work = work});
+    EXPECT_EQ(NamesOf(told), NamesOf(job));
+    for (const auto& [name, value] : told.items()) {
+      if (value.is_object()) {
+        EXPECT_EQ(NamesOf(value), NamesOf(job.at(name).at("properties"))) << name;
+      }
+    }
   }
 }
 

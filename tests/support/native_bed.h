@@ -190,8 +190,8 @@ class NativeBed {
   std::function<absl::Status(const ApiCall& call, const Json* body)> on_call;
   // Each time that an action waits, before Longhorn's time passes.
   std::function<void()> on_wait;
-  // That are open while an action waits. A Backup's watch is begun by a thread of its own, and one of
-  // another Backup stays open: with fewer, the action may have waited before its own was there.
+  // That are open while an action waits. A Backup's watch is begun by a thread of its own, and one
+  // of another Backup stays open: with fewer, the action may have waited before its own was there.
   int watches = 1;
 
  private:

@@ -1,0 +1,13 @@
+#pragma once
+
+namespace csidelta::datamover {
+
+// A member of a struct by the name that it has in JSON: one table of these serves the writer and
+// the reader.
+template <typename Struct, typename Value>
+struct JsonField {
+  const char* name;
+  Value Struct::*member;
+};
+
+}  // namespace csidelta::datamover

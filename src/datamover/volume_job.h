@@ -1,0 +1,98 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/json.h"
+#include "engine/backup.h"
+
+// What a worker is to do: VolumeTask.spec.job, which the controller writes before it makes the
+// worker's Pod, and which the worker reads when it begins, both with the codec below. It has no
+// secret in it: those are files of the worker's Secret. deploy/chart/crds/volumetask.yaml is its
+// schema.
+namespace csidelta::datamover {
+
+// The repository, and how to get at it.
+struct JobRepository {
+  std::string address = {};        // as --repo of csi-delta and -r of restic have it
+  std::string region = {};         // "": that of the worker's environment
+  std::string bucket_lookup = {};  // "auto", "dns", "path"; "": auto
+  std::string encryption = {};     // of the bucket: "AES256", "aws:kms"; "": none is asked for
+  std::string kms_key_id = {};
+  std::string tagging = {};  // KEY=VALUE&KEY=VALUE
+  bool insecure_tls = false;
+  bool is_read_only = false;      // no lock is taken, and nothing written
+  bool has_certificates = false;  // kCaFile of the Secret is trusted besides
+  bool has_keyring = false;       // kKeyringFile of the Secret; else RESTIC_PASSWORD and its kin
+
+  friend bool operator==(const JobRepository&, const JobRepository&) = default;
+};
+
+// What the worker may use. 0: as it is without one.
+struct JobLimits {
+  int64_t memory_bytes = 0;  // of buffers, within what its container may have
+  int64_t upload_kib_per_second = 0;
+  int64_t download_kib_per_second = 0;
+
+  friend bool operator==(const JobLimits&, const JobLimits&) = default;
+};
+
+// Back up the device; the repository is made where there is none.
+struct UploadWork {
+  std::string device = {};  // a path in the worker's container
+  std::string host = {};    // of the repository snapshot: the cluster
+  std::string path = {};    // of the repository snapshot: /NAMESPACE/PVC
+  std::string volume_snapshot =
+      {};  // NAMESPACE/NAME that the device was made of; "": none is asked
+  std::vector<std::string> tags = {};
+  engine::OnFallback on_fallback = engine::OnFallback::kWarn;
+
+  friend bool operator==(const UploadWork&, const UploadWork&) = default;
+};
+
+// Restore to the device.
+struct DownloadWork {
+  std::string device = {};
+  std::string snapshot_id = {};
+  bool only_differing = false;                  // read the device first
+  std::optional<absl::Time> start_before = {};  // later nothing is written
+
+  friend bool operator==(const DownloadWork&, const DownloadWork&) = default;
+};
+
+// Remove one repository snapshot, and free its space; none is there: done.
+struct ForgetWork {
+  std::string snapshot_id = {};  // or, where it is "":
+  std::string tag = {};          // the newest with this tag
+
+  friend bool operator==(const ForgetWork&, const ForgetWork&) = default;
+};
+
+using VolumeWork = std::variant<UploadWork, DownloadWork, ForgetWork>;
+
+struct VolumeJob {
+  JobRepository repository = {};
+  JobLimits limits = {};
+  // How long to wait for the locks of others; nothing: until a dead one is known for it.
+  std::optional<absl::Duration> lock_wait = {};
+  std::vector<std::string> ended_pods = {};  // uids: the locks of these are dead
+  VolumeWork work = {};
+
+  friend bool operator==(const VolumeJob&, const VolumeJob&) = default;
+};
+
+// As part of a merge patch: what is not set is null, so that nothing of a job before stays.
+Json ToJson(const VolumeJob& job);
+
+// Reads what ToJson() writes. INVALID_ARGUMENT that names the field, with its path below
+// spec.job, when one that the work needs is missing, when one is of the wrong type or out of range,
+// or when there is one that this version does not know: a job that is not wholly understood is not
+// done.
+absl::StatusOr<VolumeJob> ReadJob(const Json& json);
+
+}  // namespace csidelta::datamover

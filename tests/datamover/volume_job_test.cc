@@ -1,0 +1,132 @@
+#include "datamover/volume_job.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/support/status_matchers.h"
+
+namespace csidelta::datamover::volume_job_test {
+namespace {
+
+using support::IsOkAndHolds;
+using support::StatusIs;
+using testing::HasSubstr;
+
+// With a value of its own in each field.
+VolumeJob JobOf(VolumeWork work) {
+  return {.repository = {.address = "s3:https://h/b",
+                         .region = "r",
+                         .bucket_lookup = "dns",
+                         .encryption = "aws:kms",
+                         .kms_key_id = "k",
+                         .tagging = "a=b",
+                         .insecure_tls = true,
+                         .is_read_only = true,
+                         .has_certificates = true,
+                         .has_keyring = true},
+          .limits = {.memory_bytes = int64_t{1} << 40,
+                     .upload_kib_per_second = 1,
+                     .download_kib_per_second = 2},
+          .lock_wait = absl::Seconds(10),
+          .ended_pods = {"a", "b"},
+          .work = std::move(work)};
+}
+
+const VolumeWork& Upload() {
+  static const auto& work = *new VolumeWork(UploadWork{.device = "/dev/volume",
+                                                       .host = "cluster",
+                                                       .path = "/shop/data",
+                                                       .volume_snapshot = "mover/du-1",
+                                                       .tags = {"du-1", "x"},
+                                                       .on_fallback = engine::OnFallback::kFail});
+  return work;
+}
+const VolumeWork& Download() {
+  static const auto& work =
+      *new VolumeWork(DownloadWork{.device = "/dev/volume",
+                                   .snapshot_id = "abc",
+                                   .only_differing = true,
+                                   .start_before = absl::FromUnixSeconds(1'700'000'000)});
+  return work;
+}
+
+TEST(VolumeJob, WhatIsToldIsUnderstood) {
+  for (const VolumeWork& work :
+       {Upload(), Download(), VolumeWork(ForgetWork{.snapshot_id = "abc"}),
+        VolumeWork(ForgetWork{.tag = "du-1"}),
+        VolumeWork(UploadWork{.device = "d", .on_fallback = engine::OnFallback::kProceed}),
+        VolumeWork(DownloadWork{.device = "d", .snapshot_id = "a"})}) {
+    EXPECT_THAT(ReadJob(ToJson(JobOf(work))), IsOkAndHolds(JobOf(work)));
+    const VolumeJob plain{.repository = {.address = "/r"}, .work = work};
+    EXPECT_THAT(ReadJob(ToJson(plain)), IsOkAndHolds(plain));
+  }
+}
+
+// A task has another job after a Pod was lost, say without a time until which it may begin.
+TEST(VolumeJob, NothingOfTheJobBeforeStays) {
+  Json merged = ToJson(JobOf(Download()));
+  const VolumeJob next{.repository = {.address = "/r"}, .work = ForgetWork{.tag = "x"}};
+  merged.merge_patch(ToJson(next));
+  EXPECT_THAT(ReadJob(merged), IsOkAndHolds(next));
+}
+
+struct WrongCase {
+  const char* at;  // a JSON pointer
+  Json value;
+  const char* words;
+};
+
+TEST(VolumeJob, WhatIsNotWhollyUnderstoodIsRefusedByItsName) {
+  const WrongCase of_uploads[] = {
+      {"/repository", nullptr, "spec.job.repository is missing"},
+      {"/repository", "s3:h", "spec.job.repository is no object"},
+      {"/repository/address", nullptr, "spec.job.repository.address is missing"},
+      {"/repository/address", 5, "spec.job.repository.address is no text"},
+      {"/repository/readOnly", "true", "spec.job.repository.readOnly is not true or false"},
+      {"/repository/proxy", "x", "spec.job.repository.proxy is not known"},
+      {"/limits/memoryBytes", -1, "spec.job.limits.memoryBytes is no count"},
+      {"/limits/memoryBytes", "1", "spec.job.limits.memoryBytes is no count"},
+      {"/limits/memoryBytes", 1.5, "spec.job.limits.memoryBytes is no count"},
+      {"/limits/disk", 1, "spec.job.limits.disk is not known"},
+      {"/lockWaitSeconds", "10s", "spec.job.lockWaitSeconds is no count"},
+      {"/endedPods", "a", "spec.job.endedPods is no list of texts"},
+      {"/endedPods", Json::array({"a", 1}), "spec.job.endedPods is no list of texts"},
+      {"/upload", nullptr, "not one of upload, download and forget"},
+      {"/download", {{"device", "d"}, {"snapshotID", "a"}}, "not one of upload, download"},
+      {"/upload/device", "", "spec.job.upload.device is missing"},
+      {"/upload/onFallback", "never", "spec.job.upload.onFallback is not proceed"},
+      {"/upload/onFallback", nullptr, "spec.job.upload.onFallback is not proceed"},
+      {"/upload/tags", {{"a", "b"}}, "spec.job.upload.tags is no list of texts"},
+      {"/verify", true, "spec.job.verify is not known to this version"}};
+  for (const WrongCase& wrong : of_uploads) {
+    Json json = ToJson(JobOf(Upload()));
+    json[Json::json_pointer(wrong.at)] = wrong.value;
+    EXPECT_THAT(ReadJob(json),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(wrong.words)));
+  }
+  // What is left out of a restore into a volume in use would be written over it at any time.
+  const WrongCase of_downloads[] = {
+      {"/download/startBefore", "soon", "spec.job.download.startBefore is no time"},
+      {"/download/startBefore", 5, "spec.job.download.startBefore is no text"},
+      {"/download/onlyDiffering", 1, "spec.job.download.onlyDiffering is not true or false"},
+      {"/download/snapshotID", "", "spec.job.download.snapshotID is missing"}};
+  for (const WrongCase& wrong : of_downloads) {
+    Json json = ToJson(JobOf(Download()));
+    json[Json::json_pointer(wrong.at)] = wrong.value;
+    EXPECT_THAT(ReadJob(json),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(wrong.words)));
+  }
+  for (const ForgetWork& both : {ForgetWork(), ForgetWork{.snapshot_id = "a", .tag = "b"}}) {
+    EXPECT_THAT(ReadJob(ToJson(JobOf(both))), StatusIs(absl::StatusCode::kInvalidArgument));
+  }
+  for (const Json& json : {Json(), Json("job"), Json::array({1})}) {
+    EXPECT_THAT(ReadJob(json),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("spec.job is no object")));
+  }
+}
+
+}  // namespace
+}  // namespace csidelta::datamover::volume_job_test
