@@ -15,6 +15,8 @@ import subprocess
 import sys
 
 FUNCTION_LINES_MAX = 70
+CLASS_LINES_MAX = 120  # With the bodies of its functions.
+INLINE_LINES_MAX = 5  # Of a body that may stand in a longer class.
 CPP = (".h", ".cc")
 ABSOLUTE = "/(?:work|root|home/[a-z]+)/"  # A path that exists on one machine.
 
@@ -144,6 +146,21 @@ def _after_parenthesis(code, at):
     return len(code)
 
 
+_CLASS = re.compile(r"^(?:class|struct)\s+(?P<name>[\w:]+)[^;{}()]*\{", re.MULTILINE)
+
+
+def class_faults(path, code, functions):
+    """Classes that nobody sees as a whole, because bodies stand in them. `functions`: those of cpp_functions()."""
+    for match in _CLASS.finditer(code):
+        first = code.count("\n", 0, match.start()) + 1
+        end = re.compile(r"^\};", re.MULTILINE).search(code, match.end())
+        last = code.count("\n", 0, end.start() if end else len(code)) + 1
+        if last - first + 1 > CLASS_LINES_MAX and any(
+                first < begin and until <= last and until - begin + 1 > INLINE_LINES_MAX for begin, until in functions):
+            yield (f"{path}:{first}: class {match['name']} of {last - first + 1} lines; declare its functions, and define "
+                   "them behind it")
+
+
 _CONTROL = re.compile(r"\b(if|for|while)\b(?:\s+constexpr)?\s*(?=\()|\belse\b")
 
 
@@ -164,7 +181,10 @@ def cpp_faults(path, text):
     code = code_only(text)
     if path.suffix == ".h" and "#pragma once" not in text:
         yield f"{path}:1: a header begins with #pragma once"
-    for first, last in cpp_functions(code):
+    functions = list(cpp_functions(code))
+    if path.parts[0] == "src":
+        yield from class_faults(path, code, functions)
+    for first, last in functions:
         if last - first + 1 > FUNCTION_LINES_MAX:
             yield f"{path}:{first}: function of {last - first + 1} lines; at most {FUNCTION_LINES_MAX}"
     yield from brace_faults(path, code)

@@ -74,33 +74,9 @@ class LonghornVolumeAction : public velero::BackupItemAction {
  public:
   explicit LonghornVolumeAction(const csi::Environment& env) : env_(env), facts_(env) {}
 
-  velero::ResourceSelector AppliesTo() const override {
-    velero::ResourceSelector selector;
-    selector.included_resources = {"persistentvolumeclaims"};
-    return selector;
-  }
-
+  velero::ResourceSelector AppliesTo() const override;
   absl::StatusOr<velero::BackupItemResult> Execute(const CallContext& ctx, const Json& item,
-                                                   const Json& backup_object) override {
-    ASSIGN_OR_RETURN(const velero::Backup backup, velero::ParseBackup(backup_object));
-    if (backup.Finalizing()) {
-      return velero::BackupItemResult{};
-    }
-    ASSIGN_OR_RETURN(const VolumeDecision decision, Decide(ctx, backup, item));
-    if (decision.kind != VolumeDecision::Kind::kLonghorn) {
-      return velero::BackupItemResult{};  // The other actions on PVCs say what becomes of it.
-    }
-    absl::StatusOr<velero::BackupItemResult> result = Save(ctx, backup, item, decision);
-    if (result.ok()) {
-      return result;
-    }
-    const std::string pvc = absl::StrCat("PVC ", k8s::Namespace(item), "/", k8s::Name(item));
-    if (absl::IsPermissionDenied(result.status())) {
-      return absl::PermissionDeniedError(absl::StrCat(
-          pvc, ": ", result.status().message(), "; deploy/longhorn-rbac.yaml has the rights"));
-    }
-    return Annotate(result.status(), pvc);
-  }
+                                                   const Json& backup_object) override;
 
   absl::StatusOr<velero::OperationProgress> Progress(const CallContext& ctx,
                                                      absl::string_view operation_id,
@@ -114,147 +90,22 @@ class LonghornVolumeAction : public velero::BackupItemAction {
   // decides, Velero's own action takes no volume: labels on the PVC that say so are of an earlier
   // backup.
   absl::StatusOr<VolumeDecision> Decide(const CallContext& ctx, const velero::Backup& backup,
-                                        const Json& item) {
-    ASSIGN_OR_RETURN(const auto policies, facts_.Policies(ctx, backup));
-    if (!policies->AnyRuleHas(velero::kCsiDeltaParameter, velero::kCsiDeltaLonghorn)) {
-      return VolumeDecision{};
-    }
-    const velero::VolumeQueries queries{
-        .policies = [&] { return facts_.Policies(ctx, backup); },
-        .pv = [&]() -> absl::StatusOr<Json> {
-          const std::string name = GetString(item, {"spec", "volumeName"});
-          if (name.empty()) {
-            return Json();
-          }
-          ASSIGN_OR_RETURN(const auto volume, facts_.Volume(ctx, backup, name));
-          return *volume;
-        },
-        // They matter only where no rule decides.
-        .pods = [] { return std::make_shared<const std::vector<Json>>(); },
-    };
-    return velero::DecideVolume(
-        {.backup = backup, .pvc = item, .enable_csi = env_.enable_csi, .ignore_claim_labels = true},
-        queries);
-  }
-
+                                        const Json& item);
   absl::StatusOr<velero::BackupItemResult> Save(const CallContext& ctx,
                                                 const velero::Backup& backup, const Json& item,
-                                                const VolumeDecision& decision) {
-    if (const std::string group = VolumeGroups::GroupOf(backup, item); !group.empty()) {
-      CSIDELTA_LOG(kWarn, "a PVC is snapshotted alone: native snapshots of Longhorn know no groups",
-                   {"namespace", k8s::Namespace(item)}, {"pvc", k8s::Name(item)},
-                   {"volume_group", group});
-    }
-    ASSIGN_OR_RETURN(const auto config, facts_.Config(ctx, backup));
-    SweepOnce(ctx, backup, *config);
-    const longhorn::NativeRequest request{
-        .namespace_name = config->longhorn_namespace,
-        .volume = GetString(decision.pv, {"spec", "csi", "volumeHandle"}),
-        .velero_namespace = env_.velero_namespace,
-        .backup_name = backup.name,
-        .backup_uid = backup.uid,
-        .pvc_namespace = k8s::Namespace(item),
-        .pvc_name = k8s::Name(item),
-        .pvc_uid = k8s::Uid(item)};
-    ASSIGN_OR_RETURN(const longhorn::Snapshot snapshot, Take(ctx, backup, request));
-    const k8s::ObjectKey key = longhorn::SnapshotKey(snapshot.namespace_name(), snapshot.name());
-    velero::BackupItemResult result;
-    result.item = ArchivedPvc(item, backup, snapshot);
-    result.operation_id = EncodeOperationId({.kind = kKind,
-                                             .namespace_name = key.namespace_name,
-                                             .snapshot_name = key.name,
-                                             .snapshot_uid = snapshot.uid(),
-                                             .started_at = ctx.clock->Now()});
-    result.additional_items = {Identify(key)};
-    result.post_operation_items = {Identify(key)};
-    return result;
-  }
-
+                                                const VolumeDecision& decision);
   void SweepOnce(const CallContext& ctx, const velero::Backup& backup,
-                 const velero::PluginConfig& config) {
-    {
-      const MutexLock lock(mutex_);
-      if (!config.sweep_orphans || !swept_.insert(backup.uid).second) {
-        return;
-      }
-    }
-    const absl::StatusOr<int> swept = SweepNativeSnapshots(ctx, env_, backup, config);
-    if (!swept.ok()) {
-      CSIDELTA_LOG(kWarn, "cannot look for native snapshots that failed backups left behind",
-                   {"status", swept.status().ToString()});
-    }
-  }
-
+                 const velero::PluginConfig& config);
   absl::StatusOr<longhorn::Volume> FindVolume(const CallContext& ctx,
-                                              const longhorn::NativeRequest& request) {
-    absl::StatusOr<Json> found =
-        env_.api.Get(ctx, longhorn::VolumeKey(request.namespace_name, request.volume));
-    if (absl::IsNotFound(found.status())) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          "Longhorn has no Volume ", request.volume, " in namespace ", request.namespace_name,
-          "; another namespace of Longhorn is set by longhornNamespace"));
-    }
-    RETURN_IF_ERROR(found.status());
-    return longhorn::Volume::Of(*std::move(found));
-  }
+                                              const longhorn::NativeRequest& request);
 
   // Others' VolumeSnapshots of the PVC are not waited for (csi::AwaitOthers()): drivers may refuse
   // two at once, and Longhorn's engine takes one after the other.
   absl::StatusOr<longhorn::Snapshot> Take(const CallContext& ctx, const velero::Backup& backup,
-                                          const longhorn::NativeRequest& request) {
-    ASSIGN_OR_RETURN(const longhorn::Volume volume, FindVolume(ctx, request));
-    RETURN_IF_ERROR(longhorn::RequireUsable(volume));
-    const std::string name = longhorn::NativeSnapshotName(backup.uid, volume.uid());
-    RETURN_IF_ERROR(longhorn::RequireRoom(ctx, env_.api, volume, name));
-    const absl::Time asked_at = ctx.clock->Now();
-    // Long enough to see a dead holder's turn run out.
-    const CallContext waiting =
-        ctx.WithTimeout(std::max(backup.csi_snapshot_timeout, 2 * csi::kTurnDuration));
-    const bool is_attached = IsAttached(volume);
-    if (!is_attached) {
-      RETURN_IF_ERROR(
-          Annotate(detached_.Take(waiting),
-                   absl::StrCat("wait for ", kDetachedMax, " other detached volumes of Longhorn")));
-    }
-    const absl::Cleanup give = [&] {
-      if (!is_attached) {
-        detached_.Give();
-      }
-    };
-    ASSIGN_OR_RETURN(csi::VolumeTurn turn,
-                     csi::VolumeTurn::Take(waiting, env_.api, TurnOf(backup, request)));
-    absl::StatusOr<longhorn::Snapshot> taken = TakeInTurn(ctx, backup, request, volume, name, turn);
-    if (const absl::Status released = turn.Release(csi::CleanUpContext(env_.clock), env_.api);
-        !released.ok()) {
-      CSIDELTA_LOG(kInfo, "the volume's turn is left to run out", {"status", released.ToString()});
-    }
-    RETURN_IF_ERROR(taken.status());
-    Tell(request, *taken, is_attached, ctx.clock->Now() - asked_at);
-    return taken;
-  }
-
-  csi::TurnRequest TurnOf(const velero::Backup& backup, const longhorn::NativeRequest& request) {
-    return {.lease_namespace = env_.velero_namespace,
-            .claim_namespace = request.pvc_namespace,
-            .claim_name = request.pvc_name,
-            .claim_uid = request.pvc_uid,
-            .backup_name = backup.name,
-            .backup_uid = backup.uid,
-            .holder = absl::StrCat(backup.uid, "_", absl::Hex(env_.random.Below(UINT64_MAX)))};
-  }
-
+                                          const longhorn::NativeRequest& request);
+  csi::TurnRequest TurnOf(const velero::Backup& backup, const longhorn::NativeRequest& request);
   static void Tell(const longhorn::NativeRequest& request, const longhorn::Snapshot& snapshot,
-                   bool is_attached, absl::Duration duration) {
-    const auto taken_at = longhorn::TakenAt(snapshot);
-    CSIDELTA_LOG(kInfo,
-                 is_attached ? "native snapshot of Longhorn taken"
-                             : "native snapshot of Longhorn taken, for which Longhorn attached the "
-                               "volume",
-                 {"namespace", request.pvc_namespace}, {"pvc", request.pvc_name},
-                 {"volume", request.volume}, {"snapshot", snapshot.name()},
-                 {"cut_at", taken_at.has_value() ? FormatRfc3339(*taken_at) : "unknown"},
-                 {"duration_ms", absl::StrCat(absl::ToInt64Milliseconds(duration))});
-  }
+                   bool is_attached, absl::Duration duration);
 
   // One that is not taken in time is deleted: Longhorn would take it later. Its record stays for
   // the sweep, in case that an answer was lost.
@@ -262,80 +113,18 @@ class LonghornVolumeAction : public velero::BackupItemAction {
                                                 const velero::Backup& backup,
                                                 const longhorn::NativeRequest& request,
                                                 const longhorn::Volume& volume,
-                                                const std::string& name, csi::VolumeTurn& turn) {
-    const absl::Duration timeout = backup.csi_snapshot_timeout;
-    RETURN_IF_ERROR(RecordRequest(ctx, env_, request, name));
-    longhorn::NativeWatch::Interest interest(WatchOf(request), name);
-    absl::StatusOr<longhorn::Snapshot> taken = longhorn::CreateNative(
-        ctx.WithTimeout(std::min(timeout, kUnansweredMax)), env_.api, request, name);
-    if (taken.ok()) {
-      taken = Await(ctx, timeout, *taken, IsAttached(volume), turn, interest);
-    }
-    if (taken.ok()) {
-      return taken;
-    }
-    const absl::Status removed =
-        longhorn::RemoveNativeOf(csi::CleanUpContext(env_.clock), env_.api, request, name);
-    const absl::string_view why = taken.status().message();
-    const std::string left =
-        removed.ok() ? "nothing of it is kept"
-                     : absl::StrCat("Snapshot ", name,
-                                    " is left, and Longhorn may take it yet: ", removed.message());
-    return absl::Status(taken.status().code(),
-                        longhorn::IsForWantOfRoom(why)
-                            ? absl::StrCat(why, "; ", left, "; ", longhorn::HowToMakeRoom(volume))
-                            : absl::StrCat(why, "; ", left));
-  }
+                                                const std::string& name, csi::VolumeTurn& turn);
 
   // Until it is taken; a volume that Longhorn attached for it is waited for until it is ready, when
   // Longhorn lets go of it.
   absl::StatusOr<longhorn::Snapshot> Await(const CallContext& ctx, absl::Duration timeout,
                                            const longhorn::Snapshot& made, bool is_attached,
                                            csi::VolumeTurn& turn,
-                                           longhorn::NativeWatch::Interest& interest) {
-    longhorn::Snapshot seen = made;
-    const auto is_done = [&](const Json* object) -> absl::StatusOr<bool> {
-      if (object != nullptr) {
-        ASSIGN_OR_RETURN(seen, longhorn::Snapshot::Of(*object));
-      }
-      const NativeState state = longhorn::StateOf(object == nullptr ? nullptr : &seen, made.uid());
-      if (state == NativeState::kGone) {
-        return absl::NotFoundError("it was deleted while it was waited for");
-      }
-      return state == NativeState::kReady || (state == NativeState::kTaken && is_attached);
-    };
-    const Json* known = &made.json();
-    const CallContext limited = ctx.WithTimeout(timeout);
-    const absl::Status status =
-        csi::TurnWaiter(limited, env_, turn)
-            .Wait(is_done, [&](const CallContext& slice, csi::TurnWaiter::Predicate judge) {
-              return interest.Await(slice, judge, std::exchange(known, nullptr));
-            });
-    if (status.ok()) {
-      return seen;
-    }
-    return absl::IsDeadlineExceeded(status)
-               ? TooLate(seen, timeout)
-               : Annotate(status, absl::StrCat("wait for Snapshot ", made.name()));
-  }
+                                           longhorn::NativeWatch::Interest& interest);
 
   // One for all PVCs of a backup.
-  longhorn::NativeWatch& WatchOf(const longhorn::NativeRequest& request) {
-    const MutexLock lock(mutex_);
-    return watches_
-        .try_emplace(request.backup_uid, env_.api, env_.clock, request.namespace_name,
-                     request.backup_uid)
-        .first->second;
-  }
-
-  static absl::Status TooLate(const longhorn::Snapshot& seen, absl::Duration timeout) {
-    const bool is_taken = longhorn::TakenAt(seen).has_value();
-    const std::string error = seen.error();
-    return absl::DeadlineExceededError(absl::StrCat(
-        "Longhorn ", is_taken ? "took a snapshot of Volume " : "took no snapshot of Volume ",
-        seen.volume(), is_taken ? ", and did not show it as ready within " : " within ",
-        absl::FormatDuration(timeout), ": ", error.empty() ? "it does not say why" : error));
-  }
+  longhorn::NativeWatch& WatchOf(const longhorn::NativeRequest& request);
+  static absl::Status TooLate(const longhorn::Snapshot& seen, absl::Duration timeout);
 
   velero::OperationProgress Judge(const CallContext& ctx, velero::OperationProgress progress,
                                   const SnapshotOperation& operation,
@@ -349,6 +138,252 @@ class LonghornVolumeAction : public velero::BackupItemAction {
   std::set<std::string> swept_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, longhorn::NativeWatch> watches_ ABSL_GUARDED_BY(mutex_);
 };
+
+velero::ResourceSelector LonghornVolumeAction::AppliesTo() const {
+  velero::ResourceSelector selector;
+  selector.included_resources = {"persistentvolumeclaims"};
+  return selector;
+}
+
+absl::StatusOr<velero::BackupItemResult> LonghornVolumeAction::Execute(const CallContext& ctx,
+                                                                       const Json& item,
+                                                                       const Json& backup_object) {
+  ASSIGN_OR_RETURN(const velero::Backup backup, velero::ParseBackup(backup_object));
+  if (backup.Finalizing()) {
+    return velero::BackupItemResult{};
+  }
+  ASSIGN_OR_RETURN(const VolumeDecision decision, Decide(ctx, backup, item));
+  if (decision.kind != VolumeDecision::Kind::kLonghorn) {
+    return velero::BackupItemResult{};  // The other actions on PVCs say what becomes of it.
+  }
+  absl::StatusOr<velero::BackupItemResult> result = Save(ctx, backup, item, decision);
+  if (result.ok()) {
+    return result;
+  }
+  const std::string pvc = absl::StrCat("PVC ", k8s::Namespace(item), "/", k8s::Name(item));
+  if (absl::IsPermissionDenied(result.status())) {
+    return absl::PermissionDeniedError(absl::StrCat(pvc, ": ", result.status().message(),
+                                                    "; deploy/longhorn-rbac.yaml has the rights"));
+  }
+  return Annotate(result.status(), pvc);
+}
+
+absl::StatusOr<VolumeDecision> LonghornVolumeAction::Decide(const CallContext& ctx,
+                                                            const velero::Backup& backup,
+                                                            const Json& item) {
+  ASSIGN_OR_RETURN(const auto policies, facts_.Policies(ctx, backup));
+  if (!policies->AnyRuleHas(velero::kCsiDeltaParameter, velero::kCsiDeltaLonghorn)) {
+    return VolumeDecision{};
+  }
+  const velero::VolumeQueries queries{
+      .policies = [&] { return facts_.Policies(ctx, backup); },
+      .pv = [&]() -> absl::StatusOr<Json> {
+        const std::string name = GetString(item, {"spec", "volumeName"});
+        if (name.empty()) {
+          return Json();
+        }
+        ASSIGN_OR_RETURN(const auto volume, facts_.Volume(ctx, backup, name));
+        return *volume;
+      },
+      // They matter only where no rule decides.
+      .pods = [] { return std::make_shared<const std::vector<Json>>(); },
+  };
+  return velero::DecideVolume(
+      {.backup = backup, .pvc = item, .enable_csi = env_.enable_csi, .ignore_claim_labels = true},
+      queries);
+}
+
+absl::StatusOr<velero::BackupItemResult> LonghornVolumeAction::Save(
+    const CallContext& ctx, const velero::Backup& backup, const Json& item,
+    const VolumeDecision& decision) {
+  if (const std::string group = VolumeGroups::GroupOf(backup, item); !group.empty()) {
+    CSIDELTA_LOG(kWarn, "a PVC is snapshotted alone: native snapshots of Longhorn know no groups",
+                 {"namespace", k8s::Namespace(item)}, {"pvc", k8s::Name(item)},
+                 {"volume_group", group});
+  }
+  ASSIGN_OR_RETURN(const auto config, facts_.Config(ctx, backup));
+  SweepOnce(ctx, backup, *config);
+  const longhorn::NativeRequest request{
+      .namespace_name = config->longhorn_namespace,
+      .volume = GetString(decision.pv, {"spec", "csi", "volumeHandle"}),
+      .velero_namespace = env_.velero_namespace,
+      .backup_name = backup.name,
+      .backup_uid = backup.uid,
+      .pvc_namespace = k8s::Namespace(item),
+      .pvc_name = k8s::Name(item),
+      .pvc_uid = k8s::Uid(item)};
+  ASSIGN_OR_RETURN(const longhorn::Snapshot snapshot, Take(ctx, backup, request));
+  const k8s::ObjectKey key = longhorn::SnapshotKey(snapshot.namespace_name(), snapshot.name());
+  velero::BackupItemResult result;
+  result.item = ArchivedPvc(item, backup, snapshot);
+  result.operation_id = EncodeOperationId({.kind = kKind,
+                                           .namespace_name = key.namespace_name,
+                                           .snapshot_name = key.name,
+                                           .snapshot_uid = snapshot.uid(),
+                                           .started_at = ctx.clock->Now()});
+  result.additional_items = {Identify(key)};
+  result.post_operation_items = {Identify(key)};
+  return result;
+}
+
+void LonghornVolumeAction::SweepOnce(const CallContext& ctx, const velero::Backup& backup,
+                                     const velero::PluginConfig& config) {
+  {
+    const MutexLock lock(mutex_);
+    if (!config.sweep_orphans || !swept_.insert(backup.uid).second) {
+      return;
+    }
+  }
+  const absl::StatusOr<int> swept = SweepNativeSnapshots(ctx, env_, backup, config);
+  if (!swept.ok()) {
+    CSIDELTA_LOG(kWarn, "cannot look for native snapshots that failed backups left behind",
+                 {"status", swept.status().ToString()});
+  }
+}
+
+absl::StatusOr<longhorn::Volume> LonghornVolumeAction::FindVolume(
+    const CallContext& ctx, const longhorn::NativeRequest& request) {
+  absl::StatusOr<Json> found =
+      env_.api.Get(ctx, longhorn::VolumeKey(request.namespace_name, request.volume));
+  if (absl::IsNotFound(found.status())) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "Longhorn has no Volume ", request.volume, " in namespace ", request.namespace_name,
+        "; another namespace of Longhorn is set by longhornNamespace"));
+  }
+  RETURN_IF_ERROR(found.status());
+  return longhorn::Volume::Of(*std::move(found));
+}
+
+absl::StatusOr<longhorn::Snapshot> LonghornVolumeAction::Take(
+    const CallContext& ctx, const velero::Backup& backup, const longhorn::NativeRequest& request) {
+  ASSIGN_OR_RETURN(const longhorn::Volume volume, FindVolume(ctx, request));
+  RETURN_IF_ERROR(longhorn::RequireUsable(volume));
+  const std::string name = longhorn::NativeSnapshotName(backup.uid, volume.uid());
+  RETURN_IF_ERROR(longhorn::RequireRoom(ctx, env_.api, volume, name));
+  const absl::Time asked_at = ctx.clock->Now();
+  // Long enough to see a dead holder's turn run out.
+  const CallContext waiting =
+      ctx.WithTimeout(std::max(backup.csi_snapshot_timeout, 2 * csi::kTurnDuration));
+  const bool is_attached = IsAttached(volume);
+  if (!is_attached) {
+    RETURN_IF_ERROR(
+        Annotate(detached_.Take(waiting),
+                 absl::StrCat("wait for ", kDetachedMax, " other detached volumes of Longhorn")));
+  }
+  const absl::Cleanup give = [&] {
+    if (!is_attached) {
+      detached_.Give();
+    }
+  };
+  ASSIGN_OR_RETURN(csi::VolumeTurn turn,
+                   csi::VolumeTurn::Take(waiting, env_.api, TurnOf(backup, request)));
+  absl::StatusOr<longhorn::Snapshot> taken = TakeInTurn(ctx, backup, request, volume, name, turn);
+  if (const absl::Status released = turn.Release(csi::CleanUpContext(env_.clock), env_.api);
+      !released.ok()) {
+    CSIDELTA_LOG(kInfo, "the volume's turn is left to run out", {"status", released.ToString()});
+  }
+  RETURN_IF_ERROR(taken.status());
+  Tell(request, *taken, is_attached, ctx.clock->Now() - asked_at);
+  return taken;
+}
+
+csi::TurnRequest LonghornVolumeAction::TurnOf(const velero::Backup& backup,
+                                              const longhorn::NativeRequest& request) {
+  return {.lease_namespace = env_.velero_namespace,
+          .claim_namespace = request.pvc_namespace,
+          .claim_name = request.pvc_name,
+          .claim_uid = request.pvc_uid,
+          .backup_name = backup.name,
+          .backup_uid = backup.uid,
+          .holder = absl::StrCat(backup.uid, "_", absl::Hex(env_.random.Below(UINT64_MAX)))};
+}
+
+void LonghornVolumeAction::Tell(const longhorn::NativeRequest& request,
+                                const longhorn::Snapshot& snapshot, bool is_attached,
+                                absl::Duration duration) {
+  const auto taken_at = longhorn::TakenAt(snapshot);
+  CSIDELTA_LOG(kInfo,
+               is_attached ? "native snapshot of Longhorn taken"
+                           : "native snapshot of Longhorn taken, for which Longhorn attached the "
+                             "volume",
+               {"namespace", request.pvc_namespace}, {"pvc", request.pvc_name},
+               {"volume", request.volume}, {"snapshot", snapshot.name()},
+               {"cut_at", taken_at.has_value() ? FormatRfc3339(*taken_at) : "unknown"},
+               {"duration_ms", absl::StrCat(absl::ToInt64Milliseconds(duration))});
+}
+
+absl::StatusOr<longhorn::Snapshot> LonghornVolumeAction::TakeInTurn(
+    const CallContext& ctx, const velero::Backup& backup, const longhorn::NativeRequest& request,
+    const longhorn::Volume& volume, const std::string& name, csi::VolumeTurn& turn) {
+  const absl::Duration timeout = backup.csi_snapshot_timeout;
+  RETURN_IF_ERROR(RecordRequest(ctx, env_, request, name));
+  longhorn::NativeWatch::Interest interest(WatchOf(request), name);
+  absl::StatusOr<longhorn::Snapshot> taken = longhorn::CreateNative(
+      ctx.WithTimeout(std::min(timeout, kUnansweredMax)), env_.api, request, name);
+  if (taken.ok()) {
+    taken = Await(ctx, timeout, *taken, IsAttached(volume), turn, interest);
+  }
+  if (taken.ok()) {
+    return taken;
+  }
+  const absl::Status removed =
+      longhorn::RemoveNativeOf(csi::CleanUpContext(env_.clock), env_.api, request, name);
+  const absl::string_view why = taken.status().message();
+  const std::string left =
+      removed.ok() ? "nothing of it is kept"
+                   : absl::StrCat("Snapshot ", name,
+                                  " is left, and Longhorn may take it yet: ", removed.message());
+  return absl::Status(taken.status().code(),
+                      longhorn::IsForWantOfRoom(why)
+                          ? absl::StrCat(why, "; ", left, "; ", longhorn::HowToMakeRoom(volume))
+                          : absl::StrCat(why, "; ", left));
+}
+
+absl::StatusOr<longhorn::Snapshot> LonghornVolumeAction::Await(
+    const CallContext& ctx, absl::Duration timeout, const longhorn::Snapshot& made,
+    bool is_attached, csi::VolumeTurn& turn, longhorn::NativeWatch::Interest& interest) {
+  longhorn::Snapshot seen = made;
+  const auto is_done = [&](const Json* object) -> absl::StatusOr<bool> {
+    if (object != nullptr) {
+      ASSIGN_OR_RETURN(seen, longhorn::Snapshot::Of(*object));
+    }
+    const NativeState state = longhorn::StateOf(object == nullptr ? nullptr : &seen, made.uid());
+    if (state == NativeState::kGone) {
+      return absl::NotFoundError("it was deleted while it was waited for");
+    }
+    return state == NativeState::kReady || (state == NativeState::kTaken && is_attached);
+  };
+  const Json* known = &made.json();
+  const CallContext limited = ctx.WithTimeout(timeout);
+  const absl::Status status =
+      csi::TurnWaiter(limited, env_, turn)
+          .Wait(is_done, [&](const CallContext& slice, csi::TurnWaiter::Predicate judge) {
+            return interest.Await(slice, judge, std::exchange(known, nullptr));
+          });
+  if (status.ok()) {
+    return seen;
+  }
+  return absl::IsDeadlineExceeded(status)
+             ? TooLate(seen, timeout)
+             : Annotate(status, absl::StrCat("wait for Snapshot ", made.name()));
+}
+
+longhorn::NativeWatch& LonghornVolumeAction::WatchOf(const longhorn::NativeRequest& request) {
+  const MutexLock lock(mutex_);
+  return watches_
+      .try_emplace(request.backup_uid, env_.api, env_.clock, request.namespace_name,
+                   request.backup_uid)
+      .first->second;
+}
+
+absl::Status LonghornVolumeAction::TooLate(const longhorn::Snapshot& seen, absl::Duration timeout) {
+  const bool is_taken = longhorn::TakenAt(seen).has_value();
+  const std::string error = seen.error();
+  return absl::DeadlineExceededError(absl::StrCat(
+      "Longhorn ", is_taken ? "took a snapshot of Volume " : "took no snapshot of Volume ",
+      seen.volume(), is_taken ? ", and did not show it as ready within " : " within ",
+      absl::FormatDuration(timeout), ": ", error.empty() ? "it does not say why" : error));
+}
 
 absl::StatusOr<velero::OperationProgress> LonghornVolumeAction::Progress(
     const CallContext& ctx, absl::string_view operation_id, const Json& backup_object) {

@@ -72,409 +72,469 @@ class PvcAction : public velero::BackupItemAction {
  public:
   explicit PvcAction(const csi::Environment& env) : env_(env), facts_(env), groups_(env, facts_) {}
 
-  velero::ResourceSelector AppliesTo() const override {
-    return {.included_namespaces = {},
-            .excluded_namespaces = {},
-            .included_resources = {"persistentvolumeclaims"},
-            .excluded_resources = {},
-            .label_selector = ""};
-  }
-
+  velero::ResourceSelector AppliesTo() const override;
   absl::StatusOr<velero::BackupItemResult> Execute(const CallContext& ctx, const Json& item,
-                                                   const Json& backup_object) override {
-    ASSIGN_OR_RETURN(const velero::Backup backup, velero::ParseBackup(backup_object));
-    if (backup.Finalizing() || !env_.enable_csi) {
-      return velero::BackupItemResult{};
-    }
-    WarnOfRestoreInPlace(ctx, item);
-    absl::StatusOr<velero::BackupItemResult> result = NamingTheClaim(item, Save(ctx, backup, item));
-    if (result.ok()) {
-      DropMark(item, "labels", objects::kGroupMarkLabel, *result);
-      DropMark(item, "annotations", objects::kCopyRecordAnnotation, *result);
-      DropMark(item, "annotations", objects::kMayWriteAnnotation, *result);
-    }
-    return result;
-  }
-
+                                                   const Json& backup_object) override;
   absl::StatusOr<velero::OperationProgress> Progress(const CallContext& ctx,
                                                      absl::string_view operation_id,
-                                                     const Json& backup) override {
-    if (!IsUpload(operation_id)) {
-      return UnknownOperation(operation_id, ctx.clock->Now());
-    }
-    return csi::TransferProgress(ctx, env_, UploadOf(backup, operation_id));
-  }
-
+                                                     const Json& backup) override;
   absl::Status Cancel(const CallContext& ctx, absl::string_view operation_id,
-                      const Json& backup) override {
-    return IsUpload(operation_id)
-               ? csi::CancelTransfer(ctx, env_.api, UploadOf(backup, operation_id))
-               : absl::OkStatus();
-  }
+                      const Json& backup) override;
 
  private:
   static bool IsUpload(absl::string_view operation_id) {
     return absl::StartsWith(operation_id, kUploadPrefix);
   }
 
-  static csi::Transfer UploadOf(const Json& backup, absl::string_view operation_id) {
-    return {.type = csi::DataUploadType(),
-            .namespace_name = k8s::Namespace(backup),
-            .operation_id = std::string(operation_id)};
-  }
+  static csi::Transfer UploadOf(const Json& backup, absl::string_view operation_id);
 
   // What a claim carries while its group is being made, or its volume restored in place, or longer
   // where the program that did so was killed, is in no archive.
   static void DropMark(const Json& item, const char* kind, const char* key,
-                       velero::BackupItemResult& result) {
-    if (FindJson(item, {"metadata", kind, key}) != nullptr) {
-      if (!result.item.has_value()) {
-        result.item = item;
-      }
-      EraseJson(*result.item, {"metadata", kind, key});
-    }
-  }
+                       velero::BackupItemResult& result);
 
   // The backup has of the volume what it holds now, which may be partly old.
-  void WarnOfRestoreInPlace(const CallContext& ctx, const Json& item) {
-    const auto pvc = objects::PersistentVolumeClaim::Of(item);
-    const auto record = pvc.ok() ? csi::ParseCopyRecord(*pvc) : std::nullopt;
-    if (record.has_value() && record->has_begun && !record->has_ended &&
-        !IsTransferOver(ctx, *record)) {
-      CSIDELTA_LOG(kWarn, "a restore writes into the volume: the backup may have it partly old",
-                   {"namespace", pvc->namespace_name()}, {"pvc", pvc->name()},
-                   {"record", csi::FormatCopyRecord(*record)});
-    }
-  }
+  void WarnOfRestoreInPlace(const CallContext& ctx, const Json& item);
 
   // Whether the DataDownload of the record is gone or has its last phase. What cannot be read may
   // go on.
-  bool IsTransferOver(const CallContext& ctx, const csi::CopyRecord& record) {
-    const csi::RecordedDownload named = csi::DownloadOf(record);
-    if (record.method != csi::CopyRecord::Method::kMover || named.name.empty()) {
-      return false;
-    }
-    const absl::StatusOr<k8s::ObjectList> list =
-        env_.api.List(ctx, csi::DataDownloadType(), named.namespace_name, {});
-    return list.ok() && absl::c_none_of(list->items, [&](const Json& download) {
-             return k8s::Uid(download) == record.id &&
-                    !velero::IsTerminal(
-                        velero::ParseDataPhase(GetString(download, {"status", "phase"})));
-           });
-  }
+  bool IsTransferOver(const CallContext& ctx, const csi::CopyRecord& record);
 
   // Whoever reads an error wants to know which claim it is about.
   static absl::StatusOr<velero::BackupItemResult> NamingTheClaim(
-      const Json& item, absl::StatusOr<velero::BackupItemResult> result) {
-    const std::string name = absl::StrCat(k8s::Namespace(item), "/", k8s::Name(item));
-    if (result.ok() || absl::StrContains(result.status().message(), name)) {
-      return result;
-    }
-    return Annotate(result.status(), absl::StrCat("claim ", name));
-  }
-
+      const Json& item, absl::StatusOr<velero::BackupItemResult> result);
   absl::StatusOr<velero::BackupItemResult> Save(const CallContext& ctx,
-                                                const velero::Backup& backup, const Json& item) {
-    ASSIGN_OR_RETURN(const VolumeDecision decision, Decide(ctx, backup, item));
-    Say(decision, item);
-    switch (decision.kind) {
-      case VolumeDecision::Kind::kSnapshot:
-        return Snapshot(ctx, backup, item, decision);
-      case VolumeDecision::Kind::kMove:
-        return Move(ctx, backup, item, decision);
-      case VolumeDecision::Kind::kLeaveAlone:
-      case VolumeDecision::Kind::kAlreadyDone:
-      case VolumeDecision::Kind::kLonghorn:  // velero.io/longhorn-volume takes it.
-        break;
-    }
-    return velero::BackupItemResult{};
-  }
-
-  static void Say(const VolumeDecision& decision, const Json& item) {
-    const bool ours = decision.kind == VolumeDecision::Kind::kSnapshot ||
-                      decision.kind == VolumeDecision::Kind::kMove;
-    const char* message = ours ? "taking a volume snapshot" : "volume left alone";
-    if (decision.warn) {
-      CSIDELTA_LOG(kWarn, message, {"namespace", k8s::Namespace(item)}, {"pvc", k8s::Name(item)},
-                   {"reason", decision.reason});
-    } else {
-      CSIDELTA_LOG(kInfo, message, {"namespace", k8s::Namespace(item)}, {"pvc", k8s::Name(item)},
-                   {"reason", decision.reason});
-    }
-  }
-
+                                                const velero::Backup& backup, const Json& item);
+  static void Say(const VolumeDecision& decision, const Json& item);
   absl::StatusOr<VolumeDecision> Decide(const CallContext& ctx, const velero::Backup& backup,
-                                        const Json& item) {
-    const velero::VolumeQueries queries{
-        .policies = [&] { return facts_.Policies(ctx, backup); },
-        .pv = [&] { return ReadVolume(ctx, backup, item); },
-        .pods = [&] { return facts_.Pods(ctx, backup, k8s::Namespace(item)); },
-    };
-    velero::DecisionInput input{.backup = backup, .pvc = item, .enable_csi = env_.enable_csi};
-    ASSIGN_OR_RETURN(VolumeDecision decision, velero::DecideVolume(input, queries));
-    if (decision.kind != VolumeDecision::Kind::kAlreadyDone) {
-      return decision;
-    }
-    ASSIGN_OR_RETURN(input.ignore_claim_labels, LabelsAreStale(ctx, backup, item, decision));
-    if (!input.ignore_claim_labels) {
-      return decision;
-    }
-    return velero::DecideVolume(input, queries);
-  }
-
+                                        const Json& item);
   absl::StatusOr<Json> ReadVolume(const CallContext& ctx, const velero::Backup& backup,
-                                  const Json& item) {
-    const std::string name = GetString(item, {"spec", "volumeName"});
-    if (name.empty()) {
-      return Json();
-    }
-    ASSIGN_OR_RETURN(const auto volume, facts_.Volume(ctx, backup, name));
-    return *volume;
-  }
+                                  const Json& item);
 
   // A claim that was restored from a backup of the same name carries that backup's labels. Only
   // such a claim is worth the request. Velero's action gives its VolumeSnapshots the claim's
   // labels, so that those tell nothing about a restore.
   absl::StatusOr<bool> LabelsAreStale(const CallContext& ctx, const velero::Backup& backup,
-                                      const Json& item, const VolumeDecision& decision) {
-    if (k8s::Label(item, objects::kRestoreNameLabel).empty()) {
-      return false;
-    }
-    const absl::StatusOr<Json> snapshot = env_.api.Get(
-        ctx, csi::VolumeSnapshotKey(k8s::Namespace(item), decision.volume_snapshot_name));
-    if (absl::IsNotFound(snapshot.status())) {
-      return true;
-    }
-    RETURN_IF_ERROR(snapshot.status());
-    return k8s::Label(*snapshot, objects::kBackupNameLabel) !=
-               velero::ValidLabelValue(backup.name) ||
-           csi::SourceClaimName(*snapshot) != k8s::Name(item) || IsOlder(*snapshot, backup);
-  }
-
-  static bool IsOlder(const Json& snapshot, const velero::Backup& backup) {
-    const auto made = k8s::CreatedAt(snapshot);
-    const auto begun = ParseRfc3339(backup.creation_timestamp);
-    return made.has_value() && begun.has_value() && *made < *begun;
-  }
-
+                                      const Json& item, const VolumeDecision& decision);
+  static bool IsOlder(const Json& snapshot, const velero::Backup& backup);
   absl::StatusOr<std::string> ChooseClass(const CallContext& ctx, const velero::Backup& backup,
-                                          const Json& item, const VolumeDecision& decision) {
-    const std::string driver = GetString(decision.pv, {"spec", "csi", "driver"});
-    const auto annotation = backup.annotations.find(
-        absl::StrCat(objects::kBackupSnapshotClassAnnotationPrefix, absl::AsciiStrToLower(driver)));
-    const csi::SnapshotClassWish wish{
-        .driver = driver,
-        .claim_annotation = k8s::Annotation(item, objects::kVolumeSnapshotClassAnnotation),
-        .policy_parameter = decision.snapshot_class,
-        .backup_annotation = annotation == backup.annotations.end() ? "" : annotation->second,
-    };
-    ASSIGN_OR_RETURN(const auto classes, facts_.SnapshotClasses(ctx, backup));
-    ASSIGN_OR_RETURN(const csi::SnapshotClassChoice choice,
-                     csi::ChooseSnapshotClass(wish, *classes));
-    for (const std::string& reason : choice.ungranted) {
-      CSIDELTA_LOG(kWarn, "another volume snapshot class is used",
-                   {"namespace", k8s::Namespace(item)}, {"pvc", k8s::Name(item)},
-                   {"class", choice.name}, {"reason", reason});
-    }
-    for (const Json& one : *classes) {
-      if (decision.kind == VolumeDecision::Kind::kMove && k8s::Name(one) == choice.name) {
-        RETURN_IF_ERROR(longhorn::CheckClassOfMove(one));
-      }
-    }
-    return choice.name;
-  }
+                                          const Json& item, const VolumeDecision& decision);
 
   // What the claim's group has of it; nothing where the claim is to be taken alone.
   absl::StatusOr<std::shared_ptr<const GroupOutcome>> TakeInGroup(const CallContext& ctx,
                                                                   const velero::Backup& backup,
                                                                   const Json& item,
-                                                                  const VolumeDecision& decision) {
-    const std::string group = VolumeGroups::GroupOf(backup, item);
-    if (group.empty()) {
-      return nullptr;
-    }
-    ASSIGN_OR_RETURN(const auto config, facts_.Config(ctx, backup));
-    facts_.SweepOnce(ctx, backup, *config);
-    ASSIGN_OR_RETURN(std::shared_ptr<const GroupOutcome> outcome,
-                     groups_.Take(ctx, backup, item, decision,
-                                  [&](const Json& claim) { return Decide(ctx, backup, claim); }));
-    RETURN_IF_ERROR(Annotate(outcome->failed, absl::StrCat("volume group ", group)));
-    if (outcome->taken.members.contains(k8s::Uid(item))) {
-      return outcome;
-    }
-    const std::string reason =
-        outcome->alone_because.empty()
-            ? "the claim was no member of it when it was snapshotted; see what was left out"
-            : outcome->alone_because;
-    if (config->group_fallback == velero::GroupFallback::kFail) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("volume group ", group, " cannot be snapshotted as one: ", reason,
-                       "; the setting groupFallback: individual would take its claims alone"));
-    }
-    CSIDELTA_LOG(kWarn, "a claim is snapshotted alone, not with its volume group",
-                 {"namespace", k8s::Namespace(item)}, {"pvc", k8s::Name(item)},
-                 {"volume_group", group}, {"reason", reason});
-    return nullptr;
-  }
-
+                                                                  const VolumeDecision& decision);
   absl::StatusOr<csi::TakenSnapshot> Take(const CallContext& ctx, const velero::Backup& backup,
-                                          const Json& item, const VolumeDecision& decision) {
-    ASSIGN_OR_RETURN(const auto config, facts_.Config(ctx, backup));
-    facts_.SweepOnce(ctx, backup, *config);
-    ASSIGN_OR_RETURN(const std::string class_name, ChooseClass(ctx, backup, item, decision));
-    const csi::SnapshotRequest request{.backup = backup,
-                                       .claim_namespace = k8s::Namespace(item),
-                                       .claim_name = k8s::Name(item),
-                                       .claim_uid = k8s::Uid(item),
-                                       .class_name = class_name};
-    const absl::Time asked_at = ctx.clock->Now();
-    ASSIGN_OR_RETURN(const csi::TakenSnapshot taken, csi::TakeSnapshot(ctx, env_, request));
-    const auto cut_at = csi::CutTime(taken.content);
-    CSIDELTA_LOG(
-        kInfo, "volume snapshot taken", {"namespace", request.claim_namespace},
-        {"pvc", request.claim_name}, {"volume_snapshot", k8s::Name(taken.snapshot)},
-        {"snapshot_handle", csi::SnapshotHandle(taken.content)},
-        {"asked_at", FormatRfc3339(asked_at)},
-        {"cut_at", cut_at.has_value() ? FormatRfc3339(*cut_at) : "unknown"},
-        {"duration_ms", absl::StrCat(absl::ToInt64Milliseconds(ctx.clock->Now() - asked_at))});
-    return taken;
-  }
-
+                                          const Json& item, const VolumeDecision& decision);
   absl::StatusOr<velero::BackupItemResult> Snapshot(const CallContext& ctx,
                                                     const velero::Backup& backup, const Json& item,
-                                                    const VolumeDecision& decision) {
-    velero::BackupItemResult result;
-    csi::TakenSnapshot taken;
-    if (csi::StorageClassOf(item) == "") {
-      CSIDELTA_LOG(kWarn,
-                   "the claim has the storage class \"\", for which no provisioner makes volumes: "
-                   "to restore it, map its class to one of its driver",
-                   {"namespace", k8s::Namespace(item)}, {"pvc", k8s::Name(item)});
-    }
-    ASSIGN_OR_RETURN(const auto group, TakeInGroup(ctx, backup, item, decision));
-    if (group != nullptr) {
-      taken = group->taken.members.at(k8s::Uid(item));
-      result.additional_items.push_back(Identify(csi::GroupSnapshotKey(group->taken.group)));
-    } else {
-      ASSIGN_OR_RETURN(taken, Take(ctx, backup, item, decision));
-    }
-    result.item = ArchivedClaim(item, backup, taken);
-    result.additional_items.push_back(
-        Identify(csi::VolumeSnapshotKey(k8s::Namespace(item), k8s::Name(taken.snapshot))));
-    return result;
-  }
+                                                    const VolumeDecision& decision);
 
   // A volume snapshot, and a DataUpload that hands it to our data mover.
   absl::StatusOr<velero::BackupItemResult> Move(const CallContext& ctx,
                                                 const velero::Backup& backup, const Json& item,
-                                                const VolumeDecision& decision) {
-    const csi::Transfer transfer{
-        .type = csi::DataUploadType(),
-        .namespace_name = backup.namespace_name,
-        .operation_id = csi::UploadOperationId(backup.uid, k8s::Uid(item))};
-    ASSIGN_OR_RETURN(std::optional<Json> upload, csi::FindTransfer(ctx, env_.api, transfer));
-    Json claim = item;
-    if (!upload.has_value()) {
-      ASSIGN_OR_RETURN(const csi::TakenSnapshot taken, TakeToMove(ctx, backup, item, decision));
-      ASSIGN_OR_RETURN(upload, HandOver(ctx, backup, item, transfer, taken));
-      if (const auto size_bytes = csi::RestoreSizeBytes(taken.content); size_bytes.has_value()) {
-        RaiseRequest(*size_bytes, claim);
-      }
-    }
-    if (k8s::Name(*upload) != csi::TransferName(backup.name, transfer.operation_id)) {
-      CSIDELTA_LOG(kInfo, "volume left alone", {"namespace", k8s::Namespace(item)},
-                   {"pvc", k8s::Name(item)}, {"data_upload", k8s::Name(*upload)},
-                   {"reason", "another action asked a data mover for it in this backup"});
-      return velero::BackupItemResult{};
-    }
-    velero::BackupItemResult result;
-    result.item = MovedClaim(std::move(claim), backup, *upload);
-    result.operation_id = transfer.operation_id;
-    result.post_operation_items.push_back({.group = transfer.type.group,
-                                           .resource = transfer.type.plural,
-                                           .namespace_name = transfer.namespace_name,
-                                           .name = k8s::Name(*upload)});
-    return result;
-  }
+                                                const VolumeDecision& decision);
 
   // Nothing where no group can have been handed over: the kinds are not there for us.
   absl::StatusOr<std::optional<csi::TakenSnapshot>> GoOnHandingOver(
-      const CallContext& ctx, const velero::Backup& backup, const csi::SnapshotRequest& request) {
-    const auto kinds = facts_.GroupKinds(ctx, backup);
-    if (absl::IsNotFound(kinds.status()) || absl::IsPermissionDenied(kinds.status())) {
-      return std::optional<csi::TakenSnapshot>();
-    }
-    RETURN_IF_ERROR(kinds.status());
-    return csi::GoOnHandingOver(ctx, env_, request, (*kinds)->version);
-  }
+      const CallContext& ctx, const velero::Backup& backup, const csi::SnapshotRequest& request);
 
   // With the claim's group, where it has one; also by a call that was interrupted.
   absl::StatusOr<csi::TakenSnapshot> TakeToMove(const CallContext& ctx,
                                                 const velero::Backup& backup, const Json& item,
-                                                const VolumeDecision& decision) {
-    if (VolumeGroups::GroupOf(backup, item).empty()) {
-      return Take(ctx, backup, item, decision);
-    }
-    const csi::SnapshotRequest request{.backup = backup,
-                                       .claim_namespace = k8s::Namespace(item),
-                                       .claim_name = k8s::Name(item),
-                                       .claim_uid = k8s::Uid(item),
-                                       .class_name = ""};
-    ASSIGN_OR_RETURN(std::optional<csi::TakenSnapshot> handed_over,
-                     csi::FindHandedOver(ctx, env_, request));
-    if (!handed_over.has_value()) {
-      ASSIGN_OR_RETURN(handed_over, GoOnHandingOver(ctx, backup, request));
-    }
-    if (handed_over.has_value()) {
-      return *handed_over;
-    }
-    ASSIGN_OR_RETURN(const auto group, TakeInGroup(ctx, backup, item, decision));
-    return group != nullptr ? group->taken.members.at(k8s::Uid(item))
-                            : Take(ctx, backup, item, decision);
-  }
+                                                const VolumeDecision& decision);
 
   // Where it is certain that nobody takes the VolumeSnapshot over, it goes, with the driver's
   // snapshot. Else it stays until a later backup finds it left over.
   absl::StatusOr<Json> HandOver(const CallContext& ctx, const velero::Backup& backup,
                                 const Json& item, const csi::Transfer& transfer,
-                                const csi::TakenSnapshot& taken) {
-    const std::string snapshot = k8s::Name(taken.snapshot);
-    const absl::StatusOr<Json> upload = csi::EnsureTransfer(
-        ctx, env_.api, transfer,
-        MakeDataUpload(
-            {.backup = backup,
-             .claim = item,
-             .volume_snapshot = snapshot,
-             .snapshot_class = GetString(taken.snapshot, {"spec", "volumeSnapshotClassName"}),
-             .driver = GetString(taken.content, {"spec", "driver"})}));
-    if (upload.ok()) {
-      CSIDELTA_LOG(kInfo, "the data mover is asked to move the volume snapshot",
-                   {"namespace", k8s::Namespace(item)}, {"pvc", k8s::Name(item)},
-                   {"volume_snapshot", snapshot}, {"data_upload", k8s::Name(*upload)});
-      return upload;
-    }
-    const CallContext after = csi::CleanUpContext(env_.clock);
-    const absl::StatusOr<std::optional<Json>> there = csi::FindTransfer(after, env_.api, transfer);
-    if (there.ok() && there->has_value()) {
-      return **there;
-    }
-    const absl::Status removed =
-        there.ok() ? csi::RemoveSnapshot(after, env_.api,
-                                         csi::VolumeSnapshotKey(k8s::Namespace(item), snapshot),
-                                         k8s::Uid(taken.snapshot))
-                   : there.status();
-    if (!removed.ok()) {
-      CSIDELTA_LOG(kWarn, "a volume snapshot taken in vain is left",
-                   {"namespace", k8s::Namespace(item)}, {"volume_snapshot", snapshot},
-                   {"status", removed.ToString()});
-    }
-    return Annotate(upload.status(), "the data mover cannot be asked to move the volume snapshot");
-  }
+                                const csi::TakenSnapshot& taken);
 
   csi::Environment env_;
   BackupFacts facts_;
   VolumeGroups groups_;
 };
+
+velero::ResourceSelector PvcAction::AppliesTo() const {
+  return {.included_namespaces = {},
+          .excluded_namespaces = {},
+          .included_resources = {"persistentvolumeclaims"},
+          .excluded_resources = {},
+          .label_selector = ""};
+}
+
+absl::StatusOr<velero::BackupItemResult> PvcAction::Execute(const CallContext& ctx,
+                                                            const Json& item,
+                                                            const Json& backup_object) {
+  ASSIGN_OR_RETURN(const velero::Backup backup, velero::ParseBackup(backup_object));
+  if (backup.Finalizing() || !env_.enable_csi) {
+    return velero::BackupItemResult{};
+  }
+  WarnOfRestoreInPlace(ctx, item);
+  absl::StatusOr<velero::BackupItemResult> result = NamingTheClaim(item, Save(ctx, backup, item));
+  if (result.ok()) {
+    DropMark(item, "labels", objects::kGroupMarkLabel, *result);
+    DropMark(item, "annotations", objects::kCopyRecordAnnotation, *result);
+    DropMark(item, "annotations", objects::kMayWriteAnnotation, *result);
+  }
+  return result;
+}
+
+absl::StatusOr<velero::OperationProgress> PvcAction::Progress(const CallContext& ctx,
+                                                              absl::string_view operation_id,
+                                                              const Json& backup) {
+  if (!IsUpload(operation_id)) {
+    return UnknownOperation(operation_id, ctx.clock->Now());
+  }
+  return csi::TransferProgress(ctx, env_, UploadOf(backup, operation_id));
+}
+
+absl::Status PvcAction::Cancel(const CallContext& ctx, absl::string_view operation_id,
+                               const Json& backup) {
+  return IsUpload(operation_id) ? csi::CancelTransfer(ctx, env_.api, UploadOf(backup, operation_id))
+                                : absl::OkStatus();
+}
+
+csi::Transfer PvcAction::UploadOf(const Json& backup, absl::string_view operation_id) {
+  return {.type = csi::DataUploadType(),
+          .namespace_name = k8s::Namespace(backup),
+          .operation_id = std::string(operation_id)};
+}
+
+void PvcAction::DropMark(const Json& item, const char* kind, const char* key,
+                         velero::BackupItemResult& result) {
+  if (FindJson(item, {"metadata", kind, key}) != nullptr) {
+    if (!result.item.has_value()) {
+      result.item = item;
+    }
+    EraseJson(*result.item, {"metadata", kind, key});
+  }
+}
+
+void PvcAction::WarnOfRestoreInPlace(const CallContext& ctx, const Json& item) {
+  const auto pvc = objects::PersistentVolumeClaim::Of(item);
+  const auto record = pvc.ok() ? csi::ParseCopyRecord(*pvc) : std::nullopt;
+  if (record.has_value() && record->has_begun && !record->has_ended &&
+      !IsTransferOver(ctx, *record)) {
+    CSIDELTA_LOG(kWarn, "a restore writes into the volume: the backup may have it partly old",
+                 {"namespace", pvc->namespace_name()}, {"pvc", pvc->name()},
+                 {"record", csi::FormatCopyRecord(*record)});
+  }
+}
+
+bool PvcAction::IsTransferOver(const CallContext& ctx, const csi::CopyRecord& record) {
+  const csi::RecordedDownload named = csi::DownloadOf(record);
+  if (record.method != csi::CopyRecord::Method::kMover || named.name.empty()) {
+    return false;
+  }
+  const absl::StatusOr<k8s::ObjectList> list =
+      env_.api.List(ctx, csi::DataDownloadType(), named.namespace_name, {});
+  return list.ok() && absl::c_none_of(list->items, [&](const Json& download) {
+           return k8s::Uid(download) == record.id && !velero::IsTerminal(velero::ParseDataPhase(
+                                                         GetString(download, {"status", "phase"})));
+         });
+}
+
+absl::StatusOr<velero::BackupItemResult> PvcAction::NamingTheClaim(
+    const Json& item, absl::StatusOr<velero::BackupItemResult> result) {
+  const std::string name = absl::StrCat(k8s::Namespace(item), "/", k8s::Name(item));
+  if (result.ok() || absl::StrContains(result.status().message(), name)) {
+    return result;
+  }
+  return Annotate(result.status(), absl::StrCat("claim ", name));
+}
+
+absl::StatusOr<velero::BackupItemResult> PvcAction::Save(const CallContext& ctx,
+                                                         const velero::Backup& backup,
+                                                         const Json& item) {
+  ASSIGN_OR_RETURN(const VolumeDecision decision, Decide(ctx, backup, item));
+  Say(decision, item);
+  switch (decision.kind) {
+    case VolumeDecision::Kind::kSnapshot:
+      return Snapshot(ctx, backup, item, decision);
+    case VolumeDecision::Kind::kMove:
+      return Move(ctx, backup, item, decision);
+    case VolumeDecision::Kind::kLeaveAlone:
+    case VolumeDecision::Kind::kAlreadyDone:
+    case VolumeDecision::Kind::kLonghorn:  // velero.io/longhorn-volume takes it.
+      break;
+  }
+  return velero::BackupItemResult{};
+}
+
+void PvcAction::Say(const VolumeDecision& decision, const Json& item) {
+  const bool ours = decision.kind == VolumeDecision::Kind::kSnapshot ||
+                    decision.kind == VolumeDecision::Kind::kMove;
+  const char* message = ours ? "taking a volume snapshot" : "volume left alone";
+  if (decision.warn) {
+    CSIDELTA_LOG(kWarn, message, {"namespace", k8s::Namespace(item)}, {"pvc", k8s::Name(item)},
+                 {"reason", decision.reason});
+  } else {
+    CSIDELTA_LOG(kInfo, message, {"namespace", k8s::Namespace(item)}, {"pvc", k8s::Name(item)},
+                 {"reason", decision.reason});
+  }
+}
+
+absl::StatusOr<VolumeDecision> PvcAction::Decide(const CallContext& ctx,
+                                                 const velero::Backup& backup, const Json& item) {
+  const velero::VolumeQueries queries{
+      .policies = [&] { return facts_.Policies(ctx, backup); },
+      .pv = [&] { return ReadVolume(ctx, backup, item); },
+      .pods = [&] { return facts_.Pods(ctx, backup, k8s::Namespace(item)); },
+  };
+  velero::DecisionInput input{.backup = backup, .pvc = item, .enable_csi = env_.enable_csi};
+  ASSIGN_OR_RETURN(VolumeDecision decision, velero::DecideVolume(input, queries));
+  if (decision.kind != VolumeDecision::Kind::kAlreadyDone) {
+    return decision;
+  }
+  ASSIGN_OR_RETURN(input.ignore_claim_labels, LabelsAreStale(ctx, backup, item, decision));
+  if (!input.ignore_claim_labels) {
+    return decision;
+  }
+  return velero::DecideVolume(input, queries);
+}
+
+absl::StatusOr<Json> PvcAction::ReadVolume(const CallContext& ctx, const velero::Backup& backup,
+                                           const Json& item) {
+  const std::string name = GetString(item, {"spec", "volumeName"});
+  if (name.empty()) {
+    return Json();
+  }
+  ASSIGN_OR_RETURN(const auto volume, facts_.Volume(ctx, backup, name));
+  return *volume;
+}
+
+absl::StatusOr<bool> PvcAction::LabelsAreStale(const CallContext& ctx, const velero::Backup& backup,
+                                               const Json& item, const VolumeDecision& decision) {
+  if (k8s::Label(item, objects::kRestoreNameLabel).empty()) {
+    return false;
+  }
+  const absl::StatusOr<Json> snapshot = env_.api.Get(
+      ctx, csi::VolumeSnapshotKey(k8s::Namespace(item), decision.volume_snapshot_name));
+  if (absl::IsNotFound(snapshot.status())) {
+    return true;
+  }
+  RETURN_IF_ERROR(snapshot.status());
+  return k8s::Label(*snapshot, objects::kBackupNameLabel) != velero::ValidLabelValue(backup.name) ||
+         csi::SourceClaimName(*snapshot) != k8s::Name(item) || IsOlder(*snapshot, backup);
+}
+
+bool PvcAction::IsOlder(const Json& snapshot, const velero::Backup& backup) {
+  const auto made = k8s::CreatedAt(snapshot);
+  const auto begun = ParseRfc3339(backup.creation_timestamp);
+  return made.has_value() && begun.has_value() && *made < *begun;
+}
+
+absl::StatusOr<std::string> PvcAction::ChooseClass(const CallContext& ctx,
+                                                   const velero::Backup& backup, const Json& item,
+                                                   const VolumeDecision& decision) {
+  const std::string driver = GetString(decision.pv, {"spec", "csi", "driver"});
+  const auto annotation = backup.annotations.find(
+      absl::StrCat(objects::kBackupSnapshotClassAnnotationPrefix, absl::AsciiStrToLower(driver)));
+  const csi::SnapshotClassWish wish{
+      .driver = driver,
+      .claim_annotation = k8s::Annotation(item, objects::kVolumeSnapshotClassAnnotation),
+      .policy_parameter = decision.snapshot_class,
+      .backup_annotation = annotation == backup.annotations.end() ? "" : annotation->second,
+  };
+  ASSIGN_OR_RETURN(const auto classes, facts_.SnapshotClasses(ctx, backup));
+  ASSIGN_OR_RETURN(const csi::SnapshotClassChoice choice, csi::ChooseSnapshotClass(wish, *classes));
+  for (const std::string& reason : choice.ungranted) {
+    CSIDELTA_LOG(kWarn, "another volume snapshot class is used",
+                 {"namespace", k8s::Namespace(item)}, {"pvc", k8s::Name(item)},
+                 {"class", choice.name}, {"reason", reason});
+  }
+  for (const Json& one : *classes) {
+    if (decision.kind == VolumeDecision::Kind::kMove && k8s::Name(one) == choice.name) {
+      RETURN_IF_ERROR(longhorn::CheckClassOfMove(one));
+    }
+  }
+  return choice.name;
+}
+
+absl::StatusOr<std::shared_ptr<const GroupOutcome>> PvcAction::TakeInGroup(
+    const CallContext& ctx, const velero::Backup& backup, const Json& item,
+    const VolumeDecision& decision) {
+  const std::string group = VolumeGroups::GroupOf(backup, item);
+  if (group.empty()) {
+    return nullptr;
+  }
+  ASSIGN_OR_RETURN(const auto config, facts_.Config(ctx, backup));
+  facts_.SweepOnce(ctx, backup, *config);
+  ASSIGN_OR_RETURN(std::shared_ptr<const GroupOutcome> outcome,
+                   groups_.Take(ctx, backup, item, decision,
+                                [&](const Json& claim) { return Decide(ctx, backup, claim); }));
+  RETURN_IF_ERROR(Annotate(outcome->failed, absl::StrCat("volume group ", group)));
+  if (outcome->taken.members.contains(k8s::Uid(item))) {
+    return outcome;
+  }
+  const std::string reason =
+      outcome->alone_because.empty()
+          ? "the claim was no member of it when it was snapshotted; see what was left out"
+          : outcome->alone_because;
+  if (config->group_fallback == velero::GroupFallback::kFail) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("volume group ", group, " cannot be snapshotted as one: ", reason,
+                     "; the setting groupFallback: individual would take its claims alone"));
+  }
+  CSIDELTA_LOG(kWarn, "a claim is snapshotted alone, not with its volume group",
+               {"namespace", k8s::Namespace(item)}, {"pvc", k8s::Name(item)},
+               {"volume_group", group}, {"reason", reason});
+  return nullptr;
+}
+
+absl::StatusOr<csi::TakenSnapshot> PvcAction::Take(const CallContext& ctx,
+                                                   const velero::Backup& backup, const Json& item,
+                                                   const VolumeDecision& decision) {
+  ASSIGN_OR_RETURN(const auto config, facts_.Config(ctx, backup));
+  facts_.SweepOnce(ctx, backup, *config);
+  ASSIGN_OR_RETURN(const std::string class_name, ChooseClass(ctx, backup, item, decision));
+  const csi::SnapshotRequest request{.backup = backup,
+                                     .claim_namespace = k8s::Namespace(item),
+                                     .claim_name = k8s::Name(item),
+                                     .claim_uid = k8s::Uid(item),
+                                     .class_name = class_name};
+  const absl::Time asked_at = ctx.clock->Now();
+  ASSIGN_OR_RETURN(const csi::TakenSnapshot taken, csi::TakeSnapshot(ctx, env_, request));
+  const auto cut_at = csi::CutTime(taken.content);
+  CSIDELTA_LOG(
+      kInfo, "volume snapshot taken", {"namespace", request.claim_namespace},
+      {"pvc", request.claim_name}, {"volume_snapshot", k8s::Name(taken.snapshot)},
+      {"snapshot_handle", csi::SnapshotHandle(taken.content)},
+      {"asked_at", FormatRfc3339(asked_at)},
+      {"cut_at", cut_at.has_value() ? FormatRfc3339(*cut_at) : "unknown"},
+      {"duration_ms", absl::StrCat(absl::ToInt64Milliseconds(ctx.clock->Now() - asked_at))});
+  return taken;
+}
+
+absl::StatusOr<velero::BackupItemResult> PvcAction::Snapshot(const CallContext& ctx,
+                                                             const velero::Backup& backup,
+                                                             const Json& item,
+                                                             const VolumeDecision& decision) {
+  velero::BackupItemResult result;
+  csi::TakenSnapshot taken;
+  if (csi::StorageClassOf(item) == "") {
+    CSIDELTA_LOG(kWarn,
+                 "the claim has the storage class \"\", for which no provisioner makes volumes: "
+                 "to restore it, map its class to one of its driver",
+                 {"namespace", k8s::Namespace(item)}, {"pvc", k8s::Name(item)});
+  }
+  ASSIGN_OR_RETURN(const auto group, TakeInGroup(ctx, backup, item, decision));
+  if (group != nullptr) {
+    taken = group->taken.members.at(k8s::Uid(item));
+    result.additional_items.push_back(Identify(csi::GroupSnapshotKey(group->taken.group)));
+  } else {
+    ASSIGN_OR_RETURN(taken, Take(ctx, backup, item, decision));
+  }
+  result.item = ArchivedClaim(item, backup, taken);
+  result.additional_items.push_back(
+      Identify(csi::VolumeSnapshotKey(k8s::Namespace(item), k8s::Name(taken.snapshot))));
+  return result;
+}
+
+absl::StatusOr<velero::BackupItemResult> PvcAction::Move(const CallContext& ctx,
+                                                         const velero::Backup& backup,
+                                                         const Json& item,
+                                                         const VolumeDecision& decision) {
+  const csi::Transfer transfer{.type = csi::DataUploadType(),
+                               .namespace_name = backup.namespace_name,
+                               .operation_id = csi::UploadOperationId(backup.uid, k8s::Uid(item))};
+  ASSIGN_OR_RETURN(std::optional<Json> upload, csi::FindTransfer(ctx, env_.api, transfer));
+  Json claim = item;
+  if (!upload.has_value()) {
+    ASSIGN_OR_RETURN(const csi::TakenSnapshot taken, TakeToMove(ctx, backup, item, decision));
+    ASSIGN_OR_RETURN(upload, HandOver(ctx, backup, item, transfer, taken));
+    if (const auto size_bytes = csi::RestoreSizeBytes(taken.content); size_bytes.has_value()) {
+      RaiseRequest(*size_bytes, claim);
+    }
+  }
+  if (k8s::Name(*upload) != csi::TransferName(backup.name, transfer.operation_id)) {
+    CSIDELTA_LOG(kInfo, "volume left alone", {"namespace", k8s::Namespace(item)},
+                 {"pvc", k8s::Name(item)}, {"data_upload", k8s::Name(*upload)},
+                 {"reason", "another action asked a data mover for it in this backup"});
+    return velero::BackupItemResult{};
+  }
+  velero::BackupItemResult result;
+  result.item = MovedClaim(std::move(claim), backup, *upload);
+  result.operation_id = transfer.operation_id;
+  result.post_operation_items.push_back({.group = transfer.type.group,
+                                         .resource = transfer.type.plural,
+                                         .namespace_name = transfer.namespace_name,
+                                         .name = k8s::Name(*upload)});
+  return result;
+}
+
+absl::StatusOr<std::optional<csi::TakenSnapshot>> PvcAction::GoOnHandingOver(
+    const CallContext& ctx, const velero::Backup& backup, const csi::SnapshotRequest& request) {
+  const auto kinds = facts_.GroupKinds(ctx, backup);
+  if (absl::IsNotFound(kinds.status()) || absl::IsPermissionDenied(kinds.status())) {
+    return std::optional<csi::TakenSnapshot>();
+  }
+  RETURN_IF_ERROR(kinds.status());
+  return csi::GoOnHandingOver(ctx, env_, request, (*kinds)->version);
+}
+
+absl::StatusOr<csi::TakenSnapshot> PvcAction::TakeToMove(const CallContext& ctx,
+                                                         const velero::Backup& backup,
+                                                         const Json& item,
+                                                         const VolumeDecision& decision) {
+  if (VolumeGroups::GroupOf(backup, item).empty()) {
+    return Take(ctx, backup, item, decision);
+  }
+  const csi::SnapshotRequest request{.backup = backup,
+                                     .claim_namespace = k8s::Namespace(item),
+                                     .claim_name = k8s::Name(item),
+                                     .claim_uid = k8s::Uid(item),
+                                     .class_name = ""};
+  ASSIGN_OR_RETURN(std::optional<csi::TakenSnapshot> handed_over,
+                   csi::FindHandedOver(ctx, env_, request));
+  if (!handed_over.has_value()) {
+    ASSIGN_OR_RETURN(handed_over, GoOnHandingOver(ctx, backup, request));
+  }
+  if (handed_over.has_value()) {
+    return *handed_over;
+  }
+  ASSIGN_OR_RETURN(const auto group, TakeInGroup(ctx, backup, item, decision));
+  return group != nullptr ? group->taken.members.at(k8s::Uid(item))
+                          : Take(ctx, backup, item, decision);
+}
+
+absl::StatusOr<Json> PvcAction::HandOver(const CallContext& ctx, const velero::Backup& backup,
+                                         const Json& item, const csi::Transfer& transfer,
+                                         const csi::TakenSnapshot& taken) {
+  const std::string snapshot = k8s::Name(taken.snapshot);
+  const absl::StatusOr<Json> upload = csi::EnsureTransfer(
+      ctx, env_.api, transfer,
+      MakeDataUpload(
+          {.backup = backup,
+           .claim = item,
+           .volume_snapshot = snapshot,
+           .snapshot_class = GetString(taken.snapshot, {"spec", "volumeSnapshotClassName"}),
+           .driver = GetString(taken.content, {"spec", "driver"})}));
+  if (upload.ok()) {
+    CSIDELTA_LOG(kInfo, "the data mover is asked to move the volume snapshot",
+                 {"namespace", k8s::Namespace(item)}, {"pvc", k8s::Name(item)},
+                 {"volume_snapshot", snapshot}, {"data_upload", k8s::Name(*upload)});
+    return upload;
+  }
+  const CallContext after = csi::CleanUpContext(env_.clock);
+  const absl::StatusOr<std::optional<Json>> there = csi::FindTransfer(after, env_.api, transfer);
+  if (there.ok() && there->has_value()) {
+    return **there;
+  }
+  const absl::Status removed =
+      there.ok() ? csi::RemoveSnapshot(after, env_.api,
+                                       csi::VolumeSnapshotKey(k8s::Namespace(item), snapshot),
+                                       k8s::Uid(taken.snapshot))
+                 : there.status();
+  if (!removed.ok()) {
+    CSIDELTA_LOG(kWarn, "a volume snapshot taken in vain is left",
+                 {"namespace", k8s::Namespace(item)}, {"volume_snapshot", snapshot},
+                 {"status", removed.ToString()});
+  }
+  return Annotate(upload.status(), "the data mover cannot be asked to move the volume snapshot");
+}
 
 }  // namespace
 

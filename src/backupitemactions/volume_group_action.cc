@@ -66,24 +66,7 @@ class VolumeGroupSnapshotAction : public velero::BackupItemAction {
   }
 
   absl::StatusOr<velero::BackupItemResult> Execute(const CallContext& ctx, const Json& item,
-                                                   const Json& backup_object) override {
-    ASSIGN_OR_RETURN(const velero::Backup backup, velero::ParseBackup(backup_object));
-    if (!env_.enable_csi) {
-      return velero::BackupItemResult{};
-    }
-    const bool ours = csi::IsGroupOurs(item, backup);
-    if (backup.Finalizing()) {
-      return ours ? Finalize(ctx, item, backup) : velero::BackupItemResult{};
-    }
-    if (!ours) {
-      return DescribeOthers(ctx, item);
-    }
-    absl::StatusOr<velero::BackupItemResult> result = Adopt(ctx, item, backup);
-    if (!result.ok()) {
-      Remove(item);
-    }
-    return result;
-  }
+                                                   const Json& backup_object) override;
 
   absl::StatusOr<velero::OperationProgress> Progress(const CallContext& ctx,
                                                      absl::string_view operation_id,
@@ -98,131 +81,165 @@ class VolumeGroupSnapshotAction : public velero::BackupItemAction {
   }
 
   static void AddContentAndClass(const Json& group, Json& archived,
-                                 velero::BackupItemResult& result) {
-    const std::string class_name = GetString(group, {"spec", "volumeGroupSnapshotClassName"});
-    if (!class_name.empty()) {
-      result.additional_items.push_back(
-          Identify({.type = csi::VolumeGroupSnapshotClassType(csi::GroupVersionOf(group)),
-                    .namespace_name = "",
-                    .name = class_name}));
-    }
-    result.additional_items.push_back(Identify(ContentKeyOf(group)));
-    SetJson(archived, {"metadata", "annotations", objects::kMustIncludeAnnotation}, "true");
-  }
+                                 velero::BackupItemResult& result);
 
   // A group of somebody else: goes along with its content and class, and stays as it is. Its
   // members are not returned: on Velero >= 1.14 they would be deleted at the end of the backup.
-  absl::StatusOr<velero::BackupItemResult> DescribeOthers(const CallContext& ctx,
-                                                          const Json& item) {
-    Json archived = item;
-    csi::StripForeignOwners(env_.velero_namespace, archived);
-    velero::BackupItemResult result;
-    if (!csi::BoundGroupContentName(item).empty()) {
-      ASSIGN_OR_RETURN(const Json content, k8s::FindOrNull(ctx, env_.api, ContentKeyOf(item)));
-      if (!content.is_null()) {
-        AddAnnotations(DescribeGroup(content), archived);
-        AddContentAndClass(item, archived, result);
-      }
-    }
-    result.item = IfChanged(item, std::move(archived));
-    return result;
-  }
-
+  absl::StatusOr<velero::BackupItemResult> DescribeOthers(const CallContext& ctx, const Json& item);
   absl::StatusOr<velero::BackupItemResult> Adopt(const CallContext& ctx, const Json& item,
-                                                 const velero::Backup& backup) {
-    const k8s::ObjectKey key = csi::GroupSnapshotKey(item);
-    if (csi::BoundGroupContentName(item).empty()) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("VolumeGroupSnapshot ", key.namespace_name, "/", key.name, " is not bound"));
-    }
-    ASSIGN_OR_RETURN(const Json content, Mark(ctx, item, backup));
-    if (csi::GroupHandleOf(content).empty()) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("VolumeGroupSnapshotContent ", k8s::Name(content), " has no group handle"));
-    }
-    Json annotations = DescribeGroup(content);
-    Json archived = item;
-    AddAnnotations(annotations, archived);
-    annotations[objects::kFinalizeAnnotation] = backup.uid;
-    RETURN_IF_ERROR(csi::RetryTransient(ctx, [&] {
-      return env_.api
-          .Patch(ctx, key, k8s::PatchKind::kMerge, {{"metadata", {{"annotations", annotations}}}},
-                 "")
-          .status();
-    }));
-    velero::BackupItemResult result;
-    AddContentAndClass(item, archived, result);
-    AddReadyTime(archived);
-    csi::StripForeignOwners(env_.velero_namespace, archived);
-    result.item = std::move(archived);
-    result.operation_id = EncodeOperationId({.kind = Kind::kGroup,
-                                             .namespace_name = key.namespace_name,
-                                             .snapshot_name = key.name,
-                                             .snapshot_uid = k8s::Uid(item),
-                                             .started_at = ctx.clock->Now()});
-    result.post_operation_items = {Identify(key), Identify(ContentKeyOf(item))};
-    return result;
-  }
+                                                 const velero::Backup& backup);
 
   // The content with the labels by which the backup's deletion knows it, and with the claims of its
   // members.
   absl::StatusOr<Json> Mark(const CallContext& ctx, const Json& group,
-                            const velero::Backup& backup) {
-    const Json labels = {{objects::kBackupNameLabel, velero::ValidLabelValue(backup.name)},
-                         {objects::kGroupNameLabel, k8s::Name(group)}};
-    const Json annotations = {{objects::kGroupMembersAnnotation,
-                               k8s::Annotation(group, objects::kGroupMembersAnnotation)}};
-    const Json patch = {{"metadata", {{"labels", labels}, {"annotations", annotations}}}};
-    Json content;
-    RETURN_IF_ERROR(csi::RetryTransient(ctx, [&]() -> absl::Status {
-      ASSIGN_OR_RETURN(content,
-                       env_.api.Patch(ctx, ContentKeyOf(group), k8s::PatchKind::kMerge, patch, ""));
-      return absl::OkStatus();
-    }));
-    return content;
-  }
-
-  void Remove(const Json& item) {
-    const absl::Status removed = csi::RemoveGroup(csi::CleanUpContext(env_.clock), env_.api, item);
-    if (!removed.ok()) {
-      CSIDELTA_LOG(kWarn, "a volume group snapshot is left behind",
-                   {"namespace", k8s::Namespace(item)}, {"volume_group_snapshot", k8s::Name(item)},
-                   {"status", removed.ToString()});
-    }
-  }
-
+                            const velero::Backup& backup);
+  void Remove(const Json& item);
   absl::StatusOr<velero::BackupItemResult> Finalize(const CallContext& ctx, const Json& item,
-                                                    const velero::Backup& backup) {
-    if (k8s::Annotation(item, objects::kFinalizeAnnotation) == backup.uid) {
-      RETURN_IF_ERROR(csi::RetainAndForgetGroup(ctx, env_.api, item));
-    }
-    velero::BackupItemResult result;
-    Json archived = item;
-    EraseJson(archived, {"metadata", "annotations", objects::kFinalizeAnnotation});
-    AddReadyTime(archived);
-    csi::StripForeignOwners(env_.velero_namespace, archived);
-    result.item = IfChanged(item, std::move(archived));
-    return result;
-  }
-
-  absl::StatusOr<Json> FindGroup(const CallContext& ctx, const SnapshotOperation& operation) {
-    const absl::StatusOr<csi::GroupKinds> kinds = csi::FindGroupKinds(ctx, env_.api);
-    RETURN_IF_ERROR(kinds.status());
-    ASSIGN_OR_RETURN(Json group,
-                     env_.api.Get(ctx, {.type = csi::VolumeGroupSnapshotType(kinds->version),
-                                        .namespace_name = operation.namespace_name,
-                                        .name = operation.snapshot_name}));
-    if (k8s::Uid(group) != operation.snapshot_uid) {
-      return absl::NotFoundError("another one has its name");
-    }
-    return group;
-  }
+                                                    const velero::Backup& backup);
+  absl::StatusOr<Json> FindGroup(const CallContext& ctx, const SnapshotOperation& operation);
 
   velero::OperationProgress Judge(const CallContext& ctx, velero::OperationProgress progress,
                                   const Json& group, absl::Duration patience);
 
   csi::Environment env_;
 };
+
+absl::StatusOr<velero::BackupItemResult> VolumeGroupSnapshotAction::Execute(
+    const CallContext& ctx, const Json& item, const Json& backup_object) {
+  ASSIGN_OR_RETURN(const velero::Backup backup, velero::ParseBackup(backup_object));
+  if (!env_.enable_csi) {
+    return velero::BackupItemResult{};
+  }
+  const bool ours = csi::IsGroupOurs(item, backup);
+  if (backup.Finalizing()) {
+    return ours ? Finalize(ctx, item, backup) : velero::BackupItemResult{};
+  }
+  if (!ours) {
+    return DescribeOthers(ctx, item);
+  }
+  absl::StatusOr<velero::BackupItemResult> result = Adopt(ctx, item, backup);
+  if (!result.ok()) {
+    Remove(item);
+  }
+  return result;
+}
+
+void VolumeGroupSnapshotAction::AddContentAndClass(const Json& group, Json& archived,
+                                                   velero::BackupItemResult& result) {
+  const std::string class_name = GetString(group, {"spec", "volumeGroupSnapshotClassName"});
+  if (!class_name.empty()) {
+    result.additional_items.push_back(
+        Identify({.type = csi::VolumeGroupSnapshotClassType(csi::GroupVersionOf(group)),
+                  .namespace_name = "",
+                  .name = class_name}));
+  }
+  result.additional_items.push_back(Identify(ContentKeyOf(group)));
+  SetJson(archived, {"metadata", "annotations", objects::kMustIncludeAnnotation}, "true");
+}
+
+absl::StatusOr<velero::BackupItemResult> VolumeGroupSnapshotAction::DescribeOthers(
+    const CallContext& ctx, const Json& item) {
+  Json archived = item;
+  csi::StripForeignOwners(env_.velero_namespace, archived);
+  velero::BackupItemResult result;
+  if (!csi::BoundGroupContentName(item).empty()) {
+    ASSIGN_OR_RETURN(const Json content, k8s::FindOrNull(ctx, env_.api, ContentKeyOf(item)));
+    if (!content.is_null()) {
+      AddAnnotations(DescribeGroup(content), archived);
+      AddContentAndClass(item, archived, result);
+    }
+  }
+  result.item = IfChanged(item, std::move(archived));
+  return result;
+}
+
+absl::StatusOr<velero::BackupItemResult> VolumeGroupSnapshotAction::Adopt(
+    const CallContext& ctx, const Json& item, const velero::Backup& backup) {
+  const k8s::ObjectKey key = csi::GroupSnapshotKey(item);
+  if (csi::BoundGroupContentName(item).empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("VolumeGroupSnapshot ", key.namespace_name, "/", key.name, " is not bound"));
+  }
+  ASSIGN_OR_RETURN(const Json content, Mark(ctx, item, backup));
+  if (csi::GroupHandleOf(content).empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("VolumeGroupSnapshotContent ", k8s::Name(content), " has no group handle"));
+  }
+  Json annotations = DescribeGroup(content);
+  Json archived = item;
+  AddAnnotations(annotations, archived);
+  annotations[objects::kFinalizeAnnotation] = backup.uid;
+  RETURN_IF_ERROR(csi::RetryTransient(ctx, [&] {
+    return env_.api
+        .Patch(ctx, key, k8s::PatchKind::kMerge, {{"metadata", {{"annotations", annotations}}}}, "")
+        .status();
+  }));
+  velero::BackupItemResult result;
+  AddContentAndClass(item, archived, result);
+  AddReadyTime(archived);
+  csi::StripForeignOwners(env_.velero_namespace, archived);
+  result.item = std::move(archived);
+  result.operation_id = EncodeOperationId({.kind = Kind::kGroup,
+                                           .namespace_name = key.namespace_name,
+                                           .snapshot_name = key.name,
+                                           .snapshot_uid = k8s::Uid(item),
+                                           .started_at = ctx.clock->Now()});
+  result.post_operation_items = {Identify(key), Identify(ContentKeyOf(item))};
+  return result;
+}
+
+absl::StatusOr<Json> VolumeGroupSnapshotAction::Mark(const CallContext& ctx, const Json& group,
+                                                     const velero::Backup& backup) {
+  const Json labels = {{objects::kBackupNameLabel, velero::ValidLabelValue(backup.name)},
+                       {objects::kGroupNameLabel, k8s::Name(group)}};
+  const Json annotations = {
+      {objects::kGroupMembersAnnotation, k8s::Annotation(group, objects::kGroupMembersAnnotation)}};
+  const Json patch = {{"metadata", {{"labels", labels}, {"annotations", annotations}}}};
+  Json content;
+  RETURN_IF_ERROR(csi::RetryTransient(ctx, [&]() -> absl::Status {
+    ASSIGN_OR_RETURN(content,
+                     env_.api.Patch(ctx, ContentKeyOf(group), k8s::PatchKind::kMerge, patch, ""));
+    return absl::OkStatus();
+  }));
+  return content;
+}
+
+void VolumeGroupSnapshotAction::Remove(const Json& item) {
+  const absl::Status removed = csi::RemoveGroup(csi::CleanUpContext(env_.clock), env_.api, item);
+  if (!removed.ok()) {
+    CSIDELTA_LOG(kWarn, "a volume group snapshot is left behind",
+                 {"namespace", k8s::Namespace(item)}, {"volume_group_snapshot", k8s::Name(item)},
+                 {"status", removed.ToString()});
+  }
+}
+
+absl::StatusOr<velero::BackupItemResult> VolumeGroupSnapshotAction::Finalize(
+    const CallContext& ctx, const Json& item, const velero::Backup& backup) {
+  if (k8s::Annotation(item, objects::kFinalizeAnnotation) == backup.uid) {
+    RETURN_IF_ERROR(csi::RetainAndForgetGroup(ctx, env_.api, item));
+  }
+  velero::BackupItemResult result;
+  Json archived = item;
+  EraseJson(archived, {"metadata", "annotations", objects::kFinalizeAnnotation});
+  AddReadyTime(archived);
+  csi::StripForeignOwners(env_.velero_namespace, archived);
+  result.item = IfChanged(item, std::move(archived));
+  return result;
+}
+
+absl::StatusOr<Json> VolumeGroupSnapshotAction::FindGroup(const CallContext& ctx,
+                                                          const SnapshotOperation& operation) {
+  const absl::StatusOr<csi::GroupKinds> kinds = csi::FindGroupKinds(ctx, env_.api);
+  RETURN_IF_ERROR(kinds.status());
+  ASSIGN_OR_RETURN(Json group,
+                   env_.api.Get(ctx, {.type = csi::VolumeGroupSnapshotType(kinds->version),
+                                      .namespace_name = operation.namespace_name,
+                                      .name = operation.snapshot_name}));
+  if (k8s::Uid(group) != operation.snapshot_uid) {
+    return absl::NotFoundError("another one has its name");
+  }
+  return group;
+}
 
 velero::OperationProgress Complain(velero::OperationProgress progress, const std::string& error,
                                    absl::Time now, absl::Duration patience) {

@@ -67,42 +67,9 @@ class VolumeSnapshotAction : public velero::BackupItemAction {
  public:
   explicit VolumeSnapshotAction(const csi::Environment& env) : env_(env) {}
 
-  velero::ResourceSelector AppliesTo() const override {
-    return {.included_namespaces = {},
-            .excluded_namespaces = {},
-            .included_resources = {"volumesnapshots.snapshot.storage.k8s.io"},
-            .excluded_resources = {},
-            .label_selector = ""};
-  }
-
+  velero::ResourceSelector AppliesTo() const override;
   absl::StatusOr<velero::BackupItemResult> Execute(const CallContext& ctx, const Json& item,
-                                                   const Json& backup_object) override {
-    ASSIGN_OR_RETURN(const velero::Backup backup, velero::ParseBackup(backup_object));
-    if (!env_.enable_csi) {
-      return velero::BackupItemResult{};
-    }
-    if (backup.Finalizing()) {
-      return Finalize(ctx, item, backup);
-    }
-    if (!k8s::Annotation(item, objects::kVolumeSnapshotHandleAnnotation).empty() &&
-        k8s::Label(item, objects::kBackupNameLabel) == velero::ValidLabelValue(backup.name)) {
-      return Correct(item, backup);
-    }
-    if (csi::IsOfAnotherBackup(item, backup.name)) {
-      CSIDELTA_LOG(kInfo, "a volume snapshot that another backup left is archived as it is",
-                   {"namespace", k8s::Namespace(item)}, {"volume_snapshot", k8s::Name(item)},
-                   {"backup", k8s::Label(item, objects::kBackupNameLabel)});
-      return velero::BackupItemResult{};
-    }
-    if (!csi::IsOurs(item, backup)) {
-      return DescribeOthers(ctx, item);
-    }
-    absl::StatusOr<velero::BackupItemResult> result = Adopt(ctx, item, backup);
-    if (!result.ok() && csi::MemberGroupName(item).empty()) {
-      Remove(item);  // A member goes with its group, or not at all.
-    }
-    return result;
-  }
+                                                   const Json& backup_object) override;
 
   absl::StatusOr<velero::OperationProgress> Progress(const CallContext& ctx,
                                                      absl::string_view operation_id,
@@ -113,141 +80,196 @@ class VolumeSnapshotAction : public velero::BackupItemAction {
 
  private:
   // Another action did the work already. Sets right what it says about the snapshot.
-  velero::BackupItemResult Correct(const Json& item, const velero::Backup& backup) const {
-    Json changed = item;
-    DropUnknownSize(changed);
-    if (csi::IsOurs(item, backup)) {
-      AddTimes(changed);
-    }
-    csi::StripForeignOwners(env_.velero_namespace, changed);
-    velero::BackupItemResult result;
-    result.item = IfChanged(item, std::move(changed));
-    return result;
-  }
+  velero::BackupItemResult Correct(const Json& item, const velero::Backup& backup) const;
 
   // A VolumeSnapshot of somebody else: goes along with its content and class, and stays as it is.
-  absl::StatusOr<velero::BackupItemResult> DescribeOthers(const CallContext& ctx,
-                                                          const Json& item) {
-    Json changed = item;
-    csi::StripForeignOwners(env_.velero_namespace, changed);
-    velero::BackupItemResult result;
-    const k8s::ObjectKey content_key = csi::VolumeSnapshotContentKey(csi::BoundContentName(item));
-    if (!content_key.name.empty()) {
-      const absl::StatusOr<Json> content = env_.api.Get(ctx, content_key);
-      if (content.ok()) {
-        AddAnnotations(DescribeContent(*content), changed);
-        AddContentAndClass(item, content_key, changed, result);
-      } else if (!absl::IsNotFound(content.status())) {
-        return content.status();
-      }
-    }
-    if (result.additional_items.empty()) {
-      CSIDELTA_LOG(kInfo, "a volume snapshot without content is archived as it is",
-                   {"namespace", k8s::Namespace(item)}, {"volume_snapshot", k8s::Name(item)},
-                   {"reason", csi::ErrorMessage(item)});
-    }
-    result.item = IfChanged(item, std::move(changed));
-    return result;
-  }
-
+  absl::StatusOr<velero::BackupItemResult> DescribeOthers(const CallContext& ctx, const Json& item);
   static void AddContentAndClass(const Json& snapshot, const k8s::ObjectKey& content,
-                                 Json& archived, velero::BackupItemResult& result) {
-    const std::string class_name = GetString(snapshot, {"spec", "volumeSnapshotClassName"});
-    if (!class_name.empty()) {
-      result.additional_items.push_back(Identify(
-          {.type = csi::VolumeSnapshotClassType(), .namespace_name = "", .name = class_name}));
-    }
-    result.additional_items.push_back(Identify(content));
-    SetJson(archived, {"metadata", "annotations", objects::kMustIncludeAnnotation}, "true");
-  }
+                                 Json& archived, velero::BackupItemResult& result);
 
   // One of ours, and nobody but us looks after it.
   absl::StatusOr<velero::BackupItemResult> Adopt(const CallContext& ctx, const Json& item,
-                                                 const velero::Backup& backup) {
-    const k8s::ObjectKey key = csi::VolumeSnapshotKey(k8s::Namespace(item), k8s::Name(item));
-    const k8s::ObjectKey content_key = csi::VolumeSnapshotContentKey(csi::BoundContentName(item));
-    if (content_key.name.empty()) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("VolumeSnapshot ", key.namespace_name, "/", key.name, " is not bound"));
-    }
-    ASSIGN_OR_RETURN(const Json content, Label(ctx, content_key, backup));
-    if (csi::SnapshotHandle(content).empty()) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("VolumeSnapshotContent ", content_key.name, " has no snapshot handle"));
-    }
-    Json annotations = DescribeContent(content);
-    if (const auto cut_at = csi::CutTime(content); cut_at.has_value()) {
-      annotations[objects::kTakenAtAnnotation] = FormatRfc3339(*cut_at);
-    }
-    Json archived = item;
-    AddAnnotations(annotations, archived);
-    annotations[objects::kFinalizeAnnotation] = backup.uid;
-    RETURN_IF_ERROR(csi::RetryTransient(ctx, [&] {
-      return env_.api
-          .Patch(ctx, key, k8s::PatchKind::kMerge, {{"metadata", {{"annotations", annotations}}}},
-                 "")
-          .status();
-    }));
-    velero::BackupItemResult result;
-    AddContentAndClass(item, content_key, archived, result);
-    AddTimes(archived);
-    csi::StripForeignOwners(env_.velero_namespace, archived);
-    result.item = std::move(archived);
-    result.operation_id = EncodeOperationId({.namespace_name = key.namespace_name,
-                                             .snapshot_name = key.name,
-                                             .snapshot_uid = k8s::Uid(item),
-                                             .started_at = ctx.clock->Now()});
-    result.post_operation_items = {Identify(key), Identify(content_key)};
-    return result;
-  }
+                                                 const velero::Backup& backup);
 
   // The content with the label by which the backup's deletion knows it.
   absl::StatusOr<Json> Label(const CallContext& ctx, const k8s::ObjectKey& content,
-                             const velero::Backup& backup) {
-    const Json label = {{objects::kBackupNameLabel, velero::ValidLabelValue(backup.name)}};
-    Json labelled;
-    RETURN_IF_ERROR(csi::RetryTransient(ctx, [&]() -> absl::Status {
-      ASSIGN_OR_RETURN(labelled, env_.api.Patch(ctx, content, k8s::PatchKind::kMerge,
-                                                {{"metadata", {{"labels", label}}}}, ""));
-      return absl::OkStatus();
-    }));
-    return labelled;
-  }
-
-  void Remove(const Json& item) {
-    const absl::Status removed = csi::RemoveSnapshot(
-        csi::CleanUpContext(env_.clock), env_.api,
-        csi::VolumeSnapshotKey(k8s::Namespace(item), k8s::Name(item)), k8s::Uid(item));
-    if (!removed.ok()) {
-      CSIDELTA_LOG(kWarn, "a volume snapshot is left behind", {"namespace", k8s::Namespace(item)},
-                   {"volume_snapshot", k8s::Name(item)}, {"status", removed.ToString()});
-    }
-  }
-
+                             const velero::Backup& backup);
+  void Remove(const Json& item);
   absl::StatusOr<velero::BackupItemResult> Finalize(const CallContext& ctx, const Json& item,
-                                                    const velero::Backup& backup) {
-    velero::BackupItemResult result;
-    Json archived = item;
-    if (k8s::Label(item, objects::kBackupNameLabel) == velero::ValidLabelValue(backup.name)) {
-      DropUnknownSize(archived);
-    }
-    if (!csi::IsOurs(item, backup)) {
-      result.item = IfChanged(item, std::move(archived));
-      return result;
-    }
-    if (k8s::Annotation(item, objects::kFinalizeAnnotation) == backup.uid &&
-        csi::MemberGroupName(item).empty()) {
-      RETURN_IF_ERROR(csi::RetainAndForget(ctx, env_.api, item));
-    }
-    EraseJson(archived, {"metadata", "annotations", objects::kFinalizeAnnotation});
-    AddTimes(archived);
-    csi::StripForeignOwners(env_.velero_namespace, archived);
-    result.item = IfChanged(item, std::move(archived));
-    return result;
-  }
+                                                    const velero::Backup& backup);
 
   csi::Environment env_;
 };
+
+velero::ResourceSelector VolumeSnapshotAction::AppliesTo() const {
+  return {.included_namespaces = {},
+          .excluded_namespaces = {},
+          .included_resources = {"volumesnapshots.snapshot.storage.k8s.io"},
+          .excluded_resources = {},
+          .label_selector = ""};
+}
+
+absl::StatusOr<velero::BackupItemResult> VolumeSnapshotAction::Execute(const CallContext& ctx,
+                                                                       const Json& item,
+                                                                       const Json& backup_object) {
+  ASSIGN_OR_RETURN(const velero::Backup backup, velero::ParseBackup(backup_object));
+  if (!env_.enable_csi) {
+    return velero::BackupItemResult{};
+  }
+  if (backup.Finalizing()) {
+    return Finalize(ctx, item, backup);
+  }
+  if (!k8s::Annotation(item, objects::kVolumeSnapshotHandleAnnotation).empty() &&
+      k8s::Label(item, objects::kBackupNameLabel) == velero::ValidLabelValue(backup.name)) {
+    return Correct(item, backup);
+  }
+  if (csi::IsOfAnotherBackup(item, backup.name)) {
+    CSIDELTA_LOG(kInfo, "a volume snapshot that another backup left is archived as it is",
+                 {"namespace", k8s::Namespace(item)}, {"volume_snapshot", k8s::Name(item)},
+                 {"backup", k8s::Label(item, objects::kBackupNameLabel)});
+    return velero::BackupItemResult{};
+  }
+  if (!csi::IsOurs(item, backup)) {
+    return DescribeOthers(ctx, item);
+  }
+  absl::StatusOr<velero::BackupItemResult> result = Adopt(ctx, item, backup);
+  if (!result.ok() && csi::MemberGroupName(item).empty()) {
+    Remove(item);  // A member goes with its group, or not at all.
+  }
+  return result;
+}
+
+velero::BackupItemResult VolumeSnapshotAction::Correct(const Json& item,
+                                                       const velero::Backup& backup) const {
+  Json changed = item;
+  DropUnknownSize(changed);
+  if (csi::IsOurs(item, backup)) {
+    AddTimes(changed);
+  }
+  csi::StripForeignOwners(env_.velero_namespace, changed);
+  velero::BackupItemResult result;
+  result.item = IfChanged(item, std::move(changed));
+  return result;
+}
+
+absl::StatusOr<velero::BackupItemResult> VolumeSnapshotAction::DescribeOthers(
+    const CallContext& ctx, const Json& item) {
+  Json changed = item;
+  csi::StripForeignOwners(env_.velero_namespace, changed);
+  velero::BackupItemResult result;
+  const k8s::ObjectKey content_key = csi::VolumeSnapshotContentKey(csi::BoundContentName(item));
+  if (!content_key.name.empty()) {
+    const absl::StatusOr<Json> content = env_.api.Get(ctx, content_key);
+    if (content.ok()) {
+      AddAnnotations(DescribeContent(*content), changed);
+      AddContentAndClass(item, content_key, changed, result);
+    } else if (!absl::IsNotFound(content.status())) {
+      return content.status();
+    }
+  }
+  if (result.additional_items.empty()) {
+    CSIDELTA_LOG(kInfo, "a volume snapshot without content is archived as it is",
+                 {"namespace", k8s::Namespace(item)}, {"volume_snapshot", k8s::Name(item)},
+                 {"reason", csi::ErrorMessage(item)});
+  }
+  result.item = IfChanged(item, std::move(changed));
+  return result;
+}
+
+void VolumeSnapshotAction::AddContentAndClass(const Json& snapshot, const k8s::ObjectKey& content,
+                                              Json& archived, velero::BackupItemResult& result) {
+  const std::string class_name = GetString(snapshot, {"spec", "volumeSnapshotClassName"});
+  if (!class_name.empty()) {
+    result.additional_items.push_back(Identify(
+        {.type = csi::VolumeSnapshotClassType(), .namespace_name = "", .name = class_name}));
+  }
+  result.additional_items.push_back(Identify(content));
+  SetJson(archived, {"metadata", "annotations", objects::kMustIncludeAnnotation}, "true");
+}
+
+absl::StatusOr<velero::BackupItemResult> VolumeSnapshotAction::Adopt(const CallContext& ctx,
+                                                                     const Json& item,
+                                                                     const velero::Backup& backup) {
+  const k8s::ObjectKey key = csi::VolumeSnapshotKey(k8s::Namespace(item), k8s::Name(item));
+  const k8s::ObjectKey content_key = csi::VolumeSnapshotContentKey(csi::BoundContentName(item));
+  if (content_key.name.empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("VolumeSnapshot ", key.namespace_name, "/", key.name, " is not bound"));
+  }
+  ASSIGN_OR_RETURN(const Json content, Label(ctx, content_key, backup));
+  if (csi::SnapshotHandle(content).empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("VolumeSnapshotContent ", content_key.name, " has no snapshot handle"));
+  }
+  Json annotations = DescribeContent(content);
+  if (const auto cut_at = csi::CutTime(content); cut_at.has_value()) {
+    annotations[objects::kTakenAtAnnotation] = FormatRfc3339(*cut_at);
+  }
+  Json archived = item;
+  AddAnnotations(annotations, archived);
+  annotations[objects::kFinalizeAnnotation] = backup.uid;
+  RETURN_IF_ERROR(csi::RetryTransient(ctx, [&] {
+    return env_.api
+        .Patch(ctx, key, k8s::PatchKind::kMerge, {{"metadata", {{"annotations", annotations}}}}, "")
+        .status();
+  }));
+  velero::BackupItemResult result;
+  AddContentAndClass(item, content_key, archived, result);
+  AddTimes(archived);
+  csi::StripForeignOwners(env_.velero_namespace, archived);
+  result.item = std::move(archived);
+  result.operation_id = EncodeOperationId({.namespace_name = key.namespace_name,
+                                           .snapshot_name = key.name,
+                                           .snapshot_uid = k8s::Uid(item),
+                                           .started_at = ctx.clock->Now()});
+  result.post_operation_items = {Identify(key), Identify(content_key)};
+  return result;
+}
+
+absl::StatusOr<Json> VolumeSnapshotAction::Label(const CallContext& ctx,
+                                                 const k8s::ObjectKey& content,
+                                                 const velero::Backup& backup) {
+  const Json label = {{objects::kBackupNameLabel, velero::ValidLabelValue(backup.name)}};
+  Json labelled;
+  RETURN_IF_ERROR(csi::RetryTransient(ctx, [&]() -> absl::Status {
+    ASSIGN_OR_RETURN(labelled, env_.api.Patch(ctx, content, k8s::PatchKind::kMerge,
+                                              {{"metadata", {{"labels", label}}}}, ""));
+    return absl::OkStatus();
+  }));
+  return labelled;
+}
+
+void VolumeSnapshotAction::Remove(const Json& item) {
+  const absl::Status removed = csi::RemoveSnapshot(
+      csi::CleanUpContext(env_.clock), env_.api,
+      csi::VolumeSnapshotKey(k8s::Namespace(item), k8s::Name(item)), k8s::Uid(item));
+  if (!removed.ok()) {
+    CSIDELTA_LOG(kWarn, "a volume snapshot is left behind", {"namespace", k8s::Namespace(item)},
+                 {"volume_snapshot", k8s::Name(item)}, {"status", removed.ToString()});
+  }
+}
+
+absl::StatusOr<velero::BackupItemResult> VolumeSnapshotAction::Finalize(
+    const CallContext& ctx, const Json& item, const velero::Backup& backup) {
+  velero::BackupItemResult result;
+  Json archived = item;
+  if (k8s::Label(item, objects::kBackupNameLabel) == velero::ValidLabelValue(backup.name)) {
+    DropUnknownSize(archived);
+  }
+  if (!csi::IsOurs(item, backup)) {
+    result.item = IfChanged(item, std::move(archived));
+    return result;
+  }
+  if (k8s::Annotation(item, objects::kFinalizeAnnotation) == backup.uid &&
+      csi::MemberGroupName(item).empty()) {
+    RETURN_IF_ERROR(csi::RetainAndForget(ctx, env_.api, item));
+  }
+  EraseJson(archived, {"metadata", "annotations", objects::kFinalizeAnnotation});
+  AddTimes(archived);
+  csi::StripForeignOwners(env_.velero_namespace, archived);
+  result.item = IfChanged(item, std::move(archived));
+  return result;
+}
 
 // What the VolumeSnapshot and its content say about an operation under way.
 velero::OperationProgress Judge(velero::OperationProgress progress,

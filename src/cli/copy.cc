@@ -44,143 +44,153 @@ absl::Status OfSource(const absl::Status& status, absl::string_view place) {
 
 class CopyCommand : public Command {
  public:
-  VerbSyntax Declare() override {
-    ArgumentTable table;
-    table.AddWords("ID", "the snapshots, by the beginnings of their ids, or \"latest\"; none: all",
-                   0, kSnapshotIdsMax, ids_);
-    table.Add("--from-repo", "REPO", "the repository to copy from (RESTIC_FROM_REPOSITORY)",
-              from_.repository);
-    table.Add("--from-repository-file", "FILE",
-              "a file that names it (RESTIC_FROM_REPOSITORY_FILE)", from_.repository_file);
-    table.Add("--from-password-file", "FILE",
-              "a file with its password (RESTIC_FROM_PASSWORD_FILE)", from_.password_file);
-    table.Add("--from-password-command", "COMMAND",
-              "a command that prints its password (RESTIC_FROM_PASSWORD_COMMAND)",
-              from_.password_command);
-    DeclareFilterFlags(table, filter_);
-    return {.name = "copy",
-            .summary = "Copy snapshots from another repository into this one",
-            .details =
-                "What this one has already is not read again. Without a password of its "
-                "own, the other repository opens with that of this one.",
-            .table = std::move(table),
-            .family = VerbFamily::kRepository};
-  }
-
-  absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
-    const GetVariable& get = session.environment().get;
-    if (from_.repository.empty() && from_.repository_file.empty() &&
-        get("RESTIC_FROM_REPOSITORY") == nullptr && get("RESTIC_FROM_REPOSITORY_FILE") == nullptr) {
-      return absl::InvalidArgumentError(
-          "where to copy from is not said; name a repository with --from-repo");
-    }
-    const ProgramEnvironment from_environment = SourceEnvironment(session.environment());
-    Session source(session.options(), from_environment, session.console());
-    source.Choose(SourceChoice(session));
-    const absl::StatusOr<Repository*> opened = source.Open(ctx, LockKind::kRead);
-    if (!opened.ok()) {
-      return OfSource(opened.status(), source.place());
-    }
-    Repository* const from = *opened;
-    ASSIGN_OR_RETURN(Repository * to, session.Open(ctx, LockKind::kWrite));
-    UnreadableSnapshots unreadable(session.console());
-    ASSIGN_OR_RETURN(const std::vector<Id> ids,
-                     ChooseIds(ctx, session.console(), *from, unreadable));
-    std::vector<CopiedSnapshot> copied;
-    if (!ids.empty()) {
-      const engine::OrphanScope scope = {.all = session.lock()->unfinished().others == 0,
-                                         .ours = {}};
-      ASSIGN_OR_RETURN(
-          const engine::ResumeAnswer unfinished,
-          engine::FindUnfinished(ctx, *to, false, std::numeric_limits<int64_t>::max(), scope));
-      ProgressMeter meter(session.console(), *ctx.clock);
-      repository::CopyOptions options;
-      options.writer.pack_target_bytes = session.in_bucket() ? repository::kPackTargetBytesRemote
-                                                             : repository::kPackTargetBytesLocal;
-      options.progress = [&meter](absl::string_view stage, int64_t done, int64_t total) {
-        meter.ReportCount(stage, done, total);
-      };
-      absl::StatusOr<std::vector<CopiedSnapshot>> done =
-          repository::CopySnapshots(ctx, *from, *to, *session.lock(), ids, options);
-      engine::NoteEnd(ctx, *to, unfinished, done.ok());
-      ASSIGN_OR_RETURN(copied, std::move(done));
-    }
-    Tell(session.console(), copied);
-    return unreadable.code();
-  }
+  VerbSyntax Declare() override;
+  absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override;
 
  private:
-  bool HasOwnPassword(const GetVariable& get) const {
-    return !from_.password_file.empty() || !from_.password_command.empty() ||
-           get("RESTIC_FROM_PASSWORD") != nullptr || get("RESTIC_FROM_PASSWORD_FILE") != nullptr ||
-           get("RESTIC_FROM_PASSWORD_COMMAND") != nullptr;
-  }
+  bool HasOwnPassword(const GetVariable& get) const;
 
   // The source with this repository's password where it has none of its own.
-  RepositoryChoice SourceChoice(const Session& session) const {
-    RepositoryChoice choice = from_;
-    if (!HasOwnPassword(session.environment().get)) {
-      choice.password_file = session.options().choice.password_file;
-      choice.password_command = session.options().choice.password_command;
-    }
-    return choice;
-  }
+  RepositoryChoice SourceChoice(const Session& session) const;
 
   // The same environment, in which RESTIC_FROM_... stands for RESTIC_...
-  ProgramEnvironment SourceEnvironment(const ProgramEnvironment& environment) const {
-    ProgramEnvironment source = environment;
-    source.get = [get = environment.get,
-                  own_password = HasOwnPassword(environment.get)](const char* name) {
-      absl::string_view rest = name;
-      const bool is_place = absl::StartsWith(rest, "RESTIC_REPOSITORY");
-      const bool is_password = absl::StartsWith(rest, "RESTIC_PASSWORD");
-      if (is_place || (is_password && own_password)) {
-        absl::ConsumePrefix(&rest, "RESTIC_");
-        return get(absl::StrCat("RESTIC_FROM_", rest).c_str());
-      }
-      return get(name);
-    };
-    return source;
-  }
-
+  ProgramEnvironment SourceEnvironment(const ProgramEnvironment& environment) const;
   absl::StatusOr<std::vector<Id>> ChooseIds(const CallContext& ctx, Console& console,
                                             const Repository& from,
-                                            UnreadableSnapshots& unreadable) const {
-    std::vector<Id> ids;
-    for (const std::string& id : ids_) {
-      ASSIGN_OR_RETURN(const StoredSnapshot stored,
-                       ChooseSnapshot(ctx, console, from, id, filter_));
-      ids.push_back(stored.id);
-    }
-    if (ids_.empty()) {
-      ASSIGN_OR_RETURN(const std::vector<StoredSnapshot> all,
-                       from.ListSnapshots(ctx, unreadable.Teller()));
-      for (const StoredSnapshot& stored : all) {
-        if (filter_.Matches(stored.snapshot)) {
-          ids.push_back(stored.id);
-        }
-      }
-    }
-    return ids;
-  }
-
-  static void Tell(Console& console, const std::vector<CopiedSnapshot>& copied) {
-    Json list = Json::array();
-    std::string text;
-    for (const CopiedSnapshot& one : copied) {
-      list.push_back(CopyJson(one));
-      absl::StrAppend(&text, "snapshot ", one.source.ShortHex(),
-                      one.was_there ? " is there already as " : " copied to ", one.copy.ShortHex(),
-                      ", stored ", FormatBytes(one.counts.stored_bytes), "\n");
-    }
-    console.PrintResult({{"message_type", "result"}, {"snapshots", std::move(list)}},
-                        copied.empty() ? "no snapshot to copy\n" : text);
-  }
+                                            UnreadableSnapshots& unreadable) const;
+  static void Tell(Console& console, const std::vector<CopiedSnapshot>& copied);
 
   std::vector<std::string> ids_;
   RepositoryChoice from_;
   SnapshotFilter filter_;
 };
+
+VerbSyntax CopyCommand::Declare() {
+  ArgumentTable table;
+  table.AddWords("ID", "the snapshots, by the beginnings of their ids, or \"latest\"; none: all", 0,
+                 kSnapshotIdsMax, ids_);
+  table.Add("--from-repo", "REPO", "the repository to copy from (RESTIC_FROM_REPOSITORY)",
+            from_.repository);
+  table.Add("--from-repository-file", "FILE", "a file that names it (RESTIC_FROM_REPOSITORY_FILE)",
+            from_.repository_file);
+  table.Add("--from-password-file", "FILE", "a file with its password (RESTIC_FROM_PASSWORD_FILE)",
+            from_.password_file);
+  table.Add("--from-password-command", "COMMAND",
+            "a command that prints its password (RESTIC_FROM_PASSWORD_COMMAND)",
+            from_.password_command);
+  DeclareFilterFlags(table, filter_);
+  return {.name = "copy",
+          .summary = "Copy snapshots from another repository into this one",
+          .details =
+              "What this one has already is not read again. Without a password of its "
+              "own, the other repository opens with that of this one.",
+          .table = std::move(table),
+          .family = VerbFamily::kRepository};
+}
+
+absl::StatusOr<ExitCode> CopyCommand::Run(const CallContext& ctx, Session& session) {
+  const GetVariable& get = session.environment().get;
+  if (from_.repository.empty() && from_.repository_file.empty() &&
+      get("RESTIC_FROM_REPOSITORY") == nullptr && get("RESTIC_FROM_REPOSITORY_FILE") == nullptr) {
+    return absl::InvalidArgumentError(
+        "where to copy from is not said; name a repository with --from-repo");
+  }
+  const ProgramEnvironment from_environment = SourceEnvironment(session.environment());
+  Session source(session.options(), from_environment, session.console());
+  source.Choose(SourceChoice(session));
+  const absl::StatusOr<Repository*> opened = source.Open(ctx, LockKind::kRead);
+  if (!opened.ok()) {
+    return OfSource(opened.status(), source.place());
+  }
+  Repository* const from = *opened;
+  ASSIGN_OR_RETURN(Repository * to, session.Open(ctx, LockKind::kWrite));
+  UnreadableSnapshots unreadable(session.console());
+  ASSIGN_OR_RETURN(const std::vector<Id> ids, ChooseIds(ctx, session.console(), *from, unreadable));
+  std::vector<CopiedSnapshot> copied;
+  if (!ids.empty()) {
+    const engine::OrphanScope scope = {.all = session.lock()->unfinished().others == 0, .ours = {}};
+    ASSIGN_OR_RETURN(
+        const engine::ResumeAnswer unfinished,
+        engine::FindUnfinished(ctx, *to, false, std::numeric_limits<int64_t>::max(), scope));
+    ProgressMeter meter(session.console(), *ctx.clock);
+    repository::CopyOptions options;
+    options.writer.pack_target_bytes = session.in_bucket() ? repository::kPackTargetBytesRemote
+                                                           : repository::kPackTargetBytesLocal;
+    options.progress = [&meter](absl::string_view stage, int64_t done, int64_t total) {
+      meter.ReportCount(stage, done, total);
+    };
+    absl::StatusOr<std::vector<CopiedSnapshot>> done =
+        repository::CopySnapshots(ctx, *from, *to, *session.lock(), ids, options);
+    engine::NoteEnd(ctx, *to, unfinished, done.ok());
+    ASSIGN_OR_RETURN(copied, std::move(done));
+  }
+  Tell(session.console(), copied);
+  return unreadable.code();
+}
+
+bool CopyCommand::HasOwnPassword(const GetVariable& get) const {
+  return !from_.password_file.empty() || !from_.password_command.empty() ||
+         get("RESTIC_FROM_PASSWORD") != nullptr || get("RESTIC_FROM_PASSWORD_FILE") != nullptr ||
+         get("RESTIC_FROM_PASSWORD_COMMAND") != nullptr;
+}
+
+RepositoryChoice CopyCommand::SourceChoice(const Session& session) const {
+  RepositoryChoice choice = from_;
+  if (!HasOwnPassword(session.environment().get)) {
+    choice.password_file = session.options().choice.password_file;
+    choice.password_command = session.options().choice.password_command;
+  }
+  return choice;
+}
+
+ProgramEnvironment CopyCommand::SourceEnvironment(const ProgramEnvironment& environment) const {
+  ProgramEnvironment source = environment;
+  source.get = [get = environment.get,
+                own_password = HasOwnPassword(environment.get)](const char* name) {
+    absl::string_view rest = name;
+    const bool is_place = absl::StartsWith(rest, "RESTIC_REPOSITORY");
+    const bool is_password = absl::StartsWith(rest, "RESTIC_PASSWORD");
+    if (is_place || (is_password && own_password)) {
+      absl::ConsumePrefix(&rest, "RESTIC_");
+      return get(absl::StrCat("RESTIC_FROM_", rest).c_str());
+    }
+    return get(name);
+  };
+  return source;
+}
+
+absl::StatusOr<std::vector<Id>> CopyCommand::ChooseIds(const CallContext& ctx, Console& console,
+                                                       const Repository& from,
+                                                       UnreadableSnapshots& unreadable) const {
+  std::vector<Id> ids;
+  for (const std::string& id : ids_) {
+    ASSIGN_OR_RETURN(const StoredSnapshot stored, ChooseSnapshot(ctx, console, from, id, filter_));
+    ids.push_back(stored.id);
+  }
+  if (ids_.empty()) {
+    ASSIGN_OR_RETURN(const std::vector<StoredSnapshot> all,
+                     from.ListSnapshots(ctx, unreadable.Teller()));
+    for (const StoredSnapshot& stored : all) {
+      if (filter_.Matches(stored.snapshot)) {
+        ids.push_back(stored.id);
+      }
+    }
+  }
+  return ids;
+}
+
+void CopyCommand::Tell(Console& console, const std::vector<CopiedSnapshot>& copied) {
+  Json list = Json::array();
+  std::string text;
+  for (const CopiedSnapshot& one : copied) {
+    list.push_back(CopyJson(one));
+    absl::StrAppend(&text, "snapshot ", one.source.ShortHex(),
+                    one.was_there ? " is there already as " : " copied to ", one.copy.ShortHex(),
+                    ", stored ", FormatBytes(one.counts.stored_bytes), "\n");
+  }
+  console.PrintResult({{"message_type", "result"}, {"snapshots", std::move(list)}},
+                      copied.empty() ? "no snapshot to copy\n" : text);
+}
 
 }  // namespace
 

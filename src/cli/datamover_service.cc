@@ -72,230 +72,36 @@ class DatamoverService {
   // `api` without the cache, which that of `env` writes into.
   DatamoverService(k8s::ApiClient& api, k8s::ObjectCache& cache, csi::BaseIndex& bases,
                    datamover::MoverEnvironment env,
-                   const std::vector<std::string>& velero_namespaces, int concurrent)
-      : api_(api),
-        cache_(cache),
-        env_(std::move(env)),
-        concurrent_(concurrent),
-        scheduler_(
-            datamover::LimitsOf(env_.settings), Clock::Real(),
-            [this] { return Leads()() && TransfersAreKnown(); },
-            [this](const std::string& task) { wakes_.Wake(task); }),
-        wakes_([this](const std::string& stem) {
-          task_loop_.Wake(env_.mover_namespace, stem);
-          content_loop_.Wake("", stem);
-        }),
-        uploads_(env_, scheduler_,
-                 [this](const datamover::UploadEnd& end) { metrics_.Count(end); }),
-        downloads_(env_, scheduler_,
-                   [this](const datamover::DownloadEnd& end) { metrics_.Count(end); }),
-        deletions_(env_),
-        archives_(env_),
-        tasks_(env_, wakes_, [this] { return IsSynced(); },
-               {{datamover::TaskKind::kUpload, datamover::RemoveUploadLeftovers},
-                {datamover::TaskKind::kDownload, datamover::RemoveDownloadLeftovers},
-                {datamover::TaskKind::kForget, datamover::RemoveDeletionLeftovers}}),
-        task_loop_({.type = datamover::VolumeTaskType(),
-                    .namespace_name = env_.mover_namespace,
-                    .label_selector = ""},
-                   tasks_, Leads(), Clock::Real(), concurrent_),
-        contents_(env_, wakes_, {velero_namespaces.begin(), velero_namespaces.end()},
-                  [this] { return IsSynced(); }),
-        content_loop_(datamover::ExposedContents(), contents_, Leads(), Clock::Real(),
-                      kOneAfterTheOther),
-        group_windows_({velero_namespaces.begin(), velero_namespaces.end()}, Clock::Real().Now(),
-                       Leads()),
-        task_census_([](const Json& task) { return k8s::Name(task); }, task_loop_),
-        pod_follower_(wakes_, &cache_, *env_.ended_pods, *env_.running),
-        bases_(env_),
-        base_loop_(csi::BaseContents(), bases_, Leads(), Clock::Real(), kOneAfterTheOther),
-        groups_(env_),
-        group_loop_(datamover::GroupMemberContents(), groups_, Leads(), Clock::Real(),
-                    kOneAfterTheOther),
-        snapshot_follower_(csi::VolumeSnapshotType(), wakes_, &cache_),
-        claim_follower_(csi::PersistentVolumeClaimType(), wakes_, &cache_) {
-    Work("bases", Uncached(csi::BaseContents()), base_loop_, base_loop_);
-    informers_.back().Add(bases);
-    Work("groups", Uncached(datamover::GroupMemberContents()), group_loop_, group_loop_);
-    Work("tasks",
-         Cached({.type = datamover::VolumeTaskType(),
-                 .namespace_name = env_.mover_namespace,
-                 .label_selector = ""}),
-         task_census_, task_loop_);
-    Work("contents", Cached(datamover::ExposedContents()), content_loop_, content_loop_);
-    Cached(MadeForTasks(csi::PodType(), env_.mover_namespace)).Add(pod_follower_);
-    Cached(MadeForTasks(csi::VolumeSnapshotType(), env_.mover_namespace)).Add(snapshot_follower_);
-    Cached(MadeForTasks(csi::PersistentVolumeClaimType(), env_.mover_namespace))
-        .Add(claim_follower_);
-    Cached(csi::SourceSnapshots());
-    for (const k8s::ResourceType* type :
-         {&csi::StorageClassType(), &csi::VolumeSnapshotClassType()}) {
-      Cached({.type = *type, .namespace_name = "", .label_selector = ""});
-    }
-    for (const std::string& velero_namespace : velero_namespaces) {
-      FollowTransfers("uploads", csi::DataUploadType(), velero_namespace, uploads_,
-                      [this](const Json& upload) {
-                        metrics_.Note(upload);
-                        if (const auto backup = datamover::GoodBackupOf(upload)) {
-                          scheduler_.NoteBackup(backup->volume, backup->taken_at);
-                        }
-                        return datamover::QueuedUpload(upload);
-                      });
-      AddArchives(informers_.back());
-      FollowTransfers("downloads", csi::DataDownloadType(), velero_namespace, downloads_,
-                      [this](const Json& download) {
-                        metrics_.NoteDownload(download);
-                        return datamover::QueuedDownload(download);
-                      });
-      FollowDeletions(velero_namespace);
-    }
-  }
-
-  absl::Status Run(const CallContext& ctx, const std::string& listen_text) {
-    ASSIGN_OR_RETURN(const ListenAddress listen, ParseListenAddress(listen_text));
-    net::HttpServerOptions options;
-    options.address = listen.address;
-    options.port = listen.port;
-    options.limits.connections_max = kConnectionsMax;
-    ASSIGN_OR_RETURN(const std::unique_ptr<net::HttpServer> http,
-                     net::HttpServer::Start(std::move(options),
-                                            [this](const CallContext&, const net::HttpCall& call) {
-                                              return Answer(call);
-                                            }));
-    CSIDELTA_LOG(kInfo, "moving volumes", {"namespace", env_.mover_namespace},
-                 {"listen", absl::StrCat(listen.address, ":", http->port())});
-    k8s::LeaderLease lease(
-        api_, k8s::LeaderLeaseOptions{.namespace_name = env_.mover_namespace,
-                                      .name = datamover::kMoverLease,
-                                      .holder = absl::StrCat(HostName(), ":", http->port())});
-    lease_ = &lease;
-    std::stop_source lease_stop;
-    CallContext lease_ctx = ctx;
-    lease_ctx.stop = lease_stop.get_token();
-    std::jthread leading([&] { lease.Run(lease_ctx); });
-    std::vector<std::jthread> threads;
-    for (k8s::Informer& informer : informers_) {
-      threads.emplace_back([this, &ctx, &informer] { informer.Run(ctx, api_).IgnoreError(); });
-    }
-    threads.emplace_back(
-        [this, &ctx] { datamover::FollowGroups(ctx, api_, group_windows_).IgnoreError(); });
-    for (const auto& [queue, loop] : loops_) {
-      threads.emplace_back([&ctx, working = loop] { working->Work(ctx); });
-    }
-    ctx.clock->SleepUntil(absl::InfiniteFuture(), ctx.stop);
-    CSIDELTA_LOG(kInfo, "stopping");
-    threads.clear();
-    lease_stop.request_stop();
-    http->Stop();
-    return absl::OkStatus();
-  }
+                   const std::vector<std::string>& velero_namespaces, int concurrent);
+  absl::Status Run(const CallContext& ctx, const std::string& listen_text);
 
  private:
   k8s::Informer& Uncached(const k8s::FollowedObjects& objects) {
     return informers_.emplace_back(objects);
   }
-  k8s::Informer& Cached(const k8s::FollowedObjects& objects, k8s::ObjectCache::Filter filter = {}) {
-    k8s::Informer& informer = Uncached(objects);
-    informer.Add(cache_.Add(objects, std::move(filter)));
-    return informer;
-  }
-
-  std::function<bool()> Leads() const {
-    return [this] {
-      const k8s::LeaderLease* const lease = lease_;
-      return lease != nullptr && lease->leads(Clock::Real());
-    };
-  }
+  k8s::Informer& Cached(const k8s::FollowedObjects& objects, k8s::ObjectCache::Filter filter = {});
+  std::function<bool()> Leads() const;
 
   // Objects of Velero that wait for their admissions.
   void FollowTransfers(const char* queue, const k8s::ResourceType& type,
                        const std::string& velero_namespace, k8s::Reconciler& reconciler,
-                       datamover::TransferFollower::Reader read) {
-    const k8s::FollowedObjects objects{
-        .type = type, .namespace_name = velero_namespace, .label_selector = ""};
-    k8s::ReconcileLoop& loop = transfer_loops_.emplace_back(objects, reconciler, Leads(),
-                                                            Clock::Real(), concurrent_, &cache_);
-    Work(queue, Cached(objects, datamover::IsToBeMoved),
-         transfer_followers_.emplace_back(type.kind, std::move(read), scheduler_, wakes_, loop),
-         loop);
-  }
+                       datamover::TransferFollower::Reader read);
 
   // `follower` hands what `informer` delivers to `loop`, if it is not the loop. `queue`: for the
   // metrics. Several may have the same, one in each namespace.
   void Work(const char* queue, k8s::Informer& informer, k8s::ObjectFollower& follower,
-            k8s::ReconcileLoop& loop) {
-    informer.Add(follower);
-    loops_.emplace_back(queue, &loop);
-  }
-
-  void FollowDeletions(const std::string& velero_namespace) {
-    const k8s::FollowedObjects objects{
-        .type = csi::DataDeletionType(), .namespace_name = velero_namespace, .label_selector = ""};
-    k8s::ReconcileLoop& loop = deletion_loops_.emplace_back(objects, deletions_, Leads(),
-                                                            Clock::Real(), kOneAfterTheOther);
-    Work("deletions", Uncached(objects),
-         deletion_census_.emplace_back(datamover::DeletionStateOf,
-                                       deletion_followers_.emplace_back(wakes_, loop)),
-         loop);
-  }
+            k8s::ReconcileLoop& loop);
+  void FollowDeletions(const std::string& velero_namespace);
 
   // DataUploads, for what becomes of them when they are over.
-  void AddArchives(k8s::Informer& uploads) {
-    k8s::ReconcileLoop& loop = archive_loops_.emplace_back(uploads.objects(), archives_, Leads(),
-                                                           Clock::Real(), kOneAfterTheOther);
-    Work("archives", uploads, loop, loop);
-  }
-
-  datamover::MoverState State() const {
-    datamover::MoverState state = {.leads = Leads()(), .transfers = scheduler_.counts()};
-    for (const auto& census : deletion_census_) {
-      const std::vector<datamover::DeletionState> deletions = census.All();
-      state.deletions.insert(state.deletions.end(), deletions.begin(), deletions.end());
-    }
-    const std::vector<std::string> stems = task_census_.All();
-    state.leftover_tasks = std::count_if(
-        stems.begin(), stems.end(), [this](const std::string& stem) { return !wakes_.Has(stem); });
-    state.groups = group_windows_.figures();
-    state.queues = Queues();
-    return state;
-  }
-
-  std::map<std::string, k8s::QueueFigures> Queues() const {
-    std::map<std::string, k8s::QueueFigures> queues;
-    for (const auto& [queue, loop] : loops_) {
-      queues[queue] += loop->figures();
-    }
-    return queues;
-  }
+  void AddArchives(k8s::Informer& uploads);
+  datamover::MoverState State() const;
+  std::map<std::string, k8s::QueueFigures> Queues() const;
 
   // Whether all objects that tasks are done for are known.
-  bool IsSynced() const {
-    return TransfersAreKnown() &&
-           std::all_of(deletion_loops_.begin(), deletion_loops_.end(),
-                       [](const k8s::ReconcileLoop& loop) { return loop.is_synced(); });
-  }
-  bool TransfersAreKnown() const {
-    return std::all_of(transfer_loops_.begin(), transfer_loops_.end(),
-                       [](const k8s::ReconcileLoop& loop) { return loop.is_synced(); });
-  }
-
-  net::HttpResponse Answer(const net::HttpCall& call) const {
-    net::HttpResponse response;
-    response.headers["content-type"] = "text/plain; charset=utf-8";
-    response.status = 200;
-    response.body = "ok\n";
-    if (call.target == "/readyz" && !IsSynced()) {
-      response.status = 503;
-      response.body = "the DataUploads are not known yet\n";
-    } else if (call.target == "/metrics") {
-      response.headers["content-type"] = "text/plain; version=0.0.4";
-      response.body = metrics_.Text(Clock::Real().Now(), State());
-    } else if (call.target != "/healthz" && call.target != "/readyz") {
-      response.status = 404;
-      response.body = "there are /healthz, /readyz and /metrics\n";
-    }
-    return response;
-  }
+  bool IsSynced() const;
+  bool TransfersAreKnown() const;
+  net::HttpResponse Answer(const net::HttpCall& call) const;
 
   k8s::ApiClient& api_;
   k8s::ObjectCache& cache_;
@@ -331,6 +137,226 @@ class DatamoverService {
   std::deque<k8s::Informer> informers_;
   std::vector<std::pair<std::string, k8s::ReconcileLoop*>> loops_;  // by queue
 };
+
+DatamoverService::DatamoverService(k8s::ApiClient& api, k8s::ObjectCache& cache,
+                                   csi::BaseIndex& bases, datamover::MoverEnvironment env,
+                                   const std::vector<std::string>& velero_namespaces,
+                                   int concurrent)
+    : api_(api),
+      cache_(cache),
+      env_(std::move(env)),
+      concurrent_(concurrent),
+      scheduler_(
+          datamover::LimitsOf(env_.settings), Clock::Real(),
+          [this] { return Leads()() && TransfersAreKnown(); },
+          [this](const std::string& task) { wakes_.Wake(task); }),
+      wakes_([this](const std::string& stem) {
+        task_loop_.Wake(env_.mover_namespace, stem);
+        content_loop_.Wake("", stem);
+      }),
+      uploads_(env_, scheduler_, [this](const datamover::UploadEnd& end) { metrics_.Count(end); }),
+      downloads_(env_, scheduler_,
+                 [this](const datamover::DownloadEnd& end) { metrics_.Count(end); }),
+      deletions_(env_),
+      archives_(env_),
+      tasks_(env_, wakes_, [this] { return IsSynced(); },
+             {{datamover::TaskKind::kUpload, datamover::RemoveUploadLeftovers},
+              {datamover::TaskKind::kDownload, datamover::RemoveDownloadLeftovers},
+              {datamover::TaskKind::kForget, datamover::RemoveDeletionLeftovers}}),
+      task_loop_({.type = datamover::VolumeTaskType(),
+                  .namespace_name = env_.mover_namespace,
+                  .label_selector = ""},
+                 tasks_, Leads(), Clock::Real(), concurrent_),
+      contents_(env_, wakes_, {velero_namespaces.begin(), velero_namespaces.end()},
+                [this] { return IsSynced(); }),
+      content_loop_(datamover::ExposedContents(), contents_, Leads(), Clock::Real(),
+                    kOneAfterTheOther),
+      group_windows_({velero_namespaces.begin(), velero_namespaces.end()}, Clock::Real().Now(),
+                     Leads()),
+      task_census_([](const Json& task) { return k8s::Name(task); }, task_loop_),
+      pod_follower_(wakes_, &cache_, *env_.ended_pods, *env_.running),
+      bases_(env_),
+      base_loop_(csi::BaseContents(), bases_, Leads(), Clock::Real(), kOneAfterTheOther),
+      groups_(env_),
+      group_loop_(datamover::GroupMemberContents(), groups_, Leads(), Clock::Real(),
+                  kOneAfterTheOther),
+      snapshot_follower_(csi::VolumeSnapshotType(), wakes_, &cache_),
+      claim_follower_(csi::PersistentVolumeClaimType(), wakes_, &cache_) {
+  Work("bases", Uncached(csi::BaseContents()), base_loop_, base_loop_);
+  informers_.back().Add(bases);
+  Work("groups", Uncached(datamover::GroupMemberContents()), group_loop_, group_loop_);
+  Work("tasks",
+       Cached({.type = datamover::VolumeTaskType(),
+               .namespace_name = env_.mover_namespace,
+               .label_selector = ""}),
+       task_census_, task_loop_);
+  Work("contents", Cached(datamover::ExposedContents()), content_loop_, content_loop_);
+  Cached(MadeForTasks(csi::PodType(), env_.mover_namespace)).Add(pod_follower_);
+  Cached(MadeForTasks(csi::VolumeSnapshotType(), env_.mover_namespace)).Add(snapshot_follower_);
+  Cached(MadeForTasks(csi::PersistentVolumeClaimType(), env_.mover_namespace)).Add(claim_follower_);
+  Cached(csi::SourceSnapshots());
+  for (const k8s::ResourceType* type :
+       {&csi::StorageClassType(), &csi::VolumeSnapshotClassType()}) {
+    Cached({.type = *type, .namespace_name = "", .label_selector = ""});
+  }
+  for (const std::string& velero_namespace : velero_namespaces) {
+    FollowTransfers("uploads", csi::DataUploadType(), velero_namespace, uploads_,
+                    [this](const Json& upload) {
+                      metrics_.Note(upload);
+                      if (const auto backup = datamover::GoodBackupOf(upload)) {
+                        scheduler_.NoteBackup(backup->volume, backup->taken_at);
+                      }
+                      return datamover::QueuedUpload(upload);
+                    });
+    AddArchives(informers_.back());
+    FollowTransfers("downloads", csi::DataDownloadType(), velero_namespace, downloads_,
+                    [this](const Json& download) {
+                      metrics_.NoteDownload(download);
+                      return datamover::QueuedDownload(download);
+                    });
+    FollowDeletions(velero_namespace);
+  }
+}
+
+absl::Status DatamoverService::Run(const CallContext& ctx, const std::string& listen_text) {
+  ASSIGN_OR_RETURN(const ListenAddress listen, ParseListenAddress(listen_text));
+  net::HttpServerOptions options;
+  options.address = listen.address;
+  options.port = listen.port;
+  options.limits.connections_max = kConnectionsMax;
+  ASSIGN_OR_RETURN(const std::unique_ptr<net::HttpServer> http,
+                   net::HttpServer::Start(std::move(options),
+                                          [this](const CallContext&, const net::HttpCall& call) {
+                                            return Answer(call);
+                                          }));
+  CSIDELTA_LOG(kInfo, "moving volumes", {"namespace", env_.mover_namespace},
+               {"listen", absl::StrCat(listen.address, ":", http->port())});
+  k8s::LeaderLease lease(
+      api_, k8s::LeaderLeaseOptions{.namespace_name = env_.mover_namespace,
+                                    .name = datamover::kMoverLease,
+                                    .holder = absl::StrCat(HostName(), ":", http->port())});
+  lease_ = &lease;
+  std::stop_source lease_stop;
+  CallContext lease_ctx = ctx;
+  lease_ctx.stop = lease_stop.get_token();
+  std::jthread leading([&] { lease.Run(lease_ctx); });
+  std::vector<std::jthread> threads;
+  for (k8s::Informer& informer : informers_) {
+    threads.emplace_back([this, &ctx, &informer] { informer.Run(ctx, api_).IgnoreError(); });
+  }
+  threads.emplace_back(
+      [this, &ctx] { datamover::FollowGroups(ctx, api_, group_windows_).IgnoreError(); });
+  for (const auto& [queue, loop] : loops_) {
+    threads.emplace_back([&ctx, working = loop] { working->Work(ctx); });
+  }
+  ctx.clock->SleepUntil(absl::InfiniteFuture(), ctx.stop);
+  CSIDELTA_LOG(kInfo, "stopping");
+  threads.clear();
+  lease_stop.request_stop();
+  http->Stop();
+  return absl::OkStatus();
+}
+
+k8s::Informer& DatamoverService::Cached(const k8s::FollowedObjects& objects,
+                                        k8s::ObjectCache::Filter filter) {
+  k8s::Informer& informer = Uncached(objects);
+  informer.Add(cache_.Add(objects, std::move(filter)));
+  return informer;
+}
+
+std::function<bool()> DatamoverService::Leads() const {
+  return [this] {
+    const k8s::LeaderLease* const lease = lease_;
+    return lease != nullptr && lease->leads(Clock::Real());
+  };
+}
+
+void DatamoverService::FollowTransfers(const char* queue, const k8s::ResourceType& type,
+                                       const std::string& velero_namespace,
+                                       k8s::Reconciler& reconciler,
+                                       datamover::TransferFollower::Reader read) {
+  const k8s::FollowedObjects objects{
+      .type = type, .namespace_name = velero_namespace, .label_selector = ""};
+  k8s::ReconcileLoop& loop = transfer_loops_.emplace_back(objects, reconciler, Leads(),
+                                                          Clock::Real(), concurrent_, &cache_);
+  Work(queue, Cached(objects, datamover::IsToBeMoved),
+       transfer_followers_.emplace_back(type.kind, std::move(read), scheduler_, wakes_, loop),
+       loop);
+}
+
+void DatamoverService::Work(const char* queue, k8s::Informer& informer,
+                            k8s::ObjectFollower& follower, k8s::ReconcileLoop& loop) {
+  informer.Add(follower);
+  loops_.emplace_back(queue, &loop);
+}
+
+void DatamoverService::FollowDeletions(const std::string& velero_namespace) {
+  const k8s::FollowedObjects objects{
+      .type = csi::DataDeletionType(), .namespace_name = velero_namespace, .label_selector = ""};
+  k8s::ReconcileLoop& loop =
+      deletion_loops_.emplace_back(objects, deletions_, Leads(), Clock::Real(), kOneAfterTheOther);
+  Work("deletions", Uncached(objects),
+       deletion_census_.emplace_back(datamover::DeletionStateOf,
+                                     deletion_followers_.emplace_back(wakes_, loop)),
+       loop);
+}
+
+void DatamoverService::AddArchives(k8s::Informer& uploads) {
+  k8s::ReconcileLoop& loop = archive_loops_.emplace_back(uploads.objects(), archives_, Leads(),
+                                                         Clock::Real(), kOneAfterTheOther);
+  Work("archives", uploads, loop, loop);
+}
+
+datamover::MoverState DatamoverService::State() const {
+  datamover::MoverState state = {.leads = Leads()(), .transfers = scheduler_.counts()};
+  for (const auto& census : deletion_census_) {
+    const std::vector<datamover::DeletionState> deletions = census.All();
+    state.deletions.insert(state.deletions.end(), deletions.begin(), deletions.end());
+  }
+  const std::vector<std::string> stems = task_census_.All();
+  state.leftover_tasks = std::count_if(
+      stems.begin(), stems.end(), [this](const std::string& stem) { return !wakes_.Has(stem); });
+  state.groups = group_windows_.figures();
+  state.queues = Queues();
+  return state;
+}
+
+std::map<std::string, k8s::QueueFigures> DatamoverService::Queues() const {
+  std::map<std::string, k8s::QueueFigures> queues;
+  for (const auto& [queue, loop] : loops_) {
+    queues[queue] += loop->figures();
+  }
+  return queues;
+}
+
+bool DatamoverService::IsSynced() const {
+  return TransfersAreKnown() &&
+         std::all_of(deletion_loops_.begin(), deletion_loops_.end(),
+                     [](const k8s::ReconcileLoop& loop) { return loop.is_synced(); });
+}
+
+bool DatamoverService::TransfersAreKnown() const {
+  return std::all_of(transfer_loops_.begin(), transfer_loops_.end(),
+                     [](const k8s::ReconcileLoop& loop) { return loop.is_synced(); });
+}
+
+net::HttpResponse DatamoverService::Answer(const net::HttpCall& call) const {
+  net::HttpResponse response;
+  response.headers["content-type"] = "text/plain; charset=utf-8";
+  response.status = 200;
+  response.body = "ok\n";
+  if (call.target == "/readyz" && !IsSynced()) {
+    response.status = 503;
+    response.body = "the DataUploads are not known yet\n";
+  } else if (call.target == "/metrics") {
+    response.headers["content-type"] = "text/plain; version=0.0.4";
+    response.body = metrics_.Text(Clock::Real().Now(), State());
+  } else if (call.target != "/healthz" && call.target != "/readyz") {
+    response.status = 404;
+    response.body = "there are /healthz, /readyz and /metrics\n";
+  }
+  return response;
+}
 
 // Calls until the answer is one that stays: an API server that is away for a moment is no reason to
 // give up.

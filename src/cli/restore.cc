@@ -43,143 +43,155 @@ std::string Summary(const engine::RestoreOutcome& outcome, const std::string& pa
 
 class RestoreCommand : public Command {
  public:
-  VerbSyntax Declare() override {
-    ArgumentTable table;
-    table.AddOptionalWord("ID", "the snapshot, by the beginning of its id, or \"latest\"",
-                          job_.snapshot);
-    table.Add("-t,--target", "PATH", "the block device or image file to write over", job_.target);
-    table.Add("-n,--dry-run", "only say what would be written over", job_.is_dry_run);
-    table.Add("--yes", "do not ask on a terminal before something is written over", yes_);
-    table.Add("--target-is-zero",
-              "the target reads as zeros, so zeros need not be written; checked on a sample",
-              job_.target_is_zero);
-    table.Add("--differing",
-              "read the target, and fetch and write only what differs from the snapshot",
-              job_.only_differing);
-    DeclareFilterFlags(table, job_.filter);
-    table.AddBytes("--memory-budget",
-                   "memory to work with (256MiB); at most 32MiB less than the limit of its cgroup",
-                   job_.memory_budget_bytes);
-    pod_.Declare(table);
-    into_.Declare(table);
-    return {
-        .name = "restore",
-        .summary = "Write a volume back to a device or an image file",
-        .details =
-            "What the target holds is overwritten, zeros included. A file that is not there "
-            "is made; what a larger target holds behind the volume stays. A device that is "
-            "mounted or in use is refused, as is a path below /dev that is no device, and "
-            "\"latest\" where snapshots of several hosts and paths match. On a terminal you are "
-            "asked before something is written over. Every byte is verified before it is "
-            "written, and as long as the restore has not come to its end the target begins "
-            "with a text that says so. With --into the data of a PVC is replaced, by a Pod in its "
-            "namespace and with the caller's rights there, or with --upload by the data mover; "
-            "nothing of the repository is read here.",
-        .table = std::move(table),
-        .family = VerbFamily::kRepository};
-  }
-
-  absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
-    if (into_.is_asked_for() == !job_.target.empty()) {
-      return absl::InvalidArgumentError(
-          "name one place to restore to: a device or an image file with --target, or a PVC with "
-          "--into");
-    }
-    RETURN_IF_ERROR(into_.Check(job_.snapshot));
-    if (into_.is_asked_for()) {
-      return RunRestoreInto(ctx, session, into_,
-                            {.words = SnapshotWords(), .is_dry_run = job_.is_dry_run, .yes = yes_});
-    }
-    ASSIGN_OR_RETURN(const engine::RestoreJob job, Job());
-    const engine::RestoreConsent consent = [&](const RestorePlan& plan) {
-      return Announce(ctx, session, plan);
-    };
-    ProgressMeter meter(session.console(), *ctx.clock);
-    ASSIGN_OR_RETURN(const engine::RestoreOutcome outcome,
-                     engine::RunRestore(ctx, session.engine(), job, consent, BytesOf(meter)));
-    if (!outcome.result.has_value()) {
-      PrintPlan(session.console(), outcome.plan);
-      return ExitCode::kOk;
-    }
-    Json json = incremental::ToJson(*outcome.result);
-    json["target"] = job_.target;
-    json["target_kind"] = NameOf(outcome.plan.target.kind);
-    session.console().PrintResult(json, Summary(outcome, job_.target));
-    pod_.LeaveResult(json);
-    return ExitCode::kOk;
-  }
+  VerbSyntax Declare() override;
+  absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override;
 
  private:
-  absl::StatusOr<engine::RestoreJob> Job() const {
-    engine::RestoreJob job = job_;
-    ASSIGN_OR_RETURN(job.start_before, pod_.StartBefore());
-    return job;
-  }
+  absl::StatusOr<engine::RestoreJob> Job() const;
 
   // What another restore is told to restore the same.
-  std::vector<std::string> SnapshotWords() const {
-    std::vector<std::string> words = {job_.snapshot};
-    const auto add = [&words](const char* flag, const std::vector<std::string>& values) {
-      for (const std::string& value : values) {
-        words.insert(words.end(), {flag, value});
-      }
-    };
-    add("--host", job_.filter.hosts);
-    add("--path", job_.filter.paths);
-    add("--tag", job_.filter.tags);
-    return words;
-  }
+  std::vector<std::string> SnapshotWords() const;
 
   // What is lost by it, in one sentence; "" when nothing is.
-  std::string Loss(const RestoreTarget& target, int64_t volume_bytes) const {
-    if (!target.holds_something()) {
-      return "";
-    }
-    const int64_t kept_bytes = target.size_bytes - volume_bytes;
-    return absl::StrCat(
-        "what ", target.kind == RestoreTarget::Kind::kDevice ? "device " : "file ", job_.target,
-        " of ", FormatBytes(target.size_bytes), " holds is overwritten",
-        kept_bytes > 0 ? absl::StrCat(", but for the last ", FormatBytes(kept_bytes)) : "");
-  }
-
-  void PrintPlan(Console& console, const RestorePlan& plan) const {
-    const auto& [stored, target, volume_bytes] = plan;
-    const std::string loss = Loss(target, volume_bytes);
-    console.PrintResult(
-        {{"message_type", "result"},
-         {"dry_run", true},
-         {"snapshot_id", stored.id.Hex()},
-         {"logical_bytes", volume_bytes},
-         {"target", job_.target},
-         {"target_kind", NameOf(target.kind)},
-         {"target_bytes", target.size_bytes}},
-        absl::StrCat("would restore ", SnapshotText(stored), ", ", FormatBytes(volume_bytes), "\n",
-                     loss.empty() ? absl::StrCat(job_.target, " would be made") : loss, "\n"));
-  }
-
-  absl::Status Announce(const CallContext& ctx, Session& session, const RestorePlan& plan) const {
-    const auto& [stored, target, volume_bytes] = plan;
-    const std::string loss = Loss(target, volume_bytes);
-    if (loss.empty()) {
-      return absl::OkStatus();
-    }
-    const std::string text = absl::StrCat("restoring ", SnapshotText(stored), ", ",
-                                          FormatBytes(volume_bytes), ": ", loss);
-    if (yes_ || session.environment().confirm == nullptr) {
-      session.console().Note(text);
-      return absl::OkStatus();
-    }
-    ASSIGN_OR_RETURN(const bool confirmed,
-                     session.environment().confirm(ctx, absl::StrCat(text, ". Go on?")));
-    return confirmed ? absl::OkStatus()
-                     : absl::FailedPreconditionError("nothing was written; --yes does not ask");
-  }
+  std::string Loss(const RestoreTarget& target, int64_t volume_bytes) const;
+  void PrintPlan(Console& console, const RestorePlan& plan) const;
+  absl::Status Announce(const CallContext& ctx, Session& session, const RestorePlan& plan) const;
 
   engine::RestoreJob job_;
   bool yes_ = false;
   PodFlags pod_;
   RestoreIntoFlags into_;
 };
+
+VerbSyntax RestoreCommand::Declare() {
+  ArgumentTable table;
+  table.AddOptionalWord("ID", "the snapshot, by the beginning of its id, or \"latest\"",
+                        job_.snapshot);
+  table.Add("-t,--target", "PATH", "the block device or image file to write over", job_.target);
+  table.Add("-n,--dry-run", "only say what would be written over", job_.is_dry_run);
+  table.Add("--yes", "do not ask on a terminal before something is written over", yes_);
+  table.Add("--target-is-zero",
+            "the target reads as zeros, so zeros need not be written; checked on a sample",
+            job_.target_is_zero);
+  table.Add("--differing",
+            "read the target, and fetch and write only what differs from the snapshot",
+            job_.only_differing);
+  DeclareFilterFlags(table, job_.filter);
+  table.AddBytes("--memory-budget",
+                 "memory to work with (256MiB); at most 32MiB less than the limit of its cgroup",
+                 job_.memory_budget_bytes);
+  pod_.Declare(table);
+  into_.Declare(table);
+  return {
+      .name = "restore",
+      .summary = "Write a volume back to a device or an image file",
+      .details =
+          "What the target holds is overwritten, zeros included. A file that is not there "
+          "is made; what a larger target holds behind the volume stays. A device that is "
+          "mounted or in use is refused, as is a path below /dev that is no device, and "
+          "\"latest\" where snapshots of several hosts and paths match. On a terminal you are "
+          "asked before something is written over. Every byte is verified before it is "
+          "written, and as long as the restore has not come to its end the target begins "
+          "with a text that says so. With --into the data of a PVC is replaced, by a Pod in its "
+          "namespace and with the caller's rights there, or with --upload by the data mover; "
+          "nothing of the repository is read here.",
+      .table = std::move(table),
+      .family = VerbFamily::kRepository};
+}
+
+absl::StatusOr<ExitCode> RestoreCommand::Run(const CallContext& ctx, Session& session) {
+  if (into_.is_asked_for() == !job_.target.empty()) {
+    return absl::InvalidArgumentError(
+        "name one place to restore to: a device or an image file with --target, or a PVC with "
+        "--into");
+  }
+  RETURN_IF_ERROR(into_.Check(job_.snapshot));
+  if (into_.is_asked_for()) {
+    return RunRestoreInto(ctx, session, into_,
+                          {.words = SnapshotWords(), .is_dry_run = job_.is_dry_run, .yes = yes_});
+  }
+  ASSIGN_OR_RETURN(const engine::RestoreJob job, Job());
+  const engine::RestoreConsent consent = [&](const RestorePlan& plan) {
+    return Announce(ctx, session, plan);
+  };
+  ProgressMeter meter(session.console(), *ctx.clock);
+  ASSIGN_OR_RETURN(const engine::RestoreOutcome outcome,
+                   engine::RunRestore(ctx, session.engine(), job, consent, BytesOf(meter)));
+  if (!outcome.result.has_value()) {
+    PrintPlan(session.console(), outcome.plan);
+    return ExitCode::kOk;
+  }
+  Json json = incremental::ToJson(*outcome.result);
+  json["target"] = job_.target;
+  json["target_kind"] = NameOf(outcome.plan.target.kind);
+  session.console().PrintResult(json, Summary(outcome, job_.target));
+  pod_.LeaveResult(json);
+  return ExitCode::kOk;
+}
+
+absl::StatusOr<engine::RestoreJob> RestoreCommand::Job() const {
+  engine::RestoreJob job = job_;
+  ASSIGN_OR_RETURN(job.start_before, pod_.StartBefore());
+  return job;
+}
+
+std::vector<std::string> RestoreCommand::SnapshotWords() const {
+  std::vector<std::string> words = {job_.snapshot};
+  const auto add = [&words](const char* flag, const std::vector<std::string>& values) {
+    for (const std::string& value : values) {
+      words.insert(words.end(), {flag, value});
+    }
+  };
+  add("--host", job_.filter.hosts);
+  add("--path", job_.filter.paths);
+  add("--tag", job_.filter.tags);
+  return words;
+}
+
+std::string RestoreCommand::Loss(const RestoreTarget& target, int64_t volume_bytes) const {
+  if (!target.holds_something()) {
+    return "";
+  }
+  const int64_t kept_bytes = target.size_bytes - volume_bytes;
+  return absl::StrCat(
+      "what ", target.kind == RestoreTarget::Kind::kDevice ? "device " : "file ", job_.target,
+      " of ", FormatBytes(target.size_bytes), " holds is overwritten",
+      kept_bytes > 0 ? absl::StrCat(", but for the last ", FormatBytes(kept_bytes)) : "");
+}
+
+void RestoreCommand::PrintPlan(Console& console, const RestorePlan& plan) const {
+  const auto& [stored, target, volume_bytes] = plan;
+  const std::string loss = Loss(target, volume_bytes);
+  console.PrintResult(
+      {{"message_type", "result"},
+       {"dry_run", true},
+       {"snapshot_id", stored.id.Hex()},
+       {"logical_bytes", volume_bytes},
+       {"target", job_.target},
+       {"target_kind", NameOf(target.kind)},
+       {"target_bytes", target.size_bytes}},
+      absl::StrCat("would restore ", SnapshotText(stored), ", ", FormatBytes(volume_bytes), "\n",
+                   loss.empty() ? absl::StrCat(job_.target, " would be made") : loss, "\n"));
+}
+
+absl::Status RestoreCommand::Announce(const CallContext& ctx, Session& session,
+                                      const RestorePlan& plan) const {
+  const auto& [stored, target, volume_bytes] = plan;
+  const std::string loss = Loss(target, volume_bytes);
+  if (loss.empty()) {
+    return absl::OkStatus();
+  }
+  const std::string text =
+      absl::StrCat("restoring ", SnapshotText(stored), ", ", FormatBytes(volume_bytes), ": ", loss);
+  if (yes_ || session.environment().confirm == nullptr) {
+    session.console().Note(text);
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const bool confirmed,
+                   session.environment().confirm(ctx, absl::StrCat(text, ". Go on?")));
+  return confirmed ? absl::OkStatus()
+                   : absl::FailedPreconditionError("nothing was written; --yes does not ask");
+}
 
 }  // namespace
 

@@ -40,183 +40,27 @@ struct IntoPlan {
 class RestoreIntoRun {
  public:
   RestoreIntoRun(const CallContext& ctx, Session& session, const RestoreIntoFlags& flags,
-                 const RestoreIntoWish& wish)
-      : ctx_(ctx),
-        session_(session),
-        console_(session.console()),
-        flags_(flags),
-        wish_(wish),
-        api_(flags.cluster.MakeClient()) {}
-
-  absl::StatusOr<ExitCode> Run() {
-    const std::vector<std::string> parts = absl::StrSplit(flags_.pvc, '/');
-    if (parts.size() != 2 || parts[0].empty() || parts[1].empty()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--into ", flags_.pvc, " is not NAMESPACE/PVC"));
-    }
-    namespace_name_ = parts[0];
-    pvc_name_ = parts[1];
-    return flags_.upload.empty() ? FromRepository() : FromMover();
-  }
+                 const RestoreIntoWish& wish);
+  absl::StatusOr<ExitCode> Run();
 
  private:
-  absl::StatusOr<ExitCode> FromRepository() {
-    ASSIGN_OR_RETURN(options_.pod, flags_.pod.Settings());
-    RETURN_IF_ERROR(csi::CheckMayCopy(ctx_, *api_, namespace_name_));
-    ASSIGN_OR_RETURN(const csi::RestoreSurroundings around, ReadSurroundings());
-    ASSIGN_OR_RETURN(
-        const csi::RepositoryPlan plan,
-        csi::PlanRepositoryRestore(ctx_, *api_, around,
-                                   {.secret = flags_.secret, .words = wish_.words}, pvc_name_));
-    return Carry({.pvc = plan.pvc,
-                  .refusals = plan.refusals,
-                  .refused_by_copy = plan.refused_by_copy,
-                  .not_checked = plan.not_checked,
-                  .goes_on = plan.goes_on,
-                  .source = absl::StrJoin(wish_.words, " "),
-                  .restore = [&](const csi::CopyRestoreOptions& options,
-                                 std::vector<std::string>& not_checked) {
-                    return csi::RestoreFromRepository(ctx_, *api_, *session_.environment().random,
-                                                      plan, options, not_checked);
-                  }});
-  }
-
-  absl::StatusOr<ExitCode> FromMover() {
-    RETURN_IF_ERROR(csi::CheckMayAskMover(ctx_, *api_, flags_.velero_namespace, namespace_name_));
-    ASSIGN_OR_RETURN(const csi::RestoreSurroundings around, ReadSurroundings());
-    ASSIGN_OR_RETURN(
-        const csi::MoverPlan plan,
-        csi::PlanMoverRestore(
-            ctx_, *api_, around,
-            {.velero_namespace = flags_.velero_namespace, .upload = flags_.upload}, pvc_name_));
-    if (!plan.goes_on) {
-      RETURN_IF_ERROR(CheckSwitchedOn());
-    }
-    return Carry(
-        {.pvc = plan.pvc,
-         .refusals = plan.refusals,
-         .refused_by_copy = plan.refused_by_copy,
-         .not_checked = plan.not_checked,
-         .goes_on = plan.goes_on,
-         .source = absl::StrCat("DataUpload ", flags_.velero_namespace, "/", flags_.upload),
-         .restore = [&](const csi::CopyRestoreOptions& options,
-                        std::vector<std::string>& not_checked) {
-           return csi::RestoreByMover(ctx_, *api_, *session_.environment().random, plan, options,
-                                      not_checked);
-         }});
-  }
+  absl::StatusOr<ExitCode> FromRepository();
+  absl::StatusOr<ExitCode> FromMover();
 
   // Where it is off the data mover refuses, but only after a VolumeSnapshot was taken for safety.
-  absl::Status CheckSwitchedOn() {
-    const std::string place =
-        absl::StrCat("ConfigMap ", flags_.mover_namespace, "/", datamover::kSettingsConfigMap);
-    const absl::StatusOr<std::optional<datamover::MoverSettings>> settings = ReadMoverSettings();
-    if (settings.ok() && settings->has_value()) {
-      return Annotate(datamover::CheckWritesIntoExisting(**settings), place);
-    }
-    Note({absl::StrCat(
-        "setting restore.intoExistingVolumes of the data mover not checked: ",
-        settings.ok() ? absl::StrCat(place, " was not found; --mover-namespace names its namespace")
-                      : std::string(settings.status().message()))});
-    return absl::OkStatus();
-  }
-
-  absl::StatusOr<std::optional<datamover::MoverSettings>> ReadMoverSettings() {
-    RETURN_IF_ERROR(k8s::RequireAccess(ctx_, *api_,
-                                       {.verb = "get",
-                                        .type = csi::ConfigMapType(),
-                                        .namespace_name = flags_.mover_namespace,
-                                        .name = datamover::kSettingsConfigMap},
-                                       csi::kSnapshotAdminRole));
-    return datamover::FindMoverSettings(ctx_, *api_, flags_.mover_namespace);
-  }
-
-  absl::StatusOr<csi::RestoreSurroundings> ReadSurroundings() {
-    ASSIGN_OR_RETURN(csi::RestoreSurroundings around,
-                     csi::ReadRestoreSurroundings(ctx_, *api_, namespace_name_));
-    Note(around.not_checked);
-    return around;
-  }
-
-  void Note(const std::vector<std::string>& sentences) {
-    for (const std::string& sentence : sentences) {
-      console_.Note(Printable(sentence));
-    }
-  }
+  absl::Status CheckSwitchedOn();
+  absl::StatusOr<std::optional<datamover::MoverSettings>> ReadMoverSettings();
+  absl::StatusOr<csi::RestoreSurroundings> ReadSurroundings();
+  void Note(const std::vector<std::string>& sentences);
 
   // From a plan to the end.
-  absl::StatusOr<ExitCode> Carry(const IntoPlan& plan) {
-    Note(plan.not_checked);
-    RETURN_IF_ERROR(csi::CopyRefusalStatus(plan.pvc, plan.refusals, plan.refused_by_copy));
-    if (wish_.is_dry_run) {
-      TellPlan(plan);
-      return ExitCode::kOk;
-    }
-    RETURN_IF_ERROR(Confirm());
-    absl::StatusOr<csi::CopyRestoreResult> result = Restore(plan);
-    if (absl::IsOutOfRange(result.status())) {
-      return AsTargetTooSmall(result.status());
-    }
-    RETURN_IF_ERROR(result.status());
-    Json json = {{"message_type", "result"},
-                 {"pvc", pvc_name_},
-                 {"namespace", namespace_name_},
-                 {"safety_snapshot", result->safety_snapshot}};
-    json.update(CopyResultJson(result->copy));
-    console_.PrintResult(json, absl::StrCat("restored into PVC ", flags_.pvc, ": ",
-                                            CopyResultText(result->copy), "\n"));
-    return ExitCode::kOk;
-  }
+  absl::StatusOr<ExitCode> Carry(const IntoPlan& plan);
 
   bool takes_safety_snapshot() const { return flags_.safety == "yes"; }
 
-  void TellPlan(const IntoPlan& plan) {
-    console_.PrintResult(
-        {{"message_type", "result"},
-         {"dry_run", true},
-         {"pvc", pvc_name_},
-         {"namespace", namespace_name_},
-         {"goes_on", plan.goes_on},
-         {"safety_snapshot", takes_safety_snapshot() && !plan.goes_on}},
-        absl::StrCat("would restore ", Printable(plan.source), " into PVC ", flags_.pvc,
-                     plan.goes_on ? ", which an earlier run began" : "", "\n"));
-  }
-
-  absl::Status Confirm() {
-    if (wish_.yes) {
-      return absl::OkStatus();
-    }
-    const auto& confirm = session_.environment().confirm;
-    if (confirm == nullptr) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("the data of PVC ", flags_.pvc,
-                       " would be replaced, and no terminal is there to ask: add "
-                       "--yes, and --dry-run to see first what it does"));
-    }
-    ASSIGN_OR_RETURN(const bool confirmed,
-                     confirm(ctx_, absl::StrCat("Replace the data of PVC ", flags_.pvc, "?")));
-    return confirmed ? absl::OkStatus()
-                     : absl::FailedPreconditionError("nothing was written; --yes does not ask");
-  }
-
-  absl::StatusOr<csi::CopyRestoreResult> Restore(const IntoPlan& plan) {
-    options_.takes_safety_snapshot = takes_safety_snapshot();
-    options_.safety_timeout = kIntoSafetyTimeout;
-    std::vector<std::string> not_checked;
-    absl::StatusOr<csi::CopyRestoreResult> result;
-    {
-      ProgressMeter meter(console_, *ctx_.clock);
-      options_.on_progress = [&meter](const csi::VolumeCopyProgress& progress) {
-        meter.ReportBytes(progress.stage, progress.done_bytes, progress.total_bytes);
-      };
-      options_.on_step = [this](const std::string& sentence) {
-        console_.Note(Printable(sentence));
-      };
-      result = plan.restore(options_, not_checked);
-    }
-    Note(not_checked);
-    return result;
-  }
+  void TellPlan(const IntoPlan& plan);
+  absl::Status Confirm();
+  absl::StatusOr<csi::CopyRestoreResult> Restore(const IntoPlan& plan);
 
   const CallContext& ctx_;
   Session& session_;
@@ -228,6 +72,176 @@ class RestoreIntoRun {
   std::string pvc_name_;
   csi::CopyRestoreOptions options_;
 };
+
+RestoreIntoRun::RestoreIntoRun(const CallContext& ctx, Session& session,
+                               const RestoreIntoFlags& flags, const RestoreIntoWish& wish)
+    : ctx_(ctx),
+      session_(session),
+      console_(session.console()),
+      flags_(flags),
+      wish_(wish),
+      api_(flags.cluster.MakeClient()) {}
+
+absl::StatusOr<ExitCode> RestoreIntoRun::Run() {
+  const std::vector<std::string> parts = absl::StrSplit(flags_.pvc, '/');
+  if (parts.size() != 2 || parts[0].empty() || parts[1].empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("--into ", flags_.pvc, " is not NAMESPACE/PVC"));
+  }
+  namespace_name_ = parts[0];
+  pvc_name_ = parts[1];
+  return flags_.upload.empty() ? FromRepository() : FromMover();
+}
+
+absl::StatusOr<ExitCode> RestoreIntoRun::FromRepository() {
+  ASSIGN_OR_RETURN(options_.pod, flags_.pod.Settings());
+  RETURN_IF_ERROR(csi::CheckMayCopy(ctx_, *api_, namespace_name_));
+  ASSIGN_OR_RETURN(const csi::RestoreSurroundings around, ReadSurroundings());
+  ASSIGN_OR_RETURN(
+      const csi::RepositoryPlan plan,
+      csi::PlanRepositoryRestore(ctx_, *api_, around,
+                                 {.secret = flags_.secret, .words = wish_.words}, pvc_name_));
+  return Carry({.pvc = plan.pvc,
+                .refusals = plan.refusals,
+                .refused_by_copy = plan.refused_by_copy,
+                .not_checked = plan.not_checked,
+                .goes_on = plan.goes_on,
+                .source = absl::StrJoin(wish_.words, " "),
+                .restore = [&](const csi::CopyRestoreOptions& options,
+                               std::vector<std::string>& not_checked) {
+                  return csi::RestoreFromRepository(ctx_, *api_, *session_.environment().random,
+                                                    plan, options, not_checked);
+                }});
+}
+
+absl::StatusOr<ExitCode> RestoreIntoRun::FromMover() {
+  RETURN_IF_ERROR(csi::CheckMayAskMover(ctx_, *api_, flags_.velero_namespace, namespace_name_));
+  ASSIGN_OR_RETURN(const csi::RestoreSurroundings around, ReadSurroundings());
+  ASSIGN_OR_RETURN(
+      const csi::MoverPlan plan,
+      csi::PlanMoverRestore(ctx_, *api_, around,
+                            {.velero_namespace = flags_.velero_namespace, .upload = flags_.upload},
+                            pvc_name_));
+  if (!plan.goes_on) {
+    RETURN_IF_ERROR(CheckSwitchedOn());
+  }
+  return Carry({.pvc = plan.pvc,
+                .refusals = plan.refusals,
+                .refused_by_copy = plan.refused_by_copy,
+                .not_checked = plan.not_checked,
+                .goes_on = plan.goes_on,
+                .source = absl::StrCat("DataUpload ", flags_.velero_namespace, "/", flags_.upload),
+                .restore = [&](const csi::CopyRestoreOptions& options,
+                               std::vector<std::string>& not_checked) {
+                  return csi::RestoreByMover(ctx_, *api_, *session_.environment().random, plan,
+                                             options, not_checked);
+                }});
+}
+
+absl::Status RestoreIntoRun::CheckSwitchedOn() {
+  const std::string place =
+      absl::StrCat("ConfigMap ", flags_.mover_namespace, "/", datamover::kSettingsConfigMap);
+  const absl::StatusOr<std::optional<datamover::MoverSettings>> settings = ReadMoverSettings();
+  if (settings.ok() && settings->has_value()) {
+    return Annotate(datamover::CheckWritesIntoExisting(**settings), place);
+  }
+  Note({absl::StrCat(
+      "setting restore.intoExistingVolumes of the data mover not checked: ",
+      settings.ok() ? absl::StrCat(place, " was not found; --mover-namespace names its namespace")
+                    : std::string(settings.status().message()))});
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::optional<datamover::MoverSettings>> RestoreIntoRun::ReadMoverSettings() {
+  RETURN_IF_ERROR(k8s::RequireAccess(ctx_, *api_,
+                                     {.verb = "get",
+                                      .type = csi::ConfigMapType(),
+                                      .namespace_name = flags_.mover_namespace,
+                                      .name = datamover::kSettingsConfigMap},
+                                     csi::kSnapshotAdminRole));
+  return datamover::FindMoverSettings(ctx_, *api_, flags_.mover_namespace);
+}
+
+absl::StatusOr<csi::RestoreSurroundings> RestoreIntoRun::ReadSurroundings() {
+  ASSIGN_OR_RETURN(csi::RestoreSurroundings around,
+                   csi::ReadRestoreSurroundings(ctx_, *api_, namespace_name_));
+  Note(around.not_checked);
+  return around;
+}
+
+void RestoreIntoRun::Note(const std::vector<std::string>& sentences) {
+  for (const std::string& sentence : sentences) {
+    console_.Note(Printable(sentence));
+  }
+}
+
+absl::StatusOr<ExitCode> RestoreIntoRun::Carry(const IntoPlan& plan) {
+  Note(plan.not_checked);
+  RETURN_IF_ERROR(csi::CopyRefusalStatus(plan.pvc, plan.refusals, plan.refused_by_copy));
+  if (wish_.is_dry_run) {
+    TellPlan(plan);
+    return ExitCode::kOk;
+  }
+  RETURN_IF_ERROR(Confirm());
+  absl::StatusOr<csi::CopyRestoreResult> result = Restore(plan);
+  if (absl::IsOutOfRange(result.status())) {
+    return AsTargetTooSmall(result.status());
+  }
+  RETURN_IF_ERROR(result.status());
+  Json json = {{"message_type", "result"},
+               {"pvc", pvc_name_},
+               {"namespace", namespace_name_},
+               {"safety_snapshot", result->safety_snapshot}};
+  json.update(CopyResultJson(result->copy));
+  console_.PrintResult(json, absl::StrCat("restored into PVC ", flags_.pvc, ": ",
+                                          CopyResultText(result->copy), "\n"));
+  return ExitCode::kOk;
+}
+
+void RestoreIntoRun::TellPlan(const IntoPlan& plan) {
+  console_.PrintResult(
+      {{"message_type", "result"},
+       {"dry_run", true},
+       {"pvc", pvc_name_},
+       {"namespace", namespace_name_},
+       {"goes_on", plan.goes_on},
+       {"safety_snapshot", takes_safety_snapshot() && !plan.goes_on}},
+      absl::StrCat("would restore ", Printable(plan.source), " into PVC ", flags_.pvc,
+                   plan.goes_on ? ", which an earlier run began" : "", "\n"));
+}
+
+absl::Status RestoreIntoRun::Confirm() {
+  if (wish_.yes) {
+    return absl::OkStatus();
+  }
+  const auto& confirm = session_.environment().confirm;
+  if (confirm == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the data of PVC ", flags_.pvc,
+                     " would be replaced, and no terminal is there to ask: add "
+                     "--yes, and --dry-run to see first what it does"));
+  }
+  ASSIGN_OR_RETURN(const bool confirmed,
+                   confirm(ctx_, absl::StrCat("Replace the data of PVC ", flags_.pvc, "?")));
+  return confirmed ? absl::OkStatus()
+                   : absl::FailedPreconditionError("nothing was written; --yes does not ask");
+}
+
+absl::StatusOr<csi::CopyRestoreResult> RestoreIntoRun::Restore(const IntoPlan& plan) {
+  options_.takes_safety_snapshot = takes_safety_snapshot();
+  options_.safety_timeout = kIntoSafetyTimeout;
+  std::vector<std::string> not_checked;
+  absl::StatusOr<csi::CopyRestoreResult> result;
+  {
+    ProgressMeter meter(console_, *ctx_.clock);
+    options_.on_progress = [&meter](const csi::VolumeCopyProgress& progress) {
+      meter.ReportBytes(progress.stage, progress.done_bytes, progress.total_bytes);
+    };
+    options_.on_step = [this](const std::string& sentence) { console_.Note(Printable(sentence)); };
+    result = plan.restore(options_, not_checked);
+  }
+  Note(not_checked);
+  return result;
+}
 
 }  // namespace
 

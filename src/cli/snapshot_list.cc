@@ -100,179 +100,26 @@ Json ChangedJson(const csi::SnapshotChange& change) {
 
 class SnapshotListCommand : public Command {
  public:
-  VerbSyntax Declare() override {
-    ArgumentTable table;
-    table.Add("--pvc", "PVC", "only those of this PVC", pvc_);
-    table.Add("--pod", "POD", "only those of the PVCs of this Pod, or taken of it", pod_);
-    table.Add("--statefulset", "NAME",
-              "only those of the PVCs of this StatefulSet, or taken of it; also of PVCs that are "
-              "gone",
-              stateful_set_);
-    table.Add("--volume", "PV",
-              "only those of this PersistentVolume, also when its PVC is gone; of one that is gone "
-              "itself, its volume handle",
-              volume_);
-    table.Add("--set", "SET", "only those that were taken together under this name", set_);
-    table.AddChoice("--state", States(), "only those in this state", state_);
-    table.Add("--watch", "then a row, or a line of JSON, for each change, until it is interrupted",
-              watches_);
-    table.Add("--mover-namespace", "NS", "the mover's namespace; csi-delta", mover_namespace_);
-    return {.name = "snapshot list",
-            .summary = "List VolumeSnapshots, their state, and what keeps them",
-            .details =
-                "Takes the caller's own rights; what may not be read is named on stderr and "
-                "left empty. With --watch it ends with exit code 0 when it is interrupted.",
-            .table = std::move(table),
-            .family = VerbFamily::kCluster};
-  }
-
-  absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
-    const ClusterOptions& cluster = session.options().cluster;
-    ASSIGN_OR_RETURN(const std::string space, cluster.Namespace());
-    const std::unique_ptr<k8s::ApiClient> api = cluster.access.MakeClient();
-    ASSIGN_OR_RETURN(const csi::SnapshotOrigin origin,
-                     csi::FindOrigin(ctx, *api,
-                                     {.namespace_name = space,
-                                      .pod = pod_,
-                                      .stateful_set = stateful_set_,
-                                      .volume = volume_}));
-    ASSIGN_OR_RETURN(csi::Inventory inventory,
-                     csi::ReadInventory(ctx, *api,
-                                        {.namespace_name = space,
-                                         .label_selector = cluster.selector,
-                                         .mover_namespace = mover_namespace_,
-                                         .now = ctx.clock->Now()}));
-    std::vector<SnapshotEntry> entries;
-    std::copy_if(
-        inventory.entries.begin(), inventory.entries.end(), std::back_inserter(entries),
-        [&](const SnapshotEntry& entry) { return IsAskedFor(entry) && origin.is_of(entry); });
-    NoteAll(session, origin.not_checked);
-    NoteAll(session, inventory.not_checked);
-    NoteKeptVolumes(ctx, session, *api, space);
-    if (!watches_) {
-      Print(session, entries);
-      return ExitCode::kOk;
-    }
-    PrintFirst(session, entries);
-    const csi::SnapshotWatchRequest request{.namespace_name = space,
-                                            .label_selector = cluster.selector,
-                                            .known = std::move(inventory.entries)};
-    return Watch(ctx, session, *api, request, origin);
-  }
+  VerbSyntax Declare() override;
+  absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override;
 
  private:
-  static std::vector<std::string> States() {
-    std::vector<std::string> names;
-    for (const auto state :
-         {csi::SnapshotState::kCreating, csi::SnapshotState::kUploading, csi::SnapshotState::kReady,
-          csi::SnapshotState::kError, csi::SnapshotState::kDeleting, csi::SnapshotState::kLost,
-          csi::SnapshotState::kUnverified}) {
-      names.emplace_back(csi::ToString(state));
-    }
-    return names;
-  }
-
-  static void NoteAll(Session& session, const std::vector<std::string>& sentences) {
-    for (const std::string& sentence : sentences) {
-      session.console().Note(sentence);
-    }
-  }
+  static std::vector<std::string> States();
+  static void NoteAll(Session& session, const std::vector<std::string>& sentences);
 
   // The volumes that in-place restores have replaced, for those who may see volumes.
   static void NoteKeptVolumes(const CallContext& ctx, Session& session, k8s::ApiClient& api,
-                              const std::string& space) {
-    const auto kept = csi::ListKeptVolumes(ctx, api, space);
-    if (!kept.ok()) {
-      return;  // It is no part of the list.
-    }
-    for (std::size_t i = 0; i < std::min(kept->size(), kKeptVolumesMax); ++i) {
-      const csi::KeptVolume& one = kept->at(i);
-      session.console().Note(Printable(absl::StrCat(csi::KeptVolumeText(one, ctx.clock->Now()),
-                                                    "; ", csi::FinishCommand(one), " deletes it")));
-    }
-    if (kept->size() > kKeptVolumesMax) {
-      session.console().Note(
-          absl::StrCat(kept->size() - kKeptVolumesMax, " more are kept; csi-delta doctor has all"));
-    }
-  }
-
-  bool IsAskedFor(const SnapshotEntry& entry) const {
-    return (pvc_.empty() || entry.pvc == pvc_) && (set_.empty() || entry.set == set_) &&
-           (state_.empty() || csi::ToString(entry.status.state) == state_);
-  }
-
+                              const std::string& space);
+  bool IsAskedFor(const SnapshotEntry& entry) const;
   absl::StatusOr<ExitCode> Watch(const CallContext& ctx, Session& session, k8s::ApiClient& api,
                                  const csi::SnapshotWatchRequest& request,
-                                 const csi::SnapshotOrigin& origin) {
-    const absl::Status ended = csi::WatchSnapshots(
-        ctx, api, request,
-        [&](const csi::SnapshotChange& change) {
-          if (IsAskedFor(change.entry) && origin.is_of(change.entry)) {
-            PrintChange(session, change);
-          }
-          return session.console().IsRead();
-        },
-        [&](const std::string& sentence) { session.console().Note(sentence); });
-    if (!ended.ok() && !ctx.stop.stop_requested()) {
-      return ended;
-    }
-    return ExitCode::kOk;
-  }
+                                 const csi::SnapshotOrigin& origin);
 
   // The list before the changes, in their form.
-  void PrintFirst(Session& session, const std::vector<SnapshotEntry>& entries) {
-    const std::string form = OutputForm(session);
-    if (form == "table" || form == "wide") {
-      const auto rows = RowsOf(entries, session.options().cluster.all_namespaces, form == "wide");
-      for (const std::vector<std::string>& row : rows) {
-        growing_.Fit(row);
-      }
-      for (const std::vector<std::string>& row : rows) {
-        session.console().Print(growing_.Line(row));
-      }
-      return;
-    }
-    for (const SnapshotEntry& entry : entries) {
-      Json json = csi::ToJson(entry);
-      json["gone"] = false;
-      PrintOne(session, entry, json);
-    }
-  }
-
-  void PrintChange(Session& session, const csi::SnapshotChange& change) {
-    const std::string form = OutputForm(session);
-    if (form == "table" || form == "wide") {
-      const auto row = ChangedRow(change, session.options().cluster.all_namespaces, form == "wide");
-      growing_.Fit(row);
-      session.console().Print(growing_.Line(row));
-    } else {
-      PrintOne(session, change.entry, ChangedJson(change));
-    }
-  }
-
-  static void PrintOne(Session& session, const SnapshotEntry& entry, const Json& json) {
-    PrintClusterEvent(session, json, "");
-    if (OutputForm(session) == "name") {
-      session.console().Print(absl::StrCat(SnapshotResourceName(entry.name), "\n"));
-    }
-  }
-
-  void Print(Session& session, const std::vector<SnapshotEntry>& entries) const {
-    const ClusterOptions& cluster = session.options().cluster;
-    const std::string form = OutputForm(session);
-    ClusterResult result = {.value = Json::array()};
-    for (const SnapshotEntry& entry : entries) {
-      result.value.push_back(csi::ToJson(entry));
-      result.names.push_back(SnapshotResourceName(entry.name));
-    }
-    const bool is_table = form == "table" || form == "wide";
-    if (is_table && entries.empty()) {
-      session.console().Note("no VolumeSnapshots found");
-    } else if (is_table) {
-      result.table = FormatTable(RowsOf(entries, cluster.all_namespaces, form == "wide"));
-    }
-    PrintClusterResult(session, result);
-  }
+  void PrintFirst(Session& session, const std::vector<SnapshotEntry>& entries);
+  void PrintChange(Session& session, const csi::SnapshotChange& change);
+  static void PrintOne(Session& session, const SnapshotEntry& entry, const Json& json);
+  void Print(Session& session, const std::vector<SnapshotEntry>& entries) const;
 
   std::string pvc_;
   std::string pod_;
@@ -284,6 +131,177 @@ class SnapshotListCommand : public Command {
   bool watches_ = false;
   GrowingTable growing_;
 };
+
+VerbSyntax SnapshotListCommand::Declare() {
+  ArgumentTable table;
+  table.Add("--pvc", "PVC", "only those of this PVC", pvc_);
+  table.Add("--pod", "POD", "only those of the PVCs of this Pod, or taken of it", pod_);
+  table.Add("--statefulset", "NAME",
+            "only those of the PVCs of this StatefulSet, or taken of it; also of PVCs that are "
+            "gone",
+            stateful_set_);
+  table.Add("--volume", "PV",
+            "only those of this PersistentVolume, also when its PVC is gone; of one that is gone "
+            "itself, its volume handle",
+            volume_);
+  table.Add("--set", "SET", "only those that were taken together under this name", set_);
+  table.AddChoice("--state", States(), "only those in this state", state_);
+  table.Add("--watch", "then a row, or a line of JSON, for each change, until it is interrupted",
+            watches_);
+  table.Add("--mover-namespace", "NS", "the mover's namespace; csi-delta", mover_namespace_);
+  return {.name = "snapshot list",
+          .summary = "List VolumeSnapshots, their state, and what keeps them",
+          .details =
+              "Takes the caller's own rights; what may not be read is named on stderr and "
+              "left empty. With --watch it ends with exit code 0 when it is interrupted.",
+          .table = std::move(table),
+          .family = VerbFamily::kCluster};
+}
+
+absl::StatusOr<ExitCode> SnapshotListCommand::Run(const CallContext& ctx, Session& session) {
+  const ClusterOptions& cluster = session.options().cluster;
+  ASSIGN_OR_RETURN(const std::string space, cluster.Namespace());
+  const std::unique_ptr<k8s::ApiClient> api = cluster.access.MakeClient();
+  ASSIGN_OR_RETURN(const csi::SnapshotOrigin origin, csi::FindOrigin(ctx, *api,
+                                                                     {.namespace_name = space,
+                                                                      .pod = pod_,
+                                                                      .stateful_set = stateful_set_,
+                                                                      .volume = volume_}));
+  ASSIGN_OR_RETURN(csi::Inventory inventory,
+                   csi::ReadInventory(ctx, *api,
+                                      {.namespace_name = space,
+                                       .label_selector = cluster.selector,
+                                       .mover_namespace = mover_namespace_,
+                                       .now = ctx.clock->Now()}));
+  std::vector<SnapshotEntry> entries;
+  std::copy_if(
+      inventory.entries.begin(), inventory.entries.end(), std::back_inserter(entries),
+      [&](const SnapshotEntry& entry) { return IsAskedFor(entry) && origin.is_of(entry); });
+  NoteAll(session, origin.not_checked);
+  NoteAll(session, inventory.not_checked);
+  NoteKeptVolumes(ctx, session, *api, space);
+  if (!watches_) {
+    Print(session, entries);
+    return ExitCode::kOk;
+  }
+  PrintFirst(session, entries);
+  const csi::SnapshotWatchRequest request{.namespace_name = space,
+                                          .label_selector = cluster.selector,
+                                          .known = std::move(inventory.entries)};
+  return Watch(ctx, session, *api, request, origin);
+}
+
+std::vector<std::string> SnapshotListCommand::States() {
+  std::vector<std::string> names;
+  for (const auto state :
+       {csi::SnapshotState::kCreating, csi::SnapshotState::kUploading, csi::SnapshotState::kReady,
+        csi::SnapshotState::kError, csi::SnapshotState::kDeleting, csi::SnapshotState::kLost,
+        csi::SnapshotState::kUnverified}) {
+    names.emplace_back(csi::ToString(state));
+  }
+  return names;
+}
+
+void SnapshotListCommand::NoteAll(Session& session, const std::vector<std::string>& sentences) {
+  for (const std::string& sentence : sentences) {
+    session.console().Note(sentence);
+  }
+}
+
+void SnapshotListCommand::NoteKeptVolumes(const CallContext& ctx, Session& session,
+                                          k8s::ApiClient& api, const std::string& space) {
+  const auto kept = csi::ListKeptVolumes(ctx, api, space);
+  if (!kept.ok()) {
+    return;  // It is no part of the list.
+  }
+  for (std::size_t i = 0; i < std::min(kept->size(), kKeptVolumesMax); ++i) {
+    const csi::KeptVolume& one = kept->at(i);
+    session.console().Note(Printable(absl::StrCat(csi::KeptVolumeText(one, ctx.clock->Now()), "; ",
+                                                  csi::FinishCommand(one), " deletes it")));
+  }
+  if (kept->size() > kKeptVolumesMax) {
+    session.console().Note(
+        absl::StrCat(kept->size() - kKeptVolumesMax, " more are kept; csi-delta doctor has all"));
+  }
+}
+
+bool SnapshotListCommand::IsAskedFor(const SnapshotEntry& entry) const {
+  return (pvc_.empty() || entry.pvc == pvc_) && (set_.empty() || entry.set == set_) &&
+         (state_.empty() || csi::ToString(entry.status.state) == state_);
+}
+
+absl::StatusOr<ExitCode> SnapshotListCommand::Watch(const CallContext& ctx, Session& session,
+                                                    k8s::ApiClient& api,
+                                                    const csi::SnapshotWatchRequest& request,
+                                                    const csi::SnapshotOrigin& origin) {
+  const absl::Status ended = csi::WatchSnapshots(
+      ctx, api, request,
+      [&](const csi::SnapshotChange& change) {
+        if (IsAskedFor(change.entry) && origin.is_of(change.entry)) {
+          PrintChange(session, change);
+        }
+        return session.console().IsRead();
+      },
+      [&](const std::string& sentence) { session.console().Note(sentence); });
+  if (!ended.ok() && !ctx.stop.stop_requested()) {
+    return ended;
+  }
+  return ExitCode::kOk;
+}
+
+void SnapshotListCommand::PrintFirst(Session& session, const std::vector<SnapshotEntry>& entries) {
+  const std::string form = OutputForm(session);
+  if (form == "table" || form == "wide") {
+    const auto rows = RowsOf(entries, session.options().cluster.all_namespaces, form == "wide");
+    for (const std::vector<std::string>& row : rows) {
+      growing_.Fit(row);
+    }
+    for (const std::vector<std::string>& row : rows) {
+      session.console().Print(growing_.Line(row));
+    }
+    return;
+  }
+  for (const SnapshotEntry& entry : entries) {
+    Json json = csi::ToJson(entry);
+    json["gone"] = false;
+    PrintOne(session, entry, json);
+  }
+}
+
+void SnapshotListCommand::PrintChange(Session& session, const csi::SnapshotChange& change) {
+  const std::string form = OutputForm(session);
+  if (form == "table" || form == "wide") {
+    const auto row = ChangedRow(change, session.options().cluster.all_namespaces, form == "wide");
+    growing_.Fit(row);
+    session.console().Print(growing_.Line(row));
+  } else {
+    PrintOne(session, change.entry, ChangedJson(change));
+  }
+}
+
+void SnapshotListCommand::PrintOne(Session& session, const SnapshotEntry& entry, const Json& json) {
+  PrintClusterEvent(session, json, "");
+  if (OutputForm(session) == "name") {
+    session.console().Print(absl::StrCat(SnapshotResourceName(entry.name), "\n"));
+  }
+}
+
+void SnapshotListCommand::Print(Session& session, const std::vector<SnapshotEntry>& entries) const {
+  const ClusterOptions& cluster = session.options().cluster;
+  const std::string form = OutputForm(session);
+  ClusterResult result = {.value = Json::array()};
+  for (const SnapshotEntry& entry : entries) {
+    result.value.push_back(csi::ToJson(entry));
+    result.names.push_back(SnapshotResourceName(entry.name));
+  }
+  const bool is_table = form == "table" || form == "wide";
+  if (is_table && entries.empty()) {
+    session.console().Note("no VolumeSnapshots found");
+  } else if (is_table) {
+    result.table = FormatTable(RowsOf(entries, cluster.all_namespaces, form == "wide"));
+  }
+  PrintClusterResult(session, result);
+}
 
 }  // namespace
 

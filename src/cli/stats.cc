@@ -43,132 +43,143 @@ absl::StatusOr<RawSize> MeasureIndex(const repository::BlobIndex& index) {
 
 class StatsCommand : public Command {
  public:
-  VerbSyntax Declare() override {
-    ArgumentTable table;
-    table.AddWords("ID", "the snapshots, by the beginnings of their ids, or \"latest\"; none: all",
-                   0, kSnapshotIdsMax, ids_);
-    table.AddChoice("--mode", {"restore-size", "raw-data"},
-                    "what to measure: volumes as they are restored (the default), or all blobs of "
-                    "the repository as they are stored",
-                    mode_);
-    table.Add(
-        "--drivers",
-        "instead: what the snapshots tell of the CSI drivers of their volumes, how often each "
-        "said what changed, and why not",
-        drivers_);
-    DeclareFilterFlags(table, filter_);
-    return {.name = "stats",
-            .summary = "Say how large snapshots or the repository are",
-            .details = "With --json: one object, with restic's members.",
-            .table = std::move(table),
-            .family = VerbFamily::kRepository};
-  }
-
-  absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
-    ASSIGN_OR_RETURN(Repository * repository, session.Open(ctx, LockKind::kRead));
-    if (drivers_) {
-      return RunDrivers(ctx, session, *repository);
-    }
-    return mode_ == "raw-data" ? RunRaw(ctx, session, *repository)
-                               : RunRestore(ctx, session, *repository);
-  }
+  VerbSyntax Declare() override;
+  absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override;
 
  private:
   absl::StatusOr<ExitCode> RunRaw(const CallContext& ctx, Session& session,
-                                  Repository& repository) const {
-    RETURN_IF_ERROR(repository.LoadIndex(ctx));
-    ASSIGN_OR_RETURN(const RawSize size, MeasureIndex(repository.index()));
-    const double ratio = size.stored_bytes == 0 ? 1
-                                                : static_cast<double>(size.plaintext_bytes) /
-                                                      static_cast<double>(size.stored_bytes);
-    const std::size_t packs = repository.index().packs().size();
-    session.console().PrintResult(
-        {{"total_size", size.stored_bytes},
-         {"total_uncompressed_size", size.plaintext_bytes},
-         {"compression_ratio", ratio},
-         {"total_blob_count", size.blobs},
-         {"total_pack_count", packs}},
-        absl::StrCat("stored: ", FormatBytes(size.stored_bytes), " in ",
-                     Counted(size.blobs, "blob"), " and ", Counted(packs, "pack"),
-                     "\nuncompressed: ", FormatBytes(size.plaintext_bytes),
-                     absl::StrFormat(", %.2f times as much\n", ratio)));
-    return ExitCode::kOk;
-  }
-
+                                  Repository& repository) const;
   absl::StatusOr<std::vector<StoredSnapshot>> Choose(const CallContext& ctx, Console& console,
                                                      const Repository& repository,
-                                                     UnreadableSnapshots& unreadable) const {
-    std::vector<StoredSnapshot> chosen;
-    if (ids_.empty()) {
-      ASSIGN_OR_RETURN(chosen, repository.ListSnapshots(ctx, unreadable.Teller()));
-      std::erase_if(
-          chosen, [&](const StoredSnapshot& stored) { return !filter_.Matches(stored.snapshot); });
-    }
-    for (const std::string& id : ids_) {
-      ASSIGN_OR_RETURN(StoredSnapshot stored,
-                       ChooseSnapshot(ctx, console, repository, id, filter_));
-      chosen.push_back(std::move(stored));
-    }
-    return chosen;
-  }
-
+                                                     UnreadableSnapshots& unreadable) const;
   absl::StatusOr<ExitCode> RunDrivers(const CallContext& ctx, Session& session,
-                                      Repository& repository) const {
-    UnreadableSnapshots unreadable(session.console());
-    ASSIGN_OR_RETURN(const std::vector<StoredSnapshot> chosen,
-                     Choose(ctx, session.console(), repository, unreadable));
-    DriverNotes notes;
-    for (const StoredSnapshot& stored : chosen) {
-      const absl::StatusOr<std::unique_ptr<VolumeRecord>> record =
-          incremental::OpenVolumeRecord(ctx, repository, stored);
-      if (record.ok()) {
-        notes.Add((*record)->manifest);
-      } else if (!absl::IsFailedPrecondition(record.status())) {
-        return record.status();
-      }
-    }
-    session.console().PrintResult(notes.ToJson(), notes.ToText());
-    return unreadable.code();
-  }
-
+                                      Repository& repository) const;
   absl::StatusOr<ExitCode> RunRestore(const CallContext& ctx, Session& session,
-                                      Repository& repository) const {
-    UnreadableSnapshots unreadable(session.console());
-    ASSIGN_OR_RETURN(const std::vector<StoredSnapshot> chosen,
-                     Choose(ctx, session.console(), repository, unreadable));
-    RestoreSize size;
-    for (const StoredSnapshot& stored : chosen) {
-      const absl::StatusOr<std::unique_ptr<VolumeRecord>> record =
-          incremental::OpenVolumeRecord(ctx, repository, stored);
-      if (absl::IsFailedPrecondition(record.status())) {
-        ++size.others;
-        continue;
-      }
-      RETURN_IF_ERROR(record.status());
-      ++size.snapshots;
-      // As restic counts: a folder and a file per leaf, the folders above, and volume.json.
-      size.bytes += (*record)->layout.size_bytes() + (*record)->root.manifest_bytes;
-      size.files += 2 * (*record)->layout.leaf_count() + (*record)->layout.level1_count() + 2;
-    }
-    if (size.others > 0) {
-      session.console().Warn(
-          absl::StrCat(size.others,
-                       " snapshots are no volumes and were not counted; measure them "
-                       "with restic stats"));
-    }
-    session.console().PrintResult({{"total_size", size.bytes},
-                                   {"total_file_count", size.files},
-                                   {"snapshots_count", size.snapshots}},
-                                  absl::StrCat(Counted(size.snapshots, "snapshot"), " of volumes, ",
-                                               FormatBytes(size.bytes), " to restore in all\n"));
-    return size.others > 0 ? ExitCode::kIncomplete : unreadable.code();
-  }
+                                      Repository& repository) const;
 
   std::vector<std::string> ids_;
   std::string mode_ = "restore-size";
   bool drivers_ = false;
   SnapshotFilter filter_;
 };
+
+VerbSyntax StatsCommand::Declare() {
+  ArgumentTable table;
+  table.AddWords("ID", "the snapshots, by the beginnings of their ids, or \"latest\"; none: all", 0,
+                 kSnapshotIdsMax, ids_);
+  table.AddChoice("--mode", {"restore-size", "raw-data"},
+                  "what to measure: volumes as they are restored (the default), or all blobs of "
+                  "the repository as they are stored",
+                  mode_);
+  table.Add("--drivers",
+            "instead: what the snapshots tell of the CSI drivers of their volumes, how often each "
+            "said what changed, and why not",
+            drivers_);
+  DeclareFilterFlags(table, filter_);
+  return {.name = "stats",
+          .summary = "Say how large snapshots or the repository are",
+          .details = "With --json: one object, with restic's members.",
+          .table = std::move(table),
+          .family = VerbFamily::kRepository};
+}
+
+absl::StatusOr<ExitCode> StatsCommand::Run(const CallContext& ctx, Session& session) {
+  ASSIGN_OR_RETURN(Repository * repository, session.Open(ctx, LockKind::kRead));
+  if (drivers_) {
+    return RunDrivers(ctx, session, *repository);
+  }
+  return mode_ == "raw-data" ? RunRaw(ctx, session, *repository)
+                             : RunRestore(ctx, session, *repository);
+}
+
+absl::StatusOr<ExitCode> StatsCommand::RunRaw(const CallContext& ctx, Session& session,
+                                              Repository& repository) const {
+  RETURN_IF_ERROR(repository.LoadIndex(ctx));
+  ASSIGN_OR_RETURN(const RawSize size, MeasureIndex(repository.index()));
+  const double ratio = size.stored_bytes == 0 ? 1
+                                              : static_cast<double>(size.plaintext_bytes) /
+                                                    static_cast<double>(size.stored_bytes);
+  const std::size_t packs = repository.index().packs().size();
+  session.console().PrintResult(
+      {{"total_size", size.stored_bytes},
+       {"total_uncompressed_size", size.plaintext_bytes},
+       {"compression_ratio", ratio},
+       {"total_blob_count", size.blobs},
+       {"total_pack_count", packs}},
+      absl::StrCat("stored: ", FormatBytes(size.stored_bytes), " in ", Counted(size.blobs, "blob"),
+                   " and ", Counted(packs, "pack"),
+                   "\nuncompressed: ", FormatBytes(size.plaintext_bytes),
+                   absl::StrFormat(", %.2f times as much\n", ratio)));
+  return ExitCode::kOk;
+}
+
+absl::StatusOr<std::vector<StoredSnapshot>> StatsCommand::Choose(
+    const CallContext& ctx, Console& console, const Repository& repository,
+    UnreadableSnapshots& unreadable) const {
+  std::vector<StoredSnapshot> chosen;
+  if (ids_.empty()) {
+    ASSIGN_OR_RETURN(chosen, repository.ListSnapshots(ctx, unreadable.Teller()));
+    std::erase_if(chosen,
+                  [&](const StoredSnapshot& stored) { return !filter_.Matches(stored.snapshot); });
+  }
+  for (const std::string& id : ids_) {
+    ASSIGN_OR_RETURN(StoredSnapshot stored, ChooseSnapshot(ctx, console, repository, id, filter_));
+    chosen.push_back(std::move(stored));
+  }
+  return chosen;
+}
+
+absl::StatusOr<ExitCode> StatsCommand::RunDrivers(const CallContext& ctx, Session& session,
+                                                  Repository& repository) const {
+  UnreadableSnapshots unreadable(session.console());
+  ASSIGN_OR_RETURN(const std::vector<StoredSnapshot> chosen,
+                   Choose(ctx, session.console(), repository, unreadable));
+  DriverNotes notes;
+  for (const StoredSnapshot& stored : chosen) {
+    const absl::StatusOr<std::unique_ptr<VolumeRecord>> record =
+        incremental::OpenVolumeRecord(ctx, repository, stored);
+    if (record.ok()) {
+      notes.Add((*record)->manifest);
+    } else if (!absl::IsFailedPrecondition(record.status())) {
+      return record.status();
+    }
+  }
+  session.console().PrintResult(notes.ToJson(), notes.ToText());
+  return unreadable.code();
+}
+
+absl::StatusOr<ExitCode> StatsCommand::RunRestore(const CallContext& ctx, Session& session,
+                                                  Repository& repository) const {
+  UnreadableSnapshots unreadable(session.console());
+  ASSIGN_OR_RETURN(const std::vector<StoredSnapshot> chosen,
+                   Choose(ctx, session.console(), repository, unreadable));
+  RestoreSize size;
+  for (const StoredSnapshot& stored : chosen) {
+    const absl::StatusOr<std::unique_ptr<VolumeRecord>> record =
+        incremental::OpenVolumeRecord(ctx, repository, stored);
+    if (absl::IsFailedPrecondition(record.status())) {
+      ++size.others;
+      continue;
+    }
+    RETURN_IF_ERROR(record.status());
+    ++size.snapshots;
+    // As restic counts: a folder and a file per leaf, the folders above, and volume.json.
+    size.bytes += (*record)->layout.size_bytes() + (*record)->root.manifest_bytes;
+    size.files += 2 * (*record)->layout.leaf_count() + (*record)->layout.level1_count() + 2;
+  }
+  if (size.others > 0) {
+    session.console().Warn(
+        absl::StrCat(size.others,
+                     " snapshots are no volumes and were not counted; measure them "
+                     "with restic stats"));
+  }
+  session.console().PrintResult({{"total_size", size.bytes},
+                                 {"total_file_count", size.files},
+                                 {"snapshots_count", size.snapshots}},
+                                absl::StrCat(Counted(size.snapshots, "snapshot"), " of volumes, ",
+                                             FormatBytes(size.bytes), " to restore in all\n"));
+  return size.others > 0 ? ExitCode::kIncomplete : unreadable.code();
+}
 
 }  // namespace
 

@@ -40,119 +40,17 @@ absl::Status StillRunning(const std::vector<UninstallItem>& running) {
 
 class UninstallCommand : public Command {
  public:
-  VerbSyntax Declare() override {
-    ArgumentTable table;
-    access_.Declare(table);
-    DeclareMoverPlaces(table, mover_namespace_, velero_namespaces_);
-    table.Add("--delete-data", "CLUSTER",
-              "also delete what this cluster stored in the buckets, and its keys; CLUSTER is the "
-              "uid of this cluster, as the data that is kept says it",
-              delete_data_of_);
-    table.Add("--keep-data", "what it does anyway: data and keys stay", keep_data_);
-    table.Add("--yes", "do it; else it is only said what would be done", yes_);
-    return {.name = "uninstall",
-            .summary = "Take out of a cluster what the data mover brought into it",
-            .details =
-                "Base snapshots with the driver's, tasks and all that belongs to them, finalizers "
-                "on DataUploads and DataDownloads, and DataDeletions. What this cluster stored in "
-                "the buckets stays, with its keys, unless --delete-data names this cluster: "
-                "Velero's Backups stay in the bucket, and other clusters restore from them. "
-                "Refuses while volumes are being moved. Before or after helm uninstall, which "
-                "takes the rest; what is "
-                "left then is listed. May be run again.",
-            .table = std::move(table)};
-  }
-
-  absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
-    ASSIGN_OR_RETURN(request_.velero_namespaces, ParseVeleroNamespaces(velero_namespaces_));
-    request_.open_store = [&session](const datamover::RepositoryAccess& access) {
-      return OpenLocationStore(session.environment(), access);
-    };
-    const std::unique_ptr<k8s::ApiClient> api = access_.MakeClient();
-    ASSIGN_OR_RETURN(const std::string cluster, datamover::ReadClusterUid(ctx, *api));
-    RETURN_IF_ERROR(CheckDeletion(cluster));
-    request_.keep_data = delete_data_of_.empty();
-    const datamover::MoverEnvironment env = {.api = *api,
-                                             .random = *session.environment().random,
-                                             .secure_random = SecureRandom::Real(),
-                                             .mover_namespace = mover_namespace_,
-                                             .cluster = cluster,
-                                             .image = "",
-                                             .worker_service_account = "",
-                                             .settings = {}};
-    ASSIGN_OR_RETURN(const UninstallPlan plan, datamover::PlanUninstall(ctx, env, request_));
-    if (!plan.running.empty()) {
-      return StillRunning(plan.running);
-    }
-    const int64_t failed =
-        yes_ ? CarryOut(ctx, *api, plan, session.console()) : Announce(plan, session.console());
-    for (const UninstallItem& item : plan.stays) {
-      Say(session.console(), "stays", item, "");
-    }
-    session.console().PrintResult({{"message_type", "result"},
-                                   {"dry_run", !yes_},
-                                   {"things", plan.steps.size()},
-                                   {"failed", failed}},
-                                  Summary(static_cast<int64_t>(plan.steps.size()), failed));
-    return failed == 0 ? ExitCode::kOk : ExitCode::kIncomplete;
-  }
+  VerbSyntax Declare() override;
+  absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override;
 
  private:
-  absl::Status CheckDeletion(const std::string& cluster) const {
-    if (delete_data_of_.empty()) {
-      return absl::OkStatus();
-    }
-    if (keep_data_) {
-      return absl::InvalidArgumentError("--keep-data and --delete-data exclude each other");
-    }
-    return delete_data_of_ == cluster ? absl::OkStatus()
-                                      : absl::InvalidArgumentError(absl::StrCat(
-                                            "--delete-data names cluster ", delete_data_of_,
-                                            ", and this is ", cluster, ": nothing was done"));
-  }
-
-  static int64_t Announce(const UninstallPlan& plan, Console& console) {
-    for (const UninstallPlan::Step& step : plan.steps) {
-      Say(console, "goes", step.item, "");
-    }
-    return 0;
-  }
-
+  absl::Status CheckDeletion(const std::string& cluster) const;
+  static int64_t Announce(const UninstallPlan& plan, Console& console);
   static int64_t CarryOut(const CallContext& ctx, k8s::ApiClient& api, const UninstallPlan& plan,
-                          Console& console) {
-    int64_t failed = 0;
-    datamover::CarryOut(ctx, api, plan, [&](const UninstallItem& item, const absl::Status& status) {
-      failed += status.ok() ? 0 : 1;
-      Say(console, status.ok() ? "gone" : "failed", item, status.message());
-    });
-    return failed;
-  }
-
-  std::string Summary(int64_t things, int64_t failed) const {
-    if (things == 0) {
-      return "nothing to remove\n";
-    }
-    if (!yes_) {
-      return absl::StrCat(things, " things would go; run it again with --yes\n");
-    }
-    return absl::StrCat(things - failed, " things are gone, ", failed, " are not",
-                        failed == 0 ? "\n" : ": run it again\n");
-  }
-
+                          Console& console);
+  std::string Summary(int64_t things, int64_t failed) const;
   static void Say(Console& console, absl::string_view fate, const UninstallItem& item,
-                  absl::string_view error) {
-    if (console.options().json) {
-      console.PrintJson({{"message_type", "thing"},
-                         {"fate", std::string(fate)},
-                         {"kind", item.kind},
-                         {"name", item.name},
-                         {"text", item.text},
-                         {"error", std::string(error)}});
-      return;
-    }
-    console.Print(absl::StrCat(fate, "  ", item.kind, " ", item.name, item.text.empty() ? "" : ": ",
-                               item.text, error.empty() ? "" : ": ", error, "\n"));
-  }
+                  absl::string_view error);
 
   ClusterAccess access_;
   datamover::UninstallRequest request_;
@@ -162,6 +60,119 @@ class UninstallCommand : public Command {
   bool keep_data_ = false;
   bool yes_ = false;
 };
+
+VerbSyntax UninstallCommand::Declare() {
+  ArgumentTable table;
+  access_.Declare(table);
+  DeclareMoverPlaces(table, mover_namespace_, velero_namespaces_);
+  table.Add("--delete-data", "CLUSTER",
+            "also delete what this cluster stored in the buckets, and its keys; CLUSTER is the "
+            "uid of this cluster, as the data that is kept says it",
+            delete_data_of_);
+  table.Add("--keep-data", "what it does anyway: data and keys stay", keep_data_);
+  table.Add("--yes", "do it; else it is only said what would be done", yes_);
+  return {.name = "uninstall",
+          .summary = "Take out of a cluster what the data mover brought into it",
+          .details =
+              "Base snapshots with the driver's, tasks and all that belongs to them, finalizers "
+              "on DataUploads and DataDownloads, and DataDeletions. What this cluster stored in "
+              "the buckets stays, with its keys, unless --delete-data names this cluster: "
+              "Velero's Backups stay in the bucket, and other clusters restore from them. "
+              "Refuses while volumes are being moved. Before or after helm uninstall, which "
+              "takes the rest; what is "
+              "left then is listed. May be run again.",
+          .table = std::move(table)};
+}
+
+absl::StatusOr<ExitCode> UninstallCommand::Run(const CallContext& ctx, Session& session) {
+  ASSIGN_OR_RETURN(request_.velero_namespaces, ParseVeleroNamespaces(velero_namespaces_));
+  request_.open_store = [&session](const datamover::RepositoryAccess& access) {
+    return OpenLocationStore(session.environment(), access);
+  };
+  const std::unique_ptr<k8s::ApiClient> api = access_.MakeClient();
+  ASSIGN_OR_RETURN(const std::string cluster, datamover::ReadClusterUid(ctx, *api));
+  RETURN_IF_ERROR(CheckDeletion(cluster));
+  request_.keep_data = delete_data_of_.empty();
+  const datamover::MoverEnvironment env = {.api = *api,
+                                           .random = *session.environment().random,
+                                           .secure_random = SecureRandom::Real(),
+                                           .mover_namespace = mover_namespace_,
+                                           .cluster = cluster,
+                                           .image = "",
+                                           .worker_service_account = "",
+                                           .settings = {}};
+  ASSIGN_OR_RETURN(const UninstallPlan plan, datamover::PlanUninstall(ctx, env, request_));
+  if (!plan.running.empty()) {
+    return StillRunning(plan.running);
+  }
+  const int64_t failed =
+      yes_ ? CarryOut(ctx, *api, plan, session.console()) : Announce(plan, session.console());
+  for (const UninstallItem& item : plan.stays) {
+    Say(session.console(), "stays", item, "");
+  }
+  session.console().PrintResult({{"message_type", "result"},
+                                 {"dry_run", !yes_},
+                                 {"things", plan.steps.size()},
+                                 {"failed", failed}},
+                                Summary(static_cast<int64_t>(plan.steps.size()), failed));
+  return failed == 0 ? ExitCode::kOk : ExitCode::kIncomplete;
+}
+
+absl::Status UninstallCommand::CheckDeletion(const std::string& cluster) const {
+  if (delete_data_of_.empty()) {
+    return absl::OkStatus();
+  }
+  if (keep_data_) {
+    return absl::InvalidArgumentError("--keep-data and --delete-data exclude each other");
+  }
+  return delete_data_of_ == cluster ? absl::OkStatus()
+                                    : absl::InvalidArgumentError(absl::StrCat(
+                                          "--delete-data names cluster ", delete_data_of_,
+                                          ", and this is ", cluster, ": nothing was done"));
+}
+
+int64_t UninstallCommand::Announce(const UninstallPlan& plan, Console& console) {
+  for (const UninstallPlan::Step& step : plan.steps) {
+    Say(console, "goes", step.item, "");
+  }
+  return 0;
+}
+
+int64_t UninstallCommand::CarryOut(const CallContext& ctx, k8s::ApiClient& api,
+                                   const UninstallPlan& plan, Console& console) {
+  int64_t failed = 0;
+  datamover::CarryOut(ctx, api, plan, [&](const UninstallItem& item, const absl::Status& status) {
+    failed += status.ok() ? 0 : 1;
+    Say(console, status.ok() ? "gone" : "failed", item, status.message());
+  });
+  return failed;
+}
+
+std::string UninstallCommand::Summary(int64_t things, int64_t failed) const {
+  if (things == 0) {
+    return "nothing to remove\n";
+  }
+  if (!yes_) {
+    return absl::StrCat(things, " things would go; run it again with --yes\n");
+  }
+  return absl::StrCat(things - failed, " things are gone, ", failed, " are not",
+                      failed == 0 ? "\n" : ": run it again\n");
+}
+
+void UninstallCommand::Say(Console& console, absl::string_view fate, const UninstallItem& item,
+                           absl::string_view error) {
+  if (console.options().json) {
+    console.PrintJson({{"message_type", "thing"},
+                       {"fate", std::string(fate)},
+                       {"kind", item.kind},
+                       {"name", item.name},
+                       {"text", item.text},
+                       {"error", std::string(error)}});
+    return;
+  }
+  console.Print(absl::StrCat(fate, "  ", item.kind, " ", item.name, item.text.empty() ? "" : ": ",
+                             item.text, error.empty() ? "" : ": ", error, "\n"));
+}
 
 }  // namespace
 

@@ -29,110 +29,21 @@ constexpr char kPodVariable[] = "POD_UID";
 
 class WorkerCommand : public Command {
  public:
-  VerbSyntax Declare() override {
-    ArgumentTable table;
-    table.Add("--task", "NS/NAME", "the VolumeTask that this is for", task_);
-    access_.Declare(table);
-    return {.name = "worker",
-            .summary = "Do what a VolumeTask says, and write into it how far it is",
-            .details =
-                "Runs in the Pods of the data mover. spec.job of the task says what is to be done: "
-                "a backup, a restore or a removal; progress and outcome go into its status. It is "
-                "stopped when spec.cancel of the task becomes true (Canceled), or when this "
-                "program is (Interrupted). While the API server is away it goes on, but a restore "
-                "writes nothing after two minutes, until the task says that it is still this "
-                "Pod's. The exit code is 0 once the end is written, whatever the end is.",
-            .table = std::move(table),
-            .family = VerbFamily::kPlain};
-  }
-
-  absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
-    SetLogLevel(LogLevel::kInfo);
-    ASSIGN_OR_RETURN(const k8s::ObjectKey task, TaskKey());
-    const std::unique_ptr<k8s::ApiClient> api = access_.MakeClient();
-    const auto variable = [&session](const char* name) -> std::string {
-      const char* const value = session.environment().get(name);
-      return value == nullptr ? "" : value;
-    };
-    datamover::WriteFence fence(*ctx.clock);
-    ProgramEnvironment environment = session.environment();
-    environment.await_writing = [&fence](const CallContext& job_ctx) {
-      return fence.Await(job_ctx);
-    };
-    ASSIGN_OR_RETURN(const TaskPhase phase,
-                     datamover::RunTask(ctx, *api, task, variable(kNodeVariable),
-                                        [&](const CallContext& job_ctx, const VolumeJob& job,
-                                            const TaskProgress& progress) {
-                                          return RunJob(job_ctx, job, progress, environment);
-                                        },
-                                        {.uid = variable(kPodVariable), .fence = &fence}));
-    session.console().Note(phase == TaskPhase::kNone ? absl::StrCat("task ", task_, " is gone")
-                                                     : absl::StrCat("task ", task_, " ended as ",
-                                                                    datamover::ToString(phase)));
-    return ExitCode::kOk;
-  }
+  VerbSyntax Declare() override;
+  absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override;
 
  private:
-  absl::StatusOr<k8s::ObjectKey> TaskKey() const {
-    const std::vector<std::string> parts = absl::StrSplit(task_, '/');
-    if (parts.size() != 2 || parts[0].empty() || parts[1].empty()) {
-      return absl::InvalidArgumentError("--task names the VolumeTask as NAMESPACE/NAME");
-    }
-    return k8s::ObjectKey{
-        .type = datamover::VolumeTaskType(), .namespace_name = parts[0], .name = parts[1]};
-  }
-
+  absl::StatusOr<k8s::ObjectKey> TaskKey() const;
   datamover::Outcome RunJob(const CallContext& ctx, const VolumeJob& job,
                             const TaskProgress& progress,
-                            const ProgramEnvironment& environment) const {
-    ProgramEnvironment inner = environment;
-    inner.witnesses = [&job, &environment] {
-      repository::LockWitnesses witnesses = environment.witnesses();
-      witnesses.pod_is_gone = [&job](const std::string& uid) {
-        return absl::c_linear_search(job.ended_pods, uid);
-      };
-      return witnesses;
-    };
-    Console console(environment.out, environment.error, {.json = true});
-    const GlobalOptions options = OptionsOf(job);
-    std::string place;
-    absl::StatusOr<datamover::Outcome> outcome =
-        DoJob(ctx, job, options, inner, console, progress, place);
-    if (repository::IsNoRepository(outcome.status()) &&
-        std::holds_alternative<datamover::UploadWork>(job.work)) {
-      outcome = MakeRepository(ctx, options, inner, console, place);
-      if (outcome.ok()) {
-        outcome = DoJob(ctx, job, options, inner, console, progress, place);
-      }
-    }
-    if (outcome.ok()) {
-      return *std::move(outcome);
-    }
-    datamover::Outcome failed = datamover::OutcomeOf(outcome.status());
-    failed.message = Explain(outcome.status(), place);
-    console.Fail(static_cast<int>(ExitCodeOf(outcome.status())), failed.message);
-    return failed;
-  }
-
-  static GlobalOptions OptionsOf(const VolumeJob& job) {
-    GlobalOptions options = cli::OptionsOf(job.repository);
-    options.retry_lock = job.lock_wait;
-    options.limit_upload_kib = job.limits.upload_kib_per_second;
-    options.limit_download_kib = job.limits.download_kib_per_second;
-    return options;
-  }
+                            const ProgramEnvironment& environment) const;
+  static GlobalOptions OptionsOf(const VolumeJob& job);
 
   // Closes the repository before its end is told: a lock that stays is worth a wait.
   absl::StatusOr<datamover::Outcome> DoJob(const CallContext& ctx, const VolumeJob& job,
                                            const GlobalOptions& options,
                                            const ProgramEnvironment& environment, Console& console,
-                                           const TaskProgress& progress, std::string& place) const {
-    Session session(options, environment, console);
-    absl::StatusOr<datamover::Outcome> outcome =
-        datamover::DoJob(ctx, session.engine(), job, access_.Settings(), progress);
-    place = session.place();
-    return outcome.ok() ? outcome : OrStopped(ctx, outcome.status());
-  }
+                                           const TaskProgress& progress, std::string& place) const;
 
   static absl::Status OrStopped(const CallContext& ctx, const absl::Status& failure) {
     return ctx.stop.stop_requested() ? absl::CancelledError(failure.message()) : failure;
@@ -142,20 +53,125 @@ class WorkerCommand : public Command {
   static absl::StatusOr<datamover::Outcome> MakeRepository(const CallContext& ctx,
                                                            const GlobalOptions& options,
                                                            const ProgramEnvironment& environment,
-                                                           Console& console, std::string& place) {
-    Session session(options, environment, console);
-    const absl::Status made = session.Init(ctx).status();
-    place = session.place();
-    if (!made.ok() && !absl::IsAlreadyExists(made)) {
-      return OrStopped(ctx, made);
-    }
-    console.Note(absl::StrCat("made repository ", place));
-    return datamover::Outcome{.code = datamover::OutcomeCode::kDone};
-  }
+                                                           Console& console, std::string& place);
 
   std::string task_;
   ClusterAccess access_;
 };
+
+VerbSyntax WorkerCommand::Declare() {
+  ArgumentTable table;
+  table.Add("--task", "NS/NAME", "the VolumeTask that this is for", task_);
+  access_.Declare(table);
+  return {.name = "worker",
+          .summary = "Do what a VolumeTask says, and write into it how far it is",
+          .details =
+              "Runs in the Pods of the data mover. spec.job of the task says what is to be done: "
+              "a backup, a restore or a removal; progress and outcome go into its status. It is "
+              "stopped when spec.cancel of the task becomes true (Canceled), or when this "
+              "program is (Interrupted). While the API server is away it goes on, but a restore "
+              "writes nothing after two minutes, until the task says that it is still this "
+              "Pod's. The exit code is 0 once the end is written, whatever the end is.",
+          .table = std::move(table),
+          .family = VerbFamily::kPlain};
+}
+
+absl::StatusOr<ExitCode> WorkerCommand::Run(const CallContext& ctx, Session& session) {
+  SetLogLevel(LogLevel::kInfo);
+  ASSIGN_OR_RETURN(const k8s::ObjectKey task, TaskKey());
+  const std::unique_ptr<k8s::ApiClient> api = access_.MakeClient();
+  const auto variable = [&session](const char* name) -> std::string {
+    const char* const value = session.environment().get(name);
+    return value == nullptr ? "" : value;
+  };
+  datamover::WriteFence fence(*ctx.clock);
+  ProgramEnvironment environment = session.environment();
+  environment.await_writing = [&fence](const CallContext& job_ctx) { return fence.Await(job_ctx); };
+  ASSIGN_OR_RETURN(const TaskPhase phase,
+                   datamover::RunTask(ctx, *api, task, variable(kNodeVariable),
+                                      [&](const CallContext& job_ctx, const VolumeJob& job,
+                                          const TaskProgress& progress) {
+                                        return RunJob(job_ctx, job, progress, environment);
+                                      },
+                                      {.uid = variable(kPodVariable), .fence = &fence}));
+  session.console().Note(phase == TaskPhase::kNone ? absl::StrCat("task ", task_, " is gone")
+                                                   : absl::StrCat("task ", task_, " ended as ",
+                                                                  datamover::ToString(phase)));
+  return ExitCode::kOk;
+}
+
+absl::StatusOr<k8s::ObjectKey> WorkerCommand::TaskKey() const {
+  const std::vector<std::string> parts = absl::StrSplit(task_, '/');
+  if (parts.size() != 2 || parts[0].empty() || parts[1].empty()) {
+    return absl::InvalidArgumentError("--task names the VolumeTask as NAMESPACE/NAME");
+  }
+  return k8s::ObjectKey{
+      .type = datamover::VolumeTaskType(), .namespace_name = parts[0], .name = parts[1]};
+}
+
+datamover::Outcome WorkerCommand::RunJob(const CallContext& ctx, const VolumeJob& job,
+                                         const TaskProgress& progress,
+                                         const ProgramEnvironment& environment) const {
+  ProgramEnvironment inner = environment;
+  inner.witnesses = [&job, &environment] {
+    repository::LockWitnesses witnesses = environment.witnesses();
+    witnesses.pod_is_gone = [&job](const std::string& uid) {
+      return absl::c_linear_search(job.ended_pods, uid);
+    };
+    return witnesses;
+  };
+  Console console(environment.out, environment.error, {.json = true});
+  const GlobalOptions options = OptionsOf(job);
+  std::string place;
+  absl::StatusOr<datamover::Outcome> outcome =
+      DoJob(ctx, job, options, inner, console, progress, place);
+  if (repository::IsNoRepository(outcome.status()) &&
+      std::holds_alternative<datamover::UploadWork>(job.work)) {
+    outcome = MakeRepository(ctx, options, inner, console, place);
+    if (outcome.ok()) {
+      outcome = DoJob(ctx, job, options, inner, console, progress, place);
+    }
+  }
+  if (outcome.ok()) {
+    return *std::move(outcome);
+  }
+  datamover::Outcome failed = datamover::OutcomeOf(outcome.status());
+  failed.message = Explain(outcome.status(), place);
+  console.Fail(static_cast<int>(ExitCodeOf(outcome.status())), failed.message);
+  return failed;
+}
+
+GlobalOptions WorkerCommand::OptionsOf(const VolumeJob& job) {
+  GlobalOptions options = cli::OptionsOf(job.repository);
+  options.retry_lock = job.lock_wait;
+  options.limit_upload_kib = job.limits.upload_kib_per_second;
+  options.limit_download_kib = job.limits.download_kib_per_second;
+  return options;
+}
+
+absl::StatusOr<datamover::Outcome> WorkerCommand::DoJob(
+    const CallContext& ctx, const VolumeJob& job, const GlobalOptions& options,
+    const ProgramEnvironment& environment, Console& console, const TaskProgress& progress,
+    std::string& place) const {
+  Session session(options, environment, console);
+  absl::StatusOr<datamover::Outcome> outcome =
+      datamover::DoJob(ctx, session.engine(), job, access_.Settings(), progress);
+  place = session.place();
+  return outcome.ok() ? outcome : OrStopped(ctx, outcome.status());
+}
+
+absl::StatusOr<datamover::Outcome> WorkerCommand::MakeRepository(
+    const CallContext& ctx, const GlobalOptions& options, const ProgramEnvironment& environment,
+    Console& console, std::string& place) {
+  Session session(options, environment, console);
+  const absl::Status made = session.Init(ctx).status();
+  place = session.place();
+  if (!made.ok() && !absl::IsAlreadyExists(made)) {
+    return OrStopped(ctx, made);
+  }
+  console.Note(absl::StrCat("made repository ", place));
+  return datamover::Outcome{.code = datamover::OutcomeCode::kDone};
+}
 
 }  // namespace
 

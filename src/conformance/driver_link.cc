@@ -78,195 +78,23 @@ Page ToPage(const ds::DifferentialSnapshotResponse& response) {
 
 class GrpcLink : public DriverLink {
  public:
-  GrpcLink(LinkOptions options, const std::shared_ptr<grpc::Channel>& channel)
-      : options_(std::move(options)),
-        identity_(pb::Identity::NewStub(channel)),
-        controller_(pb::Controller::NewStub(channel)),
-        node_(pb::Node::NewStub(channel)),
-        metadata_(pb::SnapshotMetadata::NewStub(channel)),
-        differential_(ds::DifferentialSnapshot::NewStub(channel)) {}
-
-  absl::StatusOr<DriverFacts> Probe(const CallContext& ctx) override {
-    pb::GetPluginInfoResponse info;
-    RETURN_IF_ERROR(Call(ctx, "GetPluginInfo", *identity_, &pb::Identity::Stub::GetPluginInfo,
-                         pb::GetPluginInfoRequest(), info));
-    DriverFacts facts{.name = info.name(), .version = info.vendor_version()};
-    pb::GetPluginCapabilitiesResponse plugin;
-    RETURN_IF_ERROR(Call(ctx, "GetPluginCapabilities", *identity_,
-                         &pb::Identity::Stub::GetPluginCapabilities,
-                         pb::GetPluginCapabilitiesRequest(), plugin));
-    for (const pb::PluginCapability& capability : plugin.capabilities()) {
-      const int type = static_cast<int>(capability.service().type());
-      facts.controller |= type == pb::PluginCapability::Service::CONTROLLER_SERVICE;
-      facts.metadata |= type == pb::PluginCapability::Service::SNAPSHOT_METADATA_SERVICE;
-      facts.differential |= type == ds::DIFFERENTIAL_SNAPSHOT_SERVICE;
-    }
-    pb::ControllerGetCapabilitiesResponse controller;
-    RETURN_IF_ERROR(Call(ctx, "ControllerGetCapabilities", *controller_,
-                         &pb::Controller::Stub::ControllerGetCapabilities,
-                         pb::ControllerGetCapabilitiesRequest(), controller));
-    for (const pb::ControllerServiceCapability& capability : controller.capabilities()) {
-      facts.expands |=
-          capability.rpc().type() == pb::ControllerServiceCapability::RPC::EXPAND_VOLUME;
-    }
-    pb::NodeGetCapabilitiesResponse node;
-    RETURN_IF_ERROR(Call(ctx, "NodeGetCapabilities", *node_, &pb::Node::Stub::NodeGetCapabilities,
-                         pb::NodeGetCapabilitiesRequest(), node));
-    for (const pb::NodeServiceCapability& capability : node.capabilities()) {
-      const auto type = capability.rpc().type();
-      facts.stages |= type == pb::NodeServiceCapability::RPC::STAGE_UNSTAGE_VOLUME;
-      facts.expands_node |= type == pb::NodeServiceCapability::RPC::EXPAND_VOLUME;
-    }
-    return facts;
-  }
-
-  absl::StatusOr<VolumeFacts> CreateVolume(const CallContext& ctx,
-                                           const VolumeWish& wish) override {
-    pb::CreateVolumeRequest request;
-    request.set_name(wish.name);
-    request.mutable_capacity_range()->set_required_bytes(wish.size_bytes);
-    *request.add_volume_capabilities() = BlockCapability();
-    request.mutable_parameters()->insert(options_.parameters.begin(), options_.parameters.end());
-    if (!wish.snapshot_id.empty()) {
-      request.mutable_volume_content_source()->mutable_snapshot()->set_snapshot_id(
-          wish.snapshot_id);
-    }
-    pb::CreateVolumeResponse response;
-    RETURN_IF_ERROR(CallWithSecrets(ctx, "CreateVolume", *controller_,
-                                    &pb::Controller::Stub::CreateVolume, request, response));
-    const pb::Volume& volume = response.volume();
-    return VolumeFacts{.id = volume.volume_id(),
-                       .size_bytes = volume.capacity_bytes(),
-                       .context = {volume.volume_context().begin(), volume.volume_context().end()}};
-  }
-
-  absl::Status DeleteVolume(const CallContext& ctx, const std::string& id) override {
-    pb::DeleteVolumeRequest request;
-    request.set_volume_id(id);
-    pb::DeleteVolumeResponse response;
-    return CallWithSecrets(ctx, "DeleteVolume", *controller_, &pb::Controller::Stub::DeleteVolume,
-                           request, response);
-  }
-
+  GrpcLink(LinkOptions options, const std::shared_ptr<grpc::Channel>& channel);
+  absl::StatusOr<DriverFacts> Probe(const CallContext& ctx) override;
+  absl::StatusOr<VolumeFacts> CreateVolume(const CallContext& ctx, const VolumeWish& wish) override;
+  absl::Status DeleteVolume(const CallContext& ctx, const std::string& id) override;
   absl::StatusOr<bool> ExpandVolume(const CallContext& ctx, const std::string& id,
-                                    int64_t size_bytes) override {
-    pb::ControllerExpandVolumeRequest request;
-    request.set_volume_id(id);
-    request.mutable_capacity_range()->set_required_bytes(size_bytes);
-    *request.mutable_volume_capability() = BlockCapability();
-    pb::ControllerExpandVolumeResponse response;
-    RETURN_IF_ERROR(CallWithSecrets(ctx, "ControllerExpandVolume", *controller_,
-                                    &pb::Controller::Stub::ControllerExpandVolume, request,
-                                    response));
-    return response.node_expansion_required();
-  }
-
+                                    int64_t size_bytes) override;
   absl::Status ExpandOnNode(const CallContext& ctx, const Mount& mount,
-                            int64_t size_bytes) override {
-    pb::NodeExpandVolumeRequest request;
-    request.set_volume_id(mount.volume.id);
-    request.set_volume_path(mount.target_path);
-    request.set_staging_target_path(mount.staging_path);
-    request.mutable_capacity_range()->set_required_bytes(size_bytes);
-    *request.mutable_volume_capability() = BlockCapability();
-    pb::NodeExpandVolumeResponse response;
-    return Call(ctx, "NodeExpandVolume", *node_, &pb::Node::Stub::NodeExpandVolume, request,
-                response);
-  }
-
+                            int64_t size_bytes) override;
   absl::StatusOr<SnapshotFacts> CreateSnapshot(const CallContext& ctx, const std::string& name,
-                                               const std::string& volume_id) override {
-    pb::CreateSnapshotRequest request;
-    request.set_name(name);
-    request.set_source_volume_id(volume_id);
-    request.mutable_parameters()->insert(options_.snapshot_parameters.begin(),
-                                         options_.snapshot_parameters.end());
-    pb::CreateSnapshotResponse response;
-    RETURN_IF_ERROR(CallWithSecrets(ctx, "CreateSnapshot", *controller_,
-                                    &pb::Controller::Stub::CreateSnapshot, request, response));
-    return SnapshotFacts{.id = response.snapshot().snapshot_id(),
-                         .ready = response.snapshot().ready_to_use()};
-  }
-
-  absl::Status DeleteSnapshot(const CallContext& ctx, const std::string& id) override {
-    pb::DeleteSnapshotRequest request;
-    request.set_snapshot_id(id);
-    pb::DeleteSnapshotResponse response;
-    return CallWithSecrets(ctx, "DeleteSnapshot", *controller_,
-                           &pb::Controller::Stub::DeleteSnapshot, request, response);
-  }
-
-  absl::Status Stage(const CallContext& ctx, const Mount& mount) override {
-    pb::NodeStageVolumeRequest request;
-    request.set_volume_id(mount.volume.id);
-    request.set_staging_target_path(mount.staging_path);
-    *request.mutable_volume_capability() = BlockCapability();
-    request.mutable_volume_context()->insert(mount.volume.context.begin(),
-                                             mount.volume.context.end());
-    pb::NodeStageVolumeResponse response;
-    return CallWithSecrets(ctx, "NodeStageVolume", *node_, &pb::Node::Stub::NodeStageVolume,
-                           request, response);
-  }
-
-  absl::Status Unstage(const CallContext& ctx, const Mount& mount) override {
-    pb::NodeUnstageVolumeRequest request;
-    request.set_volume_id(mount.volume.id);
-    request.set_staging_target_path(mount.staging_path);
-    pb::NodeUnstageVolumeResponse response;
-    return Call(ctx, "NodeUnstageVolume", *node_, &pb::Node::Stub::NodeUnstageVolume, request,
-                response);
-  }
-
-  absl::Status Publish(const CallContext& ctx, const Mount& mount) override {
-    pb::NodePublishVolumeRequest request;
-    request.set_volume_id(mount.volume.id);
-    request.set_staging_target_path(mount.staging_path);
-    request.set_target_path(mount.target_path);
-    *request.mutable_volume_capability() = BlockCapability();
-    request.mutable_volume_context()->insert(mount.volume.context.begin(),
-                                             mount.volume.context.end());
-    pb::NodePublishVolumeResponse response;
-    return CallWithSecrets(ctx, "NodePublishVolume", *node_, &pb::Node::Stub::NodePublishVolume,
-                           request, response);
-  }
-
-  absl::Status Unpublish(const CallContext& ctx, const Mount& mount) override {
-    pb::NodeUnpublishVolumeRequest request;
-    request.set_volume_id(mount.volume.id);
-    request.set_target_path(mount.target_path);
-    pb::NodeUnpublishVolumeResponse response;
-    return Call(ctx, "NodeUnpublishVolume", *node_, &pb::Node::Stub::NodeUnpublishVolume, request,
-                response);
-  }
-
-  Listing List(const CallContext& ctx, const MetadataQuery& query) override {
-    if (query.delta) {
-      pb::GetMetadataDeltaRequest request;
-      request.set_base_snapshot_id(query.base);
-      request.set_target_snapshot_id(query.target);
-      return Read<pb::GetMetadataDeltaResponse>(ctx, &pb::SnapshotMetadata::Stub::GetMetadataDelta,
-                                                query, request);
-    }
-    pb::GetMetadataAllocatedRequest request;
-    request.set_snapshot_id(query.target);
-    return Read<pb::GetMetadataAllocatedResponse>(
-        ctx, &pb::SnapshotMetadata::Stub::GetMetadataAllocated, query, request);
-  }
-
-  absl::StatusOr<Page> GetPage(const CallContext& ctx, const PageQuery& query) override {
-    ds::DifferentialSnapshotRequest request;
-    request.set_snapshot_base(query.base);
-    request.set_snapshot_target(query.target);
-    request.set_mode(query.mode);
-    request.set_volume_id(query.volume_id);
-    request.set_start_offset(query.start_offset);
-    request.set_max_entries(query.entries_max);
-    ds::DifferentialSnapshotResponse response;
-    RETURN_IF_ERROR(CallWithSecrets(ctx, "GetDifferentialSnapshot", *differential_,
-                                    &ds::DifferentialSnapshot::Stub::GetDifferentialSnapshot,
-                                    request, response));
-    return ToPage(response);
-  }
+                                               const std::string& volume_id) override;
+  absl::Status DeleteSnapshot(const CallContext& ctx, const std::string& id) override;
+  absl::Status Stage(const CallContext& ctx, const Mount& mount) override;
+  absl::Status Unstage(const CallContext& ctx, const Mount& mount) override;
+  absl::Status Publish(const CallContext& ctx, const Mount& mount) override;
+  absl::Status Unpublish(const CallContext& ctx, const Mount& mount) override;
+  Listing List(const CallContext& ctx, const MetadataQuery& query) override;
+  absl::StatusOr<Page> GetPage(const CallContext& ctx, const PageQuery& query) override;
 
  private:
   // A call with its deadline, which ends when ctx is stopped. Made for one call.
@@ -341,6 +169,194 @@ class GrpcLink : public DriverLink {
   const std::unique_ptr<pb::SnapshotMetadata::Stub> metadata_;
   const std::unique_ptr<ds::DifferentialSnapshot::Stub> differential_;
 };
+
+GrpcLink::GrpcLink(LinkOptions options, const std::shared_ptr<grpc::Channel>& channel)
+    : options_(std::move(options)),
+      identity_(pb::Identity::NewStub(channel)),
+      controller_(pb::Controller::NewStub(channel)),
+      node_(pb::Node::NewStub(channel)),
+      metadata_(pb::SnapshotMetadata::NewStub(channel)),
+      differential_(ds::DifferentialSnapshot::NewStub(channel)) {}
+
+absl::StatusOr<DriverFacts> GrpcLink::Probe(const CallContext& ctx) {
+  pb::GetPluginInfoResponse info;
+  RETURN_IF_ERROR(Call(ctx, "GetPluginInfo", *identity_, &pb::Identity::Stub::GetPluginInfo,
+                       pb::GetPluginInfoRequest(), info));
+  DriverFacts facts{.name = info.name(), .version = info.vendor_version()};
+  pb::GetPluginCapabilitiesResponse plugin;
+  RETURN_IF_ERROR(Call(ctx, "GetPluginCapabilities", *identity_,
+                       &pb::Identity::Stub::GetPluginCapabilities,
+                       pb::GetPluginCapabilitiesRequest(), plugin));
+  for (const pb::PluginCapability& capability : plugin.capabilities()) {
+    const int type = static_cast<int>(capability.service().type());
+    facts.controller |= type == pb::PluginCapability::Service::CONTROLLER_SERVICE;
+    facts.metadata |= type == pb::PluginCapability::Service::SNAPSHOT_METADATA_SERVICE;
+    facts.differential |= type == ds::DIFFERENTIAL_SNAPSHOT_SERVICE;
+  }
+  pb::ControllerGetCapabilitiesResponse controller;
+  RETURN_IF_ERROR(Call(ctx, "ControllerGetCapabilities", *controller_,
+                       &pb::Controller::Stub::ControllerGetCapabilities,
+                       pb::ControllerGetCapabilitiesRequest(), controller));
+  for (const pb::ControllerServiceCapability& capability : controller.capabilities()) {
+    facts.expands |= capability.rpc().type() == pb::ControllerServiceCapability::RPC::EXPAND_VOLUME;
+  }
+  pb::NodeGetCapabilitiesResponse node;
+  RETURN_IF_ERROR(Call(ctx, "NodeGetCapabilities", *node_, &pb::Node::Stub::NodeGetCapabilities,
+                       pb::NodeGetCapabilitiesRequest(), node));
+  for (const pb::NodeServiceCapability& capability : node.capabilities()) {
+    const auto type = capability.rpc().type();
+    facts.stages |= type == pb::NodeServiceCapability::RPC::STAGE_UNSTAGE_VOLUME;
+    facts.expands_node |= type == pb::NodeServiceCapability::RPC::EXPAND_VOLUME;
+  }
+  return facts;
+}
+
+absl::StatusOr<VolumeFacts> GrpcLink::CreateVolume(const CallContext& ctx, const VolumeWish& wish) {
+  pb::CreateVolumeRequest request;
+  request.set_name(wish.name);
+  request.mutable_capacity_range()->set_required_bytes(wish.size_bytes);
+  *request.add_volume_capabilities() = BlockCapability();
+  request.mutable_parameters()->insert(options_.parameters.begin(), options_.parameters.end());
+  if (!wish.snapshot_id.empty()) {
+    request.mutable_volume_content_source()->mutable_snapshot()->set_snapshot_id(wish.snapshot_id);
+  }
+  pb::CreateVolumeResponse response;
+  RETURN_IF_ERROR(CallWithSecrets(ctx, "CreateVolume", *controller_,
+                                  &pb::Controller::Stub::CreateVolume, request, response));
+  const pb::Volume& volume = response.volume();
+  return VolumeFacts{.id = volume.volume_id(),
+                     .size_bytes = volume.capacity_bytes(),
+                     .context = {volume.volume_context().begin(), volume.volume_context().end()}};
+}
+
+absl::Status GrpcLink::DeleteVolume(const CallContext& ctx, const std::string& id) {
+  pb::DeleteVolumeRequest request;
+  request.set_volume_id(id);
+  pb::DeleteVolumeResponse response;
+  return CallWithSecrets(ctx, "DeleteVolume", *controller_, &pb::Controller::Stub::DeleteVolume,
+                         request, response);
+}
+
+absl::StatusOr<bool> GrpcLink::ExpandVolume(const CallContext& ctx, const std::string& id,
+                                            int64_t size_bytes) {
+  pb::ControllerExpandVolumeRequest request;
+  request.set_volume_id(id);
+  request.mutable_capacity_range()->set_required_bytes(size_bytes);
+  *request.mutable_volume_capability() = BlockCapability();
+  pb::ControllerExpandVolumeResponse response;
+  RETURN_IF_ERROR(CallWithSecrets(ctx, "ControllerExpandVolume", *controller_,
+                                  &pb::Controller::Stub::ControllerExpandVolume, request,
+                                  response));
+  return response.node_expansion_required();
+}
+
+absl::Status GrpcLink::ExpandOnNode(const CallContext& ctx, const Mount& mount,
+                                    int64_t size_bytes) {
+  pb::NodeExpandVolumeRequest request;
+  request.set_volume_id(mount.volume.id);
+  request.set_volume_path(mount.target_path);
+  request.set_staging_target_path(mount.staging_path);
+  request.mutable_capacity_range()->set_required_bytes(size_bytes);
+  *request.mutable_volume_capability() = BlockCapability();
+  pb::NodeExpandVolumeResponse response;
+  return Call(ctx, "NodeExpandVolume", *node_, &pb::Node::Stub::NodeExpandVolume, request,
+              response);
+}
+
+absl::StatusOr<SnapshotFacts> GrpcLink::CreateSnapshot(const CallContext& ctx,
+                                                       const std::string& name,
+                                                       const std::string& volume_id) {
+  pb::CreateSnapshotRequest request;
+  request.set_name(name);
+  request.set_source_volume_id(volume_id);
+  request.mutable_parameters()->insert(options_.snapshot_parameters.begin(),
+                                       options_.snapshot_parameters.end());
+  pb::CreateSnapshotResponse response;
+  RETURN_IF_ERROR(CallWithSecrets(ctx, "CreateSnapshot", *controller_,
+                                  &pb::Controller::Stub::CreateSnapshot, request, response));
+  return SnapshotFacts{.id = response.snapshot().snapshot_id(),
+                       .ready = response.snapshot().ready_to_use()};
+}
+
+absl::Status GrpcLink::DeleteSnapshot(const CallContext& ctx, const std::string& id) {
+  pb::DeleteSnapshotRequest request;
+  request.set_snapshot_id(id);
+  pb::DeleteSnapshotResponse response;
+  return CallWithSecrets(ctx, "DeleteSnapshot", *controller_, &pb::Controller::Stub::DeleteSnapshot,
+                         request, response);
+}
+
+absl::Status GrpcLink::Stage(const CallContext& ctx, const Mount& mount) {
+  pb::NodeStageVolumeRequest request;
+  request.set_volume_id(mount.volume.id);
+  request.set_staging_target_path(mount.staging_path);
+  *request.mutable_volume_capability() = BlockCapability();
+  request.mutable_volume_context()->insert(mount.volume.context.begin(),
+                                           mount.volume.context.end());
+  pb::NodeStageVolumeResponse response;
+  return CallWithSecrets(ctx, "NodeStageVolume", *node_, &pb::Node::Stub::NodeStageVolume, request,
+                         response);
+}
+
+absl::Status GrpcLink::Unstage(const CallContext& ctx, const Mount& mount) {
+  pb::NodeUnstageVolumeRequest request;
+  request.set_volume_id(mount.volume.id);
+  request.set_staging_target_path(mount.staging_path);
+  pb::NodeUnstageVolumeResponse response;
+  return Call(ctx, "NodeUnstageVolume", *node_, &pb::Node::Stub::NodeUnstageVolume, request,
+              response);
+}
+
+absl::Status GrpcLink::Publish(const CallContext& ctx, const Mount& mount) {
+  pb::NodePublishVolumeRequest request;
+  request.set_volume_id(mount.volume.id);
+  request.set_staging_target_path(mount.staging_path);
+  request.set_target_path(mount.target_path);
+  *request.mutable_volume_capability() = BlockCapability();
+  request.mutable_volume_context()->insert(mount.volume.context.begin(),
+                                           mount.volume.context.end());
+  pb::NodePublishVolumeResponse response;
+  return CallWithSecrets(ctx, "NodePublishVolume", *node_, &pb::Node::Stub::NodePublishVolume,
+                         request, response);
+}
+
+absl::Status GrpcLink::Unpublish(const CallContext& ctx, const Mount& mount) {
+  pb::NodeUnpublishVolumeRequest request;
+  request.set_volume_id(mount.volume.id);
+  request.set_target_path(mount.target_path);
+  pb::NodeUnpublishVolumeResponse response;
+  return Call(ctx, "NodeUnpublishVolume", *node_, &pb::Node::Stub::NodeUnpublishVolume, request,
+              response);
+}
+
+Listing GrpcLink::List(const CallContext& ctx, const MetadataQuery& query) {
+  if (query.delta) {
+    pb::GetMetadataDeltaRequest request;
+    request.set_base_snapshot_id(query.base);
+    request.set_target_snapshot_id(query.target);
+    return Read<pb::GetMetadataDeltaResponse>(ctx, &pb::SnapshotMetadata::Stub::GetMetadataDelta,
+                                              query, request);
+  }
+  pb::GetMetadataAllocatedRequest request;
+  request.set_snapshot_id(query.target);
+  return Read<pb::GetMetadataAllocatedResponse>(
+      ctx, &pb::SnapshotMetadata::Stub::GetMetadataAllocated, query, request);
+}
+
+absl::StatusOr<Page> GrpcLink::GetPage(const CallContext& ctx, const PageQuery& query) {
+  ds::DifferentialSnapshotRequest request;
+  request.set_snapshot_base(query.base);
+  request.set_snapshot_target(query.target);
+  request.set_mode(query.mode);
+  request.set_volume_id(query.volume_id);
+  request.set_start_offset(query.start_offset);
+  request.set_max_entries(query.entries_max);
+  ds::DifferentialSnapshotResponse response;
+  RETURN_IF_ERROR(CallWithSecrets(ctx, "GetDifferentialSnapshot", *differential_,
+                                  &ds::DifferentialSnapshot::Stub::GetDifferentialSnapshot, request,
+                                  response));
+  return ToPage(response);
+}
 
 }  // namespace
 

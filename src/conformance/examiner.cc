@@ -45,42 +45,8 @@ class Examiner {
            const JudgementSink& sink)
       : ctx_(ctx), lister_(lister), exhibits_(exhibits), sink_(sink) {}
 
-  absl::Status Run() {
-    RETURN_IF_ERROR(JudgeLists());
-    const Pair pair = DeltaOf(1, 2);
-    ASSIGN_OR_RETURN(const std::vector<Extent> truth, TruthOf(1, 2));
-    const Question question = QuestionOf(exhibits_.generations[2]);
-    RETURN_IF_ERROR(JudgeSizes(pair, truth, question));
-    const bool takes_offsets =
-        !lister_.in_pages() || !absl::IsInvalidArgument(Ask(pair, kStepBytes).listing.end);
-    if (takes_offsets) {
-      RETURN_IF_ERROR(JudgeResuming(pair, truth, question));
-      RETURN_IF_ERROR(JudgePlaces(pair));
-    } else {
-      for (const char* rule : {"resume", "clipping", "out-of-range", "at-the-end"}) {
-        sink_({.verdict = Verdict::kNotApplicable,
-               .subject = Subject("delta 1-2"),
-               .rule = rule,
-               .detail = "its cursors are no byte offsets"});
-      }
-    }
-    RETURN_IF_ERROR(JudgeHandles(pair));
-    return JudgeOddPairs();
-  }
-
-  absl::Status RunWithoutBase() {
-    const Answer answer = Ask(DeltaOf(1, 2));
-    RETURN_IF_ERROR(ctx_.Check());
-    const std::string subject = Subject("delta 1-2");
-    if (!answer.listing.end.ok()) {
-      Say(subject, "deleted-base", UnlessOneOf(answer.listing.end, {absl::StatusCode::kNotFound}));
-      return absl::OkStatus();
-    }
-    ASSIGN_OR_RETURN(const std::vector<Extent> truth, TruthOf(1, 2));
-    sink_(JudgeCoverage(subject, "deleted-base", answer.listing, truth,
-                        QuestionOf(exhibits_.generations[2])));
-    return absl::OkStatus();
-  }
+  absl::Status Run();
+  absl::Status RunWithoutBase();
 
  private:
   std::string Subject(absl::string_view what) const {
@@ -99,195 +65,250 @@ class Examiner {
     return {.base = HandleOf(base), .target = HandleOf(target), .delta = true};
   }
   static Question QuestionOf(const Exhibit& target) { return {.volume_bytes = target.size_bytes}; }
-  absl::StatusOr<std::vector<Extent>> TruthOf(std::size_t base, std::size_t target) const {
-    return DifferingExtents(ctx_, exhibits_.generations[base].image,
-                            exhibits_.generations[target].image);
-  }
+  absl::StatusOr<std::vector<Extent>> TruthOf(std::size_t base, std::size_t target) const;
 
   // A whole list: its form, and whether all is in it.
   absl::Status JudgeList(absl::string_view what, const Pair& pair, const std::string& base_image,
-                         const Exhibit& target) {
-    const Answer answer = Ask(pair);
-    RETURN_IF_ERROR(ctx_.Check());
-    const Question question = QuestionOf(target);
-    const std::string subject = Subject(what);
-    for (const Judgement& judgement : JudgeForm(subject, answer.listing, question)) {
-      sink_(judgement);
-    }
-    if (!answer.pages.empty()) {
-      Say(subject, "cursor", answer.cursor_fault);
-    }
-    ASSIGN_OR_RETURN(const std::vector<Extent> truth,
-                     DifferingExtents(ctx_, base_image, target.image));
-    sink_(JudgeCoverage(subject, "complete", answer.listing, truth, question));
-    return JudgeZeros(subject, answer.listing, target);
-  }
-
+                         const Exhibit& target);
   absl::Status JudgeZeros(absl::string_view subject, const Listing& listing,
-                          const Exhibit& target) const {
-    const std::vector<Extent> zeros = ListedZeros(listing);
-    if (zeros.empty()) {
-      return absl::OkStatus();
-    }
-    ASSIGN_OR_RETURN(const std::vector<Extent> data, DifferingExtents(ctx_, "", target.image));
-    const std::vector<Extent> true_zeros = SubtractExtents(zeros, data);
-    const int64_t lies_bytes = TotalBytes(zeros) - TotalBytes(true_zeros);
-    Say(subject, "zero-out",
-        lies_bytes == 0 ? "" : absl::StrCat(lies_bytes, " bytes are called zero and are not"));
-    return absl::OkStatus();
-  }
-
-  absl::Status JudgeLists() {
-    const std::vector<Exhibit>& all = exhibits_.generations;
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      const Pair pair{.target = HandleOf(i)};
-      RETURN_IF_ERROR(JudgeList(absl::StrCat("allocated ", i), pair, "", all[i]));
-    }
-    RETURN_IF_ERROR(JudgeList("allocated clone-of-2", {.target = exhibits_.clone.snapshot_id}, "",
-                              exhibits_.clone));
-    for (std::size_t i = 1; i < all.size(); ++i) {
-      RETURN_IF_ERROR(JudgeList(absl::StrCat("delta ", i - 1, "-", i), DeltaOf(i - 1, i),
-                                all[i - 1].image, all[i]));
-    }
-    return JudgeList("delta 0-2", DeltaOf(0, 2), all[0].image, all[2]);
-  }
-
-  absl::Status JudgeSizes(const Pair& pair, const std::vector<Extent>& truth, Question question) {
-    for (const int64_t results_max : kResultsMax) {
-      const Answer answer = Ask(pair, 0, results_max);
-      RETURN_IF_ERROR(ctx_.Check());
-      question.results_max = results_max;
-      const std::string subject = Subject(absl::StrCat("delta 1-2 by ", results_max));
-      for (const Judgement& judgement : JudgeForm(subject, answer.listing, question)) {
-        if (judgement.rule == "max-results" || judgement.verdict == Verdict::kFail) {
-          sink_(judgement);
-        }
-      }
-      sink_(JudgeCoverage(subject, "complete", answer.listing, truth, question));
-    }
-    return absl::OkStatus();
-  }
+                          const Exhibit& target) const;
+  absl::Status JudgeLists();
+  absl::Status JudgeSizes(const Pair& pair, const std::vector<Extent>& truth, Question question);
 
   // From the end of tuples on, and from their middle.
-  absl::Status JudgeResuming(const Pair& pair, const std::vector<Extent>& truth,
-                             Question question) {
-    const std::string subject = Subject("delta 1-2");
-    std::vector<int64_t> places;
-    for (const Message& message : Ask(pair).listing.messages) {
-      for (const Tuple& tuple : message.tuples) {
-        if (IsWellFormed(tuple.extent) && tuple.extent.end_bytes() < question.volume_bytes) {
-          places.push_back(tuple.extent.offset_bytes + tuple.extent.length_bytes / 2);
-          places.push_back(tuple.extent.end_bytes());
-        }
-      }
-    }
-    const std::size_t step = std::max<std::size_t>(1, places.size() / kResumesMax) | 1;
-    std::string resume_fault;
-    std::string clipping_fault;
-    for (std::size_t i = 0; i < places.size(); i += step) {
-      question.from_bytes = places[i];
-      const Answer answer = Ask(pair, places[i]);
-      RETURN_IF_ERROR(ctx_.Check());
-      Note(resume_fault, places[i],
-           JudgeCoverage(subject, "resume", answer.listing, truth, question));
-      for (const Judgement& judgement : JudgeForm(subject, answer.listing, question)) {
-        if (judgement.rule == "clipping") {
-          Note(clipping_fault, places[i], judgement);
-        }
-      }
-    }
-    Say(subject, "resume", resume_fault);
-    Say(subject, "clipping", clipping_fault);
-    return absl::OkStatus();
-  }
-
-  static void Note(std::string& fault, int64_t place, const Judgement& judgement) {
-    if (fault.empty() && judgement.verdict == Verdict::kFail) {
-      fault = absl::StrCat("from ", place, " on: ", judgement.detail);
-    }
-  }
-
-  absl::Status JudgePlaces(const Pair& pair) {
-    const int64_t volume_bytes = exhibits_.generations[2].size_bytes;
-    const std::string subject = Subject("delta 1-2");
-    const Answer whole = Ask(pair);
-    int64_t end_bytes = volume_bytes;
-    for (const Message& message : whole.listing.messages) {
-      end_bytes = std::max(end_bytes, message.capacity_bytes);
-    }
-    for (const int64_t place : {int64_t{-1}, end_bytes + kFarBehindBytes}) {
-      const Answer answer = Ask(pair, place);
-      RETURN_IF_ERROR(ctx_.Check());
-      Say(absl::StrCat(subject, " from ", place), "out-of-range",
-          place < 0 && lister_.in_pages()  // A cursor that is no decimal number.
-              ? UnlessOneOf(answer.listing.end,
-                            {absl::StatusCode::kOutOfRange, absl::StatusCode::kInvalidArgument})
-              : UnlessOneOf(answer.listing.end, {absl::StatusCode::kOutOfRange}));
-    }
-    const Answer answer = Ask(pair, end_bytes);
-    RETURN_IF_ERROR(ctx_.Check());
-    std::string fault =
-        UnlessOneOf(answer.listing.end, {absl::StatusCode::kOk, absl::StatusCode::kOutOfRange});
-    if (answer.listing.TupleCount() > 0) {
-      fault = absl::StrCat("there are ", answer.listing.TupleCount(), " tuples");
-    }
-    Say(absl::StrCat(subject, " from ", end_bytes), "at-the-end", fault);
-    return absl::OkStatus();
-  }
-
+  absl::Status JudgeResuming(const Pair& pair, const std::vector<Extent>& truth, Question question);
+  static void Note(std::string& fault, int64_t place, const Judgement& judgement);
+  absl::Status JudgePlaces(const Pair& pair);
   absl::Status JudgeRefusal(absl::string_view what, absl::string_view rule, const Pair& pair,
-                            Codes codes) {
-    const Answer answer = Ask(pair);
-    RETURN_IF_ERROR(ctx_.Check());
-    Say(Subject(what), rule, UnlessOneOf(answer.listing.end, codes));
-    return absl::OkStatus();
-  }
-
-  absl::Status JudgeHandles(const Pair& pair) {
-    RETURN_IF_ERROR(JudgeRefusal("allocated, no target", "no-argument", {}, kNoArgument));
-    if (!lister_.in_pages()) {  // There it asks for what is allocated.
-      RETURN_IF_ERROR(JudgeRefusal("delta, no base", "no-argument",
-                                   {.target = pair.target, .delta = true}, kNoArgument));
-    }
-    RETURN_IF_ERROR(JudgeRefusal("delta, no target", "no-argument",
-                                 {.base = pair.base, .delta = true}, kNoArgument));
-    RETURN_IF_ERROR(JudgeRefusal("allocated, unknown target", "unknown-handle",
-                                 {.target = kUnknownHandle}, kUnknown));
-    RETURN_IF_ERROR(JudgeRefusal("delta, unknown target", "unknown-handle",
-                                 {.base = pair.base, .target = kUnknownHandle, .delta = true},
-                                 kUnknown));
-    return JudgeRefusal("delta, unknown base", "unknown-handle",
-                        {.base = kUnknownHandle, .target = pair.target, .delta = true}, kUnknown);
-  }
-
-  absl::Status JudgeOddPairs() {
-    RETURN_IF_ERROR(JudgeRefusal(
-        "delta, base of another volume", "foreign-pair",
-        {.base = exhibits_.foreign_snapshot_id, .target = HandleOf(2), .delta = true}, kRefusals));
-    const Answer same = Ask(DeltaOf(2, 2));
-    RETURN_IF_ERROR(ctx_.Check());
-    Say(Subject("delta 2-2"), "same-snapshot",
-        same.listing.end.ok() && same.listing.TupleCount() > 0
-            ? absl::StrCat("there are ", same.listing.TupleCount(), " tuples")
-        : same.listing.end.ok() ? ""
-                                : UnlessOneOf(same.listing.end, kRefusals));
-    const Answer reversed = Ask(DeltaOf(2, 1));
-    RETURN_IF_ERROR(ctx_.Check());
-    if (!reversed.listing.end.ok()) {
-      Say(Subject("delta 2-1"), "reversed-pair", UnlessOneOf(reversed.listing.end, kRefusals));
-      return absl::OkStatus();
-    }
-    ASSIGN_OR_RETURN(const std::vector<Extent> truth, TruthOf(2, 1));
-    sink_(JudgeCoverage(Subject("delta 2-1"), "reversed-pair", reversed.listing, truth,
-                        QuestionOf(exhibits_.generations[1])));
-    return absl::OkStatus();
-  }
+                            Codes codes);
+  absl::Status JudgeHandles(const Pair& pair);
+  absl::Status JudgeOddPairs();
 
   const CallContext& ctx_;
   Lister& lister_;
   const Exhibits& exhibits_;
   const JudgementSink& sink_;
 };
+
+absl::Status Examiner::Run() {
+  RETURN_IF_ERROR(JudgeLists());
+  const Pair pair = DeltaOf(1, 2);
+  ASSIGN_OR_RETURN(const std::vector<Extent> truth, TruthOf(1, 2));
+  const Question question = QuestionOf(exhibits_.generations[2]);
+  RETURN_IF_ERROR(JudgeSizes(pair, truth, question));
+  const bool takes_offsets =
+      !lister_.in_pages() || !absl::IsInvalidArgument(Ask(pair, kStepBytes).listing.end);
+  if (takes_offsets) {
+    RETURN_IF_ERROR(JudgeResuming(pair, truth, question));
+    RETURN_IF_ERROR(JudgePlaces(pair));
+  } else {
+    for (const char* rule : {"resume", "clipping", "out-of-range", "at-the-end"}) {
+      sink_({.verdict = Verdict::kNotApplicable,
+             .subject = Subject("delta 1-2"),
+             .rule = rule,
+             .detail = "its cursors are no byte offsets"});
+    }
+  }
+  RETURN_IF_ERROR(JudgeHandles(pair));
+  return JudgeOddPairs();
+}
+
+absl::Status Examiner::RunWithoutBase() {
+  const Answer answer = Ask(DeltaOf(1, 2));
+  RETURN_IF_ERROR(ctx_.Check());
+  const std::string subject = Subject("delta 1-2");
+  if (!answer.listing.end.ok()) {
+    Say(subject, "deleted-base", UnlessOneOf(answer.listing.end, {absl::StatusCode::kNotFound}));
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const std::vector<Extent> truth, TruthOf(1, 2));
+  sink_(JudgeCoverage(subject, "deleted-base", answer.listing, truth,
+                      QuestionOf(exhibits_.generations[2])));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<Extent>> Examiner::TruthOf(std::size_t base, std::size_t target) const {
+  return DifferingExtents(ctx_, exhibits_.generations[base].image,
+                          exhibits_.generations[target].image);
+}
+
+absl::Status Examiner::JudgeList(absl::string_view what, const Pair& pair,
+                                 const std::string& base_image, const Exhibit& target) {
+  const Answer answer = Ask(pair);
+  RETURN_IF_ERROR(ctx_.Check());
+  const Question question = QuestionOf(target);
+  const std::string subject = Subject(what);
+  for (const Judgement& judgement : JudgeForm(subject, answer.listing, question)) {
+    sink_(judgement);
+  }
+  if (!answer.pages.empty()) {
+    Say(subject, "cursor", answer.cursor_fault);
+  }
+  ASSIGN_OR_RETURN(const std::vector<Extent> truth,
+                   DifferingExtents(ctx_, base_image, target.image));
+  sink_(JudgeCoverage(subject, "complete", answer.listing, truth, question));
+  return JudgeZeros(subject, answer.listing, target);
+}
+
+absl::Status Examiner::JudgeZeros(absl::string_view subject, const Listing& listing,
+                                  const Exhibit& target) const {
+  const std::vector<Extent> zeros = ListedZeros(listing);
+  if (zeros.empty()) {
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const std::vector<Extent> data, DifferingExtents(ctx_, "", target.image));
+  const std::vector<Extent> true_zeros = SubtractExtents(zeros, data);
+  const int64_t lies_bytes = TotalBytes(zeros) - TotalBytes(true_zeros);
+  Say(subject, "zero-out",
+      lies_bytes == 0 ? "" : absl::StrCat(lies_bytes, " bytes are called zero and are not"));
+  return absl::OkStatus();
+}
+
+absl::Status Examiner::JudgeLists() {
+  const std::vector<Exhibit>& all = exhibits_.generations;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const Pair pair{.target = HandleOf(i)};
+    RETURN_IF_ERROR(JudgeList(absl::StrCat("allocated ", i), pair, "", all[i]));
+  }
+  RETURN_IF_ERROR(JudgeList("allocated clone-of-2", {.target = exhibits_.clone.snapshot_id}, "",
+                            exhibits_.clone));
+  for (std::size_t i = 1; i < all.size(); ++i) {
+    RETURN_IF_ERROR(JudgeList(absl::StrCat("delta ", i - 1, "-", i), DeltaOf(i - 1, i),
+                              all[i - 1].image, all[i]));
+  }
+  return JudgeList("delta 0-2", DeltaOf(0, 2), all[0].image, all[2]);
+}
+
+absl::Status Examiner::JudgeSizes(const Pair& pair, const std::vector<Extent>& truth,
+                                  Question question) {
+  for (const int64_t results_max : kResultsMax) {
+    const Answer answer = Ask(pair, 0, results_max);
+    RETURN_IF_ERROR(ctx_.Check());
+    question.results_max = results_max;
+    const std::string subject = Subject(absl::StrCat("delta 1-2 by ", results_max));
+    for (const Judgement& judgement : JudgeForm(subject, answer.listing, question)) {
+      if (judgement.rule == "max-results" || judgement.verdict == Verdict::kFail) {
+        sink_(judgement);
+      }
+    }
+    sink_(JudgeCoverage(subject, "complete", answer.listing, truth, question));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Examiner::JudgeResuming(const Pair& pair, const std::vector<Extent>& truth,
+                                     Question question) {
+  const std::string subject = Subject("delta 1-2");
+  std::vector<int64_t> places;
+  for (const Message& message : Ask(pair).listing.messages) {
+    for (const Tuple& tuple : message.tuples) {
+      if (IsWellFormed(tuple.extent) && tuple.extent.end_bytes() < question.volume_bytes) {
+        places.push_back(tuple.extent.offset_bytes + tuple.extent.length_bytes / 2);
+        places.push_back(tuple.extent.end_bytes());
+      }
+    }
+  }
+  const std::size_t step = std::max<std::size_t>(1, places.size() / kResumesMax) | 1;
+  std::string resume_fault;
+  std::string clipping_fault;
+  for (std::size_t i = 0; i < places.size(); i += step) {
+    question.from_bytes = places[i];
+    const Answer answer = Ask(pair, places[i]);
+    RETURN_IF_ERROR(ctx_.Check());
+    Note(resume_fault, places[i],
+         JudgeCoverage(subject, "resume", answer.listing, truth, question));
+    for (const Judgement& judgement : JudgeForm(subject, answer.listing, question)) {
+      if (judgement.rule == "clipping") {
+        Note(clipping_fault, places[i], judgement);
+      }
+    }
+  }
+  Say(subject, "resume", resume_fault);
+  Say(subject, "clipping", clipping_fault);
+  return absl::OkStatus();
+}
+
+void Examiner::Note(std::string& fault, int64_t place, const Judgement& judgement) {
+  if (fault.empty() && judgement.verdict == Verdict::kFail) {
+    fault = absl::StrCat("from ", place, " on: ", judgement.detail);
+  }
+}
+
+absl::Status Examiner::JudgePlaces(const Pair& pair) {
+  const int64_t volume_bytes = exhibits_.generations[2].size_bytes;
+  const std::string subject = Subject("delta 1-2");
+  const Answer whole = Ask(pair);
+  int64_t end_bytes = volume_bytes;
+  for (const Message& message : whole.listing.messages) {
+    end_bytes = std::max(end_bytes, message.capacity_bytes);
+  }
+  for (const int64_t place : {int64_t{-1}, end_bytes + kFarBehindBytes}) {
+    const Answer answer = Ask(pair, place);
+    RETURN_IF_ERROR(ctx_.Check());
+    Say(absl::StrCat(subject, " from ", place), "out-of-range",
+        place < 0 && lister_.in_pages()  // A cursor that is no decimal number.
+            ? UnlessOneOf(answer.listing.end,
+                          {absl::StatusCode::kOutOfRange, absl::StatusCode::kInvalidArgument})
+            : UnlessOneOf(answer.listing.end, {absl::StatusCode::kOutOfRange}));
+  }
+  const Answer answer = Ask(pair, end_bytes);
+  RETURN_IF_ERROR(ctx_.Check());
+  std::string fault =
+      UnlessOneOf(answer.listing.end, {absl::StatusCode::kOk, absl::StatusCode::kOutOfRange});
+  if (answer.listing.TupleCount() > 0) {
+    fault = absl::StrCat("there are ", answer.listing.TupleCount(), " tuples");
+  }
+  Say(absl::StrCat(subject, " from ", end_bytes), "at-the-end", fault);
+  return absl::OkStatus();
+}
+
+absl::Status Examiner::JudgeRefusal(absl::string_view what, absl::string_view rule,
+                                    const Pair& pair, Codes codes) {
+  const Answer answer = Ask(pair);
+  RETURN_IF_ERROR(ctx_.Check());
+  Say(Subject(what), rule, UnlessOneOf(answer.listing.end, codes));
+  return absl::OkStatus();
+}
+
+absl::Status Examiner::JudgeHandles(const Pair& pair) {
+  RETURN_IF_ERROR(JudgeRefusal("allocated, no target", "no-argument", {}, kNoArgument));
+  if (!lister_.in_pages()) {  // There it asks for what is allocated.
+    RETURN_IF_ERROR(JudgeRefusal("delta, no base", "no-argument",
+                                 {.target = pair.target, .delta = true}, kNoArgument));
+  }
+  RETURN_IF_ERROR(JudgeRefusal("delta, no target", "no-argument",
+                               {.base = pair.base, .delta = true}, kNoArgument));
+  RETURN_IF_ERROR(JudgeRefusal("allocated, unknown target", "unknown-handle",
+                               {.target = kUnknownHandle}, kUnknown));
+  RETURN_IF_ERROR(JudgeRefusal("delta, unknown target", "unknown-handle",
+                               {.base = pair.base, .target = kUnknownHandle, .delta = true},
+                               kUnknown));
+  return JudgeRefusal("delta, unknown base", "unknown-handle",
+                      {.base = kUnknownHandle, .target = pair.target, .delta = true}, kUnknown);
+}
+
+absl::Status Examiner::JudgeOddPairs() {
+  RETURN_IF_ERROR(JudgeRefusal(
+      "delta, base of another volume", "foreign-pair",
+      {.base = exhibits_.foreign_snapshot_id, .target = HandleOf(2), .delta = true}, kRefusals));
+  const Answer same = Ask(DeltaOf(2, 2));
+  RETURN_IF_ERROR(ctx_.Check());
+  Say(Subject("delta 2-2"), "same-snapshot",
+      same.listing.end.ok() && same.listing.TupleCount() > 0
+          ? absl::StrCat("there are ", same.listing.TupleCount(), " tuples")
+      : same.listing.end.ok() ? ""
+                              : UnlessOneOf(same.listing.end, kRefusals));
+  const Answer reversed = Ask(DeltaOf(2, 1));
+  RETURN_IF_ERROR(ctx_.Check());
+  if (!reversed.listing.end.ok()) {
+    Say(Subject("delta 2-1"), "reversed-pair", UnlessOneOf(reversed.listing.end, kRefusals));
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const std::vector<Extent> truth, TruthOf(2, 1));
+  sink_(JudgeCoverage(Subject("delta 2-1"), "reversed-pair", reversed.listing, truth,
+                      QuestionOf(exhibits_.generations[1])));
+  return absl::OkStatus();
+}
 
 }  // namespace
 

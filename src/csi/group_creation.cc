@@ -43,269 +43,42 @@ std::vector<objects::PersistentVolumeClaim> PvcsOf(const std::vector<SnapshotSou
 class GroupCreator {
  public:
   GroupCreator(const CallContext& ctx, k8s::ApiClient& api, Random& random,
-               const GroupCreationRequest& request)
-      : ctx_(ctx),
-        api_(api),
-        request_(request),
-        namespace_name_(request.sources.front().pvc.namespace_name()),
-        key_({.type = VolumeGroupSnapshotType(request.choice.version),
-              .namespace_name = namespace_name_,
-              .name = request.name}),
-        guard_(ctx, api, random,
-               {.pvcs = PvcsOf(request.sources),
-                .name = request.name,
-                .waits_for_others = request.waits_for_others}),
-        room_(ctx, guard_, request.on_full) {}
-
-  absl::StatusOr<std::vector<Creation>> Create() {
-    while (true) {
-      RETURN_IF_ERROR(guard_.Enter());
-      absl::StatusOr<std::vector<Creation>> creations = CreateGuarded();
-      Unmark();
-      guard_.Leave();
-      if (!IsVolumeBusy(creations.status()) || !request_.waits_for_others) {
-        return creations;
-      }
-      RETURN_IF_ERROR(guard_.AwaitOther());
-    }
-  }
+               const GroupCreationRequest& request);
+  absl::StatusOr<std::vector<Creation>> Create();
 
  private:
-  absl::StatusOr<std::vector<Creation>> CreateGuarded() {
-    const CallContext limited = ctx_.WithTimeout(request_.timeout);
-    RETURN_IF_ERROR(CheckQuotasOfMembers());
-    RETURN_IF_ERROR(Mark());
-    asked_at_ = ctx_.clock->Now();
-    absl::StatusOr<Json> made = api_.Create(ctx_, key_.type, namespace_name_, ObjectToMake());
-    const absl::Status refused = AsQuotaRefusal(made.status());
-    if (absl::IsPermissionDenied(refused) || absl::IsNotFound(refused)) {
-      return absl::UnimplementedError(refused.message());
-    }
-    RETURN_IF_ERROR(refused);
-    absl::StatusOr<std::vector<Creation>> creations = AwaitAll(limited, *made);
-    if (!creations.ok()) {  // Its members go with it.
-      return WithdrawGroup(*ctx_.clock, api_, *made, creations.status());
-    }
-    return creations;
-  }
-
-  absl::StatusOr<std::vector<Creation>> AwaitAll(const CallContext& limited, const Json& made) {
-    RETURN_IF_ERROR(guard_.LookAgain(k8s::ResourceVersion(made)));
-    RETURN_IF_ERROR(AddError(AwaitTaken(limited, made)));
-    seen_taken_at_ = ctx_.clock->Now();
-    request_.on_taken();
-    return AwaitMembers(limited, made);
-  }
-
-  absl::Status CheckQuotasOfMembers() {
-    const absl::Status allowed =
-        CheckQuotas(ctx_, api_, namespace_name_, static_cast<int>(request_.sources.size()));
-    if (!absl::IsPermissionDenied(allowed)) {
-      return allowed;
-    }
-    quotas_not_checked_ = absl::StrCat("quotas not checked: ", allowed.message());
-    return absl::OkStatus();
-  }
+  absl::StatusOr<std::vector<Creation>> CreateGuarded();
+  absl::StatusOr<std::vector<Creation>> AwaitAll(const CallContext& limited, const Json& made);
+  absl::Status CheckQuotasOfMembers();
 
   // --- The PVCs' label
 
-  absl::Status Mark() {
-    const Json patch = {{"metadata", {{"labels", {{objects::kPersonsGroupLabel, request_.name}}}}}};
-    for (const SnapshotSource& source : request_.sources) {
-      const absl::Status status = api_.Patch(ctx_, ClaimKey(namespace_name_, source.pvc.name()),
-                                             k8s::PatchKind::kMerge, patch, "")
-                                      .status();
-      if (absl::IsPermissionDenied(status) || absl::IsInvalidArgument(status)) {
-        return absl::UnimplementedError(
-            absl::StrCat("PVC ", source.pvc.name(),
-                         " cannot be labelled while its group is made: ", status.message()));
-      }
-      RETURN_IF_ERROR(status);
-      marked_.push_back(source.pvc.name());
-    }
-    return absl::OkStatus();
-  }
+  absl::Status Mark();
 
   // Removes it again where it is still ours, in a time of its own.
-  void Unmark() {
-    const CallContext after = CleanUpContext(*ctx_.clock);
-    for (const std::string& pvc : marked_) {
-      const Json patch =
-          Json::array({{{"op", "test"}, {"path", kMarkPath}, {"value", request_.name}},
-                       {{"op", "remove"}, {"path", kMarkPath}}});
-      const absl::Status status = RetryTransient(after, [&] {
-        return api_.Patch(after, ClaimKey(namespace_name_, pvc), k8s::PatchKind::kJson, patch, "")
-            .status();
-      });
-      if (!status.ok() && !absl::IsNotFound(status) && !absl::IsInvalidArgument(status)) {
-        CSIDELTA_LOG(kWarn, "a PVC keeps a label that is of no use any more", {"pvc", pvc},
-                     {"label", objects::kPersonsGroupLabel}, {"status", status.ToString()});
-      }
-    }
-    marked_.clear();
-  }
+  void Unmark();
 
   // --- The group
 
-  Json Annotations() const {
-    Json annotations = {{objects::kSnapshotAskedAtAnnotation, FormatRfc3339Micros(asked_at_)}};
-    if (!request_.workload.empty()) {
-      annotations[objects::kSnapshotWorkloadAnnotation] = request_.workload;
-    }
-    if (!request_.note.empty()) {
-      annotations[objects::kSnapshotNoteAnnotation] = request_.note;
-    }
-    return annotations;
-  }
-
-  Json Labels() const {
-    Json labels = {{objects::kMadeByLabel, objects::kMadeByVerbs},
-                   {objects::kSnapshotSetLabel, request_.name}};
-    if (!request_.schedule.empty()) {
-      labels[objects::kSnapshotScheduleLabel] = request_.schedule;
-    }
-    return labels;
-  }
-
-  Json ObjectToMake() const {
-    const Json selector = {{"matchLabels", {{objects::kPersonsGroupLabel, request_.name}}}};
-    return {{"apiVersion", absl::StrCat(key_.type.group, "/", key_.type.version)},
-            {"kind", key_.type.kind},
-            {"metadata",
-             {{"name", request_.name},
-              {"namespace", namespace_name_},
-              {"labels", Labels()},
-              {"annotations", Annotations()}}},
-            {"spec",
-             {{"volumeGroupSnapshotClassName", request_.choice.class_name},
-              {"source", {{"selector", selector}}}}}};
-  }
-
-  absl::Status CheckError(const std::optional<objects::SnapshotError>& error) {
-    last_error_ = error.has_value() ? error->message : "";
-    if (absl::StrContains(last_error_, "code = Unimplemented ")) {
-      return absl::UnimplementedError(
-          absl::StrCat("the driver takes no group snapshots: ", last_error_));
-    }
-    RETURN_IF_ERROR(room_.Consider(last_error_));
-    if (error.has_value() && IsDefiniteRefusal(last_error_)) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          "the driver refuses to take a snapshot of the group ", request_.name, ": ", last_error_));
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status AwaitTaken(const CallContext& limited, const Json& made) {
-    std::string content;
-    bool is_taken = false;
-    const auto is_bound = [&](const Json* json) -> absl::StatusOr<bool> {
-      if (json == nullptr || k8s::Uid(*json) != k8s::Uid(made) || k8s::BeingDeleted(*json)) {
-        return absl::NotFoundError(absl::StrCat("VolumeGroupSnapshot ", request_.name,
-                                                " was deleted while it was being taken"));
-      }
-      ASSIGN_OR_RETURN(const VolumeGroupSnapshot group, VolumeGroupSnapshot::Of(*json));
-      RETURN_IF_ERROR(CheckError(group.error()));
-      content = group.bound_content();
-      is_taken = group.is_ready() || group.taken_at().has_value();
-      return is_taken || !content.empty();
-    };
-    RETURN_IF_ERROR(room_.WaitFor(limited, key_, is_bound, &made));
-    if (is_taken) {
-      return absl::OkStatus();
-    }
-    const k8s::ObjectKey content_key = GroupContentKey(request_.choice.version, content);
-    const absl::StatusOr<Json> known = api_.Get(limited, content_key);
-    if (absl::IsPermissionDenied(known.status())) {
-      const auto has_time = [&](const Json* json) -> absl::StatusOr<bool> {
-        ASSIGN_OR_RETURN(const bool bound, is_bound(json));
-        return bound && is_taken;
-      };
-      return room_.WaitFor(limited, key_, has_time, nullptr);
-    }
-    RETURN_IF_ERROR(known.status());
-    const auto has_handle = [&](const Json* json) -> absl::StatusOr<bool> {
-      if (json == nullptr) {
-        return absl::NotFoundError(absl::StrCat("VolumeGroupSnapshotContent ", content,
-                                                " was deleted while it was being taken"));
-      }
-      RETURN_IF_ERROR(CheckError(objects::ErrorOf(*json)));
-      return !GroupHandleOf(*json).empty();
-    };
-    return room_.WaitFor(limited, content_key, has_handle, &*known);
-  }
+  Json Annotations() const;
+  Json Labels() const;
+  Json ObjectToMake() const;
+  absl::Status CheckError(const std::optional<objects::SnapshotError>& error);
+  absl::Status AwaitTaken(const CallContext& limited, const Json& made);
 
   // --- The members
 
-  absl::StatusOr<std::vector<Creation>> AwaitMembers(const CallContext& limited, const Json& made) {
-    std::map<std::string, VolumeSnapshot> found;  // by PVC
-    const auto all_there = [&](const Json* json) -> absl::StatusOr<bool> {
-      if (!IsMemberOf(*json, k8s::Uid(made))) {
-        return false;
-      }
-      ASSIGN_OR_RETURN(const VolumeSnapshot member, VolumeSnapshot::Of(*json));
-      if (!member.bound_content().empty() && (member.taken_at().has_value() || member.is_ready())) {
-        found.insert_or_assign(member.source_pvc(), member);
-      }
-      return std::all_of(
-          request_.sources.begin(), request_.sources.end(),
-          [&](const SnapshotSource& source) { return found.contains(source.pvc.name()); });
-    };
-    const absl::Status there =
-        guard_.Waiter(limited).WaitForAmong(VolumeSnapshotType(), namespace_name_, all_there);
-    RETURN_IF_ERROR(AddMissing(there, request_.sources.size() - found.size()));
-    std::vector<Creation> creations;
-    creations.reserve(request_.sources.size());
-    for (const SnapshotSource& source : request_.sources) {
-      ASSIGN_OR_RETURN(Creation creation, Describe(limited, found.find(source.pvc.name())->second));
-      creations.push_back(std::move(creation));
-    }
-    std::vector<std::string>& not_checked = creations.front().not_checked;
-    not_checked = guard_.not_checked();
-    if (!quotas_not_checked_.empty()) {
-      not_checked.push_back(quotas_not_checked_);
-    }
-    return creations;
-  }
+  absl::StatusOr<std::vector<Creation>> AwaitMembers(const CallContext& limited, const Json& made);
 
   // Makes a member one of the set, and reads its content where that is allowed.
-  absl::StatusOr<Creation> Describe(const CallContext& limited, const VolumeSnapshot& member) {
-    const Json patch = {{"metadata", {{"labels", Labels()}, {"annotations", Annotations()}}}};
-    ASSIGN_OR_RETURN(Json labelled,
-                     api_.Patch(limited, VolumeSnapshotKey(namespace_name_, member.name()),
-                                k8s::PatchKind::kMerge, patch, ""));
-    ASSIGN_OR_RETURN(VolumeSnapshot snapshot, VolumeSnapshot::Of(std::move(labelled)));
-    Creation creation{.snapshot = std::move(snapshot),
-                      .status = {},
-                      .asked_at = asked_at_,
-                      .seen_taken_at = seen_taken_at_};
-    absl::StatusOr<Json> content =
-        api_.Get(limited, VolumeSnapshotContentKey(member.bound_content()));
-    if (content.ok()) {
-      ASSIGN_OR_RETURN(creation.content, objects::VolumeSnapshotContent::Of(*std::move(content)));
-    } else if (!absl::IsPermissionDenied(content.status())) {
-      return content.status();
-    }
-    creation.status = StatusOf(creation.snapshot, ReadingOf(creation));
-    return creation;
-  }
+  absl::StatusOr<Creation> Describe(const CallContext& limited, const VolumeSnapshot& member);
 
   // --- Ends that are not well
 
-  absl::Status AddError(const absl::Status& status) const {
-    return ExplainTimeout(status, absl::StrCat("the group ", request_.name), request_.timeout,
-                          room_.Advised(last_error_));
-  }
+  absl::Status AddError(const absl::Status& status) const;
 
   // The snapshot controller makes the members, and only its log says why it cannot.
-  absl::Status AddMissing(const absl::Status& status, std::size_t missing) const {
-    return absl::IsDeadlineExceeded(status)
-               ? absl::DeadlineExceededError(absl::StrCat(
-                     "the group ", request_.name, " is taken, but ", missing, " of its ",
-                     request_.sources.size(), " VolumeSnapshots were not made within ",
-                     absl::FormatDuration(request_.timeout),
-                     quotas_not_checked_.empty() ? "" : "; a quota may have no room for them"))
-               : status;
-  }
+  absl::Status AddMissing(const absl::Status& status, std::size_t missing) const;
 
   // The label's key in a JSON pointer: "/" is written "~1".
   static constexpr char kMarkPath[] = "/metadata/labels/snapshot.csi-delta.io~1group";
@@ -323,6 +96,261 @@ class GroupCreator {
   absl::Time seen_taken_at_;
   std::string last_error_;
 };
+
+GroupCreator::GroupCreator(const CallContext& ctx, k8s::ApiClient& api, Random& random,
+                           const GroupCreationRequest& request)
+    : ctx_(ctx),
+      api_(api),
+      request_(request),
+      namespace_name_(request.sources.front().pvc.namespace_name()),
+      key_({.type = VolumeGroupSnapshotType(request.choice.version),
+            .namespace_name = namespace_name_,
+            .name = request.name}),
+      guard_(ctx, api, random,
+             {.pvcs = PvcsOf(request.sources),
+              .name = request.name,
+              .waits_for_others = request.waits_for_others}),
+      room_(ctx, guard_, request.on_full) {}
+
+absl::StatusOr<std::vector<Creation>> GroupCreator::Create() {
+  while (true) {
+    RETURN_IF_ERROR(guard_.Enter());
+    absl::StatusOr<std::vector<Creation>> creations = CreateGuarded();
+    Unmark();
+    guard_.Leave();
+    if (!IsVolumeBusy(creations.status()) || !request_.waits_for_others) {
+      return creations;
+    }
+    RETURN_IF_ERROR(guard_.AwaitOther());
+  }
+}
+
+absl::StatusOr<std::vector<Creation>> GroupCreator::CreateGuarded() {
+  const CallContext limited = ctx_.WithTimeout(request_.timeout);
+  RETURN_IF_ERROR(CheckQuotasOfMembers());
+  RETURN_IF_ERROR(Mark());
+  asked_at_ = ctx_.clock->Now();
+  absl::StatusOr<Json> made = api_.Create(ctx_, key_.type, namespace_name_, ObjectToMake());
+  const absl::Status refused = AsQuotaRefusal(made.status());
+  if (absl::IsPermissionDenied(refused) || absl::IsNotFound(refused)) {
+    return absl::UnimplementedError(refused.message());
+  }
+  RETURN_IF_ERROR(refused);
+  absl::StatusOr<std::vector<Creation>> creations = AwaitAll(limited, *made);
+  if (!creations.ok()) {  // Its members go with it.
+    return WithdrawGroup(*ctx_.clock, api_, *made, creations.status());
+  }
+  return creations;
+}
+
+absl::StatusOr<std::vector<Creation>> GroupCreator::AwaitAll(const CallContext& limited,
+                                                             const Json& made) {
+  RETURN_IF_ERROR(guard_.LookAgain(k8s::ResourceVersion(made)));
+  RETURN_IF_ERROR(AddError(AwaitTaken(limited, made)));
+  seen_taken_at_ = ctx_.clock->Now();
+  request_.on_taken();
+  return AwaitMembers(limited, made);
+}
+
+absl::Status GroupCreator::CheckQuotasOfMembers() {
+  const absl::Status allowed =
+      CheckQuotas(ctx_, api_, namespace_name_, static_cast<int>(request_.sources.size()));
+  if (!absl::IsPermissionDenied(allowed)) {
+    return allowed;
+  }
+  quotas_not_checked_ = absl::StrCat("quotas not checked: ", allowed.message());
+  return absl::OkStatus();
+}
+
+absl::Status GroupCreator::Mark() {
+  const Json patch = {{"metadata", {{"labels", {{objects::kPersonsGroupLabel, request_.name}}}}}};
+  for (const SnapshotSource& source : request_.sources) {
+    const absl::Status status = api_.Patch(ctx_, ClaimKey(namespace_name_, source.pvc.name()),
+                                           k8s::PatchKind::kMerge, patch, "")
+                                    .status();
+    if (absl::IsPermissionDenied(status) || absl::IsInvalidArgument(status)) {
+      return absl::UnimplementedError(
+          absl::StrCat("PVC ", source.pvc.name(),
+                       " cannot be labelled while its group is made: ", status.message()));
+    }
+    RETURN_IF_ERROR(status);
+    marked_.push_back(source.pvc.name());
+  }
+  return absl::OkStatus();
+}
+
+void GroupCreator::Unmark() {
+  const CallContext after = CleanUpContext(*ctx_.clock);
+  for (const std::string& pvc : marked_) {
+    const Json patch = Json::array({{{"op", "test"}, {"path", kMarkPath}, {"value", request_.name}},
+                                    {{"op", "remove"}, {"path", kMarkPath}}});
+    const absl::Status status = RetryTransient(after, [&] {
+      return api_.Patch(after, ClaimKey(namespace_name_, pvc), k8s::PatchKind::kJson, patch, "")
+          .status();
+    });
+    if (!status.ok() && !absl::IsNotFound(status) && !absl::IsInvalidArgument(status)) {
+      CSIDELTA_LOG(kWarn, "a PVC keeps a label that is of no use any more", {"pvc", pvc},
+                   {"label", objects::kPersonsGroupLabel}, {"status", status.ToString()});
+    }
+  }
+  marked_.clear();
+}
+
+Json GroupCreator::Annotations() const {
+  Json annotations = {{objects::kSnapshotAskedAtAnnotation, FormatRfc3339Micros(asked_at_)}};
+  if (!request_.workload.empty()) {
+    annotations[objects::kSnapshotWorkloadAnnotation] = request_.workload;
+  }
+  if (!request_.note.empty()) {
+    annotations[objects::kSnapshotNoteAnnotation] = request_.note;
+  }
+  return annotations;
+}
+
+Json GroupCreator::Labels() const {
+  Json labels = {{objects::kMadeByLabel, objects::kMadeByVerbs},
+                 {objects::kSnapshotSetLabel, request_.name}};
+  if (!request_.schedule.empty()) {
+    labels[objects::kSnapshotScheduleLabel] = request_.schedule;
+  }
+  return labels;
+}
+
+Json GroupCreator::ObjectToMake() const {
+  const Json selector = {{"matchLabels", {{objects::kPersonsGroupLabel, request_.name}}}};
+  return {{"apiVersion", absl::StrCat(key_.type.group, "/", key_.type.version)},
+          {"kind", key_.type.kind},
+          {"metadata",
+           {{"name", request_.name},
+            {"namespace", namespace_name_},
+            {"labels", Labels()},
+            {"annotations", Annotations()}}},
+          {"spec",
+           {{"volumeGroupSnapshotClassName", request_.choice.class_name},
+            {"source", {{"selector", selector}}}}}};
+}
+
+absl::Status GroupCreator::CheckError(const std::optional<objects::SnapshotError>& error) {
+  last_error_ = error.has_value() ? error->message : "";
+  if (absl::StrContains(last_error_, "code = Unimplemented ")) {
+    return absl::UnimplementedError(
+        absl::StrCat("the driver takes no group snapshots: ", last_error_));
+  }
+  RETURN_IF_ERROR(room_.Consider(last_error_));
+  if (error.has_value() && IsDefiniteRefusal(last_error_)) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the driver refuses to take a snapshot of the group ", request_.name, ": ", last_error_));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GroupCreator::AwaitTaken(const CallContext& limited, const Json& made) {
+  std::string content;
+  bool is_taken = false;
+  const auto is_bound = [&](const Json* json) -> absl::StatusOr<bool> {
+    if (json == nullptr || k8s::Uid(*json) != k8s::Uid(made) || k8s::BeingDeleted(*json)) {
+      return absl::NotFoundError(absl::StrCat("VolumeGroupSnapshot ", request_.name,
+                                              " was deleted while it was being taken"));
+    }
+    ASSIGN_OR_RETURN(const VolumeGroupSnapshot group, VolumeGroupSnapshot::Of(*json));
+    RETURN_IF_ERROR(CheckError(group.error()));
+    content = group.bound_content();
+    is_taken = group.is_ready() || group.taken_at().has_value();
+    return is_taken || !content.empty();
+  };
+  RETURN_IF_ERROR(room_.WaitFor(limited, key_, is_bound, &made));
+  if (is_taken) {
+    return absl::OkStatus();
+  }
+  const k8s::ObjectKey content_key = GroupContentKey(request_.choice.version, content);
+  const absl::StatusOr<Json> known = api_.Get(limited, content_key);
+  if (absl::IsPermissionDenied(known.status())) {
+    const auto has_time = [&](const Json* json) -> absl::StatusOr<bool> {
+      ASSIGN_OR_RETURN(const bool bound, is_bound(json));
+      return bound && is_taken;
+    };
+    return room_.WaitFor(limited, key_, has_time, nullptr);
+  }
+  RETURN_IF_ERROR(known.status());
+  const auto has_handle = [&](const Json* json) -> absl::StatusOr<bool> {
+    if (json == nullptr) {
+      return absl::NotFoundError(absl::StrCat("VolumeGroupSnapshotContent ", content,
+                                              " was deleted while it was being taken"));
+    }
+    RETURN_IF_ERROR(CheckError(objects::ErrorOf(*json)));
+    return !GroupHandleOf(*json).empty();
+  };
+  return room_.WaitFor(limited, content_key, has_handle, &*known);
+}
+
+absl::StatusOr<std::vector<Creation>> GroupCreator::AwaitMembers(const CallContext& limited,
+                                                                 const Json& made) {
+  std::map<std::string, VolumeSnapshot> found;  // by PVC
+  const auto all_there = [&](const Json* json) -> absl::StatusOr<bool> {
+    if (!IsMemberOf(*json, k8s::Uid(made))) {
+      return false;
+    }
+    ASSIGN_OR_RETURN(const VolumeSnapshot member, VolumeSnapshot::Of(*json));
+    if (!member.bound_content().empty() && (member.taken_at().has_value() || member.is_ready())) {
+      found.insert_or_assign(member.source_pvc(), member);
+    }
+    return std::all_of(
+        request_.sources.begin(), request_.sources.end(),
+        [&](const SnapshotSource& source) { return found.contains(source.pvc.name()); });
+  };
+  const absl::Status there =
+      guard_.Waiter(limited).WaitForAmong(VolumeSnapshotType(), namespace_name_, all_there);
+  RETURN_IF_ERROR(AddMissing(there, request_.sources.size() - found.size()));
+  std::vector<Creation> creations;
+  creations.reserve(request_.sources.size());
+  for (const SnapshotSource& source : request_.sources) {
+    ASSIGN_OR_RETURN(Creation creation, Describe(limited, found.find(source.pvc.name())->second));
+    creations.push_back(std::move(creation));
+  }
+  std::vector<std::string>& not_checked = creations.front().not_checked;
+  not_checked = guard_.not_checked();
+  if (!quotas_not_checked_.empty()) {
+    not_checked.push_back(quotas_not_checked_);
+  }
+  return creations;
+}
+
+absl::StatusOr<Creation> GroupCreator::Describe(const CallContext& limited,
+                                                const VolumeSnapshot& member) {
+  const Json patch = {{"metadata", {{"labels", Labels()}, {"annotations", Annotations()}}}};
+  ASSIGN_OR_RETURN(Json labelled,
+                   api_.Patch(limited, VolumeSnapshotKey(namespace_name_, member.name()),
+                              k8s::PatchKind::kMerge, patch, ""));
+  ASSIGN_OR_RETURN(VolumeSnapshot snapshot, VolumeSnapshot::Of(std::move(labelled)));
+  Creation creation{.snapshot = std::move(snapshot),
+                    .status = {},
+                    .asked_at = asked_at_,
+                    .seen_taken_at = seen_taken_at_};
+  absl::StatusOr<Json> content =
+      api_.Get(limited, VolumeSnapshotContentKey(member.bound_content()));
+  if (content.ok()) {
+    ASSIGN_OR_RETURN(creation.content, objects::VolumeSnapshotContent::Of(*std::move(content)));
+  } else if (!absl::IsPermissionDenied(content.status())) {
+    return content.status();
+  }
+  creation.status = StatusOf(creation.snapshot, ReadingOf(creation));
+  return creation;
+}
+
+absl::Status GroupCreator::AddError(const absl::Status& status) const {
+  return ExplainTimeout(status, absl::StrCat("the group ", request_.name), request_.timeout,
+                        room_.Advised(last_error_));
+}
+
+absl::Status GroupCreator::AddMissing(const absl::Status& status, std::size_t missing) const {
+  return absl::IsDeadlineExceeded(status)
+             ? absl::DeadlineExceededError(absl::StrCat(
+                   "the group ", request_.name, " is taken, but ", missing, " of its ",
+                   request_.sources.size(), " VolumeSnapshots were not made within ",
+                   absl::FormatDuration(request_.timeout),
+                   quotas_not_checked_.empty() ? "" : "; a quota may have no room for them"))
+             : status;
+}
 
 }  // namespace
 

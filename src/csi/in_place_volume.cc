@@ -111,77 +111,14 @@ class InPlaceExposure {
   InPlaceExposure(const CallContext& ctx, k8s::ApiClient& api, const InPlaceRequest& request)
       : ctx_(ctx), api_(api), request_(request) {}
 
-  absl::StatusOr<InPlaceVolume> Run() {
-    if (request_.target_namespace == request_.mover_namespace) {
-      return Refuse(request_, "what is in the data mover's namespace is its own");
-    }
-    ASSIGN_OR_RETURN(const PersistentVolumeClaim pvc, ReadTarget(ctx_, api_, request_));
-    ASSIGN_OR_RETURN(const PersistentVolume volume, ReadVolume(pvc));
-    ASSIGN_OR_RETURN(std::optional<Json> alias, k8s::Find(ctx_, api_, VolumeKey(request_.name)));
-    const std::optional<CopyRecord> record = ParseCopyRecord(pvc);
-    const bool is_announced = IsOwnRecord(record, request_) && !record->has_ended;
-    if (alias.has_value() && is_announced && record->has_written) {
-      // Of one that is written into already nothing else matters: it is partly old.
-      RETURN_IF_ERROR(CheckUnused(ctx_, api_, request_));
-    } else {
-      RETURN_IF_ERROR(CheckInTime());
-      if (!IsWanted(pvc)) {
-        return AwaitConsent();
-      }
-      ASSIGN_OR_RETURN(const std::string busy, CheckAll(pvc));
-      if (!busy.empty()) {
-        return Wait(absl::StrCat("the PVC to be free: ", busy));
-      }
-    }
-    ASSIGN_OR_RETURN(const std::string other, OtherUseOf(volume));
-    if (!other.empty()) {
-      return Wait(other);
-    }
-    if (!is_announced) {
-      RETURN_IF_ERROR(Announce(pvc, {.has_begun = record.has_value() && record->has_begun}));
-      // What began before anybody could see the record shows in the next look.
-      return Wait("a second look at what uses the PVC");
-    }
-    if (!alias.has_value()) {
-      ASSIGN_OR_RETURN(alias, MakeAlias(volume));
-    }
-    return GoOn(pvc, *alias);
-  }
+  absl::StatusOr<InPlaceVolume> Run();
 
  private:
-  InPlaceVolume Wait(std::string for_what) {
-    result_.waiting_for = std::move(for_what);
-    return result_;
-  }
+  InPlaceVolume Wait(std::string for_what);
 
   // Its volume, if another PersistentVolume may stand for that as well.
-  absl::StatusOr<PersistentVolume> ReadVolume(const PersistentVolumeClaim& pvc) {
-    ASSIGN_OR_RETURN(std::optional<Json> found,
-                     k8s::Find(ctx_, api_, VolumeKey(pvc.volume_name())));
-    if (!found.has_value()) {
-      return Refuse(request_,
-                    absl::StrCat("PersistentVolume ", pvc.volume_name(), " does not exist"));
-    }
-    ASSIGN_OR_RETURN(PersistentVolume volume, PersistentVolume::Of(*std::move(found)));
-    if (volume.pvc_uid() != pvc.uid() || volume.handle().empty() || IsAlias(volume.json())) {
-      return Refuse(request_, absl::StrCat("PersistentVolume ", volume.name(),
-                                           " is not its own, or not of a CSI driver"));
-    }
-    if (const std::string refused = RefusedDriver(volume.driver()); !refused.empty()) {
-      return Refuse(request_, refused);
-    }
-    result_.volume_name = volume.name();
-    result_.storage_class = pvc.storage_class().value_or("");
-    return volume;
-  }
-
-  absl::Status CheckInTime() const {
-    return ctx_.clock->Now() < request_.start_before
-               ? absl::OkStatus()
-               : Refuse(request_, absl::StrCat("it is too late: it was to begin before ",
-                                               FormatRfc3339(request_.start_before),
-                                               "; run csi-delta restore --upload again"));
-  }
+  absl::StatusOr<PersistentVolume> ReadVolume(const PersistentVolumeClaim& pvc);
+  absl::Status CheckInTime() const;
 
   // Somebody who may change the PVC wants this very DataDownload, and still does.
   bool IsWanted(const PersistentVolumeClaim& pvc) const {
@@ -189,179 +126,262 @@ class InPlaceExposure {
   }
 
   // The DataDownload is made first: before that it has no uid.
-  absl::StatusOr<InPlaceVolume> AwaitConsent() {
-    const std::string wanted = absl::StrCat("the uid of DataDownload ", request_.transfer,
-                                            " in its annotation ", objects::kMayWriteAnnotation);
-    if (ctx_.clock->Now() < request_.consent_before) {
-      return Wait(absl::StrCat(TargetText(request_), " to have ", wanted));
-    }
-    return Refuse(request_, absl::StrCat("it does not have ", wanted,
-                                         "; csi-delta restore --upload writes it"));
-  }
+  absl::StatusOr<InPlaceVolume> AwaitConsent();
 
   // The guard of every in-place restore. What may not be read could be against it. Returns what
   // another operation does with the PVC, as long as nothing else is against it; "": nothing is.
-  absl::StatusOr<std::string> CheckAll(const PersistentVolumeClaim& pvc) const {
-    ASSIGN_OR_RETURN(const RestoreSurroundings around,
-                     ReadRestoreSurroundings(ctx_, api_, request_.target_namespace));
-    ASSIGN_OR_RETURN(RestoreFacts facts,
-                     ReadPvcFacts(ctx_, api_, request_.target_namespace, request_.target_claim));
-    std::vector<std::string> hidden = around.not_checked;
-    hidden.insert(hidden.end(), facts.not_checked.begin(), facts.not_checked.end());
-    if (!hidden.empty()) {
-      return Refuse(request_, absl::StrCat("what is against it may not be read by the data mover: ",
-                                           absl::StrJoin(hidden, "; "), "; ", kRightsAdvice));
-    }
-    if (!facts.pvc.has_value() || facts.pvc->resource_version() != pvc.resource_version()) {
-      return absl::AbortedError(absl::StrCat(TargetText(request_), " was just changed"));
-    }
-    facts.own_transfer = request_.transfer_uid;
-    const PvcVerdict verdict = CheckPvc(around, facts);
-    const absl::Status refused =
-        CopyRefusalStatus(*facts.pvc, verdict.refusals, verdict.refused_by_copy);
-    if (!refused.ok() && !IsVolumeBusy(refused)) {
-      return absl::FailedPreconditionError(refused.message());
-    }
-    const std::optional<CopyRecord> record = ParseCopyRecord(pvc);
-    return refused.ok() && record.has_value() && IsWrittenByPod(*record)
-               ? WrittenByPodText(*record, pvc)
-               : std::string(refused.message());
-  }
+  absl::StatusOr<std::string> CheckAll(const PersistentVolumeClaim& pvc) const;
 
   // What else could have the volume on a node, to be waited for; "": nothing. A volume has one
   // PersistentVolume, but nothing keeps people from making more.
-  absl::StatusOr<std::string> OtherUseOf(const PersistentVolume& volume) const {
-    ASSIGN_OR_RETURN(const k8s::ObjectList volumes,
-                     api_.List(ctx_, PersistentVolumeType(), "", {}));
-    for (const Json& one : volumes.items) {
-      const std::string name = k8s::Name(one);
-      if (name != volume.name() && name != request_.name &&
-          GetString(one, {"spec", "csi", "driver"}) == volume.driver() &&
-          GetString(one, {"spec", "csi", "volumeHandle"}) == volume.handle()) {
-        return absl::StrCat("PersistentVolume ", name, ", of the same volume as ", volume.name(),
-                            ", to be gone");
-      }
-    }
-    ASSIGN_OR_RETURN(const k8s::ObjectList attachments,
-                     api_.List(ctx_, VolumeAttachmentType(), "", {}));
-    for (const Json& attachment : attachments.items) {
-      if (GetString(attachment, {"spec", "source", "persistentVolumeName"}) == volume.name()) {
-        return absl::StrCat("volume ", volume.name(), " to be detached from node ",
-                            GetString(attachment, {"spec", "nodeName"}));
-      }
-    }
-    return std::string();
-  }
+  absl::StatusOr<std::string> OtherUseOf(const PersistentVolume& volume) const;
 
   // Of `record` how far it is.
-  absl::Status Announce(const PersistentVolumeClaim& pvc, CopyRecord record) const {
-    record.method = CopyRecord::Method::kMover;
-    record.from = request_.transfer;
-    record.id = request_.transfer_uid;
-    record.upload = request_.upload;
-    record.at = ctx_.clock->Now();
-    return api_
-        .Patch(ctx_, ClaimKey(request_.target_namespace, request_.target_claim),
-               k8s::PatchKind::kMerge, CopyRecordPatch(pvc, &record), "")
-        .status();
-  }
-
-  Json AliasMetadata(absl::string_view volume) const {
-    return {{"name", request_.name},
-            {"labels", {{objects::kExcludeFromBackupLabel, "true"}}},
-            {"annotations",
-             {{objects::kAliasOfAnnotation, std::string(volume)},
-              {objects::kMoverClaimNamespaceAnnotation, request_.target_namespace},
-              {objects::kMoverClaimAnnotation, request_.target_claim}}}};
-  }
+  absl::Status Announce(const PersistentVolumeClaim& pvc, CopyRecord record) const;
+  Json AliasMetadata(absl::string_view volume) const;
 
   // Of no class, so that no provisioner and no other PVC takes an interest in it.
-  absl::StatusOr<Json> MakeAlias(const PersistentVolume& volume) const {
-    Json alias = {{"apiVersion", "v1"},
-                  {"kind", "PersistentVolume"},
-                  {"metadata", AliasMetadata(volume.name())}};
-    for (const char* field : {"accessModes", "capacity", "csi", "nodeAffinity"}) {
-      if (const Json* value = FindJson(volume.json(), {"spec", field}); value != nullptr) {
-        SetJson(alias, {"spec", field}, *value);
-      }
-    }
-    EraseJson(alias, {"spec", "csi", "volumeAttributes", kProvisionerIdentity});
-    SetJson(alias, {"spec", "claimRef"},
-            {{"apiVersion", "v1"},
-             {"kind", "PersistentVolumeClaim"},
-             {"namespace", request_.mover_namespace},
-             {"name", request_.name}});
-    SetJson(alias, {"spec", "persistentVolumeReclaimPolicy"}, "Retain");
-    SetJson(alias, {"spec", "storageClassName"}, "");
-    SetJson(alias, {"spec", "volumeMode"}, "Block");
-    absl::StatusOr<Json> made = api_.Create(ctx_, PersistentVolumeType(), "", alias);
-    return absl::IsAlreadyExists(made.status()) ? api_.Get(ctx_, VolumeKey(request_.name))
-                                                : std::move(made);
-  }
-
-  absl::StatusOr<Json> EnsureClaim(const Json& alias) const {
-    const k8s::ObjectKey key = AliasClaimKey(request_);
-    ASSIGN_OR_RETURN(std::optional<Json> found, k8s::Find(ctx_, api_, key));
-    if (found.has_value()) {
-      return *std::move(found);
-    }
-    if (!GetString(alias, {"spec", "claimRef", "uid"}).empty()) {
-      // Of one that another client deleted: the volume is reserved for the name again.
-      RETURN_IF_ERROR(
-          api_.Patch(ctx_, VolumeKey(request_.name), k8s::PatchKind::kMerge,
-                     {{"spec", {{"claimRef", {{"uid", nullptr}, {"resourceVersion", nullptr}}}}}},
-                     "")
-              .status());
-    }
-    Json claim = {{"apiVersion", "v1"},
-                  {"kind", "PersistentVolumeClaim"},
-                  {"metadata", AliasMetadata(result_.volume_name)}};
-    claim["metadata"]["namespace"] = request_.mover_namespace;
-    if (request_.owner.is_object()) {
-      claim["metadata"]["ownerReferences"] = Json::array({request_.owner});
-    }
-    claim["spec"] = {
-        {"volumeMode", "Block"}, {"volumeName", request_.name}, {"storageClassName", ""}};
-    if (const Json* modes = FindJson(alias, {"spec", "accessModes"}); modes != nullptr) {
-      claim["spec"]["accessModes"] = *modes;
-    }
-    SetJson(claim, {"spec", "resources", "requests", "storage"},
-            GetString(alias, {"spec", "capacity", "storage"}));
-    return api_.Create(ctx_, PersistentVolumeClaimType(), request_.mover_namespace, claim);
-  }
-
-  absl::StatusOr<InPlaceVolume> GoOn(const PersistentVolumeClaim& pvc, const Json& alias) {
-    if (!IsOwn(alias, request_) || k8s::BeingDeleted(alias) ||
-        k8s::Annotation(alias, objects::kAliasOfAnnotation) != pvc.volume_name() ||
-        GetString(alias, {"spec", "persistentVolumeReclaimPolicy"}) != "Retain") {
-      return Refuse(request_, absl::StrCat("PersistentVolume ", request_.name,
-                                           " is being deleted, or is not one of this restore"));
-    }
-    ASSIGN_OR_RETURN(const Json claim, EnsureClaim(alias));
-    if (!IsOwn(claim, request_) || k8s::BeingDeleted(claim) ||
-        GetString(claim, {"spec", "volumeName"}) != request_.name) {
-      return Refuse(request_, absl::StrCat(ToString(AliasClaimKey(request_)),
-                                           " is being deleted, or is not one of this restore"));
-    }
-    if (GetString(claim, {"status", "phase"}) != "Bound") {
-      return Wait(absl::StrCat(ToString(AliasClaimKey(request_)), " to be bound"));
-    }
-    RETURN_IF_ERROR(NoteBegin(pvc));
-    return result_;
-  }
+  absl::StatusOr<Json> MakeAlias(const PersistentVolume& volume) const;
+  absl::StatusOr<Json> EnsureClaim(const Json& alias) const;
+  absl::StatusOr<InPlaceVolume> GoOn(const PersistentVolumeClaim& pvc, const Json& alias);
 
   // From here on a Pod may write.
-  absl::Status NoteBegin(const PersistentVolumeClaim& pvc) const {
-    return ParseCopyRecord(pvc)->has_written
-               ? absl::OkStatus()
-               : Announce(pvc, {.has_begun = true, .has_written = true});
-  }
+  absl::Status NoteBegin(const PersistentVolumeClaim& pvc) const;
 
   const CallContext& ctx_;
   k8s::ApiClient& api_;
   const InPlaceRequest& request_;
   InPlaceVolume result_;
 };
+
+absl::StatusOr<InPlaceVolume> InPlaceExposure::Run() {
+  if (request_.target_namespace == request_.mover_namespace) {
+    return Refuse(request_, "what is in the data mover's namespace is its own");
+  }
+  ASSIGN_OR_RETURN(const PersistentVolumeClaim pvc, ReadTarget(ctx_, api_, request_));
+  ASSIGN_OR_RETURN(const PersistentVolume volume, ReadVolume(pvc));
+  ASSIGN_OR_RETURN(std::optional<Json> alias, k8s::Find(ctx_, api_, VolumeKey(request_.name)));
+  const std::optional<CopyRecord> record = ParseCopyRecord(pvc);
+  const bool is_announced = IsOwnRecord(record, request_) && !record->has_ended;
+  if (alias.has_value() && is_announced && record->has_written) {
+    // Of one that is written into already nothing else matters: it is partly old.
+    RETURN_IF_ERROR(CheckUnused(ctx_, api_, request_));
+  } else {
+    RETURN_IF_ERROR(CheckInTime());
+    if (!IsWanted(pvc)) {
+      return AwaitConsent();
+    }
+    ASSIGN_OR_RETURN(const std::string busy, CheckAll(pvc));
+    if (!busy.empty()) {
+      return Wait(absl::StrCat("the PVC to be free: ", busy));
+    }
+  }
+  ASSIGN_OR_RETURN(const std::string other, OtherUseOf(volume));
+  if (!other.empty()) {
+    return Wait(other);
+  }
+  if (!is_announced) {
+    RETURN_IF_ERROR(Announce(pvc, {.has_begun = record.has_value() && record->has_begun}));
+    // What began before anybody could see the record shows in the next look.
+    return Wait("a second look at what uses the PVC");
+  }
+  if (!alias.has_value()) {
+    ASSIGN_OR_RETURN(alias, MakeAlias(volume));
+  }
+  return GoOn(pvc, *alias);
+}
+
+InPlaceVolume InPlaceExposure::Wait(std::string for_what) {
+  result_.waiting_for = std::move(for_what);
+  return result_;
+}
+
+absl::StatusOr<PersistentVolume> InPlaceExposure::ReadVolume(const PersistentVolumeClaim& pvc) {
+  ASSIGN_OR_RETURN(std::optional<Json> found, k8s::Find(ctx_, api_, VolumeKey(pvc.volume_name())));
+  if (!found.has_value()) {
+    return Refuse(request_,
+                  absl::StrCat("PersistentVolume ", pvc.volume_name(), " does not exist"));
+  }
+  ASSIGN_OR_RETURN(PersistentVolume volume, PersistentVolume::Of(*std::move(found)));
+  if (volume.pvc_uid() != pvc.uid() || volume.handle().empty() || IsAlias(volume.json())) {
+    return Refuse(request_, absl::StrCat("PersistentVolume ", volume.name(),
+                                         " is not its own, or not of a CSI driver"));
+  }
+  if (const std::string refused = RefusedDriver(volume.driver()); !refused.empty()) {
+    return Refuse(request_, refused);
+  }
+  result_.volume_name = volume.name();
+  result_.storage_class = pvc.storage_class().value_or("");
+  return volume;
+}
+
+absl::Status InPlaceExposure::CheckInTime() const {
+  return ctx_.clock->Now() < request_.start_before
+             ? absl::OkStatus()
+             : Refuse(request_, absl::StrCat("it is too late: it was to begin before ",
+                                             FormatRfc3339(request_.start_before),
+                                             "; run csi-delta restore --upload again"));
+}
+
+absl::StatusOr<InPlaceVolume> InPlaceExposure::AwaitConsent() {
+  const std::string wanted = absl::StrCat("the uid of DataDownload ", request_.transfer,
+                                          " in its annotation ", objects::kMayWriteAnnotation);
+  if (ctx_.clock->Now() < request_.consent_before) {
+    return Wait(absl::StrCat(TargetText(request_), " to have ", wanted));
+  }
+  return Refuse(request_, absl::StrCat("it does not have ", wanted,
+                                       "; csi-delta restore --upload writes it"));
+}
+
+absl::StatusOr<std::string> InPlaceExposure::CheckAll(const PersistentVolumeClaim& pvc) const {
+  ASSIGN_OR_RETURN(const RestoreSurroundings around,
+                   ReadRestoreSurroundings(ctx_, api_, request_.target_namespace));
+  ASSIGN_OR_RETURN(RestoreFacts facts,
+                   ReadPvcFacts(ctx_, api_, request_.target_namespace, request_.target_claim));
+  std::vector<std::string> hidden = around.not_checked;
+  hidden.insert(hidden.end(), facts.not_checked.begin(), facts.not_checked.end());
+  if (!hidden.empty()) {
+    return Refuse(request_, absl::StrCat("what is against it may not be read by the data mover: ",
+                                         absl::StrJoin(hidden, "; "), "; ", kRightsAdvice));
+  }
+  if (!facts.pvc.has_value() || facts.pvc->resource_version() != pvc.resource_version()) {
+    return absl::AbortedError(absl::StrCat(TargetText(request_), " was just changed"));
+  }
+  facts.own_transfer = request_.transfer_uid;
+  const PvcVerdict verdict = CheckPvc(around, facts);
+  const absl::Status refused =
+      CopyRefusalStatus(*facts.pvc, verdict.refusals, verdict.refused_by_copy);
+  if (!refused.ok() && !IsVolumeBusy(refused)) {
+    return absl::FailedPreconditionError(refused.message());
+  }
+  const std::optional<CopyRecord> record = ParseCopyRecord(pvc);
+  return refused.ok() && record.has_value() && IsWrittenByPod(*record)
+             ? WrittenByPodText(*record, pvc)
+             : std::string(refused.message());
+}
+
+absl::StatusOr<std::string> InPlaceExposure::OtherUseOf(const PersistentVolume& volume) const {
+  ASSIGN_OR_RETURN(const k8s::ObjectList volumes, api_.List(ctx_, PersistentVolumeType(), "", {}));
+  for (const Json& one : volumes.items) {
+    const std::string name = k8s::Name(one);
+    if (name != volume.name() && name != request_.name &&
+        GetString(one, {"spec", "csi", "driver"}) == volume.driver() &&
+        GetString(one, {"spec", "csi", "volumeHandle"}) == volume.handle()) {
+      return absl::StrCat("PersistentVolume ", name, ", of the same volume as ", volume.name(),
+                          ", to be gone");
+    }
+  }
+  ASSIGN_OR_RETURN(const k8s::ObjectList attachments,
+                   api_.List(ctx_, VolumeAttachmentType(), "", {}));
+  for (const Json& attachment : attachments.items) {
+    if (GetString(attachment, {"spec", "source", "persistentVolumeName"}) == volume.name()) {
+      return absl::StrCat("volume ", volume.name(), " to be detached from node ",
+                          GetString(attachment, {"spec", "nodeName"}));
+    }
+  }
+  return std::string();
+}
+
+absl::Status InPlaceExposure::Announce(const PersistentVolumeClaim& pvc, CopyRecord record) const {
+  record.method = CopyRecord::Method::kMover;
+  record.from = request_.transfer;
+  record.id = request_.transfer_uid;
+  record.upload = request_.upload;
+  record.at = ctx_.clock->Now();
+  return api_
+      .Patch(ctx_, ClaimKey(request_.target_namespace, request_.target_claim),
+             k8s::PatchKind::kMerge, CopyRecordPatch(pvc, &record), "")
+      .status();
+}
+
+Json InPlaceExposure::AliasMetadata(absl::string_view volume) const {
+  return {{"name", request_.name},
+          {"labels", {{objects::kExcludeFromBackupLabel, "true"}}},
+          {"annotations",
+           {{objects::kAliasOfAnnotation, std::string(volume)},
+            {objects::kMoverClaimNamespaceAnnotation, request_.target_namespace},
+            {objects::kMoverClaimAnnotation, request_.target_claim}}}};
+}
+
+absl::StatusOr<Json> InPlaceExposure::MakeAlias(const PersistentVolume& volume) const {
+  Json alias = {{"apiVersion", "v1"},
+                {"kind", "PersistentVolume"},
+                {"metadata", AliasMetadata(volume.name())}};
+  for (const char* field : {"accessModes", "capacity", "csi", "nodeAffinity"}) {
+    if (const Json* value = FindJson(volume.json(), {"spec", field}); value != nullptr) {
+      SetJson(alias, {"spec", field}, *value);
+    }
+  }
+  EraseJson(alias, {"spec", "csi", "volumeAttributes", kProvisionerIdentity});
+  SetJson(alias, {"spec", "claimRef"},
+          {{"apiVersion", "v1"},
+           {"kind", "PersistentVolumeClaim"},
+           {"namespace", request_.mover_namespace},
+           {"name", request_.name}});
+  SetJson(alias, {"spec", "persistentVolumeReclaimPolicy"}, "Retain");
+  SetJson(alias, {"spec", "storageClassName"}, "");
+  SetJson(alias, {"spec", "volumeMode"}, "Block");
+  absl::StatusOr<Json> made = api_.Create(ctx_, PersistentVolumeType(), "", alias);
+  return absl::IsAlreadyExists(made.status()) ? api_.Get(ctx_, VolumeKey(request_.name))
+                                              : std::move(made);
+}
+
+absl::StatusOr<Json> InPlaceExposure::EnsureClaim(const Json& alias) const {
+  const k8s::ObjectKey key = AliasClaimKey(request_);
+  ASSIGN_OR_RETURN(std::optional<Json> found, k8s::Find(ctx_, api_, key));
+  if (found.has_value()) {
+    return *std::move(found);
+  }
+  if (!GetString(alias, {"spec", "claimRef", "uid"}).empty()) {
+    // Of one that another client deleted: the volume is reserved for the name again.
+    RETURN_IF_ERROR(
+        api_.Patch(ctx_, VolumeKey(request_.name), k8s::PatchKind::kMerge,
+                   {{"spec", {{"claimRef", {{"uid", nullptr}, {"resourceVersion", nullptr}}}}}}, "")
+            .status());
+  }
+  Json claim = {{"apiVersion", "v1"},
+                {"kind", "PersistentVolumeClaim"},
+                {"metadata", AliasMetadata(result_.volume_name)}};
+  claim["metadata"]["namespace"] = request_.mover_namespace;
+  if (request_.owner.is_object()) {
+    claim["metadata"]["ownerReferences"] = Json::array({request_.owner});
+  }
+  claim["spec"] = {
+      {"volumeMode", "Block"}, {"volumeName", request_.name}, {"storageClassName", ""}};
+  if (const Json* modes = FindJson(alias, {"spec", "accessModes"}); modes != nullptr) {
+    claim["spec"]["accessModes"] = *modes;
+  }
+  SetJson(claim, {"spec", "resources", "requests", "storage"},
+          GetString(alias, {"spec", "capacity", "storage"}));
+  return api_.Create(ctx_, PersistentVolumeClaimType(), request_.mover_namespace, claim);
+}
+
+absl::StatusOr<InPlaceVolume> InPlaceExposure::GoOn(const PersistentVolumeClaim& pvc,
+                                                    const Json& alias) {
+  if (!IsOwn(alias, request_) || k8s::BeingDeleted(alias) ||
+      k8s::Annotation(alias, objects::kAliasOfAnnotation) != pvc.volume_name() ||
+      GetString(alias, {"spec", "persistentVolumeReclaimPolicy"}) != "Retain") {
+    return Refuse(request_, absl::StrCat("PersistentVolume ", request_.name,
+                                         " is being deleted, or is not one of this restore"));
+  }
+  ASSIGN_OR_RETURN(const Json claim, EnsureClaim(alias));
+  if (!IsOwn(claim, request_) || k8s::BeingDeleted(claim) ||
+      GetString(claim, {"spec", "volumeName"}) != request_.name) {
+    return Refuse(request_, absl::StrCat(ToString(AliasClaimKey(request_)),
+                                         " is being deleted, or is not one of this restore"));
+  }
+  if (GetString(claim, {"status", "phase"}) != "Bound") {
+    return Wait(absl::StrCat(ToString(AliasClaimKey(request_)), " to be bound"));
+  }
+  RETURN_IF_ERROR(NoteBegin(pvc));
+  return result_;
+}
+
+absl::Status InPlaceExposure::NoteBegin(const PersistentVolumeClaim& pvc) const {
+  return ParseCopyRecord(pvc)->has_written
+             ? absl::OkStatus()
+             : Announce(pvc, {.has_begun = true, .has_written = true});
+}
 
 // Whether an object of ours is still there after its deletion was asked for.
 absl::StatusOr<bool> DeleteOwn(const CallContext& ctx, k8s::ApiClient& api,

@@ -169,262 +169,34 @@ std::optional<GroupPlan> ReadPlan(const Json& record, const velero::Backup& back
 class GroupHandOver {
  public:
   GroupHandOver(const CallContext& ctx, const Environment& env, const GroupRequest& request,
-                const TakenGroup& taken)
-      : ctx_(ctx),
-        env_(env),
-        request_(request),
-        taken_(taken),
-        driver_(GetString(taken.content, {"spec", "driver"})),
-        record_(RecordName(driver_, GroupHandleOf(taken.content))) {}
-
-  absl::StatusOr<std::map<std::string, TakenSnapshot>> Run() {
-    absl::StatusOr<std::map<std::string, TakenSnapshot>> made = Try();
-    if (!made.ok()) {
-      CleanUp();
-    }
-    return made;
-  }
+                const TakenGroup& taken);
+  absl::StatusOr<std::map<std::string, TakenSnapshot>> Run();
 
   // Makes one member of a group that has a record already.
-  absl::StatusOr<TakenSnapshot> GoOnWith(const std::string& claim_uid) {
-    RETURN_IF_ERROR(WriteRecordHandle());
-    RETURN_IF_ERROR(Prepare());
-    return MakeMember(claim_uid, taken_.members.at(claim_uid));
-  }
+  absl::StatusOr<TakenSnapshot> GoOnWith(const std::string& claim_uid);
 
  private:
-  absl::StatusOr<std::map<std::string, TakenSnapshot>> Try() {
-    RETURN_IF_ERROR(AwaitReady());
-    RETURN_IF_ERROR(RetryTransient(ctx_, [&] { return EnsureRecord(); }));
-    RETURN_IF_ERROR(Prepare());
-    std::map<std::string, TakenSnapshot> made;
-    for (const auto& [claim_uid, member] : taken_.members) {
-      ASSIGN_OR_RETURN(made[claim_uid], MakeMember(claim_uid, member));
-    }
-    return made;
-  }
-
-  absl::Status Prepare() {
-    ASSIGN_OR_RETURN(const std::vector<Json> classes, ListSnapshotClasses(ctx_, env_));
-    class_name_ = ClassOfDriver(classes, driver_, "");
-    return ForgetGroup();
-  }
-
+  absl::StatusOr<std::map<std::string, TakenSnapshot>> Try();
+  absl::Status Prepare();
   absl::StatusOr<TakenSnapshot> MakeMember(const std::string& claim_uid,
-                                           const TakenSnapshot& member) {
-    const SnapshotRequest request = RequestOf(claim_uid, member);
-    TakenSnapshot made;
-    RETURN_IF_ERROR(RetryTransient(ctx_, [&]() -> absl::Status {
-      ASSIGN_OR_RETURN(made, EnsureMember(request, member));
-      return absl::OkStatus();
-    }));
-    return made;
-  }
+                                           const TakenSnapshot& member);
 
   // The controller would take a VolumeSnapshot of a member for one of the group's own, and delete
   // it with the group.
-  absl::Status ForgetGroup() {
-    RETURN_IF_ERROR(RetainAndForgetGroup(ctx_, env_.api, taken_.group));
-    return k8s::WaitFor(ctx_.WithTimeout(request_.backup.csi_snapshot_timeout), env_.api,
-                        GroupSnapshotKey(taken_.group),
-                        [&](const Json* object) -> absl::StatusOr<bool> {
-                          return object == nullptr || k8s::Uid(*object) != k8s::Uid(taken_.group);
-                        });
-  }
-
-  absl::Status AwaitReady() {
-    const absl::Duration patience = request_.backup.csi_snapshot_timeout;
-    DriversWord word(absl::StrCat("volume group ", request_.namespace_name, "/",
-                                  request_.label_value, ", which is to be moved"),
-                     "readiness", patience);
-    const absl::Status status = k8s::WaitFor(
-        ctx_.WithTimeout(patience), env_.api, GroupSnapshotKey(taken_.group),
-        [&](const Json* object) -> absl::StatusOr<bool> {
-          if (object == nullptr || k8s::Uid(*object) != k8s::Uid(taken_.group) ||
-              k8s::BeingDeleted(*object)) {
-            return absl::NotFoundError(absl::StrCat("VolumeGroupSnapshot ", k8s::Name(taken_.group),
-                                                    " was deleted by somebody"));
-          }
-          RETURN_IF_ERROR(word.Hear(*object, ctx_.clock->Now()));
-          return ReadyToUse(*object);
-        });
-    return word.AddTo(status);
-  }
-
-  absl::Status EnsureRecord() {
-    std::vector<std::string> handles;
-    for (const auto& [claim_uid, member] : taken_.members) {
-      handles.push_back(SnapshotHandle(member.content));
-    }
-    const StaticGroup record = {
-        .version = request_.version,
-        .name = record_,
-        .driver = driver_,
-        .handle = GroupHandleOf(taken_.content),
-        .member_handles = std::move(handles),
-        .group_namespace = env_.velero_namespace,
-        .group_name = record_,
-        .deletion_policy = "Retain",
-        .class_name = request_.class_name,
-        .labels = {{objects::kMovedGroupLabel, record_},
-                   {objects::kBackupUidLabel, request_.backup.uid},
-                   {objects::kCsiDeltaLabel, env_.velero_namespace}},
-        .annotations = RecordAnnotations(),
-        // Nothing is bound to it, so the snapshot controller would not protect it.
-        .finalizers = {objects::kGroupContentBoundProtectionFinalizer}};
-    const k8s::ObjectKey key = GroupContentKey(request_.version, record_);
-    const absl::Status made = env_.api.Create(ctx_, key.type, "", MakeStaticGroup(record)).status();
-    if (!made.ok() && !absl::IsAlreadyExists(made)) {
-      return made;
-    }
-    return WriteRecordHandle();
-  }
-
-  absl::Status WriteRecordHandle() {
-    return WriteHandle(ctx_, env_, GroupContentKey(request_.version, record_),
-                       "volumeGroupSnapshotHandle", GroupHandleOf(taken_.content),
-                       kSidecarPatience);
-  }
-
-  std::map<std::string, std::string> RecordAnnotations() const {
-    std::map<std::string, std::string> annotations = GroupDeletionSecret(taken_.content, nullptr);
-    annotations[objects::kGroupBackupAnnotation] = request_.backup.name;
-    annotations[objects::kGroupPlanAnnotation] = MakePlan(request_, taken_);
-    return annotations;
-  }
-
-  SnapshotRequest RequestOf(const std::string& claim_uid, const TakenSnapshot& member) const {
-    return {.backup = request_.backup,
-            .claim_namespace = request_.namespace_name,
-            .claim_name = SourceClaimName(member.snapshot),
-            .claim_uid = claim_uid,
-            .class_name = class_name_};
-  }
-
-  std::map<std::string, std::string> Annotations(const Json& member_content) const {
-    std::map<std::string, std::string> annotations = DeletionSecretAnnotations(member_content);
-    annotations[objects::kMovedGroupNameAnnotation] =
-        absl::StrCat(request_.namespace_name, "/", request_.label_value);
-    annotations[objects::kGroupOfAnnotation] =
-        absl::StrCat(request_.label_key, "=", request_.label_value);
-    annotations[objects::kMovedGroupSnapshotAnnotation] = k8s::Name(taken_.group);
-    annotations[objects::kMovedGroupSizeAnnotation] = absl::StrCat(taken_.members.size());
-    if (const auto cut_at = GroupCutTime(taken_.content); cut_at.has_value()) {
-      annotations[objects::kMovedGroupTakenAtAnnotation] = FormatRfc3339(*cut_at);
-    }
-    return annotations;
-  }
-
+  absl::Status ForgetGroup();
+  absl::Status AwaitReady();
+  absl::Status EnsureRecord();
+  absl::Status WriteRecordHandle();
+  std::map<std::string, std::string> RecordAnnotations() const;
+  SnapshotRequest RequestOf(const std::string& claim_uid, const TakenSnapshot& member) const;
+  std::map<std::string, std::string> Annotations(const Json& member_content) const;
   absl::StatusOr<TakenSnapshot> EnsureMember(const SnapshotRequest& request,
-                                             const TakenSnapshot& member) {
-    TakenSnapshot made;
-    ASSIGN_OR_RETURN(made.content, EnsureContent(request, member));
-    const Json labels = {{objects::kBackupNameLabel, velero::ValidLabelValue(request.backup.name)},
-                         {objects::kBackupUidLabel, request.backup.uid},
-                         {objects::kPvcUidLabel, request.claim_uid},
-                         {objects::kCsiDeltaLabel, env_.velero_namespace}};
-    const Json annotations = {{objects::kMemberClaimAnnotation, request.claim_name}};
-    Json snapshot = {{"apiVersion", "snapshot.storage.k8s.io/v1"},
-                     {"kind", "VolumeSnapshot"},
-                     {"metadata",
-                      {{"name", SnapshotName(request)},
-                       {"namespace", request.claim_namespace},
-                       {"labels", labels},
-                       {"annotations", annotations}}}};
-    SetJson(snapshot, {"spec", "source", "volumeSnapshotContentName"}, k8s::Name(made.content));
-    if (!request.class_name.empty()) {
-      SetJson(snapshot, {"spec", "volumeSnapshotClassName"}, request.class_name);
-    }
-    absl::StatusOr<Json> created =
-        env_.api.Create(ctx_, VolumeSnapshotType(), request.claim_namespace, snapshot);
-    if (absl::IsAlreadyExists(created.status())) {
-      created =
-          env_.api.Get(ctx_, VolumeSnapshotKey(request.claim_namespace, SnapshotName(request)));
-      if (created.ok() && !IsOurs(*created, request.backup)) {
-        return absl::AlreadyExistsError(absl::StrCat("VolumeSnapshot ", request.claim_namespace,
-                                                     "/", SnapshotName(request),
-                                                     " is not of this backup"));
-      }
-    }
-    ASSIGN_OR_RETURN(made.snapshot, std::move(created));
-    return made;
-  }
-
-  absl::StatusOr<Json> EnsureContent(const SnapshotRequest& request, const TakenSnapshot& member) {
-    StaticContent content;
-    content.name = SnapshotName(request);
-    content.driver = driver_;
-    content.handle = SnapshotHandle(member.content);
-    content.snapshot_namespace = request.claim_namespace;
-    content.snapshot_name = SnapshotName(request);
-    content.deletion_policy = "Retain";
-    content.class_name = request.class_name;
-    content.labels = {{objects::kMovedGroupLabel, record_},
-                      {objects::kBackupUidLabel, request_.backup.uid}};
-    if (const std::string node = k8s::Label(member.content, objects::kManagedByLabel);
-        !node.empty()) {
-      content.labels.emplace(objects::kManagedByLabel, node);
-    }
-    content.annotations = Annotations(member.content);
-    const absl::Status made =
-        env_.api.Create(ctx_, VolumeSnapshotContentType(), "", MakeStaticContent(content)).status();
-    if (!made.ok() && !absl::IsAlreadyExists(made)) {
-      return made;
-    }
-    // What a driver that cannot be asked would not know.
-    Json status = {{"snapshotHandle", content.handle}};
-    if (const auto cut_at = CutTime(member.content); cut_at.has_value()) {
-      status["creationTime"] = absl::ToUnixNanos(*cut_at);
-    }
-    if (const auto size_bytes = RestoreSizeBytes(member.content); size_bytes.has_value()) {
-      status["restoreSize"] = *size_bytes;
-    }
-    ASSIGN_OR_RETURN(Json stored,
-                     env_.api.Patch(ctx_, VolumeSnapshotContentKey(content.name),
-                                    k8s::PatchKind::kMerge, {{"status", status}}, "status"));
-    if (HandleOf(stored) != content.handle || MovedGroupOf(stored) != record_) {
-      return absl::AlreadyExistsError(
-          absl::StrCat("VolumeSnapshotContent ", content.name, " is not of this volume group"));
-    }
-    return stored;
-  }
+                                             const TakenSnapshot& member);
+  absl::StatusOr<Json> EnsureContent(const SnapshotRequest& request, const TakenSnapshot& member);
 
   // The record knows all that the driver needs, however far the group's own objects are gone.
-  absl::Status TryCleanUp(const CallContext& after) {
-    for (const auto& [claim_uid, member] : taken_.members) {
-      const std::string name = SnapshotName(RequestOf(claim_uid, member));
-      ASSIGN_OR_RETURN(
-          const std::optional<Json> snapshot,
-          k8s::Find(after, env_.api, VolumeSnapshotKey(request_.namespace_name, name)));
-      if (snapshot.has_value() && IsOurs(*snapshot, request_.backup)) {
-        RETURN_IF_ERROR(k8s::IgnoreNotFound(
-            env_.api.Delete(after, VolumeSnapshotKey(request_.namespace_name, name),
-                            {.uid = k8s::Uid(*snapshot), .resource_version = ""})));
-      }
-      ASSIGN_OR_RETURN(const std::optional<Json> content,
-                       k8s::Find(after, env_.api, VolumeSnapshotContentKey(name)));
-      if (content.has_value() && MovedGroupOf(*content) == record_) {
-        RETURN_IF_ERROR(ForgetContent(after, env_.api, *content));
-      }
-    }
-    RETURN_IF_ERROR(DeleteRecord(after, env_, record_));
-    // Some may have been retained before the rest could be.
-    for (const auto& [claim_uid, member] : taken_.members) {
-      RETURN_IF_ERROR(SetContentPolicy(after, env_, member.content, "Delete"));
-    }
-    return RemoveGroup(after, env_.api, taken_.group);
-  }
-
-  void CleanUp() {
-    const CallContext after = CleanUpContext(*ctx_.clock);
-    const absl::Status removed = RetryTransient(after, [&] { return TryCleanUp(after); });
-    if (!removed.ok()) {
-      CSIDELTA_LOG(kWarn, "a volume group snapshot is left behind",
-                   {"namespace", request_.namespace_name},
-                   {"volume_group_snapshot", k8s::Name(taken_.group)},
-                   {"volume_group_snapshot_content", record_}, {"status", removed.ToString()});
-    }
-  }
+  absl::Status TryCleanUp(const CallContext& after);
+  void CleanUp();
 
   const CallContext& ctx_;
   const Environment& env_;
@@ -434,6 +206,258 @@ class GroupHandOver {
   const std::string record_;
   std::string class_name_;
 };
+
+GroupHandOver::GroupHandOver(const CallContext& ctx, const Environment& env,
+                             const GroupRequest& request, const TakenGroup& taken)
+    : ctx_(ctx),
+      env_(env),
+      request_(request),
+      taken_(taken),
+      driver_(GetString(taken.content, {"spec", "driver"})),
+      record_(RecordName(driver_, GroupHandleOf(taken.content))) {}
+
+absl::StatusOr<std::map<std::string, TakenSnapshot>> GroupHandOver::Run() {
+  absl::StatusOr<std::map<std::string, TakenSnapshot>> made = Try();
+  if (!made.ok()) {
+    CleanUp();
+  }
+  return made;
+}
+
+absl::StatusOr<TakenSnapshot> GroupHandOver::GoOnWith(const std::string& claim_uid) {
+  RETURN_IF_ERROR(WriteRecordHandle());
+  RETURN_IF_ERROR(Prepare());
+  return MakeMember(claim_uid, taken_.members.at(claim_uid));
+}
+
+absl::StatusOr<std::map<std::string, TakenSnapshot>> GroupHandOver::Try() {
+  RETURN_IF_ERROR(AwaitReady());
+  RETURN_IF_ERROR(RetryTransient(ctx_, [&] { return EnsureRecord(); }));
+  RETURN_IF_ERROR(Prepare());
+  std::map<std::string, TakenSnapshot> made;
+  for (const auto& [claim_uid, member] : taken_.members) {
+    ASSIGN_OR_RETURN(made[claim_uid], MakeMember(claim_uid, member));
+  }
+  return made;
+}
+
+absl::Status GroupHandOver::Prepare() {
+  ASSIGN_OR_RETURN(const std::vector<Json> classes, ListSnapshotClasses(ctx_, env_));
+  class_name_ = ClassOfDriver(classes, driver_, "");
+  return ForgetGroup();
+}
+
+absl::StatusOr<TakenSnapshot> GroupHandOver::MakeMember(const std::string& claim_uid,
+                                                        const TakenSnapshot& member) {
+  const SnapshotRequest request = RequestOf(claim_uid, member);
+  TakenSnapshot made;
+  RETURN_IF_ERROR(RetryTransient(ctx_, [&]() -> absl::Status {
+    ASSIGN_OR_RETURN(made, EnsureMember(request, member));
+    return absl::OkStatus();
+  }));
+  return made;
+}
+
+absl::Status GroupHandOver::ForgetGroup() {
+  RETURN_IF_ERROR(RetainAndForgetGroup(ctx_, env_.api, taken_.group));
+  return k8s::WaitFor(ctx_.WithTimeout(request_.backup.csi_snapshot_timeout), env_.api,
+                      GroupSnapshotKey(taken_.group),
+                      [&](const Json* object) -> absl::StatusOr<bool> {
+                        return object == nullptr || k8s::Uid(*object) != k8s::Uid(taken_.group);
+                      });
+}
+
+absl::Status GroupHandOver::AwaitReady() {
+  const absl::Duration patience = request_.backup.csi_snapshot_timeout;
+  DriversWord word(absl::StrCat("volume group ", request_.namespace_name, "/", request_.label_value,
+                                ", which is to be moved"),
+                   "readiness", patience);
+  const absl::Status status = k8s::WaitFor(
+      ctx_.WithTimeout(patience), env_.api, GroupSnapshotKey(taken_.group),
+      [&](const Json* object) -> absl::StatusOr<bool> {
+        if (object == nullptr || k8s::Uid(*object) != k8s::Uid(taken_.group) ||
+            k8s::BeingDeleted(*object)) {
+          return absl::NotFoundError(absl::StrCat("VolumeGroupSnapshot ", k8s::Name(taken_.group),
+                                                  " was deleted by somebody"));
+        }
+        RETURN_IF_ERROR(word.Hear(*object, ctx_.clock->Now()));
+        return ReadyToUse(*object);
+      });
+  return word.AddTo(status);
+}
+
+absl::Status GroupHandOver::EnsureRecord() {
+  std::vector<std::string> handles;
+  for (const auto& [claim_uid, member] : taken_.members) {
+    handles.push_back(SnapshotHandle(member.content));
+  }
+  const StaticGroup record = {
+      .version = request_.version,
+      .name = record_,
+      .driver = driver_,
+      .handle = GroupHandleOf(taken_.content),
+      .member_handles = std::move(handles),
+      .group_namespace = env_.velero_namespace,
+      .group_name = record_,
+      .deletion_policy = "Retain",
+      .class_name = request_.class_name,
+      .labels = {{objects::kMovedGroupLabel, record_},
+                 {objects::kBackupUidLabel, request_.backup.uid},
+                 {objects::kCsiDeltaLabel, env_.velero_namespace}},
+      .annotations = RecordAnnotations(),
+      // Nothing is bound to it, so the snapshot controller would not protect it.
+      .finalizers = {objects::kGroupContentBoundProtectionFinalizer}};
+  const k8s::ObjectKey key = GroupContentKey(request_.version, record_);
+  const absl::Status made = env_.api.Create(ctx_, key.type, "", MakeStaticGroup(record)).status();
+  if (!made.ok() && !absl::IsAlreadyExists(made)) {
+    return made;
+  }
+  return WriteRecordHandle();
+}
+
+absl::Status GroupHandOver::WriteRecordHandle() {
+  return WriteHandle(ctx_, env_, GroupContentKey(request_.version, record_),
+                     "volumeGroupSnapshotHandle", GroupHandleOf(taken_.content), kSidecarPatience);
+}
+
+std::map<std::string, std::string> GroupHandOver::RecordAnnotations() const {
+  std::map<std::string, std::string> annotations = GroupDeletionSecret(taken_.content, nullptr);
+  annotations[objects::kGroupBackupAnnotation] = request_.backup.name;
+  annotations[objects::kGroupPlanAnnotation] = MakePlan(request_, taken_);
+  return annotations;
+}
+
+SnapshotRequest GroupHandOver::RequestOf(const std::string& claim_uid,
+                                         const TakenSnapshot& member) const {
+  return {.backup = request_.backup,
+          .claim_namespace = request_.namespace_name,
+          .claim_name = SourceClaimName(member.snapshot),
+          .claim_uid = claim_uid,
+          .class_name = class_name_};
+}
+
+std::map<std::string, std::string> GroupHandOver::Annotations(const Json& member_content) const {
+  std::map<std::string, std::string> annotations = DeletionSecretAnnotations(member_content);
+  annotations[objects::kMovedGroupNameAnnotation] =
+      absl::StrCat(request_.namespace_name, "/", request_.label_value);
+  annotations[objects::kGroupOfAnnotation] =
+      absl::StrCat(request_.label_key, "=", request_.label_value);
+  annotations[objects::kMovedGroupSnapshotAnnotation] = k8s::Name(taken_.group);
+  annotations[objects::kMovedGroupSizeAnnotation] = absl::StrCat(taken_.members.size());
+  if (const auto cut_at = GroupCutTime(taken_.content); cut_at.has_value()) {
+    annotations[objects::kMovedGroupTakenAtAnnotation] = FormatRfc3339(*cut_at);
+  }
+  return annotations;
+}
+
+absl::StatusOr<TakenSnapshot> GroupHandOver::EnsureMember(const SnapshotRequest& request,
+                                                          const TakenSnapshot& member) {
+  TakenSnapshot made;
+  ASSIGN_OR_RETURN(made.content, EnsureContent(request, member));
+  const Json labels = {{objects::kBackupNameLabel, velero::ValidLabelValue(request.backup.name)},
+                       {objects::kBackupUidLabel, request.backup.uid},
+                       {objects::kPvcUidLabel, request.claim_uid},
+                       {objects::kCsiDeltaLabel, env_.velero_namespace}};
+  const Json annotations = {{objects::kMemberClaimAnnotation, request.claim_name}};
+  Json snapshot = {{"apiVersion", "snapshot.storage.k8s.io/v1"},
+                   {"kind", "VolumeSnapshot"},
+                   {"metadata",
+                    {{"name", SnapshotName(request)},
+                     {"namespace", request.claim_namespace},
+                     {"labels", labels},
+                     {"annotations", annotations}}}};
+  SetJson(snapshot, {"spec", "source", "volumeSnapshotContentName"}, k8s::Name(made.content));
+  if (!request.class_name.empty()) {
+    SetJson(snapshot, {"spec", "volumeSnapshotClassName"}, request.class_name);
+  }
+  absl::StatusOr<Json> created =
+      env_.api.Create(ctx_, VolumeSnapshotType(), request.claim_namespace, snapshot);
+  if (absl::IsAlreadyExists(created.status())) {
+    created = env_.api.Get(ctx_, VolumeSnapshotKey(request.claim_namespace, SnapshotName(request)));
+    if (created.ok() && !IsOurs(*created, request.backup)) {
+      return absl::AlreadyExistsError(absl::StrCat("VolumeSnapshot ", request.claim_namespace, "/",
+                                                   SnapshotName(request),
+                                                   " is not of this backup"));
+    }
+  }
+  ASSIGN_OR_RETURN(made.snapshot, std::move(created));
+  return made;
+}
+
+absl::StatusOr<Json> GroupHandOver::EnsureContent(const SnapshotRequest& request,
+                                                  const TakenSnapshot& member) {
+  StaticContent content;
+  content.name = SnapshotName(request);
+  content.driver = driver_;
+  content.handle = SnapshotHandle(member.content);
+  content.snapshot_namespace = request.claim_namespace;
+  content.snapshot_name = SnapshotName(request);
+  content.deletion_policy = "Retain";
+  content.class_name = request.class_name;
+  content.labels = {{objects::kMovedGroupLabel, record_},
+                    {objects::kBackupUidLabel, request_.backup.uid}};
+  if (const std::string node = k8s::Label(member.content, objects::kManagedByLabel);
+      !node.empty()) {
+    content.labels.emplace(objects::kManagedByLabel, node);
+  }
+  content.annotations = Annotations(member.content);
+  const absl::Status made =
+      env_.api.Create(ctx_, VolumeSnapshotContentType(), "", MakeStaticContent(content)).status();
+  if (!made.ok() && !absl::IsAlreadyExists(made)) {
+    return made;
+  }
+  // What a driver that cannot be asked would not know.
+  Json status = {{"snapshotHandle", content.handle}};
+  if (const auto cut_at = CutTime(member.content); cut_at.has_value()) {
+    status["creationTime"] = absl::ToUnixNanos(*cut_at);
+  }
+  if (const auto size_bytes = RestoreSizeBytes(member.content); size_bytes.has_value()) {
+    status["restoreSize"] = *size_bytes;
+  }
+  ASSIGN_OR_RETURN(Json stored,
+                   env_.api.Patch(ctx_, VolumeSnapshotContentKey(content.name),
+                                  k8s::PatchKind::kMerge, {{"status", status}}, "status"));
+  if (HandleOf(stored) != content.handle || MovedGroupOf(stored) != record_) {
+    return absl::AlreadyExistsError(
+        absl::StrCat("VolumeSnapshotContent ", content.name, " is not of this volume group"));
+  }
+  return stored;
+}
+
+absl::Status GroupHandOver::TryCleanUp(const CallContext& after) {
+  for (const auto& [claim_uid, member] : taken_.members) {
+    const std::string name = SnapshotName(RequestOf(claim_uid, member));
+    ASSIGN_OR_RETURN(const std::optional<Json> snapshot,
+                     k8s::Find(after, env_.api, VolumeSnapshotKey(request_.namespace_name, name)));
+    if (snapshot.has_value() && IsOurs(*snapshot, request_.backup)) {
+      RETURN_IF_ERROR(k8s::IgnoreNotFound(
+          env_.api.Delete(after, VolumeSnapshotKey(request_.namespace_name, name),
+                          {.uid = k8s::Uid(*snapshot), .resource_version = ""})));
+    }
+    ASSIGN_OR_RETURN(const std::optional<Json> content,
+                     k8s::Find(after, env_.api, VolumeSnapshotContentKey(name)));
+    if (content.has_value() && MovedGroupOf(*content) == record_) {
+      RETURN_IF_ERROR(ForgetContent(after, env_.api, *content));
+    }
+  }
+  RETURN_IF_ERROR(DeleteRecord(after, env_, record_));
+  // Some may have been retained before the rest could be.
+  for (const auto& [claim_uid, member] : taken_.members) {
+    RETURN_IF_ERROR(SetContentPolicy(after, env_, member.content, "Delete"));
+  }
+  return RemoveGroup(after, env_.api, taken_.group);
+}
+
+void GroupHandOver::CleanUp() {
+  const CallContext after = CleanUpContext(*ctx_.clock);
+  const absl::Status removed = RetryTransient(after, [&] { return TryCleanUp(after); });
+  if (!removed.ok()) {
+    CSIDELTA_LOG(kWarn, "a volume group snapshot is left behind",
+                 {"namespace", request_.namespace_name},
+                 {"volume_group_snapshot", k8s::Name(taken_.group)},
+                 {"volume_group_snapshot_content", record_}, {"status", removed.ToString()});
+  }
+}
 
 // --- Letting go
 

@@ -102,216 +102,46 @@ Json DownloadOf(const Json& upload, const PersistentVolumeClaim& pvc) {
 class MoverRestore {
  public:
   MoverRestore(const CallContext& ctx, k8s::ApiClient& api, const MoverPlan& plan,
-               const CopyRestoreOptions& options, std::vector<std::string>& not_checked)
-      : ctx_(ctx),
-        api_(api),
-        plan_(plan),
-        options_(options),
-        not_checked_(not_checked),
-        key_{DataDownloadType(), k8s::Namespace(plan.download), k8s::Name(plan.download)},
-        text_(NamedDownload(plan.download)) {}
-
-  absl::StatusOr<VolumeCopyResult> Run() {
-    RETURN_IF_ERROR(Ensure());
-    RETURN_IF_ERROR(Follow());
-    if (PhaseOf(download_) != DataPhase::kCompleted) {
-      const std::string message = GetString(download_, {"status", "message"});
-      EndConsent();
-      return absl::FailedPreconditionError(
-          absl::StrCat("restore into ", NamedTarget(plan_.pvc), ": ", text_, " is ",
-                       velero::ToString(PhaseOf(download_)), ": ",
-                       message.empty() ? "the data mover gives no reason" : message,
-                       "; where it is partly old now its beginning says so: run this again"));
-    }
-    const absl::StatusOr<Json> counted =
-        ParseJsonObject(k8s::Annotation(download_, objects::kRestoredBytesAnnotation));
-    const absl::Status removed =
-        k8s::IgnoreGone(api_.Delete(ctx_, key_, {.uid = k8s::Uid(download_)}));
-    if (!removed.ok()) {
-      not_checked_.push_back(absl::StrCat(text_, " stays: ", removed.message()));
-    }
-    return counted.ok() ? VolumeCopyResultOf(*counted) : VolumeCopyResult{};
-  }
+               const CopyRestoreOptions& options, std::vector<std::string>& not_checked);
+  absl::StatusOr<VolumeCopyResult> Run();
 
  private:
-  void Tell(const std::string& sentence) const {
-    if (options_.on_step) {
-      options_.on_step(sentence);
-    }
-  }
+  void Tell(const std::string& sentence) const;
 
   // One that has begun is gone on with; RemoveEarlier() has removed any other.
-  absl::Status Ensure() {
-    if (plan_.goes_on) {
-      ASSIGN_OR_RETURN(std::optional<Json> found, k8s::Find(ctx_, api_, key_));
-      return found.has_value() ? TakeUp(*std::move(found))
-                               : absl::AbortedError(absl::StrCat(text_,
-                                                                 " has just ended; run this "
-                                                                 "again"));
-    }
-    Json download = plan_.download;
-    SetJson(download, {"metadata", "annotations", objects::kStartBeforeAnnotation},
-            FormatRfc3339(ctx_.clock->Now() + kMoverStartTimeMax));
-    absl::StatusOr<Json> made =
-        api_.Create(ctx_, DataDownloadType(), key_.namespace_name, download);
-    RETURN_IF_ERROR(Annotate(made.status(), "ask the data mover"));
-    download_ = *std::move(made);
-    if (const absl::Status consented = Consent(); !consented.ok()) {
-      GiveUp();
-      return consented;
-    }
-    Tell(absl::StrCat(text_, " asks the data mover to restore into ", NamedTarget(plan_.pvc)));
-    return absl::OkStatus();
-  }
+  absl::Status Ensure();
 
   k8s::ObjectKey TargetKey() const {
     return ClaimKey(plan_.pvc.namespace_name(), plan_.pvc.name());
   }
 
   // For the PVC as it was planned with, and no other.
-  Json ConsentPatch(const Json& value) const {
-    Json patch;
-    SetJson(patch, {"metadata", "uid"}, plan_.pvc.uid());
-    SetJson(patch, {"metadata", "annotations", objects::kMayWriteAnnotation}, value);
-    return patch;
-  }
+  Json ConsentPatch(const Json& value) const;
 
   // The right to change the PVC is what the mover asks for.
-  absl::Status Consent() {
-    const Json patch = ConsentPatch(k8s::Uid(download_));
-    const absl::Status consented = RetryTransient(ctx_, [&] {
-      return api_.Patch(ctx_, TargetKey(), k8s::PatchKind::kMerge, patch, "").status();
-    });
-    return Annotate(consented, absl::StrCat("annotation ", objects::kMayWriteAnnotation, " of ",
-                                            NamedTarget(plan_.pvc)));
-  }
+  absl::Status Consent();
 
   // The PVC may have consented although it was not said so.
-  void GiveUp() {
-    const CallContext ctx = LastContext();
-    const absl::Status removed = RetryToTheEnd(
-        ctx, [&] { return k8s::IgnoreGone(api_.Delete(ctx, key_, {.uid = k8s::Uid(download_)})); });
-    if (!removed.ok()) {
-      not_checked_.push_back(absl::StrCat(text_, " stays: ", removed.message()));
-    }
-    EndConsent();
-  }
+  void GiveUp();
 
   // Where the mover does not: it ends it with its record. Says where it stays.
-  void EndConsent() {
-    const CallContext ctx = LastContext();
-    const absl::Status ended = RetryToTheEnd(ctx, [&]() -> absl::Status {
-      ASSIGN_OR_RETURN(const std::optional<Json> found, k8s::Find(ctx, api_, TargetKey()));
-      const bool is_there =
-          found.has_value() &&
-          k8s::Annotation(*found, objects::kMayWriteAnnotation) == k8s::Uid(download_);
-      return is_there ? k8s::IgnoreGone(api_.Patch(ctx, TargetKey(), k8s::PatchKind::kMerge,
-                                                   ConsentPatch(nullptr), "")
-                                            .status())
-                      : absl::OkStatus();
-    });
-    if (!ended.ok()) {
-      not_checked_.push_back(absl::StrCat("the annotation ", objects::kMayWriteAnnotation, " of ",
-                                          NamedTarget(plan_.pvc), " stays: ", ended.message()));
-    }
-  }
+  void EndConsent();
 
   // For what is done after the caller was told to end.
-  CallContext LastContext() const {
-    CallContext ctx;
-    ctx.clock = ctx_.clock;
-    return ctx.WithTimeout(kCopyEndTimeMax);
-  }
+  CallContext LastContext() const;
 
   // One that no mover has accepted must not begin once the caller has gone; OK where it was
   // removed.
-  absl::Status Withdraw() {
-    if (PhaseOf(download_) != DataPhase::kNew) {
-      return absl::FailedPreconditionError("it has begun");
-    }
-    RETURN_IF_ERROR(api_.Delete(
-        LastContext(), key_,
-        {.uid = k8s::Uid(download_), .resource_version = k8s::ResourceVersion(download_)}));
-    EndConsent();
-    return absl::OkStatus();
-  }
+  absl::Status Withdraw();
 
   // How it stands once the caller was told to end.
-  absl::Status Stopped(const absl::Status& why) {
-    return Withdraw().ok()
-               ? Annotate(why, absl::StrCat(text_, " is deleted; nothing was written"))
-               : Annotate(why, absl::StrCat("the data mover goes on with ", text_,
-                                            "; run this again to follow it, or stop it: kubectl "
-                                            "patch datadownload ",
-                                            key_.name, " -n ", key_.namespace_name,
-                                            " --type merge -p '{\"spec\":{\"cancel\":true}}'"));
-  }
-
-  absl::Status TakeUp(Json found) {
-    const Json& asked = plan_.download["spec"];
-    if (k8s::Annotation(found, objects::kIntoAnnotation) != plan_.pvc.uid() ||
-        GetString(found, {"spec", "snapshotID"}) != GetString(asked, {"snapshotID"}) ||
-        GetString(found, {"spec", "targetVolume", "pv"}) != plan_.pvc.volume_name()) {
-      return absl::AlreadyExistsError(
-          absl::StrCat(text_, " has the name that this restore would have, and is another one"));
-    }
-    download_ = std::move(found);
-    Tell(absl::StrCat(text_, " of an earlier run restores into ", NamedTarget(plan_.pvc)));
-    return absl::OkStatus();
-  }
-
-  absl::Status Follow() {
-    const absl::Time silent_at = ctx_.clock->Now() + kMoverSilenceNoted;
-    absl::Duration interval = kMoverLookIntervalMin;
-    bool told_of_silence = false;
-    while (!velero::IsTerminal(PhaseOf(download_))) {
-      Report();
-      if (PhaseOf(download_) == DataPhase::kNew && !told_of_silence &&
-          ctx_.clock->Now() >= silent_at) {
-        told_of_silence = true;
-        Tell(absl::StrCat("no data mover has accepted ", text_,
-                          " yet; csi-delta doctor says whether one runs"));
-      }
-      ctx_.clock->SleepFor(interval, ctx_.stop);
-      interval = std::min(2 * interval, kCopyLookInterval);
-      if (const absl::Status over = ctx_.Check(); !over.ok()) {
-        return Stopped(over);
-      }
-      RETURN_IF_ERROR(Look());
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status Look() {
-    absl::StatusOr<std::optional<Json>> found = k8s::Find(ctx_, api_, key_);
-    if (!found.ok() && IsRetryable(found.status())) {
-      return absl::OkStatus();  // The mover goes on while the API server is away.
-    }
-    RETURN_IF_ERROR(found.status());
-    if (!found->has_value() || k8s::Uid(**found) != k8s::Uid(download_)) {
-      EndConsent();
-      return absl::FailedPreconditionError(absl::StrCat(
-          "another client deleted ", text_, ", which stops the data mover; where ",
-          NamedTarget(plan_.pvc), " is partly old now its beginning says so: run this again"));
-    }
-    download_ = **std::move(found);
-    return absl::OkStatus();
-  }
+  absl::Status Stopped(const absl::Status& why);
+  absl::Status TakeUp(Json found);
+  absl::Status Follow();
+  absl::Status Look();
 
   // What it waits for, once each; then how far it is.
-  void Report() {
-    const std::string message = GetString(download_, {"status", "message"});
-    if (!message.empty() && message != told_) {
-      Tell(message);
-    }
-    told_ = message;
-    if (PhaseOf(download_) == DataPhase::kInProgress && options_.on_progress) {
-      options_.on_progress(
-          {.stage = "restore",
-           .done_bytes = GetInt(download_, {"status", "progress", "bytesDone"}),
-           .total_bytes = GetInt(download_, {"status", "progress", "totalBytes"})});
-    }
-  }
+  void Report();
 
   const CallContext& ctx_;
   k8s::ApiClient& api_;
@@ -323,6 +153,201 @@ class MoverRestore {
   Json download_;
   std::string told_;
 };
+
+MoverRestore::MoverRestore(const CallContext& ctx, k8s::ApiClient& api, const MoverPlan& plan,
+                           const CopyRestoreOptions& options, std::vector<std::string>& not_checked)
+    : ctx_(ctx),
+      api_(api),
+      plan_(plan),
+      options_(options),
+      not_checked_(not_checked),
+      key_{DataDownloadType(), k8s::Namespace(plan.download), k8s::Name(plan.download)},
+      text_(NamedDownload(plan.download)) {}
+
+absl::StatusOr<VolumeCopyResult> MoverRestore::Run() {
+  RETURN_IF_ERROR(Ensure());
+  RETURN_IF_ERROR(Follow());
+  if (PhaseOf(download_) != DataPhase::kCompleted) {
+    const std::string message = GetString(download_, {"status", "message"});
+    EndConsent();
+    return absl::FailedPreconditionError(
+        absl::StrCat("restore into ", NamedTarget(plan_.pvc), ": ", text_, " is ",
+                     velero::ToString(PhaseOf(download_)), ": ",
+                     message.empty() ? "the data mover gives no reason" : message,
+                     "; where it is partly old now its beginning says so: run this again"));
+  }
+  const absl::StatusOr<Json> counted =
+      ParseJsonObject(k8s::Annotation(download_, objects::kRestoredBytesAnnotation));
+  const absl::Status removed =
+      k8s::IgnoreGone(api_.Delete(ctx_, key_, {.uid = k8s::Uid(download_)}));
+  if (!removed.ok()) {
+    not_checked_.push_back(absl::StrCat(text_, " stays: ", removed.message()));
+  }
+  return counted.ok() ? VolumeCopyResultOf(*counted) : VolumeCopyResult{};
+}
+
+void MoverRestore::Tell(const std::string& sentence) const {
+  if (options_.on_step) {
+    options_.on_step(sentence);
+  }
+}
+
+absl::Status MoverRestore::Ensure() {
+  if (plan_.goes_on) {
+    ASSIGN_OR_RETURN(std::optional<Json> found, k8s::Find(ctx_, api_, key_));
+    return found.has_value() ? TakeUp(*std::move(found))
+                             : absl::AbortedError(absl::StrCat(text_,
+                                                               " has just ended; run this "
+                                                               "again"));
+  }
+  Json download = plan_.download;
+  SetJson(download, {"metadata", "annotations", objects::kStartBeforeAnnotation},
+          FormatRfc3339(ctx_.clock->Now() + kMoverStartTimeMax));
+  absl::StatusOr<Json> made = api_.Create(ctx_, DataDownloadType(), key_.namespace_name, download);
+  RETURN_IF_ERROR(Annotate(made.status(), "ask the data mover"));
+  download_ = *std::move(made);
+  if (const absl::Status consented = Consent(); !consented.ok()) {
+    GiveUp();
+    return consented;
+  }
+  Tell(absl::StrCat(text_, " asks the data mover to restore into ", NamedTarget(plan_.pvc)));
+  return absl::OkStatus();
+}
+
+Json MoverRestore::ConsentPatch(const Json& value) const {
+  Json patch;
+  SetJson(patch, {"metadata", "uid"}, plan_.pvc.uid());
+  SetJson(patch, {"metadata", "annotations", objects::kMayWriteAnnotation}, value);
+  return patch;
+}
+
+absl::Status MoverRestore::Consent() {
+  const Json patch = ConsentPatch(k8s::Uid(download_));
+  const absl::Status consented = RetryTransient(ctx_, [&] {
+    return api_.Patch(ctx_, TargetKey(), k8s::PatchKind::kMerge, patch, "").status();
+  });
+  return Annotate(consented, absl::StrCat("annotation ", objects::kMayWriteAnnotation, " of ",
+                                          NamedTarget(plan_.pvc)));
+}
+
+void MoverRestore::GiveUp() {
+  const CallContext ctx = LastContext();
+  const absl::Status removed = RetryToTheEnd(
+      ctx, [&] { return k8s::IgnoreGone(api_.Delete(ctx, key_, {.uid = k8s::Uid(download_)})); });
+  if (!removed.ok()) {
+    not_checked_.push_back(absl::StrCat(text_, " stays: ", removed.message()));
+  }
+  EndConsent();
+}
+
+void MoverRestore::EndConsent() {
+  const CallContext ctx = LastContext();
+  const absl::Status ended = RetryToTheEnd(ctx, [&]() -> absl::Status {
+    ASSIGN_OR_RETURN(const std::optional<Json> found, k8s::Find(ctx, api_, TargetKey()));
+    const bool is_there =
+        found.has_value() &&
+        k8s::Annotation(*found, objects::kMayWriteAnnotation) == k8s::Uid(download_);
+    return is_there ? k8s::IgnoreGone(api_.Patch(ctx, TargetKey(), k8s::PatchKind::kMerge,
+                                                 ConsentPatch(nullptr), "")
+                                          .status())
+                    : absl::OkStatus();
+  });
+  if (!ended.ok()) {
+    not_checked_.push_back(absl::StrCat("the annotation ", objects::kMayWriteAnnotation, " of ",
+                                        NamedTarget(plan_.pvc), " stays: ", ended.message()));
+  }
+}
+
+CallContext MoverRestore::LastContext() const {
+  CallContext ctx;
+  ctx.clock = ctx_.clock;
+  return ctx.WithTimeout(kCopyEndTimeMax);
+}
+
+absl::Status MoverRestore::Withdraw() {
+  if (PhaseOf(download_) != DataPhase::kNew) {
+    return absl::FailedPreconditionError("it has begun");
+  }
+  RETURN_IF_ERROR(api_.Delete(
+      LastContext(), key_,
+      {.uid = k8s::Uid(download_), .resource_version = k8s::ResourceVersion(download_)}));
+  EndConsent();
+  return absl::OkStatus();
+}
+
+absl::Status MoverRestore::Stopped(const absl::Status& why) {
+  return Withdraw().ok()
+             ? Annotate(why, absl::StrCat(text_, " is deleted; nothing was written"))
+             : Annotate(why, absl::StrCat("the data mover goes on with ", text_,
+                                          "; run this again to follow it, or stop it: kubectl "
+                                          "patch datadownload ",
+                                          key_.name, " -n ", key_.namespace_name,
+                                          " --type merge -p '{\"spec\":{\"cancel\":true}}'"));
+}
+
+absl::Status MoverRestore::TakeUp(Json found) {
+  const Json& asked = plan_.download["spec"];
+  if (k8s::Annotation(found, objects::kIntoAnnotation) != plan_.pvc.uid() ||
+      GetString(found, {"spec", "snapshotID"}) != GetString(asked, {"snapshotID"}) ||
+      GetString(found, {"spec", "targetVolume", "pv"}) != plan_.pvc.volume_name()) {
+    return absl::AlreadyExistsError(
+        absl::StrCat(text_, " has the name that this restore would have, and is another one"));
+  }
+  download_ = std::move(found);
+  Tell(absl::StrCat(text_, " of an earlier run restores into ", NamedTarget(plan_.pvc)));
+  return absl::OkStatus();
+}
+
+absl::Status MoverRestore::Follow() {
+  const absl::Time silent_at = ctx_.clock->Now() + kMoverSilenceNoted;
+  absl::Duration interval = kMoverLookIntervalMin;
+  bool told_of_silence = false;
+  while (!velero::IsTerminal(PhaseOf(download_))) {
+    Report();
+    if (PhaseOf(download_) == DataPhase::kNew && !told_of_silence &&
+        ctx_.clock->Now() >= silent_at) {
+      told_of_silence = true;
+      Tell(absl::StrCat("no data mover has accepted ", text_,
+                        " yet; csi-delta doctor says whether one runs"));
+    }
+    ctx_.clock->SleepFor(interval, ctx_.stop);
+    interval = std::min(2 * interval, kCopyLookInterval);
+    if (const absl::Status over = ctx_.Check(); !over.ok()) {
+      return Stopped(over);
+    }
+    RETURN_IF_ERROR(Look());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status MoverRestore::Look() {
+  absl::StatusOr<std::optional<Json>> found = k8s::Find(ctx_, api_, key_);
+  if (!found.ok() && IsRetryable(found.status())) {
+    return absl::OkStatus();  // The mover goes on while the API server is away.
+  }
+  RETURN_IF_ERROR(found.status());
+  if (!found->has_value() || k8s::Uid(**found) != k8s::Uid(download_)) {
+    EndConsent();
+    return absl::FailedPreconditionError(absl::StrCat(
+        "another client deleted ", text_, ", which stops the data mover; where ",
+        NamedTarget(plan_.pvc), " is partly old now its beginning says so: run this again"));
+  }
+  download_ = **std::move(found);
+  return absl::OkStatus();
+}
+
+void MoverRestore::Report() {
+  const std::string message = GetString(download_, {"status", "message"});
+  if (!message.empty() && message != told_) {
+    Tell(message);
+  }
+  told_ = message;
+  if (PhaseOf(download_) == DataPhase::kInProgress && options_.on_progress) {
+    options_.on_progress({.stage = "restore",
+                          .done_bytes = GetInt(download_, {"status", "progress", "bytesDone"}),
+                          .total_bytes = GetInt(download_, {"status", "progress", "totalBytes"})});
+  }
+}
 
 // A DataDownload of an earlier run that has not begun to write, or is over: gone before a safety
 // snapshot is taken, so that it does not write meanwhile.

@@ -103,49 +103,17 @@ class Sweep {
 
   // Of which of the driver's snapshots is a claim still being filled, through whichever
   // VolumeSnapshot? Before the first Look().
-  absl::Status FindBusyHandles(const std::vector<Json>& snapshots) {
-    for (const Json& snapshot : snapshots) {
-      if (!IsLate(snapshot)) {
-        continue;
-      }
-      ASSIGN_OR_RETURN(const bool needed, IsStillNeeded(ctx_, env_, snapshot));
-      if (needed) {
-        busy_handles_.insert(HandleKey(snapshot));
-      }
-    }
-    return absl::OkStatus();
-  }
-
-  void Look(const Json& snapshot) {
-    const absl::Status status = IsLate(snapshot) ? ReleaseLate(snapshot) : Settle(snapshot);
-    if (!status.ok()) {
-      CSIDELTA_LOG(kWarn, "orphan sweep: a volume snapshot could not be dealt with",
-                   {"namespace", k8s::Namespace(snapshot)},
-                   {"volume_snapshot", k8s::Name(snapshot)}, {"error", status.ToString()});
-    }
-  }
+  absl::Status FindBusyHandles(const std::vector<Json>& snapshots);
+  void Look(const Json& snapshot);
 
   const SweepResult& result() const { return result_; }
 
  private:
-  static std::string HandleKey(const Json& snapshot) {
-    const std::string handle = k8s::Annotation(snapshot, objects::kVolumeSnapshotHandleAnnotation);
-    return handle.empty() ? absl::StrCat("uid:", k8s::Uid(snapshot))
-                          : absl::StrCat("handle:", handle);
-  }
+  static std::string HandleKey(const Json& snapshot);
 
   // The annotation alone proves nothing, because whoever may write the VolumeSnapshot may set it:
   // deleting the backup has set the content to Delete, which only an administrator could do else.
-  absl::Status ReleaseLate(const Json& snapshot) {
-    ASSIGN_OR_RETURN(const bool deletes, ContentSaysDelete(snapshot));
-    if (!deletes || busy_handles_.contains(HandleKey(snapshot))) {
-      ++result_.kept;
-      return absl::OkStatus();
-    }
-    RETURN_IF_ERROR(Remove(snapshot));
-    ++result_.released;
-    return absl::OkStatus();
-  }
+  absl::Status ReleaseLate(const Json& snapshot);
 
   Fate FateOf(const Json& snapshot) const {
     return Decide(snapshot, backups_, env_.clock.Now(), config_.orphan_grace_period);
@@ -153,101 +121,18 @@ class Sweep {
 
   // The VolumeSnapshots were listed before the Backups, and one of a backup that was running then
   // may have entered its archive since: whatever is to be done is decided again on what it is now.
-  absl::Status Settle(const Json& listed) {
-    if (FateOf(listed) == Fate::kKeep) {
-      ++result_.kept;
-      return absl::OkStatus();
-    }
-    const absl::StatusOr<Json> now = env_.api.Get(ctx_, KeyOf(listed));
-    if (absl::IsNotFound(now.status()) || (now.ok() && k8s::Uid(*now) != k8s::Uid(listed))) {
-      return absl::OkStatus();
-    }
-    RETURN_IF_ERROR(now.status());
-    return Apply(FateOf(*now), *now);
-  }
-
-  absl::Status Apply(Fate fate, const Json& snapshot) {
-    switch (fate) {
-      case Fate::kSweep:
-        return Discard(snapshot);
-      case Fate::kSweepUnseen:
-        return DiscardUnseen(snapshot);
-      case Fate::kFinish:
-        ++result_.finished;
-        return IsGroup(snapshot) ? RetainAndForgetGroup(ctx_, env_.api, snapshot)
-                                 : RetainAndForget(ctx_, env_.api, snapshot);
-      case Fate::kMarkOwned:
-        ++result_.kept;
-        return PatchAnnotations(snapshot, {{objects::kOwnedByBackupAnnotation, "true"},
-                                           {objects::kBackupMissingSinceAnnotation, nullptr}});
-      case Fate::kStampMissing:
-        ++result_.kept;
-        return PatchAnnotations(
-            snapshot, {{objects::kBackupMissingSinceAnnotation, FormatRfc3339(env_.clock.Now())}});
-      case Fate::kClearMissing:
-        ++result_.kept;
-        return PatchAnnotations(snapshot, {{objects::kBackupMissingSinceAnnotation, nullptr}});
-      case Fate::kKeep:
-        ++result_.kept;
-        return absl::OkStatus();
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status Remove(const Json& snapshot) {
-    if (IsGroup(snapshot)) {
-      return RemoveGroup(ctx_, env_.api, snapshot);
-    }
-    return RemoveSnapshot(ctx_, env_.api,
-                          VolumeSnapshotKey(k8s::Namespace(snapshot), k8s::Name(snapshot)),
-                          k8s::Uid(snapshot));
-  }
-
-  absl::Status PatchAnnotations(const Json& snapshot, const Json& annotations) {
-    const absl::Status status = env_.api
-                                    .Patch(ctx_, KeyOf(snapshot), k8s::PatchKind::kMerge,
-                                           Json{{"metadata", {{"annotations", annotations}}}}, "")
-                                    .status();
-    return k8s::IgnoreNotFound(status);
-  }
+  absl::Status Settle(const Json& listed);
+  absl::Status Apply(Fate fate, const Json& snapshot);
+  absl::Status Remove(const Json& snapshot);
+  absl::Status PatchAnnotations(const Json& snapshot, const Json& annotations);
 
   // Whether the driver's snapshot is meant to go with the VolumeSnapshot, or there is no content.
-  absl::StatusOr<bool> ContentSaysDelete(const Json& snapshot) {
-    const k8s::ObjectKey key =
-        IsGroup(snapshot)
-            ? GroupContentKey(GroupVersionOf(snapshot), BoundGroupContentName(snapshot))
-            : VolumeSnapshotContentKey(BoundContentName(snapshot));
-    if (key.name.empty()) {
-      return true;
-    }
-    const absl::StatusOr<Json> content = env_.api.Get(ctx_, key);
-    if (absl::IsNotFound(content.status())) {
-      return true;
-    }
-    RETURN_IF_ERROR(content.status());
-    return GetString(*content, {"spec", "deletionPolicy"}) == "Delete";
-  }
+  absl::StatusOr<bool> ContentSaysDelete(const Json& snapshot);
 
   // Velero sets a content to Retain when it finishes a backup. Where the Backup is not there to
   // ask, a content that says Retain may be the archive's.
-  absl::Status DiscardUnseen(const Json& snapshot) {
-    ASSIGN_OR_RETURN(const bool deletes, ContentSaysDelete(snapshot));
-    if (!deletes) {
-      ++result_.kept;
-      return absl::OkStatus();
-    }
-    return Discard(snapshot);
-  }
-
-  absl::Status Discard(const Json& snapshot) {
-    RETURN_IF_ERROR(Remove(snapshot));
-    ++result_.swept;
-    CSIDELTA_LOG(kInfo, "swept a volume snapshot that an unfinished backup left behind",
-                 {"namespace", k8s::Namespace(snapshot)}, {"kind", GetString(snapshot, {"kind"})},
-                 {"volume_snapshot", k8s::Name(snapshot)},
-                 {"backup", k8s::Label(snapshot, objects::kBackupNameLabel)});
-    return absl::OkStatus();
-  }
+  absl::Status DiscardUnseen(const Json& snapshot);
+  absl::Status Discard(const Json& snapshot);
 
   const CallContext& ctx_;
   const Environment& env_;
@@ -256,6 +141,137 @@ class Sweep {
   std::set<std::string> busy_handles_;
   SweepResult result_;
 };
+
+absl::Status Sweep::FindBusyHandles(const std::vector<Json>& snapshots) {
+  for (const Json& snapshot : snapshots) {
+    if (!IsLate(snapshot)) {
+      continue;
+    }
+    ASSIGN_OR_RETURN(const bool needed, IsStillNeeded(ctx_, env_, snapshot));
+    if (needed) {
+      busy_handles_.insert(HandleKey(snapshot));
+    }
+  }
+  return absl::OkStatus();
+}
+
+void Sweep::Look(const Json& snapshot) {
+  const absl::Status status = IsLate(snapshot) ? ReleaseLate(snapshot) : Settle(snapshot);
+  if (!status.ok()) {
+    CSIDELTA_LOG(kWarn, "orphan sweep: a volume snapshot could not be dealt with",
+                 {"namespace", k8s::Namespace(snapshot)}, {"volume_snapshot", k8s::Name(snapshot)},
+                 {"error", status.ToString()});
+  }
+}
+
+std::string Sweep::HandleKey(const Json& snapshot) {
+  const std::string handle = k8s::Annotation(snapshot, objects::kVolumeSnapshotHandleAnnotation);
+  return handle.empty() ? absl::StrCat("uid:", k8s::Uid(snapshot))
+                        : absl::StrCat("handle:", handle);
+}
+
+absl::Status Sweep::ReleaseLate(const Json& snapshot) {
+  ASSIGN_OR_RETURN(const bool deletes, ContentSaysDelete(snapshot));
+  if (!deletes || busy_handles_.contains(HandleKey(snapshot))) {
+    ++result_.kept;
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(Remove(snapshot));
+  ++result_.released;
+  return absl::OkStatus();
+}
+
+absl::Status Sweep::Settle(const Json& listed) {
+  if (FateOf(listed) == Fate::kKeep) {
+    ++result_.kept;
+    return absl::OkStatus();
+  }
+  const absl::StatusOr<Json> now = env_.api.Get(ctx_, KeyOf(listed));
+  if (absl::IsNotFound(now.status()) || (now.ok() && k8s::Uid(*now) != k8s::Uid(listed))) {
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(now.status());
+  return Apply(FateOf(*now), *now);
+}
+
+absl::Status Sweep::Apply(Fate fate, const Json& snapshot) {
+  switch (fate) {
+    case Fate::kSweep:
+      return Discard(snapshot);
+    case Fate::kSweepUnseen:
+      return DiscardUnseen(snapshot);
+    case Fate::kFinish:
+      ++result_.finished;
+      return IsGroup(snapshot) ? RetainAndForgetGroup(ctx_, env_.api, snapshot)
+                               : RetainAndForget(ctx_, env_.api, snapshot);
+    case Fate::kMarkOwned:
+      ++result_.kept;
+      return PatchAnnotations(snapshot, {{objects::kOwnedByBackupAnnotation, "true"},
+                                         {objects::kBackupMissingSinceAnnotation, nullptr}});
+    case Fate::kStampMissing:
+      ++result_.kept;
+      return PatchAnnotations(
+          snapshot, {{objects::kBackupMissingSinceAnnotation, FormatRfc3339(env_.clock.Now())}});
+    case Fate::kClearMissing:
+      ++result_.kept;
+      return PatchAnnotations(snapshot, {{objects::kBackupMissingSinceAnnotation, nullptr}});
+    case Fate::kKeep:
+      ++result_.kept;
+      return absl::OkStatus();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Sweep::Remove(const Json& snapshot) {
+  if (IsGroup(snapshot)) {
+    return RemoveGroup(ctx_, env_.api, snapshot);
+  }
+  return RemoveSnapshot(ctx_, env_.api,
+                        VolumeSnapshotKey(k8s::Namespace(snapshot), k8s::Name(snapshot)),
+                        k8s::Uid(snapshot));
+}
+
+absl::Status Sweep::PatchAnnotations(const Json& snapshot, const Json& annotations) {
+  const absl::Status status = env_.api
+                                  .Patch(ctx_, KeyOf(snapshot), k8s::PatchKind::kMerge,
+                                         Json{{"metadata", {{"annotations", annotations}}}}, "")
+                                  .status();
+  return k8s::IgnoreNotFound(status);
+}
+
+absl::StatusOr<bool> Sweep::ContentSaysDelete(const Json& snapshot) {
+  const k8s::ObjectKey key =
+      IsGroup(snapshot) ? GroupContentKey(GroupVersionOf(snapshot), BoundGroupContentName(snapshot))
+                        : VolumeSnapshotContentKey(BoundContentName(snapshot));
+  if (key.name.empty()) {
+    return true;
+  }
+  const absl::StatusOr<Json> content = env_.api.Get(ctx_, key);
+  if (absl::IsNotFound(content.status())) {
+    return true;
+  }
+  RETURN_IF_ERROR(content.status());
+  return GetString(*content, {"spec", "deletionPolicy"}) == "Delete";
+}
+
+absl::Status Sweep::DiscardUnseen(const Json& snapshot) {
+  ASSIGN_OR_RETURN(const bool deletes, ContentSaysDelete(snapshot));
+  if (!deletes) {
+    ++result_.kept;
+    return absl::OkStatus();
+  }
+  return Discard(snapshot);
+}
+
+absl::Status Sweep::Discard(const Json& snapshot) {
+  RETURN_IF_ERROR(Remove(snapshot));
+  ++result_.swept;
+  CSIDELTA_LOG(kInfo, "swept a volume snapshot that an unfinished backup left behind",
+               {"namespace", k8s::Namespace(snapshot)}, {"kind", GetString(snapshot, {"kind"})},
+               {"volume_snapshot", k8s::Name(snapshot)},
+               {"backup", k8s::Label(snapshot, objects::kBackupNameLabel)});
+  return absl::OkStatus();
+}
 
 // --- Groups
 

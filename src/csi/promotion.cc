@@ -68,19 +68,7 @@ class PromotionPlanner {
   PromotionPlanner(const CallContext& ctx, k8s::ApiClient& api, const PromotionRequest& request)
       : ctx_(ctx), api_(api), request_(request) {}
 
-  absl::StatusOr<PromotionPlan> Plan() {
-    RETURN_IF_ERROR(ReadLabels());
-    RETURN_IF_ERROR(ReadClasses());
-    PromotionPlan plan;
-    plan.promotions.reserve(request_.targets.size());
-    for (const PromotionTarget& target : request_.targets) {
-      ASSIGN_OR_RETURN(Promotion promotion, PlanOne(target));
-      RefuseSecondOfName(plan.promotions, promotion);
-      plan.promotions.push_back(std::move(promotion));
-    }
-    plan.not_checked = std::move(not_checked_);
-    return plan;
-  }
+  absl::StatusOr<PromotionPlan> Plan();
 
  private:
   struct ReadContent {
@@ -88,130 +76,19 @@ class PromotionPlanner {
     std::optional<VolumeSnapshotContent> content = {};
   };
 
-  absl::Status ReadLabels() {
-    if (request_.labels_of.empty()) {
-      return absl::OkStatus();
-    }
-    const std::string space = request_.targets.front().wish.namespace_name;
-    ASSIGN_OR_RETURN(const std::optional<PersistentVolumeClaim> pvc,
-                     FindPvc(ctx_, api_, space, request_.labels_of));
-    if (!pvc.has_value()) {
-      return absl::NotFoundError(absl::StrCat(PvcText(space, request_.labels_of),
-                                              ", whose labels were asked for, does not exist"));
-    }
-    labels_ = pvc->labels();
-    return absl::OkStatus();
-  }
-
-  absl::Status ReadClasses() {
-    const absl::StatusOr<k8s::ObjectList> list = api_.List(ctx_, StorageClassType(), "", {});
-    if (absl::IsPermissionDenied(list.status()) && !request_.must_check_all) {
-      NoteUnread("StorageClass not checked", list.status());
-      return absl::OkStatus();
-    }
-    RETURN_IF_ERROR(list.status());
-    classes_.emplace();
-    classes_->reserve(list->items.size());
-    for (const Json& object : list->items) {
-      ASSIGN_OR_RETURN(StorageClass one, StorageClass::Of(object));
-      classes_->push_back(std::move(one));
-    }
-    return absl::OkStatus();
-  }
-
-  absl::StatusOr<ReadContent> ReadContentOf(const VolumeSnapshot& snapshot) {
-    if (snapshot.bound_content().empty()) {
-      return ReadContent();
-    }
-    const absl::StatusOr<std::optional<Json>> found =
-        k8s::Find(ctx_, api_, VolumeSnapshotContentKey(snapshot.bound_content()));
-    if (absl::IsPermissionDenied(found.status()) && !request_.must_check_all) {
-      NoteUnread("binding not checked", found.status());
-      return ReadContent();
-    }
-    RETURN_IF_ERROR(found.status());
-    if (!found->has_value()) {
-      return ReadContent{.kind = ContentReading::Kind::kGone};
-    }
-    ASSIGN_OR_RETURN(VolumeSnapshotContent content, VolumeSnapshotContent::Of(**found));
-    return ReadContent{.kind = ContentReading::Kind::kPresent, .content = std::move(content)};
-  }
+  absl::Status ReadLabels();
+  absl::Status ReadClasses();
+  absl::StatusOr<ReadContent> ReadContentOf(const VolumeSnapshot& snapshot);
 
   // Without it there are other defaults.
-  absl::StatusOr<std::optional<PersistentVolumeClaim>> ReadSource(const VolumeSnapshot& snapshot) {
-    absl::StatusOr<std::optional<PersistentVolumeClaim>> pvc =
-        FindPvc(ctx_, api_, snapshot.namespace_name(), snapshot.source_pvc());
-    if (absl::IsPermissionDenied(pvc.status())) {
-      NoteUnread("defaults of the source PVC not read", pvc.status());
-      return std::optional<PersistentVolumeClaim>();
-    }
-    return pvc;
-  }
-
-  absl::StatusOr<std::optional<PersistentVolumeClaim>> ReadTaken(const PvcWish& wish) {
-    if (!k8s::IsObjectName(wish.name)) {
-      return std::optional<PersistentVolumeClaim>();  // The check says so.
-    }
-    absl::StatusOr<std::optional<PersistentVolumeClaim>> pvc =
-        FindPvc(ctx_, api_, wish.namespace_name, wish.name);
-    if (absl::IsPermissionDenied(pvc.status()) && !request_.must_check_all) {
-      NoteUnread("whether the name is free not checked", pvc.status());
-      return std::optional<PersistentVolumeClaim>();
-    }
-    return pvc;
-  }
-
-  absl::StatusOr<Promotion> PlanOne(const PromotionTarget& target) {
-    ASSIGN_OR_RETURN(ReadContent read, ReadContentOf(target.snapshot));
-    ASSIGN_OR_RETURN(const std::optional<PersistentVolumeClaim> source,
-                     ReadSource(target.snapshot));
-    ASSIGN_OR_RETURN(std::optional<PersistentVolumeClaim> taken_by, ReadTaken(target.wish));
-    const PromotionSurroundings around = {
-        .content = {.kind = read.kind,
-                    .content = read.content.has_value() ? &*read.content : nullptr},
-        .source_pvc = source.has_value() ? &*source : nullptr,
-        .storage_classes = classes_.has_value() ? &*classes_ : nullptr,
-        .taken_by = taken_by.has_value() ? &*taken_by : nullptr,
-        .must_prove_binding = request_.must_check_all};
-    PlannedPvc pvc = PlanPvc(target.snapshot, target.wish, around);
-    std::vector<Refusal> refusals = CheckPromotion(target.snapshot, pvc, around);
-    const bool waits = WaitsForConsumer(pvc.storage_class);
-    return Promotion{.snapshot = target.snapshot,
-                     .content = std::move(read.content),
-                     .pvc = std::move(pvc),
-                     .labels = labels_,
-                     .waits_for_first_consumer = waits,
-                     .taken_by = std::move(taken_by),
-                     .refusals = std::move(refusals)};
-  }
-
-  bool WaitsForConsumer(const std::string& storage_class) const {
-    return classes_.has_value() &&
-           std::any_of(classes_->begin(), classes_->end(), [&](const StorageClass& one) {
-             return one.name() == storage_class && one.waits_for_first_consumer();
-           });
-  }
-
-  static void RefuseSecondOfName(const std::vector<Promotion>& earlier, Promotion& promotion) {
-    for (const Promotion& one : earlier) {
-      if (one.pvc.name == promotion.pvc.name) {
-        promotion.refusals.push_back(
-            {RefusalReason::kNameTaken,
-             absl::StrCat("PVC ", one.pvc.name, " would be made of VolumeSnapshot ",
-                          one.snapshot.name(), " as well; make one of them by its own name")});
-      }
-    }
-  }
+  absl::StatusOr<std::optional<PersistentVolumeClaim>> ReadSource(const VolumeSnapshot& snapshot);
+  absl::StatusOr<std::optional<PersistentVolumeClaim>> ReadTaken(const PvcWish& wish);
+  absl::StatusOr<Promotion> PlanOne(const PromotionTarget& target);
+  bool WaitsForConsumer(const std::string& storage_class) const;
+  static void RefuseSecondOfName(const std::vector<Promotion>& earlier, Promotion& promotion);
 
   // Once for each kind of thing: of a set of many the first answer says it.
-  void NoteUnread(absl::string_view what, const absl::Status& status) {
-    const bool is_noted =
-        std::any_of(not_checked_.begin(), not_checked_.end(),
-                    [&](absl::string_view note) { return note.substr(0, what.size()) == what; });
-    if (!is_noted) {
-      not_checked_.push_back(absl::StrCat(what, ": ", status.message()));
-    }
-  }
+  void NoteUnread(absl::string_view what, const absl::Status& status);
 
   const CallContext& ctx_;
   k8s::ApiClient& api_;
@@ -220,6 +97,146 @@ class PromotionPlanner {
   std::optional<std::vector<StorageClass>> classes_;
   std::vector<std::string> not_checked_;
 };
+
+absl::StatusOr<PromotionPlan> PromotionPlanner::Plan() {
+  RETURN_IF_ERROR(ReadLabels());
+  RETURN_IF_ERROR(ReadClasses());
+  PromotionPlan plan;
+  plan.promotions.reserve(request_.targets.size());
+  for (const PromotionTarget& target : request_.targets) {
+    ASSIGN_OR_RETURN(Promotion promotion, PlanOne(target));
+    RefuseSecondOfName(plan.promotions, promotion);
+    plan.promotions.push_back(std::move(promotion));
+  }
+  plan.not_checked = std::move(not_checked_);
+  return plan;
+}
+
+absl::Status PromotionPlanner::ReadLabels() {
+  if (request_.labels_of.empty()) {
+    return absl::OkStatus();
+  }
+  const std::string space = request_.targets.front().wish.namespace_name;
+  ASSIGN_OR_RETURN(const std::optional<PersistentVolumeClaim> pvc,
+                   FindPvc(ctx_, api_, space, request_.labels_of));
+  if (!pvc.has_value()) {
+    return absl::NotFoundError(absl::StrCat(PvcText(space, request_.labels_of),
+                                            ", whose labels were asked for, does not exist"));
+  }
+  labels_ = pvc->labels();
+  return absl::OkStatus();
+}
+
+absl::Status PromotionPlanner::ReadClasses() {
+  const absl::StatusOr<k8s::ObjectList> list = api_.List(ctx_, StorageClassType(), "", {});
+  if (absl::IsPermissionDenied(list.status()) && !request_.must_check_all) {
+    NoteUnread("StorageClass not checked", list.status());
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(list.status());
+  classes_.emplace();
+  classes_->reserve(list->items.size());
+  for (const Json& object : list->items) {
+    ASSIGN_OR_RETURN(StorageClass one, StorageClass::Of(object));
+    classes_->push_back(std::move(one));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<PromotionPlanner::ReadContent> PromotionPlanner::ReadContentOf(
+    const VolumeSnapshot& snapshot) {
+  if (snapshot.bound_content().empty()) {
+    return ReadContent();
+  }
+  const absl::StatusOr<std::optional<Json>> found =
+      k8s::Find(ctx_, api_, VolumeSnapshotContentKey(snapshot.bound_content()));
+  if (absl::IsPermissionDenied(found.status()) && !request_.must_check_all) {
+    NoteUnread("binding not checked", found.status());
+    return ReadContent();
+  }
+  RETURN_IF_ERROR(found.status());
+  if (!found->has_value()) {
+    return ReadContent{.kind = ContentReading::Kind::kGone};
+  }
+  ASSIGN_OR_RETURN(VolumeSnapshotContent content, VolumeSnapshotContent::Of(**found));
+  return ReadContent{.kind = ContentReading::Kind::kPresent, .content = std::move(content)};
+}
+
+absl::StatusOr<std::optional<PersistentVolumeClaim>> PromotionPlanner::ReadSource(
+    const VolumeSnapshot& snapshot) {
+  absl::StatusOr<std::optional<PersistentVolumeClaim>> pvc =
+      FindPvc(ctx_, api_, snapshot.namespace_name(), snapshot.source_pvc());
+  if (absl::IsPermissionDenied(pvc.status())) {
+    NoteUnread("defaults of the source PVC not read", pvc.status());
+    return std::optional<PersistentVolumeClaim>();
+  }
+  return pvc;
+}
+
+absl::StatusOr<std::optional<PersistentVolumeClaim>> PromotionPlanner::ReadTaken(
+    const PvcWish& wish) {
+  if (!k8s::IsObjectName(wish.name)) {
+    return std::optional<PersistentVolumeClaim>();  // The check says so.
+  }
+  absl::StatusOr<std::optional<PersistentVolumeClaim>> pvc =
+      FindPvc(ctx_, api_, wish.namespace_name, wish.name);
+  if (absl::IsPermissionDenied(pvc.status()) && !request_.must_check_all) {
+    NoteUnread("whether the name is free not checked", pvc.status());
+    return std::optional<PersistentVolumeClaim>();
+  }
+  return pvc;
+}
+
+absl::StatusOr<Promotion> PromotionPlanner::PlanOne(const PromotionTarget& target) {
+  ASSIGN_OR_RETURN(ReadContent read, ReadContentOf(target.snapshot));
+  ASSIGN_OR_RETURN(const std::optional<PersistentVolumeClaim> source, ReadSource(target.snapshot));
+  ASSIGN_OR_RETURN(std::optional<PersistentVolumeClaim> taken_by, ReadTaken(target.wish));
+  const PromotionSurroundings around = {
+      .content = {.kind = read.kind,
+                  .content = read.content.has_value() ? &*read.content : nullptr},
+      .source_pvc = source.has_value() ? &*source : nullptr,
+      .storage_classes = classes_.has_value() ? &*classes_ : nullptr,
+      .taken_by = taken_by.has_value() ? &*taken_by : nullptr,
+      .must_prove_binding = request_.must_check_all};
+  PlannedPvc pvc = PlanPvc(target.snapshot, target.wish, around);
+  std::vector<Refusal> refusals = CheckPromotion(target.snapshot, pvc, around);
+  const bool waits = WaitsForConsumer(pvc.storage_class);
+  return Promotion{.snapshot = target.snapshot,
+                   .content = std::move(read.content),
+                   .pvc = std::move(pvc),
+                   .labels = labels_,
+                   .waits_for_first_consumer = waits,
+                   .taken_by = std::move(taken_by),
+                   .refusals = std::move(refusals)};
+}
+
+bool PromotionPlanner::WaitsForConsumer(const std::string& storage_class) const {
+  return classes_.has_value() &&
+         std::any_of(classes_->begin(), classes_->end(), [&](const StorageClass& one) {
+           return one.name() == storage_class && one.waits_for_first_consumer();
+         });
+}
+
+void PromotionPlanner::RefuseSecondOfName(const std::vector<Promotion>& earlier,
+                                          Promotion& promotion) {
+  for (const Promotion& one : earlier) {
+    if (one.pvc.name == promotion.pvc.name) {
+      promotion.refusals.push_back(
+          {RefusalReason::kNameTaken,
+           absl::StrCat("PVC ", one.pvc.name, " would be made of VolumeSnapshot ",
+                        one.snapshot.name(), " as well; make one of them by its own name")});
+    }
+  }
+}
+
+void PromotionPlanner::NoteUnread(absl::string_view what, const absl::Status& status) {
+  const bool is_noted =
+      std::any_of(not_checked_.begin(), not_checked_.end(),
+                  [&](absl::string_view note) { return note.substr(0, what.size()) == what; });
+  if (!is_noted) {
+    not_checked_.push_back(absl::StrCat(what, ": ", status.message()));
+  }
+}
 
 // --- Making
 
@@ -266,117 +283,20 @@ class PvcWaiter {
             const PvcWait& wait, std::vector<std::string>& not_checked)
       : ctx_(ctx), api_(api), pvc_(pvc), wait_(wait), not_checked_(not_checked) {}
 
-  absl::StatusOr<AwaitedPvc> Run() {
-    bool waits_for_consumer = wait_.waits_for_first_consumer;
-    while (true) {
-      if (pvc_.is_bound()) {
-        RETURN_IF_ERROR(CheckVolume());
-        return AwaitedPvc{.pvc = std::move(pvc_), .state = PvcState::kBound};
-      }
-      if (waits_for_consumer && pvc_.selected_node().empty()) {
-        return AwaitedPvc{.pvc = std::move(pvc_), .state = PvcState::kWaitsForFirstConsumer};
-      }
-      ASSIGN_OR_RETURN(const bool is_bound, AwaitSlice());
-      if (is_bound) {
-        continue;
-      }
-      ASSIGN_OR_RETURN(const ProvisioningNews news, ReadNews());
-      waits_for_consumer |= news.waits_for_first_consumer;
-      RETURN_IF_ERROR(CheckProvisioning(news));
-      if (wait_.on_look) {
-        wait_.on_look(ToString(PvcState::kPending), news.last_message);
-      }
-      if (const absl::Status over = ctx_.Check(); !over.ok()) {
-        return Late(over, news);
-      }
-    }
-  }
+  absl::StatusOr<AwaitedPvc> Run();
 
  private:
   // Whether it is bound before the next look.
-  absl::StatusOr<bool> AwaitSlice() {
-    const CallContext slice = ctx_.WithTimeout(interval_);
-    interval_ = std::min(2 * interval_, kProvisioningLookIntervalMax);
-    const std::string uid = pvc_.uid();
-    const absl::Status status = k8s::WaitFor(
-        slice, api_, ClaimKey(pvc_.namespace_name(), pvc_.name()),
-        [&](const Json* object) -> absl::StatusOr<bool> {
-          if (object == nullptr || k8s::Uid(*object) != uid) {
-            return absl::NotFoundError(absl::StrCat(Text(), " was deleted by another client"));
-          }
-          ASSIGN_OR_RETURN(pvc_, PersistentVolumeClaim::Of(*object));
-          return pvc_.is_bound();
-        });
-    if (absl::IsDeadlineExceeded(status) || !ctx_.Check().ok()) {
-      return false;
-    }
-    RETURN_IF_ERROR(status);
-    return true;
-  }
-
-  absl::StatusOr<ProvisioningNews> ReadNews() {
-    if (!may_read_events_ || !ctx_.Check().ok()) {
-      return last_news_;
-    }
-    absl::StatusOr<ProvisioningNews> news = ReadProvisioningNews(ctx_, api_, pvc_);
-    if (absl::IsPermissionDenied(news.status())) {
-      may_read_events_ = false;
-      not_checked_.push_back(
-          absl::StrCat("what the provisioner says not read: ", news.status().message()));
-      return last_news_;
-    }
-    if (IsRetryable(news.status()) || absl::IsDeadlineExceeded(news.status())) {
-      return last_news_;
-    }
-    RETURN_IF_ERROR(news.status());
-    last_news_ = *news;
-    return news;
-  }
-
-  absl::Status CheckProvisioning(const ProvisioningNews& news) {
-    if (IsDefiniteRefusal(news.last_failure)) {
-      return absl::FailedPreconditionError(
-          absl::StrCat(Text(), " is refused: ", news.last_failure, RemovalHint()));
-    }
-    const absl::Status there =
-        ctx_.Check().ok() ? CheckStillThere(ctx_, api_, wait_.source) : absl::OkStatus();
-    if (absl::IsFailedPrecondition(there)) {
-      return WithMore(there, absl::StrCat(", and ", Text(), " is not filled yet", RemovalHint()));
-    }
-    return absl::OkStatus();
-  }
+  absl::StatusOr<bool> AwaitSlice();
+  absl::StatusOr<ProvisioningNews> ReadNews();
+  absl::Status CheckProvisioning(const ProvisioningNews& news);
 
   // A free volume that is there already is bound whatever the PVC is to be filled from.
-  absl::Status CheckVolume() {
-    const absl::StatusOr<std::string> why =
-        WhyVolumeIsForeign(ctx_, api_, pvc_.json(), wait_.driver);
-    if (absl::IsPermissionDenied(why.status())) {
-      not_checked_.push_back(
-          absl::StrCat("whether its volume was made for it not checked: ", why.status().message()));
-      return absl::OkStatus();
-    }
-    RETURN_IF_ERROR(why.status());
-    return why->empty() ? absl::OkStatus()
-                        : absl::FailedPreconditionError(absl::StrCat(
-                              Text(), " is bound, but does not hold the VolumeSnapshot: ", *why,
-                              "; look at that volume before you delete the PVC"));
-  }
-
-  absl::Status Late(const absl::Status& over, const ProvisioningNews& news) const {
-    return absl::Status(
-        over.code(),
-        absl::StrCat(
-            absl::IsCancelled(over) ? "interrupted: " : "", Text(), " is not bound yet",
-            news.last_failure.empty() ? "" : absl::StrCat(": ", news.last_failure),
-            wait_.stays ? "; it stays, and is bound when the provisioner has filled it" : ""));
-  }
+  absl::Status CheckVolume();
+  absl::Status Late(const absl::Status& over, const ProvisioningNews& news) const;
 
   std::string Text() const { return PvcText(pvc_.namespace_name(), pvc_.name()); }
-  std::string RemovalHint() const {
-    return wait_.stays ? absl::StrCat("; remove it: kubectl delete pvc -n ", pvc_.namespace_name(),
-                                      " ", pvc_.name())
-                       : "";
-  }
+  std::string RemovalHint() const;
 
   const CallContext& ctx_;
   k8s::ApiClient& api_;
@@ -387,6 +307,113 @@ class PvcWaiter {
   bool may_read_events_ = true;
   ProvisioningNews last_news_;
 };
+
+absl::StatusOr<AwaitedPvc> PvcWaiter::Run() {
+  bool waits_for_consumer = wait_.waits_for_first_consumer;
+  while (true) {
+    if (pvc_.is_bound()) {
+      RETURN_IF_ERROR(CheckVolume());
+      return AwaitedPvc{.pvc = std::move(pvc_), .state = PvcState::kBound};
+    }
+    if (waits_for_consumer && pvc_.selected_node().empty()) {
+      return AwaitedPvc{.pvc = std::move(pvc_), .state = PvcState::kWaitsForFirstConsumer};
+    }
+    ASSIGN_OR_RETURN(const bool is_bound, AwaitSlice());
+    if (is_bound) {
+      continue;
+    }
+    ASSIGN_OR_RETURN(const ProvisioningNews news, ReadNews());
+    waits_for_consumer |= news.waits_for_first_consumer;
+    RETURN_IF_ERROR(CheckProvisioning(news));
+    if (wait_.on_look) {
+      wait_.on_look(ToString(PvcState::kPending), news.last_message);
+    }
+    if (const absl::Status over = ctx_.Check(); !over.ok()) {
+      return Late(over, news);
+    }
+  }
+}
+
+absl::StatusOr<bool> PvcWaiter::AwaitSlice() {
+  const CallContext slice = ctx_.WithTimeout(interval_);
+  interval_ = std::min(2 * interval_, kProvisioningLookIntervalMax);
+  const std::string uid = pvc_.uid();
+  const absl::Status status = k8s::WaitFor(
+      slice, api_, ClaimKey(pvc_.namespace_name(), pvc_.name()),
+      [&](const Json* object) -> absl::StatusOr<bool> {
+        if (object == nullptr || k8s::Uid(*object) != uid) {
+          return absl::NotFoundError(absl::StrCat(Text(), " was deleted by another client"));
+        }
+        ASSIGN_OR_RETURN(pvc_, PersistentVolumeClaim::Of(*object));
+        return pvc_.is_bound();
+      });
+  if (absl::IsDeadlineExceeded(status) || !ctx_.Check().ok()) {
+    return false;
+  }
+  RETURN_IF_ERROR(status);
+  return true;
+}
+
+absl::StatusOr<ProvisioningNews> PvcWaiter::ReadNews() {
+  if (!may_read_events_ || !ctx_.Check().ok()) {
+    return last_news_;
+  }
+  absl::StatusOr<ProvisioningNews> news = ReadProvisioningNews(ctx_, api_, pvc_);
+  if (absl::IsPermissionDenied(news.status())) {
+    may_read_events_ = false;
+    not_checked_.push_back(
+        absl::StrCat("what the provisioner says not read: ", news.status().message()));
+    return last_news_;
+  }
+  if (IsRetryable(news.status()) || absl::IsDeadlineExceeded(news.status())) {
+    return last_news_;
+  }
+  RETURN_IF_ERROR(news.status());
+  last_news_ = *news;
+  return news;
+}
+
+absl::Status PvcWaiter::CheckProvisioning(const ProvisioningNews& news) {
+  if (IsDefiniteRefusal(news.last_failure)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(Text(), " is refused: ", news.last_failure, RemovalHint()));
+  }
+  const absl::Status there =
+      ctx_.Check().ok() ? CheckStillThere(ctx_, api_, wait_.source) : absl::OkStatus();
+  if (absl::IsFailedPrecondition(there)) {
+    return WithMore(there, absl::StrCat(", and ", Text(), " is not filled yet", RemovalHint()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PvcWaiter::CheckVolume() {
+  const absl::StatusOr<std::string> why = WhyVolumeIsForeign(ctx_, api_, pvc_.json(), wait_.driver);
+  if (absl::IsPermissionDenied(why.status())) {
+    not_checked_.push_back(
+        absl::StrCat("whether its volume was made for it not checked: ", why.status().message()));
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(why.status());
+  return why->empty() ? absl::OkStatus()
+                      : absl::FailedPreconditionError(absl::StrCat(
+                            Text(), " is bound, but does not hold the VolumeSnapshot: ", *why,
+                            "; look at that volume before you delete the PVC"));
+}
+
+absl::Status PvcWaiter::Late(const absl::Status& over, const ProvisioningNews& news) const {
+  return absl::Status(
+      over.code(),
+      absl::StrCat(
+          absl::IsCancelled(over) ? "interrupted: " : "", Text(), " is not bound yet",
+          news.last_failure.empty() ? "" : absl::StrCat(": ", news.last_failure),
+          wait_.stays ? "; it stays, and is bound when the provisioner has filled it" : ""));
+}
+
+std::string PvcWaiter::RemovalHint() const {
+  return wait_.stays ? absl::StrCat("; remove it: kubectl delete pvc -n ", pvc_.namespace_name(),
+                                    " ", pvc_.name())
+                     : "";
+}
 
 }  // namespace
 

@@ -64,20 +64,7 @@ class RestoreChecker {
   RestoreChecker(const RestoreSurroundings& around, const RestoreFacts& facts)
       : around_(around), facts_(facts), pvc_(NamedPvc(around.namespace_name, facts.pvc_name)) {}
 
-  RestoreVerdict Check() {
-    CheckState();
-    CheckBinding();
-    CheckPvc();
-    CheckVolume();
-    CheckSize();
-    CheckMode();
-    CheckPods();
-    CheckStatefulSets();
-    CheckOthers();
-    CheckBackups();
-    CheckUnfinished();
-    return std::move(verdict_);
-  }
+  RestoreVerdict Check();
 
  private:
   void Refuse(Reason reason, std::string message) {
@@ -89,231 +76,256 @@ class RestoreChecker {
     return facts_.content.has_value() ? &*facts_.content : nullptr;
   }
 
-  void CheckState() {
-    const SnapshotStatus status =
-        StatusOf(facts_.snapshot, {.kind = facts_.content_kind, .content = content()});
-    const SnapshotCondition& condition = status.conditions.front();
-    const std::string why =
-        absl::StrCat(SnapshotText(facts_.snapshot), " is ", ToString(status.state),
-                     condition.message.empty() ? "" : absl::StrCat(": ", condition.message));
-    switch (status.state) {
-      case SnapshotState::kReady:
-      case SnapshotState::kUnverified:
-        return;
-      case SnapshotState::kError:
-        if (condition.reason == "BoundToAnother") {
-          return;  // CheckBinding() says so.
-        }
-        if (condition.reason != "Retried") {
-          return Refuse(Reason::kUnusable, why);
-        }
-        [[fallthrough]];
-      case SnapshotState::kCreating:
-      case SnapshotState::kUploading:
-        return Refuse(Reason::kNotReady,
-                      absl::StrCat(why, "; wait until csi-delta snapshot list shows it as Ready"));
-      case SnapshotState::kDeleting:
-      case SnapshotState::kLost:
-        break;
-    }
-    Refuse(Reason::kUnusable, why);
-  }
-
-  void CheckBinding() {
-    if (content() == nullptr) {
-      return;  // Gone: CheckState() says so. Not read: noted.
-    }
-    const bool is_proven = content()->Names(facts_.snapshot) && !facts_.snapshot.uid().empty() &&
-                           content()->snapshot_uid() == facts_.snapshot.uid();
-    if (!is_proven) {
-      Refuse(Reason::kNotMutual,
-             absl::StrCat(SnapshotText(facts_.snapshot), " names VolumeSnapshotContent ",
-                          content()->name(), ", which belongs to ", content()->snapshot_namespace(),
-                          "/", content()->snapshot_name(),
-                          content()->snapshot_uid().empty()
-                              ? " without its uid"
-                              : absl::StrCat(" (uid ", content()->snapshot_uid(), ")"),
-                          ": it is not used"));
-    }
-  }
-
-  void CheckPvc() {
-    if (!facts_.pvc.has_value()) {
-      return Refuse(Reason::kNoPvc,
-                    absl::StrCat(pvc_,
-                                 " does not exist; make it of the VolumeSnapshot: csi-delta "
-                                 "snapshot promote ",
-                                 facts_.snapshot.name(), " ", facts_.pvc_name, " -n ",
-                                 around_.namespace_name));
-    }
-    if (facts_.pvc->is_being_deleted()) {
-      return Refuse(Reason::kPvcBeingDeleted, absl::StrCat(pvc_, " is being deleted"));
-    }
-    if (!facts_.pvc->is_bound()) {
-      Refuse(
-          Reason::kPvcNotBound,
-          absl::StrCat(pvc_, " is ", facts_.pvc->phase().empty() ? "new" : facts_.pvc->phase(),
-                       ", and has no volume whose data could be replaced; delete it, and make it "
-                       "of the VolumeSnapshot with csi-delta snapshot promote"));
-    }
-  }
-
-  void CheckVolume() {
-    if (!facts_.pvc.has_value() || !facts_.pvc->is_bound() || !facts_.is_volume_read) {
-      return;
-    }
-    const std::string name = facts_.pvc->volume_name();
-    if (!facts_.volume.has_value()) {
-      return Refuse(Reason::kVolumeNotItsOwn,
-                    absl::StrCat("PersistentVolume ", name, " of ", pvc_, " does not exist"));
-    }
-    if (facts_.volume->pvc_uid() != facts_.pvc->uid()) {
-      return Refuse(
-          Reason::kVolumeNotItsOwn,
-          absl::StrCat("PersistentVolume ", name, " is bound to ", facts_.volume->pvc_namespace(),
-                       "/", facts_.volume->pvc_name(), " of another uid than ", pvc_));
-    }
-    if (content() == nullptr || content()->driver().empty()) {
-      return;
-    }
-    const std::string driver = facts_.volume->driver();
-    if (driver != content()->driver()) {
-      Refuse(Reason::kOtherDriver,
-             absl::StrCat("the volume of ", pvc_, " is of ",
-                          driver.empty() ? "no CSI driver" : absl::StrCat("driver ", driver),
-                          ", the VolumeSnapshot of driver ", content()->driver(),
-                          "; make a new PVC of it with csi-delta snapshot promote"));
-    }
-  }
-
-  void CheckSize() {
-    const int64_t of_content =
-        content() == nullptr ? 0 : content()->restore_size_bytes().value_or(0);
-    const int64_t needed = std::max(facts_.snapshot.restore_size_bytes().value_or(0), of_content);
-    const std::optional<int64_t> room = facts_.volume.has_value() ? facts_.volume->capacity_bytes()
-                                        : facts_.pvc.has_value()  ? facts_.pvc->capacity_bytes()
-                                                                  : std::nullopt;
-    if (!facts_.pvc.has_value() || !facts_.pvc->is_bound()) {
-      return;
-    }
-    if (needed == 0 || !room.has_value()) {
-      return Note(absl::StrCat("size not checked: the ",
-                               needed == 0 ? "VolumeSnapshot" : "volume of the PVC",
-                               " does not say how large it is"));
-    }
-    if (needed > *room) {
-      Refuse(Reason::kTooSmall,
-             absl::StrCat("its volume has ", FormatBinaryQuantity(*room), ", less than the ",
-                          FormatBinaryQuantity(needed), " that ", SnapshotText(facts_.snapshot),
-                          " needs; let the PVC request that much, where its StorageClass can "
-                          "expand it"));
-    }
-  }
-
-  void CheckMode() {
-    if (!facts_.pvc.has_value() || content() == nullptr) {
-      return;
-    }
-    if (!content()->source_mode().has_value()) {
-      return Note("volume mode not checked: the VolumeSnapshotContent does not say it");
-    }
-    if (*content()->source_mode() != facts_.pvc->mode()) {
-      Refuse(Reason::kOtherMode,
-             absl::StrCat("the source volume was in mode ", ToString(*content()->source_mode()),
-                          ", ", pvc_, " is in mode ", ToString(facts_.pvc->mode()),
-                          "; make a new PVC of it with csi-delta snapshot promote"));
-    }
-  }
-
-  void CheckPods() {
-    if (!around_.pods.has_value()) {
-      return;
-    }
-    if (const auto users = UsersOf(*around_.pods, facts_.pvc_name); !users.empty()) {
-      Refuse(Reason::kInUse, UseText(users));
-    }
-  }
-
-  void CheckStatefulSets() {
-    if (!around_.stateful_sets.has_value()) {
-      return;
-    }
-    for (const StatefulSet& set : *around_.stateful_sets) {
-      const std::optional<int64_t> ordinal = set.OrdinalOf(facts_.pvc_name);
-      if (!ordinal.has_value()) {
-        continue;
-      }
-      const std::string text = absl::StrCat("StatefulSet ", set.name());
-      if (*ordinal >= set.first_ordinal() && *ordinal - set.first_ordinal() < set.replicas()) {
-        Refuse(Reason::kStatefulSetMakes,
-               absl::StrCat(text, " has ", set.replicas(), " replicas and would make ", pvc_,
-                            " again, empty; kubectl scale statefulset/", set.name(), " --replicas=",
-                            *ordinal - set.first_ordinal(), " -n ", around_.namespace_name));
-      } else if (set.deletes_when_scaled()) {
-        Refuse(Reason::kStatefulSetDeletes,
-               absl::StrCat(text, " deletes the PVCs of Pods that it scales away, ", pvc_,
-                            " too; kubectl patch statefulset ", set.name(), " -n ",
-                            around_.namespace_name,
-                            R"( -p '{"spec":{"persistentVolumeClaimRetentionPolicy":)"
-                            R"({"whenScaled":"Retain"}}}')"));
-      }
-    }
-  }
-
-  void CheckOthers() {
-    const std::optional<CopyRecord> copy =
-        facts_.pvc.has_value() ? ParseCopyRecord(*facts_.pvc) : std::nullopt;
-    if (copy.has_value() && IsWrittenByMover(*copy, facts_.own_transfer) &&
-        !facts_.is_transfer_over) {
-      return Refuse(Reason::kBusy, WrittenByMoverText(*copy, *facts_.pvc));
-    }
-    if (!facts_.lease_held_for.empty()) {
-      return Refuse(Reason::kBusy, absl::StrCat("another operation on ", pvc_,
-                                                " is under way: ", facts_.lease_held_for));
-    }
-    if (!around_.snapshots.has_value()) {
-      return;
-    }
-    for (const VolumeSnapshot& one : *around_.snapshots) {
-      const bool is_own =
-          facts_.pvc.has_value() && one.name() == SafetySnapshotName(*facts_.pvc, facts_.snapshot);
-      if (one.source_pvc() == facts_.pvc_name && IsBeingTaken(one, around_.now) && !is_own) {
-        return Refuse(Reason::kBusy, absl::StrCat("a snapshot of ", pvc_,
-                                                  " is being taken: VolumeSnapshot ", one.name()));
-      }
-    }
-  }
-
-  void CheckBackups() {
-    if (!around_.backups.has_value()) {
-      return;
-    }
-    for (const velero::Backup& backup : *around_.backups) {
-      if (backup.Running() && backup.IncludesNamespace(around_.namespace_name)) {
-        Refuse(Reason::kInBackup,
-               absl::StrCat("backup ", backup.namespace_name, "/", backup.name, " is ",
-                            backup.phase.empty() ? "New" : backup.phase, " and includes namespace ",
-                            around_.namespace_name, "; wait until it is over"));
-      }
-    }
-  }
-
-  void CheckUnfinished() {
-    if (facts_.unfinished.has_value()) {
-      const std::string command = absl::StrCat("csi-delta snapshot restore --into ",
-                                               facts_.pvc_name, " -n ", around_.namespace_name);
-      Refuse(Reason::kUnfinished,
-             absl::StrCat(pvc_, " was restored from VolumeSnapshot ", facts_.unfinished->snapshot,
-                          ", and its volume of before is still kept; ", command,
-                          " --finish deletes that, --undo brings it back"));
-    }
-  }
+  void CheckState();
+  void CheckBinding();
+  void CheckPvc();
+  void CheckVolume();
+  void CheckSize();
+  void CheckMode();
+  void CheckPods();
+  void CheckStatefulSets();
+  void CheckOthers();
+  void CheckBackups();
+  void CheckUnfinished();
 
   const RestoreSurroundings& around_;
   const RestoreFacts& facts_;
   const std::string pvc_;
   RestoreVerdict verdict_;
 };
+
+RestoreVerdict RestoreChecker::Check() {
+  CheckState();
+  CheckBinding();
+  CheckPvc();
+  CheckVolume();
+  CheckSize();
+  CheckMode();
+  CheckPods();
+  CheckStatefulSets();
+  CheckOthers();
+  CheckBackups();
+  CheckUnfinished();
+  return std::move(verdict_);
+}
+
+void RestoreChecker::CheckState() {
+  const SnapshotStatus status =
+      StatusOf(facts_.snapshot, {.kind = facts_.content_kind, .content = content()});
+  const SnapshotCondition& condition = status.conditions.front();
+  const std::string why =
+      absl::StrCat(SnapshotText(facts_.snapshot), " is ", ToString(status.state),
+                   condition.message.empty() ? "" : absl::StrCat(": ", condition.message));
+  switch (status.state) {
+    case SnapshotState::kReady:
+    case SnapshotState::kUnverified:
+      return;
+    case SnapshotState::kError:
+      if (condition.reason == "BoundToAnother") {
+        return;  // CheckBinding() says so.
+      }
+      if (condition.reason != "Retried") {
+        return Refuse(Reason::kUnusable, why);
+      }
+      [[fallthrough]];
+    case SnapshotState::kCreating:
+    case SnapshotState::kUploading:
+      return Refuse(Reason::kNotReady,
+                    absl::StrCat(why, "; wait until csi-delta snapshot list shows it as Ready"));
+    case SnapshotState::kDeleting:
+    case SnapshotState::kLost:
+      break;
+  }
+  Refuse(Reason::kUnusable, why);
+}
+
+void RestoreChecker::CheckBinding() {
+  if (content() == nullptr) {
+    return;  // Gone: CheckState() says so. Not read: noted.
+  }
+  const bool is_proven = content()->Names(facts_.snapshot) && !facts_.snapshot.uid().empty() &&
+                         content()->snapshot_uid() == facts_.snapshot.uid();
+  if (!is_proven) {
+    Refuse(Reason::kNotMutual,
+           absl::StrCat(SnapshotText(facts_.snapshot), " names VolumeSnapshotContent ",
+                        content()->name(), ", which belongs to ", content()->snapshot_namespace(),
+                        "/", content()->snapshot_name(),
+                        content()->snapshot_uid().empty()
+                            ? " without its uid"
+                            : absl::StrCat(" (uid ", content()->snapshot_uid(), ")"),
+                        ": it is not used"));
+  }
+}
+
+void RestoreChecker::CheckPvc() {
+  if (!facts_.pvc.has_value()) {
+    return Refuse(
+        Reason::kNoPvc,
+        absl::StrCat(pvc_,
+                     " does not exist; make it of the VolumeSnapshot: csi-delta "
+                     "snapshot promote ",
+                     facts_.snapshot.name(), " ", facts_.pvc_name, " -n ", around_.namespace_name));
+  }
+  if (facts_.pvc->is_being_deleted()) {
+    return Refuse(Reason::kPvcBeingDeleted, absl::StrCat(pvc_, " is being deleted"));
+  }
+  if (!facts_.pvc->is_bound()) {
+    Refuse(Reason::kPvcNotBound,
+           absl::StrCat(pvc_, " is ", facts_.pvc->phase().empty() ? "new" : facts_.pvc->phase(),
+                        ", and has no volume whose data could be replaced; delete it, and make it "
+                        "of the VolumeSnapshot with csi-delta snapshot promote"));
+  }
+}
+
+void RestoreChecker::CheckVolume() {
+  if (!facts_.pvc.has_value() || !facts_.pvc->is_bound() || !facts_.is_volume_read) {
+    return;
+  }
+  const std::string name = facts_.pvc->volume_name();
+  if (!facts_.volume.has_value()) {
+    return Refuse(Reason::kVolumeNotItsOwn,
+                  absl::StrCat("PersistentVolume ", name, " of ", pvc_, " does not exist"));
+  }
+  if (facts_.volume->pvc_uid() != facts_.pvc->uid()) {
+    return Refuse(
+        Reason::kVolumeNotItsOwn,
+        absl::StrCat("PersistentVolume ", name, " is bound to ", facts_.volume->pvc_namespace(),
+                     "/", facts_.volume->pvc_name(), " of another uid than ", pvc_));
+  }
+  if (content() == nullptr || content()->driver().empty()) {
+    return;
+  }
+  const std::string driver = facts_.volume->driver();
+  if (driver != content()->driver()) {
+    Refuse(Reason::kOtherDriver,
+           absl::StrCat("the volume of ", pvc_, " is of ",
+                        driver.empty() ? "no CSI driver" : absl::StrCat("driver ", driver),
+                        ", the VolumeSnapshot of driver ", content()->driver(),
+                        "; make a new PVC of it with csi-delta snapshot promote"));
+  }
+}
+
+void RestoreChecker::CheckSize() {
+  const int64_t of_content = content() == nullptr ? 0 : content()->restore_size_bytes().value_or(0);
+  const int64_t needed = std::max(facts_.snapshot.restore_size_bytes().value_or(0), of_content);
+  const std::optional<int64_t> room = facts_.volume.has_value() ? facts_.volume->capacity_bytes()
+                                      : facts_.pvc.has_value()  ? facts_.pvc->capacity_bytes()
+                                                                : std::nullopt;
+  if (!facts_.pvc.has_value() || !facts_.pvc->is_bound()) {
+    return;
+  }
+  if (needed == 0 || !room.has_value()) {
+    return Note(absl::StrCat("size not checked: the ",
+                             needed == 0 ? "VolumeSnapshot" : "volume of the PVC",
+                             " does not say how large it is"));
+  }
+  if (needed > *room) {
+    Refuse(Reason::kTooSmall,
+           absl::StrCat("its volume has ", FormatBinaryQuantity(*room), ", less than the ",
+                        FormatBinaryQuantity(needed), " that ", SnapshotText(facts_.snapshot),
+                        " needs; let the PVC request that much, where its StorageClass can "
+                        "expand it"));
+  }
+}
+
+void RestoreChecker::CheckMode() {
+  if (!facts_.pvc.has_value() || content() == nullptr) {
+    return;
+  }
+  if (!content()->source_mode().has_value()) {
+    return Note("volume mode not checked: the VolumeSnapshotContent does not say it");
+  }
+  if (*content()->source_mode() != facts_.pvc->mode()) {
+    Refuse(Reason::kOtherMode,
+           absl::StrCat("the source volume was in mode ", ToString(*content()->source_mode()), ", ",
+                        pvc_, " is in mode ", ToString(facts_.pvc->mode()),
+                        "; make a new PVC of it with csi-delta snapshot promote"));
+  }
+}
+
+void RestoreChecker::CheckPods() {
+  if (!around_.pods.has_value()) {
+    return;
+  }
+  if (const auto users = UsersOf(*around_.pods, facts_.pvc_name); !users.empty()) {
+    Refuse(Reason::kInUse, UseText(users));
+  }
+}
+
+void RestoreChecker::CheckStatefulSets() {
+  if (!around_.stateful_sets.has_value()) {
+    return;
+  }
+  for (const StatefulSet& set : *around_.stateful_sets) {
+    const std::optional<int64_t> ordinal = set.OrdinalOf(facts_.pvc_name);
+    if (!ordinal.has_value()) {
+      continue;
+    }
+    const std::string text = absl::StrCat("StatefulSet ", set.name());
+    if (*ordinal >= set.first_ordinal() && *ordinal - set.first_ordinal() < set.replicas()) {
+      Refuse(Reason::kStatefulSetMakes,
+             absl::StrCat(text, " has ", set.replicas(), " replicas and would make ", pvc_,
+                          " again, empty; kubectl scale statefulset/", set.name(), " --replicas=",
+                          *ordinal - set.first_ordinal(), " -n ", around_.namespace_name));
+    } else if (set.deletes_when_scaled()) {
+      Refuse(Reason::kStatefulSetDeletes,
+             absl::StrCat(text, " deletes the PVCs of Pods that it scales away, ", pvc_,
+                          " too; kubectl patch statefulset ", set.name(), " -n ",
+                          around_.namespace_name,
+                          R"( -p '{"spec":{"persistentVolumeClaimRetentionPolicy":)"
+                          R"({"whenScaled":"Retain"}}}')"));
+    }
+  }
+}
+
+void RestoreChecker::CheckOthers() {
+  const std::optional<CopyRecord> copy =
+      facts_.pvc.has_value() ? ParseCopyRecord(*facts_.pvc) : std::nullopt;
+  if (copy.has_value() && IsWrittenByMover(*copy, facts_.own_transfer) &&
+      !facts_.is_transfer_over) {
+    return Refuse(Reason::kBusy, WrittenByMoverText(*copy, *facts_.pvc));
+  }
+  if (!facts_.lease_held_for.empty()) {
+    return Refuse(Reason::kBusy, absl::StrCat("another operation on ", pvc_,
+                                              " is under way: ", facts_.lease_held_for));
+  }
+  if (!around_.snapshots.has_value()) {
+    return;
+  }
+  for (const VolumeSnapshot& one : *around_.snapshots) {
+    const bool is_own =
+        facts_.pvc.has_value() && one.name() == SafetySnapshotName(*facts_.pvc, facts_.snapshot);
+    if (one.source_pvc() == facts_.pvc_name && IsBeingTaken(one, around_.now) && !is_own) {
+      return Refuse(Reason::kBusy, absl::StrCat("a snapshot of ", pvc_,
+                                                " is being taken: VolumeSnapshot ", one.name()));
+    }
+  }
+}
+
+void RestoreChecker::CheckBackups() {
+  if (!around_.backups.has_value()) {
+    return;
+  }
+  for (const velero::Backup& backup : *around_.backups) {
+    if (backup.Running() && backup.IncludesNamespace(around_.namespace_name)) {
+      Refuse(Reason::kInBackup,
+             absl::StrCat("backup ", backup.namespace_name, "/", backup.name, " is ",
+                          backup.phase.empty() ? "New" : backup.phase, " and includes namespace ",
+                          around_.namespace_name, "; wait until it is over"));
+    }
+  }
+}
+
+void RestoreChecker::CheckUnfinished() {
+  if (facts_.unfinished.has_value()) {
+    const std::string command = absl::StrCat("csi-delta snapshot restore --into ", facts_.pvc_name,
+                                             " -n ", around_.namespace_name);
+    Refuse(Reason::kUnfinished,
+           absl::StrCat(pvc_, " was restored from VolumeSnapshot ", facts_.unfinished->snapshot,
+                        ", and its volume of before is still kept; ", command,
+                        " --finish deletes that, --undo brings it back"));
+  }
+}
 
 // --- Reading
 

@@ -44,41 +44,8 @@ KnownSnapshot SnapshotFacts(const objects::VolumeSnapshot& snapshot) {
 
 class Auditor {
  public:
-  explicit Auditor(const AuditFacts& facts) : facts_(facts) {
-    for (const KnownContent& content : facts.before) {
-      names_before_.insert(content.name);
-    }
-    for (const KnownContent& content : facts.after) {
-      names_after_.insert(content.name);
-    }
-  }
-
-  AuditFindings Run() {
-    FindTwice();
-    if (facts_.snapshots.has_value()) {
-      FindWithoutSnapshot();
-      FindWithoutContent();
-    }
-    if (facts_.storage.has_value()) {
-      FindUnknown();
-      FindLost();
-    }
-    const auto by_name = [](const KnownContent& left, const KnownContent& right) {
-      return left.name < right.name;
-    };
-    std::sort(findings_.lost.begin(), findings_.lost.end(), by_name);
-    std::sort(findings_.without_snapshot.begin(), findings_.without_snapshot.end(), by_name);
-    std::sort(findings_.without_content.begin(), findings_.without_content.end(),
-              [](const KnownSnapshot& left, const KnownSnapshot& right) {
-                return std::tie(left.namespace_name, left.name) <
-                       std::tie(right.namespace_name, right.name);
-              });
-    std::sort(findings_.unknown.begin(), findings_.unknown.end(),
-              [](const UnknownSnapshot& left, const UnknownSnapshot& right) {
-                return left.snapshot.handle < right.snapshot.handle;
-              });
-    return std::move(findings_);
-  }
+  explicit Auditor(const AuditFacts& facts);
+  AuditFindings Run();
 
  private:
   bool Concerns(const KnownContent& content) const {
@@ -88,91 +55,134 @@ class Auditor {
     return Concerns(content) && !content.is_being_deleted && names_before_.contains(content.name);
   }
 
-  void FindTwice() {
-    std::map<std::pair<std::string, std::string>, std::vector<std::string>> contents;
-    for (const KnownContent& content : facts_.after) {
-      if (!content.handle.empty() && Concerns(content)) {
-        contents[{content.driver, content.handle}].push_back(content.name);
-      }
-    }
-    for (auto& [key, names] : contents) {
-      if (names.size() > 1) {
-        std::sort(names.begin(), names.end());
-        findings_.twice.push_back(
-            {.driver = key.first, .handle = key.second, .contents = std::move(names)});
-      }
-    }
-  }
-
-  void FindWithoutSnapshot() {
-    std::map<std::pair<std::string, std::string>, std::string> uids;
-    for (const KnownSnapshot& snapshot : *facts_.snapshots) {
-      uids[{snapshot.namespace_name, snapshot.name}] = snapshot.uid;
-    }
-    for (const KnownContent& content : facts_.after) {
-      const auto found = uids.find({content.snapshot_namespace, content.snapshot_name});
-      const bool is_there = found != uids.end() &&
-                            (content.snapshot_uid.empty() || content.snapshot_uid == found->second);
-      if (Stays(content) && !is_there) {
-        findings_.without_snapshot.push_back(content);
-      }
-    }
-  }
+  void FindTwice();
+  void FindWithoutSnapshot();
 
   // A content that is gone has no driver any more: with one that is asked for, these are of all.
-  void FindWithoutContent() {
-    for (const KnownSnapshot& snapshot : *facts_.snapshots) {
-      if (!snapshot.content.empty() && !snapshot.is_being_deleted &&
-          !names_before_.contains(snapshot.content) && !names_after_.contains(snapshot.content)) {
-        findings_.without_content.push_back(snapshot);
-      }
-    }
-  }
-
-  void FindUnknown() {
-    std::set<std::string> handles;
-    std::set<std::string> busy_volumes;
-    for (const std::vector<KnownContent>* const list : {&facts_.before, &facts_.after}) {
-      for (const KnownContent& content : *list) {
-        if (content.driver == facts_.storage->driver) {
-          (content.handle.empty() ? busy_volumes : handles)
-              .insert(content.handle.empty() ? content.volume_handle : content.handle);
-        }
-      }
-    }
-    for (const StorageSnapshot& snapshot : facts_.storage->snapshots) {
-      if (!handles.contains(snapshot.handle) && !busy_volumes.contains(snapshot.volume_handle)) {
-        const bool may_be_new =
-            snapshot.taken_at.has_value() && *snapshot.taken_at > facts_.now - kMayBeNew;
-        findings_.unknown.push_back({.snapshot = snapshot, .may_be_new = may_be_new});
-      }
-    }
-  }
-
-  void FindLost() {
-    std::set<std::string> handles;
-    for (const StorageSnapshot& snapshot : facts_.storage->snapshots) {
-      handles.insert(snapshot.handle);
-    }
-    std::map<std::string, std::string> handles_before;
-    for (const KnownContent& content : facts_.before) {
-      handles_before[content.name] = content.handle;
-    }
-    for (const KnownContent& content : facts_.after) {
-      const bool is_of_storage = content.driver == facts_.storage->driver;
-      const bool had_handle = !content.handle.empty() && Stays(content) &&
-                              handles_before[content.name] == content.handle;
-      if (is_of_storage && had_handle && !handles.contains(content.handle)) {
-        findings_.lost.push_back(content);
-      }
-    }
-  }
+  void FindWithoutContent();
+  void FindUnknown();
+  void FindLost();
 
   const AuditFacts& facts_;
   std::set<std::string> names_before_;
   std::set<std::string> names_after_;
   AuditFindings findings_;
 };
+
+Auditor::Auditor(const AuditFacts& facts) : facts_(facts) {
+  for (const KnownContent& content : facts.before) {
+    names_before_.insert(content.name);
+  }
+  for (const KnownContent& content : facts.after) {
+    names_after_.insert(content.name);
+  }
+}
+
+AuditFindings Auditor::Run() {
+  FindTwice();
+  if (facts_.snapshots.has_value()) {
+    FindWithoutSnapshot();
+    FindWithoutContent();
+  }
+  if (facts_.storage.has_value()) {
+    FindUnknown();
+    FindLost();
+  }
+  const auto by_name = [](const KnownContent& left, const KnownContent& right) {
+    return left.name < right.name;
+  };
+  std::sort(findings_.lost.begin(), findings_.lost.end(), by_name);
+  std::sort(findings_.without_snapshot.begin(), findings_.without_snapshot.end(), by_name);
+  std::sort(findings_.without_content.begin(), findings_.without_content.end(),
+            [](const KnownSnapshot& left, const KnownSnapshot& right) {
+              return std::tie(left.namespace_name, left.name) <
+                     std::tie(right.namespace_name, right.name);
+            });
+  std::sort(findings_.unknown.begin(), findings_.unknown.end(),
+            [](const UnknownSnapshot& left, const UnknownSnapshot& right) {
+              return left.snapshot.handle < right.snapshot.handle;
+            });
+  return std::move(findings_);
+}
+
+void Auditor::FindTwice() {
+  std::map<std::pair<std::string, std::string>, std::vector<std::string>> contents;
+  for (const KnownContent& content : facts_.after) {
+    if (!content.handle.empty() && Concerns(content)) {
+      contents[{content.driver, content.handle}].push_back(content.name);
+    }
+  }
+  for (auto& [key, names] : contents) {
+    if (names.size() > 1) {
+      std::sort(names.begin(), names.end());
+      findings_.twice.push_back(
+          {.driver = key.first, .handle = key.second, .contents = std::move(names)});
+    }
+  }
+}
+
+void Auditor::FindWithoutSnapshot() {
+  std::map<std::pair<std::string, std::string>, std::string> uids;
+  for (const KnownSnapshot& snapshot : *facts_.snapshots) {
+    uids[{snapshot.namespace_name, snapshot.name}] = snapshot.uid;
+  }
+  for (const KnownContent& content : facts_.after) {
+    const auto found = uids.find({content.snapshot_namespace, content.snapshot_name});
+    const bool is_there = found != uids.end() &&
+                          (content.snapshot_uid.empty() || content.snapshot_uid == found->second);
+    if (Stays(content) && !is_there) {
+      findings_.without_snapshot.push_back(content);
+    }
+  }
+}
+
+void Auditor::FindWithoutContent() {
+  for (const KnownSnapshot& snapshot : *facts_.snapshots) {
+    if (!snapshot.content.empty() && !snapshot.is_being_deleted &&
+        !names_before_.contains(snapshot.content) && !names_after_.contains(snapshot.content)) {
+      findings_.without_content.push_back(snapshot);
+    }
+  }
+}
+
+void Auditor::FindUnknown() {
+  std::set<std::string> handles;
+  std::set<std::string> busy_volumes;
+  for (const std::vector<KnownContent>* const list : {&facts_.before, &facts_.after}) {
+    for (const KnownContent& content : *list) {
+      if (content.driver == facts_.storage->driver) {
+        (content.handle.empty() ? busy_volumes : handles)
+            .insert(content.handle.empty() ? content.volume_handle : content.handle);
+      }
+    }
+  }
+  for (const StorageSnapshot& snapshot : facts_.storage->snapshots) {
+    if (!handles.contains(snapshot.handle) && !busy_volumes.contains(snapshot.volume_handle)) {
+      const bool may_be_new =
+          snapshot.taken_at.has_value() && *snapshot.taken_at > facts_.now - kMayBeNew;
+      findings_.unknown.push_back({.snapshot = snapshot, .may_be_new = may_be_new});
+    }
+  }
+}
+
+void Auditor::FindLost() {
+  std::set<std::string> handles;
+  for (const StorageSnapshot& snapshot : facts_.storage->snapshots) {
+    handles.insert(snapshot.handle);
+  }
+  std::map<std::string, std::string> handles_before;
+  for (const KnownContent& content : facts_.before) {
+    handles_before[content.name] = content.handle;
+  }
+  for (const KnownContent& content : facts_.after) {
+    const bool is_of_storage = content.driver == facts_.storage->driver;
+    const bool had_handle =
+        !content.handle.empty() && Stays(content) && handles_before[content.name] == content.handle;
+    if (is_of_storage && had_handle && !handles.contains(content.handle)) {
+      findings_.lost.push_back(content);
+    }
+  }
+}
 
 absl::StatusOr<std::vector<KnownContent>> ReadKnownContents(const CallContext& ctx,
                                                             k8s::ApiClient& api) {

@@ -67,25 +67,8 @@ GuardRequest GuardOf(const CreationRequest& request) {
 class SnapshotCreator {
  public:
   SnapshotCreator(const CallContext& ctx, k8s::ApiClient& api, Random& random,
-                  const CreationRequest& request)
-      : ctx_(ctx),
-        api_(api),
-        request_(request),
-        pvc_(absl::StrCat(request.source.pvc.namespace_name(), "/", request.source.pvc.name())),
-        guard_(ctx, api, random, GuardOf(request)),
-        room_(ctx, guard_, request.on_full) {}
-
-  absl::StatusOr<Creation> Create() {
-    while (true) {
-      RETURN_IF_ERROR(guard_.Enter());
-      absl::StatusOr<Creation> creation = CreateGuarded();
-      guard_.Leave();
-      if (!IsVolumeBusy(creation.status()) || !request_.waits_for_others) {
-        return creation;
-      }
-      RETURN_IF_ERROR(guard_.AwaitOther());
-    }
-  }
+                  const CreationRequest& request);
+  absl::StatusOr<Creation> Create();
 
  private:
   k8s::ObjectKey KeyOf(const std::string& name) const {
@@ -93,183 +76,24 @@ class SnapshotCreator {
   }
 
   // The one of the name, where it may be that of an earlier run.
-  absl::StatusOr<Creation> Join() {
-    ASSIGN_OR_RETURN(Json json, api_.Get(ctx_, KeyOf(request_.name)));
-    ASSIGN_OR_RETURN(VolumeSnapshot snapshot, VolumeSnapshot::Of(std::move(json)));
-    const bool is_of_verbs = snapshot.Label(objects::kMadeByLabel) == objects::kMadeByVerbs &&
-                             snapshot.source_pvc() == request_.source.pvc.name();
-    if (is_of_verbs && !request_.may_join && IsBeingTaken(snapshot, ctx_.clock->Now())) {
-      return VolumeBusyError(pvc_, absl::StrCat("VolumeSnapshot ", request_.name));
-    }
-    if (!is_of_verbs || !request_.may_join || snapshot.is_being_deleted()) {
-      return absl::AlreadyExistsError(
-          absl::StrCat("VolumeSnapshot ", request_.source.pvc.namespace_name(), "/", request_.name,
-                       " exists already; choose another --name"));
-    }
-    const auto asked = ParseRfc3339(snapshot.Annotation(objects::kSnapshotAskedAtAnnotation));
-    return Creation{.snapshot = std::move(snapshot),
-                    .status = {},
-                    .asked_at = asked.value_or(ctx_.clock->Now()),
-                    .has_joined = true};
-  }
-
-  absl::StatusOr<Creation> Post() {
-    const absl::Time asked_at = ctx_.clock->Now();
-    absl::StatusOr<Json> made =
-        api_.Create(ctx_, VolumeSnapshotType(), request_.source.pvc.namespace_name(),
-                    ObjectToMake(request_, asked_at));
-    if (absl::IsAlreadyExists(made.status())) {
-      return Join();
-    }
-    const absl::Status refused = AsQuotaRefusal(made.status());
-    // A quota is asked before the name is: what an earlier run made needs no room.
-    if (OutOfRoom(refused).has_value() && request_.may_join) {
-      absl::StatusOr<Creation> joined = Join();
-      return absl::IsNotFound(joined.status()) ? refused : std::move(joined);
-    }
-    RETURN_IF_ERROR(refused);
-    ASSIGN_OR_RETURN(VolumeSnapshot snapshot, VolumeSnapshot::Of(*std::move(made)));
-    return Creation{.snapshot = std::move(snapshot), .status = {}, .asked_at = asked_at};
-  }
-
-  absl::StatusOr<Creation> CreateGuarded() {
-    const CallContext limited = ctx_.WithTimeout(request_.timeout);
-    ASSIGN_OR_RETURN(Creation creation, Post());
-    absl::Status status = absl::OkStatus();
-    if (!creation.has_joined) {
-      status = guard_.LookAgain(k8s::ResourceVersion(creation.snapshot.json()));
-    }
-    if (status.ok() && request_.awaited != AwaitedState::kNothing) {
-      status = AwaitTaken(limited, creation);
-    }
-    if (!status.ok()) {
-      return AfterFailure(status, creation);
-    }
-    creation.not_checked = guard_.not_checked();
-    if (!binding_not_checked_.empty()) {
-      creation.not_checked.push_back(binding_not_checked_);
-    }
-    if (request_.awaited == AwaitedState::kReady) {
-      guard_.Leave();
-      RETURN_IF_ERROR(AwaitReady(limited, creation));
-    }
-    return creation;
-  }
+  absl::StatusOr<Creation> Join();
+  absl::StatusOr<Creation> Post();
+  absl::StatusOr<Creation> CreateGuarded();
 
   // What `json` is now; an error when it is no longer the one that was made.
-  absl::Status Refresh(const Json* json, Creation& creation) const {
-    if (json == nullptr || k8s::Uid(*json) != creation.snapshot.uid() || k8s::BeingDeleted(*json)) {
-      return absl::NotFoundError(
-          absl::StrCat("VolumeSnapshot ", request_.name, " was deleted while it was being taken"));
-    }
-    ASSIGN_OR_RETURN(creation.snapshot, VolumeSnapshot::Of(*json));
-    return absl::OkStatus();
-  }
+  absl::Status Refresh(const Json* json, Creation& creation) const;
 
   // FAILED_PRECONDITION when the driver refused for good. Remembers what it reported.
-  absl::Status CheckError(const std::optional<objects::SnapshotError>& error) {
-    last_error_ = error.has_value() ? error->message : "";
-    if (request_.source.class_name.empty() && absl::StrContains(last_error_, kNoDefaultClass)) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          "no class for a snapshot of PVC ", pvc_, ": ", last_error_, "; name one with --class"));
-    }
-    RETURN_IF_ERROR(room_.Consider(last_error_));
-    if (!error.has_value() || !IsDefiniteRefusal(error->message)) {
-      return absl::OkStatus();
-    }
-    return absl::FailedPreconditionError(
-        absl::StrCat("the driver refuses to take a snapshot of PVC ", pvc_, ": ", error->message));
-  }
-
-  absl::Status AwaitTaken(const CallContext& limited, Creation& creation) {
-    const k8s::ObjectKey key = KeyOf(request_.name);
-    const Json known = creation.snapshot.json();
-    const auto is_bound = [&](const Json* json) -> absl::StatusOr<bool> {
-      RETURN_IF_ERROR(Refresh(json, creation));
-      RETURN_IF_ERROR(CheckError(creation.snapshot.error()));
-      return !creation.snapshot.bound_content().empty();
-    };
-    RETURN_IF_ERROR(AddError(room_.WaitFor(limited, key, is_bound, &known)));
-    ASSIGN_OR_RETURN(const bool is_content_read, AwaitHandle(limited, creation));
-    if (is_content_read) {
-      return absl::OkStatus();
-    }
-    const Json bound = creation.snapshot.json();
-    const auto is_taken = [&](const Json* json) -> absl::StatusOr<bool> {
-      RETURN_IF_ERROR(Refresh(json, creation));
-      RETURN_IF_ERROR(CheckError(creation.snapshot.error()));
-      return creation.snapshot.taken_at().has_value() || creation.snapshot.is_ready();
-    };
-    RETURN_IF_ERROR(AddError(room_.WaitFor(limited, key, is_taken, &bound)));
-    creation.seen_taken_at = ctx_.clock->Now();
-    creation.status = StatusOf(creation.snapshot, {});
-    return absl::OkStatus();
-  }
+  absl::Status CheckError(const std::optional<objects::SnapshotError>& error);
+  absl::Status AwaitTaken(const CallContext& limited, Creation& creation);
 
   // False where contents may not be read.
-  absl::StatusOr<bool> AwaitHandle(const CallContext& limited, Creation& creation) {
-    const k8s::ObjectKey key = VolumeSnapshotContentKey(creation.snapshot.bound_content());
-    const absl::StatusOr<Json> known = api_.Get(limited, key);
-    if (absl::IsPermissionDenied(known.status())) {
-      binding_not_checked_ = absl::StrCat("binding not checked: ", known.status().message());
-      return false;
-    }
-    RETURN_IF_ERROR(known.status());
-    const auto has_handle = [&](const Json* json) -> absl::StatusOr<bool> {
-      if (json == nullptr) {
-        return absl::NotFoundError(absl::StrCat("VolumeSnapshotContent ", key.name,
-                                                " was deleted while it was being taken"));
-      }
-      ASSIGN_OR_RETURN(const VolumeSnapshotContent content, VolumeSnapshotContent::Of(*json));
-      RETURN_IF_ERROR(CheckError(objects::ErrorOf(*json)));
-      if (content.handle().empty()) {
-        return false;
-      }
-      creation.seen_taken_at = ctx_.clock->Now();
-      creation.status = StatusOf(creation.snapshot,
-                                 {.kind = ContentReading::Kind::kPresent, .content = &content});
-      creation.content = content;
-      return true;
-    };
-    RETURN_IF_ERROR(AddError(room_.WaitFor(limited, key, has_handle, &*known)));
-    if (creation.status.state == SnapshotState::kError) {
-      return absl::FailedPreconditionError(creation.status.conditions.front().message);
-    }
-    return true;
-  }
-
-  absl::Status AwaitReady(const CallContext& limited, Creation& creation) {
-    const auto is_ready = [&](const Json* json) -> absl::StatusOr<bool> {
-      RETURN_IF_ERROR(Refresh(json, creation));
-      return creation.snapshot.is_ready();
-    };
-    const Json known = creation.snapshot.json();
-    const absl::Status waited =
-        guard_.Waiter(limited).WaitFor(KeyOf(request_.name), is_ready, &known);
-    if (absl::IsDeadlineExceeded(waited)) {
-      return absl::DeadlineExceededError(absl::StrCat(
-          "VolumeSnapshot ", request_.name, " of PVC ", pvc_, " is taken, but not ready within ",
-          absl::FormatDuration(request_.timeout), "; csi-delta snapshot show ", request_.name,
-          " -n ", request_.source.pvc.namespace_name(), " says how far it is"));
-    }
-    RETURN_IF_ERROR(waited);
-    creation.status = StatusOf(creation.snapshot, ReadingOf(creation));
-    return absl::OkStatus();
-  }
-
-  absl::Status AddError(const absl::Status& status) const {
-    return ExplainTimeout(status, absl::StrCat("PVC ", pvc_), request_.timeout,
-                          room_.Advised(last_error_));
-  }
+  absl::StatusOr<bool> AwaitHandle(const CallContext& limited, Creation& creation);
+  absl::Status AwaitReady(const CallContext& limited, Creation& creation);
+  absl::Status AddError(const absl::Status& status) const;
 
   // Deletes what this run made, and says so.
-  absl::Status AfterFailure(const absl::Status& status, const Creation& creation) const {
-    if (creation.has_joined || absl::IsNotFound(status)) {
-      return status;
-    }
-    return WithdrawSnapshot(*ctx_.clock, api_, KeyOf(request_.name), creation.snapshot.uid(),
-                            status);
-  }
+  absl::Status AfterFailure(const absl::Status& status, const Creation& creation) const;
 
   const CallContext& ctx_;
   k8s::ApiClient& api_;
@@ -280,6 +104,201 @@ class SnapshotCreator {
   std::string last_error_;  // that the driver reported
   std::string binding_not_checked_;
 };
+
+SnapshotCreator::SnapshotCreator(const CallContext& ctx, k8s::ApiClient& api, Random& random,
+                                 const CreationRequest& request)
+    : ctx_(ctx),
+      api_(api),
+      request_(request),
+      pvc_(absl::StrCat(request.source.pvc.namespace_name(), "/", request.source.pvc.name())),
+      guard_(ctx, api, random, GuardOf(request)),
+      room_(ctx, guard_, request.on_full) {}
+
+absl::StatusOr<Creation> SnapshotCreator::Create() {
+  while (true) {
+    RETURN_IF_ERROR(guard_.Enter());
+    absl::StatusOr<Creation> creation = CreateGuarded();
+    guard_.Leave();
+    if (!IsVolumeBusy(creation.status()) || !request_.waits_for_others) {
+      return creation;
+    }
+    RETURN_IF_ERROR(guard_.AwaitOther());
+  }
+}
+
+absl::StatusOr<Creation> SnapshotCreator::Join() {
+  ASSIGN_OR_RETURN(Json json, api_.Get(ctx_, KeyOf(request_.name)));
+  ASSIGN_OR_RETURN(VolumeSnapshot snapshot, VolumeSnapshot::Of(std::move(json)));
+  const bool is_of_verbs = snapshot.Label(objects::kMadeByLabel) == objects::kMadeByVerbs &&
+                           snapshot.source_pvc() == request_.source.pvc.name();
+  if (is_of_verbs && !request_.may_join && IsBeingTaken(snapshot, ctx_.clock->Now())) {
+    return VolumeBusyError(pvc_, absl::StrCat("VolumeSnapshot ", request_.name));
+  }
+  if (!is_of_verbs || !request_.may_join || snapshot.is_being_deleted()) {
+    return absl::AlreadyExistsError(
+        absl::StrCat("VolumeSnapshot ", request_.source.pvc.namespace_name(), "/", request_.name,
+                     " exists already; choose another --name"));
+  }
+  const auto asked = ParseRfc3339(snapshot.Annotation(objects::kSnapshotAskedAtAnnotation));
+  return Creation{.snapshot = std::move(snapshot),
+                  .status = {},
+                  .asked_at = asked.value_or(ctx_.clock->Now()),
+                  .has_joined = true};
+}
+
+absl::StatusOr<Creation> SnapshotCreator::Post() {
+  const absl::Time asked_at = ctx_.clock->Now();
+  absl::StatusOr<Json> made =
+      api_.Create(ctx_, VolumeSnapshotType(), request_.source.pvc.namespace_name(),
+                  ObjectToMake(request_, asked_at));
+  if (absl::IsAlreadyExists(made.status())) {
+    return Join();
+  }
+  const absl::Status refused = AsQuotaRefusal(made.status());
+  // A quota is asked before the name is: what an earlier run made needs no room.
+  if (OutOfRoom(refused).has_value() && request_.may_join) {
+    absl::StatusOr<Creation> joined = Join();
+    return absl::IsNotFound(joined.status()) ? refused : std::move(joined);
+  }
+  RETURN_IF_ERROR(refused);
+  ASSIGN_OR_RETURN(VolumeSnapshot snapshot, VolumeSnapshot::Of(*std::move(made)));
+  return Creation{.snapshot = std::move(snapshot), .status = {}, .asked_at = asked_at};
+}
+
+absl::StatusOr<Creation> SnapshotCreator::CreateGuarded() {
+  const CallContext limited = ctx_.WithTimeout(request_.timeout);
+  ASSIGN_OR_RETURN(Creation creation, Post());
+  absl::Status status = absl::OkStatus();
+  if (!creation.has_joined) {
+    status = guard_.LookAgain(k8s::ResourceVersion(creation.snapshot.json()));
+  }
+  if (status.ok() && request_.awaited != AwaitedState::kNothing) {
+    status = AwaitTaken(limited, creation);
+  }
+  if (!status.ok()) {
+    return AfterFailure(status, creation);
+  }
+  creation.not_checked = guard_.not_checked();
+  if (!binding_not_checked_.empty()) {
+    creation.not_checked.push_back(binding_not_checked_);
+  }
+  if (request_.awaited == AwaitedState::kReady) {
+    guard_.Leave();
+    RETURN_IF_ERROR(AwaitReady(limited, creation));
+  }
+  return creation;
+}
+
+absl::Status SnapshotCreator::Refresh(const Json* json, Creation& creation) const {
+  if (json == nullptr || k8s::Uid(*json) != creation.snapshot.uid() || k8s::BeingDeleted(*json)) {
+    return absl::NotFoundError(
+        absl::StrCat("VolumeSnapshot ", request_.name, " was deleted while it was being taken"));
+  }
+  ASSIGN_OR_RETURN(creation.snapshot, VolumeSnapshot::Of(*json));
+  return absl::OkStatus();
+}
+
+absl::Status SnapshotCreator::CheckError(const std::optional<objects::SnapshotError>& error) {
+  last_error_ = error.has_value() ? error->message : "";
+  if (request_.source.class_name.empty() && absl::StrContains(last_error_, kNoDefaultClass)) {
+    return absl::FailedPreconditionError(absl::StrCat("no class for a snapshot of PVC ", pvc_, ": ",
+                                                      last_error_, "; name one with --class"));
+  }
+  RETURN_IF_ERROR(room_.Consider(last_error_));
+  if (!error.has_value() || !IsDefiniteRefusal(error->message)) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat("the driver refuses to take a snapshot of PVC ", pvc_, ": ", error->message));
+}
+
+absl::Status SnapshotCreator::AwaitTaken(const CallContext& limited, Creation& creation) {
+  const k8s::ObjectKey key = KeyOf(request_.name);
+  const Json known = creation.snapshot.json();
+  const auto is_bound = [&](const Json* json) -> absl::StatusOr<bool> {
+    RETURN_IF_ERROR(Refresh(json, creation));
+    RETURN_IF_ERROR(CheckError(creation.snapshot.error()));
+    return !creation.snapshot.bound_content().empty();
+  };
+  RETURN_IF_ERROR(AddError(room_.WaitFor(limited, key, is_bound, &known)));
+  ASSIGN_OR_RETURN(const bool is_content_read, AwaitHandle(limited, creation));
+  if (is_content_read) {
+    return absl::OkStatus();
+  }
+  const Json bound = creation.snapshot.json();
+  const auto is_taken = [&](const Json* json) -> absl::StatusOr<bool> {
+    RETURN_IF_ERROR(Refresh(json, creation));
+    RETURN_IF_ERROR(CheckError(creation.snapshot.error()));
+    return creation.snapshot.taken_at().has_value() || creation.snapshot.is_ready();
+  };
+  RETURN_IF_ERROR(AddError(room_.WaitFor(limited, key, is_taken, &bound)));
+  creation.seen_taken_at = ctx_.clock->Now();
+  creation.status = StatusOf(creation.snapshot, {});
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> SnapshotCreator::AwaitHandle(const CallContext& limited, Creation& creation) {
+  const k8s::ObjectKey key = VolumeSnapshotContentKey(creation.snapshot.bound_content());
+  const absl::StatusOr<Json> known = api_.Get(limited, key);
+  if (absl::IsPermissionDenied(known.status())) {
+    binding_not_checked_ = absl::StrCat("binding not checked: ", known.status().message());
+    return false;
+  }
+  RETURN_IF_ERROR(known.status());
+  const auto has_handle = [&](const Json* json) -> absl::StatusOr<bool> {
+    if (json == nullptr) {
+      return absl::NotFoundError(absl::StrCat("VolumeSnapshotContent ", key.name,
+                                              " was deleted while it was being taken"));
+    }
+    ASSIGN_OR_RETURN(const VolumeSnapshotContent content, VolumeSnapshotContent::Of(*json));
+    RETURN_IF_ERROR(CheckError(objects::ErrorOf(*json)));
+    if (content.handle().empty()) {
+      return false;
+    }
+    creation.seen_taken_at = ctx_.clock->Now();
+    creation.status =
+        StatusOf(creation.snapshot, {.kind = ContentReading::Kind::kPresent, .content = &content});
+    creation.content = content;
+    return true;
+  };
+  RETURN_IF_ERROR(AddError(room_.WaitFor(limited, key, has_handle, &*known)));
+  if (creation.status.state == SnapshotState::kError) {
+    return absl::FailedPreconditionError(creation.status.conditions.front().message);
+  }
+  return true;
+}
+
+absl::Status SnapshotCreator::AwaitReady(const CallContext& limited, Creation& creation) {
+  const auto is_ready = [&](const Json* json) -> absl::StatusOr<bool> {
+    RETURN_IF_ERROR(Refresh(json, creation));
+    return creation.snapshot.is_ready();
+  };
+  const Json known = creation.snapshot.json();
+  const absl::Status waited =
+      guard_.Waiter(limited).WaitFor(KeyOf(request_.name), is_ready, &known);
+  if (absl::IsDeadlineExceeded(waited)) {
+    return absl::DeadlineExceededError(absl::StrCat(
+        "VolumeSnapshot ", request_.name, " of PVC ", pvc_, " is taken, but not ready within ",
+        absl::FormatDuration(request_.timeout), "; csi-delta snapshot show ", request_.name, " -n ",
+        request_.source.pvc.namespace_name(), " says how far it is"));
+  }
+  RETURN_IF_ERROR(waited);
+  creation.status = StatusOf(creation.snapshot, ReadingOf(creation));
+  return absl::OkStatus();
+}
+
+absl::Status SnapshotCreator::AddError(const absl::Status& status) const {
+  return ExplainTimeout(status, absl::StrCat("PVC ", pvc_), request_.timeout,
+                        room_.Advised(last_error_));
+}
+
+absl::Status SnapshotCreator::AfterFailure(const absl::Status& status,
+                                           const Creation& creation) const {
+  if (creation.has_joined || absl::IsNotFound(status)) {
+    return status;
+  }
+  return WithdrawSnapshot(*ctx_.clock, api_, KeyOf(request_.name), creation.snapshot.uid(), status);
+}
 
 }  // namespace
 

@@ -80,370 +80,53 @@ struct Surroundings {
 
 class InventoryReader {
  public:
-  InventoryReader(const CallContext& ctx, k8s::ApiClient& api, const InventoryRequest& request)
-      : ctx_(ctx),
-        api_(api),
-        request_(request),
-        names_(request.names.begin(), request.names.end()) {}
-
-  absl::StatusOr<Inventory> Read() {
-    // What decides over deletions is read as it is now, and what is named by name.
-    RETURN_IF_ERROR(request_.requires_all || !names_.empty() ? ReadInTurn() : ReadAtOnce());
-    RETURN_IF_ERROR(ReadShares());
-    RETURN_IF_ERROR(ReadPvcs());
-    CountReady();
-    Inventory inventory;
-    inventory.entries.reserve(snapshots_.size());
-    for (const VolumeSnapshot& snapshot : snapshots_) {
-      inventory.entries.push_back(CompleteEntryOf(snapshot));
-    }
-    std::sort(inventory.entries.begin(), inventory.entries.end(),
-              [](const SnapshotEntry& left, const SnapshotEntry& right) {
-                const auto key = [](const SnapshotEntry& one) {
-                  return std::tie(one.namespace_name, one.pvc);
-                };
-                return key(left) != key(right) ? key(left) < key(right)
-                                               : std::tie(left.asked_at, left.name) >
-                                                     std::tie(right.asked_at, right.name);
-              });
-    inventory.not_checked = std::move(not_checked_);
-    inventory.is_last_ready_known = is_last_ready_known_;
-    return inventory;
-  }
+  InventoryReader(const CallContext& ctx, k8s::ApiClient& api, const InventoryRequest& request);
+  absl::StatusOr<Inventory> Read();
 
  private:
-  absl::Status ReadInTurn() {
-    RETURN_IF_ERROR(ReadSnapshots());
-    // After the VolumeSnapshots: a content that one of them names and that is not there is gone.
-    return ReadContents();
-  }
+  absl::Status ReadInTurn();
 
   // Of a whole cluster's contents few are wanted, and the API server takes as long to give all that
   // it remembers as it takes to read the VolumeSnapshots: it does both at once. Which are wanted is
   // known, and the answer looked at, when the VolumeSnapshots are there. What was missing in it is
   // looked at again.
-  absl::Status ReadAtOnce() {
-    std::set<std::string> wanted;
-    std::latch are_snapshots_read(1);
-    std::stop_source stop;
-    const std::stop_callback forward(ctx_.stop, [&stop] { stop.request_stop(); });
-    absl::Status remembered;
-    std::jthread reader([&] {
-      CallContext ctx = ctx_;
-      ctx.stop = stop.get_token();
-      const auto is_wanted = [&](absl::string_view name) {
-        are_snapshots_read.wait();
-        return wanted.contains(std::string(name));
-      };
-      remembered = k8s::ReadWanted(ctx, api_, VolumeSnapshotContentType(), "", is_wanted,
-                                   [&](const std::vector<Json>& page, bool is_first) {
-                                     are_snapshots_read.wait();
-                                     NoteContents(page, is_first, wanted);
-                                   });
-    });
-    const absl::Status snapshots = ReadSnapshots();
-    if (snapshots.ok()) {
-      wanted = WantedContents();
-    } else {
-      stop.request_stop();
-    }
-    are_snapshots_read.count_down();
-    reader.join();
-    RETURN_IF_ERROR(snapshots);
-    around_.are_contents_listed = remembered.ok();
-    return Excuse(remembered.ok() ? ReadDoubtful(wanted) : remembered, kOfContents);
-  }
-
-  absl::Status ReadSnapshots() {
-    if (request_.only_names) {
-      is_last_ready_known_ = false;
-      return GetSnapshots();
-    }
-    const bool with_labels = !request_.label_selector.empty();
-    const bool reads_others = with_labels && request_.reads_others;
-    const absl::Status listed = ListSnapshots(reads_others ? "" : request_.label_selector);
-    if (absl::IsPermissionDenied(listed) && !names_.empty() && !request_.requires_all) {
-      is_last_ready_known_ = false;
-      not_checked_.push_back(
-          absl::StrCat("the last Ready one of a PVC not checked: ", listed.message()));
-      return GetSnapshots();
-    }
-    RETURN_IF_ERROR(listed);
-    if (reads_others) {
-      return ListSelected();
-    }
-    if (with_labels) {
-      is_last_ready_known_ = false;
-      not_checked_.emplace_back(
-          "the last Ready one of a PVC not checked: the labels leave others out");
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status ListSnapshots(const std::string& label_selector) {
-    return k8s::ReadPages(ctx_, api_, VolumeSnapshotType(), request_.namespace_name,
-                          {.label_selector = label_selector,
-                           .field_selector = "",
-                           .in_one_answer = !request_.namespace_name.empty()},
-                          [&](const std::vector<Json>& page, bool is_first) {
-                            if (is_first) {
-                              snapshots_.clear();
-                            }
-                            for (const Json& object : page) {
-                              if (auto snapshot = VolumeSnapshot::Of(Trimmed(object));
-                                  snapshot.ok()) {
-                                snapshots_.push_back(*std::move(snapshot));
-                              }
-                            }
-                          });
-  }
-
-  absl::Status ListSelected() {
-    selected_.emplace();
-    return k8s::ReadPages(ctx_, api_, VolumeSnapshotType(), request_.namespace_name,
-                          {.label_selector = request_.label_selector, .field_selector = ""},
-                          [&](const std::vector<Json>& page, bool is_first) {
-                            if (is_first) {
-                              selected_->clear();
-                            }
-                            for (const Json& object : page) {
-                              selected_->insert(k8s::Uid(object));
-                            }
-                          });
-  }
-
-  absl::Status GetSnapshots() {
-    snapshots_.clear();
-    for (const std::string& name : names_) {
-      ASSIGN_OR_RETURN(const std::optional<Json> found,
-                       k8s::Find(ctx_, api_, VolumeSnapshotKey(request_.namespace_name, name)));
-      if (found.has_value()) {
-        ASSIGN_OR_RETURN(VolumeSnapshot snapshot, VolumeSnapshot::Of(Trimmed(*found)));
-        snapshots_.push_back(std::move(snapshot));
-      }
-    }
-    return absl::OkStatus();
-  }
+  absl::Status ReadAtOnce();
+  absl::Status ReadSnapshots();
+  absl::Status ListSnapshots(const std::string& label_selector);
+  absl::Status ListSelected();
+  absl::Status GetSnapshots();
 
   // The contents that matter: all; or those of the VolumeSnapshots that are meant, and of the Ready
   // ones of the same PVCs, which decide whether one is the last.
-  std::set<std::string> WantedContents() const {
-    std::set<NamespacedName> pvcs;
-    for (const VolumeSnapshot& snapshot : snapshots_) {
-      if (names_.contains(snapshot.name()) && !snapshot.source_pvc().empty()) {
-        pvcs.emplace(snapshot.namespace_name(), snapshot.source_pvc());
-      }
-    }
-    std::set<std::string> wanted;
-    for (const VolumeSnapshot& snapshot : snapshots_) {
-      const bool counts =
-          snapshot.is_ready() && pvcs.contains({snapshot.namespace_name(), snapshot.source_pvc()});
-      if (names_.empty() || names_.contains(snapshot.name()) || counts) {
-        wanted.insert(snapshot.bound_content());
-      }
-    }
-    wanted.erase("");
-    return wanted;
-  }
-
-  absl::Status ReadContents() {
-    const std::set<std::string> wanted = WantedContents();
-    absl::Status read = absl::OkStatus();
-    if (!names_.empty() && wanted.size() <= kContentGetsMax) {
-      read = GetContents(wanted);
-    } else {
-      read = ListContents(wanted);
-      if (absl::IsPermissionDenied(read) && !names_.empty()) {
-        read = GetContents(wanted);
-      }
-    }
-    return Excuse(read, kOfContents);
-  }
+  std::set<std::string> WantedContents() const;
+  absl::Status ReadContents();
 
   // Reading them all takes an API server seconds where it reads its store.
-  absl::Status ListContents(const std::set<std::string>& wanted) {
-    const absl::Status read = k8s::ReadPages(ctx_, api_, VolumeSnapshotContentType(), "", {},
-                                             [&](const std::vector<Json>& page, bool is_first) {
-                                               NoteContents(page, is_first, wanted);
-                                             });
-    around_.are_contents_listed = read.ok();
-    around_.are_shares_listed = read.ok();
-    return read;
-  }
+  absl::Status ListContents(const std::set<std::string>& wanted);
 
   // As they are now: those that may have changed since they were remembered, or all.
-  absl::Status ReadDoubtful(const std::set<std::string>& wanted) {
-    const std::set<std::string> doubtful = DoubtfulContents();
-    if (doubtful.size() <= kContentGetsMax && GetContents(doubtful).ok()) {
-      return absl::OkStatus();
-    }
-    return ListContents(wanted);
-  }
-
+  absl::Status ReadDoubtful(const std::set<std::string>& wanted);
   void NoteContents(const std::vector<Json>& page, bool is_first,
-                    const std::set<std::string>& wanted) {
-    if (is_first) {
-      around_.contents.clear();
-      around_.listed_shares.clear();
-    }
-    for (const Json& object : page) {
-      if (wanted.contains(k8s::Name(object))) {
-        NoteContent(object);
-      }
-      if (IsShare(object)) {
-        around_.listed_shares.insert(k8s::Name(object));
-      }
-    }
-  }
+                    const std::set<std::string>& wanted);
 
   // Those that are missing, or are not bound to the VolumeSnapshot that names them.
-  std::set<std::string> DoubtfulContents() const {
-    std::set<std::string> doubtful;
-    for (const VolumeSnapshot& snapshot : snapshots_) {
-      const auto found = around_.contents.find(snapshot.bound_content());
-      const bool is_bound = found != around_.contents.end() && found->second.has_value() &&
-                            found->second->Names(snapshot);
-      if (!snapshot.bound_content().empty() && !is_bound) {
-        doubtful.insert(snapshot.bound_content());
-      }
-    }
-    return doubtful;
-  }
-
-  absl::Status GetContents(const std::set<std::string>& wanted) {
-    for (const std::string& name : wanted) {
-      ASSIGN_OR_RETURN(const std::optional<Json> found,
-                       k8s::Find(ctx_, api_, VolumeSnapshotContentKey(name)));
-      if (found.has_value()) {
-        NoteContent(*found);
-      } else {
-        around_.contents.insert_or_assign(name, std::nullopt);
-      }
-    }
-    return absl::OkStatus();
-  }
+  std::set<std::string> DoubtfulContents() const;
+  absl::Status GetContents(const std::set<std::string>& wanted);
 
   // Which of the shares that contents tell of are still there. Of those that are meant, or when all
   // is needed, the VolumeSnapshots are looked at, too: a Retain content stays behind its own. Where
   // the shares were not listed, so many are looked at, and the others believed.
-  absl::Status ReadShares() {
-    const bool looks_closer = !names_.empty() || request_.requires_all;
-    std::size_t looks = 0;
-    for (const auto& [name, content] : around_.contents) {
-      for (const SharedSnapshot& share :
-           content.has_value() ? SharesOf(*content) : std::vector<SharedSnapshot>()) {
-        if (around_.are_shares_listed && !around_.listed_shares.contains(share.content_name)) {
-          continue;
-        }
-        bool is_there = true;
-        if (looks_closer || (!around_.are_shares_listed && looks++ < kContentGetsMax)) {
-          ASSIGN_OR_RETURN(is_there, IsShareThere(ctx_, api_, share));
-        }
-        if (is_there) {
-          around_.shared_with[name].push_back(absl::StrCat(share.namespace_name, "/", share.name));
-        }
-      }
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status ReadPvcs() {
-    const absl::Status read =
-        k8s::ReadPages(ctx_, api_, PersistentVolumeClaimType(), request_.namespace_name, {},
-                       [&](const std::vector<Json>& page, bool is_first) {
-                         if (is_first) {
-                           around_.used_by.clear();
-                           around_.pending.clear();
-                         }
-                         for (const Json& claim : page) {
-                           NotePvc(claim);
-                         }
-                       });
-    return Excuse(read, "PVCs that use a snapshot");
-  }
-
-  void NoteContent(const Json& object) {
-    if (auto content = VolumeSnapshotContent::Of(Trimmed(object)); content.ok()) {
-      std::string name = content->name();
-      around_.contents.insert_or_assign(std::move(name), *std::move(content));
-    }
-  }
-
-  void NotePvc(const Json& object) {
-    const absl::StatusOr<PersistentVolumeClaim> pvc = PersistentVolumeClaim::Of(object);
-    if (!pvc.ok() || pvc->source_snapshot().empty()) {
-      return;
-    }
-    const NamespacedName snapshot = {pvc->namespace_name(), pvc->source_snapshot()};
-    around_.used_by[snapshot].push_back(pvc->name());
-    if (pvc->is_being_filled()) {
-      around_.pending[snapshot].push_back(pvc->name());
-    }
-  }
+  absl::Status ReadShares();
+  absl::Status ReadPvcs();
+  void NoteContent(const Json& object);
+  void NotePvc(const Json& object);
 
   // What may not be read is named, and no error, unless everything is needed.
-  absl::Status Excuse(const absl::Status& status, absl::string_view what) {
-    if (!absl::IsPermissionDenied(status)) {
-      return status;
-    }
-    if (request_.requires_all) {
-      return Annotate(status, absl::StrCat(what, " cannot be checked"));
-    }
-    not_checked_.push_back(absl::StrCat(what, " not checked: ", status.message()));
-    return absl::OkStatus();
-  }
-
-  ContentReading ContentOf(const VolumeSnapshot& snapshot) const {
-    const auto found = around_.contents.find(snapshot.bound_content());
-    if (found != around_.contents.end() && found->second.has_value()) {
-      return {.kind = ContentReading::Kind::kPresent, .content = &*found->second};
-    }
-    const bool is_gone = found != around_.contents.end() || around_.are_contents_listed;
-    return !snapshot.bound_content().empty() && is_gone
-               ? ContentReading{.kind = ContentReading::Kind::kGone}
-               : ContentReading{};
-  }
-
-  void CountReady() {
-    for (const VolumeSnapshot& snapshot : snapshots_) {
-      if (!snapshot.source_pvc().empty() &&
-          StatusOf(snapshot, ContentOf(snapshot)).state == SnapshotState::kReady) {
-        ++ready_[{snapshot.namespace_name(), snapshot.source_pvc()}];
-      }
-    }
-  }
-
-  ProtectionInput InputOf(const VolumeSnapshot& snapshot, const SnapshotStatus& status) const {
-    ProtectionInput input = {.content = ContentOf(snapshot),
-                             .mover_namespace = request_.mover_namespace,
-                             .now = request_.now};
-    if (const auto found = around_.pending.find({snapshot.namespace_name(), snapshot.name()});
-        found != around_.pending.end()) {
-      input.pending_pvcs = found->second;
-    }
-    if (const auto found = around_.shared_with.find(snapshot.bound_content());
-        found != around_.shared_with.end() && input.content.content->Names(snapshot)) {
-      input.shared_with = found->second;
-    }
-    const auto ready = ready_.find({snapshot.namespace_name(), snapshot.source_pvc()});
-    input.is_last_ready = is_last_ready_known_ && status.state == SnapshotState::kReady &&
-                          ready != ready_.end() && ready->second == 1;
-    return input;
-  }
-
-  SnapshotEntry CompleteEntryOf(const VolumeSnapshot& snapshot) const {
-    SnapshotEntry entry = EntryOf(snapshot, ContentOf(snapshot));
-    entry.is_selected = !selected_.has_value() || selected_->contains(entry.uid);
-    if (const auto found = around_.used_by.find({snapshot.namespace_name(), snapshot.name()});
-        found != around_.used_by.end()) {
-      entry.used_by = found->second;
-    }
-    const ProtectionInput input = InputOf(snapshot, entry.status);
-    entry.shared_with = input.shared_with;
-    entry.kept_for = ProtectionsOf(snapshot, input, Requester::kPrune);
-    entry.kept_for_person = ProtectionsOf(snapshot, input, Requester::kPerson);
-    return entry;
-  }
+  absl::Status Excuse(const absl::Status& status, absl::string_view what);
+  ContentReading ContentOf(const VolumeSnapshot& snapshot) const;
+  void CountReady();
+  ProtectionInput InputOf(const VolumeSnapshot& snapshot, const SnapshotStatus& status) const;
+  SnapshotEntry CompleteEntryOf(const VolumeSnapshot& snapshot) const;
 
   const CallContext& ctx_;
   k8s::ApiClient& api_;
@@ -456,6 +139,355 @@ class InventoryReader {
   bool is_last_ready_known_ = true;
   std::vector<std::string> not_checked_;
 };
+
+InventoryReader::InventoryReader(const CallContext& ctx, k8s::ApiClient& api,
+                                 const InventoryRequest& request)
+    : ctx_(ctx), api_(api), request_(request), names_(request.names.begin(), request.names.end()) {}
+
+absl::StatusOr<Inventory> InventoryReader::Read() {
+  // What decides over deletions is read as it is now, and what is named by name.
+  RETURN_IF_ERROR(request_.requires_all || !names_.empty() ? ReadInTurn() : ReadAtOnce());
+  RETURN_IF_ERROR(ReadShares());
+  RETURN_IF_ERROR(ReadPvcs());
+  CountReady();
+  Inventory inventory;
+  inventory.entries.reserve(snapshots_.size());
+  for (const VolumeSnapshot& snapshot : snapshots_) {
+    inventory.entries.push_back(CompleteEntryOf(snapshot));
+  }
+  std::sort(inventory.entries.begin(), inventory.entries.end(),
+            [](const SnapshotEntry& left, const SnapshotEntry& right) {
+              const auto key = [](const SnapshotEntry& one) {
+                return std::tie(one.namespace_name, one.pvc);
+              };
+              return key(left) != key(right) ? key(left) < key(right)
+                                             : std::tie(left.asked_at, left.name) >
+                                                   std::tie(right.asked_at, right.name);
+            });
+  inventory.not_checked = std::move(not_checked_);
+  inventory.is_last_ready_known = is_last_ready_known_;
+  return inventory;
+}
+
+absl::Status InventoryReader::ReadInTurn() {
+  RETURN_IF_ERROR(ReadSnapshots());
+  // After the VolumeSnapshots: a content that one of them names and that is not there is gone.
+  return ReadContents();
+}
+
+absl::Status InventoryReader::ReadAtOnce() {
+  std::set<std::string> wanted;
+  std::latch are_snapshots_read(1);
+  std::stop_source stop;
+  const std::stop_callback forward(ctx_.stop, [&stop] { stop.request_stop(); });
+  absl::Status remembered;
+  std::jthread reader([&] {
+    CallContext ctx = ctx_;
+    ctx.stop = stop.get_token();
+    const auto is_wanted = [&](absl::string_view name) {
+      are_snapshots_read.wait();
+      return wanted.contains(std::string(name));
+    };
+    remembered = k8s::ReadWanted(ctx, api_, VolumeSnapshotContentType(), "", is_wanted,
+                                 [&](const std::vector<Json>& page, bool is_first) {
+                                   are_snapshots_read.wait();
+                                   NoteContents(page, is_first, wanted);
+                                 });
+  });
+  const absl::Status snapshots = ReadSnapshots();
+  if (snapshots.ok()) {
+    wanted = WantedContents();
+  } else {
+    stop.request_stop();
+  }
+  are_snapshots_read.count_down();
+  reader.join();
+  RETURN_IF_ERROR(snapshots);
+  around_.are_contents_listed = remembered.ok();
+  return Excuse(remembered.ok() ? ReadDoubtful(wanted) : remembered, kOfContents);
+}
+
+absl::Status InventoryReader::ReadSnapshots() {
+  if (request_.only_names) {
+    is_last_ready_known_ = false;
+    return GetSnapshots();
+  }
+  const bool with_labels = !request_.label_selector.empty();
+  const bool reads_others = with_labels && request_.reads_others;
+  const absl::Status listed = ListSnapshots(reads_others ? "" : request_.label_selector);
+  if (absl::IsPermissionDenied(listed) && !names_.empty() && !request_.requires_all) {
+    is_last_ready_known_ = false;
+    not_checked_.push_back(
+        absl::StrCat("the last Ready one of a PVC not checked: ", listed.message()));
+    return GetSnapshots();
+  }
+  RETURN_IF_ERROR(listed);
+  if (reads_others) {
+    return ListSelected();
+  }
+  if (with_labels) {
+    is_last_ready_known_ = false;
+    not_checked_.emplace_back(
+        "the last Ready one of a PVC not checked: the labels leave others out");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status InventoryReader::ListSnapshots(const std::string& label_selector) {
+  return k8s::ReadPages(ctx_, api_, VolumeSnapshotType(), request_.namespace_name,
+                        {.label_selector = label_selector,
+                         .field_selector = "",
+                         .in_one_answer = !request_.namespace_name.empty()},
+                        [&](const std::vector<Json>& page, bool is_first) {
+                          if (is_first) {
+                            snapshots_.clear();
+                          }
+                          for (const Json& object : page) {
+                            if (auto snapshot = VolumeSnapshot::Of(Trimmed(object));
+                                snapshot.ok()) {
+                              snapshots_.push_back(*std::move(snapshot));
+                            }
+                          }
+                        });
+}
+
+absl::Status InventoryReader::ListSelected() {
+  selected_.emplace();
+  return k8s::ReadPages(ctx_, api_, VolumeSnapshotType(), request_.namespace_name,
+                        {.label_selector = request_.label_selector, .field_selector = ""},
+                        [&](const std::vector<Json>& page, bool is_first) {
+                          if (is_first) {
+                            selected_->clear();
+                          }
+                          for (const Json& object : page) {
+                            selected_->insert(k8s::Uid(object));
+                          }
+                        });
+}
+
+absl::Status InventoryReader::GetSnapshots() {
+  snapshots_.clear();
+  for (const std::string& name : names_) {
+    ASSIGN_OR_RETURN(const std::optional<Json> found,
+                     k8s::Find(ctx_, api_, VolumeSnapshotKey(request_.namespace_name, name)));
+    if (found.has_value()) {
+      ASSIGN_OR_RETURN(VolumeSnapshot snapshot, VolumeSnapshot::Of(Trimmed(*found)));
+      snapshots_.push_back(std::move(snapshot));
+    }
+  }
+  return absl::OkStatus();
+}
+
+std::set<std::string> InventoryReader::WantedContents() const {
+  std::set<NamespacedName> pvcs;
+  for (const VolumeSnapshot& snapshot : snapshots_) {
+    if (names_.contains(snapshot.name()) && !snapshot.source_pvc().empty()) {
+      pvcs.emplace(snapshot.namespace_name(), snapshot.source_pvc());
+    }
+  }
+  std::set<std::string> wanted;
+  for (const VolumeSnapshot& snapshot : snapshots_) {
+    const bool counts =
+        snapshot.is_ready() && pvcs.contains({snapshot.namespace_name(), snapshot.source_pvc()});
+    if (names_.empty() || names_.contains(snapshot.name()) || counts) {
+      wanted.insert(snapshot.bound_content());
+    }
+  }
+  wanted.erase("");
+  return wanted;
+}
+
+absl::Status InventoryReader::ReadContents() {
+  const std::set<std::string> wanted = WantedContents();
+  absl::Status read = absl::OkStatus();
+  if (!names_.empty() && wanted.size() <= kContentGetsMax) {
+    read = GetContents(wanted);
+  } else {
+    read = ListContents(wanted);
+    if (absl::IsPermissionDenied(read) && !names_.empty()) {
+      read = GetContents(wanted);
+    }
+  }
+  return Excuse(read, kOfContents);
+}
+
+absl::Status InventoryReader::ListContents(const std::set<std::string>& wanted) {
+  const absl::Status read = k8s::ReadPages(
+      ctx_, api_, VolumeSnapshotContentType(), "", {},
+      [&](const std::vector<Json>& page, bool is_first) { NoteContents(page, is_first, wanted); });
+  around_.are_contents_listed = read.ok();
+  around_.are_shares_listed = read.ok();
+  return read;
+}
+
+absl::Status InventoryReader::ReadDoubtful(const std::set<std::string>& wanted) {
+  const std::set<std::string> doubtful = DoubtfulContents();
+  if (doubtful.size() <= kContentGetsMax && GetContents(doubtful).ok()) {
+    return absl::OkStatus();
+  }
+  return ListContents(wanted);
+}
+
+void InventoryReader::NoteContents(const std::vector<Json>& page, bool is_first,
+                                   const std::set<std::string>& wanted) {
+  if (is_first) {
+    around_.contents.clear();
+    around_.listed_shares.clear();
+  }
+  for (const Json& object : page) {
+    if (wanted.contains(k8s::Name(object))) {
+      NoteContent(object);
+    }
+    if (IsShare(object)) {
+      around_.listed_shares.insert(k8s::Name(object));
+    }
+  }
+}
+
+std::set<std::string> InventoryReader::DoubtfulContents() const {
+  std::set<std::string> doubtful;
+  for (const VolumeSnapshot& snapshot : snapshots_) {
+    const auto found = around_.contents.find(snapshot.bound_content());
+    const bool is_bound = found != around_.contents.end() && found->second.has_value() &&
+                          found->second->Names(snapshot);
+    if (!snapshot.bound_content().empty() && !is_bound) {
+      doubtful.insert(snapshot.bound_content());
+    }
+  }
+  return doubtful;
+}
+
+absl::Status InventoryReader::GetContents(const std::set<std::string>& wanted) {
+  for (const std::string& name : wanted) {
+    ASSIGN_OR_RETURN(const std::optional<Json> found,
+                     k8s::Find(ctx_, api_, VolumeSnapshotContentKey(name)));
+    if (found.has_value()) {
+      NoteContent(*found);
+    } else {
+      around_.contents.insert_or_assign(name, std::nullopt);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status InventoryReader::ReadShares() {
+  const bool looks_closer = !names_.empty() || request_.requires_all;
+  std::size_t looks = 0;
+  for (const auto& [name, content] : around_.contents) {
+    for (const SharedSnapshot& share :
+         content.has_value() ? SharesOf(*content) : std::vector<SharedSnapshot>()) {
+      if (around_.are_shares_listed && !around_.listed_shares.contains(share.content_name)) {
+        continue;
+      }
+      bool is_there = true;
+      if (looks_closer || (!around_.are_shares_listed && looks++ < kContentGetsMax)) {
+        ASSIGN_OR_RETURN(is_there, IsShareThere(ctx_, api_, share));
+      }
+      if (is_there) {
+        around_.shared_with[name].push_back(absl::StrCat(share.namespace_name, "/", share.name));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status InventoryReader::ReadPvcs() {
+  const absl::Status read =
+      k8s::ReadPages(ctx_, api_, PersistentVolumeClaimType(), request_.namespace_name, {},
+                     [&](const std::vector<Json>& page, bool is_first) {
+                       if (is_first) {
+                         around_.used_by.clear();
+                         around_.pending.clear();
+                       }
+                       for (const Json& claim : page) {
+                         NotePvc(claim);
+                       }
+                     });
+  return Excuse(read, "PVCs that use a snapshot");
+}
+
+void InventoryReader::NoteContent(const Json& object) {
+  if (auto content = VolumeSnapshotContent::Of(Trimmed(object)); content.ok()) {
+    std::string name = content->name();
+    around_.contents.insert_or_assign(std::move(name), *std::move(content));
+  }
+}
+
+void InventoryReader::NotePvc(const Json& object) {
+  const absl::StatusOr<PersistentVolumeClaim> pvc = PersistentVolumeClaim::Of(object);
+  if (!pvc.ok() || pvc->source_snapshot().empty()) {
+    return;
+  }
+  const NamespacedName snapshot = {pvc->namespace_name(), pvc->source_snapshot()};
+  around_.used_by[snapshot].push_back(pvc->name());
+  if (pvc->is_being_filled()) {
+    around_.pending[snapshot].push_back(pvc->name());
+  }
+}
+
+absl::Status InventoryReader::Excuse(const absl::Status& status, absl::string_view what) {
+  if (!absl::IsPermissionDenied(status)) {
+    return status;
+  }
+  if (request_.requires_all) {
+    return Annotate(status, absl::StrCat(what, " cannot be checked"));
+  }
+  not_checked_.push_back(absl::StrCat(what, " not checked: ", status.message()));
+  return absl::OkStatus();
+}
+
+ContentReading InventoryReader::ContentOf(const VolumeSnapshot& snapshot) const {
+  const auto found = around_.contents.find(snapshot.bound_content());
+  if (found != around_.contents.end() && found->second.has_value()) {
+    return {.kind = ContentReading::Kind::kPresent, .content = &*found->second};
+  }
+  const bool is_gone = found != around_.contents.end() || around_.are_contents_listed;
+  return !snapshot.bound_content().empty() && is_gone
+             ? ContentReading{.kind = ContentReading::Kind::kGone}
+             : ContentReading{};
+}
+
+void InventoryReader::CountReady() {
+  for (const VolumeSnapshot& snapshot : snapshots_) {
+    if (!snapshot.source_pvc().empty() &&
+        StatusOf(snapshot, ContentOf(snapshot)).state == SnapshotState::kReady) {
+      ++ready_[{snapshot.namespace_name(), snapshot.source_pvc()}];
+    }
+  }
+}
+
+ProtectionInput InventoryReader::InputOf(const VolumeSnapshot& snapshot,
+                                         const SnapshotStatus& status) const {
+  ProtectionInput input = {.content = ContentOf(snapshot),
+                           .mover_namespace = request_.mover_namespace,
+                           .now = request_.now};
+  if (const auto found = around_.pending.find({snapshot.namespace_name(), snapshot.name()});
+      found != around_.pending.end()) {
+    input.pending_pvcs = found->second;
+  }
+  if (const auto found = around_.shared_with.find(snapshot.bound_content());
+      found != around_.shared_with.end() && input.content.content->Names(snapshot)) {
+    input.shared_with = found->second;
+  }
+  const auto ready = ready_.find({snapshot.namespace_name(), snapshot.source_pvc()});
+  input.is_last_ready = is_last_ready_known_ && status.state == SnapshotState::kReady &&
+                        ready != ready_.end() && ready->second == 1;
+  return input;
+}
+
+SnapshotEntry InventoryReader::CompleteEntryOf(const VolumeSnapshot& snapshot) const {
+  SnapshotEntry entry = EntryOf(snapshot, ContentOf(snapshot));
+  entry.is_selected = !selected_.has_value() || selected_->contains(entry.uid);
+  if (const auto found = around_.used_by.find({snapshot.namespace_name(), snapshot.name()});
+      found != around_.used_by.end()) {
+    entry.used_by = found->second;
+  }
+  const ProtectionInput input = InputOf(snapshot, entry.status);
+  entry.shared_with = input.shared_with;
+  entry.kept_for = ProtectionsOf(snapshot, input, Requester::kPrune);
+  entry.kept_for_person = ProtectionsOf(snapshot, input, Requester::kPerson);
+  return entry;
+}
 
 void NoteContentIn(const VolumeSnapshot& snapshot, const ContentReading& reading,
                    SnapshotEntry& entry) {

@@ -65,104 +65,22 @@ class SnapshotFollower : public k8s::ObjectFollower {
   SnapshotFollower(const CallContext& ctx, k8s::ApiClient& api, const SnapshotWatchRequest& request,
                    const std::function<bool(const SnapshotChange& change)>& sink,
                    const std::function<void(const std::string& sentence)>& note,
-                   std::stop_source& stop)
-      : ctx_(ctx), api_(api), request_(request), sink_(sink), note_(note), stop_(stop) {
-    for (const SnapshotEntry& entry : request.known) {
-      Known& known = known_[entry.uid];
-      known.mark = MarkOfEntry(entry);
-      known.seen = {entry.resource_version};
-      SnapshotEntry copy = entry;
-      copy.used_by.clear();
-      copy.kept_for.clear();
-      SetEntry(known, std::move(copy));
-    }
-  }
-
-  bool has_ended() const {
-    const MutexLock lock(mutex_);
-    return has_ended_;
-  }
-
-  void OnPage(const std::vector<Json>& objects, bool is_first) override {
-    const MutexLock lock(mutex_);
-    if (is_first) {
-      listed_.clear();
-    }
-    for (const Json& object : objects) {
-      listed_.insert(k8s::Uid(object));
-      Take(object);
-    }
-  }
+                   std::stop_source& stop);
+  bool has_ended() const;
+  void OnPage(const std::vector<Json>& objects, bool is_first) override;
 
   // A list that is not the newest may lack what was shown already: it is looked for by name.
-  void OnListed() override {
-    const MutexLock lock(mutex_);
-    std::vector<std::string> missing;
-    for (const auto& [uid, known] : known_) {
-      if (!listed_.contains(uid)) {
-        missing.push_back(uid);
-      }
-    }
-    for (const std::string& uid : missing) {
-      if (IsGone(uid)) {
-        TellGone(uid);
-      }
-    }
-  }
-
-  void OnEvent(const k8s::WatchEvent& event) override {
-    const MutexLock lock(mutex_);
-    if (event.kind != k8s::WatchEvent::Kind::kDeleted) {
-      Take(event.object);
-      return;
-    }
-    const std::string uid = k8s::Uid(event.object);
-    // With labels it may only have lost one.
-    if (request_.label_selector.empty() || IsGone(uid)) {
-      TellGone(uid);
-    }
-  }
+  void OnListed() override;
+  void OnEvent(const k8s::WatchEvent& event) override;
 
   // --- Contents, of all namespaces
 
-  void OnContents(const std::vector<Json>& contents, bool is_first) {
-    const MutexLock lock(mutex_);
-    if (is_first) {
-      listed_contents_.clear();
-    }
-    for (const Json& content : contents) {
-      if (uids_of_content_.contains(k8s::Name(content))) {
-        listed_contents_.insert(k8s::Name(content));
-        TakeContent(content, /*is_gone=*/false);
-      }
-    }
-  }
-
-  void OnContentsListed() {
-    const MutexLock lock(mutex_);
-    std::vector<std::string> missing;
-    for (const auto& [uid, known] : known_) {
-      if (known.entry.content_kind == ContentReading::Kind::kPresent &&
-          !listed_contents_.contains(known.entry.content)) {
-        missing.push_back(uid);
-      }
-    }
-    listed_contents_.clear();
-    for (const std::string& uid : missing) {
-      LookAgain(uid);
-    }
-  }
-
-  void OnContent(const k8s::WatchEvent& event) {
-    const MutexLock lock(mutex_);
-    TakeContent(event.object, event.kind == k8s::WatchEvent::Kind::kDeleted);
-  }
+  void OnContents(const std::vector<Json>& contents, bool is_first);
+  void OnContentsListed();
+  void OnContent(const k8s::WatchEvent& event);
 
   // Told once, of whatever may not be done.
-  void NoteContents(const std::string& what, const absl::Status& status) {
-    const MutexLock lock(mutex_);
-    NoteContentsLocked(what, status);
-  }
+  void NoteContents(const std::string& what, const absl::Status& status);
 
  private:
   struct Known {
@@ -172,126 +90,21 @@ class SnapshotFollower : public k8s::ObjectFollower {
   };
 
   void NoteContentsLocked(const std::string& what, const absl::Status& status)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    if (!std::exchange(has_noted_contents_, true)) {
-      note_(absl::StrCat(what, " not checked: ", status.message()));
-    }
-  }
-
-  bool IsGone(const std::string& uid) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    const auto found = known_.find(uid);
-    if (found == known_.end()) {
-      return false;
-    }
-    const SnapshotEntry& entry = found->second.entry;
-    const auto object = k8s::Find(ctx_, api_, VolumeSnapshotKey(entry.namespace_name, entry.name));
-    return object.ok() && (!object->has_value() || k8s::Uid(**object) != uid);
-  }
-
-  void TellGone(const std::string& uid) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    gone_.insert(uid);
-    if (const auto found = known_.find(uid); found != known_.end()) {
-      ForgetContent(found->second.entry);
-      const SnapshotChange change{.entry = std::move(found->second.entry), .is_gone = true};
-      known_.erase(found);
-      Tell(change);
-    }
-  }
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool IsGone(const std::string& uid) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void TellGone(const std::string& uid) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // `is_newest`: it was read as it is now, and what is around it may have changed alone.
-  void Take(const Json& object, bool is_newest = false) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    absl::StatusOr<VolumeSnapshot> snapshot = VolumeSnapshot::Of(object);
-    if (has_ended_ || !snapshot.ok() || gone_.contains(snapshot->uid())) {
-      return;
-    }
-    SnapshotMark mark = MarkOf(*snapshot);
-    const auto [place, is_new] = known_.try_emplace(snapshot->uid());
-    Known& known = place->second;
-    if (!is_new && !is_newest && IsOlder(mark, known.mark, known.seen)) {
-      return;
-    }
-    known.seen.push_back(mark.resource_version);
-    if (known.seen.size() > kSeenMax) {
-      known.seen.erase(known.seen.begin());
-    }
-    known.mark = std::move(mark);
-    SnapshotEntry entry = EntryNow(*snapshot);
-    const bool differs = is_new || ToJson(entry) != ToJson(known.entry);
-    SetEntry(known, std::move(entry));
-    if (differs) {
-      Tell({.entry = known.entry, .is_gone = false});
-    }
-  }
-
-  void TakeContent(const Json& content, bool is_gone) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    const auto found = uids_of_content_.find(k8s::Name(content));
-    if (found == uids_of_content_.end()) {
-      return;
-    }
-    const std::set<std::string> uids = found->second;
-    for (const std::string& uid : uids) {
-      const SnapshotEntry& entry = known_.at(uid).entry;
-      if (is_gone || entry.content_resource_version != k8s::ResourceVersion(content)) {
-        LookAgain(uid);
-      }
-    }
-  }
+  void Take(const Json& object, bool is_newest = false) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void TakeContent(const Json& content, bool is_gone) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // At a VolumeSnapshot that did not change itself, and its content. One that is gone is told of
   // when the VolumeSnapshots say so.
-  void LookAgain(const std::string& uid) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    const SnapshotEntry& entry = known_.at(uid).entry;
-    const auto object = k8s::Find(ctx_, api_, VolumeSnapshotKey(entry.namespace_name, entry.name));
-    if (object.ok() && object->has_value() && k8s::Uid(**object) == uid) {
-      Take(**object, /*is_newest=*/true);
-    }
-  }
-
-  void SetEntry(Known& known, SnapshotEntry entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    ForgetContent(known.entry);
-    if (!entry.content.empty()) {
-      uids_of_content_[entry.content].insert(entry.uid);
-    }
-    known.entry = std::move(entry);
-  }
-
-  void ForgetContent(const SnapshotEntry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    const auto found = uids_of_content_.find(entry.content);
-    if (found != uids_of_content_.end() && found->second.erase(entry.uid) > 0 &&
-        found->second.empty()) {
-      uids_of_content_.erase(found);
-    }
-  }
-
-  SnapshotEntry EntryNow(const VolumeSnapshot& snapshot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    const std::string name = snapshot.bound_content();
-    if (name.empty() || !may_read_contents_) {
-      return EntryOf(snapshot, {});
-    }
-    const absl::StatusOr<std::optional<Json>> found =
-        k8s::Find(ctx_, api_, VolumeSnapshotContentKey(name));
-    if (absl::IsPermissionDenied(found.status())) {
-      may_read_contents_ = false;
-      NoteContentsLocked("binding, driver and handle", found.status());
-    }
-    if (!found.ok()) {
-      return EntryOf(snapshot, {});
-    }
-    if (!found->has_value()) {
-      return EntryOf(snapshot, {.kind = ContentReading::Kind::kGone});
-    }
-    const absl::StatusOr<VolumeSnapshotContent> content = VolumeSnapshotContent::Of(**found);
-    return content.ok()
-               ? EntryOf(snapshot, {.kind = ContentReading::Kind::kPresent, .content = &*content})
-               : EntryOf(snapshot, {});
-  }
-
-  void Tell(const SnapshotChange& change) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    if (!has_ended_ && !sink_(change)) {
-      has_ended_ = true;
-      stop_.request_stop();
-    }
-  }
+  void LookAgain(const std::string& uid) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SetEntry(Known& known, SnapshotEntry entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ForgetContent(const SnapshotEntry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  SnapshotEntry EntryNow(const VolumeSnapshot& snapshot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Tell(const SnapshotChange& change) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const CallContext& ctx_;
   k8s::ApiClient& api_;
@@ -311,6 +124,223 @@ class SnapshotFollower : public k8s::ObjectFollower {
   bool has_noted_contents_ ABSL_GUARDED_BY(mutex_) = false;
   bool has_ended_ ABSL_GUARDED_BY(mutex_) = false;  // the sink has had enough
 };
+
+SnapshotFollower::SnapshotFollower(const CallContext& ctx, k8s::ApiClient& api,
+                                   const SnapshotWatchRequest& request,
+                                   const std::function<bool(const SnapshotChange& change)>& sink,
+                                   const std::function<void(const std::string& sentence)>& note,
+                                   std::stop_source& stop)
+    : ctx_(ctx), api_(api), request_(request), sink_(sink), note_(note), stop_(stop) {
+  for (const SnapshotEntry& entry : request.known) {
+    Known& known = known_[entry.uid];
+    known.mark = MarkOfEntry(entry);
+    known.seen = {entry.resource_version};
+    SnapshotEntry copy = entry;
+    copy.used_by.clear();
+    copy.kept_for.clear();
+    SetEntry(known, std::move(copy));
+  }
+}
+
+bool SnapshotFollower::has_ended() const {
+  const MutexLock lock(mutex_);
+  return has_ended_;
+}
+
+void SnapshotFollower::OnPage(const std::vector<Json>& objects, bool is_first) {
+  const MutexLock lock(mutex_);
+  if (is_first) {
+    listed_.clear();
+  }
+  for (const Json& object : objects) {
+    listed_.insert(k8s::Uid(object));
+    Take(object);
+  }
+}
+
+void SnapshotFollower::OnListed() {
+  const MutexLock lock(mutex_);
+  std::vector<std::string> missing;
+  for (const auto& [uid, known] : known_) {
+    if (!listed_.contains(uid)) {
+      missing.push_back(uid);
+    }
+  }
+  for (const std::string& uid : missing) {
+    if (IsGone(uid)) {
+      TellGone(uid);
+    }
+  }
+}
+
+void SnapshotFollower::OnEvent(const k8s::WatchEvent& event) {
+  const MutexLock lock(mutex_);
+  if (event.kind != k8s::WatchEvent::Kind::kDeleted) {
+    Take(event.object);
+    return;
+  }
+  const std::string uid = k8s::Uid(event.object);
+  // With labels it may only have lost one.
+  if (request_.label_selector.empty() || IsGone(uid)) {
+    TellGone(uid);
+  }
+}
+
+void SnapshotFollower::OnContents(const std::vector<Json>& contents, bool is_first) {
+  const MutexLock lock(mutex_);
+  if (is_first) {
+    listed_contents_.clear();
+  }
+  for (const Json& content : contents) {
+    if (uids_of_content_.contains(k8s::Name(content))) {
+      listed_contents_.insert(k8s::Name(content));
+      TakeContent(content, /*is_gone=*/false);
+    }
+  }
+}
+
+void SnapshotFollower::OnContentsListed() {
+  const MutexLock lock(mutex_);
+  std::vector<std::string> missing;
+  for (const auto& [uid, known] : known_) {
+    if (known.entry.content_kind == ContentReading::Kind::kPresent &&
+        !listed_contents_.contains(known.entry.content)) {
+      missing.push_back(uid);
+    }
+  }
+  listed_contents_.clear();
+  for (const std::string& uid : missing) {
+    LookAgain(uid);
+  }
+}
+
+void SnapshotFollower::OnContent(const k8s::WatchEvent& event) {
+  const MutexLock lock(mutex_);
+  TakeContent(event.object, event.kind == k8s::WatchEvent::Kind::kDeleted);
+}
+
+void SnapshotFollower::NoteContents(const std::string& what, const absl::Status& status) {
+  const MutexLock lock(mutex_);
+  NoteContentsLocked(what, status);
+}
+
+void SnapshotFollower::NoteContentsLocked(const std::string& what, const absl::Status& status) {
+  if (!std::exchange(has_noted_contents_, true)) {
+    note_(absl::StrCat(what, " not checked: ", status.message()));
+  }
+}
+
+bool SnapshotFollower::IsGone(const std::string& uid) {
+  const auto found = known_.find(uid);
+  if (found == known_.end()) {
+    return false;
+  }
+  const SnapshotEntry& entry = found->second.entry;
+  const auto object = k8s::Find(ctx_, api_, VolumeSnapshotKey(entry.namespace_name, entry.name));
+  return object.ok() && (!object->has_value() || k8s::Uid(**object) != uid);
+}
+
+void SnapshotFollower::TellGone(const std::string& uid) {
+  gone_.insert(uid);
+  if (const auto found = known_.find(uid); found != known_.end()) {
+    ForgetContent(found->second.entry);
+    const SnapshotChange change{.entry = std::move(found->second.entry), .is_gone = true};
+    known_.erase(found);
+    Tell(change);
+  }
+}
+
+void SnapshotFollower::Take(const Json& object, bool is_newest) {
+  absl::StatusOr<VolumeSnapshot> snapshot = VolumeSnapshot::Of(object);
+  if (has_ended_ || !snapshot.ok() || gone_.contains(snapshot->uid())) {
+    return;
+  }
+  SnapshotMark mark = MarkOf(*snapshot);
+  const auto [place, is_new] = known_.try_emplace(snapshot->uid());
+  Known& known = place->second;
+  if (!is_new && !is_newest && IsOlder(mark, known.mark, known.seen)) {
+    return;
+  }
+  known.seen.push_back(mark.resource_version);
+  if (known.seen.size() > kSeenMax) {
+    known.seen.erase(known.seen.begin());
+  }
+  known.mark = std::move(mark);
+  SnapshotEntry entry = EntryNow(*snapshot);
+  const bool differs = is_new || ToJson(entry) != ToJson(known.entry);
+  SetEntry(known, std::move(entry));
+  if (differs) {
+    Tell({.entry = known.entry, .is_gone = false});
+  }
+}
+
+void SnapshotFollower::TakeContent(const Json& content, bool is_gone) {
+  const auto found = uids_of_content_.find(k8s::Name(content));
+  if (found == uids_of_content_.end()) {
+    return;
+  }
+  const std::set<std::string> uids = found->second;
+  for (const std::string& uid : uids) {
+    const SnapshotEntry& entry = known_.at(uid).entry;
+    if (is_gone || entry.content_resource_version != k8s::ResourceVersion(content)) {
+      LookAgain(uid);
+    }
+  }
+}
+
+void SnapshotFollower::LookAgain(const std::string& uid) {
+  const SnapshotEntry& entry = known_.at(uid).entry;
+  const auto object = k8s::Find(ctx_, api_, VolumeSnapshotKey(entry.namespace_name, entry.name));
+  if (object.ok() && object->has_value() && k8s::Uid(**object) == uid) {
+    Take(**object, /*is_newest=*/true);
+  }
+}
+
+void SnapshotFollower::SetEntry(Known& known, SnapshotEntry entry) {
+  ForgetContent(known.entry);
+  if (!entry.content.empty()) {
+    uids_of_content_[entry.content].insert(entry.uid);
+  }
+  known.entry = std::move(entry);
+}
+
+void SnapshotFollower::ForgetContent(const SnapshotEntry& entry) {
+  const auto found = uids_of_content_.find(entry.content);
+  if (found != uids_of_content_.end() && found->second.erase(entry.uid) > 0 &&
+      found->second.empty()) {
+    uids_of_content_.erase(found);
+  }
+}
+
+SnapshotEntry SnapshotFollower::EntryNow(const VolumeSnapshot& snapshot) {
+  const std::string name = snapshot.bound_content();
+  if (name.empty() || !may_read_contents_) {
+    return EntryOf(snapshot, {});
+  }
+  const absl::StatusOr<std::optional<Json>> found =
+      k8s::Find(ctx_, api_, VolumeSnapshotContentKey(name));
+  if (absl::IsPermissionDenied(found.status())) {
+    may_read_contents_ = false;
+    NoteContentsLocked("binding, driver and handle", found.status());
+  }
+  if (!found.ok()) {
+    return EntryOf(snapshot, {});
+  }
+  if (!found->has_value()) {
+    return EntryOf(snapshot, {.kind = ContentReading::Kind::kGone});
+  }
+  const absl::StatusOr<VolumeSnapshotContent> content = VolumeSnapshotContent::Of(**found);
+  return content.ok()
+             ? EntryOf(snapshot, {.kind = ContentReading::Kind::kPresent, .content = &*content})
+             : EntryOf(snapshot, {});
+}
+
+void SnapshotFollower::Tell(const SnapshotChange& change) {
+  if (!has_ended_ && !sink_(change)) {
+    has_ended_ = true;
+    stop_.request_stop();
+  }
+}
 
 class ContentFollower : public k8s::ObjectFollower {
  public:

@@ -76,413 +76,63 @@ struct VolumeWork {
 class VolumeCopy {
  public:
   VolumeCopy(const CallContext& ctx, k8s::ApiClient& api, VolumeWork work,
-             std::vector<std::string>& not_checked)
-      : ctx_(ctx),
-        api_(api),
-        work_(std::move(work)),
-        not_checked_(not_checked),
-        namespace_name_(work_.target.namespace_name()),
-        name_(work_.name),
-        pvc_text_(absl::StrCat("PVC ", namespace_name_, "/", work_.target.name())) {}
-
-  absl::StatusOr<VolumeCopyResult> Run() {
-    absl::StatusOr<VolumeCopyResult> result = Copy();
-    absl::Status removed = Remove();
-    if (removed.ok() && is_noted_) {
-      removed = EndRecord(!result.ok() && may_have_written_);
-    }
-    if (!removed.ok() && result.ok()) {
-      not_checked_.push_back(std::string(removed.message()));
-    } else if (!removed.ok()) {
-      return absl::Status(result.status().code(),
-                          absl::StrCat(result.status().message(), "; ", removed.message()));
-    }
-    return result;
-  }
+             std::vector<std::string>& not_checked);
+  absl::StatusOr<VolumeCopyResult> Run();
 
  private:
-  absl::StatusOr<VolumeCopyResult> Copy() {
-    if (work_.source != nullptr) {
-      RETURN_IF_ERROR(EnsurePvc(*work_.source));
-    }
-    RETURN_IF_ERROR(NoteBegin());
-    RETURN_IF_ERROR(EnsurePod());
-    RETURN_IF_ERROR(CheckStillNoted());
-    RETURN_IF_ERROR(Follow());
-    const std::string message = pod_->termination_message();
-    // With a list that omitted blocks it is done as well, and ends with another exit code.
-    if (const std::optional<Json> document = LastDocument(message, "result");
-        document.has_value()) {
-      return VolumeCopyResultOf(*document);
-    }
-    if (pod_->phase() == "Succeeded") {
-      return VolumeCopyResult{};  // Done, and its numbers are lost.
-    }
-    const std::optional<Json> error = LastDocument(message, "exit_error");
-    const std::string text =
-        absl::StrCat("restore into ", pvc_text_, ": ",
-                     error.has_value() ? GetString(*error, {"message"}) : LastLine(message));
-    if (error.has_value() && GetInt(*error, {"code"}) == kExitTooSmall) {
-      may_have_written_ = was_partly_old_;
-      return absl::OutOfRangeError(text);
-    }
-    // What `restore` says beside its error is not in the message.
-    return absl::FailedPreconditionError(absl::StrCat(
-        text, work_.source != nullptr
-                  ? ""
-                  : "; it may be partly old, which its beginning then says: run this again"));
-  }
+  absl::StatusOr<VolumeCopyResult> Copy();
 
   k8s::ObjectKey TargetKey() const { return ClaimKey(namespace_name_, work_.target.name()); }
 
   absl::StatusOr<PersistentVolumeClaim> ReadTarget() { return ReadTarget(ctx_); }
-  absl::StatusOr<PersistentVolumeClaim> ReadTarget(const CallContext& ctx) {
-    ASSIGN_OR_RETURN(Json found, api_.Get(ctx, TargetKey()));
-    return PersistentVolumeClaim::Of(std::move(found));
-  }
-
-  bool IsOwnRecord(const CopyRecord& record) const {
-    return record.method == work_.record.method && record.from == work_.record.from &&
-           record.id == work_.record.id;
-  }
+  absl::StatusOr<PersistentVolumeClaim> ReadTarget(const CallContext& ctx);
+  bool IsOwnRecord(const CopyRecord& record) const;
 
   // Before a Pod can write.
-  absl::Status NoteBegin() {
-    ASSIGN_OR_RETURN(const PersistentVolumeClaim pvc, ReadTarget());
-    if (pvc.uid() != work_.target.uid()) {
-      return absl::FailedPreconditionError(absl::StrCat(pvc_text_, " was deleted and made again"));
-    }
-    const std::optional<CopyRecord> before = ParseCopyRecord(pvc);
-    RETURN_IF_ERROR(CheckNotWrittenByMover(ctx_, api_, pvc));
-    was_partly_old_ = before.has_value() && before->has_begun;
-    may_have_written_ = was_partly_old_;
-    is_noted_ = true;
-    if (!was_partly_old_ || !IsOwnRecord(*before) || before->has_ended) {
-      RETURN_IF_ERROR(WriteRecord(pvc));
-    }
-    may_have_written_ = true;
-    return absl::OkStatus();
-  }
+  absl::Status NoteBegin();
 
   // The data mover looks for Pods after it wrote its record, and this for the record after it made
   // its Pod: of two that begin at once, not both write.
-  absl::Status CheckStillNoted() {
-    const CallContext ctx = ctx_.WithTimeout(kCopyRecordReadTimeMax);
-    absl::StatusOr<PersistentVolumeClaim> found = absl::UnknownError("not read");
-    RETURN_IF_ERROR(RetryToTheEnd(ctx, [&] {
-      found = ReadTarget(ctx);
-      return found.status();
-    }));
-    const PersistentVolumeClaim& pvc = *found;
-    const std::optional<CopyRecord> record = ParseCopyRecord(pvc);
-    if (pvc.uid() == work_.target.uid() && record.has_value() && IsOwnRecord(*record)) {
-      return absl::OkStatus();
-    }
-    may_have_written_ = was_partly_old_;
-    return absl::FailedPreconditionError(
-        absl::StrCat("another restore into ", pvc_text_, " has begun meanwhile",
-                     record.has_value() && IsWrittenByMover(*record, "")
-                         ? absl::StrCat(": ", WrittenByMoverText(*record, pvc))
-                         : "; run this again"));
-  }
-
-  absl::Status WriteRecord(const PersistentVolumeClaim& pvc) {
-    CopyRecord record = work_.record;
-    record.at = ctx_.clock->Now();
-    record.has_begun = true;
-    return Annotate(
-        api_.Patch(ctx_, TargetKey(), k8s::PatchKind::kMerge, CopyRecordPatch(pvc, &record), "")
-            .status(),
-        "record of the restore");
-  }
-
-  absl::Status TryEndRecord(const CallContext& ctx, bool is_partly_old) {
-    ASSIGN_OR_RETURN(const PersistentVolumeClaim pvc, ReadTarget(ctx));
-    std::optional<CopyRecord> record = ParseCopyRecord(pvc);
-    if (!record.has_value() || !IsOwnRecord(*record)) {
-      return absl::OkStatus();
-    }
-    record->has_ended = true;
-    return api_
-        .Patch(ctx, TargetKey(), k8s::PatchKind::kMerge,
-               CopyRecordPatch(pvc, is_partly_old ? &*record : nullptr), "")
-        .status();
-  }
+  absl::Status CheckStillNoted();
+  absl::Status WriteRecord(const PersistentVolumeClaim& pvc);
+  absl::Status TryEndRecord(const CallContext& ctx, bool is_partly_old);
 
   // Once no Pod is left: takes the record away, or has it say that nothing writes any more.
-  absl::Status EndRecord(bool is_partly_old) {
-    CallContext ctx;
-    ctx.clock = ctx_.clock;
-    ctx = ctx.WithTimeout(kCopyEndTimeMax);
-    // The PVC may have been changed between the two requests.
-    const absl::Status ended = RetryToTheEnd(ctx, [&] { return TryEndRecord(ctx, is_partly_old); });
-    return ended.ok() || absl::IsNotFound(ended)
-               ? absl::OkStatus()
-               : absl::Status(ended.code(),
-                              absl::StrCat("the annotation ", objects::kCopyRecordAnnotation,
-                                           " of ", pvc_text_, " stays: ", ended.message()));
-  }
+  absl::Status EndRecord(bool is_partly_old);
 
   k8s::ObjectKey PvcKey() const { return ClaimKey(namespace_name_, name_); }
   k8s::ObjectKey PodKey() const { return {PodType(), namespace_name_, name_}; }
 
-  Json Metadata() const {
-    return {{"name", name_},
-            {"namespace", namespace_name_},
-            {"labels",
-             {{objects::kMadeByLabel, objects::kMadeByVerbs},
-              {objects::kCopiesIntoLabel, work_.target.uid()},
-              {objects::kExcludeFromBackupLabel, "true"}}},
-            // Gone with the PVC, whatever becomes of this program.
-            {"ownerReferences", Json::array({{{"apiVersion", "v1"},
-                                              {"kind", "PersistentVolumeClaim"},
-                                              {"name", work_.target.name()},
-                                              {"uid", work_.target.uid()}}})}};
-  }
+  Json Metadata() const;
 
   bool IsOurs(const objects::ObjectView& object) const {
     return object.Label(objects::kCopiesIntoLabel) == work_.target.uid();
   }
 
-  absl::Status NotOurs(absl::string_view kind) const {
-    return absl::AlreadyExistsError(
-        absl::StrCat(kind, " ", namespace_name_, "/", name_, " has the name that a copy into ",
-                     pvc_text_, " would have, and is not one; remove it, then run this again"));
-  }
-
-  absl::Status EnsurePvc(const VolumeSnapshot& source) {
-    PlannedPvc pvc{.namespace_name = namespace_name_,
-                   .name = name_,
-                   .storage_class = work_.target.storage_class().value_or(""),
-                   .size_bytes = source.restore_size_bytes().value_or(
-                       work_.target.capacity_bytes().value_or(0)),
-                   .mode = objects::VolumeMode::kBlock,
-                   .access_modes = {"ReadWriteOnce"}};
-    Json object = MakePvcObject(pvc, source.name(), {});
-    object["metadata"] = Metadata();
-    absl::StatusOr<Json> made =
-        api_.Create(ctx_, PersistentVolumeClaimType(), namespace_name_, object);
-    if (absl::IsAlreadyExists(made.status())) {
-      made = api_.Get(ctx_, PvcKey());
-    }
-    RETURN_IF_ERROR(Annotate(made.status(), "temporary PVC"));
-    ASSIGN_OR_RETURN(PersistentVolumeClaim found, PersistentVolumeClaim::Of(*std::move(made)));
-    if (!IsOurs(found) || found.source_snapshot() != source.name()) {
-      return NotOurs("PVC");
-    }
-    if (found.is_being_deleted()) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("the temporary PVC ", namespace_name_, "/", name_,
-                       " of an earlier copy is still being deleted; run this again"));
-    }
-    pvc_ = std::move(found);
-    return absl::OkStatus();
-  }
+  absl::Status NotOurs(absl::string_view kind) const;
+  absl::Status EnsurePvc(const VolumeSnapshot& source);
 
   // One that runs, or may still, goes on; what ended says nothing of the volume as it is now.
-  absl::Status EnsurePod() {
-    absl::StatusOr<Json> made = api_.Create(ctx_, PodType(), namespace_name_, PodObject());
-    if (absl::IsAlreadyExists(made.status())) {
-      ASSIGN_OR_RETURN(const std::optional<Json> found, k8s::Find(ctx_, api_, PodKey()));
-      if (found.has_value()) {
-        ASSIGN_OR_RETURN(Pod pod, Pod::Of(*found));
-        if (!IsOurs(pod)) {
-          return NotOurs("Pod");
-        }
-        pod_ = std::move(pod);
-        if (pod_->is_active() && !pod_->is_being_deleted()) {
-          return absl::OkStatus();
-        }
-        RETURN_IF_ERROR(Annotate(RemovePod(ctx_.WithTimeout(kCopyEndTimeMax)),
-                                 absl::StrCat("Pod ", namespace_name_, "/", name_,
-                                              " of an earlier run, to be deleted")));
-      }
-      made = api_.Create(ctx_, PodType(), namespace_name_, PodObject());
-    }
-    RETURN_IF_ERROR(Annotate(made.status(), "Pod that copies"));
-    ASSIGN_OR_RETURN(Pod pod, Pod::Of(*std::move(made)));
-    pod_ = std::move(pod);
-    return absl::OkStatus();
-  }
-
-  std::vector<std::string> Arguments() const {
-    std::vector<std::string> arguments = work_.arguments;
-    for (const std::string& word :
-         {std::string("--json"), std::string("--target"), std::string(kCopyTargetPath),
-          std::string("--result-file"), std::string("/dev/termination-log"),
-          // One that was left behind must not begin once the PVC is in use again.
-          std::string("--start-before"), FormatRfc3339(ctx_.clock->Now() + kCopyStartTimeMax)}) {
-      arguments.push_back(word);
-    }
-    return arguments;
-  }
-
-  Json PodContainer() const {
-    Json container = {{"name", "copy"},
-                      {"image", work_.pod.image},
-                      {"command", Json::array({"/bin/csi-delta"})},
-                      {"args", Arguments()},
-                      {"securityContext",
-                       {{"allowPrivilegeEscalation", false},
-                        {"readOnlyRootFilesystem", true},
-                        {"capabilities", {{"drop", Json::array({"ALL"})}}}}},
-                      {"terminationMessagePolicy", "FallbackToLogsOnError"}};
-    container["volumeDevices"] =
-        Json::array({{{"name", "target"}, {"devicePath", kCopyTargetPath}}});
-    if (work_.source != nullptr) {
-      container["volumeDevices"].push_back({{"name", "source"}, {"devicePath", kCopySourcePath}});
-    }
-    container["env"] = Json::array({{{"name", "TMPDIR"}, {"value", kCopyScratchPath}}});
-    container["volumeMounts"] =
-        Json::array({{{"name", "scratch"}, {"mountPath", kCopyScratchPath}}});
-    if (!work_.secret.empty()) {
-      container["envFrom"] = Json::array({{{"secretRef", {{"name", work_.secret}}}}});
-    }
-    return container;
-  }
-
-  static Json DeviceOf(absl::string_view name, absl::string_view pvc) {
-    return {{"name", std::string(name)},
-            {"persistentVolumeClaim", {{"claimName", std::string(pvc)}}}};
-  }
+  absl::Status EnsurePod();
+  std::vector<std::string> Arguments() const;
+  Json PodContainer() const;
+  static Json DeviceOf(absl::string_view name, absl::string_view pvc);
 
   // As the Pod Security profile "restricted" wants it, which runs once.
-  Json PodObject() const {
-    Json spec = {{"restartPolicy", "Never"},
-                 {"terminationGracePeriodSeconds", kCopyGraceSeconds},
-                 {"enableServiceLinks", false},
-                 {"automountServiceAccountToken", !work_.pod.service_account.empty()},
-                 {"securityContext",
-                  {{"runAsNonRoot", true},
-                   {"runAsUser", kCopyUser},
-                   {"runAsGroup", kCopyUser},
-                   {"supplementalGroups", work_.pod.supplemental_groups},
-                   {"seccompProfile", {{"type", "RuntimeDefault"}}}}},
-                 {"containers", Json::array({PodContainer()})}};
-    spec["volumes"] = Json::array({DeviceOf("target", work_.target.name())});
-    if (work_.source != nullptr) {
-      spec["volumes"].push_back(DeviceOf("source", name_));
-    }
-    spec["volumes"].push_back({{"name", "scratch"}, {"emptyDir", Json::object()}});
-    if (!work_.pod.service_account.empty()) {
-      spec["serviceAccountName"] = work_.pod.service_account;
-    }
-    for (const std::string& secret : work_.pod.image_pull_secrets) {
-      spec["imagePullSecrets"].push_back({{"name", secret}});
-    }
-    return {{"apiVersion", "v1"}, {"kind", "Pod"}, {"metadata", Metadata()}, {"spec", spec}};
-  }
+  Json PodObject() const;
 
   // Until the Pod has ended. Looks instead of watching, for the progress is in no event.
-  absl::Status Follow() {
-    const absl::Time start_before = ctx_.clock->Now() + kCopyStartTimeMax;
-    absl::Duration interval = kCopyLookIntervalMin;
-    while (pod_->is_active()) {
-      if (pod_->phase() == "Running") {
-        ReadProgress();
-      } else if (ctx_.clock->Now() >= start_before) {
-        const std::string reason = pod_->waiting_reason();
-        may_have_written_ = was_partly_old_;
-        return absl::FailedPreconditionError(
-            absl::StrCat("Pod ", namespace_name_, "/", name_, " did not start within ",
-                         absl::FormatDuration(kCopyStartTimeMax), ": ",
-                         reason.empty() ? "no kubelet took it" : reason, "; nothing was written"));
-      }
-      ctx_.clock->SleepFor(interval, ctx_.stop);
-      interval = std::min(2 * interval, kCopyLookInterval);
-      RETURN_IF_ERROR(Annotate(
-          ctx_.Check(), absl::StrCat("the copy into ", pvc_text_,
-                                     " was stopped; it may be partly old, which its beginning "
-                                     "then says: run this again")));
-      RETURN_IF_ERROR(LookAtPod());
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status LookAtPod() {
-    const absl::StatusOr<std::optional<Json>> found = k8s::Find(ctx_, api_, PodKey());
-    if (!found.ok() && IsRetryable(found.status())) {
-      return absl::OkStatus();  // The copy goes on while the API server is away.
-    }
-    RETURN_IF_ERROR(found.status());
-    if (!found->has_value() || k8s::Uid(**found) != pod_->uid()) {
-      pod_.reset();
-      return absl::FailedPreconditionError(
-          absl::StrCat("another client deleted Pod ", namespace_name_, "/", name_, "; ", pvc_text_,
-                       " may be partly old, which its beginning then says: run this again"));
-    }
-    ASSIGN_OR_RETURN(Pod pod, Pod::Of(**found));
-    pod_ = std::move(pod);
-    return absl::OkStatus();
-  }
-
-  void ReadProgress() {
-    if (work_.on_progress == nullptr || !may_read_log_) {
-      return;
-    }
-    const absl::StatusOr<std::string> log = api_.ReadLog(ctx_, PodKey(), 1);
-    if (absl::IsPermissionDenied(log.status())) {
-      may_read_log_ = false;
-      not_checked_.push_back(absl::StrCat("progress not read: ", log.status().message()));
-    }
-    const std::optional<Json> document =
-        log.ok() ? LastDocument(*log, "status") : std::optional<Json>();
-    if (document.has_value()) {
-      work_.on_progress({.stage = GetString(*document, {"stage"}),
-                         .done_bytes = GetInt(*document, {"bytes_done"}),
-                         .total_bytes = GetInt(*document, {"total_bytes"})});
-    }
-  }
+  absl::Status Follow();
+  absl::Status LookAtPod();
+  void ReadProgress();
 
   // Waits until it is gone, so that nothing writes any more.
-  absl::Status RemovePod(const CallContext& ctx) {
-    if (!pod_.has_value()) {
-      return absl::OkStatus();
-    }
-    RETURN_IF_ERROR(AskForDeletion(ctx, PodKey(), pod_->uid()));
-    while (true) {
-      std::optional<Json> found;
-      RETURN_IF_ERROR(RetryToTheEnd(ctx, [&]() -> absl::Status {
-        ASSIGN_OR_RETURN(found, k8s::Find(ctx, api_, PodKey()));
-        return absl::OkStatus();
-      }));
-      if (!found.has_value() || k8s::Uid(*found) != pod_->uid()) {
-        pod_.reset();
-        return absl::OkStatus();
-      }
-      ctx.clock->SleepFor(kCopyLookIntervalMin, ctx.stop);
-      RETURN_IF_ERROR(ctx.Check());
-    }
-  }
+  absl::Status RemovePod(const CallContext& ctx);
 
   // ABORTED: another object has the name by now.
   absl::Status AskForDeletion(const CallContext& ctx, const k8s::ObjectKey& key,
-                              const std::string& uid) const {
-    return RetryToTheEnd(ctx, [&] { return k8s::IgnoreGone(api_.Delete(ctx, key, {.uid = uid})); });
-  }
-
-  absl::Status Remove() {
-    CallContext ctx;
-    ctx.clock = ctx_.clock;
-    ctx = ctx.WithTimeout(kCopyEndTimeMax);
-    if (const absl::Status removed = RemovePod(ctx); !removed.ok()) {
-      return absl::Status(
-          removed.code(),
-          absl::StrCat("Pod ", namespace_name_, "/", name_, " stays: ", removed.message(),
-                       "; kubectl delete pod ", name_, " -n ", namespace_name_));
-    }
-    if (!pvc_.has_value()) {
-      return absl::OkStatus();
-    }
-    const absl::Status removed = AskForDeletion(ctx, PvcKey(), pvc_->uid());
-    if (!removed.ok()) {
-      return absl::Status(
-          removed.code(),
-          absl::StrCat("temporary PVC ", namespace_name_, "/", name_, " stays: ", removed.message(),
-                       "; kubectl delete pvc ", name_, " -n ", namespace_name_));
-    }
-    return absl::OkStatus();
-  }
+                              const std::string& uid) const;
+  absl::Status Remove();
 
   const CallContext& ctx_;
   k8s::ApiClient& api_;
@@ -498,6 +148,392 @@ class VolumeCopy {
   bool was_partly_old_ = false;    // when this restore began
   bool may_have_written_ = false;  // this restore, or one before it that was not complete
 };
+
+VolumeCopy::VolumeCopy(const CallContext& ctx, k8s::ApiClient& api, VolumeWork work,
+                       std::vector<std::string>& not_checked)
+    : ctx_(ctx),
+      api_(api),
+      work_(std::move(work)),
+      not_checked_(not_checked),
+      namespace_name_(work_.target.namespace_name()),
+      name_(work_.name),
+      pvc_text_(absl::StrCat("PVC ", namespace_name_, "/", work_.target.name())) {}
+
+absl::StatusOr<VolumeCopyResult> VolumeCopy::Run() {
+  absl::StatusOr<VolumeCopyResult> result = Copy();
+  absl::Status removed = Remove();
+  if (removed.ok() && is_noted_) {
+    removed = EndRecord(!result.ok() && may_have_written_);
+  }
+  if (!removed.ok() && result.ok()) {
+    not_checked_.push_back(std::string(removed.message()));
+  } else if (!removed.ok()) {
+    return absl::Status(result.status().code(),
+                        absl::StrCat(result.status().message(), "; ", removed.message()));
+  }
+  return result;
+}
+
+absl::StatusOr<VolumeCopyResult> VolumeCopy::Copy() {
+  if (work_.source != nullptr) {
+    RETURN_IF_ERROR(EnsurePvc(*work_.source));
+  }
+  RETURN_IF_ERROR(NoteBegin());
+  RETURN_IF_ERROR(EnsurePod());
+  RETURN_IF_ERROR(CheckStillNoted());
+  RETURN_IF_ERROR(Follow());
+  const std::string message = pod_->termination_message();
+  // With a list that omitted blocks it is done as well, and ends with another exit code.
+  if (const std::optional<Json> document = LastDocument(message, "result"); document.has_value()) {
+    return VolumeCopyResultOf(*document);
+  }
+  if (pod_->phase() == "Succeeded") {
+    return VolumeCopyResult{};  // Done, and its numbers are lost.
+  }
+  const std::optional<Json> error = LastDocument(message, "exit_error");
+  const std::string text =
+      absl::StrCat("restore into ", pvc_text_, ": ",
+                   error.has_value() ? GetString(*error, {"message"}) : LastLine(message));
+  if (error.has_value() && GetInt(*error, {"code"}) == kExitTooSmall) {
+    may_have_written_ = was_partly_old_;
+    return absl::OutOfRangeError(text);
+  }
+  // What `restore` says beside its error is not in the message.
+  return absl::FailedPreconditionError(absl::StrCat(
+      text, work_.source != nullptr
+                ? ""
+                : "; it may be partly old, which its beginning then says: run this again"));
+}
+
+absl::StatusOr<PersistentVolumeClaim> VolumeCopy::ReadTarget(const CallContext& ctx) {
+  ASSIGN_OR_RETURN(Json found, api_.Get(ctx, TargetKey()));
+  return PersistentVolumeClaim::Of(std::move(found));
+}
+
+bool VolumeCopy::IsOwnRecord(const CopyRecord& record) const {
+  return record.method == work_.record.method && record.from == work_.record.from &&
+         record.id == work_.record.id;
+}
+
+absl::Status VolumeCopy::NoteBegin() {
+  ASSIGN_OR_RETURN(const PersistentVolumeClaim pvc, ReadTarget());
+  if (pvc.uid() != work_.target.uid()) {
+    return absl::FailedPreconditionError(absl::StrCat(pvc_text_, " was deleted and made again"));
+  }
+  const std::optional<CopyRecord> before = ParseCopyRecord(pvc);
+  RETURN_IF_ERROR(CheckNotWrittenByMover(ctx_, api_, pvc));
+  was_partly_old_ = before.has_value() && before->has_begun;
+  may_have_written_ = was_partly_old_;
+  is_noted_ = true;
+  if (!was_partly_old_ || !IsOwnRecord(*before) || before->has_ended) {
+    RETURN_IF_ERROR(WriteRecord(pvc));
+  }
+  may_have_written_ = true;
+  return absl::OkStatus();
+}
+
+absl::Status VolumeCopy::CheckStillNoted() {
+  const CallContext ctx = ctx_.WithTimeout(kCopyRecordReadTimeMax);
+  absl::StatusOr<PersistentVolumeClaim> found = absl::UnknownError("not read");
+  RETURN_IF_ERROR(RetryToTheEnd(ctx, [&] {
+    found = ReadTarget(ctx);
+    return found.status();
+  }));
+  const PersistentVolumeClaim& pvc = *found;
+  const std::optional<CopyRecord> record = ParseCopyRecord(pvc);
+  if (pvc.uid() == work_.target.uid() && record.has_value() && IsOwnRecord(*record)) {
+    return absl::OkStatus();
+  }
+  may_have_written_ = was_partly_old_;
+  return absl::FailedPreconditionError(
+      absl::StrCat("another restore into ", pvc_text_, " has begun meanwhile",
+                   record.has_value() && IsWrittenByMover(*record, "")
+                       ? absl::StrCat(": ", WrittenByMoverText(*record, pvc))
+                       : "; run this again"));
+}
+
+absl::Status VolumeCopy::WriteRecord(const PersistentVolumeClaim& pvc) {
+  CopyRecord record = work_.record;
+  record.at = ctx_.clock->Now();
+  record.has_begun = true;
+  return Annotate(
+      api_.Patch(ctx_, TargetKey(), k8s::PatchKind::kMerge, CopyRecordPatch(pvc, &record), "")
+          .status(),
+      "record of the restore");
+}
+
+absl::Status VolumeCopy::TryEndRecord(const CallContext& ctx, bool is_partly_old) {
+  ASSIGN_OR_RETURN(const PersistentVolumeClaim pvc, ReadTarget(ctx));
+  std::optional<CopyRecord> record = ParseCopyRecord(pvc);
+  if (!record.has_value() || !IsOwnRecord(*record)) {
+    return absl::OkStatus();
+  }
+  record->has_ended = true;
+  return api_
+      .Patch(ctx, TargetKey(), k8s::PatchKind::kMerge,
+             CopyRecordPatch(pvc, is_partly_old ? &*record : nullptr), "")
+      .status();
+}
+
+absl::Status VolumeCopy::EndRecord(bool is_partly_old) {
+  CallContext ctx;
+  ctx.clock = ctx_.clock;
+  ctx = ctx.WithTimeout(kCopyEndTimeMax);
+  // The PVC may have been changed between the two requests.
+  const absl::Status ended = RetryToTheEnd(ctx, [&] { return TryEndRecord(ctx, is_partly_old); });
+  return ended.ok() || absl::IsNotFound(ended)
+             ? absl::OkStatus()
+             : absl::Status(ended.code(),
+                            absl::StrCat("the annotation ", objects::kCopyRecordAnnotation, " of ",
+                                         pvc_text_, " stays: ", ended.message()));
+}
+
+Json VolumeCopy::Metadata() const {
+  return {{"name", name_},
+          {"namespace", namespace_name_},
+          {"labels",
+           {{objects::kMadeByLabel, objects::kMadeByVerbs},
+            {objects::kCopiesIntoLabel, work_.target.uid()},
+            {objects::kExcludeFromBackupLabel, "true"}}},
+          // Gone with the PVC, whatever becomes of this program.
+          {"ownerReferences", Json::array({{{"apiVersion", "v1"},
+                                            {"kind", "PersistentVolumeClaim"},
+                                            {"name", work_.target.name()},
+                                            {"uid", work_.target.uid()}}})}};
+}
+
+absl::Status VolumeCopy::NotOurs(absl::string_view kind) const {
+  return absl::AlreadyExistsError(
+      absl::StrCat(kind, " ", namespace_name_, "/", name_, " has the name that a copy into ",
+                   pvc_text_, " would have, and is not one; remove it, then run this again"));
+}
+
+absl::Status VolumeCopy::EnsurePvc(const VolumeSnapshot& source) {
+  PlannedPvc pvc{
+      .namespace_name = namespace_name_,
+      .name = name_,
+      .storage_class = work_.target.storage_class().value_or(""),
+      .size_bytes = source.restore_size_bytes().value_or(work_.target.capacity_bytes().value_or(0)),
+      .mode = objects::VolumeMode::kBlock,
+      .access_modes = {"ReadWriteOnce"}};
+  Json object = MakePvcObject(pvc, source.name(), {});
+  object["metadata"] = Metadata();
+  absl::StatusOr<Json> made =
+      api_.Create(ctx_, PersistentVolumeClaimType(), namespace_name_, object);
+  if (absl::IsAlreadyExists(made.status())) {
+    made = api_.Get(ctx_, PvcKey());
+  }
+  RETURN_IF_ERROR(Annotate(made.status(), "temporary PVC"));
+  ASSIGN_OR_RETURN(PersistentVolumeClaim found, PersistentVolumeClaim::Of(*std::move(made)));
+  if (!IsOurs(found) || found.source_snapshot() != source.name()) {
+    return NotOurs("PVC");
+  }
+  if (found.is_being_deleted()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the temporary PVC ", namespace_name_, "/", name_,
+                     " of an earlier copy is still being deleted; run this again"));
+  }
+  pvc_ = std::move(found);
+  return absl::OkStatus();
+}
+
+absl::Status VolumeCopy::EnsurePod() {
+  absl::StatusOr<Json> made = api_.Create(ctx_, PodType(), namespace_name_, PodObject());
+  if (absl::IsAlreadyExists(made.status())) {
+    ASSIGN_OR_RETURN(const std::optional<Json> found, k8s::Find(ctx_, api_, PodKey()));
+    if (found.has_value()) {
+      ASSIGN_OR_RETURN(Pod pod, Pod::Of(*found));
+      if (!IsOurs(pod)) {
+        return NotOurs("Pod");
+      }
+      pod_ = std::move(pod);
+      if (pod_->is_active() && !pod_->is_being_deleted()) {
+        return absl::OkStatus();
+      }
+      RETURN_IF_ERROR(Annotate(
+          RemovePod(ctx_.WithTimeout(kCopyEndTimeMax)),
+          absl::StrCat("Pod ", namespace_name_, "/", name_, " of an earlier run, to be deleted")));
+    }
+    made = api_.Create(ctx_, PodType(), namespace_name_, PodObject());
+  }
+  RETURN_IF_ERROR(Annotate(made.status(), "Pod that copies"));
+  ASSIGN_OR_RETURN(Pod pod, Pod::Of(*std::move(made)));
+  pod_ = std::move(pod);
+  return absl::OkStatus();
+}
+
+std::vector<std::string> VolumeCopy::Arguments() const {
+  std::vector<std::string> arguments = work_.arguments;
+  for (const std::string& word :
+       {std::string("--json"), std::string("--target"), std::string(kCopyTargetPath),
+        std::string("--result-file"), std::string("/dev/termination-log"),
+        // One that was left behind must not begin once the PVC is in use again.
+        std::string("--start-before"), FormatRfc3339(ctx_.clock->Now() + kCopyStartTimeMax)}) {
+    arguments.push_back(word);
+  }
+  return arguments;
+}
+
+Json VolumeCopy::PodContainer() const {
+  Json container = {{"name", "copy"},
+                    {"image", work_.pod.image},
+                    {"command", Json::array({"/bin/csi-delta"})},
+                    {"args", Arguments()},
+                    {"securityContext",
+                     {{"allowPrivilegeEscalation", false},
+                      {"readOnlyRootFilesystem", true},
+                      {"capabilities", {{"drop", Json::array({"ALL"})}}}}},
+                    {"terminationMessagePolicy", "FallbackToLogsOnError"}};
+  container["volumeDevices"] = Json::array({{{"name", "target"}, {"devicePath", kCopyTargetPath}}});
+  if (work_.source != nullptr) {
+    container["volumeDevices"].push_back({{"name", "source"}, {"devicePath", kCopySourcePath}});
+  }
+  container["env"] = Json::array({{{"name", "TMPDIR"}, {"value", kCopyScratchPath}}});
+  container["volumeMounts"] = Json::array({{{"name", "scratch"}, {"mountPath", kCopyScratchPath}}});
+  if (!work_.secret.empty()) {
+    container["envFrom"] = Json::array({{{"secretRef", {{"name", work_.secret}}}}});
+  }
+  return container;
+}
+
+Json VolumeCopy::DeviceOf(absl::string_view name, absl::string_view pvc) {
+  return {{"name", std::string(name)},
+          {"persistentVolumeClaim", {{"claimName", std::string(pvc)}}}};
+}
+
+Json VolumeCopy::PodObject() const {
+  Json spec = {{"restartPolicy", "Never"},
+               {"terminationGracePeriodSeconds", kCopyGraceSeconds},
+               {"enableServiceLinks", false},
+               {"automountServiceAccountToken", !work_.pod.service_account.empty()},
+               {"securityContext",
+                {{"runAsNonRoot", true},
+                 {"runAsUser", kCopyUser},
+                 {"runAsGroup", kCopyUser},
+                 {"supplementalGroups", work_.pod.supplemental_groups},
+                 {"seccompProfile", {{"type", "RuntimeDefault"}}}}},
+               {"containers", Json::array({PodContainer()})}};
+  spec["volumes"] = Json::array({DeviceOf("target", work_.target.name())});
+  if (work_.source != nullptr) {
+    spec["volumes"].push_back(DeviceOf("source", name_));
+  }
+  spec["volumes"].push_back({{"name", "scratch"}, {"emptyDir", Json::object()}});
+  if (!work_.pod.service_account.empty()) {
+    spec["serviceAccountName"] = work_.pod.service_account;
+  }
+  for (const std::string& secret : work_.pod.image_pull_secrets) {
+    spec["imagePullSecrets"].push_back({{"name", secret}});
+  }
+  return {{"apiVersion", "v1"}, {"kind", "Pod"}, {"metadata", Metadata()}, {"spec", spec}};
+}
+
+absl::Status VolumeCopy::Follow() {
+  const absl::Time start_before = ctx_.clock->Now() + kCopyStartTimeMax;
+  absl::Duration interval = kCopyLookIntervalMin;
+  while (pod_->is_active()) {
+    if (pod_->phase() == "Running") {
+      ReadProgress();
+    } else if (ctx_.clock->Now() >= start_before) {
+      const std::string reason = pod_->waiting_reason();
+      may_have_written_ = was_partly_old_;
+      return absl::FailedPreconditionError(
+          absl::StrCat("Pod ", namespace_name_, "/", name_, " did not start within ",
+                       absl::FormatDuration(kCopyStartTimeMax), ": ",
+                       reason.empty() ? "no kubelet took it" : reason, "; nothing was written"));
+    }
+    ctx_.clock->SleepFor(interval, ctx_.stop);
+    interval = std::min(2 * interval, kCopyLookInterval);
+    RETURN_IF_ERROR(Annotate(ctx_.Check(),
+                             absl::StrCat("the copy into ", pvc_text_,
+                                          " was stopped; it may be partly old, which its beginning "
+                                          "then says: run this again")));
+    RETURN_IF_ERROR(LookAtPod());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status VolumeCopy::LookAtPod() {
+  const absl::StatusOr<std::optional<Json>> found = k8s::Find(ctx_, api_, PodKey());
+  if (!found.ok() && IsRetryable(found.status())) {
+    return absl::OkStatus();  // The copy goes on while the API server is away.
+  }
+  RETURN_IF_ERROR(found.status());
+  if (!found->has_value() || k8s::Uid(**found) != pod_->uid()) {
+    pod_.reset();
+    return absl::FailedPreconditionError(
+        absl::StrCat("another client deleted Pod ", namespace_name_, "/", name_, "; ", pvc_text_,
+                     " may be partly old, which its beginning then says: run this again"));
+  }
+  ASSIGN_OR_RETURN(Pod pod, Pod::Of(**found));
+  pod_ = std::move(pod);
+  return absl::OkStatus();
+}
+
+void VolumeCopy::ReadProgress() {
+  if (work_.on_progress == nullptr || !may_read_log_) {
+    return;
+  }
+  const absl::StatusOr<std::string> log = api_.ReadLog(ctx_, PodKey(), 1);
+  if (absl::IsPermissionDenied(log.status())) {
+    may_read_log_ = false;
+    not_checked_.push_back(absl::StrCat("progress not read: ", log.status().message()));
+  }
+  const std::optional<Json> document =
+      log.ok() ? LastDocument(*log, "status") : std::optional<Json>();
+  if (document.has_value()) {
+    work_.on_progress({.stage = GetString(*document, {"stage"}),
+                       .done_bytes = GetInt(*document, {"bytes_done"}),
+                       .total_bytes = GetInt(*document, {"total_bytes"})});
+  }
+}
+
+absl::Status VolumeCopy::RemovePod(const CallContext& ctx) {
+  if (!pod_.has_value()) {
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(AskForDeletion(ctx, PodKey(), pod_->uid()));
+  while (true) {
+    std::optional<Json> found;
+    RETURN_IF_ERROR(RetryToTheEnd(ctx, [&]() -> absl::Status {
+      ASSIGN_OR_RETURN(found, k8s::Find(ctx, api_, PodKey()));
+      return absl::OkStatus();
+    }));
+    if (!found.has_value() || k8s::Uid(*found) != pod_->uid()) {
+      pod_.reset();
+      return absl::OkStatus();
+    }
+    ctx.clock->SleepFor(kCopyLookIntervalMin, ctx.stop);
+    RETURN_IF_ERROR(ctx.Check());
+  }
+}
+
+absl::Status VolumeCopy::AskForDeletion(const CallContext& ctx, const k8s::ObjectKey& key,
+                                        const std::string& uid) const {
+  return RetryToTheEnd(ctx, [&] { return k8s::IgnoreGone(api_.Delete(ctx, key, {.uid = uid})); });
+}
+
+absl::Status VolumeCopy::Remove() {
+  CallContext ctx;
+  ctx.clock = ctx_.clock;
+  ctx = ctx.WithTimeout(kCopyEndTimeMax);
+  if (const absl::Status removed = RemovePod(ctx); !removed.ok()) {
+    return absl::Status(
+        removed.code(),
+        absl::StrCat("Pod ", namespace_name_, "/", name_, " stays: ", removed.message(),
+                     "; kubectl delete pod ", name_, " -n ", namespace_name_));
+  }
+  if (!pvc_.has_value()) {
+    return absl::OkStatus();
+  }
+  const absl::Status removed = AskForDeletion(ctx, PvcKey(), pvc_->uid());
+  if (!removed.ok()) {
+    return absl::Status(
+        removed.code(),
+        absl::StrCat("temporary PVC ", namespace_name_, "/", name_, " stays: ", removed.message(),
+                     "; kubectl delete pvc ", name_, " -n ", namespace_name_));
+  }
+  return absl::OkStatus();
+}
 
 }  // namespace
 

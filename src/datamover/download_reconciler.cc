@@ -46,181 +46,45 @@ class DownloadStep : public TransferStep {
  public:
   DownloadStep(const CallContext& ctx, const MoverEnvironment& env, TransferScheduler& scheduler,
                const std::function<void(const DownloadEnd&)>& on_end, velero::DataDownload download,
-               velero::DataReference reference, Json object)
-      : TransferStep(ctx, env, scheduler,
-                     {.task = TaskKind::kDownload,
-                      .type = csi::DataDownloadType(),
-                      .volume = absl::StrCat(download.target_namespace, "/", download.target_claim),
-                      .moving = "downloading",
-                      .queued = QueuedDownload},
-                     download, std::move(object)),
-        download_(std::move(download)),
-        reference_(std::move(reference)),
-        on_end_(on_end) {}
+               velero::DataReference reference, Json object);
 
  private:
-  absl::StatusOr<TaskVolume> Volume() override {
-    return TaskVolume{.namespace_name = download_.target_namespace,
-                      .claim = download_.target_claim,
-                      .claim_uid = reference_.claim_uid};
-  }
-
-  csi::RestoreRequest Restoring(Json owner) const {
-    return {.name = stem_,
-            .mover_namespace = env_.mover_namespace,
-            .target_namespace = download_.target_namespace,
-            .target_claim = download_.target_claim,
-            .target_uid = object_.Annotation(objects::kTargetUidAnnotation),
-            .size_bytes_least = download_.snapshot_size_bytes,
-            .file_system = FileSystem(),
-            .ignore_delay_binding = env_.settings.ignore_delay_binding,
-            .labels = labels_,
-            .owner = std::move(owner)};
-  }
+  absl::StatusOr<TaskVolume> Volume() override;
+  csi::RestoreRequest Restoring(Json owner) const;
 
   // Fixed when it is accepted: what is begun in one way is ended in that.
-  std::string into() const {
-    return object_.Annotation(download_.phase == DataPhase::kNew ? objects::kIntoAnnotation
-                                                                 : objects::kInPlaceAnnotation);
-  }
+  std::string into() const;
   bool IsInPlace() const { return !into().empty(); }
 
   // Who may create a DataDownload may be anybody.
-  absl::Status MayAccept() override {
-    if (!IsInPlace()) {
-      return absl::OkStatus();
-    }
-    RETURN_IF_ERROR(CheckWritesIntoExisting(env_.settings));
-    if (download_.labels.contains(objects::kRestoreNameLabel)) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          "a restore of Velero made this DataDownload, with the annotation ",
-          objects::kIntoAnnotation, ": only csi-delta restore --upload may write into a PVC"));
-    }
-    return CheckStartBefore();
-  }
+  absl::Status MayAccept() override;
 
   // Else one could be left behind that begins in a year. The time at which it was made is the API
   // server's.
-  absl::Status CheckStartBefore() const {
-    const std::optional<absl::Time> start_before =
-        ParseRfc3339(object_.Annotation(objects::kStartBeforeAnnotation));
-    if (!start_before.has_value()) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("its annotation ", objects::kStartBeforeAnnotation, " is no time"));
-    }
-    const absl::Duration kLongest = csi::kMoverStartTimeMax + csi::kMoverClockSkewMax;
-    const absl::Time made_at = k8s::CreatedAt(object_.json()).value_or(absl::InfinitePast());
-    return *start_before <= made_at + kLongest
-               ? absl::OkStatus()
-               : absl::FailedPreconditionError(absl::StrCat(
-                     "its annotation ", objects::kStartBeforeAnnotation, " is more than ",
-                     absl::FormatDuration(kLongest),
-                     " after it was made; run csi-delta restore --upload again, and see that the "
-                     "clock is right where it runs"));
-  }
-
-  absl::Status NoteAccept() override {
-    if (IsInPlace()) {
-      object_.SetAnnotation(objects::kInPlaceAnnotation, into());
-    }
-    ASSIGN_OR_RETURN(const std::optional<Json> target,
-                     k8s::Find(ctx_, env_.api,
-                               csi::ClaimKey(download_.target_namespace, download_.target_claim)));
-    if (target.has_value()) {
-      NoteClass(GetString(*target, {"spec", "storageClassName"}));
-    }
-    return absl::OkStatus();
-  }
+  absl::Status CheckStartBefore() const;
+  absl::Status NoteAccept() override;
 
   // Its limit counts when the download is admitted, so it is known by then.
-  void NoteClass(const std::string& storage_class) {
-    if (!storage_class.empty()) {
-      object_.SetAnnotation(objects::kTargetClassAnnotation, storage_class);
-    }
-  }
-
-  csi::InPlaceRequest InPlace(Json owner) const {
-    return {.name = stem_,
-            .mover_namespace = env_.mover_namespace,
-            .target_namespace = download_.target_namespace,
-            .target_claim = download_.target_claim,
-            .target_uid = into(),
-            .target_volume = download_.target_volume,
-            .transfer = absl::StrCat(download_.namespace_name, "/", download_.name),
-            .transfer_uid = download_.uid,
-            .upload = object_.Annotation(objects::kIntoUploadAnnotation),
-            .consent_before = PreparedSince().value_or(absl::InfinitePast()) + kConsentTimeMax,
-            .start_before = StartBefore(),
-            .owner = std::move(owner)};
-  }
-
-  absl::Time StartBefore() const {
-    return ParseRfc3339(object_.Annotation(objects::kStartBeforeAnnotation))
-        .value_or(absl::InfinitePast());
-  }
+  void NoteClass(const std::string& storage_class);
+  csi::InPlaceRequest InPlace(Json owner) const;
+  absl::Time StartBefore() const;
 
   // What the worker has seen is so, whatever anybody expects.
-  std::string FileSystem() const {
-    const std::string seen = object_.Annotation(objects::kRestoredFileSystemAnnotation);
-    return seen.empty() ? GetString(object_.json(), {"spec", "targetVolume", "fsType"}) : seen;
-  }
-
-  absl::StatusOr<WorkerRun::NextPod> PrepareWorker(const Json& task) override {
-    if (IsInPlace()) {
-      RETURN_IF_ERROR(MayAccept());  // Who makes it may write any phase.
-      ASSIGN_OR_RETURN(const csi::InPlaceVolume volume,
-                       csi::ExposeInPlace(ctx_, env_.api, InPlace(OwnerReferenceTo(task))));
-      return volume.waiting_for.empty() ? PodFor(task, volume.storage_class, Json())
-                                        : WaitFor(volume.waiting_for);
-    }
-    csi::RestoreRequest request = Restoring(OwnerReferenceTo(task));
-    request.is_without_claim = !IsAdmitted();
-    ASSIGN_OR_RETURN(const csi::RestoredVolume volume, csi::PrepareVolume(ctx_, env_.api, request));
-    if (!volume.target_uid.empty()) {
-      object_.SetAnnotation(objects::kTargetUidAnnotation, volume.target_uid);
-    }
-    NoteClass(volume.storage_class);
-    RETURN_IF_ERROR(Write());
-    if (volume.state == csi::RestoredVolume::State::kWaiting) {
-      WorkerRun::NextPod waiting = WaitFor(volume.waiting_for);
-      waiting.is_idle = volume.awaits_target;
-      return waiting;
-    }
-    return PodFor(task, volume.storage_class, volume.node_affinity);
-  }
+  std::string FileSystem() const;
+  absl::StatusOr<WorkerRun::NextPod> PrepareWorker(const Json& task) override;
 
   static WorkerRun::NextPod WaitFor(absl::string_view what) {
     return {.pod = {}, .waiting_for = absl::StrCat("waits for ", what)};
   }
 
   absl::StatusOr<WorkerRun::NextPod> PodFor(const Json& task, const std::string& storage_class,
-                                            const Json& node_affinity) {
-    ASSIGN_OR_RETURN(RepositoryAccess access, Access());
-    DownloadWork work{.device = kVolumePath, .snapshot_id = reference_.snapshot_id};
-    if (IsInPlace()) {
-      work.only_differing = true;
-      // One that starts late must not begin once the PVC is in use again. A later attempt finishes
-      // what is partly old.
-      const absl::Time prepared = Now() + env_.settings.prepare_timeout;
-      work.start_before = AttemptsOf(task) == 0 ? std::min(prepared, StartBefore()) : prepared;
-    }
-    return run_.PodFor(ctx_, task,
-                       {.work = std::move(work),
-                        .access = std::move(access),
-                        .storage_class = storage_class,
-                        .node_affinity = node_affinity});
-  }
+                                            const Json& node_affinity);
 
   std::string WordsOf(const VolumeTaskStatus& failed) override {
     return WithMissingKey(failed, Access());
   }
 
-  absl::Status LookAtClaim(const Json& task) override {
-    if (IsInPlace()) {
-      return csi::ExposeInPlace(ctx_, env_.api, InPlace(OwnerReferenceTo(task))).status();
-    }
-    return csi::PrepareVolume(ctx_, env_.api, Restoring(OwnerReferenceTo(task))).status();
-  }
+  absl::Status LookAtClaim(const Json& task) override;
 
   // Whether others use the volume meanwhile is told by no change of the worker's.
   bool IsWatchedClosely() const override { return IsInPlace(); }
@@ -229,162 +93,36 @@ class DownloadStep : public TransferStep {
     return IsInPlace() ? csi::CheckInPlace(ctx_, env_.api, InPlace(Json())) : absl::OkStatus();
   }
 
-  absl::StatusOr<RepositoryAccess> Access() {
-    absl::StatusOr<RepositoryAccess> access =
-        OpenRepositoryAccess(ctx_, env_.api,
-                             {.velero_namespace = download_.namespace_name,
-                              .location = download_.storage_location,
-                              .mover_namespace = env_.mover_namespace,
-                              .repository_path = velero::RepositoryPath(reference_),
-                              .for_writing = false,
-                              .written_with_key = reference_.key},
-                             env_.secure_random);
-    // What is not there now is not expected to come.
-    return absl::IsNotFound(access.status())
-               ? absl::FailedPreconditionError(access.status().message())
-               : std::move(access);
-  }
+  absl::StatusOr<RepositoryAccess> Access();
 
   // --- From the worker's volume to the target's
 
   // From here on the volume is known, whatever becomes of the claim that it was filled through.
-  absl::StatusOr<absl::Time> Conclude(const VolumeTaskStatus& task) override {
-    if (const absl::Status look = LookAtRunning(); !look.ok()) {
-      return absl::IsFailedPrecondition(look) ? BeginFailure(look.message())
-                                              : absl::StatusOr<absl::Time>(look);
-    }
-    ASSIGN_OR_RETURN(const std::string volume, FilledVolume());
-    if (volume.empty()) {
-      return BeginFailure("the volume that was filled is gone: somebody deleted its claim");
-    }
-    object_.SetPhase(DataPhase::kInProgress);
-    if (!download_.started_at.has_value()) {  // It was done before it was seen to begin.
-      object_.SetStatus("startTimestamp", Stamp());
-    }
-    object_.SetAnnotation(objects::kRestoredVolumeAnnotation, volume);
-    const RestoreFigures figures = FiguresOf(task);
-    if (IsInPlace()) {
-      NoteBytes(figures);
-    }
-    if (incremental::IsFileSystem(figures.file_system)) {
-      object_.SetAnnotation(objects::kRestoredFileSystemAnnotation, figures.file_system);
-    }
-    object_.SetTime(objects::kRebindingAtAnnotation, Now());
-    object_.SetProgress(task.total_bytes, task.total_bytes);
-    RETURN_IF_ERROR(Write());
-    return Now();
-  }
+  absl::StatusOr<absl::Time> Conclude(const VolumeTaskStatus& task) override;
 
   // "" where its claim is gone.
-  absl::StatusOr<std::string> FilledVolume() const {
-    if (IsInPlace()) {
-      return stem_;
-    }
-    ASSIGN_OR_RETURN(const std::optional<Json> claim,
-                     k8s::Find(ctx_, env_.api, csi::ClaimKey(env_.mover_namespace, stem_)));
-    return claim.has_value() ? GetString(*claim, {"spec", "volumeName"}) : "";
-  }
-
-  static RestoreFigures FiguresOf(const VolumeTaskStatus& task) {
-    return task.outcome.has_value() ? task.outcome->restore.value_or(RestoreFigures())
-                                    : RestoreFigures();
-  }
-
-  void NoteBytes(const RestoreFigures& figures) {
-    const Json bytes = {{"logical_bytes", figures.logical_bytes},
-                        {"compared_bytes", figures.compared_bytes},
-                        {"written_bytes", figures.written_bytes},
-                        {"zero_bytes", figures.zero_bytes},
-                        {"kept_bytes", figures.kept_bytes}};
-    object_.SetAnnotation(objects::kRestoredBytesAnnotation, DumpJson(bytes));
-  }
+  absl::StatusOr<std::string> FilledVolume() const;
+  static RestoreFigures FiguresOf(const VolumeTaskStatus& task);
+  void NoteBytes(const RestoreFigures& figures);
 
   // Whether the target has the volume now; in place, whether it has it for itself again.
-  absl::StatusOr<csi::HandOver> HandOverNow() {
-    RETURN_IF_ERROR(run_.RemoveEnded(ctx_));
-    if (IsInPlace()) {
-      RETURN_IF_ERROR(csi::CheckSameTarget(ctx_, env_.api, InPlace(Json())));
-      ASSIGN_OR_RETURN(std::string waiting_for,
-                       csi::HideInPlace(ctx_, env_.api, InPlace(Json()), {.is_whole = true}));
-      const bool is_done = waiting_for.empty();
-      return csi::HandOver{.is_done = is_done, .waiting_for = std::move(waiting_for)};
-    }
-    return csi::HandVolumeOver(ctx_, env_.api, Restoring(Json()),
-                               object_.Annotation(objects::kRestoredVolumeAnnotation));
-  }
+  absl::StatusOr<csi::HandOver> HandOverNow();
 
   bool IsConcluding() const override {
     return !object_.Annotation(objects::kRestoredVolumeAnnotation).empty();
   }
 
-  absl::StatusOr<absl::Time> GoOnConcluding() override {
-    const absl::StatusOr<csi::HandOver> over = HandOverNow();
-    if (absl::IsFailedPrecondition(over.status())) {
-      return BeginFailure(over.status().message());
-    }
-    if (over.ok() && over->is_done) {
-      return Complete();
-    }
-    if (absl::IsAborted(over.status()) || absl::IsCancelled(over.status())) {
-      return over.status();
-    }
-    const absl::Time since = object_.TimeOf(objects::kRebindingAtAnnotation).value_or(Now());
-    const absl::Time deadline = since + kBindingTimeMax;
-    const std::string waits = over.ok() ? absl::StrCat("waits for ", over->waiting_for)
-                                        : std::string(over.status().message());
-    if (Now() >= deadline) {
-      return BeginFailure(absl::StrCat(
-          IsInPlace() ? "its data was restored, but its volume was not given free within "
-                      : "its volume was filled, but not bound to it within ",
-          absl::FormatDuration(kBindingTimeMax), ": ", waits));
-    }
-    if (IsAdmitted()) {
-      GiveBackAdmission();
-    }
-    object_.SetMessage(absl::StrCat("all of its data is restored; until ",
-                                    FormatRfc3339Seconds(deadline), " it ", waits));
-    RETURN_IF_ERROR(Write());
-    RETURN_IF_ERROR(over.status());
-    return std::min(deadline, Now() + std::clamp((Now() - since) / 8, kTransferLookAgain,
-                                                 kLookAtBindingAgainMax));
-  }
+  absl::StatusOr<absl::Time> GoOnConcluding() override;
 
   // --- Its end
 
-  absl::StatusOr<absl::Time> Complete() {
-    restored_bytes_ = GetInt(object_.json(), {"status", "progress", "totalBytes"});
-    return End(DataPhase::kCompleted, "");
-  }
+  absl::StatusOr<absl::Time> Complete();
 
   // Half given is sooner finished than taken back.
-  absl::StatusOr<std::optional<absl::Time>> CompleteAllTheSame(absl::Time latest) override {
-    if (!IsConcluding()) {
-      return std::optional<absl::Time>();
-    }
-    const absl::StatusOr<csi::HandOver> over = HandOverNow();
-    if (over.ok() && over->is_done) {
-      ASSIGN_OR_RETURN(const absl::Time next, Complete());
-      return std::optional(next);
-    }
-    const bool may_wait = !absl::IsFailedPrecondition(over.status()) && Now() < latest;
-    return may_wait ? std::optional(std::min(latest, Now() + kTransferLookAgain)) : std::nullopt;
-  }
+  absl::StatusOr<std::optional<absl::Time>> CompleteAllTheSame(absl::Time latest) override;
 
   // Of both kinds, whatever this one says of itself by now.
-  absl::Status RemoveAll() override {
-    ASSIGN_OR_RETURN(const bool has_ended, WritesNoMore(ctx_, run_));
-    RETURN_IF_ERROR(run_.Remove(ctx_));
-    ASSIGN_OR_RETURN(still_there_,
-                     csi::HideInPlace(ctx_, env_.api, InPlace(Json()),
-                                      {.is_whole = IsInPlace() && IsConcluding(),
-                                       .is_fenced = IsFenced(),
-                                       .may_still_write = !has_ended && !IsFenced()}));
-    if (!still_there_.empty()) {
-      return absl::OkStatus();
-    }
-    return csi::RemoveRestoredVolume(ctx_, env_.api, Restoring(Json()),
-                                     object_.Annotation(objects::kRestoredVolumeAnnotation));
-  }
+  absl::Status RemoveAll() override;
 
   std::string StillThere() const override { return still_there_; }
 
@@ -392,14 +130,7 @@ class DownloadStep : public TransferStep {
     return IsConcluding() ? "binding" : TransferStep::StageWord();
   }
 
-  void Tell(DataPhase phase, const std::string& message) override {
-    const bool is_good = phase == DataPhase::kCompleted;
-    Emit(is_good ? k8s::EventType::kNormal : k8s::EventType::kWarning, velero::ToString(phase),
-         is_good ? absl::StrCat("volume ", download_.target_namespace, "/", download_.target_claim,
-                                " is restored")
-                 : message);
-    on_end_({.download = download_, .phase = phase, .restored_bytes = restored_bytes_});
-  }
+  void Tell(DataPhase phase, const std::string& message) override;
 
   const velero::DataDownload download_;
   const velero::DataReference reference_;
@@ -407,6 +138,323 @@ class DownloadStep : public TransferStep {
   int64_t restored_bytes_ = 0;
   std::string still_there_;
 };
+
+DownloadStep::DownloadStep(const CallContext& ctx, const MoverEnvironment& env,
+                           TransferScheduler& scheduler,
+                           const std::function<void(const DownloadEnd&)>& on_end,
+                           velero::DataDownload download, velero::DataReference reference,
+                           Json object)
+    : TransferStep(ctx, env, scheduler,
+                   {.task = TaskKind::kDownload,
+                    .type = csi::DataDownloadType(),
+                    .volume = absl::StrCat(download.target_namespace, "/", download.target_claim),
+                    .moving = "downloading",
+                    .queued = QueuedDownload},
+                   download, std::move(object)),
+      download_(std::move(download)),
+      reference_(std::move(reference)),
+      on_end_(on_end) {}
+
+absl::StatusOr<TaskVolume> DownloadStep::Volume() {
+  return TaskVolume{.namespace_name = download_.target_namespace,
+                    .claim = download_.target_claim,
+                    .claim_uid = reference_.claim_uid};
+}
+
+csi::RestoreRequest DownloadStep::Restoring(Json owner) const {
+  return {.name = stem_,
+          .mover_namespace = env_.mover_namespace,
+          .target_namespace = download_.target_namespace,
+          .target_claim = download_.target_claim,
+          .target_uid = object_.Annotation(objects::kTargetUidAnnotation),
+          .size_bytes_least = download_.snapshot_size_bytes,
+          .file_system = FileSystem(),
+          .ignore_delay_binding = env_.settings.ignore_delay_binding,
+          .labels = labels_,
+          .owner = std::move(owner)};
+}
+
+std::string DownloadStep::into() const {
+  return object_.Annotation(download_.phase == DataPhase::kNew ? objects::kIntoAnnotation
+                                                               : objects::kInPlaceAnnotation);
+}
+
+absl::Status DownloadStep::MayAccept() {
+  if (!IsInPlace()) {
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(CheckWritesIntoExisting(env_.settings));
+  if (download_.labels.contains(objects::kRestoreNameLabel)) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "a restore of Velero made this DataDownload, with the annotation ",
+        objects::kIntoAnnotation, ": only csi-delta restore --upload may write into a PVC"));
+  }
+  return CheckStartBefore();
+}
+
+absl::Status DownloadStep::CheckStartBefore() const {
+  const std::optional<absl::Time> start_before =
+      ParseRfc3339(object_.Annotation(objects::kStartBeforeAnnotation));
+  if (!start_before.has_value()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("its annotation ", objects::kStartBeforeAnnotation, " is no time"));
+  }
+  const absl::Duration kLongest = csi::kMoverStartTimeMax + csi::kMoverClockSkewMax;
+  const absl::Time made_at = k8s::CreatedAt(object_.json()).value_or(absl::InfinitePast());
+  return *start_before <= made_at + kLongest
+             ? absl::OkStatus()
+             : absl::FailedPreconditionError(absl::StrCat(
+                   "its annotation ", objects::kStartBeforeAnnotation, " is more than ",
+                   absl::FormatDuration(kLongest),
+                   " after it was made; run csi-delta restore --upload again, and see that the "
+                   "clock is right where it runs"));
+}
+
+absl::Status DownloadStep::NoteAccept() {
+  if (IsInPlace()) {
+    object_.SetAnnotation(objects::kInPlaceAnnotation, into());
+  }
+  ASSIGN_OR_RETURN(
+      const std::optional<Json> target,
+      k8s::Find(ctx_, env_.api, csi::ClaimKey(download_.target_namespace, download_.target_claim)));
+  if (target.has_value()) {
+    NoteClass(GetString(*target, {"spec", "storageClassName"}));
+  }
+  return absl::OkStatus();
+}
+
+void DownloadStep::NoteClass(const std::string& storage_class) {
+  if (!storage_class.empty()) {
+    object_.SetAnnotation(objects::kTargetClassAnnotation, storage_class);
+  }
+}
+
+csi::InPlaceRequest DownloadStep::InPlace(Json owner) const {
+  return {.name = stem_,
+          .mover_namespace = env_.mover_namespace,
+          .target_namespace = download_.target_namespace,
+          .target_claim = download_.target_claim,
+          .target_uid = into(),
+          .target_volume = download_.target_volume,
+          .transfer = absl::StrCat(download_.namespace_name, "/", download_.name),
+          .transfer_uid = download_.uid,
+          .upload = object_.Annotation(objects::kIntoUploadAnnotation),
+          .consent_before = PreparedSince().value_or(absl::InfinitePast()) + kConsentTimeMax,
+          .start_before = StartBefore(),
+          .owner = std::move(owner)};
+}
+
+absl::Time DownloadStep::StartBefore() const {
+  return ParseRfc3339(object_.Annotation(objects::kStartBeforeAnnotation))
+      .value_or(absl::InfinitePast());
+}
+
+std::string DownloadStep::FileSystem() const {
+  const std::string seen = object_.Annotation(objects::kRestoredFileSystemAnnotation);
+  return seen.empty() ? GetString(object_.json(), {"spec", "targetVolume", "fsType"}) : seen;
+}
+
+absl::StatusOr<WorkerRun::NextPod> DownloadStep::PrepareWorker(const Json& task) {
+  if (IsInPlace()) {
+    RETURN_IF_ERROR(MayAccept());  // Who makes it may write any phase.
+    ASSIGN_OR_RETURN(const csi::InPlaceVolume volume,
+                     csi::ExposeInPlace(ctx_, env_.api, InPlace(OwnerReferenceTo(task))));
+    return volume.waiting_for.empty() ? PodFor(task, volume.storage_class, Json())
+                                      : WaitFor(volume.waiting_for);
+  }
+  csi::RestoreRequest request = Restoring(OwnerReferenceTo(task));
+  request.is_without_claim = !IsAdmitted();
+  ASSIGN_OR_RETURN(const csi::RestoredVolume volume, csi::PrepareVolume(ctx_, env_.api, request));
+  if (!volume.target_uid.empty()) {
+    object_.SetAnnotation(objects::kTargetUidAnnotation, volume.target_uid);
+  }
+  NoteClass(volume.storage_class);
+  RETURN_IF_ERROR(Write());
+  if (volume.state == csi::RestoredVolume::State::kWaiting) {
+    WorkerRun::NextPod waiting = WaitFor(volume.waiting_for);
+    waiting.is_idle = volume.awaits_target;
+    return waiting;
+  }
+  return PodFor(task, volume.storage_class, volume.node_affinity);
+}
+
+absl::StatusOr<WorkerRun::NextPod> DownloadStep::PodFor(const Json& task,
+                                                        const std::string& storage_class,
+                                                        const Json& node_affinity) {
+  ASSIGN_OR_RETURN(RepositoryAccess access, Access());
+  DownloadWork work{.device = kVolumePath, .snapshot_id = reference_.snapshot_id};
+  if (IsInPlace()) {
+    work.only_differing = true;
+    // One that starts late must not begin once the PVC is in use again. A later attempt finishes
+    // what is partly old.
+    const absl::Time prepared = Now() + env_.settings.prepare_timeout;
+    work.start_before = AttemptsOf(task) == 0 ? std::min(prepared, StartBefore()) : prepared;
+  }
+  return run_.PodFor(ctx_, task,
+                     {.work = std::move(work),
+                      .access = std::move(access),
+                      .storage_class = storage_class,
+                      .node_affinity = node_affinity});
+}
+
+absl::Status DownloadStep::LookAtClaim(const Json& task) {
+  if (IsInPlace()) {
+    return csi::ExposeInPlace(ctx_, env_.api, InPlace(OwnerReferenceTo(task))).status();
+  }
+  return csi::PrepareVolume(ctx_, env_.api, Restoring(OwnerReferenceTo(task))).status();
+}
+
+absl::StatusOr<RepositoryAccess> DownloadStep::Access() {
+  absl::StatusOr<RepositoryAccess> access =
+      OpenRepositoryAccess(ctx_, env_.api,
+                           {.velero_namespace = download_.namespace_name,
+                            .location = download_.storage_location,
+                            .mover_namespace = env_.mover_namespace,
+                            .repository_path = velero::RepositoryPath(reference_),
+                            .for_writing = false,
+                            .written_with_key = reference_.key},
+                           env_.secure_random);
+  // What is not there now is not expected to come.
+  return absl::IsNotFound(access.status())
+             ? absl::FailedPreconditionError(access.status().message())
+             : std::move(access);
+}
+
+absl::StatusOr<absl::Time> DownloadStep::Conclude(const VolumeTaskStatus& task) {
+  if (const absl::Status look = LookAtRunning(); !look.ok()) {
+    return absl::IsFailedPrecondition(look) ? BeginFailure(look.message())
+                                            : absl::StatusOr<absl::Time>(look);
+  }
+  ASSIGN_OR_RETURN(const std::string volume, FilledVolume());
+  if (volume.empty()) {
+    return BeginFailure("the volume that was filled is gone: somebody deleted its claim");
+  }
+  object_.SetPhase(DataPhase::kInProgress);
+  if (!download_.started_at.has_value()) {  // It was done before it was seen to begin.
+    object_.SetStatus("startTimestamp", Stamp());
+  }
+  object_.SetAnnotation(objects::kRestoredVolumeAnnotation, volume);
+  const RestoreFigures figures = FiguresOf(task);
+  if (IsInPlace()) {
+    NoteBytes(figures);
+  }
+  if (incremental::IsFileSystem(figures.file_system)) {
+    object_.SetAnnotation(objects::kRestoredFileSystemAnnotation, figures.file_system);
+  }
+  object_.SetTime(objects::kRebindingAtAnnotation, Now());
+  object_.SetProgress(task.total_bytes, task.total_bytes);
+  RETURN_IF_ERROR(Write());
+  return Now();
+}
+
+absl::StatusOr<std::string> DownloadStep::FilledVolume() const {
+  if (IsInPlace()) {
+    return stem_;
+  }
+  ASSIGN_OR_RETURN(const std::optional<Json> claim,
+                   k8s::Find(ctx_, env_.api, csi::ClaimKey(env_.mover_namespace, stem_)));
+  return claim.has_value() ? GetString(*claim, {"spec", "volumeName"}) : "";
+}
+
+RestoreFigures DownloadStep::FiguresOf(const VolumeTaskStatus& task) {
+  return task.outcome.has_value() ? task.outcome->restore.value_or(RestoreFigures())
+                                  : RestoreFigures();
+}
+
+void DownloadStep::NoteBytes(const RestoreFigures& figures) {
+  const Json bytes = {{"logical_bytes", figures.logical_bytes},
+                      {"compared_bytes", figures.compared_bytes},
+                      {"written_bytes", figures.written_bytes},
+                      {"zero_bytes", figures.zero_bytes},
+                      {"kept_bytes", figures.kept_bytes}};
+  object_.SetAnnotation(objects::kRestoredBytesAnnotation, DumpJson(bytes));
+}
+
+absl::StatusOr<csi::HandOver> DownloadStep::HandOverNow() {
+  RETURN_IF_ERROR(run_.RemoveEnded(ctx_));
+  if (IsInPlace()) {
+    RETURN_IF_ERROR(csi::CheckSameTarget(ctx_, env_.api, InPlace(Json())));
+    ASSIGN_OR_RETURN(std::string waiting_for,
+                     csi::HideInPlace(ctx_, env_.api, InPlace(Json()), {.is_whole = true}));
+    const bool is_done = waiting_for.empty();
+    return csi::HandOver{.is_done = is_done, .waiting_for = std::move(waiting_for)};
+  }
+  return csi::HandVolumeOver(ctx_, env_.api, Restoring(Json()),
+                             object_.Annotation(objects::kRestoredVolumeAnnotation));
+}
+
+absl::StatusOr<absl::Time> DownloadStep::GoOnConcluding() {
+  const absl::StatusOr<csi::HandOver> over = HandOverNow();
+  if (absl::IsFailedPrecondition(over.status())) {
+    return BeginFailure(over.status().message());
+  }
+  if (over.ok() && over->is_done) {
+    return Complete();
+  }
+  if (absl::IsAborted(over.status()) || absl::IsCancelled(over.status())) {
+    return over.status();
+  }
+  const absl::Time since = object_.TimeOf(objects::kRebindingAtAnnotation).value_or(Now());
+  const absl::Time deadline = since + kBindingTimeMax;
+  const std::string waits = over.ok() ? absl::StrCat("waits for ", over->waiting_for)
+                                      : std::string(over.status().message());
+  if (Now() >= deadline) {
+    return BeginFailure(absl::StrCat(
+        IsInPlace() ? "its data was restored, but its volume was not given free within "
+                    : "its volume was filled, but not bound to it within ",
+        absl::FormatDuration(kBindingTimeMax), ": ", waits));
+  }
+  if (IsAdmitted()) {
+    GiveBackAdmission();
+  }
+  object_.SetMessage(absl::StrCat("all of its data is restored; until ",
+                                  FormatRfc3339Seconds(deadline), " it ", waits));
+  RETURN_IF_ERROR(Write());
+  RETURN_IF_ERROR(over.status());
+  return std::min(deadline, Now() + std::clamp((Now() - since) / 8, kTransferLookAgain,
+                                               kLookAtBindingAgainMax));
+}
+
+absl::StatusOr<absl::Time> DownloadStep::Complete() {
+  restored_bytes_ = GetInt(object_.json(), {"status", "progress", "totalBytes"});
+  return End(DataPhase::kCompleted, "");
+}
+
+absl::StatusOr<std::optional<absl::Time>> DownloadStep::CompleteAllTheSame(absl::Time latest) {
+  if (!IsConcluding()) {
+    return std::optional<absl::Time>();
+  }
+  const absl::StatusOr<csi::HandOver> over = HandOverNow();
+  if (over.ok() && over->is_done) {
+    ASSIGN_OR_RETURN(const absl::Time next, Complete());
+    return std::optional(next);
+  }
+  const bool may_wait = !absl::IsFailedPrecondition(over.status()) && Now() < latest;
+  return may_wait ? std::optional(std::min(latest, Now() + kTransferLookAgain)) : std::nullopt;
+}
+
+absl::Status DownloadStep::RemoveAll() {
+  ASSIGN_OR_RETURN(const bool has_ended, WritesNoMore(ctx_, run_));
+  RETURN_IF_ERROR(run_.Remove(ctx_));
+  ASSIGN_OR_RETURN(still_there_, csi::HideInPlace(ctx_, env_.api, InPlace(Json()),
+                                                  {.is_whole = IsInPlace() && IsConcluding(),
+                                                   .is_fenced = IsFenced(),
+                                                   .may_still_write = !has_ended && !IsFenced()}));
+  if (!still_there_.empty()) {
+    return absl::OkStatus();
+  }
+  return csi::RemoveRestoredVolume(ctx_, env_.api, Restoring(Json()),
+                                   object_.Annotation(objects::kRestoredVolumeAnnotation));
+}
+
+void DownloadStep::Tell(DataPhase phase, const std::string& message) {
+  const bool is_good = phase == DataPhase::kCompleted;
+  Emit(is_good ? k8s::EventType::kNormal : k8s::EventType::kWarning, velero::ToString(phase),
+       is_good ? absl::StrCat("volume ", download_.target_namespace, "/", download_.target_claim,
+                              " is restored")
+               : message);
+  on_end_({.download = download_, .phase = phase, .restored_bytes = restored_bytes_});
+}
 
 // The text may come from anybody who may write a DataDownload, and names a place in the bucket.
 absl::StatusOr<velero::DataReference> ReferenceOf(const velero::DataDownload& download) {

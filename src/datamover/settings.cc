@@ -58,29 +58,16 @@ int64_t Bytes(const std::string& quantity) { return ParseQuantity(quantity).valu
 // an error. The first error of all sections is kept in `status`.
 class Section {
  public:
-  Section(const Json& object, std::string path, absl::Status& status)
-      : object_(object), path_(std::move(path)), status_(status) {
-    if (!object_.is_object()) {
-      Fail(path_.empty() ? "the settings" : path_, object_, "an object");
-    }
-  }
+  Section(const Json& object, std::string path, absl::Status& status);
 
   // The value of a key; null when it is not set.
-  const Json* Take(const std::string& key) {
-    known_.insert(key);
-    return FindJson(object_, {key});
-  }
+  const Json* Take(const std::string& key);
 
   std::string PathOf(const std::string& key) const {
     return path_.empty() ? key : absl::StrCat(path_, ".", key);
   }
 
-  void Fail(const std::string& path, const Json& value, absl::string_view form) {
-    if (status_.ok()) {
-      status_ =
-          absl::InvalidArgumentError(absl::StrCat(path, ": ", Quote(value), " is not ", form));
-    }
-  }
+  void Fail(const std::string& path, const Json& value, absl::string_view form);
 
   template <typename Legal>
   void Text(const std::string& key, std::string& out, absl::string_view form, Legal legal) {
@@ -96,35 +83,10 @@ class Section {
     Text(key, out, "a quantity above 0, such as \"256Mi\" or \"100m\"", IsQuantity);
   }
 
-  void Name(const std::string& key, std::string& out) {
-    Text(key, out, "a name of 1 to 253 bytes",
-         [](absl::string_view text) { return !text.empty() && text.size() <= 253; });
-  }
-
-  void Flag(const std::string& key, bool& out) {
-    if (const Json* value = Take(key); value != nullptr) {
-      if (!value->is_boolean()) {
-        return Fail(PathOf(key), *value, "true or false");
-      }
-      out = value->get<bool>();
-    }
-  }
-
-  void Count(const std::string& key, int& out) {
-    int64_t count = out;
-    Number(key, kTransfersMax, count);
-    out = static_cast<int>(count);
-  }
-
-  void Number(const std::string& key, int64_t max, int64_t& out) {
-    if (const Json* value = Take(key); value != nullptr) {
-      const int64_t number = GetInt(object_, {key}, -1);
-      if (number < 1 || number > max) {
-        return Fail(PathOf(key), *value, absl::StrCat("a number from 1 to ", max));
-      }
-      out = number;
-    }
-  }
+  void Name(const std::string& key, std::string& out);
+  void Flag(const std::string& key, bool& out);
+  void Count(const std::string& key, int& out);
+  void Number(const std::string& key, int64_t max, int64_t& out);
 
   // Texts by key: labels, annotations, selectors.
   template <typename Legal>
@@ -174,19 +136,7 @@ class Section {
   }
 
   // Refuses what nobody took.
-  void Close() {
-    if (!status_.ok() || !object_.is_object()) {
-      return;
-    }
-    for (const auto& [key, value] : object_.items()) {
-      if (!known_.contains(key)) {
-        status_ = absl::InvalidArgumentError(
-            absl::StrCat(absl::CHexEscape(PathOf(key).substr(0, 2 * kQuotedBytesMax)),
-                         ": there is no such setting; there are ", absl::StrJoin(known_, ", ")));
-        return;
-      }
-    }
-  }
+  void Close();
 
  private:
   const Json& object_;
@@ -194,6 +144,68 @@ class Section {
   absl::Status& status_;
   std::set<std::string> known_;
 };
+
+Section::Section(const Json& object, std::string path, absl::Status& status)
+    : object_(object), path_(std::move(path)), status_(status) {
+  if (!object_.is_object()) {
+    Fail(path_.empty() ? "the settings" : path_, object_, "an object");
+  }
+}
+
+const Json* Section::Take(const std::string& key) {
+  known_.insert(key);
+  return FindJson(object_, {key});
+}
+
+void Section::Fail(const std::string& path, const Json& value, absl::string_view form) {
+  if (status_.ok()) {
+    status_ = absl::InvalidArgumentError(absl::StrCat(path, ": ", Quote(value), " is not ", form));
+  }
+}
+
+void Section::Name(const std::string& key, std::string& out) {
+  Text(key, out, "a name of 1 to 253 bytes",
+       [](absl::string_view text) { return !text.empty() && text.size() <= 253; });
+}
+
+void Section::Flag(const std::string& key, bool& out) {
+  if (const Json* value = Take(key); value != nullptr) {
+    if (!value->is_boolean()) {
+      return Fail(PathOf(key), *value, "true or false");
+    }
+    out = value->get<bool>();
+  }
+}
+
+void Section::Count(const std::string& key, int& out) {
+  int64_t count = out;
+  Number(key, kTransfersMax, count);
+  out = static_cast<int>(count);
+}
+
+void Section::Number(const std::string& key, int64_t max, int64_t& out) {
+  if (const Json* value = Take(key); value != nullptr) {
+    const int64_t number = GetInt(object_, {key}, -1);
+    if (number < 1 || number > max) {
+      return Fail(PathOf(key), *value, absl::StrCat("a number from 1 to ", max));
+    }
+    out = number;
+  }
+}
+
+void Section::Close() {
+  if (!status_.ok() || !object_.is_object()) {
+    return;
+  }
+  for (const auto& [key, value] : object_.items()) {
+    if (!known_.contains(key)) {
+      status_ = absl::InvalidArgumentError(
+          absl::StrCat(absl::CHexEscape(PathOf(key).substr(0, 2 * kQuotedBytesMax)),
+                       ": there is no such setting; there are ", absl::StrJoin(known_, ", ")));
+      return;
+    }
+  }
+}
 
 void ReadSelector(Section& section, std::map<std::string, std::string>& out) {
   section.Texts("nodeSelector", out, "the value of a node's label",

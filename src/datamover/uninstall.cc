@@ -126,508 +126,79 @@ class Planner {
   Planner(const CallContext& ctx, const MoverEnvironment& env, const UninstallRequest& request)
       : ctx_(ctx), env_(env), request_(request), folder_(absl::StrCat(env.cluster, "/")) {}
 
-  absl::StatusOr<UninstallPlan> Plan() {
-    if (!velero::IsUid(env_.cluster)) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          "the uid of the namespace kube-system, \"", env_.cluster,
-          "\", is none, so what this cluster stored cannot be told from what others did"));
-    }
-    RETURN_IF_ERROR(LookForRunning());
-    if (!plan_.running.empty()) {
-      return std::move(plan_);
-    }
-    RETURN_IF_ERROR(PlanDeletions());
-    RETURN_IF_ERROR(PlanTransfers());
-    RETURN_IF_ERROR(PlanTasks());
-    RETURN_IF_ERROR(PlanContents());
-    RETURN_IF_ERROR(PlanRest());
-    RETURN_IF_ERROR(PlanData());
-    RETURN_IF_ERROR(NoteFormerPlaces());
-    RETURN_IF_ERROR(PlanKeys());
-    RETURN_IF_ERROR(NoteWhatStays());
-    return std::move(plan_);
-  }
+  absl::StatusOr<UninstallPlan> Plan();
 
  private:
   using Act = std::function<absl::Status(const CallContext& ctx)>;
 
   absl::StatusOr<std::vector<Json>> List(const k8s::ResourceType& type, absl::string_view space,
-                                         const std::string& label_selector = "") {
-    absl::StatusOr<k8s::ObjectList> list =
-        env_.api.List(ctx_, type, space, {.label_selector = label_selector, .field_selector = ""});
-    if (absl::IsNotFound(list.status())) {
-      return std::vector<Json>();  // The kind is not served any more.
-    }
-    RETURN_IF_ERROR(list.status());
-    return std::move(list->items);
-  }
+                                         const std::string& label_selector = "");
 
   // DataUploads and DataDownloads of ours.
-  absl::StatusOr<std::vector<Json>> Transfers(const k8s::ResourceType& type) {
-    std::vector<Json> ours;
-    for (const std::string& space : request_.velero_namespaces) {
-      ASSIGN_OR_RETURN(const std::vector<Json> all, List(type, space));
-      for (const Json& object : all) {
-        if (GetString(object, {"spec", "datamover"}) == velero::kDataMoverName) {
-          ours.push_back(object);
-        }
-      }
-    }
-    return ours;
-  }
+  absl::StatusOr<std::vector<Json>> Transfers(const k8s::ResourceType& type);
 
   static bool IsOver(const Json& transfer) {
     return velero::IsTerminal(velero::ParseDataPhase(GetString(transfer, {"status", "phase"})));
   }
 
   static UninstallItem ItemOf(const k8s::ResourceType& type, const Json& object,
-                              std::string text = "") {
-    return {.kind = type.kind, .name = FullName(object), .text = std::move(text)};
-  }
-
-  absl::Status LookForLeader() {
-    const absl::StatusOr<Json> lease =
-        env_.api.Get(ctx_, {csi::LeaseType(), env_.mover_namespace, kMoverLease});
-    if (absl::IsNotFound(lease.status())) {
-      return absl::OkStatus();
-    }
-    RETURN_IF_ERROR(lease.status());
-    const auto renewed = ParseRfc3339(GetString(*lease, {"spec", "renewTime"}));
-    leader_ = GetString(*lease, {"spec", "holderIdentity"});
-    if (!renewed.has_value() || *renewed + kLeaseAgeMax < ctx_.clock->Now()) {
-      leader_.clear();
-    }
-    has_idle_lease_ = leader_.empty();
-    return absl::OkStatus();
-  }
-
-  absl::Status LookForRunning() {
-    RETURN_IF_ERROR(LookForLeader());
-    ASSIGN_OR_RETURN(const std::vector<Json> pods,
-                     List(csi::PodType(), env_.mover_namespace, objects::kMoverTaskLabel));
-    for (const Json& pod : pods) {
-      const std::string phase = GetString(pod, {"status", "phase"});
-      if (phase != "Succeeded" && phase != "Failed") {
-        plan_.running.push_back(ItemOf(csi::PodType(), pod, phase));
-      }
-    }
-    if (leader_.empty()) {
-      return absl::OkStatus();
-    }
-    for (const k8s::ResourceType* type : {&csi::DataUploadType(), &csi::DataDownloadType()}) {
-      ASSIGN_OR_RETURN(const std::vector<Json> transfers, Transfers(*type));
-      for (const Json& transfer : transfers) {
-        if (!IsOver(transfer)) {
-          plan_.running.push_back(
-              ItemOf(*type, transfer, GetString(transfer, {"status", "phase"})));
-        }
-      }
-    }
-    for (const std::string& space : request_.velero_namespaces) {
-      ASSIGN_OR_RETURN(const std::vector<Json> deletions, List(csi::DataDeletionType(), space));
-      for (const Json& deletion : deletions) {
-        if (DataDeletionOf(deletion).phase == DeletionPhase::kInProgress) {
-          plan_.running.push_back(ItemOf(csi::DataDeletionType(), deletion, "InProgress"));
-        }
-      }
-    }
-    return absl::OkStatus();
-  }
+                              std::string text = "");
+  absl::Status LookForLeader();
+  absl::Status LookForRunning();
 
   void Add(UninstallItem item, Act act, std::optional<k8s::ObjectKey> until_gone = std::nullopt) {
     plan_.steps.push_back({std::move(item), std::move(act), std::move(until_gone)});
   }
 
   // Plain deletion of an object that is nobody's any more.
-  void AddObject(const k8s::ResourceType& type, const Json& object, std::string text = "") {
-    const k8s::ObjectKey key = {type, k8s::Namespace(object), k8s::Name(object)};
-    Add(
-        ItemOf(type, object, std::move(text)),
-        [&api = env_.api, key, uid = k8s::Uid(object)](const CallContext& ctx) {
-          return k8s::IgnoreNotFound(api.Delete(ctx, key, {.uid = uid, .resource_version = ""}));
-        },
-        key);
-  }
-
-  absl::Status PlanDeletions() {
-    for (const std::string& space : request_.velero_namespaces) {
-      ASSIGN_OR_RETURN(const std::vector<Json> deletions, List(csi::DataDeletionType(), space));
-      for (const Json& deletion : deletions) {
-        const bool is_done = DataDeletionOf(deletion).phase == DeletionPhase::kCompleted;
-        AddObject(
-            csi::DataDeletionType(), deletion,
-            is_done || !request_.keep_data ? "" : "is not done: its data stays in the bucket");
-      }
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status PlanTransfers() {
-    for (const k8s::ResourceType* type : {&csi::DataUploadType(), &csi::DataDownloadType()}) {
-      ASSIGN_OR_RETURN(const std::vector<Json> transfers, Transfers(*type));
-      for (const Json& transfer : transfers) {
-        TransferObject without(*type, transfer);
-        without.RemoveFinalizer();
-        if (IsOver(transfer) && without.json() == transfer) {
-          continue;
-        }
-        const k8s::ObjectKey key = without.key();
-        Add(ItemOf(*type, transfer,
-                   IsOver(transfer) ? "loses our finalizer" : "is given up: nobody moves it"),
-            [&env = env_, type, key](const CallContext& ctx) {
-              return GiveUp(ctx, env, *type, key);
-            });
-      }
-    }
-    return absl::OkStatus();
-  }
-
+  void AddObject(const k8s::ResourceType& type, const Json& object, std::string text = "");
+  absl::Status PlanDeletions();
+  absl::Status PlanTransfers();
   static absl::Status GiveUp(const CallContext& ctx, const MoverEnvironment& env,
-                             const k8s::ResourceType& type, const k8s::ObjectKey& key) {
-    absl::StatusOr<Json> object = env.api.Get(ctx, key);
-    if (absl::IsNotFound(object.status())) {
-      return absl::OkStatus();
-    }
-    RETURN_IF_ERROR(object.status());
-    TransferObject transfer(type, *std::move(object));
-    if (!IsOver(transfer.json())) {
-      if (type == csi::DataUploadType()) {
-        RETURN_IF_ERROR(DropItsSnapshot(ctx, env, transfer.json()));
-      }
-      transfer.SetPhase(velero::DataPhase::kCanceled);
-      transfer.SetMessage(kGivenUp);
-      transfer.SetStatus("completionTimestamp", FormatRfc3339(ctx.clock->Now()));
-    }
-    transfer.RemoveFinalizer();
-    return transfer.Write(ctx, env.api);
-  }
+                             const k8s::ResourceType& type, const k8s::ObjectKey& key);
 
   // A volume snapshot is the mover's from the moment that a DataUpload names it.
   static absl::Status DropItsSnapshot(const CallContext& ctx, const MoverEnvironment& env,
-                                      const Json& object) {
-    const absl::StatusOr<velero::DataUpload> upload = velero::ParseDataUpload(object);
-    if (!upload.ok()) {
-      return absl::OkStatus();  // It names none.
-    }
-    const std::string stem = StemOf("DataUpload", upload->uid);
-    return csi::RemoveExposure(ctx, env.api,
-                               {.name = stem,
-                                .source_namespace = upload->source_namespace,
-                                .source_snapshot = upload->volume_snapshot,
-                                .mover_namespace = env.mover_namespace,
-                                .storage_class = "",
-                                .labels = LabelsFor(stem, upload->namespace_name),
-                                .owner = Json()},
-                               csi::SnapshotFate::kDelete);
-  }
+                                      const Json& object);
 
   // Whether it was made for a Velero that is asked for; the others are counted.
-  bool IsAskedFor(const Json& object) {
-    const std::string space = k8s::Label(object, objects::kMoverVeleroNamespaceLabel);
-    const std::vector<std::string>& asked = request_.velero_namespaces;
-    if (space.empty() || std::find(asked.begin(), asked.end(), space) != asked.end()) {
-      return true;
-    }
-    ++of_others_[space];
-    return false;
-  }
+  bool IsAskedFor(const Json& object);
 
   // Tasks, with the volumes, snapshots and Pods of each; then what has lost its task.
-  absl::Status PlanTasks() {
-    ASSIGN_OR_RETURN(const std::vector<Json> tasks, List(VolumeTaskType(), env_.mover_namespace));
-    for (const Json& task : tasks) {
-      if (!IsAskedFor(task)) {
-        continue;
-      }
-      const absl::StatusOr<VolumeTaskSpec> spec = TaskSpecOf(task);
-      auto* remove = &RemoveDeletionLeftovers;
-      if (spec.ok() && spec->kind != TaskKind::kForget) {
-        remove =
-            spec->kind == TaskKind::kUpload ? &RemoveUploadLeftovers : &RemoveDownloadLeftovers;
-      }
-      Add(
-          ItemOf(VolumeTaskType(), task),
-          [&env = env_, task, remove](const CallContext& ctx) { return remove(ctx, env, task); },
-          k8s::ObjectKey{VolumeTaskType(), env_.mover_namespace, k8s::Name(task)});
-    }
-    for (const k8s::ResourceType* type : {&csi::PodType(), &csi::PersistentVolumeClaimType(),
-                                          &csi::VolumeSnapshotType(), &csi::SecretType()}) {
-      ASSIGN_OR_RETURN(const std::vector<Json> objects,
-                       List(*type, env_.mover_namespace, objects::kMoverTaskLabel));
-      for (const Json& object : objects) {
-        if (IsAskedFor(object)) {
-          AddObject(*type, object);
-        }
-      }
-    }
-    return absl::OkStatus();
-  }
+  absl::Status PlanTasks();
 
   // Bases, and contents of uploads that were given up: each with the driver's snapshot.
-  absl::Status PlanContents() {
-    std::set<std::string> names;
-    for (const std::string& selector :
-         {absl::StrCat(objects::kBaseLabel, "=true"), std::string(objects::kMoverTaskLabel)}) {
-      ASSIGN_OR_RETURN(const std::vector<Json> contents,
-                       List(csi::VolumeSnapshotContentType(), "", selector));
-      for (const Json& content : contents) {
-        if (!names.insert(k8s::Name(content)).second || !IsAskedFor(content)) {
-          continue;
-        }
-        const k8s::ObjectKey key = csi::VolumeSnapshotContentKey(k8s::Name(content));
-        Add(
-            ItemOf(csi::VolumeSnapshotContentType(), content,
-                   absl::StrCat("snapshot ", csi::HandleOf(content), " of driver ",
-                                GetString(content, {"spec", "driver"}))),
-            [&env = env_, key](const CallContext& ctx) { return DropContent(ctx, env, key); }, key);
-      }
-    }
-    return absl::OkStatus();
-  }
+  absl::Status PlanContents();
 
   // The last member of a volume group takes the driver's group along, and the others' contents.
   static absl::Status DropContent(const CallContext& ctx, const MoverEnvironment& env,
-                                  const k8s::ObjectKey& key) {
-    const absl::StatusOr<Json> content = env.api.Get(ctx, key);
-    if (absl::IsNotFound(content.status()) || (content.ok() && k8s::BeingDeleted(*content))) {
-      return absl::OkStatus();
-    }
-    RETURN_IF_ERROR(content.status());
-    RETURN_IF_ERROR(csi::DropWithSnapshot(ctx, env.api, *content));
-    if (csi::MovedGroupOf(*content).empty()) {
-      return absl::OkStatus();
-    }
-    const csi::Environment csi_env{.api = env.api,
-                                   .clock = *ctx.clock,
-                                   .random = env.random,
-                                   .velero_namespace = env.mover_namespace};
-    return csi::SettleMovedGroup(ctx, csi_env, *content);
-  }
-
-  absl::Status PlanRest() {
-    ASSIGN_OR_RETURN(const std::vector<Json> differential,
-                     List(incremental::DifferentialSnapshotType(), env_.mover_namespace));
-    for (const Json& object : differential) {
-      AddObject(incremental::DifferentialSnapshotType(), object);
-    }
-    if (has_idle_lease_) {
-      const k8s::ObjectKey key = {csi::LeaseType(), env_.mover_namespace, kMoverLease};
-      Add({.kind = "Lease",
-           .name = absl::StrCat(env_.mover_namespace, "/", kMoverLease),
-           .text = ""},
-          [&api = env_.api, key](const CallContext& ctx) {
-            return k8s::IgnoreNotFound(api.Delete(ctx, key, {}));
-          });
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status PlanData() {
-    for (const std::string& space : request_.velero_namespaces) {
-      ASSIGN_OR_RETURN(const std::vector<Json> locations, List(StorageLocationType(), space));
-      for (const Json& object : locations) {
-        PlanDataOf(object);
-      }
-    }
-    return absl::OkStatus();
-  }
+                                  const k8s::ObjectKey& key);
+  absl::Status PlanRest();
+  absl::Status PlanData();
 
   // How to delete it is said beside it.
-  std::string KeptText(const absl::StatusOr<velero::StorageLocation>& location) const {
-    return absl::StrCat("what this cluster stored below ", velero::kRepositoryRoot, "/", folder_,
-                        " is kept, with its keys",
-                        location.ok() && location->read_only
-                            ? ""
-                            : absl::StrCat("; --delete-data ", env_.cluster,
-                                           " deletes it, and with it the data of every backup that "
-                                           "this cluster moved, wherever it is restored"));
-  }
-
-  void PlanDataOf(const Json& object) {
-    UninstallItem item = {
-        .kind = "data", .name = absl::StrCat("location ", FullName(object)), .text = ""};
-    const absl::StatusOr<velero::StorageLocation> location = velero::ParseStorageLocation(object);
-    if (request_.keep_data || (location.ok() && location->read_only)) {
-      item.text =
-          request_.keep_data ? KeptText(location) : "stays: the location's access mode is ReadOnly";
-      plan_.stays.push_back(std::move(item));
-      return;
-    }
-    Place& place = places_[FullName(object)];
-    const absl::StatusOr<Holding> holding = Look(location, place);
-    if (!holding.ok()) {
-      item.text = absl::StrCat("cannot be looked at: ", holding.status().message());
-      Add(std::move(item), [status = holding.status()](const CallContext&) { return status; });
-      return;
-    }
-    place.was_listed = true;
-    place.had_data = holding->objects > 0;
-    if (!place.had_data) {
-      return;
-    }
-    item.text = absl::StrCat(holding->objects, " objects with ", holding->bytes, " bytes below ",
-                             velero::kRepositoryRoot, "/", folder_);
-    Add(std::move(item), [opened = place.opened, folder = folder_](const CallContext& ctx) {
-      return DeleteFolder(ctx, opened->store(), folder);
-    });
-  }
-
+  std::string KeptText(const absl::StatusOr<velero::StorageLocation>& location) const;
+  void PlanDataOf(const Json& object);
   absl::StatusOr<Holding> Look(const absl::StatusOr<velero::StorageLocation>& location,
-                               Place& place) {
-    RETURN_IF_ERROR(location.status());
-    ASSIGN_OR_RETURN(const RepositoryAccess access, OpenLocationAccess(ctx_, env_.api, *location));
-    ASSIGN_OR_RETURN(std::unique_ptr<storage::OpenedStore> opened, request_.open_store(access));
-    place.opened = std::move(opened);
-    place.address = access.repository.address;
-    return Measure(ctx_, place.opened->store(), folder_);
-  }
+                               Place& place);
 
   // What uploads that the cluster still has stored where their location does not point any more.
-  absl::Status NoteFormerPlaces() {
-    if (request_.keep_data) {
-      return absl::OkStatus();
-    }
-    ASSIGN_OR_RETURN(const std::vector<Json> uploads, Transfers(csi::DataUploadType()));
-    std::set<std::string> told;
-    for (const Json& upload : uploads) {
-      const std::string address =
-          incremental::HarmlessText(k8s::Annotation(upload, objects::kAddressAnnotation), {});
-      const std::string location = absl::StrCat(
-          k8s::Namespace(upload), "/", GetString(upload, {"spec", "backupStorageLocation"}));
-      const auto place = places_.find(location);
-      const bool is_looked_at = place == places_.end() || place->second.address.empty() ||
-                                absl::StartsWith(address, place->second.address + "/");
-      if (address.empty() || is_looked_at) {
-        continue;
-      }
-      place->second.was_elsewhere = true;
-      if (told.insert(address).second) {
-        plan_.stays.push_back(
-            {.kind = "data",
-             .name = address,
-             .text =
-                 absl::StrCat("DataUpload ", FullName(upload), " was stored there, and location ",
-                              location, " is elsewhere now: nobody looked; remove it by hand")});
-      }
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status PlanKeys() {
-    ASSIGN_OR_RETURN(const std::vector<Json> secrets,
-                     List(csi::SecretType(), env_.mover_namespace));
-    for (const Json& secret : secrets) {
-      const KeyringOwner owner = {
-          .velero_namespace = k8s::Annotation(secret, objects::kMoverVeleroNamespaceLabel),
-          .location = k8s::Annotation(secret, objects::kMoverLocationAnnotation)};
-      if (!owner.location.empty() && k8s::Name(secret) == KeyringSecretName(owner)) {
-        PlanKeysOf(owner, secret);
-      }
-    }
-    return absl::OkStatus();
-  }
+  absl::Status NoteFormerPlaces();
+  absl::Status PlanKeys();
 
   // Whether somebody has a copy of every key in it.
-  static bool IsConfirmed(const Json& secret) {
-    const std::string list = k8s::Annotation(secret, objects::kConfirmedKeysAnnotation);
-    const std::set<std::string> confirmed = absl::StrSplit(list, ',', absl::SkipEmpty());
-    const std::map<std::string, std::string> keys = GetStringMap(secret, {"data"});
-    return std::all_of(keys.begin(), keys.end(),
-                       [&](const auto& key) { return confirmed.contains(key.first); });
-  }
-
-  void PlanKeysOf(const KeyringOwner& owner, const Json& secret) {
-    const std::string location = absl::StrCat(owner.velero_namespace, "/", owner.location);
-    const auto place = places_.find(location);
-    const auto stays = [&](absl::string_view why) {
-      plan_.stays.push_back(ItemOf(csi::SecretType(), secret,
-                                   absl::StrCat("keys of location ", location, ": ", why)));
-    };
-    if (request_.keep_data) {
-      stays("csi-delta mover-key export them before the namespace goes");
-    } else if (place == places_.end() || !place->second.was_listed || place->second.was_elsewhere) {
-      stays("nobody looked whether data is left that only they open; delete it by hand");
-    } else if (!place->second.had_data && !IsConfirmed(secret)) {
-      stays("no data was found there, and nobody said that he has a copy; delete it by hand");
-    } else {
-      Add(ItemOf(csi::SecretType(), secret, absl::StrCat("keys of location ", location)),
-          [&api = env_.api, opened = place->second.opened, folder = folder_,
-           key = k8s::ObjectKey{csi::SecretType(), env_.mover_namespace, k8s::Name(secret)},
-           uid = k8s::Uid(secret)](const CallContext& ctx) {
-            return DropKeys(ctx, api, *opened, folder, key, uid);
-          });
-    }
-  }
-
+  static bool IsConfirmed(const Json& secret);
+  void PlanKeysOf(const KeyringOwner& owner, const Json& secret);
   static absl::Status DropKeys(const CallContext& ctx, k8s::ApiClient& api,
                                storage::OpenedStore& opened, const std::string& folder,
-                               const k8s::ObjectKey& key, const std::string& uid) {
-    ASSIGN_OR_RETURN(const Holding left, Measure(ctx, opened.store(), folder));
-    if (left.objects > 0) {
-      return absl::FailedPreconditionError(
-          absl::StrCat(left.objects, " objects that need it are still there"));
-    }
-    return k8s::IgnoreNotFound(api.Delete(ctx, key, {.uid = uid, .resource_version = ""}));
-  }
+                               const k8s::ObjectKey& key, const std::string& uid);
 
   // Without the plugin nobody takes its finalizer off.
   void NotePendingDeletion(const k8s::ResourceType& type, const Json& object) {
     plan_.stays.push_back(ItemOf(type, object, csi::DescribePendingDeletion(type, object)));
   }
 
-  absl::Status NoteWhatStays() {
-    for (const auto& [space, count] : of_others_) {
-      plan_.stays.push_back(
-          {.kind = "namespace",
-           .name = space,
-           .text = absl::StrCat(count,
-                                " things of the Velero there stay: --velero-namespaces does "
-                                "not name it")});
-    }
-    if (!leader_.empty()) {
-      plan_.stays.push_back({.kind = "controller",
-                             .name = leader_,
-                             .text = absl::StrCat("runs: helm uninstall csi-delta --namespace ",
-                                                  env_.mover_namespace)});
-    }
-    for (const k8s::ResourceType* type :
-         {&csi::VolumeSnapshotType(), &csi::VolumeSnapshotContentType()}) {
-      ASSIGN_OR_RETURN(const std::vector<Json> marked, List(*type, "", objects::kCsiDeltaLabel));
-      for (const Json& object : marked) {
-        if (csi::IsPendingDeletion(object)) {
-          NotePendingDeletion(*type, object);
-          continue;
-        }
-        plan_.stays.push_back(
-            ItemOf(*type, object,
-                   absl::StrCat("is a backup's, and has our label ", objects::kCsiDeltaLabel)));
-      }
-    }
-    for (const char* const version : csi::kGroupVersions) {
-      const k8s::ResourceType type = csi::VolumeGroupSnapshotContentType(version);
-      ASSIGN_OR_RETURN(const std::vector<Json> marked, List(type, "", objects::kCsiDeltaLabel));
-      for (const Json& object : marked) {
-        if (csi::IsPendingDeletion(object)) {
-          NotePendingDeletion(type, object);
-        }
-      }
-      if (!marked.empty()) {
-        break;
-      }
-    }
-    for (const k8s::ResourceType* type : {&VolumeTaskType(), &csi::DataDeletionType()}) {
-      const absl::Status served =
-          env_.api.List(ctx_, *type, "", {.label_selector = "", .field_selector = ""}).status();
-      if (!absl::IsNotFound(served)) {
-        RETURN_IF_ERROR(served);
-        const std::string name = absl::StrCat(type->plural, ".", type->group);
-        plan_.stays.push_back({.kind = "CustomResourceDefinition",
-                               .name = name,
-                               .text = absl::StrCat("kubectl delete crd ", name)});
-      }
-    }
-    return absl::OkStatus();
-  }
+  absl::Status NoteWhatStays();
 
   const CallContext& ctx_;
   const MoverEnvironment& env_;
@@ -639,6 +210,476 @@ class Planner {
   std::map<std::string, Place> places_;   // by "<velero namespace>/<location>"
   UninstallPlan plan_;
 };
+
+absl::StatusOr<UninstallPlan> Planner::Plan() {
+  if (!velero::IsUid(env_.cluster)) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the uid of the namespace kube-system, \"", env_.cluster,
+        "\", is none, so what this cluster stored cannot be told from what others did"));
+  }
+  RETURN_IF_ERROR(LookForRunning());
+  if (!plan_.running.empty()) {
+    return std::move(plan_);
+  }
+  RETURN_IF_ERROR(PlanDeletions());
+  RETURN_IF_ERROR(PlanTransfers());
+  RETURN_IF_ERROR(PlanTasks());
+  RETURN_IF_ERROR(PlanContents());
+  RETURN_IF_ERROR(PlanRest());
+  RETURN_IF_ERROR(PlanData());
+  RETURN_IF_ERROR(NoteFormerPlaces());
+  RETURN_IF_ERROR(PlanKeys());
+  RETURN_IF_ERROR(NoteWhatStays());
+  return std::move(plan_);
+}
+
+absl::StatusOr<std::vector<Json>> Planner::List(const k8s::ResourceType& type,
+                                                absl::string_view space,
+                                                const std::string& label_selector) {
+  absl::StatusOr<k8s::ObjectList> list =
+      env_.api.List(ctx_, type, space, {.label_selector = label_selector, .field_selector = ""});
+  if (absl::IsNotFound(list.status())) {
+    return std::vector<Json>();  // The kind is not served any more.
+  }
+  RETURN_IF_ERROR(list.status());
+  return std::move(list->items);
+}
+
+absl::StatusOr<std::vector<Json>> Planner::Transfers(const k8s::ResourceType& type) {
+  std::vector<Json> ours;
+  for (const std::string& space : request_.velero_namespaces) {
+    ASSIGN_OR_RETURN(const std::vector<Json> all, List(type, space));
+    for (const Json& object : all) {
+      if (GetString(object, {"spec", "datamover"}) == velero::kDataMoverName) {
+        ours.push_back(object);
+      }
+    }
+  }
+  return ours;
+}
+
+UninstallItem Planner::ItemOf(const k8s::ResourceType& type, const Json& object, std::string text) {
+  return {.kind = type.kind, .name = FullName(object), .text = std::move(text)};
+}
+
+absl::Status Planner::LookForLeader() {
+  const absl::StatusOr<Json> lease =
+      env_.api.Get(ctx_, {csi::LeaseType(), env_.mover_namespace, kMoverLease});
+  if (absl::IsNotFound(lease.status())) {
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(lease.status());
+  const auto renewed = ParseRfc3339(GetString(*lease, {"spec", "renewTime"}));
+  leader_ = GetString(*lease, {"spec", "holderIdentity"});
+  if (!renewed.has_value() || *renewed + kLeaseAgeMax < ctx_.clock->Now()) {
+    leader_.clear();
+  }
+  has_idle_lease_ = leader_.empty();
+  return absl::OkStatus();
+}
+
+absl::Status Planner::LookForRunning() {
+  RETURN_IF_ERROR(LookForLeader());
+  ASSIGN_OR_RETURN(const std::vector<Json> pods,
+                   List(csi::PodType(), env_.mover_namespace, objects::kMoverTaskLabel));
+  for (const Json& pod : pods) {
+    const std::string phase = GetString(pod, {"status", "phase"});
+    if (phase != "Succeeded" && phase != "Failed") {
+      plan_.running.push_back(ItemOf(csi::PodType(), pod, phase));
+    }
+  }
+  if (leader_.empty()) {
+    return absl::OkStatus();
+  }
+  for (const k8s::ResourceType* type : {&csi::DataUploadType(), &csi::DataDownloadType()}) {
+    ASSIGN_OR_RETURN(const std::vector<Json> transfers, Transfers(*type));
+    for (const Json& transfer : transfers) {
+      if (!IsOver(transfer)) {
+        plan_.running.push_back(ItemOf(*type, transfer, GetString(transfer, {"status", "phase"})));
+      }
+    }
+  }
+  for (const std::string& space : request_.velero_namespaces) {
+    ASSIGN_OR_RETURN(const std::vector<Json> deletions, List(csi::DataDeletionType(), space));
+    for (const Json& deletion : deletions) {
+      if (DataDeletionOf(deletion).phase == DeletionPhase::kInProgress) {
+        plan_.running.push_back(ItemOf(csi::DataDeletionType(), deletion, "InProgress"));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+void Planner::AddObject(const k8s::ResourceType& type, const Json& object, std::string text) {
+  const k8s::ObjectKey key = {type, k8s::Namespace(object), k8s::Name(object)};
+  Add(
+      ItemOf(type, object, std::move(text)),
+      [&api = env_.api, key, uid = k8s::Uid(object)](const CallContext& ctx) {
+        return k8s::IgnoreNotFound(api.Delete(ctx, key, {.uid = uid, .resource_version = ""}));
+      },
+      key);
+}
+
+absl::Status Planner::PlanDeletions() {
+  for (const std::string& space : request_.velero_namespaces) {
+    ASSIGN_OR_RETURN(const std::vector<Json> deletions, List(csi::DataDeletionType(), space));
+    for (const Json& deletion : deletions) {
+      const bool is_done = DataDeletionOf(deletion).phase == DeletionPhase::kCompleted;
+      AddObject(csi::DataDeletionType(), deletion,
+                is_done || !request_.keep_data ? "" : "is not done: its data stays in the bucket");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Planner::PlanTransfers() {
+  for (const k8s::ResourceType* type : {&csi::DataUploadType(), &csi::DataDownloadType()}) {
+    ASSIGN_OR_RETURN(const std::vector<Json> transfers, Transfers(*type));
+    for (const Json& transfer : transfers) {
+      TransferObject without(*type, transfer);
+      without.RemoveFinalizer();
+      if (IsOver(transfer) && without.json() == transfer) {
+        continue;
+      }
+      const k8s::ObjectKey key = without.key();
+      Add(ItemOf(*type, transfer,
+                 IsOver(transfer) ? "loses our finalizer" : "is given up: nobody moves it"),
+          [&env = env_, type, key](const CallContext& ctx) {
+            return GiveUp(ctx, env, *type, key);
+          });
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Planner::GiveUp(const CallContext& ctx, const MoverEnvironment& env,
+                             const k8s::ResourceType& type, const k8s::ObjectKey& key) {
+  absl::StatusOr<Json> object = env.api.Get(ctx, key);
+  if (absl::IsNotFound(object.status())) {
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(object.status());
+  TransferObject transfer(type, *std::move(object));
+  if (!IsOver(transfer.json())) {
+    if (type == csi::DataUploadType()) {
+      RETURN_IF_ERROR(DropItsSnapshot(ctx, env, transfer.json()));
+    }
+    transfer.SetPhase(velero::DataPhase::kCanceled);
+    transfer.SetMessage(kGivenUp);
+    transfer.SetStatus("completionTimestamp", FormatRfc3339(ctx.clock->Now()));
+  }
+  transfer.RemoveFinalizer();
+  return transfer.Write(ctx, env.api);
+}
+
+absl::Status Planner::DropItsSnapshot(const CallContext& ctx, const MoverEnvironment& env,
+                                      const Json& object) {
+  const absl::StatusOr<velero::DataUpload> upload = velero::ParseDataUpload(object);
+  if (!upload.ok()) {
+    return absl::OkStatus();  // It names none.
+  }
+  const std::string stem = StemOf("DataUpload", upload->uid);
+  return csi::RemoveExposure(ctx, env.api,
+                             {.name = stem,
+                              .source_namespace = upload->source_namespace,
+                              .source_snapshot = upload->volume_snapshot,
+                              .mover_namespace = env.mover_namespace,
+                              .storage_class = "",
+                              .labels = LabelsFor(stem, upload->namespace_name),
+                              .owner = Json()},
+                             csi::SnapshotFate::kDelete);
+}
+
+bool Planner::IsAskedFor(const Json& object) {
+  const std::string space = k8s::Label(object, objects::kMoverVeleroNamespaceLabel);
+  const std::vector<std::string>& asked = request_.velero_namespaces;
+  if (space.empty() || std::find(asked.begin(), asked.end(), space) != asked.end()) {
+    return true;
+  }
+  ++of_others_[space];
+  return false;
+}
+
+absl::Status Planner::PlanTasks() {
+  ASSIGN_OR_RETURN(const std::vector<Json> tasks, List(VolumeTaskType(), env_.mover_namespace));
+  for (const Json& task : tasks) {
+    if (!IsAskedFor(task)) {
+      continue;
+    }
+    const absl::StatusOr<VolumeTaskSpec> spec = TaskSpecOf(task);
+    auto* remove = &RemoveDeletionLeftovers;
+    if (spec.ok() && spec->kind != TaskKind::kForget) {
+      remove = spec->kind == TaskKind::kUpload ? &RemoveUploadLeftovers : &RemoveDownloadLeftovers;
+    }
+    Add(
+        ItemOf(VolumeTaskType(), task),
+        [&env = env_, task, remove](const CallContext& ctx) { return remove(ctx, env, task); },
+        k8s::ObjectKey{VolumeTaskType(), env_.mover_namespace, k8s::Name(task)});
+  }
+  for (const k8s::ResourceType* type : {&csi::PodType(), &csi::PersistentVolumeClaimType(),
+                                        &csi::VolumeSnapshotType(), &csi::SecretType()}) {
+    ASSIGN_OR_RETURN(const std::vector<Json> objects,
+                     List(*type, env_.mover_namespace, objects::kMoverTaskLabel));
+    for (const Json& object : objects) {
+      if (IsAskedFor(object)) {
+        AddObject(*type, object);
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Planner::PlanContents() {
+  std::set<std::string> names;
+  for (const std::string& selector :
+       {absl::StrCat(objects::kBaseLabel, "=true"), std::string(objects::kMoverTaskLabel)}) {
+    ASSIGN_OR_RETURN(const std::vector<Json> contents,
+                     List(csi::VolumeSnapshotContentType(), "", selector));
+    for (const Json& content : contents) {
+      if (!names.insert(k8s::Name(content)).second || !IsAskedFor(content)) {
+        continue;
+      }
+      const k8s::ObjectKey key = csi::VolumeSnapshotContentKey(k8s::Name(content));
+      Add(
+          ItemOf(csi::VolumeSnapshotContentType(), content,
+                 absl::StrCat("snapshot ", csi::HandleOf(content), " of driver ",
+                              GetString(content, {"spec", "driver"}))),
+          [&env = env_, key](const CallContext& ctx) { return DropContent(ctx, env, key); }, key);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Planner::DropContent(const CallContext& ctx, const MoverEnvironment& env,
+                                  const k8s::ObjectKey& key) {
+  const absl::StatusOr<Json> content = env.api.Get(ctx, key);
+  if (absl::IsNotFound(content.status()) || (content.ok() && k8s::BeingDeleted(*content))) {
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(content.status());
+  RETURN_IF_ERROR(csi::DropWithSnapshot(ctx, env.api, *content));
+  if (csi::MovedGroupOf(*content).empty()) {
+    return absl::OkStatus();
+  }
+  const csi::Environment csi_env{.api = env.api,
+                                 .clock = *ctx.clock,
+                                 .random = env.random,
+                                 .velero_namespace = env.mover_namespace};
+  return csi::SettleMovedGroup(ctx, csi_env, *content);
+}
+
+absl::Status Planner::PlanRest() {
+  ASSIGN_OR_RETURN(const std::vector<Json> differential,
+                   List(incremental::DifferentialSnapshotType(), env_.mover_namespace));
+  for (const Json& object : differential) {
+    AddObject(incremental::DifferentialSnapshotType(), object);
+  }
+  if (has_idle_lease_) {
+    const k8s::ObjectKey key = {csi::LeaseType(), env_.mover_namespace, kMoverLease};
+    Add({.kind = "Lease", .name = absl::StrCat(env_.mover_namespace, "/", kMoverLease), .text = ""},
+        [&api = env_.api, key](const CallContext& ctx) {
+          return k8s::IgnoreNotFound(api.Delete(ctx, key, {}));
+        });
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Planner::PlanData() {
+  for (const std::string& space : request_.velero_namespaces) {
+    ASSIGN_OR_RETURN(const std::vector<Json> locations, List(StorageLocationType(), space));
+    for (const Json& object : locations) {
+      PlanDataOf(object);
+    }
+  }
+  return absl::OkStatus();
+}
+
+std::string Planner::KeptText(const absl::StatusOr<velero::StorageLocation>& location) const {
+  return absl::StrCat("what this cluster stored below ", velero::kRepositoryRoot, "/", folder_,
+                      " is kept, with its keys",
+                      location.ok() && location->read_only
+                          ? ""
+                          : absl::StrCat("; --delete-data ", env_.cluster,
+                                         " deletes it, and with it the data of every backup that "
+                                         "this cluster moved, wherever it is restored"));
+}
+
+void Planner::PlanDataOf(const Json& object) {
+  UninstallItem item = {
+      .kind = "data", .name = absl::StrCat("location ", FullName(object)), .text = ""};
+  const absl::StatusOr<velero::StorageLocation> location = velero::ParseStorageLocation(object);
+  if (request_.keep_data || (location.ok() && location->read_only)) {
+    item.text =
+        request_.keep_data ? KeptText(location) : "stays: the location's access mode is ReadOnly";
+    plan_.stays.push_back(std::move(item));
+    return;
+  }
+  Place& place = places_[FullName(object)];
+  const absl::StatusOr<Holding> holding = Look(location, place);
+  if (!holding.ok()) {
+    item.text = absl::StrCat("cannot be looked at: ", holding.status().message());
+    Add(std::move(item), [status = holding.status()](const CallContext&) { return status; });
+    return;
+  }
+  place.was_listed = true;
+  place.had_data = holding->objects > 0;
+  if (!place.had_data) {
+    return;
+  }
+  item.text = absl::StrCat(holding->objects, " objects with ", holding->bytes, " bytes below ",
+                           velero::kRepositoryRoot, "/", folder_);
+  Add(std::move(item), [opened = place.opened, folder = folder_](const CallContext& ctx) {
+    return DeleteFolder(ctx, opened->store(), folder);
+  });
+}
+
+absl::StatusOr<Holding> Planner::Look(const absl::StatusOr<velero::StorageLocation>& location,
+                                      Place& place) {
+  RETURN_IF_ERROR(location.status());
+  ASSIGN_OR_RETURN(const RepositoryAccess access, OpenLocationAccess(ctx_, env_.api, *location));
+  ASSIGN_OR_RETURN(std::unique_ptr<storage::OpenedStore> opened, request_.open_store(access));
+  place.opened = std::move(opened);
+  place.address = access.repository.address;
+  return Measure(ctx_, place.opened->store(), folder_);
+}
+
+absl::Status Planner::NoteFormerPlaces() {
+  if (request_.keep_data) {
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const std::vector<Json> uploads, Transfers(csi::DataUploadType()));
+  std::set<std::string> told;
+  for (const Json& upload : uploads) {
+    const std::string address =
+        incremental::HarmlessText(k8s::Annotation(upload, objects::kAddressAnnotation), {});
+    const std::string location = absl::StrCat(k8s::Namespace(upload), "/",
+                                              GetString(upload, {"spec", "backupStorageLocation"}));
+    const auto place = places_.find(location);
+    const bool is_looked_at = place == places_.end() || place->second.address.empty() ||
+                              absl::StartsWith(address, place->second.address + "/");
+    if (address.empty() || is_looked_at) {
+      continue;
+    }
+    place->second.was_elsewhere = true;
+    if (told.insert(address).second) {
+      plan_.stays.push_back(
+          {.kind = "data",
+           .name = address,
+           .text = absl::StrCat("DataUpload ", FullName(upload), " was stored there, and location ",
+                                location, " is elsewhere now: nobody looked; remove it by hand")});
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Planner::PlanKeys() {
+  ASSIGN_OR_RETURN(const std::vector<Json> secrets, List(csi::SecretType(), env_.mover_namespace));
+  for (const Json& secret : secrets) {
+    const KeyringOwner owner = {
+        .velero_namespace = k8s::Annotation(secret, objects::kMoverVeleroNamespaceLabel),
+        .location = k8s::Annotation(secret, objects::kMoverLocationAnnotation)};
+    if (!owner.location.empty() && k8s::Name(secret) == KeyringSecretName(owner)) {
+      PlanKeysOf(owner, secret);
+    }
+  }
+  return absl::OkStatus();
+}
+
+bool Planner::IsConfirmed(const Json& secret) {
+  const std::string list = k8s::Annotation(secret, objects::kConfirmedKeysAnnotation);
+  const std::set<std::string> confirmed = absl::StrSplit(list, ',', absl::SkipEmpty());
+  const std::map<std::string, std::string> keys = GetStringMap(secret, {"data"});
+  return std::all_of(keys.begin(), keys.end(),
+                     [&](const auto& key) { return confirmed.contains(key.first); });
+}
+
+void Planner::PlanKeysOf(const KeyringOwner& owner, const Json& secret) {
+  const std::string location = absl::StrCat(owner.velero_namespace, "/", owner.location);
+  const auto place = places_.find(location);
+  const auto stays = [&](absl::string_view why) {
+    plan_.stays.push_back(
+        ItemOf(csi::SecretType(), secret, absl::StrCat("keys of location ", location, ": ", why)));
+  };
+  if (request_.keep_data) {
+    stays("csi-delta mover-key export them before the namespace goes");
+  } else if (place == places_.end() || !place->second.was_listed || place->second.was_elsewhere) {
+    stays("nobody looked whether data is left that only they open; delete it by hand");
+  } else if (!place->second.had_data && !IsConfirmed(secret)) {
+    stays("no data was found there, and nobody said that he has a copy; delete it by hand");
+  } else {
+    Add(ItemOf(csi::SecretType(), secret, absl::StrCat("keys of location ", location)),
+        [&api = env_.api, opened = place->second.opened, folder = folder_,
+         key = k8s::ObjectKey{csi::SecretType(), env_.mover_namespace, k8s::Name(secret)},
+         uid = k8s::Uid(secret)](const CallContext& ctx) {
+          return DropKeys(ctx, api, *opened, folder, key, uid);
+        });
+  }
+}
+
+absl::Status Planner::DropKeys(const CallContext& ctx, k8s::ApiClient& api,
+                               storage::OpenedStore& opened, const std::string& folder,
+                               const k8s::ObjectKey& key, const std::string& uid) {
+  ASSIGN_OR_RETURN(const Holding left, Measure(ctx, opened.store(), folder));
+  if (left.objects > 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(left.objects, " objects that need it are still there"));
+  }
+  return k8s::IgnoreNotFound(api.Delete(ctx, key, {.uid = uid, .resource_version = ""}));
+}
+
+absl::Status Planner::NoteWhatStays() {
+  for (const auto& [space, count] : of_others_) {
+    plan_.stays.push_back(
+        {.kind = "namespace",
+         .name = space,
+         .text = absl::StrCat(count,
+                              " things of the Velero there stay: --velero-namespaces does "
+                              "not name it")});
+  }
+  if (!leader_.empty()) {
+    plan_.stays.push_back({.kind = "controller",
+                           .name = leader_,
+                           .text = absl::StrCat("runs: helm uninstall csi-delta --namespace ",
+                                                env_.mover_namespace)});
+  }
+  for (const k8s::ResourceType* type :
+       {&csi::VolumeSnapshotType(), &csi::VolumeSnapshotContentType()}) {
+    ASSIGN_OR_RETURN(const std::vector<Json> marked, List(*type, "", objects::kCsiDeltaLabel));
+    for (const Json& object : marked) {
+      if (csi::IsPendingDeletion(object)) {
+        NotePendingDeletion(*type, object);
+        continue;
+      }
+      plan_.stays.push_back(
+          ItemOf(*type, object,
+                 absl::StrCat("is a backup's, and has our label ", objects::kCsiDeltaLabel)));
+    }
+  }
+  for (const char* const version : csi::kGroupVersions) {
+    const k8s::ResourceType type = csi::VolumeGroupSnapshotContentType(version);
+    ASSIGN_OR_RETURN(const std::vector<Json> marked, List(type, "", objects::kCsiDeltaLabel));
+    for (const Json& object : marked) {
+      if (csi::IsPendingDeletion(object)) {
+        NotePendingDeletion(type, object);
+      }
+    }
+    if (!marked.empty()) {
+      break;
+    }
+  }
+  for (const k8s::ResourceType* type : {&VolumeTaskType(), &csi::DataDeletionType()}) {
+    const absl::Status served =
+        env_.api.List(ctx_, *type, "", {.label_selector = "", .field_selector = ""}).status();
+    if (!absl::IsNotFound(served)) {
+      RETURN_IF_ERROR(served);
+      const std::string name = absl::StrCat(type->plural, ".", type->group);
+      plan_.stays.push_back({.kind = "CustomResourceDefinition",
+                             .name = name,
+                             .text = absl::StrCat("kubectl delete crd ", name)});
+    }
+  }
+  return absl::OkStatus();
+}
 
 }  // namespace
 

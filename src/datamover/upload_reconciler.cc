@@ -34,133 +34,21 @@ class UploadStep : public TransferStep {
  public:
   UploadStep(const CallContext& ctx, const MoverEnvironment& env, TransferScheduler& scheduler,
              const std::function<void(const UploadEnd&)>& on_end, velero::DataUpload upload,
-             Json object)
-      : TransferStep(ctx, env, scheduler,
-                     {.task = TaskKind::kUpload,
-                      .type = csi::DataUploadType(),
-                      .volume = absl::StrCat(upload.source_namespace, "/", upload.source_claim),
-                      .moving = "uploading",
-                      .queued = QueuedUpload},
-                     upload, std::move(object)),
-        upload_(std::move(upload)),
-        on_end_(on_end),
-        end_({.upload = upload_, .phase = DataPhase::kFailed, .figures = {}}) {}
+             Json object);
 
  private:
-  absl::StatusOr<TaskVolume> Volume() override {
-    absl::StatusOr<std::string> claim_uid = ClaimUid();
-    if (absl::IsNotFound(claim_uid.status())) {
-      return absl::FailedPreconditionError(
-          "the claim is gone, and nobody noted its uid; back up again");
-    }
-    ASSIGN_OR_RETURN(claim_uid_, std::move(claim_uid));
-    return TaskVolume{.namespace_name = upload_.source_namespace,
-                      .claim = upload_.source_claim,
-                      .claim_uid = claim_uid_};
-  }
+  absl::StatusOr<TaskVolume> Volume() override;
 
   // Velero writes it on the DataUpload; else the claim knows, while it is there.
-  absl::StatusOr<std::string> ClaimUid() {
-    if (!upload_.claim_uid.empty()) {
-      return upload_.claim_uid;
-    }
-    ASSIGN_OR_RETURN(const Json task, run_.CachedTask(ctx_));
-    if (const std::string known = GetString(task, {"spec", "volume", "claimUID"}); !known.empty()) {
-      return known;
-    }
-    ASSIGN_OR_RETURN(const Json claim,
-                     env_.api.Get(ctx_, {csi::PersistentVolumeClaimType(), upload_.source_namespace,
-                                         upload_.source_claim}));
-    return k8s::Uid(claim);
-  }
-
-  csi::BaseOwner Owner() const {
-    return {.velero_namespace = upload_.namespace_name,
-            .location = upload_.storage_location,
-            .claim_namespace = upload_.source_namespace,
-            .claim = upload_.source_claim,
-            .claim_uid = claim_uid_,
-            .cluster = env_.cluster};
-  }
-
-  csi::ExposeRequest Exposing(Json owner) const {
-    const StorageClassSettings settings = ForStorageClass(env_.settings, upload_.storage_class);
-    return {.name = stem_,
-            .source_namespace = upload_.source_namespace,
-            .source_snapshot = upload_.volume_snapshot,
-            .source_claim = upload_.source_claim,
-            .mover_namespace = env_.mover_namespace,
-            .storage_class = settings.intermediate_class,
-            .labels = labels_,
-            .annotations = csi::OwnerAnnotations(Owner()),
-            .owner = std::move(owner),
-            .read_only_many = settings.read_only_many,
-            .cache = env_.cache};
-  }
-
-  velero::DataReference Reference() const {
-    return {.cluster = env_.cluster,
-            .namespace_name = upload_.source_namespace,
-            .claim_uid = claim_uid_,
-            .snapshot_id = "",
-            .key = ""};
-  }
-
-  absl::StatusOr<WorkerRun::NextPod> PrepareWorker(const Json& task) override {
-    csi::ExposeRequest request = Exposing(OwnerReferenceTo(task));
-    request.is_without_claim = !IsAdmitted();
-    ASSIGN_OR_RETURN(const csi::Exposure exposure, csi::ExposeSnapshot(ctx_, env_.api, request));
-    AnnotateExposure(exposure, object_);
-    if (exposure.state == csi::Exposure::State::kWaiting) {
-      return WorkerRun::NextPod{.pod = {},
-                                .waiting_for = absl::StrCat("waits for ", exposure.waiting_for),
-                                .is_idle = exposure.awaits_snapshot,
-                                .is_usual = !exposure.awaits_snapshot};
-    }
-    absl::StatusOr<RepositoryAccess> access = Access();
-    if (absl::IsNotFound(access.status())) {
-      return absl::FailedPreconditionError(access.status().message());
-    }
-    RETURN_IF_ERROR(access.status());
-    object_.SetAnnotation(objects::kMoverDriverAnnotation, exposure.driver);
-    object_.SetAnnotation(objects::kMoverKeyAnnotation, access->key_fingerprint);
-    object_.SetAnnotation(objects::kAddressAnnotation, access->repository.address);
-    object_.SetAnnotation(objects::kKeyConfirmedAnnotation,
-                          access->key_confirmed ? "true" : "false");
-    RETURN_IF_ERROR(Write());
-    return run_.PodFor(ctx_, task,
-                       {.work = Work(exposure.group),
-                        .access = *std::move(access),
-                        .storage_class = upload_.storage_class,
-                        .node_affinity = exposure.node_affinity});
-  }
-
-  UploadWork Work(const std::optional<csi::MovedGroup>& group) const {
-    UploadWork work{.device = kVolumePath,
-                    .host = env_.cluster,
-                    .path = absl::StrCat("/", upload_.source_namespace, "/", upload_.source_claim),
-                    .volume_snapshot = absl::StrCat(env_.mover_namespace, "/", stem_),
-                    .tags = {stem_},
-                    .on_fallback = OnFallback()};
-    if (group.has_value()) {
-      for (std::string& tag :
-           incremental::FormatGroupTags({.group = group->name,
-           .snapshot = group->snapshot,
-           .cut_at = group->cut_at.has_value() ? FormatRfc3339(*group->cut_at) : "",
-           .members = static_cast<int>(group->members)})) {
-        work.tags.push_back(std::move(tag));
-      }
-    }
-    return work;
-  }
+  absl::StatusOr<std::string> ClaimUid();
+  csi::BaseOwner Owner() const;
+  csi::ExposeRequest Exposing(Json owner) const;
+  velero::DataReference Reference() const;
+  absl::StatusOr<WorkerRun::NextPod> PrepareWorker(const Json& task) override;
+  UploadWork Work(const std::optional<csi::MovedGroup>& group) const;
 
   // The DataUpload's own word counts, where it is one.
-  engine::OnFallback OnFallback() const {
-    const auto asked = upload_.config.find("onFallback");
-    return asked == upload_.config.end()
-               ? env_.settings.on_fallback
-               : engine::ParseOnFallback(asked->second).value_or(env_.settings.on_fallback);
-  }
+  engine::OnFallback OnFallback() const;
 
   absl::Status LookAtClaim(const Json& task) override {
     return csi::ExposeSnapshot(ctx_, env_.api, Exposing(OwnerReferenceTo(task))).status();
@@ -173,142 +61,26 @@ class UploadStep : public TransferStep {
 
   // --- Its end
 
-  absl::StatusOr<absl::Time> Conclude(const VolumeTaskStatus& task) override {
-    const BackupFigures figures = FiguresOf(task);
-    ASSIGN_OR_RETURN(claim_uid_, ClaimUid());
-    velero::DataReference reference = Reference();
-    reference.snapshot_id = figures.snapshot_id;
-    reference.key = object_.Annotation(objects::kMoverKeyAnnotation);
-    const std::string snapshot_id = velero::FormatDataReference(reference);
-    if (const absl::Status valid = velero::ParseDataReference(snapshot_id).status(); !valid.ok()) {
-      return BeginFailure(absl::StrCat("the worker's result names no snapshot: ", valid.message()));
-    }
-    ASSIGN_OR_RETURN(const csi::SnapshotFate fate, SettleBase(figures));
-    RETURN_IF_ERROR(RemoveWithSnapshot(fate));
-    AnnotateFigures(figures, task, object_);
-    object_.SetStatus("snapshotID", snapshot_id);
-    object_.SetProgress(figures.logical_bytes, figures.logical_bytes);
-    if (figures.changed_bytes > 0) {
-      object_.SetStatus("incrementalBytes", figures.changed_bytes);
-    }
-    end_.figures = figures;
-    end_.key_confirmed = object_.Annotation(objects::kKeyConfirmedAnnotation) != "false";
-    end_.audit_mismatch = CauseOf(task) == OutcomeCause::kAuditMismatch;
-    list_refused_ = CauseOf(task) == OutcomeCause::kListRefused;
-    return End(DataPhase::kCompleted, absl::StrCat(Summarize(figures), GroupWords(object_)));
-  }
+  absl::StatusOr<absl::Time> Conclude(const VolumeTaskStatus& task) override;
 
   // Of one that says nothing of its backup, figures that name no snapshot.
-  static BackupFigures FiguresOf(const VolumeTaskStatus& task) {
-    return task.outcome.has_value() ? task.outcome->backup.value_or(BackupFigures())
-                                    : BackupFigures();
-  }
+  static BackupFigures FiguresOf(const VolumeTaskStatus& task);
 
   // A worker that was done before it knew.
-  absl::StatusOr<std::optional<absl::Time>> CompleteAllTheSame(absl::Time /*latest*/) override {
-    ASSIGN_OR_RETURN(const Json task, run_.FindTask(ctx_));
-    const VolumeTaskStatus status = TaskStatusOf(task);
-    if (status.phase != TaskPhase::kSucceeded || upload_.is_being_deleted) {
-      return std::optional<absl::Time>();  // Of one that is gone nobody knows what it stored.
-    }
-    ASSIGN_OR_RETURN(const absl::Time next, Conclude(status));
-    return std::optional(next);
-  }
-
-  absl::StatusOr<RepositoryAccess> Access() {
-    return OpenRepositoryAccess(ctx_, env_.api,
-                                {.velero_namespace = upload_.namespace_name,
-                                 .location = upload_.storage_location,
-                                 .mover_namespace = env_.mover_namespace,
-                                 .repository_path = velero::RepositoryPath(Reference()),
-                                 .for_writing = true,
-                                 .written_with_key = ""},
-                                env_.secure_random);
-  }
-
-  static bool BaseWasMissed(const BackupFigures& figures) {
-    using incremental::FullReason;
-    return figures.reason == incremental::TextOf(FullReason::kBaseSnapshotGone).name ||
-           figures.reason == incremental::TextOf(FullReason::kGroupBaseReleased).name;
-  }
+  absl::StatusOr<std::optional<absl::Time>> CompleteAllTheSame(absl::Time /*latest*/) override;
+  absl::StatusOr<RepositoryAccess> Access();
+  static bool BaseWasMissed(const BackupFigures& figures);
 
   // A driver that said once that the base is gone needs bases, whatever the settings say of it.
-  absl::StatusOr<csi::SnapshotFate> SettleBase(const BackupFigures& figures) {
-    const csi::Environment csi_env{.api = env_.api,
-                                   .clock = *ctx_.clock,
-                                   .random = env_.random,
-                                   .velero_namespace = upload_.namespace_name,
-                                   .bases = env_.bases};
-    const csi::BaseOwner owner = Owner();
-    const std::string driver = object_.Annotation(objects::kMoverDriverAnnotation);
-    bool is_needed = BaseWasMissed(figures);
-    if (!is_needed) {
-      ASSIGN_OR_RETURN(is_needed, csi::NeedsBases(ctx_, csi_env, driver));
-    }
-    if (!is_needed && !KeepsBase(env_.settings, driver)) {
-      RETURN_IF_ERROR(csi::DropBases(ctx_, csi_env, owner));
-      return csi::SnapshotFate::kDelete;
-    }
-    const absl::Status kept = csi::KeepAsBase(ctx_, csi_env, stem_, owner, is_needed);
-    if (absl::IsNotFound(kept)) {
-      CSIDELTA_LOG(kWarn, "the volume snapshot is gone: the next backup will be a full one",
-                   {"namespace", upload_.namespace_name}, {"name", upload_.name});
-      return csi::SnapshotFate::kKeep;
-    }
-    RETURN_IF_ERROR(kept);
-    return csi::SnapshotFate::kKeep;
-  }
-
-  absl::Status RemoveWithSnapshot(csi::SnapshotFate fate) {
-    RETURN_IF_ERROR(run_.Remove(ctx_));
-    return csi::RemoveExposure(ctx_, env_.api, Exposing(Json()), fate);
-  }
-  absl::Status RemoveAll() override {
-    RETURN_IF_ERROR(ForgetUnnamed());
-    return RemoveWithSnapshot(csi::SnapshotFate::kDelete);
-  }
+  absl::StatusOr<csi::SnapshotFate> SettleBase(const BackupFigures& figures);
+  absl::Status RemoveWithSnapshot(csi::SnapshotFate fate);
+  absl::Status RemoveAll() override;
 
   // A worker that is given up before it says how it ends may be at its last step, or be done just
   // now; so may one have been that was lost before the last. Its snapshot goes by a DataDeletion,
   // which waits until nobody uses the repository any more.
-  absl::Status ForgetUnnamed() {
-    ASSIGN_OR_RETURN(const Json task, run_.FindTask(ctx_));
-    const TaskPhase phase = TaskStatusOf(task).phase;
-    if (phase != TaskPhase::kRunning && phase != TaskPhase::kSucceeded && AttemptsOf(task) < 2) {
-      return absl::OkStatus();
-    }
-    ASSIGN_OR_RETURN(const bool has_ended, run_.HasSurelyEnded(ctx_, task));
-    claim_uid_ = GetString(task, {"spec", "volume", "claimUID"});
-    velero::DataReference reference = Reference();
-    reference.key = object_.Annotation(objects::kMoverKeyAnnotation);
-    const absl::Status made = env_.api
-                                  .Create(ctx_, csi::DataDeletionType(), upload_.namespace_name,
-                                          MakeDeletionOfUnnamed(upload_, reference, has_ended))
-                                  .status();
-    return absl::IsAlreadyExists(made) ? absl::OkStatus() : made;
-  }
-
-  void Tell(DataPhase phase, const std::string& message) override {
-    end_.phase = phase;
-    end_.pods_lost = std::max(0, pods_ - 1);
-    const bool list_was_wrong = end_.audit_mismatch || list_refused_;
-    const bool is_good = phase == DataPhase::kCompleted && !list_was_wrong;
-    const std::string reason = end_.audit_mismatch ? "AuditMismatch"
-                               : list_refused_     ? "ListRefused"
-                                                   : velero::ToString(phase);
-    const std::string text =
-        list_was_wrong
-            ? absl::StrCat("the driver's list of changes was wrong, so all was read: ", message)
-            : message;
-    Emit(is_good ? k8s::EventType::kNormal : k8s::EventType::kWarning, reason, text);
-    if (!end_.key_confirmed) {
-      Emit(k8s::EventType::kWarning, "KeyNotConfirmed",
-           absl::StrCat("nobody has confirmed a copy of the key of location ",
-                        upload_.storage_location,
-                        ": without it no backup can be read; csi-delta mover-key export"));
-    }
-    on_end_(end_);
-  }
+  absl::Status ForgetUnnamed();
+  void Tell(DataPhase phase, const std::string& message) override;
 
   const velero::DataUpload upload_;
   const std::function<void(const UploadEnd&)>& on_end_;
@@ -316,6 +88,265 @@ class UploadStep : public TransferStep {
   std::string claim_uid_;
   bool list_refused_ = false;
 };
+
+UploadStep::UploadStep(const CallContext& ctx, const MoverEnvironment& env,
+                       TransferScheduler& scheduler,
+                       const std::function<void(const UploadEnd&)>& on_end,
+                       velero::DataUpload upload, Json object)
+    : TransferStep(ctx, env, scheduler,
+                   {.task = TaskKind::kUpload,
+                    .type = csi::DataUploadType(),
+                    .volume = absl::StrCat(upload.source_namespace, "/", upload.source_claim),
+                    .moving = "uploading",
+                    .queued = QueuedUpload},
+                   upload, std::move(object)),
+      upload_(std::move(upload)),
+      on_end_(on_end),
+      end_({.upload = upload_, .phase = DataPhase::kFailed, .figures = {}}) {}
+
+absl::StatusOr<TaskVolume> UploadStep::Volume() {
+  absl::StatusOr<std::string> claim_uid = ClaimUid();
+  if (absl::IsNotFound(claim_uid.status())) {
+    return absl::FailedPreconditionError(
+        "the claim is gone, and nobody noted its uid; back up again");
+  }
+  ASSIGN_OR_RETURN(claim_uid_, std::move(claim_uid));
+  return TaskVolume{.namespace_name = upload_.source_namespace,
+                    .claim = upload_.source_claim,
+                    .claim_uid = claim_uid_};
+}
+
+absl::StatusOr<std::string> UploadStep::ClaimUid() {
+  if (!upload_.claim_uid.empty()) {
+    return upload_.claim_uid;
+  }
+  ASSIGN_OR_RETURN(const Json task, run_.CachedTask(ctx_));
+  if (const std::string known = GetString(task, {"spec", "volume", "claimUID"}); !known.empty()) {
+    return known;
+  }
+  ASSIGN_OR_RETURN(const Json claim,
+                   env_.api.Get(ctx_, {csi::PersistentVolumeClaimType(), upload_.source_namespace,
+                                       upload_.source_claim}));
+  return k8s::Uid(claim);
+}
+
+csi::BaseOwner UploadStep::Owner() const {
+  return {.velero_namespace = upload_.namespace_name,
+          .location = upload_.storage_location,
+          .claim_namespace = upload_.source_namespace,
+          .claim = upload_.source_claim,
+          .claim_uid = claim_uid_,
+          .cluster = env_.cluster};
+}
+
+csi::ExposeRequest UploadStep::Exposing(Json owner) const {
+  const StorageClassSettings settings = ForStorageClass(env_.settings, upload_.storage_class);
+  return {.name = stem_,
+          .source_namespace = upload_.source_namespace,
+          .source_snapshot = upload_.volume_snapshot,
+          .source_claim = upload_.source_claim,
+          .mover_namespace = env_.mover_namespace,
+          .storage_class = settings.intermediate_class,
+          .labels = labels_,
+          .annotations = csi::OwnerAnnotations(Owner()),
+          .owner = std::move(owner),
+          .read_only_many = settings.read_only_many,
+          .cache = env_.cache};
+}
+
+velero::DataReference UploadStep::Reference() const {
+  return {.cluster = env_.cluster,
+          .namespace_name = upload_.source_namespace,
+          .claim_uid = claim_uid_,
+          .snapshot_id = "",
+          .key = ""};
+}
+
+absl::StatusOr<WorkerRun::NextPod> UploadStep::PrepareWorker(const Json& task) {
+  csi::ExposeRequest request = Exposing(OwnerReferenceTo(task));
+  request.is_without_claim = !IsAdmitted();
+  ASSIGN_OR_RETURN(const csi::Exposure exposure, csi::ExposeSnapshot(ctx_, env_.api, request));
+  AnnotateExposure(exposure, object_);
+  if (exposure.state == csi::Exposure::State::kWaiting) {
+    return WorkerRun::NextPod{.pod = {},
+                              .waiting_for = absl::StrCat("waits for ", exposure.waiting_for),
+                              .is_idle = exposure.awaits_snapshot,
+                              .is_usual = !exposure.awaits_snapshot};
+  }
+  absl::StatusOr<RepositoryAccess> access = Access();
+  if (absl::IsNotFound(access.status())) {
+    return absl::FailedPreconditionError(access.status().message());
+  }
+  RETURN_IF_ERROR(access.status());
+  object_.SetAnnotation(objects::kMoverDriverAnnotation, exposure.driver);
+  object_.SetAnnotation(objects::kMoverKeyAnnotation, access->key_fingerprint);
+  object_.SetAnnotation(objects::kAddressAnnotation, access->repository.address);
+  object_.SetAnnotation(objects::kKeyConfirmedAnnotation, access->key_confirmed ? "true" : "false");
+  RETURN_IF_ERROR(Write());
+  return run_.PodFor(ctx_, task,
+                     {.work = Work(exposure.group),
+                      .access = *std::move(access),
+                      .storage_class = upload_.storage_class,
+                      .node_affinity = exposure.node_affinity});
+}
+
+UploadWork UploadStep::Work(const std::optional<csi::MovedGroup>& group) const {
+  UploadWork work{.device = kVolumePath,
+                  .host = env_.cluster,
+                  .path = absl::StrCat("/", upload_.source_namespace, "/", upload_.source_claim),
+                  .volume_snapshot = absl::StrCat(env_.mover_namespace, "/", stem_),
+                  .tags = {stem_},
+                  .on_fallback = OnFallback()};
+  if (group.has_value()) {
+    for (std::string& tag :
+         incremental::FormatGroupTags({.group = group->name,
+         .snapshot = group->snapshot,
+         .cut_at = group->cut_at.has_value() ? FormatRfc3339(*group->cut_at) : "",
+         .members = static_cast<int>(group->members)})) {
+      work.tags.push_back(std::move(tag));
+    }
+  }
+  return work;
+}
+
+engine::OnFallback UploadStep::OnFallback() const {
+  const auto asked = upload_.config.find("onFallback");
+  return asked == upload_.config.end()
+             ? env_.settings.on_fallback
+             : engine::ParseOnFallback(asked->second).value_or(env_.settings.on_fallback);
+}
+
+absl::StatusOr<absl::Time> UploadStep::Conclude(const VolumeTaskStatus& task) {
+  const BackupFigures figures = FiguresOf(task);
+  ASSIGN_OR_RETURN(claim_uid_, ClaimUid());
+  velero::DataReference reference = Reference();
+  reference.snapshot_id = figures.snapshot_id;
+  reference.key = object_.Annotation(objects::kMoverKeyAnnotation);
+  const std::string snapshot_id = velero::FormatDataReference(reference);
+  if (const absl::Status valid = velero::ParseDataReference(snapshot_id).status(); !valid.ok()) {
+    return BeginFailure(absl::StrCat("the worker's result names no snapshot: ", valid.message()));
+  }
+  ASSIGN_OR_RETURN(const csi::SnapshotFate fate, SettleBase(figures));
+  RETURN_IF_ERROR(RemoveWithSnapshot(fate));
+  AnnotateFigures(figures, task, object_);
+  object_.SetStatus("snapshotID", snapshot_id);
+  object_.SetProgress(figures.logical_bytes, figures.logical_bytes);
+  if (figures.changed_bytes > 0) {
+    object_.SetStatus("incrementalBytes", figures.changed_bytes);
+  }
+  end_.figures = figures;
+  end_.key_confirmed = object_.Annotation(objects::kKeyConfirmedAnnotation) != "false";
+  end_.audit_mismatch = CauseOf(task) == OutcomeCause::kAuditMismatch;
+  list_refused_ = CauseOf(task) == OutcomeCause::kListRefused;
+  return End(DataPhase::kCompleted, absl::StrCat(Summarize(figures), GroupWords(object_)));
+}
+
+BackupFigures UploadStep::FiguresOf(const VolumeTaskStatus& task) {
+  return task.outcome.has_value() ? task.outcome->backup.value_or(BackupFigures())
+                                  : BackupFigures();
+}
+
+absl::StatusOr<std::optional<absl::Time>> UploadStep::CompleteAllTheSame(absl::Time /*latest*/) {
+  ASSIGN_OR_RETURN(const Json task, run_.FindTask(ctx_));
+  const VolumeTaskStatus status = TaskStatusOf(task);
+  if (status.phase != TaskPhase::kSucceeded || upload_.is_being_deleted) {
+    return std::optional<absl::Time>();  // Of one that is gone nobody knows what it stored.
+  }
+  ASSIGN_OR_RETURN(const absl::Time next, Conclude(status));
+  return std::optional(next);
+}
+
+absl::StatusOr<RepositoryAccess> UploadStep::Access() {
+  return OpenRepositoryAccess(ctx_, env_.api,
+                              {.velero_namespace = upload_.namespace_name,
+                               .location = upload_.storage_location,
+                               .mover_namespace = env_.mover_namespace,
+                               .repository_path = velero::RepositoryPath(Reference()),
+                               .for_writing = true,
+                               .written_with_key = ""},
+                              env_.secure_random);
+}
+
+bool UploadStep::BaseWasMissed(const BackupFigures& figures) {
+  using incremental::FullReason;
+  return figures.reason == incremental::TextOf(FullReason::kBaseSnapshotGone).name ||
+         figures.reason == incremental::TextOf(FullReason::kGroupBaseReleased).name;
+}
+
+absl::StatusOr<csi::SnapshotFate> UploadStep::SettleBase(const BackupFigures& figures) {
+  const csi::Environment csi_env{.api = env_.api,
+                                 .clock = *ctx_.clock,
+                                 .random = env_.random,
+                                 .velero_namespace = upload_.namespace_name,
+                                 .bases = env_.bases};
+  const csi::BaseOwner owner = Owner();
+  const std::string driver = object_.Annotation(objects::kMoverDriverAnnotation);
+  bool is_needed = BaseWasMissed(figures);
+  if (!is_needed) {
+    ASSIGN_OR_RETURN(is_needed, csi::NeedsBases(ctx_, csi_env, driver));
+  }
+  if (!is_needed && !KeepsBase(env_.settings, driver)) {
+    RETURN_IF_ERROR(csi::DropBases(ctx_, csi_env, owner));
+    return csi::SnapshotFate::kDelete;
+  }
+  const absl::Status kept = csi::KeepAsBase(ctx_, csi_env, stem_, owner, is_needed);
+  if (absl::IsNotFound(kept)) {
+    CSIDELTA_LOG(kWarn, "the volume snapshot is gone: the next backup will be a full one",
+                 {"namespace", upload_.namespace_name}, {"name", upload_.name});
+    return csi::SnapshotFate::kKeep;
+  }
+  RETURN_IF_ERROR(kept);
+  return csi::SnapshotFate::kKeep;
+}
+
+absl::Status UploadStep::RemoveWithSnapshot(csi::SnapshotFate fate) {
+  RETURN_IF_ERROR(run_.Remove(ctx_));
+  return csi::RemoveExposure(ctx_, env_.api, Exposing(Json()), fate);
+}
+
+absl::Status UploadStep::RemoveAll() {
+  RETURN_IF_ERROR(ForgetUnnamed());
+  return RemoveWithSnapshot(csi::SnapshotFate::kDelete);
+}
+
+absl::Status UploadStep::ForgetUnnamed() {
+  ASSIGN_OR_RETURN(const Json task, run_.FindTask(ctx_));
+  const TaskPhase phase = TaskStatusOf(task).phase;
+  if (phase != TaskPhase::kRunning && phase != TaskPhase::kSucceeded && AttemptsOf(task) < 2) {
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const bool has_ended, run_.HasSurelyEnded(ctx_, task));
+  claim_uid_ = GetString(task, {"spec", "volume", "claimUID"});
+  velero::DataReference reference = Reference();
+  reference.key = object_.Annotation(objects::kMoverKeyAnnotation);
+  const absl::Status made = env_.api
+                                .Create(ctx_, csi::DataDeletionType(), upload_.namespace_name,
+                                        MakeDeletionOfUnnamed(upload_, reference, has_ended))
+                                .status();
+  return absl::IsAlreadyExists(made) ? absl::OkStatus() : made;
+}
+
+void UploadStep::Tell(DataPhase phase, const std::string& message) {
+  end_.phase = phase;
+  end_.pods_lost = std::max(0, pods_ - 1);
+  const bool list_was_wrong = end_.audit_mismatch || list_refused_;
+  const bool is_good = phase == DataPhase::kCompleted && !list_was_wrong;
+  const std::string reason = end_.audit_mismatch ? "AuditMismatch"
+                             : list_refused_     ? "ListRefused"
+                                                 : velero::ToString(phase);
+  const std::string text =
+      list_was_wrong
+          ? absl::StrCat("the driver's list of changes was wrong, so all was read: ", message)
+          : message;
+  Emit(is_good ? k8s::EventType::kNormal : k8s::EventType::kWarning, reason, text);
+  if (!end_.key_confirmed) {
+    Emit(k8s::EventType::kWarning, "KeyNotConfirmed",
+         absl::StrCat("nobody has confirmed a copy of the key of location ",
+                      upload_.storage_location,
+                      ": without it no backup can be read; csi-delta mover-key export"));
+  }
+  on_end_(end_);
+}
 
 }  // namespace
 

@@ -30,37 +30,8 @@ constexpr char kMismatch[] =
 class Resolving {
  public:
   Resolving(const CallContext& ctx, k8s::ApiClient& api, const std::string& driver,
-            const Json& object)
-      : ctx_(ctx),
-        api_(api),
-        driver_(driver),
-        object_(object),
-        namespace_(k8s::Namespace(object)),
-        target_name_(GetString(object, {"spec", "targetVolumeSnapshotName"})) {}
-
-  absl::StatusOr<Resolution> Run() {
-    const absl::StatusOr<BoundSnapshot> target =
-        csi::ReadBoundSnapshot(ctx_, api_, namespace_, target_name_, "");
-    if (!target.ok()) {
-      return WithoutTarget(target.status());
-    }
-    if (target->driver != driver_) {
-      return Resolution{.kind = Kind::kForeign};
-    }
-    if (std::string fault = FaultOfSpec(*target); !fault.empty()) {
-      return Decided(Kind::kFailure, std::move(fault));
-    }
-    resolved_ = {.driver = driver_,
-                 .base_handle = "",
-                 .target_handle = target->snapshot_handle,
-                 .volume_handle =
-                     target->volume_handle.empty() ? SpecText("volumeId") : target->volume_handle,
-                 .class_name = target->class_name,
-                 .volume_size_bytes = target->restore_size_bytes.value_or(0)};
-    ASSIGN_OR_RETURN(const std::optional<Resolution> refused, ResolveBase(*target));
-    return refused.has_value() ? *refused
-                               : Resolution{.kind = Kind::kSuccess, .resolved = resolved_};
-  }
+            const Json& object);
+  absl::StatusOr<Resolution> Run();
 
  private:
   std::string SpecText(absl::string_view member) const {
@@ -75,164 +46,25 @@ class Resolving {
   }
 
   // `why`: what ReadBoundSnapshot() said.
-  absl::StatusOr<Resolution> WithoutTarget(const absl::Status& why) {
-    if (absl::IsNotFound(why)) {
-      // A target that nobody has seen may be any driver's.
-      return WasAccepted()
-                 ? Decided(Kind::kFailure, absl::StrCat("TargetSnapshotNotFound: ", why.message()))
-                 : Resolution{};
-    }
-    if (!absl::IsFailedPrecondition(why)) {
-      return why;
-    }
-    ASSIGN_OR_RETURN(const std::string driver, DriverOfTarget());
-    if (driver == driver_ || (driver.empty() && WasAccepted())) {
-      return Decided(Kind::kNotReady, absl::StrCat("NotReady: ", why.message()));
-    }
-    return Resolution{.kind = driver.empty() ? Kind::kUnresolved : Kind::kForeign};
-  }
+  absl::StatusOr<Resolution> WithoutTarget(const absl::Status& why);
 
   // Whose the target will be, by its content or else its class; "" while neither says.
-  absl::StatusOr<std::string> DriverOfTarget() {
-    ASSIGN_OR_RETURN(const Json target, Find(csi::VolumeSnapshotKey(namespace_, target_name_)));
-    if (const std::string content = csi::BoundContentName(target); !content.empty()) {
-      ASSIGN_OR_RETURN(const Json found, Find(csi::VolumeSnapshotContentKey(content)));
-      return GetString(found, {"spec", "driver"});
-    }
-    const std::string class_name = GetString(target, {"spec", "volumeSnapshotClassName"});
-    if (class_name.empty()) {
-      return "";
-    }
-    ASSIGN_OR_RETURN(
-        const Json found,
-        Find({.type = csi::VolumeSnapshotClassType(), .namespace_name = "", .name = class_name}));
-    return GetString(found, {"driver"});
-  }
+  absl::StatusOr<std::string> DriverOfTarget();
 
   // The object, or null when there is none.
   absl::StatusOr<Json> Find(const k8s::ObjectKey& key) { return k8s::FindOrNull(ctx_, api_, key); }
 
   // What can never be served of the spec alone; "" when nothing is wrong.
-  std::string FaultOfSpec(const BoundSnapshot& target) const {
-    if (const std::string mode = SpecText("mode"); !mode.empty() && mode != "Block") {
-      return absl::StrCat("UnsupportedMode: there is no mode ", mode, "; use Block");
-    }
-    const std::string volume_id = SpecText("volumeId");
-    if (!volume_id.empty() && !target.volume_handle.empty() && volume_id != target.volume_handle) {
-      return absl::StrCat("VolumeMismatch: ", target_name_, " is of volume ", target.volume_handle,
-                          ", not of spec.volumeId ", volume_id);
-    }
-    if (!SpecText("baseVolumeSnapshotName").empty() && !SpecText("baseSnapshotHandle").empty()) {
-      return "InvalidArgument: the base has a name or a handle, not both";
-    }
-    return absl::StrCat(FaultOfStartOffset(target), FaultOfParameters());
-  }
-
-  std::string FaultOfStartOffset(const BoundSnapshot& target) const {
-    const std::string text = SpecText("startOffset");
-    int64_t offset_bytes = 0;
-    if (text.empty()) {
-      return "";
-    }
-    if (!absl::SimpleAtoi(text, &offset_bytes) || offset_bytes < 0) {
-      return "InvalidOffset: spec.startOffset is not a number of bytes";
-    }
-    if (target.restore_size_bytes.has_value() && offset_bytes > *target.restore_size_bytes) {
-      return absl::StrCat("InvalidOffset: spec.startOffset lies behind the volume's ",
-                          *target.restore_size_bytes, " bytes");
-    }
-    return "";
-  }
-
-  std::string FaultOfParameters() const {
-    const std::map<std::string, std::string> parameters =
-        GetStringMap(object_, {"spec", "parameters"});
-    const bool all_small =
-        std::all_of(parameters.begin(), parameters.end(), [](const auto& parameter) {
-          return !parameter.first.empty() && parameter.first.size() <= kParameterNameBytesMax &&
-                 parameter.second.size() <= kParameterBytesMax &&
-                 !absl::StartsWith(parameter.first, kReservedPrefix);
-        });
-    return all_small && std::ssize(parameters) <= kParametersMax
-               ? ""
-               : absl::StrCat(
-                     "InvalidArgument: spec.parameters are too many, too long, or begin "
-                     "with ",
-                     kReservedPrefix);
-  }
+  std::string FaultOfSpec(const BoundSnapshot& target) const;
+  std::string FaultOfStartOffset(const BoundSnapshot& target) const;
+  std::string FaultOfParameters() const;
 
   // Fills in resolved_.base_handle, or says why not.
-  absl::StatusOr<std::optional<Resolution>> ResolveBase(const BoundSnapshot& target) {
-    if (const std::string handle = SpecText("baseSnapshotHandle"); !handle.empty()) {
-      ASSIGN_OR_RETURN(std::string fault, FaultOfHandle(handle, target));
-      if (!fault.empty()) {
-        return Decided(Kind::kFailure, std::move(fault));
-      }
-      resolved_.base_handle = handle;
-      return std::nullopt;
-    }
-    const std::string name = SpecText("baseVolumeSnapshotName");
-    if (name.empty()) {
-      return std::nullopt;
-    }
-    const absl::StatusOr<BoundSnapshot> base =
-        csi::ReadBoundSnapshot(ctx_, api_, namespace_, name, "");
-    if (absl::IsNotFound(base.status())) {
-      return Decided(Kind::kFailure,
-                     absl::StrCat("BaseSnapshotNotFound: ", base.status().message(),
-                                  "; if it was deleted, give its handle in baseSnapshotHandle"));
-    }
-    if (absl::IsFailedPrecondition(base.status())) {
-      return Decided(Kind::kNotReady, absl::StrCat("NotReady: ", base.status().message()));
-    }
-    RETURN_IF_ERROR(base.status());
-    if (std::string fault = FaultOfBase(*base, target); !fault.empty()) {
-      return Decided(Kind::kFailure, std::move(fault));
-    }
-    resolved_.base_handle = base->snapshot_handle;
-    return std::nullopt;
-  }
-
-  static std::string FaultOfBase(const BoundSnapshot& base, const BoundSnapshot& target) {
-    if (base.driver != target.driver) {
-      return absl::StrCat("DriverMismatch: ", base.name, " is driver ", base.driver, "'s, ",
-                          target.name, " is ", target.driver, "'s");
-    }
-    if (!base.volume_handle.empty() && !target.volume_handle.empty() &&
-        base.volume_handle != target.volume_handle) {
-      return absl::StrCat("VolumeMismatch: ", base.name, " is of volume ", base.volume_handle, ", ",
-                          target.name, " of volume ", target.volume_handle);
-    }
-    return "";
-  }
+  absl::StatusOr<std::optional<Resolution>> ResolveBase(const BoundSnapshot& target);
+  static std::string FaultOfBase(const BoundSnapshot& base, const BoundSnapshot& target);
 
   // What the cluster knows against a handle that somebody wrote down; "" when nothing.
-  absl::StatusOr<std::string> FaultOfHandle(const std::string& handle,
-                                            const BoundSnapshot& target) {
-    ASSIGN_OR_RETURN(const k8s::ObjectList contents,
-                     api_.List(ctx_, csi::VolumeSnapshotContentType(), "", {}));
-    bool is_known = false;
-    bool is_ours = false;
-    for (const Json& content : contents.items) {
-      if (GetString(content, {"spec", "driver"}) != driver_ ||
-          (csi::SnapshotHandle(content) != handle &&
-           GetString(content, {"spec", "source", "snapshotHandle"}) != handle)) {
-        continue;
-      }
-      is_known = true;
-      const std::string volume = GetString(content, {"spec", "source", "volumeHandle"});
-      if (!volume.empty() && !target.volume_handle.empty()) {
-        if (volume != target.volume_handle) {
-          return absl::StrCat(kMismatch);
-        }
-        is_ours = true;
-      }
-      // One that was made for an existing snapshot does not say of which volume it is.
-      is_ours =
-          is_ours || GetString(content, {"spec", "volumeSnapshotRef", "namespace"}) == namespace_;
-    }
-    return is_known && !is_ours ? absl::StrCat(kMismatch) : "";
-  }
+  absl::StatusOr<std::string> FaultOfHandle(const std::string& handle, const BoundSnapshot& target);
 
   const CallContext& ctx_;
   k8s::ApiClient& api_;
@@ -242,6 +74,190 @@ class Resolving {
   const std::string target_name_;
   ResolvedNames resolved_;
 };
+
+Resolving::Resolving(const CallContext& ctx, k8s::ApiClient& api, const std::string& driver,
+                     const Json& object)
+    : ctx_(ctx),
+      api_(api),
+      driver_(driver),
+      object_(object),
+      namespace_(k8s::Namespace(object)),
+      target_name_(GetString(object, {"spec", "targetVolumeSnapshotName"})) {}
+
+absl::StatusOr<Resolution> Resolving::Run() {
+  const absl::StatusOr<BoundSnapshot> target =
+      csi::ReadBoundSnapshot(ctx_, api_, namespace_, target_name_, "");
+  if (!target.ok()) {
+    return WithoutTarget(target.status());
+  }
+  if (target->driver != driver_) {
+    return Resolution{.kind = Kind::kForeign};
+  }
+  if (std::string fault = FaultOfSpec(*target); !fault.empty()) {
+    return Decided(Kind::kFailure, std::move(fault));
+  }
+  resolved_ = {
+      .driver = driver_,
+      .base_handle = "",
+      .target_handle = target->snapshot_handle,
+      .volume_handle = target->volume_handle.empty() ? SpecText("volumeId") : target->volume_handle,
+      .class_name = target->class_name,
+      .volume_size_bytes = target->restore_size_bytes.value_or(0)};
+  ASSIGN_OR_RETURN(const std::optional<Resolution> refused, ResolveBase(*target));
+  return refused.has_value() ? *refused : Resolution{.kind = Kind::kSuccess, .resolved = resolved_};
+}
+
+absl::StatusOr<Resolution> Resolving::WithoutTarget(const absl::Status& why) {
+  if (absl::IsNotFound(why)) {
+    // A target that nobody has seen may be any driver's.
+    return WasAccepted()
+               ? Decided(Kind::kFailure, absl::StrCat("TargetSnapshotNotFound: ", why.message()))
+               : Resolution{};
+  }
+  if (!absl::IsFailedPrecondition(why)) {
+    return why;
+  }
+  ASSIGN_OR_RETURN(const std::string driver, DriverOfTarget());
+  if (driver == driver_ || (driver.empty() && WasAccepted())) {
+    return Decided(Kind::kNotReady, absl::StrCat("NotReady: ", why.message()));
+  }
+  return Resolution{.kind = driver.empty() ? Kind::kUnresolved : Kind::kForeign};
+}
+
+absl::StatusOr<std::string> Resolving::DriverOfTarget() {
+  ASSIGN_OR_RETURN(const Json target, Find(csi::VolumeSnapshotKey(namespace_, target_name_)));
+  if (const std::string content = csi::BoundContentName(target); !content.empty()) {
+    ASSIGN_OR_RETURN(const Json found, Find(csi::VolumeSnapshotContentKey(content)));
+    return GetString(found, {"spec", "driver"});
+  }
+  const std::string class_name = GetString(target, {"spec", "volumeSnapshotClassName"});
+  if (class_name.empty()) {
+    return "";
+  }
+  ASSIGN_OR_RETURN(
+      const Json found,
+      Find({.type = csi::VolumeSnapshotClassType(), .namespace_name = "", .name = class_name}));
+  return GetString(found, {"driver"});
+}
+
+std::string Resolving::FaultOfSpec(const BoundSnapshot& target) const {
+  if (const std::string mode = SpecText("mode"); !mode.empty() && mode != "Block") {
+    return absl::StrCat("UnsupportedMode: there is no mode ", mode, "; use Block");
+  }
+  const std::string volume_id = SpecText("volumeId");
+  if (!volume_id.empty() && !target.volume_handle.empty() && volume_id != target.volume_handle) {
+    return absl::StrCat("VolumeMismatch: ", target_name_, " is of volume ", target.volume_handle,
+                        ", not of spec.volumeId ", volume_id);
+  }
+  if (!SpecText("baseVolumeSnapshotName").empty() && !SpecText("baseSnapshotHandle").empty()) {
+    return "InvalidArgument: the base has a name or a handle, not both";
+  }
+  return absl::StrCat(FaultOfStartOffset(target), FaultOfParameters());
+}
+
+std::string Resolving::FaultOfStartOffset(const BoundSnapshot& target) const {
+  const std::string text = SpecText("startOffset");
+  int64_t offset_bytes = 0;
+  if (text.empty()) {
+    return "";
+  }
+  if (!absl::SimpleAtoi(text, &offset_bytes) || offset_bytes < 0) {
+    return "InvalidOffset: spec.startOffset is not a number of bytes";
+  }
+  if (target.restore_size_bytes.has_value() && offset_bytes > *target.restore_size_bytes) {
+    return absl::StrCat("InvalidOffset: spec.startOffset lies behind the volume's ",
+                        *target.restore_size_bytes, " bytes");
+  }
+  return "";
+}
+
+std::string Resolving::FaultOfParameters() const {
+  const std::map<std::string, std::string> parameters =
+      GetStringMap(object_, {"spec", "parameters"});
+  const bool all_small =
+      std::all_of(parameters.begin(), parameters.end(), [](const auto& parameter) {
+        return !parameter.first.empty() && parameter.first.size() <= kParameterNameBytesMax &&
+               parameter.second.size() <= kParameterBytesMax &&
+               !absl::StartsWith(parameter.first, kReservedPrefix);
+      });
+  return all_small && std::ssize(parameters) <= kParametersMax
+             ? ""
+             : absl::StrCat(
+                   "InvalidArgument: spec.parameters are too many, too long, or begin "
+                   "with ",
+                   kReservedPrefix);
+}
+
+absl::StatusOr<std::optional<Resolution>> Resolving::ResolveBase(const BoundSnapshot& target) {
+  if (const std::string handle = SpecText("baseSnapshotHandle"); !handle.empty()) {
+    ASSIGN_OR_RETURN(std::string fault, FaultOfHandle(handle, target));
+    if (!fault.empty()) {
+      return Decided(Kind::kFailure, std::move(fault));
+    }
+    resolved_.base_handle = handle;
+    return std::nullopt;
+  }
+  const std::string name = SpecText("baseVolumeSnapshotName");
+  if (name.empty()) {
+    return std::nullopt;
+  }
+  const absl::StatusOr<BoundSnapshot> base =
+      csi::ReadBoundSnapshot(ctx_, api_, namespace_, name, "");
+  if (absl::IsNotFound(base.status())) {
+    return Decided(Kind::kFailure,
+                   absl::StrCat("BaseSnapshotNotFound: ", base.status().message(),
+                                "; if it was deleted, give its handle in baseSnapshotHandle"));
+  }
+  if (absl::IsFailedPrecondition(base.status())) {
+    return Decided(Kind::kNotReady, absl::StrCat("NotReady: ", base.status().message()));
+  }
+  RETURN_IF_ERROR(base.status());
+  if (std::string fault = FaultOfBase(*base, target); !fault.empty()) {
+    return Decided(Kind::kFailure, std::move(fault));
+  }
+  resolved_.base_handle = base->snapshot_handle;
+  return std::nullopt;
+}
+
+std::string Resolving::FaultOfBase(const BoundSnapshot& base, const BoundSnapshot& target) {
+  if (base.driver != target.driver) {
+    return absl::StrCat("DriverMismatch: ", base.name, " is driver ", base.driver, "'s, ",
+                        target.name, " is ", target.driver, "'s");
+  }
+  if (!base.volume_handle.empty() && !target.volume_handle.empty() &&
+      base.volume_handle != target.volume_handle) {
+    return absl::StrCat("VolumeMismatch: ", base.name, " is of volume ", base.volume_handle, ", ",
+                        target.name, " of volume ", target.volume_handle);
+  }
+  return "";
+}
+
+absl::StatusOr<std::string> Resolving::FaultOfHandle(const std::string& handle,
+                                                     const BoundSnapshot& target) {
+  ASSIGN_OR_RETURN(const k8s::ObjectList contents,
+                   api_.List(ctx_, csi::VolumeSnapshotContentType(), "", {}));
+  bool is_known = false;
+  bool is_ours = false;
+  for (const Json& content : contents.items) {
+    if (GetString(content, {"spec", "driver"}) != driver_ ||
+        (csi::SnapshotHandle(content) != handle &&
+         GetString(content, {"spec", "source", "snapshotHandle"}) != handle)) {
+      continue;
+    }
+    is_known = true;
+    const std::string volume = GetString(content, {"spec", "source", "volumeHandle"});
+    if (!volume.empty() && !target.volume_handle.empty()) {
+      if (volume != target.volume_handle) {
+        return absl::StrCat(kMismatch);
+      }
+      is_ours = true;
+    }
+    // One that was made for an existing snapshot does not say of which volume it is.
+    is_ours =
+        is_ours || GetString(content, {"spec", "volumeSnapshotRef", "namespace"}) == namespace_;
+  }
+  return is_known && !is_ours ? absl::StrCat(kMismatch) : "";
+}
 
 }  // namespace
 

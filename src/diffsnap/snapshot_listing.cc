@@ -22,27 +22,8 @@ constexpr int kListingTriesMax = 3;
 class StorageLister {
  public:
   StorageLister(const CallContext& ctx, const std::string& address, const ListingLimits& limits,
-                const std::shared_ptr<grpc::Channel>& channel)
-      : ctx_(ctx),
-        address_(address),
-        limits_(limits),
-        identity_(::csi::v1::Identity::NewStub(channel)),
-        controller_(::csi::v1::Controller::NewStub(channel)) {}
-
-  absl::StatusOr<csi::StorageList> List(const std::string& driver, const ListingSecrets& secrets) {
-    RETURN_IF_ERROR(ReadName(driver));
-    RETURN_IF_ERROR(CheckCanList());
-    ASSIGN_OR_RETURN(const std::vector<DriverSecrets> sets, secrets(list_.driver));
-    absl::Status read = absl::OkStatus();
-    for (int tries = 0; tries < kListingTriesMax; ++tries) {
-      read = ReadAll(sets);
-      if (!absl::IsAborted(read)) {  // ABORTED is the driver's word for a token that is too old.
-        break;
-      }
-    }
-    RETURN_IF_ERROR(read);
-    return std::move(list_);
-  }
+                const std::shared_ptr<grpc::Channel>& channel);
+  absl::StatusOr<csi::StorageList> List(const std::string& driver, const ListingSecrets& secrets);
 
  private:
   template <typename Stub, typename Request, typename Response>
@@ -67,108 +48,17 @@ class StorageLister {
     return absl::StrCat("CSI driver ", list_.driver.empty() ? address_ : list_.driver);
   }
 
-  absl::Status ReadName(const std::string& driver) {
-    ::csi::v1::GetPluginInfoResponse info;
-    const absl::Status status =
-        Call("GetPluginInfo", *identity_, &::csi::v1::Identity::Stub::GetPluginInfo, {}, info);
-    if (absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status)) {
-      return absl::UnavailableError(
-          absl::StrCat("no CSI driver answers at ", address_,
-                       ": does it run, and is the folder of its socket mounted here?"));
-    }
-    RETURN_IF_ERROR(status);
-    if (!csi::IsDriverName(info.name())) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          "the CSI driver at ", address_, " does not say what it is called by a driver's name"));
-    }
-    if (!driver.empty() && driver != info.name()) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("the CSI driver at ", address_, " is ", info.name(), ", not ", driver,
-                       "; leave out --driver, or give the other socket"));
-    }
-    list_.driver = info.name();
-    return absl::OkStatus();
-  }
-
-  absl::Status CheckCanList() {
-    ::csi::v1::ControllerGetCapabilitiesResponse answer;
-    const absl::Status status =
-        Call("ControllerGetCapabilities", *controller_,
-             &::csi::v1::Controller::Stub::ControllerGetCapabilities, {}, answer);
-    if (!absl::IsUnimplemented(status)) {  // A node's socket has no controller.
-      RETURN_IF_ERROR(status);
-    }
-    for (const ::csi::v1::ControllerServiceCapability& one : answer.capabilities()) {
-      if (one.rpc().type() == ::csi::v1::ControllerServiceCapability::RPC::LIST_SNAPSHOTS) {
-        return absl::OkStatus();
-      }
-    }
-    return absl::FailedPreconditionError(absl::StrCat(
-        Who(), " at ", address_, " does not list its snapshots: it has no capability ",
-        "LIST_SNAPSHOTS there; without --csi-address only what the cluster says is compared"));
-  }
+  absl::Status ReadName(const std::string& driver);
+  absl::Status CheckCanList();
 
   absl::Status BadList(absl::string_view what) const {
     return absl::DataLossError(absl::StrCat("ListSnapshots of ", Who(), " ", what));
   }
 
   // What is shown decides what is listed: a driver may serve several storages.
-  absl::Status ReadAll(const std::vector<DriverSecrets>& sets) {
-    list_.snapshots.clear();
-    std::set<std::string> handles;
-    for (const DriverSecrets& secrets : sets) {
-      RETURN_IF_ERROR(ReadPages(secrets, handles));
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status ReadPages(const DriverSecrets& secrets, std::set<std::string>& handles) {
-    ::csi::v1::ListSnapshotsRequest request;
-    for (const auto& [name, secret] : secrets) {
-      (*request.mutable_secrets())[name] = secret.Reveal();
-    }
-    request.set_max_entries(limits_.page_entries);
-    for (int page = 0; page < limits_.pages_max; ++page) {
-      ::csi::v1::ListSnapshotsResponse answer;
-      RETURN_IF_ERROR(Call("ListSnapshots", *controller_,
-                           &::csi::v1::Controller::Stub::ListSnapshots, request, answer));
-      for (const ::csi::v1::ListSnapshotsResponse::Entry& entry : answer.entries()) {
-        RETURN_IF_ERROR(Add(entry.snapshot(), handles));
-      }
-      if (answer.next_token().empty()) {
-        return absl::OkStatus();
-      }
-      if (answer.next_token() == request.starting_token() ||
-          answer.next_token().size() > kTokenBytesMax) {
-        return BadList("does not go on: its next token is the one before, or too long");
-      }
-      request.set_starting_token(answer.next_token());
-    }
-    return BadList(absl::StrCat("has not ended after ", limits_.pages_max, " pages"));
-  }
-
-  absl::Status Add(const ::csi::v1::Snapshot& snapshot, std::set<std::string>& handles) {
-    if (snapshot.snapshot_id().empty() || snapshot.snapshot_id().size() > kHandleBytesMax ||
-        snapshot.source_volume_id().size() > kHandleBytesMax) {
-      return BadList("has a snapshot whose handle is empty, or longer than 4 KiB");
-    }
-    if (!handles.insert(snapshot.snapshot_id()).second) {
-      return absl::OkStatus();
-    }
-    if (list_.snapshots.size() >= limits_.snapshots_max) {
-      return BadList(absl::StrCat("has more than ", limits_.snapshots_max, " snapshots"));
-    }
-    csi::StorageSnapshot one{.handle = snapshot.snapshot_id(),
-                             .volume_handle = snapshot.source_volume_id()};
-    if (snapshot.size_bytes() > 0) {
-      one.size_bytes = snapshot.size_bytes();
-    }
-    if (snapshot.has_creation_time() && snapshot.creation_time().seconds() > 0) {
-      one.taken_at = absl::FromUnixSeconds(snapshot.creation_time().seconds());
-    }
-    list_.snapshots.push_back(std::move(one));
-    return absl::OkStatus();
-  }
+  absl::Status ReadAll(const std::vector<DriverSecrets>& sets);
+  absl::Status ReadPages(const DriverSecrets& secrets, std::set<std::string>& handles);
+  absl::Status Add(const ::csi::v1::Snapshot& snapshot, std::set<std::string>& handles);
 
   const CallContext& ctx_;
   const std::string& address_;
@@ -177,6 +67,131 @@ class StorageLister {
   const std::unique_ptr<::csi::v1::Controller::Stub> controller_;
   csi::StorageList list_;
 };
+
+StorageLister::StorageLister(const CallContext& ctx, const std::string& address,
+                             const ListingLimits& limits,
+                             const std::shared_ptr<grpc::Channel>& channel)
+    : ctx_(ctx),
+      address_(address),
+      limits_(limits),
+      identity_(::csi::v1::Identity::NewStub(channel)),
+      controller_(::csi::v1::Controller::NewStub(channel)) {}
+
+absl::StatusOr<csi::StorageList> StorageLister::List(const std::string& driver,
+                                                     const ListingSecrets& secrets) {
+  RETURN_IF_ERROR(ReadName(driver));
+  RETURN_IF_ERROR(CheckCanList());
+  ASSIGN_OR_RETURN(const std::vector<DriverSecrets> sets, secrets(list_.driver));
+  absl::Status read = absl::OkStatus();
+  for (int tries = 0; tries < kListingTriesMax; ++tries) {
+    read = ReadAll(sets);
+    if (!absl::IsAborted(read)) {  // ABORTED is the driver's word for a token that is too old.
+      break;
+    }
+  }
+  RETURN_IF_ERROR(read);
+  return std::move(list_);
+}
+
+absl::Status StorageLister::ReadName(const std::string& driver) {
+  ::csi::v1::GetPluginInfoResponse info;
+  const absl::Status status =
+      Call("GetPluginInfo", *identity_, &::csi::v1::Identity::Stub::GetPluginInfo, {}, info);
+  if (absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status)) {
+    return absl::UnavailableError(
+        absl::StrCat("no CSI driver answers at ", address_,
+                     ": does it run, and is the folder of its socket mounted here?"));
+  }
+  RETURN_IF_ERROR(status);
+  if (!csi::IsDriverName(info.name())) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the CSI driver at ", address_, " does not say what it is called by a driver's name"));
+  }
+  if (!driver.empty() && driver != info.name()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the CSI driver at ", address_, " is ", info.name(), ", not ", driver,
+                     "; leave out --driver, or give the other socket"));
+  }
+  list_.driver = info.name();
+  return absl::OkStatus();
+}
+
+absl::Status StorageLister::CheckCanList() {
+  ::csi::v1::ControllerGetCapabilitiesResponse answer;
+  const absl::Status status =
+      Call("ControllerGetCapabilities", *controller_,
+           &::csi::v1::Controller::Stub::ControllerGetCapabilities, {}, answer);
+  if (!absl::IsUnimplemented(status)) {  // A node's socket has no controller.
+    RETURN_IF_ERROR(status);
+  }
+  for (const ::csi::v1::ControllerServiceCapability& one : answer.capabilities()) {
+    if (one.rpc().type() == ::csi::v1::ControllerServiceCapability::RPC::LIST_SNAPSHOTS) {
+      return absl::OkStatus();
+    }
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      Who(), " at ", address_, " does not list its snapshots: it has no capability ",
+      "LIST_SNAPSHOTS there; without --csi-address only what the cluster says is compared"));
+}
+
+absl::Status StorageLister::ReadAll(const std::vector<DriverSecrets>& sets) {
+  list_.snapshots.clear();
+  std::set<std::string> handles;
+  for (const DriverSecrets& secrets : sets) {
+    RETURN_IF_ERROR(ReadPages(secrets, handles));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StorageLister::ReadPages(const DriverSecrets& secrets,
+                                      std::set<std::string>& handles) {
+  ::csi::v1::ListSnapshotsRequest request;
+  for (const auto& [name, secret] : secrets) {
+    (*request.mutable_secrets())[name] = secret.Reveal();
+  }
+  request.set_max_entries(limits_.page_entries);
+  for (int page = 0; page < limits_.pages_max; ++page) {
+    ::csi::v1::ListSnapshotsResponse answer;
+    RETURN_IF_ERROR(Call("ListSnapshots", *controller_, &::csi::v1::Controller::Stub::ListSnapshots,
+                         request, answer));
+    for (const ::csi::v1::ListSnapshotsResponse::Entry& entry : answer.entries()) {
+      RETURN_IF_ERROR(Add(entry.snapshot(), handles));
+    }
+    if (answer.next_token().empty()) {
+      return absl::OkStatus();
+    }
+    if (answer.next_token() == request.starting_token() ||
+        answer.next_token().size() > kTokenBytesMax) {
+      return BadList("does not go on: its next token is the one before, or too long");
+    }
+    request.set_starting_token(answer.next_token());
+  }
+  return BadList(absl::StrCat("has not ended after ", limits_.pages_max, " pages"));
+}
+
+absl::Status StorageLister::Add(const ::csi::v1::Snapshot& snapshot,
+                                std::set<std::string>& handles) {
+  if (snapshot.snapshot_id().empty() || snapshot.snapshot_id().size() > kHandleBytesMax ||
+      snapshot.source_volume_id().size() > kHandleBytesMax) {
+    return BadList("has a snapshot whose handle is empty, or longer than 4 KiB");
+  }
+  if (!handles.insert(snapshot.snapshot_id()).second) {
+    return absl::OkStatus();
+  }
+  if (list_.snapshots.size() >= limits_.snapshots_max) {
+    return BadList(absl::StrCat("has more than ", limits_.snapshots_max, " snapshots"));
+  }
+  csi::StorageSnapshot one{.handle = snapshot.snapshot_id(),
+                           .volume_handle = snapshot.source_volume_id()};
+  if (snapshot.size_bytes() > 0) {
+    one.size_bytes = snapshot.size_bytes();
+  }
+  if (snapshot.has_creation_time() && snapshot.creation_time().seconds() > 0) {
+    one.taken_at = absl::FromUnixSeconds(snapshot.creation_time().seconds());
+  }
+  list_.snapshots.push_back(std::move(one));
+  return absl::OkStatus();
+}
 
 }  // namespace
 

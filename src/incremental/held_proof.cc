@@ -36,149 +36,23 @@ static_assert(kPacksListedMax / 1000 + 1 + kTreePacksMax + kDataPacksMax == kHel
 class HeldProof {
  public:
   HeldProof(const CallContext& ctx, Repository& repository, const VolumeRecord& parent,
-            TreeFetcher& fetcher, const ReliedOn& relied_on, Random& random)
-      : ctx_(ctx),
-        repository_(repository),
-        parent_(parent),
-        fetcher_(fetcher),
-        relied_on_(relied_on),
-        random_(random) {}
-
-  absl::StatusOr<PackSample> Run() {
-    const PackSample& sample = parent_.places->locator().data_packs;
-    ASSIGN_OR_RETURN(const bool are_there, LookForAll(sample));
-    if (are_there) {
-      return sample;
-    }
-    RETURN_IF_ERROR(repository_.LoadIndex(ctx_));
-    ASSIGN_OR_RETURN(absent_, repository::FindAbsentPacks(ctx_, repository_, repository_.index()));
-    RETURN_IF_ERROR(LookUpUpperTrees());
-    RETURN_IF_ERROR(parent_.layout.leaf_count() <= kLeavesWalkedMax ? LookUpVolume()
-                                                                    : LookUpReliedOn());
-    // Repacked since, or of no use to the parent.
-    return repository::SampleDataPacks(repository_.index(), absent_);
-  }
+            TreeFetcher& fetcher, const ReliedOn& relied_on, Random& random);
+  absl::StatusOr<PackSample> Run();
 
  private:
   // The packs of trees whose places are known.
-  std::vector<PackId> TreePacks() const {
-    std::vector<PackId> packs;
-    for (const WantedTree& leaf : relied_on_.leaves) {
-      if (const std::optional<BlobLocation> place = parent_.places->Find(leaf.position)) {
-        packs.push_back(place->pack);
-      }
-    }
-    std::sort(packs.begin(), packs.end());
-    packs.erase(std::unique(packs.begin(), packs.end()), packs.end());
-    return packs;
-  }
-
-  absl::StatusOr<bool> LookForAll(const PackSample& sample) {
-    const std::vector<PackId> trees = TreePacks();
-    if (sample.count + trees.size() <= PackSample::kMax) {
-      absl::flat_hash_set<PackId> missing(sample.packs.begin(), sample.packs.end());
-      missing.insert(trees.begin(), trees.end());
-      ASSIGN_OR_RETURN(const bool all_listed, Cross(missing));
-      if (all_listed) {
-        return missing.empty();
-      }
-    }
-    ASSIGN_OR_RETURN(const bool trees_there, LookForSome(trees, kTreePacksMax));
-    ASSIGN_OR_RETURN(const bool data_there, LookForSome(sample.packs, kDataPacksMax));
-    return trees_there && data_there;
-  }
+  std::vector<PackId> TreePacks() const;
+  absl::StatusOr<bool> LookForAll(const PackSample& sample);
 
   // Takes what is stored out of `missing`. False when there are too many packs to be listed.
-  absl::StatusOr<bool> Cross(absl::flat_hash_set<PackId>& missing) const {
-    std::size_t seen = 0;
-    const absl::Status listed = repository_.store().List(
-        ctx_, "data/", [&](const storage::ObjectInfo& object) -> absl::Status {
-          if (++seen > kPacksListedMax) {
-            return absl::OutOfRangeError("enough");  // Ends the listing.
-          }
-          const absl::StatusOr<Id> id =
-              Id::Parse(absl::string_view(object.key).substr(object.key.rfind('/') + 1));
-          if (id.ok()) {
-            missing.erase(*id);
-          }
-          return absl::OkStatus();
-        });
-    if (seen > kPacksListedMax) {
-      return false;
-    }
-    RETURN_IF_ERROR(listed);
-    return true;
-  }
-
-  absl::StatusOr<bool> LookForSome(std::vector<PackId> packs, std::size_t max) const {
-    for (std::size_t i = 0; i < std::min(max, packs.size()); ++i) {
-      std::swap(packs[i], packs[i + random_.Below(packs.size() - i)]);
-      const absl::Status found =
-          repository_.store().Stat(ctx_, repository::PackKey(packs[i])).status();
-      if (absl::IsNotFound(found)) {
-        return false;
-      }
-      RETURN_IF_ERROR(found);
-    }
-    return true;
-  }
+  absl::StatusOr<bool> Cross(absl::flat_hash_set<PackId>& missing) const;
+  absl::StatusOr<bool> LookForSome(std::vector<PackId> packs, std::size_t max) const;
 
   // DATA_LOSS when no stored pack holds the blob.
-  absl::Status LookUp(BlobType type, const BlobId& id) const {
-    const BlobHandle handle = {.type = type, .id = id};
-    ASSIGN_OR_RETURN(const std::vector<BlobLocation> copies, repository_.index().Lookup(handle));
-    const bool held = std::any_of(copies.begin(), copies.end(), [this](const BlobLocation& copy) {
-      return !absent_.contains(copy.pack);
-    });
-    if (held) {
-      return absl::OkStatus();
-    }
-    return absl::DataLossError(absl::StrCat(
-        Describe(handle), copies.empty()
-                              ? std::string(" is in no index")
-                              : absl::StrCat(" lies in pack ", copies.front().pack.ShortHex(),
-                                             ", which is not stored")));
-  }
-
-  absl::Status LookUpUpperTrees() const {
-    RETURN_IF_ERROR(LookUp(BlobType::kTree, parent_.stored.snapshot.tree));
-    RETURN_IF_ERROR(LookUp(BlobType::kTree, parent_.root.image_tree));
-    for (const BlobId& tree : parent_.level1_trees) {
-      RETURN_IF_ERROR(LookUp(BlobType::kTree, tree));
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status LookUpVolume() const {
-    for (int64_t level1 = 0; level1 < parent_.layout.level1_count(); ++level1) {
-      RETURN_IF_ERROR(ctx_.Check());
-      ASSIGN_OR_RETURN(const std::vector<BlobId> trees,
-                       LoadLeafIds(ctx_, parent_, fetcher_, level1));
-      for (const BlobId& tree : trees) {
-        RETURN_IF_ERROR(LookUp(BlobType::kTree, tree));
-      }
-      std::vector<int64_t> leaves(trees.size());
-      std::iota(leaves.begin(), leaves.end(), level1 * kFanout);
-      ASSIGN_OR_RETURN(const std::vector<std::vector<BlobId>> chunks,
-                       LoadChunkIds(ctx_, parent_, fetcher_, leaves, trees));
-      for (const std::vector<BlobId>& ids : chunks) {
-        for (const BlobId& id : ids) {
-          RETURN_IF_ERROR(LookUp(BlobType::kData, id));
-        }
-      }
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status LookUpReliedOn() const {
-    for (const WantedTree& leaf : relied_on_.leaves) {
-      RETURN_IF_ERROR(LookUp(BlobType::kTree, leaf.id));
-    }
-    for (const BlobId& chunk : relied_on_.chunks) {
-      RETURN_IF_ERROR(LookUp(BlobType::kData, chunk));
-    }
-    return absl::OkStatus();
-  }
+  absl::Status LookUp(BlobType type, const BlobId& id) const;
+  absl::Status LookUpUpperTrees() const;
+  absl::Status LookUpVolume() const;
+  absl::Status LookUpReliedOn() const;
 
   const CallContext& ctx_;
   Repository& repository_;
@@ -188,6 +62,146 @@ class HeldProof {
   Random& random_;
   absl::flat_hash_set<PackId> absent_;
 };
+
+HeldProof::HeldProof(const CallContext& ctx, Repository& repository, const VolumeRecord& parent,
+                     TreeFetcher& fetcher, const ReliedOn& relied_on, Random& random)
+    : ctx_(ctx),
+      repository_(repository),
+      parent_(parent),
+      fetcher_(fetcher),
+      relied_on_(relied_on),
+      random_(random) {}
+
+absl::StatusOr<PackSample> HeldProof::Run() {
+  const PackSample& sample = parent_.places->locator().data_packs;
+  ASSIGN_OR_RETURN(const bool are_there, LookForAll(sample));
+  if (are_there) {
+    return sample;
+  }
+  RETURN_IF_ERROR(repository_.LoadIndex(ctx_));
+  ASSIGN_OR_RETURN(absent_, repository::FindAbsentPacks(ctx_, repository_, repository_.index()));
+  RETURN_IF_ERROR(LookUpUpperTrees());
+  RETURN_IF_ERROR(parent_.layout.leaf_count() <= kLeavesWalkedMax ? LookUpVolume()
+                                                                  : LookUpReliedOn());
+  // Repacked since, or of no use to the parent.
+  return repository::SampleDataPacks(repository_.index(), absent_);
+}
+
+std::vector<PackId> HeldProof::TreePacks() const {
+  std::vector<PackId> packs;
+  for (const WantedTree& leaf : relied_on_.leaves) {
+    if (const std::optional<BlobLocation> place = parent_.places->Find(leaf.position)) {
+      packs.push_back(place->pack);
+    }
+  }
+  std::sort(packs.begin(), packs.end());
+  packs.erase(std::unique(packs.begin(), packs.end()), packs.end());
+  return packs;
+}
+
+absl::StatusOr<bool> HeldProof::LookForAll(const PackSample& sample) {
+  const std::vector<PackId> trees = TreePacks();
+  if (sample.count + trees.size() <= PackSample::kMax) {
+    absl::flat_hash_set<PackId> missing(sample.packs.begin(), sample.packs.end());
+    missing.insert(trees.begin(), trees.end());
+    ASSIGN_OR_RETURN(const bool all_listed, Cross(missing));
+    if (all_listed) {
+      return missing.empty();
+    }
+  }
+  ASSIGN_OR_RETURN(const bool trees_there, LookForSome(trees, kTreePacksMax));
+  ASSIGN_OR_RETURN(const bool data_there, LookForSome(sample.packs, kDataPacksMax));
+  return trees_there && data_there;
+}
+
+absl::StatusOr<bool> HeldProof::Cross(absl::flat_hash_set<PackId>& missing) const {
+  std::size_t seen = 0;
+  const absl::Status listed = repository_.store().List(
+      ctx_, "data/", [&](const storage::ObjectInfo& object) -> absl::Status {
+        if (++seen > kPacksListedMax) {
+          return absl::OutOfRangeError("enough");  // Ends the listing.
+        }
+        const absl::StatusOr<Id> id =
+            Id::Parse(absl::string_view(object.key).substr(object.key.rfind('/') + 1));
+        if (id.ok()) {
+          missing.erase(*id);
+        }
+        return absl::OkStatus();
+      });
+  if (seen > kPacksListedMax) {
+    return false;
+  }
+  RETURN_IF_ERROR(listed);
+  return true;
+}
+
+absl::StatusOr<bool> HeldProof::LookForSome(std::vector<PackId> packs, std::size_t max) const {
+  for (std::size_t i = 0; i < std::min(max, packs.size()); ++i) {
+    std::swap(packs[i], packs[i + random_.Below(packs.size() - i)]);
+    const absl::Status found =
+        repository_.store().Stat(ctx_, repository::PackKey(packs[i])).status();
+    if (absl::IsNotFound(found)) {
+      return false;
+    }
+    RETURN_IF_ERROR(found);
+  }
+  return true;
+}
+
+absl::Status HeldProof::LookUp(BlobType type, const BlobId& id) const {
+  const BlobHandle handle = {.type = type, .id = id};
+  ASSIGN_OR_RETURN(const std::vector<BlobLocation> copies, repository_.index().Lookup(handle));
+  const bool held = std::any_of(copies.begin(), copies.end(), [this](const BlobLocation& copy) {
+    return !absent_.contains(copy.pack);
+  });
+  if (held) {
+    return absl::OkStatus();
+  }
+  return absl::DataLossError(absl::StrCat(
+      Describe(handle), copies.empty()
+                            ? std::string(" is in no index")
+                            : absl::StrCat(" lies in pack ", copies.front().pack.ShortHex(),
+                                           ", which is not stored")));
+}
+
+absl::Status HeldProof::LookUpUpperTrees() const {
+  RETURN_IF_ERROR(LookUp(BlobType::kTree, parent_.stored.snapshot.tree));
+  RETURN_IF_ERROR(LookUp(BlobType::kTree, parent_.root.image_tree));
+  for (const BlobId& tree : parent_.level1_trees) {
+    RETURN_IF_ERROR(LookUp(BlobType::kTree, tree));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status HeldProof::LookUpVolume() const {
+  for (int64_t level1 = 0; level1 < parent_.layout.level1_count(); ++level1) {
+    RETURN_IF_ERROR(ctx_.Check());
+    ASSIGN_OR_RETURN(const std::vector<BlobId> trees, LoadLeafIds(ctx_, parent_, fetcher_, level1));
+    for (const BlobId& tree : trees) {
+      RETURN_IF_ERROR(LookUp(BlobType::kTree, tree));
+    }
+    std::vector<int64_t> leaves(trees.size());
+    std::iota(leaves.begin(), leaves.end(), level1 * kFanout);
+    ASSIGN_OR_RETURN(const std::vector<std::vector<BlobId>> chunks,
+                     LoadChunkIds(ctx_, parent_, fetcher_, leaves, trees));
+    for (const std::vector<BlobId>& ids : chunks) {
+      for (const BlobId& id : ids) {
+        RETURN_IF_ERROR(LookUp(BlobType::kData, id));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status HeldProof::LookUpReliedOn() const {
+  for (const WantedTree& leaf : relied_on_.leaves) {
+    RETURN_IF_ERROR(LookUp(BlobType::kTree, leaf.id));
+  }
+  for (const BlobId& chunk : relied_on_.chunks) {
+    RETURN_IF_ERROR(LookUp(BlobType::kData, chunk));
+  }
+  return absl::OkStatus();
+}
 
 }  // namespace
 

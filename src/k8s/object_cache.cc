@@ -53,133 +53,24 @@ class ObjectCache::Kept : public ObjectFollower {
   Kept(std::atomic<uint64_t>& calls, const FollowedObjects& objects, Filter filter)
       : calls_(calls), objects_(objects), filter_(std::move(filter)) {}
 
-  void OnPage(const std::vector<Json>& objects, bool is_first) override {
-    const MutexLock lock(mutex_);
-    list_ += is_first ? 1 : 0;
-    for (const Json& object : objects) {
-      Deliver(object);
-    }
-  }
-
-  void OnListed() override {
-    const MutexLock lock(mutex_);
-    for (auto next = entries_.begin(); next != entries_.end();) {
-      const auto one = next++;
-      if (one->second.list != list_) {
-        entries_.erase(one);
-      }
-    }
-    is_synced_ = true;
-    listed_at_ = ++calls_;
-  }
-
-  void OnEvent(const WatchEvent& event) override {
-    const MutexLock lock(mutex_);
-    if (event.kind != WatchEvent::Kind::kDeleted) {
-      Deliver(event.object);
-      return;
-    }
-    const uint64_t version = VersionOf(event.object);
-    newest_ = std::max(newest_, version);
-    const auto found = entries_.find({Namespace(event.object), k8s::Name(event.object)});
-    // Another object may have the name of one that was deleted.
-    if (found != entries_.end() && (version == 0 || version >= found->second.version)) {
-      entries_.erase(found);
-    }
-  }
-
-  bool Covers(const ObjectKey& key) const {
-    return objects_.type == key.type &&
-           (objects_.namespace_name.empty() || objects_.namespace_name == key.namespace_name);
-  }
+  void OnPage(const std::vector<Json>& objects, bool is_first) override;
+  void OnListed() override;
+  void OnEvent(const WatchEvent& event) override;
+  bool Covers(const ObjectKey& key) const;
   bool Delivers(const ResourceType& type, absl::string_view namespace_name,
-                absl::string_view label_selector) const {
-    return objects_.type == type && objects_.namespace_name == namespace_name &&
-           objects_.label_selector == label_selector && !filter_;
-  }
+                absl::string_view label_selector) const;
 
   // REQUIRES Covers(key), as what follows.
-  Standing Find(const ObjectKey& key) const {
-    const MutexLock lock(mutex_);
-    const auto found = entries_.find({key.namespace_name, key.name});
-    if (found == entries_.end()) {
-      return {.is_absent = is_synced_ && !filter_ && !is_unordered_};
-    }
-    const Entry& entry = found->second;
-    return {.is_uncertain = entry.uncertain_since > 0 || entry.text.empty(),
-            .version = entry.text.empty() ? 0 : entry.version,
-            .own_version = entry.own_version,
-            .text = entry.text};
-  }
-
-  std::optional<std::vector<std::string>> Texts() const {
-    const MutexLock lock(mutex_);
-    if (!is_synced_ || is_unordered_) {
-      return std::nullopt;
-    }
-    std::vector<std::string> texts;
-    for (const auto& [name, entry] : entries_) {
-      if (!entry.text.empty()) {
-        texts.push_back(entry.text);
-      }
-    }
-    return texts;
-  }
-
-  void NoteUncertain(const ObjectKey& key) {
-    const MutexLock lock(mutex_);
-    const auto found = entries_.find({key.namespace_name, key.name});
-    if (found != entries_.end()) {
-      found->second.uncertain_since = ++calls_;
-    }
-  }
+  Standing Find(const ObjectKey& key) const;
+  std::optional<std::vector<std::string>> Texts() const;
+  void NoteUncertain(const ObjectKey& key);
 
   // One that was delivered stays uncertain until its deletion is: older versions may be delivered
   // before.
-  void NoteMissing(const ObjectKey& key) {
-    const MutexLock lock(mutex_);
-    const auto found = entries_.find({key.namespace_name, key.name});
-    if (found != entries_.end() && found->second.version == 0) {
-      entries_.erase(found);
-    } else if (found != entries_.end()) {
-      found->second.uncertain_since = ++calls_;
-    }
-  }
-
-  void NoteCreateFailed(const ObjectKey& key) {
-    const MutexLock lock(mutex_);
-    Entry& entry = entries_[{key.namespace_name, key.name}];
-    entry.uncertain_since = ++calls_;
-    entry.list = list_;
-  }
-
-  void NoteWritten(uint64_t begun, const ObjectKey& key, const Json& object) {
-    const uint64_t version = VersionOf(object);
-    const MutexLock lock(mutex_);
-    auto found = entries_.find({key.namespace_name, key.name});
-    if (found == entries_.end()) {
-      // The informer may be past it, and the object be deleted since.
-      if (!Takes(object) || version <= newest_ || listed_at_ > begun) {
-        return;
-      }
-      found = entries_.emplace(std::pair(key.namespace_name, key.name), Entry{.list = list_}).first;
-    }
-    found->second.own_version = std::max(found->second.own_version, version);
-    found->second.uncertain_since = 0;
-    Replace(found->second, version, object);
-  }
-
-  void NoteRead(uint64_t begun, const ObjectKey& key, const Json& object) {
-    const MutexLock lock(mutex_);
-    const auto found = entries_.find({key.namespace_name, key.name});
-    if (found == entries_.end()) {
-      return;
-    }
-    Replace(found->second, VersionOf(object), object);
-    if (found->second.uncertain_since <= begun) {
-      found->second.uncertain_since = 0;
-    }
-  }
+  void NoteMissing(const ObjectKey& key);
+  void NoteCreateFailed(const ObjectKey& key);
+  void NoteWritten(uint64_t begun, const ObjectKey& key, const Json& object);
+  void NoteRead(uint64_t begun, const ObjectKey& key, const Json& object);
 
  private:
   using Name = std::pair<std::string, std::string>;  // namespace, name
@@ -191,36 +82,12 @@ class ObjectCache::Kept : public ObjectFollower {
     uint64_t uncertain_since = 0;  // a value of Begin(); 0: it is certain
   };
 
-  bool Takes(const Json& object) const {
-    return VersionOf(object) > 0 && HasLabels(object, objects_.label_selector) &&
-           (!filter_ || filter_(object));
-  }
+  bool Takes(const Json& object) const;
 
   // One that is not to be kept leaves its version, so that no older one that is kept comes after
   // it.
-  void Replace(Entry& entry, uint64_t version, const Json& object) const {
-    if (version > entry.version) {
-      entry.text = Takes(object) ? TextOf(object) : "";
-      entry.version = version;
-    }
-  }
-
-  void Deliver(const Json& object) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    const Name name{Namespace(object), k8s::Name(object)};
-    const uint64_t version = VersionOf(object);
-    newest_ = std::max(newest_, version);
-    is_unordered_ = is_unordered_ || version == 0;
-    const auto found = entries_.find(name);
-    if (!Takes(object)) {
-      if (found != entries_.end() && version >= found->second.version) {
-        entries_.erase(found);
-      }
-      return;
-    }
-    Entry& entry = found == entries_.end() ? entries_[name] : found->second;
-    entry.list = list_;
-    Replace(entry, version, object);
-  }
+  void Replace(Entry& entry, uint64_t version, const Json& object) const;
+  void Deliver(const Json& object) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   std::atomic<uint64_t>& calls_;
   const FollowedObjects objects_;
@@ -233,6 +100,161 @@ class ObjectCache::Kept : public ObjectFollower {
   bool is_unordered_ ABSL_GUARDED_BY(mutex_) = false;  // some were delivered that are not kept
   std::map<Name, Entry> entries_ ABSL_GUARDED_BY(mutex_);
 };
+
+void ObjectCache::Kept::OnPage(const std::vector<Json>& objects, bool is_first) {
+  const MutexLock lock(mutex_);
+  list_ += is_first ? 1 : 0;
+  for (const Json& object : objects) {
+    Deliver(object);
+  }
+}
+
+void ObjectCache::Kept::OnListed() {
+  const MutexLock lock(mutex_);
+  for (auto next = entries_.begin(); next != entries_.end();) {
+    const auto one = next++;
+    if (one->second.list != list_) {
+      entries_.erase(one);
+    }
+  }
+  is_synced_ = true;
+  listed_at_ = ++calls_;
+}
+
+void ObjectCache::Kept::OnEvent(const WatchEvent& event) {
+  const MutexLock lock(mutex_);
+  if (event.kind != WatchEvent::Kind::kDeleted) {
+    Deliver(event.object);
+    return;
+  }
+  const uint64_t version = VersionOf(event.object);
+  newest_ = std::max(newest_, version);
+  const auto found = entries_.find({Namespace(event.object), k8s::Name(event.object)});
+  // Another object may have the name of one that was deleted.
+  if (found != entries_.end() && (version == 0 || version >= found->second.version)) {
+    entries_.erase(found);
+  }
+}
+
+bool ObjectCache::Kept::Covers(const ObjectKey& key) const {
+  return objects_.type == key.type &&
+         (objects_.namespace_name.empty() || objects_.namespace_name == key.namespace_name);
+}
+
+bool ObjectCache::Kept::Delivers(const ResourceType& type, absl::string_view namespace_name,
+                                 absl::string_view label_selector) const {
+  return objects_.type == type && objects_.namespace_name == namespace_name &&
+         objects_.label_selector == label_selector && !filter_;
+}
+
+ObjectCache::Kept::Standing ObjectCache::Kept::Find(const ObjectKey& key) const {
+  const MutexLock lock(mutex_);
+  const auto found = entries_.find({key.namespace_name, key.name});
+  if (found == entries_.end()) {
+    return {.is_absent = is_synced_ && !filter_ && !is_unordered_};
+  }
+  const Entry& entry = found->second;
+  return {.is_uncertain = entry.uncertain_since > 0 || entry.text.empty(),
+          .version = entry.text.empty() ? 0 : entry.version,
+          .own_version = entry.own_version,
+          .text = entry.text};
+}
+
+std::optional<std::vector<std::string>> ObjectCache::Kept::Texts() const {
+  const MutexLock lock(mutex_);
+  if (!is_synced_ || is_unordered_) {
+    return std::nullopt;
+  }
+  std::vector<std::string> texts;
+  for (const auto& [name, entry] : entries_) {
+    if (!entry.text.empty()) {
+      texts.push_back(entry.text);
+    }
+  }
+  return texts;
+}
+
+void ObjectCache::Kept::NoteUncertain(const ObjectKey& key) {
+  const MutexLock lock(mutex_);
+  const auto found = entries_.find({key.namespace_name, key.name});
+  if (found != entries_.end()) {
+    found->second.uncertain_since = ++calls_;
+  }
+}
+
+void ObjectCache::Kept::NoteMissing(const ObjectKey& key) {
+  const MutexLock lock(mutex_);
+  const auto found = entries_.find({key.namespace_name, key.name});
+  if (found != entries_.end() && found->second.version == 0) {
+    entries_.erase(found);
+  } else if (found != entries_.end()) {
+    found->second.uncertain_since = ++calls_;
+  }
+}
+
+void ObjectCache::Kept::NoteCreateFailed(const ObjectKey& key) {
+  const MutexLock lock(mutex_);
+  Entry& entry = entries_[{key.namespace_name, key.name}];
+  entry.uncertain_since = ++calls_;
+  entry.list = list_;
+}
+
+void ObjectCache::Kept::NoteWritten(uint64_t begun, const ObjectKey& key, const Json& object) {
+  const uint64_t version = VersionOf(object);
+  const MutexLock lock(mutex_);
+  auto found = entries_.find({key.namespace_name, key.name});
+  if (found == entries_.end()) {
+    // The informer may be past it, and the object be deleted since.
+    if (!Takes(object) || version <= newest_ || listed_at_ > begun) {
+      return;
+    }
+    found = entries_.emplace(std::pair(key.namespace_name, key.name), Entry{.list = list_}).first;
+  }
+  found->second.own_version = std::max(found->second.own_version, version);
+  found->second.uncertain_since = 0;
+  Replace(found->second, version, object);
+}
+
+void ObjectCache::Kept::NoteRead(uint64_t begun, const ObjectKey& key, const Json& object) {
+  const MutexLock lock(mutex_);
+  const auto found = entries_.find({key.namespace_name, key.name});
+  if (found == entries_.end()) {
+    return;
+  }
+  Replace(found->second, VersionOf(object), object);
+  if (found->second.uncertain_since <= begun) {
+    found->second.uncertain_since = 0;
+  }
+}
+
+bool ObjectCache::Kept::Takes(const Json& object) const {
+  return VersionOf(object) > 0 && HasLabels(object, objects_.label_selector) &&
+         (!filter_ || filter_(object));
+}
+
+void ObjectCache::Kept::Replace(Entry& entry, uint64_t version, const Json& object) const {
+  if (version > entry.version) {
+    entry.text = Takes(object) ? TextOf(object) : "";
+    entry.version = version;
+  }
+}
+
+void ObjectCache::Kept::Deliver(const Json& object) {
+  const Name name{Namespace(object), k8s::Name(object)};
+  const uint64_t version = VersionOf(object);
+  newest_ = std::max(newest_, version);
+  is_unordered_ = is_unordered_ || version == 0;
+  const auto found = entries_.find(name);
+  if (!Takes(object)) {
+    if (found != entries_.end() && version >= found->second.version) {
+      entries_.erase(found);
+    }
+    return;
+  }
+  Entry& entry = found == entries_.end() ? entries_[name] : found->second;
+  entry.list = list_;
+  Replace(entry, version, object);
+}
 
 ObjectCache::ObjectCache() = default;
 ObjectCache::~ObjectCache() = default;

@@ -222,241 +222,44 @@ class RestClient : public ApiClient {
   RestClient(ClientSettings settings, Random& random)
       : settings_(std::move(settings)), random_(random), limiter_(settings_.qps, settings_.burst) {}
 
-  absl::StatusOr<Json> Get(const CallContext& ctx, const ObjectKey& key) override {
-    return OnObject(ctx, "get", key, "",
-                    Call{.method = "GET", .target = "", .content_type = "", .body = ""});
-  }
-
+  absl::StatusOr<Json> Get(const CallContext& ctx, const ObjectKey& key) override;
   absl::StatusOr<ObjectList> List(const CallContext& ctx, const ResourceType& type,
                                   absl::string_view namespace_name,
-                                  const ListOptions& options) override {
-    ObjectList list;
-    const auto gather = [&](std::vector<Json>& page, bool is_first) {
-      if (is_first) {
-        list.items.clear();
-      }
-      absl::c_move(page, std::back_inserter(list.items));
-    };
-    absl::StatusOr<std::string> version =
-        EachPage(ctx, type, namespace_name, options, settings_.page_items_max, gather);
-    if (absl::IsOutOfRange(version.status())) {
-      // The list grew too old between two pages: all of it at once, which does not grow old.
-      version = EachPage(ctx, type, namespace_name, options, 0, gather);
-    }
-    RETURN_IF_ERROR(Annotate(version.status(), WhatIsListed(type, namespace_name)));
-    list.resource_version = *std::move(version);
-    return list;
-  }
-
+                                  const ListOptions& options) override;
   absl::StatusOr<std::string> ListPages(
       const CallContext& ctx, const ResourceType& type, absl::string_view namespace_name,
       const ListOptions& options,
-      absl::FunctionRef<void(const std::vector<Json>& page, bool is_first)> sink) override {
-    if (options.in_one_answer) {
-      absl::StatusOr<std::string> version =
-          ListInOneAnswer(ctx, type, namespace_name, options, std::nullopt, sink);
-      if (version.ok() || !MayBeReadInPages(version.status())) {
-        RETURN_IF_ERROR(Annotate(version.status(), WhatIsListed(type, namespace_name)));
-        return version;
-      }
-    }
-    const int items_max = options.page_items_max > 0 ? options.page_items_max : kFollowedPageMax;
-    absl::StatusOr<std::string> version =
-        EachPage(ctx, type, namespace_name, options, std::min(settings_.page_items_max, items_max),
-                 [&](const std::vector<Json>& page, bool is_first) { sink(page, is_first); });
-    RETURN_IF_ERROR(Annotate(version.status(), WhatIsListed(type, namespace_name)));
-    return version;
-  }
-
+      absl::FunctionRef<void(const std::vector<Json>& page, bool is_first)> sink) override;
   absl::StatusOr<std::string> ListWanted(
       const CallContext& ctx, const ResourceType& type, absl::string_view namespace_name,
       absl::FunctionRef<bool(absl::string_view name)> is_wanted,
-      absl::FunctionRef<void(const std::vector<Json>& page, bool is_first)> sink) override {
-    absl::StatusOr<std::string> version = ListInOneAnswer(
-        ctx, type, namespace_name, {.label_selector = "", .field_selector = "", .may_be_old = true},
-        is_wanted, sink);
-    if (!version.ok() && MayBeReadInPages(version.status())) {
-      return ListPages(ctx, type, namespace_name, {}, sink);
-    }
-    RETURN_IF_ERROR(Annotate(version.status(), WhatIsListed(type, namespace_name)));
-    return version;
-  }
-
+      absl::FunctionRef<void(const std::vector<Json>& page, bool is_first)> sink) override;
   absl::StatusOr<Json> Create(const CallContext& ctx, const ResourceType& type,
-                              absl::string_view namespace_name, const Json& object) override {
-    const std::string what = absl::StrCat("create ", ToString(type), " ", namespace_name,
-                                          namespace_name.empty() ? "" : "/", Name(object));
-    const std::string name = Name(object);
-    bool is_unanswered = false;
-    absl::StatusOr<Json> created =
-        RunJson(ctx, Call{.method = "POST",
-                          .target = TargetOf(type, namespace_name, "", "", {}),
-                          .content_type = "application/json",
-                          .body = DumpJson(object),
-                          .may_be_repeated = !name.empty(),
-                          .is_unanswered = &is_unanswered});
-    if (absl::IsAlreadyExists(created.status()) && is_unanswered) {
-      // An attempt whose answer was lost may have made it.
-      absl::StatusOr<Json> there =
-          Get(ctx, {.type = type, .namespace_name = std::string(namespace_name), .name = name});
-      if (there.ok() && WasCreatedFrom(*there, object)) {
-        created = std::move(there);
-      } else if (!there.ok() && !absl::IsNotFound(there.status())) {
-        return Annotate(there.status(), what);
-      }
-    }
-    RETURN_IF_ERROR(Annotate(created.status(), what));
-    Identify(*created, type);
-    return created;
-  }
-
+                              absl::string_view namespace_name, const Json& object) override;
   absl::StatusOr<Json> DryRunCreate(const CallContext& ctx, const ResourceType& type,
-                                    absl::string_view namespace_name, const Json& object) override {
-    absl::StatusOr<Json> answer =
-        RunJson(ctx, Call{.method = "POST",
-                          .target = TargetOf(type, namespace_name, "", "", {{"dryRun", "All"}}),
-                          .content_type = "application/json",
-                          .body = DumpJson(object)});
-    RETURN_IF_ERROR(Annotate(answer.status(),
-                             absl::StrCat("create (dry run) ", ToString(type), " ", namespace_name,
-                                          namespace_name.empty() ? "" : "/", Name(object))));
-    Identify(*answer, type);
-    return answer;
-  }
-
+                                    absl::string_view namespace_name, const Json& object) override;
   absl::StatusOr<Json> CreateSubresource(const CallContext& ctx, const ObjectKey& key,
                                          absl::string_view subresource,
-                                         const Json& object) override {
-    return OnObject(ctx, absl::StrCat("create ", subresource, " of"), key, subresource,
-                    Call{.method = "POST",
-                         .target = "",
-                         .content_type = "application/json",
-                         .body = DumpJson(object)});
-  }
-
+                                         const Json& object) override;
   absl::StatusOr<Json> Update(const CallContext& ctx, const ObjectKey& key,
-                              const Json& object) override {
-    return OnObject(ctx, "update", key, "",
-                    Call{.method = "PUT",
-                         .target = "",
-                         .content_type = "application/json",
-                         .body = DumpJson(object)});
-  }
-
+                              const Json& object) override;
   absl::StatusOr<Json> Patch(const CallContext& ctx, const ObjectKey& key, PatchKind kind,
-                             const Json& patch, absl::string_view subresource) override {
-    const bool is_merge = kind == PatchKind::kMerge;
-    return OnObject(ctx, "patch", key, subresource,
-                    Call{.method = "PATCH",
-                         .target = "",
-                         .content_type = is_merge ? "application/merge-patch+json"
-                                                  : "application/json-patch+json",
-                         .body = DumpJson(patch),
-                         .may_be_repeated = is_merge});
-  }
-
+                             const Json& patch, absl::string_view subresource) override;
   absl::Status Delete(const CallContext& ctx, const ObjectKey& key,
-                      const DeleteOptions& options) override {
-    Json body = {
-        {"apiVersion", "v1"}, {"kind", "DeleteOptions"}, {"propagationPolicy", "Background"}};
-    if (!options.uid.empty()) {
-      SetJson(body, {"preconditions", "uid"}, options.uid);
-    }
-    if (!options.resource_version.empty()) {
-      SetJson(body, {"preconditions", "resourceVersion"}, options.resource_version);
-    }
-    if (options.at_once) {
-      body["gracePeriodSeconds"] = 0;
-    }
-    return OnObject(ctx, "delete", key, "",
-                    Call{.method = "DELETE",
-                         .target = "",
-                         .content_type = "application/json",
-                         .body = DumpJson(body),
-                         .kind = RateLimiter::Kind::kGoesOn})
-        .status();
-  }
-
+                      const DeleteOptions& options) override;
   absl::StatusOr<std::string> ReadLog(const CallContext& ctx, const ObjectKey& pod,
-                                      int lines) override {
-    const std::string what = absl::StrCat("get log of ", ToString(pod));
-    RETURN_IF_ERROR(Annotate(CheckKey(pod), what));
-    const Query query = {{"tailLines", std::to_string(lines)},
-                         {"limitBytes", std::to_string(kLogBytesMax)}};
-    absl::StatusOr<net::HttpResponse> response =
-        Run(ctx,
-            Call{.method = "GET",
-                 .target = TargetOf(pod.type, pod.namespace_name, pod.name, "log", query),
-                 .content_type = "",
-                 .body = ""},
-            nullptr, nullptr);
-    RETURN_IF_ERROR(Annotate(response.status(), what));
-    return std::move(response->body);
-  }
-
+                                      int lines) override;
   absl::Status Watch(const CallContext& ctx, const ResourceType& type,
                      absl::string_view namespace_name, const WatchOptions& options,
-                     absl::FunctionRef<bool(const WatchEvent&)> sink) override {
-    const int seconds =
-        kWatchSecondsMin + static_cast<int>(random_.Below(kWatchSecondsMax - kWatchSecondsMin + 1));
-    const Query query = {{"watch", "true"},
-                         {"allowWatchBookmarks", "true"},
-                         {"timeoutSeconds", std::to_string(seconds)},
-                         {"resourceVersion", options.resource_version},
-                         {"labelSelector", options.label_selector},
-                         {"fieldSelector", options.field_selector}};
-    const Call call{.method = "GET",
-                    .target = TargetOf(type, namespace_name, "", "", query),
-                    .content_type = "",
-                    .body = "",
-                    .time_max = absl::Seconds(seconds) + kWatchGrace,
-                    .kind = RateLimiter::Kind::kGoesOn};
-    WatchDecoder decoder;
-    absl::Status decoded;
-    const auto identified = [&](const WatchEvent& event) {
-      if (event.object.contains("kind")) {
-        return sink(event);
-      }
-      WatchEvent complete = event;
-      Identify(complete.object, type);
-      return sink(complete);
-    };
-    bool got_bytes = false;
-    bool is_done = false;
-    const auto feed = [&](absl::string_view bytes) {
-      got_bytes = true;
-      const absl::StatusOr<bool> more = decoder.Feed(bytes, identified);
-      decoded = more.status();
-      is_done = !more.ok() || !*more;
-      return !is_done;
-    };
-    const absl::FunctionRef<bool(absl::string_view)> body_sink(feed);
-    absl::Status status = Run(ctx, call, &body_sink, &got_bytes).status();
-    if (is_done) {
-      status = decoded;
-    }
-    return Annotate(status, absl::StrCat("watch ", ToString(type)));
-  }
+                     absl::FunctionRef<bool(const WatchEvent&)> sink) override;
 
  private:
   using BodySink = absl::FunctionRef<bool(absl::string_view)>;
 
   // Sends `call`, whose target is `key`, and returns the object that comes back.
   absl::StatusOr<Json> OnObject(const CallContext& ctx, absl::string_view verb,
-                                const ObjectKey& key, absl::string_view subresource, Call call) {
-    const std::string what = absl::StrCat(verb, " ", ToString(key));
-    RETURN_IF_ERROR(Annotate(CheckKey(key), what));
-    call.target = TargetOf(key.type, key.namespace_name, key.name, subresource, {});
-    absl::StatusOr<Json> object = RunJson(ctx, call);
-    RETURN_IF_ERROR(Annotate(object.status(), what));
-    Identify(*object, key.type);
-    return object;
-  }
-
-  static std::string WhatIsListed(const ResourceType& type, absl::string_view namespace_name) {
-    return absl::StrCat("list ", ToString(type), namespace_name.empty() ? "" : " in ",
-                        namespace_name);
-  }
+                                const ObjectKey& key, absl::string_view subresource, Call call);
+  static std::string WhatIsListed(const ResourceType& type, absl::string_view namespace_name);
 
   static std::string AskedRevision(const ListOptions& options) {
     return options.may_be_old ? "0" : options.exactly_at;
@@ -465,207 +268,27 @@ class RestClient : public ApiClient {
   absl::StatusOr<std::string> EachPage(
       const CallContext& ctx, const ResourceType& type, absl::string_view namespace_name,
       const ListOptions& options, int page_items_max,
-      absl::FunctionRef<void(std::vector<Json>& page, bool is_first)> sink) {
-    std::string next;
-    int pages = 0;
-    while (true) {
-      if (++pages > kListPagesMax) {
-        return absl::InternalError(absl::StrCat("a list of more than ", kListPagesMax, " pages"));
-      }
-      const Query query = {
-          {"limit", page_items_max > 0 ? std::to_string(page_items_max) : ""},
-          {"continue", next},
-          // A token says by itself which revision it goes on with.
-          {"resourceVersion", next.empty() ? AskedRevision(options) : ""},
-          {"resourceVersionMatch", next.empty() && !options.exactly_at.empty() ? "Exact" : ""},
-          {"labelSelector", options.label_selector},
-          {"fieldSelector", options.field_selector}};
-      ASSIGN_OR_RETURN(Json page,
-                       RunJson(ctx, Call{.method = "GET",
-                                         .target = TargetOf(type, namespace_name, "", "", query),
-                                         .content_type = "",
-                                         .body = ""}));
-      std::vector<Json> objects;
-      const auto items = page.find("items");
-      if (items != page.end() && items->is_array()) {
-        for (Json& item : *items) {
-          Identify(item, type);
-          objects.push_back(std::move(item));
-        }
-      }
-      sink(objects, pages == 1);
-      next = GetString(page, {"metadata", "continue"});
-      if (next.empty()) {
-        return ResourceVersion(page);
-      }
-    }
-  }
+      absl::FunctionRef<void(std::vector<Json>& page, bool is_first)> sink);
 
   // Whether a list that the server did not give in one answer may be had in pages, from its store:
   // its memory may be behind, or the answer has broken off.
-  static bool MayBeReadInPages(const absl::Status& status) {
-    return IsRetryable(status) || absl::IsOutOfRange(status) || absl::IsInternal(status) ||
-           absl::IsInvalidArgument(status);
-  }
+  static bool MayBeReadInPages(const absl::Status& status);
 
   // A server gives out of its memory only what is not asked for in pages. It is asked once.
   absl::StatusOr<std::string> ListInOneAnswer(
       const CallContext& ctx, const ResourceType& type, absl::string_view namespace_name,
       const ListOptions& options, std::optional<ListDecoder::NameFilter> is_wanted,
-      absl::FunctionRef<void(const std::vector<Json>& page, bool is_first)> sink) {
-    const Query query = {{"resourceVersion", AskedRevision(options)},
-                         {"resourceVersionMatch", options.exactly_at.empty() ? "" : "Exact"},
-                         {"labelSelector", options.label_selector},
-                         {"fieldSelector", options.field_selector}};
-    const Call call{.method = "GET",
-                    .target = TargetOf(type, namespace_name, "", "", query),
-                    .content_type = "",
-                    .body = "",
-                    .is_tried_once = true};
-    ListDecoder decoder(is_wanted);
-    std::vector<Json> page;
-    bool is_first = true;
-    const auto hand_over = [&] {
-      sink(page, std::exchange(is_first, false));
-      page.clear();
-    };
-    absl::Status decoded;
-    bool got_bytes = false;
-    const auto feed = [&](absl::string_view bytes) {
-      got_bytes = true;
-      decoded = decoder.Feed(bytes, [&](Json object) {
-        Identify(object, type);
-        page.push_back(std::move(object));
-        if (page.size() >= static_cast<std::size_t>(kFollowedPageMax)) {
-          hand_over();
-        }
-      });
-      return decoded.ok();
-    };
-    const absl::FunctionRef<bool(absl::string_view)> body_sink(feed);
-    const absl::Status status = Run(ctx, call, &body_sink, &got_bytes).status();
-    RETURN_IF_ERROR(decoded);
-    RETURN_IF_ERROR(status);
-    ASSIGN_OR_RETURN(const Json list, decoder.Finish());
-    if (is_first || !page.empty()) {
-      hand_over();
-    }
-    return ResourceVersion(list);
-  }
-
-  absl::StatusOr<Json> RunJson(const CallContext& ctx, const Call& call) {
-    ASSIGN_OR_RETURN(const net::HttpResponse response, Run(ctx, call, nullptr, nullptr));
-    absl::StatusOr<Json> object = ParseJsonObject(response.body);
-    if (!object.ok()) {
-      return absl::UnavailableError(
-          absl::StrCat("the server's answer: ", object.status().message()));
-    }
-    return object;
-  }
+      absl::FunctionRef<void(const std::vector<Json>& page, bool is_first)> sink);
+  absl::StatusOr<Json> RunJson(const CallContext& ctx, const Call& call);
 
   // Sends `call` until it is answered for good. `got_bytes`, if any, forbids to try again once
   // true.
   absl::StatusOr<net::HttpResponse> Run(const CallContext& ctx, const Call& call,
-                                        const BodySink* sink, const bool* got_bytes) {
-    Backoff backoff(kRetryBackoff, random_);
-    bool refreshed = false;
-    while (true) {
-      RETURN_IF_ERROR(limiter_.Take(ctx, 1, call.kind));
-      ASSIGN_OR_RETURN(const Access access, LogIn(ctx));
-      Attempt attempt = TryOnce(ctx, *access.backend, call, access.token, sink);
-      if (attempt.status.ok()) {
-        return attempt.response;
-      }
-      if (absl::IsUnavailable(attempt.status)) {
-        absence_.Note(*ctx.clock);
-      } else if (absl::IsPermissionDenied(attempt.status) && absence_.WasRecent(*ctx.clock)) {
-        attempt.may_try_again = true;
-      }
-      if (absl::IsUnauthenticated(attempt.status) && !refreshed && MayBeRefreshed(ctx, access)) {
-        refreshed = true;
-        continue;
-      }
-      const bool is_streaming = got_bytes != nullptr && *got_bytes;
-      if (!attempt.may_try_again || call.is_tried_once || is_streaming || !backoff.MayTryAgain()) {
-        return attempt.status;
-      }
-      const absl::Duration delay = std::max(backoff.NextDelay(), attempt.retry_after);
-      const absl::Time wake_at = ctx.clock->Now() + delay;
-      if (wake_at >= ctx.deadline) {
-        return attempt.status;
-      }
-      CSIDELTA_LOG(kDebug, "API request failed, trying again", {"target", call.target},
-                   {"status", attempt.status.ToString()},
-                   {"attempt", std::to_string(backoff.attempts())});
-      ctx.clock->SleepUntil(wake_at, ctx.stop);
-      RETURN_IF_ERROR(ctx.Check());
-    }
-  }
-
+                                        const BodySink* sink, const bool* got_bytes);
   Attempt TryOnce(const CallContext& ctx, Backend& backend, const Call& call,
-                  const std::string& token, const BodySink* sink) {
-    const CallContext limited = ctx.WithTimeout(call.time_max);
-    Attempt attempt;
-    const absl::StatusOr<net::HttpRequest> request = BuildRequest(backend.config, call, token);
-    if (!request.ok()) {
-      attempt.status = request.status();
-      return attempt;
-    }
-    attempt.response = sink == nullptr ? backend.http.Send(limited, *request)
-                                       : backend.http.Stream(limited, *request, *sink);
-    if (!attempt.response.ok()) {
-      attempt.status = attempt.response.status();
-      if (absl::IsDeadlineExceeded(attempt.status) && ctx.Check().ok()) {
-        attempt.status = absl::UnavailableError("no answer in time");
-      }
-      const bool not_sent = net::SurelyNotSent(attempt.response.status());
-      if (!not_sent && call.is_unanswered != nullptr) {
-        *call.is_unanswered = true;
-      }
-      if (not_sent && absl::IsNotFound(attempt.status)) {
-        // A host that cannot be found is no object that cannot be found.
-        attempt.status = absl::UnavailableError(attempt.status.message());
-      }
-      attempt.may_try_again = IsRetryable(attempt.status) && (call.may_be_repeated || not_sent);
-      return attempt;
-    }
-    const net::HttpResponse& response = *attempt.response;
-    if (response.status >= 200 && response.status < 300) {
-      return attempt;
-    }
-    attempt.status = StatusFromAnswer(response.status, response.body);
-    attempt.retry_after = RetryAfter(response);
-    const bool turned_away = response.status == 429 || response.headers.contains("retry-after") ||
-                             IsWebhookAway(attempt.status.message());
-    if (response.status / 100 == 5 && !turned_away && call.is_unanswered != nullptr) {
-      *call.is_unanswered = true;
-    }
-    attempt.may_try_again =
-        (absl::IsUnavailable(attempt.status) || absl::IsResourceExhausted(attempt.status)) &&
-        (turned_away || call.may_be_repeated);
-    return attempt;
-  }
-
+                  const std::string& token, const BodySink* sink);
   absl::StatusOr<net::HttpRequest> BuildRequest(const ClusterConfig& config, const Call& call,
-                                                const std::string& token) const {
-    net::HttpRequest request{.method = call.method, .url = {}, .headers = {}, .body = call.body};
-    ASSIGN_OR_RETURN(request.url, net::ParseUrl(absl::StrCat(config.server, call.target)));
-    request.headers = {
-        {"Accept", "application/json"},
-        {"User-Agent", absl::StrCat("velero-plugin-for-csi-delta/", settings_.version)}};
-    if (!call.content_type.empty()) {
-      request.headers.emplace_back("Content-Type", call.content_type);
-    }
-    AddImpersonation(config.impersonation, request);
-    if (!token.empty()) {
-      request.headers.emplace_back("Authorization", absl::StrCat("Bearer ", token));
-    } else if (!config.username.empty()) {
-      const std::string pair = absl::StrCat(config.username, ":", config.password);
-      request.headers.emplace_back("Authorization",
-                                   absl::StrCat("Basic ", absl::Base64Escape(pair)));
-    }
-    return request;
-  }
+                                                const std::string& token) const;
 
   // A connection, and what to say on it.
   struct Access {
@@ -674,72 +297,18 @@ class RestClient : public ApiClient {
     std::optional<ExecCredential> credential = {};  // of a log-in program
   };
 
-  absl::StatusOr<Access> LogIn(const CallContext& ctx) {
-    ASSIGN_OR_RETURN(std::shared_ptr<Backend> backend, TheBackend());
-    if (login_ == nullptr) {
-      ASSIGN_OR_RETURN(std::string token, backend->tokens.Token(*ctx.clock));
-      return Access{.backend = std::move(backend), .token = std::move(token)};
-    }
-    absl::StatusOr<ExecCredential> credential = login_->Credential(ctx);
-    RETURN_IF_ERROR(Annotate(credential.status(), "cannot reach the API server"));
-    return Access{.backend = WithCertificate(*credential),
-                  .token = credential->token,
-                  .credential = *credential};
-  }
+  absl::StatusOr<Access> LogIn(const CallContext& ctx);
 
   // Whether a refused request may be made once more, with other credentials.
-  bool MayBeRefreshed(const CallContext& ctx, const Access& access) {
-    if (access.credential.has_value()) {
-      login_->Refuse(*access.credential);
-      return true;
-    }
-    return access.backend->tokens.Refresh(*ctx.clock, access.token);
-  }
+  bool MayBeRefreshed(const CallContext& ctx, const Access& access);
 
   // The connection with the client certificate of a log-in program; a new one where that has
   // changed.
-  std::shared_ptr<Backend> WithCertificate(const ExecCredential& credential) {
-    const MutexLock lock(mutex_);
-    if (!credential.client_certificate_pem.empty() &&
-        credential.client_certificate_pem != backend_->config.client_certificate_pem) {
-      ClusterConfig config = backend_->config;
-      config.client_certificate_pem = credential.client_certificate_pem;
-      config.client_key_pem = credential.client_key_pem;
-      backend_ = MakeBackend(std::move(config));
-    }
-    return backend_;
-  }
-
-  std::shared_ptr<Backend> MakeBackend(ClusterConfig config) const {
-    net::HttpClientOptions options;
-    options.tls = {.ca_pem = config.ca_pem,
-                   .client_certificate_pem = config.client_certificate_pem,
-                   .client_key_pem = config.client_key_pem,
-                   .server_name = config.tls_server_name,
-                   .insecure_skip_verify = config.insecure_skip_tls_verify};
-    options.proxy = settings_.proxy;
-    options.proxy.always = config.proxy_url;
-    return std::make_shared<Backend>(std::move(config), std::move(options));
-  }
+  std::shared_ptr<Backend> WithCertificate(const ExecCredential& credential);
+  std::shared_ptr<Backend> MakeBackend(ClusterConfig config) const;
 
   // Reads the configuration at the first call, and again as long as it is broken.
-  absl::StatusOr<std::shared_ptr<Backend>> TheBackend() {
-    const MutexLock lock(mutex_);
-    if (backend_ != nullptr) {
-      return backend_;
-    }
-    absl::StatusOr<ClusterConfig> config = LoadClusterConfig(settings_, &ReadFile);
-    if (!config.ok()) {
-      // Whatever is wrong, it is not about the object of this call.
-      return absl::FailedPreconditionError(
-          absl::StrCat("cannot reach the API server: ", config.status().message()));
-    }
-    if (config->exec.has_value()) {
-      login_ = std::make_unique<ExecLogin>(*config, settings_.run_exec, settings_.has_terminal);
-    }
-    backend_ = MakeBackend(*std::move(config));
-    return backend_;
-  }
+  absl::StatusOr<std::shared_ptr<Backend>> TheBackend();
 
   const ClientSettings settings_;
   Random& random_;
@@ -750,6 +319,502 @@ class RestClient : public ApiClient {
       ABSL_GUARDED_BY(mutex_);        // Changes only with the certificate of a log-in program.
   std::unique_ptr<ExecLogin> login_;  // Made with backend_, and never changed.
 };
+
+absl::StatusOr<Json> RestClient::Get(const CallContext& ctx, const ObjectKey& key) {
+  return OnObject(ctx, "get", key, "",
+                  Call{.method = "GET", .target = "", .content_type = "", .body = ""});
+}
+
+absl::StatusOr<ObjectList> RestClient::List(const CallContext& ctx, const ResourceType& type,
+                                            absl::string_view namespace_name,
+                                            const ListOptions& options) {
+  ObjectList list;
+  const auto gather = [&](std::vector<Json>& page, bool is_first) {
+    if (is_first) {
+      list.items.clear();
+    }
+    absl::c_move(page, std::back_inserter(list.items));
+  };
+  absl::StatusOr<std::string> version =
+      EachPage(ctx, type, namespace_name, options, settings_.page_items_max, gather);
+  if (absl::IsOutOfRange(version.status())) {
+    // The list grew too old between two pages: all of it at once, which does not grow old.
+    version = EachPage(ctx, type, namespace_name, options, 0, gather);
+  }
+  RETURN_IF_ERROR(Annotate(version.status(), WhatIsListed(type, namespace_name)));
+  list.resource_version = *std::move(version);
+  return list;
+}
+
+absl::StatusOr<std::string> RestClient::ListPages(
+    const CallContext& ctx, const ResourceType& type, absl::string_view namespace_name,
+    const ListOptions& options,
+    absl::FunctionRef<void(const std::vector<Json>& page, bool is_first)> sink) {
+  if (options.in_one_answer) {
+    absl::StatusOr<std::string> version =
+        ListInOneAnswer(ctx, type, namespace_name, options, std::nullopt, sink);
+    if (version.ok() || !MayBeReadInPages(version.status())) {
+      RETURN_IF_ERROR(Annotate(version.status(), WhatIsListed(type, namespace_name)));
+      return version;
+    }
+  }
+  const int items_max = options.page_items_max > 0 ? options.page_items_max : kFollowedPageMax;
+  absl::StatusOr<std::string> version =
+      EachPage(ctx, type, namespace_name, options, std::min(settings_.page_items_max, items_max),
+               [&](const std::vector<Json>& page, bool is_first) { sink(page, is_first); });
+  RETURN_IF_ERROR(Annotate(version.status(), WhatIsListed(type, namespace_name)));
+  return version;
+}
+
+absl::StatusOr<std::string> RestClient::ListWanted(
+    const CallContext& ctx, const ResourceType& type, absl::string_view namespace_name,
+    absl::FunctionRef<bool(absl::string_view name)> is_wanted,
+    absl::FunctionRef<void(const std::vector<Json>& page, bool is_first)> sink) {
+  absl::StatusOr<std::string> version = ListInOneAnswer(
+      ctx, type, namespace_name, {.label_selector = "", .field_selector = "", .may_be_old = true},
+      is_wanted, sink);
+  if (!version.ok() && MayBeReadInPages(version.status())) {
+    return ListPages(ctx, type, namespace_name, {}, sink);
+  }
+  RETURN_IF_ERROR(Annotate(version.status(), WhatIsListed(type, namespace_name)));
+  return version;
+}
+
+absl::StatusOr<Json> RestClient::Create(const CallContext& ctx, const ResourceType& type,
+                                        absl::string_view namespace_name, const Json& object) {
+  const std::string what = absl::StrCat("create ", ToString(type), " ", namespace_name,
+                                        namespace_name.empty() ? "" : "/", Name(object));
+  const std::string name = Name(object);
+  bool is_unanswered = false;
+  absl::StatusOr<Json> created =
+      RunJson(ctx, Call{.method = "POST",
+                        .target = TargetOf(type, namespace_name, "", "", {}),
+                        .content_type = "application/json",
+                        .body = DumpJson(object),
+                        .may_be_repeated = !name.empty(),
+                        .is_unanswered = &is_unanswered});
+  if (absl::IsAlreadyExists(created.status()) && is_unanswered) {
+    // An attempt whose answer was lost may have made it.
+    absl::StatusOr<Json> there =
+        Get(ctx, {.type = type, .namespace_name = std::string(namespace_name), .name = name});
+    if (there.ok() && WasCreatedFrom(*there, object)) {
+      created = std::move(there);
+    } else if (!there.ok() && !absl::IsNotFound(there.status())) {
+      return Annotate(there.status(), what);
+    }
+  }
+  RETURN_IF_ERROR(Annotate(created.status(), what));
+  Identify(*created, type);
+  return created;
+}
+
+absl::StatusOr<Json> RestClient::DryRunCreate(const CallContext& ctx, const ResourceType& type,
+                                              absl::string_view namespace_name,
+                                              const Json& object) {
+  absl::StatusOr<Json> answer =
+      RunJson(ctx, Call{.method = "POST",
+                        .target = TargetOf(type, namespace_name, "", "", {{"dryRun", "All"}}),
+                        .content_type = "application/json",
+                        .body = DumpJson(object)});
+  RETURN_IF_ERROR(Annotate(answer.status(),
+                           absl::StrCat("create (dry run) ", ToString(type), " ", namespace_name,
+                                        namespace_name.empty() ? "" : "/", Name(object))));
+  Identify(*answer, type);
+  return answer;
+}
+
+absl::StatusOr<Json> RestClient::CreateSubresource(const CallContext& ctx, const ObjectKey& key,
+                                                   absl::string_view subresource,
+                                                   const Json& object) {
+  return OnObject(ctx, absl::StrCat("create ", subresource, " of"), key, subresource,
+                  Call{.method = "POST",
+                       .target = "",
+                       .content_type = "application/json",
+                       .body = DumpJson(object)});
+}
+
+absl::StatusOr<Json> RestClient::Update(const CallContext& ctx, const ObjectKey& key,
+                                        const Json& object) {
+  return OnObject(ctx, "update", key, "",
+                  Call{.method = "PUT",
+                       .target = "",
+                       .content_type = "application/json",
+                       .body = DumpJson(object)});
+}
+
+absl::StatusOr<Json> RestClient::Patch(const CallContext& ctx, const ObjectKey& key, PatchKind kind,
+                                       const Json& patch, absl::string_view subresource) {
+  const bool is_merge = kind == PatchKind::kMerge;
+  return OnObject(ctx, "patch", key, subresource,
+                  Call{.method = "PATCH",
+                       .target = "",
+                       .content_type = is_merge ? "application/merge-patch+json"
+                                                : "application/json-patch+json",
+                       .body = DumpJson(patch),
+                       .may_be_repeated = is_merge});
+}
+
+absl::Status RestClient::Delete(const CallContext& ctx, const ObjectKey& key,
+                                const DeleteOptions& options) {
+  Json body = {
+      {"apiVersion", "v1"}, {"kind", "DeleteOptions"}, {"propagationPolicy", "Background"}};
+  if (!options.uid.empty()) {
+    SetJson(body, {"preconditions", "uid"}, options.uid);
+  }
+  if (!options.resource_version.empty()) {
+    SetJson(body, {"preconditions", "resourceVersion"}, options.resource_version);
+  }
+  if (options.at_once) {
+    body["gracePeriodSeconds"] = 0;
+  }
+  return OnObject(ctx, "delete", key, "",
+                  Call{.method = "DELETE",
+                       .target = "",
+                       .content_type = "application/json",
+                       .body = DumpJson(body),
+                       .kind = RateLimiter::Kind::kGoesOn})
+      .status();
+}
+
+absl::StatusOr<std::string> RestClient::ReadLog(const CallContext& ctx, const ObjectKey& pod,
+                                                int lines) {
+  const std::string what = absl::StrCat("get log of ", ToString(pod));
+  RETURN_IF_ERROR(Annotate(CheckKey(pod), what));
+  const Query query = {{"tailLines", std::to_string(lines)},
+                       {"limitBytes", std::to_string(kLogBytesMax)}};
+  absl::StatusOr<net::HttpResponse> response =
+      Run(ctx,
+          Call{.method = "GET",
+               .target = TargetOf(pod.type, pod.namespace_name, pod.name, "log", query),
+               .content_type = "",
+               .body = ""},
+          nullptr, nullptr);
+  RETURN_IF_ERROR(Annotate(response.status(), what));
+  return std::move(response->body);
+}
+
+absl::Status RestClient::Watch(const CallContext& ctx, const ResourceType& type,
+                               absl::string_view namespace_name, const WatchOptions& options,
+                               absl::FunctionRef<bool(const WatchEvent&)> sink) {
+  const int seconds =
+      kWatchSecondsMin + static_cast<int>(random_.Below(kWatchSecondsMax - kWatchSecondsMin + 1));
+  const Query query = {{"watch", "true"},
+                       {"allowWatchBookmarks", "true"},
+                       {"timeoutSeconds", std::to_string(seconds)},
+                       {"resourceVersion", options.resource_version},
+                       {"labelSelector", options.label_selector},
+                       {"fieldSelector", options.field_selector}};
+  const Call call{.method = "GET",
+                  .target = TargetOf(type, namespace_name, "", "", query),
+                  .content_type = "",
+                  .body = "",
+                  .time_max = absl::Seconds(seconds) + kWatchGrace,
+                  .kind = RateLimiter::Kind::kGoesOn};
+  WatchDecoder decoder;
+  absl::Status decoded;
+  const auto identified = [&](const WatchEvent& event) {
+    if (event.object.contains("kind")) {
+      return sink(event);
+    }
+    WatchEvent complete = event;
+    Identify(complete.object, type);
+    return sink(complete);
+  };
+  bool got_bytes = false;
+  bool is_done = false;
+  const auto feed = [&](absl::string_view bytes) {
+    got_bytes = true;
+    const absl::StatusOr<bool> more = decoder.Feed(bytes, identified);
+    decoded = more.status();
+    is_done = !more.ok() || !*more;
+    return !is_done;
+  };
+  const absl::FunctionRef<bool(absl::string_view)> body_sink(feed);
+  absl::Status status = Run(ctx, call, &body_sink, &got_bytes).status();
+  if (is_done) {
+    status = decoded;
+  }
+  return Annotate(status, absl::StrCat("watch ", ToString(type)));
+}
+
+absl::StatusOr<Json> RestClient::OnObject(const CallContext& ctx, absl::string_view verb,
+                                          const ObjectKey& key, absl::string_view subresource,
+                                          Call call) {
+  const std::string what = absl::StrCat(verb, " ", ToString(key));
+  RETURN_IF_ERROR(Annotate(CheckKey(key), what));
+  call.target = TargetOf(key.type, key.namespace_name, key.name, subresource, {});
+  absl::StatusOr<Json> object = RunJson(ctx, call);
+  RETURN_IF_ERROR(Annotate(object.status(), what));
+  Identify(*object, key.type);
+  return object;
+}
+
+std::string RestClient::WhatIsListed(const ResourceType& type, absl::string_view namespace_name) {
+  return absl::StrCat("list ", ToString(type), namespace_name.empty() ? "" : " in ",
+                      namespace_name);
+}
+
+absl::StatusOr<std::string> RestClient::EachPage(
+    const CallContext& ctx, const ResourceType& type, absl::string_view namespace_name,
+    const ListOptions& options, int page_items_max,
+    absl::FunctionRef<void(std::vector<Json>& page, bool is_first)> sink) {
+  std::string next;
+  int pages = 0;
+  while (true) {
+    if (++pages > kListPagesMax) {
+      return absl::InternalError(absl::StrCat("a list of more than ", kListPagesMax, " pages"));
+    }
+    const Query query = {
+        {"limit", page_items_max > 0 ? std::to_string(page_items_max) : ""},
+        {"continue", next},
+        // A token says by itself which revision it goes on with.
+        {"resourceVersion", next.empty() ? AskedRevision(options) : ""},
+        {"resourceVersionMatch", next.empty() && !options.exactly_at.empty() ? "Exact" : ""},
+        {"labelSelector", options.label_selector},
+        {"fieldSelector", options.field_selector}};
+    ASSIGN_OR_RETURN(Json page,
+                     RunJson(ctx, Call{.method = "GET",
+                                       .target = TargetOf(type, namespace_name, "", "", query),
+                                       .content_type = "",
+                                       .body = ""}));
+    std::vector<Json> objects;
+    const auto items = page.find("items");
+    if (items != page.end() && items->is_array()) {
+      for (Json& item : *items) {
+        Identify(item, type);
+        objects.push_back(std::move(item));
+      }
+    }
+    sink(objects, pages == 1);
+    next = GetString(page, {"metadata", "continue"});
+    if (next.empty()) {
+      return ResourceVersion(page);
+    }
+  }
+}
+
+bool RestClient::MayBeReadInPages(const absl::Status& status) {
+  return IsRetryable(status) || absl::IsOutOfRange(status) || absl::IsInternal(status) ||
+         absl::IsInvalidArgument(status);
+}
+
+absl::StatusOr<std::string> RestClient::ListInOneAnswer(
+    const CallContext& ctx, const ResourceType& type, absl::string_view namespace_name,
+    const ListOptions& options, std::optional<ListDecoder::NameFilter> is_wanted,
+    absl::FunctionRef<void(const std::vector<Json>& page, bool is_first)> sink) {
+  const Query query = {{"resourceVersion", AskedRevision(options)},
+                       {"resourceVersionMatch", options.exactly_at.empty() ? "" : "Exact"},
+                       {"labelSelector", options.label_selector},
+                       {"fieldSelector", options.field_selector}};
+  const Call call{.method = "GET",
+                  .target = TargetOf(type, namespace_name, "", "", query),
+                  .content_type = "",
+                  .body = "",
+                  .is_tried_once = true};
+  ListDecoder decoder(is_wanted);
+  std::vector<Json> page;
+  bool is_first = true;
+  const auto hand_over = [&] {
+    sink(page, std::exchange(is_first, false));
+    page.clear();
+  };
+  absl::Status decoded;
+  bool got_bytes = false;
+  const auto feed = [&](absl::string_view bytes) {
+    got_bytes = true;
+    decoded = decoder.Feed(bytes, [&](Json object) {
+      Identify(object, type);
+      page.push_back(std::move(object));
+      if (page.size() >= static_cast<std::size_t>(kFollowedPageMax)) {
+        hand_over();
+      }
+    });
+    return decoded.ok();
+  };
+  const absl::FunctionRef<bool(absl::string_view)> body_sink(feed);
+  const absl::Status status = Run(ctx, call, &body_sink, &got_bytes).status();
+  RETURN_IF_ERROR(decoded);
+  RETURN_IF_ERROR(status);
+  ASSIGN_OR_RETURN(const Json list, decoder.Finish());
+  if (is_first || !page.empty()) {
+    hand_over();
+  }
+  return ResourceVersion(list);
+}
+
+absl::StatusOr<Json> RestClient::RunJson(const CallContext& ctx, const Call& call) {
+  ASSIGN_OR_RETURN(const net::HttpResponse response, Run(ctx, call, nullptr, nullptr));
+  absl::StatusOr<Json> object = ParseJsonObject(response.body);
+  if (!object.ok()) {
+    return absl::UnavailableError(absl::StrCat("the server's answer: ", object.status().message()));
+  }
+  return object;
+}
+
+absl::StatusOr<net::HttpResponse> RestClient::Run(const CallContext& ctx, const Call& call,
+                                                  const BodySink* sink, const bool* got_bytes) {
+  Backoff backoff(kRetryBackoff, random_);
+  bool refreshed = false;
+  while (true) {
+    RETURN_IF_ERROR(limiter_.Take(ctx, 1, call.kind));
+    ASSIGN_OR_RETURN(const Access access, LogIn(ctx));
+    Attempt attempt = TryOnce(ctx, *access.backend, call, access.token, sink);
+    if (attempt.status.ok()) {
+      return attempt.response;
+    }
+    if (absl::IsUnavailable(attempt.status)) {
+      absence_.Note(*ctx.clock);
+    } else if (absl::IsPermissionDenied(attempt.status) && absence_.WasRecent(*ctx.clock)) {
+      attempt.may_try_again = true;
+    }
+    if (absl::IsUnauthenticated(attempt.status) && !refreshed && MayBeRefreshed(ctx, access)) {
+      refreshed = true;
+      continue;
+    }
+    const bool is_streaming = got_bytes != nullptr && *got_bytes;
+    if (!attempt.may_try_again || call.is_tried_once || is_streaming || !backoff.MayTryAgain()) {
+      return attempt.status;
+    }
+    const absl::Duration delay = std::max(backoff.NextDelay(), attempt.retry_after);
+    const absl::Time wake_at = ctx.clock->Now() + delay;
+    if (wake_at >= ctx.deadline) {
+      return attempt.status;
+    }
+    CSIDELTA_LOG(kDebug, "API request failed, trying again", {"target", call.target},
+                 {"status", attempt.status.ToString()},
+                 {"attempt", std::to_string(backoff.attempts())});
+    ctx.clock->SleepUntil(wake_at, ctx.stop);
+    RETURN_IF_ERROR(ctx.Check());
+  }
+}
+
+Attempt RestClient::TryOnce(const CallContext& ctx, Backend& backend, const Call& call,
+                            const std::string& token, const BodySink* sink) {
+  const CallContext limited = ctx.WithTimeout(call.time_max);
+  Attempt attempt;
+  const absl::StatusOr<net::HttpRequest> request = BuildRequest(backend.config, call, token);
+  if (!request.ok()) {
+    attempt.status = request.status();
+    return attempt;
+  }
+  attempt.response = sink == nullptr ? backend.http.Send(limited, *request)
+                                     : backend.http.Stream(limited, *request, *sink);
+  if (!attempt.response.ok()) {
+    attempt.status = attempt.response.status();
+    if (absl::IsDeadlineExceeded(attempt.status) && ctx.Check().ok()) {
+      attempt.status = absl::UnavailableError("no answer in time");
+    }
+    const bool not_sent = net::SurelyNotSent(attempt.response.status());
+    if (!not_sent && call.is_unanswered != nullptr) {
+      *call.is_unanswered = true;
+    }
+    if (not_sent && absl::IsNotFound(attempt.status)) {
+      // A host that cannot be found is no object that cannot be found.
+      attempt.status = absl::UnavailableError(attempt.status.message());
+    }
+    attempt.may_try_again = IsRetryable(attempt.status) && (call.may_be_repeated || not_sent);
+    return attempt;
+  }
+  const net::HttpResponse& response = *attempt.response;
+  if (response.status >= 200 && response.status < 300) {
+    return attempt;
+  }
+  attempt.status = StatusFromAnswer(response.status, response.body);
+  attempt.retry_after = RetryAfter(response);
+  const bool turned_away = response.status == 429 || response.headers.contains("retry-after") ||
+                           IsWebhookAway(attempt.status.message());
+  if (response.status / 100 == 5 && !turned_away && call.is_unanswered != nullptr) {
+    *call.is_unanswered = true;
+  }
+  attempt.may_try_again =
+      (absl::IsUnavailable(attempt.status) || absl::IsResourceExhausted(attempt.status)) &&
+      (turned_away || call.may_be_repeated);
+  return attempt;
+}
+
+absl::StatusOr<net::HttpRequest> RestClient::BuildRequest(const ClusterConfig& config,
+                                                          const Call& call,
+                                                          const std::string& token) const {
+  net::HttpRequest request{.method = call.method, .url = {}, .headers = {}, .body = call.body};
+  ASSIGN_OR_RETURN(request.url, net::ParseUrl(absl::StrCat(config.server, call.target)));
+  request.headers = {
+      {"Accept", "application/json"},
+      {"User-Agent", absl::StrCat("velero-plugin-for-csi-delta/", settings_.version)}};
+  if (!call.content_type.empty()) {
+    request.headers.emplace_back("Content-Type", call.content_type);
+  }
+  AddImpersonation(config.impersonation, request);
+  if (!token.empty()) {
+    request.headers.emplace_back("Authorization", absl::StrCat("Bearer ", token));
+  } else if (!config.username.empty()) {
+    const std::string pair = absl::StrCat(config.username, ":", config.password);
+    request.headers.emplace_back("Authorization", absl::StrCat("Basic ", absl::Base64Escape(pair)));
+  }
+  return request;
+}
+
+absl::StatusOr<RestClient::Access> RestClient::LogIn(const CallContext& ctx) {
+  ASSIGN_OR_RETURN(std::shared_ptr<Backend> backend, TheBackend());
+  if (login_ == nullptr) {
+    ASSIGN_OR_RETURN(std::string token, backend->tokens.Token(*ctx.clock));
+    return Access{.backend = std::move(backend), .token = std::move(token)};
+  }
+  absl::StatusOr<ExecCredential> credential = login_->Credential(ctx);
+  RETURN_IF_ERROR(Annotate(credential.status(), "cannot reach the API server"));
+  return Access{.backend = WithCertificate(*credential),
+                .token = credential->token,
+                .credential = *credential};
+}
+
+bool RestClient::MayBeRefreshed(const CallContext& ctx, const Access& access) {
+  if (access.credential.has_value()) {
+    login_->Refuse(*access.credential);
+    return true;
+  }
+  return access.backend->tokens.Refresh(*ctx.clock, access.token);
+}
+
+std::shared_ptr<Backend> RestClient::WithCertificate(const ExecCredential& credential) {
+  const MutexLock lock(mutex_);
+  if (!credential.client_certificate_pem.empty() &&
+      credential.client_certificate_pem != backend_->config.client_certificate_pem) {
+    ClusterConfig config = backend_->config;
+    config.client_certificate_pem = credential.client_certificate_pem;
+    config.client_key_pem = credential.client_key_pem;
+    backend_ = MakeBackend(std::move(config));
+  }
+  return backend_;
+}
+
+std::shared_ptr<Backend> RestClient::MakeBackend(ClusterConfig config) const {
+  net::HttpClientOptions options;
+  options.tls = {.ca_pem = config.ca_pem,
+                 .client_certificate_pem = config.client_certificate_pem,
+                 .client_key_pem = config.client_key_pem,
+                 .server_name = config.tls_server_name,
+                 .insecure_skip_verify = config.insecure_skip_tls_verify};
+  options.proxy = settings_.proxy;
+  options.proxy.always = config.proxy_url;
+  return std::make_shared<Backend>(std::move(config), std::move(options));
+}
+
+absl::StatusOr<std::shared_ptr<Backend>> RestClient::TheBackend() {
+  const MutexLock lock(mutex_);
+  if (backend_ != nullptr) {
+    return backend_;
+  }
+  absl::StatusOr<ClusterConfig> config = LoadClusterConfig(settings_, &ReadFile);
+  if (!config.ok()) {
+    // Whatever is wrong, it is not about the object of this call.
+    return absl::FailedPreconditionError(
+        absl::StrCat("cannot reach the API server: ", config.status().message()));
+  }
+  if (config->exec.has_value()) {
+    login_ = std::make_unique<ExecLogin>(*config, settings_.run_exec, settings_.has_terminal);
+  }
+  backend_ = MakeBackend(*std::move(config));
+  return backend_;
+}
 
 }  // namespace
 

@@ -35,115 +35,25 @@ class Waiter {
       : ctx_(ctx), client_(client), key_(key), done_(done) {}
 
   // `known` and `exists` each spare the first read.
-  absl::Status Run(const Json* known, bool exists) {
-    known_ = known;
-    exists_ = exists;
-    Backoff backoff(kWatchAgainBackoff, Random::Real());
-    while (true) {
-      RETURN_IF_ERROR(ctx_.Check());
-      ASSIGN_OR_RETURN(const Look look, LookOnce());
-      if (look.done) {
-        return absl::OkStatus();
-      }
-      saw_event_ = false;
-      if (absl::Status status = WatchFrom(look.resource_version); !status.ok()) {
-        return absl::IsPermissionDenied(status) ? Poll() : status;
-      }
-      if (finished_) {
-        return outcome_;
-      }
-      if (saw_event_) {
-        backoff.Reset();
-        continue;
-      }
-      RETURN_IF_ERROR(Pause(backoff.NextDelay()));
-    }
-  }
+  absl::Status Run(const Json* known, bool exists);
 
  private:
-  absl::StatusOr<Look> LookOnce() {
-    if (std::exchange(exists_, false)) {
-      return Look{};  // A watch from nowhere begins with what is there.
-    }
-    return known_ != nullptr ? LookAtKnown() : LookByList();
-  }
-
-  absl::StatusOr<Look> LookAtKnown() {
-    const Json* known = std::exchange(known_, nullptr);
-    ASSIGN_OR_RETURN(const bool done, done_(known));
-    return Look{.done = done, .resource_version = ResourceVersion(*known)};
-  }
+  absl::StatusOr<Look> LookOnce();
+  absl::StatusOr<Look> LookAtKnown();
 
   // A list by name instead of a get: only it tells the resourceVersion from which a watch goes on
   // without a gap when the object does not exist.
-  absl::StatusOr<Look> LookByList() {
-    const ListOptions options{.label_selector = "",
-                              .field_selector = absl::StrCat("metadata.name=", key_.name)};
-    absl::StatusOr<ObjectList> list = client_.List(ctx_, key_.type, key_.namespace_name, options);
-    if (absl::IsPermissionDenied(list.status())) {
-      ASSIGN_OR_RETURN(const bool done, LookByGet());
-      return Look{.done = done, .resource_version = last_resource_version_};
-    }
-    RETURN_IF_ERROR(list.status());
-    const Json* object = list->items.empty() ? nullptr : &list->items.front();
-    ASSIGN_OR_RETURN(const bool done, done_(object));
-    return Look{.done = done, .resource_version = list->resource_version};
-  }
-
-  absl::StatusOr<bool> LookByGet() {
-    const absl::StatusOr<Json> object = client_.Get(ctx_, key_);
-    if (absl::IsNotFound(object.status())) {
-      last_resource_version_.clear();
-      return done_(nullptr);
-    }
-    RETURN_IF_ERROR(object.status());
-    last_resource_version_ = ResourceVersion(*object);
-    return done_(&*object);
-  }
+  absl::StatusOr<Look> LookByList();
+  absl::StatusOr<bool> LookByGet();
 
   // Follows the object until it is done, or the watch ends. OK also when the watch is to be set up
   // anew.
-  absl::Status WatchFrom(const std::string& resource_version) {
-    const WatchOptions options{.label_selector = "",
-                               .field_selector = absl::StrCat("metadata.name=", key_.name),
-                               .resource_version = resource_version};
-    const absl::Status status =
-        client_.Watch(ctx_, key_.type, key_.namespace_name, options,
-                      [this](const WatchEvent& event) { return Consider(event); });
-    if (finished_ || absl::IsOutOfRange(status) || IsRetryable(status)) {
-      return absl::OkStatus();
-    }
-    return status;
-  }
+  absl::Status WatchFrom(const std::string& resource_version);
 
   // Returns whether to go on watching.
-  bool Consider(const WatchEvent& event) {
-    saw_event_ = true;
-    if (event.kind == WatchEvent::Kind::kBookmark) {
-      return true;
-    }
-    const bool gone = event.kind == WatchEvent::Kind::kDeleted;
-    const absl::StatusOr<bool> done = done_(gone ? nullptr : &event.object);
-    finished_ = !done.ok() || *done;
-    outcome_ = done.status();
-    return !finished_;
-  }
-
-  absl::Status Poll() {
-    while (true) {
-      ASSIGN_OR_RETURN(const bool done, LookByGet());
-      if (done) {
-        return absl::OkStatus();
-      }
-      RETURN_IF_ERROR(Pause(kPollInterval));
-    }
-  }
-
-  absl::Status Pause(absl::Duration delay) {
-    RETURN_IF_ERROR(ctx_.Check());
-    ctx_.clock->SleepUntil(std::min(ctx_.deadline, ctx_.clock->Now() + delay), ctx_.stop);
-    return ctx_.Check();
-  }
+  bool Consider(const WatchEvent& event);
+  absl::Status Poll();
+  absl::Status Pause(absl::Duration delay);
 
   const CallContext& ctx_;
   ApiClient& client_;
@@ -156,6 +66,110 @@ class Waiter {
   bool finished_ = false;
   absl::Status outcome_;
 };
+
+absl::Status Waiter::Run(const Json* known, bool exists) {
+  known_ = known;
+  exists_ = exists;
+  Backoff backoff(kWatchAgainBackoff, Random::Real());
+  while (true) {
+    RETURN_IF_ERROR(ctx_.Check());
+    ASSIGN_OR_RETURN(const Look look, LookOnce());
+    if (look.done) {
+      return absl::OkStatus();
+    }
+    saw_event_ = false;
+    if (absl::Status status = WatchFrom(look.resource_version); !status.ok()) {
+      return absl::IsPermissionDenied(status) ? Poll() : status;
+    }
+    if (finished_) {
+      return outcome_;
+    }
+    if (saw_event_) {
+      backoff.Reset();
+      continue;
+    }
+    RETURN_IF_ERROR(Pause(backoff.NextDelay()));
+  }
+}
+
+absl::StatusOr<Look> Waiter::LookOnce() {
+  if (std::exchange(exists_, false)) {
+    return Look{};  // A watch from nowhere begins with what is there.
+  }
+  return known_ != nullptr ? LookAtKnown() : LookByList();
+}
+
+absl::StatusOr<Look> Waiter::LookAtKnown() {
+  const Json* known = std::exchange(known_, nullptr);
+  ASSIGN_OR_RETURN(const bool done, done_(known));
+  return Look{.done = done, .resource_version = ResourceVersion(*known)};
+}
+
+absl::StatusOr<Look> Waiter::LookByList() {
+  const ListOptions options{.label_selector = "",
+                            .field_selector = absl::StrCat("metadata.name=", key_.name)};
+  absl::StatusOr<ObjectList> list = client_.List(ctx_, key_.type, key_.namespace_name, options);
+  if (absl::IsPermissionDenied(list.status())) {
+    ASSIGN_OR_RETURN(const bool done, LookByGet());
+    return Look{.done = done, .resource_version = last_resource_version_};
+  }
+  RETURN_IF_ERROR(list.status());
+  const Json* object = list->items.empty() ? nullptr : &list->items.front();
+  ASSIGN_OR_RETURN(const bool done, done_(object));
+  return Look{.done = done, .resource_version = list->resource_version};
+}
+
+absl::StatusOr<bool> Waiter::LookByGet() {
+  const absl::StatusOr<Json> object = client_.Get(ctx_, key_);
+  if (absl::IsNotFound(object.status())) {
+    last_resource_version_.clear();
+    return done_(nullptr);
+  }
+  RETURN_IF_ERROR(object.status());
+  last_resource_version_ = ResourceVersion(*object);
+  return done_(&*object);
+}
+
+absl::Status Waiter::WatchFrom(const std::string& resource_version) {
+  const WatchOptions options{.label_selector = "",
+                             .field_selector = absl::StrCat("metadata.name=", key_.name),
+                             .resource_version = resource_version};
+  const absl::Status status =
+      client_.Watch(ctx_, key_.type, key_.namespace_name, options,
+                    [this](const WatchEvent& event) { return Consider(event); });
+  if (finished_ || absl::IsOutOfRange(status) || IsRetryable(status)) {
+    return absl::OkStatus();
+  }
+  return status;
+}
+
+bool Waiter::Consider(const WatchEvent& event) {
+  saw_event_ = true;
+  if (event.kind == WatchEvent::Kind::kBookmark) {
+    return true;
+  }
+  const bool gone = event.kind == WatchEvent::Kind::kDeleted;
+  const absl::StatusOr<bool> done = done_(gone ? nullptr : &event.object);
+  finished_ = !done.ok() || *done;
+  outcome_ = done.status();
+  return !finished_;
+}
+
+absl::Status Waiter::Poll() {
+  while (true) {
+    ASSIGN_OR_RETURN(const bool done, LookByGet());
+    if (done) {
+      return absl::OkStatus();
+    }
+    RETURN_IF_ERROR(Pause(kPollInterval));
+  }
+}
+
+absl::Status Waiter::Pause(absl::Duration delay) {
+  RETURN_IF_ERROR(ctx_.Check());
+  ctx_.clock->SleepUntil(std::min(ctx_.deadline, ctx_.clock->Now() + delay), ctx_.stop);
+  return ctx_.Check();
+}
 
 // Waits among the objects of a kind in a namespace.
 class CrowdWaiter {

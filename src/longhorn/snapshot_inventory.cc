@@ -90,218 +90,32 @@ struct LastBackup {
 
 class InventoryReader {
  public:
-  InventoryReader(const CallContext& ctx, k8s::ApiClient& api, const InventoryRequest& request)
-      : ctx_(ctx), api_(api), request_(request) {
-    inventory_.namespace_name = request.namespace_name;
-  }
-
-  absl::StatusOr<Inventory> Read() {
-    RETURN_IF_ERROR(ReadSnapshots());
-    RETURN_IF_ERROR(ReadJobs());
-    RETURN_IF_ERROR(ReadVolumes());
-    RETURN_IF_ERROR(ReadBackups());
-    Complete();
-    return std::move(inventory_);
-  }
+  InventoryReader(const CallContext& ctx, k8s::ApiClient& api, const InventoryRequest& request);
+  absl::StatusOr<Inventory> Read();
 
  private:
   using Page = std::vector<Json>;
 
   absl::Status ReadKind(const k8s::ResourceType& type, const std::string& label_selector,
                         absl::FunctionRef<void()> begin,
-                        absl::FunctionRef<void(const Json& object)> note) {
-    return k8s::ReadPages(ctx_, api_, type, request_.namespace_name,
-                          {.label_selector = label_selector,
-                           .field_selector = "",
-                           .may_be_old = !request_.requires_all && !label_selector.empty(),
-                           .page_items_max = kPageItemsMax},
-                          [&](const Page& page, bool is_first) {
-                            if (is_first) {
-                              begin();
-                            }
-                            for (const Json& object : page) {
-                              note(object);
-                            }
-                          });
-  }
-
-  absl::Status ReadSnapshots() {
-    const std::string selector =
-        request_.volume.empty() ? ""
-                                : absl::StrCat(objects::kLonghornVolumeLabel, "=", request_.volume);
-    const absl::Status read = ReadKind(
-        SnapshotType(), selector,
-        [&] {
-          inventory_.snapshots.clear();
-          volume_names_.clear();
-        },
-        [&](const Json& object) {
-          const absl::StatusOr<Snapshot> snapshot = Snapshot::Of(object);
-          if (snapshot.ok() && (request_.volume.empty() || snapshot->volume() == request_.volume)) {
-            inventory_.snapshots.push_back(EntryOf(*snapshot));
-            inventory_.snapshots.back().volume = PositionOf(snapshot->volume());
-          }
-        });
-    if (absl::IsNotFound(read)) {
-      return absl::NotFoundError(
-          absl::StrCat("the cluster does not serve snapshots.", kGroup, "/", kVersion,
-                       ": Longhorn is not installed, or older than 1.3: ", read.message()));
-    }
-    return read;
-  }
+                        absl::FunctionRef<void(const Json& object)> note);
+  absl::Status ReadSnapshots();
 
   std::size_t PositionOf(const std::string& volume) {
     return volume_names_.emplace(volume, volume_names_.size()).first->second;
   }
 
-  absl::Status ReadJobs() {
-    return Excuse(ReadKind(
-                      RecurringJobType(), "", [&] { jobs_.clear(); },
-                      [&](const Json& object) {
-                        if (auto job = RecurringJob::Of(object); job.ok()) {
-                          jobs_.push_back(*std::move(job));
-                        }
-                      }),
-                  "whether jobs are gone", &inventory_.are_jobs_known);
-  }
-
-  absl::Status ReadVolumes() {
-    inventory_.volumes.resize(volume_names_.size());
-    for (const auto& [name, position] : volume_names_) {
-      inventory_.volumes[position].name = name;
-    }
-    return Excuse(ReadKind(
-                      VolumeType(), "", [&] { volume_needs_.clear(); },
-                      [&](const Json& object) {
-                        if (const auto volume = Volume::Of(object); volume.ok()) {
-                          NoteVolume(*volume);
-                        }
-                      }),
-                  "PVCs of volumes, jobs that apply to them, and clones", &are_volumes_known_);
-  }
-
-  void NoteVolume(const Volume& volume) {
-    const VolumeEntry entry = EntryOf(volume);
-    if (entry.is_being_filled && !volume.cloned_from().empty()) {
-      volume_needs_.emplace_back(
-          volume.cloned_from(), absl::StrCat("volume ", volume.name(), " is being cloned from it"));
-    }
-    if (!volume.linked_to().empty()) {
-      volume_needs_.emplace_back(
-          volume.linked_to(), absl::StrCat("volume ", volume.name(), " is a linked clone of it"));
-    }
-    const auto found = volume_names_.find(volume.name());
-    if (found == volume_names_.end()) {
-      return;
-    }
-    VolumeEntry& stored = inventory_.volumes[found->second];
-    stored = entry;
-    for (const RecurringJob& job : jobs_) {
-      if (job.AppliesTo(volume)) {
-        stored.jobs.insert(job.name());
-      }
-    }
-  }
-
-  absl::Status ReadBackups() {
-    bool are_known = true;
-    return Excuse(ReadKind(
-                      BackupType(), "",
-                      [&] {
-                        uploads_.clear();
-                        last_.clear();
-                      },
-                      [&](const Json& object) {
-                        if (const auto backup = Backup::Of(object); backup.ok()) {
-                          NoteBackup(*backup);
-                        }
-                      }),
-                  "Backups of Longhorn", &are_known);
-  }
-
-  void NoteBackup(const Backup& backup) {
-    if (backup.snapshot().empty()) {
-      return;
-    }
-    if (!backup.is_over()) {
-      uploads_.emplace_back(backup.snapshot(), backup.name());
-    } else if (backup.is_completed() && !backup.is_being_deleted()) {
-      LastBackup& last = last_[{backup.target(), backup.volume()}];
-      // Nothing is less than any time.
-      if (last.name.empty() || backup.snapshot_taken_at() > last.taken_at) {
-        last = {.name = backup.name(),
-                .snapshot = backup.snapshot(),
-                .taken_at = backup.snapshot_taken_at()};
-      }
-    }
-  }
+  absl::Status ReadJobs();
+  absl::Status ReadVolumes();
+  void NoteVolume(const Volume& volume);
+  absl::Status ReadBackups();
+  void NoteBackup(const Backup& backup);
 
   // What may not be read is named, unless all is required.
-  absl::Status Excuse(const absl::Status& read, const char* what, bool* is_known) {
-    if (!absl::IsPermissionDenied(read) || request_.requires_all) {
-      return read;
-    }
-    *is_known = false;
-    inventory_.not_checked.push_back(absl::StrCat(what, " not checked: ", read.message()));
-    return absl::OkStatus();
-  }
-
-  void Complete() {
-    for (const auto& [snapshot, message] : volume_needs_) {
-      inventory_.needs.Add(snapshot, ProtectionReason::kClone, message);
-    }
-    for (const auto& [snapshot, backup] : uploads_) {
-      inventory_.needs.Add(snapshot, ProtectionReason::kUploading,
-                           absl::StrCat("Backup ", backup, " of Longhorn is being made of it"));
-    }
-    for (const auto& [volume, last] : last_) {
-      inventory_.needs.Add(
-          last.snapshot, ProtectionReason::kLastBackup,
-          absl::StrCat("the next Backup of Longhorn is compared with it (Backup ", last.name, ")"));
-    }
-    inventory_.are_jobs_known = inventory_.are_jobs_known && are_volumes_known_;
-    std::set<std::string> jobs;
-    for (const RecurringJob& job : jobs_) {
-      jobs.insert(job.name());
-    }
-    for (SnapshotEntry& entry : inventory_.snapshots) {
-      entry.job_state = JobStateOf(entry, jobs);
-    }
-    Sort();
-  }
-
-  JobState JobStateOf(const SnapshotEntry& entry, const std::set<std::string>& jobs) const {
-    if (entry.job.empty()) {
-      return JobState::kNone;
-    }
-    if (!inventory_.are_jobs_known) {
-      return JobState::kUnknown;
-    }
-    if (inventory_.volumes[entry.volume].jobs.contains(entry.job)) {
-      return JobState::kApplies;
-    }
-    return jobs.contains(entry.job) ? JobState::kNotOfVolume : JobState::kGone;
-  }
-
-  void Sort() {
-    std::vector<VolumeEntry> sorted;
-    std::vector<std::size_t> position(inventory_.volumes.size());
-    for (const auto& [name, before] : volume_names_) {  // by name
-      position[before] = sorted.size();
-      sorted.push_back(std::move(inventory_.volumes[before]));
-    }
-    inventory_.volumes = std::move(sorted);
-    for (SnapshotEntry& entry : inventory_.snapshots) {
-      entry.volume = position[entry.volume];
-    }
-    std::sort(inventory_.snapshots.begin(), inventory_.snapshots.end(),
-              [](const SnapshotEntry& left, const SnapshotEntry& right) {
-                const auto left_date = DateOf(left);
-                const auto right_date = DateOf(right);
-                return std::tie(left.volume, left_date, left.name) <
-                       std::tie(right.volume, right_date, right.name);
-              });
-  }
+  absl::Status Excuse(const absl::Status& read, const char* what, bool* is_known);
+  void Complete();
+  JobState JobStateOf(const SnapshotEntry& entry, const std::set<std::string>& jobs) const;
+  void Sort();
 
   const CallContext& ctx_;
   k8s::ApiClient& api_;
@@ -314,6 +128,214 @@ class InventoryReader {
   std::map<std::pair<std::string, std::string>, LastBackup> last_;  // by target and volume
   bool are_volumes_known_ = true;
 };
+
+InventoryReader::InventoryReader(const CallContext& ctx, k8s::ApiClient& api,
+                                 const InventoryRequest& request)
+    : ctx_(ctx), api_(api), request_(request) {
+  inventory_.namespace_name = request.namespace_name;
+}
+
+absl::StatusOr<Inventory> InventoryReader::Read() {
+  RETURN_IF_ERROR(ReadSnapshots());
+  RETURN_IF_ERROR(ReadJobs());
+  RETURN_IF_ERROR(ReadVolumes());
+  RETURN_IF_ERROR(ReadBackups());
+  Complete();
+  return std::move(inventory_);
+}
+
+absl::Status InventoryReader::ReadKind(const k8s::ResourceType& type,
+                                       const std::string& label_selector,
+                                       absl::FunctionRef<void()> begin,
+                                       absl::FunctionRef<void(const Json& object)> note) {
+  return k8s::ReadPages(ctx_, api_, type, request_.namespace_name,
+                        {.label_selector = label_selector,
+                         .field_selector = "",
+                         .may_be_old = !request_.requires_all && !label_selector.empty(),
+                         .page_items_max = kPageItemsMax},
+                        [&](const Page& page, bool is_first) {
+                          if (is_first) {
+                            begin();
+                          }
+                          for (const Json& object : page) {
+                            note(object);
+                          }
+                        });
+}
+
+absl::Status InventoryReader::ReadSnapshots() {
+  const std::string selector =
+      request_.volume.empty() ? ""
+                              : absl::StrCat(objects::kLonghornVolumeLabel, "=", request_.volume);
+  const absl::Status read = ReadKind(
+      SnapshotType(), selector,
+      [&] {
+        inventory_.snapshots.clear();
+        volume_names_.clear();
+      },
+      [&](const Json& object) {
+        const absl::StatusOr<Snapshot> snapshot = Snapshot::Of(object);
+        if (snapshot.ok() && (request_.volume.empty() || snapshot->volume() == request_.volume)) {
+          inventory_.snapshots.push_back(EntryOf(*snapshot));
+          inventory_.snapshots.back().volume = PositionOf(snapshot->volume());
+        }
+      });
+  if (absl::IsNotFound(read)) {
+    return absl::NotFoundError(
+        absl::StrCat("the cluster does not serve snapshots.", kGroup, "/", kVersion,
+                     ": Longhorn is not installed, or older than 1.3: ", read.message()));
+  }
+  return read;
+}
+
+absl::Status InventoryReader::ReadJobs() {
+  return Excuse(ReadKind(
+                    RecurringJobType(), "", [&] { jobs_.clear(); },
+                    [&](const Json& object) {
+                      if (auto job = RecurringJob::Of(object); job.ok()) {
+                        jobs_.push_back(*std::move(job));
+                      }
+                    }),
+                "whether jobs are gone", &inventory_.are_jobs_known);
+}
+
+absl::Status InventoryReader::ReadVolumes() {
+  inventory_.volumes.resize(volume_names_.size());
+  for (const auto& [name, position] : volume_names_) {
+    inventory_.volumes[position].name = name;
+  }
+  return Excuse(ReadKind(
+                    VolumeType(), "", [&] { volume_needs_.clear(); },
+                    [&](const Json& object) {
+                      if (const auto volume = Volume::Of(object); volume.ok()) {
+                        NoteVolume(*volume);
+                      }
+                    }),
+                "PVCs of volumes, jobs that apply to them, and clones", &are_volumes_known_);
+}
+
+void InventoryReader::NoteVolume(const Volume& volume) {
+  const VolumeEntry entry = EntryOf(volume);
+  if (entry.is_being_filled && !volume.cloned_from().empty()) {
+    volume_needs_.emplace_back(volume.cloned_from(),
+                               absl::StrCat("volume ", volume.name(), " is being cloned from it"));
+  }
+  if (!volume.linked_to().empty()) {
+    volume_needs_.emplace_back(volume.linked_to(),
+                               absl::StrCat("volume ", volume.name(), " is a linked clone of it"));
+  }
+  const auto found = volume_names_.find(volume.name());
+  if (found == volume_names_.end()) {
+    return;
+  }
+  VolumeEntry& stored = inventory_.volumes[found->second];
+  stored = entry;
+  for (const RecurringJob& job : jobs_) {
+    if (job.AppliesTo(volume)) {
+      stored.jobs.insert(job.name());
+    }
+  }
+}
+
+absl::Status InventoryReader::ReadBackups() {
+  bool are_known = true;
+  return Excuse(ReadKind(
+                    BackupType(), "",
+                    [&] {
+                      uploads_.clear();
+                      last_.clear();
+                    },
+                    [&](const Json& object) {
+                      if (const auto backup = Backup::Of(object); backup.ok()) {
+                        NoteBackup(*backup);
+                      }
+                    }),
+                "Backups of Longhorn", &are_known);
+}
+
+void InventoryReader::NoteBackup(const Backup& backup) {
+  if (backup.snapshot().empty()) {
+    return;
+  }
+  if (!backup.is_over()) {
+    uploads_.emplace_back(backup.snapshot(), backup.name());
+  } else if (backup.is_completed() && !backup.is_being_deleted()) {
+    LastBackup& last = last_[{backup.target(), backup.volume()}];
+    // Nothing is less than any time.
+    if (last.name.empty() || backup.snapshot_taken_at() > last.taken_at) {
+      last = {.name = backup.name(),
+              .snapshot = backup.snapshot(),
+              .taken_at = backup.snapshot_taken_at()};
+    }
+  }
+}
+
+absl::Status InventoryReader::Excuse(const absl::Status& read, const char* what, bool* is_known) {
+  if (!absl::IsPermissionDenied(read) || request_.requires_all) {
+    return read;
+  }
+  *is_known = false;
+  inventory_.not_checked.push_back(absl::StrCat(what, " not checked: ", read.message()));
+  return absl::OkStatus();
+}
+
+void InventoryReader::Complete() {
+  for (const auto& [snapshot, message] : volume_needs_) {
+    inventory_.needs.Add(snapshot, ProtectionReason::kClone, message);
+  }
+  for (const auto& [snapshot, backup] : uploads_) {
+    inventory_.needs.Add(snapshot, ProtectionReason::kUploading,
+                         absl::StrCat("Backup ", backup, " of Longhorn is being made of it"));
+  }
+  for (const auto& [volume, last] : last_) {
+    inventory_.needs.Add(
+        last.snapshot, ProtectionReason::kLastBackup,
+        absl::StrCat("the next Backup of Longhorn is compared with it (Backup ", last.name, ")"));
+  }
+  inventory_.are_jobs_known = inventory_.are_jobs_known && are_volumes_known_;
+  std::set<std::string> jobs;
+  for (const RecurringJob& job : jobs_) {
+    jobs.insert(job.name());
+  }
+  for (SnapshotEntry& entry : inventory_.snapshots) {
+    entry.job_state = JobStateOf(entry, jobs);
+  }
+  Sort();
+}
+
+JobState InventoryReader::JobStateOf(const SnapshotEntry& entry,
+                                     const std::set<std::string>& jobs) const {
+  if (entry.job.empty()) {
+    return JobState::kNone;
+  }
+  if (!inventory_.are_jobs_known) {
+    return JobState::kUnknown;
+  }
+  if (inventory_.volumes[entry.volume].jobs.contains(entry.job)) {
+    return JobState::kApplies;
+  }
+  return jobs.contains(entry.job) ? JobState::kNotOfVolume : JobState::kGone;
+}
+
+void InventoryReader::Sort() {
+  std::vector<VolumeEntry> sorted;
+  std::vector<std::size_t> position(inventory_.volumes.size());
+  for (const auto& [name, before] : volume_names_) {  // by name
+    position[before] = sorted.size();
+    sorted.push_back(std::move(inventory_.volumes[before]));
+  }
+  inventory_.volumes = std::move(sorted);
+  for (SnapshotEntry& entry : inventory_.snapshots) {
+    entry.volume = position[entry.volume];
+  }
+  std::sort(inventory_.snapshots.begin(), inventory_.snapshots.end(),
+            [](const SnapshotEntry& left, const SnapshotEntry& right) {
+              const auto left_date = DateOf(left);
+              const auto right_date = DateOf(right);
+              return std::tie(left.volume, left_date, left.name) <
+                     std::tie(right.volume, right_date, right.name);
+            });
+}
 
 Json TimeJson(const std::optional<absl::Time>& time) {
   return time.has_value() ? Json(FormatRfc3339(*time)) : Json();

@@ -79,70 +79,15 @@ http::request<http::span_body<const char>> BuildMessage(const HttpRequest& reque
 
 class Connection::Impl {
  public:
-  explicit Impl(const Destination& destination)
-      : destination_(destination), socket_(io_), chunk_(kReadBytesMax) {
-    buffer_.reserve(kReadBytesMax);  // Beast reads no more at once than has room already.
-  }
-
-  ~Impl() {
-    if (tls_ != nullptr) {  // Else OpenSSL takes the end for a fault, and spoils the session.
-      SSL_set_shutdown(tls_->native_handle(), SSL_SENT_SHUTDOWN | SSL_RECEIVED_SHUTDOWN);
-    }
-    error_code ignored;
-    socket_.close(ignored);
-  }
-
-  absl::Status Connect(const CallContext& ctx) {
-    const CallContext limited = ctx.WithTimeout(destination_.connect_time_max);
-    absl::Status status = ConnectAll(limited);
-    if (absl::IsDeadlineExceeded(status) && ctx.Check().ok()) {
-      status = absl::UnavailableError("no connection in time");
-    }
-    return Annotate(status, absl::StrCat("connect to ", destination_.url.Authority()));
-  }
-
+  explicit Impl(const Destination& destination);
+  ~Impl();
+  absl::Status Connect(const CallContext& ctx);
   absl::StatusOr<HttpResponse> Exchange(const CallContext& ctx, const HttpRequest& request,
                                         const HttpLimits& limits,
                                         const absl::FunctionRef<bool(absl::string_view)>* sink,
-                                        Progress& progress) {
-    silence_max_ = limits.silence_max;
-    silence_bytes_min_ = limits.silence_bytes_min;
-    const absl::Status sent = Send(ctx, request);
-    if (!sent.ok() && !absl::IsUnavailable(sent)) {
-      return sent;
-    }
-    std::optional<Parser> reader;
-    do {  // Interim answers (1xx) come before the real one.
-      reader.emplace();
-      reader->header_limit(static_cast<uint32_t>(limits.header_bytes_max));
-      reader->body_limit(boost::none);
-      reader->skip(request.method == "HEAD");
-      const absl::Status read =
-          ReadHeader(sent.ok() ? ctx : ctx.WithTimeout(kEarlyAnswerTimeMax), *reader, progress);
-      if (!read.ok()) {
-        return sent.ok() ? read : sent;
-      }
-    } while (reader->get().result_int() < 200);
-    const int64_t body_bytes_max =
-        request.answer_bytes_max >= 0 ? request.answer_bytes_max : limits.body_bytes_max;
-    absl::StatusOr<HttpResponse> response =
-        ReadAnswer(ctx, *reader, body_bytes_max, sink, progress);
-    progress.may_be_kept = progress.may_be_kept && sent.ok();
-    return response;
-  }
-
-  TlsSession Session() const {
-    if (tls_ == nullptr) {
-      return nullptr;
-    }
-    const TlsSession session(SSL_get1_session(tls_->native_handle()), SSL_SESSION_free);
-    return session != nullptr && SSL_SESSION_is_resumable(session.get()) == 1 ? session : nullptr;
-  }
-
-  bool IsQuiet() {
-    pollfd entry{.fd = socket_.native_handle(), .events = POLLIN, .revents = 0};
-    return socket_.is_open() && buffer_.size() == 0 && poll(&entry, 1, 0) == 0;
-  }
+                                        Progress& progress);
+  TlsSession Session() const;
+  bool IsQuiet();
 
  private:
   using Parser = http::response_parser<http::buffer_body>;
@@ -154,179 +99,24 @@ class Connection::Impl {
   };
 
   // In pieces, so that a request which moves is told from one that hangs.
-  absl::Status Send(const CallContext& ctx, const HttpRequest& request) {
-    http::request<http::span_body<const char>> message = BuildMessage(request);
-    http::request_serializer<http::span_body<const char>> serializer(message);
-    Window window{.since = ctx.clock->Now()};
-    while (!serializer.is_done()) {
-      RETURN_IF_ERROR(Await(ctx, "send", [&](auto handler) {
-        WithStream(
-            [&](auto& stream) { http::async_write_some(stream, serializer, std::move(handler)); });
-      }));
-      if (!serializer.is_done()) {
-        RETURN_IF_ERROR(CheckPace(ctx, window));
-      }
-    }
-    return absl::OkStatus();
-  }
-
+  absl::Status Send(const CallContext& ctx, const HttpRequest& request);
   absl::StatusOr<HttpResponse> ReadAnswer(const CallContext& ctx, Parser& parser,
                                           int64_t body_bytes_max,
                                           const absl::FunctionRef<bool(absl::string_view)>* sink,
-                                          Progress& progress) {
-    HttpResponse response;
-    response.status = static_cast<int>(parser.get().result_int());
-    for (const auto& field : parser.get()) {
-      response.headers[absl::AsciiStrToLower(absl::string_view(
-          field.name_string().data(), field.name_string().size()))] = std::string(field.value());
-    }
-    const bool streams = sink != nullptr && response.status == 200;
-    if (!streams && !parser.is_done()) {
-      const uint64_t promised_bytes = parser.content_length_remaining().value_or(0);
-      if (promised_bytes > static_cast<uint64_t>(body_bytes_max)) {
-        return TooLarge(body_bytes_max);
-      }
-      response.body.reserve(promised_bytes);
-    }
-    bool more = true;
-    Window window{.since = ctx.clock->Now()};
-    while (more && !parser.is_done()) {
-      ASSIGN_OR_RETURN(const absl::string_view bytes, ReadBody(ctx, parser));
-      if (streams) {
-        more = bytes.empty() || (*sink)(bytes);
-      } else {
-        response.body.append(bytes.data(), bytes.size());
-      }
-      if (std::ssize(response.body) > body_bytes_max) {
-        return TooLarge(body_bytes_max);
-      }
-      if (more && !parser.is_done()) {
-        RETURN_IF_ERROR(CheckPace(ctx, window));
-      }
-    }
-    progress.may_be_kept = parser.is_done() && parser.get().keep_alive();
-    return response;
-  }
-
-  absl::Status ConnectAll(const CallContext& ctx) {
-    const Url& first = destination_.proxy.has_value() ? *destination_.proxy : destination_.url;
-    ASSIGN_OR_RETURN(const std::vector<std::string> addresses, ResolveHost(ctx, first.host));
-    absl::Status status;
-    for (const std::string& address : addresses) {
-      RETURN_IF_ERROR(ctx.Check());
-      const bool is_last = &address == &addresses.back();
-      status = ConnectTcp(is_last ? ctx : ctx.WithTimeout(kAddressTimeMax), address, first.port);
-      if (status.ok()) {
-        break;
-      }
-    }
-    RETURN_IF_ERROR(status);
-    if (destination_.proxy.has_value()) {
-      RETURN_IF_ERROR(AskProxy(ctx));
-    }
-    return destination_.tls == nullptr ? absl::OkStatus() : ShakeHands(ctx);
-  }
-
-  absl::Status ConnectTcp(const CallContext& ctx, const std::string& address, uint16_t port) {
-    error_code error;
-    const auto ip = asio::ip::make_address(address, error);
-    if (error) {
-      return absl::InvalidArgumentError(absl::StrCat("not an address: ", address));
-    }
-    socket_ = tcp::socket(io_);
-    RETURN_IF_ERROR(Await(ctx, absl::StrCat("connect to ", address), [&](auto handler) {
-      socket_.async_connect(tcp::endpoint(ip, port), std::move(handler));
-    }));
-    socket_.set_option(tcp::no_delay(true), error);
-    NoticeDeadPeers();
-    return absl::OkStatus();
-  }
+                                          Progress& progress);
+  absl::Status ConnectAll(const CallContext& ctx);
+  absl::Status ConnectTcp(const CallContext& ctx, const std::string& address, uint16_t port);
 
   // A watch may be silent for minutes: probes tell whether the other machine is still there.
-  void NoticeDeadPeers() {
-    const std::pair<int, int> options[] = {{TCP_KEEPIDLE, kProbeAfterSeconds},
-                                           {TCP_KEEPINTVL, kProbeIntervalSeconds},
-                                           {TCP_KEEPCNT, kProbesMax}};
-    error_code ignored;
-    socket_.set_option(tcp::socket::keep_alive(true), ignored);
-    for (const auto& [option, value] : options) {
-      setsockopt(socket_.native_handle(), IPPROTO_TCP, option, &value, sizeof(value));
-    }
-  }
+  void NoticeDeadPeers();
 
   // RFC 9110 §9.3.6.
-  absl::Status AskProxy(const CallContext& ctx) {
-    http::request<http::empty_body> message;
-    message.version(11);
-    message.method(http::verb::connect);
-    message.target(destination_.url.Authority());
-    message.set(http::field::host, destination_.url.Authority());
-    if (!destination_.proxy->user_info.empty()) {
-      message.set(http::field::proxy_authorization,
-                  absl::StrCat("Basic ", absl::Base64Escape(destination_.proxy->user_info)));
-    }
-    RETURN_IF_ERROR(Await(ctx, "send to proxy", [&](auto handler) {
-      http::async_write(socket_, message, std::move(handler));
-    }));
-    http::response_parser<http::empty_body> parser;
-    parser.skip(true);  // An answer to CONNECT has no body.
-    RETURN_IF_ERROR(Await(ctx, "read from proxy", [&](auto handler) {
-      http::async_read_header(socket_, buffer_, parser, std::move(handler));
-    }));
-    const unsigned status = parser.get().result_int();
-    if (status == 407) {
-      return absl::FailedPreconditionError("the proxy wants another user or password");
-    }
-    if (status / 100 != 2) {
-      return absl::UnavailableError(absl::StrCat("the proxy answered ", status));
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status ShakeHands(const CallContext& ctx) {
-    SSL_CTX_up_ref(destination_.tls);
-    tls_context_ = std::make_unique<asio::ssl::context>(destination_.tls);
-    tls_ = std::make_unique<asio::ssl::stream<tcp::socket&>>(socket_, *tls_context_);
-    SSL* ssl = tls_->native_handle();
-    RETURN_IF_ERROR(ExpectServer(ssl, destination_.server_name));
-    if (destination_.session != nullptr) {
-      SSL_set_session(ssl, destination_.session.get());
-    }
-    const absl::Status status = Await(ctx, "TLS handshake", [&](auto handler) {
-      tls_->async_handshake(asio::ssl::stream_base::client, std::move(handler));
-    });
-    const long verified = SSL_get_verify_result(ssl);
-    if (absl::IsUnavailable(status) && verified != X509_V_OK) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("TLS: the certificate of ", destination_.server_name,
-                       " is not trusted: ", X509_verify_cert_error_string(verified),
-                       "; if it is the server that is meant, add its CA to those to trust"));
-    }
-    return status;
-  }
-
-  absl::Status ReadHeader(const CallContext& ctx, Parser& parser, Progress& progress) {
-    const absl::Status status = Await(ctx, "read answer", [&](auto handler) {
-      WithStream([&](auto& stream) {
-        http::async_read_header(stream, buffer_, parser, std::move(handler));
-      });
-    });
-    progress.answer_started = parser.got_some();
-    return status;
-  }
+  absl::Status AskProxy(const CallContext& ctx);
+  absl::Status ShakeHands(const CallContext& ctx);
+  absl::Status ReadHeader(const CallContext& ctx, Parser& parser, Progress& progress);
 
   // Some of the body's bytes, valid until the next call; may be none.
-  absl::StatusOr<absl::string_view> ReadBody(const CallContext& ctx, Parser& parser) {
-    auto& body = parser.get().body();
-    body.data = chunk_.data();
-    body.size = chunk_.size();
-    RETURN_IF_ERROR(Await(ctx, "read body", [&](auto handler) {
-      WithStream([&](auto& stream) {
-        http::async_read_some(stream, buffer_, parser, std::move(handler));
-      });
-    }));
-    return absl::string_view(chunk_.data(), chunk_.size() - body.size);
-  }
+  absl::StatusOr<absl::string_view> ReadBody(const CallContext& ctx, Parser& parser);
 
   template <typename Function>
   void WithStream(Function function) {
@@ -371,38 +161,9 @@ class Connection::Impl {
   }
 
   // After a piece of a body that is not the last.
-  absl::Status CheckPace(const CallContext& ctx, Window& window) const {
-    window.moved_bytes += moved_bytes_;
-    const absl::Time now = ctx.clock->Now();
-    if (now - window.since < silence_max_) {
-      return absl::OkStatus();
-    }
-    if (static_cast<int64_t>(window.moved_bytes) < silence_bytes_min_) {
-      return absl::UnavailableError(
-          absl::StrCat("the server was all but silent: ", window.moved_bytes, " bytes in ",
-                       absl::FormatDuration(now - window.since)));
-    }
-    window = {.since = now};
-    return absl::OkStatus();
-  }
-
-  absl::Status CheckMoving(const CallContext& ctx, absl::Time silent_since) const {
-    RETURN_IF_ERROR(ctx.Check());
-    if (ctx.clock->Now() - silent_since >= silence_max_) {
-      return absl::UnavailableError(
-          absl::StrCat("the server was silent for ", absl::FormatDuration(silence_max_)));
-    }
-    return absl::OkStatus();
-  }
-
-  static absl::Duration WaitTime(const CallContext& ctx, absl::Time silence_ends) {
-    if (ctx.clock != &Clock::Real()) {
-      return kForeignClockLookInterval;
-    }
-    const absl::Duration left =
-        std::min(ctx.deadline, silence_ends) - ctx.clock->Now() + absl::Milliseconds(1);
-    return std::clamp(left, absl::Milliseconds(1), kWaitMax);
-  }
+  absl::Status CheckPace(const CallContext& ctx, Window& window) const;
+  absl::Status CheckMoving(const CallContext& ctx, absl::Time silent_since) const;
+  static absl::Duration WaitTime(const CallContext& ctx, absl::Time silence_ends);
 
   const Destination destination_;
   absl::Duration silence_max_ = absl::InfiniteDuration();  // Of the running exchange.
@@ -415,6 +176,274 @@ class Connection::Impl {
   boost::beast::flat_buffer buffer_;
   std::vector<char> chunk_;
 };
+
+Connection::Impl::Impl(const Destination& destination)
+    : destination_(destination), socket_(io_), chunk_(kReadBytesMax) {
+  buffer_.reserve(kReadBytesMax);  // Beast reads no more at once than has room already.
+}
+
+Connection::Impl::~Impl() {
+  if (tls_ != nullptr) {  // Else OpenSSL takes the end for a fault, and spoils the session.
+    SSL_set_shutdown(tls_->native_handle(), SSL_SENT_SHUTDOWN | SSL_RECEIVED_SHUTDOWN);
+  }
+  error_code ignored;
+  socket_.close(ignored);
+}
+
+absl::Status Connection::Impl::Connect(const CallContext& ctx) {
+  const CallContext limited = ctx.WithTimeout(destination_.connect_time_max);
+  absl::Status status = ConnectAll(limited);
+  if (absl::IsDeadlineExceeded(status) && ctx.Check().ok()) {
+    status = absl::UnavailableError("no connection in time");
+  }
+  return Annotate(status, absl::StrCat("connect to ", destination_.url.Authority()));
+}
+
+absl::StatusOr<HttpResponse> Connection::Impl::Exchange(
+    const CallContext& ctx, const HttpRequest& request, const HttpLimits& limits,
+    const absl::FunctionRef<bool(absl::string_view)>* sink, Progress& progress) {
+  silence_max_ = limits.silence_max;
+  silence_bytes_min_ = limits.silence_bytes_min;
+  const absl::Status sent = Send(ctx, request);
+  if (!sent.ok() && !absl::IsUnavailable(sent)) {
+    return sent;
+  }
+  std::optional<Parser> reader;
+  do {  // Interim answers (1xx) come before the real one.
+    reader.emplace();
+    reader->header_limit(static_cast<uint32_t>(limits.header_bytes_max));
+    reader->body_limit(boost::none);
+    reader->skip(request.method == "HEAD");
+    const absl::Status read =
+        ReadHeader(sent.ok() ? ctx : ctx.WithTimeout(kEarlyAnswerTimeMax), *reader, progress);
+    if (!read.ok()) {
+      return sent.ok() ? read : sent;
+    }
+  } while (reader->get().result_int() < 200);
+  const int64_t body_bytes_max =
+      request.answer_bytes_max >= 0 ? request.answer_bytes_max : limits.body_bytes_max;
+  absl::StatusOr<HttpResponse> response = ReadAnswer(ctx, *reader, body_bytes_max, sink, progress);
+  progress.may_be_kept = progress.may_be_kept && sent.ok();
+  return response;
+}
+
+TlsSession Connection::Impl::Session() const {
+  if (tls_ == nullptr) {
+    return nullptr;
+  }
+  const TlsSession session(SSL_get1_session(tls_->native_handle()), SSL_SESSION_free);
+  return session != nullptr && SSL_SESSION_is_resumable(session.get()) == 1 ? session : nullptr;
+}
+
+bool Connection::Impl::IsQuiet() {
+  pollfd entry{.fd = socket_.native_handle(), .events = POLLIN, .revents = 0};
+  return socket_.is_open() && buffer_.size() == 0 && poll(&entry, 1, 0) == 0;
+}
+
+absl::Status Connection::Impl::Send(const CallContext& ctx, const HttpRequest& request) {
+  http::request<http::span_body<const char>> message = BuildMessage(request);
+  http::request_serializer<http::span_body<const char>> serializer(message);
+  Window window{.since = ctx.clock->Now()};
+  while (!serializer.is_done()) {
+    RETURN_IF_ERROR(Await(ctx, "send", [&](auto handler) {
+      WithStream(
+          [&](auto& stream) { http::async_write_some(stream, serializer, std::move(handler)); });
+    }));
+    if (!serializer.is_done()) {
+      RETURN_IF_ERROR(CheckPace(ctx, window));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<HttpResponse> Connection::Impl::ReadAnswer(
+    const CallContext& ctx, Parser& parser, int64_t body_bytes_max,
+    const absl::FunctionRef<bool(absl::string_view)>* sink, Progress& progress) {
+  HttpResponse response;
+  response.status = static_cast<int>(parser.get().result_int());
+  for (const auto& field : parser.get()) {
+    response.headers[absl::AsciiStrToLower(absl::string_view(
+        field.name_string().data(), field.name_string().size()))] = std::string(field.value());
+  }
+  const bool streams = sink != nullptr && response.status == 200;
+  if (!streams && !parser.is_done()) {
+    const uint64_t promised_bytes = parser.content_length_remaining().value_or(0);
+    if (promised_bytes > static_cast<uint64_t>(body_bytes_max)) {
+      return TooLarge(body_bytes_max);
+    }
+    response.body.reserve(promised_bytes);
+  }
+  bool more = true;
+  Window window{.since = ctx.clock->Now()};
+  while (more && !parser.is_done()) {
+    ASSIGN_OR_RETURN(const absl::string_view bytes, ReadBody(ctx, parser));
+    if (streams) {
+      more = bytes.empty() || (*sink)(bytes);
+    } else {
+      response.body.append(bytes.data(), bytes.size());
+    }
+    if (std::ssize(response.body) > body_bytes_max) {
+      return TooLarge(body_bytes_max);
+    }
+    if (more && !parser.is_done()) {
+      RETURN_IF_ERROR(CheckPace(ctx, window));
+    }
+  }
+  progress.may_be_kept = parser.is_done() && parser.get().keep_alive();
+  return response;
+}
+
+absl::Status Connection::Impl::ConnectAll(const CallContext& ctx) {
+  const Url& first = destination_.proxy.has_value() ? *destination_.proxy : destination_.url;
+  ASSIGN_OR_RETURN(const std::vector<std::string> addresses, ResolveHost(ctx, first.host));
+  absl::Status status;
+  for (const std::string& address : addresses) {
+    RETURN_IF_ERROR(ctx.Check());
+    const bool is_last = &address == &addresses.back();
+    status = ConnectTcp(is_last ? ctx : ctx.WithTimeout(kAddressTimeMax), address, first.port);
+    if (status.ok()) {
+      break;
+    }
+  }
+  RETURN_IF_ERROR(status);
+  if (destination_.proxy.has_value()) {
+    RETURN_IF_ERROR(AskProxy(ctx));
+  }
+  return destination_.tls == nullptr ? absl::OkStatus() : ShakeHands(ctx);
+}
+
+absl::Status Connection::Impl::ConnectTcp(const CallContext& ctx, const std::string& address,
+                                          uint16_t port) {
+  error_code error;
+  const auto ip = asio::ip::make_address(address, error);
+  if (error) {
+    return absl::InvalidArgumentError(absl::StrCat("not an address: ", address));
+  }
+  socket_ = tcp::socket(io_);
+  RETURN_IF_ERROR(Await(ctx, absl::StrCat("connect to ", address), [&](auto handler) {
+    socket_.async_connect(tcp::endpoint(ip, port), std::move(handler));
+  }));
+  socket_.set_option(tcp::no_delay(true), error);
+  NoticeDeadPeers();
+  return absl::OkStatus();
+}
+
+void Connection::Impl::NoticeDeadPeers() {
+  const std::pair<int, int> options[] = {{TCP_KEEPIDLE, kProbeAfterSeconds},
+                                         {TCP_KEEPINTVL, kProbeIntervalSeconds},
+                                         {TCP_KEEPCNT, kProbesMax}};
+  error_code ignored;
+  socket_.set_option(tcp::socket::keep_alive(true), ignored);
+  for (const auto& [option, value] : options) {
+    setsockopt(socket_.native_handle(), IPPROTO_TCP, option, &value, sizeof(value));
+  }
+}
+
+absl::Status Connection::Impl::AskProxy(const CallContext& ctx) {
+  http::request<http::empty_body> message;
+  message.version(11);
+  message.method(http::verb::connect);
+  message.target(destination_.url.Authority());
+  message.set(http::field::host, destination_.url.Authority());
+  if (!destination_.proxy->user_info.empty()) {
+    message.set(http::field::proxy_authorization,
+                absl::StrCat("Basic ", absl::Base64Escape(destination_.proxy->user_info)));
+  }
+  RETURN_IF_ERROR(Await(ctx, "send to proxy", [&](auto handler) {
+    http::async_write(socket_, message, std::move(handler));
+  }));
+  http::response_parser<http::empty_body> parser;
+  parser.skip(true);  // An answer to CONNECT has no body.
+  RETURN_IF_ERROR(Await(ctx, "read from proxy", [&](auto handler) {
+    http::async_read_header(socket_, buffer_, parser, std::move(handler));
+  }));
+  const unsigned status = parser.get().result_int();
+  if (status == 407) {
+    return absl::FailedPreconditionError("the proxy wants another user or password");
+  }
+  if (status / 100 != 2) {
+    return absl::UnavailableError(absl::StrCat("the proxy answered ", status));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Connection::Impl::ShakeHands(const CallContext& ctx) {
+  SSL_CTX_up_ref(destination_.tls);
+  tls_context_ = std::make_unique<asio::ssl::context>(destination_.tls);
+  tls_ = std::make_unique<asio::ssl::stream<tcp::socket&>>(socket_, *tls_context_);
+  SSL* ssl = tls_->native_handle();
+  RETURN_IF_ERROR(ExpectServer(ssl, destination_.server_name));
+  if (destination_.session != nullptr) {
+    SSL_set_session(ssl, destination_.session.get());
+  }
+  const absl::Status status = Await(ctx, "TLS handshake", [&](auto handler) {
+    tls_->async_handshake(asio::ssl::stream_base::client, std::move(handler));
+  });
+  const long verified = SSL_get_verify_result(ssl);
+  if (absl::IsUnavailable(status) && verified != X509_V_OK) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("TLS: the certificate of ", destination_.server_name,
+                     " is not trusted: ", X509_verify_cert_error_string(verified),
+                     "; if it is the server that is meant, add its CA to those to trust"));
+  }
+  return status;
+}
+
+absl::Status Connection::Impl::ReadHeader(const CallContext& ctx, Parser& parser,
+                                          Progress& progress) {
+  const absl::Status status = Await(ctx, "read answer", [&](auto handler) {
+    WithStream([&](auto& stream) {
+      http::async_read_header(stream, buffer_, parser, std::move(handler));
+    });
+  });
+  progress.answer_started = parser.got_some();
+  return status;
+}
+
+absl::StatusOr<absl::string_view> Connection::Impl::ReadBody(const CallContext& ctx,
+                                                             Parser& parser) {
+  auto& body = parser.get().body();
+  body.data = chunk_.data();
+  body.size = chunk_.size();
+  RETURN_IF_ERROR(Await(ctx, "read body", [&](auto handler) {
+    WithStream(
+        [&](auto& stream) { http::async_read_some(stream, buffer_, parser, std::move(handler)); });
+  }));
+  return absl::string_view(chunk_.data(), chunk_.size() - body.size);
+}
+
+absl::Status Connection::Impl::CheckPace(const CallContext& ctx, Window& window) const {
+  window.moved_bytes += moved_bytes_;
+  const absl::Time now = ctx.clock->Now();
+  if (now - window.since < silence_max_) {
+    return absl::OkStatus();
+  }
+  if (static_cast<int64_t>(window.moved_bytes) < silence_bytes_min_) {
+    return absl::UnavailableError(
+        absl::StrCat("the server was all but silent: ", window.moved_bytes, " bytes in ",
+                     absl::FormatDuration(now - window.since)));
+  }
+  window = {.since = now};
+  return absl::OkStatus();
+}
+
+absl::Status Connection::Impl::CheckMoving(const CallContext& ctx, absl::Time silent_since) const {
+  RETURN_IF_ERROR(ctx.Check());
+  if (ctx.clock->Now() - silent_since >= silence_max_) {
+    return absl::UnavailableError(
+        absl::StrCat("the server was silent for ", absl::FormatDuration(silence_max_)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Duration Connection::Impl::WaitTime(const CallContext& ctx, absl::Time silence_ends) {
+  if (ctx.clock != &Clock::Real()) {
+    return kForeignClockLookInterval;
+  }
+  const absl::Duration left =
+      std::min(ctx.deadline, silence_ends) - ctx.clock->Now() + absl::Milliseconds(1);
+  return std::clamp(left, absl::Milliseconds(1), kWaitMax);
+}
 
 Connection::Connection(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Connection::~Connection() = default;

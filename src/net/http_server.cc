@@ -187,50 +187,16 @@ class HttpServer::Impl {
 //       +----------+------------------+--time is over, connection lost--> ended <--------+
 class HttpServer::Impl::Session : public std::enable_shared_from_this<Session> {
  public:
-  Session(Impl& server, tcp::socket socket)
-      : server_(server),
-        limits_(server.options_.limits),
-        socket_(std::move(socket)),
-        timer_(server.io_),
-        buffer_(static_cast<std::size_t>(limits_.header_bytes_max + limits_.body_bytes_max) +
-                kRequestReadBytesMax) {
-    if (server.tls_ != nullptr) {
-      tls_ = std::make_unique<asio::ssl::stream<tcp::socket&>>(socket_, *server.tls_);
-    }
-  }
-
-  void Begin() {
-    error_code ignored;
-    socket_.set_option(tcp::no_delay(true), ignored);
-    LimitTime(limits_.request_time_max);
-    if (tls_ == nullptr) {
-      AwaitRequest();
-      return;
-    }
-    tls_->async_handshake(asio::ssl::stream_base::server,
-                          [self = shared_from_this()](const error_code& error) {
-                            error ? self->End() : self->AwaitRequest();
-                          });
-  }
+  Session(Impl& server, tcp::socket socket);
+  void Begin();
 
   // 0 when it is not idle; else the smaller, the longer.
   uint64_t idle_rank() const { return idle_rank_; }
 
-  void End() {
-    if (has_ended_) {
-      return;
-    }
-    has_ended_ = true;
-    timer_.cancel();
-    Cut();
-    server_.Ended(shared_from_this());
-  }
+  void End();
 
   // Whatever waits for the socket fails, and ends the session.
-  void Cut() {
-    error_code ignored;
-    socket_.close(ignored);
-  }
+  void Cut();
 
  private:
   template <typename Function>
@@ -242,143 +208,19 @@ class HttpServer::Impl::Session : public std::enable_shared_from_this<Session> {
     }
   }
 
-  void LimitTime(absl::Duration time_max) {
-    timer_.expires_after(TimerDuration(time_max));
-    timer_.async_wait(
-        [self = shared_from_this(), number = ++timer_number_](const error_code& error) {
-          if (!error && number == self->timer_number_) {
-            self->Cut();
-          }
-        });
-  }
+  void LimitTime(absl::Duration time_max);
 
   // The first byte is waited for apart, because from then on the client is in a hurry.
-  void AwaitRequest() {
-    if (server_.stopping_) {
-      End();
-      return;
-    }
-    if (buffer_.size() > 0) {
-      ReadRequest();
-      return;
-    }
-    if (served_one_) {
-      LimitTime(limits_.idle_time_max);
-    }
-    idle_rank_ = ++server_.idle_count_;
-    server_.ThereIsRoom();
-    WithStream([this](auto& stream) {
-      stream.async_read_some(
-          buffer_.prepare(kRequestReadBytesMax),
-          [self = shared_from_this()](const error_code& error, std::size_t bytes) {
-            self->idle_rank_ = 0;
-            self->buffer_.commit(bytes);
-            error ? self->End() : self->ReadRequest();
-          });
-    });
-  }
-
-  void ReadRequest() {
-    if (served_one_) {
-      LimitTime(limits_.request_time_max);
-    }
-    parser_.emplace();
-    parser_->header_limit(static_cast<uint32_t>(limits_.header_bytes_max));
-    parser_->body_limit(static_cast<uint64_t>(limits_.body_bytes_max));
-    WithStream([this](auto& stream) {
-      http::async_read(stream, buffer_, *parser_,
-                       [self = shared_from_this()](const error_code& error, std::size_t) {
-                         self->TakeRequest(error);
-                       });
-    });
-  }
-
-  void TakeRequest(const error_code& error) {
-    served_one_ = true;
-    keep_alive_ = false;
-    if (error) {
-      const int status = StatusOfFault(error);
-      status == 0 ? End() : Reply(Fault(status));
-      return;
-    }
-    if (std::ssize(parser_->get().target()) > limits_.target_bytes_max) {
-      Reply(Fault(414));
-      return;
-    }
-    keep_alive_ = parser_->get().keep_alive();
-    is_head_ = parser_->get().method() == http::verb::head;
-    timer_.cancel();
-    ++timer_number_;
-    asio::post(server_.handlers_, [self = shared_from_this(), call = CallOf(parser_->get()),
-                                   work = asio::make_work_guard(server_.io_)]() mutable {
-      HttpResponse response = self->server_.Answer(call);
-      Impl& server = self->server_;
-      asio::post(server.io_, [self = std::move(self), answer = std::move(response)]() mutable {
-        self->Reply(std::move(answer));
-      });
-    });
-  }
-
-  void Reply(HttpResponse answer) {
-    keep_alive_ = keep_alive_ && !server_.stopping_;
-    message_ = {};
-    message_.version(11);
-    message_.result(static_cast<unsigned>(answer.status));
-    for (const auto& [name, value] : answer.headers) {
-      message_.set(name, value);
-    }
-    message_.content_length(answer.body.size());
-    message_.keep_alive(keep_alive_);
-    if (!is_head_) {
-      message_.body() = std::move(answer.body);
-    }
-    is_head_ = false;
-    LimitTime(limits_.answer_time_max);
-    WithStream([this](auto& stream) {
-      http::async_write(stream, message_,
-                        [self = shared_from_this()](const error_code& error, std::size_t) {
-                          self->TakeWritten(error);
-                        });
-    });
-  }
-
-  void TakeWritten(const error_code& error) {
-    message_ = {};
-    if (error) {
-      End();
-    } else if (keep_alive_) {
-      AwaitRequest();
-    } else {
-      Linger();
-    }
-  }
+  void AwaitRequest();
+  void ReadRequest();
+  void TakeRequest(const error_code& error);
+  void Reply(HttpResponse answer);
+  void TakeWritten(const error_code& error);
 
   // A socket that is closed with bytes unread is reset, and the answer with it.
-  void Linger() {
-    LimitTime(kLingerTimeMax);
-    if (tls_ == nullptr) {
-      ThrowAway();
-      return;
-    }
-    tls_->async_shutdown([self = shared_from_this()](const error_code&) { self->ThrowAway(); });
-  }
-
-  void ThrowAway() {
-    error_code error;
-    socket_.shutdown(tcp::socket::shutdown_send, error);
-    if (error) {
-      End();
-      return;
-    }
-    ThrowAwaySome();
-  }
-
-  void ThrowAwaySome() {
-    socket_.async_read_some(asio::buffer(waste_),
-                            [self = shared_from_this()](const error_code& error, std::size_t) {
-                              error ? self->End() : self->ThrowAwaySome();
-                            });
-  }
+  void Linger();
+  void ThrowAway();
+  void ThrowAwaySome();
 
   Impl& server_;
   const HttpServerLimits& limits_;
@@ -396,6 +238,181 @@ class HttpServer::Impl::Session : public std::enable_shared_from_this<Session> {
   bool is_head_ = false;
   bool has_ended_ = false;
 };
+
+HttpServer::Impl::Session::Session(Impl& server, tcp::socket socket)
+    : server_(server),
+      limits_(server.options_.limits),
+      socket_(std::move(socket)),
+      timer_(server.io_),
+      buffer_(static_cast<std::size_t>(limits_.header_bytes_max + limits_.body_bytes_max) +
+              kRequestReadBytesMax) {
+  if (server.tls_ != nullptr) {
+    tls_ = std::make_unique<asio::ssl::stream<tcp::socket&>>(socket_, *server.tls_);
+  }
+}
+
+void HttpServer::Impl::Session::Begin() {
+  error_code ignored;
+  socket_.set_option(tcp::no_delay(true), ignored);
+  LimitTime(limits_.request_time_max);
+  if (tls_ == nullptr) {
+    AwaitRequest();
+    return;
+  }
+  tls_->async_handshake(asio::ssl::stream_base::server,
+                        [self = shared_from_this()](const error_code& error) {
+                          error ? self->End() : self->AwaitRequest();
+                        });
+}
+
+void HttpServer::Impl::Session::End() {
+  if (has_ended_) {
+    return;
+  }
+  has_ended_ = true;
+  timer_.cancel();
+  Cut();
+  server_.Ended(shared_from_this());
+}
+
+void HttpServer::Impl::Session::Cut() {
+  error_code ignored;
+  socket_.close(ignored);
+}
+
+void HttpServer::Impl::Session::LimitTime(absl::Duration time_max) {
+  timer_.expires_after(TimerDuration(time_max));
+  timer_.async_wait([self = shared_from_this(), number = ++timer_number_](const error_code& error) {
+    if (!error && number == self->timer_number_) {
+      self->Cut();
+    }
+  });
+}
+
+void HttpServer::Impl::Session::AwaitRequest() {
+  if (server_.stopping_) {
+    End();
+    return;
+  }
+  if (buffer_.size() > 0) {
+    ReadRequest();
+    return;
+  }
+  if (served_one_) {
+    LimitTime(limits_.idle_time_max);
+  }
+  idle_rank_ = ++server_.idle_count_;
+  server_.ThereIsRoom();
+  WithStream([this](auto& stream) {
+    stream.async_read_some(buffer_.prepare(kRequestReadBytesMax),
+                           [self = shared_from_this()](const error_code& error, std::size_t bytes) {
+                             self->idle_rank_ = 0;
+                             self->buffer_.commit(bytes);
+                             error ? self->End() : self->ReadRequest();
+                           });
+  });
+}
+
+void HttpServer::Impl::Session::ReadRequest() {
+  if (served_one_) {
+    LimitTime(limits_.request_time_max);
+  }
+  parser_.emplace();
+  parser_->header_limit(static_cast<uint32_t>(limits_.header_bytes_max));
+  parser_->body_limit(static_cast<uint64_t>(limits_.body_bytes_max));
+  WithStream([this](auto& stream) {
+    http::async_read(stream, buffer_, *parser_,
+                     [self = shared_from_this()](const error_code& error, std::size_t) {
+                       self->TakeRequest(error);
+                     });
+  });
+}
+
+void HttpServer::Impl::Session::TakeRequest(const error_code& error) {
+  served_one_ = true;
+  keep_alive_ = false;
+  if (error) {
+    const int status = StatusOfFault(error);
+    status == 0 ? End() : Reply(Fault(status));
+    return;
+  }
+  if (std::ssize(parser_->get().target()) > limits_.target_bytes_max) {
+    Reply(Fault(414));
+    return;
+  }
+  keep_alive_ = parser_->get().keep_alive();
+  is_head_ = parser_->get().method() == http::verb::head;
+  timer_.cancel();
+  ++timer_number_;
+  asio::post(server_.handlers_, [self = shared_from_this(), call = CallOf(parser_->get()),
+                                 work = asio::make_work_guard(server_.io_)]() mutable {
+    HttpResponse response = self->server_.Answer(call);
+    Impl& server = self->server_;
+    asio::post(server.io_, [self = std::move(self), answer = std::move(response)]() mutable {
+      self->Reply(std::move(answer));
+    });
+  });
+}
+
+void HttpServer::Impl::Session::Reply(HttpResponse answer) {
+  keep_alive_ = keep_alive_ && !server_.stopping_;
+  message_ = {};
+  message_.version(11);
+  message_.result(static_cast<unsigned>(answer.status));
+  for (const auto& [name, value] : answer.headers) {
+    message_.set(name, value);
+  }
+  message_.content_length(answer.body.size());
+  message_.keep_alive(keep_alive_);
+  if (!is_head_) {
+    message_.body() = std::move(answer.body);
+  }
+  is_head_ = false;
+  LimitTime(limits_.answer_time_max);
+  WithStream([this](auto& stream) {
+    http::async_write(stream, message_,
+                      [self = shared_from_this()](const error_code& error, std::size_t) {
+                        self->TakeWritten(error);
+                      });
+  });
+}
+
+void HttpServer::Impl::Session::TakeWritten(const error_code& error) {
+  message_ = {};
+  if (error) {
+    End();
+  } else if (keep_alive_) {
+    AwaitRequest();
+  } else {
+    Linger();
+  }
+}
+
+void HttpServer::Impl::Session::Linger() {
+  LimitTime(kLingerTimeMax);
+  if (tls_ == nullptr) {
+    ThrowAway();
+    return;
+  }
+  tls_->async_shutdown([self = shared_from_this()](const error_code&) { self->ThrowAway(); });
+}
+
+void HttpServer::Impl::Session::ThrowAway() {
+  error_code error;
+  socket_.shutdown(tcp::socket::shutdown_send, error);
+  if (error) {
+    End();
+    return;
+  }
+  ThrowAwaySome();
+}
+
+void HttpServer::Impl::Session::ThrowAwaySome() {
+  socket_.async_read_some(asio::buffer(waste_),
+                          [self = shared_from_this()](const error_code& error, std::size_t) {
+                            error ? self->End() : self->ThrowAwaySome();
+                          });
+}
 
 void HttpServer::Impl::Run() {
   while (true) {

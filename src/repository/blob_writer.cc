@@ -37,81 +37,17 @@ absl::Status PutIndex(const CallContext& ctx, Repository& repository,
 
 class BlobWriter::Impl {
  public:
-  Impl(const CallContext& ctx, Repository& repository, const BlobWriterOptions& options)
-      : repository_(repository), options_(options), outer_stop_(ctx.stop), ctx_(ctx) {
-    ctx_.stop = stop_.get_token();
-    if (repository.config().version != kRepositoryVersion) {
-      error_ = absl::FailedPreconditionError(
-          "the repository has format version 1, which is only read here; restic migrate "
-          "upgrade_repo_v2 makes it version 2");
-    }
-    PacksOf(BlobType::kData).made_max = options_.open_packs_max;
-    for (int i = 0; i < options_.uploads_in_flight_max; ++i) {
-      uploaders_.emplace_back([this] { UploadLoop(); });
-    }
-  }
-
-  ~Impl() {
-    stop_.request_stop();
-    uploaders_.clear();  // Joins.
-  }
-
-  absl::StatusOr<bool> Add(const BlobHandle& handle, absl::string_view plaintext) {
-    {
-      const MutexLock lock(mutex_);
-      RETURN_IF_ERROR(error_);
-      if (!Remember(handle)) {
-        return false;
-      }
-    }
-    std::unique_ptr<BlobCodec> codec = TakeCodec();
-    const absl::Status status = AddNew(handle, plaintext, *codec);
-    ReturnCodec(std::move(codec));
-    if (!status.ok()) {
-      return SetError(status);
-    }
-    return true;
-  }
-
-  bool IsKnown(const BlobHandle& handle) const {
-    const MutexLock lock(mutex_);
-    return written_.contains(handle) || IsStored(handle);
-  }
-
-  void UseKnown(const BlobIndex& known, absl::flat_hash_set<PackId> absent_packs) {
-    const MutexLock lock(mutex_);
-    known_ = &known;
-    absent_packs_ = std::move(absent_packs);
-  }
-
-  void RememberPlace(const BlobId& data_blob) {
-    const MutexLock lock(mutex_);
-    placed_data_.insert(data_blob);
-  }
-
-  absl::Status Flush() {
-    absl::Status status = FinishOpenPacks();
-    if (status.ok()) {
-      status = AwaitUploads();
-    }
-    if (status.ok()) {
-      status = put_packs_.Prove(ctx_, repository_);  // Nobody adds any more.
-      if (absl::IsDataLoss(status)) {
-        TakePending();  // Not to be listed; the next run takes up those that are there.
-      }
-    }
-    if (status.ok()) {
-      status = WriteIndex(ctx_, TakePending());
-    }
-    return status.ok() ? status : SetError(status);
-  }
+  Impl(const CallContext& ctx, Repository& repository, const BlobWriterOptions& options);
+  ~Impl();
+  absl::StatusOr<bool> Add(const BlobHandle& handle, absl::string_view plaintext);
+  bool IsKnown(const BlobHandle& handle) const;
+  void UseKnown(const BlobIndex& known, absl::flat_hash_set<PackId> absent_packs);
+  void RememberPlace(const BlobId& data_blob);
+  absl::Status Flush();
 
   absl::Status Checkpoint(const CallContext& ctx) { return WriteIndex(ctx, TakePending()); }
 
-  BlobWriterCounts counts() const {
-    const MutexLock lock(mutex_);
-    return counts_;
-  }
+  BlobWriterCounts counts() const;
 
   const PackSample& data_packs() const { return data_packs_; }
   const std::vector<TreePlace>& tree_places() const { return places_; }
@@ -137,108 +73,26 @@ class BlobWriter::Impl {
   static int64_t EntriesOf(const PackBuilder& builder) { return std::ssize(builder.entries()); }
 
   // Whether two begun packs may become one.
-  bool FitTogether(const PackBuilder& one, const PackBuilder& other) const {
-    return one.bytes() + other.bytes() <= options_.pack_target_bytes + kPackSlackBytes &&
-           EntriesOf(one) + EntriesOf(other) <= options_.pack_entries_target;
-  }
+  bool FitTogether(const PackBuilder& one, const PackBuilder& other) const;
 
   // Whether a pack that is there holds the blob. Where the index does not answer
   // it is written twice rather than not at all.
-  bool IsStored(const BlobHandle& handle) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    if (known_ == nullptr) {
-      return false;
-    }
-    if (absent_packs_.empty()) {
-      return known_->Contains(handle).value_or(false);
-    }
-    const std::vector<BlobLocation> copies =
-        known_->Lookup(handle).value_or(std::vector<BlobLocation>());
-    return std::any_of(copies.begin(), copies.end(),
-                       [this](const BlobLocation& copy) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-                         return !absent_packs_.contains(copy.pack);
-                       });
-  }
+  bool IsStored(const BlobHandle& handle) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // Whether the blob has to be written.
-  bool Remember(const BlobHandle& handle) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    if (IsStored(handle)) {
-      return false;
-    }
-    if (static_cast<int64_t>(written_.size()) < options_.remembered_blobs_max) {
-      return written_.insert(handle).second;
-    }
-    return !written_.contains(handle);
-  }
+  bool Remember(const BlobHandle& handle) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // Adds a blob that nobody has. What takes longest comes first: others seal into the packs then.
-  absl::Status AddNew(const BlobHandle& handle, absl::string_view plaintext, BlobCodec& codec) {
-    ASSIGN_OR_RETURN(const BlobCodec::Compressed blob, codec.Compress(handle, plaintext));
-    ASSIGN_OR_RETURN(std::unique_ptr<OpenPack> pack, TakePack(handle.type));
-    absl::Status status = Fill(*pack, blob, codec);
-    ReturnPack(std::move(pack));
-    return status;
-  }
+  absl::Status AddNew(const BlobHandle& handle, absl::string_view plaintext, BlobCodec& codec);
 
   // A pack that is full goes before its place is given back: so there are never more packs than
   // places and uploads.
-  absl::Status Fill(OpenPack& open, const BlobCodec::Compressed& blob, BlobCodec& codec) {
-    PackBuilder& builder = open.builder;
-    const int64_t bytes_before = builder.bytes();
-    RETURN_IF_ERROR(builder.Add(blob, codec));
-    CountBlob(blob.handle.type, blob.plaintext.size(), builder.bytes() - bytes_before);
-    if (builder.bytes() < options_.pack_target_bytes &&
-        EntriesOf(builder) < options_.pack_entries_target) {
-      return absl::OkStatus();
-    }
-    ASSIGN_OR_RETURN(Pack pack, builder.Finish());
-    return Enqueue(std::move(pack));
-  }
+  absl::Status Fill(OpenPack& open, const BlobCodec::Compressed& blob, BlobCodec& codec);
 
   // The pack that was used last, so that few callers leave few open ones. Blocks while all are in
   // use.
-  absl::StatusOr<std::unique_ptr<OpenPack>> TakePack(BlobType type) {
-    std::unique_ptr<OpenPack> pack;
-    ByteBuffer buffer;
-    {
-      MutexLock lock(mutex_);
-      OpenPacks& packs = PacksOf(type);
-      const bool running =
-          packs.freed.wait(lock, ctx_.stop, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-            return !error_.ok() || !packs.free.empty() || packs.made < packs.made_max;
-          });
-      RETURN_IF_ERROR(error_);
-      if (!running) {
-        return absl::CancelledError("stop requested");
-      }
-      if (packs.free.empty()) {
-        ++packs.made;
-      } else {
-        pack = std::move(packs.free.back());
-        packs.free.pop_back();
-      }
-      if (pack == nullptr || pack->builder.empty()) {
-        counts_.packs_held_max = std::max(counts_.packs_held_max, ++packs_held_);
-        if (!buffers_.empty()) {
-          buffer = std::move(buffers_.back());
-          buffers_.pop_back();
-        }
-      }
-    }
-    if (pack == nullptr) {
-      pack = std::make_unique<OpenPack>(type, MakeCodec());
-    }
-    if (pack->builder.empty()) {
-      pack->builder.UseBuffer(std::move(buffer), options_.pack_target_bytes + kPackSlackBytes);
-    }
-    return pack;
-  }
-
-  void ReturnPack(std::unique_ptr<OpenPack> pack) {
-    const MutexLock lock(mutex_);
-    OpenPacks& packs = PacksOf(pack->builder.type());
-    packs.free.push_back(std::move(pack));
-    packs.freed.notify_one();
-  }
+  absl::StatusOr<std::unique_ptr<OpenPack>> TakePack(BlobType type);
+  void ReturnPack(std::unique_ptr<OpenPack> pack);
 
   OpenPacks& PacksOf(BlobType type) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return open_packs_[static_cast<std::size_t>(type)];
@@ -249,196 +103,28 @@ class BlobWriter::Impl {
   }
 
   // The contexts of one caller; as many are made as there are callers at a time.
-  std::unique_ptr<BlobCodec> TakeCodec() {
-    {
-      const MutexLock lock(mutex_);
-      if (!free_codecs_.empty()) {
-        std::unique_ptr<BlobCodec> codec = std::move(free_codecs_.back());
-        free_codecs_.pop_back();
-        return codec;
-      }
-    }
-    return MakeCodec();
-  }
-
-  void ReturnCodec(std::unique_ptr<BlobCodec> codec) {
-    const MutexLock lock(mutex_);
-    free_codecs_.push_back(std::move(codec));
-  }
-
-  void CountBlob(BlobType type, std::size_t plaintext_bytes, int64_t packed_bytes) {
-    const MutexLock lock(mutex_);
-    ++(type == BlobType::kTree ? counts_.tree_blobs : counts_.data_blobs);
-    counts_.plaintext_bytes += static_cast<int64_t>(plaintext_bytes);
-    counts_.packed_bytes += packed_bytes;
-  }
-
-  absl::Status SetError(const absl::Status& status) {
-    const MutexLock lock(mutex_);
-    error_.Update(status);
-    changed_.notify_all();
-    for (OpenPacks& packs : open_packs_) {
-      packs.freed.notify_all();
-    }
-    return error_;
-  }
+  std::unique_ptr<BlobCodec> TakeCodec();
+  void ReturnCodec(std::unique_ptr<BlobCodec> codec);
+  void CountBlob(BlobType type, std::size_t plaintext_bytes, int64_t packed_bytes);
+  absl::Status SetError(const absl::Status& status);
 
   // Blocks while as many packs travel as may.
-  absl::Status Enqueue(Pack pack) {
-    MutexLock lock(mutex_);
-    const bool running =
-        changed_.wait(lock, ctx_.stop, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-          return !error_.ok() || uploads_ < options_.uploads_in_flight_max;
-        });
-    RETURN_IF_ERROR(error_);
-    if (!running) {
-      return absl::CancelledError("stop requested");
-    }
-    ++uploads_;
-    queue_.push_back(std::move(pack));
-    changed_.notify_all();
-    return absl::OkStatus();
-  }
+  absl::Status Enqueue(Pack pack);
 
   // The next one to store; nothing once this writer has failed or is stopped.
-  std::optional<Pack> NextToStore() {
-    MutexLock lock(mutex_);
-    if (!changed_.wait(lock, ctx_.stop, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-          return error_.ok() && !queue_.empty();
-        })) {
-      return std::nullopt;
-    }
-    Pack pack = std::move(queue_.front());
-    queue_.pop_front();
-    return pack;
-  }
-
-  void UploadLoop() {
-    while (std::optional<Pack> pack = NextToStore()) {
-      if (const absl::Status status = Upload(*pack); !status.ok()) {
-        SetError(status).IgnoreError();  // The callers get it.
-      }
-    }
-  }
-
-  absl::Status Upload(Pack& pack) {
-    RETURN_IF_ERROR(ctx_.Check());
-    const auto pack_bytes = static_cast<int64_t>(pack.bytes.size());
-    storage::PutOptions options;
-    options.sha256_hex = pack.id.Hex();
-    const absl::Status put =
-        repository_.store().Put(ctx_, PackKey(pack.id), pack.bytes.view(), options);
-    if (absl::IsDataLoss(put)) {
-      // Other bytes lie there now. Whoever looks for packs of unfinished runs must not find them.
-      repository_.store().Delete(LastWords(ctx_), PackKey(pack.id)).IgnoreError();
-    }
-    if (!put.ok()) {
-      return Annotate(put, absl::StrCat("pack ", pack.id.ShortHex()));
-    }
-    RETURN_IF_ERROR(List(pack));
-    const MutexLock lock(mutex_);
-    ++counts_.packs;
-    counts_.stored_bytes += pack_bytes;
-    --uploads_;
-    --packs_held_;
-    if (buffers_.size() < static_cast<std::size_t>(options_.uploads_in_flight_max)) {
-      buffers_.push_back(std::move(pack.bytes));
-    }
-    changed_.notify_all();
-    return absl::OkStatus();
-  }
+  std::optional<Pack> NextToStore();
+  void UploadLoop();
+  absl::Status Upload(Pack& pack);
 
   // Notes a stored pack, and writes an index when enough have come together.
-  absl::Status List(Pack& pack) {
-    std::vector<IndexedPack> due;
-    {
-      const MutexLock lock(mutex_);
-      for (const PackEntry& entry : pack.entries) {
-        if (entry.handle.type == BlobType::kTree || placed_data_.contains(entry.handle.id)) {
-          places_.push_back(
-              {.tree = entry.handle.id, .location = {.pack = pack.id, .span = entry.span}});
-        }
-      }
-      put_packs_.Add(pack.id, static_cast<int64_t>(pack.bytes.size()));
-      if (pack.entries.front().handle.type == BlobType::kData) {
-        data_packs_.Add(pack.id);
-      }
-      if (pending_.empty()) {
-        pending_since_ = ctx_.clock->Uptime();
-      }
-      pending_blobs_ += static_cast<int64_t>(pack.entries.size());
-      pending_.push_back({.id = pack.id, .entries = std::move(pack.entries)});
-      if (pending_blobs_ >= options_.index_blobs_target ||
-          ctx_.clock->Uptime() - pending_since_ >= kIndexAgeMax) {
-        due = std::move(pending_);
-        pending_.clear();
-        pending_blobs_ = 0;
-      }
-    }
-    return WriteIndex(ctx_, std::move(due));
-  }
-
-  std::vector<IndexedPack> TakePending() {
-    const MutexLock lock(mutex_);
-    pending_blobs_ = 0;
-    return std::exchange(pending_, {});
-  }
-
-  absl::Status WriteIndex(const CallContext& ctx, std::vector<IndexedPack> packs) {
-    if (packs.empty()) {
-      return absl::OkStatus();
-    }
-    int64_t stored_bytes = 0;
-    const absl::Status put = PutIndex(ctx, repository_, packs, stored_bytes);
-    const MutexLock lock(mutex_);
-    if (!put.ok()) {
-      std::move(packs.begin(), packs.end(), std::back_inserter(pending_));  // For Checkpoint().
-      return put;
-    }
-    ++counts_.index_files;
-    counts_.stored_bytes += stored_bytes;
-    return absl::OkStatus();
-  }
-
-  absl::Status FinishOpenPacks() {
-    for (const BlobType type : {BlobType::kData, BlobType::kTree}) {
-      std::vector<std::unique_ptr<OpenPack>> packs;
-      {
-        const MutexLock lock(mutex_);
-        RETURN_IF_ERROR(error_);
-        packs = std::exchange(PacksOf(type).free, {});
-        PacksOf(type).made = 0;
-      }
-      std::erase_if(packs, [](const auto& pack) { return pack->builder.empty(); });
-      RETURN_IF_ERROR(FinishPacks(packs));
-    }
-    return absl::OkStatus();
-  }
+  absl::Status List(Pack& pack);
+  std::vector<IndexedPack> TakePending();
+  absl::Status WriteIndex(const CallContext& ctx, std::vector<IndexedPack> packs);
+  absl::Status FinishOpenPacks();
 
   // Few packs out of several begun ones: those that fit together become one.
-  absl::Status FinishPacks(std::vector<std::unique_ptr<OpenPack>>& packs) {
-    for (std::size_t i = 0; i < packs.size(); ++i) {
-      PackBuilder& builder = packs[i]->builder;
-      if (i + 1 < packs.size() && FitTogether(builder, packs[i + 1]->builder)) {
-        packs[i + 1]->builder.Append(builder);
-        const MutexLock lock(mutex_);
-        --packs_held_;
-        continue;
-      }
-      ASSIGN_OR_RETURN(Pack pack, builder.Finish());
-      RETURN_IF_ERROR(Enqueue(std::move(pack)));
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status AwaitUploads() {
-    MutexLock lock(mutex_);
-    const bool running = changed_.wait(
-        lock, ctx_.stop,
-        [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !error_.ok() || uploads_ == 0; });
-    RETURN_IF_ERROR(error_);
-    return running ? absl::OkStatus() : absl::CancelledError("stop requested");
-  }
+  absl::Status FinishPacks(std::vector<std::unique_ptr<OpenPack>>& packs);
+  absl::Status AwaitUploads();
 
   Repository& repository_;
   const BlobWriterOptions options_;
@@ -471,6 +157,365 @@ class BlobWriter::Impl {
   BlobWriterCounts counts_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::jthread> uploaders_;
 };
+
+BlobWriter::Impl::Impl(const CallContext& ctx, Repository& repository,
+                       const BlobWriterOptions& options)
+    : repository_(repository), options_(options), outer_stop_(ctx.stop), ctx_(ctx) {
+  ctx_.stop = stop_.get_token();
+  if (repository.config().version != kRepositoryVersion) {
+    error_ = absl::FailedPreconditionError(
+        "the repository has format version 1, which is only read here; restic migrate "
+        "upgrade_repo_v2 makes it version 2");
+  }
+  PacksOf(BlobType::kData).made_max = options_.open_packs_max;
+  for (int i = 0; i < options_.uploads_in_flight_max; ++i) {
+    uploaders_.emplace_back([this] { UploadLoop(); });
+  }
+}
+
+BlobWriter::Impl::~Impl() {
+  stop_.request_stop();
+  uploaders_.clear();  // Joins.
+}
+
+absl::StatusOr<bool> BlobWriter::Impl::Add(const BlobHandle& handle, absl::string_view plaintext) {
+  {
+    const MutexLock lock(mutex_);
+    RETURN_IF_ERROR(error_);
+    if (!Remember(handle)) {
+      return false;
+    }
+  }
+  std::unique_ptr<BlobCodec> codec = TakeCodec();
+  const absl::Status status = AddNew(handle, plaintext, *codec);
+  ReturnCodec(std::move(codec));
+  if (!status.ok()) {
+    return SetError(status);
+  }
+  return true;
+}
+
+bool BlobWriter::Impl::IsKnown(const BlobHandle& handle) const {
+  const MutexLock lock(mutex_);
+  return written_.contains(handle) || IsStored(handle);
+}
+
+void BlobWriter::Impl::UseKnown(const BlobIndex& known, absl::flat_hash_set<PackId> absent_packs) {
+  const MutexLock lock(mutex_);
+  known_ = &known;
+  absent_packs_ = std::move(absent_packs);
+}
+
+void BlobWriter::Impl::RememberPlace(const BlobId& data_blob) {
+  const MutexLock lock(mutex_);
+  placed_data_.insert(data_blob);
+}
+
+absl::Status BlobWriter::Impl::Flush() {
+  absl::Status status = FinishOpenPacks();
+  if (status.ok()) {
+    status = AwaitUploads();
+  }
+  if (status.ok()) {
+    status = put_packs_.Prove(ctx_, repository_);  // Nobody adds any more.
+    if (absl::IsDataLoss(status)) {
+      TakePending();  // Not to be listed; the next run takes up those that are there.
+    }
+  }
+  if (status.ok()) {
+    status = WriteIndex(ctx_, TakePending());
+  }
+  return status.ok() ? status : SetError(status);
+}
+
+BlobWriterCounts BlobWriter::Impl::counts() const {
+  const MutexLock lock(mutex_);
+  return counts_;
+}
+
+bool BlobWriter::Impl::FitTogether(const PackBuilder& one, const PackBuilder& other) const {
+  return one.bytes() + other.bytes() <= options_.pack_target_bytes + kPackSlackBytes &&
+         EntriesOf(one) + EntriesOf(other) <= options_.pack_entries_target;
+}
+
+bool BlobWriter::Impl::IsStored(const BlobHandle& handle) const {
+  if (known_ == nullptr) {
+    return false;
+  }
+  if (absent_packs_.empty()) {
+    return known_->Contains(handle).value_or(false);
+  }
+  const std::vector<BlobLocation> copies =
+      known_->Lookup(handle).value_or(std::vector<BlobLocation>());
+  return std::any_of(copies.begin(), copies.end(),
+                     [this](const BlobLocation& copy) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+                       return !absent_packs_.contains(copy.pack);
+                     });
+}
+
+bool BlobWriter::Impl::Remember(const BlobHandle& handle) {
+  if (IsStored(handle)) {
+    return false;
+  }
+  if (static_cast<int64_t>(written_.size()) < options_.remembered_blobs_max) {
+    return written_.insert(handle).second;
+  }
+  return !written_.contains(handle);
+}
+
+absl::Status BlobWriter::Impl::AddNew(const BlobHandle& handle, absl::string_view plaintext,
+                                      BlobCodec& codec) {
+  ASSIGN_OR_RETURN(const BlobCodec::Compressed blob, codec.Compress(handle, plaintext));
+  ASSIGN_OR_RETURN(std::unique_ptr<OpenPack> pack, TakePack(handle.type));
+  absl::Status status = Fill(*pack, blob, codec);
+  ReturnPack(std::move(pack));
+  return status;
+}
+
+absl::Status BlobWriter::Impl::Fill(OpenPack& open, const BlobCodec::Compressed& blob,
+                                    BlobCodec& codec) {
+  PackBuilder& builder = open.builder;
+  const int64_t bytes_before = builder.bytes();
+  RETURN_IF_ERROR(builder.Add(blob, codec));
+  CountBlob(blob.handle.type, blob.plaintext.size(), builder.bytes() - bytes_before);
+  if (builder.bytes() < options_.pack_target_bytes &&
+      EntriesOf(builder) < options_.pack_entries_target) {
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(Pack pack, builder.Finish());
+  return Enqueue(std::move(pack));
+}
+
+absl::StatusOr<std::unique_ptr<BlobWriter::Impl::OpenPack>> BlobWriter::Impl::TakePack(
+    BlobType type) {
+  std::unique_ptr<OpenPack> pack;
+  ByteBuffer buffer;
+  {
+    MutexLock lock(mutex_);
+    OpenPacks& packs = PacksOf(type);
+    const bool running =
+        packs.freed.wait(lock, ctx_.stop, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+          return !error_.ok() || !packs.free.empty() || packs.made < packs.made_max;
+        });
+    RETURN_IF_ERROR(error_);
+    if (!running) {
+      return absl::CancelledError("stop requested");
+    }
+    if (packs.free.empty()) {
+      ++packs.made;
+    } else {
+      pack = std::move(packs.free.back());
+      packs.free.pop_back();
+    }
+    if (pack == nullptr || pack->builder.empty()) {
+      counts_.packs_held_max = std::max(counts_.packs_held_max, ++packs_held_);
+      if (!buffers_.empty()) {
+        buffer = std::move(buffers_.back());
+        buffers_.pop_back();
+      }
+    }
+  }
+  if (pack == nullptr) {
+    pack = std::make_unique<OpenPack>(type, MakeCodec());
+  }
+  if (pack->builder.empty()) {
+    pack->builder.UseBuffer(std::move(buffer), options_.pack_target_bytes + kPackSlackBytes);
+  }
+  return pack;
+}
+
+void BlobWriter::Impl::ReturnPack(std::unique_ptr<OpenPack> pack) {
+  const MutexLock lock(mutex_);
+  OpenPacks& packs = PacksOf(pack->builder.type());
+  packs.free.push_back(std::move(pack));
+  packs.freed.notify_one();
+}
+
+std::unique_ptr<BlobCodec> BlobWriter::Impl::TakeCodec() {
+  {
+    const MutexLock lock(mutex_);
+    if (!free_codecs_.empty()) {
+      std::unique_ptr<BlobCodec> codec = std::move(free_codecs_.back());
+      free_codecs_.pop_back();
+      return codec;
+    }
+  }
+  return MakeCodec();
+}
+
+void BlobWriter::Impl::ReturnCodec(std::unique_ptr<BlobCodec> codec) {
+  const MutexLock lock(mutex_);
+  free_codecs_.push_back(std::move(codec));
+}
+
+void BlobWriter::Impl::CountBlob(BlobType type, std::size_t plaintext_bytes, int64_t packed_bytes) {
+  const MutexLock lock(mutex_);
+  ++(type == BlobType::kTree ? counts_.tree_blobs : counts_.data_blobs);
+  counts_.plaintext_bytes += static_cast<int64_t>(plaintext_bytes);
+  counts_.packed_bytes += packed_bytes;
+}
+
+absl::Status BlobWriter::Impl::SetError(const absl::Status& status) {
+  const MutexLock lock(mutex_);
+  error_.Update(status);
+  changed_.notify_all();
+  for (OpenPacks& packs : open_packs_) {
+    packs.freed.notify_all();
+  }
+  return error_;
+}
+
+absl::Status BlobWriter::Impl::Enqueue(Pack pack) {
+  MutexLock lock(mutex_);
+  const bool running = changed_.wait(lock, ctx_.stop, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return !error_.ok() || uploads_ < options_.uploads_in_flight_max;
+  });
+  RETURN_IF_ERROR(error_);
+  if (!running) {
+    return absl::CancelledError("stop requested");
+  }
+  ++uploads_;
+  queue_.push_back(std::move(pack));
+  changed_.notify_all();
+  return absl::OkStatus();
+}
+
+std::optional<Pack> BlobWriter::Impl::NextToStore() {
+  MutexLock lock(mutex_);
+  if (!changed_.wait(lock, ctx_.stop, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+        return error_.ok() && !queue_.empty();
+      })) {
+    return std::nullopt;
+  }
+  Pack pack = std::move(queue_.front());
+  queue_.pop_front();
+  return pack;
+}
+
+void BlobWriter::Impl::UploadLoop() {
+  while (std::optional<Pack> pack = NextToStore()) {
+    if (const absl::Status status = Upload(*pack); !status.ok()) {
+      SetError(status).IgnoreError();  // The callers get it.
+    }
+  }
+}
+
+absl::Status BlobWriter::Impl::Upload(Pack& pack) {
+  RETURN_IF_ERROR(ctx_.Check());
+  const auto pack_bytes = static_cast<int64_t>(pack.bytes.size());
+  storage::PutOptions options;
+  options.sha256_hex = pack.id.Hex();
+  const absl::Status put =
+      repository_.store().Put(ctx_, PackKey(pack.id), pack.bytes.view(), options);
+  if (absl::IsDataLoss(put)) {
+    // Other bytes lie there now. Whoever looks for packs of unfinished runs must not find them.
+    repository_.store().Delete(LastWords(ctx_), PackKey(pack.id)).IgnoreError();
+  }
+  if (!put.ok()) {
+    return Annotate(put, absl::StrCat("pack ", pack.id.ShortHex()));
+  }
+  RETURN_IF_ERROR(List(pack));
+  const MutexLock lock(mutex_);
+  ++counts_.packs;
+  counts_.stored_bytes += pack_bytes;
+  --uploads_;
+  --packs_held_;
+  if (buffers_.size() < static_cast<std::size_t>(options_.uploads_in_flight_max)) {
+    buffers_.push_back(std::move(pack.bytes));
+  }
+  changed_.notify_all();
+  return absl::OkStatus();
+}
+
+absl::Status BlobWriter::Impl::List(Pack& pack) {
+  std::vector<IndexedPack> due;
+  {
+    const MutexLock lock(mutex_);
+    for (const PackEntry& entry : pack.entries) {
+      if (entry.handle.type == BlobType::kTree || placed_data_.contains(entry.handle.id)) {
+        places_.push_back(
+            {.tree = entry.handle.id, .location = {.pack = pack.id, .span = entry.span}});
+      }
+    }
+    put_packs_.Add(pack.id, static_cast<int64_t>(pack.bytes.size()));
+    if (pack.entries.front().handle.type == BlobType::kData) {
+      data_packs_.Add(pack.id);
+    }
+    if (pending_.empty()) {
+      pending_since_ = ctx_.clock->Uptime();
+    }
+    pending_blobs_ += static_cast<int64_t>(pack.entries.size());
+    pending_.push_back({.id = pack.id, .entries = std::move(pack.entries)});
+    if (pending_blobs_ >= options_.index_blobs_target ||
+        ctx_.clock->Uptime() - pending_since_ >= kIndexAgeMax) {
+      due = std::move(pending_);
+      pending_.clear();
+      pending_blobs_ = 0;
+    }
+  }
+  return WriteIndex(ctx_, std::move(due));
+}
+
+std::vector<IndexedPack> BlobWriter::Impl::TakePending() {
+  const MutexLock lock(mutex_);
+  pending_blobs_ = 0;
+  return std::exchange(pending_, {});
+}
+
+absl::Status BlobWriter::Impl::WriteIndex(const CallContext& ctx, std::vector<IndexedPack> packs) {
+  if (packs.empty()) {
+    return absl::OkStatus();
+  }
+  int64_t stored_bytes = 0;
+  const absl::Status put = PutIndex(ctx, repository_, packs, stored_bytes);
+  const MutexLock lock(mutex_);
+  if (!put.ok()) {
+    std::move(packs.begin(), packs.end(), std::back_inserter(pending_));  // For Checkpoint().
+    return put;
+  }
+  ++counts_.index_files;
+  counts_.stored_bytes += stored_bytes;
+  return absl::OkStatus();
+}
+
+absl::Status BlobWriter::Impl::FinishOpenPacks() {
+  for (const BlobType type : {BlobType::kData, BlobType::kTree}) {
+    std::vector<std::unique_ptr<OpenPack>> packs;
+    {
+      const MutexLock lock(mutex_);
+      RETURN_IF_ERROR(error_);
+      packs = std::exchange(PacksOf(type).free, {});
+      PacksOf(type).made = 0;
+    }
+    std::erase_if(packs, [](const auto& pack) { return pack->builder.empty(); });
+    RETURN_IF_ERROR(FinishPacks(packs));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status BlobWriter::Impl::FinishPacks(std::vector<std::unique_ptr<OpenPack>>& packs) {
+  for (std::size_t i = 0; i < packs.size(); ++i) {
+    PackBuilder& builder = packs[i]->builder;
+    if (i + 1 < packs.size() && FitTogether(builder, packs[i + 1]->builder)) {
+      packs[i + 1]->builder.Append(builder);
+      const MutexLock lock(mutex_);
+      --packs_held_;
+      continue;
+    }
+    ASSIGN_OR_RETURN(Pack pack, builder.Finish());
+    RETURN_IF_ERROR(Enqueue(std::move(pack)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status BlobWriter::Impl::AwaitUploads() {
+  MutexLock lock(mutex_);
+  const bool running = changed_.wait(lock, ctx_.stop, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return !error_.ok() || uploads_ == 0;
+  });
+  RETURN_IF_ERROR(error_);
+  return running ? absl::OkStatus() : absl::CancelledError("stop requested");
+}
 
 BlobWriter::BlobWriter(const CallContext& ctx, Repository& repository,
                        const BlobWriterOptions& options)

@@ -45,483 +45,65 @@ class Checker {
   Checker(const CallContext& ctx, Repository& repository, const CheckOptions& options)
       : ctx_(ctx), repository_(repository), options_(options) {}
 
-  absl::StatusOr<CheckReport> Run() {
-    ASSIGN_OR_RETURN(const bool readable, CheckIndex());
-    if (!readable) {
-      report_.complete = false;
-      return std::move(report_);
-    }
-    bad_copies_.emplace(index());
-    bad_trees_.emplace(index());
-    inner_trees_.emplace(index());
-    needed_.resize(index().packs().size());
-    RETURN_IF_ERROR(CheckPacks());
-    // First what the packs hold, by which it is then known what snapshots lack.
-    RETURN_IF_ERROR(ReadWrongSizes());
-    RETURN_IF_ERROR(ReadPacks());
-    RETURN_IF_ERROR(CheckTrees());
-    RETURN_IF_ERROR(TellOfBlobs());
-    TellOfPacks();
-    report_.scratch_bytes = repository_.scratch().peak_bytes();
-    return std::move(report_);
-  }
+  absl::StatusOr<CheckReport> Run();
 
  private:
   const BlobIndex& index() const { return repository_.index(); }
 
   void Add(FindingKind kind, bool is_error, std::string thing, absl::string_view detail,
-           absl::string_view next_step) {
-    const MutexLock lock(mutex_);
-    ++(is_error ? report_.errors : report_.notes);
-    if (report_.findings.size() < kFindingsMax) {
-      report_.findings.push_back({.kind = kind,
-                                  .is_error = is_error,
-                                  .thing = std::move(thing),
-                                  .detail = std::string(detail),
-                                  .next_step = std::string(next_step)});
-    }
-  }
+           absl::string_view next_step);
 
   // False when a file does not read; all of them are named then.
-  absl::StatusOr<bool> CheckIndex() {
-    ASSIGN_OR_RETURN(const std::vector<FileInfo> files,
-                     repository_.ListFiles(ctx_, FileKind::kIndex));
-    report_.index_files = static_cast<int64_t>(files.size());
-    const absl::Status loaded = repository_.LoadIndex(ctx_);
-    if (loaded.ok()) {
-      for (const PackId& pack : repository_.packs_listed_differently()) {
-        Add(FindingKind::kPackListedDifferently, true, PackName(pack),
-            "two index files list different blobs in it", kRepairIndex);
-      }
-      report_.packs = static_cast<int64_t>(index().packs().size());
-      report_.blobs = index().entry_count();
-      return true;
-    }
-    if (!IsDamage(loaded)) {
-      return loaded;
-    }
-    for (const FileInfo& file : files) {
-      RETURN_IF_ERROR(ctx_.Check());
-      const absl::Status status = LoadIndexFile(ctx_, repository_, file.id).status();
-      if (IsDamage(status)) {
-        Add(FindingKind::kIndexUnreadable, true, absl::StrCat("index ", file.id.Hex()),
-            status.message(), kRepairIndex);
-      } else if (!status.ok()) {
-        return status;
-      }
-    }
-    return false;
-  }
-
-  absl::Status CheckPacks() {
-    std::vector<bool> stored(index().packs().size());
-    RETURN_IF_ERROR(repository_.ListPacks(ctx_, [&](const FileInfo& file) {
-      const std::optional<uint32_t> ordinal = index().FindPack(file.id);
-      if (!ordinal.has_value()) {
-        Add(FindingKind::kPackUnindexed, false, PackName(file.id),
-            "is in no index, as backups leave packs that were cut off", "prune removes it");
-        unindexed_.push_back(file);
-      } else {
-        stored[*ordinal] = true;
-        CheckPack(file, *ordinal);
-      }
-      return absl::OkStatus();
-    }));
-    for (uint32_t i = 0; i < stored.size(); ++i) {
-      const PackId& id = index().packs()[i];
-      if (!stored[i] && index().FindPack(id) == i) {
-        bad_packs_.emplace(
-            i, BadPack{.kind = FindingKind::kPackMissing, .detail = "is indexed, but not stored"});
-      }
-    }
-    return absl::OkStatus();
-  }
-
-  void CheckPack(const FileInfo& file, uint32_t ordinal) {
-    const PackFacts& facts = index().facts(ordinal);
-    if (file.size_bytes != facts.stored_bytes) {
-      bad_packs_.emplace(
-          ordinal, BadPack{.kind = FindingKind::kPackWrongSize,
-                           .detail = absl::StrCat("has ", file.size_bytes, " bytes instead of ",
-                                                  facts.stored_bytes)});
-      wrong_size_.push_back(ordinal);
-      return;
-    }
-    if (facts.has_data && facts.has_tree) {
-      Add(FindingKind::kPackMixed, false, PackName(file.id), "holds data and trees",
-          "prune separates them");
-    }
-    if (!std::holds_alternative<ReadNothing>(options_.read_data)) {
-      readable_packs_.push_back(file);
-    }
-  }
-
-  absl::Status CheckTrees() {
-    ASSIGN_OR_RETURN(const std::vector<StoredSnapshot> snapshots,
-                     repository_.ListSnapshots(ctx_, [this](const Id& id, const absl::Status& why) {
-                       Add(FindingKind::kSnapshotUnreadable, true,
-                           absl::StrCat("snapshot ", id.Hex()), why.message(),
-                           absl::StrCat("forget ", id.Hex(), " removes the file"));
-                       report_.unrestorable.push_back(id);
-                       report_.unreadable.push_back(id);
-                     }));
-    report_.snapshots = static_cast<int64_t>(snapshots.size());
-    std::vector<BlobId> roots;
-    roots.reserve(snapshots.size());
-    for (const StoredSnapshot& snapshot : snapshots) {
-      roots.push_back(snapshot.snapshot.tree);
-    }
-    BlobMarks visited(index());
-    VolumeCheck volumes(repository_);
-    RETURN_IF_ERROR(WalkAndCheckContent(roots, visited, volumes));
-    report_.trees = visited.count();
-    RETURN_IF_ERROR(CheckVolumes(snapshots, volumes));
-    RETURN_IF_ERROR(FindAncestors());
-    for (const StoredSnapshot& stored : snapshots) {
-      ASSIGN_OR_RETURN(const bool is_bad, IsBadTree(stored.snapshot.tree));
-      if (is_bad || malformed_.contains(stored.id)) {
-        report_.unrestorable.push_back(stored.id);
-      }
-    }
-    return absl::OkStatus();
-  }
-
-  absl::StatusOr<bool> IsBadTree(const BlobId& tree) const {
-    ASSIGN_OR_RETURN(const std::optional<IndexedCopy> copy,
-                     index().Find({.type = BlobType::kTree, .id = tree}));
-    return !copy.has_value() || bad_trees_->Contains(copy->first);
-  }
+  absl::StatusOr<bool> CheckIndex();
+  absl::Status CheckPacks();
+  void CheckPack(const FileInfo& file, uint32_t ordinal);
+  absl::Status CheckTrees();
+  absl::StatusOr<bool> IsBadTree(const BlobId& tree) const;
 
   // Calls bad what is above a bad tree, a level at a time: only when there is any are the trees
   // read again that have others below them, of a volume one in 257.
-  absl::Status FindAncestors() {
-    bool found = bad_trees_->count() > 0 || trees_lost_ > 0;
-    std::vector<BlobToFetch> inner;
-    if (found) {
-      RETURN_IF_ERROR(index().ForEach([&](const IndexedCopy& copy) {
-        if (copy.number == copy.first && copy.entry.handle.type == BlobType::kTree &&
-            inner_trees_->Contains(copy.first)) {
-          inner.push_back({.handle = copy.entry.handle, .location = index().LocationOf(copy)});
-        }
-      }));
-    }
-    while (found) {
-      const int64_t before = bad_trees_->count();
-      RETURN_IF_ERROR(FetchBlobs(
-          ctx_, repository_, inner,
-          [this](const BlobHandle& handle, const absl::StatusOr<absl::string_view>& text) {
-            return JudgeByChildren(handle, text);
-          }));
-      found = bad_trees_->count() > before;
-    }
-    return absl::OkStatus();
-  }
-
+  absl::Status FindAncestors();
   absl::Status JudgeByChildren(const BlobHandle& handle,
-                               const absl::StatusOr<absl::string_view>& text) {
-    std::vector<BlobId> below;
-    absl::Status read = text.status();
-    if (read.ok()) {
-      read = ReadTreeNodes(*text, below, [](const Node&) { return absl::OkStatus(); });
-    }
-    if (!read.ok() && !IsDamage(read)) {
-      return read;
-    }
-    bool is_bad = !read.ok();
-    for (std::size_t i = 0; i < below.size() && !is_bad; ++i) {
-      ASSIGN_OR_RETURN(is_bad, IsBadTree(below[i]));
-    }
-    return is_bad ? MarkBad(handle.id) : absl::OkStatus();
-  }
-
-  absl::Status MarkBad(const BlobId& tree) {
-    ASSIGN_OR_RETURN(const std::optional<IndexedCopy> copy,
-                     index().Find({.type = BlobType::kTree, .id = tree}));
-    if (copy.has_value()) {
-      bad_trees_->Mark(copy->first);
-      RETURN_IF_ERROR(NoteNeeded(copy->entry.handle));
-    }
-    return absl::OkStatus();
-  }
+                               const absl::StatusOr<absl::string_view>& text);
+  absl::Status MarkBad(const BlobId& tree);
 
   // A snapshot needs this blob: whose packs are bad, these are not to be dropped for nothing.
-  absl::Status NoteNeeded(const BlobHandle& handle) {
-    return index().ForEachCopyOf(handle, [this](const IndexedCopy& copy) {
-      const MutexLock lock(mutex_);
-      needed_[copy.pack_ordinal] = true;
-      return true;
-    });
-  }
+  absl::Status NoteNeeded(const BlobHandle& handle);
 
   // Whether no copy can be had of a blob that the index lists.
-  absl::StatusOr<bool> IsLost(const IndexedCopy& first) const {
-    if (bad_packs_.empty()) {
-      return false;
-    }
-    bool lost = true;
-    RETURN_IF_ERROR(
-        index().ForEachCopyOf(first.entry.handle, [this, &lost](const IndexedCopy& copy) {
-          const auto pack = bad_packs_.find(copy.pack_ordinal);
-          lost = pack != bad_packs_.end() && (pack->second.kind == FindingKind::kPackMissing ||
-                                              bad_copies_->Contains(copy.number));
-          return lost;
-        }));
-    return lost;
-  }
-
+  absl::StatusOr<bool> IsLost(const IndexedCopy& first) const;
   absl::Status WalkAndCheckContent(const std::vector<BlobId>& roots, BlobMarks& visited,
-                                   VolumeCheck& volumes) {
-    const auto missing = [this](const BlobId& blob, uint32_t tree) {
-      return AddMissing(blob, tree);
-    };
-    const auto listed = [this](const IndexedCopy& first, uint32_t tree) -> absl::Status {
-      ASSIGN_OR_RETURN(const bool lost, IsLost(first));
-      if (lost) {
-        bad_trees_->Mark(tree);
-        RETURN_IF_ERROR(NoteNeeded(first.entry.handle));
-      }
-      return absl::OkStatus();
-    };
-    const auto wrong_size = [this](const ContentCheck::WrongSize& file) {
-      return AddWrongSize(file);
-    };
-    ContentCheck content(index(), repository_.scratch(), volumes,
-                         {.missing = missing, .listed = listed, .wrong_size = wrong_size});
-    RETURN_IF_ERROR(WalkTrees(
-        ctx_, repository_, roots, visited,
-        [&](const BlobId& tree, const absl::StatusOr<absl::string_view>& text,
-            std::vector<BlobId>& below) { return CheckTree(tree, text, below, content); }));
-    Report(options_.progress, "content", 0, 0);
-    return content.Finish();
-  }
-
+                                   VolumeCheck& volumes);
   absl::Status CheckTree(const BlobId& tree, const absl::StatusOr<absl::string_view>& text,
-                         std::vector<BlobId>& below, ContentCheck& content) {
-    Report(options_.progress, "trees", ++trees_done_, 0);
-    absl::Status status = text.status();
-    if (status.ok()) {
-      ASSIGN_OR_RETURN(const std::optional<IndexedCopy> copy,
-                       index().Find({.type = BlobType::kTree, .id = tree}));
-      uint32_t nodes = 0;
-      status = ReadTreeNodes(*text, below, [&](const Node& node) {
-        const uint32_t number = nodes++;
-        return node.type == NodeType::kFile ? content.Add(copy->first, number, node)
-                                            : absl::OkStatus();
-      });
-      if (!below.empty()) {
-        inner_trees_->Mark(copy->first);
-      }
-    }
-    if (IsDamage(status)) {
-      Add(FindingKind::kTreeUnreadable, true, absl::StrCat("tree ", tree.Hex()), status.message(),
-          kBackUpAnew);
-      ++trees_lost_;
-      return MarkBad(tree);
-    }
-    return status;
-  }
-
-  absl::Status AddMissing(const BlobId& blob, uint32_t tree) {
-    bad_trees_->Mark(tree);
-    const MutexLock lock(mutex_);
-    if (missing_.size() < kFindingsMax) {
-      missing_.emplace(blob, tree);
-    }
-    return absl::OkStatus();
-  }
+                         std::vector<BlobId>& below, ContentCheck& content);
+  absl::Status AddMissing(const BlobId& blob, uint32_t tree);
 
   // What is in no index may still be in a pack that is in none: only then is there an index to
   // repair.
-  absl::Status TellOfBlobs() {
-    absl::flat_hash_set<BlobId> in_packs;
-    if (!missing_.empty() && !unindexed_.empty()) {
-      RETURN_IF_ERROR(ReadPackHeaders(
-          ctx_, repository_, unindexed_, PackProof::kHeader,
-          [&](const FileInfo&, const absl::StatusOr<std::vector<PackEntry>>& entries) {
-            for (const PackEntry& entry : entries.ok() ? *entries : std::vector<PackEntry>()) {
-              if (entry.handle.type == BlobType::kData && missing_.contains(entry.handle.id)) {
-                in_packs.insert(entry.handle.id);
-              }
-            }
-            return entries.ok() || IsDamage(entries.status()) ? absl::OkStatus() : entries.status();
-          }));
-    }
-    for (const auto& [blob, tree] : missing_) {
-      ASSIGN_OR_RETURN(const PackEntry entry, index().EntryOf(tree));
-      Add(FindingKind::kBlobMissing, true, absl::StrCat("data blob ", blob.Hex()),
-          absl::StrCat("is in no index, but in tree ", entry.handle.id.Hex()),
-          in_packs.contains(blob) ? kRepairIndex : kRefill);
-    }
-    return absl::OkStatus();
-  }
-
-  void TellOfPacks() {
-    for (const auto& [ordinal, pack] : bad_packs_) {
-      const PackId& id = index().packs()[ordinal];
-      const bool is_gone = pack.kind == FindingKind::kPackMissing;
-      std::string step = kRefill;
-      if (!needed_[ordinal]) {
-        step = is_gone ? kNotNeeded : absl::StrCat("run repair packs ", id.Hex(), " --drop-lost");
-      } else if (!is_gone) {
-        step = absl::StrCat("with the volume at hand run repair packs ", id.Hex(),
-                            " --from it; without it repair packs ", id.Hex(),
-                            " --drop-lost, then repair snapshots");
-      }
-      Add(pack.kind, true, PackName(id), pack.detail, step);
-    }
-  }
+  absl::Status TellOfBlobs();
+  void TellOfPacks();
 
   // Reads the tree again for the file's name: rather than keep the names of all files.
-  absl::Status AddWrongSize(const ContentCheck::WrongSize& wrong) {
-    bad_trees_->Mark(wrong.tree);
-    ASSIGN_OR_RETURN(const PackEntry entry, index().EntryOf(wrong.tree));
-    ASSIGN_OR_RETURN(const std::string text, repository_.LoadBlob(ctx_, entry.handle));
-    uint32_t nodes = 0;
-    return DecodeTree(text, [&](const Node& node) {
-      if (nodes++ == wrong.node) {
-        Add(FindingKind::kFileWrongSize, true,
-            absl::StrCat("file \"", node.name, "\" in tree ", entry.handle.id.Hex()),
-            absl::StrCat("says ", node.size_bytes, " bytes, but its content has ",
-                         node.size_bytes - wrong.absent_bytes),
-            kBackUpAnew);
-      }
-      return absl::OkStatus();
-    });
-  }
-
-  absl::Status CheckVolumes(const std::vector<StoredSnapshot>& snapshots, VolumeCheck& volumes) {
-    for (std::size_t i = 0; i < snapshots.size(); ++i) {
-      Report(options_.progress, "volumes", static_cast<int64_t>(i),
-             static_cast<int64_t>(snapshots.size()));
-      if (!IsVolume(snapshots[i].snapshot)) {
-        continue;
-      }
-      const absl::Status status = volumes.Check(ctx_, snapshots[i].snapshot);
-      if (IsDamage(status) || absl::IsFailedPrecondition(status)) {
-        Add(FindingKind::kVolumeMalformed, true, absl::StrCat("snapshot ", snapshots[i].id.Hex()),
-            status.message(), kBackUpAnew);
-        malformed_.insert(snapshots[i].id);
-      } else if (!status.ok()) {
-        return status;
-      }
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status ReadPacks() {
-    const std::vector<FileInfo> packs =
-        ChooseSubset(std::move(readable_packs_), options_.read_data, options_.seed);
-    std::vector<uint32_t> ordinals;
-    ordinals.reserve(packs.size());
-    for (const FileInfo& pack : packs) {
-      ordinals.push_back(*index().FindPack(pack.id));
-    }
-    for (std::size_t begin = 0; begin < packs.size();) {
-      const auto rest = absl::MakeConstSpan(ordinals).subspan(begin);
-      const std::size_t pass = PacksOfPass(index(), rest);
-      RETURN_IF_ERROR(ReadBatch(absl::MakeConstSpan(packs).subspan(begin, pass), rest.first(pass),
-                                packs.size()));
-      begin += pass;
-    }
-    return absl::OkStatus();
-  }
-
+  absl::Status AddWrongSize(const ContentCheck::WrongSize& wrong);
+  absl::Status CheckVolumes(const std::vector<StoredSnapshot>& snapshots, VolumeCheck& volumes);
+  absl::Status ReadPacks();
   absl::Status ReadBatch(absl::Span<const FileInfo> packs, absl::Span<const uint32_t> ordinals,
-                         std::size_t total) {
-    ASSIGN_OR_RETURN(const PackContents contents, ContentsOf(index(), ordinals));
-    return ParallelFor(packs.size(), kMaintenanceThreads, [&](std::size_t i) -> absl::Status {
-      RETURN_IF_ERROR(ctx_.Check());
-      RETURN_IF_ERROR(ReadPack(packs[i], contents.at(ordinals[i])));
-      const MutexLock lock(mutex_);
-      report_.bytes_read += packs[i].size_bytes;
-      Report(options_.progress, "packs", ++report_.packs_read, static_cast<int64_t>(total));
-      return absl::OkStatus();
-    });
-  }
-
-  absl::Status ReadPack(const FileInfo& pack, absl::Span<const NumberedEntry> indexed) {
-    if (pack.size_bytes > kPackReadBytesMax) {
-      return AddDamaged(pack.id, indexed, "", "is longer than any writer makes packs");
-    }
-    const std::unique_ptr<BlobCodec> codec = repository_.MakeCodec();
-    absl::StatusOr<std::vector<PackEntry>> entries = absl::InternalError("not read");
-    std::string bytes;
-    std::string details;
-    // What was read wrong once may have been the way, not the pack.
-    for (int reads = 0; reads < 2 && !entries.ok(); ++reads) {
-      ASSIGN_OR_RETURN(bytes, LoadPack(pack.id));
-      details.clear();
-      entries = VerifyPack(pack.id, bytes, *codec, [&](const PackEntry&, const absl::Status& why) {
-        absl::StrAppend(&details, details.empty() ? "" : "; ", why.message());
-      });
-    }
-    if (!entries.ok()) {
-      return AddDamaged(pack.id, indexed, bytes,
-                        details.empty() ? entries.status().message() : details);
-    }
-    if (*entries != InPackOrder(indexed)) {
-      Add(FindingKind::kPackListedDifferently, true, PackName(pack.id),
-          "its header lists other blobs than the index", kRepairIndex);
-    }
-    return absl::OkStatus();
-  }
+                         std::size_t total);
+  absl::Status ReadPack(const FileInfo& pack, absl::Span<const NumberedEntry> indexed);
 
   // "" when it does not read.
-  absl::StatusOr<std::string> LoadPack(const PackId& pack) const {
-    absl::StatusOr<std::string> bytes =
-        repository_.store().Get(ctx_, PackKey(pack), kPackReadBytesMax);
-    return IsDamage(bytes.status()) ? std::string() : std::move(bytes);
-  }
-
+  absl::StatusOr<std::string> LoadPack(const PackId& pack) const;
   absl::Status AddDamaged(const PackId& pack, absl::Span<const NumberedEntry> indexed,
-                          absl::string_view bytes, absl::string_view detail) {
-    JudgeCopies(indexed, bytes);
-    const MutexLock lock(mutex_);
-    bad_packs_.emplace(*index().FindPack(pack),
-                       BadPack{.kind = FindingKind::kPackDamaged, .detail = std::string(detail)});
-    return absl::OkStatus();
-  }
+                          absl::string_view bytes, absl::string_view detail);
 
   // Marks what does not read in a pack's bytes.
-  void JudgeCopies(absl::Span<const NumberedEntry> indexed, absl::string_view bytes) {
-    const std::unique_ptr<BlobCodec> codec = repository_.MakeCodec();
-    for (const auto& [copy, entry] : indexed) {
-      const BlobSpan& span = entry.span;
-      const bool reads =
-          std::size_t{span.offset_bytes} + span.sealed_bytes <= bytes.size() &&
-          codec->Decode(entry.handle, span, bytes.substr(span.offset_bytes, span.sealed_bytes))
-              .ok();
-      if (!reads) {
-        bad_copies_->Mark(copy);
-      }
-    }
-  }
+  void JudgeCopies(absl::Span<const NumberedEntry> indexed, absl::string_view bytes);
 
   // What is left of packs of another length.
-  absl::Status ReadWrongSizes() {
-    if (wrong_size_.empty()) {
-      return absl::OkStatus();
-    }
-    ASSIGN_OR_RETURN(const PackContents contents, ContentsOf(index(), wrong_size_));
-    for (const uint32_t ordinal : wrong_size_) {
-      RETURN_IF_ERROR(ctx_.Check());
-      ASSIGN_OR_RETURN(const std::string bytes, LoadPack(index().packs()[ordinal]));
-      JudgeCopies(contents.at(ordinal), bytes);
-    }
-    return absl::OkStatus();
-  }
+  absl::Status ReadWrongSizes();
 
   // An index need not list them so.
-  static std::vector<PackEntry> InPackOrder(absl::Span<const NumberedEntry> indexed) {
-    std::vector<PackEntry> entries;
-    for (const NumberedEntry& numbered : indexed) {
-      entries.push_back(numbered.entry);
-    }
-    std::sort(entries.begin(), entries.end(), [](const PackEntry& left, const PackEntry& right) {
-      return left.span.offset_bytes < right.span.offset_bytes;
-    });
-    return entries;
-  }
+  static std::vector<PackEntry> InPackOrder(absl::Span<const NumberedEntry> indexed);
 
   // A pack that is not as the index has it.
   struct BadPack {
@@ -547,6 +129,466 @@ class Checker {
   absl::flat_hash_map<BlobId, uint32_t> missing_;  // In no index; and a tree that names it.
   CheckReport report_;
 };
+
+absl::StatusOr<CheckReport> Checker::Run() {
+  ASSIGN_OR_RETURN(const bool readable, CheckIndex());
+  if (!readable) {
+    report_.complete = false;
+    return std::move(report_);
+  }
+  bad_copies_.emplace(index());
+  bad_trees_.emplace(index());
+  inner_trees_.emplace(index());
+  needed_.resize(index().packs().size());
+  RETURN_IF_ERROR(CheckPacks());
+  // First what the packs hold, by which it is then known what snapshots lack.
+  RETURN_IF_ERROR(ReadWrongSizes());
+  RETURN_IF_ERROR(ReadPacks());
+  RETURN_IF_ERROR(CheckTrees());
+  RETURN_IF_ERROR(TellOfBlobs());
+  TellOfPacks();
+  report_.scratch_bytes = repository_.scratch().peak_bytes();
+  return std::move(report_);
+}
+
+void Checker::Add(FindingKind kind, bool is_error, std::string thing, absl::string_view detail,
+                  absl::string_view next_step) {
+  const MutexLock lock(mutex_);
+  ++(is_error ? report_.errors : report_.notes);
+  if (report_.findings.size() < kFindingsMax) {
+    report_.findings.push_back({.kind = kind,
+                                .is_error = is_error,
+                                .thing = std::move(thing),
+                                .detail = std::string(detail),
+                                .next_step = std::string(next_step)});
+  }
+}
+
+absl::StatusOr<bool> Checker::CheckIndex() {
+  ASSIGN_OR_RETURN(const std::vector<FileInfo> files,
+                   repository_.ListFiles(ctx_, FileKind::kIndex));
+  report_.index_files = static_cast<int64_t>(files.size());
+  const absl::Status loaded = repository_.LoadIndex(ctx_);
+  if (loaded.ok()) {
+    for (const PackId& pack : repository_.packs_listed_differently()) {
+      Add(FindingKind::kPackListedDifferently, true, PackName(pack),
+          "two index files list different blobs in it", kRepairIndex);
+    }
+    report_.packs = static_cast<int64_t>(index().packs().size());
+    report_.blobs = index().entry_count();
+    return true;
+  }
+  if (!IsDamage(loaded)) {
+    return loaded;
+  }
+  for (const FileInfo& file : files) {
+    RETURN_IF_ERROR(ctx_.Check());
+    const absl::Status status = LoadIndexFile(ctx_, repository_, file.id).status();
+    if (IsDamage(status)) {
+      Add(FindingKind::kIndexUnreadable, true, absl::StrCat("index ", file.id.Hex()),
+          status.message(), kRepairIndex);
+    } else if (!status.ok()) {
+      return status;
+    }
+  }
+  return false;
+}
+
+absl::Status Checker::CheckPacks() {
+  std::vector<bool> stored(index().packs().size());
+  RETURN_IF_ERROR(repository_.ListPacks(ctx_, [&](const FileInfo& file) {
+    const std::optional<uint32_t> ordinal = index().FindPack(file.id);
+    if (!ordinal.has_value()) {
+      Add(FindingKind::kPackUnindexed, false, PackName(file.id),
+          "is in no index, as backups leave packs that were cut off", "prune removes it");
+      unindexed_.push_back(file);
+    } else {
+      stored[*ordinal] = true;
+      CheckPack(file, *ordinal);
+    }
+    return absl::OkStatus();
+  }));
+  for (uint32_t i = 0; i < stored.size(); ++i) {
+    const PackId& id = index().packs()[i];
+    if (!stored[i] && index().FindPack(id) == i) {
+      bad_packs_.emplace(
+          i, BadPack{.kind = FindingKind::kPackMissing, .detail = "is indexed, but not stored"});
+    }
+  }
+  return absl::OkStatus();
+}
+
+void Checker::CheckPack(const FileInfo& file, uint32_t ordinal) {
+  const PackFacts& facts = index().facts(ordinal);
+  if (file.size_bytes != facts.stored_bytes) {
+    bad_packs_.emplace(ordinal,
+                       BadPack{.kind = FindingKind::kPackWrongSize,
+                               .detail = absl::StrCat("has ", file.size_bytes, " bytes instead of ",
+                                                      facts.stored_bytes)});
+    wrong_size_.push_back(ordinal);
+    return;
+  }
+  if (facts.has_data && facts.has_tree) {
+    Add(FindingKind::kPackMixed, false, PackName(file.id), "holds data and trees",
+        "prune separates them");
+  }
+  if (!std::holds_alternative<ReadNothing>(options_.read_data)) {
+    readable_packs_.push_back(file);
+  }
+}
+
+absl::Status Checker::CheckTrees() {
+  ASSIGN_OR_RETURN(const std::vector<StoredSnapshot> snapshots,
+                   repository_.ListSnapshots(ctx_, [this](const Id& id, const absl::Status& why) {
+                     Add(FindingKind::kSnapshotUnreadable, true,
+                         absl::StrCat("snapshot ", id.Hex()), why.message(),
+                         absl::StrCat("forget ", id.Hex(), " removes the file"));
+                     report_.unrestorable.push_back(id);
+                     report_.unreadable.push_back(id);
+                   }));
+  report_.snapshots = static_cast<int64_t>(snapshots.size());
+  std::vector<BlobId> roots;
+  roots.reserve(snapshots.size());
+  for (const StoredSnapshot& snapshot : snapshots) {
+    roots.push_back(snapshot.snapshot.tree);
+  }
+  BlobMarks visited(index());
+  VolumeCheck volumes(repository_);
+  RETURN_IF_ERROR(WalkAndCheckContent(roots, visited, volumes));
+  report_.trees = visited.count();
+  RETURN_IF_ERROR(CheckVolumes(snapshots, volumes));
+  RETURN_IF_ERROR(FindAncestors());
+  for (const StoredSnapshot& stored : snapshots) {
+    ASSIGN_OR_RETURN(const bool is_bad, IsBadTree(stored.snapshot.tree));
+    if (is_bad || malformed_.contains(stored.id)) {
+      report_.unrestorable.push_back(stored.id);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> Checker::IsBadTree(const BlobId& tree) const {
+  ASSIGN_OR_RETURN(const std::optional<IndexedCopy> copy,
+                   index().Find({.type = BlobType::kTree, .id = tree}));
+  return !copy.has_value() || bad_trees_->Contains(copy->first);
+}
+
+absl::Status Checker::FindAncestors() {
+  bool found = bad_trees_->count() > 0 || trees_lost_ > 0;
+  std::vector<BlobToFetch> inner;
+  if (found) {
+    RETURN_IF_ERROR(index().ForEach([&](const IndexedCopy& copy) {
+      if (copy.number == copy.first && copy.entry.handle.type == BlobType::kTree &&
+          inner_trees_->Contains(copy.first)) {
+        inner.push_back({.handle = copy.entry.handle, .location = index().LocationOf(copy)});
+      }
+    }));
+  }
+  while (found) {
+    const int64_t before = bad_trees_->count();
+    RETURN_IF_ERROR(
+        FetchBlobs(ctx_, repository_, inner,
+                   [this](const BlobHandle& handle, const absl::StatusOr<absl::string_view>& text) {
+                     return JudgeByChildren(handle, text);
+                   }));
+    found = bad_trees_->count() > before;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Checker::JudgeByChildren(const BlobHandle& handle,
+                                      const absl::StatusOr<absl::string_view>& text) {
+  std::vector<BlobId> below;
+  absl::Status read = text.status();
+  if (read.ok()) {
+    read = ReadTreeNodes(*text, below, [](const Node&) { return absl::OkStatus(); });
+  }
+  if (!read.ok() && !IsDamage(read)) {
+    return read;
+  }
+  bool is_bad = !read.ok();
+  for (std::size_t i = 0; i < below.size() && !is_bad; ++i) {
+    ASSIGN_OR_RETURN(is_bad, IsBadTree(below[i]));
+  }
+  return is_bad ? MarkBad(handle.id) : absl::OkStatus();
+}
+
+absl::Status Checker::MarkBad(const BlobId& tree) {
+  ASSIGN_OR_RETURN(const std::optional<IndexedCopy> copy,
+                   index().Find({.type = BlobType::kTree, .id = tree}));
+  if (copy.has_value()) {
+    bad_trees_->Mark(copy->first);
+    RETURN_IF_ERROR(NoteNeeded(copy->entry.handle));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Checker::NoteNeeded(const BlobHandle& handle) {
+  return index().ForEachCopyOf(handle, [this](const IndexedCopy& copy) {
+    const MutexLock lock(mutex_);
+    needed_[copy.pack_ordinal] = true;
+    return true;
+  });
+}
+
+absl::StatusOr<bool> Checker::IsLost(const IndexedCopy& first) const {
+  if (bad_packs_.empty()) {
+    return false;
+  }
+  bool lost = true;
+  RETURN_IF_ERROR(index().ForEachCopyOf(first.entry.handle, [this, &lost](const IndexedCopy& copy) {
+    const auto pack = bad_packs_.find(copy.pack_ordinal);
+    lost = pack != bad_packs_.end() &&
+           (pack->second.kind == FindingKind::kPackMissing || bad_copies_->Contains(copy.number));
+    return lost;
+  }));
+  return lost;
+}
+
+absl::Status Checker::WalkAndCheckContent(const std::vector<BlobId>& roots, BlobMarks& visited,
+                                          VolumeCheck& volumes) {
+  const auto missing = [this](const BlobId& blob, uint32_t tree) { return AddMissing(blob, tree); };
+  const auto listed = [this](const IndexedCopy& first, uint32_t tree) -> absl::Status {
+    ASSIGN_OR_RETURN(const bool lost, IsLost(first));
+    if (lost) {
+      bad_trees_->Mark(tree);
+      RETURN_IF_ERROR(NoteNeeded(first.entry.handle));
+    }
+    return absl::OkStatus();
+  };
+  const auto wrong_size = [this](const ContentCheck::WrongSize& file) {
+    return AddWrongSize(file);
+  };
+  ContentCheck content(index(), repository_.scratch(), volumes,
+                       {.missing = missing, .listed = listed, .wrong_size = wrong_size});
+  RETURN_IF_ERROR(
+      WalkTrees(ctx_, repository_, roots, visited,
+                [&](const BlobId& tree, const absl::StatusOr<absl::string_view>& text,
+                    std::vector<BlobId>& below) { return CheckTree(tree, text, below, content); }));
+  Report(options_.progress, "content", 0, 0);
+  return content.Finish();
+}
+
+absl::Status Checker::CheckTree(const BlobId& tree, const absl::StatusOr<absl::string_view>& text,
+                                std::vector<BlobId>& below, ContentCheck& content) {
+  Report(options_.progress, "trees", ++trees_done_, 0);
+  absl::Status status = text.status();
+  if (status.ok()) {
+    ASSIGN_OR_RETURN(const std::optional<IndexedCopy> copy,
+                     index().Find({.type = BlobType::kTree, .id = tree}));
+    uint32_t nodes = 0;
+    status = ReadTreeNodes(*text, below, [&](const Node& node) {
+      const uint32_t number = nodes++;
+      return node.type == NodeType::kFile ? content.Add(copy->first, number, node)
+                                          : absl::OkStatus();
+    });
+    if (!below.empty()) {
+      inner_trees_->Mark(copy->first);
+    }
+  }
+  if (IsDamage(status)) {
+    Add(FindingKind::kTreeUnreadable, true, absl::StrCat("tree ", tree.Hex()), status.message(),
+        kBackUpAnew);
+    ++trees_lost_;
+    return MarkBad(tree);
+  }
+  return status;
+}
+
+absl::Status Checker::AddMissing(const BlobId& blob, uint32_t tree) {
+  bad_trees_->Mark(tree);
+  const MutexLock lock(mutex_);
+  if (missing_.size() < kFindingsMax) {
+    missing_.emplace(blob, tree);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Checker::TellOfBlobs() {
+  absl::flat_hash_set<BlobId> in_packs;
+  if (!missing_.empty() && !unindexed_.empty()) {
+    RETURN_IF_ERROR(ReadPackHeaders(
+        ctx_, repository_, unindexed_, PackProof::kHeader,
+        [&](const FileInfo&, const absl::StatusOr<std::vector<PackEntry>>& entries) {
+          for (const PackEntry& entry : entries.ok() ? *entries : std::vector<PackEntry>()) {
+            if (entry.handle.type == BlobType::kData && missing_.contains(entry.handle.id)) {
+              in_packs.insert(entry.handle.id);
+            }
+          }
+          return entries.ok() || IsDamage(entries.status()) ? absl::OkStatus() : entries.status();
+        }));
+  }
+  for (const auto& [blob, tree] : missing_) {
+    ASSIGN_OR_RETURN(const PackEntry entry, index().EntryOf(tree));
+    Add(FindingKind::kBlobMissing, true, absl::StrCat("data blob ", blob.Hex()),
+        absl::StrCat("is in no index, but in tree ", entry.handle.id.Hex()),
+        in_packs.contains(blob) ? kRepairIndex : kRefill);
+  }
+  return absl::OkStatus();
+}
+
+void Checker::TellOfPacks() {
+  for (const auto& [ordinal, pack] : bad_packs_) {
+    const PackId& id = index().packs()[ordinal];
+    const bool is_gone = pack.kind == FindingKind::kPackMissing;
+    std::string step = kRefill;
+    if (!needed_[ordinal]) {
+      step = is_gone ? kNotNeeded : absl::StrCat("run repair packs ", id.Hex(), " --drop-lost");
+    } else if (!is_gone) {
+      step = absl::StrCat("with the volume at hand run repair packs ", id.Hex(),
+                          " --from it; without it repair packs ", id.Hex(),
+                          " --drop-lost, then repair snapshots");
+    }
+    Add(pack.kind, true, PackName(id), pack.detail, step);
+  }
+}
+
+absl::Status Checker::AddWrongSize(const ContentCheck::WrongSize& wrong) {
+  bad_trees_->Mark(wrong.tree);
+  ASSIGN_OR_RETURN(const PackEntry entry, index().EntryOf(wrong.tree));
+  ASSIGN_OR_RETURN(const std::string text, repository_.LoadBlob(ctx_, entry.handle));
+  uint32_t nodes = 0;
+  return DecodeTree(text, [&](const Node& node) {
+    if (nodes++ == wrong.node) {
+      Add(FindingKind::kFileWrongSize, true,
+          absl::StrCat("file \"", node.name, "\" in tree ", entry.handle.id.Hex()),
+          absl::StrCat("says ", node.size_bytes, " bytes, but its content has ",
+                       node.size_bytes - wrong.absent_bytes),
+          kBackUpAnew);
+    }
+    return absl::OkStatus();
+  });
+}
+
+absl::Status Checker::CheckVolumes(const std::vector<StoredSnapshot>& snapshots,
+                                   VolumeCheck& volumes) {
+  for (std::size_t i = 0; i < snapshots.size(); ++i) {
+    Report(options_.progress, "volumes", static_cast<int64_t>(i),
+           static_cast<int64_t>(snapshots.size()));
+    if (!IsVolume(snapshots[i].snapshot)) {
+      continue;
+    }
+    const absl::Status status = volumes.Check(ctx_, snapshots[i].snapshot);
+    if (IsDamage(status) || absl::IsFailedPrecondition(status)) {
+      Add(FindingKind::kVolumeMalformed, true, absl::StrCat("snapshot ", snapshots[i].id.Hex()),
+          status.message(), kBackUpAnew);
+      malformed_.insert(snapshots[i].id);
+    } else if (!status.ok()) {
+      return status;
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Checker::ReadPacks() {
+  const std::vector<FileInfo> packs =
+      ChooseSubset(std::move(readable_packs_), options_.read_data, options_.seed);
+  std::vector<uint32_t> ordinals;
+  ordinals.reserve(packs.size());
+  for (const FileInfo& pack : packs) {
+    ordinals.push_back(*index().FindPack(pack.id));
+  }
+  for (std::size_t begin = 0; begin < packs.size();) {
+    const auto rest = absl::MakeConstSpan(ordinals).subspan(begin);
+    const std::size_t pass = PacksOfPass(index(), rest);
+    RETURN_IF_ERROR(
+        ReadBatch(absl::MakeConstSpan(packs).subspan(begin, pass), rest.first(pass), packs.size()));
+    begin += pass;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Checker::ReadBatch(absl::Span<const FileInfo> packs,
+                                absl::Span<const uint32_t> ordinals, std::size_t total) {
+  ASSIGN_OR_RETURN(const PackContents contents, ContentsOf(index(), ordinals));
+  return ParallelFor(packs.size(), kMaintenanceThreads, [&](std::size_t i) -> absl::Status {
+    RETURN_IF_ERROR(ctx_.Check());
+    RETURN_IF_ERROR(ReadPack(packs[i], contents.at(ordinals[i])));
+    const MutexLock lock(mutex_);
+    report_.bytes_read += packs[i].size_bytes;
+    Report(options_.progress, "packs", ++report_.packs_read, static_cast<int64_t>(total));
+    return absl::OkStatus();
+  });
+}
+
+absl::Status Checker::ReadPack(const FileInfo& pack, absl::Span<const NumberedEntry> indexed) {
+  if (pack.size_bytes > kPackReadBytesMax) {
+    return AddDamaged(pack.id, indexed, "", "is longer than any writer makes packs");
+  }
+  const std::unique_ptr<BlobCodec> codec = repository_.MakeCodec();
+  absl::StatusOr<std::vector<PackEntry>> entries = absl::InternalError("not read");
+  std::string bytes;
+  std::string details;
+  // What was read wrong once may have been the way, not the pack.
+  for (int reads = 0; reads < 2 && !entries.ok(); ++reads) {
+    ASSIGN_OR_RETURN(bytes, LoadPack(pack.id));
+    details.clear();
+    entries = VerifyPack(pack.id, bytes, *codec, [&](const PackEntry&, const absl::Status& why) {
+      absl::StrAppend(&details, details.empty() ? "" : "; ", why.message());
+    });
+  }
+  if (!entries.ok()) {
+    return AddDamaged(pack.id, indexed, bytes,
+                      details.empty() ? entries.status().message() : details);
+  }
+  if (*entries != InPackOrder(indexed)) {
+    Add(FindingKind::kPackListedDifferently, true, PackName(pack.id),
+        "its header lists other blobs than the index", kRepairIndex);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> Checker::LoadPack(const PackId& pack) const {
+  absl::StatusOr<std::string> bytes =
+      repository_.store().Get(ctx_, PackKey(pack), kPackReadBytesMax);
+  return IsDamage(bytes.status()) ? std::string() : std::move(bytes);
+}
+
+absl::Status Checker::AddDamaged(const PackId& pack, absl::Span<const NumberedEntry> indexed,
+                                 absl::string_view bytes, absl::string_view detail) {
+  JudgeCopies(indexed, bytes);
+  const MutexLock lock(mutex_);
+  bad_packs_.emplace(*index().FindPack(pack),
+                     BadPack{.kind = FindingKind::kPackDamaged, .detail = std::string(detail)});
+  return absl::OkStatus();
+}
+
+void Checker::JudgeCopies(absl::Span<const NumberedEntry> indexed, absl::string_view bytes) {
+  const std::unique_ptr<BlobCodec> codec = repository_.MakeCodec();
+  for (const auto& [copy, entry] : indexed) {
+    const BlobSpan& span = entry.span;
+    const bool reads =
+        std::size_t{span.offset_bytes} + span.sealed_bytes <= bytes.size() &&
+        codec->Decode(entry.handle, span, bytes.substr(span.offset_bytes, span.sealed_bytes)).ok();
+    if (!reads) {
+      bad_copies_->Mark(copy);
+    }
+  }
+}
+
+absl::Status Checker::ReadWrongSizes() {
+  if (wrong_size_.empty()) {
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const PackContents contents, ContentsOf(index(), wrong_size_));
+  for (const uint32_t ordinal : wrong_size_) {
+    RETURN_IF_ERROR(ctx_.Check());
+    ASSIGN_OR_RETURN(const std::string bytes, LoadPack(index().packs()[ordinal]));
+    JudgeCopies(contents.at(ordinal), bytes);
+  }
+  return absl::OkStatus();
+}
+
+std::vector<PackEntry> Checker::InPackOrder(absl::Span<const NumberedEntry> indexed) {
+  std::vector<PackEntry> entries;
+  for (const NumberedEntry& numbered : indexed) {
+    entries.push_back(numbered.entry);
+  }
+  std::sort(entries.begin(), entries.end(), [](const PackEntry& left, const PackEntry& right) {
+    return left.span.offset_bytes < right.span.offset_bytes;
+  });
+  return entries;
+}
 
 }  // namespace
 

@@ -49,138 +49,19 @@ std::vector<const StoredSnapshot*> ParentsFirst(absl::Span<const StoredSnapshot>
 class Copier {
  public:
   Copier(const CallContext& ctx, Repository& from, Repository& to, Lock& lock,
-         const CopyOptions& options)
-      : ctx_(ctx),
-        from_(from),
-        to_(to),
-        lock_(lock),
-        options_(options),
-        visited_(from.index()),
-        copied_(from.index()) {}
-
-  absl::StatusOr<std::vector<CopiedSnapshot>> Run(absl::Span<const StoredSnapshot> snapshots) {
-    RETURN_IF_ERROR(FindExisting());
-    const std::vector<const StoredSnapshot*> order = ParentsFirst(snapshots);
-    std::vector<CopiedSnapshot> result;
-    for (const StoredSnapshot* snapshot : order) {
-      Report(options_.progress, "snapshots", static_cast<int64_t>(result.size()),
-             static_cast<int64_t>(order.size()));
-      ASSIGN_OR_RETURN(const CopiedSnapshot copied, Copy(*snapshot));
-      copies_.emplace(snapshot->id, copied.copy);
-      result.push_back(copied);
-    }
-    return result;
-  }
+         const CopyOptions& options);
+  absl::StatusOr<std::vector<CopiedSnapshot>> Run(absl::Span<const StoredSnapshot> snapshots);
 
  private:
-  absl::Status FindExisting() {
-    // One that does not read is not there as far as a copy goes.
-    ASSIGN_OR_RETURN(const std::vector<StoredSnapshot> there,
-                     to_.ListSnapshots(ctx_, [](const Id&, const absl::Status&) {}));
-    for (const StoredSnapshot& snapshot : there) {
-      existing_.emplace(std::pair(OriginOf(snapshot), snapshot.snapshot.tree), snapshot.id);
-    }
-    return absl::OkStatus();
-  }
-
-  absl::StatusOr<CopiedSnapshot> Copy(const StoredSnapshot& source) {
-    CopiedSnapshot result = {.source = source.id, .copy = {}, .counts = {}};
-    const auto found = existing_.find(std::pair(OriginOf(source), source.snapshot.tree));
-    if (found != existing_.end()) {
-      result.copy = found->second;
-      result.was_there = true;
-      return result;
-    }
-    BlobWriterOptions writer_options = options_.writer;
-    writer_options.known = &to_.index();
-    BlobWriter writer(ctx_, to_, writer_options);
-    const absl::Status blobs = CopyBlobs(source.snapshot.tree, writer);
-    if (!blobs.ok()) {
-      return Annotate(blobs, absl::StrCat("copy snapshot ", source.id.ShortHex()));
-    }
-    RETURN_IF_ERROR(writer.Flush());
-    RETURN_IF_ERROR(lock_.Fence(ctx_));
-    RepoSnapshot copy = source.snapshot;
-    copy.original = OriginOf(source);
-    copy.parent = std::nullopt;
-    if (source.snapshot.parent.has_value()) {
-      const auto parent = copies_.find(*source.snapshot.parent);
-      copy.parent = parent != copies_.end() ? std::optional<Id>(parent->second) : std::nullopt;
-    }
-    ASSIGN_OR_RETURN(result.copy, to_.SaveSnapshot(ctx_, copy));
-    RETURN_IF_ERROR(ConfirmSnapshot(ctx_, to_, result.copy, [this](const CallContext& fence_ctx) {
-      return lock_.Fence(fence_ctx);
-    }));
-    result.counts = writer.counts();
-    return result;
-  }
-
-  absl::Status CopyBlobs(const BlobId& root, BlobWriter& writer) {
-    RETURN_IF_ERROR(
-        WalkTrees(ctx_, from_, absl::MakeConstSpan(&root, 1), visited_,
-                  [&](const BlobId& tree, const absl::StatusOr<absl::string_view>& text,
-                      std::vector<BlobId>& below) { return CopyTree(tree, text, below, writer); }));
-    std::vector<BlobToFetch> rest;
-    {
-      const MutexLock lock(mutex_);
-      rest.swap(waiting_);
-    }
-    return CopyData(std::move(rest), writer);
-  }
-
+  absl::Status FindExisting();
+  absl::StatusOr<CopiedSnapshot> Copy(const StoredSnapshot& source);
+  absl::Status CopyBlobs(const BlobId& root, BlobWriter& writer);
   absl::Status CopyTree(const BlobId& tree, const absl::StatusOr<absl::string_view>& text,
-                        std::vector<BlobId>& below, BlobWriter& writer) {
-    RETURN_IF_ERROR(text.status());
-    RETURN_IF_ERROR(writer.AddBlob(BlobType::kTree, tree, *text).status());
-    std::vector<BlobToFetch> wanted;
-    const absl::Status read = ReadTreeNodes(*text, below, [&](const Node& node) {
-      absl::Status status;
-      for (const BlobId& id : node.content.value_or(std::vector<BlobId>())) {
-        status.Update(Want({.type = BlobType::kData, .id = id}, wanted));
-      }
-      return status;
-    });
-    RETURN_IF_ERROR(read);
-    std::vector<BlobToFetch> due;
-    {
-      const MutexLock lock(mutex_);
-      waiting_.insert(waiting_.end(), wanted.begin(), wanted.end());
-      if (waiting_.size() >= kBatchBlobs) {
-        due = std::exchange(waiting_, {});
-      }
-    }
-    return CopyData(std::move(due), writer);
-  }
+                        std::vector<BlobId>& below, BlobWriter& writer);
 
   // Notes a data blob that nobody copied yet and that the target does not have.
-  absl::Status Want(const BlobHandle& blob, std::vector<BlobToFetch>& wanted) {
-    ASSIGN_OR_RETURN(const std::optional<IndexedCopy> copy, from_.index().Find(blob));
-    if (!copy.has_value()) {
-      return absl::DataLossError(absl::StrCat(Describe(blob), " is in no index"));
-    }
-    if (copied_.Mark(copy->first)) {
-      ASSIGN_OR_RETURN(const bool is_there, to_.index().Contains(blob));
-      if (!is_there) {
-        wanted.push_back({.handle = blob, .location = from_.index().LocationOf(*copy)});
-      }
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status CopyData(std::vector<BlobToFetch> blobs, BlobWriter& writer) {
-    if (blobs.empty()) {
-      return absl::OkStatus();
-    }
-    // One batch at a time: it keeps all threads busy by itself.
-    const MutexLock lock(fetch_mutex_);
-    return FetchBlobs(
-        ctx_, from_, std::move(blobs),
-        [&](const BlobHandle& handle, const absl::StatusOr<absl::string_view>& plaintext) {
-          RETURN_IF_ERROR(plaintext.status());
-          Report(options_.progress, "blobs", ++blobs_done_, 0);
-          return writer.AddBlob(handle.type, handle.id, *plaintext).status();
-        });
-  }
+  absl::Status Want(const BlobHandle& blob, std::vector<BlobToFetch>& wanted);
+  absl::Status CopyData(std::vector<BlobToFetch> blobs, BlobWriter& writer);
 
   const CallContext& ctx_;
   Repository& from_;
@@ -196,6 +77,139 @@ class Copier {
   Mutex mutex_;
   std::vector<BlobToFetch> waiting_ ABSL_GUARDED_BY(mutex_);
 };
+
+Copier::Copier(const CallContext& ctx, Repository& from, Repository& to, Lock& lock,
+               const CopyOptions& options)
+    : ctx_(ctx),
+      from_(from),
+      to_(to),
+      lock_(lock),
+      options_(options),
+      visited_(from.index()),
+      copied_(from.index()) {}
+
+absl::StatusOr<std::vector<CopiedSnapshot>> Copier::Run(
+    absl::Span<const StoredSnapshot> snapshots) {
+  RETURN_IF_ERROR(FindExisting());
+  const std::vector<const StoredSnapshot*> order = ParentsFirst(snapshots);
+  std::vector<CopiedSnapshot> result;
+  for (const StoredSnapshot* snapshot : order) {
+    Report(options_.progress, "snapshots", static_cast<int64_t>(result.size()),
+           static_cast<int64_t>(order.size()));
+    ASSIGN_OR_RETURN(const CopiedSnapshot copied, Copy(*snapshot));
+    copies_.emplace(snapshot->id, copied.copy);
+    result.push_back(copied);
+  }
+  return result;
+}
+
+absl::Status Copier::FindExisting() {
+  // One that does not read is not there as far as a copy goes.
+  ASSIGN_OR_RETURN(const std::vector<StoredSnapshot> there,
+                   to_.ListSnapshots(ctx_, [](const Id&, const absl::Status&) {}));
+  for (const StoredSnapshot& snapshot : there) {
+    existing_.emplace(std::pair(OriginOf(snapshot), snapshot.snapshot.tree), snapshot.id);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<CopiedSnapshot> Copier::Copy(const StoredSnapshot& source) {
+  CopiedSnapshot result = {.source = source.id, .copy = {}, .counts = {}};
+  const auto found = existing_.find(std::pair(OriginOf(source), source.snapshot.tree));
+  if (found != existing_.end()) {
+    result.copy = found->second;
+    result.was_there = true;
+    return result;
+  }
+  BlobWriterOptions writer_options = options_.writer;
+  writer_options.known = &to_.index();
+  BlobWriter writer(ctx_, to_, writer_options);
+  const absl::Status blobs = CopyBlobs(source.snapshot.tree, writer);
+  if (!blobs.ok()) {
+    return Annotate(blobs, absl::StrCat("copy snapshot ", source.id.ShortHex()));
+  }
+  RETURN_IF_ERROR(writer.Flush());
+  RETURN_IF_ERROR(lock_.Fence(ctx_));
+  RepoSnapshot copy = source.snapshot;
+  copy.original = OriginOf(source);
+  copy.parent = std::nullopt;
+  if (source.snapshot.parent.has_value()) {
+    const auto parent = copies_.find(*source.snapshot.parent);
+    copy.parent = parent != copies_.end() ? std::optional<Id>(parent->second) : std::nullopt;
+  }
+  ASSIGN_OR_RETURN(result.copy, to_.SaveSnapshot(ctx_, copy));
+  RETURN_IF_ERROR(ConfirmSnapshot(ctx_, to_, result.copy, [this](const CallContext& fence_ctx) {
+    return lock_.Fence(fence_ctx);
+  }));
+  result.counts = writer.counts();
+  return result;
+}
+
+absl::Status Copier::CopyBlobs(const BlobId& root, BlobWriter& writer) {
+  RETURN_IF_ERROR(
+      WalkTrees(ctx_, from_, absl::MakeConstSpan(&root, 1), visited_,
+                [&](const BlobId& tree, const absl::StatusOr<absl::string_view>& text,
+                    std::vector<BlobId>& below) { return CopyTree(tree, text, below, writer); }));
+  std::vector<BlobToFetch> rest;
+  {
+    const MutexLock lock(mutex_);
+    rest.swap(waiting_);
+  }
+  return CopyData(std::move(rest), writer);
+}
+
+absl::Status Copier::CopyTree(const BlobId& tree, const absl::StatusOr<absl::string_view>& text,
+                              std::vector<BlobId>& below, BlobWriter& writer) {
+  RETURN_IF_ERROR(text.status());
+  RETURN_IF_ERROR(writer.AddBlob(BlobType::kTree, tree, *text).status());
+  std::vector<BlobToFetch> wanted;
+  const absl::Status read = ReadTreeNodes(*text, below, [&](const Node& node) {
+    absl::Status status;
+    for (const BlobId& id : node.content.value_or(std::vector<BlobId>())) {
+      status.Update(Want({.type = BlobType::kData, .id = id}, wanted));
+    }
+    return status;
+  });
+  RETURN_IF_ERROR(read);
+  std::vector<BlobToFetch> due;
+  {
+    const MutexLock lock(mutex_);
+    waiting_.insert(waiting_.end(), wanted.begin(), wanted.end());
+    if (waiting_.size() >= kBatchBlobs) {
+      due = std::exchange(waiting_, {});
+    }
+  }
+  return CopyData(std::move(due), writer);
+}
+
+absl::Status Copier::Want(const BlobHandle& blob, std::vector<BlobToFetch>& wanted) {
+  ASSIGN_OR_RETURN(const std::optional<IndexedCopy> copy, from_.index().Find(blob));
+  if (!copy.has_value()) {
+    return absl::DataLossError(absl::StrCat(Describe(blob), " is in no index"));
+  }
+  if (copied_.Mark(copy->first)) {
+    ASSIGN_OR_RETURN(const bool is_there, to_.index().Contains(blob));
+    if (!is_there) {
+      wanted.push_back({.handle = blob, .location = from_.index().LocationOf(*copy)});
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Copier::CopyData(std::vector<BlobToFetch> blobs, BlobWriter& writer) {
+  if (blobs.empty()) {
+    return absl::OkStatus();
+  }
+  // One batch at a time: it keeps all threads busy by itself.
+  const MutexLock lock(fetch_mutex_);
+  return FetchBlobs(
+      ctx_, from_, std::move(blobs),
+      [&](const BlobHandle& handle, const absl::StatusOr<absl::string_view>& plaintext) {
+        RETURN_IF_ERROR(plaintext.status());
+        Report(options_.progress, "blobs", ++blobs_done_, 0);
+        return writer.AddBlob(handle.type, handle.id, *plaintext).status();
+      });
+}
 
 // The snapshots to copy, oldest first.
 absl::StatusOr<std::vector<StoredSnapshot>> Select(const CallContext& ctx, const Repository& from,

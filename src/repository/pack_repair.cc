@@ -25,265 +25,32 @@ namespace {
 
 class PacksRepair {
  public:
-  PacksRepair(const CallContext& ctx, Repository& repository, const RepairPacksOptions& options)
-      : ctx_(ctx),
-        repository_(repository),
-        options_(options),
-        codec_(repository.MakeCodec()),
-        writer_(ctx, repository, options.writer) {}
-
-  absl::StatusOr<RepairPacksResult> Run(Lock& lock, absl::Span<const PackId> packs) {
-    ASSIGN_OR_RETURN(absent_, FindAbsentPacks(ctx_, repository_, repository_.index()));
-    const std::vector<uint32_t> ordinals = OrdinalsOf(packs);
-    std::vector<PackId> removed;
-    ASSIGN_OR_RETURN(const PackContents contents, ContentsOf(repository_.index(), ordinals));
-    RETURN_IF_ERROR(FindMissing(ordinals));
-    RETURN_IF_ERROR(PrepareRefill(contents));
-    for (const uint32_t ordinal : ordinals) {
-      RETURN_IF_ERROR(ctx_.Check());
-      Report(options_.progress, "packs", static_cast<int64_t>(result_.packs.size()),
-             static_cast<int64_t>(ordinals.size()));
-      ASSIGN_OR_RETURN(PackRepair repair,
-                       Repair(repository_.index().packs()[ordinal], contents.at(ordinal)));
-      if (repair.removed) {
-        removed.push_back(repair.pack);
-      }
-      result_.packs.push_back(std::move(repair));
-    }
-    RETURN_IF_ERROR(RefillMissing());
-    RETURN_IF_ERROR(writer_.Flush());
-    RETURN_IF_ERROR(lock.Fence(ctx_));
-    const absl::flat_hash_set<PackId> dropped(removed.begin(), removed.end());
-    if (!dropped.empty()) {
-      RETURN_IF_ERROR(DropFromIndex(ctx_, repository_, lock, dropped, options_.progress).status());
-      RETURN_IF_ERROR(DeletePacks(ctx_, repository_, lock, removed, options_.progress));
-    }
-    return std::move(result_);
-  }
+  PacksRepair(const CallContext& ctx, Repository& repository, const RepairPacksOptions& options);
+  absl::StatusOr<RepairPacksResult> Run(Lock& lock, absl::Span<const PackId> packs);
 
  private:
-  std::vector<uint32_t> OrdinalsOf(absl::Span<const PackId> packs) {
-    const absl::flat_hash_set<PackId> wanted =
-        packs.empty() ? absent_ : absl::flat_hash_set<PackId>(packs.begin(), packs.end());
-    std::vector<uint32_t> ordinals;
-    for (const PackId& pack : wanted) {
-      const std::optional<uint32_t> found = repository_.index().FindPack(pack);
-      if (found.has_value()) {
-        ordinals.push_back(*found);
-      } else {
-        result_.unlisted.push_back(pack);
-      }
-    }
-    std::sort(ordinals.begin(), ordinals.end());
-    return ordinals;
-  }
+  std::vector<uint32_t> OrdinalsOf(absl::Span<const PackId> packs);
 
   // What snapshots name that no pack holds, but for the packs that are repaired anyway.
-  absl::Status FindMissing(absl::Span<const uint32_t> repaired) {
-    // One that does not read names nothing that could be looked for.
-    ASSIGN_OR_RETURN(const std::vector<StoredSnapshot> snapshots,
-                     repository_.ListSnapshots(ctx_, [](const Id&, const absl::Status&) {}));
-    std::vector<BlobId> roots;
-    roots.reserve(snapshots.size());
-    for (const StoredSnapshot& stored : snapshots) {
-      roots.push_back(stored.snapshot.tree);
-    }
-    const BlobIndex& index = repository_.index();
-    BlobMarks visited(index);
-    BlobReferences content(repository_.scratch());
-    Mutex mutex;
-    int64_t trees = 0;
-    RETURN_IF_ERROR(WalkTrees(ctx_, repository_, roots, visited,
-                              [&](const BlobId&, const absl::StatusOr<absl::string_view>& text,
-                                  std::vector<BlobId>& below) {
-                                absl::Status status = text.status();
-                                if (status.ok()) {
-                                  status = ReadTreeNodes(*text, below,
-                                                         [&](const Node& node) -> absl::Status {
-                                                           if (!node.content.has_value()) {
-                                                             return absl::OkStatus();
-                                                           }
-                                                           {
-                                                             const MutexLock lock(mutex);
-                                                             NoteLengths(node);
-                                                           }
-                                                           return content.Add(0, *node.content);
-                                                         });
-                                }
-                                const MutexLock lock(mutex);
-                                Report(options_.progress, "trees", ++trees, 0);
-                                if (IsDamage(status)) {
-                                  ++result_.trees_unreadable;
-                                  return absl::OkStatus();
-                                }
-                                return status;
-                              }));
-    const absl::flat_hash_set<uint32_t> handled(repaired.begin(), repaired.end());
-    const absl::Status resolved = content.Resolve(
-        index, [&](const BlobId& blob, uint32_t, const IndexedCopy* copy) -> absl::Status {
-          bool held = false;
-          if (copy != nullptr) {
-            RETURN_IF_ERROR(index.ForEachCopyOf(copy->entry.handle, [&](const IndexedCopy& one) {
-              held = handled.contains(one.pack_ordinal) ||
-                     !absent_.contains(index.packs()[one.pack_ordinal]);
-              return !held;
-            }));
-          }
-          if (!held) {
-            missing_.insert(blob);
-          }
-          return absl::OkStatus();
-        });
-    RETURN_IF_ERROR(resolved);
-    result_.blobs_missing = static_cast<int64_t>(missing_.size());
-    return absl::OkStatus();
-  }
+  absl::Status FindMissing(absl::Span<const uint32_t> repaired);
 
   // How long the chunks are of which a file of a volume may be made.
-  void NoteLengths(const Node& node) {
-    const auto count = static_cast<int64_t>(node.content->size());
-    if (node.name != kDataName || count == 0) {
-      return;
-    }
-    const auto bytes = static_cast<int64_t>(node.size_bytes);
-    for (int64_t chunk = kChunkBytesMin; chunk <= kChunkBytesMax; chunk *= 2) {
-      if (bytes > (count - 1) * chunk && bytes <= count * chunk) {
-        wanted_.chunk_bytes.insert(chunk);
-        if (const int64_t tail = bytes - (count - 1) * chunk; tail < chunk) {
-          wanted_.tail_bytes.insert(tail);
-        }
-        return;  // Of one chunk it may be a longer one's tail: that begins where a shorter does.
-      }
-    }
-  }
-
-  absl::Status PrepareRefill(const PackContents& contents) {
-    if (options_.prepare_refill == nullptr) {
-      return absl::OkStatus();
-    }
-    wanted_.ids = missing_;
-    for (const auto& [ordinal, entries] : contents) {
-      for (const NumberedEntry& numbered : entries) {
-        if (numbered.entry.handle.type == BlobType::kData) {
-          wanted_.ids.insert(numbered.entry.handle.id);
-        }
-      }
-    }
-    return options_.prepare_refill(ctx_, wanted_);
-  }
-
-  absl::Status RefillMissing() {
-    for (const BlobId& blob : missing_) {
-      RETURN_IF_ERROR(ctx_.Check());
-      ASSIGN_OR_RETURN(const std::optional<std::string> plaintext,
-                       Refill({.type = BlobType::kData, .id = blob}));
-      if (plaintext.has_value()) {
-        RETURN_IF_ERROR(writer_.AddBlob(BlobType::kData, blob, *plaintext).status());
-        ++result_.missing_refilled;
-      }
-    }
-    return absl::OkStatus();
-  }
-
-  absl::StatusOr<PackRepair> Repair(const PackId& pack, absl::Span<const NumberedEntry> entries) {
-    PackRepair repair = {.pack = pack, .lost = {}};
-    ASSIGN_OR_RETURN(const std::string bytes, LoadWhatIsLeft(repair.pack));
-    std::vector<PackEntry> intact;
-    absl::flat_hash_map<BlobHandle, std::string> refilled;
-    for (const auto& [copy, entry] : entries) {
-      if (Read(bytes, entry).has_value()) {
-        intact.push_back(entry);
-        continue;
-      }
-      ASSIGN_OR_RETURN(const bool elsewhere, IsElsewhere(entry.handle, repair.pack));
-      if (elsewhere) {
-        ++repair.blobs_elsewhere;
-        continue;
-      }
-      ASSIGN_OR_RETURN(std::optional<std::string> plaintext, Refill(entry.handle));
-      if (plaintext.has_value()) {
-        refilled.emplace(entry.handle, *std::move(plaintext));
-      } else {
-        repair.lost.push_back(entry.handle);
-      }
-    }
-    repair.blobs_intact = static_cast<int64_t>(intact.size());
-    repair.blobs_refilled = static_cast<int64_t>(refilled.size());
-    repair.removed = repair.lost.empty() || options_.drop_lost;
-    if (repair.removed) {
-      RETURN_IF_ERROR(Move(bytes, intact));
-    }
-    // These are worth keeping in any case: the volume may be gone tomorrow.
-    for (const auto& [handle, plaintext] : refilled) {
-      RETURN_IF_ERROR(writer_.AddBlob(handle.type, handle.id, plaintext).status());
-    }
-    return repair;
-  }
+  void NoteLengths(const Node& node);
+  absl::Status PrepareRefill(const PackContents& contents);
+  absl::Status RefillMissing();
+  absl::StatusOr<PackRepair> Repair(const PackId& pack, absl::Span<const NumberedEntry> entries);
 
   // Nothing when the pack is gone, or does not read at all.
-  absl::StatusOr<std::string> LoadWhatIsLeft(const PackId& pack) {
-    absl::StatusOr<std::string> bytes =
-        repository_.store().Get(ctx_, PackKey(pack), kPackReadBytesMax);
-    return IsDamage(bytes.status()) ? std::string() : std::move(bytes);
-  }
+  absl::StatusOr<std::string> LoadWhatIsLeft(const PackId& pack);
 
   // Valid until the next call.
-  std::optional<absl::string_view> Read(absl::string_view bytes, const PackEntry& entry) {
-    if (std::size_t{entry.span.offset_bytes} + entry.span.sealed_bytes > bytes.size()) {
-      return std::nullopt;
-    }
-    const absl::StatusOr<absl::string_view> plaintext = codec_->Decode(
-        entry.handle, entry.span, bytes.substr(entry.span.offset_bytes, entry.span.sealed_bytes));
-    return plaintext.ok() ? std::optional(*plaintext) : std::nullopt;
-  }
-
-  absl::Status Move(absl::string_view bytes, const std::vector<PackEntry>& intact) {
-    for (const PackEntry& entry : intact) {
-      const std::optional<absl::string_view> plaintext = Read(bytes, entry);
-      if (!plaintext.has_value()) {
-        return absl::DataLossError(
-            absl::StrCat(Describe(entry.handle), " read a moment ago and does not any more"));
-      }
-      RETURN_IF_ERROR(writer_.AddBlob(entry.handle.type, entry.handle.id, *plaintext).status());
-    }
-    return absl::OkStatus();
-  }
+  std::optional<absl::string_view> Read(absl::string_view bytes, const PackEntry& entry);
+  absl::Status Move(absl::string_view bytes, const std::vector<PackEntry>& intact);
 
   // Whether a copy in another pack reads. That pack may be one to repair as well: then the copy is
   // intact there, and moves with it.
-  absl::StatusOr<bool> IsElsewhere(const BlobHandle& handle, const PackId& pack) {
-    ASSIGN_OR_RETURN(const std::vector<BlobLocation> locations, repository_.index().Lookup(handle));
-    for (const BlobLocation& location : locations) {
-      if (location.pack == pack) {
-        continue;
-      }
-      const absl::Status status = repository_.LoadBlobAt(ctx_, handle, location).status();
-      if (status.ok()) {
-        return true;
-      }
-      if (!IsDamage(status)) {
-        return status;
-      }
-    }
-    return false;
-  }
-
-  absl::StatusOr<std::optional<std::string>> Refill(const BlobHandle& handle) {
-    if (options_.refill == nullptr) {
-      return std::optional<std::string>();
-    }
-    absl::StatusOr<std::string> plaintext = options_.refill(ctx_, handle);
-    if (absl::IsNotFound(plaintext.status())) {
-      return std::optional<std::string>();
-    }
-    RETURN_IF_ERROR(plaintext.status());
-    if (Id::Of(*plaintext) != handle.id) {
-      CSIDELTA_LOG(kInfo, "the volume has changed since: not used for repair",
-                   {"blob", handle.id.Hex()});
-      return std::optional<std::string>();
-    }
-    return std::optional<std::string>(*std::move(plaintext));
-  }
+  absl::StatusOr<bool> IsElsewhere(const BlobHandle& handle, const PackId& pack);
+  absl::StatusOr<std::optional<std::string>> Refill(const BlobHandle& handle);
 
   const CallContext& ctx_;
   Repository& repository_;
@@ -295,6 +62,262 @@ class PacksRepair {
   WantedChunks wanted_;
   RepairPacksResult result_;
 };
+
+PacksRepair::PacksRepair(const CallContext& ctx, Repository& repository,
+                         const RepairPacksOptions& options)
+    : ctx_(ctx),
+      repository_(repository),
+      options_(options),
+      codec_(repository.MakeCodec()),
+      writer_(ctx, repository, options.writer) {}
+
+absl::StatusOr<RepairPacksResult> PacksRepair::Run(Lock& lock, absl::Span<const PackId> packs) {
+  ASSIGN_OR_RETURN(absent_, FindAbsentPacks(ctx_, repository_, repository_.index()));
+  const std::vector<uint32_t> ordinals = OrdinalsOf(packs);
+  std::vector<PackId> removed;
+  ASSIGN_OR_RETURN(const PackContents contents, ContentsOf(repository_.index(), ordinals));
+  RETURN_IF_ERROR(FindMissing(ordinals));
+  RETURN_IF_ERROR(PrepareRefill(contents));
+  for (const uint32_t ordinal : ordinals) {
+    RETURN_IF_ERROR(ctx_.Check());
+    Report(options_.progress, "packs", static_cast<int64_t>(result_.packs.size()),
+           static_cast<int64_t>(ordinals.size()));
+    ASSIGN_OR_RETURN(PackRepair repair,
+                     Repair(repository_.index().packs()[ordinal], contents.at(ordinal)));
+    if (repair.removed) {
+      removed.push_back(repair.pack);
+    }
+    result_.packs.push_back(std::move(repair));
+  }
+  RETURN_IF_ERROR(RefillMissing());
+  RETURN_IF_ERROR(writer_.Flush());
+  RETURN_IF_ERROR(lock.Fence(ctx_));
+  const absl::flat_hash_set<PackId> dropped(removed.begin(), removed.end());
+  if (!dropped.empty()) {
+    RETURN_IF_ERROR(DropFromIndex(ctx_, repository_, lock, dropped, options_.progress).status());
+    RETURN_IF_ERROR(DeletePacks(ctx_, repository_, lock, removed, options_.progress));
+  }
+  return std::move(result_);
+}
+
+std::vector<uint32_t> PacksRepair::OrdinalsOf(absl::Span<const PackId> packs) {
+  const absl::flat_hash_set<PackId> wanted =
+      packs.empty() ? absent_ : absl::flat_hash_set<PackId>(packs.begin(), packs.end());
+  std::vector<uint32_t> ordinals;
+  for (const PackId& pack : wanted) {
+    const std::optional<uint32_t> found = repository_.index().FindPack(pack);
+    if (found.has_value()) {
+      ordinals.push_back(*found);
+    } else {
+      result_.unlisted.push_back(pack);
+    }
+  }
+  std::sort(ordinals.begin(), ordinals.end());
+  return ordinals;
+}
+
+absl::Status PacksRepair::FindMissing(absl::Span<const uint32_t> repaired) {
+  // One that does not read names nothing that could be looked for.
+  ASSIGN_OR_RETURN(const std::vector<StoredSnapshot> snapshots,
+                   repository_.ListSnapshots(ctx_, [](const Id&, const absl::Status&) {}));
+  std::vector<BlobId> roots;
+  roots.reserve(snapshots.size());
+  for (const StoredSnapshot& stored : snapshots) {
+    roots.push_back(stored.snapshot.tree);
+  }
+  const BlobIndex& index = repository_.index();
+  BlobMarks visited(index);
+  BlobReferences content(repository_.scratch());
+  Mutex mutex;
+  int64_t trees = 0;
+  RETURN_IF_ERROR(WalkTrees(ctx_, repository_, roots, visited,
+                            [&](const BlobId&, const absl::StatusOr<absl::string_view>& text,
+                                std::vector<BlobId>& below) {
+                              absl::Status status = text.status();
+                              if (status.ok()) {
+                                status = ReadTreeNodes(*text, below,
+                                                       [&](const Node& node) -> absl::Status {
+                                                         if (!node.content.has_value()) {
+                                                           return absl::OkStatus();
+                                                         }
+                                                         {
+                                                           const MutexLock lock(mutex);
+                                                           NoteLengths(node);
+                                                         }
+                                                         return content.Add(0, *node.content);
+                                                       });
+                              }
+                              const MutexLock lock(mutex);
+                              Report(options_.progress, "trees", ++trees, 0);
+                              if (IsDamage(status)) {
+                                ++result_.trees_unreadable;
+                                return absl::OkStatus();
+                              }
+                              return status;
+                            }));
+  const absl::flat_hash_set<uint32_t> handled(repaired.begin(), repaired.end());
+  const absl::Status resolved = content.Resolve(
+      index, [&](const BlobId& blob, uint32_t, const IndexedCopy* copy) -> absl::Status {
+        bool held = false;
+        if (copy != nullptr) {
+          RETURN_IF_ERROR(index.ForEachCopyOf(copy->entry.handle, [&](const IndexedCopy& one) {
+            held = handled.contains(one.pack_ordinal) ||
+                   !absent_.contains(index.packs()[one.pack_ordinal]);
+            return !held;
+          }));
+        }
+        if (!held) {
+          missing_.insert(blob);
+        }
+        return absl::OkStatus();
+      });
+  RETURN_IF_ERROR(resolved);
+  result_.blobs_missing = static_cast<int64_t>(missing_.size());
+  return absl::OkStatus();
+}
+
+void PacksRepair::NoteLengths(const Node& node) {
+  const auto count = static_cast<int64_t>(node.content->size());
+  if (node.name != kDataName || count == 0) {
+    return;
+  }
+  const auto bytes = static_cast<int64_t>(node.size_bytes);
+  for (int64_t chunk = kChunkBytesMin; chunk <= kChunkBytesMax; chunk *= 2) {
+    if (bytes > (count - 1) * chunk && bytes <= count * chunk) {
+      wanted_.chunk_bytes.insert(chunk);
+      if (const int64_t tail = bytes - (count - 1) * chunk; tail < chunk) {
+        wanted_.tail_bytes.insert(tail);
+      }
+      return;  // Of one chunk it may be a longer one's tail: that begins where a shorter does.
+    }
+  }
+}
+
+absl::Status PacksRepair::PrepareRefill(const PackContents& contents) {
+  if (options_.prepare_refill == nullptr) {
+    return absl::OkStatus();
+  }
+  wanted_.ids = missing_;
+  for (const auto& [ordinal, entries] : contents) {
+    for (const NumberedEntry& numbered : entries) {
+      if (numbered.entry.handle.type == BlobType::kData) {
+        wanted_.ids.insert(numbered.entry.handle.id);
+      }
+    }
+  }
+  return options_.prepare_refill(ctx_, wanted_);
+}
+
+absl::Status PacksRepair::RefillMissing() {
+  for (const BlobId& blob : missing_) {
+    RETURN_IF_ERROR(ctx_.Check());
+    ASSIGN_OR_RETURN(const std::optional<std::string> plaintext,
+                     Refill({.type = BlobType::kData, .id = blob}));
+    if (plaintext.has_value()) {
+      RETURN_IF_ERROR(writer_.AddBlob(BlobType::kData, blob, *plaintext).status());
+      ++result_.missing_refilled;
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<PackRepair> PacksRepair::Repair(const PackId& pack,
+                                               absl::Span<const NumberedEntry> entries) {
+  PackRepair repair = {.pack = pack, .lost = {}};
+  ASSIGN_OR_RETURN(const std::string bytes, LoadWhatIsLeft(repair.pack));
+  std::vector<PackEntry> intact;
+  absl::flat_hash_map<BlobHandle, std::string> refilled;
+  for (const auto& [copy, entry] : entries) {
+    if (Read(bytes, entry).has_value()) {
+      intact.push_back(entry);
+      continue;
+    }
+    ASSIGN_OR_RETURN(const bool elsewhere, IsElsewhere(entry.handle, repair.pack));
+    if (elsewhere) {
+      ++repair.blobs_elsewhere;
+      continue;
+    }
+    ASSIGN_OR_RETURN(std::optional<std::string> plaintext, Refill(entry.handle));
+    if (plaintext.has_value()) {
+      refilled.emplace(entry.handle, *std::move(plaintext));
+    } else {
+      repair.lost.push_back(entry.handle);
+    }
+  }
+  repair.blobs_intact = static_cast<int64_t>(intact.size());
+  repair.blobs_refilled = static_cast<int64_t>(refilled.size());
+  repair.removed = repair.lost.empty() || options_.drop_lost;
+  if (repair.removed) {
+    RETURN_IF_ERROR(Move(bytes, intact));
+  }
+  // These are worth keeping in any case: the volume may be gone tomorrow.
+  for (const auto& [handle, plaintext] : refilled) {
+    RETURN_IF_ERROR(writer_.AddBlob(handle.type, handle.id, plaintext).status());
+  }
+  return repair;
+}
+
+absl::StatusOr<std::string> PacksRepair::LoadWhatIsLeft(const PackId& pack) {
+  absl::StatusOr<std::string> bytes =
+      repository_.store().Get(ctx_, PackKey(pack), kPackReadBytesMax);
+  return IsDamage(bytes.status()) ? std::string() : std::move(bytes);
+}
+
+std::optional<absl::string_view> PacksRepair::Read(absl::string_view bytes,
+                                                   const PackEntry& entry) {
+  if (std::size_t{entry.span.offset_bytes} + entry.span.sealed_bytes > bytes.size()) {
+    return std::nullopt;
+  }
+  const absl::StatusOr<absl::string_view> plaintext = codec_->Decode(
+      entry.handle, entry.span, bytes.substr(entry.span.offset_bytes, entry.span.sealed_bytes));
+  return plaintext.ok() ? std::optional(*plaintext) : std::nullopt;
+}
+
+absl::Status PacksRepair::Move(absl::string_view bytes, const std::vector<PackEntry>& intact) {
+  for (const PackEntry& entry : intact) {
+    const std::optional<absl::string_view> plaintext = Read(bytes, entry);
+    if (!plaintext.has_value()) {
+      return absl::DataLossError(
+          absl::StrCat(Describe(entry.handle), " read a moment ago and does not any more"));
+    }
+    RETURN_IF_ERROR(writer_.AddBlob(entry.handle.type, entry.handle.id, *plaintext).status());
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> PacksRepair::IsElsewhere(const BlobHandle& handle, const PackId& pack) {
+  ASSIGN_OR_RETURN(const std::vector<BlobLocation> locations, repository_.index().Lookup(handle));
+  for (const BlobLocation& location : locations) {
+    if (location.pack == pack) {
+      continue;
+    }
+    const absl::Status status = repository_.LoadBlobAt(ctx_, handle, location).status();
+    if (status.ok()) {
+      return true;
+    }
+    if (!IsDamage(status)) {
+      return status;
+    }
+  }
+  return false;
+}
+
+absl::StatusOr<std::optional<std::string>> PacksRepair::Refill(const BlobHandle& handle) {
+  if (options_.refill == nullptr) {
+    return std::optional<std::string>();
+  }
+  absl::StatusOr<std::string> plaintext = options_.refill(ctx_, handle);
+  if (absl::IsNotFound(plaintext.status())) {
+    return std::optional<std::string>();
+  }
+  RETURN_IF_ERROR(plaintext.status());
+  if (Id::Of(*plaintext) != handle.id) {
+    CSIDELTA_LOG(kInfo, "the volume has changed since: not used for repair",
+                 {"blob", handle.id.Hex()});
+    return std::optional<std::string>();
+  }
+  return std::optional<std::string>(*std::move(plaintext));
+}
 
 }  // namespace
 

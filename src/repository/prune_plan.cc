@@ -44,181 +44,26 @@ int64_t BytesInPack(const PackEntry& entry) {
 
 class Planner {
  public:
-  Planner(const CallContext& ctx, Repository& repository, const PruneOptions& options)
-      : ctx_(ctx),
-        repository_(repository),
-        options_(options),
-        used_(repository.index()),
-        content_(repository.scratch()) {}
-
-  absl::StatusOr<PrunePlan> Make() {
-    RETURN_IF_ERROR(FindUsed());
-    RETURN_IF_ERROR(FindSidecars());
-    RETURN_IF_ERROR(ComparePacks());
-    RETURN_IF_ERROR(ChooseKeepers());
-    RETURN_IF_ERROR(SumUpBlobs());
-    ChoosePacks();
-    return std::move(plan_);
-  }
+  Planner(const CallContext& ctx, Repository& repository, const PruneOptions& options);
+  absl::StatusOr<PrunePlan> Make();
 
  private:
   const BlobIndex& index() const { return repository_.index(); }
 
   // Marks every blob that a snapshot reaches.
-  absl::Status FindUsed() {
-    std::vector<Id> damaged;
-    ASSIGN_OR_RETURN(const std::vector<StoredSnapshot> snapshots,
-                     repository_.ListSnapshots(
-                         ctx_, [&](const Id& id, const absl::Status&) { damaged.push_back(id); }));
-    if (!damaged.empty()) {
-      const std::string hex = damaged.front().Hex();
-      return Refuse(absl::StrCat("the file snapshots/", hex, " does not read"),
-                    absl::StrCat("csi-delta forget ", hex, " removes this file"));
-    }
-    std::vector<BlobId> roots;
-    for (const StoredSnapshot& snapshot : snapshots) {
-      roots.push_back(snapshot.snapshot.tree);
-      snapshots_.insert(snapshot.id);
-    }
-    plan_.figures.snapshots = static_cast<int64_t>(snapshots.size());
-    std::atomic<int64_t> trees = 0;
-    RETURN_IF_ERROR(WalkTrees(ctx_, repository_, roots, used_,
-                              [&](const BlobId& tree, const absl::StatusOr<absl::string_view>& text,
-                                  std::vector<BlobId>& below) {
-                                Report(options_.progress, "trees", ++trees, 0);
-                                return NoteContent(tree, text, below);
-                              }));
-    return MarkContent();
-  }
-
-  static absl::Status RefuseTree(const BlobId& tree, absl::string_view why) {
-    return Refuse(absl::StrCat("tree ", tree.ShortHex(), ": ", why),
-                  "csi-delta check says what helps");
-  }
-
+  absl::Status FindUsed();
+  static absl::Status RefuseTree(const BlobId& tree, absl::string_view why);
   absl::Status NoteContent(const BlobId& tree, const absl::StatusOr<absl::string_view>& text,
-                           std::vector<BlobId>& below) {
-    absl::Status status = text.status();
-    if (status.ok()) {
-      ASSIGN_OR_RETURN(const std::optional<IndexedCopy> copy,
-                       index().Find({.type = BlobType::kTree, .id = tree}));
-      status = ReadTreeNodes(*text, below, [&](const Node& node) {
-        return node.content.has_value() ? content_.Add(copy->first, *node.content)
-                                        : absl::OkStatus();
-      });
-    }
-    return IsDamage(status) ? RefuseTree(tree, status.message()) : status;
-  }
-
-  absl::Status MarkContent() {
-    return content_.Resolve(
-        index(), [this](const BlobId& id, uint32_t tree, const IndexedCopy* copy) -> absl::Status {
-          if (copy == nullptr) {
-            ASSIGN_OR_RETURN(const PackEntry entry, index().EntryOf(tree));
-            const BlobHandle blob = {.type = BlobType::kData, .id = id};
-            return RefuseTree(entry.handle.id, absl::StrCat(Describe(blob), " is in no index"));
-          }
-          used_.Mark(copy->first);
-          return absl::OkStatus();
-        });
-  }
-
-  absl::Status FindSidecars() {
-    absl::flat_hash_set<Id> needed_files;
-    std::vector<Id> files;
-    std::vector<Id> kept;
-    RETURN_IF_ERROR(repository_.store().List(
-        ctx_, kSidecarFolder, [&](const storage::ObjectInfo& object) -> absl::Status {
-          const absl::StatusOr<Id> id =
-              Id::Parse(absl::string_view(object.key).substr(object.key.rfind('/') + 1));
-          if (!id.ok()) {
-            return absl::OkStatus();
-          }
-          if (object.key == LocatorFileKey(*id)) {
-            files.push_back(*id);
-          } else if (object.key == SidecarKey(*id) && snapshots_.contains(*id)) {
-            kept.push_back(*id);
-          } else {
-            plan_.sidecar_keys.push_back(object.key);
-          }
-          return absl::OkStatus();
-        }));
-    for (const Id& snapshot : kept) {
-      // One that does not read is of no use to anybody.
-      const absl::StatusOr<TreeLocator> locator = repository_.LoadLocator(ctx_, snapshot);
-      RETURN_IF_ERROR(ctx_.Check());
-      if (locator.ok()) {
-        needed_files.insert(locator->files.begin(), locator->files.end());
-      } else if (!IsDamage(locator.status())) {
-        return locator.status();  // It may read another time.
-      }
-    }
-    for (const Id& file : files) {
-      if (!needed_files.contains(file)) {
-        plan_.sidecar_keys.push_back(LocatorFileKey(file));
-      }
-    }
-    return absl::OkStatus();
-  }
+                           std::vector<BlobId>& below);
+  absl::Status MarkContent();
+  absl::Status FindSidecars();
 
   // What is stored against what is indexed.
-  absl::Status ComparePacks() {
-    packs_.resize(index().packs().size());
-    for (uint32_t i = 0; i < packs_.size(); ++i) {
-      static_cast<PackFacts&>(packs_[i]) = index().facts(i);
-    }
-    return repository_.ListPacks(ctx_, [&](const FileInfo& file) {
-      const std::optional<uint32_t> ordinal = index().FindPack(file.id);
-      if (!ordinal.has_value()) {
-        plan_.unindexed.push_back(file.id);
-        plan_.figures.bytes_unindexed += file.size_bytes;
-      } else if (packs_[*ordinal].stored_bytes == file.size_bytes) {
-        packs_[*ordinal].present = true;
-      }
-      return absl::OkStatus();
-    });
-  }
-
-  void Keep(const IndexedCopy& copy) {
-    plan_.keepers[copy.number] = true;
-    ++packs_[copy.pack_ordinal].keepers;
-    packs_[copy.pack_ordinal].used_bytes += BytesInPack(copy.entry);
-  }
+  absl::Status ComparePacks();
+  void Keep(const IndexedCopy& copy);
 
   // Chooses one copy of each used blob: where there are several, one in a pack that stays anyway.
-  absl::Status ChooseKeepers() {
-    plan_.keepers.resize(static_cast<std::size_t>(index().entry_count()));
-    BlobMarks present(index());
-    BlobMarks doubled(index());
-    RETURN_IF_ERROR(ForEachUsed([&](const IndexedCopy& copy) {
-      if (!present.Mark(copy.first)) {
-        doubled.Mark(copy.first);
-      }
-    }));
-    if (present.count() != used_.count()) {
-      return Refuse(absl::StrCat(used_.count() - present.count(),
-                                 " used blobs lie only in packs that are missing or cut short"),
-                    "csi-delta check says what helps");
-    }
-    RETURN_IF_ERROR(ForEachUsed([&](const IndexedCopy& copy) {
-      if (!doubled.Contains(copy.first)) {
-        Keep(copy);
-      }
-    }));
-    BlobMarks kept(index());
-    for (const bool only_in_used_packs : {true, false}) {
-      if (doubled.count() == 0) {
-        break;
-      }
-      RETURN_IF_ERROR(ForEachUsed([&](const IndexedCopy& copy) {
-        const bool eligible = packs_[copy.pack_ordinal].keepers > 0 || !only_in_used_packs;
-        if (eligible && doubled.Contains(copy.first) && kept.Mark(copy.first)) {
-          Keep(copy);
-        }
-      }));
-    }
-    return absl::OkStatus();
-  }
+  absl::Status ChooseKeepers();
 
   // Calls `visit` for each stored copy of a used blob.
   template <typename Visit>
@@ -230,106 +75,18 @@ class Planner {
     });
   }
 
-  absl::Status SumUpBlobs() {
-    PruneFigures& figures = plan_.figures;
-    return index().ForEach([&](const IndexedCopy& copy) {
-      const bool used = used_.Contains(copy.first);
-      const bool keeper = plan_.keepers[copy.number];
-      packs_[copy.pack_ordinal].used |= used;
-      ++(keeper ? figures.blobs_used : used ? figures.blobs_duplicate : figures.blobs_unused);
-      (keeper ? figures.bytes_used
-       : used ? figures.bytes_duplicate
-              : figures.bytes_unused) += copy.entry.span.sealed_bytes;
-    });
-  }
-
-  int64_t UnusedMax() const {
-    const UnusedLimit& limit = options_.unused_max;
-    if (limit.bytes >= 0) {
-      return limit.bytes;
-    }
-    if (limit.percent >= 100) {
-      return std::numeric_limits<int64_t>::max();
-    }
-    return static_cast<int64_t>(static_cast<double>(plan_.figures.bytes_used) * limit.percent /
-                                (100 - limit.percent));
-  }
-
-  void ChoosePacks() {
-    std::vector<uint32_t> candidates;
-    std::vector<uint32_t> small[2];  // By type.
-    for (uint32_t i = 0; i < packs_.size(); ++i) {
-      const PackUse& pack = packs_[i];
-      if (pack.keepers == 0) {
-        (pack.used ? plan_.removed : plan_.unused).push_back(index().packs()[i]);
-        ++(pack.present ? plan_.figures.packs_removed : plan_.figures.packs_missing);
-        plan_.figures.bytes_removed += pack.present ? pack.stored_bytes : 0;
-      } else if (pack.MustBeRepacked() || pack.keepers < pack.blobs) {
-        candidates.push_back(i);
-      } else if (pack.stored_bytes < options_.pack_target_bytes / 4 &&
-                 pack.blobs < kPackEntriesTarget / 4) {
-        small[pack.has_tree ? 1 : 0].push_back(i);
-      }
-    }
-    ChooseRepacked(std::move(candidates));
-    for (const std::vector<uint32_t>& packs : small) {
-      if (options_.merge_small_packs && packs.size() >= kSmallPacksToMerge) {
-        for (const uint32_t pack : packs) {
-          Repack(pack);
-        }
-      }
-    }
-    SumUpPlan();
-  }
-
-  void ChooseRepacked(std::vector<uint32_t> candidates) {
-    std::sort(candidates.begin(), candidates.end(), [&](uint32_t left, uint32_t right) {
-      const auto rank = [&](uint32_t i) {
-        const PackUse& pack = packs_[i];
-        const double share =
-            static_cast<double>(pack.unused_bytes()) / static_cast<double>(pack.stored_bytes);
-        return std::tuple(!pack.MustBeRepacked(), -share, index().packs()[i]);
-      };
-      return rank(left) < rank(right);
-    });
-    int64_t& unused_after = plan_.figures.bytes_unused_after;
-    for (const uint32_t i : candidates) {
-      unused_after += UnusedBlobBytes(packs_[i]);
-    }
-    for (const uint32_t i : candidates) {
-      if (packs_[i].MustBeRepacked() || unused_after > UnusedMax()) {
-        unused_after -= Repack(i) ? UnusedBlobBytes(packs_[i]) : 0;
-      }
-    }
-  }
+  absl::Status SumUpBlobs();
+  int64_t UnusedMax() const;
+  void ChoosePacks();
+  void ChooseRepacked(std::vector<uint32_t> candidates);
 
   static int64_t UnusedBlobBytes(const PackUse& pack) {
     return pack.unused_bytes() - PackBytes({});
   }
 
   // False when the limit is reached.
-  bool Repack(uint32_t pack) {
-    int64_t& repacked = plan_.figures.bytes_repacked;
-    if (packs_[pack].stored_bytes > options_.repack_bytes_max - repacked) {
-      return false;
-    }
-    repacked += packs_[pack].stored_bytes;
-    plan_.repack.push_back(pack);
-    return true;
-  }
-
-  void SumUpPlan() {
-    PruneFigures& figures = plan_.figures;
-    figures.packs_repacked = static_cast<int64_t>(plan_.repack.size());
-    figures.packs_unindexed = static_cast<int64_t>(plan_.unindexed.size());
-    figures.packs_kept = static_cast<int64_t>(packs_.size() - plan_.repack.size()) -
-                         figures.packs_removed - figures.packs_missing;
-    figures.bytes_freed = figures.bytes_removed + figures.bytes_unindexed;
-    for (const uint32_t pack : plan_.repack) {
-      figures.bytes_freed +=
-          packs_[pack].keepers < packs_[pack].blobs ? UnusedBlobBytes(packs_[pack]) : 0;
-    }
-  }
+  bool Repack(uint32_t pack);
+  void SumUpPlan();
 
   const CallContext& ctx_;
   Repository& repository_;
@@ -340,6 +97,271 @@ class Planner {
   absl::flat_hash_set<Id> snapshots_;
   PrunePlan plan_;
 };
+
+Planner::Planner(const CallContext& ctx, Repository& repository, const PruneOptions& options)
+    : ctx_(ctx),
+      repository_(repository),
+      options_(options),
+      used_(repository.index()),
+      content_(repository.scratch()) {}
+
+absl::StatusOr<PrunePlan> Planner::Make() {
+  RETURN_IF_ERROR(FindUsed());
+  RETURN_IF_ERROR(FindSidecars());
+  RETURN_IF_ERROR(ComparePacks());
+  RETURN_IF_ERROR(ChooseKeepers());
+  RETURN_IF_ERROR(SumUpBlobs());
+  ChoosePacks();
+  return std::move(plan_);
+}
+
+absl::Status Planner::FindUsed() {
+  std::vector<Id> damaged;
+  ASSIGN_OR_RETURN(const std::vector<StoredSnapshot> snapshots,
+                   repository_.ListSnapshots(
+                       ctx_, [&](const Id& id, const absl::Status&) { damaged.push_back(id); }));
+  if (!damaged.empty()) {
+    const std::string hex = damaged.front().Hex();
+    return Refuse(absl::StrCat("the file snapshots/", hex, " does not read"),
+                  absl::StrCat("csi-delta forget ", hex, " removes this file"));
+  }
+  std::vector<BlobId> roots;
+  for (const StoredSnapshot& snapshot : snapshots) {
+    roots.push_back(snapshot.snapshot.tree);
+    snapshots_.insert(snapshot.id);
+  }
+  plan_.figures.snapshots = static_cast<int64_t>(snapshots.size());
+  std::atomic<int64_t> trees = 0;
+  RETURN_IF_ERROR(WalkTrees(ctx_, repository_, roots, used_,
+                            [&](const BlobId& tree, const absl::StatusOr<absl::string_view>& text,
+                                std::vector<BlobId>& below) {
+                              Report(options_.progress, "trees", ++trees, 0);
+                              return NoteContent(tree, text, below);
+                            }));
+  return MarkContent();
+}
+
+absl::Status Planner::RefuseTree(const BlobId& tree, absl::string_view why) {
+  return Refuse(absl::StrCat("tree ", tree.ShortHex(), ": ", why),
+                "csi-delta check says what helps");
+}
+
+absl::Status Planner::NoteContent(const BlobId& tree, const absl::StatusOr<absl::string_view>& text,
+                                  std::vector<BlobId>& below) {
+  absl::Status status = text.status();
+  if (status.ok()) {
+    ASSIGN_OR_RETURN(const std::optional<IndexedCopy> copy,
+                     index().Find({.type = BlobType::kTree, .id = tree}));
+    status = ReadTreeNodes(*text, below, [&](const Node& node) {
+      return node.content.has_value() ? content_.Add(copy->first, *node.content) : absl::OkStatus();
+    });
+  }
+  return IsDamage(status) ? RefuseTree(tree, status.message()) : status;
+}
+
+absl::Status Planner::MarkContent() {
+  return content_.Resolve(
+      index(), [this](const BlobId& id, uint32_t tree, const IndexedCopy* copy) -> absl::Status {
+        if (copy == nullptr) {
+          ASSIGN_OR_RETURN(const PackEntry entry, index().EntryOf(tree));
+          const BlobHandle blob = {.type = BlobType::kData, .id = id};
+          return RefuseTree(entry.handle.id, absl::StrCat(Describe(blob), " is in no index"));
+        }
+        used_.Mark(copy->first);
+        return absl::OkStatus();
+      });
+}
+
+absl::Status Planner::FindSidecars() {
+  absl::flat_hash_set<Id> needed_files;
+  std::vector<Id> files;
+  std::vector<Id> kept;
+  RETURN_IF_ERROR(repository_.store().List(
+      ctx_, kSidecarFolder, [&](const storage::ObjectInfo& object) -> absl::Status {
+        const absl::StatusOr<Id> id =
+            Id::Parse(absl::string_view(object.key).substr(object.key.rfind('/') + 1));
+        if (!id.ok()) {
+          return absl::OkStatus();
+        }
+        if (object.key == LocatorFileKey(*id)) {
+          files.push_back(*id);
+        } else if (object.key == SidecarKey(*id) && snapshots_.contains(*id)) {
+          kept.push_back(*id);
+        } else {
+          plan_.sidecar_keys.push_back(object.key);
+        }
+        return absl::OkStatus();
+      }));
+  for (const Id& snapshot : kept) {
+    // One that does not read is of no use to anybody.
+    const absl::StatusOr<TreeLocator> locator = repository_.LoadLocator(ctx_, snapshot);
+    RETURN_IF_ERROR(ctx_.Check());
+    if (locator.ok()) {
+      needed_files.insert(locator->files.begin(), locator->files.end());
+    } else if (!IsDamage(locator.status())) {
+      return locator.status();  // It may read another time.
+    }
+  }
+  for (const Id& file : files) {
+    if (!needed_files.contains(file)) {
+      plan_.sidecar_keys.push_back(LocatorFileKey(file));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Planner::ComparePacks() {
+  packs_.resize(index().packs().size());
+  for (uint32_t i = 0; i < packs_.size(); ++i) {
+    static_cast<PackFacts&>(packs_[i]) = index().facts(i);
+  }
+  return repository_.ListPacks(ctx_, [&](const FileInfo& file) {
+    const std::optional<uint32_t> ordinal = index().FindPack(file.id);
+    if (!ordinal.has_value()) {
+      plan_.unindexed.push_back(file.id);
+      plan_.figures.bytes_unindexed += file.size_bytes;
+    } else if (packs_[*ordinal].stored_bytes == file.size_bytes) {
+      packs_[*ordinal].present = true;
+    }
+    return absl::OkStatus();
+  });
+}
+
+void Planner::Keep(const IndexedCopy& copy) {
+  plan_.keepers[copy.number] = true;
+  ++packs_[copy.pack_ordinal].keepers;
+  packs_[copy.pack_ordinal].used_bytes += BytesInPack(copy.entry);
+}
+
+absl::Status Planner::ChooseKeepers() {
+  plan_.keepers.resize(static_cast<std::size_t>(index().entry_count()));
+  BlobMarks present(index());
+  BlobMarks doubled(index());
+  RETURN_IF_ERROR(ForEachUsed([&](const IndexedCopy& copy) {
+    if (!present.Mark(copy.first)) {
+      doubled.Mark(copy.first);
+    }
+  }));
+  if (present.count() != used_.count()) {
+    return Refuse(absl::StrCat(used_.count() - present.count(),
+                               " used blobs lie only in packs that are missing or cut short"),
+                  "csi-delta check says what helps");
+  }
+  RETURN_IF_ERROR(ForEachUsed([&](const IndexedCopy& copy) {
+    if (!doubled.Contains(copy.first)) {
+      Keep(copy);
+    }
+  }));
+  BlobMarks kept(index());
+  for (const bool only_in_used_packs : {true, false}) {
+    if (doubled.count() == 0) {
+      break;
+    }
+    RETURN_IF_ERROR(ForEachUsed([&](const IndexedCopy& copy) {
+      const bool eligible = packs_[copy.pack_ordinal].keepers > 0 || !only_in_used_packs;
+      if (eligible && doubled.Contains(copy.first) && kept.Mark(copy.first)) {
+        Keep(copy);
+      }
+    }));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Planner::SumUpBlobs() {
+  PruneFigures& figures = plan_.figures;
+  return index().ForEach([&](const IndexedCopy& copy) {
+    const bool used = used_.Contains(copy.first);
+    const bool keeper = plan_.keepers[copy.number];
+    packs_[copy.pack_ordinal].used |= used;
+    ++(keeper ? figures.blobs_used : used ? figures.blobs_duplicate : figures.blobs_unused);
+    (keeper ? figures.bytes_used
+     : used ? figures.bytes_duplicate
+            : figures.bytes_unused) += copy.entry.span.sealed_bytes;
+  });
+}
+
+int64_t Planner::UnusedMax() const {
+  const UnusedLimit& limit = options_.unused_max;
+  if (limit.bytes >= 0) {
+    return limit.bytes;
+  }
+  if (limit.percent >= 100) {
+    return std::numeric_limits<int64_t>::max();
+  }
+  return static_cast<int64_t>(static_cast<double>(plan_.figures.bytes_used) * limit.percent /
+                              (100 - limit.percent));
+}
+
+void Planner::ChoosePacks() {
+  std::vector<uint32_t> candidates;
+  std::vector<uint32_t> small[2];  // By type.
+  for (uint32_t i = 0; i < packs_.size(); ++i) {
+    const PackUse& pack = packs_[i];
+    if (pack.keepers == 0) {
+      (pack.used ? plan_.removed : plan_.unused).push_back(index().packs()[i]);
+      ++(pack.present ? plan_.figures.packs_removed : plan_.figures.packs_missing);
+      plan_.figures.bytes_removed += pack.present ? pack.stored_bytes : 0;
+    } else if (pack.MustBeRepacked() || pack.keepers < pack.blobs) {
+      candidates.push_back(i);
+    } else if (pack.stored_bytes < options_.pack_target_bytes / 4 &&
+               pack.blobs < kPackEntriesTarget / 4) {
+      small[pack.has_tree ? 1 : 0].push_back(i);
+    }
+  }
+  ChooseRepacked(std::move(candidates));
+  for (const std::vector<uint32_t>& packs : small) {
+    if (options_.merge_small_packs && packs.size() >= kSmallPacksToMerge) {
+      for (const uint32_t pack : packs) {
+        Repack(pack);
+      }
+    }
+  }
+  SumUpPlan();
+}
+
+void Planner::ChooseRepacked(std::vector<uint32_t> candidates) {
+  std::sort(candidates.begin(), candidates.end(), [&](uint32_t left, uint32_t right) {
+    const auto rank = [&](uint32_t i) {
+      const PackUse& pack = packs_[i];
+      const double share =
+          static_cast<double>(pack.unused_bytes()) / static_cast<double>(pack.stored_bytes);
+      return std::tuple(!pack.MustBeRepacked(), -share, index().packs()[i]);
+    };
+    return rank(left) < rank(right);
+  });
+  int64_t& unused_after = plan_.figures.bytes_unused_after;
+  for (const uint32_t i : candidates) {
+    unused_after += UnusedBlobBytes(packs_[i]);
+  }
+  for (const uint32_t i : candidates) {
+    if (packs_[i].MustBeRepacked() || unused_after > UnusedMax()) {
+      unused_after -= Repack(i) ? UnusedBlobBytes(packs_[i]) : 0;
+    }
+  }
+}
+
+bool Planner::Repack(uint32_t pack) {
+  int64_t& repacked = plan_.figures.bytes_repacked;
+  if (packs_[pack].stored_bytes > options_.repack_bytes_max - repacked) {
+    return false;
+  }
+  repacked += packs_[pack].stored_bytes;
+  plan_.repack.push_back(pack);
+  return true;
+}
+
+void Planner::SumUpPlan() {
+  PruneFigures& figures = plan_.figures;
+  figures.packs_repacked = static_cast<int64_t>(plan_.repack.size());
+  figures.packs_unindexed = static_cast<int64_t>(plan_.unindexed.size());
+  figures.packs_kept = static_cast<int64_t>(packs_.size() - plan_.repack.size()) -
+                       figures.packs_removed - figures.packs_missing;
+  figures.bytes_freed = figures.bytes_removed + figures.bytes_unindexed;
+  for (const uint32_t pack : plan_.repack) {
+    figures.bytes_freed +=
+        packs_[pack].keepers < packs_[pack].blobs ? UnusedBlobBytes(packs_[pack]) : 0;
+  }
+}
 
 }  // namespace
 

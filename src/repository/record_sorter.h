@@ -40,25 +40,7 @@ class RecordSorter {
             1, static_cast<std::size_t>(space.options().table_memory_bytes_max) / sizeof(Record) /
                    kRunsInMemoryMax)) {}
 
-  absl::Status Add(absl::Span<const Record> records) {
-    while (!records.empty()) {
-      std::vector<Record> full;
-      {
-        const MutexLock lock(mutex_);
-        const std::size_t count = std::min(records.size(), run_records_max_ - open_.size());
-        open_.insert(open_.end(), records.begin(),
-                     records.begin() + static_cast<std::ptrdiff_t>(count));
-        records.remove_prefix(count);
-        count_ += static_cast<int64_t>(count);
-        if (open_.size() < run_records_max_) {
-          return absl::OkStatus();
-        }
-        full = std::exchange(open_, {});
-      }
-      RETURN_IF_ERROR(Close(std::move(full)));
-    }
-    return absl::OkStatus();
-  }
+  absl::Status Add(absl::Span<const Record> records);
 
   int64_t count() const {
     const MutexLock lock(mutex_);
@@ -68,23 +50,7 @@ class RecordSorter {
   bool spilled() const { return file_ != nullptr; }
 
   // Calls `take` with all records, in order, some at a time. Once no thread adds any more.
-  absl::Status Drain(Take take) ABSL_NO_THREAD_SAFETY_ANALYSIS {
-    RETURN_IF_ERROR(Close(std::exchange(open_, {})));
-    std::vector<Source> sources;
-    for (const std::vector<Record>& run : runs_) {
-      sources.push_back({.next = run.data(), .end = run.data() + run.size()});
-    }
-    if (sources.size() == 1 && stored_.empty()) {
-      return take(runs_.front());
-    }
-    const std::size_t window = std::max<std::size_t>(
-        1, std::min(kWindowRecordsMax, run_records_max_ * kRunsInMemoryMax /
-                                           std::max<std::size_t>(1, stored_.size())));
-    for (const StoredRun& run : stored_) {
-      sources.push_back({.left = run, .window = std::vector<Record>(std::min(window, run.count))});
-    }
-    return Merge(std::move(sources), take);
-  }
+  absl::Status Drain(Take take) ABSL_NO_THREAD_SAFETY_ANALYSIS;
 
  private:
   static constexpr std::size_t kRunsInMemoryMax = 4;
@@ -119,82 +85,12 @@ class RecordSorter {
   }
 
   // Sorts a run and keeps it, or all runs so far in the file.
-  absl::Status Close(std::vector<Record> run) {
-    if (run.empty()) {
-      return absl::OkStatus();
-    }
-    std::sort(run.begin(), run.end());
-    std::vector<std::vector<Record>> out;
-    {
-      const MutexLock lock(mutex_);
-      runs_.push_back(std::move(run));
-      if (file_ == nullptr && runs_.size() <= kRunsInMemoryMax) {
-        return absl::OkStatus();
-      }
-      if (file_ == nullptr) {
-        ASSIGN_OR_RETURN(file_, ScratchFile::Make(space_));
-      }
-      out = std::exchange(runs_, {});
-    }
-    for (std::vector<Record>& sorted : out) {
-      ASSIGN_OR_RETURN(const int64_t offset_bytes, file_->Append(BytesOf(sorted)));
-      const MutexLock lock(mutex_);
-      stored_.push_back({.offset_bytes = offset_bytes, .count = sorted.size()});
-      sorted = {};
-    }
-    return absl::OkStatus();
-  }
+  absl::Status Close(std::vector<Record> run);
 
   // Has source.next point at a record; false when there are no more.
-  absl::StatusOr<bool> Refill(Source& source) {
-    if (source.next != source.end) {
-      return true;
-    }
-    const std::size_t count = std::min(source.left.count, source.window.size());
-    if (count == 0) {
-      return false;
-    }
-    const std::size_t bytes = count * sizeof(Record);
-    RETURN_IF_ERROR(
-        file_->Read(source.left.offset_bytes,
-                    absl::MakeSpan(reinterpret_cast<char*>(source.window.data()), bytes)));
-    file_->Release(source.left.offset_bytes, static_cast<int64_t>(bytes));
-    source.left.offset_bytes += static_cast<int64_t>(bytes);
-    source.left.count -= count;
-    source.next = source.window.data();
-    source.end = source.next + count;
-    return true;
-  }
+  absl::StatusOr<bool> Refill(Source& source);
 
-  absl::Status Merge(std::vector<Source> sources, Take take) {
-    std::vector<Head> heads;
-    for (Source& source : sources) {
-      ASSIGN_OR_RETURN(const bool more, Refill(source));
-      if (more) {
-        heads.push_back({.prefix = source.next->SortPrefix(), .source = &source});
-      }
-    }
-    std::make_heap(heads.begin(), heads.end());
-    std::vector<Record> out;
-    out.reserve(kOutRecords);
-    while (!heads.empty()) {
-      std::pop_heap(heads.begin(), heads.end());
-      Head& head = heads.back();
-      out.push_back(*head.source->next++);
-      if (out.size() == kOutRecords) {
-        RETURN_IF_ERROR(take(out));
-        out.clear();
-      }
-      ASSIGN_OR_RETURN(const bool more, Refill(*head.source));
-      if (more) {
-        head.prefix = head.source->next->SortPrefix();
-        std::push_heap(heads.begin(), heads.end());
-      } else {
-        heads.pop_back();
-      }
-    }
-    return out.empty() ? absl::OkStatus() : take(out);
-  }
+  absl::Status Merge(std::vector<Source> sources, Take take);
 
   ScratchSpace& space_;
   const std::size_t run_records_max_;
@@ -205,5 +101,124 @@ class RecordSorter {
   std::unique_ptr<ScratchFile> file_;  // Made once, under mutex_; one that is there stays.
   std::vector<StoredRun> stored_ ABSL_GUARDED_BY(mutex_);
 };
+
+template <typename Record>
+absl::Status RecordSorter<Record>::Add(absl::Span<const Record> records) {
+  while (!records.empty()) {
+    std::vector<Record> full;
+    {
+      const MutexLock lock(mutex_);
+      const std::size_t count = std::min(records.size(), run_records_max_ - open_.size());
+      open_.insert(open_.end(), records.begin(),
+                   records.begin() + static_cast<std::ptrdiff_t>(count));
+      records.remove_prefix(count);
+      count_ += static_cast<int64_t>(count);
+      if (open_.size() < run_records_max_) {
+        return absl::OkStatus();
+      }
+      full = std::exchange(open_, {});
+    }
+    RETURN_IF_ERROR(Close(std::move(full)));
+  }
+  return absl::OkStatus();
+}
+
+template <typename Record>
+absl::Status RecordSorter<Record>::Drain(Take take) {
+  RETURN_IF_ERROR(Close(std::exchange(open_, {})));
+  std::vector<Source> sources;
+  for (const std::vector<Record>& run : runs_) {
+    sources.push_back({.next = run.data(), .end = run.data() + run.size()});
+  }
+  if (sources.size() == 1 && stored_.empty()) {
+    return take(runs_.front());
+  }
+  const std::size_t window = std::max<std::size_t>(
+      1, std::min(kWindowRecordsMax,
+                  run_records_max_ * kRunsInMemoryMax / std::max<std::size_t>(1, stored_.size())));
+  for (const StoredRun& run : stored_) {
+    sources.push_back({.left = run, .window = std::vector<Record>(std::min(window, run.count))});
+  }
+  return Merge(std::move(sources), take);
+}
+
+template <typename Record>
+absl::Status RecordSorter<Record>::Close(std::vector<Record> run) {
+  if (run.empty()) {
+    return absl::OkStatus();
+  }
+  std::sort(run.begin(), run.end());
+  std::vector<std::vector<Record>> out;
+  {
+    const MutexLock lock(mutex_);
+    runs_.push_back(std::move(run));
+    if (file_ == nullptr && runs_.size() <= kRunsInMemoryMax) {
+      return absl::OkStatus();
+    }
+    if (file_ == nullptr) {
+      ASSIGN_OR_RETURN(file_, ScratchFile::Make(space_));
+    }
+    out = std::exchange(runs_, {});
+  }
+  for (std::vector<Record>& sorted : out) {
+    ASSIGN_OR_RETURN(const int64_t offset_bytes, file_->Append(BytesOf(sorted)));
+    const MutexLock lock(mutex_);
+    stored_.push_back({.offset_bytes = offset_bytes, .count = sorted.size()});
+    sorted = {};
+  }
+  return absl::OkStatus();
+}
+
+template <typename Record>
+absl::StatusOr<bool> RecordSorter<Record>::Refill(Source& source) {
+  if (source.next != source.end) {
+    return true;
+  }
+  const std::size_t count = std::min(source.left.count, source.window.size());
+  if (count == 0) {
+    return false;
+  }
+  const std::size_t bytes = count * sizeof(Record);
+  RETURN_IF_ERROR(
+      file_->Read(source.left.offset_bytes,
+                  absl::MakeSpan(reinterpret_cast<char*>(source.window.data()), bytes)));
+  file_->Release(source.left.offset_bytes, static_cast<int64_t>(bytes));
+  source.left.offset_bytes += static_cast<int64_t>(bytes);
+  source.left.count -= count;
+  source.next = source.window.data();
+  source.end = source.next + count;
+  return true;
+}
+
+template <typename Record>
+absl::Status RecordSorter<Record>::Merge(std::vector<Source> sources, Take take) {
+  std::vector<Head> heads;
+  for (Source& source : sources) {
+    ASSIGN_OR_RETURN(const bool more, Refill(source));
+    if (more) {
+      heads.push_back({.prefix = source.next->SortPrefix(), .source = &source});
+    }
+  }
+  std::make_heap(heads.begin(), heads.end());
+  std::vector<Record> out;
+  out.reserve(kOutRecords);
+  while (!heads.empty()) {
+    std::pop_heap(heads.begin(), heads.end());
+    Head& head = heads.back();
+    out.push_back(*head.source->next++);
+    if (out.size() == kOutRecords) {
+      RETURN_IF_ERROR(take(out));
+      out.clear();
+    }
+    ASSIGN_OR_RETURN(const bool more, Refill(*head.source));
+    if (more) {
+      head.prefix = head.source->next->SortPrefix();
+      std::push_heap(heads.begin(), heads.end());
+    } else {
+      heads.pop_back();
+    }
+  }
+  return out.empty() ? absl::OkStatus() : take(out);
+}
 
 }  // namespace csidelta::repository

@@ -28,157 +28,24 @@ using csi::IsDefiniteRefusal;
 class ClaimCheck {
  public:
   ClaimCheck(const CallContext& ctx, const csi::Environment& env, const ClaimOperation& operation,
-             absl::Duration bind_timeout)
-      : ctx_(ctx), env_(env), operation_(operation), bind_timeout_(bind_timeout) {
-    progress_.total_units = 1;
-    progress_.units = "claims";
-  }
-
-  velero::OperationProgress Run() {
-    const absl::StatusOr<Json> claim =
-        env_.api.Get(ctx_, {.type = csi::PersistentVolumeClaimType(),
-                            .namespace_name = operation_.namespace_name,
-                            .name = operation_.claim_name});
-    progress_.updated = env_.clock.Now();
-    if (absl::IsNotFound(claim.status())) {
-      return Fail("is gone");
-    }
-    if (!claim.ok()) {
-      return Wait(claim.status().ToString());
-    }
-    claim_ = *claim;
-    created_ = k8s::CreatedAt(claim_);
-    progress_.started = created_.value_or(env_.clock.Now());
-    const std::string phase = GetString(claim_, {"status", "phase"});
-    if (phase == "Bound") {
-      return CheckVolume();
-    }
-    if (phase == "Lost") {
-      return FailWithEvent("lost its volume");
-    }
-    return CheckPending();
-  }
+             absl::Duration bind_timeout);
+  velero::OperationProgress Run();
 
  private:
   // A claim is bound to any volume of its class that is free and large enough, whatever it is to be
   // filled from, before a provisioner is asked.
-  velero::OperationProgress CheckVolume() {
-    const absl::StatusOr<std::string> foreign =
-        csi::WhyVolumeIsForeign(ctx_, env_.api, claim_, StateOf(FindSource()).driver);
-    if (!foreign.ok()) {
-      return Wait(foreign.status().ToString());
-    }
-    if (!foreign->empty()) {
-      return FailWithEvent(
-          absl::StrCat("was bound to what was not made from the snapshot, and does not have its "
-                       "data: ",
-                       *foreign,
-                       "; delete the claim, keep such volumes from being bound, and "
-                       "restore it again"));
-    }
-    return Complete(kClaimIsBound);
-  }
+  velero::OperationProgress CheckVolume();
 
   // The host restores it before the claim.
-  absl::StatusOr<Json> FindSource() {
-    return env_.api.Get(
-        ctx_, csi::VolumeSnapshotKey(operation_.namespace_name, operation_.snapshot_name));
-  }
-
-  ContentState StateOf(const absl::StatusOr<Json>& source) {
-    return source.ok() ? LookAtContent(ctx_, env_, *source).value_or(ContentState())
-                       : ContentState();
-  }
-
-  velero::OperationProgress CheckPending() {
-    const absl::StatusOr<Json> source = FindSource();
-    if (absl::IsNotFound(source.status())) {
-      return FailWithEvent(absl::StrCat(
-          "cannot be filled: its VolumeSnapshot ", operation_.snapshot_name,
-          " is not there. Either the restore could not make it, or its includedResources and "
-          "excludedResources leave it out: they must let ",
-          ToString(csi::VolumeSnapshotType()), " and ", ToString(csi::VolumeSnapshotContentType()),
-          " through"));
-    }
-    const ContentState content = StateOf(source);
-    if (content.kind == ContentState::Kind::kGone) {
-      return FailWithEvent(absl::StrCat("cannot be filled: the driver has no snapshot ",
-                                        content.handle, ": ", content.message));
-    }
-    const absl::StatusOr<std::string> refusal = csi::LastProvisioningError(ctx_, env_.api, claim_);
-    if (!refusal.ok()) {
-      return Wait(refusal.status().ToString());
-    }
-    if (IsDefiniteRefusal(*refusal)) {
-      return FailWithEvent(
-          absl::StrCat("cannot be filled from snapshot ", content.handle, ": ", *refusal));
-    }
-    const absl::StatusOr<csi::ClassFit> fit =
-        csi::FitOfClass(ctx_, env_.api, csi::StorageClassOf(claim_), content.driver);
-    if (!fit.ok()) {
-      return Wait(fit.status().ToString());
-    }
-    if (fit->kind == csi::ClassFit::Kind::kNever) {
-      return FailWithEvent(absl::StrCat("cannot be filled: ", fit->text));
-    }
-    if (WaitsForConsumer()) {
-      return Complete(
-          "not checked: the claim waits for its first consumer, and is filled when a pod uses it");
-    }
-    if (created_.has_value() && env_.clock.Now() - *created_ >= bind_timeout_) {
-      return FailWithEvent(absl::StrCat("is not bound after ", absl::FormatDuration(bind_timeout_),
-                                        ", snapshot ", content.handle, ": ",
-                                        Words(*refusal, content.message)));
-    }
-    return Wait(Words(*refusal, content.message));
-  }
-
-  static std::string Words(const std::string& refusal, const std::string& content_message) {
-    if (!refusal.empty()) {
-      return refusal;
-    }
-    return content_message.empty() ? "waiting for the claim to be bound" : content_message;
-  }
-
-  bool WaitsForConsumer() {
-    if (!k8s::Annotation(claim_, objects::kSelectedNodeAnnotation).empty()) {
-      return false;
-    }
-    return csi::WaitsForFirstConsumer(ctx_, env_.api,
-                                      GetString(claim_, {"spec", "storageClassName"}))
-        .value_or(false);
-  }
-
-  velero::OperationProgress Wait(std::string description) {
-    progress_.description = std::move(description);
-    return progress_;
-  }
-
-  velero::OperationProgress Complete(std::string description) {
-    progress_.completed = true;
-    progress_.completed_units = 1;
-    progress_.description = std::move(description);
-    return progress_;
-  }
-
-  velero::OperationProgress Fail(absl::string_view what) {
-    progress_.completed = true;
-    progress_.error = absl::StrCat("persistentvolumeclaim ", operation_.namespace_name, "/",
-                                   operation_.claim_name, " ", what);
-    progress_.description = "failed";
-    return progress_;
-  }
-
-  velero::OperationProgress FailWithEvent(absl::string_view what) {
-    velero::OperationProgress failed = Fail(what);
-    const absl::Status emitted = k8s::EmitEvent(ctx_, env_.api, claim_, k8s::EventType::kWarning,
-                                                kRestoreFailedReason, failed.error);
-    if (!emitted.ok()) {
-      CSIDELTA_LOG(kInfo, "the event about a failed restore could not be written",
-                   {"error", emitted.ToString()});
-    }
-    return failed;
-  }
+  absl::StatusOr<Json> FindSource();
+  ContentState StateOf(const absl::StatusOr<Json>& source);
+  velero::OperationProgress CheckPending();
+  static std::string Words(const std::string& refusal, const std::string& content_message);
+  bool WaitsForConsumer();
+  velero::OperationProgress Wait(std::string description);
+  velero::OperationProgress Complete(std::string description);
+  velero::OperationProgress Fail(absl::string_view what);
+  velero::OperationProgress FailWithEvent(absl::string_view what);
 
   const CallContext& ctx_;
   const csi::Environment& env_;
@@ -188,6 +55,153 @@ class ClaimCheck {
   std::optional<absl::Time> created_;
   velero::OperationProgress progress_;
 };
+
+ClaimCheck::ClaimCheck(const CallContext& ctx, const csi::Environment& env,
+                       const ClaimOperation& operation, absl::Duration bind_timeout)
+    : ctx_(ctx), env_(env), operation_(operation), bind_timeout_(bind_timeout) {
+  progress_.total_units = 1;
+  progress_.units = "claims";
+}
+
+velero::OperationProgress ClaimCheck::Run() {
+  const absl::StatusOr<Json> claim =
+      env_.api.Get(ctx_, {.type = csi::PersistentVolumeClaimType(),
+                          .namespace_name = operation_.namespace_name,
+                          .name = operation_.claim_name});
+  progress_.updated = env_.clock.Now();
+  if (absl::IsNotFound(claim.status())) {
+    return Fail("is gone");
+  }
+  if (!claim.ok()) {
+    return Wait(claim.status().ToString());
+  }
+  claim_ = *claim;
+  created_ = k8s::CreatedAt(claim_);
+  progress_.started = created_.value_or(env_.clock.Now());
+  const std::string phase = GetString(claim_, {"status", "phase"});
+  if (phase == "Bound") {
+    return CheckVolume();
+  }
+  if (phase == "Lost") {
+    return FailWithEvent("lost its volume");
+  }
+  return CheckPending();
+}
+
+velero::OperationProgress ClaimCheck::CheckVolume() {
+  const absl::StatusOr<std::string> foreign =
+      csi::WhyVolumeIsForeign(ctx_, env_.api, claim_, StateOf(FindSource()).driver);
+  if (!foreign.ok()) {
+    return Wait(foreign.status().ToString());
+  }
+  if (!foreign->empty()) {
+    return FailWithEvent(
+        absl::StrCat("was bound to what was not made from the snapshot, and does not have its "
+                     "data: ",
+                     *foreign,
+                     "; delete the claim, keep such volumes from being bound, and "
+                     "restore it again"));
+  }
+  return Complete(kClaimIsBound);
+}
+
+absl::StatusOr<Json> ClaimCheck::FindSource() {
+  return env_.api.Get(ctx_,
+                      csi::VolumeSnapshotKey(operation_.namespace_name, operation_.snapshot_name));
+}
+
+ContentState ClaimCheck::StateOf(const absl::StatusOr<Json>& source) {
+  return source.ok() ? LookAtContent(ctx_, env_, *source).value_or(ContentState()) : ContentState();
+}
+
+velero::OperationProgress ClaimCheck::CheckPending() {
+  const absl::StatusOr<Json> source = FindSource();
+  if (absl::IsNotFound(source.status())) {
+    return FailWithEvent(absl::StrCat(
+        "cannot be filled: its VolumeSnapshot ", operation_.snapshot_name,
+        " is not there. Either the restore could not make it, or its includedResources and "
+        "excludedResources leave it out: they must let ",
+        ToString(csi::VolumeSnapshotType()), " and ", ToString(csi::VolumeSnapshotContentType()),
+        " through"));
+  }
+  const ContentState content = StateOf(source);
+  if (content.kind == ContentState::Kind::kGone) {
+    return FailWithEvent(absl::StrCat("cannot be filled: the driver has no snapshot ",
+                                      content.handle, ": ", content.message));
+  }
+  const absl::StatusOr<std::string> refusal = csi::LastProvisioningError(ctx_, env_.api, claim_);
+  if (!refusal.ok()) {
+    return Wait(refusal.status().ToString());
+  }
+  if (IsDefiniteRefusal(*refusal)) {
+    return FailWithEvent(
+        absl::StrCat("cannot be filled from snapshot ", content.handle, ": ", *refusal));
+  }
+  const absl::StatusOr<csi::ClassFit> fit =
+      csi::FitOfClass(ctx_, env_.api, csi::StorageClassOf(claim_), content.driver);
+  if (!fit.ok()) {
+    return Wait(fit.status().ToString());
+  }
+  if (fit->kind == csi::ClassFit::Kind::kNever) {
+    return FailWithEvent(absl::StrCat("cannot be filled: ", fit->text));
+  }
+  if (WaitsForConsumer()) {
+    return Complete(
+        "not checked: the claim waits for its first consumer, and is filled when a pod uses it");
+  }
+  if (created_.has_value() && env_.clock.Now() - *created_ >= bind_timeout_) {
+    return FailWithEvent(absl::StrCat("is not bound after ", absl::FormatDuration(bind_timeout_),
+                                      ", snapshot ", content.handle, ": ",
+                                      Words(*refusal, content.message)));
+  }
+  return Wait(Words(*refusal, content.message));
+}
+
+std::string ClaimCheck::Words(const std::string& refusal, const std::string& content_message) {
+  if (!refusal.empty()) {
+    return refusal;
+  }
+  return content_message.empty() ? "waiting for the claim to be bound" : content_message;
+}
+
+bool ClaimCheck::WaitsForConsumer() {
+  if (!k8s::Annotation(claim_, objects::kSelectedNodeAnnotation).empty()) {
+    return false;
+  }
+  return csi::WaitsForFirstConsumer(ctx_, env_.api, GetString(claim_, {"spec", "storageClassName"}))
+      .value_or(false);
+}
+
+velero::OperationProgress ClaimCheck::Wait(std::string description) {
+  progress_.description = std::move(description);
+  return progress_;
+}
+
+velero::OperationProgress ClaimCheck::Complete(std::string description) {
+  progress_.completed = true;
+  progress_.completed_units = 1;
+  progress_.description = std::move(description);
+  return progress_;
+}
+
+velero::OperationProgress ClaimCheck::Fail(absl::string_view what) {
+  progress_.completed = true;
+  progress_.error = absl::StrCat("persistentvolumeclaim ", operation_.namespace_name, "/",
+                                 operation_.claim_name, " ", what);
+  progress_.description = "failed";
+  return progress_;
+}
+
+velero::OperationProgress ClaimCheck::FailWithEvent(absl::string_view what) {
+  velero::OperationProgress failed = Fail(what);
+  const absl::Status emitted = k8s::EmitEvent(ctx_, env_.api, claim_, k8s::EventType::kWarning,
+                                              kRestoreFailedReason, failed.error);
+  if (!emitted.ok()) {
+    CSIDELTA_LOG(kInfo, "the event about a failed restore could not be written",
+                 {"error", emitted.ToString()});
+  }
+  return failed;
+}
 
 }  // namespace
 

@@ -91,265 +91,306 @@ class LonghornRestoreAction : public velero::RestoreItemAction {
  public:
   explicit LonghornRestoreAction(const csi::Environment& env) : env_(env) {}
 
-  velero::ResourceSelector AppliesTo() const override {
-    velero::ResourceSelector selector;
-    selector.included_resources = {"persistentvolumeclaims"};
-    selector.label_selector = absl::StrCat(objects::kLonghornNativeLabel, "=true");
-    return selector;
-  }
-
+  velero::ResourceSelector AppliesTo() const override;
   absl::StatusOr<velero::RestoreItemResult> Execute(const CallContext& ctx, const Json& item,
                                                     const Json& item_from_backup,
-                                                    const Json& restore_object) override {
-    ASSIGN_OR_RETURN(const velero::Restore restore, velero::ParseRestore(restore_object));
-    const std::string target = restore.MapNamespace(k8s::Namespace(item_from_backup));
-    velero::RestoreItemResult result;
-    Json pvc = item;
-    StripBackupMarks(pvc);
-    StripNativeMarks(pvc);
-    const bool is_of_backup = k8s::Label(item_from_backup, objects::kBackupNameLabel) ==
-                              velero::ValidLabelValue(restore.backup_name);
-    if (is_of_backup && restore.restore_pvs == false) {
-      ClearVolume(pvc);
-    } else if (is_of_backup) {
-      ASSIGN_OR_RETURN(const bool exists,
-                       ClaimExists(ctx, env_, target, k8s::Name(item_from_backup)));
-      if (exists) {
-        CSIDELTA_LOG(kWarn, "the PVC exists already: its volume is left as it is",
-                     {"namespace", target}, {"pvc", k8s::Name(item_from_backup)});
-        return result;
-      }
-      RETURN_IF_ERROR(Annotate(
-          Fill(ctx.WithTimeout(kAnswerTimeMax), restore, target, item_from_backup, pvc, result),
-          absl::StrCat("PVC ", target, "/", k8s::Name(item_from_backup), " cannot be restored")));
-    }
-    result.item = std::move(pvc);
-    return result;
-  }
-
+                                                    const Json& restore_object) override;
   absl::StatusOr<velero::OperationProgress> Progress(const CallContext& ctx,
                                                      absl::string_view operation_id,
-                                                     const Json& restore_object) override {
-    const absl::StatusOr<ClaimOperation> operation = DecodeOperation(operation_id);
-    if (!operation.ok()) {
-      velero::OperationProgress progress;
-      progress.completed = true;
-      progress.error = std::string(operation.status().message());
-      return progress;
-    }
-    const absl::StatusOr<velero::Restore> restore = velero::ParseRestore(restore_object);
-    velero::OperationProgress progress =
-        CheckClaim(ctx, env_, *operation,
-                   restore.ok() ? restore->resource_timeout : velero::kResourceTimeoutDefault);
-    if (restore.ok() && progress.description == kClaimIsBound) {
-      RemoveSource(ctx, *restore, *operation);
-    }
-    return progress;
-  }
+                                                     const Json& restore_object) override;
 
   // The PVC goes on waiting for its volume.
   absl::Status Cancel(const CallContext& /*ctx*/, absl::string_view /*operation_id*/,
-                      const Json& /*restore*/) override {
-    return absl::OkStatus();
-  }
-
+                      const Json& /*restore*/) override;
   absl::StatusOr<bool> AreAdditionalItemsReady(
       const CallContext& /*ctx*/, const std::vector<velero::ResourceIdentifier>& /*items*/,
-      const Json& /*restore*/) override {
-    return true;
-  }
+      const Json& /*restore*/) override;
 
  private:
   // Makes `pvc` one that is filled from its native snapshot. Longhorn makes a volume of it only at
   // the size that the source has now.
   absl::Status Fill(const CallContext& ctx, const velero::Restore& restore,
                     const std::string& target, const Json& item_from_backup, Json& pvc,
-                    velero::RestoreItemResult& result) {
-    ASSIGN_OR_RETURN(const NativeSource source, ReadSource(item_from_backup));
-    ASSIGN_OR_RETURN(const int64_t size_bytes, RequireVolume(ctx, source));
-    RETURN_IF_ERROR(RequireSnapshot(ctx, source, item_from_backup, restore));
-    RETURN_IF_ERROR(RequireClass(ctx, env_, target, pvc, velero::kLonghornDriver));
-    RETURN_IF_ERROR(RequireVolumeIsNotReserved(ctx, target, item_from_backup));
-    const std::string name = velero::RestoredSnapshotName(restore.uid, source.snapshot_name);
-    RETURN_IF_ERROR(MakeSource(ctx, restore, target, source, name));
-    StripBinding(pvc);
-    SetSnapshotSource(name, pvc);
-    SetJson(pvc, {"spec", "resources", "requests", "storage"}, FormatBinaryQuantity(size_bytes));
-    result.operation_id = EncodeOperation({.namespace_name = target,
-                                           .claim_name = k8s::Name(item_from_backup),
-                                           .snapshot_name = name});
-    return absl::OkStatus();
-  }
+                    velero::RestoreItemResult& result);
 
   // The size that it has now, in bytes.
-  absl::StatusOr<int64_t> RequireVolume(const CallContext& ctx, const NativeSource& source) {
-    ASSIGN_OR_RETURN(
-        std::optional<Json> found,
-        k8s::Find(ctx, env_.api, longhorn::VolumeKey(source.namespace_name, source.volume)));
-    const std::string text = absl::StrCat("Longhorn's Volume ", source.volume);
-    if (!found.has_value()) {
-      return absl::NotFoundError(absl::StrCat(text, " is not here; ", kLivesInItsVolume));
-    }
-    ASSIGN_OR_RETURN(const longhorn::Volume volume, longhorn::Volume::Of(*std::move(found)));
-    if (volume.is_being_deleted()) {
-      return absl::NotFoundError(absl::StrCat(text, " is being deleted; ", kLivesInItsVolume));
-    }
-    const std::optional<int64_t> size_bytes = volume.size_bytes();
-    if (!size_bytes.has_value()) {
-      return absl::FailedPreconditionError(absl::StrCat(text, " does not tell its size"));
-    }
-    return *size_bytes;
-  }
+  absl::StatusOr<int64_t> RequireVolume(const CallContext& ctx, const NativeSource& source);
 
   // Longhorn lists no snapshots to the sidecar, which therefore takes any handle for one that is
   // there: what is gone must be noticed here.
   absl::Status RequireSnapshot(const CallContext& ctx, const NativeSource& source,
-                               const Json& item_from_backup, const velero::Restore& restore) {
-    const k8s::ObjectKey key = longhorn::SnapshotKey(source.namespace_name, source.snapshot_name);
-    ASSIGN_OR_RETURN(std::optional<Json> found, k8s::Find(ctx, env_.api, key));
-    if (!found.has_value()) {
-      return absl::NotFoundError(
-          absl::StrCat(k8s::ToString(key), " is not here; ", kLivesInItsVolume));
-    }
-    ASSIGN_OR_RETURN(const longhorn::Snapshot snapshot, longhorn::Snapshot::Of(*std::move(found)));
-    if (snapshot.uid() != source.snapshot_uid || snapshot.volume() != source.volume) {
-      return absl::NotFoundError(absl::StrCat(
-          k8s::ToString(key), " is another one than that of the backup; ", kLivesInItsVolume));
-    }
-    if (!IsTakenOf(snapshot, item_from_backup, restore)) {
-      return absl::PermissionDeniedError(
-          absl::StrCat(k8s::ToString(key), " was not taken of this PVC by this backup"));
-    }
-    switch (longhorn::StateOf(&snapshot, source.snapshot_uid)) {
-      case longhorn::NativeState::kReady:
-        return absl::OkStatus();
-      case longhorn::NativeState::kGone:
-        return absl::NotFoundError(absl::StrCat(k8s::ToString(key), " is being deleted"));
-      case longhorn::NativeState::kPending:
-      case longhorn::NativeState::kTaken:
-        break;
-    }
-    return absl::FailedPreconditionError(
-        absl::StrCat(k8s::ToString(key), " is not ready: ", snapshot.error()));
-  }
+                               const Json& item_from_backup, const velero::Restore& restore);
 
   // Velero restores a PersistentVolume that is retained as it was, for the PVC that it had: they
   // would be bound to each other, whatever the PVC is to be filled from.
   absl::Status RequireVolumeIsNotReserved(const CallContext& ctx, const std::string& target,
-                                          const Json& item_from_backup) {
-    const std::string name = GetString(item_from_backup, {"spec", "volumeName"});
-    if (name.empty()) {
-      return absl::OkStatus();
-    }
-    ASSIGN_OR_RETURN(const std::optional<Json> pv, k8s::Find(ctx, env_.api, csi::VolumeKey(name)));
-    const bool is_reserved =
-        pv.has_value() && GetString(*pv, {"spec", "claimRef", "namespace"}) == target &&
-        GetString(*pv, {"spec", "claimRef", "name"}) == k8s::Name(item_from_backup) &&
-        GetString(*pv, {"spec", "claimRef", "uid"}).empty();
-    return !is_reserved
-               ? absl::OkStatus()
-               : absl::FailedPreconditionError(absl::StrCat(
-                     "PersistentVolume ", name,
-                     " is reserved for it, with what the volume holds now and not what the backup "
-                     "has; delete that PersistentVolume, which leaves the volume where it is "
-                     "retained, and restore with --exclude-resources persistentvolumes"));
-  }
+                                          const Json& item_from_backup);
 
   // The VolumeSnapshot `name` of the native snapshot, and its content, which is also called so.
   // Retain: whatever happens to them, the snapshot stays.
   absl::Status MakeSource(const CallContext& ctx, const velero::Restore& restore,
                           const std::string& target, const NativeSource& source,
-                          const std::string& name) {
-    const std::map<std::string, std::string> labels = {
-        {objects::kRestoreNameLabel, velero::ValidLabelValue(restore.name)}};
-    const Json content =
-        csi::MakeStaticContent({.name = name,
-                                .driver = velero::kLonghornDriver,
-                                .handle = absl::StrCat(longhorn::kSnapshotHandlePrefix,
-                                                       source.volume, "/", source.snapshot_name),
-                                .snapshot_namespace = target,
-                                .snapshot_name = name,
-                                .deletion_policy = "Retain",
-                                .class_name = "",
-                                .labels = labels,
-                                .annotations = {},
-                                .finalizers = {}});
-    RETURN_IF_ERROR(Make(ctx, csi::VolumeSnapshotContentKey(name), content));
-    const Json snapshot = {
-        {"apiVersion", "snapshot.storage.k8s.io/v1"},
-        {"kind", "VolumeSnapshot"},
-        {"metadata", {{"name", name}, {"namespace", target}, {"labels", labels}}},
-        {"spec", {{"source", {{"volumeSnapshotContentName", name}}}}}};
-    const absl::Status made = Make(ctx, csi::VolumeSnapshotKey(target, name), snapshot);
-    if (!made.ok()) {
-      const absl::Status removed = k8s::IgnoreGone(env_.api.Delete(
-          csi::CleanUpContext(env_.clock), csi::VolumeSnapshotContentKey(name), {}));
-      if (!removed.ok()) {
-        CSIDELTA_LOG(kWarn, "a VolumeSnapshotContent is left", {"content", name},
-                     {"status", removed.ToString()});
-      }
-    }
-    return made;
-  }
+                          const std::string& name);
 
   // Of a PVC that has its volume. Longhorn copies it from the native snapshot, which the content
   // leaves where it is. What fails is said: the PVC is restored all the same.
   void RemoveSource(const CallContext& ctx, const velero::Restore& restore,
-                    const ClaimOperation& operation) {
-    const absl::Status removed =
-        TryRemoveSource(ctx.WithTimeout(velero::kProgressTimeMax), restore, operation);
-    if (!removed.ok()) {
-      CSIDELTA_LOG(kWarn,
-                   "the VolumeSnapshot that a PVC was restored from is left, and its content",
-                   {"namespace", operation.namespace_name},
-                   {"volume_snapshot", operation.snapshot_name}, {"status", removed.ToString()});
-    }
-  }
-
+                    const ClaimOperation& operation);
   absl::Status TryRemoveSource(const CallContext& ctx, const velero::Restore& restore,
-                               const ClaimOperation& operation) {
-    ASSIGN_OR_RETURN(
-        const std::optional<Json> snapshot,
-        k8s::Find(ctx, env_.api,
-                  csi::VolumeSnapshotKey(operation.namespace_name, operation.snapshot_name)));
-    const bool is_made_here =
-        snapshot.has_value() &&
-        k8s::Label(*snapshot, objects::kRestoreNameLabel) ==
-            velero::ValidLabelValue(restore.name) &&
-        GetString(*snapshot, {"spec", "source", "volumeSnapshotContentName"}) ==
-            operation.snapshot_name;
-    if (!is_made_here) {
-      return absl::OkStatus();
-    }
-    ASSIGN_OR_RETURN(const bool is_needed, csi::IsStillNeeded(ctx, env_, *snapshot));
-    return is_needed ? absl::FailedPreconditionError("another PVC is being filled from it")
-                     : csi::RetainAndForget(ctx, env_.api, *snapshot);
-  }
+                               const ClaimOperation& operation);
 
   // Or takes the one that an interrupted call of this restore made: the name is derived from its
   // uid.
-  absl::Status Make(const CallContext& ctx, const k8s::ObjectKey& key, const Json& object) {
-    const absl::Status made = env_.api.Create(ctx, key.type, key.namespace_name, object).status();
-    if (absl::IsNotFound(made)) {
-      return absl::FailedPreconditionError(
-          absl::StrCat(made.message(),
-                       "; volumes are made of native snapshots by VolumeSnapshots, which need "
-                       "their CRDs and the snapshot controller in the cluster"));
-    }
-    if (!absl::IsAlreadyExists(made)) {
-      return made;
-    }
-    ASSIGN_OR_RETURN(const Json there, env_.api.Get(ctx, key));
-    const JsonPath source = {"spec", "source"};
-    const Json* const has = FindJson(there, source);
-    return has != nullptr && *has == *FindJson(object, source)
-               ? absl::OkStatus()
-               : absl::AlreadyExistsError(
-                     absl::StrCat(k8s::ToString(key), " is of another snapshot"));
-  }
+  absl::Status Make(const CallContext& ctx, const k8s::ObjectKey& key, const Json& object);
 
   const csi::Environment env_;
 };
+
+velero::ResourceSelector LonghornRestoreAction::AppliesTo() const {
+  velero::ResourceSelector selector;
+  selector.included_resources = {"persistentvolumeclaims"};
+  selector.label_selector = absl::StrCat(objects::kLonghornNativeLabel, "=true");
+  return selector;
+}
+
+absl::StatusOr<velero::RestoreItemResult> LonghornRestoreAction::Execute(
+    const CallContext& ctx, const Json& item, const Json& item_from_backup,
+    const Json& restore_object) {
+  ASSIGN_OR_RETURN(const velero::Restore restore, velero::ParseRestore(restore_object));
+  const std::string target = restore.MapNamespace(k8s::Namespace(item_from_backup));
+  velero::RestoreItemResult result;
+  Json pvc = item;
+  StripBackupMarks(pvc);
+  StripNativeMarks(pvc);
+  const bool is_of_backup = k8s::Label(item_from_backup, objects::kBackupNameLabel) ==
+                            velero::ValidLabelValue(restore.backup_name);
+  if (is_of_backup && restore.restore_pvs == false) {
+    ClearVolume(pvc);
+  } else if (is_of_backup) {
+    ASSIGN_OR_RETURN(const bool exists,
+                     ClaimExists(ctx, env_, target, k8s::Name(item_from_backup)));
+    if (exists) {
+      CSIDELTA_LOG(kWarn, "the PVC exists already: its volume is left as it is",
+                   {"namespace", target}, {"pvc", k8s::Name(item_from_backup)});
+      return result;
+    }
+    RETURN_IF_ERROR(Annotate(
+        Fill(ctx.WithTimeout(kAnswerTimeMax), restore, target, item_from_backup, pvc, result),
+        absl::StrCat("PVC ", target, "/", k8s::Name(item_from_backup), " cannot be restored")));
+  }
+  result.item = std::move(pvc);
+  return result;
+}
+
+absl::StatusOr<velero::OperationProgress> LonghornRestoreAction::Progress(
+    const CallContext& ctx, absl::string_view operation_id, const Json& restore_object) {
+  const absl::StatusOr<ClaimOperation> operation = DecodeOperation(operation_id);
+  if (!operation.ok()) {
+    velero::OperationProgress progress;
+    progress.completed = true;
+    progress.error = std::string(operation.status().message());
+    return progress;
+  }
+  const absl::StatusOr<velero::Restore> restore = velero::ParseRestore(restore_object);
+  velero::OperationProgress progress =
+      CheckClaim(ctx, env_, *operation,
+                 restore.ok() ? restore->resource_timeout : velero::kResourceTimeoutDefault);
+  if (restore.ok() && progress.description == kClaimIsBound) {
+    RemoveSource(ctx, *restore, *operation);
+  }
+  return progress;
+}
+
+absl::Status LonghornRestoreAction::Cancel(const CallContext& /*ctx*/,
+                                           absl::string_view /*operation_id*/,
+                                           const Json& /*restore*/) {
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> LonghornRestoreAction::AreAdditionalItemsReady(
+    const CallContext& /*ctx*/, const std::vector<velero::ResourceIdentifier>& /*items*/,
+    const Json& /*restore*/) {
+  return true;
+}
+
+absl::Status LonghornRestoreAction::Fill(const CallContext& ctx, const velero::Restore& restore,
+                                         const std::string& target, const Json& item_from_backup,
+                                         Json& pvc, velero::RestoreItemResult& result) {
+  ASSIGN_OR_RETURN(const NativeSource source, ReadSource(item_from_backup));
+  ASSIGN_OR_RETURN(const int64_t size_bytes, RequireVolume(ctx, source));
+  RETURN_IF_ERROR(RequireSnapshot(ctx, source, item_from_backup, restore));
+  RETURN_IF_ERROR(RequireClass(ctx, env_, target, pvc, velero::kLonghornDriver));
+  RETURN_IF_ERROR(RequireVolumeIsNotReserved(ctx, target, item_from_backup));
+  const std::string name = velero::RestoredSnapshotName(restore.uid, source.snapshot_name);
+  RETURN_IF_ERROR(MakeSource(ctx, restore, target, source, name));
+  StripBinding(pvc);
+  SetSnapshotSource(name, pvc);
+  SetJson(pvc, {"spec", "resources", "requests", "storage"}, FormatBinaryQuantity(size_bytes));
+  result.operation_id = EncodeOperation(
+      {.namespace_name = target, .claim_name = k8s::Name(item_from_backup), .snapshot_name = name});
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int64_t> LonghornRestoreAction::RequireVolume(const CallContext& ctx,
+                                                             const NativeSource& source) {
+  ASSIGN_OR_RETURN(
+      std::optional<Json> found,
+      k8s::Find(ctx, env_.api, longhorn::VolumeKey(source.namespace_name, source.volume)));
+  const std::string text = absl::StrCat("Longhorn's Volume ", source.volume);
+  if (!found.has_value()) {
+    return absl::NotFoundError(absl::StrCat(text, " is not here; ", kLivesInItsVolume));
+  }
+  ASSIGN_OR_RETURN(const longhorn::Volume volume, longhorn::Volume::Of(*std::move(found)));
+  if (volume.is_being_deleted()) {
+    return absl::NotFoundError(absl::StrCat(text, " is being deleted; ", kLivesInItsVolume));
+  }
+  const std::optional<int64_t> size_bytes = volume.size_bytes();
+  if (!size_bytes.has_value()) {
+    return absl::FailedPreconditionError(absl::StrCat(text, " does not tell its size"));
+  }
+  return *size_bytes;
+}
+
+absl::Status LonghornRestoreAction::RequireSnapshot(const CallContext& ctx,
+                                                    const NativeSource& source,
+                                                    const Json& item_from_backup,
+                                                    const velero::Restore& restore) {
+  const k8s::ObjectKey key = longhorn::SnapshotKey(source.namespace_name, source.snapshot_name);
+  ASSIGN_OR_RETURN(std::optional<Json> found, k8s::Find(ctx, env_.api, key));
+  if (!found.has_value()) {
+    return absl::NotFoundError(
+        absl::StrCat(k8s::ToString(key), " is not here; ", kLivesInItsVolume));
+  }
+  ASSIGN_OR_RETURN(const longhorn::Snapshot snapshot, longhorn::Snapshot::Of(*std::move(found)));
+  if (snapshot.uid() != source.snapshot_uid || snapshot.volume() != source.volume) {
+    return absl::NotFoundError(absl::StrCat(
+        k8s::ToString(key), " is another one than that of the backup; ", kLivesInItsVolume));
+  }
+  if (!IsTakenOf(snapshot, item_from_backup, restore)) {
+    return absl::PermissionDeniedError(
+        absl::StrCat(k8s::ToString(key), " was not taken of this PVC by this backup"));
+  }
+  switch (longhorn::StateOf(&snapshot, source.snapshot_uid)) {
+    case longhorn::NativeState::kReady:
+      return absl::OkStatus();
+    case longhorn::NativeState::kGone:
+      return absl::NotFoundError(absl::StrCat(k8s::ToString(key), " is being deleted"));
+    case longhorn::NativeState::kPending:
+    case longhorn::NativeState::kTaken:
+      break;
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat(k8s::ToString(key), " is not ready: ", snapshot.error()));
+}
+
+absl::Status LonghornRestoreAction::RequireVolumeIsNotReserved(const CallContext& ctx,
+                                                               const std::string& target,
+                                                               const Json& item_from_backup) {
+  const std::string name = GetString(item_from_backup, {"spec", "volumeName"});
+  if (name.empty()) {
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const std::optional<Json> pv, k8s::Find(ctx, env_.api, csi::VolumeKey(name)));
+  const bool is_reserved =
+      pv.has_value() && GetString(*pv, {"spec", "claimRef", "namespace"}) == target &&
+      GetString(*pv, {"spec", "claimRef", "name"}) == k8s::Name(item_from_backup) &&
+      GetString(*pv, {"spec", "claimRef", "uid"}).empty();
+  return !is_reserved
+             ? absl::OkStatus()
+             : absl::FailedPreconditionError(absl::StrCat(
+                   "PersistentVolume ", name,
+                   " is reserved for it, with what the volume holds now and not what the backup "
+                   "has; delete that PersistentVolume, which leaves the volume where it is "
+                   "retained, and restore with --exclude-resources persistentvolumes"));
+}
+
+absl::Status LonghornRestoreAction::MakeSource(const CallContext& ctx,
+                                               const velero::Restore& restore,
+                                               const std::string& target,
+                                               const NativeSource& source,
+                                               const std::string& name) {
+  const std::map<std::string, std::string> labels = {
+      {objects::kRestoreNameLabel, velero::ValidLabelValue(restore.name)}};
+  const Json content =
+      csi::MakeStaticContent({.name = name,
+                              .driver = velero::kLonghornDriver,
+                              .handle = absl::StrCat(longhorn::kSnapshotHandlePrefix, source.volume,
+                                                     "/", source.snapshot_name),
+                              .snapshot_namespace = target,
+                              .snapshot_name = name,
+                              .deletion_policy = "Retain",
+                              .class_name = "",
+                              .labels = labels,
+                              .annotations = {},
+                              .finalizers = {}});
+  RETURN_IF_ERROR(Make(ctx, csi::VolumeSnapshotContentKey(name), content));
+  const Json snapshot = {{"apiVersion", "snapshot.storage.k8s.io/v1"},
+                         {"kind", "VolumeSnapshot"},
+                         {"metadata", {{"name", name}, {"namespace", target}, {"labels", labels}}},
+                         {"spec", {{"source", {{"volumeSnapshotContentName", name}}}}}};
+  const absl::Status made = Make(ctx, csi::VolumeSnapshotKey(target, name), snapshot);
+  if (!made.ok()) {
+    const absl::Status removed = k8s::IgnoreGone(
+        env_.api.Delete(csi::CleanUpContext(env_.clock), csi::VolumeSnapshotContentKey(name), {}));
+    if (!removed.ok()) {
+      CSIDELTA_LOG(kWarn, "a VolumeSnapshotContent is left", {"content", name},
+                   {"status", removed.ToString()});
+    }
+  }
+  return made;
+}
+
+void LonghornRestoreAction::RemoveSource(const CallContext& ctx, const velero::Restore& restore,
+                                         const ClaimOperation& operation) {
+  const absl::Status removed =
+      TryRemoveSource(ctx.WithTimeout(velero::kProgressTimeMax), restore, operation);
+  if (!removed.ok()) {
+    CSIDELTA_LOG(kWarn, "the VolumeSnapshot that a PVC was restored from is left, and its content",
+                 {"namespace", operation.namespace_name},
+                 {"volume_snapshot", operation.snapshot_name}, {"status", removed.ToString()});
+  }
+}
+
+absl::Status LonghornRestoreAction::TryRemoveSource(const CallContext& ctx,
+                                                    const velero::Restore& restore,
+                                                    const ClaimOperation& operation) {
+  ASSIGN_OR_RETURN(
+      const std::optional<Json> snapshot,
+      k8s::Find(ctx, env_.api,
+                csi::VolumeSnapshotKey(operation.namespace_name, operation.snapshot_name)));
+  const bool is_made_here =
+      snapshot.has_value() &&
+      k8s::Label(*snapshot, objects::kRestoreNameLabel) == velero::ValidLabelValue(restore.name) &&
+      GetString(*snapshot, {"spec", "source", "volumeSnapshotContentName"}) ==
+          operation.snapshot_name;
+  if (!is_made_here) {
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const bool is_needed, csi::IsStillNeeded(ctx, env_, *snapshot));
+  return is_needed ? absl::FailedPreconditionError("another PVC is being filled from it")
+                   : csi::RetainAndForget(ctx, env_.api, *snapshot);
+}
+
+absl::Status LonghornRestoreAction::Make(const CallContext& ctx, const k8s::ObjectKey& key,
+                                         const Json& object) {
+  const absl::Status made = env_.api.Create(ctx, key.type, key.namespace_name, object).status();
+  if (absl::IsNotFound(made)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(made.message(),
+                     "; volumes are made of native snapshots by VolumeSnapshots, which need "
+                     "their CRDs and the snapshot controller in the cluster"));
+  }
+  if (!absl::IsAlreadyExists(made)) {
+    return made;
+  }
+  ASSIGN_OR_RETURN(const Json there, env_.api.Get(ctx, key));
+  const JsonPath source = {"spec", "source"};
+  const Json* const has = FindJson(there, source);
+  return has != nullptr && *has == *FindJson(object, source)
+             ? absl::OkStatus()
+             : absl::AlreadyExistsError(
+                   absl::StrCat(k8s::ToString(key), " is of another snapshot"));
+}
 
 }  // namespace
 

@@ -115,229 +115,263 @@ class PvcAction : public velero::RestoreItemAction {
  public:
   explicit PvcAction(const csi::Environment& env) : env_(env) {}
 
-  velero::ResourceSelector AppliesTo() const override {
-    velero::ResourceSelector selector;
-    selector.included_resources = {"persistentvolumeclaims"};
-    return selector;
-  }
-
+  velero::ResourceSelector AppliesTo() const override;
   absl::StatusOr<velero::RestoreItemResult> Execute(const CallContext& ctx, const Json& item,
                                                     const Json& item_from_backup,
-                                                    const Json& restore_json) override {
-    ClaimRestore claim;
-    ASSIGN_OR_RETURN(claim.restore, velero::ParseRestore(restore_json));
-    claim.original_namespace = k8s::Namespace(item_from_backup);
-    claim.target_namespace = claim.restore.MapNamespace(claim.original_namespace);
-    claim.claim_name = k8s::Name(item_from_backup);
-    claim.original_snapshot = SnapshotInBackup(item_from_backup, claim.restore.backup_name);
-    claim.data_upload = UploadInBackup(item_from_backup, claim);
-    claim.provisioner = ProvisionerOf(item_from_backup);
-
-    Json changed_item = item;
-    bool changed = StripBackupMarks(changed_item);
-    velero::RestoreItemResult result;
-    const bool without_data = claim.restore.restore_pvs.has_value() && !*claim.restore.restore_pvs;
-    if (without_data || !claim.original_snapshot.empty() || !claim.data_upload.empty()) {
-      ASSIGN_OR_RETURN(const bool exists,
-                       ClaimExists(ctx, env_, claim.target_namespace, claim.claim_name));
-      if (exists) {
-        CSIDELTA_LOG(kWarn, "the claim exists already: its volume is left as it is",
-                     {"namespace", claim.target_namespace}, {"pvc", claim.claim_name});
-        return result;
-      }
-      ASSIGN_OR_RETURN(const bool rewritten,
-                       without_data
-                           ? absl::StatusOr<bool>(ClearVolume(changed_item))
-                           : FillFromBackup(ctx, claim, item_from_backup, changed_item, result));
-      changed |= rewritten;
-    }
-    if (changed) {
-      result.item = std::move(changed_item);
-    }
-    return result;
-  }
-
+                                                    const Json& restore_json) override;
   absl::StatusOr<velero::OperationProgress> Progress(const CallContext& ctx,
                                                      absl::string_view operation_id,
-                                                     const Json& restore_json) override {
-    if (IsDownload(operation_id)) {
-      return csi::TransferProgress(ctx, env_, OperationOf(restore_json, operation_id));
-    }
-    const absl::StatusOr<ClaimOperation> operation = DecodeOperation(operation_id);
-    if (!operation.ok()) {
-      velero::OperationProgress progress;
-      progress.completed = true;
-      progress.error = std::string(operation.status().message());
-      return progress;
-    }
-    const absl::StatusOr<velero::Restore> restore = velero::ParseRestore(restore_json);
-    return CheckClaim(ctx, env_, *operation,
-                      restore.ok() ? restore->resource_timeout : velero::kResourceTimeoutDefault);
-  }
+                                                     const Json& restore_json) override;
 
   // Where no data mover is at work the claim goes on waiting for its volume.
   absl::Status Cancel(const CallContext& ctx, absl::string_view operation_id,
-                      const Json& restore_json) override {
-    return IsDownload(operation_id)
-               ? csi::CancelTransfer(ctx, env_.api, OperationOf(restore_json, operation_id))
-               : absl::OkStatus();
-  }
-
+                      const Json& restore_json) override;
   absl::StatusOr<bool> AreAdditionalItemsReady(const CallContext& ctx,
                                                const std::vector<velero::ResourceIdentifier>& items,
-                                               const Json& restore_json) override {
-    ASSIGN_OR_RETURN(const velero::Restore restore, velero::ParseRestore(restore_json));
-    for (const velero::ResourceIdentifier& item : items) {
-      if (item.resource != csi::VolumeSnapshotType().plural) {
-        continue;
-      }
-      absl::StatusOr<Json> snapshot = env_.api.Get(
-          ctx, csi::VolumeSnapshotKey(restore.MapNamespace(item.namespace_name),
-                                      velero::RestoredSnapshotName(restore.uid, item.name)));
-      if (!snapshot.ok()) {
-        continue;
-      }
-      ASSIGN_OR_RETURN(const ContentState state, LookAtContent(ctx, env_, *snapshot));
-      if (state.kind == ContentState::Kind::kPending) {
-        ASSIGN_OR_RETURN(const bool long_enough, WaitedLongEnough(ctx, *snapshot));
-        if (!long_enough) {
-          return false;
-        }
-      }
-      if (state.kind == ContentState::Kind::kGone) {
-        return absl::NotFoundError(absl::StrCat("volumesnapshot ", item.namespace_name, "/",
-                                                item.name, ": the driver has no snapshot ",
-                                                state.handle, ": ", state.message));
-      }
-    }
-    return true;
-  }
+                                               const Json& restore_json) override;
 
  private:
   static bool IsDownload(absl::string_view operation_id) {
     return absl::StartsWith(operation_id, kDownloadPrefix);
   }
 
-  static csi::Transfer OperationOf(const Json& restore, absl::string_view operation_id) {
-    return {.type = csi::DataDownloadType(),
-            .namespace_name = k8s::Namespace(restore),
-            .operation_id = std::string(operation_id)};
-  }
+  static csi::Transfer OperationOf(const Json& restore, absl::string_view operation_id);
 
   // No answer in time is no answer: the claim is made. The host would make an error of it.
-  absl::StatusOr<bool> WaitedLongEnough(const CallContext& ctx, const Json& snapshot) {
-    ASSIGN_OR_RETURN(const velero::PluginConfig config, csi::ReadPluginConfig(ctx, env_));
-    const auto made = k8s::CreatedAt(snapshot);
-    return made.has_value() && env_.clock.Now() >= *made + config.restore_content_wait;
-  }
-
-  absl::StatusOr<velero::Backup> ReadBackup(const CallContext& ctx, const ClaimRestore& claim) {
-    ASSIGN_OR_RETURN(const Json object,
-                     env_.api.Get(ctx, {.type = csi::BackupType(),
-                                        .namespace_name = claim.restore.namespace_name,
-                                        .name = claim.restore.backup_name}));
-    return velero::ParseBackup(object);
-  }
-
+  absl::StatusOr<bool> WaitedLongEnough(const CallContext& ctx, const Json& snapshot);
+  absl::StatusOr<velero::Backup> ReadBackup(const CallContext& ctx, const ClaimRestore& claim);
   absl::StatusOr<bool> FillFromBackup(const CallContext& ctx, const ClaimRestore& claim,
                                       const Json& item_from_backup, Json& item,
-                                      velero::RestoreItemResult& result) {
-    if (claim.data_upload.empty()) {
-      return FillFromSnapshot(ctx, claim, item, result);
-    }
-    ASSIGN_OR_RETURN(const velero::Backup backup, ReadBackup(ctx, claim));
-    // Only where data were moved is the annotation certain to be this backup's.
-    if (!backup.snapshot_move_data && !claim.original_snapshot.empty()) {
-      return FillFromSnapshot(ctx, claim, item, result);
-    }
-    return FillByMover(ctx, claim,
-                       {.restore = claim.restore,
-                        .backup = backup,
-                        .item_from_backup = item_from_backup,
-                        .target_namespace = claim.target_namespace},
-                       item, result);
-  }
+                                      velero::RestoreItemResult& result);
 
   // A data mover holds the data, and brings the volume. Returns whether the item changed.
   absl::StatusOr<bool> FillByMover(const CallContext& ctx, const ClaimRestore& claim,
                                    const MovedClaim& moved, Json& item,
-                                   velero::RestoreItemResult& result) {
-    if (IsAwaitedByVelero(item, moved.item_from_backup)) {
-      CSIDELTA_LOG(kInfo, "claim left alone", {"namespace", claim.target_namespace},
-                   {"pvc", claim.claim_name},
-                   {"reason", "another action asked a data mover for its data"});
-      return false;
-    }
-    StripBinding(item);
-    EraseSpec(item, "dataSource");
-    RETURN_IF_ERROR(AskForData(ctx, env_, moved, item));
-    result.operation_id = DownloadOf(moved).operation_id;
-    return true;
-  }
+                                   velero::RestoreItemResult& result);
 
   // Makes the VolumeSnapshot the claim's source. Returns whether the item changed.
   absl::StatusOr<bool> FillFromSnapshot(const CallContext& ctx, const ClaimRestore& claim,
-                                        Json& item, velero::RestoreItemResult& result) {
-    std::string source = SourceSetByVelero(item, claim);
-    const bool by_velero = !source.empty();
-    bool changed = StripBinding(item);
-    if (!by_velero) {
-      source = velero::RestoredSnapshotName(claim.restore.uid, claim.original_snapshot);
-      SetSnapshotSource(source, item);
-      result.additional_items.push_back({.group = csi::VolumeSnapshotType().group,
-                                         .resource = csi::VolumeSnapshotType().plural,
-                                         .namespace_name = claim.original_namespace,
-                                         .name = claim.original_snapshot});
-      changed = true;
-    }
-    result.operation_id = EncodeOperation({.namespace_name = claim.target_namespace,
-                                           .claim_name = claim.claim_name,
-                                           .snapshot_name = source});
-    const absl::StatusOr<Json> snapshot =
-        env_.api.Get(ctx, csi::VolumeSnapshotKey(claim.target_namespace, source));
-    if (absl::IsNotFound(snapshot.status())) {
-      RETURN_IF_ERROR(RequireClass(ctx, env_, claim.target_namespace, item, claim.provisioner));
-      // It comes as additional item, after this call.
-      ASSIGN_OR_RETURN(const velero::PluginConfig config, csi::ReadPluginConfig(ctx, env_));
-      result.wait_for_additional_items = !result.additional_items.empty();
-      result.additional_items_ready_timeout = config.restore_content_wait + kReadyTimeoutSlack;
-      return changed;
-    }
-    RETURN_IF_ERROR(snapshot.status());
-    RETURN_IF_ERROR(RequireClass(ctx, env_, claim.target_namespace, item,
-                                 k8s::Annotation(*snapshot, objects::kDriverNameAnnotation)));
-    changed |= RaiseRequest(*snapshot, item);
-    RETURN_IF_ERROR(RequireSnapshot(ctx, claim, *snapshot));
-    return changed;
-  }
+                                        Json& item, velero::RestoreItemResult& result);
 
   // Fails when the driver says that it has no such snapshot. When it says nothing in time, the
   // claim is made all the same and its operation goes on looking.
   absl::Status RequireSnapshot(const CallContext& ctx, const ClaimRestore& claim,
-                               const Json& snapshot) {
-    ASSIGN_OR_RETURN(ContentState state, LookAtContent(ctx, env_, snapshot));
-    if (state.kind == ContentState::Kind::kPending) {
-      ASSIGN_OR_RETURN(const velero::PluginConfig config, csi::ReadPluginConfig(ctx, env_));
-      ASSIGN_OR_RETURN(state,
-                       AwaitContent(ctx.WithTimeout(config.restore_content_wait), env_, snapshot));
-    }
-    if (state.kind != ContentState::Kind::kGone) {
-      return absl::OkStatus();
-    }
-    const std::string message = absl::StrCat(
-        "persistentvolumeclaim ", claim.target_namespace, "/", claim.claim_name,
-        " cannot be restored: the driver has no snapshot ", state.handle, ": ", state.message);
-    const absl::Status emitted = k8s::EmitEvent(ctx, env_.api, snapshot, k8s::EventType::kWarning,
-                                                kSnapshotGoneReason, message);
-    if (!emitted.ok()) {
-      CSIDELTA_LOG(kInfo, "the event about a missing snapshot could not be written",
-                   {"error", emitted.ToString()});
-    }
-    return absl::NotFoundError(message);
-  }
+                               const Json& snapshot);
 
   const csi::Environment env_;
 };
+
+velero::ResourceSelector PvcAction::AppliesTo() const {
+  velero::ResourceSelector selector;
+  selector.included_resources = {"persistentvolumeclaims"};
+  return selector;
+}
+
+absl::StatusOr<velero::RestoreItemResult> PvcAction::Execute(const CallContext& ctx,
+                                                             const Json& item,
+                                                             const Json& item_from_backup,
+                                                             const Json& restore_json) {
+  ClaimRestore claim;
+  ASSIGN_OR_RETURN(claim.restore, velero::ParseRestore(restore_json));
+  claim.original_namespace = k8s::Namespace(item_from_backup);
+  claim.target_namespace = claim.restore.MapNamespace(claim.original_namespace);
+  claim.claim_name = k8s::Name(item_from_backup);
+  claim.original_snapshot = SnapshotInBackup(item_from_backup, claim.restore.backup_name);
+  claim.data_upload = UploadInBackup(item_from_backup, claim);
+  claim.provisioner = ProvisionerOf(item_from_backup);
+
+  Json changed_item = item;
+  bool changed = StripBackupMarks(changed_item);
+  velero::RestoreItemResult result;
+  const bool without_data = claim.restore.restore_pvs.has_value() && !*claim.restore.restore_pvs;
+  if (without_data || !claim.original_snapshot.empty() || !claim.data_upload.empty()) {
+    ASSIGN_OR_RETURN(const bool exists,
+                     ClaimExists(ctx, env_, claim.target_namespace, claim.claim_name));
+    if (exists) {
+      CSIDELTA_LOG(kWarn, "the claim exists already: its volume is left as it is",
+                   {"namespace", claim.target_namespace}, {"pvc", claim.claim_name});
+      return result;
+    }
+    ASSIGN_OR_RETURN(const bool rewritten,
+                     without_data
+                         ? absl::StatusOr<bool>(ClearVolume(changed_item))
+                         : FillFromBackup(ctx, claim, item_from_backup, changed_item, result));
+    changed |= rewritten;
+  }
+  if (changed) {
+    result.item = std::move(changed_item);
+  }
+  return result;
+}
+
+absl::StatusOr<velero::OperationProgress> PvcAction::Progress(const CallContext& ctx,
+                                                              absl::string_view operation_id,
+                                                              const Json& restore_json) {
+  if (IsDownload(operation_id)) {
+    return csi::TransferProgress(ctx, env_, OperationOf(restore_json, operation_id));
+  }
+  const absl::StatusOr<ClaimOperation> operation = DecodeOperation(operation_id);
+  if (!operation.ok()) {
+    velero::OperationProgress progress;
+    progress.completed = true;
+    progress.error = std::string(operation.status().message());
+    return progress;
+  }
+  const absl::StatusOr<velero::Restore> restore = velero::ParseRestore(restore_json);
+  return CheckClaim(ctx, env_, *operation,
+                    restore.ok() ? restore->resource_timeout : velero::kResourceTimeoutDefault);
+}
+
+absl::Status PvcAction::Cancel(const CallContext& ctx, absl::string_view operation_id,
+                               const Json& restore_json) {
+  return IsDownload(operation_id)
+             ? csi::CancelTransfer(ctx, env_.api, OperationOf(restore_json, operation_id))
+             : absl::OkStatus();
+}
+
+absl::StatusOr<bool> PvcAction::AreAdditionalItemsReady(
+    const CallContext& ctx, const std::vector<velero::ResourceIdentifier>& items,
+    const Json& restore_json) {
+  ASSIGN_OR_RETURN(const velero::Restore restore, velero::ParseRestore(restore_json));
+  for (const velero::ResourceIdentifier& item : items) {
+    if (item.resource != csi::VolumeSnapshotType().plural) {
+      continue;
+    }
+    absl::StatusOr<Json> snapshot = env_.api.Get(
+        ctx, csi::VolumeSnapshotKey(restore.MapNamespace(item.namespace_name),
+                                    velero::RestoredSnapshotName(restore.uid, item.name)));
+    if (!snapshot.ok()) {
+      continue;
+    }
+    ASSIGN_OR_RETURN(const ContentState state, LookAtContent(ctx, env_, *snapshot));
+    if (state.kind == ContentState::Kind::kPending) {
+      ASSIGN_OR_RETURN(const bool long_enough, WaitedLongEnough(ctx, *snapshot));
+      if (!long_enough) {
+        return false;
+      }
+    }
+    if (state.kind == ContentState::Kind::kGone) {
+      return absl::NotFoundError(absl::StrCat("volumesnapshot ", item.namespace_name, "/",
+                                              item.name, ": the driver has no snapshot ",
+                                              state.handle, ": ", state.message));
+    }
+  }
+  return true;
+}
+
+csi::Transfer PvcAction::OperationOf(const Json& restore, absl::string_view operation_id) {
+  return {.type = csi::DataDownloadType(),
+          .namespace_name = k8s::Namespace(restore),
+          .operation_id = std::string(operation_id)};
+}
+
+absl::StatusOr<bool> PvcAction::WaitedLongEnough(const CallContext& ctx, const Json& snapshot) {
+  ASSIGN_OR_RETURN(const velero::PluginConfig config, csi::ReadPluginConfig(ctx, env_));
+  const auto made = k8s::CreatedAt(snapshot);
+  return made.has_value() && env_.clock.Now() >= *made + config.restore_content_wait;
+}
+
+absl::StatusOr<velero::Backup> PvcAction::ReadBackup(const CallContext& ctx,
+                                                     const ClaimRestore& claim) {
+  ASSIGN_OR_RETURN(const Json object,
+                   env_.api.Get(ctx, {.type = csi::BackupType(),
+                                      .namespace_name = claim.restore.namespace_name,
+                                      .name = claim.restore.backup_name}));
+  return velero::ParseBackup(object);
+}
+
+absl::StatusOr<bool> PvcAction::FillFromBackup(const CallContext& ctx, const ClaimRestore& claim,
+                                               const Json& item_from_backup, Json& item,
+                                               velero::RestoreItemResult& result) {
+  if (claim.data_upload.empty()) {
+    return FillFromSnapshot(ctx, claim, item, result);
+  }
+  ASSIGN_OR_RETURN(const velero::Backup backup, ReadBackup(ctx, claim));
+  // Only where data were moved is the annotation certain to be this backup's.
+  if (!backup.snapshot_move_data && !claim.original_snapshot.empty()) {
+    return FillFromSnapshot(ctx, claim, item, result);
+  }
+  return FillByMover(ctx, claim,
+                     {.restore = claim.restore,
+                      .backup = backup,
+                      .item_from_backup = item_from_backup,
+                      .target_namespace = claim.target_namespace},
+                     item, result);
+}
+
+absl::StatusOr<bool> PvcAction::FillByMover(const CallContext& ctx, const ClaimRestore& claim,
+                                            const MovedClaim& moved, Json& item,
+                                            velero::RestoreItemResult& result) {
+  if (IsAwaitedByVelero(item, moved.item_from_backup)) {
+    CSIDELTA_LOG(kInfo, "claim left alone", {"namespace", claim.target_namespace},
+                 {"pvc", claim.claim_name},
+                 {"reason", "another action asked a data mover for its data"});
+    return false;
+  }
+  StripBinding(item);
+  EraseSpec(item, "dataSource");
+  RETURN_IF_ERROR(AskForData(ctx, env_, moved, item));
+  result.operation_id = DownloadOf(moved).operation_id;
+  return true;
+}
+
+absl::StatusOr<bool> PvcAction::FillFromSnapshot(const CallContext& ctx, const ClaimRestore& claim,
+                                                 Json& item, velero::RestoreItemResult& result) {
+  std::string source = SourceSetByVelero(item, claim);
+  const bool by_velero = !source.empty();
+  bool changed = StripBinding(item);
+  if (!by_velero) {
+    source = velero::RestoredSnapshotName(claim.restore.uid, claim.original_snapshot);
+    SetSnapshotSource(source, item);
+    result.additional_items.push_back({.group = csi::VolumeSnapshotType().group,
+                                       .resource = csi::VolumeSnapshotType().plural,
+                                       .namespace_name = claim.original_namespace,
+                                       .name = claim.original_snapshot});
+    changed = true;
+  }
+  result.operation_id = EncodeOperation({.namespace_name = claim.target_namespace,
+                                         .claim_name = claim.claim_name,
+                                         .snapshot_name = source});
+  const absl::StatusOr<Json> snapshot =
+      env_.api.Get(ctx, csi::VolumeSnapshotKey(claim.target_namespace, source));
+  if (absl::IsNotFound(snapshot.status())) {
+    RETURN_IF_ERROR(RequireClass(ctx, env_, claim.target_namespace, item, claim.provisioner));
+    // It comes as additional item, after this call.
+    ASSIGN_OR_RETURN(const velero::PluginConfig config, csi::ReadPluginConfig(ctx, env_));
+    result.wait_for_additional_items = !result.additional_items.empty();
+    result.additional_items_ready_timeout = config.restore_content_wait + kReadyTimeoutSlack;
+    return changed;
+  }
+  RETURN_IF_ERROR(snapshot.status());
+  RETURN_IF_ERROR(RequireClass(ctx, env_, claim.target_namespace, item,
+                               k8s::Annotation(*snapshot, objects::kDriverNameAnnotation)));
+  changed |= RaiseRequest(*snapshot, item);
+  RETURN_IF_ERROR(RequireSnapshot(ctx, claim, *snapshot));
+  return changed;
+}
+
+absl::Status PvcAction::RequireSnapshot(const CallContext& ctx, const ClaimRestore& claim,
+                                        const Json& snapshot) {
+  ASSIGN_OR_RETURN(ContentState state, LookAtContent(ctx, env_, snapshot));
+  if (state.kind == ContentState::Kind::kPending) {
+    ASSIGN_OR_RETURN(const velero::PluginConfig config, csi::ReadPluginConfig(ctx, env_));
+    ASSIGN_OR_RETURN(state,
+                     AwaitContent(ctx.WithTimeout(config.restore_content_wait), env_, snapshot));
+  }
+  if (state.kind != ContentState::Kind::kGone) {
+    return absl::OkStatus();
+  }
+  const std::string message = absl::StrCat(
+      "persistentvolumeclaim ", claim.target_namespace, "/", claim.claim_name,
+      " cannot be restored: the driver has no snapshot ", state.handle, ": ", state.message);
+  const absl::Status emitted = k8s::EmitEvent(ctx, env_.api, snapshot, k8s::EventType::kWarning,
+                                              kSnapshotGoneReason, message);
+  if (!emitted.ok()) {
+    CSIDELTA_LOG(kInfo, "the event about a missing snapshot could not be written",
+                 {"error", emitted.ToString()});
+  }
+  return absl::NotFoundError(message);
+}
 
 }  // namespace
 

@@ -35,6 +35,8 @@ def project(tmp_path):
     ("tests/k8s/helper.cc", "void F() { GTEST_SKIP(); }\n", "prints why"),
     ("src/k8s/a.h", "int x;\n", "#pragma once"),
     ("src/k8s/a.cc", "void F() {\n  if (x) return;\n}\n", "src/k8s/a.cc:2: if without braces"),
+    ("src/k8s/a.cc", "class A::B : public C {\n  int F() {\n" + "    G();\n" * 4 + "  }\n" + "  int x;\n" * 120 + "};\n",
+     "src/k8s/a.cc:1: class A::B of 128 lines"),
     ("src/k8s/a.cc", "void F() {\n  if (G(1))\n    H();\n}\n", "if without braces"),
     ("src/k8s/a.cc", "void F() {\n  for (;;) G();\n}\n", "for without braces"),
     ("src/k8s/a.cc", "void F() {\n  while (G()) H();\n}\n", "while without braces"),
