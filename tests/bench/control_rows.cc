@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <memory>
 #include <utility>
@@ -27,6 +28,7 @@ constexpr absl::Duration kLookAtWorkersEvery = absl::Seconds(1);
 constexpr absl::Duration kSettle = absl::Seconds(10);
 constexpr absl::Duration kForEver = absl::Hours(24);
 constexpr int kKindsShown = 8;
+constexpr std::size_t kSlowestShown = 12;
 
 double MebibytesOf(int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
@@ -125,6 +127,7 @@ struct NightEnd {
   std::map<std::string, int> others = {};  // uploads by phase, but for Completed
   absl::Time last = absl::InfinitePast();
   std::vector<double> handled_seconds = {};
+  std::multimap<double, absl::Time, std::greater<>> slowest = {};  // and when their worker ended
 };
 
 NightEnd LookAtNight(const Lab& lab, UploadTracks& tracks) {
@@ -138,6 +141,7 @@ NightEnd LookAtNight(const Lab& lab, UploadTracks& tracks) {
     night.last = std::max(night.last, seen_at);
     if (track.worker_ended_at.has_value()) {
       night.handled_seconds.push_back(absl::ToDoubleSeconds(seen_at - *track.worker_ended_at));
+      night.slowest.emplace(night.handled_seconds.back(), *track.worker_ended_at);
     }
   }
   return night;
@@ -177,6 +181,20 @@ std::vector<Figure> FiguresOf(const NightEnd& night, const NightRow& row, double
            .aim_max = 40}};
 }
 
+// Whether those that were handled last came at once or alone.
+std::string SlowestOf(const NightEnd& night, absl::Time begin) {
+  std::vector<std::string> shown;
+  for (const auto& [seconds, ended_at] : night.slowest) {
+    if (shown.size() == kSlowestShown) {
+      break;
+    }
+    shown.push_back(
+        absl::StrFormat("%.1f s (at %.0f)", seconds, absl::ToDoubleSeconds(ended_at - begin)));
+  }
+  return absl::StrCat("handled last, with the second of the night at which the worker ended: ",
+                      absl::StrJoin(shown, ", "));
+}
+
 RowResult ResultOf(const Lab& lab, const NightRow& row, const NightBegin& begin,
                    const NightEnd& night) {
   const int ended = std::max(night.ended, 1);
@@ -207,6 +225,7 @@ RowResult ResultOf(const Lab& lab, const NightRow& row, const NightBegin& begin,
       static_cast<double>(lab.cluster.nodes().requests()) / ended,
       100 * absl::FDivDuration(lab.controller->ProcessorTime() - begin.processor_time,
                                Clock::Real().Uptime() - begin.uptime)));
+  result.remarks.push_back(SlowestOf(night, begin.at));
   AddComplaints(*lab.controller, result);
   return result;
 }
