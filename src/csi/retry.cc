@@ -13,6 +13,8 @@ constexpr BackoffOptions kTransientBackoff = {.delay_first = absl::Milliseconds(
                                               .delay_max = absl::Milliseconds(200),
                                               .attempts_max = kTransientAttemptsMax,
                                               .jitter = 0};
+constexpr BackoffOptions kConflictBackoff = {
+    .delay_first = absl::Milliseconds(50), .delay_max = absl::Seconds(1), .attempts_max = 8};
 constexpr BackoffOptions kToTheEndBackoff = {.delay_first = absl::Milliseconds(250),
                                              .delay_max = absl::Milliseconds(250),
                                              .attempts_max = kAttemptsWithoutEnd,
@@ -22,6 +24,11 @@ constexpr BackoffOptions kToTheEndBackoff = {.delay_first = absl::Milliseconds(2
 
 absl::Status RetryTransient(const CallContext& ctx, absl::FunctionRef<absl::Status()> step) {
   return Retry(ctx, kTransientBackoff, Random::Real(), IsRetryable, step);
+}
+
+absl::Status RetryConflict(const CallContext& ctx, absl::FunctionRef<absl::Status()> step) {
+  const auto is_conflict = [](const absl::Status& status) { return absl::IsAborted(status); };
+  return Retry(ctx, kConflictBackoff, Random::Real(), is_conflict, step);
 }
 
 absl::Status RetryToTheEnd(const CallContext& ctx, absl::FunctionRef<absl::Status()> step) {

@@ -90,6 +90,7 @@ class VolumeCopy {
 
   // Before a Pod can write.
   absl::Status NoteBegin();
+  absl::Status TryNoteBegin();
 
   // The data mover looks for Pods after it wrote its record, and this for the record after it made
   // its Pod: of two that begin at once, not both write.
@@ -216,6 +217,10 @@ bool VolumeCopy::IsOwnRecord(const CopyRecord& record) const {
 }
 
 absl::Status VolumeCopy::NoteBegin() {
+  return RetryConflict(ctx_, [this] { return TryNoteBegin(); });
+}
+
+absl::Status VolumeCopy::TryNoteBegin() {
   ASSIGN_OR_RETURN(const PersistentVolumeClaim pvc, ReadTarget());
   if (pvc.uid() != work_.target.uid()) {
     return absl::FailedPreconditionError(absl::StrCat(pvc_text_, " was deleted and made again"));

@@ -248,6 +248,21 @@ TEST_F(VolumeCopyTest, ThePvcSaysWhatIsCopiedUntilThatIsComplete) {
   EXPECT_FALSE(ParseCopyRecord(target_pvc()).has_value());
 }
 
+// The snapshot controller takes its finalizer off the PVC once the snapshot for safety is taken.
+TEST_F(VolumeCopyTest, APvcThatIsChangedAfterItWasReadIsReadAgain) {
+  Steps({Running(), Ended("Succeeded", kDone)});
+  bed_.api.FailNext("patch", "persistentvolumeclaims", absl::AbortedError("modified"), 3);
+  EXPECT_THAT(Copy(Request()), IsOk());
+  EXPECT_EQ(bed_.api.CallCount("patch", "persistentvolumeclaims"), 5) << "four, and one at the end";
+  ExpectNothingLeft();
+}
+
+TEST_F(VolumeCopyTest, APvcThatChangesAllTheTimeIsNotWrittenInto) {
+  bed_.api.FailNext("patch", "persistentvolumeclaims", absl::AbortedError("modified"), 1000);
+  EXPECT_THAT(Copy(Request()), StatusIs(absl::StatusCode::kAborted));
+  EXPECT_EQ(bed_.api.CallCount("create", "pods"), 0);
+}
+
 TEST_F(VolumeCopyTest, WhereNothingWasWrittenNothingIsPartlyOld) {
   Steps({Ended("Failed", R"({"message_type":"exit_error","code":22,"message":"too small"})")});
   EXPECT_THAT(Copy(Request()), StatusIs(absl::StatusCode::kOutOfRange));
