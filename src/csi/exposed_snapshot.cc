@@ -594,16 +594,19 @@ absl::Status RemoveClaim(const CallContext& ctx, k8s::ApiClient& api,
       api.Delete(ctx, OwnClaimKey(request), {.uid = k8s::Uid(*claim), .resource_version = ""}));
 }
 
-absl::Status RemoveOwnSnapshot(const CallContext& ctx, k8s::ApiClient& api,
-                               const ExposeRequest& request) {
+// Whether it was there.
+absl::StatusOr<bool> RemoveOwnSnapshot(const CallContext& ctx, k8s::ApiClient& api,
+                                       const ExposeRequest& request) {
   ASSIGN_OR_RETURN(const std::optional<Json> snapshot,
                    k8s::Find(ctx, api, OwnSnapshotKey(request)));
-  if (!snapshot.has_value() || k8s::BeingDeleted(*snapshot) ||
-      !HasLabels(*snapshot, request.labels)) {
-    return absl::OkStatus();
+  if (!snapshot.has_value() || !HasLabels(*snapshot, request.labels)) {
+    return false;
   }
-  return k8s::IgnoreNotFound(api.Delete(ctx, OwnSnapshotKey(request),
-                                        {.uid = k8s::Uid(*snapshot), .resource_version = ""}));
+  if (!k8s::BeingDeleted(*snapshot)) {
+    RETURN_IF_ERROR(k8s::IgnoreNotFound(api.Delete(
+        ctx, OwnSnapshotKey(request), {.uid = k8s::Uid(*snapshot), .resource_version = ""})));
+  }
+  return true;
 }
 
 // `content`: that took the source over, if one did.
@@ -643,13 +646,15 @@ absl::Status RemoveExposure(const CallContext& ctx, k8s::ApiClient& server,
                             const ExposeRequest& request, SnapshotFate fate) {
   k8s::CachedReader api(server, request.cache);
   RETURN_IF_ERROR(RemoveClaim(ctx, api, request));
-  RETURN_IF_ERROR(RemoveOwnSnapshot(ctx, api, request));
+  ASSIGN_OR_RETURN(const bool had_snapshot, RemoveOwnSnapshot(ctx, api, request));
   ASSIGN_OR_RETURN(std::optional<Json> content,
                    k8s::Find(ctx, api, VolumeSnapshotContentKey(request.name)));
   if (content.has_value() && !HasLabels(*content, request.labels)) {
     content.reset();
   }
-  if (!request.source_snapshot.empty()) {
+  // A source that was taken over went before the snapshot of our own was made.
+  const bool is_source_gone = had_snapshot && content.has_value();
+  if (!request.source_snapshot.empty() && !is_source_gone) {
     RETURN_IF_ERROR(RemoveSource(ctx, api, request, content, fate));
   }
   if (fate == SnapshotFate::kDelete && content.has_value() && !k8s::BeingDeleted(*content)) {
