@@ -26,6 +26,7 @@ class Request:
 
     right: Right
     code: int
+    is_granted: bool  # The account had the right. A quota or a webhook refuses, with 403, what is granted.
     namespace: str = ""
 
 
@@ -70,5 +71,7 @@ def requests_of(events):
             if ref.get("subresource"):
                 resource += "/" + ref["subresource"]
             right = Right(event["verb"], ref.get("apiGroup", ""), resource)
-            found.append(Request(right, event["responseStatus"].get("code", 0), ref.get("namespace", "")))
+            decision = event.get("annotations", {}).get("authorization.k8s.io/decision")
+            found.append(Request(right, event["responseStatus"].get("code", 0), decision == "allow",
+                                 ref.get("namespace", "")))
     return found
