@@ -204,6 +204,23 @@ def python_faults(path, text):
                 yield f"{path}:{node.lineno}: function of {lines} lines; at most {FUNCTION_LINES_MAX}"
 
 
+_OWN_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([^"]+)"', re.MULTILINE)
+
+
+def _own_folders(files):
+    """What the first part of an include of ours may be."""
+    return {"tests", *(file.parts[1] for file in files if file.parts[0] == "src" and len(file.parts) > 2)}
+
+
+def include_faults(path, text, files, folders):
+    """Headers that are no files of the project: of a program that few builds have, nobody else tells."""
+    for match in _OWN_INCLUDE.finditer(text):
+        target = pathlib.PurePosixPath(match[1])
+        places = (path.parent / target, target, "src" / target)
+        if target.parts[0] in folders and not target.name.endswith(".pb.h") and not any(place in files for place in places):
+            yield f"{path}:{text.count(chr(10), 0, match.start()) + 1}: {target} is no file of the project: add it"
+
+
 def dead_test_faults(root, files):
     """Tests and fuzz targets that nothing builds or runs."""
     for path in files:
@@ -219,6 +236,7 @@ def check(root):
     """(faults as lines, number of files read)."""
     faults, count = [], 0
     files = project_files(root)
+    known, folders = set(files), _own_folders(files)
     for path in files:
         text = read_text(root / path)
         if text is None:
@@ -227,6 +245,7 @@ def check(root):
         faults += rule_faults(path, text)
         if path.suffix in CPP:
             faults += cpp_faults(path, text)
+            faults += include_faults(path, text, known, folders)
         elif path.suffix == ".py":
             faults += python_faults(path, text)
     faults += dead_test_faults(root, files)

@@ -35,6 +35,7 @@ def project(tmp_path):
     ("tests/k8s/helper.cc", "void F() { GTEST_SKIP(); }\n", "prints why"),
     ("src/k8s/a.h", "int x;\n", "#pragma once"),
     ("src/k8s/a.cc", "void F() {\n  if (x) return;\n}\n", "src/k8s/a.cc:2: if without braces"),
+    ("tests/bench/b.cc", '#include <x>\n#include "tests/bench/gone.h"\n', "tests/bench/b.cc:2: tests/bench/gone.h is no file"),
     ("src/k8s/a.cc", "class A::B : public C {\n  int F() {\n" + "    G();\n" * 4 + "  }\n" + "  int x;\n" * 120 + "};\n",
      "src/k8s/a.cc:1: class A::B of 128 lines"),
     ("src/k8s/a.cc", "void F() {\n  if (G(1))\n    H();\n}\n", "if without braces"),
@@ -66,6 +67,7 @@ def test_found(project, name, text, words):
     ("src/k8s/a.cc", "const int kTable[] = {\n" + "    1,\n" * 100 + "};\n"),
     ("src/k8s/a.cc", "char F() { return '{'; }\nint64_t x = 1'000'000;\n"),
     ("src/base/clock.cc", "auto t = absl::Now();\n"),
+    ("src/k8s/a.cc", '#include "a.pb.h"\n#include "src/k8s/a.cc"\n#include "k8s/a.cc"\n#include "absl/a.h"\n'),
     ("tests/k8s/helper.cc", 'void F() { GTEST_SKIP() << "no ipv6"; }\n'),
     ("tests/scripts/test_a.py", "x = 1\n"),
 ])
