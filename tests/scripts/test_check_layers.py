@@ -66,5 +66,14 @@ def test_the_table_itself_points_down():
             assert all(order.index(below) < order.index(folder) for below in allowed), folder
 
 
+def test_no_further_file_sees_bare_json(tmp_path, monkeypatch):
+    root = tree(tmp_path, "csi/a.h", '#include "base/json.h"')
+    monkeypatch.setitem(check_layers.JSON_FILES_MAX, "csi", 1)
+    assert check_layers.check(root)[0] == []
+    (root / "src" / "csi" / "b.h").write_text('#include "base/json.h"\n')
+    assert check_layers.check(root)[0] == [
+        "src/csi: 2 files include base/json.h, at most 1 may: give what they read a type in objects/"]
+
+
 def test_an_empty_tree_is_not_a_pass(tmp_path):
     assert check_layers.main([str(tmp_path)]) == 1
