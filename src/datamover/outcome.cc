@@ -6,7 +6,7 @@
 
 #include "absl/strings/ascii.h"
 #include "base/check.h"
-#include "datamover/json_field.h"
+#include "base/json_field.h"
 #include "repository/lock_conflict.h"
 #include "repository/repository.h"
 #include "storage/retained.h"

@@ -86,12 +86,12 @@ struct VolumeJob {
   friend bool operator==(const VolumeJob&, const VolumeJob&) = default;
 };
 
-// As part of a merge patch: what is not set is null, so that nothing of a job before stays.
+// As a merge patch of spec.job: what is not set is null, so that nothing of a job before stays.
 Json ToJson(const VolumeJob& job);
 
-// Reads what ToJson() writes. INVALID_ARGUMENT that names the field, with its path below
-// spec.job, when one that the work needs is missing, when one is of the wrong type or out of range,
-// or when there is one that this version does not know: a job that is not wholly understood is not
+// Reads what ToJson() leaves where it is merged. INVALID_ARGUMENT that names the field, with its
+// path, when one that the work needs is missing, when one is of the wrong type or out of range, or
+// when there is one that this version does not know: a job that is not wholly understood is not
 // done.
 absl::StatusOr<VolumeJob> ReadJob(const Json& json);
 

@@ -246,7 +246,7 @@ TEST(MoverSettings, TheSchemaKnowsTheSameKeysAndKindsOfValues) {
     std::vector<std::string> misspelt = leaf.path;
     misspelt.back() += "x";
     EXPECT_THAT(ParseMoverSettings(DumpJson(At(misspelt, SomeLegalValue(leaf.node)))),
-                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("no such setting")))
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("is not known here")))
         << path;
   }
 }

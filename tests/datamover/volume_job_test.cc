@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tests/support/status_matchers.h"
+#include "tests/support/volume_jobs.h"
 
 namespace csidelta::datamover::volume_job_test {
 namespace {
@@ -59,15 +60,15 @@ TEST(VolumeJob, WhatIsToldIsUnderstood) {
         VolumeWork(ForgetWork{.tag = "du-1"}),
         VolumeWork(UploadWork{.device = "d", .on_fallback = engine::OnFallback::kProceed}),
         VolumeWork(DownloadWork{.device = "d", .snapshot_id = "a"})}) {
-    EXPECT_THAT(ReadJob(ToJson(JobOf(work))), IsOkAndHolds(JobOf(work)));
+    EXPECT_THAT(ReadJob(support::StoredJob(JobOf(work))), IsOkAndHolds(JobOf(work)));
     const VolumeJob plain{.repository = {.address = "/r"}, .work = work};
-    EXPECT_THAT(ReadJob(ToJson(plain)), IsOkAndHolds(plain));
+    EXPECT_THAT(ReadJob(support::StoredJob(plain)), IsOkAndHolds(plain));
   }
 }
 
 // A task has another job after a Pod was lost, say without a time until which it may begin.
 TEST(VolumeJob, NothingOfTheJobBeforeStays) {
-  Json merged = ToJson(JobOf(Download()));
+  Json merged = support::StoredJob(JobOf(Download()));
   const VolumeJob next{.repository = {.address = "/r"}, .work = ForgetWork{.tag = "x"}};
   merged.merge_patch(ToJson(next));
   EXPECT_THAT(ReadJob(merged), IsOkAndHolds(next));
@@ -81,50 +82,56 @@ struct WrongCase {
 
 TEST(VolumeJob, WhatIsNotWhollyUnderstoodIsRefusedByItsName) {
   const WrongCase of_uploads[] = {
-      {"/repository", nullptr, "spec.job.repository is missing"},
-      {"/repository", "s3:h", "spec.job.repository is no object"},
-      {"/repository/address", nullptr, "spec.job.repository.address is missing"},
-      {"/repository/address", 5, "spec.job.repository.address is no text"},
-      {"/repository/readOnly", "true", "spec.job.repository.readOnly is not true or false"},
-      {"/repository/proxy", "x", "spec.job.repository.proxy is not known"},
-      {"/limits/memoryBytes", -1, "spec.job.limits.memoryBytes is no count"},
-      {"/limits/memoryBytes", "1", "spec.job.limits.memoryBytes is no count"},
-      {"/limits/memoryBytes", 1.5, "spec.job.limits.memoryBytes is no count"},
-      {"/limits/disk", 1, "spec.job.limits.disk is not known"},
-      {"/lockWaitSeconds", "10s", "spec.job.lockWaitSeconds is no count"},
-      {"/endedPods", "a", "spec.job.endedPods is no list of texts"},
-      {"/endedPods", Json::array({"a", 1}), "spec.job.endedPods is no list of texts"},
-      {"/upload", nullptr, "not one of upload, download and forget"},
-      {"/download", {{"device", "d"}, {"snapshotID", "a"}}, "not one of upload, download"},
+      {"/repository", nullptr, "spec.job.repository: null is not an object"},
+      {"/repository", "s3:h", "is not an object"},
+      {"/repository/address", "", "spec.job.repository.address is missing"},
+      {"/repository/address", 5, "spec.job.repository.address: 5 is not a text"},
+      {"/repository/readOnly", "true", "spec.job.repository.readOnly: "},
+      {"/repository/proxy", "x", "spec.job.repository.proxy is not known here"},
+      {"/limits/memoryBytes", -1, "spec.job.limits.memoryBytes: "},
+      {"/limits/memoryBytes", "1", "spec.job.limits.memoryBytes: "},
+      {"/limits/memoryBytes", 1.5, "spec.job.limits.memoryBytes: "},
+      {"/limits/disk", 1, "spec.job.limits.disk is not known here"},
+      {"/lockWaitSeconds", "10s", "spec.job.lockWaitSeconds: "},
+      {"/endedPods", "a", "is not a list of texts"},
+      {"/endedPods", Json::array({"a", 1}), "is not a list of texts"},
+      {"/upload", nullptr, "spec.job.upload: null is not an object"},
+      {"/nothing", Json::object(), "spec.job.nothing is not known here"},
+      {"/forget", {{"tag", "a"}}, "spec.job has not one of upload, download and forget"},
+      {"/download",
+       {{"device", "d"}, {"snapshotID", "a"}},
+       "spec.job has not one of upload, download and forget"},
       {"/upload/device", "", "spec.job.upload.device is missing"},
-      {"/upload/onFallback", "never", "spec.job.upload.onFallback is not proceed"},
-      {"/upload/onFallback", nullptr, "spec.job.upload.onFallback is not proceed"},
-      {"/upload/tags", {{"a", "b"}}, "spec.job.upload.tags is no list of texts"},
-      {"/verify", true, "spec.job.verify is not known to this version"}};
+      {"/upload/onFallback", "never", "is not proceed, warn or fail"},
+      {"/upload/onFallback", nullptr, "is not proceed, warn or fail"},
+      {"/upload/tags", {{"a", "b"}}, "spec.job.upload.tags: "},
+      {"/verify", true, "spec.job.verify is not known here"}};
   for (const WrongCase& wrong : of_uploads) {
-    Json json = ToJson(JobOf(Upload()));
+    Json json = support::StoredJob(JobOf(Upload()));
     json[Json::json_pointer(wrong.at)] = wrong.value;
     EXPECT_THAT(ReadJob(json),
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(wrong.words)));
   }
   // What is left out of a restore into a volume in use would be written over it at any time.
   const WrongCase of_downloads[] = {
-      {"/download/startBefore", "soon", "spec.job.download.startBefore is no time"},
-      {"/download/startBefore", 5, "spec.job.download.startBefore is no text"},
-      {"/download/onlyDiffering", 1, "spec.job.download.onlyDiffering is not true or false"},
+      {"/download/startBefore", "soon", "is not a time as RFC 3339 has it"},
+      {"/download/startBefore", 5, "is not a time as RFC 3339 has it"},
+      {"/download/onlyDiffering", 1, "spec.job.download.onlyDiffering: "},
       {"/download/snapshotID", "", "spec.job.download.snapshotID is missing"}};
   for (const WrongCase& wrong : of_downloads) {
-    Json json = ToJson(JobOf(Download()));
+    Json json = support::StoredJob(JobOf(Download()));
     json[Json::json_pointer(wrong.at)] = wrong.value;
     EXPECT_THAT(ReadJob(json),
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(wrong.words)));
   }
   for (const ForgetWork& both : {ForgetWork(), ForgetWork{.snapshot_id = "a", .tag = "b"}}) {
-    EXPECT_THAT(ReadJob(ToJson(JobOf(both))), StatusIs(absl::StatusCode::kInvalidArgument));
+    EXPECT_THAT(ReadJob(support::StoredJob(JobOf(both))),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr("spec.job.forget has not one of snapshotID and tag")));
   }
   for (const Json& json : {Json(), Json("job"), Json::array({1})}) {
     EXPECT_THAT(ReadJob(json),
-                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("spec.job is no object")));
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("spec.job: ")));
   }
 }
 

@@ -8,6 +8,13 @@
 
 namespace csidelta::support {
 
+// As it stands in a task once it was merged there.
+inline Json StoredJob(const datamover::VolumeJob& job) {
+  Json stored = Json::object();
+  stored.merge_patch(ToJson(job));
+  return stored;
+}
+
 // A VolumeTask of the namespace "mover" that a worker can begin with.
 inline Json TaskWithJob(const std::string& name,
                         datamover::VolumeJob job = {
@@ -15,7 +22,7 @@ inline Json TaskWithJob(const std::string& name,
                             .work = datamover::UploadWork{.device = "/dev/volume"}}) {
   Json task = datamover::MakeVolumeTask(
       "mover", name, {.kind = static_cast<datamover::TaskKind>(job.work.index())}, {});
-  SetJson(task, {"spec", "job"}, ToJson(job));
+  SetJson(task, {"spec", "job"}, StoredJob(job));
   return task;
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-namespace csidelta::datamover {
+namespace csidelta {
 
 // A member of a struct by the name that it has in JSON: one table of these serves the writer and
 // the reader.
@@ -10,4 +10,4 @@ struct JsonField {
   Value Struct::*member;
 };
 
-}  // namespace csidelta::datamover
+}  // namespace csidelta

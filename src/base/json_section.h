@@ -1,0 +1,131 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "base/json.h"
+
+namespace csidelta {
+
+// One JSON object that is to be understood wholly: each key that it may have is read once, and what
+// is left over is an error, as is a value of the wrong type. What is not set leaves `out` as it is.
+// The first error of all sections is kept in `status`: INVALID_ARGUMENT, which names the key by its
+// path. Borrows what it is made from. Not thread-safe.
+class JsonSection {
+ public:
+  // `path`: of the object; "" for one that is the whole document.
+  JsonSection(const Json& object, std::string path, absl::Status& status);
+
+  // The value of a key; null when it is not set.
+  const Json* Take(const std::string& key);
+
+  std::string PathOf(const std::string& key) const {
+    return path_.empty() ? key : absl::StrCat(path_, ".", key);
+  }
+
+  // "PATH: VALUE is not FORM".
+  void Fail(const std::string& path, const Json& value, absl::string_view form);
+  // What is wrong with the object as a whole.
+  void Refuse(absl::string_view what);
+  // "PATH is missing", unless it is there.
+  void Require(const std::string& key, bool is_there);
+
+  void Text(const std::string& key, std::string& out);
+  template <typename Legal>
+  void Text(const std::string& key, std::string& out, absl::string_view form, Legal legal) {
+    if (const Json* value = Take(key); value != nullptr) {
+      if (!value->is_string() || !legal(value->get<std::string>())) {
+        return Fail(PathOf(key), *value, form);
+      }
+      out = value->get<std::string>();
+    }
+  }
+
+  void Flag(const std::string& key, bool& out);
+  void Number(const std::string& key, int64_t min, int64_t max, int64_t& out);
+
+  template <typename Legal>
+  void TextList(const std::string& key, std::vector<std::string>& out, absl::string_view form,
+                Legal legal) {
+    const Json* value = Take(key);
+    if (value == nullptr) {
+      return;
+    }
+    std::vector<std::string> texts;
+    for (const Json& one : *value) {
+      const std::string* text = one.get_ptr<const std::string*>();
+      if (!value->is_array() || text == nullptr || !legal(*text)) {
+        return Fail(PathOf(key), *value, form);
+      }
+      texts.push_back(*text);
+    }
+    if (!value->is_array()) {
+      return Fail(PathOf(key), *value, form);
+    }
+    out = std::move(texts);
+  }
+
+  // Texts by key: labels, annotations, selectors.
+  template <typename Legal>
+  void Texts(const std::string& key, std::map<std::string, std::string>& out,
+             absl::string_view form, Legal legal) {
+    const Json* value = Take(key);
+    if (value == nullptr) {
+      return;
+    }
+    if (!value->is_object()) {
+      return Fail(PathOf(key), *value, "an object of texts");
+    }
+    for (auto item = value->begin(); item != value->end(); ++item) {
+      const std::string* text = item->get_ptr<const std::string*>();
+      if (text == nullptr || !legal(item.key(), *text)) {
+        return Fail(absl::StrCat(PathOf(key), ".", item.key()), *item, form);
+      }
+      out[item.key()] = *text;
+    }
+  }
+
+  // Objects by name: `read` gets each with its section.
+  template <typename Read>
+  void Sections(const std::string& key, Read read) {
+    const Json* value = Take(key);
+    if (value == nullptr) {
+      return;
+    }
+    if (!value->is_object()) {
+      return Fail(PathOf(key), *value, "an object");
+    }
+    for (const auto& [name, object] : value->items()) {
+      JsonSection section(object, absl::StrCat(PathOf(key), ".", name), status_);
+      read(name, section);
+      section.Close();
+    }
+  }
+
+  // A section that may be missing.
+  template <typename Read>
+  void Inner(const std::string& key, Read read) {
+    if (const Json* value = Take(key); value != nullptr) {
+      JsonSection section(*value, PathOf(key), status_);
+      read(section);
+      section.Close();
+    }
+  }
+
+  // Refuses what nobody took.
+  void Close();
+
+ private:
+  const Json& object_;
+  const std::string path_;
+  absl::Status& status_;
+  std::set<std::string> known_;
+};
+
+}  // namespace csidelta
