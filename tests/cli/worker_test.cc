@@ -248,9 +248,10 @@ TEST_F(WorkerTest, WhatAnUnfinishedBackupStoredOutlivesADeletion) {
   const auto backup = [this] {
     EXPECT_EQ(Run({"backup", Path("image"), "--json", "--path", "/app/data"}).code, ExitCode::kOk);
   };
-  const auto forget = [this](const std::string& id) {
-    EXPECT_EQ(Run({"forget", id, "--prune", "--max-unused", "0", "--spare-unfinished"}).code,
-              ExitCode::kOk);
+  const auto forget = [this](const std::string& task, const std::string& id) {
+    Seed(task, datamover::ForgetWork{.snapshot_id = id});
+    EXPECT_EQ(Work(task).code, ExitCode::kOk);
+    EXPECT_EQ(Status(task).phase, TaskPhase::kSucceeded) << MessageOf(Status(task));
   };
   program_.Init();
   backup();
@@ -261,9 +262,9 @@ TEST_F(WorkerTest, WhatAnUnfinishedBackupStoredOutlivesADeletion) {
   const auto before = Packs();
   const Json snapshots = ParseJson(Run({"snapshots", "--json"}).out).value_or(Json());
   ASSERT_EQ(snapshots.size(), 2U);
-  forget(GetString(snapshots[0], {"id"}));
+  forget("dx-1", GetString(snapshots[0], {"id"}));
   EXPECT_EQ(Packs(), before);
-  forget("latest");
+  forget("dx-2", GetString(snapshots[1], {"id"}));
   EXPECT_EQ(Packs(), 0) << "nobody goes on with it";
 }
 

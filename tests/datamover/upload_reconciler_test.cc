@@ -1235,6 +1235,20 @@ TEST_F(UploadReconcilerTest, ARefusalThatEndsInTimeDoesNoHarm) {
   EXPECT_THAT(bed_.MessageOf(), Not(HasSubstr("quota")));
 }
 
+// What is to be done is written once, however often the Pod is refused.
+TEST_F(UploadReconcilerTest, ARefusedPodIsTriedAgainWithTheSameJob) {
+  bed_.AddUpload("nightly");
+  int tries = 0;
+  RefusePods(bed_, {"nightly"}, &tries);
+  Controller controller(bed_);
+  for (int i = 0; i < 6; ++i) {
+    controller.LookTimes(2);
+    bed_.clock.Advance(absl::Minutes(1));
+  }
+  EXPECT_GE(tries, 3);
+  EXPECT_EQ(bed_.api.CallCount("patch", "volumetasks"), 1);
+}
+
 TEST_F(UploadReconcilerTest, AnErrorOfTheMomentIsShownAndNoReasonToFail) {
   bed_.AddUpload("nightly");
   Controller controller(bed_);
