@@ -23,7 +23,7 @@ constexpr char kLonghornSnapshotReason[] =
 class LonghornSnapshotAction : public ImmediateAction {
  public:
   explicit LonghornSnapshotAction(const csi::Environment& env)
-      : ImmediateAction(k8s::ToString(longhorn::SnapshotType())), env_(env), settings_(env) {}
+      : ImmediateAction(k8s::ToString(longhorn::Snapshot::Type())), env_(env), settings_(env) {}
 
   absl::StatusOr<velero::BackupItemResult> Execute(const CallContext& ctx, const Json& item,
                                                    const Json& backup_object) override {
@@ -39,7 +39,7 @@ class LonghornSnapshotAction : public ImmediateAction {
     if (config->longhorn_items == velero::LonghornItems::kKeep) {
       return result;
     }
-    log_.Note(backup.uid, k8s::ToString(longhorn::SnapshotType()),
+    log_.Note(backup.uid, k8s::ToString(longhorn::Snapshot::Type()),
               absl::StrCat(k8s::Namespace(item), "/", k8s::Name(item)), kLonghornSnapshotReason);
     result.item = item;
     SetJson(*result.item, {"metadata", "annotations", objects::kSkipFromBackupAnnotation}, "true");

@@ -136,7 +136,7 @@ absl::StatusOr<int> SweepNativeSnapshots(const CallContext& ctx, const csi::Envi
                                          const velero::Backup& running,
                                          const velero::PluginConfig& config) {
   ASSIGN_OR_RETURN(const k8s::ObjectList list,
-                   env.api.List(ctx, longhorn::SnapshotType(), config.longhorn_namespace,
+                   env.api.List(ctx, longhorn::Snapshot::Type(), config.longhorn_namespace,
                                 {.label_selector = absl::StrCat(objects::kLonghornMadeByLabel, ",",
                                                                 objects::kCsiDeltaLabel, "=",
                                                                 env.velero_namespace),

@@ -19,6 +19,7 @@
 #include "k8s/find.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
+#include "objects/persistent_volume.h"
 #include "objects/volume_snapshot.h"
 
 namespace csidelta::csi {
@@ -52,8 +53,8 @@ k8s::ObjectKey OwnClaimKey(const ExposeRequest& request) {
 Json MetadataOf(const ExposeRequest& request) {
   Json metadata = {
       {"name", request.name}, {"namespace", request.mover_namespace}, {"labels", request.labels}};
-  if (request.owner.is_object()) {
-    metadata["ownerReferences"] = Json::array({request.owner});
+  if (request.owner.has_value()) {
+    metadata["ownerReferences"] = Json::array({objects::ToJson(*request.owner)});
   }
   return metadata;
 }
@@ -66,7 +67,7 @@ int64_t QuantityAt(const Json& object, JsonPath path) {
 struct SourceClaim {
   std::string storage_class;
   int64_t size_bytes = 0;
-  Json node_affinity;
+  objects::NodeSelector node_affinity;
 };
 
 absl::StatusOr<SourceClaim> ReadSourceClaim(const CallContext& ctx, k8s::ApiClient& api,
@@ -95,10 +96,8 @@ absl::StatusOr<SourceClaim> ReadSourceClaim(const CallContext& ctx, k8s::ApiClie
   if (volume.has_value()) {
     result.size_bytes =
         std::max(result.size_bytes, QuantityAt(*volume, {"spec", "capacity", "storage"}));
-    if (const Json* affinity = FindJson(*volume, {"spec", "nodeAffinity", "required"});
-        affinity != nullptr) {
-      result.node_affinity = *affinity;
-    }
+    ASSIGN_OR_RETURN(const auto typed, objects::PersistentVolume::Of(*volume));
+    result.node_affinity = typed.node_affinity();
   }
   return result;
 }
@@ -354,9 +353,9 @@ absl::StatusOr<Json> Exposer::MakeContent(const Json& source, const Json& retain
   content.annotations.emplace(objects::kSourceUidAnnotation, k8s::Uid(source));
   content.annotations.emplace(objects::kSourceSizeAnnotation, absl::StrCat(size_bytes));
   content.annotations.emplace(objects::kSourceStorageClassAnnotation, claim.storage_class);
-  if (!claim.node_affinity.is_null()) {
+  if (!claim.node_affinity.selects_all()) {
     content.annotations.emplace(objects::kSourceNodeAffinityAnnotation,
-                                DumpJson(claim.node_affinity));
+                                claim.node_affinity.ToText());
   }
   if (exposure_.cut_at.has_value()) {
     content.annotations.emplace(objects::kMoverTakenAtAnnotation, FormatRfc3339(*exposure_.cut_at));
@@ -544,9 +543,9 @@ Exposure Exposer::Ready() {
 }
 
 void Exposer::ReadNodeAffinity(const Json& content) {
-  const absl::StatusOr<Json> affinity =
-      ParseJsonObject(k8s::Annotation(content, objects::kSourceNodeAffinityAnnotation));
-  exposure_.node_affinity = affinity.ok() ? *affinity : Json();
+  exposure_.node_affinity =
+      objects::NodeSelector::Parse(k8s::Annotation(content, objects::kSourceNodeAffinityAnnotation))
+          .value_or(objects::NodeSelector());
 }
 
 absl::StatusOr<Exposure> Exposer::FallBackToOneReader(const Json& claim) {

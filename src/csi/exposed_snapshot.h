@@ -11,11 +11,12 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
-#include "base/json.h"
 #include "csi/moved_group.h"
 #include "k8s/api_client.h"
 #include "k8s/follow.h"
 #include "k8s/object_cache.h"
+#include "objects/node.h"
+#include "objects/object.h"
 
 // How a volume snapshot becomes readable to a Pod in another namespace, as a raw block device:
 //
@@ -45,7 +46,8 @@ struct ExposeRequest {
   std::string storage_class;  // of the claim; "" for the source claim's
   std::map<std::string, std::string> labels;
   std::map<std::string, std::string> annotations = {};  // of the content, beside its own
-  Json owner;                     // reference for what is in the mover's namespace; null for none
+  // Of what is in the mover's namespace.
+  std::optional<objects::OwnerReference> owner;
   bool read_only_many = false;    // the claim's access mode; an error on it falls back to
                                   // ReadWriteOnce, which the content remembers
   bool is_without_claim = false;  // goes no further than to a snapshot that is ready
@@ -70,8 +72,7 @@ struct Exposure {
   std::optional<MovedGroup> group;  // that the snapshot was cut with
   // What spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution of the Pod must
   // say: where the source's volume can be reached, for a class that waits for its first consumer.
-  // Null when anywhere.
-  Json node_affinity;
+  objects::NodeSelector node_affinity;
 };
 
 // Goes as far as it can without waiting. To be called again until the Pod runs, also after kReady:

@@ -277,8 +277,9 @@ absl::Status GroupCreator::AwaitTaken(const CallContext& limited, const Json& ma
       return absl::NotFoundError(absl::StrCat("VolumeGroupSnapshotContent ", content,
                                               " was deleted while it was being taken"));
     }
-    RETURN_IF_ERROR(CheckError(objects::ErrorOf(*json)));
-    return !GroupHandleOf(*json).empty();
+    ASSIGN_OR_RETURN(const auto content_seen, objects::VolumeGroupSnapshotContent::Of(*json));
+    RETURN_IF_ERROR(CheckError(content_seen.error()));
+    return !content_seen.handle_or_source().empty();
   };
   return room_.WaitFor(limited, content_key, has_handle, &*known);
 }

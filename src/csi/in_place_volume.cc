@@ -343,8 +343,8 @@ absl::StatusOr<Json> InPlaceExposure::EnsureClaim(const Json& alias) const {
                 {"kind", "PersistentVolumeClaim"},
                 {"metadata", AliasMetadata(result_.volume_name)}};
   claim["metadata"]["namespace"] = request_.mover_namespace;
-  if (request_.owner.is_object()) {
-    claim["metadata"]["ownerReferences"] = Json::array({request_.owner});
+  if (request_.owner.has_value()) {
+    claim["metadata"]["ownerReferences"] = Json::array({objects::ToJson(*request_.owner)});
   }
   claim["spec"] = {
       {"volumeMode", "Block"}, {"volumeName", request_.name}, {"storageClassName", ""}};

@@ -9,6 +9,7 @@
 #include "base/call_context.h"
 #include "base/json.h"
 #include "k8s/api_client.h"
+#include "objects/object.h"
 
 // How the volume of a PVC becomes writable to a Pod in another namespace, as a raw block device:
 //
@@ -52,7 +53,8 @@ struct InPlaceRequest {
   std::string upload;         // the DataUpload whose data it is; ""
   absl::Time consent_before;  // the PVC may take so long to have that uid
   absl::Time start_before;    // nothing is begun later
-  Json owner;                 // reference for what is in the mover's namespace; null for none
+  // Of what is in the mover's namespace.
+  std::optional<objects::OwnerReference> owner;
 };
 
 struct InPlaceVolume {

@@ -145,10 +145,7 @@ absl::StatusOr<std::optional<Json>> Preparation::ReadClass(const Json& target) {
 }
 
 void Preparation::PinTo(const std::string& node) {
-  const Json requirement = {
-      {"key", "metadata.name"}, {"operator", "In"}, {"values", Json::array({node})}};
-  result_.node_affinity = {
-      {"nodeSelectorTerms", Json::array({{{"matchFields", Json::array({requirement})}}})}};
+  result_.node_affinity = objects::NodeSelector::OfNode(node);
 }
 
 absl::StatusOr<Json> Preparation::EnsureClaim(const Json& target) {
@@ -170,8 +167,8 @@ absl::StatusOr<Json> Preparation::EnsureClaim(const Json& target) {
                   {"annotations",
                    {{objects::kMoverClaimNamespaceAnnotation, request_.target_namespace},
                     {objects::kMoverClaimAnnotation, request_.target_claim}}}}}};
-  if (request_.owner.is_object()) {
-    claim["metadata"]["ownerReferences"] = Json::array({request_.owner});
+  if (request_.owner.has_value()) {
+    claim["metadata"]["ownerReferences"] = Json::array({objects::ToJson(*request_.owner)});
   }
   claim["spec"] = {{"accessModes", WritableModes(target)},
                    {"volumeMode", "Block"},

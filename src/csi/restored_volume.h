@@ -7,8 +7,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/call_context.h"
-#include "base/json.h"
 #include "k8s/api_client.h"
+#include "objects/node.h"
+#include "objects/object.h"
 
 // How a claim gets a volume that was filled elsewhere:
 //
@@ -38,7 +39,8 @@ struct RestoreRequest {
   bool ignore_delay_binding = false;  // do not wait until a Pod uses the target
   bool is_without_claim = false;      // makes no claim `name`
   std::map<std::string, std::string> labels;
-  Json owner;  // reference for what is in the mover's namespace; null for none
+  // Of what is in the mover's namespace.
+  std::optional<objects::OwnerReference> owner;
 };
 
 struct RestoredVolume {
@@ -53,7 +55,7 @@ struct RestoredVolume {
   std::string storage_class;
   std::string volume_name;  // "" until the claim is bound
   int64_t size_bytes = 0;
-  Json node_affinity;  // where the Pod must run, as in csi::Exposure; null when anywhere
+  objects::NodeSelector node_affinity;  // where the Pod must run, as in csi::Exposure
 };
 
 // Goes as far as it can without waiting. To be called again until the Pod runs. Errors:

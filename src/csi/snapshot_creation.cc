@@ -251,7 +251,7 @@ absl::StatusOr<bool> SnapshotCreator::AwaitHandle(const CallContext& limited, Cr
                                               " was deleted while it was being taken"));
     }
     ASSIGN_OR_RETURN(const VolumeSnapshotContent content, VolumeSnapshotContent::Of(*json));
-    RETURN_IF_ERROR(CheckError(objects::ErrorOf(*json)));
+    RETURN_IF_ERROR(CheckError(content.error()));
     if (content.handle().empty()) {
       return false;
     }

@@ -212,7 +212,7 @@ std::string ReportOfContent(const CallContext& ctx, k8s::ApiClient& api,
   if (!content.ok() || !content->has_value()) {
     return "";
   }
-  if (const auto error = objects::ErrorOf((*content)->json()); error.has_value()) {
+  if (const auto error = (*content)->error(); error.has_value()) {
     return error->message;
   }
   const absl::StatusOr<std::vector<objects::Event>> events =

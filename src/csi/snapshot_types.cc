@@ -1,6 +1,7 @@
 #include "csi/snapshot_types.h"
 
-#include "objects/volume_snapshot.h"
+#include "base/rfc3339.h"
+#include "objects/object.h"
 
 namespace csidelta::csi {
 namespace {
@@ -150,10 +151,24 @@ std::optional<absl::Time> CutTime(const Json& content) {
 bool ReadyToUse(const Json& object) { return GetBool(object, {"status", "readyToUse"}); }
 
 std::string ErrorMessage(const Json& object) {
-  const std::optional<objects::SnapshotError> error = objects::ErrorOf(object);
-  return error.has_value() ? error->message : "";
+  const Json* const error = FindJson(object, {"status", "error"});
+  if (error == nullptr || !error->is_object()) {
+    return "";
+  }
+  const std::string message = GetString(*error, {"message"});
+  return message.empty() ? "an error without a message" : message;
 }
 
-std::optional<absl::Time> ReadyTime(const Json& object) { return objects::ReadyTime(object); }
+std::optional<absl::Time> ReadyTime(const Json& object) {
+  if (!ReadyToUse(object)) {
+    return std::nullopt;
+  }
+  for (const Json& entry : objects::JsonArrayAt(object, {"metadata", "managedFields"})) {
+    if (FindJson(entry, {"fieldsV1", "f:status", "f:readyToUse"}) != nullptr) {
+      return ParseRfc3339(GetString(entry, {"time"}));
+    }
+  }
+  return std::nullopt;
+}
 
 }  // namespace csidelta::csi

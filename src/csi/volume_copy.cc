@@ -106,7 +106,7 @@ class VolumeCopy {
 
   Json Metadata() const;
 
-  bool IsOurs(const objects::ObjectView& object) const {
+  bool IsOurs(const objects::Object& object) const {
     return object.Label(objects::kCopiesIntoLabel) == work_.target.uid();
   }
 

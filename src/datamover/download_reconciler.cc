@@ -50,7 +50,7 @@ class DownloadStep : public TransferStep {
 
  private:
   absl::StatusOr<TaskVolume> Volume() override;
-  csi::RestoreRequest Restoring(Json owner) const;
+  csi::RestoreRequest Restoring(std::optional<objects::OwnerReference> owner) const;
 
   // Fixed when it is accepted: what is begun in one way is ended in that.
   std::string into() const;
@@ -66,7 +66,7 @@ class DownloadStep : public TransferStep {
 
   // Its limit counts when the download is admitted, so it is known by then.
   void NoteClass(const std::string& storage_class);
-  csi::InPlaceRequest InPlace(Json owner) const;
+  csi::InPlaceRequest InPlace(std::optional<objects::OwnerReference> owner) const;
   absl::Time StartBefore() const;
 
   // What the worker has seen is so, whatever anybody expects.
@@ -78,7 +78,7 @@ class DownloadStep : public TransferStep {
   }
 
   absl::StatusOr<WorkerRun::NextPod> PodFor(const Json& task, const std::string& storage_class,
-                                            const Json& node_affinity);
+                                            const objects::NodeSelector& node_affinity);
 
   std::string WordsOf(const VolumeTaskStatus& failed) override {
     return WithMissingKey(failed, Access());
@@ -90,7 +90,8 @@ class DownloadStep : public TransferStep {
   bool IsWatchedClosely() const override { return IsInPlace(); }
 
   absl::Status LookAtRunning() override {
-    return IsInPlace() ? csi::CheckInPlace(ctx_, env_.api, InPlace(Json())) : absl::OkStatus();
+    return IsInPlace() ? csi::CheckInPlace(ctx_, env_.api, InPlace(std::nullopt))
+                       : absl::OkStatus();
   }
 
   absl::StatusOr<RepositoryAccess> Access();
@@ -161,7 +162,7 @@ absl::StatusOr<TaskVolume> DownloadStep::Volume() {
                     .claim_uid = reference_.claim_uid};
 }
 
-csi::RestoreRequest DownloadStep::Restoring(Json owner) const {
+csi::RestoreRequest DownloadStep::Restoring(std::optional<objects::OwnerReference> owner) const {
   return {.name = stem_,
           .mover_namespace = env_.mover_namespace,
           .target_namespace = download_.target_namespace,
@@ -229,7 +230,7 @@ void DownloadStep::NoteClass(const std::string& storage_class) {
   }
 }
 
-csi::InPlaceRequest DownloadStep::InPlace(Json owner) const {
+csi::InPlaceRequest DownloadStep::InPlace(std::optional<objects::OwnerReference> owner) const {
   return {.name = stem_,
           .mover_namespace = env_.mover_namespace,
           .target_namespace = download_.target_namespace,
@@ -259,7 +260,7 @@ absl::StatusOr<WorkerRun::NextPod> DownloadStep::PrepareWorker(const Json& task)
     RETURN_IF_ERROR(MayAccept());  // Who makes it may write any phase.
     ASSIGN_OR_RETURN(const csi::InPlaceVolume volume,
                      csi::ExposeInPlace(ctx_, env_.api, InPlace(OwnerReferenceTo(task))));
-    return volume.waiting_for.empty() ? PodFor(task, volume.storage_class, Json())
+    return volume.waiting_for.empty() ? PodFor(task, volume.storage_class, {})
                                       : WaitFor(volume.waiting_for);
   }
   csi::RestoreRequest request = Restoring(OwnerReferenceTo(task));
@@ -278,9 +279,9 @@ absl::StatusOr<WorkerRun::NextPod> DownloadStep::PrepareWorker(const Json& task)
   return PodFor(task, volume.storage_class, volume.node_affinity);
 }
 
-absl::StatusOr<WorkerRun::NextPod> DownloadStep::PodFor(const Json& task,
-                                                        const std::string& storage_class,
-                                                        const Json& node_affinity) {
+absl::StatusOr<WorkerRun::NextPod> DownloadStep::PodFor(
+    const Json& task, const std::string& storage_class,
+    const objects::NodeSelector& node_affinity) {
   ASSIGN_OR_RETURN(RepositoryAccess access, Access());
   DownloadWork work{.device = kVolumePath, .snapshot_id = reference_.snapshot_id};
   if (IsInPlace()) {
@@ -373,13 +374,13 @@ void DownloadStep::NoteBytes(const RestoreFigures& figures) {
 absl::StatusOr<csi::HandOver> DownloadStep::HandOverNow() {
   RETURN_IF_ERROR(run_.RemoveEnded(ctx_));
   if (IsInPlace()) {
-    RETURN_IF_ERROR(csi::CheckSameTarget(ctx_, env_.api, InPlace(Json())));
+    RETURN_IF_ERROR(csi::CheckSameTarget(ctx_, env_.api, InPlace(std::nullopt)));
     ASSIGN_OR_RETURN(std::string waiting_for,
-                     csi::HideInPlace(ctx_, env_.api, InPlace(Json()), {.is_whole = true}));
+                     csi::HideInPlace(ctx_, env_.api, InPlace(std::nullopt), {.is_whole = true}));
     const bool is_done = waiting_for.empty();
     return csi::HandOver{.is_done = is_done, .waiting_for = std::move(waiting_for)};
   }
-  return csi::HandVolumeOver(ctx_, env_.api, Restoring(Json()),
+  return csi::HandVolumeOver(ctx_, env_.api, Restoring(std::nullopt),
                              object_.Annotation(objects::kRestoredVolumeAnnotation));
 }
 
@@ -436,14 +437,14 @@ absl::StatusOr<std::optional<absl::Time>> DownloadStep::CompleteAllTheSame(absl:
 absl::Status DownloadStep::RemoveAll() {
   ASSIGN_OR_RETURN(const bool has_ended, WritesNoMore(ctx_, run_));
   RETURN_IF_ERROR(run_.Remove(ctx_));
-  ASSIGN_OR_RETURN(still_there_, csi::HideInPlace(ctx_, env_.api, InPlace(Json()),
+  ASSIGN_OR_RETURN(still_there_, csi::HideInPlace(ctx_, env_.api, InPlace(std::nullopt),
                                                   {.is_whole = IsInPlace() && IsConcluding(),
                                                    .is_fenced = IsFenced(),
                                                    .may_still_write = !has_ended && !IsFenced()}));
   if (!still_there_.empty()) {
     return absl::OkStatus();
   }
-  return csi::RemoveRestoredVolume(ctx_, env_.api, Restoring(Json()),
+  return csi::RemoveRestoredVolume(ctx_, env_.api, Restoring(std::nullopt),
                                    object_.Annotation(objects::kRestoredVolumeAnnotation));
 }
 
@@ -501,7 +502,7 @@ csi::InPlaceRequest InPlaceLeftover(const MoverEnvironment& env, const std::stri
           .upload = "",
           .consent_before = absl::InfinitePast(),
           .start_before = absl::InfinitePast(),
-          .owner = Json()};
+          .owner = std::nullopt};
 }
 
 }  // namespace
@@ -561,7 +562,7 @@ absl::Status RemoveDownloadLeftovers(const CallContext& ctx, const MoverEnvironm
          .file_system = "",
          .ignore_delay_binding = false,
          .labels = LabelsFor(stem, spec.subject.namespace_name),
-         .owner = Json()},
+         .owner = std::nullopt},
         k8s::Annotation(download, objects::kRestoredVolumeAnnotation));
   };
   return RemoveTransferLeftovers(ctx, env, csi::DataDownloadType(), task, remove_volume);

@@ -38,13 +38,8 @@ absl::StatusOr<std::string> ReadClusterUid(const CallContext& ctx, k8s::ApiClien
   return uid;
 }
 
-Json OwnerReferenceTo(const Json& owner) {
-  return {{"apiVersion", GetString(owner, {"apiVersion"})},
-          {"kind", GetString(owner, {"kind"})},
-          {"name", k8s::Name(owner)},
-          {"uid", k8s::Uid(owner)},
-          {"controller", true},
-          {"blockOwnerDeletion", true}};
+objects::OwnerReference OwnerReferenceTo(const Json& owner) {
+  return objects::Object(owner).AsOwner();
 }
 
 }  // namespace csidelta::datamover

@@ -16,6 +16,7 @@
 #include "datamover/settings.h"
 #include "k8s/api_client.h"
 #include "k8s/object_cache.h"
+#include "objects/object.h"
 
 namespace csidelta::datamover {
 
@@ -55,6 +56,6 @@ std::map<std::string, std::string> LabelsFor(const std::string& stem,
 absl::StatusOr<std::string> ReadClusterUid(const CallContext& ctx, k8s::ApiClient& api);
 
 // What makes `owner` the owner of another object in its namespace.
-Json OwnerReferenceTo(const Json& owner);
+objects::OwnerReference OwnerReferenceTo(const Json& owner);
 
 }  // namespace csidelta::datamover

@@ -389,8 +389,8 @@ std::optional<AccessKeeper::Place> AccessKeeper::DataFor(const std::string& plac
 }
 
 Json MakeAccessSecret(absl::string_view mover_namespace, absl::string_view name,
-                      const std::map<std::string, std::string>& labels, const Json& owner,
-                      const RepositoryAccess& access) {
+                      const std::map<std::string, std::string>& labels,
+                      const objects::OwnerReference& owner, const RepositoryAccess& access) {
   Json data = Json::object();
   for (const auto& [file, content] : access.secret_data) {
     data[file] = absl::Base64Escape(content.Reveal());
@@ -402,7 +402,7 @@ Json MakeAccessSecret(absl::string_view mover_namespace, absl::string_view name,
            {{"namespace", std::string(mover_namespace)},
             {"name", std::string(name)},
             {"labels", labels},
-            {"ownerReferences", Json::array({owner})}}},
+            {"ownerReferences", Json::array({objects::ToJson(owner)})}}},
           {"data", std::move(data)}};
 }
 

@@ -19,6 +19,7 @@
 #include "datamover/volume_job.h"
 #include "datamover/volume_task.h"
 #include "k8s/api_client.h"
+#include "objects/object.h"
 #include "storage/location.h"
 #include "velero/storage_location.h"
 
@@ -121,8 +122,8 @@ absl::StatusOr<std::string> RepositoryAddress(const velero::StorageLocation& loc
 
 // The Secret for one worker.
 Json MakeAccessSecret(absl::string_view mover_namespace, absl::string_view name,
-                      const std::map<std::string, std::string>& labels, const Json& owner,
-                      const RepositoryAccess& access);
+                      const std::map<std::string, std::string>& labels,
+                      const objects::OwnerReference& owner, const RepositoryAccess& access);
 
 const k8s::ResourceType& StorageLocationType();
 

@@ -386,7 +386,7 @@ absl::Status Planner::DropItsSnapshot(const CallContext& ctx, const MoverEnviron
                               .mover_namespace = env.mover_namespace,
                               .storage_class = "",
                               .labels = LabelsFor(stem, upload->namespace_name),
-                              .owner = Json()},
+                              .owner = std::nullopt},
                              csi::SnapshotFate::kDelete);
 }
 

@@ -42,7 +42,7 @@ class UploadStep : public TransferStep {
   // Velero writes it on the DataUpload; else the claim knows, while it is there.
   absl::StatusOr<std::string> ClaimUid();
   csi::BaseOwner Owner() const;
-  csi::ExposeRequest Exposing(Json owner) const;
+  csi::ExposeRequest Exposing(std::optional<objects::OwnerReference> owner) const;
   velero::DataReference Reference() const;
   absl::StatusOr<WorkerRun::NextPod> PrepareWorker(const Json& task) override;
   UploadWork Work(const std::optional<csi::MovedGroup>& group) const;
@@ -139,7 +139,7 @@ csi::BaseOwner UploadStep::Owner() const {
           .cluster = env_.cluster};
 }
 
-csi::ExposeRequest UploadStep::Exposing(Json owner) const {
+csi::ExposeRequest UploadStep::Exposing(std::optional<objects::OwnerReference> owner) const {
   const StorageClassSettings settings = ForStorageClass(env_.settings, upload_.storage_class);
   return {.name = stem_,
           .source_namespace = upload_.source_namespace,
@@ -301,7 +301,7 @@ absl::StatusOr<csi::SnapshotFate> UploadStep::SettleBase(const BackupFigures& fi
 
 absl::Status UploadStep::RemoveWithSnapshot(csi::SnapshotFate fate) {
   RETURN_IF_ERROR(run_.Remove(ctx_));
-  return csi::RemoveExposure(ctx_, env_.api, Exposing(Json()), fate);
+  return csi::RemoveExposure(ctx_, env_.api, Exposing(std::nullopt), fate);
 }
 
 absl::Status UploadStep::RemoveAll() {
@@ -412,7 +412,7 @@ absl::Status RemoveUploadExposure(const CallContext& ctx, const MoverEnvironment
                               .storage_class = "",
                               .labels = LabelsFor(stem, velero_namespace),
                               .annotations = {},
-                              .owner = Json()},
+                              .owner = std::nullopt},
                              is_base ? csi::SnapshotFate::kKeep : csi::SnapshotFate::kDelete);
 }
 

@@ -12,36 +12,16 @@ constexpr char kProgram[] = "/bin/csi-delta";
 constexpr char kContainer[] = "worker";
 constexpr int kSecretMode = 0440;
 
-const Json& Terms(const Json& selector) {
-  static const Json& none = *new Json(Json::array());
-  const Json* terms = FindJson(selector, {"nodeSelectorTerms"});
-  return terms != nullptr && terms->is_array() ? *terms : none;
-}
-
-// What one term asks for and what another one does.
-Json BothTerms(const Json& one, const Json& other) {
-  Json both = Json::object();
-  for (const char* kind : {"matchExpressions", "matchFields"}) {
-    for (const Json* term : {&one, &other}) {
-      const Json* wanted = FindJson(*term, {kind});
-      if (wanted == nullptr || !wanted->is_array()) {
-        continue;
-      }
-      for (const Json& requirement : *wanted) {
-        both[kind].push_back(requirement);
-      }
-    }
-  }
-  return both;
-}
-
 Json AffinityOf(const WorkerPod& pod) {
   Json affinity = pod.settings.worker.affinity;
   const Json* wished =
       FindJson(affinity, {"nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"});
-  const Json required = BothNodeSelectors(wished == nullptr ? Json() : *wished, pod.node_affinity);
-  if (!required.is_null()) {
-    SetJson(affinity, {"nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"}, required);
+  const objects::NodeSelector required =
+      objects::Both(wished == nullptr ? objects::NodeSelector() : objects::NodeSelector(*wished),
+                    pod.node_affinity);
+  if (!required.selects_all()) {
+    SetJson(affinity, {"nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"},
+            required.json());
   }
   return affinity;
 }
@@ -124,8 +104,8 @@ Json Metadata(const WorkerPod& pod) {
   if (!annotations.empty()) {
     metadata["annotations"] = annotations;
   }
-  if (pod.owner.is_object()) {
-    metadata["ownerReferences"] = Json::array({pod.owner});
+  if (pod.owner.has_value()) {
+    metadata["ownerReferences"] = Json::array({objects::ToJson(*pod.owner)});
   }
   return metadata;
 }
@@ -150,22 +130,6 @@ void SetPlacement(const WorkerPod& pod, Json& spec) {
 }
 
 }  // namespace
-
-Json BothNodeSelectors(const Json& one, const Json& other) {
-  const Json& left = Terms(one);
-  const Json& right = Terms(other);
-  if (left.empty() || right.empty()) {
-    return left.empty() ? (right.empty() ? Json() : other) : one;
-  }
-  // Terms are alternatives: each of one with each of the other.
-  Json both = Json::array();
-  for (const Json& a : left) {
-    for (const Json& b : right) {
-      both.push_back(BothTerms(a, b));
-    }
-  }
-  return {{"nodeSelectorTerms", both}};
-}
 
 Json MakeWorkerPod(const WorkerPod& pod) {
   Json spec = {{"restartPolicy", "Never"},

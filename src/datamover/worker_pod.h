@@ -1,11 +1,14 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/json.h"
 #include "datamover/settings.h"
+#include "objects/node.h"
+#include "objects/object.h"
 
 namespace csidelta::datamover {
 
@@ -27,9 +30,9 @@ struct WorkerPod {
   std::string claim;            // a raw block volume; "" for a worker without one
   std::string repository = {};  // that it works on
   std::map<std::string, std::string> labels;
-  Json owner;                 // reference; null for none
+  std::optional<objects::OwnerReference> owner;
   std::string storage_class;  // of the volume that it is about, which may say where workers run
-  Json node_affinity;         // required node selector, beside what the settings say; null for none
+  objects::NodeSelector node_affinity;  // required, beside what the settings say
   MoverSettings settings;
   std::string service_account;
 };
@@ -37,8 +40,5 @@ struct WorkerPod {
 // The object to create: a Pod as the Pod Security profile "restricted" wants it, which runs once.
 // Pure.
 Json MakeWorkerPod(const WorkerPod& pod);
-
-// A node selector (nodeSelectorTerms) that asks for what both ask for; null asks for nothing. Pure.
-Json BothNodeSelectors(const Json& one, const Json& other);
 
 }  // namespace csidelta::datamover

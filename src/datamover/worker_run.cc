@@ -458,7 +458,7 @@ absl::Status WorkerRun::PutJob(const CallContext& ctx, const Json& task, const V
 
 absl::StatusOr<WorkerRun::NextPod> WorkerRun::PodFor(const CallContext& ctx, const Json& task,
                                                      const WorkerJob& job) {
-  const Json owner = OwnerReferenceTo(task);
+  const objects::OwnerReference owner = OwnerReferenceTo(task);
   const std::map<std::string, std::string> labels =
       LabelsFor(stem_, GetString(task, {"spec", "subject", "namespace"}));
   RETURN_IF_ERROR(PutSecret(

@@ -14,6 +14,7 @@
 #include "datamover/repository_access.h"
 #include "datamover/volume_task.h"
 #include "k8s/api_client.h"
+#include "objects/node.h"
 
 namespace csidelta::datamover {
 
@@ -65,7 +66,7 @@ struct WorkerJob {
   RepositoryAccess access;
   bool has_volume = true;  // the claim that is called as the task
   std::string storage_class = {};
-  Json node_affinity = {};  // required, beside what the settings say; null for none
+  objects::NodeSelector node_affinity = {};  // required, beside what the settings say
 };
 
 // One task, and the Pods that do it one after the other:

@@ -20,7 +20,7 @@ class LonghornSnapshotAction : public velero::DeleteItemAction {
 
   velero::ResourceSelector AppliesTo() const override {
     velero::ResourceSelector selector;
-    selector.included_resources = {k8s::ToString(longhorn::SnapshotType())};
+    selector.included_resources = {k8s::ToString(longhorn::Snapshot::Type())};
     selector.label_selector = objects::kLonghornMadeByLabel;
     return selector;
   }

@@ -75,7 +75,7 @@ class CopyVisit {
   }
 
  private:
-  static std::string NameOf(absl::string_view kind, const objects::ObjectView& object) {
+  static std::string NameOf(absl::string_view kind, const objects::Object& object) {
     return absl::StrCat(kind, " ", object.namespace_name(), "/", object.name());
   }
 
@@ -124,7 +124,7 @@ class CopyVisit {
   }
 
   // A Pod or a temporary PVC, which goes with the copy.
-  void LookAtMade(absl::string_view kind, const objects::ObjectView& made, bool has_ended) {
+  void LookAtMade(absl::string_view kind, const objects::Object& made, bool has_ended) {
     if (!IsOld(visit_, made.created_at())) {
       return;
     }

@@ -160,9 +160,9 @@ Json Probe::Pod() const {
                                 .env = {{"RESTIC_PASSWORD", "a repository that nobody reads"}},
                                 .claim = name_,
                                 .labels = Labels(),
-                                .owner = Json(),
+                                .owner = std::nullopt,
                                 .storage_class = storage_class_,
-                                .node_affinity = Json(),
+                                .node_affinity = {},
                                 .settings = settings_,
                                 .service_account = kWorkerAccount});
   WithoutSecrets(pod["spec"]["volumes"]);

@@ -115,7 +115,7 @@ absl::StatusOr<NativeSnapshots> ReadNatives(const CallContext& ctx, k8s::ApiClie
                                             const std::string& space) {
   NativeSnapshots found;
   RETURN_IF_ERROR(k8s::ReadWanted(
-      ctx, api, longhorn::SnapshotType(), space,
+      ctx, api, longhorn::Snapshot::Type(), space,
       [](absl::string_view name) { return absl::StartsWith(name, longhorn::kNativeNamePrefix); },
       [&](const std::vector<Json>& page, bool is_first) {
         if (is_first) {
@@ -169,7 +169,7 @@ class SnapshotsReader {
   // As the API server remembers them, one at a time: there may be 30,000. NOT_FOUND where the kind
   // is not served.
   absl::StatusOr<SnapshotTroubles> Read() {
-    for (const Json& json : visit_.Look(longhorn::VolumeType(), space_)) {
+    for (const Json& json : visit_.Look(longhorn::Volume::Type(), space_)) {
       if (auto volume = longhorn::Volume::Of(json); volume.ok()) {
         std::string name = volume->name();
         volumes_.emplace(std::move(name), *std::move(volume));
@@ -177,7 +177,7 @@ class SnapshotsReader {
     }
     RETURN_IF_ERROR(k8s::ReadWanted(
         visit_.ctx().WithTimeout(kLonghornListTimeMax), visit_.facts().api(),
-        longhorn::SnapshotType(), space_, [](absl::string_view) { return true; },
+        longhorn::Snapshot::Type(), space_, [](absl::string_view) { return true; },
         [&](const std::vector<Json>& page, bool is_first) {
           if (is_first) {
             troubles_ = {};
@@ -438,7 +438,7 @@ void CheckLonghornNative(Visit& visit) {
 
 void CheckLonghornJobs(Visit& visit) {
   for (const std::string& space : LonghornNamespaces(visit)) {
-    for (const Json& job : visit.Look(longhorn::RecurringJobType(), space)) {
+    for (const Json& job : visit.Look(longhorn::RecurringJob::Type(), space)) {
       if (GetString(job, {"spec", "task"}) == kDeletingTask) {
         visit.Warn(absl::StrCat("recurring job ", space, "/", k8s::Name(job)),
                    absl::StrCat("deletes all but ", GetInt(job, {"spec", "retain"}),

@@ -62,13 +62,13 @@ std::string KubectlDelete(const k8s::ObjectKey& key) {
 }  // namespace
 
 k8s::ObjectKey SnapshotKey(absl::string_view namespace_name, absl::string_view name) {
-  return {.type = SnapshotType(),
+  return {.type = Snapshot::Type(),
           .namespace_name = std::string(namespace_name),
           .name = std::string(name)};
 }
 
 k8s::ObjectKey VolumeKey(absl::string_view namespace_name, absl::string_view name) {
-  return {.type = VolumeType(),
+  return {.type = Volume::Type(),
           .namespace_name = std::string(namespace_name),
           .name = std::string(name)};
 }
@@ -103,7 +103,7 @@ Json MakeNativeSnapshot(const NativeRequest& request, absl::string_view name) {
                                absl::StrCat(request.pvc_namespace, "/", request.pvc_name)}};
   return {
       {"apiVersion", absl::StrCat(kGroup, "/", kVersion)},
-      {"kind", SnapshotType().kind},
+      {"kind", Snapshot::Type().kind},
       {"metadata",
        {{"name", std::string(name)}, {"namespace", request.namespace_name}, {"labels", labels}}},
       {"spec", {{"volume", request.volume}, {"createSnapshot", true}, {"labels", engine_labels}}}};
@@ -153,7 +153,7 @@ absl::Status RequireRoom(const CallContext& ctx, k8s::ApiClient& api, const Volu
   // Thousands of snapshots of other volumes would be read from the store otherwise.
   ASSIGN_OR_RETURN(
       const k8s::ObjectList list,
-      api.List(ctx, SnapshotType(), volume.namespace_name(),
+      api.List(ctx, Snapshot::Type(), volume.namespace_name(),
                {.label_selector = selector, .field_selector = "", .may_be_old = true}));
   int64_t used = 0;
   for (const Json& object : list.items) {

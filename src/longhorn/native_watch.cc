@@ -17,7 +17,7 @@ NativeWatch::NativeWatch(k8s::ApiClient& api, const Clock& clock, std::string na
                          const std::string& backup_uid)
     : api_(api),
       clock_(clock),
-      followed_{.type = SnapshotType(),
+      followed_{.type = Snapshot::Type(),
                 .namespace_name = std::move(namespace_name),
                 .label_selector = absl::StrCat(objects::kBackupUidLabel, "=", backup_uid)} {}
 

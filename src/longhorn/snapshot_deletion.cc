@@ -21,7 +21,7 @@ absl::Status Explain(const absl::Status& status, absl::string_view namespace_nam
   }
   if (absl::IsPermissionDenied(status) && !k8s::IsDeniedByWebhook(status.message())) {
     return absl::PermissionDeniedError(absl::StrCat(
-        "you may not delete ", k8s::ToString(SnapshotType()), " in namespace ", namespace_name,
+        "you may not delete ", k8s::ToString(Snapshot::Type()), " in namespace ", namespace_name,
         "; ask for the ClusterRole ", kPrunerRole, " there: ", status.message()));
   }
   return status;
@@ -44,7 +44,7 @@ absl::Status DeleteSnapshots(
   RateLimiter limiter(kDeletionsPerSecond, /*burst=*/1);
   for (std::size_t i = 0; i < snapshots.size(); ++i) {
     RETURN_IF_ERROR(limiter.Take(ctx));
-    const k8s::ObjectKey key{.type = SnapshotType(),
+    const k8s::ObjectKey key{.type = Snapshot::Type(),
                              .namespace_name = std::string(namespace_name),
                              .name = snapshots[i]->name};
     // Without a uid the API server would delete whatever has the name.

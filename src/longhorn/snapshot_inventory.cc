@@ -168,7 +168,7 @@ absl::Status InventoryReader::ReadSnapshots() {
       request_.volume.empty() ? ""
                               : absl::StrCat(objects::kLonghornVolumeLabel, "=", request_.volume);
   const absl::Status read = ReadKind(
-      SnapshotType(), selector,
+      Snapshot::Type(), selector,
       [&] {
         inventory_.snapshots.clear();
         volume_names_.clear();
@@ -190,7 +190,7 @@ absl::Status InventoryReader::ReadSnapshots() {
 
 absl::Status InventoryReader::ReadJobs() {
   return Excuse(ReadKind(
-                    RecurringJobType(), "", [&] { jobs_.clear(); },
+                    RecurringJob::Type(), "", [&] { jobs_.clear(); },
                     [&](const Json& object) {
                       if (auto job = RecurringJob::Of(object); job.ok()) {
                         jobs_.push_back(*std::move(job));
@@ -205,7 +205,7 @@ absl::Status InventoryReader::ReadVolumes() {
     inventory_.volumes[position].name = name;
   }
   return Excuse(ReadKind(
-                    VolumeType(), "", [&] { volume_needs_.clear(); },
+                    Volume::Type(), "", [&] { volume_needs_.clear(); },
                     [&](const Json& object) {
                       if (const auto volume = Volume::Of(object); volume.ok()) {
                         NoteVolume(*volume);
@@ -240,7 +240,7 @@ void InventoryReader::NoteVolume(const Volume& volume) {
 absl::Status InventoryReader::ReadBackups() {
   bool are_known = true;
   return Excuse(ReadKind(
-                    BackupType(), "",
+                    Backup::Type(), "",
                     [&] {
                       uploads_.clear();
                       last_.clear();

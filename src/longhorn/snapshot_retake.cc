@@ -38,7 +38,7 @@ std::string WhyNotRetaken(const Snapshot& archived) {
 std::string OwnerUid(const Json& archived) {
   const Json* const owners = FindJson(archived, {"metadata", "ownerReferences"});
   for (const Json& owner : owners != nullptr && owners->is_array() ? *owners : Json::array()) {
-    if (GetString(owner, {"kind"}) == VolumeType().kind) {
+    if (GetString(owner, {"kind"}) == Volume::Type().kind) {
       return GetString(owner, {"uid"});
     }
   }
@@ -93,7 +93,7 @@ std::string RetakenName(absl::string_view name, absl::string_view restore_uid) {
 Json MakeRetaken(const Snapshot& archived, const RetakeRequest& request) {
   return {
       {"apiVersion", absl::StrCat(kGroup, "/", kVersion)},
-      {"kind", SnapshotType().kind},
+      {"kind", Snapshot::Type().kind},
       {"metadata",
        {{"name", RetakenName(archived.name(), request.restore_uid)},
         {"namespace", request.namespace_name},
@@ -117,7 +117,7 @@ absl::StatusOr<std::string> Retake(const CallContext& ctx, k8s::ApiClient& api,
     return why;
   }
   const absl::Status made =
-      api.Create(ctx, SnapshotType(), request.namespace_name, MakeRetaken(archived, request))
+      api.Create(ctx, Snapshot::Type(), request.namespace_name, MakeRetaken(archived, request))
           .status();
   if (!absl::IsAlreadyExists(made)) {
     RETURN_IF_ERROR(made);

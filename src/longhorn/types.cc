@@ -18,37 +18,7 @@ constexpr char kEnabled[] = "enabled";
 constexpr char kDefaultGroup[] = "default";
 constexpr char kVolumeHead[] = "volume-head";
 
-const k8s::ResourceType& TypeOf(const char* plural, const char* kind) {
-  return *new k8s::ResourceType{
-      .group = kGroup, .version = kVersion, .plural = plural, .kind = kind, .namespaced = true};
-}
-
 }  // namespace
-
-const k8s::ResourceType& SnapshotType() {
-  static const k8s::ResourceType& type = TypeOf("snapshots", "Snapshot");
-  return type;
-}
-
-const k8s::ResourceType& VolumeType() {
-  static const k8s::ResourceType& type = TypeOf("volumes", "Volume");
-  return type;
-}
-
-const k8s::ResourceType& RecurringJobType() {
-  static const k8s::ResourceType& type = TypeOf("recurringjobs", "RecurringJob");
-  return type;
-}
-
-const k8s::ResourceType& BackupType() {
-  static const k8s::ResourceType& type = TypeOf("backups", "Backup");
-  return type;
-}
-
-absl::StatusOr<Snapshot> Snapshot::Of(Json json) {
-  RETURN_IF_ERROR(CheckKind(json, SnapshotType().kind));
-  return Snapshot(std::move(json));
-}
 
 std::string Snapshot::volume() const { return GetString(json(), {"spec", "volume"}); }
 
@@ -105,11 +75,6 @@ int64_t Snapshot::restore_size_bytes() const { return GetInt(json(), {"status", 
 
 std::string Snapshot::error() const { return GetString(json(), {"status", "error"}); }
 
-absl::StatusOr<Volume> Volume::Of(Json json) {
-  RETURN_IF_ERROR(CheckKind(json, VolumeType().kind));
-  return Volume(std::move(json));
-}
-
 std::optional<int64_t> Volume::size_bytes() const {
   int64_t size_bytes = 0;  // An int64 that Longhorn writes as a text.
   return absl::SimpleAtoi(GetString(json(), {"spec", "size"}), &size_bytes) && size_bytes > 0
@@ -163,11 +128,6 @@ std::string Volume::pvc_name() const {
   return GetString(json(), {"status", "kubernetesStatus", "pvcName"});
 }
 
-absl::StatusOr<RecurringJob> RecurringJob::Of(Json json) {
-  RETURN_IF_ERROR(CheckKind(json, RecurringJobType().kind));
-  return RecurringJob(std::move(json));
-}
-
 std::vector<std::string> RecurringJob::groups() const {
   std::vector<std::string> names;
   const Json* const groups = FindJson(json(), {"spec", "groups"});
@@ -195,11 +155,6 @@ bool RecurringJob::AppliesTo(const Volume& volume) const {
     return (!has_any && group == kDefaultGroup) ||
            volume.Label(absl::StrCat(objects::kLonghornJobGroupLabelPrefix, group)) == kEnabled;
   });
-}
-
-absl::StatusOr<Backup> Backup::Of(Json json) {
-  RETURN_IF_ERROR(CheckKind(json, BackupType().kind));
-  return Backup(std::move(json));
 }
 
 std::string Backup::snapshot() const {

@@ -6,16 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "base/json.h"
 #include "k8s/api_client.h"
-#include "objects/volume_snapshot.h"
+#include "objects/object.h"
 
-// Longhorn's objects that we read, of longhorn.io/v1beta2, as objects/volume_snapshot.h has its
-// kinds: what they do not name is kept, and a value of the wrong type is taken for a missing one.
-// The fields are those of Longhorn 1.9 to 1.13 (k8s/crds.yaml of longhorn-manager); older ones lack
-// some. Longhorn serves no other version since 1.10.
+// Longhorn's objects that we read, of longhorn.io/v1beta2, as objects/object.h has its
+// kinds. The fields are those of Longhorn 1.9 to 1.13 (k8s/crds.yaml of longhorn-manager); older
+// ones lack some. Longhorn serves no other version since 1.10.
 namespace csidelta::longhorn {
 
 inline constexpr char kGroup[] = "longhorn.io";
@@ -31,17 +28,11 @@ inline constexpr char kSnapshotHandlePrefix[] = "snap://";
 // Where Longhorn lives unless it was installed elsewhere. It ignores its kinds in other namespaces.
 inline constexpr char kDefaultNamespace[] = "longhorn-system";
 
-// Built on first use; live for ever.
-const k8s::ResourceType& SnapshotType();
-const k8s::ResourceType& VolumeType();
-const k8s::ResourceType& RecurringJobType();
-const k8s::ResourceType& BackupType();
-
 // A snapshot of a volume: asked for by its creation, or made by Longhorn for one that its engine
 // has. Dies with its volume.
-class Snapshot : public objects::ObjectView {
+class Snapshot : public objects::ObjectOf<Snapshot> {
  public:
-  static absl::StatusOr<Snapshot> Of(Json json);
+  static constexpr objects::KindName kKind = {kGroup, kVersion, "snapshots", "Snapshot"};
 
   // Spec.
   std::string volume() const;   // the name of a Volume
@@ -67,13 +58,13 @@ class Snapshot : public objects::ObjectView {
   std::string error() const;
 
  private:
-  using ObjectView::ObjectView;
+  using ObjectOf::ObjectOf;
 };
 
 // A volume. Its name is the handle of the PersistentVolume.
-class Volume : public objects::ObjectView {
+class Volume : public objects::ObjectOf<Volume> {
  public:
-  static absl::StatusOr<Volume> Of(Json json);
+  static constexpr objects::KindName kKind = {kGroup, kVersion, "volumes", "Volume"};
 
   // Spec.
   std::optional<int64_t> size_bytes() const;
@@ -95,13 +86,13 @@ class Volume : public objects::ObjectView {
   std::string pvc_name() const;
 
  private:
-  using ObjectView::ObjectView;
+  using ObjectOf::ObjectOf;
 };
 
 // What takes snapshots or backups of volumes, and deletes old ones of its own, by the clock.
-class RecurringJob : public objects::ObjectView {
+class RecurringJob : public objects::ObjectOf<RecurringJob> {
  public:
-  static absl::StatusOr<RecurringJob> Of(Json json);
+  static constexpr objects::KindName kKind = {kGroup, kVersion, "recurringjobs", "RecurringJob"};
 
   std::vector<std::string> groups() const;
   // Whether it runs for the volume: by the volume's label with its name, or with a group of it. A
@@ -109,13 +100,13 @@ class RecurringJob : public objects::ObjectView {
   bool AppliesTo(const Volume& volume) const;
 
  private:
-  using ObjectView::ObjectView;
+  using ObjectOf::ObjectOf;
 };
 
 // A backup of Longhorn, on its backup target.
-class Backup : public objects::ObjectView {
+class Backup : public objects::ObjectOf<Backup> {
  public:
-  static absl::StatusOr<Backup> Of(Json json);
+  static constexpr objects::KindName kKind = {kGroup, kVersion, "backups", "Backup"};
 
   std::string snapshot() const;  // that it is or was made of; ""
   std::string volume() const;    // "" while it is new
@@ -127,7 +118,7 @@ class Backup : public objects::ObjectView {
   std::optional<absl::Time> snapshot_taken_at() const;
 
  private:
-  using ObjectView::ObjectView;
+  using ObjectOf::ObjectOf;
 };
 
 }  // namespace csidelta::longhorn

@@ -1,23 +1,32 @@
 #include "objects/node.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
-#include <utility>
 
 #include "base/status_macros.h"
 
 namespace csidelta::objects {
 namespace {
 
-const Json& ElementsAt(const Json& json, JsonPath path) {
-  static const Json kNone = Json::array();
-  const Json* const found = FindJson(json, path);
-  return found != nullptr && found->is_array() ? *found : kNone;
+const Json& Terms(const Json& selector) { return JsonArrayAt(selector, {"nodeSelectorTerms"}); }
+
+// What one term asks for and what another one does.
+Json BothTerms(const Json& one, const Json& other) {
+  Json both = Json::object();
+  for (const char* kind : {"matchExpressions", "matchFields"}) {
+    for (const Json* term : {&one, &other}) {
+      for (const Json& requirement : JsonArrayAt(*term, {kind})) {
+        both[kind].push_back(requirement);
+      }
+    }
+  }
+  return both;
 }
 
 // Whether a requirement of a term is met by the value of its key; nothing: the node has none.
 bool IsMet(const Json& requirement, const std::optional<std::string>& value) {
-  const Json& values = ElementsAt(requirement, {"values"});
+  const Json& values = JsonArrayAt(requirement, {"values"});
   const bool is_named =
       value.has_value() && std::find(values.begin(), values.end(), Json(*value)) != values.end();
   const std::string how = GetString(requirement, {"operator"});
@@ -35,22 +44,48 @@ bool IsMet(const Json& requirement, const std::optional<std::string>& value) {
 
 }  // namespace
 
-absl::StatusOr<Node> Node::Of(Json json) {
-  RETURN_IF_ERROR(CheckKind(json, "Node"));
-  return Node(std::move(json));
+NodeSelector::NodeSelector(Json json) : json_(Terms(json).empty() ? Json() : std::move(json)) {}
+
+NodeSelector NodeSelector::OfNode(absl::string_view node) {
+  const Json field = {
+      {"key", "metadata.name"}, {"operator", "In"}, {"values", Json::array({std::string(node)})}};
+  return NodeSelector(
+      Json{{"nodeSelectorTerms", Json::array({{{"matchFields", Json::array({field})}}})}});
 }
 
-bool Node::is_schedulable() const { return !GetBool(json(), {"spec", "unschedulable"}); }
+absl::StatusOr<NodeSelector> NodeSelector::Parse(absl::string_view text) {
+  if (text.empty()) {
+    return NodeSelector();
+  }
+  ASSIGN_OR_RETURN(Json json, ParseJsonObject(text));
+  return NodeSelector(std::move(json));
+}
 
-bool Node::IsSelectedBy(const Json& selector) const {
-  if (selector.is_null()) {
+std::string NodeSelector::ToText() const { return selects_all() ? "" : DumpJson(json_); }
+
+NodeSelector Both(const NodeSelector& one, const NodeSelector& other) {
+  if (one.selects_all() || other.selects_all()) {
+    return one.selects_all() ? other : one;
+  }
+  // Terms are alternatives: each of one with each of the other.
+  Json both = Json::array();
+  for (const Json& a : Terms(one.json())) {
+    for (const Json& b : Terms(other.json())) {
+      both.push_back(BothTerms(a, b));
+    }
+  }
+  return NodeSelector(Json{{"nodeSelectorTerms", std::move(both)}});
+}
+
+bool Node::IsSelectedBy(const NodeSelector& selector) const {
+  if (selector.selects_all()) {
     return true;
   }
   const std::map<std::string, std::string> of_node = labels();
-  const Json& terms = ElementsAt(selector, {"nodeSelectorTerms"});
+  const Json& terms = Terms(selector.json());
   return std::any_of(terms.begin(), terms.end(), [&](const Json& term) {
-    const Json& expressions = ElementsAt(term, {"matchExpressions"});
-    const Json& fields = ElementsAt(term, {"matchFields"});
+    const Json& expressions = JsonArrayAt(term, {"matchExpressions"});
+    const Json& fields = JsonArrayAt(term, {"matchFields"});
     const bool has_labels =
         std::all_of(expressions.begin(), expressions.end(), [&](const Json& one) {
           const auto found = of_node.find(GetString(one, {"key"}));
@@ -63,13 +98,8 @@ bool Node::IsSelectedBy(const Json& selector) const {
   });
 }
 
-absl::StatusOr<CsiNode> CsiNode::Of(Json json) {
-  RETURN_IF_ERROR(CheckKind(json, "CSINode"));
-  return CsiNode(std::move(json));
-}
-
 bool CsiNode::HasDriver(absl::string_view driver) const {
-  const Json& drivers = ElementsAt(json(), {"spec", "drivers"});
+  const Json& drivers = ArrayAt({"spec", "drivers"});
   return std::any_of(drivers.begin(), drivers.end(),
                      [&](const Json& one) { return GetString(one, {"name"}) == driver; });
 }

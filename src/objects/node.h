@@ -1,40 +1,62 @@
 #pragma once
 
 #include <string>
-#include <vector>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "base/json.h"
-#include "objects/volume_snapshot.h"
+#include "objects/object.h"
 
-// Nodes and their CSI drivers, as objects/volume_snapshot.h has its kinds: what they do not name is
-// kept.
 namespace csidelta::objects {
 
-class Node : public ObjectView {
+// A NodeSelector of core/v1, such as spec.nodeAffinity.required of a PersistentVolume: which nodes
+// may be used. A value.
+class NodeSelector {
  public:
-  static absl::StatusOr<Node> Of(Json json);
+  NodeSelector() = default;  // selects every node
+  // What has no terms selects every node.
+  explicit NodeSelector(Json json);
+  // The node of that name.
+  static NodeSelector OfNode(absl::string_view node);
+  // As ToText() wrote it; "" selects every node. INVALID_ARGUMENT for what is no JSON object.
+  static absl::StatusOr<NodeSelector> Parse(absl::string_view text);
 
-  bool is_schedulable() const;  // not cordoned
-  // Whether a NodeSelector (spec.nodeAffinity.required of a PersistentVolume) selects it, as the
-  // scheduler decides: one of its terms, all requirements of that. Null selects every node. Gt, Lt
-  // and what is unknown select none.
-  bool IsSelectedBy(const Json& selector) const;
+  bool selects_all() const { return json_.is_null(); }
+  std::string ToText() const;  // compact JSON; "" where it selects every node
+  const Json& json() const { return json_; }
+
+  bool operator==(const NodeSelector&) const = default;
 
  private:
-  using ObjectView::ObjectView;
+  Json json_;
+};
+
+// What both select.
+NodeSelector Both(const NodeSelector& one, const NodeSelector& other);
+
+class Node : public ObjectOf<Node> {
+ public:
+  static constexpr KindName kKind = {"", "v1", "nodes", "Node", false};
+
+  bool is_schedulable() const { return !Flag({"spec", "unschedulable"}); }  // not cordoned
+  // Whether the selector selects it, as the scheduler decides: one of its terms, all requirements
+  // of that. Gt, Lt and what is unknown select none.
+  bool IsSelectedBy(const NodeSelector& selector) const;
+
+ private:
+  using ObjectOf::ObjectOf;
 };
 
 // Has the name of its Node.
-class CsiNode : public ObjectView {
+class CsiNode : public ObjectOf<CsiNode> {
  public:
-  static absl::StatusOr<CsiNode> Of(Json json);
+  static constexpr KindName kKind = {"storage.k8s.io", "v1", "csinodes", "CSINode", false};
 
   bool HasDriver(absl::string_view driver) const;
 
  private:
-  using ObjectView::ObjectView;
+  using ObjectOf::ObjectOf;
 };
 
 }  // namespace csidelta::objects

@@ -4,34 +4,40 @@
 #include <optional>
 #include <string>
 
-#include "absl/status/statusor.h"
-#include "base/json.h"
-#include "objects/volume_snapshot.h"
+#include "objects/node.h"
+#include "objects/object.h"
 
-// A PersistentVolume, as objects/volume_snapshot.h has its kinds: what it does not name is kept.
 namespace csidelta::objects {
 
-class PersistentVolume : public ObjectView {
+class PersistentVolume : public ObjectOf<PersistentVolume> {
  public:
-  static absl::StatusOr<PersistentVolume> Of(Json json);
+  static constexpr KindName kKind = {"", "v1", "persistentvolumes", "PersistentVolume", false};
 
-  std::string driver() const;         // "" for one that is not of CSI
-  std::string handle() const;         // of the volume, by its CSI driver; ""
-  std::string pvc_namespace() const;  // of the PVC that it is or was bound to; ""
-  std::string pvc_name() const;
-  std::string pvc_uid() const;  // "" while it is reserved for any PVC of that name
-  std::optional<int64_t> capacity_bytes() const;
-  std::string storage_class() const;   // ""
-  std::string reclaim_policy() const;  // Retain, Delete
+  // "" for one that is not of CSI.
+  std::string driver() const { return Text({"spec", "csi", "driver"}); }
+  // Of the volume, by its CSI driver; "".
+  std::string handle() const { return Text({"spec", "csi", "volumeHandle"}); }
+  // Of the PVC that it is or was bound to; "".
+  std::string pvc_namespace() const { return Text({"spec", "claimRef", "namespace"}); }
+  std::string pvc_name() const { return Text({"spec", "claimRef", "name"}); }
+  // "" while it is reserved for any PVC of that name.
+  std::string pvc_uid() const { return Text({"spec", "claimRef", "uid"}); }
+  std::optional<int64_t> capacity_bytes() const {
+    return QuantityAt({"spec", "capacity", "storage"});
+  }
+  std::string storage_class() const { return Text({"spec", "storageClassName"}); }
+  std::string reclaim_policy() const {  // Retain, Delete
+    return Text({"spec", "persistentVolumeReclaimPolicy"});
+  }
   bool is_retained() const { return reclaim_policy() == "Retain"; }
-  std::string phase() const;  // Bound, Released, ...
+  std::string phase() const { return Text({"status", "phase"}); }  // Bound, Released, ...
   // Made by a provisioner, which also deletes it when its policy says so.
   bool is_provisioned() const;
-  // The node affinity that says where it can be used: spec.nodeAffinity.required; null: anywhere.
-  Json node_affinity() const;
+  // Where it can be used: spec.nodeAffinity.required.
+  NodeSelector node_affinity() const;
 
  private:
-  using ObjectView::ObjectView;
+  using ObjectOf::ObjectOf;
 };
 
 }  // namespace csidelta::objects

@@ -5,43 +5,61 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "base/json.h"
+#include "objects/object.h"
 #include "objects/volume_mode.h"
-#include "objects/volume_snapshot.h"
 
 namespace csidelta::objects {
 
-// A PVC, as objects/volume_snapshot.h has its kinds: what it does not name is kept.
-class PersistentVolumeClaim : public ObjectView {
+// What a PVC is filled from: spec.dataSource or dataSourceRef.
+struct DataSource {
+  std::string api_group;  // "" for the core group
+  std::string kind;
+  std::string name;
+  std::string namespace_name;  // "" for that of the PVC
+
+  bool operator==(const DataSource&) const = default;
+};
+
+class PersistentVolumeClaim : public ObjectOf<PersistentVolumeClaim> {
  public:
-  static absl::StatusOr<PersistentVolumeClaim> Of(Json json);
+  static constexpr KindName kKind = {"", "v1", "persistentvolumeclaims", "PersistentVolumeClaim"};
 
   // Spec.
   // Nothing while the API server has not put in the default class; "": no provisioner makes it.
   std::optional<std::string> storage_class() const;
   VolumeMode mode() const;  // Filesystem where the field is missing, as Kubernetes takes it
-  std::vector<std::string> access_modes() const;
-  std::optional<int64_t> requested_bytes() const;  // nothing when unknown
+  std::vector<std::string> access_modes() const { return Texts({"spec", "accessModes"}); }
+  std::optional<int64_t> requested_bytes() const {  // nothing when unknown
+    return QuantityAt({"spec", "resources", "requests", "storage"});
+  }
+  std::optional<DataSource> data_source() const { return DataSourceAt("dataSource"); }
+  std::optional<DataSource> data_source_ref() const { return DataSourceAt("dataSourceRef"); }
   // The VolumeSnapshot of its namespace that it is filled from; "" when from none.
   std::string source_snapshot() const;
-  std::string volume_name() const;  // "" while it has no PersistentVolume
+  // "" while it has no PersistentVolume.
+  std::string volume_name() const { return Text({"spec", "volumeName"}); }
   // The node that the scheduler has chosen for it, where the class waits for that; "".
   std::string selected_node() const;
 
   // Status.
-  std::string phase() const;  // Pending, Bound, Lost; "" before the controller saw it
-  bool is_bound() const;
+  // Pending, Bound, Lost; "" before the controller saw it.
+  std::string phase() const { return Text({"status", "phase"}); }
+  bool is_bound() const { return phase() == "Bound" && !volume_name().empty(); }
   // When the status was written last, by metadata.managedFields; nothing when not bound or not
   // recorded.
   std::optional<absl::Time> bound_at() const;
-  std::optional<int64_t> capacity_bytes() const;
+  std::optional<int64_t> capacity_bytes() const {
+    return QuantityAt({"status", "capacity", "storage"});
+  }
   // It has a source_snapshot() that is still needed: it is neither bound nor being deleted.
   bool is_being_filled() const;
 
  private:
-  using ObjectView::ObjectView;
+  using ObjectOf::ObjectOf;
+
+  std::optional<DataSource> DataSourceAt(absl::string_view field) const;
 };
 
 }  // namespace csidelta::objects

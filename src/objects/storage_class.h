@@ -2,24 +2,25 @@
 
 #include <string>
 
-#include "absl/status/statusor.h"
-#include "base/json.h"
-#include "objects/volume_snapshot.h"
+#include "objects/object.h"
 
 namespace csidelta::objects {
 
-// A StorageClass, as objects/volume_snapshot.h has its kinds: what it does not name is kept.
-class StorageClass : public ObjectView {
+class StorageClass : public ObjectOf<StorageClass> {
  public:
-  static absl::StatusOr<StorageClass> Of(Json json);
+  static constexpr KindName kKind = {"storage.k8s.io", "v1", "storageclasses", "StorageClass",
+                                     false};
 
-  std::string provisioner() const;  // the driver, or its name in the tree of Kubernetes
-  bool is_default() const;          // of the cluster
+  // The driver, or its name in the tree of Kubernetes.
+  std::string provisioner() const { return Text({"provisioner"}); }
+  bool is_default() const;  // of the cluster
   // A PVC of it stays without a volume until a Pod uses it.
-  bool waits_for_first_consumer() const;
+  bool waits_for_first_consumer() const {
+    return Text({"volumeBindingMode"}) == "WaitForFirstConsumer";
+  }
 
  private:
-  using ObjectView::ObjectView;
+  using ObjectOf::ObjectOf;
 };
 
 }  // namespace csidelta::objects

@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/rfc3339.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "base/status_macros.h"
+#include "objects/client.h"
 
 namespace csidelta::objects {
 namespace {
@@ -36,25 +39,55 @@ bool Meets(const Labels& labels, const Json& requirement) {
 
 }  // namespace
 
-absl::StatusOr<VolumeGroupSnapshot> VolumeGroupSnapshot::Of(Json json) {
-  RETURN_IF_ERROR(CheckKind(json, "VolumeGroupSnapshot"));
-  return VolumeGroupSnapshot(std::move(json));
+bool IsGroupSnapshot(const OwnerReference& owner) {
+  return owner.kind == VolumeGroupSnapshot::kKind.kind &&
+         absl::StartsWith(owner.api_version, absl::StrCat(kGroupSnapshotGroup, "/"));
 }
 
-std::string VolumeGroupSnapshot::bound_content() const {
-  return GetString(json(), {"status", "boundVolumeGroupSnapshotContentName"});
+template <typename Kind>
+std::string GroupObject<Kind>::version() const {
+  const std::string text = this->api_version();
+  absl::string_view version = text;
+  return absl::ConsumePrefix(&version, absl::StrCat(kGroupSnapshotGroup, "/"))
+             ? std::string(version)
+             : "v1";
 }
 
-bool VolumeGroupSnapshot::is_ready() const { return GetBool(json(), {"status", "readyToUse"}); }
+template class GroupObject<VolumeGroupSnapshot>;
+template class GroupObject<VolumeGroupSnapshotContent>;
 
-std::optional<absl::Time> VolumeGroupSnapshot::taken_at() const {
-  return ParseRfc3339(GetString(json(), {"status", "creationTime"}));
+std::string VolumeGroupSnapshotContent::handle_or_source() const {
+  const std::string known = handle();
+  return known.empty()
+             ? Text({"spec", "source", "groupSnapshotHandles", "volumeGroupSnapshotHandle"})
+             : known;
 }
 
-std::optional<SnapshotError> VolumeGroupSnapshot::error() const { return ErrorOf(json()); }
+std::vector<GroupMember> VolumeGroupSnapshotContent::members() const {
+  std::vector<GroupMember> members;
+  for (const char* const list : {"volumeSnapshotInfoList", "volumeSnapshotHandlePairList"}) {
+    for (const Json& entry : ArrayAt({"status", list})) {
+      GroupMember member{.volume_handle = GetString(entry, {"volumeHandle"}),
+                         .snapshot_handle = GetString(entry, {"snapshotHandle"})};
+      if (!member.snapshot_handle.empty()) {
+        members.push_back(std::move(member));
+      }
+    }
+    if (!members.empty()) {
+      return members;
+    }
+  }
+  for (std::string& handle :
+       Texts({"spec", "source", "groupSnapshotHandles", "volumeSnapshotHandles"})) {
+    if (!handle.empty()) {
+      members.push_back({.volume_handle = "", .snapshot_handle = std::move(handle)});
+    }
+  }
+  return members;
+}
 
 bool VolumeGroupSnapshot::Selects(const Labels& labels) const {
-  const Json* const selector = FindJson(json(), {"spec", "source", "selector"});
+  const Json* const selector = Find({"spec", "source", "selector"});
   if (selector == nullptr || !selector->is_object()) {
     return false;
   }
@@ -67,6 +100,22 @@ bool VolumeGroupSnapshot::Selects(const Labels& labels) const {
   return has_labels && (requirements == nullptr || !requirements->is_array() ||
                         std::all_of(requirements->begin(), requirements->end(),
                                     [&](const Json& one) { return Meets(labels, one); }));
+}
+
+absl::StatusOr<GroupKinds> FindGroupKinds(const CallContext& ctx, k8s::ApiClient& api) {
+  for (const char* const version : kGroupVersions) {
+    absl::StatusOr<std::vector<VolumeGroupSnapshotClass>> classes = List<VolumeGroupSnapshotClass>(
+        ctx, api, VolumeGroupSnapshotClass::kKind.TypeOf(version), "");
+    if (absl::IsNotFound(classes.status())) {
+      continue;
+    }
+    RETURN_IF_ERROR(classes.status());
+    return GroupKinds{.version = version, .classes = *std::move(classes)};
+  }
+  return absl::NotFoundError(
+      absl::StrCat("the cluster serves no VolumeGroupSnapshots (", kGroupSnapshotGroup,
+                   "): install external-snapshotter's group kinds and enable its feature gate "
+                   "CSIVolumeGroupSnapshot"));
 }
 
 }  // namespace csidelta::objects

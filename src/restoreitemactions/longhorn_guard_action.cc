@@ -60,7 +60,7 @@ class LonghornGuardAction : public ImmediateAction {
   // In other namespaces Longhorn ignores its kinds, and what is of another version it does not
   // read.
   static bool IsRetakable(const Json& item, absl::string_view target, absl::string_view longhorns) {
-    return GetString(item, {"kind"}) == longhorn::SnapshotType().kind && target == longhorns &&
+    return GetString(item, {"kind"}) == longhorn::Snapshot::Type().kind && target == longhorns &&
            GetString(item, {"apiVersion"}) ==
                absl::StrCat(longhorn::kGroup, "/", longhorn::kVersion);
   }

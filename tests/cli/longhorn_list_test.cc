@@ -26,7 +26,7 @@ class LonghornListTest : public LonghornVerbTest {
     Take("first", "retired");
     Take("second", "nightly");
     Take("third");
-    api_.Seed(longhorn::RecurringJobType(),
+    api_.Seed(longhorn::RecurringJob::Type(),
               support::MakeLonghornJob("nightly", Json::array({"default"})));
   }
 };
@@ -146,10 +146,10 @@ TEST_F(LonghornListTest, AContentThatWasImportedKeepsIt) {
 }
 
 TEST_F(LonghornListTest, ForeignTextsAreShownAndNotObeyed) {
-  Change(longhorn::SnapshotType(), "first", {"status", "error"}, HostileLonghornText());
-  Change(longhorn::SnapshotType(), "first", {"spec", "labels", "RecurringJob"},
+  Change(longhorn::Snapshot::Type(), "first", {"status", "error"}, HostileLonghornText());
+  Change(longhorn::Snapshot::Type(), "first", {"spec", "labels", "RecurringJob"},
          HostileLonghornText());
-  Change(longhorn::VolumeType(), "pvc-1", {"status", "kubernetesStatus", "pvcName"},
+  Change(longhorn::Volume::Type(), "pvc-1", {"status", "kubernetesStatus", "pvcName"},
          HostileLonghornText());
   const Outcome outcome = Run({"-o", "wide"});
   EXPECT_EQ(outcome.code, ExitCode::kOk);

@@ -63,9 +63,9 @@ TEST_F(LonghornPruneVerbTest, DoesWhatItSaid) {
   EXPECT_EQ(GetInt(done, {"deleted"}), 2);
   EXPECT_TRUE(GetBool(done.at("snapshots").at(0), {"deleted"}));
   longhorn_.Pass(absl::Seconds(30));
-  EXPECT_FALSE(api_.Find(Key(longhorn::SnapshotType(), "first")).has_value());
-  EXPECT_FALSE(api_.Find(Key(longhorn::SnapshotType(), "second")).has_value());
-  EXPECT_TRUE(api_.Find(Key(longhorn::SnapshotType(), "third")).has_value());
+  EXPECT_FALSE(api_.Find(Key(longhorn::Snapshot::Type(), "first")).has_value());
+  EXPECT_FALSE(api_.Find(Key(longhorn::Snapshot::Type(), "second")).has_value());
+  EXPECT_TRUE(api_.Find(Key(longhorn::Snapshot::Type(), "third")).has_value());
   EXPECT_THAT(Run({"--keep-last", "1", "--yes"}).out,
               HasSubstr("deleted 0 Snapshots, kept 1, held back 0\n"));
 }
@@ -94,7 +94,7 @@ TEST_F(LonghornPruneVerbTest, WithoutARuleOrASelectionThatMeansAllItIsAnError) {
 
 TEST_F(LonghornPruneVerbTest, KeepsWhatIsNeeded) {
   Need("first", "monday");
-  Change(longhorn::SnapshotType(), "second", {"metadata", "labels", "velero.io/backup-name"},
+  Change(longhorn::Snapshot::Type(), "second", {"metadata", "labels", "velero.io/backup-name"},
          "nightly");
   const Json result = RunJson({"--older-than", "1d", "--yes"});
   EXPECT_THAT(Decisions(result),
@@ -199,10 +199,10 @@ TEST_F(LonghornPruneVerbTest, OfADetachedVolumeTheyAreHeldBack) {
   EXPECT_THAT(asked.out, HasSubstr("goes when its volume is attached next"));
   EXPECT_TRUE(IsGoing("first"));
   longhorn_.Pass(absl::Minutes(1));
-  EXPECT_TRUE(api_.Find(Key(longhorn::SnapshotType(), "first")).has_value());
+  EXPECT_TRUE(api_.Find(Key(longhorn::Snapshot::Type(), "first")).has_value());
   longhorn_.Attach("pvc-1");
   longhorn_.Pass(absl::Minutes(1));
-  EXPECT_FALSE(api_.Find(Key(longhorn::SnapshotType(), "first")).has_value());
+  EXPECT_FALSE(api_.Find(Key(longhorn::Snapshot::Type(), "first")).has_value());
 }
 
 TEST_F(LonghornPruneVerbTest, OtherForms) {
@@ -221,7 +221,7 @@ TEST_F(LonghornPruneVerbTest, OtherForms) {
 }
 
 TEST_F(LonghornPruneVerbTest, ForeignTextsAreShownAndNotObeyed) {
-  Change(longhorn::SnapshotType(), "first", {"spec", "labels", "RecurringJob"},
+  Change(longhorn::Snapshot::Type(), "first", {"spec", "labels", "RecurringJob"},
          HostileLonghornText());
   Need("second", HostileLonghornText());
   api_.SetInterceptor([](const ApiCall& call, const Json*) {
@@ -237,12 +237,12 @@ TEST_F(LonghornPruneVerbTest, ForeignTextsAreShownAndNotObeyed) {
 // A tenth of 30,000 Snapshots of 1,000 volumes.
 TEST_F(LonghornPruneVerbTest, ThousandsCostARequestForEachFiveHundred) {
   for (int i = 0; i < 3000; ++i) {
-    api_.Seed(longhorn::SnapshotType(),
+    api_.Seed(longhorn::Snapshot::Type(),
               support::MakeLonghornSnapshot(absl::StrCat("s-", i), absl::StrCat("pvc-m-", i % 100),
                                             "2023-11-10T00:00:00Z", i % 4 == 0 ? "retired" : ""));
   }
   for (int i = 0; i < 100; ++i) {
-    api_.Seed(longhorn::VolumeType(), support::MakeLonghornVolume(absl::StrCat("pvc-m-", i)));
+    api_.Seed(longhorn::Volume::Type(), support::MakeLonghornVolume(absl::StrCat("pvc-m-", i)));
   }
   const Json result = RunJson({"--of-gone-jobs"});
   EXPECT_EQ(GetInt(result, {"to_delete"}), 752);
@@ -254,7 +254,7 @@ TEST_F(LonghornPruneVerbTest, ThousandsCostARequestForEachFiveHundred) {
 
 TEST_F(LonghornPruneVerbTest, SaysHowLongManyTake) {
   for (int i = 0; i < 58; ++i) {
-    api_.Seed(longhorn::SnapshotType(),
+    api_.Seed(longhorn::Snapshot::Type(),
               support::MakeLonghornSnapshot(absl::StrCat("s-", i), "pvc-1", "2023-11-10T00:00:00Z",
                                             "retired"));
   }

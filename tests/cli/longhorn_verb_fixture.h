@@ -31,10 +31,10 @@ class LonghornVerbTest : public testing::Test {
  protected:
   explicit LonghornVerbTest(std::string verb)
       : verb_(std::move(verb)),
-        api_server_(api_,
-                    {longhorn::SnapshotType(), longhorn::VolumeType(), longhorn::RecurringJobType(),
-                     longhorn::BackupType(), csi::VolumeSnapshotContentType(),
-                     csi::PersistentVolumeClaimType(), csi::BackupType()}) {
+        api_server_(api_, {longhorn::Snapshot::Type(), longhorn::Volume::Type(),
+                           longhorn::RecurringJob::Type(), longhorn::Backup::Type(),
+                           csi::VolumeSnapshotContentType(), csi::PersistentVolumeClaimType(),
+                           csi::BackupType()}) {
     program_.Write("kubeconfig", api_server_.Kubeconfig());
     Volume("pvc-1", "data");
     longhorn_.Attach("pvc-1");
@@ -47,7 +47,7 @@ class LonghornVerbTest : public testing::Test {
   // A detached one.
   void Volume(const std::string& name, const std::string& pvc) {
     longhorn_.AddVolume(name);
-    Change(longhorn::VolumeType(), name, {"status", "kubernetesStatus"},
+    Change(longhorn::Volume::Type(), name, {"status", "kubernetesStatus"},
            Json{{"namespace", "shop"}, {"pvcName", pvc}});
   }
   // One that Longhorn took, of a RecurringJob if one is named.
@@ -59,7 +59,7 @@ class LonghornVerbTest : public testing::Test {
     if (!job.empty()) {
       SetJson(object, {"spec", "labels", "RecurringJob"}, job);
     }
-    ASSERT_THAT(api_.Create({}, longhorn::SnapshotType(), longhorn::kDefaultNamespace, object),
+    ASSERT_THAT(api_.Create({}, longhorn::Snapshot::Type(), longhorn::kDefaultNamespace, object),
                 support::IsOk());
     longhorn_.Pass(absl::Seconds(10));
   }
@@ -74,7 +74,7 @@ class LonghornVerbTest : public testing::Test {
     ASSERT_TRUE(api_.Mutate(Key(type, name), [&](Json& object) { SetJson(object, path, value); }));
   }
   bool IsGoing(const std::string& name) const {
-    const std::optional<Json> object = api_.Find(Key(longhorn::SnapshotType(), name));
+    const std::optional<Json> object = api_.Find(Key(longhorn::Snapshot::Type(), name));
     return !object.has_value() || k8s::BeingDeleted(*object);
   }
 

@@ -90,7 +90,7 @@ class ExposedSnapshotTest : public testing::Test {
             .labels = {{"mover.csi-delta.io/task", name},
                        {"mover.csi-delta.io/velero-namespace", "velero"}},
             .annotations = {},
-            .owner = {{"kind", "VolumeTask"}, {"name", name}, {"uid", "task-uid"}},
+            .owner = objects::OwnerReference{.kind = "VolumeTask", .name = name, .uid = "task-uid"},
             .read_only_many = false};
   }
 
@@ -152,7 +152,7 @@ TEST_F(ExposedSnapshotTest, BecomesABlockDeviceInAnotherNamespace) {
   EXPECT_EQ(exposure->storage_class, "shop-class");
   EXPECT_EQ(exposure->cut_at, absl::FromUnixNanos(cluster_.driver().cut_at_nanoseconds));
   EXPECT_TRUE(exposure->ready_at.has_value());
-  EXPECT_TRUE(exposure->node_affinity.is_null());
+  EXPECT_TRUE(exposure->node_affinity.selects_all());
 
   const Json claim = *Claim();
   EXPECT_EQ(GetString(claim, {"spec", "volumeMode"}), "Block");
@@ -256,7 +256,7 @@ TEST_F(ExposedSnapshotTest, AClassThatWaitsForItsConsumerIsReadyUnboundAndPinned
   const auto exposure = Expose();
   ASSERT_THAT(exposure, IsOk());
   EXPECT_EQ(exposure->state, Exposure::State::kReady) << exposure->waiting_for;
-  EXPECT_EQ(exposure->node_affinity, affinity_);
+  EXPECT_EQ(exposure->node_affinity.json(), affinity_);
   // The Pod is there, and now the driver refuses.
   api_.Seed({"", "v1", "events", "Event", true},
             {{"metadata", {{"name", "e"}, {"namespace", "mover"}}},

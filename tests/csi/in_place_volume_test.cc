@@ -68,7 +68,7 @@ class InPlaceVolumeTest : public testing::Test {
             .upload = "nightly",
             .consent_before = start_,
             .start_before = start_ + absl::Minutes(30),
-            .owner = Json()};
+            .owner = std::nullopt};
   }
   absl::StatusOr<InPlaceVolume> Expose() { return ExposeInPlace(ctx_, api_, Request()); }
   // As often as it takes.
@@ -367,7 +367,7 @@ TEST_F(InPlaceVolumeTest, TheDataIsNeverDeletedWithTheSecondName) {
                                .ignore_delay_binding = false,
                                // Those by which an older data mover finds what it filled.
                                .labels = {{objects::kMoverTaskLabel, kAlias}},
-                               .owner = Json()};
+                               .owner = std::nullopt};
   const k8s::ObjectKey keys[] = {ClaimKey("shop", "none"), ClaimKey("mover", kAlias),
                                  VolumeKey(kAlias)};
   for (const k8s::ObjectKey& without_annotation : keys) {

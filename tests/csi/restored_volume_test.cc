@@ -71,7 +71,7 @@ class RestoredVolumeTest : public testing::Test {
             .file_system = "",
             .ignore_delay_binding = false,
             .labels = {{"mover.csi-delta.io/task", kStem}},
-            .owner = {{"kind", "VolumeTask"}, {"uid", "task-uid"}}};
+            .owner = objects::OwnerReference{.kind = "VolumeTask", .uid = "task-uid"}};
   }
 
   // Looks again where the first look ended with something that was just made.
@@ -163,7 +163,7 @@ TEST_F(RestoredVolumeTest, IsMadeAsABlockDeviceOfTheTargetsClassAndSize) {
   EXPECT_EQ(prepared->storage_class, "shop-class");
   EXPECT_EQ(prepared->size_bytes, 2 * kDataBytes);
   EXPECT_EQ(prepared->volume_name, absl::StrCat("pvc-", k8s::Uid(*Claim())));
-  EXPECT_TRUE(prepared->node_affinity.is_null());
+  EXPECT_TRUE(prepared->node_affinity.selects_all());
   EXPECT_EQ(GetString(*Claim(), {"spec", "volumeMode"}), "Block");
   EXPECT_EQ(GetString(*Claim(), {"spec", "storageClassName"}), "shop-class");
   EXPECT_EQ((*Claim())["metadata"]["ownerReferences"][0]["uid"], "task-uid");
@@ -204,7 +204,7 @@ TEST_F(RestoredVolumeTest, AClassThatWaitsForItsConsumerWaitsForThePodsNode) {
   prepared = Prepare();
   ASSERT_THAT(prepared, IsOk());
   EXPECT_EQ(prepared->state, RestoredVolume::State::kReady);
-  EXPECT_EQ(prepared->node_affinity["nodeSelectorTerms"][0]["matchFields"][0]["values"],
+  EXPECT_EQ(prepared->node_affinity.json()["nodeSelectorTerms"][0]["matchFields"][0]["values"],
             Json::array({"node-b"}));
 }
 
@@ -216,7 +216,7 @@ TEST_F(RestoredVolumeTest, OrDoesNotWaitWhereTheSettingsSaySo) {
   const auto prepared = Prepare(request);
   ASSERT_THAT(prepared, IsOk());
   EXPECT_EQ(prepared->state, RestoredVolume::State::kReady);
-  EXPECT_TRUE(prepared->node_affinity.is_null());
+  EXPECT_TRUE(prepared->node_affinity.selects_all());
 }
 
 TEST_F(RestoredVolumeTest, WhatCanNeverBeFilledIsRefused) {

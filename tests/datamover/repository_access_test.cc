@@ -101,7 +101,8 @@ TEST_F(RepositoryAccessTest, GivesWhatAWorkerNeedsAndNoMore) {
 TEST_F(RepositoryAccessTest, TheSecretHoldsIt) {
   const auto access = Open(/*for_writing=*/true);
   ASSERT_THAT(access, IsOk());
-  const Json secret = MakeAccessSecret("mover", "du-1", {{"l", "v"}}, {{"name", "du-1"}}, *access);
+  const Json secret = MakeAccessSecret("mover", "du-1", {{"l", "v"}},
+                                       objects::OwnerReference{.name = "du-1"}, *access);
   EXPECT_EQ(k8s::Name(secret), "du-1");
   EXPECT_EQ(GetString(secret, {"data", "cloud"}), absl::Base64Escape(kCloud));
   EXPECT_EQ(secret.at("metadata").at("ownerReferences").at(0).at("name"), "du-1");
@@ -294,8 +295,9 @@ class AccessKeeperTest : public RepositoryAccessTest {
     clock_.SetAutoAdvance(true);
     ctx_.clock = &clock_;
     const auto access = Open(/*for_writing=*/true);
-    api_.Seed(csi::SecretType(),
-              MakeAccessSecret("mover", "du-1", {}, {{"name", "du-1"}}, *access));
+    api_.Seed(
+        csi::SecretType(),
+        MakeAccessSecret("mover", "du-1", {}, objects::OwnerReference{.name = "du-1"}, *access));
     Keep();
   }
 

@@ -22,7 +22,7 @@ WorkerPod SomePod() {
   pod.env = {{"AWS_PROFILE", "default"}};
   pod.claim = "du-1";
   pod.labels = {{"mover.csi-delta.io/task", "du-1"}};
-  pod.owner = {{"kind", "VolumeTask"}, {"uid", "task-uid"}};
+  pod.owner = objects::OwnerReference{.kind = "VolumeTask", .uid = "task-uid"};
   pod.storage_class = "fast";
   pod.service_account = "csi-delta-worker";
   return pod;
@@ -118,7 +118,8 @@ TEST(WorkerPod, GoesWhereVolumeAndSettingsBothAllow) {
   const Json wished = {{"nodeSelectorTerms", Json::array({Term("a", "1"), Term("b", "2")})}};
   SetJson(wanted.settings.worker.affinity,
           {"nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"}, wished);
-  wanted.node_affinity = {{"nodeSelectorTerms", Json::array({Term("zone", "z1")})}};
+  wanted.node_affinity =
+      objects::NodeSelector(Json{{"nodeSelectorTerms", Json::array({Term("zone", "z1")})}});
   const Json pod = MakeWorkerPod(wanted);
   const Json& terms = pod["spec"]["affinity"]["nodeAffinity"]
                          ["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"];
@@ -127,9 +128,10 @@ TEST(WorkerPod, GoesWhereVolumeAndSettingsBothAllow) {
     ASSERT_EQ(term["matchExpressions"].size(), 2U);
     EXPECT_EQ(term["matchExpressions"][1]["key"], "zone");
   }
-  EXPECT_EQ(BothNodeSelectors(wished, Json()), wished);
-  EXPECT_EQ(BothNodeSelectors(Json(), wished), wished);
-  EXPECT_TRUE(BothNodeSelectors(Json(), Json()).is_null());
+  const objects::NodeSelector some(wished);
+  EXPECT_EQ(objects::Both(some, {}), some);
+  EXPECT_EQ(objects::Both({}, some), some);
+  EXPECT_TRUE(objects::Both({}, {}).selects_all());
 }
 
 }  // namespace

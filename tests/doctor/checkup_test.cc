@@ -1161,7 +1161,7 @@ TEST(CheckupTest, ANativeSnapshotIsNamedOnceNoBackupOfItsNameIsThere) {
   EXPECT_THAT(finding.text, HasSubstr("and 2 more"));
   EXPECT_THAT(finding.cure, HasSubstr("kubectl -n longhorn-system delete snapshots.longhorn.io"));
   EXPECT_TRUE(
-      cluster.api().Find({longhorn::SnapshotType(), "longhorn-system", "csd-1"}).has_value());
+      cluster.api().Find({longhorn::Snapshot::Type(), "longhorn-system", "csd-1"}).has_value());
   cluster.api().Forbid("list", "backups");
   EXPECT_EQ(WordOf(cluster.FindingOf("longhorn-native").grade), WordOf(Grade::kUnknown));
 }

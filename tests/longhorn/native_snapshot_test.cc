@@ -332,12 +332,13 @@ TEST_F(NativeSnapshotTest, NoVolumeHasMoreThan249) {
         support::MakeObject("longhorn.io/v1beta2", "Snapshot", support::kLonghornNamespace,
                             absl::StrCat("s", i), {{objects::kLonghornVolumeLabel, "pvc-1"}});
     SetJson(snapshot, {"status", "markRemoved"}, true);
-    bed_.api().Seed(SnapshotType(), snapshot);
+    bed_.api().Seed(Snapshot::Type(), snapshot);
   }
   EXPECT_THAT(RequireRoom(Soon(), bed_.api(), FindVolume(), kName), IsOk());
-  bed_.api().Seed(SnapshotType(), support::MakeObject("longhorn.io/v1beta2", "Snapshot",
-                                                      support::kLonghornNamespace, "s248",
-                                                      {{objects::kLonghornVolumeLabel, "pvc-1"}}));
+  bed_.api().Seed(
+      Snapshot::Type(),
+      support::MakeObject("longhorn.io/v1beta2", "Snapshot", support::kLonghornNamespace, "s248",
+                          {{objects::kLonghornVolumeLabel, "pvc-1"}}));
   EXPECT_THAT(RequireRoom(Soon(), bed_.api(), FindVolume(), kName),
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("248 marked as removed")));
 }

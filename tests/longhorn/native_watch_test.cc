@@ -41,7 +41,7 @@ class NativeWatchTest : public testing::Test {
   Json Make(const std::string& name, const std::string& backup_uid = kBackupUid) {
     Json object = support::MakeLonghornObject("Snapshot", name);
     SetJson(object, {"metadata", "labels"}, Json{{objects::kBackupUidLabel, backup_uid}});
-    return api_.Seed(SnapshotType(), object);
+    return api_.Seed(Snapshot::Type(), object);
   }
   void SetReady(const std::string& name) {
     EXPECT_TRUE(api_.Mutate(SnapshotKey(kDefaultNamespace, name), [](Json& object) {

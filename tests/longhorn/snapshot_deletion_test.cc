@@ -38,11 +38,11 @@ class LonghornDeletionTest : public testing::Test {
   }
 
   static k8s::ObjectKey Key(const std::string& name) {
-    return {SnapshotType(), kDefaultNamespace, name};
+    return {Snapshot::Type(), kDefaultNamespace, name};
   }
   SnapshotEntry Take(const std::string& name) {
     const absl::StatusOr<Json> made =
-        longhorn_.api().Create({}, SnapshotType(), kDefaultNamespace,
+        longhorn_.api().Create({}, Snapshot::Type(), kDefaultNamespace,
                                {{"apiVersion", "longhorn.io/v1beta2"},
                                 {"kind", "Snapshot"},
                                 {"metadata", {{"name", name}}},
@@ -146,9 +146,10 @@ TEST_F(LonghornDeletionTest, WhatLonghornDeniesIsNamedAndTheRestIsDone) {
   const SnapshotEntry linked = Take("linked");
   const SnapshotEntry one = Take("one");
   Take("newest");
-  ASSERT_TRUE(longhorn_.api().Mutate({VolumeType(), kDefaultNamespace, "pvc-1"}, [](Json& volume) {
-    SetJson(volume, {"metadata", "labels", longhorn_stand_in::kLinkedCloneLabel}, "linked");
-  }));
+  ASSERT_TRUE(
+      longhorn_.api().Mutate({Volume::Type(), kDefaultNamespace, "pvc-1"}, [](Json& volume) {
+        SetJson(volume, {"metadata", "labels", longhorn_stand_in::kLinkedCloneLabel}, "linked");
+      }));
   longhorn_.StopManager();
   longhorn_.StartManager();  // It has seen the label.
   EXPECT_THAT(Delete({too_long, linked, one}), IsOk());

@@ -40,13 +40,13 @@ class LonghornInventoryTest : public testing::Test {
  protected:
   LonghornInventoryTest() {
     for (const char* volume : {"pvc-1", "pvc-2"}) {
-      api_.Seed(VolumeType(), MakeLonghornVolume(volume));
+      api_.Seed(Volume::Type(), MakeLonghornVolume(volume));
     }
   }
 
   void Snapshot(const std::string& name, const std::string& job = "",
                 const std::string& volume = "pvc-1", const std::string& taken = kTaken) {
-    api_.Seed(SnapshotType(), MakeLonghornSnapshot(name, volume, taken, job));
+    api_.Seed(Snapshot::Type(), MakeLonghornSnapshot(name, volume, taken, job));
   }
   void Change(const k8s::ResourceType& type, const std::string& name, JsonPath path,
               const Json& value) {
@@ -119,7 +119,7 @@ TEST_F(LonghornInventoryTest, TheStateIsReadAsTheTableSays) {
     if (test.is_deleting) {
       SetJson(object, {"metadata", "deletionTimestamp"}, kTaken);
     }
-    api_.Seed(SnapshotType(), object);
+    api_.Seed(Snapshot::Type(), object);
     EXPECT_EQ(MustRead().snapshots.at(0).state, test.state) << test.status;
   }
 }
@@ -127,27 +127,27 @@ TEST_F(LonghornInventoryTest, TheStateIsReadAsTheTableSays) {
 TEST_F(LonghornInventoryTest, AJobAppliesByItsNameOrAGroup) {
   Snapshot("one", "nightly");
   EXPECT_EQ(JobStateOfOnly(), "Gone");
-  api_.Seed(RecurringJobType(), MakeLonghornJob("nightly"));
+  api_.Seed(RecurringJob::Type(), MakeLonghornJob("nightly"));
   EXPECT_EQ(JobStateOfOnly(), "NotOfVolume");
-  api_.Seed(RecurringJobType(), MakeLonghornJob("nightly", Json::array({"default"})));
+  api_.Seed(RecurringJob::Type(), MakeLonghornJob("nightly", Json::array({"default"})));
   EXPECT_EQ(JobStateOfOnly(), "Applies");
-  Change(VolumeType(), "pvc-1", {"metadata", "labels"},
+  Change(Volume::Type(), "pvc-1", {"metadata", "labels"},
          Json{{"recurring-job.longhorn.io/other", "enabled"}});
   EXPECT_EQ(JobStateOfOnly(), "NotOfVolume") << "the volume is not in the group default";
-  Change(VolumeType(), "pvc-1", {"metadata", "labels"},
+  Change(Volume::Type(), "pvc-1", {"metadata", "labels"},
          Json{{"recurring-job.longhorn.io/nightly", "enabled"}});
   EXPECT_EQ(JobStateOfOnly(), "Applies");
-  Change(VolumeType(), "pvc-1", {"metadata", "labels"},
+  Change(Volume::Type(), "pvc-1", {"metadata", "labels"},
          Json{{"recurring-job.longhorn.io/nightly", "disabled"}});
   EXPECT_EQ(JobStateOfOnly(), "NotOfVolume");
-  Change(VolumeType(), "pvc-1", {"metadata", "labels"}, Json::object());
+  Change(Volume::Type(), "pvc-1", {"metadata", "labels"}, Json::object());
   EXPECT_EQ(JobStateOfOnly(), "Applies") << "without a label Longhorn gives it that of default";
 }
 
 TEST_F(LonghornInventoryTest, TheJobOfAnEntryOfTheEngineStandsInItsStatus) {
   Snapshot("one");
   EXPECT_EQ(JobStateOfOnly(), "None");
-  Change(SnapshotType(), "one", {"status", "labels"}, Json{{"RecurringJob", "nightly"}});
+  Change(Snapshot::Type(), "one", {"status", "labels"}, Json{{"RecurringJob", "nightly"}});
   EXPECT_EQ(MustRead().snapshots.at(0).job, "nightly");
   EXPECT_EQ(JobStateOfOnly(), "Gone");
 }
@@ -179,33 +179,33 @@ TEST_F(LonghornInventoryTest, EachListThatFailsIsAnErrorWhereAllIsRequired) {
 
 TEST_F(LonghornInventoryTest, AVolumeThatIsFilledFromOneNeedsIt) {
   Snapshot("one");
-  Change(VolumeType(), "pvc-2", {"spec", "dataSource"}, "snap://pvc-1/one");
+  Change(Volume::Type(), "pvc-2", {"spec", "dataSource"}, "snap://pvc-1/one");
   EXPECT_THAT(KeptFor("one"), ElementsAre("Clone")) << "it has not begun";
-  Change(VolumeType(), "pvc-2", {"status", "cloneStatus"},
+  Change(Volume::Type(), "pvc-2", {"status", "cloneStatus"},
          Json{{"snapshot", "one"}, {"state", "failed"}});
   EXPECT_THAT(KeptFor("one"), ElementsAre("Clone")) << "Longhorn tries again";
-  Change(VolumeType(), "pvc-2", {"status", "cloneStatus", "state"}, "completed");
+  Change(Volume::Type(), "pvc-2", {"status", "cloneStatus", "state"}, "completed");
   EXPECT_THAT(KeptFor("one"), IsEmpty());
-  Change(VolumeType(), "pvc-2", {"spec", "dataSource"}, "vol://pvc-1");
-  Change(VolumeType(), "pvc-2", {"status", "cloneStatus", "state"}, "initiated");
+  Change(Volume::Type(), "pvc-2", {"spec", "dataSource"}, "vol://pvc-1");
+  Change(Volume::Type(), "pvc-2", {"status", "cloneStatus", "state"}, "initiated");
   EXPECT_THAT(KeptFor("one"), ElementsAre("Clone"));
 }
 
 TEST_F(LonghornInventoryTest, ALinkedCloneNeedsItForEver) {
   Snapshot("one");
-  Change(VolumeType(), "pvc-2", {"metadata", "labels", "longhorn.io/linked-clone-source-snapshot"},
-         "one");
+  Change(Volume::Type(), "pvc-2",
+         {"metadata", "labels", "longhorn.io/linked-clone-source-snapshot"}, "one");
   EXPECT_THAT(KeptFor("one"), ElementsAre("Clone"));
 }
 
 TEST_F(LonghornInventoryTest, ABackupThatIsNotOverNeedsIt) {
   Snapshot("one");
   for (const char* state : {"", "Pending", "InProgress", "Next"}) {
-    api_.Seed(BackupType(), MakeLonghornBackup("b", "one", state));
+    api_.Seed(Backup::Type(), MakeLonghornBackup("b", "one", state));
     EXPECT_THAT(KeptFor("one"), ElementsAre("Uploading")) << state;
   }
   for (const char* state : {"Error", "Unknown", "Deleting"}) {
-    api_.Seed(BackupType(), MakeLonghornBackup("b", "one", state));
+    api_.Seed(Backup::Type(), MakeLonghornBackup("b", "one", state));
     EXPECT_THAT(KeptFor("one"), IsEmpty()) << state;
   }
 }
@@ -213,14 +213,14 @@ TEST_F(LonghornInventoryTest, ABackupThatIsNotOverNeedsIt) {
 TEST_F(LonghornInventoryTest, TheNextBackupIsComparedWithTheNewestCompletedOne) {
   Snapshot("one");
   Snapshot("two");
-  api_.Seed(BackupType(), MakeLonghornBackup("b-1", "one", "Completed", "2023-11-10T00:00:00Z"));
+  api_.Seed(Backup::Type(), MakeLonghornBackup("b-1", "one", "Completed", "2023-11-10T00:00:00Z"));
   EXPECT_THAT(KeptFor("one"), ElementsAre("LastBackup"));
-  api_.Seed(BackupType(), MakeLonghornBackup("b-2", "two", "Completed", "2023-11-11T00:00:00Z"));
+  api_.Seed(Backup::Type(), MakeLonghornBackup("b-2", "two", "Completed", "2023-11-11T00:00:00Z"));
   EXPECT_THAT(KeptFor("one"), IsEmpty());
   EXPECT_THAT(KeptFor("two"), ElementsAre("LastBackup"));
-  Change(BackupType(), "b-1", {"status", "backupTargetName"}, "second");
+  Change(Backup::Type(), "b-1", {"status", "backupTargetName"}, "second");
   EXPECT_THAT(KeptFor("one"), ElementsAre("LastBackup")) << "of each target one";
-  Change(BackupType(), "b-1", {"metadata", "deletionTimestamp"}, kTaken);
+  Change(Backup::Type(), "b-1", {"metadata", "deletionTimestamp"}, kTaken);
   EXPECT_THAT(KeptFor("one"), IsEmpty());
 }
 
@@ -229,17 +229,18 @@ TEST_F(LonghornInventoryTest, WhatItSaysByItselfKeepsIt) {
   EXPECT_THAT(KeptFor("one"), IsEmpty());
   for (const char* label :
        {"velero.io/csi-delta", "longhorn.csi-delta.io/made-by", "velero.io/backup-name"}) {
-    Change(SnapshotType(), "one", {"metadata", "labels"}, Json{{label, "x"}});
+    Change(Snapshot::Type(), "one", {"metadata", "labels"}, Json{{label, "x"}});
     EXPECT_THAT(KeptFor("one"), ElementsAre("Backup")) << label;
   }
-  Change(SnapshotType(), "one", {"metadata", "labels"}, Json::object());
-  Change(SnapshotType(), "one", {"status", "children"}, Json{{"volume-head", true}});
+  Change(Snapshot::Type(), "one", {"metadata", "labels"}, Json::object());
+  Change(Snapshot::Type(), "one", {"status", "children"}, Json{{"volume-head", true}});
   EXPECT_THAT(KeptFor("one"), ElementsAre("Newest"));
 }
 
 TEST_F(LonghornInventoryTest, ABackupOfVeleroIsGoneOnlyWhereTheyWereRead) {
   Snapshot("one");
-  Change(SnapshotType(), "one", {"metadata", "labels"}, Json{{"velero.io/backup-name", "nightly"}});
+  Change(Snapshot::Type(), "one", {"metadata", "labels"},
+         Json{{"velero.io/backup-name", "nightly"}});
   Inventory inventory = MustRead();
   const absl::Time now = absl::FromUnixSeconds(1'800'000'000);
   const auto message = [&](const std::optional<std::set<std::string>>& backups) {
@@ -259,7 +260,7 @@ TEST_F(LonghornInventoryTest, OfOneVolumeNoOtherIsHeld) {
   EXPECT_EQ(inventory.snapshots[0].name, "two");
   EXPECT_THAT(inventory.volumes, SizeIs(1));
   // Whatever its label says.
-  Change(SnapshotType(), "one", {"metadata", "labels", "longhornvolume"}, "pvc-2");
+  Change(Snapshot::Type(), "one", {"metadata", "labels", "longhornvolume"}, "pvc-2");
   EXPECT_THAT(MustRead(true, "pvc-2").snapshots, SizeIs(1));
 }
 
@@ -272,12 +273,12 @@ TEST_F(LonghornInventoryTest, AVolumeThatIsNotThereIsKnownByName) {
 
 TEST_F(LonghornInventoryTest, ForeignTextsAreCut) {
   Snapshot("one");
-  Change(SnapshotType(), "one", {"status", "error"}, std::string(100'000, 'e'));
+  Change(Snapshot::Type(), "one", {"status", "error"}, std::string(100'000, 'e'));
   Json children = {{"volume-head", true}};
   for (int i = 0; i < 1000; ++i) {
     children[absl::StrCat(i, std::string(1000, 'c'))] = true;
   }
-  Change(SnapshotType(), "one", {"status", "children"}, children);
+  Change(Snapshot::Type(), "one", {"status", "children"}, children);
   const SnapshotEntry entry = MustRead().snapshots.at(0);
   EXPECT_THAT(entry.error, SizeIs(kTextBytesMax));
   EXPECT_THAT(entry.children, SizeIs(kChildrenMax));
@@ -306,10 +307,10 @@ TEST_F(LonghornInventoryTest, SelectionsNarrow) {
   SnapshotEntry dateless = one;
   dateless.taken_at = dateless.requested_at = dateless.created_at = std::nullopt;
   EXPECT_FALSE(IsSelected(inventory, dateless, {.before = noon}));
-  api_.Seed(RecurringJobType(), MakeLonghornJob("nightly", Json::array({"default"})));
+  api_.Seed(RecurringJob::Type(), MakeLonghornJob("nightly", Json::array({"default"})));
   const Inventory living = MustRead();
   EXPECT_FALSE(IsSelected(living, living.snapshots.at(0), {.of_gone_jobs = true}));
-  api_.Seed(RecurringJobType(), MakeLonghornJob("nightly"));
+  api_.Seed(RecurringJob::Type(), MakeLonghornJob("nightly"));
   const Inventory elsewhere = MustRead();
   EXPECT_TRUE(IsSelected(elsewhere, elsewhere.snapshots.at(0), {.of_gone_jobs = true}));
 }

@@ -28,7 +28,7 @@ using testing::IsEmpty;
 class LonghornPruneTest : public testing::Test {
  protected:
   LonghornPruneTest() {
-    api_.Seed(VolumeType(), MakeLonghornVolume("pvc-1"));
+    api_.Seed(Volume::Type(), MakeLonghornVolume("pvc-1"));
     for (const int day : {10, 11, 12, 13}) {
       Snapshot(absl::StrCat("day-", day), "pvc-1", day);
     }
@@ -37,7 +37,7 @@ class LonghornPruneTest : public testing::Test {
 
   void Snapshot(const std::string& name, const std::string& volume, int day) {
     api_.Seed(
-        SnapshotType(),
+        Snapshot::Type(),
         MakeLonghornSnapshot(name, volume, absl::StrCat("2023-11-", day, "T12:00:00Z"), "old"));
   }
   void Change(const k8s::ResourceType& type, const std::string& name, JsonPath path,
@@ -85,14 +85,14 @@ TEST_F(LonghornPruneTest, WithoutRulesWhatIsSelectedGoes) {
   EXPECT_THAT(Decisions(), ElementsAre("day-10 - NoRule", "day-11 - NoRule", "day-12 - NoRule",
                                        "day-13 - NoRule"));
   EXPECT_EQ(DecisionOf("day-10").message, "RecurringJob old is gone");
-  api_.Seed(RecurringJobType(), support::MakeLonghornJob("old"));
+  api_.Seed(RecurringJob::Type(), support::MakeLonghornJob("old"));
   EXPECT_EQ(DecisionOf("day-10").message, "RecurringJob old does not apply to the volume any more");
   request_.selection = {.volume = "pvc-2"};
   EXPECT_THAT(Decisions(), IsEmpty());
 }
 
 TEST_F(LonghornPruneTest, RulesCompeteWithinAVolume) {
-  api_.Seed(VolumeType(), MakeLonghornVolume("pvc-2"));
+  api_.Seed(Volume::Type(), MakeLonghornVolume("pvc-2"));
   Snapshot("other", "pvc-2", 1);
   request_.rules.last = 2;
   EXPECT_THAT(Decisions(), ElementsAre("day-10 - NoRule", "day-11 - NoRule", "day-12 Rule",
@@ -102,9 +102,9 @@ TEST_F(LonghornPruneTest, RulesCompeteWithinAVolume) {
 }
 
 TEST_F(LonghornPruneTest, RulesCountWhatIsSelectedAndReady) {
-  Change(SnapshotType(), "day-13", {"status", "readyToUse"}, false);
-  Change(SnapshotType(), "day-13", {"status", "error"}, "no space");
-  Change(SnapshotType(), "day-12", {"spec", "labels", "RecurringJob"}, "other");
+  Change(Snapshot::Type(), "day-13", {"status", "readyToUse"}, false);
+  Change(Snapshot::Type(), "day-13", {"status", "error"}, "no space");
+  Change(Snapshot::Type(), "day-12", {"spec", "labels", "RecurringJob"}, "other");
   request_.rules.last = 1;
   request_.selection.job = "old";
   EXPECT_THAT(Decisions(), ElementsAre("day-10 - NoRule", "day-11 Rule", "day-13 NotReady"));
@@ -112,10 +112,10 @@ TEST_F(LonghornPruneTest, RulesCountWhatIsSelectedAndReady) {
 }
 
 TEST_F(LonghornPruneTest, WhatIsNotReadyIsLeftAsItIs) {
-  Change(SnapshotType(), "day-10", {"metadata", "deletionTimestamp"}, "2023-11-14T00:00:00Z");
-  Change(SnapshotType(), "day-11", {"status", "markRemoved"}, true);
-  Change(SnapshotType(), "day-12", {"status"}, Json::object());
-  Change(SnapshotType(), "day-13", {"status", "userCreated"}, false);
+  Change(Snapshot::Type(), "day-10", {"metadata", "deletionTimestamp"}, "2023-11-14T00:00:00Z");
+  Change(Snapshot::Type(), "day-11", {"status", "markRemoved"}, true);
+  Change(Snapshot::Type(), "day-12", {"status"}, Json::object());
+  Change(Snapshot::Type(), "day-13", {"status", "userCreated"}, false);
   request_.selection.of_gone_jobs = true;
   EXPECT_THAT(Decisions(),
               ElementsAre("day-12 NotReady", "day-10 Deleting", "day-11 Removed", "day-13 System"))
@@ -123,18 +123,18 @@ TEST_F(LonghornPruneTest, WhatIsNotReadyIsLeftAsItIs) {
 }
 
 TEST_F(LonghornPruneTest, OneWithoutADateIsNotCounted) {
-  Change(SnapshotType(), "day-10", {"status", "creationTime"}, "");
-  Change(SnapshotType(), "day-10", {"status", "requestedTime"}, "");
-  Change(SnapshotType(), "day-10", {"metadata", "creationTimestamp"}, "");
+  Change(Snapshot::Type(), "day-10", {"status", "creationTime"}, "");
+  Change(Snapshot::Type(), "day-10", {"status", "requestedTime"}, "");
+  Change(Snapshot::Type(), "day-10", {"metadata", "creationTimestamp"}, "");
   request_.rules.last = 1;
   EXPECT_THAT(Decisions(), ElementsAre("day-10 NotCounted", "day-11 - NoRule", "day-12 - NoRule",
                                        "day-13 Rule"));
 }
 
 TEST_F(LonghornPruneTest, WhatIsNeededStaysWhateverRulesSay) {
-  Change(SnapshotType(), "day-10", {"metadata", "labels", "velero.io/backup-name"}, "nightly");
-  Change(SnapshotType(), "day-11", {"status", "children"}, Json{{"volume-head", true}});
-  api_.Seed(BackupType(), support::MakeLonghornBackup("b", "day-12", "InProgress"));
+  Change(Snapshot::Type(), "day-10", {"metadata", "labels", "velero.io/backup-name"}, "nightly");
+  Change(Snapshot::Type(), "day-11", {"status", "children"}, Json{{"volume-head", true}});
+  api_.Seed(Backup::Type(), support::MakeLonghornBackup("b", "day-12", "InProgress"));
   request_.selection.of_gone_jobs = true;
   EXPECT_THAT(Decisions(), ElementsAre("day-10 Protected", "day-11 Protected", "day-12 Protected",
                                        "day-13 - NoRule"));
@@ -144,13 +144,13 @@ TEST_F(LonghornPruneTest, WhatIsNeededStaysWhateverRulesSay) {
 TEST_F(LonghornPruneTest, OfAVolumeThatIsNotAttachedItIsHeldBack) {
   request_.selection = {.before = request_.now};
   for (const char* state : {"detached", "attaching", "detaching", ""}) {
-    Change(VolumeType(), "pvc-1", {"status", "state"}, state);
+    Change(Volume::Type(), "pvc-1", {"status", "state"}, state);
     const PruneDecision decision = DecisionOf("day-10");
     EXPECT_EQ(decision.verdict, PruneVerdict::kHeld) << state;
     EXPECT_EQ(decision.reason, PruneReason::kDetached);
   }
   request_.also_detached = true;
-  Change(VolumeType(), "pvc-1", {"status", "state"}, "detached");
+  Change(Volume::Type(), "pvc-1", {"status", "state"}, "detached");
   const PruneDecision decision = DecisionOf("day-10");
   EXPECT_EQ(decision.verdict, PruneVerdict::kRemoved);
   EXPECT_THAT(decision.message, EndsWith("goes when its volume is attached next"));
@@ -165,15 +165,15 @@ TEST_F(LonghornPruneTest, OfAVolumeThatIsGoneGoingOrBusyItIsHeldBack) {
     EXPECT_EQ(ToString(decision.reason), ToString(reason));
   };
   const auto with = [&](JsonPath path, const Json& value, PruneReason reason) {
-    api_.Seed(VolumeType(), MakeLonghornVolume("pvc-1"));
-    Change(VolumeType(), "pvc-1", path, value);
+    api_.Seed(Volume::Type(), MakeLonghornVolume("pvc-1"));
+    Change(Volume::Type(), "pvc-1", path, value);
     held(reason);
   };
   with({"metadata", "deletionTimestamp"}, "2023-11-14T00:00:00Z", PruneReason::kVolumeGone);
   with({"spec", "migrationNodeID"}, "node-2", PruneReason::kVolumeBusy);
   with({"status", "restoreRequired"}, true, PruneReason::kVolumeBusy);
   with({"spec", "dataSource"}, "snap://pvc-9/x", PruneReason::kVolumeBusy);
-  api_.Remove({VolumeType(), kDefaultNamespace, "pvc-1"});
+  api_.Remove({Volume::Type(), kDefaultNamespace, "pvc-1"});
   held(PruneReason::kVolumeGone);
 }
 

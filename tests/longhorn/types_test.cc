@@ -169,10 +169,10 @@ TEST(LonghornVolumeTest, ASizeThatIsNoNumberIsNotKnown) {
 }
 
 TEST(LonghornTypesTest, AreNamedAsTheApiServerNamesThem) {
-  EXPECT_EQ(k8s::ToString(SnapshotType()), "snapshots.longhorn.io");
-  EXPECT_EQ(k8s::ToString(VolumeType()), "volumes.longhorn.io");
-  EXPECT_EQ(SnapshotType().version, "v1beta2");
-  EXPECT_TRUE(SnapshotType().namespaced);
+  EXPECT_EQ(k8s::ToString(Snapshot::Type()), "snapshots.longhorn.io");
+  EXPECT_EQ(k8s::ToString(Volume::Type()), "volumes.longhorn.io");
+  EXPECT_EQ(Snapshot::Type().version, "v1beta2");
+  EXPECT_TRUE(Snapshot::Type().namespaced);
 }
 
 }  // namespace

@@ -163,10 +163,10 @@ class LonghornRetakeTest : public LonghornGuardTest {
  protected:
   LonghornRetakeTest() {
     support::SetPluginConfig({{"longhornRetake", "true"}}, bed_.api);
-    bed_.api.Seed(longhorn::VolumeType(), support::MakeLonghornVolume("pvc-1"));
+    bed_.api.Seed(longhorn::Volume::Type(), support::MakeLonghornVolume("pvc-1"));
   }
 
-  std::vector<Json> Snapshots() { return bed_.api.All(longhorn::SnapshotType()); }
+  std::vector<Json> Snapshots() { return bed_.api.All(longhorn::Snapshot::Type()); }
 
   Json archived_ = support::MakeLonghornSnapshot("nightly-1", "pvc-1", "2026-10-01T02:00:00Z");
 };

@@ -1,0 +1,155 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "base/call_context.h"
+#include "base/json.h"
+#include "base/status_macros.h"
+#include "k8s/api_client.h"
+#include "k8s/object_cache.h"
+#include "k8s/wait.h"
+#include "objects/object.h"
+#include "objects/patch.h"
+
+// k8s::ApiClient, its cache and its waits in the types of objects/: Kind is Object (any kind) or a
+// class of ObjectOf. Errors are those of ApiClient, and INVALID_ARGUMENT where the API server
+// answers with an object of another kind.
+namespace csidelta::objects {
+
+// Of any kind, as it is.
+template <typename Kind>
+absl::StatusOr<Kind> As(Json json) {
+  if constexpr (std::is_same_v<Kind, Object>) {
+    return Object(std::move(json));
+  } else {
+    return Kind::Of(std::move(json));
+  }
+}
+
+template <typename Kind>
+absl::StatusOr<Kind> As(absl::StatusOr<Json> json) {
+  RETURN_IF_ERROR(json.status());
+  return As<Kind>(*std::move(json));
+}
+
+template <typename Kind>
+absl::StatusOr<std::vector<Kind>> AllAs(std::vector<Json> list) {
+  std::vector<Kind> all;
+  all.reserve(list.size());
+  for (Json& json : list) {
+    ASSIGN_OR_RETURN(Kind one, As<Kind>(std::move(json)));
+    all.push_back(std::move(one));
+  }
+  return all;
+}
+
+template <typename Kind>
+absl::StatusOr<Kind> Get(const CallContext& ctx, k8s::ApiClient& api, const k8s::ObjectKey& key) {
+  return As<Kind>(api.Get(ctx, key));
+}
+
+// Nothing where there is none.
+template <typename Kind>
+absl::StatusOr<std::optional<Kind>> Find(const CallContext& ctx, k8s::ApiClient& api,
+                                         const k8s::ObjectKey& key) {
+  absl::StatusOr<Kind> found = Get<Kind>(ctx, api, key);
+  if (absl::IsNotFound(found.status())) {
+    return std::optional<Kind>();
+  }
+  RETURN_IF_ERROR(found.status());
+  return std::optional<Kind>(*std::move(found));
+}
+
+// `namespace_name` "" lists all namespaces.
+template <typename Kind>
+absl::StatusOr<std::vector<Kind>> List(const CallContext& ctx, k8s::ApiClient& api,
+                                       const k8s::ResourceType& type,
+                                       absl::string_view namespace_name,
+                                       const k8s::ListOptions& options = {}) {
+  ASSIGN_OR_RETURN(k8s::ObjectList list, api.List(ctx, type, namespace_name, options));
+  return AllAs<Kind>(std::move(list.items));
+}
+template <typename Kind>
+absl::StatusOr<std::vector<Kind>> List(const CallContext& ctx, k8s::ApiClient& api,
+                                       absl::string_view namespace_name,
+                                       const k8s::ListOptions& options = {}) {
+  return List<Kind>(ctx, api, Kind::Type(), namespace_name, options);
+}
+
+// Returns the object as stored.
+template <typename Kind>
+absl::StatusOr<Kind> Create(const CallContext& ctx, k8s::ApiClient& api,
+                            const k8s::ResourceType& type, const Kind& object) {
+  return As<Kind>(api.Create(ctx, type, object.namespace_name(), object.json()));
+}
+template <typename Kind>
+absl::StatusOr<Kind> Create(const CallContext& ctx, k8s::ApiClient& api, const Kind& object) {
+  return Create<Kind>(ctx, api, Kind::Type(), object);
+}
+// Where there is one of that name, that one, whoever made it.
+template <typename Kind>
+absl::StatusOr<Kind> CreateOrGet(const CallContext& ctx, k8s::ApiClient& api, const Kind& object) {
+  absl::StatusOr<Kind> made = Create<Kind>(ctx, api, object);
+  return absl::IsAlreadyExists(made.status()) ? Get<Kind>(ctx, api, object.key()) : std::move(made);
+}
+
+// `object` has the resourceVersion that it was read with.
+template <typename Kind>
+absl::StatusOr<Kind> Update(const CallContext& ctx, k8s::ApiClient& api, const Kind& object) {
+  return As<Kind>(api.Update(ctx, object.key(), object.json()));
+}
+
+// `subresource` is "" or "status". Returns the object as stored.
+template <typename Kind>
+absl::StatusOr<Kind> Apply(const CallContext& ctx, k8s::ApiClient& api, const k8s::ObjectKey& key,
+                           const Patch& patch, absl::string_view subresource = "") {
+  return As<Kind>(api.Patch(ctx, key, k8s::PatchKind::kMerge, patch.json(), subresource));
+}
+inline absl::Status Apply(const CallContext& ctx, k8s::ApiClient& api, const k8s::ObjectKey& key,
+                          const Patch& patch, absl::string_view subresource = "") {
+  return api.Patch(ctx, key, k8s::PatchKind::kMerge, patch.json(), subresource).status();
+}
+
+// What a cache knows of an object, as of a moment ago.
+template <typename Kind>
+struct Cached {
+  k8s::ObjectCache::Presence presence = k8s::ObjectCache::Presence::kUnknown;
+  std::optional<Kind> object = {};  // when found
+};
+
+// `cache` null: nothing is cached.
+template <typename Kind>
+Cached<Kind> FindCached(const k8s::ObjectCache* cache, const k8s::ObjectKey& key) {
+  if (cache == nullptr) {
+    return {};
+  }
+  k8s::ObjectCache::Answer answer = cache->Find(key);
+  if (answer.presence != k8s::ObjectCache::Presence::kFound) {
+    return {.presence = answer.presence};
+  }
+  absl::StatusOr<Kind> object = As<Kind>(std::move(answer.object));
+  return object.ok() ? Cached<Kind>{.presence = answer.presence, .object = *std::move(object)}
+                     : Cached<Kind>{};
+}
+
+// As k8s::WaitFor: `done` gets nullptr while there is none.
+template <typename Kind>
+absl::Status WaitFor(const CallContext& ctx, k8s::ApiClient& api, const k8s::ObjectKey& key,
+                     absl::FunctionRef<absl::StatusOr<bool>(const Kind* object)> done) {
+  return k8s::WaitFor(ctx, api, key, [&](const Json* json) -> absl::StatusOr<bool> {
+    if (json == nullptr) {
+      return done(nullptr);
+    }
+    ASSIGN_OR_RETURN(const Kind object, As<Kind>(*json));
+    return done(&object);
+  });
+}
+
+}  // namespace csidelta::objects

@@ -1,0 +1,146 @@
+#include "objects/object.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "base/quantity.h"
+#include "base/rfc3339.h"
+
+namespace csidelta::objects {
+
+const Json& JsonArrayAt(const Json& json, JsonPath path) {
+  static const Json& kNone = *new Json(Json::array());
+  const Json* const found = FindJson(json, path);
+  return found != nullptr && found->is_array() ? *found : kNone;
+}
+
+Json ToJson(const OwnerReference& owner) {
+  Json json = {{"apiVersion", owner.api_version},
+               {"kind", owner.kind},
+               {"name", owner.name},
+               {"uid", owner.uid}};
+  if (owner.is_controller) {
+    json["controller"] = true;
+  }
+  if (owner.blocks_deletion) {
+    json["blockOwnerDeletion"] = true;
+  }
+  return json;
+}
+
+bool Object::HasLabels(const std::map<std::string, std::string>& wanted) const {
+  return std::all_of(wanted.begin(), wanted.end(),
+                     [&](const auto& label) { return Label(label.first) == label.second; });
+}
+
+bool Object::HasFinalizer(absl::string_view finalizer) const {
+  const std::vector<std::string> all = finalizers();
+  return std::find(all.begin(), all.end(), finalizer) != all.end();
+}
+
+std::vector<OwnerReference> Object::owners() const {
+  std::vector<OwnerReference> owners;
+  for (const Json& owner : ArrayAt({"metadata", "ownerReferences"})) {
+    owners.push_back({.api_version = GetString(owner, {"apiVersion"}),
+                      .kind = GetString(owner, {"kind"}),
+                      .name = GetString(owner, {"name"}),
+                      .uid = GetString(owner, {"uid"}),
+                      .is_controller = GetBool(owner, {"controller"}),
+                      .blocks_deletion = GetBool(owner, {"blockOwnerDeletion"})});
+  }
+  return owners;
+}
+
+OwnerReference Object::AsOwner() const {
+  return {.api_version = api_version(),
+          .kind = kind(),
+          .name = name(),
+          .uid = uid(),
+          .is_controller = true,
+          .blocks_deletion = true};
+}
+
+void Object::SetLabels(const std::map<std::string, std::string>& labels) {
+  labels.empty() ? EraseJson(json_, {"metadata", "labels"}) : Set({"metadata", "labels"}, labels);
+}
+
+void Object::SetAnnotations(const std::map<std::string, std::string>& annotations) {
+  annotations.empty() ? EraseJson(json_, {"metadata", "annotations"})
+                      : Set({"metadata", "annotations"}, annotations);
+}
+
+bool Object::RemoveFinalizer(absl::string_view finalizer) {
+  std::vector<std::string> kept = finalizers();
+  const bool was_there = std::erase(kept, finalizer) > 0;
+  if (was_there) {
+    Set({"metadata", "finalizers"}, std::move(kept));
+  }
+  return was_there;
+}
+
+void Object::SetFinalizers(const std::vector<std::string>& finalizers) {
+  finalizers.empty() ? EraseJson(json_, {"metadata", "finalizers"})
+                     : Set({"metadata", "finalizers"}, finalizers);
+}
+
+void Object::SetOwners(const std::vector<OwnerReference>& owners) {
+  if (owners.empty()) {
+    EraseJson(json_, {"metadata", "ownerReferences"});
+    return;
+  }
+  Json list = Json::array();
+  std::transform(owners.begin(), owners.end(), std::back_inserter(list), ToJson);
+  Set({"metadata", "ownerReferences"}, std::move(list));
+}
+
+std::vector<std::string> Object::Texts(JsonPath path) const {
+  std::vector<std::string> texts;
+  for (const Json& one : ArrayAt(path)) {
+    if (one.is_string()) {
+      texts.push_back(one.get<std::string>());
+    }
+  }
+  return texts;
+}
+
+std::optional<absl::Time> Object::TimeAt(JsonPath path) const { return ParseRfc3339(Text(path)); }
+
+std::optional<int64_t> Object::QuantityAt(JsonPath path) const {
+  const absl::StatusOr<int64_t> bytes = ParseQuantity(Text(path));
+  return bytes.ok() && *bytes > 0 ? std::optional(*bytes) : std::nullopt;
+}
+
+const Json& Object::ArrayAt(JsonPath path) const { return JsonArrayAt(json_, path); }
+
+bool Object::Remove(JsonPath path) {
+  const bool was_there = Find(path) != nullptr;
+  if (was_there) {
+    EraseJson(json_, path);
+  }
+  return was_there;
+}
+
+k8s::ResourceType KindName::Type() const { return TypeOf(version); }
+
+k8s::ResourceType KindName::TypeOf(absl::string_view other_version) const {
+  return {.group = group,
+          .version = std::string(other_version),
+          .plural = plural,
+          .kind = kind,
+          .namespaced = is_namespaced};
+}
+
+std::string KindName::ApiVersion() const {
+  return *group == '\0' ? version : absl::StrCat(group, "/", version);
+}
+
+absl::Status CheckKind(const Json& json, absl::string_view kind) {
+  const std::string found = GetString(json, {"kind"});
+  if (!json.is_object() || (!found.empty() && found != kind)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("wanted a ", kind, ", found ", found.empty() ? "no object" : found));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace csidelta::objects

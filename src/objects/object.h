@@ -1,0 +1,174 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "base/json.h"
+#include "k8s/api_client.h"
+#include "k8s/object.h"
+
+// Kubernetes objects as types: thin views that keep the JSON as it was read, unknown fields too,
+// and name what the fields are. All reading is pure, never throws, and takes a value of the wrong
+// type for a missing one. What a driver or a user wrote into them (messages, names of classes) is
+// returned as it is: printing makes it printable. Values; copied freely.
+namespace csidelta::objects {
+
+// An entry of metadata.ownerReferences. The owner is in the namespace of what it owns, or in none.
+struct OwnerReference {
+  std::string api_version;
+  std::string kind;
+  std::string name;
+  std::string uid;
+  bool is_controller = false;
+  bool blocks_deletion = false;  // of the owner, where it is deleted in the foreground
+
+  bool operator==(const OwnerReference&) const = default;
+};
+
+// An object of whichever kind, with what all kinds have in common.
+class Object {
+ public:
+  Object() = default;  // of no kind and no name
+  explicit Object(Json json) : json_(std::move(json)) {}
+
+  // For objects/ and what is below it: above, each field has a name.
+  const Json& json() const { return json_; }
+
+  std::string api_version() const { return Text({"apiVersion"}); }
+  std::string kind() const { return Text({"kind"}); }
+  std::string name() const { return k8s::Name(json_); }
+  std::string namespace_name() const { return k8s::Namespace(json_); }  // "": of the cluster
+  std::string uid() const { return k8s::Uid(json_); }
+  std::string resource_version() const { return k8s::ResourceVersion(json_); }
+  std::map<std::string, std::string> labels() const {
+    return GetStringMap(json_, {"metadata", "labels"});
+  }
+  std::map<std::string, std::string> annotations() const {
+    return GetStringMap(json_, {"metadata", "annotations"});
+  }
+  std::string Label(absl::string_view key) const { return k8s::Label(json_, key); }
+  std::string Annotation(absl::string_view key) const { return k8s::Annotation(json_, key); }
+  bool HasLabels(const std::map<std::string, std::string>& wanted) const;  // all of them
+  std::vector<std::string> finalizers() const { return Texts({"metadata", "finalizers"}); }
+  bool HasFinalizer(absl::string_view finalizer) const;
+  std::vector<OwnerReference> owners() const;
+  // What objects refer to that it controls, and that go before it does.
+  OwnerReference AsOwner() const;
+  // By the API server's clock; nothing where the text is missing or not RFC 3339.
+  std::optional<absl::Time> created_at() const { return k8s::CreatedAt(json_); }
+  std::optional<absl::Time> deleted_at() const { return k8s::DeletedAt(json_); }
+  // Deletion was requested, and finalizers keep the object.
+  bool is_being_deleted() const { return k8s::BeingDeleted(json_); }
+
+  // --- Changes of what is held here: of what is to be created, updated or archived
+
+  void SetName(absl::string_view name) { Set({"metadata", "name"}, std::string(name)); }
+  void SetLabel(absl::string_view key, absl::string_view value) {
+    Set({"metadata", "labels", key}, std::string(value));
+  }
+  void SetAnnotation(absl::string_view key, absl::string_view value) {
+    Set({"metadata", "annotations", key}, std::string(value));
+  }
+  void SetLabels(const std::map<std::string, std::string>& labels);  // none: no field
+  void SetAnnotations(const std::map<std::string, std::string>& annotations);
+  // Whether there was one.
+  bool RemoveLabel(absl::string_view key) { return Remove({"metadata", "labels", key}); }
+  bool RemoveAnnotation(absl::string_view key) { return Remove({"metadata", "annotations", key}); }
+  bool RemoveFinalizer(absl::string_view finalizer);
+  void SetFinalizers(const std::vector<std::string>& finalizers);  // none: no field
+  void SetOwners(const std::vector<OwnerReference>& owners);       // none: no field
+
+  bool operator==(const Object&) const = default;
+
+ protected:
+  const Json* Find(JsonPath path) const { return FindJson(json_, path); }
+  std::string Text(JsonPath path) const { return GetString(json_, path); }
+  std::vector<std::string> Texts(JsonPath path) const;  // those of an array that are
+  bool Flag(JsonPath path) const { return GetBool(json_, path); }
+  int64_t Number(JsonPath path, int64_t fallback = 0) const {
+    return GetInt(json_, path, fallback);
+  }
+  std::optional<absl::Time> TimeAt(JsonPath path) const;   // of RFC 3339
+  std::optional<int64_t> QuantityAt(JsonPath path) const;  // more than 0
+  const Json& ArrayAt(JsonPath path) const;                // an empty one where there is none
+  void Set(JsonPath path, Json leaf) { SetJson(json_, path, std::move(leaf)); }
+  bool Remove(JsonPath path);  // whether it was there
+
+ private:
+  Json json_ = Json::object();
+};
+
+// The array at `path`; an empty one where there is none. Borrowed from `json`.
+const Json& JsonArrayAt(const Json& json, JsonPath path);
+Json ToJson(const OwnerReference& owner);
+
+// How a kind is called: what k8s::ResourceType has, for constants.
+struct KindName {
+  const char* group;
+  const char* version;
+  const char* plural;
+  const char* kind;
+  bool is_namespaced = true;
+
+  k8s::ResourceType Type() const;
+  // Of another version of the group.
+  k8s::ResourceType TypeOf(absl::string_view other_version) const;
+  // "GROUP/VERSION", as apiVersion has it.
+  std::string ApiVersion() const;
+};
+
+// INVALID_ARGUMENT unless `json` is an object whose kind, where it is set, is `kind`: items of a
+// list may leave it out.
+absl::Status CheckKind(const Json& json, absl::string_view kind);
+
+// What is an object of one kind, which names itself: `static constexpr KindName kKind`.
+template <typename Kind>
+class ObjectOf : public Object {
+ public:
+  // INVALID_ARGUMENT for what is no object of the kind.
+  static absl::StatusOr<Kind> Of(Json json) {
+    if (absl::Status status = CheckKind(json, Kind::kKind.kind); !status.ok()) {
+      return status;
+    }
+    return Kind(Checked{std::move(json)});
+  }
+  static absl::StatusOr<Kind> From(const Object& object) { return Of(object.json()); }
+
+  // A new one, of the version of kKind. `namespace_name` "" for kinds of the cluster.
+  static Kind Make(absl::string_view namespace_name, absl::string_view name) {
+    Json json = {{"apiVersion", Kind::kKind.ApiVersion()},
+                 {"kind", Kind::kKind.kind},
+                 {"metadata", {{"name", std::string(name)}}}};
+    if (!namespace_name.empty()) {
+      json["metadata"]["namespace"] = std::string(namespace_name);
+    }
+    return Kind(Checked{std::move(json)});
+  }
+
+  // Built on first use; lives for ever.
+  static const k8s::ResourceType& Type() {
+    static const k8s::ResourceType& type = *new k8s::ResourceType(Kind::kKind.Type());
+    return type;
+  }
+  static k8s::ObjectKey Key(absl::string_view namespace_name, absl::string_view name) {
+    return {
+        .type = Type(), .namespace_name = std::string(namespace_name), .name = std::string(name)};
+  }
+  k8s::ObjectKey key() const { return Key(namespace_name(), name()); }
+
+ protected:
+  struct Checked {
+    Json json;
+  };
+  explicit ObjectOf(Checked checked) : Object(std::move(checked.json)) {}
+};
+
+}  // namespace csidelta::objects

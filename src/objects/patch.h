@@ -1,0 +1,65 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "base/json.h"
+#include "objects/object.h"
+
+namespace csidelta::objects {
+
+// A merge patch (RFC 7396): the fields that are named here change, all others stay. Of which kind a
+// field is stands with it; the API server ignores those that a kind does not have. A value.
+class Patch {
+ public:
+  // --- Any kind
+  Patch& SetLabel(absl::string_view key, absl::string_view value) {
+    return Set({"metadata", "labels", key}, std::string(value));
+  }
+  Patch& SetLabels(const std::map<std::string, std::string>& labels);  // others stay
+  Patch& RemoveLabel(absl::string_view key) { return Set({"metadata", "labels", key}, nullptr); }
+  Patch& SetAnnotation(absl::string_view key, absl::string_view value) {
+    return Set({"metadata", "annotations", key}, std::string(value));
+  }
+  Patch& SetAnnotations(const std::map<std::string, std::string>& annotations);  // others stay
+  Patch& RemoveAnnotation(absl::string_view key) {
+    return Set({"metadata", "annotations", key}, nullptr);
+  }
+  // These and no others.
+  Patch& SetFinalizers(const std::vector<std::string>& finalizers) {
+    return Set({"metadata", "finalizers"}, finalizers);
+  }
+  Patch& SetOwners(const std::vector<OwnerReference>& owners);
+  // Nothing changes, with ABORTED, unless the object is as it was read.
+  Patch& IfVersion(absl::string_view resource_version) {
+    return Set({"metadata", "resourceVersion"}, std::string(resource_version));
+  }
+  // Nothing changes, with ABORTED, unless it is this object and no later one of its name.
+  Patch& IfUid(absl::string_view uid) { return Set({"metadata", "uid"}, std::string(uid)); }
+
+  // --- VolumeSnapshotContent, VolumeGroupSnapshotContent
+  Patch& SetDeletionPolicy(absl::string_view policy) {  // Retain, Delete
+    return Set({"spec", "deletionPolicy"}, std::string(policy));
+  }
+
+  // --- PersistentVolume
+  Patch& SetReclaimPolicy(absl::string_view policy) {  // Retain, Delete
+    return Set({"spec", "persistentVolumeReclaimPolicy"}, std::string(policy));
+  }
+
+  bool is_empty() const { return json_.empty(); }
+  const Json& json() const { return json_; }
+
+ private:
+  Patch& Set(JsonPath path, Json leaf) {
+    SetJson(json_, path, std::move(leaf));
+    return *this;
+  }
+
+  Json json_ = Json::object();
+};
+
+}  // namespace csidelta::objects
