@@ -44,8 +44,6 @@ bool IsMet(const Json& requirement, const std::optional<std::string>& value) {
 
 }  // namespace
 
-NodeSelector::NodeSelector(Json json) : json_(Terms(json).empty() ? Json() : std::move(json)) {}
-
 NodeSelector NodeSelector::OfNode(absl::string_view node) {
   const Json field = {
       {"key", "metadata.name"}, {"operator", "In"}, {"values", Json::array({std::string(node)})}};
@@ -64,8 +62,9 @@ absl::StatusOr<NodeSelector> NodeSelector::Parse(absl::string_view text) {
 std::string NodeSelector::ToText() const { return selects_all() ? "" : DumpJson(json_); }
 
 NodeSelector Both(const NodeSelector& one, const NodeSelector& other) {
-  if (one.selects_all() || other.selects_all()) {
-    return one.selects_all() ? other : one;
+  const bool one_says_nothing = Terms(one.json()).empty();
+  if (one_says_nothing || Terms(other.json()).empty()) {
+    return one_says_nothing ? other : one;
   }
   // Terms are alternatives: each of one with each of the other.
   Json both = Json::array();

@@ -15,8 +15,7 @@ namespace csidelta::objects {
 class NodeSelector {
  public:
   NodeSelector() = default;  // selects every node
-  // What has no terms selects every node.
-  explicit NodeSelector(Json json);
+  explicit NodeSelector(Json json) : json_(std::move(json)) {}  // null selects every node
   // The node of that name.
   static NodeSelector OfNode(absl::string_view node);
   // As ToText() wrote it; "" selects every node. INVALID_ARGUMENT for what is no JSON object.
@@ -32,7 +31,7 @@ class NodeSelector {
   Json json_;
 };
 
-// What both select.
+// What both select; one without terms does not count.
 NodeSelector Both(const NodeSelector& one, const NodeSelector& other);
 
 class Node : public ObjectOf<Node> {
