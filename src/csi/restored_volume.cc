@@ -77,6 +77,7 @@ absl::StatusOr<RestoredVolume> Preparation::Run() {
     }
     return AwaitTarget(absl::StrCat(TargetText(request_), " to be made"));
   }
+  result_.is_target_there = true;
   RETURN_IF_ERROR(CheckTarget(*target));
   ASSIGN_OR_RETURN(const std::optional<Json> storage_class, ReadClass(*target));
   if (!storage_class.has_value()) {

@@ -50,8 +50,9 @@ struct RestoredVolume {
   };
   State state = State::kWaiting;
   std::string waiting_for;
-  bool awaits_target = false;  // for the target to be made, or for a Pod that uses it
-  std::string target_uid;      // "" until it was seen, like what follows
+  bool awaits_target = false;    // for the target to be made, or for a Pod that uses it
+  bool is_target_there = false;  // its PVC
+  std::string target_uid;        // "" until it was seen, like what follows
   std::string storage_class;
   std::string volume_name;  // "" until the claim is bound
   int64_t size_bytes = 0;

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
@@ -22,11 +23,16 @@
 #include "k8s/event_recorder.h"
 #include "k8s/find.h"
 #include "k8s/object.h"
+#include "objects/client.h"
 #include "objects/keys.h"
+#include "objects/persistent_volume_claim.h"
+#include "velero/backup.h"
 #include "velero/data_reference.h"
 
 namespace csidelta::datamover {
 namespace {
+
+constexpr objects::KindName kRestoreKind = {"velero.io", "v1", "restores", "Restore"};
 
 using velero::DataPhase;
 
@@ -62,6 +68,9 @@ class DownloadStep : public TransferStep {
   // Else one could be left behind that begins in a year. The time at which it was made is the API
   // server's.
   absl::Status CheckStartBefore() const;
+
+  // FAILED_PRECONDITION when nobody makes the target's PVC any more.
+  absl::Status CheckTargetMayCome() const;
   absl::Status NoteAccept() override;
 
   // Its limit counts when the download is admitted, so it is known by then.
@@ -211,6 +220,41 @@ absl::Status DownloadStep::CheckStartBefore() const {
                    "clock is right where it runs"));
 }
 
+// Velero makes PVCs while it restores items, and not when it waits for their operations. One whose
+// action failed after the DataDownload was made, because its plugin died, say, never comes.
+absl::Status DownloadStep::CheckTargetMayCome() const {
+  const std::vector<objects::OwnerReference> owners = objects::Object(object_.json()).owners();
+  const auto owner = std::find_if(owners.begin(), owners.end(), [](const auto& one) {
+    return one.kind == "Restore" && absl::StartsWith(one.api_version, "velero.io/");
+  });
+  if (owner == owners.end()) {
+    return absl::OkStatus();
+  }
+  const auto restore = objects::Find<objects::Object>(
+      ctx_, env_.api, {kRestoreKind.Type(), download_.namespace_name, owner->name});
+  if (absl::IsPermissionDenied(restore.status())) {
+    return absl::OkStatus();  // The roles of an older version.
+  }
+  RETURN_IF_ERROR(restore.status());
+  if (!restore->has_value() || (*restore)->uid() != owner->uid) {
+    return absl::OkStatus();  // The DataDownload goes with it.
+  }
+  ASSIGN_OR_RETURN(const velero::Restore parsed, velero::ParseRestore((*restore)->json()));
+  if (parsed.RestoresItems()) {
+    return absl::OkStatus();
+  }
+  // It may have come between the two looks.
+  ASSIGN_OR_RETURN(const auto target, objects::Find<objects::PersistentVolumeClaim>(
+                                          ctx_, env_.api,
+                                          objects::PersistentVolumeClaim::Key(
+                                              download_.target_namespace, download_.target_claim)));
+  return target.has_value() ? absl::OkStatus()
+                            : absl::FailedPreconditionError(absl::StrCat(
+                                  "claim ", download_.target_namespace, "/", download_.target_claim,
+                                  " was not restored: Restore ", owner->name, " is ", parsed.phase,
+                                  ", and makes no more claims; its errors say why"));
+}
+
 absl::Status DownloadStep::NoteAccept() {
   if (IsInPlace()) {
     object_.SetAnnotation(objects::kInPlaceAnnotation, into());
@@ -268,6 +312,9 @@ absl::StatusOr<WorkerRun::NextPod> DownloadStep::PrepareWorker(const Json& task)
   ASSIGN_OR_RETURN(const csi::RestoredVolume volume, csi::PrepareVolume(ctx_, env_.api, request));
   if (!volume.target_uid.empty()) {
     object_.SetAnnotation(objects::kTargetUidAnnotation, volume.target_uid);
+  }
+  if (!volume.is_target_there) {
+    RETURN_IF_ERROR(CheckTargetMayCome());
   }
   NoteClass(volume.storage_class);
   RETURN_IF_ERROR(Write());

@@ -14,7 +14,7 @@ namespace csidelta::objects {
 // may be used. A value.
 class NodeSelector {
  public:
-  NodeSelector() = default;  // selects every node
+  NodeSelector() = default;                                     // selects every node
   explicit NodeSelector(Json json) : json_(std::move(json)) {}  // null selects every node
   // The node of that name.
   static NodeSelector OfNode(absl::string_view node);

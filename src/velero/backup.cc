@@ -132,6 +132,13 @@ absl::StatusOr<Backup> ParseBackup(const Json& object) {
   return backup;
 }
 
+bool Restore::RestoresItems() const {
+  // All that a Velero of today writes afterwards; what a later one may write is waited for.
+  return !absl::StartsWith(phase, "WaitingForPluginOperations") &&
+         !absl::StartsWith(phase, "Finalizing") && phase != "Completed" &&
+         phase != "PartiallyFailed" && !absl::StartsWith(phase, "Failed");
+}
+
 std::string Restore::MapNamespace(absl::string_view namespace_in_backup) const {
   const auto found = namespace_mapping.find(std::string(namespace_in_backup));
   return found == namespace_mapping.end() ? std::string(namespace_in_backup) : found->second;

@@ -77,6 +77,8 @@ struct Restore {
   absl::Duration item_operation_timeout = kItemOperationTimeoutDefault;
   absl::Duration resource_timeout = kResourceTimeoutDefault;  // from an annotation
 
+  // It makes objects, or will. From then on Velero waits for what plugins do with them.
+  bool RestoresItems() const;
   // Where what was in `namespace_in_backup` is restored.
   std::string MapNamespace(absl::string_view namespace_in_backup) const;
 };

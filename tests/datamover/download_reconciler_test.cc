@@ -42,6 +42,7 @@ using testing::IsEmpty;
 using testing::SizeIs;
 using testing::StartsWith;
 
+const k8s::ResourceType kRestoreType = {"velero.io", "v1", "restores", "Restore", true};
 constexpr char kSourceCluster[] = "c2000000-0000-4000-8000-000000000002";
 constexpr char kSourceClaim[] = "c1a10000-0000-4000-8000-00000000000a";
 
@@ -362,6 +363,73 @@ TEST_F(DownloadReconcilerTest, ATargetThatNeverComesEndsAtThePrepareTimeout) {
   EXPECT_EQ(bed_.Phase(), "Failed");
   EXPECT_THAT(bed_.Message(), AllOf(HasSubstr("not prepared within 30m"), HasSubstr("new/data")));
   EXPECT_THAT(bed_.EventReasons(), ElementsAre("Warning Failed"));
+}
+
+// Velero's own action made the DataDownload, and the plugin died in the next one: the PVC never
+// comes, and Velero waits for the DataDownload.
+TEST_F(DownloadReconcilerTest, ATargetThatVeleroDidNotRestoreEndsAtOnce) {
+  const auto set_phase = [&](const char* phase) {
+    bed_.api.Mutate({kRestoreType, "velero", "r"}, [&](Json& restore) {
+      SetJson(restore, {"status", "phase"}, phase);
+    });
+  };
+  bed_.api.Seed(kRestoreType, {{"metadata", {{"name", "r"}, {"namespace", "velero"}, {"uid", "u"}}},
+                               {"spec", {{"backupName", "b"}}},
+                               {"status", {{"phase", "InProgress"}}}});
+  bed_.AddDownloadOf(velero::FormatDataReference(bed_.reference_));
+  bed_.ChangeDownload([](Json& download) {
+    SetJson(
+        download, {"metadata", "ownerReferences"},
+        Json::array(
+            {{{"apiVersion", "velero.io/v1"}, {"kind", "Restore"}, {"name", "r"}, {"uid", "u"}}}));
+  });
+  Controller controller(bed_);
+  controller.LookTimes(3);
+  EXPECT_EQ(bed_.Phase(), "Accepted") << bed_.Message();
+  for (const char* const later : {"NotYetInvented", "New", ""}) {
+    set_phase(later);
+    controller.LookTimes(1);
+    EXPECT_EQ(bed_.Phase(), "Accepted") << later;
+  }
+  set_phase("WaitingForPluginOperationsPartiallyFailed");
+  controller.LookTimes(2);
+  EXPECT_EQ(bed_.Phase(), "Failed");
+  EXPECT_THAT(bed_.Message(), AllOf(HasSubstr("new/data was not restored"), HasSubstr("Restore r"),
+                                    HasSubstr("WaitingForPluginOperationsPartiallyFailed")));
+  EXPECT_THAT(bed_.api.All(VolumeTaskType()), IsEmpty());
+}
+
+TEST_F(DownloadReconcilerTest, ATargetThatIsThereIsFilledWhateverItsRestoreIsAt) {
+  bed_.worker = MoverBed::Worker::kRuns;
+  bed_.api.Seed(kRestoreType, {{"metadata", {{"name", "r"}, {"namespace", "velero"}, {"uid", "u"}}},
+                               {"status", {{"phase", "WaitingForPluginOperations"}}}});
+  bed_.AddDownload();
+  bed_.ChangeDownload([](Json& download) {
+    SetJson(
+        download, {"metadata", "ownerReferences"},
+        Json::array(
+            {{{"apiVersion", "velero.io/v1"}, {"kind", "Restore"}, {"name", "r"}, {"uid", "u"}}}));
+  });
+  Controller controller(bed_);
+  controller.LookTimes(5);
+  EXPECT_EQ(bed_.Phase(), "InProgress") << bed_.Message();
+}
+
+TEST_F(DownloadReconcilerTest, WhoMayNotReadARestoreWaitsForItsTarget) {
+  bed_.AddDownloadOf(velero::FormatDataReference(bed_.reference_));
+  bed_.ChangeDownload([](Json& download) {
+    SetJson(download, {"metadata", "ownerReferences"},
+            Json::array({{{"apiVersion", "velero.io/v1"},
+                          {"kind", "Restore"},
+                          {"name", "gone"},
+                          {"uid", "u"}}}));
+  });
+  Controller controller(bed_);
+  controller.LookTimes(3);  // There is none: the DataDownload goes with it.
+  EXPECT_EQ(bed_.Phase(), "Accepted") << bed_.Message();
+  bed_.api.FailNext("get", "restores", absl::PermissionDeniedError("no role"));
+  controller.LookTimes(1);
+  EXPECT_EQ(bed_.Phase(), "Accepted") << bed_.Message();
 }
 
 // Restored without the Pods that use them, or with Pods that are started later.
