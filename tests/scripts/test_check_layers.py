@@ -66,13 +66,21 @@ def test_the_table_itself_points_down():
             assert all(order.index(below) < order.index(folder) for below in allowed), folder
 
 
-def test_no_further_file_sees_bare_json(tmp_path, monkeypatch):
+@pytest.mark.parametrize("line", ['#include "base/json.h"', "void Read(const Json& object);",
+                                  "return pvc.json();", "return pvc->json().size();"])
+def test_no_further_file_sees_bare_json(tmp_path, monkeypatch, line):
     root = tree(tmp_path, "csi/a.h", '#include "base/json.h"')
     monkeypatch.setitem(check_layers.JSON_FILES_MAX, "csi", 1)
     assert check_layers.check(root)[0] == []
-    (root / "src" / "csi" / "b.h").write_text('#include "base/json.h"\n')
+    (root / "src" / "csi" / "b.h").write_text(f"// Json, which a comment may name.\n{line}\n")
     assert check_layers.check(root)[0] == [
-        "src/csi: 2 files include base/json.h, at most 1 may: give what they read a type in objects/"]
+        "src/csi: 2 files see bare JSON, at most 1 may: give what they read a type in objects/"]
+
+
+def test_a_comment_and_a_longer_name_see_none(tmp_path, monkeypatch):
+    root = tree(tmp_path, "csi/a.h", "ToJson(x);  // Json")
+    monkeypatch.setitem(check_layers.JSON_FILES_MAX, "csi", 0)
+    assert check_layers.check(root)[0] == []
 
 
 def test_an_empty_tree_is_not_a_pass(tmp_path):
