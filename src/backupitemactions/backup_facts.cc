@@ -14,6 +14,7 @@
 #include "csi/snapshot_types.h"
 #include "csi/volume_turn.h"
 #include "k8s/find.h"
+#include "objects/client.h"
 
 namespace csidelta::backupitemactions {
 namespace {
@@ -56,12 +57,10 @@ absl::StatusOr<std::shared_ptr<const velero::PluginConfig>> BackupFacts::Config(
   });
 }
 
-absl::StatusOr<std::shared_ptr<const std::vector<Json>>> BackupFacts::SnapshotClasses(
-    const CallContext& ctx, const velero::Backup& backup) {
-  return classes_.Get(ctx, backup.uid, [&]() -> absl::StatusOr<std::vector<Json>> {
-    ASSIGN_OR_RETURN(k8s::ObjectList list,
-                     env_.api.List(ctx, csi::VolumeSnapshotClassType(), "", {}));
-    return std::move(list.items);
+absl::StatusOr<std::shared_ptr<const std::vector<objects::VolumeSnapshotClass>>>
+BackupFacts::SnapshotClasses(const CallContext& ctx, const velero::Backup& backup) {
+  return classes_.Get(ctx, backup.uid, [&] {
+    return objects::List<objects::VolumeSnapshotClass>(ctx, env_.api, "");
   });
 }
 

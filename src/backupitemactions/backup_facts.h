@@ -14,6 +14,7 @@
 #include "csi/group_types.h"
 #include "csi/namespace_pods.h"
 #include "csi/once_map.h"
+#include "objects/volume_snapshot.h"
 #include "velero/backup.h"
 #include "velero/plugin_config.h"
 #include "velero/volume_policy.h"
@@ -35,7 +36,7 @@ class BackupFacts {
                                                                      const velero::Backup& backup);
 
   // All VolumeSnapshotClasses.
-  absl::StatusOr<std::shared_ptr<const std::vector<Json>>> SnapshotClasses(
+  absl::StatusOr<std::shared_ptr<const std::vector<objects::VolumeSnapshotClass>>> SnapshotClasses(
       const CallContext& ctx, const velero::Backup& backup);
 
   // The group kinds and all VolumeGroupSnapshotClasses. NOT_FOUND when the cluster has none.
@@ -61,7 +62,7 @@ class BackupFacts {
   csi::NamespacePods pods_;
   csi::OnceMap<velero::VolumePolicies> policies_{8};
   csi::OnceMap<velero::PluginConfig> configs_{8};
-  csi::OnceMap<std::vector<Json>> classes_{8};
+  csi::OnceMap<std::vector<objects::VolumeSnapshotClass>> classes_{8};
   csi::OnceMap<csi::GroupKinds> group_kinds_{8};
   csi::OnceMap<Json> volumes_{csi::kGroupMembersMax};
   Mutex mutex_;

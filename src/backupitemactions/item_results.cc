@@ -30,7 +30,7 @@ void AddReadyTime(Json& object) {
   }
 }
 
-std::string FreezeWindowText(const Json& group) {
+std::string FreezeWindowText(const objects::VolumeGroupSnapshot& group) {
   const auto window = csi::FreezeWindow(group);
   return window.has_value() ? absl::FormatDuration(absl::Ceil(*window, absl::Milliseconds(1)))
                             : "unknown";

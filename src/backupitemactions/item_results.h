@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "k8s/api_client.h"
+#include "objects/volume_group_snapshot.h"
 #include "velero/item_action.h"
 
 // What the actions on snapshots and on groups of them say to Velero. All pure.
@@ -19,7 +20,7 @@ void AddAnnotations(const Json& annotations, Json& object);
 void AddReadyTime(Json& object);
 
 // "84ms", csi::FreezeWindow() in whole milliseconds and not too few; "unknown".
-std::string FreezeWindowText(const Json& group);
+std::string FreezeWindowText(const objects::VolumeGroupSnapshot& group);
 
 // `changed` where it differs from `item`: an item that did not change goes back byte for byte.
 std::optional<Json> IfChanged(const Json& item, Json changed);

@@ -343,23 +343,24 @@ absl::StatusOr<longhorn::Snapshot> LonghornVolumeAction::Await(
     const CallContext& ctx, absl::Duration timeout, const longhorn::Snapshot& made,
     bool is_attached, csi::VolumeTurn& turn, longhorn::NativeWatch::Interest& interest) {
   longhorn::Snapshot seen = made;
-  const auto is_done = [&](const Json* object) -> absl::StatusOr<bool> {
+  const auto is_done = [&](const longhorn::Snapshot* object) -> absl::StatusOr<bool> {
     if (object != nullptr) {
-      ASSIGN_OR_RETURN(seen, longhorn::Snapshot::Of(*object));
+      seen = *object;
     }
-    const NativeState state = longhorn::StateOf(object == nullptr ? nullptr : &seen, made.uid());
+    const NativeState state = longhorn::StateOf(object, made.uid());
     if (state == NativeState::kGone) {
       return absl::NotFoundError("it was deleted while it was waited for");
     }
     return state == NativeState::kReady || (state == NativeState::kTaken && is_attached);
   };
-  const Json* known = &made.json();
+  const longhorn::Snapshot* known = &made;
   const CallContext limited = ctx.WithTimeout(timeout);
   const absl::Status status =
       csi::TurnWaiter(limited, env_, turn)
-          .Wait(is_done, [&](const CallContext& slice, csi::TurnWaiter::Predicate judge) {
-            return interest.Await(slice, judge, std::exchange(known, nullptr));
-          });
+          .Wait<longhorn::Snapshot>(
+              is_done, [&](const CallContext& slice, objects::Predicate<longhorn::Snapshot> judge) {
+                return interest.Await(slice, judge, std::exchange(known, nullptr));
+              });
   if (status.ok()) {
     return seen;
   }

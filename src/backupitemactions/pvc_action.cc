@@ -52,7 +52,7 @@ void RaiseRequest(int64_t restore_size_bytes, Json& pvc) {
 
 // The claim as it is archived, in stock Velero's words: both sides restore it.
 Json ArchivedClaim(Json pvc, const velero::Backup& backup, const csi::TakenSnapshot& taken) {
-  const std::string name = k8s::Name(taken.snapshot);
+  const std::string name = taken.snapshot.name();
   // Readers go by the annotation. The snapshot controller's names for members fit no label.
   SetJson(pvc, {"metadata", "labels", objects::kVolumeSnapshotNameLabel},
           velero::ValidLabelValue(name));
@@ -62,7 +62,7 @@ Json ArchivedClaim(Json pvc, const velero::Backup& backup, const csi::TakenSnaps
   SetJson(pvc, {"metadata", "annotations", objects::kMustIncludeAnnotation}, "true");
   // Left over from an earlier life of the claim: nothing of this backup was moved.
   EraseJson(pvc, {"metadata", "annotations", objects::kDataUploadNameAnnotation});
-  if (const auto size_bytes = csi::RestoreSizeBytes(taken.content); size_bytes.has_value()) {
+  if (const auto size_bytes = taken.content.restore_size_bytes(); size_bytes.has_value()) {
     RaiseRequest(*size_bytes, pvc);
   }
   return pvc;
@@ -345,9 +345,9 @@ absl::StatusOr<std::string> PvcAction::ChooseClass(const CallContext& ctx,
                  {"namespace", k8s::Namespace(item)}, {"pvc", k8s::Name(item)},
                  {"class", choice.name}, {"reason", reason});
   }
-  for (const Json& one : *classes) {
-    if (decision.kind == VolumeDecision::Kind::kMove && k8s::Name(one) == choice.name) {
-      RETURN_IF_ERROR(longhorn::CheckClassOfMove(one));
+  for (const objects::VolumeSnapshotClass& one : *classes) {
+    if (decision.kind == VolumeDecision::Kind::kMove && one.name() == choice.name) {
+      RETURN_IF_ERROR(longhorn::CheckClassOfMove(one.json()));
     }
   }
   return choice.name;
@@ -397,12 +397,11 @@ absl::StatusOr<csi::TakenSnapshot> PvcAction::Take(const CallContext& ctx,
                                      .class_name = class_name};
   const absl::Time asked_at = ctx.clock->Now();
   ASSIGN_OR_RETURN(const csi::TakenSnapshot taken, csi::TakeSnapshot(ctx, env_, request));
-  const auto cut_at = csi::CutTime(taken.content);
+  const auto cut_at = taken.content.taken_at();
   CSIDELTA_LOG(
       kInfo, "volume snapshot taken", {"namespace", request.claim_namespace},
-      {"pvc", request.claim_name}, {"volume_snapshot", k8s::Name(taken.snapshot)},
-      {"snapshot_handle", csi::SnapshotHandle(taken.content)},
-      {"asked_at", FormatRfc3339(asked_at)},
+      {"pvc", request.claim_name}, {"volume_snapshot", taken.snapshot.name()},
+      {"snapshot_handle", taken.content.handle()}, {"asked_at", FormatRfc3339(asked_at)},
       {"cut_at", cut_at.has_value() ? FormatRfc3339(*cut_at) : "unknown"},
       {"duration_ms", absl::StrCat(absl::ToInt64Milliseconds(ctx.clock->Now() - asked_at))});
   return taken;
@@ -423,13 +422,12 @@ absl::StatusOr<velero::BackupItemResult> PvcAction::Snapshot(const CallContext& 
   ASSIGN_OR_RETURN(const auto group, TakeInGroup(ctx, backup, item, decision));
   if (group != nullptr) {
     taken = group->taken.members.at(k8s::Uid(item));
-    result.additional_items.push_back(Identify(csi::GroupSnapshotKey(group->taken.group)));
+    result.additional_items.push_back(Identify(group->taken.group.key()));
   } else {
     ASSIGN_OR_RETURN(taken, Take(ctx, backup, item, decision));
   }
   result.item = ArchivedClaim(item, backup, taken);
-  result.additional_items.push_back(
-      Identify(csi::VolumeSnapshotKey(k8s::Namespace(item), k8s::Name(taken.snapshot))));
+  result.additional_items.push_back(Identify(taken.snapshot.key()));
   return result;
 }
 
@@ -445,7 +443,7 @@ absl::StatusOr<velero::BackupItemResult> PvcAction::Move(const CallContext& ctx,
   if (!upload.has_value()) {
     ASSIGN_OR_RETURN(const csi::TakenSnapshot taken, TakeToMove(ctx, backup, item, decision));
     ASSIGN_OR_RETURN(upload, HandOver(ctx, backup, item, transfer, taken));
-    if (const auto size_bytes = csi::RestoreSizeBytes(taken.content); size_bytes.has_value()) {
+    if (const auto size_bytes = taken.content.restore_size_bytes(); size_bytes.has_value()) {
       RaiseRequest(*size_bytes, claim);
     }
   }
@@ -503,15 +501,14 @@ absl::StatusOr<csi::TakenSnapshot> PvcAction::TakeToMove(const CallContext& ctx,
 absl::StatusOr<Json> PvcAction::HandOver(const CallContext& ctx, const velero::Backup& backup,
                                          const Json& item, const csi::Transfer& transfer,
                                          const csi::TakenSnapshot& taken) {
-  const std::string snapshot = k8s::Name(taken.snapshot);
-  const absl::StatusOr<Json> upload = csi::EnsureTransfer(
-      ctx, env_.api, transfer,
-      MakeDataUpload(
-          {.backup = backup,
-           .claim = item,
-           .volume_snapshot = snapshot,
-           .snapshot_class = GetString(taken.snapshot, {"spec", "volumeSnapshotClassName"}),
-           .driver = GetString(taken.content, {"spec", "driver"})}));
+  const std::string snapshot = taken.snapshot.name();
+  const absl::StatusOr<Json> upload =
+      csi::EnsureTransfer(ctx, env_.api, transfer,
+                          MakeDataUpload({.backup = backup,
+                                          .claim = item,
+                                          .volume_snapshot = snapshot,
+                                          .snapshot_class = taken.snapshot.class_name(),
+                                          .driver = taken.content.driver()}));
   if (upload.ok()) {
     CSIDELTA_LOG(kInfo, "the data mover is asked to move the volume snapshot",
                  {"namespace", k8s::Namespace(item)}, {"pvc", k8s::Name(item)},
@@ -526,7 +523,7 @@ absl::StatusOr<Json> PvcAction::HandOver(const CallContext& ctx, const velero::B
   const absl::Status removed =
       there.ok() ? csi::RemoveSnapshot(after, env_.api,
                                        csi::VolumeSnapshotKey(k8s::Namespace(item), snapshot),
-                                       k8s::Uid(taken.snapshot))
+                                       taken.snapshot.uid())
                  : there.status();
   if (!removed.ok()) {
     CSIDELTA_LOG(kWarn, "a volume snapshot taken in vain is left",

@@ -90,7 +90,8 @@ class VolumeSnapshotContentAction : public WithSecretsAction {
   // Velero's own delete action takes whatever has the label, and asks the driver for this snapshot
   // alone: many drivers refuse that, and others then refuse to delete the rest of the group.
   void Describe(const velero::Backup& backup, Json& item) override {
-    if (csi::IsMemberOfOurs(item) && IsOf(backup, item)) {
+    const auto content = objects::VolumeSnapshotContent::Of(item);
+    if (content.ok() && csi::IsMemberOfOurs(*content) && IsOf(backup, item)) {
       EraseJson(item, {"metadata", "labels", objects::kBackupNameLabel});
       SetJson(item, {"metadata", "labels", objects::kMemberOfBackupLabel},
               velero::ValidLabelValue(backup.name));

@@ -20,12 +20,18 @@
 #include "csi/snapshot_types.h"
 #include "k8s/find.h"
 #include "k8s/object.h"
+#include "objects/client.h"
 #include "objects/keys.h"
 #include "velero/backup.h"
 #include "velero/labels.h"
 
 namespace csidelta::backupitemactions {
 namespace {
+
+// Of a VolumeGroupSnapshot or its content, whose annotation is the same.
+std::vector<csi::GroupClaim> PlannedOf(const Json& object) {
+  return csi::PlannedMembers(objects::Object(object));
+}
 
 using Kind = SnapshotOperation::Kind;
 
@@ -110,7 +116,8 @@ absl::StatusOr<velero::BackupItemResult> VolumeGroupSnapshotAction::Execute(
   if (!env_.enable_csi) {
     return velero::BackupItemResult{};
   }
-  const bool ours = csi::IsGroupOurs(item, backup);
+  ASSIGN_OR_RETURN(const auto group, objects::VolumeGroupSnapshot::Of(item));
+  const bool ours = csi::IsGroupOurs(group, backup);
   if (backup.Finalizing()) {
     return ours ? Finalize(ctx, item, backup) : velero::BackupItemResult{};
   }
@@ -205,7 +212,10 @@ absl::StatusOr<Json> VolumeGroupSnapshotAction::Mark(const CallContext& ctx, con
 }
 
 void VolumeGroupSnapshotAction::Remove(const Json& item) {
-  const absl::Status removed = csi::RemoveGroup(csi::CleanUpContext(env_.clock), env_.api, item);
+  const auto group = objects::VolumeGroupSnapshot::Of(item);
+  const absl::Status removed =
+      group.ok() ? csi::RemoveGroup(csi::CleanUpContext(env_.clock), env_.api, *group)
+                 : group.status();
   if (!removed.ok()) {
     CSIDELTA_LOG(kWarn, "a volume group snapshot is left behind",
                  {"namespace", k8s::Namespace(item)}, {"volume_group_snapshot", k8s::Name(item)},
@@ -216,7 +226,8 @@ void VolumeGroupSnapshotAction::Remove(const Json& item) {
 absl::StatusOr<velero::BackupItemResult> VolumeGroupSnapshotAction::Finalize(
     const CallContext& ctx, const Json& item, const velero::Backup& backup) {
   if (k8s::Annotation(item, objects::kFinalizeAnnotation) == backup.uid) {
-    RETURN_IF_ERROR(csi::RetainAndForgetGroup(ctx, env_.api, item));
+    ASSIGN_OR_RETURN(const auto group, objects::VolumeGroupSnapshot::Of(item));
+    RETURN_IF_ERROR(csi::RetainAndForgetGroup(ctx, env_.api, group));
   }
   velero::BackupItemResult result;
   Json archived = item;
@@ -250,7 +261,9 @@ velero::OperationProgress Complain(velero::OperationProgress progress, const std
 
 // For people who read how a backup goes.
 std::string CutText(const Json& group) {
-  return absl::StrCat("cut, freeze window ", FreezeWindowText(group));
+  return absl::StrCat("cut, freeze window ",
+                      FreezeWindowText(objects::VolumeGroupSnapshot::Of(group).value_or(
+                          objects::VolumeGroupSnapshot())));
 }
 
 // What the group, and then its members, say about an operation under way.
@@ -282,7 +295,7 @@ velero::OperationProgress VolumeGroupSnapshotAction::Judge(const CallContext& ct
           ctx.clock->Now(), patience);
     }
   }
-  const auto total = static_cast<int>(csi::PlannedMembers(group).size());
+  const auto total = static_cast<int>(PlannedOf(group).size());
   progress.completed_units = ready;
   progress.total_units = total;
   progress.units = "Members";
@@ -323,16 +336,16 @@ absl::Status VolumeGroupSnapshotAction::Cancel(const CallContext& ctx,
   ASSIGN_OR_RETURN(const SnapshotOperation operation,
                    DecodeOperationId(operation_id, Kind::kGroup));
   ASSIGN_OR_RETURN(const velero::Backup backup, velero::ParseBackup(backup_object));
-  const absl::StatusOr<Json> group = FindGroup(ctx, operation);
+  const auto group = objects::As<objects::VolumeGroupSnapshot>(FindGroup(ctx, operation));
   if (absl::IsNotFound(group.status())) {
     return absl::OkStatus();
   }
   RETURN_IF_ERROR(group.status());
-  if (!csi::IsGroupOurs(*group, backup) || csi::ReadyToUse(*group)) {
+  if (!csi::IsGroupOurs(*group, backup) || group->is_ready()) {
     return absl::OkStatus();
   }
   CSIDELTA_LOG(kInfo, "removing a volume group snapshot that did not become ready",
-               {"namespace", k8s::Namespace(*group)}, {"volume_group_snapshot", k8s::Name(*group)});
+               {"namespace", group->namespace_name()}, {"volume_group_snapshot", group->name()});
   return csi::RemoveGroup(ctx, env_.api, *group);
 }
 
@@ -411,7 +424,7 @@ class VolumeGroupSnapshotContentAction : public velero::BackupItemAction {
 
   // The snapshot controller may have replaced the content's annotations.
   std::vector<csi::GroupClaim> Planned(const CallContext& ctx, const Json& content) {
-    std::vector<csi::GroupClaim> planned = csi::PlannedMembers(content);
+    std::vector<csi::GroupClaim> planned = PlannedOf(content);
     if (!planned.empty() || k8s::Label(content, objects::kGroupNameLabel).empty()) {
       return planned;
     }
@@ -419,7 +432,7 @@ class VolumeGroupSnapshotContentAction : public velero::BackupItemAction {
         ctx, {.type = csi::VolumeGroupSnapshotType(csi::GroupVersionOf(content)),
               .namespace_name = GetString(content, {"spec", "volumeGroupSnapshotRef", "namespace"}),
               .name = GetString(content, {"spec", "volumeGroupSnapshotRef", "name"})});
-    return group.ok() ? csi::PlannedMembers(*group) : planned;
+    return group.ok() ? PlannedOf(*group) : planned;
   }
 
   csi::Environment env_;

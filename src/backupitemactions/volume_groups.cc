@@ -17,6 +17,7 @@
 #include "k8s/event_recorder.h"
 #include "k8s/find.h"
 #include "k8s/object.h"
+#include "objects/client.h"
 #include "objects/keys.h"
 
 namespace csidelta::backupitemactions {
@@ -66,7 +67,7 @@ std::string Exclusion(const Json& claim, const VolumeDecision& wanted,
 absl::Duration CutSpread(const csi::TakenGroup& group) {
   std::optional<absl::Time> first, last;
   for (const auto& [uid, member] : group.members) {
-    if (const auto cut_at = csi::CutTime(member.content); cut_at.has_value()) {
+    if (const auto cut_at = member.content.taken_at(); cut_at.has_value()) {
       first = std::min(first.value_or(*cut_at), *cut_at);
       last = std::max(last.value_or(*cut_at), *cut_at);
     }
@@ -75,13 +76,13 @@ absl::Duration CutSpread(const csi::TakenGroup& group) {
 }
 
 void SayTaken(const Json& claim, const csi::TakenGroup& group, absl::Duration duration) {
-  const auto cut_at = csi::GroupCutTime(group.content);
+  const auto cut_at = group.content.taken_at();
   CSIDELTA_LOG(kInfo, "volume group snapshot taken", {"namespace", k8s::Namespace(claim)},
-               {"volume_group_snapshot", k8s::Name(group.group)},
+               {"volume_group_snapshot", group.group.name()},
                {"members", absl::StrCat(group.members.size())},
-               {"group_handle", csi::GroupHandleOf(group.content)},
-               {"asked_at", k8s::Annotation(group.group, objects::kAskedAtAnnotation)},
-               {"answered_at", k8s::Annotation(group.group, objects::kAnsweredAtAnnotation)},
+               {"group_handle", group.content.handle_or_source()},
+               {"asked_at", group.group.Annotation(objects::kAskedAtAnnotation)},
+               {"answered_at", group.group.Annotation(objects::kAnsweredAtAnnotation)},
                {"freeze_window", FreezeWindowText(group.group)},
                {"cut_at", cut_at.has_value() ? FormatRfc3339(*cut_at) : "unknown"},
                {"cut_spread_ms", absl::StrCat(absl::ToInt64Milliseconds(CutSpread(group)))},
@@ -93,10 +94,10 @@ void EmitTaken(const CallContext& ctx, k8s::ApiClient& api, const csi::TakenGrou
   const std::string text = absl::StrCat(
       "cut ", group.members.size(), " claims at one instant, freeze window ",
       FreezeWindowText(group.group), ": asked at ",
-      k8s::Annotation(group.group, objects::kAskedAtAnnotation), ", the driver had answered at ",
-      k8s::Annotation(group.group, objects::kAnsweredAtAnnotation));
+      group.group.Annotation(objects::kAskedAtAnnotation), ", the driver had answered at ",
+      group.group.Annotation(objects::kAnsweredAtAnnotation));
   const absl::Status emitted =
-      k8s::EmitEvent(ctx, api, group.group, k8s::EventType::kNormal, kGroupCutReason, text);
+      k8s::EmitEvent(ctx, api, group.group.json(), k8s::EventType::kNormal, kGroupCutReason, text);
   if (!emitted.ok()) {
     CSIDELTA_LOG(kInfo, "the event about a volume group could not be written",
                  {"error", emitted.ToString()});
@@ -123,35 +124,36 @@ absl::StatusOr<std::shared_ptr<const GroupOutcome>> VolumeGroups::Take(
             formed_now = true;
             return Form(ctx, backup, claim, decision, decide);
           }));
-  if (!formed_now && !to_be_moved && outcome->failed.ok() && !outcome->taken.group.is_null()) {
+  if (!formed_now && !to_be_moved && outcome->failed.ok() && !outcome->taken.group.name().empty()) {
     RETURN_IF_ERROR(StillThere(ctx, outcome->taken.group));
   }
   return outcome;
 }
 
-absl::Status VolumeGroups::HandOver(const CallContext& ctx, const Json& group) {
+absl::Status VolumeGroups::HandOver(const CallContext& ctx,
+                                    const objects::VolumeGroupSnapshot& group) {
   if (csi::GroupEnteredArchive(group)) {
     return absl::OkStatus();
   }
-  const k8s::ObjectKey key = csi::GroupSnapshotKey(group);
-  if (!k8s::Annotation(group, objects::kHandedOverAnnotation).empty()) {
+  const k8s::ObjectKey key = group.key();
+  if (!group.Annotation(objects::kHandedOverAnnotation).empty()) {
     return absl::FailedPreconditionError(absl::StrCat(
         "VolumeGroupSnapshot ", key.namespace_name, "/", key.name,
         " is not in the backup: the plugin ended while it was saved; back up again, which removes "
         "this one"));
   }
-  const Json annotations = {{objects::kHandedOverAnnotation, "true"}};
   return csi::RetryTransient(ctx, [&] {
-    return env_.api
-        .Patch(ctx, key, k8s::PatchKind::kMerge, {{"metadata", {{"annotations", annotations}}}}, "")
-        .status();
+    return objects::Apply(ctx, env_.api, key,
+                          objects::Patch().SetAnnotation(objects::kHandedOverAnnotation, "true"));
   });
 }
 
-absl::Status VolumeGroups::StillThere(const CallContext& ctx, const Json& group) {
-  const k8s::ObjectKey key = csi::GroupSnapshotKey(group);
-  ASSIGN_OR_RETURN(const Json found, k8s::FindOrNull(ctx, env_.api, key));
-  if (k8s::Uid(found) == k8s::Uid(group) && !k8s::BeingDeleted(found)) {
+absl::Status VolumeGroups::StillThere(const CallContext& ctx,
+                                      const objects::VolumeGroupSnapshot& group) {
+  const k8s::ObjectKey key = group.key();
+  ASSIGN_OR_RETURN(const auto found,
+                   objects::Find<objects::VolumeGroupSnapshot>(ctx, env_.api, key));
+  if (found.has_value() && found->uid() == group.uid() && !found->is_being_deleted()) {
     return absl::OkStatus();
   }
   return absl::FailedPreconditionError(absl::StrCat(

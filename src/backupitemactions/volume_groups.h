@@ -72,8 +72,8 @@ class VolumeGroups {
 
   // Notes that Velero is told to save the group. FAILED_PRECONDITION where it was told before, by a
   // process that ended, and the group did not enter the archive: it is not asked for again.
-  absl::Status HandOver(const CallContext& ctx, const Json& group);
-  absl::Status StillThere(const CallContext& ctx, const Json& group);
+  absl::Status HandOver(const CallContext& ctx, const objects::VolumeGroupSnapshot& group);
+  absl::Status StillThere(const CallContext& ctx, const objects::VolumeGroupSnapshot& group);
 
   csi::Environment env_;
   BackupFacts& facts_;

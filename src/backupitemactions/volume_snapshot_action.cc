@@ -17,6 +17,7 @@
 #include "csi/snapshot_state.h"
 #include "csi/snapshot_types.h"
 #include "k8s/object.h"
+#include "objects/client.h"
 #include "objects/keys.h"
 #include "objects/volume_snapshot.h"
 #include "velero/backup.h"
@@ -123,17 +124,18 @@ absl::StatusOr<velero::BackupItemResult> VolumeSnapshotAction::Execute(const Cal
       k8s::Label(item, objects::kBackupNameLabel) == velero::ValidLabelValue(backup.name)) {
     return Correct(item, backup);
   }
-  if (csi::IsOfAnotherBackup(item, backup.name)) {
+  if (csi::IsOfAnotherBackup(objects::Object(item), backup.name)) {
     CSIDELTA_LOG(kInfo, "a volume snapshot that another backup left is archived as it is",
                  {"namespace", k8s::Namespace(item)}, {"volume_snapshot", k8s::Name(item)},
                  {"backup", k8s::Label(item, objects::kBackupNameLabel)});
     return velero::BackupItemResult{};
   }
-  if (!csi::IsOurs(item, backup)) {
+  ASSIGN_OR_RETURN(const auto snapshot, objects::VolumeSnapshot::Of(item));
+  if (!csi::IsOurs(snapshot, backup)) {
     return DescribeOthers(ctx, item);
   }
   absl::StatusOr<velero::BackupItemResult> result = Adopt(ctx, item, backup);
-  if (!result.ok() && csi::MemberGroupName(item).empty()) {
+  if (!result.ok() && csi::MemberGroupName(snapshot).empty()) {
     Remove(item);  // A member goes with its group, or not at all.
   }
   return result;
@@ -143,7 +145,8 @@ velero::BackupItemResult VolumeSnapshotAction::Correct(const Json& item,
                                                        const velero::Backup& backup) const {
   Json changed = item;
   DropUnknownSize(changed);
-  if (csi::IsOurs(item, backup)) {
+  if (const auto snapshot = objects::VolumeSnapshot::Of(item);
+      snapshot.ok() && csi::IsOurs(*snapshot, backup)) {
     AddTimes(changed);
   }
   csi::StripForeignOwners(env_.velero_namespace, changed);
@@ -256,13 +259,14 @@ absl::StatusOr<velero::BackupItemResult> VolumeSnapshotAction::Finalize(
   if (k8s::Label(item, objects::kBackupNameLabel) == velero::ValidLabelValue(backup.name)) {
     DropUnknownSize(archived);
   }
-  if (!csi::IsOurs(item, backup)) {
+  ASSIGN_OR_RETURN(const auto snapshot, objects::VolumeSnapshot::Of(item));
+  if (!csi::IsOurs(snapshot, backup)) {
     result.item = IfChanged(item, std::move(archived));
     return result;
   }
   if (k8s::Annotation(item, objects::kFinalizeAnnotation) == backup.uid &&
-      csi::MemberGroupName(item).empty()) {
-    RETURN_IF_ERROR(csi::RetainAndForget(ctx, env_.api, item));
+      csi::MemberGroupName(snapshot).empty()) {
+    RETURN_IF_ERROR(csi::RetainAndForget(ctx, env_.api, snapshot));
   }
   EraseJson(archived, {"metadata", "annotations", objects::kFinalizeAnnotation});
   AddTimes(archived);
@@ -344,13 +348,10 @@ absl::Status VolumeSnapshotAction::Cancel(const CallContext& ctx, absl::string_v
   ASSIGN_OR_RETURN(const velero::Backup backup, velero::ParseBackup(backup_object));
   const k8s::ObjectKey key =
       csi::VolumeSnapshotKey(operation.namespace_name, operation.snapshot_name);
-  const absl::StatusOr<Json> snapshot = env_.api.Get(ctx, key);
-  if (absl::IsNotFound(snapshot.status())) {
-    return absl::OkStatus();
-  }
-  RETURN_IF_ERROR(snapshot.status());
-  if (k8s::Uid(*snapshot) != operation.snapshot_uid || !csi::IsOurs(*snapshot, backup) ||
-      !csi::MemberGroupName(*snapshot).empty() || csi::ReadyToUse(*snapshot)) {
+  ASSIGN_OR_RETURN(const auto snapshot, objects::Find<objects::VolumeSnapshot>(ctx, env_.api, key));
+  if (!snapshot.has_value() || snapshot->uid() != operation.snapshot_uid ||
+      !csi::IsOurs(*snapshot, backup) || !csi::MemberGroupName(*snapshot).empty() ||
+      snapshot->is_ready()) {
     return absl::OkStatus();
   }
   CSIDELTA_LOG(kInfo, "removing a volume snapshot that did not become ready",

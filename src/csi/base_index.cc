@@ -61,7 +61,12 @@ void BaseIndex::Note(const Json& content) {
   if (k8s::BeingDeleted(content)) {
     return;
   }
-  BaseSnapshot base = ReadBase(content);
+  absl::StatusOr<objects::VolumeSnapshotContent> typed =
+      objects::VolumeSnapshotContent::Of(content);
+  if (!typed.ok()) {
+    return;
+  }
+  BaseSnapshot base = ReadBase(*typed);
   by_claim_[base.owner.claim_uid].insert(name);
   if (base.is_needed) {
     needed_[base.driver].insert(name);

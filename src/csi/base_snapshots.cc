@@ -8,16 +8,15 @@
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "csi/base_index.h"
-#include "csi/claim_provisioning.h"
 #include "csi/owned_content.h"
 #include "csi/snapshot_need.h"
-#include "csi/snapshot_types.h"
-#include "csi/static_content.h"
-#include "k8s/object.h"
+#include "objects/client.h"
 #include "objects/keys.h"
 
 namespace csidelta::csi {
 namespace {
+
+using objects::VolumeSnapshotContent;
 
 // A claim that was moved to another name is still the same volume.
 bool SameVolume(const BaseOwner& a, const BaseOwner& b) {
@@ -56,13 +55,13 @@ absl::Status DropAllBut(const CallContext& ctx, const Environment& env, const Ba
 
 // A base has a VolumeSnapshot only while it is being read, or where somebody made one.
 absl::StatusOr<std::vector<Protection>> WhyItStays(const CallContext& ctx, const Environment& env,
-                                                   const Json& content) {
-  ASSIGN_OR_RETURN(const std::optional<Json> snapshot, FindSnapshotOf(ctx, env.api, content));
+                                                   const VolumeSnapshotContent& content) {
+  ASSIGN_OR_RETURN(const auto snapshot, FindSnapshotOf(ctx, env.api, content));
   if (!snapshot.has_value()) {
     return std::vector<Protection>();
   }
   ASSIGN_OR_RETURN(const PvcsBySource pvcs,
-                   ListPvcsBeingFilled(ctx, env.api, k8s::Namespace(*snapshot)));
+                   ListPvcsBeingFilled(ctx, env.api, snapshot->namespace_name()));
   return NeedsOf(*snapshot, &content, pvcs, Requester::kBaseCleanUp);
 }
 
@@ -77,42 +76,38 @@ std::map<std::string, std::string> OwnerAnnotations(const BaseOwner& owner) {
           {objects::kMoverClusterAnnotation, owner.cluster}};
 }
 
-BaseSnapshot ReadBase(const Json& content) {
-  const std::optional<absl::Time> cut_at = CutTime(content);
-  return {
-      .content_name = k8s::Name(content),
-      .owner = {.velero_namespace = k8s::Annotation(content, objects::kMoverVeleroNamespaceLabel),
-                .location = k8s::Annotation(content, objects::kMoverLocationAnnotation),
-                .claim_namespace =
-                    k8s::Annotation(content, objects::kMoverClaimNamespaceAnnotation),
-                .claim = k8s::Annotation(content, objects::kMoverClaimAnnotation),
-                .claim_uid = k8s::Annotation(content, objects::kMoverClaimUidAnnotation),
-                .cluster = k8s::Annotation(content, objects::kMoverClusterAnnotation)},
-      .driver = GetString(content, {"spec", "driver"}),
-      .snapshot_handle = HandleOf(content),
-      .cut_at = cut_at.has_value()
-                    ? cut_at
-                    : ParseRfc3339(k8s::Annotation(content, objects::kMoverTakenAtAnnotation)),
-      .created_at = k8s::CreatedAt(content),
-      .is_needed = k8s::Label(content, objects::kBaseNeededLabel) == "true"};
+BaseSnapshot ReadBase(const VolumeSnapshotContent& content) {
+  const std::optional<absl::Time> cut_at = content.taken_at();
+  return {.content_name = content.name(),
+          .owner = {.velero_namespace = content.Annotation(objects::kMoverVeleroNamespaceLabel),
+                    .location = content.Annotation(objects::kMoverLocationAnnotation),
+                    .claim_namespace = content.Annotation(objects::kMoverClaimNamespaceAnnotation),
+                    .claim = content.Annotation(objects::kMoverClaimAnnotation),
+                    .claim_uid = content.Annotation(objects::kMoverClaimUidAnnotation),
+                    .cluster = content.Annotation(objects::kMoverClusterAnnotation)},
+          .driver = content.driver(),
+          .snapshot_handle = content.handle_or_source(),
+          .cut_at = cut_at.has_value()
+                        ? cut_at
+                        : ParseRfc3339(content.Annotation(objects::kMoverTakenAtAnnotation)),
+          .created_at = content.created_at(),
+          .is_needed = content.Label(objects::kBaseNeededLabel) == "true"};
 }
 
 k8s::FollowedObjects BaseContents() {
-  return {.type = VolumeSnapshotContentType(),
+  return {.type = VolumeSnapshotContent::Type(),
           .namespace_name = "",
           .label_selector = absl::StrCat(objects::kBaseLabel, "=true")};
 }
 
 absl::Status KeepAsBase(const CallContext& ctx, const Environment& env,
                         absl::string_view content_name, const BaseOwner& owner, bool is_needed) {
-  Json patch;
-  SetJson(patch, {"metadata", "labels", objects::kBaseLabel}, "true");
+  auto patch = objects::Patch().SetLabel(objects::kBaseLabel, "true");
   if (is_needed) {
-    SetJson(patch, {"metadata", "labels", objects::kBaseNeededLabel}, "true");
+    patch.SetLabel(objects::kBaseNeededLabel, "true");
   }
   RETURN_IF_ERROR(
-      env.api.Patch(ctx, VolumeSnapshotContentKey(content_name), k8s::PatchKind::kMerge, patch, "")
-          .status());
+      objects::Apply(ctx, env.api, VolumeSnapshotContent::Key("", content_name), patch));
   return DropAllBut(ctx, env, owner, content_name);
 }
 
@@ -136,13 +131,14 @@ absl::StatusOr<bool> NeedsBases(const CallContext& ctx, const Environment& env,
 absl::StatusOr<std::vector<BaseSnapshot>> ListBases(const CallContext& ctx, const Environment& env,
                                                     absl::string_view velero_namespace) {
   const k8s::FollowedObjects which = BaseContents();
-  ASSIGN_OR_RETURN(const k8s::ObjectList contents,
-                   env.api.List(ctx, which.type, "",
-                                {.label_selector = which.label_selector, .field_selector = ""}));
+  ASSIGN_OR_RETURN(
+      const std::vector<VolumeSnapshotContent> contents,
+      objects::List<VolumeSnapshotContent>(
+          ctx, env.api, "", {.label_selector = which.label_selector, .field_selector = ""}));
   std::vector<BaseSnapshot> bases;
-  for (const Json& content : contents.items) {
+  for (const VolumeSnapshotContent& content : contents) {
     BaseSnapshot base = ReadBase(content);
-    if (!k8s::BeingDeleted(content) &&
+    if (!content.is_being_deleted() &&
         (velero_namespace.empty() || base.owner.velero_namespace == velero_namespace)) {
       bases.push_back(std::move(base));
     }
@@ -165,20 +161,20 @@ absl::StatusOr<std::optional<BaseSnapshot>> FindBase(const CallContext& ctx, con
 
 absl::Status DropBase(const CallContext& ctx, const Environment& env,
                       absl::string_view content_name) {
-  const absl::StatusOr<Json> content = env.api.Get(ctx, VolumeSnapshotContentKey(content_name));
-  if (absl::IsNotFound(content.status()) || (content.ok() && k8s::BeingDeleted(*content))) {
+  ASSIGN_OR_RETURN(const auto content,
+                   objects::Find<VolumeSnapshotContent>(
+                       ctx, env.api, VolumeSnapshotContent::Key("", content_name)));
+  if (!content.has_value() || content->is_being_deleted()) {
     return absl::OkStatus();
   }
-  RETURN_IF_ERROR(content.status());
-  if (k8s::Label(*content, objects::kBaseLabel) != "true") {
+  if (content->Label(objects::kBaseLabel) != "true") {
     return absl::FailedPreconditionError(
         absl::StrCat("VolumeSnapshotContent ", content_name, " is no base snapshot of ours"));
   }
   ASSIGN_OR_RETURN(const std::vector<Protection> needs, WhyItStays(ctx, env, *content));
   if (!needs.empty()) {
     CSIDELTA_LOG(kInfo, "a base snapshot is left for later",
-                 {"volume_snapshot_content", k8s::Name(*content)},
-                 {"reason", needs.front().message});
+                 {"volume_snapshot_content", content->name()}, {"reason", needs.front().message});
     return absl::OkStatus();
   }
   return DropWithSnapshot(ctx, env.api, *content);

@@ -10,9 +10,9 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
-#include "base/json.h"
 #include "csi/environment.h"
 #include "k8s/follow.h"
+#include "objects/volume_snapshot.h"
 
 namespace csidelta::csi {
 
@@ -45,7 +45,7 @@ struct BaseSnapshot {
 std::map<std::string, std::string> OwnerAnnotations(const BaseOwner& owner);
 
 // What a content with the label of bases says of itself.
-BaseSnapshot ReadBase(const Json& content);
+BaseSnapshot ReadBase(const objects::VolumeSnapshotContent& content);
 
 // Makes the content `content_name`, which ExposeSnapshot() made with the annotations of `owner`,
 // the base of its volume, and drops the older ones with the driver's snapshots. `is_needed`: the

@@ -5,8 +5,8 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
-#include "base/json.h"
 #include "csi/environment.h"
+#include "objects/volume_snapshot.h"
 #include "velero/backup.h"
 
 namespace csidelta::csi {
@@ -40,11 +40,10 @@ enum class DeletionResult {
 //
 // Contents of other origin that name the same handle stay. Idempotent; may run in two processes at
 // once. An error means that calling again may help.
-absl::StatusOr<DeletionResult> DeleteSnapshotOfBackup(const CallContext& ctx,
-                                                      const Environment& env,
-                                                      const Json& archived_content,
-                                                      const velero::Backup& backup,
-                                                      absl::Duration wait);
+absl::StatusOr<DeletionResult> DeleteSnapshotOfBackup(
+    const CallContext& ctx, const Environment& env,
+    const objects::VolumeSnapshotContent& archived_content, const velero::Backup& backup,
+    absl::Duration wait);
 
 // Goes on with temporary contents that earlier deletions left: those whose drivers refused, were
 // slow, or lost the handle, and those of calls that died. Returns for how many the driver is proven

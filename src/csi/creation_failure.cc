@@ -4,21 +4,21 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "base/json.h"
-#include "base/quantity.h"
 #include "base/status_macros.h"
 #include "csi/group_removal.h"
-#include "csi/group_types.h"
 #include "csi/retry.h"
 #include "csi/snapshot_lifecycle.h"
-#include "csi/snapshot_types.h"
-#include "csi/static_content.h"
 #include "k8s/access_review.h"
 #include "k8s/find.h"
-#include "k8s/object.h"
+#include "objects/client.h"
+#include "objects/resource_quota.h"
+#include "objects/volume_snapshot.h"
 
 namespace csidelta::csi {
 namespace {
+
+using objects::VolumeGroupSnapshotContent;
+using objects::VolumeSnapshotContent;
 
 constexpr char kRoomPayload[] = "csi-delta/out-of-room";
 constexpr absl::string_view kQuotaWords = "exceeded quota: ";  // of the API server's admission
@@ -48,13 +48,6 @@ std::optional<int64_t> CountIn(absl::string_view message, absl::string_view titl
   return count;
 }
 
-// A number of VolumeSnapshots in the status of a ResourceQuota: "hard" or "used".
-std::optional<int64_t> CountOf(const Json& quota, absl::string_view field) {
-  const absl::StatusOr<int64_t> count =
-      ParseQuantity(GetString(quota, {"status", field, kCounted}));
-  return count.ok() ? std::optional<int64_t>(*count) : std::nullopt;
-}
-
 bool MayPatch(const CallContext& ctx, k8s::ApiClient& api, const k8s::ResourceType& type) {
   const absl::StatusOr<k8s::AccessAnswer> answer =
       k8s::ReviewAccess(ctx, api, {.verb = "patch", .type = type});
@@ -68,23 +61,24 @@ absl::Status DeleteByUid(const CallContext& ctx, k8s::ApiClient& api, const k8s:
   });
 }
 
-// What stays of it in the storage, and why; "" where there is nothing.
-std::string RetainedText(const CallContext& ctx, k8s::ApiClient& api, const k8s::ObjectKey& content,
-                         std::string (*handle_of)(const Json& content)) {
-  const absl::StatusOr<Json> found = api.Get(ctx, content);
-  if (absl::IsNotFound(found.status())) {
+// What stays of it in the storage, and why; "" where there is nothing. `Content`: that of a
+// VolumeSnapshot, or of a group.
+template <typename Content>
+std::string RetainedText(const CallContext& ctx, k8s::ApiClient& api, const k8s::ObjectKey& key) {
+  const absl::StatusOr<Content> content = objects::Get<Content>(ctx, api, key);
+  if (absl::IsNotFound(content.status())) {
     return "";
   }
-  const std::string name = absl::StrCat(content.type.kind, " ", content.name);
-  if (!found.ok()) {
+  if (!content.ok()) {
     return absl::StrCat("; whether the driver keeps what it took was not checked: ",
-                        found.status().message());
+                        content.status().message());
   }
-  if (GetString(*found, {"spec", "deletionPolicy"}) != "Retain") {
+  if (content->deletion_policy() != "Retain") {
     return "";
   }
-  const std::string handle = handle_of(*found);
-  return absl::StrCat("; ", name, " says Retain, and stays, as does what the driver took",
+  const std::string handle = content->handle_or_source();
+  return absl::StrCat("; ", key.type.kind, " ", key.name,
+                      " says Retain, and stays, as does what the driver took",
                       handle.empty() ? "" : absl::StrCat(": ", handle));
 }
 
@@ -122,29 +116,29 @@ absl::Status ExplainTimeout(const absl::Status& status, absl::string_view what,
 absl::Status WithdrawSnapshot(const Clock& clock, k8s::ApiClient& api, const k8s::ObjectKey& key,
                               const std::string& uid, const absl::Status& status) {
   const CallContext ctx = CleanUpContext(clock);
-  if (MayPatch(ctx, api, VolumeSnapshotContentType())) {
+  if (MayPatch(ctx, api, VolumeSnapshotContent::Type())) {
     return WithEnding(status, key, RemoveSnapshot(ctx, api, key, uid), "");
   }
-  const absl::StatusOr<Json> snapshot = api.Get(ctx, key);
+  const auto snapshot = objects::Get<objects::VolumeSnapshot>(ctx, api, key);
   const std::string retained =
-      snapshot.ok() && k8s::Uid(*snapshot) == uid
-          ? RetainedText(ctx, api, VolumeSnapshotContentKey(ContentNameOf(*snapshot)), HandleOf)
+      snapshot.ok() && snapshot->uid() == uid
+          ? RetainedText<VolumeSnapshotContent>(
+                ctx, api, VolumeSnapshotContent::Key("", ContentNameOf(*snapshot)))
           : "";
   return WithEnding(status, key, DeleteByUid(ctx, api, key, uid), retained);
 }
 
-absl::Status WithdrawGroup(const Clock& clock, k8s::ApiClient& api, const Json& group,
-                           const absl::Status& status) {
+absl::Status WithdrawGroup(const Clock& clock, k8s::ApiClient& api,
+                           const objects::VolumeGroupSnapshot& group, const absl::Status& status) {
   const CallContext ctx = CleanUpContext(clock);
-  const k8s::ObjectKey key = GroupSnapshotKey(group);
-  const std::string& version = key.type.version;
-  if (MayPatch(ctx, api, VolumeSnapshotContentType()) &&
-      MayPatch(ctx, api, VolumeGroupSnapshotContentType(version))) {
+  const k8s::ObjectKey key = group.key();
+  if (MayPatch(ctx, api, VolumeSnapshotContent::Type()) &&
+      MayPatch(ctx, api, VolumeGroupSnapshotContent::kKind.TypeOf(group.version()))) {
     return WithEnding(status, key, RemoveGroup(ctx, api, group), "");
   }
-  const std::string retained =
-      RetainedText(ctx, api, GroupContentKey(version, GroupContentNameOf(group)), GroupHandleOf);
-  return WithEnding(status, key, DeleteByUid(ctx, api, key, k8s::Uid(group)), retained);
+  const std::string retained = RetainedText<VolumeGroupSnapshotContent>(
+      ctx, api, VolumeGroupSnapshotContent::Key(group.version(), "", GroupContentNameOf(group)));
+  return WithEnding(status, key, DeleteByUid(ctx, api, key, group.uid()), retained);
 }
 
 std::optional<RoomLimit> OutOfRoom(const absl::Status& status) {
@@ -189,15 +183,15 @@ std::optional<QuotaUse> ParseQuotaRefusal(absl::string_view message) {
 
 absl::Status CheckQuotas(const CallContext& ctx, k8s::ApiClient& api,
                          absl::string_view namespace_name, int needed) {
-  ASSIGN_OR_RETURN(const k8s::ObjectList quotas,
-                   api.List(ctx, ResourceQuotaType(), namespace_name, {}));
-  for (const Json& quota : quotas.items) {
-    const std::optional<int64_t> limit = CountOf(quota, "hard");
-    const std::optional<int64_t> used = CountOf(quota, "used");
+  ASSIGN_OR_RETURN(const std::vector<objects::ResourceQuota> quotas,
+                   objects::List<objects::ResourceQuota>(ctx, api, namespace_name));
+  for (const objects::ResourceQuota& quota : quotas) {
+    const std::optional<int64_t> limit = quota.Hard(kCounted);
+    const std::optional<int64_t> used = quota.Used(kCounted);
     if (limit.has_value() && used.has_value() && *limit - *used < needed) {
       return OutOfRoomError(
           RoomLimit::kQuota,
-          absl::StrCat(kQuotaWords, k8s::Name(quota), ", requested: ", kCounted, "=", needed,
+          absl::StrCat(kQuotaWords, quota.name(), ", requested: ", kCounted, "=", needed,
                        ", used: ", kCounted, "=", *used, ", limited: ", kCounted, "=", *limit));
     }
   }

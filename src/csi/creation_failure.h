@@ -9,8 +9,8 @@
 #include "absl/time/time.h"
 #include "base/call_context.h"
 #include "base/clock.h"
-#include "base/json.h"
 #include "k8s/api_client.h"
+#include "objects/volume_group_snapshot.h"
 
 // How the creation of a VolumeSnapshot, or of a group of them, ends when it does not succeed.
 namespace csidelta::csi {
@@ -29,8 +29,8 @@ absl::Status ExplainTimeout(const absl::Status& status, absl::string_view what,
 // what is left, and its handle.
 absl::Status WithdrawSnapshot(const Clock& clock, k8s::ApiClient& api, const k8s::ObjectKey& key,
                               const std::string& uid, const absl::Status& status);
-absl::Status WithdrawGroup(const Clock& clock, k8s::ApiClient& api, const Json& group,
-                           const absl::Status& status);
+absl::Status WithdrawGroup(const Clock& clock, k8s::ApiClient& api,
+                           const objects::VolumeGroupSnapshot& group, const absl::Status& status);
 
 // What allows no more VolumeSnapshots.
 enum class RoomLimit { kQuota, kDriver };

@@ -5,9 +5,9 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
-#include "base/json.h"
 #include "csi/environment.h"
 #include "k8s/api_client.h"
+#include "objects/object.h"
 
 // Whether a driver really deleted what a temporary content stands for.
 //
@@ -34,20 +34,20 @@ enum class DeletionState {
 };
 
 // Whether it carries our finalizer. Pure.
-bool IsPendingDeletion(const Json& content);
+bool IsPendingDeletion(const objects::Object& content);
 
 // The content as it was read. Pure.
-PendingDeletion PendingDeletionOf(const k8s::ResourceType& type, const Json& content);
+PendingDeletion PendingDeletionOf(const k8s::ResourceType& type, const objects::Object& content);
 
 // For a user who finds it: what it waits for, and what to do. Pure.
-std::string DescribePendingDeletion(const k8s::ResourceType& type, const Json& content);
+std::string DescribePendingDeletion(const k8s::ResourceType& type, const objects::Object& content);
 
 // Makes `content`, which carries kDeletionFinalizer, unless there is one of its name; one that an
 // older version of us made gets the finalizer, or is waited for, at most `wait`, where it is being
 // deleted already. False when it stands even then.
 absl::StatusOr<bool> EnsurePendingDeletion(const CallContext& ctx, const Environment& env,
-                                           const k8s::ObjectKey& key, const Json& content,
-                                           absl::Duration wait);
+                                           const k8s::ObjectKey& key,
+                                           const objects::Object& content, absl::Duration wait);
 
 // Asks for the deletion of the content, has the sidecar delete what it names, and removes our
 // finalizer when the driver is proven to have done so; a handle that was lost is written again.

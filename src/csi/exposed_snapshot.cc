@@ -6,24 +6,28 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "base/quantity.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "csi/claim_provisioning.h"
 #include "csi/owned_content.h"
 #include "csi/snapshot_lifecycle.h"
 #include "csi/snapshot_state.h"
-#include "csi/snapshot_types.h"
 #include "csi/static_content.h"
 #include "k8s/cached_client.h"
 #include "k8s/find.h"
-#include "k8s/object.h"
+#include "objects/client.h"
 #include "objects/keys.h"
 #include "objects/persistent_volume.h"
+#include "objects/persistent_volume_claim.h"
 #include "objects/volume_snapshot.h"
 
 namespace csidelta::csi {
 namespace {
+
+using objects::PersistentVolume;
+using objects::PersistentVolumeClaim;
+using objects::VolumeSnapshot;
+using objects::VolumeSnapshotContent;
 
 // For so long the snapshot controller may take to bind what was made by hand before that counts as
 // waiting.
@@ -39,28 +43,30 @@ std::string WithWords(std::string text, absl::string_view foreign_words) {
 }
 
 k8s::ObjectKey SourceKey(const ExposeRequest& request) {
-  return VolumeSnapshotKey(request.source_namespace, request.source_snapshot);
+  return VolumeSnapshot::Key(request.source_namespace, request.source_snapshot);
 }
 
 k8s::ObjectKey OwnSnapshotKey(const ExposeRequest& request) {
-  return VolumeSnapshotKey(request.mover_namespace, request.name);
+  return VolumeSnapshot::Key(request.mover_namespace, request.name);
 }
 
 k8s::ObjectKey OwnClaimKey(const ExposeRequest& request) {
-  return ClaimKey(request.mover_namespace, request.name);
+  return PersistentVolumeClaim::Key(request.mover_namespace, request.name);
 }
 
-Json MetadataOf(const ExposeRequest& request) {
-  Json metadata = {
-      {"name", request.name}, {"namespace", request.mover_namespace}, {"labels", request.labels}};
+k8s::ObjectKey OwnContentKey(const ExposeRequest& request) {
+  return VolumeSnapshotContent::Key("", request.name);
+}
+
+// Labelled and owned as everything of the mover's.
+template <typename Kind>
+Kind MakeOwn(const ExposeRequest& request) {
+  Kind made = Kind::Make(request.mover_namespace, request.name);
+  made.SetLabels(request.labels);
   if (request.owner.has_value()) {
-    metadata["ownerReferences"] = Json::array({objects::ToJson(*request.owner)});
+    made.SetOwners({*request.owner});
   }
-  return metadata;
-}
-
-int64_t QuantityAt(const Json& object, JsonPath path) {
-  return ParseQuantity(GetString(object, path)).value_or(0);
+  return made;
 }
 
 // What the source's claim says, or its volume; empty when the claim is gone.
@@ -71,33 +77,33 @@ struct SourceClaim {
 };
 
 absl::StatusOr<SourceClaim> ReadSourceClaim(const CallContext& ctx, k8s::ApiClient& api,
-                                            const Json& source) {
+                                            const VolumeSnapshot& source) {
   SourceClaim result;
-  std::string name = SourceClaimName(source);
+  std::string name = source.source_pvc();
   if (name.empty()) {
-    name = k8s::Annotation(source, objects::kMemberClaimAnnotation);
+    name = source.Annotation(objects::kMemberClaimAnnotation);
   }
   if (name.empty()) {
     return result;
   }
-  ASSIGN_OR_RETURN(const std::optional<Json> claim,
-                   k8s::Find(ctx, api, ClaimKey(k8s::Namespace(source), name)));
+  ASSIGN_OR_RETURN(const auto claim,
+                   objects::Find<PersistentVolumeClaim>(
+                       ctx, api, PersistentVolumeClaim::Key(source.namespace_name(), name)));
   if (!claim.has_value()) {
     return result;
   }
-  result.storage_class = GetString(*claim, {"spec", "storageClassName"});
-  result.size_bytes = std::max(QuantityAt(*claim, {"status", "capacity", "storage"}),
-                               QuantityAt(*claim, {"spec", "resources", "requests", "storage"}));
-  const std::string volume_name = GetString(*claim, {"spec", "volumeName"});
-  if (volume_name.empty()) {
+  result.storage_class = claim->storage_class().value_or("");
+  result.size_bytes =
+      std::max(claim->capacity_bytes().value_or(0), claim->requested_bytes().value_or(0));
+  if (claim->volume_name().empty()) {
     return result;
   }
-  ASSIGN_OR_RETURN(const std::optional<Json> volume, k8s::Find(ctx, api, VolumeKey(volume_name)));
+  ASSIGN_OR_RETURN(
+      const auto volume,
+      objects::Find<PersistentVolume>(ctx, api, PersistentVolume::Key("", claim->volume_name())));
   if (volume.has_value()) {
-    result.size_bytes =
-        std::max(result.size_bytes, QuantityAt(*volume, {"spec", "capacity", "storage"}));
-    ASSIGN_OR_RETURN(const auto typed, objects::PersistentVolume::Of(*volume));
-    result.node_affinity = typed.node_affinity();
+    result.size_bytes = std::max(result.size_bytes, volume->capacity_bytes().value_or(0));
+    result.node_affinity = volume->node_affinity();
   }
   return result;
 }
@@ -113,10 +119,12 @@ class Exposer {
  private:
   // What is made here. That it is not there yet may be an answer of a moment ago: who makes it then
   // must expect it to be there.
-  absl::StatusOr<std::optional<Json>> FindOwn(const k8s::ObjectKey& key);
+  template <typename Kind>
+  absl::StatusOr<std::optional<Kind>> FindOwn(const k8s::ObjectKey& key);
 
   // Where another was faster, what that one made.
-  absl::StatusOr<Json> Make(const k8s::ObjectKey& key, const Json& object);
+  template <typename Kind>
+  absl::StatusOr<Kind> Make(const Kind& object);
   Exposure Wait(std::string for_what);
   Exposure AwaitSnapshot(std::string for_what);
   absl::Status Refuse(absl::string_view why) const;
@@ -126,56 +134,60 @@ class Exposer {
 
   // The content of the source, when the source is ready; nothing, and the exposure says why, when
   // it may become so.
-  absl::StatusOr<std::optional<Json>> ReadySource(const Json& source);
+  absl::StatusOr<std::optional<VolumeSnapshotContent>> ReadySource(const VolumeSnapshot& source);
 
   // Nothing may be made of the handle before this: it would be lost with the source's namespace.
-  absl::StatusOr<Json> Retain(const Json& source, const Json& content);
+  absl::StatusOr<VolumeSnapshotContent> Retain(const VolumeSnapshot& source,
+                                               const VolumeSnapshotContent& content);
 
   // Whether the source is known not to be ready, as of a moment ago. The exposure says so. What the
   // driver or the controller complains of is looked at closely.
   bool AwaitsSource();
-  absl::StatusOr<std::optional<Json>> TakeOver();
-  absl::StatusOr<Json> MakeContent(const Json& source, const Json& retained);
+  absl::StatusOr<std::optional<VolumeSnapshotContent>> TakeOver();
+  absl::StatusOr<VolumeSnapshotContent> MakeContent(const VolumeSnapshot& source,
+                                                    const VolumeSnapshotContent& retained);
 
   // --- What is ours
 
-  absl::Status CheckOurs(const Json& content) const;
-  void ReadContent(const Json& content);
+  absl::Status CheckOurs(const VolumeSnapshotContent& content) const;
+  void ReadContent(const VolumeSnapshotContent& content);
 
   // What a driver that cannot be asked would not know: the handle, and when it was cut.
-  absl::Status WriteHandle(const Json& content);
-  absl::StatusOr<Json> EnsureSnapshot(const Json& content);
-  Json SnapshotOf(const Json& content) const;
+  absl::Status WriteHandle(const VolumeSnapshotContent& content);
+  absl::StatusOr<VolumeSnapshot> EnsureSnapshot(const VolumeSnapshotContent& content);
+  VolumeSnapshot SnapshotOf(const VolumeSnapshotContent& content) const;
 
   // The source is ours to remove, and the driver's snapshot has its content already. Once the
   // VolumeSnapshot of that is there, this is done.
-  absl::Status ForgetSource(const Json& content);
+  absl::Status ForgetSource(const VolumeSnapshotContent& content);
 
   // --- The claim
 
-  Json MakeClaim(bool read_only_many) const;
+  PersistentVolumeClaim MakeClaim(bool read_only_many) const;
 
   // Its class must be one that fills claims from snapshots of this driver. A claim without one gets
   // the default class when it is made, which may be another driver's.
   absl::Status RequireClass(const std::optional<std::string>& storage_class);
 
   // Nothing while one for many readers is still going.
-  absl::StatusOr<std::optional<Json>> EnsureClaim(const Json& content);
-  absl::StatusOr<Exposure> LookAtClaim(const Json& content, const Json& claim);
+  absl::StatusOr<std::optional<PersistentVolumeClaim>> EnsureClaim(
+      const VolumeSnapshotContent& content);
+  absl::StatusOr<Exposure> LookAtClaim(const VolumeSnapshotContent& content,
+                                       const PersistentVolumeClaim& claim);
   Exposure Ready();
-  void ReadNodeAffinity(const Json& content);
-  absl::StatusOr<Exposure> FallBackToOneReader(const Json& claim);
+  void ReadNodeAffinity(const VolumeSnapshotContent& content);
+  absl::StatusOr<Exposure> FallBackToOneReader(const PersistentVolumeClaim& claim);
 
   const CallContext& ctx_;
   k8s::CachedReader api_;
   k8s::ApiClient& server_;  // for reads that must not be old
   const ExposeRequest& request_;
   Exposure exposure_;
-  std::optional<Json> taken_source_;  // in this look
+  std::optional<VolumeSnapshot> taken_source_;  // in this look
 };
 
 absl::StatusOr<Exposure> Exposer::Run() {
-  ASSIGN_OR_RETURN(std::optional<Json> content, FindOwn(VolumeSnapshotContentKey(request_.name)));
+  ASSIGN_OR_RETURN(auto content, FindOwn<VolumeSnapshotContent>(OwnContentKey(request_)));
   if (!content.has_value()) {
     ASSIGN_OR_RETURN(content, TakeOver());
     if (!content.has_value()) {
@@ -185,32 +197,35 @@ absl::StatusOr<Exposure> Exposer::Run() {
   RETURN_IF_ERROR(CheckOurs(*content));
   ReadContent(*content);
   RETURN_IF_ERROR(WriteHandle(*content));
-  ASSIGN_OR_RETURN(const Json snapshot, EnsureSnapshot(*content));
-  if (!ReadyToUse(snapshot)) {
+  ASSIGN_OR_RETURN(const VolumeSnapshot snapshot, EnsureSnapshot(*content));
+  if (!snapshot.is_ready()) {
     Wait(WithWords(absl::StrCat(ToString(OwnSnapshotKey(request_)), " to be ready to use"),
-                   ErrorMessage(snapshot)));
+                   snapshot.error_message()));
     const absl::Time now = ctx_.clock->Now();
-    exposure_.awaits_snapshot = now - k8s::CreatedAt(snapshot).value_or(now) >= kBindingTimeUsual;
+    exposure_.awaits_snapshot = now - snapshot.created_at().value_or(now) >= kBindingTimeUsual;
     return exposure_;
   }
   if (request_.is_without_claim) {
     return Wait(absl::StrCat(ToString(OwnClaimKey(request_)), " to be made"));
   }
-  ASSIGN_OR_RETURN(const std::optional<Json> claim, EnsureClaim(*content));
+  ASSIGN_OR_RETURN(const auto claim, EnsureClaim(*content));
   return claim.has_value() ? LookAtClaim(*content, *claim)
                            : Wait("a claim for many readers to be gone");
 }
 
-absl::StatusOr<std::optional<Json>> Exposer::FindOwn(const k8s::ObjectKey& key) {
+template <typename Kind>
+absl::StatusOr<std::optional<Kind>> Exposer::FindOwn(const k8s::ObjectKey& key) {
   return request_.cache != nullptr &&
                  request_.cache->Find(key).presence == k8s::ObjectCache::Presence::kAbsent
-             ? std::optional<Json>()
-             : k8s::Find(ctx_, api_, key);
+             ? std::optional<Kind>()
+             : objects::Find<Kind>(ctx_, api_, key);
 }
 
-absl::StatusOr<Json> Exposer::Make(const k8s::ObjectKey& key, const Json& object) {
-  absl::StatusOr<Json> made = api_.Create(ctx_, key.type, key.namespace_name, object);
-  return absl::IsAlreadyExists(made.status()) ? server_.Get(ctx_, key) : std::move(made);
+template <typename Kind>
+absl::StatusOr<Kind> Exposer::Make(const Kind& object) {
+  absl::StatusOr<Kind> made = objects::Create(ctx_, api_, object);
+  return absl::IsAlreadyExists(made.status()) ? objects::Get<Kind>(ctx_, server_, object.key())
+                                              : std::move(made);
 }
 
 Exposure Exposer::Wait(std::string for_what) {
@@ -237,120 +252,114 @@ absl::Status Exposer::RefuseBlock(absl::string_view why) const {
                    ExcludingPolicyRule(exposure_.driver)));
 }
 
-absl::StatusOr<std::optional<Json>> Exposer::ReadySource(const Json& source) {
+absl::StatusOr<std::optional<VolumeSnapshotContent>> Exposer::ReadySource(
+    const VolumeSnapshot& source) {
   const std::string label = ToString(SourceKey(request_));
-  const std::string content_name = BoundContentName(source);
+  const std::string content_name = source.bound_content();
   if (content_name.empty()) {
-    AwaitSnapshot(WithWords(absl::StrCat(label, " to be bound"), ErrorMessage(source)));
-    return std::optional<Json>();
+    AwaitSnapshot(WithWords(absl::StrCat(label, " to be bound"), source.error_message()));
+    return std::optional<VolumeSnapshotContent>();
   }
-  ASSIGN_OR_RETURN(std::optional<Json> content,
-                   k8s::Find(ctx_, api_, VolumeSnapshotContentKey(content_name)));
-  if (!content.has_value() || k8s::BeingDeleted(*content)) {
+  ASSIGN_OR_RETURN(auto content, objects::Find<VolumeSnapshotContent>(
+                                     ctx_, api_, VolumeSnapshotContent::Key("", content_name)));
+  if (!content.has_value() || content->is_being_deleted()) {
     return Refuse(absl::StrCat("lost its VolumeSnapshotContent ", content_name));
   }
-  if (GetString(*content, {"spec", "volumeSnapshotRef", "uid"}) != k8s::Uid(source)) {
+  if (content->snapshot_uid() != source.uid()) {
     return Refuse(absl::StrCat("names the VolumeSnapshotContent ", content_name,
                                ", which belongs to another"));
   }
-  exposure_.driver = GetString(*content, {"spec", "driver"});
-  exposure_.cut_at = CutTime(*content);
+  exposure_.driver = content->driver();
+  exposure_.cut_at = content->taken_at();
   if (HasNoBlockDevices(exposure_.driver)) {
     return RefuseBlock("the driver serves file systems only");
   }
-  ASSIGN_OR_RETURN(const auto typed, objects::VolumeSnapshot::Of(source));
-  ASSIGN_OR_RETURN(const auto typed_content, objects::VolumeSnapshotContent::Of(*content));
   const SnapshotStatus status =
-      StatusOf(typed, {.kind = ContentReading::Kind::kPresent, .content = &typed_content});
-  if (!IsUsable(status.state) || HandleOf(*content).empty()) {
-    AwaitSnapshot(WithWords(absl::StrCat(label, " to be ready to use"), ErrorMessage(source)));
-    return std::optional<Json>();
+      StatusOf(source, {.kind = ContentReading::Kind::kPresent, .content = &*content});
+  if (!IsUsable(status.state) || content->handle_or_source().empty()) {
+    AwaitSnapshot(WithWords(absl::StrCat(label, " to be ready to use"), source.error_message()));
+    return std::optional<VolumeSnapshotContent>();
   }
   return content;
 }
 
-absl::StatusOr<Json> Exposer::Retain(const Json& source, const Json& content) {
-  ASSIGN_OR_RETURN(
-      const Json retained,
-      api_.Patch(ctx_, VolumeSnapshotContentKey(k8s::Name(content)), k8s::PatchKind::kMerge,
-                 {{"spec", {{"deletionPolicy", "Retain"}}}}, ""));
-  if (GetString(retained, {"spec", "deletionPolicy"}) != "Retain" ||
-      GetString(retained, {"spec", "volumeSnapshotRef", "uid"}) != k8s::Uid(source) ||
-      HandleOf(retained).empty()) {
+absl::StatusOr<VolumeSnapshotContent> Exposer::Retain(const VolumeSnapshot& source,
+                                                      const VolumeSnapshotContent& content) {
+  ASSIGN_OR_RETURN(VolumeSnapshotContent retained,
+                   objects::Apply<VolumeSnapshotContent>(
+                       ctx_, api_, content.key(), objects::Patch().SetDeletionPolicy("Retain")));
+  if (!retained.is_retained() || retained.snapshot_uid() != source.uid() ||
+      retained.handle_or_source().empty()) {
     return Refuse(
-        absl::StrCat("cannot be retained: VolumeSnapshotContent ", k8s::Name(content), " changed"));
+        absl::StrCat("cannot be retained: VolumeSnapshotContent ", content.name(), " changed"));
   }
   return retained;
 }
 
 bool Exposer::AwaitsSource() {
-  if (request_.cache == nullptr) {
-    return false;
-  }
-  const k8s::ObjectCache::Answer source = request_.cache->Find(SourceKey(request_));
-  const bool is_waiting = source.presence == k8s::ObjectCache::Presence::kFound &&
-                          !k8s::BeingDeleted(source.object) && !ReadyToUse(source.object) &&
-                          ErrorMessage(source.object).empty();
+  const auto source = objects::FindCached<VolumeSnapshot>(request_.cache, SourceKey(request_));
+  const bool is_waiting = source.object.has_value() && !source.object->is_being_deleted() &&
+                          !source.object->is_ready() && source.object->error_message().empty();
   if (is_waiting) {
-    AwaitSnapshot(absl::StrCat(
-        ToString(SourceKey(request_)),
-        BoundContentName(source.object).empty() ? " to be bound" : " to be ready to use"));
+    AwaitSnapshot(absl::StrCat(ToString(SourceKey(request_)), source.object->bound_content().empty()
+                                                                  ? " to be bound"
+                                                                  : " to be ready to use"));
   }
   return is_waiting;
 }
 
-absl::StatusOr<std::optional<Json>> Exposer::TakeOver() {
+absl::StatusOr<std::optional<VolumeSnapshotContent>> Exposer::TakeOver() {
   if (AwaitsSource()) {
-    return std::optional<Json>();
+    return std::optional<VolumeSnapshotContent>();
   }
-  ASSIGN_OR_RETURN(const std::optional<Json> source, k8s::Find(ctx_, server_, SourceKey(request_)));
-  if (!source.has_value() || k8s::BeingDeleted(*source)) {
-    ASSIGN_OR_RETURN(std::optional<Json> taken_over,
-                     k8s::Find(ctx_, server_, VolumeSnapshotContentKey(request_.name)));
+  ASSIGN_OR_RETURN(const auto source,
+                   objects::Find<VolumeSnapshot>(ctx_, server_, SourceKey(request_)));
+  if (!source.has_value() || source->is_being_deleted()) {
+    ASSIGN_OR_RETURN(auto taken_over,
+                     objects::Find<VolumeSnapshotContent>(ctx_, server_, OwnContentKey(request_)));
     return taken_over.has_value()
-               ? absl::StatusOr<std::optional<Json>>(std::move(taken_over))
+               ? absl::StatusOr<std::optional<VolumeSnapshotContent>>(std::move(taken_over))
                : Refuse("was deleted by somebody before it was taken over; back up again");
   }
-  ASSIGN_OR_RETURN(const std::optional<Json> ready, ReadySource(*source));
+  ASSIGN_OR_RETURN(const auto ready, ReadySource(*source));
   if (!ready.has_value()) {
     return ready;
   }
-  ASSIGN_OR_RETURN(const Json retained, Retain(*source, *ready));
-  ASSIGN_OR_RETURN(const Json content, MakeContent(*source, retained));
-  absl::StatusOr<Json> made = Make(VolumeSnapshotContentKey(request_.name), content);
+  ASSIGN_OR_RETURN(const VolumeSnapshotContent retained, Retain(*source, *ready));
+  ASSIGN_OR_RETURN(const VolumeSnapshotContent content, MakeContent(*source, retained));
+  absl::StatusOr<VolumeSnapshotContent> made = Make(content);
   RETURN_IF_ERROR(Annotate(made.status(), "take over the volume snapshot"));
   taken_source_ = source;
-  return std::optional<Json>(*std::move(made));
+  return std::optional(*std::move(made));
 }
 
-absl::StatusOr<Json> Exposer::MakeContent(const Json& source, const Json& retained) {
+absl::StatusOr<VolumeSnapshotContent> Exposer::MakeContent(const VolumeSnapshot& source,
+                                                           const VolumeSnapshotContent& retained) {
   ASSIGN_OR_RETURN(const SourceClaim claim, ReadSourceClaim(ctx_, api_, source));
-  ASSIGN_OR_RETURN(const k8s::ObjectList classes,
-                   api_.List(ctx_, VolumeSnapshotClassType(), "", {}));
-  const int64_t size_bytes = std::max({RestoreSizeBytes(retained).value_or(0), claim.size_bytes,
-                                       QuantityAt(source, {"status", "restoreSize"})});
+  ASSIGN_OR_RETURN(const auto classes, objects::List<objects::VolumeSnapshotClass>(ctx_, api_, ""));
+  const int64_t size_bytes = std::max({retained.restore_size_bytes().value_or(0), claim.size_bytes,
+                                       source.restore_size_bytes().value_or(0)});
   if (size_bytes <= 0) {
     return Refuse("has no known size: neither its restoreSize nor its claim says it");
   }
   StaticContent content;
   content.name = request_.name;
   content.driver = exposure_.driver;
-  content.handle = HandleOf(retained);
+  content.handle = retained.handle_or_source();
   content.snapshot_namespace = request_.mover_namespace;
   content.snapshot_name = request_.name;
   content.deletion_policy = "Retain";
-  content.class_name = ClassOfDriver(classes.items, content.driver,
-                                     GetString(retained, {"spec", "volumeSnapshotClassName"}));
+  content.class_name = ClassOfDriver(classes, content.driver, retained.class_name());
   content.labels = request_.labels;
   content.labels.merge(MovedGroupLabels(retained));
-  if (const std::string node = k8s::Label(retained, objects::kManagedByLabel); !node.empty()) {
+  if (const std::string node = retained.Label(objects::kManagedByLabel); !node.empty()) {
     content.labels.emplace(objects::kManagedByLabel, node);
   }
   content.annotations = DeletionSecretAnnotations(retained);
   content.annotations.merge(MovedGroupAnnotations(retained));
   content.annotations.insert(request_.annotations.begin(), request_.annotations.end());
   content.annotations.emplace(objects::kModeChangeAnnotation, "true");
-  content.annotations.emplace(objects::kSourceUidAnnotation, k8s::Uid(source));
+  content.annotations.emplace(objects::kSourceUidAnnotation, source.uid());
   content.annotations.emplace(objects::kSourceSizeAnnotation, absl::StrCat(size_bytes));
   content.annotations.emplace(objects::kSourceStorageClassAnnotation, claim.storage_class);
   if (!claim.node_affinity.selects_all()) {
@@ -361,110 +370,96 @@ absl::StatusOr<Json> Exposer::MakeContent(const Json& source, const Json& retain
     content.annotations.emplace(objects::kMoverTakenAtAnnotation, FormatRfc3339(*exposure_.cut_at));
   }
   content.annotations.emplace(objects::kMoverReadyAtAnnotation,
-                              FormatRfc3339(ReadyTime(source).value_or(ctx_.clock->Now())));
+                              FormatRfc3339(source.ready_at().value_or(ctx_.clock->Now())));
   // The snapshot controller adds it once it has bound the content; until then, too, nothing may
   // vanish with the driver's snapshot left behind.
   content.finalizers = {objects::kContentBoundProtectionFinalizer};
   return MakeStaticContent(content);
 }
 
-absl::Status Exposer::CheckOurs(const Json& content) const {
-  if (!HasLabels(content, request_.labels) ||
-      GetString(content, {"spec", "volumeSnapshotRef", "namespace"}) != request_.mover_namespace ||
-      GetString(content, {"spec", "volumeSnapshotRef", "name"}) != request_.name) {
+absl::Status Exposer::CheckOurs(const VolumeSnapshotContent& content) const {
+  if (!content.HasLabels(request_.labels) ||
+      content.snapshot_namespace() != request_.mover_namespace ||
+      content.snapshot_name() != request_.name) {
     return Refuse(absl::StrCat("cannot be taken over: VolumeSnapshotContent ", request_.name,
                                " is somebody else's"));
   }
-  return k8s::BeingDeleted(content)
+  return content.is_being_deleted()
              ? Refuse(absl::StrCat("is being dropped with VolumeSnapshotContent ", request_.name))
              : absl::OkStatus();
 }
 
-void Exposer::ReadContent(const Json& content) {
-  exposure_.driver = GetString(content, {"spec", "driver"});
-  exposure_.snapshot_handle = HandleOf(content);
-  exposure_.cut_at = ParseRfc3339(k8s::Annotation(content, objects::kMoverTakenAtAnnotation));
-  exposure_.ready_at = ParseRfc3339(k8s::Annotation(content, objects::kMoverReadyAtAnnotation));
+void Exposer::ReadContent(const VolumeSnapshotContent& content) {
+  exposure_.driver = content.driver();
+  exposure_.snapshot_handle = content.handle_or_source();
+  exposure_.cut_at = ParseRfc3339(content.Annotation(objects::kMoverTakenAtAnnotation));
+  exposure_.ready_at = ParseRfc3339(content.Annotation(objects::kMoverReadyAtAnnotation));
   exposure_.group = ReadMovedGroup(content);
   exposure_.storage_class = request_.storage_class.empty()
-                                ? k8s::Annotation(content, objects::kSourceStorageClassAnnotation)
+                                ? content.Annotation(objects::kSourceStorageClassAnnotation)
                                 : request_.storage_class;
-  if (!absl::SimpleAtoi(k8s::Annotation(content, objects::kSourceSizeAnnotation),
+  if (!absl::SimpleAtoi(content.Annotation(objects::kSourceSizeAnnotation),
                         &exposure_.size_bytes)) {
     exposure_.size_bytes = 0;
   }
 }
 
-absl::Status Exposer::WriteHandle(const Json& content) {
-  if (!SnapshotHandle(content).empty()) {
-    return absl::OkStatus();
-  }
-  Json status = {{"snapshotHandle", exposure_.snapshot_handle}};
-  if (exposure_.cut_at.has_value()) {
-    status["creationTime"] = absl::ToUnixNanos(*exposure_.cut_at);
-  }
-  return api_
-      .Patch(ctx_, VolumeSnapshotContentKey(request_.name), k8s::PatchKind::kMerge,
-             {{"status", status}}, "status")
-      .status();
+absl::Status Exposer::WriteHandle(const VolumeSnapshotContent& content) {
+  return content.handle().empty()
+             ? objects::Apply(ctx_, api_, content.key(),
+                              objects::Patch().SetTaken(exposure_.snapshot_handle, exposure_.cut_at,
+                                                        std::nullopt),
+                              "status")
+             : absl::OkStatus();
 }
 
-absl::StatusOr<Json> Exposer::EnsureSnapshot(const Json& content) {
-  const k8s::ObjectKey key = OwnSnapshotKey(request_);
-  ASSIGN_OR_RETURN(std::optional<Json> found, FindOwn(key));
+absl::StatusOr<VolumeSnapshot> Exposer::EnsureSnapshot(const VolumeSnapshotContent& content) {
+  ASSIGN_OR_RETURN(auto found, FindOwn<VolumeSnapshot>(OwnSnapshotKey(request_)));
   if (!found.has_value()) {
     RETURN_IF_ERROR(ForgetSource(content));
-    ASSIGN_OR_RETURN(found, Make(key, SnapshotOf(content)));
+    ASSIGN_OR_RETURN(found, Make(SnapshotOf(content)));
   }
-  if (k8s::BeingDeleted(*found) || !HasLabels(*found, request_.labels)) {
-    return Refuse(
-        absl::StrCat("cannot be used: ", ToString(key), " is being deleted, or somebody else's"));
+  if (found->is_being_deleted() || !found->HasLabels(request_.labels)) {
+    return Refuse(absl::StrCat("cannot be used: ", ToString(OwnSnapshotKey(request_)),
+                               " is being deleted, or somebody else's"));
   }
   return *std::move(found);
 }
 
-Json Exposer::SnapshotOf(const Json& content) const {
-  Json snapshot = {{"apiVersion", "snapshot.storage.k8s.io/v1"},
-                   {"kind", "VolumeSnapshot"},
-                   {"metadata", MetadataOf(request_)}};
-  SetJson(snapshot, {"spec", "source", "volumeSnapshotContentName"}, request_.name);
+VolumeSnapshot Exposer::SnapshotOf(const VolumeSnapshotContent& content) const {
+  auto snapshot = MakeOwn<VolumeSnapshot>(request_);
+  snapshot.SetSourceContent(request_.name);
   // Without its class here a driver's metadata service refuses it.
-  if (const std::string name = GetString(content, {"spec", "volumeSnapshotClassName"});
-      !name.empty()) {
-    SetJson(snapshot, {"spec", "volumeSnapshotClassName"}, name);
+  if (!content.class_name().empty()) {
+    snapshot.SetClassName(content.class_name());
   }
   return snapshot;
 }
 
-absl::Status Exposer::ForgetSource(const Json& content) {
-  std::optional<Json> source = taken_source_;
+absl::Status Exposer::ForgetSource(const VolumeSnapshotContent& content) {
+  std::optional<VolumeSnapshot> source = taken_source_;
   if (!source.has_value()) {
-    ASSIGN_OR_RETURN(source, k8s::Find(ctx_, server_, SourceKey(request_)));
+    ASSIGN_OR_RETURN(source, objects::Find<VolumeSnapshot>(ctx_, server_, SourceKey(request_)));
   }
-  if (!source.has_value() ||
-      k8s::Uid(*source) != k8s::Annotation(content, objects::kSourceUidAnnotation) ||
-      k8s::BeingDeleted(*source)) {
+  if (!source.has_value() || source->uid() != content.Annotation(objects::kSourceUidAnnotation) ||
+      source->is_being_deleted()) {
     return absl::OkStatus();
   }
   return RetainAndForget(ctx_, api_, *source);
 }
 
-Json Exposer::MakeClaim(bool read_only_many) const {
-  Json claim = {
-      {"apiVersion", "v1"}, {"kind", "PersistentVolumeClaim"}, {"metadata", MetadataOf(request_)}};
+PersistentVolumeClaim Exposer::MakeClaim(bool read_only_many) const {
+  auto claim = MakeOwn<PersistentVolumeClaim>(request_);
   if (!request_.source_claim.empty()) {
-    claim["metadata"]["annotations"] = {
-        {objects::kMoverClaimNamespaceAnnotation, request_.source_namespace},
-        {objects::kMoverClaimAnnotation, request_.source_claim}};
+    claim.SetAnnotation(objects::kMoverClaimNamespaceAnnotation, request_.source_namespace);
+    claim.SetAnnotation(objects::kMoverClaimAnnotation, request_.source_claim);
   }
-  Json& spec = claim["spec"];
-  spec["accessModes"] = Json::array({read_only_many ? "ReadOnlyMany" : "ReadWriteOnce"});
-  spec["volumeMode"] = "Block";
-  spec["dataSource"] = {
-      {"apiGroup", "snapshot.storage.k8s.io"}, {"kind", "VolumeSnapshot"}, {"name", request_.name}};
-  SetJson(spec, {"resources", "requests", "storage"}, absl::StrCat(exposure_.size_bytes));
+  claim.SetAccessModes({read_only_many ? "ReadOnlyMany" : "ReadWriteOnce"});
+  claim.SetMode(objects::VolumeMode::kBlock);
+  claim.SetSourceSnapshot(request_.name);
+  claim.SetRequestedBytes(exposure_.size_bytes);
   if (!exposure_.storage_class.empty()) {
-    spec["storageClassName"] = exposure_.storage_class;
+    claim.SetStorageClass(exposure_.storage_class);
   }
   return claim;
 }
@@ -483,32 +478,34 @@ absl::Status Exposer::RequireClass(const std::optional<std::string>& storage_cla
              : Refuse(absl::StrCat("cannot be read: ", fit.text, kCure));
 }
 
-absl::StatusOr<std::optional<Json>> Exposer::EnsureClaim(const Json& content) {
+absl::StatusOr<std::optional<PersistentVolumeClaim>> Exposer::EnsureClaim(
+    const VolumeSnapshotContent& content) {
   const k8s::ObjectKey key = OwnClaimKey(request_);
-  ASSIGN_OR_RETURN(std::optional<Json> found, FindOwn(key));
+  ASSIGN_OR_RETURN(auto found, FindOwn<PersistentVolumeClaim>(key));
   if (!found.has_value()) {
     if (!exposure_.storage_class.empty()) {
       RETURN_IF_ERROR(RequireClass(exposure_.storage_class));
     }
-    const bool read_only_many = request_.read_only_many &&
-                                k8s::Annotation(content, objects::kReadOnlyManyAnnotation).empty();
-    ASSIGN_OR_RETURN(found, Make(key, MakeClaim(read_only_many)));
+    const bool read_only_many =
+        request_.read_only_many && content.Annotation(objects::kReadOnlyManyAnnotation).empty();
+    ASSIGN_OR_RETURN(found, Make(MakeClaim(read_only_many)));
   }
-  if (!HasLabels(*found, request_.labels)) {
+  if (!found->HasLabels(request_.labels)) {
     return Refuse(absl::StrCat("cannot be used: ", ToString(key), " is somebody else's"));
   }
-  return k8s::BeingDeleted(*found) ? std::optional<Json>() : found;
+  return found->is_being_deleted() ? std::optional<PersistentVolumeClaim>() : found;
 }
 
-absl::StatusOr<Exposure> Exposer::LookAtClaim(const Json& content, const Json& claim) {
-  const std::string phase = GetString(claim, {"status", "phase"});
+absl::StatusOr<Exposure> Exposer::LookAtClaim(const VolumeSnapshotContent& content,
+                                              const PersistentVolumeClaim& claim) {
+  const std::string phase = claim.phase();
   if (phase == "Lost") {
     return Refuse(
         absl::StrCat("lost the volume that ", ToString(OwnClaimKey(request_)), " was filled with"));
   }
   if (exposure_.storage_class.empty()) {
-    RETURN_IF_ERROR(RequireClass(StorageClassOf(claim)));
-    exposure_.storage_class = StorageClassOf(claim).value_or("");
+    RETURN_IF_ERROR(RequireClass(claim.storage_class()));
+    exposure_.storage_class = claim.storage_class().value_or("");
   }
   ASSIGN_OR_RETURN(const bool waits_for_pod,
                    WaitsForFirstConsumer(ctx_, api_, exposure_.storage_class));
@@ -517,15 +514,14 @@ absl::StatusOr<Exposure> Exposer::LookAtClaim(const Json& content, const Json& c
   }
   if (phase == "Bound") {
     ASSIGN_OR_RETURN(const std::string foreign,
-                     WhyVolumeIsForeign(ctx_, api_, claim, exposure_.driver));
+                     WhyVolumeIsForeign(ctx_, api_, claim.json(), exposure_.driver));
     return foreign.empty()
                ? absl::StatusOr<Exposure>(Ready())
                : Refuse(absl::StrCat("cannot be read: ", ToString(OwnClaimKey(request_)),
                                      " was bound to what is not the snapshot: ", foreign));
   }
-  ASSIGN_OR_RETURN(const std::string refusal, LastProvisioningError(ctx_, api_, claim));
-  if (!refusal.empty() && FindJson(claim, {"spec", "accessModes"}) != nullptr &&
-      claim["spec"]["accessModes"] == Json::array({"ReadOnlyMany"})) {
+  ASSIGN_OR_RETURN(const std::string refusal, LastProvisioningError(ctx_, api_, claim.json()));
+  if (!refusal.empty() && claim.access_modes() == std::vector<std::string>{"ReadOnlyMany"}) {
     return FallBackToOneReader(claim);
   }
   if (IsDefiniteRefusal(refusal)) {
@@ -542,20 +538,18 @@ Exposure Exposer::Ready() {
   return exposure_;
 }
 
-void Exposer::ReadNodeAffinity(const Json& content) {
+void Exposer::ReadNodeAffinity(const VolumeSnapshotContent& content) {
   exposure_.node_affinity =
-      objects::NodeSelector::Parse(k8s::Annotation(content, objects::kSourceNodeAffinityAnnotation))
+      objects::NodeSelector::Parse(content.Annotation(objects::kSourceNodeAffinityAnnotation))
           .value_or(objects::NodeSelector());
 }
 
-absl::StatusOr<Exposure> Exposer::FallBackToOneReader(const Json& claim) {
-  Json mark;
-  SetJson(mark, {"metadata", "annotations", objects::kReadOnlyManyAnnotation}, "refused");
+absl::StatusOr<Exposure> Exposer::FallBackToOneReader(const PersistentVolumeClaim& claim) {
   RETURN_IF_ERROR(
-      api_.Patch(ctx_, VolumeSnapshotContentKey(request_.name), k8s::PatchKind::kMerge, mark, "")
-          .status());
+      objects::Apply(ctx_, api_, OwnContentKey(request_),
+                     objects::Patch().SetAnnotation(objects::kReadOnlyManyAnnotation, "refused")));
   RETURN_IF_ERROR(k8s::IgnoreNotFound(
-      api_.Delete(ctx_, OwnClaimKey(request_), {.uid = k8s::Uid(claim), .resource_version = ""})));
+      api_.Delete(ctx_, claim.key(), {.uid = claim.uid(), .resource_version = ""})));
   return Wait("a claim for many readers to be gone");
 }
 
@@ -563,64 +557,62 @@ absl::StatusOr<Exposure> Exposer::FallBackToOneReader(const Json& claim) {
 
 // A class may say that its volumes are kept when their claims go; what is made to be read once is
 // not.
-absl::Status LetVolumeGo(const CallContext& ctx, k8s::ApiClient& api, const Json& claim) {
-  const std::string volume_name = GetString(claim, {"spec", "volumeName"});
-  if (volume_name.empty()) {
+absl::Status LetVolumeGo(const CallContext& ctx, k8s::ApiClient& api,
+                         const PersistentVolumeClaim& claim) {
+  const k8s::ObjectKey key = PersistentVolume::Key("", claim.volume_name());
+  if (key.name.empty()) {
     return absl::OkStatus();
   }
-  ASSIGN_OR_RETURN(const std::optional<Json> volume, k8s::Find(ctx, api, VolumeKey(volume_name)));
-  if (!volume.has_value() || GetString(*volume, {"spec", "claimRef", "uid"}) != k8s::Uid(claim) ||
-      GetString(*volume, {"spec", "persistentVolumeReclaimPolicy"}) == "Delete") {
+  ASSIGN_OR_RETURN(const auto volume, objects::Find<PersistentVolume>(ctx, api, key));
+  if (!volume.has_value() || volume->pvc_uid() != claim.uid() ||
+      volume->reclaim_policy() == "Delete") {
     return absl::OkStatus();
   }
-  return k8s::IgnoreNotFound(api.Patch(ctx, VolumeKey(volume_name), k8s::PatchKind::kMerge,
-                                       {{"spec", {{"persistentVolumeReclaimPolicy", "Delete"}}}},
-                                       "")
-                                 .status());
+  return k8s::IgnoreNotFound(
+      objects::Apply(ctx, api, key, objects::Patch().SetReclaimPolicy("Delete")));
 }
 
 absl::Status RemoveClaim(const CallContext& ctx, k8s::ApiClient& api,
                          const ExposeRequest& request) {
-  ASSIGN_OR_RETURN(const std::optional<Json> claim, k8s::Find(ctx, api, OwnClaimKey(request)));
-  if (!claim.has_value() || !HasLabels(*claim, request.labels)) {
+  ASSIGN_OR_RETURN(const auto claim,
+                   objects::Find<PersistentVolumeClaim>(ctx, api, OwnClaimKey(request)));
+  if (!claim.has_value() || !claim->HasLabels(request.labels)) {
     return absl::OkStatus();
   }
   RETURN_IF_ERROR(LetVolumeGo(ctx, api, *claim));
-  if (k8s::BeingDeleted(*claim)) {
-    return absl::OkStatus();
-  }
-  return k8s::IgnoreNotFound(
-      api.Delete(ctx, OwnClaimKey(request), {.uid = k8s::Uid(*claim), .resource_version = ""}));
+  return claim->is_being_deleted()
+             ? absl::OkStatus()
+             : k8s::IgnoreNotFound(
+                   api.Delete(ctx, claim->key(), {.uid = claim->uid(), .resource_version = ""}));
 }
 
 // Whether it was there.
 absl::StatusOr<bool> RemoveOwnSnapshot(const CallContext& ctx, k8s::ApiClient& api,
                                        const ExposeRequest& request) {
-  ASSIGN_OR_RETURN(const std::optional<Json> snapshot,
-                   k8s::Find(ctx, api, OwnSnapshotKey(request)));
-  if (!snapshot.has_value() || !HasLabels(*snapshot, request.labels)) {
+  ASSIGN_OR_RETURN(const auto snapshot,
+                   objects::Find<VolumeSnapshot>(ctx, api, OwnSnapshotKey(request)));
+  if (!snapshot.has_value() || !snapshot->HasLabels(request.labels)) {
     return false;
   }
-  if (!k8s::BeingDeleted(*snapshot)) {
-    RETURN_IF_ERROR(k8s::IgnoreNotFound(api.Delete(
-        ctx, OwnSnapshotKey(request), {.uid = k8s::Uid(*snapshot), .resource_version = ""})));
+  if (!snapshot->is_being_deleted()) {
+    RETURN_IF_ERROR(k8s::IgnoreNotFound(
+        api.Delete(ctx, snapshot->key(), {.uid = snapshot->uid(), .resource_version = ""})));
   }
   return true;
 }
 
 // `content`: that took the source over, if one did.
 absl::Status RemoveSource(const CallContext& ctx, k8s::ApiClient& api, const ExposeRequest& request,
-                          const std::optional<Json>& content, SnapshotFate fate) {
-  ASSIGN_OR_RETURN(const std::optional<Json> source, k8s::Find(ctx, api, SourceKey(request)));
+                          const std::optional<VolumeSnapshotContent>& content, SnapshotFate fate) {
+  ASSIGN_OR_RETURN(const auto source, objects::Find<VolumeSnapshot>(ctx, api, SourceKey(request)));
   if (!source.has_value()) {
     return absl::OkStatus();
   }
-  if (content.has_value() &&
-      k8s::Annotation(*content, objects::kSourceUidAnnotation) == k8s::Uid(*source)) {
-    return k8s::BeingDeleted(*source) ? absl::OkStatus() : RetainAndForget(ctx, api, *source);
+  if (content.has_value() && content->Annotation(objects::kSourceUidAnnotation) == source->uid()) {
+    return source->is_being_deleted() ? absl::OkStatus() : RetainAndForget(ctx, api, *source);
   }
   return fate == SnapshotFate::kDelete && !content.has_value()
-             ? RemoveSnapshot(ctx, api, SourceKey(request), k8s::Uid(*source))
+             ? RemoveSnapshot(ctx, api, source->key(), source->uid())
              : absl::OkStatus();
 }
 
@@ -636,7 +628,7 @@ absl::StatusOr<Exposure> ExposeSnapshot(const CallContext& ctx, k8s::ApiClient& 
 }
 
 k8s::FollowedObjects SourceSnapshots() {
-  return {.type = VolumeSnapshotType(),
+  return {.type = VolumeSnapshot::Type(),
           .namespace_name = "",
           .label_selector = objects::kCsiDeltaLabel};
 }
@@ -646,9 +638,9 @@ absl::Status RemoveExposure(const CallContext& ctx, k8s::ApiClient& server,
   k8s::CachedReader api(server, request.cache);
   RETURN_IF_ERROR(RemoveClaim(ctx, api, request));
   ASSIGN_OR_RETURN(const bool had_snapshot, RemoveOwnSnapshot(ctx, api, request));
-  ASSIGN_OR_RETURN(std::optional<Json> content,
-                   k8s::Find(ctx, api, VolumeSnapshotContentKey(request.name)));
-  if (content.has_value() && !HasLabels(*content, request.labels)) {
+  ASSIGN_OR_RETURN(auto content,
+                   objects::Find<VolumeSnapshotContent>(ctx, api, OwnContentKey(request)));
+  if (content.has_value() && !content->HasLabels(request.labels)) {
     content.reset();
   }
   // A source that was taken over went before the snapshot of our own was made.
@@ -656,7 +648,7 @@ absl::Status RemoveExposure(const CallContext& ctx, k8s::ApiClient& server,
   if (!request.source_snapshot.empty() && !is_source_gone) {
     RETURN_IF_ERROR(RemoveSource(ctx, api, request, content, fate));
   }
-  if (fate == SnapshotFate::kDelete && content.has_value() && !k8s::BeingDeleted(*content)) {
+  if (fate == SnapshotFate::kDelete && content.has_value() && !content->is_being_deleted()) {
     return DropWithSnapshot(ctx, api, *content);
   }
   return absl::OkStatus();

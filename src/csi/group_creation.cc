@@ -17,21 +17,22 @@
 #include "csi/retry.h"
 #include "csi/snapshot_class.h"
 #include "csi/snapshot_lifecycle.h"
-#include "csi/snapshot_types.h"
 #include "csi/volume_guard.h"
-#include "k8s/find.h"
-#include "k8s/object.h"
+#include "objects/client.h"
 #include "objects/keys.h"
 #include "objects/volume_group_snapshot.h"
 
 namespace csidelta::csi {
 namespace {
 
+using objects::PersistentVolumeClaim;
 using objects::VolumeGroupSnapshot;
+using objects::VolumeGroupSnapshotContent;
 using objects::VolumeSnapshot;
+using objects::VolumeSnapshotContent;
 
-std::vector<objects::PersistentVolumeClaim> PvcsOf(const std::vector<SnapshotSource>& sources) {
-  std::vector<objects::PersistentVolumeClaim> pvcs;
+std::vector<PersistentVolumeClaim> PvcsOf(const std::vector<SnapshotSource>& sources) {
+  std::vector<PersistentVolumeClaim> pvcs;
   pvcs.reserve(sources.size());
   for (const SnapshotSource& source : sources) {
     pvcs.push_back(source.pvc);
@@ -48,7 +49,8 @@ class GroupCreator {
 
  private:
   absl::StatusOr<std::vector<Creation>> CreateGuarded();
-  absl::StatusOr<std::vector<Creation>> AwaitAll(const CallContext& limited, const Json& made);
+  absl::StatusOr<std::vector<Creation>> AwaitAll(const CallContext& limited,
+                                                 const VolumeGroupSnapshot& made);
   absl::Status CheckQuotasOfMembers();
 
   // --- The PVCs' label
@@ -60,15 +62,16 @@ class GroupCreator {
 
   // --- The group
 
-  Json Annotations() const;
-  Json Labels() const;
-  Json ObjectToMake() const;
+  std::map<std::string, std::string> Annotations() const;
+  std::map<std::string, std::string> Labels() const;
+  VolumeGroupSnapshot ObjectToMake() const;
   absl::Status CheckError(const std::optional<objects::SnapshotError>& error);
-  absl::Status AwaitTaken(const CallContext& limited, const Json& made);
+  absl::Status AwaitTaken(const CallContext& limited, const VolumeGroupSnapshot& made);
 
   // --- The members
 
-  absl::StatusOr<std::vector<Creation>> AwaitMembers(const CallContext& limited, const Json& made);
+  absl::StatusOr<std::vector<Creation>> AwaitMembers(const CallContext& limited,
+                                                     const VolumeGroupSnapshot& made);
 
   // Makes a member one of the set, and reads its content where that is allowed.
   absl::StatusOr<Creation> Describe(const CallContext& limited, const VolumeSnapshot& member);
@@ -79,9 +82,6 @@ class GroupCreator {
 
   // The snapshot controller makes the members, and only its log says why it cannot.
   absl::Status AddMissing(const absl::Status& status, std::size_t missing) const;
-
-  // The label's key in a JSON pointer: "/" is written "~1".
-  static constexpr char kMarkPath[] = "/metadata/labels/snapshot.csi-delta.io~1group";
 
   const CallContext& ctx_;
   k8s::ApiClient& api_;
@@ -103,9 +103,7 @@ GroupCreator::GroupCreator(const CallContext& ctx, k8s::ApiClient& api, Random& 
       api_(api),
       request_(request),
       namespace_name_(request.sources.front().pvc.namespace_name()),
-      key_({.type = VolumeGroupSnapshotType(request.choice.version),
-            .namespace_name = namespace_name_,
-            .name = request.name}),
+      key_(VolumeGroupSnapshot::Key(request.choice.version, namespace_name_, request.name)),
       guard_(ctx, api, random,
              {.pvcs = PvcsOf(request.sources),
               .name = request.name,
@@ -130,7 +128,7 @@ absl::StatusOr<std::vector<Creation>> GroupCreator::CreateGuarded() {
   RETURN_IF_ERROR(CheckQuotasOfMembers());
   RETURN_IF_ERROR(Mark());
   asked_at_ = ctx_.clock->Now();
-  absl::StatusOr<Json> made = api_.Create(ctx_, key_.type, namespace_name_, ObjectToMake());
+  absl::StatusOr<VolumeGroupSnapshot> made = objects::Create(ctx_, api_, key_.type, ObjectToMake());
   const absl::Status refused = AsQuotaRefusal(made.status());
   if (absl::IsPermissionDenied(refused) || absl::IsNotFound(refused)) {
     return absl::UnimplementedError(refused.message());
@@ -144,8 +142,8 @@ absl::StatusOr<std::vector<Creation>> GroupCreator::CreateGuarded() {
 }
 
 absl::StatusOr<std::vector<Creation>> GroupCreator::AwaitAll(const CallContext& limited,
-                                                             const Json& made) {
-  RETURN_IF_ERROR(guard_.LookAgain(k8s::ResourceVersion(made)));
+                                                             const VolumeGroupSnapshot& made) {
+  RETURN_IF_ERROR(guard_.LookAgain(made.resource_version()));
   RETURN_IF_ERROR(AddError(AwaitTaken(limited, made)));
   seen_taken_at_ = ctx_.clock->Now();
   request_.on_taken();
@@ -163,11 +161,10 @@ absl::Status GroupCreator::CheckQuotasOfMembers() {
 }
 
 absl::Status GroupCreator::Mark() {
-  const Json patch = {{"metadata", {{"labels", {{objects::kPersonsGroupLabel, request_.name}}}}}};
+  const objects::Patch patch =
+      objects::Patch().SetLabel(objects::kPersonsGroupLabel, request_.name);
   for (const SnapshotSource& source : request_.sources) {
-    const absl::Status status = api_.Patch(ctx_, ClaimKey(namespace_name_, source.pvc.name()),
-                                           k8s::PatchKind::kMerge, patch, "")
-                                    .status();
+    const absl::Status status = objects::Apply(ctx_, api_, source.pvc.key(), patch);
     if (absl::IsPermissionDenied(status) || absl::IsInvalidArgument(status)) {
       return absl::UnimplementedError(
           absl::StrCat("PVC ", source.pvc.name(),
@@ -182,13 +179,11 @@ absl::Status GroupCreator::Mark() {
 void GroupCreator::Unmark() {
   const CallContext after = CleanUpContext(*ctx_.clock);
   for (const std::string& pvc : marked_) {
-    const Json patch = Json::array({{{"op", "test"}, {"path", kMarkPath}, {"value", request_.name}},
-                                    {{"op", "remove"}, {"path", kMarkPath}}});
     const absl::Status status = RetryTransient(after, [&] {
-      return api_.Patch(after, ClaimKey(namespace_name_, pvc), k8s::PatchKind::kJson, patch, "")
-          .status();
+      return objects::RemoveLabelIf(after, api_, PersistentVolumeClaim::Key(namespace_name_, pvc),
+                                    objects::kPersonsGroupLabel, request_.name);
     });
-    if (!status.ok() && !absl::IsNotFound(status) && !absl::IsInvalidArgument(status)) {
+    if (!status.ok()) {
       CSIDELTA_LOG(kWarn, "a PVC keeps a label that is of no use any more", {"pvc", pvc},
                    {"label", objects::kPersonsGroupLabel}, {"status", status.ToString()});
     }
@@ -196,8 +191,9 @@ void GroupCreator::Unmark() {
   marked_.clear();
 }
 
-Json GroupCreator::Annotations() const {
-  Json annotations = {{objects::kSnapshotAskedAtAnnotation, FormatRfc3339Micros(asked_at_)}};
+std::map<std::string, std::string> GroupCreator::Annotations() const {
+  std::map<std::string, std::string> annotations = {
+      {objects::kSnapshotAskedAtAnnotation, FormatRfc3339Micros(asked_at_)}};
   if (!request_.workload.empty()) {
     annotations[objects::kSnapshotWorkloadAnnotation] = request_.workload;
   }
@@ -207,27 +203,22 @@ Json GroupCreator::Annotations() const {
   return annotations;
 }
 
-Json GroupCreator::Labels() const {
-  Json labels = {{objects::kMadeByLabel, objects::kMadeByVerbs},
-                 {objects::kSnapshotSetLabel, request_.name}};
+std::map<std::string, std::string> GroupCreator::Labels() const {
+  std::map<std::string, std::string> labels = {{objects::kMadeByLabel, objects::kMadeByVerbs},
+                                               {objects::kSnapshotSetLabel, request_.name}};
   if (!request_.schedule.empty()) {
     labels[objects::kSnapshotScheduleLabel] = request_.schedule;
   }
   return labels;
 }
 
-Json GroupCreator::ObjectToMake() const {
-  const Json selector = {{"matchLabels", {{objects::kPersonsGroupLabel, request_.name}}}};
-  return {{"apiVersion", absl::StrCat(key_.type.group, "/", key_.type.version)},
-          {"kind", key_.type.kind},
-          {"metadata",
-           {{"name", request_.name},
-            {"namespace", namespace_name_},
-            {"labels", Labels()},
-            {"annotations", Annotations()}}},
-          {"spec",
-           {{"volumeGroupSnapshotClassName", request_.choice.class_name},
-            {"source", {{"selector", selector}}}}}};
+VolumeGroupSnapshot GroupCreator::ObjectToMake() const {
+  auto group = VolumeGroupSnapshot::Make(request_.choice.version, namespace_name_, request_.name);
+  group.SetLabels(Labels());
+  group.SetAnnotations(Annotations());
+  group.SetClassName(request_.choice.class_name);
+  group.SetSelector(objects::kPersonsGroupLabel, request_.name);
+  return group;
 }
 
 absl::Status GroupCreator::CheckError(const std::optional<objects::SnapshotError>& error) {
@@ -244,63 +235,62 @@ absl::Status GroupCreator::CheckError(const std::optional<objects::SnapshotError
   return absl::OkStatus();
 }
 
-absl::Status GroupCreator::AwaitTaken(const CallContext& limited, const Json& made) {
+absl::Status GroupCreator::AwaitTaken(const CallContext& limited, const VolumeGroupSnapshot& made) {
   std::string content;
   bool is_taken = false;
-  const auto is_bound = [&](const Json* json) -> absl::StatusOr<bool> {
-    if (json == nullptr || k8s::Uid(*json) != k8s::Uid(made) || k8s::BeingDeleted(*json)) {
+  const auto is_bound = [&](const VolumeGroupSnapshot* group) -> absl::StatusOr<bool> {
+    if (group == nullptr || group->uid() != made.uid() || group->is_being_deleted()) {
       return absl::NotFoundError(absl::StrCat("VolumeGroupSnapshot ", request_.name,
                                               " was deleted while it was being taken"));
     }
-    ASSIGN_OR_RETURN(const VolumeGroupSnapshot group, VolumeGroupSnapshot::Of(*json));
-    RETURN_IF_ERROR(CheckError(group.error()));
-    content = group.bound_content();
-    is_taken = group.is_ready() || group.taken_at().has_value();
+    RETURN_IF_ERROR(CheckError(group->error()));
+    content = group->bound_content();
+    is_taken = group->is_ready() || group->taken_at().has_value();
     return is_taken || !content.empty();
   };
-  RETURN_IF_ERROR(room_.WaitFor(limited, key_, is_bound, &made));
+  RETURN_IF_ERROR(room_.WaitFor<VolumeGroupSnapshot>(limited, key_, is_bound, &made));
   if (is_taken) {
     return absl::OkStatus();
   }
-  const k8s::ObjectKey content_key = GroupContentKey(request_.choice.version, content);
-  const absl::StatusOr<Json> known = api_.Get(limited, content_key);
+  const k8s::ObjectKey content_key =
+      VolumeGroupSnapshotContent::Key(request_.choice.version, "", content);
+  const auto known = objects::Get<VolumeGroupSnapshotContent>(limited, api_, content_key);
   if (absl::IsPermissionDenied(known.status())) {
-    const auto has_time = [&](const Json* json) -> absl::StatusOr<bool> {
-      ASSIGN_OR_RETURN(const bool bound, is_bound(json));
+    const auto has_time = [&](const VolumeGroupSnapshot* group) -> absl::StatusOr<bool> {
+      ASSIGN_OR_RETURN(const bool bound, is_bound(group));
       return bound && is_taken;
     };
-    return room_.WaitFor(limited, key_, has_time, nullptr);
+    return room_.WaitFor<VolumeGroupSnapshot>(limited, key_, has_time, nullptr);
   }
   RETURN_IF_ERROR(known.status());
-  const auto has_handle = [&](const Json* json) -> absl::StatusOr<bool> {
-    if (json == nullptr) {
+  const auto has_handle = [&](const VolumeGroupSnapshotContent* seen) -> absl::StatusOr<bool> {
+    if (seen == nullptr) {
       return absl::NotFoundError(absl::StrCat("VolumeGroupSnapshotContent ", content,
                                               " was deleted while it was being taken"));
     }
-    ASSIGN_OR_RETURN(const auto content_seen, objects::VolumeGroupSnapshotContent::Of(*json));
-    RETURN_IF_ERROR(CheckError(content_seen.error()));
-    return !content_seen.handle_or_source().empty();
+    RETURN_IF_ERROR(CheckError(seen->error()));
+    return !seen->handle_or_source().empty();
   };
-  return room_.WaitFor(limited, content_key, has_handle, &*known);
+  return room_.WaitFor<VolumeGroupSnapshotContent>(limited, content_key, has_handle, &*known);
 }
 
 absl::StatusOr<std::vector<Creation>> GroupCreator::AwaitMembers(const CallContext& limited,
-                                                                 const Json& made) {
+                                                                 const VolumeGroupSnapshot& made) {
   std::map<std::string, VolumeSnapshot> found;  // by PVC
-  const auto all_there = [&](const Json* json) -> absl::StatusOr<bool> {
-    if (!IsMemberOf(*json, k8s::Uid(made))) {
+  const auto all_there = [&](const VolumeSnapshot* member) -> absl::StatusOr<bool> {
+    if (!member->IsMemberOf(made.uid())) {
       return false;
     }
-    ASSIGN_OR_RETURN(const VolumeSnapshot member, VolumeSnapshot::Of(*json));
-    if (!member.bound_content().empty() && (member.taken_at().has_value() || member.is_ready())) {
-      found.insert_or_assign(member.source_pvc(), member);
+    if (!member->bound_content().empty() &&
+        (member->taken_at().has_value() || member->is_ready())) {
+      found.insert_or_assign(member->source_pvc(), *member);
     }
     return std::all_of(
         request_.sources.begin(), request_.sources.end(),
         [&](const SnapshotSource& source) { return found.contains(source.pvc.name()); });
   };
   const absl::Status there =
-      guard_.Waiter(limited).WaitForAmong(VolumeSnapshotType(), namespace_name_, all_there);
+      guard_.Waiter(limited).WaitForAmong<VolumeSnapshot>(namespace_name_, all_there);
   RETURN_IF_ERROR(AddMissing(there, request_.sources.size() - found.size()));
   std::vector<Creation> creations;
   creations.reserve(request_.sources.size());
@@ -318,19 +308,18 @@ absl::StatusOr<std::vector<Creation>> GroupCreator::AwaitMembers(const CallConte
 
 absl::StatusOr<Creation> GroupCreator::Describe(const CallContext& limited,
                                                 const VolumeSnapshot& member) {
-  const Json patch = {{"metadata", {{"labels", Labels()}, {"annotations", Annotations()}}}};
-  ASSIGN_OR_RETURN(Json labelled,
-                   api_.Patch(limited, VolumeSnapshotKey(namespace_name_, member.name()),
-                              k8s::PatchKind::kMerge, patch, ""));
-  ASSIGN_OR_RETURN(VolumeSnapshot snapshot, VolumeSnapshot::Of(std::move(labelled)));
+  ASSIGN_OR_RETURN(VolumeSnapshot snapshot,
+                   objects::Apply<VolumeSnapshot>(
+                       limited, api_, member.key(),
+                       objects::Patch().SetLabels(Labels()).SetAnnotations(Annotations())));
   Creation creation{.snapshot = std::move(snapshot),
                     .status = {},
                     .asked_at = asked_at_,
                     .seen_taken_at = seen_taken_at_};
-  absl::StatusOr<Json> content =
-      api_.Get(limited, VolumeSnapshotContentKey(member.bound_content()));
+  auto content = objects::Get<VolumeSnapshotContent>(
+      limited, api_, VolumeSnapshotContent::Key("", member.bound_content()));
   if (content.ok()) {
-    ASSIGN_OR_RETURN(creation.content, objects::VolumeSnapshotContent::Of(*std::move(content)));
+    creation.content = *std::move(content);
   } else if (!absl::IsPermissionDenied(content.status())) {
     return content.status();
   }

@@ -14,18 +14,19 @@
 #include "csi/backup_contents.h"
 #include "csi/content_deletion.h"
 #include "csi/deletion_proof.h"
-#include "csi/group_types.h"
 #include "csi/moved_group.h"
-#include "csi/snapshot_types.h"
-#include "csi/static_content.h"
 #include "csi/static_group.h"
 #include "k8s/find.h"
-#include "k8s/object.h"
+#include "objects/client.h"
 #include "objects/keys.h"
 #include "velero/labels.h"
 
 namespace csidelta::csi {
 namespace {
+
+using objects::VolumeGroupSnapshot;
+using objects::VolumeGroupSnapshotContent;
+using objects::VolumeSnapshotContent;
 
 constexpr char kNamePrefix[] = "csi-delta-delete-group-";
 // What a backup waits for each deletion of an earlier backup that it goes on with.
@@ -45,83 +46,77 @@ std::string Describe(const Group& group) {
   return absl::StrCat("group ", group.handle, " of driver ", group.driver);
 }
 
-k8s::ObjectKey ContentKey(const Group& group, std::string name) {
-  return {.type = VolumeGroupSnapshotContentType(group.version),
-          .namespace_name = "",
-          .name = std::move(name)};
+k8s::ObjectKey ContentKey(const Group& group, absl::string_view name) {
+  return VolumeGroupSnapshotContent::Key(group.version, "", name);
 }
 
 std::string TemporaryName(const Group& group) {
   return GroupDeletionContentName(group.driver, group.handle);
 }
 
-std::set<std::string> HandlesOf(const std::vector<GroupMember>& members) {
+std::set<std::string> HandlesOf(const std::vector<objects::GroupMember>& members) {
   std::set<std::string> handles;
   std::transform(members.begin(), members.end(), std::inserter(handles, handles.end()),
-                 [](const GroupMember& member) { return member.snapshot_handle; });
+                 [](const objects::GroupMember& member) { return member.snapshot_handle; });
   return handles;
 }
 
 // An original of the group, or what a restore of the backup made.
-bool BelongsToBackup(const Json& object, const Group& group) {
-  const std::string name_of_group = k8s::Label(object, objects::kGroupNameLabel);
+bool BelongsToBackup(const objects::Object& object, const Group& group) {
+  const std::string name_of_group = object.Label(objects::kGroupNameLabel);
   return (!group.group_name.empty() && name_of_group == group.group_name) ||
-         (k8s::Label(object, objects::kBackupNameLabel) == group.backup_label &&
-          (IsRestored(object) || !k8s::Label(object, objects::kRestoreUidLabel).empty()));
+         (object.Label(objects::kBackupNameLabel) == group.backup_label &&
+          (IsRestored(object) || !object.Label(objects::kRestoreUidLabel).empty()));
 }
 
 // Objects that may belong to the backup, by either label: all of a cluster may be very many.
-absl::StatusOr<std::vector<Json>> ListByLabels(const CallContext& ctx, const Environment& env,
+template <typename Kind>
+absl::StatusOr<std::vector<Kind>> ListByLabels(const CallContext& ctx, const Environment& env,
                                                const k8s::ResourceType& type, const Group& group) {
-  std::vector<Json> objects;
+  std::vector<Kind> all;
   std::set<std::string> uids;
   for (const auto& [key, value] : {std::pair(objects::kGroupNameLabel, group.group_name),
                                    std::pair(objects::kBackupNameLabel, group.backup_label)}) {
     if (value.empty()) {
       continue;
     }
-    ASSIGN_OR_RETURN(
-        k8s::ObjectList found,
-        env.api.List(ctx, type, "",
-                     {.label_selector = absl::StrCat(key, "=", value), .field_selector = ""}));
-    for (Json& object : found.items) {
-      if (uids.insert(k8s::Uid(object)).second) {
-        objects.push_back(std::move(object));
+    ASSIGN_OR_RETURN(std::vector<Kind> found,
+                     objects::List<Kind>(
+                         ctx, env.api, type, "",
+                         {.label_selector = absl::StrCat(key, "=", value), .field_selector = ""}));
+    for (Kind& one : found) {
+      if (uids.insert(one.uid()).second) {
+        all.push_back(std::move(one));
       }
     }
   }
-  return objects;
+  return all;
 }
 
-absl::StatusOr<std::vector<Json>> ListOwnedGroupContents(const CallContext& ctx,
-                                                         const Environment& env,
-                                                         const Group& group) {
-  ASSIGN_OR_RETURN(const std::vector<Json> contents,
-                   ListByLabels(ctx, env, VolumeGroupSnapshotContentType(group.version), group));
-  std::vector<Json> owned;
-  for (const Json& content : contents) {
-    if (GetString(content, {"spec", "driver"}) == group.driver &&
-        GroupHandleOf(content) == group.handle && k8s::Name(content) != TemporaryName(group) &&
-        BelongsToBackup(content, group)) {
-      owned.push_back(content);
-    }
-  }
-  return owned;
+absl::StatusOr<std::vector<VolumeGroupSnapshotContent>> ListOwnedGroupContents(
+    const CallContext& ctx, const Environment& env, const Group& group) {
+  ASSIGN_OR_RETURN(std::vector<VolumeGroupSnapshotContent> contents,
+                   ListByLabels<VolumeGroupSnapshotContent>(
+                       ctx, env, VolumeGroupSnapshotContent::kKind.TypeOf(group.version), group));
+  std::erase_if(contents, [&](const VolumeGroupSnapshotContent& content) {
+    return content.driver() != group.driver || content.handle_or_source() != group.handle ||
+           content.name() == TemporaryName(group) || !BelongsToBackup(content, group);
+  });
+  return contents;
 }
 
 absl::StatusOr<std::vector<BackupContent>> LookAtMembers(const CallContext& ctx,
                                                          const Environment& env,
                                                          const Group& group) {
-  ASSIGN_OR_RETURN(const std::vector<Json> contents,
-                   ListByLabels(ctx, env, VolumeSnapshotContentType(), group));
-  std::vector<Json> owned;
-  for (const Json& content : contents) {
-    if (GetString(content, {"spec", "driver"}) == group.driver &&
-        group.member_handles.contains(HandleOf(content)) && BelongsToBackup(content, group)) {
-      owned.push_back(content);
-    }
-  }
-  return LookAtContents(ctx, env, owned);
+  ASSIGN_OR_RETURN(
+      std::vector<VolumeSnapshotContent> contents,
+      ListByLabels<VolumeSnapshotContent>(ctx, env, VolumeSnapshotContent::Type(), group));
+  std::erase_if(contents, [&](const VolumeSnapshotContent& content) {
+    return content.driver() != group.driver ||
+           !group.member_handles.contains(content.handle_or_source()) ||
+           !BelongsToBackup(content, group);
+  });
+  return LookAtContents(ctx, env, contents);
 }
 
 bool OneIsNeeded(const std::vector<BackupContent>& members) {
@@ -130,25 +125,21 @@ bool OneIsNeeded(const std::vector<BackupContent>& members) {
 }
 
 // The VolumeGroupSnapshot that the content is bound to, or that waits to be bound to it.
-absl::StatusOr<std::optional<Json>> FindGroupSnapshot(const CallContext& ctx,
-                                                      const Environment& env, const Group& group,
-                                                      const Json& content) {
-  const std::string uid = GetString(content, {"spec", "volumeGroupSnapshotRef", "uid"});
-  const std::string name = GetString(content, {"spec", "volumeGroupSnapshotRef", "name"});
-  const std::string space = GetString(content, {"spec", "volumeGroupSnapshotRef", "namespace"});
-  if (name.empty() || space.empty()) {
-    return std::optional<Json>();
+absl::StatusOr<std::optional<VolumeGroupSnapshot>> FindGroupSnapshot(
+    const CallContext& ctx, const Environment& env, const Group& group,
+    const VolumeGroupSnapshotContent& content) {
+  if (content.snapshot_name().empty() || content.snapshot_namespace().empty()) {
+    return std::optional<VolumeGroupSnapshot>();
   }
-  ASSIGN_OR_RETURN(
-      std::optional<Json> snapshot,
-      k8s::Find(
-          ctx, env.api,
-          {.type = VolumeGroupSnapshotType(group.version), .namespace_name = space, .name = name}));
+  ASSIGN_OR_RETURN(std::optional<VolumeGroupSnapshot> snapshot,
+                   objects::Find<VolumeGroupSnapshot>(
+                       ctx, env.api,
+                       VolumeGroupSnapshot::Key(group.version, content.snapshot_namespace(),
+                                                content.snapshot_name())));
+  const std::string uid = content.snapshot_uid();
   const bool names_it =
       snapshot.has_value() &&
-      (uid.empty() ? GetString(*snapshot, {"spec", "source", "volumeGroupSnapshotContentName"}) ==
-                         k8s::Name(content)
-                   : k8s::Uid(*snapshot) == uid);
+      (uid.empty() ? snapshot->source_content() == content.name() : snapshot->uid() == uid);
   if (!names_it) {
     snapshot.reset();
   }
@@ -157,36 +148,30 @@ absl::StatusOr<std::optional<Json>> FindGroupSnapshot(const CallContext& ctx,
 
 // Removes a content and its VolumeGroupSnapshot; the driver keeps the group.
 absl::Status RemoveGroupContent(const CallContext& ctx, const Environment& env, const Group& group,
-                                const Json& content) {
-  ASSIGN_OR_RETURN(const std::optional<Json> snapshot, FindGroupSnapshot(ctx, env, group, content));
-  const k8s::ObjectKey key = ContentKey(group, k8s::Name(content));
-  const auto patch = [&](const Json& change) {
-    return k8s::IgnoreNotFound(
-        env.api.Patch(ctx, key, k8s::PatchKind::kMerge, change, "").status());
-  };
-  RETURN_IF_ERROR(patch({{"spec", {{"deletionPolicy", "Retain"}}}}));
+                                const VolumeGroupSnapshotContent& content) {
+  ASSIGN_OR_RETURN(const auto snapshot, FindGroupSnapshot(ctx, env, group, content));
+  const k8s::ObjectKey key = ContentKey(group, content.name());
+  RETURN_IF_ERROR(k8s::IgnoreNotFound(
+      objects::Apply(ctx, env.api, key, objects::Patch().SetDeletionPolicy("Retain"))));
   if (snapshot.has_value()) {
-    RETURN_IF_ERROR(
-        k8s::IgnoreNotFound(env.api.Delete(ctx,
-                                           {.type = VolumeGroupSnapshotType(group.version),
-                                            .namespace_name = k8s::Namespace(*snapshot),
-                                            .name = k8s::Name(*snapshot)},
-                                           {.uid = k8s::Uid(*snapshot), .resource_version = ""})));
+    RETURN_IF_ERROR(k8s::IgnoreNotFound(env.api.Delete(
+        ctx, VolumeGroupSnapshot::Key(group.version, snapshot->namespace_name(), snapshot->name()),
+        {.uid = snapshot->uid(), .resource_version = ""})));
   }
   // Only now: a content that is being deleted already goes with the mark at once, and for a
   // VolumeGroupSnapshot that still lives the controller would have another one taken.
-  Json mark;
-  SetJson(mark, {"metadata", "annotations", objects::kGroupBeingDeletedAnnotation}, "yes");
-  RETURN_IF_ERROR(patch(mark));
+  RETURN_IF_ERROR(k8s::IgnoreNotFound(objects::Apply(
+      ctx, env.api, key,
+      objects::Patch().SetAnnotation(objects::kGroupBeingDeletedAnnotation, "yes"))));
   return k8s::IgnoreNotFound(
-      env.api.Delete(ctx, key, {.uid = k8s::Uid(content), .resource_version = ""}));
+      env.api.Delete(ctx, key, {.uid = content.uid(), .resource_version = ""}));
 }
 
 // The group before its members: while it lives they cannot go.
 absl::Status RemoveOwned(const CallContext& ctx, const Environment& env, const Group& group,
                          const std::vector<BackupContent>& members) {
-  ASSIGN_OR_RETURN(const std::vector<Json> contents, ListOwnedGroupContents(ctx, env, group));
-  for (const Json& content : contents) {
+  ASSIGN_OR_RETURN(const auto contents, ListOwnedGroupContents(ctx, env, group));
+  for (const VolumeGroupSnapshotContent& content : contents) {
     RETURN_IF_ERROR(RemoveGroupContent(ctx, env, group, content));
   }
   for (const BackupContent& member : members) {
@@ -197,11 +182,12 @@ absl::Status RemoveOwned(const CallContext& ctx, const Environment& env, const G
 
 // Makes the temporary content, or gives the one that is there the Secret that is right now. False
 // where one that an older version of us made does not go.
-absl::StatusOr<bool> EnsureTemporaryContent(const CallContext& ctx, const Environment& env,
-                                            const Group& group, const Json& archived_content,
-                                            const std::vector<Json>& classes, absl::Duration wait) {
-  const Json* const group_class = GroupClassOf(
-      classes, group.driver, GetString(archived_content, {"spec", "volumeGroupSnapshotClassName"}));
+absl::StatusOr<bool> EnsureTemporaryContent(
+    const CallContext& ctx, const Environment& env, const Group& group,
+    const VolumeGroupSnapshotContent& archived_content,
+    const std::vector<objects::VolumeGroupSnapshotClass>& classes, absl::Duration wait) {
+  const objects::VolumeGroupSnapshotClass* const group_class =
+      GroupClassOf(classes, group.driver, archived_content.class_name());
   const StaticGroup content = {
       .version = group.version,
       .name = TemporaryName(group),
@@ -211,11 +197,11 @@ absl::StatusOr<bool> EnsureTemporaryContent(const CallContext& ctx, const Enviro
       .group_namespace = env.velero_namespace,
       .group_name = TemporaryName(group),
       .deletion_policy = "Delete",
-      .class_name = group_class == nullptr ? "" : k8s::Name(*group_class),
+      .class_name = group_class == nullptr ? "" : group_class->name(),
       .labels = {{objects::kCsiDeltaLabel, env.velero_namespace},
                  {objects::kBackupNameLabel, group.backup_label},
                  {objects::kGroupNameLabel, group.group_name}},
-      .annotations = GroupDeletionSecret(archived_content, group_class),
+      .annotations = archived_content.DeletionSecret(group_class),
       // Nothing is bound to it, so the snapshot controller would not protect it.
       .finalizers = {objects::kGroupContentBoundProtectionFinalizer, objects::kDeletionFinalizer}};
   const k8s::ObjectKey key = ContentKey(group, content.name);
@@ -224,31 +210,30 @@ absl::StatusOr<bool> EnsureTemporaryContent(const CallContext& ctx, const Enviro
   if (content.annotations.empty()) {
     return made;
   }
-  Json patch;
-  SetJson(patch, {"metadata", "annotations"}, content.annotations);
-  RETURN_IF_ERROR(
-      k8s::IgnoreNotFound(env.api.Patch(ctx, key, k8s::PatchKind::kMerge, patch, "").status()));
+  RETURN_IF_ERROR(k8s::IgnoreNotFound(
+      objects::Apply(ctx, env.api, key, objects::Patch().SetAnnotations(content.annotations))));
   return made;
 }
 
 absl::StatusOr<DeletionState> DeleteTemporaryContent(const CallContext& ctx, const Environment& env,
                                                      const Group& group, absl::Duration wait) {
   const k8s::ObjectKey key = ContentKey(group, TemporaryName(group));
-  RETURN_IF_ERROR(WriteHandle(ctx, env, key, "volumeGroupSnapshotHandle", group.handle, wait));
+  RETURN_IF_ERROR(WriteHandle(ctx, env, key, group.handle, wait));
   return ProveDeletion(ctx, env, {.key = key, .handle = group.handle}, wait);
 }
 
 // What the archive says; nothing when the backup did not make the group.
-std::optional<Group> ReadArchived(const Json& content, const velero::Backup& backup) {
+std::optional<Group> ReadArchived(const VolumeGroupSnapshotContent& content,
+                                  const velero::Backup& backup) {
   Group group = {.version = "",
-                 .driver = GetString(content, {"spec", "driver"}),
-                 .handle = ArchivedGroupHandle(content),
-                 .member_handles = HandlesOf(ArchivedMembers(content)),
-                 .group_name = k8s::Label(content, objects::kGroupNameLabel),
+                 .driver = content.driver(),
+                 .handle = content.archived_handle(),
+                 .member_handles = HandlesOf(content.archived_members()),
+                 .group_name = content.Label(objects::kGroupNameLabel),
                  .backup_label = velero::ValidLabelValue(backup.name)};
   if (group.group_name.empty() || IsRestored(content) ||
-      k8s::Label(content, objects::kBackupNameLabel) != group.backup_label ||
-      group.driver.empty() || group.handle.empty()) {
+      content.Label(objects::kBackupNameLabel) != group.backup_label || group.driver.empty() ||
+      group.handle.empty()) {
     return std::nullopt;
   }
   if (group.member_handles.empty()) {
@@ -273,40 +258,39 @@ absl::StatusOr<bool> Finish(const CallContext& ctx, const Environment& env, cons
 
 // Goes on with one that was asked to go before.
 absl::StatusOr<bool> FinishDeleted(const CallContext& ctx, const Environment& env,
-                                   const Json& content, const char* version) {
+                                   const VolumeGroupSnapshotContent& content, const char* version) {
   const PendingDeletion pending =
-      PendingDeletionOf(VolumeGroupSnapshotContentType(version), content);
+      PendingDeletionOf(VolumeGroupSnapshotContent::kKind.TypeOf(version), content);
   ASSIGN_OR_RETURN(const DeletionState state,
                    ProveDeletion(ctx, env, pending, kFinishGroupTimeMax));
   if (state == DeletionState::kPending) {
     CSIDELTA_LOG(kWarn, "the driver has not deleted the group of a deleted backup yet",
-                 {"driver", GetString(content, {"spec", "driver"})},
-                 {"group_snapshot_handle", pending.handle},
-                 {"volume_group_snapshot_content", k8s::Name(content)},
-                 {"last_error", ErrorMessage(content)});
+                 {"driver", content.driver()}, {"group_snapshot_handle", pending.handle},
+                 {"volume_group_snapshot_content", content.name()},
+                 {"last_error", content.error_message()});
   }
   return state == DeletionState::kProven;
 }
 
 // The same for any content of ours, of whatever kind.
-absl::StatusOr<bool> FinishOne(const CallContext& ctx, const Environment& env, const Json& content,
-                               const char* version) {
+absl::StatusOr<bool> FinishOne(const CallContext& ctx, const Environment& env,
+                               const VolumeGroupSnapshotContent& content, const char* version) {
   if (!MovedGroupOf(content).empty()) {
     return DeleteRecordInVain(ctx, env, content);
   }
-  if (!absl::StartsWith(k8s::Name(content), kNamePrefix)) {
+  if (!absl::StartsWith(content.name(), kNamePrefix)) {
     return false;
   }
-  if (k8s::BeingDeleted(content)) {
+  if (content.is_being_deleted()) {
     return IsPendingDeletion(content) ? FinishDeleted(ctx, env, content, version) : false;
   }
   const Group group = {.version = version,
-                       .driver = GetString(content, {"spec", "driver"}),
-                       .handle = GroupHandleOf(content),
-                       .member_handles = HandlesOf(GroupMembers(content)),
-                       .group_name = k8s::Label(content, objects::kGroupNameLabel),
-                       .backup_label = k8s::Label(content, objects::kBackupNameLabel)};
-  return k8s::Name(content) == TemporaryName(group) ? Finish(ctx, env, group) : false;
+                       .driver = content.driver(),
+                       .handle = content.handle_or_source(),
+                       .member_handles = HandlesOf(content.members()),
+                       .group_name = content.Label(objects::kGroupNameLabel),
+                       .backup_label = content.Label(objects::kBackupNameLabel)};
+  return content.name() == TemporaryName(group) ? Finish(ctx, env, group) : false;
 }
 
 }  // namespace
@@ -315,14 +299,14 @@ std::string GroupDeletionContentName(absl::string_view driver, absl::string_view
   return absl::StrCat(kNamePrefix, DigestOfHandle(driver, handle));
 }
 
-bool IsMemberOfOurs(const Json& content) {
-  return !k8s::Label(content, objects::kGroupNameLabel).empty() && !IsRestored(content);
+bool IsMemberOfOurs(const VolumeSnapshotContent& content) {
+  return !content.Label(objects::kGroupNameLabel).empty() && !IsRestored(content);
 }
 
-absl::StatusOr<DeletionResult> DeleteGroupOfBackup(const CallContext& ctx, const Environment& env,
-                                                   const Json& archived_content,
-                                                   const velero::Backup& backup,
-                                                   absl::Duration wait) {
+absl::StatusOr<DeletionResult> DeleteGroupOfBackup(
+    const CallContext& ctx, const Environment& env,
+    const VolumeGroupSnapshotContent& archived_content, const velero::Backup& backup,
+    absl::Duration wait) {
   std::optional<Group> group = ReadArchived(archived_content, backup);
   if (!group.has_value()) {
     return DeletionResult::kNothing;
@@ -330,7 +314,7 @@ absl::StatusOr<DeletionResult> DeleteGroupOfBackup(const CallContext& ctx, const
   const auto failed = [&group](const absl::Status& status) {
     return Annotate(status, absl::StrCat("delete ", Describe(*group)));
   };
-  const absl::StatusOr<GroupKinds> kinds = FindGroupKinds(ctx, env.api);
+  const absl::StatusOr<objects::GroupKinds> kinds = objects::FindGroupKinds(ctx, env.api);
   RETURN_IF_ERROR(failed(kinds.status()));
   group->version = kinds->version;
   const absl::StatusOr<std::vector<BackupContent>> members = LookAtMembers(ctx, env, *group);
@@ -361,9 +345,9 @@ absl::StatusOr<DeletionResult> DeleteGroupOfBackup(const CallContext& ctx, const
 }
 
 absl::StatusOr<int> FinishGroupDeletions(const CallContext& ctx, const Environment& env) {
-  for (const char* const version : {"v1", "v1beta2", "v1beta1"}) {
-    const absl::StatusOr<k8s::ObjectList> contents = env.api.List(
-        ctx, VolumeGroupSnapshotContentType(version), "",
+  for (const char* const version : objects::kGroupVersions) {
+    const auto contents = objects::List<VolumeGroupSnapshotContent>(
+        ctx, env.api, VolumeGroupSnapshotContent::kKind.TypeOf(version), "",
         {.label_selector = absl::StrCat(objects::kCsiDeltaLabel, "=", env.velero_namespace),
          .field_selector = ""});
     if (absl::IsNotFound(contents.status())) {
@@ -371,13 +355,13 @@ absl::StatusOr<int> FinishGroupDeletions(const CallContext& ctx, const Environme
     }
     RETURN_IF_ERROR(contents.status());
     int finished = 0;
-    for (const Json& content : contents->items) {
+    for (const VolumeGroupSnapshotContent& content : *contents) {
       const absl::StatusOr<bool> done = FinishOne(ctx, env, content, version);
       if (!done.ok()) {
         RETURN_IF_ERROR(ctx.Check());
         CSIDELTA_LOG(kWarn, "the deletion of a group could not be finished",
-                     {"driver", GetString(content, {"spec", "driver"})},
-                     {"group_snapshot_handle", GroupHandleOf(content)},
+                     {"driver", content.driver()},
+                     {"group_snapshot_handle", content.handle_or_source()},
                      {"error", done.status().ToString()});
       }
       finished += done.ok() && *done ? 1 : 0;

@@ -6,9 +6,10 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
-#include "base/json.h"
 #include "csi/content_deletion.h"
 #include "csi/environment.h"
+#include "objects/volume_group_snapshot.h"
+#include "objects/volume_snapshot.h"
 #include "velero/backup.h"
 
 // How the driver's group snapshots go with their backup: as a group, never member by member.
@@ -22,7 +23,7 @@ namespace csidelta::csi {
 
 // Whether `content`, a VolumeSnapshotContent from an archive, is that of a member of a group that
 // we took. Its snapshot goes with the group. Pure.
-bool IsMemberOfOurs(const Json& content);
+bool IsMemberOfOurs(const objects::VolumeSnapshotContent& content);
 
 // Sees to it that the driver holds the group of `archived_content`, a VolumeGroupSnapshotContent
 // from the archive of `backup`, no more; kNothing for one that the backup did not make. What
@@ -42,10 +43,10 @@ bool IsMemberOfOurs(const Json& content);
 // Contents of other origin that name the same handle stay. Idempotent; may run in two processes at
 // once. NOT_FOUND when the cluster serves no group kinds; any error means that calling again may
 // help.
-absl::StatusOr<DeletionResult> DeleteGroupOfBackup(const CallContext& ctx, const Environment& env,
-                                                   const Json& archived_content,
-                                                   const velero::Backup& backup,
-                                                   absl::Duration wait);
+absl::StatusOr<DeletionResult> DeleteGroupOfBackup(
+    const CallContext& ctx, const Environment& env,
+    const objects::VolumeGroupSnapshotContent& archived_content, const velero::Backup& backup,
+    absl::Duration wait);
 
 // Takes up temporary contents that wait for claims or for a proof, or that a call which died left
 // before it deleted them: removes what restores made and deletes the group, once no claim is being

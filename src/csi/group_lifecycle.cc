@@ -16,18 +16,23 @@
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "csi/group_removal.h"
-#include "csi/group_types.h"
 #include "csi/retry.h"
-#include "csi/snapshot_types.h"
-#include "csi/static_group.h"
 #include "csi/turn_wait.h"
 #include "csi/volume_turn.h"
-#include "k8s/object.h"
+#include "objects/client.h"
+#include "objects/group_plan.h"
 #include "objects/keys.h"
+#include "objects/persistent_volume_claim.h"
 #include "velero/labels.h"
 
 namespace csidelta::csi {
 namespace {
+
+using objects::PersistentVolumeClaim;
+using objects::VolumeGroupSnapshot;
+using objects::VolumeGroupSnapshotContent;
+using objects::VolumeSnapshot;
+using objects::VolumeSnapshotContent;
 
 constexpr char kGroupNamePrefix[] = "velero-";
 constexpr size_t kNameValueBytesMax = 35;
@@ -66,46 +71,38 @@ std::string HashOfGroup(const GroupRequest& request) {
                                 request.label_value, Purpose(request.to_be_moved)));
 }
 
-Json Plan(const std::vector<GroupClaim>& members) {
-  Json plan = Json::array();
+std::string PlanText(const std::vector<GroupClaim>& members) {
+  std::vector<objects::PlannedGroupMember> plan;
+  plan.reserve(members.size());
   for (const GroupClaim& member : members) {
-    plan.push_back(
-        {{"claim", member.name}, {"claimUid", member.uid}, {"volumeHandle", member.volume_handle}});
-    if (!member.snapshot_handle.empty()) {
-      plan.back()["snapshotHandle"] = member.snapshot_handle;
-    }
+    plan.push_back({.pvc = member.name,
+                    .pvc_uid = member.uid,
+                    .volume_handle = member.volume_handle,
+                    .snapshot_handle = member.snapshot_handle});
   }
-  return plan;
+  return objects::FormatGroupPlan(plan);
 }
 
-Json MakeGroup(const Environment& env, const GroupRequest& request, absl::Time asked_at) {
-  const Json labels = {{objects::kBackupNameLabel, velero::ValidLabelValue(request.backup.name)},
-                       {objects::kBackupUidLabel, request.backup.uid},
-                       {objects::kCsiDeltaLabel, env.velero_namespace}};
-  Json annotations = {{objects::kAskedAtAnnotation, FormatRfc3339(asked_at)},
-                      {objects::kGroupOfAnnotation, GroupOf(request)},
-                      {objects::kGroupMembersAnnotation, DumpJson(Plan(request.members))}};
+VolumeGroupSnapshot MakeGroup(const Environment& env, const GroupRequest& request,
+                              absl::Time asked_at) {
+  auto group =
+      VolumeGroupSnapshot::Make(request.version, request.namespace_name, GroupName(request));
+  group.SetLabels({{objects::kBackupNameLabel, velero::ValidLabelValue(request.backup.name)},
+                   {objects::kBackupUidLabel, request.backup.uid},
+                   {objects::kCsiDeltaLabel, env.velero_namespace}});
+  group.SetAnnotation(objects::kAskedAtAnnotation, FormatRfc3339(asked_at));
+  group.SetAnnotation(objects::kGroupOfAnnotation, GroupOf(request));
+  group.SetAnnotation(objects::kGroupMembersAnnotation, PlanText(request.members));
   if (request.to_be_moved) {
-    annotations[objects::kGroupToBeMovedAnnotation] = "true";
+    group.SetAnnotation(objects::kGroupToBeMovedAnnotation, "true");
   }
-  const Json metadata = {{"name", GroupName(request)},
-                         {"namespace", request.namespace_name},
-                         {"labels", labels},
-                         {"annotations", annotations}};
-  const Json selector = {{"matchLabels", {{objects::kGroupMarkLabel, GroupMark(request)}}}};
-  const k8s::ResourceType type = VolumeGroupSnapshotType(request.version);
-  return {{"apiVersion", absl::StrCat(type.group, "/", type.version)},
-          {"kind", type.kind},
-          {"metadata", metadata},
-          {"spec",
-           {{"volumeGroupSnapshotClassName", request.class_name},
-            {"source", {{"selector", selector}}}}}};
+  group.SetClassName(request.class_name);
+  group.SetSelector(objects::kGroupMarkLabel, GroupMark(request));
+  return group;
 }
 
 k8s::ObjectKey KeyOf(const GroupRequest& request) {
-  return {.type = VolumeGroupSnapshotType(request.version),
-          .namespace_name = request.namespace_name,
-          .name = GroupName(request)};
+  return VolumeGroupSnapshot::Key(request.version, request.namespace_name, GroupName(request));
 }
 
 // Of what the API server may say to a change of a claim, that which another try does not change.
@@ -136,16 +133,16 @@ class GroupMaker {
 
   // Creates the VolumeGroupSnapshot, or takes up the one that an interrupted call left. An error
   // leaves open whether it exists.
-  absl::StatusOr<Json> Ensure();
-  absl::StatusOr<Json> EnsureOnce();
+  absl::StatusOr<VolumeGroupSnapshot> Ensure();
+  absl::StatusOr<VolumeGroupSnapshot> EnsureOnce();
 
   DriversWord WordAbout(std::string of) const {
     return DriversWord(std::move(of), "snapshot handle", request_.backup.csi_snapshot_timeout);
   }
 
-  absl::Status Hear(const Json& object);
+  absl::Status Hear(const std::string& error);
   absl::Status DeletedBySomebody(absl::string_view kind, absl::string_view name) const;
-  absl::Status AwaitBinding(TurnWaiter& waiter, Json& group);
+  absl::Status AwaitBinding(TurnWaiter& waiter, VolumeGroupSnapshot& group);
 
   // The controller says that it cannot begin. Looks once for every such word whether the claims
   // still have the label by which it finds them.
@@ -165,20 +162,20 @@ class GroupMaker {
   absl::Status NoteInMembers(TakenGroup& taken);
 
   // Which volumes the controller found by the label.
-  absl::Status CheckVolumes(const Json& content) const;
+  absl::Status CheckVolumes(const VolumeGroupSnapshotContent& content) const;
 
   // Until the controller knows every member as one, and has bound it. `snapshots`: by claim.
-  absl::Status AwaitMembers(TurnWaiter& waiter, const Json& group,
-                            std::map<std::string, Json>& snapshots);
+  absl::Status AwaitMembers(TurnWaiter& waiter, const VolumeGroupSnapshot& group,
+                            std::map<std::string, VolumeSnapshot>& snapshots);
 
   // Names the claims whose volumes the driver complains of, where it does not complain of all.
   absl::Status Blame(const absl::Status& status) const;
 
   // Gives a member the marks of a VolumeSnapshot that we took alone.
-  absl::StatusOr<TakenSnapshot> Adopt(const GroupClaim& member, const Json& snapshot,
-                                      const Json& group_content);
-  static Json NotePatch(const Json& group_content, const std::vector<csi::GroupMember>& members);
-  absl::StatusOr<Json> Patch(const k8s::ObjectKey& key, const Json& patch);
+  absl::StatusOr<TakenSnapshot> Adopt(const GroupClaim& member, const VolumeSnapshot& snapshot,
+                                      const VolumeGroupSnapshotContent& group_content);
+  template <typename Kind>
+  absl::StatusOr<Kind> Patch(const k8s::ObjectKey& key, const objects::Patch& patch);
 
   // Removes what was made in vain, in its own time. The name alone tells it, because the answer to
   // the request that created it may have been lost.
@@ -217,7 +214,7 @@ absl::StatusOr<TakenGroup> GroupMaker::Try() {
     status = AwaitContent(waiter, taken);
   }
   RETURN_IF_ERROR(Blame(word_.AddTo(status)));
-  std::map<std::string, Json> snapshots;
+  std::map<std::string, VolumeSnapshot> snapshots;
   RETURN_IF_ERROR(AwaitMembers(waiter, taken.group, snapshots));
   for (const GroupClaim& member : planned_) {
     ASSIGN_OR_RETURN(taken.members[member.uid],
@@ -228,15 +225,12 @@ absl::StatusOr<TakenGroup> GroupMaker::Try() {
 }
 
 absl::Status GroupMaker::Mark() {
-  const Json patch = {
-      {"metadata", {{"labels", {{objects::kGroupMarkLabel, GroupMark(request_)}}}}}};
+  const auto patch = objects::Patch().SetLabel(objects::kGroupMarkLabel, GroupMark(request_));
   for (const GroupClaim& member : request_.members) {
     marked_.push_back(member.name);
     const absl::Status status = RetryTransient(ctx_, [&] {
-      return env_.api
-          .Patch(ctx_, ClaimKey(request_.namespace_name, member.name), k8s::PatchKind::kMerge,
-                 patch, "")
-          .status();
+      return objects::Apply(
+          ctx_, env_.api, PersistentVolumeClaim::Key(request_.namespace_name, member.name), patch);
     });
     if (IsRefused(status)) {
       return absl::UnimplementedError(absl::StrCat(
@@ -252,7 +246,8 @@ void GroupMaker::Unmark() {
   const CallContext after = CleanUpContext(*ctx_.clock);
   for (const std::string& claim : marked_) {
     const absl::Status status =
-        UnmarkClaim(after, env_.api, ClaimKey(request_.namespace_name, claim), GroupMark(request_));
+        UnmarkClaim(after, env_.api, PersistentVolumeClaim::Key(request_.namespace_name, claim),
+                    GroupMark(request_));
     if (!status.ok()) {
       CSIDELTA_LOG(kWarn, "a claim keeps a label that the next backup takes off",
                    {"namespace", request_.namespace_name}, {"pvc", claim},
@@ -261,8 +256,8 @@ void GroupMaker::Unmark() {
   }
 }
 
-absl::StatusOr<Json> GroupMaker::Ensure() {
-  Json group;
+absl::StatusOr<VolumeGroupSnapshot> GroupMaker::Ensure() {
+  VolumeGroupSnapshot group;
   const absl::Status made = RetryTransient(ctx_, [&]() -> absl::Status {
     ASSIGN_OR_RETURN(group, EnsureOnce());
     return absl::OkStatus();
@@ -276,15 +271,14 @@ absl::StatusOr<Json> GroupMaker::Ensure() {
   return group;
 }
 
-absl::StatusOr<Json> GroupMaker::EnsureOnce() {
+absl::StatusOr<VolumeGroupSnapshot> GroupMaker::EnsureOnce() {
   const k8s::ObjectKey key = KeyOf(request_);
-  absl::StatusOr<Json> group = env_.api.Create(ctx_, key.type, key.namespace_name,
-                                               MakeGroup(env_, request_, ctx_.clock->Now()));
+  absl::StatusOr<VolumeGroupSnapshot> group =
+      objects::Create(ctx_, env_.api, key.type, MakeGroup(env_, request_, ctx_.clock->Now()));
   if (!absl::IsAlreadyExists(group.status())) {
     return group;
   }
-  group = env_.api.Get(ctx_, key);
-  RETURN_IF_ERROR(group.status());
+  ASSIGN_OR_RETURN(group, objects::Get<VolumeGroupSnapshot>(ctx_, env_.api, key));
   if (!IsGroupOurs(*group, request_.backup)) {
     return absl::AlreadyExistsError(absl::StrCat("VolumeGroupSnapshot ", key.namespace_name, "/",
                                                  key.name, " is not of this backup"));
@@ -292,12 +286,11 @@ absl::StatusOr<Json> GroupMaker::EnsureOnce() {
   return group;
 }
 
-absl::Status GroupMaker::Hear(const Json& object) {
-  if (absl::StrContains(ErrorMessage(object), "code = Unimplemented ")) {
-    return absl::UnimplementedError(
-        absl::StrCat("the driver makes no volume groups: ", ErrorMessage(object)));
+absl::Status GroupMaker::Hear(const std::string& error) {
+  if (absl::StrContains(error, "code = Unimplemented ")) {
+    return absl::UnimplementedError(absl::StrCat("the driver makes no volume groups: ", error));
   }
-  return word_.Hear(object, ctx_.clock->Now());
+  return word_.Hear(error, ctx_.clock->Now());
 }
 
 absl::Status GroupMaker::DeletedBySomebody(absl::string_view kind, absl::string_view name) const {
@@ -305,18 +298,17 @@ absl::Status GroupMaker::DeletedBySomebody(absl::string_view kind, absl::string_
       absl::StrCat(kind, " ", name, " of ", ToString(request_), " was deleted by somebody"));
 }
 
-absl::Status GroupMaker::AwaitBinding(TurnWaiter& waiter, Json& group) {
-  const Json made = group;
-  return waiter.WaitFor(
+absl::Status GroupMaker::AwaitBinding(TurnWaiter& waiter, VolumeGroupSnapshot& group) {
+  const VolumeGroupSnapshot made = group;
+  return waiter.WaitFor<VolumeGroupSnapshot>(
       KeyOf(request_),
-      [&](const Json* object) -> absl::StatusOr<bool> {
-        if (object == nullptr || k8s::Uid(*object) != k8s::Uid(made) ||
-            k8s::BeingDeleted(*object)) {
-          return DeletedBySomebody("VolumeGroupSnapshot", k8s::Name(made));
+      [&](const VolumeGroupSnapshot* now) -> absl::StatusOr<bool> {
+        if (now == nullptr || now->uid() != made.uid() || now->is_being_deleted()) {
+          return DeletedBySomebody("VolumeGroupSnapshot", made.name());
         }
-        group = *object;
-        RETURN_IF_ERROR(Hear(*object));
-        if (BoundGroupContentName(*object).empty()) {
+        group = *now;
+        RETURN_IF_ERROR(Hear(now->error_message()));
+        if (now->bound_content().empty()) {
           RETURN_IF_ERROR(CheckMarks());
           return false;
         }
@@ -330,16 +322,16 @@ absl::Status GroupMaker::CheckMarks() {
     return absl::OkStatus();
   }
   error_looked_at_ = word_.error();
-  const absl::StatusOr<k8s::ObjectList> marked = env_.api.List(
-      ctx_, PersistentVolumeClaimType(), request_.namespace_name,
+  const auto marked = objects::List<PersistentVolumeClaim>(
+      ctx_, env_.api, request_.namespace_name,
       {.label_selector = absl::StrCat(objects::kGroupMarkLabel, "=", GroupMark(request_)),
        .field_selector = ""});
   if (!marked.ok()) {
     return absl::OkStatus();
   }
   std::set<std::string> names;
-  for (const Json& claim : marked->items) {
-    names.insert(k8s::Name(claim));
+  for (const PersistentVolumeClaim& pvc : *marked) {
+    names.insert(pvc.name());
   }
   return CheckNoneLost([&](const GroupClaim& member) { return names.contains(member.name); });
 }
@@ -360,27 +352,29 @@ absl::Status GroupMaker::CheckNoneLost(absl::FunctionRef<bool(const GroupClaim&)
 }
 
 absl::Status GroupMaker::AwaitContent(TurnWaiter& waiter, TakenGroup& taken) {
-  const std::string name = BoundGroupContentName(taken.group);
-  const absl::Status status = waiter.WaitForExisting(
-      GroupContentKey(request_.version, name), [&](const Json* object) -> absl::StatusOr<bool> {
-        if (object == nullptr || k8s::BeingDeleted(*object)) {
+  const std::string name = taken.group.bound_content();
+  const absl::Status status = waiter.WaitForExisting<VolumeGroupSnapshotContent>(
+      VolumeGroupSnapshotContent::Key(request_.version, "", name),
+      [&](const VolumeGroupSnapshotContent* content) -> absl::StatusOr<bool> {
+        if (content == nullptr || content->is_being_deleted()) {
           return DeletedBySomebody("VolumeGroupSnapshotContent", name);
         }
-        taken.content = *object;
-        RETURN_IF_ERROR(CheckVolumes(*object));
-        RETURN_IF_ERROR(Hear(*object));
-        if (GroupHandleOf(*object).empty()) {
+        taken.content = *content;
+        RETURN_IF_ERROR(CheckVolumes(*content));
+        RETURN_IF_ERROR(Hear(content->error_message()));
+        if (content->handle_or_source().empty()) {
           return false;
         }
         answered_at_ = std::min(answered_at_, ctx_.clock->Now());
-        return !GroupMembers(*object).empty() || MayHideMembers();
+        return !content->members().empty() || MayHideMembers();
       });
   RETURN_IF_ERROR(status);
-  if (GroupMembers(taken.content).empty()) {
+  const std::vector<objects::GroupMember> members = taken.content.members();
+  if (members.empty()) {
     return absl::OkStatus();
   }
   std::set<std::string> cut;
-  for (const csi::GroupMember& member : GroupMembers(taken.content)) {
+  for (const objects::GroupMember& member : members) {
     cut.insert(member.volume_handle);
   }
   for (const GroupClaim& member : planned_) {
@@ -393,69 +387,64 @@ absl::Status GroupMaker::AwaitContent(TurnWaiter& waiter, TakenGroup& taken) {
 }
 
 absl::Status GroupMaker::Note(TakenGroup& taken) {
-  Json annotations = Json::object();
-  if (k8s::Annotation(taken.group, objects::kAnsweredAtAnnotation).empty()) {
-    annotations[objects::kAnsweredAtAnnotation] = FormatRfc3339(answered_at_);
+  objects::Patch patch;
+  if (taken.group.Annotation(objects::kAnsweredAtAnnotation).empty()) {
+    patch.SetAnnotation(objects::kAnsweredAtAnnotation, FormatRfc3339(answered_at_));
   }
-  if (GroupMembers(taken.content).empty()) {
+  if (taken.content.members().empty()) {
     for (GroupClaim& member : planned_) {
-      member.snapshot_handle = SnapshotHandle(taken.members[member.uid].content);
+      member.snapshot_handle = taken.members[member.uid].content.handle();
     }
-    annotations[objects::kGroupMembersAnnotation] = DumpJson(Plan(planned_));
+    patch.SetAnnotation(objects::kGroupMembersAnnotation, PlanText(planned_));
     RETURN_IF_ERROR(NoteInMembers(taken));
   }
-  if (!annotations.empty()) {
-    ASSIGN_OR_RETURN(taken.group,
-                     Patch(KeyOf(request_), {{"metadata", {{"annotations", annotations}}}}));
+  if (!patch.is_empty()) {
+    ASSIGN_OR_RETURN(taken.group, Patch<VolumeGroupSnapshot>(KeyOf(request_), patch));
   }
   return absl::OkStatus();
 }
 
 absl::Status GroupMaker::NoteInMembers(TakenGroup& taken) {
-  std::vector<csi::GroupMember> members;
+  std::vector<objects::GroupMember> members;
   for (const GroupClaim& member : planned_) {
     members.push_back(
         {.volume_handle = member.volume_handle, .snapshot_handle = member.snapshot_handle});
   }
+  const auto patch = objects::Patch().SetAnnotation(objects::kGroupContentOfMemberAnnotation,
+                                                    taken.content.NoteForMembers(members));
   for (auto& [claim_uid, member] : taken.members) {
-    ASSIGN_OR_RETURN(member.content, Patch(VolumeSnapshotContentKey(k8s::Name(member.content)),
-                                           NotePatch(taken.content, members)));
+    ASSIGN_OR_RETURN(member.content, Patch<VolumeSnapshotContent>(member.content.key(), patch));
   }
   return absl::OkStatus();
 }
 
-absl::Status GroupMaker::CheckVolumes(const Json& content) const {
-  const Json* handles = FindJson(content, {"spec", "source", "volumeHandles"});
-  if (handles == nullptr || !handles->is_array()) {
-    return absl::OkStatus();
-  }
-  return CheckNoneLost([&](const GroupClaim& member) {
-    return std::find(handles->begin(), handles->end(), Json(member.volume_handle)) !=
-           handles->end();
+absl::Status GroupMaker::CheckVolumes(const VolumeGroupSnapshotContent& content) const {
+  const std::optional<std::vector<std::string>> handles = content.source_volumes();
+  return !handles.has_value() ? absl::OkStatus() : CheckNoneLost([&](const GroupClaim& member) {
+    return std::find(handles->begin(), handles->end(), member.volume_handle) != handles->end();
   });
 }
 
-absl::Status GroupMaker::AwaitMembers(TurnWaiter& waiter, const Json& group,
-                                      std::map<std::string, Json>& snapshots) {
+absl::Status GroupMaker::AwaitMembers(TurnWaiter& waiter, const VolumeGroupSnapshot& group,
+                                      std::map<std::string, VolumeSnapshot>& snapshots) {
   std::map<std::string, DriversWord> missing;
   for (const GroupClaim& member : planned_) {
     missing.emplace(member.name, WordAbout(absl::StrCat(ClaimText(request_, member.name), " in ",
                                                         ToString(request_))));
   }
-  const absl::Status status = waiter.WaitForAmong(
-      VolumeSnapshotType(), request_.namespace_name,
-      [&](const Json* object) -> absl::StatusOr<bool> {
-        const auto member = missing.find(SourceClaimName(*object));
-        if (!IsMemberOf(*object, k8s::Uid(group)) || member == missing.end()) {
+  const absl::Status status = waiter.WaitForAmong<VolumeSnapshot>(
+      request_.namespace_name, [&](const VolumeSnapshot* snapshot) -> absl::StatusOr<bool> {
+        const auto member = missing.find(snapshot->source_pvc());
+        if (!snapshot->IsMemberOf(group.uid()) || member == missing.end()) {
           return false;
         }
-        if (k8s::BeingDeleted(*object)) {
+        if (snapshot->is_being_deleted()) {
           return DeletedBySomebody("VolumeSnapshot",
-                                   absl::StrCat(k8s::Name(*object), " of claim ", member->first));
+                                   absl::StrCat(snapshot->name(), " of claim ", member->first));
         }
-        RETURN_IF_ERROR(member->second.Hear(*object, ctx_.clock->Now()));
-        if (!BoundContentName(*object).empty() && !StatusGroupName(*object).empty()) {
-          snapshots[member->first] = *object;
+        RETURN_IF_ERROR(member->second.Hear(snapshot->error_message(), ctx_.clock->Now()));
+        if (!snapshot->bound_content().empty() && !snapshot->group_snapshot().empty()) {
+          snapshots.insert_or_assign(member->first, *snapshot);
           missing.erase(member);
         }
         return missing.empty();
@@ -488,51 +477,47 @@ absl::Status GroupMaker::Blame(const absl::Status& status) const {
              : Annotate(status, absl::StrJoin(blamed, ", "));
 }
 
-absl::StatusOr<TakenSnapshot> GroupMaker::Adopt(const GroupClaim& member, const Json& snapshot,
-                                                const Json& group_content) {
-  TakenSnapshot taken{.snapshot = snapshot, .content = Json()};
+absl::StatusOr<TakenSnapshot> GroupMaker::Adopt(const GroupClaim& member,
+                                                const VolumeSnapshot& snapshot,
+                                                const VolumeGroupSnapshotContent& group_content) {
+  TakenSnapshot taken{.snapshot = snapshot, .content = {}};
   const std::string backup_name = velero::ValidLabelValue(request_.backup.name);
-  const Json content_labels = {{objects::kGroupNameLabel, GroupName(request_)},
-                               {objects::kBackupNameLabel, backup_name}};
-  Json content_patch = {{"metadata", {{"labels", content_labels}}}};
-  if (const std::vector<csi::GroupMember> members = GroupMembers(group_content); !members.empty()) {
-    content_patch.update(NotePatch(group_content, members), /*merge_objects=*/true);
+  auto content_patch = objects::Patch()
+                           .SetLabel(objects::kGroupNameLabel, GroupName(request_))
+                           .SetLabel(objects::kBackupNameLabel, backup_name);
+  if (const std::vector<objects::GroupMember> members = group_content.members(); !members.empty()) {
+    content_patch.SetAnnotation(objects::kGroupContentOfMemberAnnotation,
+                                group_content.NoteForMembers(members));
   }
   ASSIGN_OR_RETURN(taken.content,
-                   Patch(VolumeSnapshotContentKey(BoundContentName(snapshot)), content_patch));
-  if (SnapshotHandle(taken.content).empty() ||
-      GetString(taken.content, {"spec", "volumeSnapshotRef", "uid"}) != k8s::Uid(snapshot) ||
-      GetString(taken.content, {"spec", "source", "volumeHandle"}) != member.volume_handle) {
+                   Patch<VolumeSnapshotContent>(
+                       VolumeSnapshotContent::Key("", snapshot.bound_content()), content_patch));
+  if (taken.content.handle().empty() || taken.content.snapshot_uid() != snapshot.uid() ||
+      taken.content.source_volume() != member.volume_handle) {
     return absl::FailedPreconditionError(
-        absl::StrCat("VolumeSnapshotContent ", k8s::Name(taken.content), " is not what ",
+        absl::StrCat("VolumeSnapshotContent ", taken.content.name(), " is not what ",
                      ClaimText(request_, member.name), " has in ", ToString(request_)));
   }
   if (MemberGroupName(snapshot) == GroupName(request_)) {
     return taken;
   }
-  const Json labels = {{objects::kBackupNameLabel, backup_name},
-                       {objects::kBackupUidLabel, request_.backup.uid},
-                       {objects::kPvcUidLabel, member.uid},
-                       {objects::kCsiDeltaLabel, env_.velero_namespace}};
-  const Json annotations = {{objects::kGroupNameLabel, GroupName(request_)}};
-  ASSIGN_OR_RETURN(taken.snapshot,
-                   Patch(VolumeSnapshotKey(request_.namespace_name, k8s::Name(snapshot)),
-                         {{"metadata", {{"labels", labels}, {"annotations", annotations}}}}));
+  ASSIGN_OR_RETURN(
+      taken.snapshot,
+      Patch<VolumeSnapshot>(snapshot.key(),
+                            objects::Patch()
+                                .SetLabel(objects::kBackupNameLabel, backup_name)
+                                .SetLabel(objects::kBackupUidLabel, request_.backup.uid)
+                                .SetLabel(objects::kPvcUidLabel, member.uid)
+                                .SetLabel(objects::kCsiDeltaLabel, env_.velero_namespace)
+                                .SetAnnotation(objects::kGroupNameLabel, GroupName(request_))));
   return taken;
 }
 
-Json GroupMaker::NotePatch(const Json& group_content,
-                           const std::vector<csi::GroupMember>& members) {
-  Json patch;
-  SetJson(patch, {"metadata", "annotations", objects::kGroupContentOfMemberAnnotation},
-          NoteForMembers(group_content, members));
-  return patch;
-}
-
-absl::StatusOr<Json> GroupMaker::Patch(const k8s::ObjectKey& key, const Json& patch) {
-  Json stored;
+template <typename Kind>
+absl::StatusOr<Kind> GroupMaker::Patch(const k8s::ObjectKey& key, const objects::Patch& patch) {
+  Kind stored;
   RETURN_IF_ERROR(RetryTransient(ctx_, [&]() -> absl::Status {
-    ASSIGN_OR_RETURN(stored, env_.api.Patch(ctx_, key, k8s::PatchKind::kMerge, patch, ""));
+    ASSIGN_OR_RETURN(stored, objects::Apply<Kind>(ctx_, env_.api, key, patch));
     return absl::OkStatus();
   }));
   return stored;
@@ -554,14 +539,12 @@ void GroupMaker::CleanUp() {
 }
 
 absl::Status GroupMaker::TryCleanUp(const CallContext& after) {
-  const absl::StatusOr<Json> group = env_.api.Get(after, KeyOf(request_));
+  ASSIGN_OR_RETURN(const auto group,
+                   objects::Find<VolumeGroupSnapshot>(after, env_.api, KeyOf(request_)));
   // One that entered the archive is not in vain any more, whoever asks for it again.
-  if (absl::IsNotFound(group.status()) ||
-      (group.ok() && (!IsGroupOurs(*group, request_.backup) || GroupEnteredArchive(*group)))) {
-    return absl::OkStatus();
-  }
-  RETURN_IF_ERROR(group.status());
-  return RemoveGroup(after, env_.api, *group);
+  const bool is_in_vain =
+      group.has_value() && IsGroupOurs(*group, request_.backup) && !GroupEnteredArchive(*group);
+  return is_in_vain ? RemoveGroup(after, env_.api, *group) : absl::OkStatus();
 }
 
 }  // namespace
@@ -586,54 +569,55 @@ bool IsGroupName(absl::string_view name) {
          name.find_first_not_of("0123456789abcdef", dash + 1) == absl::string_view::npos;
 }
 
-bool IsOfAnotherBackup(const Json& archived, absl::string_view backup_name) {
-  if (!k8s::Label(archived, objects::kRestoreNameLabel).empty() ||
-      !k8s::Label(archived, objects::kRestoreUidLabel).empty()) {
+bool IsOfAnotherBackup(const objects::Object& archived, absl::string_view backup_name) {
+  if (!archived.Label(objects::kRestoreNameLabel).empty() ||
+      !archived.Label(objects::kRestoreUidLabel).empty()) {
     return false;
   }
-  std::string backup = k8s::Label(archived, objects::kMemberOfBackupLabel);
-  backup = backup.empty() ? k8s::Label(archived, objects::kBackupNameLabel) : backup;
+  std::string backup = archived.Label(objects::kMemberOfBackupLabel);
+  backup = backup.empty() ? archived.Label(objects::kBackupNameLabel) : backup;
   if (backup.empty()) {
-    return IsGroupName(GroupOwnerName(archived));
+    const std::vector<objects::OwnerReference> owners = archived.owners();
+    const auto group = std::find_if(owners.begin(), owners.end(), objects::IsGroupSnapshot);
+    return group != owners.end() && IsGroupName(group->name);
   }
-  const bool is_content = GetString(archived, {"kind"}) == VolumeSnapshotContentType().kind;
-  const bool is_ours = is_content || !k8s::Label(archived, objects::kCsiDeltaLabel).empty() ||
-                       !k8s::Label(archived, objects::kGroupNameLabel).empty();
+  const bool is_content = archived.kind() == VolumeSnapshotContent::kKind.kind;
+  const bool is_ours = is_content || !archived.Label(objects::kCsiDeltaLabel).empty() ||
+                       !archived.Label(objects::kGroupNameLabel).empty();
   return is_ours && backup != velero::ValidLabelValue(backup_name);
 }
 
-bool IsGroupMadeByUs(const Json& group) {
-  return !k8s::Label(group, objects::kCsiDeltaLabel).empty() &&
-         k8s::Name(group) ==
-             NameFor(k8s::Label(group, objects::kBackupUidLabel), k8s::Namespace(group),
-                     k8s::Annotation(group, objects::kGroupOfAnnotation),
-                     k8s::Annotation(group, objects::kGroupToBeMovedAnnotation) == "true");
+bool IsGroupMadeByUs(const VolumeGroupSnapshot& group) {
+  return !group.Label(objects::kCsiDeltaLabel).empty() &&
+         group.name() == NameFor(group.Label(objects::kBackupUidLabel), group.namespace_name(),
+                                 group.Annotation(objects::kGroupOfAnnotation),
+                                 group.Annotation(objects::kGroupToBeMovedAnnotation) == "true");
 }
 
-bool IsGroupOurs(const Json& group, const velero::Backup& backup) {
-  return !backup.uid.empty() && k8s::Label(group, objects::kBackupUidLabel) == backup.uid &&
+bool GroupEnteredArchive(const VolumeGroupSnapshot& group) {
+  return !group.Annotation(objects::kGroupSnapshotHandleAnnotation).empty();
+}
+
+bool IsGroupOurs(const VolumeGroupSnapshot& group, const velero::Backup& backup) {
+  return !backup.uid.empty() && group.Label(objects::kBackupUidLabel) == backup.uid &&
          IsGroupMadeByUs(group);
 }
 
-std::vector<GroupClaim> PlannedMembers(const Json& group) {
+std::vector<GroupClaim> PlannedMembers(const objects::Object& group) {
   std::vector<GroupClaim> members;
-  const absl::StatusOr<Json> plan =
-      ParseJson(k8s::Annotation(group, objects::kGroupMembersAnnotation));
-  if (!plan.ok() || !plan->is_array()) {
-    return members;
-  }
-  for (const Json& member : *plan) {
-    members.push_back({.name = GetString(member, {"claim"}),
-                       .uid = GetString(member, {"claimUid"}),
-                       .volume_handle = GetString(member, {"volumeHandle"}),
-                       .snapshot_handle = GetString(member, {"snapshotHandle"})});
+  for (objects::PlannedGroupMember& one :
+       objects::ParseGroupPlan(group.Annotation(objects::kGroupMembersAnnotation))) {
+    members.push_back({.name = std::move(one.pvc),
+                       .uid = std::move(one.pvc_uid),
+                       .volume_handle = std::move(one.volume_handle),
+                       .snapshot_handle = std::move(one.snapshot_handle)});
   }
   return members;
 }
 
-std::optional<absl::Duration> FreezeWindow(const Json& group) {
-  const auto asked_at = ParseRfc3339(k8s::Annotation(group, objects::kAskedAtAnnotation));
-  const auto answered_at = ParseRfc3339(k8s::Annotation(group, objects::kAnsweredAtAnnotation));
+std::optional<absl::Duration> FreezeWindow(const VolumeGroupSnapshot& group) {
+  const auto asked_at = ParseRfc3339(group.Annotation(objects::kAskedAtAnnotation));
+  const auto answered_at = ParseRfc3339(group.Annotation(objects::kAnsweredAtAnnotation));
   if (!asked_at.has_value() || !answered_at.has_value() || *answered_at < *asked_at) {
     return std::nullopt;
   }
@@ -655,14 +639,16 @@ absl::StatusOr<TakenGroup> TakeGroup(const CallContext& ctx, const Environment& 
   for (const GroupClaim& member : request.members) {
     claims.insert(member.name);
   }
-  const OtherSnapshots others{.namespace_name = request.namespace_name,
-                              .concerns =
-                                  [&](const Json& snapshot) {
-                                    return claims.contains(SourceClaimName(snapshot)) &&
-                                           GroupOwnerName(snapshot) != GroupName(request);
-                                  },
-                              .ours_too = true,  // Those of single claims have turns of their own.
-                              .of = ToString(request)};
+  const OtherSnapshots others{
+      .namespace_name = request.namespace_name,
+      .concerns =
+          [&](const VolumeSnapshot& snapshot) {
+            const auto owner = snapshot.group_owner();
+            return claims.contains(snapshot.source_pvc()) &&
+                   (!owner.has_value() || owner->name != GroupName(request));
+          },
+      .ours_too = true,  // Those of single claims have turns of their own.
+      .of = ToString(request)};
   const CallContext waiting =
       ctx.WithTimeout(std::max(request.backup.csi_snapshot_timeout, 2 * kTurnDuration));
   while (true) {
@@ -682,13 +668,8 @@ absl::StatusOr<TakenGroup> TakeGroup(const CallContext& ctx, const Environment& 
 
 absl::Status UnmarkClaim(const CallContext& ctx, k8s::ApiClient& api, const k8s::ObjectKey& claim,
                          const std::string& mark) {
-  const std::string path = absl::StrCat(
-      "/metadata/labels/", absl::StrReplaceAll(objects::kGroupMarkLabel, {{"/", "~1"}}));
-  const Json patch = Json::array(
-      {{{"op", "test"}, {"path", path}, {"value", mark}}, {{"op", "remove"}, {"path", path}}});
-  const absl::Status status = RetryTransient(
-      ctx, [&] { return api.Patch(ctx, claim, k8s::PatchKind::kJson, patch, "").status(); });
-  return absl::IsInvalidArgument(status) || absl::IsNotFound(status) ? absl::OkStatus() : status;
+  return RetryTransient(
+      ctx, [&] { return objects::RemoveLabelIf(ctx, api, claim, objects::kGroupMarkLabel, mark); });
 }
 
 }  // namespace csidelta::csi

@@ -10,10 +10,10 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
-#include "base/json.h"
 #include "csi/environment.h"
 #include "csi/snapshot_lifecycle.h"
 #include "k8s/api_client.h"
+#include "objects/volume_group_snapshot.h"
 #include "velero/backup.h"
 
 // The life of a volume group that a backup snapshots at one instant, by a VolumeGroupSnapshot
@@ -60,8 +60,8 @@ struct GroupRequest {
 };
 
 struct TakenGroup {
-  Json group;    // VolumeGroupSnapshot, bound; it tells its FreezeWindow()
-  Json content;  // VolumeGroupSnapshotContent, with a handle; maybe not ready to use yet
+  objects::VolumeGroupSnapshot group;            // bound; it tells its FreezeWindow()
+  objects::VolumeGroupSnapshotContent content;   // with a handle; maybe not ready to use yet
   std::map<std::string, TakenSnapshot> members;  // by the claim's uid
 };
 
@@ -78,20 +78,23 @@ bool IsGroupName(absl::string_view name);
 // it, was made by us for another backup. The host lists what is there before the sweep of the
 // backup removes what one that died left, and archives what it listed; such an object is of no use.
 // Members of a group that died early carry no label of ours. Pure.
-bool IsOfAnotherBackup(const Json& archived, absl::string_view backup_name);
+bool IsOfAnotherBackup(const objects::Object& archived, absl::string_view backup_name);
 
 // Whether a VolumeGroupSnapshot was made by us, for whichever backup: its labels, annotations and
 // name agree. A copy under another name is not. Pure.
-bool IsGroupMadeByUs(const Json& group);
+bool IsGroupMadeByUs(const objects::VolumeGroupSnapshot& group);
+// Whether a backup's archive has it, as the annotation says that our action writes then. Pure.
+bool GroupEnteredArchive(const objects::VolumeGroupSnapshot& group);
 // The same, for this backup. Pure.
-bool IsGroupOurs(const Json& group, const velero::Backup& backup);
-// Whom a VolumeGroupSnapshot of ours was asked for, as its annotation says. Pure.
-std::vector<GroupClaim> PlannedMembers(const Json& group);
+bool IsGroupOurs(const objects::VolumeGroupSnapshot& group, const velero::Backup& backup);
+// Whom a VolumeGroupSnapshot of ours was asked for, as its annotation, or that of its archived
+// content, says. Pure.
+std::vector<GroupClaim> PlannedMembers(const objects::Object& group);
 // The freeze window: the time from the request of a VolumeGroupSnapshot of ours to the driver's
 // answer, by the clock of whoever asked. The cut lies inside of it, so an application that is
 // frozen for the snapshot need not be frozen for longer. Nothing while the driver has not answered,
 // or where the annotations do not say. Pure.
-std::optional<absl::Duration> FreezeWindow(const Json& group);
+std::optional<absl::Duration> FreezeWindow(const objects::VolumeGroupSnapshot& group);
 
 // Has the driver cut snapshots of all members' volumes at once and returns as soon as the API
 // server shows all of their handles. Waits first for the group's turn, and for VolumeSnapshots of

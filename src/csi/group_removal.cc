@@ -1,5 +1,6 @@
 #include "csi/group_removal.h"
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -7,145 +8,115 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "base/status_macros.h"
-#include "csi/group_types.h"
 #include "csi/retry.h"
-#include "csi/snapshot_types.h"
 #include "k8s/find.h"
-#include "k8s/object.h"
+#include "objects/client.h"
 #include "objects/keys.h"
+#include "objects/volume_snapshot.h"
 
 namespace csidelta::csi {
 namespace {
 
-bool RefersToGroup(const Json& content, const Json& group) {
-  return GetString(content, {"spec", "volumeGroupSnapshotRef", "uid"}) == k8s::Uid(group);
-}
+using objects::VolumeGroupSnapshot;
+using objects::VolumeGroupSnapshotContent;
+using objects::VolumeSnapshot;
+using objects::VolumeSnapshotContent;
 
-absl::StatusOr<std::vector<Json>> ListMembers(const CallContext& ctx, k8s::ApiClient& api,
-                                              const Json& group) {
-  ASSIGN_OR_RETURN(const k8s::ObjectList all,
-                   api.List(ctx, VolumeSnapshotType(), k8s::Namespace(group), {}));
-  std::vector<Json> members;
-  for (const Json& snapshot : all.items) {
-    if (IsMemberOf(snapshot, k8s::Uid(group))) {
-      members.push_back(snapshot);
-    }
-  }
+absl::StatusOr<std::vector<VolumeSnapshot>> ListMembers(const CallContext& ctx, k8s::ApiClient& api,
+                                                        const VolumeGroupSnapshot& group) {
+  ASSIGN_OR_RETURN(std::vector<VolumeSnapshot> members,
+                   objects::List<VolumeSnapshot>(ctx, api, group.namespace_name()));
+  std::erase_if(members, [&](const VolumeSnapshot& one) { return !one.IsMemberOf(group.uid()); });
   return members;
 }
 
-absl::StatusOr<Json> SetPolicy(const CallContext& ctx, k8s::ApiClient& api,
-                               const k8s::ObjectKey& content, absl::string_view policy) {
-  return api.Patch(ctx, content, k8s::PatchKind::kMerge,
-                   {{"spec", {{"deletionPolicy", std::string(policy)}}}}, "");
+absl::Status SetPolicy(const CallContext& ctx, k8s::ApiClient& api, const k8s::ObjectKey& content,
+                       absl::string_view policy) {
+  return objects::Apply(ctx, api, content, objects::Patch().SetDeletionPolicy(policy));
 }
 
-// The content of `group`, or null where there is none that refers to it.
-absl::StatusOr<Json> FindContent(const CallContext& ctx, k8s::ApiClient& api, const Json& group) {
-  const absl::StatusOr<Json> content =
-      api.Get(ctx, GroupContentKey(GroupVersionOf(group), GroupContentNameOf(group)));
-  if (absl::IsNotFound(content.status()) || (content.ok() && !RefersToGroup(*content, group))) {
-    return Json();
+absl::Status DeleteObject(const CallContext& ctx, k8s::ApiClient& api, const k8s::ObjectKey& key,
+                          const std::string& uid) {
+  return k8s::IgnoreGone(api.Delete(ctx, key, {.uid = uid, .resource_version = ""}));
+}
+
+// The content of `group`; nothing where there is none that refers to it.
+absl::StatusOr<std::optional<VolumeGroupSnapshotContent>> FindContent(
+    const CallContext& ctx, k8s::ApiClient& api, const VolumeGroupSnapshot& group) {
+  ASSIGN_OR_RETURN(auto content, objects::Find<VolumeGroupSnapshotContent>(
+                                     ctx, api,
+                                     VolumeGroupSnapshotContent::Key(group.version(), "",
+                                                                     GroupContentNameOf(group))));
+  if (content.has_value() && content->snapshot_uid() != group.uid()) {
+    content.reset();
   }
   return content;
 }
 
 // A member that the controller does not know as one yet would keep this finalizer for ever.
 absl::Status ReleaseUnknownMember(const CallContext& ctx, k8s::ApiClient& api,
-                                  const Json& snapshot) {
-  const Json* finalizers = FindJson(snapshot, {"metadata", "finalizers"});
-  if (!StatusGroupName(snapshot).empty() || finalizers == nullptr || !finalizers->is_array()) {
+                                  VolumeSnapshot snapshot) {
+  if (!snapshot.group_snapshot().empty() ||
+      !snapshot.RemoveFinalizer(objects::kSnapshotInGroupFinalizer)) {
     return absl::OkStatus();
   }
-  Json kept = Json::array();
-  for (const Json& finalizer : *finalizers) {
-    if (finalizer != objects::kSnapshotInGroupFinalizer) {
-      kept.push_back(finalizer);
-    }
-  }
-  if (kept.size() == finalizers->size()) {
-    return absl::OkStatus();
-  }
-  const Json patch = {
-      {"metadata", {{"finalizers", kept}, {"resourceVersion", k8s::ResourceVersion(snapshot)}}}};
-  return k8s::IgnoreGone(api.Patch(ctx,
-                                   VolumeSnapshotKey(k8s::Namespace(snapshot), k8s::Name(snapshot)),
-                                   k8s::PatchKind::kMerge, patch, "")
-                             .status());
+  return k8s::IgnoreGone(objects::Apply(ctx, api, snapshot.key(),
+                                        objects::Patch()
+                                            .SetFinalizers(snapshot.finalizers())
+                                            .IfVersion(snapshot.resource_version())));
 }
 
 // Has everything deleted along with the VolumeGroupSnapshot, whatever its class says.
-absl::Status MarkForDeletion(const CallContext& ctx, k8s::ApiClient& api, const Json& group,
-                             const Json& content) {
-  const bool is_kept =
-      !content.is_null() && GetString(content, {"spec", "deletionPolicy"}) != "Delete";
-  ASSIGN_OR_RETURN(const std::vector<Json> members, ListMembers(ctx, api, group));
-  for (const Json& member : members) {
+absl::Status MarkForDeletion(const CallContext& ctx, k8s::ApiClient& api,
+                             const VolumeGroupSnapshot& group,
+                             const std::optional<VolumeGroupSnapshotContent>& content) {
+  ASSIGN_OR_RETURN(const std::vector<VolumeSnapshot> members, ListMembers(ctx, api, group));
+  for (const VolumeSnapshot& member : members) {
     // Some may have been retained before the rest could be.
-    if (!BoundContentName(member).empty()) {
+    if (!member.bound_content().empty()) {
       RETURN_IF_ERROR(k8s::IgnoreGone(
-          SetPolicy(ctx, api, VolumeSnapshotContentKey(BoundContentName(member)), "Delete")
-              .status()));
+          SetPolicy(ctx, api, VolumeSnapshotContent::Key("", member.bound_content()), "Delete")));
     }
     RETURN_IF_ERROR(ReleaseUnknownMember(ctx, api, member));
   }
-  if (!is_kept) {
-    return absl::OkStatus();
-  }
-  return k8s::IgnoreGone(
-      SetPolicy(ctx, api, GroupContentKey(GroupVersionOf(group), k8s::Name(content)), "Delete")
-          .status());
+  const bool is_kept = content.has_value() && content->deletion_policy() != "Delete";
+  return is_kept
+             ? k8s::IgnoreGone(SetPolicy(
+                   ctx, api, VolumeGroupSnapshotContent::Key(group.version(), "", content->name()),
+                   "Delete"))
+             : absl::OkStatus();
 }
 
 // The controller gives a VolumeGroupSnapshot its finalizer a moment after it is bound. One that was
 // deleted before left its content and its members to us.
-absl::Status RemoveOrphans(const CallContext& ctx, k8s::ApiClient& api, const Json& group) {
-  ASSIGN_OR_RETURN(const Json content, FindContent(ctx, api, group));
+absl::Status RemoveOrphans(const CallContext& ctx, k8s::ApiClient& api,
+                           const VolumeGroupSnapshot& group) {
+  ASSIGN_OR_RETURN(const auto content, FindContent(ctx, api, group));
   RETURN_IF_ERROR(MarkForDeletion(ctx, api, group, content));
-  if (!content.is_null()) {
-    const k8s::ObjectKey key = GroupContentKey(GroupVersionOf(group), k8s::Name(content));
-    Json patch;
-    SetJson(patch, {"metadata", "annotations", objects::kGroupBeingDeletedAnnotation}, "yes");
-    RETURN_IF_ERROR(
-        k8s::IgnoreGone(api.Patch(ctx, key, k8s::PatchKind::kMerge, patch, "").status()));
-    RETURN_IF_ERROR(
-        k8s::IgnoreGone(api.Delete(ctx, key, {.uid = k8s::Uid(content), .resource_version = ""})));
+  if (content.has_value()) {
+    const k8s::ObjectKey key =
+        VolumeGroupSnapshotContent::Key(group.version(), "", content->name());
+    RETURN_IF_ERROR(k8s::IgnoreGone(objects::Apply(
+        ctx, api, key,
+        objects::Patch().SetAnnotation(objects::kGroupBeingDeletedAnnotation, "yes"))));
+    RETURN_IF_ERROR(DeleteObject(ctx, api, key, content->uid()));
   }
-  ASSIGN_OR_RETURN(const std::vector<Json> members, ListMembers(ctx, api, group));
-  for (const Json& member : members) {
-    RETURN_IF_ERROR(k8s::IgnoreGone(
-        api.Delete(ctx, VolumeSnapshotKey(k8s::Namespace(member), k8s::Name(member)),
-                   {.uid = k8s::Uid(member), .resource_version = ""})));
+  ASSIGN_OR_RETURN(const std::vector<VolumeSnapshot> members, ListMembers(ctx, api, group));
+  for (const VolumeSnapshot& member : members) {
+    RETURN_IF_ERROR(DeleteObject(ctx, api, member.key(), member.uid()));
   }
   return absl::OkStatus();
 }
 
-absl::Status TryRemoveGroup(const CallContext& ctx, k8s::ApiClient& api, const Json& group) {
-  const k8s::ObjectKey key = GroupSnapshotKey(group);
-  ASSIGN_OR_RETURN(const Json content, FindContent(ctx, api, group));
+absl::Status TryRemoveGroup(const CallContext& ctx, k8s::ApiClient& api,
+                            const VolumeGroupSnapshot& group) {
+  ASSIGN_OR_RETURN(const auto content, FindContent(ctx, api, group));
   RETURN_IF_ERROR(MarkForDeletion(ctx, api, group, content));
-  RETURN_IF_ERROR(
-      k8s::IgnoreGone(api.Delete(ctx, key, {.uid = k8s::Uid(group), .resource_version = ""})));
-  const absl::StatusOr<Json> now = api.Get(ctx, key);
-  if (now.ok() && k8s::Uid(*now) == k8s::Uid(group)) {
-    return absl::OkStatus();  // The controller takes the rest along.
-  }
-  if (!now.ok() && !absl::IsNotFound(now.status())) {
-    return now.status();
-  }
-  return RemoveOrphans(ctx, api, group);
-}
-
-absl::Status NotRetained(const Json& content) {
-  return absl::FailedPreconditionError(
-      absl::StrCat(GetString(content, {"kind"}), " ", k8s::Name(content), " cannot be retained"));
-}
-
-// Whether `content`, as the API server answered, stays with the driver's snapshot when `owner` is
-// deleted.
-bool IsRetained(const Json& content, absl::string_view ref, const Json& owner) {
-  return GetString(content, {"spec", "deletionPolicy"}) == "Retain" &&
-         GetString(content, {"spec", ref, "uid"}) == k8s::Uid(owner);
+  RETURN_IF_ERROR(DeleteObject(ctx, api, group.key(), group.uid()));
+  ASSIGN_OR_RETURN(const auto now, objects::Find<VolumeGroupSnapshot>(ctx, api, group.key()));
+  const bool is_there = now.has_value() && now->uid() == group.uid();
+  // While it is, the controller takes the rest along.
+  return is_there ? absl::OkStatus() : RemoveOrphans(ctx, api, group);
 }
 
 // Sets contents to Retain, and collects those that are there with the uids they have.
@@ -153,23 +124,26 @@ class Retainer {
  public:
   Retainer(const CallContext& ctx, k8s::ApiClient& api) : ctx_(ctx), api_(api) {}
 
-  absl::Status Retain(const k8s::ObjectKey& key, absl::string_view ref, const Json& owner) {
-    const absl::StatusOr<Json> content = SetPolicy(ctx_, api_, key, "Retain");
+  // `owner_uid`: of whom the content is to be, as the API server answers.
+  template <typename Content>
+  absl::Status Retain(const k8s::ObjectKey& key, const std::string& owner_uid) {
+    const auto content =
+        objects::Apply<Content>(ctx_, api_, key, objects::Patch().SetDeletionPolicy("Retain"));
     if (absl::IsNotFound(content.status())) {
       return absl::OkStatus();
     }
     RETURN_IF_ERROR(content.status());
-    if (!IsRetained(*content, ref, owner)) {
-      return NotRetained(*content);
+    if (content->deletion_policy() != "Retain" || content->snapshot_uid() != owner_uid) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(content->kind(), " ", content->name(), " cannot be retained"));
     }
-    retained_.emplace_back(key, k8s::Uid(*content));
+    retained_.emplace_back(key, content->uid());
     return absl::OkStatus();
   }
 
   absl::Status DeleteAll() {
     for (const auto& [key, uid] : retained_) {
-      RETURN_IF_ERROR(
-          k8s::IgnoreGone(api_.Delete(ctx_, key, {.uid = uid, .resource_version = ""})));
+      RETURN_IF_ERROR(DeleteObject(ctx_, api_, key, uid));
     }
     return absl::OkStatus();
   }
@@ -181,32 +155,29 @@ class Retainer {
 };
 
 absl::Status TryRetainAndForgetGroup(const CallContext& ctx, k8s::ApiClient& api,
-                                     const Json& group) {
-  const k8s::ObjectKey key = GroupSnapshotKey(group);
-  const std::string content = BoundGroupContentName(group);
+                                     const VolumeGroupSnapshot& group) {
+  const std::string content = group.bound_content();
   if (content.empty()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("VolumeGroupSnapshot ", key.namespace_name, "/", key.name, " is not bound"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "VolumeGroupSnapshot ", group.namespace_name(), "/", group.name(), " is not bound"));
   }
-  ASSIGN_OR_RETURN(const std::vector<Json> members, ListMembers(ctx, api, group));
+  ASSIGN_OR_RETURN(const std::vector<VolumeSnapshot> members, ListMembers(ctx, api, group));
   Retainer retainer(ctx, api);
-  for (const Json& member : members) {
-    if (!BoundContentName(member).empty()) {
-      RETURN_IF_ERROR(retainer.Retain(VolumeSnapshotContentKey(BoundContentName(member)),
-                                      "volumeSnapshotRef", member));
+  for (const VolumeSnapshot& member : members) {
+    if (!member.bound_content().empty()) {
+      RETURN_IF_ERROR(retainer.Retain<VolumeSnapshotContent>(
+          VolumeSnapshotContent::Key("", member.bound_content()), member.uid()));
     }
   }
-  RETURN_IF_ERROR(
-      retainer.Retain(GroupContentKey(key.type.version, content), "volumeGroupSnapshotRef", group));
+  RETURN_IF_ERROR(retainer.Retain<VolumeGroupSnapshotContent>(
+      VolumeGroupSnapshotContent::Key(group.version(), "", content), group.uid()));
   RETURN_IF_ERROR(retainer.DeleteAll());
-  RETURN_IF_ERROR(
-      k8s::IgnoreGone(api.Delete(ctx, key, {.uid = k8s::Uid(group), .resource_version = ""})));
+  RETURN_IF_ERROR(DeleteObject(ctx, api, group.key(), group.uid()));
   // Those that a controller of another version made are members to nobody but us.
-  for (const Json& member : members) {
-    if (GroupOwnerApiVersion(member) != GetString(group, {"apiVersion"})) {
-      RETURN_IF_ERROR(k8s::IgnoreGone(
-          api.Delete(ctx, VolumeSnapshotKey(k8s::Namespace(member), k8s::Name(member)),
-                     {.uid = k8s::Uid(member), .resource_version = ""})));
+  for (const VolumeSnapshot& member : members) {
+    const std::optional<objects::OwnerReference> owner = member.group_owner();
+    if (!owner.has_value() || owner->api_version != group.api_version()) {
+      RETURN_IF_ERROR(DeleteObject(ctx, api, member.key(), member.uid()));
     }
   }
   return absl::OkStatus();
@@ -214,17 +185,19 @@ absl::Status TryRetainAndForgetGroup(const CallContext& ctx, k8s::ApiClient& api
 
 }  // namespace
 
-std::string GroupContentNameOf(const Json& group) {
-  const std::string bound = BoundGroupContentName(group);
+std::string GroupContentNameOf(const VolumeGroupSnapshot& group) {
+  const std::string bound = group.bound_content();
   // The snapshot controller calls so what it makes.
-  return bound.empty() ? absl::StrCat("groupsnapcontent-", k8s::Uid(group)) : bound;
+  return bound.empty() ? absl::StrCat("groupsnapcontent-", group.uid()) : bound;
 }
 
-absl::Status RemoveGroup(const CallContext& ctx, k8s::ApiClient& api, const Json& group) {
+absl::Status RemoveGroup(const CallContext& ctx, k8s::ApiClient& api,
+                         const VolumeGroupSnapshot& group) {
   return RetryTransient(ctx, [&] { return TryRemoveGroup(ctx, api, group); });
 }
 
-absl::Status RetainAndForgetGroup(const CallContext& ctx, k8s::ApiClient& api, const Json& group) {
+absl::Status RetainAndForgetGroup(const CallContext& ctx, k8s::ApiClient& api,
+                                  const VolumeGroupSnapshot& group) {
   return RetryTransient(ctx, [&] { return TryRetainAndForgetGroup(ctx, api, group); });
 }
 

@@ -55,28 +55,8 @@ k8s::ResourceType VolumeGroupSnapshotClassType(absl::string_view version) {
           "VolumeGroupSnapshotClass", false};
 }
 
-absl::StatusOr<GroupKinds> FindGroupKinds(const CallContext& ctx, k8s::ApiClient& api) {
-  for (const char* const version : kGroupVersions) {
-    absl::StatusOr<k8s::ObjectList> classes =
-        api.List(ctx, VolumeGroupSnapshotClassType(version), "", {});
-    if (absl::IsNotFound(classes.status())) {
-      continue;
-    }
-    RETURN_IF_ERROR(classes.status());
-    return GroupKinds{.version = version, .classes = std::move(classes->items)};
-  }
-  return absl::NotFoundError(
-      absl::StrCat("the cluster serves no VolumeGroupSnapshots (", kGroupSnapshotGroup,
-                   "): install external-snapshotter's group kinds and enable its feature gate "
-                   "CSIVolumeGroupSnapshot"));
-}
-
 std::string BoundGroupContentName(const Json& group_snapshot) {
   return GetString(group_snapshot, {"status", "boundVolumeGroupSnapshotContentName"});
-}
-
-bool GroupEnteredArchive(const Json& group_snapshot) {
-  return !k8s::Annotation(group_snapshot, objects::kGroupSnapshotHandleAnnotation).empty();
 }
 
 std::string GroupVersionOf(const Json& object) {

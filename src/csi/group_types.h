@@ -10,36 +10,26 @@
 #include "base/call_context.h"
 #include "base/json.h"
 #include "k8s/api_client.h"
+#include "objects/volume_group_snapshot.h"
 
 // The kinds of groupsnapshot.storage.k8s.io (KEP-3476) in whichever version a cluster serves, and
 // how to read their objects. All reading is pure, never throws, and takes a value of the wrong type
 // for a missing one.
 namespace csidelta::csi {
 
-inline constexpr char kGroupSnapshotGroup[] = "groupsnapshot.storage.k8s.io";
-
-// The versions that we speak, newest first.
-inline constexpr const char* kGroupVersions[] = {"v1", "v1beta2", "v1beta1"};
+using objects::kGroupSnapshotGroup;
+using objects::kGroupVersions;
 
 k8s::ResourceType VolumeGroupSnapshotType(absl::string_view version);
 k8s::ResourceType VolumeGroupSnapshotContentType(absl::string_view version);
 k8s::ResourceType VolumeGroupSnapshotClassType(absl::string_view version);
 
-// What a cluster serves of the kinds.
-struct GroupKinds {
-  std::string version;  // "v1", "v1beta2" or "v1beta1": the newest that is served
-  std::vector<Json> classes;
-};
-
-// One to three requests. NOT_FOUND when the cluster serves none of the three versions; else what
-// the API server says.
-absl::StatusOr<GroupKinds> FindGroupKinds(const CallContext& ctx, k8s::ApiClient& api);
+using objects::FindGroupKinds;
+using objects::GroupKinds;
 
 // --- VolumeGroupSnapshot
 // status.boundVolumeGroupSnapshotContentName; "" while it is not bound.
 std::string BoundGroupContentName(const Json& group_snapshot);
-// Whether a backup's archive has it, as the annotation says that our action writes then.
-bool GroupEnteredArchive(const Json& group_snapshot);
 
 // The version that an object of the kinds says it is of; "v1" where it says none.
 std::string GroupVersionOf(const Json& object);
@@ -53,12 +43,7 @@ std::optional<absl::Time> GroupCutTime(const Json& content);
 // made for; "" until the driver gave it.
 std::string GroupHandleOf(const Json& content);
 
-struct GroupMember {
-  std::string volume_handle;  // "" where only the snapshot is known
-  std::string snapshot_handle;
-
-  bool operator==(const GroupMember&) const = default;
-};
+using objects::GroupMember;
 
 // What the status says: volumeSnapshotInfoList, or v1beta1's volumeSnapshotHandlePairList; else the
 // handles that a pre-provisioned content was made for. Those without a snapshot handle are left

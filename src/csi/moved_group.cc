@@ -1,7 +1,6 @@
 #include "csi/moved_group.h"
 
 #include <algorithm>
-#include <initializer_list>
 #include <utility>
 #include <vector>
 
@@ -14,21 +13,26 @@
 #include "csi/backup_contents.h"
 #include "csi/base_snapshots.h"
 #include "csi/group_removal.h"
-#include "csi/group_types.h"
 #include "csi/retry.h"
 #include "csi/snapshot_types.h"
 #include "csi/static_content.h"
 #include "csi/static_group.h"
 #include "csi/turn_wait.h"
 #include "k8s/find.h"
-#include "k8s/object.h"
-#include "k8s/wait.h"
+#include "objects/client.h"
+#include "objects/group_plan.h"
 #include "objects/keys.h"
 #include "velero/backup.h"
 #include "velero/labels.h"
 
 namespace csidelta::csi {
 namespace {
+
+using objects::GroupKinds;
+using objects::VolumeGroupSnapshot;
+using objects::VolumeGroupSnapshotContent;
+using objects::VolumeSnapshot;
+using objects::VolumeSnapshotContent;
 
 constexpr char kRecordPrefix[] = "csi-delta-group-";
 constexpr size_t kRecordHashDigits = 32;
@@ -41,82 +45,52 @@ std::string RecordName(absl::string_view driver, absl::string_view handle) {
 }
 
 // Removes the content of a member; the driver keeps the snapshot.
-absl::Status ForgetContent(const CallContext& ctx, k8s::ApiClient& api, const Json& content) {
-  const k8s::ObjectKey key = VolumeSnapshotContentKey(k8s::Name(content));
-  Json patch = {{"spec", {{"deletionPolicy", "Retain"}}}};
-  SetJson(patch, {"metadata", "annotations", objects::kContentBeingDeletedAnnotation}, "yes");
+absl::Status ForgetContent(const CallContext& ctx, k8s::ApiClient& api,
+                           const VolumeSnapshotContent& content) {
   RETURN_IF_ERROR(
-      k8s::IgnoreNotFound(api.Patch(ctx, key, k8s::PatchKind::kMerge, patch, "").status()));
+      k8s::IgnoreNotFound(objects::Apply(ctx, api, content.key(),
+                                         objects::Patch().SetDeletionPolicy("Retain").SetAnnotation(
+                                             objects::kContentBeingDeletedAnnotation, "yes"))));
   return k8s::IgnoreNotFound(
-      api.Delete(ctx, key, {.uid = k8s::Uid(content), .resource_version = ""}));
+      api.Delete(ctx, content.key(), {.uid = content.uid(), .resource_version = ""}));
 }
 
 // Has the driver delete the group of a record, and the record with it.
 absl::Status DeleteRecord(const CallContext& ctx, const Environment& env, const std::string& name) {
-  ASSIGN_OR_RETURN(const GroupKinds kinds, FindGroupKinds(ctx, env.api));
-  const k8s::ObjectKey key = GroupContentKey(kinds.version, name);
-  ASSIGN_OR_RETURN(const std::optional<Json> record, k8s::Find(ctx, env.api, key));
-  if (!record.has_value() || k8s::BeingDeleted(*record)) {
+  ASSIGN_OR_RETURN(const GroupKinds kinds, objects::FindGroupKinds(ctx, env.api));
+  const k8s::ObjectKey key = VolumeGroupSnapshotContent::Key(kinds.version, "", name);
+  ASSIGN_OR_RETURN(const auto record, objects::Find<VolumeGroupSnapshotContent>(ctx, env.api, key));
+  if (!record.has_value() || record->is_being_deleted()) {
     return absl::OkStatus();
   }
-  const Json* const group_class =
-      GroupClassOf(kinds.classes, GetString(*record, {"spec", "driver"}),
-                   GetString(*record, {"spec", "volumeGroupSnapshotClassName"}));
-  Json patch = {{"spec", {{"deletionPolicy", "Delete"}}}};
-  if (const auto secret = GroupDeletionSecret(*record, group_class); !secret.empty()) {
-    SetJson(patch, {"metadata", "annotations"}, secret);
-  }
-  RETURN_IF_ERROR(
-      k8s::IgnoreNotFound(env.api.Patch(ctx, key, k8s::PatchKind::kMerge, patch, "").status()));
-  if (GetString(*record, {"status", "volumeGroupSnapshotHandle"}).empty()) {
-    RETURN_IF_ERROR(WriteHandle(ctx, env, key, "volumeGroupSnapshotHandle", GroupHandleOf(*record),
-                                kSidecarPatience));
+  const auto secret =
+      record->DeletionSecret(GroupClassOf(kinds.classes, record->driver(), record->class_name()));
+  RETURN_IF_ERROR(k8s::IgnoreNotFound(objects::Apply(
+      ctx, env.api, key, objects::Patch().SetDeletionPolicy("Delete").SetAnnotations(secret))));
+  if (record->handle().empty()) {
+    RETURN_IF_ERROR(WriteHandle(ctx, env, key, record->handle_or_source(), kSidecarPatience));
   }
   return k8s::IgnoreNotFound(
-      env.api.Delete(ctx, key, {.uid = k8s::Uid(*record), .resource_version = ""}));
+      env.api.Delete(ctx, key, {.uid = record->uid(), .resource_version = ""}));
 }
 
 // --- The plan: what is needed to go on once the group's own objects may be gone
 
-Json Pick(const Json& from, std::initializer_list<const char*> keys) {
-  Json picked = Json::object();
-  for (const char* const key : keys) {
-    if (const Json* const value = FindJson(from, {key}); value != nullptr) {
-      picked[key] = *value;
-    }
-  }
-  return picked;
-}
-
-Json PickAt(const Json& object, const char* at, std::initializer_list<const char*> keys) {
-  const Json* const found = FindJson(object, {at});
-  return found == nullptr ? Json::object() : Pick(*found, keys);
-}
-
 std::string MakePlan(const GroupRequest& request, const TakenGroup& taken) {
-  Json members = Json::object();
+  objects::MovedGroupPlan plan{.namespace_name = request.namespace_name,
+                               .label_key = request.label_key,
+                               .label_value = request.label_value,
+                               .group = taken.group.Essence(),
+                               .content = taken.content,
+                               .members = {}};
   for (const auto& [claim_uid, member] : taken.members) {
-    Json content = {{"metadata", PickAt(member.content, "metadata", {"name"})},
-                    {"status", PickAt(member.content, "status",
-                                      {"snapshotHandle", "creationTime", "restoreSize"})}};
+    VolumeSnapshotContent content = member.content.Essence();
     for (const auto& [key, value] : DeletionSecretAnnotations(member.content)) {
-      SetJson(content, {"metadata", "annotations", key}, value);
+      content.SetAnnotation(key, value);
     }
-    if (const std::string node = k8s::Label(member.content, objects::kManagedByLabel);
-        !node.empty()) {
-      SetJson(content, {"metadata", "labels", objects::kManagedByLabel}, node);
-    }
-    members[claim_uid] = {{"claim", SourceClaimName(member.snapshot)}, {"content", content}};
+    plan.members[claim_uid] = {.pvc = member.snapshot.source_pvc(), .content = std::move(content)};
   }
-  Json group = Pick(taken.group, {"apiVersion", "kind"});
-  group["metadata"] = PickAt(taken.group, "metadata", {"name", "namespace", "uid"});
-  group["status"] = PickAt(taken.group, "status", {"boundVolumeGroupSnapshotContentName"});
-  return DumpJson({{"namespace", request.namespace_name},
-                   {"labelKey", request.label_key},
-                   {"labelValue", request.label_value},
-                   {"creationTime", GetString(taken.content, {"status", "creationTime"})},
-                   {"group", group},
-                   {"members", members}});
+  return objects::FormatMovedGroupPlan(plan);
 }
 
 struct GroupPlan {
@@ -125,41 +99,27 @@ struct GroupPlan {
 };
 
 // The plan in a record; nothing where it has none that fits what the driver was told.
-std::optional<GroupPlan> ReadPlan(const Json& record, const velero::Backup& backup,
-                                  const std::string& version) {
-  const absl::StatusOr<Json> told =
-      ParseJsonObject(k8s::Annotation(record, objects::kGroupPlanAnnotation));
-  const Json* const members = told.ok() ? FindJson(*told, {"members"}) : nullptr;
-  const Json* const group = told.ok() ? FindJson(*told, {"group"}) : nullptr;
-  if (members == nullptr || !members->is_object() || group == nullptr) {
+std::optional<GroupPlan> ReadPlan(const VolumeGroupSnapshotContent& record,
+                                  const velero::Backup& backup, const std::string& version) {
+  std::optional<objects::MovedGroupPlan> told = objects::ParseMovedGroupPlan(record);
+  if (!told.has_value()) {
     return std::nullopt;
   }
   GroupPlan plan{
       .request = {.backup = backup,
-                  .namespace_name = GetString(*told, {"namespace"}),
-                  .label_key = GetString(*told, {"labelKey"}),
-                  .label_value = GetString(*told, {"labelValue"}),
-                  .class_name = GetString(record, {"spec", "volumeGroupSnapshotClassName"}),
+                  .namespace_name = std::move(told->namespace_name),
+                  .label_key = std::move(told->label_key),
+                  .label_value = std::move(told->label_value),
+                  .class_name = record.class_name(),
                   .version = version,
                   .to_be_moved = true,
                   .members = {}},
-      .taken = {.group = *group, .content = Json::object(), .members = {}}};
-  SetJson(plan.taken.content, {"spec", "driver"}, GetString(record, {"spec", "driver"}));
-  plan.taken.content["status"] = {{"volumeGroupSnapshotHandle", GroupHandleOf(record)},
-                                  {"creationTime", GetString(*told, {"creationTime"})}};
-  const std::vector<GroupMember> known = GroupMembers(record);
-  for (const auto& [claim_uid, member] : members->items()) {
-    const Json* const content = FindJson(member, {"content"});
-    if (content == nullptr ||
-        std::none_of(known.begin(), known.end(), [content](const GroupMember& one) {
-          return one.snapshot_handle == SnapshotHandle(*content);
-        })) {
-      return std::nullopt;
-    }
+      .taken = {
+          .group = std::move(told->group), .content = std::move(told->content), .members = {}}};
+  for (auto& [claim_uid, member] : told->members) {
     TakenSnapshot& single = plan.taken.members[claim_uid];
-    single.content = *content;
-    SetJson(single.snapshot, {"spec", "source", "persistentVolumeClaimName"},
-            GetString(member, {"claim"}));
+    single.content = std::move(member.content);
+    single.snapshot.SetSourcePvc(member.pvc);
   }
   return plan;
 }
@@ -189,10 +149,11 @@ class GroupHandOver {
   absl::Status WriteRecordHandle();
   std::map<std::string, std::string> RecordAnnotations() const;
   SnapshotRequest RequestOf(const std::string& claim_uid, const TakenSnapshot& member) const;
-  std::map<std::string, std::string> Annotations(const Json& member_content) const;
+  std::map<std::string, std::string> Annotations(const VolumeSnapshotContent& member_content) const;
   absl::StatusOr<TakenSnapshot> EnsureMember(const SnapshotRequest& request,
                                              const TakenSnapshot& member);
-  absl::StatusOr<Json> EnsureContent(const SnapshotRequest& request, const TakenSnapshot& member);
+  absl::StatusOr<VolumeSnapshotContent> EnsureContent(const SnapshotRequest& request,
+                                                      const TakenSnapshot& member);
 
   // The record knows all that the driver needs, however far the group's own objects are gone.
   absl::Status TryCleanUp(const CallContext& after);
@@ -213,8 +174,8 @@ GroupHandOver::GroupHandOver(const CallContext& ctx, const Environment& env,
       env_(env),
       request_(request),
       taken_(taken),
-      driver_(GetString(taken.content, {"spec", "driver"})),
-      record_(RecordName(driver_, GroupHandleOf(taken.content))) {}
+      driver_(taken.content.driver()),
+      record_(RecordName(driver_, taken.content.handle_or_source())) {}
 
 absl::StatusOr<std::map<std::string, TakenSnapshot>> GroupHandOver::Run() {
   absl::StatusOr<std::map<std::string, TakenSnapshot>> made = Try();
@@ -242,7 +203,7 @@ absl::StatusOr<std::map<std::string, TakenSnapshot>> GroupHandOver::Try() {
 }
 
 absl::Status GroupHandOver::Prepare() {
-  ASSIGN_OR_RETURN(const std::vector<Json> classes, ListSnapshotClasses(ctx_, env_));
+  ASSIGN_OR_RETURN(const auto classes, ListSnapshotClasses(ctx_, env_));
   class_name_ = ClassOfDriver(classes, driver_, "");
   return ForgetGroup();
 }
@@ -260,11 +221,11 @@ absl::StatusOr<TakenSnapshot> GroupHandOver::MakeMember(const std::string& claim
 
 absl::Status GroupHandOver::ForgetGroup() {
   RETURN_IF_ERROR(RetainAndForgetGroup(ctx_, env_.api, taken_.group));
-  return k8s::WaitFor(ctx_.WithTimeout(request_.backup.csi_snapshot_timeout), env_.api,
-                      GroupSnapshotKey(taken_.group),
-                      [&](const Json* object) -> absl::StatusOr<bool> {
-                        return object == nullptr || k8s::Uid(*object) != k8s::Uid(taken_.group);
-                      });
+  return objects::WaitFor<VolumeGroupSnapshot>(
+      ctx_.WithTimeout(request_.backup.csi_snapshot_timeout), env_.api, taken_.group.key(),
+      [&](const VolumeGroupSnapshot* group) -> absl::StatusOr<bool> {
+        return group == nullptr || group->uid() != taken_.group.uid();
+      });
 }
 
 absl::Status GroupHandOver::AwaitReady() {
@@ -272,16 +233,15 @@ absl::Status GroupHandOver::AwaitReady() {
   DriversWord word(absl::StrCat("volume group ", request_.namespace_name, "/", request_.label_value,
                                 ", which is to be moved"),
                    "readiness", patience);
-  const absl::Status status = k8s::WaitFor(
-      ctx_.WithTimeout(patience), env_.api, GroupSnapshotKey(taken_.group),
-      [&](const Json* object) -> absl::StatusOr<bool> {
-        if (object == nullptr || k8s::Uid(*object) != k8s::Uid(taken_.group) ||
-            k8s::BeingDeleted(*object)) {
-          return absl::NotFoundError(absl::StrCat("VolumeGroupSnapshot ", k8s::Name(taken_.group),
+  const absl::Status status = objects::WaitFor<VolumeGroupSnapshot>(
+      ctx_.WithTimeout(patience), env_.api, taken_.group.key(),
+      [&](const VolumeGroupSnapshot* group) -> absl::StatusOr<bool> {
+        if (group == nullptr || group->uid() != taken_.group.uid() || group->is_being_deleted()) {
+          return absl::NotFoundError(absl::StrCat("VolumeGroupSnapshot ", taken_.group.name(),
                                                   " was deleted by somebody"));
         }
-        RETURN_IF_ERROR(word.Hear(*object, ctx_.clock->Now()));
-        return ReadyToUse(*object);
+        RETURN_IF_ERROR(word.Hear(group->error_message(), ctx_.clock->Now()));
+        return group->is_ready();
       });
   return word.AddTo(status);
 }
@@ -289,13 +249,13 @@ absl::Status GroupHandOver::AwaitReady() {
 absl::Status GroupHandOver::EnsureRecord() {
   std::vector<std::string> handles;
   for (const auto& [claim_uid, member] : taken_.members) {
-    handles.push_back(SnapshotHandle(member.content));
+    handles.push_back(member.content.handle());
   }
   const StaticGroup record = {
       .version = request_.version,
       .name = record_,
       .driver = driver_,
-      .handle = GroupHandleOf(taken_.content),
+      .handle = taken_.content.handle_or_source(),
       .member_handles = std::move(handles),
       .group_namespace = env_.velero_namespace,
       .group_name = record_,
@@ -307,8 +267,10 @@ absl::Status GroupHandOver::EnsureRecord() {
       .annotations = RecordAnnotations(),
       // Nothing is bound to it, so the snapshot controller would not protect it.
       .finalizers = {objects::kGroupContentBoundProtectionFinalizer}};
-  const k8s::ObjectKey key = GroupContentKey(request_.version, record_);
-  const absl::Status made = env_.api.Create(ctx_, key.type, "", MakeStaticGroup(record)).status();
+  const absl::Status made =
+      objects::Create(ctx_, env_.api, VolumeGroupSnapshotContent::kKind.TypeOf(request_.version),
+                      MakeStaticGroup(record))
+          .status();
   if (!made.ok() && !absl::IsAlreadyExists(made)) {
     return made;
   }
@@ -316,12 +278,12 @@ absl::Status GroupHandOver::EnsureRecord() {
 }
 
 absl::Status GroupHandOver::WriteRecordHandle() {
-  return WriteHandle(ctx_, env_, GroupContentKey(request_.version, record_),
-                     "volumeGroupSnapshotHandle", GroupHandleOf(taken_.content), kSidecarPatience);
+  return WriteHandle(ctx_, env_, VolumeGroupSnapshotContent::Key(request_.version, "", record_),
+                     taken_.content.handle_or_source(), kSidecarPatience);
 }
 
 std::map<std::string, std::string> GroupHandOver::RecordAnnotations() const {
-  std::map<std::string, std::string> annotations = GroupDeletionSecret(taken_.content, nullptr);
+  std::map<std::string, std::string> annotations = taken_.content.DeletionSecret(nullptr);
   annotations[objects::kGroupBackupAnnotation] = request_.backup.name;
   annotations[objects::kGroupPlanAnnotation] = MakePlan(request_, taken_);
   return annotations;
@@ -331,20 +293,21 @@ SnapshotRequest GroupHandOver::RequestOf(const std::string& claim_uid,
                                          const TakenSnapshot& member) const {
   return {.backup = request_.backup,
           .claim_namespace = request_.namespace_name,
-          .claim_name = SourceClaimName(member.snapshot),
+          .claim_name = member.snapshot.source_pvc(),
           .claim_uid = claim_uid,
           .class_name = class_name_};
 }
 
-std::map<std::string, std::string> GroupHandOver::Annotations(const Json& member_content) const {
+std::map<std::string, std::string> GroupHandOver::Annotations(
+    const VolumeSnapshotContent& member_content) const {
   std::map<std::string, std::string> annotations = DeletionSecretAnnotations(member_content);
   annotations[objects::kMovedGroupNameAnnotation] =
       absl::StrCat(request_.namespace_name, "/", request_.label_value);
   annotations[objects::kGroupOfAnnotation] =
       absl::StrCat(request_.label_key, "=", request_.label_value);
-  annotations[objects::kMovedGroupSnapshotAnnotation] = k8s::Name(taken_.group);
+  annotations[objects::kMovedGroupSnapshotAnnotation] = taken_.group.name();
   annotations[objects::kMovedGroupSizeAnnotation] = absl::StrCat(taken_.members.size());
-  if (const auto cut_at = GroupCutTime(taken_.content); cut_at.has_value()) {
+  if (const auto cut_at = taken_.content.taken_at(); cut_at.has_value()) {
     annotations[objects::kMovedGroupTakenAtAnnotation] = FormatRfc3339(*cut_at);
   }
   return annotations;
@@ -354,26 +317,19 @@ absl::StatusOr<TakenSnapshot> GroupHandOver::EnsureMember(const SnapshotRequest&
                                                           const TakenSnapshot& member) {
   TakenSnapshot made;
   ASSIGN_OR_RETURN(made.content, EnsureContent(request, member));
-  const Json labels = {{objects::kBackupNameLabel, velero::ValidLabelValue(request.backup.name)},
-                       {objects::kBackupUidLabel, request.backup.uid},
-                       {objects::kPvcUidLabel, request.claim_uid},
-                       {objects::kCsiDeltaLabel, env_.velero_namespace}};
-  const Json annotations = {{objects::kMemberClaimAnnotation, request.claim_name}};
-  Json snapshot = {{"apiVersion", "snapshot.storage.k8s.io/v1"},
-                   {"kind", "VolumeSnapshot"},
-                   {"metadata",
-                    {{"name", SnapshotName(request)},
-                     {"namespace", request.claim_namespace},
-                     {"labels", labels},
-                     {"annotations", annotations}}}};
-  SetJson(snapshot, {"spec", "source", "volumeSnapshotContentName"}, k8s::Name(made.content));
+  auto snapshot = VolumeSnapshot::Make(request.claim_namespace, SnapshotName(request));
+  snapshot.SetLabels({{objects::kBackupNameLabel, velero::ValidLabelValue(request.backup.name)},
+                      {objects::kBackupUidLabel, request.backup.uid},
+                      {objects::kPvcUidLabel, request.claim_uid},
+                      {objects::kCsiDeltaLabel, env_.velero_namespace}});
+  snapshot.SetAnnotation(objects::kMemberClaimAnnotation, request.claim_name);
+  snapshot.SetSourceContent(made.content.name());
   if (!request.class_name.empty()) {
-    SetJson(snapshot, {"spec", "volumeSnapshotClassName"}, request.class_name);
+    snapshot.SetClassName(request.class_name);
   }
-  absl::StatusOr<Json> created =
-      env_.api.Create(ctx_, VolumeSnapshotType(), request.claim_namespace, snapshot);
+  absl::StatusOr<VolumeSnapshot> created = objects::Create(ctx_, env_.api, snapshot);
   if (absl::IsAlreadyExists(created.status())) {
-    created = env_.api.Get(ctx_, VolumeSnapshotKey(request.claim_namespace, SnapshotName(request)));
+    created = objects::Get<VolumeSnapshot>(ctx_, env_.api, snapshot.key());
     if (created.ok() && !IsOurs(*created, request.backup)) {
       return absl::AlreadyExistsError(absl::StrCat("VolumeSnapshot ", request.claim_namespace, "/",
                                                    SnapshotName(request),
@@ -384,40 +340,34 @@ absl::StatusOr<TakenSnapshot> GroupHandOver::EnsureMember(const SnapshotRequest&
   return made;
 }
 
-absl::StatusOr<Json> GroupHandOver::EnsureContent(const SnapshotRequest& request,
-                                                  const TakenSnapshot& member) {
+absl::StatusOr<VolumeSnapshotContent> GroupHandOver::EnsureContent(const SnapshotRequest& request,
+                                                                   const TakenSnapshot& member) {
   StaticContent content;
   content.name = SnapshotName(request);
   content.driver = driver_;
-  content.handle = SnapshotHandle(member.content);
+  content.handle = member.content.handle();
   content.snapshot_namespace = request.claim_namespace;
   content.snapshot_name = SnapshotName(request);
   content.deletion_policy = "Retain";
   content.class_name = request.class_name;
   content.labels = {{objects::kMovedGroupLabel, record_},
                     {objects::kBackupUidLabel, request_.backup.uid}};
-  if (const std::string node = k8s::Label(member.content, objects::kManagedByLabel);
-      !node.empty()) {
+  if (const std::string node = member.content.Label(objects::kManagedByLabel); !node.empty()) {
     content.labels.emplace(objects::kManagedByLabel, node);
   }
   content.annotations = Annotations(member.content);
-  const absl::Status made =
-      env_.api.Create(ctx_, VolumeSnapshotContentType(), "", MakeStaticContent(content)).status();
+  const absl::Status made = objects::Create(ctx_, env_.api, MakeStaticContent(content)).status();
   if (!made.ok() && !absl::IsAlreadyExists(made)) {
     return made;
   }
   // What a driver that cannot be asked would not know.
-  Json status = {{"snapshotHandle", content.handle}};
-  if (const auto cut_at = CutTime(member.content); cut_at.has_value()) {
-    status["creationTime"] = absl::ToUnixNanos(*cut_at);
-  }
-  if (const auto size_bytes = RestoreSizeBytes(member.content); size_bytes.has_value()) {
-    status["restoreSize"] = *size_bytes;
-  }
-  ASSIGN_OR_RETURN(Json stored,
-                   env_.api.Patch(ctx_, VolumeSnapshotContentKey(content.name),
-                                  k8s::PatchKind::kMerge, {{"status", status}}, "status"));
-  if (HandleOf(stored) != content.handle || MovedGroupOf(stored) != record_) {
+  ASSIGN_OR_RETURN(VolumeSnapshotContent stored,
+                   objects::Apply<VolumeSnapshotContent>(
+                       ctx_, env_.api, VolumeSnapshotContent::Key("", content.name),
+                       objects::Patch().SetTaken(content.handle, member.content.taken_at(),
+                                                 member.content.restore_size_bytes()),
+                       "status"));
+  if (stored.handle_or_source() != content.handle || MovedGroupOf(stored) != record_) {
     return absl::AlreadyExistsError(
         absl::StrCat("VolumeSnapshotContent ", content.name, " is not of this volume group"));
   }
@@ -427,15 +377,15 @@ absl::StatusOr<Json> GroupHandOver::EnsureContent(const SnapshotRequest& request
 absl::Status GroupHandOver::TryCleanUp(const CallContext& after) {
   for (const auto& [claim_uid, member] : taken_.members) {
     const std::string name = SnapshotName(RequestOf(claim_uid, member));
-    ASSIGN_OR_RETURN(const std::optional<Json> snapshot,
-                     k8s::Find(after, env_.api, VolumeSnapshotKey(request_.namespace_name, name)));
+    const k8s::ObjectKey key = VolumeSnapshot::Key(request_.namespace_name, name);
+    ASSIGN_OR_RETURN(const auto snapshot, objects::Find<VolumeSnapshot>(after, env_.api, key));
     if (snapshot.has_value() && IsOurs(*snapshot, request_.backup)) {
       RETURN_IF_ERROR(k8s::IgnoreNotFound(
-          env_.api.Delete(after, VolumeSnapshotKey(request_.namespace_name, name),
-                          {.uid = k8s::Uid(*snapshot), .resource_version = ""})));
+          env_.api.Delete(after, key, {.uid = snapshot->uid(), .resource_version = ""})));
     }
-    ASSIGN_OR_RETURN(const std::optional<Json> content,
-                     k8s::Find(after, env_.api, VolumeSnapshotContentKey(name)));
+    ASSIGN_OR_RETURN(const auto content,
+                     objects::Find<VolumeSnapshotContent>(after, env_.api,
+                                                          VolumeSnapshotContent::Key("", name)));
     if (content.has_value() && MovedGroupOf(*content) == record_) {
       RETURN_IF_ERROR(ForgetContent(after, env_.api, *content));
     }
@@ -454,27 +404,29 @@ void GroupHandOver::CleanUp() {
   if (!removed.ok()) {
     CSIDELTA_LOG(kWarn, "a volume group snapshot is left behind",
                  {"namespace", request_.namespace_name},
-                 {"volume_group_snapshot", k8s::Name(taken_.group)},
+                 {"volume_group_snapshot", taken_.group.name()},
                  {"volume_group_snapshot_content", record_}, {"status", removed.ToString()});
   }
 }
 
 // --- Letting go
 
-bool IsBase(const Json& content) { return k8s::Label(content, objects::kBaseLabel) == "true"; }
+bool IsBase(const VolumeSnapshotContent& content) {
+  return content.Label(objects::kBaseLabel) == "true";
+}
 
-using Members = std::vector<const Json*>;  // of one group
+using Members = std::vector<const VolumeSnapshotContent*>;  // of one group
 
 bool AllReleased(const Members& members) {
   return std::all_of(members.begin(), members.end(),
-                     [](const Json* member) { return IsReleased(*member); });
+                     [](const VolumeSnapshotContent* member) { return IsReleased(*member); });
 }
 
 // By which a group takes the place of older ones: one of its bases, when nothing of it is on its
 // way any more. Null where nothing of it was moved.
-const Json* Successor(const Members& members) {
-  const Json* base = nullptr;
-  for (const Json* const member : members) {
+const VolumeSnapshotContent* Successor(const Members& members) {
+  const VolumeSnapshotContent* base = nullptr;
+  for (const VolumeSnapshotContent* const member : members) {
     if (!IsBase(*member) && !IsReleased(*member)) {
       return nullptr;
     }
@@ -484,7 +436,7 @@ const Json* Successor(const Members& members) {
 }
 
 // Whether `other` is what `base` replaces: of the same label in the same place, and cut before.
-bool IsReplacedBy(const Json& other, const Json& base) {
+bool IsReplacedBy(const VolumeSnapshotContent& other, const VolumeSnapshotContent& base) {
   const std::optional<MovedGroup> old_group = ReadMovedGroup(other);
   const std::optional<MovedGroup> new_group = ReadMovedGroup(base);
   const BaseOwner old_owner = ReadBase(other).owner;
@@ -498,47 +450,49 @@ bool IsReplacedBy(const Json& other, const Json& base) {
 }
 
 // Whether the backup that a record was made for is over. Where it is gone, the record's age tells.
-absl::StatusOr<bool> IsOver(const CallContext& ctx, const Environment& env, const Json& record,
-                            absl::Time made) {
+absl::StatusOr<bool> IsOver(const CallContext& ctx, const Environment& env,
+                            const VolumeGroupSnapshotContent& record, absl::Time made) {
   const bool is_old = ctx.clock->Now() - made >= kRecordInVainAfter;
-  const std::string name = k8s::Annotation(record, objects::kGroupBackupAnnotation);
+  const std::string name = record.Annotation(objects::kGroupBackupAnnotation);
   if (name.empty()) {
     return is_old;
   }
-  ASSIGN_OR_RETURN(const std::optional<Json> found,
-                   k8s::Find(ctx, env.api, {BackupType(), env.velero_namespace, name}));
-  if (!found.has_value() || k8s::Uid(*found) != k8s::Label(record, objects::kBackupUidLabel)) {
+  ASSIGN_OR_RETURN(const auto found, objects::Find<objects::Object>(
+                                         ctx, env.api, {BackupType(), env.velero_namespace, name}));
+  if (!found.has_value() || found->uid() != record.Label(objects::kBackupUidLabel)) {
     return is_old;
   }
-  const absl::StatusOr<velero::Backup> backup = velero::ParseBackup(*found);
+  const absl::StatusOr<velero::Backup> backup = velero::ParseBackup(found->json());
   return backup.ok() && backup->Finished();
 }
 
 // Lets go of a member for which no VolumeSnapshot was made, or whose VolumeSnapshot went without
 // it. What the mover made of a member is the mover's to let go of.
-absl::Status ReleaseInVain(const CallContext& ctx, const Environment& env, const Json& record,
-                           const Json& member) {
-  const std::string backup_uid = k8s::Label(member, objects::kBackupUidLabel);
-  if (backup_uid.empty() || backup_uid != k8s::Label(record, objects::kBackupUidLabel) ||
-      IsBase(member) || IsReleased(member) || k8s::BeingDeleted(member)) {
+absl::Status ReleaseInVain(const CallContext& ctx, const Environment& env,
+                           const VolumeGroupSnapshotContent& record,
+                           const VolumeSnapshotContent& member) {
+  const std::string backup_uid = member.Label(objects::kBackupUidLabel);
+  if (backup_uid.empty() || backup_uid != record.Label(objects::kBackupUidLabel) ||
+      IsBase(member) || IsReleased(member) || member.is_being_deleted()) {
     return absl::OkStatus();
   }
-  const k8s::ObjectKey snapshot =
-      VolumeSnapshotKey(GetString(member, {"spec", "volumeSnapshotRef", "namespace"}),
-                        GetString(member, {"spec", "volumeSnapshotRef", "name"}));
-  ASSIGN_OR_RETURN(const std::optional<Json> found, k8s::Find(ctx, env.api, snapshot));
+  ASSIGN_OR_RETURN(
+      const auto found,
+      objects::Find<VolumeSnapshot>(
+          ctx, env.api, VolumeSnapshot::Key(member.snapshot_namespace(), member.snapshot_name())));
   return found.has_value() ? absl::OkStatus() : ReleaseMember(ctx, env.api, member);
 }
 
 absl::Status ReleaseReplaced(const CallContext& ctx, k8s::ApiClient& api,
-                             const std::vector<Json>& contents, const Json& base) {
-  for (const Json& content : contents) {
+                             const std::vector<VolumeSnapshotContent>& contents,
+                             const VolumeSnapshotContent& base) {
+  for (const VolumeSnapshotContent& content : contents) {
     if (MovedGroupOf(content) != MovedGroupOf(base) && IsBase(content) &&
         IsReplacedBy(content, base)) {
       CSIDELTA_LOG(kInfo, "the base of a claim that fell behind its volume group is let go",
                    {"volume_group", ReadMovedGroup(content)->name},
                    {"pvc", ReadBase(content).owner.claim},
-                   {"volume_snapshot_content", k8s::Name(content)});
+                   {"volume_snapshot_content", content.name()});
       RETURN_IF_ERROR(ReleaseMember(ctx, api, content));
     }
   }
@@ -547,43 +501,42 @@ absl::Status ReleaseReplaced(const CallContext& ctx, k8s::ApiClient& api,
 
 }  // namespace
 
-std::string MovedGroupOf(const Json& content) {
-  return k8s::Label(content, objects::kMovedGroupLabel);
+std::string MovedGroupOf(const objects::Object& content) {
+  return content.Label(objects::kMovedGroupLabel);
 }
 
-bool IsReleased(const Json& content) {
-  return !MovedGroupOf(content).empty() && k8s::Label(content, objects::kReleasedLabel) == "true";
+bool IsReleased(const VolumeSnapshotContent& content) {
+  return !MovedGroupOf(content).empty() && content.Label(objects::kReleasedLabel) == "true";
 }
 
-std::optional<MovedGroup> ReadMovedGroup(const Json& content) {
+std::optional<MovedGroup> ReadMovedGroup(const VolumeSnapshotContent& content) {
   if (MovedGroupOf(content).empty()) {
     return std::nullopt;
   }
   MovedGroup group = {
-      .name = k8s::Annotation(content, objects::kMovedGroupNameAnnotation),
-      .label = k8s::Annotation(content, objects::kGroupOfAnnotation),
-      .snapshot = k8s::Annotation(content, objects::kMovedGroupSnapshotAnnotation),
-      .cut_at = ParseRfc3339(k8s::Annotation(content, objects::kMovedGroupTakenAtAnnotation))};
-  if (!absl::SimpleAtoi(k8s::Annotation(content, objects::kMovedGroupSizeAnnotation),
-                        &group.members)) {
+      .name = content.Annotation(objects::kMovedGroupNameAnnotation),
+      .label = content.Annotation(objects::kGroupOfAnnotation),
+      .snapshot = content.Annotation(objects::kMovedGroupSnapshotAnnotation),
+      .cut_at = ParseRfc3339(content.Annotation(objects::kMovedGroupTakenAtAnnotation))};
+  if (!absl::SimpleAtoi(content.Annotation(objects::kMovedGroupSizeAnnotation), &group.members)) {
     group.members = 0;
   }
   return group;
 }
 
-std::map<std::string, std::string> MovedGroupLabels(const Json& content) {
+std::map<std::string, std::string> MovedGroupLabels(const VolumeSnapshotContent& content) {
   const std::string record = MovedGroupOf(content);
   return record.empty() ? std::map<std::string, std::string>()
                         : std::map<std::string, std::string>{{objects::kMovedGroupLabel, record}};
 }
 
-std::map<std::string, std::string> MovedGroupAnnotations(const Json& content) {
+std::map<std::string, std::string> MovedGroupAnnotations(const VolumeSnapshotContent& content) {
   std::map<std::string, std::string> annotations;
   for (const char* const key :
        {objects::kMovedGroupNameAnnotation, objects::kGroupOfAnnotation,
         objects::kMovedGroupSnapshotAnnotation, objects::kMovedGroupSizeAnnotation,
         objects::kMovedGroupTakenAtAnnotation}) {
-    if (const std::string value = k8s::Annotation(content, key); !value.empty()) {
+    if (const std::string value = content.Annotation(key); !value.empty()) {
       annotations.emplace(key, value);
     }
   }
@@ -601,40 +554,44 @@ absl::StatusOr<std::optional<TakenSnapshot>> FindHandedOver(const CallContext& c
                                                             const Environment& env,
                                                             const SnapshotRequest& request) {
   ASSIGN_OR_RETURN(
-      const std::optional<Json> snapshot,
-      k8s::Find(ctx, env.api, VolumeSnapshotKey(request.claim_namespace, SnapshotName(request))));
-  if (!snapshot.has_value() || !IsOurs(*snapshot, request.backup) || k8s::BeingDeleted(*snapshot) ||
-      k8s::Annotation(*snapshot, objects::kMemberClaimAnnotation) != request.claim_name) {
+      auto snapshot,
+      objects::Find<VolumeSnapshot>(
+          ctx, env.api, VolumeSnapshot::Key(request.claim_namespace, SnapshotName(request))));
+  if (!snapshot.has_value() || !IsOurs(*snapshot, request.backup) || snapshot->is_being_deleted() ||
+      snapshot->Annotation(objects::kMemberClaimAnnotation) != request.claim_name) {
     return std::optional<TakenSnapshot>();
   }
-  ASSIGN_OR_RETURN(const std::optional<Json> content,
-                   k8s::Find(ctx, env.api, VolumeSnapshotContentKey(k8s::Name(*snapshot))));
-  if (!content.has_value() || MovedGroupOf(*content).empty() || k8s::BeingDeleted(*content)) {
+  ASSIGN_OR_RETURN(auto content,
+                   objects::Find<VolumeSnapshotContent>(
+                       ctx, env.api, VolumeSnapshotContent::Key("", snapshot->name())));
+  if (!content.has_value() || MovedGroupOf(*content).empty() || content->is_being_deleted()) {
     return std::optional<TakenSnapshot>();
   }
-  return std::optional(TakenSnapshot{.snapshot = *snapshot, .content = *content});
+  return std::optional(
+      TakenSnapshot{.snapshot = *std::move(snapshot), .content = *std::move(content)});
 }
 
 absl::StatusOr<std::optional<TakenSnapshot>> GoOnHandingOver(const CallContext& ctx,
                                                              const Environment& env,
                                                              const SnapshotRequest& request,
                                                              const std::string& version) {
-  ASSIGN_OR_RETURN(const k8s::ObjectList records,
-                   env.api.List(ctx, VolumeGroupSnapshotContentType(version), "",
-                                {.label_selector = absl::StrCat(objects::kMovedGroupLabel, ",",
-                                                                objects::kBackupUidLabel, "=",
-                                                                request.backup.uid),
-                                 .field_selector = ""}));
-  for (const Json& record : records.items) {
+  ASSIGN_OR_RETURN(
+      const std::vector<VolumeGroupSnapshotContent> records,
+      objects::List<VolumeGroupSnapshotContent>(
+          ctx, env.api, VolumeGroupSnapshotContent::kKind.TypeOf(version), "",
+          {.label_selector = absl::StrCat(objects::kMovedGroupLabel, ",", objects::kBackupUidLabel,
+                                          "=", request.backup.uid),
+           .field_selector = ""}));
+  for (const VolumeGroupSnapshotContent& record : records) {
     const std::optional<GroupPlan> plan = ReadPlan(record, request.backup, version);
-    if (!plan.has_value() || k8s::BeingDeleted(record) ||
+    if (!plan.has_value() || record.is_being_deleted() ||
         plan->request.namespace_name != request.claim_namespace ||
         !plan->taken.members.contains(request.claim_uid)) {
       continue;
     }
     CSIDELTA_LOG(kInfo, "a volume group whose hand-over was interrupted is gone on with",
                  {"namespace", request.claim_namespace}, {"pvc", request.claim_name},
-                 {"volume_group_snapshot_content", k8s::Name(record)});
+                 {"volume_group_snapshot_content", record.name()});
     ASSIGN_OR_RETURN(
         TakenSnapshot made,
         GroupHandOver(ctx, env, plan->request, plan->taken).GoOnWith(request.claim_uid));
@@ -644,57 +601,56 @@ absl::StatusOr<std::optional<TakenSnapshot>> GoOnHandingOver(const CallContext& 
 }
 
 absl::StatusOr<bool> DeleteRecordInVain(const CallContext& ctx, const Environment& env,
-                                        const Json& record) {
-  const auto made = k8s::CreatedAt(record);
-  if (!made.has_value() || k8s::BeingDeleted(record)) {
+                                        const VolumeGroupSnapshotContent& record) {
+  const auto made = record.created_at();
+  if (!made.has_value() || record.is_being_deleted()) {
     return false;
   }
   ASSIGN_OR_RETURN(const bool is_over, IsOver(ctx, env, record, *made));
   if (!is_over) {
     return false;
   }
-  ASSIGN_OR_RETURN(const k8s::ObjectList members,
-                   env.api.List(ctx, VolumeSnapshotContentType(), "",
-                                {.label_selector = absl::StrCat(objects::kMovedGroupLabel, "=",
-                                                                MovedGroupOf(record)),
-                                 .field_selector = ""}));
-  for (const Json& member : members.items) {
+  ASSIGN_OR_RETURN(
+      const std::vector<VolumeSnapshotContent> members,
+      objects::List<VolumeSnapshotContent>(
+          ctx, env.api, "",
+          {.label_selector = absl::StrCat(objects::kMovedGroupLabel, "=", MovedGroupOf(record)),
+           .field_selector = ""}));
+  for (const VolumeSnapshotContent& member : members) {
     RETURN_IF_ERROR(ReleaseInVain(ctx, env, record, member));
   }
-  if (!members.items.empty()) {
+  if (!members.empty()) {
     return false;
   }
-  RETURN_IF_ERROR(DeleteRecord(ctx, env, k8s::Name(record)));
+  RETURN_IF_ERROR(DeleteRecord(ctx, env, record.name()));
   return true;
 }
 
-absl::Status ReleaseMember(const CallContext& ctx, k8s::ApiClient& api, const Json& content) {
-  Json labels;
-  labels[objects::kReleasedLabel] = "true";
-  labels[objects::kBaseLabel] = nullptr;
-  return k8s::IgnoreNotFound(api.Patch(ctx, VolumeSnapshotContentKey(k8s::Name(content)),
-                                       k8s::PatchKind::kMerge, {{"metadata", {{"labels", labels}}}},
-                                       "")
-                                 .status());
+absl::Status ReleaseMember(const CallContext& ctx, k8s::ApiClient& api,
+                           const VolumeSnapshotContent& content) {
+  return k8s::IgnoreNotFound(objects::Apply(
+      ctx, api, content.key(),
+      objects::Patch().SetLabel(objects::kReleasedLabel, "true").RemoveLabel(objects::kBaseLabel)));
 }
 
-absl::Status SettleMovedGroup(const CallContext& ctx, const Environment& env, const Json& content) {
+absl::Status SettleMovedGroup(const CallContext& ctx, const Environment& env,
+                              const VolumeSnapshotContent& content) {
   const std::string record = MovedGroupOf(content);
   ASSIGN_OR_RETURN(
-      const k8s::ObjectList contents,
-      env.api.List(ctx, VolumeSnapshotContentType(), "",
-                   {.label_selector = objects::kMovedGroupLabel, .field_selector = ""}));
+      const std::vector<VolumeSnapshotContent> contents,
+      objects::List<VolumeSnapshotContent>(
+          ctx, env.api, "", {.label_selector = objects::kMovedGroupLabel, .field_selector = ""}));
   Members members;
-  for (const Json& one : contents.items) {
-    if (MovedGroupOf(one) == record && !k8s::BeingDeleted(one)) {
+  for (const VolumeSnapshotContent& one : contents) {
+    if (MovedGroupOf(one) == record && !one.is_being_deleted()) {
       members.push_back(&one);
     }
   }
   if (record.empty() || members.empty()) {
     return absl::OkStatus();
   }
-  if (const Json* const base = Successor(members); base != nullptr) {
-    return ReleaseReplaced(ctx, env.api, contents.items, *base);
+  if (const VolumeSnapshotContent* const base = Successor(members); base != nullptr) {
+    return ReleaseReplaced(ctx, env.api, contents, *base);
   }
   if (!AllReleased(members)) {
     return absl::OkStatus();
@@ -705,7 +661,7 @@ absl::Status SettleMovedGroup(const CallContext& ctx, const Environment& env, co
                {"volume_group", ReadMovedGroup(content)->name},
                {"volume_group_snapshot_content", record},
                {"members", absl::StrCat(members.size())});
-  for (const Json* const member : members) {
+  for (const VolumeSnapshotContent* const member : members) {
     RETURN_IF_ERROR(ForgetContent(ctx, env.api, *member));
   }
   return absl::OkStatus();

@@ -9,11 +9,12 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
-#include "base/json.h"
 #include "csi/environment.h"
 #include "csi/group_lifecycle.h"
 #include "csi/snapshot_lifecycle.h"
 #include "k8s/api_client.h"
+#include "objects/volume_group_snapshot.h"
+#include "objects/volume_snapshot.h"
 
 // A volume group that a data mover moves, member by member, while the driver's group lives as one:
 //
@@ -46,15 +47,16 @@ struct MovedGroup {
   bool operator==(const MovedGroup&) const = default;
 };
 
-// The record's name; "" for a content that is of no moved group. Pure.
-std::string MovedGroupOf(const Json& content);
+// The record's name; "" for a content that is of no moved group. Of a record: its own. Pure.
+std::string MovedGroupOf(const objects::Object& content);
 // The same, and whether it was released. Pure.
-bool IsReleased(const Json& content);
+bool IsReleased(const objects::VolumeSnapshotContent& content);
 // Nothing for a content that is of no moved group. Pure.
-std::optional<MovedGroup> ReadMovedGroup(const Json& content);
+std::optional<MovedGroup> ReadMovedGroup(const objects::VolumeSnapshotContent& content);
 // Labels and annotations of `content` that a further content of the same member needs. Pure.
-std::map<std::string, std::string> MovedGroupLabels(const Json& content);
-std::map<std::string, std::string> MovedGroupAnnotations(const Json& content);
+std::map<std::string, std::string> MovedGroupLabels(const objects::VolumeSnapshotContent& content);
+std::map<std::string, std::string> MovedGroupAnnotations(
+    const objects::VolumeSnapshotContent& content);
 
 // Turns a group into a record and single snapshots of the members, by the claims' uids, named as
 // TakeSnapshot() names them. Waits until the driver's group is ready, for the backup's
@@ -81,18 +83,20 @@ absl::StatusOr<std::optional<TakenSnapshot>> GoOnHandingOver(const CallContext& 
 
 // Says that nobody needs the snapshot of a member any more; it is no base from here on. OK when the
 // content is gone. Idempotent.
-absl::Status ReleaseMember(const CallContext& ctx, k8s::ApiClient& api, const Json& content);
+absl::Status ReleaseMember(const CallContext& ctx, k8s::ApiClient& api,
+                           const objects::VolumeSnapshotContent& content);
 
 // For what is left of a HandOverGroup() whose process died, once its backup is over, or an hour
 // after the record was made: lets go of members without a VolumeSnapshot, and deletes a record that
 // has no member, with the driver's group. Returns whether it deleted the record.
 absl::StatusOr<bool> DeleteRecordInVain(const CallContext& ctx, const Environment& env,
-                                        const Json& record);
+                                        const objects::VolumeGroupSnapshotContent& record);
 
 // Looks at the group of `content`, a member's. Where all members of a group were moved, or failed,
 // older groups of the same label, location and namespace let go of the bases that they still hold:
 // what those claims are moved next is full. Where every member was released, the driver is asked to
 // delete the group, with the Secret of the class that fits now. Waits for nothing. Idempotent.
-absl::Status SettleMovedGroup(const CallContext& ctx, const Environment& env, const Json& content);
+absl::Status SettleMovedGroup(const CallContext& ctx, const Environment& env,
+                              const objects::VolumeSnapshotContent& content);
 
 }  // namespace csidelta::csi

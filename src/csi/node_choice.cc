@@ -1,44 +1,16 @@
 #include "csi/node_choice.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "objects/client.h"
 
 namespace csidelta::csi {
 namespace {
 
 using objects::CsiNode;
 using objects::Node;
-
-const k8s::ResourceType& NodeType() {
-  static const auto& type = *new k8s::ResourceType{
-      .group = "", .version = "v1", .plural = "nodes", .kind = "Node", .namespaced = false};
-  return type;
-}
-
-const k8s::ResourceType& CsiNodeType() {
-  static const auto& type = *new k8s::ResourceType{.group = "storage.k8s.io",
-                                                   .version = "v1",
-                                                   .plural = "csinodes",
-                                                   .kind = "CSINode",
-                                                   .namespaced = false};
-  return type;
-}
-
-template <typename View>
-absl::StatusOr<std::vector<View>> ListAll(const CallContext& ctx, k8s::ApiClient& api,
-                                          const k8s::ResourceType& type) {
-  ASSIGN_OR_RETURN(k8s::ObjectList list, api.List(ctx, type, "", {}));
-  std::vector<View> views;
-  views.reserve(list.items.size());
-  for (Json& item : list.items) {
-    ASSIGN_OR_RETURN(View view, View::Of(std::move(item)));
-    views.push_back(std::move(view));
-  }
-  return views;
-}
 
 }  // namespace
 
@@ -65,8 +37,8 @@ std::string ChooseNodeOf(const objects::PersistentVolume& volume, const std::vec
 
 absl::StatusOr<std::string> ChooseNode(const CallContext& ctx, k8s::ApiClient& api,
                                        const objects::PersistentVolume& volume) {
-  ASSIGN_OR_RETURN(const std::vector<Node> nodes, ListAll<Node>(ctx, api, NodeType()));
-  ASSIGN_OR_RETURN(const std::vector<CsiNode> csi_nodes, ListAll<CsiNode>(ctx, api, CsiNodeType()));
+  ASSIGN_OR_RETURN(const std::vector<Node> nodes, objects::List<Node>(ctx, api, ""));
+  ASSIGN_OR_RETURN(const std::vector<CsiNode> csi_nodes, objects::List<CsiNode>(ctx, api, ""));
   std::string chosen = ChooseNodeOf(volume, nodes, csi_nodes);
   if (chosen.empty()) {
     return absl::NotFoundError(absl::StrCat("no node has driver ", volume.driver(),

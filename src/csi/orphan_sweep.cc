@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -14,16 +15,21 @@
 #include "csi/backup_contents.h"
 #include "csi/group_lifecycle.h"
 #include "csi/group_removal.h"
-#include "csi/group_types.h"
 #include "csi/snapshot_lifecycle.h"
 #include "csi/snapshot_types.h"
 #include "k8s/find.h"
-#include "k8s/object.h"
+#include "objects/client.h"
 #include "objects/keys.h"
+#include "objects/persistent_volume_claim.h"
+#include "objects/volume_group_snapshot.h"
 #include "velero/labels.h"
 
 namespace csidelta::csi {
 namespace {
+
+using objects::PersistentVolumeClaim;
+using objects::VolumeGroupSnapshot;
+using objects::VolumeSnapshot;
 
 enum class Fate { kKeep, kFinish, kMarkOwned, kStampMissing, kClearMissing, kSweep, kSweepUnseen };
 
@@ -31,36 +37,43 @@ bool IsDone(const velero::Backup& backup) {
   return backup.phase == "Completed" || backup.phase == "PartiallyFailed";
 }
 
-bool IsGroup(const Json& snapshot) {
-  return GetString(snapshot, {"kind"}) == VolumeGroupSnapshotType("v1").kind;
+// A VolumeSnapshot, or a VolumeGroupSnapshot whose members share its fate.
+using Snapshot = std::variant<VolumeSnapshot, VolumeGroupSnapshot>;
+
+const objects::Object& AsObject(const Snapshot& snapshot) {
+  return std::visit([](const auto& one) -> const objects::Object& { return one; }, snapshot);
 }
 
-k8s::ObjectKey KeyOf(const Json& snapshot) {
-  return IsGroup(snapshot) ? GroupSnapshotKey(snapshot)
-                           : VolumeSnapshotKey(k8s::Namespace(snapshot), k8s::Name(snapshot));
+k8s::ObjectKey KeyOf(const Snapshot& snapshot) {
+  return std::visit([](const auto& one) { return one.key(); }, snapshot);
 }
 
-bool IsArchived(const Json& snapshot) {
-  return IsGroup(snapshot) ? GroupEnteredArchive(snapshot) : EnteredArchive(snapshot);
+bool IsArchived(const VolumeSnapshot& snapshot) { return EnteredArchive(snapshot); }
+bool IsArchived(const VolumeGroupSnapshot& group) { return GroupEnteredArchive(group); }
+bool IsArchived(const Snapshot& snapshot) {
+  return std::visit([](const auto& one) { return IsArchived(one); }, snapshot);
 }
 
-bool IsCandidate(const Json& snapshot) {
-  const bool made_by_us = IsGroup(snapshot) ? IsGroupMadeByUs(snapshot) : IsMadeByUs(snapshot);
-  return made_by_us && k8s::Label(snapshot, objects::kRestoreNameLabel).empty() &&
-         !k8s::Label(snapshot, objects::kBackupNameLabel).empty() && !k8s::BeingDeleted(snapshot);
+bool IsOfOurs(const VolumeSnapshot& snapshot) { return IsMadeByUs(snapshot); }
+bool IsOfOurs(const VolumeGroupSnapshot& group) { return IsGroupMadeByUs(group); }
+
+template <typename Kind>
+bool IsCandidate(const Kind& snapshot) {
+  return IsOfOurs(snapshot) && snapshot.Label(objects::kRestoreNameLabel).empty() &&
+         !snapshot.Label(objects::kBackupNameLabel).empty() && !snapshot.is_being_deleted();
 }
 
-bool IsLate(const Json& snapshot) {
-  return k8s::Annotation(snapshot, objects::kDeleteWhenFilledAnnotation) == "true" &&
-         !k8s::BeingDeleted(snapshot);
+bool IsLate(const objects::Object& snapshot) {
+  return snapshot.Annotation(objects::kDeleteWhenFilledAnnotation) == "true" &&
+         !snapshot.is_being_deleted();
 }
 
-Fate FateOfUnseen(const Json& snapshot, absl::Time now, absl::Duration grace) {
-  if (k8s::Annotation(snapshot, objects::kOwnedByBackupAnnotation) == "true") {
+Fate FateOfUnseen(const objects::Object& snapshot, absl::Time now, absl::Duration grace) {
+  if (snapshot.Annotation(objects::kOwnedByBackupAnnotation) == "true") {
     return Fate::kKeep;
   }
   const std::optional<absl::Time> since =
-      ParseRfc3339(k8s::Annotation(snapshot, objects::kBackupMissingSinceAnnotation));
+      ParseRfc3339(snapshot.Annotation(objects::kBackupMissingSinceAnnotation));
   if (!since.has_value()) {
     return Fate::kStampMissing;
   }
@@ -68,30 +81,49 @@ Fate FateOfUnseen(const Json& snapshot, absl::Time now, absl::Duration grace) {
 }
 
 // The table in the header. Pure.
-Fate Decide(const Json& snapshot, const Backups& backups, absl::Time now, absl::Duration grace) {
-  const auto found = backups.find(k8s::Label(snapshot, objects::kBackupNameLabel));
+Fate Decide(const objects::Object& snapshot, bool is_archived, const Backups& backups,
+            absl::Time now, absl::Duration grace) {
+  const auto found = backups.find(snapshot.Label(objects::kBackupNameLabel));
   if (found == backups.end()) {
     return FateOfUnseen(snapshot, now, grace);
   }
   const velero::Backup& backup = found->second;
+  const bool is_of_this_uid = snapshot.Label(objects::kBackupUidLabel) == backup.uid;
   if (IsDone(backup)) {
-    if (!IsArchived(snapshot)) {
+    if (!is_archived) {
       return Fate::kSweep;
     }
-    if (k8s::Label(snapshot, objects::kBackupUidLabel) == backup.uid) {
+    if (is_of_this_uid) {
       return Fate::kFinish;
     }
-    return k8s::Annotation(snapshot, objects::kOwnedByBackupAnnotation) == "true"
-               ? Fate::kKeep
-               : Fate::kMarkOwned;
+    return snapshot.Annotation(objects::kOwnedByBackupAnnotation) == "true" ? Fate::kKeep
+                                                                            : Fate::kMarkOwned;
   }
-  if (backup.phase == "Failed" &&
-      (k8s::Label(snapshot, objects::kBackupUidLabel) == backup.uid || !IsArchived(snapshot))) {
+  if (backup.phase == "Failed" && (is_of_this_uid || !is_archived)) {
     return Fate::kSweep;
   }
-  return k8s::Annotation(snapshot, objects::kBackupMissingSinceAnnotation).empty()
-             ? Fate::kKeep
-             : Fate::kClearMissing;
+  return snapshot.Annotation(objects::kBackupMissingSinceAnnotation).empty() ? Fate::kKeep
+                                                                             : Fate::kClearMissing;
+}
+
+absl::Status RetainAndForgetOne(const CallContext& ctx, k8s::ApiClient& api,
+                                const VolumeSnapshot& snapshot) {
+  return RetainAndForget(ctx, api, snapshot);
+}
+absl::Status RetainAndForgetOne(const CallContext& ctx, k8s::ApiClient& api,
+                                const VolumeGroupSnapshot& group) {
+  return RetainAndForgetGroup(ctx, api, group);
+}
+
+// Of a content that is not there: true.
+template <typename Content>
+absl::StatusOr<bool> SaysDelete(const CallContext& ctx, const Environment& env,
+                                const k8s::ObjectKey& key) {
+  if (key.name.empty()) {
+    return true;
+  }
+  ASSIGN_OR_RETURN(const auto content, objects::Find<Content>(ctx, env.api, key));
+  return !content.has_value() || content->deletion_policy() == "Delete";
 }
 
 // One pass over the VolumeSnapshots of ours.
@@ -103,36 +135,37 @@ class Sweep {
 
   // Of which of the driver's snapshots is a claim still being filled, through whichever
   // VolumeSnapshot? Before the first Look().
-  absl::Status FindBusyHandles(const std::vector<Json>& snapshots);
-  void Look(const Json& snapshot);
+  absl::Status FindBusyHandles(const std::vector<Snapshot>& snapshots);
+  void Look(const Snapshot& snapshot);
 
   const SweepResult& result() const { return result_; }
 
  private:
-  static std::string HandleKey(const Json& snapshot);
+  static std::string HandleKey(const objects::Object& snapshot);
 
   // The annotation alone proves nothing, because whoever may write the VolumeSnapshot may set it:
   // deleting the backup has set the content to Delete, which only an administrator could do else.
-  absl::Status ReleaseLate(const Json& snapshot);
+  absl::Status ReleaseLate(const Snapshot& snapshot);
 
-  Fate FateOf(const Json& snapshot) const {
-    return Decide(snapshot, backups_, env_.clock.Now(), config_.orphan_grace_period);
+  Fate FateOf(const Snapshot& snapshot) const {
+    return Decide(AsObject(snapshot), IsArchived(snapshot), backups_, env_.clock.Now(),
+                  config_.orphan_grace_period);
   }
 
   // The VolumeSnapshots were listed before the Backups, and one of a backup that was running then
   // may have entered its archive since: whatever is to be done is decided again on what it is now.
-  absl::Status Settle(const Json& listed);
-  absl::Status Apply(Fate fate, const Json& snapshot);
-  absl::Status Remove(const Json& snapshot);
-  absl::Status PatchAnnotations(const Json& snapshot, const Json& annotations);
+  absl::Status Settle(const Snapshot& listed);
+  absl::Status Apply(Fate fate, const Snapshot& snapshot);
+  absl::Status Remove(const Snapshot& snapshot);
+  absl::Status Patch(const Snapshot& snapshot, const objects::Patch& patch);
 
   // Whether the driver's snapshot is meant to go with the VolumeSnapshot, or there is no content.
-  absl::StatusOr<bool> ContentSaysDelete(const Json& snapshot);
+  absl::StatusOr<bool> ContentSaysDelete(const Snapshot& snapshot);
 
   // Velero sets a content to Retain when it finishes a backup. Where the Backup is not there to
   // ask, a content that says Retain may be the archive's.
-  absl::Status DiscardUnseen(const Json& snapshot);
-  absl::Status Discard(const Json& snapshot);
+  absl::Status DiscardUnseen(const Snapshot& snapshot);
+  absl::Status Discard(const Snapshot& snapshot);
 
   const CallContext& ctx_;
   const Environment& env_;
@@ -142,37 +175,37 @@ class Sweep {
   SweepResult result_;
 };
 
-absl::Status Sweep::FindBusyHandles(const std::vector<Json>& snapshots) {
-  for (const Json& snapshot : snapshots) {
-    if (!IsLate(snapshot)) {
+absl::Status Sweep::FindBusyHandles(const std::vector<Snapshot>& snapshots) {
+  for (const Snapshot& one : snapshots) {
+    const auto* const snapshot = std::get_if<VolumeSnapshot>(&one);
+    if (snapshot == nullptr || !IsLate(*snapshot)) {
       continue;
     }
-    ASSIGN_OR_RETURN(const bool needed, IsStillNeeded(ctx_, env_, snapshot));
+    ASSIGN_OR_RETURN(const bool needed, IsStillNeeded(ctx_, env_, *snapshot));
     if (needed) {
-      busy_handles_.insert(HandleKey(snapshot));
+      busy_handles_.insert(HandleKey(*snapshot));
     }
   }
   return absl::OkStatus();
 }
 
-void Sweep::Look(const Json& snapshot) {
-  const absl::Status status = IsLate(snapshot) ? ReleaseLate(snapshot) : Settle(snapshot);
+void Sweep::Look(const Snapshot& snapshot) {
+  const absl::Status status = IsLate(AsObject(snapshot)) ? ReleaseLate(snapshot) : Settle(snapshot);
   if (!status.ok()) {
     CSIDELTA_LOG(kWarn, "orphan sweep: a volume snapshot could not be dealt with",
-                 {"namespace", k8s::Namespace(snapshot)}, {"volume_snapshot", k8s::Name(snapshot)},
-                 {"error", status.ToString()});
+                 {"namespace", AsObject(snapshot).namespace_name()},
+                 {"volume_snapshot", AsObject(snapshot).name()}, {"error", status.ToString()});
   }
 }
 
-std::string Sweep::HandleKey(const Json& snapshot) {
-  const std::string handle = k8s::Annotation(snapshot, objects::kVolumeSnapshotHandleAnnotation);
-  return handle.empty() ? absl::StrCat("uid:", k8s::Uid(snapshot))
-                        : absl::StrCat("handle:", handle);
+std::string Sweep::HandleKey(const objects::Object& snapshot) {
+  const std::string handle = snapshot.Annotation(objects::kVolumeSnapshotHandleAnnotation);
+  return handle.empty() ? absl::StrCat("uid:", snapshot.uid()) : absl::StrCat("handle:", handle);
 }
 
-absl::Status Sweep::ReleaseLate(const Json& snapshot) {
+absl::Status Sweep::ReleaseLate(const Snapshot& snapshot) {
   ASSIGN_OR_RETURN(const bool deletes, ContentSaysDelete(snapshot));
-  if (!deletes || busy_handles_.contains(HandleKey(snapshot))) {
+  if (!deletes || busy_handles_.contains(HandleKey(AsObject(snapshot)))) {
     ++result_.kept;
     return absl::OkStatus();
   }
@@ -181,20 +214,24 @@ absl::Status Sweep::ReleaseLate(const Json& snapshot) {
   return absl::OkStatus();
 }
 
-absl::Status Sweep::Settle(const Json& listed) {
+absl::Status Sweep::Settle(const Snapshot& listed) {
   if (FateOf(listed) == Fate::kKeep) {
     ++result_.kept;
     return absl::OkStatus();
   }
-  const absl::StatusOr<Json> now = env_.api.Get(ctx_, KeyOf(listed));
-  if (absl::IsNotFound(now.status()) || (now.ok() && k8s::Uid(*now) != k8s::Uid(listed))) {
+  ASSIGN_OR_RETURN(const auto now, objects::Find<objects::Object>(ctx_, env_.api, KeyOf(listed)));
+  if (!now.has_value() || now->uid() != AsObject(listed).uid()) {
     return absl::OkStatus();
   }
-  RETURN_IF_ERROR(now.status());
-  return Apply(FateOf(*now), *now);
+  if (std::holds_alternative<VolumeGroupSnapshot>(listed)) {
+    ASSIGN_OR_RETURN(const Snapshot group, VolumeGroupSnapshot::From(*now));
+    return Apply(FateOf(group), group);
+  }
+  ASSIGN_OR_RETURN(const Snapshot snapshot, VolumeSnapshot::From(*now));
+  return Apply(FateOf(snapshot), snapshot);
 }
 
-absl::Status Sweep::Apply(Fate fate, const Json& snapshot) {
+absl::Status Sweep::Apply(Fate fate, const Snapshot& snapshot) {
   switch (fate) {
     case Fate::kSweep:
       return Discard(snapshot);
@@ -202,19 +239,21 @@ absl::Status Sweep::Apply(Fate fate, const Json& snapshot) {
       return DiscardUnseen(snapshot);
     case Fate::kFinish:
       ++result_.finished;
-      return IsGroup(snapshot) ? RetainAndForgetGroup(ctx_, env_.api, snapshot)
-                               : RetainAndForget(ctx_, env_.api, snapshot);
+      return std::visit([&](const auto& one) { return RetainAndForgetOne(ctx_, env_.api, one); },
+                        snapshot);
     case Fate::kMarkOwned:
       ++result_.kept;
-      return PatchAnnotations(snapshot, {{objects::kOwnedByBackupAnnotation, "true"},
-                                         {objects::kBackupMissingSinceAnnotation, nullptr}});
+      return Patch(snapshot, objects::Patch()
+                                 .SetAnnotation(objects::kOwnedByBackupAnnotation, "true")
+                                 .RemoveAnnotation(objects::kBackupMissingSinceAnnotation));
     case Fate::kStampMissing:
       ++result_.kept;
-      return PatchAnnotations(
-          snapshot, {{objects::kBackupMissingSinceAnnotation, FormatRfc3339(env_.clock.Now())}});
+      return Patch(snapshot, objects::Patch().SetAnnotation(objects::kBackupMissingSinceAnnotation,
+                                                            FormatRfc3339(env_.clock.Now())));
     case Fate::kClearMissing:
       ++result_.kept;
-      return PatchAnnotations(snapshot, {{objects::kBackupMissingSinceAnnotation, nullptr}});
+      return Patch(snapshot,
+                   objects::Patch().RemoveAnnotation(objects::kBackupMissingSinceAnnotation));
     case Fate::kKeep:
       ++result_.kept;
       return absl::OkStatus();
@@ -222,39 +261,29 @@ absl::Status Sweep::Apply(Fate fate, const Json& snapshot) {
   return absl::OkStatus();
 }
 
-absl::Status Sweep::Remove(const Json& snapshot) {
-  if (IsGroup(snapshot)) {
-    return RemoveGroup(ctx_, env_.api, snapshot);
+absl::Status Sweep::Remove(const Snapshot& snapshot) {
+  if (const auto* const group = std::get_if<VolumeGroupSnapshot>(&snapshot); group != nullptr) {
+    return RemoveGroup(ctx_, env_.api, *group);
   }
-  return RemoveSnapshot(ctx_, env_.api,
-                        VolumeSnapshotKey(k8s::Namespace(snapshot), k8s::Name(snapshot)),
-                        k8s::Uid(snapshot));
+  return RemoveSnapshot(ctx_, env_.api, KeyOf(snapshot), AsObject(snapshot).uid());
 }
 
-absl::Status Sweep::PatchAnnotations(const Json& snapshot, const Json& annotations) {
-  const absl::Status status = env_.api
-                                  .Patch(ctx_, KeyOf(snapshot), k8s::PatchKind::kMerge,
-                                         Json{{"metadata", {{"annotations", annotations}}}}, "")
-                                  .status();
-  return k8s::IgnoreNotFound(status);
+absl::Status Sweep::Patch(const Snapshot& snapshot, const objects::Patch& patch) {
+  return k8s::IgnoreNotFound(objects::Apply(ctx_, env_.api, KeyOf(snapshot), patch));
 }
 
-absl::StatusOr<bool> Sweep::ContentSaysDelete(const Json& snapshot) {
-  const k8s::ObjectKey key =
-      IsGroup(snapshot) ? GroupContentKey(GroupVersionOf(snapshot), BoundGroupContentName(snapshot))
-                        : VolumeSnapshotContentKey(BoundContentName(snapshot));
-  if (key.name.empty()) {
-    return true;
+absl::StatusOr<bool> Sweep::ContentSaysDelete(const Snapshot& snapshot) {
+  if (const auto* const group = std::get_if<VolumeGroupSnapshot>(&snapshot); group != nullptr) {
+    using Content = objects::VolumeGroupSnapshotContent;
+    return SaysDelete<Content>(ctx_, env_,
+                               Content::Key(group->version(), "", group->bound_content()));
   }
-  const absl::StatusOr<Json> content = env_.api.Get(ctx_, key);
-  if (absl::IsNotFound(content.status())) {
-    return true;
-  }
-  RETURN_IF_ERROR(content.status());
-  return GetString(*content, {"spec", "deletionPolicy"}) == "Delete";
+  using Content = objects::VolumeSnapshotContent;
+  return SaysDelete<Content>(ctx_, env_,
+                             Content::Key("", std::get<VolumeSnapshot>(snapshot).bound_content()));
 }
 
-absl::Status Sweep::DiscardUnseen(const Json& snapshot) {
+absl::Status Sweep::DiscardUnseen(const Snapshot& snapshot) {
   ASSIGN_OR_RETURN(const bool deletes, ContentSaysDelete(snapshot));
   if (!deletes) {
     ++result_.kept;
@@ -263,13 +292,13 @@ absl::Status Sweep::DiscardUnseen(const Json& snapshot) {
   return Discard(snapshot);
 }
 
-absl::Status Sweep::Discard(const Json& snapshot) {
+absl::Status Sweep::Discard(const Snapshot& snapshot) {
   RETURN_IF_ERROR(Remove(snapshot));
   ++result_.swept;
   CSIDELTA_LOG(kInfo, "swept a volume snapshot that an unfinished backup left behind",
-               {"namespace", k8s::Namespace(snapshot)}, {"kind", GetString(snapshot, {"kind"})},
-               {"volume_snapshot", k8s::Name(snapshot)},
-               {"backup", k8s::Label(snapshot, objects::kBackupNameLabel)});
+               {"namespace", AsObject(snapshot).namespace_name()},
+               {"kind", KeyOf(snapshot).type.kind}, {"volume_snapshot", AsObject(snapshot).name()},
+               {"backup", AsObject(snapshot).Label(objects::kBackupNameLabel)});
   return absl::OkStatus();
 }
 
@@ -277,16 +306,14 @@ absl::Status Sweep::Discard(const Json& snapshot) {
 
 // What there is of the volume groups of this Velero.
 struct Groups {
-  std::vector<Json> groups;
-  std::set<std::string> uids;
+  std::vector<VolumeGroupSnapshot> groups;
   bool known = true;  // they could be listed
 };
 
 Groups ListGroups(const CallContext& ctx, const Environment& env) {
-  Groups found;
-  for (const char* const version : kGroupVersions) {
-    absl::StatusOr<k8s::ObjectList> list = env.api.List(
-        ctx, VolumeGroupSnapshotType(version), "",
+  for (const char* const version : objects::kGroupVersions) {
+    auto list = objects::List<VolumeGroupSnapshot>(
+        ctx, env.api, VolumeGroupSnapshot::kKind.TypeOf(version), "",
         {.label_selector = absl::StrCat(objects::kCsiDeltaLabel, "=", env.velero_namespace),
          .field_selector = ""});
     if (absl::IsNotFound(list.status())) {
@@ -295,87 +322,66 @@ Groups ListGroups(const CallContext& ctx, const Environment& env) {
     if (!list.ok()) {
       CSIDELTA_LOG(kInfo, "volume groups that failed backups left behind are not known",
                    {"status", list.status().ToString()});
-      found.known = false;
-      return found;
+      return {.groups = {}, .known = false};
     }
-    for (const Json& group : list->items) {
-      found.uids.insert(k8s::Uid(group));
-    }
-    found.groups = std::move(list->items);
-    return found;
+    return {.groups = *std::move(list)};
   }
-  return found;
+  return {};
 }
 
 // Whether a VolumeSnapshot's fate is that of its group.
-bool BelongsTo(const Groups& groups, const Json& snapshot) {
-  if (MemberGroupName(snapshot).empty()) {
-    return false;
-  }
-  return !groups.known ||
-         std::any_of(groups.uids.begin(), groups.uids.end(),
-                     [&snapshot](const std::string& uid) { return IsMemberOf(snapshot, uid); });
+bool BelongsTo(const Groups& groups, const VolumeSnapshot& snapshot) {
+  return !MemberGroupName(snapshot).empty() &&
+         (!groups.known || std::any_of(groups.groups.begin(), groups.groups.end(),
+                                       [&](const VolumeGroupSnapshot& group) {
+                                         return snapshot.IsMemberOf(group.uid());
+                                       }));
 }
 
 // --- Claims
 
-std::vector<Json> ListMarkedClaims(const CallContext& ctx, const Environment& env) {
-  absl::StatusOr<k8s::ObjectList> claims = env.api.List(
-      ctx, PersistentVolumeClaimType(), "",
+std::vector<PersistentVolumeClaim> ListMarkedClaims(const CallContext& ctx,
+                                                    const Environment& env) {
+  auto claims = objects::List<PersistentVolumeClaim>(
+      ctx, env.api, "",
       {.label_selector = objects::kGroupMarkLabel, .field_selector = "", .may_be_old = true});
   if (!claims.ok()) {
     CSIDELTA_LOG(kInfo, "claims with labels that failed backups left behind are not known",
                  {"status", claims.status().ToString()});
     return {};
   }
-  return std::move(claims->items);
-}
-
-// When the label was written, from metadata.managedFields.
-std::optional<absl::Time> MarkedAt(const Json& claim) {
-  const std::string field = absl::StrCat("f:", objects::kGroupMarkLabel);
-  const Json* fields = FindJson(claim, {"metadata", "managedFields"});
-  if (fields == nullptr || !fields->is_array()) {
-    return std::nullopt;
-  }
-  for (const Json& entry : *fields) {
-    if (FindJson(entry, {"fieldsV1", "f:metadata", "f:labels", field}) != nullptr) {
-      return ParseRfc3339(GetString(entry, {"time"}));
-    }
-  }
-  return std::nullopt;
+  return *std::move(claims);
 }
 
 // Whether nobody makes the group any more for which the claim is labelled. Pure.
-bool MarkIsLeftOver(const Json& claim, const Backups& backups, absl::Time now,
+bool MarkIsLeftOver(const PersistentVolumeClaim& claim, const Backups& backups, absl::Time now,
                     absl::Duration grace) {
-  const std::string mark = k8s::Label(claim, objects::kGroupMarkLabel);
+  const std::string mark = claim.Label(objects::kGroupMarkLabel);
   const std::string uid = mark.substr(0, mark.rfind('.'));
   for (const auto& [name, backup] : backups) {
     if (backup.uid == uid) {
       return backup.Finished();
     }
   }
-  const std::optional<absl::Time> marked_at = MarkedAt(claim);
+  const std::optional<absl::Time> marked_at = claim.labelled_at(objects::kGroupMarkLabel);
   return marked_at.has_value() && now >= *marked_at + grace;
 }
 
 // Returns how many claims lost the label.
 int Unmark(const CallContext& ctx, const Environment& env, const velero::PluginConfig& config,
-           const Backups& backups, const std::vector<Json>& claims) {
+           const Backups& backups, const std::vector<PersistentVolumeClaim>& claims) {
   int unmarked = 0;
-  for (const Json& claim : claims) {
+  for (const PersistentVolumeClaim& claim : claims) {
     if (!MarkIsLeftOver(claim, backups, env.clock.Now(), config.orphan_grace_period)) {
       continue;
     }
     const absl::Status status =
-        UnmarkClaim(ctx, env.api, ClaimKey(k8s::Namespace(claim), k8s::Name(claim)),
-                    k8s::Label(claim, objects::kGroupMarkLabel));
+        UnmarkClaim(ctx, env.api, claim.key(), claim.Label(objects::kGroupMarkLabel));
     if (status.ok()) {
       ++unmarked;
     } else {
       CSIDELTA_LOG(kWarn, "a claim keeps a label that an unfinished backup left behind",
-                   {"namespace", k8s::Namespace(claim)}, {"pvc", k8s::Name(claim)},
+                   {"namespace", claim.namespace_name()}, {"pvc", claim.name()},
                    {"status", status.ToString()});
     }
   }
@@ -386,14 +392,15 @@ int Unmark(const CallContext& ctx, const Environment& env, const velero::PluginC
 
 absl::StatusOr<Backups> ListBackups(const CallContext& ctx, const Environment& env,
                                     const velero::Backup& running) {
-  ASSIGN_OR_RETURN(const k8s::ObjectList list,
-                   env.api.List(ctx, BackupType(), env.velero_namespace, {}));
+  ASSIGN_OR_RETURN(
+      const std::vector<objects::Object> list,
+      objects::List<objects::Object>(ctx, env.api, BackupType(), env.velero_namespace));
   Backups backups;
-  for (const Json& object : list.items) {
-    absl::StatusOr<velero::Backup> backup = velero::ParseBackup(object);
+  for (const objects::Object& object : list) {
+    absl::StatusOr<velero::Backup> backup = velero::ParseBackup(object.json());
     if (!backup.ok()) {
       backup = velero::Backup();
-      backup->name = k8s::Name(object);
+      backup->name = object.name();
     }
     std::string label = velero::ValidLabelValue(backup->name);
     backups.emplace(std::move(label), *std::move(backup));
@@ -411,34 +418,38 @@ absl::StatusOr<SweepResult> SweepOrphans(const CallContext& ctx, const Environme
   if (!config.sweep_orphans) {
     return SweepResult();
   }
-  absl::StatusOr<k8s::ObjectList> snapshots = env.api.List(
-      ctx, VolumeSnapshotType(), "",
+  auto snapshots = objects::List<VolumeSnapshot>(
+      ctx, env.api, "",
       {.label_selector = absl::StrCat(objects::kCsiDeltaLabel, "=", env.velero_namespace),
        .field_selector = ""});
   if (absl::IsNotFound(snapshots.status())) {
     return SweepResult();
   }
   RETURN_IF_ERROR(snapshots.status());
-  Groups groups = ListGroups(ctx, env);
-  const std::vector<Json> marked = ListMarkedClaims(ctx, env);
+  const Groups groups = ListGroups(ctx, env);
+  const std::vector<PersistentVolumeClaim> marked = ListMarkedClaims(ctx, env);
   const std::string running_label = velero::ValidLabelValue(running.name);
-  std::vector<Json> candidates;
-  const auto add = [&](Json& snapshot) {
-    if (IsLate(snapshot) || (IsCandidate(snapshot) &&
-                             k8s::Label(snapshot, objects::kBackupNameLabel) != running_label &&
-                             !BelongsTo(groups, snapshot))) {
-      candidates.push_back(std::move(snapshot));
-    }
+  std::vector<Snapshot> candidates;
+  const auto is_left = [&](const auto& one) {
+    return IsCandidate(one) && one.Label(objects::kBackupNameLabel) != running_label;
   };
-  std::for_each(groups.groups.begin(), groups.groups.end(), add);
-  std::for_each(snapshots->items.begin(), snapshots->items.end(), add);
+  for (const VolumeGroupSnapshot& group : groups.groups) {
+    if (IsLate(group) || is_left(group)) {
+      candidates.emplace_back(group);
+    }
+  }
+  for (VolumeSnapshot& snapshot : *snapshots) {
+    if (IsLate(snapshot) || (is_left(snapshot) && !BelongsTo(groups, snapshot))) {
+      candidates.emplace_back(std::move(snapshot));
+    }
+  }
   if (candidates.empty() && marked.empty()) {
     return SweepResult();
   }
   ASSIGN_OR_RETURN(const Backups backups, ListBackups(ctx, env, running));
   Sweep sweep(ctx, env, config, backups);
   RETURN_IF_ERROR(sweep.FindBusyHandles(candidates));
-  for (const Json& snapshot : candidates) {
+  for (const Snapshot& snapshot : candidates) {
     RETURN_IF_ERROR(ctx.Check());
     sweep.Look(snapshot);
   }

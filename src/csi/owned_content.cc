@@ -1,39 +1,30 @@
 #include "csi/owned_content.h"
 
-#include <algorithm>
-
 #include "base/status_macros.h"
 #include "csi/moved_group.h"
-#include "csi/snapshot_types.h"
-#include "csi/static_content.h"
 #include "k8s/find.h"
-#include "k8s/object.h"
+#include "objects/client.h"
 #include "objects/keys.h"
 
 namespace csidelta::csi {
 
-absl::Status DropWithSnapshot(const CallContext& ctx, k8s::ApiClient& api, const Json& content) {
+absl::Status DropWithSnapshot(const CallContext& ctx, k8s::ApiClient& api,
+                              const objects::VolumeSnapshotContent& content) {
   if (!MovedGroupOf(content).empty()) {
     return ReleaseMember(ctx, api, content);
   }
-  const k8s::ObjectKey key = VolumeSnapshotContentKey(k8s::Name(content));
-  if (SnapshotHandle(content).empty()) {
-    const Json status = {{"status", {{"snapshotHandle", HandleOf(content)}}}};
-    RETURN_IF_ERROR(k8s::IgnoreNotFound(
-        api.Patch(ctx, key, k8s::PatchKind::kMerge, status, "status").status()));
+  if (content.handle().empty()) {
+    RETURN_IF_ERROR(k8s::IgnoreNotFound(objects::Apply(
+        ctx, api, content.key(),
+        objects::Patch().SetTaken(content.handle_or_source(), std::nullopt, std::nullopt),
+        "status")));
   }
-  Json patch = {{"spec", {{"deletionPolicy", "Delete"}}}};
-  SetJson(patch, {"metadata", "annotations", objects::kContentBeingDeletedAnnotation}, "yes");
   RETURN_IF_ERROR(
-      k8s::IgnoreNotFound(api.Patch(ctx, key, k8s::PatchKind::kMerge, patch, "").status()));
+      k8s::IgnoreNotFound(objects::Apply(ctx, api, content.key(),
+                                         objects::Patch().SetDeletionPolicy("Delete").SetAnnotation(
+                                             objects::kContentBeingDeletedAnnotation, "yes"))));
   return k8s::IgnoreNotFound(
-      api.Delete(ctx, key, {.uid = k8s::Uid(content), .resource_version = ""}));
-}
-
-bool HasLabels(const Json& object, const std::map<std::string, std::string>& labels) {
-  return std::all_of(labels.begin(), labels.end(), [&object](const auto& label) {
-    return k8s::Label(object, label.first) == label.second;
-  });
+      api.Delete(ctx, content.key(), {.uid = content.uid(), .resource_version = ""}));
 }
 
 }  // namespace csidelta::csi

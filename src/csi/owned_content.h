@@ -1,12 +1,9 @@
 #pragma once
 
-#include <map>
-#include <string>
-
 #include "absl/status/status.h"
 #include "base/call_context.h"
-#include "base/json.h"
 #include "k8s/api_client.h"
+#include "objects/volume_snapshot.h"
 
 namespace csidelta::csi {
 
@@ -14,9 +11,7 @@ namespace csidelta::csi {
 // status gets the handle where nobody wrote it yet: the sidecar deletes only what is called by it
 // there. OK when the content is gone. Does not wait for the driver. That of a member of a moved
 // group (csi/moved_group.h) is released instead, and goes with the group.
-absl::Status DropWithSnapshot(const CallContext& ctx, k8s::ApiClient& api, const Json& content);
-
-// Whether `object` carries all of `labels`. Pure.
-bool HasLabels(const Json& object, const std::map<std::string, std::string>& labels);
+absl::Status DropWithSnapshot(const CallContext& ctx, k8s::ApiClient& api,
+                              const objects::VolumeSnapshotContent& content);
 
 }  // namespace csidelta::csi

@@ -153,7 +153,7 @@ absl::StatusOr<Json> Preparation::EnsureClaim(const Json& target) {
   const k8s::ObjectKey key = OwnClaimKey(request_);
   ASSIGN_OR_RETURN(const std::optional<Json> found, k8s::Find(ctx_, api_, key));
   if (found.has_value()) {
-    if (k8s::BeingDeleted(*found) || !HasLabels(*found, request_.labels)) {
+    if (k8s::BeingDeleted(*found) || !objects::Object(*found).HasLabels(request_.labels)) {
       return Refuse(request_, absl::StrCat("cannot be filled: ", ToString(key),
                                            " is being deleted, or somebody else's"));
     }
@@ -478,7 +478,7 @@ absl::Status DropVolume(const CallContext& ctx, k8s::ApiClient& api, const Resto
 absl::Status RemoveClaim(const CallContext& ctx, k8s::ApiClient& api,
                          const RestoreRequest& request) {
   ASSIGN_OR_RETURN(const std::optional<Json> claim, k8s::Find(ctx, api, OwnClaimKey(request)));
-  if (!claim.has_value() || !HasLabels(*claim, request.labels) || IsAlias(*claim)) {
+  if (!claim.has_value() || !objects::Object(*claim).HasLabels(request.labels) || IsAlias(*claim)) {
     return absl::OkStatus();
   }
   if (const std::string name = GetString(*claim, {"spec", "volumeName"}); !name.empty()) {

@@ -22,17 +22,15 @@ absl::Status RoomWaiter::Consider(absl::string_view driver_error) {
              : absl::OkStatus();
 }
 
-absl::Status RoomWaiter::WaitFor(const CallContext& limited, const k8s::ObjectKey& key,
-                                 absl::FunctionRef<absl::StatusOr<bool>(const Json* object)> done,
-                                 const Json* known) {
+absl::Status RoomWaiter::WaitInSlices(
+    const CallContext& limited, absl::FunctionRef<absl::Status(const CallContext& slice)> once) {
   while (true) {
     const bool has_made_room = !full_error_.empty();
     const CallContext slice =
         has_made_room
             ? limited.WithTimeout(std::max(room_wanted_at_ - ctx_.clock->Uptime(), kRoomLookMin))
             : limited;
-    const absl::Status status = guard_.Waiter(slice).WaitFor(key, done, known);
-    known = nullptr;
+    const absl::Status status = once(slice);
     if (OutOfRoom(status) == RoomLimit::kDriver) {
       RETURN_IF_ERROR(make_room_(OutOfRoomError(RoomLimit::kDriver, last_error_)));
       full_error_ = last_error_;

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
@@ -9,9 +10,9 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
-#include "base/json.h"
 #include "csi/volume_guard.h"
 #include "k8s/api_client.h"
+#include "objects/client.h"
 
 namespace csidelta::csi {
 
@@ -33,14 +34,21 @@ class RoomWaiter {
   absl::Status Consider(absl::string_view driver_error);
 
   // As TurnWaiter::WaitFor().
+  template <typename Kind>
   absl::Status WaitFor(const CallContext& limited, const k8s::ObjectKey& key,
-                       absl::FunctionRef<absl::StatusOr<bool>(const Json* object)> done,
-                       const Json* known);
+                       objects::Predicate<Kind> done, const Kind* known) {
+    return WaitInSlices(limited, [&](const CallContext& slice) {
+      return guard_.Waiter(slice).WaitFor<Kind>(key, done, std::exchange(known, nullptr));
+    });
+  }
 
   // What the driver reported last, and, where room could be made and is not, how.
   std::string Advised(absl::string_view driver_error) const;
 
  private:
+  absl::Status WaitInSlices(const CallContext& limited,
+                            absl::FunctionRef<absl::Status(const CallContext& slice)> once);
+
   const CallContext& ctx_;
   VolumeGuard& guard_;
   const RoomInDriver& make_room_;

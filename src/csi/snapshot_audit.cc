@@ -24,7 +24,7 @@ constexpr absl::Duration kMayBeNew = absl::Minutes(5);
 KnownContent ContentFacts(const objects::VolumeSnapshotContent& content) {
   return {.name = content.name(),
           .driver = content.driver(),
-          .handle = HandleOf(content.json()),
+          .handle = content.handle_or_source(),
           .volume_handle = GetString(content.json(), {"spec", "source", "volumeHandle"}),
           .snapshot_namespace = content.snapshot_namespace(),
           .snapshot_name = content.snapshot_name(),

@@ -5,14 +5,14 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "k8s/object.h"
 #include "objects/keys.h"
 
 namespace csidelta::csi {
 namespace {
 
-bool IsOfDriver(const Json& snapshot_class, const std::string& driver) {
-  return absl::EqualsIgnoreCase(GetString(snapshot_class, {"driver"}), driver);
+template <typename Class>
+bool IsOfDriver(const Class& candidate, const std::string& driver) {
+  return absl::EqualsIgnoreCase(candidate.driver(), driver);
 }
 
 // What the choice goes by, for one kind of class.
@@ -39,66 +39,68 @@ constexpr ClassKind kGroup = {.kind = "VolumeGroupSnapshotClass",
                               .none = absl::StatusCode::kNotFound};
 
 // The class called `name`; nullptr with the reason appended when it cannot serve `driver`.
-const Json* FindNamed(const ClassKind& kind, const std::string& name, absl::string_view said_by,
-                      const std::string& driver, const std::vector<Json>& classes,
-                      std::vector<std::string>& ungranted) {
+template <typename Class>
+const Class* FindNamed(const ClassKind& kind, const std::string& name, absl::string_view said_by,
+                       const std::string& driver, const std::vector<Class>& classes,
+                       std::vector<std::string>& ungranted) {
   if (name.empty()) {
     return nullptr;
   }
-  for (const Json& candidate : classes) {
-    if (!absl::EqualsIgnoreCase(k8s::Name(candidate), name)) {
+  for (const Class& candidate : classes) {
+    if (!absl::EqualsIgnoreCase(candidate.name(), name)) {
       continue;
     }
     if (IsOfDriver(candidate, driver)) {
       return &candidate;
     }
     ungranted.push_back(absl::StrCat(kind.kind, " ", name, " named by ", said_by, " is for driver ",
-                                     GetString(candidate, {"driver"}), ", not ", driver));
+                                     candidate.driver(), ", not ", driver));
     return nullptr;
   }
   ungranted.push_back(absl::StrCat(kind.kind, " ", name, " named by ", said_by, " does not exist"));
   return nullptr;
 }
 
-bool HasLabel(const ClassKind& kind, const Json& candidate) {
-  return kind.label_value.empty()
-             ? FindJson(candidate, {"metadata", "labels", kind.label}) != nullptr
-             : k8s::Label(candidate, kind.label) == kind.label_value;
+bool HasLabel(const ClassKind& kind, const objects::Object& candidate) {
+  return kind.label_value.empty() ? candidate.HasLabel(kind.label)
+                                  : candidate.Label(kind.label) == kind.label_value;
 }
 
-const Json* FindMarked(const ClassKind& kind, const std::vector<const Json*>& of_driver) {
-  for (const Json* candidate : of_driver) {
+template <typename Class>
+const Class* FindMarked(const ClassKind& kind, const std::vector<const Class*>& of_driver) {
+  for (const Class* candidate : of_driver) {
     if (HasLabel(kind, *candidate)) {
       return candidate;
     }
   }
-  for (const Json* candidate : of_driver) {
-    if (k8s::Annotation(*candidate, kind.default_annotation) == "true") {
+  for (const Class* candidate : of_driver) {
+    if (candidate->Annotation(kind.default_annotation) == "true") {
       return candidate;
     }
   }
   return of_driver.size() == 1 ? of_driver.front() : nullptr;
 }
 
+template <typename Class>
 absl::Status NoClass(const ClassKind& kind, const std::string& driver,
-                     const std::vector<const Json*>& of_driver) {
+                     const std::vector<const Class*>& of_driver) {
   if (of_driver.empty()) {
     return absl::Status(kind.none,
                         absl::StrCat("no ", kind.kind, " for driver ", driver,
                                      ": create one, and label it ", kind.label, "=true"));
   }
-  const std::string names =
-      absl::StrJoin(of_driver, ", ", [](std::string* text, const Json* candidate) {
-        absl::StrAppend(text, k8s::Name(*candidate));
-      });
+  const std::string names = absl::StrJoin(
+      of_driver, ", ",
+      [](std::string* text, const Class* candidate) { absl::StrAppend(text, candidate->name()); });
   return absl::FailedPreconditionError(
       absl::StrCat(of_driver.size(), " ", kind.kind, "es for driver ", driver, " (", names,
                    ") and none is chosen: label one of them ", kind.label,
                    "=true, or name one in the claim's annotation ", kind.claim_annotation));
 }
 
+template <typename Class>
 absl::StatusOr<SnapshotClassChoice> Choose(const ClassKind& kind, const SnapshotClassWish& wish,
-                                           const std::vector<Json>& classes) {
+                                           const std::vector<Class>& classes) {
   const std::pair<const std::string&, absl::string_view> names[] = {
       {wish.claim_annotation, "the claim's annotation"},
       {wish.policy_parameter, "the volume policy"},
@@ -106,35 +108,35 @@ absl::StatusOr<SnapshotClassChoice> Choose(const ClassKind& kind, const Snapshot
   };
   SnapshotClassChoice choice;
   for (const auto& [name, said_by] : names) {
-    const Json* found = FindNamed(kind, name, said_by, wish.driver, classes, choice.ungranted);
+    const Class* found = FindNamed(kind, name, said_by, wish.driver, classes, choice.ungranted);
     if (found != nullptr) {
-      choice.name = k8s::Name(*found);
+      choice.name = found->name();
       return choice;
     }
   }
-  std::vector<const Json*> of_driver;
-  for (const Json& candidate : classes) {
+  std::vector<const Class*> of_driver;
+  for (const Class& candidate : classes) {
     if (IsOfDriver(candidate, wish.driver)) {
       of_driver.push_back(&candidate);
     }
   }
-  const Json* found = FindMarked(kind, of_driver);
+  const Class* found = FindMarked(kind, of_driver);
   if (found == nullptr) {
     return NoClass(kind, wish.driver, of_driver);
   }
-  choice.name = k8s::Name(*found);
+  choice.name = found->name();
   return choice;
 }
 
 }  // namespace
 
-absl::StatusOr<SnapshotClassChoice> ChooseSnapshotClass(const SnapshotClassWish& wish,
-                                                        const std::vector<Json>& classes) {
+absl::StatusOr<SnapshotClassChoice> ChooseSnapshotClass(
+    const SnapshotClassWish& wish, const std::vector<objects::VolumeSnapshotClass>& classes) {
   return Choose(kSingle, wish, classes);
 }
 
-absl::StatusOr<SnapshotClassChoice> ChooseGroupSnapshotClass(const SnapshotClassWish& wish,
-                                                             const std::vector<Json>& classes) {
+absl::StatusOr<SnapshotClassChoice> ChooseGroupSnapshotClass(
+    const SnapshotClassWish& wish, const std::vector<objects::VolumeGroupSnapshotClass>& classes) {
   return Choose(kGroup, wish, classes);
 }
 

@@ -4,7 +4,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "base/json.h"
+#include "objects/volume_group_snapshot.h"
+#include "objects/volume_snapshot.h"
 
 namespace csidelta::csi {
 
@@ -28,14 +29,14 @@ struct SnapshotClassChoice {
 // driver's default class; the driver's only class. A named class counts when it exists and is the
 // driver's. Names and drivers compare without case, as Velero does. FAILED_PRECONDITION, saying
 // what to do, when none is left. Pure.
-absl::StatusOr<SnapshotClassChoice> ChooseSnapshotClass(const SnapshotClassWish& wish,
-                                                        const std::vector<Json>& classes);
+absl::StatusOr<SnapshotClassChoice> ChooseSnapshotClass(
+    const SnapshotClassWish& wish, const std::vector<objects::VolumeSnapshotClass>& classes);
 
 // The same among all VolumeGroupSnapshotClasses: the one that a claim of the group or the Backup
 // names; one labelled velero.io/csi-volumegroupsnapshot-class: "true"; the driver's default class;
 // the driver's only class. NOT_FOUND when the driver has none, FAILED_PRECONDITION, naming them,
 // when it has several and none is chosen. Pure.
-absl::StatusOr<SnapshotClassChoice> ChooseGroupSnapshotClass(const SnapshotClassWish& wish,
-                                                             const std::vector<Json>& classes);
+absl::StatusOr<SnapshotClassChoice> ChooseGroupSnapshotClass(
+    const SnapshotClassWish& wish, const std::vector<objects::VolumeGroupSnapshotClass>& classes);
 
 }  // namespace csidelta::csi

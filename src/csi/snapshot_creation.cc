@@ -13,8 +13,7 @@
 #include "csi/creation_failure.h"
 #include "csi/snapshot_lifecycle.h"
 #include "csi/snapshot_types.h"
-#include "k8s/find.h"
-#include "k8s/object.h"
+#include "objects/client.h"
 #include "objects/keys.h"
 
 namespace csidelta::csi {
@@ -28,33 +27,29 @@ constexpr char kNoDefaultClass[] = "default snapshot class";
 constexpr std::size_t kNameBytesMax = 63;  // of a label value, which names are put into
 constexpr std::size_t kHashBytes = 8;
 
-Json ObjectToMake(const CreationRequest& request, absl::Time asked_at) {
-  Json labels = {{objects::kMadeByLabel, objects::kMadeByVerbs}};
-  Json annotations = {{objects::kSnapshotAskedAtAnnotation, FormatRfc3339Micros(asked_at)}};
-  if (!request.set.empty()) {
-    labels[objects::kSnapshotSetLabel] = request.set;
-  }
-  if (!request.schedule.empty()) {
-    labels[objects::kSnapshotScheduleLabel] = request.schedule;
-  }
-  if (!request.workload.empty()) {
-    annotations[objects::kSnapshotWorkloadAnnotation] = request.workload;
-  }
-  if (!request.note.empty()) {
-    annotations[objects::kSnapshotNoteAnnotation] = request.note;
-  }
-  Json spec = {{"source", {{"persistentVolumeClaimName", request.source.pvc.name()}}}};
+VolumeSnapshot ObjectToMake(const CreationRequest& request, absl::Time asked_at) {
+  auto snapshot = VolumeSnapshot::Make(request.source.pvc.namespace_name(), request.name);
+  const auto set_label = [&](const char* key, const std::string& value) {
+    if (!value.empty()) {
+      snapshot.SetLabel(key, value);
+    }
+  };
+  const auto annotate = [&](const char* key, const std::string& value) {
+    if (!value.empty()) {
+      snapshot.SetAnnotation(key, value);
+    }
+  };
+  set_label(objects::kMadeByLabel, objects::kMadeByVerbs);
+  set_label(objects::kSnapshotSetLabel, request.set);
+  set_label(objects::kSnapshotScheduleLabel, request.schedule);
+  annotate(objects::kSnapshotAskedAtAnnotation, FormatRfc3339Micros(asked_at));
+  annotate(objects::kSnapshotWorkloadAnnotation, request.workload);
+  annotate(objects::kSnapshotNoteAnnotation, request.note);
+  snapshot.SetSourcePvc(request.source.pvc.name());
   if (!request.source.class_name.empty()) {
-    spec["volumeSnapshotClassName"] = request.source.class_name;
+    snapshot.SetClassName(request.source.class_name);
   }
-  return {{"apiVersion", "snapshot.storage.k8s.io/v1"},
-          {"kind", "VolumeSnapshot"},
-          {"metadata",
-           {{"name", request.name},
-            {"namespace", request.source.pvc.namespace_name()},
-            {"labels", std::move(labels)},
-            {"annotations", std::move(annotations)}}},
-          {"spec", std::move(spec)}};
+  return snapshot;
 }
 
 GuardRequest GuardOf(const CreationRequest& request) {
@@ -80,8 +75,8 @@ class SnapshotCreator {
   absl::StatusOr<Creation> Post();
   absl::StatusOr<Creation> CreateGuarded();
 
-  // What `json` is now; an error when it is no longer the one that was made.
-  absl::Status Refresh(const Json* json, Creation& creation) const;
+  // What it is now; an error when it is no longer the one that was made.
+  absl::Status Refresh(const VolumeSnapshot* snapshot, Creation& creation) const;
 
   // FAILED_PRECONDITION when the driver refused for good. Remembers what it reported.
   absl::Status CheckError(const std::optional<objects::SnapshotError>& error);
@@ -127,8 +122,8 @@ absl::StatusOr<Creation> SnapshotCreator::Create() {
 }
 
 absl::StatusOr<Creation> SnapshotCreator::Join() {
-  ASSIGN_OR_RETURN(Json json, api_.Get(ctx_, KeyOf(request_.name)));
-  ASSIGN_OR_RETURN(VolumeSnapshot snapshot, VolumeSnapshot::Of(std::move(json)));
+  ASSIGN_OR_RETURN(VolumeSnapshot snapshot,
+                   objects::Get<VolumeSnapshot>(ctx_, api_, KeyOf(request_.name)));
   const bool is_of_verbs = snapshot.Label(objects::kMadeByLabel) == objects::kMadeByVerbs &&
                            snapshot.source_pvc() == request_.source.pvc.name();
   if (is_of_verbs && !request_.may_join && IsBeingTaken(snapshot, ctx_.clock->Now())) {
@@ -148,9 +143,8 @@ absl::StatusOr<Creation> SnapshotCreator::Join() {
 
 absl::StatusOr<Creation> SnapshotCreator::Post() {
   const absl::Time asked_at = ctx_.clock->Now();
-  absl::StatusOr<Json> made =
-      api_.Create(ctx_, VolumeSnapshotType(), request_.source.pvc.namespace_name(),
-                  ObjectToMake(request_, asked_at));
+  absl::StatusOr<VolumeSnapshot> made =
+      objects::Create(ctx_, api_, ObjectToMake(request_, asked_at));
   if (absl::IsAlreadyExists(made.status())) {
     return Join();
   }
@@ -161,8 +155,7 @@ absl::StatusOr<Creation> SnapshotCreator::Post() {
     return absl::IsNotFound(joined.status()) ? refused : std::move(joined);
   }
   RETURN_IF_ERROR(refused);
-  ASSIGN_OR_RETURN(VolumeSnapshot snapshot, VolumeSnapshot::Of(*std::move(made)));
-  return Creation{.snapshot = std::move(snapshot), .status = {}, .asked_at = asked_at};
+  return Creation{.snapshot = *std::move(made), .status = {}, .asked_at = asked_at};
 }
 
 absl::StatusOr<Creation> SnapshotCreator::CreateGuarded() {
@@ -170,7 +163,7 @@ absl::StatusOr<Creation> SnapshotCreator::CreateGuarded() {
   ASSIGN_OR_RETURN(Creation creation, Post());
   absl::Status status = absl::OkStatus();
   if (!creation.has_joined) {
-    status = guard_.LookAgain(k8s::ResourceVersion(creation.snapshot.json()));
+    status = guard_.LookAgain(creation.snapshot.resource_version());
   }
   if (status.ok() && request_.awaited != AwaitedState::kNothing) {
     status = AwaitTaken(limited, creation);
@@ -189,12 +182,13 @@ absl::StatusOr<Creation> SnapshotCreator::CreateGuarded() {
   return creation;
 }
 
-absl::Status SnapshotCreator::Refresh(const Json* json, Creation& creation) const {
-  if (json == nullptr || k8s::Uid(*json) != creation.snapshot.uid() || k8s::BeingDeleted(*json)) {
+absl::Status SnapshotCreator::Refresh(const VolumeSnapshot* snapshot, Creation& creation) const {
+  if (snapshot == nullptr || snapshot->uid() != creation.snapshot.uid() ||
+      snapshot->is_being_deleted()) {
     return absl::NotFoundError(
         absl::StrCat("VolumeSnapshot ", request_.name, " was deleted while it was being taken"));
   }
-  ASSIGN_OR_RETURN(creation.snapshot, VolumeSnapshot::Of(*json));
+  creation.snapshot = *snapshot;
   return absl::OkStatus();
 }
 
@@ -214,24 +208,24 @@ absl::Status SnapshotCreator::CheckError(const std::optional<objects::SnapshotEr
 
 absl::Status SnapshotCreator::AwaitTaken(const CallContext& limited, Creation& creation) {
   const k8s::ObjectKey key = KeyOf(request_.name);
-  const Json known = creation.snapshot.json();
-  const auto is_bound = [&](const Json* json) -> absl::StatusOr<bool> {
-    RETURN_IF_ERROR(Refresh(json, creation));
+  const VolumeSnapshot known = creation.snapshot;
+  const auto is_bound = [&](const VolumeSnapshot* snapshot) -> absl::StatusOr<bool> {
+    RETURN_IF_ERROR(Refresh(snapshot, creation));
     RETURN_IF_ERROR(CheckError(creation.snapshot.error()));
     return !creation.snapshot.bound_content().empty();
   };
-  RETURN_IF_ERROR(AddError(room_.WaitFor(limited, key, is_bound, &known)));
+  RETURN_IF_ERROR(AddError(room_.WaitFor<VolumeSnapshot>(limited, key, is_bound, &known)));
   ASSIGN_OR_RETURN(const bool is_content_read, AwaitHandle(limited, creation));
   if (is_content_read) {
     return absl::OkStatus();
   }
-  const Json bound = creation.snapshot.json();
-  const auto is_taken = [&](const Json* json) -> absl::StatusOr<bool> {
-    RETURN_IF_ERROR(Refresh(json, creation));
+  const VolumeSnapshot bound = creation.snapshot;
+  const auto is_taken = [&](const VolumeSnapshot* snapshot) -> absl::StatusOr<bool> {
+    RETURN_IF_ERROR(Refresh(snapshot, creation));
     RETURN_IF_ERROR(CheckError(creation.snapshot.error()));
     return creation.snapshot.taken_at().has_value() || creation.snapshot.is_ready();
   };
-  RETURN_IF_ERROR(AddError(room_.WaitFor(limited, key, is_taken, &bound)));
+  RETURN_IF_ERROR(AddError(room_.WaitFor<VolumeSnapshot>(limited, key, is_taken, &bound)));
   creation.seen_taken_at = ctx_.clock->Now();
   creation.status = StatusOf(creation.snapshot, {});
   return absl::OkStatus();
@@ -239,29 +233,29 @@ absl::Status SnapshotCreator::AwaitTaken(const CallContext& limited, Creation& c
 
 absl::StatusOr<bool> SnapshotCreator::AwaitHandle(const CallContext& limited, Creation& creation) {
   const k8s::ObjectKey key = VolumeSnapshotContentKey(creation.snapshot.bound_content());
-  const absl::StatusOr<Json> known = api_.Get(limited, key);
+  const auto known = objects::Get<VolumeSnapshotContent>(limited, api_, key);
   if (absl::IsPermissionDenied(known.status())) {
     binding_not_checked_ = absl::StrCat("binding not checked: ", known.status().message());
     return false;
   }
   RETURN_IF_ERROR(known.status());
-  const auto has_handle = [&](const Json* json) -> absl::StatusOr<bool> {
-    if (json == nullptr) {
+  const auto has_handle = [&](const VolumeSnapshotContent* content) -> absl::StatusOr<bool> {
+    if (content == nullptr) {
       return absl::NotFoundError(absl::StrCat("VolumeSnapshotContent ", key.name,
                                               " was deleted while it was being taken"));
     }
-    ASSIGN_OR_RETURN(const VolumeSnapshotContent content, VolumeSnapshotContent::Of(*json));
-    RETURN_IF_ERROR(CheckError(content.error()));
-    if (content.handle().empty()) {
+    RETURN_IF_ERROR(CheckError(content->error()));
+    if (content->handle().empty()) {
       return false;
     }
     creation.seen_taken_at = ctx_.clock->Now();
     creation.status =
-        StatusOf(creation.snapshot, {.kind = ContentReading::Kind::kPresent, .content = &content});
-    creation.content = content;
+        StatusOf(creation.snapshot, {.kind = ContentReading::Kind::kPresent, .content = content});
+    creation.content = *content;
     return true;
   };
-  RETURN_IF_ERROR(AddError(room_.WaitFor(limited, key, has_handle, &*known)));
+  RETURN_IF_ERROR(
+      AddError(room_.WaitFor<VolumeSnapshotContent>(limited, key, has_handle, &*known)));
   if (creation.status.state == SnapshotState::kError) {
     return absl::FailedPreconditionError(creation.status.conditions.front().message);
   }
@@ -269,13 +263,13 @@ absl::StatusOr<bool> SnapshotCreator::AwaitHandle(const CallContext& limited, Cr
 }
 
 absl::Status SnapshotCreator::AwaitReady(const CallContext& limited, Creation& creation) {
-  const auto is_ready = [&](const Json* json) -> absl::StatusOr<bool> {
-    RETURN_IF_ERROR(Refresh(json, creation));
+  const auto is_ready = [&](const VolumeSnapshot* snapshot) -> absl::StatusOr<bool> {
+    RETURN_IF_ERROR(Refresh(snapshot, creation));
     return creation.snapshot.is_ready();
   };
-  const Json known = creation.snapshot.json();
+  const VolumeSnapshot known = creation.snapshot;
   const absl::Status waited =
-      guard_.Waiter(limited).WaitFor(KeyOf(request_.name), is_ready, &known);
+      guard_.Waiter(limited).WaitFor<VolumeSnapshot>(KeyOf(request_.name), is_ready, &known);
   if (absl::IsDeadlineExceeded(waited)) {
     return absl::DeadlineExceededError(absl::StrCat(
         "VolumeSnapshot ", request_.name, " of PVC ", pvc_, " is taken, but not ready within ",
@@ -337,9 +331,7 @@ absl::Status CheckFree(const CallContext& ctx, k8s::ApiClient& api, Random& rand
 absl::Status TryCreate(const CallContext& ctx, k8s::ApiClient& api,
                        const CreationRequest& request) {
   const absl::Status answer =
-      api.DryRunCreate(ctx, VolumeSnapshotType(), request.source.pvc.namespace_name(),
-                       ObjectToMake(request, ctx.clock->Now()))
-          .status();
+      objects::DryRunCreate(ctx, api, ObjectToMake(request, ctx.clock->Now()));
   const bool may_be_joined = absl::IsAlreadyExists(answer) && request.may_join;
   return may_be_joined ? absl::OkStatus() : AsQuotaRefusal(answer);
 }

@@ -122,7 +122,7 @@ absl::StatusOr<std::optional<VolumeSnapshotContent>> FindContentOfHandle(const C
       absl::StatusOr<VolumeSnapshotContent> content = VolumeSnapshotContent::Of(object);
       const bool is_of_handle =
           content.ok() && content->driver() == pair.driver &&
-          (HandleOf(content->json()) == pair.handle || content->source_handle() == pair.handle);
+          (content->handle_or_source() == pair.handle || content->source_handle() == pair.handle);
       // One of another run counts whatever else there is.
       if (is_of_handle && (!found.has_value() || IsContentOf(*found, pair))) {
         found = *std::move(content);

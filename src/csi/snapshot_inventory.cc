@@ -338,7 +338,7 @@ void InventoryReader::NoteContents(const std::vector<Json>& page, bool is_first,
     if (wanted.contains(k8s::Name(object))) {
       NoteContent(object);
     }
-    if (IsShare(object)) {
+    if (!k8s::Annotation(object, objects::kSharedFromAnnotation).empty()) {
       around_.listed_shares.insert(k8s::Name(object));
     }
   }

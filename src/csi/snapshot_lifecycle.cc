@@ -10,19 +10,21 @@
 #include "base/log.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
-#include "csi/group_types.h"
 #include "csi/moved_group.h"
 #include "csi/retry.h"
 #include "csi/snapshot_types.h"
 #include "csi/turn_wait.h"
 #include "csi/volume_turn.h"
 #include "k8s/find.h"
-#include "k8s/object.h"
+#include "objects/client.h"
 #include "objects/keys.h"
 #include "velero/labels.h"
 
 namespace csidelta::csi {
 namespace {
+
+using objects::VolumeSnapshot;
+using objects::VolumeSnapshotContent;
 
 constexpr size_t kNameClaimBytesMax = 35;
 
@@ -38,24 +40,19 @@ std::string NameFor(const std::string& claim_name, const std::string& backup_uid
   return absl::StrCat("velero-", claim, "-", hash.substr(0, kNameHashBytes));
 }
 
-Json MakeSnapshot(const Environment& env, const SnapshotRequest& request, absl::Time asked_at) {
+VolumeSnapshot MakeSnapshot(const Environment& env, const SnapshotRequest& request,
+                            absl::Time asked_at) {
+  auto snapshot = VolumeSnapshot::Make(request.claim_namespace, SnapshotName(request));
   // None of the claim's own labels: a controller that prunes by label would take the VolumeSnapshot
   // for a stray object of its own.
-  const Json labels = {{objects::kBackupNameLabel, velero::ValidLabelValue(request.backup.name)},
-                       {objects::kBackupUidLabel, request.backup.uid},
-                       {objects::kPvcUidLabel, request.claim_uid},
-                       {objects::kCsiDeltaLabel, env.velero_namespace}};
-  const Json annotations = {{objects::kAskedAtAnnotation, FormatRfc3339(asked_at)}};
-  const Json metadata = {{"name", SnapshotName(request)},
-                         {"namespace", request.claim_namespace},
-                         {"labels", labels},
-                         {"annotations", annotations}};
-  const Json source = {{"persistentVolumeClaimName", request.claim_name}};
-  const Json spec = {{"source", source}, {"volumeSnapshotClassName", request.class_name}};
-  return {{"apiVersion", "snapshot.storage.k8s.io/v1"},
-          {"kind", "VolumeSnapshot"},
-          {"metadata", metadata},
-          {"spec", spec}};
+  snapshot.SetLabels({{objects::kBackupNameLabel, velero::ValidLabelValue(request.backup.name)},
+                      {objects::kBackupUidLabel, request.backup.uid},
+                      {objects::kPvcUidLabel, request.claim_uid},
+                      {objects::kCsiDeltaLabel, env.velero_namespace}});
+  snapshot.SetAnnotation(objects::kAskedAtAnnotation, FormatRfc3339(asked_at));
+  snapshot.SetSourcePvc(request.claim_name);
+  snapshot.SetClassName(request.class_name);
+  return snapshot;
 }
 
 DriversWord WordAbout(const SnapshotRequest& request) {
@@ -64,34 +61,35 @@ DriversWord WordAbout(const SnapshotRequest& request) {
 
 absl::StatusOr<TakenSnapshot> AwaitHandle(const CallContext& ctx, const Environment& env,
                                           const SnapshotRequest& request, VolumeTurn& turn,
-                                          const Json& made) {
+                                          const VolumeSnapshot& made) {
   TurnWaiter waiter(ctx, env, turn);
   DriversWord word = WordAbout(request);
   TakenSnapshot taken;
   const k8s::ObjectKey key = VolumeSnapshotKey(request.claim_namespace, SnapshotName(request));
-  const auto is_bound = [&](const Json* object) -> absl::StatusOr<bool> {
-    if (object == nullptr || k8s::Uid(*object) != k8s::Uid(made) || k8s::BeingDeleted(*object)) {
+  const auto is_bound = [&](const VolumeSnapshot* snapshot) -> absl::StatusOr<bool> {
+    if (snapshot == nullptr || snapshot->uid() != made.uid() || snapshot->is_being_deleted()) {
       return absl::NotFoundError(
           absl::StrCat("VolumeSnapshot ", key.name, " was deleted by somebody"));
     }
-    taken.snapshot = *object;
-    RETURN_IF_ERROR(word.Hear(*object, ctx.clock->Now()));
-    return !BoundContentName(*object).empty();
+    taken.snapshot = *snapshot;
+    RETURN_IF_ERROR(word.Hear(snapshot->error_message(), ctx.clock->Now()));
+    return !snapshot->bound_content().empty();
   };
-  absl::Status status = waiter.WaitFor(key, is_bound, &made);
+  absl::Status status = waiter.WaitFor<VolumeSnapshot>(key, is_bound, &made);
   if (!status.ok()) {
     return word.AddTo(status);
   }
-  const std::string content_name = BoundContentName(taken.snapshot);
-  status = waiter.WaitForExisting(
-      VolumeSnapshotContentKey(content_name), [&](const Json* object) -> absl::StatusOr<bool> {
-        if (object == nullptr) {
+  const std::string content_name = taken.snapshot.bound_content();
+  status = waiter.WaitForExisting<VolumeSnapshotContent>(
+      VolumeSnapshotContent::Key("", content_name),
+      [&](const VolumeSnapshotContent* content) -> absl::StatusOr<bool> {
+        if (content == nullptr) {
           return absl::NotFoundError(
               absl::StrCat("VolumeSnapshotContent ", content_name, " was deleted by somebody"));
         }
-        taken.content = *object;
-        RETURN_IF_ERROR(word.Hear(*object, ctx.clock->Now()));
-        return !SnapshotHandle(*object).empty();
+        taken.content = *content;
+        RETURN_IF_ERROR(word.Hear(content->error_message(), ctx.clock->Now()));
+        return !content->handle().empty();
       });
   if (!status.ok()) {
     return word.AddTo(status);
@@ -103,57 +101,49 @@ absl::StatusOr<TakenSnapshot> AwaitHandle(const CallContext& ctx, const Environm
 
 // Creates the VolumeSnapshot, or takes up the one that an interrupted call left. An error leaves
 // open whether it exists.
-absl::StatusOr<Json> EnsureSnapshot(const CallContext& ctx, const Environment& env,
-                                    const SnapshotRequest& request) {
-  absl::StatusOr<Json> snapshot = env.api.Create(ctx, VolumeSnapshotType(), request.claim_namespace,
-                                                 MakeSnapshot(env, request, ctx.clock->Now()));
-  if (!absl::IsAlreadyExists(snapshot.status())) {
-    return snapshot;
+absl::StatusOr<VolumeSnapshot> EnsureSnapshot(const CallContext& ctx, const Environment& env,
+                                              const SnapshotRequest& request) {
+  absl::StatusOr<VolumeSnapshot> made =
+      objects::Create(ctx, env.api, MakeSnapshot(env, request, ctx.clock->Now()));
+  if (!absl::IsAlreadyExists(made.status())) {
+    return made;
   }
-  const k8s::ObjectKey key = VolumeSnapshotKey(request.claim_namespace, SnapshotName(request));
-  snapshot = env.api.Get(ctx, key);
-  RETURN_IF_ERROR(snapshot.status());
-  if (!IsOurs(*snapshot, request.backup) || SourceClaimName(*snapshot) != request.claim_name ||
-      k8s::Label(*snapshot, objects::kPvcUidLabel) != request.claim_uid) {
-    return absl::AlreadyExistsError(absl::StrCat("VolumeSnapshot ", key.namespace_name, "/",
-                                                 key.name, " is not of this backup"));
+  ASSIGN_OR_RETURN(
+      VolumeSnapshot snapshot,
+      objects::Get<VolumeSnapshot>(
+          ctx, env.api, VolumeSnapshot::Key(request.claim_namespace, SnapshotName(request))));
+  if (!IsOurs(snapshot, request.backup) || snapshot.source_pvc() != request.claim_name ||
+      snapshot.Label(objects::kPvcUidLabel) != request.claim_uid) {
+    return absl::AlreadyExistsError(absl::StrCat("VolumeSnapshot ", request.claim_namespace, "/",
+                                                 SnapshotName(request), " is not of this backup"));
   }
   return snapshot;
 }
 
 // --- Removing
 
-bool RefersTo(const Json& content, const Json& snapshot) {
-  const std::string uid = GetString(content, {"spec", "volumeSnapshotRef", "uid"});
-  return GetString(content, {"spec", "volumeSnapshotRef", "namespace"}) ==
-             k8s::Namespace(snapshot) &&
-         GetString(content, {"spec", "volumeSnapshotRef", "name"}) == k8s::Name(snapshot) &&
-         (uid.empty() || uid == k8s::Uid(snapshot));
-}
-
 // The snapshot controller calls the content so that it makes for a VolumeSnapshot of a claim.
-std::string MadeContentName(const Json& snapshot) {
-  return absl::StrCat("snapcontent-", k8s::Uid(snapshot));
+std::string MadeContentName(const VolumeSnapshot& snapshot) {
+  return absl::StrCat("snapcontent-", snapshot.uid());
 }
 
 // Has the content's snapshot deleted along with it. Whether there was such a content; one that
 // refers to another VolumeSnapshot is none. A content that the controller made needs no look.
 absl::StatusOr<bool> MarkForDeletion(const CallContext& ctx, k8s::ApiClient& api,
-                                     const k8s::ObjectKey& content, const Json& snapshot) {
+                                     const k8s::ObjectKey& content,
+                                     const VolumeSnapshot& snapshot) {
   if (content.name != MadeContentName(snapshot)) {
-    const absl::StatusOr<Json> found = api.Get(ctx, content);
-    if (absl::IsNotFound(found.status()) || (found.ok() && !RefersTo(*found, snapshot))) {
+    ASSIGN_OR_RETURN(const auto found, objects::Find<VolumeSnapshotContent>(ctx, api, content));
+    if (!found.has_value() || !found->Names(snapshot)) {
       return false;
     }
-    RETURN_IF_ERROR(found.status());
     if (!MovedGroupOf(*found).empty()) {
       RETURN_IF_ERROR(ReleaseMember(ctx, api, *found));
       return true;
     }
   }
-  const absl::Status status = api.Patch(ctx, content, k8s::PatchKind::kMerge,
-                                        {{"spec", {{"deletionPolicy", "Delete"}}}}, "")
-                                  .status();
+  const absl::Status status =
+      objects::Apply(ctx, api, content, objects::Patch().SetDeletionPolicy("Delete"));
   if (absl::IsNotFound(status)) {
     return false;
   }
@@ -162,19 +152,18 @@ absl::StatusOr<bool> MarkForDeletion(const CallContext& ctx, k8s::ApiClient& api
 }
 
 // "" while it has none.
-std::string KnownContentName(const Json& snapshot) {
-  const std::string bound = BoundContentName(snapshot);
-  return bound.empty() ? GetString(snapshot, {"spec", "source", "volumeSnapshotContentName"})
-                       : bound;
+std::string KnownContentName(const VolumeSnapshot& snapshot) {
+  const std::string bound = snapshot.bound_content();
+  return bound.empty() ? snapshot.source_content() : bound;
 }
 
-absl::Status TryRemove(const CallContext& ctx, k8s::ApiClient& api, const Json& snapshot) {
+absl::Status TryRemove(const CallContext& ctx, k8s::ApiClient& api,
+                       const VolumeSnapshot& snapshot) {
   const bool knows_content = !KnownContentName(snapshot).empty();
   const k8s::ObjectKey content = VolumeSnapshotContentKey(ContentNameOf(snapshot));
   ASSIGN_OR_RETURN(const bool marked, MarkForDeletion(ctx, api, content, snapshot));
   RETURN_IF_ERROR(k8s::IgnoreGone(
-      api.Delete(ctx, VolumeSnapshotKey(k8s::Namespace(snapshot), k8s::Name(snapshot)),
-                 {.uid = k8s::Uid(snapshot), .resource_version = ""})));
+      api.Delete(ctx, snapshot.key(), {.uid = snapshot.uid(), .resource_version = ""})));
   if (marked || knows_content) {
     return absl::OkStatus();
   }
@@ -185,14 +174,13 @@ absl::Status TryRemove(const CallContext& ctx, k8s::ApiClient& api, const Json& 
 
 absl::Status TryCleanUp(const CallContext& ctx, const Environment& env,
                         const SnapshotRequest& request) {
-  const absl::StatusOr<Json> snapshot =
-      env.api.Get(ctx, VolumeSnapshotKey(request.claim_namespace, SnapshotName(request)));
-  if (absl::IsNotFound(snapshot.status()) ||
-      (snapshot.ok() && (!IsOurs(*snapshot, request.backup) || EnteredArchive(*snapshot)))) {
-    return absl::OkStatus();
-  }
-  RETURN_IF_ERROR(snapshot.status());
-  return TryRemove(ctx, env.api, *snapshot);
+  ASSIGN_OR_RETURN(
+      const auto snapshot,
+      objects::Find<VolumeSnapshot>(
+          ctx, env.api, VolumeSnapshot::Key(request.claim_namespace, SnapshotName(request))));
+  const bool is_in_vain =
+      snapshot.has_value() && IsOurs(*snapshot, request.backup) && !EnteredArchive(*snapshot);
+  return is_in_vain ? TryRemove(ctx, env.api, *snapshot) : absl::OkStatus();
 }
 
 // Removes what TakeSnapshot made in vain, in its own time. The name alone tells it, because the
@@ -215,7 +203,7 @@ void CleanUp(const Environment& env, const SnapshotRequest& request, const Clock
 
 absl::StatusOr<TakenSnapshot> MakeInTurn(const CallContext& ctx, const Environment& env,
                                          const SnapshotRequest& request, VolumeTurn& turn) {
-  Json snapshot;
+  VolumeSnapshot snapshot;
   absl::StatusOr<TakenSnapshot> taken;
   const absl::Status made = RetryTransient(ctx, [&]() -> absl::Status {
     ASSIGN_OR_RETURN(snapshot, EnsureSnapshot(ctx, env, request));
@@ -233,38 +221,38 @@ absl::StatusOr<TakenSnapshot> MakeInTurn(const CallContext& ctx, const Environme
   return taken;
 }
 
-absl::Status TryRetainAndForget(const CallContext& ctx, k8s::ApiClient& api, const Json& snapshot) {
-  const k8s::ObjectKey content = VolumeSnapshotContentKey(BoundContentName(snapshot));
-  const k8s::ObjectKey key = VolumeSnapshotKey(k8s::Namespace(snapshot), k8s::Name(snapshot));
+absl::Status TryRetainAndForget(const CallContext& ctx, k8s::ApiClient& api,
+                                const VolumeSnapshot& snapshot) {
+  const k8s::ObjectKey content = VolumeSnapshotContent::Key("", snapshot.bound_content());
   if (content.name.empty()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("VolumeSnapshot ", key.namespace_name, "/", key.name, " is not bound"));
+    return absl::FailedPreconditionError(absl::StrCat("VolumeSnapshot ", snapshot.namespace_name(),
+                                                      "/", snapshot.name(), " is not bound"));
   }
-  const absl::StatusOr<Json> retained = api.Patch(ctx, content, k8s::PatchKind::kMerge,
-                                                  {{"spec", {{"deletionPolicy", "Retain"}}}}, "");
+  const auto retained = objects::Apply<VolumeSnapshotContent>(
+      ctx, api, content, objects::Patch().SetDeletionPolicy("Retain"));
   if (!absl::IsNotFound(retained.status())) {
     RETURN_IF_ERROR(retained.status());
-    if (GetString(*retained, {"spec", "deletionPolicy"}) != "Retain" ||
-        GetString(*retained, {"spec", "volumeSnapshotRef", "uid"}) != k8s::Uid(snapshot)) {
+    if (!retained->is_retained() || retained->snapshot_uid() != snapshot.uid()) {
       return absl::FailedPreconditionError(
           absl::StrCat("VolumeSnapshotContent ", content.name, " cannot be retained"));
     }
     RETURN_IF_ERROR(k8s::IgnoreGone(
-        api.Delete(ctx, content, {.uid = k8s::Uid(*retained), .resource_version = ""})));
+        api.Delete(ctx, content, {.uid = retained->uid(), .resource_version = ""})));
   }
-  return k8s::IgnoreGone(api.Delete(ctx, key, {.uid = k8s::Uid(snapshot), .resource_version = ""}));
+  return k8s::IgnoreGone(
+      api.Delete(ctx, snapshot.key(), {.uid = snapshot.uid(), .resource_version = ""}));
 }
 
 }  // namespace
 
-std::string ContentNameOf(const Json& snapshot) {
+std::string ContentNameOf(const VolumeSnapshot& snapshot) {
   // The content may be there before the VolumeSnapshot knows it.
   const std::string known = KnownContentName(snapshot);
   return known.empty() ? MadeContentName(snapshot) : known;
 }
 
-bool EnteredArchive(const Json& snapshot) {
-  return !k8s::Annotation(snapshot, objects::kVolumeSnapshotHandleAnnotation).empty();
+bool EnteredArchive(const VolumeSnapshot& snapshot) {
+  return !snapshot.Annotation(objects::kVolumeSnapshotHandleAnnotation).empty();
 }
 
 CallContext CleanUpContext(const Clock& clock) {
@@ -273,30 +261,34 @@ CallContext CleanUpContext(const Clock& clock) {
   return ctx.WithTimeout(kCleanUpTimeout);
 }
 
-std::string MemberGroupName(const Json& snapshot) {
-  std::string name = k8s::Annotation(snapshot, objects::kGroupNameLabel);
-  return GroupOwnerName(snapshot) == name ? name : "";
+std::string MemberGroupName(const VolumeSnapshot& snapshot) {
+  std::string name = snapshot.Annotation(objects::kGroupNameLabel);
+  const std::optional<objects::OwnerReference> owner = snapshot.group_owner();
+  return owner.has_value() && owner->name == name ? name : "";
 }
 
 std::string SnapshotName(const SnapshotRequest& request) {
   return NameFor(request.claim_name, request.backup.uid, request.claim_uid);
 }
 
-bool IsMadeByUs(const Json& snapshot) {
+bool IsMadeByUs(const VolumeSnapshot& snapshot) {
+  if (snapshot.Label(objects::kCsiDeltaLabel).empty()) {
+    return false;
+  }
   if (!MemberGroupName(snapshot).empty()) {
-    return !k8s::Label(snapshot, objects::kCsiDeltaLabel).empty();
+    return true;
   }
-  std::string claim_name = SourceClaimName(snapshot);
+  std::string claim_name = snapshot.source_pvc();
   if (claim_name.empty()) {
-    claim_name = k8s::Annotation(snapshot, objects::kMemberClaimAnnotation);
+    claim_name = snapshot.Annotation(objects::kMemberClaimAnnotation);
   }
-  return !k8s::Label(snapshot, objects::kCsiDeltaLabel).empty() && !claim_name.empty() &&
-         k8s::Name(snapshot) == NameFor(claim_name, k8s::Label(snapshot, objects::kBackupUidLabel),
-                                        k8s::Label(snapshot, objects::kPvcUidLabel));
+  return !claim_name.empty() &&
+         snapshot.name() == NameFor(claim_name, snapshot.Label(objects::kBackupUidLabel),
+                                    snapshot.Label(objects::kPvcUidLabel));
 }
 
-bool IsOurs(const Json& snapshot, const velero::Backup& backup) {
-  return !backup.uid.empty() && k8s::Label(snapshot, objects::kBackupUidLabel) == backup.uid &&
+bool IsOurs(const VolumeSnapshot& snapshot, const velero::Backup& backup) {
+  return !backup.uid.empty() && snapshot.Label(objects::kBackupUidLabel) == backup.uid &&
          IsMadeByUs(snapshot);
 }
 
@@ -318,9 +310,9 @@ absl::StatusOr<TakenSnapshot> TakeSnapshot(const CallContext& ctx, const Environ
     ASSIGN_OR_RETURN(VolumeTurn turn, VolumeTurn::Take(waiting, env.api, turn_request));
     const OtherSnapshots others{.namespace_name = request.claim_namespace,
                                 .concerns =
-                                    [&](const Json& snapshot) {
-                                      return SourceClaimName(snapshot) == request.claim_name &&
-                                             k8s::Name(snapshot) != SnapshotName(request);
+                                    [&](const VolumeSnapshot& snapshot) {
+                                      return snapshot.source_pvc() == request.claim_name &&
+                                             snapshot.name() != SnapshotName(request);
                                     },
                                 .ours_too = turn.taken_over(),
                                 .of = ToString(request)};
@@ -340,16 +332,14 @@ absl::StatusOr<TakenSnapshot> TakeSnapshot(const CallContext& ctx, const Environ
 absl::Status RemoveSnapshot(const CallContext& ctx, k8s::ApiClient& api,
                             const k8s::ObjectKey& snapshot, absl::string_view uid) {
   return RetryTransient(ctx, [&]() -> absl::Status {
-    const absl::StatusOr<Json> found = api.Get(ctx, snapshot);
-    if (absl::IsNotFound(found.status()) || (found.ok() && k8s::Uid(*found) != uid)) {
-      return absl::OkStatus();
-    }
-    RETURN_IF_ERROR(found.status());
-    return TryRemove(ctx, api, *found);
+    ASSIGN_OR_RETURN(const auto found, objects::Find<VolumeSnapshot>(ctx, api, snapshot));
+    return found.has_value() && found->uid() == uid ? TryRemove(ctx, api, *found)
+                                                    : absl::OkStatus();
   });
 }
 
-absl::Status RetainAndForget(const CallContext& ctx, k8s::ApiClient& api, const Json& snapshot) {
+absl::Status RetainAndForget(const CallContext& ctx, k8s::ApiClient& api,
+                             const VolumeSnapshot& snapshot) {
   return RetryTransient(ctx, [&] { return TryRetainAndForget(ctx, api, snapshot); });
 }
 

@@ -8,9 +8,9 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
-#include "base/json.h"
 #include "csi/environment.h"
 #include "k8s/api_client.h"
+#include "objects/volume_snapshot.h"
 #include "velero/backup.h"
 
 // The life of a volume snapshot that a backup takes. docs/design/0001-snapshot-life-cycle.md says
@@ -46,8 +46,8 @@ struct SnapshotRequest {
 };
 
 struct TakenSnapshot {
-  Json snapshot;  // VolumeSnapshot, bound
-  Json content;   // VolumeSnapshotContent, with a handle; maybe not ready to use yet
+  objects::VolumeSnapshot snapshot;        // bound
+  objects::VolumeSnapshotContent content;  // with a handle; maybe not ready to use yet
 };
 
 // The name of the VolumeSnapshot that `request` makes: a DNS label that fits a label value, the
@@ -56,20 +56,20 @@ std::string SnapshotName(const SnapshotRequest& request);
 
 // The VolumeGroupSnapshot of ours that a VolumeSnapshot is a member of; "" for one that was taken
 // alone. A copy that is owned by nobody is none. Pure.
-std::string MemberGroupName(const Json& snapshot);
+std::string MemberGroupName(const objects::VolumeSnapshot& snapshot);
 
 // Whether a VolumeSnapshot was made by us, for whichever backup: its source, labels and name agree,
 // or it is a member of a group of ours. A copy under another name is not. Pure.
-bool IsMadeByUs(const Json& snapshot);
+bool IsMadeByUs(const objects::VolumeSnapshot& snapshot);
 // Whether a backup's archive has it, as the annotation says that our action writes then: it is not
 // in vain any more, whoever asks for it again.
-bool EnteredArchive(const Json& snapshot);
+bool EnteredArchive(const objects::VolumeSnapshot& snapshot);
 // The same, for this backup. Pure.
-bool IsOurs(const Json& snapshot, const velero::Backup& backup);
+bool IsOurs(const objects::VolumeSnapshot& snapshot, const velero::Backup& backup);
 
 // What the content of a VolumeSnapshot is called, or is going to be: the one that it is bound to,
 // or is of, else the one that the snapshot controller makes for it. Pure.
-std::string ContentNameOf(const Json& snapshot);
+std::string ContentNameOf(const objects::VolumeSnapshot& snapshot);
 
 // Has the driver cut a snapshot of a claim's volume and returns as soon as the API server shows its
 // handle. Waits first until no other snapshot of that volume is being cut: for its turn, and for
@@ -93,6 +93,7 @@ absl::Status RemoveSnapshot(const CallContext& ctx, k8s::ApiClient& api,
 // the claim's namespace. The objects live on in the archive. Changes nothing unless the API server
 // confirms that the content is to be retained. OK when it is done already. `snapshot` as read from
 // the API server.
-absl::Status RetainAndForget(const CallContext& ctx, k8s::ApiClient& api, const Json& snapshot);
+absl::Status RetainAndForget(const CallContext& ctx, k8s::ApiClient& api,
+                             const objects::VolumeSnapshot& snapshot);
 
 }  // namespace csidelta::csi

@@ -7,9 +7,9 @@
 
 #include "absl/status/statusor.h"
 #include "base/call_context.h"
-#include "base/json.h"
 #include "csi/snapshot_protection.h"
 #include "k8s/api_client.h"
+#include "objects/volume_snapshot.h"
 
 // What a component asks before it deletes a VolumeSnapshot of its own: the facts that
 // csi/snapshot_protection.h decides by, read from the cluster. Person and prune have them from
@@ -24,12 +24,13 @@ absl::StatusOr<PvcsBySource> ListPvcsBeingFilled(const CallContext& ctx, k8s::Ap
                                                  const std::string& namespace_name);
 
 // The VolumeSnapshot that the content is bound to, or that waits to be bound to it. One GET.
-absl::StatusOr<std::optional<Json>> FindSnapshotOf(const CallContext& ctx, k8s::ApiClient& api,
-                                                   const Json& content);
+absl::StatusOr<std::optional<objects::VolumeSnapshot>> FindSnapshotOf(
+    const CallContext& ctx, k8s::ApiClient& api, const objects::VolumeSnapshotContent& content);
 
 // Why `snapshot` must stay; nothing: it may go. Pure. `content`: where it was read, else null.
-// `pvcs`: of its namespace. INVALID_ARGUMENT when an object is not of its kind.
-absl::StatusOr<std::vector<Protection>> NeedsOf(const Json& snapshot, const Json* content,
-                                                const PvcsBySource& pvcs, Requester requester);
+// `pvcs`: of its namespace.
+std::vector<Protection> NeedsOf(const objects::VolumeSnapshot& snapshot,
+                                const objects::VolumeSnapshotContent* content,
+                                const PvcsBySource& pvcs, Requester requester);
 
 }  // namespace csidelta::csi

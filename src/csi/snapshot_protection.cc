@@ -79,7 +79,7 @@ std::optional<std::string> Check(ProtectionReason reason, const VolumeSnapshot& 
       break;
     case ProtectionReason::kBackup:
       if (const std::string backup = snapshot.Label(objects::kBackupNameLabel);
-          !backup.empty() || IsMadeByUs(snapshot.json())) {
+          !backup.empty() || IsMadeByUs(snapshot)) {
         return backup.empty() ? "a backup made it, and deletes it"
                               : absl::StrCat("backup ", backup, " made it, and deletes it");
       }

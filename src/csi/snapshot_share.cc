@@ -11,11 +11,8 @@
 #include "csi/snapshot_import.h"
 #include "csi/snapshot_shares.h"
 #include "csi/snapshot_state.h"
-#include "csi/snapshot_types.h"
 #include "k8s/access_review.h"
-#include "k8s/find.h"
-#include "k8s/object.h"
-#include "k8s/wait.h"
+#include "objects/client.h"
 #include "objects/keys.h"
 
 namespace csidelta::csi {
@@ -55,19 +52,19 @@ absl::Status CheckShareRights(const CallContext& ctx, k8s::ApiClient& api,
   };
   const std::vector<Right> rights = {
       {{.verb = "get",
-        .type = VolumeSnapshotType(),
+        .type = VolumeSnapshot::Type(),
         .namespace_name = request.source_namespace,
         .name = request.snapshot_name},
        kSnapshotUserRole},
-      {{.verb = "get", .type = VolumeSnapshotType(), .namespace_name = there}, kSnapshotUserRole},
-      {{.verb = "create", .type = VolumeSnapshotType(), .namespace_name = there},
+      {{.verb = "get", .type = VolumeSnapshot::Type(), .namespace_name = there}, kSnapshotUserRole},
+      {{.verb = "create", .type = VolumeSnapshot::Type(), .namespace_name = there},
        kSnapshotUserRole},
-      {{.verb = "delete", .type = VolumeSnapshotType(), .namespace_name = there},
+      {{.verb = "delete", .type = VolumeSnapshot::Type(), .namespace_name = there},
        kSnapshotUserRole},
-      {{.verb = "get", .type = VolumeSnapshotContentType()}, kSnapshotReaderRole},
-      {{.verb = "create", .type = VolumeSnapshotContentType()}, kSnapshotAdminRole},
-      {{.verb = "patch", .type = VolumeSnapshotContentType()}, kSnapshotAdminRole},
-      {{.verb = "delete", .type = VolumeSnapshotContentType()}, kSnapshotAdminRole}};
+      {{.verb = "get", .type = VolumeSnapshotContent::Type()}, kSnapshotReaderRole},
+      {{.verb = "create", .type = VolumeSnapshotContent::Type()}, kSnapshotAdminRole},
+      {{.verb = "patch", .type = VolumeSnapshotContent::Type()}, kSnapshotAdminRole},
+      {{.verb = "delete", .type = VolumeSnapshotContent::Type()}, kSnapshotAdminRole}};
   for (const Right& right : rights) {
     RETURN_IF_ERROR(k8s::RequireAccess(ctx, api, right.request, right.role));
   }
@@ -81,13 +78,14 @@ absl::StatusOr<VolumeSnapshotContent> ReadContentOfSource(const CallContext& ctx
     return absl::FailedPreconditionError(absl::StrCat(
         SourceText(source), " has no VolumeSnapshotContent yet; share it once it is Ready"));
   }
-  ASSIGN_OR_RETURN(std::optional<Json> found,
-                   k8s::Find(ctx, api, VolumeSnapshotContentKey(source.bound_content())));
+  ASSIGN_OR_RETURN(auto found,
+                   objects::Find<VolumeSnapshotContent>(
+                       ctx, api, VolumeSnapshotContent::Key("", source.bound_content())));
   if (!found.has_value()) {
     return absl::FailedPreconditionError(
         absl::StrCat(SourceText(source), " has lost its content ", source.bound_content()));
   }
-  return VolumeSnapshotContent::Of(*std::move(found));
+  return *std::move(found);
 }
 
 absl::Status CheckSource(const VolumeSnapshot& source, const VolumeSnapshotContent& content) {
@@ -117,26 +115,27 @@ absl::Status CheckSource(const VolumeSnapshot& source, const VolumeSnapshotConte
 // Looks at what is there of the pair.
 absl::Status FindBegun(const CallContext& ctx, k8s::ApiClient& api, SharePlan& plan) {
   const StaticPair& pair = plan.pair;
-  ASSIGN_OR_RETURN(const std::optional<Json> snapshot,
-                   k8s::Find(ctx, api, VolumeSnapshotKey(pair.namespace_name, pair.snapshot_name)));
+  ASSIGN_OR_RETURN(const auto snapshot,
+                   objects::Find<VolumeSnapshot>(
+                       ctx, api, VolumeSnapshot::Key(pair.namespace_name, pair.snapshot_name)));
   if (snapshot.has_value()) {
-    ASSIGN_OR_RETURN(const VolumeSnapshot there, VolumeSnapshot::Of(*snapshot));
-    if (!IsSnapshotOf(there, pair)) {
-      return absl::AlreadyExistsError(absl::StrCat(
-          SourceText(there), there.is_being_deleted() ? " is being deleted" : " exists already",
-          "; give another name with --name"));
+    if (!IsSnapshotOf(*snapshot, pair)) {
+      return absl::AlreadyExistsError(
+          absl::StrCat(SourceText(*snapshot),
+                       snapshot->is_being_deleted() ? " is being deleted" : " exists already",
+                       "; give another name with --name"));
     }
     plan.was_begun = true;
   }
-  ASSIGN_OR_RETURN(const std::optional<Json> content,
-                   k8s::Find(ctx, api, VolumeSnapshotContentKey(pair.content_name)));
+  ASSIGN_OR_RETURN(const auto content,
+                   objects::Find<VolumeSnapshotContent>(
+                       ctx, api, VolumeSnapshotContent::Key("", pair.content_name)));
   if (content.has_value()) {
-    ASSIGN_OR_RETURN(const VolumeSnapshotContent there, VolumeSnapshotContent::Of(*content));
-    const std::string bound_uid = there.snapshot_uid();
+    const std::string bound_uid = content->snapshot_uid();
     plan.was_begun = true;
     plan.has_leftover =
-        there.is_being_deleted() ||
-        (!bound_uid.empty() && (!snapshot.has_value() || k8s::Uid(*snapshot) != bound_uid));
+        content->is_being_deleted() ||
+        (!bound_uid.empty() && (!snapshot.has_value() || snapshot->uid() != bound_uid));
   }
   return absl::OkStatus();
 }
@@ -172,13 +171,11 @@ absl::Status NoteShare(const CallContext& ctx, k8s::ApiClient& api, const ShareP
     shares.push_back({.namespace_name = plan.pair.namespace_name,
                       .name = plan.pair.snapshot_name,
                       .content_name = plan.pair.content_name});
-    Json patch = {{"metadata",
-                   {{"uid", current.content.uid()},
-                    {"resourceVersion", current.content.resource_version()}}}};
-    SetJson(patch, {"metadata", "annotations", objects::kSharedWithAnnotation}, SharesText(shares));
-    noted = api.Patch(ctx, VolumeSnapshotContentKey(current.content.name()), k8s::PatchKind::kMerge,
-                      patch, "")
-                .status();
+    noted = objects::Apply(ctx, api, current.content.key(),
+                           objects::Patch()
+                               .IfUid(current.content.uid())
+                               .IfVersion(current.content.resource_version())
+                               .SetAnnotation(objects::kSharedWithAnnotation, SharesText(shares)));
     if (!absl::IsAborted(noted)) {
       return noted;
     }
@@ -190,8 +187,11 @@ absl::Status NoteShare(const CallContext& ctx, k8s::ApiClient& api, const ShareP
 
 absl::Status RemoveLeftover(const CallContext& ctx, k8s::ApiClient& api, const StaticPair& pair) {
   RETURN_IF_ERROR(RemovePair(ctx, api, pair));
-  return k8s::WaitFor(ctx, api, VolumeSnapshotContentKey(pair.content_name),
-                      [](const Json* object) -> absl::StatusOr<bool> { return object == nullptr; });
+  return objects::WaitFor<VolumeSnapshotContent>(
+      ctx, api, VolumeSnapshotContent::Key("", pair.content_name),
+      [](const VolumeSnapshotContent* content) -> absl::StatusOr<bool> {
+        return content == nullptr;
+      });
 }
 
 }  // namespace
@@ -205,15 +205,16 @@ absl::StatusOr<SharePlan> PlanShare(const CallContext& ctx, k8s::ApiClient& api,
   RETURN_IF_ERROR(CheckShareRequest(request));
   RETURN_IF_ERROR(CheckShareRights(ctx, api, request));
   ASSIGN_OR_RETURN(
-      std::optional<Json> found,
-      k8s::Find(ctx, api, VolumeSnapshotKey(request.source_namespace, request.snapshot_name)));
+      auto found,
+      objects::Find<VolumeSnapshot>(
+          ctx, api, VolumeSnapshot::Key(request.source_namespace, request.snapshot_name)));
   if (!found.has_value()) {
     return absl::NotFoundError(absl::StrCat("VolumeSnapshot ", request.source_namespace, "/",
                                             request.snapshot_name,
                                             " does not exist; csi-delta snapshot list -n ",
                                             request.source_namespace, " shows those that do"));
   }
-  ASSIGN_OR_RETURN(VolumeSnapshot source, VolumeSnapshot::Of(*std::move(found)));
+  VolumeSnapshot source = *std::move(found);
   ASSIGN_OR_RETURN(VolumeSnapshotContent content, ReadContentOfSource(ctx, api, source));
   RETURN_IF_ERROR(CheckSource(source, content));
   StaticPair pair = PairBeside(content);

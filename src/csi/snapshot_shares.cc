@@ -9,9 +9,8 @@
 #include "base/crypto.h"
 #include "base/status_macros.h"
 #include "csi/snapshot_lifecycle.h"
-#include "csi/snapshot_types.h"
-#include "k8s/find.h"
 #include "k8s/object.h"
+#include "objects/client.h"
 #include "objects/keys.h"
 
 namespace csidelta::csi {
@@ -21,15 +20,16 @@ using objects::VolumeSnapshot;
 using objects::VolumeSnapshotContent;
 
 // Nothing: it may not be read.
-absl::StatusOr<std::optional<std::optional<Json>>> FindIfAllowed(const CallContext& ctx,
+template <typename Kind>
+absl::StatusOr<std::optional<std::optional<Kind>>> FindIfAllowed(const CallContext& ctx,
                                                                  k8s::ApiClient& api,
                                                                  const k8s::ObjectKey& key) {
-  absl::StatusOr<std::optional<Json>> found = k8s::Find(ctx, api, key);
+  absl::StatusOr<std::optional<Kind>> found = objects::Find<Kind>(ctx, api, key);
   if (absl::IsPermissionDenied(found.status())) {
-    return std::optional<std::optional<Json>>();
+    return std::optional<std::optional<Kind>>();
   }
   RETURN_IF_ERROR(found.status());
-  return std::optional<std::optional<Json>>(*std::move(found));
+  return std::optional<std::optional<Kind>>(*std::move(found));
 }
 
 }  // namespace
@@ -61,28 +61,21 @@ std::string SharedContentName(absl::string_view shared_uid, absl::string_view na
   return absl::StrCat("csi-delta-shared-", hash.substr(0, kNameHashBytes));
 }
 
-bool IsShare(const Json& content) {
-  return !k8s::Annotation(content, objects::kSharedFromAnnotation).empty();
-}
-
 absl::StatusOr<bool> IsShareThere(const CallContext& ctx, k8s::ApiClient& api,
                                   const SharedSnapshot& share) {
   ASSIGN_OR_RETURN(const auto content_read,
-                   FindIfAllowed(ctx, api, VolumeSnapshotContentKey(share.content_name)));
+                   FindIfAllowed<VolumeSnapshotContent>(
+                       ctx, api, VolumeSnapshotContent::Key("", share.content_name)));
   if (content_read.has_value() && !content_read->has_value()) {
     return false;
   }
   ASSIGN_OR_RETURN(const auto snapshot_read,
-                   FindIfAllowed(ctx, api, VolumeSnapshotKey(share.namespace_name, share.name)));
+                   FindIfAllowed<VolumeSnapshot>(
+                       ctx, api, VolumeSnapshot::Key(share.namespace_name, share.name)));
   if (!content_read.has_value() || !snapshot_read.has_value()) {
     return true;
   }
-  if (!snapshot_read->has_value()) {
-    return false;
-  }
-  ASSIGN_OR_RETURN(const VolumeSnapshotContent content, VolumeSnapshotContent::Of(**content_read));
-  ASSIGN_OR_RETURN(const VolumeSnapshot snapshot, VolumeSnapshot::Of(**snapshot_read));
-  return content.Names(snapshot);
+  return snapshot_read->has_value() && (*content_read)->Names(**snapshot_read);
 }
 
 }  // namespace csidelta::csi

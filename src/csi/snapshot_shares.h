@@ -6,7 +6,6 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "base/call_context.h"
-#include "base/json.h"
 #include "k8s/api_client.h"
 #include "objects/volume_snapshot.h"
 
@@ -32,9 +31,6 @@ std::string SharesText(const std::vector<SharedSnapshot>& shares);
 // The content of a VolumeSnapshot that shares the snapshot of the content `shared_uid`. Pure.
 std::string SharedContentName(absl::string_view shared_uid, absl::string_view namespace_name,
                               absl::string_view name);
-
-// Whether a VolumeSnapshotContent shares another's snapshot. Pure.
-bool IsShare(const Json& content);
 
 // Whether the VolumeSnapshot and its content are there and name each other. True where one may not
 // be read. Other errors are those of the API server.

@@ -11,8 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "csi/snapshot_class.h"
-#include "csi/snapshot_types.h"
-#include "k8s/object.h"
+#include "objects/client.h"
 #include "objects/keys.h"
 #include "objects/persistent_volume.h"
 #include "objects/workload.h"
@@ -21,20 +20,14 @@ namespace csidelta::csi {
 namespace {
 
 using objects::PersistentVolumeClaim;
+using objects::VolumeSnapshotClass;
 
 absl::StatusOr<std::vector<PersistentVolumeClaim>> ListPvcs(const CallContext& ctx,
                                                             k8s::ApiClient& api,
                                                             const PvcSelection& selection) {
-  ASSIGN_OR_RETURN(k8s::ObjectList list,
-                   api.List(ctx, PersistentVolumeClaimType(), selection.namespace_name,
-                            {.label_selector = selection.label_selector, .field_selector = ""}));
-  std::vector<PersistentVolumeClaim> pvcs;
-  pvcs.reserve(list.items.size());
-  for (Json& item : list.items) {
-    ASSIGN_OR_RETURN(PersistentVolumeClaim pvc, PersistentVolumeClaim::Of(std::move(item)));
-    pvcs.push_back(std::move(pvc));
-  }
-  return pvcs;
+  return objects::List<PersistentVolumeClaim>(
+      ctx, api, selection.namespace_name,
+      {.label_selector = selection.label_selector, .field_selector = ""});
 }
 
 absl::StatusOr<std::vector<PersistentVolumeClaim>> ReadPvcs(const CallContext& ctx,
@@ -46,25 +39,24 @@ absl::StatusOr<std::vector<PersistentVolumeClaim>> ReadPvcs(const CallContext& c
   std::vector<PersistentVolumeClaim> pvcs;
   pvcs.reserve(names.size());
   for (const std::string& name : names) {
-    absl::StatusOr<Json> json = api.Get(ctx, ClaimKey(namespace_name, name));
-    if (absl::IsNotFound(json.status())) {
+    absl::StatusOr<PersistentVolumeClaim> pvc = objects::Get<PersistentVolumeClaim>(
+        ctx, api, PersistentVolumeClaim::Key(namespace_name, name));
+    if (absl::IsNotFound(pvc.status())) {
       return absl::NotFoundError(absl::StrCat("PVC ", namespace_name, "/", name,
                                               " was not found; kubectl get pvc -n ", namespace_name,
                                               " lists those that exist"));
     }
-    RETURN_IF_ERROR(json.status());
-    ASSIGN_OR_RETURN(PersistentVolumeClaim pvc, PersistentVolumeClaim::Of(*std::move(json)));
-    pvcs.push_back(std::move(pvc));
+    RETURN_IF_ERROR(pvc.status());
+    pvcs.push_back(*std::move(pvc));
   }
   return pvcs;
 }
 
 absl::StatusOr<SelectedPvcs> OfPod(const CallContext& ctx, k8s::ApiClient& api,
                                    const PvcSelection& selection) {
-  ASSIGN_OR_RETURN(Json json, api.Get(ctx, {.type = PodType(),
-                                            .namespace_name = selection.namespace_name,
-                                            .name = selection.pod}));
-  ASSIGN_OR_RETURN(const objects::Pod pod, objects::Pod::Of(std::move(json)));
+  ASSIGN_OR_RETURN(const auto pod,
+                   objects::Get<objects::Pod>(
+                       ctx, api, objects::Pod::Key(selection.namespace_name, selection.pod)));
   ASSIGN_OR_RETURN(std::vector<PersistentVolumeClaim> pvcs,
                    ReadPvcs(ctx, api, selection.namespace_name, pod.pvcs()));
   return SelectedPvcs{.pvcs = std::move(pvcs), .workload = absl::StrCat("Pod/", selection.pod)};
@@ -72,11 +64,10 @@ absl::StatusOr<SelectedPvcs> OfPod(const CallContext& ctx, k8s::ApiClient& api,
 
 absl::StatusOr<SelectedPvcs> OfStatefulSet(const CallContext& ctx, k8s::ApiClient& api,
                                            const PvcSelection& selection) {
-  ASSIGN_OR_RETURN(Json json, api.Get(ctx, {.type = StatefulSetType(),
-                                            .namespace_name = selection.namespace_name,
-                                            .name = selection.stateful_set}));
-  ASSIGN_OR_RETURN(const objects::StatefulSet stateful_set,
-                   objects::StatefulSet::Of(std::move(json)));
+  ASSIGN_OR_RETURN(
+      const auto stateful_set,
+      objects::Get<objects::StatefulSet>(
+          ctx, api, objects::StatefulSet::Key(selection.namespace_name, selection.stateful_set)));
   ASSIGN_OR_RETURN(const std::vector<PersistentVolumeClaim> all, ListPvcs(ctx, api, selection));
   SelectedPvcs selected{.pvcs = {},
                         .workload = absl::StrCat("StatefulSet/", selection.stateful_set)};
@@ -105,14 +96,14 @@ absl::StatusOr<SelectedPvcs> Select(const CallContext& ctx, k8s::ApiClient& api,
 // The classes of the cluster, where they may be listed.
 struct KnownClasses {
   bool are_read = false;
-  std::vector<Json> classes;
+  std::vector<VolumeSnapshotClass> classes;
 };
 
-std::string ClassesOf(const std::vector<Json>& classes, const std::string& driver) {
+std::string ClassesOf(const std::vector<VolumeSnapshotClass>& classes, const std::string& driver) {
   std::vector<std::string> names;
-  for (const Json& one : classes) {
-    if (absl::EqualsIgnoreCase(GetString(one, {"driver"}), driver)) {
-      names.push_back(k8s::Name(one));
+  for (const VolumeSnapshotClass& one : classes) {
+    if (absl::EqualsIgnoreCase(one.driver(), driver)) {
+      names.push_back(one.name());
     }
   }
   return names.empty() ? "no class is of that driver"
@@ -122,12 +113,12 @@ std::string ClassesOf(const std::vector<Json>& classes, const std::string& drive
 absl::Status CheckNamedClass(const std::string& class_name, const std::string& driver,
                              const KnownClasses& known) {
   const auto found = std::find_if(known.classes.begin(), known.classes.end(),
-                                  [&](const Json& one) { return k8s::Name(one) == class_name; });
+                                  [&](const auto& one) { return one.name() == class_name; });
   if (found == known.classes.end()) {
     return absl::FailedPreconditionError(absl::StrCat(
         "VolumeSnapshotClass ", class_name, " was not found; ", ClassesOf(known.classes, driver)));
   }
-  const std::string of = GetString(*found, {"driver"});
+  const std::string of = found->driver();
   if (driver.empty() || absl::EqualsIgnoreCase(of, driver)) {
     return absl::OkStatus();
   }
@@ -165,13 +156,13 @@ class SourcePreparer {
 
  private:
   absl::Status ReadClasses() {
-    absl::StatusOr<k8s::ObjectList> list = api_.List(ctx_, VolumeSnapshotClassType(), "", {});
+    auto list = objects::List<VolumeSnapshotClass>(ctx_, api_, "");
     if (absl::IsPermissionDenied(list.status())) {
       not_checked_.push_back(absl::StrCat("class not checked: ", list.status().message()));
       return absl::OkStatus();
     }
     RETURN_IF_ERROR(list.status());
-    known_ = {.are_read = true, .classes = std::move(list->items)};
+    known_ = {.are_read = true, .classes = *std::move(list)};
     return absl::OkStatus();
   }
 
@@ -188,24 +179,24 @@ class SourcePreparer {
 
   // "" where that may not be read.
   absl::StatusOr<std::string> DriverOf(const PersistentVolumeClaim& pvc) {
-    absl::StatusOr<Json> json = api_.Get(ctx_, VolumeKey(pvc.volume_name()));
-    if (absl::IsPermissionDenied(json.status())) {
+    const auto volume = objects::Get<objects::PersistentVolume>(
+        ctx_, api_, objects::PersistentVolume::Key("", pvc.volume_name()));
+    if (absl::IsPermissionDenied(volume.status())) {
       not_checked_.push_back(
-          absl::StrCat("driver of PVC ", pvc.name(), " not checked: ", json.status().message()));
+          absl::StrCat("driver of PVC ", pvc.name(), " not checked: ", volume.status().message()));
       return "";
     }
-    if (absl::IsNotFound(json.status())) {
+    if (absl::IsNotFound(volume.status())) {
       return absl::FailedPreconditionError(
           absl::StrCat("its PersistentVolume ", pvc.volume_name(), " was not found"));
     }
-    RETURN_IF_ERROR(json.status());
-    ASSIGN_OR_RETURN(const auto volume, objects::PersistentVolume::Of(*std::move(json)));
-    if (volume.driver().empty()) {
+    RETURN_IF_ERROR(volume.status());
+    if (volume->driver().empty()) {
       return absl::FailedPreconditionError(
           absl::StrCat("its PersistentVolume ", pvc.volume_name(),
                        " is not of a CSI driver, so that there is no snapshot of it"));
     }
-    return volume.driver();
+    return volume->driver();
   }
 
   absl::StatusOr<std::string> ClassFor(const PersistentVolumeClaim& pvc,

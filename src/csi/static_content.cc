@@ -7,12 +7,14 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "csi/snapshot_types.h"
-#include "csi/static_group.h"
 #include "k8s/object.h"
+#include "objects/client.h"
 #include "objects/keys.h"
 
 namespace csidelta::csi {
 namespace {
+
+using objects::VolumeSnapshotContent;
 
 bool EraseEntry(Json& object, absl::string_view map, absl::string_view key) {
   if (FindJson(object, {"metadata", map, key}) == nullptr) {
@@ -39,34 +41,19 @@ bool StripFinalizer(Json& object, absl::string_view finalizer) {
 
 }  // namespace
 
-Json MakeStaticContent(const StaticContent& content) {
-  Json object = {
-      {"apiVersion", "snapshot.storage.k8s.io/v1"},
-      {"kind", "VolumeSnapshotContent"},
-      {"metadata", {{"name", content.name}}},
-      {"spec",
-       {{"deletionPolicy", content.deletion_policy},
-        {"driver", content.driver},
-        {"source", {{"snapshotHandle", content.handle}}},
-        {"volumeSnapshotRef",
-         {{"apiVersion", "snapshot.storage.k8s.io/v1"},
-          {"kind", "VolumeSnapshot"},
-          {"namespace", content.snapshot_namespace},
-          {"name", content.snapshot_name}}}}},
-  };
-  if (!content.labels.empty()) {
-    SetJson(object, {"metadata", "labels"}, content.labels);
-  }
-  if (!content.annotations.empty()) {
-    SetJson(object, {"metadata", "annotations"}, content.annotations);
-  }
-  if (!content.finalizers.empty()) {
-    SetJson(object, {"metadata", "finalizers"}, content.finalizers);
-  }
+VolumeSnapshotContent MakeStaticContent(const StaticContent& content) {
+  auto made = VolumeSnapshotContent::Make("", content.name);
+  made.SetLabels(content.labels);
+  made.SetAnnotations(content.annotations);
+  made.SetFinalizers(content.finalizers);
+  made.SetDeletionPolicy(content.deletion_policy);
+  made.SetDriver(content.driver);
+  made.SetSourceHandle(content.handle);
+  made.SetSnapshot(content.snapshot_namespace, content.snapshot_name);
   if (!content.class_name.empty()) {
-    SetJson(object, {"spec", "volumeSnapshotClassName"}, content.class_name);
+    made.SetClassName(content.class_name);
   }
-  return object;
+  return made;
 }
 
 std::string HandleOf(const Json& content) {
@@ -74,7 +61,7 @@ std::string HandleOf(const Json& content) {
   return handle.empty() ? GetString(content, {"spec", "source", "snapshotHandle"}) : handle;
 }
 
-std::map<std::string, std::string> DeletionSecretAnnotations(const Json& object) {
+std::map<std::string, std::string> DeletionSecretAnnotations(const objects::Object& object) {
   struct Keys {
     const char* name;
     const char* namespace_name;
@@ -86,8 +73,8 @@ std::map<std::string, std::string> DeletionSecretAnnotations(const Json& object)
       {objects::kDeleteSecretNameAnnotation, objects::kDeleteSecretNamespaceAnnotation},
   };
   for (const Keys& keys : kSpellings) {
-    const std::string name = k8s::Annotation(object, keys.name);
-    const std::string namespace_name = k8s::Annotation(object, keys.namespace_name);
+    const std::string name = object.Annotation(keys.name);
+    const std::string namespace_name = object.Annotation(keys.namespace_name);
     if (!name.empty() && !namespace_name.empty()) {
       return {{objects::kDeletionSecretNameAnnotation, name},
               {objects::kDeletionSecretNamespaceAnnotation, namespace_name}};
@@ -96,18 +83,18 @@ std::map<std::string, std::string> DeletionSecretAnnotations(const Json& object)
   return {};
 }
 
-std::string ClassOfDriver(const std::vector<Json>& classes, absl::string_view driver,
-                          absl::string_view preferred) {
+std::string ClassOfDriver(const std::vector<objects::VolumeSnapshotClass>& classes,
+                          absl::string_view driver, absl::string_view preferred) {
   std::string first;
-  for (const Json& snapshot_class : classes) {
-    if (GetString(snapshot_class, {"driver"}) != std::string(driver)) {
+  for (const objects::VolumeSnapshotClass& one : classes) {
+    if (one.driver() != driver) {
       continue;
     }
-    if (k8s::Name(snapshot_class) == std::string(preferred)) {
+    if (one.name() == preferred) {
       return std::string(preferred);
     }
     if (first.empty()) {
-      first = k8s::Name(snapshot_class);
+      first = one.name();
     }
   }
   return first;
@@ -145,20 +132,17 @@ absl::Status RewriteForRestore(const Json& from_backup, absl::string_view new_na
   EraseJson(content, {"spec", "volumeSnapshotRef", "resourceVersion"});
   SetJson(content, {"spec", "volumeSnapshotRef", "name"}, std::string(new_name));
   SetJson(content, {"spec", "volumeSnapshotRef", "namespace"}, std::string(snapshot_namespace));
-  for (const auto& [key, value] : DeletionSecretAnnotations(from_backup)) {
+  for (const auto& [key, value] : DeletionSecretAnnotations(objects::Object(from_backup))) {
     SetJson(content, {"metadata", "annotations", key}, value);
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<Json>> ListSnapshotClasses(const CallContext& ctx,
-                                                      const Environment& env) {
-  absl::StatusOr<k8s::ObjectList> list = env.api.List(ctx, VolumeSnapshotClassType(), "", {});
-  if (absl::IsNotFound(list.status())) {
-    return std::vector<Json>();
-  }
-  RETURN_IF_ERROR(list.status());
-  return std::move(list->items);
+absl::StatusOr<std::vector<objects::VolumeSnapshotClass>> ListSnapshotClasses(
+    const CallContext& ctx, const Environment& env) {
+  auto list = objects::List<objects::VolumeSnapshotClass>(ctx, env.api, "");
+  return absl::IsNotFound(list.status()) ? std::vector<objects::VolumeSnapshotClass>()
+                                         : std::move(list);
 }
 
 }  // namespace csidelta::csi

@@ -9,6 +9,7 @@
 #include "base/call_context.h"
 #include "base/json.h"
 #include "csi/environment.h"
+#include "objects/volume_snapshot.h"
 
 namespace csidelta::csi {
 
@@ -27,7 +28,7 @@ struct StaticContent {
 };
 
 // The object to create. Pure.
-Json MakeStaticContent(const StaticContent& content);
+objects::VolumeSnapshotContent MakeStaticContent(const StaticContent& content);
 
 // The driver's handle: status.snapshotHandle, or that of a content made for an existing snapshot,
 // whose status may not be written yet. "" when neither is there. Pure.
@@ -36,13 +37,13 @@ std::string HandleOf(const Json& content);
 // The annotations of `object`, a VolumeSnapshotContent or an archived VolumeSnapshot, that name the
 // Secret for deleting, under the keys that today's snapshot controller reads. Empty when it names
 // none. Pure.
-std::map<std::string, std::string> DeletionSecretAnnotations(const Json& object);
+std::map<std::string, std::string> DeletionSecretAnnotations(const objects::Object& object);
 
 // The class that gives a static content of `driver` its Secrets: `preferred` when it is among
 // `classes` and the driver's, else the first of the driver's in the order of the list, else "".
 // Pure.
-std::string ClassOfDriver(const std::vector<Json>& classes, absl::string_view driver,
-                          absl::string_view preferred);
+std::string ClassOfDriver(const std::vector<objects::VolumeSnapshotClass>& classes,
+                          absl::string_view driver, absl::string_view preferred);
 
 // Turns `content`, as the host read it from an archive, into a static content that binds to the
 // VolumeSnapshot `new_name` in `snapshot_namespace`, and is itself called `new_name`: Retain, the
@@ -58,7 +59,7 @@ absl::Status RewriteForRestore(const Json& from_backup, absl::string_view new_na
 bool StripMarks(Json& object);
 
 // All VolumeSnapshotClasses; an empty list where the kind is not served.
-absl::StatusOr<std::vector<Json>> ListSnapshotClasses(const CallContext& ctx,
-                                                      const Environment& env);
+absl::StatusOr<std::vector<objects::VolumeSnapshotClass>> ListSnapshotClasses(
+    const CallContext& ctx, const Environment& env);
 
 }  // namespace csidelta::csi

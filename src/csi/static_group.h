@@ -5,9 +5,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "base/json.h"
-#include "csi/group_types.h"
-#include "objects/keys.h"
+#include "objects/volume_group_snapshot.h"
 
 // VolumeGroupSnapshotContents for groups that a driver holds already.
 // All of it is pure.
@@ -34,33 +32,14 @@ struct StaticGroup {
   std::vector<std::string> finalizers;
 };
 
-// The VolumeGroupSnapshotContent to create.
-Json MakeStaticGroup(const StaticGroup& group);
-
-// What the archive knows of a group: from its content's status or source, else from our annotations
-// on it.
-std::string ArchivedGroupHandle(const Json& archived_content);
-std::vector<GroupMember> ArchivedMembers(const Json& archived_content);
-
-// What a member's VolumeSnapshotContent notes of `content`, the VolumeGroupSnapshotContent of its
-// group, so that each of them is enough to delete the group: the value of
-// objects::kGroupContentOfMemberAnnotation. `members` are those of the group.
-std::string NoteForMembers(const Json& content, const std::vector<GroupMember>& members);
-// The VolumeGroupSnapshotContent that `archived_member`, a VolumeSnapshotContent, notes, as
-// ArchivedGroupHandle() and ArchivedMembers() read it; null where it notes none.
-Json NotedGroupContent(const Json& archived_member);
+// The object to create.
+objects::VolumeGroupSnapshotContent MakeStaticGroup(const StaticGroup& group);
 
 // The class that gives a pre-provisioned content of `driver` its Secrets: `preferred` when it is
 // among `classes` and the driver's, else the first of the driver's in the order of the list; null
 // when there is none. Borrowed from `classes`.
-const Json* GroupClassOf(const std::vector<Json>& classes, absl::string_view driver,
-                         absl::string_view preferred);
-
-// The annotations that name the Secret for deleting the group of `archived_content`: of
-// `group_class` (may be null) where that names one, because Secrets change after a backup, else as
-// they are in the archive. In a class's templates stand the archived names. Empty when there is
-// none.
-std::map<std::string, std::string> GroupDeletionSecret(const Json& archived_content,
-                                                       const Json* group_class);
+const objects::VolumeGroupSnapshotClass* GroupClassOf(
+    const std::vector<objects::VolumeGroupSnapshotClass>& classes, absl::string_view driver,
+    absl::string_view preferred);
 
 }  // namespace csidelta::csi

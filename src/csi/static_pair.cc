@@ -6,9 +6,9 @@
 #include "base/status_macros.h"
 #include "csi/retry.h"
 #include "csi/snapshot_lifecycle.h"
-#include "csi/snapshot_types.h"
 #include "csi/static_content.h"
 #include "k8s/find.h"
+#include "objects/client.h"
 #include "objects/keys.h"
 
 namespace csidelta::csi {
@@ -21,78 +21,61 @@ constexpr char kPairMadeBy[] = "csi-delta";
 constexpr char kDeletePolicy[] = "Delete";
 
 k8s::ObjectKey PairContentKey(const StaticPair& pair) {
-  return VolumeSnapshotContentKey(pair.content_name);
+  return VolumeSnapshotContent::Key("", pair.content_name);
 }
 
 k8s::ObjectKey PairSnapshotKey(const StaticPair& pair) {
-  return VolumeSnapshotKey(pair.namespace_name, pair.snapshot_name);
+  return VolumeSnapshot::Key(pair.namespace_name, pair.snapshot_name);
 }
 
-Json PairContentObject(const StaticPair& pair) {
+VolumeSnapshotContent PairContentObject(const StaticPair& pair) {
   std::map<std::string, std::string> labels = pair.content_labels;
   labels[objects::kMadeByLabel] = kPairMadeBy;
   if (!pair.is_retained) {
     labels[objects::kImportPolicyLabel] = kDeletePolicy;
   }
-  Json object = MakeStaticContent({.name = pair.content_name,
-                                   .driver = pair.driver,
-                                   .handle = pair.handle,
-                                   .snapshot_namespace = pair.namespace_name,
-                                   .snapshot_name = pair.snapshot_name,
-                                   .deletion_policy = "Retain",
-                                   .class_name = pair.class_name,
-                                   .labels = std::move(labels),
-                                   .annotations = pair.content_annotations,
-                                   .finalizers = {}});
+  VolumeSnapshotContent content = MakeStaticContent({.name = pair.content_name,
+                                                     .driver = pair.driver,
+                                                     .handle = pair.handle,
+                                                     .snapshot_namespace = pair.namespace_name,
+                                                     .snapshot_name = pair.snapshot_name,
+                                                     .deletion_policy = "Retain",
+                                                     .class_name = pair.class_name,
+                                                     .labels = std::move(labels),
+                                                     .annotations = pair.content_annotations,
+                                                     .finalizers = {}});
   if (pair.mode.has_value()) {
-    SetJson(object, {"spec", "sourceVolumeMode"}, std::string(objects::ToString(*pair.mode)));
+    content.SetSourceMode(*pair.mode);
   }
-  return object;
+  return content;
 }
 
-Json PairSnapshotObject(const StaticPair& pair) {
-  Json object = {{"apiVersion", "snapshot.storage.k8s.io/v1"},
-                 {"kind", "VolumeSnapshot"},
-                 {"metadata",
-                  {{"name", pair.snapshot_name},
-                   {"namespace", pair.namespace_name},
-                   {"labels", {{objects::kMadeByLabel, kPairMadeBy}}}}},
-                 {"spec", {{"source", {{"volumeSnapshotContentName", pair.content_name}}}}}};
-  if (!pair.snapshot_annotations.empty()) {
-    SetJson(object, {"metadata", "annotations"}, pair.snapshot_annotations);
-  }
+VolumeSnapshot PairSnapshotObject(const StaticPair& pair) {
+  auto snapshot = VolumeSnapshot::Make(pair.namespace_name, pair.snapshot_name);
+  snapshot.SetLabel(objects::kMadeByLabel, kPairMadeBy);
+  snapshot.SetAnnotations(pair.snapshot_annotations);
+  snapshot.SetSourceContent(pair.content_name);
   if (!pair.class_name.empty()) {
-    SetJson(object, {"spec", "volumeSnapshotClassName"}, pair.class_name);
+    snapshot.SetClassName(pair.class_name);
   }
-  return object;
+  return snapshot;
 }
 
 absl::StatusOr<std::optional<VolumeSnapshotContent>> FindPairContent(const CallContext& ctx,
                                                                      k8s::ApiClient& api,
                                                                      const StaticPair& pair) {
-  ASSIGN_OR_RETURN(std::optional<Json> found, k8s::Find(ctx, api, PairContentKey(pair)));
-  if (!found.has_value()) {
-    return std::optional<VolumeSnapshotContent>();
-  }
-  ASSIGN_OR_RETURN(VolumeSnapshotContent content, VolumeSnapshotContent::Of(*std::move(found)));
-  return std::optional<VolumeSnapshotContent>(std::move(content));
+  return objects::Find<VolumeSnapshotContent>(ctx, api, PairContentKey(pair));
 }
 
 absl::StatusOr<std::optional<VolumeSnapshot>> FindPairSnapshot(const CallContext& ctx,
                                                                k8s::ApiClient& api,
                                                                const StaticPair& pair) {
-  ASSIGN_OR_RETURN(std::optional<Json> found, k8s::Find(ctx, api, PairSnapshotKey(pair)));
-  if (!found.has_value()) {
-    return std::optional<VolumeSnapshot>();
-  }
-  ASSIGN_OR_RETURN(VolumeSnapshot snapshot, VolumeSnapshot::Of(*std::move(found)));
-  return std::optional<VolumeSnapshot>(std::move(snapshot));
+  return objects::Find<VolumeSnapshot>(ctx, api, PairSnapshotKey(pair));
 }
 
 absl::Status EnsurePairContent(const CallContext& ctx, k8s::ApiClient& api,
                                const StaticPair& pair) {
-  const absl::Status made =
-      api.Create(ctx, VolumeSnapshotContentType(), "", PairContentObject(pair)).status();
+  const absl::Status made = objects::Create(ctx, api, PairContentObject(pair)).status();
   if (!absl::IsAlreadyExists(made)) {
     return made;
   }
@@ -109,11 +92,9 @@ absl::Status EnsurePairContent(const CallContext& ctx, k8s::ApiClient& api,
 
 absl::StatusOr<VolumeSnapshot> EnsurePairSnapshot(const CallContext& ctx, k8s::ApiClient& api,
                                                   const StaticPair& pair) {
-  absl::StatusOr<Json> made =
-      api.Create(ctx, VolumeSnapshotType(), pair.namespace_name, PairSnapshotObject(pair));
+  absl::StatusOr<VolumeSnapshot> made = objects::Create(ctx, api, PairSnapshotObject(pair));
   if (!absl::IsAlreadyExists(made.status())) {
-    RETURN_IF_ERROR(made.status());
-    return VolumeSnapshot::Of(*std::move(made));
+    return made;
   }
   ASSIGN_OR_RETURN(std::optional<VolumeSnapshot> there, FindPairSnapshot(ctx, api, pair));
   const std::string text =
@@ -137,15 +118,17 @@ absl::Status RemovePairContent(const CallContext& ctx, k8s::ApiClient& api,
   }
   // The sidecar lets a bound content go only when its deletion is meant; with Retain that deletes
   // the object alone.
-  Json patch = {{"metadata", {{"uid", content->uid()}}}, {"spec", {{"deletionPolicy", "Retain"}}}};
-  SetJson(patch, {"metadata", "annotations", objects::kContentBeingDeletedAnnotation}, "yes");
-  const absl::StatusOr<Json> retained =
-      api.Patch(ctx, PairContentKey(pair), k8s::PatchKind::kMerge, patch, "");
+  const auto retained = objects::Apply<VolumeSnapshotContent>(
+      ctx, api, PairContentKey(pair),
+      objects::Patch()
+          .IfUid(content->uid())
+          .SetDeletionPolicy("Retain")
+          .SetAnnotation(objects::kContentBeingDeletedAnnotation, "yes"));
   if (absl::IsNotFound(retained.status())) {
     return absl::OkStatus();
   }
   RETURN_IF_ERROR(retained.status());
-  if (GetString(*retained, {"spec", "deletionPolicy"}) != "Retain") {
+  if (!retained->is_retained()) {
     return absl::FailedPreconditionError(
         absl::StrCat("VolumeSnapshotContent ", pair.content_name, " cannot be retained"));
   }
@@ -192,7 +175,7 @@ StaticPair PairBeside(const VolumeSnapshotContent& content) {
                      .class_name = content.class_name(),
                      .mode = content.source_mode(),
                      .content_labels = {},
-                     .content_annotations = DeletionSecretAnnotations(content.json())};
+                     .content_annotations = DeletionSecretAnnotations(content)};
   if (content.allows_mode_change()) {
     pair.content_annotations[objects::kModeChangeAnnotation] = "true";
   }
@@ -221,7 +204,7 @@ bool IsSnapshotOf(const VolumeSnapshot& snapshot, const StaticPair& pair) {
 }
 
 std::string SayTaken(const VolumeSnapshotContent& content) {
-  return absl::StrCat("handle ", HandleOf(content.json()), " of driver ", content.driver(),
+  return absl::StrCat("handle ", content.handle_or_source(), " of driver ", content.driver(),
                       " already has VolumeSnapshotContent ", content.name(),
                       content.is_being_deleted() ? ", which is being deleted," : ",",
                       " of VolumeSnapshot ", content.snapshot_namespace(), "/",
@@ -244,10 +227,8 @@ absl::StatusOr<VolumeSnapshot> MakePair(const CallContext& ctx, k8s::ApiClient& 
 
 absl::Status RetainNoMore(const CallContext& ctx, k8s::ApiClient& api, const StaticPair& pair) {
   const absl::Status status = RetryTransient(ctx, [&] {
-    return api
-        .Patch(ctx, PairContentKey(pair), k8s::PatchKind::kMerge,
-               {{"spec", {{"deletionPolicy", kDeletePolicy}}}}, "")
-        .status();
+    return objects::Apply(ctx, api, PairContentKey(pair),
+                          objects::Patch().SetDeletionPolicy(kDeletePolicy));
   });
   return Annotate(status, absl::StrCat("VolumeSnapshotContent ", pair.content_name,
                                        " keeps the policy Retain"));

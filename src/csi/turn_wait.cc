@@ -8,18 +8,15 @@
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "csi/snapshot_state.h"
-#include "csi/snapshot_types.h"
-#include "k8s/object.h"
-#include "k8s/wait.h"
 #include "objects/keys.h"
-#include "objects/volume_snapshot.h"
 
 namespace csidelta::csi {
 namespace {
 
-bool IsOneBeingTaken(const Json& json, const OtherSnapshots& others, absl::Time now) {
-  const auto snapshot = objects::VolumeSnapshot::Of(json);
-  return others.concerns(json) && snapshot.ok() && IsBeingTaken(*snapshot, now);
+using objects::VolumeSnapshot;
+
+bool IsOneBeingTaken(const VolumeSnapshot& snapshot, const OtherSnapshots& others, absl::Time now) {
+  return others.concerns(snapshot) && IsBeingTaken(snapshot, now);
 }
 
 bool IsRefusal(absl::string_view error) {
@@ -39,44 +36,19 @@ bool MayBeStarting(const absl::Status& status) {
          absl::IsNotFound(status) || IsRetryable(status);
 }
 
-absl::Status TurnWaiter::WaitFor(const k8s::ObjectKey& key, Predicate done, const Json* known) {
-  return Wait(done, [&](const CallContext& slice, Predicate judge) {
-    return k8s::WaitFor(slice, api_, key, judge, std::exchange(known, nullptr));
-  });
-}
-
-absl::Status TurnWaiter::WaitForExisting(const k8s::ObjectKey& key, Predicate done) {
-  bool exists = true;
-  return Wait(done, [&](const CallContext& slice, Predicate judge) {
-    return std::exchange(exists, false) ? k8s::WaitForExisting(slice, api_, key, judge)
-                                        : k8s::WaitFor(slice, api_, key, judge);
-  });
-}
-
-absl::Status TurnWaiter::WaitForAmong(const k8s::ResourceType& type,
-                                      absl::string_view namespace_name, Predicate done) {
-  return Wait(done, [&](const CallContext& slice, Predicate judge) {
-    return k8s::WaitForAmong(slice, api_, type, namespace_name, judge);
-  });
-}
-
-absl::Status TurnWaiter::Wait(
-    Predicate done,
-    absl::FunctionRef<absl::Status(const CallContext& slice, Predicate judge)> once) {
+absl::Status TurnWaiter::WaitInSlices(
+    absl::FunctionRef<absl::Status(const CallContext& slice, Judged& judged)> once) {
   absl::Time refused_since = absl::InfiniteFuture();
   while (true) {
     CallContext slice = ctx_;
     slice.deadline = std::min(ctx_.deadline, RenewAt());
-    absl::Status verdict;
-    const auto judge = [&](const Json* object) -> absl::StatusOr<bool> {
-      refused_since = absl::InfiniteFuture();
-      const absl::StatusOr<bool> judged = done(object);
-      verdict = judged.status();
-      return judged;
-    };
-    const absl::Status status = once(slice, judge);
-    if (status.ok() || !verdict.ok()) {
+    Judged judged;
+    const absl::Status status = once(slice, judged);
+    if (status.ok() || !judged.status.ok()) {
       return status;
+    }
+    if (judged.was_asked) {
+      refused_since = absl::InfiniteFuture();
     }
     if (absl::IsDeadlineExceeded(status)) {
       RETURN_IF_ERROR(ctx_.Check());
@@ -116,34 +88,34 @@ absl::Status AwaitOthers(const CallContext& ctx, const Environment& env,
       .label_selector = others.ours_too ? "" : absl::StrCat("!", objects::kCsiDeltaLabel),
       .field_selector = "",
       .may_be_old = true};  // Somebody else may come a moment later just as well.
-  ASSIGN_OR_RETURN(const k8s::ObjectList all,
-                   env.api.List(ctx, VolumeSnapshotType(), others.namespace_name, options));
-  for (const Json& other : all.items) {
+  ASSIGN_OR_RETURN(const std::vector<VolumeSnapshot> all,
+                   objects::List<VolumeSnapshot>(ctx, env.api, others.namespace_name, options));
+  for (const VolumeSnapshot& other : all) {
     if (!IsOneBeingTaken(other, others, ctx.clock->Now())) {
       continue;
     }
-    const absl::Time too_old = *k8s::CreatedAt(other) + kOthersAgeMax;
+    const absl::Time too_old = *other.created_at() + kOthersAgeMax;
     CallContext slice = ctx;
     slice.deadline = std::min(ctx.deadline, too_old);
     const absl::Status status =
         TurnWaiter(slice, env, turn)
-            .WaitFor(VolumeSnapshotKey(others.namespace_name, k8s::Name(other)),
-                     [&](const Json* now) -> absl::StatusOr<bool> {
-                       return now == nullptr || !IsOneBeingTaken(*now, others, ctx.clock->Now());
-                     });
+            .WaitFor<VolumeSnapshot>(
+                other.key(), [&](const VolumeSnapshot* now) -> absl::StatusOr<bool> {
+                  return now == nullptr || !IsOneBeingTaken(*now, others, ctx.clock->Now());
+                });
     if (absl::IsDeadlineExceeded(status) && !ctx.Check().ok()) {
-      return absl::DeadlineExceededError(absl::StrCat("VolumeSnapshot ", k8s::Name(other), " of ",
-                                                      others.of, " is still being made"));
+      return absl::DeadlineExceededError(
+          absl::StrCat("VolumeSnapshot ", other.name(), " of ", others.of, " is still being made"));
     }
     if (!status.ok() && !absl::IsDeadlineExceeded(status)) {
-      return Annotate(status, absl::StrCat("wait for VolumeSnapshot ", k8s::Name(other)));
+      return Annotate(status, absl::StrCat("wait for VolumeSnapshot ", other.name()));
     }
   }
   return turn.lost() ? absl::AbortedError("the turn was lost") : absl::OkStatus();
 }
 
-absl::Status DriversWord::Hear(const Json& object, absl::Time now) {
-  error_ = ErrorMessage(object);
+absl::Status DriversWord::Hear(std::string error, absl::Time now) {
+  error_ = std::move(error);
   if (!IsRefusal(error_)) {
     refused_since_ = absl::InfiniteFuture();
     return absl::OkStatus();

@@ -10,10 +10,11 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
-#include "base/json.h"
 #include "csi/environment.h"
 #include "csi/volume_turn.h"
 #include "k8s/api_client.h"
+#include "objects/client.h"
+#include "objects/volume_snapshot.h"
 
 // Waiting for what others make of a volume, or of several, while a turn is held.
 namespace csidelta::csi {
@@ -38,21 +39,55 @@ class TurnWaiter {
   TurnWaiter(const CallContext& ctx, k8s::ApiClient& api, std::vector<VolumeTurn*> turns)
       : ctx_(ctx), api_(api), turns_(std::move(turns)) {}
 
-  using Predicate = absl::FunctionRef<absl::StatusOr<bool>(const Json* object)>;
-
   // As k8s::WaitFor.
-  absl::Status WaitFor(const k8s::ObjectKey& key, Predicate done, const Json* known = nullptr);
+  template <typename Kind>
+  absl::Status WaitFor(const k8s::ObjectKey& key, objects::Predicate<Kind> done,
+                       const Kind* known = nullptr) {
+    return Wait<Kind>(done, [&](const CallContext& slice, objects::Predicate<Kind> judge) {
+      return objects::WaitFor<Kind>(slice, api_, key, judge, std::exchange(known, nullptr));
+    });
+  }
   // As k8s::WaitForExisting.
-  absl::Status WaitForExisting(const k8s::ObjectKey& key, Predicate done);
+  template <typename Kind>
+  absl::Status WaitForExisting(const k8s::ObjectKey& key, objects::Predicate<Kind> done) {
+    bool exists = true;
+    return Wait<Kind>(done, [&](const CallContext& slice, objects::Predicate<Kind> judge) {
+      return std::exchange(exists, false) ? objects::WaitForExisting<Kind>(slice, api_, key, judge)
+                                          : objects::WaitFor<Kind>(slice, api_, key, judge);
+    });
+  }
   // As k8s::WaitForAmong, in one namespace.
-  absl::Status WaitForAmong(const k8s::ResourceType& type, absl::string_view namespace_name,
-                            Predicate done);
+  template <typename Kind>
+  absl::Status WaitForAmong(absl::string_view namespace_name, objects::Predicate<Kind> done) {
+    return Wait<Kind>(done, [&](const CallContext& slice, objects::Predicate<Kind> judge) {
+      return objects::WaitForAmong<Kind>(slice, api_, namespace_name, judge);
+    });
+  }
   // By `once`, which waits for as long as it is told to, and may be called again.
+  template <typename Kind>
   absl::Status Wait(
-      Predicate done,
-      absl::FunctionRef<absl::Status(const CallContext& slice, Predicate judge)> once);
+      objects::Predicate<Kind> done,
+      absl::FunctionRef<absl::Status(const CallContext& slice, objects::Predicate<Kind> judge)>
+          once) {
+    return WaitInSlices([&](const CallContext& slice, Judged& judged) {
+      return once(slice, [&](const Kind* object) {
+        judged.was_asked = true;
+        absl::StatusOr<bool> verdict = done(object);
+        judged.status = verdict.status();
+        return verdict;
+      });
+    });
+  }
 
  private:
+  // What a slice's predicate has said.
+  struct Judged {
+    bool was_asked = false;
+    absl::Status status = absl::OkStatus();
+  };
+
+  absl::Status WaitInSlices(
+      absl::FunctionRef<absl::Status(const CallContext& slice, Judged& judged)> once);
   // When the first of them is to be renewed.
   absl::Time RenewAt() const;
   void Renew();
@@ -66,7 +101,7 @@ class TurnWaiter {
 struct OtherSnapshots {
   std::string namespace_name;
   // Whether a VolumeSnapshot is of one of the volumes, and of other hands.
-  std::function<bool(const Json& snapshot)> concerns;
+  std::function<bool(const objects::VolumeSnapshot& snapshot)> concerns;
   // VolumeSnapshots of ours are ordered by turns and left out, unless a turn was cut short.
   bool ours_too = false;
   std::string of;  // "claim shop/data", for messages
@@ -86,8 +121,9 @@ class DriversWord {
   DriversWord(std::string of, std::string awaited, absl::Duration timeout)
       : of_(std::move(of)), awaited_(std::move(awaited)), timeout_(timeout) {}
 
-  // Hears what `object` says now. FAILED_PRECONDITION when that is final.
-  absl::Status Hear(const Json& object, absl::Time now);
+  // Hears what an object's status says now (error_message() of it). FAILED_PRECONDITION when that
+  // is final.
+  absl::Status Hear(std::string error, absl::Time now);
 
   // `status`; what the driver said last is in the message when the time ran out.
   absl::Status AddTo(const absl::Status& status) const;

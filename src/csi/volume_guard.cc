@@ -9,17 +9,16 @@
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "base/status_mark.h"
-#include "csi/group_types.h"
 #include "csi/snapshot_lifecycle.h"
-#include "csi/snapshot_types.h"
 #include "k8s/find.h"
-#include "k8s/wait.h"
+#include "objects/client.h"
 #include "objects/volume_group_snapshot.h"
 
 namespace csidelta::csi {
 namespace {
 
 using objects::PersistentVolumeClaim;
+using objects::VolumeGroupSnapshot;
 using objects::VolumeSnapshot;
 
 constexpr StatusMark kVolumeBusy("csi-delta/volume-busy");
@@ -130,14 +129,14 @@ absl::Status VolumeGuard::LookAgain(const std::string& revision) {
 }
 
 absl::Status VolumeGuard::CheckSnapshots(const std::string& revision) {
-  ASSIGN_OR_RETURN(k8s::ObjectList list, api_.List(ctx_, VolumeSnapshotType(), namespace_name_,
-                                                   {.label_selector = "",
-                                                    .field_selector = "",
-                                                    .may_be_old = false,
-                                                    .exactly_at = revision}));
+  ASSIGN_OR_RETURN(const std::vector<VolumeSnapshot> snapshots,
+                   objects::List<VolumeSnapshot>(ctx_, api_, namespace_name_,
+                                                 {.label_selector = "",
+                                                  .field_selector = "",
+                                                  .may_be_old = false,
+                                                  .exactly_at = revision}));
   const absl::Time now = ctx_.clock->Now();
-  for (Json& item : list.items) {
-    ASSIGN_OR_RETURN(const VolumeSnapshot other, VolumeSnapshot::Of(std::move(item)));
+  for (const VolumeSnapshot& other : snapshots) {
     const auto pvc = std::find_if(request_.pvcs.begin(), request_.pvcs.end(), [&](const auto& one) {
       return one.name() == other.source_pvc();
     });
@@ -151,10 +150,11 @@ absl::Status VolumeGuard::CheckSnapshots(const std::string& revision) {
 }
 
 absl::Status VolumeGuard::CheckGroups() {
-  absl::StatusOr<k8s::ObjectList> list = absl::NotFoundError("");
-  for (const char* const version : kGroupVersions) {
+  absl::StatusOr<std::vector<VolumeGroupSnapshot>> list = absl::NotFoundError("");
+  for (const char* const version : objects::kGroupVersions) {
     if (absl::IsNotFound(list.status())) {
-      list = api_.List(ctx_, VolumeGroupSnapshotType(version), namespace_name_, {});
+      list = objects::List<VolumeGroupSnapshot>(
+          ctx_, api_, VolumeGroupSnapshot::kKind.TypeOf(version), namespace_name_);
     }
   }
   if (absl::IsPermissionDenied(list.status())) {
@@ -164,13 +164,12 @@ absl::Status VolumeGuard::CheckGroups() {
   if (!list.ok()) {
     return k8s::IgnoreNotFound(list.status());
   }
-  for (Json& item : list->items) {
-    ASSIGN_OR_RETURN(const auto group, objects::VolumeGroupSnapshot::Of(std::move(item)));
+  for (const VolumeGroupSnapshot& group : *list) {
     if (group.name() == request_.name || !IsBeginning(group, ctx_.clock->Now())) {
       continue;
     }
     for (const PersistentVolumeClaim& pvc : request_.pvcs) {
-      if (group.Selects(GetStringMap(pvc.json(), {"metadata", "labels"}))) {
+      if (group.Selects(pvc.labels())) {
         return VolumeBusyError(Of(pvc),
                                absl::StrCat("VolumeGroupSnapshot ", group.name(), " selects it"));
       }
@@ -195,14 +194,11 @@ absl::Status VolumeGuard::AwaitOther() {
     ctx_.clock->SleepUntil(ctx_.clock->Now() + kGroupPause, ctx_.stop);
     return ctx_.Check();
   }
-  return k8s::WaitFor(ctx_, api_, VolumeSnapshotKey(namespace_name_, busy_with_),
-                      [&](const Json* json) -> absl::StatusOr<bool> {
-                        if (json == nullptr) {
-                          return true;
-                        }
-                        ASSIGN_OR_RETURN(const VolumeSnapshot now, VolumeSnapshot::Of(*json));
-                        return !IsBeingTaken(now, ctx_.clock->Now());
-                      });
+  return objects::WaitFor<VolumeSnapshot>(
+      ctx_, api_, VolumeSnapshot::Key(namespace_name_, busy_with_),
+      [&](const VolumeSnapshot* now) -> absl::StatusOr<bool> {
+        return now == nullptr || !IsBeingTaken(*now, ctx_.clock->Now());
+      });
 }
 
 TurnWaiter VolumeGuard::Waiter(const CallContext& ctx) {

@@ -38,7 +38,8 @@ absl::StatusOr<bool> IsBeingMoved(const CallContext& ctx, const MoverEnvironment
 }  // namespace
 
 absl::StatusOr<absl::Time> BaseReconciler::Reconcile(const CallContext& ctx, const Json& object) {
-  const csi::BaseSnapshot base = csi::ReadBase(object);
+  ASSIGN_OR_RETURN(const auto content, objects::VolumeSnapshotContent::Of(object));
+  const csi::BaseSnapshot base = csi::ReadBase(content);
   const csi::BaseOwner& owner = base.owner;
   if (owner.cluster != env_.cluster || owner.claim_uid.empty() || owner.claim.empty() ||
       owner.claim_namespace.empty() || k8s::BeingDeleted(object)) {

@@ -12,6 +12,7 @@
 #include "datamover/volume_task.h"
 #include "k8s/find.h"
 #include "k8s/object.h"
+#include "objects/client.h"
 #include "objects/keys.h"
 
 namespace csidelta::datamover {
@@ -30,23 +31,24 @@ ContentReconciler::ContentReconciler(const MoverEnvironment& env, const WakeTabl
       velero_namespaces_(std::move(velero_namespaces)),
       is_synced_(std::move(is_synced)) {}
 
-bool ContentReconciler::IsOursToRemove(const Json& content) const {
-  return k8s::Label(content, objects::kMoverTaskLabel) == k8s::Name(content) &&
-         GetString(content, {"spec", "volumeSnapshotRef", "namespace"}) == env_.mover_namespace &&
-         velero_namespaces_.contains(k8s::Label(content, objects::kMoverVeleroNamespaceLabel)) &&
-         k8s::Label(content, objects::kBaseLabel) != "true" && !csi::IsReleased(content) &&
-         !k8s::BeingDeleted(content);
+bool ContentReconciler::IsOursToRemove(const objects::VolumeSnapshotContent& content) const {
+  return content.Label(objects::kMoverTaskLabel) == content.name() &&
+         content.snapshot_namespace() == env_.mover_namespace &&
+         velero_namespaces_.contains(content.Label(objects::kMoverVeleroNamespaceLabel)) &&
+         content.Label(objects::kBaseLabel) != "true" && !csi::IsReleased(content) &&
+         !content.is_being_deleted();
 }
 
 absl::StatusOr<absl::Time> ContentReconciler::Reconcile(const CallContext& ctx,
                                                         const Json& object) {
-  if (!IsOursToRemove(object)) {
+  ASSIGN_OR_RETURN(const auto content, objects::VolumeSnapshotContent::Of(object));
+  if (!IsOursToRemove(content)) {
     return absl::InfiniteFuture();
   }
   if (!is_synced_()) {
     return ctx.clock->Now() + kUntilSynced;
   }
-  const std::string stem = k8s::Name(object);
+  const std::string stem = content.name();
   const absl::Time later = ctx.clock->Now() + kLeftoversEvery;
   if (wakes_.Wake(stem)) {
     return later;
@@ -56,13 +58,13 @@ absl::StatusOr<absl::Time> ContentReconciler::Reconcile(const CallContext& ctx,
   if (task.has_value()) {  // Who looks after tasks looks after this.
     return later;
   }
-  ASSIGN_OR_RETURN(const std::optional<Json> fresh,
-                   k8s::Find(ctx, env_.api, csi::VolumeSnapshotContentKey(stem)));
+  ASSIGN_OR_RETURN(const auto fresh,
+                   objects::Find<objects::VolumeSnapshotContent>(ctx, env_.api, content.key()));
   if (fresh.has_value() && IsOursToRemove(*fresh)) {
     CSIDELTA_LOG(kWarn, "a volume snapshot is left of a DataUpload that is over; it is removed",
                  {"task", stem});
-    RETURN_IF_ERROR(RemoveUploadExposure(ctx, env_, stem,
-                                         k8s::Label(*fresh, objects::kMoverVeleroNamespaceLabel)));
+    RETURN_IF_ERROR(
+        RemoveUploadExposure(ctx, env_, stem, fresh->Label(objects::kMoverVeleroNamespaceLabel)));
   }
   return later;
 }

@@ -28,12 +28,15 @@ class ContentReconciler : public k8s::Reconciler {
   ContentReconciler(const MoverEnvironment& env, const WakeTable& wakes,
                     std::set<std::string> velero_namespaces, std::function<bool()> is_synced);
 
-  bool Concerns(const Json& content) const override { return IsOursToRemove(content); }
+  bool Concerns(const Json& object) const override {
+    const auto content = objects::VolumeSnapshotContent::Of(object);
+    return content.ok() && IsOursToRemove(*content);
+  }
   absl::StatusOr<absl::Time> Reconcile(const CallContext& ctx, const Json& object) override;
 
  private:
   // Whether it is one of ours that nobody needs once its DataUpload is over.
-  bool IsOursToRemove(const Json& content) const;
+  bool IsOursToRemove(const objects::VolumeSnapshotContent& content) const;
 
   const MoverEnvironment& env_;
   const WakeTable& wakes_;

@@ -15,14 +15,15 @@ k8s::FollowedObjects GroupMemberContents() {
 }
 
 absl::StatusOr<absl::Time> GroupReconciler::Reconcile(const CallContext& ctx, const Json& object) {
-  if (k8s::BeingDeleted(object)) {
+  ASSIGN_OR_RETURN(const auto content, objects::VolumeSnapshotContent::Of(object));
+  if (content.is_being_deleted()) {
     return absl::InfiniteFuture();
   }
   const csi::Environment csi_env{.api = env_.api,
                                  .clock = *ctx.clock,
                                  .random = env_.random,
                                  .velero_namespace = env_.mover_namespace};
-  RETURN_IF_ERROR(csi::SettleMovedGroup(ctx, csi_env, object));
+  RETURN_IF_ERROR(csi::SettleMovedGroup(ctx, csi_env, content));
   return ctx.clock->Now() + kGroupLookedAtEvery;
 }
 

@@ -93,13 +93,16 @@ GroupFigures GroupWindows::figures() const {
   return figures_;
 }
 
-void GroupWindows::Note(const Json& group) {
-  const auto window = csi::FreezeWindow(group);
-  const auto answered_at = ParseRfc3339(k8s::Annotation(group, objects::kAnsweredAtAnnotation));
-  const VolumeGroup name = GroupOf(group);
-  if (!window.has_value() || *answered_at < since_ || !csi::IsGroupMadeByUs(group) ||
-      !velero_namespaces_.contains(name.velero_namespace) ||
-      !seen_.insert(k8s::Uid(group)).second) {
+void GroupWindows::Note(const Json& object) {
+  const auto group = objects::VolumeGroupSnapshot::Of(object);
+  if (!group.ok()) {
+    return;
+  }
+  const auto window = csi::FreezeWindow(*group);
+  const auto answered_at = ParseRfc3339(group->Annotation(objects::kAnsweredAtAnnotation));
+  const VolumeGroup name = GroupOf(object);
+  if (!window.has_value() || *answered_at < since_ || !csi::IsGroupMadeByUs(*group) ||
+      !velero_namespaces_.contains(name.velero_namespace) || !seen_.insert(group->uid()).second) {
     return;
   }
   if (figures_.last.size() < kGroupsMax || figures_.last.contains(name)) {

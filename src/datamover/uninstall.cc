@@ -37,6 +37,7 @@
 #include "k8s/find.h"
 #include "k8s/object.h"
 #include "k8s/wait.h"
+#include "objects/client.h"
 #include "objects/keys.h"
 #include "velero/data_reference.h"
 #include "velero/data_upload.h"
@@ -195,7 +196,8 @@ class Planner {
 
   // Without the plugin nobody takes its finalizer off.
   void NotePendingDeletion(const k8s::ResourceType& type, const Json& object) {
-    plan_.stays.push_back(ItemOf(type, object, csi::DescribePendingDeletion(type, object)));
+    plan_.stays.push_back(
+        ItemOf(type, object, csi::DescribePendingDeletion(type, objects::Object(object))));
   }
 
   absl::Status NoteWhatStays();
@@ -452,11 +454,11 @@ absl::Status Planner::PlanContents() {
 
 absl::Status Planner::DropContent(const CallContext& ctx, const MoverEnvironment& env,
                                   const k8s::ObjectKey& key) {
-  const absl::StatusOr<Json> content = env.api.Get(ctx, key);
-  if (absl::IsNotFound(content.status()) || (content.ok() && k8s::BeingDeleted(*content))) {
+  ASSIGN_OR_RETURN(const auto content,
+                   objects::Find<objects::VolumeSnapshotContent>(ctx, env.api, key));
+  if (!content.has_value() || content->is_being_deleted()) {
     return absl::OkStatus();
   }
-  RETURN_IF_ERROR(content.status());
   RETURN_IF_ERROR(csi::DropWithSnapshot(ctx, env.api, *content));
   if (csi::MovedGroupOf(*content).empty()) {
     return absl::OkStatus();
@@ -646,7 +648,7 @@ absl::Status Planner::NoteWhatStays() {
        {&csi::VolumeSnapshotType(), &csi::VolumeSnapshotContentType()}) {
     ASSIGN_OR_RETURN(const std::vector<Json> marked, List(*type, "", objects::kCsiDeltaLabel));
     for (const Json& object : marked) {
-      if (csi::IsPendingDeletion(object)) {
+      if (csi::IsPendingDeletion(objects::Object(object))) {
         NotePendingDeletion(*type, object);
         continue;
       }
@@ -659,7 +661,7 @@ absl::Status Planner::NoteWhatStays() {
     const k8s::ResourceType type = csi::VolumeGroupSnapshotContentType(version);
     ASSIGN_OR_RETURN(const std::vector<Json> marked, List(type, "", objects::kCsiDeltaLabel));
     for (const Json& object : marked) {
-      if (csi::IsPendingDeletion(object)) {
+      if (csi::IsPendingDeletion(objects::Object(object))) {
         NotePendingDeletion(type, object);
       }
     }

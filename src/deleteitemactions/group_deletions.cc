@@ -4,14 +4,14 @@
 #include "base/mutex.h"
 #include "base/status_macros.h"
 #include "csi/group_deletion.h"
-#include "csi/static_group.h"
 
 namespace csidelta::deleteitemactions {
 
-absl::Status GroupDeletions::Delete(const CallContext& ctx, const Json& archived_content,
+absl::Status GroupDeletions::Delete(const CallContext& ctx,
+                                    const objects::VolumeGroupSnapshotContent& archived_content,
                                     const velero::Backup& backup) {
-  const std::string driver = GetString(archived_content, {"spec", "driver"});
-  const std::string handle = csi::ArchivedGroupHandle(archived_content);
+  const std::string driver = archived_content.driver();
+  const std::string handle = archived_content.archived_handle();
   const std::string name = csi::GroupDeletionContentName(driver, handle);
   {
     const MutexLock lock(mutex_);

@@ -5,10 +5,10 @@
 
 #include "absl/status/status.h"
 #include "base/call_context.h"
-#include "base/json.h"
 #include "base/mutex.h"
 #include "csi/environment.h"
 #include "deleteitemactions/driver_patience.h"
+#include "objects/volume_group_snapshot.h"
 #include "velero/backup.h"
 
 namespace csidelta::deleteitemactions {
@@ -23,7 +23,8 @@ class GroupDeletions {
 
   // As csi::DeleteGroupOfBackup(), unless that went well in this process before. `archived_content`
   // is a VolumeGroupSnapshotContent.
-  absl::Status Delete(const CallContext& ctx, const Json& archived_content,
+  absl::Status Delete(const CallContext& ctx,
+                      const objects::VolumeGroupSnapshotContent& archived_content,
                       const velero::Backup& backup);
 
  private:

@@ -22,7 +22,8 @@ class VolumeGroupSnapshotContentAction : public velero::DeleteItemAction {
 
   absl::Status Execute(const CallContext& ctx, const Json& item, const Json& backup_json) override {
     ASSIGN_OR_RETURN(const velero::Backup backup, velero::ParseBackup(backup_json));
-    return groups_->Delete(ctx, item, backup);
+    ASSIGN_OR_RETURN(const auto content, objects::VolumeGroupSnapshotContent::Of(item));
+    return groups_->Delete(ctx, content, backup);
   }
 
  private:

@@ -6,8 +6,6 @@
 #include "base/status_macros.h"
 #include "csi/content_deletion.h"
 #include "csi/group_deletion.h"
-#include "csi/static_content.h"
-#include "csi/static_group.h"
 #include "deleteitemactions/actions.h"
 #include "deleteitemactions/driver_patience.h"
 #include "deleteitemactions/group_deletions.h"
@@ -29,28 +27,29 @@ class VolumeSnapshotContentAction : public velero::DeleteItemAction {
 
   absl::Status Execute(const CallContext& ctx, const Json& item, const Json& backup_json) override {
     ASSIGN_OR_RETURN(const velero::Backup backup, velero::ParseBackup(backup_json));
-    if (csi::IsMemberOfOurs(item)) {
-      const Json group_content = csi::NotedGroupContent(item);
-      return group_content.is_null() ? absl::OkStatus()  // Goes with its group's content.
-                                     : groups_->Delete(ctx, group_content, backup);
+    ASSIGN_OR_RETURN(const auto content, objects::VolumeSnapshotContent::Of(item));
+    if (csi::IsMemberOfOurs(content)) {
+      const auto group_content = objects::VolumeGroupSnapshotContent::NotedIn(content);
+      return group_content.has_value() ? groups_->Delete(ctx, *group_content, backup)
+                                       : absl::OkStatus();  // Goes with its group's content.
     }
-    const std::string driver = GetString(item, {"spec", "driver"});
+    const std::string driver = content.driver();
     ASSIGN_OR_RETURN(
         const csi::DeletionResult result,
-        csi::DeleteSnapshotOfBackup(ctx, env_, item, backup, patience_.WaitFor(ctx, driver)));
+        csi::DeleteSnapshotOfBackup(ctx, env_, content, backup, patience_.WaitFor(ctx, driver)));
     switch (result) {
       case csi::DeletionResult::kNothing:
       case csi::DeletionResult::kDeferred:
         return absl::OkStatus();
       case csi::DeletionResult::kGone:
         CSIDELTA_LOG(kInfo, "the driver holds the snapshot no more", {"driver", driver},
-                     {"snapshot_handle", csi::HandleOf(item)}, {"backup", backup.name});
+                     {"snapshot_handle", content.handle_or_source()}, {"backup", backup.name});
         return absl::OkStatus();
       case csi::DeletionResult::kDeclined:
         CSIDELTA_LOG(kWarn,
                      "the snapshot is a member of a group that the driver holds: the CSI sidecar "
                      "deletes it only with its group, and nothing here knows that group",
-                     {"driver", driver}, {"snapshot_handle", csi::HandleOf(item)},
+                     {"driver", driver}, {"snapshot_handle", content.handle_or_source()},
                      {"backup", backup.name});
         return absl::OkStatus();
       case csi::DeletionResult::kInProgress:

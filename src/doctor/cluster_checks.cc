@@ -43,7 +43,8 @@ std::string ImagesOf(const Json& deployment) {
 }
 
 void WarnOfPendingDeletion(Visit& visit, const k8s::ResourceType& type, const Json& content) {
-  visit.Warn(NameOf(type.kind, content), csi::DescribePendingDeletion(type, content),
+  visit.Warn(NameOf(type.kind, content),
+             csi::DescribePendingDeletion(type, objects::Object(content)),
              "look at the log of the driver's csi-snapshotter");
 }
 
@@ -169,7 +170,7 @@ void CheckStuckContents(Visit& visit) {
     if (!IsOlderThan(visit, k8s::DeletedAt(content), kSnapshotTimeMax)) {
       continue;
     }
-    if (csi::IsPendingDeletion(content)) {
+    if (csi::IsPendingDeletion(objects::Object(content))) {
       WarnOfPendingDeletion(visit, csi::VolumeSnapshotContentType(), content);
       continue;
     }
@@ -184,7 +185,7 @@ void CheckStuckContents(Visit& visit) {
     const k8s::ResourceType type = csi::VolumeGroupSnapshotContentType(version);
     const absl::StatusOr<std::vector<Json>>& contents = visit.facts().List(type);
     for (const Json& content : contents.ok() ? *contents : std::vector<Json>()) {
-      if (csi::IsPendingDeletion(content) &&
+      if (csi::IsPendingDeletion(objects::Object(content)) &&
           IsOlderThan(visit, k8s::DeletedAt(content), kSnapshotTimeMax)) {
         WarnOfPendingDeletion(visit, type, content);
       }

@@ -15,6 +15,7 @@
 #include "k8s/object.h"
 #include "net/http_client.h"
 #include "net/url.h"
+#include "objects/client.h"
 #include "velero/volume_decision.h"
 
 namespace csidelta::doctor {
@@ -110,7 +111,9 @@ void CheckDriverStorageClass(Visit& visit) {
 }
 
 void CheckDriverSnapshotClass(Visit& visit) {
-  const auto& classes = visit.facts().List(csi::VolumeSnapshotClassType());
+  const auto& listed = visit.facts().List(csi::VolumeSnapshotClassType());
+  const auto classes =
+      listed.ok() ? objects::AllAs<objects::VolumeSnapshotClass>(*listed) : listed.status();
   if (!classes.ok()) {
     visit.Unknown("volumesnapshotclasses", classes.status());
     return;

@@ -83,14 +83,14 @@ NativeWatch::Interest::~Interest() {
   watch_.interests_.remove(this);
 }
 
-absl::Status NativeWatch::Interest::Await(const CallContext& ctx, Predicate done,
-                                          const Json* known) {
+absl::Status NativeWatch::Interest::Await(const CallContext& ctx, objects::Predicate<Snapshot> done,
+                                          const Snapshot* known) {
   if (known != nullptr) {
     ASSIGN_OR_RETURN(const bool is_done, done(known));
     if (is_done) {
       return absl::OkStatus();
     }
-    if (!watch_.BeginAt(k8s::ResourceVersion(*known)) && !is_watched_) {
+    if (!watch_.BeginAt(known->resource_version()) && !is_watched_) {
       read_at_ = watch_.clock_.Now();  // Another began it meanwhile, and later than with this one.
     }
   }
@@ -107,7 +107,8 @@ absl::Status NativeWatch::Interest::Await(const CallContext& ctx, Predicate done
       ASSIGN_OR_RETURN(news, Read(ctx));
     }
     read_at_ = watch_.clock_.Now() + kReadAgainAfter;
-    ASSIGN_OR_RETURN(const bool is_done, done(news->is_null() ? nullptr : &*news));
+    ASSIGN_OR_RETURN(const bool is_done,
+                     objects::OfJson<Snapshot>(done)(news->is_null() ? nullptr : &*news));
     if (is_done) {
       return absl::OkStatus();
     }

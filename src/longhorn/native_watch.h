@@ -16,6 +16,8 @@
 #include "base/mutex.h"
 #include "k8s/api_client.h"
 #include "k8s/follow.h"
+#include "longhorn/types.h"
+#include "objects/client.h"
 
 namespace csidelta::longhorn {
 
@@ -39,8 +41,6 @@ class NativeWatch : private k8s::ObjectFollower {
   // Ends the watch. REQUIRES that no Interest is left.
   ~NativeWatch() override;
 
-  using Predicate = absl::FunctionRef<absl::StatusOr<bool>(const Json* object)>;
-
   // In one Snapshot, from before it is requested, so that nothing is missed. One owner.
   class Interest {
    public:
@@ -51,7 +51,8 @@ class NativeWatch : private k8s::ObjectFollower {
 
     // Looks at the Snapshot until `done` says so, as k8s::WaitFor() does; may be called again after
     // `ctx` ended. REQUIRES that it was made; `known` is that, or null in further calls.
-    absl::Status Await(const CallContext& ctx, Predicate done, const Json* known = nullptr);
+    absl::Status Await(const CallContext& ctx, objects::Predicate<Snapshot> done,
+                       const Snapshot* known = nullptr);
 
    private:
     friend class NativeWatch;

@@ -93,6 +93,11 @@ template <typename Kind>
 absl::StatusOr<Kind> Create(const CallContext& ctx, k8s::ApiClient& api, const Kind& object) {
   return Create<Kind>(ctx, api, Kind::Type(), object);
 }
+// What Create() would answer now; stores nothing.
+template <typename Kind>
+absl::Status DryRunCreate(const CallContext& ctx, k8s::ApiClient& api, const Kind& object) {
+  return api.DryRunCreate(ctx, Kind::Type(), object.namespace_name(), object.json()).status();
+}
 // Where there is one of that name, that one, whoever made it.
 template <typename Kind>
 absl::StatusOr<Kind> CreateOrGet(const CallContext& ctx, k8s::ApiClient& api, const Kind& object) {
@@ -117,6 +122,10 @@ inline absl::Status Apply(const CallContext& ctx, k8s::ApiClient& api, const k8s
   return api.Patch(ctx, key, k8s::PatchKind::kMerge, patch.json(), subresource).status();
 }
 
+// Removes a label where it has that value. OK where it has not, and where there is no such object.
+absl::Status RemoveLabelIf(const CallContext& ctx, k8s::ApiClient& api, const k8s::ObjectKey& key,
+                           absl::string_view label, absl::string_view value);
+
 // What a cache knows of an object, as of a moment ago.
 template <typename Kind>
 struct Cached {
@@ -139,17 +148,38 @@ Cached<Kind> FindCached(const k8s::ObjectCache* cache, const k8s::ObjectKey& key
                      : Cached<Kind>{};
 }
 
-// As k8s::WaitFor: `done` gets nullptr while there is none.
+// Ends a wait, or goes on, by an object as it is now; nullptr while there is none.
 template <typename Kind>
-absl::Status WaitFor(const CallContext& ctx, k8s::ApiClient& api, const k8s::ObjectKey& key,
-                     absl::FunctionRef<absl::StatusOr<bool>(const Kind* object)> done) {
-  return k8s::WaitFor(ctx, api, key, [&](const Json* json) -> absl::StatusOr<bool> {
+using Predicate = absl::FunctionRef<absl::StatusOr<bool>(const Kind* object)>;
+
+// `done` for an object as it is read. Borrows `done`.
+template <typename Kind>
+auto OfJson(const Predicate<Kind>& done) {
+  return [&done](const Json* json) -> absl::StatusOr<bool> {
     if (json == nullptr) {
       return done(nullptr);
     }
     ASSIGN_OR_RETURN(const Kind object, As<Kind>(*json));
     return done(&object);
-  });
+  };
+}
+
+// As those of k8s/wait.h.
+template <typename Kind>
+absl::Status WaitFor(const CallContext& ctx, k8s::ApiClient& api, const k8s::ObjectKey& key,
+                     Predicate<Kind> done, const Kind* known = nullptr) {
+  return k8s::WaitFor(ctx, api, key, OfJson<Kind>(done),
+                      known == nullptr ? nullptr : &known->json());
+}
+template <typename Kind>
+absl::Status WaitForExisting(const CallContext& ctx, k8s::ApiClient& api, const k8s::ObjectKey& key,
+                             Predicate<Kind> done) {
+  return k8s::WaitForExisting(ctx, api, key, OfJson<Kind>(done));
+}
+template <typename Kind>
+absl::Status WaitForAmong(const CallContext& ctx, k8s::ApiClient& api,
+                          absl::string_view namespace_name, Predicate<Kind> done) {
+  return k8s::WaitForAmong(ctx, api, Kind::Type(), namespace_name, OfJson<Kind>(done));
 }
 
 }  // namespace csidelta::objects

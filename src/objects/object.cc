@@ -60,6 +60,16 @@ OwnerReference Object::AsOwner() const {
           .blocks_deletion = true};
 }
 
+std::optional<absl::Time> Object::labelled_at(absl::string_view key) const {
+  const std::string field = absl::StrCat("f:", key);
+  for (const Json& entry : ArrayAt({"metadata", "managedFields"})) {
+    if (FindJson(entry, {"fieldsV1", "f:metadata", "f:labels", field}) != nullptr) {
+      return ParseRfc3339(GetString(entry, {"time"}));
+    }
+  }
+  return std::nullopt;
+}
+
 void Object::SetLabels(const std::map<std::string, std::string>& labels) {
   labels.empty() ? EraseJson(json_, {"metadata", "labels"}) : Set({"metadata", "labels"}, labels);
 }
@@ -111,6 +121,16 @@ std::optional<int64_t> Object::QuantityAt(JsonPath path) const {
 }
 
 const Json& Object::ArrayAt(JsonPath path) const { return JsonArrayAt(json_, path); }
+
+Json Object::PickAt(const char* field, std::initializer_list<const char*> names) const {
+  Json picked = Json::object();
+  for (const char* const name : names) {
+    if (const Json* const value = Find({field, name}); value != nullptr) {
+      picked[name] = *value;
+    }
+  }
+  return picked;
+}
 
 bool Object::Remove(JsonPath path) {
   const bool was_there = Find(path) != nullptr;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <map>
 #include <optional>
 #include <string>
@@ -56,6 +57,9 @@ class Object {
   }
   std::string Label(absl::string_view key) const { return k8s::Label(json_, key); }
   std::string Annotation(absl::string_view key) const { return k8s::Annotation(json_, key); }
+  bool HasLabel(absl::string_view key) const {  // of whatever value, "" too
+    return Find({"metadata", "labels", key}) != nullptr;
+  }
   bool HasLabels(const std::map<std::string, std::string>& wanted) const;  // all of them
   std::vector<std::string> finalizers() const { return Texts({"metadata", "finalizers"}); }
   bool HasFinalizer(absl::string_view finalizer) const;
@@ -65,6 +69,8 @@ class Object {
   // By the API server's clock; nothing where the text is missing or not RFC 3339.
   std::optional<absl::Time> created_at() const { return k8s::CreatedAt(json_); }
   std::optional<absl::Time> deleted_at() const { return k8s::DeletedAt(json_); }
+  // When the label was written, by metadata.managedFields; nothing where that was not recorded.
+  std::optional<absl::Time> labelled_at(absl::string_view key) const;
   // Deletion was requested, and finalizers keep the object.
   bool is_being_deleted() const { return k8s::BeingDeleted(json_); }
 
@@ -99,6 +105,8 @@ class Object {
   std::optional<absl::Time> TimeAt(JsonPath path) const;   // of RFC 3339
   std::optional<int64_t> QuantityAt(JsonPath path) const;  // more than 0
   const Json& ArrayAt(JsonPath path) const;                // an empty one where there is none
+  // Of the object at `field`: the members of these names that there are.
+  Json PickAt(const char* field, std::initializer_list<const char*> names) const;
   void Set(JsonPath path, Json leaf) { SetJson(json_, path, std::move(leaf)); }
   bool Remove(JsonPath path);  // whether it was there
 
@@ -133,6 +141,7 @@ absl::Status CheckKind(const Json& json, absl::string_view kind);
 template <typename Kind>
 class ObjectOf : public Object {
  public:
+  ObjectOf() = default;  // of no name: to be filled in
   // INVALID_ARGUMENT for what is no object of the kind.
   static absl::StatusOr<Kind> Of(Json json) {
     if (absl::Status status = CheckKind(json, Kind::kKind.kind); !status.ok()) {

@@ -1,11 +1,14 @@
 #pragma once
 
+#include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "base/json.h"
 #include "objects/object.h"
 
@@ -44,6 +47,14 @@ class Patch {
   Patch& SetDeletionPolicy(absl::string_view policy) {  // Retain, Delete
     return Set({"spec", "deletionPolicy"}, std::string(policy));
   }
+
+  // What a driver that cannot be asked would not know: its handle, when it took the snapshot, and
+  // of what size that is. Of the status of a VolumeSnapshotContent.
+  Patch& SetTaken(absl::string_view handle, std::optional<absl::Time> taken_at,
+                  std::optional<int64_t> restore_size_bytes);
+
+  // The driver's handle in the status of a content of that type: of a VolumeSnapshot or a group.
+  Patch& SetHandle(const k8s::ResourceType& type, absl::string_view handle);
 
   // --- PersistentVolume
   Patch& SetReclaimPolicy(absl::string_view policy) {  // Retain, Delete

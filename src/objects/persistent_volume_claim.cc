@@ -2,6 +2,7 @@
 
 #include "base/rfc3339.h"
 #include "objects/keys.h"
+#include "objects/volume_snapshot.h"
 
 namespace csidelta::objects {
 
@@ -33,6 +34,12 @@ std::string PersistentVolumeClaim::source_snapshot() const {
     }
   }
   return "";
+}
+
+void PersistentVolumeClaim::SetSourceSnapshot(absl::string_view snapshot) {
+  Set({"spec", "dataSource"}, {{"apiGroup", kSnapshotGroup},
+                               {"kind", VolumeSnapshot::kKind.kind},
+                               {"name", std::string(snapshot)}});
 }
 
 std::string PersistentVolumeClaim::selected_node() const {

@@ -43,6 +43,19 @@ class PersistentVolumeClaim : public ObjectOf<PersistentVolumeClaim> {
   // The node that the scheduler has chosen for it, where the class waits for that; "".
   std::string selected_node() const;
 
+  void SetStorageClass(absl::string_view name) {
+    Set({"spec", "storageClassName"}, std::string(name));
+  }
+  void SetMode(VolumeMode mode) { Set({"spec", "volumeMode"}, std::string(ToString(mode))); }
+  void SetAccessModes(const std::vector<std::string>& modes) {
+    Set({"spec", "accessModes"}, modes);
+  }
+  void SetRequestedBytes(int64_t bytes) {
+    Set({"spec", "resources", "requests", "storage"}, std::to_string(bytes));
+  }
+  // It is filled from that VolumeSnapshot of its namespace.
+  void SetSourceSnapshot(absl::string_view snapshot);
+
   // Status.
   // Pending, Bound, Lost; "" before the controller saw it.
   std::string phase() const { return Text({"status", "phase"}); }

@@ -5,12 +5,24 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 #include "base/status_macros.h"
 #include "objects/client.h"
+#include "objects/group_plan.h"
+#include "objects/keys.h"
 
 namespace csidelta::objects {
 namespace {
+
+std::map<std::string, std::string> SecretAnnotations(const std::string& namespace_name,
+                                                     const std::string& name) {
+  if (namespace_name.empty() || name.empty()) {
+    return {};
+  }
+  return {{kGroupDeletionSecretNameAnnotation, name},
+          {kGroupDeletionSecretNamespaceAnnotation, namespace_name}};
+}
 
 using Labels = std::map<std::string, std::string>;
 
@@ -53,14 +65,41 @@ std::string GroupObject<Kind>::version() const {
              : "v1";
 }
 
+template <typename Kind>
+Kind GroupObject<Kind>::Make(absl::string_view version, absl::string_view namespace_name,
+                             absl::string_view name) {
+  Kind made = ObjectOf<Kind>::Make(namespace_name, name);
+  made.Set({"apiVersion"}, absl::StrCat(kGroupSnapshotGroup, "/", version));
+  return made;
+}
+
 template class GroupObject<VolumeGroupSnapshot>;
 template class GroupObject<VolumeGroupSnapshotContent>;
+
+VolumeGroupSnapshot VolumeGroupSnapshot::Essence() const {
+  VolumeGroupSnapshot essence;
+  for (const char* const field : {"apiVersion", "kind"}) {
+    if (const Json* const found = Find({field}); found != nullptr) {
+      essence.Set({field}, *found);
+    }
+  }
+  essence.Set({"metadata"}, PickAt("metadata", {"name", "namespace", "uid"}));
+  essence.Set({"status"}, PickAt("status", {"boundVolumeGroupSnapshotContentName"}));
+  return essence;
+}
 
 std::string VolumeGroupSnapshotContent::handle_or_source() const {
   const std::string known = handle();
   return known.empty()
              ? Text({"spec", "source", "groupSnapshotHandles", "volumeGroupSnapshotHandle"})
              : known;
+}
+
+std::optional<std::vector<std::string>> VolumeGroupSnapshotContent::source_volumes() const {
+  const Json* const handles = Find({"spec", "source", "volumeHandles"});
+  return handles == nullptr || !handles->is_array()
+             ? std::nullopt
+             : std::optional(Texts({"spec", "source", "volumeHandles"}));
 }
 
 std::vector<GroupMember> VolumeGroupSnapshotContent::members() const {
@@ -100,6 +139,126 @@ bool VolumeGroupSnapshot::Selects(const Labels& labels) const {
   return has_labels && (requirements == nullptr || !requirements->is_array() ||
                         std::all_of(requirements->begin(), requirements->end(),
                                     [&](const Json& one) { return Meets(labels, one); }));
+}
+
+void VolumeGroupSnapshotContent::SetSource(absl::string_view handle,
+                                           const std::vector<std::string>& member_handles) {
+  Set({"spec", "source", "groupSnapshotHandles"},
+      {{"volumeGroupSnapshotHandle", std::string(handle)},
+       {"volumeSnapshotHandles", member_handles}});
+}
+
+void VolumeGroupSnapshotContent::SetSnapshot(absl::string_view namespace_name,
+                                             absl::string_view name) {
+  Set({"spec", "volumeGroupSnapshotRef"}, {{"apiVersion", api_version()},
+                                           {"kind", VolumeGroupSnapshot::kKind.kind},
+                                           {"namespace", std::string(namespace_name)},
+                                           {"name", std::string(name)}});
+}
+
+std::string VolumeGroupSnapshotContent::NoteForMembers(
+    const std::vector<GroupMember>& members) const {
+  Json handles = Json::array();
+  for (const GroupMember& member : members) {
+    handles.push_back({{"snapshotHandle", member.snapshot_handle}});
+  }
+  const Json ref = {{"namespace", snapshot_namespace()}, {"name", snapshot_name()}};
+  const Json annotations = SecretAnnotations(Annotation(kGroupDeletionSecretNamespaceAnnotation),
+                                             Annotation(kGroupDeletionSecretNameAnnotation));
+  return DumpJson(
+      {{"metadata", {{"name", name()}, {"annotations", annotations}}},
+       {"spec", {{"volumeGroupSnapshotClassName", class_name()}, {"volumeGroupSnapshotRef", ref}}},
+       {"status",
+        {{"volumeGroupSnapshotHandle", handle_or_source()}, {"volumeSnapshotInfoList", handles}}}});
+}
+
+std::optional<VolumeGroupSnapshotContent> VolumeGroupSnapshotContent::NotedIn(
+    const VolumeSnapshotContent& member) {
+  const absl::StatusOr<Json> noted =
+      ParseJsonObject(member.Annotation(kGroupContentOfMemberAnnotation));
+  absl::StatusOr<VolumeGroupSnapshotContent> content =
+      noted.ok() ? Of(*noted) : absl::StatusOr<VolumeGroupSnapshotContent>(noted.status());
+  if (!content.ok()) {
+    return std::nullopt;
+  }
+  content->SetDriver(member.driver());
+  // Older archives have the backup by Velero's own label.
+  const std::string backup = member.Label(kMemberOfBackupLabel);
+  content->SetLabels({{kBackupNameLabel, backup.empty() ? member.Label(kBackupNameLabel) : backup},
+                      {kGroupNameLabel, member.Label(kGroupNameLabel)}});
+  return *std::move(content);
+}
+
+std::string VolumeGroupSnapshotContent::archived_handle() const {
+  const std::string handle = handle_or_source();
+  return handle.empty() ? Annotation(kGroupSnapshotHandleAnnotation) : handle;
+}
+
+std::vector<GroupMember> VolumeGroupSnapshotContent::archived_members() const {
+  std::vector<GroupMember> known = members();
+  if (!known.empty()) {
+    return known;
+  }
+  for (PlannedGroupMember& planned : ParseGroupPlan(Annotation(kGroupMembersAnnotation))) {
+    if (!planned.snapshot_handle.empty()) {
+      known.push_back({.volume_handle = std::move(planned.volume_handle),
+                       .snapshot_handle = std::move(planned.snapshot_handle)});
+    }
+  }
+  return known;
+}
+
+std::map<std::string, std::string> VolumeGroupSnapshotContent::DeletionSecret(
+    const VolumeGroupSnapshotClass* group_class) const {
+  std::map<std::string, std::string> of_class;
+  if (group_class != nullptr) {
+    const auto fill = [&](const char* parameter) {
+      return absl::StrReplaceAll(group_class->Parameter(parameter),
+                                 {{"${volumegroupsnapshotcontent.name}", name()},
+                                  {"${volumegroupsnapshot.name}", snapshot_name()},
+                                  {"${volumegroupsnapshot.namespace}", snapshot_namespace()}});
+    };
+    of_class = SecretAnnotations(fill(kGroupSnapshotterSecretNamespace),
+                                 fill(kGroupSnapshotterSecretName));
+  }
+  return of_class.empty() ? SecretAnnotations(Annotation(kGroupDeletionSecretNamespaceAnnotation),
+                                              Annotation(kGroupDeletionSecretNameAnnotation))
+                          : of_class;
+}
+
+bool IsGroupKind(const k8s::ResourceType& type) { return type.group == kGroupSnapshotGroup; }
+
+std::string HandleOf(const k8s::ResourceType& type, const Object& content) {
+  return GetString(content.json(),
+                   {"status", IsGroupKind(type) ? "volumeGroupSnapshotHandle" : "snapshotHandle"});
+}
+
+std::string HandleOrSource(const k8s::ResourceType& type, const Object& content) {
+  if (IsGroupKind(type)) {
+    const auto of_group = VolumeGroupSnapshotContent::From(content);
+    return of_group.ok() ? of_group->handle_or_source() : "";
+  }
+  const auto of_snapshot = VolumeSnapshotContent::From(content);
+  return of_snapshot.ok() ? of_snapshot->handle_or_source() : "";
+}
+
+std::string ErrorInStatus(const Object& content) {
+  const std::optional<SnapshotError> error = ErrorOf(content.json());
+  return error.has_value() ? error->message : "";
+}
+
+std::string DriverOf(const Object& content) {
+  return GetString(content.json(), {"spec", "driver"});
+}
+
+bool IsStatusCleared(const Object& content) {
+  const Json* const status = FindJson(content.json(), {"status"});
+  return status != nullptr && status->is_object() && !status->contains("readyToUse");
+}
+
+bool IsInGroup(const k8s::ResourceType& type, const Object& content) {
+  return !IsGroupKind(type) &&
+         !GetString(content.json(), {"status", "volumeGroupSnapshotHandle"}).empty();
 }
 
 absl::StatusOr<GroupKinds> FindGroupKinds(const CallContext& ctx, k8s::ApiClient& api) {

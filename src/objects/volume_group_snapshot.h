@@ -29,11 +29,17 @@ class GroupObject : public SnapshotObject<Kind> {
  public:
   // The version that the object says it is of; "v1" where it says none.
   std::string version() const;
-  k8s::ObjectKey key() const {
-    return {.type = Kind::kKind.TypeOf(version()),
-            .namespace_name = this->namespace_name(),
-            .name = this->name()};
+  // `namespace_name` "" for contents.
+  static k8s::ObjectKey Key(absl::string_view version, absl::string_view namespace_name,
+                            absl::string_view name) {
+    return {.type = Kind::kKind.TypeOf(version),
+            .namespace_name = std::string(namespace_name),
+            .name = std::string(name)};
   }
+  k8s::ObjectKey key() const { return Key(version(), this->namespace_name(), this->name()); }
+  // A new one.
+  static Kind Make(absl::string_view version, absl::string_view namespace_name,
+                   absl::string_view name);
 
  protected:
   using SnapshotObject<Kind>::SnapshotObject;
@@ -54,12 +60,34 @@ class VolumeGroupSnapshot : public GroupObject<VolumeGroupSnapshot> {
     return Text({"spec", "source", "volumeGroupSnapshotContentName"});
   }
   std::optional<absl::Time> taken_at() const { return TimeAt({"status", "creationTime"}); }
+  void SetClassName(absl::string_view name) {
+    Set({"spec", "volumeGroupSnapshotClassName"}, std::string(name));
+  }
+  // It takes the PVCs of its namespace that have the label.
+  void SetSelector(absl::string_view label, absl::string_view value) {
+    Set({"spec", "source", "selector", "matchLabels", label}, std::string(value));
+  }
+  // Its name, uid, kind and binding, without anything else.
+  VolumeGroupSnapshot Essence() const;
   // Whether its selector takes a PVC with these labels. A requirement that is not understood counts
   // as met. False for one of an existing content.
   bool Selects(const std::map<std::string, std::string>& labels) const;
 
  private:
   using GroupObject::GroupObject;
+};
+
+class VolumeGroupSnapshotClass : public ObjectOf<VolumeGroupSnapshotClass> {
+ public:
+  static constexpr KindName kKind = {kGroupSnapshotGroup, "v1", "volumegroupsnapshotclasses",
+                                     "VolumeGroupSnapshotClass", false};
+
+  std::string driver() const { return Text({"driver"}); }
+  std::string deletion_policy() const { return Text({"deletionPolicy"}); }
+  std::string Parameter(absl::string_view key) const { return Text({"parameters", key}); }
+
+ private:
+  using ObjectOf::ObjectOf;
 };
 
 // A volume of a group and its snapshot, as the driver calls them.
@@ -90,6 +118,36 @@ class VolumeGroupSnapshotContent : public GroupObject<VolumeGroupSnapshotContent
   std::string handle() const { return Text({"status", "volumeGroupSnapshotHandle"}); }
   // The same, else what a pre-provisioned content was made for; "".
   std::string handle_or_source() const;
+  void SetDriver(absl::string_view driver) { Set({"spec", "driver"}, std::string(driver)); }
+  void SetDeletionPolicy(absl::string_view policy) {
+    Set({"spec", "deletionPolicy"}, std::string(policy));
+  }
+  void SetClassName(absl::string_view name) {
+    Set({"spec", "volumeGroupSnapshotClassName"}, std::string(name));
+  }
+  // For a group that the driver holds already, and its members' snapshots.
+  void SetSource(absl::string_view handle, const std::vector<std::string>& member_handles);
+  // The VolumeGroupSnapshot that may bind to it.
+  void SetSnapshot(absl::string_view namespace_name, absl::string_view name);
+
+  // What each of its members notes of it, so that each is enough to delete the group: the value of
+  // kGroupContentOfMemberAnnotation. `members`: those of the group.
+  std::string NoteForMembers(const std::vector<GroupMember>& members) const;
+  // What a VolumeSnapshotContent, as an archive has it, notes so; nothing where it notes none.
+  static std::optional<VolumeGroupSnapshotContent> NotedIn(const VolumeSnapshotContent& member);
+
+  // What an archive knows of the group: from status or source, else from our annotations.
+  std::string archived_handle() const;
+  std::vector<GroupMember> archived_members() const;
+
+  // The annotations that name the Secret for deleting the group: of `group_class` (may be null)
+  // where that names one, because Secrets change after a backup, else as they are here. In a
+  // class's templates stand the names of this object. Empty when there is none.
+  std::map<std::string, std::string> DeletionSecret(
+      const VolumeGroupSnapshotClass* group_class) const;
+
+  // The volumes that the snapshot controller found by the selector; nothing where it does not say.
+  std::optional<std::vector<std::string>> source_volumes() const;
   // What the status says: volumeSnapshotInfoList, or v1beta1's volumeSnapshotHandlePairList; else
   // the handles that a pre-provisioned content was made for. Those without a snapshot handle are
   // left out.
@@ -99,17 +157,19 @@ class VolumeGroupSnapshotContent : public GroupObject<VolumeGroupSnapshotContent
   using GroupObject::GroupObject;
 };
 
-class VolumeGroupSnapshotClass : public ObjectOf<VolumeGroupSnapshotClass> {
- public:
-  static constexpr KindName kKind = {kGroupSnapshotGroup, "v1", "volumegroupsnapshotclasses",
-                                     "VolumeGroupSnapshotClass", false};
+// --- A VolumeSnapshotContent or a VolumeGroupSnapshotContent, whichever `type` is
 
-  std::string driver() const { return Text({"driver"}); }
-  std::string deletion_policy() const { return Text({"deletionPolicy"}); }
-
- private:
-  using ObjectOf::ObjectOf;
-};
+bool IsGroupKind(const k8s::ResourceType& type);
+// handle() and handle_or_source() of it.
+std::string HandleOf(const k8s::ResourceType& type, const Object& content);
+std::string HandleOrSource(const k8s::ResourceType& type, const Object& content);
+// Of status.error; "" when there is none.
+std::string ErrorInStatus(const Object& content);
+// What is left of a status once the sidecar had the driver delete what it named.
+bool IsStatusCleared(const Object& content);
+// The driver reported the snapshot as one of a group.
+bool IsInGroup(const k8s::ResourceType& type, const Object& content);
+std::string DriverOf(const Object& content);
 
 // What a cluster serves of the kinds.
 struct GroupKinds {

@@ -25,9 +25,8 @@ std::optional<absl::Time> SnapshotObject<Kind>::ready_at() const {
   return std::nullopt;
 }
 
-template <typename Kind>
-std::optional<SnapshotError> SnapshotObject<Kind>::error() const {
-  const Json* const error = this->Find({"status", "error"});
+std::optional<SnapshotError> ErrorOf(const Json& object) {
+  const Json* const error = FindJson(object, {"status", "error"});
   if (error == nullptr || !error->is_object()) {
     return std::nullopt;
   }
@@ -80,6 +79,23 @@ bool VolumeSnapshotContent::allows_mode_change() const {
 std::string VolumeSnapshotContent::handle_or_source() const {
   const std::string known = handle();
   return known.empty() ? source_handle() : known;
+}
+
+void VolumeSnapshotContent::SetSnapshot(absl::string_view namespace_name, absl::string_view name) {
+  Set({"spec", "volumeSnapshotRef"}, {{"apiVersion", VolumeSnapshot::kKind.ApiVersion()},
+                                      {"kind", VolumeSnapshot::kKind.kind},
+                                      {"namespace", std::string(namespace_name)},
+                                      {"name", std::string(name)}});
+}
+
+VolumeSnapshotContent VolumeSnapshotContent::Essence() const {
+  VolumeSnapshotContent essence;
+  essence.Set({"metadata"}, PickAt("metadata", {"name"}));
+  essence.Set({"status"}, PickAt("status", {"snapshotHandle", "creationTime", "restoreSize"}));
+  if (const std::string node = Label(kManagedByLabel); !node.empty()) {
+    essence.SetLabel(kManagedByLabel, node);
+  }
+  return essence;
 }
 
 std::optional<absl::Time> VolumeSnapshotContent::taken_at() const {

@@ -20,6 +20,9 @@ struct SnapshotError {
   std::optional<absl::Time> time;
 };
 
+// Nothing when there is no status.error.
+std::optional<SnapshotError> ErrorOf(const Json& object);
+
 // What a VolumeSnapshot, its content and their groups have in common.
 template <typename Kind>
 class SnapshotObject : public ObjectOf<Kind> {
@@ -28,8 +31,7 @@ class SnapshotObject : public ObjectOf<Kind> {
   // When status.readyToUse was written last, by metadata.managedFields; nothing when it is not
   // ready or that was not recorded.
   std::optional<absl::Time> ready_at() const;
-  // Nothing when there is no status.error.
-  std::optional<SnapshotError> error() const;
+  std::optional<SnapshotError> error() const { return ErrorOf(this->json()); }
   // Of error(); "" when there is none.
   std::string error_message() const;
 
@@ -108,6 +110,23 @@ class VolumeSnapshotContent : public SnapshotObject<VolumeSnapshotContent> {
   // The handle that it was made for; "" unless pre-provisioned.
   std::string source_handle() const { return Text({"spec", "source", "snapshotHandle"}); }
 
+  void SetDriver(absl::string_view driver) { Set({"spec", "driver"}, std::string(driver)); }
+  void SetDeletionPolicy(absl::string_view policy) {
+    Set({"spec", "deletionPolicy"}, std::string(policy));
+  }
+  void SetClassName(absl::string_view name) {
+    Set({"spec", "volumeSnapshotClassName"}, std::string(name));
+  }
+  void SetSourceMode(VolumeMode mode) {
+    Set({"spec", "sourceVolumeMode"}, std::string(ToString(mode)));
+  }
+  // For a snapshot that the driver has already.
+  void SetSourceHandle(absl::string_view handle) {
+    Set({"spec", "source"}, {{"snapshotHandle", std::string(handle)}});
+  }
+  // The VolumeSnapshot that may bind to it.
+  void SetSnapshot(absl::string_view namespace_name, absl::string_view name);
+
   // "" until the driver gave it.
   std::string handle() const { return Text({"status", "snapshotHandle"}); }
   // The same, or source_handle() of one whose status is not written yet.
@@ -115,6 +134,9 @@ class VolumeSnapshotContent : public SnapshotObject<VolumeSnapshotContent> {
   std::optional<absl::Time> taken_at() const;  // the instant that the driver says
   // Nothing when unknown, which drivers also write as 0.
   std::optional<int64_t> restore_size_bytes() const;
+
+  // Its name, node, handle, time and size, without anything else.
+  VolumeSnapshotContent Essence() const;
 
  private:
   using SnapshotObject::SnapshotObject;
@@ -127,9 +149,7 @@ class VolumeSnapshotClass : public ObjectOf<VolumeSnapshotClass> {
 
   std::string driver() const { return Text({"driver"}); }
   std::string deletion_policy() const { return Text({"deletionPolicy"}); }
-  std::map<std::string, std::string> parameters() const {
-    return GetStringMap(json(), {"parameters"});
-  }
+  std::string Parameter(absl::string_view key) const { return Text({"parameters", key}); }
 
  private:
   using ObjectOf::ObjectOf;

@@ -11,6 +11,7 @@
 #include "k8s/find.h"
 #include "k8s/object.h"
 #include "k8s/wait.h"
+#include "objects/client.h"
 #include "objects/keys.h"
 #include "velero/labels.h"
 
@@ -115,7 +116,8 @@ absl::Status EnsureStandIn(const CallContext& ctx, const csi::Environment& env,
                               .name = StandInName(restore, handle)};
   ASSIGN_OR_RETURN(const Json stand_in, k8s::FindOrNull(ctx, env.api, key));
   if (stand_in.is_null()) {
-    const Json* const group_class = csi::GroupClassOf(kinds->classes, driver, "");
+    const objects::VolumeGroupSnapshotClass* const group_class =
+        csi::GroupClassOf(kinds->classes, driver, "");
     const csi::StaticGroup group = {
         .version = kinds->version,
         .name = key.name,
@@ -125,13 +127,13 @@ absl::Status EnsureStandIn(const CallContext& ctx, const csi::Environment& env,
         .group_namespace = restore.MapNamespace(k8s::Namespace(snapshot_from_backup)),
         .group_name = key.name,
         .deletion_policy = "Retain",
-        .class_name = group_class == nullptr ? "" : k8s::Name(*group_class),
+        .class_name = group_class == nullptr ? "" : group_class->name(),
         .labels = {{objects::kBackupNameLabel, velero::ValidLabelValue(restore.backup_name)},
                    {objects::kRestoreNameLabel, velero::ValidLabelValue(restore.name)}},
         .annotations = {},
         .finalizers = {}};
     const absl::Status created =
-        env.api.Create(ctx, key.type, "", csi::MakeStaticGroup(group)).status();
+        objects::Create(ctx, env.api, key.type, csi::MakeStaticGroup(group)).status();
     if (!created.ok() && !absl::IsAlreadyExists(created)) {
       return created;
     }

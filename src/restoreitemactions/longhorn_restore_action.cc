@@ -19,6 +19,7 @@
 #include "k8s/find.h"
 #include "k8s/object.h"
 #include "longhorn/native_snapshot.h"
+#include "objects/client.h"
 #include "objects/keys.h"
 #include "restoreitemactions/actions.h"
 #include "restoreitemactions/claim_operation.h"
@@ -311,7 +312,7 @@ absl::Status LonghornRestoreAction::MakeSource(const CallContext& ctx,
                                                const std::string& name) {
   const std::map<std::string, std::string> labels = {
       {objects::kRestoreNameLabel, velero::ValidLabelValue(restore.name)}};
-  const Json content =
+  const objects::VolumeSnapshotContent content =
       csi::MakeStaticContent({.name = name,
                               .driver = velero::kLonghornDriver,
                               .handle = absl::StrCat(longhorn::kSnapshotHandlePrefix, source.volume,
@@ -323,7 +324,7 @@ absl::Status LonghornRestoreAction::MakeSource(const CallContext& ctx,
                               .labels = labels,
                               .annotations = {},
                               .finalizers = {}});
-  RETURN_IF_ERROR(Make(ctx, csi::VolumeSnapshotContentKey(name), content));
+  RETURN_IF_ERROR(Make(ctx, content.key(), content.json()));
   const Json snapshot = {{"apiVersion", "snapshot.storage.k8s.io/v1"},
                          {"kind", "VolumeSnapshot"},
                          {"metadata", {{"name", name}, {"namespace", target}, {"labels", labels}}},
@@ -354,15 +355,14 @@ void LonghornRestoreAction::RemoveSource(const CallContext& ctx, const velero::R
 absl::Status LonghornRestoreAction::TryRemoveSource(const CallContext& ctx,
                                                     const velero::Restore& restore,
                                                     const ClaimOperation& operation) {
-  ASSIGN_OR_RETURN(
-      const std::optional<Json> snapshot,
-      k8s::Find(ctx, env_.api,
-                csi::VolumeSnapshotKey(operation.namespace_name, operation.snapshot_name)));
+  ASSIGN_OR_RETURN(const auto snapshot, objects::Find<objects::VolumeSnapshot>(
+                                            ctx, env_.api,
+                                            objects::VolumeSnapshot::Key(operation.namespace_name,
+                                                                         operation.snapshot_name)));
   const bool is_made_here =
       snapshot.has_value() &&
-      k8s::Label(*snapshot, objects::kRestoreNameLabel) == velero::ValidLabelValue(restore.name) &&
-      GetString(*snapshot, {"spec", "source", "volumeSnapshotContentName"}) ==
-          operation.snapshot_name;
+      snapshot->Label(objects::kRestoreNameLabel) == velero::ValidLabelValue(restore.name) &&
+      snapshot->source_content() == operation.snapshot_name;
   if (!is_made_here) {
     return absl::OkStatus();
   }

@@ -27,7 +27,7 @@ class SnapshotObjectAction : public ImmediateAction {
     if (restore.restore_pvs.has_value() && !*restore.restore_pvs) {
       return Skip();
     }
-    if (csi::IsOfAnotherBackup(item_from_backup, restore.backup_name)) {
+    if (csi::IsOfAnotherBackup(objects::Object(item_from_backup), restore.backup_name)) {
       CSIDELTA_LOG(kInfo, "left out what another backup had left when this one was taken",
                    {"kind", GetString(item_from_backup, {"kind"})},
                    {"namespace", k8s::Namespace(item_from_backup)},

@@ -12,6 +12,7 @@
 #include "csi/static_group.h"
 #include "k8s/find.h"
 #include "k8s/object.h"
+#include "objects/client.h"
 #include "objects/keys.h"
 #include "restoreitemactions/actions.h"
 #include "restoreitemactions/group_restore.h"
@@ -105,10 +106,10 @@ class VolumeGroupSnapshotAction : public SnapshotObjectAction {
     }
     SetJson(item, {"spec", "source"}, Json{{"volumeGroupSnapshotContentName", content_name}});
     const std::string class_name = GetString(from_backup, {"spec", "volumeGroupSnapshotClassName"});
-    const Json* const group_class = csi::GroupClassOf(
+    const objects::VolumeGroupSnapshotClass* const group_class = csi::GroupClassOf(
         kinds.classes, k8s::Annotation(from_backup, objects::kDriverNameAnnotation), class_name);
     if (group_class != nullptr) {
-      SetJson(item, {"spec", "volumeGroupSnapshotClassName"}, k8s::Name(*group_class));
+      SetJson(item, {"spec", "volumeGroupSnapshotClassName"}, group_class->name());
     }
     return item;
   }
@@ -162,24 +163,26 @@ class VolumeGroupSnapshotContentAction : public SnapshotObjectAction {
     const std::string space =
         GetString(from_backup, {"spec", "volumeGroupSnapshotRef", "namespace"});
     const std::string name = GetString(from_backup, {"spec", "volumeGroupSnapshotRef", "name"});
+    const auto archived = objects::VolumeGroupSnapshotContent::Of(from_backup)
+                              .value_or(objects::VolumeGroupSnapshotContent());
     csi::StaticGroup group;
     group.version = kinds.version;
     group.name = RestoredGroupName(restore.uid, space, name);
     group.driver = GetString(from_backup, {"spec", "driver"});
-    group.handle = csi::ArchivedGroupHandle(from_backup);
-    for (const csi::GroupMember& member : csi::ArchivedMembers(from_backup)) {
+    group.handle = archived.archived_handle();
+    for (const csi::GroupMember& member : archived.archived_members()) {
       group.member_handles.push_back(member.snapshot_handle);
     }
     group.group_namespace = restore.MapNamespace(space);
     group.group_name = ours ? group.name : name;
     group.deletion_policy = "Retain";
-    const Json* const group_class =
+    const objects::VolumeGroupSnapshotClass* const group_class =
         csi::GroupClassOf(kinds.classes, group.driver,
                           GetString(from_backup, {"spec", "volumeGroupSnapshotClassName"}));
-    group.class_name = group_class == nullptr ? "" : k8s::Name(*group_class);
+    group.class_name = group_class == nullptr ? "" : group_class->name();
     group.labels = {{objects::kBackupNameLabel, velero::ValidLabelValue(restore.backup_name)},
                     {objects::kRestoreUidLabel, restore.uid}};
-    group.annotations = csi::GroupDeletionSecret(from_backup, group_class);
+    group.annotations = archived.DeletionSecret(group_class);
     return group;
   }
 
@@ -199,7 +202,7 @@ class VolumeGroupSnapshotContentAction : public SnapshotObjectAction {
   absl::Status Create(const CallContext& ctx, const csi::StaticGroup& group) {
     const k8s::ResourceType type = csi::VolumeGroupSnapshotContentType(group.version);
     const absl::Status created =
-        env_.api.Create(ctx, type, "", csi::MakeStaticGroup(group)).status();
+        objects::Create(ctx, env_.api, type, csi::MakeStaticGroup(group)).status();
     if (!created.ok() && !absl::IsAlreadyExists(created)) {
       return created;
     }

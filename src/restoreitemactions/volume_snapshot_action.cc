@@ -8,6 +8,7 @@
 #include "csi/snapshot_types.h"
 #include "csi/static_content.h"
 #include "k8s/object.h"
+#include "objects/client.h"
 #include "objects/keys.h"
 #include "restoreitemactions/actions.h"
 #include "restoreitemactions/group_restore.h"
@@ -121,7 +122,7 @@ class VolumeSnapshotAction : public SnapshotObjectAction {
       RETURN_IF_ERROR(found);
       return false;
     }
-    ASSIGN_OR_RETURN(const std::vector<Json> classes, csi::ListSnapshotClasses(ctx, env_));
+    ASSIGN_OR_RETURN(const auto classes, csi::ListSnapshotClasses(ctx, env_));
     content.name = name;
     content.snapshot_namespace = restore.MapNamespace(k8s::Namespace(from_backup));
     content.snapshot_name = k8s::Name(item);
@@ -132,10 +133,9 @@ class VolumeSnapshotAction : public SnapshotObjectAction {
         {objects::kBackupNameLabel, velero::ValidLabelValue(restore.backup_name)},
         {objects::kRestoreNameLabel, velero::ValidLabelValue(restore.name)},
     };
-    content.annotations = csi::DeletionSecretAnnotations(from_backup);
+    content.annotations = csi::DeletionSecretAnnotations(objects::Object(from_backup));
     const absl::Status created =
-        env_.api.Create(ctx, csi::VolumeSnapshotContentType(), "", csi::MakeStaticContent(content))
-            .status();
+        objects::Create(ctx, env_.api, csi::MakeStaticContent(content)).status();
     if (!created.ok() && !absl::IsAlreadyExists(created)) {
       return Annotate(created, absl::StrCat("restore snapshot ", content.handle));
     }

@@ -109,7 +109,7 @@ class VolumeSnapshotContentAction : public SnapshotObjectAction {
     }
     // The class gives the driver its Secrets; a class that this cluster does not have gives
     // nothing.
-    ASSIGN_OR_RETURN(const std::vector<Json> classes, csi::ListSnapshotClasses(ctx, env_));
+    ASSIGN_OR_RETURN(const auto classes, csi::ListSnapshotClasses(ctx, env_));
     const std::string class_name =
         csi::ClassOfDriver(classes, GetString(item, {"spec", "driver"}), class_before);
     if (class_name == class_before) {

@@ -28,6 +28,7 @@
 #include "tests/support/fake_snapshot_cluster.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/sweep_sample.h"
+#include "tests/support/typed.h"
 
 namespace csidelta::backupitemactions::volume_group_test {
 namespace {
@@ -164,7 +165,8 @@ TEST_F(VolumeGroupTest, LaterMembersCostOneRequestEach) {
 TEST_F(VolumeGroupTest, AGroupThatSomebodyRemovedIsInNoClaim) {
   ASSERT_THAT(Execute(0), IsOk());
   const Json group = Group();
-  ASSERT_THAT(csi::RemoveGroup(ctx_, api_, group), IsOk());
+  ASSERT_THAT(csi::RemoveGroup(ctx_, api_, support::As<objects::VolumeGroupSnapshot>(group)),
+              IsOk());
   const auto fails = StatusIs(absl::StatusCode::kFailedPrecondition,
                               AllOf(HasSubstr("app/data-1"), HasSubstr(k8s::Name(group))));
   EXPECT_THAT(Execute(1), fails);
@@ -209,7 +211,7 @@ TEST_F(VolumeGroupTest, TheBackupMayNameAnotherLabel) {
   SetJson(backup_, {"spec", "volumeGroupSnapshotLabelKey"}, "team/group");
   Change(0, [](Json& claim) { SetJson(claim, {"metadata", "labels", "team/group"}, "x"); });
   ASSERT_THAT(Execute(0), IsOk());
-  EXPECT_THAT(csi::PlannedMembers(Group()), SizeIs(1));
+  EXPECT_THAT(csi::PlannedMembers(objects::Object(Group())), SizeIs(1));
   EXPECT_EQ(k8s::Annotation(Group(), objects::kGroupOfAnnotation), "team/group=x");
   ASSERT_THAT(Execute(1), IsOk());
   EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(1)) << "data-1 has no such label";
@@ -223,7 +225,7 @@ TEST_F(VolumeGroupTest, OtherNamespacesAndGroupsAreNotTouched) {
     SetJson(claim, {"metadata", "labels", "velero.io/volume-group"}, "web");
   });
   ASSERT_THAT(Execute(0), IsOk());
-  EXPECT_THAT(csi::PlannedMembers(Group()), SizeIs(2));
+  EXPECT_THAT(csi::PlannedMembers(objects::Object(Group())), SizeIs(2));
 }
 
 struct LeftOutCase {
@@ -318,18 +320,23 @@ class DyingPluginTest : public MovedVolumeGroupTest, public testing::WithParamIn
       content.driver = "d.example.com";
       content.handle = csi::HandleOf(source);
       content.deletion_policy = "Retain";
-      content.labels = csi::MovedGroupLabels(source);
+      content.labels = csi::MovedGroupLabels(support::As<objects::VolumeSnapshotContent>(source));
       content.annotations = csi::OwnerAnnotations({.velero_namespace = "velero",
                                                    .location = "default",
                                                    .claim_namespace = "app",
                                                    .claim = claim,
                                                    .claim_uid = claim,
                                                    .cluster = "here"});
-      content.annotations.merge(csi::MovedGroupAnnotations(source));
-      api_.Seed(csi::VolumeSnapshotContentType(), csi::MakeStaticContent(content));
-      EXPECT_THAT(csi::RetainAndForget(ctx_, api_, *snapshot), IsOk());
+      content.annotations.merge(
+          csi::MovedGroupAnnotations(support::As<objects::VolumeSnapshotContent>(source)));
+      api_.Seed(csi::VolumeSnapshotContentType(), csi::MakeStaticContent(content).json());
+      EXPECT_THAT(csi::RetainAndForget(ctx_, api_, support::As<objects::VolumeSnapshot>(*snapshot)),
+                  IsOk());
       EXPECT_THAT(
-          csi::KeepAsBase(ctx_, env_, content.name, csi::ReadBase(Content(content.name)).owner),
+          csi::KeepAsBase(
+              ctx_, env_, content.name,
+              csi::ReadBase(support::As<objects::VolumeSnapshotContent>(Content(content.name)))
+                  .owner),
           IsOk());
       api_.Remove({csi::DataUploadType(), "velero", k8s::Name(upload)});
     }
@@ -339,8 +346,10 @@ class DyingPluginTest : public MovedVolumeGroupTest, public testing::WithParamIn
   void Settle() {
     for (int round = 0; round < 4; ++round) {
       for (const Json& content : api_.All(csi::VolumeSnapshotContentType())) {
-        if (!csi::MovedGroupOf(content).empty()) {
-          EXPECT_THAT(csi::SettleMovedGroup(ctx_, env_, content), IsOk());
+        if (!csi::MovedGroupOf(objects::Object(content)).empty()) {
+          EXPECT_THAT(csi::SettleMovedGroup(ctx_, env_,
+                                            support::As<objects::VolumeSnapshotContent>(content)),
+                      IsOk());
         }
       }
     }
@@ -359,7 +368,8 @@ class DyingPluginTest : public MovedVolumeGroupTest, public testing::WithParamIn
     EXPECT_THAT(contents, SizeIs(3));
     for (const Json& content : contents) {
       EXPECT_EQ(k8s::Label(content, objects::kBaseLabel), "true") << k8s::Name(content);
-      EXPECT_EQ(csi::MovedGroupOf(content), k8s::Name(records.front())) << k8s::Name(content);
+      EXPECT_EQ(csi::MovedGroupOf(objects::Object(content)), k8s::Name(records.front()))
+          << k8s::Name(content);
     }
     EXPECT_THAT(api_.All(csi::VolumeGroupSnapshotType("v1")), IsEmpty());
     EXPECT_THAT(api_.All(csi::VolumeSnapshotType()), IsEmpty());
@@ -419,7 +429,7 @@ TEST_F(MovedVolumeGroupTest, ThoseThatAreKeptAreAGroupByThemselves) {
     ASSERT_THAT(Execute(i), IsOk());
   }
   EXPECT_THAT(cluster_.driver().groups(), SizeIs(2));
-  EXPECT_THAT(csi::PlannedMembers(Group()),
+  EXPECT_THAT(csi::PlannedMembers(objects::Object(Group())),
               ElementsAre(csi::GroupClaim{"data-0", "uid-0", "member-0"},
                           csi::GroupClaim{"data-1", "uid-1", "member-1"}));
   EXPECT_THAT(api_.All(csi::DataUploadType()), SizeIs(1));
@@ -431,7 +441,7 @@ class LeftOutTest : public VolumeGroupTest, public testing::WithParamInterface<L
 TEST_P(LeftOutTest, TheOthersAreCutWithoutIt) {
   Change(1, GetParam().change);
   ASSERT_THAT(Execute(0), IsOk());
-  EXPECT_THAT(csi::PlannedMembers(Group()),
+  EXPECT_THAT(csi::PlannedMembers(objects::Object(Group())),
               ElementsAre(csi::GroupClaim{"data-0", "uid-0", "member-0"},
                           csi::GroupClaim{"data-2", "uid-2", "member-2"}));
   EXPECT_THAT(cluster_.driver().groups().begin()->second, SizeIs(2));
@@ -489,7 +499,7 @@ TEST_F(VolumeGroupTest, VolumePoliciesDecideWhoIsAMember) {
     SetJson(volume, {"spec", "storageClassName"}, "scratch");
   });
   ASSERT_THAT(Execute(0), IsOk());
-  EXPECT_THAT(csi::PlannedMembers(Group()), SizeIs(2));
+  EXPECT_THAT(csi::PlannedMembers(objects::Object(Group())), SizeIs(2));
   const Result skipped = Execute(1);
   ASSERT_THAT(skipped, IsOk());
   EXPECT_FALSE(skipped->item.has_value());
@@ -517,7 +527,7 @@ TEST_F(VolumeGroupTest, AClaimThatLostTheLabelMeanwhileIsTakenAlone) {
   ASSERT_THAT(result, IsOk());
   EXPECT_THAT(result->additional_items, SizeIs(1));
   ASSERT_THAT(Execute(0), IsOk());
-  EXPECT_THAT(csi::PlannedMembers(Group()), SizeIs(2));
+  EXPECT_THAT(csi::PlannedMembers(objects::Object(Group())), SizeIs(2));
 }
 
 // It is of the group, which stands, and nothing says so any more when its own turn comes.
@@ -530,7 +540,7 @@ TEST_F(VolumeGroupTest, AClaimThatLosesTheLabelLaterIsTakenAloneToo) {
   ASSERT_THAT(result, IsOk());
   EXPECT_THAT(result->additional_items, SizeIs(1));
   EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(1));
-  EXPECT_THAT(csi::PlannedMembers(Group()), SizeIs(3));
+  EXPECT_THAT(csi::PlannedMembers(objects::Object(Group())), SizeIs(3));
 }
 
 TEST_F(VolumeGroupTest, ALabelThatNobodyHasAnyMoreMakesNoGroup) {
@@ -565,7 +575,7 @@ TEST_F(VolumeGroupTest, TheOnlyClaimOfItsLabelIsAGroupOfOne) {
   });
   ASSERT_THAT(Execute(2), IsOk());
   ASSERT_THAT(cluster_.driver().groups(), SizeIs(1));
-  EXPECT_EQ(csi::PlannedMembers(Group()),
+  EXPECT_EQ(csi::PlannedMembers(objects::Object(Group())),
             (std::vector<csi::GroupClaim>{{"data-2", "uid-2", "member-2"}}));
   EXPECT_THAT(cluster_.driver().snapshots(), IsEmpty());
 }
@@ -633,7 +643,7 @@ TEST_F(VolumeGroupTest, AHundredAreAGroupAndAHundredAndOneAreNot) {
     SeedMember(i);
   }
   ASSERT_THAT(Execute(0), IsOk());
-  EXPECT_THAT(csi::PlannedMembers(Group()), SizeIs(100));
+  EXPECT_THAT(csi::PlannedMembers(objects::Object(Group())), SizeIs(100));
   ASSERT_THAT(Execute(99), IsOk());
   EXPECT_THAT(cluster_.driver().snapshots(), IsEmpty());
 
@@ -738,7 +748,8 @@ TEST_F(VolumeGroupTest, BackupAndClaimMayNameTheClass) {
           "b");
   ASSERT_THAT(Execute(0), IsOk());
   EXPECT_EQ(GetString(Group(), {"spec", "volumeGroupSnapshotClassName"}), "b");
-  EXPECT_THAT(csi::RemoveGroup(ctx_, api_, Group()), IsOk());
+  EXPECT_THAT(csi::RemoveGroup(ctx_, api_, support::As<objects::VolumeGroupSnapshot>(Group())),
+              IsOk());
   Change(2, [](Json& claim) {
     SetJson(claim, {"metadata", "annotations", "velero.io/csi-volume-group-snapshot-class"}, "c");
   });
@@ -797,7 +808,8 @@ TEST_F(VolumeGroupTest, NoFailingCallLeavesAnythingBehind) {
     EXPECT_THAT(api_.All(csi::LeaseType()), IsEmpty());
     ExpectNoMarks();
     for (const Json& group : api_.All(csi::VolumeGroupSnapshotType("v1"))) {
-      EXPECT_THAT(csi::RemoveGroup(ctx_, api_, group), IsOk());
+      EXPECT_THAT(csi::RemoveGroup(ctx_, api_, support::As<objects::VolumeGroupSnapshot>(group)),
+                  IsOk());
     }
   }
   EXPECT_GT(n, 20);

@@ -23,6 +23,7 @@
 #include "tests/support/fake_snapshot_cluster.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/typed.h"
 #include "velero/backup.h"
 
 namespace csidelta::csi::content_deletion_test {
@@ -38,7 +39,9 @@ using testing::HasSubstr;
 
 absl::StatusOr<DeletionResult> DeleteContent(ActionBed& bed, const Json& archived) {
   const auto backup = velero::ParseBackup(support::MakeBackupObject("nightly", "Deleting"));
-  return DeleteSnapshotOfBackup(bed.ctx, bed.env, archived, backup.value(), absl::Seconds(30));
+  return DeleteSnapshotOfBackup(bed.ctx, bed.env,
+                                support::As<objects::VolumeSnapshotContent>(archived),
+                                backup.value(), absl::Seconds(30));
 }
 
 class ContentDeletionTest : public testing::Test {
@@ -170,7 +173,8 @@ TEST_F(DeletedContentTest, OfAGroupGoesAfterItsVolumeGroupSnapshot) {
           {"volumeGroupSnapshotClassName", "class"}});
   ASSERT_EQ(cluster_.driver().groups().size(), 1u);
   const Json archived = ArchivedAndDeleted(VolumeGroupSnapshotContentType("v1"));
-  EXPECT_THAT(DeleteGroupOfBackup(bed_.ctx, bed_.env, archived,
+  EXPECT_THAT(DeleteGroupOfBackup(bed_.ctx, bed_.env,
+                                  support::As<objects::VolumeGroupSnapshotContent>(archived),
                                   velero::ParseBackup(backup_).value(), absl::Seconds(10))
                   .status(),
               IsOk());
@@ -319,8 +323,10 @@ TEST_F(ContentDeletionTest, ContentsOfOtherBackupsAreNotListed) {
                         .random = bed_.env.random,
                         .velero_namespace = bed_.env.velero_namespace};
   const auto backup = velero::ParseBackup(support::MakeBackupObject("nightly", "Deleting"));
-  EXPECT_THAT(DeleteSnapshotOfBackup(bed_.ctx, env, Archived(), *backup, absl::Seconds(30)),
-              IsOkAndHolds(DeletionResult::kGone));
+  EXPECT_THAT(
+      DeleteSnapshotOfBackup(bed_.ctx, env, support::As<objects::VolumeSnapshotContent>(Archived()),
+                             *backup, absl::Seconds(30)),
+      IsOkAndHolds(DeletionResult::kGone));
   EXPECT_LE(api.listed, 2U);
 }
 

@@ -10,6 +10,7 @@
 #include "tests/csi/backup_fixture.h"
 #include "tests/support/group_objects.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/typed.h"
 
 namespace csidelta::csi::deletion_test {
 namespace {
@@ -39,7 +40,10 @@ TEST_F(DeletionTest, TemporaryContentsAreNamedAfterDriverAndHandle) {
 TEST_F(DeletionTest, AFailureNamesTheGroupAndItsDriver) {
   api_.Forbid("list", "volumegroupsnapshotclasses");
   EXPECT_THAT(
-      DeleteGroupOfBackup(ctx_, env_, support::MakeGroupContentObject(), backup_, absl::Seconds(1)),
+      DeleteGroupOfBackup(
+          ctx_, env_,
+          support::As<objects::VolumeGroupSnapshotContent>(support::MakeGroupContentObject()),
+          backup_, absl::Seconds(1)),
       StatusIs(absl::StatusCode::kPermissionDenied,
                HasSubstr("delete group group-1 of driver " + std::string(support::kDriver))));
 }

@@ -16,6 +16,7 @@
 #include "tests/support/fake_snapshot_cluster.h"
 #include "tests/support/group_objects.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/typed.h"
 #include "velero/backup.h"
 
 namespace csidelta::csi::group_deletion_test {
@@ -89,7 +90,9 @@ void AddGroup(FakeSnapshotCluster& cluster) {
 
 absl::StatusOr<DeletionResult> DeleteGroup(ActionBed& bed, const Json& archived) {
   const auto backup = velero::ParseBackup(support::MakeBackupObject("nightly", "Deleting"));
-  return DeleteGroupOfBackup(bed.ctx, bed.env, archived, backup.value(), absl::Seconds(30));
+  return DeleteGroupOfBackup(bed.ctx, bed.env,
+                             support::As<objects::VolumeGroupSnapshotContent>(archived),
+                             backup.value(), absl::Seconds(30));
 }
 
 class GroupDeletionTest : public testing::Test {

@@ -21,6 +21,7 @@
 #include "tests/csi/backup_fixture.h"
 #include "tests/support/fake_snapshot_cluster.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/typed.h"
 
 namespace csidelta::csi::group_lifecycle_test {
 namespace {
@@ -90,12 +91,12 @@ class GroupLifecycleTest : public BackupFixture {
   // The content of each member says what it takes to delete the group.
   void ExpectNotes(const TakenGroup& taken) {
     for (const auto& [claim_uid, member] : taken.members) {
-      const Json noted = NotedGroupContent(member.content);
-      EXPECT_EQ(ArchivedGroupHandle(noted), GroupHandleOf(taken.content));
-      EXPECT_THAT(ArchivedMembers(noted), SizeIs(kClaims));
-      EXPECT_EQ(GetString(noted, {"spec", "volumeGroupSnapshotRef", "name"}),
-                k8s::Name(taken.group));
-      EXPECT_EQ(k8s::Label(noted, objects::kBackupNameLabel), "nightly");
+      const auto noted = objects::VolumeGroupSnapshotContent::NotedIn(member.content);
+      ASSERT_TRUE(noted.has_value());
+      EXPECT_EQ(noted->archived_handle(), taken.content.handle_or_source());
+      EXPECT_THAT(noted->archived_members(), SizeIs(kClaims));
+      EXPECT_EQ(noted->snapshot_name(), taken.group.name());
+      EXPECT_EQ(noted->Label(objects::kBackupNameLabel), "nightly");
     }
   }
 
@@ -137,18 +138,19 @@ TEST_F(GroupLifecycleTest, AllMembersAreCutByOneCall) {
   EXPECT_THAT(cluster_.driver().groups().begin()->second, SizeIs(kClaims));
   for (int i = 0; i < kClaims; ++i) {
     const TakenSnapshot& member = taken->members.at(Claim(i).uid);
-    EXPECT_EQ(SourceClaimName(member.snapshot), Claim(i).name);
-    EXPECT_EQ(SnapshotHandle(member.content),
-              cluster_.MemberHandle(k8s::Uid(taken->group), Claim(i).volume_handle));
+    EXPECT_EQ(SourceClaimName(member.snapshot.json()), Claim(i).name);
+    EXPECT_EQ(SnapshotHandle(member.content.json()),
+              cluster_.MemberHandle(k8s::Uid(taken->group.json()), Claim(i).volume_handle));
     EXPECT_TRUE(IsOurs(member.snapshot, backup_));
-    EXPECT_EQ(MemberGroupName(member.snapshot), k8s::Name(taken->group));
-    EXPECT_EQ(k8s::Label(member.snapshot, objects::kPvcUidLabel), Claim(i).uid);
-    EXPECT_EQ(k8s::Label(member.snapshot, objects::kGroupMarkLabel), "");
-    EXPECT_EQ(k8s::Label(member.content, objects::kGroupNameLabel), k8s::Name(taken->group));
+    EXPECT_EQ(MemberGroupName(member.snapshot), k8s::Name(taken->group.json()));
+    EXPECT_EQ(k8s::Label(member.snapshot.json(), objects::kPvcUidLabel), Claim(i).uid);
+    EXPECT_EQ(k8s::Label(member.snapshot.json(), objects::kGroupMarkLabel), "");
+    EXPECT_EQ(k8s::Label(member.content.json(), objects::kGroupNameLabel),
+              k8s::Name(taken->group.json()));
   }
   ExpectNotes(*taken);
-  EXPECT_TRUE(IsGroupOurs(*api_.Find(Key()), backup_));
-  EXPECT_EQ(PlannedMembers(*api_.Find(Key())), Request().members);
+  EXPECT_TRUE(IsGroupOurs(support::As<objects::VolumeGroupSnapshot>(*api_.Find(Key())), backup_));
+  EXPECT_EQ(PlannedMembers(objects::Object(*api_.Find(Key()))), Request().members);
   EXPECT_EQ(k8s::Annotation(*api_.Find(Key()), objects::kAskedAtAnnotation),
             "2023-11-14T22:13:20Z");
   ExpectNoMarks();
@@ -201,7 +203,8 @@ TEST_F(GroupLifecycleTest, TheFreezeWindowIsNotedOnTheGroup) {
   absl::StatusOr<TakenGroup> taken;
   std::jthread call([&] { taken = Take(); });
   api_.AwaitWatches(1);
-  EXPECT_EQ(FreezeWindow(*api_.Find(Key())), std::nullopt);
+  EXPECT_EQ(FreezeWindow(support::As<objects::VolumeGroupSnapshot>(*api_.Find(Key()))),
+            std::nullopt);
   clock_.Advance(absl::Milliseconds(2500));
   cluster_.LetDriverWork();
   call.join();
@@ -211,7 +214,8 @@ TEST_F(GroupLifecycleTest, TheFreezeWindowIsNotedOnTheGroup) {
             "2023-11-14T22:13:22.5Z");
   clock_.Advance(absl::Hours(1));
   ASSERT_THAT(Take(), IsOk());
-  EXPECT_EQ(FreezeWindow(*api_.Find(Key())), absl::Milliseconds(2500));
+  EXPECT_EQ(FreezeWindow(support::As<objects::VolumeGroupSnapshot>(*api_.Find(Key()))),
+            absl::Milliseconds(2500));
 }
 
 TEST_F(GroupLifecycleTest, WhatTheAnnotationsDoNotSayIsNoFreezeWindow) {
@@ -221,15 +225,17 @@ TEST_F(GroupLifecycleTest, WhatTheAnnotationsDoNotSayIsNoFreezeWindow) {
                {{objects::kAskedAtAnnotation, asked_at},
                 {objects::kAnsweredAtAnnotation, answered_at}}}}}};
   };
-  EXPECT_EQ(FreezeWindow(group("2023-11-14T22:13:20Z", "2023-11-14T22:13:20.084Z")),
+  EXPECT_EQ(FreezeWindow(support::As<objects::VolumeGroupSnapshot>(
+                group("2023-11-14T22:13:20Z", "2023-11-14T22:13:20.084Z"))),
             absl::Milliseconds(84));
-  EXPECT_EQ(FreezeWindow(group("2023-11-14T22:13:20Z", "2023-11-14T22:13:20Z")),
+  EXPECT_EQ(FreezeWindow(support::As<objects::VolumeGroupSnapshot>(
+                group("2023-11-14T22:13:20Z", "2023-11-14T22:13:20Z"))),
             absl::ZeroDuration());
   for (const Json& odd :
-       {Json(), Json(7), Json{{"metadata", {{"annotations", 7}}}},
-        group("", "2023-11-14T22:13:20Z"), group("2023-11-14T22:13:20Z", ""),
-        group("yesterday", "today"), group("2023-11-14T22:13:21Z", "2023-11-14T22:13:20Z")}) {
-    EXPECT_EQ(FreezeWindow(odd), std::nullopt) << odd;
+       {Json::object(), Json{{"metadata", {{"annotations", 7}}}}, group("", "2023-11-14T22:13:20Z"),
+        group("2023-11-14T22:13:20Z", ""), group("yesterday", "today"),
+        group("2023-11-14T22:13:21Z", "2023-11-14T22:13:20Z")}) {
+    EXPECT_EQ(FreezeWindow(support::As<objects::VolumeGroupSnapshot>(odd)), std::nullopt) << odd;
   }
 }
 
@@ -288,7 +294,7 @@ TEST_F(GroupLifecycleTest, OlderVersionsOfTheKindsAreSpokenToo) {
     const auto taken = Take();
     ASSERT_THAT(taken, IsOk());
     EXPECT_THAT(taken->members, SizeIs(kClaims));
-    EXPECT_EQ(GroupVersionOf(taken->group), version);
+    EXPECT_EQ(GroupVersionOf(taken->group.json()), version);
     EXPECT_THAT(RemoveGroup(ctx_, api_, taken->group), IsOk());
     ExpectNothingLeft();
   }
@@ -304,7 +310,7 @@ TEST_F(GroupLifecycleTest, MembersThatTheVersionHidesAreFoundAndNoted) {
   const std::vector<GroupClaim> noted = PlannedMembers(taken->group);
   ASSERT_THAT(noted, SizeIs(kClaims));
   for (const GroupClaim& member : noted) {
-    EXPECT_EQ(member.snapshot_handle, SnapshotHandle(taken->members.at(member.uid).content));
+    EXPECT_EQ(member.snapshot_handle, SnapshotHandle(taken->members.at(member.uid).content.json()));
     EXPECT_NE(member.snapshot_handle, "");
   }
   ExpectNotes(*taken);
@@ -506,17 +512,17 @@ TEST_F(GroupLifecycleTest, ACopyOfOursIsNotOurs) {
   const auto taken = Take();
   ASSERT_THAT(taken, IsOk());
   Json group = *api_.Find(Key());
-  EXPECT_TRUE(IsGroupMadeByUs(group));
+  EXPECT_TRUE(IsGroupMadeByUs(support::As<objects::VolumeGroupSnapshot>(group)));
   SetJson(group, {"metadata", "name"}, "my-copy");
-  EXPECT_FALSE(IsGroupMadeByUs(group));
-  Json member = taken->members.begin()->second.snapshot;
-  EXPECT_TRUE(IsMadeByUs(member));
+  EXPECT_FALSE(IsGroupMadeByUs(support::As<objects::VolumeGroupSnapshot>(group)));
+  Json member = taken->members.begin()->second.snapshot.json();
+  EXPECT_TRUE(IsMadeByUs(support::As<objects::VolumeSnapshot>(member)));
   EraseJson(member, {"metadata", "ownerReferences"});
-  EXPECT_EQ(MemberGroupName(member), "");
-  EXPECT_FALSE(IsMadeByUs(member));
-  for (const Json& odd : {Json(), Json(7), Json::array(), Json{{"metadata", "x"}}}) {
-    EXPECT_FALSE(IsGroupMadeByUs(odd));
-    EXPECT_THAT(PlannedMembers(odd), IsEmpty());
+  EXPECT_EQ(MemberGroupName(support::As<objects::VolumeSnapshot>(member)), "");
+  EXPECT_FALSE(IsMadeByUs(support::As<objects::VolumeSnapshot>(member)));
+  for (const Json& odd : {Json::object(), Json{{"metadata", "x"}}}) {
+    EXPECT_FALSE(IsGroupMadeByUs(support::As<objects::VolumeGroupSnapshot>(odd)));
+    EXPECT_THAT(PlannedMembers(objects::Object(odd)), IsEmpty());
   }
 }
 
@@ -587,12 +593,12 @@ TEST_F(GroupLifecycleTest, MembersThatWereDeletedFirstGoWithTheirGroup) {
   const auto taken = Take();
   ASSERT_THAT(taken, IsOk());
   for (const auto& [uid, member] : taken->members) {
-    const k8s::ObjectKey content = VolumeSnapshotContentKey(k8s::Name(member.content));
+    const k8s::ObjectKey content = VolumeSnapshotContentKey(k8s::Name(member.content.json()));
     EXPECT_THAT(api_.Patch(ctx_, content, k8s::PatchKind::kMerge,
                            {{"spec", {{"deletionPolicy", "Retain"}}}}, ""),
                 IsOk());
     EXPECT_THAT(api_.Delete(ctx_, content, {}), IsOk());
-    EXPECT_THAT(api_.Delete(ctx_, VolumeSnapshotKey("app", k8s::Name(member.snapshot)), {}),
+    EXPECT_THAT(api_.Delete(ctx_, VolumeSnapshotKey("app", k8s::Name(member.snapshot.json())), {}),
                 IsOk());
   }
   EXPECT_THAT(api_.All(VolumeSnapshotType()), SizeIs(kClaims)) << "the group keeps its members";
@@ -606,7 +612,7 @@ TEST_F(GroupLifecycleTest, MembersOfAnotherVersionGoToo) {
   const auto taken = Take();
   ASSERT_THAT(taken, IsOk());
   for (const auto& [uid, member] : taken->members) {
-    api_.Mutate(VolumeSnapshotKey("app", k8s::Name(member.snapshot)), [](Json& snapshot) {
+    api_.Mutate(VolumeSnapshotKey("app", k8s::Name(member.snapshot.json())), [](Json& snapshot) {
       snapshot["metadata"]["ownerReferences"][0]["apiVersion"] =
           "groupsnapshot.storage.k8s.io/v1beta2";
     });
@@ -645,7 +651,7 @@ TEST_F(GroupLifecycleTest, NoFailingCallLosesARetainedGroup) {
 TEST_F(GroupLifecycleTest, DoesNotForgetWhatIsNotRetained) {
   const auto taken = Take();
   ASSERT_THAT(taken, IsOk());
-  const std::string content = k8s::Name(taken->members.at("uid-1").content);
+  const std::string content = k8s::Name(taken->members.at("uid-1").content.json());
   api_.Mutate(VolumeSnapshotContentKey(content), [](Json& object) {
     SetJson(object, {"spec", "volumeSnapshotRef", "uid"}, "another");
   });

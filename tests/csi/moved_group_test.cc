@@ -25,6 +25,7 @@
 #include "tests/csi/backup_fixture.h"
 #include "tests/support/fake_snapshot_cluster.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/typed.h"
 
 namespace csidelta::csi::moved_group_test {
 namespace {
@@ -125,17 +126,18 @@ class MovedGroupTest : public BackupFixture {
                             .claim_uid = uid,
                             .cluster = "here"};
       StaticContent content;
-      content.name = absl::StrCat("du-", names.size(), "-", k8s::Name(member.content));
+      content.name = absl::StrCat("du-", names.size(), "-", k8s::Name(member.content.json()));
       content.driver = "d.example.com";
-      content.handle = HandleOf(member.content);
+      content.handle = HandleOf(member.content.json());
       content.deletion_policy = "Retain";
       content.labels = MovedGroupLabels(member.content);
       content.annotations = OwnerAnnotations(owner);
       content.annotations.merge(MovedGroupAnnotations(member.content));
       content.annotations["mover.csi-delta.io/group-cut-at"] = cut_at;
-      api_.Seed(VolumeSnapshotContentType(), MakeStaticContent(content));
-      const auto bound = api_.Find(VolumeSnapshotKey("app", k8s::Name(member.snapshot)));
-      EXPECT_THAT(RetainAndForget(ctx_, api_, bound.value()), IsOk());
+      api_.Seed(VolumeSnapshotContentType(), MakeStaticContent(content).json());
+      const auto bound = api_.Find(VolumeSnapshotKey("app", k8s::Name(member.snapshot.json())));
+      EXPECT_THAT(RetainAndForget(ctx_, api_, support::As<objects::VolumeSnapshot>(bound.value())),
+                  IsOk());
       names.push_back(content.name);
     }
     return names;
@@ -153,10 +155,14 @@ class MovedGroupTest : public BackupFixture {
     });
   }
   void Drop(const std::string& name) {
-    EXPECT_THAT(DropWithSnapshot(ctx_, api_, Content(name)), IsOk());
+    EXPECT_THAT(
+        DropWithSnapshot(ctx_, api_, support::As<objects::VolumeSnapshotContent>(Content(name))),
+        IsOk());
   }
   void Settle(const std::string& name) {
-    EXPECT_THAT(SettleMovedGroup(ctx_, env_, Content(name)), IsOk());
+    EXPECT_THAT(
+        SettleMovedGroup(ctx_, env_, support::As<objects::VolumeSnapshotContent>(Content(name))),
+        IsOk());
   }
 
   support::FakeSnapshotCluster cluster_{api_};
@@ -177,9 +183,9 @@ TEST_F(MovedGroupTest, AGroupBecomesSingleSnapshotsAndARecordOfAll) {
   for (int i = 0; i < kClaims; ++i) {
     const TakenSnapshot& member = members->at(Uid(i));
     EXPECT_TRUE(IsOurs(member.snapshot, backup_));
-    EXPECT_EQ(GetString(member.snapshot, {"spec", "volumeSnapshotClassName"}), "snapshots");
-    EXPECT_EQ(GetString(member.content, {"spec", "deletionPolicy"}), "Retain");
-    EXPECT_EQ(RestoreSizeBytes(member.content), 64 << 20);
+    EXPECT_EQ(GetString(member.snapshot.json(), {"spec", "volumeSnapshotClassName"}), "snapshots");
+    EXPECT_EQ(GetString(member.content.json(), {"spec", "deletionPolicy"}), "Retain");
+    EXPECT_EQ(RestoreSizeBytes(member.content.json()), 64 << 20);
     EXPECT_EQ(MovedGroupOf(member.content), k8s::Name(record));
     EXPECT_EQ(ReadMovedGroup(member.content),
               (MovedGroup{.name = "app/db",
@@ -259,7 +265,7 @@ TEST_F(MovedGroupTest, AnInterruptedCallIsTakenUp) {
   const auto found = FindHandedOver(ctx_, env_, request);
   ASSERT_THAT(found, IsOk());
   ASSERT_TRUE(found->has_value());
-  EXPECT_EQ(HandleOf((*found)->content), HandleOf(members->at(Uid(1)).content));
+  EXPECT_EQ((*found)->content.handle_or_source(), members->at(Uid(1)).content.handle_or_source());
   velero::Backup other = backup_;
   other.uid = "another";
   const SnapshotRequest of_other{.backup = other,
@@ -275,14 +281,14 @@ TEST_F(MovedGroupTest, AnInterruptedCallIsTakenUp) {
 TEST_F(MovedGroupTest, AMemberThatIsMissingIsMadeFromTheRecordAsTheFirstTime) {
   absl::StatusOr<TakenGroup> taken = TakeGroup(ctx_, env_, Request());
   ASSERT_THAT(taken, IsOk());
-  Json& annotations = taken->members.at(Uid(1)).content["metadata"]["annotations"];
-  annotations[objects::kDeletionSecretNameAnnotation] = "key";
-  annotations[objects::kDeletionSecretNamespaceAnnotation] = "vault";
+  objects::VolumeSnapshotContent& content = taken->members.at(Uid(1)).content;
+  content.SetAnnotation(objects::kDeletionSecretNameAnnotation, "key");
+  content.SetAnnotation(objects::kDeletionSecretNamespaceAnnotation, "vault");
   const auto members = HandOverGroup(ctx_, env_, Request(), *taken);
   ASSERT_THAT(members, IsOk());
   const TakenSnapshot first = members->at(Uid(1));
-  api_.Remove(VolumeSnapshotKey("app", k8s::Name(first.snapshot)));
-  api_.Remove(VolumeSnapshotContentKey(k8s::Name(first.content)));
+  api_.Remove(VolumeSnapshotKey("app", k8s::Name(first.snapshot.json())));
+  api_.Remove(VolumeSnapshotContentKey(k8s::Name(first.content.json())));
   const SnapshotRequest request{.backup = backup_,
                                 .claim_namespace = "app",
                                 .claim_name = ClaimName(1),
@@ -292,13 +298,14 @@ TEST_F(MovedGroupTest, AMemberThatIsMissingIsMadeFromTheRecordAsTheFirstTime) {
   ASSERT_THAT(again, IsOk());
   ASSERT_TRUE(again->has_value());
   for (const char* part : {"labels", "annotations"}) {
-    EXPECT_EQ(*FindJson((*again)->content, {"metadata", part}),
-              *FindJson(first.content, {"metadata", part}));
+    EXPECT_EQ(*FindJson((*again)->content.json(), {"metadata", part}),
+              *FindJson(first.content.json(), {"metadata", part}));
   }
-  EXPECT_EQ((*again)->content["spec"], first.content["spec"]);
-  EXPECT_EQ((*again)->content["status"], first.content["status"]);
-  EXPECT_EQ((*again)->snapshot["spec"], first.snapshot["spec"]);
-  EXPECT_EQ(k8s::Annotation((*again)->content, objects::kDeletionSecretNameAnnotation), "key");
+  EXPECT_EQ((*again)->content.json()["spec"], first.content.json()["spec"]);
+  EXPECT_EQ((*again)->content.json()["status"], first.content.json()["status"]);
+  EXPECT_EQ((*again)->snapshot.json()["spec"], first.snapshot.json()["spec"]);
+  EXPECT_EQ(k8s::Annotation((*again)->content.json(), objects::kDeletionSecretNameAnnotation),
+            "key");
 }
 
 TEST_F(MovedGroupTest, TheDriverIsAskedOnceAndForTheWholeGroup) {
@@ -307,7 +314,7 @@ TEST_F(MovedGroupTest, TheDriverIsAskedOnceAndForTheWholeGroup) {
   for (std::size_t i = 0; i < names.size(); ++i) {
     MakeBase(names[i]);
     Drop(names[i]);
-    EXPECT_TRUE(IsReleased(Content(names[i])));
+    EXPECT_TRUE(IsReleased(support::As<objects::VolumeSnapshotContent>(Content(names[i]))));
     EXPECT_EQ(k8s::Label(Content(names[i]), objects::kBaseLabel), "");
     EXPECT_THAT(DriverGroups(), SizeIs(1)) << "nobody went on with it yet";
     if (i + 1 < names.size()) {
@@ -341,9 +348,10 @@ TEST_F(MovedGroupTest, ASnapshotThatNobodyMovedIsReleasedToo) {
   const auto members = Run();
   ASSERT_THAT(members, IsOk());
   for (const auto& [uid, member] : *members) {
-    EXPECT_THAT(RemoveSnapshot(ctx_, api_, VolumeSnapshotKey("app", k8s::Name(member.snapshot)),
-                               k8s::Uid(member.snapshot)),
-                IsOk());
+    EXPECT_THAT(
+        RemoveSnapshot(ctx_, api_, VolumeSnapshotKey("app", k8s::Name(member.snapshot.json())),
+                       k8s::Uid(member.snapshot.json())),
+        IsOk());
   }
   ASSERT_THAT(Contents(), SizeIs(kClaims));
   Settle(k8s::Name(Contents().front()));
@@ -365,10 +373,11 @@ TEST_F(MovedGroupTest, ANewerGroupReplacesTheOlderOneWhole) {
   MakeBase(new_names[1]);
   Drop(old_names[1]);
   Settle(new_names[1]);
-  EXPECT_FALSE(IsReleased(Content(old_names[2]))) << "the third is on its way";
+  EXPECT_FALSE(IsReleased(support::As<objects::VolumeSnapshotContent>(Content(old_names[2]))))
+      << "the third is on its way";
   Drop(new_names[2]);
   Settle(new_names[2]);
-  EXPECT_TRUE(IsReleased(Content(old_names[2])));
+  EXPECT_TRUE(IsReleased(support::As<objects::VolumeSnapshotContent>(Content(old_names[2]))));
   EXPECT_EQ(k8s::Label(Content(new_names[0]), objects::kBaseLabel), "true");
   Settle(old_names[2]);
   EXPECT_THAT(DriverGroups(), SizeIs(1));
@@ -396,13 +405,17 @@ TEST_F(MovedGroupTest, AMoverThatDiesWhileItSettlesIsFollowedByOneThatGoesOn) {
       return --left < 0 ? absl::UnavailableError("the process is dead") : absl::OkStatus();
     });
     // In the order in which the mover hears of them.
-    (void)SettleMovedGroup(ctx_, env_, Content(new_names.front()));
-    (void)SettleMovedGroup(ctx_, env_, Content(old_names.front()));
+    (void)SettleMovedGroup(ctx_, env_,
+                           support::As<objects::VolumeSnapshotContent>(Content(new_names.front())));
+    (void)SettleMovedGroup(ctx_, env_,
+                           support::As<objects::VolumeSnapshotContent>(Content(old_names.front())));
     died = left < 0;
     api_.ClearFaults();
     for (int round = 0; round < 2; ++round) {
       for (const Json& content : Contents()) {
-        EXPECT_THAT(SettleMovedGroup(ctx_, env_, content), IsOk());
+        EXPECT_THAT(
+            SettleMovedGroup(ctx_, env_, support::As<objects::VolumeSnapshotContent>(content)),
+            IsOk());
       }
     }
     EXPECT_THAT(Records(), SizeIs(1));
@@ -412,7 +425,9 @@ TEST_F(MovedGroupTest, AMoverThatDiesWhileItSettlesIsFollowedByOneThatGoesOn) {
       Drop(name);
     }
     for (const Json& content : Contents()) {
-      EXPECT_THAT(SettleMovedGroup(ctx_, env_, content), IsOk());
+      EXPECT_THAT(
+          SettleMovedGroup(ctx_, env_, support::As<objects::VolumeSnapshotContent>(content)),
+          IsOk());
     }
     ExpectNothingLeft();
     ASSERT_FALSE(HasFailure());
@@ -424,7 +439,7 @@ TEST_F(MovedGroupTest, AMoverThatDiesWhileItSettlesIsFollowedByOneThatGoesOn) {
 TEST_F(MovedGroupTest, AMemberThatWasRetainedAlreadyGoesWithItsGroup) {
   const auto taken = TakeGroup(ctx_, env_, Request());
   ASSERT_THAT(taken, IsOk());
-  const Json& retained = taken->members.at(Uid(0)).content;
+  const objects::VolumeSnapshotContent& retained = taken->members.at(Uid(0)).content;
   EXPECT_THAT(SetContentPolicy(ctx_, env_, retained, "Retain"), IsOk());
   EXPECT_THAT(RemoveGroup(ctx_, api_, taken->group), IsOk());
   ExpectNothingLeft();
@@ -435,19 +450,21 @@ TEST_F(MovedGroupTest, AMemberThatWasRetainedAlreadyGoesWithItsGroup) {
 TEST_F(MovedGroupTest, AMemberThatNobodyGoesOnWithIsLetGoOfWhenItsBackupIsOver) {
   const auto members = Run();
   ASSERT_THAT(members, IsOk());
-  const Json& lost = members->at(Uid(0)).snapshot;
+  const Json& lost = members->at(Uid(0)).snapshot.json();
   ASSERT_TRUE(api_.Remove(VolumeSnapshotKey("app", k8s::Name(lost))));
   Json backup = {
       {"metadata", {{"name", "nightly"}, {"namespace", "velero"}, {"uid", "backup-uid"}}},
       {"status", {{"phase", "InProgress"}}}};
   api_.Seed(BackupType(), backup);
   EXPECT_THAT(FinishGroupDeletions(ctx_, env_), support::IsOkAndHolds(0));
-  EXPECT_FALSE(IsReleased(Content(k8s::Name(lost)))) << "its backup may make one yet";
+  EXPECT_FALSE(IsReleased(support::As<objects::VolumeSnapshotContent>(Content(k8s::Name(lost)))))
+      << "its backup may make one yet";
   SetJson(backup, {"status", "phase"}, "PartiallyFailed");
   api_.Seed(BackupType(), backup);
   EXPECT_THAT(FinishGroupDeletions(ctx_, env_), support::IsOkAndHolds(0));
-  EXPECT_TRUE(IsReleased(Content(k8s::Name(lost))));
-  EXPECT_FALSE(IsReleased(Content(k8s::Name(members->at(Uid(1)).snapshot))))
+  EXPECT_TRUE(IsReleased(support::As<objects::VolumeSnapshotContent>(Content(k8s::Name(lost)))));
+  EXPECT_FALSE(IsReleased(
+      support::As<objects::VolumeSnapshotContent>(Content(members->at(Uid(1)).snapshot.name()))))
       << "it has a VolumeSnapshot";
 }
 
@@ -494,10 +511,14 @@ TEST_F(MovedGroupTest, ARecordThatIsBeingDeletedOrHasNoAgeIsLeftAlone) {
   Json ageless = record;
   EraseJson(ageless, {"metadata", "creationTimestamp"});
   for (const Json& object : {going, ageless}) {
-    EXPECT_THAT(DeleteRecordInVain(ctx_, env_, object), support::IsOkAndHolds(false));
+    EXPECT_THAT(
+        DeleteRecordInVain(ctx_, env_, support::As<objects::VolumeGroupSnapshotContent>(object)),
+        support::IsOkAndHolds(false));
   }
   EXPECT_THAT(Records(), SizeIs(1));
-  EXPECT_THAT(DeleteRecordInVain(ctx_, env_, record), support::IsOkAndHolds(true));
+  EXPECT_THAT(
+      DeleteRecordInVain(ctx_, env_, support::As<objects::VolumeGroupSnapshotContent>(record)),
+      support::IsOkAndHolds(true));
 }
 
 TEST(ReadMovedGroupTest, ASizeThatIsNoNumberIsUnknown) {
@@ -505,11 +526,13 @@ TEST(ReadMovedGroupTest, ASizeThatIsNoNumberIsUnknown) {
   for (const auto& [text, members] : std::map<std::string, int>{
            {"", 0}, {"3", 3}, {"3 of 4", 0}, {"many", 0}, {"99999999999999999999", 0}}) {
     SetJson(content, {"metadata", "annotations", objects::kMovedGroupSizeAnnotation}, text);
-    const std::optional<MovedGroup> group = ReadMovedGroup(content);
+    const std::optional<MovedGroup> group =
+        ReadMovedGroup(support::As<objects::VolumeSnapshotContent>(content));
     ASSERT_TRUE(group.has_value());
     EXPECT_EQ(group->members, members) << text;
   }
-  EXPECT_FALSE(ReadMovedGroup(Json::object()).has_value());
+  EXPECT_FALSE(
+      ReadMovedGroup(support::As<objects::VolumeSnapshotContent>(Json::object())).has_value());
 }
 
 TEST_F(MovedGroupTest, AGroupOfWhichNothingWasMovedReplacesNone) {
@@ -559,7 +582,7 @@ TEST_F(MovedGroupTest, GroupsOfOtherPlacesAreNotReplaced) {
   }
   Settle(new_names.front());
   for (const std::string& name : old_names) {
-    EXPECT_FALSE(IsReleased(Content(name)));
+    EXPECT_FALSE(IsReleased(support::As<objects::VolumeSnapshotContent>(Content(name))));
   }
 }
 

@@ -467,7 +467,7 @@ class GroupSweepTest : public OrphanSweepTest {
     const auto taken = TakeGroup(bed_.ctx, bed_.env, request);
     ASSERT_THAT(taken, IsOk());
     mark_ = GroupMark(request);
-    group_ = taken->group;
+    group_ = taken->group.json();
   }
 
   void EnterArchive() {

@@ -21,6 +21,7 @@
 #include "tests/support/fake_snapshot_cluster.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/typed.h"
 
 namespace csidelta::csi::snapshot_lifecycle_test {
 namespace {
@@ -78,9 +79,9 @@ class SnapshotLifecycleTest : public BackupFixture {
 TEST_F(SnapshotLifecycleTest, ReturnsWhatTheDriverCut) {
   const auto taken = Take();
   ASSERT_THAT(taken, IsOk());
-  EXPECT_THAT(cluster_.driver().snapshots(), testing::ElementsAre(SnapshotHandle(taken->content)));
+  EXPECT_THAT(cluster_.driver().snapshots(), testing::ElementsAre(taken->content.handle()));
   const Json snapshot = *api_.Find(Key());
-  EXPECT_TRUE(IsOurs(snapshot, backup_));
+  EXPECT_TRUE(IsOurs(support::As<objects::VolumeSnapshot>(snapshot), backup_));
   EXPECT_EQ(k8s::Label(snapshot, objects::kBackupNameLabel), "nightly");
   EXPECT_EQ(k8s::Label(snapshot, objects::kCsiDeltaLabel), "velero");
   EXPECT_EQ(k8s::Annotation(snapshot, objects::kAskedAtAnnotation), "2023-11-14T22:13:20Z");
@@ -93,7 +94,7 @@ TEST_F(SnapshotLifecycleTest, DoesNotWaitUntilTheSnapshotIsReady) {
   cluster_.driver().AddFault({.method = "CreateSnapshot", .not_ready = true});
   const auto taken = Take();
   ASSERT_THAT(taken, IsOk());
-  EXPECT_FALSE(ReadyToUse(taken->content));
+  EXPECT_FALSE(taken->content.is_ready());
 }
 
 TEST_F(SnapshotLifecycleTest, NamesAreLabelsAndDependOnBackupAndClaim) {
@@ -341,13 +342,13 @@ TEST_F(SnapshotLifecycleTest, WhatEnteredTheArchiveIsNotCleanedUp) {
 TEST_F(SnapshotLifecycleTest, ACopyOfOursIsNotOurs) {
   ASSERT_THAT(Take(), IsOk());
   Json copy = *api_.Find(Key());
-  EXPECT_TRUE(IsMadeByUs(copy));
+  EXPECT_TRUE(IsMadeByUs(support::As<objects::VolumeSnapshot>(copy)));
   SetJson(copy, {"metadata", "name"}, "my-copy");
-  EXPECT_FALSE(IsOurs(copy, backup_));
-  EXPECT_FALSE(IsMadeByUs(copy));
+  EXPECT_FALSE(IsOurs(support::As<objects::VolumeSnapshot>(copy), backup_));
+  EXPECT_FALSE(IsMadeByUs(support::As<objects::VolumeSnapshot>(copy)));
   copy = *api_.Find(Key());
   copy["spec"]["source"] = {{"volumeSnapshotContentName", "c"}};
-  EXPECT_FALSE(IsMadeByUs(copy));
+  EXPECT_FALSE(IsMadeByUs(support::As<objects::VolumeSnapshot>(copy)));
 }
 
 TEST_F(SnapshotLifecycleTest, TurnsOrderSixteenBackupsOfOneVolume) {
@@ -410,14 +411,14 @@ TEST_F(SnapshotLifecycleTest, NoFailingCallLeavesAnythingBehind) {
           if (taken.ok()) {
             EXPECT_FALSE(fails);
             EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(1));
-            EXPECT_THAT(RemoveSnapshot(ctx_, api_, Key(), k8s::Uid(taken->snapshot)), IsOk());
+            EXPECT_THAT(RemoveSnapshot(ctx_, api_, Key(), taken->snapshot.uid()), IsOk());
           }
           // A Lease whose deletion failed for good runs out by itself and goes with the next one.
           clock_.Advance(absl::Minutes(30));
           if (absl::IsInternal(status)) {
             const auto next = Take();
             ASSERT_THAT(next, IsOk());
-            EXPECT_THAT(RemoveSnapshot(ctx_, api_, Key(), k8s::Uid(next->snapshot)), IsOk());
+            EXPECT_THAT(RemoveSnapshot(ctx_, api_, Key(), next->snapshot.uid()), IsOk());
           }
           ExpectNothingLeft();
         }
@@ -439,7 +440,7 @@ TEST_F(SnapshotLifecycleTest, RemoveTakesOnlyTheOneMeant) {
 TEST_F(SnapshotLifecycleTest, RemoveLeavesTheContentOfAnother) {
   const auto taken = Take();
   ASSERT_THAT(taken, IsOk());
-  Json others = taken->content;
+  Json others = taken->content.json();
   SetJson(others, {"metadata", "name"}, "others");
   SetJson(others, {"spec", "deletionPolicy"}, "Retain");
   SetJson(others, {"spec", "volumeSnapshotRef", "uid"}, "another");
@@ -448,7 +449,7 @@ TEST_F(SnapshotLifecycleTest, RemoveLeavesTheContentOfAnother) {
     SetJson(object, {"status", "boundVolumeSnapshotContentName"}, "others");
   });
   const k8s::ObjectKey content = VolumeSnapshotContentKey("others");
-  EXPECT_THAT(RemoveSnapshot(ctx_, api_, Key(), k8s::Uid(taken->snapshot)), IsOk());
+  EXPECT_THAT(RemoveSnapshot(ctx_, api_, Key(), taken->snapshot.uid()), IsOk());
   EXPECT_FALSE(api_.Find(Key()).has_value());
   EXPECT_EQ(GetString(*api_.Find(content), {"spec", "deletionPolicy"}), "Retain");
 }
@@ -477,7 +478,7 @@ TEST_F(SnapshotLifecycleTest, NoFailingCallLosesARetainedSnapshot) {
     EXPECT_THAT(RetainAndForget(ctx_, api_, taken->snapshot), IsOk());
     EXPECT_EQ(api_.object_count(), 0);
     // For the next round, the driver forgets.
-    cluster_.driver().RemoveSnapshot(SnapshotHandle(taken->content));
+    cluster_.driver().RemoveSnapshot(taken->content.handle());
     ExpectNothingLeft();
   }
   EXPECT_GT(n, 3);
@@ -487,7 +488,7 @@ TEST_F(SnapshotLifecycleTest, DoesNotForgetWhatIsNotRetained) {
   const auto taken = Take();
   ASSERT_THAT(taken, IsOk());
   // The content belongs to another VolumeSnapshot by now.
-  api_.Mutate(VolumeSnapshotContentKey(k8s::Name(taken->content)), [](Json& content) {
+  api_.Mutate(taken->content.key(), [](Json& content) {
     SetJson(content, {"spec", "volumeSnapshotRef", "uid"}, "another");
   });
   EXPECT_THAT(RetainAndForget(ctx_, api_, taken->snapshot),

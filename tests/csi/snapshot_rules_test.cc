@@ -16,6 +16,7 @@
 #include "objects/keys.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/typed.h"
 
 namespace csidelta::csi::snapshot_rules_test {
 namespace {
@@ -46,7 +47,8 @@ struct ClassCase {
 class ChooseSnapshotClassTest : public testing::TestWithParam<ClassCase> {};
 
 TEST_P(ChooseSnapshotClassTest, Picks) {
-  const auto choice = ChooseSnapshotClass(GetParam().wish, GetParam().classes);
+  const auto choice = ChooseSnapshotClass(
+      GetParam().wish, support::AllAs<objects::VolumeSnapshotClass>(GetParam().classes));
   if (std::string(GetParam().want).empty()) {
     EXPECT_THAT(choice, StatusIs(absl::StatusCode::kFailedPrecondition,
                                  HasSubstr("velero.io/csi-volumesnapshot-class")));
@@ -109,7 +111,8 @@ struct GroupClassCase {
 class ChooseGroupSnapshotClassTest : public testing::TestWithParam<GroupClassCase> {};
 
 TEST_P(ChooseGroupSnapshotClassTest, Picks) {
-  const auto choice = ChooseGroupSnapshotClass(GetParam().wish, GetParam().classes);
+  const auto choice = ChooseGroupSnapshotClass(
+      GetParam().wish, support::AllAs<objects::VolumeGroupSnapshotClass>(GetParam().classes));
   if (std::string(GetParam().want).empty()) {
     EXPECT_THAT(choice, StatusIs(GetParam().error,
                                  HasSubstr("velero.io/csi-volumegroupsnapshot-class=true")));

@@ -177,7 +177,8 @@ TEST_F(UninstallTest, AVolumeGroupGoesWithItsLastMember) {
                             .class_name = "groups",
                             .labels = {},
                             .annotations = {},
-                            .finalizers = {objects::kGroupContentBoundProtectionFinalizer}});
+                            .finalizers = {objects::kGroupContentBoundProtectionFinalizer}})
+          .json();
   SetJson(group, {"status", "volumeGroupSnapshotHandle"}, "group-1");
   bed_.api.Seed(csi::VolumeGroupSnapshotContentType("v1"), group);
   for (const Json& content : bed_.api.All(csi::VolumeSnapshotContentType())) {

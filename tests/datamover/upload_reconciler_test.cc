@@ -260,7 +260,7 @@ TEST_F(UploadReconcilerTest, AMemberOfAVolumeGroupSaysSo) {
                                      std::string("volume-group-cut=2026-11-23T05:00:00Z"),
                                      std::string("volume-group-members=3")}));
   const Json content = *bed_.api.Find(csi::VolumeSnapshotContentKey(bed_.StemOfUpload()));
-  EXPECT_EQ(csi::MovedGroupOf(content), "record");
+  EXPECT_EQ(csi::MovedGroupOf(objects::Object(content)), "record");
   bed_.Finish(bed_.StemOfUpload());
   controller.LookTimes(3);
   EXPECT_EQ(bed_.PhaseOf(), "Completed") << bed_.MessageOf();

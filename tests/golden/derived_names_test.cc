@@ -41,6 +41,7 @@
 #include "tests/support/fake_clock.h"
 #include "tests/support/fake_snapshot_cluster.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/typed.h"
 #include "velero/data_reference.h"
 #include "velero/labels.h"
 
@@ -154,11 +155,11 @@ TEST_F(DerivedNamesTest, RecordOfAMovedGroup) {
   request.members = {{.name = "data-db-0", .uid = kClaimUid, .volume_handle = "volume-0"}};
   absl::StatusOr<csi::TakenGroup> taken = csi::TakeGroup(ctx_, env_, request);
   ASSERT_THAT(taken, IsOk());
-  const k8s::ObjectKey content = csi::GroupContentKey("v1", k8s::Name(taken->content));
+  const k8s::ObjectKey content = csi::GroupContentKey("v1", taken->content.name());
   api_.Mutate(content, [](Json& object) {
     SetJson(object, {"status", "volumeGroupSnapshotHandle"}, "group-0001");
   });
-  taken->content = *api_.Find(content);
+  taken->content = support::As<objects::VolumeGroupSnapshotContent>(*api_.Find(content));
   ASSERT_THAT(csi::HandOverGroup(ctx_, env_, request, *taken), IsOk());
   std::vector<std::string> names;
   for (const Json& record : api_.All(csi::VolumeGroupSnapshotContentType("v1"))) {

@@ -26,6 +26,7 @@
 #include "k8s/object.h"
 #include "objects/keys.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/typed.h"
 #include "velero/data_upload.h"
 
 namespace csidelta::wire_forms_test {
@@ -279,7 +280,8 @@ TEST(WireFormsTest, BaseOfAVolume) {
                              .claim = "data-db-0",
                              .claim_uid = "uid-2",
                              .cluster = "cluster-uid"};
-  const csi::BaseSnapshot base = csi::ReadBase(content);
+  const csi::BaseSnapshot base =
+      csi::ReadBase(support::As<objects::VolumeSnapshotContent>(content));
   EXPECT_EQ(base.owner, owner);
   EXPECT_EQ(base.driver, "d.example.com");
   EXPECT_EQ(base.snapshot_handle, "handle-1");
@@ -305,9 +307,10 @@ TEST(WireFormsTest, MemberOfAMovedGroup) {
       }
     }
   })json");
-  EXPECT_EQ(csi::MovedGroupOf(content), "csi-delta-group-1");
-  EXPECT_TRUE(csi::IsReleased(content));
-  const std::optional<csi::MovedGroup> group = csi::ReadMovedGroup(content);
+  EXPECT_EQ(csi::MovedGroupOf(objects::Object(content)), "csi-delta-group-1");
+  EXPECT_TRUE(csi::IsReleased(support::As<objects::VolumeSnapshotContent>(content)));
+  const std::optional<csi::MovedGroup> group =
+      csi::ReadMovedGroup(support::As<objects::VolumeSnapshotContent>(content));
   ASSERT_TRUE(group.has_value());
   EXPECT_EQ(group->name, "shop/db");
   EXPECT_EQ(group->snapshot, "velero-db-1");

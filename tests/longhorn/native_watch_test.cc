@@ -48,16 +48,20 @@ class NativeWatchTest : public testing::Test {
       SetJson(object, {"status", "readyToUse"}, true);
     }));
   }
-  static absl::StatusOr<bool> IsReady(const Json* object) {
-    if (object == nullptr) {
+  static absl::StatusOr<bool> IsReady(const Snapshot* snapshot) {
+    if (snapshot == nullptr) {
       return absl::NotFoundError("gone");
     }
-    return GetBool(*object, {"status", "readyToUse"});
+    return snapshot->is_ready();
   }
   // Awaits in a thread that it is ready; NOT_FOUND when it is gone. Without `made` it goes on.
   std::future<absl::Status> Begin(Interest& interest, std::optional<Json> made = std::nullopt) {
-    return std::async(std::launch::async, [this, &interest, made = std::move(made)] {
-      return interest.Await(ctx_, IsReady, made.has_value() ? &*made : nullptr);
+    std::optional<Snapshot> known;
+    if (made.has_value()) {
+      known = *Snapshot::Of(*made);
+    }
+    return std::async(std::launch::async, [this, &interest, known = std::move(known)] {
+      return interest.Await(ctx_, IsReady, known.has_value() ? &*known : nullptr);
     });
   }
   // How that ended. One that does not end is a failure, and not a test that hangs.
@@ -131,14 +135,14 @@ TEST_F(NativeWatchTest, OneThatWasMadeBeforeTheWatchBeganIsReadOnce) {
 
 TEST_F(NativeWatchTest, OnlyTheSnapshotItselfIsShown) {
   Interest interest(watch_, "csd-1");
-  const Json made = Make("csd-1");
+  const Snapshot made = *Snapshot::Of(Make("csd-1"));
   std::atomic<int> shown = 0;
   std::future<absl::Status> end = std::async(std::launch::async, [&] {
     return interest.Await(
         ctx_,
-        [&](const Json* object) {
+        [&](const Snapshot* snapshot) {
           ++shown;
-          return IsReady(object);
+          return IsReady(snapshot);
         },
         &made);
   });
@@ -246,9 +250,9 @@ TEST_F(NativeWatchTest, AStopEndsIt) {
 
 TEST_F(NativeWatchTest, AnErrorOfTheCallerEndsIt) {
   Interest interest(watch_, "csd-1");
-  const Json made = Make("csd-1");
+  const Snapshot made = *Snapshot::Of(Make("csd-1"));
   EXPECT_THAT(interest.Await(
-                  ctx_, [](const Json*) { return absl::InternalError("no"); }, &made),
+                  ctx_, [](const Snapshot*) { return absl::InternalError("no"); }, &made),
               StatusIs(absl::StatusCode::kInternal));
   EXPECT_EQ(api_.CallCount("watch", "snapshots"), 0) << "nothing was awaited";
 }

@@ -4,9 +4,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "csi/group_types.h"
-#include "csi/static_group.h"
 #include "objects/keys.h"
 #include "tests/support/snapshot_objects.h"
+#include "tests/support/typed.h"
 
 // The objects of a volume group of two members, as the archive of the backup "nightly" has them:
 // group "velero-db-1" in namespace "shop", the driver's group "group-1" of "handle-1" and
@@ -99,9 +99,9 @@ inline Json MakeMemberContentObject(int n) {
   SetJson(content, {"metadata", "annotations", objects::kGroupHandleOfMemberAnnotation},
           kGroupHandle);
   SetJson(content, {"status", "volumeGroupSnapshotHandle"}, kGroupHandle);
-  const Json of_group = MakeGroupContentObject();
+  const auto of_group = As<objects::VolumeGroupSnapshotContent>(MakeGroupContentObject());
   SetJson(content, {"metadata", "annotations", objects::kGroupContentOfMemberAnnotation},
-          csi::NoteForMembers(of_group, csi::GroupMembers(of_group)));
+          of_group.NoteForMembers(of_group.members()));
   return content;
 }
 
