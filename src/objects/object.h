@@ -24,10 +24,10 @@ namespace csidelta::objects {
 
 // An entry of metadata.ownerReferences. The owner is in the namespace of what it owns, or in none.
 struct OwnerReference {
-  std::string api_version;
-  std::string kind;
-  std::string name;
-  std::string uid;
+  std::string api_version{};  // `{}`: who names only some of the fields means it
+  std::string kind{};
+  std::string name{};
+  std::string uid{};
   bool is_controller = false;
   bool blocks_deletion = false;  // of the owner, where it is deleted in the foreground
 

@@ -126,6 +126,7 @@ class Bed:
         self.up_seconds = None  # How long the start took, without building.
         self._programs = {}
         self._children = {}
+        self._readers = {}  # Of what a component writes, where it writes into a pipe.
         self._refusals = []  # Parts of the audit log, from and to, in which nobody let the plugin in.
         self._plugin_roles = []  # Pairs of plural and name.
         self._plugin_bindings = []  # Pairs of plural and object.
@@ -188,7 +189,7 @@ class Bed:
             if child and child.poll() is None:
                 child.kill()
         self.record.wipe()
-        for child in self._children.values():
+        for child in (*self._children.values(), *self._readers.values()):
             child.wait()
 
     def __enter__(self):
@@ -426,6 +427,23 @@ class Bed:
         return [n for n in self.component_names()
                 if n in self.record.processes and not self.alive(n)]
 
+    @contextlib.contextmanager
+    def _output(self, name):
+        """Where a component writes: to its log; Velero's server through a pipe, as in a Pod.
+
+        Before go-plugin says that a plugin's process ended, it flushes stderr to the disk. A pipe has
+        nothing to flush; on a file that takes seconds, in which Velero calls the dead process.
+        """
+        with open(self.log_path(name), "ab") as log:
+            if name != "velero":
+                yield log
+                return
+            # A process, not a thread: a bed may outlive who started it. It ends with the last writer.
+            self._readers[name] = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=log,
+                                                   start_new_session=True)
+            with self._readers[name].stdin as pipe:
+                yield pipe
+
     def _spawn(self, name):
         if self.alive(name):
             raise BedError(f"{name} is running already")
@@ -435,9 +453,9 @@ class Bed:
             self.driver.socket.unlink(missing_ok=True)
         command = ["/usr/bin/nsenter", f"--net={processes.NAMESPACES / self.name}", "--",
                    *components.COMMANDS[name](self)]
-        with open(self.log_path(name), "ab") as log:
+        with self._output(name) as output:
             child = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.state,
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=self.state,
                 env=components.environment(self, name), start_new_session=True)
         self._children[name] = child
         self.record.processes[name] = ProcessId.of(child.pid) or ProcessId(child.pid, -1)
@@ -479,6 +497,9 @@ class Bed:
         child = self._children.pop(name, None)
         if child:
             child.wait()
+        reader = self._readers.pop(name, None)
+        if reader:
+            reader.wait()  # The log is whole.
         self.record.save()
 
     def restart(self, name, kill=False):
