@@ -11,10 +11,9 @@
 #include "csi/group_deletion.h"
 #include "csi/orphan_sweep.h"
 #include "csi/settings.h"
-#include "csi/snapshot_types.h"
 #include "csi/volume_turn.h"
-#include "k8s/find.h"
 #include "objects/client.h"
+#include "objects/config_map.h"
 
 namespace csidelta::backupitemactions {
 namespace {
@@ -25,9 +24,9 @@ absl::StatusOr<velero::VolumePolicies> ReadPolicies(const CallContext& ctx, k8s:
   if (config_map.empty()) {
     return velero::VolumePolicies();
   }
-  ASSIGN_OR_RETURN(const Json object, api.Get(ctx, {.type = csi::ConfigMapType(),
-                                                    .namespace_name = namespace_name,
-                                                    .name = config_map}));
+  ASSIGN_OR_RETURN(const objects::ConfigMap object,
+                   objects::Get<objects::ConfigMap>(
+                       ctx, api, objects::ConfigMap::Key(namespace_name, config_map)));
   return velero::VolumePolicies::FromConfigMap(object);
 }
 
@@ -69,14 +68,21 @@ absl::StatusOr<std::shared_ptr<const csi::GroupKinds>> BackupFacts::GroupKinds(
   return group_kinds_.Get(ctx, backup.uid, [&] { return csi::FindGroupKinds(ctx, env_.api); });
 }
 
-absl::StatusOr<std::shared_ptr<const Json>> BackupFacts::Volume(const CallContext& ctx,
-                                                                const velero::Backup& backup,
-                                                                const std::string& name) {
-  return volumes_.Get(ctx, absl::StrCat(backup.uid, "/", name),
-                      [&] { return k8s::FindOrNull(ctx, env_.api, csi::VolumeKey(name)); });
+absl::StatusOr<std::optional<objects::PersistentVolume>> BackupFacts::Volume(
+    const CallContext& ctx, const velero::Backup& backup,
+    const objects::PersistentVolumeClaim& pvc) {
+  const std::string name = pvc.volume_name();
+  if (name.empty()) {
+    return std::optional<objects::PersistentVolume>();
+  }
+  ASSIGN_OR_RETURN(const auto volume, volumes_.Get(ctx, absl::StrCat(backup.uid, "/", name), [&] {
+    return objects::Find<objects::PersistentVolume>(ctx, env_.api,
+                                                    objects::PersistentVolume::Key("", name));
+  }));
+  return *volume;
 }
 
-absl::StatusOr<std::shared_ptr<const std::vector<Json>>> BackupFacts::Pods(
+absl::StatusOr<std::shared_ptr<const std::vector<objects::Pod>>> BackupFacts::Pods(
     const CallContext& ctx, const velero::Backup& backup, const std::string& namespace_name) {
   return pods_.Get(ctx, backup.uid, namespace_name);
 }

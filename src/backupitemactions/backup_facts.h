@@ -1,20 +1,23 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "base/call_context.h"
-#include "base/json.h"
 #include "base/mutex.h"
 #include "csi/environment.h"
 #include "csi/group_lifecycle.h"
 #include "csi/group_types.h"
 #include "csi/namespace_pods.h"
 #include "csi/once_map.h"
+#include "objects/persistent_volume.h"
+#include "objects/persistent_volume_claim.h"
 #include "objects/volume_snapshot.h"
+#include "objects/workload.h"
 #include "velero/backup.h"
 #include "velero/plugin_config.h"
 #include "velero/volume_policy.h"
@@ -43,15 +46,14 @@ class BackupFacts {
   absl::StatusOr<std::shared_ptr<const csi::GroupKinds>> GroupKinds(const CallContext& ctx,
                                                                     const velero::Backup& backup);
 
-  // A PersistentVolume; null where there is none. What a group's formation read is not read again
-  // when each member's turn comes.
-  absl::StatusOr<std::shared_ptr<const Json>> Volume(const CallContext& ctx,
-                                                     const velero::Backup& backup,
-                                                     const std::string& name);
+  // The PersistentVolume of a PVC; nothing where it has none. What a group's formation read is not
+  // read again when each member's turn comes.
+  absl::StatusOr<std::optional<objects::PersistentVolume>> Volume(
+      const CallContext& ctx, const velero::Backup& backup,
+      const objects::PersistentVolumeClaim& pvc);
 
-  absl::StatusOr<std::shared_ptr<const std::vector<Json>>> Pods(const CallContext& ctx,
-                                                                const velero::Backup& backup,
-                                                                const std::string& namespace_name);
+  absl::StatusOr<std::shared_ptr<const std::vector<objects::Pod>>> Pods(
+      const CallContext& ctx, const velero::Backup& backup, const std::string& namespace_name);
 
   // Removes what earlier backups left behind, once per backup, in the first caller's time.
   void SweepOnce(const CallContext& ctx, const velero::Backup& backup,
@@ -64,7 +66,7 @@ class BackupFacts {
   csi::OnceMap<velero::PluginConfig> configs_{8};
   csi::OnceMap<std::vector<objects::VolumeSnapshotClass>> classes_{8};
   csi::OnceMap<csi::GroupKinds> group_kinds_{8};
-  csi::OnceMap<Json> volumes_{csi::kGroupMembersMax};
+  csi::OnceMap<std::optional<objects::PersistentVolume>> volumes_{csi::kGroupMembersMax};
   Mutex mutex_;
   std::set<std::string> swept_ ABSL_GUARDED_BY(mutex_);  // uids; one process serves few backups
 };

@@ -2,7 +2,8 @@
 
 #include <string>
 
-#include "base/json.h"
+#include "objects/data_upload.h"
+#include "objects/persistent_volume_claim.h"
 #include "velero/backup.h"
 
 namespace csidelta::backupitemactions {
@@ -10,7 +11,7 @@ namespace csidelta::backupitemactions {
 // A volume snapshot that our data mover is to move.
 struct MoveRequest {
   const velero::Backup& backup;
-  const Json& claim;
+  const objects::PersistentVolumeClaim& claim;
   std::string volume_snapshot;  // in the claim's namespace, with a handle
   std::string snapshot_class;
   std::string driver;
@@ -18,10 +19,12 @@ struct MoveRequest {
 
 // The DataUpload for it, as Velero's own action writes one, under a name that is the same in every
 // retry. Whoever moves data owns the VolumeSnapshot from the moment that this object exists. Pure.
-Json MakeDataUpload(const MoveRequest& request);
+objects::DataUpload MakeDataUpload(const MoveRequest& request);
 
 // The claim as it is archived, so that Velero's actions and ours find the DataUpload when they
 // restore it. Pure.
-Json MovedClaim(Json claim, const velero::Backup& backup, const Json& upload);
+objects::PersistentVolumeClaim MovedClaim(objects::PersistentVolumeClaim claim,
+                                          const velero::Backup& backup,
+                                          const objects::DataUpload& upload);
 
 }  // namespace csidelta::backupitemactions

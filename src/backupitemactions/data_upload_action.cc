@@ -6,11 +6,10 @@
 #include "backupitemactions/immediate_action.h"
 #include "base/status_macros.h"
 #include "csi/retry.h"
-#include "csi/snapshot_types.h"
-#include "k8s/object.h"
+#include "objects/client.h"
+#include "objects/data_upload.h"
 #include "objects/keys.h"
 #include "velero/backup.h"
-#include "velero/data_upload.h"
 #include "velero/labels.h"
 
 namespace csidelta::backupitemactions {
@@ -23,31 +22,25 @@ class DataUploadAction : public ImmediateAction {
 
   // Only what the host writes into the archive at the very end counts. An error here keeps the item
   // out of the archive: the data mover would take it for one that never entered it.
-  absl::StatusOr<velero::BackupItemResult> Execute(const CallContext& ctx, const Json& item,
-                                                   const Json& backup_object) override {
+  absl::StatusOr<velero::BackupItemResult> Execute(const CallContext& ctx,
+                                                   const objects::Object& item,
+                                                   const objects::Object& backup_object) override {
     ASSIGN_OR_RETURN(const velero::Backup backup, velero::ParseBackup(backup_object));
     velero::BackupItemResult result;
     if (!backup.Finalizing() ||
-        k8s::Annotation(item, objects::kArchivedAnnotation) != objects::kArchiveAwaited ||
-        k8s::Label(item, objects::kBackupNameLabel) != velero::ValidLabelValue(backup.name)) {
+        item.Annotation(objects::kArchivedAnnotation) != objects::kArchiveAwaited ||
+        item.Label(objects::kBackupNameLabel) != velero::ValidLabelValue(backup.name)) {
       return result;
     }
-    Json mark;
-    SetJson(mark, {"metadata", "annotations", objects::kArchivedAnnotation}, "true");
-    RETURN_IF_ERROR(Annotate(csi::RetryTransient(ctx,
-                                                 [&] {
-                                                   return env_.api
-                                                       .Patch(
-                                                           ctx,
-                                                           {.type = csi::DataUploadType(),
-                                                            .namespace_name = k8s::Namespace(item),
-                                                            .name = k8s::Name(item)},
-                                                           k8s::PatchKind::kMerge, mark, "")
-                                                       .status();
-                                                 }),
-                             absl::StrCat("mark DataUpload ", k8s::Name(item), " as archived")));
+    const absl::Status marked = csi::RetryTransient(ctx, [&] {
+      return objects::Apply(ctx, env_.api,
+                            objects::DataUpload::Key(item.namespace_name(), item.name()),
+                            objects::Patch().SetAnnotation(objects::kArchivedAnnotation, "true"));
+    });
+    RETURN_IF_ERROR(
+        Annotate(marked, absl::StrCat("mark DataUpload ", item.name(), " as archived")));
     result.item = item;
-    SetJson(*result.item, {"metadata", "annotations", objects::kArchivedAnnotation}, "true");
+    result.item->SetAnnotation(objects::kArchivedAnnotation, "true");
     return result;
   }
 

@@ -8,7 +8,7 @@
 #include "absl/strings/string_view.h"
 #include "backupitemactions/snapshot_operation.h"
 #include "base/call_context.h"
-#include "base/json.h"
+#include "objects/object.h"
 #include "velero/item_action.h"
 
 namespace csidelta::backupitemactions {
@@ -27,12 +27,12 @@ class ImmediateAction : public velero::BackupItemAction {
 
   absl::StatusOr<velero::OperationProgress> Progress(const CallContext& ctx,
                                                      absl::string_view operation_id,
-                                                     const Json& /*backup*/) final {
+                                                     const objects::Object& /*backup*/) final {
     return UnknownOperation(operation_id, ctx.clock->Now());
   }
 
   absl::Status Cancel(const CallContext& /*ctx*/, absl::string_view /*operation_id*/,
-                      const Json& /*backup*/) final {
+                      const objects::Object& /*backup*/) final {
     return absl::OkStatus();
   }
 

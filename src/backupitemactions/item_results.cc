@@ -2,11 +2,7 @@
 
 #include <utility>
 
-#include "absl/time/time.h"
-#include "base/rfc3339.h"
 #include "csi/group_lifecycle.h"
-#include "csi/snapshot_types.h"
-#include "objects/keys.h"
 
 namespace csidelta::backupitemactions {
 
@@ -17,16 +13,10 @@ velero::ResourceIdentifier Identify(const k8s::ObjectKey& key) {
           .name = key.name};
 }
 
-void AddAnnotations(const Json& annotations, Json& object) {
-  for (const auto& [key, value] : annotations.items()) {
-    SetJson(object, {"metadata", "annotations", key}, value);
-  }
-}
-
-void AddReadyTime(Json& object) {
-  if (const auto ready_at = csi::ReadyTime(object); ready_at.has_value()) {
-    SetJson(object, {"metadata", "annotations", objects::kReadyAtAnnotation},
-            FormatRfc3339(*ready_at));
+void AddAnnotations(const std::map<std::string, std::string>& annotations,
+                    objects::Object& object) {
+  for (const auto& [key, value] : annotations) {
+    object.SetAnnotation(key, value);
   }
 }
 
@@ -36,7 +26,7 @@ std::string FreezeWindowText(const objects::VolumeGroupSnapshot& group) {
                             : "unknown";
 }
 
-std::optional<Json> IfChanged(const Json& item, Json changed) {
+std::optional<objects::Object> IfChanged(const objects::Object& item, objects::Object changed) {
   return changed == item ? std::nullopt : std::optional(std::move(changed));
 }
 

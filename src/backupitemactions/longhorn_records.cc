@@ -7,10 +7,9 @@
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "csi/retry.h"
-#include "csi/snapshot_types.h"
 #include "k8s/api_client.h"
 #include "k8s/find.h"
-#include "k8s/object.h"
+#include "objects/client.h"
 #include "objects/keys.h"
 
 namespace csidelta::backupitemactions {
@@ -20,25 +19,18 @@ constexpr char kRecordPrefix[] = "csi-delta-";
 constexpr char kRecordLabelValue[] = "native-snapshot";
 
 k8s::ObjectKey RecordKey(const csi::Environment& env, absl::string_view snapshot_name) {
-  return {.type = csi::LeaseType(),
-          .namespace_name = env.velero_namespace,
-          .name = absl::StrCat(kRecordPrefix, snapshot_name)};
+  return objects::Lease::Key(env.velero_namespace, absl::StrCat(kRecordPrefix, snapshot_name));
 }
 
 // No Backup owns it: when its object goes, nobody would know any more that the Snapshot is in no
 // archive.
-Json MakeRecord(const longhorn::NativeRequest& request, const k8s::ObjectKey& key) {
-  return {{"apiVersion", "coordination.k8s.io/v1"},
-          {"kind", "Lease"},
-          {"metadata",
-           {{"name", key.name},
-            {"namespace", key.namespace_name},
-            {"labels",
-             {{objects::kCsiDeltaLabel, kRecordLabelValue},
-              {objects::kPvcUidLabel, request.pvc_uid},
-              {objects::kExcludeFromBackupLabel, "true"}}}}},
-          // For people.
-          {"spec", {{"holderIdentity", request.backup_name}}}};
+objects::Lease MakeRecord(const longhorn::NativeRequest& request, const k8s::ObjectKey& key) {
+  objects::Lease record = objects::Lease::Make(key.namespace_name, key.name);
+  record.SetLabel(objects::kCsiDeltaLabel, kRecordLabelValue);
+  record.SetLabel(objects::kPvcUidLabel, request.pvc_uid);
+  record.SetLabel(objects::kExcludeFromBackupLabel, "true");
+  record.SetHolder(request.backup_name);  // For people.
+  return record;
 }
 
 }  // namespace
@@ -52,9 +44,8 @@ absl::Status RecordRequest(const CallContext& ctx, const csi::Environment& env,
                            const longhorn::NativeRequest& request,
                            absl::string_view snapshot_name) {
   const k8s::ObjectKey key = RecordKey(env, snapshot_name);
-  const absl::Status made = csi::RetryTransient(ctx, [&] {
-    return env.api.Create(ctx, key.type, key.namespace_name, MakeRecord(request, key)).status();
-  });
+  const absl::Status made = csi::RetryTransient(
+      ctx, [&] { return objects::Create(ctx, env.api, MakeRecord(request, key)).status(); });
   return absl::IsAlreadyExists(made)
              ? absl::OkStatus()
              : Annotate(made, absl::StrCat("record the request for Snapshot ", snapshot_name));
@@ -71,20 +62,21 @@ absl::Status RecordArchived(const CallContext& ctx, const csi::Environment& env,
 absl::StatusOr<std::map<std::string, NativeRecord>> ListRecords(const CallContext& ctx,
                                                                 const csi::Environment& env) {
   ASSIGN_OR_RETURN(
-      const k8s::ObjectList list,
-      env.api.List(ctx, csi::LeaseType(), env.velero_namespace,
-                   {.label_selector = absl::StrCat(objects::kCsiDeltaLabel, "=", kRecordLabelValue),
-                    .field_selector = ""}));
+      const auto leases,
+      objects::List<objects::Lease>(
+          ctx, env.api, env.velero_namespace,
+          {.label_selector = absl::StrCat(objects::kCsiDeltaLabel, "=", kRecordLabelValue),
+           .field_selector = ""}));
   std::map<std::string, NativeRecord> records;
-  for (const Json& lease : list.items) {
-    const std::string name = k8s::Name(lease);
+  for (const objects::Lease& lease : leases) {
+    const std::string name = lease.name();
     std::string snapshot(absl::StripPrefix(name, kRecordPrefix));
     NativeRecord record{.name = name,
                         .snapshot_name = snapshot,
-                        .pvc_uid = k8s::Label(lease, objects::kPvcUidLabel),
-                        .made_at = k8s::CreatedAt(lease),
-                        .backup_missing_since = ParseRfc3339(
-                            k8s::Annotation(lease, objects::kBackupMissingSinceAnnotation)),
+                        .pvc_uid = lease.Label(objects::kPvcUidLabel),
+                        .made_at = lease.created_at(),
+                        .backup_missing_since =
+                            ParseRfc3339(lease.Annotation(objects::kBackupMissingSinceAnnotation)),
                         .lease = lease};
     records.emplace(std::move(snapshot), std::move(record));
   }
@@ -93,21 +85,19 @@ absl::StatusOr<std::map<std::string, NativeRecord>> ListRecords(const CallContex
 
 absl::Status NoteMissing(const CallContext& ctx, const csi::Environment& env,
                          const NativeRecord& record, std::optional<absl::Time> since) {
-  Json lease = record.lease;
+  objects::Lease lease = record.lease;
   if (since.has_value()) {
-    SetJson(lease, {"metadata", "annotations", objects::kBackupMissingSinceAnnotation},
-            FormatRfc3339(*since));
+    lease.SetAnnotation(objects::kBackupMissingSinceAnnotation, FormatRfc3339(*since));
   } else {
-    EraseJson(lease, {"metadata", "annotations", objects::kBackupMissingSinceAnnotation});
+    lease.RemoveAnnotation(objects::kBackupMissingSinceAnnotation);
   }
-  return k8s::IgnoreNotFound(
-      env.api.Update(ctx, RecordKey(env, record.snapshot_name), lease).status());
+  return k8s::IgnoreNotFound(objects::Update(ctx, env.api, lease).status());
 }
 
 absl::Status RemoveRecord(const CallContext& ctx, const csi::Environment& env,
                           const NativeRecord& record) {
   return k8s::IgnoreGone(env.api.Delete(ctx, RecordKey(env, record.snapshot_name),
-                                        {.uid = k8s::Uid(record.lease), .resource_version = ""}));
+                                        {.uid = record.lease.uid(), .resource_version = ""}));
 }
 
 }  // namespace csidelta::backupitemactions

@@ -9,9 +9,9 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
-#include "base/json.h"
 #include "csi/environment.h"
 #include "longhorn/native_snapshot.h"
+#include "objects/lease.h"
 
 // Which native snapshots (longhorn/native_snapshot.h) are in no archive? Nothing may be written to
 // an object of Longhorn, so each has a record beside it for as long as that is so: a Lease in
@@ -32,7 +32,7 @@ struct NativeRecord {
   std::string pvc_uid;
   std::optional<absl::Time> made_at;
   std::optional<absl::Time> backup_missing_since;
-  Json lease;  // as it was read
+  objects::Lease lease;  // as it was read
 };
 
 // Whether it is of this very Snapshot: a volume that two PVCs have has one for both, and the record

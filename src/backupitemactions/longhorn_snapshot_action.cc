@@ -7,7 +7,6 @@
 #include "backupitemactions/longhorn_records.h"
 #include "base/status_macros.h"
 #include "csi/settings.h"
-#include "k8s/object.h"
 #include "longhorn/left_out_log.h"
 #include "longhorn/types.h"
 #include "objects/keys.h"
@@ -25,13 +24,14 @@ class LonghornSnapshotAction : public ImmediateAction {
   explicit LonghornSnapshotAction(const csi::Environment& env)
       : ImmediateAction(k8s::ToString(longhorn::Snapshot::Type())), env_(env), settings_(env) {}
 
-  absl::StatusOr<velero::BackupItemResult> Execute(const CallContext& ctx, const Json& item,
-                                                   const Json& backup_object) override {
+  absl::StatusOr<velero::BackupItemResult> Execute(const CallContext& ctx,
+                                                   const objects::Object& item,
+                                                   const objects::Object& backup_object) override {
     velero::BackupItemResult result;
     ASSIGN_OR_RETURN(const velero::Backup backup, velero::ParseBackup(backup_object));
     if (IsNativeOf(item, backup)) {
       if (!backup.Finalizing()) {
-        RETURN_IF_ERROR(RecordArchived(ctx, env_, k8s::Name(item)));
+        RETURN_IF_ERROR(RecordArchived(ctx, env_, item.name()));
       }
       return result;
     }
@@ -40,17 +40,17 @@ class LonghornSnapshotAction : public ImmediateAction {
       return result;
     }
     log_.Note(backup.uid, k8s::ToString(longhorn::Snapshot::Type()),
-              absl::StrCat(k8s::Namespace(item), "/", k8s::Name(item)), kLonghornSnapshotReason);
+              absl::StrCat(item.namespace_name(), "/", item.name()), kLonghornSnapshotReason);
     result.item = item;
-    SetJson(*result.item, {"metadata", "annotations", objects::kSkipFromBackupAnnotation}, "true");
+    result.item->SetAnnotation(objects::kSkipFromBackupAnnotation, "true");
     return result;
   }
 
  private:
   // The deletion of a backup deletes what its archive holds of these.
-  static bool IsNativeOf(const Json& item, const velero::Backup& backup) {
-    return !k8s::Label(item, objects::kLonghornMadeByLabel).empty() &&
-           k8s::Label(item, objects::kBackupUidLabel) == backup.uid;
+  static bool IsNativeOf(const objects::Object& item, const velero::Backup& backup) {
+    return !item.Label(objects::kLonghornMadeByLabel).empty() &&
+           item.Label(objects::kBackupUidLabel) == backup.uid;
   }
 
   const csi::Environment env_;

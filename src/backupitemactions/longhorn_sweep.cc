@@ -11,9 +11,8 @@
 #include "base/status_macros.h"
 #include "csi/snapshot_lifecycle.h"
 #include "k8s/api_client.h"
-#include "k8s/find.h"
-#include "k8s/object.h"
 #include "longhorn/native_snapshot.h"
+#include "objects/client.h"
 #include "objects/keys.h"
 
 namespace csidelta::backupitemactions {
@@ -92,10 +91,10 @@ class NativeSweep {
 
   // The list of Snapshots may have been an old one.
   absl::Status RemoveIfUnused(const NativeRecord& record) {
-    ASSIGN_OR_RETURN(
-        const std::optional<Json> found,
-        k8s::Find(ctx_, env_.api,
-                  longhorn::SnapshotKey(config_.longhorn_namespace, record.snapshot_name)));
+    ASSIGN_OR_RETURN(const auto found,
+                     objects::Find<longhorn::Snapshot>(
+                         ctx_, env_.api,
+                         longhorn::SnapshotKey(config_.longhorn_namespace, record.snapshot_name)));
     return found.has_value() ? absl::OkStatus() : RemoveRecord(ctx_, env_, record);
   }
 
@@ -135,24 +134,24 @@ NativeFate FateOfNative(const longhorn::Snapshot& snapshot, const NativeRecord* 
 absl::StatusOr<int> SweepNativeSnapshots(const CallContext& ctx, const csi::Environment& env,
                                          const velero::Backup& running,
                                          const velero::PluginConfig& config) {
-  ASSIGN_OR_RETURN(const k8s::ObjectList list,
-                   env.api.List(ctx, longhorn::Snapshot::Type(), config.longhorn_namespace,
-                                {.label_selector = absl::StrCat(objects::kLonghornMadeByLabel, ",",
-                                                                objects::kCsiDeltaLabel, "=",
-                                                                env.velero_namespace),
-                                 .field_selector = "",
-                                 .may_be_old = true}));
+  ASSIGN_OR_RETURN(
+      const auto snapshots,
+      objects::List<longhorn::Snapshot>(
+          ctx, env.api, config.longhorn_namespace,
+          {.label_selector = absl::StrCat(objects::kLonghornMadeByLabel, ",",
+                                          objects::kCsiDeltaLabel, "=", env.velero_namespace),
+           .field_selector = "",
+           .may_be_old = true}));
   csi::Backups backups;
-  if (!list.items.empty()) {
+  if (!snapshots.empty()) {
     ASSIGN_OR_RETURN(backups, csi::ListBackups(ctx, env, running));
   }
   // In this order: of a backup that is over, what is in the archive has lost its record.
   ASSIGN_OR_RETURN(auto records, ListRecords(ctx, env));
   NativeSweep sweep(env, config, backups, std::move(records));
-  for (const Json& object : list.items) {
-    const absl::StatusOr<longhorn::Snapshot> snapshot = longhorn::Snapshot::Of(object);
-    if (snapshot.ok() && !snapshot->is_being_deleted()) {
-      sweep.Look(*snapshot);
+  for (const longhorn::Snapshot& snapshot : snapshots) {
+    if (!snapshot.is_being_deleted()) {
+      sweep.Look(snapshot);
     }
   }
   sweep.RemoveUnused();

@@ -26,10 +26,12 @@
 #include "csi/snapshot_lifecycle.h"
 #include "csi/turn_wait.h"
 #include "csi/volume_turn.h"
-#include "k8s/object.h"
 #include "longhorn/native_snapshot.h"
 #include "longhorn/native_watch.h"
+#include "objects/client.h"
 #include "objects/keys.h"
+#include "objects/persistent_volume_claim.h"
+#include "objects/workload.h"
 #include "velero/backup.h"
 #include "velero/labels.h"
 #include "velero/volume_decision.h"
@@ -38,6 +40,7 @@ namespace csidelta::backupitemactions {
 namespace {
 
 using longhorn::NativeState;
+using objects::PersistentVolumeClaim;
 using velero::VolumeDecision;
 
 constexpr SnapshotOperation::Kind kKind = SnapshotOperation::Kind::kLonghorn;
@@ -49,24 +52,23 @@ constexpr absl::Duration kUnansweredMax = absl::Minutes(2);
 bool IsAttached(const longhorn::Volume& volume) { return volume.state() == "attached"; }
 
 // The PVC as it is archived, for velero.io/longhorn-restore.
-Json ArchivedPvc(Json pvc, const velero::Backup& backup, const longhorn::Snapshot& snapshot) {
+PersistentVolumeClaim ArchivedPvc(PersistentVolumeClaim pvc, const velero::Backup& backup,
+                                  const longhorn::Snapshot& snapshot) {
   const auto taken_at = longhorn::TakenAt(snapshot);
-  SetJson(pvc, {"metadata", "labels", objects::kLonghornNativeLabel}, "true");
-  SetJson(pvc, {"metadata", "labels", objects::kBackupNameLabel},
-          velero::ValidLabelValue(backup.name));
-  AddAnnotations({{objects::kLonghornSnapshotAnnotation,
-                   absl::StrCat(snapshot.namespace_name(), "/", snapshot.name())},
-                  {objects::kLonghornSnapshotUidAnnotation, snapshot.uid()},
-                  {objects::kLonghornVolumeAnnotation, snapshot.volume()},
-                  {objects::kLonghornTakenAtAnnotation,
-                   taken_at.has_value() ? FormatRfc3339(*taken_at) : "unknown"},
-                  // Longhorn's namespace is in few backups.
-                  {objects::kMustIncludeAnnotation, "true"}},
-                 pvc);
+  pvc.SetLabel(objects::kLonghornNativeLabel, "true");
+  pvc.SetLabel(objects::kBackupNameLabel, velero::ValidLabelValue(backup.name));
+  pvc.SetAnnotation(objects::kLonghornSnapshotAnnotation,
+                    absl::StrCat(snapshot.namespace_name(), "/", snapshot.name()));
+  pvc.SetAnnotation(objects::kLonghornSnapshotUidAnnotation, snapshot.uid());
+  pvc.SetAnnotation(objects::kLonghornVolumeAnnotation, snapshot.volume());
+  pvc.SetAnnotation(objects::kLonghornTakenAtAnnotation,
+                    taken_at.has_value() ? FormatRfc3339(*taken_at) : "unknown");
+  // Longhorn's namespace is in few backups.
+  pvc.SetAnnotation(objects::kMustIncludeAnnotation, "true");
   // Left over from an earlier life of the PVC: by these, others would restore it.
-  EraseJson(pvc, {"metadata", "labels", objects::kVolumeSnapshotNameLabel});
-  EraseJson(pvc, {"metadata", "annotations", objects::kVolumeSnapshotNameAnnotation});
-  EraseJson(pvc, {"metadata", "annotations", objects::kDataUploadNameAnnotation});
+  pvc.RemoveLabel(objects::kVolumeSnapshotNameLabel);
+  pvc.RemoveAnnotation(objects::kVolumeSnapshotNameAnnotation);
+  pvc.RemoveAnnotation(objects::kDataUploadNameAnnotation);
   return pvc;
 }
 
@@ -75,24 +77,26 @@ class LonghornVolumeAction : public velero::BackupItemAction {
   explicit LonghornVolumeAction(const csi::Environment& env) : env_(env), facts_(env) {}
 
   velero::ResourceSelector AppliesTo() const override;
-  absl::StatusOr<velero::BackupItemResult> Execute(const CallContext& ctx, const Json& item,
-                                                   const Json& backup_object) override;
+  absl::StatusOr<velero::BackupItemResult> Execute(const CallContext& ctx,
+                                                   const objects::Object& item,
+                                                   const objects::Object& backup_object) override;
 
   absl::StatusOr<velero::OperationProgress> Progress(const CallContext& ctx,
                                                      absl::string_view operation_id,
-                                                     const Json& backup_object) override;
+                                                     const objects::Object& backup_object) override;
 
   absl::Status Cancel(const CallContext& ctx, absl::string_view operation_id,
-                      const Json& backup_object) override;
+                      const objects::Object& backup_object) override;
 
  private:
   // Cheap where no rule is for Longhorn, which is nearly everywhere. Where a rule of type custom
   // decides, Velero's own action takes no volume: labels on the PVC that say so are of an earlier
   // backup.
   absl::StatusOr<VolumeDecision> Decide(const CallContext& ctx, const velero::Backup& backup,
-                                        const Json& item);
+                                        const PersistentVolumeClaim& pvc);
   absl::StatusOr<velero::BackupItemResult> Save(const CallContext& ctx,
-                                                const velero::Backup& backup, const Json& item,
+                                                const velero::Backup& backup,
+                                                const PersistentVolumeClaim& pvc,
                                                 const VolumeDecision& decision);
   void SweepOnce(const CallContext& ctx, const velero::Backup& backup,
                  const velero::PluginConfig& config);
@@ -145,77 +149,68 @@ velero::ResourceSelector LonghornVolumeAction::AppliesTo() const {
   return selector;
 }
 
-absl::StatusOr<velero::BackupItemResult> LonghornVolumeAction::Execute(const CallContext& ctx,
-                                                                       const Json& item,
-                                                                       const Json& backup_object) {
+absl::StatusOr<velero::BackupItemResult> LonghornVolumeAction::Execute(
+    const CallContext& ctx, const objects::Object& item, const objects::Object& backup_object) {
   ASSIGN_OR_RETURN(const velero::Backup backup, velero::ParseBackup(backup_object));
   if (backup.Finalizing()) {
     return velero::BackupItemResult{};
   }
-  ASSIGN_OR_RETURN(const VolumeDecision decision, Decide(ctx, backup, item));
+  ASSIGN_OR_RETURN(const auto pvc, PersistentVolumeClaim::From(item));
+  ASSIGN_OR_RETURN(const VolumeDecision decision, Decide(ctx, backup, pvc));
   if (decision.kind != VolumeDecision::Kind::kLonghorn) {
     return velero::BackupItemResult{};  // The other actions on PVCs say what becomes of it.
   }
-  absl::StatusOr<velero::BackupItemResult> result = Save(ctx, backup, item, decision);
+  absl::StatusOr<velero::BackupItemResult> result = Save(ctx, backup, pvc, decision);
   if (result.ok()) {
     return result;
   }
-  const std::string pvc = absl::StrCat("PVC ", k8s::Namespace(item), "/", k8s::Name(item));
+  const std::string words = absl::StrCat("PVC ", pvc.namespace_name(), "/", pvc.name());
   if (absl::IsPermissionDenied(result.status())) {
-    return absl::PermissionDeniedError(absl::StrCat(pvc, ": ", result.status().message(),
+    return absl::PermissionDeniedError(absl::StrCat(words, ": ", result.status().message(),
                                                     "; deploy/longhorn-rbac.yaml has the rights"));
   }
-  return Annotate(result.status(), pvc);
+  return Annotate(result.status(), words);
 }
 
 absl::StatusOr<VolumeDecision> LonghornVolumeAction::Decide(const CallContext& ctx,
                                                             const velero::Backup& backup,
-                                                            const Json& item) {
+                                                            const PersistentVolumeClaim& pvc) {
   ASSIGN_OR_RETURN(const auto policies, facts_.Policies(ctx, backup));
   if (!policies->AnyRuleHas(velero::kCsiDeltaParameter, velero::kCsiDeltaLonghorn)) {
     return VolumeDecision{};
   }
   const velero::VolumeQueries queries{
       .policies = [&] { return facts_.Policies(ctx, backup); },
-      .pv = [&]() -> absl::StatusOr<Json> {
-        const std::string name = GetString(item, {"spec", "volumeName"});
-        if (name.empty()) {
-          return Json();
-        }
-        ASSIGN_OR_RETURN(const auto volume, facts_.Volume(ctx, backup, name));
-        return *volume;
-      },
+      .pv = [&] { return facts_.Volume(ctx, backup, pvc); },
       // They matter only where no rule decides.
-      .pods = [] { return std::make_shared<const std::vector<Json>>(); },
+      .pods = [] { return std::make_shared<const std::vector<objects::Pod>>(); },
   };
   return velero::DecideVolume(
-      {.backup = backup, .pvc = item, .enable_csi = env_.enable_csi, .ignore_claim_labels = true},
+      {.backup = backup, .pvc = pvc, .enable_csi = env_.enable_csi, .ignore_claim_labels = true},
       queries);
 }
 
 absl::StatusOr<velero::BackupItemResult> LonghornVolumeAction::Save(
-    const CallContext& ctx, const velero::Backup& backup, const Json& item,
+    const CallContext& ctx, const velero::Backup& backup, const PersistentVolumeClaim& pvc,
     const VolumeDecision& decision) {
-  if (const std::string group = VolumeGroups::GroupOf(backup, item); !group.empty()) {
+  if (const std::string group = VolumeGroups::GroupOf(backup, pvc); !group.empty()) {
     CSIDELTA_LOG(kWarn, "a PVC is snapshotted alone: native snapshots of Longhorn know no groups",
-                 {"namespace", k8s::Namespace(item)}, {"pvc", k8s::Name(item)},
-                 {"volume_group", group});
+                 {"namespace", pvc.namespace_name()}, {"pvc", pvc.name()}, {"volume_group", group});
   }
   ASSIGN_OR_RETURN(const auto config, facts_.Config(ctx, backup));
   SweepOnce(ctx, backup, *config);
-  const longhorn::NativeRequest request{
-      .namespace_name = config->longhorn_namespace,
-      .volume = GetString(decision.pv, {"spec", "csi", "volumeHandle"}),
-      .velero_namespace = env_.velero_namespace,
-      .backup_name = backup.name,
-      .backup_uid = backup.uid,
-      .pvc_namespace = k8s::Namespace(item),
-      .pvc_name = k8s::Name(item),
-      .pvc_uid = k8s::Uid(item)};
+  const longhorn::NativeRequest request{.namespace_name = config->longhorn_namespace,
+                                        .volume = decision.pv.handle(),
+                                        .velero_namespace = env_.velero_namespace,
+                                        .backup_name = backup.name,
+                                        .backup_uid = backup.uid,
+                                        .pvc_namespace = pvc.namespace_name(),
+                                        .pvc_name = pvc.name(),
+                                        .pvc_uid = pvc.uid()};
   ASSIGN_OR_RETURN(const longhorn::Snapshot snapshot, Take(ctx, backup, request));
   const k8s::ObjectKey key = longhorn::SnapshotKey(snapshot.namespace_name(), snapshot.name());
   velero::BackupItemResult result;
-  result.item = ArchivedPvc(item, backup, snapshot);
+  result.item = ArchivedPvc(pvc, backup, snapshot);
   result.operation_id = EncodeOperationId({.kind = kKind,
                                            .namespace_name = key.namespace_name,
                                            .snapshot_name = key.name,
@@ -243,15 +238,14 @@ void LonghornVolumeAction::SweepOnce(const CallContext& ctx, const velero::Backu
 
 absl::StatusOr<longhorn::Volume> LonghornVolumeAction::FindVolume(
     const CallContext& ctx, const longhorn::NativeRequest& request) {
-  absl::StatusOr<Json> found =
-      env_.api.Get(ctx, longhorn::VolumeKey(request.namespace_name, request.volume));
+  absl::StatusOr<longhorn::Volume> found = objects::Get<longhorn::Volume>(
+      ctx, env_.api, longhorn::VolumeKey(request.namespace_name, request.volume));
   if (absl::IsNotFound(found.status())) {
     return absl::FailedPreconditionError(absl::StrCat(
         "Longhorn has no Volume ", request.volume, " in namespace ", request.namespace_name,
         "; another namespace of Longhorn is set by longhornNamespace"));
   }
-  RETURN_IF_ERROR(found.status());
-  return longhorn::Volume::Of(*std::move(found));
+  return found;
 }
 
 absl::StatusOr<longhorn::Snapshot> LonghornVolumeAction::Take(
@@ -387,7 +381,7 @@ absl::Status LonghornVolumeAction::TooLate(const longhorn::Snapshot& seen, absl:
 }
 
 absl::StatusOr<velero::OperationProgress> LonghornVolumeAction::Progress(
-    const CallContext& ctx, absl::string_view operation_id, const Json& backup_object) {
+    const CallContext& ctx, absl::string_view operation_id, const objects::Object& backup_object) {
   const absl::StatusOr<SnapshotOperation> operation = DecodeOperationId(operation_id, kKind);
   if (!operation.ok()) {
     return UnknownOperation(operation_id, ctx.clock->Now());
@@ -396,16 +390,12 @@ absl::StatusOr<velero::OperationProgress> LonghornVolumeAction::Progress(
   velero::OperationProgress progress;
   progress.started = operation->started_at;
   progress.updated = ctx.clock->Now();
-  const absl::StatusOr<Json> found =
-      env_.api.Get(ctx, longhorn::SnapshotKey(operation->namespace_name, operation->snapshot_name));
-  if (!found.ok() && !absl::IsNotFound(found.status())) {
-    return NotYet(std::move(progress), absl::StrCat("not known: ", found.status().message()));
+  const auto snapshot = objects::Find<longhorn::Snapshot>(
+      ctx, env_.api, longhorn::SnapshotKey(operation->namespace_name, operation->snapshot_name));
+  if (!snapshot.ok()) {
+    return NotYet(std::move(progress), absl::StrCat("not known: ", snapshot.status().message()));
   }
-  std::optional<longhorn::Snapshot> snapshot;
-  if (found.ok()) {
-    ASSIGN_OR_RETURN(snapshot, longhorn::Snapshot::Of(*found));
-  }
-  return Judge(ctx, std::move(progress), *operation, snapshot.has_value() ? &*snapshot : nullptr,
+  return Judge(ctx, std::move(progress), *operation, snapshot->has_value() ? &**snapshot : nullptr,
                backup.ok() ? backup->csi_snapshot_timeout : velero::kCsiSnapshotTimeoutDefault);
 }
 
@@ -444,20 +434,16 @@ velero::OperationProgress LonghornVolumeAction::Judge(const CallContext& ctx,
 }
 
 absl::Status LonghornVolumeAction::Cancel(const CallContext& ctx, absl::string_view operation_id,
-                                          const Json& backup_object) {
+                                          const objects::Object& backup_object) {
   ASSIGN_OR_RETURN(const SnapshotOperation operation, DecodeOperationId(operation_id, kKind));
   ASSIGN_OR_RETURN(const velero::Backup backup, velero::ParseBackup(backup_object));
   const k8s::ObjectKey key =
       longhorn::SnapshotKey(operation.namespace_name, operation.snapshot_name);
-  absl::StatusOr<Json> found = env_.api.Get(ctx, key);
-  if (absl::IsNotFound(found.status())) {
-    return absl::OkStatus();
-  }
-  RETURN_IF_ERROR(found.status());
-  ASSIGN_OR_RETURN(const longhorn::Snapshot snapshot, longhorn::Snapshot::Of(*std::move(found)));
-  const NativeState state = longhorn::StateOf(&snapshot, operation.snapshot_uid);
+  ASSIGN_OR_RETURN(const auto snapshot, objects::Find<longhorn::Snapshot>(ctx, env_.api, key));
+  const NativeState state =
+      longhorn::StateOf(snapshot.has_value() ? &*snapshot : nullptr, operation.snapshot_uid);
   if (state == NativeState::kGone || state == NativeState::kReady ||
-      snapshot.Label(objects::kBackupUidLabel) != backup.uid) {
+      snapshot->Label(objects::kBackupUidLabel) != backup.uid) {
     return absl::OkStatus();
   }
   CSIDELTA_LOG(kInfo, "removing a native snapshot that did not become ready",

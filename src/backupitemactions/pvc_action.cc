@@ -1,8 +1,8 @@
-#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
@@ -15,20 +15,20 @@
 #include "backupitemactions/snapshot_operation.h"
 #include "backupitemactions/volume_groups.h"
 #include "base/log.h"
-#include "base/quantity.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
-#include "csi/claim_provisioning.h"
 #include "csi/copy_record.h"
 #include "csi/data_transfer.h"
 #include "csi/moved_group.h"
 #include "csi/snapshot_class.h"
 #include "csi/snapshot_lifecycle.h"
-#include "csi/snapshot_types.h"
-#include "k8s/object.h"
 #include "longhorn/snapshot_class.h"
+#include "objects/client.h"
+#include "objects/data_download.h"
+#include "objects/data_upload.h"
 #include "objects/keys.h"
 #include "objects/persistent_volume_claim.h"
+#include "objects/volume_snapshot.h"
 #include "velero/backup.h"
 #include "velero/data_upload.h"
 #include "velero/labels.h"
@@ -37,33 +37,25 @@
 namespace csidelta::backupitemactions {
 namespace {
 
+using objects::DataUpload;
+using objects::PersistentVolumeClaim;
 using velero::VolumeDecision;
 
 constexpr char kUploadPrefix[] = "du-";
 
-// A provisioner makes no volume smaller than its snapshot.
-void RaiseRequest(int64_t restore_size_bytes, Json& pvc) {
-  const JsonPath path = {"spec", "resources", "requests", "storage"};
-  const absl::StatusOr<int64_t> asked = ParseQuantity(GetString(pvc, path));
-  if (!asked.ok() || *asked < restore_size_bytes) {
-    SetJson(pvc, path, FormatBinaryQuantity(restore_size_bytes));
-  }
-}
-
 // The claim as it is archived, in stock Velero's words: both sides restore it.
-Json ArchivedClaim(Json pvc, const velero::Backup& backup, const csi::TakenSnapshot& taken) {
+PersistentVolumeClaim ArchivedClaim(PersistentVolumeClaim pvc, const velero::Backup& backup,
+                                    const csi::TakenSnapshot& taken) {
   const std::string name = taken.snapshot.name();
   // Readers go by the annotation. The snapshot controller's names for members fit no label.
-  SetJson(pvc, {"metadata", "labels", objects::kVolumeSnapshotNameLabel},
-          velero::ValidLabelValue(name));
-  SetJson(pvc, {"metadata", "labels", objects::kBackupNameLabel},
-          velero::ValidLabelValue(backup.name));
-  SetJson(pvc, {"metadata", "annotations", objects::kVolumeSnapshotNameAnnotation}, name);
-  SetJson(pvc, {"metadata", "annotations", objects::kMustIncludeAnnotation}, "true");
+  pvc.SetLabel(objects::kVolumeSnapshotNameLabel, velero::ValidLabelValue(name));
+  pvc.SetLabel(objects::kBackupNameLabel, velero::ValidLabelValue(backup.name));
+  pvc.SetAnnotation(objects::kVolumeSnapshotNameAnnotation, name);
+  pvc.SetAnnotation(objects::kMustIncludeAnnotation, "true");
   // Left over from an earlier life of the claim: nothing of this backup was moved.
-  EraseJson(pvc, {"metadata", "annotations", objects::kDataUploadNameAnnotation});
+  pvc.RemoveAnnotation(objects::kDataUploadNameAnnotation);
   if (const auto size_bytes = taken.content.restore_size_bytes(); size_bytes.has_value()) {
-    RaiseRequest(*size_bytes, pvc);
+    pvc.RaiseRequestedBytes(*size_bytes);
   }
   return pvc;
 }
@@ -73,28 +65,28 @@ class PvcAction : public velero::BackupItemAction {
   explicit PvcAction(const csi::Environment& env) : env_(env), facts_(env), groups_(env, facts_) {}
 
   velero::ResourceSelector AppliesTo() const override;
-  absl::StatusOr<velero::BackupItemResult> Execute(const CallContext& ctx, const Json& item,
-                                                   const Json& backup_object) override;
+  absl::StatusOr<velero::BackupItemResult> Execute(const CallContext& ctx,
+                                                   const objects::Object& item,
+                                                   const objects::Object& backup_object) override;
   absl::StatusOr<velero::OperationProgress> Progress(const CallContext& ctx,
                                                      absl::string_view operation_id,
-                                                     const Json& backup) override;
+                                                     const objects::Object& backup) override;
   absl::Status Cancel(const CallContext& ctx, absl::string_view operation_id,
-                      const Json& backup) override;
+                      const objects::Object& backup) override;
 
  private:
   static bool IsUpload(absl::string_view operation_id) {
     return absl::StartsWith(operation_id, kUploadPrefix);
   }
 
-  static csi::Transfer UploadOf(const Json& backup, absl::string_view operation_id);
+  static csi::Transfer UploadOf(const objects::Object& backup, absl::string_view operation_id);
 
   // What a claim carries while its group is being made, or its volume restored in place, or longer
   // where the program that did so was killed, is in no archive.
-  static void DropMark(const Json& item, const char* kind, const char* key,
-                       velero::BackupItemResult& result);
+  static void DropMarks(const PersistentVolumeClaim& item, velero::BackupItemResult& result);
 
   // The backup has of the volume what it holds now, which may be partly old.
-  void WarnOfRestoreInPlace(const CallContext& ctx, const Json& item);
+  void WarnOfRestoreInPlace(const CallContext& ctx, const PersistentVolumeClaim& item);
 
   // Whether the DataDownload of the record is gone or has its last phase. What cannot be read may
   // go on.
@@ -102,38 +94,42 @@ class PvcAction : public velero::BackupItemAction {
 
   // Whoever reads an error wants to know which claim it is about.
   static absl::StatusOr<velero::BackupItemResult> NamingTheClaim(
-      const Json& item, absl::StatusOr<velero::BackupItemResult> result);
+      const PersistentVolumeClaim& item, absl::StatusOr<velero::BackupItemResult> result);
   absl::StatusOr<velero::BackupItemResult> Save(const CallContext& ctx,
-                                                const velero::Backup& backup, const Json& item);
-  static void Say(const VolumeDecision& decision, const Json& item);
+                                                const velero::Backup& backup,
+                                                const PersistentVolumeClaim& item);
+  static void Say(const VolumeDecision& decision, const PersistentVolumeClaim& item);
   absl::StatusOr<VolumeDecision> Decide(const CallContext& ctx, const velero::Backup& backup,
-                                        const Json& item);
-  absl::StatusOr<Json> ReadVolume(const CallContext& ctx, const velero::Backup& backup,
-                                  const Json& item);
+                                        const PersistentVolumeClaim& item);
 
   // A claim that was restored from a backup of the same name carries that backup's labels. Only
   // such a claim is worth the request. Velero's action gives its VolumeSnapshots the claim's
   // labels, so that those tell nothing about a restore.
   absl::StatusOr<bool> LabelsAreStale(const CallContext& ctx, const velero::Backup& backup,
-                                      const Json& item, const VolumeDecision& decision);
-  static bool IsOlder(const Json& snapshot, const velero::Backup& backup);
+                                      const PersistentVolumeClaim& item,
+                                      const VolumeDecision& decision);
+  static bool IsOlder(const objects::VolumeSnapshot& snapshot, const velero::Backup& backup);
   absl::StatusOr<std::string> ChooseClass(const CallContext& ctx, const velero::Backup& backup,
-                                          const Json& item, const VolumeDecision& decision);
+                                          const PersistentVolumeClaim& item,
+                                          const VolumeDecision& decision);
 
   // What the claim's group has of it; nothing where the claim is to be taken alone.
   absl::StatusOr<std::shared_ptr<const GroupOutcome>> TakeInGroup(const CallContext& ctx,
                                                                   const velero::Backup& backup,
-                                                                  const Json& item,
+                                                                  const PersistentVolumeClaim& item,
                                                                   const VolumeDecision& decision);
   absl::StatusOr<csi::TakenSnapshot> Take(const CallContext& ctx, const velero::Backup& backup,
-                                          const Json& item, const VolumeDecision& decision);
+                                          const PersistentVolumeClaim& item,
+                                          const VolumeDecision& decision);
   absl::StatusOr<velero::BackupItemResult> Snapshot(const CallContext& ctx,
-                                                    const velero::Backup& backup, const Json& item,
+                                                    const velero::Backup& backup,
+                                                    const PersistentVolumeClaim& item,
                                                     const VolumeDecision& decision);
 
   // A volume snapshot, and a DataUpload that hands it to our data mover.
   absl::StatusOr<velero::BackupItemResult> Move(const CallContext& ctx,
-                                                const velero::Backup& backup, const Json& item,
+                                                const velero::Backup& backup,
+                                                const PersistentVolumeClaim& item,
                                                 const VolumeDecision& decision);
 
   // Nothing where no group can have been handed over: the kinds are not there for us.
@@ -142,14 +138,16 @@ class PvcAction : public velero::BackupItemAction {
 
   // With the claim's group, where it has one; also by a call that was interrupted.
   absl::StatusOr<csi::TakenSnapshot> TakeToMove(const CallContext& ctx,
-                                                const velero::Backup& backup, const Json& item,
+                                                const velero::Backup& backup,
+                                                const PersistentVolumeClaim& item,
                                                 const VolumeDecision& decision);
 
   // Where it is certain that nobody takes the VolumeSnapshot over, it goes, with the driver's
   // snapshot. Else it stays until a later backup finds it left over.
-  absl::StatusOr<Json> HandOver(const CallContext& ctx, const velero::Backup& backup,
-                                const Json& item, const csi::Transfer& transfer,
-                                const csi::TakenSnapshot& taken);
+  absl::StatusOr<DataUpload> HandOver(const CallContext& ctx, const velero::Backup& backup,
+                                      const PersistentVolumeClaim& item,
+                                      const csi::Transfer& transfer,
+                                      const csi::TakenSnapshot& taken);
 
   csi::Environment env_;
   BackupFacts facts_;
@@ -165,60 +163,57 @@ velero::ResourceSelector PvcAction::AppliesTo() const {
 }
 
 absl::StatusOr<velero::BackupItemResult> PvcAction::Execute(const CallContext& ctx,
-                                                            const Json& item,
-                                                            const Json& backup_object) {
+                                                            const objects::Object& object,
+                                                            const objects::Object& backup_object) {
   ASSIGN_OR_RETURN(const velero::Backup backup, velero::ParseBackup(backup_object));
   if (backup.Finalizing() || !env_.enable_csi) {
     return velero::BackupItemResult{};
   }
+  ASSIGN_OR_RETURN(const PersistentVolumeClaim item, PersistentVolumeClaim::From(object));
   WarnOfRestoreInPlace(ctx, item);
   absl::StatusOr<velero::BackupItemResult> result = NamingTheClaim(item, Save(ctx, backup, item));
   if (result.ok()) {
-    DropMark(item, "labels", objects::kGroupMarkLabel, *result);
-    DropMark(item, "annotations", objects::kCopyRecordAnnotation, *result);
-    DropMark(item, "annotations", objects::kMayWriteAnnotation, *result);
+    DropMarks(item, *result);
   }
   return result;
 }
 
 absl::StatusOr<velero::OperationProgress> PvcAction::Progress(const CallContext& ctx,
                                                               absl::string_view operation_id,
-                                                              const Json& backup) {
+                                                              const objects::Object& backup) {
   if (!IsUpload(operation_id)) {
     return UnknownOperation(operation_id, ctx.clock->Now());
   }
-  return csi::TransferProgress(ctx, env_, UploadOf(backup, operation_id));
+  return csi::TransferProgress<DataUpload>(ctx, env_, UploadOf(backup, operation_id));
 }
 
 absl::Status PvcAction::Cancel(const CallContext& ctx, absl::string_view operation_id,
-                               const Json& backup) {
-  return IsUpload(operation_id) ? csi::CancelTransfer(ctx, env_.api, UploadOf(backup, operation_id))
-                                : absl::OkStatus();
+                               const objects::Object& backup) {
+  return IsUpload(operation_id)
+             ? csi::CancelTransfer<DataUpload>(ctx, env_.api, UploadOf(backup, operation_id))
+             : absl::OkStatus();
 }
 
-csi::Transfer PvcAction::UploadOf(const Json& backup, absl::string_view operation_id) {
-  return {.type = csi::DataUploadType(),
-          .namespace_name = k8s::Namespace(backup),
-          .operation_id = std::string(operation_id)};
+csi::Transfer PvcAction::UploadOf(const objects::Object& backup, absl::string_view operation_id) {
+  return {.namespace_name = backup.namespace_name(), .operation_id = std::string(operation_id)};
 }
 
-void PvcAction::DropMark(const Json& item, const char* kind, const char* key,
-                         velero::BackupItemResult& result) {
-  if (FindJson(item, {"metadata", kind, key}) != nullptr) {
-    if (!result.item.has_value()) {
-      result.item = item;
-    }
-    EraseJson(*result.item, {"metadata", kind, key});
+void PvcAction::DropMarks(const PersistentVolumeClaim& item, velero::BackupItemResult& result) {
+  objects::Object archived = result.item.value_or(item);
+  const bool had_mark = archived.RemoveLabel(objects::kGroupMarkLabel);
+  const bool had_record = archived.RemoveAnnotation(objects::kCopyRecordAnnotation);
+  const bool had_writer = archived.RemoveAnnotation(objects::kMayWriteAnnotation);
+  if (had_mark || had_record || had_writer) {
+    result.item = std::move(archived);
   }
 }
 
-void PvcAction::WarnOfRestoreInPlace(const CallContext& ctx, const Json& item) {
-  const auto pvc = objects::PersistentVolumeClaim::Of(item);
-  const auto record = pvc.ok() ? csi::ParseCopyRecord(*pvc) : std::nullopt;
+void PvcAction::WarnOfRestoreInPlace(const CallContext& ctx, const PersistentVolumeClaim& item) {
+  const auto record = csi::ParseCopyRecord(item);
   if (record.has_value() && record->has_begun && !record->has_ended &&
       !IsTransferOver(ctx, *record)) {
     CSIDELTA_LOG(kWarn, "a restore writes into the volume: the backup may have it partly old",
-                 {"namespace", pvc->namespace_name()}, {"pvc", pvc->name()},
+                 {"namespace", item.namespace_name()}, {"pvc", item.name()},
                  {"record", csi::FormatCopyRecord(*record)});
   }
 }
@@ -228,17 +223,17 @@ bool PvcAction::IsTransferOver(const CallContext& ctx, const csi::CopyRecord& re
   if (record.method != csi::CopyRecord::Method::kMover || named.name.empty()) {
     return false;
   }
-  const absl::StatusOr<k8s::ObjectList> list =
-      env_.api.List(ctx, csi::DataDownloadType(), named.namespace_name, {});
-  return list.ok() && absl::c_none_of(list->items, [&](const Json& download) {
-           return k8s::Uid(download) == record.id && !velero::IsTerminal(velero::ParseDataPhase(
-                                                         GetString(download, {"status", "phase"})));
+  const absl::StatusOr<std::vector<objects::DataDownload>> list =
+      objects::List<objects::DataDownload>(ctx, env_.api, named.namespace_name);
+  return list.ok() && absl::c_none_of(*list, [&](const objects::DataDownload& download) {
+           return download.uid() == record.id &&
+                  !velero::IsTerminal(velero::ParseDataPhase(download.phase()));
          });
 }
 
 absl::StatusOr<velero::BackupItemResult> PvcAction::NamingTheClaim(
-    const Json& item, absl::StatusOr<velero::BackupItemResult> result) {
-  const std::string name = absl::StrCat(k8s::Namespace(item), "/", k8s::Name(item));
+    const PersistentVolumeClaim& item, absl::StatusOr<velero::BackupItemResult> result) {
+  const std::string name = absl::StrCat(item.namespace_name(), "/", item.name());
   if (result.ok() || absl::StrContains(result.status().message(), name)) {
     return result;
   }
@@ -247,7 +242,7 @@ absl::StatusOr<velero::BackupItemResult> PvcAction::NamingTheClaim(
 
 absl::StatusOr<velero::BackupItemResult> PvcAction::Save(const CallContext& ctx,
                                                          const velero::Backup& backup,
-                                                         const Json& item) {
+                                                         const PersistentVolumeClaim& item) {
   ASSIGN_OR_RETURN(const VolumeDecision decision, Decide(ctx, backup, item));
   Say(decision, item);
   switch (decision.kind) {
@@ -263,25 +258,26 @@ absl::StatusOr<velero::BackupItemResult> PvcAction::Save(const CallContext& ctx,
   return velero::BackupItemResult{};
 }
 
-void PvcAction::Say(const VolumeDecision& decision, const Json& item) {
+void PvcAction::Say(const VolumeDecision& decision, const PersistentVolumeClaim& item) {
   const bool ours = decision.kind == VolumeDecision::Kind::kSnapshot ||
                     decision.kind == VolumeDecision::Kind::kMove;
   const char* message = ours ? "taking a volume snapshot" : "volume left alone";
   if (decision.warn) {
-    CSIDELTA_LOG(kWarn, message, {"namespace", k8s::Namespace(item)}, {"pvc", k8s::Name(item)},
+    CSIDELTA_LOG(kWarn, message, {"namespace", item.namespace_name()}, {"pvc", item.name()},
                  {"reason", decision.reason});
   } else {
-    CSIDELTA_LOG(kInfo, message, {"namespace", k8s::Namespace(item)}, {"pvc", k8s::Name(item)},
+    CSIDELTA_LOG(kInfo, message, {"namespace", item.namespace_name()}, {"pvc", item.name()},
                  {"reason", decision.reason});
   }
 }
 
 absl::StatusOr<VolumeDecision> PvcAction::Decide(const CallContext& ctx,
-                                                 const velero::Backup& backup, const Json& item) {
+                                                 const velero::Backup& backup,
+                                                 const PersistentVolumeClaim& item) {
   const velero::VolumeQueries queries{
       .policies = [&] { return facts_.Policies(ctx, backup); },
-      .pv = [&] { return ReadVolume(ctx, backup, item); },
-      .pods = [&] { return facts_.Pods(ctx, backup, k8s::Namespace(item)); },
+      .pv = [&] { return facts_.Volume(ctx, backup, item); },
+      .pods = [&] { return facts_.Pods(ctx, backup, item.namespace_name()); },
   };
   velero::DecisionInput input{.backup = backup, .pvc = item, .enable_csi = env_.enable_csi};
   ASSIGN_OR_RETURN(VolumeDecision decision, velero::DecideVolume(input, queries));
@@ -295,46 +291,38 @@ absl::StatusOr<VolumeDecision> PvcAction::Decide(const CallContext& ctx,
   return velero::DecideVolume(input, queries);
 }
 
-absl::StatusOr<Json> PvcAction::ReadVolume(const CallContext& ctx, const velero::Backup& backup,
-                                           const Json& item) {
-  const std::string name = GetString(item, {"spec", "volumeName"});
-  if (name.empty()) {
-    return Json();
-  }
-  ASSIGN_OR_RETURN(const auto volume, facts_.Volume(ctx, backup, name));
-  return *volume;
-}
-
 absl::StatusOr<bool> PvcAction::LabelsAreStale(const CallContext& ctx, const velero::Backup& backup,
-                                               const Json& item, const VolumeDecision& decision) {
-  if (k8s::Label(item, objects::kRestoreNameLabel).empty()) {
+                                               const PersistentVolumeClaim& item,
+                                               const VolumeDecision& decision) {
+  if (item.Label(objects::kRestoreNameLabel).empty()) {
     return false;
   }
-  const absl::StatusOr<Json> snapshot = env_.api.Get(
-      ctx, csi::VolumeSnapshotKey(k8s::Namespace(item), decision.volume_snapshot_name));
-  if (absl::IsNotFound(snapshot.status())) {
-    return true;
-  }
-  RETURN_IF_ERROR(snapshot.status());
-  return k8s::Label(*snapshot, objects::kBackupNameLabel) != velero::ValidLabelValue(backup.name) ||
-         csi::SourceClaimName(*snapshot) != k8s::Name(item) || IsOlder(*snapshot, backup);
+  ASSIGN_OR_RETURN(
+      const auto snapshot,
+      objects::Find<objects::VolumeSnapshot>(
+          ctx, env_.api,
+          objects::VolumeSnapshot::Key(item.namespace_name(), decision.volume_snapshot_name)));
+  return !snapshot.has_value() ||
+         snapshot->Label(objects::kBackupNameLabel) != velero::ValidLabelValue(backup.name) ||
+         snapshot->source_pvc() != item.name() || IsOlder(*snapshot, backup);
 }
 
-bool PvcAction::IsOlder(const Json& snapshot, const velero::Backup& backup) {
-  const auto made = k8s::CreatedAt(snapshot);
+bool PvcAction::IsOlder(const objects::VolumeSnapshot& snapshot, const velero::Backup& backup) {
+  const auto made = snapshot.created_at();
   const auto begun = ParseRfc3339(backup.creation_timestamp);
   return made.has_value() && begun.has_value() && *made < *begun;
 }
 
 absl::StatusOr<std::string> PvcAction::ChooseClass(const CallContext& ctx,
-                                                   const velero::Backup& backup, const Json& item,
+                                                   const velero::Backup& backup,
+                                                   const PersistentVolumeClaim& item,
                                                    const VolumeDecision& decision) {
-  const std::string driver = GetString(decision.pv, {"spec", "csi", "driver"});
+  const std::string driver = decision.pv.driver();
   const auto annotation = backup.annotations.find(
       absl::StrCat(objects::kBackupSnapshotClassAnnotationPrefix, absl::AsciiStrToLower(driver)));
   const csi::SnapshotClassWish wish{
       .driver = driver,
-      .claim_annotation = k8s::Annotation(item, objects::kVolumeSnapshotClassAnnotation),
+      .claim_annotation = item.Annotation(objects::kVolumeSnapshotClassAnnotation),
       .policy_parameter = decision.snapshot_class,
       .backup_annotation = annotation == backup.annotations.end() ? "" : annotation->second,
   };
@@ -342,19 +330,19 @@ absl::StatusOr<std::string> PvcAction::ChooseClass(const CallContext& ctx,
   ASSIGN_OR_RETURN(const csi::SnapshotClassChoice choice, csi::ChooseSnapshotClass(wish, *classes));
   for (const std::string& reason : choice.ungranted) {
     CSIDELTA_LOG(kWarn, "another volume snapshot class is used",
-                 {"namespace", k8s::Namespace(item)}, {"pvc", k8s::Name(item)},
-                 {"class", choice.name}, {"reason", reason});
+                 {"namespace", item.namespace_name()}, {"pvc", item.name()}, {"class", choice.name},
+                 {"reason", reason});
   }
   for (const objects::VolumeSnapshotClass& one : *classes) {
     if (decision.kind == VolumeDecision::Kind::kMove && one.name() == choice.name) {
-      RETURN_IF_ERROR(longhorn::CheckClassOfMove(one.json()));
+      RETURN_IF_ERROR(longhorn::CheckClassOfMove(one));
     }
   }
   return choice.name;
 }
 
 absl::StatusOr<std::shared_ptr<const GroupOutcome>> PvcAction::TakeInGroup(
-    const CallContext& ctx, const velero::Backup& backup, const Json& item,
+    const CallContext& ctx, const velero::Backup& backup, const PersistentVolumeClaim& item,
     const VolumeDecision& decision) {
   const std::string group = VolumeGroups::GroupOf(backup, item);
   if (group.empty()) {
@@ -362,11 +350,12 @@ absl::StatusOr<std::shared_ptr<const GroupOutcome>> PvcAction::TakeInGroup(
   }
   ASSIGN_OR_RETURN(const auto config, facts_.Config(ctx, backup));
   facts_.SweepOnce(ctx, backup, *config);
-  ASSIGN_OR_RETURN(std::shared_ptr<const GroupOutcome> outcome,
-                   groups_.Take(ctx, backup, item, decision,
-                                [&](const Json& claim) { return Decide(ctx, backup, claim); }));
+  ASSIGN_OR_RETURN(
+      std::shared_ptr<const GroupOutcome> outcome,
+      groups_.Take(ctx, backup, item, decision,
+                   [&](const PersistentVolumeClaim& claim) { return Decide(ctx, backup, claim); }));
   RETURN_IF_ERROR(Annotate(outcome->failed, absl::StrCat("volume group ", group)));
-  if (outcome->taken.members.contains(k8s::Uid(item))) {
+  if (outcome->taken.members.contains(item.uid())) {
     return outcome;
   }
   const std::string reason =
@@ -379,21 +368,22 @@ absl::StatusOr<std::shared_ptr<const GroupOutcome>> PvcAction::TakeInGroup(
                      "; the setting groupFallback: individual would take its claims alone"));
   }
   CSIDELTA_LOG(kWarn, "a claim is snapshotted alone, not with its volume group",
-               {"namespace", k8s::Namespace(item)}, {"pvc", k8s::Name(item)},
-               {"volume_group", group}, {"reason", reason});
+               {"namespace", item.namespace_name()}, {"pvc", item.name()}, {"volume_group", group},
+               {"reason", reason});
   return nullptr;
 }
 
 absl::StatusOr<csi::TakenSnapshot> PvcAction::Take(const CallContext& ctx,
-                                                   const velero::Backup& backup, const Json& item,
+                                                   const velero::Backup& backup,
+                                                   const PersistentVolumeClaim& item,
                                                    const VolumeDecision& decision) {
   ASSIGN_OR_RETURN(const auto config, facts_.Config(ctx, backup));
   facts_.SweepOnce(ctx, backup, *config);
   ASSIGN_OR_RETURN(const std::string class_name, ChooseClass(ctx, backup, item, decision));
   const csi::SnapshotRequest request{.backup = backup,
-                                     .claim_namespace = k8s::Namespace(item),
-                                     .claim_name = k8s::Name(item),
-                                     .claim_uid = k8s::Uid(item),
+                                     .claim_namespace = item.namespace_name(),
+                                     .claim_name = item.name(),
+                                     .claim_uid = item.uid(),
                                      .class_name = class_name};
   const absl::Time asked_at = ctx.clock->Now();
   ASSIGN_OR_RETURN(const csi::TakenSnapshot taken, csi::TakeSnapshot(ctx, env_, request));
@@ -409,19 +399,19 @@ absl::StatusOr<csi::TakenSnapshot> PvcAction::Take(const CallContext& ctx,
 
 absl::StatusOr<velero::BackupItemResult> PvcAction::Snapshot(const CallContext& ctx,
                                                              const velero::Backup& backup,
-                                                             const Json& item,
+                                                             const PersistentVolumeClaim& item,
                                                              const VolumeDecision& decision) {
   velero::BackupItemResult result;
   csi::TakenSnapshot taken;
-  if (csi::StorageClassOf(item) == "") {
+  if (item.storage_class() == "") {
     CSIDELTA_LOG(kWarn,
                  "the claim has the storage class \"\", for which no provisioner makes volumes: "
                  "to restore it, map its class to one of its driver",
-                 {"namespace", k8s::Namespace(item)}, {"pvc", k8s::Name(item)});
+                 {"namespace", item.namespace_name()}, {"pvc", item.name()});
   }
   ASSIGN_OR_RETURN(const auto group, TakeInGroup(ctx, backup, item, decision));
   if (group != nullptr) {
-    taken = group->taken.members.at(k8s::Uid(item));
+    taken = group->taken.members.at(item.uid());
     result.additional_items.push_back(Identify(group->taken.group.key()));
   } else {
     ASSIGN_OR_RETURN(taken, Take(ctx, backup, item, decision));
@@ -433,33 +423,30 @@ absl::StatusOr<velero::BackupItemResult> PvcAction::Snapshot(const CallContext& 
 
 absl::StatusOr<velero::BackupItemResult> PvcAction::Move(const CallContext& ctx,
                                                          const velero::Backup& backup,
-                                                         const Json& item,
+                                                         const PersistentVolumeClaim& item,
                                                          const VolumeDecision& decision) {
-  const csi::Transfer transfer{.type = csi::DataUploadType(),
-                               .namespace_name = backup.namespace_name,
-                               .operation_id = csi::UploadOperationId(backup.uid, k8s::Uid(item))};
-  ASSIGN_OR_RETURN(std::optional<Json> upload, csi::FindTransfer(ctx, env_.api, transfer));
-  Json claim = item;
+  const csi::Transfer transfer{.namespace_name = backup.namespace_name,
+                               .operation_id = csi::UploadOperationId(backup.uid, item.uid())};
+  ASSIGN_OR_RETURN(std::optional<DataUpload> upload,
+                   csi::FindTransfer<DataUpload>(ctx, env_.api, transfer));
+  PersistentVolumeClaim claim = item;
   if (!upload.has_value()) {
     ASSIGN_OR_RETURN(const csi::TakenSnapshot taken, TakeToMove(ctx, backup, item, decision));
     ASSIGN_OR_RETURN(upload, HandOver(ctx, backup, item, transfer, taken));
     if (const auto size_bytes = taken.content.restore_size_bytes(); size_bytes.has_value()) {
-      RaiseRequest(*size_bytes, claim);
+      claim.RaiseRequestedBytes(*size_bytes);
     }
   }
-  if (k8s::Name(*upload) != csi::TransferName(backup.name, transfer.operation_id)) {
-    CSIDELTA_LOG(kInfo, "volume left alone", {"namespace", k8s::Namespace(item)},
-                 {"pvc", k8s::Name(item)}, {"data_upload", k8s::Name(*upload)},
+  if (upload->name() != csi::TransferName(backup.name, transfer.operation_id)) {
+    CSIDELTA_LOG(kInfo, "volume left alone", {"namespace", item.namespace_name()},
+                 {"pvc", item.name()}, {"data_upload", upload->name()},
                  {"reason", "another action asked a data mover for it in this backup"});
     return velero::BackupItemResult{};
   }
   velero::BackupItemResult result;
   result.item = MovedClaim(std::move(claim), backup, *upload);
   result.operation_id = transfer.operation_id;
-  result.post_operation_items.push_back({.group = transfer.type.group,
-                                         .resource = transfer.type.plural,
-                                         .namespace_name = transfer.namespace_name,
-                                         .name = k8s::Name(*upload)});
+  result.post_operation_items.push_back(Identify(upload->key()));
   return result;
 }
 
@@ -475,15 +462,15 @@ absl::StatusOr<std::optional<csi::TakenSnapshot>> PvcAction::GoOnHandingOver(
 
 absl::StatusOr<csi::TakenSnapshot> PvcAction::TakeToMove(const CallContext& ctx,
                                                          const velero::Backup& backup,
-                                                         const Json& item,
+                                                         const PersistentVolumeClaim& item,
                                                          const VolumeDecision& decision) {
   if (VolumeGroups::GroupOf(backup, item).empty()) {
     return Take(ctx, backup, item, decision);
   }
   const csi::SnapshotRequest request{.backup = backup,
-                                     .claim_namespace = k8s::Namespace(item),
-                                     .claim_name = k8s::Name(item),
-                                     .claim_uid = k8s::Uid(item),
+                                     .claim_namespace = item.namespace_name(),
+                                     .claim_name = item.name(),
+                                     .claim_uid = item.uid(),
                                      .class_name = ""};
   ASSIGN_OR_RETURN(std::optional<csi::TakenSnapshot> handed_over,
                    csi::FindHandedOver(ctx, env_, request));
@@ -494,15 +481,15 @@ absl::StatusOr<csi::TakenSnapshot> PvcAction::TakeToMove(const CallContext& ctx,
     return *handed_over;
   }
   ASSIGN_OR_RETURN(const auto group, TakeInGroup(ctx, backup, item, decision));
-  return group != nullptr ? group->taken.members.at(k8s::Uid(item))
-                          : Take(ctx, backup, item, decision);
+  return group != nullptr ? group->taken.members.at(item.uid()) : Take(ctx, backup, item, decision);
 }
 
-absl::StatusOr<Json> PvcAction::HandOver(const CallContext& ctx, const velero::Backup& backup,
-                                         const Json& item, const csi::Transfer& transfer,
-                                         const csi::TakenSnapshot& taken) {
+absl::StatusOr<DataUpload> PvcAction::HandOver(const CallContext& ctx, const velero::Backup& backup,
+                                               const PersistentVolumeClaim& item,
+                                               const csi::Transfer& transfer,
+                                               const csi::TakenSnapshot& taken) {
   const std::string snapshot = taken.snapshot.name();
-  const absl::StatusOr<Json> upload =
+  const absl::StatusOr<DataUpload> upload =
       csi::EnsureTransfer(ctx, env_.api, transfer,
                           MakeDataUpload({.backup = backup,
                                           .claim = item,
@@ -511,23 +498,25 @@ absl::StatusOr<Json> PvcAction::HandOver(const CallContext& ctx, const velero::B
                                           .driver = taken.content.driver()}));
   if (upload.ok()) {
     CSIDELTA_LOG(kInfo, "the data mover is asked to move the volume snapshot",
-                 {"namespace", k8s::Namespace(item)}, {"pvc", k8s::Name(item)},
-                 {"volume_snapshot", snapshot}, {"data_upload", k8s::Name(*upload)});
+                 {"namespace", item.namespace_name()}, {"pvc", item.name()},
+                 {"volume_snapshot", snapshot}, {"data_upload", upload->name()});
     return upload;
   }
   const CallContext after = csi::CleanUpContext(env_.clock);
-  const absl::StatusOr<std::optional<Json>> there = csi::FindTransfer(after, env_.api, transfer);
+  const absl::StatusOr<std::optional<DataUpload>> there =
+      csi::FindTransfer<DataUpload>(after, env_.api, transfer);
   if (there.ok() && there->has_value()) {
     return **there;
   }
   const absl::Status removed =
-      there.ok() ? csi::RemoveSnapshot(after, env_.api,
-                                       csi::VolumeSnapshotKey(k8s::Namespace(item), snapshot),
-                                       taken.snapshot.uid())
-                 : there.status();
+      there.ok()
+          ? csi::RemoveSnapshot(after, env_.api,
+                                objects::VolumeSnapshot::Key(item.namespace_name(), snapshot),
+                                taken.snapshot.uid())
+          : there.status();
   if (!removed.ok()) {
     CSIDELTA_LOG(kWarn, "a volume snapshot taken in vain is left",
-                 {"namespace", k8s::Namespace(item)}, {"volume_snapshot", snapshot},
+                 {"namespace", item.namespace_name()}, {"volume_snapshot", snapshot},
                  {"status", removed.ToString()});
   }
   return Annotate(upload.status(), "the data mover cannot be asked to move the volume snapshot");

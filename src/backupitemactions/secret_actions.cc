@@ -1,5 +1,4 @@
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,37 +9,43 @@
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "csi/group_deletion.h"
-#include "csi/group_types.h"
 #include "csi/owner_references.h"
 #include "csi/snapshot_secrets.h"
-#include "csi/snapshot_types.h"
-#include "k8s/object.h"
+#include "objects/client.h"
 #include "objects/keys.h"
+#include "objects/volume_group_snapshot.h"
+#include "objects/volume_snapshot.h"
 #include "velero/backup.h"
 #include "velero/labels.h"
 
 namespace csidelta::backupitemactions {
 namespace {
 
+using objects::VolumeGroupSnapshotClass;
+using objects::VolumeSnapshotClass;
+using objects::VolumeSnapshotContent;
+
 // What contents and classes have in common: their Secrets go along.
+template <typename Kind>
 class WithSecretsAction : public ImmediateAction {
  public:
-  WithSecretsAction(const csi::Environment& env, const k8s::ResourceType& type)
-      : ImmediateAction(absl::StrCat(type.plural, ".", type.group)), env_(env) {}
+  explicit WithSecretsAction(const csi::Environment& env)
+      : ImmediateAction(k8s::ToString(Kind::Type())), env_(env) {}
 
-  absl::StatusOr<velero::BackupItemResult> Execute(const CallContext& ctx, const Json& item,
-                                                   const Json& backup_object) override {
+  absl::StatusOr<velero::BackupItemResult> Execute(const CallContext& ctx,
+                                                   const objects::Object& item,
+                                                   const objects::Object& backup_object) override {
     ASSIGN_OR_RETURN(const velero::Backup backup, velero::ParseBackup(backup_object));
     velero::BackupItemResult result;
     if (!env_.enable_csi) {
       return result;
     }
-    Json archived = item;
+    ASSIGN_OR_RETURN(Kind archived, Kind::From(item));
     if (!backup.Finalizing()) {
       result.additional_items = Prepare(ctx, backup, archived);
     }
     if (!result.additional_items.empty()) {
-      SetJson(archived, {"metadata", "annotations", objects::kMustIncludeAnnotation}, "true");
+      archived.SetAnnotation(objects::kMustIncludeAnnotation, "true");
     }
     Describe(backup, archived);
     if (archived != item) {
@@ -53,35 +58,33 @@ class WithSecretsAction : public ImmediateAction {
   // Makes the item what is archived; returns the Secrets that go along.
   virtual std::vector<velero::ResourceIdentifier> Prepare(const CallContext& ctx,
                                                           const velero::Backup& backup,
-                                                          Json& item) = 0;
+                                                          Kind& item) = 0;
 
   // The same for what the archive alone has. Also of the backup that is being finalized, which
   // reads the object anew.
-  virtual void Describe(const velero::Backup& /*backup*/, Json& /*item*/) {}
+  virtual void Describe(const velero::Backup& /*backup*/, Kind& /*item*/) {}
 
   csi::Environment env_;
 };
 
-class VolumeSnapshotContentAction : public WithSecretsAction {
+class VolumeSnapshotContentAction : public WithSecretsAction<VolumeSnapshotContent> {
  public:
-  explicit VolumeSnapshotContentAction(const csi::Environment& env)
-      : WithSecretsAction(env, csi::VolumeSnapshotContentType()) {}
+  using WithSecretsAction::WithSecretsAction;
 
  protected:
   std::vector<velero::ResourceIdentifier> Prepare(const CallContext& ctx,
                                                   const velero::Backup& backup,
-                                                  Json& item) override {
-    Json repair = Json::object();
+                                                  VolumeSnapshotContent& item) override {
+    objects::Patch repair;
     if (LacksLabel(ctx, backup, item)) {
       const std::string label = velero::ValidLabelValue(backup.name);
-      SetJson(item, {"metadata", "labels", objects::kBackupNameLabel}, label);
-      SetJson(repair, {"metadata", "labels", objects::kBackupNameLabel}, label);
+      item.SetLabel(objects::kBackupNameLabel, label);
+      repair.SetLabel(objects::kBackupNameLabel, label);
     }
     if (csi::StripForeignOwners(env_.velero_namespace, item) && IsOf(backup, item)) {
-      const Json* kept = FindJson(item, {"metadata", "ownerReferences"});
-      SetJson(repair, {"metadata", "ownerReferences"}, kept == nullptr ? Json() : *kept);
+      repair.SetOwnersOf(item);
     }
-    if (!repair.empty()) {
+    if (!repair.is_empty()) {
       Repair(ctx, item, repair);
     }
     return csi::SecretsOfContent(item);
@@ -89,68 +92,64 @@ class VolumeSnapshotContentAction : public WithSecretsAction {
 
   // Velero's own delete action takes whatever has the label, and asks the driver for this snapshot
   // alone: many drivers refuse that, and others then refuse to delete the rest of the group.
-  void Describe(const velero::Backup& backup, Json& item) override {
-    const auto content = objects::VolumeSnapshotContent::Of(item);
-    if (content.ok() && csi::IsMemberOfOurs(*content) && IsOf(backup, item)) {
-      EraseJson(item, {"metadata", "labels", objects::kBackupNameLabel});
-      SetJson(item, {"metadata", "labels", objects::kMemberOfBackupLabel},
-              velero::ValidLabelValue(backup.name));
+  void Describe(const velero::Backup& backup, VolumeSnapshotContent& item) override {
+    if (csi::IsMemberOfOurs(item) && IsOf(backup, item)) {
+      item.RemoveLabel(objects::kBackupNameLabel);
+      item.SetLabel(objects::kMemberOfBackupLabel, velero::ValidLabelValue(backup.name));
     }
   }
 
  private:
-  static bool IsOf(const velero::Backup& backup, const Json& object) {
-    return k8s::Label(object, objects::kBackupNameLabel) == velero::ValidLabelValue(backup.name);
+  static bool IsOf(const velero::Backup& backup, const objects::Object& object) {
+    return object.Label(objects::kBackupNameLabel) == velero::ValidLabelValue(backup.name);
   }
 
   // Whether the content belongs to a VolumeSnapshot that this backup took, and does not say so.
   // Without the label nobody would delete it with the backup.
-  bool LacksLabel(const CallContext& ctx, const velero::Backup& backup, const Json& item) {
-    if (IsOf(backup, item) || csi::IsPreProvisioned(item)) {
+  bool LacksLabel(const CallContext& ctx, const velero::Backup& backup,
+                  const VolumeSnapshotContent& item) {
+    if (IsOf(backup, item) || item.is_pre_provisioned()) {
       return false;
     }
-    const absl::StatusOr<Json> snapshot = env_.api.Get(
-        ctx, csi::VolumeSnapshotKey(GetString(item, {"spec", "volumeSnapshotRef", "namespace"}),
-                                    GetString(item, {"spec", "volumeSnapshotRef", "name"})));
+    const auto snapshot = objects::Get<objects::VolumeSnapshot>(
+        ctx, env_.api,
+        objects::VolumeSnapshot::Key(item.snapshot_namespace(), item.snapshot_name()));
     return snapshot.ok() && IsOf(backup, *snapshot) &&
-           k8s::Label(*snapshot, objects::kRestoreNameLabel).empty() &&
-           k8s::Uid(*snapshot) == GetString(item, {"spec", "volumeSnapshotRef", "uid"});
+           snapshot->Label(objects::kRestoreNameLabel).empty() &&
+           snapshot->uid() == item.snapshot_uid();
   }
 
-  void Repair(const CallContext& ctx, const Json& item, const Json& repair) {
-    const absl::Status status = env_.api
-                                    .Patch(ctx, csi::VolumeSnapshotContentKey(k8s::Name(item)),
-                                           k8s::PatchKind::kMerge, repair, "")
-                                    .status();
+  void Repair(const CallContext& ctx, const VolumeSnapshotContent& item,
+              const objects::Patch& repair) {
+    const absl::Status status =
+        objects::Apply(ctx, env_.api, VolumeSnapshotContent::Key("", item.name()), repair);
     if (!status.ok()) {
       CSIDELTA_LOG(kWarn, "a volume snapshot content keeps labels or owners that it should not",
-                   {"volume_snapshot_content", k8s::Name(item)}, {"status", status.ToString()});
+                   {"volume_snapshot_content", item.name()}, {"status", status.ToString()});
     }
   }
 };
 
-class VolumeSnapshotClassAction : public WithSecretsAction {
+class VolumeSnapshotClassAction : public WithSecretsAction<VolumeSnapshotClass> {
  public:
-  explicit VolumeSnapshotClassAction(const csi::Environment& env)
-      : WithSecretsAction(env, csi::VolumeSnapshotClassType()) {}
+  using WithSecretsAction::WithSecretsAction;
 
  protected:
   std::vector<velero::ResourceIdentifier> Prepare(const CallContext& /*ctx*/,
                                                   const velero::Backup& /*backup*/,
-                                                  Json& item) override {
+                                                  VolumeSnapshotClass& item) override {
     return csi::SecretsOfClass(item);
   }
 };
 
-class VolumeGroupSnapshotClassAction : public WithSecretsAction {
+class VolumeGroupSnapshotClassAction : public WithSecretsAction<VolumeGroupSnapshotClass> {
  public:
-  explicit VolumeGroupSnapshotClassAction(const csi::Environment& env)
-      : WithSecretsAction(env, csi::VolumeGroupSnapshotClassType("v1")) {}
+  using WithSecretsAction::WithSecretsAction;
 
  protected:
   std::vector<velero::ResourceIdentifier> Prepare(const CallContext& /*ctx*/,
                                                   const velero::Backup& /*backup*/,
-                                                  Json& item) override {
+                                                  VolumeGroupSnapshotClass& item) override {
     return csi::SecretsOfGroupClass(item);
   }
 };

@@ -6,7 +6,7 @@
 #include "backupitemactions/immediate_action.h"
 #include "base/log.h"
 #include "base/status_macros.h"
-#include "k8s/object.h"
+#include "objects/persistent_volume_claim.h"
 #include "velero/backup.h"
 #include "velero/volume_decision.h"
 
@@ -18,8 +18,9 @@ class UnclaimedVolumeAction : public ImmediateAction {
   explicit UnclaimedVolumeAction(const csi::Environment& env)
       : ImmediateAction("persistentvolumeclaims"), env_(env), facts_(env) {}
 
-  absl::StatusOr<velero::BackupItemResult> Execute(const CallContext& ctx, const Json& item,
-                                                   const Json& backup_object) override {
+  absl::StatusOr<velero::BackupItemResult> Execute(const CallContext& ctx,
+                                                   const objects::Object& item,
+                                                   const objects::Object& backup_object) override {
     if (env_.enable_csi) {
       return velero::BackupItemResult{};  // The action on claims does it, and says what it does.
     }
@@ -27,31 +28,22 @@ class UnclaimedVolumeAction : public ImmediateAction {
     if (backup.Finalizing()) {
       return velero::BackupItemResult{};
     }
+    ASSIGN_OR_RETURN(const auto pvc, objects::PersistentVolumeClaim::From(item));
     const velero::VolumeQueries queries{
         .policies = [&] { return facts_.Policies(ctx, backup); },
-        .pv = [&] { return ReadVolume(ctx, backup, item); },
-        .pods = [&] { return facts_.Pods(ctx, backup, k8s::Namespace(item)); },
+        .pv = [&] { return facts_.Volume(ctx, backup, pvc); },
+        .pods = [&] { return facts_.Pods(ctx, backup, pvc.namespace_name()); },
     };
-    const velero::DecisionInput input{.backup = backup, .pvc = item, .enable_csi = false};
+    const velero::DecisionInput input{.backup = backup, .pvc = pvc, .enable_csi = false};
     ASSIGN_OR_RETURN(const velero::VolumeDecision decision, velero::DecideVolume(input, queries));
     if (decision.warn) {
-      CSIDELTA_LOG(kWarn, "volume left alone", {"namespace", k8s::Namespace(item)},
-                   {"pvc", k8s::Name(item)}, {"reason", decision.reason});
+      CSIDELTA_LOG(kWarn, "volume left alone", {"namespace", pvc.namespace_name()},
+                   {"pvc", pvc.name()}, {"reason", decision.reason});
     }
     return velero::BackupItemResult{};
   }
 
  private:
-  absl::StatusOr<Json> ReadVolume(const CallContext& ctx, const velero::Backup& backup,
-                                  const Json& item) {
-    const std::string name = GetString(item, {"spec", "volumeName"});
-    if (name.empty()) {
-      return Json();
-    }
-    ASSIGN_OR_RETURN(const auto volume, facts_.Volume(ctx, backup, name));
-    return *volume;
-  }
-
   const csi::Environment env_;
   BackupFacts facts_;
 };

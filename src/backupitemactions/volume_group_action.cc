@@ -17,10 +17,8 @@
 #include "csi/owner_references.h"
 #include "csi/retry.h"
 #include "csi/snapshot_secrets.h"
-#include "csi/snapshot_types.h"
-#include "k8s/find.h"
-#include "k8s/object.h"
 #include "objects/client.h"
+#include "objects/group_plan.h"
 #include "objects/keys.h"
 #include "velero/backup.h"
 #include "velero/labels.h"
@@ -28,12 +26,9 @@
 namespace csidelta::backupitemactions {
 namespace {
 
-// Of a VolumeGroupSnapshot or its content, whose annotation is the same.
-std::vector<csi::GroupClaim> PlannedOf(const Json& object) {
-  return csi::PlannedMembers(objects::Object(object));
-}
-
 using Kind = SnapshotOperation::Kind;
+using objects::VolumeGroupSnapshot;
+using objects::VolumeGroupSnapshotContent;
 
 velero::ResourceSelector Selecting(const k8s::ResourceType& type) {
   return {.included_namespaces = {},
@@ -44,19 +39,17 @@ velero::ResourceSelector Selecting(const k8s::ResourceType& type) {
 }
 
 // What a restore or deletion anywhere needs to know of the group.
-Json DescribeGroup(const Json& content) {
-  Json annotations = Json::object();
-  const std::string policy = GetString(content, {"spec", "deletionPolicy"});
-  if (!policy.empty()) {
+std::map<std::string, std::string> DescribeGroup(const VolumeGroupSnapshotContent& content) {
+  std::map<std::string, std::string> annotations;
+  if (const std::string policy = content.deletion_policy(); !policy.empty()) {
     annotations[objects::kDeletionPolicyAnnotation] = policy;
   }
-  const std::string handle = csi::GroupHandleOf(content);
-  if (!handle.empty()) {
+  if (const std::string handle = content.handle_or_source(); !handle.empty()) {
     annotations[objects::kGroupSnapshotHandleAnnotation] = handle;
-    annotations[objects::kDriverNameAnnotation] = GetString(content, {"spec", "driver"});
+    annotations[objects::kDriverNameAnnotation] = content.driver();
   }
-  if (const auto cut_at = csi::GroupCutTime(content); cut_at.has_value()) {
-    annotations[objects::kTakenAtAnnotation] = FormatRfc3339(*cut_at);
+  if (const auto taken_at = content.taken_at(); taken_at.has_value()) {
+    annotations[objects::kTakenAtAnnotation] = FormatRfc3339(*taken_at);
   }
   return annotations;
 }
@@ -71,182 +64,185 @@ class VolumeGroupSnapshotAction : public velero::BackupItemAction {
     return Selecting(csi::VolumeGroupSnapshotType("v1"));
   }
 
-  absl::StatusOr<velero::BackupItemResult> Execute(const CallContext& ctx, const Json& item,
-                                                   const Json& backup_object) override;
+  absl::StatusOr<velero::BackupItemResult> Execute(const CallContext& ctx,
+                                                   const objects::Object& item,
+                                                   const objects::Object& backup_object) override;
 
   absl::StatusOr<velero::OperationProgress> Progress(const CallContext& ctx,
                                                      absl::string_view operation_id,
-                                                     const Json& backup_object) override;
+                                                     const objects::Object& backup_object) override;
 
   absl::Status Cancel(const CallContext& ctx, absl::string_view operation_id,
-                      const Json& backup_object) override;
+                      const objects::Object& backup_object) override;
 
  private:
-  static k8s::ObjectKey ContentKeyOf(const Json& group) {
-    return csi::GroupContentKey(csi::GroupVersionOf(group), csi::BoundGroupContentName(group));
+  static k8s::ObjectKey ContentKeyOf(const VolumeGroupSnapshot& group) {
+    return VolumeGroupSnapshotContent::Key(group.version(), "", group.bound_content());
   }
 
-  static void AddContentAndClass(const Json& group, Json& archived,
+  static void AddContentAndClass(const VolumeGroupSnapshot& group, VolumeGroupSnapshot& archived,
                                  velero::BackupItemResult& result);
 
   // A group of somebody else: goes along with its content and class, and stays as it is. Its
   // members are not returned: on Velero >= 1.14 they would be deleted at the end of the backup.
-  absl::StatusOr<velero::BackupItemResult> DescribeOthers(const CallContext& ctx, const Json& item);
-  absl::StatusOr<velero::BackupItemResult> Adopt(const CallContext& ctx, const Json& item,
+  absl::StatusOr<velero::BackupItemResult> DescribeOthers(const CallContext& ctx,
+                                                          const VolumeGroupSnapshot& group);
+  absl::StatusOr<velero::BackupItemResult> Adopt(const CallContext& ctx,
+                                                 const VolumeGroupSnapshot& group,
                                                  const velero::Backup& backup);
 
   // The content with the labels by which the backup's deletion knows it, and with the claims of its
   // members.
-  absl::StatusOr<Json> Mark(const CallContext& ctx, const Json& group,
-                            const velero::Backup& backup);
-  void Remove(const Json& item);
-  absl::StatusOr<velero::BackupItemResult> Finalize(const CallContext& ctx, const Json& item,
+  absl::StatusOr<VolumeGroupSnapshotContent> Mark(const CallContext& ctx,
+                                                  const VolumeGroupSnapshot& group,
+                                                  const velero::Backup& backup);
+  void Remove(const VolumeGroupSnapshot& group);
+  absl::StatusOr<velero::BackupItemResult> Finalize(const CallContext& ctx,
+                                                    const VolumeGroupSnapshot& group,
                                                     const velero::Backup& backup);
-  absl::StatusOr<Json> FindGroup(const CallContext& ctx, const SnapshotOperation& operation);
+  absl::StatusOr<VolumeGroupSnapshot> FindGroup(const CallContext& ctx,
+                                                const SnapshotOperation& operation);
 
   velero::OperationProgress Judge(const CallContext& ctx, velero::OperationProgress progress,
-                                  const Json& group, absl::Duration patience);
+                                  const VolumeGroupSnapshot& group, absl::Duration patience);
 
   csi::Environment env_;
 };
 
 absl::StatusOr<velero::BackupItemResult> VolumeGroupSnapshotAction::Execute(
-    const CallContext& ctx, const Json& item, const Json& backup_object) {
+    const CallContext& ctx, const objects::Object& item, const objects::Object& backup_object) {
   ASSIGN_OR_RETURN(const velero::Backup backup, velero::ParseBackup(backup_object));
   if (!env_.enable_csi) {
     return velero::BackupItemResult{};
   }
-  ASSIGN_OR_RETURN(const auto group, objects::VolumeGroupSnapshot::Of(item));
+  ASSIGN_OR_RETURN(const auto group, VolumeGroupSnapshot::From(item));
   const bool ours = csi::IsGroupOurs(group, backup);
   if (backup.Finalizing()) {
-    return ours ? Finalize(ctx, item, backup) : velero::BackupItemResult{};
+    return ours ? Finalize(ctx, group, backup) : velero::BackupItemResult{};
   }
   if (!ours) {
-    return DescribeOthers(ctx, item);
+    return DescribeOthers(ctx, group);
   }
-  absl::StatusOr<velero::BackupItemResult> result = Adopt(ctx, item, backup);
+  absl::StatusOr<velero::BackupItemResult> result = Adopt(ctx, group, backup);
   if (!result.ok()) {
-    Remove(item);
+    Remove(group);
   }
   return result;
 }
 
-void VolumeGroupSnapshotAction::AddContentAndClass(const Json& group, Json& archived,
+void VolumeGroupSnapshotAction::AddContentAndClass(const VolumeGroupSnapshot& group,
+                                                   VolumeGroupSnapshot& archived,
                                                    velero::BackupItemResult& result) {
-  const std::string class_name = GetString(group, {"spec", "volumeGroupSnapshotClassName"});
-  if (!class_name.empty()) {
+  if (const std::string class_name = group.class_name(); !class_name.empty()) {
     result.additional_items.push_back(
-        Identify({.type = csi::VolumeGroupSnapshotClassType(csi::GroupVersionOf(group)),
+        Identify({.type = csi::VolumeGroupSnapshotClassType(group.version()),
                   .namespace_name = "",
                   .name = class_name}));
   }
   result.additional_items.push_back(Identify(ContentKeyOf(group)));
-  SetJson(archived, {"metadata", "annotations", objects::kMustIncludeAnnotation}, "true");
+  archived.SetAnnotation(objects::kMustIncludeAnnotation, "true");
 }
 
 absl::StatusOr<velero::BackupItemResult> VolumeGroupSnapshotAction::DescribeOthers(
-    const CallContext& ctx, const Json& item) {
-  Json archived = item;
+    const CallContext& ctx, const VolumeGroupSnapshot& group) {
+  VolumeGroupSnapshot archived = group;
   csi::StripForeignOwners(env_.velero_namespace, archived);
   velero::BackupItemResult result;
-  if (!csi::BoundGroupContentName(item).empty()) {
-    ASSIGN_OR_RETURN(const Json content, k8s::FindOrNull(ctx, env_.api, ContentKeyOf(item)));
-    if (!content.is_null()) {
-      AddAnnotations(DescribeGroup(content), archived);
-      AddContentAndClass(item, archived, result);
+  if (!group.bound_content().empty()) {
+    ASSIGN_OR_RETURN(const auto content,
+                     objects::Find<VolumeGroupSnapshotContent>(ctx, env_.api, ContentKeyOf(group)));
+    if (content.has_value()) {
+      AddAnnotations(DescribeGroup(*content), archived);
+      AddContentAndClass(group, archived, result);
     }
   }
-  result.item = IfChanged(item, std::move(archived));
+  result.item = IfChanged(group, std::move(archived));
   return result;
 }
 
 absl::StatusOr<velero::BackupItemResult> VolumeGroupSnapshotAction::Adopt(
-    const CallContext& ctx, const Json& item, const velero::Backup& backup) {
-  const k8s::ObjectKey key = csi::GroupSnapshotKey(item);
-  if (csi::BoundGroupContentName(item).empty()) {
+    const CallContext& ctx, const VolumeGroupSnapshot& group, const velero::Backup& backup) {
+  const k8s::ObjectKey key = group.key();
+  if (group.bound_content().empty()) {
     return absl::FailedPreconditionError(
         absl::StrCat("VolumeGroupSnapshot ", key.namespace_name, "/", key.name, " is not bound"));
   }
-  ASSIGN_OR_RETURN(const Json content, Mark(ctx, item, backup));
-  if (csi::GroupHandleOf(content).empty()) {
+  ASSIGN_OR_RETURN(const VolumeGroupSnapshotContent content, Mark(ctx, group, backup));
+  if (content.handle_or_source().empty()) {
     return absl::FailedPreconditionError(
-        absl::StrCat("VolumeGroupSnapshotContent ", k8s::Name(content), " has no group handle"));
+        absl::StrCat("VolumeGroupSnapshotContent ", content.name(), " has no group handle"));
   }
-  Json annotations = DescribeGroup(content);
-  Json archived = item;
+  const std::map<std::string, std::string> annotations = DescribeGroup(content);
+  VolumeGroupSnapshot archived = group;
   AddAnnotations(annotations, archived);
-  annotations[objects::kFinalizeAnnotation] = backup.uid;
-  RETURN_IF_ERROR(csi::RetryTransient(ctx, [&] {
-    return env_.api
-        .Patch(ctx, key, k8s::PatchKind::kMerge, {{"metadata", {{"annotations", annotations}}}}, "")
-        .status();
-  }));
+  const objects::Patch patch = objects::Patch()
+                                   .SetAnnotations(annotations)
+                                   .SetAnnotation(objects::kFinalizeAnnotation, backup.uid);
+  RETURN_IF_ERROR(
+      csi::RetryTransient(ctx, [&] { return objects::Apply(ctx, env_.api, key, patch); }));
   velero::BackupItemResult result;
-  AddContentAndClass(item, archived, result);
+  AddContentAndClass(group, archived, result);
   AddReadyTime(archived);
   csi::StripForeignOwners(env_.velero_namespace, archived);
   result.item = std::move(archived);
   result.operation_id = EncodeOperationId({.kind = Kind::kGroup,
                                            .namespace_name = key.namespace_name,
                                            .snapshot_name = key.name,
-                                           .snapshot_uid = k8s::Uid(item),
+                                           .snapshot_uid = group.uid(),
                                            .started_at = ctx.clock->Now()});
-  result.post_operation_items = {Identify(key), Identify(ContentKeyOf(item))};
+  result.post_operation_items = {Identify(key), Identify(ContentKeyOf(group))};
   return result;
 }
 
-absl::StatusOr<Json> VolumeGroupSnapshotAction::Mark(const CallContext& ctx, const Json& group,
-                                                     const velero::Backup& backup) {
-  const Json labels = {{objects::kBackupNameLabel, velero::ValidLabelValue(backup.name)},
-                       {objects::kGroupNameLabel, k8s::Name(group)}};
-  const Json annotations = {
-      {objects::kGroupMembersAnnotation, k8s::Annotation(group, objects::kGroupMembersAnnotation)}};
-  const Json patch = {{"metadata", {{"labels", labels}, {"annotations", annotations}}}};
-  Json content;
+absl::StatusOr<VolumeGroupSnapshotContent> VolumeGroupSnapshotAction::Mark(
+    const CallContext& ctx, const VolumeGroupSnapshot& group, const velero::Backup& backup) {
+  const objects::Patch patch =
+      objects::Patch()
+          .SetLabel(objects::kBackupNameLabel, velero::ValidLabelValue(backup.name))
+          .SetLabel(objects::kGroupNameLabel, group.name())
+          .SetAnnotation(objects::kGroupMembersAnnotation,
+                         group.Annotation(objects::kGroupMembersAnnotation));
+  VolumeGroupSnapshotContent content;
   RETURN_IF_ERROR(csi::RetryTransient(ctx, [&]() -> absl::Status {
-    ASSIGN_OR_RETURN(content,
-                     env_.api.Patch(ctx, ContentKeyOf(group), k8s::PatchKind::kMerge, patch, ""));
+    ASSIGN_OR_RETURN(content, objects::Apply<VolumeGroupSnapshotContent>(
+                                  ctx, env_.api, ContentKeyOf(group), patch));
     return absl::OkStatus();
   }));
   return content;
 }
 
-void VolumeGroupSnapshotAction::Remove(const Json& item) {
-  const auto group = objects::VolumeGroupSnapshot::Of(item);
-  const absl::Status removed =
-      group.ok() ? csi::RemoveGroup(csi::CleanUpContext(env_.clock), env_.api, *group)
-                 : group.status();
+void VolumeGroupSnapshotAction::Remove(const VolumeGroupSnapshot& group) {
+  const absl::Status removed = csi::RemoveGroup(csi::CleanUpContext(env_.clock), env_.api, group);
   if (!removed.ok()) {
     CSIDELTA_LOG(kWarn, "a volume group snapshot is left behind",
-                 {"namespace", k8s::Namespace(item)}, {"volume_group_snapshot", k8s::Name(item)},
+                 {"namespace", group.namespace_name()}, {"volume_group_snapshot", group.name()},
                  {"status", removed.ToString()});
   }
 }
 
 absl::StatusOr<velero::BackupItemResult> VolumeGroupSnapshotAction::Finalize(
-    const CallContext& ctx, const Json& item, const velero::Backup& backup) {
-  if (k8s::Annotation(item, objects::kFinalizeAnnotation) == backup.uid) {
-    ASSIGN_OR_RETURN(const auto group, objects::VolumeGroupSnapshot::Of(item));
+    const CallContext& ctx, const VolumeGroupSnapshot& group, const velero::Backup& backup) {
+  if (group.Annotation(objects::kFinalizeAnnotation) == backup.uid) {
     RETURN_IF_ERROR(csi::RetainAndForgetGroup(ctx, env_.api, group));
   }
   velero::BackupItemResult result;
-  Json archived = item;
-  EraseJson(archived, {"metadata", "annotations", objects::kFinalizeAnnotation});
+  VolumeGroupSnapshot archived = group;
+  archived.RemoveAnnotation(objects::kFinalizeAnnotation);
   AddReadyTime(archived);
   csi::StripForeignOwners(env_.velero_namespace, archived);
-  result.item = IfChanged(item, std::move(archived));
+  result.item = IfChanged(group, std::move(archived));
   return result;
 }
 
-absl::StatusOr<Json> VolumeGroupSnapshotAction::FindGroup(const CallContext& ctx,
-                                                          const SnapshotOperation& operation) {
-  const absl::StatusOr<csi::GroupKinds> kinds = csi::FindGroupKinds(ctx, env_.api);
-  RETURN_IF_ERROR(kinds.status());
-  ASSIGN_OR_RETURN(Json group,
-                   env_.api.Get(ctx, {.type = csi::VolumeGroupSnapshotType(kinds->version),
-                                      .namespace_name = operation.namespace_name,
-                                      .name = operation.snapshot_name}));
-  if (k8s::Uid(group) != operation.snapshot_uid) {
+absl::StatusOr<VolumeGroupSnapshot> VolumeGroupSnapshotAction::FindGroup(
+    const CallContext& ctx, const SnapshotOperation& operation) {
+  ASSIGN_OR_RETURN(const csi::GroupKinds kinds, csi::FindGroupKinds(ctx, env_.api));
+  ASSIGN_OR_RETURN(VolumeGroupSnapshot group,
+                   objects::Get<VolumeGroupSnapshot>(
+                       ctx, env_.api,
+                       VolumeGroupSnapshot::Key(kinds.version, operation.namespace_name,
+                                                operation.snapshot_name)));
+  if (group.uid() != operation.snapshot_uid) {
     return absl::NotFoundError("another one has its name");
   }
   return group;
@@ -260,42 +256,38 @@ velero::OperationProgress Complain(velero::OperationProgress progress, const std
 }
 
 // For people who read how a backup goes.
-std::string CutText(const Json& group) {
-  return absl::StrCat("cut, freeze window ",
-                      FreezeWindowText(objects::VolumeGroupSnapshot::Of(group).value_or(
-                          objects::VolumeGroupSnapshot())));
+std::string CutText(const VolumeGroupSnapshot& group) {
+  return absl::StrCat("cut, freeze window ", FreezeWindowText(group));
 }
 
 // What the group, and then its members, say about an operation under way.
 velero::OperationProgress VolumeGroupSnapshotAction::Judge(const CallContext& ctx,
                                                            velero::OperationProgress progress,
-                                                           const Json& group,
+                                                           const VolumeGroupSnapshot& group,
                                                            absl::Duration patience) {
-  if (!csi::ReadyToUse(group)) {
-    const std::string error = csi::ErrorMessage(group);
+  if (!group.is_ready()) {
+    const std::string error = group.error_message();
     return error.empty() ? NotYet(std::move(progress), absl::StrCat(CutText(group), ", not ready"))
                          : Complain(std::move(progress), error, ctx.clock->Now(), patience);
   }
-  const absl::StatusOr<k8s::ObjectList> contents = env_.api.List(
-      ctx, csi::VolumeSnapshotContentType(), "",
-      {.label_selector = absl::StrCat(objects::kGroupNameLabel, "=", k8s::Name(group)),
+  const auto contents = objects::List<objects::VolumeSnapshotContent>(
+      ctx, env_.api, "",
+      {.label_selector = absl::StrCat(objects::kGroupNameLabel, "=", group.name()),
        .field_selector = ""});
   if (!contents.ok()) {
     return NotYet(std::move(progress), absl::StrCat("not known: ", contents.status().message()));
   }
   int ready = 0;
-  for (const Json& content : contents->items) {
-    if (csi::ReadyToUse(content)) {
+  for (const objects::VolumeSnapshotContent& content : *contents) {
+    if (content.is_ready()) {
       ++ready;
-    } else if (const std::string error = csi::ErrorMessage(content); !error.empty()) {
-      return Complain(
-          std::move(progress),
-          absl::StrCat("VolumeSnapshot ", GetString(content, {"spec", "volumeSnapshotRef", "name"}),
-                       ": ", error),
-          ctx.clock->Now(), patience);
+    } else if (const std::string error = content.error_message(); !error.empty()) {
+      return Complain(std::move(progress),
+                      absl::StrCat("VolumeSnapshot ", content.snapshot_name(), ": ", error),
+                      ctx.clock->Now(), patience);
     }
   }
-  const auto total = static_cast<int>(PlannedOf(group).size());
+  const auto total = static_cast<int>(csi::PlannedMembers(group).size());
   progress.completed_units = ready;
   progress.total_units = total;
   progress.units = "Members";
@@ -308,7 +300,7 @@ velero::OperationProgress VolumeGroupSnapshotAction::Judge(const CallContext& ct
 }
 
 absl::StatusOr<velero::OperationProgress> VolumeGroupSnapshotAction::Progress(
-    const CallContext& ctx, absl::string_view operation_id, const Json& backup_object) {
+    const CallContext& ctx, absl::string_view operation_id, const objects::Object& backup_object) {
   const absl::StatusOr<SnapshotOperation> operation = DecodeOperationId(operation_id, Kind::kGroup);
   if (!operation.ok()) {
     return UnknownOperation(operation_id, ctx.clock->Now());
@@ -316,7 +308,7 @@ absl::StatusOr<velero::OperationProgress> VolumeGroupSnapshotAction::Progress(
   velero::OperationProgress progress;
   progress.updated = ctx.clock->Now();
   progress.started = operation->started_at;
-  const absl::StatusOr<Json> group = FindGroup(ctx, *operation);
+  const absl::StatusOr<VolumeGroupSnapshot> group = FindGroup(ctx, *operation);
   if (absl::IsNotFound(group.status())) {
     return Failed(std::move(progress),
                   absl::StrCat("VolumeGroupSnapshot ", operation->namespace_name, "/",
@@ -332,11 +324,11 @@ absl::StatusOr<velero::OperationProgress> VolumeGroupSnapshotAction::Progress(
 
 absl::Status VolumeGroupSnapshotAction::Cancel(const CallContext& ctx,
                                                absl::string_view operation_id,
-                                               const Json& backup_object) {
+                                               const objects::Object& backup_object) {
   ASSIGN_OR_RETURN(const SnapshotOperation operation,
                    DecodeOperationId(operation_id, Kind::kGroup));
   ASSIGN_OR_RETURN(const velero::Backup backup, velero::ParseBackup(backup_object));
-  const auto group = objects::As<objects::VolumeGroupSnapshot>(FindGroup(ctx, operation));
+  const absl::StatusOr<VolumeGroupSnapshot> group = FindGroup(ctx, operation);
   if (absl::IsNotFound(group.status())) {
     return absl::OkStatus();
   }
@@ -360,44 +352,47 @@ class VolumeGroupSnapshotContentAction : public velero::BackupItemAction {
   }
 
   // The same when the backup is finalized: what is archived then is a new copy.
-  absl::StatusOr<velero::BackupItemResult> Execute(const CallContext& ctx, const Json& item,
-                                                   const Json& backup_object) override {
+  absl::StatusOr<velero::BackupItemResult> Execute(const CallContext& ctx,
+                                                   const objects::Object& item,
+                                                   const objects::Object& backup_object) override {
     ASSIGN_OR_RETURN(const velero::Backup backup, velero::ParseBackup(backup_object));
     velero::BackupItemResult result;
     if (!env_.enable_csi) {
       return result;
     }
-    Json archived = item;
-    AddAnnotations(DescribeGroup(item), archived);
-    SetJson(archived, {"metadata", "annotations", objects::kGroupMembersAnnotation},
-            DumpJson(Members(ctx, item)));
+    ASSIGN_OR_RETURN(const auto content, VolumeGroupSnapshotContent::From(item));
+    VolumeGroupSnapshotContent archived = content;
+    AddAnnotations(DescribeGroup(content), archived);
+    archived.SetAnnotation(objects::kGroupMembersAnnotation,
+                           objects::FormatGroupPlan(Members(ctx, content)));
     AddReadyTime(archived);
     csi::StripForeignOwners(env_.velero_namespace, archived);
     if (!backup.Finalizing()) {
-      result.additional_items = csi::SecretsOfGroupContent(item);
+      result.additional_items = csi::SecretsOfGroupContent(content);
     }
     if (!result.additional_items.empty()) {
-      SetJson(archived, {"metadata", "annotations", objects::kMustIncludeAnnotation}, "true");
+      archived.SetAnnotation(objects::kMustIncludeAnnotation, "true");
     }
-    result.item = IfChanged(item, std::move(archived));
+    result.item = IfChanged(content, std::move(archived));
     return result;
   }
 
   absl::StatusOr<velero::OperationProgress> Progress(const CallContext& ctx,
                                                      absl::string_view operation_id,
-                                                     const Json& /*backup*/) override {
+                                                     const objects::Object& /*backup*/) override {
     return UnknownOperation(operation_id, ctx.clock->Now());
   }
 
   absl::Status Cancel(const CallContext& /*ctx*/, absl::string_view /*operation_id*/,
-                      const Json& /*backup*/) override {
+                      const objects::Object& /*backup*/) override {
     return absl::OkStatus();
   }
 
  private:
   // Who was cut together: handles as the content has them, or else the plan; claims as the
   // VolumeGroupSnapshot was asked for them.
-  Json Members(const CallContext& ctx, const Json& content) {
+  std::vector<objects::PlannedGroupMember> Members(const CallContext& ctx,
+                                                   const VolumeGroupSnapshotContent& content) {
     std::map<std::string, csi::GroupClaim> claims;  // by volume handle
     std::vector<csi::GroupMember> noted;
     for (csi::GroupClaim& claim : Planned(ctx, content)) {
@@ -408,31 +403,31 @@ class VolumeGroupSnapshotContentAction : public velero::BackupItemAction {
       std::string volume = claim.volume_handle;
       claims.emplace(std::move(volume), std::move(claim));
     }
-    const std::vector<csi::GroupMember> listed = csi::GroupMembers(content);
-    Json members = Json::array();
+    const std::vector<csi::GroupMember> listed = content.members();
+    std::vector<objects::PlannedGroupMember> members;
     for (const csi::GroupMember& member : listed.empty() ? noted : listed) {
-      Json entry = {{"volumeHandle", member.volume_handle},
-                    {"snapshotHandle", member.snapshot_handle}};
-      if (const auto claim = claims.find(member.volume_handle); claim != claims.end()) {
-        entry["claim"] = claim->second.name;
-        entry["claimUid"] = claim->second.uid;
-      }
-      members.push_back(std::move(entry));
+      const auto claim = claims.find(member.volume_handle);
+      const bool is_known = claim != claims.end();
+      members.push_back({.pvc = is_known ? claim->second.name : "",
+                         .pvc_uid = is_known ? claim->second.uid : "",
+                         .volume_handle = member.volume_handle,
+                         .snapshot_handle = member.snapshot_handle});
     }
     return members;
   }
 
   // The snapshot controller may have replaced the content's annotations.
-  std::vector<csi::GroupClaim> Planned(const CallContext& ctx, const Json& content) {
-    std::vector<csi::GroupClaim> planned = PlannedOf(content);
-    if (!planned.empty() || k8s::Label(content, objects::kGroupNameLabel).empty()) {
+  std::vector<csi::GroupClaim> Planned(const CallContext& ctx,
+                                       const VolumeGroupSnapshotContent& content) {
+    std::vector<csi::GroupClaim> planned = csi::PlannedMembers(content);
+    if (!planned.empty() || content.Label(objects::kGroupNameLabel).empty()) {
       return planned;
     }
-    const absl::StatusOr<Json> group = env_.api.Get(
-        ctx, {.type = csi::VolumeGroupSnapshotType(csi::GroupVersionOf(content)),
-              .namespace_name = GetString(content, {"spec", "volumeGroupSnapshotRef", "namespace"}),
-              .name = GetString(content, {"spec", "volumeGroupSnapshotRef", "name"})});
-    return group.ok() ? PlannedOf(*group) : planned;
+    const auto group = objects::Get<VolumeGroupSnapshot>(
+        ctx, env_.api,
+        VolumeGroupSnapshot::Key(content.version(), content.snapshot_namespace(),
+                                 content.snapshot_name()));
+    return group.ok() ? csi::PlannedMembers(*group) : planned;
   }
 
   csi::Environment env_;

@@ -13,16 +13,14 @@
 #include "csi/moved_group.h"
 #include "csi/retry.h"
 #include "csi/snapshot_class.h"
-#include "csi/snapshot_types.h"
-#include "k8s/event_recorder.h"
-#include "k8s/find.h"
-#include "k8s/object.h"
 #include "objects/client.h"
+#include "objects/event.h"
 #include "objects/keys.h"
 
 namespace csidelta::backupitemactions {
 namespace {
 
+using objects::PersistentVolumeClaim;
 using velero::VolumeDecision;
 
 constexpr char kGroupCutReason[] = "VolumeGroupCut";
@@ -33,18 +31,14 @@ GroupOutcome Alone(std::string reason) {
   return outcome;
 }
 
-std::string DriverOf(const VolumeDecision& decision) {
-  return GetString(decision.pv, {"spec", "csi", "driver"});
-}
-
 // Why a claim that carries the label is no member; "" when it is one. `wanted`: of the claim that
 // the group is made for.
-std::string Exclusion(const Json& claim, const VolumeDecision& wanted,
+std::string Exclusion(const PersistentVolumeClaim& claim, const VolumeDecision& wanted,
                       const absl::StatusOr<VolumeDecision>& decision) {
-  if (k8s::BeingDeleted(claim)) {
+  if (claim.is_being_deleted()) {
     return "the claim is being deleted";
   }
-  if (k8s::Label(claim, objects::kExcludeFromBackupLabel) == "true") {
+  if (claim.Label(objects::kExcludeFromBackupLabel) == "true") {
     return absl::StrCat("the claim is labelled ", objects::kExcludeFromBackupLabel);
   }
   if (!decision.ok()) {
@@ -53,11 +47,11 @@ std::string Exclusion(const Json& claim, const VolumeDecision& wanted,
   if (decision->kind != wanted.kind) {
     return absl::StrCat("not the same is done with it as with the others: ", decision->reason);
   }
-  const std::string own = DriverOf(*decision);
-  if (own != DriverOf(wanted)) {
-    return absl::StrCat("its driver is ", own, ", and that of the group is ", DriverOf(wanted));
+  const std::string own = decision->pv.driver();
+  if (own != wanted.pv.driver()) {
+    return absl::StrCat("its driver is ", own, ", and that of the group is ", wanted.pv.driver());
   }
-  if (GetString(decision->pv, {"spec", "csi", "volumeHandle"}).empty()) {
+  if (decision->pv.handle().empty()) {
     return "its volume has no handle";
   }
   return "";
@@ -75,9 +69,10 @@ absl::Duration CutSpread(const csi::TakenGroup& group) {
   return first.has_value() ? *last - *first : absl::ZeroDuration();
 }
 
-void SayTaken(const Json& claim, const csi::TakenGroup& group, absl::Duration duration) {
+void SayTaken(const PersistentVolumeClaim& claim, const csi::TakenGroup& group,
+              absl::Duration duration) {
   const auto cut_at = group.content.taken_at();
-  CSIDELTA_LOG(kInfo, "volume group snapshot taken", {"namespace", k8s::Namespace(claim)},
+  CSIDELTA_LOG(kInfo, "volume group snapshot taken", {"namespace", claim.namespace_name()},
                {"volume_group_snapshot", group.group.name()},
                {"members", absl::StrCat(group.members.size())},
                {"group_handle", group.content.handle_or_source()},
@@ -97,7 +92,7 @@ void EmitTaken(const CallContext& ctx, k8s::ApiClient& api, const csi::TakenGrou
       group.group.Annotation(objects::kAskedAtAnnotation), ", the driver had answered at ",
       group.group.Annotation(objects::kAnsweredAtAnnotation));
   const absl::Status emitted =
-      k8s::EmitEvent(ctx, api, group.group.json(), k8s::EventType::kNormal, kGroupCutReason, text);
+      objects::EmitEvent(ctx, api, group.group, k8s::EventType::kNormal, kGroupCutReason, text);
   if (!emitted.ok()) {
     CSIDELTA_LOG(kInfo, "the event about a volume group could not be written",
                  {"error", emitted.ToString()});
@@ -106,13 +101,14 @@ void EmitTaken(const CallContext& ctx, k8s::ApiClient& api, const csi::TakenGrou
 
 }  // namespace
 
-std::string VolumeGroups::GroupOf(const velero::Backup& backup, const Json& claim) {
-  const std::string value = k8s::Label(claim, csi::GroupLabelKey(backup));
-  return value.empty() ? "" : absl::StrCat(k8s::Namespace(claim), "/", value);
+std::string VolumeGroups::GroupOf(const velero::Backup& backup,
+                                  const PersistentVolumeClaim& claim) {
+  const std::string value = claim.Label(csi::GroupLabelKey(backup));
+  return value.empty() ? "" : absl::StrCat(claim.namespace_name(), "/", value);
 }
 
 absl::StatusOr<std::shared_ptr<const GroupOutcome>> VolumeGroups::Take(
-    const CallContext& ctx, const velero::Backup& backup, const Json& claim,
+    const CallContext& ctx, const velero::Backup& backup, const PersistentVolumeClaim& claim,
     const VolumeDecision& decision, Decide decide) {
   const bool to_be_moved = decision.kind == VolumeDecision::Kind::kMove;
   bool formed_now = false;
@@ -163,7 +159,8 @@ absl::Status VolumeGroups::StillThere(const CallContext& ctx,
 }
 
 absl::StatusOr<GroupOutcome> VolumeGroups::Form(const CallContext& ctx,
-                                                const velero::Backup& backup, const Json& claim,
+                                                const velero::Backup& backup,
+                                                const PersistentVolumeClaim& claim,
                                                 const VolumeDecision& wanted, Decide decide) {
   if (backup.uid.empty()) {
     return Alone("the Backup has no uid to make a group for");
@@ -182,7 +179,7 @@ absl::StatusOr<GroupOutcome> VolumeGroups::Form(const CallContext& ctx,
                               csi::kGroupMembersMax, " are the most that a group may have"));
   }
   const absl::StatusOr<std::string> class_name =
-      ChooseClass(backup, DriverOf(wanted), members, **kinds);
+      ChooseClass(backup, wanted.pv.driver(), members, **kinds);
   if (absl::IsNotFound(class_name.status())) {
     return Alone(std::string(class_name.status().message()));
   }
@@ -197,16 +194,17 @@ absl::StatusOr<GroupOutcome> VolumeGroups::Form(const CallContext& ctx,
 
 absl::StatusOr<VolumeGroups::Members> VolumeGroups::FindMembers(const CallContext& ctx,
                                                                 const velero::Backup& backup,
-                                                                const Json& claim,
+                                                                const PersistentVolumeClaim& claim,
                                                                 const VolumeDecision& wanted,
                                                                 Decide decide) {
   const std::string key = csi::GroupLabelKey(backup);
-  ASSIGN_OR_RETURN(const k8s::ObjectList labelled,
-                   env_.api.List(ctx, csi::PersistentVolumeClaimType(), k8s::Namespace(claim),
-                                 {.label_selector = absl::StrCat(key, "=", k8s::Label(claim, key)),
-                                  .field_selector = ""}));
+  ASSIGN_OR_RETURN(
+      const auto labelled,
+      objects::List<PersistentVolumeClaim>(
+          ctx, env_.api, claim.namespace_name(),
+          {.label_selector = absl::StrCat(key, "=", claim.Label(key)), .field_selector = ""}));
   Members members;
-  for (const Json& candidate : labelled.items) {
+  for (const PersistentVolumeClaim& candidate : labelled) {
     const absl::StatusOr<VolumeDecision> decision = decide(candidate);
     if (!decision.ok()) {
       RETURN_IF_ERROR(ctx.Check());
@@ -214,16 +212,14 @@ absl::StatusOr<VolumeGroups::Members> VolumeGroups::FindMembers(const CallContex
     const std::string reason = Exclusion(candidate, wanted, decision);
     if (!reason.empty()) {
       CSIDELTA_LOG(kWarn, "a claim is left out of its volume group",
-                   {"namespace", k8s::Namespace(candidate)}, {"pvc", k8s::Name(candidate)},
+                   {"namespace", candidate.namespace_name()}, {"pvc", candidate.name()},
                    {"volume_group", GroupOf(backup, candidate)}, {"reason", reason});
       continue;
     }
     members.claims.push_back(
-        {.name = k8s::Name(candidate),
-         .uid = k8s::Uid(candidate),
-         .volume_handle = GetString(decision->pv, {"spec", "csi", "volumeHandle"})});
+        {.name = candidate.name(), .uid = candidate.uid(), .volume_handle = decision->pv.handle()});
     if (members.class_annotation.empty()) {
-      members.class_annotation = k8s::Annotation(candidate, objects::kGroupSnapshotClassAnnotation);
+      members.class_annotation = candidate.Annotation(objects::kGroupSnapshotClassAnnotation);
     }
   }
   return members;
@@ -251,12 +247,13 @@ absl::StatusOr<std::string> VolumeGroups::ChooseClass(const velero::Backup& back
 }
 
 absl::StatusOr<GroupOutcome> VolumeGroups::TakeFound(
-    const CallContext& ctx, const velero::Backup& backup, const Json& claim, const Members& members,
-    const csi::GroupKinds& kinds, const std::string& class_name, bool to_be_moved) {
+    const CallContext& ctx, const velero::Backup& backup, const PersistentVolumeClaim& claim,
+    const Members& members, const csi::GroupKinds& kinds, const std::string& class_name,
+    bool to_be_moved) {
   const csi::GroupRequest request{.backup = backup,
-                                  .namespace_name = k8s::Namespace(claim),
+                                  .namespace_name = claim.namespace_name(),
                                   .label_key = csi::GroupLabelKey(backup),
-                                  .label_value = k8s::Label(claim, csi::GroupLabelKey(backup)),
+                                  .label_value = claim.Label(csi::GroupLabelKey(backup)),
                                   .class_name = class_name,
                                   .version = kinds.version,
                                   .to_be_moved = to_be_moved,

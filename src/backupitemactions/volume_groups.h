@@ -9,11 +9,11 @@
 #include "absl/status/statusor.h"
 #include "backupitemactions/backup_facts.h"
 #include "base/call_context.h"
-#include "base/json.h"
 #include "csi/environment.h"
 #include "csi/group_lifecycle.h"
 #include "csi/group_types.h"
 #include "csi/once_map.h"
+#include "objects/persistent_volume_claim.h"
 #include "velero/backup.h"
 #include "velero/volume_decision.h"
 
@@ -32,23 +32,24 @@ struct GroupOutcome {
 class VolumeGroups {
  public:
   // What is done with a claim's volume; called for every claim of a group.
-  using Decide = absl::FunctionRef<absl::StatusOr<velero::VolumeDecision>(const Json& claim)>;
+  using Decide = absl::FunctionRef<absl::StatusOr<velero::VolumeDecision>(
+      const objects::PersistentVolumeClaim& claim)>;
 
   VolumeGroups(const csi::Environment& env, BackupFacts& facts) : env_(env), facts_(facts) {}
 
   // "<namespace>/<group>" of a claim; "" for one without the backup's group label. Pure.
-  static std::string GroupOf(const velero::Backup& backup, const Json& claim);
+  static std::string GroupOf(const velero::Backup& backup,
+                             const objects::PersistentVolumeClaim& claim);
 
   // `claim` has a group, and `decision` is to snapshot or to move it: only claims of which the same
   // is to be done are members. A group that is to be moved is handed over
   // (csi/moved_group.h) and consists of single snapshots then. Any other is looked for again, since
   // the host passes over what it does not find. Errors are FAILED_PRECONDITION where it is gone,
   // and those that may pass: when the call was stopped, or the API server did not answer.
-  absl::StatusOr<std::shared_ptr<const GroupOutcome>> Take(const CallContext& ctx,
-                                                           const velero::Backup& backup,
-                                                           const Json& claim,
-                                                           const velero::VolumeDecision& decision,
-                                                           Decide decide);
+  absl::StatusOr<std::shared_ptr<const GroupOutcome>> Take(
+      const CallContext& ctx, const velero::Backup& backup,
+      const objects::PersistentVolumeClaim& claim, const velero::VolumeDecision& decision,
+      Decide decide);
 
  private:
   // The claims that are cut together.
@@ -58,16 +59,16 @@ class VolumeGroups {
   };
 
   absl::StatusOr<GroupOutcome> Form(const CallContext& ctx, const velero::Backup& backup,
-                                    const Json& claim, const velero::VolumeDecision& wanted,
-                                    Decide decide);
+                                    const objects::PersistentVolumeClaim& claim,
+                                    const velero::VolumeDecision& wanted, Decide decide);
   absl::StatusOr<Members> FindMembers(const CallContext& ctx, const velero::Backup& backup,
-                                      const Json& claim, const velero::VolumeDecision& wanted,
-                                      Decide decide);
+                                      const objects::PersistentVolumeClaim& claim,
+                                      const velero::VolumeDecision& wanted, Decide decide);
   absl::StatusOr<std::string> ChooseClass(const velero::Backup& backup, const std::string& driver,
                                           const Members& members, const csi::GroupKinds& kinds);
   absl::StatusOr<GroupOutcome> TakeFound(const CallContext& ctx, const velero::Backup& backup,
-                                         const Json& claim, const Members& members,
-                                         const csi::GroupKinds& kinds,
+                                         const objects::PersistentVolumeClaim& claim,
+                                         const Members& members, const csi::GroupKinds& kinds,
                                          const std::string& class_name, bool to_be_moved);
 
   // Notes that Velero is told to save the group. FAILED_PRECONDITION where it was told before, by a

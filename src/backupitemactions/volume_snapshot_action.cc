@@ -1,3 +1,4 @@
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -15,8 +16,6 @@
 #include "csi/retry.h"
 #include "csi/snapshot_lifecycle.h"
 #include "csi/snapshot_state.h"
-#include "csi/snapshot_types.h"
-#include "k8s/object.h"
 #include "objects/client.h"
 #include "objects/keys.h"
 #include "objects/volume_snapshot.h"
@@ -26,41 +25,41 @@
 namespace csidelta::backupitemactions {
 namespace {
 
+using objects::VolumeSnapshot;
+using objects::VolumeSnapshotContent;
+
 // What a restore anywhere needs to know of the content.
-Json DescribeContent(const Json& content) {
-  Json annotations = Json::object();
-  const std::string policy = GetString(content, {"spec", "deletionPolicy"});
-  if (!policy.empty()) {
+std::map<std::string, std::string> DescribeContent(const VolumeSnapshotContent& content) {
+  std::map<std::string, std::string> annotations;
+  if (const std::string policy = content.deletion_policy(); !policy.empty()) {
     annotations[objects::kDeletionPolicyAnnotation] = policy;
   }
-  const std::string handle = csi::SnapshotHandle(content);
-  if (!handle.empty()) {
+  if (const std::string handle = content.handle(); !handle.empty()) {
     annotations[objects::kVolumeSnapshotHandleAnnotation] = handle;
-    annotations[objects::kDriverNameAnnotation] = GetString(content, {"spec", "driver"});
+    annotations[objects::kDriverNameAnnotation] = content.driver();
   }
-  if (const auto size_bytes = csi::RestoreSizeBytes(content); size_bytes.has_value()) {
+  if (const auto size_bytes = content.restore_size_bytes(); size_bytes.has_value()) {
     annotations[objects::kRestoreSizeAnnotation] = FormatBinaryQuantity(*size_bytes);
   }
-  const std::string group = GetString(content, {"status", "volumeGroupSnapshotHandle"});
-  if (!group.empty()) {
+  if (const std::string group = content.group_handle(); !group.empty()) {
     annotations[objects::kGroupSnapshotHandleAnnotation] = group;
   }
   return annotations;
 }
 
 // The times that the VolumeSnapshot itself tells, for one of ours.
-void AddTimes(Json& snapshot) {
-  const std::string cut_at = GetString(snapshot, {"status", "creationTime"});
-  if (!cut_at.empty() && k8s::Annotation(snapshot, objects::kTakenAtAnnotation).empty()) {
-    SetJson(snapshot, {"metadata", "annotations", objects::kTakenAtAnnotation}, cut_at);
+void AddTimes(VolumeSnapshot& snapshot) {
+  const std::string cut_at = snapshot.taken_at_text();
+  if (!cut_at.empty() && snapshot.Annotation(objects::kTakenAtAnnotation).empty()) {
+    snapshot.SetAnnotation(objects::kTakenAtAnnotation, cut_at);
   }
   AddReadyTime(snapshot);
 }
 
 // Velero's action writes 0 where the driver did not tell the size.
-void DropUnknownSize(Json& snapshot) {
-  if (k8s::Annotation(snapshot, objects::kRestoreSizeAnnotation) == "0") {
-    EraseJson(snapshot, {"metadata", "annotations", objects::kRestoreSizeAnnotation});
+void DropUnknownSize(VolumeSnapshot& snapshot) {
+  if (snapshot.Annotation(objects::kRestoreSizeAnnotation) == "0") {
+    snapshot.RemoveAnnotation(objects::kRestoreSizeAnnotation);
   }
 }
 
@@ -69,34 +68,37 @@ class VolumeSnapshotAction : public velero::BackupItemAction {
   explicit VolumeSnapshotAction(const csi::Environment& env) : env_(env) {}
 
   velero::ResourceSelector AppliesTo() const override;
-  absl::StatusOr<velero::BackupItemResult> Execute(const CallContext& ctx, const Json& item,
-                                                   const Json& backup_object) override;
+  absl::StatusOr<velero::BackupItemResult> Execute(const CallContext& ctx,
+                                                   const objects::Object& object,
+                                                   const objects::Object& backup_object) override;
 
   absl::StatusOr<velero::OperationProgress> Progress(const CallContext& ctx,
                                                      absl::string_view operation_id,
-                                                     const Json& backup_object) override;
+                                                     const objects::Object& backup_object) override;
 
   absl::Status Cancel(const CallContext& ctx, absl::string_view operation_id,
-                      const Json& backup_object) override;
+                      const objects::Object& backup_object) override;
 
  private:
   // Another action did the work already. Sets right what it says about the snapshot.
-  velero::BackupItemResult Correct(const Json& item, const velero::Backup& backup) const;
+  velero::BackupItemResult Correct(const VolumeSnapshot& item, const velero::Backup& backup) const;
 
   // A VolumeSnapshot of somebody else: goes along with its content and class, and stays as it is.
-  absl::StatusOr<velero::BackupItemResult> DescribeOthers(const CallContext& ctx, const Json& item);
-  static void AddContentAndClass(const Json& snapshot, const k8s::ObjectKey& content,
-                                 Json& archived, velero::BackupItemResult& result);
+  absl::StatusOr<velero::BackupItemResult> DescribeOthers(const CallContext& ctx,
+                                                          const VolumeSnapshot& item);
+  static void AddContentAndClass(const k8s::ObjectKey& content, VolumeSnapshot& archived,
+                                 velero::BackupItemResult& result);
 
   // One of ours, and nobody but us looks after it.
-  absl::StatusOr<velero::BackupItemResult> Adopt(const CallContext& ctx, const Json& item,
+  absl::StatusOr<velero::BackupItemResult> Adopt(const CallContext& ctx, const VolumeSnapshot& item,
                                                  const velero::Backup& backup);
 
   // The content with the label by which the backup's deletion knows it.
-  absl::StatusOr<Json> Label(const CallContext& ctx, const k8s::ObjectKey& content,
-                             const velero::Backup& backup);
-  void Remove(const Json& item);
-  absl::StatusOr<velero::BackupItemResult> Finalize(const CallContext& ctx, const Json& item,
+  absl::StatusOr<VolumeSnapshotContent> Label(const CallContext& ctx, const k8s::ObjectKey& content,
+                                              const velero::Backup& backup);
+  void Remove(const VolumeSnapshot& item);
+  absl::StatusOr<velero::BackupItemResult> Finalize(const CallContext& ctx,
+                                                    const VolumeSnapshot& item,
                                                     const velero::Backup& backup);
 
   csi::Environment env_;
@@ -110,43 +112,41 @@ velero::ResourceSelector VolumeSnapshotAction::AppliesTo() const {
           .label_selector = ""};
 }
 
-absl::StatusOr<velero::BackupItemResult> VolumeSnapshotAction::Execute(const CallContext& ctx,
-                                                                       const Json& item,
-                                                                       const Json& backup_object) {
+absl::StatusOr<velero::BackupItemResult> VolumeSnapshotAction::Execute(
+    const CallContext& ctx, const objects::Object& object, const objects::Object& backup_object) {
   ASSIGN_OR_RETURN(const velero::Backup backup, velero::ParseBackup(backup_object));
   if (!env_.enable_csi) {
     return velero::BackupItemResult{};
   }
+  ASSIGN_OR_RETURN(const VolumeSnapshot item, VolumeSnapshot::From(object));
   if (backup.Finalizing()) {
     return Finalize(ctx, item, backup);
   }
-  if (!k8s::Annotation(item, objects::kVolumeSnapshotHandleAnnotation).empty() &&
-      k8s::Label(item, objects::kBackupNameLabel) == velero::ValidLabelValue(backup.name)) {
+  if (!item.Annotation(objects::kVolumeSnapshotHandleAnnotation).empty() &&
+      item.Label(objects::kBackupNameLabel) == velero::ValidLabelValue(backup.name)) {
     return Correct(item, backup);
   }
-  if (csi::IsOfAnotherBackup(objects::Object(item), backup.name)) {
+  if (csi::IsOfAnotherBackup(item, backup.name)) {
     CSIDELTA_LOG(kInfo, "a volume snapshot that another backup left is archived as it is",
-                 {"namespace", k8s::Namespace(item)}, {"volume_snapshot", k8s::Name(item)},
-                 {"backup", k8s::Label(item, objects::kBackupNameLabel)});
+                 {"namespace", item.namespace_name()}, {"volume_snapshot", item.name()},
+                 {"backup", item.Label(objects::kBackupNameLabel)});
     return velero::BackupItemResult{};
   }
-  ASSIGN_OR_RETURN(const auto snapshot, objects::VolumeSnapshot::Of(item));
-  if (!csi::IsOurs(snapshot, backup)) {
+  if (!csi::IsOurs(item, backup)) {
     return DescribeOthers(ctx, item);
   }
   absl::StatusOr<velero::BackupItemResult> result = Adopt(ctx, item, backup);
-  if (!result.ok() && csi::MemberGroupName(snapshot).empty()) {
+  if (!result.ok() && csi::MemberGroupName(item).empty()) {
     Remove(item);  // A member goes with its group, or not at all.
   }
   return result;
 }
 
-velero::BackupItemResult VolumeSnapshotAction::Correct(const Json& item,
+velero::BackupItemResult VolumeSnapshotAction::Correct(const VolumeSnapshot& item,
                                                        const velero::Backup& backup) const {
-  Json changed = item;
+  VolumeSnapshot changed = item;
   DropUnknownSize(changed);
-  if (const auto snapshot = objects::VolumeSnapshot::Of(item);
-      snapshot.ok() && csi::IsOurs(*snapshot, backup)) {
+  if (csi::IsOurs(item, backup)) {
     AddTimes(changed);
   }
   csi::StripForeignOwners(env_.velero_namespace, changed);
@@ -156,119 +156,115 @@ velero::BackupItemResult VolumeSnapshotAction::Correct(const Json& item,
 }
 
 absl::StatusOr<velero::BackupItemResult> VolumeSnapshotAction::DescribeOthers(
-    const CallContext& ctx, const Json& item) {
-  Json changed = item;
+    const CallContext& ctx, const VolumeSnapshot& item) {
+  VolumeSnapshot changed = item;
   csi::StripForeignOwners(env_.velero_namespace, changed);
   velero::BackupItemResult result;
-  const k8s::ObjectKey content_key = csi::VolumeSnapshotContentKey(csi::BoundContentName(item));
+  const k8s::ObjectKey content_key = VolumeSnapshotContent::Key("", item.bound_content());
   if (!content_key.name.empty()) {
-    const absl::StatusOr<Json> content = env_.api.Get(ctx, content_key);
-    if (content.ok()) {
+    ASSIGN_OR_RETURN(const auto content,
+                     objects::Find<VolumeSnapshotContent>(ctx, env_.api, content_key));
+    if (content.has_value()) {
       AddAnnotations(DescribeContent(*content), changed);
-      AddContentAndClass(item, content_key, changed, result);
-    } else if (!absl::IsNotFound(content.status())) {
-      return content.status();
+      AddContentAndClass(content_key, changed, result);
     }
   }
   if (result.additional_items.empty()) {
     CSIDELTA_LOG(kInfo, "a volume snapshot without content is archived as it is",
-                 {"namespace", k8s::Namespace(item)}, {"volume_snapshot", k8s::Name(item)},
-                 {"reason", csi::ErrorMessage(item)});
+                 {"namespace", item.namespace_name()}, {"volume_snapshot", item.name()},
+                 {"reason", item.error_message()});
   }
   result.item = IfChanged(item, std::move(changed));
   return result;
 }
 
-void VolumeSnapshotAction::AddContentAndClass(const Json& snapshot, const k8s::ObjectKey& content,
-                                              Json& archived, velero::BackupItemResult& result) {
-  const std::string class_name = GetString(snapshot, {"spec", "volumeSnapshotClassName"});
+void VolumeSnapshotAction::AddContentAndClass(const k8s::ObjectKey& content,
+                                              VolumeSnapshot& archived,
+                                              velero::BackupItemResult& result) {
+  const std::string class_name = archived.class_name();
   if (!class_name.empty()) {
-    result.additional_items.push_back(Identify(
-        {.type = csi::VolumeSnapshotClassType(), .namespace_name = "", .name = class_name}));
+    result.additional_items.push_back(Identify(objects::VolumeSnapshotClass::Key("", class_name)));
   }
   result.additional_items.push_back(Identify(content));
-  SetJson(archived, {"metadata", "annotations", objects::kMustIncludeAnnotation}, "true");
+  archived.SetAnnotation(objects::kMustIncludeAnnotation, "true");
 }
 
 absl::StatusOr<velero::BackupItemResult> VolumeSnapshotAction::Adopt(const CallContext& ctx,
-                                                                     const Json& item,
+                                                                     const VolumeSnapshot& item,
                                                                      const velero::Backup& backup) {
-  const k8s::ObjectKey key = csi::VolumeSnapshotKey(k8s::Namespace(item), k8s::Name(item));
-  const k8s::ObjectKey content_key = csi::VolumeSnapshotContentKey(csi::BoundContentName(item));
+  const k8s::ObjectKey key = item.key();
+  const k8s::ObjectKey content_key = VolumeSnapshotContent::Key("", item.bound_content());
   if (content_key.name.empty()) {
     return absl::FailedPreconditionError(
         absl::StrCat("VolumeSnapshot ", key.namespace_name, "/", key.name, " is not bound"));
   }
-  ASSIGN_OR_RETURN(const Json content, Label(ctx, content_key, backup));
-  if (csi::SnapshotHandle(content).empty()) {
+  ASSIGN_OR_RETURN(const VolumeSnapshotContent content, Label(ctx, content_key, backup));
+  if (content.handle().empty()) {
     return absl::FailedPreconditionError(
         absl::StrCat("VolumeSnapshotContent ", content_key.name, " has no snapshot handle"));
   }
-  Json annotations = DescribeContent(content);
-  if (const auto cut_at = csi::CutTime(content); cut_at.has_value()) {
+  std::map<std::string, std::string> annotations = DescribeContent(content);
+  if (const auto cut_at = content.taken_at(); cut_at.has_value()) {
     annotations[objects::kTakenAtAnnotation] = FormatRfc3339(*cut_at);
   }
-  Json archived = item;
+  VolumeSnapshot archived = item;
   AddAnnotations(annotations, archived);
   annotations[objects::kFinalizeAnnotation] = backup.uid;
   RETURN_IF_ERROR(csi::RetryTransient(ctx, [&] {
-    return env_.api
-        .Patch(ctx, key, k8s::PatchKind::kMerge, {{"metadata", {{"annotations", annotations}}}}, "")
-        .status();
+    return objects::Apply(ctx, env_.api, key, objects::Patch().SetAnnotations(annotations));
   }));
   velero::BackupItemResult result;
-  AddContentAndClass(item, content_key, archived, result);
+  AddContentAndClass(content_key, archived, result);
   AddTimes(archived);
   csi::StripForeignOwners(env_.velero_namespace, archived);
   result.item = std::move(archived);
   result.operation_id = EncodeOperationId({.namespace_name = key.namespace_name,
                                            .snapshot_name = key.name,
-                                           .snapshot_uid = k8s::Uid(item),
+                                           .snapshot_uid = item.uid(),
                                            .started_at = ctx.clock->Now()});
   result.post_operation_items = {Identify(key), Identify(content_key)};
   return result;
 }
 
-absl::StatusOr<Json> VolumeSnapshotAction::Label(const CallContext& ctx,
-                                                 const k8s::ObjectKey& content,
-                                                 const velero::Backup& backup) {
-  const Json label = {{objects::kBackupNameLabel, velero::ValidLabelValue(backup.name)}};
-  Json labelled;
+absl::StatusOr<VolumeSnapshotContent> VolumeSnapshotAction::Label(const CallContext& ctx,
+                                                                  const k8s::ObjectKey& content,
+                                                                  const velero::Backup& backup) {
+  const objects::Patch patch =
+      objects::Patch().SetLabel(objects::kBackupNameLabel, velero::ValidLabelValue(backup.name));
+  VolumeSnapshotContent labelled;
   RETURN_IF_ERROR(csi::RetryTransient(ctx, [&]() -> absl::Status {
-    ASSIGN_OR_RETURN(labelled, env_.api.Patch(ctx, content, k8s::PatchKind::kMerge,
-                                              {{"metadata", {{"labels", label}}}}, ""));
+    ASSIGN_OR_RETURN(labelled,
+                     objects::Apply<VolumeSnapshotContent>(ctx, env_.api, content, patch));
     return absl::OkStatus();
   }));
   return labelled;
 }
 
-void VolumeSnapshotAction::Remove(const Json& item) {
-  const absl::Status removed = csi::RemoveSnapshot(
-      csi::CleanUpContext(env_.clock), env_.api,
-      csi::VolumeSnapshotKey(k8s::Namespace(item), k8s::Name(item)), k8s::Uid(item));
+void VolumeSnapshotAction::Remove(const VolumeSnapshot& item) {
+  const absl::Status removed =
+      csi::RemoveSnapshot(csi::CleanUpContext(env_.clock), env_.api, item.key(), item.uid());
   if (!removed.ok()) {
-    CSIDELTA_LOG(kWarn, "a volume snapshot is left behind", {"namespace", k8s::Namespace(item)},
-                 {"volume_snapshot", k8s::Name(item)}, {"status", removed.ToString()});
+    CSIDELTA_LOG(kWarn, "a volume snapshot is left behind", {"namespace", item.namespace_name()},
+                 {"volume_snapshot", item.name()}, {"status", removed.ToString()});
   }
 }
 
 absl::StatusOr<velero::BackupItemResult> VolumeSnapshotAction::Finalize(
-    const CallContext& ctx, const Json& item, const velero::Backup& backup) {
+    const CallContext& ctx, const VolumeSnapshot& item, const velero::Backup& backup) {
   velero::BackupItemResult result;
-  Json archived = item;
-  if (k8s::Label(item, objects::kBackupNameLabel) == velero::ValidLabelValue(backup.name)) {
+  VolumeSnapshot archived = item;
+  if (item.Label(objects::kBackupNameLabel) == velero::ValidLabelValue(backup.name)) {
     DropUnknownSize(archived);
   }
-  ASSIGN_OR_RETURN(const auto snapshot, objects::VolumeSnapshot::Of(item));
-  if (!csi::IsOurs(snapshot, backup)) {
+  if (!csi::IsOurs(item, backup)) {
     result.item = IfChanged(item, std::move(archived));
     return result;
   }
-  if (k8s::Annotation(item, objects::kFinalizeAnnotation) == backup.uid &&
-      csi::MemberGroupName(snapshot).empty()) {
-    RETURN_IF_ERROR(csi::RetainAndForget(ctx, env_.api, snapshot));
+  if (item.Annotation(objects::kFinalizeAnnotation) == backup.uid &&
+      csi::MemberGroupName(item).empty()) {
+    RETURN_IF_ERROR(csi::RetainAndForget(ctx, env_.api, item));
   }
-  EraseJson(archived, {"metadata", "annotations", objects::kFinalizeAnnotation});
+  archived.RemoveAnnotation(objects::kFinalizeAnnotation);
   AddTimes(archived);
   csi::StripForeignOwners(env_.velero_namespace, archived);
   result.item = IfChanged(item, std::move(archived));
@@ -276,9 +272,8 @@ absl::StatusOr<velero::BackupItemResult> VolumeSnapshotAction::Finalize(
 }
 
 // What the VolumeSnapshot and its content say about an operation under way.
-velero::OperationProgress Judge(velero::OperationProgress progress,
-                                const objects::VolumeSnapshot& snapshot,
-                                const objects::VolumeSnapshotContent& content, absl::Time now,
+velero::OperationProgress Judge(velero::OperationProgress progress, const VolumeSnapshot& snapshot,
+                                const VolumeSnapshotContent& content, absl::Time now,
                                 absl::Duration patience) {
   const csi::SnapshotStatus status =
       csi::StatusOf(snapshot, {.kind = csi::ContentReading::Kind::kPresent, .content = &content});
@@ -294,8 +289,7 @@ velero::OperationProgress Judge(velero::OperationProgress progress,
                                         : ", ready"));
   }
   // The VolumeSnapshot follows its content a moment later.
-  const std::string error =
-      csi::ReadyToUse(content.json()) ? "" : csi::ErrorMessage(content.json());
+  const std::string error = content.is_ready() ? "" : content.error_message();
   if (error.empty()) {
     return NotYet(std::move(progress), absl::StrCat(cut, ", not ready yet"));
   }
@@ -305,7 +299,7 @@ velero::OperationProgress Judge(velero::OperationProgress progress,
 }
 
 absl::StatusOr<velero::OperationProgress> VolumeSnapshotAction::Progress(
-    const CallContext& ctx, absl::string_view operation_id, const Json& backup_object) {
+    const CallContext& ctx, absl::string_view operation_id, const objects::Object& backup_object) {
   const absl::StatusOr<SnapshotOperation> operation = DecodeOperationId(operation_id);
   velero::OperationProgress progress;
   progress.updated = ctx.clock->Now();
@@ -316,10 +310,10 @@ absl::StatusOr<velero::OperationProgress> VolumeSnapshotAction::Progress(
   const absl::StatusOr<velero::Backup> backup = velero::ParseBackup(backup_object);
   const absl::Duration patience =
       backup.ok() ? backup->csi_snapshot_timeout : velero::kCsiSnapshotTimeoutDefault;
-  const absl::StatusOr<Json> snapshot = env_.api.Get(
-      ctx, csi::VolumeSnapshotKey(operation->namespace_name, operation->snapshot_name));
+  const absl::StatusOr<VolumeSnapshot> snapshot = objects::Get<VolumeSnapshot>(
+      ctx, env_.api, VolumeSnapshot::Key(operation->namespace_name, operation->snapshot_name));
   if (absl::IsNotFound(snapshot.status()) ||
-      (snapshot.ok() && k8s::Uid(*snapshot) != operation->snapshot_uid)) {
+      (snapshot.ok() && snapshot->uid() != operation->snapshot_uid)) {
     return Failed(std::move(progress),
                   absl::StrCat("VolumeSnapshot ", operation->namespace_name, "/",
                                operation->snapshot_name, " was deleted before it was ready"));
@@ -327,9 +321,9 @@ absl::StatusOr<velero::OperationProgress> VolumeSnapshotAction::Progress(
   if (!snapshot.ok()) {
     return NotYet(std::move(progress), absl::StrCat("not known: ", snapshot.status().message()));
   }
-  const std::string content_name = csi::BoundContentName(*snapshot);
-  const absl::StatusOr<Json> content =
-      env_.api.Get(ctx, csi::VolumeSnapshotContentKey(content_name));
+  const std::string content_name = snapshot->bound_content();
+  const absl::StatusOr<VolumeSnapshotContent> content = objects::Get<VolumeSnapshotContent>(
+      ctx, env_.api, VolumeSnapshotContent::Key("", content_name));
   if (absl::IsNotFound(content.status())) {
     return Failed(std::move(progress), absl::StrCat("VolumeSnapshotContent ", content_name,
                                                     " was deleted before it was ready"));
@@ -337,18 +331,15 @@ absl::StatusOr<velero::OperationProgress> VolumeSnapshotAction::Progress(
   if (!content.ok()) {
     return NotYet(std::move(progress), absl::StrCat("not known: ", content.status().message()));
   }
-  ASSIGN_OR_RETURN(const auto typed, objects::VolumeSnapshot::Of(*snapshot));
-  ASSIGN_OR_RETURN(const auto typed_content, objects::VolumeSnapshotContent::Of(*content));
-  return Judge(std::move(progress), typed, typed_content, ctx.clock->Now(), patience);
+  return Judge(std::move(progress), *snapshot, *content, ctx.clock->Now(), patience);
 }
 
 absl::Status VolumeSnapshotAction::Cancel(const CallContext& ctx, absl::string_view operation_id,
-                                          const Json& backup_object) {
+                                          const objects::Object& backup_object) {
   ASSIGN_OR_RETURN(const SnapshotOperation operation, DecodeOperationId(operation_id));
   ASSIGN_OR_RETURN(const velero::Backup backup, velero::ParseBackup(backup_object));
-  const k8s::ObjectKey key =
-      csi::VolumeSnapshotKey(operation.namespace_name, operation.snapshot_name);
-  ASSIGN_OR_RETURN(const auto snapshot, objects::Find<objects::VolumeSnapshot>(ctx, env_.api, key));
+  const k8s::ObjectKey key = VolumeSnapshot::Key(operation.namespace_name, operation.snapshot_name);
+  ASSIGN_OR_RETURN(const auto snapshot, objects::Find<VolumeSnapshot>(ctx, env_.api, key));
   if (!snapshot.has_value() || snapshot->uid() != operation.snapshot_uid ||
       !csi::IsOurs(*snapshot, backup) || !csi::MemberGroupName(*snapshot).empty() ||
       snapshot->is_ready()) {

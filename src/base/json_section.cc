@@ -1,5 +1,6 @@
 #include "base/json_section.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -67,6 +68,22 @@ void JsonSection::Number(const std::string& key, int64_t min, int64_t max, int64
     }
     out = number;
   }
+}
+
+void JsonSection::NumberList(const std::string& key, int64_t min, int64_t max,
+                             std::vector<int64_t>& out, absl::string_view form) {
+  const Json* value = Take(key);
+  if (value == nullptr) {
+    return;
+  }
+  const bool is_legal =
+      value->is_array() && std::all_of(value->begin(), value->end(), [min, max](const Json& one) {
+        return one.is_number_integer() && one.get<int64_t>() >= min && one.get<int64_t>() <= max;
+      });
+  if (!is_legal) {
+    return Fail(PathOf(key), *value, form);
+  }
+  out = value->get<std::vector<int64_t>>();
 }
 
 void JsonSection::Close() {

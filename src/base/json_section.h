@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <set>
@@ -7,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "base/json.h"
@@ -52,44 +54,20 @@ class JsonSection {
 
   template <typename Legal>
   void TextList(const std::string& key, std::vector<std::string>& out, absl::string_view form,
-                Legal legal) {
-    const Json* value = Take(key);
-    if (value == nullptr) {
-      return;
-    }
-    std::vector<std::string> texts;
-    for (const Json& one : *value) {
-      const std::string* text = one.get_ptr<const std::string*>();
-      if (!value->is_array() || text == nullptr || !legal(*text)) {
-        return Fail(PathOf(key), *value, form);
-      }
-      texts.push_back(*text);
-    }
-    if (!value->is_array()) {
-      return Fail(PathOf(key), *value, form);
-    }
-    out = std::move(texts);
-  }
+                Legal legal);
+
+  // A list of at most `size_max` texts: `read` gets each, and says whether it is legal.
+  template <typename Read>
+  void EachText(const std::string& key, std::size_t size_max, absl::string_view form, Read read);
+
+  // A list of numbers from `min` to `max`.
+  void NumberList(const std::string& key, int64_t min, int64_t max, std::vector<int64_t>& out,
+                  absl::string_view form);
 
   // Texts by key: labels, annotations, selectors.
   template <typename Legal>
   void Texts(const std::string& key, std::map<std::string, std::string>& out,
-             absl::string_view form, Legal legal) {
-    const Json* value = Take(key);
-    if (value == nullptr) {
-      return;
-    }
-    if (!value->is_object()) {
-      return Fail(PathOf(key), *value, "an object of texts");
-    }
-    for (auto item = value->begin(); item != value->end(); ++item) {
-      const std::string* text = item->get_ptr<const std::string*>();
-      if (text == nullptr || !legal(item.key(), *text)) {
-        return Fail(absl::StrCat(PathOf(key), ".", item.key()), *item, form);
-      }
-      out[item.key()] = *text;
-    }
-  }
+             absl::string_view form, Legal legal);
 
   // Objects by name: `read` gets each with its section.
   template <typename Read>
@@ -127,5 +105,78 @@ class JsonSection {
   absl::Status& status_;
   std::set<std::string> known_;
 };
+
+template <typename Legal>
+void JsonSection::TextList(const std::string& key, std::vector<std::string>& out,
+                           absl::string_view form, Legal legal) {
+  const Json* value = Take(key);
+  if (value == nullptr) {
+    return;
+  }
+  std::vector<std::string> texts;
+  for (const Json& one : *value) {
+    const std::string* text = one.get_ptr<const std::string*>();
+    if (!value->is_array() || text == nullptr || !legal(*text)) {
+      return Fail(PathOf(key), *value, form);
+    }
+    texts.push_back(*text);
+  }
+  if (!value->is_array()) {
+    return Fail(PathOf(key), *value, form);
+  }
+  out = std::move(texts);
+}
+
+template <typename Read>
+void JsonSection::EachText(const std::string& key, std::size_t size_max, absl::string_view form,
+                           Read read) {
+  const Json* value = Take(key);
+  if (value == nullptr) {
+    return;
+  }
+  if (!value->is_array() || value->size() > size_max) {
+    return Fail(PathOf(key), *value, form);
+  }
+  for (const Json& one : *value) {
+    const std::string* text = one.get_ptr<const std::string*>();
+    if (text == nullptr || !read(*text)) {
+      return Fail(PathOf(key), one, form);
+    }
+  }
+}
+
+template <typename Legal>
+void JsonSection::Texts(const std::string& key, std::map<std::string, std::string>& out,
+                        absl::string_view form, Legal legal) {
+  const Json* value = Take(key);
+  if (value == nullptr) {
+    return;
+  }
+  if (!value->is_object()) {
+    return Fail(PathOf(key), *value, "an object of texts");
+  }
+  for (auto item = value->begin(); item != value->end(); ++item) {
+    const std::string* text = item->get_ptr<const std::string*>();
+    if (text == nullptr || !legal(item.key(), *text)) {
+      return Fail(absl::StrCat(PathOf(key), ".", item.key()), *item, form);
+    }
+    out[item.key()] = *text;
+  }
+}
+
+// Reads the one JSON object that `text` is: `read` gets its section. INVALID_ARGUMENT as above, and
+// as ParseJsonObject().
+template <typename Read>
+absl::Status ReadJsonText(absl::string_view text, int64_t values_max, Read read) {
+  absl::StatusOr<Json> object = ParseJsonObject(text, values_max);
+  if (!object.ok()) {
+    return object.status();
+  }
+  absl::Status status;
+  JsonSection section(*object, "", status);
+  read(section);
+  section.Close();
+  return status;
+}
 
 }  // namespace csidelta

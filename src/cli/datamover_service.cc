@@ -10,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/backoff.h"
-#include "base/json.h"
 #include "base/log.h"
 #include "base/random.h"
 #include "base/retry.h"
@@ -43,11 +42,16 @@
 #include "k8s/follow.h"
 #include "k8s/informer.h"
 #include "k8s/leader_lease.h"
-#include "k8s/object.h"
 #include "k8s/object_cache.h"
 #include "k8s/reconcile_loop.h"
 #include "net/http_server.h"
+#include "objects/client.h"
+#include "objects/data_deletion.h"
+#include "objects/data_download.h"
+#include "objects/data_upload.h"
 #include "objects/keys.h"
+#include "objects/persistent_volume_claim.h"
+#include "objects/volume_snapshot.h"
 #include "velero/data_reference.h"
 
 namespace csidelta::cli {
@@ -120,20 +124,20 @@ class DatamoverService {
   datamover::ContentReconciler contents_;
   k8s::ReconcileLoop content_loop_;
   datamover::GroupWindows group_windows_;
-  datamover::Census<std::string> task_census_;  // stems
+  datamover::Census<datamover::VolumeTask, std::string> task_census_;  // stems
   datamover::PodFollower pod_follower_;
   datamover::BaseReconciler bases_;
   k8s::ReconcileLoop base_loop_;
   datamover::GroupReconciler groups_;
   k8s::ReconcileLoop group_loop_;
-  datamover::WakingFollower snapshot_follower_;
-  datamover::WakingFollower claim_follower_;
+  datamover::WakingFollower<objects::VolumeSnapshot> snapshot_follower_;
+  datamover::WakingFollower<objects::PersistentVolumeClaim> claim_follower_;
   std::deque<k8s::ReconcileLoop> transfer_loops_;
   std::deque<datamover::TransferFollower> transfer_followers_;
   std::deque<k8s::ReconcileLoop> deletion_loops_;
   std::deque<k8s::ReconcileLoop> archive_loops_;
   std::deque<datamover::DeletionFollower> deletion_followers_;
-  std::deque<datamover::Census<datamover::DeletionState>> deletion_census_;
+  std::deque<datamover::Census<objects::DataDeletion, datamover::DeletionState>> deletion_census_;
   std::deque<k8s::Informer> informers_;
   std::vector<std::pair<std::string, k8s::ReconcileLoop*>> loops_;  // by queue
 };
@@ -163,7 +167,7 @@ DatamoverService::DatamoverService(k8s::ApiClient& api, k8s::ObjectCache& cache,
              {{datamover::TaskKind::kUpload, datamover::RemoveUploadLeftovers},
               {datamover::TaskKind::kDownload, datamover::RemoveDownloadLeftovers},
               {datamover::TaskKind::kForget, datamover::RemoveDeletionLeftovers}}),
-      task_loop_({.type = datamover::VolumeTaskType(),
+      task_loop_({.type = datamover::VolumeTask::Type(),
                   .namespace_name = env_.mover_namespace,
                   .label_selector = ""},
                  tasks_, Leads(), Clock::Real(), concurrent_),
@@ -173,20 +177,20 @@ DatamoverService::DatamoverService(k8s::ApiClient& api, k8s::ObjectCache& cache,
                     kOneAfterTheOther),
       group_windows_({velero_namespaces.begin(), velero_namespaces.end()}, Clock::Real().Now(),
                      Leads()),
-      task_census_([](const Json& task) { return k8s::Name(task); }, task_loop_),
+      task_census_([](const datamover::VolumeTask& task) { return task.name(); }, task_loop_),
       pod_follower_(wakes_, &cache_, *env_.ended_pods, *env_.running),
       bases_(env_),
       base_loop_(csi::BaseContents(), bases_, Leads(), Clock::Real(), kOneAfterTheOther),
       groups_(env_),
       group_loop_(datamover::GroupMemberContents(), groups_, Leads(), Clock::Real(),
                   kOneAfterTheOther),
-      snapshot_follower_(csi::VolumeSnapshotType(), wakes_, &cache_),
-      claim_follower_(csi::PersistentVolumeClaimType(), wakes_, &cache_) {
+      snapshot_follower_(wakes_, &cache_),
+      claim_follower_(wakes_, &cache_) {
   Work("bases", Uncached(csi::BaseContents()), base_loop_, base_loop_);
   informers_.back().Add(bases);
   Work("groups", Uncached(datamover::GroupMemberContents()), group_loop_, group_loop_);
   Work("tasks",
-       Cached({.type = datamover::VolumeTaskType(),
+       Cached({.type = datamover::VolumeTask::Type(),
                .namespace_name = env_.mover_namespace,
                .label_selector = ""}),
        task_census_, task_loop_);
@@ -201,18 +205,23 @@ DatamoverService::DatamoverService(k8s::ApiClient& api, k8s::ObjectCache& cache,
   }
   for (const std::string& velero_namespace : velero_namespaces) {
     FollowTransfers("uploads", csi::DataUploadType(), velero_namespace, uploads_,
-                    [this](const Json& upload) {
-                      metrics_.Note(upload);
-                      if (const auto backup = datamover::GoodBackupOf(upload)) {
+                    [this](const objects::Object& object) {
+                      if (const auto upload = objects::DataUpload::From(object); upload.ok()) {
+                        metrics_.Note(*upload);
+                      }
+                      if (const auto backup = datamover::GoodBackupOf(object)) {
                         scheduler_.NoteBackup(backup->volume, backup->taken_at);
                       }
-                      return datamover::QueuedUpload(upload);
+                      return datamover::QueuedUpload(object);
                     });
     AddArchives(informers_.back());
     FollowTransfers("downloads", csi::DataDownloadType(), velero_namespace, downloads_,
-                    [this](const Json& download) {
-                      metrics_.NoteDownload(download);
-                      return datamover::QueuedDownload(download);
+                    [this](const objects::Object& object) {
+                      if (const auto download = objects::DataDownload::From(object);
+                          download.ok()) {
+                        metrics_.Note(*download);
+                      }
+                      return datamover::QueuedDownload(object);
                     });
     FollowDeletions(velero_namespace);
   }
@@ -279,7 +288,9 @@ void DatamoverService::FollowTransfers(const char* queue, const k8s::ResourceTyp
       .type = type, .namespace_name = velero_namespace, .label_selector = ""};
   k8s::ReconcileLoop& loop = transfer_loops_.emplace_back(objects, reconciler, Leads(),
                                                           Clock::Real(), concurrent_, &cache_);
-  Work(queue, Cached(objects, datamover::IsToBeMoved),
+  const auto is_to_be_moved = objects::FilterOf<objects::DataTransfer>(
+      [](const objects::DataTransfer& transfer) { return datamover::IsToBeMoved(transfer); });
+  Work(queue, Cached(objects, is_to_be_moved),
        transfer_followers_.emplace_back(type.kind, std::move(read), scheduler_, wakes_, loop),
        loop);
 }

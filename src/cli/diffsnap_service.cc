@@ -14,13 +14,13 @@
 #include "cli/session.h"
 #include "diffsnap/class_secrets.h"
 #include "diffsnap/controller.h"
-#include "diffsnap/differential_snapshot.h"
 #include "diffsnap/page_service.h"
 #include "diffsnap/rest_server.h"
 #include "k8s/config.h"
 #include "k8s/leader_lease.h"
 #include "net/http_server.h"
 #include "net/url.h"
+#include "objects/differential_snapshot.h"
 
 namespace csidelta::cli {
 namespace {
@@ -30,7 +30,7 @@ constexpr char kLeasePrefix[] = "csi-delta-diffsnap-";
 
 std::string AudienceOf(const DiffsnapSettings& settings, const diffsnap::CsiDriver& driver) {
   return settings.audience.empty()
-             ? absl::StrCat(diffsnap::DifferentialSnapshotType().group, "/", driver.name)
+             ? absl::StrCat(objects::DifferentialSnapshot::Type().group, "/", driver.name)
              : settings.audience;
 }
 

@@ -20,6 +20,7 @@
 #include "cli/command.h"
 #include "cli/keep_flags.h"
 #include "cli/run_program.h"
+#include "cli/snapshot_json.h"
 #include "cli/snapshot_text.h"
 #include "cli/text.h"
 #include "csi/creation_failure.h"
@@ -66,7 +67,7 @@ Json ToJson(const Outcome& outcome) {
             {"code", static_cast<int>(ExitCodeOf(outcome.creation.status()))},
             {"error", outcome.creation.status().message()}};
   }
-  Json json = csi::ToJson(EntryOf(*outcome.creation));
+  Json json = cli::ToJson(EntryOf(*outcome.creation));
   json["waited_for_earlier_run"] = outcome.creation->has_joined;
   json["asked_to_taken_ms"] = outcome.creation->seen_taken_at.has_value()
                                   ? Json(absl::ToInt64Milliseconds(TimeToTaken(*outcome.creation)))

@@ -13,6 +13,7 @@
 #include "base/status_macros.h"
 #include "cli/cluster_verb.h"
 #include "cli/command.h"
+#include "cli/snapshot_json.h"
 #include "cli/snapshot_text.h"
 #include "cli/text.h"
 #include "csi/snapshot_inventory.h"
@@ -91,7 +92,7 @@ std::vector<std::string> ChangedRow(const csi::SnapshotChange& change, bool with
 }
 
 Json ChangedJson(const csi::SnapshotChange& change) {
-  Json json = csi::ToJson(change.entry);
+  Json json = cli::ToJson(change.entry);
   json["used_by"] = nullptr;
   json["kept_for"] = nullptr;
   json["gone"] = change.is_gone;
@@ -262,7 +263,7 @@ void SnapshotListCommand::PrintFirst(Session& session, const std::vector<Snapsho
     return;
   }
   for (const SnapshotEntry& entry : entries) {
-    Json json = csi::ToJson(entry);
+    Json json = cli::ToJson(entry);
     json["gone"] = false;
     PrintOne(session, entry, json);
   }
@@ -291,7 +292,7 @@ void SnapshotListCommand::Print(Session& session, const std::vector<SnapshotEntr
   const std::string form = OutputForm(session);
   ClusterResult result = {.value = Json::array()};
   for (const SnapshotEntry& entry : entries) {
-    result.value.push_back(csi::ToJson(entry));
+    result.value.push_back(cli::ToJson(entry));
     result.names.push_back(SnapshotResourceName(entry.name));
   }
   const bool is_table = form == "table" || form == "wide";

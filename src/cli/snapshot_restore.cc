@@ -24,8 +24,8 @@ namespace {
 
 using csi::SwapPlan;
 using csi::SwapResult;
-using csi::SwapSide;
 using csi::SwapTarget;
+using objects::SwapSide;
 using objects::VolumeSnapshot;
 
 constexpr absl::Duration kRestoreTimeout = absl::Minutes(10);

@@ -14,7 +14,6 @@
 #include "cli/command.h"
 #include "cli/keep_flags.h"
 #include "cli/snapshot_text.h"
-#include "k8s/object.h"
 
 namespace csidelta::cli {
 namespace {
@@ -85,18 +84,18 @@ class SnapshotScheduleCommand : public Command {
     }
     if (form == "json") {
       Json items = Json::array();
-      for (const Json* const object : schedule.All()) {
-        items.push_back(*object);
+      for (const objects::Object* const object : schedule.All()) {
+        items.push_back(object->json());
       }
       console.PrintJson({{"apiVersion", "v1"}, {"kind", "List"}, {"items", std::move(items)}});
       return;
     }
-    for (const Json* const object : schedule.All()) {
+    for (const objects::Object* const object : schedule.All()) {
       if (form == "name") {
-        console.Print(absl::StrCat(absl::AsciiStrToLower(GetString(*object, {"kind"})), "/",
-                                   k8s::Name(*object), "\n"));
+        console.Print(
+            absl::StrCat(absl::AsciiStrToLower(object->kind()), "/", object->name(), "\n"));
       } else {
-        console.Print(absl::StrCat("---\n", ToYaml(*object)));
+        console.Print(absl::StrCat("---\n", ToYaml(object->json())));
       }
     }
   }

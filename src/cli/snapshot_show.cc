@@ -12,6 +12,7 @@
 #include "base/status_macros.h"
 #include "cli/cluster_verb.h"
 #include "cli/command.h"
+#include "cli/snapshot_json.h"
 #include "cli/snapshot_text.h"
 #include "cli/text.h"
 #include "csi/object_events.h"
@@ -146,7 +147,7 @@ Json EventsJson(const std::vector<Event>& events) {
 Json ToJson(const Shown& shown) {
   const SnapshotEntry& entry = shown.entry;
   const bool is_read = entry.content_kind != csi::ContentReading::Kind::kUnknown;
-  Json value = csi::ToJson(entry);
+  Json value = cli::ToJson(entry);
   value["uid"] = entry.uid;
   value["made_by_verbs"] = entry.is_made_by_verbs;
   value["binding"] = {{"content", entry.content},

@@ -9,11 +9,12 @@
 #include "base/status_macros.h"
 #include "cli/cluster_access.h"
 #include "cli/command.h"
+#include "cli/movement_json.h"
 #include "cli/text.h"
-#include "csi/snapshot_types.h"
 #include "datamover/overview.h"
 #include "datamover/settings.h"
-#include "datamover/volume_task.h"
+#include "objects/client.h"
+#include "objects/volume_task.h"
 
 namespace csidelta::cli {
 namespace {
@@ -62,15 +63,15 @@ class StatusCommand : public Command {
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
     const std::unique_ptr<k8s::ApiClient> api = access_.MakeClient();
-    std::vector<Json> uploads;
-    std::vector<Json> downloads;
+    std::vector<objects::DataUpload> uploads;
+    std::vector<objects::DataDownload> downloads;
     for (const absl::string_view space :
          absl::StrSplit(velero_namespaces_, ',', absl::SkipEmpty())) {
-      RETURN_IF_ERROR(Read(ctx, *api, csi::DataUploadType(), space, uploads));
-      RETURN_IF_ERROR(Read(ctx, *api, csi::DataDownloadType(), space, downloads));
+      RETURN_IF_ERROR(Read(ctx, *api, space, uploads));
+      RETURN_IF_ERROR(Read(ctx, *api, space, downloads));
     }
-    std::vector<Json> tasks;
-    RETURN_IF_ERROR(Read(ctx, *api, datamover::VolumeTaskType(), mover_namespace_, tasks));
+    std::vector<objects::VolumeTask> tasks;
+    RETURN_IF_ERROR(Read(ctx, *api, mover_namespace_, tasks));
     const absl::StatusOr<datamover::MoverSettings> settings =
         datamover::ReadMoverSettings(ctx, *api, mover_namespace_);
     if (!settings.ok()) {
@@ -94,13 +95,14 @@ class StatusCommand : public Command {
   }
 
  private:
-  static absl::Status Read(const CallContext& ctx, k8s::ApiClient& api,
-                           const k8s::ResourceType& type, absl::string_view space,
-                           std::vector<Json>& objects) {
-    ASSIGN_OR_RETURN(const k8s::ObjectList list,
-                     api.List(ctx, type, space,
-                              {.label_selector = "", .field_selector = "", .may_be_old = true}));
-    objects.insert(objects.end(), list.items.begin(), list.items.end());
+  template <typename Kind>
+  static absl::Status Read(const CallContext& ctx, k8s::ApiClient& api, absl::string_view space,
+                           std::vector<Kind>& all) {
+    ASSIGN_OR_RETURN(
+        const std::vector<Kind> list,
+        objects::List<Kind>(ctx, api, space,
+                            {.label_selector = "", .field_selector = "", .may_be_old = true}));
+    all.insert(all.end(), list.begin(), list.end());
     return absl::OkStatus();
   }
 
@@ -110,7 +112,7 @@ class StatusCommand : public Command {
     std::vector<std::vector<std::string>> rows = {
         {" Kind", "Volume", "Object", "Phase", "Moved", "Rate", "Left", "Message"}};
     for (const Movement& movement : shown) {
-      list.push_back(datamover::ToJson(movement));
+      list.push_back(cli::ToJson(movement));
       rows.push_back(RowOf(movement));
     }
     console.PrintResult(list,

@@ -105,8 +105,7 @@ absl::StatusOr<k8s::ObjectKey> WorkerCommand::TaskKey() const {
   if (parts.size() != 2 || parts[0].empty() || parts[1].empty()) {
     return absl::InvalidArgumentError("--task names the VolumeTask as NAMESPACE/NAME");
   }
-  return k8s::ObjectKey{
-      .type = datamover::VolumeTaskType(), .namespace_name = parts[0], .name = parts[1]};
+  return datamover::VolumeTask::Key(parts[0], parts[1]);
 }
 
 datamover::Outcome WorkerCommand::RunJob(const CallContext& ctx, const VolumeJob& job,

@@ -1,34 +1,19 @@
 #include "csi/audience_tokens.h"
 
-#include <optional>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "base/json.h"
 #include "base/mutex.h"
-#include "base/rfc3339.h"
 #include "base/status_macros.h"
+#include "objects/client.h"
+#include "objects/service_account.h"
 
 namespace csidelta::csi {
-namespace {
 
-constexpr char kReviewApiVersion[] = "authentication.k8s.io/v1";
-
-const k8s::ResourceType& SelfSubjectReviewType() {
-  static const k8s::ResourceType type{"authentication.k8s.io", "v1", "selfsubjectreviews",
-                                      "SelfSubjectReview", false};
-  return type;
-}
-
-k8s::ObjectKey AccountKey(const std::string& namespace_name, const std::string& name) {
-  return {.type = {"", "v1", "serviceaccounts", "ServiceAccount", true},
-          .namespace_name = namespace_name,
-          .name = name};
-}
-
-}  // namespace
+using objects::SelfSubjectReview;
+using objects::TokenRequest;
 
 absl::StatusOr<k8s::ObjectKey> AudienceTokens::ServiceAccount(const CallContext& ctx) {
   if (!settings_.service_account.empty()) {
@@ -37,45 +22,36 @@ absl::StatusOr<k8s::ObjectKey> AudienceTokens::ServiceAccount(const CallContext&
       return absl::InvalidArgumentError(
           absl::StrCat("service account ", settings_.service_account, " is not NAMESPACE/NAME"));
     }
-    return AccountKey(parts[0], parts[1]);
+    return objects::ServiceAccount::Key(parts[0], parts[1]);
   }
-  const Json review = {{"apiVersion", kReviewApiVersion}, {"kind", "SelfSubjectReview"}};
-  ASSIGN_OR_RETURN(const Json answer, api_.Create(ctx, SelfSubjectReviewType(), "", review));
-  const std::string username = GetString(answer, {"status", "userInfo", "username"});
+  ASSIGN_OR_RETURN(const SelfSubjectReview answer,
+                   objects::Create(ctx, api_, SelfSubjectReview::Ask()));
+  const std::string username = answer.username();
   const std::vector<std::string> parts = absl::StrSplit(username, ':');
   if (parts.size() != 4 || parts[0] != "system" || parts[1] != "serviceaccount") {
     return absl::FailedPreconditionError(absl::StrCat(
         "the user \"", username,
         "\" is no service account, whose token the service of snapshot metadata wants; name one"));
   }
-  return AccountKey(parts[2], parts[3]);
+  return objects::ServiceAccount::Key(parts[2], parts[3]);
 }
 
 absl::StatusOr<AudienceTokens::Issued> AudienceTokens::Request(const CallContext& ctx,
                                                                const std::string& audience) {
   ASSIGN_OR_RETURN(const k8s::ObjectKey account, ServiceAccount(ctx));
-  Json request = {{"apiVersion", kReviewApiVersion},
-                  {"kind", "TokenRequest"},
-                  {"spec",
-                   {{"audiences", Json::array({audience})},
-                    {"expirationSeconds", absl::ToInt64Seconds(kLifetime)}}}};
+  TokenRequest request = TokenRequest::For(audience, kLifetime);
   if (!settings_.pod_name.empty()) {
-    SetJson(request, {"spec", "boundObjectRef"},
-            {{"apiVersion", "v1"},
-             {"kind", "Pod"},
-             {"name", settings_.pod_name},
-             {"uid", settings_.pod_uid}});
+    request.BindToPod(settings_.pod_name, settings_.pod_uid);
   }
-  ASSIGN_OR_RETURN(const Json answer, api_.CreateSubresource(ctx, account, "token", request));
-  const std::string token = GetString(answer, {"status", "token"});
-  const std::optional<absl::Time> expires_at =
-      ParseRfc3339(GetString(answer, {"status", "expirationTimestamp"}));
+  ASSIGN_OR_RETURN(const TokenRequest answer,
+                   objects::CreateSubresource(ctx, api_, account, "token", request));
+  const std::string token = answer.token();
   if (token.empty()) {
     return absl::InternalError(
         absl::StrCat("the token of ", ToString(account), " came without a token"));
   }
   return Issued{.token = Secret(token),
-                .expires_at = expires_at.value_or(ctx.clock->Now() + kLifetime)};
+                .expires_at = answer.expires_at().value_or(ctx.clock->Now() + kLifetime)};
 }
 
 absl::StatusOr<Secret> AudienceTokens::Token(const CallContext& ctx, const std::string& audience) {

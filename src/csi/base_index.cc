@@ -2,11 +2,10 @@
 
 #include <utility>
 
-#include "k8s/object.h"
-
 namespace csidelta::csi {
 namespace {
 
+using objects::VolumeSnapshotContent;
 using Names = std::map<std::string, std::set<std::string>, std::less<>>;
 
 void Erase(Names& names, const std::string& key, const std::string& name) {
@@ -20,18 +19,18 @@ void Erase(Names& names, const std::string& key, const std::string& name) {
 
 }  // namespace
 
-void BaseIndex::OnPage(const std::vector<Json>& contents, bool is_first) {
+void BaseIndex::OnObjects(std::vector<VolumeSnapshotContent> page, bool is_first) {
   const MutexLock lock(mutex_);
   if (is_first) {
     listed_.clear();
   }
-  for (const Json& content : contents) {
+  for (const VolumeSnapshotContent& content : page) {
     Note(content);
-    listed_.insert(k8s::Name(content));
+    listed_.insert(content.name());
   }
 }
 
-void BaseIndex::OnListed() {
+void BaseIndex::OnWhole() {
   const MutexLock lock(mutex_);
   std::vector<std::string> gone;
   for (const auto& [name, base] : bases_) {
@@ -46,27 +45,23 @@ void BaseIndex::OnListed() {
   is_synced_ = true;
 }
 
-void BaseIndex::OnEvent(const k8s::WatchEvent& event) {
+void BaseIndex::OnChanged(const VolumeSnapshotContent& content) {
   const MutexLock lock(mutex_);
-  if (event.kind == k8s::WatchEvent::Kind::kDeleted) {
-    Drop(k8s::Name(event.object));
-  } else {
-    Note(event.object);
-  }
+  Note(content);
 }
 
-void BaseIndex::Note(const Json& content) {
-  const std::string name = k8s::Name(content);
+void BaseIndex::OnDeleted(const VolumeSnapshotContent& content) {
+  const MutexLock lock(mutex_);
+  Drop(content.name());
+}
+
+void BaseIndex::Note(const VolumeSnapshotContent& content) {
+  const std::string name = content.name();
   Drop(name);
-  if (k8s::BeingDeleted(content)) {
+  if (content.is_being_deleted()) {
     return;
   }
-  absl::StatusOr<objects::VolumeSnapshotContent> typed =
-      objects::VolumeSnapshotContent::Of(content);
-  if (!typed.ok()) {
-    return;
-  }
-  BaseSnapshot base = ReadBase(*typed);
+  BaseSnapshot base = ReadBase(content);
   by_claim_[base.owner.claim_uid].insert(name);
   if (base.is_needed) {
     needed_[base.driver].insert(name);

@@ -7,28 +7,28 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "base/json.h"
 #include "base/mutex.h"
 #include "csi/base_snapshots.h"
-#include "k8s/follow.h"
+#include "objects/follow.h"
+#include "objects/volume_snapshot.h"
 
 namespace csidelta::csi {
 
 // The bases of all volumes as the informer of BaseContents() delivers them, so that the end of one
 // upload looks at those of its own volume alone. Thread-safe.
-class BaseIndex : public k8s::ObjectFollower {
+class BaseIndex : public objects::Follower<objects::VolumeSnapshotContent> {
  public:
-  void OnPage(const std::vector<Json>& contents, bool is_first) override;
-  void OnListed() override;
-  void OnEvent(const k8s::WatchEvent& event) override;
-
   // A moment old. Nothing until all are known. Those being deleted are none.
   std::optional<std::vector<BaseSnapshot>> OfClaim(absl::string_view claim_uid) const;
   // Whether any base of the driver is_needed.
   std::optional<bool> Needs(absl::string_view driver) const;
 
  private:
-  void Note(const Json& content) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void OnObjects(std::vector<objects::VolumeSnapshotContent> page, bool is_first) override;
+  void OnWhole() override;
+  void OnChanged(const objects::VolumeSnapshotContent& content) override;
+  void OnDeleted(const objects::VolumeSnapshotContent& content) override;
+  void Note(const objects::VolumeSnapshotContent& content) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Drop(const std::string& content_name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   mutable Mutex mutex_;

@@ -11,8 +11,7 @@
 #include "csi/snapshot_lifecycle.h"
 #include "csi/snapshot_types.h"
 #include "k8s/access_review.h"
-#include "k8s/find.h"
-#include "k8s/object.h"
+#include "objects/client.h"
 
 namespace csidelta::csi {
 namespace {
@@ -87,10 +86,10 @@ absl::StatusOr<StaticPair> ChoosePair(const CallContext& ctx, k8s::ApiClient& ap
   }
   for (int attempt = 0;; ++attempt) {
     StaticPair pair = pair_of(attempt);
-    ASSIGN_OR_RETURN(
-        const std::optional<Json> there,
-        k8s::Find(ctx, api, VolumeSnapshotKey(pair.namespace_name, pair.snapshot_name)));
-    if (!there.has_value() || !k8s::BeingDeleted(*there) || attempt + 1 == kAttemptsMax) {
+    ASSIGN_OR_RETURN(const auto there,
+                     objects::Find<VolumeSnapshot>(
+                         ctx, api, VolumeSnapshot::Key(pair.namespace_name, pair.snapshot_name)));
+    if (!there.has_value() || !there->is_being_deleted() || attempt + 1 == kAttemptsMax) {
       return pair;
     }
   }
@@ -185,15 +184,13 @@ class Borrower {
 
   // By what it is filled from: the answer to the request that made it may have been lost.
   absl::Status RemoveOwnPvc(const CallContext& ctx) const {
-    ASSIGN_OR_RETURN(
-        const std::optional<Json> found,
-        k8s::Find(ctx, api_, ClaimKey(promotion_.pvc.namespace_name, promotion_.pvc.name)));
-    if (!found.has_value()) {
-      return absl::OkStatus();
-    }
-    ASSIGN_OR_RETURN(const PersistentVolumeClaim pvc, PersistentVolumeClaim::Of(*found));
-    return pvc.source_snapshot() == plan_.pair.snapshot_name ? RemovePvc(ctx, api_, pvc)
-                                                             : absl::OkStatus();
+    ASSIGN_OR_RETURN(const auto pvc, objects::Find<PersistentVolumeClaim>(
+                                         ctx, api_,
+                                         PersistentVolumeClaim::Key(promotion_.pvc.namespace_name,
+                                                                    promotion_.pvc.name)));
+    return pvc.has_value() && pvc->source_snapshot() == plan_.pair.snapshot_name
+               ? RemovePvc(ctx, api_, *pvc)
+               : absl::OkStatus();
   }
 
   const CallContext& ctx_;
@@ -209,9 +206,8 @@ absl::StatusOr<VolumeSnapshot> ReadBorrowSource(const CallContext& ctx, k8s::Api
   if (request.awaits_source) {
     return AwaitUsableSnapshot(ctx, api, request.source_namespace, request.snapshot_name);
   }
-  ASSIGN_OR_RETURN(Json object, api.Get(ctx, VolumeSnapshotKey(request.source_namespace,
-                                                               request.snapshot_name)));
-  return VolumeSnapshot::Of(std::move(object));
+  return objects::Get<VolumeSnapshot>(
+      ctx, api, VolumeSnapshot::Key(request.source_namespace, request.snapshot_name));
 }
 
 }  // namespace

@@ -3,20 +3,21 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "csi/snapshot_state.h"
-#include "csi/snapshot_types.h"
-#include "k8s/object.h"
+#include "objects/client.h"
 #include "objects/volume_snapshot.h"
 
 namespace csidelta::csi {
 namespace {
+
+using objects::VolumeSnapshot;
+using objects::VolumeSnapshotContent;
 
 absl::Status NotUsable(const k8s::ObjectKey& key, absl::string_view why) {
   return absl::FailedPreconditionError(absl::StrCat(ToString(key), " ", why));
 }
 
 // By what the VolumeSnapshot says itself.
-absl::Status CheckReady(const k8s::ObjectKey& key, const Json& object) {
-  ASSIGN_OR_RETURN(const objects::VolumeSnapshot snapshot, objects::VolumeSnapshot::Of(object));
+absl::Status CheckReady(const k8s::ObjectKey& key, const VolumeSnapshot& snapshot) {
   const SnapshotStatus status = StatusOf(snapshot, {});
   if (IsUsable(status.state)) {
     return absl::OkStatus();
@@ -30,23 +31,21 @@ absl::Status CheckReady(const k8s::ObjectKey& key, const Json& object) {
                        : "is not ready to use yet; wait for status.readyToUse");
 }
 
-absl::Status CheckContent(const k8s::ObjectKey& key, const Json& content) {
-  if (k8s::BeingDeleted(content)) {
+absl::Status CheckContent(const k8s::ObjectKey& key, const VolumeSnapshotContent& content) {
+  if (content.is_being_deleted()) {
     return NotUsable(key, "is being deleted");
   }
-  if (!ReadyToUse(content)) {
-    const std::string error = ErrorMessage(content);
+  if (!content.is_ready()) {
+    const std::string error = content.error_message();
     return NotUsable(key, error.empty() ? "is not ready to use yet; wait for status.readyToUse"
                                         : absl::StrCat("is not ready to use: ", error));
   }
   return absl::OkStatus();
 }
 
-bool PointsBack(const Json& content, const BoundSnapshot& snapshot) {
-  return GetString(content, {"spec", "volumeSnapshotRef", "namespace"}) ==
-             snapshot.namespace_name &&
-         GetString(content, {"spec", "volumeSnapshotRef", "name"}) == snapshot.name &&
-         GetString(content, {"spec", "volumeSnapshotRef", "uid"}) == snapshot.uid;
+bool PointsBack(const VolumeSnapshotContent& content, const BoundSnapshot& snapshot) {
+  return content.snapshot_namespace() == snapshot.namespace_name &&
+         content.snapshot_name() == snapshot.name && content.snapshot_uid() == snapshot.uid;
 }
 
 }  // namespace
@@ -55,35 +54,37 @@ absl::StatusOr<BoundSnapshot> ReadBoundSnapshot(const CallContext& ctx, k8s::Api
                                                 absl::string_view namespace_name,
                                                 absl::string_view name,
                                                 absl::string_view change_id_annotation) {
-  const k8s::ObjectKey key = VolumeSnapshotKey(namespace_name, name);
-  ASSIGN_OR_RETURN(const Json object, api.Get(ctx, key));
+  const k8s::ObjectKey key = VolumeSnapshot::Key(namespace_name, name);
+  ASSIGN_OR_RETURN(const auto object, objects::Get<VolumeSnapshot>(ctx, api, key));
   RETURN_IF_ERROR(CheckReady(key, object));
   BoundSnapshot snapshot;
   snapshot.namespace_name = std::string(namespace_name);
   snapshot.name = std::string(name);
-  snapshot.uid = k8s::Uid(object);
-  snapshot.claim = SourceClaimName(object);
-  snapshot.class_name = GetString(object, {"spec", "volumeSnapshotClassName"});
-  snapshot.content_name = BoundContentName(object);
+  snapshot.uid = object.uid();
+  snapshot.claim = object.source_pvc();
+  snapshot.class_name = object.class_name();
+  snapshot.content_name = object.bound_content();
   if (!change_id_annotation.empty()) {
-    snapshot.change_id = k8s::Annotation(object, change_id_annotation);
+    snapshot.change_id = object.Annotation(change_id_annotation);
   }
   if (snapshot.content_name.empty()) {
     return NotUsable(key, "is not bound to a VolumeSnapshotContent");
   }
-  const k8s::ObjectKey content_key = VolumeSnapshotContentKey(snapshot.content_name);
-  ASSIGN_OR_RETURN(const Json content, api.Get(ctx, content_key));
+  const k8s::ObjectKey content_key = VolumeSnapshotContent::Key("", snapshot.content_name);
+  ASSIGN_OR_RETURN(const auto content, objects::Get<VolumeSnapshotContent>(ctx, api, content_key));
   RETURN_IF_ERROR(CheckContent(content_key, content));
   if (!PointsBack(content, snapshot)) {
     return NotUsable(content_key, absl::StrCat("belongs to another VolumeSnapshot than ",
                                                namespace_name, "/", name, ", which names it"));
   }
-  snapshot.driver = GetString(content, {"spec", "driver"});
-  snapshot.snapshot_handle = SnapshotHandle(content);
-  snapshot.volume_handle = GetString(content, {"spec", "source", "volumeHandle"});
-  snapshot.volume_mode = GetString(content, {"spec", "sourceVolumeMode"});
-  snapshot.restore_size_bytes = RestoreSizeBytes(content);
-  snapshot.cut_time = CutTime(content);
+  snapshot.driver = content.driver();
+  snapshot.snapshot_handle = content.handle();
+  snapshot.volume_handle = content.source_volume();
+  if (const auto mode = content.source_mode(); mode.has_value()) {
+    snapshot.volume_mode = std::string(objects::ToString(*mode));
+  }
+  snapshot.restore_size_bytes = content.restore_size_bytes();
+  snapshot.cut_time = content.taken_at();
   if (snapshot.driver.empty() || snapshot.snapshot_handle.empty()) {
     return NotUsable(content_key, "names no driver or has no snapshot handle");
   }

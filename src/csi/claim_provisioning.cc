@@ -6,11 +6,18 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "csi/snapshot_types.h"
-#include "k8s/object.h"
-#include "objects/keys.h"
+#include "objects/client.h"
+#include "objects/event.h"
+#include "objects/persistent_volume.h"
+#include "objects/storage_class.h"
 
 namespace csidelta::csi {
 namespace {
+
+using objects::Event;
+using objects::PersistentVolume;
+using objects::PersistentVolumeClaim;
+using objects::StorageClass;
 
 constexpr char kProvisioningFailed[] = "ProvisioningFailed";
 constexpr char kWaitsForConsumer[] = "WaitForFirstConsumer";
@@ -18,76 +25,67 @@ constexpr char kWaitsForConsumer[] = "WaitForFirstConsumer";
 constexpr char kInTreePrefix[] = "kubernetes.io/";
 constexpr char kNoProvisioner[] = "kubernetes.io/no-provisioner";
 
-ClassFit FitOf(const Json& storage_class, absl::string_view driver) {
-  if (IsProvisionerOf(GetString(storage_class, {"provisioner"}), driver)) {
+ClassFit FitOf(const StorageClass& storage_class, absl::string_view driver) {
+  if (IsProvisionerOf(storage_class.provisioner(), driver)) {
     return {};
   }
-  return {.kind = ClassFit::Kind::kNever,
-          .text = absl::StrCat("the storage class ", k8s::Name(storage_class), " is of driver ",
-                               GetString(storage_class, {"provisioner"}),
-                               ", and the snapshot of driver ", driver)};
+  return {
+      .kind = ClassFit::Kind::kNever,
+      .text = absl::StrCat("the storage class ", storage_class.name(), " is of driver ",
+                           storage_class.provisioner(), ", and the snapshot of driver ", driver)};
 }
 
-absl::StatusOr<k8s::ObjectList> EventsOf(const CallContext& ctx, k8s::ApiClient& api,
-                                         const Json& claim, absl::string_view more_fields) {
-  return api.List(
-      ctx, EventType(), k8s::Namespace(claim),
+absl::StatusOr<std::vector<Event>> EventsOf(const CallContext& ctx, k8s::ApiClient& api,
+                                            const PersistentVolumeClaim& claim,
+                                            absl::string_view more_fields) {
+  return objects::List<Event>(
+      ctx, api, claim.namespace_name(),
       {.label_selector = "",
-       .field_selector = absl::StrCat("involvedObject.uid=", k8s::Uid(claim), more_fields)});
+       .field_selector = absl::StrCat("involvedObject.uid=", claim.uid(), more_fields)});
 }
 
-// The newest message of the events with this reason for the object with this uid; "" when there is
-// none.
-std::string NewestMessage(const std::vector<Json>& events, absl::string_view uid,
+// The newest of the events for the object with this uid, of this reason ("": of any); null when
+// there is none. Borrowed from `events`.
+const Event* Newest(const std::vector<Event>& events, absl::string_view uid,
+                    absl::string_view reason) {
+  const Event* newest = nullptr;
+  for (const Event& event : events) {
+    if (event.involved_uid() == uid && (reason.empty() || event.reason() == reason) &&
+        (newest == nullptr || event.last_seen_at() >= newest->last_seen_at())) {
+      newest = &event;
+    }
+  }
+  return newest;
+}
+
+std::string NewestMessage(const std::vector<Event>& events, absl::string_view uid,
                           absl::string_view reason) {
-  std::string newest_time;
-  std::string message;
-  for (const Json& event : events) {
-    if (GetString(event, {"involvedObject", "uid"}) != uid ||
-        GetString(event, {"reason"}) != reason) {
-      continue;
-    }
-    const std::string time = GetString(event, {"lastTimestamp"});
-    if (message.empty() || time >= newest_time) {
-      newest_time = time;
-      message = GetString(event, {"message"});
-    }
-  }
-  return message;
+  const Event* const newest = Newest(events, uid, reason);
+  return newest == nullptr ? "" : newest->message();
 }
 
-// "Reason: message" of the newest event for the object with this uid; "" when there is none.
-std::string NewestEvent(const std::vector<Json>& events, absl::string_view uid) {
-  std::string newest_time;
-  std::string text;
-  for (const Json& event : events) {
-    const std::string time = GetString(event, {"lastTimestamp"});
-    if (GetString(event, {"involvedObject", "uid"}) == uid &&
-        (text.empty() || time >= newest_time)) {
-      newest_time = time;
-      text = absl::StrCat(GetString(event, {"reason"}), ": ", GetString(event, {"message"}));
-    }
-  }
-  return text;
+// "Reason: message"; "" when there is none.
+std::string NewestEvent(const std::vector<Event>& events, absl::string_view uid) {
+  const Event* const newest = Newest(events, uid, "");
+  return newest == nullptr ? "" : absl::StrCat(newest->reason(), ": ", newest->message());
 }
 
 }  // namespace
 
 absl::StatusOr<std::string> LastProvisioningError(const CallContext& ctx, k8s::ApiClient& api,
-                                                  const Json& claim) {
-  ASSIGN_OR_RETURN(const k8s::ObjectList events,
+                                                  const PersistentVolumeClaim& claim) {
+  ASSIGN_OR_RETURN(const std::vector<Event> events,
                    EventsOf(ctx, api, claim, absl::StrCat(",reason=", kProvisioningFailed)));
-  return NewestMessage(events.items, k8s::Uid(claim), kProvisioningFailed);
+  return NewestMessage(events, claim.uid(), kProvisioningFailed);
 }
 
 absl::StatusOr<ProvisioningNews> ReadProvisioningNews(const CallContext& ctx, k8s::ApiClient& api,
-                                                      const objects::PersistentVolumeClaim& pvc) {
-  ASSIGN_OR_RETURN(const k8s::ObjectList events, EventsOf(ctx, api, pvc.json(), ""));
+                                                      const PersistentVolumeClaim& pvc) {
+  ASSIGN_OR_RETURN(const std::vector<Event> events, EventsOf(ctx, api, pvc, ""));
   return ProvisioningNews{
-      .last_failure = NewestMessage(events.items, pvc.uid(), kProvisioningFailed),
-      .waits_for_first_consumer =
-          !NewestMessage(events.items, pvc.uid(), kWaitsForConsumer).empty(),
-      .last_message = NewestEvent(events.items, pvc.uid())};
+      .last_failure = NewestMessage(events, pvc.uid(), kProvisioningFailed),
+      .waits_for_first_consumer = !NewestMessage(events, pvc.uid(), kWaitsForConsumer).empty(),
+      .last_message = NewestEvent(events, pvc.uid())};
 }
 
 bool IsProvisionerOf(absl::string_view provisioner, absl::string_view driver) {
@@ -112,13 +110,9 @@ absl::StatusOr<bool> WaitsForFirstConsumer(const CallContext& ctx, k8s::ApiClien
   if (storage_class.empty()) {
     return false;
   }
-  const absl::StatusOr<Json> found = api.Get(
-      ctx, {.type = StorageClassType(), .namespace_name = "", .name = std::string(storage_class)});
-  if (absl::IsNotFound(found.status())) {
-    return false;
-  }
-  RETURN_IF_ERROR(found.status());
-  return GetString(*found, {"volumeBindingMode"}) == "WaitForFirstConsumer";
+  ASSIGN_OR_RETURN(const std::optional<StorageClass> found,
+                   objects::Find<StorageClass>(ctx, api, StorageClass::Key("", storage_class)));
+  return found.has_value() && found->waits_for_first_consumer();
 }
 
 absl::StatusOr<ClassFit> FitOfClass(const CallContext& ctx, k8s::ApiClient& api,
@@ -131,42 +125,35 @@ absl::StatusOr<ClassFit> FitOfClass(const CallContext& ctx, k8s::ApiClient& api,
     return ClassFit{.kind = ClassFit::Kind::kNever,
                     .text = "its storage class is \"\", for which no provisioner makes volumes"};
   }
-  const absl::StatusOr<Json> found =
-      api.Get(ctx, {.type = StorageClassType(), .namespace_name = "", .name = *storage_class});
-  if (absl::IsNotFound(found.status())) {
-    return ClassFit{.kind = ClassFit::Kind::kMissing,
-                    .text = absl::StrCat("there is no storage class ", *storage_class)};
-  }
-  RETURN_IF_ERROR(found.status());
-  return FitOf(*found, driver);
-}
-
-std::optional<std::string> StorageClassOf(const Json& claim) {
-  const Json* const named = FindJson(claim, {"spec", "storageClassName"});
-  return named != nullptr && named->is_string() ? std::optional(named->get<std::string>())
-                                                : std::nullopt;
+  ASSIGN_OR_RETURN(const std::optional<StorageClass> found,
+                   objects::Find<StorageClass>(ctx, api, StorageClass::Key("", *storage_class)));
+  return found.has_value()
+             ? FitOf(*found, driver)
+             : ClassFit{.kind = ClassFit::Kind::kMissing,
+                        .text = absl::StrCat("there is no storage class ", *storage_class)};
 }
 
 absl::StatusOr<std::string> WhyVolumeIsForeign(const CallContext& ctx, k8s::ApiClient& api,
-                                               const Json& claim, absl::string_view driver) {
-  const std::string name = GetString(claim, {"spec", "volumeName"});
-  ASSIGN_OR_RETURN(const Json volume, api.Get(ctx, VolumeKey(name)));
-  const std::string owner = GetString(volume, {"spec", "claimRef", "uid"});
-  if (!owner.empty() && owner != k8s::Uid(claim)) {
+                                               const PersistentVolumeClaim& claim,
+                                               absl::string_view driver) {
+  const std::string name = claim.volume_name();
+  ASSIGN_OR_RETURN(const PersistentVolume volume,
+                   objects::Get<PersistentVolume>(ctx, api, VolumeKey(name)));
+  const std::string owner = volume.pvc_uid();
+  if (!owner.empty() && owner != claim.uid()) {
     return absl::StrCat("volume ", name, " belongs to another claim");
   }
   // Provisioners name a volume after its claim; the clocks of two API servers may differ.
-  const bool is_named_after_it =
-      !k8s::Uid(claim).empty() && absl::StrContains(name, k8s::Uid(claim));
-  const auto made = k8s::CreatedAt(volume);
-  const auto asked = k8s::CreatedAt(claim);
+  const bool is_named_after_it = !claim.uid().empty() && absl::StrContains(name, claim.uid());
+  const auto made = volume.created_at();
+  const auto asked = claim.created_at();
   if (!is_named_after_it && made.has_value() && asked.has_value() && *made < *asked) {
     return absl::StrCat("volume ", name, " is older than the claim");
   }
-  if (!is_named_after_it && k8s::Annotation(volume, objects::kProvisionedByAnnotation).empty()) {
+  if (!is_named_after_it && !volume.is_provisioned()) {
     return absl::StrCat("volume ", name, " was made by no provisioner");
   }
-  const std::string volume_driver = GetString(volume, {"spec", "csi", "driver"});
+  const std::string volume_driver = volume.driver();
   if (!driver.empty() && !absl::StartsWith(driver, kInTreePrefix) && !volume_driver.empty() &&
       volume_driver != driver) {
     return absl::StrCat("volume ", name, " is of driver ", volume_driver, ", not of ", driver);

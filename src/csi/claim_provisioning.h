@@ -6,7 +6,6 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "base/call_context.h"
-#include "base/json.h"
 #include "k8s/api_client.h"
 #include "objects/persistent_volume_claim.h"
 
@@ -14,7 +13,7 @@ namespace csidelta::csi {
 
 // The newest message of a ProvisioningFailed event for this very claim; "" when there is none.
 absl::StatusOr<std::string> LastProvisioningError(const CallContext& ctx, k8s::ApiClient& api,
-                                                  const Json& claim);
+                                                  const objects::PersistentVolumeClaim& claim);
 
 // What the events of a PVC say of its volume.
 struct ProvisioningNews {
@@ -56,13 +55,11 @@ absl::StatusOr<ClassFit> FitOfClass(const CallContext& ctx, k8s::ApiClient& api,
                                     const std::optional<std::string>& storage_class,
                                     absl::string_view driver);
 
-// spec.storageClassName of a claim; nothing when the field is not there. Pure.
-std::optional<std::string> StorageClassOf(const Json& claim);
-
 // Why the volume that `claim` is bound to was not made for it; "" where it was, by a provisioner of
 // `driver` ("": any). An older volume that is free is bound before a provisioner is asked, whatever
 // the claim is to be filled from. NOT_FOUND when the volume is not there.
 absl::StatusOr<std::string> WhyVolumeIsForeign(const CallContext& ctx, k8s::ApiClient& api,
-                                               const Json& claim, absl::string_view driver);
+                                               const objects::PersistentVolumeClaim& claim,
+                                               absl::string_view driver);
 
 }  // namespace csidelta::csi

@@ -1,15 +1,12 @@
 #include "csi/copy_record.h"
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "base/rfc3339.h"
 #include "objects/keys.h"
 
 namespace csidelta::csi {
@@ -19,21 +16,6 @@ using objects::PersistentVolumeClaim;
 using Method = CopyRecord::Method;
 
 constexpr std::size_t kPlainNameBytesMax = 253;  // Of an object's name.
-
-constexpr std::array<std::pair<Method, absl::string_view>, 3> kMethods = {{
-    {Method::kSnapshot, "snapshot"},
-    {Method::kRepository, "repository"},
-    {Method::kMover, "mover"},
-}};
-
-std::string NameOf(Method method) {
-  for (const auto& [known, name] : kMethods) {
-    if (known == method) {
-      return std::string(name);
-    }
-  }
-  return "";
-}
 
 bool IsPlainName(absl::string_view word) {
   return !word.empty() && word.size() <= kPlainNameBytesMax && absl::ascii_isalnum(word.front()) &&
@@ -62,61 +44,6 @@ std::string WithoutRecordCommand(const PersistentVolumeClaim& pvc) {
 }
 
 }  // namespace
-
-std::string FormatCopyRecord(const CopyRecord& record) {
-  Json json = {{"method", NameOf(record.method)}, {"from", record.from}};
-  for (const auto& [field, value] :
-       {std::pair("id", &record.id), std::pair("upload", &record.upload)}) {
-    if (!value->empty()) {
-      json[field] = *value;
-    }
-  }
-  if (record.at.has_value()) {
-    json["at"] = FormatRfc3339(*record.at);
-  }
-  for (const auto& [field, is_so] :
-       {std::pair("begun", record.has_begun), std::pair("ended", record.has_ended),
-        std::pair("writes", record.has_written)}) {
-    if (is_so) {
-      json[field] = true;
-    }
-  }
-  return DumpJson(json);
-}
-
-std::optional<CopyRecord> ParseCopyRecord(const PersistentVolumeClaim& pvc) {
-  const std::string text = pvc.Annotation(objects::kCopyRecordAnnotation);
-  if (text.empty()) {
-    return std::nullopt;
-  }
-  CopyRecord record;
-  const absl::StatusOr<Json> json = ParseJsonObject(text);
-  if (!json.ok()) {
-    return record;
-  }
-  for (const auto& [method, name] : kMethods) {
-    if (GetString(*json, {"method"}) == name) {
-      record.method = method;
-    }
-  }
-  record.from = GetString(*json, {"from"});
-  record.id = GetString(*json, {"id"});
-  record.upload = GetString(*json, {"upload"});
-  record.at = ParseRfc3339(GetString(*json, {"at"}));
-  record.has_begun = GetBool(*json, {"begun"});
-  record.has_ended = GetBool(*json, {"ended"});
-  record.has_written = GetBool(*json, {"writes"});
-  return record;
-}
-
-Json CopyRecordPatch(const PersistentVolumeClaim& pvc, const CopyRecord* record) {
-  Json patch;
-  SetJson(patch, {"metadata", "uid"}, pvc.uid());
-  SetJson(patch, {"metadata", "resourceVersion"}, pvc.resource_version());
-  SetJson(patch, {"metadata", "annotations", objects::kCopyRecordAnnotation},
-          record == nullptr ? Json() : Json(FormatCopyRecord(*record)));
-  return patch;
-}
 
 bool IsWrittenByPod(const CopyRecord& record) {
   return record.method != Method::kMover && !record.has_ended;

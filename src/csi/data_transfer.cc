@@ -2,39 +2,40 @@
 
 #include <cstddef>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/crypto.h"
-#include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "k8s/find.h"
-#include "k8s/object.h"
+#include "objects/client.h"
 #include "objects/keys.h"
+#include "velero/data_upload.h"
 #include "velero/labels.h"
 
 namespace csidelta::csi {
 namespace {
 
+using velero::DataPhase;
+
 constexpr size_t kObjectNameBytesMax = 253;
 constexpr size_t kNameDigits = 20;
 
-bool HasEnded(absl::string_view phase) {
-  return phase == "Completed" || phase == "Failed" || phase == "Canceled";
-}
-
 // The object's kind and name, for people.
-std::string Words(const Transfer& transfer, const Json& object) {
-  return absl::StrCat(transfer.type.kind, " ", transfer.namespace_name, "/", k8s::Name(object));
+template <typename Kind>
+std::string Words(const Transfer& transfer, const Kind& object) {
+  return absl::StrCat(Kind::kKind.kind, " ", transfer.namespace_name, "/", object.name());
 }
 
 // What the operation ended with; "" when it was a success.
-std::string ErrorOf(const Transfer& transfer, const Json& object, absl::string_view phase) {
-  if (phase == "Completed") {
+template <typename Kind>
+std::string ErrorOf(const Transfer& transfer, const Kind& object, DataPhase phase) {
+  if (phase == DataPhase::kCompleted) {
     return "";
   }
-  const std::string message = GetString(object, {"status", "message"});
-  const std::string what =
-      absl::StrCat(Words(transfer, object), phase == "Failed" ? " failed" : " is canceled");
+  const std::string message = object.message();
+  const std::string what = absl::StrCat(Words(transfer, object),
+                                        phase == DataPhase::kFailed ? " failed" : " is canceled");
   return absl::StrCat(what, ": ", message.empty() ? "the data mover does not say why" : message);
 }
 
@@ -59,87 +60,109 @@ std::string TransferName(absl::string_view stem, absl::string_view operation_id)
                       Sha256Hex(operation_id).substr(0, kNameDigits));
 }
 
-absl::StatusOr<std::optional<Json>> FindTransfer(const CallContext& ctx, k8s::ApiClient& api,
+template <typename Kind>
+absl::StatusOr<std::optional<Kind>> FindTransfer(const CallContext& ctx, k8s::ApiClient& api,
                                                  const Transfer& transfer) {
-  ASSIGN_OR_RETURN(k8s::ObjectList found,
-                   api.List(ctx, transfer.type, transfer.namespace_name,
-                            {.label_selector = absl::StrCat(objects::kAsyncOperationIdLabel, "=",
-                                                            transfer.operation_id),
-                             .field_selector = ""}));
-  if (found.items.size() > 1) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(Words(transfer, found.items[0]), " and ", k8s::Name(found.items[1]),
-                     " are both for operation ", transfer.operation_id));
+  ASSIGN_OR_RETURN(
+      std::vector<Kind> found,
+      objects::List<Kind>(ctx, api, transfer.namespace_name,
+                          {.label_selector = absl::StrCat(objects::kAsyncOperationIdLabel, "=",
+                                                          transfer.operation_id),
+                           .field_selector = ""}));
+  if (found.size() > 1) {
+    return absl::FailedPreconditionError(absl::StrCat(Words(transfer, found[0]), " and ",
+                                                      found[1].name(), " are both for operation ",
+                                                      transfer.operation_id));
   }
-  return found.items.empty() ? std::nullopt : std::make_optional(std::move(found.items[0]));
+  return found.empty() ? std::nullopt : std::make_optional(std::move(found[0]));
 }
 
-absl::StatusOr<Json> EnsureTransfer(const CallContext& ctx, k8s::ApiClient& api,
-                                    const Transfer& transfer, const Json& object) {
-  ASSIGN_OR_RETURN(std::optional<Json> there, FindTransfer(ctx, api, transfer));
+template <typename Kind>
+absl::StatusOr<Kind> EnsureTransfer(const CallContext& ctx, k8s::ApiClient& api,
+                                    const Transfer& transfer, const Kind& object) {
+  ASSIGN_OR_RETURN(std::optional<Kind> there, FindTransfer<Kind>(ctx, api, transfer));
   if (there.has_value()) {
     return *std::move(there);
   }
-  absl::StatusOr<Json> created = api.Create(ctx, transfer.type, transfer.namespace_name, object);
+  absl::StatusOr<Kind> created = objects::Create<Kind>(ctx, api, object);
   if (absl::IsAlreadyExists(created.status())) {
-    ASSIGN_OR_RETURN(there, FindTransfer(ctx, api, transfer));
-    return there.has_value() ? absl::StatusOr<Json>(*std::move(there)) : created;
+    ASSIGN_OR_RETURN(there, FindTransfer<Kind>(ctx, api, transfer));
+    return there.has_value() ? absl::StatusOr<Kind>(*std::move(there)) : created;
   }
   return created;
 }
 
+template <typename Kind>
 velero::OperationProgress TransferProgress(const CallContext& ctx, const Environment& env,
                                            const Transfer& transfer) {
   velero::OperationProgress progress;
   progress.units = "Bytes";
-  const absl::StatusOr<std::optional<Json>> found = FindTransfer(ctx, env.api, transfer);
+  const absl::StatusOr<std::optional<Kind>> found = FindTransfer<Kind>(ctx, env.api, transfer);
   if (!found.ok()) {
     progress.description = found.status().ToString();
     return progress;
   }
   if (!found->has_value()) {
     progress.completed = true;
-    progress.error =
-        absl::StrCat("the ", transfer.type.kind, " of operation ", transfer.operation_id,
-                     " is gone from namespace ", transfer.namespace_name);
+    progress.error = absl::StrCat("the ", Kind::kKind.kind, " of operation ", transfer.operation_id,
+                                  " is gone from namespace ", transfer.namespace_name);
     progress.description = "gone";
     progress.started = progress.updated = env.clock.Now();
     return progress;
   }
-  const Json& object = **found;
-  const std::string phase = GetString(object, {"status", "phase"});
-  if (phase.empty() || phase == "New") {
+  const Kind& object = **found;
+  const DataPhase phase = velero::ParseDataPhase(object.phase());
+  if (phase == DataPhase::kNew) {
     return progress;
   }
-  const std::string message = GetString(object, {"status", "message"});
-  progress.description = message.empty() ? phase : absl::StrCat(phase, ": ", message);
-  progress.completed_units = GetInt(object, {"status", "progress", "bytesDone"});
-  progress.total_units = GetInt(object, {"status", "progress", "totalBytes"});
-  progress.started = ParseRfc3339(GetString(object, {"status", "startTimestamp"}));
+  const std::string message = object.message();
+  progress.description =
+      message.empty() ? object.phase() : absl::StrCat(object.phase(), ": ", message);
+  progress.completed_units = object.done_bytes();
+  progress.total_units = object.total_bytes();
+  progress.started = object.started_at();
   if (!progress.started.has_value()) {
-    progress.started = ParseRfc3339(GetString(object, {"status", "acceptedTimestamp"}));
+    progress.started = object.accepted_at();
   }
-  progress.updated = ParseRfc3339(GetString(object, {"status", "completionTimestamp"}));
-  if (HasEnded(phase)) {
+  progress.updated = object.completed_at();
+  if (velero::IsTerminal(phase)) {
     progress.completed = true;
     progress.error = ErrorOf(transfer, object, phase);
   }
   return progress;
 }
 
+template <typename Kind>
 absl::Status CancelTransfer(const CallContext& ctx, k8s::ApiClient& api, const Transfer& transfer) {
-  ASSIGN_OR_RETURN(const std::optional<Json> found, FindTransfer(ctx, api, transfer));
-  if (!found.has_value() || HasEnded(GetString(*found, {"status", "phase"}))) {
+  ASSIGN_OR_RETURN(const std::optional<Kind> found, FindTransfer<Kind>(ctx, api, transfer));
+  if (!found.has_value() || velero::IsTerminal(velero::ParseDataPhase(found->phase()))) {
     return absl::OkStatus();
   }
-  const absl::Status patched =
-      api.Patch(ctx,
-                {.type = transfer.type,
-                 .namespace_name = transfer.namespace_name,
-                 .name = k8s::Name(*found)},
-                k8s::PatchKind::kMerge, Json{{"spec", {{"cancel", true}}}}, "")
-          .status();
-  return k8s::IgnoreNotFound(patched);
+  return k8s::IgnoreNotFound(objects::Apply(
+      ctx, api, Kind::Key(transfer.namespace_name, found->name()), objects::Patch().Cancel()));
 }
+
+template absl::StatusOr<std::optional<objects::DataUpload>> FindTransfer(const CallContext&,
+                                                                         k8s::ApiClient&,
+                                                                         const Transfer&);
+template absl::StatusOr<std::optional<objects::DataDownload>> FindTransfer(const CallContext&,
+                                                                           k8s::ApiClient&,
+                                                                           const Transfer&);
+template absl::StatusOr<objects::DataUpload> EnsureTransfer(const CallContext&, k8s::ApiClient&,
+                                                            const Transfer&,
+                                                            const objects::DataUpload&);
+template absl::StatusOr<objects::DataDownload> EnsureTransfer(const CallContext&, k8s::ApiClient&,
+                                                              const Transfer&,
+                                                              const objects::DataDownload&);
+template velero::OperationProgress TransferProgress<objects::DataUpload>(const CallContext&,
+                                                                         const Environment&,
+                                                                         const Transfer&);
+template velero::OperationProgress TransferProgress<objects::DataDownload>(const CallContext&,
+                                                                           const Environment&,
+                                                                           const Transfer&);
+template absl::Status CancelTransfer<objects::DataUpload>(const CallContext&, k8s::ApiClient&,
+                                                          const Transfer&);
+template absl::Status CancelTransfer<objects::DataDownload>(const CallContext&, k8s::ApiClient&,
+                                                            const Transfer&);
 
 }  // namespace csidelta::csi

@@ -7,9 +7,10 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "base/call_context.h"
-#include "base/json.h"
 #include "csi/environment.h"
 #include "k8s/api_client.h"
+#include "objects/data_download.h"
+#include "objects/data_upload.h"
 #include "velero/item_action.h"
 
 // The objects by which Velero, and we in its place, ask a data mover for something: a DataUpload
@@ -31,27 +32,32 @@ std::string TransferName(absl::string_view stem, absl::string_view operation_id)
 
 // A DataUpload or DataDownload as its operation names it.
 struct Transfer {
-  const k8s::ResourceType& type;
   std::string namespace_name;  // Velero's
   std::string operation_id;
 };
 
+// Below, Kind is objects::DataUpload or objects::DataDownload.
+
 // The object; nothing when there is none. FAILED_PRECONDITION when there are several, and what the
 // API server says.
-absl::StatusOr<std::optional<Json>> FindTransfer(const CallContext& ctx, k8s::ApiClient& api,
+template <typename Kind>
+absl::StatusOr<std::optional<Kind>> FindTransfer(const CallContext& ctx, k8s::ApiClient& api,
                                                  const Transfer& transfer);
 
 // Creates `object`, of this transfer, unless the transfer has an object already; returns the one
 // that there is.
-absl::StatusOr<Json> EnsureTransfer(const CallContext& ctx, k8s::ApiClient& api,
-                                    const Transfer& transfer, const Json& object);
+template <typename Kind>
+absl::StatusOr<Kind> EnsureTransfer(const CallContext& ctx, k8s::ApiClient& api,
+                                    const Transfer& transfer, const Kind& object);
 
 // How the mover is getting on. Trouble with the API server is "not completed"; an object that is
 // gone, failed or cancelled is completed with an error that is never empty.
+template <typename Kind>
 velero::OperationProgress TransferProgress(const CallContext& ctx, const Environment& env,
                                            const Transfer& transfer);
 
 // Asks the mover to stop. OK when there is nothing to stop any more.
+template <typename Kind>
 absl::Status CancelTransfer(const CallContext& ctx, k8s::ApiClient& api, const Transfer& transfer);
 
 }  // namespace csidelta::csi

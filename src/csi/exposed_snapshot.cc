@@ -514,13 +514,13 @@ absl::StatusOr<Exposure> Exposer::LookAtClaim(const VolumeSnapshotContent& conte
   }
   if (phase == "Bound") {
     ASSIGN_OR_RETURN(const std::string foreign,
-                     WhyVolumeIsForeign(ctx_, api_, claim.json(), exposure_.driver));
+                     WhyVolumeIsForeign(ctx_, api_, claim, exposure_.driver));
     return foreign.empty()
                ? absl::StatusOr<Exposure>(Ready())
                : Refuse(absl::StrCat("cannot be read: ", ToString(OwnClaimKey(request_)),
                                      " was bound to what is not the snapshot: ", foreign));
   }
-  ASSIGN_OR_RETURN(const std::string refusal, LastProvisioningError(ctx_, api_, claim.json()));
+  ASSIGN_OR_RETURN(const std::string refusal, LastProvisioningError(ctx_, api_, claim));
   if (!refusal.empty() && claim.access_modes() == std::vector<std::string>{"ReadOnlyMany"}) {
     return FallBackToOneReader(claim);
   }

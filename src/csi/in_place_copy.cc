@@ -11,8 +11,8 @@
 #include "csi/creation_failure.h"
 #include "csi/snapshot_creation.h"
 #include "csi/snapshot_source.h"
-#include "csi/snapshot_types.h"
 #include "csi/volume_guard.h"
+#include "objects/client.h"
 
 namespace csidelta::csi {
 namespace {
@@ -128,12 +128,7 @@ absl::StatusOr<CopyRestoreResult> RestoreByCopy(const CallContext& ctx, k8s::Api
 
 absl::Status CheckStillUnused(const CallContext& ctx, k8s::ApiClient& api,
                               const PersistentVolumeClaim& pvc, absl::string_view copy_name) {
-  ASSIGN_OR_RETURN(const k8s::ObjectList list, api.List(ctx, PodType(), pvc.namespace_name(), {}));
-  std::vector<Pod> pods;
-  for (const Json& item : list.items) {
-    ASSIGN_OR_RETURN(Pod pod, Pod::Of(item));
-    pods.push_back(std::move(pod));
-  }
+  ASSIGN_OR_RETURN(std::vector<Pod> pods, objects::List<Pod>(ctx, api, pvc.namespace_name()));
   DropOwnPod(pods, pvc, copy_name);
   const std::vector<const Pod*> users = UsersOf(pods, pvc.name());
   return users.empty() ? absl::OkStatus()
@@ -145,10 +140,7 @@ absl::StatusOr<RestoreFacts> ReadPvcFacts(const CallContext& ctx, k8s::ApiClient
                                           absl::string_view namespace_name,
                                           absl::string_view pvc_name) {
   // Of a VolumeSnapshot that exists nowhere: what is said of it is not asked for.
-  ASSIGN_OR_RETURN(
-      const VolumeSnapshot none,
-      VolumeSnapshot::Of({{"metadata", {{"namespace", std::string(namespace_name)}}}}));
-  return ReadRestoreFacts(ctx, api, none, pvc_name);
+  return ReadRestoreFacts(ctx, api, VolumeSnapshot::Make(namespace_name, ""), pvc_name);
 }
 
 PvcVerdict CheckPvc(const RestoreSurroundings& around, const RestoreFacts& facts) {

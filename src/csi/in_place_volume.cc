@@ -14,10 +14,11 @@
 #include "csi/snapshot_types.h"
 #include "csi/volume_guard.h"
 #include "k8s/find.h"
-#include "k8s/object.h"
+#include "objects/client.h"
 #include "objects/keys.h"
 #include "objects/persistent_volume.h"
 #include "objects/persistent_volume_claim.h"
+#include "objects/volume_attachment.h"
 #include "objects/workload.h"
 
 namespace csidelta::csi {
@@ -39,16 +40,19 @@ absl::Status Refuse(const InPlaceRequest& request, absl::string_view why) {
       absl::StrCat(TargetText(request), " is not restored: ", why));
 }
 
+k8s::ObjectKey TargetKey(const InPlaceRequest& request) {
+  return ClaimKey(request.target_namespace, request.target_claim);
+}
+
 k8s::ObjectKey AliasClaimKey(const InPlaceRequest& request) {
   return ClaimKey(request.mover_namespace, request.name);
 }
 
 // The name is of this transfer alone.
-bool IsOwn(const Json& object, const InPlaceRequest& request) {
+bool IsOwn(const objects::Object& object, const InPlaceRequest& request) {
   return IsAlias(object) &&
-         k8s::Annotation(object, objects::kMoverClaimNamespaceAnnotation) ==
-             request.target_namespace &&
-         k8s::Annotation(object, objects::kMoverClaimAnnotation) == request.target_claim;
+         object.Annotation(objects::kMoverClaimNamespaceAnnotation) == request.target_namespace &&
+         object.Annotation(objects::kMoverClaimAnnotation) == request.target_claim;
 }
 
 // Whether the record is that of this very transfer.
@@ -60,12 +64,12 @@ bool IsOwnRecord(const std::optional<CopyRecord>& record, const InPlaceRequest& 
 // The PVC, if it is the one that was named, with the volume that was.
 absl::StatusOr<PersistentVolumeClaim> ReadTarget(const CallContext& ctx, k8s::ApiClient& api,
                                                  const InPlaceRequest& request) {
-  ASSIGN_OR_RETURN(std::optional<Json> found,
-                   k8s::Find(ctx, api, ClaimKey(request.target_namespace, request.target_claim)));
+  ASSIGN_OR_RETURN(const std::optional<PersistentVolumeClaim> found,
+                   objects::Find<PersistentVolumeClaim>(ctx, api, TargetKey(request)));
   if (!found.has_value()) {
     return Refuse(request, "it does not exist");
   }
-  ASSIGN_OR_RETURN(PersistentVolumeClaim pvc, PersistentVolumeClaim::Of(*std::move(found)));
+  const PersistentVolumeClaim& pvc = *found;
   if (pvc.uid() != request.target_uid) {
     return Refuse(request, absl::StrCat("it is not the one that was named, of uid ",
                                         request.target_uid, ": that was deleted"));
@@ -83,14 +87,8 @@ absl::StatusOr<PersistentVolumeClaim> ReadTarget(const CallContext& ctx, k8s::Ap
 
 absl::Status CheckUnused(const CallContext& ctx, k8s::ApiClient& api,
                          const InPlaceRequest& request) {
-  ASSIGN_OR_RETURN(const k8s::ObjectList list,
-                   api.List(ctx, PodType(), request.target_namespace, {}));
-  std::vector<objects::Pod> pods;
-  pods.reserve(list.items.size());
-  for (const Json& item : list.items) {
-    ASSIGN_OR_RETURN(objects::Pod pod, objects::Pod::Of(item));
-    pods.push_back(std::move(pod));
-  }
+  ASSIGN_OR_RETURN(const std::vector<objects::Pod> pods,
+                   objects::List<objects::Pod>(ctx, api, request.target_namespace));
   const auto users = UsersOf(pods, request.target_claim);
   return users.empty() ? absl::OkStatus()
                        : Refuse(request, absl::StrCat("a Pod started to use it: ", UseText(users)));
@@ -138,12 +136,15 @@ class InPlaceExposure {
 
   // Of `record` how far it is.
   absl::Status Announce(const PersistentVolumeClaim& pvc, CopyRecord record) const;
-  Json AliasMetadata(absl::string_view volume) const;
+
+  // By this the two that are made are known to be this restore's, and no volume of their own.
+  void Mark(objects::Object& object, absl::string_view volume) const;
 
   // Of no class, so that no provisioner and no other PVC takes an interest in it.
-  absl::StatusOr<Json> MakeAlias(const PersistentVolume& volume) const;
-  absl::StatusOr<Json> EnsureClaim(const Json& alias) const;
-  absl::StatusOr<InPlaceVolume> GoOn(const PersistentVolumeClaim& pvc, const Json& alias);
+  absl::StatusOr<PersistentVolume> MakeAlias(const PersistentVolume& volume) const;
+  absl::StatusOr<PersistentVolumeClaim> EnsureClaim(const PersistentVolume& alias) const;
+  absl::StatusOr<InPlaceVolume> GoOn(const PersistentVolumeClaim& pvc,
+                                     const PersistentVolume& alias);
 
   // From here on a Pod may write.
   absl::Status NoteBegin(const PersistentVolumeClaim& pvc) const;
@@ -160,7 +161,8 @@ absl::StatusOr<InPlaceVolume> InPlaceExposure::Run() {
   }
   ASSIGN_OR_RETURN(const PersistentVolumeClaim pvc, ReadTarget(ctx_, api_, request_));
   ASSIGN_OR_RETURN(const PersistentVolume volume, ReadVolume(pvc));
-  ASSIGN_OR_RETURN(std::optional<Json> alias, k8s::Find(ctx_, api_, VolumeKey(request_.name)));
+  ASSIGN_OR_RETURN(std::optional<PersistentVolume> alias,
+                   objects::Find<PersistentVolume>(ctx_, api_, VolumeKey(request_.name)));
   const std::optional<CopyRecord> record = ParseCopyRecord(pvc);
   const bool is_announced = IsOwnRecord(record, request_) && !record->has_ended;
   if (alias.has_value() && is_announced && record->has_written) {
@@ -197,13 +199,14 @@ InPlaceVolume InPlaceExposure::Wait(std::string for_what) {
 }
 
 absl::StatusOr<PersistentVolume> InPlaceExposure::ReadVolume(const PersistentVolumeClaim& pvc) {
-  ASSIGN_OR_RETURN(std::optional<Json> found, k8s::Find(ctx_, api_, VolumeKey(pvc.volume_name())));
+  ASSIGN_OR_RETURN(const std::optional<PersistentVolume> found,
+                   objects::Find<PersistentVolume>(ctx_, api_, VolumeKey(pvc.volume_name())));
   if (!found.has_value()) {
     return Refuse(request_,
                   absl::StrCat("PersistentVolume ", pvc.volume_name(), " does not exist"));
   }
-  ASSIGN_OR_RETURN(PersistentVolume volume, PersistentVolume::Of(*std::move(found)));
-  if (volume.pvc_uid() != pvc.uid() || volume.handle().empty() || IsAlias(volume.json())) {
+  const PersistentVolume& volume = *found;
+  if (volume.pvc_uid() != pvc.uid() || volume.handle().empty() || IsAlias(volume)) {
     return Refuse(request_, absl::StrCat("PersistentVolume ", volume.name(),
                                          " is not its own, or not of a CSI driver"));
   }
@@ -261,22 +264,22 @@ absl::StatusOr<std::string> InPlaceExposure::CheckAll(const PersistentVolumeClai
 }
 
 absl::StatusOr<std::string> InPlaceExposure::OtherUseOf(const PersistentVolume& volume) const {
-  ASSIGN_OR_RETURN(const k8s::ObjectList volumes, api_.List(ctx_, PersistentVolumeType(), "", {}));
-  for (const Json& one : volumes.items) {
-    const std::string name = k8s::Name(one);
-    if (name != volume.name() && name != request_.name &&
-        GetString(one, {"spec", "csi", "driver"}) == volume.driver() &&
-        GetString(one, {"spec", "csi", "volumeHandle"}) == volume.handle()) {
+  ASSIGN_OR_RETURN(const std::vector<PersistentVolume> volumes,
+                   objects::List<PersistentVolume>(ctx_, api_, ""));
+  for (const PersistentVolume& one : volumes) {
+    const std::string name = one.name();
+    if (name != volume.name() && name != request_.name && one.driver() == volume.driver() &&
+        one.handle() == volume.handle()) {
       return absl::StrCat("PersistentVolume ", name, ", of the same volume as ", volume.name(),
                           ", to be gone");
     }
   }
-  ASSIGN_OR_RETURN(const k8s::ObjectList attachments,
-                   api_.List(ctx_, VolumeAttachmentType(), "", {}));
-  for (const Json& attachment : attachments.items) {
-    if (GetString(attachment, {"spec", "source", "persistentVolumeName"}) == volume.name()) {
+  ASSIGN_OR_RETURN(const std::vector<objects::VolumeAttachment> attachments,
+                   objects::List<objects::VolumeAttachment>(ctx_, api_, ""));
+  for (const objects::VolumeAttachment& attachment : attachments) {
+    if (attachment.volume_name() == volume.name()) {
       return absl::StrCat("volume ", volume.name(), " to be detached from node ",
-                          GetString(attachment, {"spec", "nodeName"}));
+                          attachment.node_name());
     }
   }
   return std::string();
@@ -288,89 +291,67 @@ absl::Status InPlaceExposure::Announce(const PersistentVolumeClaim& pvc, CopyRec
   record.id = request_.transfer_uid;
   record.upload = request_.upload;
   record.at = ctx_.clock->Now();
-  return api_
-      .Patch(ctx_, ClaimKey(request_.target_namespace, request_.target_claim),
-             k8s::PatchKind::kMerge, CopyRecordPatch(pvc, &record), "")
-      .status();
+  return objects::Apply(ctx_, api_, TargetKey(request_), CopyRecordPatch(pvc, &record));
 }
 
-Json InPlaceExposure::AliasMetadata(absl::string_view volume) const {
-  return {{"name", request_.name},
-          {"labels", {{objects::kExcludeFromBackupLabel, "true"}}},
-          {"annotations",
-           {{objects::kAliasOfAnnotation, std::string(volume)},
-            {objects::kMoverClaimNamespaceAnnotation, request_.target_namespace},
-            {objects::kMoverClaimAnnotation, request_.target_claim}}}};
+void InPlaceExposure::Mark(objects::Object& object, absl::string_view volume) const {
+  object.SetLabel(objects::kExcludeFromBackupLabel, "true");
+  object.SetAnnotation(objects::kAliasOfAnnotation, volume);
+  object.SetAnnotation(objects::kMoverClaimNamespaceAnnotation, request_.target_namespace);
+  object.SetAnnotation(objects::kMoverClaimAnnotation, request_.target_claim);
 }
 
-absl::StatusOr<Json> InPlaceExposure::MakeAlias(const PersistentVolume& volume) const {
-  Json alias = {{"apiVersion", "v1"},
-                {"kind", "PersistentVolume"},
-                {"metadata", AliasMetadata(volume.name())}};
-  for (const char* field : {"accessModes", "capacity", "csi", "nodeAffinity"}) {
-    if (const Json* value = FindJson(volume.json(), {"spec", field}); value != nullptr) {
-      SetJson(alias, {"spec", field}, *value);
-    }
-  }
-  EraseJson(alias, {"spec", "csi", "volumeAttributes", kProvisionerIdentity});
-  SetJson(alias, {"spec", "claimRef"},
-          {{"apiVersion", "v1"},
-           {"kind", "PersistentVolumeClaim"},
-           {"namespace", request_.mover_namespace},
-           {"name", request_.name}});
-  SetJson(alias, {"spec", "persistentVolumeReclaimPolicy"}, "Retain");
-  SetJson(alias, {"spec", "storageClassName"}, "");
-  SetJson(alias, {"spec", "volumeMode"}, "Block");
-  absl::StatusOr<Json> made = api_.Create(ctx_, PersistentVolumeType(), "", alias);
-  return absl::IsAlreadyExists(made.status()) ? api_.Get(ctx_, VolumeKey(request_.name))
-                                              : std::move(made);
+absl::StatusOr<PersistentVolume> InPlaceExposure::MakeAlias(const PersistentVolume& volume) const {
+  PersistentVolume alias = volume.AliasAs(request_.name);
+  Mark(alias, volume.name());
+  alias.ReserveFor(request_.mover_namespace, request_.name);
+  alias.SetReclaimPolicy("Retain");
+  alias.SetStorageClass("");
+  alias.SetMode(objects::VolumeMode::kBlock);
+  return objects::CreateOrGet(ctx_, api_, alias);
 }
 
-absl::StatusOr<Json> InPlaceExposure::EnsureClaim(const Json& alias) const {
-  const k8s::ObjectKey key = AliasClaimKey(request_);
-  ASSIGN_OR_RETURN(std::optional<Json> found, k8s::Find(ctx_, api_, key));
+absl::StatusOr<PersistentVolumeClaim> InPlaceExposure::EnsureClaim(
+    const PersistentVolume& alias) const {
+  ASSIGN_OR_RETURN(std::optional<PersistentVolumeClaim> found,
+                   objects::Find<PersistentVolumeClaim>(ctx_, api_, AliasClaimKey(request_)));
   if (found.has_value()) {
     return *std::move(found);
   }
-  if (!GetString(alias, {"spec", "claimRef", "uid"}).empty()) {
+  if (!alias.pvc_uid().empty()) {
     // Of one that another client deleted: the volume is reserved for the name again.
     RETURN_IF_ERROR(
-        api_.Patch(ctx_, VolumeKey(request_.name), k8s::PatchKind::kMerge,
-                   {{"spec", {{"claimRef", {{"uid", nullptr}, {"resourceVersion", nullptr}}}}}}, "")
-            .status());
+        objects::Apply(ctx_, api_, VolumeKey(request_.name), objects::Patch().ForgetPvcUid()));
   }
-  Json claim = {{"apiVersion", "v1"},
-                {"kind", "PersistentVolumeClaim"},
-                {"metadata", AliasMetadata(result_.volume_name)}};
-  claim["metadata"]["namespace"] = request_.mover_namespace;
+  PersistentVolumeClaim claim =
+      PersistentVolumeClaim::Make(request_.mover_namespace, request_.name);
+  Mark(claim, result_.volume_name);
   if (request_.owner.has_value()) {
-    claim["metadata"]["ownerReferences"] = Json::array({objects::ToJson(*request_.owner)});
+    claim.SetOwners({*request_.owner});
   }
-  claim["spec"] = {
-      {"volumeMode", "Block"}, {"volumeName", request_.name}, {"storageClassName", ""}};
-  if (const Json* modes = FindJson(alias, {"spec", "accessModes"}); modes != nullptr) {
-    claim["spec"]["accessModes"] = *modes;
+  claim.SetMode(objects::VolumeMode::kBlock);
+  claim.SetVolumeName(request_.name);
+  claim.SetStorageClass("");
+  if (const std::vector<std::string> modes = alias.access_modes(); !modes.empty()) {
+    claim.SetAccessModes(modes);
   }
-  SetJson(claim, {"spec", "resources", "requests", "storage"},
-          GetString(alias, {"spec", "capacity", "storage"}));
-  return api_.Create(ctx_, PersistentVolumeClaimType(), request_.mover_namespace, claim);
+  claim.SetRequestedQuantity(alias.capacity());
+  return objects::Create(ctx_, api_, claim);
 }
 
 absl::StatusOr<InPlaceVolume> InPlaceExposure::GoOn(const PersistentVolumeClaim& pvc,
-                                                    const Json& alias) {
-  if (!IsOwn(alias, request_) || k8s::BeingDeleted(alias) ||
-      k8s::Annotation(alias, objects::kAliasOfAnnotation) != pvc.volume_name() ||
-      GetString(alias, {"spec", "persistentVolumeReclaimPolicy"}) != "Retain") {
+                                                    const PersistentVolume& alias) {
+  if (!IsOwn(alias, request_) || alias.is_being_deleted() ||
+      alias.Annotation(objects::kAliasOfAnnotation) != pvc.volume_name() || !alias.is_retained()) {
     return Refuse(request_, absl::StrCat("PersistentVolume ", request_.name,
                                          " is being deleted, or is not one of this restore"));
   }
-  ASSIGN_OR_RETURN(const Json claim, EnsureClaim(alias));
-  if (!IsOwn(claim, request_) || k8s::BeingDeleted(claim) ||
-      GetString(claim, {"spec", "volumeName"}) != request_.name) {
+  ASSIGN_OR_RETURN(const PersistentVolumeClaim claim, EnsureClaim(alias));
+  if (!IsOwn(claim, request_) || claim.is_being_deleted() || claim.volume_name() != request_.name) {
     return Refuse(request_, absl::StrCat(ToString(AliasClaimKey(request_)),
                                          " is being deleted, or is not one of this restore"));
   }
-  if (GetString(claim, {"status", "phase"}) != "Bound") {
+  if (claim.phase() != "Bound") {
     return Wait(absl::StrCat(ToString(AliasClaimKey(request_)), " to be bound"));
   }
   RETURN_IF_ERROR(NoteBegin(pvc));
@@ -386,27 +367,29 @@ absl::Status InPlaceExposure::NoteBegin(const PersistentVolumeClaim& pvc) const 
 // Whether an object of ours is still there after its deletion was asked for.
 absl::StatusOr<bool> DeleteOwn(const CallContext& ctx, k8s::ApiClient& api,
                                const InPlaceRequest& request, const k8s::ObjectKey& key) {
-  ASSIGN_OR_RETURN(const std::optional<Json> found, k8s::Find(ctx, api, key));
+  ASSIGN_OR_RETURN(const std::optional<objects::Object> found,
+                   objects::Find<objects::Object>(ctx, api, key));
   if (!found.has_value() || !IsOwn(*found, request)) {
     return false;
   }
-  if (!k8s::BeingDeleted(*found)) {
+  if (!found->is_being_deleted()) {
     RETURN_IF_ERROR(
-        k8s::IgnoreGone(api.Delete(ctx, key, {.uid = k8s::Uid(*found), .resource_version = ""})));
+        k8s::IgnoreGone(api.Delete(ctx, key, {.uid = found->uid(), .resource_version = ""})));
   }
-  ASSIGN_OR_RETURN(const std::optional<Json> left, k8s::Find(ctx, api, key));
-  return left.has_value() && k8s::Uid(*left) == k8s::Uid(*found);
+  ASSIGN_OR_RETURN(const std::optional<objects::Object> left,
+                   objects::Find<objects::Object>(ctx, api, key));
+  return left.has_value() && left->uid() == found->uid();
 }
 
 // Ends record and consent, as far as they are of this transfer.
 absl::Status EndRecord(const CallContext& ctx, k8s::ApiClient& api, const InPlaceRequest& request,
                        bool is_whole) {
-  const k8s::ObjectKey key = ClaimKey(request.target_namespace, request.target_claim);
-  ASSIGN_OR_RETURN(const std::optional<Json> found, k8s::Find(ctx, api, key));
+  ASSIGN_OR_RETURN(const std::optional<PersistentVolumeClaim> found,
+                   objects::Find<PersistentVolumeClaim>(ctx, api, TargetKey(request)));
   if (!found.has_value()) {
     return absl::OkStatus();
   }
-  ASSIGN_OR_RETURN(const PersistentVolumeClaim pvc, PersistentVolumeClaim::Of(*found));
+  const PersistentVolumeClaim& pvc = *found;
   std::optional<CopyRecord> record = ParseCopyRecord(pvc);
   const bool is_own = IsOwnRecord(record, request);
   const bool is_partly_old = is_own && !is_whole && record->has_begun;
@@ -414,36 +397,31 @@ absl::Status EndRecord(const CallContext& ctx, k8s::ApiClient& api, const InPlac
   if (!consents && (!is_own || (is_partly_old && record->has_ended))) {
     return absl::OkStatus();
   }
-  if (is_own) {
+  objects::Patch patch = objects::Patch().IfUid(pvc.uid()).IfVersion(pvc.resource_version());
+  if (is_own) {  // Another's record stays.
     record->has_ended = true;
-  }
-  Json patch = CopyRecordPatch(pvc, is_partly_old ? &*record : nullptr);
-  if (!is_own) {  // Another's record stays.
-    EraseJson(patch, {"metadata", "annotations", objects::kCopyRecordAnnotation});
+    patch = CopyRecordPatch(pvc, is_partly_old ? &*record : nullptr);
   }
   if (consents) {
-    SetJson(patch, {"metadata", "annotations", objects::kMayWriteAnnotation}, nullptr);
+    patch.RemoveAnnotation(objects::kMayWriteAnnotation);
   }
-  return k8s::IgnoreNotFound(api.Patch(ctx, key, k8s::PatchKind::kMerge, patch, "").status());
+  return k8s::IgnoreNotFound(objects::Apply(ctx, api, TargetKey(request), patch));
 }
 
 // Whether the PVC says that this transfer writes.
 absl::StatusOr<bool> HasLiveRecord(const CallContext& ctx, k8s::ApiClient& api,
                                    const InPlaceRequest& request) {
-  ASSIGN_OR_RETURN(std::optional<Json> found,
-                   k8s::Find(ctx, api, ClaimKey(request.target_namespace, request.target_claim)));
-  if (!found.has_value()) {
-    return false;
-  }
-  ASSIGN_OR_RETURN(const PersistentVolumeClaim pvc, PersistentVolumeClaim::Of(*std::move(found)));
-  const std::optional<CopyRecord> record = ParseCopyRecord(pvc);
+  ASSIGN_OR_RETURN(const std::optional<PersistentVolumeClaim> pvc,
+                   objects::Find<PersistentVolumeClaim>(ctx, api, TargetKey(request)));
+  const std::optional<CopyRecord> record = pvc.has_value() ? ParseCopyRecord(*pvc) : std::nullopt;
   return IsOwnRecord(record, request) && record->has_begun && !record->has_ended;
 }
 
 // Whether there is anything that a worker could write through.
 absl::StatusOr<bool> IsExposed(const CallContext& ctx, k8s::ApiClient& api,
                                const InPlaceRequest& request) {
-  ASSIGN_OR_RETURN(const std::optional<Json> alias, k8s::Find(ctx, api, VolumeKey(request.name)));
+  ASSIGN_OR_RETURN(const std::optional<objects::Object> alias,
+                   objects::Find<objects::Object>(ctx, api, VolumeKey(request.name)));
   return alias.has_value() && IsOwn(*alias, request) ? absl::StatusOr<bool>(true)
                                                      : HasLiveRecord(ctx, api, request);
 }
@@ -494,8 +472,8 @@ std::string RefusedDriver(absl::string_view driver) {
              : "";
 }
 
-bool IsAlias(const Json& object) {
-  return !k8s::Annotation(object, objects::kAliasOfAnnotation).empty();
+bool IsAlias(const objects::Object& object) {
+  return !object.Annotation(objects::kAliasOfAnnotation).empty();
 }
 
 }  // namespace csidelta::csi

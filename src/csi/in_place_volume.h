@@ -7,7 +7,6 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
-#include "base/json.h"
 #include "k8s/api_client.h"
 #include "objects/object.h"
 
@@ -93,15 +92,11 @@ struct InPlaceEnd {
 absl::StatusOr<std::string> HideInPlace(const CallContext& ctx, k8s::ApiClient& api,
                                         const InPlaceRequest& request, const InPlaceEnd& end);
 
-// What a provisioner notes of itself among the attributes of a volume that it made: of another
-// object for the same volume it is not true.
-inline constexpr char kProvisionerIdentity[] = "storage.kubernetes.io/csiProvisionerIdentity";
-
 // Why volumes of a driver are not written into in this way; "": nothing is against it. Pure.
 std::string RefusedDriver(absl::string_view driver);
 
 // Whether a PVC or a PersistentVolume was made by ExposeInPlace(): its volume is another one's, and
 // must never be deleted with it. Pure.
-bool IsAlias(const Json& object);
+bool IsAlias(const objects::Object& object);
 
 }  // namespace csidelta::csi

@@ -4,23 +4,15 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "k8s/object.h"
+#include "objects/client.h"
+#include "objects/snapshot_metadata_service.h"
 
 namespace csidelta::csi {
 namespace {
 
-constexpr absl::string_view kVersions[] = {"v1beta1", "v1alpha1"};
-constexpr char kPemBegin[] = "-----BEGIN CERTIFICATE-----";
+using objects::SnapshotMetadataService;
 
-k8s::ObjectKey ServiceKey(absl::string_view version, absl::string_view driver) {
-  return {.type = {.group = "cbt.storage.k8s.io",
-                   .version = std::string(version),
-                   .plural = "snapshotmetadataservices",
-                   .kind = "SnapshotMetadataService",
-                   .namespaced = false},
-          .namespace_name = "",
-          .name = std::string(driver)};
-}
+constexpr char kPemBegin[] = "-----BEGIN CERTIFICATE-----";
 
 // The schema wants base64 of PEM; some write the PEM itself.
 std::string PemOf(const std::string& text) {
@@ -31,13 +23,14 @@ std::string PemOf(const std::string& text) {
   return absl::Base64Unescape(text, &pem) && absl::StrContains(pem, kPemBegin) ? pem : "";
 }
 
-absl::StatusOr<MetadataService> ParseService(const k8s::ObjectKey& key, const Json& object) {
+absl::StatusOr<MetadataService> ParseService(const k8s::ObjectKey& key,
+                                             const SnapshotMetadataService& object) {
   MetadataService service{.driver = key.name,
                           .api_version = key.type.version,
-                          .uid = k8s::Uid(object),
-                          .address = GetString(object, {"spec", "address"}),
-                          .audience = GetString(object, {"spec", "audience"}),
-                          .ca_pem = PemOf(GetString(object, {"spec", "caCert"}))};
+                          .uid = object.uid(),
+                          .address = object.address(),
+                          .audience = object.audience(),
+                          .ca_pem = PemOf(object.ca_cert())};
   absl::string_view fault;
   if (service.address.empty()) {
     fault = "spec.address is missing";
@@ -57,9 +50,9 @@ absl::StatusOr<MetadataService> ParseService(const k8s::ObjectKey& key, const Js
 
 absl::StatusOr<MetadataService> FindMetadataService(const CallContext& ctx, k8s::ApiClient& api,
                                                     absl::string_view driver) {
-  for (const absl::string_view version : kVersions) {
-    const k8s::ObjectKey key = ServiceKey(version, driver);
-    const absl::StatusOr<Json> object = api.Get(ctx, key);
+  for (const absl::string_view version : SnapshotMetadataService::kVersions) {
+    const k8s::ObjectKey key = SnapshotMetadataService::Key(version, driver);
+    const auto object = objects::Get<SnapshotMetadataService>(ctx, api, key);
     if (object.ok()) {
       return ParseService(key, *object);
     }

@@ -462,7 +462,7 @@ absl::StatusOr<bool> IsOver(const CallContext& ctx, const Environment& env,
   if (!found.has_value() || found->uid() != record.Label(objects::kBackupUidLabel)) {
     return is_old;
   }
-  const absl::StatusOr<velero::Backup> backup = velero::ParseBackup(found->json());
+  const absl::StatusOr<velero::Backup> backup = velero::ParseBackup(*found);
   return backup.ok() && backup->Finished();
 }
 

@@ -18,7 +18,8 @@
 #include "csi/volume_guard.h"
 #include "k8s/access_review.h"
 #include "k8s/find.h"
-#include "k8s/object.h"
+#include "objects/client.h"
+#include "objects/data_upload.h"
 #include "objects/keys.h"
 #include "velero/data_reference.h"
 #include "velero/data_upload.h"
@@ -26,6 +27,8 @@
 namespace csidelta::csi {
 namespace {
 
+using objects::DataDownload;
+using objects::DataUpload;
 using objects::PersistentVolumeClaim;
 using velero::DataPhase;
 
@@ -33,12 +36,10 @@ constexpr absl::Duration kMoverLookIntervalMin = absl::Milliseconds(250);
 // Of single steps of Velero's own mover, which writes the same; the kind requires it.
 constexpr char kOperationTimeout[] = "10m0s";
 
-DataPhase PhaseOf(const Json& transfer) {
-  return velero::ParseDataPhase(GetString(transfer, {"status", "phase"}));
-}
+DataPhase PhaseOf(const DataDownload& download) { return velero::ParseDataPhase(download.phase()); }
 
-std::string NamedDownload(const Json& download) {
-  return absl::StrCat("DataDownload ", k8s::Namespace(download), "/", k8s::Name(download));
+std::string NamedDownload(const DataDownload& download) {
+  return absl::StrCat("DataDownload ", download.namespace_name(), "/", download.name());
 }
 
 std::string NamedTarget(const PersistentVolumeClaim& pvc) {
@@ -46,11 +47,12 @@ std::string NamedTarget(const PersistentVolumeClaim& pvc) {
 }
 
 // The DataUpload, if what it moved can be restored.
-absl::StatusOr<Json> ReadUpload(const CallContext& ctx, k8s::ApiClient& api,
-                                const MovedSource& source) {
+absl::StatusOr<DataUpload> ReadUpload(const CallContext& ctx, k8s::ApiClient& api,
+                                      const MovedSource& source) {
   const std::string text = absl::StrCat("DataUpload ", source.velero_namespace, "/", source.upload);
-  ASSIGN_OR_RETURN(std::optional<Json> found,
-                   k8s::Find(ctx, api, {DataUploadType(), source.velero_namespace, source.upload}));
+  ASSIGN_OR_RETURN(
+      std::optional<DataUpload> found,
+      objects::Find<DataUpload>(ctx, api, DataUpload::Key(source.velero_namespace, source.upload)));
   if (!found.has_value()) {
     return absl::NotFoundError(absl::StrCat(text, " was not found; kubectl get datauploads -n ",
                                             source.velero_namespace, " lists them"));
@@ -61,41 +63,31 @@ absl::StatusOr<Json> ReadUpload(const CallContext& ctx, k8s::ApiClient& api,
         absl::StrCat(text, " is of the data mover \"", upload.data_mover, "\", not of csi-delta"));
   }
   if (upload.phase != DataPhase::kCompleted) {
-    return absl::FailedPreconditionError(absl::StrCat(text, " is ",
-                                                      GetString(*found, {"status", "phase"}),
+    return absl::FailedPreconditionError(absl::StrCat(text, " is ", found->phase(),
                                                       ": only what is Completed can be "
                                                       "restored"));
   }
-  RETURN_IF_ERROR(
-      Annotate(velero::ParseDataReference(GetString(*found, {"status", "snapshotID"})).status(),
-               absl::StrCat(text, ": status.snapshotID")));
+  RETURN_IF_ERROR(Annotate(velero::ParseDataReference(found->snapshot_id()).status(),
+                           absl::StrCat(text, ": status.snapshotID")));
   return *std::move(found);
 }
 
-Json DownloadOf(const Json& upload, const PersistentVolumeClaim& pvc) {
-  Json spec = {
-      {"datamover", velero::kDataMoverName},
-      {"snapshotID", GetString(upload, {"status", "snapshotID"})},
-      {"operationTimeout", kOperationTimeout},
-      // A data mover that does not know of `into` refuses what names a volume.
-      {"targetVolume",
-       {{"namespace", pvc.namespace_name()}, {"pvc", pvc.name()}, {"pv", pvc.volume_name()}}}};
-  for (const char* field : {"backupStorageLocation", "sourceNamespace"}) {
-    spec[field] = GetString(upload, {"spec", field});
-  }
-  const std::string name =
-      TransferName(k8s::Name(upload), absl::StrCat("into.", pvc.uid(), ".", k8s::Uid(upload)));
-  return {{"apiVersion", absl::StrCat(DataDownloadType().group, "/", DataDownloadType().version)},
-          {"kind", DataDownloadType().kind},
-          {"metadata",
-           {{"name", name},
-            {"namespace", k8s::Namespace(upload)},
-            // One that a restore of Velero brought back would write again.
-            {"labels", {{objects::kExcludeFromBackupLabel, "true"}}},
-            {"annotations",
-             {{objects::kIntoAnnotation, pvc.uid()},
-              {objects::kIntoUploadAnnotation, k8s::Name(upload)}}}}},
-          {"spec", std::move(spec)}};
+DataDownload DownloadOf(const DataUpload& upload, const PersistentVolumeClaim& pvc) {
+  DataDownload download = DataDownload::Make(
+      upload.namespace_name(),
+      TransferName(upload.name(), absl::StrCat("into.", pvc.uid(), ".", upload.uid())));
+  // One that a restore of Velero brought back would write again.
+  download.SetLabel(objects::kExcludeFromBackupLabel, "true");
+  download.SetAnnotation(objects::kIntoAnnotation, pvc.uid());
+  download.SetAnnotation(objects::kIntoUploadAnnotation, upload.name());
+  download.SetDataMover(velero::kDataMoverName);
+  download.SetMovedSnapshot(upload.snapshot_id());
+  download.SetOperationTimeout(kOperationTimeout);
+  // A data mover that does not know of `into` refuses what names a volume.
+  download.SetTarget(pvc.namespace_name(), pvc.name(), pvc.volume_name());
+  download.SetStorageLocation(upload.storage_location());
+  download.SetSourceNamespace(upload.source_namespace());
+  return download;
 }
 
 // Makes, follows and removes the DataDownload.
@@ -116,7 +108,7 @@ class MoverRestore {
   }
 
   // For the PVC as it was planned with, and no other.
-  Json ConsentPatch(const Json& value) const;
+  objects::Patch PatchOfPvc() const { return objects::Patch().IfUid(plan_.pvc.uid()); }
 
   // The right to change the PVC is what the mover asks for.
   absl::Status Consent();
@@ -136,7 +128,7 @@ class MoverRestore {
 
   // How it stands once the caller was told to end.
   absl::Status Stopped(const absl::Status& why);
-  absl::Status TakeUp(Json found);
+  absl::Status TakeUp(DataDownload found);
   absl::Status Follow();
   absl::Status Look();
 
@@ -150,7 +142,7 @@ class MoverRestore {
   std::vector<std::string>& not_checked_;
   const k8s::ObjectKey key_;
   const std::string text_;
-  Json download_;
+  DataDownload download_;
   std::string told_;
 };
 
@@ -161,14 +153,14 @@ MoverRestore::MoverRestore(const CallContext& ctx, k8s::ApiClient& api, const Mo
       plan_(plan),
       options_(options),
       not_checked_(not_checked),
-      key_{DataDownloadType(), k8s::Namespace(plan.download), k8s::Name(plan.download)},
+      key_(plan.download.key()),
       text_(NamedDownload(plan.download)) {}
 
 absl::StatusOr<VolumeCopyResult> MoverRestore::Run() {
   RETURN_IF_ERROR(Ensure());
   RETURN_IF_ERROR(Follow());
   if (PhaseOf(download_) != DataPhase::kCompleted) {
-    const std::string message = GetString(download_, {"status", "message"});
+    const std::string message = download_.message();
     EndConsent();
     return absl::FailedPreconditionError(
         absl::StrCat("restore into ", NamedTarget(plan_.pvc), ": ", text_, " is ",
@@ -176,14 +168,12 @@ absl::StatusOr<VolumeCopyResult> MoverRestore::Run() {
                      message.empty() ? "the data mover gives no reason" : message,
                      "; where it is partly old now its beginning says so: run this again"));
   }
-  const absl::StatusOr<Json> counted =
-      ParseJsonObject(k8s::Annotation(download_, objects::kRestoredBytesAnnotation));
-  const absl::Status removed =
-      k8s::IgnoreGone(api_.Delete(ctx_, key_, {.uid = k8s::Uid(download_)}));
+  const std::string counted = download_.Annotation(objects::kRestoredBytesAnnotation);
+  const absl::Status removed = k8s::IgnoreGone(api_.Delete(ctx_, key_, {.uid = download_.uid()}));
   if (!removed.ok()) {
     not_checked_.push_back(absl::StrCat(text_, " stays: ", removed.message()));
   }
-  return counted.ok() ? VolumeCopyResultOf(*counted) : VolumeCopyResult{};
+  return ParseVolumeCopyResult(counted);
 }
 
 void MoverRestore::Tell(const std::string& sentence) const {
@@ -194,16 +184,17 @@ void MoverRestore::Tell(const std::string& sentence) const {
 
 absl::Status MoverRestore::Ensure() {
   if (plan_.goes_on) {
-    ASSIGN_OR_RETURN(std::optional<Json> found, k8s::Find(ctx_, api_, key_));
+    ASSIGN_OR_RETURN(std::optional<DataDownload> found,
+                     objects::Find<DataDownload>(ctx_, api_, key_));
     return found.has_value() ? TakeUp(*std::move(found))
                              : absl::AbortedError(absl::StrCat(text_,
                                                                " has just ended; run this "
                                                                "again"));
   }
-  Json download = plan_.download;
-  SetJson(download, {"metadata", "annotations", objects::kStartBeforeAnnotation},
-          FormatRfc3339(ctx_.clock->Now() + kMoverStartTimeMax));
-  absl::StatusOr<Json> made = api_.Create(ctx_, DataDownloadType(), key_.namespace_name, download);
+  DataDownload download = plan_.download;
+  download.SetAnnotation(objects::kStartBeforeAnnotation,
+                         FormatRfc3339(ctx_.clock->Now() + kMoverStartTimeMax));
+  absl::StatusOr<DataDownload> made = objects::Create(ctx_, api_, download);
   RETURN_IF_ERROR(Annotate(made.status(), "ask the data mover"));
   download_ = *std::move(made);
   if (const absl::Status consented = Consent(); !consented.ok()) {
@@ -214,18 +205,11 @@ absl::Status MoverRestore::Ensure() {
   return absl::OkStatus();
 }
 
-Json MoverRestore::ConsentPatch(const Json& value) const {
-  Json patch;
-  SetJson(patch, {"metadata", "uid"}, plan_.pvc.uid());
-  SetJson(patch, {"metadata", "annotations", objects::kMayWriteAnnotation}, value);
-  return patch;
-}
-
 absl::Status MoverRestore::Consent() {
-  const Json patch = ConsentPatch(k8s::Uid(download_));
-  const absl::Status consented = RetryTransient(ctx_, [&] {
-    return api_.Patch(ctx_, TargetKey(), k8s::PatchKind::kMerge, patch, "").status();
-  });
+  const objects::Patch patch =
+      PatchOfPvc().SetAnnotation(objects::kMayWriteAnnotation, download_.uid());
+  const absl::Status consented =
+      RetryTransient(ctx_, [&] { return objects::Apply(ctx_, api_, TargetKey(), patch); });
   return Annotate(consented, absl::StrCat("annotation ", objects::kMayWriteAnnotation, " of ",
                                           NamedTarget(plan_.pvc)));
 }
@@ -233,7 +217,7 @@ absl::Status MoverRestore::Consent() {
 void MoverRestore::GiveUp() {
   const CallContext ctx = LastContext();
   const absl::Status removed = RetryToTheEnd(
-      ctx, [&] { return k8s::IgnoreGone(api_.Delete(ctx, key_, {.uid = k8s::Uid(download_)})); });
+      ctx, [&] { return k8s::IgnoreGone(api_.Delete(ctx, key_, {.uid = download_.uid()})); });
   if (!removed.ok()) {
     not_checked_.push_back(absl::StrCat(text_, " stays: ", removed.message()));
   }
@@ -243,13 +227,13 @@ void MoverRestore::GiveUp() {
 void MoverRestore::EndConsent() {
   const CallContext ctx = LastContext();
   const absl::Status ended = RetryToTheEnd(ctx, [&]() -> absl::Status {
-    ASSIGN_OR_RETURN(const std::optional<Json> found, k8s::Find(ctx, api_, TargetKey()));
+    ASSIGN_OR_RETURN(const std::optional<PersistentVolumeClaim> found,
+                     objects::Find<PersistentVolumeClaim>(ctx, api_, TargetKey()));
     const bool is_there =
-        found.has_value() &&
-        k8s::Annotation(*found, objects::kMayWriteAnnotation) == k8s::Uid(download_);
-    return is_there ? k8s::IgnoreGone(api_.Patch(ctx, TargetKey(), k8s::PatchKind::kMerge,
-                                                 ConsentPatch(nullptr), "")
-                                          .status())
+        found.has_value() && found->Annotation(objects::kMayWriteAnnotation) == download_.uid();
+    return is_there ? k8s::IgnoreGone(objects::Apply(
+                          ctx, api_, TargetKey(),
+                          PatchOfPvc().RemoveAnnotation(objects::kMayWriteAnnotation)))
                     : absl::OkStatus();
   });
   if (!ended.ok()) {
@@ -268,9 +252,9 @@ absl::Status MoverRestore::Withdraw() {
   if (PhaseOf(download_) != DataPhase::kNew) {
     return absl::FailedPreconditionError("it has begun");
   }
-  RETURN_IF_ERROR(api_.Delete(
-      LastContext(), key_,
-      {.uid = k8s::Uid(download_), .resource_version = k8s::ResourceVersion(download_)}));
+  RETURN_IF_ERROR(
+      api_.Delete(LastContext(), key_,
+                  {.uid = download_.uid(), .resource_version = download_.resource_version()}));
   EndConsent();
   return absl::OkStatus();
 }
@@ -285,11 +269,10 @@ absl::Status MoverRestore::Stopped(const absl::Status& why) {
                                           " --type merge -p '{\"spec\":{\"cancel\":true}}'"));
 }
 
-absl::Status MoverRestore::TakeUp(Json found) {
-  const Json& asked = plan_.download["spec"];
-  if (k8s::Annotation(found, objects::kIntoAnnotation) != plan_.pvc.uid() ||
-      GetString(found, {"spec", "snapshotID"}) != GetString(asked, {"snapshotID"}) ||
-      GetString(found, {"spec", "targetVolume", "pv"}) != plan_.pvc.volume_name()) {
+absl::Status MoverRestore::TakeUp(DataDownload found) {
+  if (found.Annotation(objects::kIntoAnnotation) != plan_.pvc.uid() ||
+      found.moved_snapshot() != plan_.download.moved_snapshot() ||
+      found.target_volume() != plan_.pvc.volume_name()) {
     return absl::AlreadyExistsError(
         absl::StrCat(text_, " has the name that this restore would have, and is another one"));
   }
@@ -321,12 +304,12 @@ absl::Status MoverRestore::Follow() {
 }
 
 absl::Status MoverRestore::Look() {
-  absl::StatusOr<std::optional<Json>> found = k8s::Find(ctx_, api_, key_);
+  absl::StatusOr<std::optional<DataDownload>> found = objects::Find<DataDownload>(ctx_, api_, key_);
   if (!found.ok() && IsRetryable(found.status())) {
     return absl::OkStatus();  // The mover goes on while the API server is away.
   }
   RETURN_IF_ERROR(found.status());
-  if (!found->has_value() || k8s::Uid(**found) != k8s::Uid(download_)) {
+  if (!found->has_value() || (*found)->uid() != download_.uid()) {
     EndConsent();
     return absl::FailedPreconditionError(absl::StrCat(
         "another client deleted ", text_, ", which stops the data mover; where ",
@@ -337,30 +320,31 @@ absl::Status MoverRestore::Look() {
 }
 
 void MoverRestore::Report() {
-  const std::string message = GetString(download_, {"status", "message"});
+  const std::string message = download_.message();
   if (!message.empty() && message != told_) {
     Tell(message);
   }
   told_ = message;
   if (PhaseOf(download_) == DataPhase::kInProgress && options_.on_progress) {
     options_.on_progress({.stage = "restore",
-                          .done_bytes = GetInt(download_, {"status", "progress", "bytesDone"}),
-                          .total_bytes = GetInt(download_, {"status", "progress", "totalBytes"})});
+                          .done_bytes = download_.done_bytes(),
+                          .total_bytes = download_.total_bytes()});
   }
 }
 
 // A DataDownload of an earlier run that has not begun to write, or is over: gone before a safety
 // snapshot is taken, so that it does not write meanwhile.
-absl::Status RemoveEarlier(const CallContext& ctx, k8s::ApiClient& api, const Json& download) {
-  const k8s::ObjectKey key{DataDownloadType(), k8s::Namespace(download), k8s::Name(download)};
+absl::Status RemoveEarlier(const CallContext& ctx, k8s::ApiClient& api,
+                           const DataDownload& download) {
+  const k8s::ObjectKey key = download.key();
   const CallContext until = ctx.WithTimeout(kCopyEndTimeMax);
-  ASSIGN_OR_RETURN(std::optional<Json> found, k8s::Find(ctx, api, key));
+  ASSIGN_OR_RETURN(std::optional<DataDownload> found, objects::Find<DataDownload>(ctx, api, key));
   if (!found.has_value()) {
     return absl::OkStatus();
   }
-  RETURN_IF_ERROR(k8s::IgnoreGone(api.Delete(ctx, key, {.uid = k8s::Uid(*found)})));
+  RETURN_IF_ERROR(k8s::IgnoreGone(api.Delete(ctx, key, {.uid = found->uid()})));
   while (true) {
-    ASSIGN_OR_RETURN(found, k8s::Find(ctx, api, key));
+    ASSIGN_OR_RETURN(found, objects::Find<DataDownload>(ctx, api, key));
     if (!found.has_value()) {
       return absl::OkStatus();
     }
@@ -373,10 +357,10 @@ absl::Status RemoveEarlier(const CallContext& ctx, k8s::ApiClient& api, const Js
 
 // What of an earlier run is gone on with. One that does not write yet is not: it could begin while
 // the safety snapshot is taken.
-bool HasBegun(const PersistentVolumeClaim& pvc, const Json& download) {
+bool HasBegun(const PersistentVolumeClaim& pvc, const DataDownload& download) {
   const std::optional<CopyRecord> record = ParseCopyRecord(pvc);
   return record.has_value() && record->method == CopyRecord::Method::kMover &&
-         record->id == k8s::Uid(download) && record->has_written && !record->has_ended;
+         record->id == download.uid() && record->has_written && !record->has_ended;
 }
 
 // What keeps the mover away that does not keep away a Pod that finishes its own restore.
@@ -423,7 +407,7 @@ absl::Status CheckMayAskMover(const CallContext& ctx, k8s::ApiClient& api,
 absl::StatusOr<MoverPlan> PlanMoverRestore(const CallContext& ctx, k8s::ApiClient& api,
                                            const RestoreSurroundings& around,
                                            const MovedSource& source, absl::string_view pvc_name) {
-  ASSIGN_OR_RETURN(const Json upload, ReadUpload(ctx, api, source));
+  ASSIGN_OR_RETURN(const DataUpload upload, ReadUpload(ctx, api, source));
   ASSIGN_OR_RETURN(RestoreFacts facts, ReadPvcFacts(ctx, api, around.namespace_name, pvc_name));
   if (!facts.pvc.has_value()) {
     return absl::NotFoundError(absl::StrCat("PVC ", around.namespace_name, "/", pvc_name,
@@ -431,13 +415,11 @@ absl::StatusOr<MoverPlan> PlanMoverRestore(const CallContext& ctx, k8s::ApiClien
                                             "that does"));
   }
   MoverPlan plan{.pvc = *facts.pvc, .download = DownloadOf(upload, *facts.pvc)};
-  ASSIGN_OR_RETURN(
-      const std::optional<Json> found,
-      k8s::Find(ctx, api,
-                {DataDownloadType(), k8s::Namespace(plan.download), k8s::Name(plan.download)}));
+  ASSIGN_OR_RETURN(const std::optional<DataDownload> found,
+                   objects::Find<DataDownload>(ctx, api, plan.download.key()));
   if (found.has_value() && !velero::IsTerminal(PhaseOf(*found))) {
     plan.goes_on = HasBegun(plan.pvc, *found);
-    facts.own_transfer = k8s::Uid(*found);
+    facts.own_transfer = found->uid();
   }
   PvcVerdict verdict = CheckPvc(around, facts);
   plan.refusals = std::move(verdict.refusals);
@@ -466,8 +448,8 @@ absl::StatusOr<CopyRestoreResult> RestoreByMover(const CallContext& ctx, k8s::Ap
   }
   std::unique_ptr<VolumeGuard> guard;
   if (!plan.goes_on && !options.takes_safety_snapshot) {
-    ASSIGN_OR_RETURN(
-        guard, GuardRestore(ctx, api, random, plan.pvc, k8s::Name(plan.download), not_checked));
+    ASSIGN_OR_RETURN(guard,
+                     GuardRestore(ctx, api, random, plan.pvc, plan.download.name(), not_checked));
   }
   RETURN_IF_ERROR(CheckStillUnused(ctx, api, plan.pvc, ""));
   return WithSafety(MoverRestore(ctx, api, plan, options, not_checked).Run(), safety);

@@ -8,11 +8,11 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
-#include "base/json.h"
 #include "base/random.h"
 #include "csi/in_place_copy.h"
 #include "csi/restore_guard.h"
 #include "k8s/api_client.h"
+#include "objects/data_download.h"
 #include "objects/persistent_volume_claim.h"
 
 // What the data mover moved comes back into a PVC that exists, by the data mover: it has the keys
@@ -54,8 +54,8 @@ struct MovedSource {
 
 struct MoverPlan {
   objects::PersistentVolumeClaim pvc;
-  Json download;         // DataDownload to make
-  bool goes_on = false;  // with that of an earlier run
+  objects::DataDownload download;  // to make
+  bool goes_on = false;            // with that of an earlier run
   std::vector<RestoreRefusal> refusals = {};
   std::vector<std::string> refused_by_copy = {};
   std::vector<std::string> not_checked = {};

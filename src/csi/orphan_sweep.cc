@@ -397,7 +397,7 @@ absl::StatusOr<Backups> ListBackups(const CallContext& ctx, const Environment& e
       objects::List<objects::Object>(ctx, env.api, BackupType(), env.velero_namespace));
   Backups backups;
   for (const objects::Object& object : list) {
-    absl::StatusOr<velero::Backup> backup = velero::ParseBackup(object.json());
+    absl::StatusOr<velero::Backup> backup = velero::ParseBackup(object);
     if (!backup.ok()) {
       backup = velero::Backup();
       backup->name = object.name();

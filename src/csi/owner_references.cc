@@ -3,10 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <string>
-#include <utility>
 
 #include "absl/strings/match.h"
-#include "k8s/object.h"
 #include "objects/keys.h"
 #include "velero/labels.h"
 
@@ -27,56 +25,40 @@ constexpr std::array<absl::string_view, 10> kClusterScopedKinds = {
     "VolumeGroupSnapshotContent",
 };
 
-bool IsForeign(absl::string_view velero_namespace, const Json& object, const Json& owner) {
-  const std::string namespace_name = k8s::Namespace(object);
-  const std::string kind = GetString(owner, {"kind"});
+bool IsForeign(absl::string_view velero_namespace, const objects::Object& object,
+               const objects::OwnerReference& owner) {
+  const std::string namespace_name = object.namespace_name();
   if (namespace_name.empty()) {
-    return std::find(kClusterScopedKinds.begin(), kClusterScopedKinds.end(), kind) ==
+    return std::find(kClusterScopedKinds.begin(), kClusterScopedKinds.end(), owner.kind) ==
            kClusterScopedKinds.end();
   }
-  return absl::StartsWith(GetString(owner, {"apiVersion"}), "velero.io/") &&
-         velero_namespace != namespace_name;
+  return absl::StartsWith(owner.api_version, "velero.io/") && velero_namespace != namespace_name;
 }
 
-void KeepAsLabel(const Json& owner, Json& object) {
-  const std::string kind = GetString(owner, {"kind"});
-  if (!absl::StartsWith(GetString(owner, {"apiVersion"}), "velero.io/")) {
+void KeepAsLabel(const objects::OwnerReference& owner, objects::Object& object) {
+  if (!absl::StartsWith(owner.api_version, "velero.io/")) {
     return;
   }
-  const char* label = kind == "Backup"    ? objects::kBackupNameLabel
-                      : kind == "Restore" ? objects::kRestoreNameLabel
-                                          : nullptr;
-  if (label != nullptr && k8s::Label(object, label).empty()) {
-    SetJson(object, {"metadata", "labels", label},
-            velero::ValidLabelValue(GetString(owner, {"name"})));
+  const char* label = owner.kind == "Backup"    ? objects::kBackupNameLabel
+                      : owner.kind == "Restore" ? objects::kRestoreNameLabel
+                                                : nullptr;
+  if (label != nullptr && object.Label(label).empty()) {
+    object.SetLabel(label, velero::ValidLabelValue(owner.name));
   }
 }
 
 }  // namespace
 
-bool StripForeignOwners(absl::string_view velero_namespace, Json& object) {
-  const Json* owners = FindJson(object, {"metadata", "ownerReferences"});
-  if (owners == nullptr || !owners->is_array()) {
-    return false;
-  }
-  Json kept = Json::array();
-  const Json before = *owners;
-  for (const Json& owner : before) {
-    if (IsForeign(velero_namespace, object, owner)) {
+bool StripForeignOwners(absl::string_view velero_namespace, objects::Object& object) {
+  const auto is_foreign = [&](const objects::OwnerReference& owner) {
+    return IsForeign(velero_namespace, object, owner);
+  };
+  for (const objects::OwnerReference& owner : object.owners()) {
+    if (is_foreign(owner)) {
       KeepAsLabel(owner, object);
-    } else {
-      kept.push_back(owner);
     }
   }
-  if (kept.size() == before.size()) {
-    return false;
-  }
-  if (kept.empty()) {
-    EraseJson(object, {"metadata", "ownerReferences"});
-  } else {
-    SetJson(object, {"metadata", "ownerReferences"}, std::move(kept));
-  }
-  return true;
+  return object.RemoveOwners(is_foreign);
 }
 
 }  // namespace csidelta::csi

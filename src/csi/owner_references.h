@@ -1,7 +1,7 @@
 #pragma once
 
 #include "absl/strings/string_view.h"
-#include "base/json.h"
+#include "objects/object.h"
 
 namespace csidelta::csi {
 
@@ -10,6 +10,6 @@ namespace csidelta::csi {
 // references that point from a cluster-scoped object to a namespaced one, or to an object of
 // Velero's where `object` lives outside `velero_namespace`. A Backup or Restore that was named so
 // stays named by Velero's label. Returns whether anything was removed. Pure.
-bool StripForeignOwners(absl::string_view velero_namespace, Json& object);
+bool StripForeignOwners(absl::string_view velero_namespace, objects::Object& object);
 
 }  // namespace csidelta::csi

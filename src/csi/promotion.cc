@@ -13,10 +13,9 @@
 #include "csi/claim_provisioning.h"
 #include "csi/retry.h"
 #include "csi/snapshot_lifecycle.h"
-#include "csi/snapshot_types.h"
 #include "k8s/find.h"
 #include "k8s/object.h"
-#include "k8s/wait.h"
+#include "objects/client.h"
 #include "objects/keys.h"
 #include "objects/storage_class.h"
 
@@ -40,26 +39,17 @@ std::string PvcText(absl::string_view namespace_name, absl::string_view name) {
 }
 
 // Newer provisioners hold a VolumeSnapshot while they fill a PVC from it, and finish that.
-bool IsBeingFilledFrom(const Json& snapshot) {
-  const Json* const finalizers = FindJson(snapshot, {"metadata", "finalizers"});
-  return finalizers != nullptr && finalizers->is_array() &&
-         std::find(finalizers->begin(), finalizers->end(),
-                   objects::kProvisionerSourceProtectionFinalizer) != finalizers->end();
+bool IsBeingFilledFrom(const VolumeSnapshot& snapshot) {
+  return snapshot.HasFinalizer(objects::kProvisionerSourceProtectionFinalizer);
 }
 
 absl::StatusOr<std::optional<PersistentVolumeClaim>> FindPvc(const CallContext& ctx,
                                                              k8s::ApiClient& api,
                                                              const std::string& namespace_name,
                                                              const std::string& name) {
-  if (name.empty()) {
-    return std::optional<PersistentVolumeClaim>();
-  }
-  ASSIGN_OR_RETURN(std::optional<Json> found, k8s::Find(ctx, api, ClaimKey(namespace_name, name)));
-  if (!found.has_value()) {
-    return std::optional<PersistentVolumeClaim>();
-  }
-  ASSIGN_OR_RETURN(PersistentVolumeClaim pvc, PersistentVolumeClaim::Of(*std::move(found)));
-  return std::optional<PersistentVolumeClaim>(std::move(pvc));
+  return name.empty() ? std::optional<PersistentVolumeClaim>()
+                      : objects::Find<PersistentVolumeClaim>(
+                            ctx, api, PersistentVolumeClaim::Key(namespace_name, name));
 }
 
 // Reads what the check wants to know of each target.
@@ -128,18 +118,13 @@ absl::Status PromotionPlanner::ReadLabels() {
 }
 
 absl::Status PromotionPlanner::ReadClasses() {
-  const absl::StatusOr<k8s::ObjectList> list = api_.List(ctx_, StorageClassType(), "", {});
+  absl::StatusOr<std::vector<StorageClass>> list = objects::List<StorageClass>(ctx_, api_, "");
   if (absl::IsPermissionDenied(list.status()) && !request_.must_check_all) {
     NoteUnread("StorageClass not checked", list.status());
     return absl::OkStatus();
   }
   RETURN_IF_ERROR(list.status());
-  classes_.emplace();
-  classes_->reserve(list->items.size());
-  for (const Json& object : list->items) {
-    ASSIGN_OR_RETURN(StorageClass one, StorageClass::Of(object));
-    classes_->push_back(std::move(one));
-  }
+  classes_ = *std::move(list);
   return absl::OkStatus();
 }
 
@@ -148,8 +133,8 @@ absl::StatusOr<PromotionPlanner::ReadContent> PromotionPlanner::ReadContentOf(
   if (snapshot.bound_content().empty()) {
     return ReadContent();
   }
-  const absl::StatusOr<std::optional<Json>> found =
-      k8s::Find(ctx_, api_, VolumeSnapshotContentKey(snapshot.bound_content()));
+  auto found = objects::Find<VolumeSnapshotContent>(
+      ctx_, api_, VolumeSnapshotContent::Key("", snapshot.bound_content()));
   if (absl::IsPermissionDenied(found.status()) && !request_.must_check_all) {
     NoteUnread("binding not checked", found.status());
     return ReadContent();
@@ -158,8 +143,7 @@ absl::StatusOr<PromotionPlanner::ReadContent> PromotionPlanner::ReadContentOf(
   if (!found->has_value()) {
     return ReadContent{.kind = ContentReading::Kind::kGone};
   }
-  ASSIGN_OR_RETURN(VolumeSnapshotContent content, VolumeSnapshotContent::Of(**found));
-  return ReadContent{.kind = ContentReading::Kind::kPresent, .content = std::move(content)};
+  return ReadContent{.kind = ContentReading::Kind::kPresent, .content = *std::move(found)};
 }
 
 absl::StatusOr<std::optional<PersistentVolumeClaim>> PromotionPlanner::ReadSource(
@@ -243,9 +227,8 @@ void PromotionPlanner::NoteUnread(absl::string_view what, const absl::Status& st
 absl::StatusOr<PersistentVolumeClaim> MakePvc(const CallContext& ctx, k8s::ApiClient& api,
                                               const Promotion& promotion) {
   const PlannedPvc& pvc = promotion.pvc;
-  absl::StatusOr<Json> made =
-      api.Create(ctx, PersistentVolumeClaimType(), pvc.namespace_name,
-                 MakePvcObject(pvc, promotion.snapshot.name(), promotion.labels));
+  absl::StatusOr<PersistentVolumeClaim> made =
+      objects::Create(ctx, api, MakePvcObject(pvc, promotion.snapshot.name(), promotion.labels));
   const std::string text = PvcText(pvc.namespace_name, pvc.name);
   if (absl::IsAlreadyExists(made.status())) {
     return absl::AlreadyExistsError(
@@ -256,7 +239,7 @@ absl::StatusOr<PersistentVolumeClaim> MakePvc(const CallContext& ctx, k8s::ApiCl
                     absl::StrCat("; whether ", text, " was made is not known: look at it"));
   }
   RETURN_IF_ERROR(Annotate(made.status(), text));
-  return PersistentVolumeClaim::Of(*std::move(made));
+  return made;
 }
 
 // What MakePvcs() made so far, to be undone after `status`.
@@ -338,13 +321,12 @@ absl::StatusOr<bool> PvcWaiter::AwaitSlice() {
   const CallContext slice = ctx_.WithTimeout(interval_);
   interval_ = std::min(2 * interval_, kProvisioningLookIntervalMax);
   const std::string uid = pvc_.uid();
-  const absl::Status status = k8s::WaitFor(
-      slice, api_, ClaimKey(pvc_.namespace_name(), pvc_.name()),
-      [&](const Json* object) -> absl::StatusOr<bool> {
-        if (object == nullptr || k8s::Uid(*object) != uid) {
+  const absl::Status status = objects::WaitFor<PersistentVolumeClaim>(
+      slice, api_, pvc_.key(), [&](const PersistentVolumeClaim* now) -> absl::StatusOr<bool> {
+        if (now == nullptr || now->uid() != uid) {
           return absl::NotFoundError(absl::StrCat(Text(), " was deleted by another client"));
         }
-        ASSIGN_OR_RETURN(pvc_, PersistentVolumeClaim::Of(*object));
+        pvc_ = *now;
         return pvc_.is_bound();
       });
   if (absl::IsDeadlineExceeded(status) || !ctx_.Check().ok()) {
@@ -387,7 +369,7 @@ absl::Status PvcWaiter::CheckProvisioning(const ProvisioningNews& news) {
 }
 
 absl::Status PvcWaiter::CheckVolume() {
-  const absl::StatusOr<std::string> why = WhyVolumeIsForeign(ctx_, api_, pvc_.json(), wait_.driver);
+  const absl::StatusOr<std::string> why = WhyVolumeIsForeign(ctx_, api_, pvc_, wait_.driver);
   if (absl::IsPermissionDenied(why.status())) {
     not_checked_.push_back(
         absl::StrCat("whether its volume was made for it not checked: ", why.status().message()));
@@ -427,16 +409,11 @@ absl::StatusOr<std::vector<VolumeSnapshot>> SnapshotsOfSet(const CallContext& ct
                                                            k8s::ApiClient& api,
                                                            absl::string_view namespace_name,
                                                            absl::string_view set) {
-  ASSIGN_OR_RETURN(const k8s::ObjectList list,
-                   api.List(ctx, VolumeSnapshotType(), namespace_name,
-                            {.label_selector = absl::StrCat(objects::kSnapshotSetLabel, "=", set),
-                             .field_selector = ""}));
-  std::vector<VolumeSnapshot> snapshots;
-  snapshots.reserve(list.items.size());
-  for (const Json& object : list.items) {
-    ASSIGN_OR_RETURN(VolumeSnapshot snapshot, VolumeSnapshot::Of(object));
-    snapshots.push_back(std::move(snapshot));
-  }
+  ASSIGN_OR_RETURN(std::vector<VolumeSnapshot> snapshots,
+                   objects::List<VolumeSnapshot>(
+                       ctx, api, namespace_name,
+                       {.label_selector = absl::StrCat(objects::kSnapshotSetLabel, "=", set),
+                        .field_selector = ""}));
   if (snapshots.empty()) {
     return absl::NotFoundError(absl::StrCat("no VolumeSnapshot of namespace ", namespace_name,
                                             " was taken under the name ", set,
@@ -454,25 +431,25 @@ absl::StatusOr<VolumeSnapshot> AwaitUsableSnapshot(const CallContext& ctx, k8s::
                                                    absl::string_view name,
                                                    const WaitObserver& on_look) {
   std::optional<VolumeSnapshot> last;
-  const auto is_settled = [&](const Json* object) -> absl::StatusOr<bool> {
-    if (object == nullptr) {
+  const auto is_settled = [&](const VolumeSnapshot* seen) -> absl::StatusOr<bool> {
+    if (seen == nullptr) {
       return absl::NotFoundError(
           absl::StrCat("VolumeSnapshot ", namespace_name, "/", name, " does not exist"));
     }
-    ASSIGN_OR_RETURN(VolumeSnapshot seen, VolumeSnapshot::Of(*object));
-    const SnapshotStatus now = StatusOf(seen, {});
-    last = std::move(seen);
+    const SnapshotStatus now = StatusOf(*seen, {});
+    last = *seen;
     const bool is_retried =
         now.state == SnapshotState::kError && now.conditions.front().reason == "Retried";
     return now.state != SnapshotState::kCreating && now.state != SnapshotState::kUploading &&
            !is_retried;
   };
-  const k8s::ObjectKey key = VolumeSnapshotKey(namespace_name, name);
+  const k8s::ObjectKey key = VolumeSnapshot::Key(namespace_name, name);
   absl::Duration interval = kProvisioningLookIntervalMin;
   absl::Status status = absl::OkStatus();
   while (true) {
     // Time goes on where nothing changes: an observer sees that.
-    status = k8s::WaitFor(on_look ? ctx.WithTimeout(interval) : ctx, api, key, is_settled);
+    status = objects::WaitFor<VolumeSnapshot>(on_look ? ctx.WithTimeout(interval) : ctx, api, key,
+                                              is_settled);
     if (!on_look || !absl::IsDeadlineExceeded(status) || !ctx.Check().ok()) {
       break;
     }
@@ -502,25 +479,16 @@ absl::StatusOr<PromotionPlan> PlanPromotions(const CallContext& ctx, k8s::ApiCli
   return PromotionPlanner(ctx, api, request).Plan();
 }
 
-Json MakePvcObject(const PlannedPvc& pvc, absl::string_view snapshot_name,
-                   const std::map<std::string, std::string>& labels) {
-  Json object = {
-      {"apiVersion", "v1"},
-      {"kind", "PersistentVolumeClaim"},
-      {"metadata", {{"name", pvc.name}, {"namespace", pvc.namespace_name}}},
-      {"spec",
-       {{"accessModes", pvc.access_modes},
-        {"storageClassName", pvc.storage_class},
-        {"volumeMode", std::string(objects::ToString(pvc.mode))},
-        {"resources", {{"requests", {{"storage", FormatBinaryQuantity(pvc.size_bytes)}}}}},
-        {"dataSource",
-         {{"apiGroup", VolumeSnapshotType().group},
-          {"kind", "VolumeSnapshot"},
-          {"name", std::string(snapshot_name)}}}}}};
-  if (!labels.empty()) {
-    SetJson(object, {"metadata", "labels"}, labels);
-  }
-  return object;
+PersistentVolumeClaim MakePvcObject(const PlannedPvc& pvc, absl::string_view snapshot_name,
+                                    const std::map<std::string, std::string>& labels) {
+  PersistentVolumeClaim made = PersistentVolumeClaim::Make(pvc.namespace_name, pvc.name);
+  made.SetLabels(labels);
+  made.SetAccessModes(pvc.access_modes);
+  made.SetStorageClass(pvc.storage_class);
+  made.SetMode(pvc.mode);
+  made.SetRequestedQuantity(FormatBinaryQuantity(pvc.size_bytes));
+  made.SetSourceSnapshot(snapshot_name);
+  return made;
 }
 
 absl::StatusOr<std::vector<PersistentVolumeClaim>> MakePvcs(const CallContext& ctx,
@@ -546,7 +514,7 @@ absl::StatusOr<std::vector<PersistentVolumeClaim>> MakePvcs(const CallContext& c
 
 absl::Status RemovePvc(const CallContext& ctx, k8s::ApiClient& api,
                        const PersistentVolumeClaim& pvc) {
-  const k8s::ObjectKey key = ClaimKey(pvc.namespace_name(), pvc.name());
+  const k8s::ObjectKey key = pvc.key();
   return RetryTransient(ctx, [&]() -> absl::Status {
     ASSIGN_OR_RETURN(const std::optional<PersistentVolumeClaim> now,
                      FindPvc(ctx, api, key.namespace_name, key.name));
@@ -557,22 +525,20 @@ absl::Status RemovePvc(const CallContext& ctx, k8s::ApiClient& api,
       return absl::FailedPreconditionError(
           absl::StrCat(PvcText(key.namespace_name, key.name), " is bound"));
     }
-    return k8s::IgnoreNotFound(api.Delete(
-        ctx, key, {.uid = now->uid(), .resource_version = k8s::ResourceVersion(now->json())}));
+    return k8s::IgnoreNotFound(
+        api.Delete(ctx, key, {.uid = now->uid(), .resource_version = now->resource_version()}));
   });
 }
 
 absl::Status CheckStillThere(const CallContext& ctx, k8s::ApiClient& api,
                              const VolumeSnapshot& snapshot) {
-  ASSIGN_OR_RETURN(
-      const std::optional<Json> found,
-      k8s::Find(ctx, api, VolumeSnapshotKey(snapshot.namespace_name(), snapshot.name())));
+  ASSIGN_OR_RETURN(const auto found, objects::Find<VolumeSnapshot>(ctx, api, snapshot.key()));
   const std::string text =
       absl::StrCat("VolumeSnapshot ", snapshot.namespace_name(), "/", snapshot.name());
-  if (!found.has_value() || k8s::Uid(*found) != snapshot.uid()) {
+  if (!found.has_value() || found->uid() != snapshot.uid()) {
     return absl::FailedPreconditionError(absl::StrCat(text, " was deleted in the meantime"));
   }
-  return k8s::BeingDeleted(*found) && !IsBeingFilledFrom(*found)
+  return found->is_being_deleted() && !IsBeingFilledFrom(*found)
              ? absl::FailedPreconditionError(absl::StrCat(text, " is being deleted"))
              : absl::OkStatus();
 }

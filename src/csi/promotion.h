@@ -86,8 +86,8 @@ absl::StatusOr<PromotionPlan> PlanPromotions(const CallContext& ctx, k8s::ApiCli
                                              const PromotionRequest& request);
 
 // The object to create; `snapshot_name` is that of a VolumeSnapshot in its namespace. Pure.
-Json MakePvcObject(const PlannedPvc& pvc, absl::string_view snapshot_name,
-                   const std::map<std::string, std::string>& labels);
+objects::PersistentVolumeClaim MakePvcObject(const PlannedPvc& pvc, absl::string_view snapshot_name,
+                                             const std::map<std::string, std::string>& labels);
 
 // Makes the PVCs, and looks at the VolumeSnapshots once more: one that has gone meanwhile would
 // leave its PVC Pending for ever. REQUIRES a plan without refusals. After an error none of them is

@@ -16,17 +16,18 @@
 #include "csi/copy_record.h"
 #include "csi/snapshot_creation.h"
 #include "csi/snapshot_types.h"
-#include "csi/swap_record.h"
 #include "csi/volume_guard.h"
 #include "csi/volume_turn.h"
-#include "k8s/find.h"
-#include "k8s/object.h"
+#include "objects/client.h"
+#include "objects/data_download.h"
 #include "objects/keys.h"
+#include "objects/swap_record.h"
 #include "velero/data_upload.h"
 
 namespace csidelta::csi {
 namespace {
 
+using objects::DataDownload;
 using objects::PersistentVolume;
 using objects::PersistentVolumeClaim;
 using objects::Pod;
@@ -333,38 +334,30 @@ void AddNote(const absl::Status& status, absl::string_view what, std::vector<std
   notes.push_back(absl::StrCat(what, " not checked: ", status.message()));
 }
 
-// All objects of a kind in a namespace ("": in all); nothing, and a note, where they may not be
-// listed, or the kind is not served.
-template <typename View>
-absl::StatusOr<std::optional<std::vector<View>>> ReadAll(
-    const CallContext& ctx, k8s::ApiClient& api, const k8s::ResourceType& type,
-    absl::string_view namespace_name, absl::string_view what, std::vector<std::string>& notes) {
-  absl::StatusOr<k8s::ObjectList> list = api.List(ctx, type, namespace_name, {});
-  if (absl::IsPermissionDenied(list.status()) || absl::IsNotFound(list.status())) {
-    AddNote(list.status(), what, notes);
-    return std::optional<std::vector<View>>();
+// Nothing, and a note, where they may not be listed, or the kind is not served.
+template <typename Kind>
+absl::StatusOr<std::optional<std::vector<Kind>>> OrNote(absl::StatusOr<std::vector<Kind>> all,
+                                                        absl::string_view what,
+                                                        std::vector<std::string>& notes) {
+  if (absl::IsPermissionDenied(all.status()) || absl::IsNotFound(all.status())) {
+    AddNote(all.status(), what, notes);
+    return std::optional<std::vector<Kind>>();
   }
-  RETURN_IF_ERROR(list.status());
-  std::vector<View> views;
-  views.reserve(list->items.size());
-  for (Json& item : list->items) {
-    ASSIGN_OR_RETURN(View view, View::Of(std::move(item)));
-    views.push_back(std::move(view));
-  }
-  return std::optional<std::vector<View>>(std::move(views));
+  RETURN_IF_ERROR(all.status());
+  return std::optional<std::vector<Kind>>(*std::move(all));
 }
 
 absl::Status ReadBackups(const CallContext& ctx, k8s::ApiClient& api, RestoreSurroundings& around) {
   constexpr absl::string_view kWhat = "Velero backups";
-  const absl::StatusOr<k8s::ObjectList> list = api.List(ctx, BackupType(), "", {});
-  if (absl::IsPermissionDenied(list.status()) || absl::IsNotFound(list.status())) {
-    AddNote(list.status(), kWhat, around.not_checked);
+  ASSIGN_OR_RETURN(const std::optional<std::vector<objects::Object>> all,
+                   OrNote(objects::List<objects::Object>(ctx, api, BackupType(), ""), kWhat,
+                          around.not_checked));
+  if (!all.has_value()) {
     return absl::OkStatus();
   }
-  RETURN_IF_ERROR(list.status());
   around.backups.emplace();
-  for (const Json& item : list->items) {
-    absl::StatusOr<velero::Backup> backup = velero::ParseBackup(item);
+  for (const objects::Object& one : *all) {
+    absl::StatusOr<velero::Backup> backup = velero::ParseBackup(one);
     if (!backup.ok()) {
       AddNote(backup.status(), kWhat, around.not_checked);
     } else if (backup->Running()) {
@@ -383,10 +376,9 @@ class FactsReader {
 
   absl::StatusOr<RestoreFacts> Read() {
     RETURN_IF_ERROR(ReadContent());
-    ASSIGN_OR_RETURN(std::optional<Json> pvc,
-                     k8s::Find(ctx_, api_, ClaimKey(namespace_name(), facts_.pvc_name)));
-    if (pvc.has_value()) {
-      ASSIGN_OR_RETURN(facts_.pvc, PersistentVolumeClaim::Of(*std::move(pvc)));
+    ASSIGN_OR_RETURN(facts_.pvc, objects::Find<PersistentVolumeClaim>(
+                                     ctx_, api_, ClaimKey(namespace_name(), facts_.pvc_name)));
+    if (facts_.pvc.has_value()) {
       RETURN_IF_ERROR(ReadVolume());
       RETURN_IF_ERROR(ReadLease());
       ASSIGN_OR_RETURN(facts_.is_transfer_over, IsTransferOver(ctx_, api_, *facts_.pvc));
@@ -402,18 +394,17 @@ class FactsReader {
     if (facts_.snapshot.bound_content().empty()) {
       return absl::OkStatus();
     }
-    absl::StatusOr<std::optional<Json>> found =
-        k8s::Find(ctx_, api_, VolumeSnapshotContentKey(facts_.snapshot.bound_content()));
+    absl::StatusOr<std::optional<VolumeSnapshotContent>> found =
+        objects::Find<VolumeSnapshotContent>(
+            ctx_, api_, VolumeSnapshotContentKey(facts_.snapshot.bound_content()));
     if (absl::IsPermissionDenied(found.status())) {
       AddNote(found.status(), "binding, driver and volume mode", facts_.not_checked);
       return absl::OkStatus();
     }
     RETURN_IF_ERROR(found.status());
-    facts_.content_kind = ContentReading::Kind::kGone;
-    if (found->has_value()) {
-      ASSIGN_OR_RETURN(facts_.content, VolumeSnapshotContent::Of(**std::move(found)));
-      facts_.content_kind = ContentReading::Kind::kPresent;
-    }
+    facts_.content = *std::move(found);
+    facts_.content_kind =
+        facts_.content.has_value() ? ContentReading::Kind::kPresent : ContentReading::Kind::kGone;
     return absl::OkStatus();
   }
 
@@ -421,17 +412,15 @@ class FactsReader {
     if (facts_.pvc->volume_name().empty()) {
       return absl::OkStatus();
     }
-    absl::StatusOr<std::optional<Json>> found =
-        k8s::Find(ctx_, api_, VolumeKey(facts_.pvc->volume_name()));
+    absl::StatusOr<std::optional<PersistentVolume>> found =
+        objects::Find<PersistentVolume>(ctx_, api_, VolumeKey(facts_.pvc->volume_name()));
     if (absl::IsPermissionDenied(found.status())) {
       AddNote(found.status(), "PersistentVolume", facts_.not_checked);
       return absl::OkStatus();
     }
     RETURN_IF_ERROR(found.status());
     facts_.is_volume_read = true;
-    if (found->has_value()) {
-      ASSIGN_OR_RETURN(facts_.volume, PersistentVolume::Of(**std::move(found)));
-    }
+    facts_.volume = *std::move(found);
     return absl::OkStatus();
   }
 
@@ -463,8 +452,8 @@ class FactsReader {
   }
 
   absl::Status ReadUnfinished() {
-    absl::StatusOr<k8s::ObjectList> list = api_.List(
-        ctx_, PersistentVolumeType(), "",
+    const absl::StatusOr<std::vector<PersistentVolume>> list = objects::List<PersistentVolume>(
+        ctx_, api_, "",
         {.label_selector = absl::StrCat(objects::kInPlaceLabel, "=",
                                         RestoreLabelValue(namespace_name(), facts_.pvc_name)),
          .field_selector = ""});
@@ -473,9 +462,8 @@ class FactsReader {
       return absl::OkStatus();
     }
     RETURN_IF_ERROR(list.status());
-    for (Json& item : list->items) {
-      ASSIGN_OR_RETURN(const PersistentVolume volume, PersistentVolume::Of(std::move(item)));
-      ASSIGN_OR_RETURN(const SwapRecord record, ParseSwapRecord(volume));
+    for (const PersistentVolume& volume : *list) {
+      ASSIGN_OR_RETURN(const objects::SwapRecord record, ParseSwapRecord(volume));
       facts_.unfinished = {.volume = volume.name(), .snapshot = record.snapshot};
     }
     return absl::OkStatus();
@@ -498,24 +486,25 @@ absl::StatusOr<bool> IsTransferOver(const CallContext& ctx, k8s::ApiClient& api,
   if (named.name.empty()) {
     return false;
   }
-  const absl::StatusOr<std::optional<Json>> found =
-      k8s::Find(ctx, api, {DataDownloadType(), named.namespace_name, named.name});
+  const absl::StatusOr<std::optional<DataDownload>> found =
+      objects::Find<DataDownload>(ctx, api, DataDownload::Key(named.namespace_name, named.name));
   if (absl::IsPermissionDenied(found.status())) {
     return false;
   }
   RETURN_IF_ERROR(found.status());
-  if (found->has_value() && k8s::Uid(**found) == record->id &&
-      !velero::IsTerminal(velero::ParseDataPhase(GetString(**found, {"status", "phase"})))) {
+  if (found->has_value() && (*found)->uid() == record->id &&
+      !velero::IsTerminal(velero::ParseDataPhase((*found)->phase()))) {
     return false;
   }
   // Removed or ended by another client it may have left a worker.
-  const absl::StatusOr<k8s::ObjectList> volumes = api.List(ctx, PersistentVolumeType(), "", {});
+  const absl::StatusOr<std::vector<PersistentVolume>> volumes =
+      objects::List<PersistentVolume>(ctx, api, "");
   if (absl::IsPermissionDenied(volumes.status())) {
     return false;
   }
   RETURN_IF_ERROR(volumes.status());
-  return std::none_of(volumes->items.begin(), volumes->items.end(), [&](const Json& volume) {
-    return k8s::Annotation(volume, objects::kAliasOfAnnotation) == pvc.volume_name();
+  return std::none_of(volumes->begin(), volumes->end(), [&](const PersistentVolume& volume) {
+    return volume.Annotation(objects::kAliasOfAnnotation) == pvc.volume_name();
   });
 }
 
@@ -581,7 +570,7 @@ std::vector<const Pod*> UsersOf(const std::vector<Pod>& pods, absl::string_view 
 
 std::string UseText(const std::vector<const Pod*>& users) {
   const Pod& first = *users.front();
-  const std::string phase = GetString(first.json(), {"status", "phase"});
+  const std::string phase = first.phase();
   return absl::StrCat(first.workload(), " uses it (Pod ", first.name(), " is ",
                       phase.empty() ? "new" : phase,
                       users.size() > 1 ? absl::StrCat(", and ", users.size() - 1, " more") : "",
@@ -603,14 +592,13 @@ absl::StatusOr<RestoreSurroundings> ReadRestoreSurroundings(const CallContext& c
                                                             absl::string_view namespace_name) {
   RestoreSurroundings around = {.namespace_name = std::string(namespace_name),
                                 .now = ctx.clock->Now()};
-  ASSIGN_OR_RETURN(around.pods, ReadAll<Pod>(ctx, api, PodType(), namespace_name,
-                                             "whether a Pod uses the PVC", around.not_checked));
+  ASSIGN_OR_RETURN(around.pods, OrNote(objects::List<Pod>(ctx, api, namespace_name),
+                                       "whether a Pod uses the PVC", around.not_checked));
   ASSIGN_OR_RETURN(around.stateful_sets,
-                   ReadAll<StatefulSet>(ctx, api, StatefulSetType(), namespace_name, "StatefulSets",
-                                        around.not_checked));
-  ASSIGN_OR_RETURN(around.snapshots,
-                   ReadAll<VolumeSnapshot>(ctx, api, VolumeSnapshotType(), namespace_name,
-                                           "other snapshots of the PVC", around.not_checked));
+                   OrNote(objects::List<StatefulSet>(ctx, api, namespace_name), "StatefulSets",
+                          around.not_checked));
+  ASSIGN_OR_RETURN(around.snapshots, OrNote(objects::List<VolumeSnapshot>(ctx, api, namespace_name),
+                                            "other snapshots of the PVC", around.not_checked));
   RETURN_IF_ERROR(ReadBackups(ctx, api, around));
   return around;
 }

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "base/quantity.h"
 #include "base/status_macros.h"
 #include "csi/claim_provisioning.h"
 #include "csi/exposed_snapshot.h"
@@ -13,11 +13,19 @@
 #include "csi/owned_content.h"
 #include "csi/snapshot_types.h"
 #include "k8s/find.h"
-#include "k8s/object.h"
+#include "objects/client.h"
 #include "objects/keys.h"
+#include "objects/persistent_volume.h"
+#include "objects/persistent_volume_claim.h"
+#include "objects/storage_class.h"
 
 namespace csidelta::csi {
 namespace {
+
+using objects::PersistentVolume;
+using objects::PersistentVolumeClaim;
+using objects::StorageClass;
+using objects::VolumeMode;
 
 constexpr std::size_t kRefusalBytesMax = 400;
 
@@ -33,10 +41,24 @@ absl::Status Refuse(const RestoreRequest& request, absl::string_view why) {
   return absl::FailedPreconditionError(absl::StrCat(TargetText(request), " ", why));
 }
 
-bool IsBlock(const Json& target) { return GetString(target, {"spec", "volumeMode"}) == "Block"; }
+k8s::ObjectKey TargetKey(const RestoreRequest& request) {
+  return ClaimKey(request.target_namespace, request.target_claim);
+}
 
-int64_t RequestedBytes(const Json& claim) {
-  return ParseQuantity(GetString(claim, {"spec", "resources", "requests", "storage"})).value_or(0);
+absl::StatusOr<std::optional<PersistentVolume>> FindVolume(const CallContext& ctx,
+                                                           k8s::ApiClient& api,
+                                                           absl::string_view name) {
+  return objects::Find<PersistentVolume>(ctx, api, VolumeKey(name));
+}
+
+absl::StatusOr<std::optional<StorageClass>> FindClass(const CallContext& ctx, k8s::ApiClient& api,
+                                                      absl::string_view name) {
+  return objects::Find<StorageClass>(ctx, api, StorageClass::Key("", name));
+}
+
+// The volume is marked as one that was filled for this very restore.
+bool IsMarked(const PersistentVolume& volume, const RestoreRequest& request) {
+  return volume.Annotation(objects::kVolumeOfAnnotation) == request.name;
 }
 
 // --- Preparing
@@ -51,15 +73,15 @@ class Preparation {
  private:
   RestoredVolume Wait(std::string for_what);
   RestoredVolume AwaitTarget(std::string for_what);
-  absl::Status CheckTarget(const Json& target);
-  absl::StatusOr<std::optional<Json>> ReadClass(const Json& target);
+  absl::Status CheckTarget(const PersistentVolumeClaim& target);
+  absl::StatusOr<std::optional<StorageClass>> ReadClass(const PersistentVolumeClaim& target);
   void PinTo(const std::string& node);
-  absl::StatusOr<Json> EnsureClaim(const Json& target);
+  absl::StatusOr<PersistentVolumeClaim> EnsureClaim(const PersistentVolumeClaim& target);
 
   // Those of the target; one that is only read afterwards is written first.
-  static Json WritableModes(const Json& target);
-  absl::StatusOr<RestoredVolume> LookAtClaim(const Json& target, const std::string& driver,
-                                             bool waits_for_pod);
+  static std::vector<std::string> WritableModes(const PersistentVolumeClaim& target);
+  absl::StatusOr<RestoredVolume> LookAtClaim(const PersistentVolumeClaim& target,
+                                             const std::string& driver, bool waits_for_pod);
 
   const CallContext& ctx_;
   k8s::ApiClient& api_;
@@ -68,9 +90,8 @@ class Preparation {
 };
 
 absl::StatusOr<RestoredVolume> Preparation::Run() {
-  ASSIGN_OR_RETURN(
-      const std::optional<Json> target,
-      k8s::Find(ctx_, api_, ClaimKey(request_.target_namespace, request_.target_claim)));
+  ASSIGN_OR_RETURN(const std::optional<PersistentVolumeClaim> target,
+                   objects::Find<PersistentVolumeClaim>(ctx_, api_, TargetKey(request_)));
   if (!target.has_value()) {
     if (!request_.target_uid.empty()) {
       return Refuse(request_, "was deleted");
@@ -79,22 +100,21 @@ absl::StatusOr<RestoredVolume> Preparation::Run() {
   }
   result_.is_target_there = true;
   RETURN_IF_ERROR(CheckTarget(*target));
-  ASSIGN_OR_RETURN(const std::optional<Json> storage_class, ReadClass(*target));
+  ASSIGN_OR_RETURN(const std::optional<StorageClass> storage_class, ReadClass(*target));
   if (!storage_class.has_value()) {
     return Refuse(request_, absl::StrCat("has the storage class \"", result_.storage_class,
                                          "\", which nobody can make a volume of: there is none "
                                          "of that name; map it to another one in the restore"));
   }
-  const std::string driver = GetString(*storage_class, {"provisioner"});
+  const std::string driver = storage_class->provisioner();
   if (HasNoBlockDevices(driver)) {
     return Refuse(request_, absl::StrCat("cannot be filled: driver ", driver,
                                          " serves file systems only; map its storage class to "
                                          "one with block devices in the restore"));
   }
-  const bool waits_for_pod =
-      GetString(*storage_class, {"volumeBindingMode"}) == "WaitForFirstConsumer";
+  const bool waits_for_pod = storage_class->waits_for_first_consumer();
   if (waits_for_pod && !request_.ignore_delay_binding) {
-    const std::string node = k8s::Annotation(*target, objects::kSelectedNodeAnnotation);
+    const std::string node = target->selected_node();
     if (node.empty()) {
       return AwaitTarget(absl::StrCat("a Pod that uses ", TargetText(request_),
                                       " to be scheduled; restore.ignoreDelayBinding in the "
@@ -118,79 +138,72 @@ RestoredVolume Preparation::AwaitTarget(std::string for_what) {
   return Wait(std::move(for_what));
 }
 
-absl::Status Preparation::CheckTarget(const Json& target) {
-  if (!request_.target_uid.empty() && request_.target_uid != k8s::Uid(target)) {
+absl::Status Preparation::CheckTarget(const PersistentVolumeClaim& target) {
+  if (!request_.target_uid.empty() && request_.target_uid != target.uid()) {
     return Refuse(request_, "was deleted and made anew");
   }
-  if (k8s::BeingDeleted(target)) {
+  if (target.is_being_deleted()) {
     return Refuse(request_, "is being deleted");
   }
-  if (!GetString(target, {"spec", "volumeName"}).empty()) {
-    return Refuse(request_,
-                  absl::StrCat("has a volume already, ", GetString(target, {"spec", "volumeName"}),
-                               ": delete the claim and restore it again"));
+  if (!target.volume_name().empty()) {
+    return Refuse(request_, absl::StrCat("has a volume already, ", target.volume_name(),
+                                         ": delete the claim and restore it again"));
   }
-  result_.target_uid = k8s::Uid(target);
-  result_.size_bytes = std::max(RequestedBytes(target), request_.size_bytes_least);
+  result_.target_uid = target.uid();
+  result_.size_bytes = std::max(target.requested_bytes().value_or(0), request_.size_bytes_least);
   return result_.size_bytes > 0 ? absl::OkStatus() : Refuse(request_, "requests no size");
 }
 
-absl::StatusOr<std::optional<Json>> Preparation::ReadClass(const Json& target) {
-  result_.storage_class = GetString(target, {"spec", "storageClassName"});
-  if (result_.storage_class.empty()) {
-    return std::optional<Json>();
-  }
-  return k8s::Find(
-      ctx_, api_,
-      {.type = StorageClassType(), .namespace_name = "", .name = result_.storage_class});
+absl::StatusOr<std::optional<StorageClass>> Preparation::ReadClass(
+    const PersistentVolumeClaim& target) {
+  result_.storage_class = target.storage_class().value_or("");
+  return result_.storage_class.empty() ? std::optional<StorageClass>()
+                                       : FindClass(ctx_, api_, result_.storage_class);
 }
 
 void Preparation::PinTo(const std::string& node) {
   result_.node_affinity = objects::NodeSelector::OfNode(node);
 }
 
-absl::StatusOr<Json> Preparation::EnsureClaim(const Json& target) {
+absl::StatusOr<PersistentVolumeClaim> Preparation::EnsureClaim(
+    const PersistentVolumeClaim& target) {
   const k8s::ObjectKey key = OwnClaimKey(request_);
-  ASSIGN_OR_RETURN(const std::optional<Json> found, k8s::Find(ctx_, api_, key));
+  ASSIGN_OR_RETURN(const std::optional<PersistentVolumeClaim> found,
+                   objects::Find<PersistentVolumeClaim>(ctx_, api_, key));
   if (found.has_value()) {
-    if (k8s::BeingDeleted(*found) || !objects::Object(*found).HasLabels(request_.labels)) {
+    if (found->is_being_deleted() || !found->HasLabels(request_.labels)) {
       return Refuse(request_, absl::StrCat("cannot be filled: ", ToString(key),
                                            " is being deleted, or somebody else's"));
     }
     return *found;
   }
-  Json claim = {{"apiVersion", "v1"},
-                {"kind", "PersistentVolumeClaim"},
-                {"metadata",
-                 {{"name", request_.name},
-                  {"namespace", request_.mover_namespace},
-                  {"labels", request_.labels},
-                  {"annotations",
-                   {{objects::kMoverClaimNamespaceAnnotation, request_.target_namespace},
-                    {objects::kMoverClaimAnnotation, request_.target_claim}}}}}};
+  PersistentVolumeClaim claim =
+      PersistentVolumeClaim::Make(request_.mover_namespace, request_.name);
+  claim.SetLabels(request_.labels);
+  claim.SetAnnotation(objects::kMoverClaimNamespaceAnnotation, request_.target_namespace);
+  claim.SetAnnotation(objects::kMoverClaimAnnotation, request_.target_claim);
   if (request_.owner.has_value()) {
-    claim["metadata"]["ownerReferences"] = Json::array({objects::ToJson(*request_.owner)});
+    claim.SetOwners({*request_.owner});
   }
-  claim["spec"] = {{"accessModes", WritableModes(target)},
-                   {"volumeMode", "Block"},
-                   {"storageClassName", result_.storage_class}};
-  SetJson(claim, {"spec", "resources", "requests", "storage"}, absl::StrCat(result_.size_bytes));
-  return api_.Create(ctx_, PersistentVolumeClaimType(), request_.mover_namespace, claim);
+  claim.SetAccessModes(WritableModes(target));
+  claim.SetMode(VolumeMode::kBlock);
+  claim.SetStorageClass(result_.storage_class);
+  claim.SetRequestedBytes(result_.size_bytes);
+  return objects::Create(ctx_, api_, claim);
 }
 
-Json Preparation::WritableModes(const Json& target) {
-  const Json* modes = FindJson(target, {"spec", "accessModes"});
-  const Json only_read = Json::array({"ReadOnlyMany"});
-  return modes == nullptr || !modes->is_array() || modes->empty() || *modes == only_read
-             ? Json::array({"ReadWriteOnce"})
-             : *modes;
+std::vector<std::string> Preparation::WritableModes(const PersistentVolumeClaim& target) {
+  const std::vector<std::string> modes = target.access_modes();
+  return modes.empty() || modes == std::vector<std::string>{"ReadOnlyMany"}
+             ? std::vector<std::string>{"ReadWriteOnce"}
+             : modes;
 }
 
-absl::StatusOr<RestoredVolume> Preparation::LookAtClaim(const Json& target,
+absl::StatusOr<RestoredVolume> Preparation::LookAtClaim(const PersistentVolumeClaim& target,
                                                         const std::string& driver,
                                                         bool waits_for_pod) {
-  ASSIGN_OR_RETURN(const Json claim, EnsureClaim(target));
-  const std::string phase = GetString(claim, {"status", "phase"});
+  ASSIGN_OR_RETURN(const PersistentVolumeClaim claim, EnsureClaim(target));
+  const std::string phase = claim.phase();
   if (phase == "Lost") {
     return Refuse(request_, "cannot be filled: its new volume was lost");
   }
@@ -200,7 +213,7 @@ absl::StatusOr<RestoredVolume> Preparation::LookAtClaim(const Json& target,
       return Refuse(request_, absl::StrCat("cannot be filled: ", ToString(OwnClaimKey(request_)),
                                            " was bound to what was there before: ", foreign));
     }
-    result_.volume_name = GetString(claim, {"spec", "volumeName"});
+    result_.volume_name = claim.volume_name();
     result_.state = RestoredVolume::State::kReady;
     return result_;
   }
@@ -221,15 +234,16 @@ absl::StatusOr<RestoredVolume> Preparation::LookAtClaim(const Json& target,
 // --- Handing over
 
 // The volume is the target's for good, with the policy that its class wants.
-absl::Status TakeMarksOff(const CallContext& ctx, k8s::ApiClient& api, const Json& volume) {
-  const std::string policy = k8s::Annotation(volume, objects::kReclaimPolicyAnnotation);
-  Json patch;
-  SetJson(patch, {"metadata", "annotations"},
-          {{objects::kVolumeOfAnnotation, nullptr}, {objects::kReclaimPolicyAnnotation, nullptr}});
+absl::Status TakeMarksOff(const CallContext& ctx, k8s::ApiClient& api,
+                          const PersistentVolume& volume) {
+  const std::string policy = volume.Annotation(objects::kReclaimPolicyAnnotation);
+  objects::Patch patch = objects::Patch()
+                             .RemoveAnnotation(objects::kVolumeOfAnnotation)
+                             .RemoveAnnotation(objects::kReclaimPolicyAnnotation);
   if (policy == "Delete" || policy == "Retain") {
-    SetJson(patch, {"spec", "persistentVolumeReclaimPolicy"}, policy);
+    patch.SetReclaimPolicy(policy);
   }
-  return api.Patch(ctx, VolumeKey(k8s::Name(volume)), k8s::PatchKind::kMerge, patch, "").status();
+  return objects::Apply(ctx, api, volume.key(), patch);
 }
 
 class HandingOver {
@@ -249,41 +263,39 @@ class HandingOver {
   absl::StatusOr<std::string> LetClaimGo();
 
   // The claim may go only when it does not take the data along.
-  absl::Status Retain(const Json& claim);
+  absl::Status Retain(const PersistentVolumeClaim& claim);
 
   // --- A volume object of another mode
 
   // What is waited for; "" when the object `name` stands for the volume alone.
   absl::StatusOr<std::string> Replace();
-  absl::Status DeleteObject(const Json& volume);
+  absl::Status DeleteObject(const PersistentVolume& volume);
 
   // The same volume, to be mounted. Still of the claim that is gone, so that nobody binds it yet.
-  absl::StatusOr<Json> Clone(const Json& old);
+  absl::StatusOr<PersistentVolume> Clone(const PersistentVolume& old);
 
   // --- Both ends name each other
 
   absl::StatusOr<HandOver> Bind();
-  absl::Status Reserve(const Json& volume);
+  absl::Status Reserve(const PersistentVolume& volume);
 
   const CallContext& ctx_;
   k8s::ApiClient& api_;
   const RestoreRequest& request_;
   const std::string volume_name_;
   std::string final_name_;
-  Json target_;
+  PersistentVolumeClaim target_;
 };
 
 absl::StatusOr<HandOver> HandingOver::Run() {
-  ASSIGN_OR_RETURN(
-      const std::optional<Json> target,
-      k8s::Find(ctx_, api_, ClaimKey(request_.target_namespace, request_.target_claim)));
-  if (!target.has_value() || k8s::Uid(*target) != request_.target_uid ||
-      k8s::BeingDeleted(*target)) {
+  ASSIGN_OR_RETURN(const std::optional<PersistentVolumeClaim> target,
+                   objects::Find<PersistentVolumeClaim>(ctx_, api_, TargetKey(request_)));
+  if (!target.has_value() || target->uid() != request_.target_uid || target->is_being_deleted()) {
     return Refuse(request_, "was deleted while its data was restored");
   }
   target_ = *target;
-  final_name_ = IsBlock(target_) ? volume_name_ : request_.name;
-  const std::string has = GetString(target_, {"spec", "volumeName"});
+  final_name_ = target_.mode() == VolumeMode::kBlock ? volume_name_ : request_.name;
+  const std::string has = target_.volume_name();
   if (!has.empty() && has != final_name_) {
     return Refuse(request_,
                   absl::StrCat("got another volume, ", has, ", while its data was restored"));
@@ -292,7 +304,7 @@ absl::StatusOr<HandOver> HandingOver::Run() {
   if (!waits_for_claim.empty()) {
     return Wait(waits_for_claim);
   }
-  if (!IsBlock(target_)) {
+  if (target_.mode() != VolumeMode::kBlock) {
     ASSIGN_OR_RETURN(const std::string waits_for_volume, Replace());
     if (!waits_for_volume.empty()) {
       return Wait(waits_for_volume);
@@ -303,50 +315,52 @@ absl::StatusOr<HandOver> HandingOver::Run() {
 
 absl::StatusOr<std::string> HandingOver::LetClaimGo() {
   const k8s::ObjectKey key = OwnClaimKey(request_);
-  ASSIGN_OR_RETURN(const std::optional<Json> claim, k8s::Find(ctx_, api_, key));
+  ASSIGN_OR_RETURN(const std::optional<PersistentVolumeClaim> claim,
+                   objects::Find<PersistentVolumeClaim>(ctx_, api_, key));
   if (!claim.has_value()) {
     return "";
   }
-  if (!k8s::BeingDeleted(*claim)) {
+  if (!claim->is_being_deleted()) {
     RETURN_IF_ERROR(Retain(*claim));
-    RETURN_IF_ERROR(k8s::IgnoreNotFound(
-        api_.Delete(ctx_, key, {.uid = k8s::Uid(*claim), .resource_version = ""})));
+    RETURN_IF_ERROR(
+        k8s::IgnoreNotFound(api_.Delete(ctx_, key, {.uid = claim->uid(), .resource_version = ""})));
   }
-  ASSIGN_OR_RETURN(const std::optional<Json> left, k8s::Find(ctx_, api_, key));
+  ASSIGN_OR_RETURN(const std::optional<PersistentVolumeClaim> left,
+                   objects::Find<PersistentVolumeClaim>(ctx_, api_, key));
   return left.has_value() ? absl::StrCat(ToString(key), " to be gone") : "";
 }
 
-absl::Status HandingOver::Retain(const Json& claim) {
-  ASSIGN_OR_RETURN(const std::optional<Json> volume,
-                   k8s::Find(ctx_, api_, VolumeKey(volume_name_)));
-  if (!volume.has_value() || GetString(*volume, {"spec", "claimRef", "uid"}) != k8s::Uid(claim)) {
+absl::Status HandingOver::Retain(const PersistentVolumeClaim& claim) {
+  ASSIGN_OR_RETURN(const std::optional<PersistentVolume> volume,
+                   FindVolume(ctx_, api_, volume_name_));
+  if (!volume.has_value() || volume->pvc_uid() != claim.uid()) {
     return Refuse(request_, absl::StrCat("cannot get its volume ", volume_name_,
                                          ", which was deleted or is another claim's"));
   }
-  Json patch = {{"spec", {{"persistentVolumeReclaimPolicy", "Retain"}}}};
-  SetJson(patch, {"metadata", "annotations", objects::kVolumeOfAnnotation}, request_.name);
-  if (k8s::Annotation(*volume, objects::kReclaimPolicyAnnotation).empty()) {
-    SetJson(patch, {"metadata", "annotations", objects::kReclaimPolicyAnnotation},
-            GetString(*volume, {"spec", "persistentVolumeReclaimPolicy"}));
+  objects::Patch patch = objects::Patch().SetReclaimPolicy("Retain").SetAnnotation(
+      objects::kVolumeOfAnnotation, request_.name);
+  if (volume->Annotation(objects::kReclaimPolicyAnnotation).empty()) {
+    patch.SetAnnotation(objects::kReclaimPolicyAnnotation, volume->reclaim_policy());
   }
-  ASSIGN_OR_RETURN(const Json retained,
-                   api_.Patch(ctx_, VolumeKey(volume_name_), k8s::PatchKind::kMerge, patch, ""));
-  return GetString(retained, {"spec", "persistentVolumeReclaimPolicy"}) == "Retain"
+  ASSIGN_OR_RETURN(const PersistentVolume retained,
+                   objects::Apply<PersistentVolume>(ctx_, api_, VolumeKey(volume_name_), patch));
+  return retained.is_retained()
              ? absl::OkStatus()
              : Refuse(request_, absl::StrCat("cannot get its volume ", volume_name_,
                                              ", which cannot be retained"));
 }
 
 absl::StatusOr<std::string> HandingOver::Replace() {
-  ASSIGN_OR_RETURN(const std::optional<Json> old, k8s::Find(ctx_, api_, VolumeKey(volume_name_)));
-  ASSIGN_OR_RETURN(const std::optional<Json> made, k8s::Find(ctx_, api_, VolumeKey(request_.name)));
+  ASSIGN_OR_RETURN(const std::optional<PersistentVolume> old, FindVolume(ctx_, api_, volume_name_));
+  ASSIGN_OR_RETURN(const std::optional<PersistentVolume> made,
+                   FindVolume(ctx_, api_, request_.name));
   if (!made.has_value()) {
     if (!old.has_value()) {
       return Refuse(request_,
                     absl::StrCat("cannot get its volume ", volume_name_, ", which was deleted"));
     }
-    ASSIGN_OR_RETURN(const Json clone, Clone(*old));
-    const absl::Status created = api_.Create(ctx_, PersistentVolumeType(), "", clone).status();
+    ASSIGN_OR_RETURN(const PersistentVolume clone, Clone(*old));
+    const absl::Status created = objects::Create(ctx_, api_, clone).status();
     if (!created.ok() && !absl::IsAlreadyExists(created)) {
       return created;
     }
@@ -357,61 +371,49 @@ absl::StatusOr<std::string> HandingOver::Replace() {
   // What attached it holds the old object until it is detached, and a volume that is attached by
   // two objects would be detached under the feet of the second.
   RETURN_IF_ERROR(DeleteObject(*old));
-  ASSIGN_OR_RETURN(const std::optional<Json> left, k8s::Find(ctx_, api_, VolumeKey(volume_name_)));
+  ASSIGN_OR_RETURN(const std::optional<PersistentVolume> left,
+                   FindVolume(ctx_, api_, volume_name_));
   return left.has_value() ? absl::StrCat("volume ", volume_name_, " to be detached and gone") : "";
 }
 
-absl::Status HandingOver::DeleteObject(const Json& volume) {
-  if (k8s::BeingDeleted(volume)) {
+absl::Status HandingOver::DeleteObject(const PersistentVolume& volume) {
+  if (volume.is_being_deleted()) {
     return absl::OkStatus();
   }
-  if (k8s::Annotation(volume, objects::kVolumeOfAnnotation) != request_.name ||
-      GetString(volume, {"spec", "persistentVolumeReclaimPolicy"}) != "Retain") {
+  if (!IsMarked(volume, request_) || !volume.is_retained()) {
     return Refuse(request_, absl::StrCat("cannot get its volume ", volume_name_,
                                          ", which somebody has changed meanwhile"));
   }
-  return k8s::IgnoreNotFound(api_.Delete(ctx_, VolumeKey(volume_name_),
-                                         {.uid = k8s::Uid(volume), .resource_version = ""}));
+  return k8s::IgnoreNotFound(
+      api_.Delete(ctx_, volume.key(), {.uid = volume.uid(), .resource_version = ""}));
 }
 
-absl::StatusOr<Json> HandingOver::Clone(const Json& old) {
-  Json metadata = {{"name", request_.name}};
-  for (const char* kept : {"labels", "annotations"}) {  // Finalizers are their controllers' to set.
-    if (const Json* value = FindJson(old, {"metadata", kept}); value != nullptr) {
-      metadata[kept] = *value;
-    }
+absl::StatusOr<PersistentVolume> HandingOver::Clone(const PersistentVolume& old) {
+  PersistentVolume clone = old.CopyAs(request_.name);
+  clone.SetMode(VolumeMode::kFilesystem);
+  ASSIGN_OR_RETURN(const std::optional<StorageClass> found,
+                   FindClass(ctx_, api_, target_.storage_class().value_or("")));
+  const StorageClass storage_class = found.value_or(StorageClass());
+  if (const std::string file_system =
+          request_.file_system.empty() ? storage_class.file_system() : request_.file_system;
+      !file_system.empty()) {
+    clone.SetFileSystem(file_system);
   }
-  Json clone = {{"apiVersion", "v1"}, {"kind", "PersistentVolume"}, {"metadata", metadata}};
-  clone["spec"] = old["spec"];
-  clone["spec"]["volumeMode"] = "Filesystem";
-  EraseJson(clone, {"spec", "csi", "volumeAttributes", kProvisionerIdentity});
-  ASSIGN_OR_RETURN(const std::optional<Json> storage_class,
-                   k8s::Find(ctx_, api_,
-                             {.type = StorageClassType(),
-                              .namespace_name = "",
-                              .name = GetString(target_, {"spec", "storageClassName"})}));
-  const Json& parameters = storage_class.has_value() ? *storage_class : target_;
-  std::string file_system = request_.file_system;
-  for (const char* key : {"csi.storage.k8s.io/fstype", "fstype"}) {
-    file_system = file_system.empty() ? GetString(parameters, {"parameters", key}) : file_system;
-  }
-  if (!file_system.empty() && clone["spec"].contains("csi")) {
-    clone["spec"]["csi"]["fsType"] = file_system;
-  }
-  if (const Json* options = FindJson(parameters, {"mountOptions"}); options != nullptr) {
-    clone["spec"]["mountOptions"] = *options;
+  if (const std::vector<std::string> options = storage_class.mount_options(); !options.empty()) {
+    clone.SetMountOptions(options);
   }
   return clone;
 }
 
 absl::StatusOr<HandOver> HandingOver::Bind() {
-  ASSIGN_OR_RETURN(const std::optional<Json> volume, k8s::Find(ctx_, api_, VolumeKey(final_name_)));
-  if (!volume.has_value() || k8s::BeingDeleted(*volume)) {
+  ASSIGN_OR_RETURN(const std::optional<PersistentVolume> volume,
+                   FindVolume(ctx_, api_, final_name_));
+  if (!volume.has_value() || volume->is_being_deleted()) {
     return Refuse(request_,
                   absl::StrCat("cannot get its volume ", final_name_, ", which was deleted"));
   }
-  const bool is_bound = GetString(target_, {"status", "phase"}) == "Bound";
-  const bool is_ours = k8s::Annotation(*volume, objects::kVolumeOfAnnotation) == request_.name;
+  const bool is_bound = target_.phase() == "Bound";
+  const bool is_ours = IsMarked(*volume, request_);
   if (is_bound) {
     RETURN_IF_ERROR(is_ours ? TakeMarksOff(ctx_, api_, *volume) : absl::OkStatus());
     return HandOver{.is_done = true, .waiting_for = ""};
@@ -421,76 +423,65 @@ absl::StatusOr<HandOver> HandingOver::Bind() {
                                          ", which is not ours to give"));
   }
   RETURN_IF_ERROR(Reserve(*volume));
-  if (GetString(target_, {"spec", "volumeName"}).empty()) {
-    const Json patch = {{"metadata", {{"uid", request_.target_uid}}},
-                        {"spec", {{"volumeName", final_name_}}}};
-    RETURN_IF_ERROR(api_.Patch(ctx_, ClaimKey(request_.target_namespace, request_.target_claim),
-                               k8s::PatchKind::kMerge, patch, "")
-                        .status());
+  if (target_.volume_name().empty()) {
+    RETURN_IF_ERROR(
+        objects::Apply(ctx_, api_, TargetKey(request_),
+                       objects::Patch().IfUid(request_.target_uid).SetVolumeName(final_name_)));
   }
   return Wait(absl::StrCat(TargetText(request_), " to be bound to volume ", final_name_));
 }
 
-absl::Status HandingOver::Reserve(const Json& volume) {
-  if (GetString(volume, {"spec", "claimRef", "uid"}) == request_.target_uid) {
+absl::Status HandingOver::Reserve(const PersistentVolume& volume) {
+  if (volume.pvc_uid() == request_.target_uid) {
     return absl::OkStatus();
   }
-  Json patch;
-  SetJson(patch, {"spec", "claimRef"},
-          {{"apiVersion", "v1"},
-           {"kind", "PersistentVolumeClaim"},
-           {"namespace", request_.target_namespace},
-           {"name", request_.target_claim},
-           {"uid", request_.target_uid},
-           {"resourceVersion", nullptr}});
-  if (const Json* modes = FindJson(target_, {"spec", "accessModes"}); modes != nullptr) {
-    SetJson(patch, {"spec", "accessModes"}, *modes);
+  objects::Patch patch =
+      objects::Patch()
+          .SetPvc(request_.target_namespace, request_.target_claim, request_.target_uid)
+          .SetLabels(target_.selected_labels());
+  if (const std::vector<std::string> modes = target_.access_modes(); !modes.empty()) {
+    patch.SetAccessModes(modes);
   }
-  for (const auto& [key, value] : GetStringMap(target_, {"spec", "selector", "matchLabels"})) {
-    SetJson(patch, {"metadata", "labels", key}, value);
-  }
-  return api_.Patch(ctx_, VolumeKey(final_name_), k8s::PatchKind::kMerge, patch, "").status();
+  return objects::Apply(ctx_, api_, VolumeKey(final_name_), patch);
 }
 
 // --- Removing
 
-absl::Status SetReclaimPolicy(const CallContext& ctx, k8s::ApiClient& api, const Json& volume,
-                              const char* policy) {
-  if (GetString(volume, {"spec", "persistentVolumeReclaimPolicy"}) == policy || IsAlias(volume)) {
+absl::Status SetReclaimPolicy(const CallContext& ctx, k8s::ApiClient& api,
+                              const PersistentVolume& volume, const char* policy) {
+  if (volume.reclaim_policy() == policy || IsAlias(volume)) {
     return absl::OkStatus();  // The data of an alias is another volume's.
   }
-  return k8s::IgnoreNotFound(api.Patch(ctx, VolumeKey(k8s::Name(volume)), k8s::PatchKind::kMerge,
-                                       {{"spec", {{"persistentVolumeReclaimPolicy", policy}}}}, "")
-                                 .status());
+  return k8s::IgnoreNotFound(
+      objects::Apply(ctx, api, volume.key(), objects::Patch().SetReclaimPolicy(policy)));
 }
 
 // A volume whose claim is gone: the driver drops it because of its policy.
 absl::Status DropVolume(const CallContext& ctx, k8s::ApiClient& api, const RestoreRequest& request,
                         const std::string& name) {
-  ASSIGN_OR_RETURN(const std::optional<Json> volume, k8s::Find(ctx, api, VolumeKey(name)));
-  if (!volume.has_value() || k8s::BeingDeleted(*volume) ||
-      k8s::Annotation(*volume, objects::kVolumeOfAnnotation) != request.name) {
-    return absl::OkStatus();
-  }
-  return SetReclaimPolicy(ctx, api, *volume, "Delete");
+  ASSIGN_OR_RETURN(const std::optional<PersistentVolume> volume, FindVolume(ctx, api, name));
+  return volume.has_value() && !volume->is_being_deleted() && IsMarked(*volume, request)
+             ? SetReclaimPolicy(ctx, api, *volume, "Delete")
+             : absl::OkStatus();
 }
 
 absl::Status RemoveClaim(const CallContext& ctx, k8s::ApiClient& api,
                          const RestoreRequest& request) {
-  ASSIGN_OR_RETURN(const std::optional<Json> claim, k8s::Find(ctx, api, OwnClaimKey(request)));
-  if (!claim.has_value() || !objects::Object(*claim).HasLabels(request.labels) || IsAlias(*claim)) {
+  ASSIGN_OR_RETURN(const std::optional<PersistentVolumeClaim> claim,
+                   objects::Find<PersistentVolumeClaim>(ctx, api, OwnClaimKey(request)));
+  if (!claim.has_value() || !claim->HasLabels(request.labels) || IsAlias(*claim)) {
     return absl::OkStatus();
   }
-  if (const std::string name = GetString(*claim, {"spec", "volumeName"}); !name.empty()) {
-    ASSIGN_OR_RETURN(const std::optional<Json> volume, k8s::Find(ctx, api, VolumeKey(name)));
-    if (volume.has_value() && GetString(*volume, {"spec", "claimRef", "uid"}) == k8s::Uid(*claim)) {
+  if (const std::string name = claim->volume_name(); !name.empty()) {
+    ASSIGN_OR_RETURN(const std::optional<PersistentVolume> volume, FindVolume(ctx, api, name));
+    if (volume.has_value() && volume->pvc_uid() == claim->uid()) {
       RETURN_IF_ERROR(SetReclaimPolicy(ctx, api, *volume, "Delete"));
     }
   }
-  return k8s::BeingDeleted(*claim)
+  return claim->is_being_deleted()
              ? absl::OkStatus()
              : k8s::IgnoreNotFound(api.Delete(ctx, OwnClaimKey(request),
-                                              {.uid = k8s::Uid(*claim), .resource_version = ""}));
+                                              {.uid = claim->uid(), .resource_version = ""}));
 }
 
 }  // namespace
@@ -512,26 +503,25 @@ absl::Status RemoveRestoredVolume(const CallContext& ctx, k8s::ApiClient& api,
   if (volume_name.empty()) {
     return absl::OkStatus();
   }
-  ASSIGN_OR_RETURN(const std::optional<Json> target,
-                   k8s::Find(ctx, api, ClaimKey(request.target_namespace, request.target_claim)));
+  ASSIGN_OR_RETURN(const std::optional<PersistentVolumeClaim> target,
+                   objects::Find<PersistentVolumeClaim>(ctx, api, TargetKey(request)));
   // What names it is bound to it, or will be, however slow the binder is: a PVC names no other
   // volume than its first.
-  const std::string named = target.has_value() && k8s::Uid(*target) == request.target_uid
-                                ? GetString(*target, {"spec", "volumeName"})
+  const std::string named = target.has_value() && target->uid() == request.target_uid
+                                ? target->volume_name()
                                 : std::string();
   if (named == volume_name || named == request.name) {
-    ASSIGN_OR_RETURN(const std::optional<Json> given, k8s::Find(ctx, api, VolumeKey(named)));
-    const bool is_marked =
-        given.has_value() && k8s::Annotation(*given, objects::kVolumeOfAnnotation) == request.name;
-    return is_marked ? TakeMarksOff(ctx, api, *given) : absl::OkStatus();
+    ASSIGN_OR_RETURN(const std::optional<PersistentVolume> given, FindVolume(ctx, api, named));
+    return given.has_value() && IsMarked(*given, request) ? TakeMarksOff(ctx, api, *given)
+                                                          : absl::OkStatus();
   }
   // Two objects of one volume: only one of them may have the driver drop it.
-  ASSIGN_OR_RETURN(const std::optional<Json> old, k8s::Find(ctx, api, VolumeKey(volume_name)));
-  ASSIGN_OR_RETURN(const std::optional<Json> clone, k8s::Find(ctx, api, VolumeKey(request.name)));
-  if (old.has_value() && !k8s::BeingDeleted(*old) && clone.has_value() &&
-      k8s::Annotation(*clone, objects::kVolumeOfAnnotation) == request.name) {
-    RETURN_IF_ERROR(k8s::IgnoreNotFound(api.Delete(
-        ctx, VolumeKey(request.name), {.uid = k8s::Uid(*clone), .resource_version = ""})));
+  ASSIGN_OR_RETURN(const std::optional<PersistentVolume> old, FindVolume(ctx, api, volume_name));
+  ASSIGN_OR_RETURN(const std::optional<PersistentVolume> clone, FindVolume(ctx, api, request.name));
+  if (old.has_value() && !old->is_being_deleted() && clone.has_value() &&
+      IsMarked(*clone, request)) {
+    RETURN_IF_ERROR(k8s::IgnoreNotFound(
+        api.Delete(ctx, clone->key(), {.uid = clone->uid(), .resource_version = ""})));
     return DropVolume(ctx, api, request, volume_name);
   }
   RETURN_IF_ERROR(DropVolume(ctx, api, request, volume_name));

@@ -1,6 +1,7 @@
 #include "csi/snapshot_audit.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 #include <tuple>
@@ -8,24 +9,25 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "base/json.h"
 #include "base/status_macros.h"
 #include "csi/snapshot_import.h"
-#include "csi/snapshot_types.h"
 #include "csi/static_content.h"
-#include "k8s/read_pages.h"
+#include "objects/read_pages.h"
 
 namespace csidelta::csi {
 namespace {
 
+using objects::VolumeSnapshot;
+using objects::VolumeSnapshotContent;
+
 constexpr std::size_t kDriverNameMax = 63;
 constexpr absl::Duration kMayBeNew = absl::Minutes(5);
 
-KnownContent ContentFacts(const objects::VolumeSnapshotContent& content) {
+KnownContent ContentFacts(const VolumeSnapshotContent& content) {
   return {.name = content.name(),
           .driver = content.driver(),
           .handle = content.handle_or_source(),
-          .volume_handle = GetString(content.json(), {"spec", "source", "volumeHandle"}),
+          .volume_handle = content.source_volume(),
           .snapshot_namespace = content.snapshot_namespace(),
           .snapshot_name = content.snapshot_name(),
           .snapshot_uid = content.snapshot_uid(),
@@ -33,7 +35,7 @@ KnownContent ContentFacts(const objects::VolumeSnapshotContent& content) {
           .is_being_deleted = content.is_being_deleted()};
 }
 
-KnownSnapshot SnapshotFacts(const objects::VolumeSnapshot& snapshot) {
+KnownSnapshot SnapshotFacts(const VolumeSnapshot& snapshot) {
   const std::string bound = snapshot.bound_content();
   return {.namespace_name = snapshot.namespace_name(),
           .name = snapshot.name(),
@@ -187,17 +189,13 @@ void Auditor::FindLost() {
 absl::StatusOr<std::vector<KnownContent>> ReadKnownContents(const CallContext& ctx,
                                                             k8s::ApiClient& api) {
   std::vector<KnownContent> contents;
-  absl::Status read = k8s::ReadPages(
-      ctx, api, VolumeSnapshotContentType(), "", {},
-      [&contents](const std::vector<Json>& page, bool is_first) {
+  absl::Status read = objects::ReadPages<VolumeSnapshotContent>(
+      ctx, api, VolumeSnapshotContent::Type(), "", {},
+      [&contents](const std::vector<VolumeSnapshotContent>& page, bool is_first) {
         if (is_first) {
           contents.clear();
         }
-        for (const Json& object : page) {
-          if (const auto content = objects::VolumeSnapshotContent::Of(object); content.ok()) {
-            contents.push_back(ContentFacts(*content));
-          }
-        }
+        std::transform(page.begin(), page.end(), std::back_inserter(contents), ContentFacts);
       });
   if (absl::IsPermissionDenied(read)) {
     return absl::PermissionDeniedError(absl::StrCat(
@@ -211,18 +209,14 @@ absl::StatusOr<std::vector<KnownContent>> ReadKnownContents(const CallContext& c
 absl::StatusOr<std::vector<KnownSnapshot>> ReadKnownSnapshots(const CallContext& ctx,
                                                               k8s::ApiClient& api) {
   std::vector<KnownSnapshot> snapshots;
-  RETURN_IF_ERROR(k8s::ReadPages(ctx, api, VolumeSnapshotType(), "", {},
-                                 [&snapshots](const std::vector<Json>& page, bool is_first) {
-                                   if (is_first) {
-                                     snapshots.clear();
-                                   }
-                                   for (const Json& object : page) {
-                                     if (const auto snapshot = objects::VolumeSnapshot::Of(object);
-                                         snapshot.ok()) {
-                                       snapshots.push_back(SnapshotFacts(*snapshot));
-                                     }
-                                   }
-                                 }));
+  RETURN_IF_ERROR(objects::ReadPages<VolumeSnapshot>(
+      ctx, api, VolumeSnapshot::Type(), "", {},
+      [&snapshots](const std::vector<VolumeSnapshot>& page, bool is_first) {
+        if (is_first) {
+          snapshots.clear();
+        }
+        std::transform(page.begin(), page.end(), std::back_inserter(snapshots), SnapshotFacts);
+      }));
   return snapshots;
 }
 

@@ -8,27 +8,38 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "base/crypto.h"
-#include "base/json.h"
+#include "base/json_text.h"
 #include "base/status_macros.h"
 #include "csi/snapshot_lifecycle.h"
 #include "csi/snapshot_secrets.h"
-#include "csi/snapshot_types.h"
 #include "csi/static_content.h"
 #include "k8s/access_review.h"
-#include "k8s/find.h"
 #include "k8s/object.h"
-#include "k8s/read_pages.h"
+#include "objects/client.h"
 #include "objects/keys.h"
+#include "objects/read_pages.h"
 
 namespace csidelta::csi {
 namespace {
 
 using objects::VolumeSnapshot;
+using objects::VolumeSnapshotClass;
 using objects::VolumeSnapshotContent;
 
 // A byte that is in no driver's name keeps two pairs apart.
 std::string ImportHash(absl::string_view driver, absl::string_view handle) {
   return Sha256Hex(absl::StrCat(driver, "\n", handle)).substr(0, kNameHashBytes);
+}
+
+bool IsUtf8(absl::string_view text) {
+  while (!text.empty()) {
+    const std::size_t length = Utf8Bytes(text);
+    if (length == 0) {
+      return false;
+    }
+    text.remove_prefix(length);
+  }
+  return true;
 }
 
 absl::Status CheckImportRequest(const ImportRequest& request) {
@@ -39,8 +50,7 @@ absl::Status CheckImportRequest(const ImportRequest& request) {
                      "csidrivers lists them"));
   }
   // What is not UTF-8 cannot be written into an object.
-  const absl::StatusOr<Json> written = ParseJson(DumpJson(Json(request.handle)));
-  if (request.handle.empty() || !written.ok() || *written != Json(request.handle)) {
+  if (request.handle.empty() || !IsUtf8(request.handle)) {
     return absl::InvalidArgumentError(
         "the handle is empty or not UTF-8; give it as the driver calls the snapshot");
   }
@@ -56,11 +66,11 @@ absl::Status CheckImportRequest(const ImportRequest& request) {
 absl::Status CheckImportRights(const CallContext& ctx, k8s::ApiClient& api,
                                const ImportRequest& request) {
   std::vector<k8s::AccessRequest> rights = {
-      {.verb = "list", .type = VolumeSnapshotContentType()},
-      {.verb = "create", .type = VolumeSnapshotContentType()},
-      {.verb = "create", .type = VolumeSnapshotType(), .namespace_name = request.namespace_name}};
+      {.verb = "list", .type = VolumeSnapshotContent::Type()},
+      {.verb = "create", .type = VolumeSnapshotContent::Type()},
+      {.verb = "create", .type = VolumeSnapshot::Type(), .namespace_name = request.namespace_name}};
   if (!request.is_retained) {
-    rights.push_back({.verb = "patch", .type = VolumeSnapshotContentType()});
+    rights.push_back({.verb = "patch", .type = VolumeSnapshotContent::Type()});
   }
   for (const k8s::AccessRequest& right : rights) {
     RETURN_IF_ERROR(k8s::RequireAccess(ctx, api, right, kSnapshotAdminRole));
@@ -69,7 +79,7 @@ absl::Status CheckImportRights(const CallContext& ctx, k8s::ApiClient& api,
 }
 
 // The Secret of the class, as the sidecar wants to be told of it when it is to delete the snapshot.
-std::map<std::string, std::string> SecretAnnotations(const Json& snapshot_class,
+std::map<std::string, std::string> SecretAnnotations(const VolumeSnapshotClass& snapshot_class,
                                                      const StaticPair& pair) {
   const auto fill = [&](const std::string& text) {
     return absl::StrReplaceAll(text, {{"${volumesnapshot.name}", pair.snapshot_name},
@@ -91,15 +101,13 @@ absl::Status ReadImportClass(const CallContext& ctx, k8s::ApiClient& api, Static
   if (pair.class_name.empty()) {
     return absl::OkStatus();
   }
-  ASSIGN_OR_RETURN(const std::optional<Json> found, k8s::Find(ctx, api,
-                                                              {.type = VolumeSnapshotClassType(),
-                                                               .namespace_name = "",
-                                                               .name = pair.class_name}));
+  ASSIGN_OR_RETURN(const auto found, objects::Find<VolumeSnapshotClass>(
+                                         ctx, api, VolumeSnapshotClass::Key("", pair.class_name)));
   if (!found.has_value()) {
     return absl::FailedPreconditionError(
         absl::StrCat("VolumeSnapshotClass ", pair.class_name, " does not exist"));
   }
-  const std::string driver = GetString(*found, {"driver"});
+  const std::string driver = found->driver();
   if (driver != pair.driver) {
     return absl::FailedPreconditionError(absl::StrCat("VolumeSnapshotClass ", pair.class_name,
                                                       " is of driver ", driver, ", the handle of ",
@@ -114,22 +122,22 @@ absl::StatusOr<std::optional<VolumeSnapshotContent>> FindContentOfHandle(const C
                                                                          k8s::ApiClient& api,
                                                                          const StaticPair& pair) {
   std::optional<VolumeSnapshotContent> found;
-  const auto look = [&](const std::vector<Json>& page, bool is_first) {
+  const auto look = [&](std::vector<VolumeSnapshotContent> page, bool is_first) {
     if (is_first) {
       found.reset();
     }
-    for (const Json& object : page) {
-      absl::StatusOr<VolumeSnapshotContent> content = VolumeSnapshotContent::Of(object);
+    for (VolumeSnapshotContent& content : page) {
       const bool is_of_handle =
-          content.ok() && content->driver() == pair.driver &&
-          (content->handle_or_source() == pair.handle || content->source_handle() == pair.handle);
+          content.driver() == pair.driver &&
+          (content.handle_or_source() == pair.handle || content.source_handle() == pair.handle);
       // One of another run counts whatever else there is.
       if (is_of_handle && (!found.has_value() || IsContentOf(*found, pair))) {
-        found = *std::move(content);
+        found = std::move(content);
       }
     }
   };
-  RETURN_IF_ERROR(k8s::ReadPages(ctx, api, VolumeSnapshotContentType(), "", {}, look));
+  RETURN_IF_ERROR(objects::ReadPages<VolumeSnapshotContent>(ctx, api, VolumeSnapshotContent::Type(),
+                                                            "", {}, look));
   return found;
 }
 
@@ -144,11 +152,11 @@ absl::StatusOr<std::string> StepForTaken(const CallContext& ctx, k8s::ApiClient&
     return "use that one, or remove it first";
   }
   ASSIGN_OR_RETURN(
-      const std::optional<Json> user,
-      k8s::Find(ctx, api,
-                VolumeSnapshotKey(content.snapshot_namespace(), content.snapshot_name())));
-  const bool is_used = user.has_value() && (content.snapshot_uid().empty() ||
-                                            k8s::Uid(*user) == content.snapshot_uid());
+      const auto user,
+      objects::Find<VolumeSnapshot>(
+          ctx, api, VolumeSnapshot::Key(content.snapshot_namespace(), content.snapshot_name())));
+  const bool is_used =
+      user.has_value() && (content.snapshot_uid().empty() || user->uid() == content.snapshot_uid());
   return is_used ? "use that one, or remove it first"
                  : absl::StrCat(
                        "that VolumeSnapshot does not exist: kubectl delete "
@@ -193,11 +201,11 @@ absl::StatusOr<ImportPlan> PlanImport(const CallContext& ctx, k8s::ApiClient& ap
     }
     plan.was_begun = true;
   }
-  ASSIGN_OR_RETURN(const std::optional<Json> there,
-                   k8s::Find(ctx, api, VolumeSnapshotKey(request.namespace_name, request.name)));
+  ASSIGN_OR_RETURN(const auto there,
+                   objects::Find<VolumeSnapshot>(
+                       ctx, api, VolumeSnapshot::Key(request.namespace_name, request.name)));
   if (there.has_value()) {
-    ASSIGN_OR_RETURN(const VolumeSnapshot snapshot, VolumeSnapshot::Of(*there));
-    if (!IsSnapshotOf(snapshot, plan.pair)) {
+    if (!IsSnapshotOf(*there, plan.pair)) {
       return absl::AlreadyExistsError(absl::StrCat("VolumeSnapshot ", request.namespace_name, "/",
                                                    request.name,
                                                    " exists already; give another with --name"));

@@ -14,12 +14,10 @@
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "csi/snapshot_shares.h"
-#include "csi/snapshot_types.h"
-#include "k8s/find.h"
-#include "k8s/object.h"
-#include "k8s/read_pages.h"
+#include "objects/client.h"
 #include "objects/keys.h"
 #include "objects/persistent_volume_claim.h"
+#include "objects/read_pages.h"
 #include "objects/volume_snapshot.h"
 
 namespace csidelta::csi {
@@ -36,34 +34,11 @@ constexpr char kVeleroPrefix[] = "velero.io/";
 constexpr std::size_t kContentGetsMax = 32;
 constexpr char kOfContents[] = "binding, driver and handle";  // What only they say.
 
-// An object without what nothing here reads. Most of one is who wrote which field.
-Json Trimmed(const Json& object) {
-  Json kept = Json::object();
-  for (const auto& [key, value] : object.items()) {
-    if (key != "metadata") {
-      kept[key] = value;
-    }
-  }
-  Json metadata = Json::object();
-  Json ready = Json::array();
-  const Json nothing = Json::object();
-  const Json* const found = FindJson(object, {"metadata"});
-  for (const auto& [key, value] : (found != nullptr ? *found : nothing).items()) {
-    if (key != "managedFields") {
-      metadata[key] = value;
-      continue;
-    }
-    for (const Json& entry : value) {
-      if (FindJson(entry, {"fieldsV1", "f:status", "f:readyToUse"}) != nullptr) {
-        ready.push_back({{"time", GetString(entry, {"time"})},
-                         {"fieldsV1", {{"f:status", {{"f:readyToUse", Json::object()}}}}}});
-      }
-    }
-  }
-  metadata["managedFields"] = std::move(ready);
-  EraseJson(metadata, {"annotations", "kubectl.kubernetes.io/last-applied-configuration"});
-  kept["metadata"] = std::move(metadata);
-  return kept;
+// Without what nothing here reads.
+template <typename Kind>
+Kind Trimmed(Kind object) {
+  object.DropWriters();
+  return object;
 }
 
 // What is known of a namespace's contents and PVCs, by the VolumeSnapshot that they belong to.
@@ -106,7 +81,7 @@ class InventoryReader {
 
   // As they are now: those that may have changed since they were remembered, or all.
   absl::Status ReadDoubtful(const std::set<std::string>& wanted);
-  void NoteContents(const std::vector<Json>& page, bool is_first,
+  void NoteContents(std::vector<VolumeSnapshotContent> page, bool is_first,
                     const std::set<std::string>& wanted);
 
   // Those that are missing, or are not bound to the VolumeSnapshot that names them.
@@ -118,8 +93,8 @@ class InventoryReader {
   // the shares were not listed, so many are looked at, and the others believed.
   absl::Status ReadShares();
   absl::Status ReadPvcs();
-  void NoteContent(const Json& object);
-  void NotePvc(const Json& object);
+  void NoteContent(VolumeSnapshotContent content);
+  void NotePvc(const PersistentVolumeClaim& pvc);
 
   // What may not be read is named, and no error, unless everything is needed.
   absl::Status Excuse(const absl::Status& status, absl::string_view what);
@@ -188,11 +163,12 @@ absl::Status InventoryReader::ReadAtOnce() {
       are_snapshots_read.wait();
       return wanted.contains(std::string(name));
     };
-    remembered = k8s::ReadWanted(ctx, api_, VolumeSnapshotContentType(), "", is_wanted,
-                                 [&](const std::vector<Json>& page, bool is_first) {
-                                   are_snapshots_read.wait();
-                                   NoteContents(page, is_first, wanted);
-                                 });
+    remembered = objects::ReadWanted<VolumeSnapshotContent>(
+        ctx, api_, VolumeSnapshotContent::Type(), "", is_wanted,
+        [&](std::vector<VolumeSnapshotContent> page, bool is_first) {
+          are_snapshots_read.wait();
+          NoteContents(std::move(page), is_first, wanted);
+        });
   });
   const absl::Status snapshots = ReadSnapshots();
   if (snapshots.ok()) {
@@ -234,45 +210,44 @@ absl::Status InventoryReader::ReadSnapshots() {
 }
 
 absl::Status InventoryReader::ListSnapshots(const std::string& label_selector) {
-  return k8s::ReadPages(ctx_, api_, VolumeSnapshotType(), request_.namespace_name,
-                        {.label_selector = label_selector,
-                         .field_selector = "",
-                         .in_one_answer = !request_.namespace_name.empty()},
-                        [&](const std::vector<Json>& page, bool is_first) {
-                          if (is_first) {
-                            snapshots_.clear();
-                          }
-                          for (const Json& object : page) {
-                            if (auto snapshot = VolumeSnapshot::Of(Trimmed(object));
-                                snapshot.ok()) {
-                              snapshots_.push_back(*std::move(snapshot));
-                            }
-                          }
-                        });
+  const k8s::ListOptions options = {.label_selector = label_selector,
+                                    .field_selector = "",
+                                    .in_one_answer = !request_.namespace_name.empty()};
+  return objects::ReadPages<VolumeSnapshot>(ctx_, api_, VolumeSnapshot::Type(),
+                                            request_.namespace_name, options,
+                                            [&](std::vector<VolumeSnapshot> page, bool is_first) {
+                                              if (is_first) {
+                                                snapshots_.clear();
+                                              }
+                                              for (VolumeSnapshot& snapshot : page) {
+                                                snapshots_.push_back(Trimmed(std::move(snapshot)));
+                                              }
+                                            });
 }
 
 absl::Status InventoryReader::ListSelected() {
   selected_.emplace();
-  return k8s::ReadPages(ctx_, api_, VolumeSnapshotType(), request_.namespace_name,
-                        {.label_selector = request_.label_selector, .field_selector = ""},
-                        [&](const std::vector<Json>& page, bool is_first) {
-                          if (is_first) {
-                            selected_->clear();
-                          }
-                          for (const Json& object : page) {
-                            selected_->insert(k8s::Uid(object));
-                          }
-                        });
+  return objects::ReadPages<VolumeSnapshot>(
+      ctx_, api_, VolumeSnapshot::Type(), request_.namespace_name,
+      {.label_selector = request_.label_selector, .field_selector = ""},
+      [&](const std::vector<VolumeSnapshot>& page, bool is_first) {
+        if (is_first) {
+          selected_->clear();
+        }
+        for (const VolumeSnapshot& snapshot : page) {
+          selected_->insert(snapshot.uid());
+        }
+      });
 }
 
 absl::Status InventoryReader::GetSnapshots() {
   snapshots_.clear();
   for (const std::string& name : names_) {
-    ASSIGN_OR_RETURN(const std::optional<Json> found,
-                     k8s::Find(ctx_, api_, VolumeSnapshotKey(request_.namespace_name, name)));
+    ASSIGN_OR_RETURN(auto found,
+                     objects::Find<VolumeSnapshot>(
+                         ctx_, api_, VolumeSnapshot::Key(request_.namespace_name, name)));
     if (found.has_value()) {
-      ASSIGN_OR_RETURN(VolumeSnapshot snapshot, VolumeSnapshot::Of(Trimmed(*found)));
-      snapshots_.push_back(std::move(snapshot));
+      snapshots_.push_back(Trimmed(*std::move(found)));
     }
   }
   return absl::OkStatus();
@@ -312,9 +287,11 @@ absl::Status InventoryReader::ReadContents() {
 }
 
 absl::Status InventoryReader::ListContents(const std::set<std::string>& wanted) {
-  const absl::Status read = k8s::ReadPages(
-      ctx_, api_, VolumeSnapshotContentType(), "", {},
-      [&](const std::vector<Json>& page, bool is_first) { NoteContents(page, is_first, wanted); });
+  const absl::Status read = objects::ReadPages<VolumeSnapshotContent>(
+      ctx_, api_, VolumeSnapshotContent::Type(), "", {},
+      [&](std::vector<VolumeSnapshotContent> page, bool is_first) {
+        NoteContents(std::move(page), is_first, wanted);
+      });
   around_.are_contents_listed = read.ok();
   around_.are_shares_listed = read.ok();
   return read;
@@ -328,18 +305,18 @@ absl::Status InventoryReader::ReadDoubtful(const std::set<std::string>& wanted) 
   return ListContents(wanted);
 }
 
-void InventoryReader::NoteContents(const std::vector<Json>& page, bool is_first,
+void InventoryReader::NoteContents(std::vector<VolumeSnapshotContent> page, bool is_first,
                                    const std::set<std::string>& wanted) {
   if (is_first) {
     around_.contents.clear();
     around_.listed_shares.clear();
   }
-  for (const Json& object : page) {
-    if (wanted.contains(k8s::Name(object))) {
-      NoteContent(object);
+  for (VolumeSnapshotContent& content : page) {
+    if (!content.Annotation(objects::kSharedFromAnnotation).empty()) {
+      around_.listed_shares.insert(content.name());
     }
-    if (!k8s::Annotation(object, objects::kSharedFromAnnotation).empty()) {
-      around_.listed_shares.insert(k8s::Name(object));
+    if (wanted.contains(content.name())) {
+      NoteContent(std::move(content));
     }
   }
 }
@@ -359,10 +336,10 @@ std::set<std::string> InventoryReader::DoubtfulContents() const {
 
 absl::Status InventoryReader::GetContents(const std::set<std::string>& wanted) {
   for (const std::string& name : wanted) {
-    ASSIGN_OR_RETURN(const std::optional<Json> found,
-                     k8s::Find(ctx_, api_, VolumeSnapshotContentKey(name)));
+    ASSIGN_OR_RETURN(auto found, objects::Find<VolumeSnapshotContent>(
+                                     ctx_, api_, VolumeSnapshotContent::Key("", name)));
     if (found.has_value()) {
-      NoteContent(*found);
+      NoteContent(*std::move(found));
     } else {
       around_.contents.insert_or_assign(name, std::nullopt);
     }
@@ -392,36 +369,33 @@ absl::Status InventoryReader::ReadShares() {
 }
 
 absl::Status InventoryReader::ReadPvcs() {
-  const absl::Status read =
-      k8s::ReadPages(ctx_, api_, PersistentVolumeClaimType(), request_.namespace_name, {},
-                     [&](const std::vector<Json>& page, bool is_first) {
-                       if (is_first) {
-                         around_.used_by.clear();
-                         around_.pending.clear();
-                       }
-                       for (const Json& claim : page) {
-                         NotePvc(claim);
-                       }
-                     });
+  const absl::Status read = objects::ReadPages<PersistentVolumeClaim>(
+      ctx_, api_, PersistentVolumeClaim::Type(), request_.namespace_name, {},
+      [&](const std::vector<PersistentVolumeClaim>& page, bool is_first) {
+        if (is_first) {
+          around_.used_by.clear();
+          around_.pending.clear();
+        }
+        for (const PersistentVolumeClaim& pvc : page) {
+          NotePvc(pvc);
+        }
+      });
   return Excuse(read, "PVCs that use a snapshot");
 }
 
-void InventoryReader::NoteContent(const Json& object) {
-  if (auto content = VolumeSnapshotContent::Of(Trimmed(object)); content.ok()) {
-    std::string name = content->name();
-    around_.contents.insert_or_assign(std::move(name), *std::move(content));
-  }
+void InventoryReader::NoteContent(VolumeSnapshotContent content) {
+  std::string name = content.name();
+  around_.contents.insert_or_assign(std::move(name), Trimmed(std::move(content)));
 }
 
-void InventoryReader::NotePvc(const Json& object) {
-  const absl::StatusOr<PersistentVolumeClaim> pvc = PersistentVolumeClaim::Of(object);
-  if (!pvc.ok() || pvc->source_snapshot().empty()) {
+void InventoryReader::NotePvc(const PersistentVolumeClaim& pvc) {
+  if (pvc.source_snapshot().empty()) {
     return;
   }
-  const NamespacedName snapshot = {pvc->namespace_name(), pvc->source_snapshot()};
-  around_.used_by[snapshot].push_back(pvc->name());
-  if (pvc->is_being_filled()) {
-    around_.pending[snapshot].push_back(pvc->name());
+  const NamespacedName snapshot = {pvc.namespace_name(), pvc.source_snapshot()};
+  around_.used_by[snapshot].push_back(pvc.name());
+  if (pvc.is_being_filled()) {
+    around_.pending[snapshot].push_back(pvc.name());
   }
 }
 
@@ -515,10 +489,6 @@ void NoteMaker(const VolumeSnapshot& snapshot, SnapshotEntry& entry) {
   });
 }
 
-Json TimeJson(const std::optional<absl::Time>& time) {
-  return time.has_value() ? Json(FormatRfc3339(*time)) : Json();
-}
-
 }  // namespace
 
 SnapshotEntry EntryOf(const VolumeSnapshot& snapshot, const ContentReading& reading) {
@@ -582,43 +552,14 @@ std::vector<std::size_t> LastReadyOf(const std::vector<SnapshotEntry>& entries,
   return spared;
 }
 
-Json ToJson(const SnapshotEntry& entry) {
-  Json conditions = Json::array();
-  for (const SnapshotCondition& one : entry.status.conditions) {
-    Json condition = {{"type", one.type},
-                      {"status", one.holds ? "True" : "False"},
-                      {"reason", one.reason},
-                      {"message", one.message}};
-    if (one.last_transition_time.has_value()) {
-      condition["lastTransitionTime"] = FormatRfc3339(*one.last_transition_time);
-    }
-    conditions.push_back(std::move(condition));
-  }
-  Json kept_for = Json::array();
-  for (const Protection& one : entry.kept_for) {
-    kept_for.push_back({{"reason", ToString(one.reason)}, {"message", one.message}});
-  }
-  return {{"name", entry.name},
-          {"namespace", entry.namespace_name},
-          {"pvc", entry.pvc},
-          {"state", ToString(entry.status.state)},
-          {"conditions", std::move(conditions)},
-          {"asked_at", TimeJson(entry.asked_at)},
-          {"taken_at", TimeJson(entry.status.taken_at)},
-          {"ready_at", TimeJson(entry.ready_at)},
-          {"size_bytes",
-           entry.restore_size_bytes.has_value() ? Json(*entry.restore_size_bytes) : Json()},
-          {"driver", entry.driver},
-          {"handle", entry.handle},
-          {"content", entry.content},
-          {"class", entry.class_name},
-          {"policy", entry.deletion_policy},
-          {"set", entry.set},
-          {"workload", entry.workload},
-          {"note", entry.note},
-          {"used_by", entry.used_by},
-          {"shared_with", entry.shared_with},
-          {"kept_for", std::move(kept_for)}};
+bool ReadsAlike(const SnapshotEntry& left, const SnapshotEntry& right) {
+  const auto told = [](const SnapshotEntry& one) {
+    return std::tie(one.name, one.namespace_name, one.pvc, one.status.state, one.status.conditions,
+                    one.asked_at, one.status.taken_at, one.ready_at, one.restore_size_bytes,
+                    one.driver, one.handle, one.content, one.class_name, one.deletion_policy,
+                    one.set, one.workload, one.note, one.used_by, one.shared_with, one.kept_for);
+  };
+  return told(left) == told(right);
 }
 
 }  // namespace csidelta::csi

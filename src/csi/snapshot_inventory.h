@@ -9,7 +9,6 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
-#include "base/json.h"
 #include "csi/snapshot_protection.h"
 #include "csi/snapshot_state.h"
 #include "k8s/api_client.h"
@@ -101,9 +100,8 @@ std::optional<absl::Time> DateOf(const SnapshotEntry& entry);
 std::vector<std::size_t> LastReadyOf(const std::vector<SnapshotEntry>& entries,
                                      const std::vector<bool>& goes);
 
-// One object per VolumeSnapshot: name, namespace, pvc, state, conditions, asked_at, taken_at,
-// ready_at, size_bytes, driver, handle, content, class, policy, set, workload, used_by,
-// shared_with, kept_for. Pure.
-Json ToJson(const SnapshotEntry& entry);
+// Whether two entries say the same of what is listed of a VolumeSnapshot: all but uids and
+// resourceVersions, and what decides over its removal. Pure.
+bool ReadsAlike(const SnapshotEntry& left, const SnapshotEntry& right);
 
 }  // namespace csidelta::csi

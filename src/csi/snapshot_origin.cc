@@ -6,16 +6,15 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "base/json.h"
 #include "base/status_macros.h"
-#include "csi/snapshot_types.h"
-#include "k8s/find.h"
+#include "objects/client.h"
 #include "objects/persistent_volume.h"
 #include "objects/workload.h"
 
 namespace csidelta::csi {
 namespace {
 
+using objects::PersistentVolume;
 using EntryTest = std::function<bool(const SnapshotEntry& entry)>;
 
 class OriginFinder {
@@ -55,18 +54,18 @@ class OriginFinder {
   }
 
   // Nothing when it does not exist, or may not be read.
-  absl::StatusOr<std::optional<Json>> FindWorkload(const k8s::ResourceType& type,
-                                                   const std::string& name) {
-    absl::StatusOr<std::optional<Json>> found = k8s::Find(
-        ctx_, api_, {.type = type, .namespace_name = request_.namespace_name, .name = name});
+  template <typename Kind>
+  absl::StatusOr<std::optional<Kind>> FindWorkload(const std::string& name) {
+    absl::StatusOr<std::optional<Kind>> found =
+        objects::Find<Kind>(ctx_, api_, Kind::Key(request_.namespace_name, name));
     if (absl::IsPermissionDenied(found.status())) {
       not_checked_.push_back(absl::StrCat(
-          "PVCs of ", type.kind, " ", name,
+          "PVCs of ", Kind::kKind.kind, " ", name,
           " not checked, only what says that it was taken of it: ", found.status().message()));
-      return std::nullopt;
+      return std::optional<Kind>();
     }
     if (found.ok() && !found->has_value()) {
-      not_checked_.push_back(absl::StrCat(type.kind, " ", request_.namespace_name, "/", name,
+      not_checked_.push_back(absl::StrCat(Kind::kKind.kind, " ", request_.namespace_name, "/", name,
                                           " does not exist: only what says that it was taken of it "
                                           "is listed"));
     }
@@ -74,12 +73,8 @@ class OriginFinder {
   }
 
   absl::StatusOr<EntryTest> OfPod() {
-    ASSIGN_OR_RETURN(std::optional<Json> found, FindWorkload(PodType(), request_.pod));
-    std::vector<std::string> pvcs;
-    if (found.has_value()) {
-      ASSIGN_OR_RETURN(const objects::Pod pod, objects::Pod::Of(*std::move(found)));
-      pvcs = pod.pvcs();
-    }
+    ASSIGN_OR_RETURN(const auto pod, FindWorkload<objects::Pod>(request_.pod));
+    std::vector<std::string> pvcs = pod.has_value() ? pod->pvcs() : std::vector<std::string>();
     return EntryTest([pvcs = std::move(pvcs),
                       workload = absl::StrCat("Pod/", request_.pod)](const SnapshotEntry& entry) {
       return entry.workload == workload ||
@@ -88,12 +83,7 @@ class OriginFinder {
   }
 
   absl::StatusOr<EntryTest> OfStatefulSet() {
-    ASSIGN_OR_RETURN(std::optional<Json> found,
-                     FindWorkload(StatefulSetType(), request_.stateful_set));
-    std::optional<objects::StatefulSet> stateful_set;
-    if (found.has_value()) {
-      ASSIGN_OR_RETURN(stateful_set, objects::StatefulSet::Of(*std::move(found)));
-    }
+    ASSIGN_OR_RETURN(auto stateful_set, FindWorkload<objects::StatefulSet>(request_.stateful_set));
     return EntryTest([stateful_set = std::move(stateful_set),
                       workload = absl::StrCat("StatefulSet/", request_.stateful_set)](
                          const SnapshotEntry& entry) {
@@ -103,8 +93,9 @@ class OriginFinder {
   }
 
   absl::StatusOr<EntryTest> OfVolume() {
-    ASSIGN_OR_RETURN(std::optional<Json> found, k8s::Find(ctx_, api_, VolumeKey(request_.volume)));
-    if (!found.has_value()) {
+    ASSIGN_OR_RETURN(auto volume, objects::Find<PersistentVolume>(
+                                      ctx_, api_, PersistentVolume::Key("", request_.volume)));
+    if (!volume.has_value()) {
       not_checked_.push_back(absl::StrCat("PersistentVolume ", request_.volume,
                                           " does not exist: listed is what was taken of a volume "
                                           "that the driver calls so"));
@@ -112,19 +103,17 @@ class OriginFinder {
         return entry.volume_handle == handle;
       });
     }
-    ASSIGN_OR_RETURN(objects::PersistentVolume volume,
-                     objects::PersistentVolume::Of(*std::move(found)));
-    if (volume.driver().empty()) {
+    if (volume->driver().empty()) {
       return absl::FailedPreconditionError(
           absl::StrCat("PersistentVolume ", request_.volume,
                        " is not of a CSI driver, so that there is no snapshot of it"));
     }
-    return EntryTest([volume = std::move(volume)](const SnapshotEntry& entry) {
+    return EntryTest([volume = *std::move(volume)](const SnapshotEntry& entry) {
       return IsOfVolume(entry, volume);
     });
   }
 
-  static bool IsOfVolume(const SnapshotEntry& entry, const objects::PersistentVolume& volume) {
+  static bool IsOfVolume(const SnapshotEntry& entry, const PersistentVolume& volume) {
     if (entry.content_kind == ContentReading::Kind::kPresent) {
       return absl::EqualsIgnoreCase(entry.driver, volume.driver()) &&
              !entry.volume_handle.empty() && entry.volume_handle == volume.handle();

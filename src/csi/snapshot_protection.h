@@ -62,6 +62,8 @@ struct ProtectionInput {
 struct Protection {
   ProtectionReason reason;
   std::string message;  // why, and what would have to go first: one line
+
+  bool operator==(const Protection&) const = default;
 };
 
 // The reasons that hold for `requester`, in the order of the table; none: it may go.

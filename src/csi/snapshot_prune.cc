@@ -6,13 +6,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/json.h"
 #include "base/status_macros.h"
 #include "csi/snapshot_state.h"
 #include "csi/snapshot_types.h"
 #include "k8s/find.h"
-#include "k8s/object.h"
-#include "k8s/read_pages.h"
+#include "objects/read_pages.h"
 #include "velero/labels.h"
 
 namespace csidelta::csi {
@@ -208,13 +206,13 @@ bool ConcernsBackups(const std::vector<SnapshotEntry>& entries, bool any_maker) 
 
 absl::StatusOr<std::set<std::string>> ReadBackupNames(const CallContext& ctx, k8s::ApiClient& api) {
   std::set<std::string> names;
-  RETURN_IF_ERROR(k8s::IgnoreNotFound(k8s::ReadPages(
-      ctx, api, BackupType(), "", {}, [&](const std::vector<Json>& page, bool is_first) {
+  RETURN_IF_ERROR(k8s::IgnoreNotFound(objects::ReadPages<objects::Object>(
+      ctx, api, BackupType(), "", {}, [&](const std::vector<objects::Object>& page, bool is_first) {
         if (is_first) {
           names.clear();
         }
-        for (const Json& backup : page) {
-          names.insert(velero::ValidLabelValue(k8s::Name(backup)));
+        for (const objects::Object& backup : page) {
+          names.insert(velero::ValidLabelValue(backup.name()));
         }
       })));
   return names;

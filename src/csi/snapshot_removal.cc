@@ -8,15 +8,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
-#include "base/json.h"
 #include "base/status_macros.h"
 #include "csi/object_events.h"
 #include "csi/snapshot_lifecycle.h"
 #include "csi/snapshot_state.h"
-#include "csi/snapshot_types.h"
 #include "k8s/find.h"
-#include "k8s/object.h"
-#include "k8s/wait.h"
+#include "objects/client.h"
 #include "objects/event.h"
 #include "objects/keys.h"
 #include "objects/volume_snapshot.h"
@@ -38,7 +35,7 @@ std::string RemovedName(const SnapshotEntry& entry) {
 }
 
 k8s::ObjectKey SnapshotKeyOf(const SnapshotEntry& entry) {
-  return VolumeSnapshotKey(entry.namespace_name, entry.name);
+  return VolumeSnapshot::Key(entry.namespace_name, entry.name);
 }
 
 // Whether the content names the VolumeSnapshot, by its uid where it gives one.
@@ -51,21 +48,16 @@ bool NamesEntry(const VolumeSnapshotContent& content, const SnapshotEntry& entry
 absl::StatusOr<std::optional<VolumeSnapshotContent>> FindContentOf(const CallContext& ctx,
                                                                    k8s::ApiClient& api,
                                                                    const std::string& name) {
-  ASSIGN_OR_RETURN(std::optional<Json> found, k8s::Find(ctx, api, VolumeSnapshotContentKey(name)));
-  if (!found.has_value()) {
-    return std::optional<VolumeSnapshotContent>();
-  }
-  ASSIGN_OR_RETURN(VolumeSnapshotContent content, VolumeSnapshotContent::Of(*std::move(found)));
-  return std::optional<VolumeSnapshotContent>(std::move(content));
+  return objects::Find<VolumeSnapshotContent>(ctx, api, VolumeSnapshotContent::Key("", name));
 }
 
 absl::Status PatchPolicy(const CallContext& ctx, k8s::ApiClient& api,
                          const VolumeSnapshotContent& content, absl::string_view policy) {
-  const Json patch = {
-      {"metadata", {{"uid", content.uid()}, {"resourceVersion", content.resource_version()}}},
-      {"spec", {{"deletionPolicy", std::string(policy)}}}};
-  return api.Patch(ctx, VolumeSnapshotContentKey(content.name()), k8s::PatchKind::kMerge, patch, "")
-      .status();
+  return objects::Apply(ctx, api, content.key(),
+                        objects::Patch()
+                            .IfUid(content.uid())
+                            .IfVersion(content.resource_version())
+                            .SetDeletionPolicy(policy));
 }
 
 // What makes the policy Delete for as long as the VolumeSnapshot is to go.
@@ -174,8 +166,8 @@ absl::StatusOr<std::optional<SnapshotEntry>> ReadEntryAgain(const CallContext& c
 }
 
 // "waits for the finalizers ..."; "" for one that is not a VolumeSnapshot being deleted.
-std::string WhyItWaits(const Json& object) {
-  const absl::StatusOr<VolumeSnapshot> snapshot = VolumeSnapshot::Of(object);
+std::string WhyItWaits(const objects::Object& object) {
+  const absl::StatusOr<VolumeSnapshot> snapshot = VolumeSnapshot::From(object);
   if (!snapshot.ok() || !snapshot->is_being_deleted()) {
     return "";
   }
@@ -187,9 +179,9 @@ std::string WhyItWaits(const Json& object) {
 absl::Status AwaitNoneOfUid(const CallContext& ctx, k8s::ApiClient& api, const k8s::ObjectKey& key,
                             const std::string& uid) {
   std::string why;
-  const absl::Status gone =
-      k8s::WaitFor(ctx, api, key, [&](const Json* object) -> absl::StatusOr<bool> {
-        if (object == nullptr || k8s::Uid(*object) != uid) {
+  const absl::Status gone = objects::WaitFor<objects::Object>(
+      ctx, api, key, [&](const objects::Object* object) -> absl::StatusOr<bool> {
+        if (object == nullptr || object->uid() != uid) {
           return true;
         }
         why = WhyItWaits(*object);
@@ -351,7 +343,7 @@ absl::Status RemoveKeptContent(const CallContext& ctx, k8s::ApiClient& api,
       return absl::OkStatus();
     }
     // With the resourceVersion, so that the policy is still Retain when it goes.
-    removed = api.Delete(ctx, VolumeSnapshotContentKey(content->name()),
+    removed = api.Delete(ctx, content->key(),
                          {.uid = content->uid(), .resource_version = content->resource_version()});
     if (!absl::IsAborted(removed)) {
       return k8s::IgnoreNotFound(removed);
@@ -364,7 +356,8 @@ absl::Status AwaitRemoval(const CallContext& ctx, k8s::ApiClient& api, const Sna
                           bool with_content) {
   absl::Status gone = AwaitNoneOfUid(ctx, api, SnapshotKeyOf(entry), entry.uid);
   if (gone.ok() && with_content && !entry.content_uid.empty()) {
-    gone = AwaitNoneOfUid(ctx, api, VolumeSnapshotContentKey(entry.content), entry.content_uid);
+    gone =
+        AwaitNoneOfUid(ctx, api, VolumeSnapshotContent::Key("", entry.content), entry.content_uid);
   }
   return absl::IsDeadlineExceeded(gone) ? WithReportOfContent(*ctx.clock, api, entry, gone) : gone;
 }

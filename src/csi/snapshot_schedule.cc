@@ -13,21 +13,19 @@
 #include "csi/cron.h"
 #include "csi/snapshot_import.h"
 #include "k8s/object.h"
+#include "objects/cron_job.h"
 #include "objects/keys.h"
+#include "objects/rbac.h"
+#include "objects/service_account.h"
 
 namespace csidelta::csi {
 namespace {
 
-constexpr char kProgram[] = "/bin/csi-delta";
 constexpr std::size_t kScheduleNameBytesMax = 52;  // A CronJob's: its Jobs have eleven more.
 constexpr std::size_t kLabelBytesMax = 63;
 constexpr std::size_t kNoteBytesMax = std::size_t{64} << 10;
-constexpr int kUser = 65532;  // Of the image.
 constexpr int kGraceSeconds = 30;
-// One that could not be started by then is left out.
 constexpr int kStartSecondsMax = 3600;
-constexpr char kRbacGroup[] = "rbac.authorization.k8s.io";
-constexpr char kRbacVersion[] = "rbac.authorization.k8s.io/v1";
 
 bool IsLabel(absl::string_view name, std::size_t bytes_max) {
   return k8s::IsObjectName(name) && !absl::StrContains(name, '.') && name.size() <= bytes_max;
@@ -93,12 +91,11 @@ absl::Status CheckSchedule(const ScheduleRequest& request) {
 }
 
 // As a container gets them: Kubernetes would take $(NAME) for a variable.
-Json WordsForContainer(const std::vector<std::string>& words) {
-  Json list = Json::array();
-  for (const std::string& word : words) {
-    list.push_back(absl::StrReplaceAll(word, {{"$", "$$"}}));
+std::vector<std::string> WordsForContainer(std::vector<std::string> words) {
+  for (std::string& word : words) {
+    absl::StrReplaceAll({{"$", "$$"}}, &word);
   }
-  return list;
+  return words;
 }
 
 // A value stands in the word of its flag, so that it is never taken for one.
@@ -132,90 +129,49 @@ std::vector<std::string> PruneWords(const ScheduleRequest& request) {
   return words;
 }
 
-Json ScheduleContainer(const ScheduleRequest& request, const char* name,
-                       const std::vector<std::string>& words) {
-  return {{"name", name},
-          {"image", request.image},
-          {"imagePullPolicy", "IfNotPresent"},
-          {"command", Json::array({kProgram})},
-          {"args", WordsForContainer(words)},
-          {"resources",
-           {{"requests", {{"cpu", "20m"}, {"memory", "32Mi"}}}, {"limits", {{"memory", "128Mi"}}}}},
-          {"securityContext",
-           {{"allowPrivilegeEscalation", false},
-            {"readOnlyRootFilesystem", true},
-            {"capabilities", {{"drop", Json::array({"ALL"})}}}}},
-          {"terminationMessagePolicy", "FallbackToLogsOnError"}};
+objects::RestrictedContainer ScheduleContainer(const ScheduleRequest& request, const char* name,
+                                               std::vector<std::string> words) {
+  return {.name = name,
+          .image = request.image,
+          .image_pull_policy = "IfNotPresent",
+          .args = WordsForContainer(std::move(words)),
+          .requests = {{"cpu", "20m"}, {"memory", "32Mi"}},
+          .limits = {{"memory", "128Mi"}}};
 }
 
-Json SchedulePod(const ScheduleRequest& request, const std::string& account) {
-  const Json create = ScheduleContainer(request, "create", CreateWords(request));
-  Json spec = {{"restartPolicy", "Never"},
-               {"terminationGracePeriodSeconds", kGraceSeconds},
-               {"enableServiceLinks", false},
-               {"serviceAccountName", account},
-               {"securityContext",
-                {{"runAsNonRoot", true},
-                 {"runAsUser", kUser},
-                 {"runAsGroup", kUser},
-                 {"seccompProfile", {{"type", "RuntimeDefault"}}}}},
-               {"containers", Json::array({create})}};
+objects::RestrictedPod SchedulePod(const ScheduleRequest& request, const std::string& account) {
+  objects::RestrictedPod pod = {
+      .grace_seconds = kGraceSeconds,
+      .service_account = account,
+      .containers = {ScheduleContainer(request, "create", CreateWords(request))}};
   if (!request.keep_words.empty()) {
-    spec["initContainers"] = Json::array({create});
-    spec["containers"] = Json::array({ScheduleContainer(request, "prune", PruneWords(request))});
+    pod.init_containers =
+        std::exchange(pod.containers, {ScheduleContainer(request, "prune", PruneWords(request))});
   }
-  return spec;
+  return pod;
 }
 
-Json MakeCronJob(const ScheduleRequest& request, const std::string& account) {
-  Json spec = {
-      {"schedule", request.cron},
-      {"suspend", request.is_suspended},
-      {"concurrencyPolicy", "Forbid"},
-      {"startingDeadlineSeconds", kStartSecondsMax},
-      {"successfulJobsHistoryLimit", 1},
-      {"failedJobsHistoryLimit", 3},
-      {"jobTemplate",
-       {{"spec", {{"backoffLimit", 0}, {"template", {{"spec", SchedulePod(request, account)}}}}}}}};
-  if (!request.time_zone.empty()) {
-    spec["timeZone"] = request.time_zone;
-  }
-  return {{"apiVersion", "batch/v1"},
-          {"kind", "CronJob"},
-          {"metadata", {{"name", request.name}, {"namespace", request.selection.namespace_name}}},
-          {"spec", std::move(spec)}};
-}
-
-Json Rule(const char* group, const char* resource, const std::vector<std::string>& verbs) {
-  return {{"apiGroups", Json::array({group})},
-          {"resources", Json::array({resource})},
-          {"verbs", verbs}};
-}
-
-Json ScheduleRules(const ScheduleRequest& request) {
+std::vector<objects::AccessRule> ScheduleRules(const ScheduleRequest& request) {
   constexpr char kSnapshots[] = "snapshot.storage.k8s.io";
   constexpr char kGroups[] = "groupsnapshot.storage.k8s.io";
   // As deploy/snapshot-roles.yaml has them for the viewer.
-  Json rules = Json::array(
-      {Rule(kSnapshots, "volumesnapshots", {"get", "list", "watch"}),
-       Rule(kGroups, "volumegroupsnapshots", {"list", "watch"}),
-       Rule("", "persistentvolumeclaims", {"get", "list", "watch"}), Rule("", "events", {"list"}),
-       Rule(kSnapshots, "volumesnapshots", {"create", "delete"}),
-       Rule("coordination.k8s.io", "leases", {"get", "create", "update", "delete"})});
+  std::vector<objects::AccessRule> rules = {
+      {kSnapshots, "volumesnapshots", {"get", "list", "watch"}},
+      {kGroups, "volumegroupsnapshots", {"list", "watch"}},
+      {"", "persistentvolumeclaims", {"get", "list", "watch"}},
+      {"", "events", {"list"}},
+      {kSnapshots, "volumesnapshots", {"create", "delete"}},
+      {"coordination.k8s.io", "leases", {"get", "create", "update", "delete"}}};
   if (!request.selection.stateful_set.empty()) {
-    rules.push_back(Rule("apps", "statefulsets", {"get"}));
+    rules.push_back({"apps", "statefulsets", {"get"}});
   }
   if (request.selection.names.size() != 1 && request.group != "never") {
-    rules.push_back(Rule(kGroups, "volumegroupsnapshots", {"create", "delete"}));
-    rules.push_back(Rule(kSnapshots, "volumesnapshots", {"patch"}));
-    rules.push_back(Rule("", "persistentvolumeclaims", {"patch"}));
-    rules.push_back(Rule("", "resourcequotas", {"list"}));
+    rules.push_back({kGroups, "volumegroupsnapshots", {"create", "delete"}});
+    rules.push_back({kSnapshots, "volumesnapshots", {"patch"}});
+    rules.push_back({"", "persistentvolumeclaims", {"patch"}});
+    rules.push_back({"", "resourcequotas", {"list"}});
   }
   return rules;
-}
-
-Json RoleReference(const char* kind, const std::string& name) {
-  return {{"apiGroup", kRbacGroup}, {"kind", kind}, {"name", name}};
 }
 
 }  // namespace
@@ -223,29 +179,23 @@ Json RoleReference(const char* kind, const std::string& name) {
 absl::StatusOr<SnapshotSchedule> MakeSchedule(const ScheduleRequest& request) {
   RETURN_IF_ERROR(CheckSchedule(request));
   const std::string& space = request.selection.namespace_name;
-  const std::string account = absl::StrCat("csi-delta-schedule-", request.name);
-  const Json metadata = {{"name", account}, {"namespace", space}};
-  const Json subjects =
-      Json::array({{{"kind", "ServiceAccount"}, {"name", account}, {"namespace", space}}});
+  const objects::ServiceAccountName account = {
+      .namespace_name = space, .name = absl::StrCat("csi-delta-schedule-", request.name)};
   return SnapshotSchedule{
-      .service_account = {{"apiVersion", "v1"}, {"kind", "ServiceAccount"}, {"metadata", metadata}},
-      .role = {{"apiVersion", kRbacVersion},
-               {"kind", "Role"},
-               {"metadata", metadata},
-               {"rules", ScheduleRules(request)}},
-      .role_binding = {{"apiVersion", kRbacVersion},
-                       {"kind", "RoleBinding"},
-                       {"metadata", metadata},
-                       {"roleRef", RoleReference("Role", account)},
-                       {"subjects", subjects}},
+      .service_account = objects::ServiceAccount::Make(space, account.name),
+      .role = objects::MakeRoleOf(account, ScheduleRules(request)),
+      .role_binding = objects::MakeRoleBindingOf(account),
       // Colons keep a namespace and a name apart that both may have dashes.
-      .cluster_role_binding =
-          {{"apiVersion", kRbacVersion},
-           {"kind", "ClusterRoleBinding"},
-           {"metadata", {{"name", absl::StrCat("csi-delta-schedule:", space, ":", request.name)}}},
-           {"roleRef", RoleReference("ClusterRole", kSnapshotReaderRole)},
-           {"subjects", subjects}},
-      .cron_job = MakeCronJob(request, account)};
+      .cluster_role_binding = objects::MakeClusterRoleBinding(
+          absl::StrCat("csi-delta-schedule:", space, ":", request.name), kSnapshotReaderRole,
+          account),
+      .cron_job = objects::MakeCronJob({.namespace_name = space,
+                                        .name = request.name,
+                                        .schedule = request.cron,
+                                        .time_zone = request.time_zone,
+                                        .is_suspended = request.is_suspended,
+                                        .start_seconds_max = kStartSecondsMax,
+                                        .pod = SchedulePod(request, account.name)})};
 }
 
 }  // namespace csidelta::csi

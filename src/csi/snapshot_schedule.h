@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "base/json.h"
 #include "csi/snapshot_source.h"
+#include "objects/object.h"
 
 // A CronJob that takes VolumeSnapshots and prunes them, with an account and the rights that it
 // needs: as objects to be looked at and applied by a person. Nothing here asks a cluster.
@@ -26,14 +26,14 @@ struct ScheduleRequest {
 
 // All objects, ready to be applied. Each is complete in itself.
 struct SnapshotSchedule {
-  Json service_account;
-  Json role;
-  Json role_binding;
+  objects::Object service_account;
+  objects::Object role;
+  objects::Object role_binding;
   // To kSnapshotReaderRole: which classes and contents there are, without which prune ends.
-  Json cluster_role_binding;
-  Json cron_job;
+  objects::Object cluster_role_binding;
+  objects::Object cron_job;
 
-  std::vector<const Json*> All() const {
+  std::vector<const objects::Object*> All() const {
     return {&service_account, &role, &role_binding, &cluster_role_binding, &cron_job};
   }
 };

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "absl/strings/match.h"
-#include "k8s/object.h"
 #include "objects/keys.h"
 
 namespace csidelta::csi {
@@ -27,20 +26,21 @@ void Add(std::string namespace_name, std::string name, Secrets& secrets) {
   }
 }
 
-void AddAnnotated(const Json& object, absl::string_view namespace_key, absl::string_view name_key,
-                  Secrets& secrets) {
-  Add(k8s::Annotation(object, namespace_key), k8s::Annotation(object, name_key), secrets);
+void AddAnnotated(const objects::Object& object, absl::string_view namespace_key,
+                  absl::string_view name_key, Secrets& secrets) {
+  Add(object.Annotation(namespace_key), object.Annotation(name_key), secrets);
 }
 
-void AddParameter(const Json& object, absl::string_view namespace_key, absl::string_view name_key,
+// Of a class.
+template <typename Class>
+void AddParameter(const Class& object, absl::string_view namespace_key, absl::string_view name_key,
                   Secrets& secrets) {
-  Add(GetString(object, {"parameters", namespace_key}), GetString(object, {"parameters", name_key}),
-      secrets);
+  Add(object.Parameter(namespace_key), object.Parameter(name_key), secrets);
 }
 
 }  // namespace
 
-Secrets SecretsOfContent(const Json& content) {
+Secrets SecretsOfContent(const objects::VolumeSnapshotContent& content) {
   Secrets secrets;
   AddAnnotated(content, objects::kDeletionSecretNamespaceAnnotation,
                objects::kDeletionSecretNameAnnotation, secrets);
@@ -49,7 +49,7 @@ Secrets SecretsOfContent(const Json& content) {
   return secrets;
 }
 
-Secrets SecretsOfClass(const Json& snapshot_class) {
+Secrets SecretsOfClass(const objects::VolumeSnapshotClass& snapshot_class) {
   Secrets secrets;
   AddAnnotated(snapshot_class, objects::kSnapshotterListSecretNamespace,
                objects::kSnapshotterListSecretName, secrets);
@@ -60,14 +60,14 @@ Secrets SecretsOfClass(const Json& snapshot_class) {
   return secrets;
 }
 
-Secrets SecretsOfGroupContent(const Json& content) {
+Secrets SecretsOfGroupContent(const objects::VolumeGroupSnapshotContent& content) {
   Secrets secrets;
   AddAnnotated(content, objects::kGroupDeletionSecretNamespaceAnnotation,
                objects::kGroupDeletionSecretNameAnnotation, secrets);
   return secrets;
 }
 
-Secrets SecretsOfGroupClass(const Json& group_class) {
+Secrets SecretsOfGroupClass(const objects::VolumeGroupSnapshotClass& group_class) {
   Secrets secrets;
   AddParameter(group_class, objects::kGroupSnapshotterSecretNamespace,
                objects::kGroupSnapshotterSecretName, secrets);
@@ -76,16 +76,14 @@ Secrets SecretsOfGroupClass(const Json& group_class) {
   return secrets;
 }
 
-SecretName SnapshotterSecretOf(const Json& snapshot_class) {
-  return {.namespace_name =
-              GetString(snapshot_class, {"parameters", objects::kSnapshotterSecretNamespace}),
-          .name = GetString(snapshot_class, {"parameters", objects::kSnapshotterSecretName})};
+SecretName SnapshotterSecretOf(const objects::VolumeSnapshotClass& snapshot_class) {
+  return {.namespace_name = snapshot_class.Parameter(objects::kSnapshotterSecretNamespace),
+          .name = snapshot_class.Parameter(objects::kSnapshotterSecretName)};
 }
 
-SecretName ListingSecretOf(const Json& snapshot_class) {
-  return {.namespace_name =
-              GetString(snapshot_class, {"parameters", objects::kSnapshotterListSecretNamespace}),
-          .name = GetString(snapshot_class, {"parameters", objects::kSnapshotterListSecretName})};
+SecretName ListingSecretOf(const objects::VolumeSnapshotClass& snapshot_class) {
+  return {.namespace_name = snapshot_class.Parameter(objects::kSnapshotterListSecretNamespace),
+          .name = snapshot_class.Parameter(objects::kSnapshotterListSecretName)};
 }
 
 }  // namespace csidelta::csi

@@ -3,7 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "base/json.h"
+#include "objects/volume_group_snapshot.h"
+#include "objects/volume_snapshot.h"
 #include "velero/item_action.h"
 
 namespace csidelta::csi {
@@ -12,12 +13,16 @@ namespace csidelta::csi {
 // of a VolumeSnapshotContent name, and those of a VolumeSnapshotClass by annotation or by
 // parameter. A parameter that is a template ("${volumesnapshot.name}") names no Secret by itself
 // and is left out. Without repetition, in a fixed order. Pure.
-std::vector<velero::ResourceIdentifier> SecretsOfContent(const Json& content);
-std::vector<velero::ResourceIdentifier> SecretsOfClass(const Json& snapshot_class);
+std::vector<velero::ResourceIdentifier> SecretsOfContent(
+    const objects::VolumeSnapshotContent& content);
+std::vector<velero::ResourceIdentifier> SecretsOfClass(
+    const objects::VolumeSnapshotClass& snapshot_class);
 // The same for the group kinds: by the annotations of a VolumeGroupSnapshotContent, and by the
 // parameters of a VolumeGroupSnapshotClass for making and for looking up groups.
-std::vector<velero::ResourceIdentifier> SecretsOfGroupContent(const Json& content);
-std::vector<velero::ResourceIdentifier> SecretsOfGroupClass(const Json& group_class);
+std::vector<velero::ResourceIdentifier> SecretsOfGroupContent(
+    const objects::VolumeGroupSnapshotContent& content);
+std::vector<velero::ResourceIdentifier> SecretsOfGroupClass(
+    const objects::VolumeGroupSnapshotClass& group_class);
 
 // The Secret that a VolumeSnapshotClass wants the driver to be shown when it is asked about volume
 // snapshots, as it is written there: with templates. Both "" when it names none. Pure.
@@ -25,8 +30,8 @@ struct SecretName {
   std::string namespace_name;
   std::string name;
 };
-SecretName SnapshotterSecretOf(const Json& snapshot_class);
+SecretName SnapshotterSecretOf(const objects::VolumeSnapshotClass& snapshot_class);
 // The same for when it is to list volume snapshots.
-SecretName ListingSecretOf(const Json& snapshot_class);
+SecretName ListingSecretOf(const objects::VolumeSnapshotClass& snapshot_class);
 
 }  // namespace csidelta::csi

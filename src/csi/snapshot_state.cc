@@ -30,13 +30,7 @@ std::optional<absl::Time> TakenAt(const VolumeSnapshot& snapshot, const ContentR
 }
 
 Verdict Deleting(const VolumeSnapshot& snapshot) {
-  std::vector<std::string> finalizers;
-  const Json* const found = FindJson(snapshot.json(), {"metadata", "finalizers"});
-  for (const Json& one : found != nullptr && found->is_array() ? *found : Json::array()) {
-    if (one.is_string()) {
-      finalizers.push_back(one.get<std::string>());
-    }
-  }
+  const std::vector<std::string> finalizers = snapshot.finalizers();
   return {.state = SnapshotState::kDeleting,
           .reason = finalizers.empty() ? "Requested" : "HeldByFinalizer",
           .message = finalizers.empty() ? ""

@@ -56,6 +56,8 @@ struct SnapshotCondition {
   std::string reason;  // one word
   std::string message;
   std::optional<absl::Time> last_transition_time;
+
+  bool operator==(const SnapshotCondition&) const = default;
 };
 
 struct SnapshotStatus {

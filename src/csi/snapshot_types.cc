@@ -1,7 +1,6 @@
 #include "csi/snapshot_types.h"
 
-#include "base/rfc3339.h"
-#include "objects/object.h"
+#include <string>
 
 namespace csidelta::csi {
 namespace {
@@ -120,55 +119,6 @@ k8s::ObjectKey ClaimKey(absl::string_view namespace_name, absl::string_view name
 
 k8s::ObjectKey VolumeKey(absl::string_view name) {
   return {.type = PersistentVolumeType(), .namespace_name = "", .name = std::string(name)};
-}
-
-std::string BoundContentName(const Json& snapshot) {
-  return GetString(snapshot, {"status", "boundVolumeSnapshotContentName"});
-}
-
-std::string SourceClaimName(const Json& snapshot) {
-  return GetString(snapshot, {"spec", "source", "persistentVolumeClaimName"});
-}
-
-std::string SnapshotHandle(const Json& content) {
-  return GetString(content, {"status", "snapshotHandle"});
-}
-
-bool IsPreProvisioned(const Json& content) {
-  return !GetString(content, {"spec", "source", "snapshotHandle"}).empty();
-}
-
-std::optional<int64_t> RestoreSizeBytes(const Json& content) {
-  const int64_t size_bytes = GetInt(content, {"status", "restoreSize"});
-  return size_bytes > 0 ? std::optional(size_bytes) : std::nullopt;
-}
-
-std::optional<absl::Time> CutTime(const Json& content) {
-  const int64_t nanoseconds = GetInt(content, {"status", "creationTime"});
-  return nanoseconds > 0 ? std::optional(absl::FromUnixNanos(nanoseconds)) : std::nullopt;
-}
-
-bool ReadyToUse(const Json& object) { return GetBool(object, {"status", "readyToUse"}); }
-
-std::string ErrorMessage(const Json& object) {
-  const Json* const error = FindJson(object, {"status", "error"});
-  if (error == nullptr || !error->is_object()) {
-    return "";
-  }
-  const std::string message = GetString(*error, {"message"});
-  return message.empty() ? "an error without a message" : message;
-}
-
-std::optional<absl::Time> ReadyTime(const Json& object) {
-  if (!ReadyToUse(object)) {
-    return std::nullopt;
-  }
-  for (const Json& entry : objects::JsonArrayAt(object, {"metadata", "managedFields"})) {
-    if (FindJson(entry, {"fieldsV1", "f:status", "f:readyToUse"}) != nullptr) {
-      return ParseRfc3339(GetString(entry, {"time"}));
-    }
-  }
-  return std::nullopt;
 }
 
 }  // namespace csidelta::csi

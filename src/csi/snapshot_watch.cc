@@ -10,16 +10,13 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "base/json.h"
 #include "base/mutex.h"
-#include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "csi/snapshot_import.h"
-#include "csi/snapshot_types.h"
 #include "k8s/access_review.h"
-#include "k8s/find.h"
 #include "k8s/follow.h"
-#include "k8s/object.h"
+#include "objects/client.h"
+#include "objects/follow.h"
 
 namespace csidelta::csi {
 namespace {
@@ -29,17 +26,6 @@ using objects::VolumeSnapshotContent;
 
 constexpr char kViewRole[] = "csi-delta-snapshot-viewer";
 constexpr std::size_t kSeenMax = 32;  // resourceVersions of one that are remembered
-
-std::optional<absl::Time> LastWrite(const Json& object) {
-  std::optional<absl::Time> last;
-  const Json* const fields = FindJson(object, {"metadata", "managedFields"});
-  for (const Json& one : fields != nullptr && fields->is_array() ? *fields : Json::array()) {
-    if (const auto time = ParseRfc3339(GetString(one, {"time"})); time.has_value()) {
-      last = last.has_value() ? std::max(*last, *time) : *time;
-    }
-  }
-  return last;
-}
 
 std::array<bool, 5> ProgressOf(const SnapshotMark& mark) {
   return {mark.is_being_deleted, mark.is_ready, mark.is_taken, mark.has_error, mark.is_bound};
@@ -60,24 +46,22 @@ SnapshotMark MarkOfEntry(const SnapshotEntry& entry) {
           .is_bound = !entry.content.empty()};
 }
 
-class SnapshotFollower : public k8s::ObjectFollower {
+class SnapshotFollower : public objects::Follower<VolumeSnapshot> {
  public:
   SnapshotFollower(const CallContext& ctx, k8s::ApiClient& api, const SnapshotWatchRequest& request,
                    const std::function<bool(const SnapshotChange& change)>& sink,
                    const std::function<void(const std::string& sentence)>& note,
                    std::stop_source& stop);
   bool has_ended() const;
-  void OnPage(const std::vector<Json>& objects, bool is_first) override;
 
   // A list that is not the newest may lack what was shown already: it is looked for by name.
-  void OnListed() override;
-  void OnEvent(const k8s::WatchEvent& event) override;
+  void OnWhole() override;
 
   // --- Contents, of all namespaces
 
-  void OnContents(const std::vector<Json>& contents, bool is_first);
+  void OnContents(const std::vector<VolumeSnapshotContent>& contents, bool is_first);
   void OnContentsListed();
-  void OnContent(const k8s::WatchEvent& event);
+  void OnContent(const VolumeSnapshotContent& content, bool is_gone);
 
   // Told once, of whatever may not be done.
   void NoteContents(const std::string& what, const absl::Status& status);
@@ -89,14 +73,23 @@ class SnapshotFollower : public k8s::ObjectFollower {
     SnapshotEntry entry;
   };
 
+  void OnObjects(std::vector<VolumeSnapshot> page, bool is_first) override;
+  void OnChanged(const VolumeSnapshot& snapshot) override;
+  void OnDeleted(const VolumeSnapshot& snapshot) override;
+
   void NoteContentsLocked(const std::string& what, const absl::Status& status)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool IsGone(const std::string& uid) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TellGone(const std::string& uid) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // `is_newest`: it was read as it is now, and what is around it may have changed alone.
-  void Take(const Json& object, bool is_newest = false) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void TakeContent(const Json& content, bool is_gone) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Take(const VolumeSnapshot& snapshot, bool is_newest = false)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void TakeContent(const VolumeSnapshotContent& content, bool is_gone)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  // The VolumeSnapshot that an entry is of, as it is now; nothing where that is gone.
+  absl::StatusOr<std::optional<VolumeSnapshot>> FindAgain(const SnapshotEntry& entry);
 
   // At a VolumeSnapshot that did not change itself, and its content. One that is gone is told of
   // when the VolumeSnapshots say so.
@@ -147,18 +140,18 @@ bool SnapshotFollower::has_ended() const {
   return has_ended_;
 }
 
-void SnapshotFollower::OnPage(const std::vector<Json>& objects, bool is_first) {
+void SnapshotFollower::OnObjects(std::vector<VolumeSnapshot> page, bool is_first) {
   const MutexLock lock(mutex_);
   if (is_first) {
     listed_.clear();
   }
-  for (const Json& object : objects) {
-    listed_.insert(k8s::Uid(object));
-    Take(object);
+  for (const VolumeSnapshot& snapshot : page) {
+    listed_.insert(snapshot.uid());
+    Take(snapshot);
   }
 }
 
-void SnapshotFollower::OnListed() {
+void SnapshotFollower::OnWhole() {
   const MutexLock lock(mutex_);
   std::vector<std::string> missing;
   for (const auto& [uid, known] : known_) {
@@ -173,27 +166,29 @@ void SnapshotFollower::OnListed() {
   }
 }
 
-void SnapshotFollower::OnEvent(const k8s::WatchEvent& event) {
+void SnapshotFollower::OnChanged(const VolumeSnapshot& snapshot) {
   const MutexLock lock(mutex_);
-  if (event.kind != k8s::WatchEvent::Kind::kDeleted) {
-    Take(event.object);
-    return;
-  }
-  const std::string uid = k8s::Uid(event.object);
+  Take(snapshot);
+}
+
+void SnapshotFollower::OnDeleted(const VolumeSnapshot& snapshot) {
+  const MutexLock lock(mutex_);
+  const std::string uid = snapshot.uid();
   // With labels it may only have lost one.
   if (request_.label_selector.empty() || IsGone(uid)) {
     TellGone(uid);
   }
 }
 
-void SnapshotFollower::OnContents(const std::vector<Json>& contents, bool is_first) {
+void SnapshotFollower::OnContents(const std::vector<VolumeSnapshotContent>& contents,
+                                  bool is_first) {
   const MutexLock lock(mutex_);
   if (is_first) {
     listed_contents_.clear();
   }
-  for (const Json& content : contents) {
-    if (uids_of_content_.contains(k8s::Name(content))) {
-      listed_contents_.insert(k8s::Name(content));
+  for (const VolumeSnapshotContent& content : contents) {
+    if (uids_of_content_.contains(content.name())) {
+      listed_contents_.insert(content.name());
       TakeContent(content, /*is_gone=*/false);
     }
   }
@@ -214,9 +209,9 @@ void SnapshotFollower::OnContentsListed() {
   }
 }
 
-void SnapshotFollower::OnContent(const k8s::WatchEvent& event) {
+void SnapshotFollower::OnContent(const VolumeSnapshotContent& content, bool is_gone) {
   const MutexLock lock(mutex_);
-  TakeContent(event.object, event.kind == k8s::WatchEvent::Kind::kDeleted);
+  TakeContent(content, is_gone);
 }
 
 void SnapshotFollower::NoteContents(const std::string& what, const absl::Status& status) {
@@ -235,9 +230,8 @@ bool SnapshotFollower::IsGone(const std::string& uid) {
   if (found == known_.end()) {
     return false;
   }
-  const SnapshotEntry& entry = found->second.entry;
-  const auto object = k8s::Find(ctx_, api_, VolumeSnapshotKey(entry.namespace_name, entry.name));
-  return object.ok() && (!object->has_value() || k8s::Uid(**object) != uid);
+  const auto now = FindAgain(found->second.entry);
+  return now.ok() && (!now->has_value() || (*now)->uid() != uid);
 }
 
 void SnapshotFollower::TellGone(const std::string& uid) {
@@ -250,13 +244,12 @@ void SnapshotFollower::TellGone(const std::string& uid) {
   }
 }
 
-void SnapshotFollower::Take(const Json& object, bool is_newest) {
-  absl::StatusOr<VolumeSnapshot> snapshot = VolumeSnapshot::Of(object);
-  if (has_ended_ || !snapshot.ok() || gone_.contains(snapshot->uid())) {
+void SnapshotFollower::Take(const VolumeSnapshot& snapshot, bool is_newest) {
+  if (has_ended_ || gone_.contains(snapshot.uid())) {
     return;
   }
-  SnapshotMark mark = MarkOf(*snapshot);
-  const auto [place, is_new] = known_.try_emplace(snapshot->uid());
+  SnapshotMark mark = MarkOf(snapshot);
+  const auto [place, is_new] = known_.try_emplace(snapshot.uid());
   Known& known = place->second;
   if (!is_new && !is_newest && IsOlder(mark, known.mark, known.seen)) {
     return;
@@ -266,33 +259,38 @@ void SnapshotFollower::Take(const Json& object, bool is_newest) {
     known.seen.erase(known.seen.begin());
   }
   known.mark = std::move(mark);
-  SnapshotEntry entry = EntryNow(*snapshot);
-  const bool differs = is_new || ToJson(entry) != ToJson(known.entry);
+  SnapshotEntry entry = EntryNow(snapshot);
+  const bool differs = is_new || !ReadsAlike(entry, known.entry);
   SetEntry(known, std::move(entry));
   if (differs) {
     Tell({.entry = known.entry, .is_gone = false});
   }
 }
 
-void SnapshotFollower::TakeContent(const Json& content, bool is_gone) {
-  const auto found = uids_of_content_.find(k8s::Name(content));
+void SnapshotFollower::TakeContent(const VolumeSnapshotContent& content, bool is_gone) {
+  const auto found = uids_of_content_.find(content.name());
   if (found == uids_of_content_.end()) {
     return;
   }
   const std::set<std::string> uids = found->second;
   for (const std::string& uid : uids) {
     const SnapshotEntry& entry = known_.at(uid).entry;
-    if (is_gone || entry.content_resource_version != k8s::ResourceVersion(content)) {
+    if (is_gone || entry.content_resource_version != content.resource_version()) {
       LookAgain(uid);
     }
   }
 }
 
+absl::StatusOr<std::optional<VolumeSnapshot>> SnapshotFollower::FindAgain(
+    const SnapshotEntry& entry) {
+  return objects::Find<VolumeSnapshot>(ctx_, api_,
+                                       VolumeSnapshot::Key(entry.namespace_name, entry.name));
+}
+
 void SnapshotFollower::LookAgain(const std::string& uid) {
-  const SnapshotEntry& entry = known_.at(uid).entry;
-  const auto object = k8s::Find(ctx_, api_, VolumeSnapshotKey(entry.namespace_name, entry.name));
-  if (object.ok() && object->has_value() && k8s::Uid(**object) == uid) {
-    Take(**object, /*is_newest=*/true);
+  const auto now = FindAgain(known_.at(uid).entry);
+  if (now.ok() && now->has_value() && (*now)->uid() == uid) {
+    Take(**now, /*is_newest=*/true);
   }
 }
 
@@ -317,8 +315,8 @@ SnapshotEntry SnapshotFollower::EntryNow(const VolumeSnapshot& snapshot) {
   if (name.empty() || !may_read_contents_) {
     return EntryOf(snapshot, {});
   }
-  const absl::StatusOr<std::optional<Json>> found =
-      k8s::Find(ctx_, api_, VolumeSnapshotContentKey(name));
+  const auto found =
+      objects::Find<VolumeSnapshotContent>(ctx_, api_, VolumeSnapshotContent::Key("", name));
   if (absl::IsPermissionDenied(found.status())) {
     may_read_contents_ = false;
     NoteContentsLocked("binding, driver and handle", found.status());
@@ -329,10 +327,7 @@ SnapshotEntry SnapshotFollower::EntryNow(const VolumeSnapshot& snapshot) {
   if (!found->has_value()) {
     return EntryOf(snapshot, {.kind = ContentReading::Kind::kGone});
   }
-  const absl::StatusOr<VolumeSnapshotContent> content = VolumeSnapshotContent::Of(**found);
-  return content.ok()
-             ? EntryOf(snapshot, {.kind = ContentReading::Kind::kPresent, .content = &*content})
-             : EntryOf(snapshot, {});
+  return EntryOf(snapshot, {.kind = ContentReading::Kind::kPresent, .content = &**found});
 }
 
 void SnapshotFollower::Tell(const SnapshotChange& change) {
@@ -342,24 +337,30 @@ void SnapshotFollower::Tell(const SnapshotChange& change) {
   }
 }
 
-class ContentFollower : public k8s::ObjectFollower {
+class ContentFollower : public objects::Follower<VolumeSnapshotContent> {
  public:
   explicit ContentFollower(SnapshotFollower& snapshots) : snapshots_(snapshots) {}
 
-  void OnPage(const std::vector<Json>& objects, bool is_first) override {
-    snapshots_.OnContents(objects, is_first);
-  }
-  void OnListed() override { snapshots_.OnContentsListed(); }
-  void OnEvent(const k8s::WatchEvent& event) override { snapshots_.OnContent(event); }
+  void OnWhole() override { snapshots_.OnContentsListed(); }
 
  private:
+  void OnObjects(std::vector<VolumeSnapshotContent> page, bool is_first) override {
+    snapshots_.OnContents(page, is_first);
+  }
+  void OnChanged(const VolumeSnapshotContent& content) override {
+    snapshots_.OnContent(content, /*is_gone=*/false);
+  }
+  void OnDeleted(const VolumeSnapshotContent& content) override {
+    snapshots_.OnContent(content, /*is_gone=*/true);
+  }
+
   SnapshotFollower& snapshots_;
 };
 
 absl::Status RequireContents(const CallContext& ctx, k8s::ApiClient& api) {
   for (const char* const verb : {"list", "watch"}) {
     RETURN_IF_ERROR(k8s::RequireAccess(
-        ctx, api, {.verb = verb, .type = VolumeSnapshotContentType()}, kSnapshotReaderRole));
+        ctx, api, {.verb = verb, .type = VolumeSnapshotContent::Type()}, kSnapshotReaderRole));
   }
   return absl::OkStatus();
 }
@@ -368,7 +369,7 @@ absl::Status RequireContents(const CallContext& ctx, k8s::ApiClient& api) {
 
 SnapshotMark MarkOf(const VolumeSnapshot& snapshot) {
   return {.resource_version = snapshot.resource_version(),
-          .written_at = LastWrite(snapshot.json()),
+          .written_at = snapshot.written_at(),
           .is_being_deleted = snapshot.is_being_deleted(),
           .is_ready = snapshot.is_ready(),
           .is_taken = snapshot.taken_at().has_value(),
@@ -399,7 +400,7 @@ absl::Status WatchSnapshots(const CallContext& ctx, k8s::ApiClient& api,
                             const std::function<void(const std::string& sentence)>& note) {
   RETURN_IF_ERROR(k8s::RequireAccess(
       ctx, api,
-      {.verb = "watch", .type = VolumeSnapshotType(), .namespace_name = request.namespace_name},
+      {.verb = "watch", .type = VolumeSnapshot::Type(), .namespace_name = request.namespace_name},
       kViewRole));
   std::stop_source stop;
   const std::stop_callback forward(ctx.stop, [&stop] { stop.request_stop(); });
@@ -410,16 +411,17 @@ absl::Status WatchSnapshots(const CallContext& ctx, k8s::ApiClient& api,
   if (const absl::Status allowed = RequireContents(inner, api); allowed.ok()) {
     contents = std::jthread([&] {
       ContentFollower content_follower(follower);
-      k8s::Follow(inner, api,
-                  {.type = VolumeSnapshotContentType(), .namespace_name = "", .label_selector = ""},
-                  content_follower)
+      k8s::Follow(
+          inner, api,
+          {.type = VolumeSnapshotContent::Type(), .namespace_name = "", .label_selector = ""},
+          content_follower)
           .IgnoreError();
     });
   } else {
     follower.NoteContents("binding", allowed);
   }
   const absl::Status ended = k8s::Follow(inner, api,
-                                         {.type = VolumeSnapshotType(),
+                                         {.type = VolumeSnapshot::Type(),
                                           .namespace_name = request.namespace_name,
                                           .label_selector = request.label_selector},
                                          follower);

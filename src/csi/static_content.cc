@@ -1,45 +1,15 @@
 #include "csi/static_content.h"
 
-#include <algorithm>
-#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "csi/snapshot_types.h"
-#include "k8s/object.h"
 #include "objects/client.h"
 #include "objects/keys.h"
 
 namespace csidelta::csi {
-namespace {
 
 using objects::VolumeSnapshotContent;
-
-bool EraseEntry(Json& object, absl::string_view map, absl::string_view key) {
-  if (FindJson(object, {"metadata", map, key}) == nullptr) {
-    return false;
-  }
-  EraseJson(object, {"metadata", map, key});
-  return true;
-}
-
-bool StripFinalizer(Json& object, absl::string_view finalizer) {
-  const Json* const found = FindJson(object, {"metadata", "finalizers"});
-  if (found == nullptr || !found->is_array()) {
-    return false;
-  }
-  Json kept = Json::array();
-  std::copy_if(found->begin(), found->end(), std::back_inserter(kept),
-               [finalizer](const Json& one) { return one != std::string(finalizer); });
-  if (kept.size() == found->size()) {
-    return false;
-  }
-  SetJson(object, {"metadata", "finalizers"}, std::move(kept));
-  return true;
-}
-
-}  // namespace
 
 VolumeSnapshotContent MakeStaticContent(const StaticContent& content) {
   auto made = VolumeSnapshotContent::Make("", content.name);
@@ -54,11 +24,6 @@ VolumeSnapshotContent MakeStaticContent(const StaticContent& content) {
     made.SetClassName(content.class_name);
   }
   return made;
-}
-
-std::string HandleOf(const Json& content) {
-  const std::string handle = SnapshotHandle(content);
-  return handle.empty() ? GetString(content, {"spec", "source", "snapshotHandle"}) : handle;
 }
 
 std::map<std::string, std::string> DeletionSecretAnnotations(const objects::Object& object) {
@@ -100,40 +65,38 @@ std::string ClassOfDriver(const std::vector<objects::VolumeSnapshotClass>& class
   return first;
 }
 
-bool StripMarks(Json& object) {
-  bool changed = false;
+bool StripMarks(objects::Object& object) {
+  bool changed = object.RemoveFinalizer(objects::kSnapshotInGroupFinalizer);
   for (absl::string_view key :
        {objects::kBeingCreatedAnnotation, objects::kContentBeingDeletedAnnotation,
         objects::kMustIncludeAnnotation, objects::kGroupHandleOfMemberAnnotation,
         objects::kGroupSnapshotHandleAnnotation, objects::kGroupNameLabel,
         objects::kGroupContentOfMemberAnnotation}) {
-    changed |= EraseEntry(object, "annotations", key);
+    changed |= object.RemoveAnnotation(key);
   }
   for (absl::string_view key : {objects::kCsiDeltaLabel, objects::kBackupUidLabel,
                                 objects::kGroupNameLabel, objects::kMemberOfBackupLabel}) {
-    changed |= EraseEntry(object, "labels", key);
+    changed |= object.RemoveLabel(key);
   }
-  return StripFinalizer(object, objects::kSnapshotInGroupFinalizer) || changed;
+  return changed;
 }
 
-absl::Status RewriteForRestore(const Json& from_backup, absl::string_view new_name,
-                               absl::string_view snapshot_namespace, Json& content) {
-  const std::string handle = HandleOf(from_backup);
+absl::Status RewriteForRestore(const VolumeSnapshotContent& from_backup, absl::string_view new_name,
+                               absl::string_view snapshot_namespace,
+                               VolumeSnapshotContent& content) {
+  const std::string handle = from_backup.handle_or_source();
   if (handle.empty()) {
     return absl::FailedPreconditionError(
-        absl::StrCat("volumesnapshotcontent ", k8s::Name(from_backup),
+        absl::StrCat("volumesnapshotcontent ", from_backup.name(),
                      " has no snapshot handle in the backup: its data cannot be restored"));
   }
   StripMarks(content);
-  SetJson(content, {"metadata", "name"}, std::string(new_name));
-  SetJson(content, {"spec", "deletionPolicy"}, "Retain");
-  SetJson(content, {"spec", "source"}, Json{{"snapshotHandle", handle}});
-  EraseJson(content, {"spec", "volumeSnapshotRef", "uid"});
-  EraseJson(content, {"spec", "volumeSnapshotRef", "resourceVersion"});
-  SetJson(content, {"spec", "volumeSnapshotRef", "name"}, std::string(new_name));
-  SetJson(content, {"spec", "volumeSnapshotRef", "namespace"}, std::string(snapshot_namespace));
-  for (const auto& [key, value] : DeletionSecretAnnotations(objects::Object(from_backup))) {
-    SetJson(content, {"metadata", "annotations", key}, value);
+  content.SetName(new_name);
+  content.SetDeletionPolicy("Retain");
+  content.SetSourceHandle(handle);
+  content.ReplaceSnapshot(snapshot_namespace, new_name);
+  for (const auto& [key, value] : DeletionSecretAnnotations(from_backup)) {
+    content.SetAnnotation(key, value);
   }
   return absl::OkStatus();
 }

@@ -7,7 +7,6 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "base/call_context.h"
-#include "base/json.h"
 #include "csi/environment.h"
 #include "objects/volume_snapshot.h"
 
@@ -30,10 +29,6 @@ struct StaticContent {
 // The object to create. Pure.
 objects::VolumeSnapshotContent MakeStaticContent(const StaticContent& content);
 
-// The driver's handle: status.snapshotHandle, or that of a content made for an existing snapshot,
-// whose status may not be written yet. "" when neither is there. Pure.
-std::string HandleOf(const Json& content);
-
 // The annotations of `object`, a VolumeSnapshotContent or an archived VolumeSnapshot, that name the
 // Secret for deleting, under the keys that today's snapshot controller reads. Empty when it names
 // none. Pure.
@@ -49,14 +44,15 @@ std::string ClassOfDriver(const std::vector<objects::VolumeSnapshotClass>& class
 // VolumeSnapshot `new_name` in `snapshot_namespace`, and is itself called `new_name`: Retain, the
 // handle of `from_backup` as source, without the marks of controllers and of the backup that must
 // not travel. Other fields stay. FAILED_PRECONDITION when the archive holds no handle. Pure.
-absl::Status RewriteForRestore(const Json& from_backup, absl::string_view new_name,
-                               absl::string_view snapshot_namespace, Json& content);
+absl::Status RewriteForRestore(const objects::VolumeSnapshotContent& from_backup,
+                               absl::string_view new_name, absl::string_view snapshot_namespace,
+                               objects::VolumeSnapshotContent& content);
 
 // Removes from archived metadata what makes trouble when it comes back: the snapshot controller's
 // progress marks, the labels by which we find the volume snapshots of a running backup, and what
 // says that a volume snapshot is a member of a group: the finalizer of members would never go where
 // the group does not live. Returns whether anything was there. Pure.
-bool StripMarks(Json& object);
+bool StripMarks(objects::Object& object);
 
 // All VolumeSnapshotClasses; an empty list where the kind is not served.
 absl::StatusOr<std::vector<objects::VolumeSnapshotClass>> ListSnapshotClasses(

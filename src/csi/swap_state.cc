@@ -8,13 +8,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/crypto.h"
-#include "base/json.h"
 #include "base/quantity.h"
 #include "base/status_macros.h"
 #include "csi/restore_guard.h"
 #include "csi/snapshot_creation.h"
 #include "csi/snapshot_types.h"
-#include "k8s/find.h"
+#include "objects/client.h"
 #include "objects/keys.h"
 
 namespace csidelta::csi {
@@ -22,6 +21,8 @@ namespace {
 
 using objects::PersistentVolume;
 using objects::PersistentVolumeClaim;
+using objects::SwapRecord;
+using objects::SwapSide;
 
 constexpr std::size_t kTemporaryHashBytes = 8;
 
@@ -150,7 +151,7 @@ absl::Status CheckTemporary(const SwapState& state, const SwapWish& wish) {
   if (!state.temporary.has_value()) {
     return absl::OkStatus();
   }
-  const TemporaryRecord record = ParseTemporaryRecord(*state.temporary);
+  const objects::TemporaryRecord record = ParseTemporaryRecord(*state.temporary);
   if (record.snapshot_uid != wish.snapshot_uid) {
     return Unfinished(state, record.snapshot, "was begun");
   }
@@ -230,11 +231,8 @@ class StateReader {
       : ctx_(ctx), api_(api), state_(std::move(state)) {}
 
   absl::StatusOr<SwapState> Read() {
-    ASSIGN_OR_RETURN(std::optional<Json> pvc,
-                     k8s::Find(ctx_, api_, ClaimKey(state_.namespace_name, state_.pvc_name)));
-    if (pvc.has_value()) {
-      ASSIGN_OR_RETURN(state_.pvc, PersistentVolumeClaim::Of(*std::move(pvc)));
-    }
+    ASSIGN_OR_RETURN(state_.pvc, objects::Find<PersistentVolumeClaim>(
+                                     ctx_, api_, ClaimKey(state_.namespace_name, state_.pvc_name)));
     RETURN_IF_ERROR(ReadVolumes());
     RETURN_IF_ERROR(ReadTemporary());
     return std::move(state_);
@@ -242,11 +240,11 @@ class StateReader {
 
  private:
   absl::Status ReadVolumes() {
-    ASSIGN_OR_RETURN(k8s::ObjectList list,
-                     api_.List(ctx_, PersistentVolumeType(), "",
-                               {.label_selector = SelectorOf(state_), .field_selector = ""}));
-    for (Json& item : list.items) {
-      ASSIGN_OR_RETURN(PersistentVolume volume, PersistentVolume::Of(std::move(item)));
+    ASSIGN_OR_RETURN(
+        std::vector<PersistentVolume> volumes,
+        objects::List<PersistentVolume>(
+            ctx_, api_, "", {.label_selector = SelectorOf(state_), .field_selector = ""}));
+    for (PersistentVolume& volume : volumes) {
       ASSIGN_OR_RETURN(SwapRecord record, ParseSwapRecord(volume));
       if (record.namespace_name != state_.namespace_name || record.pvc != state_.pvc_name) {
         return Refused(
@@ -265,11 +263,11 @@ class StateReader {
   }
 
   absl::Status ReadTemporary() {
-    ASSIGN_OR_RETURN(k8s::ObjectList list,
-                     api_.List(ctx_, PersistentVolumeClaimType(), state_.namespace_name,
-                               {.label_selector = SelectorOf(state_), .field_selector = ""}));
-    for (Json& item : list.items) {
-      ASSIGN_OR_RETURN(PersistentVolumeClaim pvc, PersistentVolumeClaim::Of(std::move(item)));
+    ASSIGN_OR_RETURN(std::vector<PersistentVolumeClaim> pvcs,
+                     objects::List<PersistentVolumeClaim>(
+                         ctx_, api_, state_.namespace_name,
+                         {.label_selector = SelectorOf(state_), .field_selector = ""}));
+    for (PersistentVolumeClaim& pvc : pvcs) {
       if (state_.temporary.has_value()) {
         return Refused(state_, absl::StrCat("has two temporary PVCs: ", state_.temporary->name(),
                                             " and ", pvc.name(), "; delete one of them"));
@@ -279,14 +277,12 @@ class StateReader {
     if (!state_.temporary.has_value() || !state_.temporary->is_bound()) {
       return absl::OkStatus();
     }
-    ASSIGN_OR_RETURN(std::optional<Json> volume,
-                     k8s::Find(ctx_, api_, VolumeKey(state_.temporary->volume_name())));
-    if (volume.has_value()) {
-      ASSIGN_OR_RETURN(PersistentVolume one, PersistentVolume::Of(*std::move(volume)));
-      if (one.pvc_uid() ==
-          state_.temporary->uid()) {  // Else it is another's, and not to be touched.
-        state_.temporary_volume = std::move(one);
-      }
+    ASSIGN_OR_RETURN(
+        std::optional<PersistentVolume> volume,
+        objects::Find<PersistentVolume>(ctx_, api_, VolumeKey(state_.temporary->volume_name())));
+    // Else it is another's, and not to be touched.
+    if (volume.has_value() && volume->pvc_uid() == state_.temporary->uid()) {
+      state_.temporary_volume = std::move(volume);
     }
     return absl::OkStatus();
   }
@@ -418,23 +414,6 @@ std::string TemporaryPvcName(absl::string_view pvc_name, absl::string_view pvc_u
   return FitName(pvc_name, absl::StrCat("-restore-", hash.substr(0, kTemporaryHashBytes)));
 }
 
-std::string FormatTemporaryRecord(const TemporaryRecord& record) {
-  return DumpJson({{"pvcUid", record.pvc_uid},
-                   {"snapshot", record.snapshot},
-                   {"snapshotUid", record.snapshot_uid}});
-}
-
-TemporaryRecord ParseTemporaryRecord(const PersistentVolumeClaim& pvc) {
-  const absl::StatusOr<Json> json =
-      ParseJsonObject(pvc.Annotation(objects::kInPlaceRecordAnnotation));
-  if (!json.ok()) {
-    return {};
-  }
-  return {.pvc_uid = GetString(*json, {"pvcUid"}),
-          .snapshot = GetString(*json, {"snapshot"}),
-          .snapshot_uid = GetString(*json, {"snapshotUid"})};
-}
-
 std::vector<KeptVolume> KeptVolumesAmong(std::vector<PersistentVolume> volumes) {
   std::map<std::string, SwapVolume> by_name;
   for (PersistentVolume& volume : volumes) {
@@ -487,17 +466,12 @@ std::string FinishCommand(const KeptVolume& kept) {
 
 absl::StatusOr<std::vector<KeptVolume>> ListKeptVolumes(const CallContext& ctx, k8s::ApiClient& api,
                                                         absl::string_view namespace_name) {
-  ASSIGN_OR_RETURN(k8s::ObjectList list,
-                   api.List(ctx, PersistentVolumeType(), "",
-                            {.label_selector = std::string(objects::kInPlaceLabel),
-                             .field_selector = "",
-                             .may_be_old = true}));
-  std::vector<PersistentVolume> volumes;
-  volumes.reserve(list.items.size());
-  for (Json& item : list.items) {
-    ASSIGN_OR_RETURN(PersistentVolume volume, PersistentVolume::Of(std::move(item)));
-    volumes.push_back(std::move(volume));
-  }
+  ASSIGN_OR_RETURN(
+      std::vector<PersistentVolume> volumes,
+      objects::List<PersistentVolume>(ctx, api, "",
+                                      {.label_selector = std::string(objects::kInPlaceLabel),
+                                       .field_selector = "",
+                                       .may_be_old = true}));
   std::vector<KeptVolume> kept = KeptVolumesAmong(std::move(volumes));
   kept.erase(std::remove_if(kept.begin(), kept.end(),
                             [&](const KeptVolume& one) {

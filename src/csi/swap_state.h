@@ -9,10 +9,10 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
-#include "csi/swap_record.h"
 #include "k8s/api_client.h"
 #include "objects/persistent_volume.h"
 #include "objects/persistent_volume_claim.h"
+#include "objects/swap_record.h"
 
 // Where an in-place restore by swap of volumes is, and what its next step is: one look at the
 // objects, and three pure functions. Nothing else is remembered, so that any run goes on where
@@ -72,7 +72,7 @@ namespace csidelta::csi {
 
 struct SwapVolume {
   objects::PersistentVolume volume;
-  SwapRecord record;
+  objects::SwapRecord record;
 };
 
 struct SwapState {
@@ -85,12 +85,12 @@ struct SwapState {
   // Of the temporary PVC, once they are bound to each other, with or without a record.
   std::optional<objects::PersistentVolume> temporary_volume = {};
 
-  const std::optional<SwapVolume>& Volume(SwapSide side) const {
-    return side == SwapSide::kOriginal ? original : restored;
+  const std::optional<SwapVolume>& Volume(objects::SwapSide side) const {
+    return side == objects::SwapSide::kOriginal ? original : restored;
   }
   // That of an original with a record; else restored.
-  SwapSide goal() const {
-    return original.has_value() ? original->record.goal : SwapSide::kRestored;
+  objects::SwapSide goal() const {
+    return original.has_value() ? original->record.goal : objects::SwapSide::kRestored;
   }
   bool is_begun() const {
     return original.has_value() || restored.has_value() || temporary.has_value();
@@ -147,16 +147,6 @@ absl::StatusOr<SwapState> ReadSwapState(const CallContext& ctx, k8s::ApiClient& 
 // What the temporary PVC is called: the same in each run. Pure.
 std::string TemporaryPvcName(absl::string_view pvc_name, absl::string_view pvc_uid,
                              absl::string_view snapshot_uid);
-
-// What the temporary PVC says that it is for, as JSON in its annotation.
-struct TemporaryRecord {
-  std::string pvc_uid;
-  std::string snapshot;
-  std::string snapshot_uid;
-};
-std::string FormatTemporaryRecord(const TemporaryRecord& record);
-// With "" for what is missing.
-TemporaryRecord ParseTemporaryRecord(const objects::PersistentVolumeClaim& pvc);
 
 // A volume that an in-place restore keeps beside the one in use, until --finish.
 struct KeptVolume {

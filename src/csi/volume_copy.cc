@@ -8,7 +8,6 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "base/crypto.h"
-#include "base/json.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "csi/copy_record.h"
@@ -18,7 +17,9 @@
 #include "csi/snapshot_types.h"
 #include "k8s/access_review.h"
 #include "k8s/find.h"
+#include "objects/client.h"
 #include "objects/keys.h"
+#include "objects/restricted_pod.h"
 
 namespace csidelta::csi {
 namespace {
@@ -28,7 +29,6 @@ using objects::Pod;
 using objects::VolumeSnapshot;
 
 constexpr std::size_t kCopyNameHashBytes = 20;
-constexpr int64_t kCopyUser = 65532;
 constexpr char kCopyScratchPath[] = "/scratch";
 constexpr int kCopyGraceSeconds = 8;
 constexpr int kExitTooSmall = 22;  // of csi-delta
@@ -36,18 +36,6 @@ constexpr absl::Duration kCopyLookIntervalMin = absl::Milliseconds(250);
 // The Pod may begin meanwhile, and another restore as well.
 constexpr absl::Duration kCopyRecordReadTimeMax = absl::Seconds(10);
 constexpr char kCopyRole[] = "csi-delta-snapshot-user";
-
-// What the verb printed as JSON, the last of a type; nothing where it printed none.
-std::optional<Json> LastDocument(absl::string_view text, absl::string_view type) {
-  std::vector<absl::string_view> lines = absl::StrSplit(text, '\n', absl::SkipWhitespace());
-  for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
-    absl::StatusOr<Json> document = ParseJsonObject(*line);
-    if (document.ok() && GetString(*document, {"message_type"}) == type) {
-      return *std::move(document);
-    }
-  }
-  return std::nullopt;
-}
 
 std::string LastLine(absl::string_view text) {
   const std::vector<std::string> lines = absl::StrSplit(text, '\n', absl::SkipWhitespace());
@@ -104,7 +92,8 @@ class VolumeCopy {
   k8s::ObjectKey PvcKey() const { return ClaimKey(namespace_name_, name_); }
   k8s::ObjectKey PodKey() const { return {PodType(), namespace_name_, name_}; }
 
-  Json Metadata() const;
+  // Of this copy, and gone with the PVC, whatever becomes of this program.
+  void Mark(objects::Object& object) const;
 
   bool IsOurs(const objects::Object& object) const {
     return object.Label(objects::kCopiesIntoLabel) == work_.target.uid();
@@ -116,11 +105,7 @@ class VolumeCopy {
   // One that runs, or may still, goes on; what ended says nothing of the volume as it is now.
   absl::Status EnsurePod();
   std::vector<std::string> Arguments() const;
-  Json PodContainer() const;
-  static Json DeviceOf(absl::string_view name, absl::string_view pvc);
-
-  // As the Pod Security profile "restricted" wants it, which runs once.
-  Json PodObject() const;
+  Pod PodObject() const;
 
   // Until the Pod has ended. Looks instead of watching, for the progress is in no event.
   absl::Status Follow();
@@ -185,17 +170,17 @@ absl::StatusOr<VolumeCopyResult> VolumeCopy::Copy() {
   RETURN_IF_ERROR(Follow());
   const std::string message = pod_->termination_message();
   // With a list that omitted blocks it is done as well, and ends with another exit code.
-  if (const std::optional<Json> document = LastDocument(message, "result"); document.has_value()) {
-    return VolumeCopyResultOf(*document);
+  if (const std::optional<VolumeCopyResult> result = objects::LastVolumeCopyResult(message);
+      result.has_value()) {
+    return *result;
   }
   if (pod_->phase() == "Succeeded") {
     return VolumeCopyResult{};  // Done, and its numbers are lost.
   }
-  const std::optional<Json> error = LastDocument(message, "exit_error");
-  const std::string text =
-      absl::StrCat("restore into ", pvc_text_, ": ",
-                   error.has_value() ? GetString(*error, {"message"}) : LastLine(message));
-  if (error.has_value() && GetInt(*error, {"code"}) == kExitTooSmall) {
+  const std::optional<objects::VolumeCopyError> error = objects::LastVolumeCopyError(message);
+  const std::string text = absl::StrCat("restore into ", pvc_text_, ": ",
+                                        error.has_value() ? error->message : LastLine(message));
+  if (error.has_value() && error->exit_code == kExitTooSmall) {
     may_have_written_ = was_partly_old_;
     return absl::OutOfRangeError(text);
   }
@@ -207,8 +192,7 @@ absl::StatusOr<VolumeCopyResult> VolumeCopy::Copy() {
 }
 
 absl::StatusOr<PersistentVolumeClaim> VolumeCopy::ReadTarget(const CallContext& ctx) {
-  ASSIGN_OR_RETURN(Json found, api_.Get(ctx, TargetKey()));
-  return PersistentVolumeClaim::Of(std::move(found));
+  return objects::Get<PersistentVolumeClaim>(ctx, api_, TargetKey());
 }
 
 bool VolumeCopy::IsOwnRecord(const CopyRecord& record) const {
@@ -261,10 +245,8 @@ absl::Status VolumeCopy::WriteRecord(const PersistentVolumeClaim& pvc) {
   CopyRecord record = work_.record;
   record.at = ctx_.clock->Now();
   record.has_begun = true;
-  return Annotate(
-      api_.Patch(ctx_, TargetKey(), k8s::PatchKind::kMerge, CopyRecordPatch(pvc, &record), "")
-          .status(),
-      "record of the restore");
+  return Annotate(objects::Apply(ctx_, api_, TargetKey(), CopyRecordPatch(pvc, &record)),
+                  "record of the restore");
 }
 
 absl::Status VolumeCopy::TryEndRecord(const CallContext& ctx, bool is_partly_old) {
@@ -274,10 +256,8 @@ absl::Status VolumeCopy::TryEndRecord(const CallContext& ctx, bool is_partly_old
     return absl::OkStatus();
   }
   record->has_ended = true;
-  return api_
-      .Patch(ctx, TargetKey(), k8s::PatchKind::kMerge,
-             CopyRecordPatch(pvc, is_partly_old ? &*record : nullptr), "")
-      .status();
+  return objects::Apply(ctx, api_, TargetKey(),
+                        CopyRecordPatch(pvc, is_partly_old ? &*record : nullptr));
 }
 
 absl::Status VolumeCopy::EndRecord(bool is_partly_old) {
@@ -293,18 +273,14 @@ absl::Status VolumeCopy::EndRecord(bool is_partly_old) {
                                          pvc_text_, " stays: ", ended.message()));
 }
 
-Json VolumeCopy::Metadata() const {
-  return {{"name", name_},
-          {"namespace", namespace_name_},
-          {"labels",
-           {{objects::kMadeByLabel, objects::kMadeByVerbs},
-            {objects::kCopiesIntoLabel, work_.target.uid()},
-            {objects::kExcludeFromBackupLabel, "true"}}},
-          // Gone with the PVC, whatever becomes of this program.
-          {"ownerReferences", Json::array({{{"apiVersion", "v1"},
-                                            {"kind", "PersistentVolumeClaim"},
-                                            {"name", work_.target.name()},
-                                            {"uid", work_.target.uid()}}})}};
+void VolumeCopy::Mark(objects::Object& object) const {
+  object.SetLabels({{objects::kMadeByLabel, objects::kMadeByVerbs},
+                    {objects::kCopiesIntoLabel, work_.target.uid()},
+                    {objects::kExcludeFromBackupLabel, "true"}});
+  object.SetOwners({{.api_version = "v1",
+                     .kind = "PersistentVolumeClaim",
+                     .name = work_.target.name(),
+                     .uid = work_.target.uid()}});
 }
 
 absl::Status VolumeCopy::NotOurs(absl::string_view kind) const {
@@ -321,37 +297,31 @@ absl::Status VolumeCopy::EnsurePvc(const VolumeSnapshot& source) {
       .size_bytes = source.restore_size_bytes().value_or(work_.target.capacity_bytes().value_or(0)),
       .mode = objects::VolumeMode::kBlock,
       .access_modes = {"ReadWriteOnce"}};
-  Json object = MakePvcObject(pvc, source.name(), {});
-  object["metadata"] = Metadata();
-  absl::StatusOr<Json> made =
-      api_.Create(ctx_, PersistentVolumeClaimType(), namespace_name_, object);
-  if (absl::IsAlreadyExists(made.status())) {
-    made = api_.Get(ctx_, PvcKey());
-  }
-  RETURN_IF_ERROR(Annotate(made.status(), "temporary PVC"));
-  ASSIGN_OR_RETURN(PersistentVolumeClaim found, PersistentVolumeClaim::Of(*std::move(made)));
-  if (!IsOurs(found) || found.source_snapshot() != source.name()) {
+  PersistentVolumeClaim object = MakePvcObject(pvc, source.name(), {});
+  Mark(object);
+  absl::StatusOr<PersistentVolumeClaim> found = objects::CreateOrGet(ctx_, api_, object);
+  RETURN_IF_ERROR(Annotate(found.status(), "temporary PVC"));
+  if (!IsOurs(*found) || found->source_snapshot() != source.name()) {
     return NotOurs("PVC");
   }
-  if (found.is_being_deleted()) {
+  if (found->is_being_deleted()) {
     return absl::FailedPreconditionError(
         absl::StrCat("the temporary PVC ", namespace_name_, "/", name_,
                      " of an earlier copy is still being deleted; run this again"));
   }
-  pvc_ = std::move(found);
+  pvc_ = *std::move(found);
   return absl::OkStatus();
 }
 
 absl::Status VolumeCopy::EnsurePod() {
-  absl::StatusOr<Json> made = api_.Create(ctx_, PodType(), namespace_name_, PodObject());
+  absl::StatusOr<Pod> made = objects::Create(ctx_, api_, PodObject());
   if (absl::IsAlreadyExists(made.status())) {
-    ASSIGN_OR_RETURN(const std::optional<Json> found, k8s::Find(ctx_, api_, PodKey()));
+    ASSIGN_OR_RETURN(std::optional<Pod> found, objects::Find<Pod>(ctx_, api_, PodKey()));
     if (found.has_value()) {
-      ASSIGN_OR_RETURN(Pod pod, Pod::Of(*found));
-      if (!IsOurs(pod)) {
+      if (!IsOurs(*found)) {
         return NotOurs("Pod");
       }
-      pod_ = std::move(pod);
+      pod_ = std::move(found);
       if (pod_->is_active() && !pod_->is_being_deleted()) {
         return absl::OkStatus();
       }
@@ -359,11 +329,10 @@ absl::Status VolumeCopy::EnsurePod() {
           RemovePod(ctx_.WithTimeout(kCopyEndTimeMax)),
           absl::StrCat("Pod ", namespace_name_, "/", name_, " of an earlier run, to be deleted")));
     }
-    made = api_.Create(ctx_, PodType(), namespace_name_, PodObject());
+    made = objects::Create(ctx_, api_, PodObject());
   }
   RETURN_IF_ERROR(Annotate(made.status(), "Pod that copies"));
-  ASSIGN_OR_RETURN(Pod pod, Pod::Of(*std::move(made)));
-  pod_ = std::move(pod);
+  pod_ = *std::move(made);
   return absl::OkStatus();
 }
 
@@ -379,57 +348,31 @@ std::vector<std::string> VolumeCopy::Arguments() const {
   return arguments;
 }
 
-Json VolumeCopy::PodContainer() const {
-  Json container = {{"name", "copy"},
-                    {"image", work_.pod.image},
-                    {"command", Json::array({"/bin/csi-delta"})},
-                    {"args", Arguments()},
-                    {"securityContext",
-                     {{"allowPrivilegeEscalation", false},
-                      {"readOnlyRootFilesystem", true},
-                      {"capabilities", {{"drop", Json::array({"ALL"})}}}}},
-                    {"terminationMessagePolicy", "FallbackToLogsOnError"}};
-  container["volumeDevices"] = Json::array({{{"name", "target"}, {"devicePath", kCopyTargetPath}}});
+Pod VolumeCopy::PodObject() const {
+  objects::RestrictedContainer container = {
+      .name = "copy",
+      .image = work_.pod.image,
+      .args = Arguments(),
+      .variables = {{"TMPDIR", kCopyScratchPath}},
+      .variables_secret = work_.secret,
+      .mounts = {{.volume = "scratch", .path = kCopyScratchPath}},
+      .devices = {{.volume = "target", .path = kCopyTargetPath}}};
+  std::vector<objects::PodVolume> volumes = {{.name = "target", .pvc = work_.target.name()}};
   if (work_.source != nullptr) {
-    container["volumeDevices"].push_back({{"name", "source"}, {"devicePath", kCopySourcePath}});
+    container.devices.push_back({.volume = "source", .path = kCopySourcePath});
+    volumes.push_back({.name = "source", .pvc = name_});
   }
-  container["env"] = Json::array({{{"name", "TMPDIR"}, {"value", kCopyScratchPath}}});
-  container["volumeMounts"] = Json::array({{{"name", "scratch"}, {"mountPath", kCopyScratchPath}}});
-  if (!work_.secret.empty()) {
-    container["envFrom"] = Json::array({{{"secretRef", {{"name", work_.secret}}}}});
-  }
-  return container;
-}
-
-Json VolumeCopy::DeviceOf(absl::string_view name, absl::string_view pvc) {
-  return {{"name", std::string(name)},
-          {"persistentVolumeClaim", {{"claimName", std::string(pvc)}}}};
-}
-
-Json VolumeCopy::PodObject() const {
-  Json spec = {{"restartPolicy", "Never"},
-               {"terminationGracePeriodSeconds", kCopyGraceSeconds},
-               {"enableServiceLinks", false},
-               {"automountServiceAccountToken", !work_.pod.service_account.empty()},
-               {"securityContext",
-                {{"runAsNonRoot", true},
-                 {"runAsUser", kCopyUser},
-                 {"runAsGroup", kCopyUser},
-                 {"supplementalGroups", work_.pod.supplemental_groups},
-                 {"seccompProfile", {{"type", "RuntimeDefault"}}}}},
-               {"containers", Json::array({PodContainer()})}};
-  spec["volumes"] = Json::array({DeviceOf("target", work_.target.name())});
-  if (work_.source != nullptr) {
-    spec["volumes"].push_back(DeviceOf("source", name_));
-  }
-  spec["volumes"].push_back({{"name", "scratch"}, {"emptyDir", Json::object()}});
-  if (!work_.pod.service_account.empty()) {
-    spec["serviceAccountName"] = work_.pod.service_account;
-  }
-  for (const std::string& secret : work_.pod.image_pull_secrets) {
-    spec["imagePullSecrets"].push_back({{"name", secret}});
-  }
-  return {{"apiVersion", "v1"}, {"kind", "Pod"}, {"metadata", Metadata()}, {"spec", spec}};
+  volumes.push_back({.name = "scratch"});
+  Pod pod = objects::MakePod(namespace_name_, name_,
+                             {.grace_seconds = kCopyGraceSeconds,
+                              .service_account = work_.pod.service_account,
+                              .has_token = !work_.pod.service_account.empty(),
+                              .supplemental_groups = work_.pod.supplemental_groups,
+                              .image_pull_secrets = work_.pod.image_pull_secrets,
+                              .containers = {std::move(container)},
+                              .volumes = std::move(volumes)});
+  Mark(pod);
+  return pod;
 }
 
 absl::Status VolumeCopy::Follow() {
@@ -458,19 +401,18 @@ absl::Status VolumeCopy::Follow() {
 }
 
 absl::Status VolumeCopy::LookAtPod() {
-  const absl::StatusOr<std::optional<Json>> found = k8s::Find(ctx_, api_, PodKey());
+  absl::StatusOr<std::optional<Pod>> found = objects::Find<Pod>(ctx_, api_, PodKey());
   if (!found.ok() && IsRetryable(found.status())) {
     return absl::OkStatus();  // The copy goes on while the API server is away.
   }
   RETURN_IF_ERROR(found.status());
-  if (!found->has_value() || k8s::Uid(**found) != pod_->uid()) {
+  if (!found->has_value() || (*found)->uid() != pod_->uid()) {
     pod_.reset();
     return absl::FailedPreconditionError(
         absl::StrCat("another client deleted Pod ", namespace_name_, "/", name_, "; ", pvc_text_,
                      " may be partly old, which its beginning then says: run this again"));
   }
-  ASSIGN_OR_RETURN(Pod pod, Pod::Of(**found));
-  pod_ = std::move(pod);
+  pod_ = *std::move(found);
   return absl::OkStatus();
 }
 
@@ -483,12 +425,10 @@ void VolumeCopy::ReadProgress() {
     may_read_log_ = false;
     not_checked_.push_back(absl::StrCat("progress not read: ", log.status().message()));
   }
-  const std::optional<Json> document =
-      log.ok() ? LastDocument(*log, "status") : std::optional<Json>();
-  if (document.has_value()) {
-    work_.on_progress({.stage = GetString(*document, {"stage"}),
-                       .done_bytes = GetInt(*document, {"bytes_done"}),
-                       .total_bytes = GetInt(*document, {"total_bytes"})});
+  const std::optional<VolumeCopyProgress> progress =
+      log.ok() ? objects::LastVolumeCopyProgress(*log) : std::nullopt;
+  if (progress.has_value()) {
+    work_.on_progress(*progress);
   }
 }
 
@@ -498,12 +438,12 @@ absl::Status VolumeCopy::RemovePod(const CallContext& ctx) {
   }
   RETURN_IF_ERROR(AskForDeletion(ctx, PodKey(), pod_->uid()));
   while (true) {
-    std::optional<Json> found;
+    std::optional<Pod> found;
     RETURN_IF_ERROR(RetryToTheEnd(ctx, [&]() -> absl::Status {
-      ASSIGN_OR_RETURN(found, k8s::Find(ctx, api_, PodKey()));
+      ASSIGN_OR_RETURN(found, objects::Find<Pod>(ctx, api_, PodKey()));
       return absl::OkStatus();
     }));
-    if (!found.has_value() || k8s::Uid(*found) != pod_->uid()) {
+    if (!found.has_value() || found->uid() != pod_->uid()) {
       pod_.reset();
       return absl::OkStatus();
     }
@@ -541,17 +481,6 @@ absl::Status VolumeCopy::Remove() {
 }
 
 }  // namespace
-
-VolumeCopyResult VolumeCopyResultOf(const Json& document) {
-  return {.logical_bytes = GetInt(document, {"logical_bytes"}),
-          .compared_bytes = GetInt(document, {"compared_bytes"}),
-          .written_bytes = GetInt(document, {"written_bytes"}),
-          .zero_bytes = GetInt(document, {"zero_bytes"}),
-          .kept_bytes = GetInt(document, {"kept_bytes"}),
-          .used_list = GetBool(document, {"used_list"}),
-          .audit_mismatch = GetBool(document, {"audit_mismatch"}),
-          .list_refused = GetString(document, {"list_refused"})};
-}
 
 std::string CopyName(const PersistentVolumeClaim& target, const VolumeSnapshot& snapshot) {
   return WorkName(target.uid(), snapshot.uid());

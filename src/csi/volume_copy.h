@@ -9,8 +9,8 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
-#include "base/json.h"
 #include "k8s/api_client.h"
+#include "objects/device_copy.h"
 #include "objects/persistent_volume_claim.h"
 #include "objects/volume_snapshot.h"
 #include "objects/workload.h"
@@ -57,11 +57,9 @@ struct CopyPodSettings {
   std::vector<std::string> image_pull_secrets = {};
 };
 
-struct VolumeCopyProgress {
-  std::string stage;
-  int64_t done_bytes = 0;
-  int64_t total_bytes = 0;
-};
+using objects::ParseVolumeCopyResult;
+using objects::VolumeCopyProgress;
+using objects::VolumeCopyResult;
 
 struct VolumeCopyRequest {
   objects::PersistentVolumeClaim target;  // bound, Block, and used by no Pod
@@ -88,21 +86,6 @@ struct RepositoryRestoreRequest {
   CopyPodSettings pod;
   std::function<void(const VolumeCopyProgress&)> on_progress = nullptr;
 };
-
-// As `csi-delta device-copy` counts: incremental/block_copier.h.
-struct VolumeCopyResult {
-  int64_t logical_bytes = 0;
-  int64_t compared_bytes = 0;
-  int64_t written_bytes = 0;
-  int64_t zero_bytes = 0;
-  int64_t kept_bytes = 0;
-  bool used_list = false;
-  bool audit_mismatch = false;
-  std::string list_refused = {};  // why the driver's list was not used; ""
-};
-
-// What such a document says; 0 for what it leaves out. Pure.
-VolumeCopyResult VolumeCopyResultOf(const Json& document);
 
 // The name of the Pod and of the temporary PVC of a copy. Pure.
 std::string CopyName(const objects::PersistentVolumeClaim& target,

@@ -18,7 +18,7 @@
 #include "csi/volume_guard.h"
 #include "k8s/access_review.h"
 #include "k8s/find.h"
-#include "k8s/wait.h"
+#include "objects/client.h"
 #include "objects/keys.h"
 #include "objects/storage_class.h"
 
@@ -28,6 +28,8 @@ namespace {
 using objects::PersistentVolume;
 using objects::PersistentVolumeClaim;
 using objects::StorageClass;
+using objects::SwapRecord;
+using objects::SwapSide;
 using objects::VolumeSnapshot;
 
 // How often a step is tried that another writer got in the way of, or whose answer was lost.
@@ -56,24 +58,13 @@ absl::Status WithAdvice(const absl::Status& status, absl::string_view advice) {
   return status.ok() ? status : WithText(status, absl::StrCat(status.message(), "; ", advice));
 }
 
-// --- Planning
-
-absl::StatusOr<std::optional<std::vector<StorageClass>>> ListClasses(
-    const CallContext& ctx, k8s::ApiClient& api, std::vector<std::string>& notes) {
-  absl::StatusOr<k8s::ObjectList> list = api.List(ctx, StorageClassType(), "", {});
-  if (absl::IsPermissionDenied(list.status())) {
-    notes.push_back(absl::StrCat("StorageClass not checked: ", list.status().message()));
-    return std::optional<std::vector<StorageClass>>();
-  }
-  RETURN_IF_ERROR(list.status());
-  std::vector<StorageClass> classes;
-  classes.reserve(list->items.size());
-  for (Json& item : list->items) {
-    ASSIGN_OR_RETURN(StorageClass one, StorageClass::Of(std::move(item)));
-    classes.push_back(std::move(one));
-  }
-  return std::optional<std::vector<StorageClass>>(std::move(classes));
+objects::Patch WithoutRecord() {
+  return objects::Patch()
+      .RemoveLabel(objects::kInPlaceLabel)
+      .RemoveAnnotation(objects::kInPlaceRecordAnnotation);
 }
+
+// --- Planning
 
 class SwapPlanner {
  public:
@@ -140,11 +131,14 @@ class SwapPlanner {
   }
 
   absl::Status PlanClass(const PersistentVolume& volume) {
-    ASSIGN_OR_RETURN(const std::optional<std::vector<StorageClass>> classes,
-                     ListClasses(ctx_, api_, plan_.not_checked));
-    if (!classes.has_value()) {
+    const absl::StatusOr<std::vector<StorageClass>> classes =
+        objects::List<StorageClass>(ctx_, api_, "");
+    if (absl::IsPermissionDenied(classes.status())) {
+      plan_.not_checked.push_back(
+          absl::StrCat("StorageClass not checked: ", classes.status().message()));
       return absl::OkStatus();
     }
+    RETURN_IF_ERROR(classes.status());
     const auto found = std::find_if(classes->begin(), classes->end(), [&](const StorageClass& one) {
       return one.name() == plan_.storage_class;
     });
@@ -400,12 +394,13 @@ absl::StatusOr<VolumeSwap::SafetySnapshot> VolumeSwap::FindSafetySnapshot() {
   for (int i = 1; i <= kSafetyNamesMax; ++i) {
     safety.name = FitName(SafetySnapshotName(*state_.pvc, *target_.snapshot),
                           i == 1 ? "" : absl::StrCat("-", i));
-    ASSIGN_OR_RETURN(std::optional<Json> there,
-                     k8s::Find(ctx_, api_, VolumeSnapshotKey(target_.namespace_name, safety.name)));
+    ASSIGN_OR_RETURN(const std::optional<VolumeSnapshot> there,
+                     objects::Find<VolumeSnapshot>(
+                         ctx_, api_, VolumeSnapshotKey(target_.namespace_name, safety.name)));
     if (!there.has_value()) {
       return safety;
     }
-    ASSIGN_OR_RETURN(const VolumeSnapshot snapshot, VolumeSnapshot::Of(*std::move(there)));
+    const VolumeSnapshot& snapshot = *there;
     const auto made = snapshot.created_at();
     const bool is_young = made.has_value() && ctx_.clock->Now() - *made < kSafetyAgeMax;
     if (is_young && !snapshot.is_being_deleted()) {
@@ -454,24 +449,23 @@ absl::Status VolumeSwap::MakeTemporary() {
                               .size_bytes = plan_->size_bytes,
                               .mode = pvc.mode(),
                               .access_modes = pvc.access_modes()};
-  Json object = MakePvcObject(
+  PersistentVolumeClaim object = MakePvcObject(
       planned, target_.snapshot_name,
       {{objects::kInPlaceLabel, RestoreLabelValue(target_.namespace_name, target_.pvc_name)},
        {objects::kExcludeFromBackupLabel, "true"}});
-  SetJson(object, {"metadata", "annotations", objects::kInPlaceRecordAnnotation},
-          FormatTemporaryRecord({.pvc_uid = pvc.uid(),
-                                 .snapshot = target_.snapshot_name,
-                                 .snapshot_uid = target_.snapshot->uid()}));
+  object.SetAnnotation(objects::kInPlaceRecordAnnotation,
+                       objects::FormatTemporaryRecord({.pvc_uid = pvc.uid(),
+                                                       .snapshot = target_.snapshot_name,
+                                                       .snapshot_uid = target_.snapshot->uid()}));
   if (!plan_->node.empty()) {
-    SetJson(object, {"metadata", "annotations", objects::kSelectedNodeAnnotation}, plan_->node);
+    object.SetAnnotation(objects::kSelectedNodeAnnotation, plan_->node);
   }
   // A volume of another attributes class cannot be the PVC's.
-  if (const Json* const attributes = FindJson(pvc.json(), {"spec", "volumeAttributesClassName"});
-      attributes != nullptr) {
-    SetJson(object, {"spec", "volumeAttributesClassName"}, *attributes);
+  if (const std::optional<std::string> attributes = pvc.attributes_class();
+      attributes.has_value()) {
+    object.SetAttributesClass(*attributes);
   }
-  const absl::Status made =
-      api_.Create(ctx_, PersistentVolumeClaimType(), target_.namespace_name, object).status();
+  const absl::Status made = objects::Create(ctx_, api_, object).status();
   if (absl::IsAlreadyExists(made)) {
     return absl::AbortedError(made.message());  // Another run was quicker: the next look says so.
   }
@@ -499,21 +493,19 @@ absl::Status VolumeSwap::AwaitTemporary() {
   return absl::OkStatus();
 }
 
-absl::Status VolumeSwap::PatchVolume(const PersistentVolume& volume, Json patch) {
-  SetJson(patch, {"metadata", "uid"}, volume.uid());
-  SetJson(patch, {"metadata", "resourceVersion"}, volume.resource_version());
-  return api_.Patch(ctx_, VolumeKey(volume.name()), k8s::PatchKind::kMerge, patch, "").status();
+absl::Status VolumeSwap::PatchVolume(const PersistentVolume& volume, objects::Patch patch) {
+  patch.IfUid(volume.uid()).IfVersion(volume.resource_version());
+  return objects::Apply(ctx_, api_, volume.key(), patch);
 }
 
 absl::Status VolumeSwap::WriteRecord(const PersistentVolume& volume, const SwapRecord& record,
                                      absl::string_view policy) {
-  Json patch;
-  SetJson(patch, {"metadata", "labels", objects::kInPlaceLabel},
-          RestoreLabelValue(target_.namespace_name, target_.pvc_name));
-  SetJson(patch, {"metadata", "annotations", objects::kInPlaceRecordAnnotation},
-          FormatSwapRecord(record));
-  SetJson(patch, {"spec", "persistentVolumeReclaimPolicy"}, std::string(policy));
-  return PatchVolume(volume, std::move(patch));
+  return PatchVolume(volume,
+                     objects::Patch()
+                         .SetLabel(objects::kInPlaceLabel,
+                                   RestoreLabelValue(target_.namespace_name, target_.pvc_name))
+                         .SetAnnotation(objects::kInPlaceRecordAnnotation, FormatSwapRecord(record))
+                         .SetReclaimPolicy(policy));
 }
 
 absl::Status VolumeSwap::RecordRestored() {
@@ -546,8 +538,9 @@ absl::Status VolumeSwap::RecordRestored() {
 }
 
 absl::Status VolumeSwap::RecordOriginal() {
-  ASSIGN_OR_RETURN(Json json, api_.Get(ctx_, VolumeKey(state_.pvc->volume_name())));
-  ASSIGN_OR_RETURN(const PersistentVolume volume, PersistentVolume::Of(std::move(json)));
+  ASSIGN_OR_RETURN(
+      const PersistentVolume volume,
+      objects::Get<PersistentVolume>(ctx_, api_, VolumeKey(state_.pvc->volume_name())));
   if (volume.pvc_uid() != state_.pvc->uid() || volume.is_being_deleted()) {
     return absl::FailedPreconditionError(absl::StrCat(
         "PersistentVolume ", volume.name(), " of ", PvcText(), " is another's, or being deleted; ",
@@ -609,13 +602,8 @@ absl::Status VolumeSwap::AwaitTemporaryGone() { return AwaitGone(*state_.tempora
 absl::Status VolumeSwap::AwaitPvcGone() { return AwaitGone(*state_.pvc); }
 
 absl::Status VolumeSwap::CheckNoPodUses(absl::string_view pvc_name, absl::string_view consequence) {
-  ASSIGN_OR_RETURN(k8s::ObjectList list, api_.List(ctx_, PodType(), target_.namespace_name, {}));
-  std::vector<objects::Pod> pods;
-  pods.reserve(list.items.size());
-  for (Json& item : list.items) {
-    ASSIGN_OR_RETURN(objects::Pod pod, objects::Pod::Of(std::move(item)));
-    pods.push_back(std::move(pod));
-  }
+  ASSIGN_OR_RETURN(const std::vector<objects::Pod> pods,
+                   objects::List<objects::Pod>(ctx_, api_, target_.namespace_name));
   const std::vector<const objects::Pod*> users = UsersOf(pods, pvc_name);
   if (users.empty()) {
     return absl::OkStatus();
@@ -645,11 +633,11 @@ absl::Status VolumeSwap::RemovePvc() {
 absl::Status VolumeSwap::AwaitGone(const PersistentVolumeClaim& pvc) {
   const k8s::ObjectKey key = ClaimKey(pvc.namespace_name(), pvc.name());
   while (true) {
-    const absl::Status gone =
-        k8s::WaitFor(ctx_.WithTimeout(kDeletionSlice), api_, key,
-                     [&](const Json* object) -> absl::StatusOr<bool> {
-                       return object == nullptr || k8s::Uid(*object) != pvc.uid();
-                     });
+    const absl::Status gone = objects::WaitFor<PersistentVolumeClaim>(
+        ctx_.WithTimeout(kDeletionSlice), api_, key,
+        [&](const PersistentVolumeClaim* now) -> absl::StatusOr<bool> {
+          return now == nullptr || now->uid() != pvc.uid();
+        });
     if (!absl::IsDeadlineExceeded(gone)) {
       return gone;
     }
@@ -673,15 +661,8 @@ absl::Status VolumeSwap::AwaitGone(const PersistentVolumeClaim& pvc) {
 
 absl::Status VolumeSwap::Reserve() {
   const PersistentVolume& volume = target_volume().volume;
-  Json patch;
-  SetJson(patch, {"spec", "claimRef"},
-          {{"apiVersion", "v1"},
-           {"kind", "PersistentVolumeClaim"},
-           {"namespace", target_.namespace_name},
-           {"name", target_.pvc_name},
-           {"uid", nullptr},
-           {"resourceVersion", nullptr}});
-  RETURN_IF_ERROR(PatchVolume(volume, std::move(patch)));
+  RETURN_IF_ERROR(
+      PatchVolume(volume, objects::Patch().ReserveFor(target_.namespace_name, target_.pvc_name)));
   Tell(SwapStep::kReserve, absl::StrCat("volume ", volume.name(), " is reserved for ", PvcText()));
   return absl::OkStatus();
 }
@@ -691,22 +672,16 @@ std::string VolumeSwap::mark() const {
   return other == nullptr ? target_volume().record.peer : other->volume.name();
 }
 
-absl::Status VolumeSwap::PatchMark(const Json& mark) {
-  Json patch;
-  SetJson(patch, {"metadata", "uid"}, state_.pvc->uid());
-  SetJson(patch, {"metadata", "annotations", objects::kInPlaceRecordAnnotation}, mark);
-  return api_
-      .Patch(ctx_, ClaimKey(target_.namespace_name, target_.pvc_name), k8s::PatchKind::kMerge,
-             patch, "")
-      .status();
+absl::Status VolumeSwap::PatchPvc(objects::Patch patch) {
+  return objects::Apply(ctx_, api_, ClaimKey(target_.namespace_name, target_.pvc_name),
+                        patch.IfUid(state_.pvc->uid()));
 }
 
 absl::Status VolumeSwap::MakePvc() {
   const std::string volume = target_volume().volume.name();
-  Json object = ClaimToMake(*state_.original->record.claim, volume).json();
-  SetJson(object, {"metadata", "annotations", objects::kInPlaceRecordAnnotation}, mark());
-  const absl::Status made =
-      api_.Create(ctx_, PersistentVolumeClaimType(), target_.namespace_name, object).status();
+  PersistentVolumeClaim object = ClaimToMake(*state_.original->record.claim, volume);
+  object.SetAnnotation(objects::kInPlaceRecordAnnotation, mark());
+  const absl::Status made = objects::Create(ctx_, api_, object).status();
   // Another run was quicker, or another program: the next look says which.
   if (absl::IsAlreadyExists(made)) {
     return absl::AbortedError(made.message());
@@ -720,7 +695,8 @@ absl::Status VolumeSwap::MakePvc() {
 }
 
 absl::Status VolumeSwap::MarkPvc() {
-  RETURN_IF_ERROR(PatchMark(mark()));
+  RETURN_IF_ERROR(
+      PatchPvc(objects::Patch().SetAnnotation(objects::kInPlaceRecordAnnotation, mark())));
   Tell(SwapStep::kMarkPvc,
        absl::StrCat(PvcText(), " keeps its volume ", state_.pvc->volume_name()));
   return absl::OkStatus();
@@ -728,14 +704,13 @@ absl::Status VolumeSwap::MarkPvc() {
 
 absl::Status VolumeSwap::AwaitPvc() {
   const std::string uid = state_.pvc->uid();
-  const absl::Status bound = k8s::WaitFor(
+  const absl::Status bound = objects::WaitFor<PersistentVolumeClaim>(
       ctx_, api_, ClaimKey(target_.namespace_name, target_.pvc_name),
-      [&](const Json* object) -> absl::StatusOr<bool> {
-        if (object == nullptr || k8s::Uid(*object) != uid) {
+      [&](const PersistentVolumeClaim* now) -> absl::StatusOr<bool> {
+        if (now == nullptr || now->uid() != uid) {
           return absl::AbortedError(absl::StrCat(PvcText(), " was deleted by another client"));
         }
-        ASSIGN_OR_RETURN(const PersistentVolumeClaim now, PersistentVolumeClaim::Of(*object));
-        return now.is_bound();
+        return now->is_bound();
       });
   return WithAdvice(bound, "run the same command again to go on");
 }
@@ -754,11 +729,7 @@ absl::Status VolumeSwap::ReturnPolicy() {
 absl::Status VolumeSwap::Abandon() {
   const PersistentVolume& volume =
       state_.restored.has_value() ? state_.restored->volume : *state_.temporary_volume;
-  Json patch;
-  SetJson(patch, {"metadata", "labels", objects::kInPlaceLabel}, nullptr);
-  SetJson(patch, {"metadata", "annotations", objects::kInPlaceRecordAnnotation}, nullptr);
-  SetJson(patch, {"spec", "persistentVolumeReclaimPolicy"}, "Delete");
-  RETURN_IF_ERROR(PatchVolume(volume, std::move(patch)));
+  RETURN_IF_ERROR(PatchVolume(volume, WithoutRecord().SetReclaimPolicy("Delete")));
   Tell(SwapStep::kAbandon,
        absl::StrCat("volume ", volume.name(), ", made of the VolumeSnapshot, is deleted"));
   return absl::OkStatus();
@@ -766,10 +737,10 @@ absl::Status VolumeSwap::Abandon() {
 
 absl::Status VolumeSwap::LetGo() {
   const SwapVolume& other = *other_volume();
-  Json patch = {{"spec", {{"persistentVolumeReclaimPolicy", "Delete"}}}};
+  objects::Patch patch = objects::Patch().SetReclaimPolicy("Delete");
   if (other.volume.pvc_uid().empty()) {
     // One that is reserved for the name of the PVC is not Released, and would never be deleted.
-    SetJson(patch, {"spec", "claimRef", "uid"}, kNoPvcUid);
+    patch.SetPvcUid(kNoPvcUid);
   }
   RETURN_IF_ERROR(PatchVolume(other.volume, std::move(patch)));
   Tell(SwapStep::kLetGo,
@@ -780,22 +751,23 @@ absl::Status VolumeSwap::LetGo() {
 absl::Status VolumeSwap::AwaitVolumeGone() {
   const PersistentVolume& volume = other_volume()->volume;
   const k8s::ObjectKey key = VolumeKey(volume.name());
-  const auto is_gone = [&](const Json* object) -> absl::StatusOr<bool> {
-    return object == nullptr || k8s::Uid(*object) != volume.uid();
+  const auto is_gone = [&](const PersistentVolume* now) -> absl::StatusOr<bool> {
+    return now == nullptr || now->uid() != volume.uid();
   };
   absl::Status gone = absl::OkStatus();
   if (!volume.is_provisioned() && !volume.is_being_deleted()) {
     // Made by hand: there may be no provisioner that deletes it. Then the object goes, and what it
     // stood for stays.
-    gone = k8s::WaitFor(ctx_.WithTimeout(kUnprovisionedWait), api_, key, is_gone);
+    gone = objects::WaitFor<PersistentVolume>(ctx_.WithTimeout(kUnprovisionedWait), api_, key,
+                                              is_gone);
     if (absl::IsDeadlineExceeded(gone) && ctx_.Check().ok()) {
       RETURN_IF_ERROR(k8s::IgnoreNotFound(
           api_.Delete(ctx_, key, {.uid = volume.uid(), .resource_version = ""})));
       result_.kept_handles.push_back(volume.handle());
-      gone = k8s::WaitFor(ctx_, api_, key, is_gone);
+      gone = objects::WaitFor<PersistentVolume>(ctx_, api_, key, is_gone);
     }
   } else {
-    gone = k8s::WaitFor(ctx_, api_, key, is_gone);
+    gone = objects::WaitFor<PersistentVolume>(ctx_, api_, key, is_gone);
   }
   RETURN_IF_ERROR(WithAdvice(
       gone,
@@ -811,17 +783,14 @@ absl::Status VolumeSwap::AwaitVolumeGone() {
 }
 
 absl::Status VolumeSwap::CleanPvc() {
-  RETURN_IF_ERROR(PatchMark(nullptr));
+  RETURN_IF_ERROR(PatchPvc(objects::Patch().RemoveAnnotation(objects::kInPlaceRecordAnnotation)));
   Tell(SwapStep::kCleanPvc, absl::StrCat(PvcText(), " has no mark of the restore any more"));
   return absl::OkStatus();
 }
 
 absl::Status VolumeSwap::CleanVolume() {
   const PersistentVolume& volume = in_use().volume;
-  Json patch;
-  SetJson(patch, {"metadata", "labels", objects::kInPlaceLabel}, nullptr);
-  SetJson(patch, {"metadata", "annotations", objects::kInPlaceRecordAnnotation}, nullptr);
-  RETURN_IF_ERROR(PatchVolume(volume, std::move(patch)));
+  RETURN_IF_ERROR(PatchVolume(volume, WithoutRecord()));
   Tell(SwapStep::kCleanVolume,
        absl::StrCat("volume ", volume.name(), " has no record of the restore any more"));
   return absl::OkStatus();

@@ -15,6 +15,7 @@
 #include "csi/restore_guard.h"
 #include "csi/swap_state.h"
 #include "k8s/api_client.h"
+#include "objects/patch.h"
 #include "objects/volume_snapshot.h"
 
 // In-place restore by swap of volumes: the PVC gets a volume made of a VolumeSnapshot, and keeps
@@ -94,7 +95,7 @@ struct SwapResult {
   std::string original_volume;
   std::string restored_volume;
   std::string safety_snapshot;  // "" for none
-  SwapSide in_use = SwapSide::kOriginal;
+  objects::SwapSide in_use = objects::SwapSide::kOriginal;
   std::optional<absl::Time> at = {};      // when the restore took place
   bool did_anything = false;              // false: there was nothing to do
   std::vector<std::string> kept_handles;  // of Finish: what the storage keeps though it was told
@@ -161,11 +162,11 @@ class VolumeSwap {
 
   absl::Status CheckNoPodUses(absl::string_view pvc_name, absl::string_view consequence);
   std::string mark() const;  // of the PVC: the name of the volume that it does not have
-  absl::Status PatchMark(const Json& mark);
+  absl::Status PatchPvc(objects::Patch patch);
   absl::Status AwaitGone(const objects::PersistentVolumeClaim& pvc);
-  absl::Status PatchVolume(const objects::PersistentVolume& volume, Json patch);
-  absl::Status WriteRecord(const objects::PersistentVolume& volume, const SwapRecord& record,
-                           absl::string_view policy);
+  absl::Status PatchVolume(const objects::PersistentVolume& volume, objects::Patch patch);
+  absl::Status WriteRecord(const objects::PersistentVolume& volume,
+                           const objects::SwapRecord& record, absl::string_view policy);
   const SwapVolume& target_volume() const { return *state_.Volume(state_.goal()); }
   const SwapVolume* other_volume() const;
   const SwapVolume& in_use() const;  // of Finish

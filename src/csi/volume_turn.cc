@@ -3,20 +3,19 @@
 #include <algorithm>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "csi/retry.h"
-#include "csi/snapshot_types.h"
-#include "k8s/find.h"
-#include "k8s/object.h"
-#include "k8s/wait.h"
+#include "objects/client.h"
 #include "objects/keys.h"
 
 namespace csidelta::csi {
 namespace {
+
+using objects::Lease;
 
 // A Lease that has not been renewed for this long is rubbish, however the clocks differ.
 constexpr absl::Duration kStaleAfter = absl::Minutes(10);
@@ -27,84 +26,67 @@ constexpr int kFreeTriesMax = 3;
 constexpr absl::Duration kTurnRetryAfter = absl::Seconds(2);
 constexpr char kTurnLabelValue[] = "volume-turn";
 
-void SetHolder(const TurnRequest& request, absl::Time now, Json& lease) {
-  const std::string text = FormatRfc3339Micros(now);
-  lease["spec"] = {{"holderIdentity", request.holder},
-                   {"leaseDurationSeconds", absl::ToInt64Seconds(kTurnDuration)},
-                   {"acquireTime", text},
-                   {"renewTime", text}};
+void SetHolder(const TurnRequest& request, absl::Time now, Lease& lease) {
+  lease.Acquire(request.holder, kTurnDuration, now);
   const bool is_backups = request.snapshot_name.empty();
-  lease["metadata"]["annotations"] = {
-      {objects::kMemberClaimAnnotation,
-       absl::StrCat(request.claim_namespace, "/", request.claim_name)},
-      {is_backups ? objects::kLeaseBackupAnnotation : objects::kLeaseSnapshotAnnotation,
-       is_backups ? request.backup_name : request.snapshot_name}};
-  lease["metadata"]["ownerReferences"] =
-      Json::array({{{"apiVersion", is_backups ? "velero.io/v1" : "v1"},
-                    {"kind", is_backups ? "Backup" : "PersistentVolumeClaim"},
-                    {"name", is_backups ? request.backup_name : request.claim_name},
-                    {"uid", is_backups ? request.backup_uid : request.claim_uid}}});
+  lease.SetAnnotations(
+      {{objects::kMemberClaimAnnotation,
+        absl::StrCat(request.claim_namespace, "/", request.claim_name)},
+       {is_backups ? objects::kLeaseBackupAnnotation : objects::kLeaseSnapshotAnnotation,
+        is_backups ? request.backup_name : request.snapshot_name}});
+  lease.SetOwners({{.api_version = is_backups ? "velero.io/v1" : "v1",
+                    .kind = is_backups ? "Backup" : "PersistentVolumeClaim",
+                    .name = is_backups ? request.backup_name : request.claim_name,
+                    .uid = is_backups ? request.backup_uid : request.claim_uid}});
 }
 
 k8s::ObjectKey KeyOf(const TurnRequest& request) {
-  return {.type = LeaseType(),
-          .namespace_name = request.lease_namespace,
-          .name = absl::StrCat("csi-delta-", request.claim_uid)};
+  return Lease::Key(request.lease_namespace, absl::StrCat("csi-delta-", request.claim_uid));
 }
 
-bool IsHeldForRestore(const Json& lease) {
-  return absl::StartsWith(k8s::Annotation(lease, objects::kLeaseSnapshotAnnotation),
-                          kRestoreTurnPrefix);
+bool IsHeldForRestore(const Lease& lease) {
+  return absl::StartsWith(lease.Annotation(objects::kLeaseSnapshotAnnotation), kRestoreTurnPrefix);
 }
 
 // "backup nightly", for messages.
-std::string HeldFor(const Json& lease) {
-  const std::string snapshot = k8s::Annotation(lease, objects::kLeaseSnapshotAnnotation);
+std::string HeldFor(const Lease& lease) {
+  const std::string snapshot = lease.Annotation(objects::kLeaseSnapshotAnnotation);
   if (IsHeldForRestore(lease)) {
     return "a restore into its volume";
   }
   return snapshot.empty()
-             ? absl::StrCat("backup ", k8s::Annotation(lease, objects::kLeaseBackupAnnotation))
+             ? absl::StrCat("backup ", lease.Annotation(objects::kLeaseBackupAnnotation))
              : absl::StrCat("the creation of VolumeSnapshot ", snapshot);
 }
 
-Json MakeLease(const TurnRequest& request, const std::string& name, absl::Time now) {
-  Json lease = {{"apiVersion", "coordination.k8s.io/v1"},
-                {"kind", "Lease"},
-                {"metadata",
-                 {{"name", name},
-                  {"namespace", request.lease_namespace},
-                  {"labels",
-                   {{objects::kCsiDeltaLabel, kTurnLabelValue},
-                    {objects::kExcludeFromBackupLabel, "true"}}}}}};
+Lease MakeLease(const TurnRequest& request, const std::string& name, absl::Time now) {
+  Lease lease = Lease::Make(request.lease_namespace, name);
+  lease.SetLabels(
+      {{objects::kCsiDeltaLabel, kTurnLabelValue}, {objects::kExcludeFromBackupLabel, "true"}});
   SetHolder(request, now, lease);
   return lease;
 }
 
-std::string Revision(const Json& object) { return k8s::ResourceVersion(object); }
-
-std::string Holder(const Json& lease) { return GetString(lease, {"spec", "holderIdentity"}); }
-
-// Blocks until the Lease is gone (then OK, `seen` null), or it is `holder`'s, or nobody has renewed
-// it for kTurnDuration (then OK, `seen` the Lease as it stands), or ctx ends.
+// Blocks until the Lease is gone (then OK, `seen` nothing), or it is `holder`'s, or nobody has
+// renewed it for kTurnDuration (then OK, `seen` the Lease as it stands), or ctx ends.
 absl::Status AwaitEnd(const CallContext& ctx, k8s::ApiClient& api, const k8s::ObjectKey& key,
-                      const std::string& holder, Json& seen) {
+                      const std::string& holder, std::optional<Lease>& seen) {
   absl::Time expires_at = ctx.clock->Now() + kTurnDuration;
-  const auto look = [&](const Json* lease) -> absl::StatusOr<bool> {
+  const auto look = [&](const Lease* lease) -> absl::StatusOr<bool> {
     if (lease == nullptr) {
-      seen = nullptr;
+      seen.reset();
       return true;
     }
-    if (seen.is_null() || Revision(seen) != Revision(*lease)) {
+    if (!seen.has_value() || seen->resource_version() != lease->resource_version()) {
       expires_at = ctx.clock->Now() + kTurnDuration;
       seen = *lease;
     }
-    return Holder(seen) == holder;
+    return seen->holder() == holder;
   };
   while (true) {
     CallContext slice = ctx;
     slice.deadline = std::min(ctx.deadline, expires_at);
-    const absl::Status status = k8s::WaitFor(slice, api, key, look);
+    const absl::Status status = objects::WaitFor<Lease>(slice, api, key, look);
     if (!absl::IsDeadlineExceeded(status)) {
       return status;
     }
@@ -115,39 +97,41 @@ absl::Status AwaitEnd(const CallContext& ctx, k8s::ApiClient& api, const k8s::Ob
   }
 }
 
-absl::Status StillHeld(const absl::Status& status, const TurnRequest& request, const Json& lease) {
-  if (!absl::IsDeadlineExceeded(status) || lease.is_null()) {
+absl::Status StillHeld(const absl::Status& status, const TurnRequest& request,
+                       const std::optional<Lease>& lease) {
+  if (!absl::IsDeadlineExceeded(status) || !lease.has_value()) {
     return status;
   }
   const std::string pvc =
       absl::StrCat(request.subject, " ", request.claim_namespace, "/", request.claim_name);
   return absl::DeadlineExceededError(
-      IsHeldForRestore(lease)
+      IsHeldForRestore(*lease)
           ? absl::StrCat("a restore into ", pvc, " is still under way")
-          : absl::StrCat(HeldFor(lease), " is still taking a snapshot of ", pvc));
+          : absl::StrCat(HeldFor(*lease), " is still taking a snapshot of ", pvc));
 }
 
 // Whether a Lease that is there is not held against `request`.
-bool IsFreeFor(const TurnRequest& request, const Json& lease, absl::Time now) {
-  const auto renewed = ParseRfc3339(GetString(lease, {"spec", "renewTime"}));
-  return Holder(lease) == request.holder ||
+bool IsFreeFor(const TurnRequest& request, const Lease& lease, absl::Time now) {
+  const std::optional<absl::Time> renewed = lease.renewed_at();
+  return lease.holder() == request.holder ||
          (!request.snapshot_name.empty() &&
-          k8s::Annotation(lease, objects::kLeaseSnapshotAnnotation) == request.snapshot_name) ||
+          lease.Annotation(objects::kLeaseSnapshotAnnotation) == request.snapshot_name) ||
          (renewed.has_value() && *renewed + kTurnDuration + kClocksDifferMax < now);
 }
 
 // What one round of taking the turn came to.
 struct Attempt {
-  std::optional<Json> lease;  // absent: the other one has just ended, or was quicker; go on
+  std::optional<Lease> lease;  // absent: the other one has just ended, or was quicker; go on
   bool taken_over = false;
 };
 
 // Creates the Lease, or waits for the one that is there and takes it over when it ran out. `seen`:
-// the other one's, as it was seen last; null for none.
+// the other one's, as it was seen last.
 absl::StatusOr<Attempt> TryTake(const CallContext& ctx, k8s::ApiClient& api,
-                                const k8s::ObjectKey& key, const TurnRequest& request, Json& seen) {
-  absl::StatusOr<Json> lease =
-      api.Create(ctx, key.type, key.namespace_name, MakeLease(request, key.name, ctx.clock->Now()));
+                                const k8s::ObjectKey& key, const TurnRequest& request,
+                                std::optional<Lease>& seen) {
+  absl::StatusOr<Lease> lease =
+      objects::Create(ctx, api, MakeLease(request, key.name, ctx.clock->Now()));
   if (lease.ok()) {
     return Attempt{.lease = *std::move(lease)};
   }
@@ -155,14 +139,14 @@ absl::StatusOr<Attempt> TryTake(const CallContext& ctx, k8s::ApiClient& api,
     return lease.status();
   }
   RETURN_IF_ERROR(AwaitEnd(ctx, api, key, request.holder, seen));
-  if (seen.is_null()) {
+  if (!seen.has_value()) {
     return Attempt{};
   }
   // Ours already where the answer to an earlier request was lost.
-  const bool taken_over = Holder(seen) != request.holder;
-  Json ours = seen;
+  const bool taken_over = seen->holder() != request.holder;
+  Lease ours = *seen;
   SetHolder(request, ctx.clock->Now(), ours);
-  lease = api.Update(ctx, key, ours);
+  lease = objects::Update(ctx, api, ours);
   if (absl::IsAborted(lease.status()) || absl::IsNotFound(lease.status())) {
     return Attempt{};
   }
@@ -175,7 +159,7 @@ absl::StatusOr<Attempt> TryTake(const CallContext& ctx, k8s::ApiClient& api,
 absl::StatusOr<VolumeTurn> VolumeTurn::Take(const CallContext& ctx, k8s::ApiClient& api,
                                             const TurnRequest& request) {
   const k8s::ObjectKey key = KeyOf(request);
-  Json seen;
+  std::optional<Lease> seen;
   while (true) {
     RETURN_IF_ERROR(StillHeld(ctx.Check(), request, seen));
     Attempt attempt;
@@ -185,7 +169,7 @@ absl::StatusOr<VolumeTurn> VolumeTurn::Take(const CallContext& ctx, k8s::ApiClie
     });
     RETURN_IF_ERROR(StillHeld(tried, request, seen));
     if (attempt.lease.has_value()) {
-      return VolumeTurn(key, *std::move(attempt.lease), attempt.taken_over,
+      return VolumeTurn(*std::move(attempt.lease), attempt.taken_over,
                         ctx.clock->Now() + kTurnRenewAfter);
     }
   }
@@ -198,11 +182,11 @@ absl::StatusOr<std::optional<VolumeTurn>> VolumeTurn::TakeIfFree(const CallConte
   const k8s::ObjectKey key = KeyOf(request);
   // Each further try follows one who was quicker.
   for (int tries = 0; tries < kFreeTriesMax; ++tries) {
-    absl::StatusOr<Json> lease = api.Create(ctx, key.type, key.namespace_name,
-                                            MakeLease(request, key.name, ctx.clock->Now()));
+    absl::StatusOr<Lease> lease =
+        objects::Create(ctx, api, MakeLease(request, key.name, ctx.clock->Now()));
     bool taken_over = false;
     if (absl::IsAlreadyExists(lease.status())) {
-      absl::StatusOr<Json> seen = api.Get(ctx, key);
+      absl::StatusOr<Lease> seen = objects::Get<Lease>(ctx, api, key);
       if (absl::IsNotFound(seen.status())) {
         continue;
       }
@@ -211,15 +195,15 @@ absl::StatusOr<std::optional<VolumeTurn>> VolumeTurn::TakeIfFree(const CallConte
         held_by = HeldFor(*seen);
         return std::nullopt;
       }
-      taken_over = Holder(*seen) != request.holder;
+      taken_over = seen->holder() != request.holder;
       SetHolder(request, ctx.clock->Now(), *seen);
-      lease = api.Update(ctx, key, *seen);
+      lease = objects::Update(ctx, api, *seen);
       if (absl::IsAborted(lease.status()) || absl::IsNotFound(lease.status())) {
         continue;
       }
     }
     RETURN_IF_ERROR(lease.status());
-    return VolumeTurn(key, *std::move(lease), taken_over, ctx.clock->Now() + kTurnRenewAfter);
+    return VolumeTurn(*std::move(lease), taken_over, ctx.clock->Now() + kTurnRenewAfter);
   }
   held_by = "another that began at the same moment";
   return std::nullopt;
@@ -228,8 +212,8 @@ absl::StatusOr<std::optional<VolumeTurn>> VolumeTurn::TakeIfFree(const CallConte
 // The Lease has changed since we saw it last. By ourselves, where the answer to a renewal was lost:
 // then it goes on from what it is now. ABORTED when it is another's or gone.
 absl::Status VolumeTurn::LookAgain(const CallContext& ctx, k8s::ApiClient& api) {
-  absl::StatusOr<Json> now = api.Get(ctx, key_);
-  if (absl::IsNotFound(now.status()) || (now.ok() && Holder(*now) != Holder(lease_))) {
+  absl::StatusOr<Lease> now = objects::Get<Lease>(ctx, api, lease_.key());
+  if (absl::IsNotFound(now.status()) || (now.ok() && now->holder() != lease_.holder())) {
     return absl::AbortedError("the Lease of the volume was lost to another");
   }
   RETURN_IF_ERROR(now.status());
@@ -239,7 +223,8 @@ absl::Status VolumeTurn::LookAgain(const CallContext& ctx, k8s::ApiClient& api) 
 
 absl::StatusOr<std::string> VolumeTurn::HeldForOther(const CallContext& ctx, k8s::ApiClient& api,
                                                      const TurnRequest& request) {
-  ASSIGN_OR_RETURN(const std::optional<Json> lease, k8s::Find(ctx, api, KeyOf(request)));
+  ASSIGN_OR_RETURN(const std::optional<Lease> lease,
+                   objects::Find<Lease>(ctx, api, KeyOf(request)));
   if (!lease.has_value() || IsFreeFor(request, *lease, ctx.clock->Now())) {
     return std::string();
   }
@@ -249,8 +234,8 @@ absl::StatusOr<std::string> VolumeTurn::HeldForOther(const CallContext& ctx, k8s
 absl::Status VolumeTurn::Renew(const CallContext& ctx, k8s::ApiClient& api) {
   const absl::Time now = ctx.clock->Now();
   renew_at_ = now + kTurnRetryAfter;
-  SetJson(lease_, {"spec", "renewTime"}, FormatRfc3339Micros(now));
-  absl::StatusOr<Json> stored = api.Update(ctx, key_, lease_);
+  lease_.Renew(now);
+  absl::StatusOr<Lease> stored = objects::Update(ctx, api, lease_);
   if (absl::IsAborted(stored.status()) || absl::IsNotFound(stored.status())) {
     const absl::Status looked = LookAgain(ctx, api);
     lost_ = lost_ || absl::IsAborted(looked);
@@ -267,8 +252,8 @@ absl::Status VolumeTurn::Renew(const CallContext& ctx, k8s::ApiClient& api) {
 absl::Status VolumeTurn::Release(const CallContext& ctx, k8s::ApiClient& api) {
   bool lost = false;
   return RetryTransient(ctx, [&] {
-    absl::Status status =
-        api.Delete(ctx, key_, {.uid = k8s::Uid(lease_), .resource_version = Revision(lease_)});
+    absl::Status status = api.Delete(
+        ctx, lease_.key(), {.uid = lease_.uid(), .resource_version = lease_.resource_version()});
     if (absl::IsAborted(status)) {
       const absl::Status looked = LookAgain(ctx, api);
       lost = absl::IsAborted(looked);
@@ -280,21 +265,20 @@ absl::Status VolumeTurn::Release(const CallContext& ctx, k8s::ApiClient& api) {
 
 absl::Status RemoveStaleTurns(const CallContext& ctx, k8s::ApiClient& api,
                               const std::string& lease_namespace) {
-  ASSIGN_OR_RETURN(
-      const k8s::ObjectList leases,
-      api.List(ctx, LeaseType(), lease_namespace,
-               {.label_selector = absl::StrCat(objects::kCsiDeltaLabel, "=", kTurnLabelValue),
-                .field_selector = ""}));
+  ASSIGN_OR_RETURN(const std::vector<Lease> leases,
+                   objects::List<Lease>(ctx, api, lease_namespace,
+                                        {.label_selector = absl::StrCat(objects::kCsiDeltaLabel,
+                                                                        "=", kTurnLabelValue),
+                                         .field_selector = ""}));
   absl::Status first;
-  for (const Json& lease : leases.items) {
-    const auto renewed = ParseRfc3339(GetString(lease, {"spec", "renewTime"}));
+  for (const Lease& lease : leases) {
+    const std::optional<absl::Time> renewed = lease.renewed_at();
     if (renewed.has_value() && ctx.clock->Now() < *renewed + kStaleAfter) {
       continue;
     }
-    const k8s::ObjectKey key{
-        .type = LeaseType(), .namespace_name = lease_namespace, .name = k8s::Name(lease)};
     const absl::Status status =
-        api.Delete(ctx, key, {.uid = k8s::Uid(lease), .resource_version = Revision(lease)});
+        api.Delete(ctx, Lease::Key(lease_namespace, lease.name()),
+                   {.uid = lease.uid(), .resource_version = lease.resource_version()});
     if (!status.ok() && !absl::IsNotFound(status) && !absl::IsAborted(status)) {
       first.Update(status);
     }

@@ -8,8 +8,8 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
-#include "base/json.h"
 #include "k8s/api_client.h"
+#include "objects/lease.h"
 
 namespace csidelta::csi {
 
@@ -83,16 +83,12 @@ class VolumeTurn {
   absl::Status Release(const CallContext& ctx, k8s::ApiClient& api);
 
  private:
-  VolumeTurn(k8s::ObjectKey key, Json lease, bool taken_over, absl::Time renew_at)
-      : key_(std::move(key)),
-        lease_(std::move(lease)),
-        taken_over_(taken_over),
-        renew_at_(renew_at) {}
+  VolumeTurn(objects::Lease lease, bool taken_over, absl::Time renew_at)
+      : lease_(std::move(lease)), taken_over_(taken_over), renew_at_(renew_at) {}
 
   absl::Status LookAgain(const CallContext& ctx, k8s::ApiClient& api);
 
-  k8s::ObjectKey key_;
-  Json lease_;  // as last seen
+  objects::Lease lease_;  // as last seen
   bool taken_over_;
   bool lost_ = false;
   absl::Time renew_at_;

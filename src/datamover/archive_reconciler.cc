@@ -8,40 +8,28 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
-#include "csi/data_transfer.h"
-#include "csi/snapshot_types.h"
 #include "datamover/data_deletion.h"
-#include "k8s/event_recorder.h"
-#include "k8s/find.h"
-#include "k8s/object.h"
+#include "objects/backup.h"
+#include "objects/client.h"
+#include "objects/event.h"
 #include "objects/keys.h"
 #include "velero/data_reference.h"
 
 namespace csidelta::datamover {
 namespace {
 
-struct Owner {
-  std::string name;
-  std::string uid;
-};
-
-std::optional<Owner> BackupOf(const Json& upload) {
-  const Json* owners = FindJson(upload, {"metadata", "ownerReferences"});
-  if (owners == nullptr || !owners->is_array()) {
-    return std::nullopt;
-  }
-  for (const Json& owner : *owners) {
-    if (GetString(owner, {"kind"}) == "Backup" &&
-        absl::StartsWith(GetString(owner, {"apiVersion"}), "velero.io/")) {
-      return Owner{.name = GetString(owner, {"name"}), .uid = GetString(owner, {"uid"})};
+std::optional<objects::OwnerReference> BackupOf(const objects::DataUpload& upload) {
+  for (objects::OwnerReference& owner : upload.owners()) {
+    if (owner.kind == "Backup" && absl::StartsWith(owner.api_version, "velero.io/")) {
+      return std::move(owner);
     }
   }
   return std::nullopt;
 }
 
 // Whether the plugin that made the upload was to mark it when it enters the archive, and has not.
-bool IsMarkAwaited(const Json& upload) {
-  return k8s::Annotation(upload, objects::kArchivedAnnotation) == objects::kArchiveAwaited;
+bool IsMarkAwaited(const objects::DataUpload& upload) {
+  return upload.Annotation(objects::kArchivedAnnotation) == objects::kArchiveAwaited;
 }
 
 bool IsArchived(const std::string& phase) {
@@ -50,15 +38,15 @@ bool IsArchived(const std::string& phase) {
 
 }  // namespace
 
-absl::StatusOr<absl::Time> ArchiveReconciler::Reconcile(const CallContext& ctx,
-                                                        const Json& object) {
-  if (!Concerns(object)) {
+absl::StatusOr<absl::Time> ArchiveReconciler::ReconcileOne(const CallContext& ctx,
+                                                           const objects::DataUpload& object) {
+  if (!IsConcerned(object)) {
     return absl::InfiniteFuture();
   }
   const absl::StatusOr<velero::DataUpload> upload = velero::ParseDataUpload(object);
-  const std::optional<Owner> owner = BackupOf(object);
+  const std::optional<objects::OwnerReference> owner = BackupOf(object);
   ASSIGN_OR_RETURN(const Backup backup,
-                   BackupAsRead(ctx, {csi::BackupType(), upload->namespace_name, owner->name}));
+                   BackupAsRead(ctx, objects::Backup::Key(upload->namespace_name, owner->name)));
   if (backup.uid != owner->uid) {
     return absl::InfiniteFuture();
   }
@@ -96,11 +84,12 @@ absl::StatusOr<ArchiveReconciler::Backup> ArchiveReconciler::BackupAsRead(
       return found->second;
     }
   }
-  ASSIGN_OR_RETURN(const Json object, k8s::FindOrNull(ctx, env_.api, key));
-  const Backup backup{
-      .uid = k8s::Uid(object), .phase = GetString(object, {"status", "phase"}), .read_at = now};
+  ASSIGN_OR_RETURN(const auto object, objects::Find<objects::Backup>(ctx, env_.api, key));
+  const Backup backup{.uid = object.has_value() ? object->uid() : "",
+                      .phase = object.has_value() ? object->phase() : "",
+                      .read_at = now};
   const MutexLock lock(mutex_);
-  if (object.is_null() || IsArchived(backup.phase) || backup.phase == "Failed") {
+  if (!object.has_value() || IsArchived(backup.phase) || backup.phase == "Failed") {
     going_on_.erase(name);
   } else {
     going_on_[name] = backup;
@@ -108,9 +97,9 @@ absl::StatusOr<ArchiveReconciler::Backup> ArchiveReconciler::BackupAsRead(
   return backup;
 }
 
-bool ArchiveReconciler::Concerns(const Json& object) const {
+bool ArchiveReconciler::IsConcerned(const objects::DataUpload& object) const {
   const absl::StatusOr<velero::DataUpload> upload = velero::ParseDataUpload(object);
-  const std::optional<Owner> owner = BackupOf(object);
+  const std::optional<objects::OwnerReference> owner = BackupOf(object);
   if (!upload.ok() || upload->data_mover != velero::kDataMoverName ||
       upload->phase != velero::DataPhase::kCompleted || !owner.has_value()) {
     return false;
@@ -119,46 +108,31 @@ bool ArchiveReconciler::Concerns(const Json& object) const {
   return !over_.contains(owner->uid) || IsMarkAwaited(object);
 }
 
-void ArchiveReconciler::Reduce(Json& object) const {
-  const std::string mark = k8s::Annotation(object, objects::kArchivedAnnotation);
-  Json& metadata = object["metadata"];
-  for (const char* field :
-       {"annotations", "creationTimestamp", "finalizers", "generation", "resourceVersion"}) {
-    metadata.erase(field);
-  }
-  if (!mark.empty()) {
-    metadata["annotations"][objects::kArchivedAnnotation] = mark;
-  }
-  Json status;
-  for (const char* field : {"phase", "snapshotID"}) {
-    status[field] = GetString(object, {"status", field});
-  }
-  object["status"] = std::move(status);
+void ArchiveReconciler::ReduceOne(objects::DataUpload& object) const {
+  object.ReduceTo(objects::kArchivedAnnotation);
 }
 
 // The plugin marks an upload before its Backup is over, so only what is read afterwards tells.
-absl::StatusOr<bool> ArchiveReconciler::IsAwaited(const CallContext& ctx, const Json& object) {
+absl::StatusOr<bool> ArchiveReconciler::IsAwaited(const CallContext& ctx,
+                                                  const objects::DataUpload& object) {
   if (!IsMarkAwaited(object)) {
     return false;
   }
-  ASSIGN_OR_RETURN(
-      const std::optional<Json> now,
-      k8s::Find(ctx, env_.api, {csi::DataUploadType(), k8s::Namespace(object), k8s::Name(object)}));
-  return now.has_value() && k8s::Uid(*now) == k8s::Uid(object) && IsMarkAwaited(*now);
+  ASSIGN_OR_RETURN(const auto now, objects::Find<objects::DataUpload>(ctx, env_.api, object.key()));
+  return now.has_value() && now->uid() == object.uid() && IsMarkAwaited(*now);
 }
 
-absl::Status ArchiveReconciler::AskToGo(const CallContext& ctx, const Json& object,
+absl::Status ArchiveReconciler::AskToGo(const CallContext& ctx, const objects::DataUpload& object,
                                         const velero::DataUpload& upload, const char* reason,
                                         const std::string& why) {
   const absl::StatusOr<velero::DataReference> reference =
-      velero::ParseDataReference(GetString(object, {"status", "snapshotID"}));
+      velero::ParseDataReference(object.snapshot_id());
   if (!reference.ok()) {
     return absl::OkStatus();  // Nothing of ours.
   }
   const absl::Status made =
-      env_.api
-          .Create(ctx, csi::DataDeletionType(), upload.namespace_name,
-                  MakeDeletionOfUnnamed(upload, *reference, /*worker_ended=*/true))
+      objects::Create(ctx, env_.api,
+                      MakeDeletionOfUnnamed(upload, *reference, /*worker_ended=*/true))
           .status();
   if (absl::IsAlreadyExists(made)) {
     return absl::OkStatus();
@@ -167,8 +141,8 @@ absl::Status ArchiveReconciler::AskToGo(const CallContext& ctx, const Json& obje
   const std::string message =
       absl::StrCat(why, ": what was moved can never be restored, and is removed from the bucket");
   CSIDELTA_LOG(kWarn, message, {"namespace", upload.namespace_name}, {"name", upload.name});
-  const absl::Status told = k8s::EmitEvent(ctx, env_.api, object, k8s::EventType::kWarning, reason,
-                                           message, kMoverComponent);
+  const absl::Status told = objects::EmitEvent(ctx, env_.api, object, k8s::EventType::kWarning,
+                                               reason, message, kMoverComponent);
   if (!told.ok()) {
     CSIDELTA_LOG(kWarn, "the event was not written", {"namespace", upload.namespace_name},
                  {"name", upload.name}, {"error", std::string(told.message())});

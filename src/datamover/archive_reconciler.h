@@ -9,11 +9,11 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
-#include "base/json.h"
 #include "base/mutex.h"
 #include "datamover/mover_environment.h"
 #include "k8s/api_client.h"
-#include "k8s/reconcile_loop.h"
+#include "objects/data_upload.h"
+#include "objects/follow.h"
 #include "velero/data_upload.h"
 
 namespace csidelta::datamover {
@@ -38,23 +38,24 @@ inline constexpr absl::Duration kArchiveLookEvery = absl::Seconds(30);
 //
 // What goes is found by the upload's own tag, so that nothing that a DataUpload says of itself can
 // name what is another's. Borrows `env`.
-class ArchiveReconciler : public k8s::Reconciler {
+class ArchiveReconciler : public objects::Reconciler<objects::DataUpload> {
  public:
   explicit ArchiveReconciler(const MoverEnvironment& env) : env_(env) {}
-
-  absl::StatusOr<absl::Time> Reconcile(const CallContext& ctx, const Json& object) override;
-  bool Concerns(const Json& object) const override;
-  void Reduce(Json& object) const override;
 
  private:
   struct Backup {
     std::string uid, phase;  // "": it is not there
     absl::Time read_at = absl::InfinitePast();
   };
+  absl::StatusOr<absl::Time> ReconcileOne(const CallContext& ctx,
+                                          const objects::DataUpload& object) override;
+  bool IsConcerned(const objects::DataUpload& object) const override;
+  void ReduceOne(objects::DataUpload& object) const override;
   absl::StatusOr<Backup> BackupAsRead(const CallContext& ctx, const k8s::ObjectKey& key);
-  absl::StatusOr<bool> IsAwaited(const CallContext& ctx, const Json& object);
-  absl::Status AskToGo(const CallContext& ctx, const Json& object, const velero::DataUpload& upload,
-                       const char* reason, const std::string& why);
+  absl::StatusOr<bool> IsAwaited(const CallContext& ctx, const objects::DataUpload& object);
+  absl::Status AskToGo(const CallContext& ctx, const objects::DataUpload& object,
+                       const velero::DataUpload& upload, const char* reason,
+                       const std::string& why);
 
   const MoverEnvironment& env_;
   mutable Mutex mutex_;

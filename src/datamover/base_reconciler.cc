@@ -3,31 +3,28 @@
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "csi/base_snapshots.h"
-#include "csi/snapshot_types.h"
 #include "datamover/volume_task.h"
-#include "k8s/object.h"
+#include "objects/client.h"
+#include "objects/persistent_volume_claim.h"
 
 namespace csidelta::datamover {
 namespace {
 
 absl::StatusOr<bool> IsGone(const CallContext& ctx, k8s::ApiClient& api,
                             const csi::BaseOwner& owner) {
-  const absl::StatusOr<Json> claim =
-      api.Get(ctx, csi::ClaimKey(owner.claim_namespace, owner.claim));
-  if (absl::IsNotFound(claim.status())) {
-    return true;
-  }
-  RETURN_IF_ERROR(claim.status());
-  return k8s::Uid(*claim) != owner.claim_uid;
+  ASSIGN_OR_RETURN(
+      const auto claim,
+      objects::Find<objects::PersistentVolumeClaim>(
+          ctx, api, objects::PersistentVolumeClaim::Key(owner.claim_namespace, owner.claim)));
+  return !claim.has_value() || claim->uid() != owner.claim_uid;
 }
 
 absl::StatusOr<bool> IsBeingMoved(const CallContext& ctx, const MoverEnvironment& env,
                                   const csi::BaseOwner& owner) {
-  ASSIGN_OR_RETURN(const k8s::ObjectList tasks,
-                   env.api.List(ctx, VolumeTaskType(), env.mover_namespace,
-                                {.label_selector = "", .field_selector = ""}));
-  for (const Json& task : tasks.items) {
-    const absl::StatusOr<VolumeTaskSpec> spec = TaskSpecOf(task);
+  ASSIGN_OR_RETURN(const std::vector<objects::VolumeTask> tasks,
+                   objects::List<objects::VolumeTask>(ctx, env.api, env.mover_namespace));
+  for (const objects::VolumeTask& task : tasks) {
+    const absl::StatusOr<VolumeTaskSpec> spec = task.spec();
     if (spec.ok() && spec->kind == TaskKind::kUpload && spec->volume.claim_uid == owner.claim_uid) {
       return true;
     }
@@ -37,12 +34,12 @@ absl::StatusOr<bool> IsBeingMoved(const CallContext& ctx, const MoverEnvironment
 
 }  // namespace
 
-absl::StatusOr<absl::Time> BaseReconciler::Reconcile(const CallContext& ctx, const Json& object) {
-  ASSIGN_OR_RETURN(const auto content, objects::VolumeSnapshotContent::Of(object));
+absl::StatusOr<absl::Time> BaseReconciler::ReconcileOne(
+    const CallContext& ctx, const objects::VolumeSnapshotContent& content) {
   const csi::BaseSnapshot base = csi::ReadBase(content);
   const csi::BaseOwner& owner = base.owner;
   if (owner.cluster != env_.cluster || owner.claim_uid.empty() || owner.claim.empty() ||
-      owner.claim_namespace.empty() || k8s::BeingDeleted(object)) {
+      owner.claim_namespace.empty() || content.is_being_deleted()) {
     return absl::InfiniteFuture();
   }
   ASSIGN_OR_RETURN(const bool is_gone, IsGone(ctx, env_.api, owner));

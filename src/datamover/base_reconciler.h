@@ -3,9 +3,9 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
-#include "base/json.h"
 #include "datamover/mover_environment.h"
-#include "k8s/reconcile_loop.h"
+#include "objects/follow.h"
+#include "objects/volume_snapshot.h"
 
 namespace csidelta::datamover {
 
@@ -16,15 +16,16 @@ inline constexpr absl::Duration kBaseLookedAtEvery = absl::Minutes(10);
 // the same volume, so that nothing would be compared with them any more, and many drivers cannot
 // delete a volume that has a snapshot. Spares those of uploads that are on their way, and of other
 // clusters. An upload that is still queued then reads what is allocated.
-class BaseReconciler : public k8s::Reconciler {
+class BaseReconciler : public objects::Reconciler<objects::VolumeSnapshotContent> {
  public:
   // Borrows `env`.
   explicit BaseReconciler(const MoverEnvironment& env) : env_(env) {}
 
-  // `object` is a VolumeSnapshotContent with the label of bases.
-  absl::StatusOr<absl::Time> Reconcile(const CallContext& ctx, const Json& object) override;
-
  private:
+  // `content` has the label of bases.
+  absl::StatusOr<absl::Time> ReconcileOne(const CallContext& ctx,
+                                          const objects::VolumeSnapshotContent& content) override;
+
   const MoverEnvironment& env_;
 };
 

@@ -6,55 +6,21 @@
 #include <utility>
 #include <vector>
 
-#include "base/json.h"
 #include "base/mutex.h"
-#include "k8s/follow.h"
-#include "k8s/object.h"
+#include "objects/follow.h"
 
 namespace csidelta::datamover {
 
 // What is worth knowing of each object of a kind, as long as it is there; all is passed on to the
 // next who follows them. Thread-safe.
-template <typename Entry>
-class Census : public k8s::ObjectFollower {
+template <typename Kind, typename Entry>
+class Census : public objects::Follower<Kind> {
  public:
-  using Reader = std::function<Entry(const Json& object)>;
+  using Reader = std::function<Entry(const Kind& object)>;
 
   // Borrows `next`.
-  Census(Reader read, k8s::ObjectFollower& next) : read_(std::move(read)), next_(next) {}
-
-  void OnPage(const std::vector<Json>& objects, bool is_first) override {
-    {
-      const MutexLock lock(mutex_);
-      if (is_first) {
-        listed_.clear();
-      }
-      for (const Json& object : objects) {
-        listed_.insert_or_assign(k8s::Uid(object), read_(object));
-      }
-    }
-    next_.OnPage(objects, is_first);
-  }
-
-  void OnListed() override {
-    {
-      const MutexLock lock(mutex_);
-      entries_ = std::exchange(listed_, {});
-    }
-    next_.OnListed();
-  }
-
-  void OnEvent(const k8s::WatchEvent& event) override {
-    {
-      const MutexLock lock(mutex_);
-      if (event.kind == k8s::WatchEvent::Kind::kDeleted) {
-        entries_.erase(k8s::Uid(event.object));
-      } else {
-        entries_.insert_or_assign(k8s::Uid(event.object), read_(event.object));
-      }
-    }
-    next_.OnEvent(event);
-  }
+  Census(Reader read, k8s::ObjectFollower& next)
+      : objects::Follower<Kind>(&next), read_(std::move(read)) {}
 
   std::vector<Entry> All() const {
     std::vector<Entry> all;
@@ -66,8 +32,29 @@ class Census : public k8s::ObjectFollower {
   }
 
  private:
+  void OnObjects(std::vector<Kind> page, bool is_first) override {
+    const MutexLock lock(mutex_);
+    if (is_first) {
+      listed_.clear();
+    }
+    for (const Kind& object : page) {
+      listed_.insert_or_assign(object.uid(), read_(object));
+    }
+  }
+  void OnWhole() override {
+    const MutexLock lock(mutex_);
+    entries_ = std::exchange(listed_, {});
+  }
+  void OnChanged(const Kind& object) override {
+    const MutexLock lock(mutex_);
+    entries_.insert_or_assign(object.uid(), read_(object));
+  }
+  void OnDeleted(const Kind& object) override {
+    const MutexLock lock(mutex_);
+    entries_.erase(object.uid());
+  }
+
   const Reader read_;
-  k8s::ObjectFollower& next_;
   mutable Mutex mutex_;
   std::map<std::string, Entry> entries_ ABSL_GUARDED_BY(mutex_);  // By uid.
   std::map<std::string, Entry> listed_;  // The same, of a list that is not whole yet.

@@ -7,18 +7,15 @@
 #include "base/status_macros.h"
 #include "csi/base_snapshots.h"
 #include "csi/moved_group.h"
-#include "csi/snapshot_types.h"
 #include "datamover/upload_reconciler.h"
 #include "datamover/volume_task.h"
-#include "k8s/find.h"
-#include "k8s/object.h"
 #include "objects/client.h"
 #include "objects/keys.h"
 
 namespace csidelta::datamover {
 
 k8s::FollowedObjects ExposedContents() {
-  return {.type = csi::VolumeSnapshotContentType(),
+  return {.type = objects::VolumeSnapshotContent::Type(),
           .namespace_name = "",
           .label_selector = objects::kMoverTaskLabel};
 }
@@ -39,9 +36,8 @@ bool ContentReconciler::IsOursToRemove(const objects::VolumeSnapshotContent& con
          !content.is_being_deleted();
 }
 
-absl::StatusOr<absl::Time> ContentReconciler::Reconcile(const CallContext& ctx,
-                                                        const Json& object) {
-  ASSIGN_OR_RETURN(const auto content, objects::VolumeSnapshotContent::Of(object));
+absl::StatusOr<absl::Time> ContentReconciler::ReconcileOne(
+    const CallContext& ctx, const objects::VolumeSnapshotContent& content) {
   if (!IsOursToRemove(content)) {
     return absl::InfiniteFuture();
   }
@@ -53,8 +49,9 @@ absl::StatusOr<absl::Time> ContentReconciler::Reconcile(const CallContext& ctx,
   if (wakes_.Wake(stem)) {
     return later;
   }
-  ASSIGN_OR_RETURN(const std::optional<Json> task,
-                   k8s::Find(ctx, env_.api, {VolumeTaskType(), env_.mover_namespace, stem}));
+  ASSIGN_OR_RETURN(const auto task,
+                   objects::Find<objects::VolumeTask>(
+                       ctx, env_.api, objects::VolumeTask::Key(env_.mover_namespace, stem)));
   if (task.has_value()) {  // Who looks after tasks looks after this.
     return later;
   }

@@ -9,14 +9,13 @@
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "base/status_macros.h"
-#include "csi/data_transfer.h"
-#include "datamover/data_deletion.h"
 #include "datamover/repository_access.h"
 #include "datamover/volume_task.h"
 #include "datamover/worker_run.h"
-#include "k8s/event_recorder.h"
 #include "k8s/find.h"
-#include "k8s/object.h"
+#include "objects/client.h"
+#include "objects/event.h"
+#include "objects/patch.h"
 #include "velero/data_reference.h"
 
 namespace csidelta::datamover {
@@ -32,22 +31,22 @@ constexpr absl::Duration kLockWait = absl::Seconds(10);
 constexpr absl::Duration kDeadLockWait = absl::Minutes(31);
 constexpr absl::Duration kWatchedAfter = absl::Minutes(10);
 // The locks that a worker met just now, with what is known of them.
-std::vector<SeenLock> Seen(const std::vector<std::string>& ids, const std::vector<SeenLock>& before,
-                           absl::Time now) {
-  std::vector<SeenLock> seen;
+std::vector<objects::SeenLock> Seen(const std::vector<std::string>& ids,
+                                    const std::vector<objects::SeenLock>& before, absl::Time now) {
+  std::vector<objects::SeenLock> seen;
   for (const std::string& id : ids) {
     const auto known = std::find_if(before.begin(), before.end(),
-                                    [&id](const SeenLock& lock) { return lock.id == id; });
+                                    [&id](const objects::SeenLock& lock) { return lock.id == id; });
     seen.push_back({.id = id, .since = known == before.end() ? now : known->since, .until = now});
   }
   return seen;
 }
 
-absl::Duration AgainAfter(DeletionTrouble trouble, absl::Duration lasts) {
+absl::Duration AgainAfter(objects::DeletionTrouble trouble, absl::Duration lasts) {
   switch (trouble) {
-    case DeletionTrouble::kLocked:
+    case objects::DeletionTrouble::kLocked:
       return std::min(kLockedAgainMax, kLockedAgainFirst + lasts / 2);
-    case DeletionTrouble::kRetained:
+    case objects::DeletionTrouble::kRetained:
       return std::min(kRetainedAgainMax, kRetainedAgainFirst + lasts);
     default:
       return std::min(kDeletionAgainMax, kDeletionAgainFirst + lasts);
@@ -55,21 +54,21 @@ absl::Duration AgainAfter(DeletionTrouble trouble, absl::Duration lasts) {
 }
 
 // What kept a worker from its work.
-DeletionTrouble TroubleOf(OutcomeCause cause) {
+objects::DeletionTrouble TroubleOf(OutcomeCause cause) {
   switch (cause) {
     case OutcomeCause::kLocked:
-      return DeletionTrouble::kLocked;
+      return objects::DeletionTrouble::kLocked;
     case OutcomeCause::kRetained:
-      return DeletionTrouble::kRetained;
+      return objects::DeletionTrouble::kRetained;
     default:
-      return DeletionTrouble::kFailed;
+      return objects::DeletionTrouble::kFailed;
   }
 }
 
 // One look at one DataDeletion.
 class Deletion {
  public:
-  Deletion(const CallContext& ctx, const MoverEnvironment& env, const Json& object);
+  Deletion(const CallContext& ctx, const MoverEnvironment& env, objects::DataDeletion object);
   absl::StatusOr<absl::Time> Step();
 
  private:
@@ -82,72 +81,71 @@ class Deletion {
   absl::StatusOr<absl::Time> Follow();
   absl::StatusOr<WorkerView> StepWorker();
   absl::StatusOr<RepositoryAccess> Access();
-  absl::StatusOr<WorkerRun::NextPod> MakePod(const Json& task);
+  absl::StatusOr<WorkerRun::NextPod> MakePod(const objects::VolumeTask& task);
   bool SeesDeadLock() const;
   ForgetWork Work() const;
   absl::StatusOr<absl::Time> Conclude(const VolumeTaskStatus& task);
-  absl::StatusOr<absl::Time> TryLater(absl::string_view why,
-                                      DeletionTrouble trouble = DeletionTrouble::kFailed);
+  absl::StatusOr<absl::Time> TryLater(
+      absl::string_view why, objects::DeletionTrouble trouble = objects::DeletionTrouble::kFailed);
   absl::Status RemoveWorker();
 
   // An Event with the message that was just written.
   void Tell(k8s::EventType type, absl::string_view reason);
   absl::Status Write();
 
-  k8s::ObjectKey Key() const {
-    return {csi::DataDeletionType(), deletion_.namespace_name, deletion_.name};
-  }
   TaskVolume Volume() const;
 
   const CallContext& ctx_;
   const MoverEnvironment& env_;
-  const Json& object_;
-  DataDeletion deletion_;
+  const objects::DataDeletion object_;
+  const objects::DataDeletionSpec spec_;
+  objects::DataDeletionStatus status_;
   const std::string stem_;
   WorkerRun run_;
   velero::DataReference reference_;
 };
 
-Deletion::Deletion(const CallContext& ctx, const MoverEnvironment& env, const Json& object)
+Deletion::Deletion(const CallContext& ctx, const MoverEnvironment& env,
+                   objects::DataDeletion object)
     : ctx_(ctx),
       env_(env),
-      object_(object),
-      deletion_(DataDeletionOf(object)),
-      stem_(StemOf("DataDeletion", deletion_.uid)),
+      object_(std::move(object)),
+      spec_(object_.spec()),
+      status_(object_.status()),
+      stem_(StemOf("DataDeletion", object_.uid())),
       run_(env, stem_) {}
 
 absl::StatusOr<absl::Time> Deletion::Step() {
-  if (deletion_.being_deleted || deletion_.phase == DeletionPhase::kFailed) {
+  if (object_.is_being_deleted() || status_.phase == objects::DeletionPhase::kFailed) {
     return absl::InfiniteFuture();
   }
-  if (deletion_.phase == DeletionPhase::kCompleted) {
+  if (status_.phase == objects::DeletionPhase::kCompleted) {
     return AgeOut();
   }
-  absl::StatusOr<velero::DataReference> reference =
-      velero::ParseDataReference(deletion_.snapshot_id);
+  absl::StatusOr<velero::DataReference> reference = velero::ParseDataReference(spec_.snapshot_id);
   if (!reference.ok()) {
     return Refuse(reference.status());
   }
-  if (!deletion_.upload.empty() && !velero::IsUid(deletion_.upload)) {
+  if (!spec_.upload.empty() && !velero::IsUid(spec_.upload)) {
     return Refuse(absl::InvalidArgumentError("spec.upload is not the uid of a DataUpload"));
   }
   reference_ = *std::move(reference);
-  return deletion_.phase == DeletionPhase::kInProgress ? Follow() : Begin();
+  return status_.phase == objects::DeletionPhase::kInProgress ? Follow() : Begin();
 }
 
 absl::StatusOr<absl::Time> Deletion::AgeOut() {
-  const absl::Time until = deletion_.completed_at.value_or(ctx_.clock->Now()) + kDeletionKeptFor;
+  const absl::Time until = status_.completed_at.value_or(ctx_.clock->Now()) + kDeletionKeptFor;
   if (ctx_.clock->Now() < until) {
     return until;
   }
   RETURN_IF_ERROR(k8s::IgnoreNotFound(
-      env_.api.Delete(ctx_, Key(), {.uid = deletion_.uid, .resource_version = ""})));
+      env_.api.Delete(ctx_, object_.key(), {.uid = object_.uid(), .resource_version = ""})));
   return absl::InfiniteFuture();
 }
 
 absl::StatusOr<absl::Time> Deletion::Refuse(const absl::Status& why) {
-  deletion_.phase = DeletionPhase::kFailed;
-  deletion_.message = std::string(why.message());
+  status_.phase = objects::DeletionPhase::kFailed;
+  status_.message = std::string(why.message());
   RETURN_IF_ERROR(Write());
   Tell(k8s::EventType::kWarning, "Refused");
   return absl::InfiniteFuture();
@@ -155,38 +153,38 @@ absl::StatusOr<absl::Time> Deletion::Refuse(const absl::Status& why) {
 
 absl::StatusOr<absl::Time> Deletion::Begin() {
   const absl::Time earliest =
-      deletion_.upload.empty() || deletion_.worker_ended
+      spec_.upload.empty() || spec_.worker_ended
           ? absl::InfinitePast()
-          : deletion_.created_at.value_or(ctx_.clock->Now()) + kUnnamedDeletionAfter;
-  const absl::Time at = deletion_.next_attempt_at.value_or(earliest);
+          : object_.created_at().value_or(ctx_.clock->Now()) + kUnnamedDeletionAfter;
+  const absl::Time at = status_.next_attempt_at.value_or(earliest);
   if (ctx_.clock->Now() < at) {
     return at;
   }
   ASSIGN_OR_RETURN(const std::string waits_for, WaitsFor());
   if (!waits_for.empty()) {
-    if (deletion_.message != waits_for) {
-      deletion_.phase = DeletionPhase::kWaiting;
-      deletion_.message = waits_for;
+    if (status_.message != waits_for) {
+      status_.phase = objects::DeletionPhase::kWaiting;
+      status_.message = waits_for;
       RETURN_IF_ERROR(Write());
     }
     return ctx_.clock->Now() + kLookAtTurn;
   }
-  deletion_.phase = DeletionPhase::kInProgress;
-  deletion_.message = "a worker is made";
-  deletion_.next_attempt_at.reset();
-  deletion_.started_at = deletion_.started_at.value_or(ctx_.clock->Now());
-  ++deletion_.attempts;
+  status_.phase = objects::DeletionPhase::kInProgress;
+  status_.message = "a worker is made";
+  status_.next_attempt_at.reset();
+  status_.started_at = status_.started_at.value_or(ctx_.clock->Now());
+  ++status_.attempts;
   RETURN_IF_ERROR(Write());
   return Follow();
 }
 
 absl::StatusOr<std::string> Deletion::WaitsFor() {
-  ASSIGN_OR_RETURN(const k8s::ObjectList tasks,
-                   env_.api.List(ctx_, VolumeTaskType(), env_.mover_namespace, {}));
+  ASSIGN_OR_RETURN(const std::vector<objects::VolumeTask> tasks,
+                   objects::List<objects::VolumeTask>(ctx_, env_.api, env_.mover_namespace));
   int running = 0;
-  for (const Json& task : tasks.items) {
-    const absl::StatusOr<VolumeTaskSpec> spec = TaskSpecOf(task);
-    if (!spec.ok() || spec->kind != TaskKind::kForget || k8s::Name(task) == stem_) {
+  for (const objects::VolumeTask& task : tasks) {
+    const absl::StatusOr<VolumeTaskSpec> spec = task.spec();
+    if (!spec.ok() || spec->kind != TaskKind::kForget || task.name() == stem_) {
       continue;
     }
     ++running;
@@ -217,8 +215,8 @@ absl::StatusOr<absl::Time> Deletion::Follow() {
   const std::string message = view->state == WorkerView::State::kRunning
                                   ? absl::StrCat("a worker is at it: ", view->status.stage)
                                   : absl::StrCat("the worker starts: ", view->words);
-  if (message != deletion_.message) {
-    deletion_.message = message.substr(0, kDeletionMessageBytesMax);
+  if (message != status_.message) {
+    status_.message = message.substr(0, kDeletionMessageBytesMax);
     RETURN_IF_ERROR(Write());
   }
   return std::min(view->look_again, now + kLookAtWorker);
@@ -228,19 +226,19 @@ absl::StatusOr<WorkerView> Deletion::StepWorker() {
   RETURN_IF_ERROR(run_.EnsureTask(ctx_,
                                   {.kind = TaskKind::kForget,
                                    .subject = {.kind = "DataDeletion",
-                                               .namespace_name = deletion_.namespace_name,
-                                               .name = deletion_.name,
-                                               .uid = deletion_.uid},
+                                               .namespace_name = object_.namespace_name(),
+                                               .name = object_.name(),
+                                               .uid = object_.uid()},
                                    .volume = Volume()},
-                                  LabelsFor(stem_, deletion_.namespace_name))
+                                  LabelsFor(stem_, object_.namespace_name()))
                       .status());
-  return run_.Step(ctx_, [this](const Json& task) { return MakePod(task); });
+  return run_.Step(ctx_, [this](const objects::VolumeTask& task) { return MakePod(task); });
 }
 
 absl::StatusOr<RepositoryAccess> Deletion::Access() {
   return OpenRepositoryAccess(ctx_, env_.api,
-                              {.velero_namespace = deletion_.namespace_name,
-                               .location = deletion_.location,
+                              {.velero_namespace = object_.namespace_name(),
+                               .location = spec_.location,
                                .mover_namespace = env_.mover_namespace,
                                .repository_path = velero::RepositoryPath(reference_),
                                .for_writing = true,
@@ -248,7 +246,7 @@ absl::StatusOr<RepositoryAccess> Deletion::Access() {
                               env_.secure_random);
 }
 
-absl::StatusOr<WorkerRun::NextPod> Deletion::MakePod(const Json& task) {
+absl::StatusOr<WorkerRun::NextPod> Deletion::MakePod(const objects::VolumeTask& task) {
   ASSIGN_OR_RETURN(RepositoryAccess access, Access());
   return run_.PodFor(ctx_, task,
                      {.work = Work(),
@@ -258,57 +256,59 @@ absl::StatusOr<WorkerRun::NextPod> Deletion::MakePod(const Json& task) {
 }
 
 bool Deletion::SeesDeadLock() const {
-  return std::any_of(deletion_.locks.begin(), deletion_.locks.end(),
-                     [](const SeenLock& lock) { return lock.until - lock.since >= kWatchedAfter; });
+  return std::any_of(status_.locks.begin(), status_.locks.end(), [](const objects::SeenLock& lock) {
+    return lock.until - lock.since >= kWatchedAfter;
+  });
 }
 
 ForgetWork Deletion::Work() const {
-  return deletion_.upload.empty() ? ForgetWork{.snapshot_id = reference_.snapshot_id}
-                                  : ForgetWork{.tag = StemOf("DataUpload", deletion_.upload)};
+  return spec_.upload.empty() ? ForgetWork{.snapshot_id = reference_.snapshot_id}
+                              : ForgetWork{.tag = StemOf("DataUpload", spec_.upload)};
 }
 
 absl::StatusOr<absl::Time> Deletion::Conclude(const VolumeTaskStatus& task) {
   const bool is_gone = CauseOf(task) == OutcomeCause::kNoRepository;
   if (task.phase != TaskPhase::kSucceeded && !is_gone) {
-    deletion_.locks =
+    status_.locks =
         Seen(task.outcome.has_value() ? task.outcome->locks : std::vector<std::string>(),
-             deletion_.locks, ctx_.clock->Now());
+             status_.locks, ctx_.clock->Now());
     return TryLater(WithMissingKey(task, Access()), TroubleOf(CauseOf(task)));
   }
   RETURN_IF_ERROR(RemoveWorker());
-  deletion_.phase = DeletionPhase::kCompleted;
-  deletion_.trouble = DeletionTrouble::kNone;
-  deletion_.trouble_since.reset();
-  deletion_.locks.clear();
-  deletion_.message = is_gone ? "the repository was gone already" : "the data is gone";
-  deletion_.completed_at = ctx_.clock->Now();
+  status_.phase = objects::DeletionPhase::kCompleted;
+  status_.trouble = objects::DeletionTrouble::kNone;
+  status_.trouble_since.reset();
+  status_.locks.clear();
+  status_.message = is_gone ? "the repository was gone already" : "the data is gone";
+  status_.completed_at = ctx_.clock->Now();
   RETURN_IF_ERROR(Write());
   Tell(k8s::EventType::kNormal, "Completed");
-  CSIDELTA_LOG(kInfo, "data deleted", {"namespace", deletion_.namespace_name},
-               {"name", deletion_.name}, {"backup", deletion_.backup});
-  return *deletion_.completed_at + kDeletionKeptFor;
+  CSIDELTA_LOG(kInfo, "data deleted", {"namespace", object_.namespace_name()},
+               {"name", object_.name()}, {"backup", spec_.backup});
+  return *status_.completed_at + kDeletionKeptFor;
 }
 
-absl::StatusOr<absl::Time> Deletion::TryLater(absl::string_view why, DeletionTrouble trouble) {
+absl::StatusOr<absl::Time> Deletion::TryLater(absl::string_view why,
+                                              objects::DeletionTrouble trouble) {
   RETURN_IF_ERROR(RemoveWorker());
   const absl::Time now = ctx_.clock->Now();
-  if (trouble != DeletionTrouble::kLocked) {
-    deletion_.locks.clear();
+  if (trouble != objects::DeletionTrouble::kLocked) {
+    status_.locks.clear();
   }
-  const bool is_news = trouble != deletion_.trouble || !deletion_.trouble_since.has_value();
+  const bool is_news = trouble != status_.trouble || !status_.trouble_since.has_value();
   if (is_news) {
-    deletion_.trouble = trouble;
-    deletion_.trouble_since = now;
+    status_.trouble = trouble;
+    status_.trouble_since = now;
   }
-  const absl::Duration pause = AgainAfter(trouble, now - *deletion_.trouble_since);
-  deletion_.phase = DeletionPhase::kWaiting;
-  deletion_.message =
-      absl::StrCat("attempt ", deletion_.attempts, " failed, and is made again in ",
+  const absl::Duration pause = AgainAfter(trouble, now - *status_.trouble_since);
+  status_.phase = objects::DeletionPhase::kWaiting;
+  status_.message =
+      absl::StrCat("attempt ", status_.attempts, " failed, and is made again in ",
                    absl::FormatDuration(absl::Trunc(pause, absl::Seconds(1))), ": ", why)
           .substr(0, kDeletionMessageBytesMax);
-  deletion_.next_attempt_at = now + pause;
+  status_.next_attempt_at = now + pause;
   RETURN_IF_ERROR(Write());
-  if (is_news || trouble == DeletionTrouble::kFailed) {
+  if (is_news || trouble == objects::DeletionTrouble::kFailed) {
     Tell(k8s::EventType::kWarning, ToString(trouble));
   }
   return now + pause;
@@ -321,17 +321,16 @@ absl::Status Deletion::RemoveWorker() {
 
 void Deletion::Tell(k8s::EventType type, absl::string_view reason) {
   const absl::Status told =
-      k8s::EmitEvent(ctx_, env_.api, object_, type, reason, deletion_.message, kMoverComponent);
+      objects::EmitEvent(ctx_, env_.api, object_, type, reason, status_.message, kMoverComponent);
   if (!told.ok()) {
-    CSIDELTA_LOG(kWarn, "the event was not written", {"namespace", deletion_.namespace_name},
-                 {"name", deletion_.name}, {"error", std::string(told.message())});
+    CSIDELTA_LOG(kWarn, "the event was not written", {"namespace", object_.namespace_name()},
+                 {"name", object_.name()}, {"error", std::string(told.message())});
   }
 }
 
 absl::Status Deletion::Write() {
-  return env_.api
-      .Patch(ctx_, Key(), k8s::PatchKind::kMerge, {{"status", StatusJson(deletion_)}}, "status")
-      .status();
+  return objects::Apply(ctx_, env_.api, object_.key(), objects::Patch().SetStatus(status_),
+                        "status");
 }
 
 TaskVolume Deletion::Volume() const {
@@ -341,29 +340,29 @@ TaskVolume Deletion::Volume() const {
 
 }  // namespace
 
-absl::StatusOr<absl::Time> DeletionReconciler::Reconcile(const CallContext& ctx,
-                                                         const Json& object) {
+absl::StatusOr<absl::Time> DeletionReconciler::ReconcileOne(const CallContext& ctx,
+                                                            const objects::DataDeletion& deletion) {
   // What was told of it may be older than what we wrote, and be done already.
-  ASSIGN_OR_RETURN(const std::optional<Json> fresh,
-                   k8s::Find(ctx, env_.api,
-                             {csi::DataDeletionType(), k8s::Namespace(object), k8s::Name(object)}));
+  ASSIGN_OR_RETURN(std::optional<objects::DataDeletion> fresh,
+                   objects::Find<objects::DataDeletion>(ctx, env_.api, deletion.key()));
   if (!fresh.has_value()) {
     return absl::InfiniteFuture();
   }
-  return Deletion(ctx, env_, *fresh).Step();
+  return Deletion(ctx, env_, *std::move(fresh)).Step();
 }
 
 DeletionFollower::DeletionFollower(WakeTable& wakes, k8s::ReconcileLoop& loop)
-    : SubjectFollower(csi::DataDeletionType().kind, wakes, loop) {}
+    : SubjectFollower(objects::DataDeletion::kKind.kind, wakes, loop) {}
 
-bool DeletionFollower::Take(const Json& object) {
-  const DeletionPhase phase = DataDeletionOf(object).phase;
-  return phase != DeletionPhase::kCompleted && phase != DeletionPhase::kFailed;
+bool DeletionFollower::Take(const objects::Object& object) {
+  const absl::StatusOr<objects::DataDeletion> deletion = objects::DataDeletion::From(object);
+  return deletion.ok() && deletion->phase() != objects::DeletionPhase::kCompleted &&
+         deletion->phase() != objects::DeletionPhase::kFailed;
 }
 
 absl::Status RemoveDeletionLeftovers(const CallContext& ctx, const MoverEnvironment& env,
-                                     const Json& task) {
-  WorkerRun run(env, k8s::Name(task));
+                                     const objects::VolumeTask& task) {
+  WorkerRun run(env, task.name());
   RETURN_IF_ERROR(run.Remove(ctx));
   return run.RemoveTask(ctx);
 }

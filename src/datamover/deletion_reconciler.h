@@ -4,10 +4,12 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
-#include "base/json.h"
 #include "datamover/mover_environment.h"
 #include "datamover/task_watch.h"
 #include "k8s/reconcile_loop.h"
+#include "objects/data_deletion.h"
+#include "objects/follow.h"
+#include "objects/volume_task.h"
 
 namespace csidelta::datamover {
 
@@ -41,14 +43,15 @@ inline constexpr absl::Duration kDeletionKeptFor = absl::Hours(24);  // once it 
 //
 // Nothing is kept between two calls. A task whose DataDeletion is gone is removed by who looks
 // after tasks.
-class DeletionReconciler : public k8s::Reconciler {
+class DeletionReconciler : public objects::Reconciler<objects::DataDeletion> {
  public:
   // Borrows `env`.
   explicit DeletionReconciler(const MoverEnvironment& env) : env_(env) {}
 
-  absl::StatusOr<absl::Time> Reconcile(const CallContext& ctx, const Json& object) override;
-
  private:
+  absl::StatusOr<absl::Time> ReconcileOne(const CallContext& ctx,
+                                          const objects::DataDeletion& deletion) override;
+
   const MoverEnvironment& env_;
 };
 
@@ -59,11 +62,11 @@ class DeletionFollower : public SubjectFollower {
   DeletionFollower(WakeTable& wakes, k8s::ReconcileLoop& loop);
 
  private:
-  bool Take(const Json& object) override;
+  bool Take(const objects::Object& object) override;
 };
 
 // Removes the task of a DataDeletion that nobody follows any more, and its Pod.
 absl::Status RemoveDeletionLeftovers(const CallContext& ctx, const MoverEnvironment& env,
-                                     const Json& task);
+                                     const objects::VolumeTask& task);
 
 }  // namespace csidelta::datamover

@@ -12,7 +12,6 @@
 #include "csi/in_place_volume.h"
 #include "csi/mover_restore.h"
 #include "csi/restored_volume.h"
-#include "csi/snapshot_types.h"
 #include "datamover/repository_access.h"
 #include "datamover/settings.h"
 #include "datamover/volume_task.h"
@@ -21,10 +20,10 @@
 #include "datamover/write_fence.h"
 #include "incremental/file_system.h"
 #include "k8s/event_recorder.h"
-#include "k8s/find.h"
-#include "k8s/object.h"
 #include "objects/client.h"
+#include "objects/data_download.h"
 #include "objects/keys.h"
+#include "objects/patch.h"
 #include "objects/persistent_volume_claim.h"
 #include "velero/backup.h"
 #include "velero/data_reference.h"
@@ -41,18 +40,18 @@ constexpr absl::Duration kLookAtBindingAgainMax = absl::Seconds(15);
 
 // Whether no worker of the task writes any more: it said so by the last phase, or its end was seen.
 absl::StatusOr<bool> WritesNoMore(const CallContext& ctx, const WorkerRun& run) {
-  ASSIGN_OR_RETURN(const Json task, run.FindTask(ctx));
-  if (!task.is_null() && IsLast(TaskStatusOf(task).phase)) {
+  ASSIGN_OR_RETURN(const std::optional<objects::VolumeTask> task, run.FindTask(ctx));
+  if (task.has_value() && IsLast(task->status().phase)) {
     return true;
   }
-  return run.HasSurelyEnded(ctx, task);
+  return run.HasSurelyEnded(ctx, task.value_or(objects::VolumeTask()));
 }
 
 class DownloadStep : public TransferStep {
  public:
   DownloadStep(const CallContext& ctx, const MoverEnvironment& env, TransferScheduler& scheduler,
                const std::function<void(const DownloadEnd&)>& on_end, velero::DataDownload download,
-               velero::DataReference reference, Json object);
+               velero::DataReference reference, objects::DataTransfer object);
 
  private:
   absl::StatusOr<TaskVolume> Volume() override;
@@ -80,20 +79,21 @@ class DownloadStep : public TransferStep {
 
   // What the worker has seen is so, whatever anybody expects.
   std::string FileSystem() const;
-  absl::StatusOr<WorkerRun::NextPod> PrepareWorker(const Json& task) override;
+  absl::StatusOr<WorkerRun::NextPod> PrepareWorker(const objects::VolumeTask& task) override;
 
   static WorkerRun::NextPod WaitFor(absl::string_view what) {
     return {.pod = {}, .waiting_for = absl::StrCat("waits for ", what)};
   }
 
-  absl::StatusOr<WorkerRun::NextPod> PodFor(const Json& task, const std::string& storage_class,
+  absl::StatusOr<WorkerRun::NextPod> PodFor(const objects::VolumeTask& task,
+                                            const std::string& storage_class,
                                             const objects::NodeSelector& node_affinity);
 
   std::string WordsOf(const VolumeTaskStatus& failed) override {
     return WithMissingKey(failed, Access());
   }
 
-  absl::Status LookAtClaim(const Json& task) override;
+  absl::Status LookAtClaim(const objects::VolumeTask& task) override;
 
   // Whether others use the volume meanwhile is told by no change of the worker's.
   bool IsWatchedClosely() const override { return IsInPlace(); }
@@ -153,10 +153,10 @@ DownloadStep::DownloadStep(const CallContext& ctx, const MoverEnvironment& env,
                            TransferScheduler& scheduler,
                            const std::function<void(const DownloadEnd&)>& on_end,
                            velero::DataDownload download, velero::DataReference reference,
-                           Json object)
+                           objects::DataTransfer object)
     : TransferStep(ctx, env, scheduler,
                    {.task = TaskKind::kDownload,
-                    .type = csi::DataDownloadType(),
+                    .type = objects::DataDownload::Type(),
                     .volume = absl::StrCat(download.target_namespace, "/", download.target_claim),
                     .moving = "downloading",
                     .queued = QueuedDownload},
@@ -210,7 +210,7 @@ absl::Status DownloadStep::CheckStartBefore() const {
         absl::StrCat("its annotation ", objects::kStartBeforeAnnotation, " is no time"));
   }
   const absl::Duration kLongest = csi::kMoverStartTimeMax + csi::kMoverClockSkewMax;
-  const absl::Time made_at = k8s::CreatedAt(object_.json()).value_or(absl::InfinitePast());
+  const absl::Time made_at = object_.object().created_at().value_or(absl::InfinitePast());
   return *start_before <= made_at + kLongest
              ? absl::OkStatus()
              : absl::FailedPreconditionError(absl::StrCat(
@@ -223,7 +223,7 @@ absl::Status DownloadStep::CheckStartBefore() const {
 // Velero makes PVCs while it restores items, and not when it waits for their operations. One whose
 // action failed after the DataDownload was made, because its plugin died, say, never comes.
 absl::Status DownloadStep::CheckTargetMayCome() const {
-  const std::vector<objects::OwnerReference> owners = objects::Object(object_.json()).owners();
+  const std::vector<objects::OwnerReference> owners = object_.object().owners();
   const auto owner = std::find_if(owners.begin(), owners.end(), [](const auto& one) {
     return one.kind == "Restore" && absl::StartsWith(one.api_version, "velero.io/");
   });
@@ -239,7 +239,7 @@ absl::Status DownloadStep::CheckTargetMayCome() const {
   if (!restore->has_value() || (*restore)->uid() != owner->uid) {
     return absl::OkStatus();  // The DataDownload goes with it.
   }
-  ASSIGN_OR_RETURN(const velero::Restore parsed, velero::ParseRestore((*restore)->json()));
+  ASSIGN_OR_RETURN(const velero::Restore parsed, velero::ParseRestore(**restore));
   if (parsed.RestoresItems()) {
     return absl::OkStatus();
   }
@@ -259,11 +259,12 @@ absl::Status DownloadStep::NoteAccept() {
   if (IsInPlace()) {
     object_.SetAnnotation(objects::kInPlaceAnnotation, into());
   }
-  ASSIGN_OR_RETURN(
-      const std::optional<Json> target,
-      k8s::Find(ctx_, env_.api, csi::ClaimKey(download_.target_namespace, download_.target_claim)));
+  ASSIGN_OR_RETURN(const auto target, objects::Find<objects::PersistentVolumeClaim>(
+                                          ctx_, env_.api,
+                                          objects::PersistentVolumeClaim::Key(
+                                              download_.target_namespace, download_.target_claim)));
   if (target.has_value()) {
-    NoteClass(GetString(*target, {"spec", "storageClassName"}));
+    NoteClass(target->storage_class().value_or(""));
   }
   return absl::OkStatus();
 }
@@ -296,18 +297,18 @@ absl::Time DownloadStep::StartBefore() const {
 
 std::string DownloadStep::FileSystem() const {
   const std::string seen = object_.Annotation(objects::kRestoredFileSystemAnnotation);
-  return seen.empty() ? GetString(object_.json(), {"spec", "targetVolume", "fsType"}) : seen;
+  return seen.empty() ? object_.object().file_system() : seen;
 }
 
-absl::StatusOr<WorkerRun::NextPod> DownloadStep::PrepareWorker(const Json& task) {
+absl::StatusOr<WorkerRun::NextPod> DownloadStep::PrepareWorker(const objects::VolumeTask& task) {
   if (IsInPlace()) {
     RETURN_IF_ERROR(MayAccept());  // Who makes it may write any phase.
     ASSIGN_OR_RETURN(const csi::InPlaceVolume volume,
-                     csi::ExposeInPlace(ctx_, env_.api, InPlace(OwnerReferenceTo(task))));
+                     csi::ExposeInPlace(ctx_, env_.api, InPlace(task.AsOwner())));
     return volume.waiting_for.empty() ? PodFor(task, volume.storage_class, {})
                                       : WaitFor(volume.waiting_for);
   }
-  csi::RestoreRequest request = Restoring(OwnerReferenceTo(task));
+  csi::RestoreRequest request = Restoring(task.AsOwner());
   request.is_without_claim = !IsAdmitted();
   ASSIGN_OR_RETURN(const csi::RestoredVolume volume, csi::PrepareVolume(ctx_, env_.api, request));
   if (!volume.target_uid.empty()) {
@@ -327,7 +328,7 @@ absl::StatusOr<WorkerRun::NextPod> DownloadStep::PrepareWorker(const Json& task)
 }
 
 absl::StatusOr<WorkerRun::NextPod> DownloadStep::PodFor(
-    const Json& task, const std::string& storage_class,
+    const objects::VolumeTask& task, const std::string& storage_class,
     const objects::NodeSelector& node_affinity) {
   ASSIGN_OR_RETURN(RepositoryAccess access, Access());
   DownloadWork work{.device = kVolumePath, .snapshot_id = reference_.snapshot_id};
@@ -336,7 +337,7 @@ absl::StatusOr<WorkerRun::NextPod> DownloadStep::PodFor(
     // One that starts late must not begin once the PVC is in use again. A later attempt finishes
     // what is partly old.
     const absl::Time prepared = Now() + env_.settings.prepare_timeout;
-    work.start_before = AttemptsOf(task) == 0 ? std::min(prepared, StartBefore()) : prepared;
+    work.start_before = task.attempts() == 0 ? std::min(prepared, StartBefore()) : prepared;
   }
   return run_.PodFor(ctx_, task,
                      {.work = std::move(work),
@@ -345,11 +346,11 @@ absl::StatusOr<WorkerRun::NextPod> DownloadStep::PodFor(
                       .node_affinity = node_affinity});
 }
 
-absl::Status DownloadStep::LookAtClaim(const Json& task) {
+absl::Status DownloadStep::LookAtClaim(const objects::VolumeTask& task) {
   if (IsInPlace()) {
-    return csi::ExposeInPlace(ctx_, env_.api, InPlace(OwnerReferenceTo(task))).status();
+    return csi::ExposeInPlace(ctx_, env_.api, InPlace(task.AsOwner())).status();
   }
-  return csi::PrepareVolume(ctx_, env_.api, Restoring(OwnerReferenceTo(task))).status();
+  return csi::PrepareVolume(ctx_, env_.api, Restoring(task.AsOwner())).status();
 }
 
 absl::StatusOr<RepositoryAccess> DownloadStep::Access() {
@@ -379,7 +380,7 @@ absl::StatusOr<absl::Time> DownloadStep::Conclude(const VolumeTaskStatus& task) 
   }
   object_.SetPhase(DataPhase::kInProgress);
   if (!download_.started_at.has_value()) {  // It was done before it was seen to begin.
-    object_.SetStatus("startTimestamp", Stamp());
+    object_.SetStartedAt(Stamp());
   }
   object_.SetAnnotation(objects::kRestoredVolumeAnnotation, volume);
   const RestoreFigures figures = FiguresOf(task);
@@ -399,9 +400,11 @@ absl::StatusOr<std::string> DownloadStep::FilledVolume() const {
   if (IsInPlace()) {
     return stem_;
   }
-  ASSIGN_OR_RETURN(const std::optional<Json> claim,
-                   k8s::Find(ctx_, env_.api, csi::ClaimKey(env_.mover_namespace, stem_)));
-  return claim.has_value() ? GetString(*claim, {"spec", "volumeName"}) : "";
+  ASSIGN_OR_RETURN(
+      const auto claim,
+      objects::Find<objects::PersistentVolumeClaim>(
+          ctx_, env_.api, objects::PersistentVolumeClaim::Key(env_.mover_namespace, stem_)));
+  return claim.has_value() ? claim->volume_name() : "";
 }
 
 RestoreFigures DownloadStep::FiguresOf(const VolumeTaskStatus& task) {
@@ -410,12 +413,12 @@ RestoreFigures DownloadStep::FiguresOf(const VolumeTaskStatus& task) {
 }
 
 void DownloadStep::NoteBytes(const RestoreFigures& figures) {
-  const Json bytes = {{"logical_bytes", figures.logical_bytes},
-                      {"compared_bytes", figures.compared_bytes},
-                      {"written_bytes", figures.written_bytes},
-                      {"zero_bytes", figures.zero_bytes},
-                      {"kept_bytes", figures.kept_bytes}};
-  object_.SetAnnotation(objects::kRestoredBytesAnnotation, DumpJson(bytes));
+  object_.SetAnnotation(objects::kRestoredBytesAnnotation,
+                        objects::FormatRestoredBytes({.logical = figures.logical_bytes,
+                                                      .compared = figures.compared_bytes,
+                                                      .written = figures.written_bytes,
+                                                      .zero = figures.zero_bytes,
+                                                      .kept = figures.kept_bytes}));
 }
 
 absl::StatusOr<csi::HandOver> DownloadStep::HandOverNow() {
@@ -464,7 +467,7 @@ absl::StatusOr<absl::Time> DownloadStep::GoOnConcluding() {
 }
 
 absl::StatusOr<absl::Time> DownloadStep::Complete() {
-  restored_bytes_ = GetInt(object_.json(), {"status", "progress", "totalBytes"});
+  restored_bytes_ = object_.object().total_bytes();
   return End(DataPhase::kCompleted, "");
 }
 
@@ -519,19 +522,17 @@ absl::StatusOr<velero::DataReference> ReferenceOf(const velero::DataDownload& do
 // When a worker whose end nobody saw is cut off; noted in the task, which is all that is left.
 absl::StatusOr<absl::Time> FencedAt(const CallContext& ctx, const MoverEnvironment& env,
                                     const std::string& stem) {
-  ASSIGN_OR_RETURN(const Json task, WorkerRun(env, stem).FindTask(ctx));
+  ASSIGN_OR_RETURN(const std::optional<objects::VolumeTask> task,
+                   WorkerRun(env, stem).FindTask(ctx));
   const std::optional<absl::Time> noted =
-      ParseRfc3339(k8s::Annotation(task, objects::kStoppingAtAnnotation));
+      task.has_value() ? ParseRfc3339(task->Annotation(objects::kStoppingAtAnnotation))
+                       : std::nullopt;
   if (noted.has_value()) {
     return *noted + kFencedAfter;
   }
-  Json patch;
-  SetJson(patch, {"metadata", "annotations", objects::kStoppingAtAnnotation},
-          FormatRfc3339(ctx.clock->Now()));
-  RETURN_IF_ERROR(env.api
-                      .Patch(ctx, {VolumeTaskType(), env.mover_namespace, stem},
-                             k8s::PatchKind::kMerge, patch, "")
-                      .status());
+  RETURN_IF_ERROR(objects::Apply(ctx, env.api, objects::VolumeTask::Key(env.mover_namespace, stem),
+                                 objects::Patch().SetAnnotation(objects::kStoppingAtAnnotation,
+                                                                FormatRfc3339(ctx.clock->Now()))));
   return ctx.clock->Now() + kFencedAfter;
 }
 
@@ -556,35 +557,36 @@ csi::InPlaceRequest InPlaceLeftover(const MoverEnvironment& env, const std::stri
 
 DownloadReconciler::DownloadReconciler(const MoverEnvironment& env, TransferScheduler& scheduler,
                                        std::function<void(const DownloadEnd&)> on_end)
-    : TransferReconciler(env, csi::DataDownloadType()),
+    : TransferReconciler(env, objects::DataDownload::Type()),
       scheduler_(scheduler),
       on_end_(std::move(on_end)) {}
 
-absl::StatusOr<std::unique_ptr<TransferStep>> DownloadReconciler::StepFor(const CallContext& ctx,
-                                                                          Json object) {
+absl::StatusOr<std::unique_ptr<TransferStep>> DownloadReconciler::StepFor(
+    const CallContext& ctx, objects::DataTransfer object) {
   ASSIGN_OR_RETURN(velero::DataDownload download, velero::ParseDataDownload(object));
   ASSIGN_OR_RETURN(velero::DataReference reference, ReferenceOf(download));
   return std::make_unique<DownloadStep>(ctx, env_, scheduler_, on_end_, std::move(download),
                                         std::move(reference), std::move(object));
 }
 
-std::optional<QueuedTransfer> QueuedDownload(const Json& object) {
+std::optional<QueuedTransfer> QueuedDownload(const objects::Object& object) {
   const absl::StatusOr<velero::DataDownload> download = velero::ParseDataDownload(object);
-  if (!download.ok() || !IsToBeMoved(object)) {
+  if (!download.ok() || !IsToBeMoved(*download)) {
     return std::nullopt;
   }
-  QueuedTransfer queued = QueuedTransferOf(object, csi::DataDownloadType().kind, *download);
+  QueuedTransfer queued = QueuedTransferOf(object, objects::DataDownload::kKind.kind, *download);
   queued.kind = TransferKind::kRestore;
   queued.volume = absl::StrCat("target/", download->target_namespace, "/", download->target_claim);
   queued.volume_namespace = download->target_namespace;
-  queued.storage_class = k8s::Annotation(object, objects::kTargetClassAnnotation);
+  queued.storage_class = object.Annotation(objects::kTargetClassAnnotation);
   return queued;
 }
 
 absl::Status RemoveDownloadLeftovers(const CallContext& ctx, const MoverEnvironment& env,
-                                     const Json& task) {
-  const std::string stem = k8s::Name(task);
-  const auto remove_volume = [&](const VolumeTaskSpec& spec, const Json& download) -> absl::Status {
+                                     const objects::VolumeTask& task) {
+  const std::string stem = task.name();
+  const auto remove_volume = [&](const VolumeTaskSpec& spec,
+                                 const objects::DataTransfer* download) -> absl::Status {
     ASSIGN_OR_RETURN(const bool has_ended, WritesNoMore(ctx, WorkerRun(env, stem)));
     const csi::InPlaceRequest request = InPlaceLeftover(env, stem, spec);
     ASSIGN_OR_RETURN(std::string waiting_for,
@@ -598,21 +600,23 @@ absl::Status RemoveDownloadLeftovers(const CallContext& ctx, const MoverEnvironm
     if (!waiting_for.empty()) {
       return absl::UnavailableError(absl::StrCat("waits for ", waiting_for));
     }
-    return csi::RemoveRestoredVolume(
-        ctx, env.api,
-        {.name = stem,
-         .mover_namespace = env.mover_namespace,
-         .target_namespace = spec.volume.namespace_name,
-         .target_claim = spec.volume.claim,
-         .target_uid = k8s::Annotation(download, objects::kTargetUidAnnotation),
-         .size_bytes_least = 0,
-         .file_system = "",
-         .ignore_delay_binding = false,
-         .labels = LabelsFor(stem, spec.subject.namespace_name),
-         .owner = std::nullopt},
-        k8s::Annotation(download, objects::kRestoredVolumeAnnotation));
+    const auto noted = [download](absl::string_view key) {
+      return download == nullptr ? "" : download->Annotation(key);
+    };
+    return csi::RemoveRestoredVolume(ctx, env.api,
+                                     {.name = stem,
+                                      .mover_namespace = env.mover_namespace,
+                                      .target_namespace = spec.volume.namespace_name,
+                                      .target_claim = spec.volume.claim,
+                                      .target_uid = noted(objects::kTargetUidAnnotation),
+                                      .size_bytes_least = 0,
+                                      .file_system = "",
+                                      .ignore_delay_binding = false,
+                                      .labels = LabelsFor(stem, spec.subject.namespace_name),
+                                      .owner = std::nullopt},
+                                     noted(objects::kRestoredVolumeAnnotation));
   };
-  return RemoveTransferLeftovers(ctx, env, csi::DataDownloadType(), task, remove_volume);
+  return RemoveTransferLeftovers(ctx, env, objects::DataDownload::Type(), task, remove_volume);
 }
 
 }  // namespace csidelta::datamover

@@ -9,10 +9,11 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
-#include "base/json.h"
 #include "datamover/mover_environment.h"
 #include "datamover/transfer_scheduler.h"
 #include "datamover/transfer_step.h"
+#include "objects/object.h"
+#include "objects/volume_task.h"
 #include "velero/data_upload.h"
 
 namespace csidelta::datamover {
@@ -52,18 +53,18 @@ class DownloadReconciler : public TransferReconciler {
 
  private:
   absl::StatusOr<std::unique_ptr<TransferStep>> StepFor(const CallContext& ctx,
-                                                        Json object) override;
+                                                        objects::DataTransfer object) override;
 
   TransferScheduler& scheduler_;
   const std::function<void(const DownloadEnd&)> on_end_;
 };
 
 // What a DataDownload says to the scheduler; nothing for one that is over, or not ours.
-std::optional<QueuedTransfer> QueuedDownload(const Json& object);
+std::optional<QueuedTransfer> QueuedDownload(const objects::Object& object);
 
 // Removes what is left of a DataDownload's task when the DataDownload has its last phase, or is
 // gone: nobody else will. A volume that its target has stays.
 absl::Status RemoveDownloadLeftovers(const CallContext& ctx, const MoverEnvironment& env,
-                                     const Json& task);
+                                     const objects::VolumeTask& task);
 
 }  // namespace csidelta::datamover

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/mutex.h"
-#include "k8s/object.h"
 #include "objects/keys.h"
 
 namespace csidelta::datamover {
@@ -12,23 +11,20 @@ namespace {
 // What a kubelet says of a container that it does not find any more.
 constexpr char kUnknown[] = "ContainerStatusUnknown";
 
-bool IsTerminated(const Json& container) {
-  const Json* terminated = FindJson(container, {"state", "terminated"});
-  return terminated != nullptr && !GetString(*terminated, {"containerID"}).empty() &&
-         GetString(*terminated, {"reason"}) != kUnknown;
-}
-
-bool HasSurelyEnded(const Json& pod) {
-  const Json* containers = FindJson(pod, {"status", "containerStatuses"});
-  return containers != nullptr && containers->is_array() && !containers->empty() &&
-         std::all_of(containers->begin(), containers->end(), IsTerminated);
+bool HasSurelyEnded(const objects::Pod& pod) {
+  const std::vector<objects::ContainerStatus> containers = pod.containers();
+  return !containers.empty() &&
+         std::all_of(containers.begin(), containers.end(), [](const auto& container) {
+           const auto& terminated = container.terminated;
+           return terminated.has_value() && !terminated->container_id.empty() &&
+                  terminated->reason != kUnknown;
+         });
 }
 
 }  // namespace
 
-void EndedPods::Note(const Json& pod) {
-  Entry entry = {.uid = k8s::Uid(pod),
-                 .repository = k8s::Annotation(pod, objects::kRepositoryAnnotation)};
+void EndedPods::Note(const objects::Pod& pod) {
+  Entry entry = {.uid = pod.uid(), .repository = pod.Annotation(objects::kRepositoryAnnotation)};
   if (entry.repository.empty() || !HasSurelyEnded(pod) || Has(entry.uid)) {
     return;
   }

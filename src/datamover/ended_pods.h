@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "base/json.h"
 #include "base/mutex.h"
+#include "objects/workload.h"
 
 namespace csidelta::datamover {
 
@@ -20,7 +20,7 @@ class EndedPods {
   static constexpr std::size_t kAllMax = 4096;
 
   // Takes a Pod as it was seen, or as it was when it was deleted.
-  void Note(const Json& pod);
+  void Note(const objects::Pod& pod);
 
   bool Has(absl::string_view uid) const;
   // Uids, the newest first.

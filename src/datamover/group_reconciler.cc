@@ -2,20 +2,18 @@
 
 #include "base/status_macros.h"
 #include "csi/moved_group.h"
-#include "csi/snapshot_types.h"
-#include "k8s/object.h"
 #include "objects/keys.h"
 
 namespace csidelta::datamover {
 
 k8s::FollowedObjects GroupMemberContents() {
-  return {.type = csi::VolumeSnapshotContentType(),
+  return {.type = objects::VolumeSnapshotContent::Type(),
           .namespace_name = "",
           .label_selector = objects::kMovedGroupLabel};
 }
 
-absl::StatusOr<absl::Time> GroupReconciler::Reconcile(const CallContext& ctx, const Json& object) {
-  ASSIGN_OR_RETURN(const auto content, objects::VolumeSnapshotContent::Of(object));
+absl::StatusOr<absl::Time> GroupReconciler::ReconcileOne(
+    const CallContext& ctx, const objects::VolumeSnapshotContent& content) {
   if (content.is_being_deleted()) {
     return absl::InfiniteFuture();
   }

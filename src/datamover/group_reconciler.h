@@ -3,10 +3,10 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
-#include "base/json.h"
 #include "datamover/mover_environment.h"
 #include "k8s/follow.h"
-#include "k8s/reconcile_loop.h"
+#include "objects/follow.h"
+#include "objects/volume_snapshot.h"
 
 namespace csidelta::datamover {
 
@@ -18,15 +18,16 @@ k8s::FollowedObjects GroupMemberContents();
 
 // Has volume groups go as groups: when nobody needs any member's snapshot any more, and when a
 // newer group of the same label was moved.
-class GroupReconciler : public k8s::Reconciler {
+class GroupReconciler : public objects::Reconciler<objects::VolumeSnapshotContent> {
  public:
   // Borrows `env`.
   explicit GroupReconciler(const MoverEnvironment& env) : env_(env) {}
 
-  // `object` is a VolumeSnapshotContent with the label of moved groups.
-  absl::StatusOr<absl::Time> Reconcile(const CallContext& ctx, const Json& object) override;
-
  private:
+  // `content` has the label of moved groups.
+  absl::StatusOr<absl::Time> ReconcileOne(const CallContext& ctx,
+                                          const objects::VolumeSnapshotContent& content) override;
+
   const MoverEnvironment& env_;
 };
 

@@ -12,8 +12,7 @@
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "csi/group_lifecycle.h"
-#include "csi/group_types.h"
-#include "k8s/object.h"
+#include "objects/client.h"
 #include "objects/keys.h"
 
 namespace csidelta::datamover {
@@ -23,16 +22,16 @@ namespace {
 constexpr std::size_t kGroupsMax = 20'000;
 constexpr absl::Duration kLookForVersionEvery = absl::Minutes(10);
 
-VolumeGroup GroupOf(const Json& group) {
+VolumeGroup GroupOf(const objects::VolumeGroupSnapshot& group) {
   const std::pair<std::string, std::string> label =
-      absl::StrSplit(k8s::Annotation(group, objects::kGroupOfAnnotation), absl::MaxSplits('=', 1));
-  return {.velero_namespace = k8s::Label(group, objects::kCsiDeltaLabel),
-          .namespace_name = k8s::Namespace(group),
+      absl::StrSplit(group.Annotation(objects::kGroupOfAnnotation), absl::MaxSplits('=', 1));
+  return {.velero_namespace = group.Label(objects::kCsiDeltaLabel),
+          .namespace_name = group.namespace_name(),
           .group = label.second};
 }
 
 k8s::FollowedObjects GroupsOfOurs(absl::string_view version) {
-  return {.type = csi::VolumeGroupSnapshotType(version),
+  return {.type = objects::VolumeGroupSnapshot::kKind.TypeOf(version),
           .namespace_name = "",
           .label_selector = objects::kCsiDeltaLabel};
 }
@@ -40,10 +39,11 @@ k8s::FollowedObjects GroupsOfOurs(absl::string_view version) {
 // The newest version that is served; NOT_FOUND when none is.
 absl::StatusOr<std::string> FindVersion(const CallContext& ctx, k8s::ApiClient& api) {
   absl::Status status;
-  for (const char* const version : csi::kGroupVersions) {
-    const k8s::FollowedObjects objects = GroupsOfOurs(version);
-    status = api.List(ctx, objects.type, "",
-                      {.label_selector = objects.label_selector, .field_selector = ""})
+  for (const char* const version : objects::kGroupVersions) {
+    const k8s::FollowedObjects followed = GroupsOfOurs(version);
+    status = objects::List<objects::VolumeGroupSnapshot>(
+                 ctx, api, followed.type, "",
+                 {.label_selector = followed.label_selector, .field_selector = ""})
                  .status();
     if (status.ok()) {
       return version;
@@ -61,18 +61,18 @@ GroupWindows::GroupWindows(std::set<std::string> velero_namespaces, absl::Time s
                            std::function<bool()> leads)
     : velero_namespaces_(std::move(velero_namespaces)), since_(since), leads_(std::move(leads)) {}
 
-void GroupWindows::OnPage(const std::vector<Json>& groups, bool is_first) {
+void GroupWindows::OnObjects(std::vector<objects::VolumeGroupSnapshot> groups, bool is_first) {
   const MutexLock lock(mutex_);
   if (is_first) {
     listed_.clear();
   }
-  for (const Json& group : groups) {
-    listed_.insert(k8s::Uid(group));
+  for (const objects::VolumeGroupSnapshot& group : groups) {
+    listed_.insert(group.uid());
     Note(group);
   }
 }
 
-void GroupWindows::OnListed() {
+void GroupWindows::OnWhole() {
   const MutexLock lock(mutex_);
   std::erase_if(seen_, [&](const std::string& uid) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return !listed_.contains(uid);
@@ -80,12 +80,15 @@ void GroupWindows::OnListed() {
   listed_.clear();
 }
 
-void GroupWindows::OnEvent(const k8s::WatchEvent& event) {
+void GroupWindows::OnChanged(const objects::VolumeGroupSnapshot& group) {
   const MutexLock lock(mutex_);
-  Note(event.object);
-  if (event.kind == k8s::WatchEvent::Kind::kDeleted) {
-    seen_.erase(k8s::Uid(event.object));
-  }
+  Note(group);
+}
+
+void GroupWindows::OnDeleted(const objects::VolumeGroupSnapshot& group) {
+  const MutexLock lock(mutex_);
+  Note(group);
+  seen_.erase(group.uid());
 }
 
 GroupFigures GroupWindows::figures() const {
@@ -93,16 +96,12 @@ GroupFigures GroupWindows::figures() const {
   return figures_;
 }
 
-void GroupWindows::Note(const Json& object) {
-  const auto group = objects::VolumeGroupSnapshot::Of(object);
-  if (!group.ok()) {
-    return;
-  }
-  const auto window = csi::FreezeWindow(*group);
-  const auto answered_at = ParseRfc3339(group->Annotation(objects::kAnsweredAtAnnotation));
-  const VolumeGroup name = GroupOf(object);
-  if (!window.has_value() || *answered_at < since_ || !csi::IsGroupMadeByUs(*group) ||
-      !velero_namespaces_.contains(name.velero_namespace) || !seen_.insert(group->uid()).second) {
+void GroupWindows::Note(const objects::VolumeGroupSnapshot& group) {
+  const auto window = csi::FreezeWindow(group);
+  const auto answered_at = ParseRfc3339(group.Annotation(objects::kAnsweredAtAnnotation));
+  const VolumeGroup name = GroupOf(group);
+  if (!window.has_value() || *answered_at < since_ || !csi::IsGroupMadeByUs(group) ||
+      !velero_namespaces_.contains(name.velero_namespace) || !seen_.insert(group.uid()).second) {
     return;
   }
   if (figures_.last.size() < kGroupsMax || figures_.last.contains(name)) {

@@ -10,10 +10,10 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
-#include "base/json.h"
 #include "base/mutex.h"
 #include "k8s/api_client.h"
-#include "k8s/follow.h"
+#include "objects/follow.h"
+#include "objects/volume_group_snapshot.h"
 
 namespace csidelta::datamover {
 
@@ -32,21 +32,21 @@ struct GroupFigures {
 
 // Sees the VolumeGroupSnapshots that the plugin makes, as long as they are there: from the request
 // to the end of their backup. Each counts once. Thread-safe.
-class GroupWindows : public k8s::ObjectFollower {
+class GroupWindows : public objects::Follower<objects::VolumeGroupSnapshot> {
  public:
   // Groups of these Veleros that the driver answered from `since` on, so that a process that starts
   // anew counts no group again. `leads`: of several replicas, the one that counts.
   GroupWindows(std::set<std::string> velero_namespaces, absl::Time since,
                std::function<bool()> leads);
 
-  void OnPage(const std::vector<Json>& groups, bool is_first) override;
-  void OnListed() override;
-  void OnEvent(const k8s::WatchEvent& event) override;
-
   GroupFigures figures() const;
 
  private:
-  void Note(const Json& group) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);  // REQUIRES mutex_.
+  void OnObjects(std::vector<objects::VolumeGroupSnapshot> groups, bool is_first) override;
+  void OnWhole() override;
+  void OnChanged(const objects::VolumeGroupSnapshot& group) override;
+  void OnDeleted(const objects::VolumeGroupSnapshot& group) override;
+  void Note(const objects::VolumeGroupSnapshot& group) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::set<std::string> velero_namespaces_;
   const absl::Time since_;

@@ -4,7 +4,7 @@
 #include "base/call_context.h"
 #include "datamover/outcome.h"
 #include "datamover/task_runner.h"
-#include "datamover/volume_job.h"
+#include "datamover/volume_task.h"
 #include "engine/session.h"
 #include "incremental/backup_result.h"
 #include "incremental/block_downloader.h"

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "absl/functional/function_ref.h"
@@ -12,8 +13,9 @@
 #include "absl/strings/str_split.h"
 #include "base/crypto.h"
 #include "base/status_macros.h"
-#include "csi/snapshot_types.h"
+#include "objects/client.h"
 #include "objects/keys.h"
+#include "objects/secret.h"
 
 namespace csidelta::datamover {
 namespace {
@@ -29,9 +31,9 @@ absl::Status Lacks(absl::string_view fingerprint, const KeyringOwner& owner) {
       " is not there, and data may be sealed with it; bring it back: ", ImportCommand(owner)));
 }
 
-absl::StatusOr<std::vector<RepositoryKey>> ReadKeys(const Json& secret) {
+absl::StatusOr<std::vector<RepositoryKey>> ReadKeys(const objects::Secret& secret) {
   std::vector<RepositoryKey> keys;
-  for (const auto& [fingerprint, encoded] : GetStringMap(secret, {"data"})) {
+  for (const auto& [fingerprint, encoded] : secret.encoded_data()) {
     std::string password;
     if (!absl::Base64Unescape(encoded, &password) || !repository::IsKeyPassword(password) ||
         KeyFingerprint(password) != fingerprint) {
@@ -61,25 +63,19 @@ struct Contents {
   }
 };
 
-absl::StatusOr<Contents> ReadContents(const Json& secret, const KeyringOwner& owner) {
-  const std::map<std::string, std::string> annotations =
-      GetStringMap(secret, {"metadata", "annotations"});
-  const auto annotation = [&](const char* name) {
-    const auto found = annotations.find(name);
-    return found == annotations.end() ? std::string() : found->second;
-  };
-  if (annotation(objects::kMoverVeleroNamespaceLabel) != owner.velero_namespace ||
-      annotation(objects::kMoverLocationAnnotation) != owner.location) {
+absl::StatusOr<Contents> ReadContents(const objects::Secret& secret, const KeyringOwner& owner) {
+  if (secret.Annotation(objects::kMoverVeleroNamespaceLabel) != owner.velero_namespace ||
+      secret.Annotation(objects::kMoverLocationAnnotation) != owner.location) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "its annotations name location \"", annotation(objects::kMoverVeleroNamespaceLabel), "/",
-        annotation(objects::kMoverLocationAnnotation), "\", not ", owner.velero_namespace, "/",
-        owner.location, "; move it out of the way"));
+        "its annotations name location \"", secret.Annotation(objects::kMoverVeleroNamespaceLabel),
+        "/", secret.Annotation(objects::kMoverLocationAnnotation), "\", not ",
+        owner.velero_namespace, "/", owner.location, "; move it out of the way"));
   }
   Contents contents;
   ASSIGN_OR_RETURN(contents.keys, ReadKeys(secret));
-  contents.newest = annotation(objects::kNewestKeyAnnotation);
+  contents.newest = secret.Annotation(objects::kNewestKeyAnnotation);
   contents.confirmed =
-      absl::StrSplit(annotation(objects::kConfirmedKeysAnnotation), ',', absl::SkipEmpty());
+      absl::StrSplit(secret.Annotation(objects::kConfirmedKeysAnnotation), ',', absl::SkipEmpty());
   return contents;
 }
 
@@ -101,25 +97,26 @@ absl::StatusOr<Keyring> Complete(Contents contents, const KeyringOwner& owner) {
   return Keyring{.keys = std::move(contents.keys), .confirmed = std::move(contents.confirmed)};
 }
 
-Json MakeSecret(absl::string_view mover_namespace, const KeyringOwner& owner,
-                const Contents& contents) {
-  Json data = Json::object();
+// What the Secret is to hold.
+void Put(const Contents& contents, const KeyringOwner& owner, objects::Secret& secret) {
+  std::map<std::string, std::string> data;
   for (const RepositoryKey& key : contents.keys) {
     data[key.fingerprint] = absl::Base64Escape(key.password.Reveal());
   }
-  return {{"apiVersion", "v1"},
-          {"kind", "Secret"},
-          {"type", "Opaque"},
-          {"metadata",
-           {{"namespace", std::string(mover_namespace)},
-            {"name", KeyringSecretName(owner)},
-            {"labels", {{objects::kExcludeFromBackupLabel, "true"}}},
-            {"annotations",
-             {{objects::kMoverVeleroNamespaceLabel, owner.velero_namespace},
-              {objects::kMoverLocationAnnotation, owner.location},
-              {objects::kNewestKeyAnnotation, contents.newest},
-              {objects::kConfirmedKeysAnnotation, absl::StrJoin(contents.confirmed, ",")}}}}},
-          {"data", std::move(data)}};
+  secret.SetEncodedData(data);
+  secret.SetAnnotation(objects::kMoverVeleroNamespaceLabel, owner.velero_namespace);
+  secret.SetAnnotation(objects::kMoverLocationAnnotation, owner.location);
+  secret.SetAnnotation(objects::kNewestKeyAnnotation, contents.newest);
+  secret.SetAnnotation(objects::kConfirmedKeysAnnotation, absl::StrJoin(contents.confirmed, ","));
+}
+
+objects::Secret MakeSecret(absl::string_view mover_namespace, const KeyringOwner& owner,
+                           const Contents& contents) {
+  objects::Secret secret = objects::Secret::Make(mover_namespace, KeyringSecretName(owner));
+  secret.SetType("Opaque");
+  secret.SetLabel(objects::kExcludeFromBackupLabel, "true");
+  Put(contents, owner, secret);
+  return secret;
 }
 
 absl::Status AnnotateSecret(const absl::Status& status, absl::string_view mover_namespace,
@@ -135,24 +132,19 @@ absl::StatusOr<Keyring> Change(const CallContext& ctx, k8s::ApiClient& api,
   const k8s::ObjectKey key = KeyringSecretKey(mover_namespace, owner);
   absl::Status conflict;
   for (int attempt = 0; attempt < kConflictsMax; ++attempt) {
-    const absl::StatusOr<Json> secret = api.Get(ctx, key);
-    if (!secret.ok() && !absl::IsNotFound(secret.status())) {
-      return secret.status();
-    }
+    ASSIGN_OR_RETURN(std::optional<objects::Secret> secret,
+                     objects::Find<objects::Secret>(ctx, api, key));
     absl::StatusOr<Contents> contents = Contents();
-    if (secret.ok()) {
+    if (secret.has_value()) {
       contents = ReadContents(*secret, owner);
     }
     RETURN_IF_ERROR(AnnotateSecret(contents.status(), mover_namespace, owner));
     RETURN_IF_ERROR(change(*contents));
-    const Json wanted = MakeSecret(mover_namespace, owner, *contents);
-    if (secret.ok()) {
-      Json merged = *secret;
-      merged["data"] = wanted["data"];
-      merged["metadata"]["annotations"].update(wanted["metadata"]["annotations"]);
-      conflict = api.Update(ctx, key, merged).status();
+    if (secret.has_value()) {
+      Put(*contents, owner, *secret);
+      conflict = objects::Update(ctx, api, *secret).status();
     } else {
-      conflict = api.Create(ctx, csi::SecretType(), mover_namespace, wanted).status();
+      conflict = objects::Create(ctx, api, MakeSecret(mover_namespace, owner, *contents)).status();
     }
     if (conflict.ok()) {
       absl::StatusOr<Keyring> keyring = Complete(*std::move(contents), owner);
@@ -184,24 +176,19 @@ std::string ImportCommand(const KeyringOwner& owner) {
 }
 
 k8s::ObjectKey KeyringSecretKey(absl::string_view mover_namespace, const KeyringOwner& owner) {
-  return {.type = csi::SecretType(),
-          .namespace_name = std::string(mover_namespace),
-          .name = KeyringSecretName(owner)};
+  return objects::Secret::Key(mover_namespace, KeyringSecretName(owner));
 }
 
 absl::StatusOr<Keyring> OpenKeyring(const CallContext& ctx, k8s::ApiClient& api,
                                     absl::string_view mover_namespace, const KeyringOwner& owner,
                                     bool make, SecureRandom& random) {
   const k8s::ObjectKey key = KeyringSecretKey(mover_namespace, owner);
-  absl::StatusOr<Json> secret = api.Get(ctx, key);
+  absl::StatusOr<objects::Secret> secret = objects::Get<objects::Secret>(ctx, api, key);
   if (absl::IsNotFound(secret.status()) && make) {
     const RepositoryKey first = MakeRepositoryKey(random);
-    secret = api.Create(
-        ctx, csi::SecretType(), mover_namespace,
+    secret = objects::CreateOrGet(
+        ctx, api,
         MakeSecret(mover_namespace, owner, {.keys = {first}, .newest = first.fingerprint}));
-    if (absl::IsAlreadyExists(secret.status())) {
-      secret = api.Get(ctx, key);
-    }
   }
   if (absl::IsNotFound(secret.status())) {
     return absl::NotFoundError(

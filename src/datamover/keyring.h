@@ -6,7 +6,6 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "base/call_context.h"
-#include "base/json.h"
 #include "base/random.h"
 #include "k8s/api_client.h"
 #include "repository/keyring.h"

@@ -4,11 +4,11 @@
 #include <array>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "k8s/object.h"
 #include "objects/keys.h"
 
 namespace csidelta::datamover {
@@ -28,12 +28,6 @@ bool IsOneOf(const std::array<absl::string_view, kSize>& words, absl::string_vie
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 
-template <typename Predicate>
-bool AnyOf(const Json& pod, JsonPath path, Predicate predicate) {
-  const Json* list = FindJson(pod, path);
-  return list != nullptr && list->is_array() && std::any_of(list->begin(), list->end(), predicate);
-}
-
 int RankOf(absl::string_view stage) {
   constexpr std::array<absl::string_view, 3> kLater = {"audit", "rescan", "commit"};
   const auto found = std::find(kLater.begin(), kLater.end(), stage);
@@ -50,41 +44,38 @@ bool IsFurther(const VolumeTaskStatus& status, const WorkPosition& furthest) {
 
 }  // namespace
 
-bool WasDisrupted(const Json& pod, TaskPhase phase) {
-  if (pod.is_null() || phase == TaskPhase::kInterrupted || k8s::BeingDeleted(pod) ||
-      IsOneOf(kDisruptions, GetString(pod, {"status", "reason"}))) {
+bool WasDisrupted(const objects::Pod* pod, TaskPhase phase) {
+  if (pod == nullptr || phase == TaskPhase::kInterrupted || pod->is_being_deleted() ||
+      IsOneOf(kDisruptions, pod->reason())) {
     return true;
   }
-  return AnyOf(pod, {"status", "conditions"},
-               [](const Json& condition) {
-                 return GetString(condition, {"type"}) == "DisruptionTarget" &&
-                        GetString(condition, {"status"}) == "True";
-               }) ||
-         AnyOf(pod, {"status", "containerStatuses"}, [](const Json& container) {
-           return IsOneOf(kContainerLost, GetString(container, {"state", "terminated", "reason"}));
+  return absl::c_any_of(pod->conditions(),
+                        [](const objects::Condition& condition) {
+                          return condition.type == "DisruptionTarget" && condition.status == "True";
+                        }) ||
+         absl::c_any_of(pod->containers(), [](const objects::ContainerStatus& container) {
+           return container.terminated.has_value() &&
+                  IsOneOf(kContainerLost, container.terminated->reason);
          });
 }
 
-LostPods LostPodsOf(const Json& task) {
+LostPods LostPodsOf(const VolumeTask& task) {
   LostPods lost;
-  const std::string counted = k8s::Annotation(task, objects::kLostPodsAnnotation);
+  const std::string counted = task.Annotation(objects::kLostPodsAnnotation);
   if (!absl::SimpleAtoi(counted, &lost.counted) || lost.counted < 0) {
-    int attempts = 0;
-    const bool is_known =
-        absl::SimpleAtoi(k8s::Annotation(task, objects::kAttemptsAnnotation), &attempts);
-    lost.counted = is_known ? std::max(0, attempts - 1) : 0;
+    lost.counted = std::max(0, task.attempts() - 1);
   }
   const std::vector<std::string> position =
-      absl::StrSplit(k8s::Annotation(task, objects::kFurthestAnnotation), ' ');
+      absl::StrSplit(task.Annotation(objects::kFurthestAnnotation), ' ');
   if (position.size() == 2 && absl::SimpleAtoi(position[1], &lost.furthest.done_bytes)) {
     lost.furthest.stage = position[0];
   }
   return lost;
 }
 
-LostPods AfterLoss(const Json& task, const Json& pod) {
+LostPods AfterLoss(const VolumeTask& task, const objects::Pod* pod) {
   LostPods lost = LostPodsOf(task);
-  const VolumeTaskStatus status = TaskStatusOf(task);
+  const VolumeTaskStatus status = task.status();
   const bool had_progress = IsFurther(status, lost.furthest);
   if (had_progress) {
     lost.furthest = {.stage = status.stage, .done_bytes = status.done_bytes};
@@ -93,10 +84,10 @@ LostPods AfterLoss(const Json& task, const Json& pod) {
   return lost;
 }
 
-void SetAnnotations(const LostPods& lost, Json& annotations) {
-  annotations[objects::kLostPodsAnnotation] = absl::StrCat(lost.counted);
-  annotations[objects::kFurthestAnnotation] =
-      absl::StrCat(lost.furthest.stage, " ", lost.furthest.done_bytes);
+void SetAnnotations(const LostPods& lost, objects::Patch& task) {
+  task.SetAnnotation(objects::kLostPodsAnnotation, absl::StrCat(lost.counted));
+  task.SetAnnotation(objects::kFurthestAnnotation,
+                     absl::StrCat(lost.furthest.stage, " ", lost.furthest.done_bytes));
 }
 
 }  // namespace csidelta::datamover

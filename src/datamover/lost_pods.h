@@ -3,8 +3,9 @@
 #include <cstdint>
 #include <string>
 
-#include "base/json.h"
 #include "datamover/volume_task.h"
+#include "objects/patch.h"
+#include "objects/workload.h"
 
 // The worker Pods of a task that were lost, and which of them count. A first backup that takes a
 // week on spot nodes loses dozens, and ends well; what crashes at the same position again and again
@@ -13,7 +14,7 @@ namespace csidelta::datamover {
 
 // Whether others ended the Pod, and not the worker: it was evicted, preempted or drained, or its
 // node was shut down or lost. `pod` is null where it is gone. Pure.
-bool WasDisrupted(const Json& pod, TaskPhase phase);
+bool WasDisrupted(const objects::Pod* pod, TaskPhase phase);
 
 // A position in the work of a task: stages follow each other, and each goes through the volume.
 struct WorkPosition {
@@ -34,12 +35,12 @@ struct LostPods {
 
 // As the annotations of `task` say. Before the first loss that was noted, or in a task of an older
 // version, all Pods but the last one were lost and count. Pure.
-LostPods LostPodsOf(const Json& task);
+LostPods LostPodsOf(const VolumeTask& task);
 
-// The same when its last Pod is lost, too. Pure.
-LostPods AfterLoss(const Json& task, const Json& pod);
+// The same when its last Pod is lost, too; `pod` as above. Pure.
+LostPods AfterLoss(const VolumeTask& task, const objects::Pod* pod);
 
 // The annotations.
-void SetAnnotations(const LostPods& lost, Json& annotations);
+void SetAnnotations(const LostPods& lost, objects::Patch& task);
 
 }  // namespace csidelta::datamover

@@ -4,8 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/status_macros.h"
-#include "datamover/volume_task.h"
-#include "k8s/object.h"
+#include "objects/client.h"
 #include "objects/keys.h"
 
 namespace csidelta::datamover {
@@ -30,16 +29,13 @@ std::map<std::string, std::string> LabelsFor(const std::string& stem,
 
 absl::StatusOr<std::string> ReadClusterUid(const CallContext& ctx, k8s::ApiClient& api) {
   const k8s::ResourceType namespaces{"", "v1", "namespaces", "Namespace", false};
-  ASSIGN_OR_RETURN(const Json system, api.Get(ctx, {namespaces, "", "kube-system"}));
-  std::string uid = k8s::Uid(system);
+  ASSIGN_OR_RETURN(const auto system,
+                   objects::Get<objects::Object>(ctx, api, {namespaces, "", "kube-system"}));
+  std::string uid = system.uid();
   if (uid.empty()) {
     return absl::InternalError("the namespace kube-system has no uid");
   }
   return uid;
-}
-
-objects::OwnerReference OwnerReferenceTo(const Json& owner) {
-  return objects::Object(owner).AsOwner();
 }
 
 }  // namespace csidelta::datamover

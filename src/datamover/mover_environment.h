@@ -7,7 +7,6 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "base/call_context.h"
-#include "base/json.h"
 #include "base/random.h"
 #include "csi/base_index.h"
 #include "datamover/ended_pods.h"
@@ -54,8 +53,5 @@ std::map<std::string, std::string> LabelsFor(const std::string& stem,
 // What stands for the cluster wherever several share a bucket: the uid of its namespace
 // kube-system.
 absl::StatusOr<std::string> ReadClusterUid(const CallContext& ctx, k8s::ApiClient& api);
-
-// What makes `owner` the owner of another object in its namespace.
-objects::OwnerReference OwnerReferenceTo(const Json& owner);
 
 }  // namespace csidelta::datamover

@@ -1,15 +1,17 @@
 #include "datamover/mover_kinds.h"
 
-#include "absl/algorithm/container.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "csi/data_transfer.h"
 #include "datamover/volume_task.h"
+#include "objects/client.h"
 
 namespace csidelta::datamover {
 namespace {
+
+using objects::CustomResourceDefinition;
 
 // What this version reads and writes of the mover's kinds.
 struct KindFields {
@@ -20,8 +22,8 @@ struct KindFields {
 
 const std::vector<KindFields>& FieldsInUse() {
   static const auto& all = *new std::vector<KindFields>{
-      {VolumeTaskType(), "spec", {"type", "subject", "volume", "cancel", "job"}},
-      {VolumeTaskType(),
+      {VolumeTask::Type(), "spec", {"type", "subject", "volume", "cancel", "job"}},
+      {VolumeTask::Type(),
        "status",
        {"phase", "stage", "doneBytes", "totalBytes", "startTimestamp", "heartbeatTimestamp",
         "completionTimestamp", "node", "outcome", "exitCode", "message", "result"}},
@@ -35,21 +37,11 @@ const std::vector<KindFields>& FieldsInUse() {
   return all;
 }
 
-bool Declares(const Json& definition, const k8s::ResourceType& type, const char* part,
-              const std::string& member) {
-  const Json* versions = FindJson(definition, {"spec", "versions"});
-  return versions != nullptr && versions->is_array() &&
-         absl::c_any_of(*versions, [&](const Json& version) {
-           return GetString(version, {"name"}) == type.version &&
-                  FindJson(version, {"schema", "openAPIV3Schema", "properties", part, "properties",
-                                     member}) != nullptr;
-         });
-}
-
 absl::Status CheckMoverKind(const CallContext& ctx, k8s::ApiClient& api,
                             const k8s::ResourceType& type) {
   const k8s::ObjectKey key = DefinitionOf(type);
-  const absl::StatusOr<Json> definition = api.Get(ctx, key);
+  const absl::StatusOr<CustomResourceDefinition> definition =
+      objects::Get<CustomResourceDefinition>(ctx, api, key);
   if (absl::IsNotFound(definition.status())) {
     return absl::FailedPreconditionError(
         absl::StrCat("the CRD ", key.name, " is not installed; ", kUpdateKinds));
@@ -69,31 +61,22 @@ absl::Status CheckMoverKind(const CallContext& ctx, k8s::ApiClient& api,
 
 }  // namespace
 
-const k8s::ResourceType& CustomResourceDefinitionType() {
-  static const k8s::ResourceType type = {.group = "apiextensions.k8s.io",
-                                         .version = "v1",
-                                         .plural = "customresourcedefinitions",
-                                         .kind = "CustomResourceDefinition",
-                                         .namespaced = false};
-  return type;
-}
-
 absl::Span<const k8s::ResourceType* const> MoverKinds() {
-  static const k8s::ResourceType* const all[] = {&VolumeTaskType(), &csi::DataDeletionType()};
+  static const k8s::ResourceType* const all[] = {&VolumeTask::Type(), &csi::DataDeletionType()};
   return all;
 }
 
 k8s::ObjectKey DefinitionOf(const k8s::ResourceType& type) {
-  return {.type = CustomResourceDefinitionType(),
-          .namespace_name = "",
-          .name = absl::StrCat(type.plural, ".", type.group)};
+  return CustomResourceDefinition::Key("", absl::StrCat(type.plural, ".", type.group));
 }
 
-std::vector<std::string> UndeclaredFields(const Json& definition, const k8s::ResourceType& type) {
+std::vector<std::string> UndeclaredFields(const CustomResourceDefinition& definition,
+                                          const k8s::ResourceType& type) {
   std::vector<std::string> undeclared;
   for (const KindFields& fields : FieldsInUse()) {
     for (const std::string& member : fields.members) {
-      if (fields.type.plural == type.plural && !Declares(definition, type, fields.part, member)) {
+      if (fields.type.plural == type.plural &&
+          !definition.Declares(type.version, fields.part, member)) {
         undeclared.push_back(absl::StrCat(fields.part, ".", member));
       }
     }

@@ -6,14 +6,12 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "base/call_context.h"
-#include "base/json.h"
 #include "k8s/api_client.h"
+#include "objects/custom_resource_definition.h"
 
 // The CRDs of the mover's kinds, which Helm installs once and never updates. The API server prunes,
 // without an error, each field that a CRD does not declare.
 namespace csidelta::datamover {
-
-const k8s::ResourceType& CustomResourceDefinitionType();
 
 // VolumeTask and DataDeletion.
 absl::Span<const k8s::ResourceType* const> MoverKinds();
@@ -28,7 +26,8 @@ inline constexpr char kUpdateKinds[] =
 
 // "spec.upload": the fields of `type`, one of MoverKinds(), which this version reads or writes and
 // the CRD `definition` does not declare. Pure.
-std::vector<std::string> UndeclaredFields(const Json& definition, const k8s::ResourceType& type);
+std::vector<std::string> UndeclaredFields(const objects::CustomResourceDefinition& definition,
+                                          const k8s::ResourceType& type);
 
 // Whether the cluster's CRDs declare every field that this version uses. Errors:
 //   FAILED_PRECONDITION  a CRD is missing or of an older version; the message names the fields and

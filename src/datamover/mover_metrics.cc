@@ -9,9 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "base/mutex.h"
-#include "base/rfc3339.h"
 #include "datamover/transfer_object.h"
-#include "k8s/object.h"
 #include "objects/keys.h"
 #include "velero/data_reference.h"
 #include "velero/data_upload.h"
@@ -66,16 +64,16 @@ namespace {
 // The states of DataDeletions that are told apart.
 absl::string_view StateOf(const DeletionState& deletion) {
   switch (deletion.phase) {
-    case DeletionPhase::kCompleted:
+    case objects::DeletionPhase::kCompleted:
       return "done";
-    case DeletionPhase::kFailed:
+    case objects::DeletionPhase::kFailed:
       return "refused";
-    case DeletionPhase::kInProgress:
+    case objects::DeletionPhase::kInProgress:
       return "running";
     default:
-      return deletion.trouble == DeletionTrouble::kFailed     ? "failing"
-             : deletion.trouble == DeletionTrouble::kRetained ? "retained"
-                                                              : "waiting";
+      return deletion.trouble == objects::DeletionTrouble::kFailed     ? "failing"
+             : deletion.trouble == objects::DeletionTrouble::kRetained ? "retained"
+                                                                       : "waiting";
   }
 }
 
@@ -147,7 +145,7 @@ void AddState(absl::Time now, const MoverState& state, MetricsPage& page) {
   absl::Duration oldest = absl::ZeroDuration();
   for (const DeletionState& deletion : state.deletions) {
     ++counts[std::string(StateOf(deletion))];
-    if (deletion.phase != DeletionPhase::kCompleted) {
+    if (deletion.phase != objects::DeletionPhase::kCompleted) {
       oldest = std::max(oldest, now - deletion.since);
     }
   }
@@ -165,26 +163,25 @@ void AddState(absl::Time now, const MoverState& state, MetricsPage& page) {
 }
 
 // A number in an annotation, which anybody may have written.
-std::optional<int64_t> CountIn(const Json& object, const char* annotation) {
+std::optional<int64_t> CountIn(const objects::Object& object, const char* annotation) {
   int64_t count = 0;
-  return absl::SimpleAtoi(k8s::Annotation(object, annotation), &count) && count >= 0
+  return absl::SimpleAtoi(object.Annotation(annotation), &count) && count >= 0
              ? std::optional(count)
              : std::nullopt;
 }
 
 }  // namespace
 
-DeletionState DeletionStateOf(const Json& object) {
-  const DataDeletion deletion = DataDeletionOf(object);
-  return {.phase = deletion.phase,
-          .trouble = deletion.trouble,
-          .since = k8s::CreatedAt(object).value_or(absl::InfiniteFuture())};
+DeletionState DeletionStateOf(const objects::DataDeletion& deletion) {
+  const objects::DataDeletionStatus status = deletion.status();
+  return {.phase = status.phase,
+          .trouble = status.trouble,
+          .since = deletion.created_at().value_or(absl::InfiniteFuture())};
 }
 
-void MoverMetrics::Note(const Json& object) {
+void MoverMetrics::Note(const objects::DataUpload& object) {
   const absl::StatusOr<velero::DataUpload> upload = velero::ParseDataUpload(object);
-  const std::optional<absl::Time> completed =
-      ParseRfc3339(GetString(object, {"status", "completionTimestamp"}));
+  const std::optional<absl::Time> completed = object.completed_at();
   if (!upload.ok() || upload->data_mover != velero::kDataMoverName ||
       upload->phase != velero::DataPhase::kCompleted || !completed.has_value()) {
     return;
@@ -203,14 +200,13 @@ void MoverMetrics::Note(const Json& object) {
   LastKey& key = keys_[{upload->namespace_name, upload->storage_location}];
   if (*completed >= key.at) {
     key = {.at = *completed,
-           .is_confirmed = k8s::Annotation(object, objects::kKeyConfirmedAnnotation) != "false"};
+           .is_confirmed = object.Annotation(objects::kKeyConfirmedAnnotation) != "false"};
   }
 }
 
-void MoverMetrics::NoteDownload(const Json& object) {
+void MoverMetrics::Note(const objects::DataDownload& object) {
   const absl::StatusOr<velero::DataDownload> download = velero::ParseDataDownload(object);
-  const std::optional<absl::Time> completed =
-      ParseRfc3339(GetString(object, {"status", "completionTimestamp"}));
+  const std::optional<absl::Time> completed = object.completed_at();
   if (!download.ok() || download->data_mover != velero::kDataMoverName ||
       download->phase != velero::DataPhase::kCompleted || !completed.has_value()) {
     return;

@@ -8,24 +8,25 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "base/json.h"
 #include "base/mutex.h"
-#include "datamover/data_deletion.h"
 #include "datamover/download_reconciler.h"
 #include "datamover/group_windows.h"
 #include "datamover/transfer_scheduler.h"
 #include "datamover/upload_reconciler.h"
 #include "k8s/reconcile_loop.h"
+#include "objects/data_deletion.h"
+#include "objects/data_download.h"
+#include "objects/data_upload.h"
 
 namespace csidelta::datamover {
 
 // What is known of one DataDeletion.
 struct DeletionState {
-  DeletionPhase phase = DeletionPhase::kNone;
-  DeletionTrouble trouble = DeletionTrouble::kNone;
+  objects::DeletionPhase phase = objects::DeletionPhase::kNone;
+  objects::DeletionTrouble trouble = objects::DeletionTrouble::kNone;
   absl::Time since = absl::InfiniteFuture();  // it is asked for
 };
-DeletionState DeletionStateOf(const Json& object);
+DeletionState DeletionStateOf(const objects::DataDeletion& deletion);
 
 // How the mover is at this moment.
 struct MoverState {
@@ -44,10 +45,9 @@ class MetricsPage;
 // there are. Thread-safe.
 class MoverMetrics {
  public:
-  // A DataUpload as it was seen.
-  void Note(const Json& upload);
-  // A DataDownload as it was seen.
-  void NoteDownload(const Json& download);
+  // As it was seen.
+  void Note(const objects::DataUpload& upload);
+  void Note(const objects::DataDownload& download);
   void Count(const UploadEnd& end);
   void Count(const DownloadEnd& end);
 

@@ -5,16 +5,13 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "base/json.h"
 #include "base/mutex.h"
+#include "objects/workload.h"
 
 // How many workers a node runs at once is up to the scheduler, which counts nothing. So each worker
 // has one of as many slots as a node may run workers, and keeps away from nodes that run one of its
 // own slot. Functions are pure.
 namespace csidelta::datamover {
-
-// Whether all containers of a Pod have, so that it takes no room on its node.
-bool HasEnded(const Json& pod);
 
 // Gives slots to Pods that are about to be made, several of which may be at once: what was given
 // counts before the API server lists the Pod. Thread-safe.
@@ -26,7 +23,8 @@ class SlotChooser {
   // The slot that the fewest of `pods` have that are tied to the same nodes as `pod`, which gets
   // it; of equals, and where it may run anywhere, the one that the fewest of all have. Of those
   // that have ended none counts. REQUIRES slots > 0.
-  int Choose(const Json& pod, const std::vector<Json>& pods, int slots, absl::Time now);
+  int Choose(const objects::Pod& pod, const std::vector<objects::Pod>& pods, int slots,
+             absl::Time now);
 
  private:
   struct Given {
@@ -40,13 +38,13 @@ class SlotChooser {
 };
 
 // Gives `pod` its slot.
-void SetSlot(Json& pod, int slot);
+void SetSlot(objects::Pod& pod, int slot);
 
 // Whether a Pod that cannot be scheduled only has to wait until one of the others of its slot has
 // ended: the scheduler says of some node that only its Pods are in the way.
-bool WaitsForSlot(const Json& pod, const std::vector<Json>& pods);
+bool WaitsForSlot(const objects::Pod& pod, const std::vector<objects::Pod>& pods);
 
 // Whether the scheduler says that no node takes a Pod.
-bool IsUnschedulable(const Json& pod);
+bool IsUnschedulable(const objects::Pod& pod);
 
 }  // namespace csidelta::datamover

@@ -1,154 +1,14 @@
 #include "datamover/outcome.h"
 
-#include <algorithm>
-#include <array>
-#include <utility>
+#include <string>
 
-#include "absl/strings/ascii.h"
 #include "base/check.h"
-#include "base/json_field.h"
 #include "repository/lock_conflict.h"
 #include "repository/repository.h"
 #include "storage/retained.h"
 
 namespace csidelta::datamover {
 namespace {
-
-constexpr std::size_t kLockDigits = 64;
-
-constexpr std::array<std::pair<OutcomeCode, absl::string_view>, 3> kCodes = {{
-    {OutcomeCode::kDone, "Done"},
-    {OutcomeCode::kFailed, "Failed"},
-    {OutcomeCode::kStopped, "Stopped"},
-}};
-
-constexpr std::array<std::pair<OutcomeCause, absl::string_view>, 6> kCauses = {{
-    {OutcomeCause::kNoRepository, "NoRepository"},
-    {OutcomeCause::kLocked, "Locked"},
-    {OutcomeCause::kNoKey, "NoKey"},
-    {OutcomeCause::kRetained, "Retained"},
-    {OutcomeCause::kAuditMismatch, "AuditMismatch"},
-    {OutcomeCause::kListRefused, "ListRefused"},
-}};
-
-constexpr JsonField<BackupFigures, std::string> kBackupTexts[] = {
-    {"snapshotID", &BackupFigures::snapshot_id},
-    {"mode", &BackupFigures::mode},
-    {"reason", &BackupFigures::reason},
-    {"reasonDetail", &BackupFigures::reason_detail},
-    {"base", &BackupFigures::base},
-};
-constexpr JsonField<BackupFigures, int64_t> kBackupCounts[] = {
-    {"logicalBytes", &BackupFigures::logical_bytes},
-    {"changedBytes", &BackupFigures::changed_bytes},
-    {"readBytes", &BackupFigures::read_bytes},
-    {"auditBytes", &BackupFigures::audit_bytes},
-    {"storedBytes", &BackupFigures::stored_bytes},
-    {"retries", &BackupFigures::retries},
-    {"durationMs", &BackupFigures::duration_ms},
-    {"auditMs", &BackupFigures::audit_ms},
-    {"peakMemoryBytes", &BackupFigures::peak_memory_bytes},
-};
-constexpr JsonField<BackupFigures, std::optional<int64_t>> kBackupMeasures[] = {
-    {"repositoryBytes", &BackupFigures::repository_bytes},
-    {"repositorySnapshots", &BackupFigures::repository_snapshots},
-};
-constexpr JsonField<RestoreFigures, std::string> kRestoreTexts[] = {
-    {"fileSystem", &RestoreFigures::file_system},
-};
-constexpr JsonField<RestoreFigures, int64_t> kRestoreCounts[] = {
-    {"logicalBytes", &RestoreFigures::logical_bytes},
-    {"comparedBytes", &RestoreFigures::compared_bytes},
-    {"writtenBytes", &RestoreFigures::written_bytes},
-    {"zeroBytes", &RestoreFigures::zero_bytes},
-    {"keptBytes", &RestoreFigures::kept_bytes},
-};
-
-template <typename Names, typename Value>
-std::string NameIn(const Names& names, Value value) {
-  const auto found = std::find_if(names.begin(), names.end(),
-                                  [value](const auto& known) { return known.first == value; });
-  return found == names.end() ? "" : std::string(found->second);
-}
-
-// Cut between two characters.
-std::string Cut(const std::string& text, std::size_t bytes_max) {
-  std::size_t end = std::min(text.size(), bytes_max);
-  while (end < text.size() && end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) {
-    --end;
-  }
-  return text.substr(0, end);
-}
-
-template <typename Figures>
-void ReadFields(const Json& json, Figures& figures,
-                absl::Span<const JsonField<Figures, std::string>> texts,
-                absl::Span<const JsonField<Figures, int64_t>> counts) {
-  for (const auto& [name, member] : texts) {
-    figures.*member = Cut(GetString(json, {name}), kOutcomeTextBytesMax);
-  }
-  for (const auto& [name, member] : counts) {
-    figures.*member = std::max<int64_t>(0, GetInt(json, {name}));
-  }
-}
-
-template <typename Figures>
-Json WriteFields(const Figures& figures, absl::Span<const JsonField<Figures, std::string>> texts,
-                 absl::Span<const JsonField<Figures, int64_t>> counts) {
-  Json json = Json::object();
-  for (const auto& [name, member] : texts) {
-    json[name] = Cut(figures.*member, kOutcomeTextBytesMax);
-  }
-  for (const auto& [name, member] : counts) {
-    json[name] = figures.*member;
-  }
-  return json;
-}
-
-Json FiguresJson(const BackupFigures& figures) {
-  Json json = WriteFields<BackupFigures>(figures, kBackupTexts, kBackupCounts);
-  for (const auto& [name, member] : kBackupMeasures) {
-    const std::optional<int64_t>& measure = figures.*member;
-    json[name] = measure.has_value() ? Json(*measure) : Json();
-  }
-  return json;
-}
-
-BackupFigures ReadBackup(const Json& json) {
-  BackupFigures figures;
-  ReadFields<BackupFigures>(json, figures, kBackupTexts, kBackupCounts);
-  for (const auto& [name, member] : kBackupMeasures) {
-    if (const int64_t measure = GetInt(json, {name}, -1); measure >= 0) {
-      figures.*member = measure;
-    }
-  }
-  return figures;
-}
-
-RestoreFigures ReadRestore(const Json& json) {
-  RestoreFigures figures;
-  ReadFields<RestoreFigures>(json, figures, kRestoreTexts, kRestoreCounts);
-  return figures;
-}
-
-bool IsLockId(absl::string_view text) {
-  return text.size() == kLockDigits && std::all_of(text.begin(), text.end(), absl::ascii_isxdigit);
-}
-
-std::vector<std::string> ReadLocks(const Json& json) {
-  std::vector<std::string> locks;
-  const Json* names = FindJson(json, {"locks"});
-  if (names == nullptr || !names->is_array()) {
-    return locks;
-  }
-  for (const Json& name : *names) {
-    const std::string id = name.is_string() ? name.get<std::string>() : "";
-    if (IsLockId(id) && locks.size() < kOutcomeLocksMax) {
-      locks.push_back(id);
-    }
-  }
-  return locks;
-}
 
 OutcomeCause CauseOf(const absl::Status& status) {
   if (repository::IsNoRepository(status)) {
@@ -165,10 +25,6 @@ OutcomeCause CauseOf(const absl::Status& status) {
 
 }  // namespace
 
-std::string ToString(OutcomeCode code) { return NameIn(kCodes, code); }
-
-std::string ToString(OutcomeCause cause) { return NameIn(kCauses, cause); }
-
 Outcome OutcomeOf(const absl::Status& status) {
   CSIDELTA_CHECK(!status.ok());
   Outcome outcome{.code = absl::IsCancelled(status) ? OutcomeCode::kStopped : OutcomeCode::kFailed,
@@ -176,57 +32,6 @@ Outcome OutcomeOf(const absl::Status& status) {
                   .message = std::string(status.message())};
   if (outcome.cause == OutcomeCause::kLocked) {
     outcome.locks = repository::LocksOf(status);
-  }
-  return outcome;
-}
-
-Json ToJson(const Outcome& outcome) {
-  Json json = {{"code", ToString(outcome.code)},
-               {"cause", nullptr},
-               {"message", nullptr},
-               {"locks", nullptr},
-               {"backup", nullptr},
-               {"restore", nullptr}};
-  if (outcome.cause != OutcomeCause::kNone) {
-    json["cause"] = ToString(outcome.cause);
-  }
-  if (!outcome.message.empty()) {
-    json["message"] = Cut(outcome.message, kOutcomeMessageBytesMax);
-  }
-  if (!outcome.locks.empty()) {
-    const std::size_t count = std::min(outcome.locks.size(), kOutcomeLocksMax);
-    json["locks"] = std::vector<std::string>(outcome.locks.begin(), outcome.locks.begin() + count);
-  }
-  if (outcome.backup.has_value()) {
-    json["backup"] = FiguresJson(*outcome.backup);
-  }
-  if (outcome.restore.has_value()) {
-    json["restore"] = WriteFields<RestoreFigures>(*outcome.restore, kRestoreTexts, kRestoreCounts);
-  }
-  return json;
-}
-
-std::optional<Outcome> ReadOutcome(const Json& json) {
-  const std::string code = GetString(json, {"code"});
-  const auto known = std::find_if(kCodes.begin(), kCodes.end(),
-                                  [&](const auto& one) { return one.second == code; });
-  if (known == kCodes.end()) {
-    return std::nullopt;
-  }
-  Outcome outcome{.code = known->first,
-                  .message = Cut(GetString(json, {"message"}), kOutcomeMessageBytesMax),
-                  .locks = ReadLocks(json)};
-  for (const auto& [cause, name] : kCauses) {
-    if (GetString(json, {"cause"}) == name) {
-      outcome.cause = cause;
-    }
-  }
-  if (const Json* backup = FindJson(json, {"backup"}); backup != nullptr && backup->is_object()) {
-    outcome.backup = ReadBackup(*backup);
-  }
-  if (const Json* restore = FindJson(json, {"restore"});
-      restore != nullptr && restore->is_object()) {
-    outcome.restore = ReadRestore(*restore);
   }
   return outcome;
 }

@@ -1,100 +1,18 @@
 #pragma once
 
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "absl/status/status.h"
-#include "absl/strings/string_view.h"
-#include "base/json.h"
+#include "objects/outcome.h"
 
-// How the work of a worker ended: VolumeTask.status.outcome, which the worker writes and the
-// controller reads, both with the codec below. Programs decide by code, cause and figures; the
-// message is for people.
 namespace csidelta::datamover {
 
-inline constexpr std::size_t kOutcomeMessageBytesMax = 4096;
-inline constexpr std::size_t kOutcomeTextBytesMax = 300;  // of each text among the figures
-inline constexpr std::size_t kOutcomeLocksMax = 64;
-
-enum class OutcomeCode {
-  kDone,     // what was asked for is there; `cause` may say what was wrong on the way
-  kFailed,   // it is not; `cause` and `message` say why
-  kStopped,  // it was told to stop before it came to an end
-};
-// "Done".
-std::string ToString(OutcomeCode code);
-
-// Why, as far as it makes a difference to the controller.
-enum class OutcomeCause {
-  kNone,
-  kNoRepository,   // there is no repository at that address
-  kLocked,         // others use the repository: `locks`
-  kNoKey,          // no key that the worker has opens the repository
-  kRetained,       // the bucket refuses to delete an object: an object lock, or a missing right
-  kAuditMismatch,  // of a backup that is good: the list of changed blocks omitted some
-  kListRefused,    // of a backup that is good: the list contradicts itself or the volume
-};
-// "Locked"; "" for kNone.
-std::string ToString(OutcomeCause cause);
-
-// What a backup did. Bytes and milliseconds.
-struct BackupFigures {
-  std::string snapshot_id = {};
-  std::string mode = {};           // "full", "incremental"
-  std::string reason = {};         // incremental::FullReasonText::name; "" for an incremental one
-  std::string reason_detail = {};  // may be ""
-  std::string base = {};           // the parent's snapshot
-  int64_t logical_bytes = 0;
-  int64_t changed_bytes = 0;
-  int64_t read_bytes = 0;
-  int64_t audit_bytes = 0;
-  int64_t stored_bytes = 0;
-  int64_t retries = 0;
-  int64_t duration_ms = 0;
-  int64_t audit_ms = 0;
-  int64_t peak_memory_bytes = 0;
-  std::optional<int64_t> repository_bytes = {};  // where it was measured
-  std::optional<int64_t> repository_snapshots = {};
-
-  friend bool operator==(const BackupFigures&, const BackupFigures&) = default;
-};
-
-// What a restore did.
-struct RestoreFigures {
-  std::string file_system = {};  // that the volume holds; "" for none that we know
-  int64_t logical_bytes = 0;
-  int64_t compared_bytes = 0;
-  int64_t written_bytes = 0;
-  int64_t zero_bytes = 0;
-  int64_t kept_bytes = 0;
-
-  friend bool operator==(const RestoreFigures&, const RestoreFigures&) = default;
-};
-
-struct Outcome {
-  OutcomeCode code = OutcomeCode::kFailed;
-  OutcomeCause cause = OutcomeCause::kNone;
-  std::string message = {};             // what went wrong, in one sentence; "" when nothing did
-  std::vector<std::string> locks = {};  // of kLocked: their ids, 64 hexadecimal digits each
-  std::optional<BackupFigures> backup = {};
-  std::optional<RestoreFigures> restore = {};
-
-  friend bool operator==(const Outcome&, const Outcome&) = default;
-};
+using objects::BackupFigures;
+using objects::Outcome;
+using objects::OutcomeCause;
+using objects::OutcomeCode;
+using objects::RestoreFigures;
 
 // Code, cause and locks of work that failed with `status`, and its message. A worker that was told
 // to stop has CANCELLED. REQUIRES an error.
 Outcome OutcomeOf(const absl::Status& status);
-
-// As part of a merge patch: what is not set is null, so that nothing of a run before stays. Texts
-// and lists are cut to their limits.
-Json ToJson(const Outcome& outcome);
-
-// Reads what ToJson() writes. It comes out of a Pod, so every field may be missing or absurd: such
-// a field is as one that is not set, a negative count 0. Nothing when `json` is no object with a
-// known code.
-std::optional<Outcome> ReadOutcome(const Json& json);
 
 }  // namespace csidelta::datamover

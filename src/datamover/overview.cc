@@ -10,7 +10,6 @@
 #include "datamover/download_reconciler.h"
 #include "datamover/upload_reconciler.h"
 #include "datamover/volume_task.h"
-#include "k8s/object.h"
 #include "objects/keys.h"
 #include "velero/data_upload.h"
 
@@ -22,11 +21,11 @@ constexpr absl::Duration kRateTimeMin = absl::Seconds(2);
 
 using TasksByUid = std::map<std::string, VolumeTaskStatus>;
 
-TasksByUid BySubject(const std::vector<Json>& tasks) {
+TasksByUid BySubject(const std::vector<objects::VolumeTask>& tasks) {
   TasksByUid by_uid;
-  for (const Json& task : tasks) {
-    if (const absl::StatusOr<VolumeTaskSpec> spec = TaskSpecOf(task); spec.ok()) {
-      by_uid[spec->subject.uid] = TaskStatusOf(task);
+  for (const objects::VolumeTask& task : tasks) {
+    if (const absl::StatusOr<VolumeTaskSpec> spec = task.spec(); spec.ok()) {
+      by_uid[spec->subject.uid] = task.status();
     }
   }
   return by_uid;
@@ -49,8 +48,8 @@ void AddTask(const VolumeTaskStatus& task, Movement& movement) {
   }
 }
 
-Movement Begin(const char* kind, const Json& object, const velero::DataTransfer& transfer,
-               const TasksByUid& tasks) {
+Movement Begin(const char* kind, const objects::DataTransfer& object,
+               const velero::DataTransfer& transfer, const TasksByUid& tasks) {
   Movement movement;
   movement.uid = transfer.uid;
   movement.kind = kind;
@@ -60,9 +59,9 @@ Movement Begin(const char* kind, const Json& object, const velero::DataTransfer&
   movement.phase = velero::ToString(transfer.phase);
   movement.message = transfer.message;
   movement.is_over = velero::IsTerminal(transfer.phase);
-  movement.created_at = k8s::CreatedAt(object);
-  movement.done_bytes = GetInt(object, {"status", "progress", "bytesDone"});
-  movement.total_bytes = GetInt(object, {"status", "progress", "totalBytes"});
+  movement.created_at = object.created_at();
+  movement.done_bytes = object.done_bytes();
+  movement.total_bytes = object.total_bytes();
   if (const auto task = tasks.find(transfer.uid); task != tasks.end()) {
     AddTask(task->second, movement);
   }
@@ -102,19 +101,19 @@ std::string WaitText(WaitReason reason, const QueueOverview& queue) {
 
 }  // namespace
 
-std::vector<Movement> ListMovements(const std::vector<Json>& uploads,
-                                    const std::vector<Json>& downloads,
-                                    const std::vector<Json>& tasks) {
+std::vector<Movement> ListMovements(const std::vector<objects::DataUpload>& uploads,
+                                    const std::vector<objects::DataDownload>& downloads,
+                                    const std::vector<objects::VolumeTask>& tasks) {
   const TasksByUid by_uid = BySubject(tasks);
   std::vector<Movement> movements;
-  for (const Json& object : uploads) {
+  for (const objects::DataUpload& object : uploads) {
     const absl::StatusOr<velero::DataUpload> upload = velero::ParseDataUpload(object);
     if (upload.ok() && upload->data_mover == velero::kDataMoverName) {
       movements.push_back(Begin("upload", object, *upload, by_uid));
       movements.back().volume = absl::StrCat(upload->source_namespace, "/", upload->source_claim);
     }
   }
-  for (const Json& object : downloads) {
+  for (const objects::DataDownload& object : downloads) {
     const absl::StatusOr<velero::DataDownload> download = velero::ParseDataDownload(object);
     if (download.ok() && download->data_mover == velero::kDataMoverName) {
       movements.push_back(Begin("download", object, *download, by_uid));
@@ -128,35 +127,9 @@ std::vector<Movement> ListMovements(const std::vector<Json>& uploads,
   return movements;
 }
 
-Json ToJson(const Movement& movement) {
-  Json json = {{"kind", movement.kind},
-               {"velero_namespace", movement.velero_namespace},
-               {"name", movement.name},
-               {"volume", movement.volume},
-               {"location", movement.location},
-               {"phase", movement.phase},
-               {"stage", movement.stage},
-               {"message", movement.message},
-               {"node", movement.node},
-               {"done_bytes", movement.done_bytes},
-               {"total_bytes", movement.total_bytes}};
-  if (movement.created_at.has_value()) {
-    json["created_at"] = FormatRfc3339(*movement.created_at);
-  }
-  if (movement.bytes_per_second.has_value()) {
-    json["bytes_per_second"] = *movement.bytes_per_second;
-  }
-  if (movement.left.has_value()) {
-    json["seconds_left"] = absl::ToInt64Seconds(*movement.left);
-  }
-  if (movement.waits_for.has_value()) {
-    json["waits_for"] = ToString(*movement.waits_for);
-  }
-  return json;
-}
-
-QueueOverview DescribeQueue(const MoverSettings& settings, const std::vector<Json>& uploads,
-                            const std::vector<Json>& downloads, absl::Time now) {
+QueueOverview DescribeQueue(const MoverSettings& settings,
+                            const std::vector<objects::DataUpload>& uploads,
+                            const std::vector<objects::DataDownload>& downloads, absl::Time now) {
   TransferQueue queue(LimitsOf(settings));
   std::vector<std::string> waiting;
   const auto put = [&](std::optional<QueuedTransfer> transfer) {
@@ -168,10 +141,10 @@ QueueOverview DescribeQueue(const MoverSettings& settings, const std::vector<Jso
     }
     queue.Put(*std::move(transfer));
   };
-  for (const Json& upload : uploads) {
+  for (const objects::DataUpload& upload : uploads) {
     put(QueuedUpload(upload));
   }
-  for (const Json& download : downloads) {
+  for (const objects::DataDownload& download : downloads) {
     put(QueuedDownload(download));
   }
   QueueOverview overview{.admitted = queue.admitted(),
@@ -217,26 +190,27 @@ std::string ToText(const QueueOverview& queue) {
   return text;
 }
 
-std::optional<absl::Duration> MeanDuration(const std::vector<Json>& uploads,
-                                           const std::vector<Json>& downloads, absl::Time since) {
+std::optional<absl::Duration> MeanDuration(const std::vector<objects::DataUpload>& uploads,
+                                           const std::vector<objects::DataDownload>& downloads,
+                                           absl::Time since) {
   absl::Duration sum = absl::ZeroDuration();
   int count = 0;
-  for (const std::vector<Json>* transfers : {&uploads, &downloads}) {
-    for (const Json& object : *transfers) {
-      const auto completed = ParseRfc3339(GetString(object, {"status", "completionTimestamp"}));
-      auto begun = ParseRfc3339(k8s::Annotation(object, objects::kAdmittedAtAnnotation));
-      if (!begun.has_value()) {
-        begun = ParseRfc3339(GetString(object, {"status", "startTimestamp"}));
-      }
-      if (GetString(object, {"spec", "datamover"}) == velero::kDataMoverName &&
-          velero::ParseDataPhase(GetString(object, {"status", "phase"})) ==
-              velero::DataPhase::kCompleted &&
-          begun.has_value() && completed.has_value() && *completed >= since) {
-        sum += std::max(absl::ZeroDuration(), *completed - *begun);
-        ++count;
-      }
+  const auto add = [&](const objects::DataTransfer& transfer) {
+    const std::optional<absl::Time> completed = transfer.completed_at();
+    std::optional<absl::Time> begun =
+        ParseRfc3339(transfer.Annotation(objects::kAdmittedAtAnnotation));
+    if (!begun.has_value()) {
+      begun = transfer.started_at();
     }
-  }
+    if (transfer.data_mover() == velero::kDataMoverName &&
+        velero::ParseDataPhase(transfer.phase()) == velero::DataPhase::kCompleted &&
+        begun.has_value() && completed.has_value() && *completed >= since) {
+      sum += std::max(absl::ZeroDuration(), *completed - *begun);
+      ++count;
+    }
+  };
+  std::for_each(uploads.begin(), uploads.end(), add);
+  std::for_each(downloads.begin(), downloads.end(), add);
   return count == 0 ? std::nullopt : std::optional(sum / count);
 }
 

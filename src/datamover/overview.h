@@ -7,9 +7,11 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "base/json.h"
 #include "datamover/settings.h"
 #include "datamover/transfer_queue.h"
+#include "objects/data_download.h"
+#include "objects/data_upload.h"
+#include "objects/volume_task.h"
 
 namespace csidelta::datamover {
 
@@ -37,11 +39,9 @@ struct Movement {
 // What moves, in the order of creation. `uploads` and `downloads` are all DataUploads and
 // DataDownloads, `tasks` all VolumeTasks; those of other movers, and those that cannot be read, are
 // left out. Pure.
-std::vector<Movement> ListMovements(const std::vector<Json>& uploads,
-                                    const std::vector<Json>& downloads,
-                                    const std::vector<Json>& tasks);
-
-Json ToJson(const Movement& movement);
+std::vector<Movement> ListMovements(const std::vector<objects::DataUpload>& uploads,
+                                    const std::vector<objects::DataDownload>& downloads,
+                                    const std::vector<objects::VolumeTask>& tasks);
 
 // The queue of transfers, as a controller with these settings has it.
 struct QueueOverview {
@@ -56,8 +56,9 @@ struct QueueOverview {
 
 // Of all DataUploads and DataDownloads. Those that could be admitted now wait for kNext: a
 // controller that runs admits them at once. Pure.
-QueueOverview DescribeQueue(const MoverSettings& settings, const std::vector<Json>& uploads,
-                            const std::vector<Json>& downloads, absl::Time now);
+QueueOverview DescribeQueue(const MoverSettings& settings,
+                            const std::vector<objects::DataUpload>& uploads,
+                            const std::vector<objects::DataDownload>& downloads, absl::Time now);
 
 // "2 transfers are admitted, 7 wait:", a line for each reason, and what keeps all or all uploads
 // from being admitted; "" where there is nothing of it.
@@ -65,7 +66,8 @@ std::string ToText(const QueueOverview& queue);
 
 // How long the transfers took that were completed since, from their beginning on, on average;
 // nothing where there are none. Pure.
-std::optional<absl::Duration> MeanDuration(const std::vector<Json>& uploads,
-                                           const std::vector<Json>& downloads, absl::Time since);
+std::optional<absl::Duration> MeanDuration(const std::vector<objects::DataUpload>& uploads,
+                                           const std::vector<objects::DataDownload>& downloads,
+                                           absl::Time since);
 
 }  // namespace csidelta::datamover

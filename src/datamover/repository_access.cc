@@ -13,10 +13,12 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
-#include "csi/snapshot_types.h"
 #include "datamover/keyring.h"
 #include "datamover/location_settings.h"
 #include "net/url.h"
+#include "objects/backup_storage_location.h"
+#include "objects/client.h"
+#include "objects/patch.h"
 #include "storage/location.h"
 #include "storage/shared_credentials.h"
 #include "velero/data_reference.h"
@@ -41,10 +43,10 @@ std::string LocationName(absl::string_view velero_namespace, absl::string_view n
 absl::StatusOr<Secret> ReadSecretKey(const CallContext& ctx, k8s::ApiClient& api,
                                      const std::string& namespace_name,
                                      const velero::SecretKeyName& wanted) {
-  ASSIGN_OR_RETURN(const Json object, api.Get(ctx, {.type = csi::SecretType(),
-                                                    .namespace_name = namespace_name,
-                                                    .name = wanted.name}));
-  const std::map<std::string, std::string> data = GetStringMap(object, {"data"});
+  ASSIGN_OR_RETURN(
+      const auto object,
+      objects::Get<objects::Secret>(ctx, api, objects::Secret::Key(namespace_name, wanted.name)));
+  const std::map<std::string, std::string> data = object.encoded_data();
   const auto found = data.find(wanted.key);
   std::string value;
   if (found == data.end() || !absl::Base64Unescape(found->second, &value)) {
@@ -192,10 +194,10 @@ absl::StatusOr<RepositoryAccess> WithoutKeys(const CallContext& ctx, k8s::ApiCli
 absl::StatusOr<StorageLocation> ReadLocation(const CallContext& ctx, k8s::ApiClient& api,
                                              const std::string& velero_namespace,
                                              const std::string& name) {
-  absl::StatusOr<Json> object = api.Get(
-      ctx, {.type = StorageLocationType(), .namespace_name = velero_namespace, .name = name});
-  RETURN_IF_ERROR(object.status());
-  absl::StatusOr<StorageLocation> location = velero::ParseStorageLocation(*object);
+  ASSIGN_OR_RETURN(const auto object,
+                   objects::Get<objects::BackupStorageLocation>(
+                       ctx, api, objects::BackupStorageLocation::Key(velero_namespace, name)));
+  absl::StatusOr<StorageLocation> location = velero::ParseStorageLocation(object);
   if (!location.ok()) {
     return Refuse(location.status().message());
   }
@@ -203,15 +205,16 @@ absl::StatusOr<StorageLocation> ReadLocation(const CallContext& ctx, k8s::ApiCli
 }
 
 // What a Secret of a worker's lacks of what it is to hold now; its keys stay as they are.
-Json NewsFor(const Json& secret, const std::map<std::string, Secret>& data) {
-  Json news = Json::object();
+std::map<std::string, std::string> NewsFor(const objects::Secret& secret,
+                                           const std::map<std::string, Secret>& data) {
+  std::map<std::string, std::string> news;
   for (const char* file : {kCloudFile, kCaFile}) {
     const auto now = data.find(file);
     if (now == data.end()) {
       continue;
     }
     std::string text = absl::Base64Escape(now->second.Reveal());
-    if (text != GetString(secret, {"data", file})) {
+    if (text != secret.EncodedValue(file)) {
       news[file] = std::move(text);
     }
   }
@@ -229,13 +232,13 @@ absl::StatusOr<std::map<std::string, Secret>> ReadWithoutKeys(
 absl::Status Renew(const CallContext& ctx, k8s::ApiClient& api,
                    const RepositoryAccessRequest& request, const std::string& name,
                    const std::map<std::string, Secret>& data) {
-  const k8s::ObjectKey key = {csi::SecretType(), request.mover_namespace, name};
-  ASSIGN_OR_RETURN(const Json secret, api.Get(ctx, key));
-  const Json news = NewsFor(secret, data);
+  const k8s::ObjectKey key = objects::Secret::Key(request.mover_namespace, name);
+  ASSIGN_OR_RETURN(const auto secret, objects::Get<objects::Secret>(ctx, api, key));
+  const std::map<std::string, std::string> news = NewsFor(secret, data);
   if (news.empty()) {
     return absl::OkStatus();
   }
-  RETURN_IF_ERROR(api.Patch(ctx, key, k8s::PatchKind::kMerge, {{"data", news}}, "").status());
+  RETURN_IF_ERROR(objects::Apply(ctx, api, key, objects::Patch().SetEncodedData(news)));
   CSIDELTA_LOG(kInfo, "the location has new credentials; its worker gets them", {"name", name},
                {"location", request.location});
   return absl::OkStatus();
@@ -251,15 +254,6 @@ absl::StatusOr<RepositoryAccess> WithKeys(const CallContext& ctx, k8s::ApiClient
 }
 
 }  // namespace
-
-const k8s::ResourceType& StorageLocationType() {
-  static const k8s::ResourceType type = {.group = "velero.io",
-                                         .version = "v1",
-                                         .plural = "backupstoragelocations",
-                                         .kind = "BackupStorageLocation",
-                                         .namespaced = true};
-  return type;
-}
 
 absl::StatusOr<std::string> RepositoryAddress(const StorageLocation& location,
                                               absl::string_view repository_path) {
@@ -388,22 +382,20 @@ std::optional<AccessKeeper::Place> AccessKeeper::DataFor(const std::string& plac
   return known.version == 0 || has_it ? std::nullopt : std::optional(known);
 }
 
-Json MakeAccessSecret(absl::string_view mover_namespace, absl::string_view name,
-                      const std::map<std::string, std::string>& labels,
-                      const objects::OwnerReference& owner, const RepositoryAccess& access) {
-  Json data = Json::object();
+objects::Secret MakeAccessSecret(absl::string_view mover_namespace, absl::string_view name,
+                                 const std::map<std::string, std::string>& labels,
+                                 const objects::OwnerReference& owner,
+                                 const RepositoryAccess& access) {
+  std::map<std::string, std::string> data;
   for (const auto& [file, content] : access.secret_data) {
     data[file] = absl::Base64Escape(content.Reveal());
   }
-  return {{"apiVersion", "v1"},
-          {"kind", "Secret"},
-          {"type", "Opaque"},
-          {"metadata",
-           {{"namespace", std::string(mover_namespace)},
-            {"name", std::string(name)},
-            {"labels", labels},
-            {"ownerReferences", Json::array({objects::ToJson(owner)})}}},
-          {"data", std::move(data)}};
+  auto secret = objects::Secret::Make(mover_namespace, name);
+  secret.SetType("Opaque");
+  secret.SetLabels(labels);
+  secret.SetOwners({owner});
+  secret.SetEncodedData(data);
+  return secret;
 }
 
 }  // namespace csidelta::datamover

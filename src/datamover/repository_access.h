@@ -12,14 +12,13 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
-#include "base/json.h"
 #include "base/mutex.h"
 #include "base/random.h"
 #include "base/secret.h"
-#include "datamover/volume_job.h"
 #include "datamover/volume_task.h"
 #include "k8s/api_client.h"
 #include "objects/object.h"
+#include "objects/secret.h"
 #include "storage/location.h"
 #include "velero/storage_location.h"
 
@@ -121,10 +120,9 @@ absl::StatusOr<std::string> RepositoryAddress(const velero::StorageLocation& loc
                                               absl::string_view repository_path);
 
 // The Secret for one worker.
-Json MakeAccessSecret(absl::string_view mover_namespace, absl::string_view name,
-                      const std::map<std::string, std::string>& labels,
-                      const objects::OwnerReference& owner, const RepositoryAccess& access);
-
-const k8s::ResourceType& StorageLocationType();
+objects::Secret MakeAccessSecret(absl::string_view mover_namespace, absl::string_view name,
+                                 const std::map<std::string, std::string>& labels,
+                                 const objects::OwnerReference& owner,
+                                 const RepositoryAccess& access);
 
 }  // namespace csidelta::datamover

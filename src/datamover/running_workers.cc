@@ -5,26 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/mutex.h"
-#include "k8s/object.h"
 
 namespace csidelta::datamover {
-namespace {
-
-// All of a task that a worker does not change while it moves on.
-std::size_t HashOfRest(Json task) {
-  if (const auto status = task.find("status"); status != task.end()) {
-    for (const char* name : {"stage", "doneBytes", "totalBytes", "heartbeatTimestamp"}) {
-      status->erase(name);
-    }
-  }
-  if (const auto metadata = task.find("metadata"); metadata != task.end()) {
-    metadata->erase("resourceVersion");
-    metadata->erase("managedFields");
-  }
-  return std::hash<std::string>()(DumpJson(task));
-}
-
-}  // namespace
 
 void RunningWorkers::BeginLook(const std::string& task) {
   const MutexLock lock(mutex_);
@@ -64,22 +46,21 @@ std::optional<RunningWorkers::Standing> RunningWorkers::Find(const std::string& 
   return found->second.standing;
 }
 
-void RunningWorkers::NoteTask(const Json& task) {
-  const Progress progress{.done_bytes = GetInt(task, {"status", "doneBytes"}),
-                          .total_bytes = GetInt(task, {"status", "totalBytes"})};
-  const std::size_t rest = HashOfRest(task);
+void RunningWorkers::NoteTask(const objects::VolumeTask& task) {
+  const Progress progress{.done_bytes = task.done_bytes(), .total_bytes = task.total_bytes()};
+  const std::size_t rest = std::hash<std::string>()(task.WithoutProgress());
   const MutexLock lock(mutex_);
-  if (const auto found = entries_.find(k8s::Name(task)); found != entries_.end()) {
+  if (const auto found = entries_.find(task.name()); found != entries_.end()) {
     found->second.standing.progress = progress;
     found->second.is_changed = found->second.is_changed || found->second.rest != rest;
     found->second.rest = rest;
   }
 }
 
-void RunningWorkers::NotePod(const Json& pod) {
-  std::string version = absl::StrCat(k8s::Uid(pod), "/", k8s::ResourceVersion(pod));
+void RunningWorkers::NotePod(const objects::Pod& pod) {
+  std::string version = absl::StrCat(pod.uid(), "/", pod.resource_version());
   const MutexLock lock(mutex_);
-  if (const auto found = entries_.find(k8s::Name(pod)); found != entries_.end()) {
+  if (const auto found = entries_.find(pod.name()); found != entries_.end()) {
     found->second.is_changed = found->second.is_changed || found->second.pod != version;
     found->second.pod = std::move(version);
   }

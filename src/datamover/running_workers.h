@@ -7,8 +7,9 @@
 #include <string>
 
 #include "absl/time/time.h"
-#include "base/json.h"
 #include "base/mutex.h"
+#include "objects/volume_task.h"
+#include "objects/workload.h"
 
 namespace csidelta::datamover {
 
@@ -54,9 +55,9 @@ class RunningWorkers {
   std::optional<Standing> Find(const std::string& task, absl::Duration now) const;
 
   // A VolumeTask as it is now.
-  void NoteTask(const Json& task);
+  void NoteTask(const objects::VolumeTask& task);
   // The Pod of a task as it is now, or was when it was deleted.
-  void NotePod(const Json& pod);
+  void NotePod(const objects::Pod& pod);
   // These are all the Pods that there are, by name.
   void NotePods(const std::set<std::string>& names);
 

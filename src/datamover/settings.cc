@@ -1,7 +1,7 @@
 #include "datamover/settings.h"
 
 #include <algorithm>
-#include <set>
+#include <optional>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -11,8 +11,8 @@
 #include "base/json_section.h"
 #include "base/quantity.h"
 #include "base/status_macros.h"
-#include "csi/snapshot_types.h"
-#include "k8s/find.h"
+#include "objects/client.h"
+#include "objects/config_map.h"
 #include "velero/go_duration.h"
 
 namespace csidelta::datamover {
@@ -82,58 +82,6 @@ void ReadResources(JsonSection& section, WorkerResources& out) {
   });
 }
 
-bool IsToleration(const Json& toleration) {
-  return toleration.is_object() &&
-         std::all_of(toleration.items().begin(), toleration.items().end(), [](const auto& item) {
-           static const std::set<std::string> kTexts = {"key", "operator", "value", "effect"};
-           return item.key() == "tolerationSeconds"
-                      ? item.value().is_number_integer()
-                      : kTexts.contains(item.key()) && item.value().is_string();
-         });
-}
-
-void ReadTolerations(JsonSection& section, Json& out) {
-  const Json* value = section.Take("tolerations");
-  if (value == nullptr) {
-    return;
-  }
-  if (!value->is_array() || !std::all_of(value->begin(), value->end(), IsToleration)) {
-    return section.Fail(section.PathOf("tolerations"), *value,
-                        "a list of tolerations as a Pod has them");
-  }
-  out = *value;
-}
-
-void ReadAffinity(JsonSection& section, Json& out) {
-  section.Inner("affinity", [&out](JsonSection& affinity) {
-    for (const char* kind : {"nodeAffinity", "podAffinity", "podAntiAffinity"}) {
-      const Json* value = affinity.Take(kind);
-      if (value != nullptr && !value->is_object()) {
-        affinity.Fail(affinity.PathOf(kind), *value, "an object as a Pod has it");
-      } else if (value != nullptr) {
-        out[kind] = *value;
-      }
-    }
-  });
-}
-
-void ReadGroups(JsonSection& section, std::vector<int64_t>& out) {
-  const Json* value = section.Take("supplementalGroups");
-  if (value == nullptr) {
-    return;
-  }
-  const bool legal =
-      value->is_array() && std::all_of(value->begin(), value->end(), [](const Json& group) {
-        return group.is_number_integer() && group.get<int64_t>() > 0 &&
-               group.get<int64_t>() < kGroupMax;
-      });
-  if (!legal) {
-    return section.Fail(section.PathOf("supplementalGroups"), *value,
-                        "a list of group numbers above 0");
-  }
-  out = value->get<std::vector<int64_t>>();
-}
-
 void ReadPullSecrets(JsonSection& section, std::vector<std::string>& out) {
   section.TextList("imagePullSecrets", out, "a list of names of Secrets",
                    [](absl::string_view name) { return !name.empty(); });
@@ -145,7 +93,8 @@ void ReadWorker(JsonSection& section, WorkerSettings& out) {
   ReadQuantity(section, "scratchSize", out.scratch_size);
   section.Number("limitUpload", 1, kKibPerSecondMax, out.upload_kib_per_second_max);
   section.Number("limitDownload", 1, kKibPerSecondMax, out.download_kib_per_second_max);
-  ReadGroups(section, out.supplemental_groups);
+  section.NumberList("supplementalGroups", 1, kGroupMax - 1, out.supplemental_groups,
+                     "a list of group numbers above 0");
   ReadName(section, "priorityClassName", out.priority_class);
   section.Text("imagePullPolicy", out.image_pull_policy, "Always, IfNotPresent or Never",
                [](absl::string_view text) {
@@ -161,8 +110,8 @@ void ReadWorker(JsonSection& section, WorkerSettings& out) {
       "the text of an annotation that is not ours or Velero's",
       [](absl::string_view name, absl::string_view) { return !name.empty() && !IsReserved(name); });
   ReadSelector(section, out.node_selector);
-  ReadTolerations(section, out.tolerations);
-  ReadAffinity(section, out.affinity);
+  objects::ReadTolerations(section, "tolerations", out.tolerations);
+  objects::ReadAffinity(section, "affinity", out.affinity);
 }
 
 void ReadTimeout(JsonSection& section, absl::Duration& out) {
@@ -179,22 +128,15 @@ void ReadTimeout(JsonSection& section, absl::Duration& out) {
 }
 
 void ReadWindows(JsonSection& section, std::vector<DailyWindow>& out) {
-  const Json* value = section.Take("uploadWindows");
-  if (value == nullptr) {
-    return;
-  }
-  constexpr char kForm[] = "a list of times of the day in UTC, such as [\"22:00-06:00\"]";
-  if (!value->is_array() || value->size() > kWindowsMax) {
-    return section.Fail(section.PathOf("uploadWindows"), *value, kForm);
-  }
-  for (const Json& one : *value) {
-    const std::string* text = one.get_ptr<const std::string*>();
-    const auto window = ParseDailyWindow(text == nullptr ? "" : *text);
-    if (!window.has_value()) {
-      return section.Fail(section.PathOf("uploadWindows"), one, kForm);
-    }
-    out.push_back(*window);
-  }
+  section.EachText("uploadWindows", kWindowsMax,
+                   "a list of times of the day in UTC, such as [\"22:00-06:00\"]",
+                   [&out](const std::string& text) {
+                     const std::optional<DailyWindow> window = ParseDailyWindow(text);
+                     if (window.has_value()) {
+                       out.push_back(*window);
+                     }
+                     return window.has_value();
+                   });
 }
 
 void ReadAll(JsonSection& section, MoverSettings& out) {
@@ -245,12 +187,8 @@ absl::StatusOr<MoverSettings> ParseMoverSettings(absl::string_view text) {
     return absl::InvalidArgumentError(
         absl::StrCat("the settings are longer than ", kTextBytesMax, " bytes"));
   }
-  ASSIGN_OR_RETURN(const Json object, ParseJsonObject(text, kValuesMax));
-  absl::Status status;
-  JsonSection all(object, "", status);
-  ReadAll(all, settings);
-  all.Close();
-  RETURN_IF_ERROR(status);
+  RETURN_IF_ERROR(
+      ReadJsonText(text, kValuesMax, [&settings](JsonSection& all) { ReadAll(all, settings); }));
   return settings;
 }
 
@@ -264,15 +202,13 @@ absl::StatusOr<MoverSettings> ReadMoverSettings(const CallContext& ctx, k8s::Api
 absl::StatusOr<std::optional<MoverSettings>> FindMoverSettings(const CallContext& ctx,
                                                                k8s::ApiClient& api,
                                                                absl::string_view mover_namespace) {
-  const k8s::ObjectKey key{.type = csi::ConfigMapType(),
-                           .namespace_name = std::string(mover_namespace),
-                           .name = kSettingsConfigMap};
-  ASSIGN_OR_RETURN(const std::optional<Json> config_map, k8s::Find(ctx, api, key));
+  const k8s::ObjectKey key = objects::ConfigMap::Key(mover_namespace, kSettingsConfigMap);
+  ASSIGN_OR_RETURN(const std::optional<objects::ConfigMap> config_map,
+                   objects::Find<objects::ConfigMap>(ctx, api, key));
   if (!config_map.has_value()) {
     return std::optional<MoverSettings>();
   }
-  absl::StatusOr<MoverSettings> settings =
-      ParseMoverSettings(GetString(*config_map, {"data", kSettingsKey}));
+  absl::StatusOr<MoverSettings> settings = ParseMoverSettings(config_map->Value(kSettingsKey));
   RETURN_IF_ERROR(Annotate(settings.status(), absl::StrCat(ToString(key), ", ", kSettingsKey)));
   return std::optional<MoverSettings>(*std::move(settings));
 }

@@ -11,10 +11,10 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
-#include "base/json.h"
 #include "datamover/daily_window.h"
 #include "engine/backup.h"
 #include "k8s/api_client.h"
+#include "objects/scheduling.h"
 
 namespace csidelta::datamover {
 
@@ -56,8 +56,8 @@ struct WorkerSettings {
   std::map<std::string, std::string> pod_labels;
   std::map<std::string, std::string> pod_annotations;
   std::map<std::string, std::string> node_selector;
-  Json tolerations = Json::array();
-  Json affinity = Json::object();
+  objects::Tolerations tolerations;
+  objects::Affinity affinity;
 };
 
 // What the data mover is to do: `config.json` in the ConfigMap csi-delta-mover of its namespace.

@@ -13,9 +13,7 @@
 #include "base/random.h"
 #include "base/retry.h"
 #include "base/status_macros.h"
-#include "k8s/object.h"
-#include "k8s/wait.h"
-#include "objects/keys.h"
+#include "objects/client.h"
 
 namespace csidelta::datamover {
 namespace {
@@ -31,9 +29,6 @@ constexpr BackoffOptions kAgainBackoff = {.delay_first = absl::Milliseconds(200)
                                           .attempts_max = kAttemptsWithoutEnd};
 // The controller writes into a task now and then; more in a row are none of its.
 constexpr int kWriteConflictsMax = 10;
-// The last three: of a worker of the version before.
-constexpr absl::string_view kFieldsOfOneRun[] = {
-    "stage", "completionTimestamp", "outcome", "exitCode", "message", "result"};
 
 // This context without the wish to stop: for what must be said in any case.
 CallContext Unstopped(const CallContext& ctx) {
@@ -77,17 +72,17 @@ class Stopper {
 };
 
 // Whether a task as it is now is to be given up.
-bool IsGivenUp(const Json* object, const std::string& uid) {
-  return object == nullptr || GetBool(*object, {"spec", "cancel"}) || k8s::Uid(*object) != uid;
+bool IsGivenUp(const VolumeTask* task, const std::string& uid) {
+  return task == nullptr || task->is_canceled() || task->uid() != uid;
 }
 
 // Follows the task until it is given up or `ctx` is stopped.
 void WatchForCancel(const CallContext& ctx, k8s::ApiClient& api, const k8s::ObjectKey& task,
                     const std::string& uid, Stopper& stopper) {
   while (ctx.Check().ok()) {
-    const absl::Status seen = k8s::WaitFor(
+    const absl::Status seen = objects::WaitFor<VolumeTask>(
         ctx, api, task,
-        [&](const Json* object) -> absl::StatusOr<bool> { return IsGivenUp(object, uid); });
+        [&](const VolumeTask* now) -> absl::StatusOr<bool> { return IsGivenUp(now, uid); });
     if (seen.ok()) {
       stopper.Cancel();
       return;
@@ -153,7 +148,8 @@ bool WasCanceled(const CallContext& ctx, k8s::ApiClient& api, const k8s::ObjectK
   if (stopper.canceled()) {
     return true;
   }
-  const absl::StatusOr<Json> now = api.Get(Unstopped(ctx).WithTimeout(kLastLookTimeMax), task);
+  const absl::StatusOr<VolumeTask> now =
+      objects::Get<VolumeTask>(Unstopped(ctx).WithTimeout(kLastLookTimeMax), api, task);
   return now.ok() ? IsGivenUp(&*now, uid) : absl::IsNotFound(now.status());
 }
 
@@ -229,24 +225,19 @@ VolumeTaskStatus TaskReport::status() const {
 }
 
 absl::Status TaskReport::Write(const CallContext& ctx, const VolumeTaskStatus& status) {
-  Json fields = ToJson(status);
-  for (const absl::string_view name : kFieldsOfOneRun) {
-    if (!fields.contains(std::string(name))) {
-      fields[std::string(name)] = nullptr;  // What the run before this one left.
-    }
-  }
   RETURN_IF_ERROR(lost_);
-  Json patch = {{"status", std::move(fields)}};
+  objects::Patch patch;
+  patch.SetStatus(status);
   for (int tries = 0; tries < kWriteConflictsMax; ++tries) {
     if (!resource_version_.empty()) {
-      SetJson(patch, {"metadata", "resourceVersion"}, resource_version_);
+      patch.IfVersion(resource_version_);
     }
     const std::optional<WriteFence::Moment> asked =
         pod_.fence == nullptr ? std::nullopt : std::optional(pod_.fence->Look());
-    absl::StatusOr<Json> task = api_.Patch(ctx, task_, k8s::PatchKind::kMerge, patch, "status");
+    absl::StatusOr<VolumeTask> task = objects::Apply<VolumeTask>(ctx, api_, task_, patch, "status");
     const bool conflicts = absl::IsAborted(task.status());
     if (conflicts) {
-      task = api_.Get(ctx, task_);
+      task = objects::Get<VolumeTask>(ctx, api_, task_);
     }
     RETURN_IF_ERROR(task.status());
     RETURN_IF_ERROR(Note(*task));
@@ -260,21 +251,18 @@ absl::Status TaskReport::Write(const CallContext& ctx, const VolumeTaskStatus& s
   return absl::AbortedError(absl::StrCat(ToString(task_), " changes all the time"));
 }
 
-absl::Status TaskReport::Note(const Json& task) {
-  if (task.is_null()) {
-    return absl::OkStatus();
-  }
-  const std::string uid = k8s::Uid(task);
+absl::Status TaskReport::Note(const VolumeTask& task) {
+  const std::string uid = task.uid();
   if (!uid_.empty() && uid != uid_) {
     lost_ = absl::NotFoundError(absl::StrCat(ToString(task_), " is another one of the same name"));
     return lost_;
   }
   uid_ = uid;
-  resource_version_ = k8s::ResourceVersion(task);
-  const std::string named = k8s::Annotation(task, objects::kTaskPodAnnotation);
+  resource_version_ = task.resource_version();
+  const std::string named = task.counted_pod();
   const bool is_given_up =
-      !pod_.uid.empty() && (k8s::Annotation(task, objects::kUnseenEndAnnotation) == pod_.uid ||
-                            (named != pod_.uid && (!named.empty() || was_counted_)));
+      !pod_.uid.empty() &&
+      (task.unseen_end() == pod_.uid || (named != pod_.uid && (!named.empty() || was_counted_)));
   was_counted_ = was_counted_ || named == pod_.uid;
   if (!is_given_up) {
     return absl::OkStatus();
@@ -290,12 +278,12 @@ absl::Status TaskReport::Note(const Json& task) {
 absl::StatusOr<TaskPhase> RunTask(const CallContext& ctx, k8s::ApiClient& api,
                                   const k8s::ObjectKey& task, absl::string_view node,
                                   const RunWork& run, const WorkerPodRef& pod) {
-  ASSIGN_OR_RETURN(const Json object,
+  ASSIGN_OR_RETURN(const VolumeTask object,
                    RetryRequest(ctx.WithTimeout(kLastWordTimeMax), [&](const CallContext& attempt) {
-                     return api.Get(attempt, task);
+                     return objects::Get<VolumeTask>(attempt, api, task);
                    }));
-  const std::string uid = k8s::Uid(object);
-  const VolumeTaskStatus before = TaskStatusOf(object);
+  const std::string uid = object.uid();
+  const VolumeTaskStatus before = object.status();
   if (IsLast(before.phase)) {
     CSIDELTA_LOG(kInfo, "the task has come to its end already", {"task", ToString(task)},
                  {"phase", ToString(before.phase)});
@@ -316,7 +304,7 @@ absl::StatusOr<TaskPhase> RunTask(const CallContext& ctx, k8s::ApiClient& api,
   if (IsGivenUp(&object, uid)) {
     stopper.Cancel();
   }
-  const absl::StatusOr<VolumeJob> job = JobOf(object);
+  const absl::StatusOr<VolumeJob> job = object.job();
   Outcome outcome = stopper.token().stop_requested() ? Outcome{.code = OutcomeCode::kStopped,
                                                                .message = "stopped before it began"}
                     : job.ok() ? RunBeside(ctx, api, task, uid, *job, report, stopper, run)

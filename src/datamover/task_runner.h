@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -9,7 +10,6 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
-#include "base/json.h"
 #include "base/mutex.h"
 #include "datamover/outcome.h"
 #include "datamover/volume_task.h"
@@ -38,9 +38,11 @@ struct WorkerPodRef {
 class TaskReport {
  public:
   TaskReport(k8s::ApiClient& api, k8s::ObjectKey task, VolumeTaskStatus status,
-             const Json& as_read = {}, WorkerPodRef pod = {})
+             const std::optional<VolumeTask>& as_read = {}, WorkerPodRef pod = {})
       : api_(api), task_(std::move(task)), pod_(std::move(pod)), status_(std::move(status)) {
-    Note(as_read).IgnoreError();
+    if (as_read.has_value()) {
+      Note(*as_read).IgnoreError();
+    }
   }
 
   void Progress(absl::string_view stage, int64_t done_bytes, int64_t total_bytes);
@@ -63,7 +65,7 @@ class TaskReport {
   absl::Status Write(const CallContext& ctx, const VolumeTaskStatus& status);
   // Takes in what the task says of its Pod. FAILED_PRECONDITION, NOT_FOUND: it is not ours any
   // more.
-  absl::Status Note(const Json& task);
+  absl::Status Note(const VolumeTask& task);
 
   k8s::ApiClient& api_;
   const k8s::ObjectKey task_;

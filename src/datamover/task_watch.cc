@@ -6,7 +6,6 @@
 #include "absl/algorithm/container.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
-#include "k8s/object.h"
 
 namespace csidelta::datamover {
 
@@ -40,82 +39,67 @@ bool WakeTable::Has(const std::string& stem) const {
   return wakes_.contains(stem);
 }
 
-void WakingFollower::OnPage(const std::vector<Json>& objects, bool /*is_first*/) {
-  for (const Json& object : objects) {
-    wakes_.Wake(k8s::Name(object));
-  }
-}
-
-void WakingFollower::OnEvent(const k8s::WatchEvent& event) {
-  const Json& object = event.object;
-  const bool is_own = event.kind != k8s::WatchEvent::Kind::kDeleted && cache_ != nullptr &&
-                      cache_->IsOwnWrite({type_, k8s::Namespace(object), k8s::Name(object)});
-  if (!is_own) {
-    wakes_.Wake(k8s::Name(object));
-  }
-}
-
-void PodFollower::Note(const Json& pod) {
+void PodFollower::Note(const objects::Pod& pod) {
   ended_.Note(pod);
   running_.NotePod(pod);
 }
 
-void PodFollower::OnPage(const std::vector<Json>& objects, bool is_first) {
+void PodFollower::OnObjects(std::vector<objects::Pod> page, bool is_first) {
   if (is_first) {
     listed_.clear();
   }
-  for (const Json& pod : objects) {
+  for (const objects::Pod& pod : page) {
     Note(pod);
-    listed_.insert(k8s::Name(pod));
+    listed_.insert(pod.name());
   }
-  WakingFollower::OnPage(objects, is_first);
+  WakingFollower::OnObjects(std::move(page), is_first);
 }
 
 // Those that went while nothing was watched are told of by nothing else.
-void PodFollower::OnListed() { running_.NotePods(std::exchange(listed_, {})); }
+void PodFollower::OnWhole() { running_.NotePods(std::exchange(listed_, {})); }
 
-void PodFollower::OnEvent(const k8s::WatchEvent& event) {
-  Note(event.object);
-  WakingFollower::OnEvent(event);
+void PodFollower::OnChanged(const objects::Pod& pod) {
+  Note(pod);
+  WakingFollower::OnChanged(pod);
 }
 
-void SubjectFollower::OnPage(const std::vector<Json>& objects, bool is_first) {
+void PodFollower::OnDeleted(const objects::Pod& pod) {
+  Note(pod);
+  WakingFollower::OnDeleted(pod);
+}
+
+void SubjectFollower::OnObjects(std::vector<objects::Object> page, bool is_first) {
   if (is_first) {
     listed_.clear();
   }
-  for (const Json& object : objects) {
+  for (const objects::Object& object : page) {
     if (Note(object)) {
-      listed_.insert(k8s::Uid(object));
+      listed_.insert(object.uid());
     }
   }
-  loop_.OnPage(objects, is_first);
 }
 
-void SubjectFollower::OnListed() {
+void SubjectFollower::OnWhole() {
   std::vector<std::string> gone;
   absl::c_set_difference(uids_, std::exchange(listed_, {}), std::back_inserter(gone));
   for (const std::string& uid : gone) {
     Forget(uid);
   }
-  loop_.OnListed();
 }
 
-void SubjectFollower::OnEvent(const k8s::WatchEvent& event) {
-  if (event.kind == k8s::WatchEvent::Kind::kDeleted || !Note(event.object)) {
-    Forget(k8s::Uid(event.object));
+void SubjectFollower::OnChanged(const objects::Object& object) {
+  if (!Note(object)) {
+    Forget(object.uid());
   }
-  loop_.OnEvent(event);
 }
 
-bool SubjectFollower::Note(const Json& object) {
+bool SubjectFollower::Note(const objects::Object& object) {
   if (!Take(object)) {
     return false;
   }
-  if (uids_.insert(k8s::Uid(object)).second) {
-    wakes_.Put(StemOf(kind_, k8s::Uid(object)),
-               [this, space = k8s::Namespace(object), name = k8s::Name(object)] {
-                 loop_.Wake(space, name);
-               });
+  if (uids_.insert(object.uid()).second) {
+    wakes_.Put(StemOf(kind_, object.uid()), [this, space = object.namespace_name(),
+                                             name = object.name()] { loop_.Wake(space, name); });
   }
   return true;
 }
@@ -127,7 +111,7 @@ void SubjectFollower::Forget(const std::string& uid) {
   }
 }
 
-bool TransferFollower::Take(const Json& object) {
+bool TransferFollower::Take(const objects::Object& object) {
   std::optional<QueuedTransfer> transfer = read_(object);
   if (!transfer.has_value()) {
     return false;
@@ -143,18 +127,19 @@ TaskReconciler::TaskReconciler(const MoverEnvironment& env, const WakeTable& wak
                                std::map<TaskKind, Remover> removers)
     : env_(env), wakes_(wakes), is_synced_(std::move(is_synced)), removers_(std::move(removers)) {}
 
-absl::StatusOr<absl::Time> TaskReconciler::Reconcile(const CallContext& ctx, const Json& object) {
+absl::StatusOr<absl::Time> TaskReconciler::ReconcileOne(const CallContext& ctx,
+                                                        const VolumeTask& task) {
   const absl::Time later = ctx.clock->Now() + kLeftoversEvery;
-  env_.running->NoteTask(object);
-  if (wakes_.Wake(k8s::Name(object))) {
+  env_.running->NoteTask(task);
+  if (wakes_.Wake(task.name())) {
     return later;
   }
   if (!is_synced_()) {
     return ctx.clock->Now() + kUntilSynced;
   }
-  ASSIGN_OR_RETURN(const VolumeTaskSpec spec, TaskSpecOf(object));
+  ASSIGN_OR_RETURN(const VolumeTaskSpec spec, task.spec());
   if (const auto remover = removers_.find(spec.kind); remover != removers_.end()) {
-    RETURN_IF_ERROR(remover->second(ctx, env_, object));
+    RETURN_IF_ERROR(remover->second(ctx, env_, task));
   }
   return later;
 }

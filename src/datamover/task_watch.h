@@ -12,18 +12,17 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
-#include "base/json.h"
 #include "base/mutex.h"
-#include "csi/snapshot_types.h"
 #include "datamover/ended_pods.h"
 #include "datamover/mover_environment.h"
 #include "datamover/running_workers.h"
 #include "datamover/transfer_scheduler.h"
 #include "datamover/volume_task.h"
-#include "k8s/api_client.h"
-#include "k8s/follow.h"
 #include "k8s/object_cache.h"
 #include "k8s/reconcile_loop.h"
+#include "objects/follow.h"
+#include "objects/object.h"
+#include "objects/workload.h"
 
 namespace csidelta::datamover {
 
@@ -55,34 +54,43 @@ class WakeTable {
 
 // Objects that bear the name of their stem: whoever cares is woken, but not by what this process
 // has written, which `cache` knows; it may be null. Borrows both.
-class WakingFollower : public k8s::ObjectFollower {
+template <typename Kind>
+class WakingFollower : public objects::Follower<Kind> {
  public:
-  WakingFollower(k8s::ResourceType type, WakeTable& wakes, const k8s::ObjectCache* cache)
-      : type_(std::move(type)), wakes_(wakes), cache_(cache) {}
+  WakingFollower(WakeTable& wakes, const k8s::ObjectCache* cache) : wakes_(wakes), cache_(cache) {}
 
-  void OnPage(const std::vector<Json>& objects, bool is_first) override;
-  void OnListed() override {}
-  void OnEvent(const k8s::WatchEvent& event) override;
+ protected:
+  void OnObjects(std::vector<Kind> page, bool /*is_first*/) override {
+    for (const Kind& object : page) {
+      wakes_.Wake(object.name());
+    }
+  }
+  void OnWhole() override {}
+  void OnChanged(const Kind& object) override {
+    if (cache_ == nullptr || !cache_->IsOwnWrite(object.key())) {
+      wakes_.Wake(object.name());
+    }
+  }
+  void OnDeleted(const Kind& object) override { wakes_.Wake(object.name()); }
 
  private:
-  const k8s::ResourceType type_;
   WakeTable& wakes_;
   const k8s::ObjectCache* const cache_;
 };
 
 // Worker Pods: as above, and each change of one is noted, and those that have ended. Borrows all.
-class PodFollower : public WakingFollower {
+class PodFollower : public WakingFollower<objects::Pod> {
  public:
   PodFollower(WakeTable& wakes, const k8s::ObjectCache* cache, EndedPods& ended,
               RunningWorkers& running)
-      : WakingFollower(csi::PodType(), wakes, cache), ended_(ended), running_(running) {}
-
-  void OnPage(const std::vector<Json>& objects, bool is_first) override;
-  void OnListed() override;
-  void OnEvent(const k8s::WatchEvent& event) override;
+      : WakingFollower(wakes, cache), ended_(ended), running_(running) {}
 
  private:
-  void Note(const Json& pod);
+  void OnObjects(std::vector<objects::Pod> page, bool is_first) override;
+  void OnWhole() override;
+  void OnChanged(const objects::Pod& pod) override;
+  void OnDeleted(const objects::Pod& pod) override;
+  void Note(const objects::Pod& pod);
 
   EndedPods& ended_;
   RunningWorkers& running_;
@@ -91,24 +99,24 @@ class PodFollower : public WakingFollower {
 
 // All objects of one kind in one Velero namespace: those that are ours and not over are in the
 // table of stems; all go on to the loop that moves them.
-class SubjectFollower : public k8s::ObjectFollower {
+class SubjectFollower : public objects::Follower<objects::Object> {
  public:
   // Borrows both. `kind`: for StemOf().
   SubjectFollower(std::string kind, WakeTable& wakes, k8s::ReconcileLoop& loop)
-      : kind_(std::move(kind)), wakes_(wakes), loop_(loop) {}
-
-  void OnPage(const std::vector<Json>& objects, bool is_first) override;
-  void OnListed() override;
-  void OnEvent(const k8s::WatchEvent& event) override;
+      : Follower(&loop), kind_(std::move(kind)), wakes_(wakes), loop_(loop) {}
 
  protected:
   // Whether the object is ours and not over; told of it whenever something of it changed.
-  virtual bool Take(const Json& object) = 0;
+  virtual bool Take(const objects::Object& object) = 0;
   // One that was taken is over, or gone.
   virtual void Leave(const std::string& /*uid*/) {}
 
  private:
-  bool Note(const Json& object);
+  void OnObjects(std::vector<objects::Object> page, bool is_first) override;
+  void OnWhole() override;
+  void OnChanged(const objects::Object& object) override;
+  void OnDeleted(const objects::Object& object) override { Forget(object.uid()); }
+  bool Note(const objects::Object& object);
   void Forget(const std::string& uid);
 
   const std::string kind_;
@@ -122,7 +130,7 @@ class SubjectFollower : public k8s::ObjectFollower {
 class TransferFollower : public SubjectFollower {
  public:
   // What an object says to the scheduler; nothing for one that is over, or not ours.
-  using Reader = std::function<std::optional<QueuedTransfer>(const Json& object)>;
+  using Reader = std::function<std::optional<QueuedTransfer>(const objects::Object& object)>;
 
   // Borrows the scheduler, the table and the loop.
   TransferFollower(std::string kind, Reader read, TransferScheduler& scheduler, WakeTable& wakes,
@@ -132,7 +140,7 @@ class TransferFollower : public SubjectFollower {
         scheduler_(scheduler) {}
 
  private:
-  bool Take(const Json& object) override;
+  bool Take(const objects::Object& object) override;
   void Leave(const std::string& uid) override;
 
   const Reader read_;
@@ -141,20 +149,20 @@ class TransferFollower : public SubjectFollower {
 
 // Looks at VolumeTasks: how far they are is noted, and whom they are done for is woken; those of
 // nobody are removed with all that was made for them.
-class TaskReconciler : public k8s::Reconciler {
+class TaskReconciler : public objects::Reconciler<VolumeTask> {
  public:
   // Removes what is left of a task when whom it was done for is over or gone; else does nothing.
-  using Remover =
-      std::function<absl::Status(const CallContext&, const MoverEnvironment&, const Json& task)>;
+  using Remover = std::function<absl::Status(const CallContext&, const MoverEnvironment&,
+                                             const VolumeTask& task)>;
 
   // `is_synced`: whether all objects that tasks are done for are known. Tasks of a kind without
   // remover stay. Borrows the others.
   TaskReconciler(const MoverEnvironment& env, const WakeTable& wakes,
                  std::function<bool()> is_synced, std::map<TaskKind, Remover> removers);
 
-  absl::StatusOr<absl::Time> Reconcile(const CallContext& ctx, const Json& object) override;
-
  private:
+  absl::StatusOr<absl::Time> ReconcileOne(const CallContext& ctx, const VolumeTask& task) override;
+
   const MoverEnvironment& env_;
   const WakeTable& wakes_;
   const std::function<bool()> is_synced_;

@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
-#include "datamover/mover_environment.h"
-#include "k8s/object.h"
-#include "objects/keys.h"
+#include "objects/client.h"
 
 namespace csidelta::datamover {
 namespace {
@@ -25,15 +24,15 @@ std::string Cut(absl::string_view text) {
 
 }  // namespace
 
-TransferObject::TransferObject(const k8s::ResourceType& type, Json object)
+TransferObject::TransferObject(const k8s::ResourceType& type, objects::DataTransfer object)
     : type_(type), stored_(object), object_(std::move(object)) {}
 
 k8s::ObjectKey TransferObject::key() const {
-  return {type_, k8s::Namespace(object_), k8s::Name(object_)};
+  return {type_, object_.namespace_name(), object_.name()};
 }
 
 std::string TransferObject::Annotation(absl::string_view key) const {
-  return k8s::Annotation(object_, key);
+  return object_.Annotation(key);
 }
 
 std::optional<absl::Time> TransferObject::TimeOf(absl::string_view key) const {
@@ -41,21 +40,17 @@ std::optional<absl::Time> TransferObject::TimeOf(absl::string_view key) const {
 }
 
 void TransferObject::SetPhase(velero::DataPhase phase) {
-  SetStatus("phase", velero::ToString(phase));
+  object_.SetPhase(velero::ToString(phase));
 }
 
 void TransferObject::SetMessage(absl::string_view message) {
-  if (std::string cut = Cut(message); cut != GetString(object_, {"status", "message"})) {
-    SetStatus("message", std::move(cut));
+  if (const std::string cut = Cut(message); cut != object_.message()) {
+    object_.SetMessage(cut);
   }
 }
 
-void TransferObject::SetStatus(absl::string_view field, Json value) {
-  SetJson(object_, {"status", field}, std::move(value));
-}
-
 void TransferObject::SetAnnotation(absl::string_view key, absl::string_view value) {
-  SetJson(object_, {"metadata", "annotations", key}, Cut(value));
+  object_.SetAnnotation(key, Cut(value));
 }
 
 void TransferObject::SetTime(absl::string_view key, absl::Time time) {
@@ -64,45 +59,25 @@ void TransferObject::SetTime(absl::string_view key, absl::Time time) {
 
 void TransferObject::RemoveAnnotation(absl::string_view key) {
   if (!Annotation(key).empty()) {
-    object_["metadata"]["annotations"].erase(std::string(key));
+    object_.RemoveAnnotation(key);
   }
-}
-
-void TransferObject::SetProgress(int64_t done_bytes, int64_t total_bytes) {
-  SetStatus("progress", {{"bytesDone", done_bytes}, {"totalBytes", total_bytes}});
 }
 
 void TransferObject::AddFinalizer() {
-  if (k8s::BeingDeleted(object_)) {
+  if (object_.is_being_deleted()) {
     return;
   }
   RemoveFinalizer();
-  Json& finalizers = object_["metadata"]["finalizers"];
-  if (!finalizers.is_array()) {
-    finalizers = Json::array();
-  }
+  std::vector<std::string> finalizers = object_.finalizers();
   finalizers.push_back(objects::kMoverFinalizer);
-}
-
-void TransferObject::RemoveFinalizer() {
-  const Json* found = FindJson(object_, {"metadata", "finalizers"});
-  if (found == nullptr || !found->is_array()) {
-    return;
-  }
-  Json others = Json::array();
-  for (const Json& finalizer : *found) {
-    if (finalizer != objects::kMoverFinalizer) {
-      others.push_back(finalizer);
-    }
-  }
-  SetJson(object_, {"metadata", "finalizers"}, std::move(others));
+  object_.SetFinalizers(finalizers);
 }
 
 absl::Status TransferObject::Write(const CallContext& ctx, k8s::ApiClient& api) {
   if (object_ == stored_) {
     return absl::OkStatus();
   }
-  ASSIGN_OR_RETURN(object_, api.Update(ctx, key(), object_));
+  ASSIGN_OR_RETURN(object_, objects::Update(ctx, api, key(), object_));
   stored_ = object_;
   return absl::OkStatus();
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -7,8 +8,9 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
-#include "base/json.h"
 #include "k8s/api_client.h"
+#include "objects/data_transfer.h"
+#include "objects/keys.h"
 #include "velero/data_upload.h"
 
 namespace csidelta::datamover {
@@ -18,9 +20,9 @@ namespace csidelta::datamover {
 // status subresource.
 class TransferObject {
  public:
-  TransferObject(const k8s::ResourceType& type, Json object);
+  TransferObject(const k8s::ResourceType& type, objects::DataTransfer object);
 
-  const Json& json() const { return object_; }
+  const objects::DataTransfer& object() const { return object_; }
   k8s::ObjectKey key() const;
   std::string Annotation(absl::string_view key) const;
   // An annotation of ours that holds a time.
@@ -29,22 +31,29 @@ class TransferObject {
   void SetPhase(velero::DataPhase phase);
   // Foreign words are cut where they become too long.
   void SetMessage(absl::string_view message);
-  void SetStatus(absl::string_view field, Json value);
+  void SetAcceptedAt(absl::Time time) { object_.SetAcceptedAt(time); }
+  void SetStartedAt(absl::Time time) { object_.SetStartedAt(time); }
+  void SetCompletedAt(absl::Time time) { object_.SetCompletedAt(time); }
   void SetAnnotation(absl::string_view key, absl::string_view value);
   void SetTime(absl::string_view key, absl::Time time);
   void RemoveAnnotation(absl::string_view key);
-  void SetProgress(int64_t done_bytes, int64_t total_bytes);
+  void SetProgress(int64_t done_bytes, int64_t total_bytes) {
+    object_.SetProgress(done_bytes, total_bytes);
+  }
+  // What an upload stored.
+  void SetSnapshotId(absl::string_view id) { object_.SetSnapshotId(id); }
+  void SetIncrementalBytes(int64_t bytes) { object_.SetIncrementalBytes(bytes); }
   // Not on an object that is being deleted: the API server takes no new finalizers then.
   void AddFinalizer();
-  void RemoveFinalizer();
+  void RemoveFinalizer() { object_.RemoveFinalizer(objects::kMoverFinalizer); }
 
   // Writes what changed; nothing when nothing did. ABORTED when somebody else was faster.
   absl::Status Write(const CallContext& ctx, k8s::ApiClient& api);
 
  private:
   const k8s::ResourceType& type_;
-  Json stored_;
-  Json object_;
+  objects::DataTransfer stored_;
+  objects::DataTransfer object_;
 };
 
 }  // namespace csidelta::datamover

@@ -10,8 +10,8 @@
 #include "datamover/refused_transfer.h"
 #include "datamover/write_fence.h"
 #include "k8s/cached_client.h"
-#include "k8s/find.h"
-#include "k8s/object.h"
+#include "objects/client.h"
+#include "objects/event.h"
 #include "objects/keys.h"
 
 namespace csidelta::datamover {
@@ -30,22 +30,21 @@ bool WillNeverDo(const absl::Status& status) {
   return absl::IsFailedPrecondition(status) || absl::IsInvalidArgument(status);
 }
 
-DataPhase PhaseOf(const Json& object) {
-  return velero::ParseDataPhase(GetString(object, {"status", "phase"}));
+DataPhase PhaseOf(const objects::DataTransfer& object) {
+  return velero::ParseDataPhase(object.phase());
 }
 
 // Whether nothing is to be done about it as long as its worker runs.
-bool OnlyMovesOn(const Json& object) {
-  return PhaseOf(object) == DataPhase::kInProgress && !GetBool(object, {"spec", "cancel"}) &&
-         !k8s::BeingDeleted(object) &&
-         k8s::Annotation(object, objects::kStoppingAtAnnotation).empty();
+bool OnlyMovesOn(const objects::DataTransfer& object) {
+  return PhaseOf(object) == DataPhase::kInProgress && !object.is_cancelled() &&
+         !object.is_being_deleted() && object.Annotation(objects::kStoppingAtAnnotation).empty();
 }
 
 }  // namespace
 
 TransferStep::TransferStep(const CallContext& ctx, const MoverEnvironment& env,
                            TransferScheduler& scheduler, Words words,
-                           const velero::DataTransfer& transfer, Json object)
+                           const velero::DataTransfer& transfer, objects::DataTransfer object)
     : ctx_(ctx),
       env_(env),
       object_(words.type, std::move(object)),
@@ -79,9 +78,7 @@ absl::StatusOr<absl::Time> TransferStep::Run() {
   }
 }
 
-std::string TransferStep::Stamp() const {
-  return FormatRfc3339(absl::FromUnixSeconds(absl::ToUnixSeconds(Now())));
-}
+absl::Time TransferStep::Stamp() const { return absl::FromUnixSeconds(absl::ToUnixSeconds(Now())); }
 
 absl::StatusOr<absl::Time> TransferStep::Accept() {
   if (const absl::Status may = MayAccept(); WillNeverDo(may)) {
@@ -90,7 +87,7 @@ absl::StatusOr<absl::Time> TransferStep::Accept() {
   RETURN_IF_ERROR(NoteAccept());
   object_.AddFinalizer();
   object_.SetPhase(DataPhase::kAccepted);
-  object_.SetStatus("acceptedTimestamp", Stamp());
+  object_.SetAcceptedAt(Stamp());
   const TransferScheduler::Answer answer = AskForAdmission();
   object_.SetMessage(answer.waits_for);
   RETURN_IF_ERROR(Write());
@@ -118,7 +115,7 @@ absl::StatusOr<absl::Time> TransferStep::Advance() {
 QueuedTransfer TransferStep::EndAwaiting() {
   const std::optional<absl::Time> given_back_at = object_.TimeOf(objects::kAwaitingAtAnnotation);
   object_.RemoveAnnotation(objects::kAwaitingAtAnnotation);
-  QueuedTransfer queued = *words_.queued(object_.json());
+  QueuedTransfer queued = *words_.queued(object_.object());
   queued.given_back_at = given_back_at;
   return queued;
 }
@@ -139,7 +136,7 @@ void TransferStep::GiveBackAdmission() {
 
 // What waits for others is no transfer: the admission is held only while the mover itself works, or
 // has others work for it.
-absl::StatusOr<WorkerRun::NextPod> TransferStep::NextPod(const Json& task) {
+absl::StatusOr<WorkerRun::NextPod> TransferStep::NextPod(const objects::VolumeTask& task) {
   ASSIGN_OR_RETURN(WorkerRun::NextPod next, PrepareWorker(task));
   const bool is_idle = next.is_idle && !next.waiting_for.empty();
   if (IsAdmitted() && is_idle) {
@@ -183,7 +180,7 @@ absl::StatusOr<WorkerView> TransferStep::StepTask() {
                                         .uid = transfer_.uid},
                             .volume = std::move(volume)};
   RETURN_IF_ERROR(run_.EnsureTask(ctx_, spec, labels_).status());
-  return run_.Step(ctx_, [this](const Json& task) { return NextPod(task); });
+  return run_.Step(ctx_, [this](const objects::VolumeTask& task) { return NextPod(task); });
 }
 
 absl::StatusOr<absl::Time> TransferStep::Follow(const WorkerView& view) {
@@ -208,6 +205,12 @@ absl::StatusOr<absl::Time> TransferStep::Follow(const WorkerView& view) {
   return BeginFailure(words.empty() ? "the worker gave no reason" : words);
 }
 
+// One without a name where it is gone.
+absl::StatusOr<objects::VolumeTask> TransferStep::CachedTask() const {
+  ASSIGN_OR_RETURN(const std::optional<objects::VolumeTask> task, run_.CachedTask(ctx_));
+  return task.value_or(objects::VolumeTask());
+}
+
 absl::StatusOr<absl::Time> TransferStep::FollowRunning(const WorkerView& view) {
   if (view.status.phase == TaskPhase::kNone && Now() >= DeadlineOf(view)) {
     return BeginFailure("the worker runs, but does not say so: may its Pod reach the API server?");
@@ -218,7 +221,7 @@ absl::StatusOr<absl::Time> TransferStep::FollowRunning(const WorkerView& view) {
   object_.SetMessage("");
   const bool moves_on = transfer_.phase == DataPhase::kAccepted;
   if (moves_on) {
-    ASSIGN_OR_RETURN(const Json task, run_.CachedTask(ctx_));
+    ASSIGN_OR_RETURN(const objects::VolumeTask task, CachedTask());
     const absl::Status look = LookAtBegun(task);
     if (absl::IsFailedPrecondition(look)) {
       return BeginFailure(look.message());
@@ -228,7 +231,7 @@ absl::StatusOr<absl::Time> TransferStep::FollowRunning(const WorkerView& view) {
   } else if (view.status.phase == TaskPhase::kRunning) {
     if (transfer_.phase == DataPhase::kPrepared) {
       object_.SetPhase(DataPhase::kInProgress);
-      object_.SetStatus("startTimestamp", Stamp());
+      object_.SetStartedAt(Stamp());
       NoteBegin();
     }
     object_.SetProgress(view.status.done_bytes, view.status.total_bytes);
@@ -286,7 +289,7 @@ absl::StatusOr<absl::Time> TransferStep::Await(const WorkerView& view) {
     return std::min({deadline, view.look_again, shown_at});
   }
   if (view.attempts > 0) {  // The claim of a Pod that waits may fail yet.
-    ASSIGN_OR_RETURN(const Json task, run_.CachedTask(ctx_));
+    ASSIGN_OR_RETURN(const objects::VolumeTask task, CachedTask());
     if (const absl::Status claim = LookAtClaim(task); absl::IsFailedPrecondition(claim)) {
       return BeginFailure(claim.message());
     }
@@ -306,7 +309,7 @@ absl::StatusOr<absl::Time> TransferStep::Await(const WorkerView& view) {
 
 // The steps until the Pod runs are not worth a write each.
 bool TransferStep::IsBrief(const WorkerView& view) const {
-  return view.is_usual && GetString(object_.json(), {"status", "message"}).empty() &&
+  return view.is_usual && object_.object().message().empty() &&
          Now() < PreparedSince().value_or(Now()) + kWaitShownAfter;
 }
 
@@ -395,9 +398,8 @@ absl::StatusOr<absl::Time> TransferStep::WindUp() {
   if (!StillThere().empty()) {
     return Now() + kTransferLookAgain;
   }
-  return failure.empty()
-             ? End(DataPhase::kCanceled, GetString(object_.json(), {"status", "message"}))
-             : End(DataPhase::kFailed, failure);
+  return failure.empty() ? End(DataPhase::kCanceled, object_.object().message())
+                         : End(DataPhase::kFailed, failure);
 }
 
 bool TransferStep::IsFenced() const {
@@ -407,7 +409,7 @@ bool TransferStep::IsFenced() const {
 absl::StatusOr<absl::Time> TransferStep::End(DataPhase phase, const std::string& message) {
   object_.SetPhase(phase);
   object_.SetMessage(message);
-  object_.SetStatus("completionTimestamp", Stamp());
+  object_.SetCompletedAt(Stamp());
   object_.RemoveFinalizer();
   RETURN_IF_ERROR(Write());
   Tell(phase, message);
@@ -418,7 +420,7 @@ absl::StatusOr<absl::Time> TransferStep::End(DataPhase phase, const std::string&
 
 void TransferStep::Emit(k8s::EventType type, absl::string_view reason, absl::string_view message) {
   const absl::Status told =
-      k8s::EmitEvent(ctx_, env_.api, object_.json(), type, reason, message, kMoverComponent);
+      objects::EmitEvent(ctx_, env_.api, object_.object(), type, reason, message, kMoverComponent);
   if (!told.ok()) {
     CSIDELTA_LOG(kWarn, "the event was not written", {"namespace", transfer_.namespace_name},
                  {"name", transfer_.name}, {"error", std::string(told.message())});
@@ -427,12 +429,12 @@ void TransferStep::Emit(k8s::EventType type, absl::string_view reason, absl::str
 
 // --- All of a kind
 
-absl::StatusOr<absl::Time> TransferReconciler::Reconcile(const CallContext& ctx,
-                                                         const Json& object) {
+absl::StatusOr<absl::Time> TransferReconciler::ReconcileOne(const CallContext& ctx,
+                                                            const objects::DataTransfer& object) {
   if (!IsToBeMoved(object)) {
     return absl::InfiniteFuture();
   }
-  const std::string task = StemOf(type_.kind, k8s::Uid(object));
+  const std::string task = StemOf(type_.kind, object.uid());
   const absl::Time keep_again = KeepAccess(ctx, object, task);
   ASSIGN_OR_RETURN(std::optional<absl::Time> next, CopyProgress(ctx, object, task));
   if (!next.has_value()) {
@@ -441,13 +443,15 @@ absl::StatusOr<absl::Time> TransferReconciler::Reconcile(const CallContext& ctx,
   return *next == absl::InfiniteFuture() ? *next : std::min(*next, keep_again);
 }
 
-absl::StatusOr<absl::Time> TransferReconciler::LookAtAll(const CallContext& ctx, const Json& object,
+absl::StatusOr<absl::Time> TransferReconciler::LookAtAll(const CallContext& ctx,
+                                                         const objects::DataTransfer& object,
                                                          const std::string& task) {
   env_.running->BeginLook(task);
   // Whatever is decided is written under the condition that it is still so.
   k8s::CachedReader reader(env_.api, env_.cache);
-  ASSIGN_OR_RETURN(std::optional<Json> now,
-                   k8s::Find(ctx, reader, {type_, k8s::Namespace(object), k8s::Name(object)}));
+  ASSIGN_OR_RETURN(std::optional<objects::DataTransfer> now,
+                   objects::Find<objects::DataTransfer>(
+                       ctx, reader, {type_, object.namespace_name(), object.name()}));
   if (!now.has_value()) {
     env_.running->Remove(task);
     return absl::InfiniteFuture();
@@ -460,7 +464,7 @@ absl::StatusOr<absl::Time> TransferReconciler::LookAtAll(const CallContext& ctx,
 // looked at. What is copied goes into the object as it was seen last, under the condition that it
 // is still so.
 absl::StatusOr<std::optional<absl::Time>> TransferReconciler::CopyProgress(
-    const CallContext& ctx, const Json& object, const std::string& task) const {
+    const CallContext& ctx, const objects::DataTransfer& object, const std::string& task) const {
   const absl::Duration now = ctx.clock->Uptime();
   const std::optional<RunningWorkers::Standing> standing =
       OnlyMovesOn(object) ? env_.running->Find(task, now) : std::nullopt;
@@ -470,9 +474,8 @@ absl::StatusOr<std::optional<absl::Time>> TransferReconciler::CopyProgress(
   const auto at = [&](absl::Duration uptime) {
     return std::optional(ctx.clock->Now() + (uptime - now));
   };
-  const RunningWorkers::Progress copied{
-      .done_bytes = GetInt(object, {"status", "progress", "bytesDone"}),
-      .total_bytes = GetInt(object, {"status", "progress", "totalBytes"})};
+  const RunningWorkers::Progress copied{.done_bytes = object.done_bytes(),
+                                        .total_bytes = object.total_bytes()};
   const RunningWorkers::Progress told = standing->progress.value_or(copied);
   if (told == copied) {
     return at(standing->next_look);
@@ -490,72 +493,81 @@ absl::StatusOr<std::optional<absl::Time>> TransferReconciler::CopyProgress(
 }
 
 // When to ask again.
-absl::Time TransferReconciler::KeepAccess(const CallContext& ctx, const Json& object,
+absl::Time TransferReconciler::KeepAccess(const CallContext& ctx,
+                                          const objects::DataTransfer& object,
                                           const std::string& task) {
   if (PhaseOf(object) != DataPhase::kInProgress) {
     return absl::InfiniteFuture();
   }
   return keeper_.Keep(ctx, env_.api,
-                      {.velero_namespace = k8s::Namespace(object),
-                       .location = GetString(object, {"spec", "backupStorageLocation"}),
+                      {.velero_namespace = object.namespace_name(),
+                       .location = object.storage_location(),
                        .mover_namespace = env_.mover_namespace},
                       task);
 }
 
-bool TransferReconciler::Concerns(const Json& object) const { return IsToBeMoved(object); }
+bool TransferReconciler::IsConcerned(const objects::DataTransfer& object) const {
+  return IsToBeMoved(object);
+}
 
-absl::StatusOr<absl::Time> TransferReconciler::Refuse(const CallContext& ctx, Json object,
+absl::StatusOr<absl::Time> TransferReconciler::Refuse(const CallContext& ctx,
+                                                      objects::DataTransfer object,
                                                       const absl::Status& why) {
   TransferObject refused(type_, std::move(object));
   refused.SetPhase(DataPhase::kFailed);
   refused.SetMessage(absl::StrCat("this ", type_.kind, " cannot be understood: ", why.message()));
-  refused.SetStatus("completionTimestamp", FormatRfc3339(ctx.clock->Now()));
+  refused.SetCompletedAt(ctx.clock->Now());
   refused.RemoveFinalizer();
   RETURN_IF_ERROR(refused.Write(ctx, env_.api));
   return absl::InfiniteFuture();
 }
 
-bool IsToBeMoved(const Json& object) {
-  return GetString(object, {"spec", "datamover"}) == velero::kDataMoverName &&
-         !velero::IsTerminal(PhaseOf(object));
+bool IsToBeMoved(const objects::DataTransfer& transfer) {
+  return transfer.data_mover() == velero::kDataMoverName && !velero::IsTerminal(PhaseOf(transfer));
 }
 
-QueuedTransfer QueuedTransferOf(const Json& object, absl::string_view kind,
+bool IsToBeMoved(const velero::DataTransfer& transfer) {
+  return transfer.data_mover == velero::kDataMoverName && !velero::IsTerminal(transfer.phase);
+}
+
+QueuedTransfer QueuedTransferOf(const objects::Object& object, absl::string_view kind,
                                 const velero::DataTransfer& transfer) {
   QueuedTransfer queued;
   queued.uid = transfer.uid;
   queued.task = StemOf(kind, transfer.uid);
   queued.name = absl::StrCat(kind, " ", transfer.namespace_name, "/", transfer.name);
   queued.location = transfer.storage_location;
-  queued.created_at = k8s::CreatedAt(object).value_or(absl::InfinitePast());
-  queued.admitted_at = ParseRfc3339(k8s::Annotation(object, objects::kAdmittedAtAnnotation));
-  queued.given_back_at = ParseRfc3339(k8s::Annotation(object, objects::kAwaitingAtAnnotation));
-  queued.is_refused = !k8s::Annotation(object, objects::kRefusedSinceAnnotation).empty();
+  queued.created_at = object.created_at().value_or(absl::InfinitePast());
+  queued.admitted_at = ParseRfc3339(object.Annotation(objects::kAdmittedAtAnnotation));
+  queued.given_back_at = ParseRfc3339(object.Annotation(objects::kAwaitingAtAnnotation));
+  queued.is_refused = !object.Annotation(objects::kRefusedSinceAnnotation).empty();
   queued.is_held_back = transfer.phase == DataPhase::kNew || transfer.cancel ||
                         transfer.is_being_deleted ||
-                        !k8s::Annotation(object, objects::kStoppingAtAnnotation).empty() ||
+                        !object.Annotation(objects::kStoppingAtAnnotation).empty() ||
                         queued.given_back_at.has_value();
   return queued;
 }
 
 absl::Status RemoveTransferLeftovers(
     const CallContext& ctx, const MoverEnvironment& env, const k8s::ResourceType& type,
-    const Json& task,
-    absl::FunctionRef<absl::Status(const VolumeTaskSpec&, const Json&)> remove_rest) {
-  ASSIGN_OR_RETURN(const VolumeTaskSpec spec, TaskSpecOf(task));
-  ASSIGN_OR_RETURN(const std::optional<Json> transfer,
-                   k8s::Find(ctx, env.api, {type, spec.subject.namespace_name, spec.subject.name}));
-  const bool is_there = transfer.has_value() && k8s::Uid(*transfer) == spec.subject.uid;
+    const objects::VolumeTask& task,
+    absl::FunctionRef<absl::Status(const VolumeTaskSpec&, const objects::DataTransfer*)>
+        remove_rest) {
+  ASSIGN_OR_RETURN(const VolumeTaskSpec spec, task.spec());
+  ASSIGN_OR_RETURN(const std::optional<objects::DataTransfer> transfer,
+                   objects::Find<objects::DataTransfer>(
+                       ctx, env.api, {type, spec.subject.namespace_name, spec.subject.name}));
+  const bool is_there = transfer.has_value() && transfer->uid() == spec.subject.uid;
   if (is_there && !velero::IsTerminal(PhaseOf(*transfer))) {
     return absl::OkStatus();
   }
-  env.running->Remove(k8s::Name(task));
-  WorkerRun run(env, k8s::Name(task));
+  env.running->Remove(task.name());
+  WorkerRun run(env, task.name());
   RETURN_IF_ERROR(run.Remove(ctx));
-  RETURN_IF_ERROR(remove_rest(spec, is_there ? *transfer : Json()));
+  RETURN_IF_ERROR(remove_rest(spec, is_there ? &*transfer : nullptr));
   CSIDELTA_LOG(kInfo, "what was left of a transfer is removed", {"kind", type.kind},
                {"namespace", spec.subject.namespace_name}, {"name", spec.subject.name},
-               {"task", k8s::Name(task)});
+               {"task", task.name()});
   return run.RemoveTask(ctx);
 }
 

@@ -11,7 +11,6 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
-#include "base/json.h"
 #include "datamover/mover_environment.h"
 #include "datamover/repository_access.h"
 #include "datamover/transfer_object.h"
@@ -20,8 +19,10 @@
 #include "datamover/worker_run.h"
 #include "k8s/api_client.h"
 #include "k8s/event_recorder.h"
-#include "k8s/reconcile_loop.h"
+#include "objects/data_transfer.h"
+#include "objects/follow.h"
 #include "objects/keys.h"
+#include "objects/volume_task.h"
 #include "velero/data_upload.h"
 
 namespace csidelta::datamover {
@@ -92,21 +93,21 @@ class TransferStep {
     const k8s::ResourceType& type;
     std::string volume;  // "namespace/claim"
     std::string moving;  // "uploading"
-    std::optional<QueuedTransfer> (*queued)(const Json& object);
+    std::optional<QueuedTransfer> (*queued)(const objects::Object& object);
   };
 
   // Borrows `env` and `scheduler`.
   TransferStep(const CallContext& ctx, const MoverEnvironment& env, TransferScheduler& scheduler,
-               Words words, const velero::DataTransfer& transfer, Json object);
+               Words words, const velero::DataTransfer& transfer, objects::DataTransfer object);
 
   // --- What a kind says
 
   virtual absl::StatusOr<TaskVolume> Volume() = 0;
   // What the worker is to do, once all that it needs is there. Without an admission nothing is
   // provisioned.
-  virtual absl::StatusOr<WorkerRun::NextPod> PrepareWorker(const Json& task) = 0;
+  virtual absl::StatusOr<WorkerRun::NextPod> PrepareWorker(const objects::VolumeTask& task) = 0;
   // Whether the claim of a Pod that waits can still come.
-  virtual absl::Status LookAtClaim(const Json& task) = 0;
+  virtual absl::Status LookAtClaim(const objects::VolumeTask& task) = 0;
   // Whether it may be accepted at all: FAILED_PRECONDITION where not, which it fails with.
   virtual absl::Status MayAccept() { return absl::OkStatus(); }
   // It is being accepted: what is fixed from then on.
@@ -115,7 +116,7 @@ class TransferStep {
   virtual void NoteBegin() {}
   // The worker was seen to run for the first time: FAILED_PRECONDITION where it works on what it
   // must not work on.
-  virtual absl::Status LookAtBegun(const Json& /*task*/) { return absl::OkStatus(); }
+  virtual absl::Status LookAtBegun(const objects::VolumeTask& /*task*/) { return absl::OkStatus(); }
   // While the worker runs, at each look: FAILED_PRECONDITION where it must not go on.
   virtual absl::Status LookAtRunning() { return absl::OkStatus(); }
   // Whether LookAtRunning() is to see more than what changes of the Pod and the task.
@@ -156,8 +157,8 @@ class TransferStep {
   // Since when it has been prepared: since it was admitted, or since it was first, and awaits
   // something now, or was refused since.
   std::optional<absl::Time> PreparedSince() const;
-  // Now, as Kubernetes writes times.
-  std::string Stamp() const;
+  // Now, as Kubernetes writes times: in whole seconds.
+  absl::Time Stamp() const;
 
   CallContext ctx_;
   const MoverEnvironment& env_;
@@ -172,12 +173,13 @@ class TransferStep {
   absl::StatusOr<absl::Time> Advance();
   QueuedTransfer EndAwaiting();
   TransferScheduler::Answer AskForAdmission();
-  absl::StatusOr<WorkerRun::NextPod> NextPod(const Json& task);
+  absl::StatusOr<WorkerRun::NextPod> NextPod(const objects::VolumeTask& task);
   absl::StatusOr<absl::Time> WorkOn();
   absl::StatusOr<WorkerView> StepWorker();
   absl::StatusOr<WorkerView> StepTask();
   absl::StatusOr<absl::Time> AwaitDespite(const absl::Status& error);
   absl::StatusOr<absl::Time> Follow(const WorkerView& view);
+  absl::StatusOr<objects::VolumeTask> CachedTask() const;
   absl::StatusOr<absl::Time> FollowRunning(const WorkerView& view);
   absl::StatusOr<absl::Time> Await(const WorkerView& view);
   bool IsBrief(const WorkerView& view) const;
@@ -194,46 +196,52 @@ class TransferStep {
 
 // Moves all objects of one kind, each look with the step that the kind makes; of those whose worker
 // runs, and of which nothing else changed, it only copies the progress. Borrows `env`.
-class TransferReconciler : public k8s::Reconciler {
+class TransferReconciler : public objects::Reconciler<objects::DataTransfer> {
  public:
   TransferReconciler(const MoverEnvironment& env, const k8s::ResourceType& type)
       : env_(env), type_(type) {}
 
-  absl::StatusOr<absl::Time> Reconcile(const CallContext& ctx, const Json& object) final;
-  bool Concerns(const Json& object) const final;
-
  protected:
   // For an object as it was just read. An error: the object cannot be understood, and has failed.
   virtual absl::StatusOr<std::unique_ptr<TransferStep>> StepFor(const CallContext& ctx,
-                                                                Json object) = 0;
+                                                                objects::DataTransfer object) = 0;
 
   const MoverEnvironment& env_;
 
  private:
-  absl::StatusOr<absl::Time> LookAtAll(const CallContext& ctx, const Json& object,
+  absl::StatusOr<absl::Time> ReconcileOne(const CallContext& ctx,
+                                          const objects::DataTransfer& object) final;
+  bool IsConcerned(const objects::DataTransfer& object) const final;
+  absl::StatusOr<absl::Time> LookAtAll(const CallContext& ctx, const objects::DataTransfer& object,
                                        const std::string& task);
-  absl::StatusOr<std::optional<absl::Time>> CopyProgress(const CallContext& ctx, const Json& object,
+  absl::StatusOr<std::optional<absl::Time>> CopyProgress(const CallContext& ctx,
+                                                         const objects::DataTransfer& object,
                                                          const std::string& task) const;
-  absl::Time KeepAccess(const CallContext& ctx, const Json& object, const std::string& task);
-  absl::StatusOr<absl::Time> Refuse(const CallContext& ctx, Json object, const absl::Status& why);
+  absl::Time KeepAccess(const CallContext& ctx, const objects::DataTransfer& object,
+                        const std::string& task);
+  absl::StatusOr<absl::Time> Refuse(const CallContext& ctx, objects::DataTransfer object,
+                                    const absl::Status& why);
 
   const k8s::ResourceType& type_;
   AccessKeeper keeper_;
 };
 
 // Whether a transfer is for this data mover, and not over.
-bool IsToBeMoved(const Json& object);
+bool IsToBeMoved(const objects::DataTransfer& transfer);
+bool IsToBeMoved(const velero::DataTransfer& transfer);
 
 // What the object of a transfer says to the scheduler, but for what a kind knows: kind, volume and
 // storage class.
-QueuedTransfer QueuedTransferOf(const Json& object, absl::string_view kind,
+QueuedTransfer QueuedTransferOf(const objects::Object& object, absl::string_view kind,
                                 const velero::DataTransfer& transfer);
 
 // Removes what is left of a task when its transfer has its last phase, or is gone: Pod and Secret,
-// then what `remove_rest` knows of, then the task. `transfer` is null where it is gone.
+// then what `remove_rest` knows of, then the task. `transfer` is nullptr where it is gone.
 absl::Status RemoveTransferLeftovers(
     const CallContext& ctx, const MoverEnvironment& env, const k8s::ResourceType& type,
-    const Json& task,
-    absl::FunctionRef<absl::Status(const VolumeTaskSpec& spec, const Json& transfer)> remove_rest);
+    const objects::VolumeTask& task,
+    absl::FunctionRef<absl::Status(const VolumeTaskSpec& spec,
+                                   const objects::DataTransfer* transfer)>
+        remove_rest);
 
 }  // namespace csidelta::datamover

@@ -13,32 +13,35 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/check.h"
-#include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "base/worker_pool.h"
 #include "csi/base_snapshots.h"
-#include "csi/data_transfer.h"
 #include "csi/deletion_proof.h"
 #include "csi/exposed_snapshot.h"
-#include "csi/group_types.h"
 #include "csi/moved_group.h"
 #include "csi/owned_content.h"
-#include "csi/snapshot_types.h"
-#include "csi/static_content.h"
-#include "datamover/data_deletion.h"
 #include "datamover/deletion_reconciler.h"
 #include "datamover/download_reconciler.h"
 #include "datamover/keyring.h"
 #include "datamover/transfer_object.h"
 #include "datamover/upload_reconciler.h"
 #include "datamover/volume_task.h"
-#include "incremental/differential_request.h"
 #include "incremental/listing_failure.h"
 #include "k8s/find.h"
-#include "k8s/object.h"
-#include "k8s/wait.h"
+#include "objects/backup_storage_location.h"
 #include "objects/client.h"
+#include "objects/data_deletion.h"
+#include "objects/data_download.h"
+#include "objects/data_upload.h"
+#include "objects/differential_snapshot.h"
 #include "objects/keys.h"
+#include "objects/lease.h"
+#include "objects/persistent_volume_claim.h"
+#include "objects/secret.h"
+#include "objects/volume_group_snapshot.h"
+#include "objects/volume_snapshot.h"
+#include "objects/volume_task.h"
+#include "objects/workload.h"
 #include "velero/data_reference.h"
 #include "velero/data_upload.h"
 #include "velero/storage_location.h"
@@ -59,9 +62,9 @@ constexpr std::array<absl::string_view, 6> kPartsInOrder = {"snapshots", "index"
                                                             "",  // all others
                                                             "keys",      "config"};
 
-std::string FullName(const Json& object) {
-  const std::string space = k8s::Namespace(object);
-  return absl::StrCat(space, space.empty() ? "" : "/", k8s::Name(object));
+std::string FullName(const objects::Object& object) {
+  const std::string space = object.namespace_name();
+  return absl::StrCat(space, space.empty() ? "" : "/", object.name());
 }
 
 struct Holding {
@@ -132,17 +135,18 @@ class Planner {
  private:
   using Act = std::function<absl::Status(const CallContext& ctx)>;
 
-  absl::StatusOr<std::vector<Json>> List(const k8s::ResourceType& type, absl::string_view space,
+  template <typename Kind>
+  absl::StatusOr<std::vector<Kind>> List(const k8s::ResourceType& type, absl::string_view space,
                                          const std::string& label_selector = "");
 
   // DataUploads and DataDownloads of ours.
-  absl::StatusOr<std::vector<Json>> Transfers(const k8s::ResourceType& type);
+  absl::StatusOr<std::vector<objects::DataTransfer>> Transfers(const k8s::ResourceType& type);
 
-  static bool IsOver(const Json& transfer) {
-    return velero::IsTerminal(velero::ParseDataPhase(GetString(transfer, {"status", "phase"})));
+  static bool IsOver(const objects::DataTransfer& transfer) {
+    return velero::IsTerminal(velero::ParseDataPhase(transfer.phase()));
   }
 
-  static UninstallItem ItemOf(const k8s::ResourceType& type, const Json& object,
+  static UninstallItem ItemOf(const k8s::ResourceType& type, const objects::Object& object,
                               std::string text = "");
   absl::Status LookForLeader();
   absl::Status LookForRunning();
@@ -152,7 +156,8 @@ class Planner {
   }
 
   // Plain deletion of an object that is nobody's any more.
-  void AddObject(const k8s::ResourceType& type, const Json& object, std::string text = "");
+  void AddObject(const k8s::ResourceType& type, const objects::Object& object,
+                 std::string text = "");
   absl::Status PlanDeletions();
   absl::Status PlanTransfers();
   static absl::Status GiveUp(const CallContext& ctx, const MoverEnvironment& env,
@@ -160,10 +165,10 @@ class Planner {
 
   // A volume snapshot is the mover's from the moment that a DataUpload names it.
   static absl::Status DropItsSnapshot(const CallContext& ctx, const MoverEnvironment& env,
-                                      const Json& object);
+                                      const objects::DataTransfer& object);
 
   // Whether it was made for a Velero that is asked for; the others are counted.
-  bool IsAskedFor(const Json& object);
+  bool IsAskedFor(const objects::Object& object);
 
   // Tasks, with the volumes, snapshots and Pods of each; then what has lost its task.
   absl::Status PlanTasks();
@@ -179,7 +184,7 @@ class Planner {
 
   // How to delete it is said beside it.
   std::string KeptText(const absl::StatusOr<velero::StorageLocation>& location) const;
-  void PlanDataOf(const Json& object);
+  void PlanDataOf(const objects::BackupStorageLocation& object);
   absl::StatusOr<Holding> Look(const absl::StatusOr<velero::StorageLocation>& location,
                                Place& place);
 
@@ -188,16 +193,15 @@ class Planner {
   absl::Status PlanKeys();
 
   // Whether somebody has a copy of every key in it.
-  static bool IsConfirmed(const Json& secret);
-  void PlanKeysOf(const KeyringOwner& owner, const Json& secret);
+  static bool IsConfirmed(const objects::Secret& secret);
+  void PlanKeysOf(const KeyringOwner& owner, const objects::Secret& secret);
   static absl::Status DropKeys(const CallContext& ctx, k8s::ApiClient& api,
                                storage::OpenedStore& opened, const std::string& folder,
                                const k8s::ObjectKey& key, const std::string& uid);
 
   // Without the plugin nobody takes its finalizer off.
-  void NotePendingDeletion(const k8s::ResourceType& type, const Json& object) {
-    plan_.stays.push_back(
-        ItemOf(type, object, csi::DescribePendingDeletion(type, objects::Object(object))));
+  void NotePendingDeletion(const k8s::ResourceType& type, const objects::Object& object) {
+    plan_.stays.push_back(ItemOf(type, object, csi::DescribePendingDeletion(type, object)));
   }
 
   absl::Status NoteWhatStays();
@@ -235,44 +239,47 @@ absl::StatusOr<UninstallPlan> Planner::Plan() {
   return std::move(plan_);
 }
 
-absl::StatusOr<std::vector<Json>> Planner::List(const k8s::ResourceType& type,
+template <typename Kind>
+absl::StatusOr<std::vector<Kind>> Planner::List(const k8s::ResourceType& type,
                                                 absl::string_view space,
                                                 const std::string& label_selector) {
-  absl::StatusOr<k8s::ObjectList> list =
-      env_.api.List(ctx_, type, space, {.label_selector = label_selector, .field_selector = ""});
+  absl::StatusOr<std::vector<Kind>> list = objects::List<Kind>(
+      ctx_, env_.api, type, space, {.label_selector = label_selector, .field_selector = ""});
   if (absl::IsNotFound(list.status())) {
-    return std::vector<Json>();  // The kind is not served any more.
+    return std::vector<Kind>();  // The kind is not served any more.
   }
-  RETURN_IF_ERROR(list.status());
-  return std::move(list->items);
+  return list;
 }
 
-absl::StatusOr<std::vector<Json>> Planner::Transfers(const k8s::ResourceType& type) {
-  std::vector<Json> ours;
+absl::StatusOr<std::vector<objects::DataTransfer>> Planner::Transfers(
+    const k8s::ResourceType& type) {
+  std::vector<objects::DataTransfer> ours;
   for (const std::string& space : request_.velero_namespaces) {
-    ASSIGN_OR_RETURN(const std::vector<Json> all, List(type, space));
-    for (const Json& object : all) {
-      if (GetString(object, {"spec", "datamover"}) == velero::kDataMoverName) {
-        ours.push_back(object);
+    ASSIGN_OR_RETURN(std::vector<objects::DataTransfer> all,
+                     List<objects::DataTransfer>(type, space));
+    for (objects::DataTransfer& transfer : all) {
+      if (transfer.data_mover() == velero::kDataMoverName) {
+        ours.push_back(std::move(transfer));
       }
     }
   }
   return ours;
 }
 
-UninstallItem Planner::ItemOf(const k8s::ResourceType& type, const Json& object, std::string text) {
+UninstallItem Planner::ItemOf(const k8s::ResourceType& type, const objects::Object& object,
+                              std::string text) {
   return {.kind = type.kind, .name = FullName(object), .text = std::move(text)};
 }
 
 absl::Status Planner::LookForLeader() {
-  const absl::StatusOr<Json> lease =
-      env_.api.Get(ctx_, {csi::LeaseType(), env_.mover_namespace, kMoverLease});
-  if (absl::IsNotFound(lease.status())) {
+  ASSIGN_OR_RETURN(const auto lease,
+                   objects::Find<objects::Lease>(
+                       ctx_, env_.api, objects::Lease::Key(env_.mover_namespace, kMoverLease)));
+  if (!lease.has_value()) {
     return absl::OkStatus();
   }
-  RETURN_IF_ERROR(lease.status());
-  const auto renewed = ParseRfc3339(GetString(*lease, {"spec", "renewTime"}));
-  leader_ = GetString(*lease, {"spec", "holderIdentity"});
+  const std::optional<absl::Time> renewed = lease->renewed_at();
+  leader_ = lease->holder();
   if (!renewed.has_value() || *renewed + kLeaseAgeMax < ctx_.clock->Now()) {
     leader_.clear();
   }
@@ -282,41 +289,44 @@ absl::Status Planner::LookForLeader() {
 
 absl::Status Planner::LookForRunning() {
   RETURN_IF_ERROR(LookForLeader());
-  ASSIGN_OR_RETURN(const std::vector<Json> pods,
-                   List(csi::PodType(), env_.mover_namespace, objects::kMoverTaskLabel));
-  for (const Json& pod : pods) {
-    const std::string phase = GetString(pod, {"status", "phase"});
-    if (phase != "Succeeded" && phase != "Failed") {
-      plan_.running.push_back(ItemOf(csi::PodType(), pod, phase));
+  ASSIGN_OR_RETURN(
+      const std::vector<objects::Pod> pods,
+      List<objects::Pod>(objects::Pod::Type(), env_.mover_namespace, objects::kMoverTaskLabel));
+  for (const objects::Pod& pod : pods) {
+    if (pod.is_active()) {
+      plan_.running.push_back(ItemOf(objects::Pod::Type(), pod, pod.phase()));
     }
   }
   if (leader_.empty()) {
     return absl::OkStatus();
   }
-  for (const k8s::ResourceType* type : {&csi::DataUploadType(), &csi::DataDownloadType()}) {
-    ASSIGN_OR_RETURN(const std::vector<Json> transfers, Transfers(*type));
-    for (const Json& transfer : transfers) {
+  for (const k8s::ResourceType* type :
+       {&objects::DataUpload::Type(), &objects::DataDownload::Type()}) {
+    ASSIGN_OR_RETURN(const std::vector<objects::DataTransfer> transfers, Transfers(*type));
+    for (const objects::DataTransfer& transfer : transfers) {
       if (!IsOver(transfer)) {
-        plan_.running.push_back(ItemOf(*type, transfer, GetString(transfer, {"status", "phase"})));
+        plan_.running.push_back(ItemOf(*type, transfer, transfer.phase()));
       }
     }
   }
   for (const std::string& space : request_.velero_namespaces) {
-    ASSIGN_OR_RETURN(const std::vector<Json> deletions, List(csi::DataDeletionType(), space));
-    for (const Json& deletion : deletions) {
-      if (DataDeletionOf(deletion).phase == DeletionPhase::kInProgress) {
-        plan_.running.push_back(ItemOf(csi::DataDeletionType(), deletion, "InProgress"));
+    ASSIGN_OR_RETURN(const std::vector<objects::DataDeletion> deletions,
+                     List<objects::DataDeletion>(objects::DataDeletion::Type(), space));
+    for (const objects::DataDeletion& deletion : deletions) {
+      if (deletion.phase() == objects::DeletionPhase::kInProgress) {
+        plan_.running.push_back(ItemOf(objects::DataDeletion::Type(), deletion, "InProgress"));
       }
     }
   }
   return absl::OkStatus();
 }
 
-void Planner::AddObject(const k8s::ResourceType& type, const Json& object, std::string text) {
-  const k8s::ObjectKey key = {type, k8s::Namespace(object), k8s::Name(object)};
+void Planner::AddObject(const k8s::ResourceType& type, const objects::Object& object,
+                        std::string text) {
+  const k8s::ObjectKey key = {type, object.namespace_name(), object.name()};
   Add(
       ItemOf(type, object, std::move(text)),
-      [&api = env_.api, key, uid = k8s::Uid(object)](const CallContext& ctx) {
+      [&api = env_.api, key, uid = object.uid()](const CallContext& ctx) {
         return k8s::IgnoreNotFound(api.Delete(ctx, key, {.uid = uid, .resource_version = ""}));
       },
       key);
@@ -324,10 +334,11 @@ void Planner::AddObject(const k8s::ResourceType& type, const Json& object, std::
 
 absl::Status Planner::PlanDeletions() {
   for (const std::string& space : request_.velero_namespaces) {
-    ASSIGN_OR_RETURN(const std::vector<Json> deletions, List(csi::DataDeletionType(), space));
-    for (const Json& deletion : deletions) {
-      const bool is_done = DataDeletionOf(deletion).phase == DeletionPhase::kCompleted;
-      AddObject(csi::DataDeletionType(), deletion,
+    ASSIGN_OR_RETURN(const std::vector<objects::DataDeletion> deletions,
+                     List<objects::DataDeletion>(objects::DataDeletion::Type(), space));
+    for (const objects::DataDeletion& deletion : deletions) {
+      const bool is_done = deletion.phase() == objects::DeletionPhase::kCompleted;
+      AddObject(objects::DataDeletion::Type(), deletion,
                 is_done || !request_.keep_data ? "" : "is not done: its data stays in the bucket");
     }
   }
@@ -335,15 +346,14 @@ absl::Status Planner::PlanDeletions() {
 }
 
 absl::Status Planner::PlanTransfers() {
-  for (const k8s::ResourceType* type : {&csi::DataUploadType(), &csi::DataDownloadType()}) {
-    ASSIGN_OR_RETURN(const std::vector<Json> transfers, Transfers(*type));
-    for (const Json& transfer : transfers) {
-      TransferObject without(*type, transfer);
-      without.RemoveFinalizer();
-      if (IsOver(transfer) && without.json() == transfer) {
+  for (const k8s::ResourceType* type :
+       {&objects::DataUpload::Type(), &objects::DataDownload::Type()}) {
+    ASSIGN_OR_RETURN(const std::vector<objects::DataTransfer> transfers, Transfers(*type));
+    for (const objects::DataTransfer& transfer : transfers) {
+      if (IsOver(transfer) && !transfer.HasFinalizer(objects::kMoverFinalizer)) {
         continue;
       }
-      const k8s::ObjectKey key = without.key();
+      const k8s::ObjectKey key = {*type, transfer.namespace_name(), transfer.name()};
       Add(ItemOf(*type, transfer,
                  IsOver(transfer) ? "loses our finalizer" : "is given up: nobody moves it"),
           [&env = env_, type, key](const CallContext& ctx) {
@@ -356,26 +366,26 @@ absl::Status Planner::PlanTransfers() {
 
 absl::Status Planner::GiveUp(const CallContext& ctx, const MoverEnvironment& env,
                              const k8s::ResourceType& type, const k8s::ObjectKey& key) {
-  absl::StatusOr<Json> object = env.api.Get(ctx, key);
-  if (absl::IsNotFound(object.status())) {
+  ASSIGN_OR_RETURN(std::optional<objects::DataTransfer> object,
+                   objects::Find<objects::DataTransfer>(ctx, env.api, key));
+  if (!object.has_value()) {
     return absl::OkStatus();
   }
-  RETURN_IF_ERROR(object.status());
   TransferObject transfer(type, *std::move(object));
-  if (!IsOver(transfer.json())) {
-    if (type == csi::DataUploadType()) {
-      RETURN_IF_ERROR(DropItsSnapshot(ctx, env, transfer.json()));
+  if (!IsOver(transfer.object())) {
+    if (type == objects::DataUpload::Type()) {
+      RETURN_IF_ERROR(DropItsSnapshot(ctx, env, transfer.object()));
     }
     transfer.SetPhase(velero::DataPhase::kCanceled);
     transfer.SetMessage(kGivenUp);
-    transfer.SetStatus("completionTimestamp", FormatRfc3339(ctx.clock->Now()));
+    transfer.SetCompletedAt(ctx.clock->Now());
   }
   transfer.RemoveFinalizer();
   return transfer.Write(ctx, env.api);
 }
 
 absl::Status Planner::DropItsSnapshot(const CallContext& ctx, const MoverEnvironment& env,
-                                      const Json& object) {
+                                      const objects::DataTransfer& object) {
   const absl::StatusOr<velero::DataUpload> upload = velero::ParseDataUpload(object);
   if (!upload.ok()) {
     return absl::OkStatus();  // It names none.
@@ -392,8 +402,8 @@ absl::Status Planner::DropItsSnapshot(const CallContext& ctx, const MoverEnviron
                              csi::SnapshotFate::kDelete);
 }
 
-bool Planner::IsAskedFor(const Json& object) {
-  const std::string space = k8s::Label(object, objects::kMoverVeleroNamespaceLabel);
+bool Planner::IsAskedFor(const objects::Object& object) {
+  const std::string space = object.Label(objects::kMoverVeleroNamespaceLabel);
   const std::vector<std::string>& asked = request_.velero_namespaces;
   if (space.empty() || std::find(asked.begin(), asked.end(), space) != asked.end()) {
     return true;
@@ -403,26 +413,28 @@ bool Planner::IsAskedFor(const Json& object) {
 }
 
 absl::Status Planner::PlanTasks() {
-  ASSIGN_OR_RETURN(const std::vector<Json> tasks, List(VolumeTaskType(), env_.mover_namespace));
-  for (const Json& task : tasks) {
+  ASSIGN_OR_RETURN(const std::vector<objects::VolumeTask> tasks,
+                   List<objects::VolumeTask>(objects::VolumeTask::Type(), env_.mover_namespace));
+  for (const objects::VolumeTask& task : tasks) {
     if (!IsAskedFor(task)) {
       continue;
     }
-    const absl::StatusOr<VolumeTaskSpec> spec = TaskSpecOf(task);
+    const absl::StatusOr<VolumeTaskSpec> spec = task.spec();
     auto* remove = &RemoveDeletionLeftovers;
     if (spec.ok() && spec->kind != TaskKind::kForget) {
       remove = spec->kind == TaskKind::kUpload ? &RemoveUploadLeftovers : &RemoveDownloadLeftovers;
     }
     Add(
-        ItemOf(VolumeTaskType(), task),
+        ItemOf(objects::VolumeTask::Type(), task),
         [&env = env_, task, remove](const CallContext& ctx) { return remove(ctx, env, task); },
-        k8s::ObjectKey{VolumeTaskType(), env_.mover_namespace, k8s::Name(task)});
+        objects::VolumeTask::Key(env_.mover_namespace, task.name()));
   }
-  for (const k8s::ResourceType* type : {&csi::PodType(), &csi::PersistentVolumeClaimType(),
-                                        &csi::VolumeSnapshotType(), &csi::SecretType()}) {
-    ASSIGN_OR_RETURN(const std::vector<Json> objects,
-                     List(*type, env_.mover_namespace, objects::kMoverTaskLabel));
-    for (const Json& object : objects) {
+  for (const k8s::ResourceType* type :
+       {&objects::Pod::Type(), &objects::PersistentVolumeClaim::Type(),
+        &objects::VolumeSnapshot::Type(), &objects::Secret::Type()}) {
+    ASSIGN_OR_RETURN(const std::vector<objects::Object> all,
+                     List<objects::Object>(*type, env_.mover_namespace, objects::kMoverTaskLabel));
+    for (const objects::Object& object : all) {
       if (IsAskedFor(object)) {
         AddObject(*type, object);
       }
@@ -435,17 +447,18 @@ absl::Status Planner::PlanContents() {
   std::set<std::string> names;
   for (const std::string& selector :
        {absl::StrCat(objects::kBaseLabel, "=true"), std::string(objects::kMoverTaskLabel)}) {
-    ASSIGN_OR_RETURN(const std::vector<Json> contents,
-                     List(csi::VolumeSnapshotContentType(), "", selector));
-    for (const Json& content : contents) {
-      if (!names.insert(k8s::Name(content)).second || !IsAskedFor(content)) {
+    ASSIGN_OR_RETURN(
+        const std::vector<objects::VolumeSnapshotContent> contents,
+        List<objects::VolumeSnapshotContent>(objects::VolumeSnapshotContent::Type(), "", selector));
+    for (const objects::VolumeSnapshotContent& content : contents) {
+      if (!names.insert(content.name()).second || !IsAskedFor(content)) {
         continue;
       }
-      const k8s::ObjectKey key = csi::VolumeSnapshotContentKey(k8s::Name(content));
+      const k8s::ObjectKey key = content.key();
       Add(
-          ItemOf(csi::VolumeSnapshotContentType(), content,
-                 absl::StrCat("snapshot ", csi::HandleOf(content), " of driver ",
-                              GetString(content, {"spec", "driver"}))),
+          ItemOf(objects::VolumeSnapshotContent::Type(), content,
+                 absl::StrCat("snapshot ", content.handle_or_source(), " of driver ",
+                              content.driver())),
           [&env = env_, key](const CallContext& ctx) { return DropContent(ctx, env, key); }, key);
     }
   }
@@ -471,13 +484,14 @@ absl::Status Planner::DropContent(const CallContext& ctx, const MoverEnvironment
 }
 
 absl::Status Planner::PlanRest() {
-  ASSIGN_OR_RETURN(const std::vector<Json> differential,
-                   List(incremental::DifferentialSnapshotType(), env_.mover_namespace));
-  for (const Json& object : differential) {
-    AddObject(incremental::DifferentialSnapshotType(), object);
+  ASSIGN_OR_RETURN(
+      const std::vector<objects::Object> differential,
+      List<objects::Object>(objects::DifferentialSnapshot::Type(), env_.mover_namespace));
+  for (const objects::Object& object : differential) {
+    AddObject(objects::DifferentialSnapshot::Type(), object);
   }
   if (has_idle_lease_) {
-    const k8s::ObjectKey key = {csi::LeaseType(), env_.mover_namespace, kMoverLease};
+    const k8s::ObjectKey key = objects::Lease::Key(env_.mover_namespace, kMoverLease);
     Add({.kind = "Lease", .name = absl::StrCat(env_.mover_namespace, "/", kMoverLease), .text = ""},
         [&api = env_.api, key](const CallContext& ctx) {
           return k8s::IgnoreNotFound(api.Delete(ctx, key, {}));
@@ -488,8 +502,10 @@ absl::Status Planner::PlanRest() {
 
 absl::Status Planner::PlanData() {
   for (const std::string& space : request_.velero_namespaces) {
-    ASSIGN_OR_RETURN(const std::vector<Json> locations, List(StorageLocationType(), space));
-    for (const Json& object : locations) {
+    ASSIGN_OR_RETURN(
+        const std::vector<objects::BackupStorageLocation> locations,
+        List<objects::BackupStorageLocation>(objects::BackupStorageLocation::Type(), space));
+    for (const objects::BackupStorageLocation& object : locations) {
       PlanDataOf(object);
     }
   }
@@ -506,7 +522,7 @@ std::string Planner::KeptText(const absl::StatusOr<velero::StorageLocation>& loc
                                          "this cluster moved, wherever it is restored"));
 }
 
-void Planner::PlanDataOf(const Json& object) {
+void Planner::PlanDataOf(const objects::BackupStorageLocation& object) {
   UninstallItem item = {
       .kind = "data", .name = absl::StrCat("location ", FullName(object)), .text = ""};
   const absl::StatusOr<velero::StorageLocation> location = velero::ParseStorageLocation(object);
@@ -549,13 +565,14 @@ absl::Status Planner::NoteFormerPlaces() {
   if (request_.keep_data) {
     return absl::OkStatus();
   }
-  ASSIGN_OR_RETURN(const std::vector<Json> uploads, Transfers(csi::DataUploadType()));
+  ASSIGN_OR_RETURN(const std::vector<objects::DataTransfer> uploads,
+                   Transfers(objects::DataUpload::Type()));
   std::set<std::string> told;
-  for (const Json& upload : uploads) {
+  for (const objects::DataTransfer& upload : uploads) {
     const std::string address =
-        incremental::HarmlessText(k8s::Annotation(upload, objects::kAddressAnnotation), {});
-    const std::string location = absl::StrCat(k8s::Namespace(upload), "/",
-                                              GetString(upload, {"spec", "backupStorageLocation"}));
+        incremental::HarmlessText(upload.Annotation(objects::kAddressAnnotation), {});
+    const std::string location =
+        absl::StrCat(upload.namespace_name(), "/", upload.storage_location());
     const auto place = places_.find(location);
     const bool is_looked_at = place == places_.end() || place->second.address.empty() ||
                               absl::StartsWith(address, place->second.address + "/");
@@ -575,32 +592,33 @@ absl::Status Planner::NoteFormerPlaces() {
 }
 
 absl::Status Planner::PlanKeys() {
-  ASSIGN_OR_RETURN(const std::vector<Json> secrets, List(csi::SecretType(), env_.mover_namespace));
-  for (const Json& secret : secrets) {
+  ASSIGN_OR_RETURN(const std::vector<objects::Secret> secrets,
+                   List<objects::Secret>(objects::Secret::Type(), env_.mover_namespace));
+  for (const objects::Secret& secret : secrets) {
     const KeyringOwner owner = {
-        .velero_namespace = k8s::Annotation(secret, objects::kMoverVeleroNamespaceLabel),
-        .location = k8s::Annotation(secret, objects::kMoverLocationAnnotation)};
-    if (!owner.location.empty() && k8s::Name(secret) == KeyringSecretName(owner)) {
+        .velero_namespace = secret.Annotation(objects::kMoverVeleroNamespaceLabel),
+        .location = secret.Annotation(objects::kMoverLocationAnnotation)};
+    if (!owner.location.empty() && secret.name() == KeyringSecretName(owner)) {
       PlanKeysOf(owner, secret);
     }
   }
   return absl::OkStatus();
 }
 
-bool Planner::IsConfirmed(const Json& secret) {
-  const std::string list = k8s::Annotation(secret, objects::kConfirmedKeysAnnotation);
+bool Planner::IsConfirmed(const objects::Secret& secret) {
+  const std::string list = secret.Annotation(objects::kConfirmedKeysAnnotation);
   const std::set<std::string> confirmed = absl::StrSplit(list, ',', absl::SkipEmpty());
-  const std::map<std::string, std::string> keys = GetStringMap(secret, {"data"});
+  const std::map<std::string, std::string> keys = secret.encoded_data();
   return std::all_of(keys.begin(), keys.end(),
                      [&](const auto& key) { return confirmed.contains(key.first); });
 }
 
-void Planner::PlanKeysOf(const KeyringOwner& owner, const Json& secret) {
+void Planner::PlanKeysOf(const KeyringOwner& owner, const objects::Secret& secret) {
   const std::string location = absl::StrCat(owner.velero_namespace, "/", owner.location);
   const auto place = places_.find(location);
   const auto stays = [&](absl::string_view why) {
-    plan_.stays.push_back(
-        ItemOf(csi::SecretType(), secret, absl::StrCat("keys of location ", location, ": ", why)));
+    plan_.stays.push_back(ItemOf(objects::Secret::Type(), secret,
+                                 absl::StrCat("keys of location ", location, ": ", why)));
   };
   if (request_.keep_data) {
     stays("csi-delta mover-key export them before the namespace goes");
@@ -609,12 +627,10 @@ void Planner::PlanKeysOf(const KeyringOwner& owner, const Json& secret) {
   } else if (!place->second.had_data && !IsConfirmed(secret)) {
     stays("no data was found there, and nobody said that he has a copy; delete it by hand");
   } else {
-    Add(ItemOf(csi::SecretType(), secret, absl::StrCat("keys of location ", location)),
+    Add(ItemOf(objects::Secret::Type(), secret, absl::StrCat("keys of location ", location)),
         [&api = env_.api, opened = place->second.opened, folder = folder_,
-         key = k8s::ObjectKey{csi::SecretType(), env_.mover_namespace, k8s::Name(secret)},
-         uid = k8s::Uid(secret)](const CallContext& ctx) {
-          return DropKeys(ctx, api, *opened, folder, key, uid);
-        });
+         key = objects::Secret::Key(env_.mover_namespace, secret.name()), uid = secret.uid()](
+            const CallContext& ctx) { return DropKeys(ctx, api, *opened, folder, key, uid); });
   }
 }
 
@@ -645,10 +661,11 @@ absl::Status Planner::NoteWhatStays() {
                                                 env_.mover_namespace)});
   }
   for (const k8s::ResourceType* type :
-       {&csi::VolumeSnapshotType(), &csi::VolumeSnapshotContentType()}) {
-    ASSIGN_OR_RETURN(const std::vector<Json> marked, List(*type, "", objects::kCsiDeltaLabel));
-    for (const Json& object : marked) {
-      if (csi::IsPendingDeletion(objects::Object(object))) {
+       {&objects::VolumeSnapshot::Type(), &objects::VolumeSnapshotContent::Type()}) {
+    ASSIGN_OR_RETURN(const std::vector<objects::Object> marked,
+                     List<objects::Object>(*type, "", objects::kCsiDeltaLabel));
+    for (const objects::Object& object : marked) {
+      if (csi::IsPendingDeletion(object)) {
         NotePendingDeletion(*type, object);
         continue;
       }
@@ -657,11 +674,12 @@ absl::Status Planner::NoteWhatStays() {
                  absl::StrCat("is a backup's, and has our label ", objects::kCsiDeltaLabel)));
     }
   }
-  for (const char* const version : csi::kGroupVersions) {
-    const k8s::ResourceType type = csi::VolumeGroupSnapshotContentType(version);
-    ASSIGN_OR_RETURN(const std::vector<Json> marked, List(type, "", objects::kCsiDeltaLabel));
-    for (const Json& object : marked) {
-      if (csi::IsPendingDeletion(objects::Object(object))) {
+  for (const char* const version : objects::kGroupVersions) {
+    const k8s::ResourceType type = objects::VolumeGroupSnapshotContent::kKind.TypeOf(version);
+    ASSIGN_OR_RETURN(const std::vector<objects::Object> marked,
+                     List<objects::Object>(type, "", objects::kCsiDeltaLabel));
+    for (const objects::Object& object : marked) {
+      if (csi::IsPendingDeletion(object)) {
         NotePendingDeletion(type, object);
       }
     }
@@ -669,7 +687,8 @@ absl::Status Planner::NoteWhatStays() {
       break;
     }
   }
-  for (const k8s::ResourceType* type : {&VolumeTaskType(), &csi::DataDeletionType()}) {
+  for (const k8s::ResourceType* type :
+       {&objects::VolumeTask::Type(), &objects::DataDeletion::Type()}) {
     const absl::Status served =
         env_.api.List(ctx_, *type, "", {.label_selector = "", .field_selector = ""}).status();
     if (!absl::IsNotFound(served)) {
@@ -704,9 +723,9 @@ void CarryOut(const CallContext& ctx, k8s::ApiClient& api, const UninstallPlan& 
   }
   const CallContext waiting = ctx.WithTimeout(kGoneTimeMax);
   for (const UninstallPlan::Step* step : awaited) {
-    const absl::Status gone =
-        k8s::WaitFor(waiting, api, *step->until_gone,
-                     [](const Json* object) -> absl::StatusOr<bool> { return object == nullptr; });
+    const absl::Status gone = objects::WaitFor<objects::Object>(
+        waiting, api, *step->until_gone,
+        [](const objects::Object* object) -> absl::StatusOr<bool> { return object == nullptr; });
     sink(step->item, absl::IsDeadlineExceeded(gone)
                          ? absl::DeadlineExceededError(
                                "is asked to go and still there: see its finalizers and events")

@@ -9,9 +9,7 @@
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "csi/base_snapshots.h"
-#include "csi/data_transfer.h"
 #include "csi/exposed_snapshot.h"
-#include "csi/snapshot_types.h"
 #include "datamover/data_deletion.h"
 #include "datamover/repository_access.h"
 #include "datamover/volume_task.h"
@@ -20,9 +18,11 @@
 #include "incremental/full_reason.h"
 #include "incremental/volume_group_tags.h"
 #include "k8s/event_recorder.h"
-#include "k8s/find.h"
-#include "k8s/object.h"
+#include "objects/client.h"
+#include "objects/data_upload.h"
 #include "objects/keys.h"
+#include "objects/persistent_volume_claim.h"
+#include "objects/volume_snapshot.h"
 #include "velero/data_reference.h"
 
 namespace csidelta::datamover {
@@ -30,11 +30,18 @@ namespace {
 
 using velero::DataPhase;
 
+// Of the PVC, as the task has it; "" where there is no task.
+std::string ClaimUidIn(const std::optional<objects::VolumeTask>& task) {
+  const absl::StatusOr<VolumeTaskSpec> spec =
+      task.has_value() ? task->spec() : absl::StatusOr<VolumeTaskSpec>(VolumeTaskSpec());
+  return spec.ok() ? spec->volume.claim_uid : "";
+}
+
 class UploadStep : public TransferStep {
  public:
   UploadStep(const CallContext& ctx, const MoverEnvironment& env, TransferScheduler& scheduler,
              const std::function<void(const UploadEnd&)>& on_end, velero::DataUpload upload,
-             Json object);
+             objects::DataTransfer object);
 
  private:
   absl::StatusOr<TaskVolume> Volume() override;
@@ -44,18 +51,18 @@ class UploadStep : public TransferStep {
   csi::BaseOwner Owner() const;
   csi::ExposeRequest Exposing(std::optional<objects::OwnerReference> owner) const;
   velero::DataReference Reference() const;
-  absl::StatusOr<WorkerRun::NextPod> PrepareWorker(const Json& task) override;
+  absl::StatusOr<WorkerRun::NextPod> PrepareWorker(const objects::VolumeTask& task) override;
   UploadWork Work(const std::optional<csi::MovedGroup>& group) const;
 
   // The DataUpload's own word counts, where it is one.
   engine::OnFallback OnFallback() const;
 
-  absl::Status LookAtClaim(const Json& task) override {
-    return csi::ExposeSnapshot(ctx_, env_.api, Exposing(OwnerReferenceTo(task))).status();
+  absl::Status LookAtClaim(const objects::VolumeTask& task) override {
+    return csi::ExposeSnapshot(ctx_, env_.api, Exposing(task.AsOwner())).status();
   }
 
   // A claim that waits for its Pod is bound with it, perhaps to another volume.
-  absl::Status LookAtBegun(const Json& task) override { return LookAtClaim(task); }
+  absl::Status LookAtBegun(const objects::VolumeTask& task) override { return LookAtClaim(task); }
 
   void NoteBegin() override { object_.SetTime(objects::kUploadingAtAnnotation, Now()); }
 
@@ -92,10 +99,10 @@ class UploadStep : public TransferStep {
 UploadStep::UploadStep(const CallContext& ctx, const MoverEnvironment& env,
                        TransferScheduler& scheduler,
                        const std::function<void(const UploadEnd&)>& on_end,
-                       velero::DataUpload upload, Json object)
+                       velero::DataUpload upload, objects::DataTransfer object)
     : TransferStep(ctx, env, scheduler,
                    {.task = TaskKind::kUpload,
-                    .type = csi::DataUploadType(),
+                    .type = objects::DataUpload::Type(),
                     .volume = absl::StrCat(upload.source_namespace, "/", upload.source_claim),
                     .moving = "uploading",
                     .queued = QueuedUpload},
@@ -120,14 +127,15 @@ absl::StatusOr<std::string> UploadStep::ClaimUid() {
   if (!upload_.claim_uid.empty()) {
     return upload_.claim_uid;
   }
-  ASSIGN_OR_RETURN(const Json task, run_.CachedTask(ctx_));
-  if (const std::string known = GetString(task, {"spec", "volume", "claimUID"}); !known.empty()) {
+  ASSIGN_OR_RETURN(const std::optional<objects::VolumeTask> task, run_.CachedTask(ctx_));
+  if (const std::string known = ClaimUidIn(task); !known.empty()) {
     return known;
   }
-  ASSIGN_OR_RETURN(const Json claim,
-                   env_.api.Get(ctx_, {csi::PersistentVolumeClaimType(), upload_.source_namespace,
-                                       upload_.source_claim}));
-  return k8s::Uid(claim);
+  ASSIGN_OR_RETURN(const auto claim, objects::Get<objects::PersistentVolumeClaim>(
+                                         ctx_, env_.api,
+                                         objects::PersistentVolumeClaim::Key(
+                                             upload_.source_namespace, upload_.source_claim)));
+  return claim.uid();
 }
 
 csi::BaseOwner UploadStep::Owner() const {
@@ -162,8 +170,8 @@ velero::DataReference UploadStep::Reference() const {
           .key = ""};
 }
 
-absl::StatusOr<WorkerRun::NextPod> UploadStep::PrepareWorker(const Json& task) {
-  csi::ExposeRequest request = Exposing(OwnerReferenceTo(task));
+absl::StatusOr<WorkerRun::NextPod> UploadStep::PrepareWorker(const objects::VolumeTask& task) {
+  csi::ExposeRequest request = Exposing(task.AsOwner());
   request.is_without_claim = !IsAdmitted();
   ASSIGN_OR_RETURN(const csi::Exposure exposure, csi::ExposeSnapshot(ctx_, env_.api, request));
   AnnotateExposure(exposure, object_);
@@ -229,10 +237,10 @@ absl::StatusOr<absl::Time> UploadStep::Conclude(const VolumeTaskStatus& task) {
   ASSIGN_OR_RETURN(const csi::SnapshotFate fate, SettleBase(figures));
   RETURN_IF_ERROR(RemoveWithSnapshot(fate));
   AnnotateFigures(figures, task, object_);
-  object_.SetStatus("snapshotID", snapshot_id);
+  object_.SetSnapshotId(snapshot_id);
   object_.SetProgress(figures.logical_bytes, figures.logical_bytes);
   if (figures.changed_bytes > 0) {
-    object_.SetStatus("incrementalBytes", figures.changed_bytes);
+    object_.SetIncrementalBytes(figures.changed_bytes);
   }
   end_.figures = figures;
   end_.key_confirmed = object_.Annotation(objects::kKeyConfirmedAnnotation) != "false";
@@ -247,8 +255,8 @@ BackupFigures UploadStep::FiguresOf(const VolumeTaskStatus& task) {
 }
 
 absl::StatusOr<std::optional<absl::Time>> UploadStep::CompleteAllTheSame(absl::Time /*latest*/) {
-  ASSIGN_OR_RETURN(const Json task, run_.FindTask(ctx_));
-  const VolumeTaskStatus status = TaskStatusOf(task);
+  ASSIGN_OR_RETURN(const std::optional<objects::VolumeTask> task, run_.FindTask(ctx_));
+  const VolumeTaskStatus status = task.has_value() ? task->status() : VolumeTaskStatus();
   if (status.phase != TaskPhase::kSucceeded || upload_.is_being_deleted) {
     return std::optional<absl::Time>();  // Of one that is gone nobody knows what it stored.
   }
@@ -310,19 +318,21 @@ absl::Status UploadStep::RemoveAll() {
 }
 
 absl::Status UploadStep::ForgetUnnamed() {
-  ASSIGN_OR_RETURN(const Json task, run_.FindTask(ctx_));
-  const TaskPhase phase = TaskStatusOf(task).phase;
-  if (phase != TaskPhase::kRunning && phase != TaskPhase::kSucceeded && AttemptsOf(task) < 2) {
+  ASSIGN_OR_RETURN(const std::optional<objects::VolumeTask> task, run_.FindTask(ctx_));
+  if (!task.has_value()) {
     return absl::OkStatus();
   }
-  ASSIGN_OR_RETURN(const bool has_ended, run_.HasSurelyEnded(ctx_, task));
-  claim_uid_ = GetString(task, {"spec", "volume", "claimUID"});
+  const TaskPhase phase = task->status().phase;
+  if (phase != TaskPhase::kRunning && phase != TaskPhase::kSucceeded && task->attempts() < 2) {
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const bool has_ended, run_.HasSurelyEnded(ctx_, *task));
+  claim_uid_ = ClaimUidIn(task);
   velero::DataReference reference = Reference();
   reference.key = object_.Annotation(objects::kMoverKeyAnnotation);
-  const absl::Status made = env_.api
-                                .Create(ctx_, csi::DataDeletionType(), upload_.namespace_name,
-                                        MakeDeletionOfUnnamed(upload_, reference, has_ended))
-                                .status();
+  const absl::Status made =
+      objects::Create(ctx_, env_.api, MakeDeletionOfUnnamed(upload_, reference, has_ended))
+          .status();
   return absl::IsAlreadyExists(made) ? absl::OkStatus() : made;
 }
 
@@ -352,12 +362,12 @@ void UploadStep::Tell(DataPhase phase, const std::string& message) {
 
 UploadReconciler::UploadReconciler(const MoverEnvironment& env, TransferScheduler& scheduler,
                                    std::function<void(const UploadEnd&)> on_end)
-    : TransferReconciler(env, csi::DataUploadType()),
+    : TransferReconciler(env, objects::DataUpload::Type()),
       scheduler_(scheduler),
       on_end_(std::move(on_end)) {}
 
-absl::StatusOr<std::unique_ptr<TransferStep>> UploadReconciler::StepFor(const CallContext& ctx,
-                                                                        Json object) {
+absl::StatusOr<std::unique_ptr<TransferStep>> UploadReconciler::StepFor(
+    const CallContext& ctx, objects::DataTransfer object) {
   absl::StatusOr<velero::DataUpload> upload = velero::ParseDataUpload(object);
   if (!upload.ok()) {
     return absl::InvalidArgumentError(
@@ -376,12 +386,12 @@ std::string VolumeOf(const velero::DataUpload& upload) {
 
 }  // namespace
 
-std::optional<QueuedTransfer> QueuedUpload(const Json& object) {
+std::optional<QueuedTransfer> QueuedUpload(const objects::Object& object) {
   const absl::StatusOr<velero::DataUpload> upload = velero::ParseDataUpload(object);
-  if (!upload.ok() || !IsToBeMoved(object)) {
+  if (!upload.ok() || !IsToBeMoved(*upload)) {
     return std::nullopt;
   }
-  QueuedTransfer queued = QueuedTransferOf(object, csi::DataUploadType().kind, *upload);
+  QueuedTransfer queued = QueuedTransferOf(object, objects::DataUpload::kKind.kind, *upload);
   queued.kind = TransferKind::kUpload;
   queued.volume = VolumeOf(*upload);
   queued.volume_namespace = upload->source_namespace;
@@ -389,9 +399,9 @@ std::optional<QueuedTransfer> QueuedUpload(const Json& object) {
   return queued;
 }
 
-std::optional<GoodBackup> GoodBackupOf(const Json& object) {
+std::optional<GoodBackup> GoodBackupOf(const objects::Object& object) {
   const absl::StatusOr<velero::DataUpload> upload = velero::ParseDataUpload(object);
-  const std::optional<absl::Time> created_at = k8s::CreatedAt(object);
+  const std::optional<absl::Time> created_at = object.created_at();
   if (!upload.ok() || upload->data_mover != velero::kDataMoverName ||
       upload->phase != DataPhase::kCompleted || !created_at.has_value()) {
     return std::nullopt;
@@ -401,9 +411,10 @@ std::optional<GoodBackup> GoodBackupOf(const Json& object) {
 
 absl::Status RemoveUploadExposure(const CallContext& ctx, const MoverEnvironment& env,
                                   const std::string& stem, const std::string& velero_namespace) {
-  ASSIGN_OR_RETURN(const std::optional<Json> content,
-                   k8s::Find(ctx, env.api, csi::VolumeSnapshotContentKey(stem)));
-  const bool is_base = content.has_value() && k8s::Label(*content, objects::kBaseLabel) == "true";
+  ASSIGN_OR_RETURN(const auto content,
+                   objects::Find<objects::VolumeSnapshotContent>(
+                       ctx, env.api, objects::VolumeSnapshotContent::Key("", stem)));
+  const bool is_base = content.has_value() && content->Label(objects::kBaseLabel) == "true";
   return csi::RemoveExposure(ctx, env.api,
                              {.name = stem,
                               .source_namespace = "",
@@ -417,11 +428,12 @@ absl::Status RemoveUploadExposure(const CallContext& ctx, const MoverEnvironment
 }
 
 absl::Status RemoveUploadLeftovers(const CallContext& ctx, const MoverEnvironment& env,
-                                   const Json& task) {
-  return RemoveTransferLeftovers(
-      ctx, env, csi::DataUploadType(), task, [&](const VolumeTaskSpec& spec, const Json&) {
-        return RemoveUploadExposure(ctx, env, k8s::Name(task), spec.subject.namespace_name);
-      });
+                                   const objects::VolumeTask& task) {
+  return RemoveTransferLeftovers(ctx, env, objects::DataUpload::Type(), task,
+                                 [&](const VolumeTaskSpec& spec, const objects::DataTransfer*) {
+                                   return RemoveUploadExposure(ctx, env, task.name(),
+                                                               spec.subject.namespace_name);
+                                 });
 }
 
 }  // namespace csidelta::datamover

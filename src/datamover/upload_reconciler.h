@@ -8,11 +8,12 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/call_context.h"
-#include "base/json.h"
 #include "datamover/mover_environment.h"
 #include "datamover/transfer_scheduler.h"
 #include "datamover/transfer_step.h"
 #include "datamover/upload_report.h"
+#include "objects/object.h"
+#include "objects/volume_task.h"
 #include "velero/data_upload.h"
 
 namespace csidelta::datamover {
@@ -39,26 +40,26 @@ class UploadReconciler : public TransferReconciler {
 
  private:
   absl::StatusOr<std::unique_ptr<TransferStep>> StepFor(const CallContext& ctx,
-                                                        Json object) override;
+                                                        objects::DataTransfer object) override;
 
   TransferScheduler& scheduler_;
   const std::function<void(const UploadEnd&)> on_end_;
 };
 
 // What a DataUpload says to the scheduler; nothing for one that is over, or not ours.
-std::optional<QueuedTransfer> QueuedUpload(const Json& object);
+std::optional<QueuedTransfer> QueuedUpload(const objects::Object& object);
 
 // That a volume has a good backup; nothing unless the object is a completed DataUpload of ours.
 struct GoodBackup {
   std::string volume;  // as QueuedTransfer has it
   absl::Time taken_at;
 };
-std::optional<GoodBackup> GoodBackupOf(const Json& object);
+std::optional<GoodBackup> GoodBackupOf(const objects::Object& object);
 
 // Removes what is left of a DataUpload's task when the DataUpload has its last phase, or is gone:
 // nobody else will. A base stays.
 absl::Status RemoveUploadLeftovers(const CallContext& ctx, const MoverEnvironment& env,
-                                   const Json& task);
+                                   const objects::VolumeTask& task);
 
 // Removes what a volume snapshot was exposed through for the DataUpload of `stem`, and the driver's
 // snapshot unless it is a base.

@@ -5,7 +5,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
-#include "k8s/object.h"
 #include "objects/keys.h"
 
 namespace csidelta::datamover {
@@ -71,7 +70,7 @@ void AnnotateFigures(const BackupFigures& figures, const VolumeTaskStatus& task,
 }
 
 void AnnotateExposure(const csi::Exposure& exposure, TransferObject& upload) {
-  NoteTime(upload, objects::kMoverAskedAtAnnotation, k8s::CreatedAt(upload.json()));
+  NoteTime(upload, objects::kMoverAskedAtAnnotation, upload.object().created_at());
   NoteTime(upload, objects::kMoverTakenAtAnnotation, exposure.cut_at);
   NoteTime(upload, objects::kMoverReadyAtAnnotation, exposure.ready_at);
   if (exposure.group.has_value()) {

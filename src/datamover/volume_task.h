@@ -1,105 +1,29 @@
 #pragma once
 
-#include <cstdint>
-#include <map>
-#include <optional>
-#include <string>
-
-#include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
-#include "absl/time/time.h"
-#include "base/json.h"
 #include "datamover/outcome.h"
-#include "datamover/volume_job.h"
-#include "k8s/api_client.h"
+#include "objects/volume_job.h"
+#include "objects/volume_task.h"
 
-// The kind VolumeTask: what one worker Pod is to do with one volume, and how far it is. The
-// controller writes the spec, which is whom it is done for and the job (datamover/volume_job.h),
-// the worker the status; they meet nowhere else.
-// deploy/chart/crds/volumetask.yaml is its schema. All reading is pure, never throws, and takes a
-// value of the wrong type for a missing one.
-//
-//          +------------------------------- a new Pod resumes -----------+
-//          v                                                             |
-//   ""  Running --> Succeeded                                            |
-//          +------> Failed                                               |
-//          +------> Canceled     spec.cancel                             |
-//          +------> Interrupted  the Pod had to end: drained, evicted ---+
+// What workers are told and tell (objects/volume_task.h), by the names that it has here.
 namespace csidelta::datamover {
 
-inline constexpr char kMoverGroup[] = "mover.csi-delta.io";
-inline constexpr char kMoverVersion[] = "v1alpha1";
-
-const k8s::ResourceType& VolumeTaskType();
-
-enum class TaskKind { kUpload, kDownload, kForget };
-// "Upload".
-std::string ToString(TaskKind kind);
-
-// Whom the task is done for.
-struct TaskSubject {
-  std::string kind = {};  // DataUpload, DataDownload, DataDeletion
-  std::string namespace_name = {};
-  std::string name = {};
-  std::string uid = {};
-
-  friend bool operator==(const TaskSubject&, const TaskSubject&) = default;
-};
-
-struct TaskVolume {
-  std::string namespace_name = {};
-  std::string claim = {};
-  std::string claim_uid = {};
-
-  friend bool operator==(const TaskVolume&, const TaskVolume&) = default;
-};
-
-// But for the job, which the controller writes anew before each Pod. Immutable but for `cancel`.
-struct VolumeTaskSpec {
-  TaskKind kind = TaskKind::kUpload;
-  TaskSubject subject = {};
-  TaskVolume volume = {};
-  bool cancel = false;
-
-  friend bool operator==(const VolumeTaskSpec&, const VolumeTaskSpec&) = default;
-};
-
-// The object to create.
-Json MakeVolumeTask(absl::string_view namespace_name, absl::string_view name,
-                    const VolumeTaskSpec& spec, const std::map<std::string, std::string>& labels);
-// The spec of an object. INVALID_ARGUMENT when its type is none that we know.
-absl::StatusOr<VolumeTaskSpec> TaskSpecOf(const Json& object);
-// The job of an object. Errors of ReadJob(); INVALID_ARGUMENT, too, when there is none yet, and
-// when it is of another type than the task.
-absl::StatusOr<VolumeJob> JobOf(const Json& object);
-
-// kNone: no worker said anything yet, or what it said is none of these.
-enum class TaskPhase { kNone, kRunning, kSucceeded, kFailed, kCanceled, kInterrupted };
-// "Running"; "" for kNone.
-std::string ToString(TaskPhase phase);
-// Whether no worker runs the task again.
-bool IsLast(TaskPhase phase);
-
-struct VolumeTaskStatus {
-  TaskPhase phase = TaskPhase::kNone;
-  std::string stage = {};  // of the work: "scan", "transfer", ...
-  int64_t done_bytes = 0;
-  int64_t total_bytes = 0;  // 0: not known
-  std::optional<absl::Time> started_at = {};
-  std::optional<absl::Time> heartbeat_at = {};
-  std::optional<absl::Time> completed_at = {};
-  std::string node = {};
-  std::optional<Outcome> outcome = {};  // once it ended
-};
-
-// Also of a task whose worker was of the version before, which wrote no outcome
-// (datamover/former_outcome.h).
-VolumeTaskStatus TaskStatusOf(const Json& object);
-// What went wrong, in one sentence; "" when nothing did, or the worker has not ended.
-std::string MessageOf(const VolumeTaskStatus& status);
-// Why, as far as the worker has ended.
-OutcomeCause CauseOf(const VolumeTaskStatus& status);
-// As status patches are written: what is not set is left out.
-Json ToJson(const VolumeTaskStatus& status);
+using objects::CauseOf;
+using objects::DownloadWork;
+using objects::ForgetWork;
+using objects::IsLast;
+using objects::JobLimits;
+using objects::JobRepository;
+using objects::MessageOf;
+using objects::TaskKind;
+using objects::TaskPhase;
+using objects::TaskSubject;
+using objects::TaskVolume;
+using objects::ToString;
+using objects::UploadWork;
+using objects::VolumeJob;
+using objects::VolumeTask;
+using objects::VolumeTaskSpec;
+using objects::VolumeTaskStatus;
+using objects::VolumeWork;
 
 }  // namespace csidelta::datamover

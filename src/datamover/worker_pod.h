@@ -5,20 +5,18 @@
 #include <string>
 #include <vector>
 
-#include "base/json.h"
 #include "datamover/settings.h"
 #include "objects/node.h"
 #include "objects/object.h"
+#include "objects/worker_pod.h"
 
 namespace csidelta::datamover {
 
-// Where the worker finds things.
-inline constexpr char kVolumePath[] = "/dev/volume";
-inline constexpr char kSecretsPath[] = "/secrets";
-inline constexpr char kScratchPath[] = "/scratch";
-// How long a worker that is told to end may take.
-inline constexpr int kGraceSeconds = 8;
-inline constexpr int64_t kWorkerUser = 65532;
+using objects::kGraceSeconds;
+using objects::kScratchPath;
+using objects::kSecretsPath;
+using objects::kVolumePath;
+using objects::kWorkerUser;
 
 // What one worker Pod is made from.
 struct WorkerPod {
@@ -39,6 +37,6 @@ struct WorkerPod {
 
 // The object to create: a Pod as the Pod Security profile "restricted" wants it, which runs once.
 // Pure.
-Json MakeWorkerPod(const WorkerPod& pod);
+objects::Pod MakeWorkerPod(const WorkerPod& pod);
 
 }  // namespace csidelta::datamover

@@ -5,24 +5,23 @@
 #include <utility>
 
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
-#include "csi/snapshot_types.h"
 #include "datamover/lost_pods.h"
 #include "datamover/node_slots.h"
 #include "datamover/worker_pod.h"
 #include "datamover/write_fence.h"
 #include "k8s/cached_client.h"
 #include "k8s/find.h"
-#include "k8s/object.h"
 #include "objects/keys.h"
+#include "objects/secret.h"
 
 namespace csidelta::datamover {
 namespace {
 
+using objects::Pod;
 using Presence = k8s::ObjectCache::Presence;
 
 // While something is waited for that nobody tells of: the less often the longer it takes.
@@ -35,10 +34,6 @@ constexpr absl::Duration kRefusedAgainMax = absl::Seconds(30);
 constexpr std::size_t kReasonBytesMax = 400;
 // How the API server begins what it writes of a ResourceQuota that leaves too little.
 constexpr char kOverQuota[] = "exceeded quota: ";
-
-absl::Time CreatedAt(const Json& object, absl::Time fallback) {
-  return k8s::CreatedAt(object).value_or(fallback);
-}
 
 // 2 s, 4 s, 8 s, ... after the first, second, third.
 absl::Duration PauseAfter(int attempts) {
@@ -63,42 +58,32 @@ std::string Join(absl::string_view reason, absl::string_view message) {
   return absl::StrCat(reason, ": ", message).substr(0, kReasonBytesMax);
 }
 
-std::string TerminationWords(const Json& terminated) {
-  const std::string reason = GetString(terminated, {"reason"});
-  if (reason == "OOMKilled") {
+std::string TerminationWords(const objects::ContainerStatus::Terminated& terminated) {
+  if (terminated.reason == "OOMKilled") {
     return "OOMKilled: it needed more memory than its limit; raise worker.resources.limits.memory "
            "in "
            "the settings";
   }
-  return Join(absl::StrCat(reason, " with exit code ", GetInt(terminated, {"exitCode"}, -1)),
-              GetString(terminated, {"message"}));
+  return Join(absl::StrCat(terminated.reason, " with exit code ", terminated.exit_code),
+              terminated.message);
 }
 
-std::string ContainerWords(const Json& pod) {
-  const Json* statuses = FindJson(pod, {"status", "containerStatuses"});
-  if (statuses == nullptr || !statuses->is_array()) {
-    return "";
-  }
-  for (const Json& status : *statuses) {
-    if (const Json* terminated = FindJson(status, {"state", "terminated"}); terminated != nullptr) {
-      return TerminationWords(*terminated);
+std::string ContainerWords(const Pod& pod) {
+  for (const objects::ContainerStatus& container : pod.containers()) {
+    if (container.terminated.has_value()) {
+      return TerminationWords(*container.terminated);
     }
-    if (const Json* waiting = FindJson(status, {"state", "waiting"}); waiting != nullptr) {
-      return Join(GetString(*waiting, {"reason"}), GetString(*waiting, {"message"}));
+    if (container.waiting.has_value()) {
+      return Join(container.waiting->reason, container.waiting->message);
     }
   }
   return "";
 }
 
-std::string ConditionWords(const Json& pod) {
-  const Json* conditions = FindJson(pod, {"status", "conditions"});
-  if (conditions == nullptr || !conditions->is_array()) {
-    return "";
-  }
-  for (const Json& condition : *conditions) {
-    if (GetString(condition, {"type"}) == "PodScheduled" &&
-        GetString(condition, {"status"}) == "False") {
-      return Join(GetString(condition, {"reason"}), GetString(condition, {"message"}));
+std::string ConditionWords(const Pod& pod) {
+  for (const objects::Condition& condition : pod.conditions()) {
+    if (condition.type == "PodScheduled" && condition.status == "False") {
+      return Join(condition.reason, condition.message);
     }
   }
   return "";
@@ -116,41 +101,38 @@ bool IsOverQuota(const absl::Status& why) {
 }
 
 // Whether its worker writes into a volume.
-bool IsRestore(const Json& task) {
-  const absl::StatusOr<VolumeTaskSpec> spec = TaskSpecOf(task);
+bool IsRestore(const VolumeTask& task) {
+  const absl::StatusOr<VolumeTaskSpec> spec = task.spec();
   return spec.ok() && spec->kind == TaskKind::kDownload;
 }
 
 // Whether it was to be gone long ago.
-bool IsStuck(const Json& pod, absl::Time now) {
-  const std::optional<absl::Time> gone_at = k8s::DeletedAt(pod);
+bool IsStuck(const Pod& pod, absl::Time now) {
+  const std::optional<absl::Time> gone_at = pod.deleted_at();
   return gone_at.has_value() && now >= *gone_at + kPodGoneAfter;
 }
 
 // Makes it, or sees to it that the one that is there has the same data.
-absl::Status PutSecret(const CallContext& ctx, k8s::ApiClient& api, const Json& secret) {
-  const absl::Status made =
-      api.Create(ctx, csi::SecretType(), k8s::Namespace(secret), secret).status();
+absl::Status PutSecret(const CallContext& ctx, k8s::ApiClient& api, const objects::Secret& secret) {
+  const absl::Status made = objects::Create(ctx, api, secret).status();
   if (!absl::IsAlreadyExists(made)) {
     return made;
   }
-  return api
-      .Patch(ctx, {csi::SecretType(), k8s::Namespace(secret), k8s::Name(secret)},
-             k8s::PatchKind::kMerge, {{"data", secret.at("data")}}, "")
-      .status();
+  return objects::Apply(ctx, api, secret.key(),
+                        objects::Patch().SetEncodedData(secret.encoded_data()));
+}
+
+// A Pod of the task counts, and is not counted again.
+objects::Patch CountedPod(absl::string_view uid, int attempts) {
+  return objects::Patch()
+      .SetAnnotation(objects::kTaskPodAnnotation, uid)
+      .SetAnnotation(objects::kAttemptsAnnotation, absl::StrCat(attempts));
 }
 
 }  // namespace
 
-int AttemptsOf(const Json& task) {
-  int attempts = 0;
-  return absl::SimpleAtoi(k8s::Annotation(task, objects::kAttemptsAnnotation), &attempts) ? attempts
-                                                                                          : 0;
-}
-
-std::string PodWords(const Json& pod) {
-  std::string words =
-      Join(GetString(pod, {"status", "reason"}), GetString(pod, {"status", "message"}));
+std::string PodWords(const Pod& pod) {
+  std::string words = Join(pod.reason(), pod.message());
   if (words.empty()) {
     words = ContainerWords(pod);
   }
@@ -160,122 +142,113 @@ std::string PodWords(const Json& pod) {
 WorkerRun::WorkerRun(const MoverEnvironment& env, std::string stem)
     : env_(env), stem_(std::move(stem)) {}
 
-k8s::ObjectKey WorkerRun::TaskKey() const {
-  return {VolumeTaskType(), env_.mover_namespace, stem_};
-}
-k8s::ObjectKey WorkerRun::PodKey() const { return {csi::PodType(), env_.mover_namespace, stem_}; }
+k8s::ObjectKey WorkerRun::TaskKey() const { return VolumeTask::Key(env_.mover_namespace, stem_); }
+k8s::ObjectKey WorkerRun::PodKey() const { return Pod::Key(env_.mover_namespace, stem_); }
 
-absl::StatusOr<Json> WorkerRun::FindTask(const CallContext& ctx) const {
-  return k8s::FindOrNull(ctx, env_.api, TaskKey());
+absl::StatusOr<std::optional<VolumeTask>> WorkerRun::FindTask(const CallContext& ctx) const {
+  return objects::Find<VolumeTask>(ctx, env_.api, TaskKey());
 }
 
-absl::StatusOr<Json> WorkerRun::FindPod(const CallContext& ctx) const {
-  return k8s::FindOrNull(ctx, env_.api, PodKey());
+absl::StatusOr<std::optional<Pod>> WorkerRun::FindPod(const CallContext& ctx) const {
+  return objects::Find<Pod>(ctx, env_.api, PodKey());
 }
 
-k8s::ObjectCache::Answer WorkerRun::Cached(const k8s::ObjectKey& key) const {
-  return env_.cache == nullptr ? k8s::ObjectCache::Answer() : env_.cache->Find(key);
-}
-
-absl::StatusOr<Json> WorkerRun::CachedTask(const CallContext& ctx) const {
+absl::StatusOr<std::optional<VolumeTask>> WorkerRun::CachedTask(const CallContext& ctx) const {
   k8s::CachedReader reader(env_.api, env_.cache);
-  return k8s::FindOrNull(ctx, reader, TaskKey());
+  return objects::Find<VolumeTask>(ctx, reader, TaskKey());
 }
 
-absl::StatusOr<Json> WorkerRun::EnsureTask(const CallContext& ctx, const VolumeTaskSpec& spec,
-                                           const std::map<std::string, std::string>& labels) {
-  k8s::ObjectCache::Answer cached = Cached(TaskKey());
+absl::StatusOr<VolumeTask> WorkerRun::EnsureTask(const CallContext& ctx, const VolumeTaskSpec& spec,
+                                                 const std::map<std::string, std::string>& labels) {
+  objects::Cached<VolumeTask> cached = objects::FindCached<VolumeTask>(env_.cache, TaskKey());
   if (cached.presence == Presence::kUnknown) {
     ASSIGN_OR_RETURN(cached.object, FindTask(ctx));
   }
-  if (!cached.object.is_null()) {
-    return std::move(cached.object);
-  }
-  absl::StatusOr<Json> task =
-      env_.api.Create(ctx, VolumeTaskType(), env_.mover_namespace,
-                      MakeVolumeTask(env_.mover_namespace, stem_, spec, labels));
-  return absl::IsAlreadyExists(task.status()) ? env_.api.Get(ctx, TaskKey()) : task;
+  return cached.object.has_value()
+             ? *std::move(cached.object)
+             : objects::CreateOrGet(ctx, env_.api,
+                                    VolumeTask::Make(env_.mover_namespace, stem_, spec, labels));
 }
 
-absl::StatusOr<Json> WorkerRun::NoteTask(const CallContext& ctx, Json annotations) {
-  return env_.api.Patch(ctx, TaskKey(), k8s::PatchKind::kMerge,
-                        {{"metadata", {{"annotations", std::move(annotations)}}}}, "");
+absl::StatusOr<VolumeTask> WorkerRun::NoteTask(const CallContext& ctx,
+                                               const objects::Patch& notes) {
+  return objects::Apply<VolumeTask>(ctx, env_.api, TaskKey(), notes);
 }
 
 // As they were a moment ago, as long as that cannot mislead. That a Pod is gone is for the API
 // server to say where one was counted; and what a Pod that has ended wrote into the task is there
 // only if the task is read afterwards.
 absl::StatusOr<WorkerRun::Seen> WorkerRun::Look(const CallContext& ctx) const {
-  const k8s::ObjectCache::Answer pod = Cached(PodKey());
-  k8s::ObjectCache::Answer task = Cached(TaskKey());
-  const bool is_first = AttemptsOf(task.object) == 0 &&
-                        k8s::Annotation(task.object, objects::kTaskPodAnnotation).empty();
-  const bool pod_may_be_old = pod.presence == Presence::kFound
-                                  ? !HasEnded(pod.object) && !k8s::BeingDeleted(pod.object)
-                                  : pod.presence == Presence::kAbsent && is_first;
-  const bool may_be_old = task.presence == Presence::kFound &&
-                          (pod_may_be_old || IsLast(TaskStatusOf(task.object).phase));
-  if (may_be_old) {
-    return Seen{.pod = pod.object, .task = std::move(task.object)};
+  objects::Cached<Pod> pod = objects::FindCached<Pod>(env_.cache, PodKey());
+  objects::Cached<VolumeTask> task = objects::FindCached<VolumeTask>(env_.cache, TaskKey());
+  if (task.object.has_value()) {
+    const bool is_first = task.object->attempts() == 0 && task.object->counted_pod().empty();
+    const bool pod_may_be_old = pod.object.has_value()
+                                    ? pod.object->is_active() && !pod.object->is_being_deleted()
+                                    : pod.presence == Presence::kAbsent && is_first;
+    if (pod_may_be_old || IsLast(task.object->status().phase)) {
+      return Seen{.pod = std::move(pod.object), .task = *std::move(task.object)};
+    }
   }
   Seen seen;
   ASSIGN_OR_RETURN(seen.pod, FindPod(ctx));
-  ASSIGN_OR_RETURN(seen.task, env_.api.Get(ctx, TaskKey()));
+  ASSIGN_OR_RETURN(seen.task, objects::Get<VolumeTask>(ctx, env_.api, TaskKey()));
   return seen;
 }
 
 absl::StatusOr<WorkerView> WorkerRun::Step(const CallContext& ctx, const PodMaker& make_pod) {
   ASSIGN_OR_RETURN(const Seen seen, Look(ctx));
-  const auto& [pod, task] = seen;
-  if (VolumeTaskStatus status = TaskStatusOf(task); IsLast(status.phase)) {
+  const std::optional<Pod>& pod = seen.pod;
+  const VolumeTask& task = seen.task;
+  if (VolumeTaskStatus status = task.status(); IsLast(status.phase)) {
     WorkerView view;
     view.state = WorkerView::State::kEnded;
     view.node = status.node;
-    view.attempts = AttemptsOf(task);
+    view.attempts = task.attempts();
     view.status = std::move(status);
     return view;
   }
-  const std::string counted = k8s::Annotation(task, objects::kTaskPodAnnotation);
-  if (pod.is_null()) {
-    return counted.empty() ? Make(ctx, task, make_pod) : NextAttempt(ctx, pod, task);
+  const std::string counted = task.counted_pod();
+  if (!pod.has_value()) {
+    return counted.empty() ? Make(ctx, task, make_pod) : NextAttempt(ctx, nullptr, task);
   }
-  if (counted.empty() && AttemptsOf(task) > 0 && (k8s::BeingDeleted(pod) || HasEnded(pod))) {
+  if (counted.empty() && task.attempts() > 0 && (pod->is_being_deleted() || !pod->is_active())) {
     // The one before, on its way out.
-    RETURN_IF_ERROR(k8s::IgnoreNotFound(env_.api.Delete(ctx, PodKey(), {.uid = k8s::Uid(pod)})));
+    RETURN_IF_ERROR(k8s::IgnoreNotFound(env_.api.Delete(ctx, PodKey(), {.uid = pod->uid()})));
     WorkerView view;
-    view.words = k8s::Annotation(task, objects::kLastEndAnnotation);
-    view.attempts = AttemptsOf(task);
+    view.words = task.Annotation(objects::kLastEndAnnotation);
+    view.attempts = task.attempts();
     view.pods_lost = view.attempts;
-    view.attempt_since = ParseRfc3339(k8s::Annotation(task, objects::kAttemptAtAnnotation))
-                             .value_or(ctx.clock->Now());
+    view.attempt_since = task.attempt_at().value_or(ctx.clock->Now());
     view.look_again = ctx.clock->Now() + kLookAgain;
     return view;
   }
-  if (counted != k8s::Uid(pod)) {
-    ASSIGN_OR_RETURN(
-        const Json noted,
-        NoteTask(ctx, {{objects::kTaskPodAnnotation, k8s::Uid(pod)},
-                       {objects::kAttemptsAnnotation, absl::StrCat(AttemptsOf(task) + 1)}}));
-    return HasEnded(pod) ? NextAttempt(ctx, pod, noted) : LookAtPod(ctx, pod, noted);
+  const auto go_on = [&](const VolumeTask& noted) {
+    return pod->is_active() ? LookAtPod(ctx, *pod, noted) : NextAttempt(ctx, &*pod, noted);
+  };
+  if (counted != pod->uid()) {
+    ASSIGN_OR_RETURN(const VolumeTask noted,
+                     NoteTask(ctx, CountedPod(pod->uid(), task.attempts() + 1)));
+    return go_on(noted);
   }
-  return HasEnded(pod) ? NextAttempt(ctx, pod, task) : LookAtPod(ctx, pod, task);
+  return go_on(task);
 }
 
-absl::StatusOr<WorkerView> WorkerRun::LookAtPod(const CallContext& ctx, const Json& pod,
-                                                const Json& task) {
+absl::StatusOr<WorkerView> WorkerRun::LookAtPod(const CallContext& ctx, const Pod& pod,
+                                                const VolumeTask& task) {
   WorkerView view;
-  view.status = TaskStatusOf(task);
-  view.node = GetString(pod, {"spec", "nodeName"});
+  view.status = task.status();
+  view.node = pod.node();
   view.words = PodWords(pod);
-  view.attempts = AttemptsOf(task);
+  view.attempts = task.attempts();
   view.pods_lost = std::max(0, view.attempts - 1);
-  view.attempt_since = CreatedAt(pod, ctx.clock->Now());
+  view.attempt_since = pod.created_at().value_or(ctx.clock->Now());
   view.has_pod = true;
-  if (GetString(pod, {"status", "phase"}) == "Running") {
+  if (pod.is_running()) {
     view.state = WorkerView::State::kRunning;
   }
   if (view.state == WorkerView::State::kStarting && view.node.empty()) {
-    ASSIGN_OR_RETURN(const std::vector<Json> pods, AllPods(ctx));
+    ASSIGN_OR_RETURN(const std::vector<Pod> pods, AllPods(ctx));
     view.waits_for_node = WaitsForSlot(pod, pods);
     view.is_unschedulable = IsUnschedulable(pod) && !view.waits_for_node;
     view.unschedulable_pods =
@@ -283,54 +256,52 @@ absl::StatusOr<WorkerView> WorkerRun::LookAtPod(const CallContext& ctx, const Js
   }
   view.is_usual = view.pods_lost == 0 && !view.is_unschedulable && !view.waits_for_node;
   // What changes of a Pod or a task is told; but not that a worker is silent, or a Pod does not go.
-  const bool is_steady = view.state == WorkerView::State::kRunning && !k8s::BeingDeleted(pod) &&
+  const bool is_steady = view.state == WorkerView::State::kRunning && !pod.is_being_deleted() &&
                          view.status.phase == TaskPhase::kRunning;
   view.look_again = ctx.clock->Now() + (is_steady ? kRunningLookedAtEvery : kLookAtUnsteadyAgain);
   RETURN_IF_ERROR(RemoveDead(ctx, pod, view.status));
   return view;
 }
 
-absl::StatusOr<std::vector<Json>> WorkerRun::AllPods(const CallContext& ctx) const {
+absl::StatusOr<std::vector<Pod>> WorkerRun::AllPods(const CallContext& ctx) const {
   k8s::CachedReader reader(env_.api, env_.cache);
-  ASSIGN_OR_RETURN(k8s::ObjectList pods,
-                   reader.List(ctx, csi::PodType(), env_.mover_namespace,
-                               {.label_selector = objects::kMoverTaskLabel, .field_selector = ""}));
-  return std::move(pods.items);
+  return objects::List<Pod>(ctx, reader, env_.mover_namespace,
+                            {.label_selector = objects::kMoverTaskLabel, .field_selector = ""});
 }
 
-absl::Status WorkerRun::RemoveDead(const CallContext& ctx, const Json& pod,
+absl::Status WorkerRun::RemoveDead(const CallContext& ctx, const Pod& pod,
                                    const VolumeTaskStatus& status) {
   const absl::Time now = ctx.clock->Now();
   const bool is_stuck = IsStuck(pod, now);
   const absl::Time heard_at =
-      std::max(CreatedAt(pod, now), status.heartbeat_at.value_or(absl::InfinitePast()));
-  const bool is_silent =
-      GetString(pod, {"status", "phase"}) == "Running" && now >= heard_at + kWorkerSilenceMax;
+      std::max(pod.created_at().value_or(now), status.heartbeat_at.value_or(absl::InfinitePast()));
+  const bool is_silent = pod.is_running() && now >= heard_at + kWorkerSilenceMax;
   if (!is_stuck && !is_silent) {
     return absl::OkStatus();
   }
   CSIDELTA_LOG(kWarn, "nothing is heard of a worker Pod any more; it is removed",
-               {"namespace", env_.mover_namespace}, {"name", stem_},
-               {"node", GetString(pod, {"spec", "nodeName"})});
-  return k8s::IgnoreNotFound(
-      env_.api.Delete(ctx, PodKey(), {.uid = k8s::Uid(pod), .at_once = true}));
+               {"namespace", env_.mover_namespace}, {"name", stem_}, {"node", pod.node()});
+  return k8s::IgnoreNotFound(env_.api.Delete(ctx, PodKey(), {.uid = pod.uid(), .at_once = true}));
 }
 
-absl::StatusOr<WorkerView> WorkerRun::NextAttempt(const CallContext& ctx, const Json& pod,
-                                                  const Json& task) {
-  env_.ended_pods->Note(pod);
-  std::string words =
-      pod.is_null() ? "it is gone: somebody deleted it, or its node" : PodWords(pod);
-  if (TaskStatusOf(task).phase == TaskPhase::kInterrupted && HasEnded(pod)) {
-    words = Join("it had to end early", MessageOf(TaskStatusOf(task)));
+absl::StatusOr<WorkerView> WorkerRun::NextAttempt(const CallContext& ctx, const Pod* pod,
+                                                  const VolumeTask& task) {
+  if (pod != nullptr) {
+    env_.ended_pods->Note(*pod);
   }
-  const int attempts = AttemptsOf(task);
-  const std::string counted = k8s::Annotation(task, objects::kTaskPodAnnotation);
+  std::string words =
+      pod == nullptr ? "it is gone: somebody deleted it, or its node" : PodWords(*pod);
+  VolumeTaskStatus status = task.status();
+  if (status.phase == TaskPhase::kInterrupted && pod != nullptr && !pod->is_active()) {
+    words = Join("it had to end early", MessageOf(status));
+  }
+  const int attempts = task.attempts();
+  const std::string counted = task.counted_pod();
   const bool end_was_seen = env_.ended_pods->Has(counted);
   WorkerView view;
   view.attempts = attempts;
   view.pods_lost = attempts;
-  view.status = TaskStatusOf(task);
+  view.status = std::move(status);
   const LostPods lost = AfterLoss(task, pod);
   if (lost.counted >= kLostPodsMax) {
     view.state = WorkerView::State::kEnded;
@@ -354,26 +325,26 @@ absl::StatusOr<WorkerView> WorkerRun::NextAttempt(const CallContext& ctx, const 
     absl::StrAppend(&view.words, "; another one begins when that one surely writes no more");
   }
   view.look_again = ctx.clock->Now();
-  Json notes = {{objects::kTaskPodAnnotation, nullptr},
-                {objects::kAttemptAtAnnotation, FormatRfc3339(view.attempt_since)},
-                {objects::kLastEndAnnotation, view.words}};
+  objects::Patch notes;
+  notes.RemoveAnnotation(objects::kTaskPodAnnotation)
+      .SetAnnotation(objects::kAttemptAtAnnotation, FormatRfc3339(view.attempt_since))
+      .SetAnnotation(objects::kLastEndAnnotation, view.words);
   SetAnnotations(lost, notes);
   if (!end_was_seen) {
-    notes[objects::kUnseenEndAnnotation] = counted;
+    notes.SetAnnotation(objects::kUnseenEndAnnotation, counted);
   }
-  RETURN_IF_ERROR(NoteTask(ctx, std::move(notes)).status());
+  RETURN_IF_ERROR(NoteTask(ctx, notes).status());
   return view;
 }
 
-absl::StatusOr<WorkerView> WorkerRun::Make(const CallContext& ctx, const Json& task,
+absl::StatusOr<WorkerView> WorkerRun::Make(const CallContext& ctx, const VolumeTask& task,
                                            const PodMaker& make_pod) {
   WorkerView view;
-  view.status = TaskStatusOf(task);
-  view.attempts = AttemptsOf(task);
+  view.status = task.status();
+  view.attempts = task.attempts();
   view.pods_lost = view.attempts;
-  view.words = k8s::Annotation(task, objects::kLastEndAnnotation);
-  view.attempt_since = ParseRfc3339(k8s::Annotation(task, objects::kAttemptAtAnnotation))
-                           .value_or(CreatedAt(task, ctx.clock->Now()));
+  view.words = task.Annotation(objects::kLastEndAnnotation);
+  view.attempt_since = task.attempt_at().value_or(task.created_at().value_or(ctx.clock->Now()));
   if (view.attempts > 0 && ctx.clock->Now() < view.attempt_since) {
     view.look_again = view.attempt_since;
     return view;
@@ -391,7 +362,7 @@ absl::StatusOr<WorkerView> WorkerRun::Make(const CallContext& ctx, const Json& t
                                       next->is_idle ? kLookAgainIdleMax : kLookAgainMax);
     return view;
   }
-  const absl::StatusOr<Json> pod = CreatePod(ctx, next->pod);
+  const absl::StatusOr<Pod> pod = CreatePod(ctx, next->pod);
   view.look_again = ctx.clock->Now();
   if (absl::IsAlreadyExists(pod.status())) {
     return view;
@@ -405,9 +376,7 @@ absl::StatusOr<WorkerView> WorkerRun::Make(const CallContext& ctx, const Json& t
   RETURN_IF_ERROR(pod.status());
   ++view.attempts;
   view.has_pod = true;
-  RETURN_IF_ERROR(NoteTask(ctx, {{objects::kTaskPodAnnotation, k8s::Uid(*pod)},
-                                 {objects::kAttemptsAnnotation, absl::StrCat(view.attempts)}})
-                      .status());
+  RETURN_IF_ERROR(NoteTask(ctx, CountedPod(pod->uid(), view.attempts)).status());
   return view;
 }
 
@@ -419,19 +388,19 @@ absl::StatusOr<WorkerView> WorkerRun::Refused(const CallContext& ctx, WorkerView
   view.look_again =
       now + std::clamp((now - view.attempt_since) / 8, kRefusedAgain, kRefusedAgainMax);
   if (IsOverQuota(why)) {
-    ASSIGN_OR_RETURN(const std::vector<Json> pods, AllPods(ctx));
-    view.waits_for_quota = std::any_of(pods.begin(), pods.end(), [](const Json& pod) {
-      return !HasEnded(pod) && !GetString(pod, {"spec", "nodeName"}).empty();
+    ASSIGN_OR_RETURN(const std::vector<Pod> pods, AllPods(ctx));
+    view.waits_for_quota = std::any_of(pods.begin(), pods.end(), [](const Pod& pod) {
+      return pod.is_active() && !pod.node().empty();
     });
   }
   return view;
 }
 
-absl::StatusOr<Json> WorkerRun::CreatePod(const CallContext& ctx, Json pod) {
-  ASSIGN_OR_RETURN(const std::vector<Json> pods, AllPods(ctx));
+absl::StatusOr<Pod> WorkerRun::CreatePod(const CallContext& ctx, Pod pod) {
+  ASSIGN_OR_RETURN(const std::vector<Pod> pods, AllPods(ctx));
   SetSlot(pod,
           env_.slots->Choose(pod, pods, env_.settings.transfers_per_node_max, ctx.clock->Now()));
-  return env_.api.Create(ctx, csi::PodType(), env_.mover_namespace, pod);
+  return objects::Create(ctx, env_.api, pod);
 }
 
 VolumeJob WorkerRun::Describe(const WorkerJob& job) const {
@@ -446,21 +415,19 @@ VolumeJob WorkerRun::Describe(const WorkerJob& job) const {
 }
 
 // A Pod that is refused is tried again with the same job.
-absl::Status WorkerRun::PutJob(const CallContext& ctx, const Json& task, const VolumeJob& job) {
-  const absl::StatusOr<VolumeJob> told = JobOf(task);
+absl::Status WorkerRun::PutJob(const CallContext& ctx, const VolumeTask& task,
+                               const VolumeJob& job) {
+  const absl::StatusOr<VolumeJob> told = task.job();
   if (told.ok() && *told == job) {
     return absl::OkStatus();
   }
-  return env_.api
-      .Patch(ctx, TaskKey(), k8s::PatchKind::kMerge, {{"spec", {{"job", ToJson(job)}}}}, "")
-      .status();
+  return objects::Apply(ctx, env_.api, TaskKey(), objects::Patch().SetJob(job));
 }
 
-absl::StatusOr<WorkerRun::NextPod> WorkerRun::PodFor(const CallContext& ctx, const Json& task,
+absl::StatusOr<WorkerRun::NextPod> WorkerRun::PodFor(const CallContext& ctx, const VolumeTask& task,
                                                      const WorkerJob& job) {
-  const objects::OwnerReference owner = OwnerReferenceTo(task);
-  const std::map<std::string, std::string> labels =
-      LabelsFor(stem_, GetString(task, {"spec", "subject", "namespace"}));
+  const objects::OwnerReference owner = task.AsOwner();
+  const std::map<std::string, std::string> labels = LabelsFor(stem_, task.subject().namespace_name);
   RETURN_IF_ERROR(PutSecret(
       ctx, env_.api, MakeAccessSecret(env_.mover_namespace, stem_, labels, owner, job.access)));
   RETURN_IF_ERROR(PutJob(ctx, task, Describe(job)));
@@ -482,44 +449,45 @@ absl::StatusOr<WorkerRun::NextPod> WorkerRun::PodFor(const CallContext& ctx, con
 }
 
 absl::StatusOr<bool> WorkerRun::Stop(const CallContext& ctx) {
-  ASSIGN_OR_RETURN(const Json task, FindTask(ctx));
-  if (!task.is_null() && !GetBool(task, {"spec", "cancel"})) {
-    RETURN_IF_ERROR(k8s::IgnoreNotFound(
-        env_.api.Patch(ctx, TaskKey(), k8s::PatchKind::kMerge, {{"spec", {{"cancel", true}}}}, "")
-            .status()));
+  ASSIGN_OR_RETURN(const std::optional<VolumeTask> task, FindTask(ctx));
+  if (task.has_value() && !task->is_canceled()) {
+    RETURN_IF_ERROR(
+        k8s::IgnoreNotFound(objects::Apply(ctx, env_.api, TaskKey(), objects::Patch().Cancel())));
   }
-  ASSIGN_OR_RETURN(const Json pod, FindPod(ctx));
-  if (pod.is_null()) {
+  ASSIGN_OR_RETURN(const std::optional<Pod> pod, FindPod(ctx));
+  if (!pod.has_value()) {
     return true;
   }
-  env_.ended_pods->Note(pod);
-  if (!k8s::BeingDeleted(pod)) {
-    RETURN_IF_ERROR(k8s::IgnoreNotFound(env_.api.Delete(ctx, PodKey(), {.uid = k8s::Uid(pod)})));
+  env_.ended_pods->Note(*pod);
+  if (!pod->is_being_deleted()) {
+    RETURN_IF_ERROR(k8s::IgnoreNotFound(env_.api.Delete(ctx, PodKey(), {.uid = pod->uid()})));
   }
-  return HasEnded(pod);
+  return !pod->is_active();
 }
 
-absl::StatusOr<bool> WorkerRun::HasSurelyEnded(const CallContext& ctx, const Json& task) const {
+absl::StatusOr<bool> WorkerRun::HasSurelyEnded(const CallContext& ctx,
+                                               const VolumeTask& task) const {
   // One that was just made may not be counted yet.
-  ASSIGN_OR_RETURN(const Json pod, FindPod(ctx));
-  env_.ended_pods->Note(pod);
-  const std::string counted = k8s::Annotation(task, objects::kTaskPodAnnotation);
-  return k8s::Annotation(task, objects::kUnseenEndAnnotation).empty() &&
-         (counted.empty() || env_.ended_pods->Has(counted)) &&
-         (pod.is_null() || env_.ended_pods->Has(k8s::Uid(pod)));
+  ASSIGN_OR_RETURN(const std::optional<Pod> pod, FindPod(ctx));
+  if (pod.has_value()) {
+    env_.ended_pods->Note(*pod);
+  }
+  const std::string counted = task.counted_pod();
+  return task.unseen_end().empty() && (counted.empty() || env_.ended_pods->Has(counted)) &&
+         (!pod.has_value() || env_.ended_pods->Has(pod->uid()));
 }
 
 absl::Status WorkerRun::Remove(const CallContext& ctx) {
   RETURN_IF_ERROR(k8s::IgnoreNotFound(env_.api.Delete(ctx, PodKey(), {})));
   return k8s::IgnoreNotFound(
-      env_.api.Delete(ctx, {csi::SecretType(), env_.mover_namespace, stem_}, {}));
+      env_.api.Delete(ctx, objects::Secret::Key(env_.mover_namespace, stem_), {}));
 }
 
 absl::Status WorkerRun::RemoveEnded(const CallContext& ctx) {
-  ASSIGN_OR_RETURN(const Json pod, FindPod(ctx));
-  if (!pod.is_null() && IsStuck(pod, ctx.clock->Now())) {
-    RETURN_IF_ERROR(k8s::IgnoreNotFound(
-        env_.api.Delete(ctx, PodKey(), {.uid = k8s::Uid(pod), .at_once = true})));
+  ASSIGN_OR_RETURN(const std::optional<Pod> pod, FindPod(ctx));
+  if (pod.has_value() && IsStuck(*pod, ctx.clock->Now())) {
+    RETURN_IF_ERROR(
+        k8s::IgnoreNotFound(env_.api.Delete(ctx, PodKey(), {.uid = pod->uid(), .at_once = true})));
   }
   return Remove(ctx);
 }

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,12 +10,14 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
-#include "base/json.h"
 #include "datamover/mover_environment.h"
 #include "datamover/repository_access.h"
 #include "datamover/volume_task.h"
 #include "k8s/api_client.h"
+#include "objects/client.h"
 #include "objects/node.h"
+#include "objects/patch.h"
+#include "objects/workload.h"
 
 namespace csidelta::datamover {
 
@@ -88,25 +91,26 @@ class WorkerRun {
   WorkerRun(const MoverEnvironment& env, std::string stem);
 
   // The task, made if there is none; perhaps as it was a moment ago.
-  absl::StatusOr<Json> EnsureTask(const CallContext& ctx, const VolumeTaskSpec& spec,
-                                  const std::map<std::string, std::string>& labels);
-  // Null when there is none.
-  absl::StatusOr<Json> FindTask(const CallContext& ctx) const;
+  absl::StatusOr<VolumeTask> EnsureTask(const CallContext& ctx, const VolumeTaskSpec& spec,
+                                        const std::map<std::string, std::string>& labels);
+  // Nothing when there is none.
+  absl::StatusOr<std::optional<VolumeTask>> FindTask(const CallContext& ctx) const;
   // The same, perhaps as it was a moment ago.
-  absl::StatusOr<Json> CachedTask(const CallContext& ctx) const;
+  absl::StatusOr<std::optional<VolumeTask>> CachedTask(const CallContext& ctx) const;
 
   // The Pod to make, once all that it needs is there; else what is waited for.
   struct NextPod {
-    Json pod;
+    objects::Pod pod;
     std::string waiting_for;  // "": `pod` is to be made
     bool is_idle = false;     // what is waited for is no work of the mover, nor made for it
     bool is_usual = false;    // what is waited for usually takes seconds
   };
-  using PodMaker = std::function<absl::StatusOr<NextPod>(const Json& task)>;
+  using PodMaker = std::function<absl::StatusOr<NextPod>(const VolumeTask& task)>;
 
   // The Pod of `task` for `job`, once the Secret that it mounts is there and the task says what is
   // to be done.
-  absl::StatusOr<NextPod> PodFor(const CallContext& ctx, const Json& task, const WorkerJob& job);
+  absl::StatusOr<NextPod> PodFor(const CallContext& ctx, const VolumeTask& task,
+                                 const WorkerJob& job);
 
   // Looks, and takes the next step. NOT_FOUND when there is no task. What the API server refuses to
   // make, by a quota, a policy or a webhook, is a view with its words: they may be about what a
@@ -118,7 +122,7 @@ class WorkerRun {
   absl::StatusOr<bool> Stop(const CallContext& ctx);
 
   // Whether it is known of every Pod of `task` that its process is dead.
-  absl::StatusOr<bool> HasSurelyEnded(const CallContext& ctx, const Json& task) const;
+  absl::StatusOr<bool> HasSurelyEnded(const CallContext& ctx, const VolumeTask& task) const;
 
   // Asks for the deletion of the Pod and of its Secret, whatever they do.
   absl::Status Remove(const CallContext& ctx);
@@ -131,37 +135,37 @@ class WorkerRun {
  private:
   k8s::ObjectKey TaskKey() const;
   k8s::ObjectKey PodKey() const;
-  absl::StatusOr<Json> FindPod(const CallContext& ctx) const;
+  absl::StatusOr<std::optional<objects::Pod>> FindPod(const CallContext& ctx) const;
   // The Pod and its task.
   struct Seen {
-    Json pod;
-    Json task;
+    std::optional<objects::Pod> pod;
+    VolumeTask task;
   };
   absl::StatusOr<Seen> Look(const CallContext& ctx) const;
-  k8s::ObjectCache::Answer Cached(const k8s::ObjectKey& key) const;
-  absl::StatusOr<Json> NoteTask(const CallContext& ctx, Json annotations);
+  absl::StatusOr<VolumeTask> NoteTask(const CallContext& ctx, const objects::Patch& notes);
   VolumeJob Describe(const WorkerJob& job) const;
-  absl::Status PutJob(const CallContext& ctx, const Json& task, const VolumeJob& job);
-  absl::StatusOr<WorkerView> LookAtPod(const CallContext& ctx, const Json& pod, const Json& task);
+  absl::Status PutJob(const CallContext& ctx, const VolumeTask& task, const VolumeJob& job);
+  absl::StatusOr<WorkerView> LookAtPod(const CallContext& ctx, const objects::Pod& pod,
+                                       const VolumeTask& task);
   // The Pods of all tasks.
-  absl::StatusOr<std::vector<Json>> AllPods(const CallContext& ctx) const;
-  absl::Status RemoveDead(const CallContext& ctx, const Json& pod, const VolumeTaskStatus& status);
-  absl::StatusOr<WorkerView> NextAttempt(const CallContext& ctx, const Json& pod, const Json& task);
-  absl::StatusOr<WorkerView> Make(const CallContext& ctx, const Json& task,
+  absl::StatusOr<std::vector<objects::Pod>> AllPods(const CallContext& ctx) const;
+  absl::Status RemoveDead(const CallContext& ctx, const objects::Pod& pod,
+                          const VolumeTaskStatus& status);
+  // `pod` is null where it is gone.
+  absl::StatusOr<WorkerView> NextAttempt(const CallContext& ctx, const objects::Pod* pod,
+                                         const VolumeTask& task);
+  absl::StatusOr<WorkerView> Make(const CallContext& ctx, const VolumeTask& task,
                                   const PodMaker& make_pod);
   absl::StatusOr<WorkerView> Refused(const CallContext& ctx, WorkerView view,
                                      const absl::Status& why) const;
-  absl::StatusOr<Json> CreatePod(const CallContext& ctx, Json pod);
+  absl::StatusOr<objects::Pod> CreatePod(const CallContext& ctx, objects::Pod pod);
 
   const MoverEnvironment& env_;
   const std::string stem_;
 };
 
-// How many Pods of a task there were. Pure.
-int AttemptsOf(const Json& task);
-
 // Why a Pod does not run, or how it ended, in the words of scheduler, kubelet and container; "" for
 // one that runs. Pure.
-std::string PodWords(const Json& pod);
+std::string PodWords(const objects::Pod& pod);
 
 }  // namespace csidelta::datamover

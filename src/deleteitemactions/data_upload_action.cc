@@ -5,9 +5,10 @@
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "csi/data_transfer.h"
-#include "csi/snapshot_types.h"
 #include "deleteitemactions/actions.h"
-#include "k8s/object.h"
+#include "objects/client.h"
+#include "objects/data_deletion.h"
+#include "objects/data_upload.h"
 #include "objects/keys.h"
 #include "velero/backup.h"
 #include "velero/data_upload.h"
@@ -18,9 +19,9 @@ namespace {
 
 constexpr char kNameStem[] = "delete";
 
-bool IsCompleted(const Json& upload) {
-  return GetString(upload, {"status", "phase"}) == "Completed";
-}
+using objects::DataUpload;
+
+bool IsCompleted(const DataUpload& upload) { return upload.phase() == "Completed"; }
 
 class DataUploadAction : public velero::DeleteItemAction {
  public:
@@ -33,70 +34,62 @@ class DataUploadAction : public velero::DeleteItemAction {
   }
 
   // Writes down what is to be deleted, and returns: our data mover does it when it can.
-  absl::Status Execute(const CallContext& ctx, const Json& item, const Json& backup_json) override {
-    ASSIGN_OR_RETURN(const velero::Backup backup, velero::ParseBackup(backup_json));
-    if (GetString(item, {"spec", "datamover"}) != velero::kDataMoverName ||
-        k8s::Label(item, objects::kBackupNameLabel) != velero::ValidLabelValue(backup.name)) {
+  absl::Status Execute(const CallContext& ctx, const objects::Object& item,
+                       const objects::Object& backup_object) override {
+    ASSIGN_OR_RETURN(const velero::Backup backup, velero::ParseBackup(backup_object));
+    ASSIGN_OR_RETURN(const DataUpload archived, DataUpload::From(item));
+    if (archived.data_mover() != velero::kDataMoverName ||
+        archived.Label(objects::kBackupNameLabel) != velero::ValidLabelValue(backup.name)) {
       return absl::OkStatus();
     }
-    ASSIGN_OR_RETURN(const Json upload, LastWord(ctx, item, backup));
-    const std::string snapshot_id = GetString(upload, {"status", "snapshotID"});
+    ASSIGN_OR_RETURN(const DataUpload upload, LastWord(ctx, archived, backup));
+    const std::string snapshot_id = upload.snapshot_id();
     if (!IsCompleted(upload) || snapshot_id.empty()) {
       return absl::OkStatus();
     }
-    const Json deletion = MakeDeletion(upload, backup, snapshot_id);
-    const absl::Status created =
-        env_.api.Create(ctx, csi::DataDeletionType(), backup.namespace_name, deletion).status();
+    const objects::DataDeletion deletion = MakeDeletion(upload, backup);
+    const absl::Status created = objects::Create(ctx, env_.api, deletion).status();
     if (absl::IsAlreadyExists(created)) {
       return absl::OkStatus();
     }
     if (!created.ok()) {
-      return Annotate(created, absl::StrCat("the data of DataUpload ", k8s::Name(item),
+      return Annotate(created, absl::StrCat("the data of DataUpload ", archived.name(),
                                             " stays in the bucket, as ", snapshot_id,
                                             ": the data mover cannot be asked to delete it"));
     }
     CSIDELTA_LOG(kInfo, "the data mover is asked to delete data", {"backup", backup.name},
-                 {"data_upload", k8s::Name(item)}, {"data_deletion", k8s::Name(deletion)},
+                 {"data_upload", archived.name()}, {"data_deletion", deletion.name()},
                  {"snapshot_id", snapshot_id});
     return absl::OkStatus();
   }
 
  private:
   // An upload may have ended after Velero gave it up and wrote the archive.
-  absl::StatusOr<Json> LastWord(const CallContext& ctx, const Json& item,
-                                const velero::Backup& backup) {
-    if (IsCompleted(item)) {
-      return item;
+  absl::StatusOr<DataUpload> LastWord(const CallContext& ctx, const DataUpload& archived,
+                                      const velero::Backup& backup) {
+    if (IsCompleted(archived)) {
+      return archived;
     }
-    ASSIGN_OR_RETURN(
-        const std::optional<Json> live,
-        csi::FindTransfer(ctx, env_.api,
-                          {.type = csi::DataUploadType(),
-                           .namespace_name = backup.namespace_name,
-                           .operation_id = k8s::Label(item, objects::kAsyncOperationIdLabel)}));
-    return live.has_value() && k8s::Uid(*live) == k8s::Uid(item) ? *live : item;
+    ASSIGN_OR_RETURN(const std::optional<DataUpload> live,
+                     csi::FindTransfer<DataUpload>(
+                         ctx, env_.api,
+                         {.namespace_name = backup.namespace_name,
+                          .operation_id = archived.Label(objects::kAsyncOperationIdLabel)}));
+    return live.has_value() && live->uid() == archived.uid() ? *live : archived;
   }
 
-  static Json MakeDeletion(const Json& upload, const velero::Backup& backup,
-                           const std::string& snapshot_id) {
+  static objects::DataDeletion MakeDeletion(const DataUpload& upload,
+                                            const velero::Backup& backup) {
+    objects::DataDeletion deletion = objects::DataDeletion::Make(
+        backup.namespace_name,
+        csi::TransferName(kNameStem, absl::StrCat(backup.uid, "/", upload.uid())));
+    deletion.SetLabel(objects::kBackupNameLabel, velero::ValidLabelValue(backup.name));
+    deletion.SetLabel(objects::kExcludeFromBackupLabel, "true");
     // A Backup that was found in the bucket says what the location is called here.
-    const std::string location = backup.storage_location.empty()
-                                     ? GetString(upload, {"spec", "backupStorageLocation"})
-                                     : backup.storage_location;
-    const k8s::ResourceType& type = csi::DataDeletionType();
-    return {
-        {"apiVersion", absl::StrCat(type.group, "/", type.version)},
-        {"kind", type.kind},
-        {"metadata",
-         {{"name", csi::TransferName(kNameStem, absl::StrCat(backup.uid, "/", k8s::Uid(upload)))},
-          {"namespace", backup.namespace_name},
-          {"labels",
-           {{objects::kBackupNameLabel, velero::ValidLabelValue(backup.name)},
-            {objects::kExcludeFromBackupLabel, "true"}}}}},
-        {"spec",
-         {{"backupStorageLocation", location},
-          {"snapshotID", snapshot_id},
-          {"backup", backup.name}}}};
+    deletion.SetSnapshot(
+        backup.storage_location.empty() ? upload.storage_location() : backup.storage_location,
+        upload.snapshot_id(), backup.name);
+    return deletion;
   }
 
   const csi::Environment env_;

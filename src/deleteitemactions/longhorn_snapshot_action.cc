@@ -5,7 +5,6 @@
 #include "base/status_macros.h"
 #include "csi/snapshot_lifecycle.h"
 #include "deleteitemactions/actions.h"
-#include "k8s/object.h"
 #include "longhorn/native_snapshot.h"
 #include "objects/keys.h"
 #include "velero/backup.h"
@@ -27,15 +26,16 @@ class LonghornSnapshotAction : public velero::DeleteItemAction {
 
   // The Backup may have another uid than when the snapshot was taken, when it was read again from
   // the object store. What decides is the uid of the snapshot.
-  absl::Status Execute(const CallContext& ctx, const Json& item, const Json& backup_json) override {
-    ASSIGN_OR_RETURN(const velero::Backup backup, velero::ParseBackup(backup_json));
-    if (k8s::Label(item, objects::kLonghornMadeByLabel).empty() ||
-        k8s::Label(item, objects::kBackupNameLabel) != velero::ValidLabelValue(backup.name)) {
+  absl::Status Execute(const CallContext& ctx, const objects::Object& item,
+                       const objects::Object& backup_object) override {
+    ASSIGN_OR_RETURN(const velero::Backup backup, velero::ParseBackup(backup_object));
+    if (item.Label(objects::kLonghornMadeByLabel).empty() ||
+        item.Label(objects::kBackupNameLabel) != velero::ValidLabelValue(backup.name)) {
       return absl::OkStatus();
     }
-    const k8s::ObjectKey key = longhorn::SnapshotKey(k8s::Namespace(item), k8s::Name(item));
-    RETURN_IF_ERROR(longhorn::RemoveNative(ctx.WithTimeout(csi::kCleanUpTimeout), env_.api, key,
-                                           k8s::Uid(item)));
+    const k8s::ObjectKey key = longhorn::SnapshotKey(item.namespace_name(), item.name());
+    RETURN_IF_ERROR(
+        longhorn::RemoveNative(ctx.WithTimeout(csi::kCleanUpTimeout), env_.api, key, item.uid()));
     CSIDELTA_LOG(
         kInfo,
         "Longhorn is asked to delete the native snapshot; it keeps one that is the newest, "

@@ -20,9 +20,10 @@ class VolumeGroupSnapshotContentAction : public velero::DeleteItemAction {
     return selector;
   }
 
-  absl::Status Execute(const CallContext& ctx, const Json& item, const Json& backup_json) override {
-    ASSIGN_OR_RETURN(const velero::Backup backup, velero::ParseBackup(backup_json));
-    ASSIGN_OR_RETURN(const auto content, objects::VolumeGroupSnapshotContent::Of(item));
+  absl::Status Execute(const CallContext& ctx, const objects::Object& item,
+                       const objects::Object& backup_object) override {
+    ASSIGN_OR_RETURN(const velero::Backup backup, velero::ParseBackup(backup_object));
+    ASSIGN_OR_RETURN(const auto content, objects::VolumeGroupSnapshotContent::From(item));
     return groups_->Delete(ctx, content, backup);
   }
 

@@ -4,7 +4,6 @@
 #include "csi/snapshot_lifecycle.h"
 #include "csi/snapshot_types.h"
 #include "deleteitemactions/actions.h"
-#include "k8s/object.h"
 #include "objects/keys.h"
 #include "velero/backup.h"
 #include "velero/labels.h"
@@ -23,15 +22,15 @@ class VolumeSnapshotAction : public velero::DeleteItemAction {
   }
 
   // Acts on the very object that was archived, and only if the backup made it.
-  absl::Status Execute(const CallContext& ctx, const Json& item, const Json& backup_json) override {
-    ASSIGN_OR_RETURN(const velero::Backup backup, velero::ParseBackup(backup_json));
-    if (k8s::Label(item, objects::kBackupNameLabel) != velero::ValidLabelValue(backup.name) ||
-        !k8s::Label(item, objects::kRestoreNameLabel).empty() || k8s::Uid(item).empty()) {
+  absl::Status Execute(const CallContext& ctx, const objects::Object& item,
+                       const objects::Object& backup_object) override {
+    ASSIGN_OR_RETURN(const velero::Backup backup, velero::ParseBackup(backup_object));
+    if (item.Label(objects::kBackupNameLabel) != velero::ValidLabelValue(backup.name) ||
+        !item.Label(objects::kRestoreNameLabel).empty() || item.uid().empty()) {
       return absl::OkStatus();
     }
-    return csi::RemoveSnapshot(ctx, env_.api,
-                               csi::VolumeSnapshotKey(k8s::Namespace(item), k8s::Name(item)),
-                               k8s::Uid(item));
+    return csi::RemoveSnapshot(
+        ctx, env_.api, csi::VolumeSnapshotKey(item.namespace_name(), item.name()), item.uid());
   }
 
  private:

@@ -25,9 +25,10 @@ class VolumeSnapshotContentAction : public velero::DeleteItemAction {
     return selector;
   }
 
-  absl::Status Execute(const CallContext& ctx, const Json& item, const Json& backup_json) override {
-    ASSIGN_OR_RETURN(const velero::Backup backup, velero::ParseBackup(backup_json));
-    ASSIGN_OR_RETURN(const auto content, objects::VolumeSnapshotContent::Of(item));
+  absl::Status Execute(const CallContext& ctx, const objects::Object& item,
+                       const objects::Object& backup_object) override {
+    ASSIGN_OR_RETURN(const velero::Backup backup, velero::ParseBackup(backup_object));
+    ASSIGN_OR_RETURN(const auto content, objects::VolumeSnapshotContent::From(item));
     if (csi::IsMemberOfOurs(content)) {
       const auto group_content = objects::VolumeGroupSnapshotContent::NotedIn(content);
       return group_content.has_value() ? groups_->Delete(ctx, *group_content, backup)

@@ -1,44 +1,21 @@
 #include "diffsnap/access.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/crypto.h"
-#include "base/json.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
-#include "diffsnap/differential_snapshot.h"
+#include "objects/client.h"
+#include "objects/differential_snapshot.h"
+#include "objects/volume_snapshot.h"
 
 namespace csidelta::diffsnap {
 namespace {
 
-const k8s::ResourceType& TokenReviewType() {
-  static const auto& type = *new k8s::ResourceType{"authentication.k8s.io", "v1", "tokenreviews",
-                                                   "TokenReview", /*namespaced=*/false};
-  return type;
-}
-
-const k8s::ResourceType& SubjectAccessReviewType() {
-  static const auto& type =
-      *new k8s::ResourceType{"authorization.k8s.io", "v1", "subjectaccessreviews",
-                             "SubjectAccessReview", /*namespaced=*/false};
-  return type;
-}
-
-Json Review(const k8s::ResourceType& type, Json spec) {
-  return {{"apiVersion", absl::StrCat(type.group, "/", type.version)},
-          {"kind", type.kind},
-          {"metadata", Json::object()},
-          {"spec", std::move(spec)}};
-}
-
-bool Holds(const Json* list, const std::string& text) {
-  return list != nullptr && list->is_array() &&
-         std::any_of(list->begin(), list->end(),
-                     [&](const Json& item) { return item.is_string() && item == text; });
-}
+using objects::SubjectAccessReview;
+using objects::TokenReview;
 
 // That we may not ask, or are not answered, is no fault of who asks us.
 absl::Status Undecided(const absl::Status& status) {
@@ -86,59 +63,46 @@ void AccessReviewer::Remember(const std::string& key, const Decision& decision) 
 
 absl::Status AccessReviewer::Decide(const CallContext& ctx, const Secret& token,
                                     const std::string& namespace_name, const std::string& name) {
-  ASSIGN_OR_RETURN(const Json user, WhoIs(ctx, token));
-  RETURN_IF_ERROR(CheckRight(ctx, user,
-                             {{"verb", "get"},
-                              {"group", DifferentialSnapshotType().group},
-                              {"resource", "differentialsnapshots"},
-                              {"namespace", namespace_name},
-                              {"name", name}}));
-  return CheckRight(ctx, user,
-                    {{"verb", "get"},
-                     {"group", "snapshot.storage.k8s.io"},
-                     {"resource", "volumesnapshots"},
-                     {"namespace", namespace_name}});
+  ASSIGN_OR_RETURN(const TokenReview whose, WhoIs(ctx, token));
+  RETURN_IF_ERROR(CheckRight(ctx, whose,
+                             {.group = objects::DifferentialSnapshot::kKind.group,
+                              .resource = objects::DifferentialSnapshot::kKind.plural,
+                              .namespace_name = namespace_name,
+                              .name = name}));
+  return CheckRight(ctx, whose,
+                    {.group = objects::VolumeSnapshot::kKind.group,
+                     .resource = objects::VolumeSnapshot::kKind.plural,
+                     .namespace_name = namespace_name});
 }
 
-absl::StatusOr<Json> AccessReviewer::WhoIs(const CallContext& ctx, const Secret& token) {
-  const absl::StatusOr<Json> review = api_.Create(
-      ctx, TokenReviewType(), "",
-      Review(TokenReviewType(), {{"token", token.Reveal()}, {"audiences", {audience_}}}));
+absl::StatusOr<TokenReview> AccessReviewer::WhoIs(const CallContext& ctx, const Secret& token) {
+  absl::StatusOr<TokenReview> review =
+      objects::Create(ctx, api_, TokenReview::Ask(token.Reveal(), audience_));
   if (!review.ok()) {
     return Undecided(review.status());
   }
-  // An authenticator that knows no audiences names none, and speaks of the API server's.
-  if (!GetBool(*review, {"status", "authenticated"}) ||
-      !Holds(FindJson(*review, {"status", "audiences"}), audience_)) {
+  if (!review->is_authenticated() || !review->IsFor(audience_)) {
     return absl::UnauthenticatedError(absl::StrCat("the token is not valid for audience \"",
                                                    audience_,
                                                    "\": get a new one with TokenRequest"));
   }
-  const Json* user = FindJson(*review, {"status", "user"});
-  if (user == nullptr || GetString(*user, {"username"}).empty()) {
+  if (review->user().empty()) {
     return absl::UnauthenticatedError("the token belongs to nobody");
   }
-  return *user;
+  return review;
 }
 
-absl::Status AccessReviewer::CheckRight(const CallContext& ctx, const Json& user,
-                                        const Json& resource) {
-  Json spec{{"user", GetString(user, {"username"})}, {"resourceAttributes", resource}};
-  for (const char* const member : {"groups", "uid", "extra"}) {
-    if (const Json* value = FindJson(user, {member}); value != nullptr) {
-      spec[member] = *value;
-    }
-  }
-  const absl::StatusOr<Json> review =
-      api_.Create(ctx, SubjectAccessReviewType(), "", Review(SubjectAccessReviewType(), spec));
+absl::Status AccessReviewer::CheckRight(const CallContext& ctx, const TokenReview& whose,
+                                        const objects::ReadRight& right) {
+  const absl::StatusOr<SubjectAccessReview> review =
+      objects::Create(ctx, api_, SubjectAccessReview::Ask(whose, right));
   if (!review.ok()) {
     return Undecided(review.status());
   }
-  if (!GetBool(*review, {"status", "allowed"}) || GetBool(*review, {"status", "denied"})) {
+  if (!review->is_allowed()) {
     return absl::PermissionDeniedError(
-        absl::StrCat(GetString(spec, {"user"}), " may not get ", GetString(resource, {"resource"}),
-                     ".", GetString(resource, {"group"}), " in namespace ",
-                     GetString(resource, {"namespace"}), ": give it a Role that allows it"));
+        absl::StrCat(whose.user(), " may not get ", right.resource, ".", right.group,
+                     " in namespace ", right.namespace_name, ": give it a Role that allows it"));
   }
   return absl::OkStatus();
 }

@@ -11,6 +11,7 @@
 #include "base/mutex.h"
 #include "base/secret.h"
 #include "k8s/api_client.h"
+#include "objects/access_review.h"
 
 namespace csidelta::diffsnap {
 
@@ -40,8 +41,9 @@ class AccessReviewer {
 
   absl::Status Decide(const CallContext& ctx, const Secret& token,
                       const std::string& namespace_name, const std::string& name);
-  absl::StatusOr<Json> WhoIs(const CallContext& ctx, const Secret& token);
-  absl::Status CheckRight(const CallContext& ctx, const Json& user, const Json& resource);
+  absl::StatusOr<objects::TokenReview> WhoIs(const CallContext& ctx, const Secret& token);
+  absl::Status CheckRight(const CallContext& ctx, const objects::TokenReview& whose,
+                          const objects::ReadRight& right);
   void Remember(const std::string& key, const Decision& decision);
 
   k8s::ApiClient& api_;

@@ -7,33 +7,36 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "base/json.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
 #include "csi/snapshot_secrets.h"
-#include "csi/snapshot_types.h"
+#include "objects/client.h"
+#include "objects/secret.h"
+#include "objects/volume_snapshot.h"
 
 namespace csidelta::diffsnap {
 namespace {
+
+using objects::VolumeSnapshotClass;
 
 absl::Status Unreadable(const absl::Status& status) {
   return absl::UnavailableError(
       absl::StrCat("the driver's secrets cannot be read: ", status.message()));
 }
 
-absl::StatusOr<Json> Get(const CallContext& ctx, k8s::ApiClient& api, const k8s::ObjectKey& key) {
-  absl::StatusOr<Json> object = api.Get(ctx, key);
+template <typename Kind>
+absl::StatusOr<Kind> Get(const CallContext& ctx, k8s::ApiClient& api, const k8s::ObjectKey& key) {
+  absl::StatusOr<Kind> object = objects::Get<Kind>(ctx, api, key);
   return object.ok() ? std::move(object) : Unreadable(object.status());
 }
 
 absl::StatusOr<DriverSecrets> ReadSecret(const CallContext& ctx, k8s::ApiClient& api,
                                          const csi::SecretName& named) {
   ASSIGN_OR_RETURN(
-      const Json secret,
-      Get(ctx, api,
-          {.type = csi::SecretType(), .namespace_name = named.namespace_name, .name = named.name}));
+      const objects::Secret secret,
+      Get<objects::Secret>(ctx, api, objects::Secret::Key(named.namespace_name, named.name)));
   DriverSecrets secrets;
-  for (const auto& [key, encoded] : GetStringMap(secret, {"data"})) {
+  for (const auto& [key, encoded] : secret.encoded_data()) {
     std::string text;
     if (!absl::Base64Unescape(encoded, &text)) {
       return absl::UnavailableError(absl::StrCat("secret ", named.namespace_name, "/", named.name,
@@ -78,10 +81,9 @@ absl::StatusOr<DriverSecrets> ClassSecrets::Read(const CallContext& ctx,
 
 absl::StatusOr<DriverSecrets> ClassSecrets::ReadNow(const CallContext& ctx,
                                                     const SecretsOwner& owner) {
-  ASSIGN_OR_RETURN(const Json snapshot_class, Get(ctx, api_,
-                                                  {.type = csi::VolumeSnapshotClassType(),
-                                                   .namespace_name = "",
-                                                   .name = owner.class_name}));
+  ASSIGN_OR_RETURN(
+      const VolumeSnapshotClass snapshot_class,
+      Get<VolumeSnapshotClass>(ctx, api_, VolumeSnapshotClass::Key("", owner.class_name)));
   const csi::SecretName written = csi::SnapshotterSecretOf(snapshot_class);
   const std::string name = Fill(written.name, owner);
   const std::string space = Fill(written.namespace_name, owner);
@@ -100,18 +102,19 @@ absl::StatusOr<DriverSecrets> ClassSecrets::ReadNow(const CallContext& ctx,
 absl::StatusOr<std::vector<DriverSecrets>> ReadListingSecrets(const CallContext& ctx,
                                                               k8s::ApiClient& api,
                                                               const std::string& driver) {
-  const absl::StatusOr<k8s::ObjectList> classes =
-      api.List(ctx, csi::VolumeSnapshotClassType(), "", {});
+  const absl::StatusOr<std::vector<VolumeSnapshotClass>> classes =
+      objects::List<VolumeSnapshotClass>(ctx, api, "");
   if (!classes.ok() && !absl::IsNotFound(classes.status())) {
     return Unreadable(classes.status());
   }
   std::set<std::pair<std::string, std::string>> names;  // namespace, name
-  for (const Json& one : classes.ok() ? classes->items : std::vector<Json>()) {
+  for (const VolumeSnapshotClass& one :
+       classes.ok() ? *classes : std::vector<VolumeSnapshotClass>()) {
     const csi::SecretName written = csi::ListingSecretOf(one);
     const bool is_whole = !written.name.empty() && !written.namespace_name.empty() &&
                           !absl::StrContains(written.name, "${") &&
                           !absl::StrContains(written.namespace_name, "${");
-    if (is_whole && GetString(one, {"driver"}) == driver) {
+    if (is_whole && one.driver() == driver) {
       names.emplace(written.namespace_name, written.name);
     }
   }

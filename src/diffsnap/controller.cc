@@ -2,68 +2,64 @@
 
 #include <utility>
 
-#include "k8s/object.h"
+#include "diffsnap/differential_snapshot.h"
+#include "k8s/follow.h"
 
 namespace csidelta::diffsnap {
 namespace {
 
-std::pair<std::string, std::string> KeyOf(const Json& object) {
-  return {k8s::Namespace(object), k8s::Name(object)};
+using objects::DifferentialSnapshot;
+
+std::pair<std::string, std::string> KeyOf(const DifferentialSnapshot& object) {
+  return {object.namespace_name(), object.name()};
+}
+
+k8s::FollowedObjects AllOfTheCluster() {
+  return {.type = DifferentialSnapshot::Type(), .namespace_name = "", .label_selector = ""};
 }
 
 }  // namespace
 
 Controller::Controller(std::string driver, PairTable& pairs, Reconciler& reconciler,
                        std::function<bool()> leads, const Clock& clock)
-    : driver_(std::move(driver)),
+    : Follower(&loop_),
+      driver_(std::move(driver)),
       pairs_(pairs),
-      loop_({.type = DifferentialSnapshotType(), .namespace_name = "", .label_selector = ""},
-            reconciler, std::move(leads), clock) {}
+      loop_(AllOfTheCluster(), reconciler, std::move(leads), clock) {}
 
 absl::Status Controller::Follow(const CallContext& ctx, k8s::ApiClient& api) {
-  return k8s::Follow(
-      ctx, api, {.type = DifferentialSnapshotType(), .namespace_name = "", .label_selector = ""},
-      *this);
+  return k8s::Follow(ctx, api, AllOfTheCluster(), *this);
 }
 
-void Controller::OnPage(const std::vector<Json>& objects, bool is_first) {
+void Controller::OnObjects(std::vector<DifferentialSnapshot> page, bool is_first) {
   if (is_first) {
     unlisted_ = served_;
   }
-  for (const Json& object : objects) {
+  for (const DifferentialSnapshot& object : page) {
     unlisted_.erase(KeyOf(object));
-    Serve(object);
+    OnChanged(object);
   }
-  loop_.OnPage(objects, is_first);
 }
 
-void Controller::OnListed() {
+void Controller::OnWhole() {
   for (const Key& key : std::exchange(unlisted_, {})) {
     Withdraw(key);
   }
   pairs_.SetSynced();
-  loop_.OnListed();
 }
 
-void Controller::OnEvent(const k8s::WatchEvent& event) {
-  if (event.kind == k8s::WatchEvent::Kind::kDeleted) {
-    Withdraw(KeyOf(event.object));
-  } else {
-    Serve(event.object);
-  }
-  loop_.OnEvent(event);
-}
-
-void Controller::Serve(const Json& object) {
+void Controller::OnChanged(const DifferentialSnapshot& object) {
   const Key key = KeyOf(object);
-  if (StateOf(object) == RequestState::kSuccess && ResolvedOf(object).driver == driver_ &&
-      !k8s::BeingDeleted(object)) {
+  if (object.state() == objects::RequestState::kSuccess && object.resolved().driver == driver_ &&
+      !object.is_being_deleted()) {
     served_.insert(key);
     pairs_.Put(key.first, key.second, PairOf(object));
   } else {
     Withdraw(key);
   }
 }
+
+void Controller::OnDeleted(const DifferentialSnapshot& object) { Withdraw(KeyOf(object)); }
 
 void Controller::Withdraw(const Key& key) {
   served_.erase(key);

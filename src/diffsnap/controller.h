@@ -8,12 +8,12 @@
 
 #include "absl/status/status.h"
 #include "base/call_context.h"
-#include "base/json.h"
 #include "diffsnap/pair_table.h"
 #include "diffsnap/reconciler.h"
 #include "k8s/api_client.h"
-#include "k8s/follow.h"
 #include "k8s/reconcile_loop.h"
+#include "objects/differential_snapshot.h"
+#include "objects/follow.h"
 
 namespace csidelta::diffsnap {
 
@@ -22,7 +22,7 @@ namespace csidelta::diffsnap {
 // replica follows; the one that leads also works.
 //
 // Follow() runs in one thread, Work() or WorkOnce() in another; Work() has more of its own.
-class Controller : public k8s::ObjectFollower {
+class Controller : public objects::Follower<objects::DifferentialSnapshot> {
  public:
   // Borrows all but the name. `leads`: whether this process may write, asked before each object
   // and while it is worked at.
@@ -31,10 +31,6 @@ class Controller : public k8s::ObjectFollower {
 
   // Follows the objects until `ctx` ends.
   absl::Status Follow(const CallContext& ctx, k8s::ApiClient& api);
-
-  void OnPage(const std::vector<Json>& objects, bool is_first) override;
-  void OnListed() override;
-  void OnEvent(const k8s::WatchEvent& event) override;
 
   // Moves what is due, again and again, until `ctx` ends.
   void Work(const CallContext& ctx) { loop_.Work(ctx); }
@@ -45,7 +41,10 @@ class Controller : public k8s::ObjectFollower {
  private:
   using Key = std::pair<std::string, std::string>;  // namespace, name
 
-  void Serve(const Json& object);
+  void OnObjects(std::vector<objects::DifferentialSnapshot> page, bool is_first) override;
+  void OnWhole() override;
+  void OnChanged(const objects::DifferentialSnapshot& object) override;
+  void OnDeleted(const objects::DifferentialSnapshot& object) override;
   void Withdraw(const Key& key);
 
   const std::string driver_;

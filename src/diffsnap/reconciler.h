@@ -6,10 +6,10 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
-#include "base/json.h"
 #include "diffsnap/resolver.h"
 #include "k8s/api_client.h"
-#include "k8s/reconcile_loop.h"
+#include "objects/differential_snapshot.h"
+#include "objects/follow.h"
 
 namespace csidelta::diffsnap {
 
@@ -36,22 +36,25 @@ struct ReconcilerOptions {
 // Each arrow is one write, under the condition that the object is still what was looked at; an
 // Event tells of a last state. Nothing is kept between two calls: whoever comes next, after a crash
 // at any moment, goes on from the object. There is no finalizer. Thread-safe.
-class Reconciler : public k8s::Reconciler {
+class Reconciler : public objects::Reconciler<objects::DifferentialSnapshot> {
  public:
   // Borrows `api`.
   Reconciler(k8s::ApiClient& api, ReconcilerOptions options);
 
-  // One step for `object` as it was seen last. Returns when to look again though it does not
-  // change; InfiniteFuture: never. Errors of the API server: look again soon, at what it is then.
-  absl::StatusOr<absl::Time> Reconcile(const CallContext& ctx, const Json& object) override;
-
  private:
-  absl::StatusOr<absl::Time> Admit(const CallContext& ctx, const Json& object, absl::Time created);
-  absl::Status Delete(const CallContext& ctx, const Json& object);
-  absl::Status Succeed(const CallContext& ctx, const Json& object, const ResolvedNames& resolved);
-  absl::Status Fail(const CallContext& ctx, const Json& object, const Resolution& resolution);
-  absl::Status Suspend(const CallContext& ctx, const Json& object, const Resolution& resolution);
-  absl::Status Write(const CallContext& ctx, const Json& object, Json status);
+  absl::StatusOr<absl::Time> ReconcileOne(const CallContext& ctx,
+                                          const objects::DifferentialSnapshot& object) override;
+  absl::StatusOr<absl::Time> Admit(const CallContext& ctx,
+                                   const objects::DifferentialSnapshot& object, absl::Time created);
+  absl::Status Delete(const CallContext& ctx, const objects::DifferentialSnapshot& object);
+  absl::Status Succeed(const CallContext& ctx, const objects::DifferentialSnapshot& object,
+                       const objects::ResolvedNames& resolved);
+  absl::Status Fail(const CallContext& ctx, const objects::DifferentialSnapshot& object,
+                    const Resolution& resolution);
+  absl::Status Suspend(const CallContext& ctx, const objects::DifferentialSnapshot& object,
+                       const Resolution& resolution);
+  absl::Status Write(const CallContext& ctx, const objects::DifferentialSnapshot& object,
+                     const objects::RequestStatus& status);
 
   k8s::ApiClient& api_;
   const ReconcilerOptions options_;

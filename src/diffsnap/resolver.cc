@@ -1,23 +1,28 @@
 #include "diffsnap/resolver.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "csi/bound_snapshot.h"
-#include "csi/snapshot_types.h"
-#include "k8s/find.h"
-#include "k8s/object.h"
+#include "objects/client.h"
+#include "objects/volume_snapshot.h"
 
 namespace csidelta::diffsnap {
 namespace {
 
 using csi::BoundSnapshot;
 using Kind = Resolution::Kind;
+using objects::DifferentialSnapshot;
+using objects::VolumeSnapshot;
+using objects::VolumeSnapshotClass;
+using objects::VolumeSnapshotContent;
 
 constexpr int64_t kParametersMax = 32;
 constexpr std::size_t kParameterNameBytesMax = 253;
@@ -30,16 +35,12 @@ constexpr char kMismatch[] =
 class Resolving {
  public:
   Resolving(const CallContext& ctx, k8s::ApiClient& api, const std::string& driver,
-            const Json& object);
+            const DifferentialSnapshot& object);
   absl::StatusOr<Resolution> Run();
 
  private:
-  std::string SpecText(absl::string_view member) const {
-    return GetString(object_, {"spec", member});
-  }
-
   // Its target was seen to be ours before.
-  bool WasAccepted() const { return ResolvedOf(object_).driver == driver_; }
+  bool WasAccepted() const { return object_.resolved().driver == driver_; }
 
   Resolution Decided(Kind kind, std::string error) const {
     return {.kind = kind, .error = std::move(error), .resolved = {.driver = driver_}};
@@ -51,8 +52,12 @@ class Resolving {
   // Whose the target will be, by its content or else its class; "" while neither says.
   absl::StatusOr<std::string> DriverOfTarget();
 
-  // The object, or null when there is none.
-  absl::StatusOr<Json> Find(const k8s::ObjectKey& key) { return k8s::FindOrNull(ctx_, api_, key); }
+  // The object; one without a field when there is none.
+  template <typename Object>
+  absl::StatusOr<Object> Find(const k8s::ObjectKey& key) {
+    ASSIGN_OR_RETURN(std::optional<Object> found, objects::Find<Object>(ctx_, api_, key));
+    return std::move(found).value_or(Object());
+  }
 
   // What can never be served of the spec alone; "" when nothing is wrong.
   std::string FaultOfSpec(const BoundSnapshot& target) const;
@@ -69,20 +74,20 @@ class Resolving {
   const CallContext& ctx_;
   k8s::ApiClient& api_;
   const std::string& driver_;
-  const Json& object_;
+  const DifferentialSnapshot& object_;
   const std::string namespace_;
   const std::string target_name_;
-  ResolvedNames resolved_;
+  objects::ResolvedNames resolved_;
 };
 
 Resolving::Resolving(const CallContext& ctx, k8s::ApiClient& api, const std::string& driver,
-                     const Json& object)
+                     const DifferentialSnapshot& object)
     : ctx_(ctx),
       api_(api),
       driver_(driver),
       object_(object),
-      namespace_(k8s::Namespace(object)),
-      target_name_(GetString(object, {"spec", "targetVolumeSnapshotName"})) {}
+      namespace_(object.namespace_name()),
+      target_name_(object.target_name()) {}
 
 absl::StatusOr<Resolution> Resolving::Run() {
   const absl::StatusOr<BoundSnapshot> target =
@@ -100,7 +105,7 @@ absl::StatusOr<Resolution> Resolving::Run() {
       .driver = driver_,
       .base_handle = "",
       .target_handle = target->snapshot_handle,
-      .volume_handle = target->volume_handle.empty() ? SpecText("volumeId") : target->volume_handle,
+      .volume_handle = target->volume_handle.empty() ? object_.volume_id() : target->volume_handle,
       .class_name = target->class_name,
       .volume_size_bytes = target->restore_size_bytes.value_or(0)};
   ASSIGN_OR_RETURN(const std::optional<Resolution> refused, ResolveBase(*target));
@@ -125,38 +130,39 @@ absl::StatusOr<Resolution> Resolving::WithoutTarget(const absl::Status& why) {
 }
 
 absl::StatusOr<std::string> Resolving::DriverOfTarget() {
-  ASSIGN_OR_RETURN(const Json target, Find(csi::VolumeSnapshotKey(namespace_, target_name_)));
-  if (const std::string content = csi::BoundContentName(target); !content.empty()) {
-    ASSIGN_OR_RETURN(const Json found, Find(csi::VolumeSnapshotContentKey(content)));
-    return GetString(found, {"spec", "driver"});
+  ASSIGN_OR_RETURN(const VolumeSnapshot target,
+                   Find<VolumeSnapshot>(VolumeSnapshot::Key(namespace_, target_name_)));
+  if (const std::string content = target.bound_content(); !content.empty()) {
+    ASSIGN_OR_RETURN(const VolumeSnapshotContent found,
+                     Find<VolumeSnapshotContent>(VolumeSnapshotContent::Key("", content)));
+    return found.driver();
   }
-  const std::string class_name = GetString(target, {"spec", "volumeSnapshotClassName"});
+  const std::string class_name = target.class_name();
   if (class_name.empty()) {
     return "";
   }
-  ASSIGN_OR_RETURN(
-      const Json found,
-      Find({.type = csi::VolumeSnapshotClassType(), .namespace_name = "", .name = class_name}));
-  return GetString(found, {"driver"});
+  ASSIGN_OR_RETURN(const VolumeSnapshotClass found,
+                   Find<VolumeSnapshotClass>(VolumeSnapshotClass::Key("", class_name)));
+  return found.driver();
 }
 
 std::string Resolving::FaultOfSpec(const BoundSnapshot& target) const {
-  if (const std::string mode = SpecText("mode"); !mode.empty() && mode != "Block") {
+  if (const std::string mode = object_.mode(); !mode.empty() && mode != "Block") {
     return absl::StrCat("UnsupportedMode: there is no mode ", mode, "; use Block");
   }
-  const std::string volume_id = SpecText("volumeId");
+  const std::string volume_id = object_.volume_id();
   if (!volume_id.empty() && !target.volume_handle.empty() && volume_id != target.volume_handle) {
     return absl::StrCat("VolumeMismatch: ", target_name_, " is of volume ", target.volume_handle,
                         ", not of spec.volumeId ", volume_id);
   }
-  if (!SpecText("baseVolumeSnapshotName").empty() && !SpecText("baseSnapshotHandle").empty()) {
+  if (!object_.base_name().empty() && !object_.base_handle().empty()) {
     return "InvalidArgument: the base has a name or a handle, not both";
   }
   return absl::StrCat(FaultOfStartOffset(target), FaultOfParameters());
 }
 
 std::string Resolving::FaultOfStartOffset(const BoundSnapshot& target) const {
-  const std::string text = SpecText("startOffset");
+  const std::string text = object_.start_offset();
   int64_t offset_bytes = 0;
   if (text.empty()) {
     return "";
@@ -172,8 +178,7 @@ std::string Resolving::FaultOfStartOffset(const BoundSnapshot& target) const {
 }
 
 std::string Resolving::FaultOfParameters() const {
-  const std::map<std::string, std::string> parameters =
-      GetStringMap(object_, {"spec", "parameters"});
+  const std::map<std::string, std::string> parameters = object_.parameters();
   const bool all_small =
       std::all_of(parameters.begin(), parameters.end(), [](const auto& parameter) {
         return !parameter.first.empty() && parameter.first.size() <= kParameterNameBytesMax &&
@@ -189,7 +194,7 @@ std::string Resolving::FaultOfParameters() const {
 }
 
 absl::StatusOr<std::optional<Resolution>> Resolving::ResolveBase(const BoundSnapshot& target) {
-  if (const std::string handle = SpecText("baseSnapshotHandle"); !handle.empty()) {
+  if (const std::string handle = object_.base_handle(); !handle.empty()) {
     ASSIGN_OR_RETURN(std::string fault, FaultOfHandle(handle, target));
     if (!fault.empty()) {
       return Decided(Kind::kFailure, std::move(fault));
@@ -197,7 +202,7 @@ absl::StatusOr<std::optional<Resolution>> Resolving::ResolveBase(const BoundSnap
     resolved_.base_handle = handle;
     return std::nullopt;
   }
-  const std::string name = SpecText("baseVolumeSnapshotName");
+  const std::string name = object_.base_name();
   if (name.empty()) {
     return std::nullopt;
   }
@@ -234,18 +239,17 @@ std::string Resolving::FaultOfBase(const BoundSnapshot& base, const BoundSnapsho
 
 absl::StatusOr<std::string> Resolving::FaultOfHandle(const std::string& handle,
                                                      const BoundSnapshot& target) {
-  ASSIGN_OR_RETURN(const k8s::ObjectList contents,
-                   api_.List(ctx_, csi::VolumeSnapshotContentType(), "", {}));
+  ASSIGN_OR_RETURN(const std::vector<VolumeSnapshotContent> contents,
+                   objects::List<VolumeSnapshotContent>(ctx_, api_, ""));
   bool is_known = false;
   bool is_ours = false;
-  for (const Json& content : contents.items) {
-    if (GetString(content, {"spec", "driver"}) != driver_ ||
-        (csi::SnapshotHandle(content) != handle &&
-         GetString(content, {"spec", "source", "snapshotHandle"}) != handle)) {
+  for (const VolumeSnapshotContent& content : contents) {
+    if (content.driver() != driver_ ||
+        (content.handle() != handle && content.source_handle() != handle)) {
       continue;
     }
     is_known = true;
-    const std::string volume = GetString(content, {"spec", "source", "volumeHandle"});
+    const std::string volume = content.source_volume();
     if (!volume.empty() && !target.volume_handle.empty()) {
       if (volume != target.volume_handle) {
         return absl::StrCat(kMismatch);
@@ -253,8 +257,7 @@ absl::StatusOr<std::string> Resolving::FaultOfHandle(const std::string& handle,
       is_ours = true;
     }
     // One that was made for an existing snapshot does not say of which volume it is.
-    is_ours =
-        is_ours || GetString(content, {"spec", "volumeSnapshotRef", "namespace"}) == namespace_;
+    is_ours = is_ours || content.snapshot_namespace() == namespace_;
   }
   return is_known && !is_ours ? absl::StrCat(kMismatch) : "";
 }
@@ -262,7 +265,7 @@ absl::StatusOr<std::string> Resolving::FaultOfHandle(const std::string& handle,
 }  // namespace
 
 absl::StatusOr<Resolution> Resolve(const CallContext& ctx, k8s::ApiClient& api,
-                                   const std::string& driver, const Json& object) {
+                                   const std::string& driver, const DifferentialSnapshot& object) {
   return Resolving(ctx, api, driver, object).Run();
 }
 

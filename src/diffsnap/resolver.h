@@ -4,9 +4,8 @@
 
 #include "absl/status/statusor.h"
 #include "base/call_context.h"
-#include "base/json.h"
-#include "diffsnap/differential_snapshot.h"
 #include "k8s/api_client.h"
+#include "objects/differential_snapshot.h"
 
 namespace csidelta::diffsnap {
 
@@ -21,8 +20,9 @@ struct Resolution {
   };
 
   Kind kind = Kind::kUnresolved;
-  std::string error = {};       // of kNotReady and kFailure: "Code: text"
-  ResolvedNames resolved = {};  // complete with kSuccess; the driver alone with kNotReady, kFailure
+  std::string error = {};  // of kNotReady and kFailure: "Code: text"
+  objects::ResolvedNames resolved =
+      {};  // complete with kSuccess; the driver alone with kNotReady, kFailure
 };
 
 // Looks up the volume snapshots that `object` names, in its own namespace and nowhere else, and
@@ -31,6 +31,7 @@ struct Resolution {
 // Which of two is older is the driver's business, too. Writes nothing. Errors of the API server;
 // what is missing or not ready is no error.
 absl::StatusOr<Resolution> Resolve(const CallContext& ctx, k8s::ApiClient& api,
-                                   const std::string& driver, const Json& object);
+                                   const std::string& driver,
+                                   const objects::DifferentialSnapshot& object);
 
 }  // namespace csidelta::diffsnap

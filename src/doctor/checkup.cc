@@ -153,8 +153,9 @@ void Visit::Say(Grade grade, std::string subject, std::string text, std::string 
          .cure = std::move(cure)});
 }
 
-std::vector<Json> Visit::Look(const k8s::ResourceType& type, absl::string_view namespace_name) {
-  const absl::StatusOr<std::vector<Json>>& list = facts_.List(type, namespace_name);
+std::vector<objects::Object> Visit::Look(const k8s::ResourceType& type,
+                                         absl::string_view namespace_name) {
+  const absl::StatusOr<std::vector<objects::Object>>& list = facts_.List(type, namespace_name);
   if (list.ok()) {
     return *list;
   }

@@ -43,7 +43,12 @@ class Visit {
   void Unknown(std::string subject, const absl::Status& status);
 
   // The objects of a kind, or none after having said why they are not known.
-  std::vector<Json> Look(const k8s::ResourceType& type, absl::string_view namespace_name = "");
+  std::vector<objects::Object> Look(const k8s::ResourceType& type,
+                                    absl::string_view namespace_name = "");
+  template <typename Kind>
+  std::vector<Kind> Look(absl::string_view namespace_name = "") {
+    return objects::AllFrom<Kind>(Look(Kind::Type(), namespace_name));
+  }
 
  private:
   void Say(Grade grade, std::string subject, std::string text, std::string cure);

@@ -2,6 +2,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -12,7 +13,10 @@
 #include "csi/swap_state.h"
 #include "datamover/mover_kinds.h"
 #include "doctor/checks.h"
-#include "k8s/object.h"
+#include "objects/client.h"
+#include "objects/cluster.h"
+#include "objects/custom_resource_definition.h"
+#include "objects/deployment.h"
 #include "objects/persistent_volume.h"
 #include "objects/volume_snapshot.h"
 
@@ -22,40 +26,35 @@ namespace {
 // A snapshot that takes longer than this has a driver that does not get on.
 constexpr absl::Duration kSnapshotTimeMax = absl::Hours(1);
 
-std::string NameOf(absl::string_view kind, const Json& object) {
-  const std::string space = k8s::Namespace(object);
-  return absl::StrCat(kind, " ", space, space.empty() ? "" : "/", k8s::Name(object));
+std::string NameOf(absl::string_view kind, const objects::Object& object) {
+  const std::string space = object.namespace_name();
+  return absl::StrCat(kind, " ", space, space.empty() ? "" : "/", object.name());
 }
 
 bool IsOlderThan(Visit& visit, std::optional<absl::Time> since, absl::Duration age) {
   return since.has_value() && *since + age < visit.ctx().clock->Now();
 }
 
-std::string ImagesOf(const Json& deployment) {
-  const Json* containers = FindJson(deployment, {"spec", "template", "spec", "containers"});
-  std::string images;
-  if (containers != nullptr && containers->is_array()) {
-    for (const Json& container : *containers) {
-      absl::StrAppend(&images, GetString(container, {"image"}), " ");
-    }
-  }
-  return images;
+bool RunsController(const objects::Deployment& deployment) {
+  return absl::c_any_of(deployment.containers(), [](const objects::DeployedContainer& container) {
+    return absl::StrContains(container.image, "snapshot-controller");
+  });
 }
 
-void WarnOfPendingDeletion(Visit& visit, const k8s::ResourceType& type, const Json& content) {
-  visit.Warn(NameOf(type.kind, content),
-             csi::DescribePendingDeletion(type, objects::Object(content)),
+void WarnOfPendingDeletion(Visit& visit, const k8s::ResourceType& type,
+                           const objects::Object& content) {
+  visit.Warn(NameOf(type.kind, content), csi::DescribePendingDeletion(type, content),
              "look at the log of the driver's csi-snapshotter");
 }
 
 }  // namespace
 
 void CheckClusterReachable(Visit& visit) {
-  const absl::StatusOr<Json> system = visit.facts().api().Get(
-      visit.ctx().WithTimeout(absl::Seconds(10)),
-      {.type = NamespaceType(), .namespace_name = "", .name = "kube-system"});
+  const auto system = objects::Get<objects::Namespace>(visit.ctx().WithTimeout(absl::Seconds(10)),
+                                                       visit.facts().api(),
+                                                       objects::Namespace::Key("", "kube-system"));
   if (system.ok()) {
-    visit.Good("", absl::StrCat("this is cluster ", k8s::Uid(*system)));
+    visit.Good("", absl::StrCat("this is cluster ", system->uid()));
   } else if (absl::IsPermissionDenied(system.status())) {
     visit.Unknown("namespace kube-system", system.status());
   } else {
@@ -79,17 +78,17 @@ void CheckSnapshotKinds(Visit& visit) {
 }
 
 void CheckSnapshotController(Visit& visit) {
-  const auto& deployments = visit.facts().List(DeploymentType());
+  const auto& deployments = visit.facts().List<objects::Deployment>();
   if (!deployments.ok()) {
     visit.Unknown("deployments", deployments.status());
     return;
   }
-  for (const Json& deployment : *deployments) {
-    if (!absl::StrContains(ImagesOf(deployment), "snapshot-controller")) {
+  for (const objects::Deployment& deployment : *deployments) {
+    if (!RunsController(deployment)) {
       continue;
     }
     const std::string name = NameOf("deployment", deployment);
-    if (GetInt(deployment, {"status", "availableReplicas"}) > 0) {
+    if (deployment.available_replicas() > 0) {
       visit.Good(name, "the snapshot controller is available");
     } else {
       visit.Fault(name, "the snapshot controller is not available: no volume snapshot gets ready",
@@ -103,8 +102,9 @@ void CheckSnapshotController(Visit& visit) {
 
 void CheckMoverKindFields(Visit& visit) {
   for (const k8s::ResourceType* type : datamover::MoverKinds()) {
-    const absl::StatusOr<Json> definition =
-        visit.facts().api().Get(visit.ctx(), datamover::DefinitionOf(*type));
+    const absl::StatusOr<objects::CustomResourceDefinition> definition =
+        objects::Get<objects::CustomResourceDefinition>(visit.ctx(), visit.facts().api(),
+                                                        datamover::DefinitionOf(*type));
     if (absl::IsNotFound(definition.status())) {
       continue;  // Said of the kind itself.
     }
@@ -135,30 +135,31 @@ void CheckMoverKinds(Visit& visit) {
 }
 
 void CheckStuckSnapshots(Visit& visit) {
-  const auto& contents = visit.facts().List(csi::VolumeSnapshotContentType());
+  const auto contents = visit.facts().List<objects::VolumeSnapshotContent>();
   std::set<std::string> names;
-  for (const Json& content : contents.ok() ? *contents : std::vector<Json>()) {
-    names.insert(k8s::Name(content));
+  if (contents.ok()) {
+    for (const objects::VolumeSnapshotContent& content : *contents) {
+      names.insert(content.name());
+    }
   }
-  for (const Json& json : visit.Look(csi::VolumeSnapshotType())) {
-    const auto snapshot = objects::VolumeSnapshot::Of(json);
+  for (const auto& snapshot : visit.Look<objects::VolumeSnapshot>()) {
     // A younger one may have been made after the contents were listed.
-    if (!snapshot.ok() || !IsOlderThan(visit, snapshot->created_at(), kSnapshotTimeMax)) {
+    if (!IsOlderThan(visit, snapshot.created_at(), kSnapshotTimeMax)) {
       continue;
     }
     csi::ContentReading reading;
-    if (contents.ok() && !names.contains(snapshot->bound_content())) {
+    if (contents.ok() && !names.contains(snapshot.bound_content())) {
       reading.kind = csi::ContentReading::Kind::kGone;
     }
-    const csi::SnapshotStatus status = csi::StatusOf(*snapshot, reading);
+    const csi::SnapshotStatus status = csi::StatusOf(snapshot, reading);
     const std::string& message = status.conditions.front().message;
     if (status.state == csi::SnapshotState::kLost) {
-      visit.Warn(NameOf("VolumeSnapshot", json),
+      visit.Warn(NameOf("VolumeSnapshot", snapshot),
                  absl::StrCat("what it stands for cannot be reached: ", message),
                  "csi-delta snapshot show says more; delete the VolumeSnapshot if it is of no use");
     } else if (status.state != csi::SnapshotState::kReady &&
                status.state != csi::SnapshotState::kUnverified) {
-      visit.Warn(NameOf("VolumeSnapshot", json),
+      visit.Warn(NameOf("VolumeSnapshot", snapshot),
                  absl::StrCat("not ready for over an hour", message.empty() ? "" : "; ", message),
                  "look at the driver's log; delete the VolumeSnapshot if nothing waits for it");
     }
@@ -166,44 +167,39 @@ void CheckStuckSnapshots(Visit& visit) {
 }
 
 void CheckStuckContents(Visit& visit) {
-  for (const Json& content : visit.Look(csi::VolumeSnapshotContentType())) {
-    if (!IsOlderThan(visit, k8s::DeletedAt(content), kSnapshotTimeMax)) {
+  for (const auto& content : visit.Look<objects::VolumeSnapshotContent>()) {
+    if (!IsOlderThan(visit, content.deleted_at(), kSnapshotTimeMax)) {
       continue;
     }
-    if (csi::IsPendingDeletion(objects::Object(content))) {
+    if (csi::IsPendingDeletion(content)) {
       WarnOfPendingDeletion(visit, csi::VolumeSnapshotContentType(), content);
       continue;
     }
-    const std::string error = csi::ErrorMessage(content);
+    const std::string error = content.error_message();
     visit.Warn(NameOf("VolumeSnapshotContent", content),
-               absl::StrCat("being deleted for over an hour; driver ",
-                            GetString(content, {"spec", "driver"}), ", snapshot ",
-                            csi::SnapshotHandle(content), error.empty() ? "" : ": ", error),
+               absl::StrCat("being deleted for over an hour; driver ", content.driver(),
+                            ", snapshot ", content.handle(), error.empty() ? "" : ": ", error),
                "look at the log of the driver's csi-snapshotter");
   }
   for (const char* const version : csi::kGroupVersions) {
     const k8s::ResourceType type = csi::VolumeGroupSnapshotContentType(version);
-    const absl::StatusOr<std::vector<Json>>& contents = visit.facts().List(type);
-    for (const Json& content : contents.ok() ? *contents : std::vector<Json>()) {
-      if (csi::IsPendingDeletion(objects::Object(content)) &&
-          IsOlderThan(visit, k8s::DeletedAt(content), kSnapshotTimeMax)) {
+    const absl::StatusOr<std::vector<objects::Object>>& contents = visit.facts().List(type);
+    if (!contents.ok()) {
+      continue;
+    }
+    for (const objects::Object& content : *contents) {
+      if (csi::IsPendingDeletion(content) &&
+          IsOlderThan(visit, content.deleted_at(), kSnapshotTimeMax)) {
         WarnOfPendingDeletion(visit, type, content);
       }
     }
-    if (contents.ok()) {
-      break;
-    }
+    break;
   }
 }
 
 void CheckRestoredVolumes(Visit& visit) {
-  std::vector<objects::PersistentVolume> volumes;
-  for (const Json& json : visit.Look(csi::PersistentVolumeType())) {
-    if (auto volume = objects::PersistentVolume::Of(json); volume.ok()) {
-      volumes.push_back(*std::move(volume));
-    }
-  }
-  for (const csi::KeptVolume& kept : csi::KeptVolumesAmong(std::move(volumes))) {
+  for (const csi::KeptVolume& kept :
+       csi::KeptVolumesAmong(visit.Look<objects::PersistentVolume>())) {
     visit.Note(absl::StrCat("PersistentVolume ", kept.volume),
                csi::KeptVolumeText(kept, visit.ctx().clock->Now()),
                absl::StrCat(csi::FinishCommand(kept), " deletes it, once its data is not needed"));

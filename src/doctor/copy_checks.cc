@@ -1,6 +1,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/algorithm/container.h"
@@ -9,7 +10,8 @@
 #include "csi/copy_record.h"
 #include "csi/snapshot_types.h"
 #include "doctor/checks.h"
-#include "k8s/object.h"
+#include "objects/client.h"
+#include "objects/data_download.h"
 #include "objects/keys.h"
 #include "objects/persistent_volume_claim.h"
 #include "objects/workload.h"
@@ -32,30 +34,22 @@ bool IsOld(Visit& visit, std::optional<absl::Time> since) {
 
 // The Pods that copy, or did, of all namespaces: the API server picks them out of very many.
 std::vector<Pod> CopyPods(Visit& visit) {
-  const absl::StatusOr<k8s::ObjectList> list = visit.facts().api().List(
-      visit.ctx().WithTimeout(kCopyListTimeMax), csi::PodType(), "",
+  absl::StatusOr<std::vector<Pod>> list = objects::List<Pod>(
+      visit.ctx().WithTimeout(kCopyListTimeMax), visit.facts().api(), "",
       {.label_selector = objects::kCopiesIntoLabel, .field_selector = "", .may_be_old = true});
   if (!list.ok()) {
     visit.Unknown("pods", list.status());
     return {};
   }
-  std::vector<Pod> pods;
-  for (const Json& item : list->items) {
-    if (auto pod = Pod::Of(item); pod.ok()) {
-      pods.push_back(*std::move(pod));
-    }
-  }
-  return pods;
+  return *std::move(list);
 }
 
 class CopyVisit {
  public:
   explicit CopyVisit(Visit& visit) : visit_(visit), pods_(CopyPods(visit)) {
-    for (const Json& json : visit.Look(csi::PersistentVolumeClaimType())) {
-      if (auto pvc = PersistentVolumeClaim::Of(json); pvc.ok()) {
-        std::string uid = pvc->uid();
-        pvcs_.emplace(std::move(uid), *std::move(pvc));
-      }
+    for (PersistentVolumeClaim& pvc : visit.Look<PersistentVolumeClaim>()) {
+      std::string uid = pvc.uid();
+      pvcs_.emplace(std::move(uid), std::move(pvc));
     }
   }
 
@@ -90,11 +84,12 @@ class CopyVisit {
   }
 
   bool HasDownload(const std::string& uid) {
-    const auto& downloads = visit_.facts().List(csi::DataDownloadType());
-    return !downloads.ok() || absl::c_any_of(*downloads, [&](const Json& download) {
-      return k8s::Uid(download) == uid &&
-             !velero::IsTerminal(velero::ParseDataPhase(GetString(download, {"status", "phase"})));
-    });
+    const auto downloads = visit_.facts().List<objects::DataDownload>();
+    return !downloads.ok() ||
+           absl::c_any_of(*downloads, [&](const objects::DataDownload& download) {
+             return download.uid() == uid &&
+                    !velero::IsTerminal(velero::ParseDataPhase(download.phase()));
+           });
   }
 
   void LookAtRecord(const PersistentVolumeClaim& pvc, const CopyRecord& record) {

@@ -1,4 +1,6 @@
+#include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -12,14 +14,21 @@
 #include "datamover/volume_task.h"
 #include "datamover/worker_pod.h"
 #include "doctor/checks.h"
-#include "k8s/object.h"
-#include "k8s/wait.h"
+#include "objects/client.h"
+#include "objects/deployment.h"
 #include "objects/keys.h"
+#include "objects/patch.h"
+#include "objects/persistent_volume.h"
+#include "objects/persistent_volume_claim.h"
+#include "objects/workload.h"
 
 namespace csidelta::doctor {
 namespace {
 
-constexpr char kSize[] = "1Gi";  // what most drivers make at least
+using objects::PersistentVolumeClaim;
+using objects::Pod;
+
+constexpr int64_t kBytes = int64_t{1} << 30;  // what most drivers make at least
 constexpr char kRepository[] = "/scratch/repository";
 // Its Deployment and the account of workers, as the chart calls them.
 constexpr char kController[] = "csi-delta-mover";
@@ -28,6 +37,20 @@ constexpr absl::Duration kStartTimeMax = absl::Seconds(30);
 constexpr absl::Duration kReadingProves = absl::Seconds(5);
 constexpr absl::Duration kGoneTimeMax = absl::Seconds(10);
 constexpr std::size_t kClassesMax = 5;
+
+std::string LastWords(const Pod& pod) {
+  const std::string words = pod.last_words();
+  return words.empty() ? "it said nothing" : words;
+}
+
+std::string WaitingFor(const Pod& pod) {
+  const std::string words = pod.condition_message();
+  const std::string phase = pod.phase();
+  if (!words.empty() || !phase.empty()) {
+    return words.empty() ? phase : words;
+  }
+  return "its Pod was not looked at by any node";
+}
 
 // A claim of one storage class, and a worker-like Pod that reads its device.
 class Probe {
@@ -51,18 +74,9 @@ class Probe {
     return {{objects::kMoverTaskLabel, name_}, {objects::kExcludeFromBackupLabel, "true"}};
   }
 
-  Json Claim() const;
-
+  PersistentVolumeClaim Claim() const;
   // A worker in all but its task: its repository is on its scratch volume.
-  Json Pod() const;
-  static void WithoutSecrets(Json& list);
-  static bool IsOver(const Json& pod);
-  static const Json* ContainerState(const Json& pod, const char* list, const char* state);
-  static bool Runs(const Json& pod) {
-    return ContainerState(pod, "containerStatuses", "running") != nullptr;
-  }
-  static std::string LastWords(const Json& pod);
-  static std::string WaitingFor(const Json& pod);
+  Pod Reader() const;
 
   // Whatever the class says.
   void RemoveVolumeToo(const CallContext& ctx);
@@ -84,32 +98,34 @@ Probe::Probe(Visit& visit, std::string storage_class, std::string image,
                          absl::Hex(visit.random().Below(uint64_t{1} << 62), absl::kZeroPad16))) {}
 
 absl::Status Probe::Make() {
-  const k8s::ResourceType& claims = csi::PersistentVolumeClaimType();
-  absl::Status made = api().Create(visit_.ctx(), claims, space(), Claim()).status();
+  absl::Status made = objects::Create(visit_.ctx(), api(), Claim()).status();
   if (made.ok()) {
-    made = api().Create(visit_.ctx(), csi::PodType(), space(), Pod()).status();
+    made = objects::Create(visit_.ctx(), api(), Reader()).status();
   }
   return made;
 }
 
 void Probe::Judge() {
-  Json pod;
+  std::optional<Pod> pod;
   const auto await = [&](const CallContext& ctx, bool running_is_enough) {
-    return k8s::WaitFor(ctx, api(), PodKey(), [&](const Json* seen) -> absl::StatusOr<bool> {
-      pod = seen == nullptr ? Json() : *seen;
-      return seen == nullptr || IsOver(pod) || (running_is_enough && Runs(pod));
-    });
+    return objects::WaitFor<Pod>(ctx, api(), PodKey(),
+                                 [&](const Pod* seen) -> absl::StatusOr<bool> {
+                                   pod = seen == nullptr ? std::nullopt : std::optional<Pod>(*seen);
+                                   return seen == nullptr || seen->has_ended() ||
+                                          (running_is_enough && seen->has_running_container());
+                                 });
   };
   const absl::Duration left =
       visit_.ctx().deadline - visit_.ctx().clock->Now() - kGoneTimeMax - kReadingProves;
   if (!await(visit_.ctx().WithTimeout(std::min(kStartTimeMax, left)), true).ok()) {
-    visit_.Warn(subject(), absl::StrCat("no worker ran within the time: ", WaitingFor(pod)),
+    visit_.Warn(subject(),
+                absl::StrCat("no worker ran within the time: ", WaitingFor(pod.value_or(Pod()))),
                 absl::StrCat("kubectl get events --namespace ", space(), "; then ask again"));
     return;
   }
   await(visit_.ctx().WithTimeout(kReadingProves), false).IgnoreError();
-  const std::string words = LastWords(pod);
-  if (pod.is_null() || GetString(pod, {"status", "phase"}) == "Failed") {
+  const std::string words = LastWords(pod.value_or(Pod()));
+  if (!pod.has_value() || pod->phase() == "Failed") {
     visit_.Fault(subject(), absl::StrCat("a worker cannot read a device of it: ", words),
                  absl::StrContains(words, "supplementalGroups")
                      ? "give workers that group by worker.supplementalGroups in the mover's "
@@ -129,8 +145,9 @@ void Probe::Remove() {
   api().Delete(ctx, PodKey(), {}).IgnoreError();
   api().Delete(ctx, ClaimKey(), {}).IgnoreError();
   for (const k8s::ObjectKey& key : {PodKey(), ClaimKey()}) {
-    const absl::Status gone = k8s::WaitFor(
-        ctx, api(), key, [](const Json* seen) -> absl::StatusOr<bool> { return seen == nullptr; });
+    const absl::Status gone = objects::WaitFor<objects::Object>(
+        ctx, api(), key,
+        [](const objects::Object* seen) -> absl::StatusOr<bool> { return seen == nullptr; });
     if (!gone.ok()) {
       visit_.Warn(
           absl::StrCat(key.type.kind, " ", space(), "/", name_),
@@ -140,19 +157,18 @@ void Probe::Remove() {
   }
 }
 
-Json Probe::Claim() const {
-  Json claim = {{"apiVersion", "v1"},
-                {"kind", "PersistentVolumeClaim"},
-                {"metadata", {{"name", name_}, {"namespace", space()}, {"labels", Labels()}}}};
-  claim["spec"] = {{"storageClassName", storage_class_},
-                   {"accessModes", Json::array({"ReadWriteOnce"})},
-                   {"volumeMode", "Block"}};
-  SetJson(claim, {"spec", "resources", "requests", "storage"}, kSize);
+PersistentVolumeClaim Probe::Claim() const {
+  PersistentVolumeClaim claim = PersistentVolumeClaim::Make(space(), name_);
+  claim.SetLabels(Labels());
+  claim.SetStorageClass(storage_class_);
+  claim.SetAccessModes({"ReadWriteOnce"});
+  claim.SetMode(objects::VolumeMode::kBlock);
+  claim.SetRequestedBytes(kBytes);
   return claim;
 }
 
-Json Probe::Pod() const {
-  Json pod =
+Pod Probe::Reader() const {
+  Pod pod =
       datamover::MakeWorkerPod({.name = name_,
                                 .namespace_name = space(),
                                 .image = image_,
@@ -165,71 +181,16 @@ Json Probe::Pod() const {
                                 .node_affinity = {},
                                 .settings = settings_,
                                 .service_account = kWorkerAccount});
-  WithoutSecrets(pod["spec"]["volumes"]);
-  Json& reader = pod["spec"]["containers"][0];
-  WithoutSecrets(reader["volumeMounts"]);
-  Json maker = reader;
-  maker["name"] = "repository";
-  maker["args"] = {"init", "--repo", kRepository};
-  maker.erase("volumeDevices");
-  pod["spec"]["initContainers"] = Json::array({maker});
+  pod.RemoveVolume("secrets");
+  pod.AddInitContainer("repository", {"init", "--repo", kRepository});
   return pod;
 }
 
-void Probe::WithoutSecrets(Json& list) {
-  Json others = Json::array();
-  for (const Json& entry : list) {
-    if (GetString(entry, {"name"}) != "secrets") {
-      others.push_back(entry);
-    }
-  }
-  list = std::move(others);
-}
-
-bool Probe::IsOver(const Json& pod) {
-  const std::string phase = GetString(pod, {"status", "phase"});
-  return phase == "Succeeded" || phase == "Failed";
-}
-
-const Json* Probe::ContainerState(const Json& pod, const char* list, const char* state) {
-  const Json* statuses = FindJson(pod, {"status", list});
-  return statuses == nullptr || !statuses->is_array() || statuses->empty()
-             ? nullptr
-             : FindJson(statuses->front(), {"state", state});
-}
-
-std::string Probe::LastWords(const Json& pod) {
-  for (const char* list : {"containerStatuses", "initContainerStatuses"}) {
-    const Json* ended = ContainerState(pod, list, "terminated");
-    const std::string words = ended == nullptr ? "" : GetString(*ended, {"message"});
-    if (!words.empty()) {
-      return words;
-    }
-  }
-  const std::string words = GetString(pod, {"status", "message"});
-  return words.empty() ? "it said nothing" : words;
-}
-
-std::string Probe::WaitingFor(const Json& pod) {
-  const Json* conditions = FindJson(pod, {"status", "conditions"});
-  if (conditions != nullptr && conditions->is_array()) {
-    for (const Json& condition : *conditions) {
-      if (const std::string words = GetString(condition, {"message"}); !words.empty()) {
-        return words;
-      }
-    }
-  }
-  const std::string phase = GetString(pod, {"status", "phase"});
-  return phase.empty() ? "its Pod was not looked at by any node" : phase;
-}
-
 void Probe::RemoveVolumeToo(const CallContext& ctx) {
-  const absl::StatusOr<Json> claim = api().Get(ctx, ClaimKey());
-  const std::string volume = claim.ok() ? GetString(*claim, {"spec", "volumeName"}) : "";
-  if (!volume.empty()) {
-    api()
-        .Patch(ctx, csi::VolumeKey(volume), k8s::PatchKind::kMerge,
-               {{"spec", {{"persistentVolumeReclaimPolicy", "Delete"}}}}, "")
+  const auto claim = objects::Get<PersistentVolumeClaim>(ctx, api(), ClaimKey());
+  if (claim.ok() && !claim->volume_name().empty()) {
+    objects::Apply(ctx, api(), csi::VolumeKey(claim->volume_name()),
+                   objects::Patch().SetReclaimPolicy("Delete"))
         .IgnoreError();
   }
 }
@@ -237,13 +198,13 @@ void Probe::RemoveVolumeToo(const CallContext& ctx) {
 // Those of claims that can become block devices.
 std::set<std::string> ClassesInUse(Visit& visit) {
   std::map<std::string, std::string> drivers;
-  for (const Json& volume : visit.Look(csi::PersistentVolumeType())) {
-    drivers[k8s::Name(volume)] = GetString(volume, {"spec", "csi", "driver"});
+  for (const auto& volume : visit.Look<objects::PersistentVolume>()) {
+    drivers[volume.name()] = volume.driver();
   }
   std::set<std::string> classes;
-  for (const Json& claim : visit.Look(csi::PersistentVolumeClaimType())) {
-    const std::string driver = drivers[GetString(claim, {"spec", "volumeName"})];
-    const std::string name = GetString(claim, {"spec", "storageClassName"});
+  for (const PersistentVolumeClaim& claim : visit.Look<PersistentVolumeClaim>()) {
+    const std::string driver = drivers[claim.volume_name()];
+    const std::string name = claim.storage_class().value_or("");
     if (!driver.empty() && !csi::HasNoBlockDevices(driver) && !name.empty()) {
       classes.insert(name);
     }
@@ -253,13 +214,11 @@ std::set<std::string> ClassesInUse(Visit& visit) {
 
 // What workers run; "" when it is not known.
 std::string ImageOfWorkers(Visit& visit) {
-  const absl::StatusOr<Json> controller =
-      visit.facts().Find(DeploymentType(), visit.options().mover_namespace, kController);
-  const Json* containers =
-      controller.ok() ? FindJson(*controller, {"spec", "template", "spec", "containers"}) : nullptr;
-  return containers == nullptr || !containers->is_array() || containers->empty()
-             ? ""
-             : GetString(containers->front(), {"image"});
+  const auto controller =
+      visit.facts().Find<objects::Deployment>(visit.options().mover_namespace, kController);
+  return controller.ok() && !controller->containers().empty()
+             ? controller->containers().front().image
+             : "";
 }
 
 }  // namespace

@@ -3,23 +3,28 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "csi/exposed_snapshot.h"
 #include "csi/metadata_service.h"
 #include "csi/snapshot_class.h"
-#include "csi/snapshot_types.h"
 #include "doctor/checks.h"
-#include "incremental/differential_request.h"
-#include "k8s/object.h"
 #include "net/http_client.h"
 #include "net/url.h"
-#include "objects/client.h"
+#include "objects/differential_snapshot.h"
+#include "objects/persistent_volume.h"
+#include "objects/persistent_volume_claim.h"
+#include "objects/storage_class.h"
+#include "objects/volume_snapshot.h"
 #include "velero/volume_decision.h"
 
 namespace csidelta::doctor {
 namespace {
+
+using objects::PersistentVolume;
+using objects::PersistentVolumeClaim;
 
 constexpr absl::Duration kConnectTimeMax = absl::Seconds(10);
 
@@ -32,32 +37,26 @@ constexpr std::array kSnapshotLimits = {SnapshotLimit{"csi.vsphere.vmware.com", 
                                         SnapshotLimit{velero::kLonghornDriver, 250},
                                         SnapshotLimit{"cephfs.csi.ceph.com", 100}};
 
-// A claim's volume of a CSI driver.
+// A PVC whose volume is a CSI driver's.
 struct Volume {
-  Json claim;
-  Json pv;
+  PersistentVolumeClaim claim;
   std::string driver;
 };
 
-std::string ClaimName(const Json& claim) {
-  return absl::StrCat(k8s::Namespace(claim), "/", k8s::Name(claim));
+std::string ClaimName(const PersistentVolumeClaim& claim) {
+  return absl::StrCat(claim.namespace_name(), "/", claim.name());
 }
 
 std::vector<Volume> CsiVolumes(Visit& visit) {
-  std::map<std::string, Json> pvs;
-  for (Json& pv : visit.Look(csi::PersistentVolumeType())) {
-    const std::string name = k8s::Name(pv);
-    pvs.emplace(name, std::move(pv));
+  std::map<std::string, std::string> drivers;  // by volume
+  for (const PersistentVolume& pv : visit.Look<PersistentVolume>()) {
+    drivers.emplace(pv.name(), pv.driver());
   }
   std::vector<Volume> volumes;
-  for (Json& claim : visit.Look(csi::PersistentVolumeClaimType())) {
-    const auto pv = pvs.find(GetString(claim, {"spec", "volumeName"}));
-    if (pv == pvs.end()) {
-      continue;
-    }
-    const std::string driver = GetString(pv->second, {"spec", "csi", "driver"});
-    if (!driver.empty()) {
-      volumes.push_back({.claim = std::move(claim), .pv = pv->second, .driver = driver});
+  for (PersistentVolumeClaim& claim : visit.Look<PersistentVolumeClaim>()) {
+    const auto driver = drivers.find(claim.volume_name());
+    if (driver != drivers.end() && !driver->second.empty()) {
+      volumes.push_back({.claim = std::move(claim), .driver = driver->second});
     }
   }
   return volumes;
@@ -88,15 +87,15 @@ void CheckDriverObject(Visit& visit) {
 }
 
 void CheckDriverStorageClass(Visit& visit) {
-  const auto& classes = visit.facts().List(StorageClassType());
+  const auto& classes = visit.facts().List(objects::StorageClass::Type());
   if (!classes.ok()) {
     visit.Unknown("storageclasses", classes.status());
     return;
   }
   std::map<std::string, std::vector<std::string>> missing;
   for (const Volume& volume : CsiVolumes(visit)) {
-    const std::string name = GetString(volume.claim, {"spec", "storageClassName"});
-    if (name.empty() || !visit.facts().Find(StorageClassType(), "", name).ok()) {
+    const std::string name = volume.claim.storage_class().value_or("");
+    if (name.empty() || !visit.facts().Find(objects::StorageClass::Type(), "", name).ok()) {
       missing[name].push_back(ClaimName(volume.claim));
     }
   }
@@ -111,9 +110,7 @@ void CheckDriverStorageClass(Visit& visit) {
 }
 
 void CheckDriverSnapshotClass(Visit& visit) {
-  const auto& listed = visit.facts().List(csi::VolumeSnapshotClassType());
-  const auto classes =
-      listed.ok() ? objects::AllAs<objects::VolumeSnapshotClass>(*listed) : listed.status();
+  const auto classes = visit.facts().List<objects::VolumeSnapshotClass>();
   if (!classes.ok()) {
     visit.Unknown("volumesnapshotclasses", classes.status());
     return;
@@ -134,7 +131,7 @@ void CheckDriverSnapshotClass(Visit& visit) {
 
 void CheckDriverChangedBlocks(Visit& visit) {
   const bool has_differential =
-      !absl::IsNotFound(visit.facts().List(incremental::DifferentialSnapshotType()).status());
+      !absl::IsNotFound(visit.facts().List(objects::DifferentialSnapshot::Type()).status());
   for (const std::string& driver : DriversInUse(visit)) {
     const std::string subject = absl::StrCat("driver ", driver);
     const absl::Status status =
@@ -215,9 +212,9 @@ void CheckDriverSnapshotLimit(Visit& visit) {
 
 void CheckVolumesNotCsi(Visit& visit) {
   std::vector<std::string> names;
-  for (const Json& pv : visit.Look(csi::PersistentVolumeType())) {
-    if (FindJson(pv, {"spec", "csi"}) == nullptr) {
-      names.push_back(k8s::Name(pv));
+  for (const PersistentVolume& pv : visit.Look<PersistentVolume>()) {
+    if (pv.driver().empty()) {
+      names.push_back(pv.name());
     }
   }
   if (!names.empty()) {
@@ -228,8 +225,8 @@ void CheckVolumesNotCsi(Visit& visit) {
 
 void CheckClaimsUnbound(Visit& visit) {
   std::vector<std::string> names;
-  for (const Json& claim : visit.Look(csi::PersistentVolumeClaimType())) {
-    if (GetString(claim, {"status", "phase"}) != "Bound") {
+  for (const PersistentVolumeClaim& claim : visit.Look<PersistentVolumeClaim>()) {
+    if (claim.phase() != "Bound") {
       names.push_back(ClaimName(claim));
     }
   }

@@ -8,17 +8,19 @@
 #include "absl/strings/str_cat.h"
 #include "base/random.h"
 #include "base/status_macros.h"
-#include "csi/snapshot_types.h"
 #include "datamover/keyring.h"
 #include "datamover/repository_access.h"
 #include "doctor/checks.h"
-#include "k8s/object.h"
+#include "objects/backup_storage_location.h"
+#include "objects/client.h"
+#include "objects/secret.h"
 #include "storage/location.h"
 #include "velero/storage_location.h"
 
 namespace csidelta::doctor {
 namespace {
 
+using objects::BackupStorageLocation;
 using velero::StorageLocation;
 
 constexpr absl::Duration kBucketTimeMax = absl::Seconds(10);
@@ -30,10 +32,10 @@ std::string SubjectOf(const StorageLocation& location) {
 }
 
 // All locations that can be read; what cannot is told by CheckLocationProvider.
-std::vector<std::pair<Json, StorageLocation>> Locations(Visit& visit) {
-  std::vector<std::pair<Json, StorageLocation>> locations;
+std::vector<std::pair<BackupStorageLocation, StorageLocation>> Locations(Visit& visit) {
+  std::vector<std::pair<BackupStorageLocation, StorageLocation>> locations;
   for (const std::string& space : visit.options().velero_namespaces) {
-    for (Json& object : visit.Look(datamover::StorageLocationType(), space)) {
+    for (BackupStorageLocation& object : visit.Look<BackupStorageLocation>(space)) {
       if (absl::StatusOr<StorageLocation> location = velero::ParseStorageLocation(object);
           location.ok()) {
         locations.emplace_back(std::move(object), *std::move(location));
@@ -85,13 +87,13 @@ absl::StatusOr<datamover::Keyring> Ring(Visit& visit, const StorageLocation& loc
 
 void CheckLocationProvider(Visit& visit) {
   for (const std::string& space : visit.options().velero_namespaces) {
-    for (const Json& object : visit.Look(datamover::StorageLocationType(), space)) {
+    for (const BackupStorageLocation& object : visit.Look<BackupStorageLocation>(space)) {
       const absl::StatusOr<StorageLocation> location = velero::ParseStorageLocation(object);
       const absl::Status status =
           location.ok()
               ? datamover::OpenLocationAccess(visit.ctx(), visit.facts().api(), *location).status()
               : location.status();
-      const std::string subject = absl::StrCat("location ", space, "/", k8s::Name(object));
+      const std::string subject = absl::StrCat("location ", space, "/", object.name());
       if (status.ok()) {
         visit.Good(subject, "is one that the mover writes to");
       } else if (absl::IsFailedPrecondition(status) || absl::IsInvalidArgument(status)) {
@@ -175,9 +177,9 @@ void CheckKeyringConfirmed(Visit& visit) {
 void CheckLocationDefault(Visit& visit) {
   for (const std::string& space : visit.options().velero_namespaces) {
     int defaults = 0;
-    const std::vector<Json> locations = visit.Look(datamover::StorageLocationType(), space);
-    for (const Json& location : locations) {
-      defaults += GetBool(location, {"spec", "default"}) ? 1 : 0;
+    const std::vector<BackupStorageLocation> locations = visit.Look<BackupStorageLocation>(space);
+    for (const BackupStorageLocation& location : locations) {
+      defaults += location.is_default() ? 1 : 0;
     }
     if (!locations.empty() && defaults != 1) {
       visit.Warn(
@@ -190,13 +192,13 @@ void CheckLocationDefault(Visit& visit) {
 
 void CheckLocationAvailable(Visit& visit) {
   for (const auto& [object, location] : Locations(visit)) {
-    const std::string phase = GetString(object, {"status", "phase"});
+    const std::string phase = object.phase();
     if (phase == "Available") {
       visit.Good(SubjectOf(location), "Velero reaches it");
     } else {
       visit.Fault(SubjectOf(location),
                   absl::StrCat("Velero calls it ", phase.empty() ? "nothing yet" : phase, ": ",
-                               GetString(object, {"status", "message"})),
+                               object.message()),
                   "velero backup-location get, and the server's log");
     }
   }
@@ -222,16 +224,15 @@ void CheckLocationCredentials(Visit& visit) {
     }
     const std::string subject =
         absl::StrCat("secret ", location.namespace_name, "/", location.credential.name);
-    const absl::StatusOr<Json> secret =
-        visit.facts().api().Get(visit.ctx(), {.type = csi::SecretType(),
-                                              .namespace_name = location.namespace_name,
-                                              .name = location.credential.name});
+    const auto secret = objects::Get<objects::Secret>(
+        visit.ctx(), visit.facts().api(),
+        objects::Secret::Key(location.namespace_name, location.credential.name));
     if (absl::IsNotFound(secret.status())) {
       visit.Fault(subject, absl::StrCat("does not exist, but ", SubjectOf(location), " names it"),
                   "make it, as for velero install --secret-file");
     } else if (!secret.ok()) {
       visit.Unknown(subject, secret.status());
-    } else if (GetString(*secret, {"data", location.credential.key}).empty()) {
+    } else if (secret->EncodedValue(location.credential.key).empty()) {
       visit.Fault(subject,
                   absl::StrCat("has no key ", location.credential.key, ", which ",
                                SubjectOf(location), " names"),

@@ -15,22 +15,27 @@
 #include "csi/environment.h"
 #include "csi/settings.h"
 #include "csi/snapshot_prune.h"
-#include "csi/snapshot_types.h"
-#include "datamover/mover_kinds.h"
 #include "doctor/checks.h"
-#include "k8s/object.h"
-#include "k8s/read_pages.h"
 #include "longhorn/kinds_guard.h"
 #include "longhorn/native_snapshot.h"
 #include "longhorn/snapshot_class.h"
 #include "longhorn/snapshot_protection.h"
 #include "longhorn/types.h"
+#include "objects/client.h"
+#include "objects/cluster.h"
+#include "objects/custom_resource_definition.h"
 #include "objects/keys.h"
+#include "objects/read_pages.h"
+#include "objects/volume_snapshot.h"
 #include "velero/backup.h"
 #include "velero/volume_decision.h"
 
 namespace csidelta::doctor {
 namespace {
+
+using objects::CustomResourceDefinition;
+using objects::EndpointSlice;
+using objects::WebhookConfiguration;
 
 constexpr absl::Duration kLonghornListTimeMax = absl::Seconds(10);
 // Of that, the part that is worth a warning.
@@ -46,31 +51,23 @@ constexpr char kDeletingTask[] = "snapshot-delete";
 constexpr char kVersionSetting[] = "current-longhorn-version";
 constexpr char kPurgeIsDisabledSetting[] = "disable-snapshot-purge";
 
-const k8s::ResourceType& SettingType() {
-  static const auto& type =
-      *new k8s::ResourceType{longhorn::kGroup, longhorn::kVersion, "settings", "Setting", true};
-  return type;
-}
-
 // The definitions of Longhorn's kinds, or none after having said why they are not known. By the
 // label that Longhorn gives each: all definitions of a cluster may be a hundred megabytes.
-std::vector<Json> LonghornDefinitions(Visit& visit) {
-  const absl::StatusOr<k8s::ObjectList> list = visit.facts().api().List(
-      visit.ctx().WithTimeout(kLonghornListTimeMax), datamover::CustomResourceDefinitionType(), "",
-      {.label_selector = objects::kLonghornDefinitionLabel,
-       .field_selector = "",
-       .may_be_old = true});
-  if (!list.ok()) {
-    visit.Unknown(datamover::CustomResourceDefinitionType().plural, list.status());
+std::vector<CustomResourceDefinition> LonghornDefinitions(Visit& visit) {
+  absl::StatusOr<std::vector<CustomResourceDefinition>> definitions =
+      objects::List<CustomResourceDefinition>(visit.ctx().WithTimeout(kLonghornListTimeMax),
+                                              visit.facts().api(), "",
+                                              {.label_selector = objects::kLonghornDefinitionLabel,
+                                               .field_selector = "",
+                                               .may_be_old = true});
+  if (!definitions.ok()) {
+    visit.Unknown(CustomResourceDefinition::kKind.plural, definitions.status());
     return {};
   }
-  std::vector<Json> definitions;
-  for (const Json& definition : list->items) {
-    if (GetString(definition, {"spec", "group"}) == longhorn::kGroup) {
-      definitions.push_back(definition);
-    }
-  }
-  return definitions;
+  std::erase_if(*definitions, [](const CustomResourceDefinition& definition) {
+    return definition.group() != longhorn::kGroup;
+  });
+  return *std::move(definitions);
 }
 
 // The settings of the plugin for a Velero, or nothing after having said why they are not known.
@@ -101,7 +98,8 @@ std::set<std::string> LonghornNamespaces(Visit& visit) {
 
 // What a setting of Longhorn says; "" where that is not known.
 std::string SettingOf(Visit& visit, const std::string& space, const char* name) {
-  return GetString(visit.facts().Find(SettingType(), space, name).value_or(Json()), {"value"});
+  const auto setting = visit.facts().Find<longhorn::Setting>(space, name);
+  return setting.ok() ? setting->value() : "";
 }
 
 // The native snapshots of backups, each with the name of its backup. One that is being deleted
@@ -114,24 +112,23 @@ struct NativeSnapshots {
 absl::StatusOr<NativeSnapshots> ReadNatives(const CallContext& ctx, k8s::ApiClient& api,
                                             const std::string& space) {
   NativeSnapshots found;
-  RETURN_IF_ERROR(k8s::ReadWanted(
+  RETURN_IF_ERROR(objects::ReadWanted<longhorn::Snapshot>(
       ctx, api, longhorn::Snapshot::Type(), space,
       [](absl::string_view name) { return absl::StartsWith(name, longhorn::kNativeNamePrefix); },
-      [&](const std::vector<Json>& page, bool is_first) {
+      [&](const std::vector<longhorn::Snapshot>& page, bool is_first) {
         if (is_first) {
           found = {};
         }
-        for (const Json& object : page) {
-          const auto snapshot = longhorn::Snapshot::Of(object);
-          if (!snapshot.ok() || snapshot->is_being_deleted() || snapshot->is_marked_removed()) {
+        for (const longhorn::Snapshot& snapshot : page) {
+          if (snapshot.is_being_deleted() || snapshot.is_marked_removed()) {
             continue;
           }
-          if (!snapshot->Label(objects::kLonghornMadeByLabel).empty()) {
-            found.of_backups.emplace_back(snapshot->name(),
-                                          snapshot->Label(objects::kBackupNameLabel));
-          } else if (longhorn::IsNativeMadeAnew(*snapshot)) {
-            found.made_anew.emplace_back(
-                snapshot->name(), snapshot->EngineLabel(objects::kLonghornEngineBackupLabel));
+          if (!snapshot.Label(objects::kLonghornMadeByLabel).empty()) {
+            found.of_backups.emplace_back(snapshot.name(),
+                                          snapshot.Label(objects::kBackupNameLabel));
+          } else if (longhorn::IsNativeMadeAnew(snapshot)) {
+            found.made_anew.emplace_back(snapshot.name(),
+                                         snapshot.EngineLabel(objects::kLonghornEngineBackupLabel));
           }
         }
       }));
@@ -169,23 +166,19 @@ class SnapshotsReader {
   // As the API server remembers them, one at a time: there may be 30,000. NOT_FOUND where the kind
   // is not served.
   absl::StatusOr<SnapshotTroubles> Read() {
-    for (const Json& json : visit_.Look(longhorn::Volume::Type(), space_)) {
-      if (auto volume = longhorn::Volume::Of(json); volume.ok()) {
-        std::string name = volume->name();
-        volumes_.emplace(std::move(name), *std::move(volume));
-      }
+    for (longhorn::Volume& volume : visit_.Look<longhorn::Volume>(space_)) {
+      std::string name = volume.name();
+      volumes_.emplace(std::move(name), std::move(volume));
     }
-    RETURN_IF_ERROR(k8s::ReadWanted(
+    RETURN_IF_ERROR(objects::ReadWanted<longhorn::Snapshot>(
         visit_.ctx().WithTimeout(kLonghornListTimeMax), visit_.facts().api(),
         longhorn::Snapshot::Type(), space_, [](absl::string_view) { return true; },
-        [&](const std::vector<Json>& page, bool is_first) {
+        [&](const std::vector<longhorn::Snapshot>& page, bool is_first) {
           if (is_first) {
             troubles_ = {};
           }
-          for (const Json& json : page) {
-            if (const auto snapshot = longhorn::Snapshot::Of(json); snapshot.ok()) {
-              LookAt(*snapshot);
-            }
+          for (const longhorn::Snapshot& snapshot : page) {
+            LookAt(snapshot);
           }
         }));
     return std::move(troubles_);
@@ -249,14 +242,9 @@ class SnapshotsReader {
 };
 
 // Whether some Pod answers for a service.
-bool IsAnswered(const std::vector<Json>& slices, const std::string& service) {
-  return absl::c_any_of(slices, [&](const Json& slice) {
-    const Json* const endpoints = FindJson(slice, {"endpoints"});
-    return k8s::Label(slice, kServiceNameLabel) == service && endpoints != nullptr &&
-           endpoints->is_array() && absl::c_any_of(*endpoints, [](const Json& endpoint) {
-             const Json* const ready = FindJson(endpoint, {"conditions", "ready"});
-             return ready == nullptr || *ready != Json(false);  // One that is not said is ready.
-           });
+bool IsAnswered(const std::vector<EndpointSlice>& slices, const std::string& service) {
+  return absl::c_any_of(slices, [&](const EndpointSlice& slice) {
+    return slice.service() == service && slice.is_ready();
   });
 }
 
@@ -264,14 +252,12 @@ bool IsAnswered(const std::vector<Json>& slices, const std::string& service) {
 std::set<std::string> ServicesOfWebhooks(Visit& visit, const std::string& space) {
   std::set<std::string> services;
   for (const k8s::ResourceType* const type :
-       {&MutatingWebhookConfigurationType(), &ValidatingWebhookConfigurationType()}) {
-    for (const Json& configuration : visit.Look(*type)) {
-      const Json* const webhooks = FindJson(configuration, {"webhooks"});
-      for (const Json& webhook :
-           webhooks != nullptr && webhooks->is_array() ? *webhooks : Json::array()) {
-        if (GetString(webhook, {"clientConfig", "service", "namespace"}) == space &&
-            GetString(webhook, {"failurePolicy"}) != "Ignore") {
-          services.insert(GetString(webhook, {"clientConfig", "service", "name"}));
+       {&WebhookConfiguration::MutatingType(), &WebhookConfiguration::ValidatingType()}) {
+    for (const objects::Object& configuration : visit.Look(*type)) {
+      for (const objects::ServiceWebhook& webhook :
+           WebhookConfiguration(configuration).webhooks()) {
+        if (webhook.namespace_name == space && webhook.fails_closed) {
+          services.insert(webhook.service);
         }
       }
     }
@@ -284,14 +270,6 @@ bool NamesLonghorn(const std::vector<std::string>& resources) {
   return std::any_of(resources.begin(), resources.end(), [](const std::string& resource) {
     return resource == "*" || absl::EndsWith(resource, longhorn::kGroup);
   });
-}
-
-// The backups that a Schedule makes; as far as it can be read.
-absl::StatusOr<velero::Backup> BackupOf(const Json& schedule) {
-  const Json* const metadata = FindJson(schedule, {"metadata"});
-  const Json* const spec = FindJson(schedule, {"spec", "template"});
-  return velero::ParseBackup({{"metadata", metadata == nullptr ? Json() : *metadata},
-                              {"spec", spec == nullptr ? Json() : *spec}});
 }
 
 bool Archives(const velero::Backup& backup, const std::string& longhorn_namespace) {
@@ -307,12 +285,12 @@ void CheckLonghornFound(Visit& visit) {
     return;
   }
   std::map<std::string, std::string> versions;  // by namespace
-  for (const Json& setting : visit.Look(SettingType())) {
-    if (k8s::Name(setting) == kVersionSetting) {
-      versions[k8s::Namespace(setting)] = GetString(setting, {"value"});
+  for (const longhorn::Setting& setting : visit.Look<longhorn::Setting>()) {
+    if (setting.name() == kVersionSetting) {
+      versions[setting.namespace_name()] = setting.value();
     }
   }
-  if (!visit.facts().List(SettingType()).ok()) {
+  if (!visit.facts().List(longhorn::Setting::Type()).ok()) {
     return;
   }
   for (const std::string& space : LonghornNamespaces(visit)) {
@@ -333,7 +311,7 @@ void CheckLonghornFound(Visit& visit) {
 }
 
 void CheckLonghornClass(Visit& visit) {
-  for (const Json& snapshot_class : visit.Look(csi::VolumeSnapshotClassType())) {
+  for (const auto& snapshot_class : visit.Look<objects::VolumeSnapshotClass>()) {
     if (const absl::Status status = longhorn::CheckClassOfMove(snapshot_class); !status.ok()) {
       visit.Warn(absl::StrCat("driver ", velero::kLonghornDriver), std::string(status.message()),
                  "make one with it, and name it in the volume policy by snapshotClass");
@@ -438,10 +416,10 @@ void CheckLonghornNative(Visit& visit) {
 
 void CheckLonghornJobs(Visit& visit) {
   for (const std::string& space : LonghornNamespaces(visit)) {
-    for (const Json& job : visit.Look(longhorn::RecurringJob::Type(), space)) {
-      if (GetString(job, {"spec", "task"}) == kDeletingTask) {
-        visit.Warn(absl::StrCat("recurring job ", space, "/", k8s::Name(job)),
-                   absl::StrCat("deletes all but ", GetInt(job, {"spec", "retain"}),
+    for (const auto& job : visit.Look<longhorn::RecurringJob>(space)) {
+      if (job.task() == kDeletingTask) {
+        visit.Warn(absl::StrCat("recurring job ", space, "/", job.name()),
+                   absl::StrCat("deletes all but ", job.retained(),
                                 " snapshots of a volume, native ones of backups, those of "
                                 "VolumeSnapshots and the bases of incremental backups among them"),
                    "let it keep more than all others take together, or give these volumes no job "
@@ -457,7 +435,7 @@ void CheckLonghornWebhook(Visit& visit) {
     if (services.empty()) {
       continue;
     }
-    const auto& slices = visit.facts().List(EndpointSliceType(), space);
+    const auto slices = visit.facts().List<EndpointSlice>(space);
     if (!slices.ok()) {
       visit.Unknown(absl::StrCat("endpointslices of ", space), slices.status());
       continue;
@@ -475,9 +453,9 @@ void CheckLonghornWebhook(Visit& visit) {
 }
 
 void CheckLonghornKinds(Visit& visit) {
-  for (const Json& definition : LonghornDefinitions(visit)) {
-    if (longhorn::FindKind(GetString(definition, {"spec", "names", "kind"})) == nullptr) {
-      visit.Note(absl::StrCat("resource ", k8s::Name(definition)),
+  for (const CustomResourceDefinition& definition : LonghornDefinitions(visit)) {
+    if (longhorn::FindKind(definition.defined_kind()) == nullptr) {
+      visit.Note(absl::StrCat("resource ", definition.name()),
                  "is not known to this version, and left out of restores",
                  "update the plugin, or tell its authors of the kind");
     }
@@ -493,10 +471,10 @@ void CheckLonghornInBackups(Visit& visit) {
     if (!config.has_value() || config->longhorn_guard) {
       continue;
     }
-    for (const Json& schedule : visit.Look(ScheduleType(), space)) {
-      const absl::StatusOr<velero::Backup> backup = BackupOf(schedule);
+    for (const objects::Object& schedule : visit.Look(ScheduleType(), space)) {
+      const absl::StatusOr<velero::Backup> backup = velero::BackupOfSchedule(schedule);
       if (backup.ok() && Archives(*backup, config->longhorn_namespace)) {
-        visit.Warn(absl::StrCat("schedule ", space, "/", k8s::Name(schedule)),
+        visit.Warn(absl::StrCat("schedule ", space, "/", schedule.name()),
                    absl::StrCat("archives Longhorn's objects in ", config->longhorn_namespace,
                                 ", and longhornGuard is off: a restore makes volumes and backups "
                                 "of Longhorn anew"),

@@ -1,23 +1,32 @@
 #include <array>
+#include <cstdint>
 #include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "base/quantity.h"
 #include "base/rfc3339.h"
 #include "csi/snapshot_types.h"
 #include "datamover/mover_environment.h"
 #include "datamover/settings.h"
-#include "datamover/volume_task.h"
 #include "doctor/checks.h"
-#include "k8s/object.h"
+#include "objects/client.h"
+#include "objects/cluster.h"
+#include "objects/deployment.h"
 #include "objects/keys.h"
+#include "objects/lease.h"
+#include "objects/resource_quota.h"
+#include "objects/secret.h"
+#include "objects/storage_class.h"
+#include "objects/volume_task.h"
 #include "velero/data_upload.h"
 
 namespace csidelta::doctor {
 namespace {
+
+using objects::ResourceQuota;
+using objects::VolumeTask;
 
 // Its Deployment has the same name.
 constexpr char kControllerAccount[] = "csi-delta-mover";
@@ -35,10 +44,10 @@ constexpr std::array kQuotaResources = {"pods",       "limits.memory",          
                                         "limits.cpu", "requests.cpu",           "secrets",
                                         "memory",     "persistentvolumeclaims", "cpu"};
 
-bool IsUsedUp(const Json& quota, const char* resource) {
-  const auto hard = ParseQuantity(GetString(quota, {"status", "hard", resource}));
-  const auto used = ParseQuantity(GetString(quota, {"status", "used", resource}));
-  return hard.ok() && used.ok() && *used >= *hard;
+bool IsUsedUp(const ResourceQuota& quota, const char* resource) {
+  const std::optional<int64_t> hard = quota.Hard(resource);
+  const std::optional<int64_t> used = quota.Used(resource);
+  return hard.has_value() && used.has_value() && *used >= *hard;
 }
 
 absl::StatusOr<datamover::MoverSettings> Settings(Visit& visit) {
@@ -68,10 +77,9 @@ void FindNamed(Visit& visit, const k8s::ResourceType& type, absl::string_view sp
 }  // namespace
 
 void CheckMoverLeader(Visit& visit) {
-  const absl::StatusOr<Json> lease =
-      visit.facts().api().Get(visit.ctx(), {.type = csi::LeaseType(),
-                                            .namespace_name = visit.options().mover_namespace,
-                                            .name = datamover::kMoverLease});
+  const auto lease = objects::Get<objects::Lease>(
+      visit.ctx(), visit.facts().api(),
+      objects::Lease::Key(visit.options().mover_namespace, datamover::kMoverLease));
   const std::string subject = InMover(visit, "lease", datamover::kMoverLease);
   if (absl::IsNotFound(lease.status())) {
     visit.Fault(subject, "there is none: no controller has ever led here",
@@ -82,8 +90,8 @@ void CheckMoverLeader(Visit& visit) {
     visit.Unknown(subject, lease.status());
     return;
   }
-  const std::string holder = GetString(*lease, {"spec", "holderIdentity"});
-  const auto renewed = ParseRfc3339(GetString(*lease, {"spec", "renewTime"}));
+  const std::string holder = lease->holder();
+  const auto renewed = lease->renewed_at();
   if (holder.empty() || !renewed.has_value() ||
       *renewed + kLeaseAgeMax < visit.ctx().clock->Now()) {
     visit.Fault(subject, "nobody renews it: no controller leads",
@@ -116,17 +124,17 @@ void CheckMoverSettingNames(Visit& visit) {
   }
   FindNamed(visit, PriorityClassType(), "", settings->worker.priority_class);
   for (const auto& [name, of_class] : settings->storage_classes) {
-    FindNamed(visit, StorageClassType(), "", name);
-    FindNamed(visit, StorageClassType(), "", of_class.intermediate_class);
+    FindNamed(visit, objects::StorageClass::Type(), "", name);
+    FindNamed(visit, objects::StorageClass::Type(), "", of_class.intermediate_class);
   }
   for (const std::string& secret : settings->worker.image_pull_secrets) {
-    FindNamed(visit, csi::SecretType(), visit.options().mover_namespace, secret);
+    FindNamed(visit, objects::Secret::Type(), visit.options().mover_namespace, secret);
   }
 }
 
 void CheckMoverNamespace(Visit& visit) {
   const std::string& space = visit.options().mover_namespace;
-  const absl::Status status = visit.facts().Find(NamespaceType(), "", space).status();
+  const absl::Status status = visit.facts().Find(objects::Namespace::Type(), "", space).status();
   if (absl::IsNotFound(status)) {
     visit.Fault(absl::StrCat("namespace ", space), "does not exist",
                 "install the chart, or name the mover's namespace with --namespace");
@@ -137,12 +145,12 @@ void CheckMoverNamespace(Visit& visit) {
 
 void CheckMoverPodSecurity(Visit& visit) {
   const std::string& name = visit.options().mover_namespace;
-  const absl::StatusOr<Json> space = visit.facts().Find(NamespaceType(), "", name);
+  const auto space = visit.facts().Find(objects::Namespace::Type(), "", name);
   if (!space.ok()) {
     visit.Unknown(absl::StrCat("namespace ", name), space.status());
     return;
   }
-  const std::string level = k8s::Label(*space, objects::kPodSecurityLabel);
+  const std::string level = space->Label(objects::kPodSecurityLabel);
   if (level != "restricted") {
     visit.Note(absl::StrCat("namespace ", name),
                level.empty() ? "enforces no level of pod security"
@@ -154,15 +162,14 @@ void CheckMoverPodSecurity(Visit& visit) {
 
 void CheckMoverDeployment(Visit& visit) {
   const std::string& space = visit.options().mover_namespace;
-  const absl::StatusOr<Json> found =
-      visit.facts().Find(DeploymentType(), space, kControllerAccount);
+  const auto found = visit.facts().Find<objects::Deployment>(space, kControllerAccount);
   const std::string subject = InMover(visit, "deployment", kControllerAccount);
   if (absl::IsNotFound(found.status())) {
     visit.Note(subject, "there is none, so nothing can be said of the controller",
                "nothing, if it runs under another name; else install the chart");
   } else if (!found.ok()) {
     visit.Unknown(subject, found.status());
-  } else if (GetInt(*found, {"status", "availableReplicas"}) < 1) {
+  } else if (found->available_replicas() < 1) {
     visit.Fault(subject, "is not available: nothing is moved", "kubectl describe it and its pods");
   } else {
     visit.Good(subject, "is available");
@@ -183,10 +190,10 @@ void CheckMoverAccounts(Visit& visit) {
 }
 
 void CheckMoverQuota(Visit& visit) {
-  for (const Json& quota : visit.Look(ResourceQuotaType(), visit.options().mover_namespace)) {
+  for (const ResourceQuota& quota : visit.Look<ResourceQuota>(visit.options().mover_namespace)) {
     for (const char* resource : kQuotaResources) {
       if (IsUsedUp(quota, resource)) {
-        visit.Warn(InMover(visit, "resource quota", k8s::Name(quota)),
+        visit.Warn(InMover(visit, "resource quota", quota.name()),
                    absl::StrCat("leaves no ", resource, " for another worker"),
                    "raise it, or lower the mover's limit of workers");
       }
@@ -195,13 +202,12 @@ void CheckMoverQuota(Visit& visit) {
 }
 
 void CheckMoverTasksSilent(Visit& visit) {
-  for (const Json& task :
-       visit.Look(datamover::VolumeTaskType(), visit.options().mover_namespace)) {
-    const datamover::VolumeTaskStatus status = datamover::TaskStatusOf(task);
-    if (status.phase == datamover::TaskPhase::kRunning && status.heartbeat_at.has_value() &&
+  for (const VolumeTask& task : visit.Look<VolumeTask>(visit.options().mover_namespace)) {
+    const objects::VolumeTaskStatus status = task.status();
+    if (status.phase == objects::TaskPhase::kRunning && status.heartbeat_at.has_value() &&
         *status.heartbeat_at + kSilenceMax < visit.ctx().clock->Now()) {
       visit.Warn(
-          InMover(visit, "VolumeTask", k8s::Name(task)),
+          InMover(visit, "VolumeTask", task.name()),
           absl::StrCat("its worker has said nothing since ", FormatRfc3339(*status.heartbeat_at)),
           "look at the log of the Pod of the same name");
     }
@@ -217,17 +223,16 @@ void CheckMoverOrphans(Visit& visit) {
         visit.Unknown(absl::StrCat(type->plural, " of ", space), list.status());
         return;
       }
-      for (const Json& object : *list) {
-        uids.insert(k8s::Uid(object));
+      for (const objects::Object& object : *list) {
+        uids.insert(object.uid());
       }
     }
   }
-  for (const Json& task :
-       visit.Look(datamover::VolumeTaskType(), visit.options().mover_namespace)) {
-    const absl::StatusOr<datamover::VolumeTaskSpec> spec = datamover::TaskSpecOf(task);
-    if (spec.ok() && spec->kind != datamover::TaskKind::kForget &&
+  for (const VolumeTask& task : visit.Look<VolumeTask>(visit.options().mover_namespace)) {
+    const absl::StatusOr<objects::VolumeTaskSpec> spec = task.spec();
+    if (spec.ok() && spec->kind != objects::TaskKind::kForget &&
         !uids.contains(spec->subject.uid)) {
-      visit.Warn(InMover(visit, "VolumeTask", k8s::Name(task)),
+      visit.Warn(InMover(visit, "VolumeTask", task.name()),
                  absl::StrCat("its ", spec->subject.kind, " ", spec->subject.namespace_name, "/",
                               spec->subject.name, " is gone"),
                  "the controller removes it within ten minutes; see that it runs");

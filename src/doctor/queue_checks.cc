@@ -1,18 +1,22 @@
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "csi/data_transfer.h"
-#include "csi/snapshot_types.h"
 #include "datamover/overview.h"
 #include "datamover/settings.h"
 #include "doctor/checks.h"
 #include "k8s/config.h"
 #include "k8s/reconcile_loop.h"
+#include "objects/client.h"
+#include "objects/data_download.h"
+#include "objects/data_upload.h"
+#include "objects/deployment.h"
 
 namespace csidelta::doctor {
 namespace {
@@ -25,30 +29,18 @@ constexpr char kItemOperationFlag[] = "--default-item-operation-timeout";
 // The transfers of a week say how long one takes.
 constexpr absl::Duration kRecent = absl::Hours(7 * 24);
 
-// All arguments of the containers of a Deployment.
-std::vector<std::string> ArgumentsOf(const Json& deployment) {
-  std::vector<std::string> arguments;
-  const Json* containers = FindJson(deployment, {"spec", "template", "spec", "containers"});
-  if (containers == nullptr || !containers->is_array()) {
-    return arguments;
+// All words of the containers of a Deployment.
+std::vector<std::string> WordsOf(const objects::Deployment& deployment) {
+  std::vector<std::string> words;
+  for (const objects::DeployedContainer& container : deployment.containers()) {
+    words.insert(words.end(), container.words.begin(), container.words.end());
   }
-  for (const Json& container : *containers) {
-    for (const char* member : {"command", "args"}) {
-      const Json* list = FindJson(container, {member});
-      if (list == nullptr || !list->is_array()) {
-        continue;
-      }
-      for (const Json& argument : *list) {
-        arguments.push_back(argument.is_string() ? argument.get<std::string>() : "");
-      }
-    }
-  }
-  return arguments;
+  return words;
 }
 
 // What "--flag=value" or "--flag value" says; "" where it is not there.
-std::string FlagIn(const Json& deployment, absl::string_view flag) {
-  const std::vector<std::string> arguments = ArgumentsOf(deployment);
+std::string FlagIn(const objects::Deployment& deployment, absl::string_view flag) {
+  const std::vector<std::string> arguments = WordsOf(deployment);
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     absl::string_view rest = arguments[i];
     if (!absl::ConsumePrefix(&rest, flag)) {
@@ -68,8 +60,7 @@ std::string FlagIn(const Json& deployment, absl::string_view flag) {
 absl::Duration ItemOperationTimeout(Visit& visit) {
   absl::Duration longest = absl::ZeroDuration();
   for (const std::string& space : visit.options().velero_namespaces) {
-    const absl::StatusOr<Json> server =
-        visit.facts().Find(DeploymentType(), space, kServerDeployment);
+    const auto server = visit.facts().Find<objects::Deployment>(space, kServerDeployment);
     absl::Duration set = kItemOperationTimeout;
     if (server.ok() && (!absl::ParseDuration(FlagIn(*server, kItemOperationFlag), &set) ||
                         set <= absl::ZeroDuration())) {
@@ -81,15 +72,16 @@ absl::Duration ItemOperationTimeout(Visit& visit) {
 }
 
 // The transfers of all Veleros; nothing after having said why they are not known.
-std::optional<std::vector<Json>> AllOf(Visit& visit, const k8s::ResourceType& type) {
-  std::vector<Json> all;
+template <typename Kind>
+std::optional<std::vector<Kind>> AllOf(Visit& visit) {
+  std::vector<Kind> all;
   for (const std::string& space : visit.options().velero_namespaces) {
-    const auto& list = visit.facts().List(type, space);
+    absl::StatusOr<std::vector<Kind>> list = visit.facts().List<Kind>(space);
     if (!list.ok()) {
-      visit.Unknown(absl::StrCat(type.plural, " of ", space), list.status());
+      visit.Unknown(absl::StrCat(Kind::kKind.plural, " of ", space), list.status());
       return std::nullopt;
     }
-    all.insert(all.end(), list->begin(), list->end());
+    std::move(list->begin(), list->end(), std::back_inserter(all));
   }
   return all;
 }
@@ -108,8 +100,8 @@ void CheckMoverQueue(Visit& visit) {
     visit.Unknown(subject, settings.status());
     return;
   }
-  const std::optional<std::vector<Json>> uploads = AllOf(visit, csi::DataUploadType());
-  const std::optional<std::vector<Json>> downloads = AllOf(visit, csi::DataDownloadType());
+  const auto uploads = AllOf<objects::DataUpload>(visit);
+  const auto downloads = AllOf<objects::DataDownload>(visit);
   if (!uploads.has_value() || !downloads.has_value()) {
     return;
   }
@@ -136,8 +128,7 @@ void CheckMoverQueue(Visit& visit) {
 
 void CheckMoverFlags(Visit& visit) {
   const std::string& space = visit.options().mover_namespace;
-  const absl::StatusOr<Json> controller =
-      visit.facts().Find(DeploymentType(), space, kMoverDeployment);
+  const auto controller = visit.facts().Find<objects::Deployment>(space, kMoverDeployment);
   if (absl::IsNotFound(controller.status())) {
     return;  // mover-deployment says so.
   }

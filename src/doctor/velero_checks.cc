@@ -5,17 +5,20 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "csi/data_transfer.h"
-#include "csi/snapshot_types.h"
-#include "datamover/data_deletion.h"
-#include "datamover/repository_access.h"
 #include "doctor/checks.h"
-#include "k8s/object.h"
+#include "objects/backup_storage_location.h"
+#include "objects/data_deletion.h"
+#include "objects/data_download.h"
+#include "objects/data_upload.h"
+#include "objects/deployment.h"
 #include "velero/data_upload.h"
 
 namespace csidelta::doctor {
 namespace {
+
+using objects::Deployment;
 
 constexpr char kVeleroDeployment[] = "velero";
 constexpr char kPluginImage[] = "velero-plugin-for-csi-delta";
@@ -31,8 +34,8 @@ std::string SubjectOf(absl::string_view kind, absl::string_view space, absl::str
 }
 
 // The Deployment of the server; nothing after having said why.
-std::optional<Json> Server(Visit& visit, const std::string& space) {
-  const absl::StatusOr<Json> found = visit.facts().Find(DeploymentType(), space, kVeleroDeployment);
+std::optional<Deployment> Server(Visit& visit, const std::string& space) {
+  auto found = visit.facts().Find<Deployment>(space, kVeleroDeployment);
   if (found.ok()) {
     return *found;
   }
@@ -46,25 +49,11 @@ std::optional<Json> Server(Visit& visit, const std::string& space) {
   return std::nullopt;
 }
 
-std::vector<Json> Containers(const Json& deployment, absl::string_view which) {
-  const Json* list = FindJson(deployment, {"spec", "template", "spec", which});
-  return list != nullptr && list->is_array() ? std::vector<Json>(list->begin(), list->end())
-                                             : std::vector<Json>();
-}
-
 // Words of command and arguments of all containers.
-std::string CommandLine(const Json& deployment) {
+std::string CommandLine(const Deployment& deployment) {
   std::string line;
-  for (const Json& container : Containers(deployment, "containers")) {
-    for (const char* member : {"command", "args"}) {
-      const Json* words = FindJson(container, {member});
-      if (words == nullptr || !words->is_array()) {
-        continue;
-      }
-      for (const Json& word : *words) {
-        absl::StrAppend(&line, word.is_string() ? word.get_ref<const std::string&>() : "", " ");
-      }
-    }
+  for (const objects::DeployedContainer& container : deployment.containers()) {
+    absl::StrAppend(&line, absl::StrJoin(container.words, " "), " ");
   }
   return line;
 }
@@ -82,19 +71,20 @@ std::optional<int> MinorVersion(absl::string_view image) {
   return minor;
 }
 
-bool IsOlder(Visit& visit, const Json& object, absl::Duration age) {
-  const auto made = k8s::CreatedAt(object);
+bool IsOlder(Visit& visit, const objects::Object& object, absl::Duration age) {
+  const auto made = object.created_at();
   return made.has_value() && *made + age < visit.ctx().clock->Now();
 }
 
 // DataUploads or DataDownloads of our mover that nobody took up.
-void FindWaiting(Visit& visit, const k8s::ResourceType& type) {
+template <typename Kind>
+void FindWaiting(Visit& visit) {
   for (const std::string& space : visit.options().velero_namespaces) {
-    for (const Json& object : visit.Look(type, space)) {
-      const std::string phase = GetString(object, {"status", "phase"});
-      if (GetString(object, {"spec", "datamover"}) == velero::kDataMoverName &&
-          (phase.empty() || phase == "New") && IsOlder(visit, object, kTakenUpWithin)) {
-        visit.Fault(SubjectOf(type.kind, space, k8s::Name(object)),
+    for (const Kind& object : visit.Look<Kind>(space)) {
+      const std::string phase = object.phase();
+      if (object.data_mover() == velero::kDataMoverName && (phase.empty() || phase == "New") &&
+          IsOlder(visit, object, kTakenUpWithin)) {
+        visit.Fault(SubjectOf(Kind::kKind.kind, space, object.name()),
                     "has been New for over five minutes: no mover takes it up",
                     "see that the mover's controller runs and is given this namespace");
       }
@@ -107,13 +97,13 @@ void FindWaiting(Visit& visit, const k8s::ResourceType& type) {
 void CheckVeleroNamespace(Visit& visit) {
   for (const std::string& space : visit.options().velero_namespaces) {
     const absl::Status status =
-        visit.facts().List(datamover::StorageLocationType(), space).status();
+        visit.facts().List(objects::BackupStorageLocation::Type(), space).status();
     if (absl::IsNotFound(status)) {
       visit.Fault(absl::StrCat("namespace ", space), "Velero's kinds are not served",
                   "install Velero");
     } else if (!status.ok()) {
       visit.Unknown(absl::StrCat("namespace ", space), status);
-    } else if (visit.facts().List(datamover::StorageLocationType(), space)->empty()) {
+    } else if (visit.facts().List(objects::BackupStorageLocation::Type(), space)->empty()) {
       visit.Fault(absl::StrCat("namespace ", space), "has no BackupStorageLocation",
                   "name Velero's namespace with --velero-namespaces, or make a location");
     }
@@ -122,8 +112,8 @@ void CheckVeleroNamespace(Visit& visit) {
 
 void CheckVeleroServer(Visit& visit) {
   for (const std::string& space : visit.options().velero_namespaces) {
-    const std::optional<Json> server = Server(visit, space);
-    if (server.has_value() && GetInt(*server, {"status", "availableReplicas"}) < 1) {
+    const std::optional<Deployment> server = Server(visit, space);
+    if (server.has_value() && server->available_replicas() < 1) {
       visit.Fault(SubjectOf("deployment", space, kVeleroDeployment), "is not available",
                   "kubectl describe it and its pods");
     }
@@ -132,12 +122,11 @@ void CheckVeleroServer(Visit& visit) {
 
 void CheckVeleroVersion(Visit& visit) {
   for (const std::string& space : visit.options().velero_namespaces) {
-    const std::optional<Json> server = Server(visit, space);
+    const std::optional<Deployment> server = Server(visit, space);
     if (!server.has_value()) {
       continue;
     }
-    for (const Json& container : Containers(*server, "containers")) {
-      const std::string image = GetString(container, {"image"});
+    for (const auto& [image, words] : server->containers()) {
       const std::optional<int> minor = MinorVersion(image);
       const std::string subject = SubjectOf("deployment", space, kVeleroDeployment);
       if (!minor.has_value()) {
@@ -156,7 +145,7 @@ void CheckVeleroVersion(Visit& visit) {
 
 void CheckVeleroCsiFeature(Visit& visit) {
   for (const std::string& space : visit.options().velero_namespaces) {
-    const std::optional<Json> server = Server(visit, space);
+    const std::optional<Deployment> server = Server(visit, space);
     if (server.has_value() && !absl::StrContains(CommandLine(*server), kCsiFeature)) {
       visit.Fault(SubjectOf("deployment", space, kVeleroDeployment),
                   "runs without --features=EnableCSI, so CSI volumes are left out",
@@ -167,13 +156,13 @@ void CheckVeleroCsiFeature(Visit& visit) {
 
 void CheckVeleroPlugin(Visit& visit) {
   for (const std::string& space : visit.options().velero_namespaces) {
-    const std::optional<Json> server = Server(visit, space);
+    const std::optional<Deployment> server = Server(visit, space);
     if (!server.has_value()) {
       continue;
     }
     bool installed = false;
-    for (const Json& container : Containers(*server, "initContainers")) {
-      installed = installed || absl::StrContains(GetString(container, {"image"}), kPluginImage);
+    for (const auto& [image, words] : server->init_containers()) {
+      installed = installed || absl::StrContains(image, kPluginImage);
     }
     if (!installed) {
       visit.Warn(SubjectOf("deployment", space, kVeleroDeployment),
@@ -183,19 +172,19 @@ void CheckVeleroPlugin(Visit& visit) {
   }
 }
 
-void CheckUploadsWaiting(Visit& visit) { FindWaiting(visit, csi::DataUploadType()); }
+void CheckUploadsWaiting(Visit& visit) { FindWaiting<objects::DataUpload>(visit); }
 
-void CheckDownloadsWaiting(Visit& visit) { FindWaiting(visit, csi::DataDownloadType()); }
+void CheckDownloadsWaiting(Visit& visit) { FindWaiting<objects::DataDownload>(visit); }
 
 void CheckDeletionsPending(Visit& visit) {
   for (const std::string& space : visit.options().velero_namespaces) {
-    for (const Json& object : visit.Look(csi::DataDeletionType(), space)) {
-      const datamover::DataDeletion deletion = datamover::DataDeletionOf(object);
-      const std::string subject = SubjectOf("DataDeletion", space, deletion.name);
-      if (deletion.phase == datamover::DeletionPhase::kFailed) {
+    for (const objects::DataDeletion& object : visit.Look<objects::DataDeletion>(space)) {
+      const objects::DataDeletionStatus deletion = object.status();
+      const std::string subject = SubjectOf("DataDeletion", space, object.name());
+      if (deletion.phase == objects::DeletionPhase::kFailed) {
         visit.Warn(subject, absl::StrCat("its data stays: ", deletion.message),
                    "do what the message says; the object may be deleted then");
-      } else if (deletion.phase != datamover::DeletionPhase::kCompleted &&
+      } else if (deletion.phase != objects::DeletionPhase::kCompleted &&
                  IsOlder(visit, object, kDeletedWithin)) {
         visit.Warn(subject,
                    absl::StrCat("is not done after an hour and ", deletion.attempts,
@@ -208,14 +197,12 @@ void CheckDeletionsPending(Visit& visit) {
 
 void CheckUploadsFailed(Visit& visit) {
   for (const std::string& space : visit.options().velero_namespaces) {
-    for (const Json& upload : visit.Look(csi::DataUploadType(), space)) {
-      if (GetString(upload, {"spec", "datamover"}) == velero::kDataMoverName &&
-          GetString(upload, {"status", "phase"}) == "Failed" &&
+    for (const objects::DataUpload& upload : visit.Look<objects::DataUpload>(space)) {
+      if (upload.data_mover() == velero::kDataMoverName && upload.phase() == "Failed" &&
           !IsOlder(visit, upload, kRecently)) {
-        visit.Warn(absl::StrCat("volume ", GetString(upload, {"spec", "sourceNamespace"}), "/",
-                                GetString(upload, {"spec", "sourcePVC"})),
-                   absl::StrCat("was not saved by DataUpload ", space, "/", k8s::Name(upload), ": ",
-                                GetString(upload, {"status", "message"})),
+        visit.Warn(absl::StrCat("volume ", upload.source_namespace(), "/", upload.source_pvc()),
+                   absl::StrCat("was not saved by DataUpload ", space, "/", upload.name(), ": ",
+                                upload.message()),
                    "do what the message says, and back it up again");
       }
     }

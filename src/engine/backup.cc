@@ -51,9 +51,6 @@ constexpr int kUploadsToBucketMax = 32;
 // What the lists that tell the repository's size may take.
 constexpr absl::Duration kMeasureTimeMax = absl::Seconds(30);
 
-constexpr std::pair<OnFallback, absl::string_view> kOnFallbacks[] = {
-    {OnFallback::kProceed, "proceed"}, {OnFallback::kWarn, "warn"}, {OnFallback::kFail, "fail"}};
-
 // Backups write these themselves: a second one of a name would lie to all that read them.
 absl::Status CheckTags(const std::vector<std::string>& tags) {
   for (const std::string& tag : tags) {
@@ -348,22 +345,6 @@ absl::StatusOr<BackupResult> BackupRun::Run(const Progress& progress) {
 }
 
 }  // namespace
-
-std::string ToString(OnFallback on_fallback) {
-  const auto* const found =
-      std::find_if(std::begin(kOnFallbacks), std::end(kOnFallbacks),
-                   [&](const auto& known) { return known.first == on_fallback; });
-  return std::string(found->second);
-}
-
-std::optional<OnFallback> ParseOnFallback(absl::string_view text) {
-  for (const auto& [on_fallback, name] : kOnFallbacks) {
-    if (text == name) {
-      return on_fallback;
-    }
-  }
-  return std::nullopt;
-}
 
 absl::StatusOr<BackupResult> RunBackup(const CallContext& ctx, Session& session,
                                        const BackupJob& job, const Progress& progress) {

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
 #include "engine/cluster_snapshot.h"
@@ -14,16 +13,14 @@
 #include "engine/session.h"
 #include "incremental/backup_result.h"
 #include "incremental/memory_plan.h"
+#include "objects/on_fallback.h"
 #include "repository/blob_writer.h"
 
 namespace csidelta::engine {
 
-// When an incremental backup would become a full one.
-enum class OnFallback { kProceed, kWarn, kFail };
-// "warn".
-std::string ToString(OnFallback on_fallback);
-// What ToString() says; nothing for any other text.
-std::optional<OnFallback> ParseOnFallback(absl::string_view text);
+using objects::OnFallback;
+using objects::ParseOnFallback;
+using objects::ToString;
 
 // What is to be backed up, and how.
 struct BackupJob {

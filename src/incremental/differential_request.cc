@@ -15,6 +15,7 @@
 #include "k8s/object.h"
 #include "k8s/wait.h"
 #include "net/url.h"
+#include "objects/differential_snapshot.h"
 #include "objects/keys.h"
 
 namespace csidelta::incremental {
@@ -168,9 +169,9 @@ class Request {
 };
 
 Json Request::MakeObject(const std::string& name) const {
-  Json object = {{"apiVersion", absl::StrCat(DifferentialSnapshotType().group, "/",
-                                             DifferentialSnapshotType().version)},
-                 {"kind", DifferentialSnapshotType().kind},
+  Json object = {{"apiVersion", absl::StrCat(objects::DifferentialSnapshot::Type().group, "/",
+                                             objects::DifferentialSnapshot::Type().version)},
+                 {"kind", objects::DifferentialSnapshot::Type().kind},
                  {"metadata",
                   {{"name", name},
                    {"namespace", target_->namespace_name},
@@ -218,7 +219,7 @@ void Request::Delete(const k8s::ObjectKey& key) const {
 // Of runs that died where no controller looks after them. What cannot be done is not needed either.
 void Request::DropLeftovers() {
   const absl::StatusOr<k8s::ObjectList> all =
-      api_.List(ctx_, DifferentialSnapshotType(), target_->namespace_name,
+      api_.List(ctx_, objects::DifferentialSnapshot::Type(), target_->namespace_name,
                 {.label_selector = absl::StrCat(objects::kAppManagedByLabel, "=", kMadeBy),
                  .field_selector = "",
                  .may_be_old = true});
@@ -228,7 +229,7 @@ void Request::DropLeftovers() {
   for (const Json& object : all->items) {
     const std::optional<absl::Time> made = k8s::CreatedAt(object);
     if (made.has_value() && ctx_.clock->Now() - *made > options_.leftover_age_max) {
-      Delete({.type = DifferentialSnapshotType(),
+      Delete({.type = objects::DifferentialSnapshot::Type(),
               .namespace_name = target_->namespace_name,
               .name = k8s::Name(object)});
     }
@@ -349,8 +350,9 @@ absl::Status Request::Read(const ServedList& served) {
 absl::Status Request::ListOnce() {
   const std::string name = absl::StrFormat("csi-delta-%08x%08x", random_.Below(uint64_t{1} << 32),
                                            random_.Below(uint64_t{1} << 32));
-  const k8s::ObjectKey key{
-      .type = DifferentialSnapshotType(), .namespace_name = target_->namespace_name, .name = name};
+  const k8s::ObjectKey key{.type = objects::DifferentialSnapshot::Type(),
+                           .namespace_name = target_->namespace_name,
+                           .name = name};
   absl::Cleanup drop = [&] { Delete(key); };
   absl::StatusOr<Json> object = Create(key);
   if (!object.ok()) {
@@ -385,15 +387,6 @@ absl::Status Request::Do() {
 }
 
 }  // namespace
-
-const k8s::ResourceType& DifferentialSnapshotType() {
-  static const auto& type = *new k8s::ResourceType{.group = "diffsnap.csi-delta.io",
-                                                   .version = "v1alpha1",
-                                                   .plural = "differentialsnapshots",
-                                                   .kind = "DifferentialSnapshot",
-                                                   .namespaced = true};
-  return type;
-}
 
 absl::Status DifferentialRequestSource::ListExtents(const CallContext& ctx,
                                                     const DiffRequest& request, ExtentSink sink) {

@@ -15,9 +15,6 @@
 
 namespace csidelta::incremental {
 
-// The kind, as the API server serves it.
-const k8s::ResourceType& DifferentialSnapshotType();
-
 struct DifferentialRequestOptions {
   BaseFacts base = {};
   // Nobody said that the cluster has the kind: not to be allowed to make one then means that there

@@ -8,13 +8,16 @@
 #include "csi/group_lifecycle.h"
 #include "csi/namespace_pods.h"
 #include "csi/once_map.h"
-#include "csi/snapshot_types.h"
 #include "itemblockactions/actions.h"
-#include "k8s/object.h"
+#include "objects/client.h"
+#include "objects/persistent_volume.h"
+#include "objects/persistent_volume_claim.h"
 #include "velero/backup.h"
 
 namespace csidelta::itemblockactions {
 namespace {
+
+using objects::PersistentVolumeClaim;
 
 class PvcAction : public velero::ItemBlockAction {
  public:
@@ -29,35 +32,35 @@ class PvcAction : public velero::ItemBlockAction {
   }
 
   absl::StatusOr<std::vector<velero::ResourceIdentifier>> GetRelatedItems(
-      const CallContext& ctx, const Json& item, const Json& backup_object) override {
+      const CallContext& ctx, const objects::Object& item,
+      const objects::Object& backup_object) override {
     std::vector<velero::ResourceIdentifier> related;
     ASSIGN_OR_RETURN(const velero::Backup backup, velero::ParseBackup(backup_object));
     if (!env_.enable_csi) {
       return related;
     }
-    const std::string volume = GetString(item, {"spec", "volumeName"});
-    if (!volume.empty() && GetString(item, {"status", "phase"}) == "Bound") {
+    ASSIGN_OR_RETURN(const auto claim, PersistentVolumeClaim::From(item));
+    if (claim.is_bound()) {
       related.push_back({.group = "",
-                         .resource = csi::PersistentVolumeType().plural,
+                         .resource = objects::PersistentVolume::kKind.plural,
                          .namespace_name = "",
-                         .name = volume});
+                         .name = claim.volume_name()});
     }
-    const std::string namespace_name = k8s::Namespace(item);
-    AddSiblings(ctx, backup, item, related);
+    const std::string namespace_name = claim.namespace_name();
+    AddSiblings(ctx, backup, claim, related);
     const auto pods = pods_.Get(ctx, backup.uid, namespace_name);
     if (!pods.ok()) {
       // An error here would count against the backup, also where the volume is none of ours.
       CSIDELTA_LOG(kInfo, "pods of the claim not known", {"namespace", namespace_name},
-                   {"pvc", k8s::Name(item)}, {"status", pods.status().ToString()});
+                   {"pvc", claim.name()}, {"status", pods.status().ToString()});
       return related;
     }
-    for (const Json& pod : **pods) {
-      if (GetString(pod, {"status", "phase"}) == "Running" &&
-          csi::UsesClaim(pod, k8s::Name(item))) {
+    for (const objects::Pod& pod : **pods) {
+      if (pod.phase() == "Running" && pod.NamesPvc(claim.name())) {
         related.push_back({.group = "",
-                           .resource = csi::PodType().plural,
+                           .resource = objects::Pod::kKind.plural,
                            .namespace_name = namespace_name,
-                           .name = k8s::Name(pod)});
+                           .name = pod.name()});
       }
     }
     return related;
@@ -66,38 +69,40 @@ class PvcAction : public velero::ItemBlockAction {
  private:
   // The other claims of the claim's volume group, so that one worker backs them up in turn, and all
   // their pods' hooks surround the group's snapshot.
-  void AddSiblings(const CallContext& ctx, const velero::Backup& backup, const Json& item,
+  void AddSiblings(const CallContext& ctx, const velero::Backup& backup,
+                   const PersistentVolumeClaim& claim,
                    std::vector<velero::ResourceIdentifier>& related) {
     const std::string key = csi::GroupLabelKey(backup);
-    const std::string group = k8s::Label(item, key);
+    const std::string group = claim.Label(key);
     if (group.empty()) {
       return;
     }
     const std::string selector = absl::StrCat(key, "=", group);
     const auto names =
-        groups_.Get(ctx, absl::StrCat(backup.uid, "/", k8s::Namespace(item), "/", selector),
+        groups_.Get(ctx, absl::StrCat(backup.uid, "/", claim.namespace_name(), "/", selector),
                     [&]() -> absl::StatusOr<std::vector<std::string>> {
-                      ASSIGN_OR_RETURN(
-                          const k8s::ObjectList claims,
-                          env_.api.List(ctx, csi::PersistentVolumeClaimType(), k8s::Namespace(item),
-                                        {.label_selector = selector, .field_selector = ""}));
+                      ASSIGN_OR_RETURN(const auto siblings,
+                                       objects::List<PersistentVolumeClaim>(
+                                           ctx, env_.api, claim.namespace_name(),
+                                           {.label_selector = selector, .field_selector = ""}));
                       std::vector<std::string> found;
-                      for (const Json& claim : claims.items) {
-                        found.push_back(k8s::Name(claim));
+                      found.reserve(siblings.size());
+                      for (const PersistentVolumeClaim& sibling : siblings) {
+                        found.push_back(sibling.name());
                       }
                       return found;
                     });
     if (!names.ok()) {
       CSIDELTA_LOG(kInfo, "claims of the volume group not known",
-                   {"namespace", k8s::Namespace(item)}, {"pvc", k8s::Name(item)},
+                   {"namespace", claim.namespace_name()}, {"pvc", claim.name()},
                    {"status", names.status().ToString()});
       return;
     }
     for (const std::string& name : **names) {
-      if (name != k8s::Name(item)) {
+      if (name != claim.name()) {
         related.push_back({.group = "",
-                           .resource = csi::PersistentVolumeClaimType().plural,
-                           .namespace_name = k8s::Namespace(item),
+                           .resource = PersistentVolumeClaim::kKind.plural,
+                           .namespace_name = claim.namespace_name(),
                            .name = name});
       }
     }

@@ -115,12 +115,13 @@ class ApiClient {
                                           const ListOptions& options) = 0;
 
   // The same for lists of any length: each page is handed to `sink` as it comes, and is held no
-  // longer. `is_first` says that the list begins (again), and that what came before does not count.
-  // Returns the list's resourceVersion. OUT_OF_RANGE: the list grew too old between two pages.
+  // longer: its objects are the sink's to take. `is_first` says that the list begins (again), and
+  // that what came before does not count. Returns the list's resourceVersion. OUT_OF_RANGE: the
+  // list grew too old between two pages.
   virtual absl::StatusOr<std::string> ListPages(
       const CallContext& ctx, const ResourceType& type, absl::string_view namespace_name,
       const ListOptions& options,
-      absl::FunctionRef<void(const std::vector<Json>& page, bool is_first)> sink) {
+      absl::FunctionRef<void(std::vector<Json>& page, bool is_first)> sink) {
     absl::StatusOr<ObjectList> list = List(ctx, type, namespace_name, options);
     if (!list.ok()) {
       return list.status();
@@ -179,7 +180,7 @@ class ApiClient {
   virtual absl::StatusOr<std::string> ListWanted(
       const CallContext& ctx, const ResourceType& type, absl::string_view namespace_name,
       absl::FunctionRef<bool(absl::string_view name)> is_wanted,
-      absl::FunctionRef<void(const std::vector<Json>& page, bool is_first)> sink) {
+      absl::FunctionRef<void(std::vector<Json>& page, bool is_first)> sink) {
     static_cast<void>(is_wanted);
     return ListPages(ctx, type, namespace_name, {}, sink);
   }

@@ -42,7 +42,7 @@ absl::StatusOr<ObjectList> ForwardingClient::List(const CallContext& ctx, const 
 absl::StatusOr<std::string> ForwardingClient::ListPages(
     const CallContext& ctx, const ResourceType& type, absl::string_view namespace_name,
     const ListOptions& options,
-    absl::FunctionRef<void(const std::vector<Json>& page, bool is_first)> sink) {
+    absl::FunctionRef<void(std::vector<Json>& page, bool is_first)> sink) {
   return client_.ListPages(ctx, type, namespace_name, options, sink);
 }
 
@@ -96,7 +96,7 @@ absl::Status ForwardingClient::Watch(const CallContext& ctx, const ResourceType&
 absl::StatusOr<std::string> ForwardingClient::ListWanted(
     const CallContext& ctx, const ResourceType& type, absl::string_view namespace_name,
     absl::FunctionRef<bool(absl::string_view name)> is_wanted,
-    absl::FunctionRef<void(const std::vector<Json>& page, bool is_first)> sink) {
+    absl::FunctionRef<void(std::vector<Json>& page, bool is_first)> sink) {
   return client_.ListWanted(ctx, type, namespace_name, is_wanted, sink);
 }
 

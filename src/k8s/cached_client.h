@@ -24,7 +24,7 @@ class ForwardingClient : public ApiClient {
   absl::StatusOr<std::string> ListPages(
       const CallContext& ctx, const ResourceType& type, absl::string_view namespace_name,
       const ListOptions& options,
-      absl::FunctionRef<void(const std::vector<Json>& page, bool is_first)> sink) override;
+      absl::FunctionRef<void(std::vector<Json>& page, bool is_first)> sink) override;
   absl::StatusOr<Json> Create(const CallContext& ctx, const ResourceType& type,
                               absl::string_view namespace_name, const Json& object) override;
   absl::StatusOr<Json> DryRunCreate(const CallContext& ctx, const ResourceType& type,
@@ -46,7 +46,7 @@ class ForwardingClient : public ApiClient {
   absl::StatusOr<std::string> ListWanted(
       const CallContext& ctx, const ResourceType& type, absl::string_view namespace_name,
       absl::FunctionRef<bool(absl::string_view name)> is_wanted,
-      absl::FunctionRef<void(const std::vector<Json>& page, bool is_first)> sink) override;
+      absl::FunctionRef<void(std::vector<Json>& page, bool is_first)> sink) override;
 
  private:
   ApiClient& client_;

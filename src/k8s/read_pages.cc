@@ -19,15 +19,15 @@ absl::Status ReadAgainWhenTooOld(absl::FunctionRef<absl::StatusOr<std::string>()
 
 absl::Status ReadPages(const CallContext& ctx, ApiClient& api, const ResourceType& type,
                        absl::string_view namespace_name, const ListOptions& options,
-                       absl::FunctionRef<void(const std::vector<Json>& page, bool is_first)> sink) {
+                       absl::FunctionRef<void(std::vector<Json>& page, bool is_first)> sink) {
   return ReadAgainWhenTooOld(
       [&] { return api.ListPages(ctx, type, namespace_name, options, sink); });
 }
 
-absl::Status ReadWanted(
-    const CallContext& ctx, ApiClient& api, const ResourceType& type,
-    absl::string_view namespace_name, absl::FunctionRef<bool(absl::string_view name)> is_wanted,
-    absl::FunctionRef<void(const std::vector<Json>& page, bool is_first)> sink) {
+absl::Status ReadWanted(const CallContext& ctx, ApiClient& api, const ResourceType& type,
+                        absl::string_view namespace_name,
+                        absl::FunctionRef<bool(absl::string_view name)> is_wanted,
+                        absl::FunctionRef<void(std::vector<Json>& page, bool is_first)> sink) {
   return ReadAgainWhenTooOld(
       [&] { return api.ListWanted(ctx, type, namespace_name, is_wanted, sink); });
 }

@@ -229,11 +229,11 @@ class RestClient : public ApiClient {
   absl::StatusOr<std::string> ListPages(
       const CallContext& ctx, const ResourceType& type, absl::string_view namespace_name,
       const ListOptions& options,
-      absl::FunctionRef<void(const std::vector<Json>& page, bool is_first)> sink) override;
+      absl::FunctionRef<void(std::vector<Json>& page, bool is_first)> sink) override;
   absl::StatusOr<std::string> ListWanted(
       const CallContext& ctx, const ResourceType& type, absl::string_view namespace_name,
       absl::FunctionRef<bool(absl::string_view name)> is_wanted,
-      absl::FunctionRef<void(const std::vector<Json>& page, bool is_first)> sink) override;
+      absl::FunctionRef<void(std::vector<Json>& page, bool is_first)> sink) override;
   absl::StatusOr<Json> Create(const CallContext& ctx, const ResourceType& type,
                               absl::string_view namespace_name, const Json& object) override;
   absl::StatusOr<Json> DryRunCreate(const CallContext& ctx, const ResourceType& type,
@@ -278,7 +278,7 @@ class RestClient : public ApiClient {
   absl::StatusOr<std::string> ListInOneAnswer(
       const CallContext& ctx, const ResourceType& type, absl::string_view namespace_name,
       const ListOptions& options, std::optional<ListDecoder::NameFilter> is_wanted,
-      absl::FunctionRef<void(const std::vector<Json>& page, bool is_first)> sink);
+      absl::FunctionRef<void(std::vector<Json>& page, bool is_first)> sink);
   absl::StatusOr<Json> RunJson(const CallContext& ctx, const Call& call);
 
   // Sends `call` until it is answered for good. `got_bytes`, if any, forbids to try again once
@@ -349,7 +349,7 @@ absl::StatusOr<ObjectList> RestClient::List(const CallContext& ctx, const Resour
 absl::StatusOr<std::string> RestClient::ListPages(
     const CallContext& ctx, const ResourceType& type, absl::string_view namespace_name,
     const ListOptions& options,
-    absl::FunctionRef<void(const std::vector<Json>& page, bool is_first)> sink) {
+    absl::FunctionRef<void(std::vector<Json>& page, bool is_first)> sink) {
   if (options.in_one_answer) {
     absl::StatusOr<std::string> version =
         ListInOneAnswer(ctx, type, namespace_name, options, std::nullopt, sink);
@@ -359,9 +359,8 @@ absl::StatusOr<std::string> RestClient::ListPages(
     }
   }
   const int items_max = options.page_items_max > 0 ? options.page_items_max : kFollowedPageMax;
-  absl::StatusOr<std::string> version =
-      EachPage(ctx, type, namespace_name, options, std::min(settings_.page_items_max, items_max),
-               [&](const std::vector<Json>& page, bool is_first) { sink(page, is_first); });
+  absl::StatusOr<std::string> version = EachPage(
+      ctx, type, namespace_name, options, std::min(settings_.page_items_max, items_max), sink);
   RETURN_IF_ERROR(Annotate(version.status(), WhatIsListed(type, namespace_name)));
   return version;
 }
@@ -369,7 +368,7 @@ absl::StatusOr<std::string> RestClient::ListPages(
 absl::StatusOr<std::string> RestClient::ListWanted(
     const CallContext& ctx, const ResourceType& type, absl::string_view namespace_name,
     absl::FunctionRef<bool(absl::string_view name)> is_wanted,
-    absl::FunctionRef<void(const std::vector<Json>& page, bool is_first)> sink) {
+    absl::FunctionRef<void(std::vector<Json>& page, bool is_first)> sink) {
   absl::StatusOr<std::string> version = ListInOneAnswer(
       ctx, type, namespace_name, {.label_selector = "", .field_selector = "", .may_be_old = true},
       is_wanted, sink);
@@ -601,7 +600,7 @@ bool RestClient::MayBeReadInPages(const absl::Status& status) {
 absl::StatusOr<std::string> RestClient::ListInOneAnswer(
     const CallContext& ctx, const ResourceType& type, absl::string_view namespace_name,
     const ListOptions& options, std::optional<ListDecoder::NameFilter> is_wanted,
-    absl::FunctionRef<void(const std::vector<Json>& page, bool is_first)> sink) {
+    absl::FunctionRef<void(std::vector<Json>& page, bool is_first)> sink) {
   const Query query = {{"resourceVersion", AskedRevision(options)},
                        {"resourceVersionMatch", options.exactly_at.empty() ? "" : "Exact"},
                        {"labelSelector", options.label_selector},

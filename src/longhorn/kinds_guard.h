@@ -65,5 +65,10 @@ struct LeftOut {
 // restored into, which the restore may have mapped.
 std::optional<LeftOut> WhyLeftOut(const Json& object, absl::string_view target_namespace,
                                   const GuardSettings& settings);
+inline std::optional<LeftOut> WhyLeftOut(const objects::Object& object,
+                                         absl::string_view target_namespace,
+                                         const GuardSettings& settings) {
+  return WhyLeftOut(object.json(), target_namespace, settings);
+}
 
 }  // namespace csidelta::longhorn

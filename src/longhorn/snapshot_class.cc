@@ -4,7 +4,6 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "k8s/object.h"
 #include "velero/volume_decision.h"
 
 namespace csidelta::longhorn {
@@ -15,14 +14,14 @@ constexpr char kBackingImagesType[] = "bi";
 
 }  // namespace
 
-absl::Status CheckClassOfMove(const Json& snapshot_class) {
-  const std::string type = GetString(snapshot_class, {"parameters", "type"});
-  if (!absl::EqualsIgnoreCase(GetString(snapshot_class, {"driver"}), velero::kLonghornDriver) ||
+absl::Status CheckClassOfMove(const objects::VolumeSnapshotClass& snapshot_class) {
+  const std::string type = snapshot_class.Parameter("type");
+  if (!absl::EqualsIgnoreCase(snapshot_class.driver(), velero::kLonghornDriver) ||
       type == kSnapshotsType) {
     return absl::OkStatus();
   }
   return absl::FailedPreconditionError(absl::StrCat(
-      "VolumeSnapshotClass ", k8s::Name(snapshot_class), " ",
+      "VolumeSnapshotClass ", snapshot_class.name(), " ",
       type.empty() ? "without the parameter type" : absl::StrCat("of type \"", type, "\""),
       type == kBackingImagesType
           ? " makes Longhorn copy all data into a backing image"

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "absl/status/status.h"
-#include "base/json.h"
+#include "objects/volume_snapshot.h"
 
 namespace csidelta::longhorn {
 
@@ -10,6 +10,6 @@ namespace csidelta::longhorn {
 // uploads the data to its own backup target; with "bi" it makes a backing image of it
 // (csi/controller_server.go of longhorn-manager 1.12). FAILED_PRECONDITION for these, saying what
 // would happen and what to do; OK for classes of other drivers. Pure.
-absl::Status CheckClassOfMove(const Json& snapshot_class);
+absl::Status CheckClassOfMove(const objects::VolumeSnapshotClass& snapshot_class);
 
 }  // namespace csidelta::longhorn

@@ -90,10 +90,23 @@ class Volume : public objects::ObjectOf<Volume> {
 };
 
 // What takes snapshots or backups of volumes, and deletes old ones of its own, by the clock.
+// A setting of Longhorn, which it makes in its namespace when it starts.
+class Setting : public objects::ObjectOf<Setting> {
+ public:
+  static constexpr objects::KindName kKind = {kGroup, kVersion, "settings", "Setting"};
+
+  std::string value() const { return Text({"value"}); }
+
+ private:
+  using ObjectOf::ObjectOf;
+};
+
 class RecurringJob : public objects::ObjectOf<RecurringJob> {
  public:
   static constexpr objects::KindName kKind = {kGroup, kVersion, "recurringjobs", "RecurringJob"};
 
+  std::string task() const { return Text({"spec", "task"}); }
+  int64_t retained() const { return Number({"spec", "retain"}); }  // snapshots of a volume
   std::vector<std::string> groups() const;
   // Whether it runs for the volume: by the volume's label with its name, or with a group of it. A
   // volume without any such label gets that of the group "default" from Longhorn.

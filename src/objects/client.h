@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -50,6 +51,19 @@ absl::StatusOr<std::vector<Kind>> AllAs(std::vector<Json> list) {
   return all;
 }
 
+// Of objects that were read as any kind; those of another kind are left out.
+template <typename Kind>
+std::vector<Kind> AllFrom(const std::vector<Object>& objects) {
+  std::vector<Kind> all;
+  all.reserve(objects.size());
+  for (const Object& object : objects) {
+    if (absl::StatusOr<Kind> one = Kind::From(object); one.ok()) {
+      all.push_back(*std::move(one));
+    }
+  }
+  return all;
+}
+
 template <typename Kind>
 absl::StatusOr<Kind> Get(const CallContext& ctx, k8s::ApiClient& api, const k8s::ObjectKey& key) {
   return As<Kind>(api.Get(ctx, key));
@@ -93,6 +107,14 @@ template <typename Kind>
 absl::StatusOr<Kind> Create(const CallContext& ctx, k8s::ApiClient& api, const Kind& object) {
   return Create<Kind>(ctx, api, Kind::Type(), object);
 }
+// POST to a subresource, as ApiClient::CreateSubresource(). Returns the answer, which is of the
+// kind.
+template <typename Kind>
+absl::StatusOr<Kind> CreateSubresource(const CallContext& ctx, k8s::ApiClient& api,
+                                       const k8s::ObjectKey& key, absl::string_view subresource,
+                                       const Kind& object) {
+  return As<Kind>(api.CreateSubresource(ctx, key, subresource, object.json()));
+}
 // What Create() would answer now; stores nothing.
 template <typename Kind>
 absl::Status DryRunCreate(const CallContext& ctx, k8s::ApiClient& api, const Kind& object) {
@@ -107,8 +129,13 @@ absl::StatusOr<Kind> CreateOrGet(const CallContext& ctx, k8s::ApiClient& api, co
 
 // `object` has the resourceVersion that it was read with.
 template <typename Kind>
+absl::StatusOr<Kind> Update(const CallContext& ctx, k8s::ApiClient& api, const k8s::ObjectKey& key,
+                            const Kind& object) {
+  return As<Kind>(api.Update(ctx, key, object.json()));
+}
+template <typename Kind>
 absl::StatusOr<Kind> Update(const CallContext& ctx, k8s::ApiClient& api, const Kind& object) {
-  return As<Kind>(api.Update(ctx, object.key(), object.json()));
+  return Update<Kind>(ctx, api, object.key(), object);
 }
 
 // `subresource` is "" or "status". Returns the object as stored.
@@ -146,6 +173,15 @@ Cached<Kind> FindCached(const k8s::ObjectCache* cache, const k8s::ObjectKey& key
   absl::StatusOr<Kind> object = As<Kind>(std::move(answer.object));
   return object.ok() ? Cached<Kind>{.presence = answer.presence, .object = *std::move(object)}
                      : Cached<Kind>{};
+}
+
+// For a cache of one kind: what is of another is not worth its memory.
+template <typename Kind>
+k8s::ObjectCache::Filter FilterOf(std::function<bool(const Kind& object)> is_worth) {
+  return [is_worth = std::move(is_worth)](const Json& json) {
+    const absl::StatusOr<Kind> object = As<Kind>(json);
+    return object.ok() && is_worth(*object);
+  };
 }
 
 // Ends a wait, or goes on, by an object as it is now; nullptr while there is none.

@@ -4,7 +4,11 @@
 #include <optional>
 #include <string>
 
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "base/call_context.h"
+#include "k8s/event_recorder.h"
 #include "objects/object.h"
 
 namespace csidelta::objects {
@@ -26,5 +30,13 @@ class Event : public ObjectOf<Event> {
  private:
   using ObjectOf::ObjectOf;
 };
+
+// As that of k8s/event_recorder.h.
+inline absl::Status EmitEvent(const CallContext& ctx, k8s::ApiClient& api, const Object& about,
+                              k8s::EventType type, absl::string_view reason,
+                              absl::string_view message,
+                              absl::string_view component = k8s::kPluginComponent) {
+  return k8s::EmitEvent(ctx, api, about.json(), type, reason, message, component);
+}
 
 }  // namespace csidelta::objects

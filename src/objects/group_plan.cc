@@ -11,9 +11,11 @@ namespace csidelta::objects {
 std::string FormatGroupPlan(const std::vector<PlannedGroupMember>& members) {
   Json plan = Json::array();
   for (const PlannedGroupMember& member : members) {
-    plan.push_back({{"claim", member.pvc},
-                    {"claimUid", member.pvc_uid},
-                    {"volumeHandle", member.volume_handle}});
+    plan.push_back({{"volumeHandle", member.volume_handle}});
+    if (!member.pvc.empty() || !member.pvc_uid.empty()) {
+      plan.back()["claim"] = member.pvc;
+      plan.back()["claimUid"] = member.pvc_uid;
+    }
     if (!member.snapshot_handle.empty()) {
       plan.back()["snapshotHandle"] = member.snapshot_handle;
     }

@@ -13,7 +13,7 @@ namespace csidelta::objects {
 
 // A member of a volume group that was asked for: an entry of kGroupMembersAnnotation.
 struct PlannedGroupMember {
-  std::string pvc;
+  std::string pvc;  // "" with its uid: not known, of a group that an archive has
   std::string pvc_uid;
   std::string volume_handle;
   std::string snapshot_handle;  // "" where the content alone tells it, and until it is taken
@@ -21,7 +21,7 @@ struct PlannedGroupMember {
   bool operator==(const PlannedGroupMember&) const = default;
 };
 
-// The annotation's text: a JSON array.
+// The annotation's text: a JSON array. What is not known of a PVC, or a snapshot, is left out.
 std::string FormatGroupPlan(const std::vector<PlannedGroupMember>& members);
 // Of any other text: nothing. A field that is missing is "".
 std::vector<PlannedGroupMember> ParseGroupPlan(absl::string_view text);

@@ -7,6 +7,18 @@
 #include "base/rfc3339.h"
 
 namespace csidelta::objects {
+namespace {
+
+OwnerReference ToOwner(const Json& owner) {
+  return {.api_version = GetString(owner, {"apiVersion"}),
+          .kind = GetString(owner, {"kind"}),
+          .name = GetString(owner, {"name"}),
+          .uid = GetString(owner, {"uid"}),
+          .is_controller = GetBool(owner, {"controller"}),
+          .blocks_deletion = GetBool(owner, {"blockOwnerDeletion"})};
+}
+
+}  // namespace
 
 const Json& JsonArrayAt(const Json& json, JsonPath path) {
   static const Json& kNone = *new Json(Json::array());
@@ -40,14 +52,8 @@ bool Object::HasFinalizer(absl::string_view finalizer) const {
 
 std::vector<OwnerReference> Object::owners() const {
   std::vector<OwnerReference> owners;
-  for (const Json& owner : ArrayAt({"metadata", "ownerReferences"})) {
-    owners.push_back({.api_version = GetString(owner, {"apiVersion"}),
-                      .kind = GetString(owner, {"kind"}),
-                      .name = GetString(owner, {"name"}),
-                      .uid = GetString(owner, {"uid"}),
-                      .is_controller = GetBool(owner, {"controller"}),
-                      .blocks_deletion = GetBool(owner, {"blockOwnerDeletion"})});
-  }
+  const Json& all = ArrayAt({"metadata", "ownerReferences"});
+  std::transform(all.begin(), all.end(), std::back_inserter(owners), ToOwner);
   return owners;
 }
 
@@ -58,6 +64,14 @@ OwnerReference Object::AsOwner() const {
           .uid = uid(),
           .is_controller = true,
           .blocks_deletion = true};
+}
+
+std::optional<absl::Time> Object::written_at() const {
+  std::optional<absl::Time> last;
+  for (const Json& entry : ArrayAt({"metadata", "managedFields"})) {
+    last = std::max(last, ParseRfc3339(GetString(entry, {"time"})));  // Nothing is before any time.
+  }
+  return last;
 }
 
 std::optional<absl::Time> Object::labelled_at(absl::string_view key) const {
@@ -99,8 +113,26 @@ void Object::SetOwners(const std::vector<OwnerReference>& owners) {
     return;
   }
   Json list = Json::array();
-  std::transform(owners.begin(), owners.end(), std::back_inserter(list), ToJson);
+  std::transform(owners.begin(), owners.end(), std::back_inserter(list),
+                 [](const OwnerReference& owner) { return ToJson(owner); });
   Set({"metadata", "ownerReferences"}, std::move(list));
+}
+
+bool Object::RemoveOwners(absl::FunctionRef<bool(const OwnerReference&)> is_removed) {
+  Json kept = ArrayAt({"metadata", "ownerReferences"});
+  const std::size_t before = kept.size();
+  kept.erase(std::remove_if(kept.begin(), kept.end(),
+                            [&](const Json& owner) { return is_removed(ToOwner(owner)); }),
+             kept.end());
+  if (kept.size() == before) {
+    return false;
+  }
+  if (kept.empty()) {
+    EraseJson(json_, {"metadata", "ownerReferences"});
+  } else {
+    Set({"metadata", "ownerReferences"}, std::move(kept));
+  }
+  return true;
 }
 
 std::vector<std::string> Object::Texts(JsonPath path) const {
@@ -150,8 +182,8 @@ k8s::ResourceType KindName::TypeOf(absl::string_view other_version) const {
           .namespaced = is_namespaced};
 }
 
-std::string KindName::ApiVersion() const {
-  return *group == '\0' ? version : absl::StrCat(group, "/", version);
+std::string KindName::ApiVersionOf(absl::string_view other_version) const {
+  return *group == '\0' ? std::string(other_version) : absl::StrCat(group, "/", other_version);
 }
 
 absl::Status CheckKind(const Json& json, absl::string_view kind) {

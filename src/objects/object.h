@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -69,6 +70,9 @@ class Object {
   // By the API server's clock; nothing where the text is missing or not RFC 3339.
   std::optional<absl::Time> created_at() const { return k8s::CreatedAt(json_); }
   std::optional<absl::Time> deleted_at() const { return k8s::DeletedAt(json_); }
+  // When any of its fields was written last, by metadata.managedFields; nothing where that was not
+  // recorded.
+  std::optional<absl::Time> written_at() const;
   // When the label was written, by metadata.managedFields; nothing where that was not recorded.
   std::optional<absl::Time> labelled_at(absl::string_view key) const;
   // Deletion was requested, and finalizers keep the object.
@@ -91,6 +95,10 @@ class Object {
   bool RemoveFinalizer(absl::string_view finalizer);
   void SetFinalizers(const std::vector<std::string>& finalizers);  // none: no field
   void SetOwners(const std::vector<OwnerReference>& owners);       // none: no field
+  // The others stay as they are written; none: no field. Whether there was one.
+  bool RemoveOwners(absl::FunctionRef<bool(const OwnerReference&)> is_removed);
+  // Which an API server that is to create the object refuses.
+  void RemoveManagedFields() { Remove({"metadata", "managedFields"}); }
 
   bool operator==(const Object&) const = default;
 
@@ -130,16 +138,18 @@ struct KindName {
   // Of another version of the group.
   k8s::ResourceType TypeOf(absl::string_view other_version) const;
   // "GROUP/VERSION", as apiVersion has it.
-  std::string ApiVersion() const;
+  std::string ApiVersion() const { return ApiVersionOf(version); }
+  std::string ApiVersionOf(absl::string_view other_version) const;
 };
 
 // INVALID_ARGUMENT unless `json` is an object whose kind, where it is set, is `kind`: items of a
 // list may leave it out.
 absl::Status CheckKind(const Json& json, absl::string_view kind);
 
-// What is an object of one kind, which names itself: `static constexpr KindName kKind`.
-template <typename Kind>
-class ObjectOf : public Object {
+// What is an object of one kind, which names itself: `static constexpr KindName kKind`. Base: what
+// it has in common with other kinds.
+template <typename Kind, typename Base = Object>
+class ObjectOf : public Base {
  public:
   ObjectOf() = default;  // of no name: to be filled in
   // INVALID_ARGUMENT for what is no object of the kind.
@@ -171,13 +181,17 @@ class ObjectOf : public Object {
     return {
         .type = Type(), .namespace_name = std::string(namespace_name), .name = std::string(name)};
   }
-  k8s::ObjectKey key() const { return Key(namespace_name(), name()); }
+  k8s::ObjectKey key() const { return Key(this->namespace_name(), this->name()); }
+  // The fields stay as they are.
+  void SetVersion(absl::string_view version) {
+    this->Set({"apiVersion"}, Kind::kKind.ApiVersionOf(version));
+  }
 
  protected:
   struct Checked {
     Json json;
   };
-  explicit ObjectOf(Checked checked) : Object(std::move(checked.json)) {}
+  explicit ObjectOf(Checked checked) : Base(std::move(checked.json)) {}
 };
 
 }  // namespace csidelta::objects

@@ -3,9 +3,20 @@
 #include <algorithm>
 #include <iterator>
 
+#include "objects/data_deletion.h"
+#include "objects/persistent_volume_claim.h"
 #include "objects/volume_group_snapshot.h"
+#include "objects/volume_job.h"
+#include "objects/volume_task.h"
 
 namespace csidelta::objects {
+namespace {
+
+// Of the status of a VolumeTask. The last three: of a worker of the version before.
+constexpr const char* kFieldsOfOneRun[] = {
+    "stage", "completionTimestamp", "outcome", "exitCode", "message", "result"};
+
+}  // namespace
 
 Patch& Patch::SetLabels(const std::map<std::string, std::string>& labels) {
   for (const auto& [key, value] : labels) {
@@ -23,13 +34,52 @@ Patch& Patch::SetAnnotations(const std::map<std::string, std::string>& annotatio
 
 Patch& Patch::SetOwners(const std::vector<OwnerReference>& owners) {
   Json list = Json::array();
-  std::transform(owners.begin(), owners.end(), std::back_inserter(list), ToJson);
+  std::transform(owners.begin(), owners.end(), std::back_inserter(list),
+                 [](const OwnerReference& owner) { return ToJson(owner); });
   return Set({"metadata", "ownerReferences"}, std::move(list));
+}
+
+Patch& Patch::ReserveFor(absl::string_view pvc_namespace, absl::string_view pvc_name) {
+  return Set({"spec", "claimRef"}, {{"apiVersion", "v1"},
+                                    {"kind", "PersistentVolumeClaim"},
+                                    {"namespace", std::string(pvc_namespace)},
+                                    {"name", std::string(pvc_name)},
+                                    {"uid", nullptr},
+                                    {"resourceVersion", nullptr}});
+}
+
+Patch& Patch::SetPvc(absl::string_view namespace_name, absl::string_view name,
+                     absl::string_view uid) {
+  return Set({"spec", "claimRef"}, {{"apiVersion", PersistentVolumeClaim::kKind.ApiVersion()},
+                                    {"kind", PersistentVolumeClaim::kKind.kind},
+                                    {"namespace", std::string(namespace_name)},
+                                    {"name", std::string(name)},
+                                    {"uid", std::string(uid)},
+                                    {"resourceVersion", nullptr}});
+}
+
+Patch& Patch::ForgetPvcUid() {
+  return Set({"spec", "claimRef"}, {{"uid", nullptr}, {"resourceVersion", nullptr}});
+}
+
+Patch& Patch::SetOwnersOf(const Object& object) {
+  const Json* const owners = FindJson(object.json(), {"metadata", "ownerReferences"});
+  return Set({"metadata", "ownerReferences"}, owners == nullptr ? Json() : *owners);
 }
 
 Patch& Patch::SetHandle(const k8s::ResourceType& type, absl::string_view handle) {
   return Set({"status", IsGroupKind(type) ? "volumeGroupSnapshotHandle" : "snapshotHandle"},
              std::string(handle));
+}
+
+Patch& Patch::SetReadyGroup(absl::string_view handle) {
+  Set({"status", "volumeGroupSnapshotHandle"}, std::string(handle));
+  Set({"status", "readyToUse"}, true);
+  return Set({"status", "error"}, nullptr);
+}
+
+Patch& Patch::SetStatus(const DataDeletionStatus& status) {
+  return Set({"status"}, StatusJson(status));
 }
 
 Patch& Patch::SetTaken(absl::string_view handle, std::optional<absl::Time> taken_at,
@@ -43,5 +93,17 @@ Patch& Patch::SetTaken(absl::string_view handle, std::optional<absl::Time> taken
   }
   return *this;
 }
+
+Patch& Patch::SetStatus(const VolumeTaskStatus& status) {
+  Json fields = ToJson(status);
+  for (const char* name : kFieldsOfOneRun) {
+    if (!fields.contains(name)) {
+      fields[name] = nullptr;  // What the run before this one left.
+    }
+  }
+  return Set({"status"}, std::move(fields));
+}
+
+Patch& Patch::SetJob(const VolumeJob& job) { return Set({"spec", "job"}, ToJson(job)); }
 
 }  // namespace csidelta::objects

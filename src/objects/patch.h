@@ -14,6 +14,12 @@
 
 namespace csidelta::objects {
 
+class DifferentialSnapshot;
+struct DataDeletionStatus;
+struct RequestStatus;
+struct VolumeJob;
+struct VolumeTaskStatus;
+
 // A merge patch (RFC 7396): the fields that are named here change, all others stay. Of which kind a
 // field is stands with it; the API server ignores those that a kind does not have. A value.
 class Patch {
@@ -36,6 +42,8 @@ class Patch {
     return Set({"metadata", "finalizers"}, finalizers);
   }
   Patch& SetOwners(const std::vector<OwnerReference>& owners);
+  // Those of `object`, as they are written there; none: no field.
+  Patch& SetOwnersOf(const Object& object);
   // Nothing changes, with ABORTED, unless the object is as it was read.
   Patch& IfVersion(absl::string_view resource_version) {
     return Set({"metadata", "resourceVersion"}, std::string(resource_version));
@@ -56,10 +64,56 @@ class Patch {
   // The driver's handle in the status of a content of that type: of a VolumeSnapshot or a group.
   Patch& SetHandle(const k8s::ResourceType& type, absl::string_view handle);
 
+  // --- VolumeGroupSnapshotContent
+  // In the status: the driver has the group, whose handle this is.
+  Patch& SetReadyGroup(absl::string_view handle);
+
   // --- PersistentVolume
   Patch& SetReclaimPolicy(absl::string_view policy) {  // Retain, Delete
     return Set({"spec", "persistentVolumeReclaimPolicy"}, std::string(policy));
   }
+  // It is for any PVC of that name, whichever it was for before.
+  Patch& ReserveFor(absl::string_view pvc_namespace, absl::string_view pvc_name);
+  // It is for a PVC of that uid, and of the name that it is for.
+  Patch& SetPvcUid(absl::string_view uid) {
+    return Set({"spec", "claimRef", "uid"}, std::string(uid));
+  }
+  // It is for this very PVC, whichever it was for before.
+  Patch& SetPvc(absl::string_view namespace_name, absl::string_view name, absl::string_view uid);
+  // It is for any PVC of the name that it is for.
+  Patch& ForgetPvcUid();
+  Patch& SetAccessModes(const std::vector<std::string>& modes) {
+    return Set({"spec", "accessModes"}, modes);
+  }
+
+  // --- PersistentVolumeClaim
+  // The PersistentVolume that it is to be bound to; it is the only one that it ever names.
+  Patch& SetVolumeName(absl::string_view name) {
+    return Set({"spec", "volumeName"}, std::string(name));
+  }
+
+  // --- DifferentialSnapshot
+  // Its status; conditions that do not change keep the time of their last transition.
+  Patch& SetRequestStatus(const DifferentialSnapshot& object, const RequestStatus& status,
+                          absl::Time now);
+
+  // --- DataUpload, DataDownload, VolumeTask
+  Patch& Cancel() { return Set({"spec", "cancel"}, true); }  // asks who works at it to stop
+
+  // --- DataDeletion
+  // The whole status.
+  Patch& SetStatus(const DataDeletionStatus& status);
+
+  // --- Secret
+  // These keys, in base64; others stay.
+  Patch& SetEncodedData(const std::map<std::string, std::string>& data) {
+    return Set({"data"}, data);
+  }
+
+  // --- VolumeTask
+  // With what is not set nothing of the run before stays.
+  Patch& SetStatus(const VolumeTaskStatus& status);
+  Patch& SetJob(const VolumeJob& job);  // and nothing of the one before
 
   bool is_empty() const { return json_.empty(); }
   const Json& json() const { return json_; }

@@ -1,8 +1,19 @@
 #include "objects/persistent_volume.h"
 
 #include "objects/keys.h"
+#include "objects/persistent_volume_claim.h"
 
 namespace csidelta::objects {
+namespace {
+
+constexpr char kProvisionerIdentity[] = "storage.kubernetes.io/csiProvisionerIdentity";
+
+}  // namespace
+
+bool PersistentVolume::HasSource(absl::string_view type) const {
+  const Json* const found = Find({"spec", type});
+  return found != nullptr && found->is_object();
+}
 
 bool PersistentVolume::is_provisioned() const {
   return !Annotation(kProvisionedByAnnotation).empty();
@@ -11,6 +22,45 @@ bool PersistentVolume::is_provisioned() const {
 NodeSelector PersistentVolume::node_affinity() const {
   const Json* const found = Find({"spec", "nodeAffinity", "required"});
   return found == nullptr ? NodeSelector() : NodeSelector(*found);
+}
+
+PersistentVolume PersistentVolume::CopyAs(absl::string_view name) const {
+  PersistentVolume copy = Make("", name);
+  for (const char* field :
+       {"labels", "annotations"}) {  // Finalizers are their controllers' to set.
+    if (const Json* const value = Find({"metadata", field}); value != nullptr) {
+      copy.Set({"metadata", field}, *value);
+    }
+  }
+  if (const Json* const spec = Find({"spec"}); spec != nullptr) {
+    copy.Set({"spec"}, *spec);
+  }
+  copy.Remove({"spec", "csi", "volumeAttributes", kProvisionerIdentity});
+  return copy;
+}
+
+PersistentVolume PersistentVolume::AliasAs(absl::string_view name) const {
+  PersistentVolume alias = Make("", name);
+  for (const char* field : {"accessModes", "capacity", "csi", "nodeAffinity"}) {
+    if (const Json* const value = Find({"spec", field}); value != nullptr) {
+      alias.Set({"spec", field}, *value);
+    }
+  }
+  alias.Remove({"spec", "csi", "volumeAttributes", kProvisionerIdentity});
+  return alias;
+}
+
+void PersistentVolume::SetFileSystem(absl::string_view type) {
+  if (Find({"spec", "csi"}) != nullptr) {
+    Set({"spec", "csi", "fsType"}, std::string(type));
+  }
+}
+
+void PersistentVolume::ReserveFor(absl::string_view pvc_namespace, absl::string_view pvc_name) {
+  Set({"spec", "claimRef"}, {{"apiVersion", PersistentVolumeClaim::kKind.ApiVersion()},
+                             {"kind", PersistentVolumeClaim::kKind.kind},
+                             {"namespace", std::string(pvc_namespace)},
+                             {"name", std::string(pvc_name)}});
 }
 
 }  // namespace csidelta::objects

@@ -1,5 +1,6 @@
 #include "objects/persistent_volume_claim.h"
 
+#include "base/quantity.h"
 #include "base/rfc3339.h"
 #include "objects/keys.h"
 #include "objects/volume_snapshot.h"
@@ -8,6 +9,12 @@ namespace csidelta::objects {
 
 std::optional<std::string> PersistentVolumeClaim::storage_class() const {
   const Json* const named = Find({"spec", "storageClassName"});
+  return named != nullptr && named->is_string() ? std::optional(named->get<std::string>())
+                                                : std::nullopt;
+}
+
+std::optional<std::string> PersistentVolumeClaim::attributes_class() const {
+  const Json* const named = Find({"spec", "volumeAttributesClassName"});
   return named != nullptr && named->is_string() ? std::optional(named->get<std::string>())
                                                 : std::nullopt;
 }
@@ -36,10 +43,21 @@ std::string PersistentVolumeClaim::source_snapshot() const {
   return "";
 }
 
+void PersistentVolumeClaim::RaiseRequestedBytes(int64_t bytes) {
+  if (requested_bytes().value_or(0) < bytes) {
+    Set({"spec", "resources", "requests", "storage"}, FormatBinaryQuantity(bytes));
+  }
+}
+
 void PersistentVolumeClaim::SetSourceSnapshot(absl::string_view snapshot) {
   Set({"spec", "dataSource"}, {{"apiGroup", kSnapshotGroup},
                                {"kind", VolumeSnapshot::kKind.kind},
                                {"name", std::string(snapshot)}});
+}
+
+bool PersistentVolumeClaim::RemoveOfSpec(absl::string_view field) {
+  const Json* const value = Find({"spec", field});
+  return value != nullptr && !value->is_null() && *value != "" && Remove({"spec", field});
 }
 
 std::string PersistentVolumeClaim::selected_node() const {

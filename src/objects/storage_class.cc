@@ -9,4 +9,9 @@ bool StorageClass::is_default() const {
          Annotation(kBetaDefaultStorageClassAnnotation) == "true";
 }
 
+std::string StorageClass::file_system() const {
+  std::string named = Text({"parameters", "csi.storage.k8s.io/fstype"});
+  return named.empty() ? Text({"parameters", "fstype"}) : named;
+}
+
 }  // namespace csidelta::objects

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "objects/object.h"
 
@@ -18,6 +19,9 @@ class StorageClass : public ObjectOf<StorageClass> {
   bool waits_for_first_consumer() const {
     return Text({"volumeBindingMode"}) == "WaitForFirstConsumer";
   }
+  // What its volumes are formatted with, by its parameters; "": the driver chooses.
+  std::string file_system() const;
+  std::vector<std::string> mount_options() const { return Texts({"mountOptions"}); }
 
  private:
   using ObjectOf::ObjectOf;

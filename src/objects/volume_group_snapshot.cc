@@ -69,7 +69,7 @@ template <typename Kind>
 Kind GroupObject<Kind>::Make(absl::string_view version, absl::string_view namespace_name,
                              absl::string_view name) {
   Kind made = ObjectOf<Kind>::Make(namespace_name, name);
-  made.Set({"apiVersion"}, absl::StrCat(kGroupSnapshotGroup, "/", version));
+  made.SetVersion(version);
   return made;
 }
 

@@ -63,6 +63,10 @@ class VolumeGroupSnapshot : public GroupObject<VolumeGroupSnapshot> {
   void SetClassName(absl::string_view name) {
     Set({"spec", "volumeGroupSnapshotClassName"}, std::string(name));
   }
+  // For a group that exists already.
+  void SetSourceContent(absl::string_view content) {
+    Set({"spec", "source"}, {{"volumeGroupSnapshotContentName", std::string(content)}});
+  }
   // It takes the PVCs of its namespace that have the label.
   void SetSelector(absl::string_view label, absl::string_view value) {
     Set({"spec", "source", "selector", "matchLabels", label}, std::string(value));

@@ -11,6 +11,11 @@
 #include "objects/volume_group_snapshot.h"
 
 namespace csidelta::objects {
+namespace {
+
+constexpr char kLastAppliedAnnotation[] = "kubectl.kubernetes.io/last-applied-configuration";
+
+}  // namespace
 
 template <typename Kind>
 std::optional<absl::Time> SnapshotObject<Kind>::ready_at() const {
@@ -42,10 +47,35 @@ std::string SnapshotObject<Kind>::error_message() const {
   return found.has_value() ? found->message : "";
 }
 
+template <typename Kind>
+bool SnapshotObject<Kind>::HasSourceOf(const Kind& other) const {
+  const Json* const mine = this->Find({"spec", "source"});
+  const Json* const its = FindJson(other.json(), {"spec", "source"});
+  return mine != nullptr && its != nullptr && *mine == *its;
+}
+
+template <typename Kind>
+void SnapshotObject<Kind>::DropWriters() {
+  Json kept = Json::array();
+  for (const Json& entry : this->ArrayAt({"metadata", "managedFields"})) {
+    if (FindJson(entry, {"fieldsV1", "f:status", "f:readyToUse"}) != nullptr) {
+      kept.push_back({{"time", GetString(entry, {"time"})},
+                      {"fieldsV1", {{"f:status", {{"f:readyToUse", Json::object()}}}}}});
+    }
+  }
+  this->Set({"metadata", "managedFields"}, std::move(kept));
+  this->RemoveAnnotation(kLastAppliedAnnotation);
+}
+
 template class SnapshotObject<VolumeSnapshot>;
 template class SnapshotObject<VolumeSnapshotContent>;
 template class SnapshotObject<VolumeGroupSnapshot>;
 template class SnapshotObject<VolumeGroupSnapshotContent>;
+
+bool VolumeSnapshot::is_said_unready() const {
+  const Json* const ready = Find({"status", "readyToUse"});
+  return ready != nullptr && *ready == false;
+}
 
 std::optional<OwnerReference> VolumeSnapshot::group_owner() const {
   for (OwnerReference& owner : owners()) {
@@ -86,6 +116,14 @@ void VolumeSnapshotContent::SetSnapshot(absl::string_view namespace_name, absl::
                                       {"kind", VolumeSnapshot::kKind.kind},
                                       {"namespace", std::string(namespace_name)},
                                       {"name", std::string(name)}});
+}
+
+void VolumeSnapshotContent::ReplaceSnapshot(absl::string_view namespace_name,
+                                            absl::string_view name) {
+  Remove({"spec", "volumeSnapshotRef", "uid"});
+  Remove({"spec", "volumeSnapshotRef", "resourceVersion"});
+  Set({"spec", "volumeSnapshotRef", "name"}, std::string(name));
+  Set({"spec", "volumeSnapshotRef", "namespace"}, std::string(namespace_name));
 }
 
 VolumeSnapshotContent VolumeSnapshotContent::Essence() const {

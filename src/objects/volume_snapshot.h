@@ -34,6 +34,11 @@ class SnapshotObject : public ObjectOf<Kind> {
   std::optional<SnapshotError> error() const { return ErrorOf(this->json()); }
   // Of error(); "" when there is none.
   std::string error_message() const;
+  // Whether both have the same spec.source.
+  bool HasSourceOf(const Kind& other) const;
+  // Leaves out who wrote which field, but for what ready_at() reads, and what kubectl applied last:
+  // most of an object.
+  void DropWriters();
 
  protected:
   using ObjectOf<Kind>::ObjectOf;
@@ -59,11 +64,16 @@ class VolumeSnapshot : public SnapshotObject<VolumeSnapshot> {
   void SetClassName(absl::string_view name) {
     Set({"spec", "volumeSnapshotClassName"}, std::string(name));
   }
+  void RemoveClassName() { Remove({"spec", "volumeSnapshotClassName"}); }
 
   // Status.
+  // What is new says neither that it is ready nor this.
+  bool is_said_unready() const;
   // "" while it is not bound.
   std::string bound_content() const { return Text({"status", "boundVolumeSnapshotContentName"}); }
   std::optional<absl::Time> taken_at() const { return TimeAt({"status", "creationTime"}); }
+  // As it is written there; "".
+  std::string taken_at_text() const { return Text({"status", "creationTime"}); }
   // Nothing when unknown, which drivers also write as 0.
   std::optional<int64_t> restore_size_bytes() const {
     return QuantityAt({"status", "restoreSize"});
@@ -117,6 +127,7 @@ class VolumeSnapshotContent : public SnapshotObject<VolumeSnapshotContent> {
   void SetClassName(absl::string_view name) {
     Set({"spec", "volumeSnapshotClassName"}, std::string(name));
   }
+  void RemoveClassName() { Remove({"spec", "volumeSnapshotClassName"}); }
   void SetSourceMode(VolumeMode mode) {
     Set({"spec", "sourceVolumeMode"}, std::string(ToString(mode)));
   }
@@ -126,11 +137,15 @@ class VolumeSnapshotContent : public SnapshotObject<VolumeSnapshotContent> {
   }
   // The VolumeSnapshot that may bind to it.
   void SetSnapshot(absl::string_view namespace_name, absl::string_view name);
+  // The same where another one may have been bound: what else is said of that stays.
+  void ReplaceSnapshot(absl::string_view namespace_name, absl::string_view name);
 
   // "" until the driver gave it.
   std::string handle() const { return Text({"status", "snapshotHandle"}); }
   // The same, or source_handle() of one whose status is not written yet.
   std::string handle_or_source() const;
+  // Of the group snapshot that it is of, by its driver; "".
+  std::string group_handle() const { return Text({"status", "volumeGroupSnapshotHandle"}); }
   std::optional<absl::Time> taken_at() const;  // the instant that the driver says
   // Nothing when unknown, which drivers also write as 0.
   std::optional<int64_t> restore_size_bytes() const;

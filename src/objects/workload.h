@@ -6,10 +6,44 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "objects/node.h"
 #include "objects/object.h"
 
 // What uses PVCs.
 namespace csidelta::objects {
+
+// A volume of a Pod.
+struct PodVolume {
+  std::string name;
+  std::string pvc = {};  // that it names; ""
+
+  bool operator==(const PodVolume&) const = default;
+};
+
+// An entry of status.conditions.
+struct Condition {
+  std::string type;
+  std::string status;  // True, False, Unknown
+  std::string reason;
+  std::string message;
+};
+
+// What the kubelet says of a container of a Pod.
+struct ContainerStatus {
+  struct Waiting {
+    std::string reason;
+    std::string message;
+  };
+  struct Terminated {
+    std::string reason;
+    std::string message;
+    std::string container_id;  // "": the kubelet did not see it run
+    int64_t exit_code = -1;
+  };
+  // One of these, where it does not run.
+  std::optional<Waiting> waiting;
+  std::optional<Terminated> terminated;
+};
 
 class Pod : public ObjectOf<Pod> {
  public:
@@ -17,6 +51,9 @@ class Pod : public ObjectOf<Pod> {
 
   // The PVCs of its volumes, those of generic ephemeral volumes too, in the order of the volumes.
   std::vector<std::string> pvcs() const;
+  // Those of its volumes that name a PVC, which generic ephemeral ones do not.
+  std::vector<PodVolume> pvc_volumes() const;
+  bool NamesPvc(absl::string_view pvc) const;  // in one of pvc_volumes()
   // Whether its volumes may be in use: not Succeeded and not Failed, one that is Pending included.
   bool is_active() const { return phase() != "Succeeded" && phase() != "Failed"; }
   // What made it, as kubectl names it: "StatefulSet/db", "Deployment/web" for the Pods of its
@@ -25,11 +62,38 @@ class Pod : public ObjectOf<Pod> {
 
   // Pending, Running, Succeeded, Failed; "" before a kubelet saw it.
   std::string phase() const { return Text({"status", "phase"}); }
+  bool is_running() const { return phase() == "Running"; }
+  // Why it is evicted, or was not admitted; "" for others.
+  std::string reason() const { return Text({"status", "reason"}); }
+  std::string message() const { return Text({"status", "message"}); }
+  std::vector<Condition> conditions() const;
+  std::vector<ContainerStatus> containers() const;  // but for init containers
+  // "" before the scheduler chose one.
+  std::string node() const { return Text({"spec", "nodeName"}); }
   // What its only container, or the last run of it, left behind when it ended; "" else.
   std::string termination_message() const;
   // Why it does not run yet: what the kubelet says of its container, else the scheduler; "" where
   // neither says anything.
   std::string waiting_reason() const;
+  bool has_ended() const { return !is_active(); }
+  bool has_running_container() const;  // the first one
+  // What its first container, else its first init container, left behind when it ended; else what
+  // the kubelet says of the Pod. "" where nobody says anything.
+  std::string last_words() const;
+  std::string condition_message() const;  // of the first condition that has one; ""
+
+  // Takes a volume and its mounts away.
+  void RemoveVolume(absl::string_view name);
+  // Before its first container the same image runs with other arguments, and without devices.
+  void AddInitContainer(absl::string_view name, const std::vector<std::string>& arguments);
+
+  // Its metadata without managedFields, its volumes and its phase, without anything else.
+  Pod Essence() const;
+
+  // The nodes that its affinity requires.
+  NodeSelector required_nodes() const;
+  // Has it keep away from nodes that run a Pod with this label, besides what it keeps away from.
+  void KeepAwayFrom(absl::string_view label, absl::string_view value);
 
  private:
   using ObjectOf::ObjectOf;

@@ -27,8 +27,8 @@ grpc::Status BackupItemActionAdapter::Execute(grpc::ServerContext* /*context*/,
   const CallName call{request->plugin(), "BackupItemActionV2.Execute"};
   return calls_.Run(call, [&](const CallContext& ctx) -> absl::Status {
     ASSIGN_OR_RETURN(auto* action, actions_.Find(request->plugin()));
-    ASSIGN_OR_RETURN(const Json item, DecodeItem("item", request->item()));
-    ASSIGN_OR_RETURN(const Json backup, DecodeOwner("backup", request->backup()));
+    ASSIGN_OR_RETURN(const objects::Object item, DecodeItem("item", request->item()));
+    ASSIGN_OR_RETURN(const objects::Object backup, DecodeOwner("backup", request->backup()));
     ASSIGN_OR_RETURN(const velero::BackupItemResult result, action->Execute(ctx, item, backup));
     ASSIGN_OR_RETURN(*response->mutable_item(), EncodeItem(result.item, item, request->item()));
     AppendTo(result.additional_items, response->mutable_additionalitems());
@@ -45,7 +45,7 @@ grpc::Status BackupItemActionAdapter::Progress(grpc::ServerContext* /*context*/,
   const CallName call{request->plugin(), "BackupItemActionV2.Progress"};
   return calls_.Run(call, [&](const CallContext& ctx) -> absl::Status {
     ASSIGN_OR_RETURN(auto* action, actions_.Find(request->plugin()));
-    ASSIGN_OR_RETURN(const Json backup, DecodeOwner("backup", request->backup()));
+    ASSIGN_OR_RETURN(const objects::Object backup, DecodeOwner("backup", request->backup()));
     const auto progress =
         action->Progress(ctx.WithTimeout(velero::kProgressTimeMax), request->operationid(), backup);
     ASSIGN_OR_RETURN(*response->mutable_progress(), EncodeProgress(progress));
@@ -59,7 +59,7 @@ grpc::Status BackupItemActionAdapter::Cancel(grpc::ServerContext* /*context*/,
   const CallName call{request->plugin(), "BackupItemActionV2.Cancel"};
   return calls_.Run(call, [&](const CallContext& ctx) -> absl::Status {
     ASSIGN_OR_RETURN(auto* action, actions_.Find(request->plugin()));
-    ASSIGN_OR_RETURN(const Json backup, DecodeOwner("backup", request->backup()));
+    ASSIGN_OR_RETURN(const objects::Object backup, DecodeOwner("backup", request->backup()));
     return action->Cancel(ctx, request->operationid(), backup);
   });
 }

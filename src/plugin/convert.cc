@@ -1,9 +1,11 @@
 #include "plugin/convert.h"
 
 #include <cstdint>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "base/json.h"
 #include "base/status_macros.h"
 #include "plugin/text.h"
 
@@ -38,31 +40,31 @@ void SetTime(const std::optional<absl::Time>& time, Timestamp* to) {
 
 }  // namespace
 
-absl::StatusOr<Json> DecodeItem(absl::string_view field, const std::string& bytes) {
-  ASSIGN_OR_RETURN(Json item, DecodeOwner(field, bytes));
-  if (GetString(item, {"kind"}).empty()) {
+absl::StatusOr<objects::Object> DecodeItem(absl::string_view field, const std::string& bytes) {
+  ASSIGN_OR_RETURN(objects::Object item, DecodeOwner(field, bytes));
+  if (item.kind().empty()) {
     return absl::InvalidArgumentError(absl::StrCat(field, ": object without a kind"));
   }
   return item;
 }
 
-absl::StatusOr<Json> DecodeOwner(absl::string_view field, const std::string& bytes) {
+absl::StatusOr<objects::Object> DecodeOwner(absl::string_view field, const std::string& bytes) {
   absl::StatusOr<Json> owner = ParseJsonObject(bytes);
   if (!owner.ok()) {
     return Annotate(owner.status(), field);
   }
-  return owner;
+  return objects::Object(*std::move(owner));
 }
 
-absl::StatusOr<std::string> EncodeItem(const std::optional<Json>& changed, const Json& item,
-                                       const std::string& item_bytes) {
+absl::StatusOr<std::string> EncodeItem(const std::optional<objects::Object>& changed,
+                                       const objects::Object& item, const std::string& item_bytes) {
   if (!changed || *changed == item) {
     return item_bytes;
   }
-  if (GetString(*changed, {"kind"}).empty()) {
+  if (changed->kind().empty()) {
     return absl::InternalError("the action answered with something that is no Kubernetes object");
   }
-  return DumpJson(*changed);
+  return DumpJson(changed->json());
 }
 
 generated::ResourceSelector ToProto(const velero::ResourceSelector& selector) {

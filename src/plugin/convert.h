@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "base/json.h"
+#include "objects/object.h"
 #include "velero/item_action.h"
 
 namespace csidelta::plugin {
@@ -16,17 +16,17 @@ namespace csidelta::plugin {
 // Pure translations between the wire and velero/item_action.h. Every text that leaves is UTF-8.
 
 // A Kubernetes object of the host: a JSON object with a kind. INVALID_ARGUMENT names `field`.
-absl::StatusOr<Json> DecodeItem(absl::string_view field, const std::string& bytes);
+absl::StatusOr<objects::Object> DecodeItem(absl::string_view field, const std::string& bytes);
 
 // A Backup or Restore: a JSON object; the host leaves its kind out at times. INVALID_ARGUMENT names
 // `field`.
-absl::StatusOr<Json> DecodeOwner(absl::string_view field, const std::string& bytes);
+absl::StatusOr<objects::Object> DecodeOwner(absl::string_view field, const std::string& bytes);
 
 // The bytes to answer with: those of the request when the action left the item alone (`changed`
 // absent, or equal to what came in), else `changed` as JSON. INTERNAL when `changed` is something
 // that the host could not decode: not an object, or one without a kind.
-absl::StatusOr<std::string> EncodeItem(const std::optional<Json>& changed, const Json& item,
-                                       const std::string& item_bytes);
+absl::StatusOr<std::string> EncodeItem(const std::optional<objects::Object>& changed,
+                                       const objects::Object& item, const std::string& item_bytes);
 
 generated::ResourceSelector ToProto(const velero::ResourceSelector& selector);
 generated::ResourceIdentifier ToProto(const velero::ResourceIdentifier& identifier);

@@ -26,8 +26,8 @@ grpc::Status DeleteItemActionAdapter::Execute(
   const CallName call{request->plugin(), "DeleteItemAction.Execute"};
   return calls_.Run(call, [&](const CallContext& ctx) -> absl::Status {
     ASSIGN_OR_RETURN(auto* action, actions_.Find(request->plugin()));
-    ASSIGN_OR_RETURN(const Json item, DecodeItem("item", request->item()));
-    ASSIGN_OR_RETURN(const Json backup, DecodeOwner("backup", request->backup()));
+    ASSIGN_OR_RETURN(const objects::Object item, DecodeItem("item", request->item()));
+    ASSIGN_OR_RETURN(const objects::Object backup, DecodeOwner("backup", request->backup()));
     return action->Execute(ctx, item, backup);
   });
 }

@@ -28,8 +28,8 @@ grpc::Status ItemBlockActionAdapter::GetRelatedItems(
   const CallName call{request->plugin(), "ItemBlockAction.GetRelatedItems"};
   return calls_.Run(call, [&](const CallContext& ctx) -> absl::Status {
     ASSIGN_OR_RETURN(auto* action, actions_.Find(request->plugin()));
-    ASSIGN_OR_RETURN(const Json item, DecodeItem("item", request->item()));
-    ASSIGN_OR_RETURN(const Json backup, DecodeOwner("backup", request->backup()));
+    ASSIGN_OR_RETURN(const objects::Object item, DecodeItem("item", request->item()));
+    ASSIGN_OR_RETURN(const objects::Object backup, DecodeOwner("backup", request->backup()));
     ASSIGN_OR_RETURN(const std::vector<velero::ResourceIdentifier> related,
                      action->GetRelatedItems(ctx, item, backup));
     AppendTo(related, response->mutable_relateditems());

@@ -40,9 +40,10 @@ grpc::Status RestoreItemActionAdapter::Execute(grpc::ServerContext* /*context*/,
   const CallName call{request->plugin(), "RestoreItemActionV2.Execute"};
   return calls_.Run(call, [&](const CallContext& ctx) -> absl::Status {
     ASSIGN_OR_RETURN(auto* action, actions_.Find(request->plugin()));
-    ASSIGN_OR_RETURN(const Json item, DecodeItem("item", request->item()));
-    ASSIGN_OR_RETURN(const Json original, DecodeItem("itemFromBackup", request->itemfrombackup()));
-    ASSIGN_OR_RETURN(const Json restore, DecodeOwner("restore", request->restore()));
+    ASSIGN_OR_RETURN(const objects::Object item, DecodeItem("item", request->item()));
+    ASSIGN_OR_RETURN(const objects::Object original,
+                     DecodeItem("itemFromBackup", request->itemfrombackup()));
+    ASSIGN_OR_RETURN(const objects::Object restore, DecodeOwner("restore", request->restore()));
     ASSIGN_OR_RETURN(const velero::RestoreItemResult result,
                      action->Execute(ctx, item, original, restore));
     ASSIGN_OR_RETURN(*response->mutable_item(), EncodeItem(result.item, item, request->item()));
@@ -65,7 +66,7 @@ grpc::Status RestoreItemActionAdapter::Progress(grpc::ServerContext* /*context*/
   const CallName call{request->plugin(), "RestoreItemActionV2.Progress"};
   return calls_.Run(call, [&](const CallContext& ctx) -> absl::Status {
     ASSIGN_OR_RETURN(auto* action, actions_.Find(request->plugin()));
-    ASSIGN_OR_RETURN(const Json restore, DecodeOwner("restore", request->restore()));
+    ASSIGN_OR_RETURN(const objects::Object restore, DecodeOwner("restore", request->restore()));
     const auto progress = action->Progress(ctx.WithTimeout(velero::kProgressTimeMax),
                                            request->operationid(), restore);
     ASSIGN_OR_RETURN(*response->mutable_progress(), EncodeProgress(progress));
@@ -79,7 +80,7 @@ grpc::Status RestoreItemActionAdapter::Cancel(grpc::ServerContext* /*context*/,
   const CallName call{request->plugin(), "RestoreItemActionV2.Cancel"};
   return calls_.Run(call, [&](const CallContext& ctx) -> absl::Status {
     ASSIGN_OR_RETURN(auto* action, actions_.Find(request->plugin()));
-    ASSIGN_OR_RETURN(const Json restore, DecodeOwner("restore", request->restore()));
+    ASSIGN_OR_RETURN(const objects::Object restore, DecodeOwner("restore", request->restore()));
     return action->Cancel(ctx, request->operationid(), restore);
   });
 }
@@ -90,7 +91,7 @@ grpc::Status RestoreItemActionAdapter::AreAdditionalItemsReady(
   const CallName call{request->plugin(), "RestoreItemActionV2.AreAdditionalItemsReady"};
   return calls_.Run(call, [&](const CallContext& ctx) -> absl::Status {
     ASSIGN_OR_RETURN(auto* action, actions_.Find(request->plugin()));
-    ASSIGN_OR_RETURN(const Json restore, DecodeOwner("restore", request->restore()));
+    ASSIGN_OR_RETURN(const objects::Object restore, DecodeOwner("restore", request->restore()));
     std::vector<velero::ResourceIdentifier> items;
     for (const generated::ResourceIdentifier& item : request->additionalitems()) {
       items.push_back(FromProto(item));

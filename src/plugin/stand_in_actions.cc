@@ -18,17 +18,18 @@ velero::ResourceSelector NoItem() {
 class StandInBackupAction final : public velero::BackupItemAction {
  public:
   velero::ResourceSelector AppliesTo() const override { return NoItem(); }
-  absl::StatusOr<velero::BackupItemResult> Execute(const CallContext& /*ctx*/, const Json& /*item*/,
-                                                   const Json& /*backup*/) override {
+  absl::StatusOr<velero::BackupItemResult> Execute(const CallContext& /*ctx*/,
+                                                   const objects::Object& /*item*/,
+                                                   const objects::Object& /*backup*/) override {
     return velero::BackupItemResult();
   }
   absl::StatusOr<velero::OperationProgress> Progress(const CallContext& /*ctx*/,
                                                      absl::string_view /*operation_id*/,
-                                                     const Json& /*backup*/) override {
+                                                     const objects::Object& /*backup*/) override {
     return NoOperation();
   }
   absl::Status Cancel(const CallContext& /*ctx*/, absl::string_view /*operation_id*/,
-                      const Json& /*backup*/) override {
+                      const objects::Object& /*backup*/) override {
     return NoOperation();
   }
 };
@@ -37,23 +38,23 @@ class StandInRestoreAction final : public velero::RestoreItemAction {
  public:
   velero::ResourceSelector AppliesTo() const override { return NoItem(); }
   absl::StatusOr<velero::RestoreItemResult> Execute(const CallContext& /*ctx*/,
-                                                    const Json& /*item*/,
-                                                    const Json& /*item_from_backup*/,
-                                                    const Json& /*restore*/) override {
+                                                    const objects::Object& /*item*/,
+                                                    const objects::Object& /*item_from_backup*/,
+                                                    const objects::Object& /*restore*/) override {
     return velero::RestoreItemResult();
   }
   absl::StatusOr<velero::OperationProgress> Progress(const CallContext& /*ctx*/,
                                                      absl::string_view /*operation_id*/,
-                                                     const Json& /*restore*/) override {
+                                                     const objects::Object& /*restore*/) override {
     return NoOperation();
   }
   absl::Status Cancel(const CallContext& /*ctx*/, absl::string_view /*operation_id*/,
-                      const Json& /*restore*/) override {
+                      const objects::Object& /*restore*/) override {
     return NoOperation();
   }
   absl::StatusOr<bool> AreAdditionalItemsReady(
       const CallContext& /*ctx*/, const std::vector<velero::ResourceIdentifier>& /*items*/,
-      const Json& /*restore*/) override {
+      const objects::Object& /*restore*/) override {
     return true;
   }
 };

@@ -10,10 +10,11 @@
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "csi/claim_provisioning.h"
-#include "csi/snapshot_types.h"
 #include "k8s/event_recorder.h"
-#include "k8s/object.h"
-#include "objects/keys.h"
+#include "objects/client.h"
+#include "objects/event.h"
+#include "objects/persistent_volume_claim.h"
+#include "objects/volume_snapshot.h"
 #include "restoreitemactions/content_readiness.h"
 
 namespace csidelta::restoreitemactions {
@@ -23,6 +24,8 @@ constexpr char kOperationPrefix[] = "claim";
 constexpr char kRestoreFailedReason[] = "RestoreFromSnapshotFailed";
 
 using csi::IsDefiniteRefusal;
+using objects::PersistentVolumeClaim;
+using objects::VolumeSnapshot;
 
 // One look at a claim that is being filled.
 class ClaimCheck {
@@ -37,8 +40,8 @@ class ClaimCheck {
   velero::OperationProgress CheckVolume();
 
   // The host restores it before the claim.
-  absl::StatusOr<Json> FindSource();
-  ContentState StateOf(const absl::StatusOr<Json>& source);
+  absl::StatusOr<VolumeSnapshot> FindSource();
+  ContentState StateOf(const absl::StatusOr<VolumeSnapshot>& source);
   velero::OperationProgress CheckPending();
   static std::string Words(const std::string& refusal, const std::string& content_message);
   bool WaitsForConsumer();
@@ -51,7 +54,7 @@ class ClaimCheck {
   const csi::Environment& env_;
   const ClaimOperation& operation_;
   const absl::Duration bind_timeout_;
-  Json claim_;
+  PersistentVolumeClaim claim_;
   std::optional<absl::Time> created_;
   velero::OperationProgress progress_;
 };
@@ -64,10 +67,8 @@ ClaimCheck::ClaimCheck(const CallContext& ctx, const csi::Environment& env,
 }
 
 velero::OperationProgress ClaimCheck::Run() {
-  const absl::StatusOr<Json> claim =
-      env_.api.Get(ctx_, {.type = csi::PersistentVolumeClaimType(),
-                          .namespace_name = operation_.namespace_name,
-                          .name = operation_.claim_name});
+  const absl::StatusOr<PersistentVolumeClaim> claim = objects::Get<PersistentVolumeClaim>(
+      ctx_, env_.api, PersistentVolumeClaim::Key(operation_.namespace_name, operation_.claim_name));
   progress_.updated = env_.clock.Now();
   if (absl::IsNotFound(claim.status())) {
     return Fail("is gone");
@@ -76,9 +77,9 @@ velero::OperationProgress ClaimCheck::Run() {
     return Wait(claim.status().ToString());
   }
   claim_ = *claim;
-  created_ = k8s::CreatedAt(claim_);
+  created_ = claim_.created_at();
   progress_.started = created_.value_or(env_.clock.Now());
-  const std::string phase = GetString(claim_, {"status", "phase"});
+  const std::string phase = claim_.phase();
   if (phase == "Bound") {
     return CheckVolume();
   }
@@ -105,23 +106,23 @@ velero::OperationProgress ClaimCheck::CheckVolume() {
   return Complete(kClaimIsBound);
 }
 
-absl::StatusOr<Json> ClaimCheck::FindSource() {
-  return env_.api.Get(ctx_,
-                      csi::VolumeSnapshotKey(operation_.namespace_name, operation_.snapshot_name));
+absl::StatusOr<VolumeSnapshot> ClaimCheck::FindSource() {
+  return objects::Get<VolumeSnapshot>(
+      ctx_, env_.api, VolumeSnapshot::Key(operation_.namespace_name, operation_.snapshot_name));
 }
 
-ContentState ClaimCheck::StateOf(const absl::StatusOr<Json>& source) {
+ContentState ClaimCheck::StateOf(const absl::StatusOr<VolumeSnapshot>& source) {
   return source.ok() ? LookAtContent(ctx_, env_, *source).value_or(ContentState()) : ContentState();
 }
 
 velero::OperationProgress ClaimCheck::CheckPending() {
-  const absl::StatusOr<Json> source = FindSource();
+  const absl::StatusOr<VolumeSnapshot> source = FindSource();
   if (absl::IsNotFound(source.status())) {
     return FailWithEvent(absl::StrCat(
         "cannot be filled: its VolumeSnapshot ", operation_.snapshot_name,
         " is not there. Either the restore could not make it, or its includedResources and "
         "excludedResources leave it out: they must let ",
-        ToString(csi::VolumeSnapshotType()), " and ", ToString(csi::VolumeSnapshotContentType()),
+        ToString(VolumeSnapshot::Type()), " and ", ToString(objects::VolumeSnapshotContent::Type()),
         " through"));
   }
   const ContentState content = StateOf(source);
@@ -138,7 +139,7 @@ velero::OperationProgress ClaimCheck::CheckPending() {
         absl::StrCat("cannot be filled from snapshot ", content.handle, ": ", *refusal));
   }
   const absl::StatusOr<csi::ClassFit> fit =
-      csi::FitOfClass(ctx_, env_.api, csi::StorageClassOf(claim_), content.driver);
+      csi::FitOfClass(ctx_, env_.api, claim_.storage_class(), content.driver);
   if (!fit.ok()) {
     return Wait(fit.status().ToString());
   }
@@ -165,11 +166,9 @@ std::string ClaimCheck::Words(const std::string& refusal, const std::string& con
 }
 
 bool ClaimCheck::WaitsForConsumer() {
-  if (!k8s::Annotation(claim_, objects::kSelectedNodeAnnotation).empty()) {
-    return false;
-  }
-  return csi::WaitsForFirstConsumer(ctx_, env_.api, GetString(claim_, {"spec", "storageClassName"}))
-      .value_or(false);
+  return claim_.selected_node().empty() &&
+         csi::WaitsForFirstConsumer(ctx_, env_.api, claim_.storage_class().value_or(""))
+             .value_or(false);
 }
 
 velero::OperationProgress ClaimCheck::Wait(std::string description) {
@@ -194,8 +193,8 @@ velero::OperationProgress ClaimCheck::Fail(absl::string_view what) {
 
 velero::OperationProgress ClaimCheck::FailWithEvent(absl::string_view what) {
   velero::OperationProgress failed = Fail(what);
-  const absl::Status emitted = k8s::EmitEvent(ctx_, env_.api, claim_, k8s::EventType::kWarning,
-                                              kRestoreFailedReason, failed.error);
+  const absl::Status emitted = objects::EmitEvent(ctx_, env_.api, claim_, k8s::EventType::kWarning,
+                                                  kRestoreFailedReason, failed.error);
   if (!emitted.ok()) {
     CSIDELTA_LOG(kInfo, "the event about a failed restore could not be written",
                  {"error", emitted.ToString()});

@@ -1,31 +1,25 @@
 #pragma once
 
-#include <cstdint>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "base/call_context.h"
-#include "base/json.h"
 #include "csi/environment.h"
+#include "objects/persistent_volume_claim.h"
 
 // What the actions on PVCs change in one that is filled anew, and what they ask first.
 namespace csidelta::restoreitemactions {
 
 // Each returns whether it changed anything. Pure.
-bool EraseMetadata(Json& item, absl::string_view map, absl::string_view key);
-// An empty field is as good as none.
-bool EraseSpec(Json& item, absl::string_view field);
 // What the backup's actions told each other through the archived claim. Coming back it would make a
 // later backup's action pass filters, or, longer than a label may be, the claim would be refused.
-bool StripBackupMarks(Json& item);
+bool StripBackupMarks(objects::PersistentVolumeClaim& item);
 // What ties it to the volume and the source that it had.
-bool StripBinding(Json& item);
+bool StripBinding(objects::PersistentVolumeClaim& item);
 // The user wants the claim without its data.
-bool ClearVolume(Json& item);
-
-void SetSnapshotSource(absl::string_view volume_snapshot, Json& item);
+bool ClearVolume(objects::PersistentVolumeClaim& item);
 
 absl::StatusOr<bool> ClaimExists(const CallContext& ctx, const csi::Environment& env,
                                  absl::string_view namespace_name, absl::string_view name);
@@ -33,7 +27,7 @@ absl::StatusOr<bool> ClaimExists(const CallContext& ctx, const csi::Environment&
 // FAILED_PRECONDITION when no provisioner can ever fill the claim from a snapshot of `driver`: it
 // would wait, and be bound to whatever volume comes free.
 absl::Status RequireClass(const CallContext& ctx, const csi::Environment& env,
-                          absl::string_view target_namespace, const Json& item,
-                          const std::string& driver);
+                          absl::string_view target_namespace,
+                          const objects::PersistentVolumeClaim& item, const std::string& driver);
 
 }  // namespace csidelta::restoreitemactions

@@ -1,21 +1,21 @@
 #include "restoreitemactions/content_readiness.h"
 
+#include <optional>
+
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "base/status_macros.h"
-#include "csi/snapshot_types.h"
-#include "csi/static_content.h"
-#include "k8s/wait.h"
+#include "objects/client.h"
 
 namespace csidelta::restoreitemactions {
 namespace {
 
-k8s::ObjectKey ContentKeyOf(const Json& snapshot) {
-  std::string name = GetString(snapshot, {"spec", "source", "volumeSnapshotContentName"});
-  if (name.empty()) {
-    name = csi::BoundContentName(snapshot);
-  }
-  return csi::VolumeSnapshotContentKey(name);
+using objects::VolumeSnapshot;
+using objects::VolumeSnapshotContent;
+
+k8s::ObjectKey ContentKeyOf(const VolumeSnapshot& snapshot) {
+  const std::string name = snapshot.source_content();
+  return VolumeSnapshotContent::Key("", name.empty() ? snapshot.bound_content() : name);
 }
 
 }  // namespace
@@ -26,12 +26,12 @@ bool SaysSnapshotIsGone(absl::string_view message) {
          absl::StrContains(text, "code = notfound");
 }
 
-ContentState StateOfContent(const Json& content) {
+ContentState StateOfContent(const VolumeSnapshotContent& content) {
   ContentState state;
-  state.driver = GetString(content, {"spec", "driver"});
-  state.handle = csi::HandleOf(content);
-  state.message = csi::ErrorMessage(content);
-  if (csi::ReadyToUse(content)) {
+  state.driver = content.driver();
+  state.handle = content.handle_or_source();
+  state.message = content.error_message();
+  if (content.is_ready()) {
     state.kind = ContentState::Kind::kReady;
   } else if (SaysSnapshotIsGone(state.message)) {
     state.kind = ContentState::Kind::kGone;
@@ -40,28 +40,25 @@ ContentState StateOfContent(const Json& content) {
 }
 
 absl::StatusOr<ContentState> LookAtContent(const CallContext& ctx, const csi::Environment& env,
-                                           const Json& snapshot) {
+                                           const VolumeSnapshot& snapshot) {
   const k8s::ObjectKey key = ContentKeyOf(snapshot);
   if (key.name.empty()) {
     return ContentState();
   }
-  const absl::StatusOr<Json> content = env.api.Get(ctx, key);
-  if (absl::IsNotFound(content.status())) {
-    return ContentState();
-  }
-  RETURN_IF_ERROR(content.status());
-  return StateOfContent(*content);
+  ASSIGN_OR_RETURN(const std::optional<VolumeSnapshotContent> content,
+                   objects::Find<VolumeSnapshotContent>(ctx, env.api, key));
+  return content.has_value() ? StateOfContent(*content) : ContentState();
 }
 
 absl::StatusOr<ContentState> AwaitContent(const CallContext& ctx, const csi::Environment& env,
-                                          const Json& snapshot) {
+                                          const VolumeSnapshot& snapshot) {
   ContentState state;
   const k8s::ObjectKey key = ContentKeyOf(snapshot);
   if (key.name.empty()) {
     return state;
   }
-  const absl::Status status =
-      k8s::WaitFor(ctx, env.api, key, [&state](const Json* content) -> absl::StatusOr<bool> {
+  const absl::Status status = objects::WaitFor<VolumeSnapshotContent>(
+      ctx, env.api, key, [&state](const VolumeSnapshotContent* content) -> absl::StatusOr<bool> {
         state = content == nullptr ? ContentState() : StateOfContent(*content);
         return state.kind != ContentState::Kind::kPending;
       });

@@ -5,8 +5,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "base/call_context.h"
-#include "base/json.h"
 #include "csi/environment.h"
+#include "objects/volume_snapshot.h"
 
 namespace csidelta::restoreitemactions {
 
@@ -24,15 +24,15 @@ struct ContentState {
 };
 
 // Reads the state from a VolumeSnapshotContent. Pure.
-ContentState StateOfContent(const Json& content);
+ContentState StateOfContent(const objects::VolumeSnapshotContent& content);
 
 // Looks once at the content that `snapshot`, a VolumeSnapshot in the cluster, is restored from.
 absl::StatusOr<ContentState> LookAtContent(const CallContext& ctx, const csi::Environment& env,
-                                           const Json& snapshot);
+                                           const objects::VolumeSnapshot& snapshot);
 
 // The same, waiting until the answer is not kPending any more or ctx ends: then kPending.
 absl::StatusOr<ContentState> AwaitContent(const CallContext& ctx, const csi::Environment& env,
-                                          const Json& snapshot);
+                                          const objects::VolumeSnapshot& snapshot);
 
 // Whether `message`, an error that the driver's sidecar reports, says that the driver knows no such
 // snapshot: NOT_FOUND, or a listing without it. Everything else may pass. Pure.

@@ -4,9 +4,9 @@
 
 #include "absl/status/statusor.h"
 #include "base/call_context.h"
-#include "base/json.h"
 #include "csi/data_transfer.h"
 #include "csi/environment.h"
+#include "objects/persistent_volume_claim.h"
 #include "velero/backup.h"
 
 namespace csidelta::restoreitemactions {
@@ -15,7 +15,7 @@ namespace csidelta::restoreitemactions {
 struct MovedClaim {
   const velero::Restore& restore;
   const velero::Backup& backup;
-  const Json& item_from_backup;
+  const objects::PersistentVolumeClaim& item_from_backup;
   std::string target_namespace;
 };
 
@@ -24,7 +24,8 @@ csi::Transfer DownloadOf(const MovedClaim& claim);
 
 // Whether Velero's own action has asked a data mover for this claim: it keeps the claim from being
 // bound to any volume but the mover's. Pure.
-bool IsAwaitedByVelero(const Json& item, const Json& item_from_backup);
+bool IsAwaitedByVelero(const objects::PersistentVolumeClaim& item,
+                       const objects::PersistentVolumeClaim& item_from_backup);
 
 // Asks the mover for the claim's data, once, as Velero's own action does, and makes `item` wait for
 // the volume that it brings. What Velero's action on DataUploads read in the archive says who the
@@ -33,6 +34,6 @@ bool IsAwaitedByVelero(const Json& item, const Json& item_from_backup);
 //   FAILED_PRECONDITION  it holds several, or one that never completed
 // and what the API server says.
 absl::Status AskForData(const CallContext& ctx, const csi::Environment& env,
-                        const MovedClaim& claim, Json& item);
+                        const MovedClaim& claim, objects::PersistentVolumeClaim& item);
 
 }  // namespace csidelta::restoreitemactions

@@ -1,22 +1,25 @@
 #include "restoreitemactions/group_restore.h"
 
+#include <optional>
+
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "base/crypto.h"
 #include "base/log.h"
 #include "base/status_macros.h"
-#include "csi/group_types.h"
 #include "csi/settings.h"
 #include "csi/static_group.h"
 #include "k8s/find.h"
-#include "k8s/object.h"
-#include "k8s/wait.h"
 #include "objects/client.h"
 #include "objects/keys.h"
+#include "objects/volume_group_snapshot.h"
 #include "velero/labels.h"
 
 namespace csidelta::restoreitemactions {
 namespace {
+
+using objects::VolumeGroupSnapshotContent;
+using objects::VolumeSnapshot;
 
 // How long the complaint of a driver that was asked too early is waited for, and how long it may
 // come.
@@ -24,30 +27,26 @@ constexpr absl::Duration kComplaintWait = absl::Seconds(1);
 constexpr absl::Duration kYoungFor = absl::Seconds(10);
 constexpr int kHandleLostMax = 5;
 
-std::string HandleOfGroup(const Json& snapshot_from_backup) {
-  return k8s::Annotation(snapshot_from_backup, objects::kGroupSnapshotHandleAnnotation);
+std::string HandleOfGroup(const VolumeSnapshot& snapshot_from_backup) {
+  return snapshot_from_backup.Annotation(objects::kGroupSnapshotHandleAnnotation);
 }
 
-std::string StandInName(const velero::Restore& restore, const std::string& group_handle) {
-  return velero::RestoredSnapshotName(restore.uid, group_handle);
-}
-
-bool TellsHandle(const Json& stand_in, const std::string& handle) {
-  return GetString(stand_in, {"status", "volumeGroupSnapshotHandle"}) == handle;
+k8s::ObjectKey StandInKey(absl::string_view version, const velero::Restore& restore,
+                          const std::string& group_handle) {
+  return VolumeGroupSnapshotContent::Key(version, "",
+                                         velero::RestoredSnapshotName(restore.uid, group_handle));
 }
 
 // Whether the sidecar may have met it before anybody wrote its status.
-bool IsYoung(const Json& stand_in, absl::Time now) {
-  const auto made = k8s::CreatedAt(stand_in);
+bool IsYoung(const VolumeGroupSnapshotContent& stand_in, absl::Time now) {
+  const auto made = stand_in.created_at();
   return made.has_value() && now - *made < kYoungFor;
 }
 
 // Ready, so that the sidecar need not ask the driver about a group of one member.
 absl::Status WriteHandle(const CallContext& ctx, const csi::Environment& env,
                          const k8s::ObjectKey& key, const std::string& handle) {
-  const Json status = {
-      {"volumeGroupSnapshotHandle", handle}, {"readyToUse", true}, {"error", nullptr}};
-  return env.api.Patch(ctx, key, k8s::PatchKind::kMerge, {{"status", status}}, "status").status();
+  return objects::Apply(ctx, env.api, key, objects::Patch().SetReadyGroup(handle), "status");
 }
 
 // A sidecar that met the content before it was said to be ready has asked the driver, and the
@@ -57,11 +56,12 @@ absl::Status KeepHandle(const CallContext& ctx, const csi::Environment& env,
                         const k8s::ObjectKey& key, const std::string& handle) {
   for (int lost = 0; lost < kHandleLostMax; ++lost) {
     bool is_gone = false;
-    const absl::Status status = k8s::WaitFor(ctx.WithTimeout(kComplaintWait), env.api, key,
-                                             [&](const Json* object) -> absl::StatusOr<bool> {
-                                               is_gone = object == nullptr;
-                                               return is_gone || !TellsHandle(*object, handle);
-                                             });
+    const absl::Status status = objects::WaitFor<VolumeGroupSnapshotContent>(
+        ctx.WithTimeout(kComplaintWait), env.api, key,
+        [&](const VolumeGroupSnapshotContent* content) -> absl::StatusOr<bool> {
+          is_gone = content == nullptr;
+          return is_gone || content->handle() != handle;
+        });
     RETURN_IF_ERROR(ctx.Check());
     if (is_gone || absl::IsDeadlineExceeded(status)) {
       return absl::OkStatus();
@@ -74,12 +74,12 @@ absl::Status KeepHandle(const CallContext& ctx, const csi::Environment& env,
 
 }  // namespace
 
-bool IsMember(const Json& snapshot_from_backup) {
+bool IsMember(const VolumeSnapshot& snapshot_from_backup) {
   return !HandleOfGroup(snapshot_from_backup).empty() || !GroupOfOurs(snapshot_from_backup).empty();
 }
 
-std::string GroupOfOurs(const Json& snapshot_from_backup) {
-  return k8s::Annotation(snapshot_from_backup, objects::kGroupNameLabel);
+std::string GroupOfOurs(const VolumeSnapshot& snapshot_from_backup) {
+  return snapshot_from_backup.Annotation(objects::kGroupNameLabel);
 }
 
 std::string RestoredGroupName(absl::string_view restore_uid, absl::string_view namespace_in_backup,
@@ -98,24 +98,24 @@ velero::GroupRestore HowToRestoreGroups(const CallContext& ctx, const csi::Envir
 }
 
 absl::Status EnsureStandIn(const CallContext& ctx, const csi::Environment& env,
-                           const velero::Restore& restore, const Json& snapshot_from_backup) {
+                           const velero::Restore& restore,
+                           const VolumeSnapshot& snapshot_from_backup) {
   const std::string handle = HandleOfGroup(snapshot_from_backup);
   const std::string snapshot_handle =
-      k8s::Annotation(snapshot_from_backup, objects::kVolumeSnapshotHandleAnnotation);
-  const std::string driver = k8s::Annotation(snapshot_from_backup, objects::kDriverNameAnnotation);
+      snapshot_from_backup.Annotation(objects::kVolumeSnapshotHandleAnnotation);
+  const std::string driver = snapshot_from_backup.Annotation(objects::kDriverNameAnnotation);
   if (handle.empty() || snapshot_handle.empty() || driver.empty()) {
     return absl::OkStatus();
   }
-  const absl::StatusOr<csi::GroupKinds> kinds = csi::FindGroupKinds(ctx, env.api);
+  const absl::StatusOr<objects::GroupKinds> kinds = objects::FindGroupKinds(ctx, env.api);
   if (absl::IsNotFound(kinds.status())) {
     return absl::OkStatus();
   }
   RETURN_IF_ERROR(kinds.status());
-  const k8s::ObjectKey key = {.type = csi::VolumeGroupSnapshotContentType(kinds->version),
-                              .namespace_name = "",
-                              .name = StandInName(restore, handle)};
-  ASSIGN_OR_RETURN(const Json stand_in, k8s::FindOrNull(ctx, env.api, key));
-  if (stand_in.is_null()) {
+  const k8s::ObjectKey key = StandInKey(kinds->version, restore, handle);
+  ASSIGN_OR_RETURN(const std::optional<VolumeGroupSnapshotContent> stand_in,
+                   objects::Find<VolumeGroupSnapshotContent>(ctx, env.api, key));
+  if (!stand_in.has_value()) {
     const objects::VolumeGroupSnapshotClass* const group_class =
         csi::GroupClassOf(kinds->classes, driver, "");
     const csi::StaticGroup group = {
@@ -124,7 +124,7 @@ absl::Status EnsureStandIn(const CallContext& ctx, const csi::Environment& env,
         .driver = driver,
         .handle = handle,
         .member_handles = {snapshot_handle},
-        .group_namespace = restore.MapNamespace(k8s::Namespace(snapshot_from_backup)),
+        .group_namespace = restore.MapNamespace(snapshot_from_backup.namespace_name()),
         .group_name = key.name,
         .deletion_policy = "Retain",
         .class_name = group_class == nullptr ? "" : group_class->name(),
@@ -138,28 +138,25 @@ absl::Status EnsureStandIn(const CallContext& ctx, const csi::Environment& env,
       return created;
     }
   }
-  if (!TellsHandle(stand_in, handle)) {
+  if (!stand_in.has_value() || stand_in->handle() != handle) {
     RETURN_IF_ERROR(WriteHandle(ctx, env, key, handle));
-  } else if (!IsYoung(stand_in, ctx.clock->Now())) {
+  } else if (!IsYoung(*stand_in, ctx.clock->Now())) {
     return absl::OkStatus();
   }
   return KeepHandle(ctx, env, key, handle);
 }
 
 absl::Status RemoveStandIn(const CallContext& ctx, const csi::Environment& env,
-                           const velero::Restore& restore, const Json& snapshot_from_backup) {
+                           const velero::Restore& restore,
+                           const VolumeSnapshot& snapshot_from_backup) {
   const std::string handle = HandleOfGroup(snapshot_from_backup);
   if (handle.empty()) {
     return absl::OkStatus();
   }
-  const absl::StatusOr<csi::GroupKinds> kinds = csi::FindGroupKinds(ctx, env.api);
+  const absl::StatusOr<objects::GroupKinds> kinds = objects::FindGroupKinds(ctx, env.api);
   RETURN_IF_ERROR(k8s::IgnoreNotFound(kinds.status()));
-  return kinds.ok() ? k8s::IgnoreNotFound(env.api.Delete(
-                          ctx,
-                          {.type = csi::VolumeGroupSnapshotContentType(kinds->version),
-                           .namespace_name = "",
-                           .name = StandInName(restore, handle)},
-                          {}))
+  return kinds.ok() ? k8s::IgnoreNotFound(
+                          env.api.Delete(ctx, StandInKey(kinds->version, restore, handle), {}))
                     : absl::OkStatus();
 }
 

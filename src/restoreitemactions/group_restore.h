@@ -5,8 +5,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "base/call_context.h"
-#include "base/json.h"
 #include "csi/environment.h"
+#include "objects/volume_snapshot.h"
 #include "velero/backup.h"
 #include "velero/plugin_config.h"
 
@@ -22,9 +22,9 @@ namespace csidelta::restoreitemactions {
 
 // Whether an archived VolumeSnapshot is that of a member of a group: one that we took, or one whose
 // driver told of a group. Pure.
-bool IsMember(const Json& snapshot_from_backup);
+bool IsMember(const objects::VolumeSnapshot& snapshot_from_backup);
 // The name of the VolumeGroupSnapshot that a member belongs to, where we took it; else "". Pure.
-std::string GroupOfOurs(const Json& snapshot_from_backup);
+std::string GroupOfOurs(const objects::VolumeSnapshot& snapshot_from_backup);
 
 // The name under which a VolumeGroupSnapshotContent is restored, and the VolumeGroupSnapshot, too,
 // where we took it: 64 hexadecimal digits derived from the Restore's uid, and from namespace and
@@ -40,11 +40,13 @@ velero::GroupRestore HowToRestoreGroups(const CallContext& ctx, const csi::Envir
 // deletes it. It stands for no VolumeGroupSnapshot, and takes nothing along when it goes. OK when
 // the cluster serves no group kinds, or the archive does not tell the group's handle.
 absl::Status EnsureStandIn(const CallContext& ctx, const csi::Environment& env,
-                           const velero::Restore& restore, const Json& snapshot_from_backup);
+                           const velero::Restore& restore,
+                           const objects::VolumeSnapshot& snapshot_from_backup);
 
 // Removes that content, of Velero's or ours, where the group itself is restored: of two contents
 // for one group the snapshot controller takes any. OK when there is none.
 absl::Status RemoveStandIn(const CallContext& ctx, const csi::Environment& env,
-                           const velero::Restore& restore, const Json& snapshot_from_backup);
+                           const velero::Restore& restore,
+                           const objects::VolumeSnapshot& snapshot_from_backup);
 
 }  // namespace csidelta::restoreitemactions

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "base/call_context.h"
-#include "base/json.h"
+#include "objects/object.h"
 #include "velero/item_action.h"
 
 namespace csidelta::restoreitemactions {
@@ -28,7 +28,7 @@ class ImmediateAction : public velero::RestoreItemAction {
 
   absl::StatusOr<velero::OperationProgress> Progress(const CallContext& /*ctx*/,
                                                      absl::string_view operation_id,
-                                                     const Json& /*restore*/) final {
+                                                     const objects::Object& /*restore*/) final {
     velero::OperationProgress progress;
     progress.completed = true;
     progress.error = absl::StrCat("no such operation: ", operation_id);
@@ -36,13 +36,13 @@ class ImmediateAction : public velero::RestoreItemAction {
   }
 
   absl::Status Cancel(const CallContext& /*ctx*/, absl::string_view /*operation_id*/,
-                      const Json& /*restore*/) final {
+                      const objects::Object& /*restore*/) final {
     return absl::OkStatus();
   }
 
   absl::StatusOr<bool> AreAdditionalItemsReady(
       const CallContext& /*ctx*/, const std::vector<velero::ResourceIdentifier>& /*items*/,
-      const Json& /*restore*/) final {
+      const objects::Object& /*restore*/) final {
     return true;
   }
 

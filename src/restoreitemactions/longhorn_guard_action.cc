@@ -5,7 +5,6 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "csi/settings.h"
-#include "k8s/object.h"
 #include "longhorn/kinds_guard.h"
 #include "longhorn/left_out_log.h"
 #include "longhorn/snapshot_retake.h"
@@ -31,14 +30,14 @@ class LonghornGuardAction : public ImmediateAction {
   explicit LonghornGuardAction(const csi::Environment& env)
       : ImmediateAction(kAllOfLonghorn), env_(env), settings_(env) {}
 
-  absl::StatusOr<velero::RestoreItemResult> Execute(const CallContext& ctx, const Json& item,
-                                                    const Json& item_from_backup,
-                                                    const Json& restore_object) override {
+  absl::StatusOr<velero::RestoreItemResult> Execute(
+      const CallContext& ctx, const objects::Object& item, const objects::Object& item_from_backup,
+      const objects::Object& restore_object) override {
     ASSIGN_OR_RETURN(const velero::Restore restore, velero::ParseRestore(restore_object));
     ASSIGN_OR_RETURN(const auto config, settings_.Get(ctx, restore.uid));
     const longhorn::GuardSettings guard{.namespace_name = config->longhorn_namespace,
                                         .is_on = config->longhorn_guard};
-    const std::string namespace_in_backup = k8s::Namespace(item_from_backup);
+    const std::string namespace_in_backup = item_from_backup.namespace_name();
     const std::optional<longhorn::LeftOut> left_out =
         longhorn::WhyLeftOut(item, restore.MapNamespace(namespace_in_backup), guard);
     if (!left_out.has_value()) {
@@ -52,24 +51,25 @@ class LonghornGuardAction : public ImmediateAction {
       absl::StrAppend(&reason, "; ", retaken);
     }
     log_.Note(restore.uid, left_out->resource,
-              absl::StrCat(namespace_in_backup, "/", k8s::Name(item_from_backup)), reason);
+              absl::StrCat(namespace_in_backup, "/", item_from_backup.name()), reason);
     return Skip();
   }
 
  private:
   // In other namespaces Longhorn ignores its kinds, and what is of another version it does not
   // read.
-  static bool IsRetakable(const Json& item, absl::string_view target, absl::string_view longhorns) {
-    return GetString(item, {"kind"}) == longhorn::Snapshot::Type().kind && target == longhorns &&
-           GetString(item, {"apiVersion"}) ==
-               absl::StrCat(longhorn::kGroup, "/", longhorn::kVersion);
+  static bool IsRetakable(const objects::Object& item, absl::string_view target,
+                          absl::string_view longhorns) {
+    return item.kind() == longhorn::Snapshot::kKind.kind && target == longhorns &&
+           item.api_version() == longhorn::Snapshot::kKind.ApiVersion();
   }
 
   // What became of it, for the log. Velero creates nothing: it would restore the old status, too,
   // and Longhorn would take the new snapshot for one that is lost.
   absl::StatusOr<std::string> Retake(const CallContext& ctx, const velero::Restore& restore,
-                                     const longhorn::GuardSettings& guard, const Json& archived) {
-    ASSIGN_OR_RETURN(const longhorn::Snapshot snapshot, longhorn::Snapshot::Of(archived));
+                                     const longhorn::GuardSettings& guard,
+                                     const objects::Object& archived) {
+    ASSIGN_OR_RETURN(const longhorn::Snapshot snapshot, longhorn::Snapshot::From(archived));
     const absl::StatusOr<std::string> refusal =
         longhorn::Retake(ctx, env_.api, snapshot,
                          {.namespace_name = guard.namespace_name,

@@ -14,13 +14,14 @@
 #include "base/status_macros.h"
 #include "csi/backup_contents.h"
 #include "csi/snapshot_lifecycle.h"
-#include "csi/snapshot_types.h"
 #include "csi/static_content.h"
 #include "k8s/find.h"
-#include "k8s/object.h"
 #include "longhorn/native_snapshot.h"
 #include "objects/client.h"
 #include "objects/keys.h"
+#include "objects/persistent_volume.h"
+#include "objects/persistent_volume_claim.h"
+#include "objects/volume_snapshot.h"
 #include "restoreitemactions/actions.h"
 #include "restoreitemactions/claim_operation.h"
 #include "restoreitemactions/claim_rewrite.h"
@@ -30,6 +31,8 @@
 
 namespace csidelta::restoreitemactions {
 namespace {
+
+using objects::PersistentVolumeClaim;
 
 // How long the API server may take to tell whether the snapshot is there.
 constexpr absl::Duration kAnswerTimeMax = absl::Seconds(30);
@@ -45,11 +48,11 @@ struct NativeSource {
   std::string volume;
 };
 
-absl::StatusOr<NativeSource> ReadSource(const Json& pvc) {
+absl::StatusOr<NativeSource> ReadSource(const PersistentVolumeClaim& pvc) {
   const std::vector<std::string> snapshot =
-      absl::StrSplit(k8s::Annotation(pvc, objects::kLonghornSnapshotAnnotation), '/');
-  const std::string uid = k8s::Annotation(pvc, objects::kLonghornSnapshotUidAnnotation);
-  const std::string volume = k8s::Annotation(pvc, objects::kLonghornVolumeAnnotation);
+      absl::StrSplit(pvc.Annotation(objects::kLonghornSnapshotAnnotation), '/');
+  const std::string uid = pvc.Annotation(objects::kLonghornSnapshotUidAnnotation);
+  const std::string volume = pvc.Annotation(objects::kLonghornVolumeAnnotation);
   if (snapshot.size() != 2 || snapshot[0].empty() || snapshot[1].empty() || uid.empty() ||
       volume.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -65,7 +68,7 @@ absl::StatusOr<NativeSource> ReadSource(const Json& pvc) {
 
 // Whoever may write a PVC may name any snapshot in it; Longhorn's objects are written by it and by
 // administrators.
-bool IsTakenOf(const longhorn::Snapshot& snapshot, const Json& pvc_in_backup,
+bool IsTakenOf(const longhorn::Snapshot& snapshot, const PersistentVolumeClaim& pvc_in_backup,
                const velero::Restore& restore) {
   const auto labels = snapshot.engine_labels();
   const auto pvc = labels.find(objects::kLonghornEnginePvcLabel);
@@ -73,17 +76,17 @@ bool IsTakenOf(const longhorn::Snapshot& snapshot, const Json& pvc_in_backup,
          snapshot.Label(objects::kBackupNameLabel) ==
              velero::ValidLabelValue(restore.backup_name) &&
          pvc != labels.end() &&
-         pvc->second == absl::StrCat(k8s::Namespace(pvc_in_backup), "/", k8s::Name(pvc_in_backup));
+         pvc->second == absl::StrCat(pvc_in_backup.namespace_name(), "/", pvc_in_backup.name());
 }
 
 // What the backup's action wrote is of no use in the cluster, and would be mistaken by a later
 // backup.
-bool StripNativeMarks(Json& item) {
-  bool changed = EraseMetadata(item, "labels", objects::kLonghornNativeLabel);
+bool StripNativeMarks(PersistentVolumeClaim& item) {
+  bool changed = item.RemoveLabel(objects::kLonghornNativeLabel);
   for (const char* key :
        {objects::kLonghornSnapshotAnnotation, objects::kLonghornSnapshotUidAnnotation,
         objects::kLonghornVolumeAnnotation, objects::kLonghornTakenAtAnnotation}) {
-    changed |= EraseMetadata(item, "annotations", key);
+    changed |= item.RemoveAnnotation(key);
   }
   return changed;
 }
@@ -93,26 +96,27 @@ class LonghornRestoreAction : public velero::RestoreItemAction {
   explicit LonghornRestoreAction(const csi::Environment& env) : env_(env) {}
 
   velero::ResourceSelector AppliesTo() const override;
-  absl::StatusOr<velero::RestoreItemResult> Execute(const CallContext& ctx, const Json& item,
-                                                    const Json& item_from_backup,
-                                                    const Json& restore_object) override;
-  absl::StatusOr<velero::OperationProgress> Progress(const CallContext& ctx,
-                                                     absl::string_view operation_id,
-                                                     const Json& restore_object) override;
+  absl::StatusOr<velero::RestoreItemResult> Execute(const CallContext& ctx,
+                                                    const objects::Object& item,
+                                                    const objects::Object& item_from_backup,
+                                                    const objects::Object& restore_object) override;
+  absl::StatusOr<velero::OperationProgress> Progress(
+      const CallContext& ctx, absl::string_view operation_id,
+      const objects::Object& restore_object) override;
 
   // The PVC goes on waiting for its volume.
   absl::Status Cancel(const CallContext& /*ctx*/, absl::string_view /*operation_id*/,
-                      const Json& /*restore*/) override;
+                      const objects::Object& /*restore*/) override;
   absl::StatusOr<bool> AreAdditionalItemsReady(
       const CallContext& /*ctx*/, const std::vector<velero::ResourceIdentifier>& /*items*/,
-      const Json& /*restore*/) override;
+      const objects::Object& /*restore*/) override;
 
  private:
   // Makes `pvc` one that is filled from its native snapshot. Longhorn makes a volume of it only at
   // the size that the source has now.
   absl::Status Fill(const CallContext& ctx, const velero::Restore& restore,
-                    const std::string& target, const Json& item_from_backup, Json& pvc,
-                    velero::RestoreItemResult& result);
+                    const std::string& target, const PersistentVolumeClaim& item_from_backup,
+                    PersistentVolumeClaim& pvc, velero::RestoreItemResult& result);
 
   // The size that it has now, in bytes.
   absl::StatusOr<int64_t> RequireVolume(const CallContext& ctx, const NativeSource& source);
@@ -120,12 +124,13 @@ class LonghornRestoreAction : public velero::RestoreItemAction {
   // Longhorn lists no snapshots to the sidecar, which therefore takes any handle for one that is
   // there: what is gone must be noticed here.
   absl::Status RequireSnapshot(const CallContext& ctx, const NativeSource& source,
-                               const Json& item_from_backup, const velero::Restore& restore);
+                               const PersistentVolumeClaim& item_from_backup,
+                               const velero::Restore& restore);
 
   // Velero restores a PersistentVolume that is retained as it was, for the PVC that it had: they
   // would be bound to each other, whatever the PVC is to be filled from.
   absl::Status RequireVolumeIsNotReserved(const CallContext& ctx, const std::string& target,
-                                          const Json& item_from_backup);
+                                          const PersistentVolumeClaim& item_from_backup);
 
   // The VolumeSnapshot `name` of the native snapshot, and its content, which is also called so.
   // Retain: whatever happens to them, the snapshot stays.
@@ -142,7 +147,8 @@ class LonghornRestoreAction : public velero::RestoreItemAction {
 
   // Or takes the one that an interrupted call of this restore made: the name is derived from its
   // uid.
-  absl::Status Make(const CallContext& ctx, const k8s::ObjectKey& key, const Json& object);
+  template <typename Kind>
+  absl::Status Make(const CallContext& ctx, const Kind& object);
 
   const csi::Environment env_;
 };
@@ -155,36 +161,37 @@ velero::ResourceSelector LonghornRestoreAction::AppliesTo() const {
 }
 
 absl::StatusOr<velero::RestoreItemResult> LonghornRestoreAction::Execute(
-    const CallContext& ctx, const Json& item, const Json& item_from_backup,
-    const Json& restore_object) {
+    const CallContext& ctx, const objects::Object& item, const objects::Object& item_from_backup,
+    const objects::Object& restore_object) {
   ASSIGN_OR_RETURN(const velero::Restore restore, velero::ParseRestore(restore_object));
-  const std::string target = restore.MapNamespace(k8s::Namespace(item_from_backup));
+  ASSIGN_OR_RETURN(PersistentVolumeClaim pvc, PersistentVolumeClaim::From(item));
+  ASSIGN_OR_RETURN(const PersistentVolumeClaim archived,
+                   PersistentVolumeClaim::From(item_from_backup));
+  const std::string target = restore.MapNamespace(archived.namespace_name());
   velero::RestoreItemResult result;
-  Json pvc = item;
   StripBackupMarks(pvc);
   StripNativeMarks(pvc);
-  const bool is_of_backup = k8s::Label(item_from_backup, objects::kBackupNameLabel) ==
-                            velero::ValidLabelValue(restore.backup_name);
+  const bool is_of_backup =
+      archived.Label(objects::kBackupNameLabel) == velero::ValidLabelValue(restore.backup_name);
   if (is_of_backup && restore.restore_pvs == false) {
     ClearVolume(pvc);
   } else if (is_of_backup) {
-    ASSIGN_OR_RETURN(const bool exists,
-                     ClaimExists(ctx, env_, target, k8s::Name(item_from_backup)));
+    ASSIGN_OR_RETURN(const bool exists, ClaimExists(ctx, env_, target, archived.name()));
     if (exists) {
       CSIDELTA_LOG(kWarn, "the PVC exists already: its volume is left as it is",
-                   {"namespace", target}, {"pvc", k8s::Name(item_from_backup)});
+                   {"namespace", target}, {"pvc", archived.name()});
       return result;
     }
-    RETURN_IF_ERROR(Annotate(
-        Fill(ctx.WithTimeout(kAnswerTimeMax), restore, target, item_from_backup, pvc, result),
-        absl::StrCat("PVC ", target, "/", k8s::Name(item_from_backup), " cannot be restored")));
+    RETURN_IF_ERROR(
+        Annotate(Fill(ctx.WithTimeout(kAnswerTimeMax), restore, target, archived, pvc, result),
+                 absl::StrCat("PVC ", target, "/", archived.name(), " cannot be restored")));
   }
   result.item = std::move(pvc);
   return result;
 }
 
 absl::StatusOr<velero::OperationProgress> LonghornRestoreAction::Progress(
-    const CallContext& ctx, absl::string_view operation_id, const Json& restore_object) {
+    const CallContext& ctx, absl::string_view operation_id, const objects::Object& restore_object) {
   const absl::StatusOr<ClaimOperation> operation = DecodeOperation(operation_id);
   if (!operation.ok()) {
     velero::OperationProgress progress;
@@ -204,19 +211,21 @@ absl::StatusOr<velero::OperationProgress> LonghornRestoreAction::Progress(
 
 absl::Status LonghornRestoreAction::Cancel(const CallContext& /*ctx*/,
                                            absl::string_view /*operation_id*/,
-                                           const Json& /*restore*/) {
+                                           const objects::Object& /*restore*/) {
   return absl::OkStatus();
 }
 
 absl::StatusOr<bool> LonghornRestoreAction::AreAdditionalItemsReady(
     const CallContext& /*ctx*/, const std::vector<velero::ResourceIdentifier>& /*items*/,
-    const Json& /*restore*/) {
+    const objects::Object& /*restore*/) {
   return true;
 }
 
 absl::Status LonghornRestoreAction::Fill(const CallContext& ctx, const velero::Restore& restore,
-                                         const std::string& target, const Json& item_from_backup,
-                                         Json& pvc, velero::RestoreItemResult& result) {
+                                         const std::string& target,
+                                         const PersistentVolumeClaim& item_from_backup,
+                                         PersistentVolumeClaim& pvc,
+                                         velero::RestoreItemResult& result) {
   ASSIGN_OR_RETURN(const NativeSource source, ReadSource(item_from_backup));
   ASSIGN_OR_RETURN(const int64_t size_bytes, RequireVolume(ctx, source));
   RETURN_IF_ERROR(RequireSnapshot(ctx, source, item_from_backup, restore));
@@ -225,27 +234,26 @@ absl::Status LonghornRestoreAction::Fill(const CallContext& ctx, const velero::R
   const std::string name = velero::RestoredSnapshotName(restore.uid, source.snapshot_name);
   RETURN_IF_ERROR(MakeSource(ctx, restore, target, source, name));
   StripBinding(pvc);
-  SetSnapshotSource(name, pvc);
-  SetJson(pvc, {"spec", "resources", "requests", "storage"}, FormatBinaryQuantity(size_bytes));
+  pvc.SetSourceSnapshot(name);
+  pvc.SetRequestedQuantity(FormatBinaryQuantity(size_bytes));
   result.operation_id = EncodeOperation(
-      {.namespace_name = target, .claim_name = k8s::Name(item_from_backup), .snapshot_name = name});
+      {.namespace_name = target, .claim_name = item_from_backup.name(), .snapshot_name = name});
   return absl::OkStatus();
 }
 
 absl::StatusOr<int64_t> LonghornRestoreAction::RequireVolume(const CallContext& ctx,
                                                              const NativeSource& source) {
-  ASSIGN_OR_RETURN(
-      std::optional<Json> found,
-      k8s::Find(ctx, env_.api, longhorn::VolumeKey(source.namespace_name, source.volume)));
+  ASSIGN_OR_RETURN(const std::optional<longhorn::Volume> volume,
+                   objects::Find<longhorn::Volume>(
+                       ctx, env_.api, longhorn::Volume::Key(source.namespace_name, source.volume)));
   const std::string text = absl::StrCat("Longhorn's Volume ", source.volume);
-  if (!found.has_value()) {
+  if (!volume.has_value()) {
     return absl::NotFoundError(absl::StrCat(text, " is not here; ", kLivesInItsVolume));
   }
-  ASSIGN_OR_RETURN(const longhorn::Volume volume, longhorn::Volume::Of(*std::move(found)));
-  if (volume.is_being_deleted()) {
+  if (volume->is_being_deleted()) {
     return absl::NotFoundError(absl::StrCat(text, " is being deleted; ", kLivesInItsVolume));
   }
-  const std::optional<int64_t> size_bytes = volume.size_bytes();
+  const std::optional<int64_t> size_bytes = volume->size_bytes();
   if (!size_bytes.has_value()) {
     return absl::FailedPreconditionError(absl::StrCat(text, " does not tell its size"));
   }
@@ -254,24 +262,24 @@ absl::StatusOr<int64_t> LonghornRestoreAction::RequireVolume(const CallContext& 
 
 absl::Status LonghornRestoreAction::RequireSnapshot(const CallContext& ctx,
                                                     const NativeSource& source,
-                                                    const Json& item_from_backup,
+                                                    const PersistentVolumeClaim& item_from_backup,
                                                     const velero::Restore& restore) {
-  const k8s::ObjectKey key = longhorn::SnapshotKey(source.namespace_name, source.snapshot_name);
-  ASSIGN_OR_RETURN(std::optional<Json> found, k8s::Find(ctx, env_.api, key));
-  if (!found.has_value()) {
+  const k8s::ObjectKey key = longhorn::Snapshot::Key(source.namespace_name, source.snapshot_name);
+  ASSIGN_OR_RETURN(const std::optional<longhorn::Snapshot> snapshot,
+                   objects::Find<longhorn::Snapshot>(ctx, env_.api, key));
+  if (!snapshot.has_value()) {
     return absl::NotFoundError(
         absl::StrCat(k8s::ToString(key), " is not here; ", kLivesInItsVolume));
   }
-  ASSIGN_OR_RETURN(const longhorn::Snapshot snapshot, longhorn::Snapshot::Of(*std::move(found)));
-  if (snapshot.uid() != source.snapshot_uid || snapshot.volume() != source.volume) {
+  if (snapshot->uid() != source.snapshot_uid || snapshot->volume() != source.volume) {
     return absl::NotFoundError(absl::StrCat(
         k8s::ToString(key), " is another one than that of the backup; ", kLivesInItsVolume));
   }
-  if (!IsTakenOf(snapshot, item_from_backup, restore)) {
+  if (!IsTakenOf(*snapshot, item_from_backup, restore)) {
     return absl::PermissionDeniedError(
         absl::StrCat(k8s::ToString(key), " was not taken of this PVC by this backup"));
   }
-  switch (longhorn::StateOf(&snapshot, source.snapshot_uid)) {
+  switch (longhorn::StateOf(&*snapshot, source.snapshot_uid)) {
     case longhorn::NativeState::kReady:
       return absl::OkStatus();
     case longhorn::NativeState::kGone:
@@ -281,21 +289,21 @@ absl::Status LonghornRestoreAction::RequireSnapshot(const CallContext& ctx,
       break;
   }
   return absl::FailedPreconditionError(
-      absl::StrCat(k8s::ToString(key), " is not ready: ", snapshot.error()));
+      absl::StrCat(k8s::ToString(key), " is not ready: ", snapshot->error()));
 }
 
-absl::Status LonghornRestoreAction::RequireVolumeIsNotReserved(const CallContext& ctx,
-                                                               const std::string& target,
-                                                               const Json& item_from_backup) {
-  const std::string name = GetString(item_from_backup, {"spec", "volumeName"});
+absl::Status LonghornRestoreAction::RequireVolumeIsNotReserved(
+    const CallContext& ctx, const std::string& target,
+    const PersistentVolumeClaim& item_from_backup) {
+  const std::string name = item_from_backup.volume_name();
   if (name.empty()) {
     return absl::OkStatus();
   }
-  ASSIGN_OR_RETURN(const std::optional<Json> pv, k8s::Find(ctx, env_.api, csi::VolumeKey(name)));
-  const bool is_reserved =
-      pv.has_value() && GetString(*pv, {"spec", "claimRef", "namespace"}) == target &&
-      GetString(*pv, {"spec", "claimRef", "name"}) == k8s::Name(item_from_backup) &&
-      GetString(*pv, {"spec", "claimRef", "uid"}).empty();
+  ASSIGN_OR_RETURN(const std::optional<objects::PersistentVolume> pv,
+                   objects::Find<objects::PersistentVolume>(
+                       ctx, env_.api, objects::PersistentVolume::Key("", name)));
+  const bool is_reserved = pv.has_value() && pv->pvc_namespace() == target &&
+                           pv->pvc_name() == item_from_backup.name() && pv->pvc_uid().empty();
   return !is_reserved
              ? absl::OkStatus()
              : absl::FailedPreconditionError(absl::StrCat(
@@ -324,15 +332,14 @@ absl::Status LonghornRestoreAction::MakeSource(const CallContext& ctx,
                               .labels = labels,
                               .annotations = {},
                               .finalizers = {}});
-  RETURN_IF_ERROR(Make(ctx, content.key(), content.json()));
-  const Json snapshot = {{"apiVersion", "snapshot.storage.k8s.io/v1"},
-                         {"kind", "VolumeSnapshot"},
-                         {"metadata", {{"name", name}, {"namespace", target}, {"labels", labels}}},
-                         {"spec", {{"source", {{"volumeSnapshotContentName", name}}}}}};
-  const absl::Status made = Make(ctx, csi::VolumeSnapshotKey(target, name), snapshot);
+  RETURN_IF_ERROR(Make(ctx, content));
+  auto snapshot = objects::VolumeSnapshot::Make(target, name);
+  snapshot.SetLabels(labels);
+  snapshot.SetSourceContent(name);
+  const absl::Status made = Make(ctx, snapshot);
   if (!made.ok()) {
-    const absl::Status removed = k8s::IgnoreGone(
-        env_.api.Delete(csi::CleanUpContext(env_.clock), csi::VolumeSnapshotContentKey(name), {}));
+    const absl::Status removed =
+        k8s::IgnoreGone(env_.api.Delete(csi::CleanUpContext(env_.clock), content.key(), {}));
     if (!removed.ok()) {
       CSIDELTA_LOG(kWarn, "a VolumeSnapshotContent is left", {"content", name},
                    {"status", removed.ToString()});
@@ -371,9 +378,9 @@ absl::Status LonghornRestoreAction::TryRemoveSource(const CallContext& ctx,
                    : csi::RetainAndForget(ctx, env_.api, *snapshot);
 }
 
-absl::Status LonghornRestoreAction::Make(const CallContext& ctx, const k8s::ObjectKey& key,
-                                         const Json& object) {
-  const absl::Status made = env_.api.Create(ctx, key.type, key.namespace_name, object).status();
+template <typename Kind>
+absl::Status LonghornRestoreAction::Make(const CallContext& ctx, const Kind& object) {
+  const absl::Status made = objects::Create(ctx, env_.api, object).status();
   if (absl::IsNotFound(made)) {
     return absl::FailedPreconditionError(
         absl::StrCat(made.message(),
@@ -383,13 +390,10 @@ absl::Status LonghornRestoreAction::Make(const CallContext& ctx, const k8s::Obje
   if (!absl::IsAlreadyExists(made)) {
     return made;
   }
-  ASSIGN_OR_RETURN(const Json there, env_.api.Get(ctx, key));
-  const JsonPath source = {"spec", "source"};
-  const Json* const has = FindJson(there, source);
-  return has != nullptr && *has == *FindJson(object, source)
-             ? absl::OkStatus()
-             : absl::AlreadyExistsError(
-                   absl::StrCat(k8s::ToString(key), " is of another snapshot"));
+  ASSIGN_OR_RETURN(const Kind there, objects::Get<Kind>(ctx, env_.api, object.key()));
+  return there.HasSourceOf(object) ? absl::OkStatus()
+                                   : absl::AlreadyExistsError(absl::StrCat(
+                                         k8s::ToString(object.key()), " is of another snapshot"));
 }
 
 }  // namespace

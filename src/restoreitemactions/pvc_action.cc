@@ -9,13 +9,15 @@
 #include "base/log.h"
 #include "base/quantity.h"
 #include "base/status_macros.h"
-#include "csi/claim_provisioning.h"
 #include "csi/data_transfer.h"
 #include "csi/settings.h"
 #include "csi/snapshot_types.h"
 #include "k8s/event_recorder.h"
-#include "k8s/object.h"
+#include "objects/client.h"
+#include "objects/event.h"
 #include "objects/keys.h"
+#include "objects/persistent_volume_claim.h"
+#include "objects/volume_snapshot.h"
 #include "restoreitemactions/actions.h"
 #include "restoreitemactions/claim_operation.h"
 #include "restoreitemactions/claim_rewrite.h"
@@ -26,6 +28,9 @@
 
 namespace csidelta::restoreitemactions {
 namespace {
+
+using objects::PersistentVolumeClaim;
+using objects::VolumeSnapshot;
 
 // What the host waits longer than we do, so that ours is the last word.
 constexpr absl::Duration kReadyTimeoutSlack = absl::Seconds(30);
@@ -46,68 +51,63 @@ struct ClaimRestore {
 // The VolumeSnapshot that this backup took of the claim's volume, by its name in the archive; ""
 // when it took none. A claim that was restored once, and whose volume this backup did not take, may
 // still carry the annotation of its earlier backup; then the label beside it is that backup's too.
-std::string SnapshotInBackup(const Json& item_from_backup, const std::string& backup_name) {
-  const std::string label = k8s::Label(item_from_backup, objects::kBackupNameLabel);
+std::string SnapshotInBackup(const PersistentVolumeClaim& item_from_backup,
+                             const std::string& backup_name) {
+  const std::string label = item_from_backup.Label(objects::kBackupNameLabel);
   const bool of_this_backup =
       label.empty() || label == backup_name || label == velero::ValidLabelValue(backup_name);
-  return of_this_backup ? k8s::Annotation(item_from_backup, objects::kVolumeSnapshotNameAnnotation)
-                        : "";
+  return of_this_backup ? item_from_backup.Annotation(objects::kVolumeSnapshotNameAnnotation) : "";
 }
 
 // The DataUpload that moved the claim's volume in this backup; "" when there is none, as far as the
 // claim tells. Without a VolumeSnapshot beside it only the backup's own label makes it count.
-std::string UploadInBackup(const Json& item_from_backup, const ClaimRestore& claim) {
-  const std::string label = k8s::Label(item_from_backup, objects::kBackupNameLabel);
+std::string UploadInBackup(const PersistentVolumeClaim& item_from_backup,
+                           const ClaimRestore& claim) {
+  const std::string label = item_from_backup.Label(objects::kBackupNameLabel);
   const bool counts = !claim.original_snapshot.empty() ||
                       label == velero::ValidLabelValue(claim.restore.backup_name);
-  return counts ? k8s::Annotation(item_from_backup, objects::kDataUploadNameAnnotation) : "";
+  return counts ? item_from_backup.Annotation(objects::kDataUploadNameAnnotation) : "";
 }
 
-std::string ProvisionerOf(const Json& claim) {
-  const std::string provisioner = k8s::Annotation(claim, objects::kStorageProvisionerAnnotation);
-  return provisioner.empty() ? k8s::Annotation(claim, objects::kBetaStorageProvisionerAnnotation)
+std::string ProvisionerOf(const PersistentVolumeClaim& claim) {
+  const std::string provisioner = claim.Annotation(objects::kStorageProvisionerAnnotation);
+  return provisioner.empty() ? claim.Annotation(objects::kBetaStorageProvisionerAnnotation)
                              : provisioner;
 }
 
 // The VolumeSnapshot that Velero's own action has made the claim's source, "" when it has not:
 // under the restored name, or, as Velero 1.14 and 1.15 do, under the original one.
-std::string SourceSetByVelero(const Json& item, const ClaimRestore& claim) {
-  if (!GetString(item, {"spec", "volumeName"}).empty() ||
-      GetString(item, {"spec", "dataSource", "kind"}) != "VolumeSnapshot") {
+std::string SourceSetByVelero(const PersistentVolumeClaim& item, const ClaimRestore& claim) {
+  const std::optional<objects::DataSource> source = item.data_source();
+  if (!item.volume_name().empty() || !source.has_value() ||
+      source->kind != VolumeSnapshot::kKind.kind) {
     return "";
   }
-  const std::string name = GetString(item, {"spec", "dataSource", "name"});
+  const std::string& name = source->name;
   const std::string restored =
       velero::RestoredSnapshotName(claim.restore.uid, claim.original_snapshot);
   return name == restored || name == claim.original_snapshot ? name : "";
 }
 
 // The size of the snapshot as the restored VolumeSnapshot tells it; nothing when it does not.
-std::optional<int64_t> RestoreSizeOf(const Json& snapshot) {
-  for (const std::string& text :
-       {k8s::Annotation(snapshot, objects::kRestoreSizeAnnotation),
-        k8s::Annotation(snapshot, objects::kMisspeltRestoreSizeAnnotation),
-        GetString(snapshot, {"status", "restoreSize"})}) {
-    const absl::StatusOr<int64_t> size_bytes = ParseQuantity(text);
+std::optional<int64_t> RestoreSizeOf(const VolumeSnapshot& snapshot) {
+  for (const char* const key :
+       {objects::kRestoreSizeAnnotation, objects::kMisspeltRestoreSizeAnnotation}) {
+    const absl::StatusOr<int64_t> size_bytes = ParseQuantity(snapshot.Annotation(key));
     if (size_bytes.ok() && *size_bytes > 0) {
       return *size_bytes;
     }
   }
-  return std::nullopt;
+  return snapshot.restore_size_bytes();
 }
 
 // Drivers refuse a volume smaller than its snapshot.
-bool RaiseRequest(const Json& snapshot, Json& item) {
+bool RaiseRequest(const VolumeSnapshot& snapshot, PersistentVolumeClaim& item) {
   const std::optional<int64_t> size_bytes = RestoreSizeOf(snapshot);
-  if (!size_bytes.has_value()) {
+  if (!size_bytes.has_value() || item.requested_bytes().value_or(0) >= *size_bytes) {
     return false;
   }
-  const absl::StatusOr<int64_t> request_bytes =
-      ParseQuantity(GetString(item, {"spec", "resources", "requests", "storage"}));
-  if (request_bytes.ok() && *request_bytes >= *size_bytes) {
-    return false;
-  }
-  SetJson(item, {"spec", "resources", "requests", "storage"}, FormatBinaryQuantity(*size_bytes));
+  item.SetRequestedQuantity(FormatBinaryQuantity(*size_bytes));
   return true;
 }
 
@@ -116,47 +116,50 @@ class PvcAction : public velero::RestoreItemAction {
   explicit PvcAction(const csi::Environment& env) : env_(env) {}
 
   velero::ResourceSelector AppliesTo() const override;
-  absl::StatusOr<velero::RestoreItemResult> Execute(const CallContext& ctx, const Json& item,
-                                                    const Json& item_from_backup,
-                                                    const Json& restore_json) override;
-  absl::StatusOr<velero::OperationProgress> Progress(const CallContext& ctx,
-                                                     absl::string_view operation_id,
-                                                     const Json& restore_json) override;
+  absl::StatusOr<velero::RestoreItemResult> Execute(const CallContext& ctx,
+                                                    const objects::Object& item,
+                                                    const objects::Object& item_from_backup,
+                                                    const objects::Object& restore_object) override;
+  absl::StatusOr<velero::OperationProgress> Progress(
+      const CallContext& ctx, absl::string_view operation_id,
+      const objects::Object& restore_object) override;
 
   // Where no data mover is at work the claim goes on waiting for its volume.
   absl::Status Cancel(const CallContext& ctx, absl::string_view operation_id,
-                      const Json& restore_json) override;
+                      const objects::Object& restore_object) override;
   absl::StatusOr<bool> AreAdditionalItemsReady(const CallContext& ctx,
                                                const std::vector<velero::ResourceIdentifier>& items,
-                                               const Json& restore_json) override;
+                                               const objects::Object& restore_object) override;
 
  private:
   static bool IsDownload(absl::string_view operation_id) {
     return absl::StartsWith(operation_id, kDownloadPrefix);
   }
 
-  static csi::Transfer OperationOf(const Json& restore, absl::string_view operation_id);
+  static csi::Transfer OperationOf(const objects::Object& restore, absl::string_view operation_id);
 
   // No answer in time is no answer: the claim is made. The host would make an error of it.
-  absl::StatusOr<bool> WaitedLongEnough(const CallContext& ctx, const Json& snapshot);
+  absl::StatusOr<bool> WaitedLongEnough(const CallContext& ctx, const VolumeSnapshot& snapshot);
   absl::StatusOr<velero::Backup> ReadBackup(const CallContext& ctx, const ClaimRestore& claim);
   absl::StatusOr<bool> FillFromBackup(const CallContext& ctx, const ClaimRestore& claim,
-                                      const Json& item_from_backup, Json& item,
+                                      const PersistentVolumeClaim& item_from_backup,
+                                      PersistentVolumeClaim& item,
                                       velero::RestoreItemResult& result);
 
   // A data mover holds the data, and brings the volume. Returns whether the item changed.
   absl::StatusOr<bool> FillByMover(const CallContext& ctx, const ClaimRestore& claim,
-                                   const MovedClaim& moved, Json& item,
+                                   const MovedClaim& moved, PersistentVolumeClaim& item,
                                    velero::RestoreItemResult& result);
 
   // Makes the VolumeSnapshot the claim's source. Returns whether the item changed.
   absl::StatusOr<bool> FillFromSnapshot(const CallContext& ctx, const ClaimRestore& claim,
-                                        Json& item, velero::RestoreItemResult& result);
+                                        PersistentVolumeClaim& item,
+                                        velero::RestoreItemResult& result);
 
   // Fails when the driver says that it has no such snapshot. When it says nothing in time, the
   // claim is made all the same and its operation goes on looking.
   absl::Status RequireSnapshot(const CallContext& ctx, const ClaimRestore& claim,
-                               const Json& snapshot);
+                               const VolumeSnapshot& snapshot);
 
   const csi::Environment env_;
 };
@@ -167,20 +170,21 @@ velero::ResourceSelector PvcAction::AppliesTo() const {
   return selector;
 }
 
-absl::StatusOr<velero::RestoreItemResult> PvcAction::Execute(const CallContext& ctx,
-                                                             const Json& item,
-                                                             const Json& item_from_backup,
-                                                             const Json& restore_json) {
+absl::StatusOr<velero::RestoreItemResult> PvcAction::Execute(
+    const CallContext& ctx, const objects::Object& item, const objects::Object& item_from_backup,
+    const objects::Object& restore_object) {
   ClaimRestore claim;
-  ASSIGN_OR_RETURN(claim.restore, velero::ParseRestore(restore_json));
-  claim.original_namespace = k8s::Namespace(item_from_backup);
+  ASSIGN_OR_RETURN(claim.restore, velero::ParseRestore(restore_object));
+  ASSIGN_OR_RETURN(PersistentVolumeClaim changed_item, PersistentVolumeClaim::From(item));
+  ASSIGN_OR_RETURN(const PersistentVolumeClaim archived,
+                   PersistentVolumeClaim::From(item_from_backup));
+  claim.original_namespace = archived.namespace_name();
   claim.target_namespace = claim.restore.MapNamespace(claim.original_namespace);
-  claim.claim_name = k8s::Name(item_from_backup);
-  claim.original_snapshot = SnapshotInBackup(item_from_backup, claim.restore.backup_name);
-  claim.data_upload = UploadInBackup(item_from_backup, claim);
-  claim.provisioner = ProvisionerOf(item_from_backup);
+  claim.claim_name = archived.name();
+  claim.original_snapshot = SnapshotInBackup(archived, claim.restore.backup_name);
+  claim.data_upload = UploadInBackup(archived, claim);
+  claim.provisioner = ProvisionerOf(archived);
 
-  Json changed_item = item;
   bool changed = StripBackupMarks(changed_item);
   velero::RestoreItemResult result;
   const bool without_data = claim.restore.restore_pvs.has_value() && !*claim.restore.restore_pvs;
@@ -193,9 +197,8 @@ absl::StatusOr<velero::RestoreItemResult> PvcAction::Execute(const CallContext& 
       return result;
     }
     ASSIGN_OR_RETURN(const bool rewritten,
-                     without_data
-                         ? absl::StatusOr<bool>(ClearVolume(changed_item))
-                         : FillFromBackup(ctx, claim, item_from_backup, changed_item, result));
+                     without_data ? absl::StatusOr<bool>(ClearVolume(changed_item))
+                                  : FillFromBackup(ctx, claim, archived, changed_item, result));
     changed |= rewritten;
   }
   if (changed) {
@@ -204,11 +207,11 @@ absl::StatusOr<velero::RestoreItemResult> PvcAction::Execute(const CallContext& 
   return result;
 }
 
-absl::StatusOr<velero::OperationProgress> PvcAction::Progress(const CallContext& ctx,
-                                                              absl::string_view operation_id,
-                                                              const Json& restore_json) {
+absl::StatusOr<velero::OperationProgress> PvcAction::Progress(
+    const CallContext& ctx, absl::string_view operation_id, const objects::Object& restore_object) {
   if (IsDownload(operation_id)) {
-    return csi::TransferProgress(ctx, env_, OperationOf(restore_json, operation_id));
+    return csi::TransferProgress<objects::DataDownload>(ctx, env_,
+                                                        OperationOf(restore_object, operation_id));
   }
   const absl::StatusOr<ClaimOperation> operation = DecodeOperation(operation_id);
   if (!operation.ok()) {
@@ -217,29 +220,30 @@ absl::StatusOr<velero::OperationProgress> PvcAction::Progress(const CallContext&
     progress.error = std::string(operation.status().message());
     return progress;
   }
-  const absl::StatusOr<velero::Restore> restore = velero::ParseRestore(restore_json);
+  const absl::StatusOr<velero::Restore> restore = velero::ParseRestore(restore_object);
   return CheckClaim(ctx, env_, *operation,
                     restore.ok() ? restore->resource_timeout : velero::kResourceTimeoutDefault);
 }
 
 absl::Status PvcAction::Cancel(const CallContext& ctx, absl::string_view operation_id,
-                               const Json& restore_json) {
-  return IsDownload(operation_id)
-             ? csi::CancelTransfer(ctx, env_.api, OperationOf(restore_json, operation_id))
-             : absl::OkStatus();
+                               const objects::Object& restore_object) {
+  return IsDownload(operation_id) ? csi::CancelTransfer<objects::DataDownload>(
+                                        ctx, env_.api, OperationOf(restore_object, operation_id))
+                                  : absl::OkStatus();
 }
 
 absl::StatusOr<bool> PvcAction::AreAdditionalItemsReady(
     const CallContext& ctx, const std::vector<velero::ResourceIdentifier>& items,
-    const Json& restore_json) {
-  ASSIGN_OR_RETURN(const velero::Restore restore, velero::ParseRestore(restore_json));
+    const objects::Object& restore_object) {
+  ASSIGN_OR_RETURN(const velero::Restore restore, velero::ParseRestore(restore_object));
   for (const velero::ResourceIdentifier& item : items) {
-    if (item.resource != csi::VolumeSnapshotType().plural) {
+    if (item.resource != VolumeSnapshot::Type().plural) {
       continue;
     }
-    absl::StatusOr<Json> snapshot = env_.api.Get(
-        ctx, csi::VolumeSnapshotKey(restore.MapNamespace(item.namespace_name),
-                                    velero::RestoredSnapshotName(restore.uid, item.name)));
+    const absl::StatusOr<VolumeSnapshot> snapshot = objects::Get<VolumeSnapshot>(
+        ctx, env_.api,
+        VolumeSnapshot::Key(restore.MapNamespace(item.namespace_name),
+                            velero::RestoredSnapshotName(restore.uid, item.name)));
     if (!snapshot.ok()) {
       continue;
     }
@@ -259,29 +263,31 @@ absl::StatusOr<bool> PvcAction::AreAdditionalItemsReady(
   return true;
 }
 
-csi::Transfer PvcAction::OperationOf(const Json& restore, absl::string_view operation_id) {
-  return {.type = csi::DataDownloadType(),
-          .namespace_name = k8s::Namespace(restore),
-          .operation_id = std::string(operation_id)};
+csi::Transfer PvcAction::OperationOf(const objects::Object& restore,
+                                     absl::string_view operation_id) {
+  return {.namespace_name = restore.namespace_name(), .operation_id = std::string(operation_id)};
 }
 
-absl::StatusOr<bool> PvcAction::WaitedLongEnough(const CallContext& ctx, const Json& snapshot) {
+absl::StatusOr<bool> PvcAction::WaitedLongEnough(const CallContext& ctx,
+                                                 const VolumeSnapshot& snapshot) {
   ASSIGN_OR_RETURN(const velero::PluginConfig config, csi::ReadPluginConfig(ctx, env_));
-  const auto made = k8s::CreatedAt(snapshot);
+  const auto made = snapshot.created_at();
   return made.has_value() && env_.clock.Now() >= *made + config.restore_content_wait;
 }
 
 absl::StatusOr<velero::Backup> PvcAction::ReadBackup(const CallContext& ctx,
                                                      const ClaimRestore& claim) {
-  ASSIGN_OR_RETURN(const Json object,
-                   env_.api.Get(ctx, {.type = csi::BackupType(),
-                                      .namespace_name = claim.restore.namespace_name,
-                                      .name = claim.restore.backup_name}));
+  ASSIGN_OR_RETURN(const objects::Object object,
+                   objects::Get<objects::Object>(ctx, env_.api,
+                                                 {.type = csi::BackupType(),
+                                                  .namespace_name = claim.restore.namespace_name,
+                                                  .name = claim.restore.backup_name}));
   return velero::ParseBackup(object);
 }
 
 absl::StatusOr<bool> PvcAction::FillFromBackup(const CallContext& ctx, const ClaimRestore& claim,
-                                               const Json& item_from_backup, Json& item,
+                                               const PersistentVolumeClaim& item_from_backup,
+                                               PersistentVolumeClaim& item,
                                                velero::RestoreItemResult& result) {
   if (claim.data_upload.empty()) {
     return FillFromSnapshot(ctx, claim, item, result);
@@ -300,7 +306,7 @@ absl::StatusOr<bool> PvcAction::FillFromBackup(const CallContext& ctx, const Cla
 }
 
 absl::StatusOr<bool> PvcAction::FillByMover(const CallContext& ctx, const ClaimRestore& claim,
-                                            const MovedClaim& moved, Json& item,
+                                            const MovedClaim& moved, PersistentVolumeClaim& item,
                                             velero::RestoreItemResult& result) {
   if (IsAwaitedByVelero(item, moved.item_from_backup)) {
     CSIDELTA_LOG(kInfo, "claim left alone", {"namespace", claim.target_namespace},
@@ -309,22 +315,23 @@ absl::StatusOr<bool> PvcAction::FillByMover(const CallContext& ctx, const ClaimR
     return false;
   }
   StripBinding(item);
-  EraseSpec(item, "dataSource");
+  item.RemoveDataSource();
   RETURN_IF_ERROR(AskForData(ctx, env_, moved, item));
   result.operation_id = DownloadOf(moved).operation_id;
   return true;
 }
 
 absl::StatusOr<bool> PvcAction::FillFromSnapshot(const CallContext& ctx, const ClaimRestore& claim,
-                                                 Json& item, velero::RestoreItemResult& result) {
+                                                 PersistentVolumeClaim& item,
+                                                 velero::RestoreItemResult& result) {
   std::string source = SourceSetByVelero(item, claim);
   const bool by_velero = !source.empty();
   bool changed = StripBinding(item);
   if (!by_velero) {
     source = velero::RestoredSnapshotName(claim.restore.uid, claim.original_snapshot);
-    SetSnapshotSource(source, item);
-    result.additional_items.push_back({.group = csi::VolumeSnapshotType().group,
-                                       .resource = csi::VolumeSnapshotType().plural,
+    item.SetSourceSnapshot(source);
+    result.additional_items.push_back({.group = VolumeSnapshot::Type().group,
+                                       .resource = VolumeSnapshot::Type().plural,
                                        .namespace_name = claim.original_namespace,
                                        .name = claim.original_snapshot});
     changed = true;
@@ -332,8 +339,8 @@ absl::StatusOr<bool> PvcAction::FillFromSnapshot(const CallContext& ctx, const C
   result.operation_id = EncodeOperation({.namespace_name = claim.target_namespace,
                                          .claim_name = claim.claim_name,
                                          .snapshot_name = source});
-  const absl::StatusOr<Json> snapshot =
-      env_.api.Get(ctx, csi::VolumeSnapshotKey(claim.target_namespace, source));
+  const absl::StatusOr<VolumeSnapshot> snapshot = objects::Get<VolumeSnapshot>(
+      ctx, env_.api, VolumeSnapshot::Key(claim.target_namespace, source));
   if (absl::IsNotFound(snapshot.status())) {
     RETURN_IF_ERROR(RequireClass(ctx, env_, claim.target_namespace, item, claim.provisioner));
     // It comes as additional item, after this call.
@@ -344,14 +351,14 @@ absl::StatusOr<bool> PvcAction::FillFromSnapshot(const CallContext& ctx, const C
   }
   RETURN_IF_ERROR(snapshot.status());
   RETURN_IF_ERROR(RequireClass(ctx, env_, claim.target_namespace, item,
-                               k8s::Annotation(*snapshot, objects::kDriverNameAnnotation)));
+                               snapshot->Annotation(objects::kDriverNameAnnotation)));
   changed |= RaiseRequest(*snapshot, item);
   RETURN_IF_ERROR(RequireSnapshot(ctx, claim, *snapshot));
   return changed;
 }
 
 absl::Status PvcAction::RequireSnapshot(const CallContext& ctx, const ClaimRestore& claim,
-                                        const Json& snapshot) {
+                                        const VolumeSnapshot& snapshot) {
   ASSIGN_OR_RETURN(ContentState state, LookAtContent(ctx, env_, snapshot));
   if (state.kind == ContentState::Kind::kPending) {
     ASSIGN_OR_RETURN(const velero::PluginConfig config, csi::ReadPluginConfig(ctx, env_));
@@ -364,8 +371,8 @@ absl::Status PvcAction::RequireSnapshot(const CallContext& ctx, const ClaimResto
   const std::string message = absl::StrCat(
       "persistentvolumeclaim ", claim.target_namespace, "/", claim.claim_name,
       " cannot be restored: the driver has no snapshot ", state.handle, ": ", state.message);
-  const absl::Status emitted = k8s::EmitEvent(ctx, env_.api, snapshot, k8s::EventType::kWarning,
-                                              kSnapshotGoneReason, message);
+  const absl::Status emitted = objects::EmitEvent(ctx, env_.api, snapshot, k8s::EventType::kWarning,
+                                                  kSnapshotGoneReason, message);
   if (!emitted.ok()) {
     CSIDELTA_LOG(kInfo, "the event about a missing snapshot could not be written",
                  {"error", emitted.ToString()});

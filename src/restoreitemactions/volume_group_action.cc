@@ -6,14 +6,12 @@
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "base/status_macros.h"
-#include "csi/group_types.h"
 #include "csi/snapshot_secrets.h"
 #include "csi/static_content.h"
 #include "csi/static_group.h"
-#include "k8s/find.h"
-#include "k8s/object.h"
 #include "objects/client.h"
 #include "objects/keys.h"
+#include "objects/volume_group_snapshot.h"
 #include "restoreitemactions/actions.h"
 #include "restoreitemactions/group_restore.h"
 #include "restoreitemactions/snapshot_object_action.h"
@@ -23,9 +21,10 @@
 namespace csidelta::restoreitemactions {
 namespace {
 
-std::string ApiVersion(const k8s::ResourceType& type) {
-  return absl::StrCat(type.group, "/", type.version);
-}
+using objects::GroupKinds;
+using objects::VolumeGroupSnapshot;
+using objects::VolumeGroupSnapshotClass;
+using objects::VolumeGroupSnapshotContent;
 
 velero::ResourceIdentifier Identify(const k8s::ResourceType& type, std::string namespace_name,
                                     std::string name) {
@@ -36,15 +35,15 @@ velero::ResourceIdentifier Identify(const k8s::ResourceType& type, std::string n
 }
 
 // What the cluster serves of the group kinds; nothing, with a warning, where that is none of them.
-absl::StatusOr<std::optional<csi::GroupKinds>> FindKinds(const CallContext& ctx,
-                                                         const csi::Environment& env,
-                                                         const Json& item) {
-  absl::StatusOr<csi::GroupKinds> kinds = csi::FindGroupKinds(ctx, env.api);
+absl::StatusOr<std::optional<GroupKinds>> FindKinds(const CallContext& ctx,
+                                                    const csi::Environment& env,
+                                                    const objects::Object& item) {
+  absl::StatusOr<GroupKinds> kinds = objects::FindGroupKinds(ctx, env.api);
   if (absl::IsNotFound(kinds.status())) {
-    CSIDELTA_LOG(kWarn, "left out what belongs to a volume group",
-                 {"kind", GetString(item, {"kind"})}, {"namespace", k8s::Namespace(item)},
-                 {"name", k8s::Name(item)}, {"reason", kinds.status().ToString()});
-    return std::optional<csi::GroupKinds>();
+    CSIDELTA_LOG(kWarn, "left out what belongs to a volume group", {"kind", item.kind()},
+                 {"namespace", item.namespace_name()}, {"name", item.name()},
+                 {"reason", kinds.status().ToString()});
+    return std::optional<GroupKinds>();
   }
   RETURN_IF_ERROR(kinds.status());
   return std::optional(*std::move(kinds));
@@ -52,64 +51,62 @@ absl::StatusOr<std::optional<csi::GroupKinds>> FindKinds(const CallContext& ctx,
 
 // --- VolumeGroupSnapshots
 
-class VolumeGroupSnapshotAction : public SnapshotObjectAction {
+class VolumeGroupSnapshotAction : public SnapshotObjectAction<VolumeGroupSnapshot> {
  public:
   explicit VolumeGroupSnapshotAction(const csi::Environment& env)
       : SnapshotObjectAction("volumegroupsnapshots.groupsnapshot.storage.k8s.io"), env_(env) {}
 
  private:
-  absl::StatusOr<velero::RestoreItemResult> RestoreObject(const CallContext& ctx,
-                                                          const velero::Restore& restore,
-                                                          const Json& item,
-                                                          const Json& item_from_backup) override {
-    const bool ours = !k8s::Label(item_from_backup, objects::kCsiDeltaLabel).empty();
+  absl::StatusOr<velero::RestoreItemResult> RestoreObject(
+      const CallContext& ctx, const velero::Restore& restore, const VolumeGroupSnapshot& item,
+      const VolumeGroupSnapshot& item_from_backup) override {
+    const bool ours = !item_from_backup.Label(objects::kCsiDeltaLabel).empty();
     if (ours && HowToRestoreGroups(ctx, env_) == velero::GroupRestore::kMembers) {
       return Skip();
     }
-    ASSIGN_OR_RETURN(const std::optional<csi::GroupKinds> kinds,
-                     FindKinds(ctx, env_, item_from_backup));
+    ASSIGN_OR_RETURN(const std::optional<GroupKinds> kinds, FindKinds(ctx, env_, item_from_backup));
     if (!kinds.has_value()) {
       return Skip();
     }
-    const std::string content_in_backup = csi::BoundGroupContentName(item_from_backup);
+    const std::string content_in_backup = item_from_backup.bound_content();
     if (content_in_backup.empty()) {
       CSIDELTA_LOG(kWarn, "left out a volume group that was not bound when it was backed up",
-                   {"namespace", k8s::Namespace(item_from_backup)},
-                   {"volume_group_snapshot", k8s::Name(item_from_backup)});
+                   {"namespace", item_from_backup.namespace_name()},
+                   {"volume_group_snapshot", item_from_backup.name()});
       return Skip();
     }
-    const std::string content_name = RestoredGroupName(
-        restore.uid, k8s::Namespace(item_from_backup), k8s::Name(item_from_backup));
+    const std::string content_name =
+        RestoredGroupName(restore.uid, item_from_backup.namespace_name(), item_from_backup.name());
     velero::RestoreItemResult result;
     result.item = Rewrite(item, *kinds, item_from_backup, content_name, ours);
-    const std::string class_in_backup =
-        GetString(item_from_backup, {"spec", "volumeGroupSnapshotClassName"});
+    const std::string class_in_backup = item_from_backup.class_name();
     if (!class_in_backup.empty()) {
       result.additional_items.push_back(
-          Identify(csi::VolumeGroupSnapshotClassType(kinds->version), "", class_in_backup));
+          Identify(VolumeGroupSnapshotClass::Type(), "", class_in_backup));
     }
     result.additional_items.push_back(
-        Identify(csi::VolumeGroupSnapshotContentType(kinds->version), "", content_in_backup));
+        Identify(VolumeGroupSnapshotContent::Type(), "", content_in_backup));
     return result;
   }
 
-  static Json Rewrite(Json item, const csi::GroupKinds& kinds, const Json& from_backup,
-                      const std::string& content_name, bool ours) {
+  static VolumeGroupSnapshot Rewrite(VolumeGroupSnapshot item, const GroupKinds& kinds,
+                                     const VolumeGroupSnapshot& from_backup,
+                                     const std::string& content_name, bool ours) {
     csi::StripMarks(item);
     for (const char* key : {objects::kGroupMembersAnnotation, objects::kGroupOfAnnotation,
                             objects::kDeletionPolicyAnnotation}) {
-      EraseJson(item, {"metadata", "annotations", key});
+      item.RemoveAnnotation(key);
     }
-    item["apiVersion"] = ApiVersion(csi::VolumeGroupSnapshotType(kinds.version));
+    item.SetVersion(kinds.version);
     if (ours) {
-      SetJson(item, {"metadata", "name"}, content_name);
+      item.SetName(content_name);
     }
-    SetJson(item, {"spec", "source"}, Json{{"volumeGroupSnapshotContentName", content_name}});
-    const std::string class_name = GetString(from_backup, {"spec", "volumeGroupSnapshotClassName"});
-    const objects::VolumeGroupSnapshotClass* const group_class = csi::GroupClassOf(
-        kinds.classes, k8s::Annotation(from_backup, objects::kDriverNameAnnotation), class_name);
+    item.SetSourceContent(content_name);
+    const VolumeGroupSnapshotClass* const group_class =
+        csi::GroupClassOf(kinds.classes, from_backup.Annotation(objects::kDriverNameAnnotation),
+                          from_backup.class_name());
     if (group_class != nullptr) {
-      SetJson(item, {"spec", "volumeGroupSnapshotClassName"}, group_class->name());
+      item.SetClassName(group_class->name());
     }
     return item;
   }
@@ -121,30 +118,29 @@ class VolumeGroupSnapshotAction : public SnapshotObjectAction {
 
 // Makes the content itself and has the host leave the item out: the host would label it as
 // restored, and Velero >= 1.18.1 deletes what carries that label at the end of the restore.
-class VolumeGroupSnapshotContentAction : public SnapshotObjectAction {
+class VolumeGroupSnapshotContentAction : public SnapshotObjectAction<VolumeGroupSnapshotContent> {
  public:
   explicit VolumeGroupSnapshotContentAction(const csi::Environment& env)
       : SnapshotObjectAction("volumegroupsnapshotcontents.groupsnapshot.storage.k8s.io"),
         env_(env) {}
 
  private:
-  absl::StatusOr<velero::RestoreItemResult> RestoreObject(const CallContext& ctx,
-                                                          const velero::Restore& restore,
-                                                          const Json& /*item*/,
-                                                          const Json& item_from_backup) override {
-    const bool ours = !k8s::Label(item_from_backup, objects::kGroupNameLabel).empty();
+  absl::StatusOr<velero::RestoreItemResult> RestoreObject(
+      const CallContext& ctx, const velero::Restore& restore,
+      const VolumeGroupSnapshotContent& /*item*/,
+      const VolumeGroupSnapshotContent& item_from_backup) override {
+    const bool ours = !item_from_backup.Label(objects::kGroupNameLabel).empty();
     if (ours && HowToRestoreGroups(ctx, env_) == velero::GroupRestore::kMembers) {
       return Skip();
     }
-    ASSIGN_OR_RETURN(const std::optional<csi::GroupKinds> kinds,
-                     FindKinds(ctx, env_, item_from_backup));
+    ASSIGN_OR_RETURN(const std::optional<GroupKinds> kinds, FindKinds(ctx, env_, item_from_backup));
     if (!kinds.has_value()) {
       return Skip();
     }
     const csi::StaticGroup group = Describe(restore, *kinds, item_from_backup, ours);
     if (group.driver.empty() || group.handle.empty() || group.member_handles.empty()) {
       CSIDELTA_LOG(kWarn, "left out a group content whose driver, handle or members are not told",
-                   {"volume_group_snapshot_content", k8s::Name(item_from_backup)});
+                   {"volume_group_snapshot_content", item_from_backup.name()});
       return Skip();
     }
     ASSIGN_OR_RETURN(const bool taken, IsTaken(ctx, group));
@@ -158,27 +154,23 @@ class VolumeGroupSnapshotContentAction : public SnapshotObjectAction {
     return Skip();
   }
 
-  static csi::StaticGroup Describe(const velero::Restore& restore, const csi::GroupKinds& kinds,
-                                   const Json& from_backup, bool ours) {
-    const std::string space =
-        GetString(from_backup, {"spec", "volumeGroupSnapshotRef", "namespace"});
-    const std::string name = GetString(from_backup, {"spec", "volumeGroupSnapshotRef", "name"});
-    const auto archived = objects::VolumeGroupSnapshotContent::Of(from_backup)
-                              .value_or(objects::VolumeGroupSnapshotContent());
+  static csi::StaticGroup Describe(const velero::Restore& restore, const GroupKinds& kinds,
+                                   const VolumeGroupSnapshotContent& archived, bool ours) {
+    const std::string space = archived.snapshot_namespace();
+    const std::string name = archived.snapshot_name();
     csi::StaticGroup group;
     group.version = kinds.version;
     group.name = RestoredGroupName(restore.uid, space, name);
-    group.driver = GetString(from_backup, {"spec", "driver"});
+    group.driver = archived.driver();
     group.handle = archived.archived_handle();
-    for (const csi::GroupMember& member : archived.archived_members()) {
+    for (const objects::GroupMember& member : archived.archived_members()) {
       group.member_handles.push_back(member.snapshot_handle);
     }
     group.group_namespace = restore.MapNamespace(space);
     group.group_name = ours ? group.name : name;
     group.deletion_policy = "Retain";
-    const objects::VolumeGroupSnapshotClass* const group_class =
-        csi::GroupClassOf(kinds.classes, group.driver,
-                          GetString(from_backup, {"spec", "volumeGroupSnapshotClassName"}));
+    const VolumeGroupSnapshotClass* const group_class =
+        csi::GroupClassOf(kinds.classes, group.driver, archived.class_name());
     group.class_name = group_class == nullptr ? "" : group_class->name();
     group.labels = {{objects::kBackupNameLabel, velero::ValidLabelValue(restore.backup_name)},
                     {objects::kRestoreUidLabel, restore.uid}};
@@ -188,30 +180,25 @@ class VolumeGroupSnapshotContentAction : public SnapshotObjectAction {
 
   // Another VolumeGroupSnapshot has the name that this one would have.
   absl::StatusOr<bool> IsTaken(const CallContext& ctx, const csi::StaticGroup& group) {
-    ASSIGN_OR_RETURN(const Json found,
-                     k8s::FindOrNull(ctx, env_.api,
-                                     {.type = csi::VolumeGroupSnapshotType(group.version),
-                                      .namespace_name = group.group_namespace,
-                                      .name = group.group_name}));
-    return !found.is_null() &&
-           GetString(found, {"spec", "source", "volumeGroupSnapshotContentName"}) != group.name;
+    ASSIGN_OR_RETURN(
+        const std::optional<VolumeGroupSnapshot> found,
+        objects::Find<VolumeGroupSnapshot>(
+            ctx, env_.api,
+            VolumeGroupSnapshot::Key(group.version, group.group_namespace, group.group_name)));
+    return found.has_value() && found->source_content() != group.name;
   }
 
   // The handle in the status makes members ready before the sidecar has asked the driver; it writes
   // the same.
   absl::Status Create(const CallContext& ctx, const csi::StaticGroup& group) {
-    const k8s::ResourceType type = csi::VolumeGroupSnapshotContentType(group.version);
+    const k8s::ObjectKey key = VolumeGroupSnapshotContent::Key(group.version, "", group.name);
     const absl::Status created =
-        objects::Create(ctx, env_.api, type, csi::MakeStaticGroup(group)).status();
+        objects::Create(ctx, env_.api, key.type, csi::MakeStaticGroup(group)).status();
     if (!created.ok() && !absl::IsAlreadyExists(created)) {
       return created;
     }
-    const absl::Status written =
-        env_.api
-            .Patch(ctx, {.type = type, .namespace_name = "", .name = group.name},
-                   k8s::PatchKind::kMerge,
-                   Json{{"status", {{"volumeGroupSnapshotHandle", group.handle}}}}, "status")
-            .status();
+    const absl::Status written = objects::Apply(
+        ctx, env_.api, key, objects::Patch().SetHandle(key.type, group.handle), "status");
     return absl::IsPermissionDenied(written) ? absl::OkStatus() : written;
   }
 
@@ -220,30 +207,29 @@ class VolumeGroupSnapshotContentAction : public SnapshotObjectAction {
 
 // --- VolumeGroupSnapshotClasses
 
-class VolumeGroupSnapshotClassAction : public SnapshotObjectAction {
+class VolumeGroupSnapshotClassAction : public SnapshotObjectAction<VolumeGroupSnapshotClass> {
  public:
   explicit VolumeGroupSnapshotClassAction(const csi::Environment& env)
       : SnapshotObjectAction("volumegroupsnapshotclasses.groupsnapshot.storage.k8s.io"),
         env_(env) {}
 
  private:
-  absl::StatusOr<velero::RestoreItemResult> RestoreObject(const CallContext& ctx,
-                                                          const velero::Restore& /*restore*/,
-                                                          const Json& item,
-                                                          const Json& item_from_backup) override {
-    ASSIGN_OR_RETURN(const std::optional<csi::GroupKinds> kinds,
-                     FindKinds(ctx, env_, item_from_backup));
+  absl::StatusOr<velero::RestoreItemResult> RestoreObject(
+      const CallContext& ctx, const velero::Restore& /*restore*/,
+      const VolumeGroupSnapshotClass& item,
+      const VolumeGroupSnapshotClass& item_from_backup) override {
+    ASSIGN_OR_RETURN(const std::optional<GroupKinds> kinds, FindKinds(ctx, env_, item_from_backup));
     if (!kinds.has_value()) {
       return Skip();
     }
     velero::RestoreItemResult result;
     // The archive holds the Secrets only when an action of the backup asked for them.
-    if (k8s::Annotation(item_from_backup, objects::kMustIncludeAnnotation) == "true") {
+    if (item_from_backup.Annotation(objects::kMustIncludeAnnotation) == "true") {
       result.additional_items = csi::SecretsOfGroupClass(item_from_backup);
     }
-    Json changed = item;
-    changed["apiVersion"] = ApiVersion(csi::VolumeGroupSnapshotClassType(kinds->version));
-    EraseJson(changed, {"metadata", "annotations", objects::kMustIncludeAnnotation});
+    VolumeGroupSnapshotClass changed = item;
+    changed.SetVersion(kinds->version);
+    changed.RemoveAnnotation(objects::kMustIncludeAnnotation);
     if (changed != item) {
       result.item = std::move(changed);
     }

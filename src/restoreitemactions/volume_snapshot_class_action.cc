@@ -1,8 +1,8 @@
-#include "base/status_macros.h"
+#include <utility>
 
 #include "csi/snapshot_secrets.h"
-#include "k8s/object.h"
 #include "objects/keys.h"
+#include "objects/volume_snapshot.h"
 #include "restoreitemactions/actions.h"
 #include "restoreitemactions/snapshot_object_action.h"
 #include "velero/backup.h"
@@ -10,25 +10,24 @@
 namespace csidelta::restoreitemactions {
 namespace {
 
-class VolumeSnapshotClassAction : public SnapshotObjectAction {
+class VolumeSnapshotClassAction : public SnapshotObjectAction<objects::VolumeSnapshotClass> {
  public:
   VolumeSnapshotClassAction()
       : SnapshotObjectAction("volumesnapshotclasses.snapshot.storage.k8s.io") {}
 
  private:
-  absl::StatusOr<velero::RestoreItemResult> RestoreObject(const CallContext& /*ctx*/,
-                                                          const velero::Restore& /*restore*/,
-                                                          const Json& item,
-                                                          const Json& item_from_backup) override {
+  absl::StatusOr<velero::RestoreItemResult> RestoreObject(
+      const CallContext& /*ctx*/, const velero::Restore& /*restore*/,
+      const objects::VolumeSnapshotClass& item,
+      const objects::VolumeSnapshotClass& item_from_backup) override {
     velero::RestoreItemResult result;
     // The archive holds the Secrets only when an action of the backup asked for them.
-    if (k8s::Annotation(item_from_backup, objects::kMustIncludeAnnotation) == "true" ||
-        !k8s::Annotation(item_from_backup, objects::kSnapshotterListSecretName).empty()) {
+    if (item_from_backup.Annotation(objects::kMustIncludeAnnotation) == "true" ||
+        !item_from_backup.Annotation(objects::kSnapshotterListSecretName).empty()) {
       result.additional_items = csi::SecretsOfClass(item_from_backup);
     }
-    if (FindJson(item, {"metadata", "annotations", objects::kMustIncludeAnnotation}) != nullptr) {
-      result.item = item;
-      EraseJson(*result.item, {"metadata", "annotations", objects::kMustIncludeAnnotation});
+    if (objects::Object changed = item; changed.RemoveAnnotation(objects::kMustIncludeAnnotation)) {
+      result.item = std::move(changed);
     }
     return result;
   }

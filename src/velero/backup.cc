@@ -144,6 +144,13 @@ std::string Restore::MapNamespace(absl::string_view namespace_in_backup) const {
   return found == namespace_mapping.end() ? std::string(namespace_in_backup) : found->second;
 }
 
+absl::StatusOr<Backup> BackupOfSchedule(const objects::Object& schedule) {
+  const Json* const metadata = FindJson(schedule.json(), {"metadata"});
+  const Json* const spec = FindJson(schedule.json(), {"spec", "template"});
+  return ParseBackup(Json{{"metadata", metadata == nullptr ? Json() : *metadata},
+                          {"spec", spec == nullptr ? Json() : *spec}});
+}
+
 absl::StatusOr<Restore> ParseRestore(const Json& object) {
   if (!object.is_object()) {
     return absl::InvalidArgumentError("parse Restore: not an object");

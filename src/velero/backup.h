@@ -9,6 +9,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/json.h"
+#include "objects/object.h"
 
 namespace csidelta::velero {
 
@@ -62,6 +63,12 @@ struct Backup {
 // missing. INVALID_ARGUMENT, naming the field, when the object has no name or namespace, or a
 // field that we read has the wrong type or is no duration. Pure.
 absl::StatusOr<Backup> ParseBackup(const Json& object);
+inline absl::StatusOr<Backup> ParseBackup(const objects::Object& object) {
+  return ParseBackup(object.json());
+}
+
+// The backups that a Schedule makes: without a name of their own. As ParseBackup.
+absl::StatusOr<Backup> BackupOfSchedule(const objects::Object& schedule);
 
 // What we read of Velero's Restore. A value; copied freely.
 struct Restore {
@@ -85,5 +92,8 @@ struct Restore {
 
 // As ParseBackup.
 absl::StatusOr<Restore> ParseRestore(const Json& object);
+inline absl::StatusOr<Restore> ParseRestore(const objects::Object& object) {
+  return ParseRestore(object.json());
+}
 
 }  // namespace csidelta::velero

@@ -8,6 +8,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/json.h"
+#include "objects/object.h"
 
 namespace csidelta::velero {
 
@@ -82,5 +83,11 @@ struct DataDownload : DataTransfer {
 // type. Pure.
 absl::StatusOr<DataUpload> ParseDataUpload(const Json& object);
 absl::StatusOr<DataDownload> ParseDataDownload(const Json& object);
+inline absl::StatusOr<DataUpload> ParseDataUpload(const objects::Object& object) {
+  return ParseDataUpload(object.json());
+}
+inline absl::StatusOr<DataDownload> ParseDataDownload(const objects::Object& object) {
+  return ParseDataDownload(object.json());
+}
 
 }  // namespace csidelta::velero

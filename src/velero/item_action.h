@@ -10,7 +10,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
-#include "base/json.h"
+#include "objects/object.h"
 
 namespace csidelta::velero {
 
@@ -46,14 +46,14 @@ struct OperationProgress {
 };
 
 struct BackupItemResult {
-  std::optional<Json> item;  // absent: the item goes back byte for byte
+  std::optional<objects::Object> item;  // absent: the item goes back byte for byte
   std::vector<ResourceIdentifier> additional_items;
   std::string operation_id;  // "": no asynchronous operation
   std::vector<ResourceIdentifier> post_operation_items;
 };
 
 struct RestoreItemResult {
-  std::optional<Json> item;  // absent: the item goes back byte for byte
+  std::optional<objects::Object> item;  // absent: the item goes back byte for byte
   std::vector<ResourceIdentifier> additional_items;
   bool skip_restore = false;
   std::string operation_id;
@@ -76,13 +76,14 @@ class BackupItemAction {
  public:
   virtual ~BackupItemAction() = default;
   virtual ResourceSelector AppliesTo() const = 0;
-  virtual absl::StatusOr<BackupItemResult> Execute(const CallContext& ctx, const Json& item,
-                                                   const Json& backup) = 0;
+  virtual absl::StatusOr<BackupItemResult> Execute(const CallContext& ctx,
+                                                   const objects::Object& item,
+                                                   const objects::Object& backup) = 0;
   virtual absl::StatusOr<OperationProgress> Progress(const CallContext& ctx,
                                                      absl::string_view operation_id,
-                                                     const Json& backup) = 0;
+                                                     const objects::Object& backup) = 0;
   virtual absl::Status Cancel(const CallContext& ctx, absl::string_view operation_id,
-                              const Json& backup) = 0;
+                              const objects::Object& backup) = 0;
 };
 
 class RestoreItemAction {
@@ -91,33 +92,34 @@ class RestoreItemAction {
   virtual ResourceSelector AppliesTo() const = 0;
   // `item` as the host and the actions before rewrote it; `item_from_backup` as it stands in the
   // archive.
-  virtual absl::StatusOr<RestoreItemResult> Execute(const CallContext& ctx, const Json& item,
-                                                    const Json& item_from_backup,
-                                                    const Json& restore) = 0;
+  virtual absl::StatusOr<RestoreItemResult> Execute(const CallContext& ctx,
+                                                    const objects::Object& item,
+                                                    const objects::Object& item_from_backup,
+                                                    const objects::Object& restore) = 0;
   virtual absl::StatusOr<OperationProgress> Progress(const CallContext& ctx,
                                                      absl::string_view operation_id,
-                                                     const Json& restore) = 0;
+                                                     const objects::Object& restore) = 0;
   virtual absl::Status Cancel(const CallContext& ctx, absl::string_view operation_id,
-                              const Json& restore) = 0;
+                              const objects::Object& restore) = 0;
   virtual absl::StatusOr<bool> AreAdditionalItemsReady(const CallContext& ctx,
                                                        const std::vector<ResourceIdentifier>& items,
-                                                       const Json& restore) = 0;
+                                                       const objects::Object& restore) = 0;
 };
 
 class DeleteItemAction {
  public:
   virtual ~DeleteItemAction() = default;
   virtual ResourceSelector AppliesTo() const = 0;
-  virtual absl::Status Execute(const CallContext& ctx, const Json& item, const Json& backup) = 0;
+  virtual absl::Status Execute(const CallContext& ctx, const objects::Object& item,
+                               const objects::Object& backup) = 0;
 };
 
 class ItemBlockAction {
  public:
   virtual ~ItemBlockAction() = default;
   virtual ResourceSelector AppliesTo() const = 0;
-  virtual absl::StatusOr<std::vector<ResourceIdentifier>> GetRelatedItems(const CallContext& ctx,
-                                                                          const Json& item,
-                                                                          const Json& backup) = 0;
+  virtual absl::StatusOr<std::vector<ResourceIdentifier>> GetRelatedItems(
+      const CallContext& ctx, const objects::Object& item, const objects::Object& backup) = 0;
 };
 
 }  // namespace csidelta::velero

@@ -156,9 +156,9 @@ std::string FullName(const Json& config_map) {
                       GetString(config_map, {"metadata", "name"}));
 }
 
-bool IsOurs(const Json& config_map) {
-  return FindJson(config_map, {"metadata", "labels", objects::kPluginConfigLabel}) != nullptr &&
-         FindJson(config_map, {"metadata", "labels", objects::kCsiDeltaLabel}) != nullptr;
+bool IsOurs(const objects::Object& config_map) {
+  return config_map.HasLabel(objects::kPluginConfigLabel) &&
+         config_map.HasLabel(objects::kCsiDeltaLabel);
 }
 
 }  // namespace
@@ -208,13 +208,14 @@ absl::StatusOr<PluginConfig> ParsePluginConfig(const Json& config_map) {
   return config;
 }
 
-absl::StatusOr<const Json*> SelectPluginConfig(const std::vector<Json>& config_maps) {
-  const Json* selected = nullptr;
+absl::StatusOr<const objects::Object*> SelectPluginConfig(
+    const std::vector<objects::Object>& config_maps) {
+  const objects::Object* selected = nullptr;
   std::vector<std::string> names;
-  for (const Json& config_map : config_maps) {
+  for (const objects::Object& config_map : config_maps) {
     if (IsOurs(config_map)) {
       selected = &config_map;
-      names.push_back(FullName(config_map));
+      names.push_back(FullName(config_map.json()));
     }
   }
   if (names.size() > 1) {

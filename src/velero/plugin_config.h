@@ -7,6 +7,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/json.h"
+#include "objects/object.h"
 
 namespace csidelta::velero {
 
@@ -59,10 +60,14 @@ const std::vector<PluginConfigKey>& PluginConfigKeys();
 // Reads the `data` of a ConfigMap. INVALID_ARGUMENT naming key, value and legal form when a known
 // key has a wrong value. Unknown keys become warnings. Pure.
 absl::StatusOr<PluginConfig> ParsePluginConfig(const Json& config_map);
+inline absl::StatusOr<PluginConfig> ParsePluginConfig(const objects::Object& config_map) {
+  return ParsePluginConfig(config_map.json());
+}
 
 // The one ConfigMap among `config_maps` that carries both of our labels, whatever their values;
 // null when there is none. Borrowed from `config_maps`. INVALID_ARGUMENT naming all of them when
 // there are more. Pure.
-absl::StatusOr<const Json*> SelectPluginConfig(const std::vector<Json>& config_maps);
+absl::StatusOr<const objects::Object*> SelectPluginConfig(
+    const std::vector<objects::Object>& config_maps);
 
 }  // namespace csidelta::velero

@@ -5,6 +5,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/json.h"
+#include "objects/object.h"
 
 namespace csidelta::velero {
 
@@ -40,5 +41,8 @@ struct StorageLocation {
 // is half named, when a prefix leads out of its bucket's folder, or when the access mode is none
 // that we know. Pure.
 absl::StatusOr<StorageLocation> ParseStorageLocation(const Json& object);
+inline absl::StatusOr<StorageLocation> ParseStorageLocation(const objects::Object& object) {
+  return ParseStorageLocation(object.json());
+}
 
 }  // namespace csidelta::velero

@@ -18,6 +18,10 @@
 namespace csidelta::velero {
 namespace {
 
+using objects::PersistentVolume;
+using objects::PersistentVolumeClaim;
+using objects::PodVolume;
+
 constexpr char kSnapshotsOff[] = "spec.snapshotVolumes of the backup is false";
 
 // What the value of our parameter wants for a volume.
@@ -33,18 +37,15 @@ VolumeDecision LeaveAloneAndWarn(std::string reason) {
   return decision;
 }
 
-std::string ClaimName(const Json& pvc) {
-  return absl::StrCat("PersistentVolumeClaim ", GetString(pvc, {"metadata", "namespace"}), "/",
-                      GetString(pvc, {"metadata", "name"}));
+std::string ClaimName(const PersistentVolumeClaim& pvc) {
+  return absl::StrCat("PersistentVolumeClaim ", pvc.namespace_name(), "/", pvc.name());
 }
 
 // What Velero's own action leaves on a claim whose volume it took. Its label with the backup's
 // name is the raw name; ours is the one that fits a label.
 std::optional<VolumeDecision> FindEarlierSnapshot(const DecisionInput& input) {
-  const std::string snapshot =
-      GetString(input.pvc, {"metadata", "labels", objects::kVolumeSnapshotNameLabel});
-  const std::string backup =
-      GetString(input.pvc, {"metadata", "labels", objects::kBackupNameLabel});
+  const std::string snapshot = input.pvc.Label(objects::kVolumeSnapshotNameLabel);
+  const std::string backup = input.pvc.Label(objects::kBackupNameLabel);
   if (input.ignore_claim_labels || snapshot.empty() ||
       (backup != input.backup.name && backup != ValidLabelValue(input.backup.name))) {
     return std::nullopt;
@@ -54,7 +55,8 @@ std::optional<VolumeDecision> FindEarlierSnapshot(const DecisionInput& input) {
                         .volume_snapshot_name = snapshot};
 }
 
-absl::StatusOr<Wish> ReadWish(const Json& pvc, const PolicyMatch& match, const std::string& value) {
+absl::StatusOr<Wish> ReadWish(const PersistentVolumeClaim& pvc, const PolicyMatch& match,
+                              const std::string& value) {
   if (value == kCsiDeltaSnapshot) {
     return Wish::kSnapshot;
   }
@@ -74,12 +76,11 @@ absl::StatusOr<Wish> ReadWish(const Json& pvc, const PolicyMatch& match, const s
 }
 
 // `decision`, of a volume that a rule gives to us, where the rule is for Longhorn.
-absl::StatusOr<VolumeDecision> TakeInLonghorn(const Json& pvc, const PolicyMatch& match,
-                                              VolumeDecision decision) {
+absl::StatusOr<VolumeDecision> TakeInLonghorn(const PersistentVolumeClaim& pvc,
+                                              const PolicyMatch& match, VolumeDecision decision) {
   const std::string rule = absl::StrCat(ClaimName(pvc), ": ", match.rule, ": ", kCsiDeltaParameter,
                                         ": ", kCsiDeltaLonghorn);
-  if (const std::string driver = GetString(decision.pv, {"spec", "csi", "driver"});
-      driver != kLonghornDriver) {
+  if (const std::string driver = decision.pv.driver(); driver != kLonghornDriver) {
     return absl::InvalidArgumentError(
         absl::StrCat(rule, " is for volumes of ", kLonghornDriver, ", and this one is of \"",
                      absl::CHexEscape(driver.substr(0, 64)), "\"; legal here: ", kCsiDeltaSnapshot,
@@ -116,24 +117,23 @@ VolumeDecision HeedDataMovement(const DecisionInput& input, VolumeDecision decis
                    "\" was asked for, and nothing in this backup shows that it took this volume"));
 }
 
-VolumeDecision Snapshot(const DecisionInput& input, Json pv, std::string reason,
-                        std::string snapshot_class, bool is_ours) {
-  const std::string phase = GetString(input.pvc, {"status", "phase"});
-  if (phase != "Bound" || GetString(input.pvc, {"spec", "volumeName"}).empty() || pv.is_null()) {
-    const std::string volume = GetString(input.pvc, {"spec", "volumeName"});
+VolumeDecision Snapshot(const DecisionInput& input, std::optional<PersistentVolume> pv,
+                        std::string reason, std::string snapshot_class, bool is_ours) {
+  const std::string phase = input.pvc.phase();
+  const std::string volume = input.pvc.volume_name();
+  if (phase != "Bound" || volume.empty() || !pv.has_value()) {
     if (is_ours && !volume.empty() && (phase == "Bound" || phase == "Lost")) {
       return LeaveAloneAndWarn(
           absl::StrCat("the claim's volume ", absl::CHexEscape(volume.substr(0, 64)),
-                       pv.is_null() ? " does not exist"
-                                    : absl::StrCat(" cannot be used: the claim's phase is \"",
-                                                   absl::CHexEscape(phase.substr(0, 64)), "\""),
+                       pv.has_value() ? absl::StrCat(" cannot be used: the claim's phase is \"",
+                                                     absl::CHexEscape(phase.substr(0, 64)), "\"")
+                                      : " does not exist",
                        ", though ", reason));
     }
     return LeaveAlone(absl::StrCat("the claim has no volume: its phase is \"",
                                    absl::CHexEscape(phase.substr(0, 64)), "\""));
   }
-  const Json* csi = FindJson(pv, {"spec", "csi"});
-  if (csi == nullptr || !csi->is_object()) {
+  if (!pv->is_csi()) {
     const std::string problem = "the volume is not a CSI volume";
     return is_ours ? LeaveAloneAndWarn(absl::StrCat(problem, ", though ", reason))
                    : LeaveAlone(problem);
@@ -141,12 +141,12 @@ VolumeDecision Snapshot(const DecisionInput& input, Json pv, std::string reason,
   return VolumeDecision{.kind = VolumeDecision::Kind::kSnapshot,
                         .reason = std::move(reason),
                         .snapshot_class = std::move(snapshot_class),
-                        .pv = std::move(pv)};
+                        .pv = *std::move(pv)};
 }
 
 // A rule of type `custom`.
 absl::StatusOr<VolumeDecision> DecideCustom(const DecisionInput& input, const PolicyMatch& match,
-                                            Json pv) {
+                                            std::optional<PersistentVolume> pv) {
   const auto value = match.parameters.find(kCsiDeltaParameter);
   if (value == match.parameters.end()) {
     return LeaveAlone(absl::StrCat(match.rule, " gives this volume to somebody else"));
@@ -168,7 +168,8 @@ absl::StatusOr<VolumeDecision> DecideCustom(const DecisionInput& input, const Po
   return decision;
 }
 
-VolumeDecision DecideBySnapshotRule(const DecisionInput& input, const PolicyMatch& match, Json pv) {
+VolumeDecision DecideBySnapshotRule(const DecisionInput& input, const PolicyMatch& match,
+                                    std::optional<PersistentVolume> pv) {
   const auto snapshot_class = match.parameters.find(kSnapshotClassParameter);
   VolumeDecision decision =
       Snapshot(input, std::move(pv), absl::StrCat(match.rule, " asks for a volume snapshot"),
@@ -179,7 +180,7 @@ VolumeDecision DecideBySnapshotRule(const DecisionInput& input, const PolicyMatc
 }
 
 absl::StatusOr<VolumeDecision> DecideByRule(const DecisionInput& input, const PolicyMatch& match,
-                                            Json pv) {
+                                            std::optional<PersistentVolume> pv) {
   switch (match.action) {
     case PolicyAction::kSkip:
       return LeaveAlone(absl::StrCat(match.rule, " skips this volume"));
@@ -194,18 +195,18 @@ absl::StatusOr<VolumeDecision> DecideByRule(const DecisionInput& input, const Po
 }
 
 absl::StatusOr<VolumeDecision> DecideByFlags(const DecisionInput& input,
-                                             const VolumeQueries& queries, Json pv) {
+                                             const VolumeQueries& queries,
+                                             std::optional<PersistentVolume> pv) {
   VolumeDecision decision =
       Snapshot(input, std::move(pv), "the backup snapshots its volumes", "", false);
   if (decision.kind != VolumeDecision::Kind::kSnapshot) {
     return decision;
   }
   ASSIGN_OR_RETURN(const auto pods, queries.pods());
-  const std::string claim = GetString(input.pvc, {"metadata", "name"});
-  for (const Json& pod : *pods) {
+  const std::string claim = input.pvc.name();
+  for (const objects::Pod& pod : *pods) {
     if (FsBackupTakesClaim(input.backup, pod, claim)) {
-      return LeaveAlone(absl::StrCat("file-system backup takes this volume in pod ",
-                                     GetString(pod, {"metadata", "name"})));
+      return LeaveAlone(absl::StrCat("file-system backup takes this volume in pod ", pod.name()));
     }
   }
   return HeedDataMovement(input, std::move(decision));
@@ -220,9 +221,9 @@ absl::StatusOr<VolumeDecision> DecideWithoutCsi(const DecisionInput& input,
   if (!policies.ok() || (*policies)->size() == 0) {
     return LeaveAlone(kWithoutCsi);
   }
-  const absl::StatusOr<Json> pv = queries.pv();
+  const absl::StatusOr<std::optional<PersistentVolume>> pv = queries.pv();
   const PolicyMatch match =
-      (*policies)->Match({.pvc = input.pvc, .pv = pv.ok() && !pv->is_null() ? &*pv : nullptr});
+      (*policies)->Match({.pvc = input.pvc, .pv = pv.ok() && pv->has_value() ? &**pv : nullptr});
   const auto value = match.parameters.find(kCsiDeltaParameter);
   if (match.kind != PolicyMatch::Kind::kRule || match.action != PolicyAction::kCustom ||
       value == match.parameters.end()) {
@@ -249,20 +250,17 @@ bool NamesVolume(const std::map<std::string, std::string>& annotations, const ch
 
 }  // namespace
 
-bool FsBackupTakesClaim(const Backup& backup, const Json& pod, absl::string_view claim_name) {
-  const Json* volumes = FindJson(pod, {"spec", "volumes"});
-  if (volumes == nullptr || !volumes->is_array()) {
-    return false;
-  }
-  const auto annotations = GetStringMap(pod, {"metadata", "annotations"});
+bool FsBackupTakesClaim(const Backup& backup, const objects::Pod& pod,
+                        absl::string_view claim_name) {
+  const std::map<std::string, std::string> annotations = pod.annotations();
   const bool opt_out = backup.default_volumes_to_fs_backup.value_or(false);
-  return std::any_of(volumes->begin(), volumes->end(), [&](const Json& volume) {
-    if (GetString(volume, {"persistentVolumeClaim", "claimName"}) != claim_name) {
+  const std::vector<PodVolume> volumes = pod.pvc_volumes();
+  return std::any_of(volumes.begin(), volumes.end(), [&](const PodVolume& volume) {
+    if (volume.pvc != claim_name) {
       return false;
     }
-    const std::string name = GetString(volume, {"name"});
-    return opt_out ? !NamesVolume(annotations, objects::kVolumesToExcludeAnnotation, name)
-                   : NamesVolume(annotations, objects::kVolumesToBackupAnnotation, name);
+    return opt_out ? !NamesVolume(annotations, objects::kVolumesToExcludeAnnotation, volume.name)
+                   : NamesVolume(annotations, objects::kVolumesToBackupAnnotation, volume.name);
   });
 }
 
@@ -282,8 +280,9 @@ absl::StatusOr<VolumeDecision> DecideVolume(const DecisionInput& input,
   if (snapshots_off && policies->size() == 0) {
     return LeaveAlone(kSnapshotsOff);
   }
-  ASSIGN_OR_RETURN(Json pv, queries.pv());
-  const PolicyMatch match = policies->Match({.pvc = input.pvc, .pv = pv.is_null() ? nullptr : &pv});
+  ASSIGN_OR_RETURN(std::optional<PersistentVolume> pv, queries.pv());
+  const PolicyMatch match =
+      policies->Match({.pvc = input.pvc, .pv = pv.has_value() ? &*pv : nullptr});
   switch (match.kind) {
     case PolicyMatch::Kind::kUndecidable:
       return LeaveAloneAndWarn(absl::StrCat(match.reason, ", so this volume is left alone"));

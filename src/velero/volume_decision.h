@@ -2,12 +2,15 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "base/json.h"
+#include "objects/persistent_volume.h"
+#include "objects/persistent_volume_claim.h"
+#include "objects/workload.h"
 #include "velero/backup.h"
 #include "velero/volume_policy.h"
 
@@ -30,10 +33,10 @@ inline constexpr char kLonghornDriver[] = "driver.longhorn.io";
 struct VolumeQueries {
   // The policies of the backup, the global ones at the end; never null.
   std::function<absl::StatusOr<std::shared_ptr<const VolumePolicies>>()> policies;
-  // The claim's PersistentVolume; JSON null when it has none or it is gone.
-  std::function<absl::StatusOr<Json>()> pv;
+  // The claim's PersistentVolume; nothing when it has none or it is gone.
+  std::function<absl::StatusOr<std::optional<objects::PersistentVolume>>()> pv;
   // Pods of the claim's namespace; others than those using the claim do no harm. Never null.
-  std::function<absl::StatusOr<std::shared_ptr<const std::vector<Json>>>()> pods;
+  std::function<absl::StatusOr<std::shared_ptr<const std::vector<objects::Pod>>>()> pods;
 };
 
 struct VolumeDecision {
@@ -54,12 +57,13 @@ struct VolumeDecision {
   // kSnapshot, kMove: the class that the policy asks for; "" for none.
   std::string snapshot_class{};
   // kSnapshot, kMove, kLonghorn: the PersistentVolume, as `queries.pv` returned it.
-  Json pv = nullptr;
+  objects::PersistentVolume pv{};
 };
 
 struct DecisionInput {
   const Backup& backup;
-  const Json& pvc;  // as the host hands it over, after the actions before ours
+  const objects::PersistentVolumeClaim&
+      pvc;  // as the host hands it over, after the actions before ours
   bool enable_csi = false;
   // The claim's labels may be older than this backup, when a restored claim kept them. A caller
   // that found the VolumeSnapshot they name gone or of another backup asks again with true.
@@ -78,6 +82,7 @@ absl::StatusOr<VolumeDecision> DecideVolume(const DecisionInput& input,
 
 // Whether Velero's file-system backup takes this claim's volume in `pod` without any policy: by
 // the pod's annotations, opt-in or opt-out as the backup says. Pure.
-bool FsBackupTakesClaim(const Backup& backup, const Json& pod, absl::string_view claim_name);
+bool FsBackupTakesClaim(const Backup& backup, const objects::Pod& pod,
+                        absl::string_view claim_name);
 
 }  // namespace csidelta::velero

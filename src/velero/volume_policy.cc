@@ -9,6 +9,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/json.h"
 #include "base/quantity.h"
 #include "base/status_macros.h"
 #include "base/yaml.h"
@@ -47,6 +48,9 @@ struct VolumeRule {
 };
 
 namespace {
+
+using objects::PersistentVolume;
+using objects::PersistentVolumeClaim;
 
 // Fields of a PersistentVolume's spec and what policies call them, in the order in which Velero
 // looks.
@@ -308,38 +312,31 @@ bool IsSubset(const std::map<std::string, std::string>& subset,
   });
 }
 
-const Json* FindSource(const Json& pv, absl::string_view field) {
-  const Json* source = FindJson(pv, {"spec", field});
-  return source != nullptr && source->is_object() ? source : nullptr;
-}
-
-absl::string_view VolumeTypeOf(const Json& pv) {
+absl::string_view VolumeTypeOf(const PersistentVolume& pv) {
   for (const VolumeType& type : kVolumeTypes) {
-    if (FindSource(pv, type.field) != nullptr) {
+    if (pv.HasSource(type.field)) {
       return type.name;
     }
   }
   return "";
 }
 
-bool CapacityHolds(const VolumeRule& rule, const Json& pv) {
+bool CapacityHolds(const VolumeRule& rule, const PersistentVolume& pv) {
   if (!rule.capacity.has_value()) {
     return true;
   }
-  const std::string text = GetString(pv, {"spec", "capacity", "storage"});
+  const std::string text = pv.capacity();
   const absl::StatusOr<int64_t> bytes = text.empty() ? 0 : ParseQuantity(text);
   const auto& [lower, upper] = *rule.capacity;
   return bytes.ok() && *bytes >= lower && (upper == 0 || *bytes <= upper);
 }
 
-bool NfsHolds(const VolumeRule& rule, const Json& pv) {
+bool NfsHolds(const VolumeRule& rule, const PersistentVolume& pv) {
   if (!rule.nfs.has_value()) {
     return true;
   }
-  const Json* source = FindSource(pv, "nfs");
-  return source != nullptr &&
-         (rule.nfs->server.empty() || rule.nfs->server == GetString(*source, {"server"})) &&
-         (rule.nfs->path.empty() || rule.nfs->path == GetString(*source, {"path"}));
+  return pv.HasSource("nfs") && (rule.nfs->server.empty() || rule.nfs->server == pv.nfs_server()) &&
+         (rule.nfs->path.empty() || rule.nfs->path == pv.nfs_path());
 }
 
 // Unlike a label, an attribute that the volume lacks equals "", if it has any at all.
@@ -353,46 +350,38 @@ bool AttributesHold(const std::map<std::string, std::string>& wanted,
           }));
 }
 
-bool CsiHolds(const VolumeRule& rule, const Json& pv) {
+bool CsiHolds(const VolumeRule& rule, const PersistentVolume& pv) {
   if (!rule.csi.has_value()) {
     return true;
   }
-  const Json* source = FindSource(pv, "csi");
-  if (source == nullptr || rule.csi->driver.empty()) {
-    return source != nullptr;
+  if (!pv.is_csi() || rule.csi->driver.empty()) {
+    return pv.is_csi();
   }
-  return rule.csi->driver == GetString(*source, {"driver"}) &&
-         AttributesHold(rule.csi->volume_attributes, GetStringMap(*source, {"volumeAttributes"}));
+  return rule.csi->driver == pv.driver() &&
+         AttributesHold(rule.csi->volume_attributes, pv.attributes());
 }
 
-bool AccessModesHold(const VolumeRule& rule, const Json& pvc) {
+bool AccessModesHold(const VolumeRule& rule, const PersistentVolumeClaim& pvc) {
   if (rule.pvc_access_modes.empty()) {
     return true;
   }
-  std::set<std::string> modes;
-  const Json* list = FindJson(pvc, {"spec", "accessModes"});
-  if (list != nullptr && list->is_array()) {
-    for (const Json& mode : *list) {
-      modes.insert(mode.is_string() ? mode.get<std::string>() : std::string());
-    }
-  }
-  return modes == rule.pvc_access_modes;
+  const std::vector<std::string> list = pvc.access_modes();
+  return std::set<std::string>(list.begin(), list.end()) == rule.pvc_access_modes;
 }
 
-bool VolumeHolds(const VolumeRule& rule, const Json& pv) {
-  const std::string storage_class = GetString(pv, {"spec", "storageClassName"});
+bool VolumeHolds(const VolumeRule& rule, const PersistentVolume& pv) {
+  const std::string storage_class = pv.storage_class();
   return CapacityHolds(rule, pv) && NfsHolds(rule, pv) && CsiHolds(rule, pv) &&
          (rule.storage_classes.empty() ||
           (!storage_class.empty() && Contains(rule.storage_classes, storage_class))) &&
          (rule.volume_types.empty() || Contains(rule.volume_types, VolumeTypeOf(pv)));
 }
 
-bool ClaimHolds(const VolumeRule& rule, const Json& pvc) {
-  const std::string phase = GetString(pvc, {"status", "phase"});
-  return IsSubset(rule.pvc_labels, GetStringMap(pvc, {"metadata", "labels"})) &&
+bool ClaimHolds(const VolumeRule& rule, const PersistentVolumeClaim& pvc) {
+  const std::string phase = pvc.phase();
+  return IsSubset(rule.pvc_labels, pvc.labels()) &&
          (rule.pvc_phases.empty() || (!phase.empty() && Contains(rule.pvc_phases, phase))) &&
-         (rule.pvc_volume_mode.empty() ||
-          rule.pvc_volume_mode == GetString(pvc, {"spec", "volumeMode"})) &&
+         (rule.pvc_volume_mode.empty() || rule.pvc_volume_mode == pvc.mode_text()) &&
          AccessModesHold(rule, pvc);
 }
 
@@ -422,11 +411,10 @@ absl::StatusOr<VolumePolicies> VolumePolicies::Parse(absl::string_view yaml,
   return policies;
 }
 
-absl::StatusOr<VolumePolicies> VolumePolicies::FromConfigMap(const Json& config_map) {
+absl::StatusOr<VolumePolicies> VolumePolicies::FromConfigMap(const objects::ConfigMap& config_map) {
   const std::string source =
-      absl::StrCat("ConfigMap ", GetString(config_map, {"metadata", "namespace"}), "/",
-                   GetString(config_map, {"metadata", "name"}));
-  const Json* data = FindJson(config_map, {"data"});
+      absl::StrCat("ConfigMap ", config_map.namespace_name(), "/", config_map.name());
+  const Json* data = FindJson(config_map.json(), {"data"});
   if (data == nullptr || !data->is_object() || data->size() != 1 || !data->begin()->is_string()) {
     return absl::InvalidArgumentError(
         absl::StrCat(source, ": volume policies are the text of exactly one key of its data"));
@@ -448,8 +436,8 @@ bool VolumePolicies::AnyRuleHas(const std::string& parameter, absl::string_view 
 }
 
 PolicyMatch VolumePolicies::Match(const VolumeFacts& volume) const {
-  const Json none;
-  const Json& pv = volume.pv != nullptr ? *volume.pv : none;
+  const PersistentVolume none;
+  const PersistentVolume& pv = volume.pv != nullptr ? *volume.pv : none;
   for (const auto& rule : rules_) {
     if (!ClaimHolds(*rule, volume.pvc) || !VolumeHolds(*rule, pv)) {
       continue;

@@ -10,14 +10,16 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "base/json.h"
+#include "objects/config_map.h"
+#include "objects/persistent_volume.h"
+#include "objects/persistent_volume_claim.h"
 
 namespace csidelta::velero {
 
 // What a volume policy looks at. Borrows both objects.
 struct VolumeFacts {
-  const Json& pvc;
-  const Json* pv = nullptr;  // null while the claim has no volume
+  const objects::PersistentVolumeClaim& pvc;
+  const objects::PersistentVolume* pv = nullptr;  // null while the claim has no volume
 };
 
 enum class PolicyAction { kSkip, kSnapshot, kFsBackup, kCustom };
@@ -58,7 +60,7 @@ class VolumePolicies {
   static absl::StatusOr<VolumePolicies> Parse(absl::string_view yaml, absl::string_view source);
 
   // Reads a ConfigMap with exactly one key, whatever its name.
-  static absl::StatusOr<VolumePolicies> FromConfigMap(const Json& config_map);
+  static absl::StatusOr<VolumePolicies> FromConfigMap(const objects::ConfigMap& config_map);
 
   // These rules, followed by those of `global`.
   VolumePolicies FollowedBy(const VolumePolicies& global) const;

@@ -39,7 +39,8 @@ class LonghornSnapshotActionTest : public testing::Test {
 
   BackupItemResult Run(const Json& item, const std::string& phase = "InProgress") {
     const auto result =
-        action_->Execute(bed_.ctx, item, support::MakeBackupObject("nightly", phase));
+        action_->Execute(bed_.ctx, objects::Object(item),
+                         objects::Object(support::MakeBackupObject("nightly", phase)));
     EXPECT_THAT(result, IsOk());
     const BackupItemResult found = result.value_or(BackupItemResult());
     EXPECT_THAT(found.additional_items, IsEmpty());
@@ -64,7 +65,7 @@ TEST_F(LonghornSnapshotActionTest, MarksOtherSnapshotsToBeLeftOut) {
     ASSERT_TRUE(result.item.has_value()) << phase;
     Json want = LonghornSnapshot("nightly-1");
     SetJson(want, {"metadata", "annotations", "velero.io/skip-from-backup"}, "true");
-    EXPECT_EQ(*result.item, want) << phase;
+    EXPECT_EQ(result.item->json(), want) << phase;
   }
   EXPECT_THAT(
       log_.told(),
@@ -87,10 +88,11 @@ TEST_F(LonghornSnapshotActionTest, KeepsTheNativeSnapshotsOfThisBackup) {
 TEST_F(LonghornSnapshotActionTest, ANativeSnapshotWhoseRecordStaysIsNotArchived) {
   bed_.api.FailNext("delete", "leases", absl::InternalError("etcd is full"));
   EXPECT_THAT(
-      action_->Execute(bed_.ctx,
-                       LonghornSnapshot("csd-1", {{objects::kLonghornMadeByLabel, "x"},
-                                                  {objects::kBackupUidLabel, "backup-uid"}}),
-                       support::MakeBackupObject("nightly", "InProgress")),
+      action_->Execute(
+          bed_.ctx,
+          objects::Object(LonghornSnapshot("csd-1", {{objects::kLonghornMadeByLabel, "x"},
+                                                     {objects::kBackupUidLabel, "backup-uid"}})),
+          objects::Object(support::MakeBackupObject("nightly", "InProgress"))),
       StatusIs(
           absl::StatusCode::kInternal,
           AllOf(HasSubstr("record that Snapshot csd-1 is archived"), HasSubstr("etcd is full"))));
@@ -127,8 +129,9 @@ TEST_F(LonghornSnapshotActionTest, HundredsCostOneRequestAndThreeLines) {
 }
 
 TEST_F(LonghornSnapshotActionTest, ABackupThatCannotBeReadIsAnError) {
-  EXPECT_THAT(action_->Execute(bed_.ctx, LonghornSnapshot("nightly-1"), Json::object()),
-              StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(
+      action_->Execute(bed_.ctx, objects::Object(LonghornSnapshot("nightly-1")), objects::Object()),
+      StatusIs(absl::StatusCode::kInvalidArgument));
 }
 
 }  // namespace

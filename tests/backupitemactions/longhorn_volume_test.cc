@@ -48,7 +48,7 @@ class LonghornVolumeActionTest : public testing::Test {
   void Restart() { action_ = MakeLonghornVolumeAction(bed_.env); }
 
   absl::StatusOr<BackupItemResult> Run() {
-    return action_->Execute(bed_.ctx, bed_.pvc, bed_.backup);
+    return action_->Execute(bed_.ctx, objects::Object(bed_.pvc), objects::Object(bed_.backup));
   }
   BackupItemResult MustRun() {
     const auto result = Run();
@@ -68,7 +68,7 @@ class LonghornVolumeActionTest : public testing::Test {
     return all.size() == 1 ? all.front() : Json();
   }
   OperationProgress Progress(const std::string& operation_id) {
-    return action_->Progress(bed_.ctx, operation_id, bed_.backup).value();
+    return action_->Progress(bed_.ctx, operation_id, objects::Object(bed_.backup)).value();
   }
   // Until a minute later, Longhorn has nothing of what this backup asked for.
   void ExpectNothingIsTaken() {
@@ -83,7 +83,8 @@ class LonghornVolumeActionTest : public testing::Test {
   // As Velero does with what Execute() of the PVC asks to add.
   void Archive(const Json& snapshot, const Json& backup) {
     bed_.Do([&] {
-      EXPECT_THAT(MakeLonghornSnapshotAction(bed_.env)->Execute(bed_.ctx, snapshot, backup),
+      EXPECT_THAT(MakeLonghornSnapshotAction(bed_.env)->Execute(bed_.ctx, objects::Object(snapshot),
+                                                                objects::Object(backup)),
                   IsOk());
     });
   }
@@ -132,10 +133,9 @@ TEST_F(LonghornVolumeActionTest, TheArchivedPvcNamesTheSnapshotAndBringsItAlong)
   const BackupItemResult result = MustRun();
   ASSERT_TRUE(result.item.has_value());
   const std::string name = k8s::Name(Only());
-  EXPECT_THAT(GetStringMap(*result.item, {"metadata", "labels"}),
-              ElementsAre(std::pair("longhorn.csi-delta.io/native", "true"),
-                          std::pair("velero.io/backup-name", "nightly")));
-  const auto annotations = GetStringMap(*result.item, {"metadata", "annotations"});
+  EXPECT_THAT(result.item->labels(), ElementsAre(std::pair("longhorn.csi-delta.io/native", "true"),
+                                                 std::pair("velero.io/backup-name", "nightly")));
+  const auto annotations = result.item->annotations();
   EXPECT_EQ(annotations.at("longhorn.csi-delta.io/snapshot"),
             absl::StrCat("longhorn-system/", name));
   EXPECT_EQ(annotations.at("longhorn.csi-delta.io/snapshot-uid"), k8s::Uid(Only()));
@@ -378,15 +378,15 @@ TEST_F(LonghornVolumeActionTest, CancellingRemovesWhatIsNotReadyAndNothingElse) 
   const BackupItemResult result = MustRun();
   Json other = bed_.backup;
   SetJson(other, {"metadata", "uid"}, "other-uid");
-  EXPECT_THAT(action_->Cancel(bed_.ctx, result.operation_id, other), IsOk());
+  EXPECT_THAT(action_->Cancel(bed_.ctx, result.operation_id, objects::Object(other)), IsOk());
   EXPECT_FALSE(k8s::BeingDeleted(Only()));
-  EXPECT_THAT(action_->Cancel(bed_.ctx, result.operation_id, bed_.backup), IsOk());
+  EXPECT_THAT(action_->Cancel(bed_.ctx, result.operation_id, objects::Object(bed_.backup)), IsOk());
   EXPECT_TRUE(k8s::BeingDeleted(Only()));
 }
 
 TEST_F(LonghornVolumeActionTest, CancellingLeavesOneThatIsReady) {
   const BackupItemResult result = MustRun();
-  EXPECT_THAT(action_->Cancel(bed_.ctx, result.operation_id, bed_.backup), IsOk());
+  EXPECT_THAT(action_->Cancel(bed_.ctx, result.operation_id, objects::Object(bed_.backup)), IsOk());
   EXPECT_FALSE(k8s::BeingDeleted(Only()));
 }
 
@@ -422,7 +422,8 @@ TEST_F(LonghornVolumeActionTest, NeedsNoVolumeSnapshotsInTheCluster) {
 TEST_F(LonghornVolumeActionTest, AllPvcsOfABackupShareAWatchAndNoneIsReadByItself) {
   const Json pvcs[] = {bed_.pvc, bed_.AddPvc("two", "pvc-2"), bed_.AddPvc("three", "pvc-3")};
   for (const Json& pvc : pvcs) {
-    EXPECT_THAT(action_->Execute(bed_.ctx, pvc, bed_.backup), IsOk());
+    EXPECT_THAT(action_->Execute(bed_.ctx, objects::Object(pvc), objects::Object(bed_.backup)),
+                IsOk());
   }
   EXPECT_EQ(bed_.Count("watch", "snapshots"), 1);
   EXPECT_EQ(bed_.Count("get", "snapshots"), 0);
@@ -596,7 +597,8 @@ TEST_F(LonghornVolumeActionTest, TheRecordOfASecondPvcOfTheVolumeSaysNothingOfTh
   Json second = bed_.pvc;
   SetJson(second, {"metadata", "name"}, "second");
   SetJson(second, {"metadata", "uid"}, "second-uid");
-  EXPECT_THAT(action_->Execute(bed_.ctx, second, bed_.backup), IsOk());
+  EXPECT_THAT(action_->Execute(bed_.ctx, objects::Object(second), objects::Object(bed_.backup)),
+              IsOk());
   EXPECT_EQ(k8s::Uid(Only()), k8s::Uid(archived));
   EXPECT_THAT(Leases(), SizeIs(1)) << "Velero does not archive the Snapshot again";
   SeedBackup("nightly", "Completed", "backup-uid");
@@ -747,17 +749,22 @@ TEST_F(LonghornVolumeActionTest, OfDetachedVolumesTwoAreSnapshottedAtATime) {
   bed_.on_wait = [&] {
     if (begun < 3) {
       const int next = begun++;
-      done[next] = action_->Execute(bed_.ctx, pvcs[next], next == 2 ? soon : bed_.backup).status();
+      done[next] = action_
+                       ->Execute(bed_.ctx, objects::Object(pvcs[next]),
+                                 objects::Object(next == 2 ? soon : bed_.backup))
+                       .status();
     }
   };
-  done[0] = action_->Execute(bed_.ctx, pvcs[0], bed_.backup).status();
+  done[0] =
+      action_->Execute(bed_.ctx, objects::Object(pvcs[0]), objects::Object(bed_.backup)).status();
   EXPECT_EQ(begun, 3);
   EXPECT_THAT(done[0], IsOk());
   EXPECT_THAT(done[1], IsOk());
   EXPECT_THAT(done[2], StatusIs(absl::StatusCode::kDeadlineExceeded,
                                 HasSubstr("wait for 2 other detached volumes of Longhorn")));
   EXPECT_THAT(bed_.Snapshots(), SizeIs(2)) << "none was made of the third";
-  EXPECT_THAT(action_->Execute(bed_.ctx, pvcs[2], soon), IsOk()) << "they gave back their places";
+  EXPECT_THAT(action_->Execute(bed_.ctx, objects::Object(pvcs[2]), objects::Object(soon)), IsOk())
+      << "they gave back their places";
 }
 
 TEST(SlotsTest, OneMoreThanThereAreWaitsForAnother) {

@@ -37,7 +37,7 @@ class MoveActionTest : public ActionTest {
   }
 
   absl::StatusOr<velero::BackupItemResult> Execute() {
-    return action_->Execute(ctx_, claim_, backup_);
+    return action_->Execute(ctx_, objects::Object(claim_), objects::Object(backup_));
   }
 
   std::vector<Json> Uploads() const { return api_.All(csi::DataUploadType()); }
@@ -98,10 +98,10 @@ TEST_F(MoveActionTest, TheArchivedClaimNamesItsUploadAndTheOperationWaitsForIt) 
   ASSERT_THAT(result, IsOk());
   const Json upload = Upload();
   ASSERT_TRUE(result->item.has_value());
-  EXPECT_EQ(k8s::Annotation(*result->item, objects::kDataUploadNameAnnotation),
+  EXPECT_EQ(result->item->Annotation(objects::kDataUploadNameAnnotation),
             absl::StrCat("velero/", k8s::Name(upload)));
-  EXPECT_EQ(k8s::Label(*result->item, objects::kBackupNameLabel), "nightly");
-  EXPECT_EQ(GetString(*result->item, {"spec", "resources", "requests", "storage"}), "64Mi");
+  EXPECT_EQ(result->item->Label(objects::kBackupNameLabel), "nightly");
+  EXPECT_EQ(GetString(result->item->json(), {"spec", "resources", "requests", "storage"}), "64Mi");
   EXPECT_THAT(result->additional_items, IsEmpty()) << "the mover owns the VolumeSnapshot";
   EXPECT_EQ(result->operation_id, k8s::Label(upload, objects::kAsyncOperationIdLabel));
   EXPECT_LE(result->operation_id.size(), velero::kLabelValueBytesMax);
@@ -115,12 +115,12 @@ TEST_F(MoveActionTest, NamesAVolumeSnapshotOnlyWhereTheBackupMovesData) {
   SetJson(claim_, {"metadata", "annotations", objects::kVolumeSnapshotNameAnnotation}, "stale");
   auto result = Execute();
   ASSERT_THAT(result, IsOk());
-  EXPECT_EQ(k8s::Annotation(*result->item, objects::kVolumeSnapshotNameAnnotation), "");
+  EXPECT_EQ(result->item->Annotation(objects::kVolumeSnapshotNameAnnotation), "");
 
   SetJson(backup_, {"spec", "snapshotMoveData"}, true);
   result = Execute();
   ASSERT_THAT(result, IsOk());
-  EXPECT_EQ(k8s::Annotation(*result->item, objects::kVolumeSnapshotNameAnnotation),
+  EXPECT_EQ(result->item->Annotation(objects::kVolumeSnapshotNameAnnotation),
             GetString(Upload(), {"spec", "csiSnapshot", "volumeSnapshot"}));
 }
 
@@ -173,27 +173,28 @@ TEST_F(MoveActionTest, AnAnswerThatIsLostIsAskedForAgain) {
 // The mover takes what is never marked for data that no archive names.
 TEST_F(MoveActionTest, AnUploadIsMarkedWhenItEntersTheArchive) {
   ASSERT_THAT(Execute(), IsOk());
-  const Json upload = Upload();
-  const auto mark = [&](const Json& item) {
-    return k8s::Annotation(item, "velero.io/csi-delta-archived");
+  const objects::Object upload(Upload());
+  const auto mark = [](const objects::Object& item) {
+    return item.Annotation("velero.io/csi-delta-archived");
   };
   EXPECT_EQ(mark(upload), "awaited");
   const auto archive = MakeDataUploadAction(env_);
-  auto archived = archive->Execute(ctx_, upload, backup_);
+  auto archived = archive->Execute(ctx_, upload, objects::Object(backup_));
   ASSERT_THAT(archived, IsOk());
   EXPECT_FALSE(archived->item.has_value()) << "only what is archived at the end counts";
   Finalizing();
-  Json of_another = upload;
-  SetJson(of_another, {"metadata", "labels", "velero.io/backup-name"}, "other");
-  EXPECT_FALSE(archive->Execute(ctx_, of_another, backup_)->item.has_value());
-  EXPECT_EQ(mark(Upload()), "awaited");
+  objects::Object of_another = upload;
+  of_another.SetLabel("velero.io/backup-name", "other");
+  EXPECT_FALSE(archive->Execute(ctx_, of_another, objects::Object(backup_))->item.has_value());
+  EXPECT_EQ(mark(objects::Object(Upload())), "awaited");
   api_.Forbid("patch", "datauploads");
-  EXPECT_FALSE(archive->Execute(ctx_, upload, backup_).ok()) << "then it is not archived";
+  EXPECT_FALSE(archive->Execute(ctx_, upload, objects::Object(backup_)).ok())
+      << "then it is not archived";
   api_.ClearFaults();
-  archived = archive->Execute(ctx_, upload, backup_);
+  archived = archive->Execute(ctx_, upload, objects::Object(backup_));
   ASSERT_THAT(archived, IsOk());
   EXPECT_EQ(mark(archived->item.value_or(upload)), "true");
-  EXPECT_EQ(mark(Upload()), "true");
+  EXPECT_EQ(mark(objects::Object(Upload())), "true");
 }
 
 TEST_F(MoveActionTest, HandsOffWhileFinalizing) {
@@ -211,14 +212,14 @@ TEST_F(MoveActionTest, ProgressAndCancelAreTheUploads) {
                  {"startTimestamp", "2026-01-02T03:04:05Z"},
                  {"progress", {{"bytesDone", 5}, {"totalBytes", 9}}}});
   });
-  const auto progress = action_->Progress(ctx_, result->operation_id, backup_);
+  const auto progress = action_->Progress(ctx_, result->operation_id, objects::Object(backup_));
   ASSERT_THAT(progress, IsOk());
   EXPECT_FALSE(progress->completed);
   EXPECT_EQ(progress->completed_units, 5);
   EXPECT_EQ(progress->total_units, 9);
   EXPECT_EQ(progress->units, "Bytes");
 
-  ASSERT_THAT(action_->Cancel(ctx_, result->operation_id, backup_), IsOk());
+  ASSERT_THAT(action_->Cancel(ctx_, result->operation_id, objects::Object(backup_)), IsOk());
   EXPECT_EQ(*FindJson(Upload(), {"spec", "cancel"}), true);
 }
 

@@ -28,7 +28,7 @@ using testing::SizeIs;
 class PvcActionTest : public ActionTest {
  protected:
   absl::StatusOr<velero::BackupItemResult> Execute() {
-    return MakePvcAction(env_)->Execute(ctx_, claim_, backup_);
+    return MakePvcAction(env_)->Execute(ctx_, objects::Object(claim_), objects::Object(backup_));
   }
 
   void ExpectUntouched() {
@@ -47,12 +47,11 @@ TEST_F(PvcActionTest, TakesTheVolumeThatThePolicyGivesToUs) {
   ASSERT_THAT(api_.All(csi::VolumeSnapshotType()), SizeIs(1));
   const std::string name = k8s::Name(api_.All(csi::VolumeSnapshotType()).front());
   ASSERT_TRUE(result->item.has_value());
-  EXPECT_EQ(k8s::Label(*result->item, "velero.io/volume-snapshot-name"), name);
-  EXPECT_EQ(k8s::Label(*result->item, "velero.io/backup-name"), "nightly");
-  EXPECT_EQ(k8s::Annotation(*result->item, "velero.io/volume-snapshot-name"), name);
-  EXPECT_EQ(k8s::Annotation(*result->item, "backup.velero.io/must-include-additional-items"),
-            "true");
-  EXPECT_EQ(GetString(*result->item, {"spec", "resources", "requests", "storage"}), "64Mi");
+  EXPECT_EQ(result->item->Label("velero.io/volume-snapshot-name"), name);
+  EXPECT_EQ(result->item->Label("velero.io/backup-name"), "nightly");
+  EXPECT_EQ(result->item->Annotation("velero.io/volume-snapshot-name"), name);
+  EXPECT_EQ(result->item->Annotation("backup.velero.io/must-include-additional-items"), "true");
+  EXPECT_EQ(GetString(result->item->json(), {"spec", "resources", "requests", "storage"}), "64Mi");
   ASSERT_THAT(result->additional_items, SizeIs(1));
   EXPECT_EQ(
       result->additional_items[0],
@@ -67,21 +66,21 @@ TEST_F(PvcActionTest, AnUnknownSizeChangesNoRequest) {
   cluster_.driver().size_bytes = 0;
   const auto result = Execute();
   ASSERT_THAT(result, IsOk());
-  EXPECT_EQ(GetString(*result->item, {"spec", "resources", "requests", "storage"}), "16Mi");
+  EXPECT_EQ(GetString(result->item->json(), {"spec", "resources", "requests", "storage"}), "16Mi");
 }
 
 TEST_F(PvcActionTest, ALargerRequestStays) {
   SetJson(claim_, {"spec", "resources", "requests", "storage"}, "1Gi");
   const auto result = Execute();
   ASSERT_THAT(result, IsOk());
-  EXPECT_EQ(GetString(*result->item, {"spec", "resources", "requests", "storage"}), "1Gi");
+  EXPECT_EQ(GetString(result->item->json(), {"spec", "resources", "requests", "storage"}), "1Gi");
 }
 
 TEST_F(PvcActionTest, FieldsThatNobodyKnowsSurvive) {
   SetJson(claim_, {"spec", "future"}, Json{{"big", 9007199254740993}});
   const auto result = Execute();
   ASSERT_THAT(result, IsOk());
-  EXPECT_EQ((*result->item)["spec"]["future"]["big"], 9007199254740993);
+  EXPECT_EQ(result->item->json()["spec"]["future"]["big"], 9007199254740993);
 }
 
 TEST_F(PvcActionTest, HandsOffWithoutTheFeature) {
@@ -100,7 +99,9 @@ TEST_F(PvcActionTest, AVolumeThatARuleGivesToLonghornIsLeftToItsAction) {
     EXPECT_NE(level, LogLevel::kWarn) << line << ": it is taken";
   });
   env_.enable_csi = false;
-  EXPECT_THAT(MakeUnclaimedVolumeAction(env_)->Execute(ctx_, claim_, backup_), IsOk());
+  EXPECT_THAT(MakeUnclaimedVolumeAction(env_)->Execute(ctx_, objects::Object(claim_),
+                                                       objects::Object(backup_)),
+              IsOk());
   SetLogSink(nullptr);
 }
 
@@ -111,7 +112,9 @@ TEST_F(PvcActionTest, AVolumeThatNobodyTakesIsWarnedOf) {
   SetLogSink(
       [](LogLevel level, const std::string& line) { log += level == LogLevel::kWarn ? line : ""; });
   const auto run = [&] {
-    return MakeUnclaimedVolumeAction(env_)->Execute(ctx_, claim_, backup_).status();
+    return MakeUnclaimedVolumeAction(env_)
+        ->Execute(ctx_, objects::Object(claim_), objects::Object(backup_))
+        .status();
   };
   EXPECT_THAT(run(), IsOk());
   EXPECT_EQ(log, "") << "it is taken";
@@ -160,8 +163,8 @@ TEST_F(PvcActionTest, ARestoreIntoTheVolumeIsWarnedOfOnceAndNotArchived) {
     const auto result = Execute();
     SetLogSink(nullptr);
     EXPECT_THAT(result, IsOk());
-    EXPECT_EQ(k8s::Annotation(*result->item, objects::kCopyRecordAnnotation), "");
-    EXPECT_EQ(k8s::Annotation(*result->item, objects::kMayWriteAnnotation), "");
+    EXPECT_EQ(result->item->Annotation(objects::kCopyRecordAnnotation), "");
+    EXPECT_EQ(result->item->Annotation(objects::kMayWriteAnnotation), "");
     return warnings;
   };
   csi::CopyRecord record{.method = csi::CopyRecord::Method::kMover,
@@ -200,8 +203,8 @@ TEST_F(PvcActionTest, StaleLabelsOfARestoredClaimDoNotCount) {
   const auto result = Execute();
   ASSERT_THAT(result, IsOk());
   ASSERT_TRUE(result->item.has_value());
-  EXPECT_NE(k8s::Label(*result->item, "velero.io/volume-snapshot-name"), "gone");
-  EXPECT_EQ(k8s::Annotation(*result->item, "velero.io/data-upload-name"), "");
+  EXPECT_NE(result->item->Label("velero.io/volume-snapshot-name"), "gone");
+  EXPECT_EQ(result->item->Annotation("velero.io/data-upload-name"), "");
 }
 
 // Velero up to 1.17 copies the labels of a restored claim to the VolumeSnapshot that it takes.
@@ -291,12 +294,12 @@ TEST_F(PvcActionTest, GarbageIsRefused) {
   const auto action = MakePvcAction(env_);
   for (const Json& backup :
        {Json::object(), Json("x"), Json::array(), Json{{"metadata", {{"name", 5}}}}}) {
-    EXPECT_THAT(action->Execute(ctx_, claim_, backup),
+    EXPECT_THAT(action->Execute(ctx_, objects::Object(claim_), objects::Object(backup)),
                 StatusIs(absl::StatusCode::kInvalidArgument));
   }
   for (const Json& item :
        {Json::object(), Json{{"metadata", "x"}}, Json{{"spec", {{"volumeName", 7}}}}}) {
-    const auto result = action->Execute(ctx_, item, backup_);
+    const auto result = action->Execute(ctx_, objects::Object(item), objects::Object(backup_));
     EXPECT_TRUE(!result.ok() || !result->item.has_value());
   }
   EXPECT_EQ(Writes(), 0);
@@ -310,7 +313,7 @@ TEST_F(PvcActionTest, ReadsOncePerBackupWhatHoldsForAllOfIt) {
       Json claim = claim_;
       SetJson(claim, {"metadata", "name"}, absl::StrCat("data-", i));
       SetJson(claim, {"metadata", "uid"}, absl::StrCat("uid-", i));
-      EXPECT_THAT(action->Execute(ctx_, claim, backup_), IsOk());
+      EXPECT_THAT(action->Execute(ctx_, objects::Object(claim), objects::Object(backup_)), IsOk());
     });
   }
   threads.clear();
@@ -322,7 +325,7 @@ TEST_F(PvcActionTest, ReadsOncePerBackupWhatHoldsForAllOfIt) {
 }
 
 TEST_F(PvcActionTest, KnowsNoOperations) {
-  const auto progress = MakePvcAction(env_)->Progress(ctx_, "odd", backup_);
+  const auto progress = MakePvcAction(env_)->Progress(ctx_, "odd", objects::Object(backup_));
   ASSERT_THAT(progress, IsOk());
   EXPECT_TRUE(progress->completed);
   EXPECT_NE(progress->error, "");

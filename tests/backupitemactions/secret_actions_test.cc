@@ -18,13 +18,16 @@ class SecretActionsTest : public ActionTest {
  protected:
   // The content of the VolumeSnapshot that the claim's action took.
   Json TakeContent() {
-    EXPECT_THAT(MakePvcAction(env_)->Execute(ctx_, claim_, backup_), IsOk());
+    EXPECT_THAT(
+        MakePvcAction(env_)->Execute(ctx_, objects::Object(claim_), objects::Object(backup_)),
+        IsOk());
     api_.ClearCalls();
     return api_.All(csi::VolumeSnapshotContentType()).front();
   }
 
   velero::BackupItemResult Execute(const Json& content) {
-    const auto result = MakeVolumeSnapshotContentAction(env_)->Execute(ctx_, content, backup_);
+    const auto result = MakeVolumeSnapshotContentAction(env_)->Execute(
+        ctx_, objects::Object(content), objects::Object(backup_));
     EXPECT_THAT(result, IsOk());
     return *result;
   }
@@ -47,8 +50,7 @@ TEST_F(SecretActionsTest, AContentsSecretGoesAlong) {
   NameSecret(content);
   const velero::BackupItemResult result = Execute(content);
   EXPECT_THAT(result.additional_items, ElementsAre(kSecret));
-  EXPECT_EQ(k8s::Annotation(*result.item, "backup.velero.io/must-include-additional-items"),
-            "true");
+  EXPECT_EQ(result.item->Annotation("backup.velero.io/must-include-additional-items"), "true");
   EXPECT_THAT(api_.calls(), IsEmpty());
 }
 
@@ -58,7 +60,8 @@ TEST_F(SecretActionsTest, AClassesSecretGoesAlong) {
       {"parameters",
        {{"csi.storage.k8s.io/snapshotter-list-secret-name", "key"},
         {"csi.storage.k8s.io/snapshotter-list-secret-namespace", "vault"}}}};
-  const auto result = MakeVolumeSnapshotClassAction(env_)->Execute(ctx_, snapshot_class, backup_);
+  const auto result = MakeVolumeSnapshotClassAction(env_)->Execute(
+      ctx_, objects::Object(snapshot_class), objects::Object(backup_));
   ASSERT_THAT(result, IsOk());
   EXPECT_THAT(result->additional_items, ElementsAre(kSecret));
 }
@@ -77,7 +80,7 @@ TEST_F(SecretActionsTest, NothingToBringChangesNothing) {
 TEST_F(SecretActionsTest, AForgottenLabelIsWritten) {
   const Json content = TakeContent();
   const velero::BackupItemResult result = Execute(content);
-  EXPECT_EQ(k8s::Label(*result.item, "velero.io/backup-name"), "nightly");
+  EXPECT_EQ(result.item->Label("velero.io/backup-name"), "nightly");
   EXPECT_EQ(k8s::Label(api_.All(csi::VolumeSnapshotContentType()).front(), "velero.io/backup-name"),
             "nightly");
 }
@@ -90,9 +93,11 @@ TEST_F(SecretActionsTest, AMemberOfAGroupIsArchivedWithoutTheLabelThatHasItDelet
           {{"velero.io/backup-name", "nightly"}, {"velero.io/csi-delta-volume-group", "g"}});
   const Json labels = {{"velero.io/csi-delta-backup-name", "nightly"},
                        {"velero.io/csi-delta-volume-group", "g"}};
-  EXPECT_EQ(Execute(content).item.value_or(content)["metadata"]["labels"], labels);
+  EXPECT_EQ(Execute(content).item.value_or(objects::Object(content)).json()["metadata"]["labels"],
+            labels);
   Finalizing();
-  EXPECT_EQ(Execute(content).item.value_or(content)["metadata"]["labels"], labels)
+  EXPECT_EQ(Execute(content).item.value_or(objects::Object(content)).json()["metadata"]["labels"],
+            labels)
       << "it is read anew then";
   EXPECT_EQ(Writes(), 0);
 }
@@ -112,7 +117,7 @@ TEST_F(SecretActionsTest, OwnersInNamespacesAreTakenOffBothCopies) {
   const auto key = csi::VolumeSnapshotContentKey(k8s::Name(content));
   api_.Mutate(key, [&](Json& c) { c["metadata"]["ownerReferences"] = Json::array({owner}); });
   const velero::BackupItemResult result = Execute(*api_.Find(key));
-  EXPECT_FALSE((*result.item)["metadata"].contains("ownerReferences"));
+  EXPECT_FALSE(result.item->json()["metadata"].contains("ownerReferences"));
   EXPECT_FALSE((*api_.Find(key))["metadata"].contains("ownerReferences"));
 }
 

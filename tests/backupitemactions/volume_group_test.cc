@@ -26,6 +26,7 @@
 #include "objects/keys.h"
 #include "tests/backupitemactions/action_fixture.h"
 #include "tests/support/fake_snapshot_cluster.h"
+#include "tests/support/snapshot_fields.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/sweep_sample.h"
 #include "tests/support/typed.h"
@@ -87,7 +88,9 @@ class VolumeGroupTest : public ActionTest {
   void Change(int i, const std::function<void(Json&)>& change) {
     api_.Mutate(csi::ClaimKey("app", Name(i)), change);
   }
-  Result Execute(int i) { return action_->Execute(ctx_, Claim(i), backup_); }
+  Result Execute(int i) {
+    return action_->Execute(ctx_, objects::Object(Claim(i)), objects::Object(backup_));
+  }
 
   void Configure(const Json& data) {
     api_.Seed(csi::ConfigMapType(),
@@ -100,7 +103,10 @@ class VolumeGroupTest : public ActionTest {
 
   Json Group() const { return api_.All(csi::VolumeGroupSnapshotType("v1")).front(); }
   // Saves the group, as the host does when the first claim was.
-  Result Save() { return MakeVolumeGroupSnapshotAction(env_)->Execute(ctx_, Group(), backup_); }
+  Result Save() {
+    return MakeVolumeGroupSnapshotAction(env_)->Execute(ctx_, objects::Object(Group()),
+                                                        objects::Object(backup_));
+  }
   Json Content() const { return api_.All(csi::VolumeGroupSnapshotContentType("v1")).front(); }
 
   // Every claim is snapshotted alone, and nothing of a group is there.
@@ -130,20 +136,21 @@ TEST_F(VolumeGroupTest, ClaimsThatShareTheLabelAreCutTogether) {
     ASSERT_THAT(result, IsOk());
     ASSERT_TRUE(result->item.has_value());
     ASSERT_THAT(api_.All(csi::VolumeGroupSnapshotType("v1")), SizeIs(1));
-    const std::string snapshot =
-        k8s::Annotation(*result->item, objects::kVolumeSnapshotNameAnnotation);
-    EXPECT_THAT(k8s::Label(*result->item, objects::kVolumeSnapshotNameLabel), SizeIs(Le(63)));
+    const std::string snapshot = result->item->Annotation(objects::kVolumeSnapshotNameAnnotation);
+    EXPECT_THAT(result->item->Label(objects::kVolumeSnapshotNameLabel), SizeIs(Le(63)));
     EXPECT_THAT(
         result->additional_items,
         ElementsAre(velero::ResourceIdentifier{"groupsnapshot.storage.k8s.io",
                                                "volumegroupsnapshots", "app", k8s::Name(Group())},
                     velero::ResourceIdentifier{"snapshot.storage.k8s.io", "volumesnapshots", "app",
                                                snapshot}));
-    EXPECT_EQ(csi::SourceClaimName(*api_.Find(csi::VolumeSnapshotKey("app", snapshot))), Name(i));
-    EXPECT_EQ(k8s::Label(*result->item, "velero.io/volume-group"), "db");
-    EXPECT_EQ(k8s::Label(*result->item, objects::kGroupMarkLabel), "");
-    EXPECT_EQ(k8s::Annotation(*result->item, objects::kMustIncludeAnnotation), "true");
-    EXPECT_EQ(GetString(*result->item, {"spec", "resources", "requests", "storage"}), "64Mi");
+    EXPECT_EQ(support::SourceClaimName(*api_.Find(csi::VolumeSnapshotKey("app", snapshot))),
+              Name(i));
+    EXPECT_EQ(result->item->Label("velero.io/volume-group"), "db");
+    EXPECT_EQ(result->item->Label(objects::kGroupMarkLabel), "");
+    EXPECT_EQ(result->item->Annotation(objects::kMustIncludeAnnotation), "true");
+    EXPECT_EQ(GetString(result->item->json(), {"spec", "resources", "requests", "storage"}),
+              "64Mi");
   }
   EXPECT_THAT(cluster_.driver().groups(), SizeIs(1));
   EXPECT_THAT(cluster_.driver().snapshots(), IsEmpty());
@@ -318,7 +325,7 @@ class DyingPluginTest : public MovedVolumeGroupTest, public testing::WithParamIn
       csi::StaticContent content;
       content.name = absl::StrCat("du-", name);
       content.driver = "d.example.com";
-      content.handle = csi::HandleOf(source);
+      content.handle = support::As<objects::VolumeSnapshotContent>(source).handle_or_source();
       content.deletion_policy = "Retain";
       content.labels = csi::MovedGroupLabels(support::As<objects::VolumeSnapshotContent>(source));
       content.annotations = csi::OwnerAnnotations({.velero_namespace = "velero",
@@ -523,7 +530,8 @@ TEST_F(VolumeGroupTest, AClaimThatLostTheLabelMeanwhileIsTakenAlone) {
   Change(1, [](Json& claim) {
     EraseJson(claim, {"metadata", "labels", "velero.io/volume-group"});
   });
-  const Result result = action_->Execute(ctx_, as_listed, backup_);
+  const Result result =
+      action_->Execute(ctx_, objects::Object(as_listed), objects::Object(backup_));
   ASSERT_THAT(result, IsOk());
   EXPECT_THAT(result->additional_items, SizeIs(1));
   ASSERT_THAT(Execute(0), IsOk());
@@ -550,12 +558,12 @@ TEST_F(VolumeGroupTest, ALabelThatNobodyHasAnyMoreMakesNoGroup) {
       EraseJson(claim, {"metadata", "labels", "velero.io/volume-group"});
     });
   }
-  ASSERT_THAT(action_->Execute(ctx_, as_listed, backup_), IsOk());
+  ASSERT_THAT(action_->Execute(ctx_, objects::Object(as_listed), objects::Object(backup_)), IsOk());
   EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(1));
   EXPECT_EQ(api_.CallCount("create", "volumegroupsnapshots"), 0);
   Configure({{"groupFallback", "fail"}});
   action_ = MakePvcAction(env_);
-  EXPECT_THAT(action_->Execute(ctx_, as_listed, backup_),
+  EXPECT_THAT(action_->Execute(ctx_, objects::Object(as_listed), objects::Object(backup_)),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        AllOf(HasSubstr("group app/db"), HasSubstr("no claim"))));
 }
@@ -778,15 +786,15 @@ TEST_F(VolumeGroupTest, AGroupThatFailsFailsForEveryMember) {
 TEST_F(VolumeGroupTest, TheTemporaryLabelIsInNoArchive) {
   Json seen = Claim(0);
   SetJson(seen, {"metadata", "labels", objects::kGroupMarkLabel}, "u.12345678");
-  const Result result = action_->Execute(ctx_, seen, backup_);
+  const Result result = action_->Execute(ctx_, objects::Object(seen), objects::Object(backup_));
   ASSERT_THAT(result, IsOk());
-  EXPECT_EQ(k8s::Label(*result->item, objects::kGroupMarkLabel), "");
+  EXPECT_EQ(result->item->Label(objects::kGroupMarkLabel), "");
   SetPolicy("{somebody: else}");
   action_ = MakePvcAction(env_);
-  const Result left_alone = action_->Execute(ctx_, seen, backup_);
+  const Result left_alone = action_->Execute(ctx_, objects::Object(seen), objects::Object(backup_));
   ASSERT_THAT(left_alone, IsOk());
   ASSERT_TRUE(left_alone->item.has_value());
-  EXPECT_EQ(k8s::Label(*left_alone->item, objects::kGroupMarkLabel), "");
+  EXPECT_EQ(left_alone->item->Label(objects::kGroupMarkLabel), "");
 }
 
 // Whatever call fails, a claim that fails leaves nothing in driver or API.
@@ -826,7 +834,9 @@ class GroupActionsTest : public VolumeGroupTest {
     EXPECT_THAT(Execute(0), IsOk());
   }
 
-  Result Adopt() { return group_action_->Execute(ctx_, Group(), backup_); }
+  Result Adopt() {
+    return group_action_->Execute(ctx_, objects::Object(Group()), objects::Object(backup_));
+  }
 
   std::unique_ptr<velero::BackupItemAction> group_action_;
   std::unique_ptr<velero::BackupItemAction> content_action_;
@@ -844,14 +854,14 @@ TEST_F(GroupActionsTest, AGroupOfOursBringsContentAndClassAndAnOperation) {
                                                      k8s::Name(Content())}));
   EXPECT_THAT(result->operation_id, testing::StartsWith("g1/app/velero-db-"));
   EXPECT_THAT(result->post_operation_items, SizeIs(2));
-  const Json& archived = *result->item;
-  EXPECT_EQ(k8s::Annotation(archived, objects::kGroupSnapshotHandleAnnotation),
-            csi::GroupHandleOf(Content()));
-  EXPECT_EQ(k8s::Annotation(archived, objects::kDriverNameAnnotation), "d.example.com");
-  EXPECT_EQ(k8s::Annotation(archived, objects::kAskedAtAnnotation), "2023-11-14T22:13:20Z");
-  EXPECT_EQ(k8s::Annotation(archived, objects::kTakenAtAnnotation), "2023-11-14T22:13:20Z");
-  EXPECT_EQ(k8s::Annotation(archived, objects::kAnsweredAtAnnotation), "2023-11-14T22:13:20Z");
-  EXPECT_EQ(k8s::Annotation(archived, "velero.io/csi-delta-finalize"), "");
+  const objects::Object& archived = *result->item;
+  EXPECT_EQ(archived.Annotation(objects::kGroupSnapshotHandleAnnotation),
+            support::As<objects::VolumeGroupSnapshotContent>(Content()).handle_or_source());
+  EXPECT_EQ(archived.Annotation(objects::kDriverNameAnnotation), "d.example.com");
+  EXPECT_EQ(archived.Annotation(objects::kAskedAtAnnotation), "2023-11-14T22:13:20Z");
+  EXPECT_EQ(archived.Annotation(objects::kTakenAtAnnotation), "2023-11-14T22:13:20Z");
+  EXPECT_EQ(archived.Annotation(objects::kAnsweredAtAnnotation), "2023-11-14T22:13:20Z");
+  EXPECT_EQ(archived.Annotation("velero.io/csi-delta-finalize"), "");
   EXPECT_EQ(k8s::Label(Content(), objects::kBackupNameLabel), "nightly");
   EXPECT_EQ(k8s::Label(Content(), objects::kGroupNameLabel), k8s::Name(Group()));
 }
@@ -860,7 +870,7 @@ TEST_F(GroupActionsTest, TheOperationWaitsForTheGroupAndEveryMember) {
   const Result result = Adopt();
   ASSERT_THAT(result, IsOk());
   const auto progress = [&] {
-    return *group_action_->Progress(ctx_, result->operation_id, backup_);
+    return *group_action_->Progress(ctx_, result->operation_id, objects::Object(backup_));
   };
   EXPECT_TRUE(progress().completed);
   EXPECT_EQ(progress().error, "");
@@ -871,11 +881,11 @@ TEST_F(GroupActionsTest, TheOperationWaitsForTheGroupAndEveryMember) {
   });
   EXPECT_FALSE(progress().completed);
   EXPECT_THAT(progress().description, HasSubstr("2 of 3"));
-  api_.Mutate(csi::GroupSnapshotKey(Group()), [](Json& group) {
+  api_.Mutate(support::As<objects::VolumeGroupSnapshot>(Group()).key(), [](Json& group) {
     SetJson(group, {"status", "readyToUse"}, false);
   });
   EXPECT_FALSE(progress().completed);
-  api_.Mutate(csi::GroupSnapshotKey(Group()), [](Json& group) {
+  api_.Mutate(support::As<objects::VolumeGroupSnapshot>(Group()).key(), [](Json& group) {
     SetJson(group, {"status", "error", "message"}, "no space");
   });
   EXPECT_FALSE(progress().completed);
@@ -885,7 +895,7 @@ TEST_F(GroupActionsTest, TheOperationWaitsForTheGroupAndEveryMember) {
   EXPECT_THAT(progress().error, HasSubstr("no space"));
   api_.FailNext("get", "volumegroupsnapshots", absl::UnavailableError("injected"));
   EXPECT_FALSE(progress().completed);
-  api_.Remove(csi::GroupSnapshotKey(Group()));
+  api_.Remove(support::As<objects::VolumeGroupSnapshot>(Group()).key());
   EXPECT_THAT(progress().error, HasSubstr("deleted before it was ready"));
 }
 
@@ -893,15 +903,16 @@ TEST_F(GroupActionsTest, TheOperationWaitsForTheGroupAndEveryMember) {
 TEST_F(GroupActionsTest, AGroupThatNeverBecomesReadyIsVelerosToCancel) {
   const Result result = Adopt();
   ASSERT_THAT(result, IsOk());
-  api_.Mutate(csi::GroupSnapshotKey(Group()), [](Json& group) {
+  api_.Mutate(support::As<objects::VolumeGroupSnapshot>(Group()).key(), [](Json& group) {
     SetJson(group, {"status", "readyToUse"}, false);
   });
   clock_.Advance(absl::Hours(4));
-  const auto progress = group_action_->Progress(ctx_, result->operation_id, backup_);
+  const auto progress =
+      group_action_->Progress(ctx_, result->operation_id, objects::Object(backup_));
   ASSERT_THAT(progress, IsOk());
   EXPECT_FALSE(progress->completed);
   EXPECT_EQ(progress->description, "cut, freeze window 0, not ready");
-  EXPECT_THAT(group_action_->Cancel(ctx_, result->operation_id, backup_), IsOk());
+  EXPECT_THAT(group_action_->Cancel(ctx_, result->operation_id, objects::Object(backup_)), IsOk());
   EXPECT_THAT(cluster_.driver().groups(), IsEmpty());
   EXPECT_THAT(api_.All(csi::VolumeGroupSnapshotType("v1")), IsEmpty());
 }
@@ -909,11 +920,12 @@ TEST_F(GroupActionsTest, AGroupThatNeverBecomesReadyIsVelerosToCancel) {
 TEST_F(GroupActionsTest, OperationsAreToldApart) {
   const Result result = Adopt();
   ASSERT_THAT(result, IsOk());
-  const auto mistaken = snapshot_action_->Progress(ctx_, result->operation_id, backup_);
+  const auto mistaken =
+      snapshot_action_->Progress(ctx_, result->operation_id, objects::Object(backup_));
   ASSERT_THAT(mistaken, IsOk());
   EXPECT_THAT(mistaken->error, HasSubstr("no operation id of ours"));
   for (const char* odd : {"", "g1/a/b/c", "1/app/x/u/2023-11-14T22:13:20Z", "g1////"}) {
-    const auto progress = group_action_->Progress(ctx_, odd, backup_);
+    const auto progress = group_action_->Progress(ctx_, odd, objects::Object(backup_));
     ASSERT_THAT(progress, IsOk());
     EXPECT_TRUE(progress->completed);
     EXPECT_NE(progress->error, "");
@@ -923,34 +935,39 @@ TEST_F(GroupActionsTest, OperationsAreToldApart) {
 TEST_F(GroupActionsTest, ACancelledGroupIsRemovedUnlessItIsReady) {
   const Result result = Adopt();
   ASSERT_THAT(result, IsOk());
-  EXPECT_THAT(group_action_->Cancel(ctx_, result->operation_id, backup_), IsOk());
+  EXPECT_THAT(group_action_->Cancel(ctx_, result->operation_id, objects::Object(backup_)), IsOk());
   EXPECT_THAT(cluster_.driver().groups(), SizeIs(1));
-  api_.Mutate(csi::GroupSnapshotKey(Group()), [](Json& group) {
+  api_.Mutate(support::As<objects::VolumeGroupSnapshot>(Group()).key(), [](Json& group) {
     SetJson(group, {"status", "readyToUse"}, false);
   });
-  EXPECT_THAT(group_action_->Cancel(ctx_, result->operation_id, backup_), IsOk());
+  EXPECT_THAT(group_action_->Cancel(ctx_, result->operation_id, objects::Object(backup_)), IsOk());
   EXPECT_THAT(cluster_.driver().groups(), IsEmpty());
   EXPECT_THAT(api_.All(csi::VolumeSnapshotType()), IsEmpty());
-  EXPECT_THAT(group_action_->Cancel(ctx_, result->operation_id, backup_), IsOk());
+  EXPECT_THAT(group_action_->Cancel(ctx_, result->operation_id, objects::Object(backup_)), IsOk());
 }
 
 TEST_F(GroupActionsTest, AtTheEndTheDriverKeepsTheGroupAndNothingElseIsLeft) {
   ASSERT_THAT(Adopt(), IsOk());
   std::vector<Json> members = api_.All(csi::VolumeSnapshotType());
   for (Json& member : members) {
-    ASSERT_THAT(snapshot_action_->Execute(ctx_, member, backup_), IsOk());
+    ASSERT_THAT(snapshot_action_->Execute(ctx_, objects::Object(member), objects::Object(backup_)),
+                IsOk());
   }
   members = api_.All(csi::VolumeSnapshotType());
   const Json group = Group();
   Finalizing();
   for (const Json& member : members) {
-    const Result finalized = snapshot_action_->Execute(ctx_, member, backup_);
+    const Result finalized =
+        snapshot_action_->Execute(ctx_, objects::Object(member), objects::Object(backup_));
     ASSERT_THAT(finalized, IsOk());
   }
   EXPECT_THAT(api_.All(csi::VolumeSnapshotType()), SizeIs(3)) << "members go with their group";
-  const Result finalized = group_action_->Execute(ctx_, group, backup_);
+  const Result finalized =
+      group_action_->Execute(ctx_, objects::Object(group), objects::Object(backup_));
   ASSERT_THAT(finalized, IsOk());
-  EXPECT_EQ(k8s::Annotation(finalized->item.value_or(group), "velero.io/csi-delta-finalize"), "");
+  EXPECT_EQ(
+      finalized->item.value_or(objects::Object(group)).Annotation("velero.io/csi-delta-finalize"),
+      "");
   EXPECT_EQ(finalized->operation_id, "");
   EXPECT_THAT(cluster_.driver().groups(), SizeIs(1));
   EXPECT_THAT(api_.All(csi::VolumeGroupSnapshotType("v1")), IsEmpty());
@@ -985,14 +1002,17 @@ TEST_F(GroupActionsTest, ClaimsOfAGroupThatIsNotInTheArchiveFail) {
 TEST_F(GroupActionsTest, AMemberIsNotRemovedAlone) {
   const Json member = api_.All(csi::VolumeSnapshotType()).front();
   api_.FailNext("patch", "volumesnapshots", absl::InternalError("injected"));
-  EXPECT_FALSE(snapshot_action_->Execute(ctx_, member, backup_).ok());
+  EXPECT_FALSE(
+      snapshot_action_->Execute(ctx_, objects::Object(member), objects::Object(backup_)).ok());
   EXPECT_FALSE(k8s::BeingDeleted(*api_.Find(csi::VolumeSnapshotKey("app", k8s::Name(member)))));
-  const Result adopted = snapshot_action_->Execute(ctx_, member, backup_);
+  const Result adopted =
+      snapshot_action_->Execute(ctx_, objects::Object(member), objects::Object(backup_));
   ASSERT_THAT(adopted, IsOk());
   api_.Mutate(csi::VolumeSnapshotKey("app", k8s::Name(member)), [](Json& snapshot) {
     SetJson(snapshot, {"status", "readyToUse"}, false);
   });
-  EXPECT_THAT(snapshot_action_->Cancel(ctx_, adopted->operation_id, backup_), IsOk());
+  EXPECT_THAT(snapshot_action_->Cancel(ctx_, adopted->operation_id, objects::Object(backup_)),
+              IsOk());
   EXPECT_FALSE(k8s::BeingDeleted(*api_.Find(csi::VolumeSnapshotKey("app", k8s::Name(member)))));
 }
 
@@ -1004,11 +1024,12 @@ TEST_F(GroupActionsTest, AContentIsArchivedWithWhoWasCutTogether) {
             "vault");
   });
   ASSERT_THAT(Adopt(), IsOk());
-  const Result result = content_action_->Execute(ctx_, Content(), backup_);
+  const Result result =
+      content_action_->Execute(ctx_, objects::Object(Content()), objects::Object(backup_));
   ASSERT_THAT(result, IsOk());
   EXPECT_THAT(result->additional_items,
               ElementsAre(velero::ResourceIdentifier{"", "secrets", "vault", "key"}));
-  const auto members = ParseJson(k8s::Annotation(*result->item, objects::kGroupMembersAnnotation));
+  const auto members = ParseJson(result->item->Annotation(objects::kGroupMembersAnnotation));
   ASSERT_THAT(members, IsOk());
   ASSERT_THAT(*members, SizeIs(3));
   EXPECT_EQ((*members)[1],
@@ -1016,17 +1037,19 @@ TEST_F(GroupActionsTest, AContentIsArchivedWithWhoWasCutTogether) {
                   {"claimUid", "uid-1"},
                   {"volumeHandle", "member-1"},
                   {"snapshotHandle", cluster_.MemberHandle(k8s::Uid(Group()), "member-1")}}));
-  EXPECT_EQ(k8s::Annotation(*result->item, objects::kDeletionPolicyAnnotation), "Delete");
-  EXPECT_EQ(k8s::Annotation(*result->item, objects::kDriverNameAnnotation), "d.example.com");
+  EXPECT_EQ(result->item->Annotation(objects::kDeletionPolicyAnnotation), "Delete");
+  EXPECT_EQ(result->item->Annotation(objects::kDriverNameAnnotation), "d.example.com");
 
   // What is archived at the end says the same, though the group is gone by then.
   const Json collected = Content();
   Finalizing();
-  ASSERT_THAT(group_action_->Execute(ctx_, Group(), backup_), IsOk());
-  const Result finalized = content_action_->Execute(ctx_, collected, backup_);
+  ASSERT_THAT(group_action_->Execute(ctx_, objects::Object(Group()), objects::Object(backup_)),
+              IsOk());
+  const Result finalized =
+      content_action_->Execute(ctx_, objects::Object(collected), objects::Object(backup_));
   ASSERT_THAT(finalized, IsOk());
-  EXPECT_EQ(k8s::Annotation(*finalized->item, objects::kGroupMembersAnnotation),
-            k8s::Annotation(*result->item, objects::kGroupMembersAnnotation));
+  EXPECT_EQ(finalized->item->Annotation(objects::kGroupMembersAnnotation),
+            result->item->Annotation(objects::kGroupMembersAnnotation));
   EXPECT_THAT(finalized->additional_items, IsEmpty());
 }
 
@@ -1040,11 +1063,11 @@ TEST_F(GroupActionsTest, MembersThatTheContentHidesAreArchivedAsTheGroupNotedThe
   EraseJson(content, {"status", "volumeSnapshotInfoList"});
   SetJson(content, {"metadata", "annotations", objects::kGroupMembersAnnotation},
           DumpJson(members));
-  const Result result = content_action_->Execute(ctx_, content, backup_);
+  const Result result =
+      content_action_->Execute(ctx_, objects::Object(content), objects::Object(backup_));
   ASSERT_THAT(result, IsOk());
-  const Json& archived = result->item.has_value() ? *result->item : content;
-  EXPECT_EQ(ParseJson(k8s::Annotation(archived, objects::kGroupMembersAnnotation)).value(),
-            members);
+  const objects::Object archived = result->item.value_or(objects::Object(content));
+  EXPECT_EQ(ParseJson(archived.Annotation(objects::kGroupMembersAnnotation)).value(), members);
 }
 
 TEST_F(GroupActionsTest, TheClaimsAreKnownWithoutTheContentsAnnotation) {
@@ -1052,14 +1075,15 @@ TEST_F(GroupActionsTest, TheClaimsAreKnownWithoutTheContentsAnnotation) {
   api_.Mutate(csi::GroupContentKey("v1", k8s::Name(Content())), [](Json& content) {
     EraseJson(content, {"metadata", "annotations"});
   });
-  const Result result = content_action_->Execute(ctx_, Content(), backup_);
+  const Result result =
+      content_action_->Execute(ctx_, objects::Object(Content()), objects::Object(backup_));
   ASSERT_THAT(result, IsOk());
-  EXPECT_THAT(k8s::Annotation(*result->item, objects::kGroupMembersAnnotation),
+  EXPECT_THAT(result->item->Annotation(objects::kGroupMembersAnnotation),
               HasSubstr("\"claim\":\"data-2\""));
 }
 
 TEST_F(GroupActionsTest, AUsersGroupIsArchivedWithContentAndClassAndStays) {
-  api_.Mutate(csi::GroupSnapshotKey(Group()), [](Json& group) {
+  api_.Mutate(support::As<objects::VolumeGroupSnapshot>(Group()).key(), [](Json& group) {
     EraseJson(group, {"metadata", "labels"});
   });
   const Json group = Group();
@@ -1071,8 +1095,8 @@ TEST_F(GroupActionsTest, AUsersGroupIsArchivedWithContentAndClassAndStays) {
       result->additional_items,
       Not(Contains(testing::Field(&velero::ResourceIdentifier::resource, "volumesnapshots"))));
   EXPECT_EQ(result->operation_id, "");
-  EXPECT_EQ(k8s::Uid(*result->item), k8s::Uid(group));
-  EXPECT_NE(k8s::Annotation(*result->item, objects::kGroupSnapshotHandleAnnotation), "");
+  EXPECT_EQ(result->item->uid(), k8s::Uid(group));
+  EXPECT_NE(result->item->Annotation(objects::kGroupSnapshotHandleAnnotation), "");
   Finalizing();
   const Result finalized = Adopt();
   ASSERT_THAT(finalized, IsOk());
@@ -1093,7 +1117,7 @@ TEST_F(GroupActionsTest, ClassesBringTheirSecrets) {
         {"csi.storage.k8s.io/group-snapshotter-secret-namespace", "vault"},
         {"csi.storage.k8s.io/group-snapshotter-get-secret-name", "${volumegroupsnapshot.name}"},
         {"csi.storage.k8s.io/group-snapshotter-get-secret-namespace", "vault"}}}};
-  const Result result = action->Execute(ctx_, item, backup_);
+  const Result result = action->Execute(ctx_, objects::Object(item), objects::Object(backup_));
   ASSERT_THAT(result, IsOk());
   EXPECT_THAT(result->additional_items,
               ElementsAre(velero::ResourceIdentifier{"", "secrets", "vault", "cut"}));
@@ -1103,7 +1127,8 @@ TEST_F(GroupActionsTest, HandsOffWithoutTheFeature) {
   env_.enable_csi = false;
   for (const auto& action : {MakeVolumeGroupSnapshotAction, MakeVolumeGroupSnapshotContentAction,
                              MakeVolumeGroupSnapshotClassAction}) {
-    const Result result = action(env_)->Execute(ctx_, Group(), backup_);
+    const Result result =
+        action(env_)->Execute(ctx_, objects::Object(Group()), objects::Object(backup_));
     ASSERT_THAT(result, IsOk());
     EXPECT_FALSE(result->item.has_value());
     EXPECT_THAT(result->additional_items, IsEmpty());
@@ -1115,9 +1140,10 @@ TEST_F(GroupActionsTest, GarbageIsNoGroup) {
                              MakeVolumeGroupSnapshotClassAction}) {
     for (const Json& item :
          {Json::object(), Json{{"metadata", "x"}}, Json{{"status", 7}}, Json{{"spec", "y"}}}) {
-      EXPECT_THAT(action(env_)->Execute(ctx_, item, backup_), IsOk());
+      EXPECT_THAT(action(env_)->Execute(ctx_, objects::Object(item), objects::Object(backup_)),
+                  IsOk());
     }
-    EXPECT_THAT(action(env_)->Execute(ctx_, Group(), Json(5)),
+    EXPECT_THAT(action(env_)->Execute(ctx_, objects::Object(Group()), objects::Object(Json(5))),
                 StatusIs(absl::StatusCode::kInvalidArgument));
   }
 }

@@ -9,12 +9,16 @@
 #include "csi/snapshot_types.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
+#include "objects/volume_snapshot.h"
 #include "tests/backupitemactions/action_fixture.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/typed.h"
 
 namespace csidelta::backupitemactions::volume_snapshot_action_test {
 namespace {
 
+using objects::VolumeSnapshot;
+using objects::VolumeSnapshotContent;
 using support::Fault;
 using support::IsOk;
 using support::StatusIs;
@@ -27,7 +31,9 @@ class VolumeSnapshotActionTest : public ActionTest {
  protected:
   // What the claim's action made.
   Json Take() {
-    EXPECT_THAT(MakePvcAction(env_)->Execute(ctx_, claim_, backup_), IsOk());
+    EXPECT_THAT(
+        MakePvcAction(env_)->Execute(ctx_, objects::Object(claim_), objects::Object(backup_)),
+        IsOk());
     api_.ClearCalls();
     return api_.All(csi::VolumeSnapshotType()).front();
   }
@@ -45,11 +51,13 @@ class VolumeSnapshotActionTest : public ActionTest {
   }
 
   absl::StatusOr<velero::BackupItemResult> Execute(const Json& item) {
-    return MakeVolumeSnapshotAction(env_)->Execute(ctx_, item, backup_);
+    return MakeVolumeSnapshotAction(env_)->Execute(ctx_, objects::Object(item),
+                                                   objects::Object(backup_));
   }
 
   velero::OperationProgress Progress(const std::string& id) {
-    const auto progress = MakeVolumeSnapshotAction(env_)->Progress(ctx_, id, backup_);
+    const auto progress =
+        MakeVolumeSnapshotAction(env_)->Progress(ctx_, id, objects::Object(backup_));
     EXPECT_THAT(progress, IsOk());
     EXPECT_TRUE(progress->started.has_value());
     return *progress;
@@ -64,17 +72,16 @@ TEST_F(VolumeSnapshotActionTest, AloneDoesAllThatStockDoes) {
   const Json snapshot = Take();
   const auto result = Execute(snapshot);
   ASSERT_THAT(result, IsOk());
-  const std::string handle = csi::SnapshotHandle(Content());
-  for (const Json& object : {*result->item, api_.All(csi::VolumeSnapshotType()).front()}) {
+  const std::string handle = support::As<VolumeSnapshotContent>(Content()).handle();
+  for (const Json& object : {result->item->json(), api_.All(csi::VolumeSnapshotType()).front()}) {
     EXPECT_EQ(k8s::Annotation(object, "velero.io/csi-volumesnapshot-handle"), handle);
     EXPECT_EQ(k8s::Annotation(object, "velero.io/csi-driver-name"), "d.example.com");
     EXPECT_EQ(k8s::Annotation(object, "velero.io/csi-vsc-deletion-policy"), "Delete");
     EXPECT_EQ(k8s::Annotation(object, "velero.io/csi-volumesnapshot-restore-size"), "64Mi");
     EXPECT_EQ(k8s::Annotation(object, "velero.io/csi-delta-cut-at"), "2023-11-14T22:13:20.5Z");
   }
-  EXPECT_EQ(k8s::Annotation(*result->item, "backup.velero.io/must-include-additional-items"),
-            "true");
-  EXPECT_EQ(k8s::Annotation(*result->item, "velero.io/csi-delta-asked-at"), "2023-11-14T22:13:20Z");
+  EXPECT_EQ(result->item->Annotation("backup.velero.io/must-include-additional-items"), "true");
+  EXPECT_EQ(result->item->Annotation("velero.io/csi-delta-asked-at"), "2023-11-14T22:13:20Z");
   EXPECT_EQ(k8s::Label(Content(), "velero.io/backup-name"), "nightly");
   ASSERT_THAT(result->additional_items, SizeIs(2));
   EXPECT_EQ(result->additional_items[0].resource, "volumesnapshotclasses");
@@ -95,8 +102,8 @@ TEST_F(VolumeSnapshotActionTest, AfterVelerosActionOnlyTimesAreAdded) {
   EXPECT_EQ(result->operation_id, "");
   EXPECT_THAT(api_.calls(), IsEmpty());
   ASSERT_TRUE(result->item.has_value());
-  EXPECT_EQ(k8s::Annotation(*result->item, "velero.io/csi-delta-cut-at"), "2023-11-14T22:13:20Z");
-  EXPECT_EQ(FindJson(*result->item,
+  EXPECT_EQ(result->item->Annotation("velero.io/csi-delta-cut-at"), "2023-11-14T22:13:20Z");
+  EXPECT_EQ(FindJson(result->item->json(),
                      {"metadata", "annotations", "velero.io/csi-volumesnapshot-restore-size"}),
             nullptr);
 }
@@ -134,8 +141,8 @@ TEST_F(VolumeSnapshotActionTest, AUsersGoesAlongUntouched) {
   EXPECT_EQ(result->operation_id, "");
   EXPECT_THAT(result->post_operation_items, IsEmpty());
   EXPECT_EQ(Writes(), 0);
-  EXPECT_EQ(k8s::Annotation(*result->item, "velero.io/csi-volumesnapshot-handle"),
-            csi::SnapshotHandle(Content()));
+  EXPECT_EQ(result->item->Annotation("velero.io/csi-volumesnapshot-handle"),
+            support::As<VolumeSnapshotContent>(Content()).handle());
   Finalizing();
   const auto finalized = Execute(bound);
   ASSERT_THAT(finalized, IsOk());
@@ -163,8 +170,9 @@ TEST_F(VolumeSnapshotActionTest, FinalizeKeepsTheSnapshotAndNothingElse) {
   EXPECT_THAT(api_.All(csi::VolumeSnapshotContentType()), IsEmpty());
   EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(1));
   ASSERT_TRUE(result->item.has_value());
-  EXPECT_EQ(csi::BoundContentName(*result->item), csi::BoundContentName(annotated));
-  EXPECT_EQ(k8s::Annotation(*result->item, "velero.io/csi-delta-finalize"), "");
+  EXPECT_EQ(VolumeSnapshot::From(*result->item)->bound_content(),
+            support::As<VolumeSnapshot>(annotated).bound_content());
+  EXPECT_EQ(result->item->Annotation("velero.io/csi-delta-finalize"), "");
   EXPECT_EQ(result->operation_id, "");
 }
 
@@ -180,7 +188,7 @@ TEST_F(VolumeSnapshotActionTest, NoOwnerInAnotherNamespaceIsArchived) {
   ASSERT_THAT(finalized, IsOk());
   for (const auto& result : {*taken, *finalized}) {
     ASSERT_TRUE(result.item.has_value());
-    EXPECT_EQ(FindJson(*result.item, {"metadata", "ownerReferences"}), nullptr);
+    EXPECT_EQ(FindJson(result.item->json(), {"metadata", "ownerReferences"}), nullptr);
   }
 }
 
@@ -200,7 +208,7 @@ TEST_F(VolumeSnapshotActionTest, AnUnknownSizeIsNotArchivedAsZeroAtTheEndEither)
     const auto result = Execute(item);
     ASSERT_THAT(result, IsOk());
     ASSERT_TRUE(result->item.has_value());
-    EXPECT_EQ(k8s::Annotation(*result->item, objects::kRestoreSizeAnnotation), "");
+    EXPECT_EQ(result->item->Annotation(objects::kRestoreSizeAnnotation), "");
     SetJson(backup_, {"status", "phase"}, "InProgress");
   }
 }
@@ -337,17 +345,20 @@ TEST_F(VolumeSnapshotActionTest, CancelRemovesWhatIsNotReady) {
   const auto result = Execute(Take());
   ASSERT_THAT(result, IsOk());
   const auto action = MakeVolumeSnapshotAction(env_);
-  EXPECT_THAT(action->Cancel(ctx_, result->operation_id, backup_), IsOk());
+  EXPECT_THAT(action->Cancel(ctx_, result->operation_id, objects::Object(backup_)), IsOk());
   EXPECT_THAT(api_.All(csi::VolumeSnapshotType()), IsEmpty());
   EXPECT_THAT(cluster_.driver().snapshots(), IsEmpty());
-  EXPECT_THAT(action->Cancel(ctx_, result->operation_id, backup_), IsOk());
-  EXPECT_THAT(action->Cancel(ctx_, "odd", backup_), StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(action->Cancel(ctx_, result->operation_id, objects::Object(backup_)), IsOk());
+  EXPECT_THAT(action->Cancel(ctx_, "odd", objects::Object(backup_)),
+              StatusIs(absl::StatusCode::kInvalidArgument));
 }
 
 TEST_F(VolumeSnapshotActionTest, CancelKeepsWhatIsReady) {
   const auto result = Execute(Take());
   ASSERT_THAT(result, IsOk());
-  EXPECT_THAT(MakeVolumeSnapshotAction(env_)->Cancel(ctx_, result->operation_id, backup_), IsOk());
+  EXPECT_THAT(
+      MakeVolumeSnapshotAction(env_)->Cancel(ctx_, result->operation_id, objects::Object(backup_)),
+      IsOk());
   EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(1));
 }
 

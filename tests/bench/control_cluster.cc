@@ -1,4 +1,6 @@
 #include "tests/bench/control_cluster.h"
+#include "objects/backup_storage_location.h"
+#include "objects/custom_resource_definition.h"
 
 #include <algorithm>
 #include <map>
@@ -53,9 +55,9 @@ std::vector<k8s::ResourceType> ServedTypes() {
           csi::VolumeSnapshotClassType(),
           csi::VolumeSnapshotContentType(),
           csi::VolumeSnapshotType(),
-          datamover::CustomResourceDefinitionType(),
-          datamover::StorageLocationType(),
-          datamover::VolumeTaskType()};
+          objects::CustomResourceDefinition::Type(),
+          objects::BackupStorageLocation::Type(),
+          datamover::VolumeTask::Type()};
 }
 
 std::string SourceNamespace(int volume) {
@@ -126,7 +128,7 @@ void ControlCluster::SeedVelero() {
   const std::string credentials = "[default]\naws_access_key_id=id\naws_secret_access_key=secret\n";
   api_.Seed(csi::SecretType(), {{"metadata", {{"name", "creds"}, {"namespace", kVelero}}},
                                 {"data", {{"cloud", absl::Base64Escape(credentials)}}}});
-  api_.Seed(datamover::StorageLocationType(),
+  api_.Seed(objects::BackupStorageLocation::Type(),
             {{"metadata", {{"name", "default"}, {"namespace", kVelero}}},
              {"spec",
               {{"provider", "aws"},

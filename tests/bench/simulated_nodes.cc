@@ -35,7 +35,7 @@ std::optional<k8s::ObjectKey> TaskOf(const Json& pod) {
   const std::pair<std::string, std::string> name =
       absl::StrSplit((flag + 1)->get<std::string>(), absl::MaxSplits('/', 1));
   return k8s::ObjectKey{
-      .type = datamover::VolumeTaskType(), .namespace_name = name.first, .name = name.second};
+      .type = datamover::VolumeTask::Type(), .namespace_name = name.first, .name = name.second};
 }
 
 Json Condition(const char* type) { return {{"type", type}, {"status", "True"}}; }

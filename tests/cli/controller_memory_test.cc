@@ -23,6 +23,7 @@
 #include "csi/snapshot_types.h"
 #include "datamover/mover_kinds.h"
 #include "datamover/volume_task.h"
+#include "objects/custom_resource_definition.h"
 #include "tests/support/api_test_server.h"
 #include "tests/support/await.h"
 #include "tests/support/fake_api_client.h"
@@ -57,8 +58,8 @@ class ControllerMemoryTest : public testing::Test {
                  csi::ConfigMapType(),
                  csi::SecretType(),
                  csi::VolumeSnapshotContentType(),
-                 datamover::VolumeTaskType(),
-                 datamover::CustomResourceDefinitionType(),
+                 datamover::VolumeTask::Type(),
+                 objects::CustomResourceDefinition::Type(),
                  {"", "v1", "namespaces", "Namespace", false}},
                 {}, [this](const ServedRequest& request, ServedConnection& connection) {
                   return AnswerUploads(request, connection);

@@ -70,7 +70,7 @@ void SeedCluster(datamover::MoverBed& bed) {
 TEST(DatamoverServiceTest, WithKindsOfAnOlderVersionItDoesNotStart) {
   datamover::MoverBed bed;
   SeedCluster(bed);
-  bed.api.Mutate(datamover::DefinitionOf(datamover::VolumeTaskType()), [](Json& definition) {
+  bed.api.Mutate(datamover::DefinitionOf(datamover::VolumeTask::Type()), [](Json& definition) {
     definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]
               ["properties"]
                   .erase("message");

@@ -11,7 +11,8 @@
 #include "datamover/mover_environment.h"
 #include "datamover/repository_access.h"
 #include "datamover/volume_task.h"
-#include "incremental/differential_request.h"
+#include "objects/backup_storage_location.h"
+#include "objects/differential_snapshot.h"
 #include "tests/cli/program_runner.h"
 #include "tests/datamover/mover_bed.h"
 #include "tests/support/api_test_server.h"
@@ -35,8 +36,8 @@ class CliUninstallTest : public testing::Test {
                  csi::DataUploadType(), csi::DataDownloadType(), csi::DataDeletionType(),
                  csi::LeaseType(), csi::SecretType(), csi::PodType(), csi::ConfigMapType(),
                  csi::PersistentVolumeType(), csi::PersistentVolumeClaimType(),
-                 datamover::VolumeTaskType(), datamover::StorageLocationType(),
-                 incremental::DifferentialSnapshotType()}) {
+                 datamover::VolumeTask::Type(), objects::BackupStorageLocation::Type(),
+                 objects::DifferentialSnapshot::Type()}) {
     bed_.api.Seed(kNamespaces,
                   {{"metadata", {{"name", "kube-system"}, {"uid", bed_.env.cluster}}}});
     bed_.AddBase("data", bed_.env.cluster);

@@ -14,7 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/program.h"
-#include "incremental/differential_request.h"
+#include "objects/differential_snapshot.h"
 #include "storage/location.h"
 #include "tests/cli/outcome.h"
 #include "tests/diffsnap/differential_cluster.h"
@@ -91,7 +91,7 @@ class VolumeSnapshotTest : public testing::Test {
             {csi::VolumeSnapshotType(),
              csi::VolumeSnapshotContentType(),
              support::MetadataServiceType(),
-             incremental::DifferentialSnapshotType(),
+             objects::DifferentialSnapshot::Type(),
              {"", "v1", "serviceaccounts", "ServiceAccount", true},
              {"authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", false}},
             {.tls = true}),
@@ -294,7 +294,7 @@ TEST_F(VolumeSnapshotTest, WithoutAServiceADifferentialSnapshotSaysWhatChanged) 
   ServeDifferentials();
   ASSERT_NO_FATAL_FAILURE(ExpectAnIncrementFrom("differential-snapshot"));
   EXPECT_EQ(differential_.requests().back().base_handle, "handle-old") << "from the repository";
-  EXPECT_THAT(cluster_.api.All(incremental::DifferentialSnapshotType()), IsEmpty());
+  EXPECT_THAT(cluster_.api.All(objects::DifferentialSnapshot::Type()), IsEmpty());
 }
 
 TEST_F(VolumeSnapshotTest, WhomToAskMayBeSaid) {

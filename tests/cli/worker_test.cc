@@ -13,7 +13,6 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "cli/location_store.h"
-#include "datamover/volume_job.h"
 #include "datamover/volume_task.h"
 #include "repository/lock.h"
 #include "repository/repository.h"
@@ -24,6 +23,7 @@
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_secure_random.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/typed.h"
 #include "tests/support/volume_jobs.h"
 
 namespace csidelta::cli::worker_test {
@@ -42,7 +42,7 @@ constexpr std::size_t kImageBytes = std::size_t{2} << 20;
 
 class WorkerTest : public testing::Test {
  protected:
-  WorkerTest() : api_server_(api_, {datamover::VolumeTaskType()}) {
+  WorkerTest() : api_server_(api_, {datamover::VolumeTask::Type()}) {
     program_.variables = {{"RESTIC_PASSWORD", "secret"},
                           {"RESTIC_REPOSITORY", Path("repo")},
                           {"NODE_NAME", "node-a"}};
@@ -55,7 +55,7 @@ class WorkerTest : public testing::Test {
   std::string Path(const std::string& name) const { return program_.Path(name); }
 
   static k8s::ObjectKey Task(const std::string& name) {
-    return {.type = datamover::VolumeTaskType(), .namespace_name = "mover", .name = name};
+    return datamover::VolumeTask::Key("mover", name);
   }
   VolumeJob JobFor(datamover::VolumeWork work) const {
     return {.repository = {.address = Path("repo")}, .work = std::move(work)};
@@ -64,10 +64,11 @@ class WorkerTest : public testing::Test {
     Seed(name, JobFor(std::move(work)));
   }
   void Seed(const std::string& name, VolumeJob job) {
-    api_.Seed(datamover::VolumeTaskType(), support::TaskWithJob(name, std::move(job)));
+    api_.Seed(datamover::VolumeTask::Type(), support::TaskWithJob(name, std::move(job)));
   }
   VolumeTaskStatus Status(const std::string& name = "du-1") const {
-    return datamover::TaskStatusOf(api_.Find(Task(name)).value_or(Json()));
+    return support::As<datamover::VolumeTask>(api_.Find(Task(name)).value_or(Json::object()))
+        .status();
   }
 
   // Of the backup that "du-1" made.

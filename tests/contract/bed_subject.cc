@@ -1,4 +1,5 @@
 #include "tests/contract/bed_subject.h"
+#include "tests/support/snapshot_fields.h"
 
 #include <fstream>
 #include <iterator>
@@ -118,10 +119,11 @@ class BedSubject : public ChangedBlockSubject {
         admin_->Create(Soon(), csi::VolumeSnapshotType(), namespace_.name, snapshot).ok());
     std::string content;
     Await(csi::VolumeSnapshotKey(namespace_.name, name), [&](const Json* object) {
-      content = object == nullptr ? "" : csi::BoundContentName(*object);
+      content = object == nullptr ? "" : support::BoundContentName(*object);
       return object != nullptr && GetBool(*object, {"status", "readyToUse"});
     });
-    return csi::SnapshotHandle(admin_->Get(Soon(), csi::VolumeSnapshotContentKey(content)).value());
+    return support::SnapshotHandle(
+        admin_->Get(Soon(), csi::VolumeSnapshotContentKey(content)).value());
   }
 
   // With what stands behind it: the controllers take their finalizers off when that is gone.
@@ -130,7 +132,7 @@ class BedSubject : public ChangedBlockSubject {
     if (!object.ok()) {
       return;
     }
-    const std::string content = csi::BoundContentName(*object);
+    const std::string content = support::BoundContentName(*object);
     admin_->Delete(Soon(), key, {}).IgnoreError();
     const auto is_gone = [](const Json* left) { return left == nullptr; };
     Await(key, is_gone);

@@ -11,6 +11,8 @@
 #include "csi/snapshot_types.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
+#include "tests/support/snapshot_fields.h"
+#include "tests/support/typed.h"
 
 namespace csidelta::contract {
 namespace {
@@ -23,10 +25,11 @@ bool HasFinalizer(const Json& object, const std::string& finalizer) {
   return all != nullptr && std::find(all->begin(), all->end(), finalizer) != all->end();
 }
 
-bool IsReady(const Json& object) { return csi::ReadyToUse(object); }
+bool IsReady(const Json& object) { return support::ReadyToUse(object); }
 
 SnapshotClusterContract::Check ErrorSays(const std::string& text) {
-  return [text](const Json& object) { return absl::StrContains(csi::ErrorMessage(object), text); };
+  return
+      [text](const Json& object) { return absl::StrContains(support::ErrorMessage(object), text); };
 }
 
 k8s::ResourceType GroupType() { return csi::VolumeGroupSnapshotType("v1"); }
@@ -103,9 +106,9 @@ k8s::ObjectKey SnapshotClusterContract::SnapshotKey(const std::string& name) con
 
 k8s::ObjectKey SnapshotClusterContract::ContentKeyOf(const std::string& snapshot) {
   const Json bound = Await(SnapshotKey(snapshot), "bound", [](const Json& object) {
-    return !csi::BoundContentName(object).empty();
+    return !support::BoundContentName(object).empty();
   });
-  return csi::VolumeSnapshotContentKey(csi::BoundContentName(bound));
+  return csi::VolumeSnapshotContentKey(support::BoundContentName(bound));
 }
 
 Json SnapshotClusterContract::MustCreate(const k8s::ResourceType& type, Json object) {
@@ -228,7 +231,7 @@ TEST_P(SnapshotClusterContract, ASnapshotIsBoundAndReady) {
   EXPECT_EQ(k8s::Annotation(content, kBeingCreated), "");
   EXPECT_NE(GetString(snapshot, {"status", "creationTime"}), "");
   EXPECT_NE(GetString(snapshot, {"status", "restoreSize"}), "");
-  AwaitDriver(csi::SnapshotHandle(content), true);
+  AwaitDriver(support::SnapshotHandle(content), true);
 }
 
 TEST_P(SnapshotClusterContract, BothAreProtectedWhileBound) {
@@ -256,7 +259,7 @@ TEST_P(SnapshotClusterContract, DeletingTakesContentAndSnapshotAlong) {
   MustDelete(SnapshotKey("snap"));
   AwaitGone(csi::VolumeSnapshotContentKey(k8s::Name(content)));
   AwaitGone(SnapshotKey("snap"));
-  AwaitDriver(csi::SnapshotHandle(content), false);
+  AwaitDriver(support::SnapshotHandle(content), false);
 }
 
 TEST_P(SnapshotClusterContract, RetainKeepsContentAndSnapshot) {
@@ -268,16 +271,16 @@ TEST_P(SnapshotClusterContract, RetainKeepsContentAndSnapshot) {
     return !k8s::BeingDeleted(object) &&
            k8s::Annotation(object, objects::kContentBeingDeletedAnnotation) == "yes";
   });
-  EXPECT_TRUE(subject_->DriverSnapshots().contains(csi::SnapshotHandle(content)));
+  EXPECT_TRUE(subject_->DriverSnapshots().contains(support::SnapshotHandle(content)));
   // What is marked goes when it is deleted; under Retain the driver keeps its snapshot.
   MustDelete(key);
   AwaitGone(key);
-  EXPECT_TRUE(subject_->DriverSnapshots().contains(csi::SnapshotHandle(content)));
-  MakeContent("end", csi::SnapshotHandle(content), "none", "", true);  // Nothing is to be left.
+  EXPECT_TRUE(subject_->DriverSnapshots().contains(support::SnapshotHandle(content)));
+  MakeContent("end", support::SnapshotHandle(content), "none", "", true);  // Nothing is to be left.
   const k8s::ObjectKey end = csi::VolumeSnapshotContentKey(absl::StrCat(namespace_, "-end"));
   Await(end, "ready", IsReady);
   MustDelete(end);
-  AwaitDriver(csi::SnapshotHandle(content), false);
+  AwaitDriver(support::SnapshotHandle(content), false);
 }
 
 TEST_P(SnapshotClusterContract, ABoundContentWaitsForItsSnapshot) {
@@ -285,23 +288,23 @@ TEST_P(SnapshotClusterContract, ABoundContentWaitsForItsSnapshot) {
   const k8s::ObjectKey key = csi::VolumeSnapshotContentKey(k8s::Name(content));
   MustDelete(key);
   ExpectStays(key, "being deleted", k8s::BeingDeleted);
-  EXPECT_TRUE(subject_->DriverSnapshots().contains(csi::SnapshotHandle(content)));
+  EXPECT_TRUE(subject_->DriverSnapshots().contains(support::SnapshotHandle(content)));
   MustDelete(SnapshotKey("snap"));
   AwaitGone(key);
   AwaitGone(SnapshotKey("snap"));
-  AwaitDriver(csi::SnapshotHandle(content), false);
+  AwaitDriver(support::SnapshotHandle(content), false);
 }
 
 TEST_P(SnapshotClusterContract, AnExistingSnapshotIsBoundByBothSides) {
-  const std::string handle = csi::SnapshotHandle(TakeSnapshot("snap"));
+  const std::string handle = support::SnapshotHandle(TakeSnapshot("snap"));
   const std::string name = MakeContent("static", handle, "copy", "", false);
   MustCreate(csi::VolumeSnapshotType(),
              {{"metadata", {{"name", "copy"}}},
               {"spec", {{"source", {{"volumeSnapshotContentName", name}}}}}});
   const Json copy = Await(SnapshotKey("copy"), "ready", IsReady);
-  EXPECT_EQ(csi::BoundContentName(copy), name);
+  EXPECT_EQ(support::BoundContentName(copy), name);
   const Json content = Await(csi::VolumeSnapshotContentKey(name), "ready", IsReady);
-  EXPECT_EQ(csi::SnapshotHandle(content), handle);
+  EXPECT_EQ(support::SnapshotHandle(content), handle);
   EXPECT_EQ(GetString(content, {"spec", "volumeSnapshotRef", "uid"}), k8s::Uid(copy));
   Await(csi::VolumeSnapshotContentKey(name), "protected", [](const Json& object) {
     return HasFinalizer(object, objects::kContentBoundProtectionFinalizer);
@@ -309,7 +312,7 @@ TEST_P(SnapshotClusterContract, AnExistingSnapshotIsBoundByBothSides) {
 }
 
 TEST_P(SnapshotClusterContract, AnUnboundContentWithFinalizerTakesItsSnapshotAlong) {
-  const std::string handle = csi::SnapshotHandle(TakeSnapshot("snap", "Retain"));
+  const std::string handle = support::SnapshotHandle(TakeSnapshot("snap", "Retain"));
   const k8s::ObjectKey key =
       csi::VolumeSnapshotContentKey(MakeContent("unbound", handle, "none", "", true));
   Await(key, "ready", IsReady);
@@ -320,7 +323,7 @@ TEST_P(SnapshotClusterContract, AnUnboundContentWithFinalizerTakesItsSnapshotAlo
 
 // By which we know that the driver was asked, and agreed.
 TEST_P(SnapshotClusterContract, AContentThatIsHeldTellsThatItsSnapshotWasDeleted) {
-  const std::string handle = csi::SnapshotHandle(TakeSnapshot("snap", "Retain"));
+  const std::string handle = support::SnapshotHandle(TakeSnapshot("snap", "Retain"));
   const k8s::ObjectKey key =
       csi::VolumeSnapshotContentKey(MakeContent("held", handle, "none", "", true));
   const auto set_finalizers = [&](const Json& finalizers) {
@@ -346,7 +349,7 @@ TEST_P(SnapshotClusterContract, AContentThatIsHeldTellsThatItsSnapshotWasDeleted
 // An error of a look that began before there was a status costs the handle. Written again, it is
 // deleted after all, although the sidecar has no finalizer on the content any more.
 TEST_P(SnapshotClusterContract, AHandleThatIsWrittenToAHeldContentIsDeleted) {
-  const std::string handle = csi::SnapshotHandle(TakeSnapshot("snap", "Retain"));
+  const std::string handle = support::SnapshotHandle(TakeSnapshot("snap", "Retain"));
   subject_->Fail("ListSnapshots", handle, "UNAVAILABLE", "the array is busy");
   const k8s::ObjectKey key =
       csi::VolumeSnapshotContentKey(MakeContent("held", handle, "none", "", true));
@@ -370,7 +373,7 @@ TEST_P(SnapshotClusterContract, AHandleThatIsWrittenToAHeldContentIsDeleted) {
 }
 
 TEST_P(SnapshotClusterContract, AContentWithoutFinalizerLeavesItsSnapshot) {
-  const std::string handle = csi::SnapshotHandle(TakeSnapshot("snap"));
+  const std::string handle = support::SnapshotHandle(TakeSnapshot("snap"));
   const k8s::ObjectKey key =
       csi::VolumeSnapshotContentKey(MakeContent("bare", handle, "none", "", false));
   Await(key, "ready", IsReady);
@@ -381,7 +384,7 @@ TEST_P(SnapshotClusterContract, AContentWithoutFinalizerLeavesItsSnapshot) {
 }
 
 TEST_P(SnapshotClusterContract, AContentOfAMissingSnapshotWaitsForTheMark) {
-  const std::string handle = csi::SnapshotHandle(TakeSnapshot("snap", "Retain"));
+  const std::string handle = support::SnapshotHandle(TakeSnapshot("snap", "Retain"));
   const k8s::ObjectKey key = csi::VolumeSnapshotContentKey(
       MakeContent("foreign", handle, "gone", "00000000-0000-4000-8000-00000000beef", true));
   Await(key, "ready", IsReady);
@@ -401,17 +404,17 @@ TEST_P(SnapshotClusterContract, ARefusedCreationIsToldByBoth) {
   MakeSnapshot("snap", "data", MakeClass("Delete"));
   const k8s::ObjectKey key = ContentKeyOf("snap");
   const Json content = Await(key, "in error", ErrorSays("the array is on fire"));
-  EXPECT_TRUE(absl::StrContains(csi::ErrorMessage(content),
+  EXPECT_TRUE(absl::StrContains(support::ErrorMessage(content),
                                 absl::StrCat("failed to take snapshot of the volume ", volume,
                                              ": \"rpc error: code = Internal desc = ")));
-  EXPECT_EQ(csi::SnapshotHandle(content), "");
-  EXPECT_FALSE(csi::ReadyToUse(content));
+  EXPECT_EQ(support::SnapshotHandle(content), "");
+  EXPECT_FALSE(support::ReadyToUse(content));
   Await(SnapshotKey("snap"), "in error", ErrorSays("the array is on fire"));
   subject_->StopFailing();
   const Json ready = Await(SnapshotKey("snap"), "ready", IsReady);
   Await(SnapshotKey("snap"), "without error",
-        [](const Json& snapshot) { return csi::ErrorMessage(snapshot).empty(); });
-  EXPECT_EQ(csi::ErrorMessage(Await(key, "ready", IsReady)), "");
+        [](const Json& snapshot) { return support::ErrorMessage(snapshot).empty(); });
+  EXPECT_EQ(support::ErrorMessage(Await(key, "ready", IsReady)), "");
 }
 
 TEST_P(SnapshotClusterContract, AContentIsKeptWhileItsCreationIsOpen) {
@@ -437,7 +440,8 @@ TEST_P(SnapshotClusterContract, ARefusedCreationIsOver) {
   MakeSnapshot("snap", "data", MakeClass("Delete"));
   const k8s::ObjectKey key = ContentKeyOf("snap");
   Await(key, "in error and not being created", [](const Json& content) {
-    return !csi::ErrorMessage(content).empty() && k8s::Annotation(content, kBeingCreated).empty();
+    return !support::ErrorMessage(content).empty() &&
+           k8s::Annotation(content, kBeingCreated).empty();
   });
   MustDelete(SnapshotKey("snap"));
   AwaitGone(key);
@@ -446,15 +450,15 @@ TEST_P(SnapshotClusterContract, ARefusedCreationIsOver) {
 
 TEST_P(SnapshotClusterContract, ARefusedDeletionKeepsTheContent) {
   const Json content = TakeSnapshot("snap");
-  const std::string handle = csi::SnapshotHandle(content);
+  const std::string handle = support::SnapshotHandle(content);
   subject_->Fail("DeleteSnapshot", handle, "FAILED_PRECONDITION", "kept by the array");
   MustDelete(SnapshotKey("snap"));
   const k8s::ObjectKey key = csi::VolumeSnapshotContentKey(k8s::Name(content));
   Await(key, "being deleted", k8s::BeingDeleted);
   ExpectStays(key, "with its handle and finalizer", [&](const Json& object) {
-    return csi::SnapshotHandle(object) == handle &&
+    return support::SnapshotHandle(object) == handle &&
            HasFinalizer(object, objects::kContentBoundProtectionFinalizer) &&
-           csi::ErrorMessage(object).empty();
+           support::ErrorMessage(object).empty();
   });
   EXPECT_TRUE(subject_->DriverSnapshots().contains(handle));
   subject_->StopFailing();
@@ -530,7 +534,8 @@ TEST_P(SnapshotClusterContract, AGroupHasMembersThatGoWithIt) {
   const k8s::ObjectKey key{GroupType(), namespace_, "group"};
   const Json group = TakeGroup("group");
   EXPECT_TRUE(HasFinalizer(group, objects::kGroupSnapshotBoundProtectionFinalizer));
-  const k8s::ObjectKey content_key = csi::GroupContentKey("v1", csi::BoundGroupContentName(group));
+  const k8s::ObjectKey content_key =
+      csi::GroupContentKey("v1", support::As<objects::VolumeGroupSnapshot>(group).bound_content());
   const Json content = Await(content_key, "there", [](const Json&) { return true; });
   EXPECT_EQ(k8s::Name(content), absl::StrCat("groupsnapcontent-", k8s::Uid(group)));
   EXPECT_TRUE(HasFinalizer(content, objects::kGroupContentBoundProtectionFinalizer));
@@ -541,16 +546,18 @@ TEST_P(SnapshotClusterContract, AGroupHasMembersThatGoWithIt) {
   for (const Json& snapshot : members->items) {
     member = k8s::Name(snapshot);
     const Json ready = Await(SnapshotKey(member), "a ready member", [](const Json& object) {
-      return csi::ReadyToUse(object) && csi::StatusGroupName(object) == "group";
+      return support::ReadyToUse(object) &&
+             support::As<objects::VolumeSnapshot>(object).group_snapshot() == "group";
     });
-    EXPECT_TRUE(csi::IsMemberOf(ready, k8s::Uid(group)));
+    EXPECT_TRUE(support::As<objects::VolumeSnapshot>(ready).IsMemberOf(k8s::Uid(group)));
     EXPECT_TRUE(HasFinalizer(ready, objects::kSnapshotInGroupFinalizer));
     const Json own = Await(ContentKeyOf(member), "there", [](const Json&) { return true; });
     EXPECT_EQ(k8s::Annotation(own, objects::kGroupHandleOfMemberAnnotation),
-              csi::GroupHandleOf(content));
-    EXPECT_EQ(GetString(own, {"status", "volumeGroupSnapshotHandle"}), csi::GroupHandleOf(content));
+              support::As<objects::VolumeGroupSnapshotContent>(content).handle_or_source());
+    EXPECT_EQ(GetString(own, {"status", "volumeGroupSnapshotHandle"}),
+              support::As<objects::VolumeGroupSnapshotContent>(content).handle_or_source());
     found.insert(GetString(own, {"spec", "source", "volumeHandle"}));
-    AwaitDriver(csi::SnapshotHandle(own), true);
+    AwaitDriver(support::SnapshotHandle(own), true);
   }
   EXPECT_EQ(found, volumes);
   MustDelete(SnapshotKey(member));
@@ -559,7 +566,8 @@ TEST_P(SnapshotClusterContract, AGroupHasMembersThatGoWithIt) {
   AwaitGone(key);
   AwaitGone(content_key);
   AwaitGone(SnapshotKey(member));
-  for (const csi::GroupMember& one : csi::GroupMembers(content)) {
+  for (const csi::GroupMember& one :
+       support::As<objects::VolumeGroupSnapshotContent>(content).members()) {
     AwaitDriver(one.snapshot_handle, false);
   }
 }
@@ -568,10 +576,12 @@ TEST_P(SnapshotClusterContract, AGroupStaysUntilTheDriverHasDeletedIt) {
   MakeClaim("one", "db");
   const k8s::ObjectKey key{GroupType(), namespace_, "group"};
   const Json group = TakeGroup("group");
-  const k8s::ObjectKey content_key = csi::GroupContentKey("v1", csi::BoundGroupContentName(group));
+  const k8s::ObjectKey content_key =
+      csi::GroupContentKey("v1", support::As<objects::VolumeGroupSnapshot>(group).bound_content());
   const Json content = Await(content_key, "there", [](const Json&) { return true; });
-  subject_->Fail("DeleteVolumeGroupSnapshot", csi::GroupHandleOf(content), "FAILED_PRECONDITION",
-                 "kept by the array");
+  subject_->Fail("DeleteVolumeGroupSnapshot",
+                 support::As<objects::VolumeGroupSnapshotContent>(content).handle_or_source(),
+                 "FAILED_PRECONDITION", "kept by the array");
   MustDelete(key);
   Await(content_key, "being deleted", k8s::BeingDeleted);
   ExpectStays(content_key, "being deleted", [](const Json& object) {

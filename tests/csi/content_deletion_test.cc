@@ -21,6 +21,7 @@
 #include "objects/keys.h"
 #include "tests/csi/deletion_sidecar.h"
 #include "tests/support/fake_snapshot_cluster.h"
+#include "tests/support/snapshot_fields.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/typed.h"
@@ -456,7 +457,7 @@ TEST_F(ContentDeletionTest, StandsBesideADeletionOfVelerosThatDoesNotEnd) {
       bed_.api.Find(VolumeSnapshotContentKey(DeletionContentName(support::kDriver, "handle-1")));
   ASSERT_TRUE(ours.has_value());
   EXPECT_TRUE(k8s::BeingDeleted(*ours));
-  EXPECT_EQ(SnapshotHandle(*ours), "handle-1");
+  EXPECT_EQ(support::SnapshotHandle(*ours), "handle-1");
 }
 
 // As Velero 1.17 and 1.18 take groups: the archive has the members alone, and the sidecar lets

@@ -6,7 +6,6 @@
 #include <string>
 
 #include "base/rfc3339.h"
-#include "csi/snapshot_types.h"
 #include "objects/keys.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
@@ -15,6 +14,7 @@
 namespace csidelta::csi::data_transfer_test {
 namespace {
 
+using objects::DataUpload;
 using support::IsOk;
 using support::StatusIs;
 using testing::HasSubstr;
@@ -26,14 +26,15 @@ class DataTransferTest : public testing::Test {
     Json upload = support::MakeObject("velero.io/v2alpha1", "DataUpload", "velero", name,
                                       {{objects::kAsyncOperationIdLabel, "du-1"}});
     SetJson(upload, {"status"}, status);
-    return bed_.api.Seed(DataUploadType(), upload);
+    return bed_.api.Seed(DataUpload::Type(), upload);
   }
 
-  velero::OperationProgress Progress() { return TransferProgress(bed_.ctx, bed_.env, transfer_); }
+  velero::OperationProgress Progress() {
+    return TransferProgress<DataUpload>(bed_.ctx, bed_.env, transfer_);
+  }
 
   support::ActionBed bed_;
-  const Transfer transfer_{
-      .type = DataUploadType(), .namespace_name = "velero", .operation_id = "du-1"};
+  const Transfer transfer_{.namespace_name = "velero", .operation_id = "du-1"};
 };
 
 TEST(TransferNameTest, IsTheSameAlwaysAndFits) {
@@ -109,26 +110,26 @@ TEST_F(DataTransferTest, TroubleWithTheServerIsNoAnswer) {
 TEST_F(DataTransferTest, TwoForOneOperationAreNamed) {
   Seed("one");
   Seed("two");
-  EXPECT_THAT(FindTransfer(bed_.ctx, bed_.api, transfer_),
+  EXPECT_THAT(FindTransfer<DataUpload>(bed_.ctx, bed_.api, transfer_),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("two")));
 }
 
 TEST_F(DataTransferTest, CancelAsksOnceAndOnlyWhatRuns) {
-  ASSERT_THAT(CancelTransfer(bed_.ctx, bed_.api, transfer_), IsOk());
+  ASSERT_THAT(CancelTransfer<DataUpload>(bed_.ctx, bed_.api, transfer_), IsOk());
   Seed("upload", {{"phase", "Completed"}});
-  ASSERT_THAT(CancelTransfer(bed_.ctx, bed_.api, transfer_), IsOk());
+  ASSERT_THAT(CancelTransfer<DataUpload>(bed_.ctx, bed_.api, transfer_), IsOk());
   EXPECT_EQ(bed_.api.CallCount("patch", "datauploads"), 0);
   Seed("upload", {{"phase", "Prepared"}});
-  ASSERT_THAT(CancelTransfer(bed_.ctx, bed_.api, transfer_), IsOk());
-  EXPECT_EQ(*FindJson(bed_.api.All(DataUploadType()).front(), {"spec", "cancel"}), true);
+  ASSERT_THAT(CancelTransfer<DataUpload>(bed_.ctx, bed_.api, transfer_), IsOk());
+  EXPECT_EQ(*FindJson(bed_.api.All(DataUpload::Type()).front(), {"spec", "cancel"}), true);
 }
 
 TEST_F(DataTransferTest, OneIsMadeHoweverOftenItIsAskedFor) {
-  const Json wanted = support::MakeObject("velero.io/v2alpha1", "DataUpload", "velero", "mine",
-                                          {{objects::kAsyncOperationIdLabel, "du-1"}});
+  DataUpload wanted = DataUpload::Make("velero", "mine");
+  wanted.SetLabel(objects::kAsyncOperationIdLabel, "du-1");
   ASSERT_THAT(EnsureTransfer(bed_.ctx, bed_.api, transfer_, wanted), IsOk());
   ASSERT_THAT(EnsureTransfer(bed_.ctx, bed_.api, transfer_, wanted), IsOk());
-  EXPECT_THAT(bed_.api.All(DataUploadType()), SizeIs(1));
+  EXPECT_THAT(bed_.api.All(DataUpload::Type()), SizeIs(1));
 }
 
 }  // namespace

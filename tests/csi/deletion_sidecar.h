@@ -8,6 +8,7 @@
 #include "k8s/object.h"
 #include "objects/keys.h"
 #include "tests/support/fake_api_client.h"
+#include "tests/support/snapshot_fields.h"
 
 namespace csidelta::csi {
 
@@ -34,11 +35,11 @@ class Sidecar {
     }
     const k8s::ObjectKey key = VolumeSnapshotContentKey(k8s::Name(content));
     if (GetString(content, {"spec", "deletionPolicy"}) == "Delete" &&
-        !SnapshotHandle(content).empty()) {
+        !support::SnapshotHandle(content).empty()) {
       if (refuses) {
         return;
       }
-      snapshots.erase(SnapshotHandle(content));
+      snapshots.erase(support::SnapshotHandle(content));
       api.Mutate(key, [](Json& object) { object["status"] = Json::object(); });
     }
     Json others = Json::array();

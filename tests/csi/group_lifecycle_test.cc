@@ -20,6 +20,7 @@
 #include "objects/keys.h"
 #include "tests/csi/backup_fixture.h"
 #include "tests/support/fake_snapshot_cluster.h"
+#include "tests/support/snapshot_fields.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/typed.h"
 
@@ -138,8 +139,8 @@ TEST_F(GroupLifecycleTest, AllMembersAreCutByOneCall) {
   EXPECT_THAT(cluster_.driver().groups().begin()->second, SizeIs(kClaims));
   for (int i = 0; i < kClaims; ++i) {
     const TakenSnapshot& member = taken->members.at(Claim(i).uid);
-    EXPECT_EQ(SourceClaimName(member.snapshot.json()), Claim(i).name);
-    EXPECT_EQ(SnapshotHandle(member.content.json()),
+    EXPECT_EQ(support::SourceClaimName(member.snapshot.json()), Claim(i).name);
+    EXPECT_EQ(support::SnapshotHandle(member.content.json()),
               cluster_.MemberHandle(k8s::Uid(taken->group.json()), Claim(i).volume_handle));
     EXPECT_TRUE(IsOurs(member.snapshot, backup_));
     EXPECT_EQ(MemberGroupName(member.snapshot), k8s::Name(taken->group.json()));
@@ -294,7 +295,7 @@ TEST_F(GroupLifecycleTest, OlderVersionsOfTheKindsAreSpokenToo) {
     const auto taken = Take();
     ASSERT_THAT(taken, IsOk());
     EXPECT_THAT(taken->members, SizeIs(kClaims));
-    EXPECT_EQ(GroupVersionOf(taken->group.json()), version);
+    EXPECT_EQ(taken->group.version(), version);
     EXPECT_THAT(RemoveGroup(ctx_, api_, taken->group), IsOk());
     ExpectNothingLeft();
   }
@@ -310,7 +311,8 @@ TEST_F(GroupLifecycleTest, MembersThatTheVersionHidesAreFoundAndNoted) {
   const std::vector<GroupClaim> noted = PlannedMembers(taken->group);
   ASSERT_THAT(noted, SizeIs(kClaims));
   for (const GroupClaim& member : noted) {
-    EXPECT_EQ(member.snapshot_handle, SnapshotHandle(taken->members.at(member.uid).content.json()));
+    EXPECT_EQ(member.snapshot_handle,
+              support::SnapshotHandle(taken->members.at(member.uid).content.json()));
     EXPECT_NE(member.snapshot_handle, "");
   }
   ExpectNotes(*taken);

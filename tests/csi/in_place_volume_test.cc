@@ -15,9 +15,9 @@
 #include "csi/restore_guard.h"
 #include "csi/restored_volume.h"
 #include "csi/snapshot_types.h"
-#include "csi/swap_record.h"
 #include "objects/keys.h"
 #include "objects/persistent_volume_claim.h"
+#include "objects/swap_record.h"
 #include "tests/support/fake_snapshot_cluster.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
@@ -139,7 +139,7 @@ TEST_F(InPlaceVolumeTest, TheVolumeGetsASecondNameInTheMoversNamespace) {
   EXPECT_EQ(ready->storage_class, "fast");
   ASSERT_TRUE(Alias().has_value());
   const Json alias = *Alias();
-  EXPECT_TRUE(IsAlias(alias));
+  EXPECT_TRUE(IsAlias(objects::Object(alias)));
   EXPECT_EQ(GetString(alias, {"spec", "csi", "volumeHandle"}), "v-1");
   EXPECT_EQ(GetString(alias, {"spec", "csi", "volumeAttributes", "pool"}), "one");
   EXPECT_EQ(FindJson(alias, {"spec", "csi", "volumeAttributes",
@@ -814,15 +814,16 @@ const RefusedCase kRefusedCases[] = {
      }},
     {"UnfinishedSwap", "--finish",
      [](support::FakeApiClient& api, InPlaceRequest&) {
-       Json old = support::MakeObject(
-           "v1", "PersistentVolume", "", "pv-old",
-           {{objects::kInPlaceLabel, RestoreLabelValue("shop", "data")}},
-           {{objects::kInPlaceRecordAnnotation, FormatSwapRecord({.side = SwapSide::kRestored,
-                                                                  .namespace_name = "shop",
-                                                                  .pvc = "data",
-                                                                  .snapshot = "monday",
-                                                                  .policy = "Delete",
-                                                                  .peer = "pv-1"})}});
+       Json old =
+           support::MakeObject("v1", "PersistentVolume", "", "pv-old",
+                               {{objects::kInPlaceLabel, RestoreLabelValue("shop", "data")}},
+                               {{objects::kInPlaceRecordAnnotation,
+                                 objects::FormatSwapRecord({.side = objects::SwapSide::kRestored,
+                                                            .namespace_name = "shop",
+                                                            .pvc = "data",
+                                                            .snapshot = "monday",
+                                                            .policy = "Delete",
+                                                            .peer = "pv-1"})}});
        api.Seed(PersistentVolumeType(), old);
      }},
     {"DeregisteringDriver", "csi.vsphere.vmware.com",

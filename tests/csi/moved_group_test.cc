@@ -24,6 +24,7 @@
 #include "objects/keys.h"
 #include "tests/csi/backup_fixture.h"
 #include "tests/support/fake_snapshot_cluster.h"
+#include "tests/support/snapshot_fields.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/typed.h"
 
@@ -128,7 +129,7 @@ class MovedGroupTest : public BackupFixture {
       StaticContent content;
       content.name = absl::StrCat("du-", names.size(), "-", k8s::Name(member.content.json()));
       content.driver = "d.example.com";
-      content.handle = HandleOf(member.content.json());
+      content.handle = member.content.handle_or_source();
       content.deletion_policy = "Retain";
       content.labels = MovedGroupLabels(member.content);
       content.annotations = OwnerAnnotations(owner);
@@ -176,8 +177,9 @@ TEST_F(MovedGroupTest, AGroupBecomesSingleSnapshotsAndARecordOfAll) {
   const Json record = Records().front();
   EXPECT_EQ(GetString(record, {"spec", "deletionPolicy"}), "Retain");
   EXPECT_EQ(GetString(record, {"spec", "volumeGroupSnapshotRef", "uid"}), "");
-  EXPECT_EQ(GetString(record, {"status", "volumeGroupSnapshotHandle"}), GroupHandleOf(record));
-  EXPECT_THAT(GroupMembers(record), SizeIs(kClaims));
+  const auto content = support::As<objects::VolumeGroupSnapshotContent>(record);
+  EXPECT_EQ(content.handle(), content.handle_or_source());
+  EXPECT_THAT(content.members(), SizeIs(kClaims));
   EXPECT_THAT(api_.All(VolumeGroupSnapshotType("v1")), IsEmpty());
   EXPECT_THAT(DriverGroups(), SizeIs(1));
   for (int i = 0; i < kClaims; ++i) {
@@ -185,7 +187,7 @@ TEST_F(MovedGroupTest, AGroupBecomesSingleSnapshotsAndARecordOfAll) {
     EXPECT_TRUE(IsOurs(member.snapshot, backup_));
     EXPECT_EQ(GetString(member.snapshot.json(), {"spec", "volumeSnapshotClassName"}), "snapshots");
     EXPECT_EQ(GetString(member.content.json(), {"spec", "deletionPolicy"}), "Retain");
-    EXPECT_EQ(RestoreSizeBytes(member.content.json()), 64 << 20);
+    EXPECT_EQ(support::RestoreSizeBytes(member.content.json()), 64 << 20);
     EXPECT_EQ(MovedGroupOf(member.content), k8s::Name(record));
     EXPECT_EQ(ReadMovedGroup(member.content),
               (MovedGroup{.name = "app/db",

@@ -385,9 +385,9 @@ TEST_F(MoverRestoreTest, KilledAtAnyCallItLeavesNoConsentToAnythingElse) {
       EXPECT_GT(n, 5);
       return;
     }
-    const k8s::ObjectKey key{DataDownloadType(), "velero", k8s::Name(plan->download)};
+    const k8s::ObjectKey key = plan->download.key();
     api_.Remove(key);
-    const Json another = api_.Seed(key.type, plan->download);
+    const Json another = api_.Seed(key.type, plan->download.json());
     EXPECT_THAT(Consent(), Not(AnyOf(k8s::Uid(another), absl::StrCat("velero/", key.name))));
     api_.Remove(key);
   }
@@ -395,7 +395,7 @@ TEST_F(MoverRestoreTest, KilledAtAnyCallItLeavesNoConsentToAnythingElse) {
 
 // Gone on with is only what this very DataDownload has begun to write, and what may still go on.
 TEST_F(MoverRestoreTest, OnlyWhatHasBegunIsGoneOnWith) {
-  const std::string name = k8s::Name(Plan()->download);
+  const std::string name = Plan()->download.name();
   const auto goes_on = [&](const char* phase, const CopyRecord& record) {
     api_.Mutate({DataDownloadType(), "velero", name},
                 [&](Json& download) { download["status"]["phase"] = phase; });
@@ -405,7 +405,7 @@ TEST_F(MoverRestoreTest, OnlyWhatHasBegunIsGoneOnWith) {
     });
     return Plan()->goes_on;
   };
-  Json made = Plan()->download;
+  Json made = Plan()->download.json();
   made["metadata"]["uid"] = "made-uid";
   api_.Seed(DataDownloadType(), made);
   const CopyRecord begun{.method = CopyRecord::Method::kMover,
@@ -442,14 +442,14 @@ TEST_F(MoverRestoreTest, AnotherOneOfTheNameIsNotFollowed) {
   MoverPlan going_on = *plan;
   going_on.goes_on = true;
   for (const auto& change : changes) {
-    Json other = plan->download;
+    Json other = plan->download.json();
     change(other);
     other["status"]["phase"] = "Completed";
     api_.Seed(DataDownloadType(), other);
     EXPECT_THAT(RestoreByMover(ctx_, api_, Random::Real(), going_on, options_, notes_),
                 StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("is another one")));
   }
-  api_.Remove({DataDownloadType(), "velero", k8s::Name(plan->download)});
+  api_.Remove(plan->download.key());
   EXPECT_THAT(RestoreByMover(ctx_, api_, Random::Real(), going_on, options_, notes_),
               StatusIs(absl::StatusCode::kAborted, HasSubstr("has just ended")));
 }

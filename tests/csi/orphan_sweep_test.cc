@@ -16,6 +16,7 @@
 #include "tests/support/fake_snapshot_cluster.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/typed.h"
 #include "velero/labels.h"
 
 namespace csidelta::csi::orphan_sweep_test {
@@ -471,7 +472,7 @@ class GroupSweepTest : public OrphanSweepTest {
   }
 
   void EnterArchive() {
-    bed_.api.Mutate(GroupSnapshotKey(group_), [](Json& group) {
+    bed_.api.Mutate(support::As<objects::VolumeGroupSnapshot>(group_).key(), [](Json& group) {
       SetJson(group, {"metadata", "annotations", objects::kGroupSnapshotHandleAnnotation}, "g");
     });
     for (const Json& member : bed_.api.All(VolumeSnapshotType())) {

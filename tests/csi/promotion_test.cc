@@ -363,7 +363,8 @@ TEST_F(PromotionTest, ADefiniteRefusalEndsTheWaitWithItsSentence) {
   EXPECT_EQ(bed_.clock.Now() - begin, absl::Minutes(1));
   BeforeLook(2, [&] {
     AddEvent(pvc.uid(), "ProvisioningFailed",
-             "failed: rpc error: code = NotFound desc = snapshot \x1b[31mh\x1b[0m", "2024-01-01");
+             "failed: rpc error: code = NotFound desc = snapshot \x1b[31mh\x1b[0m",
+             "2024-01-01T00:00:00Z");
   });
   EXPECT_THAT(Await(pvc),
               StatusIs(absl::StatusCode::kFailedPrecondition,

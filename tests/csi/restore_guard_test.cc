@@ -10,9 +10,9 @@
 
 #include "csi/copy_record.h"
 #include "csi/snapshot_types.h"
-#include "csi/swap_record.h"
 #include "csi/volume_guard.h"
 #include "objects/keys.h"
+#include "objects/swap_record.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
 
@@ -23,6 +23,8 @@ using objects::PersistentVolume;
 using objects::PersistentVolumeClaim;
 using objects::Pod;
 using objects::StatefulSet;
+using objects::SwapRecord;
+using objects::SwapSide;
 using objects::VolumeSnapshot;
 using objects::VolumeSnapshotContent;
 using support::IsOk;

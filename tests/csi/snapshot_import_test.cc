@@ -15,6 +15,7 @@
 #include "k8s/object.h"
 #include "objects/keys.h"
 #include "tests/support/fake_snapshot_cluster.h"
+#include "tests/support/snapshot_fields.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
 
@@ -275,7 +276,7 @@ TEST_F(SnapshotImportTest, ANameThatIsTakenMeanwhileLeavesNoContent) {
   EXPECT_THAT(Import(Request()),
               StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("shop/orders exists already")));
   EXPECT_FALSE(Content().has_value());
-  EXPECT_EQ(csi::SourceClaimName(*Snapshot()), "data");  // That of the other one.
+  EXPECT_EQ(support::SourceClaimName(*Snapshot()), "data");  // That of the other one.
 }
 
 TEST_F(SnapshotImportTest, AContentThatTakesTheNameMeanwhileIsNotUsed) {

@@ -229,6 +229,23 @@ TEST_F(SnapshotInventoryTest, AListThatGrewTooOldIsReadAgain) {
               StatusIs(absl::StatusCode::kOutOfRange));
 }
 
+TEST_F(SnapshotInventoryTest, ReadsAlikeWhateverItsVersionAndNotWhenItSaysSomethingElse) {
+  Seed("a");
+  const SnapshotEntry entry = Of(Read(Request()), "a");
+  SnapshotEntry other = entry;
+  other.resource_version = "another";
+  other.content_resource_version = "another";
+  EXPECT_TRUE(ReadsAlike(entry, other));
+  other.note = "before the upgrade";
+  EXPECT_FALSE(ReadsAlike(entry, other));
+  other = entry;
+  other.status.conditions.front().message = "another";
+  EXPECT_FALSE(ReadsAlike(entry, other));
+  other = entry;
+  other.kept_for.push_back(LastReadyProtection());
+  EXPECT_FALSE(ReadsAlike(entry, other));
+}
+
 // Of several that are to go, the newest Ready one of each PVC that would be left without one.
 TEST_F(SnapshotInventoryTest, LastReadyOfSparesOneOfEachPvc) {
   std::vector<SnapshotEntry> entries(6);
@@ -259,7 +276,7 @@ class ForgetfulApi : public support::FakeApiClient {
   absl::StatusOr<std::string> ListWanted(
       const CallContext& ctx, const k8s::ResourceType& type, absl::string_view namespace_name,
       absl::FunctionRef<bool(absl::string_view name)> is_wanted,
-      absl::FunctionRef<void(const std::vector<Json>& page, bool is_first)> sink) override {
+      absl::FunctionRef<void(std::vector<Json>& page, bool is_first)> sink) override {
     ++asked;
     if (!is_asked.HasBeenNotified()) {
       is_asked.Notify();
@@ -283,7 +300,7 @@ class ForgetfulApi : public support::FakeApiClient {
   absl::StatusOr<std::string> ListPages(
       const CallContext& ctx, const k8s::ResourceType& type, absl::string_view namespace_name,
       const k8s::ListOptions& options,
-      absl::FunctionRef<void(const std::vector<Json>& page, bool is_first)> sink) override {
+      absl::FunctionRef<void(std::vector<Json>& page, bool is_first)> sink) override {
     if (type == VolumeSnapshotType() && waits_for_memory) {
       EXPECT_TRUE(is_asked.WaitForNotificationWithTimeout(absl::Seconds(60)));
     }

@@ -15,6 +15,7 @@
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/fake_snapshot_cluster.h"
+#include "tests/support/snapshot_fields.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
 
@@ -399,7 +400,7 @@ TEST_F(SnapshotRoomTest, OfOnePvcOneThatIsBeingDeletedIsEnough) {
     if (call.name == "s3" || call.verb == "watch") {  // It is waited for.
       api_.Remove(VolumeSnapshotKey("shop", "s3"));
       api_.Remove(VolumeSnapshotContentKey(
-          BoundContentName(api_.Find(VolumeSnapshotKey("shop", "s3")).value_or(Json()))));
+          support::BoundContentName(api_.Find(VolumeSnapshotKey("shop", "s3")).value_or(Json()))));
     }
     return absl::OkStatus();
   });

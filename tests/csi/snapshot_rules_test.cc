@@ -179,17 +179,17 @@ TEST(SnapshotSecretsTest, ContentNamesTheSecretsForDeletion) {
                             {"snapshot.storage.kubernetes.io/deletion-secret-namespace", "vault"},
                             {"csi.storage.k8s.io/snapshotter-secret-name", "key"},
                             {"csi.storage.k8s.io/snapshotter-secret-namespace", "vault"}}}}}};
-  const auto secrets = SecretsOfContent(content);
+  const auto secrets = SecretsOfContent(support::As<objects::VolumeSnapshotContent>(content));
   ASSERT_THAT(secrets, SizeIs(1));
   EXPECT_EQ(secrets[0], (velero::ResourceIdentifier{"", "secrets", "vault", "key"}));
 }
 
 TEST(SnapshotSecretsTest, HalfANameIsNone) {
-  EXPECT_THAT(SecretsOfContent(
+  EXPECT_THAT(SecretsOfContent(support::As<objects::VolumeSnapshotContent>(
                   {{"metadata",
-                    {{"annotations", {{"csi.storage.k8s.io/snapshotter-secret-name", "key"}}}}}}),
+                    {{"annotations", {{"csi.storage.k8s.io/snapshotter-secret-name", "key"}}}}}})),
               IsEmpty());
-  EXPECT_THAT(SecretsOfContent(Json::object()), IsEmpty());
+  EXPECT_THAT(SecretsOfContent(objects::VolumeSnapshotContent()), IsEmpty());
 }
 
 TEST(SnapshotSecretsTest, ClassNamesSecretsByAnnotationAndParameter) {
@@ -201,16 +201,16 @@ TEST(SnapshotSecretsTest, ClassNamesSecretsByAnnotationAndParameter) {
       {"parameters",
        {{"csi.storage.k8s.io/snapshotter-secret-name", "cut"},
         {"csi.storage.k8s.io/snapshotter-secret-namespace", "vault"}}}};
-  EXPECT_THAT(SecretsOfClass(snapshot_class), SizeIs(2));
+  EXPECT_THAT(SecretsOfClass(support::As<objects::VolumeSnapshotClass>(snapshot_class)), SizeIs(2));
 }
 
 TEST(SnapshotSecretsTest, TemplatesNameNoSecret) {
-  EXPECT_THAT(
-      SecretsOfClass(
-          {{"parameters",
-            {{"csi.storage.k8s.io/snapshotter-secret-name", "key"},
-             {"csi.storage.k8s.io/snapshotter-secret-namespace", "${volumesnapshot.namespace}"}}}}),
-      IsEmpty());
+  EXPECT_THAT(SecretsOfClass(support::As<objects::VolumeSnapshotClass>(
+                  {{"parameters",
+                    {{"csi.storage.k8s.io/snapshotter-secret-name", "key"},
+                     {"csi.storage.k8s.io/snapshotter-secret-namespace",
+                      "${volumesnapshot.namespace}"}}}})),
+              IsEmpty());
 }
 
 Json Owner(const char* api_version, const char* kind) {
@@ -232,10 +232,11 @@ TEST_P(StripForeignOwnersTest, Strips) {
   if (std::string(test.namespace_name) != "") {
     SetJson(object, {"metadata", "namespace"}, test.namespace_name);
   }
-  EXPECT_EQ(StripForeignOwners("velero", object), test.stripped);
-  EXPECT_EQ(FindJson(object, {"metadata", "ownerReferences"}) == nullptr, test.stripped);
+  objects::Object stripped(object);
+  EXPECT_EQ(StripForeignOwners("velero", stripped), test.stripped);
+  EXPECT_EQ(FindJson(stripped.json(), {"metadata", "ownerReferences"}) == nullptr, test.stripped);
   if (std::string(test.label) != "") {
-    EXPECT_EQ(k8s::Label(object, test.label), "o");
+    EXPECT_EQ(stripped.Label(test.label), "o");
   }
 }
 
@@ -258,37 +259,38 @@ INSTANTIATE_TEST_SUITE_P(Table, StripForeignOwnersTest, testing::ValuesIn(kOwner
                          [](const auto& test) { return std::string(test.param.name); });
 
 TEST(StripForeignOwnersTest, KeepsTheOthers) {
-  Json object = {{"metadata",
-                  {{"ownerReferences", Json::array({Owner("velero.io/v1", "Backup"),
-                                                    Owner("v1", "PersistentVolume")})}}}};
+  const Json kept = Json::array({Owner("v1", "PersistentVolume")});
+  objects::Object object(
+      {{"metadata",
+        {{"ownerReferences", Json::array({Owner("velero.io/v1", "Backup"), kept[0]})}}}});
   EXPECT_TRUE(StripForeignOwners("velero", object));
-  EXPECT_EQ(object["metadata"]["ownerReferences"], Json::array({Owner("v1", "PersistentVolume")}));
+  EXPECT_EQ(object.json()["metadata"]["ownerReferences"], kept);
   EXPECT_FALSE(StripForeignOwners("velero", object));
 }
 
 TEST(StripMarksTest, RemovesTheMarksOfControllersAndOfTheBackupAndNothingElse) {
-  const Json clean = {{"metadata",
-                       {{"name", "x"},
-                        {"annotations", {{objects::kVolumeSnapshotHandleAnnotation, "h"}}},
-                        {"labels", {{objects::kBackupNameLabel, "nightly"}}},
-                        {"finalizers", {"example.com/other"}}}}};
-  Json object = clean;
+  const objects::Object clean({{"metadata",
+                                {{"name", "x"},
+                                 {"annotations", {{objects::kVolumeSnapshotHandleAnnotation, "h"}}},
+                                 {"labels", {{objects::kBackupNameLabel, "nightly"}}},
+                                 {"finalizers", {"example.com/other"}}}}});
+  objects::Object object = clean;
   EXPECT_FALSE(StripMarks(object));
   EXPECT_EQ(object, clean);
   for (const char* key :
        {objects::kBeingCreatedAnnotation, objects::kContentBeingDeletedAnnotation,
         objects::kMustIncludeAnnotation, objects::kGroupSnapshotHandleAnnotation}) {
-    SetJson(object, {"metadata", "annotations", key}, "yes");
+    object.SetAnnotation(key, "yes");
     EXPECT_TRUE(StripMarks(object)) << key;
     EXPECT_EQ(object, clean) << key;
   }
   for (const char* key : {objects::kCsiDeltaLabel, objects::kBackupUidLabel,
                           objects::kGroupNameLabel, objects::kMemberOfBackupLabel}) {
-    SetJson(object, {"metadata", "labels", key}, "yes");
+    object.SetLabel(key, "yes");
     EXPECT_TRUE(StripMarks(object)) << key;
     EXPECT_EQ(object, clean) << key;
   }
-  object["metadata"]["finalizers"].push_back(objects::kSnapshotInGroupFinalizer);
+  object.SetFinalizers({"example.com/other", objects::kSnapshotInGroupFinalizer});
   EXPECT_TRUE(StripMarks(object));
   EXPECT_EQ(object, clean);
 }
@@ -310,9 +312,9 @@ TEST(NamespacePodsTest, ListsOnceAndKeepsWhatCounts) {
     const auto found = pods.Get({}, "b", "app");
     ASSERT_THAT(found, support::IsOk());
     ASSERT_THAT(**found, SizeIs(1));
-    EXPECT_TRUE(UsesClaim((*found)->front(), "data"));
-    EXPECT_FALSE(UsesClaim((*found)->front(), "other"));
-    EXPECT_FALSE((*found)->front()["spec"].contains("containers"));
+    EXPECT_TRUE((*found)->front().NamesPvc("data"));
+    EXPECT_FALSE((*found)->front().NamesPvc("other"));
+    EXPECT_FALSE((*found)->front().json()["spec"].contains("containers"));
   }
   EXPECT_EQ(api.CallCount("list", "pods"), 1);
 }

@@ -87,7 +87,7 @@ ScheduleRequest Nightly() {
 }
 
 const Json& PodOf(const SnapshotSchedule& schedule) {
-  return *FindJson(schedule.cron_job, {"spec", "jobTemplate", "spec", "template", "spec"});
+  return *FindJson(schedule.cron_job.json(), {"spec", "jobTemplate", "spec", "template", "spec"});
 }
 std::vector<std::string> ArgsOf(const Json& container) {
   return container.at("args").get<std::vector<std::string>>();
@@ -104,7 +104,7 @@ TEST(SnapshotScheduleTest, TakesFirstAndThenPrunesItsOwn) {
       ArgsOf(pod.at("containers").at(0)),
       ElementsAre("snapshot", "prune", "--namespace=shop",
                   "--selector=snapshot.csi-delta.io/schedule=nightly", "--yes", "--keep-last=3"));
-  const Json& job = schedule->cron_job;
+  const Json& job = schedule->cron_job.json();
   EXPECT_EQ(GetString(job, {"spec", "concurrencyPolicy"}), "Forbid");
   EXPECT_EQ(GetInt(job, {"spec", "jobTemplate", "spec", "backoffLimit"}, -1), 0);
   EXPECT_FALSE(GetBool(job, {"spec", "suspend"}, true));
@@ -120,8 +120,8 @@ TEST(SnapshotScheduleTest, WithoutKeepRulesNothingIsPruned) {
   ASSERT_THAT(schedule, IsOk());
   EXPECT_FALSE(PodOf(*schedule).contains("initContainers"));
   EXPECT_THAT(ArgsOf(PodOf(*schedule).at("containers").at(0)), Contains("create"));
-  EXPECT_TRUE(GetBool(schedule->cron_job, {"spec", "suspend"}));
-  EXPECT_EQ(GetString(schedule->cron_job, {"spec", "timeZone"}), "Europe/Berlin");
+  EXPECT_TRUE(GetBool(schedule->cron_job.json(), {"spec", "suspend"}));
+  EXPECT_EQ(GetString(schedule->cron_job.json(), {"spec", "timeZone"}), "Europe/Berlin");
 }
 
 // https://kubernetes.io/docs/concepts/security/pod-security-standards/#restricted
@@ -157,7 +157,7 @@ TEST(SnapshotScheduleTest, TheRoleIsTheViewersAndWhatIsUsed) {
   const auto rules_of = [](const ScheduleRequest& request) {
     const absl::StatusOr<SnapshotSchedule> schedule = MakeSchedule(request);
     EXPECT_THAT(schedule, IsOk());
-    return schedule->role.at("rules");
+    return schedule->role.json().at("rules");
   };
   const absl::StatusOr<Json> viewer = ParseYaml(support::ReadSource("deploy/snapshot-roles.yaml"));
   ASSERT_THAT(viewer, IsOk());
@@ -187,8 +187,8 @@ TEST(SnapshotScheduleTest, NamesOfTwoNamespacesDoNotMeet) {
   ScheduleRequest right = Nightly();
   right.name = "c";
   right.selection.namespace_name = "a-b";
-  EXPECT_NE(MakeSchedule(left)->cluster_role_binding.at("metadata").at("name"),
-            MakeSchedule(right)->cluster_role_binding.at("metadata").at("name"));
+  EXPECT_NE(MakeSchedule(left)->cluster_role_binding.name(),
+            MakeSchedule(right)->cluster_role_binding.name());
 }
 
 TEST(SnapshotScheduleTest, WhatCannotBeIsNamed) {

@@ -18,6 +18,8 @@ using objects::CsiNode;
 using objects::Node;
 using objects::PersistentVolume;
 using objects::PersistentVolumeClaim;
+using objects::SwapRecord;
+using objects::SwapSide;
 using support::IsOkAndHolds;
 using support::StatusIs;
 using testing::HasSubstr;
@@ -46,16 +48,16 @@ Json VolumeObject(const char* name, const char* policy, const char* pvc_uid) {
 }
 
 Json TemporaryObject(const char* phase) {
-  return {
-      {"metadata",
-       {{"name", "tmp"},
-        {"namespace", "shop"},
-        {"uid", "t"},
-        {"annotations",
-         {{objects::kInPlaceRecordAnnotation,
-           FormatTemporaryRecord({.pvc_uid = "p1", .snapshot = "monday", .snapshot_uid = "m"})}}}}},
-      {"spec", {{"volumeName", "pv-new"}}},
-      {"status", {{"phase", phase}}}};
+  return {{"metadata",
+           {{"name", "tmp"},
+            {"namespace", "shop"},
+            {"uid", "t"},
+            {"annotations",
+             {{objects::kInPlaceRecordAnnotation,
+               objects::FormatTemporaryRecord(
+                   {.pvc_uid = "p1", .snapshot = "monday", .snapshot_uid = "m"})}}}}},
+          {"spec", {{"volumeName", "pv-new"}}},
+          {"status", {{"phase", phase}}}};
 }
 
 SwapState StateOf(const Objects& o) {

@@ -13,21 +13,23 @@
 #include "csi/restore_guard.h"
 #include "csi/snapshot_creation.h"
 #include "csi/snapshot_types.h"
-#include "csi/swap_record.h"
 #include "csi/volume_guard.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
+#include "objects/swap_record.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/fake_snapshot_cluster.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/typed.h"
 
 namespace csidelta::csi::volume_swap_test {
 namespace {
 
 using objects::PersistentVolume;
 using objects::PersistentVolumeClaim;
+using objects::SwapSide;
 using objects::VolumeSnapshot;
 using support::IsOk;
 using support::StatusIs;
@@ -325,10 +327,12 @@ TEST(VolumeSwapTest, ThePvcHasTheDataOfTheVolumeSnapshotAndTheOldVolumeStays) {
 TEST(VolumeSwapTest, TheSafetySnapshotHoldsWhatWasThereAndIsNoBackups) {
   World world;
   const std::string name = world.Restore()->safety_snapshot;
-  const Json snapshot = *world.api.Find(VolumeSnapshotKey("shop", name));
-  EXPECT_EQ(k8s::Label(snapshot, objects::kMadeByLabel), "csi-delta");
-  const Json content = *world.api.Find(VolumeSnapshotContentKey(BoundContentName(snapshot)));
-  EXPECT_THAT(world.cluster.driver().snapshots(), testing::Contains(SnapshotHandle(content)));
+  const auto snapshot =
+      support::As<VolumeSnapshot>(*world.api.Find(VolumeSnapshotKey("shop", name)));
+  EXPECT_EQ(snapshot.Label(objects::kMadeByLabel), "csi-delta");
+  const auto content = support::As<objects::VolumeSnapshotContent>(
+      *world.api.Find(VolumeSnapshotContentKey(snapshot.bound_content())));
+  EXPECT_THAT(world.cluster.driver().snapshots(), testing::Contains(content.handle()));
 }
 
 TEST(VolumeSwapTest, WithoutASafetySnapshotNoneIsTaken) {

@@ -8,8 +8,8 @@
 
 #include "csi/data_transfer.h"
 #include "csi/snapshot_types.h"
-#include "datamover/data_deletion.h"
 #include "k8s/object.h"
+#include "objects/data_deletion.h"
 #include "tests/datamover/mover_bed.h"
 #include "tests/support/status_matchers.h"
 #include "velero/data_reference.h"
@@ -65,7 +65,8 @@ TEST_F(ArchiveReconcilerTest, WhatABackupThatFailedMovedIsAskedToGoOnce) {
     EXPECT_THAT(Look(), IsOkAndHolds(absl::InfiniteFuture()));
   }
   ASSERT_THAT(Deletions(), SizeIs(1));
-  const DataDeletion deletion = DataDeletionOf(Deletions()[0]);
+  const objects::DataDeletionSpec deletion =
+      support::As<objects::DataDeletion>(Deletions()[0]).spec();
   EXPECT_EQ(deletion.upload, k8s::Uid(bed_.Upload())) << "found by its tag, and nothing else";
   EXPECT_TRUE(deletion.worker_ended);
   EXPECT_EQ(deletion.location, "default");
@@ -115,7 +116,8 @@ TEST_F(ArchiveReconcilerTest, WhatNeverEnteredTheArchiveOfABackupThatIsOverIsAsk
     EXPECT_THAT(Look(), IsOkAndHolds(absl::InfiniteFuture()));
   }
   ASSERT_THAT(Deletions(), SizeIs(1));
-  EXPECT_EQ(DataDeletionOf(Deletions()[0]).upload, k8s::Uid(bed_.Upload()));
+  EXPECT_EQ(support::As<objects::DataDeletion>(Deletions()[0]).spec().upload,
+            k8s::Uid(bed_.Upload()));
   ASSERT_THAT(Events(), SizeIs(1));
   EXPECT_THAT(GetString(Events()[0], {"message"}), HasSubstr("not in its archive"));
 }

@@ -62,15 +62,16 @@ TEST_F(BaseReconcilerTest, AClaimThatWasMadeAnewIsAnotherVolume) {
 TEST_F(BaseReconcilerTest, ABaseThatAnUploadIsComparedWithStays) {
   const Json base = AddBase();
   DeleteClaim();
-  bed_.api.Seed(VolumeTaskType(),
-                MakeVolumeTask(MoverBed::kMover, "du-2",
-                               {.kind = TaskKind::kUpload,
-                                .subject = {},
-                                .volume = {.namespace_name = "shop",
-                                           .claim = "data",
-                                           .claim_uid = MoverBed::ClaimUid("shop", "data")},
-                                .cancel = false},
-                               {}));
+  bed_.api.Seed(VolumeTask::Type(),
+                VolumeTask::Make(MoverBed::kMover, "du-2",
+                                 {.kind = TaskKind::kUpload,
+                                  .subject = {},
+                                  .volume = {.namespace_name = "shop",
+                                             .claim = "data",
+                                             .claim_uid = MoverBed::ClaimUid("shop", "data")},
+                                  .cancel = false},
+                                 {})
+                    .json());
   EXPECT_EQ(LookAt(base), bed_.clock.Now() + kBaseLookedAtEvery);
   EXPECT_THAT(Bases(), SizeIs(1));
 }

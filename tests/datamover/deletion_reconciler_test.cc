@@ -79,8 +79,8 @@ class DeletionReconcilerTest : public testing::Test {
   Json Object(const std::string& name) const {
     return bed_.api.Find({csi::DataDeletionType(), "velero", name}).value_or(Json());
   }
-  DataDeletion Deletion(const std::string& name = "one") const {
-    return DataDeletionOf(Object(name));
+  objects::DataDeletionStatus Deletion(const std::string& name = "one") const {
+    return support::As<objects::DataDeletion>(Object(name)).status();
   }
   std::string Stem(const std::string& name = "one") const {
     return StemOf("DataDeletion", k8s::Uid(Object(name)));
@@ -104,7 +104,7 @@ class DeletionReconcilerTest : public testing::Test {
   }
   void ExpectNoWorkers() const {
     EXPECT_THAT(bed_.api.All(csi::PodType()), IsEmpty());
-    EXPECT_THAT(bed_.api.All(VolumeTaskType()), IsEmpty());
+    EXPECT_THAT(bed_.api.All(VolumeTask::Type()), IsEmpty());
     EXPECT_THAT(bed_.api.All(csi::SecretType()), SizeIs(2));  // credentials and keyring
   }
 
@@ -120,7 +120,7 @@ TEST_F(DeletionReconcilerTest, ForgetsTheOneSnapshotInTheRepositoryOfWhoeverWrot
   bed_.worker = MoverBed::Worker::kRuns;
   Add("one", reference_);
   Look(3);
-  EXPECT_EQ(Deletion().phase, DeletionPhase::kInProgress);
+  EXPECT_EQ(Deletion().phase, objects::DeletionPhase::kInProgress);
   const VolumeJob job = bed_.Job(Stem());
   EXPECT_EQ(job.work, VolumeWork(ForgetWork{.snapshot_id = reference_.snapshot_id}));
   EXPECT_EQ(job.repository.address,
@@ -129,7 +129,7 @@ TEST_F(DeletionReconcilerTest, ForgetsTheOneSnapshotInTheRepositoryOfWhoeverWrot
   EXPECT_THAT(Deletion().message, HasSubstr("at it: transfer"));
   bed_.Finish(Stem());
   Look(2);
-  EXPECT_EQ(Deletion().phase, DeletionPhase::kCompleted);
+  EXPECT_EQ(Deletion().phase, objects::DeletionPhase::kCompleted);
   EXPECT_EQ(Deletion().attempts, 1);
   ExpectNoWorkers();
 }
@@ -139,23 +139,24 @@ TEST_F(DeletionReconcilerTest, WhatAnUploadLeftIsFoundByItsTag) {
   bed_.api.Seed(
       csi::DataDeletionType(),
       MakeDeletionOfUnnamed(UploadOfUid("00000000-0000-4000-8000-00000000000b"), reference_,
-                            /*worker_ended=*/false));
+                            /*worker_ended=*/false)
+          .json());
   const std::string name = "unnamed-00000000-0000-4000-8000-00000000000b";
   Look(3);
   EXPECT_EQ(Deletion(name).attempts, 0) << "its worker may be at it yet";
   bed_.clock.Advance(kUnnamedDeletionAfter);
   Look(3);
-  EXPECT_EQ(Deletion(name).phase, DeletionPhase::kInProgress) << Deletion(name).message;
+  EXPECT_EQ(Deletion(name).phase, objects::DeletionPhase::kInProgress) << Deletion(name).message;
   EXPECT_EQ(bed_.Job(Stem(name)).work,
             VolumeWork(ForgetWork{.tag = "du-00000000-0000-4000-8000-00000000000b"}));
 }
 
 TEST_F(DeletionReconcilerTest, AnUploadThatIsNoUidIsRefused) {
-  Json deletion = MakeDeletionOfUnnamed(UploadOfUid("b"), reference_, false);
+  Json deletion = MakeDeletionOfUnnamed(UploadOfUid("b"), reference_, false).json();
   deletion["spec"]["upload"] = "b,latest --host x";
   bed_.api.Seed(csi::DataDeletionType(), deletion);
   Look(2);
-  EXPECT_EQ(Deletion("unnamed-b").phase, DeletionPhase::kFailed);
+  EXPECT_EQ(Deletion("unnamed-b").phase, objects::DeletionPhase::kFailed);
   EXPECT_THAT(Deletion("unnamed-b").message, HasSubstr("spec.upload"));
   ExpectNoWorkers();
 }
@@ -166,7 +167,7 @@ TEST_F(DeletionReconcilerTest, ARepositoryThatIsGoneIsSuccess) {
   Look(2);
   FailWorker(OutcomeCause::kNoRepository, "there is no repository");
   Look(2);
-  EXPECT_EQ(Deletion().phase, DeletionPhase::kCompleted);
+  EXPECT_EQ(Deletion().phase, objects::DeletionPhase::kCompleted);
   EXPECT_THAT(Deletion().message, HasSubstr("gone already"));
   ExpectNoWorkers();
 }
@@ -180,7 +181,7 @@ TEST_F(DeletionReconcilerTest, WhatFailsIsTriedAgainLaterAndEverLater) {
     ASSERT_EQ(Deletion().attempts, attempt);
     FailWorker(OutcomeCause::kNone, "the bucket does not answer");
     Look(2);
-    EXPECT_EQ(Deletion().phase, DeletionPhase::kWaiting);
+    EXPECT_EQ(Deletion().phase, objects::DeletionPhase::kWaiting);
     EXPECT_THAT(Deletion().message, HasSubstr("the bucket does not answer"));
     ExpectNoWorkers();
     const absl::Duration wait = *Deletion().next_attempt_at - bed_.clock.Now();
@@ -193,7 +194,7 @@ TEST_F(DeletionReconcilerTest, WhatFailsIsTriedAgainLaterAndEverLater) {
   Look(2);
   bed_.Finish(Stem());
   Look(2);
-  EXPECT_EQ(Deletion().phase, DeletionPhase::kCompleted);
+  EXPECT_EQ(Deletion().phase, objects::DeletionPhase::kCompleted);
   EXPECT_EQ(Deletion().attempts, 5);
 }
 
@@ -203,8 +204,8 @@ TEST_F(DeletionReconcilerTest, WhoMeetsALockLeavesItsPlaceAndLooksAgainSoon) {
   Look(2);
   EXPECT_EQ(LockWait(), absl::Seconds(10));
   MeetLocks({"a"});
-  EXPECT_EQ(Deletion().phase, DeletionPhase::kWaiting);
-  EXPECT_EQ(Deletion().trouble, DeletionTrouble::kLocked);
+  EXPECT_EQ(Deletion().phase, objects::DeletionPhase::kWaiting);
+  EXPECT_EQ(Deletion().trouble, objects::DeletionTrouble::kLocked);
   EXPECT_THAT(Deletion().message, AllOf(HasSubstr("again in 15s"), HasSubstr("is locked: eve")));
   EXPECT_EQ(*Deletion().next_attempt_at - bed_.clock.Now(), kLockedAgainFirst);
   ExpectNoWorkers();
@@ -221,7 +222,7 @@ TEST_F(DeletionReconcilerTest, ALockThatNobodyRefreshesIsWatchedUntilItIsDead) {
   char digit = '0';
   while (true) {
     Look(2);
-    ASSERT_EQ(Deletion().phase, DeletionPhase::kInProgress);
+    ASSERT_EQ(Deletion().phase, objects::DeletionPhase::kInProgress);
     if (bed_.clock.Now() - began < absl::Hours(2)) {  // So long an upload goes on.
       EXPECT_EQ(LockWait(), absl::Seconds(10));
       if (bed_.clock.Now() - refreshed >= absl::Minutes(5)) {
@@ -241,7 +242,7 @@ TEST_F(DeletionReconcilerTest, ALockThatNobodyRefreshesIsWatchedUntilItIsDead) {
   EXPECT_THAT(bed_.api.All({"", "v1", "events", "Event", true}), SizeIs(1));
   bed_.Finish(Stem());
   Look(2);
-  EXPECT_EQ(Deletion().phase, DeletionPhase::kCompleted);
+  EXPECT_EQ(Deletion().phase, objects::DeletionPhase::kCompleted);
   EXPECT_THAT(Deletion().locks, IsEmpty());
 }
 
@@ -254,7 +255,7 @@ TEST_F(DeletionReconcilerTest, WhatTheBucketRetainsIsTriedOnceADayAndToldOnce) {
     Look(2);
     FailWorker(OutcomeCause::kRetained, "the bucket keeps it");
     Look(2);
-    EXPECT_EQ(Deletion().trouble, DeletionTrouble::kRetained) << attempt;
+    EXPECT_EQ(Deletion().trouble, objects::DeletionTrouble::kRetained) << attempt;
     wait = *Deletion().next_attempt_at - bed_.clock.Now();
     EXPECT_GE(wait, kRetainedAgainFirst);
   }
@@ -295,10 +296,11 @@ TEST_F(DeletionReconcilerTest, WhatAWorkerLeftThatIsKnownToHaveEndedGoesAtOnce) 
   bed_.worker = MoverBed::Worker::kRuns;
   bed_.api.Seed(csi::DataDeletionType(),
                 MakeDeletionOfUnnamed(UploadOfUid("00000000-0000-4000-8000-00000000000b"),
-                                      reference_, /*worker_ended=*/true));
+                                      reference_, /*worker_ended=*/true)
+                    .json());
   Look(2);
   EXPECT_EQ(Deletion("unnamed-00000000-0000-4000-8000-00000000000b").phase,
-            DeletionPhase::kInProgress);
+            objects::DeletionPhase::kInProgress);
 }
 
 TEST_F(DeletionReconcilerTest, EventsTellOfEachAttemptThatFailedAndOfTheEnd) {
@@ -328,13 +330,13 @@ TEST_F(DeletionReconcilerTest, TwoOfOneVolumeGoOneAfterTheOther) {
   reference_.snapshot_id = std::string(64, 'e');
   Add("two", reference_);
   Look(3);
-  EXPECT_EQ(Deletion("two").phase, DeletionPhase::kWaiting);
+  EXPECT_EQ(Deletion("two").phase, objects::DeletionPhase::kWaiting);
   EXPECT_THAT(Deletion("two").message, HasSubstr("waits for DataDeletion velero/one"));
   bed_.Finish(Stem());
   Look(2);
   bed_.clock.Advance(absl::Seconds(10));
   Look(2);
-  EXPECT_EQ(Deletion("two").phase, DeletionPhase::kInProgress);
+  EXPECT_EQ(Deletion("two").phase, objects::DeletionPhase::kInProgress);
 }
 
 TEST_F(DeletionReconcilerTest, FewRunAtOnce) {
@@ -350,7 +352,7 @@ TEST_F(DeletionReconcilerTest, FewRunAtOnce) {
 TEST_F(DeletionReconcilerTest, WhatIsNoReferenceOfOursFailsAtOnceAndTouchesNothing) {
   AddText("one", "csi-delta/1/../shop/c/dd/ee");
   Look(2);
-  EXPECT_EQ(Deletion().phase, DeletionPhase::kFailed);
+  EXPECT_EQ(Deletion().phase, objects::DeletionPhase::kFailed);
   EXPECT_THAT(Deletion().message, HasSubstr("snapshot id"));
   ExpectNoWorkers();
 }
@@ -361,10 +363,10 @@ TEST_F(DeletionReconcilerTest, WithoutTheKeyItTriesTheOthersAndWaitsWhereNoneFit
   reference_.key = "0123456789abcdef";
   Add("one", reference_);
   Look(3);
-  EXPECT_EQ(Deletion().phase, DeletionPhase::kInProgress);
+  EXPECT_EQ(Deletion().phase, objects::DeletionPhase::kInProgress);
   FailWorker(OutcomeCause::kNoKey, "no key opens it");
   Look(2);
-  EXPECT_EQ(Deletion().phase, DeletionPhase::kWaiting);
+  EXPECT_EQ(Deletion().phase, objects::DeletionPhase::kWaiting);
   EXPECT_THAT(Deletion().message,
               AllOf(HasSubstr("0123456789abcdef"), HasSubstr("mover-key import")));
   ExpectNoWorkers();
@@ -375,21 +377,21 @@ TEST_F(DeletionReconcilerTest, OneThatTheApiServerRefusesAPodForSaysSoAndLeavesI
     bed_.api.Forbid("create", plural);
     Add(plural, reference_);
     Look(2);
-    const DataDeletion deletion = Deletion(plural);
-    EXPECT_EQ(deletion.phase, DeletionPhase::kWaiting) << plural;
+    const objects::DataDeletionStatus deletion = Deletion(plural);
+    EXPECT_EQ(deletion.phase, objects::DeletionPhase::kWaiting) << plural;
     EXPECT_THAT(deletion.message, AllOf(HasSubstr("forbidden"), HasSubstr("again in 1m")));
-    EXPECT_THAT(bed_.api.All(VolumeTaskType()), IsEmpty());
+    EXPECT_THAT(bed_.api.All(VolumeTask::Type()), IsEmpty());
     bed_.api.ClearFaults();
     bed_.clock.Advance(absl::Minutes(2));
     Look(3);
-    EXPECT_EQ(Deletion(plural).phase, DeletionPhase::kCompleted) << plural;
+    EXPECT_EQ(Deletion(plural).phase, objects::DeletionPhase::kCompleted) << plural;
   }
 }
 
 TEST_F(DeletionReconcilerTest, WhatIsDoneGoesAfterADay) {
   Add("one", reference_);
   Look(4);
-  ASSERT_EQ(Deletion().phase, DeletionPhase::kCompleted);
+  ASSERT_EQ(Deletion().phase, objects::DeletionPhase::kCompleted);
   bed_.clock.Advance(kDeletionKeptFor - absl::Seconds(30));
   Look();
   EXPECT_THAT(bed_.api.All(csi::DataDeletionType()), SizeIs(1));
@@ -402,12 +404,12 @@ TEST_F(DeletionReconcilerTest, OneThatIsWithdrawnLeavesNoTask) {
   bed_.worker = MoverBed::Worker::kRuns;
   Add("one", reference_);
   Look(2);
-  ASSERT_THAT(bed_.api.All(VolumeTaskType()), SizeIs(1));
+  ASSERT_THAT(bed_.api.All(VolumeTask::Type()), SizeIs(1));
   bed_.api.Remove({csi::DataDeletionType(), "velero", "one"});
   Look(2);
   TaskReconciler tasks(bed_.env, wakes_, [] { return true; },
                        {{TaskKind::kForget, RemoveDeletionLeftovers}});
-  for (const Json& task : bed_.api.All(VolumeTaskType())) {
+  for (const Json& task : bed_.api.All(VolumeTask::Type())) {
     EXPECT_THAT(tasks.Reconcile(bed_.ctx, task), IsOk());
   }
   ExpectNoWorkers();
@@ -422,7 +424,7 @@ TEST_F(DeletionReconcilerTest, OneThatGoesAsItsTaskEndsLeavesNoTaskEither) {
   TaskReconciler reconciler(bed_.env, wakes, [] { return true; },
                             {{TaskKind::kForget, RemoveDeletionLeftovers}});
   k8s::ReconcileLoop tasks(
-      {.type = VolumeTaskType(), .namespace_name = MoverBed::kMover, .label_selector = ""},
+      {.type = VolumeTask::Type(), .namespace_name = MoverBed::kMover, .label_selector = ""},
       reconciler, [] { return true; }, bed_.clock);
   of_tasks = &tasks;
   Add("one", reference_);
@@ -434,10 +436,10 @@ TEST_F(DeletionReconcilerTest, OneThatGoesAsItsTaskEndsLeavesNoTaskEither) {
   bed_.Finish(Stem());
 
   bed_.api.Remove({csi::DataDeletionType(), "velero", "one"});
-  tasks.OnAll(bed_.api.All(VolumeTaskType()));
+  tasks.OnAll(bed_.api.All(VolumeTask::Type()));
   tasks.WorkOnce(bed_.ctx);
   loop_.WorkOnce(bed_.ctx);
-  ASSERT_THAT(bed_.api.All(VolumeTaskType()), SizeIs(1)) << "left to whoever cared";
+  ASSERT_THAT(bed_.api.All(VolumeTask::Type()), SizeIs(1)) << "left to whoever cared";
   follower.OnEvent({k8s::WatchEvent::Kind::kDeleted, deletion});
   tasks.WorkOnce(bed_.ctx);
   ExpectNoWorkers();
@@ -448,11 +450,11 @@ TEST_F(DeletionReconcilerTest, AControllerThatDiesAnywhereIsFollowedByOneThatCar
     const std::string name = absl::StrCat("d", call);
     Add(name, reference_);
     bed_.api.FailCall(call, absl::UnavailableError("cut off"), support::Fault::kAnswerLost);
-    for (int i = 0; i < 12 && Deletion(name).phase != DeletionPhase::kCompleted; ++i) {
+    for (int i = 0; i < 12 && Deletion(name).phase != objects::DeletionPhase::kCompleted; ++i) {
       Look();
       bed_.clock.Advance(absl::Minutes(3));
     }
-    EXPECT_EQ(Deletion(name).phase, DeletionPhase::kCompleted)
+    EXPECT_EQ(Deletion(name).phase, objects::DeletionPhase::kCompleted)
         << call << ": " << Deletion(name).message;
     ExpectNoWorkers();
     if (!bed_.api.sweep_hit()) {
@@ -470,7 +472,7 @@ TEST(DataDeletionSchema, KnowsEveryFieldThatIsWritten) {
   ASSERT_THAT(crd, IsOk());
   const Json properties =
       crd->at("spec").at("versions").at(0).at("schema").at("openAPIV3Schema").at("properties");
-  const Json written = StatusJson({});
+  const Json written = objects::StatusJson({});
   for (const auto& [name, value] : written.items()) {
     EXPECT_TRUE(properties.at("status").at("properties").contains(name)) << name;
   }

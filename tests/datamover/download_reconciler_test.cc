@@ -200,7 +200,8 @@ class Controller {
     for (int i = 0; i < times; ++i) {
       bed_.TellWatchers();
       for (const Json& download : bed_.api.All(csi::DataDownloadType())) {
-        if (std::optional<QueuedTransfer> queued = QueuedDownload(download); queued.has_value()) {
+        if (std::optional<QueuedTransfer> queued = QueuedDownload(objects::Object(download));
+            queued.has_value()) {
           scheduler_.Put(*std::move(queued));
         } else {
           scheduler_.Remove(k8s::Uid(download));
@@ -212,7 +213,8 @@ class Controller {
   }
   // Until it is over, but not longer than that.
   void LookUntilOver(int times) {
-    for (int i = 0; i < times && QueuedDownload(bed_.Download()).has_value(); ++i) {
+    for (int i = 0; i < times && QueuedDownload(objects::Object(bed_.Download())).has_value();
+         ++i) {
       LookTimes(1);
     }
   }
@@ -220,8 +222,9 @@ class Controller {
 
   // As the loop over tasks does for those whom nobody wakes.
   void Sweep() {
-    for (const Json& task : bed_.api.All(VolumeTaskType())) {
-      EXPECT_THAT(RemoveDownloadLeftovers(bed_.ctx, bed_.env, task), IsOk());
+    for (const Json& task : bed_.api.All(VolumeTask::Type())) {
+      EXPECT_THAT(RemoveDownloadLeftovers(bed_.ctx, bed_.env, support::As<VolumeTask>(task)),
+                  IsOk());
     }
     bed_.PlayDriver();
   }
@@ -238,7 +241,7 @@ class Controller {
 // What is left when nothing runs: the keyring, and what was there before.
 void ExpectNothingLeft(const DownloadBed& bed, std::size_t volumes) {
   EXPECT_THAT(bed.api.All(csi::PodType()), IsEmpty());
-  EXPECT_THAT(bed.api.All(VolumeTaskType()), IsEmpty());
+  EXPECT_THAT(bed.api.All(VolumeTask::Type()), IsEmpty());
   EXPECT_THAT(bed.api.All(csi::SecretType()), SizeIs(2));
   EXPECT_THAT(bed.api.All(csi::PersistentVolumeClaimType()), SizeIs(1));
   EXPECT_THAT(bed.api.All(csi::PersistentVolumeType()), SizeIs(volumes));
@@ -309,7 +312,8 @@ TEST_F(DownloadReconcilerTest, TheWorkerIsToldWhatToDo) {
                                                  kSourceCluster, "/shop/", kSourceClaim));
   EXPECT_EQ(job.lock_wait, std::nullopt);
   EXPECT_EQ(job.limits.memory_bytes, MemoryBudgetBytes(bed_.env.settings.worker.resources));
-  const auto task = TaskSpecOf(*bed_.api.Find({VolumeTaskType(), "mover", bed_.Stem()}));
+  const auto task =
+      support::As<VolumeTask>(*bed_.api.Find(VolumeTask::Key("mover", bed_.Stem()))).spec();
   ASSERT_THAT(task, IsOk());
   EXPECT_EQ(task->kind, TaskKind::kDownload);
   EXPECT_EQ(task->subject.kind, "DataDownload");
@@ -340,9 +344,9 @@ TEST_F(DownloadReconcilerTest, AKeyThatIsNotThereIsTriedWithoutAndNamedWhenNoneF
   controller.LookTimes(5);
   EXPECT_EQ(bed_.Phase(), "InProgress") << bed_.Message();
   bed_.SetTaskStatus(bed_.Stem(), {{"phase", "Failed"},
-                                   {"outcome", ToJson({.code = OutcomeCode::kFailed,
-                                                       .cause = OutcomeCause::kNoKey,
-                                                       .message = "no key opens it"})}});
+                                   {"outcome", objects::ToJson({.code = OutcomeCode::kFailed,
+                                                                .cause = OutcomeCause::kNoKey,
+                                                                .message = "no key opens it"})}});
   bed_.SetPodStatus(bed_.Stem(), {{"phase", "Failed"}});
   controller.LookTimes(3);
   EXPECT_EQ(bed_.Phase(), "Failed");
@@ -396,7 +400,7 @@ TEST_F(DownloadReconcilerTest, ATargetThatVeleroDidNotRestoreEndsAtOnce) {
   EXPECT_EQ(bed_.Phase(), "Failed");
   EXPECT_THAT(bed_.Message(), AllOf(HasSubstr("new/data was not restored"), HasSubstr("Restore r"),
                                     HasSubstr("WaitingForPluginOperationsPartiallyFailed")));
-  EXPECT_THAT(bed_.api.All(VolumeTaskType()), IsEmpty());
+  EXPECT_THAT(bed_.api.All(VolumeTask::Type()), IsEmpty());
 }
 
 TEST_F(DownloadReconcilerTest, ATargetThatIsThereIsFilledWhateverItsRestoreIsAt) {
@@ -453,7 +457,7 @@ TEST_F(DownloadReconcilerTest, TargetsThatWaitForAConsumerHoldNoAdmissions) {
   UploadReconciler uploads(bed_.env, controller.scheduler(), [](const UploadEnd&) {});
   for (int i = 0; i < 8; ++i) {
     bed_.TellWatchers();
-    controller.scheduler().Put(*QueuedUpload(bed_.Upload()));
+    controller.scheduler().Put(*QueuedUpload(objects::Object(bed_.Upload())));
     ASSERT_THAT(uploads.Reconcile(bed_.ctx, upload), IsOk());
   }
   EXPECT_EQ(bed_.PhaseOf(), "InProgress") << bed_.MessageOf();
@@ -781,7 +785,7 @@ TEST_F(DownloadReconcilerTest, InPlaceNothingIsWrittenOverWhatIsInUseOrAnother) 
     EXPECT_FALSE(bed.Record().has_value());
     bed.ExpectVolumeKept();
     EXPECT_THAT(bed.api.All(csi::PersistentVolumeType()), SizeIs(1));
-    EXPECT_THAT(bed.api.All(VolumeTaskType()), IsEmpty());
+    EXPECT_THAT(bed.api.All(VolumeTask::Type()), IsEmpty());
   }
 }
 
@@ -838,15 +842,16 @@ TEST_F(DownloadReconcilerTest, InPlaceWhatIsLeftOfOneThatIsGoneIsRemoved) {
   controller.LookTimes(8);
   bed_.api.Remove({csi::DataDownloadType(), "velero", "restore-1"});  // By force.
   // Of a Pod that nobody saw end.
-  const std::vector<Json> tasks = bed_.api.All(VolumeTaskType());
+  const std::vector<Json> tasks = bed_.api.All(VolumeTask::Type());
   ASSERT_THAT(tasks, SizeIs(1));
-  EXPECT_THAT(RemoveDownloadLeftovers(bed_.ctx, bed_.env, tasks.front()),
+  EXPECT_THAT(RemoveDownloadLeftovers(bed_.ctx, bed_.env, support::As<VolumeTask>(tasks.front())),
               StatusIs(absl::StatusCode::kUnavailable, HasSubstr("may still write")));
   EXPECT_TRUE(csi::IsWrittenByMover(*bed_.Record(), ""));
   EXPECT_THAT(bed_.api.All(csi::PersistentVolumeType()), SizeIs(2));
   bed_.clock.Advance(kFencedAfter);
   // A program that uninstalls has the task as it was.
-  EXPECT_THAT(RemoveDownloadLeftovers(bed_.ctx, bed_.env, tasks.front()), IsOk());
+  EXPECT_THAT(RemoveDownloadLeftovers(bed_.ctx, bed_.env, support::As<VolumeTask>(tasks.front())),
+              IsOk());
   bed_.PlayDriver();
   EXPECT_EQ(bed_.Consent(), "");
   ASSERT_TRUE(bed_.Record().has_value());
@@ -863,7 +868,7 @@ TEST_F(DownloadReconcilerTest, InPlaceItIsSwitchedOffUnlessTheSettingsSayOtherwi
   EXPECT_EQ(bed_.Phase(), "Failed");
   EXPECT_THAT(bed_.Message(), HasSubstr("restore.intoExistingVolumes"));
   EXPECT_EQ(bed_.pods_made, 0);
-  EXPECT_THAT(bed_.api.All(VolumeTaskType()), IsEmpty());
+  EXPECT_THAT(bed_.api.All(VolumeTask::Type()), IsEmpty());
 }
 
 TEST_F(DownloadReconcilerTest, InPlaceNothingIsAcceptedThatVeleroRestored) {

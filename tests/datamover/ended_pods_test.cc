@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "objects/keys.h"
+#include "tests/support/typed.h"
 
 namespace csidelta::datamover::ended_pods_test {
 namespace {
@@ -16,6 +17,8 @@ using testing::IsEmpty;
 using testing::SizeIs;
 
 constexpr char kRepository[] = "s3:http://s3/b/one";
+
+objects::Pod As(const Json& pod) { return support::As<objects::Pod>(pod); }
 
 // A Pod whose container is as `state` says.
 Json PodWith(const std::string& uid, const Json& state,
@@ -32,21 +35,21 @@ Json Terminated(const std::string& reason = "Error") {
 
 TEST(EndedPodsTest, OnlyTheWordOfTheKubeletCounts) {
   EndedPods ended;
-  ended.Note(PodWith("running", {{"running", Json::object()}}));
-  ended.Note(PodWith("never-seen", {{"terminated", {{"exitCode", 137}, {"containerID", ""}}}}));
-  ended.Note(PodWith("not-found", Terminated("ContainerStatusUnknown")));
+  ended.Note(As(PodWith("running", {{"running", Json::object()}})));
+  ended.Note(As(PodWith("never-seen", {{"terminated", {{"exitCode", 137}, {"containerID", ""}}}})));
+  ended.Note(As(PodWith("not-found", Terminated("ContainerStatusUnknown"))));
   Json failed = PodWith("lost-with-its-node", Json());
   failed["status"].erase("containerStatuses");
-  ended.Note(failed);
+  ended.Note(As(failed));
   failed["status"]["containerStatuses"] = "none";
-  ended.Note(failed);
+  ended.Note(As(failed));
   Json two = PodWith("half", Terminated());
   two["status"]["containerStatuses"].push_back({{"state", {{"running", Json::object()}}}});
-  ended.Note(two);
-  ended.Note(Json());
+  ended.Note(As(two));
+  ended.Note(objects::Pod());
   EXPECT_THAT(ended.Of(kRepository), IsEmpty());
-  ended.Note(PodWith("dead", Terminated()));
-  ended.Note(PodWith("dead", Terminated()));
+  ended.Note(As(PodWith("dead", Terminated())));
+  ended.Note(As(PodWith("dead", Terminated())));
   EXPECT_THAT(ended.Of(kRepository), ElementsAre("dead"));
   EXPECT_TRUE(ended.Has("dead"));
   EXPECT_FALSE(ended.Has("half"));
@@ -55,7 +58,7 @@ TEST(EndedPodsTest, OnlyTheWordOfTheKubeletCounts) {
 TEST(EndedPodsTest, TheNewestOfEachRepositoryAreKept) {
   EndedPods ended;
   for (std::size_t i = 0; i < EndedPods::kAllMax + 10; ++i) {
-    ended.Note(PodWith(absl::StrCat("p", i), Terminated(), i % 2 == 0 ? "even" : "odd"));
+    ended.Note(As(PodWith(absl::StrCat("p", i), Terminated(), i % 2 == 0 ? "even" : "odd")));
   }
   EXPECT_THAT(ended.Of("even"), SizeIs(EndedPods::kOfOneRepositoryMax));
   EXPECT_EQ(ended.Of("even").front(), absl::StrCat("p", EndedPods::kAllMax + 8));

@@ -10,8 +10,8 @@
 #include <string>
 #include <utility>
 
-#include "datamover/former_outcome.h"
 #include "engine/snapshot_choice.h"
+#include "objects/former_outcome.h"
 #include "tests/support/cheap_scrypt.h"
 #include "tests/support/fake_secure_random.h"
 #include "tests/support/scratch_folder.h"
@@ -162,7 +162,7 @@ TEST(JobFiguresTest, AreWhatTheProgramPrints) {
   result.duration_ms = {{"total", 7}, {"audit", 8}};
   result.peak_memory_bytes = 9;
   result.repository = {.pack_bytes = 10, .snapshots = 11};
-  EXPECT_EQ(FiguresOf(result), FormerBackupFigures(ToJson(result)));
+  EXPECT_EQ(FiguresOf(result), objects::FormerBackupFigures(ToJson(result)));
   EXPECT_EQ(FiguresOf(result).retries, 6);
   EXPECT_EQ(FiguresOf(result).audit_ms, 8);
   EXPECT_EQ(FiguresOf(result).repository_bytes, 10);
@@ -173,7 +173,7 @@ TEST(JobFiguresTest, AreWhatTheProgramPrints) {
   restore.written_bytes = 3;
   restore.zero_bytes = 4;
   restore.kept_bytes = 5;
-  EXPECT_EQ(FiguresOf(restore), FormerRestoreFigures(ToJson(restore)));
+  EXPECT_EQ(FiguresOf(restore), objects::FormerRestoreFigures(ToJson(restore)));
   EXPECT_EQ(FiguresOf(restore).kept_bytes, 5);
 }
 

@@ -2,15 +2,19 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <string>
 
 #include "datamover/volume_task.h"
 #include "objects/keys.h"
+#include "tests/support/typed.h"
 
 namespace csidelta::datamover::lost_pods_test {
 namespace {
 
 constexpr int64_t kTotalBytes = 1'000'000;
+
+VolumeTask As(const Json& task) { return support::As<VolumeTask>(task); }
 
 // A task whose worker said that.
 Json Task(const LostPods& lost, const std::string& phase, const std::string& stage,
@@ -21,7 +25,9 @@ Json Task(const LostPods& lost, const std::string& phase, const std::string& sta
                  {"stage", stage},
                  {"doneBytes", done_bytes},
                  {"totalBytes", kTotalBytes}}}};
-  SetAnnotations(lost, task["metadata"]["annotations"]);
+  objects::Patch patch;
+  SetAnnotations(lost, patch);
+  task.merge_patch(patch.json());
   return task;
 }
 
@@ -49,7 +55,11 @@ Json Condition(const char* type, const char* status) {
 class WasDisruptedTest : public testing::TestWithParam<EndCase> {};
 
 TEST_P(WasDisruptedTest, FollowsTheTable) {
-  EXPECT_EQ(WasDisrupted(GetParam().pod, GetParam().phase), GetParam().was_disrupted);
+  const Json& json = GetParam().pod;
+  const std::optional<objects::Pod> pod =
+      json.is_null() ? std::nullopt : std::optional(support::As<objects::Pod>(json));
+  EXPECT_EQ(WasDisrupted(pod.has_value() ? &*pod : nullptr, GetParam().phase),
+            GetParam().was_disrupted);
 }
 
 const EndCase kEnds[] = {
@@ -90,12 +100,13 @@ class ProgressTest : public testing::TestWithParam<LossCase> {};
 TEST_P(ProgressTest, OnlyADisruptedPodWithProgressDoesNotCount) {
   const LossCase& c = GetParam();
   const LostPods before{.counted = 2, .furthest = c.furthest};
-  const Json task = Task(before, "Running", c.position.stage, c.position.done_bytes);
+  const VolumeTask task = As(Task(before, "Running", c.position.stage, c.position.done_bytes));
   ASSERT_EQ(LostPodsOf(task).furthest, c.furthest);
-  const LostPods disrupted = AfterLoss(task, Json());
+  const LostPods disrupted = AfterLoss(task, nullptr);
   EXPECT_EQ(disrupted.counted, c.had_progress ? 0 : 3);
   EXPECT_EQ(disrupted.furthest, c.had_progress ? c.position : c.furthest);
-  const LostPods crashed = AfterLoss(task, Terminated("Error", 134));
+  const objects::Pod aborted = support::As<objects::Pod>(Terminated("Error", 134));
+  const LostPods crashed = AfterLoss(task, &aborted);
   EXPECT_EQ(crashed.counted, 3);
   EXPECT_EQ(crashed.furthest, disrupted.furthest) << "what it reached is no progress again";
 }
@@ -120,18 +131,19 @@ TEST(LostPodsTest, InATaskOfAnOlderVersionAllBeforeTheLastCount) {
   Json task = Task({}, "Running", "transfer", 10'000);
   task["metadata"]["annotations"].erase(objects::kLostPodsAnnotation);
   task["metadata"]["annotations"].erase(objects::kFurthestAnnotation);
-  EXPECT_EQ(LostPodsOf(task).counted, 3);
-  EXPECT_EQ(AfterLoss(task, Terminated("Error", 134)).counted, 4);
-  EXPECT_EQ(AfterLoss(task, Json()).counted, 0);
-  EXPECT_EQ(LostPodsOf(Json()).counted, 0);
+  const objects::Pod aborted = support::As<objects::Pod>(Terminated("Error", 134));
+  EXPECT_EQ(LostPodsOf(As(task)).counted, 3);
+  EXPECT_EQ(AfterLoss(As(task), &aborted).counted, 4);
+  EXPECT_EQ(AfterLoss(As(task), nullptr).counted, 0);
+  EXPECT_EQ(LostPodsOf(VolumeTask()).counted, 0);
 }
 
 TEST(LostPodsTest, WhatNobodyOfUsWroteCountsAsNothing) {
   Json task = Task({}, "Running", "", 0);
   task["metadata"]["annotations"][objects::kLostPodsAnnotation] = "-7";
   task["metadata"]["annotations"][objects::kFurthestAnnotation] = "transfer many";
-  EXPECT_EQ(LostPodsOf(task).counted, 3);
-  EXPECT_EQ(LostPodsOf(task).furthest.stage, "");
+  EXPECT_EQ(LostPodsOf(As(task)).counted, 3);
+  EXPECT_EQ(LostPodsOf(As(task)).furthest.stage, "");
 }
 
 }  // namespace

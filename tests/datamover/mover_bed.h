@@ -22,12 +22,17 @@
 #include "k8s/cached_client.h"
 #include "k8s/object.h"
 #include "k8s/object_cache.h"
+#include "objects/backup_storage_location.h"
+#include "objects/client.h"
+#include "objects/data_transfer.h"
 #include "objects/keys.h"
+#include "objects/workload.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/fake_secure_random.h"
 #include "tests/support/fake_snapshot_cluster.h"
 #include "tests/support/selectors.h"
+#include "tests/support/typed.h"
 
 namespace csidelta::datamover {
 
@@ -63,7 +68,7 @@ class MoverBed {
               {"data",
                {{"cloud", absl::Base64Escape(
                               "[default]\naws_access_key_id=id\naws_secret_access_key=shh\n")}}}});
-    api.Seed(StorageLocationType(),
+    api.Seed(objects::BackupStorageLocation::Type(),
              {{"metadata", {{"name", "default"}, {"namespace", "velero"}}},
               {"spec",
                {{"provider", "aws"},
@@ -157,13 +162,15 @@ class MoverBed {
     return api.Find({csi::PodType(), kMover, StemOfUpload(name)});
   }
   std::optional<Json> Task(const std::string& name = "nightly") const {
-    return api.Find({VolumeTaskType(), kMover, StemOfUpload(name)});
+    return api.Find({VolumeTask::Type(), kMover, StemOfUpload(name)});
   }
 
   // What the worker of this stem is told to do.
   VolumeJob Job(const std::string& stem) const {
     const absl::StatusOr<VolumeJob> job =
-        JobOf(api.Find({VolumeTaskType(), kMover, stem}).value_or(Json()));
+        support::As<VolumeTask>(
+            api.Find({VolumeTask::Type(), kMover, stem}).value_or(Json::object()))
+            .job();
     EXPECT_TRUE(job.ok()) << job.status();
     return job.value_or(VolumeJob());
   }
@@ -192,7 +199,8 @@ class MoverBed {
     };
     delivered_.emplace_back(csi::BaseContents(), &bases);
     Deliver(ExposedContents());
-    Deliver({.type = VolumeTaskType(), .namespace_name = kMover, .label_selector = std::string()});
+    Deliver(
+        {.type = VolumeTask::Type(), .namespace_name = kMover, .label_selector = std::string()});
     for (const k8s::ResourceType* type :
          {&csi::PodType(), &csi::VolumeSnapshotType(), &csi::PersistentVolumeClaimType()}) {
       Deliver(made(*type));
@@ -202,8 +210,10 @@ class MoverBed {
          {&csi::StorageClassType(), &csi::VolumeSnapshotClassType()}) {
       Deliver({.type = *type, .namespace_name = "", .label_selector = ""});
     }
-    Deliver(transfers(csi::DataUploadType()), IsToBeMoved);
-    Deliver(transfers(csi::DataDownloadType()), IsToBeMoved);
+    const auto is_to_be_moved = objects::FilterOf<objects::DataTransfer>(
+        [](const objects::DataTransfer& transfer) { return IsToBeMoved(transfer); });
+    Deliver(transfers(csi::DataUploadType()), is_to_be_moved);
+    Deliver(transfers(csi::DataDownloadType()), is_to_be_moved);
     env.cache = &cache;
     env.bases = &bases;
     TellWatchers();
@@ -222,12 +232,12 @@ class MoverBed {
       });
       handler->OnAll(objects);
     }
-    for (const Json& task : api.All(VolumeTaskType())) {
-      env.running->NoteTask(task);
+    for (const Json& task : api.All(VolumeTask::Type())) {
+      env.running->NoteTask(support::As<VolumeTask>(task));
     }
     std::set<std::string> pods;
     for (const Json& pod : api.All(csi::PodType())) {
-      env.running->NotePod(pod);
+      env.running->NotePod(support::As<objects::Pod>(pod));
       pods.insert(k8s::Name(pod));
     }
     env.running->NotePods(pods);
@@ -235,7 +245,7 @@ class MoverBed {
 
   // As a worker writes it.
   void SetTaskStatus(const std::string& stem, const Json& status) {
-    api.Mutate({VolumeTaskType(), kMover, stem}, [&](Json& task) { task["status"] = status; });
+    api.Mutate({VolumeTask::Type(), kMover, stem}, [&](Json& task) { task["status"] = status; });
   }
   void SetPodStatus(const std::string& stem, const Json& status) {
     api.Mutate({csi::PodType(), kMover, stem}, [&](Json& pod) { pod["status"] = status; });

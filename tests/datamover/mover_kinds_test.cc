@@ -7,6 +7,7 @@
 #include "tests/support/fake_api_client.h"
 #include "tests/support/mover_kinds.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/typed.h"
 
 namespace csidelta::datamover::mover_kinds_test {
 namespace {
@@ -16,6 +17,11 @@ using support::StatusIs;
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
+
+std::vector<std::string> UndeclaredIn(const Json& definition) {
+  return UndeclaredFields(support::As<objects::CustomResourceDefinition>(definition),
+                          VolumeTask::Type());
+}
 
 Json& PropertiesOf(Json& definition, const char* part) {
   return definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"][part]
@@ -46,16 +52,16 @@ TEST(MoverKindsTest, AnOlderDefinitionIsRefusedByItsFieldsWithTheCommand) {
 // Fields of another version of the kind do not help: only the one that is used counts.
 TEST(MoverKindsTest, FieldsOfAnotherVersionDoNotCount) {
   Json definition = support::ShippedDefinition("volumetask.yaml");
-  EXPECT_THAT(UndeclaredFields(definition, VolumeTaskType()), ElementsAre());
+  EXPECT_THAT(UndeclaredIn(definition), ElementsAre());
   definition["spec"]["versions"][0]["name"] = "v1";
-  EXPECT_THAT(UndeclaredFields(definition, VolumeTaskType()), testing::Contains("spec.type"));
-  EXPECT_THAT(UndeclaredFields(Json(), VolumeTaskType()), testing::Contains("status.phase"));
+  EXPECT_THAT(UndeclaredIn(definition), testing::Contains("spec.type"));
+  EXPECT_THAT(UndeclaredIn(Json::object()), testing::Contains("status.phase"));
 }
 
 TEST(MoverKindsTest, AMissingDefinitionIsRefusedWithTheCommand) {
   support::FakeApiClient api;
   support::SeedMoverKinds(api);
-  api.Remove(DefinitionOf(VolumeTaskType()));
+  api.Remove(DefinitionOf(VolumeTask::Type()));
   EXPECT_THAT(CheckMoverKinds(CallContext(), api),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        AllOf(HasSubstr("volumetasks.mover.csi-delta.io is not installed"),

@@ -14,6 +14,7 @@
 #include "base/rfc3339.h"
 #include "objects/keys.h"
 #include "tests/support/paths.h"
+#include "tests/support/typed.h"
 #include "velero/data_reference.h"
 
 namespace csidelta::datamover::mover_metrics_test {
@@ -22,6 +23,8 @@ namespace {
 using testing::HasSubstr;
 
 const absl::Time kNow = absl::FromUnixSeconds(1'700'000'000);
+
+objects::DataUpload As(const Json& upload) { return support::As<objects::DataUpload>(upload); }
 
 Json Completed(const std::string& claim, absl::Duration ago, const std::string& confirmed) {
   return {{"metadata",
@@ -40,12 +43,12 @@ Json Completed(const std::string& claim, absl::Duration ago, const std::string& 
 
 TEST(MoverMetricsTest, TheAgeOfAVolumesLastBackupComesFromTheObjects) {
   MoverMetrics metrics;
-  metrics.Note(Completed("data", absl::Hours(1), "true"));
-  metrics.Note(Completed("data", absl::Hours(3), "false"));  // An older one, seen later.
+  metrics.Note(As(Completed("data", absl::Hours(1), "true")));
+  metrics.Note(As(Completed("data", absl::Hours(3), "false")));  // An older one, seen later.
   Json failed = Completed("data", absl::ZeroDuration(), "true");
   failed["status"]["phase"] = "Failed";
-  metrics.Note(failed);
-  metrics.Note(Json::array());
+  metrics.Note(As(failed));
+  metrics.Note(objects::DataUpload());
   const std::string text = metrics.Text(
       kNow, {.leads = true,
              .transfers = {
@@ -56,7 +59,7 @@ TEST(MoverMetricsTest, TheAgeOfAVolumesLastBackupComesFromTheObjects) {
   EXPECT_THAT(text, HasSubstr("csi_delta_mover_key_unconfirmed{velero_namespace=\"velero\","
                               "location=\"default\"} 0\n"));
   EXPECT_THAT(text, HasSubstr("csi_delta_mover_transfers{state=\"waiting\"} 5\n"));
-  metrics.Note(Completed("data", absl::Minutes(1), "false"));
+  metrics.Note(As(Completed("data", absl::Minutes(1), "false")));
   EXPECT_THAT(metrics.Text(kNow, {}), HasSubstr("location=\"default\"} 1\n"));
 }
 
@@ -108,7 +111,7 @@ TEST(MoverMetricsTest, TheRepositoryIsAsTheNewestUploadLeftIt) {
     Json upload = Completed("data", ago, "true");
     upload["metadata"]["annotations"]["mover.csi-delta.io/repository-bytes"] = bytes;
     upload["metadata"]["annotations"]["mover.csi-delta.io/repository-snapshots"] = snapshots;
-    metrics.Note(upload);
+    metrics.Note(As(upload));
   };
   constexpr char kData[] =
       "{velero_namespace=\"velero\",location=\"default\",namespace=\"app\",claim=\"data\"} ";
@@ -126,7 +129,7 @@ TEST(MoverMetricsTest, TheRepositoryIsAsTheNewestUploadLeftIt) {
 TEST(MoverMetricsTest, TheAgeOfAVolumesLastRestoreIsOfItsSource) {
   MoverMetrics metrics;
   const auto note = [&](const char* phase, absl::Duration ago, const std::string& snapshot_id) {
-    metrics.NoteDownload(
+    metrics.Note(support::As<objects::DataDownload>(
         {{"metadata", {{"name", "r"}, {"namespace", "velero"}, {"uid", "u"}}},
          {"spec",
           {{"datamover", "csi-delta"},
@@ -134,7 +137,7 @@ TEST(MoverMetricsTest, TheAgeOfAVolumesLastRestoreIsOfItsSource) {
            {"sourceNamespace", "app"},
            {"snapshotID", snapshot_id},
            {"targetVolume", {{"namespace", "drill"}, {"pvc", "data"}}}}},
-         {"status", {{"phase", phase}, {"completionTimestamp", FormatRfc3339(kNow - ago)}}}});
+         {"status", {{"phase", phase}, {"completionTimestamp", FormatRfc3339(kNow - ago)}}}}));
   };
   const std::string id =
       velero::FormatDataReference({.cluster = "c1000000-0000-4000-8000-000000000001",
@@ -193,8 +196,9 @@ TEST(MoverMetricsTest, DownloadsAreCounted) {
 
 TEST(MoverMetricsTest, DeletionsAreToldApartAndTheOldestThatIsNotDoneIsKnown) {
   const auto deletion = [](const char* phase, const char* trouble, absl::Duration ago) {
-    return DeletionStateOf({{"metadata", {{"creationTimestamp", FormatRfc3339(kNow - ago)}}},
-                            {"status", {{"phase", phase}, {"trouble", trouble}, {"attempts", 2}}}});
+    return DeletionStateOf(support::As<objects::DataDeletion>(
+        {{"metadata", {{"creationTimestamp", FormatRfc3339(kNow - ago)}}},
+         {"status", {{"phase", phase}, {"trouble", trouble}, {"attempts", 2}}}}));
   };
   const std::string text =
       MoverMetrics().Text(kNow, {.deletions = {deletion("Waiting", "Locked", absl::Seconds(1)),
@@ -217,7 +221,7 @@ TEST(MoverMetricsTest, DeletionsAreToldApartAndTheOldestThatIsNotDoneIsKnown) {
 
 TEST(MoverMetricsTest, ForeignWordsStayInTheirQuotes) {
   MoverMetrics metrics;
-  metrics.Note(Completed("a\"} 1\nx \\", absl::Hours(1), "true"));
+  metrics.Note(As(Completed("a\"} 1\nx \\", absl::Hours(1), "true")));
   EXPECT_THAT(metrics.Text(kNow, {}), HasSubstr("claim=\"a\\\"} 1\\nx \\\\\"} 3600\n"));
 }
 

@@ -13,6 +13,7 @@
 #include "datamover/keyring.h"
 #include "datamover/location_settings.h"
 #include "k8s/object.h"
+#include "objects/backup_storage_location.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/fake_secure_random.h"
@@ -59,7 +60,7 @@ class RepositoryAccessTest : public testing::Test {
   }
   absl::StatusOr<RepositoryAccess> Open(bool for_writing,
                                         const std::string& written_with_key = "") {
-    api_.Seed(StorageLocationType(), location_);
+    api_.Seed(objects::BackupStorageLocation::Type(), location_);
     return OpenRepositoryAccess(CallContext(), api_,
                                 {.velero_namespace = "velero",
                                  .location = "default",
@@ -102,7 +103,8 @@ TEST_F(RepositoryAccessTest, TheSecretHoldsIt) {
   const auto access = Open(/*for_writing=*/true);
   ASSERT_THAT(access, IsOk());
   const Json secret = MakeAccessSecret("mover", "du-1", {{"l", "v"}},
-                                       objects::OwnerReference{.name = "du-1"}, *access);
+                                       objects::OwnerReference{.name = "du-1"}, *access)
+                          .json();
   EXPECT_EQ(k8s::Name(secret), "du-1");
   EXPECT_EQ(GetString(secret, {"data", "cloud"}), absl::Base64Escape(kCloud));
   EXPECT_EQ(secret.at("metadata").at("ownerReferences").at(0).at("name"), "du-1");
@@ -295,9 +297,9 @@ class AccessKeeperTest : public RepositoryAccessTest {
     clock_.SetAutoAdvance(true);
     ctx_.clock = &clock_;
     const auto access = Open(/*for_writing=*/true);
-    api_.Seed(
-        csi::SecretType(),
-        MakeAccessSecret("mover", "du-1", {}, objects::OwnerReference{.name = "du-1"}, *access));
+    api_.Seed(csi::SecretType(), MakeAccessSecret("mover", "du-1", {},
+                                                  objects::OwnerReference{.name = "du-1"}, *access)
+                                     .json());
     Keep();
   }
 

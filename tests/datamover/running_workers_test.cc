@@ -9,6 +9,7 @@
 #include "datamover/volume_task.h"
 #include "k8s/object.h"
 #include "k8s/object_cache.h"
+#include "tests/support/typed.h"
 
 namespace csidelta::datamover::running_workers_test {
 namespace {
@@ -17,7 +18,7 @@ constexpr char kTask[] = "du-1";
 constexpr absl::Duration kNow = absl::Hours(1);
 
 Json Task(int64_t done_bytes, const char* phase = "Running") {
-  Json task = MakeVolumeTask("mover", kTask, {}, {});
+  Json task = VolumeTask::Make("mover", kTask, {}, {}).json();
   task["metadata"]["resourceVersion"] = std::to_string(done_bytes);
   task["status"] = {{"phase", phase}, {"doneBytes", done_bytes}, {"totalBytes", 100}};
   return task;
@@ -31,12 +32,14 @@ class RunningWorkersTest : public testing::Test {
  protected:
   RunningWorkersTest() {
     Begin();
-    running_.NoteTask(Task(1));
-    running_.NotePod(Pod("1"));
+    NoteTask(Task(1));
+    NotePod(Pod("1"));
     Begin();
     running_.Runs(kTask, kNow, kNow + kRunningLookedAtEvery);
   }
 
+  void NoteTask(const Json& task) { running_.NoteTask(support::As<VolumeTask>(task)); }
+  void NotePod(const Json& pod) { running_.NotePod(support::As<objects::Pod>(pod)); }
   void Begin() { running_.BeginLook(kTask); }
   bool OnlyProgressMatters(absl::Duration now = kNow) const {
     return running_.Find(kTask, now).has_value();
@@ -47,8 +50,8 @@ class RunningWorkersTest : public testing::Test {
 
 TEST_F(RunningWorkersTest, ProgressIsNoReasonToLook) {
   EXPECT_TRUE(OnlyProgressMatters());
-  running_.NoteTask(Task(2));
-  running_.NotePod(Pod("1"));
+  NoteTask(Task(2));
+  NotePod(Pod("1"));
   running_.NotePods({kTask, "du-2"});
   ASSERT_TRUE(OnlyProgressMatters());
   EXPECT_EQ(running_.Find(kTask, kNow)->progress,
@@ -57,13 +60,13 @@ TEST_F(RunningWorkersTest, ProgressIsNoReasonToLook) {
 
 TEST_F(RunningWorkersTest, AllElseIs) {
   const std::function<void()> changes[] = {
-      [&] { running_.NoteTask(Task(2, "Succeeded")); },
+      [&] { NoteTask(Task(2, "Succeeded")); },
       [&] {
         Json task = Task(1);
         task["metadata"]["annotations"] = {{"a", "b"}};
-        running_.NoteTask(task);
+        NoteTask(task);
       },
-      [&] { running_.NotePod(Pod("2")); },
+      [&] { NotePod(Pod("2")); },
       [&] { running_.NotePods({"du-2"}); },
       [&] { running_.Remove(kTask); },
   };
@@ -72,8 +75,8 @@ TEST_F(RunningWorkersTest, AllElseIs) {
     change();
     EXPECT_FALSE(OnlyProgressMatters());
     running_.BeginLook(kTask);
-    running_.NoteTask(Task(1));
-    running_.NotePod(Pod("1"));
+    NoteTask(Task(1));
+    NotePod(Pod("1"));
     running_.BeginLook(kTask);
     running_.Runs(kTask, kNow, kNow + kRunningLookedAtEvery);
   }
@@ -87,15 +90,15 @@ TEST_F(RunningWorkersTest, SoIsTheTime) {
 TEST_F(RunningWorkersTest, WhatChangesWhileItIsLookedAtIsLookedAtAgain) {
   Begin();
   EXPECT_FALSE(OnlyProgressMatters());
-  running_.NotePod(Pod("2"));
+  NotePod(Pod("2"));
   running_.Runs(kTask, kNow, kNow + kRunningLookedAtEvery);
   EXPECT_FALSE(OnlyProgressMatters());
 }
 
 TEST_F(RunningWorkersTest, NothingIsKeptOfThoseThatNothingIsMovedFor) {
   running_.Remove(kTask);
-  running_.NoteTask(Task(2));
-  running_.NotePod(Pod("2"));
+  NoteTask(Task(2));
+  NotePod(Pod("2"));
   running_.Runs(kTask, kNow, kNow + kRunningLookedAtEvery);
   running_.Copied(kTask, kNow);
   EXPECT_FALSE(OnlyProgressMatters());

@@ -74,7 +74,7 @@ TEST(MoverSettings, SayWhatIsWritten) {
   EXPECT_TRUE(KeepsBase(*settings, "e"));
   EXPECT_EQ(MemoryBudgetBytes(settings->worker.resources), (int64_t{2} << 30) - (32 << 20));
   EXPECT_THAT(settings->worker.supplemental_groups, ElementsAre(6, 994));
-  EXPECT_EQ(settings->worker.tolerations.size(), 1U);
+  EXPECT_EQ(settings->worker.tolerations.json().size(), 1U);
   EXPECT_EQ(settings->worker.upload_kib_per_second_max, 2048);
   EXPECT_EQ(settings->worker.download_kib_per_second_max, 4096);
 }

@@ -10,6 +10,7 @@
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/typed.h"
 #include "tests/support/volume_jobs.h"
 
 namespace csidelta::datamover::task_runner_test {
@@ -21,6 +22,10 @@ using support::StatusIs;
 using testing::HasSubstr;
 
 const absl::Status kAway = absl::UnavailableError("connection refused");
+
+VolumeTaskStatus StatusOf(const support::FakeApiClient& api, const k8s::ObjectKey& task) {
+  return support::As<VolumeTask>(api.Find(task).value_or(Json::object())).status();
+}
 
 Outcome Done(const std::string& snapshot_id = "") {
   return {.code = OutcomeCode::kDone, .backup = BackupFigures{.snapshot_id = snapshot_id}};
@@ -38,8 +43,8 @@ class TaskRunnerTest : public testing::Test {
   TaskRunnerTest() : api_(clock_) {
     clock_.SetAutoAdvance(true);
     api_.SetStatusSubresource("volumetasks", true);
-    task_ = {.type = VolumeTaskType(), .namespace_name = "mover", .name = "du-1"};
-    api_.Seed(VolumeTaskType(), support::TaskWithJob("du-1"));
+    task_ = {.type = VolumeTask::Type(), .namespace_name = "mover", .name = "du-1"};
+    api_.Seed(VolumeTask::Type(), support::TaskWithJob("du-1"));
   }
 
   CallContext Context(std::stop_token stop = {}) const {
@@ -51,7 +56,7 @@ class TaskRunnerTest : public testing::Test {
   absl::StatusOr<TaskPhase> Run(const RunWork& run, std::stop_token stop = {}) {
     return RunTask(Context(std::move(stop)), api_, task_, "node-a", run);
   }
-  VolumeTaskStatus Status() const { return TaskStatusOf(api_.Find(task_).value_or(Json())); }
+  VolumeTaskStatus Status() const { return StatusOf(api_, task_); }
   void Cancel() {
     api_.Mutate(task_, [](Json& task) { task["spec"]["cancel"] = true; });
   }
@@ -311,8 +316,9 @@ TEST(TaskReportTest, IsWrittenNowAndThenAndAtOnceWhenAStageBegins) {
   support::FakeClock clock;
   support::FakeApiClient api(clock);
   api.SetStatusSubresource("volumetasks", true);
-  const k8s::ObjectKey task = {.type = VolumeTaskType(), .namespace_name = "mover", .name = "du-1"};
-  api.Seed(VolumeTaskType(), support::TaskWithJob("du-1"));
+  const k8s::ObjectKey task = {
+      .type = VolumeTask::Type(), .namespace_name = "mover", .name = "du-1"};
+  api.Seed(VolumeTask::Type(), support::TaskWithJob("du-1"));
   CallContext ctx;
   ctx.clock = &clock;
   TaskReport report(api, task, {.phase = TaskPhase::kRunning});
@@ -339,25 +345,26 @@ TEST(TaskReportTest, IsWrittenNowAndThenAndAtOnceWhenAStageBegins) {
   EXPECT_EQ(writes(), 0);
   clock.Advance(absl::Seconds(1));
   EXPECT_EQ(writes(), 1);
-  EXPECT_EQ(TaskStatusOf(*api.Find(task)).done_bytes, 3);
+  EXPECT_EQ(StatusOf(api, task).done_bytes, 3);
   clock.Advance(kReportEvery);
   EXPECT_EQ(writes(), 1) << "a heartbeat";
-  EXPECT_EQ(TaskStatusOf(*api.Find(task)).heartbeat_at, clock.Now());
+  EXPECT_EQ(StatusOf(api, task).heartbeat_at, clock.Now());
 }
 
 TEST(TaskReportTest, WhatCouldNotBeWrittenIsWrittenTheNextTime) {
   support::FakeClock clock;
   support::FakeApiClient api(clock);
   api.SetStatusSubresource("volumetasks", true);
-  const k8s::ObjectKey task = {.type = VolumeTaskType(), .namespace_name = "mover", .name = "du-1"};
-  api.Seed(VolumeTaskType(), support::TaskWithJob("du-1"));
+  const k8s::ObjectKey task = {
+      .type = VolumeTask::Type(), .namespace_name = "mover", .name = "du-1"};
+  api.Seed(VolumeTask::Type(), support::TaskWithJob("du-1"));
   CallContext ctx;
   ctx.clock = &clock;
   TaskReport report(api, task, {.phase = TaskPhase::kRunning});
   api.FailNext("patch", "volumetasks", kAway);
   EXPECT_THAT(report.Step(ctx), StatusIs(absl::StatusCode::kUnavailable));
   EXPECT_THAT(report.Step(ctx), IsOk());
-  EXPECT_EQ(TaskStatusOf(*api.Find(task)).phase, TaskPhase::kRunning);
+  EXPECT_EQ(StatusOf(api, task).phase, TaskPhase::kRunning);
 }
 
 }  // namespace

@@ -136,7 +136,7 @@ class UninstallTest : public testing::Test {
     EXPECT_THAT(bed_.cluster.driver().snapshots(), IsEmpty());
     EXPECT_THAT(bed_.api.All(csi::VolumeSnapshotContentType()), IsEmpty());
     EXPECT_THAT(bed_.api.All(csi::VolumeSnapshotType()), IsEmpty());
-    EXPECT_THAT(bed_.api.All(VolumeTaskType()), IsEmpty());
+    EXPECT_THAT(bed_.api.All(VolumeTask::Type()), IsEmpty());
     EXPECT_THAT(bed_.api.All(csi::PodType()), IsEmpty());
     EXPECT_THAT(bed_.api.All(csi::PersistentVolumeClaimType()), SizeIs(1)) << "the user's";
     EXPECT_THAT(bed_.api.All(csi::DataDeletionType()), IsEmpty());
@@ -314,7 +314,7 @@ TEST_F(UninstallTest, KeysOutliveDataThatDoesNotGo) {
 
 TEST_F(UninstallTest, KeysStayWhereNobodyLooked) {
   BackUp();
-  const k8s::ObjectKey location = {StorageLocationType(), "velero", "default"};
+  const k8s::ObjectKey location = {objects::BackupStorageLocation::Type(), "velero", "default"};
   bed_.api.Mutate(location, [](Json& object) { object["spec"]["accessMode"] = "ReadOnly"; });
   EXPECT_THAT(Uninstall(), IsEmpty());
   bed_.api.Remove(location);
@@ -328,7 +328,7 @@ TEST_F(UninstallTest, WhatIsWhereALocationPointedBeforeIsNamedAndKeepsItsKeys) {
   BackUp();
   Confirm();
   EXPECT_THAT(Names(Plan().stays), Not(Contains(HasSubstr("is elsewhere now"))));
-  bed_.api.Mutate({StorageLocationType(), "velero", "default"},
+  bed_.api.Mutate({objects::BackupStorageLocation::Type(), "velero", "default"},
                   [](Json& object) { object["spec"]["objectStorage"]["prefix"] = "moved"; });
   const std::string before =
       absl::StrCat("s3:http://s3:9000/b/p/plugins/csi-delta/", bed_.env.cluster, "/shop/",
@@ -426,7 +426,7 @@ TEST_F(UninstallTest, WhatFailedIsDoneByTheNextRun) {
       }
     }
     EXPECT_THAT(bed.cluster.driver().snapshots(), IsEmpty());
-    EXPECT_THAT(bed.api.All(VolumeTaskType()), IsEmpty());
+    EXPECT_THAT(bed.api.All(VolumeTask::Type()), IsEmpty());
     EXPECT_THAT(bed.api.All(csi::VolumeSnapshotContentType()), IsEmpty());
     if (!bed.api.sweep_hit()) {
       EXPECT_GT(n, 10);

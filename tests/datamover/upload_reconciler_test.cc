@@ -16,15 +16,16 @@
 #include "csi/snapshot_types.h"
 #include "datamover/content_reconciler.h"
 #include "datamover/data_deletion.h"
-#include "datamover/former_outcome.h"
 #include "datamover/task_runner.h"
 #include "datamover/task_watch.h"
 #include "datamover/transfer_object.h"
 #include "incremental/backup_result.h"
 #include "k8s/object.h"
+#include "objects/former_outcome.h"
 #include "objects/keys.h"
 #include "tests/datamover/mover_bed.h"
 #include "tests/support/await.h"
+#include "tests/support/snapshot_fields.h"
 #include "tests/support/status_matchers.h"
 #include "velero/data_reference.h"
 
@@ -64,7 +65,7 @@ class Controller {
     bed_.TellWatchers();
     follower_.OnAll(bed_.api.All(csi::DataUploadType()));
     loop_.WorkOnce(bed_.ctx);
-    for (const Json& task : bed_.api.All(VolumeTaskType())) {
+    for (const Json& task : bed_.api.All(VolumeTask::Type())) {
       tasks_.Reconcile(bed_.ctx, task).IgnoreError();
     }
     for (const Json& content : bed_.api.All(csi::VolumeSnapshotContentType())) {
@@ -94,7 +95,7 @@ class Controller {
 // What is left when nothing runs: the keyring, and what was there before.
 void ExpectNothingButBases(const MoverBed& bed, std::size_t bases) {
   EXPECT_THAT(bed.api.All(csi::PodType()), IsEmpty());
-  EXPECT_THAT(bed.api.All(VolumeTaskType()), IsEmpty());
+  EXPECT_THAT(bed.api.All(VolumeTask::Type()), IsEmpty());
   EXPECT_THAT(bed.api.All(csi::SecretType()), SizeIs(testing::Le(2U)));
   EXPECT_THAT(bed.api.All(csi::PersistentVolumeClaimType()), SizeIs(1));
   EXPECT_THAT(bed.api.All(csi::PersistentVolumeType()), IsEmpty());
@@ -225,7 +226,7 @@ TEST_F(UploadReconcilerTest, TheWorkerIsToldWhatToDo) {
   EXPECT_EQ(k8s::Label(pod, "velero.io/data-upload"), "");
   EXPECT_EQ(k8s::Label(pod, objects::kMoverTaskLabel), stem);
   EXPECT_TRUE(bed_.api.Find({csi::SecretType(), "mover", stem}).has_value());
-  const auto task = TaskSpecOf(bed_.Task().value_or(Json()));
+  const auto task = support::As<VolumeTask>(bed_.Task().value_or(Json())).spec();
   ASSERT_THAT(task, IsOk());
   EXPECT_EQ(task->subject.uid, k8s::Uid(bed_.Upload()));
   EXPECT_EQ(pod["metadata"]["ownerReferences"][0]["uid"], k8s::Uid(*bed_.Task()));
@@ -244,13 +245,15 @@ TEST_F(UploadReconcilerTest, TheWorkerIsToldItsBandwidth) {
 TEST_F(UploadReconcilerTest, AMemberOfAVolumeGroupSaysSo) {
   bed_.AddUpload("nightly");
   const Json source = *bed_.api.Find(csi::VolumeSnapshotKey("shop", "velero-nightly"));
-  bed_.api.Mutate(csi::VolumeSnapshotContentKey(csi::BoundContentName(source)), [](Json& content) {
-    SetJson(content, {"metadata", "labels", objects::kMovedGroupLabel}, "record");
-    content["metadata"]["annotations"]["mover.csi-delta.io/group-name"] = "shop/db";
-    content["metadata"]["annotations"]["mover.csi-delta.io/group-snapshot"] = "velero-db-0123";
-    content["metadata"]["annotations"]["mover.csi-delta.io/group-cut-at"] = "2026-11-23T05:00:00Z";
-    content["metadata"]["annotations"]["mover.csi-delta.io/group-members"] = "3";
-  });
+  bed_.api.Mutate(
+      csi::VolumeSnapshotContentKey(support::BoundContentName(source)), [](Json& content) {
+        SetJson(content, {"metadata", "labels", objects::kMovedGroupLabel}, "record");
+        content["metadata"]["annotations"]["mover.csi-delta.io/group-name"] = "shop/db";
+        content["metadata"]["annotations"]["mover.csi-delta.io/group-snapshot"] = "velero-db-0123";
+        content["metadata"]["annotations"]["mover.csi-delta.io/group-cut-at"] =
+            "2026-11-23T05:00:00Z";
+        content["metadata"]["annotations"]["mover.csi-delta.io/group-members"] = "3";
+      });
   bed_.worker = MoverBed::Worker::kRuns;
   Controller controller(bed_);
   controller.LookTimes(3);
@@ -305,7 +308,7 @@ class RunningUploadTest : public UploadReconcilerTest {
 
   int64_t Done() const { return GetInt(bed_.Upload(), {"status", "progress", "bytesDone"}); }
   void Write(int64_t done_bytes, int64_t total_bytes = MoverBed::kClaimBytes) {
-    bed_.api.Mutate({VolumeTaskType(), MoverBed::kMover, bed_.StemOfUpload()}, [&](Json& task) {
+    bed_.api.Mutate({VolumeTask::Type(), MoverBed::kMover, bed_.StemOfUpload()}, [&](Json& task) {
       task["status"]["doneBytes"] = done_bytes;
       task["status"]["totalBytes"] = total_bytes;
     });
@@ -315,8 +318,8 @@ class RunningUploadTest : public UploadReconcilerTest {
 };
 
 TEST_F(RunningUploadTest, CostsNoMoreThanARequestInTwoSeconds) {
-  TaskReport worker(bed_.api, {VolumeTaskType(), MoverBed::kMover, bed_.StemOfUpload()},
-                    TaskStatusOf(*bed_.Task()));
+  TaskReport worker(bed_.api, {VolumeTask::Type(), MoverBed::kMover, bed_.StemOfUpload()},
+                    support::As<VolumeTask>(*bed_.Task()).status());
   const absl::Time end = bed_.clock.Now() + kTime;
   absl::Time copied_at = bed_.clock.Now();
   absl::Duration silence_max;
@@ -455,7 +458,7 @@ TEST_F(UploadReconcilerTest, WhatAWorkersProgramWritesIsRead) {
   controller.LookTimes(4);
   ASSERT_EQ(bed_.PhaseOf(), "InProgress");
   const std::string stem = bed_.StemOfUpload();
-  const k8s::ObjectKey task = {VolumeTaskType(), MoverBed::kMover, stem};
+  const k8s::ObjectKey task = {VolumeTask::Type(), MoverBed::kMover, stem};
   bed_.Finish(stem);
   const Json played = bed_.api.Find(task)->at("status");
   bed_.SetTaskStatus(stem, Json::object());
@@ -474,8 +477,9 @@ TEST_F(UploadReconcilerTest, WhatAWorkersProgramWritesIsRead) {
   EXPECT_THAT(RunTask(bed_.ctx, bed_.api, task, "node-9",
                       [&](const CallContext&, const VolumeJob&, const TaskProgress& progress) {
                         progress("transfer", 3 << 20, MoverBed::kClaimBytes);
-                        return Outcome{.code = OutcomeCode::kDone,
-                                       .backup = FormerBackupFigures(incremental::ToJson(result))};
+                        return Outcome{
+                            .code = OutcomeCode::kDone,
+                            .backup = objects::FormerBackupFigures(incremental::ToJson(result))};
                       }),
               support::IsOkAndHolds(TaskPhase::kSucceeded));
   const Json written = bed_.api.Find(task).value_or(Json{{"status", nullptr}}).at("status");
@@ -505,7 +509,7 @@ TEST_F(UploadReconcilerTest, WhatAWorkersProgramWritesIsRead) {
   for (const auto& [field, value] : played.items()) {
     EXPECT_TRUE(written.contains(field)) << field << " is written by MoverBed alone";
   }
-  EXPECT_THAT(ReadOutcome(written.at("outcome")),
+  EXPECT_THAT(objects::ReadOutcome(written.at("outcome")),
               testing::Optional(testing::Field(&Outcome::backup, testing::Ne(std::nullopt))));
 }
 
@@ -817,7 +821,7 @@ TEST_F(UploadReconcilerTest, AWeekOfDrainsEndsWell) {
                           {"heartbeatTimestamp", FormatRfc3339(bed_.clock.Now())}});
     }
     Controller(bed_).Look();
-    bed_.api.Mutate({VolumeTaskType(), MoverBed::kMover, bed_.StemOfUpload("first")},
+    bed_.api.Mutate({VolumeTask::Type(), MoverBed::kMover, bed_.StemOfUpload("first")},
                     [](Json& task) { task["status"]["phase"] = "Interrupted"; });
     bed_.SetPodStatus(bed_.StemOfUpload("first"), {{"phase", "Succeeded"}});
     Controller(bed_).Look();
@@ -975,11 +979,12 @@ TEST_F(UploadReconcilerTest, WhatAWorkerStoresThatWasGivenUpIsAskedToGo) {
   EXPECT_EQ(bed_.PhaseOf(), "Canceled");
   const std::vector<Json> deletions = bed_.api.All(csi::DataDeletionType());
   ASSERT_THAT(deletions, SizeIs(1));
-  const DataDeletion deletion = DataDeletionOf(deletions[0]);
+  const objects::DataDeletionSpec deletion =
+      support::As<objects::DataDeletion>(deletions[0]).spec();
   EXPECT_EQ(deletion.upload, k8s::Uid(upload));
   EXPECT_FALSE(deletion.worker_ended) << "nobody saw its end";
   EXPECT_EQ(deletion.location, "default");
-  EXPECT_EQ(deletion.namespace_name, "velero");
+  EXPECT_EQ(k8s::Namespace(deletions[0]), "velero");
   const auto reference = velero::ParseDataReference(deletion.snapshot_id);
   ASSERT_THAT(reference, IsOk());
   EXPECT_EQ(reference->cluster, bed_.env.cluster);
@@ -1026,7 +1031,7 @@ TEST_F(UploadReconcilerTest, WhatALostWorkerStoredIsAskedToGoWhateverTheNextOneS
   EXPECT_EQ(bed_.PhaseOf(), "Canceled");
   const std::vector<Json> deletions = bed_.api.All(csi::DataDeletionType());
   ASSERT_THAT(deletions, SizeIs(1));
-  EXPECT_TRUE(DataDeletionOf(deletions[0]).worker_ended);
+  EXPECT_TRUE(support::As<objects::DataDeletion>(deletions[0]).spec().worker_ended);
 }
 
 TEST_F(UploadReconcilerTest, WhatWasStoredForADataUploadThatIsDeletedIsAskedToGo) {
@@ -1270,7 +1275,7 @@ TEST_F(UploadReconcilerTest, AnErrorOfTheMomentIsShownAndNoReasonToFail) {
 
 TEST_F(UploadReconcilerTest, ALocationThatIsNotThereIsNamed) {
   bed_.AddUpload("nightly");
-  bed_.api.Remove({StorageLocationType(), "velero", "default"});
+  bed_.api.Remove({objects::BackupStorageLocation::Type(), "velero", "default"});
   Controller controller(bed_);
   controller.LookTimes(4);
   EXPECT_EQ(bed_.PhaseOf(), "Failed");
@@ -1333,7 +1338,7 @@ TEST_F(UploadReconcilerTest, AVolumeSnapshotWhoseTaskSomebodyRemovedGoesWithItsU
   controller.LookTimes(4);
   const std::string stem = bed_.StemOfUpload();
   // With the task everything that it owns.
-  bed_.api.Remove({VolumeTaskType(), "mover", stem});
+  bed_.api.Remove({VolumeTask::Type(), "mover", stem});
   bed_.api.Remove({csi::PodType(), "mover", stem});
   bed_.api.Remove({csi::SecretType(), "mover", stem});
   bed_.api.Remove(csi::ClaimKey("mover", stem));
@@ -1345,7 +1350,7 @@ TEST_F(UploadReconcilerTest, AVolumeSnapshotWhoseTaskSomebodyRemovedGoesWithItsU
   bed_.api.Seed(csi::VolumeSnapshotContentType(), foreign);
   Controller(bed_).Look();
   EXPECT_TRUE(bed_.api.Find(csi::VolumeSnapshotContentKey(stem)).has_value()) << "on its way";
-  bed_.api.Remove({VolumeTaskType(), "mover", stem});
+  bed_.api.Remove({VolumeTask::Type(), "mover", stem});
   bed_.api.Remove({csi::DataUploadType(), "velero", "nightly"});
   Controller(bed_).LookTimes(2);
   EXPECT_FALSE(bed_.api.Find(csi::VolumeSnapshotContentKey(stem)).has_value());

@@ -6,9 +6,10 @@
 #include <map>
 #include <string>
 
+#include "base/json.h"
 #include "base/rfc3339.h"
-#include "csi/data_transfer.h"
-#include "csi/snapshot_types.h"
+#include "objects/data_upload.h"
+#include "tests/support/typed.h"
 
 namespace csidelta::datamover::upload_report_test {
 namespace {
@@ -20,13 +21,13 @@ using testing::Pair;
 TransferObject Upload() {
   Json upload = {{"metadata", {{"name", "u"}, {"namespace", "velero"}}}};
   SetJson(upload, {"metadata", "creationTimestamp"}, "2026-11-23T04:59:58Z");
-  return TransferObject(csi::DataUploadType(), upload);
+  return TransferObject(objects::DataUpload::Type(), support::As<objects::DataTransfer>(upload));
 }
 
 // Without their prefix.
 std::map<std::string, std::string> AnnotationsOf(const TransferObject& upload) {
   std::map<std::string, std::string> annotations;
-  for (const auto& [key, value] : GetStringMap(upload.json(), {"metadata", "annotations"})) {
+  for (const auto& [key, value] : upload.object().annotations()) {
     const std::string prefix = "mover.csi-delta.io/";
     EXPECT_TRUE(key.starts_with(prefix)) << key;
     annotations[key.substr(prefix.size())] = value;

@@ -35,7 +35,7 @@ Json Term(const std::string& key, const std::string& value) {
 
 // What the Pod Security profile "restricted" asks for, and what we ask for beyond it.
 TEST(WorkerPod, IsRestricted) {
-  const Json pod = MakeWorkerPod(SomePod());
+  const Json pod = MakeWorkerPod(SomePod()).json();
   const Json& spec = pod["spec"];
   EXPECT_EQ(spec["securityContext"]["runAsNonRoot"], true);
   EXPECT_GT(spec["securityContext"]["runAsUser"], 0);
@@ -60,7 +60,7 @@ TEST(WorkerPod, IsRestricted) {
 }
 
 TEST(WorkerPod, FindsVolumeSecretsAndScratch) {
-  const Json pod = MakeWorkerPod(SomePod());
+  const Json pod = MakeWorkerPod(SomePod()).json();
   const Json& container = pod["spec"]["containers"][0];
   EXPECT_EQ(container["command"], Json::array({"/bin/csi-delta"}));
   EXPECT_EQ(container["args"][0], "worker");
@@ -83,7 +83,7 @@ TEST(WorkerPod, FindsVolumeSecretsAndScratch) {
 TEST(WorkerPod, NeedsNoVolume) {
   WorkerPod wanted = SomePod();
   wanted.claim.clear();
-  const Json pod = MakeWorkerPod(wanted);
+  const Json pod = MakeWorkerPod(wanted).json();
   EXPECT_FALSE(pod["spec"]["containers"][0].contains("volumeDevices"));
   EXPECT_THAT(DumpJson(pod), Not(HasSubstr("persistentVolumeClaim")));
 }
@@ -98,7 +98,7 @@ TEST(WorkerPod, IsPlacedAsTheSettingsSay) {
                "podAnnotations": {"note": "x"}, "supplementalGroups": [994]}})");
   ASSERT_THAT(settings, support::IsOk());
   wanted.settings = *settings;
-  const Json pod = MakeWorkerPod(wanted);
+  const Json pod = MakeWorkerPod(wanted).json();
   const Json& spec = pod["spec"];
   // The storage class knows better than the rule for all.
   EXPECT_EQ(spec["nodeSelector"], (Json{{"disk", "ssd"}, {"os", "linux"}, {"role", "storage"}}));
@@ -116,11 +116,11 @@ TEST(WorkerPod, IsPlacedAsTheSettingsSay) {
 TEST(WorkerPod, GoesWhereVolumeAndSettingsBothAllow) {
   WorkerPod wanted = SomePod();
   const Json wished = {{"nodeSelectorTerms", Json::array({Term("a", "1"), Term("b", "2")})}};
-  SetJson(wanted.settings.worker.affinity,
-          {"nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"}, wished);
+  wanted.settings.worker.affinity = objects::Affinity(
+      Json{{"nodeAffinity", {{"requiredDuringSchedulingIgnoredDuringExecution", wished}}}});
   wanted.node_affinity =
       objects::NodeSelector(Json{{"nodeSelectorTerms", Json::array({Term("zone", "z1")})}});
-  const Json pod = MakeWorkerPod(wanted);
+  const Json pod = MakeWorkerPod(wanted).json();
   const Json& terms = pod["spec"]["affinity"]["nodeAffinity"]
                          ["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"];
   ASSERT_EQ(terms.size(), 2U);

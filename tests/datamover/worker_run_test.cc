@@ -13,6 +13,7 @@
 #include "objects/keys.h"
 #include "tests/datamover/mover_bed.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/typed.h"
 
 namespace csidelta::datamover::worker_run_test {
 namespace {
@@ -39,18 +40,20 @@ class WorkerRunTest : public testing::Test {
   WorkerView Step() {
     // What is run here is another process, each time.
     WorkerRun run(bed_.env, kStem);
-    const auto view = run.Step(bed_.ctx, [this](const Json&) -> absl::StatusOr<WorkerRun::NextPod> {
-      ++made_;
-      return WorkerRun::NextPod{
-          .pod = {{"apiVersion", "v1"},
-                  {"kind", "Pod"},
-                  {"metadata",
-                   {{"name", kStem},
-                    {"namespace", "mover"},
-                    {"labels", {{objects::kMoverTaskLabel, kStem}}},
-                    {"annotations", {{objects::kRepositoryAnnotation, "r"}}}}}},
-          .waiting_for = waiting_for_};
-    });
+    const auto view =
+        run.Step(bed_.ctx, [this](const VolumeTask&) -> absl::StatusOr<WorkerRun::NextPod> {
+          ++made_;
+          return WorkerRun::NextPod{
+              .pod = support::As<objects::Pod>(
+                  {{"apiVersion", "v1"},
+                   {"kind", "Pod"},
+                   {"metadata",
+                    {{"name", kStem},
+                     {"namespace", "mover"},
+                     {"labels", {{objects::kMoverTaskLabel, kStem}}},
+                     {"annotations", {{objects::kRepositoryAnnotation, "r"}}}}}}),
+              .waiting_for = waiting_for_};
+        });
     EXPECT_THAT(view, IsOk());
     return view.ok() ? *view : WorkerView();
   }
@@ -64,7 +67,8 @@ class WorkerRunTest : public testing::Test {
     return view;
   }
   absl::StatusOr<bool> HasSurelyEnded() {
-    return run_.HasSurelyEnded(bed_.ctx, *bed_.api.Find({VolumeTaskType(), "mover", kStem}));
+    return run_.HasSurelyEnded(
+        bed_.ctx, support::As<VolumeTask>(*bed_.api.Find(VolumeTask::Key("mover", kStem))));
   }
   void EndPod(const Json& status) { bed_.SetPodStatus(kStem, status); }
   bool HasPod() { return bed_.api.Find({csi::PodType(), "mover", kStem}).has_value(); }
@@ -275,14 +279,16 @@ TEST_F(WorkerRunTest, IsStoppedByTheTaskAndByThePod) {
   bed_.api.Mutate({csi::PodType(), "mover", kStem},
                   [](Json& pod) { pod["metadata"]["finalizers"] = {"test/kubelet"}; });
   EXPECT_THAT(run_.Stop(bed_.ctx), IsOkAndHolds(false));
-  EXPECT_TRUE(GetBool(*bed_.api.Find({VolumeTaskType(), "mover", kStem}), {"spec", "cancel"}));
+  EXPECT_TRUE(GetBool(*bed_.api.Find(VolumeTask::Key("mover", kStem)), {"spec", "cancel"}));
   EXPECT_TRUE(k8s::BeingDeleted(*bed_.api.Find({csi::PodType(), "mover", kStem})));
   EndPod({{"phase", "Succeeded"}});
   EXPECT_THAT(run_.Stop(bed_.ctx), IsOkAndHolds(true));
 }
 
 TEST(PodWordsTest, AreThoseOfWhoeverKnows) {
-  const auto words = [](const Json& status) { return PodWords({{"status", status}}); };
+  const auto words = [](const Json& status) {
+    return PodWords(support::As<objects::Pod>({{"status", status}}));
+  };
   EXPECT_EQ(words({{"phase", "Running"}}), "");
   EXPECT_THAT(words({{"phase", "Pending"},
                      {"conditions", Json::array({{{"type", "PodScheduled"},
@@ -337,7 +343,7 @@ TEST_F(CachedWorkerRunTest, TheFirstPodIsMadeWithoutARead) {
 // Made by a controller that died before it counted it, a moment ago.
 TEST_F(CachedWorkerRunTest, APodThatTheInformerHasNotDeliveredIsFoundByTheCreate) {
   Step();
-  bed_.api.Mutate({VolumeTaskType(), "mover", kStem}, [](Json& task) {
+  bed_.api.Mutate(VolumeTask::Key("mover", kStem), [](Json& task) {
     task["metadata"].erase("annotations");
     task.erase("status");
   });

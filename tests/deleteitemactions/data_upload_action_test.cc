@@ -38,7 +38,8 @@ class DataUploadActionTest : public testing::Test {
   }
 
   absl::Status Delete() {
-    return MakeDataUploadAction(bed_.env)->Execute(bed_.ctx, upload_, backup_);
+    return MakeDataUploadAction(bed_.env)->Execute(bed_.ctx, objects::Object(upload_),
+                                                   objects::Object(backup_));
   }
 
   std::vector<Json> Deletions() { return bed_.api.All(csi::DataDeletionType()); }

@@ -47,7 +47,8 @@ class DeleteActionsTest : public testing::Test {
 
   absl::Status Delete(const Json& content) {
     return MakeVolumeSnapshotContentAction(bed_.env, MakeGroupDeletions(bed_.env))
-        ->Execute(bed_.ctx, content, support::MakeBackupObject("nightly", "Deleting"));
+        ->Execute(bed_.ctx, objects::Object(content),
+                  objects::Object(support::MakeBackupObject("nightly", "Deleting")));
   }
 
   std::size_t Contents() { return bed_.api.All(VolumeSnapshotContentType()).size(); }
@@ -107,11 +108,11 @@ TEST_F(DeleteActionsTest, RefusingDriverIsNamedAndFinishesLater) {
 TEST_F(DeleteActionsTest, SlowDriverIsWaitedForInFullOnlyOnce) {
   sidecar_.refuses = true;
   const auto action = MakeVolumeSnapshotContentAction(bed_.env, MakeGroupDeletions(bed_.env));
-  const Json backup = support::MakeBackupObject("nightly", "Deleting");
+  const objects::Object backup(support::MakeBackupObject("nightly", "Deleting"));
   const absl::Time start = bed_.clock.Now();
-  EXPECT_THAT(action->Execute(bed_.ctx, Archived("handle-1"), backup), IsOk());
+  EXPECT_THAT(action->Execute(bed_.ctx, objects::Object(Archived("handle-1")), backup), IsOk());
   const absl::Time first = bed_.clock.Now();
-  EXPECT_THAT(action->Execute(bed_.ctx, Archived("handle-2"), backup), IsOk());
+  EXPECT_THAT(action->Execute(bed_.ctx, objects::Object(Archived("handle-2")), backup), IsOk());
   EXPECT_GE(first - start, absl::Seconds(30));
   EXPECT_LE(bed_.clock.Now() - first, absl::Seconds(2));
 }
@@ -124,7 +125,8 @@ TEST_F(DeleteActionsTest, AMemberOfAForeignGroupIsNotSaidToBeGone) {
   support::FakeSnapshotCluster cluster(bed.api);
   cluster.driver().AddGroup("group-1", {"handle-1"});
   EXPECT_THAT(MakeVolumeSnapshotContentAction(bed.env, MakeGroupDeletions(bed.env))
-                  ->Execute(bed.ctx, Archived(), support::MakeBackupObject("nightly", "Deleting")),
+                  ->Execute(bed.ctx, objects::Object(Archived()),
+                            objects::Object(support::MakeBackupObject("nightly", "Deleting"))),
               IsOk());
   EXPECT_TRUE(cluster.driver().groups().contains("group-1"));
   EXPECT_THAT(bed.api.All(VolumeSnapshotContentType()), testing::IsEmpty());
@@ -136,7 +138,8 @@ class VolumeSnapshotDeleteTest : public DeleteActionsTest {
  protected:
   absl::Status DeleteSnapshot(const Json& snapshot) {
     return MakeVolumeSnapshotAction(bed_.env)->Execute(
-        bed_.ctx, snapshot, support::MakeBackupObject("nightly", "Deleting"));
+        bed_.ctx, objects::Object(snapshot),
+        objects::Object(support::MakeBackupObject("nightly", "Deleting")));
   }
 };
 

@@ -54,7 +54,8 @@ TEST_F(GroupDeletionActionsTest, MembersAreNotDeletedOneByOne) {
   for (const int n : {1, 2}) {
     Json member = support::MakeMemberContentObject(n);
     EraseJson(member, {"metadata", "annotations", objects::kGroupContentOfMemberAnnotation});
-    EXPECT_THAT(action->Execute(bed_.ctx, member, support::MakeBackupObject("nightly", "Deleting")),
+    EXPECT_THAT(action->Execute(bed_.ctx, objects::Object(member),
+                                objects::Object(support::MakeBackupObject("nightly", "Deleting"))),
                 IsOk());
   }
   EXPECT_THAT(bed_.api.calls(), IsEmpty());
@@ -77,7 +78,8 @@ class PluginProcess {
   absl::Status Delete(const Json& content) {
     const bool is_group = GetString(content, {"kind"}) == "VolumeGroupSnapshotContent";
     return (is_group ? groups_ : members_)
-        ->Execute(bed_.ctx, content, support::MakeBackupObject("nightly", "Deleting"));
+        ->Execute(bed_.ctx, objects::Object(content),
+                  objects::Object(support::MakeBackupObject("nightly", "Deleting")));
   }
 
  private:
@@ -165,9 +167,9 @@ TEST_F(GroupDeletionActionsTest, ASlowDriverIsWaitedForInFullOnlyOnce) {
   SetJson(second, {"status", "volumeGroupSnapshotHandle"}, "group-2");
   const auto waited = [this](const Json& archived, velero::DeleteItemAction& action) {
     const absl::Time start = bed_.clock.Now();
-    EXPECT_THAT(
-        action.Execute(bed_.ctx, archived, support::MakeBackupObject("nightly", "Deleting")),
-        IsOk());
+    EXPECT_THAT(action.Execute(bed_.ctx, objects::Object(archived),
+                               objects::Object(support::MakeBackupObject("nightly", "Deleting"))),
+                IsOk());
     return bed_.clock.Now() - start;
   };
   const auto action = MakeVolumeGroupSnapshotContentAction(MakeGroupDeletions(bed_.env));
@@ -182,11 +184,11 @@ TEST_F(GroupDeletionActionsTest, ASlowDriverIsWaitedForInFullOnlyOnce) {
 TEST_F(GroupDeletionActionsTest, WithoutASidecarTheContentStandsForWhatIsToBeDone) {
   cluster_.sidecar_runs = false;
   const auto action = MakeVolumeGroupSnapshotContentAction(MakeGroupDeletions(bed_.env));
-  const Json backup = support::MakeBackupObject("nightly", "Deleting");
+  const objects::Object backup(support::MakeBackupObject("nightly", "Deleting"));
   const absl::Time start = bed_.clock.Now();
-  EXPECT_THAT(action->Execute(bed_.ctx, MakeGroupContentObject(), backup), IsOk());
+  EXPECT_THAT(action->Execute(bed_.ctx, objects::Object(MakeGroupContentObject()), backup), IsOk());
   const absl::Time first = bed_.clock.Now();
-  EXPECT_THAT(action->Execute(bed_.ctx, MakeGroupContentObject(), backup), IsOk());
+  EXPECT_THAT(action->Execute(bed_.ctx, objects::Object(MakeGroupContentObject()), backup), IsOk());
   EXPECT_GE(first - start, absl::Seconds(30));
   EXPECT_LE(bed_.clock.Now() - first, absl::Seconds(10)) << "a slow driver is waited for once";
   EXPECT_TRUE(DriverHoldsGroup());

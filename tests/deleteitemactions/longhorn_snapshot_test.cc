@@ -42,7 +42,9 @@ class LonghornSnapshotDeletionTest : public testing::Test {
   }
   ~LonghornSnapshotDeletionTest() override { bed_.ExpectNoWritesToLonghorn(); }
 
-  absl::Status Delete() { return action_->Execute(bed_.ctx, archived_, backup_); }
+  absl::Status Delete() {
+    return action_->Execute(bed_.ctx, objects::Object(archived_), objects::Object(backup_));
+  }
   Json There() { return bed_.api().Find(support::NativeBed::SnapshotKey(kName)).value_or(Json()); }
 
   support::NativeBed bed_;

@@ -9,6 +9,7 @@
 #include "k8s/wait.h"
 #include "tests/diffsnap/dsnap_bed.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/typed.h"
 
 namespace csidelta::diffsnap::controller_test {
 namespace {
@@ -40,7 +41,7 @@ class ControllerTest : public testing::Test {
  protected:
   // What the API server holds, told at once.
   void TellAll(Replica& replica) {
-    replica.controller.OnAll(bed_.api.All(DifferentialSnapshotType()));
+    replica.controller.OnAll(bed_.api.All(objects::DifferentialSnapshot::Type()));
   }
 
   DsnapBed bed_;
@@ -56,9 +57,9 @@ TEST_F(ControllerTest, TheLeaderWritesAndEveryReplicaServes) {
     EXPECT_TRUE(replica->pairs.is_synced());
   }
   other.controller.WorkOnce(bed_.ctx);
-  EXPECT_EQ(StateOf(bed_.Now()), RequestState::kNone);
+  EXPECT_EQ(bed_.Asked().state(), objects::RequestState::kNone);
   leader.controller.WorkOnce(bed_.ctx);
-  EXPECT_EQ(StateOf(bed_.Now()), RequestState::kSuccess);
+  EXPECT_EQ(bed_.Asked().state(), objects::RequestState::kSuccess);
   for (Replica* replica : {&leader, &other}) {
     EXPECT_EQ(replica->pairs.Find("app", "diff"), nullptr);
     TellAll(*replica);
@@ -74,7 +75,7 @@ TEST_F(ControllerTest, WhoBecomesTheLeaderFindsWhatWasLeftUndone) {
   next.controller.WorkOnce(bed_.ctx);
   next.leads = true;
   next.controller.WorkOnce(bed_.ctx);
-  EXPECT_EQ(StateOf(bed_.Now()), RequestState::kSuccess);
+  EXPECT_EQ(bed_.Asked().state(), objects::RequestState::kSuccess);
 }
 
 TEST_F(ControllerTest, WhatIsGoneIsServedNoMore) {
@@ -117,10 +118,10 @@ TEST_F(ControllerTest, WhatIsNotReadyIsLookedAtAgainInTime) {
   replica.controller.WorkOnce(bed_.ctx);
   bed_.SetReady("tuesday", true);
   replica.controller.WorkOnce(bed_.ctx);
-  EXPECT_EQ(StateOf(bed_.Now()), RequestState::kPending);
+  EXPECT_EQ(bed_.Asked().state(), objects::RequestState::kPending);
   bed_.clock.Advance(absl::Seconds(1));
   replica.controller.WorkOnce(bed_.ctx);
-  EXPECT_EQ(StateOf(bed_.Now()), RequestState::kSuccess);
+  EXPECT_EQ(bed_.Asked().state(), objects::RequestState::kSuccess);
 }
 
 TEST_F(ControllerTest, AnApiServerThatIsAwayIsAskedAgain) {
@@ -129,10 +130,10 @@ TEST_F(ControllerTest, AnApiServerThatIsAwayIsAskedAgain) {
   TellAll(replica);
   bed_.api.FailNext("patch", "differentialsnapshots", absl::UnavailableError("away"));
   replica.controller.WorkOnce(bed_.ctx);
-  EXPECT_EQ(StateOf(bed_.Now()), RequestState::kNone);
+  EXPECT_EQ(bed_.Asked().state(), objects::RequestState::kNone);
   bed_.clock.Advance(absl::Seconds(2));
   replica.controller.WorkOnce(bed_.ctx);
-  EXPECT_EQ(StateOf(bed_.Now()), RequestState::kSuccess);
+  EXPECT_EQ(bed_.Asked().state(), objects::RequestState::kSuccess);
 }
 
 TEST_F(ControllerTest, FollowsAndWorksUntilItIsStopped) {
@@ -146,17 +147,20 @@ TEST_F(ControllerTest, FollowsAndWorksUntilItIsStopped) {
   std::jthread working([&] { replica.controller.Work(ctx); });
   bed_.api.AwaitWatches(1);
   bed_.api
-      .Create(bed_.ctx, DifferentialSnapshotType(), "app",
+      .Create(bed_.ctx, objects::DifferentialSnapshot::Type(), "app",
               {{"apiVersion", "diffsnap.csi-delta.io/v1alpha1"},
                {"kind", "DifferentialSnapshot"},
                {"metadata", {{"name", "diff"}, {"namespace", "app"}}},
                {"spec", Pair()}})
       .IgnoreError();
-  EXPECT_THAT(k8s::WaitFor(bed_.ctx, bed_.api, {DifferentialSnapshotType(), "app", "diff"},
-                           [](const Json* object) -> absl::StatusOr<bool> {
-                             return object != nullptr && StateOf(*object) == RequestState::kSuccess;
-                           }),
-              support::IsOk());
+  EXPECT_THAT(
+      k8s::WaitFor(bed_.ctx, bed_.api, {objects::DifferentialSnapshot::Type(), "app", "diff"},
+                   [](const Json* object) -> absl::StatusOr<bool> {
+                     return object != nullptr &&
+                            support::As<objects::DifferentialSnapshot>(*object).state() ==
+                                objects::RequestState::kSuccess;
+                   }),
+      support::IsOk());
   stop.request_stop();
   following.join();
   working.join();

@@ -8,9 +8,9 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "diffsnap/rest_server.h"
-#include "incremental/differential_request.h"
 #include "k8s/object.h"
 #include "net/http_server.h"
+#include "objects/differential_snapshot.h"
 #include "tests/diffsnap/fake_reviews.h"
 #include "tests/support/metadata_cluster.h"
 
@@ -91,7 +91,7 @@ class DifferentialCluster : public support::MetadataCluster {
   }
 
   static k8s::ObjectKey Key(const std::string& name) {
-    return {.type = incremental::DifferentialSnapshotType(), .namespace_name = "app", .name = name};
+    return {.type = objects::DifferentialSnapshot::Type(), .namespace_name = "app", .name = name};
   }
 
   support::TestAuthority authority;

@@ -4,7 +4,7 @@
 
 #include "base/json.h"
 #include "csi/snapshot_types.h"
-#include "diffsnap/differential_snapshot.h"
+#include "objects/differential_snapshot.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/snapshot_objects.h"
@@ -46,11 +46,15 @@ class DsnapBed {
     Json object =
         support::MakeObject("diffsnap.csi-delta.io/v1alpha1", "DifferentialSnapshot", "app", name);
     object["spec"] = std::move(spec);
-    return api.Seed(DifferentialSnapshotType(), std::move(object));
+    return api.Seed(objects::DifferentialSnapshot::Type(), std::move(object));
   }
 
+  // The same; one without a field when there is none.
+  objects::DifferentialSnapshot Asked(const std::string& name = "diff") const {
+    return objects::DifferentialSnapshot::Of(Now(name)).value_or(objects::DifferentialSnapshot());
+  }
   Json Now(const std::string& name = "diff") const {
-    return api.Find({DifferentialSnapshotType(), "app", name}).value_or(Json());
+    return api.Find({objects::DifferentialSnapshot::Type(), "app", name}).value_or(Json());
   }
 
   support::FakeClock clock;

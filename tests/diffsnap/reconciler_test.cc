@@ -6,9 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "diffsnap/differential_snapshot.h"
 #include "k8s/object.h"
 #include "tests/diffsnap/dsnap_bed.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/typed.h"
 
 namespace csidelta::diffsnap::reconciler_test {
 namespace {
@@ -58,17 +60,18 @@ TEST_F(ReconcilerTest, ASuccessSaysWhereAndHowToRead) {
   const Json object = bed_.Ask(Pair());
   EXPECT_EQ(Step(), bed_.clock.Now() + absl::Hours(24));
   const Json now = bed_.Now();
-  EXPECT_EQ(StateOf(now), RequestState::kSuccess);
+  EXPECT_EQ(support::As<objects::DifferentialSnapshot>(now).state(),
+            objects::RequestState::kSuccess);
   EXPECT_EQ(GetString(now, {"status", "url"}), "https://diffsnap.csi.svc:8443/app/diff");
   EXPECT_EQ(GetString(now, {"status", "audience"}), "diffsnap");
   EXPECT_EQ(GetString(now, {"status", "caBundle"}), "UEVN");
-  EXPECT_EQ(ResolvedOf(now).base_handle, "snap-monday");
+  EXPECT_EQ(support::As<objects::DifferentialSnapshot>(now).resolved().base_handle, "snap-monday");
   EXPECT_EQ(GetString(Condition(now, "Accepted"), {"status"}), "True");
   EXPECT_EQ(GetString(Condition(now, "Ready"), {"status"}), "True");
   ASSERT_EQ(bed_.api.All(kEvents).size(), 1U);
   EXPECT_EQ(GetString(bed_.api.All(kEvents)[0], {"source", "component"}), "csi-delta-diffsnap");
 
-  const ResolvedPair pair = PairOf(now);
+  const ResolvedPair pair = PairOf(support::As<objects::DifferentialSnapshot>(now));
   EXPECT_EQ(pair.scope.uid, k8s::Uid(object));
   EXPECT_EQ(pair.scope.target_handle, "snap-tuesday");
   EXPECT_EQ(pair.volume_handle, "volume-1");
@@ -82,7 +85,7 @@ TEST_F(ReconcilerTest, ALastStateIsNotLookedAtAgain) {
   bed_.api.Remove(csi::VolumeSnapshotKey("app", "monday"));
   Step();
   EXPECT_TRUE(bed_.api.calls().empty());
-  EXPECT_EQ(StateOf(bed_.Now()), RequestState::kSuccess);
+  EXPECT_EQ(bed_.Asked().state(), objects::RequestState::kSuccess);
 }
 
 TEST_F(ReconcilerTest, WhatIsNotReadyIsPendingUntilItIs) {
@@ -90,11 +93,13 @@ TEST_F(ReconcilerTest, WhatIsNotReadyIsPendingUntilItIs) {
   bed_.Ask(Pair());
   EXPECT_EQ(Step(), bed_.clock.Now() + absl::Seconds(1));
   const Json pending = bed_.Now();
-  EXPECT_EQ(StateOf(pending), RequestState::kPending);
+  EXPECT_EQ(support::As<objects::DifferentialSnapshot>(pending).state(),
+            objects::RequestState::kPending);
   EXPECT_THAT(GetString(pending, {"status", "error"}), StartsWith("NotReady: "));
   EXPECT_EQ(GetString(Condition(pending, "Accepted"), {"status"}), "True");
   EXPECT_EQ(GetString(Condition(pending, "Ready"), {"reason"}), "NotReady");
-  EXPECT_EQ(ResolvedOf(pending), (ResolvedNames{.driver = support::kDriver}));
+  EXPECT_EQ(support::As<objects::DifferentialSnapshot>(pending).resolved(),
+            (objects::ResolvedNames{.driver = support::kDriver}));
 
   // Nothing new, nothing written.
   bed_.clock.Advance(absl::Seconds(20));
@@ -105,7 +110,8 @@ TEST_F(ReconcilerTest, WhatIsNotReadyIsPendingUntilItIs) {
   bed_.SetReady("tuesday", true);
   Step();
   const Json ready = bed_.Now();
-  EXPECT_EQ(StateOf(ready), RequestState::kSuccess);
+  EXPECT_EQ(support::As<objects::DifferentialSnapshot>(ready).state(),
+            objects::RequestState::kSuccess);
   EXPECT_EQ(FindJson(ready, {"status", "error"}), nullptr);
   EXPECT_EQ(GetString(Condition(ready, "Accepted"), {"lastTransitionTime"}),
             GetString(Condition(pending, "Accepted"), {"lastTransitionTime"}));
@@ -119,10 +125,10 @@ TEST_F(ReconcilerTest, AfterTenMinutesWhatIsNotReadyHasFailed) {
   Step();
   bed_.clock.Advance(absl::Minutes(10) - absl::Seconds(3));
   EXPECT_EQ(Step(), bed_.clock.Now() + absl::Seconds(3));
-  EXPECT_EQ(StateOf(bed_.Now()), RequestState::kPending);
+  EXPECT_EQ(bed_.Asked().state(), objects::RequestState::kPending);
   bed_.clock.Advance(absl::Seconds(3));
   Step();
-  EXPECT_EQ(StateOf(bed_.Now()), RequestState::kFailure);
+  EXPECT_EQ(bed_.Asked().state(), objects::RequestState::kFailure);
   EXPECT_THAT(GetString(bed_.Now(), {"status", "error"}), StartsWith("NotReady: "));
   EXPECT_THAT(GetString(bed_.Now(), {"status", "error"}), HasSubstr("waited for until"));
 }
@@ -131,7 +137,8 @@ TEST_F(ReconcilerTest, AFailureHasItsCode) {
   bed_.Ask({{"baseVolumeSnapshotName", "none"}, {"targetVolumeSnapshotName", "tuesday"}});
   Step();
   const Json now = bed_.Now();
-  EXPECT_EQ(StateOf(now), RequestState::kFailure);
+  EXPECT_EQ(support::As<objects::DifferentialSnapshot>(now).state(),
+            objects::RequestState::kFailure);
   EXPECT_THAT(GetString(now, {"status", "error"}), StartsWith("BaseSnapshotNotFound: "));
   EXPECT_EQ(GetString(Condition(now, "Ready"), {"reason"}), "BaseSnapshotNotFound");
   EXPECT_EQ(GetString(now, {"status", "url"}), "");
@@ -148,10 +155,10 @@ TEST_F(ReconcilerTest, OtherDriversObjectsAreNotTouched) {
   Json done = before;
   SetJson(done, {"status", "state"}, "Success");
   SetJson(done, {"status", "resolved", "driver"}, "other.csi.k8s.io");
-  bed_.api.Seed(DifferentialSnapshotType(), done);
+  bed_.api.Seed(objects::DifferentialSnapshot::Type(), done);
   bed_.clock.Advance(absl::Hours(100));
   EXPECT_EQ(Step(), absl::InfiniteFuture());
-  EXPECT_EQ(StateOf(bed_.Now()), RequestState::kSuccess);
+  EXPECT_EQ(bed_.Asked().state(), objects::RequestState::kSuccess);
 }
 
 TEST_F(ReconcilerTest, WhoseTargetIsNotKnownIsLookedAtForTenMinutes) {
@@ -183,18 +190,18 @@ TEST_F(ReconcilerTest, WhatIsBeingDeletedIsLeftAlone) {
   Json object = bed_.Ask(Pair());
   SetJson(object, {"metadata", "deletionTimestamp"}, "2023-11-14T22:13:20Z");
   SetJson(object, {"metadata", "finalizers"}, Json::array({"somebody/else"}));
-  const Json before = bed_.api.Seed(DifferentialSnapshotType(), object);
+  const Json before = bed_.api.Seed(objects::DifferentialSnapshot::Type(), object);
   EXPECT_EQ(Step(), absl::InfiniteFuture());
   EXPECT_EQ(bed_.Now(), before);
 }
 
 TEST_F(ReconcilerTest, AnObjectThatIsNotWhatWasLookedAtIsNotWritten) {
   const Json stale = bed_.Ask(Pair());
-  bed_.api.Mutate({DifferentialSnapshotType(), "app", "diff"}, [](Json& object) {
+  bed_.api.Mutate({objects::DifferentialSnapshot::Type(), "app", "diff"}, [](Json& object) {
     SetJson(object, {"metadata", "labels"}, {{"seen", "later"}});
   });
   EXPECT_THAT(reconciler_.Reconcile(bed_.ctx, stale), StatusIs(absl::StatusCode::kAborted));
-  EXPECT_EQ(StateOf(bed_.Now()), RequestState::kNone);
+  EXPECT_EQ(bed_.Asked().state(), objects::RequestState::kNone);
 }
 
 TEST_F(ReconcilerTest, WithoutItsCertificatesNothingIsASuccess) {
@@ -204,14 +211,14 @@ TEST_F(ReconcilerTest, WithoutItsCertificatesNothingIsASuccess) {
     return absl::NotFoundError("no ca.crt");
   };
   EXPECT_FALSE(Reconciler(bed_.api, options).Reconcile(bed_.ctx, bed_.Now()).ok());
-  EXPECT_EQ(StateOf(bed_.Now()), RequestState::kNone);
+  EXPECT_EQ(bed_.Asked().state(), objects::RequestState::kNone);
 }
 
 TEST_F(ReconcilerTest, AnEventThatIsRefusedIsNoFailure) {
   bed_.Ask(Pair());
   bed_.api.Forbid("create", "events");
   Step();
-  EXPECT_EQ(StateOf(bed_.Now()), RequestState::kSuccess);
+  EXPECT_EQ(bed_.Asked().state(), objects::RequestState::kSuccess);
 }
 
 // The life of an object: not ready, ready, old. Each step by a process that knows nothing of those
@@ -224,18 +231,19 @@ class CrashedLife {
     bed_.Ask(Pair());
     bed_.api.FailCall(n, absl::UnavailableError("dead"), fault);
     ToTheEnd();
-    states_.push_back(StateOf(bed_.Now()));
+    states_.push_back(bed_.Asked().state());
     bed_.SetReady("tuesday", true);
     ToTheEnd();
-    states_.push_back(StateOf(bed_.Now()));
-    resolved_ = ResolvedOf(bed_.Now());
+    states_.push_back(bed_.Asked().state());
+    resolved_ = bed_.Asked().resolved();
     bed_.clock.Advance(absl::Hours(24));
     ToTheEnd();
     return bed_.api.sweep_hit();
   }
 
   void ExpectWhole() const {
-    EXPECT_EQ(states_, (std::vector{RequestState::kPending, RequestState::kSuccess}));
+    EXPECT_EQ(states_,
+              (std::vector{objects::RequestState::kPending, objects::RequestState::kSuccess}));
     EXPECT_EQ(resolved_.target_handle, "snap-tuesday");
     EXPECT_TRUE(bed_.Now().is_null());
     EXPECT_LE(bed_.api.All(kEvents).size(), 1U);
@@ -255,8 +263,8 @@ class CrashedLife {
   }
 
   DsnapBed bed_;
-  std::vector<RequestState> states_;
-  ResolvedNames resolved_;
+  std::vector<objects::RequestState> states_;
+  objects::ResolvedNames resolved_;
 };
 
 TEST(ReconcilerCrashTest, WhoeverComesNextGoesOn) {

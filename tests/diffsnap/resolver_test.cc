@@ -7,6 +7,7 @@
 
 #include "tests/diffsnap/dsnap_bed.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/typed.h"
 
 namespace csidelta::diffsnap::resolver_test {
 namespace {
@@ -22,7 +23,8 @@ constexpr char kOther[] = "other.csi.k8s.io";
 class ResolverTest : public testing::Test {
  protected:
   Resolution Get(const Json& object) {
-    const auto resolution = Resolve(bed_.ctx, bed_.api, support::kDriver, object);
+    const auto resolution = Resolve(bed_.ctx, bed_.api, support::kDriver,
+                                    support::As<objects::DifferentialSnapshot>(object));
     EXPECT_THAT(resolution, IsOk());
     return resolution.value_or(Resolution{});
   }
@@ -33,7 +35,7 @@ class ResolverTest : public testing::Test {
     const Resolution resolution = GetFor(std::move(spec));
     EXPECT_EQ(resolution.kind, Kind::kFailure) << text;
     EXPECT_THAT(resolution.error, StartsWith(absl::StrCat(code, ": "))) << text;
-    EXPECT_EQ(resolution.resolved, (ResolvedNames{.driver = support::kDriver}));
+    EXPECT_EQ(resolution.resolved, (objects::ResolvedNames{.driver = support::kDriver}));
   }
 
   DsnapBed bed_;
@@ -43,12 +45,12 @@ TEST_F(ResolverTest, NamesBecomeHandles) {
   const Resolution pair =
       GetFor({{"baseVolumeSnapshotName", "monday"}, {"targetVolumeSnapshotName", "tuesday"}});
   EXPECT_EQ(pair.kind, Kind::kSuccess);
-  EXPECT_EQ(pair.resolved, (ResolvedNames{.driver = support::kDriver,
-                                          .base_handle = "snap-monday",
-                                          .target_handle = "snap-tuesday",
-                                          .volume_handle = "volume-1",
-                                          .class_name = "fast",
-                                          .volume_size_bytes = int64_t{1} << 30}));
+  EXPECT_EQ(pair.resolved, (objects::ResolvedNames{.driver = support::kDriver,
+                                                   .base_handle = "snap-monday",
+                                                   .target_handle = "snap-tuesday",
+                                                   .volume_handle = "volume-1",
+                                                   .class_name = "fast",
+                                                   .volume_size_bytes = int64_t{1} << 30}));
   const Resolution alone = GetFor({{"targetVolumeSnapshotName", "tuesday"}, {"mode", "Block"}});
   EXPECT_EQ(alone.kind, Kind::kSuccess);
   EXPECT_EQ(alone.resolved.base_handle, "");
@@ -180,7 +182,8 @@ TEST_F(ResolverTest, AContentThatIsBoundToAnotherIsNotTaken) {
 TEST_F(ResolverTest, AnApiServerThatIsAwayDecidesNothing) {
   const Json object = bed_.Ask({{"targetVolumeSnapshotName", "tuesday"}});
   bed_.api.FailNext("get", "volumesnapshots", absl::UnavailableError("away"));
-  EXPECT_THAT(Resolve(bed_.ctx, bed_.api, support::kDriver, object),
+  EXPECT_THAT(Resolve(bed_.ctx, bed_.api, support::kDriver,
+                      support::As<objects::DifferentialSnapshot>(object)),
               StatusIs(absl::StatusCode::kUnavailable));
 }
 

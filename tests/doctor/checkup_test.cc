@@ -21,7 +21,6 @@
 #include "csi/data_transfer.h"
 #include "csi/group_types.h"
 #include "csi/snapshot_types.h"
-#include "csi/swap_record.h"
 #include "datamover/keyring.h"
 #include "datamover/mover_kinds.h"
 #include "datamover/repository_access.h"
@@ -31,7 +30,15 @@
 #include "gtest/gtest.h"
 #include "k8s/object.h"
 #include "longhorn/types.h"
+#include "objects/backup_storage_location.h"
+#include "objects/cluster.h"
+#include "objects/custom_resource_definition.h"
+#include "objects/deployment.h"
 #include "objects/keys.h"
+#include "objects/resource_quota.h"
+#include "objects/storage_class.h"
+#include "objects/swap_record.h"
+#include "objects/volume_task.h"
 #include "tests/support/fake_object_store.h"
 #include "tests/support/fake_secure_random.h"
 #include "tests/support/http_test_server.h"
@@ -130,12 +137,12 @@ class Cluster {
     support::SeedMoverKinds(api_);
     Json system = MakeObject("v1", "Namespace", "", "kube-system");
     SetJson(system, {"metadata", "uid"}, "cluster-uid");
-    api_.Seed(NamespaceType(), system);
+    api_.Seed(objects::Namespace::Type(), system);
     Json controller = MakeObject("apps/v1", "Deployment", "kube-system", "snapshots");
     SetJson(controller, {"spec", "template", "spec", "containers"},
             Json::array({{{"image", "registry.k8s.io/sig-storage/snapshot-controller:v8.6.0"}}}));
     SetJson(controller, {"status", "availableReplicas"}, 1);
-    api_.Seed(DeploymentType(), controller);
+    api_.Seed(objects::Deployment::Type(), controller);
   }
 
   void SeedVelero() {
@@ -146,7 +153,7 @@ class Cluster {
     SetJson(server, {"spec", "template", "spec", "initContainers"},
             Json::array({{{"image", "example/velero-plugin-for-csi-delta:v1"}}}));
     SetJson(server, {"status", "availableReplicas"}, 1);
-    api_.Seed(DeploymentType(), server);
+    api_.Seed(objects::Deployment::Type(), server);
     Json location = MakeObject("velero.io/v1", "BackupStorageLocation", "velero", "default");
     SetJson(location, {"spec"},
             Json{{"provider", "aws"},
@@ -155,20 +162,21 @@ class Cluster {
                  {"credential", {{"name", "cloud"}, {"key", "cloud"}}},
                  {"config", {{"region", "eu-west-1"}}}});
     SetJson(location, {"status", "phase"}, "Available");
-    api_.Seed(datamover::StorageLocationType(), location);
+    api_.Seed(objects::BackupStorageLocation::Type(), location);
     Json secret = MakeObject("v1", "Secret", "velero", "cloud");
     SetJson(secret, {"data", "cloud"}, absl::Base64Escape(kCloud));
     api_.Seed(csi::SecretType(), secret);
   }
 
   void SeedMover() {
-    api_.Seed(NamespaceType(), MakeObject("v1", "Namespace", "", kMover,
-                                          {{"pod-security.kubernetes.io/enforce", "restricted"}}));
+    api_.Seed(objects::Namespace::Type(),
+              MakeObject("v1", "Namespace", "", kMover,
+                         {{"pod-security.kubernetes.io/enforce", "restricted"}}));
     Json controller = MakeObject("apps/v1", "Deployment", kMover, "csi-delta-mover");
     SetJson(controller, {"status", "availableReplicas"}, 1);
     SetJson(controller, {"spec", "template", "spec", "containers"},
             Json::array({{{"image", "csi-delta:test"}}}));
-    api_.Seed(DeploymentType(), controller);
+    api_.Seed(objects::Deployment::Type(), controller);
     api_.OnCreate("pods", [this](FakeApiClient&, const Json& pod) { EndProbe(pod); });
     Json lease = MakeObject("coordination.k8s.io/v1", "Lease", kMover, "csi-delta-datamover");
     SetJson(lease, {"spec"}, Json{{"holderIdentity", "a"}, {"renewTime", Now()}});
@@ -191,7 +199,8 @@ class Cluster {
 
   void SeedVolume() {
     api_.Seed(CsiDriverType(), MakeObject("storage.k8s.io/v1", "CSIDriver", "", support::kDriver));
-    api_.Seed(StorageClassType(), MakeObject("storage.k8s.io/v1", "StorageClass", "", "fast"));
+    api_.Seed(objects::StorageClass::Type(),
+              MakeObject("storage.k8s.io/v1", "StorageClass", "", "fast"));
     api_.Seed(csi::VolumeSnapshotClassType(), support::MakeClassObject("snaps", support::kDriver));
     Json pv = MakeObject("v1", "PersistentVolume", "", "pv-1");
     SetJson(pv, {"spec", "csi", "driver"}, support::kDriver);
@@ -221,10 +230,10 @@ std::vector<Json::json_pointer> FieldsOf(const Json& definition) {
   return fields;
 }
 
-const k8s::ObjectKey kDeletionKind = {datamover::CustomResourceDefinitionType(), "",
+const k8s::ObjectKey kDeletionKind = {objects::CustomResourceDefinition::Type(), "",
                                       "datadeletions.mover.csi-delta.io"};
-const k8s::ObjectKey kServer = {DeploymentType(), "velero", "velero"};
-const k8s::ObjectKey kLocation = {datamover::StorageLocationType(), "velero", "default"};
+const k8s::ObjectKey kServer = {objects::Deployment::Type(), "velero", "velero"};
+const k8s::ObjectKey kLocation = {objects::BackupStorageLocation::Type(), "velero", "default"};
 const k8s::ObjectKey kClaim = {csi::PersistentVolumeClaimType(), "shop", "orders"};
 const k8s::ObjectKey kVolume = {csi::PersistentVolumeType(), "", "pv-1"};
 
@@ -256,19 +265,21 @@ std::string Ago(Cluster& cluster, absl::Duration age) {
 }
 
 // A volume of an in-place restore of 80 hours ago.
-void SeedKept(Cluster& c, const std::string& name, csi::SwapSide side, const std::string& peer) {
-  csi::SwapRecord record = {.side = side,
-                            .namespace_name = "shop",
-                            .pvc = "restored",
-                            .snapshot = "monday",
-                            .policy = "Delete",
-                            .peer = peer};
+void SeedKept(Cluster& c, const std::string& name, objects::SwapSide side,
+              const std::string& peer) {
+  objects::SwapRecord record = {.side = side,
+                                .namespace_name = "shop",
+                                .pvc = "restored",
+                                .snapshot = "monday",
+                                .policy = "Delete",
+                                .peer = peer};
   record.at = c.clock().Now() - absl::Hours(80);
   record.pvc_uid = "restored-uid";
   record.claim = *objects::PersistentVolumeClaim::Of(
       {{"metadata", {{"name", "restored"}, {"namespace", "shop"}}}, {"spec", {{"x", 1}}}});
-  Json volume = MakeObject("v1", "PersistentVolume", "", name, {},
-                           {{objects::kInPlaceRecordAnnotation, csi::FormatSwapRecord(record)}});
+  Json volume =
+      MakeObject("v1", "PersistentVolume", "", name, {},
+                 {{objects::kInPlaceRecordAnnotation, objects::FormatSwapRecord(record)}});
   SetJson(volume, {"spec", "csi", "driver"}, support::kDriver);
   c.api().Seed(csi::PersistentVolumeType(), volume);
 }
@@ -302,7 +313,7 @@ std::vector<Ailment> OfCluster() {
        [](Cluster& c) { c.api().RemoveType("volumesnapshotclasses"); }},
       {"snapshot-controller", Grade::kFault, "is not available",
        [](Cluster& c) {
-         c.api().Mutate({DeploymentType(), "kube-system", "snapshots"}, [](Json& d) {
+         c.api().Mutate({objects::Deployment::Type(), "kube-system", "snapshots"}, [](Json& d) {
            SetJson(d, {"status", "availableReplicas"}, 0);
          });
        }},
@@ -329,8 +340,8 @@ std::vector<Ailment> OfCluster() {
        }},
       {"restored-volumes", Grade::kNote, "of PVC shop/restored is kept for 3 days",
        [](Cluster& c) {
-         SeedKept(c, "pv-old", csi::SwapSide::kOriginal, "pv-new");
-         SeedKept(c, "pv-new", csi::SwapSide::kRestored, "pv-old");
+         SeedKept(c, "pv-old", objects::SwapSide::kOriginal, "pv-new");
+         SeedKept(c, "pv-new", objects::SwapSide::kRestored, "pv-old");
        }},
       {"copies-into-volumes", Grade::kWarning, "PVC shop/orders a restore into its volume did not",
        [](Cluster& c) {
@@ -460,17 +471,17 @@ std::vector<Ailment> OfMover() {
   return {
       {"mover-namespace", Grade::kFault, "does not exist",
        [](Cluster& c) {
-         c.api().Remove({NamespaceType(), "", kMover});
+         c.api().Remove({objects::Namespace::Type(), "", kMover});
        }},
       {"mover-pod-security", Grade::kNote, "the level privileged",
        [](Cluster& c) {
-         c.api().Mutate({NamespaceType(), "", kMover}, [](Json& n) {
+         c.api().Mutate({objects::Namespace::Type(), "", kMover}, [](Json& n) {
            SetJson(n, {"metadata", "labels", "pod-security.kubernetes.io/enforce"}, "privileged");
          });
        }},
       {"mover-deployment", Grade::kFault, "is not available",
        [](Cluster& c) {
-         c.api().Mutate({DeploymentType(), kMover, "csi-delta-mover"}, [](Json& d) {
+         c.api().Mutate({objects::Deployment::Type(), kMover, "csi-delta-mover"}, [](Json& d) {
            SetJson(d, {"status", "availableReplicas"}, 0);
          });
        }},
@@ -496,24 +507,25 @@ std::vector<Ailment> OfMover() {
          SetJson(
              quota, {"status"},
              Json{{"hard", {{"limits.memory", "1Gi"}}}, {"used", {{"limits.memory", "1024Mi"}}}});
-         c.api().Seed(ResourceQuotaType(), quota);
+         c.api().Seed(objects::ResourceQuota::Type(), quota);
        }},
       {"mover-tasks-silent", Grade::kWarning, "has said nothing since",
        [](Cluster& c) {
-         Json task = datamover::MakeVolumeTask(kMover, "du-1", {}, {});
+         Json task = objects::VolumeTask::Make(kMover, "du-1", {}, {}).json();
          SetJson(task, {"status"},
                  Json{{"phase", "Running"}, {"heartbeatTimestamp", Ago(c, absl::Minutes(3))}});
-         c.api().Seed(datamover::VolumeTaskType(), task);
+         c.api().Seed(objects::VolumeTask::Type(), task);
        }},
       {"mover-orphans", Grade::kWarning, "is gone",
        [](Cluster& c) {
          c.api().Seed(
-             datamover::VolumeTaskType(),
-             datamover::MakeVolumeTask(kMover, "du-1",
-                                       {.kind = datamover::TaskKind::kUpload,
+             objects::VolumeTask::Type(),
+             objects::VolumeTask::Make(kMover, "du-1",
+                                       {.kind = objects::TaskKind::kUpload,
                                         .subject = {"DataUpload", "velero", "b1-x", "other-uid"},
                                         .volume = {}},
-                                       {}));
+                                       {})
+                 .json());
        }},
   };
 }
@@ -526,7 +538,7 @@ std::vector<Ailment> OfDrivers() {
        }},
       {"driver-storage-class", Grade::kWarning, "shop/orders",
        [](Cluster& c) {
-         c.api().Remove({StorageClassType(), "", "fast"});
+         c.api().Remove({objects::StorageClass::Type(), "", "fast"});
        }},
       {"driver-snapshot-class", Grade::kFault, "VolumeSnapshotClass",
        [](Cluster& c) {
@@ -582,7 +594,7 @@ void SeedLonghornKind(Cluster& cluster, const std::string& plural, const std::st
       MakeObject("apiextensions.k8s.io/v1", "CustomResourceDefinition", "",
                  absl::StrCat(plural, ".", group), {{objects::kLonghornDefinitionLabel, ""}});
   SetJson(definition, {"spec"}, Json{{"group", group}, {"names", {{"kind", kind}}}});
-  cluster.api().Seed(datamover::CustomResourceDefinitionType(), definition);
+  cluster.api().Seed(objects::CustomResourceDefinition::Type(), definition);
 }
 
 void SetPlugin(Cluster& cluster, const support::Strings& settings) {
@@ -671,11 +683,11 @@ void SeedLonghornWebhook(Cluster& cluster, const std::string& failure_policy,
             {"clientConfig",
              {{"service",
                {{"namespace", "longhorn-system"}, {"name", "longhorn-admission-webhook"}}}}}}}));
-  cluster.api().Seed(MutatingWebhookConfigurationType(), configuration);
+  cluster.api().Seed(objects::WebhookConfiguration::MutatingType(), configuration);
   Json slice = MakeObject("discovery.k8s.io/v1", "EndpointSlice", "longhorn-system", "slice-1",
                           {{"kubernetes.io/service-name", "longhorn-admission-webhook"}});
   SetJson(slice, {"endpoints"}, endpoints);
-  cluster.api().Seed(EndpointSliceType(), slice);
+  cluster.api().Seed(objects::EndpointSlice::Type(), slice);
 }
 
 std::vector<Ailment> OfLonghornObjects() {
@@ -793,7 +805,7 @@ void SetArguments(Cluster& c, const k8s::ObjectKey& deployment, const Json& argu
   });
 }
 
-const k8s::ObjectKey kController = {DeploymentType(), kMover, "csi-delta-mover"};
+const k8s::ObjectKey kController = {objects::Deployment::Type(), kMover, "csi-delta-mover"};
 
 std::vector<Ailment> OfTheQueue() {
   return {
@@ -847,7 +859,7 @@ std::vector<Ailment> OfTheSameChecks() {
        SeedLostSnapshot},
       {"snapshot-controller", Grade::kNote, "no Deployment runs a snapshot-controller",
        [](Cluster& c) {
-         c.api().Remove({DeploymentType(), "kube-system", "snapshots"});
+         c.api().Remove({objects::Deployment::Type(), "kube-system", "snapshots"});
        }},
       {"velero-namespace", Grade::kFault, "Velero's kinds are not served",
        [](Cluster& c) { c.api().RemoveType("backupstoragelocations"); }},
@@ -882,7 +894,7 @@ std::vector<Ailment> OfTheSameChecks() {
        }},
       {"mover-deployment", Grade::kNote, "there is none",
        [](Cluster& c) {
-         c.api().Remove({DeploymentType(), kMover, "csi-delta-mover"});
+         c.api().Remove({objects::Deployment::Type(), kMover, "csi-delta-mover"});
        }},
       {"mover-leader", Grade::kFault, "no controller has ever led here",
        [](Cluster& c) {
@@ -1018,12 +1030,12 @@ TEST(CheckupTest, AServiceOfSnapshotMetadataWithItsOwnCertificateIsGood) {
 
 TEST(CheckupTest, KindsAreNamespacedAsTheApiServerHasThem) {
   for (const k8s::ResourceType& type :
-       {ServiceAccountType(), ResourceQuotaType(), DeploymentType()}) {
+       {ServiceAccountType(), objects::ResourceQuota::Type(), objects::Deployment::Type()}) {
     EXPECT_TRUE(type.namespaced) << type.kind;
   }
   for (const k8s::ResourceType& type :
-       {NamespaceType(), StorageClassType(), CsiDriverType(), PriorityClassType(),
-        datamover::CustomResourceDefinitionType()}) {
+       {objects::Namespace::Type(), objects::StorageClass::Type(), CsiDriverType(),
+        PriorityClassType(), objects::CustomResourceDefinition::Type()}) {
     EXPECT_FALSE(type.namespaced) << type.kind;
   }
   EXPECT_TRUE(ScheduleType().namespaced);
@@ -1216,14 +1228,14 @@ TEST(CheckupTest, WhatThePageOfLonghornHasForMovingIsGood) {
   for (const absl::string_view block : absl::MakeSpan(blocks).subspan(1)) {
     const Json object = ParseYaml(Divide(block, "\n```\n").first).value();
     const bool is_of_snapshots = GetString(object, {"kind"}) == "VolumeSnapshotClass";
-    cluster.api().Seed(is_of_snapshots ? csi::VolumeSnapshotClassType() : StorageClassType(),
-                       object);
+    cluster.api().Seed(
+        is_of_snapshots ? csi::VolumeSnapshotClassType() : objects::StorageClass::Type(), object);
     classes.insert(k8s::Name(object));
     EXPECT_EQ(GetString(object, {is_of_snapshots ? "driver" : "provisioner"}),
               velero::kLonghornDriver);
   }
   EXPECT_THAT(classes, ::testing::ElementsAre("longhorn", "longhorn-for-uploads", "longhorn-snap"));
-  cluster.api().Seed(StorageClassType(),
+  cluster.api().Seed(objects::StorageClass::Type(),
                      MakeObject("storage.k8s.io/v1", "StorageClass", "", "longhorn"));
   SetSettings(cluster, std::string(Between(moving, "\n```json\n", "\n```\n")));
   for (const char* const check : {"longhorn-class", "mover-settings", "mover-setting-names"}) {
@@ -1378,7 +1390,7 @@ TEST(CheckupTest, WithoutAnImageOrSettingsNoDeviceIsTried) {
     if (has_image) {
       SetSettings(cluster, "[");
     } else {
-      cluster.api().Remove({DeploymentType(), kMover, "csi-delta-mover"});
+      cluster.api().Remove({objects::Deployment::Type(), kMover, "csi-delta-mover"});
     }
     const Finding finding = cluster.FindingOf("device-access", /*probe=*/true);
     EXPECT_EQ(finding.grade, Grade::kUnknown) << finding.text;
@@ -1404,7 +1416,7 @@ TEST(CheckupTest, EachFieldOfTheShippedKindsIsMissedByItsName) {
   Cluster cluster;
   int fields = 0;
   for (const char* plural : {"volumetasks", "datadeletions"}) {
-    const k8s::ObjectKey key = {datamover::CustomResourceDefinitionType(), "",
+    const k8s::ObjectKey key = {objects::CustomResourceDefinition::Type(), "",
                                 absl::StrCat(plural, ".mover.csi-delta.io")};
     const Json shipped = *cluster.api().Find(key);
     for (const Json::json_pointer& field : FieldsOf(shipped)) {

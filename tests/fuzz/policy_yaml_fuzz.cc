@@ -12,6 +12,9 @@
 namespace csidelta::velero::policy_yaml_fuzz {
 namespace {
 
+using objects::PersistentVolume;
+using objects::PersistentVolumeClaim;
+
 void CheckMatch(const VolumePolicies& policies, const VolumeFacts& volume) {
   const PolicyMatch match = policies.Match(volume);
   CSIDELTA_CHECK((match.kind == PolicyMatch::Kind::kNoMatch) == match.rule.empty());
@@ -27,16 +30,18 @@ void CheckPolicy(absl::string_view text) {
     CSIDELTA_CHECK(policies.status().code() == absl::StatusCode::kInvalidArgument);
     return;
   }
-  static const Json& pvc = *new Json(*ParseJson(
-      R"({"metadata":{"labels":{"tier":"gold"}},"status":{"phase":"Bound"},
-          "spec":{"volumeMode":"Block","accessModes":["ReadWriteOnce"]}})"));
-  static const Json& pv = *new Json(*ParseJson(
+  static const PersistentVolumeClaim& pvc =
+      *new PersistentVolumeClaim(*PersistentVolumeClaim::Of(*ParseJson(
+          R"({"metadata":{"labels":{"tier":"gold"}},"status":{"phase":"Bound"},
+          "spec":{"volumeMode":"Block","accessModes":["ReadWriteOnce"]}})")));
+  static const PersistentVolume& pv = *new PersistentVolume(*PersistentVolume::Of(*ParseJson(
       R"({"spec":{"capacity":{"storage":"10Gi"},"storageClassName":"fast",
-          "csi":{"driver":"d","volumeAttributes":{"a":"b"}}}})"));
-  static const Json& nothing = *new Json();
+          "csi":{"driver":"d","volumeAttributes":{"a":"b"}}}})")));
+  static const PersistentVolumeClaim& no_pvc = *new PersistentVolumeClaim();
+  static const PersistentVolume& no_pv = *new PersistentVolume();
   CheckMatch(*policies, {.pvc = pvc, .pv = &pv});
   CheckMatch(*policies, {.pvc = pvc});
-  CheckMatch(*policies, {.pvc = nothing, .pv = &nothing});
+  CheckMatch(*policies, {.pvc = no_pvc, .pv = &no_pv});
 }
 
 }  // namespace

@@ -20,23 +20,24 @@ constexpr char kName[] = "a.b/c";
 class TouchingBackup final : public velero::BackupItemAction {
  public:
   velero::ResourceSelector AppliesTo() const override { return {}; }
-  absl::StatusOr<velero::BackupItemResult> Execute(const CallContext& /*ctx*/, const Json& item,
-                                                   const Json& /*backup*/) override {
+  absl::StatusOr<velero::BackupItemResult> Execute(const CallContext& /*ctx*/,
+                                                   const objects::Object& item,
+                                                   const objects::Object& /*backup*/) override {
     velero::BackupItemResult result;
     result.item = item;
-    SetJson(*result.item, {"metadata", "annotations", "touched"}, "yes");
-    result.operation_id = GetString(item, {"metadata", "name"});
+    result.item->SetAnnotation("touched", "yes");
+    result.operation_id = item.name();
     return result;
   }
   absl::StatusOr<velero::OperationProgress> Progress(const CallContext& /*ctx*/,
                                                      absl::string_view operation_id,
-                                                     const Json& /*backup*/) override {
+                                                     const objects::Object& /*backup*/) override {
     velero::OperationProgress progress;
     progress.description = std::string(operation_id);
     return progress;
   }
   absl::Status Cancel(const CallContext& /*ctx*/, absl::string_view /*operation_id*/,
-                      const Json& /*backup*/) override {
+                      const objects::Object& /*backup*/) override {
     return absl::OkStatus();
   }
 };
@@ -46,23 +47,23 @@ class EchoRestore final : public velero::RestoreItemAction {
  public:
   velero::ResourceSelector AppliesTo() const override { return {}; }
   absl::StatusOr<velero::RestoreItemResult> Execute(const CallContext& /*ctx*/,
-                                                    const Json& /*item*/,
-                                                    const Json& /*item_from_backup*/,
-                                                    const Json& /*restore*/) override {
+                                                    const objects::Object& /*item*/,
+                                                    const objects::Object& /*item_from_backup*/,
+                                                    const objects::Object& /*restore*/) override {
     return velero::RestoreItemResult();
   }
   absl::StatusOr<velero::OperationProgress> Progress(const CallContext& /*ctx*/,
                                                      absl::string_view /*operation_id*/,
-                                                     const Json& /*restore*/) override {
+                                                     const objects::Object& /*restore*/) override {
     return velero::OperationProgress();
   }
   absl::Status Cancel(const CallContext& /*ctx*/, absl::string_view /*operation_id*/,
-                      const Json& /*restore*/) override {
+                      const objects::Object& /*restore*/) override {
     return absl::OkStatus();
   }
   absl::StatusOr<bool> AreAdditionalItemsReady(const CallContext& /*ctx*/,
                                                const std::vector<velero::ResourceIdentifier>& items,
-                                               const Json& /*restore*/) override {
+                                               const objects::Object& /*restore*/) override {
     return items.empty();
   }
 };

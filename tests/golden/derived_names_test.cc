@@ -279,7 +279,8 @@ TEST_F(DerivedNamesTest, DataDeletionOfAnUploadThatDidNotSayWhatItStored) {
                                                           .claim_uid = kClaimUid,
                                                           .snapshot_id = "",
                                                           .key = "c4bbcb1fbec99d65"},
-                                                         true);
+                                                         true)
+                            .json();
   EXPECT_EQ(k8s::Name(deletion), "unnamed-c0ffee00-1111-4222-8333-444455556666");
   EXPECT_EQ(GetString(deletion, {"spec", "snapshotID"}),
             "csi-delta/1/cluster-uid/shop/9c7d2f10-3e4b-4c5d-8e6f-a1b2c3d4e5f6/"

@@ -41,7 +41,9 @@
 #include "tests/support/fake_secure_random.h"
 #include "tests/support/fake_snapshot_cluster.h"
 #include "tests/support/paths.h"
+#include "tests/support/snapshot_fields.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/typed.h"
 
 namespace csidelta::states_fixture_test {
 namespace {
@@ -190,7 +192,7 @@ class StatesFixtureTest : public testing::Test {
     for (const Json& pod : api_.All(csi::PodType())) {
       const auto status = statuses_.find(k8s::Name(pod));
       if (status != statuses_.end()) {
-        api_.Mutate({datamover::VolumeTaskType(), mover_namespace_, k8s::Name(pod)},
+        api_.Mutate({datamover::VolumeTask::Type(), mover_namespace_, k8s::Name(pod)},
                     [&](Json& task) { task["status"] = status->second; });
         api_.Mutate({csi::PodType(), mover_namespace_, k8s::Name(pod)},
                     [](Json& ended) { ended["status"]["phase"] = "Succeeded"; });
@@ -219,7 +221,8 @@ TEST_F(StatesFixtureTest, ASnapshotThatWasTakenIsTakenUp) {
   const std::set<std::string> before = Names(api_.All(csi::VolumeSnapshotType()));
   const auto action = backupitemactions::MakePvcAction(env_);
   const auto result =
-      action->Execute(ctx_, The(csi::PersistentVolumeClaimType(), "shop", "data"), Backup("local"));
+      action->Execute(ctx_, objects::Object(The(csi::PersistentVolumeClaimType(), "shop", "data")),
+                      objects::Object(Backup("local")));
   ASSERT_THAT(result, IsOk());
   ASSERT_THAT(result->additional_items, SizeIs(1));
   const velero::ResourceIdentifier& item = result->additional_items[0];
@@ -236,8 +239,9 @@ TEST_F(StatesFixtureTest, AGroupThatWasTakenIsTakenUp) {
   cluster.Resync();  // The snapshot controller goes on, too.
   const auto action = backupitemactions::MakePvcAction(env_);
   for (const char* claim : {"log", "wal"}) {
-    const auto result = action->Execute(ctx_, The(csi::PersistentVolumeClaimType(), "shop", claim),
-                                        Backup("local"));
+    const auto result =
+        action->Execute(ctx_, objects::Object(The(csi::PersistentVolumeClaimType(), "shop", claim)),
+                        objects::Object(Backup("local")));
     ASSERT_THAT(result, IsOk()) << result.status();
     ASSERT_THAT(result->additional_items, SizeIs(2));
     EXPECT_THAT(groups, Contains(absl::StrCat("shop/", result->additional_items[0].name)));
@@ -256,7 +260,7 @@ TEST_F(StatesFixtureTest, OperationsOfAnOlderVersionAreKnown) {
     const std::string id = GetString(operation, {"spec", "operationID"});
     if (GetString(operation, {"spec", "resourceIdentifier", "Resource"}) ==
         "persistentvolumeclaims") {
-      const auto progress = action->Progress(ctx_, id, Backup("moved"));
+      const auto progress = action->Progress(ctx_, id, objects::Object(Backup("moved")));
       ASSERT_THAT(progress, IsOk());
       EXPECT_TRUE(progress->completed) << id;
       EXPECT_EQ(progress->error, "") << id;
@@ -273,7 +277,7 @@ TEST_F(StatesFixtureTest, SoIsThatOfAGroup) {
   for (const Json& operation : TheFixture().told()["archives"]["local"]["operations"]) {
     const std::string id = GetString(operation, {"spec", "operationID"});
     if (id.starts_with("g1/")) {
-      const auto progress = action->Progress(ctx_, id, Backup("local"));
+      const auto progress = action->Progress(ctx_, id, objects::Object(Backup("local")));
       ASSERT_THAT(progress, IsOk());
       EXPECT_EQ(progress->error, "") << id;
       ++groups;
@@ -315,19 +319,21 @@ TEST_F(ArchiveFixtureTest, SnapshotsComeBackUnderTheNamesOfThen) {
   std::set<std::string> contents;
   const auto snapshot_action = restoreitemactions::MakeVolumeSnapshotAction(env_);
   for (const Json& item : Archived("local", "volumesnapshots")) {
-    const auto result = snapshot_action->Execute(ctx_, WithoutStatus(item), item, Restore());
+    const auto result = snapshot_action->Execute(ctx_, objects::Object(WithoutStatus(item)),
+                                                 objects::Object(item), objects::Object(Restore()));
     ASSERT_THAT(result, IsOk());
     ASSERT_TRUE(result->item.has_value());
-    snapshots.insert(k8s::Name(*result->item));
+    snapshots.insert(result->item->name());
   }
   const auto content_action = restoreitemactions::MakeVolumeSnapshotContentAction(env_);
   for (const Json& item : Archived("local", "volumesnapshotcontents")) {
-    const auto result = content_action->Execute(ctx_, WithoutStatus(item), item, Restore());
+    const auto result = content_action->Execute(ctx_, objects::Object(WithoutStatus(item)),
+                                                objects::Object(item), objects::Object(Restore()));
     ASSERT_THAT(result, IsOk());
     ASSERT_TRUE(result->item.has_value());
-    contents.insert(k8s::Name(*result->item));
-    EXPECT_EQ(GetString(*result->item, {"spec", "source", "snapshotHandle"}),
-              csi::SnapshotHandle(item));
+    contents.insert(result->item->name());
+    EXPECT_EQ(GetString(result->item->json(), {"spec", "source", "snapshotHandle"}),
+              support::SnapshotHandle(item));
   }
   EXPECT_EQ(snapshots, made_then);
   EXPECT_EQ(contents, made_then);
@@ -345,12 +351,13 @@ TEST_F(ArchiveFixtureTest, PvcsAreFilledFromThem) {
   const auto action = restoreitemactions::MakePvcAction(env_);
   int claims = 0;
   for (const Json& item : Archived("local", "persistentvolumeclaims")) {
-    const auto result = action->Execute(ctx_, WithoutStatus(item), item, Restore());
+    const auto result = action->Execute(ctx_, objects::Object(WithoutStatus(item)),
+                                        objects::Object(item), objects::Object(Restore()));
     ASSERT_THAT(result, IsOk());
     ASSERT_TRUE(result->item.has_value());
-    EXPECT_EQ(GetString(*result->item, {"spec", "dataSource", "name"}),
+    EXPECT_EQ(GetString(result->item->json(), {"spec", "dataSource", "name"}),
               sources_then[k8s::Name(item)]);
-    EXPECT_THAT(GetString(*result->item, {"spec", "dataSource", "name"}), Not(IsEmpty()));
+    EXPECT_THAT(GetString(result->item->json(), {"spec", "dataSource", "name"}), Not(IsEmpty()));
     ++claims;
   }
   EXPECT_EQ(claims, 3);
@@ -368,16 +375,17 @@ TEST_F(ArchiveFixtureTest, TheDriverKeepsNothingOfADeletedBackup) {
   std::set<std::string> members;
   const std::vector<Json> groups = Archived("local", "volumegroupsnapshotcontents");
   ASSERT_THAT(groups, SizeIs(1));
-  for (const csi::GroupMember& member : csi::GroupMembers(groups[0])) {
+  const auto group = support::As<objects::VolumeGroupSnapshotContent>(groups[0]);
+  for (const objects::GroupMember& member : group.members()) {
     members.insert(member.snapshot_handle);
   }
   ASSERT_THAT(members, SizeIs(2));
-  cluster.driver().AddGroup(csi::GroupHandleOf(groups[0]), members);
+  cluster.driver().AddGroup(group.handle_or_source(), members);
   const std::vector<Json> contents = Archived("local", "volumesnapshotcontents");
   ASSERT_THAT(contents, SizeIs(3));
   for (const Json& content : contents) {
-    if (!members.contains(csi::SnapshotHandle(content))) {
-      cluster.driver().AddSnapshot(csi::SnapshotHandle(content));
+    if (!members.contains(support::SnapshotHandle(content))) {
+      cluster.driver().AddSnapshot(support::SnapshotHandle(content));
     }
   }
   ASSERT_THAT(cluster.driver().snapshots(), SizeIs(1));
@@ -399,10 +407,11 @@ TEST_F(ArchiveFixtureTest, TheDriverKeepsNothingOfADeletedBackup) {
   const auto deletions = deleteitemactions::MakeGroupDeletions(env_);
   const auto snapshots = deleteitemactions::MakeVolumeSnapshotContentAction(env_, deletions);
   for (const Json& content : contents) {
-    EXPECT_THAT(snapshots->Execute(ctx_, content, backup), IsOk());
+    EXPECT_THAT(snapshots->Execute(ctx_, objects::Object(content), objects::Object(backup)),
+                IsOk());
   }
   EXPECT_THAT(deleteitemactions::MakeVolumeGroupSnapshotContentAction(deletions)->Execute(
-                  ctx_, groups[0], backup),
+                  ctx_, objects::Object(groups[0]), objects::Object(backup)),
               IsOk());
   EXPECT_THAT(cluster.driver().groups(), IsEmpty());
   EXPECT_THAT(cluster.driver().snapshots(), IsEmpty());
@@ -447,7 +456,7 @@ class MoverFixtureTest : public StatesFixtureTest, public testing::WithParamInte
       started["spec"]["nodeName"] = "node-1";
       started["status"] = {{"phase", "Running"}};
     });
-    api_.Mutate({datamover::VolumeTaskType(), mover_namespace_, k8s::Name(pod)}, [](Json& task) {
+    api_.Mutate({datamover::VolumeTask::Type(), mover_namespace_, k8s::Name(pod)}, [](Json& task) {
       task["status"] = {{"phase", "Running"}, {"node", "node-1"}};
     });
   }
@@ -456,12 +465,12 @@ class MoverFixtureTest : public StatesFixtureTest, public testing::WithParamInte
   void TellWatchers() {
     std::set<std::string> pods;
     for (const Json& pod : api_.All(csi::PodType())) {
-      mover_.running->NotePod(pod);
+      mover_.running->NotePod(support::As<objects::Pod>(pod));
       pods.insert(k8s::Name(pod));
     }
     mover_.running->NotePods(pods);
-    for (const Json& task : api_.All(datamover::VolumeTaskType())) {
-      mover_.running->NoteTask(task);
+    for (const Json& task : api_.All(datamover::VolumeTask::Type())) {
+      mover_.running->NoteTask(support::As<datamover::VolumeTask>(task));
       wakes_.Wake(k8s::Name(task));
     }
   }
@@ -470,7 +479,7 @@ class MoverFixtureTest : public StatesFixtureTest, public testing::WithParamInte
   std::set<std::string> Made() const {
     std::set<std::string> names;
     for (const k8s::ResourceType& type :
-         {datamover::VolumeTaskType(), csi::PodType(), csi::PersistentVolumeClaimType(),
+         {datamover::VolumeTask::Type(), csi::PodType(), csi::PersistentVolumeClaimType(),
           csi::VolumeSnapshotType(), csi::VolumeSnapshotContentType()}) {
       for (const Json& object : api_.All(type)) {
         if (!k8s::Label(object, objects::kMoverTaskLabel).empty()) {
@@ -491,7 +500,7 @@ class MoverFixtureTest : public StatesFixtureTest, public testing::WithParamInte
   }
 
   void ExpectNoWorkers() const {
-    EXPECT_THAT(api_.All(datamover::VolumeTaskType()), IsEmpty());
+    EXPECT_THAT(api_.All(datamover::VolumeTask::Type()), IsEmpty());
     for (const Json& pod : api_.All(csi::PodType())) {
       EXPECT_EQ(k8s::Label(pod, objects::kMoverTaskLabel), "") << k8s::Name(pod);
     }

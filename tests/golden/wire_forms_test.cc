@@ -17,13 +17,13 @@
 #include "csi/moved_group.h"
 #include "csi/snapshot_types.h"
 #include "datamover/data_deletion.h"
-#include "datamover/former_outcome.h"
 #include "datamover/keyring.h"
 #include "datamover/mover_environment.h"
 #include "datamover/transfer_object.h"
 #include "datamover/upload_report.h"
 #include "datamover/volume_task.h"
 #include "k8s/object.h"
+#include "objects/former_outcome.h"
 #include "objects/keys.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/typed.h"
@@ -32,14 +32,22 @@
 namespace csidelta::wire_forms_test {
 namespace {
 
-using datamover::DeletionPhase;
-using datamover::DeletionTrouble;
 using datamover::TaskKind;
 using datamover::TaskPhase;
+using objects::DeletionPhase;
+using objects::DeletionTrouble;
 using support::IsOk;
 using velero::DataPhase;
 
 constexpr absl::Time kNoon = absl::FromUnixSeconds(1772366400);
+
+datamover::VolumeTaskStatus TaskStatusOf(const Json& status) {
+  return support::As<datamover::VolumeTask>({{"status", status}}).status();
+}
+
+objects::DataDeletionStatus DeletionStatusOf(const Json& status) {
+  return support::As<objects::DataDeletion>({{"status", status}}).status();
+}
 
 TEST(WireFormsTest, Phases) {
   for (const auto& [phase, text] :
@@ -61,22 +69,22 @@ TEST(WireFormsTest, Phases) {
                                                       {TaskPhase::kCanceled, "Canceled"},
                                                       {TaskPhase::kInterrupted, "Interrupted"}}) {
     EXPECT_EQ(datamover::ToString(phase), text);
-    EXPECT_EQ(datamover::TaskStatusOf({{"status", {{"phase", text}}}}).phase, phase);
+    EXPECT_EQ(TaskStatusOf({{"phase", text}}).phase, phase);
   }
   for (const auto& [phase, text] : std::vector<std::pair<DeletionPhase, std::string>>{
            {DeletionPhase::kWaiting, "Waiting"},
            {DeletionPhase::kInProgress, "InProgress"},
            {DeletionPhase::kCompleted, "Completed"},
            {DeletionPhase::kFailed, "Failed"}}) {
-    EXPECT_EQ(datamover::ToString(phase), text);
-    EXPECT_EQ(datamover::DataDeletionOf({{"status", {{"phase", text}}}}).phase, phase);
+    EXPECT_EQ(ToString(phase), text);
+    EXPECT_EQ(DeletionStatusOf({{"phase", text}}).phase, phase);
   }
   for (const auto& [trouble, text] : std::vector<std::pair<DeletionTrouble, std::string>>{
            {DeletionTrouble::kLocked, "Locked"},
            {DeletionTrouble::kRetained, "Retained"},
            {DeletionTrouble::kFailed, "Failed"}}) {
-    EXPECT_EQ(datamover::ToString(trouble), text);
-    EXPECT_EQ(datamover::DataDeletionOf({{"status", {{"trouble", text}}}}).trouble, trouble);
+    EXPECT_EQ(ToString(trouble), text);
+    EXPECT_EQ(DeletionStatusOf({{"trouble", text}}).trouble, trouble);
   }
 }
 
@@ -86,8 +94,8 @@ TEST(WireFormsTest, VolumeTask) {
       .subject = {.kind = "DataUpload", .namespace_name = "velero", .name = "up", .uid = "uid-1"},
       .volume = {.namespace_name = "shop", .claim = "data-db-0", .claim_uid = "uid-2"},
       .cancel = true};
-  const Json task = datamover::MakeVolumeTask("csi-delta", "du-uid-1", spec,
-                                              datamover::LabelsFor("du-uid-1", "velero"));
+  const datamover::VolumeTask task = datamover::VolumeTask::Make(
+      "csi-delta", "du-uid-1", spec, datamover::LabelsFor("du-uid-1", "velero"));
   const Json golden = *ParseJsonObject(R"json({
     "apiVersion": "mover.csi-delta.io/v1alpha1",
     "kind": "VolumeTask",
@@ -107,8 +115,9 @@ TEST(WireFormsTest, VolumeTask) {
       "cancel": true
     }
   })json");
-  EXPECT_EQ(task, golden);
-  const absl::StatusOr<datamover::VolumeTaskSpec> read = datamover::TaskSpecOf(golden);
+  EXPECT_EQ(task.json(), golden);
+  const absl::StatusOr<datamover::VolumeTaskSpec> read =
+      support::As<datamover::VolumeTask>(golden).spec();
   ASSERT_THAT(read, IsOk());
   EXPECT_EQ(*read, spec);
   EXPECT_EQ(datamover::ToString(TaskKind::kDownload), "Download");
@@ -140,7 +149,7 @@ TEST(WireFormsTest, StatusOfAVolumeTask) {
       }
     }
   })json");
-  const datamover::VolumeTaskStatus status = datamover::TaskStatusOf({{"status", golden}});
+  const datamover::VolumeTaskStatus status = TaskStatusOf(golden);
   EXPECT_EQ(status.phase, TaskPhase::kFailed);
   EXPECT_EQ(status.completed_at, kNoon + absl::Seconds(20));
   EXPECT_EQ(datamover::CauseOf(status), datamover::OutcomeCause::kLocked);
@@ -148,7 +157,7 @@ TEST(WireFormsTest, StatusOfAVolumeTask) {
   ASSERT_TRUE(status.outcome.has_value());
   EXPECT_EQ(status.outcome->backup->repository_snapshots, 11);
   EXPECT_EQ(status.outcome->restore->kept_bytes, 5);
-  EXPECT_EQ(datamover::ToJson(status), golden);
+  EXPECT_EQ(ToJson(status), golden);
 }
 
 // As workers wrote it before there was an outcome; read for one release.
@@ -166,7 +175,7 @@ TEST(WireFormsTest, FormerStatusOfAVolumeTask) {
     "message": "no room",
     "result": {"snapshot_id": "abc"}
   })json");
-  const datamover::VolumeTaskStatus status = datamover::TaskStatusOf({{"status", golden}});
+  const datamover::VolumeTaskStatus status = TaskStatusOf(golden);
   EXPECT_EQ(status.phase, TaskPhase::kFailed);
   EXPECT_EQ(status.stage, "transfer");
   EXPECT_EQ(status.done_bytes, 10);
@@ -201,22 +210,25 @@ TEST(WireFormsTest, DataDeletion) {
       "completionTimestamp": "2026-03-01T12:00:40Z"
     }
   })json");
-  const datamover::DataDeletion deletion = datamover::DataDeletionOf(golden);
-  EXPECT_EQ(deletion.location, "default");
-  EXPECT_EQ(deletion.snapshot_id, "csi-delta/1/...");
-  EXPECT_EQ(deletion.backup, "nightly");
-  EXPECT_EQ(deletion.upload, "uid-1");
-  EXPECT_TRUE(deletion.worker_ended);
-  EXPECT_EQ(deletion.attempts, 2);
-  EXPECT_EQ(datamover::StatusJson(deletion), golden["status"]);
+  const auto deletion = support::As<objects::DataDeletion>(golden);
+  const objects::DataDeletionSpec spec = deletion.spec();
+  EXPECT_EQ(spec.location, "default");
+  EXPECT_EQ(spec.snapshot_id, "csi-delta/1/...");
+  EXPECT_EQ(spec.backup, "nightly");
+  EXPECT_EQ(spec.upload, "uid-1");
+  EXPECT_TRUE(spec.worker_ended);
+  EXPECT_EQ(deletion.status().attempts, 2);
+  EXPECT_EQ(objects::StatusJson(deletion.status()), golden["status"]);
 }
 
 // What a DataUpload says of its increment: reports, metrics and the next backup read it.
 TEST(WireFormsTest, AnnotationsOfADataUpload) {
   datamover::TransferObject upload(
       csi::DataUploadType(),
-      {{"metadata",
-        {{"name", "up"}, {"namespace", "velero"}, {"creationTimestamp", "2026-03-01T12:00:00Z"}}}});
+      support::As<objects::DataTransfer>({{"metadata",
+                                           {{"name", "up"},
+                                            {"namespace", "velero"},
+                                            {"creationTimestamp", "2026-03-01T12:00:00Z"}}}}));
   csi::Exposure exposure;
   exposure.cut_at = kNoon + absl::Seconds(1);
   exposure.ready_at = kNoon + absl::Seconds(2);
@@ -234,8 +246,8 @@ TEST(WireFormsTest, AnnotationsOfADataUpload) {
   datamover::VolumeTaskStatus task;
   task.node = "node-1";
   task.completed_at = kNoon + absl::Seconds(3);
-  datamover::AnnotateFigures(datamover::FormerBackupFigures(result), task, upload);
-  EXPECT_EQ(upload.json()["metadata"]["annotations"], *ParseJsonObject(R"json({
+  datamover::AnnotateFigures(objects::FormerBackupFigures(result), task, upload);
+  EXPECT_EQ(upload.object().json()["metadata"]["annotations"], *ParseJsonObject(R"json({
     "mover.csi-delta.io/asked-at": "2026-03-01T12:00:00Z",
     "mover.csi-delta.io/cut-at": "2026-03-01T12:00:01Z",
     "mover.csi-delta.io/ready-at": "2026-03-01T12:00:02Z",

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/rfc3339.h"
 #include "k8s/object.h"
+#include "objects/differential_snapshot.h"
 #include "tests/diffsnap/differential_cluster.h"
 #include "tests/diffsnap/fake_driver.h"
 #include "tests/support/await.h"
@@ -64,7 +65,9 @@ class DifferentialRequestTest : public testing::Test {
     EXPECT_THAT(Objects(), IsEmpty());
   }
 
-  std::vector<Json> Objects() const { return cluster_.api.All(DifferentialSnapshotType()); }
+  std::vector<Json> Objects() const {
+    return cluster_.api.All(objects::DifferentialSnapshot::Type());
+  }
   int Created() const { return cluster_.api.CallCount("create", kPlural); }
 
   // A controller that takes its time: `answer` is what it does with an object that is new.
@@ -280,7 +283,7 @@ TEST_F(DifferentialRequestTest, LeftoversOfDeadRunsAgeOut) {
     Json object = support::MakeObject("diffsnap.csi-delta.io/v1alpha1", "DifferentialSnapshot",
                                       "app", name, {{"app.kubernetes.io/managed-by", label}});
     SetJson(object, {"metadata", "creationTimestamp"}, FormatRfc3339(cluster_.clock.Now() - age));
-    cluster_.api.Seed(DifferentialSnapshotType(), object);
+    cluster_.api.Seed(objects::DifferentialSnapshot::Type(), object);
   };
   leave("dead", absl::Hours(25), "csi-delta-mover");
   leave("running", absl::Hours(23), "csi-delta-mover");

@@ -28,7 +28,7 @@ class PvcBlockTest : public testing::Test {
   }
 
   absl::StatusOr<std::vector<velero::ResourceIdentifier>> Related() {
-    return action_->GetRelatedItems({}, claim_, kBackup);
+    return action_->GetRelatedItems({}, objects::Object(claim_), objects::Object(kBackup));
   }
 
   support::FakeApiClient api_;

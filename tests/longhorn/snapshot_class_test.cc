@@ -6,6 +6,7 @@
 #include <string>
 
 #include "tests/support/status_matchers.h"
+#include "tests/support/typed.h"
 #include "velero/volume_decision.h"
 
 namespace csidelta::longhorn::snapshot_class_test {
@@ -17,8 +18,9 @@ using testing::AllOf;
 using testing::HasSubstr;
 using velero::kLonghornDriver;
 
-Json ClassOf(const std::string& driver, const Json& parameters) {
-  return {{"metadata", {{"name", "nightly"}}}, {"driver", driver}, {"parameters", parameters}};
+objects::VolumeSnapshotClass ClassOf(const std::string& driver, const Json& parameters) {
+  return support::As<objects::VolumeSnapshotClass>(
+      {{"metadata", {{"name", "nightly"}}}, {"driver", driver}, {"parameters", parameters}});
 }
 
 TEST(CheckClassOfMoveTest, ASnapshotCanBeMoved) {

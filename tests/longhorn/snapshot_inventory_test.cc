@@ -349,7 +349,7 @@ class EndlessApi : public support::FakeApiClient {
   absl::StatusOr<std::string> ListPages(
       const CallContext& ctx, const k8s::ResourceType& type, absl::string_view namespace_name,
       const k8s::ListOptions& options,
-      absl::FunctionRef<void(const std::vector<Json>& page, bool is_first)> sink) override {
+      absl::FunctionRef<void(std::vector<Json>& page, bool is_first)> sink) override {
     if (type.plural != "snapshots") {
       return FakeApiClient::ListPages(ctx, type, namespace_name, options, sink);
     }

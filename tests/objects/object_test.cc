@@ -8,7 +8,9 @@
 #include "objects/node.h"
 #include "objects/patch.h"
 #include "objects/persistent_volume_claim.h"
+#include "objects/read_pages.h"
 #include "objects/resource_quota.h"
+#include "objects/service_account.h"
 #include "objects/volume_group_snapshot.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/status_matchers.h"
@@ -66,6 +68,19 @@ TEST(ObjectTest, NoneOfSomethingIsNoField) {
       << object.json();
 }
 
+TEST(ObjectTest, OwnersThatStayAreKeptAsTheyAreWritten) {
+  const Json kept = {{"apiVersion", "v1"}, {"kind", "Node"}, {"unknown", 7}};
+  Object object({{"metadata", {{"ownerReferences", Json::array({kept, ToJson(kSomeOwner)})}}}});
+  const auto is_some_owner = [](const OwnerReference& owner) { return owner == kSomeOwner; };
+  EXPECT_TRUE(object.RemoveOwners(is_some_owner));
+  EXPECT_FALSE(object.RemoveOwners(is_some_owner));
+  EXPECT_EQ(object.json()["metadata"]["ownerReferences"], Json::array({kept}));
+  EXPECT_EQ(Patch().SetOwnersOf(object).json()["metadata"]["ownerReferences"], Json::array({kept}));
+  EXPECT_TRUE(object.RemoveOwners([](const OwnerReference&) { return true; }));
+  EXPECT_FALSE(object.json()["metadata"].contains("ownerReferences"));
+  EXPECT_TRUE(Patch().SetOwnersOf(object).json()["metadata"]["ownerReferences"].is_null());
+}
+
 TEST(ObjectTest, AWrongTypeIsTakenForNothing) {
   const Object object(Json{
       {"metadata",
@@ -96,6 +111,17 @@ TEST(ObjectTest, ANewOneNamesItsKind) {
   EXPECT_EQ(group.api_version(), "groupsnapshot.storage.k8s.io/v1beta1");
   EXPECT_EQ(group.key().type.version, "v1beta1");
   EXPECT_EQ(group.key().type.group, "groupsnapshot.storage.k8s.io");
+}
+
+TEST(PatchTest, AVolumeIsForAnyPvcOfAName) {
+  EXPECT_EQ(Patch().ReserveFor("shop", "data").json()["spec"]["claimRef"],
+            (Json{{"apiVersion", "v1"},
+                  {"kind", "PersistentVolumeClaim"},
+                  {"namespace", "shop"},
+                  {"name", "data"},
+                  {"uid", nullptr},
+                  {"resourceVersion", nullptr}}));
+  EXPECT_EQ(Patch().SetPvcUid("u").json(), (Json{{"spec", {{"claimRef", {{"uid", "u"}}}}}}));
 }
 
 TEST(PatchTest, ChangesWhatItNamesAndNothingElse) {
@@ -147,6 +173,46 @@ TEST(ClientTest, WhatIsNotThereIsNothingAndAnErrorIsAnError) {
   EXPECT_EQ(List<PersistentVolumeClaim>({}, api, "shop")->size(), 1U);
 }
 
+TEST(ClientTest, APageHasWhatIsOfTheKind) {
+  support::FakeApiClient api;
+  ASSERT_THAT(Create({}, api, PersistentVolumeClaim::Make("shop", "data")), IsOk());
+  std::vector<std::string> names;
+  ASSERT_THAT(ReadPages<PersistentVolumeClaim>(
+                  {}, api, PersistentVolumeClaim::Type(), "shop", {},
+                  [&](const std::vector<PersistentVolumeClaim>& page, bool is_first) {
+                    EXPECT_TRUE(is_first);
+                    for (const PersistentVolumeClaim& pvc : page) {
+                      names.push_back(pvc.name());
+                    }
+                  }),
+              IsOk());
+  EXPECT_THAT(names, ElementsAre("data"));
+  const auto others = [](const std::vector<VolumeGroupSnapshot>& page, bool) {
+    EXPECT_THAT(page, IsEmpty());
+  };
+  EXPECT_THAT(
+      ReadPages<VolumeGroupSnapshot>({}, api, PersistentVolumeClaim::Type(), "shop", {}, others),
+      IsOk());
+}
+
+TEST(TokenRequestTest, AsksForOneAudienceAndReadsTheAnswer) {
+  TokenRequest request = TokenRequest::For("metadata", absl::Minutes(10));
+  request.BindToPod("mover", "u-1");
+  EXPECT_EQ(request.json(),
+            Json::parse(R"({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
+              "spec": {"audiences": ["metadata"], "expirationSeconds": 600,
+                       "boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": "mover",
+                                          "uid": "u-1"}}})"));
+  EXPECT_EQ(request.token(), "");
+  const auto answer = TokenRequest::Of(
+      {{"status", {{"token", "t"}, {"expirationTimestamp", "2023-11-14T22:13:20Z"}}}});
+  ASSERT_THAT(answer, IsOk());
+  EXPECT_EQ(answer->token(), "t");
+  EXPECT_EQ(answer->expires_at(), absl::FromUnixSeconds(1'700'000'000));
+  EXPECT_EQ(SelfSubjectReview::Ask().json(), Json::parse(R"({"apiVersion":
+              "authentication.k8s.io/v1", "kind": "SelfSubjectReview"})"));
+}
+
 TEST(NodeSelectorTest, BothAskForWhatEachOfThemDoes) {
   const NodeSelector a = NodeSelector::OfNode("a");
   EXPECT_TRUE(NodeSelector().selects_all());
@@ -171,6 +237,9 @@ TEST(GroupPlanTest, IsReadAsItWasWritten) {
   EXPECT_EQ(text, R"([{"claim":"data","claimUid":"u","volumeHandle":"v"},)"
                   R"({"claim":"log","claimUid":"w","snapshotHandle":"s","volumeHandle":"x"}])");
   EXPECT_EQ(ParseGroupPlan(text), plan);
+  EXPECT_EQ(
+      FormatGroupPlan({{.pvc = "", .pvc_uid = "", .volume_handle = "v", .snapshot_handle = "s"}}),
+      R"([{"snapshotHandle":"s","volumeHandle":"v"}])");
   EXPECT_THAT(ParseGroupPlan("{}"), IsEmpty());
   EXPECT_THAT(ParseGroupPlan("["), IsEmpty());
 }

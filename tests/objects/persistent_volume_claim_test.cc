@@ -55,6 +55,17 @@ TEST(PersistentVolumeClaimTest, NamesItsFieldsAndKeepsTheRest) {
   EXPECT_EQ(pvc->json(), Claim());
 }
 
+TEST(PersistentVolumeClaimTest, AsksForAtLeastWhatItIsTold) {
+  PersistentVolumeClaim pvc = *PersistentVolumeClaim::Of(Claim());
+  pvc.RaiseRequestedBytes(64 << 20);
+  EXPECT_EQ(pvc.json(), Claim()) << "byte for byte";
+  pvc.RaiseRequestedBytes(int64_t{3} << 30);
+  EXPECT_EQ(GetString(pvc.json(), {"spec", "resources", "requests", "storage"}), "3Gi");
+  PersistentVolumeClaim empty;
+  empty.RaiseRequestedBytes(64 << 20);
+  EXPECT_EQ(empty.requested_bytes(), 64 << 20);
+}
+
 TEST(PersistentVolumeClaimTest, TakesWrongTypesForMissing) {
   const absl::StatusOr<PersistentVolumeClaim> pvc = PersistentVolumeClaim::Of(
       {{"metadata", {{"managedFields", "x"}}},
@@ -86,6 +97,28 @@ TEST(PersistentVolumeClaimTest, ASourceOfAnotherNamespaceIsNotOneOfItsOwn) {
   EXPECT_EQ(PersistentVolumeClaim::Of(claim)->source_snapshot(), "monday");
   claim["spec"]["dataSourceRef"]["kind"] = "PersistentVolumeClaim";
   EXPECT_EQ(PersistentVolumeClaim::Of(claim)->source_snapshot(), "");
+}
+
+TEST(PersistentVolumeClaimTest, WhatItIsFilledFromCanBeChanged) {
+  auto pvc = PersistentVolumeClaim::Of(
+      {{"spec", {{"volumeName", ""}, {"dataSource", {{"name", "x"}}}, {"selector", nullptr}}}});
+  EXPECT_FALSE(pvc->RemoveVolumeName());
+  EXPECT_FALSE(pvc->RemoveSelector());
+  EXPECT_FALSE(pvc->RemoveDataSourceRef());
+  EXPECT_TRUE(pvc->RemoveDataSource());
+  EXPECT_FALSE(pvc->RemoveDataSource());
+  EXPECT_EQ(pvc->json(), (Json{{"spec", {{"volumeName", ""}, {"selector", nullptr}}}}))
+      << "what is as good as none stays";
+  pvc->SetSelectedLabel("a", "b");
+  EXPECT_THAT(pvc->selected_labels(), ElementsAre(testing::Pair("a", "b")));
+  EXPECT_TRUE(pvc->RemoveSelector());
+}
+
+TEST(PersistentVolumeClaimTest, AnAttributesClassMayBeMissing) {
+  PersistentVolumeClaim pvc = PersistentVolumeClaim::Make("shop", "data");
+  EXPECT_EQ(pvc.attributes_class(), std::nullopt);
+  pvc.SetAttributesClass("gold");
+  EXPECT_EQ(pvc.attributes_class(), "gold");
 }
 
 TEST(StorageClassTest, NamesItsFields) {

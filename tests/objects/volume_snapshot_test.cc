@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/rfc3339.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/typed.h"
 
 namespace csidelta::objects::volume_snapshot_test {
 namespace {
@@ -53,6 +55,22 @@ TEST(VolumeSnapshotTest, NamesItsFieldsAndKeepsTheRest) {
   EXPECT_EQ(snapshot->error()->message, "busy");
   EXPECT_EQ(snapshot->error()->time, absl::FromUnixSeconds(1'700'000'002));
   EXPECT_EQ(snapshot->json(), Snapshot());
+}
+
+TEST(VolumeSnapshotTest, WithoutItsWritersItStillSaysWhenItWasReady) {
+  Json json = Snapshot();
+  json["metadata"]["managedFields"].push_back(
+      {{"time", "2023-11-14T22:13:30Z"}, {"fieldsV1", {{"f:spec", Json::object()}}}});
+  json["metadata"]["annotations"] = {{"kubectl.kubernetes.io/last-applied-configuration", "{}"},
+                                     {"note", "x"}};
+  VolumeSnapshot snapshot = VolumeSnapshot::Of(json).value();
+  EXPECT_EQ(snapshot.written_at(), absl::FromUnixSeconds(1'700'000'010));
+  snapshot.DropWriters();
+  json = Snapshot();
+  json["metadata"]["annotations"] = {{"note", "x"}};
+  EXPECT_EQ(snapshot.json(), json);
+  EXPECT_EQ(snapshot.ready_at(), absl::FromUnixSeconds(1'700'000'005));
+  EXPECT_EQ(VolumeSnapshot().written_at(), std::nullopt);
 }
 
 TEST(VolumeSnapshotTest, AKindThatIsAnotherIsRefusedAndAListsItemIsNot) {
@@ -150,6 +168,67 @@ TEST(VolumeSnapshotContentTest, NamesItsFields) {
   EXPECT_TRUE(VolumeSnapshotContent::Of(json)->Names(*snapshot));
   SetJson(json, {"spec", "volumeSnapshotRef", "namespace"}, "elsewhere");
   EXPECT_FALSE(VolumeSnapshotContent::Of(json)->Names(*snapshot));
+}
+
+TEST(VolumeSnapshotTest, WhatSaysNothingIsNeitherReadyNorSaidToBeUnready) {
+  for (const Json& status : {Json::object(), Json{{"readyToUse", true}}}) {
+    EXPECT_FALSE(VolumeSnapshot::Of({{"status", status}})->is_said_unready());
+  }
+  EXPECT_TRUE(VolumeSnapshot::Of({{"status", {{"readyToUse", false}}}})->is_said_unready());
+}
+
+TEST(VolumeSnapshotTest, SourcesAreComparedAsAWhole) {
+  auto one = VolumeSnapshot::Make("shop", "one");
+  auto another = VolumeSnapshot::Make("shop", "another");
+  EXPECT_FALSE(one.HasSourceOf(another)) << "none is no source";
+  one.SetSourceContent("c");
+  another.SetSourceContent("c");
+  EXPECT_TRUE(one.HasSourceOf(another));
+  another.SetSourcePvc("c");
+  EXPECT_FALSE(one.HasSourceOf(another));
+}
+
+TEST(VolumeSnapshotContentTest, AnArchivedReferenceKeepsWhatIsNotOfTheOldSnapshot) {
+  auto content = VolumeSnapshotContent::Of({{"spec",
+                                             {{"volumeSnapshotClassName", "fast"},
+                                              {"volumeSnapshotRef",
+                                               {{"kind", "VolumeSnapshot"},
+                                                {"name", "old"},
+                                                {"namespace", "shop"},
+                                                {"uid", "u"},
+                                                {"resourceVersion", "7"}}}}}});
+  content->ReplaceSnapshot("shop-2", "new");
+  content->RemoveClassName();
+  EXPECT_EQ(content->json(),
+            (Json{{"spec",
+                   {{"volumeSnapshotRef",
+                     {{"kind", "VolumeSnapshot"}, {"name", "new"}, {"namespace", "shop-2"}}}}}}));
+}
+
+TEST(VolumeSnapshotTest, AnErrorWithoutAMessageIsStillAnError) {
+  const auto message = [](const Json& status) {
+    return support::As<VolumeSnapshot>({{"status", status}}).error_message();
+  };
+  EXPECT_EQ(message({{"error", {{"message", "no space"}}}}), "no space");
+  EXPECT_NE(message({{"error", Json::object()}}), "");
+  EXPECT_EQ(message({{"error", nullptr}}), "");
+  EXPECT_EQ(message(Json::object()), "");
+}
+
+TEST(VolumeSnapshotTest, ReadyTimeIsThatOfTheFieldsWriter) {
+  const Json writer = {{"time", "2024-01-02T03:04:05Z"},
+                       {"fieldsV1", {{"f:status", {{"f:readyToUse", Json::object()}}}}}};
+  const Json other = {{"time", "2024-01-01T00:00:00Z"},
+                      {"fieldsV1", {{"f:metadata", Json::object()}}}};
+  Json snapshot = {{"metadata", {{"managedFields", Json::array({other, writer})}}},
+                   {"status", {{"readyToUse", true}}}};
+  const auto ready_at = support::As<VolumeSnapshot>(snapshot).ready_at();
+  ASSERT_TRUE(ready_at.has_value());
+  EXPECT_EQ(FormatRfc3339(*ready_at), "2024-01-02T03:04:05Z");
+  snapshot["status"]["readyToUse"] = false;
+  EXPECT_EQ(support::As<VolumeSnapshot>(snapshot).ready_at(), std::nullopt);
+  snapshot = {{"metadata", {{"managedFields", "odd"}}}, {"status", {{"readyToUse", true}}}};
+  EXPECT_EQ(support::As<VolumeSnapshot>(snapshot).ready_at(), std::nullopt);
 }
 
 }  // namespace

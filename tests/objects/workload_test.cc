@@ -28,6 +28,34 @@ TEST(PodTest, NamesThePvcsOfItsVolumes) {
   EXPECT_TRUE(Pod::Of({{"spec", {{"volumes", "many"}}}})->pvcs().empty());
 }
 
+TEST(PersistentVolumeTest, IsOfTheTypeOfItsSource) {
+  const auto volume = PersistentVolume::Of(
+      {{"spec", {{"nfs", {{"server", "s"}, {"path", "/p"}}}, {"csi", "a text"}}}});
+  EXPECT_TRUE(volume->HasSource("nfs"));
+  EXPECT_FALSE(volume->is_csi());
+  EXPECT_EQ(volume->nfs_server(), "s");
+  EXPECT_EQ(volume->nfs_path(), "/p");
+}
+
+TEST(PodTest, KeepsWhatCountsOfPvcs) {
+  const auto pod = Pod::Of(
+      {{"metadata", {{"name", "p"}, {"managedFields", Json::array()}}},
+       {"spec",
+        {{"containers", Json::array()},
+         {"volumes",
+          {{{"name", "a"}, {"persistentVolumeClaim", {{"claimName", "data"}}}},
+           {{"name", "scratch"}, {"ephemeral", {{"volumeClaimTemplate", Json::object()}}}}}}}},
+       {"status", {{"phase", "Running"}, {"podIP", "10.0.0.1"}}}});
+  EXPECT_THAT(pod->pvc_volumes(), ElementsAre(PodVolume{.name = "a", .pvc = "data"}));
+  EXPECT_TRUE(pod->NamesPvc("data"));
+  EXPECT_FALSE(pod->NamesPvc("p-scratch"));
+  EXPECT_FALSE(pod->NamesPvc(""));
+  EXPECT_EQ(pod->Essence().json(),
+            (Json{{"metadata", {{"name", "p"}}},
+                  {"spec", {{"volumes", *FindJson(pod->json(), {"spec", "volumes"})}}},
+                  {"status", {{"phase", "Running"}}}}));
+}
+
 TEST(StatefulSetTest, KnowsThePvcsOfItsTemplatesByOrdinal) {
   const auto set = StatefulSet::Of(
       {{"metadata", {{"name", "db"}}},
@@ -53,6 +81,44 @@ TEST(PodTest, IsActiveUntilItHasEnded) {
   for (const char* phase : {"Succeeded", "Failed"}) {
     EXPECT_FALSE(Pod::Of({{"status", {{"phase", phase}}}})->is_active()) << phase;
   }
+}
+
+TEST(PodTest, TellsWhatTheKubeletSaysOfItsContainers) {
+  const auto pod = Pod::Of(
+      {{"status",
+        {{"containerStatuses",
+          Json::array(
+              {{{"state", {{"running", Json::object()}}}},
+               {{"state", {{"waiting", {{"reason", "ImagePullBackOff"}}}}}},
+               {{"state",
+                 {{"terminated", {{"reason", "Error"}, {"exitCode", 134}, {"containerID", "c"}}}}}},
+               "none"})}}}});
+  const std::vector<ContainerStatus> containers = pod->containers();
+  ASSERT_EQ(containers.size(), 4U);
+  for (const ContainerStatus& runs : {containers[0], containers[3]}) {
+    EXPECT_FALSE(runs.waiting.has_value());
+    EXPECT_FALSE(runs.terminated.has_value());
+  }
+  EXPECT_EQ(containers[1].waiting->reason, "ImagePullBackOff");
+  EXPECT_EQ(containers[2].terminated->reason, "Error");
+  EXPECT_EQ(containers[2].terminated->exit_code, 134);
+  EXPECT_EQ(containers[2].terminated->container_id, "c");
+  EXPECT_TRUE(Pod().containers().empty());
+  EXPECT_TRUE(Pod::Of({{"status", {{"containerStatuses", "none"}}}})->containers().empty());
+}
+
+TEST(PodTest, TellsItsConditions) {
+  const auto pod = Pod::Of({{"status",
+                             {{"conditions", Json::array({{{"type", "PodScheduled"},
+                                                           {"status", "False"},
+                                                           {"reason", "Unschedulable"},
+                                                           {"message", "0/3 nodes"}}})}}}});
+  ASSERT_EQ(pod->conditions().size(), 1U);
+  const Condition condition = pod->conditions()[0];
+  EXPECT_EQ(condition.type, "PodScheduled");
+  EXPECT_EQ(condition.status, "False");
+  EXPECT_EQ(condition.reason, "Unschedulable");
+  EXPECT_EQ(condition.message, "0/3 nodes");
 }
 
 TEST(PodTest, NamesWhatIsScaledToHaveItGone) {

@@ -42,7 +42,7 @@ std::string Line(const char* call, std::initializer_list<std::string> parts) {
   }
   return line;
 }
-std::string N(const Json& object) { return DumpJson(object.value("n", Json())); }
+std::string N(const objects::Object& object) { return DumpJson(object.json().value("n", Json())); }
 
 velero::ResourceSelector SelectorOf(const std::string& text) {
   return {.included_namespaces = {text + "-in"},
@@ -66,8 +66,8 @@ class Backup final : public velero::BackupItemAction {
  public:
   explicit Backup(Calls& calls) : calls_(calls) {}
   velero::ResourceSelector AppliesTo() const override { return SelectorOf("backed-up"); }
-  absl::StatusOr<velero::BackupItemResult> Execute(const CallContext&, const Json& item,
-                                                   const Json& backup) override {
+  absl::StatusOr<velero::BackupItemResult> Execute(const CallContext&, const objects::Object& item,
+                                                   const objects::Object& backup) override {
     calls_.push_back(Line("backup", {N(item), N(backup)}));
     velero::BackupItemResult result;
     result.additional_items = {kVolume};
@@ -76,11 +76,12 @@ class Backup final : public velero::BackupItemAction {
     return result;
   }
   absl::StatusOr<velero::OperationProgress> Progress(const CallContext&, absl::string_view id,
-                                                     const Json& backup) override {
+                                                     const objects::Object& backup) override {
     calls_.push_back(Line("progress", {std::string(id), N(backup)}));
     return Half();
   }
-  absl::Status Cancel(const CallContext&, absl::string_view id, const Json& backup) override {
+  absl::Status Cancel(const CallContext&, absl::string_view id,
+                      const objects::Object& backup) override {
     calls_.push_back(Line("cancel", {std::string(id), N(backup)}));
     return id == "gone" ? absl::NotFoundError("no such operation") : absl::OkStatus();
   }
@@ -93,25 +94,26 @@ class Restore final : public velero::RestoreItemAction {
  public:
   explicit Restore(Calls& calls) : calls_(calls) {}
   velero::ResourceSelector AppliesTo() const override { return SelectorOf("restored"); }
-  absl::StatusOr<velero::RestoreItemResult> Execute(const CallContext&, const Json& item,
-                                                    const Json& archived,
-                                                    const Json& restore) override {
+  absl::StatusOr<velero::RestoreItemResult> Execute(const CallContext&, const objects::Object& item,
+                                                    const objects::Object& archived,
+                                                    const objects::Object& restore) override {
     calls_.push_back(Line("restore", {N(item), N(archived), N(restore)}));
     return result_;
   }
   absl::StatusOr<velero::OperationProgress> Progress(const CallContext& ctx, absl::string_view id,
-                                                     const Json& restore) override {
+                                                     const objects::Object& restore) override {
     calls_.push_back(Line("progress", {std::string(id), N(restore)}));
     EXPECT_LE(ctx.deadline - ctx.clock->Now(), velero::kProgressTimeMax);
     return Half();
   }
-  absl::Status Cancel(const CallContext&, absl::string_view id, const Json& restore) override {
+  absl::Status Cancel(const CallContext&, absl::string_view id,
+                      const objects::Object& restore) override {
     calls_.push_back(Line("cancel", {std::string(id), N(restore)}));
     return id == "gone" ? absl::NotFoundError("no such operation") : absl::OkStatus();
   }
   absl::StatusOr<bool> AreAdditionalItemsReady(const CallContext&,
                                                const std::vector<velero::ResourceIdentifier>& items,
-                                               const Json& restore) override {
+                                               const objects::Object& restore) override {
     calls_.push_back(Line("ready", {absl::StrCat(items.size()), N(restore)}));
     return items == std::vector{kVolume, kUpload};
   }
@@ -126,7 +128,8 @@ class Delete final : public velero::DeleteItemAction {
  public:
   explicit Delete(Calls& calls) : calls_(calls) {}
   velero::ResourceSelector AppliesTo() const override { return SelectorOf("deleted"); }
-  absl::Status Execute(const CallContext&, const Json& item, const Json& backup) override {
+  absl::Status Execute(const CallContext&, const objects::Object& item,
+                       const objects::Object& backup) override {
     calls_.push_back(Line("delete", {N(item), N(backup)}));
     return N(item) == "1" ? absl::OkStatus() : absl::PermissionDeniedError("not that one");
   }
@@ -140,7 +143,7 @@ class Block final : public velero::ItemBlockAction {
   explicit Block(Calls& calls) : calls_(calls) {}
   velero::ResourceSelector AppliesTo() const override { return SelectorOf("blocked"); }
   absl::StatusOr<std::vector<velero::ResourceIdentifier>> GetRelatedItems(
-      const CallContext&, const Json& item, const Json& backup) override {
+      const CallContext&, const objects::Object& item, const objects::Object& backup) override {
     calls_.push_back(Line("related", {N(item), N(backup)}));
     return std::vector{kVolume, kUpload};
   }
@@ -288,7 +291,7 @@ TEST_F(AdaptersTest, ARestoreIsAskedAndItsAnswerIsWhole) {
   EXPECT_FALSE(nothing.skiprestore());
   EXPECT_FALSE(nothing.waitforadditionalitems());
   EXPECT_FALSE(nothing.has_additionalitemsreadytimeout()) << "the server's default";
-  restore_->result_ = {.item = Json{{"kind", "Pod"}, {"n", 9}},
+  restore_->result_ = {.item = objects::Object({{"kind", "Pod"}, {"n", 9}}),
                        .additional_items = {kVolume, kUpload},
                        .skip_restore = true,
                        .operation_id = "op",

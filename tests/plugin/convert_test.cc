@@ -54,7 +54,7 @@ constexpr char kOddButLegal[] =
     "{ \"kind\" : \"Pod\", \"z\":1, \"a\":9007199254740993, \"f\":1.50, \"e\":1e3 }\n";
 
 TEST(EncodeItemTest, ItemLeftAloneComesBackByteForByte) {
-  const Json item = *DecodeItem("item", kOddButLegal);
+  const objects::Object item = *DecodeItem("item", kOddButLegal);
   EXPECT_EQ(*EncodeItem(std::nullopt, item, kOddButLegal), kOddButLegal);
   EXPECT_EQ(*EncodeItem(item, item, kOddButLegal), kOddButLegal);
 }
@@ -62,18 +62,19 @@ TEST(EncodeItemTest, ItemLeftAloneComesBackByteForByte) {
 TEST(EncodeItemTest, LargeIntegersAndUnknownFieldsSurviveAChange) {
   const std::string bytes =
       R"({"big":9223372036854775807,"kind":"Pod","neg":-9223372036854775808,"odd":{"x":[1,null,2.5]}})";
-  const Json item = *DecodeItem("item", bytes);
-  Json changed = item;
+  const objects::Object item = *DecodeItem("item", bytes);
+  Json changed = item.json();
   changed["new"] = true;
   EXPECT_EQ(
-      *EncodeItem(changed, item, bytes),
+      *EncodeItem(objects::Object(changed), item, bytes),
       R"({"big":9223372036854775807,"kind":"Pod","neg":-9223372036854775808,"new":true,"odd":{"x":[1,null,2.5]}})");
 }
 
 TEST(EncodeItemTest, RefusesWhatTheHostCouldNotDecode) {
-  const Json item = *DecodeItem("item", R"({"kind":"Pod"})");
+  const objects::Object item = *DecodeItem("item", R"({"kind":"Pod"})");
   for (const Json& bad : {Json(), Json("x"), Json::array(), Json::object()}) {
-    EXPECT_EQ(EncodeItem(bad, item, "{}").status().code(), absl::StatusCode::kInternal)
+    EXPECT_EQ(EncodeItem(objects::Object(bad), item, "{}").status().code(),
+              absl::StatusCode::kInternal)
         << bad.dump();
   }
 }

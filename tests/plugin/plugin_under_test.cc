@@ -16,10 +16,10 @@ namespace {
 
 constexpr std::size_t kHugeBytes = std::size_t{32} << 20;
 
-std::string Wish(const Json& item) { return GetString(item, {"metadata", "annotations", "do"}); }
+std::string Wish(const objects::Object& item) { return item.Annotation("do"); }
 
 // What every kind of action may be asked for; OK when it is something else.
-absl::Status ActOut(const CallContext& ctx, const Json& item) {
+absl::Status ActOut(const CallContext& ctx, const objects::Object& item) {
   const std::string wish = Wish(item);
   if (wish == "fail") {
     return absl::FailedPreconditionError("asked to fail");
@@ -56,18 +56,18 @@ absl::Status ActOut(const CallContext& ctx, const Json& item) {
 }
 
 // The item with whatever change was asked for; absent when none was.
-std::optional<Json> Changed(const Json& item) {
+std::optional<objects::Object> Changed(const objects::Object& item) {
   const std::string wish = Wish(item);
   if (wish.empty() || wish == "log") {
     return std::nullopt;
   }
   if (wish == "not-an-object") {
-    return Json("text");
+    return objects::Object(Json("text"));
   }
-  Json changed = item;
-  SetJson(changed, {"metadata", "annotations", "seen"}, "yes");
+  objects::Object changed = item;
+  changed.SetAnnotation("seen", "yes");
   if (wish == "huge") {
-    SetJson(changed, {"metadata", "annotations", "huge"}, std::string(kHugeBytes, 'h'));
+    changed.SetAnnotation("huge", std::string(kHugeBytes, 'h'));
   }
   return changed;
 }
@@ -117,8 +117,9 @@ class ScriptedBackup final : public velero::BackupItemAction {
  public:
   velero::ResourceSelector AppliesTo() const override { return Selector(); }
 
-  absl::StatusOr<velero::BackupItemResult> Execute(const CallContext& ctx, const Json& item,
-                                                   const Json& /*backup*/) override {
+  absl::StatusOr<velero::BackupItemResult> Execute(const CallContext& ctx,
+                                                   const objects::Object& item,
+                                                   const objects::Object& /*backup*/) override {
     if (absl::Status status = ActOut(ctx, item); !status.ok()) {
       return status;
     }
@@ -134,12 +135,12 @@ class ScriptedBackup final : public velero::BackupItemAction {
 
   absl::StatusOr<velero::OperationProgress> Progress(const CallContext& /*ctx*/,
                                                      absl::string_view operation_id,
-                                                     const Json& /*backup*/) override {
+                                                     const objects::Object& /*backup*/) override {
     return ProgressOf(operation_id);
   }
 
   absl::Status Cancel(const CallContext& /*ctx*/, absl::string_view operation_id,
-                      const Json& /*backup*/) override {
+                      const objects::Object& /*backup*/) override {
     return CancelOf(operation_id);
   }
 };
@@ -148,9 +149,10 @@ class ScriptedRestore final : public velero::RestoreItemAction {
  public:
   velero::ResourceSelector AppliesTo() const override { return Selector(); }
 
-  absl::StatusOr<velero::RestoreItemResult> Execute(const CallContext& ctx, const Json& item,
-                                                    const Json& /*item_from_backup*/,
-                                                    const Json& /*restore*/) override {
+  absl::StatusOr<velero::RestoreItemResult> Execute(const CallContext& ctx,
+                                                    const objects::Object& item,
+                                                    const objects::Object& /*item_from_backup*/,
+                                                    const objects::Object& /*restore*/) override {
     if (absl::Status status = ActOut(ctx, item); !status.ok()) {
       return status;
     }
@@ -168,18 +170,18 @@ class ScriptedRestore final : public velero::RestoreItemAction {
 
   absl::StatusOr<velero::OperationProgress> Progress(const CallContext& /*ctx*/,
                                                      absl::string_view operation_id,
-                                                     const Json& /*restore*/) override {
+                                                     const objects::Object& /*restore*/) override {
     return ProgressOf(operation_id);
   }
 
   absl::Status Cancel(const CallContext& /*ctx*/, absl::string_view operation_id,
-                      const Json& /*restore*/) override {
+                      const objects::Object& /*restore*/) override {
     return CancelOf(operation_id);
   }
 
   absl::StatusOr<bool> AreAdditionalItemsReady(const CallContext& /*ctx*/,
                                                const std::vector<velero::ResourceIdentifier>& items,
-                                               const Json& /*restore*/) override {
+                                               const objects::Object& /*restore*/) override {
     return items == SomeItems();
   }
 };
@@ -187,7 +189,8 @@ class ScriptedRestore final : public velero::RestoreItemAction {
 class ScriptedDelete final : public velero::DeleteItemAction {
  public:
   velero::ResourceSelector AppliesTo() const override { return Selector(); }
-  absl::Status Execute(const CallContext& ctx, const Json& item, const Json& /*backup*/) override {
+  absl::Status Execute(const CallContext& ctx, const objects::Object& item,
+                       const objects::Object& /*backup*/) override {
     return ActOut(ctx, item);
   }
 };
@@ -196,7 +199,8 @@ class ScriptedItemBlock final : public velero::ItemBlockAction {
  public:
   velero::ResourceSelector AppliesTo() const override { return Selector(); }
   absl::StatusOr<std::vector<velero::ResourceIdentifier>> GetRelatedItems(
-      const CallContext& ctx, const Json& item, const Json& /*backup*/) override {
+      const CallContext& ctx, const objects::Object& item,
+      const objects::Object& /*backup*/) override {
     if (absl::Status status = ActOut(ctx, item); !status.ok()) {
       return status;
     }

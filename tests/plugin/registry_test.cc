@@ -18,7 +18,8 @@ using testing::IsEmpty;
 class NullDelete final : public velero::DeleteItemAction {
  public:
   velero::ResourceSelector AppliesTo() const override { return {}; }
-  absl::Status Execute(const CallContext&, const Json&, const Json&) override {
+  absl::Status Execute(const CallContext&, const objects::Object&,
+                       const objects::Object&) override {
     return absl::OkStatus();
   }
 };
@@ -26,9 +27,8 @@ class NullDelete final : public velero::DeleteItemAction {
 class NullBlock final : public velero::ItemBlockAction {
  public:
   velero::ResourceSelector AppliesTo() const override { return {}; }
-  absl::StatusOr<std::vector<velero::ResourceIdentifier>> GetRelatedItems(const CallContext&,
-                                                                          const Json&,
-                                                                          const Json&) override {
+  absl::StatusOr<std::vector<velero::ResourceIdentifier>> GetRelatedItems(
+      const CallContext&, const objects::Object&, const objects::Object&) override {
     return std::vector<velero::ResourceIdentifier>();
   }
 };

@@ -28,25 +28,26 @@ constexpr char kName[] = "example.io/function";
 // Does what the test says.
 class FunctionBackup final : public velero::BackupItemAction {
  public:
-  using Body = std::function<absl::StatusOr<velero::BackupItemResult>(const Json& item)>;
+  using Body = std::function<absl::StatusOr<velero::BackupItemResult>(const objects::Object& item)>;
   explicit FunctionBackup(Body body) : body_(std::move(body)) {}
 
   velero::ResourceSelector AppliesTo() const override { return {}; }
-  absl::StatusOr<velero::BackupItemResult> Execute(const CallContext& /*ctx*/, const Json& item,
-                                                   const Json& /*backup*/) override {
+  absl::StatusOr<velero::BackupItemResult> Execute(const CallContext& /*ctx*/,
+                                                   const objects::Object& item,
+                                                   const objects::Object& /*backup*/) override {
     return body_(item);
   }
   // Says how long it may take.
   absl::StatusOr<velero::OperationProgress> Progress(const CallContext& ctx,
                                                      absl::string_view /*operation_id*/,
-                                                     const Json& /*backup*/) override {
+                                                     const objects::Object& /*backup*/) override {
     velero::OperationProgress progress;
     progress.total_units =
         absl::ToInt64Seconds(absl::Ceil(ctx.deadline - ctx.clock->Now(), absl::Seconds(1)));
     return progress;
   }
   absl::Status Cancel(const CallContext& /*ctx*/, absl::string_view /*operation_id*/,
-                      const Json& /*backup*/) override {
+                      const objects::Object& /*backup*/) override {
     return absl::OkStatus();
   }
 
@@ -57,8 +58,8 @@ class FunctionBackup final : public velero::BackupItemAction {
 class ServerTest : public testing::Test {
  protected:
   ServerTest() {
-    registry_.backup.Add(
-        kName, std::make_unique<FunctionBackup>([this](const Json& item) { return body_(item); }));
+    registry_.backup.Add(kName, std::make_unique<FunctionBackup>(
+                                    [this](const objects::Object& item) { return body_(item); }));
     auto server = PluginServer::Start(folder_.path() + "/s", registry_, ListerSettings(), link_);
     EXPECT_TRUE(server.ok());
     server_ = *std::move(server);
@@ -84,7 +85,7 @@ class ServerTest : public testing::Test {
     EXPECT_EQ(response_.item(), R"({"kind":"Pod"})");
   }
 
-  FunctionBackup::Body body_ = [](const Json&) { return velero::BackupItemResult(); };
+  FunctionBackup::Body body_ = [](const objects::Object&) { return velero::BackupItemResult(); };
   const support::ScratchFolder folder_;
   HostLink link_;
   Registry registry_;
@@ -170,10 +171,11 @@ TEST_F(ServerTest, HugeAndOddItemsComeBackByteForByte) {
 }
 
 TEST_F(ServerTest, AnswersOfActionsAreMadeFitForTheHost) {
-  body_ = [](const Json& item) {
+  body_ = [](const objects::Object& item) {
     velero::BackupItemResult result;
-    result.item = item;
-    (*result.item)["text"] = "\xff";
+    Json changed = item.json();
+    changed["text"] = "\xff";
+    result.item = objects::Object(std::move(changed));
     result.operation_id = "\xfe";
     result.additional_items = {{"\xff", "", "", ""}};
     return result;

@@ -18,30 +18,33 @@ void ExpectNoItem(const velero::ResourceSelector& selector) {
   EXPECT_EQ(selector.label_selector, "velero.io/csi-delta,!velero.io/csi-delta");
 }
 
+const objects::Object kNobody;
+const objects::Object kPod({{"kind", "Pod"}});
+
 TEST(StandInActionsTest, ABackupHasNoItemAndNoOperation) {
   const auto action = MakeStandInBackupAction();
   const CallContext ctx;
   ExpectNoItem(action->AppliesTo());
-  const auto result = action->Execute(ctx, {{"kind", "Pod"}}, {});
+  const auto result = action->Execute(ctx, kPod, kNobody);
   ASSERT_THAT(result, IsOk());
   EXPECT_FALSE(result->item.has_value());
   EXPECT_EQ(result->operation_id, "");
-  EXPECT_THAT(action->Progress(ctx, "op", {}), StatusIs(absl::StatusCode::kNotFound));
-  EXPECT_THAT(action->Cancel(ctx, "op", {}), StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(action->Progress(ctx, "op", kNobody), StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(action->Cancel(ctx, "op", kNobody), StatusIs(absl::StatusCode::kNotFound));
 }
 
 TEST(StandInActionsTest, ARestoreHasNoItemAndNoOperation) {
   const auto action = MakeStandInRestoreAction();
   const CallContext ctx;
   ExpectNoItem(action->AppliesTo());
-  const auto result = action->Execute(ctx, {{"kind", "Pod"}}, {{"kind", "Pod"}}, {});
+  const auto result = action->Execute(ctx, kPod, kPod, kNobody);
   ASSERT_THAT(result, IsOk());
   EXPECT_FALSE(result->item.has_value());
   EXPECT_FALSE(result->skip_restore);
   EXPECT_EQ(result->operation_id, "");
-  EXPECT_THAT(action->Progress(ctx, "op", {}), StatusIs(absl::StatusCode::kNotFound));
-  EXPECT_THAT(action->Cancel(ctx, "op", {}), StatusIs(absl::StatusCode::kNotFound));
-  EXPECT_THAT(action->AreAdditionalItemsReady(ctx, {}, {}), IsOkAndHolds(true));
+  EXPECT_THAT(action->Progress(ctx, "op", kNobody), StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(action->Cancel(ctx, "op", kNobody), StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(action->AreAdditionalItemsReady(ctx, {}, kNobody), IsOkAndHolds(true));
 }
 
 }  // namespace

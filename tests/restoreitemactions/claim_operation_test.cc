@@ -243,8 +243,8 @@ TEST(OperationIdTest, RefusesWhatIsNotOurs) {
 TEST(OperationIdTest, UnknownOperationIsAFailureNotAnRpcError) {
   ActionBed bed;
   const auto action = MakePvcAction(bed.env);
-  const auto progress =
-      action->Progress(bed.ctx, "nonsense", support::MakeRestoreObject("r1", "nightly"));
+  const auto progress = action->Progress(
+      bed.ctx, "nonsense", objects::Object(support::MakeRestoreObject("r1", "nightly")));
   ASSERT_THAT(progress, support::IsOk());
   EXPECT_TRUE(progress->completed);
   EXPECT_THAT(progress->error, HasSubstr("nonsense"));

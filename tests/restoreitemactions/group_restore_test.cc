@@ -55,7 +55,8 @@ class GroupRestoreTest : public testing::Test {
   }
   RestoreItemResult Run(velero::RestoreItemAction& action, Json item, const Json& from_backup) {
     EraseJson(item, {"status"});
-    const auto result = action.Execute(bed_.ctx, item, from_backup, restore_);
+    const auto result = action.Execute(bed_.ctx, objects::Object(item),
+                                       objects::Object(from_backup), objects::Object(restore_));
     EXPECT_THAT(result, IsOk());
     return result.value_or(RestoreItemResult());
   }
@@ -112,21 +113,22 @@ class GroupRestoreTest : public testing::Test {
 TEST_F(GroupRestoreTest, NothingOfTheGroupStandsOnAMemberThatComesBackAlone) {
   const RestoreItemResult snapshot = Run(*snapshots_, support::MakeMemberObject(1));
   ASSERT_TRUE(snapshot.item.has_value());
-  EXPECT_EQ(k8s::Name(*snapshot.item), velero::RestoredSnapshotName("restore-uid", "snap-1"));
+  EXPECT_EQ(k8s::Name(snapshot.item->json()),
+            velero::RestoredSnapshotName("restore-uid", "snap-1"));
   for (const char* key : {objects::kGroupNameLabel, objects::kGroupSnapshotHandleAnnotation}) {
-    EXPECT_EQ(k8s::Annotation(*snapshot.item, key), "") << key;
+    EXPECT_EQ(k8s::Annotation(snapshot.item->json(), key), "") << key;
   }
-  EXPECT_EQ(*FindJson(*snapshot.item, {"metadata", "finalizers"}),
+  EXPECT_EQ(*FindJson(snapshot.item->json(), {"metadata", "finalizers"}),
             Json::array({objects::kSnapshotBoundProtectionFinalizer}));
 
   const RestoreItemResult content = Run(*contents_, support::MakeMemberContentObject(1));
   ASSERT_TRUE(content.item.has_value());
-  EXPECT_EQ(k8s::Label(*content.item, objects::kGroupNameLabel), "");
+  EXPECT_EQ(k8s::Label(content.item->json(), objects::kGroupNameLabel), "");
   for (const char* key :
        {objects::kGroupHandleOfMemberAnnotation, objects::kGroupContentOfMemberAnnotation}) {
-    EXPECT_EQ(k8s::Annotation(*content.item, key), "") << key;
+    EXPECT_EQ(k8s::Annotation(content.item->json(), key), "") << key;
   }
-  EXPECT_EQ(GetString(*content.item, {"spec", "source", "snapshotHandle"}), "handle-1");
+  EXPECT_EQ(GetString(content.item->json(), {"spec", "source", "snapshotHandle"}), "handle-1");
   EXPECT_FALSE(content.skip_restore);
 }
 
@@ -138,9 +140,9 @@ TEST_F(GroupRestoreTest, AMemberThatVeleroHasBoundLosesItsMarksToo) {
   SetJson(item, {"spec"}, Json{{"source", {{"volumeSnapshotContentName", name}}}});
   const RestoreItemResult result = Run(*snapshots_, item, support::MakeMemberObject(1));
   ASSERT_TRUE(result.item.has_value());
-  EXPECT_EQ(*FindJson(*result.item, {"metadata", "finalizers"}),
+  EXPECT_EQ(*FindJson(result.item->json(), {"metadata", "finalizers"}),
             Json::array({objects::kSnapshotBoundProtectionFinalizer}));
-  EXPECT_EQ(k8s::Annotation(*result.item, objects::kGroupNameLabel), "");
+  EXPECT_EQ(k8s::Annotation(result.item->json(), objects::kGroupNameLabel), "");
 }
 
 TEST_F(GroupRestoreTest, GroupsOfOursAreLeftOut) {
@@ -217,7 +219,7 @@ TEST_F(GroupRestoreTest, AMemberOfAGroupThatVeleroTookComesBackAlone) {
   const RestoreItemResult result = Run(*snapshots_, archived);
   ASSERT_TRUE(result.item.has_value());
   EXPECT_THAT(result.additional_items, IsEmpty()) << "the content is made from the annotations";
-  EXPECT_EQ(k8s::Annotation(*result.item, objects::kGroupSnapshotHandleAnnotation), "");
+  EXPECT_EQ(k8s::Annotation(result.item->json(), objects::kGroupSnapshotHandleAnnotation), "");
   const Json content = *bed_.api.Find(
       VolumeSnapshotContentKey(velero::RestoredSnapshotName("restore-uid", "snap-1")));
   EXPECT_EQ(GetString(content, {"spec", "source", "snapshotHandle"}), "handle-1");
@@ -268,12 +270,12 @@ TEST_F(GroupRestoreTest, OnRequestTheGroupComesBackBeforeItsMembers) {
 
   const RestoreItemResult group = Run(*groups_, support::MakeGroupObject());
   ASSERT_TRUE(group.item.has_value());
-  EXPECT_EQ(k8s::Name(*group.item), RestoredName());
-  EXPECT_EQ(*FindJson(*group.item, {"spec"}),
+  EXPECT_EQ(k8s::Name(group.item->json()), RestoredName());
+  EXPECT_EQ(*FindJson(group.item->json(), {"spec"}),
             (Json{{"source", {{"volumeGroupSnapshotContentName", RestoredName()}}},
                   {"volumeGroupSnapshotClassName", "fast-groups"}}));
-  EXPECT_EQ(k8s::Label(*group.item, objects::kCsiDeltaLabel), "");
-  EXPECT_EQ(k8s::Annotation(*group.item, objects::kGroupMembersAnnotation), "");
+  EXPECT_EQ(k8s::Label(group.item->json(), objects::kCsiDeltaLabel), "");
+  EXPECT_EQ(k8s::Annotation(group.item->json(), objects::kGroupMembersAnnotation), "");
   EXPECT_THAT(
       group.additional_items,
       ElementsAre(
@@ -306,11 +308,11 @@ TEST_F(GroupRestoreTest, AUsersGroupComesBackUnderItsName) {
   const RestoreItemResult group = Run(*groups_, UsersGroup());
   ASSERT_TRUE(group.item.has_value());
   const std::string content_name = RestoredGroupName("restore-uid", "shop", "mine");
-  EXPECT_EQ(k8s::Name(*group.item), "mine");
-  EXPECT_EQ(k8s::Label(*group.item, "app"), "db");
-  EXPECT_EQ(GetString(*group.item, {"spec", "source", "volumeGroupSnapshotContentName"}),
+  EXPECT_EQ(k8s::Name(group.item->json()), "mine");
+  EXPECT_EQ(k8s::Label(group.item->json(), "app"), "db");
+  EXPECT_EQ(GetString(group.item->json(), {"spec", "source", "volumeGroupSnapshotContentName"}),
             content_name);
-  EXPECT_EQ(FindJson(*group.item, {"spec", "source", "selector"}), nullptr);
+  EXPECT_EQ(FindJson(group.item->json(), {"spec", "source", "selector"}), nullptr);
   EXPECT_TRUE(Run(*group_contents_, UsersContent()).skip_restore);
   ASSERT_EQ(GroupContents().size(), 1u);
   EXPECT_EQ(k8s::Name(GroupContents()[0]), content_name);
@@ -355,12 +357,12 @@ TEST_F(GroupRestoreTest, ArchivesOfOneVersionComeBackWhereAnotherIsServed) {
     const std::string wanted = support::GroupApiVersion(crossing.served);
     const RestoreItemResult group = Run(*groups_, support::MakeGroupObject(crossing.archived));
     ASSERT_TRUE(group.item.has_value());
-    EXPECT_EQ(GetString(*group.item, {"apiVersion"}), wanted);
+    EXPECT_EQ(GetString(group.item->json(), {"apiVersion"}), wanted);
     const RestoreItemResult group_class =
         Run(*classes_,
             support::MakeGroupClassObject("groups", support::kDriver, "", crossing.archived));
     ASSERT_TRUE(group_class.item.has_value());
-    EXPECT_EQ(GetString(*group_class.item, {"apiVersion"}), wanted);
+    EXPECT_EQ(GetString(group_class.item->json(), {"apiVersion"}), wanted);
 
     Run(*group_contents_, support::MakeGroupContentObject(crossing.archived));
     ASSERT_EQ(GroupContents().size(), 1u) << crossing.archived << " to " << crossing.served;
@@ -385,7 +387,7 @@ TEST_F(GroupRestoreTest, AClassBringsTheSecretsThatTheArchiveHolds) {
               ElementsAre(ResourceIdentifier{"", "secrets", "vault", "key"},
                           ResourceIdentifier{"", "secrets", "vault", "get-key"}));
   ASSERT_TRUE(result.item.has_value());
-  EXPECT_EQ(k8s::Annotation(*result.item, objects::kMustIncludeAnnotation), "");
+  EXPECT_EQ(k8s::Annotation(result.item->json(), objects::kMustIncludeAnnotation), "");
 }
 
 // Whatever call fails, the group is there when the restore asks again, once.
@@ -395,14 +397,18 @@ TEST_F(GroupRestoreTest, AContentSurvivesAnyFailingCall) {
       ActionBed bed;
       const auto action = MakeVolumeGroupSnapshotContentAction(bed.env);
       bed.api.FailCall(call, absl::UnavailableError("connection lost"), fault);
-      const auto first = action->Execute(bed.ctx, UsersContent(), UsersContent(), restore_);
+      const auto first =
+          action->Execute(bed.ctx, objects::Object(UsersContent()), objects::Object(UsersContent()),
+                          objects::Object(restore_));
       if (!bed.api.sweep_hit()) {
         EXPECT_GT(call, 3);
         break;
       }
       bed.api.ClearFaults();
       if (!first.ok()) {
-        EXPECT_THAT(action->Execute(bed.ctx, UsersContent(), UsersContent(), restore_), IsOk());
+        EXPECT_THAT(action->Execute(bed.ctx, objects::Object(UsersContent()),
+                                    objects::Object(UsersContent()), objects::Object(restore_)),
+                    IsOk());
       }
       const auto made = bed.api.All(csi::VolumeGroupSnapshotContentType("v1"));
       ASSERT_EQ(made.size(), 1u) << call;
@@ -420,13 +426,17 @@ TEST_F(GroupRestoreTest, AMemberSurvivesAnyFailingCall) {
       const auto action = MakeVolumeSnapshotAction(bed.env);
       const Json member = support::MakeMemberObject(1);
       bed.api.FailCall(call, absl::UnavailableError("connection lost"), fault);
-      const auto first = action->Execute(bed.ctx, member, member, restore_);
+      const auto first = action->Execute(bed.ctx, objects::Object(member), objects::Object(member),
+                                         objects::Object(restore_));
       if (!bed.api.sweep_hit()) {
         EXPECT_GT(call, 5);
         break;
       }
       bed.api.ClearFaults();
-      EXPECT_THAT(action->Execute(bed.ctx, member, member, restore_), IsOk()) << call;
+      EXPECT_THAT(action->Execute(bed.ctx, objects::Object(member), objects::Object(member),
+                                  objects::Object(restore_)),
+                  IsOk())
+          << call;
       const auto made = bed.api.All(csi::VolumeGroupSnapshotContentType("v1"));
       ASSERT_EQ(made.size(), 1u) << call;
       EXPECT_EQ(GetString(made[0], {"status", "volumeGroupSnapshotHandle"}), support::kGroupHandle)

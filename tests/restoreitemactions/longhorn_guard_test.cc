@@ -50,7 +50,8 @@ Json LonghornObject(const std::string& kind, const std::string& name = "x",
 class LonghornGuardTest : public testing::Test {
  protected:
   RestoreItemResult Run(const Json& item) {
-    const auto result = action_->Execute(bed_.ctx, item, item, restore_);
+    const auto result = action_->Execute(bed_.ctx, objects::Object(item), objects::Object(item),
+                                         objects::Object(restore_));
     EXPECT_THAT(result, IsOk());
     return result.value_or(RestoreItemResult());
   }
@@ -95,7 +96,8 @@ TEST_F(LonghornGuardTest, NorIsOneWhoseStatusWouldBeRestored) {
   SetJson(archived, {"metadata", "annotations", "velero.io/restore-status"}, "true");
   Json item = archived;
   SetJson(archived, {"status"}, Json{{"creationTime", "2026-10-01T02:00:00Z"}});
-  const auto result = action_->Execute(bed_.ctx, item, archived, restore_);
+  const auto result = action_->Execute(bed_.ctx, objects::Object(item), objects::Object(archived),
+                                       objects::Object(restore_));
   ASSERT_THAT(result, IsOk());
   EXPECT_TRUE(result->skip_restore);
 }
@@ -142,8 +144,9 @@ TEST_F(LonghornGuardTest, AnArchiveOfTheDroppedVersionIsLeftOutWithoutAnError) {
 
 // Another action may have made it one of the version that is served.
 TEST_F(LonghornGuardTest, AnItemThatAnActionConvertedCountsAsItIsNow) {
-  const auto result = action_->Execute(bed_.ctx, LonghornObject("Setting"),
-                                       LonghornObject("Setting", "x", "v1beta1"), restore_);
+  const auto result = action_->Execute(bed_.ctx, objects::Object(LonghornObject("Setting")),
+                                       objects::Object(LonghornObject("Setting", "x", "v1beta1")),
+                                       objects::Object(restore_));
   ASSERT_THAT(result, IsOk());
   EXPECT_FALSE(result->skip_restore);
 }
@@ -215,13 +218,16 @@ TEST_F(LonghornRetakeTest, TheStatusOfTheArchiveCounts) {
   SetJson(archived_, {"status", "userCreated"}, false);
   Json item = archived_;
   EraseJson(item, {"status"});
-  EXPECT_THAT(action_->Execute(bed_.ctx, item, archived_, restore_), IsOk());
+  EXPECT_THAT(action_->Execute(bed_.ctx, objects::Object(item), objects::Object(archived_),
+                               objects::Object(restore_)),
+              IsOk());
   EXPECT_THAT(Snapshots(), IsEmpty());
 }
 
 TEST_F(LonghornRetakeTest, WithoutTheRightsItIsAnErrorThatNamesTheManifest) {
   bed_.api.Forbid("create", "snapshots");
-  EXPECT_THAT(action_->Execute(bed_.ctx, archived_, archived_, restore_),
+  EXPECT_THAT(action_->Execute(bed_.ctx, objects::Object(archived_), objects::Object(archived_),
+                               objects::Object(restore_)),
               StatusIs(absl::StatusCode::kPermissionDenied,
                        AllOf(HasSubstr("longhornRetake: Snapshot nightly-1"),
                              HasSubstr("deploy/longhorn-rbac.yaml"))));
@@ -252,18 +258,20 @@ TEST_F(LonghornGuardTest, SettingsAreReadAnewForAnotherRestore) {
 }
 
 TEST_F(LonghornGuardTest, ARestoreThatCannotBeReadIsAnError) {
-  EXPECT_THAT(action_->Execute(bed_.ctx, LonghornObject("Volume"), LonghornObject("Volume"),
-                               Json::object()),
-              StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(
+      action_->Execute(bed_.ctx, objects::Object(LonghornObject("Volume")),
+                       objects::Object(LonghornObject("Volume")), objects::Object(Json::object())),
+      StatusIs(absl::StatusCode::kInvalidArgument));
 }
 
 TEST_F(LonghornGuardTest, NothingGoesOnAfterwards) {
-  const auto progress = action_->Progress(bed_.ctx, "x", restore_);
+  const auto progress = action_->Progress(bed_.ctx, "x", objects::Object(restore_));
   ASSERT_THAT(progress, IsOk());
   EXPECT_TRUE(progress->completed);
   EXPECT_NE(progress->error, "");
-  EXPECT_THAT(action_->Cancel(bed_.ctx, "x", restore_), IsOk());
-  EXPECT_THAT(action_->AreAdditionalItemsReady(bed_.ctx, {}, restore_), IsOkAndHolds(true));
+  EXPECT_THAT(action_->Cancel(bed_.ctx, "x", objects::Object(restore_)), IsOk());
+  EXPECT_THAT(action_->AreAdditionalItemsReady(bed_.ctx, {}, objects::Object(restore_)),
+              IsOkAndHolds(true));
 }
 
 // 30,000 snapshots of 1,000 volumes with CSI_DELTA_SWEEP=all, else a tenth, and of the memory too.

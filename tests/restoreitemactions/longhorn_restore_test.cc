@@ -37,9 +37,9 @@ class LonghornRestoreTest : public testing::Test {
  protected:
   LonghornRestoreTest() {
     const auto backed_up = backupitemactions::MakeLonghornVolumeAction(bed_.env)->Execute(
-        bed_.ctx, bed_.pvc, bed_.backup);
+        bed_.ctx, objects::Object(bed_.pvc), objects::Object(bed_.backup));
     EXPECT_THAT(backed_up, IsOk());
-    archived_ = backed_up->item.value_or(Json());
+    archived_ = backed_up->item.value_or(objects::Object()).json();
     name_ = backed_up->additional_items.at(0).name;
     bed_.Pass(absl::Seconds(8));
     bed_.api().Remove(csi::ClaimKey("shop", "data"));
@@ -51,12 +51,13 @@ class LonghornRestoreTest : public testing::Test {
   ~LonghornRestoreTest() override { bed_.ExpectNoWritesToLonghorn(); }
 
   absl::StatusOr<RestoreItemResult> Run() {
-    return action_->Execute(bed_.ctx, archived_, archived_, restore_);
+    return action_->Execute(bed_.ctx, objects::Object(archived_), objects::Object(archived_),
+                            objects::Object(restore_));
   }
   Json MustRun() {
     const auto result = Run();
     EXPECT_THAT(result, IsOk());
-    return result.ok() ? result->item.value_or(Json()) : Json();
+    return result.ok() ? result->item.value_or(objects::Object()).json() : Json();
   }
   // The PVC is an error, at once, and nothing is made.
   void ExpectRefused(absl::StatusCode code, const std::string& why) {
@@ -90,7 +91,7 @@ TEST_F(LonghornRestoreTest, ThePvcIsFilledFromAStaticContentOfTheSnapshot) {
   ASSERT_TRUE(result->item.has_value());
   const std::string name = velero::RestoredSnapshotName("restore-uid", name_);
   EXPECT_EQ(
-      *FindJson(*result->item, {"spec"}),
+      *FindJson(result->item->json(), {"spec"}),
       (Json{{"dataSource",
              {{"apiGroup", "snapshot.storage.k8s.io"}, {"kind", "VolumeSnapshot"}, {"name", name}}},
             {"storageClassName", "longhorn"},
@@ -153,8 +154,9 @@ TEST_F(LonghornRestoreTest, WithoutVolumesThePvcComesEmptyAsItWasAskedFor) {
   const auto result = Run();
   ASSERT_THAT(result, IsOk());
   ASSERT_TRUE(result->item.has_value());
-  EXPECT_EQ(FindJson(*result->item, {"spec", "volumeName"}), nullptr) << "nor the live volume";
-  EXPECT_EQ(FindJson(*result->item, {"spec", "dataSource"}), nullptr);
+  EXPECT_EQ(FindJson(result->item->json(), {"spec", "volumeName"}), nullptr)
+      << "nor the live volume";
+  EXPECT_EQ(FindJson(result->item->json(), {"spec", "dataSource"}), nullptr);
   EXPECT_THAT(Contents(), IsEmpty());
 }
 
@@ -163,8 +165,8 @@ TEST_F(LonghornRestoreTest, MarksOfAnotherBackupAreRemovedAndNotFollowed) {
   const auto result = Run();
   ASSERT_THAT(result, IsOk());
   ASSERT_TRUE(result->item.has_value());
-  EXPECT_EQ(GetString(*result->item, {"spec", "volumeName"}), "pv-data");
-  EXPECT_EQ(k8s::Label(*result->item, objects::kLonghornNativeLabel), "");
+  EXPECT_EQ(GetString(result->item->json(), {"spec", "volumeName"}), "pv-data");
+  EXPECT_EQ(k8s::Label(result->item->json(), objects::kLonghornNativeLabel), "");
   EXPECT_EQ(result->operation_id, "");
   EXPECT_THAT(Contents(), IsEmpty());
 }
@@ -291,10 +293,11 @@ TEST_F(LonghornRestoreTest, AnotherVolumeSnapshotOfTheNameIsAnError) {
 TEST_F(LonghornRestoreTest, TheOperationFailsWithLonghornsWordsWhenTheSnapshotVanishesMeanwhile) {
   const auto result = Run();
   ASSERT_THAT(result, IsOk());
-  Json pvc = *result->item;
+  Json pvc = result->item->json();
   EraseJson(pvc, {"status"});
   const Json made = bed_.api().Seed(csi::PersistentVolumeClaimType(), pvc);
-  EXPECT_FALSE(action_->Progress(bed_.ctx, result->operation_id, restore_)->completed);
+  EXPECT_FALSE(
+      action_->Progress(bed_.ctx, result->operation_id, objects::Object(restore_))->completed);
   bed_.api().Seed(
       csi::EventType(),
       {{"metadata", {{"name", "e"}, {"namespace", "shop"}}},
@@ -304,11 +307,12 @@ TEST_F(LonghornRestoreTest, TheOperationFailsWithLonghornsWordsWhenTheSnapshotVa
        {"message",
         "rpc error: code = Internal desc = failed to verify data source: 404 Not Found: "
         "snapshot.longhorn.io \"csd-1\" not found"}});
-  const auto progress = action_->Progress(bed_.ctx, result->operation_id, restore_);
+  const auto progress =
+      action_->Progress(bed_.ctx, result->operation_id, objects::Object(restore_));
   ASSERT_THAT(progress, IsOk());
   EXPECT_TRUE(progress->completed);
   EXPECT_THAT(progress->error, HasSubstr("failed to verify data source"));
-  EXPECT_TRUE(action_->Progress(bed_.ctx, "x", restore_)->completed);
+  EXPECT_TRUE(action_->Progress(bed_.ctx, "x", objects::Object(restore_))->completed);
 }
 
 // What makes the PVC, and binds VolumeSnapshot and content, are not here.
@@ -319,7 +323,7 @@ class BoundLonghornRestoreTest : public LonghornRestoreTest {
     EXPECT_THAT(result, IsOk());
     operation_ = result->operation_id;
     made_ = velero::RestoredSnapshotName("restore-uid", name_);
-    Json pvc = result->item.value_or(Json());
+    Json pvc = result->item.value_or(objects::Object()).json();
     EraseJson(pvc, {"status"});
     pvc_ = bed_.api().Seed(csi::PersistentVolumeClaimType(), pvc);
     bed_.api().Mutate(csi::VolumeSnapshotKey("shop", made_), [&](Json& snapshot) {
@@ -332,7 +336,7 @@ class BoundLonghornRestoreTest : public LonghornRestoreTest {
   }
 
   velero::OperationProgress Progress() {
-    return action_->Progress(bed_.ctx, operation_, restore_).value();
+    return action_->Progress(bed_.ctx, operation_, objects::Object(restore_)).value();
   }
   void Bind() {
     const std::string volume = "pvc-" + k8s::Uid(pvc_);

@@ -47,16 +47,18 @@ class LonghornPluginRightsTest : public testing::Test {
   // The archived PVC, whose snapshot is ready.
   Json BackUp() {
     const auto action = backupitemactions::MakeLonghornVolumeAction(bed_.env);
-    const auto result = action->Execute(bed_.ctx, bed_.pvc, bed_.backup);
+    const auto result =
+        action->Execute(bed_.ctx, objects::Object(bed_.pvc), objects::Object(bed_.backup));
     EXPECT_THAT(result, IsOk());
     if (!result.ok()) {
       return {};
     }
     bed_.Pass(absl::Seconds(8));
-    const auto progress = action->Progress(bed_.ctx, result->operation_id, bed_.backup);
+    const auto progress =
+        action->Progress(bed_.ctx, result->operation_id, objects::Object(bed_.backup));
     EXPECT_THAT(progress, IsOk());
     EXPECT_TRUE(progress->completed) << progress->description;
-    return result->item.value_or(Json());
+    return result->item.value_or(objects::Object()).json();
   }
 
   void Restore(const Json& archived) {
@@ -64,14 +66,15 @@ class LonghornPluginRightsTest : public testing::Test {
     bed_.api().Seed(csi::StorageClassType(),
                     {{"metadata", {{"name", "longhorn"}}}, {"provisioner", "driver.longhorn.io"}});
     EXPECT_THAT(MakeLonghornRestoreAction(bed_.env)->Execute(
-                    bed_.ctx, archived, archived, support::MakeRestoreObject("r1", "nightly")),
+                    bed_.ctx, objects::Object(archived), objects::Object(archived),
+                    objects::Object(support::MakeRestoreObject("r1", "nightly"))),
                 IsOk());
   }
 
   void DeleteBackup() {
     for (const Json& snapshot : bed_.Snapshots()) {
       EXPECT_THAT(deleteitemactions::MakeLonghornSnapshotAction(bed_.env)->Execute(
-                      bed_.ctx, snapshot, bed_.backup),
+                      bed_.ctx, objects::Object(snapshot), objects::Object(bed_.backup)),
                   IsOk());
     }
   }
@@ -80,8 +83,8 @@ class LonghornPluginRightsTest : public testing::Test {
   void GiveUpAndSweep() {
     SetJson(bed_.backup, {"metadata", "uid"}, "another-uid");
     bed_.passes_per_wait = absl::ZeroDuration();
-    EXPECT_THAT(backupitemactions::MakeLonghornVolumeAction(bed_.env)->Execute(bed_.ctx, bed_.pvc,
-                                                                               bed_.backup),
+    EXPECT_THAT(backupitemactions::MakeLonghornVolumeAction(bed_.env)->Execute(
+                    bed_.ctx, objects::Object(bed_.pvc), objects::Object(bed_.backup)),
                 StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("nothing of it is kept")));
     bed_.Do([this] { bed_.api().Seed(csi::BackupType(), bed_.backup); });
     EXPECT_THAT(

@@ -60,7 +60,8 @@ class MovedClaimTest : public testing::Test {
   }
 
   absl::StatusOr<velero::RestoreItemResult> Execute(const Json& item) {
-    return action_->Execute(bed_.ctx, item, claim_, restore_);
+    return action_->Execute(bed_.ctx, objects::Object(item), objects::Object(claim_),
+                            objects::Object(restore_));
   }
   absl::StatusOr<velero::RestoreItemResult> Execute() { return Execute(claim_); }
 
@@ -95,12 +96,12 @@ TEST_F(MovedClaimTest, TheClaimWaitsForTheMoversVolume) {
   const auto result = Execute();
   ASSERT_THAT(result, IsOk());
   ASSERT_TRUE(result->item.has_value());
-  const Json& spec = result->item->at("spec");
+  const Json& spec = result->item->json().at("spec");
   EXPECT_FALSE(spec.contains("volumeName"));
   EXPECT_FALSE(spec.contains("dataSource"));
   EXPECT_THAT(GetString(spec, {"selector", "matchLabels", objects::kDynamicPvRestoreLabel}),
               testing::StartsWith("shop-2.data."));
-  EXPECT_EQ(k8s::Annotation(*result->item, objects::kDataUploadNameAnnotation), "");
+  EXPECT_EQ(k8s::Annotation(result->item->json(), objects::kDataUploadNameAnnotation), "");
   EXPECT_EQ(result->operation_id, k8s::Label(Downloads()[0], objects::kAsyncOperationIdLabel));
   EXPECT_THAT(result->additional_items, IsEmpty());
 }
@@ -139,7 +140,7 @@ TEST_F(MovedClaimTest, ALocalSnapshotBesideAStaleUploadIsWhatCounts) {
   const auto result = Execute();
   ASSERT_THAT(result, IsOk());
   EXPECT_THAT(Downloads(), IsEmpty());
-  EXPECT_EQ(GetString(*result->item, {"spec", "dataSource", "kind"}), "VolumeSnapshot");
+  EXPECT_EQ(GetString(result->item->json(), {"spec", "dataSource", "kind"}), "VolumeSnapshot");
 }
 
 TEST_F(MovedClaimTest, AnUploadOfAnEarlierLifeDoesNotCount) {
@@ -194,7 +195,8 @@ TEST_F(MovedClaimTest, ProgressAndCancelAreTheDownloads) {
   bed_.api.Mutate({csi::DataDownloadType(), "velero", k8s::Name(Downloads()[0])}, [](Json& object) {
     SetJson(object, {"status"}, Json{{"phase", "Failed"}, {"message", "no such key"}});
   });
-  const auto progress = action_->Progress(bed_.ctx, result->operation_id, restore_);
+  const auto progress =
+      action_->Progress(bed_.ctx, result->operation_id, objects::Object(restore_));
   ASSERT_THAT(progress, IsOk());
   EXPECT_TRUE(progress->completed);
   EXPECT_THAT(progress->error, HasSubstr("no such key"));
@@ -202,7 +204,7 @@ TEST_F(MovedClaimTest, ProgressAndCancelAreTheDownloads) {
   bed_.api.Mutate({csi::DataDownloadType(), "velero", k8s::Name(Downloads()[0])}, [](Json& object) {
     SetJson(object, {"status", "phase"}, "InProgress");
   });
-  ASSERT_THAT(action_->Cancel(bed_.ctx, result->operation_id, restore_), IsOk());
+  ASSERT_THAT(action_->Cancel(bed_.ctx, result->operation_id, objects::Object(restore_)), IsOk());
   EXPECT_EQ(*FindJson(Downloads()[0], {"spec", "cancel"}), true);
 }
 

@@ -67,7 +67,8 @@ class RestoreTest : public testing::Test {
 
   RestoreItemResult Run(velero::RestoreItemAction& action, const Json& item,
                         const Json& from_backup) {
-    const auto result = action.Execute(bed_.ctx, item, from_backup, restore_);
+    const auto result = action.Execute(bed_.ctx, objects::Object(item),
+                                       objects::Object(from_backup), objects::Object(restore_));
     EXPECT_THAT(result, IsOk());
     return result.value_or(RestoreItemResult());
   }
@@ -113,12 +114,12 @@ TEST_F(PvcRestoreTest, DoesEverythingWhereVeleroDoesNothing) {
   ASSERT_TRUE(result.item.has_value());
   const Json expected_source = {
       {"apiGroup", kSnapshotGroup}, {"kind", "VolumeSnapshot"}, {"name", Restored("snap")}};
-  EXPECT_EQ(*FindJson(*result.item, {"spec", "dataSource"}), expected_source);
+  EXPECT_EQ(*FindJson(result.item->json(), {"spec", "dataSource"}), expected_source);
   for (const char* field : {"dataSourceRef", "volumeName", "selector"}) {
-    EXPECT_EQ(FindJson(*result.item, {"spec", field}), nullptr) << field;
+    EXPECT_EQ(FindJson(result.item->json(), {"spec", field}), nullptr) << field;
   }
-  EXPECT_EQ(GetString(*result.item, {"spec", "resources", "requests", "storage"}), "3Gi");
-  EXPECT_EQ(GetStringMap(*result.item, {"metadata", "annotations"}),
+  EXPECT_EQ(GetString(result.item->json(), {"spec", "resources", "requests", "storage"}), "3Gi");
+  EXPECT_EQ(GetStringMap(result.item->json(), {"metadata", "annotations"}),
             (support::Strings{{"mine", "kept"}}));
   EXPECT_THAT(result.additional_items,
               ElementsAre(ResourceIdentifier{kSnapshotGroup, "volumesnapshots", "shop", "snap"}));
@@ -134,15 +135,18 @@ TEST_F(PvcRestoreTest, RefusesAClassThatFillsNoClaimFromTheSnapshot) {
   Json archived = ArchivedClaim();
   SetJson(archived, {"metadata", "annotations", objects::kStorageProvisionerAnnotation},
           support::kDriver);
-  EXPECT_THAT(action_->Execute(bed_.ctx, archived, archived, restore_),
+  EXPECT_THAT(action_->Execute(bed_.ctx, objects::Object(archived), objects::Object(archived),
+                               objects::Object(restore_)),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        testing::AllOf(HasSubstr("shop/data"), HasSubstr("of driver other.driver"),
                                       HasSubstr("change-storage-class"))));
   SetJson(archived, {"spec", "storageClassName"}, "");
-  EXPECT_THAT(action_->Execute(bed_.ctx, archived, archived, restore_),
+  EXPECT_THAT(action_->Execute(bed_.ctx, objects::Object(archived), objects::Object(archived),
+                               objects::Object(restore_)),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("no provisioner")));
   SeedRestored("shop", "3Gi");
-  EXPECT_THAT(action_->Execute(bed_.ctx, archived, archived, restore_),
+  EXPECT_THAT(action_->Execute(bed_.ctx, objects::Object(archived), objects::Object(archived),
+                               objects::Object(restore_)),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("no provisioner")));
 }
 
@@ -181,7 +185,7 @@ TEST_F(PvcRestoreTest, RaisesTheRequestThatAnOldBackupLeftTooSmall) {
           Json{{"kind", "VolumeSnapshot"}, {"name", Restored("snap")}});
   const RestoreItemResult result = Run(*action_, item, ArchivedClaim());
   ASSERT_TRUE(result.item.has_value());
-  EXPECT_EQ(GetString(*result.item, {"spec", "resources", "requests", "storage"}), "2Gi");
+  EXPECT_EQ(GetString(result.item->json(), {"spec", "resources", "requests", "storage"}), "2Gi");
 }
 
 TEST_F(PvcRestoreTest, MappedNamespace) {
@@ -198,7 +202,8 @@ TEST_F(PvcRestoreTest, WaitsForAVolumeSnapshotThatIsNotThereYet) {
   EXPECT_GT(result.additional_items_ready_timeout, absl::ZeroDuration());
 
   const auto ready = [&] {
-    return action_->AreAdditionalItemsReady(bed_.ctx, result.additional_items, restore_);
+    return action_->AreAdditionalItemsReady(bed_.ctx, result.additional_items,
+                                            objects::Object(restore_));
   };
   SeedRestored("shop", "", "", false);
   EXPECT_THAT(ready(), support::IsOkAndHolds(false));
@@ -213,7 +218,8 @@ TEST_F(PvcRestoreTest, FailsWhenTheDriverHasNoSuchSnapshot) {
                "Failed to check and update snapshot content: failed to list snapshot for content "
                "x: \"can not find snapshot for snapshotID handle-1\"",
                false);
-  const auto result = action_->Execute(bed_.ctx, ArchivedClaim(), ArchivedClaim(), restore_);
+  const auto result = action_->Execute(bed_.ctx, objects::Object(ArchivedClaim()),
+                                       objects::Object(ArchivedClaim()), objects::Object(restore_));
   EXPECT_THAT(result, StatusIs(absl::StatusCode::kNotFound,
                                testing::AllOf(HasSubstr("shop/data"), HasSubstr("handle-1"))));
   EXPECT_EQ(bed_.api.CallCount("create", "events"), 1);
@@ -244,8 +250,8 @@ TEST_F(PvcRestoreTest, WithoutVolumesOnRequest) {
   SetJson(item, {"spec", "dataSource"}, Json{{"kind", "VolumeSnapshot"}, {"name", "x"}});
   const RestoreItemResult result = Run(*action_, item, ArchivedClaim());
   ASSERT_TRUE(result.item.has_value());
-  EXPECT_EQ(FindJson(*result.item, {"spec", "dataSource"}), nullptr);
-  EXPECT_EQ(FindJson(*result.item, {"spec", "volumeName"}), nullptr);
+  EXPECT_EQ(FindJson(result.item->json(), {"spec", "dataSource"}), nullptr);
+  EXPECT_EQ(FindJson(result.item->json(), {"spec", "volumeName"}), nullptr);
   EXPECT_TRUE(result.operation_id.empty());
 }
 
@@ -271,14 +277,16 @@ TEST_F(PvcRestoreTest, TheNodeOfTheOldClusterIsForgotten) {
   SetJson(item, {"metadata", "annotations", objects::kSelectedNodeAnnotation}, "node-1");
   const RestoreItemResult result = Run(*action_, item, item);
   ASSERT_TRUE(result.item.has_value());
-  EXPECT_EQ(k8s::Annotation(*result.item, objects::kSelectedNodeAnnotation), "");
+  EXPECT_EQ(k8s::Annotation(result.item->json(), objects::kSelectedNodeAnnotation), "");
 }
 
 TEST_F(PvcRestoreTest, ContentThatSaysNothingIsNotWaitedForToTheHostsError) {
   SeedRestored("shop", "", "", false);
   const std::vector<ResourceIdentifier> items = {
       {kSnapshotGroup, "volumesnapshots", "shop", "snap"}};
-  const auto ready = [&] { return action_->AreAdditionalItemsReady(bed_.ctx, items, restore_); };
+  const auto ready = [&] {
+    return action_->AreAdditionalItemsReady(bed_.ctx, items, objects::Object(restore_));
+  };
   EXPECT_THAT(ready(), support::IsOkAndHolds(false));
   bed_.clock.Advance(absl::Minutes(1));
   EXPECT_THAT(ready(), support::IsOkAndHolds(true));
@@ -306,11 +314,11 @@ TEST_F(PvcRestoreTest, MarksOfTheBackupDoNotComeBack) {
   SetJson(claim, {"metadata", "labels", objects::kVolumeSnapshotNameLabel}, std::string(64, 'x'));
   const RestoreItemResult result = Run(*action_, claim, claim);
   ASSERT_TRUE(result.item.has_value());
-  EXPECT_EQ(k8s::Annotation(*result.item, objects::kMustIncludeAnnotation), "");
-  EXPECT_EQ(k8s::Annotation(*result.item, objects::kCopyRecordAnnotation), "");
-  EXPECT_EQ(k8s::Annotation(*result.item, objects::kMayWriteAnnotation), "");
-  EXPECT_EQ(k8s::Label(*result.item, objects::kVolumeSnapshotNameLabel), "");
-  EXPECT_EQ(k8s::Label(*result.item, "app"), "db");
+  EXPECT_EQ(k8s::Annotation(result.item->json(), objects::kMustIncludeAnnotation), "");
+  EXPECT_EQ(k8s::Annotation(result.item->json(), objects::kCopyRecordAnnotation), "");
+  EXPECT_EQ(k8s::Annotation(result.item->json(), objects::kMayWriteAnnotation), "");
+  EXPECT_EQ(k8s::Label(result.item->json(), objects::kVolumeSnapshotNameLabel), "");
+  EXPECT_EQ(k8s::Label(result.item->json(), "app"), "db");
 }
 
 // --- VolumeSnapshots
@@ -336,12 +344,12 @@ TEST_F(SnapshotRestoreTest, BindsToTheRestoredContent) {
   SeedContent();
   const RestoreItemResult result = Run(*action_, Archived(), Archived());
   ASSERT_TRUE(result.item.has_value());
-  EXPECT_EQ(k8s::Name(*result.item), Restored("snap"));
-  EXPECT_EQ(*FindJson(*result.item, {"spec"}),
+  EXPECT_EQ(k8s::Name(result.item->json()), Restored("snap"));
+  EXPECT_EQ(*FindJson(result.item->json(), {"spec"}),
             (Json{{"source", {{"volumeSnapshotContentName", Restored("snap")}}}}));
-  EXPECT_EQ(k8s::Annotation(*result.item, objects::kDeletionPolicyAnnotation), "Retain");
-  EXPECT_EQ(k8s::Label(*result.item, objects::kCsiDeltaLabel), "");
-  EXPECT_EQ(k8s::Label(*result.item, objects::kBackupUidLabel), "");
+  EXPECT_EQ(k8s::Annotation(result.item->json(), objects::kDeletionPolicyAnnotation), "Retain");
+  EXPECT_EQ(k8s::Label(result.item->json(), objects::kCsiDeltaLabel), "");
+  EXPECT_EQ(k8s::Label(result.item->json(), objects::kBackupUidLabel), "");
   EXPECT_THAT(
       result.additional_items,
       ElementsAre(ResourceIdentifier{kSnapshotGroup, "volumesnapshotcontents", "", "content"}));
@@ -446,7 +454,7 @@ TEST_F(SnapshotRestoreTest, PreProvisionedOneOfAUserIsBoundAnew) {
   SetJson(archived, {"spec", "source"}, Json{{"volumeSnapshotContentName", "content"}});
   const RestoreItemResult result = Run(*action_, archived, archived);
   ASSERT_TRUE(result.item.has_value());
-  EXPECT_EQ(GetString(*result.item, {"spec", "source", "volumeSnapshotContentName"}),
+  EXPECT_EQ(GetString(result.item->json(), {"spec", "source", "volumeSnapshotContentName"}),
             Restored("snap"));
 }
 
@@ -480,15 +488,15 @@ TEST_F(ContentRestoreTest, IsMadeForTheDriversExistingSnapshot) {
   const RestoreItemResult result = Run(*action_, item, Archived());
 
   ASSERT_TRUE(result.item.has_value());
-  EXPECT_EQ(k8s::Name(*result.item), Restored("snap"));
+  EXPECT_EQ(k8s::Name(result.item->json()), Restored("snap"));
   const Json expected = {
       {"deletionPolicy", "Retain"},
       {"driver", support::kDriver},
       {"source", {{"snapshotHandle", "handle-1"}}},
       {"volumeSnapshotClassName", "slow"},
       {"volumeSnapshotRef", {{"namespace", "shop-2"}, {"name", Restored("snap")}}}};
-  EXPECT_EQ(*FindJson(*result.item, {"spec"}), expected);
-  EXPECT_TRUE(GetStringMap(*result.item, {"metadata", "annotations"}).empty());
+  EXPECT_EQ(*FindJson(result.item->json(), {"spec"}), expected);
+  EXPECT_TRUE(GetStringMap(result.item->json(), {"metadata", "annotations"}).empty());
 }
 
 TEST_F(ContentRestoreTest, LeavesWhatVeleroDidAsItIs) {
@@ -505,13 +513,13 @@ TEST_F(ContentRestoreTest, GivesBackTheClassThatVelero1180TookAway) {
   EraseJson(item, {"spec", "volumeSnapshotClassName"});
   const RestoreItemResult result = Run(*action_, item, Archived());
   ASSERT_TRUE(result.item.has_value());
-  EXPECT_EQ(GetString(*result.item, {"spec", "volumeSnapshotClassName"}), "fast");
+  EXPECT_EQ(GetString(result.item->json(), {"spec", "volumeSnapshotClassName"}), "fast");
 }
 
 TEST_F(ContentRestoreTest, ClassThatIsNotInThisClusterIsDropped) {
   const RestoreItemResult result = Run(*action_, Archived(), Archived());
   ASSERT_TRUE(result.item.has_value());
-  EXPECT_EQ(FindJson(*result.item, {"spec", "volumeSnapshotClassName"}), nullptr);
+  EXPECT_EQ(FindJson(result.item->json(), {"spec", "volumeSnapshotClassName"}), nullptr);
 }
 
 TEST_F(ContentRestoreTest, CopyThatOlderVeleroMadeIsNotTakenForIt) {
@@ -541,7 +549,8 @@ TEST_F(ContentRestoreTest, ParkedContentOfOlderVeleroIsLeftOut) {
 TEST_F(ContentRestoreTest, HandleLostIsAnErrorForABackupsContentOnly) {
   Json archived =
       MakeContentObject("content", "shop", "snap", "", {{objects::kBackupNameLabel, "nightly"}});
-  EXPECT_THAT(action_->Execute(bed_.ctx, archived, archived, restore_),
+  EXPECT_THAT(action_->Execute(bed_.ctx, objects::Object(archived), objects::Object(archived),
+                               objects::Object(restore_)),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("content")));
   EraseJson(archived, {"metadata", "labels"});
   EXPECT_TRUE(Run(*action_, archived, archived).skip_restore);
@@ -584,7 +593,9 @@ TEST_F(RestoreTest, ClaimSurvivesAnyFailingCall) {
     SeedRestored("shop", "3Gi");
     const auto action = MakePvcAction(bed_.env);
     bed_.api.FailCall(call, absl::UnavailableError("connection lost"));
-    const auto result = action->Execute(bed_.ctx, ArchivedClaim(), ArchivedClaim(), restore_);
+    const auto result =
+        action->Execute(bed_.ctx, objects::Object(ArchivedClaim()),
+                        objects::Object(ArchivedClaim()), objects::Object(restore_));
     if (!bed_.api.sweep_hit()) {
       EXPECT_GT(call, 2);
       return;
@@ -607,8 +618,10 @@ TEST_F(RestoreTest, HostileItemsAreErrorsOrEchoes) {
                           MakeVolumeSnapshotClassAction}) {
     const auto action = make(bed_.env);
     for (const Json& item : odd) {
-      (void)action->Execute(bed_.ctx, item, item, restore_);
-      EXPECT_THAT(action->Execute(bed_.ctx, item, item, Json(3)),
+      (void)action->Execute(bed_.ctx, objects::Object(item), objects::Object(item),
+                            objects::Object(restore_));
+      EXPECT_THAT(action->Execute(bed_.ctx, objects::Object(item), objects::Object(item),
+                                  objects::Object(Json(3))),
                   StatusIs(absl::StatusCode::kInvalidArgument));
     }
   }

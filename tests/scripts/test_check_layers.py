@@ -67,20 +67,16 @@ def test_the_table_itself_points_down():
 
 
 @pytest.mark.parametrize("line", ['#include "base/json.h"', "void Read(const Json& object);",
-                                  "return pvc.json();", "return pvc->json().size();"])
-def test_no_further_file_sees_bare_json(tmp_path, monkeypatch, line):
-    root = tree(tmp_path, "csi/a.h", '#include "base/json.h"')
-    monkeypatch.setitem(check_layers.JSON_FILES_MAX, "csi", 1)
+                                  "return pvc.json();", "return pvc->json().size();", "Print(ToJson(pvc));"])
+def test_no_file_above_objects_sees_bare_json(tmp_path, line):
+    root = tree(tmp_path, "csi/a.h", "#include <string>")
     assert check_layers.check(root)[0] == []
     (root / "src" / "csi" / "b.h").write_text(f"// Json, which a comment may name.\n{line}\n")
-    assert check_layers.check(root)[0] == [
-        "src/csi: 2 files see bare JSON, at most 1 may: give what they read a type in objects/"]
+    assert check_layers.check(root)[0] == ["src/csi/b.h: sees bare JSON: give what it reads a type in objects/"]
 
 
-def test_a_comment_and_a_longer_name_see_none(tmp_path, monkeypatch):
-    root = tree(tmp_path, "csi/a.h", "ToJson(x);  // Json")
-    monkeypatch.setitem(check_layers.JSON_FILES_MAX, "csi", 0)
-    assert check_layers.check(root)[0] == []
+def test_a_comment_and_a_longer_name_see_none(tmp_path):
+    assert check_layers.check(tree(tmp_path, "csi/a.h", "PrintJson(x);  // Json"))[0] == []
 
 
 def test_an_empty_tree_is_not_a_pass(tmp_path):

@@ -120,7 +120,7 @@ PROVEN_BY = {
     },
     "What stock Velero does, what the KEP promises, what ours does": {
         "API version": [
-            "GroupTypesTest.TheKindsAreThoseThatTheClusterServes",
+            "GroupKindsTest.AreThoseThatTheClusterServes",
             "test_groups.py::test_a_group_comes_back_from_one_instant_and_goes_with_its_backup",
         ],
         "members are told by": ["GroupLifecycleTest.MembersOfAnotherVersionGoToo"],

@@ -16,6 +16,10 @@
 #include "csi/snapshot_types.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
+#include "objects/volume_group_snapshot.h"
+#include "objects/volume_snapshot.h"
+#include "tests/support/snapshot_fields.h"
+#include "tests/support/typed.h"
 
 namespace csidelta::support {
 namespace {
@@ -27,6 +31,9 @@ using k8s::Namespace;
 using k8s::ObjectKey;
 using k8s::Uid;
 using k8s::WatchEvent;
+using objects::VolumeGroupSnapshot;
+using objects::VolumeGroupSnapshotContent;
+using objects::VolumeSnapshot;
 
 constexpr char kBeingCreated[] = "snapshot.storage.kubernetes.io/volumesnapshot-being-created";
 constexpr char kGroupBeingCreated[] =
@@ -180,12 +187,13 @@ void FakeSnapshotCluster::Note(const std::string& kind, const Json& object, bool
 
 void FakeSnapshotCluster::NoteSnapshot(const Json& snapshot, bool gone) {
   if (gone) {
-    const std::string claim = csi::SourceClaimName(snapshot);
+    const std::string claim = support::SourceClaimName(snapshot);
     if (!claim.empty()) {
       ReleaseClaim(Namespace(snapshot), claim, Name(snapshot));
     }
     const bool unprotected = !strict && controller_runs;
-    const auto content = api_.Find(csi::VolumeSnapshotContentKey(csi::BoundContentName(snapshot)));
+    const auto content =
+        api_.Find(csi::VolumeSnapshotContentKey(support::BoundContentName(snapshot)));
     if (unprotected && content.has_value() && RefersTo(*content, "volumeSnapshotRef", snapshot)) {
       const ObjectKey key = csi::VolumeSnapshotContentKey(Name(*content));
       Change(key, [](Json& object) {
@@ -199,7 +207,7 @@ void FakeSnapshotCluster::NoteSnapshot(const Json& snapshot, bool gone) {
   }
   Enqueue(Part::kSnapshot, Namespace(snapshot), Name(snapshot));
   for (const std::string& content :
-       {csi::BoundContentName(snapshot), DynamicContentName(snapshot)}) {
+       {support::BoundContentName(snapshot), DynamicContentName(snapshot)}) {
     if (!content.empty()) {
       Enqueue(Part::kContent, "", content);
       Enqueue(Part::kSidecarContent, "", content);
@@ -212,8 +220,8 @@ void FakeSnapshotCluster::NoteContent(const Json& content, bool gone) {
       !HasFinalizer(content, objects::kContentBoundProtectionFinalizer) &&
       Text(content, {"spec", "deletionPolicy"}) == "Delete" &&
       Text(content, {"status", "volumeGroupSnapshotHandle"}).empty() &&
-      !csi::SnapshotHandle(content).empty()) {
-    driver_.DeleteSnapshot(csi::SnapshotHandle(content)).IgnoreError();
+      !support::SnapshotHandle(content).empty()) {
+    driver_.DeleteSnapshot(support::SnapshotHandle(content)).IgnoreError();
   }
   Enqueue(Part::kContent, "", Name(content));
   Enqueue(Part::kSidecarContent, "", Name(content));
@@ -446,7 +454,7 @@ void FakeSnapshotCluster::Delete(const ObjectKey& key) {
 // --- snapshot-controller
 
 absl::Status FakeSnapshotCluster::FailSnapshot(const Json& snapshot, const std::string& message) {
-  if (csi::ErrorMessage(snapshot) != message) {
+  if (support::ErrorMessage(snapshot) != message) {
     Change(csi::VolumeSnapshotKey(Namespace(snapshot), Name(snapshot)), [&](Json& object) {
       object["status"]["error"] = ErrorOf(message);
       object["status"]["readyToUse"] = false;
@@ -464,7 +472,7 @@ void FakeSnapshotCluster::ReleaseClaim(const std::string& namespace_name, const 
   }
   const bool needed = api_.Any(csi::VolumeSnapshotType(), [&](const Json& other) {
     return Namespace(other) == namespace_name && Name(other) != but &&
-           csi::SourceClaimName(other) == claim && !csi::ReadyToUse(other);
+           support::SourceClaimName(other) == claim && !support::ReadyToUse(other);
   });
   if (needed) {
     return;
@@ -474,7 +482,7 @@ void FakeSnapshotCluster::ReleaseClaim(const std::string& namespace_name, const 
 }
 
 absl::Status FakeSnapshotCluster::SyncSnapshot(const Json& snapshot) {
-  const std::string claim = csi::SourceClaimName(snapshot);
+  const std::string claim = support::SourceClaimName(snapshot);
   if (!claim.empty()) {
     ReleaseClaim(Namespace(snapshot), claim, "");
   }
@@ -497,10 +505,10 @@ absl::Status FakeSnapshotCluster::SyncSnapshot(const Json& snapshot) {
       }
     });
   }
-  if (!csi::ReadyToUse(snapshot) || csi::BoundContentName(snapshot).empty()) {
+  if (!support::ReadyToUse(snapshot) || support::BoundContentName(snapshot).empty()) {
     return SyncUnready(snapshot);
   }
-  const auto own = api_.Find(csi::VolumeSnapshotContentKey(csi::BoundContentName(snapshot)));
+  const auto own = api_.Find(csi::VolumeSnapshotContentKey(support::BoundContentName(snapshot)));
   if (!own.has_value()) {
     return strict ? FailSnapshot(snapshot, "VolumeSnapshotContent is missing") : absl::OkStatus();
   }
@@ -514,8 +522,8 @@ absl::Status FakeSnapshotCluster::SyncSnapshot(const Json& snapshot) {
 }
 
 absl::Status FakeSnapshotCluster::SyncDeletedSnapshot(const Json& snapshot) {
-  std::string content_name = csi::BoundContentName(snapshot);
-  if (content_name.empty() && !csi::SourceClaimName(snapshot).empty()) {
+  std::string content_name = support::BoundContentName(snapshot);
+  if (content_name.empty() && !support::SourceClaimName(snapshot).empty()) {
     content_name = DynamicContentName(snapshot);
   }
   auto content = api_.Find(csi::VolumeSnapshotContentKey(content_name));
@@ -531,7 +539,7 @@ absl::Status FakeSnapshotCluster::SyncDeletedSnapshot(const Json& snapshot) {
   if (content.has_value() && IsBeingRestored(snapshot)) {
     return absl::FailedPreconditionError("in use");
   }
-  const std::string group = csi::StatusGroupName(snapshot);
+  const std::string group = As<VolumeSnapshot>(snapshot).group_snapshot();
   if (!group.empty() &&
       api_.Find({csi::VolumeGroupSnapshotType(group_version), Namespace(snapshot), group})) {
     return absl::FailedPreconditionError("its group is there");
@@ -569,8 +577,8 @@ absl::Status FakeSnapshotCluster::SyncUnready(const Json& snapshot) {
   if (!Text(snapshot, {"spec", "source", "volumeSnapshotContentName"}).empty()) {
     return BindStatic(snapshot);
   }
-  if (!csi::GroupOwnerName(snapshot).empty()) {
-    const auto own = api_.Find(csi::VolumeSnapshotContentKey(csi::BoundContentName(snapshot)));
+  if (As<VolumeSnapshot>(snapshot).group_owner().has_value()) {
+    const auto own = api_.Find(csi::VolumeSnapshotContentKey(support::BoundContentName(snapshot)));
     return own.has_value() ? UpdateSnapshotStatus(snapshot, *own)
                            : absl::FailedPreconditionError("a member without content");
   }
@@ -659,7 +667,7 @@ absl::StatusOr<std::string> FakeSnapshotCluster::VolumeOf(const std::string& nam
 }
 
 absl::Status FakeSnapshotCluster::MakeContent(const Json& snapshot) {
-  const std::string claim = csi::SourceClaimName(snapshot);
+  const std::string claim = support::SourceClaimName(snapshot);
   if (strict) {
     Change(csi::ClaimKey(Namespace(snapshot), claim), [](Json& object) {
       if (!BeingDeleted(object)) {
@@ -724,7 +732,7 @@ absl::Status FakeSnapshotCluster::UpdateSnapshotStatus(const Json& snapshot, con
     if (!status.contains("creationTime") && cut_at != 0) {
       status["creationTime"] = SecondsOf(cut_at);
     }
-    const bool ready = csi::ReadyToUse(content);
+    const bool ready = support::ReadyToUse(content);
     if (!status.contains("readyToUse") || status["readyToUse"] != ready) {
       status["readyToUse"] = ready;
       if (ready) {
@@ -804,9 +812,9 @@ absl::Status FakeSnapshotCluster::SyncGroup(const Json& group) {
   if (BeingDeleted(group)) {
     return SyncDeletedGroup(group);
   }
-  const ObjectKey key = csi::GroupSnapshotKey(group);
+  const ObjectKey key = As<VolumeGroupSnapshot>(group).key();
   const std::string source = Text(group, {"spec", "source", "volumeGroupSnapshotContentName"});
-  const std::string bound = csi::BoundGroupContentName(group);
+  const std::string bound = As<VolumeGroupSnapshot>(group).bound_content();
   const bool is_ready = GetBool(group, {"status", "readyToUse"}) && !bound.empty();
   std::string name = source.empty() ? DynamicGroupContentName(group) : source;
   name = is_ready ? bound : name;
@@ -829,7 +837,7 @@ absl::Status FakeSnapshotCluster::SyncGroup(const Json& group) {
   if (!source.empty()) {
     Change(csi::GroupContentKey(group_version, source),
            [&](Json& object) { object["spec"]["volumeGroupSnapshotRef"]["uid"] = Uid(group); });
-  } else if (!csi::GroupHandleOf(*content).empty()) {
+  } else if (!As<VolumeGroupSnapshotContent>(*content).handle_or_source().empty()) {
     const Json* members = FindJson(*content, {"status", group_list.c_str()});
     for (std::size_t i = 0; members != nullptr && i < members->size(); ++i) {
       RETURN_IF_ERROR(MakeMember(group, *content, (*members)[i], i == 1));
@@ -859,7 +867,7 @@ absl::Status FakeSnapshotCluster::SyncGroup(const Json& group) {
 }
 
 absl::Status FakeSnapshotCluster::MakeGroupContent(const Json& group) {
-  const ObjectKey key = csi::GroupSnapshotKey(group);
+  const ObjectKey key = As<VolumeGroupSnapshot>(group).key();
   const absl::StatusOr<Json> group_class =
       ClassOf(csi::VolumeGroupSnapshotClassType(group_version),
               Text(group, {"spec", "volumeGroupSnapshotClassName"}));
@@ -926,7 +934,8 @@ absl::Status FakeSnapshotCluster::MakeMember(const Json& group, const Json& cont
         {"metadata",
          {{"name", content_key.name},
           {"annotations",
-           {{objects::kGroupHandleOfMemberAnnotation, csi::GroupHandleOf(content)}}}}},
+           {{objects::kGroupHandleOfMemberAnnotation,
+             As<VolumeGroupSnapshotContent>(content).handle_or_source()}}}}},
         {"spec",
          {{"driver", Text(content, {"spec", "driver"})},
           {"deletionPolicy", Text(content, {"spec", "deletionPolicy"})},
@@ -966,7 +975,8 @@ absl::Status FakeSnapshotCluster::MakeMember(const Json& group, const Json& cont
     object["spec"]["volumeSnapshotRef"]["uid"] = Uid(*snapshot);
     Json& status = object["status"];
     status["snapshotHandle"] = Text(member, {"snapshotHandle"});
-    status["volumeGroupSnapshotHandle"] = csi::GroupHandleOf(content);
+    status["volumeGroupSnapshotHandle"] =
+        As<VolumeGroupSnapshotContent>(content).handle_or_source();
     for (const char* field : {"creationTime", "restoreSize", "readyToUse"}) {
       if (!status.contains(field) && member.contains(field)) {
         status[field] = member[field];
@@ -986,10 +996,10 @@ absl::Status FakeSnapshotCluster::MakeMember(const Json& group, const Json& cont
 std::vector<Json> FakeSnapshotCluster::Members(const Json& group, bool all) const {
   std::vector<Json> members;
   const std::string known = absl::StrCat(csi::kGroupSnapshotGroup, "/", controller_version);
-  for (const Json& snapshot : api_.All(csi::VolumeSnapshotType())) {
-    if (csi::IsMemberOf(snapshot, Uid(group)) &&
-        (all || csi::GroupOwnerApiVersion(snapshot) == known)) {
-      members.push_back(snapshot);
+  for (const Json& json : api_.All(csi::VolumeSnapshotType())) {
+    const auto snapshot = As<VolumeSnapshot>(json);
+    if (snapshot.IsMemberOf(Uid(group)) && (all || snapshot.group_owner()->api_version == known)) {
+      members.push_back(json);
     }
   }
   return members;
@@ -1000,7 +1010,7 @@ absl::Status FakeSnapshotCluster::SyncDeletedGroup(const Json& group) {
     return absl::OkStatus();
   }
   const ObjectKey content_key =
-      csi::GroupContentKey(group_version, csi::BoundGroupContentName(group));
+      csi::GroupContentKey(group_version, As<VolumeGroupSnapshot>(group).bound_content());
   auto content = api_.Find(content_key);
   if (content.has_value() && !RefersTo(*content, "volumeGroupSnapshotRef", group)) {
     content.reset();
@@ -1024,7 +1034,7 @@ absl::Status FakeSnapshotCluster::SyncDeletedGroup(const Json& group) {
     Delete(csi::VolumeSnapshotKey(Namespace(member), Name(member)));
   }
   if (!deletes) {  // Else it stays until its content is gone.
-    Change(csi::GroupSnapshotKey(group), [](Json& object) {
+    Change(As<VolumeGroupSnapshot>(group).key(), [](Json& object) {
       DropFinalizer(object, objects::kGroupSnapshotBoundProtectionFinalizer);
     });
   }
@@ -1046,7 +1056,7 @@ absl::Status FakeSnapshotCluster::SyncGroupContent(const Json& content) {
 absl::Status FakeSnapshotCluster::FailContent(const ObjectKey& key, const std::string& message,
                                               const Json* looked_at) {
   const auto object = api_.Find(key);
-  if (object.has_value() && csi::ErrorMessage(*object) != message) {
+  if (object.has_value() && support::ErrorMessage(*object) != message) {
     Change(key, [&](Json& failed) {
       if (looked_at != nullptr && !HasStatus(*looked_at)) {
         failed["status"] = Json::object();  // Whatever others wrote meanwhile.
@@ -1087,7 +1097,7 @@ absl::Status FakeSnapshotCluster::SideContent(const Json& content) {
   if (!static_content && !HasStatus(content) && !member) {
     return SideCreate(content);
   }
-  if (csi::ReadyToUse(content)) {
+  if (support::ReadyToUse(content)) {
     Change(csi::VolumeSnapshotContentKey(Name(content)), [](Json& object) {
       EraseJson(object, {"metadata", "annotations", kBeingCreated});
     });
@@ -1099,11 +1109,11 @@ absl::Status FakeSnapshotCluster::SideContent(const Json& content) {
 absl::Status FakeSnapshotCluster::SideDelete(const Json& content) {
   const ObjectKey key = csi::VolumeSnapshotContentKey(Name(content));
   if (Text(content, {"spec", "deletionPolicy"}) == "Delete" &&
-      !csi::SnapshotHandle(content).empty() &&
+      !support::SnapshotHandle(content).empty() &&
       Text(content, {"status", "volumeGroupSnapshotHandle"}).empty()) {
     RETURN_IF_ERROR(CheckSecret(content, objects::kDeletionSecretNameAnnotation,
                                 objects::kDeletionSecretNamespaceAnnotation));
-    RETURN_IF_ERROR(driver_.DeleteSnapshot(csi::SnapshotHandle(content)));
+    RETURN_IF_ERROR(driver_.DeleteSnapshot(support::SnapshotHandle(content)));
     Change(key, [](Json& object) {
       for (const char* field : {"snapshotHandle", "readyToUse", "creationTime", "restoreSize"}) {
         EraseJson(object, {"status", field});
@@ -1181,8 +1191,8 @@ absl::Status FakeSnapshotCluster::SideCreate(const Json& content) {
 absl::Status FakeSnapshotCluster::SideUpdate(const Json& content) {
   const ObjectKey key = csi::VolumeSnapshotContentKey(Name(content));
   const bool member = !Text(content, {"status", "volumeGroupSnapshotHandle"}).empty() &&
-                      !csi::SnapshotHandle(content).empty();
-  std::string handle = csi::SnapshotHandle(content);
+                      !support::SnapshotHandle(content).empty();
+  std::string handle = support::SnapshotHandle(content);
   if (handle.empty()) {
     handle = Text(content, {"spec", "source", "snapshotHandle"});
   }
@@ -1282,7 +1292,7 @@ absl::Status FakeSnapshotCluster::SideDeleteGroup(const Json& content) {
     RETURN_IF_ERROR(CheckSecret(content, objects::kGroupDeletionSecretNameAnnotation,
                                 objects::kGroupDeletionSecretNamespaceAnnotation));
     std::set<std::string> ids;
-    for (const csi::GroupMember& member : csi::GroupMembers(content)) {
+    for (const csi::GroupMember& member : As<VolumeGroupSnapshotContent>(content).members()) {
       ids.insert(member.snapshot_handle);
     }
     if (ids.empty()) {
@@ -1451,13 +1461,13 @@ absl::StatusOr<std::string> FakeSnapshotCluster::SourceOf(const Json& claim) con
   const auto snapshot = api_.Find(csi::VolumeSnapshotKey(Namespace(claim), name));
   const auto content =
       snapshot.has_value()
-          ? api_.Find(csi::VolumeSnapshotContentKey(csi::BoundContentName(*snapshot)))
+          ? api_.Find(csi::VolumeSnapshotContentKey(support::BoundContentName(*snapshot)))
           : std::nullopt;
-  if (content.has_value() && csi::ReadyToUse(*snapshot)) {
-    return csi::SnapshotHandle(*content);
+  if (content.has_value() && support::ReadyToUse(*snapshot)) {
+    return support::SnapshotHandle(*content);
   }
   if (!strict) {
-    return content.has_value() ? csi::SnapshotHandle(*content) : "";
+    return content.has_value() ? support::SnapshotHandle(*content) : "";
   }
   return absl::FailedPreconditionError(
       snapshot.has_value()

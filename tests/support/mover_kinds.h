@@ -18,7 +18,7 @@ inline Json ShippedDefinition(const std::string& file) {
 // The CRDs of the mover's kinds, as after an installation.
 inline void SeedMoverKinds(FakeApiClient& api) {
   for (const char* file : {"volumetask.yaml", "datadeletion.yaml"}) {
-    api.Seed(datamover::CustomResourceDefinitionType(), ShippedDefinition(file));
+    api.Seed(objects::CustomResourceDefinition::Type(), ShippedDefinition(file));
   }
 }
 

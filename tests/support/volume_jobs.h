@@ -3,13 +3,13 @@
 #include <string>
 #include <utility>
 
-#include "datamover/volume_job.h"
-#include "datamover/volume_task.h"
+#include "objects/volume_job.h"
+#include "objects/volume_task.h"
 
 namespace csidelta::support {
 
 // As it stands in a task once it was merged there.
-inline Json StoredJob(const datamover::VolumeJob& job) {
+inline Json StoredJob(const objects::VolumeJob& job) {
   Json stored = Json::object();
   stored.merge_patch(ToJson(job));
   return stored;
@@ -17,11 +17,12 @@ inline Json StoredJob(const datamover::VolumeJob& job) {
 
 // A VolumeTask of the namespace "mover" that a worker can begin with.
 inline Json TaskWithJob(const std::string& name,
-                        datamover::VolumeJob job = {
+                        objects::VolumeJob job = {
                             .repository = {.address = "/repository"},
-                            .work = datamover::UploadWork{.device = "/dev/volume"}}) {
-  Json task = datamover::MakeVolumeTask(
-      "mover", name, {.kind = static_cast<datamover::TaskKind>(job.work.index())}, {});
+                            .work = objects::UploadWork{.device = "/dev/volume"}}) {
+  Json task = objects::VolumeTask::Make(
+                  "mover", name, {.kind = static_cast<objects::TaskKind>(job.work.index())}, {})
+                  .json();
   SetJson(task, {"spec", "job"}, StoredJob(job));
   return task;
 }

@@ -196,21 +196,22 @@ INSTANTIATE_TEST_SUITE_P(
     }),
     [](const auto& test) { return std::string(test.param.name); });
 
-Json Labelled(const char* name, const Json& labels) {
-  return {{"metadata", {{"name", name}, {"namespace", "velero"}, {"labels", labels}}}};
+objects::Object Labelled(const char* name, const Json& labels) {
+  return objects::Object(
+      {{"metadata", {{"name", name}, {"namespace", "velero"}, {"labels", labels}}}});
 }
 
 TEST(SelectPluginConfigTest, TakesTheOneWithBothLabels) {
-  const std::vector<Json> config_maps = {
+  const std::vector<objects::Object> config_maps = {
       Labelled("other", {{"velero.io/plugin-config", ""}, {"velero.io/aws", "ObjectStore"}}),
       Labelled("ours", {{"velero.io/plugin-config", ""}, {"velero.io/csi-delta", "any"}}),
-      Labelled("half", {{"velero.io/csi-delta", "true"}}), Json::object()};
+      Labelled("half", {{"velero.io/csi-delta", "true"}}), objects::Object()};
   EXPECT_THAT(SelectPluginConfig(config_maps), IsOkAndHolds(&config_maps[1]));
 }
 
 TEST(SelectPluginConfigTest, NoneIsFine) {
   EXPECT_THAT(SelectPluginConfig({}), IsOkAndHolds(nullptr));
-  const std::vector<Json> half = {Labelled("half", {{"velero.io/plugin-config", ""}})};
+  const std::vector<objects::Object> half = {Labelled("half", {{"velero.io/plugin-config", ""}})};
   EXPECT_THAT(SelectPluginConfig(half), IsOkAndHolds(nullptr));
 }
 

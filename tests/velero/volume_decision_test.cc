@@ -6,12 +6,15 @@
 #include <utility>
 
 #include "tests/support/status_matchers.h"
+#include "tests/support/typed.h"
 #include "velero/data_upload.h"
 #include "velero/labels.h"
 
 namespace csidelta::velero::volume_decision_test {
 namespace {
 
+using objects::PersistentVolume;
+using objects::PersistentVolumeClaim;
 using support::IsOk;
 using support::StatusIs;
 using testing::AllOf;
@@ -42,6 +45,10 @@ struct Scene {
   // How often each query was made.
   int policy_queries = 0, pv_queries = 0, pod_queries = 0;
 
+  std::optional<PersistentVolume> Volume() const {
+    return pv.is_null() ? std::nullopt : std::optional(support::As<PersistentVolume>(pv));
+  }
+
   absl::StatusOr<VolumeDecision> Decide() {
     const VolumeQueries queries = {
         .policies = [this]() -> absl::StatusOr<std::shared_ptr<const VolumePolicies>> {
@@ -53,16 +60,17 @@ struct Scene {
           }
           return std::make_shared<const VolumePolicies>(*std::move(parsed));
         },
-        .pv = [this]() -> absl::StatusOr<Json> {
+        .pv = [this]() -> absl::StatusOr<std::optional<PersistentVolume>> {
           ++pv_queries;
-          return pv;
+          return Volume();
         },
-        .pods = [this]() -> absl::StatusOr<std::shared_ptr<const std::vector<Json>>> {
+        .pods = [this]() -> absl::StatusOr<std::shared_ptr<const std::vector<objects::Pod>>> {
           ++pod_queries;
-          return std::make_shared<const std::vector<Json>>(pods);
+          return std::make_shared<const std::vector<objects::Pod>>(
+              support::AllAs<objects::Pod>(pods));
         }};
     return DecideVolume({.backup = backup,
-                         .pvc = pvc,
+                         .pvc = support::As<PersistentVolumeClaim>(pvc),
                          .enable_csi = enable_csi,
                          .ignore_claim_labels = ignore_claim_labels},
                         queries);
@@ -102,7 +110,7 @@ TEST_P(VolumeDecisionTest, FollowsTheTable) {
   EXPECT_EQ(decision->kind, GetParam().want) << decision->reason;
   EXPECT_THAT(decision->reason, HasSubstr(GetParam().want_reason));
   EXPECT_EQ(decision->warn, GetParam().want_warn) << decision->reason;
-  EXPECT_EQ(decision->pv.is_null(),
+  EXPECT_EQ(decision->pv == PersistentVolume(),
             decision->kind != kSnapshot && decision->kind != kMove && decision->kind != kLonghorn);
   EXPECT_LE(scene.policy_queries, 1);
   EXPECT_LE(scene.pv_queries, 1);
@@ -473,7 +481,7 @@ TEST(DecideVolumeTest, HandsOverVolumeAndSnapshotClass) {
     const auto decision = scene.Decide();
     ASSERT_THAT(decision, IsOk());
     EXPECT_EQ(decision->snapshot_class, "gold");
-    EXPECT_EQ(decision->pv, scene.pv);
+    EXPECT_EQ(decision->pv.json(), scene.pv);
   }
 }
 
@@ -544,10 +552,11 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(DecideVolumeTest, ReturnsTheErrorsOfQueriesUnchanged) {
   const absl::Status down = absl::UnavailableError("down");
   const Backup backup = MakeBackup("b");
-  const Json pvc = Scene().pvc;
-  VolumeQueries queries = {.policies = [] { return std::make_shared<const VolumePolicies>(); },
-                           .pv = [] { return Scene().pv; },
-                           .pods = [] { return std::make_shared<const std::vector<Json>>(); }};
+  const auto pvc = support::As<PersistentVolumeClaim>(Scene().pvc);
+  VolumeQueries queries = {
+      .policies = [] { return std::make_shared<const VolumePolicies>(); },
+      .pv = [] { return Scene().Volume(); },
+      .pods = [] { return std::make_shared<const std::vector<objects::Pod>>(); }};
   const DecisionInput input = {.backup = backup, .pvc = pvc, .enable_csi = true};
   ASSERT_THAT(DecideVolume(input, queries), IsOk());
   queries.pods = [down] { return down; };
@@ -561,9 +570,10 @@ TEST(DecideVolumeTest, ReturnsTheErrorsOfQueriesUnchanged) {
 TEST(FsBackupTakesClaimTest, ToleratesStrangePods) {
   Backup backup = MakeBackup("b");
   backup.default_volumes_to_fs_backup = true;
-  for (const char* text : {"null", "[]", "{}", R"({"spec":{"volumes":{}}})",
+  for (const char* text : {"{}", R"({"spec":[]})", R"({"spec":{"volumes":{}}})",
                            R"({"spec":{"volumes":[null,7,{"persistentVolumeClaim":"data"}]}})"}) {
-    EXPECT_FALSE(FsBackupTakesClaim(backup, *ParseJson(text), "data")) << text;
+    EXPECT_FALSE(FsBackupTakesClaim(backup, support::As<objects::Pod>(*ParseJson(text)), "data"))
+        << text;
   }
 }
 

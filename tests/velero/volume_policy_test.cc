@@ -6,10 +6,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/typed.h"
 
 namespace csidelta::velero::volume_policy_test {
 namespace {
 
+using objects::ConfigMap;
+using objects::PersistentVolume;
+using objects::PersistentVolumeClaim;
 using support::IsOk;
 using support::StatusIs;
 using testing::AllOf;
@@ -17,21 +21,24 @@ using testing::HasSubstr;
 using testing::Pair;
 using testing::UnorderedElementsAre;
 
-Json Claim() {
-  return *ParseJson(R"({"metadata":{"name":"data","namespace":"app",
+PersistentVolumeClaim Claim() {
+  return support::As<PersistentVolumeClaim>(
+      *ParseJson(R"({"metadata":{"name":"data","namespace":"app",
       "labels":{"tier":"gold","app":"db"}},
     "spec":{"volumeName":"pv-1","volumeMode":"Block","accessModes":["ReadWriteOnce","ReadOnlyMany"]},
-    "status":{"phase":"Bound"}})");
+    "status":{"phase":"Bound"}})"));
 }
 
-Json CsiVolume() {
-  return *ParseJson(R"({"metadata":{"name":"pv-1"},"spec":{"storageClassName":"fast",
+PersistentVolume CsiVolume() {
+  return support::As<PersistentVolume>(
+      *ParseJson(R"({"metadata":{"name":"pv-1"},"spec":{"storageClassName":"fast",
     "capacity":{"storage":"10Gi"},
-    "csi":{"driver":"csi.example.com","volumeAttributes":{"pool":"a","tier":"hot"}}}})");
+    "csi":{"driver":"csi.example.com","volumeAttributes":{"pool":"a","tier":"hot"}}}})"));
 }
 
-Json VolumeOf(const std::string& type, const std::string& source) {
-  return *ParseJson(R"({"spec":{"capacity":{"storage":"1Gi"},")" + type + "\":" + source + "}}");
+PersistentVolume VolumeOf(const std::string& type, const std::string& source) {
+  return support::As<PersistentVolume>(
+      *ParseJson(R"({"spec":{"capacity":{"storage":"1Gi"},")" + type + "\":" + source + "}}"));
 }
 
 VolumePolicies Parse(const std::string& rules) {
@@ -53,8 +60,8 @@ struct ConditionCase {
 class VolumeConditionTest : public testing::TestWithParam<ConditionCase> {};
 
 TEST_P(VolumeConditionTest, Decides) {
-  const Json pvc = Claim();
-  const Json pv = CsiVolume();
+  const PersistentVolumeClaim pvc = Claim();
+  const PersistentVolume pv = CsiVolume();
   EXPECT_EQ(ParseCondition(GetParam().condition).Match({.pvc = pvc, .pv = &pv}).kind,
             GetParam().want ? PolicyMatch::Kind::kRule : PolicyMatch::Kind::kNoMatch);
 }
@@ -132,8 +139,8 @@ struct TypeCase {
 class VolumeTypeTest : public testing::TestWithParam<TypeCase> {};
 
 TEST_P(VolumeTypeTest, IsKnown) {
-  const Json pvc = Claim();
-  const Json pv = VolumeOf(GetParam().field, "{}");
+  const PersistentVolumeClaim pvc = Claim();
+  const PersistentVolume pv = VolumeOf(GetParam().field, "{}");
   const VolumePolicies policies =
       ParseCondition(absl::StrCat("volumeTypes: [", GetParam().name, "]"));
   EXPECT_EQ(policies.Match({.pvc = pvc, .pv = &pv}).kind, PolicyMatch::Kind::kRule);
@@ -170,8 +177,8 @@ INSTANTIATE_TEST_SUITE_P(Table, VolumeTypeTest,
 class NfsConditionTest : public testing::TestWithParam<ConditionCase> {};
 
 TEST_P(NfsConditionTest, Decides) {
-  const Json pvc = Claim();
-  const Json pv = VolumeOf("nfs", R"({"server":"10.0.0.1","path":"/export"})");
+  const PersistentVolumeClaim pvc = Claim();
+  const PersistentVolume pv = VolumeOf("nfs", R"({"server":"10.0.0.1","path":"/export"})");
   EXPECT_EQ(ParseCondition(GetParam().condition).Match({.pvc = pvc, .pv = &pv}).kind,
             GetParam().want ? PolicyMatch::Kind::kRule : PolicyMatch::Kind::kNoMatch);
 }
@@ -194,7 +201,7 @@ INSTANTIATE_TEST_SUITE_P(Table, NfsConditionTest,
 class BareClaimTest : public testing::TestWithParam<ConditionCase> {};
 
 TEST_P(BareClaimTest, Decides) {
-  const Json pvc = Json::object();
+  const PersistentVolumeClaim pvc;
   EXPECT_EQ(ParseCondition(GetParam().condition).Match({.pvc = pvc}).kind,
             GetParam().want ? PolicyMatch::Kind::kRule : PolicyMatch::Kind::kNoMatch);
 }
@@ -218,7 +225,7 @@ INSTANTIATE_TEST_SUITE_P(Table, BareClaimTest,
                          [](const auto& test) { return std::string(test.param.name); });
 
 TEST(VolumePoliciesTest, FirstMatchWins) {
-  const Json pvc = Claim();
+  const PersistentVolumeClaim pvc = Claim();
   const VolumePolicies policies = Parse(R"(
 - conditions: {pvcPhase: [Pending]}
   action: {type: skip}
@@ -252,7 +259,7 @@ TEST(VolumePoliciesTest, AParameterIsFoundInAnyRule) {
 }
 
 TEST(VolumePoliciesTest, EveryActionIsKnown) {
-  const Json pvc = Claim();
+  const PersistentVolumeClaim pvc = Claim();
   const std::pair<const char*, PolicyAction> actions[] = {{"skip", PolicyAction::kSkip},
                                                           {"snapshot", PolicyAction::kSnapshot},
                                                           {"fs-backup", PolicyAction::kFsBackup},
@@ -265,7 +272,7 @@ TEST(VolumePoliciesTest, EveryActionIsKnown) {
 }
 
 TEST(VolumePoliciesTest, GlobalRulesComeLast) {
-  const Json pvc = Claim();
+  const PersistentVolumeClaim pvc = Claim();
   const VolumePolicies own = Parse("- {conditions: {pvcPhase: [Pending]}, action: {type: skip}}\n");
   const auto global =
       VolumePolicies::Parse("version: v1\nvolumePolicies: [{action: {type: custom}}]", "global");
@@ -293,8 +300,8 @@ struct UndecidableCase {
 class UndecidableRuleTest : public testing::TestWithParam<UndecidableCase> {};
 
 TEST_P(UndecidableRuleTest, StopsTheSearchUnlessItFailsAnyway) {
-  const Json pvc = Claim();
-  const Json pv = CsiVolume();
+  const PersistentVolumeClaim pvc = Claim();
+  const PersistentVolume pv = CsiVolume();
   const PolicyMatch match = Parse("- " + GetParam().rule + "\n").Match({.pvc = pvc, .pv = &pv});
   EXPECT_EQ(match.kind, GetParam().want);
   EXPECT_THAT(match.reason, HasSubstr(GetParam().want_reason));
@@ -419,9 +426,9 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(VolumePoliciesTest, ReadsAConfigMapWithOneKeyOfAnyName) {
   const Json config_map = {{"metadata", {{"name", "p"}, {"namespace", "v"}}},
                            {"data", {{"anything.yaml", Rules("[{action: {type: skip}}]")}}}};
-  const auto policies = VolumePolicies::FromConfigMap(config_map);
+  const auto policies = VolumePolicies::FromConfigMap(support::As<ConfigMap>(config_map));
   ASSERT_THAT(policies, IsOk());
-  const Json pvc = Claim();
+  const PersistentVolumeClaim pvc = Claim();
   EXPECT_EQ(policies->Match({.pvc = pvc}).rule, "volume policy 1 of ConfigMap v/p");
 }
 
@@ -429,7 +436,7 @@ TEST(VolumePoliciesTest, RefusesConfigMapsWithoutExactlyOneText) {
   const std::string text = Rules("[]");
   for (const Json& data : {Json(), Json::object(), Json::array({text}), Json(text),
                            Json{{"a", text}, {"b", text}}, Json{{"a", 1}}}) {
-    EXPECT_THAT(VolumePolicies::FromConfigMap({{"data", data}}),
+    EXPECT_THAT(VolumePolicies::FromConfigMap(support::As<ConfigMap>({{"data", data}})),
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("exactly one key")))
         << data;
   }
@@ -438,11 +445,12 @@ TEST(VolumePoliciesTest, RefusesConfigMapsWithoutExactlyOneText) {
 TEST(VolumePoliciesTest, HostileObjectsDoNotMatchAndDoNotThrow) {
   const VolumePolicies policies =
       ParseCondition("capacity: \"1,\", csi: {driver: d}, pvcLabels: {a: b}, pvcAccessModes: [x]");
-  for (const char* text : {"null", "[]", "7", R"({"spec":[],"metadata":7,"status":"x"})",
+  for (const char* text : {"{}", R"({"spec":[],"metadata":7,"status":"x"})",
                            R"({"spec":{"capacity":{"storage":"many"},"csi":"d","accessModes":[7]},
                                "metadata":{"labels":["a"]}})"}) {
-    const Json object = *ParseJson(text);
-    EXPECT_EQ(policies.Match({.pvc = object, .pv = &object}).kind, kNoMatch) << text;
+    const auto pvc = support::As<PersistentVolumeClaim>(*ParseJson(text));
+    const auto pv = support::As<PersistentVolume>(*ParseJson(text));
+    EXPECT_EQ(policies.Match({.pvc = pvc, .pv = &pv}).kind, kNoMatch) << text;
   }
 }
 

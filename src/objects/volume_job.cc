@@ -1,4 +1,4 @@
-#include "datamover/volume_job.h"
+#include "objects/volume_job.h"
 
 #include <limits>
 #include <utility>
@@ -10,7 +10,7 @@
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 
-namespace csidelta::datamover {
+namespace csidelta::objects {
 namespace {
 
 constexpr JsonField<JobRepository, std::string> kRepositoryTexts[] = {
@@ -59,7 +59,7 @@ void WriteMembers(const Struct& from, absl::Span<const JsonField<Struct, Value>>
 }
 
 Json WorkJson(const UploadWork& work) {
-  Json json = {{"tags", work.tags}, {"onFallback", engine::ToString(work.on_fallback)}};
+  Json json = {{"tags", work.tags}, {"onFallback", ToString(work.on_fallback)}};
   WriteMembers<UploadWork, std::string>(work, kUploadTexts, json);
   return json;
 }
@@ -108,10 +108,10 @@ void ReadLimits(JsonSection& section, JobLimits& out) {
 void ReadWork(JsonSection& section, UploadWork& out) {
   ReadTexts<UploadWork>(section, kUploadTexts, out);
   section.TextList("tags", out.tags, kListOfTexts, IsAnyText);
-  std::string on_fallback = engine::ToString(out.on_fallback);
+  std::string on_fallback = ToString(out.on_fallback);
   section.Text("onFallback", on_fallback, "proceed, warn or fail",
-               [](absl::string_view text) { return engine::ParseOnFallback(text).has_value(); });
-  out.on_fallback = engine::ParseOnFallback(on_fallback).value_or(out.on_fallback);
+               [](absl::string_view text) { return ParseOnFallback(text).has_value(); });
+  out.on_fallback = ParseOnFallback(on_fallback).value_or(out.on_fallback);
   section.Require("device", !out.device.empty());
 }
 
@@ -190,4 +190,4 @@ absl::StatusOr<VolumeJob> ReadJob(const Json& json) {
   return job;
 }
 
-}  // namespace csidelta::datamover
+}  // namespace csidelta::objects

@@ -1,4 +1,4 @@
-#include "csi/swap_record.h"
+#include "objects/swap_record.h"
 
 #include <utility>
 
@@ -9,11 +9,8 @@
 #include "base/status_macros.h"
 #include "objects/keys.h"
 
-namespace csidelta::csi {
+namespace csidelta::objects {
 namespace {
-
-using objects::PersistentVolume;
-using objects::PersistentVolumeClaim;
 
 constexpr char kBindingPrefix[] = "pv.kubernetes.io/";
 
@@ -41,7 +38,7 @@ bool IsPolicy(absl::string_view text) {
 absl::Status Unreadable(const PersistentVolume& volume, absl::string_view what) {
   return absl::FailedPreconditionError(absl::StrCat(
       "PersistentVolume ", volume.name(), " has no complete record of an in-place restore (", what,
-      "): it is left as it is; look at its annotation ", objects::kInPlaceRecordAnnotation));
+      "): it is left as it is; look at its annotation ", kInPlaceRecordAnnotation));
 }
 
 absl::Status ReadOriginal(const Json& json, const PersistentVolume& volume, SwapRecord& record) {
@@ -88,12 +85,11 @@ std::string FormatSwapRecord(const SwapRecord& record) {
 }
 
 bool HasSwapRecord(const PersistentVolume& volume) {
-  return !volume.Annotation(objects::kInPlaceRecordAnnotation).empty();
+  return !volume.Annotation(kInPlaceRecordAnnotation).empty();
 }
 
 absl::StatusOr<SwapRecord> ParseSwapRecord(const PersistentVolume& volume) {
-  const absl::StatusOr<Json> json =
-      ParseJsonObject(volume.Annotation(objects::kInPlaceRecordAnnotation));
+  const absl::StatusOr<Json> json = ParseJsonObject(volume.Annotation(kInPlaceRecordAnnotation));
   if (!json.ok()) {
     return Unreadable(volume, json.status().message());
   }
@@ -115,14 +111,25 @@ absl::StatusOr<SwapRecord> ParseSwapRecord(const PersistentVolume& volume) {
   return record;
 }
 
-std::vector<std::string> ForeignFinalizers(const PersistentVolumeClaim& pvc) {
-  std::vector<std::string> foreign;
-  const Json* const finalizers = FindJson(pvc.json(), {"metadata", "finalizers"});
-  for (const Json& one : finalizers != nullptr ? *finalizers : Json::array()) {
-    if (one.is_string() && !IsOfKubernetes(one.get<std::string>())) {
-      foreign.push_back(one.get<std::string>());
-    }
+std::string FormatTemporaryRecord(const TemporaryRecord& record) {
+  return DumpJson({{"pvcUid", record.pvc_uid},
+                   {"snapshot", record.snapshot},
+                   {"snapshotUid", record.snapshot_uid}});
+}
+
+TemporaryRecord ParseTemporaryRecord(const PersistentVolumeClaim& pvc) {
+  const absl::StatusOr<Json> json = ParseJsonObject(pvc.Annotation(kInPlaceRecordAnnotation));
+  if (!json.ok()) {
+    return {};
   }
+  return {.pvc_uid = GetString(*json, {"pvcUid"}),
+          .snapshot = GetString(*json, {"snapshot"}),
+          .snapshot_uid = GetString(*json, {"snapshotUid"})};
+}
+
+std::vector<std::string> ForeignFinalizers(const PersistentVolumeClaim& pvc) {
+  std::vector<std::string> foreign = pvc.finalizers();
+  std::erase_if(foreign, IsOfKubernetes);
   return foreign;
 }
 
@@ -138,10 +145,10 @@ PersistentVolumeClaim ClaimToMake(const PersistentVolumeClaim& pvc, const std::s
   if (const std::vector<std::string> finalizers = ForeignFinalizers(pvc); !finalizers.empty()) {
     made["metadata"]["finalizers"] = finalizers;
   }
-  for (const auto& [key, value] : GetStringMap(pvc.json(), {"metadata", "annotations"})) {
-    if (!absl::StartsWith(key, kBindingPrefix) && key != objects::kSelectedNodeAnnotation &&
-        key != objects::kInPlaceRecordAnnotation && key != objects::kCopyRecordAnnotation &&
-        key != objects::kMayWriteAnnotation) {
+  for (const auto& [key, value] : pvc.annotations()) {
+    if (!absl::StartsWith(key, kBindingPrefix) && key != kSelectedNodeAnnotation &&
+        key != kInPlaceRecordAnnotation && key != kCopyRecordAnnotation &&
+        key != kMayWriteAnnotation) {
       made["metadata"]["annotations"][key] = value;
     }
   }
@@ -155,4 +162,4 @@ PersistentVolumeClaim ClaimToMake(const PersistentVolumeClaim& pvc, const std::s
   return *PersistentVolumeClaim::Of(std::move(made));
 }
 
-}  // namespace csidelta::csi
+}  // namespace csidelta::objects

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "objects/persistent_volume.h"
 #include "objects/persistent_volume_claim.h"
@@ -28,7 +29,7 @@
 //   pvcUid       of the PVC that had it
 //   safety       the VolumeSnapshot that was taken before; "" for none
 //   claim        metadata and spec of the PVC, from which it is made again
-namespace csidelta::csi {
+namespace csidelta::objects {
 
 enum class SwapSide { kOriginal, kRestored };
 
@@ -48,28 +49,38 @@ struct SwapRecord {
   std::optional<absl::Time> at = {};
   std::string pvc_uid = {};
   std::string safety = {};
-  std::optional<objects::PersistentVolumeClaim> claim = {};
+  std::optional<PersistentVolumeClaim> claim = {};
 };
 
 // The text of the annotation.
 std::string FormatSwapRecord(const SwapRecord& record);
 
 // Whether a volume says that it is one of an in-place restore.
-bool HasSwapRecord(const objects::PersistentVolume& volume);
+bool HasSwapRecord(const PersistentVolume& volume);
 
 // FAILED_PRECONDITION, naming the volume, when it has no record, or one that is not complete: such
 // a volume is not touched.
-absl::StatusOr<SwapRecord> ParseSwapRecord(const objects::PersistentVolume& volume);
+absl::StatusOr<SwapRecord> ParseSwapRecord(const PersistentVolume& volume);
+
+// What the temporary PVC of such a restore says that it is for, as JSON in the same annotation.
+struct TemporaryRecord {
+  std::string pvc_uid;
+  std::string snapshot;
+  std::string snapshot_uid;
+};
+
+std::string FormatTemporaryRecord(const TemporaryRecord& record);
+// With "" for what is missing.
+TemporaryRecord ParseTemporaryRecord(const PersistentVolumeClaim& pvc);
 
 // The finalizers of a PVC that are not Kubernetes' own, in its order: which other programs put
 // there, so that nothing is deleted before they say so. Kubernetes puts its own ones there again by
 // itself.
-std::vector<std::string> ForeignFinalizers(const objects::PersistentVolumeClaim& pvc);
+std::vector<std::string> ForeignFinalizers(const PersistentVolumeClaim& pvc);
 
 // What a PVC is made again of: name, namespace, labels, owners, ForeignFinalizers(), the
 // annotations that are not of its binding or of what is restored into its volume in place, and its
 // spec without the volume. `volume`: that it is to be bound to; "" for none.
-objects::PersistentVolumeClaim ClaimToMake(const objects::PersistentVolumeClaim& pvc,
-                                           const std::string& volume);
+PersistentVolumeClaim ClaimToMake(const PersistentVolumeClaim& pvc, const std::string& volume);
 
-}  // namespace csidelta::csi
+}  // namespace csidelta::objects

@@ -9,13 +9,13 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/json.h"
-#include "engine/backup.h"
+#include "objects/on_fallback.h"
 
 // What a worker is to do: VolumeTask.spec.job, which the controller writes before it makes the
 // worker's Pod, and which the worker reads when it begins, both with the codec below. It has no
 // secret in it: those are files of the worker's Secret. deploy/chart/crds/volumetask.yaml is its
 // schema.
-namespace csidelta::datamover {
+namespace csidelta::objects {
 
 // The repository, and how to get at it.
 struct JobRepository {
@@ -50,7 +50,7 @@ struct UploadWork {
   std::string volume_snapshot =
       {};  // NAMESPACE/NAME that the device was made of; "": none is asked
   std::vector<std::string> tags = {};
-  engine::OnFallback on_fallback = engine::OnFallback::kWarn;
+  OnFallback on_fallback = OnFallback::kWarn;
 
   friend bool operator==(const UploadWork&, const UploadWork&) = default;
 };
@@ -95,4 +95,4 @@ Json ToJson(const VolumeJob& job);
 // done.
 absl::StatusOr<VolumeJob> ReadJob(const Json& json);
 
-}  // namespace csidelta::datamover
+}  // namespace csidelta::objects

@@ -1,9 +1,9 @@
-#include "datamover/former_outcome.h"
+#include "objects/former_outcome.h"
 
 #include <algorithm>
 #include <optional>
 
-namespace csidelta::datamover {
+namespace csidelta::objects {
 namespace {
 
 // Exit codes of csi-delta, as docs/cli.md lists them.
@@ -99,4 +99,4 @@ Outcome FormerOutcome(const Json& status) {
   return outcome;
 }
 
-}  // namespace csidelta::datamover
+}  // namespace csidelta::objects

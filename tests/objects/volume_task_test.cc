@@ -1,4 +1,4 @@
-#include "datamover/volume_task.h"
+#include "objects/volume_task.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,11 +7,12 @@
 #include <string>
 
 #include "base/yaml.h"
-#include "k8s/object.h"
 #include "objects/keys.h"
+#include "objects/patch.h"
 #include "tests/support/paths.h"
+#include "tests/support/typed.h"
 
-namespace csidelta::datamover::volume_task_test {
+namespace csidelta::objects::volume_task_test {
 namespace {
 
 VolumeTaskSpec SomeSpec() {
@@ -22,21 +23,25 @@ VolumeTaskSpec SomeSpec() {
       .cancel = true};
 }
 
+VolumeTaskStatus StatusOf(const Json& status) {
+  return support::As<VolumeTask>({{"status", status}}).status();
+}
+
 TEST(VolumeTask, SaysWhatItWasMadeFrom) {
-  const Json object =
-      MakeVolumeTask("mover", "dd-u-1", SomeSpec(), {{objects::kMoverTaskLabel, "dd-u-1"}});
-  EXPECT_EQ(GetString(object, {"apiVersion"}), "mover.csi-delta.io/v1alpha1");
-  EXPECT_EQ(k8s::Namespace(object), "mover");
-  EXPECT_EQ(k8s::Label(object, "mover.csi-delta.io/task"), "dd-u-1");
-  const auto spec = TaskSpecOf(object);
+  const VolumeTask task =
+      VolumeTask::Make("mover", "dd-u-1", SomeSpec(), {{kMoverTaskLabel, "dd-u-1"}});
+  EXPECT_EQ(task.api_version(), "mover.csi-delta.io/v1alpha1");
+  EXPECT_EQ(task.namespace_name(), "mover");
+  EXPECT_EQ(task.Label("mover.csi-delta.io/task"), "dd-u-1");
+  const auto spec = task.spec();
   ASSERT_TRUE(spec.ok()) << spec.status();
   EXPECT_EQ(*spec, SomeSpec());
 }
 
 TEST(VolumeTask, AnUnknownTypeIsRefusedByName) {
-  Json object = MakeVolumeTask("mover", "dd-u-1", SomeSpec(), {});
+  Json object = VolumeTask::Make("mover", "dd-u-1", SomeSpec(), {}).json();
   SetJson(object, {"spec", "type"}, "Sideload");
-  const auto spec = TaskSpecOf(object);
+  const auto spec = support::As<VolumeTask>(object).spec();
   EXPECT_EQ(spec.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(spec.status().message(),
               testing::HasSubstr("mover/dd-u-1: spec.type is \"Sideload\""));
@@ -53,7 +58,7 @@ TEST(VolumeTask, StatusSurvivesTheWire) {
   status.node = "node-a";
   status.outcome =
       Outcome{.code = OutcomeCode::kFailed, .cause = OutcomeCause::kLocked, .message = "locked"};
-  const VolumeTaskStatus read = TaskStatusOf({{"status", ToJson(status)}});
+  const VolumeTaskStatus read = StatusOf(ToJson(status));
   EXPECT_EQ(read.phase, TaskPhase::kFailed);
   EXPECT_EQ(read.stage, "transfer");
   EXPECT_EQ(read.done_bytes, 5);
@@ -66,11 +71,10 @@ TEST(VolumeTask, StatusSurvivesTheWire) {
 }
 
 TEST(VolumeTask, WhatIsOfTheWrongTypeIsMissing) {
-  const VolumeTaskStatus read = TaskStatusOf({{"status",
-                                               {{"phase", "Sleeping"},
-                                                {"doneBytes", "many"},
-                                                {"startTimestamp", "yesterday"},
-                                                {"outcome", "none"}}}});
+  const VolumeTaskStatus read = StatusOf({{"phase", "Sleeping"},
+                                          {"doneBytes", "many"},
+                                          {"startTimestamp", "yesterday"},
+                                          {"outcome", "none"}});
   EXPECT_EQ(read.phase, TaskPhase::kNone);
   EXPECT_EQ(read.done_bytes, 0);
   EXPECT_EQ(read.started_at, std::nullopt);
@@ -88,6 +92,45 @@ TEST(VolumeTask, AnInterruptedOneIsRunAgain) {
   EXPECT_TRUE(IsLast(TaskPhase::kCanceled));
 }
 
+// What a run does not say of itself must not stay as the one before left it.
+TEST(VolumeTask, NothingOfTheRunBeforeStays) {
+  Json task = {{"status",
+                {{"phase", "Interrupted"},
+                 {"stage", "transfer"},
+                 {"completionTimestamp", "2026-01-01T00:00:00Z"},
+                 {"outcome", {{"code", "Stopped"}}},
+                 {"exitCode", 130},
+                 {"message", "stopped"},
+                 {"result", Json::object()}}}};
+  task.merge_patch(Patch().SetStatus(VolumeTaskStatus{.phase = TaskPhase::kRunning}).json());
+  EXPECT_EQ(task, (Json{{"status", {{"phase", "Running"}, {"doneBytes", 0}, {"totalBytes", 0}}}}));
+}
+
+TEST(VolumeTask, OnlyProgressLeavesTheRestAsItIs) {
+  const Json before = {{"metadata", {{"name", "a"}, {"resourceVersion", "1"}}},
+                       {"status", {{"phase", "Running"}, {"doneBytes", 1}}}};
+  Json moved = before;
+  moved["metadata"]["resourceVersion"] = "2";
+  moved["status"].update({{"doneBytes", 2}, {"totalBytes", 3}, {"stage", "audit"}});
+  const auto rest = [](const Json& json) {
+    return support::As<VolumeTask>(json).WithoutProgress();
+  };
+  EXPECT_EQ(rest(moved), rest(before));
+  moved["status"]["phase"] = "Failed";
+  EXPECT_NE(rest(moved), rest(before));
+}
+
+TEST(VolumeTask, AttemptsAreCountedInAnAnnotation) {
+  const auto attempts = [](const char* text) {
+    VolumeTask task;
+    task.SetAnnotation(kAttemptsAnnotation, text);
+    return task.attempts();
+  };
+  EXPECT_EQ(VolumeTask().attempts(), 0);
+  EXPECT_EQ(attempts("3"), 3);
+  EXPECT_EQ(attempts("many"), 0);
+}
+
 std::set<std::string> NamesOf(const Json& object) {
   std::set<std::string> names;
   for (const auto& [name, value] : object.items()) {
@@ -98,12 +141,12 @@ std::set<std::string> NamesOf(const Json& object) {
 
 // A worker of the version before may end during an upgrade.
 TEST(VolumeTask, TheEndOfAFormerWorkerIsUnderstood) {
-  const VolumeTaskStatus read = TaskStatusOf(
-      {{"status", {{"phase", "Failed"}, {"exitCode", 12}, {"message", "no key opens it"}}}});
+  const VolumeTaskStatus read =
+      StatusOf({{"phase", "Failed"}, {"exitCode", 12}, {"message", "no key opens it"}});
   EXPECT_EQ(read.outcome, (Outcome{.code = OutcomeCode::kFailed,
                                    .cause = OutcomeCause::kNoKey,
                                    .message = "no key opens it"}));
-  EXPECT_EQ(TaskStatusOf({{"status", {{"phase", "Running"}}}}).outcome, std::nullopt);
+  EXPECT_EQ(StatusOf({{"phase", "Running"}}).outcome, std::nullopt);
 }
 
 TEST(VolumeTask, TheSchemaKnowsEveryFieldThatIsWritten) {
@@ -127,7 +170,7 @@ TEST(VolumeTask, TheSchemaKnowsEveryFieldThatIsWritten) {
     EXPECT_EQ(NamesOf(written.at("outcome").at(figures)),
               NamesOf(outcome.at(figures).at("properties")));
   }
-  Json spec = MakeVolumeTask("mover", "dd-u-1", SomeSpec(), {}).at("spec");
+  Json spec = VolumeTask::Make("mover", "dd-u-1", SomeSpec(), {}).json().at("spec");
   spec["job"] = nullptr;
   EXPECT_EQ(NamesOf(spec), NamesOf(properties.at("spec").at("properties")));
   const Json& job = properties.at("spec").at("properties").at("job").at("properties");
@@ -144,4 +187,4 @@ TEST(VolumeTask, TheSchemaKnowsEveryFieldThatIsWritten) {
 }
 
 }  // namespace
-}  // namespace csidelta::datamover::volume_task_test
+}  // namespace csidelta::objects::volume_task_test

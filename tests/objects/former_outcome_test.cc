@@ -1,11 +1,11 @@
-#include "datamover/former_outcome.h"
+#include "objects/former_outcome.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 
-namespace csidelta::datamover::former_outcome_test {
+namespace csidelta::objects::former_outcome_test {
 namespace {
 
 using testing::ElementsAre;
@@ -110,4 +110,4 @@ TEST(FormerOutcomeTest, AbsurdFieldsAreAsIfTheyWereMissing) {
 }
 
 }  // namespace
-}  // namespace csidelta::datamover::former_outcome_test
+}  // namespace csidelta::objects::former_outcome_test

@@ -3,12 +3,12 @@
 #include <string>
 
 #include "base/json.h"
-#include "datamover/outcome.h"
+#include "objects/outcome.h"
 
 // How workers of the version before this one reported: VolumeTask.status.exitCode, .message and
 // .result, which is what csi-delta printed with --json. Read for one release, so that volumes that
 // are being moved during an upgrade go on.
-namespace csidelta::datamover {
+namespace csidelta::objects {
 
 // From the status of a VolumeTask without an outcome whose phase is one that a worker ends with.
 Outcome FormerOutcome(const Json& status);
@@ -18,4 +18,4 @@ Outcome FormerOutcome(const Json& status);
 BackupFigures FormerBackupFigures(const Json& result);
 RestoreFigures FormerRestoreFigures(const Json& result);
 
-}  // namespace csidelta::datamover
+}  // namespace csidelta::objects

@@ -1,4 +1,4 @@
-#include "datamover/volume_job.h"
+#include "objects/volume_job.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include "tests/support/status_matchers.h"
 #include "tests/support/volume_jobs.h"
 
-namespace csidelta::datamover::volume_job_test {
+namespace csidelta::objects::volume_job_test {
 namespace {
 
 using support::IsOkAndHolds;
@@ -42,7 +42,7 @@ const VolumeWork& Upload() {
                                                        .path = "/shop/data",
                                                        .volume_snapshot = "mover/du-1",
                                                        .tags = {"du-1", "x"},
-                                                       .on_fallback = engine::OnFallback::kFail});
+                                                       .on_fallback = OnFallback::kFail});
   return work;
 }
 const VolumeWork& Download() {
@@ -58,7 +58,7 @@ TEST(VolumeJob, WhatIsToldIsUnderstood) {
   for (const VolumeWork& work :
        {Upload(), Download(), VolumeWork(ForgetWork{.snapshot_id = "abc"}),
         VolumeWork(ForgetWork{.tag = "du-1"}),
-        VolumeWork(UploadWork{.device = "d", .on_fallback = engine::OnFallback::kProceed}),
+        VolumeWork(UploadWork{.device = "d", .on_fallback = OnFallback::kProceed}),
         VolumeWork(DownloadWork{.device = "d", .snapshot_id = "a"})}) {
     EXPECT_THAT(ReadJob(support::StoredJob(JobOf(work))), IsOkAndHolds(JobOf(work)));
     const VolumeJob plain{.repository = {.address = "/r"}, .work = work};
@@ -136,4 +136,4 @@ TEST(VolumeJob, WhatIsNotWhollyUnderstoodIsRefusedByItsName) {
 }
 
 }  // namespace
-}  // namespace csidelta::datamover::volume_job_test
+}  // namespace csidelta::objects::volume_job_test

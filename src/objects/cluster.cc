@@ -1,0 +1,46 @@
+#include "objects/cluster.h"
+
+namespace csidelta::objects {
+namespace {
+
+constexpr KindName kMutating = {"admissionregistration.k8s.io", "v1",
+                                "mutatingwebhookconfigurations", "MutatingWebhookConfiguration",
+                                false};
+constexpr KindName kValidating = {"admissionregistration.k8s.io", "v1",
+                                  "validatingwebhookconfigurations",
+                                  "ValidatingWebhookConfiguration", false};
+
+}  // namespace
+
+bool EndpointSlice::is_ready() const {
+  for (const Json& endpoint : ArrayAt({"endpoints"})) {
+    const Json* const ready = FindJson(endpoint, {"conditions", "ready"});
+    if (ready == nullptr || *ready != Json(false)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+const k8s::ResourceType& WebhookConfiguration::MutatingType() {
+  static const k8s::ResourceType& type = *new k8s::ResourceType(kMutating.Type());
+  return type;
+}
+
+const k8s::ResourceType& WebhookConfiguration::ValidatingType() {
+  static const k8s::ResourceType& type = *new k8s::ResourceType(kValidating.Type());
+  return type;
+}
+
+std::vector<ServiceWebhook> WebhookConfiguration::webhooks() const {
+  std::vector<ServiceWebhook> webhooks;
+  for (const Json& webhook : ArrayAt({"webhooks"})) {
+    webhooks.push_back(
+        {.namespace_name = GetString(webhook, {"clientConfig", "service", "namespace"}),
+         .service = GetString(webhook, {"clientConfig", "service", "name"}),
+         .fails_closed = GetString(webhook, {"failurePolicy"}) != "Ignore"});
+  }
+  return webhooks;
+}
+
+}  // namespace csidelta::objects

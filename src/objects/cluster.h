@@ -1,0 +1,49 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "objects/object.h"
+
+// What belongs to a cluster as a whole, and is only looked at.
+namespace csidelta::objects {
+
+class Namespace : public ObjectOf<Namespace> {
+ public:
+  static constexpr KindName kKind = {"", "v1", "namespaces", "Namespace", false};
+
+ private:
+  using ObjectOf::ObjectOf;
+};
+
+class EndpointSlice : public ObjectOf<EndpointSlice> {
+ public:
+  static constexpr KindName kKind = {"discovery.k8s.io", "v1", "endpointslices", "EndpointSlice"};
+
+  std::string service() const { return Label("kubernetes.io/service-name"); }
+  // Whether some endpoint is ready; one of which nothing is said is.
+  bool is_ready() const;
+
+ private:
+  using ObjectOf::ObjectOf;
+};
+
+// A webhook that is a service of the cluster.
+struct ServiceWebhook {
+  std::string namespace_name;
+  std::string service;
+  bool fails_closed = false;  // where nobody answers, what it is asked about is refused
+};
+
+// MutatingWebhookConfiguration and ValidatingWebhookConfiguration.
+class WebhookConfiguration : public Object {
+ public:
+  static const k8s::ResourceType& MutatingType();
+  static const k8s::ResourceType& ValidatingType();
+
+  explicit WebhookConfiguration(const Object& object) : Object(object) {}
+
+  std::vector<ServiceWebhook> webhooks() const;
+};
+
+}  // namespace csidelta::objects

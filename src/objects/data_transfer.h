@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "objects/object.h"
+
+namespace csidelta::objects {
+
+// A DataUpload or a DataDownload of Velero, whichever. These kinds have no status subresource.
+class DataTransfer : public Object {
+ public:
+  DataTransfer() = default;
+  // INVALID_ARGUMENT for what is neither.
+  static absl::StatusOr<DataTransfer> Of(Json json);
+
+  std::string data_mover() const { return Text({"spec", "datamover"}); }
+  std::string storage_location() const { return Text({"spec", "backupStorageLocation"}); }
+  bool is_cancelled() const { return Flag({"spec", "cancel"}); }  // or is to be
+  // Of a DataDownload: what Velero expects on the volume; "": it does not tell.
+  std::string file_system() const { return Text({"spec", "targetVolume", "fsType"}); }
+  // New, Accepted, Prepared, InProgress, Canceling, Canceled, Completed, Failed; "" for a new one.
+  std::string phase() const { return Text({"status", "phase"}); }
+  std::string message() const { return Text({"status", "message"}); }
+  int64_t done_bytes() const { return Number({"status", "progress", "bytesDone"}); }
+  int64_t total_bytes() const { return Number({"status", "progress", "totalBytes"}); }
+  std::optional<absl::Time> accepted_at() const { return TimeAt({"status", "acceptedTimestamp"}); }
+  std::optional<absl::Time> started_at() const { return TimeAt({"status", "startTimestamp"}); }
+  std::optional<absl::Time> completed_at() const {
+    return TimeAt({"status", "completionTimestamp"});
+  }
+
+  void SetPhase(absl::string_view phase) { Set({"status", "phase"}, std::string(phase)); }
+  void SetMessage(absl::string_view message) { Set({"status", "message"}, std::string(message)); }
+  void SetProgress(int64_t done_bytes, int64_t total_bytes) {
+    Set({"status", "progress"}, {{"bytesDone", done_bytes}, {"totalBytes", total_bytes}});
+  }
+  void SetAcceptedAt(absl::Time time) { SetTime("acceptedTimestamp", time); }
+  void SetStartedAt(absl::Time time) { SetTime("startTimestamp", time); }
+  void SetCompletedAt(absl::Time time) { SetTime("completionTimestamp", time); }
+  // Of a DataUpload: what it stored, as its DataDownload is to name it.
+  void SetSnapshotId(absl::string_view id) { Set({"status", "snapshotID"}, std::string(id)); }
+  void SetIncrementalBytes(int64_t bytes) { Set({"status", "incrementalBytes"}, bytes); }
+
+ protected:
+  explicit DataTransfer(Json json) : Object(std::move(json)) {}
+
+ private:
+  void SetTime(absl::string_view field, absl::Time time);
+};
+
+}  // namespace csidelta::objects

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "objects/data_transfer.h"
+
+namespace csidelta::objects {
+
+// The spec of one of a CSI snapshot.
+struct DataUploadSpec {
+  std::string pvc_namespace;
+  std::string pvc;
+  std::string volume_snapshot;  // in the PVC's namespace
+  std::string storage_class;
+  std::string snapshot_class;
+  std::string driver;
+  std::string data_mover;
+  std::string storage_location;
+  absl::Duration operation_timeout;
+};
+
+// Velero's: move what a VolumeSnapshot holds to a location. velero::ParseDataUpload() reads its
+// spec as a whole.
+class DataUpload : public ObjectOf<DataUpload, DataTransfer> {
+ public:
+  static constexpr KindName kKind = {"velero.io", "v2alpha1", "datauploads", "DataUpload"};
+
+  std::string source_namespace() const { return Text({"spec", "sourceNamespace"}); }
+  std::string source_pvc() const { return Text({"spec", "sourcePVC"}); }
+  std::string volume_snapshot() const { return Text({"spec", "csiSnapshot", "volumeSnapshot"}); }
+  void SetSpec(const DataUploadSpec& spec);
+
+  // Status: what it stored; "" until it is done.
+  std::string snapshot_id() const { return Text({"status", "snapshotID"}); }
+
+  // Leaves of the metadata what names it, labels, owners and this annotation, and of the status
+  // phase() and snapshot_id().
+  void ReduceTo(absl::string_view annotation);
+
+ private:
+  using ObjectOf::ObjectOf;
+};
+
+}  // namespace csidelta::objects

@@ -1,0 +1,21 @@
+#include "objects/deployment.h"
+
+#include <utility>
+
+namespace csidelta::objects {
+
+std::vector<DeployedContainer> Deployment::ContainersAt(absl::string_view field) const {
+  std::vector<DeployedContainer> containers;
+  for (const Json& json : ArrayAt({"spec", "template", "spec", field})) {
+    DeployedContainer container{.image = GetString(json, {"image"}), .words = {}};
+    for (const char* const list : {"command", "args"}) {
+      for (const Json& word : JsonArrayAt(json, {list})) {
+        container.words.push_back(word.is_string() ? word.get<std::string>() : "");
+      }
+    }
+    containers.push_back(std::move(container));
+  }
+  return containers;
+}
+
+}  // namespace csidelta::objects

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "objects/object.h"
+
+namespace csidelta::objects {
+
+// What a Deployment runs in each of its Pods.
+struct DeployedContainer {
+  std::string image;
+  std::vector<std::string> words;  // of its command, then of its arguments
+};
+
+class Deployment : public ObjectOf<Deployment> {
+ public:
+  static constexpr KindName kKind = {"apps", "v1", "deployments", "Deployment"};
+
+  std::vector<DeployedContainer> containers() const { return ContainersAt("containers"); }
+  std::vector<DeployedContainer> init_containers() const { return ContainersAt("initContainers"); }
+  int64_t available_replicas() const { return Number({"status", "availableReplicas"}); }
+
+ private:
+  using ObjectOf::ObjectOf;
+
+  std::vector<DeployedContainer> ContainersAt(absl::string_view field) const;
+};
+
+}  // namespace csidelta::objects

@@ -1,0 +1,109 @@
+#include "objects/differential_snapshot.h"
+
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "base/rfc3339.h"
+#include "objects/patch.h"
+
+namespace csidelta::objects {
+namespace {
+
+constexpr std::pair<RequestState, const char*> kStates[] = {{RequestState::kPending, "Pending"},
+                                                            {RequestState::kSuccess, "Success"},
+                                                            {RequestState::kFailure, "Failure"}};
+
+Json ToJson(const ResolvedNames& resolved) {
+  Json json{{"driver", resolved.driver}};
+  for (const auto& [member, text] : {std::pair("baseHandle", &resolved.base_handle),
+                                     std::pair("targetHandle", &resolved.target_handle),
+                                     std::pair("volumeHandle", &resolved.volume_handle),
+                                     std::pair("volumeSnapshotClassName", &resolved.class_name)}) {
+    if (!text->empty()) {
+      json[member] = *text;
+    }
+  }
+  if (resolved.volume_size_bytes > 0) {
+    json["volumeSize"] = resolved.volume_size_bytes;
+  }
+  return json;
+}
+
+// Since when it is as `condition` says: not now, where it was so before.
+std::string LastTransition(const Json& object, const RequestCondition& condition,
+                           absl::string_view status, absl::Time now) {
+  for (const Json& before : JsonArrayAt(object, {"status", "conditions"})) {
+    const std::string since = GetString(before, {"lastTransitionTime"});
+    if (GetString(before, {"type"}) == condition.type && GetString(before, {"status"}) == status &&
+        ParseRfc3339(since).has_value()) {
+      return since;
+    }
+  }
+  return FormatRfc3339Seconds(now);
+}
+
+Json ToJson(const Json& object, const RequestCondition& condition, absl::Time now) {
+  const char* const status = condition.is_met ? "True" : "False";
+  return {{"type", condition.type},
+          {"status", status},
+          {"reason", condition.reason},
+          {"message", condition.message},
+          {"lastTransitionTime", LastTransition(object, condition, status, now)},
+          {"observedGeneration", GetInt(object, {"metadata", "generation"})}};
+}
+
+}  // namespace
+
+std::string ToString(RequestState state) {
+  for (const auto& [known, name] : kStates) {
+    if (state == known) {
+      return name;
+    }
+  }
+  return "";
+}
+
+std::map<std::string, std::string> DifferentialSnapshot::parameters() const {
+  return GetStringMap(json(), {"spec", "parameters"});
+}
+
+RequestState DifferentialSnapshot::state() const {
+  const std::string text = Text({"status", "state"});
+  for (const auto& [state, name] : kStates) {
+    if (text == name) {
+      return state;
+    }
+  }
+  return RequestState::kNone;
+}
+
+ResolvedNames DifferentialSnapshot::resolved() const {
+  const auto text = [&](absl::string_view member) { return Text({"status", "resolved", member}); };
+  return {.driver = text("driver"),
+          .base_handle = text("baseHandle"),
+          .target_handle = text("targetHandle"),
+          .volume_handle = text("volumeHandle"),
+          .class_name = text("volumeSnapshotClassName"),
+          .volume_size_bytes = Number({"status", "resolved", "volumeSize"})};
+}
+
+Patch& Patch::SetRequestStatus(const DifferentialSnapshot& object, const RequestStatus& status,
+                               absl::Time now) {
+  Json json{{"state", ToString(status.state)},
+            {"error", status.error.empty() ? Json() : Json(status.error)},
+            {"resolved", ToJson(status.resolved)},
+            {"conditions", Json::array()}};
+  for (const RequestCondition& condition : status.conditions) {
+    json["conditions"].push_back(ToJson(object.json(), condition, now));
+  }
+  for (const auto& [member, text] :
+       {std::pair("url", status.url), std::pair("audience", status.audience),
+        std::pair("caBundle", absl::Base64Escape(status.ca_pem))}) {
+    if (!text.empty()) {
+      json[member] = text;
+    }
+  }
+  return Set({"status"}, std::move(json));
+}
+
+}  // namespace csidelta::objects
