@@ -213,10 +213,6 @@ std::string ListHelp(absl::string_view group, const ProgramSyntax& program,
 
 }  // namespace
 
-absl::Status MissingFlag(absl::string_view flag, absl::string_view what) {
-  return absl::InvalidArgumentError(absl::StrCat("give ", flag, ": ", what));
-}
-
 std::string HelpText(absl::string_view name, const ProgramSyntax& program,
                      absl::Span<const VerbSyntax> verbs, int columns) {
   for (const VerbSyntax& verb : verbs) {

@@ -17,9 +17,6 @@ namespace csidelta::cli {
 
 inline constexpr int kSnapshotIdsMax = 1000;  // that one command line names
 
-// INVALID_ARGUMENT: `flag` was not given, and is needed for `what`.
-absl::Status MissingFlag(absl::string_view flag, absl::string_view what);
-
 // One flag: how it is written, what --help says, and where its value goes.
 struct Flag {
   std::string names;       // "-r,--repo" or "--json"

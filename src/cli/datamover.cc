@@ -6,7 +6,7 @@
 #include "base/status_macros.h"
 #include "cli/cluster_access.h"
 #include "cli/command.h"
-#include "cli/datamover_service.h"
+#include "datamover/service.h"
 #include "k8s/config.h"
 #include "k8s/reconcile_loop.h"
 #include "k8s/rest_client.h"
@@ -54,19 +54,19 @@ class DatamoverCommand : public Command {
     client.qps = static_cast<double>(requests_per_second_);
     client.burst = static_cast<int>(requests_per_second_);
     const std::unique_ptr<k8s::ApiClient> api = k8s::MakeClient(client);
-    RETURN_IF_ERROR(RunDatamoverService(ctx, *api, settings_));
+    RETURN_IF_ERROR(datamover::RunService(ctx, *api, settings_));
     return ExitCode::kOk;
   }
 
  private:
   ClusterAccess cluster_;
   int64_t requests_per_second_ = k8s::kRequestsPerSecond;
-  DatamoverSettings settings_{.mover_namespace = "csi-delta",
-                              .velero_namespaces = "velero",
-                              .image = "",
-                              .worker_service_account = "csi-delta-worker",
-                              .listen = "0.0.0.0:8080",
-                              .concurrent_reconciles = k8s::kConcurrentReconciles};
+  datamover::ServiceSettings settings_{.mover_namespace = "csi-delta",
+                                       .velero_namespaces = "velero",
+                                       .image = "",
+                                       .worker_service_account = "csi-delta-worker",
+                                       .listen = "0.0.0.0:8080",
+                                       .concurrent_reconciles = k8s::kConcurrentReconciles};
 };
 
 }  // namespace

@@ -6,7 +6,7 @@
 #include "base/status_macros.h"
 #include "cli/cluster_access.h"
 #include "cli/command.h"
-#include "cli/diffsnap_service.h"
+#include "diffsnap/service.h"
 #include "incremental/differential_wire.h"
 #include "k8s/config.h"
 
@@ -47,7 +47,7 @@ class DiffsnapCommand : public Command {
         diffsnap::MakeDifferentialDriver(ctx, csi_address_, driver_options);
     RETURN_IF_ERROR(driver.status());
     const std::unique_ptr<k8s::ApiClient> api = access_.MakeClient();
-    RETURN_IF_ERROR(RunDiffsnapService(ctx, *api, *driver, settings_));
+    RETURN_IF_ERROR(diffsnap::RunService(ctx, *api, *driver, settings_));
     return ExitCode::kOk;
   }
 
@@ -103,7 +103,7 @@ class DiffsnapCommand : public Command {
 
   std::string csi_address_;
   ClusterAccess access_;
-  DiffsnapSettings settings_;
+  diffsnap::ServiceSettings settings_;
 };
 
 }  // namespace

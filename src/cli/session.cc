@@ -1,7 +1,5 @@
 #include "cli/session.h"
 
-#include <unistd.h>
-
 #include <array>
 #include <utility>
 
@@ -11,6 +9,7 @@
 #include "absl/strings/str_split.h"
 #include "base/status_macros.h"
 #include "cli/certificates.h"
+#include "net/listen_address.h"
 
 namespace csidelta::cli {
 namespace {
@@ -80,14 +79,6 @@ absl::StatusOr<std::optional<repository::Keyring>> ReadKeyring(const RepositoryC
 }  // namespace
 
 std::string ProgramVersion() { return "csi-delta " CSIDELTA_VERSION; }
-
-std::string HostName() {
-  std::array<char, 256> name{};
-  if (::gethostname(name.data(), name.size() - 1) != 0 || name[0] == '\0') {
-    return "localhost";
-  }
-  return name.data();
-}
 
 std::string UserName(const GetVariable& get) {
   const std::string user = Variable(get, "USER");
@@ -239,7 +230,7 @@ engine::SessionOptions Session::EngineOptions() {
           .password = [this](const CallContext& ctx, const std::string& place,
                              bool twice) { return Password(ctx, place, twice); },
           .program_version = ProgramVersion(),
-          .host = HostName(),
+          .host = net::HostName(),
           .user = UserName(get),
           .pod_uid = Variable(get, kPodUidVariable),
           .scratch_folder = scratch_folder.empty() ? kScratchFolder : scratch_folder,

@@ -137,8 +137,6 @@ class Session {
 // Tells the console.
 engine::Listener ListenerOf(Console& console);
 
-// This machine's name.
-std::string HostName();
 // The user's name by the environment, else "".
 std::string UserName(const GetVariable& get);
 

@@ -10,8 +10,8 @@
 #include "base/status_macros.h"
 #include "cli/cluster_access.h"
 #include "cli/command.h"
-#include "cli/datamover_service.h"
 #include "cli/location_store.h"
+#include "datamover/service.h"
 #include "datamover/uninstall.h"
 
 namespace csidelta::cli {
@@ -85,7 +85,8 @@ VerbSyntax UninstallCommand::Declare() {
 }
 
 absl::StatusOr<ExitCode> UninstallCommand::Run(const CallContext& ctx, Session& session) {
-  ASSIGN_OR_RETURN(request_.velero_namespaces, ParseVeleroNamespaces(velero_namespaces_));
+  ASSIGN_OR_RETURN(request_.velero_namespaces,
+                   datamover::ParseVeleroNamespaces(velero_namespaces_));
   request_.open_store = [&session](const datamover::RepositoryAccess& access) {
     return OpenLocationStore(session.environment(), access);
   };

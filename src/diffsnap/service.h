@@ -12,10 +12,10 @@
 #include "diffsnap/csi_drivers.h"
 #include "k8s/api_client.h"
 
-namespace csidelta::cli {
+namespace csidelta::diffsnap {
 
 // What the service of DifferentialSnapshots is told, as it is written on the command line.
-struct DiffsnapSettings {
+struct ServiceSettings {
   std::string role = "both";  // controller, server, both
   std::string listen = "0.0.0.0:8443";
   std::string url;
@@ -34,13 +34,6 @@ struct DiffsnapSettings {
   bool has_server() const { return role != "controller"; }
 };
 
-struct ListenAddress {
-  std::string address;  // numeric, IPv6 without brackets
-  uint16_t port = 0;
-};
-// "ADDR:PORT" or "[ADDR]:PORT".
-absl::StatusOr<ListenAddress> ParseListenAddress(absl::string_view text);
-
 // The URL without a slash at its end. INVALID_ARGUMENT unless it is https://HOST[:PORT].
 absl::StatusOr<std::string> ParseServiceUrl(absl::string_view text);
 
@@ -51,7 +44,7 @@ absl::StatusOr<Secret> CursorKeyOf(const std::string& text);
 // Serves the DifferentialSnapshots of one driver until `ctx` is stopped: follows the objects, moves
 // them on while it leads, and answers who reads pages, as settings.role says. Stops in order: what
 // is being answered is answered, the lease is given up. Borrows `api` and `driver`.
-absl::Status RunDiffsnapService(const CallContext& ctx, k8s::ApiClient& api,
-                                diffsnap::CsiDriver& driver, const DiffsnapSettings& settings);
+absl::Status RunService(const CallContext& ctx, k8s::ApiClient& api, CsiDriver& driver,
+                        const ServiceSettings& settings);
 
-}  // namespace csidelta::cli
+}  // namespace csidelta::diffsnap

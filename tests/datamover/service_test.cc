@@ -1,4 +1,4 @@
-#include "cli/datamover_service.h"
+#include "datamover/service.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@
 #include "tests/support/mover_kinds.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::cli::datamover_service_test {
+namespace csidelta::datamover::service_test {
 namespace {
 
 using support::IsOk;
@@ -29,15 +29,15 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-DatamoverSettings Settings() {
-  return {.mover_namespace = datamover::MoverBed::kMover,
+ServiceSettings Settings() {
+  return {.mover_namespace = MoverBed::kMover,
           .velero_namespaces = "velero,velero-two",
           .image = "csi-delta:test",
           .worker_service_account = "csi-delta-worker",
           .listen = "127.0.0.1:0"};
 }
 
-TEST(DatamoverServiceTest, NamespacesAreAList) {
+TEST(MoverServiceTest, NamespacesAreAList) {
   EXPECT_THAT(*ParseVeleroNamespaces("velero"), ElementsAre("velero"));
   EXPECT_THAT(*ParseVeleroNamespaces("a,b"), ElementsAre("a", "b"));
   for (const char* wrong : {"", "a,", "a,a", "A", "a b", "../x"}) {
@@ -47,12 +47,12 @@ TEST(DatamoverServiceTest, NamespacesAreAList) {
   }
 }
 
-TEST(DatamoverServiceTest, WhatIsMissingIsNamedBeforeAnythingStarts) {
+TEST(MoverServiceTest, WhatIsMissingIsNamedBeforeAnythingStarts) {
   support::FakeApiClient api;
-  const auto refusal = [&](const DatamoverSettings& settings) {
-    return std::string(RunDatamoverService(CallContext(), api, settings).message());
+  const auto refusal = [&](const ServiceSettings& settings) {
+    return std::string(RunService(CallContext(), api, settings).message());
   };
-  DatamoverSettings wrong = Settings();
+  ServiceSettings wrong = Settings();
   wrong.image = "";
   EXPECT_THAT(refusal(wrong), HasSubstr("--image"));
   wrong = Settings();
@@ -61,21 +61,21 @@ TEST(DatamoverServiceTest, WhatIsMissingIsNamedBeforeAnythingStarts) {
   EXPECT_THAT(api.calls(), testing::IsEmpty());
 }
 
-void SeedCluster(datamover::MoverBed& bed) {
+void SeedCluster(MoverBed& bed) {
   bed.api.Seed({"", "v1", "namespaces", "Namespace", false},
                {{"metadata", {{"name", "kube-system"}, {"uid", bed.env.cluster}}}});
   support::SeedMoverKinds(bed.api);
 }
 
-TEST(DatamoverServiceTest, WithKindsOfAnOlderVersionItDoesNotStart) {
-  datamover::MoverBed bed;
+TEST(MoverServiceTest, WithKindsOfAnOlderVersionItDoesNotStart) {
+  MoverBed bed;
   SeedCluster(bed);
-  bed.api.Mutate(datamover::DefinitionOf(datamover::VolumeTask::Type()), [](Json& definition) {
+  bed.api.Mutate(DefinitionOf(VolumeTask::Type()), [](Json& definition) {
     definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]
               ["properties"]
                   .erase("message");
   });
-  EXPECT_THAT(RunDatamoverService(CallContext(), bed.api, Settings()),
+  EXPECT_THAT(RunService(CallContext(), bed.api, Settings()),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        AllOf(HasSubstr("volumetasks.mover.csi-delta.io"),
                              HasSubstr("drops status.message; kubectl apply"))));
@@ -83,7 +83,7 @@ TEST(DatamoverServiceTest, WithKindsOfAnOlderVersionItDoesNotStart) {
 }
 
 // What it answers, at the port that its Lease names.
-std::string Metrics(const CallContext& ctx, const datamover::MoverBed& bed) {
+std::string Metrics(const CallContext& ctx, const MoverBed& bed) {
   const Json lease =
       bed.api.Find({csi::LeaseType(), "mover", "csi-delta-datamover"}).value_or(Json());
   const std::string holder = GetString(lease, {"spec", "holderIdentity"});
@@ -97,14 +97,14 @@ std::string Metrics(const CallContext& ctx, const datamover::MoverBed& bed) {
   return answer.ok() ? answer->body : "";
 }
 
-TEST(DatamoverServiceTest, MovesVolumesUntilItIsStopped) {
-  datamover::MoverBed bed;
+TEST(MoverServiceTest, MovesVolumesUntilItIsStopped) {
+  MoverBed bed;
   SeedCluster(bed);
   CallContext ctx = CallContext().WithTimeout(absl::Seconds(60));
   std::stop_source stop;
   ctx.stop = stop.get_token();
   absl::Status ended;
-  std::jthread service([&] { ended = RunDatamoverService(ctx, bed.api, Settings()); });
+  std::jthread service([&] { ended = RunService(ctx, bed.api, Settings()); });
   bed.api.AwaitWatches(8);  // Three kinds of two Veleros, tasks and Pods.
   bed.AddBase("gone", bed.env.cluster);
   bed.AddUpload("nightly");
@@ -138,16 +138,14 @@ TEST(DatamoverServiceTest, MovesVolumesUntilItIsStopped) {
 }
 
 // One that waits asks again after minutes only: it is told.
-TEST(DatamoverServiceTest, AnUploadThatEndsLetsTheNextBegin) {
-  datamover::MoverBed bed;
+TEST(MoverServiceTest, AnUploadThatEndsLetsTheNextBegin) {
+  MoverBed bed;
   support::SeedMoverKinds(bed.api);
   bed.api.Seed({"", "v1", "namespaces", "Namespace", false},
                {{"metadata", {{"name", "kube-system"}, {"uid", bed.env.cluster}}}});
-  bed.api.Seed(
-      csi::ConfigMapType(),
-      {{"metadata",
-        {{"name", datamover::kSettingsConfigMap}, {"namespace", datamover::MoverBed::kMover}}},
-       {"data", {{"config.json", R"({"limits": {"total": 1}})"}}}});
+  bed.api.Seed(csi::ConfigMapType(),
+               {{"metadata", {{"name", kSettingsConfigMap}, {"namespace", MoverBed::kMover}}},
+                {"data", {{"config.json", R"({"limits": {"total": 1}})"}}}});
   const std::vector<std::string> names = {"one", "two", "three"};
   for (const std::string& name : names) {
     bed.AddClaim("shop", name);
@@ -156,7 +154,7 @@ TEST(DatamoverServiceTest, AnUploadThatEndsLetsTheNextBegin) {
   CallContext ctx = CallContext().WithTimeout(absl::Seconds(60));
   std::stop_source stop;
   ctx.stop = stop.get_token();
-  std::jthread service([&] { EXPECT_THAT(RunDatamoverService(ctx, bed.api, Settings()), IsOk()); });
+  std::jthread service([&] { EXPECT_THAT(RunService(ctx, bed.api, Settings()), IsOk()); });
   for (const std::string& name : names) {
     EXPECT_THAT(
         k8s::WaitFor(
@@ -171,4 +169,4 @@ TEST(DatamoverServiceTest, AnUploadThatEndsLetsTheNextBegin) {
 }
 
 }  // namespace
-}  // namespace csidelta::cli::datamover_service_test
+}  // namespace csidelta::datamover::service_test

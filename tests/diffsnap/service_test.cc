@@ -1,4 +1,4 @@
-#include "cli/diffsnap_service.h"
+#include "diffsnap/service.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,20 +9,11 @@
 #include "tests/support/fake_api_client.h"
 #include "tests/support/status_matchers.h"
 
-namespace csidelta::cli::diffsnap_service_test {
+namespace csidelta::diffsnap::service_test {
 namespace {
 
 using support::StatusIs;
 using testing::HasSubstr;
-
-TEST(DiffsnapServiceTest, AddressesAreReadWithTheirPorts) {
-  EXPECT_EQ(ParseListenAddress("0.0.0.0:8443")->address, "0.0.0.0");
-  EXPECT_EQ(ParseListenAddress("0.0.0.0:8443")->port, 8443);
-  EXPECT_EQ(ParseListenAddress("[::]:0")->address, "::");
-  for (const char* wrong : {"", "8443", ":8443", "host:", "host:65536", "host:-1", "host:x"}) {
-    EXPECT_THAT(ParseListenAddress(wrong), StatusIs(absl::StatusCode::kInvalidArgument)) << wrong;
-  }
-}
 
 TEST(DiffsnapServiceTest, TheUrlIsThatOfAService) {
   EXPECT_EQ(*ParseServiceUrl("https://diffsnap.csi.svc:8443"), "https://diffsnap.csi.svc:8443");
@@ -47,19 +38,19 @@ TEST(DiffsnapServiceTest, AKeyThatCouldBeGuessedIsRefused) {
 
 TEST(DiffsnapServiceTest, WhatIsMissingIsNamedBeforeAnythingStarts) {
   support::FakeApiClient api;
-  diffsnap::CsiDriver driver;
-  DiffsnapSettings settings;
+  CsiDriver driver;
+  ServiceSettings settings;
   settings.url = "https://diffsnap:8443";
   settings.tls_cert_file = "tls.crt";
   settings.tls_key_file = "tls.key";
   settings.cursor_key_file = "no/such/key";
   settings.lease_namespace = "csi";
-  const auto expect = [&](const DiffsnapSettings& wrong, const char* words) {
-    const absl::Status refused = RunDiffsnapService(CallContext(), api, driver, wrong);
+  const auto expect = [&](const ServiceSettings& wrong, const char* words) {
+    const absl::Status refused = RunService(CallContext(), api, driver, wrong);
     EXPECT_THAT(std::string(refused.message()), HasSubstr(words));
   };
   expect(settings, "no/such/key");
-  DiffsnapSettings wrong = settings;
+  ServiceSettings wrong = settings;
   wrong.tls_key_file = "";
   expect(wrong, "--tls-key-file");
   wrong = settings;
@@ -75,4 +66,4 @@ TEST(DiffsnapServiceTest, WhatIsMissingIsNamedBeforeAnythingStarts) {
 }
 
 }  // namespace
-}  // namespace csidelta::cli::diffsnap_service_test
+}  // namespace csidelta::diffsnap::service_test

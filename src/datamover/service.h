@@ -11,10 +11,10 @@
 #include "k8s/api_client.h"
 #include "k8s/reconcile_loop.h"
 
-namespace csidelta::cli {
+namespace csidelta::datamover {
 
 // What the data mover is told, as it is written on the command line.
-struct DatamoverSettings {
+struct ServiceSettings {
   std::string mover_namespace;
   std::string velero_namespaces;  // joined by commas
   std::string image;
@@ -30,7 +30,7 @@ absl::StatusOr<std::vector<std::string>> ParseVeleroNamespaces(absl::string_view
 // Moves the volumes of DataUploads and DataDownloads until `ctx` is stopped: follows the objects,
 // works while it leads, and answers who asks how it is. Stops in order: the lease is given up last.
 // Borrows `api`.
-absl::Status RunDatamoverService(const CallContext& ctx, k8s::ApiClient& api,
-                                 const DatamoverSettings& settings);
+absl::Status RunService(const CallContext& ctx, k8s::ApiClient& api,
+                        const ServiceSettings& settings);
 
-}  // namespace csidelta::cli
+}  // namespace csidelta::datamover

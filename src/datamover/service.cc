@@ -1,4 +1,4 @@
-#include "cli/datamover_service.h"
+#include "datamover/service.h"
 
 #include <algorithm>
 #include <atomic>
@@ -11,12 +11,10 @@
 #include "absl/strings/str_split.h"
 #include "base/backoff.h"
 #include "base/log.h"
+#include "base/missing_flag.h"
 #include "base/random.h"
 #include "base/retry.h"
 #include "base/status_macros.h"
-#include "cli/arguments.h"
-#include "cli/diffsnap_service.h"
-#include "cli/session.h"
 #include "csi/base_index.h"
 #include "csi/base_snapshots.h"
 #include "csi/data_transfer.h"
@@ -45,6 +43,7 @@
 #include "k8s/object_cache.h"
 #include "k8s/reconcile_loop.h"
 #include "net/http_server.h"
+#include "net/listen_address.h"
 #include "objects/client.h"
 #include "objects/data_deletion.h"
 #include "objects/data_download.h"
@@ -54,7 +53,7 @@
 #include "objects/volume_snapshot.h"
 #include "velero/data_reference.h"
 
-namespace csidelta::cli {
+namespace csidelta::datamover {
 namespace {
 
 constexpr int kConnectionsMax = 32;
@@ -71,12 +70,11 @@ k8s::FollowedObjects MadeForTasks(const k8s::ResourceType& type,
 }
 
 // All rooms of the service, wired. Each informer has a thread, each loop several that work.
-class DatamoverService {
+class Service {
  public:
   // `api` without the cache, which that of `env` writes into.
-  DatamoverService(k8s::ApiClient& api, k8s::ObjectCache& cache, csi::BaseIndex& bases,
-                   datamover::MoverEnvironment env,
-                   const std::vector<std::string>& velero_namespaces, int concurrent);
+  Service(k8s::ApiClient& api, k8s::ObjectCache& cache, csi::BaseIndex& bases, MoverEnvironment env,
+          const std::vector<std::string>& velero_namespaces, int concurrent);
   absl::Status Run(const CallContext& ctx, const std::string& listen_text);
 
  private:
@@ -89,7 +87,7 @@ class DatamoverService {
   // Objects of Velero that wait for their admissions.
   void FollowTransfers(const char* queue, const k8s::ResourceType& type,
                        const std::string& velero_namespace, k8s::Reconciler& reconciler,
-                       datamover::TransferFollower::Reader read);
+                       TransferFollower::Reader read);
 
   // `follower` hands what `informer` delivers to `loop`, if it is not the loop. `queue`: for the
   // metrics. Several may have the same, one in each namespace.
@@ -99,7 +97,7 @@ class DatamoverService {
 
   // DataUploads, for what becomes of them when they are over.
   void AddArchives(k8s::Informer& uploads);
-  datamover::MoverState State() const;
+  MoverState State() const;
   std::map<std::string, k8s::QueueFigures> Queues() const;
 
   // Whether all objects that tasks are done for are known.
@@ -109,92 +107,88 @@ class DatamoverService {
 
   k8s::ApiClient& api_;
   k8s::ObjectCache& cache_;
-  const datamover::MoverEnvironment env_;
+  const MoverEnvironment env_;
   const int concurrent_;                                  // reconciles of one kind
   std::atomic<const k8s::LeaderLease*> lease_ = nullptr;  // of Run()
-  datamover::MoverMetrics metrics_;
-  datamover::TransferScheduler scheduler_;
-  datamover::WakeTable wakes_;
-  datamover::UploadReconciler uploads_;
-  datamover::DownloadReconciler downloads_;
-  datamover::DeletionReconciler deletions_;
-  datamover::ArchiveReconciler archives_;
-  datamover::TaskReconciler tasks_;
+  MoverMetrics metrics_;
+  TransferScheduler scheduler_;
+  WakeTable wakes_;
+  UploadReconciler uploads_;
+  DownloadReconciler downloads_;
+  DeletionReconciler deletions_;
+  ArchiveReconciler archives_;
+  TaskReconciler tasks_;
   k8s::ReconcileLoop task_loop_;
-  datamover::ContentReconciler contents_;
+  ContentReconciler contents_;
   k8s::ReconcileLoop content_loop_;
-  datamover::GroupWindows group_windows_;
-  datamover::Census<datamover::VolumeTask, std::string> task_census_;  // stems
-  datamover::PodFollower pod_follower_;
-  datamover::BaseReconciler bases_;
+  GroupWindows group_windows_;
+  Census<VolumeTask, std::string> task_census_;  // stems
+  PodFollower pod_follower_;
+  BaseReconciler bases_;
   k8s::ReconcileLoop base_loop_;
-  datamover::GroupReconciler groups_;
+  GroupReconciler groups_;
   k8s::ReconcileLoop group_loop_;
-  datamover::WakingFollower<objects::VolumeSnapshot> snapshot_follower_;
-  datamover::WakingFollower<objects::PersistentVolumeClaim> claim_follower_;
+  WakingFollower<objects::VolumeSnapshot> snapshot_follower_;
+  WakingFollower<objects::PersistentVolumeClaim> claim_follower_;
   std::deque<k8s::ReconcileLoop> transfer_loops_;
-  std::deque<datamover::TransferFollower> transfer_followers_;
+  std::deque<TransferFollower> transfer_followers_;
   std::deque<k8s::ReconcileLoop> deletion_loops_;
   std::deque<k8s::ReconcileLoop> archive_loops_;
-  std::deque<datamover::DeletionFollower> deletion_followers_;
-  std::deque<datamover::Census<objects::DataDeletion, datamover::DeletionState>> deletion_census_;
+  std::deque<DeletionFollower> deletion_followers_;
+  std::deque<Census<objects::DataDeletion, DeletionState>> deletion_census_;
   std::deque<k8s::Informer> informers_;
   std::vector<std::pair<std::string, k8s::ReconcileLoop*>> loops_;  // by queue
 };
 
-DatamoverService::DatamoverService(k8s::ApiClient& api, k8s::ObjectCache& cache,
-                                   csi::BaseIndex& bases, datamover::MoverEnvironment env,
-                                   const std::vector<std::string>& velero_namespaces,
-                                   int concurrent)
+Service::Service(k8s::ApiClient& api, k8s::ObjectCache& cache, csi::BaseIndex& bases,
+                 MoverEnvironment env, const std::vector<std::string>& velero_namespaces,
+                 int concurrent)
     : api_(api),
       cache_(cache),
       env_(std::move(env)),
       concurrent_(concurrent),
       scheduler_(
-          datamover::LimitsOf(env_.settings), Clock::Real(),
+          LimitsOf(env_.settings), Clock::Real(),
           [this] { return Leads()() && TransfersAreKnown(); },
           [this](const std::string& task) { wakes_.Wake(task); }),
       wakes_([this](const std::string& stem) {
         task_loop_.Wake(env_.mover_namespace, stem);
         content_loop_.Wake("", stem);
       }),
-      uploads_(env_, scheduler_, [this](const datamover::UploadEnd& end) { metrics_.Count(end); }),
-      downloads_(env_, scheduler_,
-                 [this](const datamover::DownloadEnd& end) { metrics_.Count(end); }),
+      uploads_(env_, scheduler_, [this](const UploadEnd& end) { metrics_.Count(end); }),
+      downloads_(env_, scheduler_, [this](const DownloadEnd& end) { metrics_.Count(end); }),
       deletions_(env_),
       archives_(env_),
       tasks_(env_, wakes_, [this] { return IsSynced(); },
-             {{datamover::TaskKind::kUpload, datamover::RemoveUploadLeftovers},
-              {datamover::TaskKind::kDownload, datamover::RemoveDownloadLeftovers},
-              {datamover::TaskKind::kForget, datamover::RemoveDeletionLeftovers}}),
-      task_loop_({.type = datamover::VolumeTask::Type(),
+             {{TaskKind::kUpload, RemoveUploadLeftovers},
+              {TaskKind::kDownload, RemoveDownloadLeftovers},
+              {TaskKind::kForget, RemoveDeletionLeftovers}}),
+      task_loop_({.type = VolumeTask::Type(),
                   .namespace_name = env_.mover_namespace,
                   .label_selector = ""},
                  tasks_, Leads(), Clock::Real(), concurrent_),
       contents_(env_, wakes_, {velero_namespaces.begin(), velero_namespaces.end()},
                 [this] { return IsSynced(); }),
-      content_loop_(datamover::ExposedContents(), contents_, Leads(), Clock::Real(),
-                    kOneAfterTheOther),
+      content_loop_(ExposedContents(), contents_, Leads(), Clock::Real(), kOneAfterTheOther),
       group_windows_({velero_namespaces.begin(), velero_namespaces.end()}, Clock::Real().Now(),
                      Leads()),
-      task_census_([](const datamover::VolumeTask& task) { return task.name(); }, task_loop_),
+      task_census_([](const VolumeTask& task) { return task.name(); }, task_loop_),
       pod_follower_(wakes_, &cache_, *env_.ended_pods, *env_.running),
       bases_(env_),
       base_loop_(csi::BaseContents(), bases_, Leads(), Clock::Real(), kOneAfterTheOther),
       groups_(env_),
-      group_loop_(datamover::GroupMemberContents(), groups_, Leads(), Clock::Real(),
-                  kOneAfterTheOther),
+      group_loop_(GroupMemberContents(), groups_, Leads(), Clock::Real(), kOneAfterTheOther),
       snapshot_follower_(wakes_, &cache_),
       claim_follower_(wakes_, &cache_) {
   Work("bases", Uncached(csi::BaseContents()), base_loop_, base_loop_);
   informers_.back().Add(bases);
-  Work("groups", Uncached(datamover::GroupMemberContents()), group_loop_, group_loop_);
+  Work("groups", Uncached(GroupMemberContents()), group_loop_, group_loop_);
   Work("tasks",
-       Cached({.type = datamover::VolumeTask::Type(),
+       Cached({.type = VolumeTask::Type(),
                .namespace_name = env_.mover_namespace,
                .label_selector = ""}),
        task_census_, task_loop_);
-  Work("contents", Cached(datamover::ExposedContents()), content_loop_, content_loop_);
+  Work("contents", Cached(ExposedContents()), content_loop_, content_loop_);
   Cached(MadeForTasks(csi::PodType(), env_.mover_namespace)).Add(pod_follower_);
   Cached(MadeForTasks(csi::VolumeSnapshotType(), env_.mover_namespace)).Add(snapshot_follower_);
   Cached(MadeForTasks(csi::PersistentVolumeClaimType(), env_.mover_namespace)).Add(claim_follower_);
@@ -209,10 +203,10 @@ DatamoverService::DatamoverService(k8s::ApiClient& api, k8s::ObjectCache& cache,
                       if (const auto upload = objects::DataUpload::From(object); upload.ok()) {
                         metrics_.Note(*upload);
                       }
-                      if (const auto backup = datamover::GoodBackupOf(object)) {
+                      if (const auto backup = GoodBackupOf(object)) {
                         scheduler_.NoteBackup(backup->volume, backup->taken_at);
                       }
-                      return datamover::QueuedUpload(object);
+                      return QueuedUpload(object);
                     });
     AddArchives(informers_.back());
     FollowTransfers("downloads", csi::DataDownloadType(), velero_namespace, downloads_,
@@ -221,14 +215,14 @@ DatamoverService::DatamoverService(k8s::ApiClient& api, k8s::ObjectCache& cache,
                           download.ok()) {
                         metrics_.Note(*download);
                       }
-                      return datamover::QueuedDownload(object);
+                      return QueuedDownload(object);
                     });
     FollowDeletions(velero_namespace);
   }
 }
 
-absl::Status DatamoverService::Run(const CallContext& ctx, const std::string& listen_text) {
-  ASSIGN_OR_RETURN(const ListenAddress listen, ParseListenAddress(listen_text));
+absl::Status Service::Run(const CallContext& ctx, const std::string& listen_text) {
+  ASSIGN_OR_RETURN(const net::ListenAddress listen, net::ParseListenAddress(listen_text));
   net::HttpServerOptions options;
   options.address = listen.address;
   options.port = listen.port;
@@ -242,8 +236,8 @@ absl::Status DatamoverService::Run(const CallContext& ctx, const std::string& li
                {"listen", absl::StrCat(listen.address, ":", http->port())});
   k8s::LeaderLease lease(
       api_, k8s::LeaderLeaseOptions{.namespace_name = env_.mover_namespace,
-                                    .name = datamover::kMoverLease,
-                                    .holder = absl::StrCat(HostName(), ":", http->port())});
+                                    .name = kMoverLease,
+                                    .holder = absl::StrCat(net::HostName(), ":", http->port())});
   lease_ = &lease;
   std::stop_source lease_stop;
   CallContext lease_ctx = ctx;
@@ -253,8 +247,7 @@ absl::Status DatamoverService::Run(const CallContext& ctx, const std::string& li
   for (k8s::Informer& informer : informers_) {
     threads.emplace_back([this, &ctx, &informer] { informer.Run(ctx, api_).IgnoreError(); });
   }
-  threads.emplace_back(
-      [this, &ctx] { datamover::FollowGroups(ctx, api_, group_windows_).IgnoreError(); });
+  threads.emplace_back([this, &ctx] { FollowGroups(ctx, api_, group_windows_).IgnoreError(); });
   for (const auto& [queue, loop] : loops_) {
     threads.emplace_back([&ctx, working = loop] { working->Work(ctx); });
   }
@@ -266,62 +259,61 @@ absl::Status DatamoverService::Run(const CallContext& ctx, const std::string& li
   return absl::OkStatus();
 }
 
-k8s::Informer& DatamoverService::Cached(const k8s::FollowedObjects& objects,
-                                        k8s::ObjectCache::Filter filter) {
+k8s::Informer& Service::Cached(const k8s::FollowedObjects& objects,
+                               k8s::ObjectCache::Filter filter) {
   k8s::Informer& informer = Uncached(objects);
   informer.Add(cache_.Add(objects, std::move(filter)));
   return informer;
 }
 
-std::function<bool()> DatamoverService::Leads() const {
+std::function<bool()> Service::Leads() const {
   return [this] {
     const k8s::LeaderLease* const lease = lease_;
     return lease != nullptr && lease->leads(Clock::Real());
   };
 }
 
-void DatamoverService::FollowTransfers(const char* queue, const k8s::ResourceType& type,
-                                       const std::string& velero_namespace,
-                                       k8s::Reconciler& reconciler,
-                                       datamover::TransferFollower::Reader read) {
+void Service::FollowTransfers(const char* queue, const k8s::ResourceType& type,
+                              const std::string& velero_namespace, k8s::Reconciler& reconciler,
+                              TransferFollower::Reader read) {
   const k8s::FollowedObjects objects{
       .type = type, .namespace_name = velero_namespace, .label_selector = ""};
   k8s::ReconcileLoop& loop = transfer_loops_.emplace_back(objects, reconciler, Leads(),
                                                           Clock::Real(), concurrent_, &cache_);
   const auto is_to_be_moved = objects::FilterOf<objects::DataTransfer>(
-      [](const objects::DataTransfer& transfer) { return datamover::IsToBeMoved(transfer); });
+      [](const objects::DataTransfer& transfer) { return IsToBeMoved(transfer); });
   Work(queue, Cached(objects, is_to_be_moved),
        transfer_followers_.emplace_back(type.kind, std::move(read), scheduler_, wakes_, loop),
        loop);
 }
 
-void DatamoverService::Work(const char* queue, k8s::Informer& informer,
-                            k8s::ObjectFollower& follower, k8s::ReconcileLoop& loop) {
+void Service::Work(const char* queue, k8s::Informer& informer, k8s::ObjectFollower& follower,
+                   k8s::ReconcileLoop& loop) {
   informer.Add(follower);
   loops_.emplace_back(queue, &loop);
 }
 
-void DatamoverService::FollowDeletions(const std::string& velero_namespace) {
+void Service::FollowDeletions(const std::string& velero_namespace) {
   const k8s::FollowedObjects objects{
       .type = csi::DataDeletionType(), .namespace_name = velero_namespace, .label_selector = ""};
   k8s::ReconcileLoop& loop =
       deletion_loops_.emplace_back(objects, deletions_, Leads(), Clock::Real(), kOneAfterTheOther);
   Work("deletions", Uncached(objects),
-       deletion_census_.emplace_back(datamover::DeletionStateOf,
+       deletion_census_.emplace_back(DeletionStateOf,
                                      deletion_followers_.emplace_back(wakes_, loop)),
        loop);
 }
 
-void DatamoverService::AddArchives(k8s::Informer& uploads) {
+void Service::AddArchives(k8s::Informer& uploads) {
   k8s::ReconcileLoop& loop = archive_loops_.emplace_back(uploads.objects(), archives_, Leads(),
                                                          Clock::Real(), kOneAfterTheOther);
   Work("archives", uploads, loop, loop);
 }
 
-datamover::MoverState DatamoverService::State() const {
-  datamover::MoverState state = {.leads = Leads()(), .transfers = scheduler_.counts()};
+MoverState Service::State() const {
+  MoverState state = {.leads = Leads()(), .transfers = scheduler_.counts()};
   for (const auto& census : deletion_census_) {
-    const std::vector<datamover::DeletionState> deletions = census.All();
+    const std::vector<DeletionState> deletions = census.All();
     state.deletions.insert(state.deletions.end(), deletions.begin(), deletions.end());
   }
   const std::vector<std::string> stems = task_census_.All();
@@ -332,7 +324,7 @@ datamover::MoverState DatamoverService::State() const {
   return state;
 }
 
-std::map<std::string, k8s::QueueFigures> DatamoverService::Queues() const {
+std::map<std::string, k8s::QueueFigures> Service::Queues() const {
   std::map<std::string, k8s::QueueFigures> queues;
   for (const auto& [queue, loop] : loops_) {
     queues[queue] += loop->figures();
@@ -340,18 +332,18 @@ std::map<std::string, k8s::QueueFigures> DatamoverService::Queues() const {
   return queues;
 }
 
-bool DatamoverService::IsSynced() const {
+bool Service::IsSynced() const {
   return TransfersAreKnown() &&
          std::all_of(deletion_loops_.begin(), deletion_loops_.end(),
                      [](const k8s::ReconcileLoop& loop) { return loop.is_synced(); });
 }
 
-bool DatamoverService::TransfersAreKnown() const {
+bool Service::TransfersAreKnown() const {
   return std::all_of(transfer_loops_.begin(), transfer_loops_.end(),
                      [](const k8s::ReconcileLoop& loop) { return loop.is_synced(); });
 }
 
-net::HttpResponse DatamoverService::Answer(const net::HttpCall& call) const {
+net::HttpResponse Service::Answer(const net::HttpCall& call) const {
   net::HttpResponse response;
   response.headers["content-type"] = "text/plain; charset=utf-8";
   response.status = 200;
@@ -399,8 +391,8 @@ absl::StatusOr<std::vector<std::string>> ParseVeleroNamespaces(absl::string_view
   return names;
 }
 
-absl::Status RunDatamoverService(const CallContext& ctx, k8s::ApiClient& api,
-                                 const DatamoverSettings& settings) {
+absl::Status RunService(const CallContext& ctx, k8s::ApiClient& api,
+                        const ServiceSettings& settings) {
   ASSIGN_OR_RETURN(const std::vector<std::string> velero_namespaces,
                    ParseVeleroNamespaces(settings.velero_namespaces));
   if (!velero::IsNamespaceName(settings.mover_namespace)) {
@@ -410,26 +402,26 @@ absl::Status RunDatamoverService(const CallContext& ctx, k8s::ApiClient& api,
     return MissingFlag("--image", "what workers run");
   }
   ASSIGN_OR_RETURN(const std::string cluster,
-                   AwaitAnswer(ctx, [&] { return datamover::ReadClusterUid(ctx, api); }));
-  RETURN_IF_ERROR(AwaitAnswer(ctx, [&] { return datamover::CheckMoverKinds(ctx, api); }));
-  ASSIGN_OR_RETURN(const datamover::MoverSettings mover_settings,
-                   datamover::ReadMoverSettings(ctx, api, settings.mover_namespace));
+                   AwaitAnswer(ctx, [&] { return ReadClusterUid(ctx, api); }));
+  RETURN_IF_ERROR(AwaitAnswer(ctx, [&] { return CheckMoverKinds(ctx, api); }));
+  ASSIGN_OR_RETURN(const MoverSettings mover_settings,
+                   ReadMoverSettings(ctx, api, settings.mover_namespace));
   k8s::ObjectCache cache;
   csi::BaseIndex bases;
   k8s::NotingClient noting(api, cache);
-  return DatamoverService(api, cache, bases,
-                          {.api = noting,
-                           .random = Random::Real(),
-                           .secure_random = SecureRandom::Real(),
-                           .mover_namespace = settings.mover_namespace,
-                           .cluster = cluster,
-                           .image = settings.image,
-                           .worker_service_account = settings.worker_service_account,
-                           .settings = mover_settings,
-                           .cache = &cache,
-                           .bases = &bases},
-                          velero_namespaces, static_cast<int>(settings.concurrent_reconciles))
+  return Service(api, cache, bases,
+                 {.api = noting,
+                  .random = Random::Real(),
+                  .secure_random = SecureRandom::Real(),
+                  .mover_namespace = settings.mover_namespace,
+                  .cluster = cluster,
+                  .image = settings.image,
+                  .worker_service_account = settings.worker_service_account,
+                  .settings = mover_settings,
+                  .cache = &cache,
+                  .bases = &bases},
+                 velero_namespaces, static_cast<int>(settings.concurrent_reconciles))
       .Run(ctx, settings.listen);
 }
 
-}  // namespace csidelta::cli
+}  // namespace csidelta::datamover

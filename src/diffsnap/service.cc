@@ -1,17 +1,14 @@
-#include "cli/diffsnap_service.h"
+#include "diffsnap/service.h"
 
 #include <optional>
 #include <thread>
 #include <utility>
 
-#include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/crypto.h"
 #include "base/log.h"
+#include "base/missing_flag.h"
 #include "base/status_macros.h"
-#include "cli/arguments.h"
-#include "cli/session.h"
 #include "diffsnap/class_secrets.h"
 #include "diffsnap/controller.h"
 #include "diffsnap/page_service.h"
@@ -19,16 +16,17 @@
 #include "k8s/config.h"
 #include "k8s/leader_lease.h"
 #include "net/http_server.h"
+#include "net/listen_address.h"
 #include "net/url.h"
 #include "objects/differential_snapshot.h"
 
-namespace csidelta::cli {
+namespace csidelta::diffsnap {
 namespace {
 
 constexpr std::size_t kCursorKeyBytes = 32;
 constexpr char kLeasePrefix[] = "csi-delta-diffsnap-";
 
-std::string AudienceOf(const DiffsnapSettings& settings, const diffsnap::CsiDriver& driver) {
+std::string AudienceOf(const ServiceSettings& settings, const CsiDriver& driver) {
   return settings.audience.empty()
              ? absl::StrCat(objects::DifferentialSnapshot::Type().group, "/", driver.name)
              : settings.audience;
@@ -49,14 +47,14 @@ bool IsForAnybody(absl::string_view target) {
 }
 
 // All rooms of the service, wired. Borrows what it is given.
-class DiffsnapService {
+class Service {
  public:
-  DiffsnapService(k8s::ApiClient& api, diffsnap::CsiDriver& driver,
-                  const DiffsnapSettings& settings, std::string url, Secret cursor_key)
+  Service(k8s::ApiClient& api, CsiDriver& driver, const ServiceSettings& settings, std::string url,
+          Secret cursor_key)
       : api_(api),
         settings_(settings),
         secrets_(api),
-        pages_(pairs_, *driver.driver, diffsnap::CursorCodec(std::move(cursor_key)), &secrets_),
+        pages_(pairs_, *driver.driver, CursorCodec(std::move(cursor_key)), &secrets_),
         access_(api, AudienceOf(settings, driver)),
         rest_(pairs_, access_, pages_, settings.page_entries_max),
         driver_name_(driver.name),
@@ -70,7 +68,7 @@ class DiffsnapService {
             Clock::Real()) {}
 
   absl::Status Run(const CallContext& ctx) {
-    ASSIGN_OR_RETURN(const ListenAddress listen, ParseListenAddress(settings_.listen));
+    ASSIGN_OR_RETURN(const net::ListenAddress listen, net::ParseListenAddress(settings_.listen));
     ASSIGN_OR_RETURN(
         const std::unique_ptr<net::HttpServer> http,
         net::HttpServer::Start(ServerOptions(listen),
@@ -88,10 +86,10 @@ class DiffsnapService {
     if (settings_.has_controller()) {
       // Nobody else has this port here: a process that comes after one that was killed need not
       // wait for the end of a lease that is its own.
-      lease_.emplace(
-          api_, k8s::LeaderLeaseOptions{.namespace_name = settings_.lease_namespace,
-                                        .name = absl::StrCat(kLeasePrefix, driver_name_),
-                                        .holder = absl::StrCat(HostName(), ":", http->port())});
+      lease_.emplace(api_, k8s::LeaderLeaseOptions{
+                               .namespace_name = settings_.lease_namespace,
+                               .name = absl::StrCat(kLeasePrefix, driver_name_),
+                               .holder = absl::StrCat(net::HostName(), ":", http->port())});
       leading = std::jthread([&] { lease_->Run(inner); });
       working = std::jthread([&] { controller_.Work(inner); });
     }
@@ -103,7 +101,7 @@ class DiffsnapService {
   }
 
  private:
-  net::HttpServerOptions ServerOptions(const ListenAddress& listen) const {
+  net::HttpServerOptions ServerOptions(const net::ListenAddress& listen) const {
     net::HttpServerOptions options;
     options.address = listen.address;
     options.port = listen.port;
@@ -128,19 +126,19 @@ class DiffsnapService {
   }
 
   k8s::ApiClient& api_;
-  const DiffsnapSettings& settings_;
-  diffsnap::PairTable pairs_;
-  diffsnap::ClassSecrets secrets_;
-  diffsnap::PageService pages_;
-  diffsnap::AccessReviewer access_;
-  diffsnap::RestServer rest_;
+  const ServiceSettings& settings_;
+  PairTable pairs_;
+  ClassSecrets secrets_;
+  PageService pages_;
+  AccessReviewer access_;
+  RestServer rest_;
   const std::string driver_name_;
   std::optional<k8s::LeaderLease> lease_;
-  diffsnap::Reconciler reconciler_;
-  diffsnap::Controller controller_;
+  Reconciler reconciler_;
+  Controller controller_;
 };
 
-absl::Status CheckSettings(const DiffsnapSettings& settings) {
+absl::Status CheckSettings(const ServiceSettings& settings) {
   if (settings.tls_cert_file.empty() || settings.tls_key_file.empty()) {
     return MissingFlag("--tls-cert-file and --tls-key-file", "there is no service without TLS");
   }
@@ -154,23 +152,6 @@ absl::Status CheckSettings(const DiffsnapSettings& settings) {
 }
 
 }  // namespace
-
-absl::StatusOr<ListenAddress> ParseListenAddress(absl::string_view text) {
-  const std::size_t colon = text.rfind(':');
-  ListenAddress listen;
-  uint32_t port = 0;
-  if (colon == text.npos || colon == 0 || !absl::SimpleAtoi(text.substr(colon + 1), &port) ||
-      port > 65535) {
-    return absl::InvalidArgumentError(absl::StrCat("--listen ", text, " is not ADDRESS:PORT"));
-  }
-  absl::string_view address = text.substr(0, colon);
-  if (absl::StartsWith(address, "[") && absl::EndsWith(address, "]")) {
-    address = address.substr(1, address.size() - 2);
-  }
-  listen.address = std::string(address);
-  listen.port = static_cast<uint16_t>(port);
-  return listen;
-}
 
 absl::StatusOr<std::string> ParseServiceUrl(absl::string_view text) {
   const absl::StatusOr<net::Url> url = net::ParseUrl(text);
@@ -190,8 +171,8 @@ absl::StatusOr<Secret> CursorKeyOf(const std::string& text) {
   return text.size() == kCursorKeyBytes ? Secret(text) : Secret(std::string(AsBytes(Sha256(text))));
 }
 
-absl::Status RunDiffsnapService(const CallContext& ctx, k8s::ApiClient& api,
-                                diffsnap::CsiDriver& driver, const DiffsnapSettings& settings) {
+absl::Status RunService(const CallContext& ctx, k8s::ApiClient& api, CsiDriver& driver,
+                        const ServiceSettings& settings) {
   RETURN_IF_ERROR(CheckSettings(settings));
   std::string url;
   if (settings.has_controller()) {
@@ -202,7 +183,7 @@ absl::Status RunDiffsnapService(const CallContext& ctx, k8s::ApiClient& api,
     ASSIGN_OR_RETURN(const std::string text, k8s::ReadFile(settings.cursor_key_file));
     ASSIGN_OR_RETURN(key, CursorKeyOf(text));
   }
-  return DiffsnapService(api, driver, settings, std::move(url), std::move(key)).Run(ctx);
+  return Service(api, driver, settings, std::move(url), std::move(key)).Run(ctx);
 }
 
-}  // namespace csidelta::cli
+}  // namespace csidelta::diffsnap
