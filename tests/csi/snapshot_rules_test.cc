@@ -260,20 +260,21 @@ INSTANTIATE_TEST_SUITE_P(Table, StripForeignOwnersTest, testing::ValuesIn(kOwner
 
 TEST(StripForeignOwnersTest, KeepsTheOthers) {
   const Json kept = Json::array({Owner("v1", "PersistentVolume")});
-  objects::Object object(
-      {{"metadata",
-        {{"ownerReferences", Json::array({Owner("velero.io/v1", "Backup"), kept[0]})}}}});
+  const Json json = {
+      {"metadata", {{"ownerReferences", Json::array({Owner("velero.io/v1", "Backup"), kept[0]})}}}};
+  objects::Object object(json);
   EXPECT_TRUE(StripForeignOwners("velero", object));
   EXPECT_EQ(object.json()["metadata"]["ownerReferences"], kept);
   EXPECT_FALSE(StripForeignOwners("velero", object));
 }
 
 TEST(StripMarksTest, RemovesTheMarksOfControllersAndOfTheBackupAndNothingElse) {
-  const objects::Object clean({{"metadata",
-                                {{"name", "x"},
-                                 {"annotations", {{objects::kVolumeSnapshotHandleAnnotation, "h"}}},
-                                 {"labels", {{objects::kBackupNameLabel, "nightly"}}},
-                                 {"finalizers", {"example.com/other"}}}}});
+  const Json json = {{"metadata",
+                      {{"name", "x"},
+                       {"annotations", {{objects::kVolumeSnapshotHandleAnnotation, "h"}}},
+                       {"labels", {{objects::kBackupNameLabel, "nightly"}}},
+                       {"finalizers", {"example.com/other"}}}}};
+  const objects::Object clean(json);
   objects::Object object = clean;
   EXPECT_FALSE(StripMarks(object));
   EXPECT_EQ(object, clean);

@@ -70,7 +70,8 @@ TEST(ObjectTest, NoneOfSomethingIsNoField) {
 
 TEST(ObjectTest, OwnersThatStayAreKeptAsTheyAreWritten) {
   const Json kept = {{"apiVersion", "v1"}, {"kind", "Node"}, {"unknown", 7}};
-  Object object({{"metadata", {{"ownerReferences", Json::array({kept, ToJson(kSomeOwner)})}}}});
+  const Json json = {{"metadata", {{"ownerReferences", Json::array({kept, ToJson(kSomeOwner)})}}}};
+  Object object(json);
   const auto is_some_owner = [](const OwnerReference& owner) { return owner == kSomeOwner; };
   EXPECT_TRUE(object.RemoveOwners(is_some_owner));
   EXPECT_FALSE(object.RemoveOwners(is_some_owner));

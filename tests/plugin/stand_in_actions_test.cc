@@ -19,7 +19,8 @@ void ExpectNoItem(const velero::ResourceSelector& selector) {
 }
 
 const objects::Object kNobody;
-const objects::Object kPod({{"kind", "Pod"}});
+const Json kPodJson = {{"kind", "Pod"}};
+const objects::Object kPod(kPodJson);
 
 TEST(StandInActionsTest, ABackupHasNoItemAndNoOperation) {
   const auto action = MakeStandInBackupAction();

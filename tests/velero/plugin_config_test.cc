@@ -197,8 +197,8 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& test) { return std::string(test.param.name); });
 
 objects::Object Labelled(const char* name, const Json& labels) {
-  return objects::Object(
-      {{"metadata", {{"name", name}, {"namespace", "velero"}, {"labels", labels}}}});
+  const Json json = {{"metadata", {{"name", name}, {"namespace", "velero"}, {"labels", labels}}}};
+  return objects::Object(json);
 }
 
 TEST(SelectPluginConfigTest, TakesTheOneWithBothLabels) {
