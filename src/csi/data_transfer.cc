@@ -9,6 +9,7 @@
 #include "base/status_macros.h"
 #include "k8s/find.h"
 #include "objects/client.h"
+#include "objects/data_deletion.h"
 #include "objects/keys.h"
 #include "velero/data_upload.h"
 #include "velero/labels.h"
@@ -41,11 +42,7 @@ std::string ErrorOf(const Transfer& transfer, const Kind& object, DataPhase phas
 
 }  // namespace
 
-const k8s::ResourceType& DataDeletionType() {
-  static const k8s::ResourceType type{"mover.csi-delta.io", "v1alpha1", "datadeletions",
-                                      "DataDeletion", true};
-  return type;
-}
+const k8s::ResourceType& DataDeletionType() { return objects::DataDeletion::Type(); }
 
 std::string UploadOperationId(absl::string_view backup_uid, absl::string_view claim_uid) {
   return velero::ValidLabelValue(absl::StrCat("du-", backup_uid, ".", claim_uid));

@@ -1,124 +1,58 @@
 #include "csi/snapshot_types.h"
 
-#include <string>
+#include "objects/backup.h"
+#include "objects/config_map.h"
+#include "objects/data_download.h"
+#include "objects/data_upload.h"
+#include "objects/event.h"
+#include "objects/lease.h"
+#include "objects/persistent_volume.h"
+#include "objects/persistent_volume_claim.h"
+#include "objects/resource_quota.h"
+#include "objects/secret.h"
+#include "objects/storage_class.h"
+#include "objects/volume_attachment.h"
+#include "objects/volume_snapshot.h"
+#include "objects/workload.h"
 
 namespace csidelta::csi {
-namespace {
 
-constexpr char kSnapshotGroup[] = "snapshot.storage.k8s.io";
-
-}  // namespace
-
-const k8s::ResourceType& VolumeSnapshotType() {
-  static const k8s::ResourceType type{kSnapshotGroup, "v1", "volumesnapshots", "VolumeSnapshot",
-                                      true};
-  return type;
-}
-
+const k8s::ResourceType& VolumeSnapshotType() { return objects::VolumeSnapshot::Type(); }
 const k8s::ResourceType& VolumeSnapshotContentType() {
-  static const k8s::ResourceType type{kSnapshotGroup, "v1", "volumesnapshotcontents",
-                                      "VolumeSnapshotContent", false};
-  return type;
+  return objects::VolumeSnapshotContent::Type();
 }
-
-const k8s::ResourceType& VolumeSnapshotClassType() {
-  static const k8s::ResourceType type{kSnapshotGroup, "v1", "volumesnapshotclasses",
-                                      "VolumeSnapshotClass", false};
-  return type;
-}
-
+const k8s::ResourceType& VolumeSnapshotClassType() { return objects::VolumeSnapshotClass::Type(); }
 const k8s::ResourceType& PersistentVolumeClaimType() {
-  static const k8s::ResourceType type{"", "v1", "persistentvolumeclaims", "PersistentVolumeClaim",
-                                      true};
-  return type;
+  return objects::PersistentVolumeClaim::Type();
 }
-
-const k8s::ResourceType& PersistentVolumeType() {
-  static const k8s::ResourceType type{"", "v1", "persistentvolumes", "PersistentVolume", false};
-  return type;
-}
-
-const k8s::ResourceType& VolumeAttachmentType() {
-  static const k8s::ResourceType type{"storage.k8s.io", "v1", "volumeattachments",
-                                      "VolumeAttachment", false};
-  return type;
-}
-
-const k8s::ResourceType& StorageClassType() {
-  static const k8s::ResourceType type{"storage.k8s.io", "v1", "storageclasses", "StorageClass",
-                                      false};
-  return type;
-}
-
-const k8s::ResourceType& PodType() {
-  static const k8s::ResourceType type{"", "v1", "pods", "Pod", true};
-  return type;
-}
-
-const k8s::ResourceType& StatefulSetType() {
-  static const k8s::ResourceType type{"apps", "v1", "statefulsets", "StatefulSet", true};
-  return type;
-}
-
-const k8s::ResourceType& SecretType() {
-  static const k8s::ResourceType type{"", "v1", "secrets", "Secret", true};
-  return type;
-}
-
-const k8s::ResourceType& ConfigMapType() {
-  static const k8s::ResourceType type{"", "v1", "configmaps", "ConfigMap", true};
-  return type;
-}
-
-const k8s::ResourceType& LeaseType() {
-  static const k8s::ResourceType type{"coordination.k8s.io", "v1", "leases", "Lease", true};
-  return type;
-}
-
-const k8s::ResourceType& ResourceQuotaType() {
-  static const k8s::ResourceType type{"", "v1", "resourcequotas", "ResourceQuota", true};
-  return type;
-}
-
-const k8s::ResourceType& EventType() {
-  static const k8s::ResourceType type{"", "v1", "events", "Event", true};
-  return type;
-}
-
-const k8s::ResourceType& BackupType() {
-  static const k8s::ResourceType type{"velero.io", "v1", "backups", "Backup", true};
-  return type;
-}
-
-const k8s::ResourceType& DataUploadType() {
-  static const k8s::ResourceType type{"velero.io", "v2alpha1", "datauploads", "DataUpload", true};
-  return type;
-}
-
-const k8s::ResourceType& DataDownloadType() {
-  static const k8s::ResourceType type{"velero.io", "v2alpha1", "datadownloads", "DataDownload",
-                                      true};
-  return type;
-}
+const k8s::ResourceType& PersistentVolumeType() { return objects::PersistentVolume::Type(); }
+const k8s::ResourceType& VolumeAttachmentType() { return objects::VolumeAttachment::Type(); }
+const k8s::ResourceType& StorageClassType() { return objects::StorageClass::Type(); }
+const k8s::ResourceType& PodType() { return objects::Pod::Type(); }
+const k8s::ResourceType& StatefulSetType() { return objects::StatefulSet::Type(); }
+const k8s::ResourceType& SecretType() { return objects::Secret::Type(); }
+const k8s::ResourceType& ConfigMapType() { return objects::ConfigMap::Type(); }
+const k8s::ResourceType& LeaseType() { return objects::Lease::Type(); }
+const k8s::ResourceType& EventType() { return objects::Event::Type(); }
+const k8s::ResourceType& ResourceQuotaType() { return objects::ResourceQuota::Type(); }
+const k8s::ResourceType& BackupType() { return objects::Backup::Type(); }
+const k8s::ResourceType& DataUploadType() { return objects::DataUpload::Type(); }
+const k8s::ResourceType& DataDownloadType() { return objects::DataDownload::Type(); }
 
 k8s::ObjectKey VolumeSnapshotKey(absl::string_view namespace_name, absl::string_view name) {
-  return {.type = VolumeSnapshotType(),
-          .namespace_name = std::string(namespace_name),
-          .name = std::string(name)};
+  return objects::VolumeSnapshot::Key(namespace_name, name);
 }
 
 k8s::ObjectKey VolumeSnapshotContentKey(absl::string_view name) {
-  return {.type = VolumeSnapshotContentType(), .namespace_name = "", .name = std::string(name)};
+  return objects::VolumeSnapshotContent::Key("", name);
 }
 
 k8s::ObjectKey ClaimKey(absl::string_view namespace_name, absl::string_view name) {
-  return {.type = PersistentVolumeClaimType(),
-          .namespace_name = std::string(namespace_name),
-          .name = std::string(name)};
+  return objects::PersistentVolumeClaim::Key(namespace_name, name);
 }
 
 k8s::ObjectKey VolumeKey(absl::string_view name) {
-  return {.type = PersistentVolumeType(), .namespace_name = "", .name = std::string(name)};
+  return objects::PersistentVolume::Key("", name);
 }
 
 }  // namespace csidelta::csi

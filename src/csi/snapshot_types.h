@@ -3,10 +3,9 @@
 #include "absl/strings/string_view.h"
 #include "k8s/api_client.h"
 
-// The kinds that a volume snapshot's life touches.
+// The kinds that a volume snapshot's life touches, by short names: Kind::Type() and Kind::Key().
 namespace csidelta::csi {
 
-// Built on first use; live for ever.
 const k8s::ResourceType& VolumeSnapshotType();
 const k8s::ResourceType& VolumeSnapshotContentType();
 const k8s::ResourceType& VolumeSnapshotClassType();

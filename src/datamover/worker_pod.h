@@ -16,7 +16,6 @@ using objects::kGraceSeconds;
 using objects::kScratchPath;
 using objects::kSecretsPath;
 using objects::kVolumePath;
-using objects::kWorkerUser;
 
 // What one worker Pod is made from.
 struct WorkerPod {

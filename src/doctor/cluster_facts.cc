@@ -18,11 +18,6 @@ const k8s::ResourceType& TypeOf(const char* group, const char* plural, const cha
 
 }  // namespace
 
-const k8s::ResourceType& ServiceAccountType() {
-  static const k8s::ResourceType& type = TypeOf("", "serviceaccounts", "ServiceAccount", true);
-  return type;
-}
-
 const k8s::ResourceType& CsiDriverType() {
   static const k8s::ResourceType& type = TypeOf("storage.k8s.io", "csidrivers", "CSIDriver", false);
   return type;

@@ -17,7 +17,6 @@
 namespace csidelta::doctor {
 
 // Kinds that only a look over the whole cluster needs. Built on first use; live for ever.
-const k8s::ResourceType& ServiceAccountType();
 const k8s::ResourceType& CsiDriverType();
 const k8s::ResourceType& PriorityClassType();
 const k8s::ResourceType& ScheduleType();

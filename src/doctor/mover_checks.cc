@@ -18,6 +18,7 @@
 #include "objects/lease.h"
 #include "objects/resource_quota.h"
 #include "objects/secret.h"
+#include "objects/service_account.h"
 #include "objects/storage_class.h"
 #include "objects/volume_task.h"
 #include "velero/data_upload.h"
@@ -179,7 +180,8 @@ void CheckMoverDeployment(Visit& visit) {
 void CheckMoverAccounts(Visit& visit) {
   const std::string& space = visit.options().mover_namespace;
   for (const char* account : {kControllerAccount, kWorkerAccount}) {
-    const absl::Status status = visit.facts().Find(ServiceAccountType(), space, account).status();
+    const absl::Status status =
+        visit.facts().Find(objects::ServiceAccount::Type(), space, account).status();
     if (absl::IsNotFound(status)) {
       visit.Fault(InMover(visit, "service account", account), "does not exist",
                   "install the chart, which makes it with its roles");

@@ -9,6 +9,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/types/optional.h"
 #include "base/check.h"
+#include "base/enum_names.h"
 
 namespace csidelta::incremental {
 namespace {
@@ -16,7 +17,7 @@ namespace {
 constexpr std::size_t kServerTextMax = 512;
 constexpr char kPayload[] = "csi-delta/listing-failure";
 
-constexpr std::array<std::pair<ListingFailure, absl::string_view>, 8> kNames = {
+constexpr EnumNames<ListingFailure, 8> kNames = {
     {{ListingFailure::kBaseGone, "base-snapshot-gone"},
      {ListingFailure::kDriverHasNoService, "driver-has-no-metadata-service"},
      {ListingFailure::kMetadataUnavailable, "metadata-unavailable"},
@@ -48,12 +49,7 @@ std::optional<ListingFailure> FailureOf(const absl::Status& status) {
   if (!payload.has_value()) {
     return std::nullopt;
   }
-  for (const auto& [failure, name] : kNames) {
-    if (*payload == name) {
-      return failure;
-    }
-  }
-  return std::nullopt;
+  return EnumValue(kNames, std::string(*payload));
 }
 
 std::string HarmlessText(absl::string_view text, const std::vector<absl::string_view>& secrets) {

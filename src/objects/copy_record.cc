@@ -1,9 +1,9 @@
 #include "objects/copy_record.h"
 
-#include <array>
 #include <utility>
 
 #include "absl/strings/string_view.h"
+#include "base/enum_names.h"
 #include "base/json.h"
 #include "base/rfc3339.h"
 #include "objects/keys.h"
@@ -13,25 +13,16 @@ namespace {
 
 using Method = CopyRecord::Method;
 
-constexpr std::array<std::pair<Method, absl::string_view>, 3> kMethods = {{
+constexpr EnumNames<Method, 3> kMethods = {{
     {Method::kSnapshot, "snapshot"},
     {Method::kRepository, "repository"},
     {Method::kMover, "mover"},
 }};
 
-std::string NameOf(Method method) {
-  for (const auto& [known, name] : kMethods) {
-    if (known == method) {
-      return std::string(name);
-    }
-  }
-  return "";
-}
-
 }  // namespace
 
 std::string FormatCopyRecord(const CopyRecord& record) {
-  Json json = {{"method", NameOf(record.method)}, {"from", record.from}};
+  Json json = {{"method", EnumName(kMethods, record.method)}, {"from", record.from}};
   for (const auto& [field, value] :
        {std::pair("id", &record.id), std::pair("upload", &record.upload)}) {
     if (!value->empty()) {
@@ -61,11 +52,7 @@ std::optional<CopyRecord> ParseCopyRecord(const PersistentVolumeClaim& pvc) {
   if (!json.ok()) {
     return record;
   }
-  for (const auto& [method, name] : kMethods) {
-    if (GetString(*json, {"method"}) == name) {
-      record.method = method;
-    }
-  }
+  record.method = EnumValue(kMethods, GetString(*json, {"method"})).value_or(Method::kUnknown);
   record.from = GetString(*json, {"from"});
   record.id = GetString(*json, {"id"});
   record.upload = GetString(*json, {"upload"});

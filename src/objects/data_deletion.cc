@@ -1,42 +1,26 @@
 #include "objects/data_deletion.h"
 
 #include <algorithm>
-#include <array>
-#include <utility>
 
 #include "absl/strings/string_view.h"
+#include "base/enum_names.h"
 #include "base/rfc3339.h"
 
 namespace csidelta::objects {
 namespace {
 
-constexpr std::array<std::pair<DeletionPhase, absl::string_view>, 4> kDeletionPhases = {{
+constexpr EnumNames<DeletionPhase, 4> kDeletionPhases = {{
     {DeletionPhase::kWaiting, "Waiting"},
     {DeletionPhase::kInProgress, "InProgress"},
     {DeletionPhase::kCompleted, "Completed"},
     {DeletionPhase::kFailed, "Failed"},
 }};
 
-constexpr std::array<std::pair<DeletionTrouble, absl::string_view>, 3> kTroubles = {{
+constexpr EnumNames<DeletionTrouble, 3> kTroubles = {{
     {DeletionTrouble::kLocked, "Locked"},
     {DeletionTrouble::kRetained, "Retained"},
     {DeletionTrouble::kFailed, "Failed"},
 }};
-
-// Of what is in none of the tables: kNone.
-template <typename Table>
-auto ValueOf(const Table& table, absl::string_view text) {
-  const auto found = std::find_if(table.begin(), table.end(),
-                                  [text](const auto& known) { return known.second == text; });
-  return found == table.end() ? typename Table::value_type::first_type() : found->first;
-}
-
-template <typename Table, typename Value>
-std::string TextOf(const Table& table, Value value) {
-  const auto found = std::find_if(table.begin(), table.end(),
-                                  [value](const auto& known) { return known.first == value; });
-  return found == table.end() ? "" : std::string(found->second);
-}
 
 Json TimeOrNull(const std::optional<absl::Time>& time) {
   return time.has_value() ? Json(FormatRfc3339(*time)) : Json();
@@ -68,9 +52,9 @@ Json LocksJson(const std::vector<SeenLock>& locks) {
 
 }  // namespace
 
-std::string ToString(DeletionTrouble trouble) { return TextOf(kTroubles, trouble); }
+std::string ToString(DeletionTrouble trouble) { return EnumName(kTroubles, trouble); }
 
-std::string ToString(DeletionPhase phase) { return TextOf(kDeletionPhases, phase); }
+std::string ToString(DeletionPhase phase) { return EnumName(kDeletionPhases, phase); }
 
 DataDeletionSpec DataDeletion::spec() const {
   return {.location = Text({"spec", "backupStorageLocation"}),
@@ -81,19 +65,20 @@ DataDeletionSpec DataDeletion::spec() const {
 }
 
 DeletionPhase DataDeletion::phase() const {
-  return ValueOf(kDeletionPhases, Text({"status", "phase"}));
+  return EnumValue(kDeletionPhases, Text({"status", "phase"})).value_or(DeletionPhase::kNone);
 }
 
 DataDeletionStatus DataDeletion::status() const {
-  return {.phase = phase(),
-          .message = Text({"status", "message"}),
-          .trouble = ValueOf(kTroubles, Text({"status", "trouble"})),
-          .trouble_since = TimeAt({"status", "troubleSince"}),
-          .locks = LocksIn(ArrayAt({"status", "locks"})),
-          .attempts = std::max<int64_t>(0, Number({"status", "attempts"})),
-          .started_at = TimeAt({"status", "startTimestamp"}),
-          .next_attempt_at = TimeAt({"status", "nextAttemptTimestamp"}),
-          .completed_at = TimeAt({"status", "completionTimestamp"})};
+  return {
+      .phase = phase(),
+      .message = Text({"status", "message"}),
+      .trouble = EnumValue(kTroubles, Text({"status", "trouble"})).value_or(DeletionTrouble::kNone),
+      .trouble_since = TimeAt({"status", "troubleSince"}),
+      .locks = LocksIn(ArrayAt({"status", "locks"})),
+      .attempts = std::max<int64_t>(0, Number({"status", "attempts"})),
+      .started_at = TimeAt({"status", "startTimestamp"}),
+      .next_attempt_at = TimeAt({"status", "nextAttemptTimestamp"}),
+      .completed_at = TimeAt({"status", "completionTimestamp"})};
 }
 
 void DataDeletion::SetSpec(const DataDeletionSpec& spec) {

@@ -3,15 +3,16 @@
 #include <utility>
 
 #include "absl/strings/escaping.h"
+#include "base/enum_names.h"
 #include "base/rfc3339.h"
 #include "objects/patch.h"
 
 namespace csidelta::objects {
 namespace {
 
-constexpr std::pair<RequestState, const char*> kStates[] = {{RequestState::kPending, "Pending"},
-                                                            {RequestState::kSuccess, "Success"},
-                                                            {RequestState::kFailure, "Failure"}};
+constexpr EnumNames<RequestState, 3> kStates = {{{RequestState::kPending, "Pending"},
+                                                 {RequestState::kSuccess, "Success"},
+                                                 {RequestState::kFailure, "Failure"}}};
 
 Json ToJson(const ResolvedNames& resolved) {
   Json json{{"driver", resolved.driver}};
@@ -54,27 +55,14 @@ Json ToJson(const Json& object, const RequestCondition& condition, absl::Time no
 
 }  // namespace
 
-std::string ToString(RequestState state) {
-  for (const auto& [known, name] : kStates) {
-    if (state == known) {
-      return name;
-    }
-  }
-  return "";
-}
+std::string ToString(RequestState state) { return EnumName(kStates, state); }
 
 std::map<std::string, std::string> DifferentialSnapshot::parameters() const {
   return GetStringMap(json(), {"spec", "parameters"});
 }
 
 RequestState DifferentialSnapshot::state() const {
-  const std::string text = Text({"status", "state"});
-  for (const auto& [state, name] : kStates) {
-    if (text == name) {
-      return state;
-    }
-  }
-  return RequestState::kNone;
+  return EnumValue(kStates, Text({"status", "state"})).value_or(RequestState::kNone);
 }
 
 ResolvedNames DifferentialSnapshot::resolved() const {

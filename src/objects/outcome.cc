@@ -1,10 +1,10 @@
 #include "objects/outcome.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "base/enum_names.h"
 #include "base/json_field.h"
 
 namespace csidelta::objects {
@@ -12,13 +12,13 @@ namespace {
 
 constexpr std::size_t kLockDigits = 64;
 
-constexpr std::array<std::pair<OutcomeCode, absl::string_view>, 3> kCodes = {{
+constexpr EnumNames<OutcomeCode, 3> kCodes = {{
     {OutcomeCode::kDone, "Done"},
     {OutcomeCode::kFailed, "Failed"},
     {OutcomeCode::kStopped, "Stopped"},
 }};
 
-constexpr std::array<std::pair<OutcomeCause, absl::string_view>, 6> kCauses = {{
+constexpr EnumNames<OutcomeCause, 6> kCauses = {{
     {OutcomeCause::kNoRepository, "NoRepository"},
     {OutcomeCause::kLocked, "Locked"},
     {OutcomeCause::kNoKey, "NoKey"},
@@ -59,13 +59,6 @@ constexpr JsonField<RestoreFigures, int64_t> kRestoreCounts[] = {
     {"zeroBytes", &RestoreFigures::zero_bytes},
     {"keptBytes", &RestoreFigures::kept_bytes},
 };
-
-template <typename Names, typename Value>
-std::string NameIn(const Names& names, Value value) {
-  const auto found = std::find_if(names.begin(), names.end(),
-                                  [value](const auto& known) { return known.first == value; });
-  return found == names.end() ? "" : std::string(found->second);
-}
 
 // Cut between two characters.
 std::string Cut(const std::string& text, std::size_t bytes_max) {
@@ -148,9 +141,9 @@ std::vector<std::string> ReadLocks(const Json& json) {
 
 }  // namespace
 
-std::string ToString(OutcomeCode code) { return NameIn(kCodes, code); }
+std::string ToString(OutcomeCode code) { return EnumName(kCodes, code); }
 
-std::string ToString(OutcomeCause cause) { return NameIn(kCauses, cause); }
+std::string ToString(OutcomeCause cause) { return EnumName(kCauses, cause); }
 
 Json ToJson(const Outcome& outcome) {
   Json json = {{"code", ToString(outcome.code)},
@@ -179,20 +172,15 @@ Json ToJson(const Outcome& outcome) {
 }
 
 std::optional<Outcome> ReadOutcome(const Json& json) {
-  const std::string code = GetString(json, {"code"});
-  const auto known = std::find_if(kCodes.begin(), kCodes.end(),
-                                  [&](const auto& one) { return one.second == code; });
-  if (known == kCodes.end()) {
+  const std::optional<OutcomeCode> code = EnumValue(kCodes, GetString(json, {"code"}));
+  if (!code.has_value()) {
     return std::nullopt;
   }
-  Outcome outcome{.code = known->first,
-                  .message = Cut(GetString(json, {"message"}), kOutcomeMessageBytesMax),
-                  .locks = ReadLocks(json)};
-  for (const auto& [cause, name] : kCauses) {
-    if (GetString(json, {"cause"}) == name) {
-      outcome.cause = cause;
-    }
-  }
+  Outcome outcome{
+      .code = *code,
+      .cause = EnumValue(kCauses, GetString(json, {"cause"})).value_or(OutcomeCause::kNone),
+      .message = Cut(GetString(json, {"message"}), kOutcomeMessageBytesMax),
+      .locks = ReadLocks(json)};
   if (const Json* backup = FindJson(json, {"backup"}); backup != nullptr && backup->is_object()) {
     outcome.backup = ReadBackup(*backup);
   }

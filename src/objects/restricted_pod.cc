@@ -5,8 +5,6 @@
 namespace csidelta::objects {
 namespace {
 
-constexpr int kUser = 65532;  // Of the image.
-
 Json PathsToJson(const std::vector<VolumePath>& paths, const char* field) {
   Json list = Json::array();
   for (const VolumePath& one : paths) {
@@ -20,10 +18,7 @@ Json ToJson(const RestrictedContainer& container) {
                {"image", container.image},
                {"command", Json::array({kProgramPath})},
                {"args", container.args},
-               {"securityContext",
-                {{"allowPrivilegeEscalation", false},
-                 {"readOnlyRootFilesystem", true},
-                 {"capabilities", {{"drop", Json::array({"ALL"})}}}}},
+               {"securityContext", RestrictedContainerSecurity()},
                {"terminationMessagePolicy", "FallbackToLogsOnError"}};
   if (!container.image_pull_policy.empty()) {
     json["imagePullPolicy"] = container.image_pull_policy;
@@ -61,15 +56,24 @@ Json ToJson(const PodVolume& volume) {
 
 }  // namespace
 
+Json RestrictedContainerSecurity() {
+  return {{"allowPrivilegeEscalation", false},
+          {"readOnlyRootFilesystem", true},
+          {"capabilities", {{"drop", Json::array({"ALL"})}}}};
+}
+
+Json RestrictedPodSecurity() {
+  return {{"runAsNonRoot", true},
+          {"runAsUser", kImageUser},
+          {"runAsGroup", kImageUser},
+          {"seccompProfile", {{"type", "RuntimeDefault"}}}};
+}
+
 Json ToJson(const RestrictedPod& pod) {
   Json spec = {{"restartPolicy", "Never"},
                {"terminationGracePeriodSeconds", pod.grace_seconds},
                {"enableServiceLinks", false},
-               {"securityContext",
-                {{"runAsNonRoot", true},
-                 {"runAsUser", kUser},
-                 {"runAsGroup", kUser},
-                 {"seccompProfile", {{"type", "RuntimeDefault"}}}}}};
+               {"securityContext", RestrictedPodSecurity()}};
   if (!pod.service_account.empty()) {
     spec["serviceAccountName"] = pod.service_account;
   }

@@ -15,8 +15,9 @@
 // or empty is left out.
 namespace csidelta::objects {
 
-// In the image.
+// Of the image.
 inline constexpr char kProgramPath[] = "/bin/csi-delta";
+inline constexpr int64_t kImageUser = 65532;
 
 struct VolumePath {
   std::string volume;
@@ -46,6 +47,10 @@ struct RestrictedPod {
   std::vector<RestrictedContainer> containers;
   std::vector<PodVolume> volumes = {};  // without a PVC: an empty folder, gone with the Pod
 };
+
+// securityContext of such a container, and of such a Pod.
+Json RestrictedContainerSecurity();
+Json RestrictedPodSecurity();
 
 // The spec of a Pod or of a template.
 Json ToJson(const RestrictedPod& pod);

@@ -1,11 +1,11 @@
 #include "objects/volume_task.h"
 
-#include <array>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/enum_names.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "objects/former_outcome.h"
@@ -13,14 +13,13 @@
 namespace csidelta::objects {
 namespace {
 
-// In the order of the works of VolumeJob.
-constexpr std::array<std::pair<TaskKind, absl::string_view>, 3> kKinds = {{
+constexpr EnumNames<TaskKind, 3> kKinds = {{
     {TaskKind::kUpload, "Upload"},
     {TaskKind::kDownload, "Download"},
     {TaskKind::kForget, "Forget"},
 }};
 
-constexpr std::array<std::pair<TaskPhase, absl::string_view>, 5> kTaskPhases = {{
+constexpr EnumNames<TaskPhase, 5> kTaskPhases = {{
     {TaskPhase::kRunning, "Running"},
     {TaskPhase::kSucceeded, "Succeeded"},
     {TaskPhase::kFailed, "Failed"},
@@ -36,18 +35,9 @@ void SetTime(Json& out, const char* name, const std::optional<absl::Time>& time)
 
 }  // namespace
 
-std::string ToString(TaskKind kind) {
-  return std::string(kKinds.at(static_cast<std::size_t>(kind)).second);
-}
+std::string ToString(TaskKind kind) { return EnumName(kKinds, kind); }
 
-std::string ToString(TaskPhase phase) {
-  for (const auto& [known, name] : kTaskPhases) {
-    if (known == phase) {
-      return std::string(name);
-    }
-  }
-  return "";
-}
+std::string ToString(TaskPhase phase) { return EnumName(kTaskPhases, phase); }
 
 bool IsLast(TaskPhase phase) {
   return phase == TaskPhase::kSucceeded || phase == TaskPhase::kFailed ||
@@ -109,19 +99,18 @@ TaskSubject VolumeTask::subject() const {
 
 absl::StatusOr<VolumeTaskSpec> VolumeTask::spec() const {
   const std::string text = Text({"spec", "type"});
-  for (const auto& [kind, known] : kKinds) {
-    if (text == known) {
-      return VolumeTaskSpec{.kind = kind,
-                            .subject = subject(),
-                            .volume = {.namespace_name = Text({"spec", "volume", "namespace"}),
-                                       .claim = Text({"spec", "volume", "claim"}),
-                                       .claim_uid = Text({"spec", "volume", "claimUID"})},
-                            .cancel = is_canceled()};
-    }
+  const std::optional<TaskKind> kind = EnumValue(kKinds, text);
+  if (!kind.has_value()) {
+    return absl::InvalidArgumentError(absl::StrCat("VolumeTask ", namespace_name(), "/", name(),
+                                                   ": spec.type is \"", text,
+                                                   "\", not Upload, Download or Forget"));
   }
-  return absl::InvalidArgumentError(absl::StrCat("VolumeTask ", namespace_name(), "/", name(),
-                                                 ": spec.type is \"", text,
-                                                 "\", not Upload, Download or Forget"));
+  return VolumeTaskSpec{.kind = *kind,
+                        .subject = subject(),
+                        .volume = {.namespace_name = Text({"spec", "volume", "namespace"}),
+                                   .claim = Text({"spec", "volume", "claim"}),
+                                   .claim_uid = Text({"spec", "volume", "claimUID"})},
+                        .cancel = is_canceled()};
 }
 
 absl::StatusOr<VolumeJob> VolumeTask::job() const {
@@ -135,6 +124,7 @@ absl::StatusOr<VolumeJob> VolumeTask::job() const {
   if (!job.ok()) {
     return Annotate(job.status(), words);
   }
+  // Both are in one order.
   if (job->work.index() != static_cast<std::size_t>(task.kind)) {
     return absl::InvalidArgumentError(
         absl::StrCat(words, ": spec.job is of another type than ", ToString(task.kind)));
@@ -144,12 +134,7 @@ absl::StatusOr<VolumeJob> VolumeTask::job() const {
 
 VolumeTaskStatus VolumeTask::status() const {
   VolumeTaskStatus status;
-  const std::string phase = Text({"status", "phase"});
-  for (const auto& [known, words] : kTaskPhases) {
-    if (phase == words) {
-      status.phase = known;
-    }
-  }
+  status.phase = EnumValue(kTaskPhases, Text({"status", "phase"})).value_or(TaskPhase::kNone);
   status.stage = Text({"status", "stage"});
   status.done_bytes = done_bytes();
   status.total_bytes = total_bytes();

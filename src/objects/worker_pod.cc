@@ -42,10 +42,7 @@ Json Container(const WorkerPodSpec& pod) {
       {"command", Json::array({kProgramPath})},
       {"args", pod.args},
       {"resources", Resources(pod)},
-      {"securityContext",
-       {{"allowPrivilegeEscalation", false},
-        {"readOnlyRootFilesystem", true},
-        {"capabilities", {{"drop", Json::array({"ALL"})}}}}},
+      {"securityContext", RestrictedContainerSecurity()},
       {"terminationMessagePolicy", "FallbackToLogsOnError"},
       {"volumeMounts",
        Json::array({{{"name", "secrets"}, {"mountPath", kSecretsPath}, {"readOnly", true}},
@@ -78,12 +75,10 @@ Json Volumes(const WorkerPodSpec& pod) {
 }
 
 Json SecurityContext(const WorkerPodSpec& pod) {
-  return {{"runAsNonRoot", true},
-          {"runAsUser", kWorkerUser},
-          {"runAsGroup", kWorkerUser},
-          {"fsGroup", kWorkerUser},
-          {"supplementalGroups", pod.supplemental_groups},
-          {"seccompProfile", {{"type", "RuntimeDefault"}}}};
+  Json security = RestrictedPodSecurity();
+  security["fsGroup"] = kImageUser;
+  security["supplementalGroups"] = pod.supplemental_groups;
+  return security;
 }
 
 Json Metadata(const WorkerPodSpec& pod) {

@@ -19,7 +19,6 @@ inline constexpr char kSecretsPath[] = "/secrets";
 inline constexpr char kScratchPath[] = "/scratch";
 // How long a worker that is told to end may take.
 inline constexpr int kGraceSeconds = 8;
-inline constexpr int64_t kWorkerUser = 65532;
 
 // What the Pod of a worker is made from; "" and empty for none.
 struct WorkerPodSpec {

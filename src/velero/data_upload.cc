@@ -1,9 +1,7 @@
 #include "velero/data_upload.h"
 
-#include <array>
-#include <utility>
-
 #include "absl/status/status.h"
+#include "base/enum_names.h"
 #include "base/status_macros.h"
 #include "objects/keys.h"
 #include "velero/field_reader.h"
@@ -11,7 +9,7 @@
 namespace csidelta::velero {
 namespace {
 
-constexpr std::array<std::pair<DataPhase, absl::string_view>, 8> kPhases{{
+constexpr EnumNames<DataPhase, 8> kPhases{{
     {DataPhase::kNew, "New"},
     {DataPhase::kAccepted, "Accepted"},
     {DataPhase::kPrepared, "Prepared"},
@@ -52,22 +50,10 @@ void ReadTransfer(FieldReader& reader, DataTransfer& transfer) {
 
 }  // namespace
 
-std::string ToString(DataPhase phase) {
-  for (const auto& [known, text] : kPhases) {
-    if (known == phase) {
-      return std::string(text);
-    }
-  }
-  return "";
-}
+std::string ToString(DataPhase phase) { return EnumName(kPhases, phase); }
 
 DataPhase ParseDataPhase(absl::string_view text) {
-  for (const auto& [phase, known] : kPhases) {
-    if (known == text) {
-      return phase;
-    }
-  }
-  return text.empty() ? DataPhase::kNew : DataPhase::kUnknown;
+  return text.empty() ? DataPhase::kNew : EnumValue(kPhases, text).value_or(DataPhase::kUnknown);
 }
 
 bool IsTerminal(DataPhase phase) {

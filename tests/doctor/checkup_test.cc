@@ -36,6 +36,7 @@
 #include "objects/deployment.h"
 #include "objects/keys.h"
 #include "objects/resource_quota.h"
+#include "objects/service_account.h"
 #include "objects/storage_class.h"
 #include "objects/swap_record.h"
 #include "objects/volume_task.h"
@@ -182,7 +183,8 @@ class Cluster {
     SetJson(lease, {"spec"}, Json{{"holderIdentity", "a"}, {"renewTime", Now()}});
     api_.Seed(csi::LeaseType(), lease);
     for (const char* account : {"csi-delta-mover", "csi-delta-worker"}) {
-      api_.Seed(ServiceAccountType(), MakeObject("v1", "ServiceAccount", kMover, account));
+      api_.Seed(objects::ServiceAccount::Type(),
+                MakeObject("v1", "ServiceAccount", kMover, account));
     }
   }
 
@@ -499,7 +501,7 @@ std::vector<Ailment> OfMover() {
        }},
       {"mover-accounts", Grade::kFault, "does not exist",
        [](Cluster& c) {
-         c.api().Remove({ServiceAccountType(), kMover, "csi-delta-worker"});
+         c.api().Remove({objects::ServiceAccount::Type(), kMover, "csi-delta-worker"});
        }},
       {"mover-quota", Grade::kWarning, "leaves no limits.memory",
        [](Cluster& c) {
@@ -1030,7 +1032,8 @@ TEST(CheckupTest, AServiceOfSnapshotMetadataWithItsOwnCertificateIsGood) {
 
 TEST(CheckupTest, KindsAreNamespacedAsTheApiServerHasThem) {
   for (const k8s::ResourceType& type :
-       {ServiceAccountType(), objects::ResourceQuota::Type(), objects::Deployment::Type()}) {
+       {objects::ServiceAccount::Type(), objects::ResourceQuota::Type(),
+        objects::Deployment::Type()}) {
     EXPECT_TRUE(type.namespaced) << type.kind;
   }
   for (const k8s::ResourceType& type :
