@@ -30,7 +30,7 @@ void BaseIndex::OnObjects(std::vector<VolumeSnapshotContent> page, bool is_first
   }
 }
 
-void BaseIndex::OnWhole() {
+void BaseIndex::OnListComplete() {
   const MutexLock lock(mutex_);
   std::vector<std::string> gone;
   for (const auto& [name, base] : bases_) {

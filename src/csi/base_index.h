@@ -9,14 +9,14 @@
 #include "absl/strings/string_view.h"
 #include "base/mutex.h"
 #include "csi/base_snapshots.h"
-#include "objects/follow.h"
+#include "objects/event_handler.h"
 #include "objects/volume_snapshot.h"
 
 namespace csidelta::csi {
 
 // The bases of all volumes as the informer of BaseContents() delivers them, so that the end of one
 // upload looks at those of its own volume alone. Thread-safe.
-class BaseIndex : public objects::Follower<objects::VolumeSnapshotContent> {
+class BaseIndex : public objects::EventHandler<objects::VolumeSnapshotContent> {
  public:
   // A moment old. Nothing until all are known. Those being deleted are none.
   std::optional<std::vector<BaseSnapshot>> OfClaim(absl::string_view claim_uid) const;
@@ -25,7 +25,7 @@ class BaseIndex : public objects::Follower<objects::VolumeSnapshotContent> {
 
  private:
   void OnObjects(std::vector<objects::VolumeSnapshotContent> page, bool is_first) override;
-  void OnWhole() override;
+  void OnListComplete() override;
   void OnChanged(const objects::VolumeSnapshotContent& content) override;
   void OnDeleted(const objects::VolumeSnapshotContent& content) override;
   void Note(const objects::VolumeSnapshotContent& content) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -16,7 +16,7 @@
 #include "k8s/access_review.h"
 #include "k8s/follow.h"
 #include "objects/client.h"
-#include "objects/follow.h"
+#include "objects/event_handler.h"
 
 namespace csidelta::csi {
 namespace {
@@ -46,7 +46,7 @@ SnapshotMark MarkOfEntry(const SnapshotEntry& entry) {
           .is_bound = !entry.content.empty()};
 }
 
-class SnapshotFollower : public objects::Follower<VolumeSnapshot> {
+class SnapshotFollower : public objects::EventHandler<VolumeSnapshot> {
  public:
   SnapshotFollower(const CallContext& ctx, k8s::ApiClient& api, const SnapshotWatchRequest& request,
                    const std::function<bool(const SnapshotChange& change)>& sink,
@@ -55,7 +55,7 @@ class SnapshotFollower : public objects::Follower<VolumeSnapshot> {
   bool has_ended() const;
 
   // A list that is not the newest may lack what was shown already: it is looked for by name.
-  void OnWhole() override;
+  void OnListComplete() override;
 
   // --- Contents, of all namespaces
 
@@ -151,7 +151,7 @@ void SnapshotFollower::OnObjects(std::vector<VolumeSnapshot> page, bool is_first
   }
 }
 
-void SnapshotFollower::OnWhole() {
+void SnapshotFollower::OnListComplete() {
   const MutexLock lock(mutex_);
   std::vector<std::string> missing;
   for (const auto& [uid, known] : known_) {
@@ -337,11 +337,11 @@ void SnapshotFollower::Tell(const SnapshotChange& change) {
   }
 }
 
-class ContentFollower : public objects::Follower<VolumeSnapshotContent> {
+class ContentFollower : public objects::EventHandler<VolumeSnapshotContent> {
  public:
   explicit ContentFollower(SnapshotFollower& snapshots) : snapshots_(snapshots) {}
 
-  void OnWhole() override { snapshots_.OnContentsListed(); }
+  void OnListComplete() override { snapshots_.OnContentsListed(); }
 
  private:
   void OnObjects(std::vector<VolumeSnapshotContent> page, bool is_first) override {

@@ -13,7 +13,7 @@
 #include "datamover/mover_environment.h"
 #include "k8s/api_client.h"
 #include "objects/data_upload.h"
-#include "objects/follow.h"
+#include "objects/reconciler.h"
 #include "velero/data_upload.h"
 
 namespace csidelta::datamover {

@@ -4,7 +4,7 @@
 #include "absl/time/time.h"
 #include "base/call_context.h"
 #include "datamover/mover_environment.h"
-#include "objects/follow.h"
+#include "objects/reconciler.h"
 #include "objects/volume_snapshot.h"
 
 namespace csidelta::datamover {

@@ -7,20 +7,20 @@
 #include <vector>
 
 #include "base/mutex.h"
-#include "objects/follow.h"
+#include "objects/event_handler.h"
 
 namespace csidelta::datamover {
 
 // What is worth knowing of each object of a kind, as long as it is there; all is passed on to the
 // next who follows them. Thread-safe.
 template <typename Kind, typename Entry>
-class Census : public objects::Follower<Kind> {
+class Census : public objects::EventHandler<Kind> {
  public:
   using Reader = std::function<Entry(const Kind& object)>;
 
   // Borrows `next`.
   Census(Reader read, k8s::ObjectFollower& next)
-      : objects::Follower<Kind>(&next), read_(std::move(read)) {}
+      : objects::EventHandler<Kind>(&next), read_(std::move(read)) {}
 
   std::vector<Entry> All() const {
     std::vector<Entry> all;
@@ -41,7 +41,7 @@ class Census : public objects::Follower<Kind> {
       listed_.insert_or_assign(object.uid(), read_(object));
     }
   }
-  void OnWhole() override {
+  void OnListComplete() override {
     const MutexLock lock(mutex_);
     entries_ = std::exchange(listed_, {});
   }

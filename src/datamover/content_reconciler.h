@@ -10,7 +10,7 @@
 #include "datamover/mover_environment.h"
 #include "datamover/task_watch.h"
 #include "k8s/follow.h"
-#include "objects/follow.h"
+#include "objects/reconciler.h"
 #include "objects/volume_snapshot.h"
 
 namespace csidelta::datamover {

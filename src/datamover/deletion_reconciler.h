@@ -8,7 +8,7 @@
 #include "datamover/task_watch.h"
 #include "k8s/reconcile_loop.h"
 #include "objects/data_deletion.h"
-#include "objects/follow.h"
+#include "objects/reconciler.h"
 #include "objects/volume_task.h"
 
 namespace csidelta::datamover {

@@ -5,7 +5,7 @@
 #include "base/call_context.h"
 #include "datamover/mover_environment.h"
 #include "k8s/follow.h"
-#include "objects/follow.h"
+#include "objects/reconciler.h"
 #include "objects/volume_snapshot.h"
 
 namespace csidelta::datamover {

@@ -72,7 +72,7 @@ void GroupWindows::OnObjects(std::vector<objects::VolumeGroupSnapshot> groups, b
   }
 }
 
-void GroupWindows::OnWhole() {
+void GroupWindows::OnListComplete() {
   const MutexLock lock(mutex_);
   std::erase_if(seen_, [&](const std::string& uid) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return !listed_.contains(uid);

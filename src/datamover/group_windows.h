@@ -12,7 +12,7 @@
 #include "base/call_context.h"
 #include "base/mutex.h"
 #include "k8s/api_client.h"
-#include "objects/follow.h"
+#include "objects/event_handler.h"
 #include "objects/volume_group_snapshot.h"
 
 namespace csidelta::datamover {
@@ -32,7 +32,7 @@ struct GroupFigures {
 
 // Sees the VolumeGroupSnapshots that the plugin makes, as long as they are there: from the request
 // to the end of their backup. Each counts once. Thread-safe.
-class GroupWindows : public objects::Follower<objects::VolumeGroupSnapshot> {
+class GroupWindows : public objects::EventHandler<objects::VolumeGroupSnapshot> {
  public:
   // Groups of these Veleros that the driver answered from `since` on, so that a process that starts
   // anew counts no group again. `leads`: of several replicas, the one that counts.
@@ -43,7 +43,7 @@ class GroupWindows : public objects::Follower<objects::VolumeGroupSnapshot> {
 
  private:
   void OnObjects(std::vector<objects::VolumeGroupSnapshot> groups, bool is_first) override;
-  void OnWhole() override;
+  void OnListComplete() override;
   void OnChanged(const objects::VolumeGroupSnapshot& group) override;
   void OnDeleted(const objects::VolumeGroupSnapshot& group) override;
   void Note(const objects::VolumeGroupSnapshot& group) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

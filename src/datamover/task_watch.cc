@@ -56,7 +56,7 @@ void PodFollower::OnObjects(std::vector<objects::Pod> page, bool is_first) {
 }
 
 // Those that went while nothing was watched are told of by nothing else.
-void PodFollower::OnWhole() { running_.NotePods(std::exchange(listed_, {})); }
+void PodFollower::OnListComplete() { running_.NotePods(std::exchange(listed_, {})); }
 
 void PodFollower::OnChanged(const objects::Pod& pod) {
   Note(pod);
@@ -79,7 +79,7 @@ void SubjectFollower::OnObjects(std::vector<objects::Object> page, bool is_first
   }
 }
 
-void SubjectFollower::OnWhole() {
+void SubjectFollower::OnListComplete() {
   std::vector<std::string> gone;
   absl::c_set_difference(uids_, std::exchange(listed_, {}), std::back_inserter(gone));
   for (const std::string& uid : gone) {

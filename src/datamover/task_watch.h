@@ -20,8 +20,9 @@
 #include "datamover/volume_task.h"
 #include "k8s/object_cache.h"
 #include "k8s/reconcile_loop.h"
-#include "objects/follow.h"
+#include "objects/event_handler.h"
 #include "objects/object.h"
+#include "objects/reconciler.h"
 #include "objects/workload.h"
 
 namespace csidelta::datamover {
@@ -55,7 +56,7 @@ class WakeTable {
 // Objects that bear the name of their stem: whoever cares is woken, but not by what this process
 // has written, which `cache` knows; it may be null. Borrows both.
 template <typename Kind>
-class WakingFollower : public objects::Follower<Kind> {
+class WakingFollower : public objects::EventHandler<Kind> {
  public:
   WakingFollower(WakeTable& wakes, const k8s::ObjectCache* cache) : wakes_(wakes), cache_(cache) {}
 
@@ -65,7 +66,7 @@ class WakingFollower : public objects::Follower<Kind> {
       wakes_.Wake(object.name());
     }
   }
-  void OnWhole() override {}
+  void OnListComplete() override {}
   void OnChanged(const Kind& object) override {
     if (cache_ == nullptr || !cache_->IsOwnWrite(object.key())) {
       wakes_.Wake(object.name());
@@ -87,7 +88,7 @@ class PodFollower : public WakingFollower<objects::Pod> {
 
  private:
   void OnObjects(std::vector<objects::Pod> page, bool is_first) override;
-  void OnWhole() override;
+  void OnListComplete() override;
   void OnChanged(const objects::Pod& pod) override;
   void OnDeleted(const objects::Pod& pod) override;
   void Note(const objects::Pod& pod);
@@ -99,11 +100,11 @@ class PodFollower : public WakingFollower<objects::Pod> {
 
 // All objects of one kind in one Velero namespace: those that are ours and not over are in the
 // table of stems; all go on to the loop that moves them.
-class SubjectFollower : public objects::Follower<objects::Object> {
+class SubjectFollower : public objects::EventHandler<objects::Object> {
  public:
   // Borrows both. `kind`: for StemOf().
   SubjectFollower(std::string kind, WakeTable& wakes, k8s::ReconcileLoop& loop)
-      : Follower(&loop), kind_(std::move(kind)), wakes_(wakes), loop_(loop) {}
+      : EventHandler(&loop), kind_(std::move(kind)), wakes_(wakes), loop_(loop) {}
 
  protected:
   // Whether the object is ours and not over; told of it whenever something of it changed.
@@ -113,7 +114,7 @@ class SubjectFollower : public objects::Follower<objects::Object> {
 
  private:
   void OnObjects(std::vector<objects::Object> page, bool is_first) override;
-  void OnWhole() override;
+  void OnListComplete() override;
   void OnChanged(const objects::Object& object) override;
   void OnDeleted(const objects::Object& object) override { Forget(object.uid()); }
   bool Note(const objects::Object& object);

@@ -20,8 +20,8 @@
 #include "k8s/api_client.h"
 #include "k8s/event_recorder.h"
 #include "objects/data_transfer.h"
-#include "objects/follow.h"
 #include "objects/keys.h"
+#include "objects/reconciler.h"
 #include "objects/volume_task.h"
 #include "velero/data_upload.h"
 

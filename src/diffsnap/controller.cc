@@ -22,7 +22,7 @@ k8s::FollowedObjects AllOfTheCluster() {
 
 Controller::Controller(std::string driver, PairTable& pairs, Reconciler& reconciler,
                        std::function<bool()> leads, const Clock& clock)
-    : Follower(&loop_),
+    : EventHandler(&loop_),
       driver_(std::move(driver)),
       pairs_(pairs),
       loop_(AllOfTheCluster(), reconciler, std::move(leads), clock) {}
@@ -41,7 +41,7 @@ void Controller::OnObjects(std::vector<DifferentialSnapshot> page, bool is_first
   }
 }
 
-void Controller::OnWhole() {
+void Controller::OnListComplete() {
   for (const Key& key : std::exchange(unlisted_, {})) {
     Withdraw(key);
   }

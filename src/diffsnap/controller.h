@@ -13,7 +13,7 @@
 #include "k8s/api_client.h"
 #include "k8s/reconcile_loop.h"
 #include "objects/differential_snapshot.h"
-#include "objects/follow.h"
+#include "objects/event_handler.h"
 
 namespace csidelta::diffsnap {
 
@@ -22,7 +22,7 @@ namespace csidelta::diffsnap {
 // replica follows; the one that leads also works.
 //
 // Follow() runs in one thread, Work() or WorkOnce() in another; Work() has more of its own.
-class Controller : public objects::Follower<objects::DifferentialSnapshot> {
+class Controller : public objects::EventHandler<objects::DifferentialSnapshot> {
  public:
   // Borrows all but the name. `leads`: whether this process may write, asked before each object
   // and while it is worked at.
@@ -42,7 +42,7 @@ class Controller : public objects::Follower<objects::DifferentialSnapshot> {
   using Key = std::pair<std::string, std::string>;  // namespace, name
 
   void OnObjects(std::vector<objects::DifferentialSnapshot> page, bool is_first) override;
-  void OnWhole() override;
+  void OnListComplete() override;
   void OnChanged(const objects::DifferentialSnapshot& object) override;
   void OnDeleted(const objects::DifferentialSnapshot& object) override;
   void Withdraw(const Key& key);

@@ -39,7 +39,7 @@ constexpr absl::Duration kGoneTimeMax = absl::Seconds(10);
 constexpr std::size_t kClassesMax = 5;
 
 std::string LastWords(const Pod& pod) {
-  const std::string words = pod.last_words();
+  const std::string words = pod.last_message();
   return words.empty() ? "it said nothing" : words;
 }
 

@@ -29,18 +29,18 @@ constexpr char kItemOperationFlag[] = "--default-item-operation-timeout";
 // The transfers of a week say how long one takes.
 constexpr absl::Duration kRecent = absl::Hours(7 * 24);
 
-// All words of the containers of a Deployment.
-std::vector<std::string> WordsOf(const objects::Deployment& deployment) {
-  std::vector<std::string> words;
+// All arguments of the containers of a Deployment.
+std::vector<std::string> ArgumentsOf(const objects::Deployment& deployment) {
+  std::vector<std::string> arguments;
   for (const objects::DeployedContainer& container : deployment.containers()) {
-    words.insert(words.end(), container.words.begin(), container.words.end());
+    arguments.insert(arguments.end(), container.arguments.begin(), container.arguments.end());
   }
-  return words;
+  return arguments;
 }
 
 // What "--flag=value" or "--flag value" says; "" where it is not there.
 std::string FlagIn(const objects::Deployment& deployment, absl::string_view flag) {
-  const std::vector<std::string> arguments = WordsOf(deployment);
+  const std::vector<std::string> arguments = ArgumentsOf(deployment);
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     absl::string_view rest = arguments[i];
     if (!absl::ConsumePrefix(&rest, flag)) {

@@ -49,11 +49,11 @@ std::optional<Deployment> Server(Visit& visit, const std::string& space) {
   return std::nullopt;
 }
 
-// Words of command and arguments of all containers.
+// Command and arguments of all containers.
 std::string CommandLine(const Deployment& deployment) {
   std::string line;
   for (const objects::DeployedContainer& container : deployment.containers()) {
-    absl::StrAppend(&line, absl::StrJoin(container.words, " "), " ");
+    absl::StrAppend(&line, absl::StrJoin(container.arguments, " "), " ");
   }
   return line;
 }
@@ -126,7 +126,7 @@ void CheckVeleroVersion(Visit& visit) {
     if (!server.has_value()) {
       continue;
     }
-    for (const auto& [image, words] : server->containers()) {
+    for (const auto& [image, arguments] : server->containers()) {
       const std::optional<int> minor = MinorVersion(image);
       const std::string subject = SubjectOf("deployment", space, kVeleroDeployment);
       if (!minor.has_value()) {
@@ -161,7 +161,7 @@ void CheckVeleroPlugin(Visit& visit) {
       continue;
     }
     bool installed = false;
-    for (const auto& [image, words] : server->init_containers()) {
+    for (const auto& [image, arguments] : server->init_containers()) {
       installed = installed || absl::StrContains(image, kPluginImage);
     }
     if (!installed) {

@@ -7,10 +7,10 @@ namespace csidelta::objects {
 std::vector<DeployedContainer> Deployment::ContainersAt(absl::string_view field) const {
   std::vector<DeployedContainer> containers;
   for (const Json& json : ArrayAt({"spec", "template", "spec", field})) {
-    DeployedContainer container{.image = GetString(json, {"image"}), .words = {}};
+    DeployedContainer container{.image = GetString(json, {"image"}), .arguments = {}};
     for (const char* const list : {"command", "args"}) {
-      for (const Json& word : JsonArrayAt(json, {list})) {
-        container.words.push_back(word.is_string() ? word.get<std::string>() : "");
+      for (const Json& argument : JsonArrayAt(json, {list})) {
+        container.arguments.push_back(argument.is_string() ? argument.get<std::string>() : "");
       }
     }
     containers.push_back(std::move(container));

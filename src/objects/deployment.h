@@ -12,7 +12,7 @@ namespace csidelta::objects {
 // What a Deployment runs in each of its Pods.
 struct DeployedContainer {
   std::string image;
-  std::vector<std::string> words;  // of its command, then of its arguments
+  std::vector<std::string> arguments;  // command, then args
 };
 
 class Deployment : public ObjectOf<Deployment> {

@@ -150,7 +150,7 @@ bool Pod::has_running_container() const {
   return !containers.empty() && FindJson(containers.front(), {"state", "running"}) != nullptr;
 }
 
-std::string Pod::last_words() const {
+std::string Pod::last_message() const {
   for (const char* list : {"containerStatuses", "initContainerStatuses"}) {
     const Json& containers = ArrayAt({"status", list});
     std::string words =

@@ -79,7 +79,7 @@ class Pod : public ObjectOf<Pod> {
   bool has_running_container() const;  // the first one
   // What its first container, else its first init container, left behind when it ended; else what
   // the kubelet says of the Pod. "" where nobody says anything.
-  std::string last_words() const;
+  std::string last_message() const;
   std::string condition_message() const;  // of the first condition that has one; ""
 
   // Takes a volume and its mounts away.

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/json.h"
+#include "k8s/follow.h"
+#include "objects/client.h"
+#include "objects/object.h"
+
+namespace csidelta::objects {
+
+// An event handler of an informer, as k8s::ObjectFollower, for the objects of one kind. Objects of
+// another kind are ignored.
+template <typename Kind>
+class EventHandler : public k8s::ObjectFollower {
+ public:
+  // Borrows `next`, which gets the same calls afterwards; null: there is no further handler.
+  explicit EventHandler(k8s::ObjectFollower* next = nullptr) : next_(next) {}
+
+  void OnPage(const std::vector<Json>& objects, bool is_first) final {
+    std::vector<Kind> page;
+    page.reserve(objects.size());
+    for (const Json& json : objects) {
+      if (absl::StatusOr<Kind> one = As<Kind>(json); one.ok()) {
+        page.push_back(*std::move(one));
+      }
+    }
+    OnObjects(std::move(page), is_first);
+    if (next_ != nullptr) {
+      next_->OnPage(objects, is_first);
+    }
+  }
+  void OnListed() final {
+    OnListComplete();
+    if (next_ != nullptr) {
+      next_->OnListed();
+    }
+  }
+  void OnEvent(const k8s::WatchEvent& event) final {
+    const absl::StatusOr<Kind> object = As<Kind>(event.object);
+    if (object.ok()) {
+      event.kind == k8s::WatchEvent::Kind::kDeleted ? OnDeleted(*object) : OnChanged(*object);
+    }
+    if (next_ != nullptr) {
+      next_->OnEvent(event);
+    }
+  }
+
+ private:
+  // A page of a list, as OnPage() of k8s::ObjectFollower.
+  virtual void OnObjects(std::vector<Kind> page, bool is_first) = 0;
+  virtual void OnListComplete() = 0;               // as OnListed()
+  virtual void OnChanged(const Kind& object) = 0;  // or new
+  virtual void OnDeleted(const Kind& object) = 0;
+
+  k8s::ObjectFollower* const next_;
+};
+
+}  // namespace csidelta::objects
