@@ -1,4 +1,4 @@
-"""Programs of Debian's other releases, unpacked into the cache and never installed.
+"""Programs of Debian's packages, also of other releases, unpacked into the cache and never installed.
 
 The archive's address is that of the machine's own apt sources with another release's name in it. apt itself
 fetches, with lists of its own per release, so that signatures and checksums are proven as ever.
@@ -6,6 +6,7 @@ fetches, with lists of its own per release, so that signatures and checksums are
     debian/<release>/              apt's lists
     debian/<package>_<version>/    a package, unpacked; kept while a release has it
     restic/<release>               link to the restic of a release; <release>.missing says why there is none
+    promtool/promtool              Prometheus' checker of rules, without its server
 """
 
 import contextlib
@@ -26,6 +27,7 @@ OS_RELEASE = pathlib.Path("/etc/os-release")
 FRESH_SECONDS = 20 * 3600  # A release that moves is asked once a day.
 RESTIC_RELEASES = ("trixie", "sid")
 UNSTABLE = "sid"  # The one release that a mirror need not have.
+PROMTOOL_RELEASE, PROMTOOL_PACKAGE = "bookworm", "prometheus"
 
 _ARCHIVE = re.compile(r"^'([^']+?)/?dists/([a-z]+)/InRelease'", re.MULTILINE)
 _FILE = re.compile(r"^'[^']*' (\S+\.deb) \d+", re.MULTILINE)
@@ -182,3 +184,21 @@ def describe_restics():
     lines = [f"{release}: {console.output([program, 'version']).strip()}" for release, program in restics().items()]
     missing = (console.cache_dir() / "restic").glob("*.missing")
     return lines + [f"{path.stem}: none: {path.read_text().strip()}" for path in missing]
+
+
+def promtool():
+    """The path of promtool: the one that is installed, else that of Debian's package, fetched once."""
+    installed = shutil.which("promtool")
+    if installed:
+        return pathlib.Path(installed)
+    program = console.cache_dir() / "promtool" / "promtool"
+    if program.exists():
+        return program
+    with _alone(program.parent):
+        if not program.exists():
+            release = Release(PROMTOOL_RELEASE)
+            release.refresh()
+            folder = release.unpack(PROMTOOL_PACKAGE)
+            os.replace(folder / "usr" / "bin" / "promtool", program)
+            shutil.rmtree(folder)
+    return program

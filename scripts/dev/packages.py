@@ -98,6 +98,7 @@ def ensure_all():
     ensure_go()
     ensure_csi_spec()
     debian.ensure_restics(newest=False)
+    debian.promtool()
 
 
 def require_root():

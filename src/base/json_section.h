@@ -86,6 +86,24 @@ class JsonSection {
     }
   }
 
+  // A list of `size_min` to `size_max` objects: `read` gets the section of each.
+  template <typename Read>
+  void SectionList(const std::string& key, std::size_t size_min, std::size_t size_max, Read read) {
+    const Json* value = Take(key);
+    if (value == nullptr) {
+      return;
+    }
+    if (!value->is_array() || value->size() < size_min || value->size() > size_max) {
+      return Fail(PathOf(key), *value,
+                  absl::StrCat("a list of ", size_min, " to ", size_max, " objects"));
+    }
+    for (std::size_t i = 0; i < value->size(); ++i) {
+      JsonSection section((*value)[i], absl::StrCat(PathOf(key), "[", i, "]"), status_);
+      read(section);
+      section.Close();
+    }
+  }
+
   // A section that may be missing.
   template <typename Read>
   void Inner(const std::string& key, Read read) {

@@ -79,7 +79,7 @@ absl::StatusOr<std::string> ClusterOptions::Namespace() const {
 
 void DeclareMoverPlaces(ArgumentTable& table, std::string& mover_namespace,
                         std::string& velero_namespaces) {
-  table.Add("--namespace", "NS", "the mover's namespace; csi-delta", mover_namespace);
+  table.Add("-n,--namespace", "NS", "the mover's namespace; csi-delta", mover_namespace);
   table.Add("--velero-namespaces", "NS[,NS]", "the namespaces of its Veleros; velero",
             velero_namespaces);
 }

@@ -1,3 +1,4 @@
+#include <cstddef>
 #include <map>
 #include <memory>
 #include <string>
@@ -19,12 +20,13 @@ namespace {
 using doctor::Grade;
 
 constexpr absl::Duration kTimeMax = absl::Seconds(55);
+constexpr std::size_t kGradeWidth = 9;  // of the longest one and two spaces
 
 class DoctorCommand : public Command {
  public:
   VerbSyntax Declare() override {
     ArgumentTable table;
-    access_.Declare(table);
+    access_.DeclareAsKubectl(table);
     DeclareMoverPlaces(table, options_.mover_namespace, velero_namespaces_);
     table.Add("--all", "also what is good", all_);
     table.Add("--probe",
@@ -38,10 +40,11 @@ class DoctorCommand : public Command {
             .summary = "Look for what keeps backups from working, before they fail",
             .details =
                 "Looks at the cluster, Velero, its storage locations, the mover, its keys and the "
-                "CSI drivers, within a minute, and says what to do. Writes nothing into the "
-                "cluster, unless --probe is given, and into each bucket one small object that it "
-                "deletes. Exit code 1 when "
-                "something is a fault.",
+                "CSI drivers, within a minute, and says what to do. Where the API server does not "
+                "answer, "
+                "it ends within ten seconds. A fault that explains others is said alone. Writes "
+                "nothing into the cluster, unless --probe is given, and into each bucket one small "
+                "object that it deletes. Exit code 1 when something is a fault.",
             .table = std::move(table)};
   }
 
@@ -86,10 +89,11 @@ class DoctorCommand : public Command {
     if (finding.grade == Grade::kGood && !all_) {
       return;
     }
-    console.Print(absl::StrCat(grade, "  ", finding.check, ": ", finding.subject,
-                               finding.subject.empty() ? "" : ": ", finding.text, "\n"));
+    console.Print(absl::StrCat(Padded(std::string(grade), kGradeWidth), finding.check, ": ",
+                               finding.subject, finding.subject.empty() ? "" : ": ", finding.text,
+                               "\n"));
     if (!finding.cure.empty()) {
-      console.Print(absl::StrCat("         ", finding.cure, "\n"));
+      console.Print(absl::StrCat(std::string(kGradeWidth, ' '), finding.cure, "\n"));
     }
   }
 

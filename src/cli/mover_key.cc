@@ -1,6 +1,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "cli/cluster_access.h"
 #include "cli/command.h"
@@ -56,42 +57,77 @@ class MoverKeyExportCommand : public Command {
     ArgumentTable table;
     place_.Declare(table);
     table.Add("--confirm",
-              "say that a copy of all keys is kept: prints none, and ends the warnings", confirm_);
+              "say that a copy of what was exported is kept: prints no key, and ends the warnings",
+              confirm_);
     return {.name = "mover-key export",
             .summary = "Print the keys of a location's repositories, to be kept elsewhere",
             .details =
                 "Without them nobody reads the data. What is printed is what mover-key import "
                 "takes. Once it lies in a safe place outside of the cluster, run the same with "
-                "--confirm.",
+                "--confirm, which confirms the keys that were exported, and no later one.",
             .table = std::move(table)};
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
     RETURN_IF_ERROR(place_.Check());
     const std::unique_ptr<k8s::ApiClient> api = place_.cluster.MakeClient();
-    ASSIGN_OR_RETURN(Keyring keyring,
-                     datamover::OpenKeyring(ctx, *api, place_.mover_namespace, place_.owner,
-                                            /*make=*/false, SecureRandom::Real()));
-    Console& console = session.console();
-    if (!confirm_) {
-      if (session.environment().make_out_private != nullptr) {
-        RETURN_IF_ERROR(session.environment().make_out_private());
-      }
-      console.Print(datamover::FormatKeyringFile(keyring));
-      console.Note("keep this outside of the cluster, then run the same with --confirm");
-      return ExitCode::kOk;
-    }
-    const std::vector<std::string> fingerprints = FingerprintsOf(keyring);
-    RETURN_IF_ERROR(
-        datamover::ConfirmKeys(ctx, *api, place_.mover_namespace, place_.owner, fingerprints));
-    keyring.confirmed.insert(fingerprints.begin(), fingerprints.end());
-    console.PrintResult(Describe("keys_confirmed", keyring),
-                        absl::StrCat("confirmed ", fingerprints.size(), " keys, of which ",
-                                     keyring.newest().fingerprint, " is the newest\n"));
-    return ExitCode::kOk;
+    absl::StatusOr<Keyring> keyring =
+        datamover::OpenKeyring(ctx, *api, place_.mover_namespace, place_.owner,
+                               /*make=*/false, SecureRandom::Real());
+    RETURN_IF_ERROR(keyring.status());
+    return confirm_ ? Confirm(ctx, *api, *std::move(keyring), session.console())
+                    : Export(ctx, *api, *keyring, session);
   }
 
  private:
+  // What is printed is noted before: it is what --confirm confirms, and no key that came later.
+  absl::StatusOr<ExitCode> Export(const CallContext& ctx, k8s::ApiClient& api,
+                                  const Keyring& keyring, Session& session) const {
+    Console& console = session.console();
+    const absl::Status noted = datamover::NoteExportedKeys(ctx, api, place_.mover_namespace,
+                                                           place_.owner, FingerprintsOf(keyring));
+    if (session.environment().make_out_private != nullptr) {
+      RETURN_IF_ERROR(session.environment().make_out_private());
+    }
+    console.Print(datamover::FormatKeyringFile(keyring));
+    console.Note(noted.ok()
+                     ? "keep this outside of the cluster, then run the same with --confirm"
+                     : absl::StrCat("keep this outside of the cluster; that it was exported could "
+                                    "not be noted, so --confirm will not know it: ",
+                                    noted.message()));
+    return ExitCode::kOk;
+  }
+
+  absl::StatusOr<ExitCode> Confirm(const CallContext& ctx, k8s::ApiClient& api, Keyring keyring,
+                                   Console& console) const {
+    std::vector<std::string> exported;
+    std::vector<std::string> left_out;
+    for (const std::string& fingerprint : FingerprintsOf(keyring)) {
+      if (keyring.exported.contains(fingerprint)) {
+        exported.push_back(fingerprint);
+      } else if (!keyring.confirmed.contains(fingerprint)) {
+        left_out.push_back(fingerprint);
+      }
+    }
+    if (exported.empty() && !left_out.empty()) {
+      return absl::FailedPreconditionError(
+          "no key of this location was exported; run the same without --confirm, and keep what it "
+          "prints");
+    }
+    RETURN_IF_ERROR(
+        datamover::ConfirmKeys(ctx, api, place_.mover_namespace, place_.owner, exported));
+    keyring.confirmed.insert(exported.begin(), exported.end());
+    console.PrintResult(Describe("keys_confirmed", keyring),
+                        absl::StrCat("confirmed ", keyring.confirmed.size(), " keys; ",
+                                     keyring.newest().fingerprint, " is the newest\n"));
+    if (!left_out.empty()) {
+      console.Note(
+          absl::StrCat("not confirmed, since it was not exported: ", absl::StrJoin(left_out, ", "),
+                       "; run the same without --confirm again"));
+    }
+    return ExitCode::kOk;
+  }
+
   KeyringPlace place_;
   bool confirm_ = false;
 };
@@ -139,6 +175,39 @@ class MoverKeyImportCommand : public Command {
   bool newest_ = false;
 };
 
+class MoverKeyRemoveCommand : public Command {
+ public:
+  VerbSyntax Declare() override {
+    ArgumentTable table;
+    table.AddWord("FINGERPRINT", "of the key, 16 hexadecimal digits", fingerprint_);
+    place_.Declare(table);
+    return {.name = "mover-key remove",
+            .summary = "Remove a key that no repository of a location has any more",
+            .details =
+                "The end of a key rotation: the key is not missed afterwards, and workers do not "
+                "get it. Before, make sure with key list that each repository has another one. The "
+                "newest key stays.",
+            .table = std::move(table)};
+  }
+
+  absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
+    RETURN_IF_ERROR(place_.Check());
+    const std::unique_ptr<k8s::ApiClient> api = place_.cluster.MakeClient();
+    ASSIGN_OR_RETURN(const Keyring keyring, datamover::RemoveKey(ctx, *api, place_.mover_namespace,
+                                                                 place_.owner, fingerprint_));
+    session.console().PrintResult(
+        Describe("key_removed", keyring),
+        absl::StrCat("location ", place_.owner.velero_namespace, "/", place_.owner.location,
+                     " has ", keyring.keys.size(), " keys, of which ", keyring.newest().fingerprint,
+                     " is the newest\n"));
+    return ExitCode::kOk;
+  }
+
+ private:
+  std::string fingerprint_;
+  KeyringPlace place_;
+};
+
 }  // namespace
 
 std::unique_ptr<Command> MakeMoverKeyExportCommand() {
@@ -146,6 +215,9 @@ std::unique_ptr<Command> MakeMoverKeyExportCommand() {
 }
 std::unique_ptr<Command> MakeMoverKeyImportCommand() {
   return std::make_unique<MoverKeyImportCommand>();
+}
+std::unique_ptr<Command> MakeMoverKeyRemoveCommand() {
+  return std::make_unique<MoverKeyRemoveCommand>();
 }
 
 }  // namespace csidelta::cli

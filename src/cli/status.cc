@@ -1,8 +1,14 @@
+#include <algorithm>
+#include <cstddef>
+#include <iterator>
 #include <memory>
+#include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/json.h"
@@ -13,13 +19,22 @@
 #include "cli/text.h"
 #include "datamover/overview.h"
 #include "datamover/settings.h"
-#include "objects/client.h"
+#include "datamover/volume_records.h"
+#include "objects/data_download.h"
+#include "objects/data_upload.h"
+#include "objects/protected_volume.h"
+#include "objects/read_pages.h"
 #include "objects/volume_task.h"
+#include "velero/data_upload.h"
 
 namespace csidelta::cli {
 namespace {
 
 using datamover::Movement;
+using datamover::ProtectedVolumeRecord;
+
+// Objects of one request, which are held at once.
+constexpr int kTransfersPerPage = 250;
 
 std::string Moved(const Movement& movement) {
   if (movement.total_bytes == 0) {
@@ -45,6 +60,167 @@ std::vector<std::string> RowOf(const Movement& movement) {
           movement.message};
 }
 
+// "3d", "5h", "12m"; "" where there is no such time.
+std::string AgeText(const std::optional<absl::Time>& time, absl::Time now) {
+  if (!time.has_value()) {
+    return "";
+  }
+  const absl::Duration age = std::max(absl::ZeroDuration(), now - *time);
+  if (age >= absl::Hours(48)) {
+    return absl::StrCat(age / absl::Hours(24), "d");
+  }
+  return age >= absl::Hours(1) ? absl::StrCat(age / absl::Hours(1), "h")
+                               : absl::StrCat(age / absl::Minutes(1), "m");
+}
+
+std::vector<std::string> RowOf(const ProtectedVolumeRecord& record, absl::Time now) {
+  const objects::ProtectedVolumeStatus& status = record.status;
+  const objects::LastGoodBackup good = status.last_good.value_or(objects::LastGoodBackup());
+  return {absl::StrCat(" ", record.spec.pvc_namespace, "/", record.spec.pvc),
+          absl::StrCat(record.velero_namespace, "/", record.spec.location),
+          status.last_good.has_value()
+              ? AgeText(good.taken_at.has_value() ? good.taken_at : good.completed_at, now)
+              : "never",
+          good.mode,
+          status.last_good.has_value() ? FormatBytes(good.logical_bytes) : "",
+          status.base.has_value() ? AgeText(status.base->taken_at, now) : "",
+          status.verification.has_value() ? AgeText(status.verification->at, now) : "",
+          status.next_step};
+}
+
+// Those that need something first; else by namespace and PVC.
+std::vector<ProtectedVolumeRecord> OrderedByNeed(std::vector<ProtectedVolumeRecord> records) {
+  std::stable_sort(
+      records.begin(), records.end(),
+      [](const ProtectedVolumeRecord& a, const ProtectedVolumeRecord& b) {
+        return std::make_tuple(a.status.next_step.empty(), a.spec.pvc_namespace, a.spec.pvc) <
+               std::make_tuple(b.status.next_step.empty(), b.spec.pvc_namespace, b.spec.pvc);
+      });
+  return records;
+}
+
+// Of very many DataUploads and DataDownloads, what is worth keeping: those that are not over, for
+// the queue, and what is shown.
+struct Transfers {
+  std::vector<objects::DataUpload> uploads;
+  std::vector<objects::DataDownload> downloads;
+  std::vector<Movement> shown;
+  bool shows_all = false;  // what is over, too
+};
+
+// Calls `keep` for all objects of a namespace, page by page, and `drop` where the list begins
+// again. Not as the API server remembers them: then it gives all in one answer, which may be
+// longer than any client reads.
+template <typename Kind>
+absl::Status ReadEach(const CallContext& ctx, k8s::ApiClient& api, absl::string_view space,
+                      absl::FunctionRef<void(std::vector<Kind> page)> keep,
+                      absl::FunctionRef<void()> drop) {
+  return objects::ReadPages<Kind>(
+      ctx, api, Kind::Type(), space,
+      {.label_selector = "", .field_selector = "", .page_items_max = kTransfersPerPage},
+      [&](std::vector<Kind> page, bool is_first) {
+        if (is_first) {
+          drop();
+        }
+        keep(std::move(page));
+      });
+}
+
+template <typename Kind>
+absl::Status ReadAll(const CallContext& ctx, k8s::ApiClient& api, absl::string_view space,
+                     std::vector<Kind>& all) {
+  return ReadEach<Kind>(
+      ctx, api, space,
+      [&all](std::vector<Kind> page) {
+        std::move(page.begin(), page.end(), std::back_inserter(all));
+      },
+      [&all] { all.clear(); });
+}
+
+void Show(std::vector<Movement> movements, Transfers& all) {
+  for (Movement& movement : movements) {
+    if (all.shows_all || !movement.is_over) {
+      all.shown.push_back(std::move(movement));
+    }
+  }
+}
+
+template <typename Kind>
+void KeepUnfinished(std::vector<Kind> page, std::vector<Kind>& kept) {
+  for (Kind& object : page) {
+    if (!velero::IsTerminal(velero::ParseDataPhase(object.phase()))) {
+      kept.push_back(std::move(object));
+    }
+  }
+}
+
+absl::Status ReadUploads(const CallContext& ctx, k8s::ApiClient& api, absl::string_view space,
+                         const std::vector<objects::VolumeTask>& tasks, Transfers& all) {
+  const std::size_t kept = all.uploads.size();
+  const std::size_t shown = all.shown.size();
+  return ReadEach<objects::DataUpload>(
+      ctx, api, space,
+      [&](std::vector<objects::DataUpload> page) {
+        Show(datamover::ListMovements(page, {}, tasks), all);
+        KeepUnfinished(std::move(page), all.uploads);
+      },
+      [&] {
+        all.uploads.resize(kept);
+        all.shown.resize(shown);
+      });
+}
+
+absl::Status ReadDownloads(const CallContext& ctx, k8s::ApiClient& api, absl::string_view space,
+                           const std::vector<objects::VolumeTask>& tasks, Transfers& all) {
+  const std::size_t kept = all.downloads.size();
+  const std::size_t shown = all.shown.size();
+  return ReadEach<objects::DataDownload>(
+      ctx, api, space,
+      [&](std::vector<objects::DataDownload> page) {
+        Show(datamover::ListMovements({}, page, tasks), all);
+        KeepUnfinished(std::move(page), all.downloads);
+      },
+      [&] {
+        all.downloads.resize(kept);
+        all.shown.resize(shown);
+      });
+}
+
+absl::Status ReadRecords(const CallContext& ctx, k8s::ApiClient& api, absl::string_view space,
+                         std::vector<ProtectedVolumeRecord>& records) {
+  const std::size_t known = records.size();
+  return ReadEach<objects::ProtectedVolume>(
+      ctx, api, space,
+      [&records](std::vector<objects::ProtectedVolume> page) {
+        std::transform(page.begin(), page.end(), std::back_inserter(records),
+                       datamover::ReadProtectedVolume);
+      },
+      [&records, known] { records.resize(known); });
+}
+
+void Print(Console& console, const std::vector<Movement>& shown,
+           const datamover::QueueOverview& queue, const std::vector<ProtectedVolumeRecord>& records,
+           absl::Time now) {
+  Json list = Json::array();
+  std::vector<std::vector<std::string>> rows = {
+      {" Kind", "Volume", "Object", "Phase", "Moved", "Rate", "Left", "Message"}};
+  for (const Movement& movement : shown) {
+    list.push_back(cli::ToJson(movement));
+    rows.push_back(RowOf(movement));
+  }
+  std::vector<std::vector<std::string>> volumes = {
+      {" PVC", "Location", "Last good", "Mode", "Size", "Base", "Verified", "Next step"}};
+  for (const ProtectedVolumeRecord& record : records) {
+    list.push_back(cli::ToJson(record));
+    volumes.push_back(RowOf(record, now));
+  }
+  console.PrintResult(
+      list,
+      absl::StrCat(
+          shown.empty() ? "nothing is being moved\n" : FormatTable(rows), datamover::ToText(queue),
+          records.empty() ? "" : absl::StrCat("\nProtected volumes\n", FormatTable(volumes))));
+}
+
 class StatusCommand : public Command {
  public:
   VerbSyntax Declare() override {
@@ -57,21 +233,27 @@ class StatusCommand : public Command {
             .details =
                 "Which volumes are being moved, how far they are, how fast, how long it "
                 "will take, and what waits for what. Says when the settings pause transfers or "
-                "no upload window is open.",
+                "no upload window is open. Then each protected volume: the age of its last good "
+                "backup, of its base and of its newest check, and the next step, where one is "
+                "needed; those first.",
             .table = std::move(table)};
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
     const std::unique_ptr<k8s::ApiClient> api = access_.MakeClient();
-    std::vector<objects::DataUpload> uploads;
-    std::vector<objects::DataDownload> downloads;
+    std::vector<objects::VolumeTask> tasks;
+    RETURN_IF_ERROR(ReadAll(ctx, *api, mover_namespace_, tasks));
+    Transfers all{.uploads = {}, .downloads = {}, .shown = {}, .shows_all = all_};
+    std::vector<ProtectedVolumeRecord> records;
     for (const absl::string_view space :
          absl::StrSplit(velero_namespaces_, ',', absl::SkipEmpty())) {
-      RETURN_IF_ERROR(Read(ctx, *api, space, uploads));
-      RETURN_IF_ERROR(Read(ctx, *api, space, downloads));
+      RETURN_IF_ERROR(ReadUploads(ctx, *api, space, tasks, all));
+      RETURN_IF_ERROR(ReadDownloads(ctx, *api, space, tasks, all));
+      if (const absl::Status read = ReadRecords(ctx, *api, space, records); !read.ok()) {
+        session.console().Note(absl::StrCat("the protected volumes of namespace ", space,
+                                            " are not known: ", read.message()));
+      }
     }
-    std::vector<objects::VolumeTask> tasks;
-    RETURN_IF_ERROR(Read(ctx, *api, mover_namespace_, tasks));
     const absl::StatusOr<datamover::MoverSettings> settings =
         datamover::ReadMoverSettings(ctx, *api, mover_namespace_);
     if (!settings.ok()) {
@@ -79,47 +261,22 @@ class StatusCommand : public Command {
           absl::StrCat("what transfers wait for is not known: ", settings.status().message()));
     }
     const datamover::QueueOverview queue =
-        settings.ok() ? datamover::DescribeQueue(*settings, uploads, downloads, ctx.clock->Now())
-                      : datamover::QueueOverview();
-    std::vector<Movement> shown;
-    for (Movement& movement : datamover::ListMovements(uploads, downloads, tasks)) {
+        settings.ok()
+            ? datamover::DescribeQueue(*settings, all.uploads, all.downloads, ctx.clock->Now())
+            : datamover::QueueOverview();
+    std::stable_sort(all.shown.begin(), all.shown.end(), [](const Movement& a, const Movement& b) {
+      return a.created_at < b.created_at;
+    });
+    for (Movement& movement : all.shown) {
       if (const auto reason = queue.reasons.find(movement.uid); reason != queue.reasons.end()) {
         movement.waits_for = reason->second;
       }
-      if (all_ || !movement.is_over) {
-        shown.push_back(std::move(movement));
-      }
     }
-    Print(session.console(), shown, queue);
+    Print(session.console(), all.shown, queue, OrderedByNeed(std::move(records)), ctx.clock->Now());
     return ExitCode::kOk;
   }
 
  private:
-  template <typename Kind>
-  static absl::Status Read(const CallContext& ctx, k8s::ApiClient& api, absl::string_view space,
-                           std::vector<Kind>& all) {
-    ASSIGN_OR_RETURN(
-        const std::vector<Kind> list,
-        objects::List<Kind>(ctx, api, space,
-                            {.label_selector = "", .field_selector = "", .may_be_old = true}));
-    all.insert(all.end(), list.begin(), list.end());
-    return absl::OkStatus();
-  }
-
-  static void Print(Console& console, const std::vector<Movement>& shown,
-                    const datamover::QueueOverview& queue) {
-    Json list = Json::array();
-    std::vector<std::vector<std::string>> rows = {
-        {" Kind", "Volume", "Object", "Phase", "Moved", "Rate", "Left", "Message"}};
-    for (const Movement& movement : shown) {
-      list.push_back(cli::ToJson(movement));
-      rows.push_back(RowOf(movement));
-    }
-    console.PrintResult(list,
-                        absl::StrCat(shown.empty() ? "nothing is being moved\n" : FormatTable(rows),
-                                     datamover::ToText(queue)));
-  }
-
   ClusterAccess access_;
   std::string mover_namespace_ = "csi-delta";
   std::string velero_namespaces_ = "velero";

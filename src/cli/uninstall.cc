@@ -75,12 +75,11 @@ VerbSyntax UninstallCommand::Declare() {
           .summary = "Take out of a cluster what the data mover brought into it",
           .details =
               "Base snapshots with the driver's, tasks and all that belongs to them, finalizers "
-              "on DataUploads and DataDownloads, and DataDeletions. What this cluster stored in "
-              "the buckets stays, with its keys, unless --delete-data names this cluster: "
-              "Velero's Backups stay in the bucket, and other clusters restore from them. "
-              "Refuses while volumes are being moved. Before or after helm uninstall, which "
-              "takes the rest; what is "
-              "left then is listed. May be run again.",
+              "on DataUploads and DataDownloads, DataDeletions and ProtectedVolumes. What this "
+              "cluster stored in the buckets stays, with its keys, unless --delete-data names "
+              "this cluster: Velero's Backups stay in the bucket, and other clusters restore "
+              "from them. Refuses while volumes are being moved. Before or after helm "
+              "uninstall, which takes the rest; what is left then is listed. May be run again.",
           .table = std::move(table)};
 }
 

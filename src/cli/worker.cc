@@ -67,7 +67,8 @@ VerbSyntax WorkerCommand::Declare() {
           .summary = "Do what a VolumeTask says, and write into it how far it is",
           .details =
               "Runs in the Pods of the data mover. spec.job of the task says what is to be done: "
-              "a backup, a restore or a removal; progress and outcome go into its status. It is "
+              "a backup, a restore, a removal or a check; progress and outcome go into its status. "
+              "It is "
               "stopped when spec.cancel of the task becomes true (Canceled), or when this "
               "program is (Interrupted). While the API server is away it goes on, but a restore "
               "writes nothing after two minutes, until the task says that it is still this "

@@ -1,5 +1,6 @@
 #include "csi/base_index.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace csidelta::csi {
@@ -66,6 +67,7 @@ void BaseIndex::Note(const VolumeSnapshotContent& content) {
   if (base.is_needed) {
     needed_[base.driver].insert(name);
   }
+  ++by_driver_[base.driver];
   bases_[name] = std::move(base);
 }
 
@@ -76,6 +78,7 @@ void BaseIndex::Drop(const std::string& content_name) {
   }
   Erase(by_claim_, found->second.owner.claim_uid, content_name);
   Erase(needed_, found->second.driver, content_name);
+  --by_driver_[found->second.driver];
   bases_.erase(found);
 }
 
@@ -96,6 +99,17 @@ std::optional<std::vector<BaseSnapshot>> BaseIndex::OfClaim(absl::string_view cl
 std::optional<bool> BaseIndex::Needs(absl::string_view driver) const {
   const MutexLock lock(mutex_);
   return is_synced_ ? std::optional(needed_.contains(driver)) : std::nullopt;
+}
+
+BaseCounts BaseIndex::counts() const {
+  const MutexLock lock(mutex_);
+  BaseCounts counts = {.by_driver = by_driver_};
+  for (const auto& [name, base] : bases_) {
+    if (const std::optional<absl::Time> taken_at = base.taken_at(); taken_at.has_value()) {
+      counts.oldest = std::min(counts.oldest.value_or(absl::InfiniteFuture()), *taken_at);
+    }
+  }
+  return counts;
 }
 
 }  // namespace csidelta::csi

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <set>
@@ -7,12 +8,19 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "base/mutex.h"
 #include "csi/base_snapshots.h"
 #include "objects/event_handler.h"
 #include "objects/volume_snapshot.h"
 
 namespace csidelta::csi {
+
+struct BaseCounts {
+  // Also drivers that have none any more. Empty until there was one.
+  std::map<std::string, int64_t> by_driver = {};
+  std::optional<absl::Time> oldest = {};  // when the oldest of all was taken
+};
 
 // The bases of all volumes as the informer of BaseContents() delivers them, so that the end of one
 // upload looks at those of its own volume alone. Thread-safe.
@@ -22,6 +30,7 @@ class BaseIndex : public objects::EventHandler<objects::VolumeSnapshotContent> {
   std::optional<std::vector<BaseSnapshot>> OfClaim(absl::string_view claim_uid) const;
   // Whether any base of the driver is_needed.
   std::optional<bool> Needs(absl::string_view driver) const;
+  BaseCounts counts() const;
 
  private:
   void OnObjects(std::vector<objects::VolumeSnapshotContent> page, bool is_first) override;
@@ -37,6 +46,7 @@ class BaseIndex : public objects::EventHandler<objects::VolumeSnapshotContent> {
   // Names by the claim's uid, and of those that are needed by driver.
   std::map<std::string, std::set<std::string>, std::less<>> by_claim_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, std::set<std::string>, std::less<>> needed_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, int64_t> by_driver_ ABSL_GUARDED_BY(mutex_);
   std::set<std::string> listed_ ABSL_GUARDED_BY(mutex_);  // of a list that is not whole yet
 };
 

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "base/log.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
@@ -32,6 +34,20 @@ bool IsOlder(const BaseSnapshot& a, const BaseSnapshot& b) {
   return age(a) < age(b);
 }
 
+// Of the task "du-<uid>" that the content was made for.
+std::string UploadOf(const VolumeSnapshotContent& content) {
+  const std::string task = content.Label(objects::kMoverTaskLabel);
+  absl::string_view uid = task;
+  return absl::ConsumePrefix(&uid, "du-") ? std::string(uid) : "";
+}
+
+std::optional<int64_t> SizeOf(const VolumeSnapshotContent& content) {
+  int64_t bytes = 0;
+  return absl::SimpleAtoi(content.Annotation(objects::kSourceSizeAnnotation), &bytes) && bytes > 0
+             ? std::optional(bytes)
+             : content.restore_size_bytes();
+}
+
 absl::Status DropAllBut(const CallContext& ctx, const Environment& env, const BaseOwner& owner,
                         absl::string_view kept) {
   std::optional<std::vector<BaseSnapshot>> bases;
@@ -45,7 +61,7 @@ absl::Status DropAllBut(const CallContext& ctx, const Environment& env, const Ba
     if (base.content_name == kept || !SameVolume(base.owner, owner)) {
       continue;
     }
-    RETURN_IF_ERROR(DropBase(ctx, env, base.content_name));
+    RETURN_IF_ERROR(DropBase(ctx, env, base.content_name).status());
     CSIDELTA_LOG(kInfo, "an older base snapshot is dropped",
                  {"volume_snapshot_content", base.content_name}, {"driver", base.driver},
                  {"snapshot_handle", base.snapshot_handle});
@@ -91,7 +107,9 @@ BaseSnapshot ReadBase(const VolumeSnapshotContent& content) {
                         ? cut_at
                         : ParseRfc3339(content.Annotation(objects::kMoverTakenAtAnnotation)),
           .created_at = content.created_at(),
-          .is_needed = content.Label(objects::kBaseNeededLabel) == "true"};
+          .is_needed = content.Label(objects::kBaseNeededLabel) == "true",
+          .upload = UploadOf(content),
+          .size_bytes = SizeOf(content)};
 }
 
 k8s::FollowedObjects BaseContents() {
@@ -159,13 +177,13 @@ absl::StatusOr<std::optional<BaseSnapshot>> FindBase(const CallContext& ctx, con
   return newest;
 }
 
-absl::Status DropBase(const CallContext& ctx, const Environment& env,
-                      absl::string_view content_name) {
+absl::StatusOr<bool> DropBase(const CallContext& ctx, const Environment& env,
+                              absl::string_view content_name) {
   ASSIGN_OR_RETURN(const auto content,
                    objects::Find<VolumeSnapshotContent>(
                        ctx, env.api, VolumeSnapshotContent::Key("", content_name)));
   if (!content.has_value() || content->is_being_deleted()) {
-    return absl::OkStatus();
+    return true;
   }
   if (content->Label(objects::kBaseLabel) != "true") {
     return absl::FailedPreconditionError(
@@ -175,9 +193,10 @@ absl::Status DropBase(const CallContext& ctx, const Environment& env,
   if (!needs.empty()) {
     CSIDELTA_LOG(kInfo, "a base snapshot is left for later",
                  {"volume_snapshot_content", content->name()}, {"reason", needs.front().message});
-    return absl::OkStatus();
+    return false;
   }
-  return DropWithSnapshot(ctx, env.api, *content);
+  RETURN_IF_ERROR(DropWithSnapshot(ctx, env.api, *content));
+  return true;
 }
 
 }  // namespace csidelta::csi

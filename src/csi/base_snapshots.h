@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -34,8 +35,12 @@ struct BaseSnapshot {
   std::string driver;
   std::string snapshot_handle;
   std::optional<absl::Time> cut_at;
-  std::optional<absl::Time> created_at;  // the content
-  bool is_needed = false;                // see KeepAsBase()
+  std::optional<absl::Time> created_at;    // the content
+  bool is_needed = false;                  // see KeepAsBase()
+  std::string upload = {};                 // uid of the DataUpload that left it; "" when unknown
+  std::optional<int64_t> size_bytes = {};  // of the volume
+
+  std::optional<absl::Time> taken_at() const { return cut_at.has_value() ? cut_at : created_at; }
 };
 
 // For the content that may become a base, to be created with (ExposeRequest::annotations). Later is
@@ -74,10 +79,10 @@ absl::StatusOr<std::vector<BaseSnapshot>> ListBases(const CallContext& ctx, cons
 absl::StatusOr<std::optional<BaseSnapshot>> FindBase(const CallContext& ctx, const Environment& env,
                                                      const BaseOwner& owner);
 
-// Has the driver drop the snapshot of a base, and the content with it. OK when it is gone, and when
-// it is left for later: a PVC is being filled from it. A content that is no base is left alone:
-// FAILED_PRECONDITION. Does not wait for the driver.
-absl::Status DropBase(const CallContext& ctx, const Environment& env,
-                      absl::string_view content_name);
+// Has the driver drop the snapshot of a base, and the content with it. True when it is gone or
+// being deleted; false when it is left for later, because a PVC is being filled from it. A content
+// that is no base is left alone: FAILED_PRECONDITION. Does not wait for the driver.
+absl::StatusOr<bool> DropBase(const CallContext& ctx, const Environment& env,
+                              absl::string_view content_name);
 
 }  // namespace csidelta::csi

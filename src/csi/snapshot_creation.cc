@@ -331,7 +331,7 @@ absl::Status CheckFree(const CallContext& ctx, k8s::ApiClient& api, Random& rand
 absl::Status TryCreate(const CallContext& ctx, k8s::ApiClient& api,
                        const CreationRequest& request) {
   const absl::Status answer =
-      objects::DryRunCreate(ctx, api, ObjectToMake(request, ctx.clock->Now()));
+      objects::DryRunCreate(ctx, api, ObjectToMake(request, ctx.clock->Now())).status();
   const bool may_be_joined = absl::IsAlreadyExists(answer) && request.may_join;
   return may_be_joined ? absl::OkStatus() : AsQuotaRefusal(answer);
 }

@@ -1,17 +1,27 @@
 #include "datamover/base_reconciler.h"
 
+#include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "csi/base_snapshots.h"
 #include "datamover/volume_task.h"
+#include "objects/backup.h"
+#include "objects/backup_storage_location.h"
 #include "objects/client.h"
+#include "objects/event.h"
 #include "objects/persistent_volume_claim.h"
 
 namespace csidelta::datamover {
 namespace {
 
-absl::StatusOr<bool> IsGone(const CallContext& ctx, k8s::ApiClient& api,
-                            const csi::BaseOwner& owner) {
+constexpr std::size_t kDeletedMax = 5000;
+// Less than kBaseLookedAtEvery, so that a base that is reconciled again gets a new answer.
+constexpr absl::Duration kAskAgainAfter = absl::Minutes(5);
+// What no base asked for in so long is not remembered: more than kMissingGracePeriod.
+constexpr absl::Duration kAnswersKeptFor = absl::Hours(2);
+
+absl::StatusOr<bool> IsPvcGone(const CallContext& ctx, k8s::ApiClient& api,
+                               const csi::BaseOwner& owner) {
   ASSIGN_OR_RETURN(
       const auto claim,
       objects::Find<objects::PersistentVolumeClaim>(
@@ -19,8 +29,25 @@ absl::StatusOr<bool> IsGone(const CallContext& ctx, k8s::ApiClient& api,
   return !claim.has_value() || claim->uid() != owner.claim_uid;
 }
 
-absl::StatusOr<bool> IsBeingMoved(const CallContext& ctx, const MoverEnvironment& env,
-                                  const csi::BaseOwner& owner) {
+// Nothing, too, where it may not be read: the namespace may be another controller's by now.
+absl::StatusOr<std::optional<objects::ProtectedVolume>> FindRecord(const CallContext& ctx,
+                                                                   k8s::ApiClient& api,
+                                                                   const csi::BaseOwner& owner) {
+  if (owner.velero_namespace.empty() || owner.location.empty()) {
+    return std::optional<objects::ProtectedVolume>();
+  }
+  absl::StatusOr<std::optional<objects::ProtectedVolume>> record =
+      objects::Find<objects::ProtectedVolume>(
+          ctx, api,
+          objects::ProtectedVolume::Key(
+              owner.velero_namespace,
+              objects::ProtectedVolume::NameOf(owner.claim_uid, owner.location)));
+  return absl::IsPermissionDenied(record.status()) ? std::optional<objects::ProtectedVolume>()
+                                                   : std::move(record);
+}
+
+absl::StatusOr<bool> IsBeingUploaded(const CallContext& ctx, const MoverEnvironment& env,
+                                     const csi::BaseOwner& owner) {
   ASSIGN_OR_RETURN(const std::vector<objects::VolumeTask> tasks,
                    objects::List<objects::VolumeTask>(ctx, env.api, env.mover_namespace));
   for (const objects::VolumeTask& task : tasks) {
@@ -34,6 +61,105 @@ absl::StatusOr<bool> IsBeingMoved(const CallContext& ctx, const MoverEnvironment
 
 }  // namespace
 
+// --- DeletedSnapshots
+
+bool DeletedSnapshots::Has(absl::string_view snapshot_id) const {
+  const MutexLock lock(mutex_);
+  return ids_.contains(snapshot_id);
+}
+
+void DeletedSnapshots::OnObjects(std::vector<objects::DataDeletion> page, bool /*is_first*/) {
+  for (const objects::DataDeletion& deletion : page) {
+    OnChanged(deletion);
+  }
+}
+
+void DeletedSnapshots::OnChanged(const objects::DataDeletion& deletion) {
+  std::string id = deletion.spec().snapshot_id;
+  if (deletion.phase() != objects::DeletionPhase::kCompleted || id.empty()) {
+    return;
+  }
+  const MutexLock lock(mutex_);
+  if (!ids_.insert(id).second) {
+    return;
+  }
+  in_order_.push_back(std::move(id));
+  if (in_order_.size() > kDeletedMax) {
+    ids_.erase(in_order_.front());
+    in_order_.pop_front();
+  }
+}
+
+// --- BaseReconciler
+
+absl::StatusOr<absl::Duration> BaseReconciler::Presence::MissingFor(const CallContext& ctx,
+                                                                    k8s::ApiClient& api,
+                                                                    const k8s::ObjectKey& key) {
+  const absl::Time now = ctx.clock->Now();
+  ForgetOld(now);
+  Answer& answer =
+      answers_.try_emplace(ToString(key), Answer{absl::InfinitePast(), {}}).first->second;
+  if (now - answer.asked_at >= kAskAgainAfter) {
+    const absl::Status found = objects::Get<objects::Object>(ctx, api, key).status();
+    if (!found.ok() && !absl::IsNotFound(found) && !absl::IsPermissionDenied(found)) {
+      return found;
+    }
+    answer.asked_at = now;
+    answer.missing_since =
+        absl::IsNotFound(found) ? std::optional(answer.missing_since.value_or(now)) : std::nullopt;
+  }
+  return answer.missing_since.has_value() ? now - *answer.missing_since : absl::ZeroDuration();
+}
+
+void BaseReconciler::Presence::ForgetOld(absl::Time now) {
+  if (now - looked_through_at_ < kAnswersKeptFor) {
+    return;
+  }
+  looked_through_at_ = now;
+  std::erase_if(answers_,
+                [now](const auto& one) { return now - one.second.asked_at > kAnswersKeptFor; });
+}
+
+csi::Environment BaseReconciler::CsiEnvironment(const CallContext& ctx,
+                                                const csi::BaseOwner& owner) const {
+  return {.api = env_.api,
+          .clock = *ctx.clock,
+          .random = env_.random,
+          .velero_namespace = owner.velero_namespace,
+          .bases = env_.bases};
+}
+
+absl::StatusOr<BaseInfo> BaseReconciler::ReadInfo(
+    const CallContext& ctx, const csi::BaseSnapshot& base,
+    const std::optional<objects::ProtectedVolume>& record) {
+  const csi::BaseOwner& owner = base.owner;
+  BaseInfo info = {.now = ctx.clock->Now(), .age_max = env_.settings.base_age_max};
+  ASSIGN_OR_RETURN(info.pvc_is_gone, IsPvcGone(ctx, env_.api, owner));
+  if (!owner.velero_namespace.empty() && !owner.location.empty()) {
+    ASSIGN_OR_RETURN(info.location_missing_for,
+                     presence_.MissingFor(ctx, env_.api,
+                                          objects::BackupStorageLocation::Key(
+                                              owner.velero_namespace, owner.location)));
+  }
+  if (!KeepsBase(env_.settings, base.driver)) {
+    ASSIGN_OR_RETURN(info.is_kept, csi::NeedsBases(ctx, CsiEnvironment(ctx, owner), base.driver));
+  }
+  if (!record.has_value()) {
+    return info;
+  }
+  info.last_good = record->status().last_good;
+  if (info.last_good.has_value() && info.last_good->upload == base.upload) {
+    info.snapshot_is_deleted = deleted_ != nullptr && deleted_->Has(info.last_good->snapshot_id);
+    if (!info.last_good->backup.empty()) {
+      ASSIGN_OR_RETURN(
+          info.backup_missing_for,
+          presence_.MissingFor(
+              ctx, env_.api, objects::Backup::Key(owner.velero_namespace, info.last_good->backup)));
+    }
+  }
+  return info;
+}
+
 absl::StatusOr<absl::Time> BaseReconciler::ReconcileOne(
     const CallContext& ctx, const objects::VolumeSnapshotContent& content) {
   const csi::BaseSnapshot base = csi::ReadBase(content);
@@ -42,23 +168,47 @@ absl::StatusOr<absl::Time> BaseReconciler::ReconcileOne(
       owner.claim_namespace.empty() || content.is_being_deleted()) {
     return absl::InfiniteFuture();
   }
-  ASSIGN_OR_RETURN(const bool is_gone, IsGone(ctx, env_.api, owner));
-  if (is_gone) {
-    ASSIGN_OR_RETURN(const bool is_being_moved, IsBeingMoved(ctx, env_, owner));
-    if (!is_being_moved) {
-      const csi::Environment csi_env{.api = env_.api,
-                                     .clock = *ctx.clock,
-                                     .random = env_.random,
-                                     .velero_namespace = owner.velero_namespace};
-      RETURN_IF_ERROR(csi::DropBase(ctx, csi_env, base.content_name));
-      CSIDELTA_LOG(kInfo, "the base snapshot of a volume that is gone is dropped",
-                   {"namespace", owner.claim_namespace}, {"pvc", owner.claim},
-                   {"volume_snapshot_content", base.content_name}, {"driver", base.driver},
-                   {"snapshot_handle", base.snapshot_handle});
-      return absl::InfiniteFuture();
-    }
+  const absl::Time next = ctx.clock->Now() + kBaseLookedAtEvery;
+  ASSIGN_OR_RETURN(const auto record, FindRecord(ctx, env_.api, owner));
+  ASSIGN_OR_RETURN(const BaseInfo info, ReadInfo(ctx, base, record));
+  const std::optional<BaseUselessness> reason = WhyUseless(base, info);
+  if (!reason.has_value()) {
+    return next;
   }
-  return ctx.clock->Now() + kBaseLookedAtEvery;
+  ASSIGN_OR_RETURN(const bool is_being_uploaded, IsBeingUploaded(ctx, env_, owner));
+  if (is_being_uploaded) {
+    return next;
+  }
+  ASSIGN_OR_RETURN(const bool was_dropped,
+                   csi::DropBase(ctx, CsiEnvironment(ctx, owner), base.content_name));
+  if (!was_dropped) {
+    return next;
+  }
+  ReportDrop(ctx, base, *reason, record);
+  return absl::InfiniteFuture();
+}
+
+void BaseReconciler::ReportDrop(const CallContext& ctx, const csi::BaseSnapshot& base,
+                                BaseUselessness reason,
+                                const std::optional<objects::ProtectedVolume>& record) const {
+  const csi::BaseOwner& owner = base.owner;
+  const std::string text(TextOf(reason));
+  CSIDELTA_LOG(kInfo, "a base snapshot is dropped", {"reason", text},
+               {"namespace", owner.claim_namespace}, {"pvc", owner.claim},
+               {"location", owner.location}, {"volume_snapshot_content", base.content_name},
+               {"driver", base.driver}, {"snapshot_handle", base.snapshot_handle});
+  if (!record.has_value()) {
+    return;
+  }
+  const absl::Status told = objects::EmitEvent(
+      ctx, env_.api, *record, k8s::EventType::kNormal, "BaseDropped",
+      absl::StrCat("the base snapshot ", base.content_name, " of PVC ", owner.claim_namespace, "/",
+                   owner.claim, " was dropped: ", text,
+                   "; the next backup of the PVC is a full one, if there is one"),
+      kMoverComponent);
+  if (!told.ok()) {
+    CSIDELTA_LOG(kWarn, "an Event could not be written", {"error", std::string(told.message())});
+  }
 }
 
 }  // namespace csidelta::datamover

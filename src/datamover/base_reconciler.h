@@ -1,32 +1,93 @@
 #pragma once
 
+#include <deque>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
+#include "base/mutex.h"
+#include "csi/base_snapshots.h"
+#include "datamover/base_use.h"
 #include "datamover/mover_environment.h"
+#include "k8s/api_client.h"
+#include "objects/data_deletion.h"
+#include "objects/event_handler.h"
 #include "objects/reconciler.h"
 #include "objects/volume_snapshot.h"
 
 namespace csidelta::datamover {
 
-// How often a base is looked at: nothing tells that the claim of its volume has gone.
+// How often a base is reconciled: nothing tells that the PVC of its volume was deleted.
 inline constexpr absl::Duration kBaseLookedAtEvery = absl::Minutes(10);
 
-// Drops the base snapshots of volumes that are gone: a claim that was deleted never comes back as
-// the same volume, so that nothing would be compared with them any more, and many drivers cannot
-// delete a volume that has a snapshot. Spares those of uploads that are on their way, and of other
-// clusters. An upload that is still queued then reads what is allocated.
-class BaseReconciler : public objects::Reconciler<objects::VolumeSnapshotContent> {
+// The repository snapshots that DataDeletions have deleted, the newest 5,000 of them; their ids are
+// those of DataUpload::snapshot_id(). Of the informers of any number of namespaces. Thread-safe.
+class DeletedSnapshots : public objects::EventHandler<objects::DataDeletion> {
  public:
-  // Borrows `env`.
-  explicit BaseReconciler(const MoverEnvironment& env) : env_(env) {}
+  bool Has(absl::string_view snapshot_id) const;
 
  private:
-  // `content` has the label of bases.
+  void OnObjects(std::vector<objects::DataDeletion> page, bool is_first) override;
+  void OnListComplete() override {}
+  void OnChanged(const objects::DataDeletion& deletion) override;
+  // What was deleted stays so.
+  void OnDeleted(const objects::DataDeletion& deletion) override { OnChanged(deletion); }
+
+  mutable Mutex mutex_;
+  std::set<std::string, std::less<>> ids_ ABSL_GUARDED_BY(mutex_);
+  std::deque<std::string> in_order_ ABSL_GUARDED_BY(mutex_);
+};
+
+// Drops the base snapshots that no upload can be compared with any more, or that are older than the
+// settings say: a driver keeps each block that changes under a snapshot, and many drivers cannot
+// delete a volume that has one. WhyUseless() has the rules. Spares bases of PVCs whose upload is
+// under way, and of other clusters. Says why in the log, and in an Event on the ProtectedVolume.
+class BaseReconciler : public objects::Reconciler<objects::VolumeSnapshotContent> {
+ public:
+  // Borrows both; `deleted` null: no deletion is known.
+  explicit BaseReconciler(const MoverEnvironment& env, const DeletedSnapshots* deleted = nullptr)
+      : env_(env), deleted_(deleted) {}
+
+ private:
+  // Whether objects are there that many bases share: one request for each within kAskAgainAfter.
+  class Presence {
+   public:
+    // Since it was missed first; zero: it is there, or may not be read.
+    absl::StatusOr<absl::Duration> MissingFor(const CallContext& ctx, k8s::ApiClient& api,
+                                              const k8s::ObjectKey& key);
+
+   private:
+    struct Answer {
+      absl::Time asked_at;
+      std::optional<absl::Time> missing_since;
+    };
+    void ForgetOld(absl::Time now);
+
+    std::map<std::string, Answer> answers_;  // by key
+    absl::Time looked_through_at_ = absl::InfinitePast();
+  };
+
+  // `content` has the label of bases. By one thread at a time.
   absl::StatusOr<absl::Time> ReconcileOne(const CallContext& ctx,
                                           const objects::VolumeSnapshotContent& content) override;
+  absl::StatusOr<BaseInfo> ReadInfo(const CallContext& ctx, const csi::BaseSnapshot& base,
+                                    const std::optional<objects::ProtectedVolume>& record);
+  void ReportDrop(const CallContext& ctx, const csi::BaseSnapshot& base, BaseUselessness reason,
+                  const std::optional<objects::ProtectedVolume>& record) const;
+  csi::Environment CsiEnvironment(const CallContext& ctx, const csi::BaseOwner& owner) const;
 
   const MoverEnvironment& env_;
+  const DeletedSnapshots* const deleted_;
+  Presence presence_;
 };
 
 }  // namespace csidelta::datamover

@@ -4,10 +4,13 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
+#include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "datamover/repository_access.h"
 #include "datamover/volume_task.h"
@@ -15,14 +18,13 @@
 #include "k8s/find.h"
 #include "objects/client.h"
 #include "objects/event.h"
+#include "objects/keys.h"
 #include "objects/patch.h"
 #include "velero/data_reference.h"
 
 namespace csidelta::datamover {
 namespace {
 
-constexpr absl::Duration kLookAtWorker = absl::Seconds(2);
-constexpr absl::Duration kLookAtTurn = absl::Seconds(10);
 constexpr std::size_t kDeletionMessageBytesMax = 4096;
 // A worker does not wait for a long upload: the next attempt does. Whoever lives replaces its locks
 // by others: one that attempts have met unchanged for long enough is watched until it is known to
@@ -30,6 +32,7 @@ constexpr std::size_t kDeletionMessageBytesMax = 4096;
 constexpr absl::Duration kLockWait = absl::Seconds(10);
 constexpr absl::Duration kDeadLockWait = absl::Minutes(31);
 constexpr absl::Duration kWatchedAfter = absl::Minutes(10);
+
 // The locks that a worker met just now, with what is known of them.
 std::vector<objects::SeenLock> Seen(const std::vector<std::string>& ids,
                                     const std::vector<objects::SeenLock>& before, absl::Time now) {
@@ -65,29 +68,103 @@ objects::DeletionTrouble TroubleOf(OutcomeCause cause) {
   }
 }
 
+bool IsOpen(objects::DeletionPhase phase) {
+  return phase != objects::DeletionPhase::kCompleted && phase != objects::DeletionPhase::kFailed;
+}
+
+bool IsRetried(const objects::DataDeletion& deletion) {
+  return deletion.annotations().contains(objects::kRetryAnnotation);
+}
+
+// Never older than the last write of this process. Nothing where there is none.
+absl::StatusOr<std::optional<objects::DataDeletion>> FindDeletion(const CallContext& ctx,
+                                                                  const MoverEnvironment& env,
+                                                                  const k8s::ObjectKey& key) {
+  objects::Cached<objects::DataDeletion> cached =
+      objects::FindCached<objects::DataDeletion>(env.cache, key);
+  if (cached.presence != k8s::ObjectCache::Presence::kUnknown) {
+    return std::move(cached.object);
+  }
+  return objects::Find<objects::DataDeletion>(ctx, env.api, key);
+}
+
+// What became of an attempt, beside the phase.
+struct Failure {
+  absl::string_view why;
+  objects::DeletionTrouble trouble;
+  absl::Time at;
+  absl::Duration give_up_after;
+};
+
+std::string Text(absl::Duration duration) {
+  return absl::FormatDuration(absl::Trunc(duration, absl::Seconds(1)));
+}
+
+// Writes an attempt that failed into the status of a DataDeletion that it was about. Returns
+// whether that is news: the failure is of another kind than before, or it is the last attempt.
+bool NoteFailure(const Failure& failure, objects::DataDeletionStatus& status) {
+  bool is_news = failure.trouble != status.trouble || !status.trouble_since.has_value();
+  if (is_news) {
+    status.trouble = failure.trouble;
+    status.trouble_since = failure.at;
+  }
+  const absl::Duration lasts = failure.at - *status.trouble_since;
+  const absl::Duration pause = AgainAfter(failure.trouble, lasts);
+  status.phase = objects::DeletionPhase::kWaiting;
+  status.next_attempt_at = failure.at + pause;
+  status.message = absl::StrCat("attempt ", status.attempts, " failed, and is made again in ",
+                                Text(pause), ": ", failure.why);
+  if (failure.trouble == objects::DeletionTrouble::kFailed && lasts >= failure.give_up_after) {
+    is_news = true;
+    status.phase = objects::DeletionPhase::kFailed;
+    status.next_attempt_at.reset();
+    status.message =
+        absl::StrCat("given up: every attempt since ", FormatRfc3339(*status.trouble_since),
+                     " failed; once the cause is removed, request it again with csi-delta "
+                     "deletions retry; the last of ",
+                     status.attempts, " attempts: ", failure.why);
+  }
+  status.message.resize(std::min(status.message.size(), kDeletionMessageBytesMax));
+  return is_news;
+}
+
+void NoteDone(absl::string_view message, absl::Time now, objects::DataDeletionStatus& status) {
+  status.phase = objects::DeletionPhase::kCompleted;
+  status.trouble = objects::DeletionTrouble::kNone;
+  status.trouble_since.reset();
+  status.next_attempt_at.reset();
+  status.locks.clear();
+  status.message = std::string(message);
+  status.completed_at = now;
+}
+
 // One look at one DataDeletion.
 class Deletion {
  public:
-  Deletion(const CallContext& ctx, const MoverEnvironment& env, objects::DataDeletion object);
+  Deletion(const CallContext& ctx, const MoverEnvironment& env, DeletionQueue& queue,
+           objects::DataDeletion object);
   absl::StatusOr<absl::Time> Step();
 
  private:
   absl::StatusOr<absl::Time> AgeOut();
   absl::StatusOr<absl::Time> Refuse(const absl::Status& why);
+  absl::StatusOr<absl::Time> Retry();
   absl::StatusOr<absl::Time> Begin();
-
-  // For whom this one waits; "": for nobody. A worker that forgets has the repository alone.
-  absl::StatusOr<std::string> WaitsFor();
   absl::StatusOr<absl::Time> Follow();
   absl::StatusOr<WorkerView> StepWorker();
   absl::StatusOr<RepositoryAccess> Access();
   absl::StatusOr<WorkerRun::NextPod> MakePod(const objects::VolumeTask& task);
-  bool SeesDeadLock() const;
-  ForgetWork Work() const;
+  bool SeesStaleLock() const;
   absl::StatusOr<absl::Time> Conclude(const VolumeTaskStatus& task);
   absl::StatusOr<absl::Time> TryLater(
       absl::string_view why, objects::DeletionTrouble trouble = objects::DeletionTrouble::kFailed);
   absl::Status RemoveWorker();
+
+  // What the worker was told to remove, or would have been.
+  absl::StatusOr<std::vector<ForgetItem>> Items();
+  // Changes the status of each other open DataDeletion that the worker was about, and writes it
+  // where `change` returns true. Returns of how many.
+  absl::StatusOr<int> ForOthers(absl::FunctionRef<bool(objects::DataDeletionStatus&)> change);
 
   // An Event with the message that was just written.
   void Tell(k8s::EventType type, absl::string_view reason);
@@ -97,7 +174,8 @@ class Deletion {
 
   const CallContext& ctx_;
   const MoverEnvironment& env_;
-  const objects::DataDeletion object_;
+  DeletionQueue& queue_;
+  objects::DataDeletion object_;
   const objects::DataDeletionSpec spec_;
   objects::DataDeletionStatus status_;
   const std::string stem_;
@@ -105,10 +183,11 @@ class Deletion {
   velero::DataReference reference_;
 };
 
-Deletion::Deletion(const CallContext& ctx, const MoverEnvironment& env,
+Deletion::Deletion(const CallContext& ctx, const MoverEnvironment& env, DeletionQueue& queue,
                    objects::DataDeletion object)
     : ctx_(ctx),
       env_(env),
+      queue_(queue),
       object_(std::move(object)),
       spec_(object_.spec()),
       status_(object_.status()),
@@ -116,18 +195,22 @@ Deletion::Deletion(const CallContext& ctx, const MoverEnvironment& env,
       run_(env, stem_) {}
 
 absl::StatusOr<absl::Time> Deletion::Step() {
-  if (object_.is_being_deleted() || status_.phase == objects::DeletionPhase::kFailed) {
+  queue_.Put(object_);
+  if (object_.is_being_deleted()) {
+    return absl::InfiniteFuture();
+  }
+  if (IsRetried(object_)) {
+    return Retry();
+  }
+  if (status_.phase == objects::DeletionPhase::kFailed) {
     return absl::InfiniteFuture();
   }
   if (status_.phase == objects::DeletionPhase::kCompleted) {
     return AgeOut();
   }
-  absl::StatusOr<velero::DataReference> reference = velero::ParseDataReference(spec_.snapshot_id);
+  absl::StatusOr<velero::DataReference> reference = ReferenceOf(spec_);
   if (!reference.ok()) {
     return Refuse(reference.status());
-  }
-  if (!spec_.upload.empty() && !velero::IsUid(spec_.upload)) {
-    return Refuse(absl::InvalidArgumentError("spec.upload is not the uid of a DataUpload"));
   }
   reference_ = *std::move(reference);
   return status_.phase == objects::DeletionPhase::kInProgress ? Follow() : Begin();
@@ -151,23 +234,35 @@ absl::StatusOr<absl::Time> Deletion::Refuse(const absl::Status& why) {
   return absl::InfiniteFuture();
 }
 
+// The status first: the annotation is what asks for it.
+absl::StatusOr<absl::Time> Deletion::Retry() {
+  if (status_.phase == objects::DeletionPhase::kFailed ||
+      status_.phase == objects::DeletionPhase::kWaiting) {
+    status_.phase = objects::DeletionPhase::kWaiting;
+    status_.trouble = objects::DeletionTrouble::kNone;
+    status_.trouble_since.reset();
+    status_.next_attempt_at.reset();
+    status_.message = absl::StrCat("requested again; before: ", status_.message)
+                          .substr(0, kDeletionMessageBytesMax);
+    RETURN_IF_ERROR(Write());
+  }
+  ASSIGN_OR_RETURN(object_, objects::Apply<objects::DataDeletion>(
+                                ctx_, env_.api, object_.key(),
+                                objects::Patch()
+                                    .RemoveAnnotation(objects::kRetryAnnotation)
+                                    .IfVersion(object_.resource_version())));
+  queue_.Put(object_);
+  return ctx_.clock->Now();
+}
+
+// One that waits for another to lead, or for a worker to end, is woken by the queue.
 absl::StatusOr<absl::Time> Deletion::Begin() {
-  const absl::Time earliest =
-      spec_.upload.empty() || spec_.worker_ended
-          ? absl::InfinitePast()
-          : object_.created_at().value_or(ctx_.clock->Now()) + kUnnamedDeletionAfter;
-  const absl::Time at = status_.next_attempt_at.value_or(earliest);
+  const absl::Time at = DueAt(object_);
   if (ctx_.clock->Now() < at) {
     return at;
   }
-  ASSIGN_OR_RETURN(const std::string waits_for, WaitsFor());
-  if (!waits_for.empty()) {
-    if (status_.message != waits_for) {
-      status_.phase = objects::DeletionPhase::kWaiting;
-      status_.message = waits_for;
-      RETURN_IF_ERROR(Write());
-    }
-    return ctx_.clock->Now() + kLookAtTurn;
+  if (!queue_.Lead(object_.uid())) {
+    return absl::InfiniteFuture();
   }
   status_.phase = objects::DeletionPhase::kInProgress;
   status_.message = "a worker is made";
@@ -178,25 +273,10 @@ absl::StatusOr<absl::Time> Deletion::Begin() {
   return Follow();
 }
 
-absl::StatusOr<std::string> Deletion::WaitsFor() {
-  ASSIGN_OR_RETURN(const std::vector<objects::VolumeTask> tasks,
-                   objects::List<objects::VolumeTask>(ctx_, env_.api, env_.mover_namespace));
-  int running = 0;
-  for (const objects::VolumeTask& task : tasks) {
-    const absl::StatusOr<VolumeTaskSpec> spec = task.spec();
-    if (!spec.ok() || spec->kind != TaskKind::kForget || task.name() == stem_) {
-      continue;
-    }
-    ++running;
-    if (spec->volume == Volume()) {
-      return absl::StrCat("waits for DataDeletion ", spec->subject.namespace_name, "/",
-                          spec->subject.name, ", which is at the same volume");
-    }
-  }
-  return running < kDeletionsMax ? "" : absl::StrCat("waits for ", running, " other DataDeletions");
-}
-
 absl::StatusOr<absl::Time> Deletion::Follow() {
+  if (!queue_.Lead(object_.uid())) {
+    return absl::InfiniteFuture();
+  }
   absl::StatusOr<WorkerView> view = StepWorker();
   const absl::Status& error = view.ok() ? view->refusal : view.status();
   if (absl::IsFailedPrecondition(error) || absl::IsNotFound(error) ||
@@ -207,9 +287,8 @@ absl::StatusOr<absl::Time> Deletion::Follow() {
   if (view->state == WorkerView::State::kEnded) {
     return Conclude(view->status);
   }
-  const absl::Time now = ctx_.clock->Now();
   if (view->state == WorkerView::State::kStarting &&
-      now - view->attempt_since > env_.settings.prepare_timeout) {
+      ctx_.clock->Now() - view->attempt_since > env_.settings.prepare_timeout) {
     return TryLater(absl::StrCat("the worker does not start: ", view->words));
   }
   const std::string message = view->state == WorkerView::State::kRunning
@@ -219,7 +298,7 @@ absl::StatusOr<absl::Time> Deletion::Follow() {
     status_.message = message.substr(0, kDeletionMessageBytesMax);
     RETURN_IF_ERROR(Write());
   }
-  return std::min(view->look_again, now + kLookAtWorker);
+  return view->look_again;
 }
 
 absl::StatusOr<WorkerView> Deletion::StepWorker() {
@@ -249,23 +328,19 @@ absl::StatusOr<RepositoryAccess> Deletion::Access() {
 absl::StatusOr<WorkerRun::NextPod> Deletion::MakePod(const objects::VolumeTask& task) {
   ASSIGN_OR_RETURN(RepositoryAccess access, Access());
   return run_.PodFor(ctx_, task,
-                     {.work = Work(),
-                      .lock_wait = SeesDeadLock() ? kDeadLockWait : kLockWait,
+                     {.work = ForgetWork{.items = queue_.Batch(object_.uid())},
+                      .lock_wait = SeesStaleLock() ? kDeadLockWait : kLockWait,
                       .access = std::move(access),
                       .has_volume = false});
 }
 
-bool Deletion::SeesDeadLock() const {
+bool Deletion::SeesStaleLock() const {
   return std::any_of(status_.locks.begin(), status_.locks.end(), [](const objects::SeenLock& lock) {
     return lock.until - lock.since >= kWatchedAfter;
   });
 }
 
-ForgetWork Deletion::Work() const {
-  return spec_.upload.empty() ? ForgetWork{.snapshot_id = reference_.snapshot_id}
-                              : ForgetWork{.tag = StemOf("DataUpload", spec_.upload)};
-}
-
+// Each other one first: as long as the task is there, what it was about is known.
 absl::StatusOr<absl::Time> Deletion::Conclude(const VolumeTaskStatus& task) {
   const bool is_gone = CauseOf(task) == OutcomeCause::kNoRepository;
   if (task.phase != TaskPhase::kSucceeded && !is_gone) {
@@ -274,44 +349,90 @@ absl::StatusOr<absl::Time> Deletion::Conclude(const VolumeTaskStatus& task) {
              status_.locks, ctx_.clock->Now());
     return TryLater(WithMissingKey(task, Access()), TroubleOf(CauseOf(task)));
   }
+  const char* const message = is_gone ? "the repository was gone already" : "the data is gone";
+  const absl::Time now = ctx_.clock->Now();
+  ASSIGN_OR_RETURN(const int others, ForOthers([&](objects::DataDeletionStatus& status) {
+                     ++status.attempts;
+                     status.started_at =
+                         status.started_at.value_or(status_.started_at.value_or(now));
+                     NoteDone(message, now, status);
+                     return true;
+                   }));
   RETURN_IF_ERROR(RemoveWorker());
-  status_.phase = objects::DeletionPhase::kCompleted;
-  status_.trouble = objects::DeletionTrouble::kNone;
-  status_.trouble_since.reset();
-  status_.locks.clear();
-  status_.message = is_gone ? "the repository was gone already" : "the data is gone";
-  status_.completed_at = ctx_.clock->Now();
+  NoteDone(message, now, status_);
+  if (others > 0) {
+    absl::StrAppend(&status_.message, ", with that of ", others, " other DataDeletions");
+  }
   RETURN_IF_ERROR(Write());
   Tell(k8s::EventType::kNormal, "Completed");
   CSIDELTA_LOG(kInfo, "data deleted", {"namespace", object_.namespace_name()},
-               {"name", object_.name()}, {"backup", spec_.backup});
-  return *status_.completed_at + kDeletionKeptFor;
+               {"name", object_.name()}, {"backup", spec_.backup},
+               {"others", absl::StrCat(others)});
+  return now + kDeletionKeptFor;
 }
 
+// The others are told only what is news: their next attempt is that of the one that leads.
 absl::StatusOr<absl::Time> Deletion::TryLater(absl::string_view why,
                                               objects::DeletionTrouble trouble) {
+  const Failure failure{.why = why,
+                        .trouble = trouble,
+                        .at = ctx_.clock->Now(),
+                        .give_up_after = env_.settings.deletions.give_up_after};
+  RETURN_IF_ERROR(ForOthers([&failure](objects::DataDeletionStatus& status) {
+                    ++status.attempts;
+                    return NoteFailure(failure, status);
+                  }).status());
   RETURN_IF_ERROR(RemoveWorker());
-  const absl::Time now = ctx_.clock->Now();
   if (trouble != objects::DeletionTrouble::kLocked) {
     status_.locks.clear();
   }
-  const bool is_news = trouble != status_.trouble || !status_.trouble_since.has_value();
-  if (is_news) {
-    status_.trouble = trouble;
-    status_.trouble_since = now;
-  }
-  const absl::Duration pause = AgainAfter(trouble, now - *status_.trouble_since);
-  status_.phase = objects::DeletionPhase::kWaiting;
-  status_.message =
-      absl::StrCat("attempt ", status_.attempts, " failed, and is made again in ",
-                   absl::FormatDuration(absl::Trunc(pause, absl::Seconds(1))), ": ", why)
-          .substr(0, kDeletionMessageBytesMax);
-  status_.next_attempt_at = now + pause;
+  const bool is_news = NoteFailure(failure, status_);
   RETURN_IF_ERROR(Write());
-  if (is_news || trouble == objects::DeletionTrouble::kFailed) {
-    Tell(k8s::EventType::kWarning, ToString(trouble));
+  if (is_news) {
+    Tell(k8s::EventType::kWarning,
+         status_.phase == objects::DeletionPhase::kFailed ? "GivenUp" : ToString(trouble));
   }
-  return now + pause;
+  return status_.next_attempt_at.value_or(absl::InfiniteFuture());
+}
+
+absl::StatusOr<std::vector<ForgetItem>> Deletion::Items() {
+  ASSIGN_OR_RETURN(const std::optional<VolumeTask> task, run_.CachedTask(ctx_));
+  if (task.has_value()) {
+    const absl::StatusOr<VolumeJob> job = task->job();
+    const auto* const work = job.ok() ? std::get_if<ForgetWork>(&job->work) : nullptr;
+    if (work != nullptr) {
+      return work->items;
+    }
+  }
+  return queue_.Batch(object_.uid());
+}
+
+absl::StatusOr<int> Deletion::ForOthers(
+    absl::FunctionRef<bool(objects::DataDeletionStatus&)> change) {
+  ASSIGN_OR_RETURN(const std::vector<ForgetItem> items, Items());
+  int count = 0;
+  for (const DeletionQueue::Name& name : queue_.Others(object_.uid(), items)) {
+    const k8s::ObjectKey key = objects::DataDeletion::Key(name.namespace_name, name.name);
+    ASSIGN_OR_RETURN(const std::optional<objects::DataDeletion> other,
+                     FindDeletion(ctx_, env_, key));
+    if (!other.has_value() || !IsOpen(other->phase()) || other->is_being_deleted()) {
+      continue;
+    }
+    ++count;
+    objects::DataDeletionStatus status = other->status();
+    if (!change(status)) {
+      continue;
+    }
+    const absl::StatusOr<objects::DataDeletion> stored = objects::Apply<objects::DataDeletion>(
+        ctx_, env_.api, key,
+        objects::Patch().SetStatus(status).IfVersion(other->resource_version()), "status");
+    RETURN_IF_ERROR(k8s::IgnoreNotFound(stored.status()));
+    if (stored.ok()) {
+      queue_.Put(*stored);
+      queue_.Wake(name);  // What is to come for it depends on its status.
+    }
+  }
+  return count;
 }
 
 absl::Status Deletion::RemoveWorker() {
@@ -328,9 +449,15 @@ void Deletion::Tell(k8s::EventType type, absl::string_view reason) {
   }
 }
 
+// ABORTED where it changed meanwhile, such as by an operator who retries it.
 absl::Status Deletion::Write() {
-  return objects::Apply(ctx_, env_.api, object_.key(), objects::Patch().SetStatus(status_),
-                        "status");
+  ASSIGN_OR_RETURN(
+      object_,
+      objects::Apply<objects::DataDeletion>(
+          ctx_, env_.api, object_.key(),
+          objects::Patch().SetStatus(status_).IfVersion(object_.resource_version()), "status"));
+  queue_.Put(object_);
+  return absl::OkStatus();
 }
 
 TaskVolume Deletion::Volume() const {
@@ -342,23 +469,31 @@ TaskVolume Deletion::Volume() const {
 
 absl::StatusOr<absl::Time> DeletionReconciler::ReconcileOne(const CallContext& ctx,
                                                             const objects::DataDeletion& deletion) {
-  // What was told of it may be older than what we wrote, and be done already.
   ASSIGN_OR_RETURN(std::optional<objects::DataDeletion> fresh,
-                   objects::Find<objects::DataDeletion>(ctx, env_.api, deletion.key()));
+                   FindDeletion(ctx, env_, deletion.key()));
   if (!fresh.has_value()) {
     return absl::InfiniteFuture();
   }
-  return Deletion(ctx, env_, *std::move(fresh)).Step();
+  return Deletion(ctx, env_, queue_, *std::move(fresh)).Step();
 }
 
-DeletionFollower::DeletionFollower(WakeTable& wakes, k8s::ReconcileLoop& loop)
-    : SubjectFollower(objects::DataDeletion::kKind.kind, wakes, loop) {}
+bool DeletionReconciler::IsConcerned(const objects::DataDeletion& deletion) const {
+  return deletion.phase() != objects::DeletionPhase::kFailed || IsRetried(deletion);
+}
+
+DeletionFollower::DeletionFollower(DeletionQueue& queue, WakeTable& wakes, k8s::ReconcileLoop& loop)
+    : SubjectFollower(objects::DataDeletion::kKind.kind, wakes, loop), queue_(queue) {}
 
 bool DeletionFollower::Take(const objects::Object& object) {
   const absl::StatusOr<objects::DataDeletion> deletion = objects::DataDeletion::From(object);
-  return deletion.ok() && deletion->phase() != objects::DeletionPhase::kCompleted &&
-         deletion->phase() != objects::DeletionPhase::kFailed;
+  if (!deletion.ok()) {
+    return false;
+  }
+  queue_.Put(*deletion);
+  return IsOpen(deletion->phase());
 }
+
+void DeletionFollower::Leave(const std::string& uid) { queue_.Remove(uid); }
 
 absl::Status RemoveDeletionLeftovers(const CallContext& ctx, const MoverEnvironment& env,
                                      const objects::VolumeTask& task) {

@@ -1,9 +1,12 @@
 #pragma once
 
+#include <string>
+
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
+#include "datamover/deletion_queue.h"
 #include "datamover/mover_environment.h"
 #include "datamover/task_watch.h"
 #include "k8s/reconcile_loop.h"
@@ -13,7 +16,6 @@
 
 namespace csidelta::datamover {
 
-inline constexpr int kDeletionsMax = 2;  // workers at once
 // How long until the next attempt: the longer the longer the trouble lasts.
 inline constexpr absl::Duration kDeletionAgainFirst = absl::Minutes(1);
 inline constexpr absl::Duration kDeletionAgainMax = absl::Hours(1);
@@ -21,48 +23,58 @@ inline constexpr absl::Duration kRetainedAgainFirst = absl::Hours(1);
 inline constexpr absl::Duration kRetainedAgainMax = absl::Hours(24);
 inline constexpr absl::Duration kLockedAgainFirst = absl::Seconds(15);
 inline constexpr absl::Duration kLockedAgainMax = absl::Minutes(10);
-// What a worker stored that was given up may wait: meanwhile it comes to its end.
-inline constexpr absl::Duration kUnnamedDeletionAfter = absl::Minutes(30);
 inline constexpr absl::Duration kDeletionKeptFor = absl::Hours(24);  // once it is done
 
 // Moves DataDeletions to where they should be:
 //
-//   New, Waiting --- its time came, and few enough run ----------> InProgress
-//   InProgress ----- the worker forgot the snapshot and freed
-//       |            the space, or there was nothing to forget --> Completed --- a day --> deleted
+//   New, Waiting --- it leads its repository (DeletionQueue), due -> InProgress
+//   InProgress ----- the worker removed the repository snapshots and freed
+//       |            the space, or there were none --------------> Completed --- a day --> deleted
 //       +----------- anything else: what and when next ----------> Waiting
-//   New ------------ what it names can be nothing of ours -------> Failed
+//   New ------------ what it names is nothing of csi-delta ------> Failed
+//   InProgress ----- it failed for deletions.giveUpAfter --------> Failed
+//   Failed --------- retried by an operator (kRetryAnnotation) --> Waiting
 //
-// Only the snapshot that is named goes: the worker takes the repository's lock, so it waits for
-// uploads of the same volume, as they wait for it, and it is no matter which cluster wrote it. An
-// empty repository stays: some hundred bytes, which the next upload of the volume uses.
+// The worker of the one that leads removes the repository snapshots of all DataDeletions of that
+// repository, and the result is written into each. The others cost no request until then, whether
+// they wait for it or for a worker. What becomes of them is an Event of the one that leads.
 //
-// A worker that meets a lock ends at once and leaves its place to others; the next one looks again.
-// The lock of a Pod that is known to have ended counts as dead. One that attempts meet again and
-// again without that anybody refreshes it is watched by a worker until that is known.
+// Only repository snapshots that are named go, with those that a lost worker of the same DataUpload
+// stored: the worker takes the repository's lock, so it waits for uploads of the same volume, as
+// they wait for it, whichever cluster wrote them. An empty repository stays: some hundred bytes,
+// which the next upload of the volume uses.
 //
-// Nothing is kept between two calls. A task whose DataDeletion is gone is removed by who looks
-// after tasks.
+// A worker that meets a lock ends at once, and another repository has its worker. The lock of a Pod
+// that is known to have ended is stale. One that attempts meet again and again, and that is not
+// refreshed, is watched by a worker until that is known.
+//
+// A task whose DataDeletion is gone is removed by TaskReconciler.
 class DeletionReconciler : public objects::Reconciler<objects::DataDeletion> {
  public:
-  // Borrows `env`.
-  explicit DeletionReconciler(const MoverEnvironment& env) : env_(env) {}
+  // Borrows both.
+  DeletionReconciler(const MoverEnvironment& env, DeletionQueue& queue)
+      : env_(env), queue_(queue) {}
 
  private:
   absl::StatusOr<absl::Time> ReconcileOne(const CallContext& ctx,
                                           const objects::DataDeletion& deletion) override;
+  bool IsConcerned(const objects::DataDeletion& deletion) const override;
 
   const MoverEnvironment& env_;
+  DeletionQueue& queue_;
 };
 
 // All DataDeletions of one Velero namespace.
 class DeletionFollower : public SubjectFollower {
  public:
-  // Borrows both.
-  DeletionFollower(WakeTable& wakes, k8s::ReconcileLoop& loop);
+  // Borrows all.
+  DeletionFollower(DeletionQueue& queue, WakeTable& wakes, k8s::ReconcileLoop& loop);
 
  private:
   bool Take(const objects::Object& object) override;
+  void Leave(const std::string& uid) override;
+
+  DeletionQueue& queue_;
 };
 
 // Removes the task of a DataDeletion that nobody follows any more, and its Pod.

@@ -6,8 +6,12 @@
 #include <variant>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "datamover/mover_environment.h"
 #include "engine/backup.h"
+#include "engine/check.h"
 #include "engine/forget.h"
 #include "engine/restore.h"
 #include "incremental/memory_plan.h"
@@ -73,13 +77,14 @@ absl::StatusOr<Outcome> Do(const CallContext& ctx, engine::Session& session, con
 
 absl::StatusOr<Outcome> Do(const CallContext& ctx, engine::Session& session, const Asked& /*asked*/,
                            const ForgetWork& work, const TaskProgress& progress) {
-  engine::ForgetJob job{.ids = {work.snapshot_id.empty() ? "latest" : work.snapshot_id},
+  engine::ForgetJob job{.ids = {},
+                        .sibling_tag_prefix = kUploadTagPrefix,
                         .ignore_missing = true,
                         .frees_space = true,
                         .spares_unfinished = true,
                         .prune = {.repack_bytes_max = kRepackBytesMax}};
-  if (work.snapshot_id.empty()) {
-    job.filter.tags = {work.tag};
+  for (const ForgetItem& item : work.items) {
+    item.snapshot_id.empty() ? job.tags.push_back(item.tag) : job.ids.push_back(item.snapshot_id);
   }
   // A task tells of bytes; things are no measure of them.
   const engine::Progress stages = [&progress](absl::string_view stage, int64_t, int64_t) {
@@ -89,6 +94,20 @@ absl::StatusOr<Outcome> Do(const CallContext& ctx, engine::Session& session, con
                    engine::RunForget(ctx, session, job, stages));
   RETURN_IF_ERROR(engine::FreeSpace(ctx, session, job, outcome, stages).status());
   return Outcome{.code = OutcomeCode::kDone};
+}
+
+absl::StatusOr<Outcome> Do(const CallContext& ctx, engine::Session& session, const Asked& /*asked*/,
+                           const CheckWork& work, const TaskProgress& progress) {
+  const engine::CheckJob job{
+      .read_data = repository::ReadPart{.part = work.part, .parts = work.parts},
+      .read_newer_than = work.read_newer_than.value_or(absl::InfiniteFuture()),
+      .beside_backups = true};
+  // A task tells of bytes; things are no measure of them.
+  const engine::Progress stages = [&progress](absl::string_view stage, int64_t, int64_t) {
+    progress(stage, 0, 0);
+  };
+  ASSIGN_OR_RETURN(const engine::CheckOutcome outcome, engine::RunCheck(ctx, session, job, stages));
+  return Outcome{.code = OutcomeCode::kDone, .check = FiguresOf(outcome.report)};
 }
 
 }  // namespace
@@ -136,6 +155,28 @@ RestoreFigures FiguresOf(const incremental::RestoreResult& result) {
           .written_bytes = result.written_bytes,
           .zero_bytes = result.zero_bytes,
           .kept_bytes = result.kept_bytes};
+}
+
+CheckFigures FiguresOf(const repository::CheckReport& report) {
+  CheckFigures figures{.packs = report.packs,
+                       .packs_read = report.packs_read,
+                       .read_bytes = report.bytes_read,
+                       .snapshots = report.snapshots,
+                       .errors = report.errors,
+                       .broken_snapshots = static_cast<int64_t>(report.unrestorable.size())};
+  for (const repository::Finding& finding : report.findings) {
+    if (finding.is_error && figures.findings.size() < objects::kCheckFindingsMax) {
+      figures.findings.push_back(
+          absl::StrCat(finding.thing, ": ", finding.detail, "; ", finding.next_step));
+    }
+  }
+  for (const std::string& tag : report.unrestorable_tags) {
+    if (absl::StartsWith(tag, kUploadTagPrefix) &&
+        figures.broken_tags.size() < objects::kCheckTagsMax) {
+      figures.broken_tags.push_back(tag);
+    }
+  }
+  return figures;
 }
 
 }  // namespace csidelta::datamover

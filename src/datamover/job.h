@@ -9,6 +9,7 @@
 #include "incremental/backup_result.h"
 #include "incremental/block_downloader.h"
 #include "k8s/config.h"
+#include "repository/checker.h"
 
 // What a worker does for a VolumeTask: the same that the verbs of csi-delta do.
 namespace csidelta::datamover {
@@ -24,5 +25,6 @@ absl::StatusOr<Outcome> DoJob(const CallContext& ctx, engine::Session& session,
 Outcome OutcomeOf(const incremental::BackupResult& result);
 BackupFigures FiguresOf(const incremental::BackupResult& result);
 RestoreFigures FiguresOf(const incremental::RestoreResult& result);
+CheckFigures FiguresOf(const repository::CheckReport& report);
 
 }  // namespace csidelta::datamover

@@ -7,12 +7,14 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "base/crypto.h"
 #include "base/status_macros.h"
+#include "datamover/known_keys.h"
 #include "objects/client.h"
 #include "objects/keys.h"
 #include "objects/secret.h"
@@ -56,6 +58,8 @@ struct Contents {
   std::vector<RepositoryKey> keys = {};
   std::string newest = {};
   std::set<std::string> confirmed = {};
+  std::set<std::string> exported = {};
+  bool is_brought = false;
 
   bool Has(absl::string_view fingerprint) const {
     return std::any_of(keys.begin(), keys.end(),
@@ -63,19 +67,73 @@ struct Contents {
   }
 };
 
-absl::StatusOr<Contents> ReadContents(const objects::Secret& secret, const KeyringOwner& owner) {
-  if (secret.Annotation(objects::kMoverVeleroNamespaceLabel) != owner.velero_namespace ||
-      secret.Annotation(objects::kMoverLocationAnnotation) != owner.location) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "its annotations name location \"", secret.Annotation(objects::kMoverVeleroNamespaceLabel),
-        "/", secret.Annotation(objects::kMoverLocationAnnotation), "\", not ",
-        owner.velero_namespace, "/", owner.location, "; move it out of the way"));
+std::set<std::string> ListIn(const objects::Secret& secret, const char* annotation) {
+  return absl::StrSplit(secret.Annotation(annotation), ',', absl::SkipEmpty());
+}
+
+absl::StatusOr<Keyring> ParseBrought(absl::string_view encoded) {
+  std::string text;
+  if (!absl::Base64Unescape(encoded, &text)) {
+    return absl::InvalidArgumentError("it is not base64");
   }
+  const absl::string_view password = absl::StripTrailingAsciiWhitespace(text);
+  if (repository::IsKeyPassword(password)) {
+    return Keyring{.keys = {{.fingerprint = KeyFingerprint(password),
+                             .password = Secret(std::string(password))}}};
+  }
+  return ParseKeyringFile(text);
+}
+
+absl::StatusOr<Contents> ReadBrought(const objects::Secret& secret) {
+  if (secret.encoded_data().size() != 1) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("beside the field ", kBroughtKeyField,
+                     " it holds others; leave that one, or let mover-key import make the Secret"));
+  }
+  absl::StatusOr<Keyring> keyring = ParseBrought(secret.EncodedValue(kBroughtKeyField));
+  if (!keyring.ok()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "its field ", kBroughtKeyField, " must hold one key, of at least ", kKeyPasswordBytesMin,
+        " printable characters without blanks, or lines as mover-key export prints them: ",
+        keyring.status().message()));
+  }
+  Contents contents{.newest = keyring->newest().fingerprint, .is_brought = true};
+  for (const RepositoryKey& key : keyring->keys) {
+    contents.confirmed.insert(key.fingerprint);  // The source of the Secret has it.
+  }
+  contents.keys = std::move(keyring->keys);
+  return contents;
+}
+
+absl::Status CheckOwner(const objects::Secret& secret, const KeyringOwner& owner) {
+  const std::string space = secret.Annotation(objects::kMoverVeleroNamespaceLabel);
+  const std::string location = secret.Annotation(objects::kMoverLocationAnnotation);
+  if (space == owner.velero_namespace && location == owner.location) {
+    return absl::OkStatus();
+  }
+  if (!space.empty() || !location.empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("its annotations name location \"", space, "/", location, "\", not ",
+                     owner.velero_namespace, "/", owner.location, "; move it out of the way"));
+  }
+  return secret.EncodedValue(kBroughtKeyField).empty()
+             ? absl::FailedPreconditionError(absl::StrCat(
+                   "it has no field ", kBroughtKeyField,
+                   ", where a Secret that the mover did not write holds the key, as its text or as "
+                   "mover-key export prints it; add the field, or delete the Secret"))
+             : absl::OkStatus();
+}
+
+absl::StatusOr<Contents> ReadContents(const objects::Secret& secret, const KeyringOwner& owner) {
+  RETURN_IF_ERROR(CheckOwner(secret, owner));
   Contents contents;
-  ASSIGN_OR_RETURN(contents.keys, ReadKeys(secret));
   contents.newest = secret.Annotation(objects::kNewestKeyAnnotation);
-  contents.confirmed =
-      absl::StrSplit(secret.Annotation(objects::kConfirmedKeysAnnotation), ',', absl::SkipEmpty());
+  if (contents.newest.empty() && !secret.EncodedValue(kBroughtKeyField).empty()) {
+    return ReadBrought(secret);
+  }
+  ASSIGN_OR_RETURN(contents.keys, ReadKeys(secret));
+  contents.confirmed = ListIn(secret, objects::kConfirmedKeysAnnotation);
+  contents.exported = ListIn(secret, objects::kExportedKeysAnnotation);
   return contents;
 }
 
@@ -94,7 +152,9 @@ absl::StatusOr<Keyring> Complete(Contents contents, const KeyringOwner& owner) {
               return std::pair(a.fingerprint != contents.newest, a.fingerprint) <
                      std::pair(b.fingerprint != contents.newest, b.fingerprint);
             });
-  return Keyring{.keys = std::move(contents.keys), .confirmed = std::move(contents.confirmed)};
+  return Keyring{.keys = std::move(contents.keys),
+                 .confirmed = std::move(contents.confirmed),
+                 .exported = std::move(contents.exported)};
 }
 
 // What the Secret is to hold.
@@ -108,6 +168,9 @@ void Put(const Contents& contents, const KeyringOwner& owner, objects::Secret& s
   secret.SetAnnotation(objects::kMoverLocationAnnotation, owner.location);
   secret.SetAnnotation(objects::kNewestKeyAnnotation, contents.newest);
   secret.SetAnnotation(objects::kConfirmedKeysAnnotation, absl::StrJoin(contents.confirmed, ","));
+  if (!contents.exported.empty() || !secret.Annotation(objects::kExportedKeysAnnotation).empty()) {
+    secret.SetAnnotation(objects::kExportedKeysAnnotation, absl::StrJoin(contents.exported, ","));
+  }
 }
 
 objects::Secret MakeSecret(absl::string_view mover_namespace, const KeyringOwner& owner,
@@ -124,8 +187,16 @@ absl::Status AnnotateSecret(const absl::Status& status, absl::string_view mover_
   return Annotate(status, absl::StrCat("Secret ", mover_namespace, "/", KeyringSecretName(owner)));
 }
 
-// Reads the ring, changes it and writes it, until nobody wrote between. What is not there yet has
-// no keys.
+absl::Status RefuseIfBrought(const Contents& contents) {
+  return contents.is_brought
+             ? absl::FailedPreconditionError(
+                   absl::StrCat("its keys are in the field ", kBroughtKeyField,
+                                ", which the tool that made the Secret keeps; change them there"))
+             : absl::OkStatus();
+}
+
+// Reads the ring, changes it and writes it, until no other process wrote between. What is not there
+// yet has no keys; what was brought is not written.
 absl::StatusOr<Keyring> Change(const CallContext& ctx, k8s::ApiClient& api,
                                absl::string_view mover_namespace, const KeyringOwner& owner,
                                absl::FunctionRef<absl::Status(Contents& contents)> change) {
@@ -139,7 +210,10 @@ absl::StatusOr<Keyring> Change(const CallContext& ctx, k8s::ApiClient& api,
       contents = ReadContents(*secret, owner);
     }
     RETURN_IF_ERROR(AnnotateSecret(contents.status(), mover_namespace, owner));
-    RETURN_IF_ERROR(change(*contents));
+    RETURN_IF_ERROR(AnnotateSecret(change(*contents), mover_namespace, owner));
+    if (contents->is_brought) {
+      return Complete(*std::move(contents), owner);
+    }
     if (secret.has_value()) {
       Put(*contents, owner, *secret);
       conflict = objects::Update(ctx, api, *secret).status();
@@ -158,7 +232,37 @@ absl::StatusOr<Keyring> Change(const CallContext& ctx, k8s::ApiClient& api,
   return conflict;
 }
 
+// Of a ring that is to have all of them.
+absl::Status CheckHas(const Contents& contents, const std::vector<std::string>& fingerprints,
+                      const KeyringOwner& owner) {
+  for (const std::string& fingerprint : fingerprints) {
+    if (!contents.Has(fingerprint)) {
+      return absl::NotFoundError(absl::StrCat("location ", owner.velero_namespace, "/",
+                                              owner.location, " has no key ",
+                                              absl::CHexEscape(fingerprint)));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// That a Secret which is not there was, once, is no reason to make another: the volumes that are
+// written to from now on would have a key that no copy of the keys has, and all others none.
+absl::Status CheckNotLost(const CallContext& ctx, k8s::ApiClient& api, const KeyringOwner& owner) {
+  ASSIGN_OR_RETURN(const std::optional<KnownKey> known,
+                   FindKnownKey(ctx, api, owner.velero_namespace, owner.location));
+  return known.has_value() ? absl::FailedPreconditionError(LostKeyring(*known, owner))
+                           : absl::OkStatus();
+}
+
 }  // namespace
+
+std::string LostKeyring(const KnownKey& known, const KeyringOwner& owner) {
+  return absl::StrCat(
+      "it is not there, but ", known.source, " was encrypted with ",
+      known.fingerprint.empty() ? "a key" : absl::StrCat("key ", known.fingerprint),
+      " of it, so no new key is made; import the copy that was exported: ", ImportCommand(owner),
+      "; where there is none, docs/data-mover-keys.md says how to start again");
+}
 
 std::string KeyringSecretName(const KeyringOwner& owner) {
   // A namespace has no dot in its name.
@@ -185,6 +289,7 @@ absl::StatusOr<Keyring> OpenKeyring(const CallContext& ctx, k8s::ApiClient& api,
   const k8s::ObjectKey key = KeyringSecretKey(mover_namespace, owner);
   absl::StatusOr<objects::Secret> secret = objects::Get<objects::Secret>(ctx, api, key);
   if (absl::IsNotFound(secret.status()) && make) {
+    RETURN_IF_ERROR(AnnotateSecret(CheckNotLost(ctx, api, owner), mover_namespace, owner));
     const RepositoryKey first = MakeRepositoryKey(random);
     secret = objects::CreateOrGet(
         ctx, api,
@@ -208,6 +313,7 @@ absl::StatusOr<Keyring> ImportKeys(const CallContext& ctx, k8s::ApiClient& api,
                                    absl::string_view mover_namespace, const KeyringOwner& owner,
                                    const Keyring& keys, bool newest) {
   return Change(ctx, api, mover_namespace, owner, [&](Contents& contents) {
+    RETURN_IF_ERROR(RefuseIfBrought(contents));
     if (newest || contents.newest.empty()) {
       contents.newest = keys.newest().fingerprint;
     }
@@ -223,21 +329,45 @@ absl::StatusOr<Keyring> ImportKeys(const CallContext& ctx, k8s::ApiClient& api,
   });
 }
 
+absl::Status NoteExportedKeys(const CallContext& ctx, k8s::ApiClient& api,
+                              absl::string_view mover_namespace, const KeyringOwner& owner,
+                              const std::vector<std::string>& fingerprints) {
+  return Change(ctx, api, mover_namespace, owner,
+                [&](Contents& contents) {
+                  contents.exported.insert(fingerprints.begin(), fingerprints.end());
+                  return CheckHas(contents, fingerprints, owner);
+                })
+      .status();
+}
+
 absl::Status ConfirmKeys(const CallContext& ctx, k8s::ApiClient& api,
                          absl::string_view mover_namespace, const KeyringOwner& owner,
                          const std::vector<std::string>& fingerprints) {
-  const auto confirm = [&](Contents& contents) {
-    for (const std::string& fingerprint : fingerprints) {
-      if (!contents.Has(fingerprint)) {
-        return absl::NotFoundError(absl::StrCat("location ", owner.velero_namespace, "/",
-                                                owner.location, " has no key ",
-                                                absl::CHexEscape(fingerprint)));
-      }
-      contents.confirmed.insert(fingerprint);
+  return Change(ctx, api, mover_namespace, owner,
+                [&](Contents& contents) {
+                  contents.confirmed.insert(fingerprints.begin(), fingerprints.end());
+                  return CheckHas(contents, fingerprints, owner);
+                })
+      .status();
+}
+
+absl::StatusOr<Keyring> RemoveKey(const CallContext& ctx, k8s::ApiClient& api,
+                                  absl::string_view mover_namespace, const KeyringOwner& owner,
+                                  absl::string_view fingerprint) {
+  const std::string removed(fingerprint);
+  return Change(ctx, api, mover_namespace, owner, [&](Contents& contents) {
+    RETURN_IF_ERROR(RefuseIfBrought(contents));
+    RETURN_IF_ERROR(CheckHas(contents, {removed}, owner));
+    if (contents.newest == removed) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("key ", removed, " is the newest; import another one with --newest first"));
     }
+    std::erase_if(contents.keys,
+                  [&](const RepositoryKey& key) { return key.fingerprint == removed; });
+    contents.confirmed.erase(removed);
+    contents.exported.erase(removed);
     return absl::OkStatus();
-  };
-  return Change(ctx, api, mover_namespace, owner, confirm).status();
+  });
 }
 
 }  // namespace csidelta::datamover

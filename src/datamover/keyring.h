@@ -7,12 +7,18 @@
 #include "absl/strings/string_view.h"
 #include "base/call_context.h"
 #include "base/random.h"
+#include "datamover/known_keys.h"
 #include "k8s/api_client.h"
 #include "repository/keyring.h"
 
-// The keys of the repositories of one location. They are the user's: made at first use, kept in one
-// Secret of the mover's namespace. Without them the data is worthless, so an operator exports them
-// and says so.
+// The keys of the repositories of one location. They belong to the user: made at the first upload,
+// or brought before it, and kept in one Secret of the mover's namespace. Without them the data is
+// worthless, so an operator exports them and confirms it.
+//
+// The Secret has one of two forms. Written by the mover or mover-key: each key under its
+// fingerprint, and annotations. Brought, by a controller of Secrets or a person: one field, `key`,
+// with the text of one key or with what mover-key export prints, and no annotation. A brought one
+// is never written to, since its source would replace it; its keys count as confirmed.
 namespace csidelta::datamover {
 
 using repository::FormatKeyringFile;
@@ -38,26 +44,43 @@ std::string ImportCommand(const KeyringOwner& owner);
 
 k8s::ObjectKey KeyringSecretKey(absl::string_view mover_namespace, const KeyringOwner& owner);
 
-// The keys of the owner, as they are now. `make`: where there are none, makes the first. NOT_FOUND,
-// with the way to import them, when there are none; FAILED_PRECONDITION, naming Secret, fingerprint
-// and cure, when the Secret is somebody else's, when a key is not the one that its name says, or
-// when the newest or a confirmed one is not there: data may be sealed with it. Errors of the API
-// server.
+// The field of a Secret that was brought.
+inline constexpr char kBroughtKeyField[] = "key";
+
+// The keys of the owner, as they are now. `make`: where there are none, makes the first, unless
+// known_keys.h shows that there was one. NOT_FOUND, with the way to import them, when there are
+// none; FAILED_PRECONDITION, naming Secret, fingerprint and remedy, when the Secret belongs to
+// another location or has neither form, when a key is not the one that its name says, when the
+// newest or a confirmed one is not there, since data may be encrypted with it, or when the whole
+// Secret is lost. Errors of the API server.
 absl::StatusOr<Keyring> OpenKeyring(const CallContext& ctx, k8s::ApiClient& api,
                                     absl::string_view mover_namespace, const KeyringOwner& owner,
                                     bool make, SecureRandom& random);
 
+// What to say of a Secret that is lost: the way to bring it back. Pure.
+std::string LostKeyring(const KnownKey& known, const KeyringOwner& owner);
+
 // Adds `keys`, which count as confirmed, to the owner's ring; the first of them becomes the newest
 // when `newest`. Makes the ring if need be, and mends one that lacks them. Returns it as it is
-// then; errors as above.
+// then; errors as above, and FAILED_PRECONDITION where the Secret was brought.
 absl::StatusOr<Keyring> ImportKeys(const CallContext& ctx, k8s::ApiClient& api,
                                    absl::string_view mover_namespace, const KeyringOwner& owner,
                                    const Keyring& keys, bool newest);
 
-// Notes that the operator has a copy of the keys with these fingerprints. NOT_FOUND when the ring,
-// or one of them, is not there.
+// Notes that the keys with these fingerprints were printed, or that the operator has a copy of
+// them. Changes nothing where the Secret was brought. NOT_FOUND when the ring, or one of them, is
+// not there.
+absl::Status NoteExportedKeys(const CallContext& ctx, k8s::ApiClient& api,
+                              absl::string_view mover_namespace, const KeyringOwner& owner,
+                              const std::vector<std::string>& fingerprints);
 absl::Status ConfirmKeys(const CallContext& ctx, k8s::ApiClient& api,
                          absl::string_view mover_namespace, const KeyringOwner& owner,
                          const std::vector<std::string>& fingerprints);
+
+// Takes one key away, which is not missed from then on. Returns the ring without it. NOT_FOUND when
+// it is not there; FAILED_PRECONDITION when it is the newest, or the Secret was brought.
+absl::StatusOr<Keyring> RemoveKey(const CallContext& ctx, k8s::ApiClient& api,
+                                  absl::string_view mover_namespace, const KeyringOwner& owner,
+                                  absl::string_view fingerprint);
 
 }  // namespace csidelta::datamover

@@ -11,10 +11,13 @@ namespace csidelta::datamover {
 
 std::string StemOf(absl::string_view kind, absl::string_view uid) {
   if (kind == "DataUpload") {
-    return absl::StrCat("du-", uid);
+    return absl::StrCat(kUploadTagPrefix, uid);
   }
   if (kind == "DataDownload") {
     return absl::StrCat("dd-", uid);
+  }
+  if (kind == "ProtectedVolume") {
+    return absl::StrCat("ck-", uid);
   }
   CSIDELTA_CHECK(kind == "DataDeletion");
   return absl::StrCat("dx-", uid);
@@ -25,6 +28,10 @@ std::map<std::string, std::string> LabelsFor(const std::string& stem,
   return {{objects::kMoverTaskLabel, stem},
           {objects::kMoverVeleroNamespaceLabel, velero_namespace},
           {objects::kExcludeFromBackupLabel, "true"}};
+}
+
+bool IsServed(const MoverEnvironment& env, const std::string& velero_namespace) {
+  return env.velero_namespaces.empty() || env.velero_namespaces.contains(velero_namespace);
 }
 
 absl::StatusOr<std::string> ReadClusterUid(const CallContext& ctx, k8s::ApiClient& api) {

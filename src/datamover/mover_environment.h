@@ -2,6 +2,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -35,6 +36,7 @@ struct MoverEnvironment {
   std::string image;                   // of workers
   std::string worker_service_account;  // in the mover's namespace
   MoverSettings settings;
+  std::set<std::string> velero_namespaces = {};  // that are served; empty: all
   std::shared_ptr<EndedPods> ended_pods = std::make_shared<EndedPods>();
   std::shared_ptr<SlotChooser> slots = std::make_shared<SlotChooser>();
   std::shared_ptr<RunningWorkers> running = std::make_shared<RunningWorkers>();
@@ -42,13 +44,20 @@ struct MoverEnvironment {
   const csi::BaseIndex* bases = nullptr;    // null: bases are listed where they are asked for
 };
 
+// How the tag of a DataUpload's repository snapshot begins: StemOf() of the upload.
+inline constexpr char kUploadTagPrefix[] = "du-";
+
 // The name of everything that is made for one object: "du-<uid>" for a DataUpload, "dd-<uid>" for a
-// DataDownload, "dx-<uid>" for a DataDeletion. REQUIRES one of these kinds.
+// DataDownload, "dx-<uid>" for a DataDeletion, "ck-<uid>" for the check of a ProtectedVolume.
+// REQUIRES one of these kinds.
 std::string StemOf(absl::string_view kind, absl::string_view uid);
 
 // The labels of everything that is made for one object.
 std::map<std::string, std::string> LabelsFor(const std::string& stem,
                                              const std::string& velero_namespace);
+
+// Whether the mover may read and write in a namespace of Velero. Pure.
+bool IsServed(const MoverEnvironment& env, const std::string& velero_namespace);
 
 // What stands for the cluster wherever several share a bucket: the uid of its namespace
 // kube-system.

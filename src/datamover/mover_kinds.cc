@@ -7,6 +7,7 @@
 #include "csi/data_transfer.h"
 #include "datamover/volume_task.h"
 #include "objects/client.h"
+#include "objects/protected_volume.h"
 
 namespace csidelta::datamover {
 namespace {
@@ -33,7 +34,14 @@ const std::vector<KindFields>& FieldsInUse() {
       {csi::DataDeletionType(),
        "status",
        {"phase", "message", "attempts", "startTimestamp", "nextAttemptTimestamp",
-        "completionTimestamp", "trouble", "troubleSince", "locks"}}};
+        "completionTimestamp", "trouble", "troubleSince", "locks"}},
+      {objects::ProtectedVolume::Type(),
+       "spec",
+       {"namespace", "pvc", "pvcUID", "backupStorageLocation"}},
+      {objects::ProtectedVolume::Type(),
+       "status",
+       {"lastGoodBackup", "lastAttempt", "failures", "base", "verification", "repository",
+        "restoredAt", "pvcGoneAt", "nextStep"}}};
   return all;
 }
 
@@ -62,7 +70,8 @@ absl::Status CheckMoverKind(const CallContext& ctx, k8s::ApiClient& api,
 }  // namespace
 
 absl::Span<const k8s::ResourceType* const> MoverKinds() {
-  static const k8s::ResourceType* const all[] = {&VolumeTask::Type(), &csi::DataDeletionType()};
+  static const k8s::ResourceType* const all[] = {&VolumeTask::Type(), &csi::DataDeletionType(),
+                                                 &objects::ProtectedVolume::Type()};
   return all;
 }
 

@@ -3,22 +3,19 @@
 #include <algorithm>
 #include <initializer_list>
 #include <optional>
+#include <tuple>
 #include <utility>
 
-#include "absl/strings/numbers.h"
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "base/mutex.h"
-#include "datamover/transfer_object.h"
+#include "incremental/full_reason.h"
 #include "objects/keys.h"
-#include "velero/data_reference.h"
 #include "velero/data_upload.h"
 
 namespace csidelta::datamover {
 namespace {
-
-// Volumes that are told of; more are no longer added.
-constexpr std::size_t kVolumesMax = 20'000;
 
 using Labels = std::initializer_list<std::pair<absl::string_view, absl::string_view>>;
 
@@ -67,7 +64,7 @@ absl::string_view StateOf(const DeletionState& deletion) {
     case objects::DeletionPhase::kCompleted:
       return "done";
     case objects::DeletionPhase::kFailed:
-      return "refused";
+      return deletion.trouble == objects::DeletionTrouble::kNone ? "refused" : "given_up";
     case objects::DeletionPhase::kInProgress:
       return "running";
     default:
@@ -135,39 +132,188 @@ void AddQueues(const std::map<std::string, k8s::QueueFigures>& queues, MetricsPa
       [](const k8s::QueueFigures& figures) { return static_cast<double>(figures.retries); });
 }
 
+void AddBases(absl::Time now, const csi::BaseCounts& bases, MetricsPage& page) {
+  page.Begin("bases", "gauge", "Base snapshots that are kept, by driver.");
+  page.AddAll("driver",
+              bases.by_driver.empty() ? std::map<std::string, int64_t>{{"", 0}} : bases.by_driver);
+  page.Begin("oldest_base_age_seconds", "gauge",
+             "Time since the oldest base snapshot was taken; 0 without one.");
+  page.Add({}, bases.oldest.has_value()
+                   ? absl::ToDoubleSeconds(std::max(absl::ZeroDuration(), now - *bases.oldest))
+                   : 0);
+}
+
 void AddState(absl::Time now, const MoverState& state, MetricsPage& page) {
   page.Begin("leader", "gauge", "1 where this process moves volumes, 0 where it waits to.");
   page.Add({}, state.leads ? 1 : 0);
   AddTransfers(state.transfers, page);
   AddQueues(state.queues, page);
-  std::map<std::string, int64_t> counts = {{"waiting", 0},  {"running", 0}, {"failing", 0},
-                                           {"retained", 0}, {"refused", 0}, {"done", 0}};
+  std::map<std::string, int64_t> counts = {{"waiting", 0},  {"running", 0},  {"failing", 0},
+                                           {"retained", 0}, {"given_up", 0}, {"refused", 0},
+                                           {"done", 0}};
   absl::Duration oldest = absl::ZeroDuration();
   for (const DeletionState& deletion : state.deletions) {
     ++counts[std::string(StateOf(deletion))];
-    if (deletion.phase != objects::DeletionPhase::kCompleted) {
+    if (deletion.phase != objects::DeletionPhase::kCompleted &&
+        deletion.phase != objects::DeletionPhase::kFailed) {
       oldest = std::max(oldest, now - deletion.since);
     }
   }
-  page.Begin("deletions", "gauge",
-             "DataDeletions: waiting, running, failing so that they are tried again, retained by "
-             "the bucket's object lock, refused for good, done within the last day.");
+  page.Begin(
+      "deletions", "gauge",
+      "DataDeletions: waiting, running, failing so that they are tried again, retained by "
+      "the bucket's object lock, given up after failing for too long, refused for good, done "
+      "within the last day.");
   page.AddAll("state", counts);
   page.Begin("oldest_deletion_age_seconds", "gauge",
-             "Time since the oldest deletion that is not done was asked for; 0 without one.");
+             "Time since the oldest deletion that is not over was asked for; 0 without one.");
   page.Add({}, absl::ToDoubleSeconds(oldest));
   page.Begin("leftover_tasks", "gauge",
              "VolumeTasks whose object is over or gone; they are removed within minutes.");
   page.Add({}, static_cast<double>(state.leftover_tasks));
   AddGroups(state.groups, page);
+  AddBases(now, state.bases, page);
 }
 
-// A number in an annotation, which anybody may have written.
-std::optional<int64_t> CountIn(const objects::Object& object, const char* annotation) {
-  int64_t count = 0;
-  return absl::SimpleAtoi(object.Annotation(annotation), &count) && count >= 0
-             ? std::optional(count)
-             : std::nullopt;
+// What is said of one volume, of its record.
+struct VolumeFigures {
+  absl::Time created_at = absl::InfinitePast();
+  std::optional<absl::Time> completed_at = {};    // its last good backup
+  std::optional<absl::Time> recovery_point = {};  // that this brings back
+  std::optional<absl::Time> restored_at = {};
+  std::optional<absl::Time> verified_at = {};
+  bool has_finding = false;
+  int64_t failures = 0;
+  objects::RepositorySize repository = {};
+};
+
+// Velero's namespace, location, namespace and name of the PVC.
+using VolumeLabels = std::tuple<std::string, std::string, std::string, std::string>;
+using VolumeTable = std::map<VolumeLabels, VolumeFigures>;
+
+VolumeFigures FiguresOf(const ProtectedVolumeRecord& record) {
+  const objects::ProtectedVolumeStatus& status = record.status;
+  VolumeFigures figures{.created_at = record.created_at.value_or(absl::InfinitePast()),
+                        .restored_at = status.restored_at,
+                        .failures = status.failures,
+                        .repository = status.repository};
+  if (status.last_good.has_value()) {
+    figures.completed_at = status.last_good->completed_at;
+    figures.recovery_point = status.last_good->taken_at.has_value()
+                                 ? status.last_good->taken_at
+                                 : status.last_good->completed_at;
+  }
+  if (status.verification.has_value()) {
+    figures.verified_at = status.verification->at;
+    figures.has_finding = !status.verification->finding.empty();
+  }
+  return figures;
+}
+
+// Those whose PVC is there. Where a PVC was made again under its name, the newest record counts.
+VolumeTable VolumesIn(const VolumeRecords& records) {
+  VolumeTable volumes;
+  records.ForEach([&volumes](const ProtectedVolumeRecord& record) {
+    if (record.status.pvc_gone_at.has_value()) {
+      return;
+    }
+    const VolumeFigures figures = FiguresOf(record);
+    VolumeFigures& known = volumes[{record.velero_namespace, record.spec.location,
+                                    record.spec.pvc_namespace, record.spec.pvc}];
+    if (figures.created_at >= known.created_at) {
+      known = figures;
+    }
+  });
+  return volumes;
+}
+
+// `value`: nothing where a volume has no sample.
+void AddVolumeFamily(const VolumeTable& volumes, absl::string_view name, absl::string_view help,
+                     absl::FunctionRef<std::optional<double>(const VolumeFigures&)> value,
+                     MetricsPage& page) {
+  page.Begin(name, "gauge", help);
+  for (const auto& [labels, figures] : volumes) {
+    if (const std::optional<double> sample = value(figures); sample.has_value()) {
+      page.Add({{"velero_namespace", std::get<0>(labels)},
+                {"location", std::get<1>(labels)},
+                {"namespace", std::get<2>(labels)},
+                {"claim", std::get<3>(labels)}},
+               *sample);
+    }
+  }
+}
+
+std::optional<double> SecondsSince(const std::optional<absl::Time>& time, absl::Time now) {
+  return time.has_value() ? std::optional(absl::ToDoubleSeconds(now - *time)) : std::nullopt;
+}
+
+std::optional<double> AsDouble(const std::optional<int64_t>& count) {
+  return count.has_value() ? std::optional(static_cast<double>(*count)) : std::nullopt;
+}
+
+void AddBackups(const VolumeTable& volumes, absl::Time now, MetricsPage& page) {
+  AddVolumeFamily(
+      volumes, "last_good_backup_age_seconds",
+      "Time since the volume's newest DataUpload was completed.",
+      [now](const VolumeFigures& figures) { return SecondsSince(figures.completed_at, now); },
+      page);
+  AddVolumeFamily(
+      volumes, "recovery_point_age_seconds",
+      "Time since the VolumeSnapshot of the volume's last good backup was taken; without one, "
+      "since the first backup was requested.",
+      [now](const VolumeFigures& figures) {
+        return SecondsSince(figures.recovery_point.value_or(figures.created_at), now);
+      },
+      page);
+  AddVolumeFamily(
+      volumes, "never_backed_up",
+      "1 for a volume of which no backup was completed yet; others have no sample.",
+      [](const VolumeFigures& figures) {
+        return figures.completed_at.has_value() ? std::nullopt : std::optional(1.0);
+      },
+      page);
+  AddVolumeFamily(
+      volumes, "consecutive_failures", "DataUploads that failed since the last good backup.",
+      [](const VolumeFigures& figures) {
+        return std::optional(static_cast<double>(figures.failures));
+      },
+      page);
+}
+
+void AddChecks(const VolumeTable& volumes, absl::Time now, MetricsPage& page) {
+  AddVolumeFamily(
+      volumes, "last_restore_age_seconds",
+      "Time since the volume's newest DataDownload was completed: each of its blocks was read and "
+      "compared with its hash.",
+      [now](const VolumeFigures& figures) { return SecondsSince(figures.restored_at, now); }, page);
+  AddVolumeFamily(
+      volumes, "verified_age_seconds",
+      "Time since the volume's repository was checked; without a check there is no sample.",
+      [now](const VolumeFigures& figures) { return SecondsSince(figures.verified_at, now); }, page);
+  AddVolumeFamily(
+      volumes, "verification_findings",
+      "1 where the newest check of the volume's repository found damage, 0 where it found none.",
+      [](const VolumeFigures& figures) {
+        return figures.verified_at.has_value() ? std::optional(figures.has_finding ? 1.0 : 0.0)
+                                               : std::nullopt;
+      },
+      page);
+  AddVolumeFamily(
+      volumes, "repository_bytes",
+      "Size of the packs in the volume's repository, as its newest upload left it.",
+      [](const VolumeFigures& figures) { return AsDouble(figures.repository.bytes); }, page);
+  AddVolumeFamily(
+      volumes, "repository_snapshots",
+      "Snapshots in the volume's repository, as its newest upload left it.",
+      [](const VolumeFigures& figures) { return AsDouble(figures.repository.snapshots); }, page);
+}
+
+const std::map<std::string, int64_t>& NoEnds() {
+  static const auto& ends =
+      *new std::map<std::string, int64_t>{{velero::ToString(velero::DataPhase::kCompleted), 0},
+                                          {velero::ToString(velero::DataPhase::kFailed), 0},
+                                          {velero::ToString(velero::DataPhase::kCanceled), 0}};
+  return ends;
 }
 
 }  // namespace
@@ -179,6 +325,15 @@ DeletionState DeletionStateOf(const objects::DataDeletion& deletion) {
           .since = deletion.created_at().value_or(absl::InfiniteFuture())};
 }
 
+MoverMetrics::MoverMetrics()
+    : ends_(NoEnds()),
+      downloads_(NoEnds()),
+      bytes_({{"changed", 0}, {"read", 0}, {"audited", 0}, {"stored", 0}}) {
+  for (const incremental::FullReasonText& reason : incremental::FullReasons()) {
+    fallbacks_[std::string(reason.name)] = 0;
+  }
+}
+
 void MoverMetrics::Note(const objects::DataUpload& object) {
   const absl::StatusOr<velero::DataUpload> upload = velero::ParseDataUpload(object);
   const std::optional<absl::Time> completed = object.completed_at();
@@ -187,42 +342,10 @@ void MoverMetrics::Note(const objects::DataUpload& object) {
     return;
   }
   const MutexLock lock(mutex_);
-  const Volume volume{upload->namespace_name, upload->storage_location, upload->source_namespace,
-                      upload->source_claim};
-  if (uploads_.size() < kVolumesMax || uploads_.contains(volume)) {
-    LastUpload& last = uploads_[volume];
-    if (*completed >= last.at) {
-      last = {.at = *completed,
-              .repository_bytes = CountIn(object, objects::kRepositoryBytesAnnotation),
-              .repository_snapshots = CountIn(object, objects::kRepositorySnapshotsAnnotation)};
-    }
-  }
   LastKey& key = keys_[{upload->namespace_name, upload->storage_location}];
   if (*completed >= key.at) {
     key = {.at = *completed,
            .is_confirmed = object.Annotation(objects::kKeyConfirmedAnnotation) != "false"};
-  }
-}
-
-void MoverMetrics::Note(const objects::DataDownload& object) {
-  const absl::StatusOr<velero::DataDownload> download = velero::ParseDataDownload(object);
-  const std::optional<absl::Time> completed = object.completed_at();
-  if (!download.ok() || download->data_mover != velero::kDataMoverName ||
-      download->phase != velero::DataPhase::kCompleted || !completed.has_value()) {
-    return;
-  }
-  const absl::StatusOr<velero::DataReference> source =
-      velero::ParseDataReference(download->snapshot_id);
-  if (!source.ok()) {
-    return;
-  }
-  // A restore may rename the namespace, never the claim.
-  const Volume volume{download->namespace_name, download->storage_location, source->namespace_name,
-                      download->target_claim};
-  const MutexLock lock(mutex_);
-  if (restored_.size() < kVolumesMax || restored_.contains(volume)) {
-    absl::Time& last = restored_.emplace(volume, *completed).first->second;
-    last = std::max(last, *completed);
   }
 }
 
@@ -252,46 +375,13 @@ void MoverMetrics::Count(const DownloadEnd& end) {
   restored_bytes_ += end.restored_bytes;
 }
 
-void MoverMetrics::AddVolumes(absl::Time now, MetricsPage& page) const {
-  const auto add = [&page](const Volume& volume, double value) {
-    page.Add({{"velero_namespace", volume.velero_namespace},
-              {"location", volume.location},
-              {"namespace", volume.namespace_name},
-              {"claim", volume.claim}},
-             value);
-  };
-  page.Begin("last_good_backup_age_seconds", "gauge",
-             "Time since the volume's newest DataUpload was completed.");
-  for (const auto& [volume, last] : uploads_) {
-    add(volume, absl::ToDoubleSeconds(now - last.at));
-  }
-  page.Begin("last_restore_age_seconds", "gauge",
-             "Time since the volume's newest DataDownload was completed: each of its blocks was "
-             "read and compared with its hash.");
-  for (const auto& [volume, at] : restored_) {
-    add(volume, absl::ToDoubleSeconds(now - at));
-  }
-  page.Begin("repository_bytes", "gauge",
-             "Size of the packs in the volume's repository, as its newest upload left it.");
-  for (const auto& [volume, last] : uploads_) {
-    if (last.repository_bytes.has_value()) {
-      add(volume, static_cast<double>(*last.repository_bytes));
-    }
-  }
-  page.Begin("repository_snapshots", "gauge",
-             "Snapshots in the volume's repository, as its newest upload left it.");
-  for (const auto& [volume, last] : uploads_) {
-    if (last.repository_snapshots.has_value()) {
-      add(volume, static_cast<double>(*last.repository_snapshots));
-    }
-  }
-}
-
 std::string MoverMetrics::Text(absl::Time now, const MoverState& state) const {
-  const MutexLock lock(mutex_);
   MetricsPage page;
   AddState(now, state, page);
-  AddVolumes(now, page);
+  const VolumeTable volumes = state.records == nullptr ? VolumeTable() : VolumesIn(*state.records);
+  AddBackups(volumes, now, page);
+  AddChecks(volumes, now, page);
+  const MutexLock lock(mutex_);
   page.Begin(
       "key_unconfirmed", "gauge",
       "1 while nobody has confirmed a copy of the key that a location's newest backup needs.");

@@ -2,20 +2,20 @@
 
 #include <cstdint>
 #include <map>
-#include <optional>
 #include <string>
-#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "absl/time/time.h"
 #include "base/mutex.h"
+#include "csi/base_index.h"
 #include "datamover/download_reconciler.h"
 #include "datamover/group_windows.h"
 #include "datamover/transfer_scheduler.h"
 #include "datamover/upload_reconciler.h"
+#include "datamover/volume_records.h"
 #include "k8s/reconcile_loop.h"
 #include "objects/data_deletion.h"
-#include "objects/data_download.h"
 #include "objects/data_upload.h"
 
 namespace csidelta::datamover {
@@ -36,36 +36,27 @@ struct MoverState {
   int64_t leftover_tasks = 0;  // of nobody that is to be moved any more
   GroupFigures groups = {};
   std::map<std::string, k8s::QueueFigures> queues = {};  // by name
+  const VolumeRecords* records = nullptr;                // of all volumes; null: none
+  csi::BaseCounts bases = {};
 };
 
 class MetricsPage;
 
-// What the mover counts, in the text format of Prometheus. Sums begin with the process; what is
-// said of a volume's last backup and restore comes from the DataUploads and DataDownloads that
-// there are. Thread-safe.
+// What the mover counts, in the text format of Prometheus. Sums begin with the process, at 0 for
+// each value of their labels, so that an increase is seen from the first on. What is said of a
+// volume comes from its record. Thread-safe.
 class MoverMetrics {
  public:
+  MoverMetrics();
+
   // As it was seen.
   void Note(const objects::DataUpload& upload);
-  void Note(const objects::DataDownload& download);
   void Count(const UploadEnd& end);
   void Count(const DownloadEnd& end);
 
   std::string Text(absl::Time now, const MoverState& state) const;
 
  private:
-  struct Volume {
-    std::string velero_namespace, location, namespace_name, claim;
-    auto operator<=>(const Volume&) const = default;
-  };
-  // What the newest completed upload of a volume says.
-  struct LastUpload {
-    absl::Time at = absl::InfinitePast();
-    std::optional<int64_t> repository_bytes;
-    std::optional<int64_t> repository_snapshots;
-  };
-  void AddVolumes(absl::Time now, MetricsPage& page) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-
   using Location = std::pair<std::string, std::string>;  // Velero's namespace, name
   struct LastKey {
     absl::Time at;
@@ -73,8 +64,6 @@ class MoverMetrics {
   };
 
   mutable Mutex mutex_;
-  std::map<Volume, LastUpload> uploads_ ABSL_GUARDED_BY(mutex_);
-  std::map<Volume, absl::Time> restored_ ABSL_GUARDED_BY(mutex_);  // When last.
   std::map<Location, LastKey> keys_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, int64_t> ends_ ABSL_GUARDED_BY(mutex_);       // By phase.
   std::map<std::string, int64_t> downloads_ ABSL_GUARDED_BY(mutex_);  // By phase.

@@ -6,6 +6,7 @@
 namespace csidelta::datamover {
 
 using objects::BackupFigures;
+using objects::CheckFigures;
 using objects::Outcome;
 using objects::OutcomeCause;
 using objects::OutcomeCode;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <tuple>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -244,11 +245,37 @@ absl::Status Renew(const CallContext& ctx, k8s::ApiClient& api,
   return absl::OkStatus();
 }
 
+// Two Veleros with one bucket and prefix would have one repository for a PVC that both back up, and
+// each keys of its own.
+absl::Status CheckNotShared(const CallContext& ctx, k8s::ApiClient& api,
+                            const RepositoryAccessRequest& request) {
+  if (request.velero_namespaces.size() < 2 || !request.for_writing ||
+      !request.written_with_key.empty()) {
+    return absl::OkStatus();
+  }
+  std::vector<objects::BackupStorageLocation> all;
+  for (const std::string& velero_namespace : request.velero_namespaces) {
+    ASSIGN_OR_RETURN(std::vector<objects::BackupStorageLocation> locations,
+                     objects::List<objects::BackupStorageLocation>(ctx, api, velero_namespace));
+    std::move(locations.begin(), locations.end(), std::back_inserter(all));
+  }
+  const std::string own = absl::StrCat(request.velero_namespace, "/", request.location);
+  for (const SharedAddress& shared : FindSharedAddresses(all)) {
+    if (shared.location == own) {
+      return Refuse(absl::StrCat("its bucket and prefix are those of the older location ",
+                                 shared.oldest,
+                                 ", whose repositories have other keys; give it another prefix"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<RepositoryAccess> WithKeys(const CallContext& ctx, k8s::ApiClient& api,
                                           const StorageLocation& location,
                                           const RepositoryAccessRequest& request,
                                           SecureRandom& random) {
   ASSIGN_OR_RETURN(RepositoryAccess access, WithoutKeys(ctx, api, location, request));
+  RETURN_IF_ERROR(CheckNotShared(ctx, api, request));
   RETURN_IF_ERROR(AddKeys(ctx, api, request, random, access));
   return access;
 }
@@ -285,6 +312,36 @@ absl::StatusOr<std::string> RepositoryAddress(const StorageLocation& location,
         absl::StrCat("bucket \"", absl::CHexEscape(location.bucket), "\" is no name of a bucket"));
   }
   return address;
+}
+
+std::vector<SharedAddress> FindSharedAddresses(
+    const std::vector<objects::BackupStorageLocation>& locations) {
+  using Age = std::tuple<absl::Time, std::string>;  // and "namespace/name"
+  std::map<std::string, std::set<Age>> by_address;
+  for (const objects::BackupStorageLocation& object : locations) {
+    const absl::StatusOr<StorageLocation> location = velero::ParseStorageLocation(object);
+    if (!location.ok() || location->read_only) {
+      continue;
+    }
+    const absl::StatusOr<std::string> address =
+        RepositoryAddress(*location, velero::kRepositoryRoot);
+    if (address.ok()) {
+      by_address[*address].emplace(object.created_at().value_or(absl::InfiniteFuture()),
+                                   absl::StrCat(location->namespace_name, "/", location->name));
+    }
+  }
+  std::map<std::string, std::string> oldest;
+  for (const auto& [address, ages] : by_address) {
+    for (auto age = std::next(ages.begin()); age != ages.end(); ++age) {
+      oldest[std::get<std::string>(*age)] = std::get<std::string>(*ages.begin());
+    }
+  }
+  std::vector<SharedAddress> shared;
+  shared.reserve(oldest.size());
+  for (const auto& [location, other] : oldest) {
+    shared.push_back({.location = location, .oldest = other});
+  }
+  return shared;
 }
 
 absl::StatusOr<RepositoryAccess> OpenRepositoryAccess(const CallContext& ctx, k8s::ApiClient& api,

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include "base/secret.h"
 #include "datamover/volume_task.h"
 #include "k8s/api_client.h"
+#include "objects/backup_storage_location.h"
 #include "objects/object.h"
 #include "objects/secret.h"
 #include "storage/location.h"
@@ -41,6 +43,8 @@ struct RepositoryAccessRequest {
   // Fingerprint of the key that the data was written with; "": any, or a new one. Others may open
   // the repository by now, so one that is not there is no reason not to try.
   std::string written_with_key = {};
+  // Where more than one is served: of an upload, their locations are compared with its own.
+  std::set<std::string> velero_namespaces = {};
 };
 
 struct RepositoryAccess {
@@ -60,7 +64,8 @@ struct RepositoryAccess {
 //
 // FAILED_PRECONDITION, naming the location, what is wrong with it and what to do, when it never
 // will do: another provider, a setting that we cannot honour, a read-only location to be written
-// to, a Secret or key that is not there. NOT_FOUND when the location is not there, or has no keys
+// to, a Secret or key that is not there, or another location whose repositories are at the same
+// address, with other keys. NOT_FOUND when the location is not there, or has no keys
 // to read with. Errors of the API server are returned as they are.
 absl::StatusOr<RepositoryAccess> OpenRepositoryAccess(const CallContext& ctx, k8s::ApiClient& api,
                                                       const RepositoryAccessRequest& request,
@@ -118,6 +123,17 @@ using StoreOpener = std::function<absl::StatusOr<std::unique_ptr<storage::Opened
 // "s3:https://HOST/BUCKET/PREFIX/PATH". FAILED_PRECONDITION as above. Pure.
 absl::StatusOr<std::string> RepositoryAddress(const velero::StorageLocation& location,
                                               absl::string_view repository_path);
+
+// Of several locations, those whose repositories would be at one address, of which uploads use the
+// oldest: to two of them two Veleros would write with different keys. Locations that are read-only
+// and addresses that cannot be told are left out.
+struct SharedAddress {
+  std::string location;  // "velero/default"
+  std::string oldest;    // another one
+};
+// By namespace and name. Pure.
+std::vector<SharedAddress> FindSharedAddresses(
+    const std::vector<objects::BackupStorageLocation>& locations);
 
 // The Secret for one worker.
 objects::Secret MakeAccessSecret(absl::string_view mover_namespace, absl::string_view name,

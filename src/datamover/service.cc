@@ -1,6 +1,7 @@
 #include "datamover/service.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <deque>
 #include <memory>
@@ -23,7 +24,9 @@
 #include "datamover/archive_reconciler.h"
 #include "datamover/base_reconciler.h"
 #include "datamover/census.h"
+#include "datamover/check_reconciler.h"
 #include "datamover/content_reconciler.h"
+#include "datamover/deletion_queue.h"
 #include "datamover/deletion_reconciler.h"
 #include "datamover/download_reconciler.h"
 #include "datamover/group_reconciler.h"
@@ -35,6 +38,8 @@
 #include "datamover/task_watch.h"
 #include "datamover/transfer_scheduler.h"
 #include "datamover/upload_reconciler.h"
+#include "datamover/volume_record_writer.h"
+#include "datamover/volume_records.h"
 #include "datamover/volume_task.h"
 #include "k8s/cached_client.h"
 #include "k8s/follow.h"
@@ -50,6 +55,7 @@
 #include "objects/data_upload.h"
 #include "objects/keys.h"
 #include "objects/persistent_volume_claim.h"
+#include "objects/protected_volume.h"
 #include "objects/volume_snapshot.h"
 #include "velero/data_reference.h"
 
@@ -94,6 +100,10 @@ class Service {
   void Work(const char* queue, k8s::Informer& informer, k8s::ObjectFollower& follower,
             k8s::ReconcileLoop& loop);
   void FollowDeletions(const std::string& velero_namespace);
+  // Whether there is nothing more urgent than checks.
+  bool MayCheck() const;
+
+  void FollowRecords(const std::string& velero_namespace);
 
   // DataUploads, for what becomes of them when they are over.
   void AddArchives(k8s::Informer& uploads);
@@ -111,11 +121,17 @@ class Service {
   const int concurrent_;                                  // reconciles of one kind
   std::atomic<const k8s::LeaderLease*> lease_ = nullptr;  // of Run()
   MoverMetrics metrics_;
+  VolumeRecords records_;
+  VolumeRecordWriter record_writer_;
+  std::deque<VolumeRecords::Handler> record_handlers_;
   TransferScheduler scheduler_;
   WakeTable wakes_;
   UploadReconciler uploads_;
   DownloadReconciler downloads_;
+  DeletionQueue deletion_queue_;
   DeletionReconciler deletions_;
+  CheckQueue check_queue_;
+  CheckReconciler checks_;
   ArchiveReconciler archives_;
   TaskReconciler tasks_;
   k8s::ReconcileLoop task_loop_;
@@ -124,6 +140,7 @@ class Service {
   GroupWindows group_windows_;
   Census<VolumeTask, std::string> task_census_;  // stems
   PodFollower pod_follower_;
+  DeletedSnapshots deleted_snapshots_;
   BaseReconciler bases_;
   k8s::ReconcileLoop base_loop_;
   GroupReconciler groups_;
@@ -135,6 +152,8 @@ class Service {
   std::deque<k8s::ReconcileLoop> deletion_loops_;
   std::deque<k8s::ReconcileLoop> archive_loops_;
   std::deque<DeletionFollower> deletion_followers_;
+  std::deque<k8s::ReconcileLoop> check_loops_;
+  std::deque<CheckFollower> check_followers_;
   std::deque<Census<objects::DataDeletion, DeletionState>> deletion_census_;
   std::deque<k8s::Informer> informers_;
   std::vector<std::pair<std::string, k8s::ReconcileLoop*>> loops_;  // by queue
@@ -147,6 +166,11 @@ Service::Service(k8s::ApiClient& api, k8s::ObjectCache& cache, csi::BaseIndex& b
       cache_(cache),
       env_(std::move(env)),
       concurrent_(concurrent),
+      records_(velero_namespaces.size(),
+               [this](const VolumeRecordKey& key) { record_writer_.Enqueue(key); }),
+      record_writer_(env_, records_, RulesOf(env_.settings),
+                     {.leads = Leads(),
+                      .is_synced = [this] { return TransfersAreKnown() && records_.is_synced(); }}),
       scheduler_(
           LimitsOf(env_.settings), Clock::Real(),
           [this] { return Leads()() && TransfersAreKnown(); },
@@ -157,12 +181,21 @@ Service::Service(k8s::ApiClient& api, k8s::ObjectCache& cache, csi::BaseIndex& b
       }),
       uploads_(env_, scheduler_, [this](const UploadEnd& end) { metrics_.Count(end); }),
       downloads_(env_, scheduler_, [this](const DownloadEnd& end) { metrics_.Count(end); }),
-      deletions_(env_),
+      deletion_queue_(env_.settings.deletions.workers_max, Clock::Real(),
+                      [this](const DeletionQueue::Name& name) {
+                        for (k8s::ReconcileLoop& loop : deletion_loops_) {
+                          loop.Wake(name.namespace_name, name.name);
+                        }
+                      }),
+      deletions_(env_, deletion_queue_),
+      check_queue_([this](const std::string& task) { wakes_.Wake(task); }),
+      checks_(env_, check_queue_, [this] { return MayCheck(); }),
       archives_(env_),
       tasks_(env_, wakes_, [this] { return IsSynced(); },
              {{TaskKind::kUpload, RemoveUploadLeftovers},
               {TaskKind::kDownload, RemoveDownloadLeftovers},
-              {TaskKind::kForget, RemoveDeletionLeftovers}}),
+              {TaskKind::kForget, RemoveDeletionLeftovers},
+              {TaskKind::kCheck, RemoveCheckLeftovers}}),
       task_loop_({.type = VolumeTask::Type(),
                   .namespace_name = env_.mover_namespace,
                   .label_selector = ""},
@@ -174,7 +207,7 @@ Service::Service(k8s::ApiClient& api, k8s::ObjectCache& cache, csi::BaseIndex& b
                      Leads()),
       task_census_([](const VolumeTask& task) { return task.name(); }, task_loop_),
       pod_follower_(wakes_, &cache_, *env_.ended_pods, *env_.running),
-      bases_(env_),
+      bases_(env_, &deleted_snapshots_),
       base_loop_(csi::BaseContents(), bases_, Leads(), Clock::Real(), kOneAfterTheOther),
       groups_(env_),
       group_loop_(GroupMemberContents(), groups_, Leads(), Clock::Real(), kOneAfterTheOther),
@@ -202,6 +235,7 @@ Service::Service(k8s::ApiClient& api, k8s::ObjectCache& cache, csi::BaseIndex& b
                     [this](const objects::Object& object) {
                       if (const auto upload = objects::DataUpload::From(object); upload.ok()) {
                         metrics_.Note(*upload);
+                        record_writer_.Note(*upload);
                       }
                       if (const auto backup = GoodBackupOf(object)) {
                         scheduler_.NoteBackup(backup->volume, backup->taken_at);
@@ -213,11 +247,12 @@ Service::Service(k8s::ApiClient& api, k8s::ObjectCache& cache, csi::BaseIndex& b
                     [this](const objects::Object& object) {
                       if (const auto download = objects::DataDownload::From(object);
                           download.ok()) {
-                        metrics_.Note(*download);
+                        record_writer_.Note(*download);
                       }
                       return QueuedDownload(object);
                     });
     FollowDeletions(velero_namespace);
+    FollowRecords(velero_namespace);
   }
 }
 
@@ -248,6 +283,7 @@ absl::Status Service::Run(const CallContext& ctx, const std::string& listen_text
     threads.emplace_back([this, &ctx, &informer] { informer.Run(ctx, api_).IgnoreError(); });
   }
   threads.emplace_back([this, &ctx] { FollowGroups(ctx, api_, group_windows_).IgnoreError(); });
+  threads.emplace_back([this, &ctx] { record_writer_.Work(ctx); });
   for (const auto& [queue, loop] : loops_) {
     threads.emplace_back([&ctx, working = loop] { working->Work(ctx); });
   }
@@ -296,12 +332,41 @@ void Service::Work(const char* queue, k8s::Informer& informer, k8s::ObjectFollow
 void Service::FollowDeletions(const std::string& velero_namespace) {
   const k8s::FollowedObjects objects{
       .type = csi::DataDeletionType(), .namespace_name = velero_namespace, .label_selector = ""};
-  k8s::ReconcileLoop& loop =
-      deletion_loops_.emplace_back(objects, deletions_, Leads(), Clock::Real(), kOneAfterTheOther);
-  Work("deletions", Uncached(objects),
-       deletion_census_.emplace_back(DeletionStateOf,
-                                     deletion_followers_.emplace_back(wakes_, loop)),
+  k8s::ReconcileLoop& loop = deletion_loops_.emplace_back(
+      objects, deletions_, Leads(), Clock::Real(), kOneAfterTheOther, &cache_);
+  Work("deletions", Cached(objects),
+       deletion_census_.emplace_back(
+           DeletionStateOf, deletion_followers_.emplace_back(deletion_queue_, wakes_, loop)),
        loop);
+  informers_.back().Add(deleted_snapshots_);
+}
+
+void Service::FollowRecords(const std::string& velero_namespace) {
+  const k8s::FollowedObjects objects{.type = objects::ProtectedVolume::Type(),
+                                     .namespace_name = velero_namespace,
+                                     .label_selector = ""};
+  k8s::ReconcileLoop& loop =
+      check_loops_.emplace_back(objects, checks_, Leads(), Clock::Real(), kOneAfterTheOther);
+  k8s::Informer& informer = Uncached(objects);
+  informer.Add(record_handlers_.emplace_back(records_, velero_namespace));
+  Work("checks", informer, check_followers_.emplace_back(env_.settings, check_queue_, wakes_, loop),
+       loop);
+}
+
+bool Service::MayCheck() const {
+  if (!TransfersAreKnown()) {
+    return false;
+  }
+  // What these wait for is not what a check would take.
+  constexpr std::array<WaitReason, 3> kIgnored = {WaitReason::kUploadWindow,
+                                                  WaitReason::kPrerequisite, WaitReason::kOther};
+  const TransferScheduler::Counts counts = scheduler_.counts();
+  int waiting = counts.waiting;
+  for (const WaitReason reason : kIgnored) {
+    const auto found = counts.waiting_for.find(reason);
+    waiting -= found == counts.waiting_for.end() ? 0 : found->second;
+  }
+  return waiting <= 0;
 }
 
 void Service::AddArchives(k8s::Informer& uploads) {
@@ -321,6 +386,10 @@ MoverState Service::State() const {
       stems.begin(), stems.end(), [this](const std::string& stem) { return !wakes_.Has(stem); });
   state.groups = group_windows_.figures();
   state.queues = Queues();
+  state.records = &records_;
+  if (env_.bases != nullptr) {
+    state.bases = env_.bases->counts();
+  }
   return state;
 }
 
@@ -333,9 +402,10 @@ std::map<std::string, k8s::QueueFigures> Service::Queues() const {
 }
 
 bool Service::IsSynced() const {
+  const auto is_synced = [](const k8s::ReconcileLoop& loop) { return loop.is_synced(); };
   return TransfersAreKnown() &&
-         std::all_of(deletion_loops_.begin(), deletion_loops_.end(),
-                     [](const k8s::ReconcileLoop& loop) { return loop.is_synced(); });
+         std::all_of(deletion_loops_.begin(), deletion_loops_.end(), is_synced) &&
+         std::all_of(check_loops_.begin(), check_loops_.end(), is_synced);
 }
 
 bool Service::TransfersAreKnown() const {
@@ -418,6 +488,7 @@ absl::Status RunService(const CallContext& ctx, k8s::ApiClient& api,
                   .image = settings.image,
                   .worker_service_account = settings.worker_service_account,
                   .settings = mover_settings,
+                  .velero_namespaces = {velero_namespaces.begin(), velero_namespaces.end()},
                   .cache = &cache,
                   .bases = &bases},
                  velero_namespaces, static_cast<int>(settings.concurrent_reconciles))

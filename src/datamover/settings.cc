@@ -21,6 +21,7 @@ namespace {
 constexpr std::size_t kTextBytesMax = 64 << 10;
 constexpr int64_t kValuesMax = 10'000;
 constexpr int64_t kTransfersMax = 1000;
+constexpr int64_t kDeletionWorkersMax = 100;
 constexpr int64_t kKibPerSecondMax = 1'000'000'000;
 constexpr std::size_t kWindowsMax = 24;
 constexpr int64_t kGroupMax = int64_t{1} << 31;
@@ -87,6 +88,13 @@ void ReadPullSecrets(JsonSection& section, std::vector<std::string>& out) {
                    [](absl::string_view name) { return !name.empty(); });
 }
 
+void ReadPodSecurity(JsonSection& section, bool& has_fixed_user) {
+  std::string text = has_fixed_user ? "fixed" : "namespace";
+  section.Text("podSecurity", text, "fixed or namespace",
+               [](absl::string_view value) { return value == "fixed" || value == "namespace"; });
+  has_fixed_user = text == "fixed";
+}
+
 void ReadWorker(JsonSection& section, WorkerSettings& out) {
   section.Inner("resources",
                 [&out](JsonSection& resources) { ReadResources(resources, out.resources); });
@@ -95,6 +103,7 @@ void ReadWorker(JsonSection& section, WorkerSettings& out) {
   section.Number("limitDownload", 1, kKibPerSecondMax, out.download_kib_per_second_max);
   section.NumberList("supplementalGroups", 1, kGroupMax - 1, out.supplemental_groups,
                      "a list of group numbers above 0");
+  ReadPodSecurity(section, out.has_fixed_user);
   ReadName(section, "priorityClassName", out.priority_class);
   section.Text("imagePullPolicy", out.image_pull_policy, "Always, IfNotPresent or Never",
                [](absl::string_view text) {
@@ -114,17 +123,33 @@ void ReadWorker(JsonSection& section, WorkerSettings& out) {
   objects::ReadAffinity(section, "affinity", out.affinity);
 }
 
-void ReadTimeout(JsonSection& section, absl::Duration& out) {
+void ReadDuration(JsonSection& section, const std::string& key, absl::Duration least,
+                  absl::Duration most, absl::string_view legal, absl::Duration& out) {
   std::string text;
-  section.Text("prepareTimeout", text, "a duration from 1m to 24h, such as \"30m\"",
-               [](absl::string_view value) {
-                 const absl::StatusOr<absl::Duration> duration = velero::ParseGoDuration(value);
-                 return duration.ok() && *duration >= absl::Minutes(1) &&
-                        *duration <= absl::Hours(24);
-               });
+  section.Text(key, text, legal, [&](absl::string_view value) {
+    const absl::StatusOr<absl::Duration> duration = velero::ParseGoDuration(value);
+    return duration.ok() && *duration >= least && *duration <= most;
+  });
   if (!text.empty()) {
     out = *velero::ParseGoDuration(text);
   }
+}
+
+void ReadRecords(JsonSection& section, MoverSettings& out) {
+  section.Inner("records", [&out](JsonSection& records) {
+    ReadDuration(records, "keepAfterPvc", absl::ZeroDuration(), absl::Hours(8760),
+                 "a duration from 0s to 8760h, such as \"720h\"", out.record_kept_after_pvc);
+    ReadDuration(records, "staleAfter", absl::Hours(1), absl::Hours(8760),
+                 "a duration from 1h to 8760h, such as \"48h\"", out.backup_stale_after);
+  });
+}
+
+void ReadDeletions(JsonSection& section, DeletionSettings& out) {
+  int64_t workers = out.workers_max;
+  section.Number("workers", 1, kDeletionWorkersMax, workers);
+  out.workers_max = static_cast<int>(workers);
+  ReadDuration(section, "giveUpAfter", absl::Hours(1), absl::Hours(8760),
+               "a duration from 1h to 8760h, such as \"168h\"", out.give_up_after);
 }
 
 void ReadWindows(JsonSection& section, std::vector<DailyWindow>& out) {
@@ -139,10 +164,18 @@ void ReadWindows(JsonSection& section, std::vector<DailyWindow>& out) {
                    });
 }
 
+void ReadChecks(JsonSection& section, CheckSettings& out) {
+  int64_t percent = out.percent_per_day;
+  section.Number("percentPerDay", 0, 100, percent);
+  out.percent_per_day = static_cast<int>(percent);
+  ReadCount(section, "workers", out.workers);
+}
+
 void ReadAll(JsonSection& section, MoverSettings& out) {
   section.Flag("paused", out.is_paused);
   ReadWindows(section, out.upload_windows);
-  ReadTimeout(section, out.prepare_timeout);
+  ReadDuration(section, "prepareTimeout", absl::Minutes(1), absl::Hours(24),
+               "a duration from 1m to 24h, such as \"30m\"", out.prepare_timeout);
   std::string on_fallback = engine::ToString(out.on_fallback);
   section.Text("onFallback", on_fallback, "proceed, warn or fail",
                [](absl::string_view text) { return engine::ParseOnFallback(text).has_value(); });
@@ -173,7 +206,15 @@ void ReadAll(JsonSection& section, MoverSettings& out) {
       out.keep_base[name] = keep_base;
     }
   });
+  section.Inner("bases", [&out](JsonSection& bases) {
+    ReadDuration(bases, "maxAge", absl::Hours(1), absl::Hours(8760),
+                 "a duration from 1h to 8760h, such as \"336h\"", out.base_age_max);
+  });
+  section.Inner("deletions",
+                [&out](JsonSection& deletions) { ReadDeletions(deletions, out.deletions); });
+  section.Inner("checks", [&out](JsonSection& checks) { ReadChecks(checks, out.checks); });
   section.Inner("worker", [&out](JsonSection& worker) { ReadWorker(worker, out.worker); });
+  ReadRecords(section, out);
 }
 
 }  // namespace

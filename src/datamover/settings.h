@@ -48,6 +48,7 @@ struct WorkerSettings {
   std::string scratch_size = "1Gi";
   int64_t upload_kib_per_second_max = 0;    // of one worker; 0 for no limit
   int64_t download_kib_per_second_max = 0;  // likewise
+  bool has_fixed_user = true;  // the image's; else the one that the mover's namespace prescribes
   // Beside its own group; 6 is the group of block devices on a node.
   std::vector<int64_t> supplemental_groups = {6};
   std::string priority_class;
@@ -58,6 +59,21 @@ struct WorkerSettings {
   std::map<std::string, std::string> node_selector;
   objects::Tolerations tolerations;
   objects::Affinity affinity;
+};
+
+// How the data of deleted backups is removed from repositories.
+struct DeletionSettings {
+  int workers_max = 4;                              // at once, each in a repository of its own
+  absl::Duration give_up_after = absl::Hours(168);  // of failures without a break
+};
+
+// How repositories are verified without anybody asking.
+struct CheckSettings {
+  int percent_per_day = 3;  // of each repository's data; 0: no checks
+  int workers = 1;          // at once
+
+  // In how many checks, one a day, all data is read. REQUIRES that there are checks.
+  int64_t parts() const { return (100 + percent_per_day - 1) / percent_per_day; }
 };
 
 // What the data mover is to do: `config.json` in the ConfigMap csi-delta-mover of its namespace.
@@ -76,7 +92,12 @@ struct MoverSettings {
   std::map<std::string, StorageClassSettings> storage_classes;  // by name
   std::map<std::string, LocationLimits> locations;              // by name
   std::map<std::string, bool> keep_base;                        // by driver
+  absl::Duration base_age_max = absl::Hours(14 * 24);           // older bases are dropped
+  DeletionSettings deletions;
+  CheckSettings checks;
   WorkerSettings worker;
+  absl::Duration record_kept_after_pvc = absl::Hours(720);  // a ProtectedVolume
+  absl::Duration backup_stale_after = absl::Hours(48);      // the record says so from then on
 };
 
 // Reads the text of config.json; "" and "{}" are the defaults. INVALID_ARGUMENT naming key, value

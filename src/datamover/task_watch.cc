@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
+#include "base/log.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
 
@@ -138,10 +139,29 @@ absl::StatusOr<absl::Time> TaskReconciler::ReconcileOne(const CallContext& ctx,
     return ctx.clock->Now() + kUntilSynced;
   }
   ASSIGN_OR_RETURN(const VolumeTaskSpec spec, task.spec());
+  if (!IsServed(env_, spec.subject.namespace_name)) {
+    TellUnserved(task, spec);
+    return later;
+  }
   if (const auto remover = removers_.find(spec.kind); remover != removers_.end()) {
     RETURN_IF_ERROR(remover->second(ctx, env_, task));
   }
   return later;
+}
+
+void TaskReconciler::TellUnserved(const VolumeTask& task, const VolumeTaskSpec& spec) {
+  {
+    const MutexLock lock(mutex_);
+    if (!told_.insert(task.name()).second) {
+      return;
+    }
+  }
+  CSIDELTA_LOG(
+      kWarn,
+      "a task stays: its namespace is not in veleroNamespaces any more; serve it again, or "
+      "see docs/operations.md",
+      {"task", task.name()}, {"kind", spec.subject.kind},
+      {"namespace", spec.subject.namespace_name}, {"name", spec.subject.name});
 }
 
 }  // namespace csidelta::datamover

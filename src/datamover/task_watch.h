@@ -149,7 +149,8 @@ class TransferFollower : public SubjectFollower {
 };
 
 // Looks at VolumeTasks: how far they are is noted, and whom they are done for is woken; those of
-// nobody are removed with all that was made for them.
+// nobody are removed with all that was made for them. A task whose namespace is not served, which
+// was taken out of veleroNamespaces, is logged once and stays: its object cannot be read.
 class TaskReconciler : public objects::Reconciler<VolumeTask> {
  public:
   // Removes what is left of a task when whom it was done for is over or gone; else does nothing.
@@ -163,11 +164,14 @@ class TaskReconciler : public objects::Reconciler<VolumeTask> {
 
  private:
   absl::StatusOr<absl::Time> ReconcileOne(const CallContext& ctx, const VolumeTask& task) override;
+  void TellUnserved(const VolumeTask& task, const VolumeTaskSpec& spec);
 
   const MoverEnvironment& env_;
   const WakeTable& wakes_;
   const std::function<bool()> is_synced_;
   const std::map<TaskKind, Remover> removers_;
+  Mutex mutex_;
+  std::set<std::string> told_ ABSL_GUARDED_BY(mutex_);  // names of tasks; few
 };
 
 }  // namespace csidelta::datamover

@@ -37,6 +37,7 @@
 #include "objects/keys.h"
 #include "objects/lease.h"
 #include "objects/persistent_volume_claim.h"
+#include "objects/protected_volume.h"
 #include "objects/secret.h"
 #include "objects/volume_group_snapshot.h"
 #include "objects/volume_snapshot.h"
@@ -159,6 +160,7 @@ class Planner {
   void AddObject(const k8s::ResourceType& type, const objects::Object& object,
                  std::string text = "");
   absl::Status PlanDeletions();
+  absl::Status PlanRecords();
   absl::Status PlanTransfers();
   static absl::Status GiveUp(const CallContext& ctx, const MoverEnvironment& env,
                              const k8s::ResourceType& type, const k8s::ObjectKey& key);
@@ -228,6 +230,7 @@ absl::StatusOr<UninstallPlan> Planner::Plan() {
     return std::move(plan_);
   }
   RETURN_IF_ERROR(PlanDeletions());
+  RETURN_IF_ERROR(PlanRecords());
   RETURN_IF_ERROR(PlanTransfers());
   RETURN_IF_ERROR(PlanTasks());
   RETURN_IF_ERROR(PlanContents());
@@ -345,6 +348,17 @@ absl::Status Planner::PlanDeletions() {
   return absl::OkStatus();
 }
 
+absl::Status Planner::PlanRecords() {
+  for (const std::string& space : request_.velero_namespaces) {
+    ASSIGN_OR_RETURN(const std::vector<objects::ProtectedVolume> records,
+                     List<objects::ProtectedVolume>(objects::ProtectedVolume::Type(), space));
+    for (const objects::ProtectedVolume& record : records) {
+      AddObject(objects::ProtectedVolume::Type(), record, "");
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Planner::PlanTransfers() {
   for (const k8s::ResourceType* type :
        {&objects::DataUpload::Type(), &objects::DataDownload::Type()}) {
@@ -421,7 +435,7 @@ absl::Status Planner::PlanTasks() {
     }
     const absl::StatusOr<VolumeTaskSpec> spec = task.spec();
     auto* remove = &RemoveDeletionLeftovers;
-    if (spec.ok() && spec->kind != TaskKind::kForget) {
+    if (spec.ok() && spec->kind != TaskKind::kForget && spec->kind != TaskKind::kCheck) {
       remove = spec->kind == TaskKind::kUpload ? &RemoveUploadLeftovers : &RemoveDownloadLeftovers;
     }
     Add(
@@ -688,7 +702,8 @@ absl::Status Planner::NoteWhatStays() {
     }
   }
   for (const k8s::ResourceType* type :
-       {&objects::VolumeTask::Type(), &objects::DataDeletion::Type()}) {
+       {&objects::VolumeTask::Type(), &objects::DataDeletion::Type(),
+        &objects::ProtectedVolume::Type()}) {
     const absl::Status served =
         env_.api.List(ctx_, *type, "", {.label_selector = "", .field_selector = ""}).status();
     if (!absl::IsNotFound(served)) {

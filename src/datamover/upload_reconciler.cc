@@ -18,6 +18,7 @@
 #include "incremental/full_reason.h"
 #include "incremental/volume_group_tags.h"
 #include "k8s/event_recorder.h"
+#include "k8s/webhook_answer.h"
 #include "objects/client.h"
 #include "objects/data_upload.h"
 #include "objects/keys.h"
@@ -271,7 +272,8 @@ absl::StatusOr<RepositoryAccess> UploadStep::Access() {
                                .mover_namespace = env_.mover_namespace,
                                .repository_path = velero::RepositoryPath(Reference()),
                                .for_writing = true,
-                               .written_with_key = ""},
+                               .written_with_key = "",
+                               .velero_namespaces = env_.velero_namespaces},
                               env_.secure_random);
 }
 
@@ -333,6 +335,14 @@ absl::Status UploadStep::ForgetUnnamed() {
   const absl::Status made =
       objects::Create(ctx_, env_.api, MakeDeletionOfUnnamed(upload_, reference, has_ended))
           .status();
+  if (absl::IsPermissionDenied(made) && k8s::IsNamespaceTerminating(made.message())) {
+    // The finalizer would hold the namespace for ever.
+    CSIDELTA_LOG(kWarn,
+                 "the namespace is being deleted: what the worker may have stored stays in the "
+                 "repository",
+                 {"namespace", upload_.namespace_name}, {"name", upload_.name}, {"tag", stem_});
+    return absl::OkStatus();
+  }
   return absl::IsAlreadyExists(made) ? absl::OkStatus() : made;
 }
 

@@ -8,7 +8,9 @@
 namespace csidelta::datamover {
 
 using objects::CauseOf;
+using objects::CheckWork;
 using objects::DownloadWork;
+using objects::ForgetItem;
 using objects::ForgetWork;
 using objects::IsLast;
 using objects::JobLimits;

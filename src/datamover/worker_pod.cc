@@ -43,6 +43,7 @@ objects::Pod MakeWorkerPod(const WorkerPod& pod) {
        .scratch_size = worker.scratch_size,
        .requests = Quantities(worker.resources.cpu_request, worker.resources.memory_request),
        .limits = Quantities(worker.resources.cpu_limit, worker.resources.memory_limit),
+       .has_fixed_user = worker.has_fixed_user,
        .supplemental_groups = worker.supplemental_groups,
        .priority_class = worker.priority_class,
        .node_selector = Merged(ForStorageClass(pod.settings, pod.storage_class).node_selector,

@@ -362,7 +362,8 @@ absl::StatusOr<WorkerView> WorkerRun::Make(const CallContext& ctx, const VolumeT
                                       next->is_idle ? kLookAgainIdleMax : kLookAgainMax);
     return view;
   }
-  const absl::StatusOr<Pod> pod = CreatePod(ctx, next->pod);
+  const absl::StatusOr<Pod> pod =
+      next->has_slot ? CreatePod(ctx, next->pod) : objects::Create(ctx, env_.api, next->pod);
   view.look_again = ctx.clock->Now();
   if (absl::IsAlreadyExists(pod.status())) {
     return view;
@@ -445,7 +446,8 @@ absl::StatusOr<WorkerRun::NextPod> WorkerRun::PodFor(const CallContext& ctx, con
                       .node_affinity = job.node_affinity,
                       .settings = env_.settings,
                       .service_account = env_.worker_service_account}),
-                 .waiting_for = ""};
+                 .waiting_for = "",
+                 .has_slot = job.has_volume};
 }
 
 absl::StatusOr<bool> WorkerRun::Stop(const CallContext& ctx) {

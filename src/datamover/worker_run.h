@@ -102,6 +102,7 @@ class WorkerRun {
   struct NextPod {
     objects::Pod pod;
     std::string waiting_for;  // "": `pod` is to be made
+    bool has_slot = true;     // one of those of its node is taken: it has a volume
     bool is_idle = false;     // what is waited for is no work of the mover, nor made for it
     bool is_usual = false;    // what is waited for usually takes seconds
   };

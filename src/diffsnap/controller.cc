@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/log.h"
 #include "diffsnap/differential_snapshot.h"
 #include "k8s/follow.h"
 
@@ -52,8 +53,12 @@ void Controller::OnChanged(const DifferentialSnapshot& object) {
   const Key key = KeyOf(object);
   if (object.state() == objects::RequestState::kSuccess && object.resolved().driver == driver_ &&
       !object.is_being_deleted()) {
-    served_.insert(key);
-    pairs_.Put(key.first, key.second, PairOf(object));
+    if (pairs_.Put(key.first, key.second, PairOf(object))) {
+      served_.insert(key);
+    } else {
+      CSIDELTA_LOG(kWarn, "too many DifferentialSnapshots are served; this one is not",
+                   {"namespace", key.first}, {"name", key.second});
+    }
   } else {
     Withdraw(key);
   }

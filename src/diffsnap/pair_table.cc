@@ -4,10 +4,15 @@
 
 namespace csidelta::diffsnap {
 
-void PairTable::Put(const std::string& namespace_name, const std::string& name, ResolvedPair pair) {
+bool PairTable::Put(const std::string& namespace_name, const std::string& name, ResolvedPair pair) {
   auto held = std::make_shared<const ResolvedPair>(std::move(pair));
   const MutexLock lock(mutex_);
+  const auto found = pairs_.find({namespace_name, name});
+  if (found == pairs_.end() && pairs_.size() >= pairs_max_) {
+    return false;
+  }
   pairs_[{namespace_name, name}] = std::move(held);
+  return true;
 }
 
 void PairTable::Remove(const std::string& namespace_name, const std::string& name) {

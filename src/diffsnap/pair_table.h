@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -26,7 +27,13 @@ struct ResolvedPair {
 // answers reads it; what is being read outlives its removal. Thread-safe.
 class PairTable {
  public:
-  void Put(const std::string& namespace_name, const std::string& name, ResolvedPair pair);
+  // Of at most 8 KiB or so each.
+  static constexpr std::size_t kPairsMax = 20'000;
+
+  explicit PairTable(std::size_t pairs_max = kPairsMax) : pairs_max_(pairs_max) {}
+
+  // False when the table is full, and has no pair of this name: it is not served.
+  bool Put(const std::string& namespace_name, const std::string& name, ResolvedPair pair);
   void Remove(const std::string& namespace_name, const std::string& name);
 
   // Null when there is none.
@@ -44,6 +51,7 @@ class PairTable {
   }
 
  private:
+  const std::size_t pairs_max_;
   mutable Mutex mutex_;
   bool is_synced_ ABSL_GUARDED_BY(mutex_) = false;
   std::map<std::pair<std::string, std::string>, std::shared_ptr<const ResolvedPair>> pairs_

@@ -75,8 +75,21 @@ void Tell(const CallContext& ctx, k8s::ApiClient& api, const DifferentialSnapsho
 
 }  // namespace
 
-Reconciler::Reconciler(k8s::ApiClient& api, ReconcilerOptions options)
-    : api_(api), options_(std::move(options)) {}
+Reconciler::Reconciler(k8s::ApiClient& api, const ContentIndex& contents, ReconcilerOptions options)
+    : api_(api), contents_(contents), options_(std::move(options)) {}
+
+bool Reconciler::IsConcerned(const DifferentialSnapshot& object) const {
+  return !object.is_being_deleted() &&
+         (!IsFinal(object) || object.resolved().driver == options_.driver);
+}
+
+void Reconciler::ReduceOne(DifferentialSnapshot& object) const {
+  object.RemoveUnneeded(IsFinal(object));
+  // Those that are wrong stay, to be refused when the target is known.
+  if (FaultOfParameters(object).empty()) {
+    object.RemoveParameters();
+  }
+}
 
 absl::StatusOr<absl::Time> Reconciler::ReconcileOne(const CallContext& ctx,
                                                     const DifferentialSnapshot& object) {
@@ -87,15 +100,9 @@ absl::StatusOr<absl::Time> Reconciler::ReconcileOne(const CallContext& ctx,
   if (!IsFinal(object)) {
     return Admit(ctx, object, created);
   }
-  if (object.resolved().driver != options_.driver) {
-    return absl::InfiniteFuture();
-  }
-  const absl::Time ends = created + options_.object_age_max;
-  if (ctx.clock->Now() < ends) {
-    return ends;
-  }
-  RETURN_IF_ERROR(Delete(ctx, object));
-  return absl::InfiniteFuture();
+  return object.resolved().driver == options_.driver
+             ? DeleteAt(ctx, object, created + options_.object_age_max)
+             : absl::InfiniteFuture();
 }
 
 absl::StatusOr<absl::Time> Reconciler::Admit(const CallContext& ctx,
@@ -103,10 +110,10 @@ absl::StatusOr<absl::Time> Reconciler::Admit(const CallContext& ctx,
                                              absl::Time created) {
   const absl::Time deadline = created + options_.admission_time_max;
   const bool is_late = ctx.clock->Now() >= deadline;
-  ASSIGN_OR_RETURN(Resolution resolution, Resolve(ctx, api_, options_.driver, object));
+  ASSIGN_OR_RETURN(Resolution resolution, Resolve(ctx, api_, contents_, options_.driver, object));
   switch (resolution.kind) {
     case Kind::kForeign:
-      return absl::InfiniteFuture();
+      return DeleteAt(ctx, object, created + std::max(options_.object_age_max, kForeignAgeMax));
     case Kind::kUnresolved:
       break;
     case Kind::kSuccess:
@@ -124,15 +131,21 @@ absl::StatusOr<absl::Time> Reconciler::Admit(const CallContext& ctx,
       return created + options_.object_age_max;
   }
   if (is_late) {
-    return absl::InfiniteFuture();
+    return DeleteAt(ctx, object, std::max(deadline, created + options_.object_age_max));
   }
   const absl::Duration age = ctx.clock->Now() - created;
   return std::min(deadline, ctx.clock->Now() + std::clamp(age / 4, kLookAgainFirst, kLookAgainMax));
 }
 
-absl::Status Reconciler::Delete(const CallContext& ctx, const DifferentialSnapshot& object) {
-  return k8s::IgnoreNotFound(
-      api_.Delete(ctx, object.key(), {.uid = object.uid(), .resource_version = ""}));
+absl::StatusOr<absl::Time> Reconciler::DeleteAt(const CallContext& ctx,
+                                                const DifferentialSnapshot& object,
+                                                absl::Time then) {
+  if (ctx.clock->Now() < then) {
+    return then;
+  }
+  RETURN_IF_ERROR(k8s::IgnoreNotFound(
+      api_.Delete(ctx, object.key(), {.uid = object.uid(), .resource_version = ""})));
+  return absl::InfiniteFuture();
 }
 
 absl::Status Reconciler::Succeed(const CallContext& ctx, const DifferentialSnapshot& object,

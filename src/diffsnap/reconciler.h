@@ -23,9 +23,14 @@ struct ReconcilerOptions {
   absl::Duration object_age_max = absl::Hours(24);        // then it is deleted
 };
 
+// After this time, or object_age_max when that is more, an object of another driver is deleted that
+// the controller of that driver has left without a last state: that controller does not run.
+inline constexpr absl::Duration kForeignAgeMax = absl::Hours(24);
+
 // Moves DifferentialSnapshots to where they should be:
 //
-//   (nobody's) --target is another driver's, or not known--> left alone
+//   (nobody's) --target is not known ------ object_age_max after the creation ---> deleted
+//       |      --target is another driver's, without a last state, kForeignAgeMax -> deleted
 //       | target is ours
 //       |------ base and target ready, one driver, one volume ----> Success
 //       |------ can never be served ------------------------------> Failure
@@ -38,15 +43,20 @@ struct ReconcilerOptions {
 // at any moment, goes on from the object. There is no finalizer. Thread-safe.
 class Reconciler : public objects::Reconciler<objects::DifferentialSnapshot> {
  public:
-  // Borrows `api`.
-  Reconciler(k8s::ApiClient& api, ReconcilerOptions options);
+  // Borrows `api`, and `contents`, of the driver.
+  Reconciler(k8s::ApiClient& api, const ContentIndex& contents, ReconcilerOptions options);
 
  private:
   absl::StatusOr<absl::Time> ReconcileOne(const CallContext& ctx,
                                           const objects::DifferentialSnapshot& object) override;
+  // Not those that another driver's controller has brought to their end.
+  bool IsConcerned(const objects::DifferentialSnapshot& object) const override;
+  void ReduceOne(objects::DifferentialSnapshot& object) const override;
   absl::StatusOr<absl::Time> Admit(const CallContext& ctx,
                                    const objects::DifferentialSnapshot& object, absl::Time created);
-  absl::Status Delete(const CallContext& ctx, const objects::DifferentialSnapshot& object);
+  // Deletes it from then on; before, when that is.
+  absl::StatusOr<absl::Time> DeleteAt(const CallContext& ctx,
+                                      const objects::DifferentialSnapshot& object, absl::Time then);
   absl::Status Succeed(const CallContext& ctx, const objects::DifferentialSnapshot& object,
                        const objects::ResolvedNames& resolved);
   absl::Status Fail(const CallContext& ctx, const objects::DifferentialSnapshot& object,
@@ -57,6 +67,7 @@ class Reconciler : public objects::Reconciler<objects::DifferentialSnapshot> {
                      const objects::RequestStatus& status);
 
   k8s::ApiClient& api_;
+  const ContentIndex& contents_;
   const ReconcilerOptions options_;
 };
 

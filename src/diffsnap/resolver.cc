@@ -1,6 +1,6 @@
 #include "diffsnap/resolver.h"
 
-#include <algorithm>
+#include <cstddef>
 #include <map>
 #include <optional>
 #include <utility>
@@ -26,7 +26,7 @@ using objects::VolumeSnapshotContent;
 
 constexpr int64_t kParametersMax = 32;
 constexpr std::size_t kParameterNameBytesMax = 253;
-constexpr std::size_t kParameterBytesMax = 4096;
+constexpr std::size_t kParametersBytesMax = 4096;  // All names and values, as CSI has it for maps.
 constexpr char kReservedPrefix[] = "csi.storage.k8s.io/";
 constexpr char kMismatch[] =
     "VolumeMismatch: spec.baseSnapshotHandle is a snapshot of another volume";
@@ -34,8 +34,8 @@ constexpr char kMismatch[] =
 // One object on its way to a Resolution.
 class Resolving {
  public:
-  Resolving(const CallContext& ctx, k8s::ApiClient& api, const std::string& driver,
-            const DifferentialSnapshot& object);
+  Resolving(const CallContext& ctx, k8s::ApiClient& api, const ContentIndex& contents,
+            const std::string& driver, const DifferentialSnapshot& object);
   absl::StatusOr<Resolution> Run();
 
  private:
@@ -62,17 +62,18 @@ class Resolving {
   // What can never be served of the spec alone; "" when nothing is wrong.
   std::string FaultOfSpec(const BoundSnapshot& target) const;
   std::string FaultOfStartOffset(const BoundSnapshot& target) const;
-  std::string FaultOfParameters() const;
 
   // Fills in resolved_.base_handle, or says why not.
   absl::StatusOr<std::optional<Resolution>> ResolveBase(const BoundSnapshot& target);
   static std::string FaultOfBase(const BoundSnapshot& base, const BoundSnapshot& target);
 
-  // What the cluster knows against a handle that somebody wrote down; "" when nothing.
-  absl::StatusOr<std::string> FaultOfHandle(const std::string& handle, const BoundSnapshot& target);
+  // What the contents that have the base's handle say against it; "" when nothing.
+  std::string FaultOfHandle(const std::vector<ContentIndex::Content>& known,
+                            const BoundSnapshot& target) const;
 
   const CallContext& ctx_;
   k8s::ApiClient& api_;
+  const ContentIndex& contents_;
   const std::string& driver_;
   const DifferentialSnapshot& object_;
   const std::string namespace_;
@@ -80,10 +81,11 @@ class Resolving {
   objects::ResolvedNames resolved_;
 };
 
-Resolving::Resolving(const CallContext& ctx, k8s::ApiClient& api, const std::string& driver,
-                     const DifferentialSnapshot& object)
+Resolving::Resolving(const CallContext& ctx, k8s::ApiClient& api, const ContentIndex& contents,
+                     const std::string& driver, const DifferentialSnapshot& object)
     : ctx_(ctx),
       api_(api),
+      contents_(contents),
       driver_(driver),
       object_(object),
       namespace_(object.namespace_name()),
@@ -158,7 +160,7 @@ std::string Resolving::FaultOfSpec(const BoundSnapshot& target) const {
   if (!object_.base_name().empty() && !object_.base_handle().empty()) {
     return "InvalidArgument: the base has a name or a handle, not both";
   }
-  return absl::StrCat(FaultOfStartOffset(target), FaultOfParameters());
+  return absl::StrCat(FaultOfStartOffset(target), FaultOfParameters(object_));
 }
 
 std::string Resolving::FaultOfStartOffset(const BoundSnapshot& target) const {
@@ -177,26 +179,20 @@ std::string Resolving::FaultOfStartOffset(const BoundSnapshot& target) const {
   return "";
 }
 
-std::string Resolving::FaultOfParameters() const {
-  const std::map<std::string, std::string> parameters = object_.parameters();
-  const bool all_small =
-      std::all_of(parameters.begin(), parameters.end(), [](const auto& parameter) {
-        return !parameter.first.empty() && parameter.first.size() <= kParameterNameBytesMax &&
-               parameter.second.size() <= kParameterBytesMax &&
-               !absl::StartsWith(parameter.first, kReservedPrefix);
-      });
-  return all_small && std::ssize(parameters) <= kParametersMax
-             ? ""
-             : absl::StrCat(
-                   "InvalidArgument: spec.parameters are too many, too long, or begin "
-                   "with ",
-                   kReservedPrefix);
-}
-
 absl::StatusOr<std::optional<Resolution>> Resolving::ResolveBase(const BoundSnapshot& target) {
   if (const std::string handle = object_.base_handle(); !handle.empty()) {
-    ASSIGN_OR_RETURN(std::string fault, FaultOfHandle(handle, target));
-    if (!fault.empty()) {
+    const absl::StatusOr<std::vector<ContentIndex::Content>> known = contents_.Find(handle);
+    if (absl::IsResourceExhausted(known.status())) {
+      return Decided(Kind::kNotReady, absl::StrCat("NotReady: ", known.status().message()));
+    }
+    RETURN_IF_ERROR(known.status());
+    // The content may have been made just before the object.
+    const absl::Time created = object_.created_at().value_or(absl::InfinitePast());
+    if (known->empty() && ctx_.clock->Now() < created + ContentIndex::kLagMax) {
+      return Decided(Kind::kNotReady,
+                     "NotReady: the cluster does not know spec.baseSnapshotHandle so far");
+    }
+    if (std::string fault = FaultOfHandle(*known, target); !fault.empty()) {
       return Decided(Kind::kFailure, std::move(fault));
     }
     resolved_.base_handle = handle;
@@ -237,36 +233,43 @@ std::string Resolving::FaultOfBase(const BoundSnapshot& base, const BoundSnapsho
   return "";
 }
 
-absl::StatusOr<std::string> Resolving::FaultOfHandle(const std::string& handle,
-                                                     const BoundSnapshot& target) {
-  ASSIGN_OR_RETURN(const std::vector<VolumeSnapshotContent> contents,
-                   objects::List<VolumeSnapshotContent>(ctx_, api_, ""));
-  bool is_known = false;
+std::string Resolving::FaultOfHandle(const std::vector<ContentIndex::Content>& known,
+                                     const BoundSnapshot& target) const {
   bool is_ours = false;
-  for (const VolumeSnapshotContent& content : contents) {
-    if (content.driver() != driver_ ||
-        (content.handle() != handle && content.source_handle() != handle)) {
-      continue;
-    }
-    is_known = true;
-    const std::string volume = content.source_volume();
-    if (!volume.empty() && !target.volume_handle.empty()) {
-      if (volume != target.volume_handle) {
+  for (const ContentIndex::Content& content : known) {
+    if (!content.volume_handle.empty() && !target.volume_handle.empty()) {
+      if (content.volume_handle != target.volume_handle) {
         return absl::StrCat(kMismatch);
       }
       is_ours = true;
     }
     // One that was made for an existing snapshot does not say of which volume it is.
-    is_ours = is_ours || content.snapshot_namespace() == namespace_;
+    is_ours = is_ours || content.namespace_name == namespace_;
   }
-  return is_known && !is_ours ? absl::StrCat(kMismatch) : "";
+  return known.empty() || is_ours ? "" : absl::StrCat(kMismatch);
 }
 
 }  // namespace
 
+std::string FaultOfParameters(const DifferentialSnapshot& object) {
+  const std::map<std::string, std::string> parameters = object.parameters();
+  std::size_t bytes = 0;
+  bool all_good = std::ssize(parameters) <= kParametersMax;
+  for (const auto& [name, value] : parameters) {
+    bytes += name.size() + value.size();
+    all_good = all_good && !name.empty() && name.size() <= kParameterNameBytesMax &&
+               !absl::StartsWith(name, kReservedPrefix);
+  }
+  return all_good && bytes <= kParametersBytesMax
+             ? ""
+             : absl::StrCat("InvalidArgument: spec.parameters are too many, have more than ",
+                            kParametersBytesMax, " bytes, or begin with ", kReservedPrefix);
+}
+
 absl::StatusOr<Resolution> Resolve(const CallContext& ctx, k8s::ApiClient& api,
-                                   const std::string& driver, const DifferentialSnapshot& object) {
-  return Resolving(ctx, api, driver, object).Run();
+                                   const ContentIndex& contents, const std::string& driver,
+                                   const DifferentialSnapshot& object) {
+  return Resolving(ctx, api, contents, driver, object).Run();
 }
 
 }  // namespace csidelta::diffsnap

@@ -4,6 +4,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/call_context.h"
+#include "diffsnap/content_index.h"
 #include "k8s/api_client.h"
 #include "objects/differential_snapshot.h"
 
@@ -28,10 +29,15 @@ struct Resolution {
 // Looks up the volume snapshots that `object` names, in its own namespace and nowhere else, and
 // holds them to each other: one driver, one volume. A base that is given by its handle is taken as
 // it is, unless the cluster knows that handle as another volume's: the driver has the last word.
-// Which of two is older is the driver's business, too. Writes nothing. Errors of the API server;
-// what is missing or not ready is no error.
+// One that the cluster does not know is kNotReady until `object` is older than
+// ContentIndex::kLagMax. Which of two is older is the driver's business, too. Writes nothing.
+// Errors of the API server and of `contents`, the driver's; what is missing or not ready is no
+// error.
 absl::StatusOr<Resolution> Resolve(const CallContext& ctx, k8s::ApiClient& api,
-                                   const std::string& driver,
+                                   const ContentIndex& contents, const std::string& driver,
                                    const objects::DifferentialSnapshot& object);
+
+// Why spec.parameters cannot be handed to the driver; "" when nothing is wrong.
+std::string FaultOfParameters(const objects::DifferentialSnapshot& object);
 
 }  // namespace csidelta::diffsnap

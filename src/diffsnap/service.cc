@@ -10,6 +10,7 @@
 #include "base/missing_flag.h"
 #include "base/status_macros.h"
 #include "diffsnap/class_secrets.h"
+#include "diffsnap/content_index.h"
 #include "diffsnap/controller.h"
 #include "diffsnap/page_service.h"
 #include "diffsnap/rest_server.h"
@@ -58,11 +59,13 @@ class Service {
         access_(api, AudienceOf(settings, driver)),
         rest_(pairs_, access_, pages_, settings.page_entries_max),
         driver_name_(driver.name),
-        reconciler_(api, {.driver = driver.name,
-                          .url = std::move(url),
-                          .audience = AudienceOf(settings, driver),
-                          .read_ca = [this] { return ReadCa(); },
-                          .object_age_max = absl::Seconds(settings.keep_seconds)}),
+        contents_(driver.name),
+        reconciler_(api, contents_,
+                    {.driver = driver.name,
+                     .url = std::move(url),
+                     .audience = AudienceOf(settings, driver),
+                     .read_ca = [this] { return ReadCa(); },
+                     .object_age_max = absl::Seconds(settings.keep_seconds)}),
         controller_(
             driver.name, pairs_, reconciler_, [this] { return lease_->leads(Clock::Real()); },
             Clock::Real()) {}
@@ -81,6 +84,7 @@ class Service {
     CallContext inner = ctx;
     inner.stop = stop.get_token();
     std::jthread following([&] { controller_.Follow(inner, api_).IgnoreError(); });
+    std::jthread indexing;
     std::jthread leading;
     std::jthread working;
     if (settings_.has_controller()) {
@@ -90,6 +94,7 @@ class Service {
                                .namespace_name = settings_.lease_namespace,
                                .name = absl::StrCat(kLeasePrefix, driver_name_),
                                .holder = absl::StrCat(net::HostName(), ":", http->port())});
+      indexing = std::jthread([&] { contents_.Follow(inner, api_).IgnoreError(); });
       leading = std::jthread([&] { lease_->Run(inner); });
       working = std::jthread([&] { controller_.Work(inner); });
     }
@@ -134,6 +139,7 @@ class Service {
   RestServer rest_;
   const std::string driver_name_;
   std::optional<k8s::LeaderLease> lease_;
+  ContentIndex contents_;
   Reconciler reconciler_;
   Controller controller_;
 };

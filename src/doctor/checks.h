@@ -3,15 +3,21 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
+#include "datamover/settings.h"
 #include "doctor/checkup.h"
 
 // The checks themselves; checkup.cc says what each answers.
 namespace csidelta::doctor {
 
-inline constexpr char kWorkerAccount[] = "csi-delta-worker";  // whom workers run as
+inline constexpr char kWorkerAccount[] = "csi-delta-worker";   // whom workers run as
+inline constexpr char kMoverDeployment[] = "csi-delta-mover";  // as the chart calls it
 
 // "a, b and 3 more": of many the first five.
 std::string Listed(const std::vector<std::string>& names);
+
+// mover_checks.cc: what the controller would read now.
+absl::StatusOr<datamover::MoverSettings> ReadSettings(Visit& visit);
 
 // cluster_checks.cc
 void CheckClusterReachable(Visit& visit);
@@ -22,6 +28,9 @@ void CheckMoverKindFields(Visit& visit);
 void CheckStuckSnapshots(Visit& visit);
 void CheckStuckContents(Visit& visit);
 void CheckRestoredVolumes(Visit& visit);
+
+// admission_checks.cc
+void CheckMoverAdmission(Visit& visit);
 
 // copy_checks.cc
 void CheckCopiesIntoVolumes(Visit& visit);
@@ -36,6 +45,7 @@ void CheckUploadsWaiting(Visit& visit);
 void CheckUploadsFailed(Visit& visit);
 void CheckDownloadsWaiting(Visit& visit);
 void CheckDeletionsPending(Visit& visit);
+void CheckDeletionsFailing(Visit& visit);
 
 // driver_checks.cc
 void CheckDriverObject(Visit& visit);
@@ -60,6 +70,17 @@ void CheckMoverQuota(Visit& visit);
 void CheckMoverTasksSilent(Visit& visit);
 void CheckMoverOrphans(Visit& visit);
 
+// base_checks.cc
+void CheckMoverBases(Visit& visit);
+
+// worker_checks.cc
+void CheckMoverWorkerPod(Visit& visit);
+void CheckMoverMemory(Visit& visit);
+void CheckMoverScratch(Visit& visit);
+
+// clock_checks.cc
+void CheckClockSkew(Visit& visit);
+
 // queue_checks.cc
 void CheckMoverQueue(Visit& visit);
 void CheckMoverFlags(Visit& visit);
@@ -76,6 +97,9 @@ void CheckLonghornInBackups(Visit& visit);
 
 // device_probe.cc
 void CheckDeviceAccess(Visit& visit);
+
+// shared_location_check.cc
+void CheckLocationShared(Visit& visit);
 
 // location_checks.cc
 void CheckLocationDefault(Visit& visit);

@@ -3,8 +3,14 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <deque>
+#include <map>
+#include <set>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "doctor/checks.h"
 
@@ -34,10 +40,14 @@ constexpr std::array kChecks = {
     Check{"uploads-failed", "did uploads of the last day fail?", CheckUploadsFailed},
     Check{"downloads-waiting", "does somebody take up DataDownloads?", CheckDownloadsWaiting},
     Check{"deletions-pending", "does data stay that was to be deleted?", CheckDeletionsPending},
+    Check{"deletions-failing", "are there DataDeletions that cannot succeed?",
+          CheckDeletionsFailing},
     Check{"location-default", "is one storage location the default?", CheckLocationDefault},
     Check{"location-available", "does Velero reach its storage locations?", CheckLocationAvailable},
     Check{"location-provider", "do we know the kinds of the storage locations?",
           CheckLocationProvider},
+    Check{"location-shared", "has each storage location a bucket and prefix of its own?",
+          CheckLocationShared},
     Check{"location-tls", "is the way to the buckets encrypted and proven?", CheckLocationTls},
     Check{"location-credentials", "are there credentials for the storage locations?",
           CheckLocationCredentials},
@@ -54,12 +64,22 @@ constexpr std::array kChecks = {
     Check{"mover-setting-names", "does what the settings name exist?", CheckMoverSettingNames},
     Check{"mover-accounts", "are there the accounts of controller and workers?",
           CheckMoverAccounts},
+    Check{"mover-admission", "do policies limit what workers and controller may write?",
+          CheckMoverAdmission},
     Check{"mover-quota", "do quotas leave room for workers?", CheckMoverQuota},
     Check{"mover-tasks-silent", "do all running workers report?", CheckMoverTasksSilent},
     Check{"mover-orphans", "is there anything whose DataUpload is gone?", CheckMoverOrphans},
+    Check{"mover-bases", "are all base snapshots of use to the next backup?", CheckMoverBases},
     Check{"mover-queue", "do all transfers end before Velero cancels them?", CheckMoverQueue},
     Check{"mover-flags", "does the mover's controller run with limits of its own?",
           CheckMoverFlags},
+    Check{"mover-memory", "is the controller's memory limit enough for so many objects?",
+          CheckMoverMemory},
+    Check{"mover-scratch", "is the workers' scratch space enough for the largest volume?",
+          CheckMoverScratch},
+    Check{"mover-worker-pod", "does the API server accept a worker's Pod and PVC?",
+          CheckMoverWorkerPod},
+    Check{"clock-skew", "do the clocks of this machine and of the nodes agree?", CheckClockSkew},
     Check{"driver-object", "is each CSI driver in use registered?", CheckDriverObject},
     Check{"driver-storage-class", "do the claims' storage classes exist?", CheckDriverStorageClass},
     Check{"driver-snapshot-class", "does each driver have a class for snapshots?",
@@ -94,7 +114,157 @@ constexpr std::array kChecks = {
 // Names that a finding lists, before it only counts.
 constexpr std::size_t kNamesMax = 5;
 
+constexpr absl::string_view kReachable = "cluster-reachable";  // what all others need
+
+// Checks whose names begin so say nothing of use where `needed` has failed.
+struct Prerequisite {
+  absl::string_view prefix;
+  absl::string_view needed;
+};
+constexpr std::array kPrerequisites = {
+    Prerequisite{"stuck-", "snapshot-kinds"},
+    Prerequisite{"driver-snapshot-class", "snapshot-kinds"},
+    Prerequisite{"velero-", "velero-namespace"},
+    Prerequisite{"uploads-", "velero-namespace"},
+    Prerequisite{"downloads-", "velero-namespace"},
+    Prerequisite{"deletions-", "velero-namespace"},
+    Prerequisite{"location-", "velero-namespace"},
+    Prerequisite{"keyring-", "velero-namespace"},
+    Prerequisite{"mover-", "mover-namespace"},
+    Prerequisite{"device-access", "mover-namespace"},
+    Prerequisite{"clock-skew", "mover-namespace"},
+    Prerequisite{"mover-flags", "mover-deployment"},
+    Prerequisite{"mover-memory", "mover-deployment"},
+    Prerequisite{"mover-worker-pod", "mover-deployment"},
+    Prerequisite{"device-access", "mover-deployment"},
+    Prerequisite{"mover-setting-names", "mover-settings"},
+    Prerequisite{"mover-queue", "mover-settings"},
+    Prerequisite{"mover-scratch", "mover-settings"},
+    Prerequisite{"mover-worker-pod", "mover-settings"},
+    Prerequisite{"device-access", "mover-settings"},
+};
+
+// Makes checks one after the other, and says each cause once. Borrows all.
+class Checkup {
+ public:
+  Checkup(ClusterFacts& facts, const CheckupOptions& options, Random& random,
+          const FindingSink& sink)
+      : facts_(facts), options_(options), random_(random), sink_(sink) {}
+
+  void Make(const Check& check);
+  void CountLeftOut();
+
+ private:
+  // A finding that others are left out for.
+  struct Cause {
+    std::string check;
+    std::string subject;
+    bool is_prerequisite = false;
+    std::set<std::string> left_out = {};  // checks
+  };
+
+  // What an unmet prerequisite is explained by; nullptr: all are met.
+  Cause* WhyNotToBeMade(absl::string_view check);
+  // Whether it was said before why that is unknown; then it is counted only.
+  bool IsRepeated(const Finding& finding);
+
+  ClusterFacts& facts_;
+  const CheckupOptions& options_;
+  Random& random_;
+  const FindingSink& sink_;
+  std::deque<Cause> causes_;             // in the order in which they were found; never moved
+  std::map<std::string, Cause*> unmet_;  // by the check that failed, or was left out
+  std::map<std::string, Cause*> said_;   // by the text of an unknown one
+};
+
+Checkup::Cause* Checkup::WhyNotToBeMade(absl::string_view check) {
+  for (const absl::string_view needed : PrerequisitesOf(check)) {
+    if (const auto found = unmet_.find(std::string(needed)); found != unmet_.end()) {
+      return found->second;
+    }
+  }
+  return nullptr;
+}
+
+bool Checkup::IsRepeated(const Finding& finding) {
+  if (finding.grade != Grade::kUnknown) {
+    return false;
+  }
+  const auto said = said_.find(finding.text);
+  if (said != said_.end()) {
+    said->second->left_out.insert(finding.check);
+    return true;
+  }
+  causes_.push_back({.check = finding.check, .subject = finding.subject});
+  said_[finding.text] = &causes_.back();
+  return false;
+}
+
+void Checkup::Make(const Check& check) {
+  const std::string name(check.name);
+  if (Cause* const cause = WhyNotToBeMade(check.name); cause != nullptr) {
+    cause->left_out.insert(name);
+    unmet_[name] = cause;
+    return;
+  }
+  bool said = false;
+  std::string subject;
+  const FindingSink noting = [&](const Finding& finding) {
+    said = true;
+    subject = finding.subject;
+    if (!IsRepeated(finding)) {
+      sink_(finding);
+    }
+  };
+  Visit visit(facts_, options_, random_, check.name, noting);
+  if (const absl::Status in_time = facts_.ctx().Check(); !in_time.ok()) {
+    visit.Unknown("", in_time);
+    return;
+  }
+  check.run(visit);
+  if (!said) {
+    visit.Good("", "nothing to complain of");
+  }
+  if (visit.explains_others()) {
+    causes_.push_back({.check = name, .subject = subject, .is_prerequisite = true});
+    unmet_[name] = &causes_.back();
+  }
+}
+
+void Checkup::CountLeftOut() {
+  for (const Cause& cause : causes_) {
+    // The same check may have said the same of several subjects.
+    std::vector<std::string> names(cause.left_out.begin(), cause.left_out.end());
+    std::erase(names, cause.check);
+    if (names.empty()) {
+      continue;
+    }
+    const std::string count = absl::StrCat(names.size(), names.size() == 1 ? " check" : " checks");
+    sink_({.grade = Grade::kUnknown,
+           .check = cause.check,
+           .subject = cause.subject,
+           .text = cause.is_prerequisite
+                       ? absl::StrCat(count, " not made because of this: ", Listed(names))
+                       : absl::StrCat(count, " not completed for the same reason: ", Listed(names)),
+           .cure = "do what is said above, then run csi-delta doctor again"});
+  }
+}
+
 }  // namespace
+
+std::vector<absl::string_view> PrerequisitesOf(absl::string_view check) {
+  std::vector<absl::string_view> needed;
+  if (check == kReachable) {
+    return needed;
+  }
+  needed.push_back(kReachable);
+  for (const Prerequisite& prerequisite : kPrerequisites) {
+    if (absl::StartsWith(check, prerequisite.prefix) && check != prerequisite.needed) {
+      needed.push_back(prerequisite.needed);
+    }
+  }
+  return needed;
+}
 
 std::string Listed(const std::vector<std::string>& names) {
   std::string text;
@@ -155,15 +325,21 @@ void Visit::Say(Grade grade, std::string subject, std::string text, std::string 
 
 std::vector<objects::Object> Visit::Look(const k8s::ResourceType& type,
                                          absl::string_view namespace_name) {
+  const std::vector<objects::Object>* list = Listed(type, namespace_name);
+  return list == nullptr ? std::vector<objects::Object>() : *list;
+}
+
+const std::vector<objects::Object>* Visit::Listed(const k8s::ResourceType& type,
+                                                  absl::string_view namespace_name) {
   const absl::StatusOr<std::vector<objects::Object>>& list = facts_.List(type, namespace_name);
   if (list.ok()) {
-    return *list;
+    return &*list;
   }
   if (!absl::IsNotFound(list.status())) {
     Unknown(absl::StrCat(type.plural, namespace_name.empty() ? "" : " of ", namespace_name),
             list.status());
   }
-  return {};
+  return nullptr;
 }
 
 absl::Span<const Check> AllChecks() { return kChecks; }
@@ -171,21 +347,13 @@ absl::Span<const Check> AllChecks() { return kChecks; }
 void RunCheckup(const CallContext& ctx, k8s::ApiClient& api, const CheckupOptions& options,
                 Random& random, const FindingSink& sink) {
   ClusterFacts facts(ctx, api);
+  Checkup checkup(facts, options, random, sink);
   for (const Check& check : kChecks) {
-    if (check.makes_objects && !options.probe) {
-      continue;
-    }
-    bool said = false;
-    const FindingSink noting = [&](const Finding& finding) {
-      said = true;
-      sink(finding);
-    };
-    Visit visit(facts, options, random, check.name, noting);
-    check.run(visit);
-    if (!said) {
-      visit.Good("", "nothing to complain of");
+    if (!check.makes_objects || options.probe) {
+      checkup.Make(check);
     }
   }
+  checkup.CountLeftOut();
 }
 
 }  // namespace csidelta::doctor

@@ -21,6 +21,8 @@ struct CheckupOptions {
   datamover::StoreOpener open_store;
   bool probe = false;            // also make the checks that make objects
   std::string probe_class = {};  // of this storage class alone; "": of those in use
+  // For the first answer of the API server, with retries and a log-in program.
+  absl::Duration reach_time_max = absl::Seconds(9);
 };
 
 // One check at work: what it may read, and where it says what it found.
@@ -41,16 +43,24 @@ class Visit {
   void Fault(std::string subject, std::string text, std::string cure);
   // What could not be read, and why.
   void Unknown(std::string subject, const absl::Status& status);
+  // After a finding that explains what the checks would find that have this one as a prerequisite:
+  // they are not made.
+  void ExplainsOthers() { explains_others_ = true; }
+  bool explains_others() const { return explains_others_; }
 
   // The objects of a kind, or none after having said why they are not known.
   std::vector<objects::Object> Look(const k8s::ResourceType& type,
                                     absl::string_view namespace_name = "");
   template <typename Kind>
   std::vector<Kind> Look(absl::string_view namespace_name = "") {
-    return objects::AllFrom<Kind>(Look(Kind::Type(), namespace_name));
+    const std::vector<objects::Object>* list = Listed(Kind::Type(), namespace_name);
+    return list == nullptr ? std::vector<Kind>() : objects::AllFrom<Kind>(*list);
   }
 
  private:
+  // nullptr after having said why they are not known, and where the kind is not served.
+  const std::vector<objects::Object>* Listed(const k8s::ResourceType& type,
+                                             absl::string_view namespace_name);
   void Say(Grade grade, std::string subject, std::string text, std::string cure);
 
   ClusterFacts& facts_;
@@ -58,6 +68,7 @@ class Visit {
   Random& random_;
   const absl::string_view check_;
   const FindingSink& sink_;
+  bool explains_others_ = false;
 };
 
 struct Check {
@@ -70,9 +81,15 @@ struct Check {
 // All checks, in the order in which they are made.
 absl::Span<const Check> AllChecks();
 
+// The checks that explain what `check` would find, where they fail. Each is made before it.
+std::vector<absl::string_view> PrerequisitesOf(absl::string_view check);
+
 // Makes all checks and says what each found, at least one finding for each, as they are made. Each
-// ends after 10 s or so, whatever it looks at. Writes nothing into the cluster, unless asked to
-// probe; into a bucket one small object, which it deletes. Borrows `api`.
+// ends after 20 s or so, whatever it looks at. One cause is said once: a check whose prerequisite
+// failed is not made, and what could not be read for a reason that was said is not said again. A
+// last finding for each such cause counts the checks that are missing because of it. Writes nothing
+// into the cluster, unless asked to probe, but asks the API server for dry runs; into a bucket one
+// small object, which it deletes. Borrows `api`.
 void RunCheckup(const CallContext& ctx, k8s::ApiClient& api, const CheckupOptions& options,
                 Random& random, const FindingSink& sink);
 

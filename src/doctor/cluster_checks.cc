@@ -47,19 +47,33 @@ void WarnOfPendingDeletion(Visit& visit, const k8s::ResourceType& type,
              "look at the log of the driver's csi-snapshotter");
 }
 
+void FaultUnreachable(Visit& visit, const absl::Status& status) {
+  if (absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status)) {
+    visit.Fault("", absl::StrCat("the API server does not answer: ", status.message()),
+                "check the network, and the address of the server in the kubeconfig");
+  } else if (absl::IsUnauthenticated(status)) {
+    visit.Fault("", absl::StrCat("the API server refuses the credentials: ", status.message()),
+                "log in anew, or name another context with --context");
+  } else {
+    visit.Fault("", std::string(status.message()),
+                "check --kubeconfig, KUBECONFIG and --context; kubectl config get-contexts lists "
+                "the contexts");
+  }
+}
+
 }  // namespace
 
 void CheckClusterReachable(Visit& visit) {
-  const auto system = objects::Get<objects::Namespace>(visit.ctx().WithTimeout(absl::Seconds(10)),
-                                                       visit.facts().api(),
-                                                       objects::Namespace::Key("", "kube-system"));
+  const auto system = objects::Get<objects::Namespace>(
+      visit.ctx().WithTimeout(visit.options().reach_time_max), visit.facts().api(),
+      objects::Namespace::Key("", "kube-system"));
   if (system.ok()) {
     visit.Good("", absl::StrCat("this is cluster ", system->uid()));
   } else if (absl::IsPermissionDenied(system.status())) {
     visit.Unknown("namespace kube-system", system.status());
   } else {
-    visit.Fault("", absl::StrCat("the API server does not answer: ", system.status().message()),
-                "check --kubeconfig, KUBECONFIG and the network");
+    FaultUnreachable(visit, system.status());
+    visit.ExplainsOthers();
   }
 }
 
@@ -71,6 +85,7 @@ void CheckSnapshotKinds(Visit& visit) {
     if (absl::IsNotFound(status)) {
       visit.Fault(type->plural, absl::StrCat("the kind ", type->kind, " is not served"),
                   "install the custom resource definitions of external-snapshotter, version v1");
+      visit.ExplainsOthers();
     } else if (!status.ok()) {
       visit.Unknown(type->plural, status);
     }

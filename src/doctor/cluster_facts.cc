@@ -3,17 +3,63 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "objects/data_download.h"
+#include "objects/data_transfer.h"
+#include "objects/data_upload.h"
+#include "objects/keys.h"
+#include "objects/read_pages.h"
+#include "velero/data_upload.h"
 
 namespace csidelta::doctor {
 namespace {
 
 // One list that hangs must not take the time of all checks.
-constexpr absl::Duration kListTimeMax = absl::Seconds(10);
+constexpr absl::Duration kListTimeMax = absl::Seconds(20);
+constexpr int kPageItemsMax = 500;  // that are held whole at once
 
 const k8s::ResourceType& TypeOf(const char* group, const char* plural, const char* kind,
                                 bool namespaced) {
   return *new k8s::ResourceType{
       .group = group, .version = "v1", .plural = plural, .kind = kind, .namespaced = namespaced};
+}
+
+bool IsTransfer(const k8s::ResourceType& type) {
+  return type == objects::DataUpload::Type() || type == objects::DataDownload::Type();
+}
+
+// What checks need of a transfer: of very many, most are over.
+objects::Object Reduced(objects::Object object) {
+  absl::StatusOr<objects::DataTransfer> transfer = objects::DataTransfer::From(object);
+  if (!transfer.ok()) {
+    return object;
+  }
+  if (velero::IsTerminal(velero::ParseDataPhase(transfer->phase()))) {
+    transfer->ReduceToOutcome(objects::kAdmittedAtAnnotation);
+  } else {
+    transfer->RemoveManagedFields();
+  }
+  return *std::move(transfer);
+}
+
+// In pages: an API server answers a list that may be old in one piece, which is 69 MB of 15,000
+// DataUploads, more than a client takes.
+absl::StatusOr<std::vector<objects::Object>> ListAll(const CallContext& ctx, k8s::ApiClient& api,
+                                                     const k8s::ResourceType& type,
+                                                     absl::string_view namespace_name) {
+  std::vector<objects::Object> all;
+  RETURN_IF_ERROR(objects::ReadPages<objects::Object>(
+      ctx, api, type, namespace_name,
+      {.label_selector = "", .field_selector = "", .page_items_max = kPageItemsMax},
+      [&](std::vector<objects::Object> page, bool is_first) {
+        if (is_first) {
+          all.clear();
+        }
+        for (objects::Object& object : page) {
+          all.push_back(IsTransfer(type) ? Reduced(std::move(object)) : std::move(object));
+        }
+      }));
+  return all;
 }
 
 }  // namespace
@@ -39,10 +85,7 @@ const absl::StatusOr<std::vector<objects::Object>>& ClusterFacts::List(
   const Key key = {k8s::ToString(type), std::string(namespace_name)};
   auto found = lists_.find(key);
   if (found == lists_.end()) {
-    found = lists_
-                .emplace(key, objects::List<objects::Object>(
-                                  ctx_.WithTimeout(kListTimeMax), api_, type, namespace_name,
-                                  {.label_selector = "", .field_selector = "", .may_be_old = true}))
+    found = lists_.emplace(key, ListAll(ctx_.WithTimeout(kListTimeMax), api_, type, namespace_name))
                 .first;
   }
   return found->second;

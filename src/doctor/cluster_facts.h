@@ -27,7 +27,8 @@ class ClusterFacts {
   ClusterFacts(const CallContext& ctx, k8s::ApiClient& api) : ctx_(ctx), api_(api) {}
 
   // All objects of a kind, in a namespace or in all (""). NOT_FOUND: the kind is not served.
-  // Valid as long as this object.
+  // Valid as long as this object. DataUploads and DataDownloads that are over are reduced to their
+  // outcome, see DataTransfer::ReduceToOutcome().
   const absl::StatusOr<std::vector<objects::Object>>& List(const k8s::ResourceType& type,
                                                            absl::string_view namespace_name = "");
   // As the kind that they are of; what is of another is left out.

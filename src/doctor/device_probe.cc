@@ -1,5 +1,3 @@
-#include <cstdint>
-#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -8,15 +6,11 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "csi/exposed_snapshot.h"
 #include "csi/snapshot_types.h"
 #include "datamover/settings.h"
-#include "datamover/volume_task.h"
-#include "datamover/worker_pod.h"
 #include "doctor/checks.h"
+#include "doctor/sample_worker.h"
 #include "objects/client.h"
-#include "objects/deployment.h"
-#include "objects/keys.h"
 #include "objects/patch.h"
 #include "objects/persistent_volume.h"
 #include "objects/persistent_volume_claim.h"
@@ -28,10 +22,7 @@ namespace {
 using objects::PersistentVolumeClaim;
 using objects::Pod;
 
-constexpr int64_t kBytes = int64_t{1} << 30;  // what most drivers make at least
 constexpr char kRepository[] = "/scratch/repository";
-// Its Deployment and the account of workers, as the chart calls them.
-constexpr char kController[] = "csi-delta-mover";
 constexpr absl::Duration kStartTimeMax = absl::Seconds(30);
 // A device that may not be opened is told of at once.
 constexpr absl::Duration kReadingProves = absl::Seconds(5);
@@ -69,12 +60,6 @@ class Probe {
   std::string subject() const { return absl::StrCat("storage class ", storage_class_); }
   k8s::ObjectKey PodKey() const { return {csi::PodType(), space(), name_}; }
   k8s::ObjectKey ClaimKey() const { return csi::ClaimKey(space(), name_); }
-  // By the first, csi-delta uninstall finds what was left behind.
-  std::map<std::string, std::string> Labels() const {
-    return {{objects::kMoverTaskLabel, name_}, {objects::kExcludeFromBackupLabel, "true"}};
-  }
-
-  PersistentVolumeClaim Claim() const;
   // A worker in all but its task: its repository is on its scratch volume.
   Pod Reader() const;
 
@@ -94,11 +79,11 @@ Probe::Probe(Visit& visit, std::string storage_class, std::string image,
       storage_class_(std::move(storage_class)),
       image_(std::move(image)),
       settings_(std::move(settings)),
-      name_(absl::StrCat("doctor-",
-                         absl::Hex(visit.random().Below(uint64_t{1} << 62), absl::kZeroPad16))) {}
+      name_(SampleName(visit)) {}
 
 absl::Status Probe::Make() {
-  absl::Status made = objects::Create(visit_.ctx(), api(), Claim()).status();
+  absl::Status made =
+      objects::Create(visit_.ctx(), api(), SampleClaim(space(), name_, storage_class_)).status();
   if (made.ok()) {
     made = objects::Create(visit_.ctx(), api(), Reader()).status();
   }
@@ -157,30 +142,8 @@ void Probe::Remove() {
   }
 }
 
-PersistentVolumeClaim Probe::Claim() const {
-  PersistentVolumeClaim claim = PersistentVolumeClaim::Make(space(), name_);
-  claim.SetLabels(Labels());
-  claim.SetStorageClass(storage_class_);
-  claim.SetAccessModes({"ReadWriteOnce"});
-  claim.SetMode(objects::VolumeMode::kBlock);
-  claim.SetRequestedBytes(kBytes);
-  return claim;
-}
-
 Pod Probe::Reader() const {
-  Pod pod =
-      datamover::MakeWorkerPod({.name = name_,
-                                .namespace_name = space(),
-                                .image = image_,
-                                .args = {"backup", datamover::kVolumePath, "--repo", kRepository},
-                                .env = {{"RESTIC_PASSWORD", "a repository that nobody reads"}},
-                                .claim = name_,
-                                .labels = Labels(),
-                                .owner = std::nullopt,
-                                .storage_class = storage_class_,
-                                .node_affinity = {},
-                                .settings = settings_,
-                                .service_account = kWorkerAccount});
+  Pod pod = SampleWorker(space(), name_, image_, storage_class_, kRepository, settings_);
   pod.RemoveVolume("secrets");
   pod.AddInitContainer("repository", {"init", "--repo", kRepository});
   return pod;
@@ -193,32 +156,6 @@ void Probe::RemoveVolumeToo(const CallContext& ctx) {
                    objects::Patch().SetReclaimPolicy("Delete"))
         .IgnoreError();
   }
-}
-
-// Those of claims that can become block devices.
-std::set<std::string> ClassesInUse(Visit& visit) {
-  std::map<std::string, std::string> drivers;
-  for (const auto& volume : visit.Look<objects::PersistentVolume>()) {
-    drivers[volume.name()] = volume.driver();
-  }
-  std::set<std::string> classes;
-  for (const PersistentVolumeClaim& claim : visit.Look<PersistentVolumeClaim>()) {
-    const std::string driver = drivers[claim.volume_name()];
-    const std::string name = claim.storage_class().value_or("");
-    if (!driver.empty() && !csi::HasNoBlockDevices(driver) && !name.empty()) {
-      classes.insert(name);
-    }
-  }
-  return classes;
-}
-
-// What workers run; "" when it is not known.
-std::string ImageOfWorkers(Visit& visit) {
-  const auto controller =
-      visit.facts().Find<objects::Deployment>(visit.options().mover_namespace, kController);
-  return controller.ok() && !controller->containers().empty()
-             ? controller->containers().front().image
-             : "";
 }
 
 }  // namespace

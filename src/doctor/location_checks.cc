@@ -83,6 +83,25 @@ absl::StatusOr<datamover::Keyring> Ring(Visit& visit, const StorageLocation& loc
       /*make=*/false, SecureRandom::Real());
 }
 
+// One that is not made yet, or one that is lost.
+void TellMissingRing(Visit& visit, const StorageLocation& location, const absl::Status& missing) {
+  const auto known = datamover::FindKnownKey(visit.ctx(), visit.facts().api(),
+                                             location.namespace_name, location.name);
+  const std::string subject = RingSubject(visit, location);
+  if (!known.ok()) {
+    visit.Unknown(subject, known.status());
+  } else if (!known->has_value()) {
+    visit.Note(subject, "is not there yet: the first backup makes it",
+               location.read_only ? std::string(missing.message())
+                                  : "export and confirm the key when it is made");
+  } else {
+    visit.Fault(subject,
+                datamover::LostKeyring(**known, {.velero_namespace = location.namespace_name,
+                                                 .location = location.name}),
+                "import the keys from the copy that you have");
+  }
+}
+
 }  // namespace
 
 void CheckLocationProvider(Visit& visit) {
@@ -136,9 +155,7 @@ void CheckKeyringPresent(Visit& visit) {
   for (const auto& [object, location] : Locations(visit)) {
     const absl::Status status = Ring(visit, location).status();
     if (absl::IsNotFound(status)) {
-      visit.Note(RingSubject(visit, location), "is not there yet: the first backup makes it",
-                 location.read_only ? std::string(status.message())
-                                    : "export and confirm the key when it is made");
+      TellMissingRing(visit, location, status);
     } else if (!status.ok() && !absl::IsFailedPrecondition(status)) {
       visit.Unknown(RingSubject(visit, location), status);
     }

@@ -5,7 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/rfc3339.h"
 #include "csi/snapshot_types.h"
 #include "datamover/mover_environment.h"
@@ -51,11 +53,6 @@ bool IsUsedUp(const ResourceQuota& quota, const char* resource) {
   return hard.has_value() && used.has_value() && *used >= *hard;
 }
 
-absl::StatusOr<datamover::MoverSettings> Settings(Visit& visit) {
-  return datamover::ReadMoverSettings(visit.ctx(), visit.facts().api(),
-                                      visit.options().mover_namespace);
-}
-
 std::string SettingsSubject(Visit& visit) {
   return InMover(visit, "config map", datamover::kSettingsConfigMap);
 }
@@ -76,6 +73,11 @@ void FindNamed(Visit& visit, const k8s::ResourceType& type, absl::string_view sp
 }
 
 }  // namespace
+
+absl::StatusOr<datamover::MoverSettings> ReadSettings(Visit& visit) {
+  return datamover::ReadMoverSettings(visit.ctx(), visit.facts().api(),
+                                      visit.options().mover_namespace);
+}
 
 void CheckMoverLeader(Visit& visit) {
   const auto lease = objects::Get<objects::Lease>(
@@ -103,7 +105,7 @@ void CheckMoverLeader(Visit& visit) {
 }
 
 void CheckMoverSettings(Visit& visit) {
-  const absl::StatusOr<datamover::MoverSettings> settings = Settings(visit);
+  const absl::StatusOr<datamover::MoverSettings> settings = ReadSettings(visit);
   if (settings.ok() && settings->is_paused) {
     visit.Warn(SettingsSubject(visit), "paused is set: no backup or restore of data begins",
                "set paused to false once the reason for it is gone");
@@ -112,13 +114,14 @@ void CheckMoverSettings(Visit& visit) {
   if (absl::IsInvalidArgument(status)) {
     visit.Fault(SettingsSubject(visit), std::string(status.message()),
                 "correct it: docs/data-mover-settings.md has all keys");
+    visit.ExplainsOthers();
   } else if (!status.ok()) {
     visit.Unknown(SettingsSubject(visit), status);
   }
 }
 
 void CheckMoverSettingNames(Visit& visit) {
-  const absl::StatusOr<datamover::MoverSettings> settings = Settings(visit);
+  const absl::StatusOr<datamover::MoverSettings> settings = ReadSettings(visit);
   if (!settings.ok()) {
     visit.Unknown(SettingsSubject(visit), settings.status());
     return;
@@ -139,6 +142,7 @@ void CheckMoverNamespace(Visit& visit) {
   if (absl::IsNotFound(status)) {
     visit.Fault(absl::StrCat("namespace ", space), "does not exist",
                 "install the chart, or name the mover's namespace with --namespace");
+    visit.ExplainsOthers();
   } else if (!status.ok()) {
     visit.Unknown(absl::StrCat("namespace ", space), status);
   }
@@ -168,6 +172,7 @@ void CheckMoverDeployment(Visit& visit) {
   if (absl::IsNotFound(found.status())) {
     visit.Note(subject, "there is none, so nothing can be said of the controller",
                "nothing, if it runs under another name; else install the chart");
+    visit.ExplainsOthers();
   } else if (!found.ok()) {
     visit.Unknown(subject, found.status());
   } else if (found->available_replicas() < 1) {
@@ -232,8 +237,17 @@ void CheckMoverOrphans(Visit& visit) {
   }
   for (const VolumeTask& task : visit.Look<VolumeTask>(visit.options().mover_namespace)) {
     const absl::StatusOr<objects::VolumeTaskSpec> spec = task.spec();
-    if (spec.ok() && spec->kind != objects::TaskKind::kForget &&
-        !uids.contains(spec->subject.uid)) {
+    if (!spec.ok()) {
+      continue;
+    }
+    if (const std::string& space = spec->subject.namespace_name;
+        !absl::c_linear_search(visit.options().velero_namespaces, space)) {
+      visit.Warn(InMover(visit, "VolumeTask", task.name()),
+                 absl::StrCat("is of namespace ", space, ", which is not among those of Velero (",
+                              absl::StrJoin(visit.options().velero_namespaces, ", "), ")"),
+                 "put it back into veleroNamespaces, or end the task: docs/data-mover-status.md");
+    } else if (spec->kind != objects::TaskKind::kForget &&
+               spec->kind != objects::TaskKind::kCheck && !uids.contains(spec->subject.uid)) {
       visit.Warn(InMover(visit, "VolumeTask", task.name()),
                  absl::StrCat("its ", spec->subject.kind, " ", spec->subject.namespace_name, "/",
                               spec->subject.name, " is gone"),

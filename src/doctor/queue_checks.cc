@@ -21,7 +21,6 @@
 namespace csidelta::doctor {
 namespace {
 
-constexpr char kMoverDeployment[] = "csi-delta-mover";
 constexpr char kServerDeployment[] = "velero";
 // What Velero does where neither Backup nor server says otherwise.
 constexpr absl::Duration kItemOperationTimeout = absl::Hours(4);

@@ -1,5 +1,10 @@
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -7,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "base/human_text.h"
 #include "doctor/checks.h"
 #include "objects/backup_storage_location.h"
 #include "objects/data_deletion.h"
@@ -18,6 +24,7 @@
 namespace csidelta::doctor {
 namespace {
 
+using objects::DataDeletion;
 using objects::Deployment;
 
 constexpr char kVeleroDeployment[] = "velero";
@@ -28,6 +35,7 @@ constexpr int kMinorVersionMin = 12;
 constexpr absl::Duration kTakenUpWithin = absl::Minutes(5);
 constexpr absl::Duration kRecently = absl::Hours(24);
 constexpr absl::Duration kDeletedWithin = absl::Hours(1);
+constexpr absl::Duration kFailingFor = absl::Hours(24);
 
 std::string SubjectOf(absl::string_view kind, absl::string_view space, absl::string_view name) {
   return absl::StrCat(kind, " ", space, "/", name);
@@ -76,37 +84,96 @@ bool IsOlder(Visit& visit, const objects::Object& object, absl::Duration age) {
   return made.has_value() && *made + age < visit.ctx().clock->Now();
 }
 
-// DataUploads or DataDownloads of our mover that nobody took up.
+// Objects of one namespace, by what is wrong with them: one cause is one finding.
+template <typename Kind>
+using CausesOf = std::map<std::string, std::vector<Kind>>;
+
+// "DataDeletion velero/a", "7 DataDeletions of velero".
+template <typename Kind>
+std::string SubjectOf(const std::vector<Kind>& objects, absl::string_view space) {
+  return objects.size() == 1 ? SubjectOf(Kind::kKind.kind, space, objects.front().name())
+                             : absl::StrCat(objects.size(), " ", Kind::kKind.kind, "s of ", space);
+}
+
+// " (a, b and 5 more)"; "" where the subject names it.
+template <typename Kind>
+std::string OthersOf(const std::vector<Kind>& objects) {
+  if (objects.size() == 1) {
+    return "";
+  }
+  std::vector<std::string> names;
+  names.reserve(objects.size());
+  for (const Kind& object : objects) {
+    names.push_back(object.name());
+  }
+  return absl::StrCat(" (", Listed(names), ")");
+}
+
+// DataUploads or DataDownloads of the mover that no controller has accepted.
 template <typename Kind>
 void FindWaiting(Visit& visit) {
   for (const std::string& space : visit.options().velero_namespaces) {
-    for (const Kind& object : visit.Look<Kind>(space)) {
+    std::vector<Kind> waiting;
+    for (Kind& object : visit.Look<Kind>(space)) {
       const std::string phase = object.phase();
       if (object.data_mover() == velero::kDataMoverName && (phase.empty() || phase == "New") &&
           IsOlder(visit, object, kTakenUpWithin)) {
-        visit.Fault(SubjectOf(Kind::kKind.kind, space, object.name()),
-                    "has been New for over five minutes: no mover takes it up",
-                    "see that the mover's controller runs and is given this namespace");
+        waiting.push_back(std::move(object));
       }
     }
+    if (!waiting.empty()) {
+      visit.Fault(
+          SubjectOf(waiting, space),
+          absl::StrCat("New for over five minutes: no mover takes it up", OthersOf(waiting)),
+          "see that the mover's controller runs and is given this namespace");
+    }
   }
+}
+
+// Why a deletion of data cannot succeed; nothing where it may.
+std::optional<std::string> WhyItFails(Visit& visit, const std::string& space,
+                                      const DataDeletion& object) {
+  const objects::DataDeletionStatus status = object.status();
+  if (status.phase == objects::DeletionPhase::kCompleted) {
+    return std::nullopt;
+  }
+  if (status.phase == objects::DeletionPhase::kFailed) {
+    return absl::StrCat("its data stays: ", status.message);
+  }
+  const std::string location = object.spec().location;
+  if (!location.empty() &&
+      absl::IsNotFound(
+          visit.facts().Find<objects::BackupStorageLocation>(space, location).status())) {
+    return absl::StrCat("its data stays: BackupStorageLocation ", location, " does not exist");
+  }
+  if (status.trouble == objects::DeletionTrouble::kFailed && status.trouble_since.has_value() &&
+      *status.trouble_since + kFailingFor < visit.ctx().clock->Now()) {
+    return absl::StrCat("has failed for over a day: ", status.message);
+  }
+  return std::nullopt;
 }
 
 }  // namespace
 
 void CheckVeleroNamespace(Visit& visit) {
+  std::size_t faults = 0;
   for (const std::string& space : visit.options().velero_namespaces) {
     const absl::Status status =
         visit.facts().List(objects::BackupStorageLocation::Type(), space).status();
     if (absl::IsNotFound(status)) {
       visit.Fault(absl::StrCat("namespace ", space), "Velero's kinds are not served",
                   "install Velero");
+      ++faults;
     } else if (!status.ok()) {
       visit.Unknown(absl::StrCat("namespace ", space), status);
     } else if (visit.facts().List(objects::BackupStorageLocation::Type(), space)->empty()) {
       visit.Fault(absl::StrCat("namespace ", space), "has no BackupStorageLocation",
                   "name Velero's namespace with --velero-namespaces, or make a location");
+      ++faults;
     }
+  }
+  if (faults > 0 && faults == visit.options().velero_namespaces.size()) {
+    visit.ExplainsOthers();
   }
 }
 
@@ -126,7 +193,8 @@ void CheckVeleroVersion(Visit& visit) {
     if (!server.has_value()) {
       continue;
     }
-    for (const auto& [image, arguments] : server->containers()) {
+    for (const objects::DeployedContainer& container : server->containers()) {
+      const std::string& image = container.image;
       const std::optional<int> minor = MinorVersion(image);
       const std::string subject = SubjectOf("deployment", space, kVeleroDeployment);
       if (!minor.has_value()) {
@@ -161,8 +229,8 @@ void CheckVeleroPlugin(Visit& visit) {
       continue;
     }
     bool installed = false;
-    for (const auto& [image, arguments] : server->init_containers()) {
-      installed = installed || absl::StrContains(image, kPluginImage);
+    for (const objects::DeployedContainer& container : server->init_containers()) {
+      installed = installed || absl::StrContains(container.image, kPluginImage);
     }
     if (!installed) {
       visit.Warn(SubjectOf("deployment", space, kVeleroDeployment),
@@ -178,19 +246,38 @@ void CheckDownloadsWaiting(Visit& visit) { FindWaiting<objects::DataDownload>(vi
 
 void CheckDeletionsPending(Visit& visit) {
   for (const std::string& space : visit.options().velero_namespaces) {
-    for (const objects::DataDeletion& object : visit.Look<objects::DataDeletion>(space)) {
-      const objects::DataDeletionStatus deletion = object.status();
-      const std::string subject = SubjectOf("DataDeletion", space, object.name());
-      if (deletion.phase == objects::DeletionPhase::kFailed) {
-        visit.Warn(subject, absl::StrCat("its data stays: ", deletion.message),
-                   "do what the message says; the object may be deleted then");
-      } else if (deletion.phase != objects::DeletionPhase::kCompleted &&
-                 IsOlder(visit, object, kDeletedWithin)) {
-        visit.Warn(subject,
-                   absl::StrCat("is not done after an hour and ", deletion.attempts,
-                                " attempts: ", deletion.message),
-                   "see that the mover's controller runs, and who holds the repository's lock");
+    CausesOf<DataDeletion> causes;
+    for (const DataDeletion& object : visit.Look<DataDeletion>(space)) {
+      if (object.phase() != objects::DeletionPhase::kCompleted &&
+          !WhyItFails(visit, space, object).has_value() && IsOlder(visit, object, kDeletedWithin)) {
+        causes[object.status().message].push_back(object);
       }
+    }
+    for (const auto& [message, deletions] : causes) {
+      int64_t attempts = 0;
+      for (const DataDeletion& deletion : deletions) {
+        attempts = std::max(attempts, deletion.status().attempts);
+      }
+      visit.Warn(SubjectOf(deletions, space),
+                 absl::StrCat("not done after an hour and ", Counted(attempts, "attempt"), ": ",
+                              message, OthersOf(deletions)),
+                 "see that the mover's controller runs, and who holds the repository's lock");
+    }
+  }
+}
+
+void CheckDeletionsFailing(Visit& visit) {
+  for (const std::string& space : visit.options().velero_namespaces) {
+    CausesOf<DataDeletion> causes;
+    for (const DataDeletion& object : visit.Look<DataDeletion>(space)) {
+      if (const auto why = WhyItFails(visit, space, object); why.has_value()) {
+        causes[*why].push_back(object);
+      }
+    }
+    for (const auto& [why, deletions] : causes) {
+      visit.Warn(SubjectOf(deletions, space), absl::StrCat(why, OthersOf(deletions)),
+                 "do what the message says; kubectl delete datadeletion gives the request up, and "
+                 "the data stays in the bucket");
     }
   }
 }

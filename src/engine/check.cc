@@ -8,11 +8,14 @@ absl::StatusOr<CheckOutcome> RunCheck(const CallContext& ctx, Session& session, 
                                       const Progress& progress) {
   CheckOutcome outcome;
   outcome.seed = session.random().Below(uint64_t{1} << 63);
-  ASSIGN_OR_RETURN(repository::Repository * repository, session.Open(ctx, LockKind::kReadAlone));
+  ASSIGN_OR_RETURN(repository::Repository * repository,
+                   session.Open(ctx, job.beside_backups ? LockKind::kRead : LockKind::kReadAlone));
   ASSIGN_OR_RETURN(outcome.report,
-                   repository::CheckRepository(
-                       ctx, *repository,
-                       {.read_data = job.read_data, .seed = outcome.seed, .progress = progress}));
+                   repository::CheckRepository(ctx, *repository,
+                                               {.read_data = job.read_data,
+                                                .read_newer_than = job.read_newer_than,
+                                                .seed = outcome.seed,
+                                                .progress = progress}));
   return outcome;
 }
 

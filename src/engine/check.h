@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "base/call_context.h"
 #include "engine/listener.h"
 #include "engine/session.h"
@@ -12,6 +13,9 @@ namespace csidelta::engine {
 
 struct CheckJob {
   repository::DataSubset read_data = repository::ReadNothing{};
+  absl::Time read_newer_than = absl::InfiniteFuture();  // as in repository::CheckOptions
+  // Backups may run at the same time: the lock is a shared one.
+  bool beside_backups = false;
 };
 
 struct CheckOutcome {
@@ -19,8 +23,8 @@ struct CheckOutcome {
   uint64_t seed = 0;  // of what was drawn
 };
 
-// Proves that the session's repository is whole, which it opens alone. Damage is no error, but in
-// the report.
+// Proves that the session's repository is whole, which it opens alone unless the job says
+// otherwise. Damage is no error, but in the report.
 absl::StatusOr<CheckOutcome> RunCheck(const CallContext& ctx, Session& session, const CheckJob& job,
                                       const Progress& progress);
 

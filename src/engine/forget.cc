@@ -1,8 +1,11 @@
 #include "engine/forget.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
+#include "absl/algorithm/container.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "engine/resume.h"
@@ -14,6 +17,47 @@ using repository::ForgetGroup;
 using repository::Id;
 using repository::Repository;
 using repository::StoredSnapshot;
+
+// Those of the job, and those that make siblings of the snapshots that are named by id.
+std::set<std::string> TagsOf(const ForgetJob& job, const ForgetGroup& named) {
+  std::set<std::string> tags(job.tags.begin(), job.tags.end());
+  for (const StoredSnapshot& stored : named.remove) {
+    for (const std::string& tag : stored.snapshot.tags) {
+      if (!job.sibling_tag_prefix.empty() && absl::StartsWith(tag, job.sibling_tag_prefix)) {
+        tags.insert(tag);
+      }
+    }
+  }
+  return tags;
+}
+
+// Adds the snapshots that are named by a tag. A file that does not read keeps no snapshot that is
+// named by its id in the repository.
+absl::Status AddTagged(const CallContext& ctx, const Listener& listener,
+                       const Repository& repository, const ForgetJob& job, ForgetGroup& group) {
+  const std::set<std::string> tags = TagsOf(job, group);
+  if (tags.empty()) {
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::vector<StoredSnapshot>> all = repository.ListSnapshots(ctx);
+  if (absl::IsDataLoss(all.status()) && job.tags.empty()) {
+    listener.warn(absl::StrCat("siblings are not looked for: ", all.status().message()));
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(all.status());
+  std::set<Id> known;
+  for (const StoredSnapshot& stored : group.remove) {
+    known.insert(stored.id);
+  }
+  for (StoredSnapshot& stored : *all) {
+    if (absl::c_any_of(stored.snapshot.tags,
+                       [&tags](const std::string& tag) { return tags.contains(tag); }) &&
+        known.insert(stored.id).second) {
+      group.remove.push_back(std::move(stored));
+    }
+  }
+  return absl::OkStatus();
+}
 
 // A file that does not read goes when it is named by all of its id: then there is no doubt which.
 absl::StatusOr<ForgetGroup> Named(const CallContext& ctx, const Listener& listener,
@@ -39,13 +83,14 @@ absl::StatusOr<ForgetGroup> Named(const CallContext& ctx, const Listener& listen
     RETURN_IF_ERROR(stored.status());
     group.remove.push_back(*std::move(stored));
   }
+  RETURN_IF_ERROR(AddTagged(ctx, listener, repository, job, group));
   return group;
 }
 
 absl::StatusOr<std::vector<ForgetGroup>> Decide(const CallContext& ctx, const Listener& listener,
                                                 const Repository& repository,
                                                 const ForgetJob& job) {
-  if (!job.ids.empty()) {
+  if (!job.ids.empty() || !job.tags.empty()) {
     if (!job.rules.IsEmpty()) {
       return absl::InvalidArgumentError(
           "snapshots are named both by id and by rules; leave one of them out");

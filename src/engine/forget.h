@@ -18,7 +18,10 @@ namespace csidelta::engine {
 
 // Which snapshots are to go: those that are named, or those that no rule keeps.
 struct ForgetJob {
-  std::vector<std::string> ids = {};  // beginnings of ids, or "latest"
+  std::vector<std::string> ids = {};   // beginnings of ids, or "latest"
+  std::vector<std::string> tags = {};  // all snapshots that have one of them, beside `ids`
+  // Not "": each tag with this prefix of a snapshot in `ids` counts as one of `tags`.
+  std::string sibling_tag_prefix = {};
   KeepRules rules = {};
   repository::SnapshotGrouping grouping = {};  // which compete, for the rules
   SnapshotFilter filter = {};
@@ -39,7 +42,7 @@ struct ForgetOutcome {
 // Removes the snapshots from the session's repository, which it opens alone. What only they used
 // goes with FreeSpace(). Errors beside those of Session::Open(), ChooseSnapshot() and
 // repository::DecideForget():
-//   INVALID_ARGUMENT  the job names snapshots both by id and by rules
+//   INVALID_ARGUMENT  the job names snapshots both by id or tag and by rules
 //   DATA_LOSS         a snapshot does not read, and is not named by its whole id
 absl::StatusOr<ForgetOutcome> RunForget(const CallContext& ctx, Session& session,
                                         const ForgetJob& job, const Progress& progress);

@@ -99,13 +99,10 @@ QueueFigures ReconcileLoop::figures() const {
   const MutexLock lock(mutex_);
   QueueFigures figures = done_;
   const absl::Duration now = clock_.Uptime();
-  for (const auto& [due, sequence, key] : queue_) {
-    if (due > now) {
-      break;
-    }
+  queue_.ForEachDue(now, [&](absl::Duration due) {
     ++figures.due;
     figures.oldest_wait = std::max(figures.oldest_wait, now - due);
-  }
+  });
   return figures;
 }
 
@@ -153,24 +150,26 @@ void ReconcileLoop::Schedule(const Key& key, Followed& followed, absl::Duration 
   followed.due = due;
   followed.sequence = ++sequences_;
   if (!taken_.contains(key)) {
-    queue_.emplace(due, followed.sequence, key);
+    queue_.Add(key, due, followed.sequence);
   }
 }
 
 void ReconcileLoop::Unschedule(const Key& key, Followed& followed) {
-  queue_.erase({followed.due, followed.sequence, key});
+  queue_.Remove(key, followed.due, followed.sequence);
   followed.due = absl::InfiniteDuration();
 }
 
-bool ReconcileLoop::IsDue() const {
-  return is_synced_ && !queue_.empty() && std::get<0>(*queue_.begin()) <= clock_.Uptime();
-}
+bool ReconcileLoop::IsDue() const { return is_synced_ && queue_.HasDue(clock_.Uptime()); }
 
 // False when nothing is due.
 bool ReconcileLoop::Take(Taken& taken) {
   const MutexLock lock(mutex_);
-  while (IsDue()) {
-    taken.key = std::get<2>(*queue_.begin());
+  while (is_synced_) {
+    std::optional<Key> next = queue_.Next(clock_.Uptime());
+    if (!next.has_value()) {
+      break;
+    }
+    taken.key = *std::move(next);
     Followed& followed = objects_.at(taken.key);
     std::optional<Json> object = followed.text.empty()
                                      ? cache_->Last(CacheKey(taken.key))

@@ -8,7 +8,6 @@
 #include <set>
 #include <stop_token>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -22,6 +21,7 @@
 #include "k8s/api_client.h"
 #include "k8s/follow.h"
 #include "k8s/object_cache.h"
+#include "k8s/work_queue.h"
 
 namespace csidelta::k8s {
 
@@ -66,8 +66,8 @@ struct QueueFigures {
 
 // The objects of one kind as the API server tells of them, and the queue of those that are due: an
 // object is due from the moment at which it changed, its time came, or somebody woke it. Whichever
-// has been due for the longest is reconciled next, whatever its name; several are at once, so that
-// one that takes long holds none of the others up.
+// has been due for the longest is reconciled next, whatever its name, and namespaces in rounds
+// (k8s/work_queue.h); several are at once, so that one that takes long holds none of the others up.
 //
 // Every replica follows; the one that leads also works, once it knows all that there are. When it
 // leads no longer, what it reconciles is stopped within kLeadCheckedEvery, long before another one
@@ -113,7 +113,7 @@ class ReconcileLoop : public ObjectFollower {
   QueueFigures figures() const;
 
  private:
-  using Key = std::pair<std::string, std::string>;  // namespace, name
+  using Key = WorkQueue::Key;
   struct Followed {
     std::string text;  // "" where the cache has it
     absl::Duration due = absl::InfiniteDuration();
@@ -165,8 +165,7 @@ class ReconcileLoop : public ObjectFollower {
   QueueFigures done_ ABSL_GUARDED_BY(mutex_);       // What is summed up.
   std::map<Key, Followed> objects_ ABSL_GUARDED_BY(mutex_);
   std::set<Key> taken_ ABSL_GUARDED_BY(mutex_);  // These are not in queue_.
-  // Those that are due, or will be.
-  std::set<std::tuple<absl::Duration, uint64_t, Key>> queue_ ABSL_GUARDED_BY(mutex_);
+  WorkQueue queue_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace csidelta::k8s

@@ -23,4 +23,8 @@ bool IsWebhookAway(absl::string_view message) {
   return absl::StrContains(message, "failed calling webhook \"") && !IsDeniedByWebhook(message);
 }
 
+bool IsNamespaceTerminating(absl::string_view message) {
+  return absl::StrContains(message, "because it is being terminated");
+}
+
 }  // namespace csidelta::k8s

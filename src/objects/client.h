@@ -117,8 +117,8 @@ absl::StatusOr<Kind> CreateSubresource(const CallContext& ctx, k8s::ApiClient& a
 }
 // What Create() would answer now; stores nothing.
 template <typename Kind>
-absl::Status DryRunCreate(const CallContext& ctx, k8s::ApiClient& api, const Kind& object) {
-  return api.DryRunCreate(ctx, Kind::Type(), object.namespace_name(), object.json()).status();
+absl::StatusOr<Kind> DryRunCreate(const CallContext& ctx, k8s::ApiClient& api, const Kind& object) {
+  return As<Kind>(api.DryRunCreate(ctx, Kind::Type(), object.namespace_name(), object.json()));
 }
 // Where there is one of that name, that one, whoever made it.
 template <typename Kind>

@@ -22,6 +22,15 @@ bool EndpointSlice::is_ready() const {
   return false;
 }
 
+bool ValidatingAdmissionPolicyBinding::denies() const {
+  for (const Json& action : ArrayAt({"spec", "validationActions"})) {
+    if (action == Json("Deny")) {
+      return true;
+    }
+  }
+  return false;
+}
+
 const k8s::ResourceType& WebhookConfiguration::MutatingType() {
   static const k8s::ResourceType& type = *new k8s::ResourceType(kMutating.Type());
   return type;

@@ -46,4 +46,32 @@ class WebhookConfiguration : public Object {
   std::vector<ServiceWebhook> webhooks() const;
 };
 
+// A rule of the API server about requests, from Kubernetes 1.30 on.
+class ValidatingAdmissionPolicy : public ObjectOf<ValidatingAdmissionPolicy> {
+ public:
+  static constexpr KindName kKind = {"admissionregistration.k8s.io", "v1",
+                                     "validatingadmissionpolicies", "ValidatingAdmissionPolicy",
+                                     false};
+
+  // What it cannot judge is refused.
+  bool fails_closed() const { return Text({"spec", "failurePolicy"}) != "Ignore"; }
+
+ private:
+  using ObjectOf::ObjectOf;
+};
+
+class ValidatingAdmissionPolicyBinding : public ObjectOf<ValidatingAdmissionPolicyBinding> {
+ public:
+  static constexpr KindName kKind = {"admissionregistration.k8s.io", "v1",
+                                     "validatingadmissionpolicybindings",
+                                     "ValidatingAdmissionPolicyBinding", false};
+
+  std::string policy() const { return Text({"spec", "policyName"}); }
+  // Whether a request against the policy is refused, and not only recorded.
+  bool denies() const;
+
+ private:
+  using ObjectOf::ObjectOf;
+};
+
 }  // namespace csidelta::objects

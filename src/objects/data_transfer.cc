@@ -15,6 +15,16 @@ absl::StatusOr<DataTransfer> DataTransfer::Of(Json json) {
   return DataTransfer(std::move(json));
 }
 
+void DataTransfer::ReduceToOutcome(absl::string_view annotation) {
+  const std::string text = Annotation(annotation);
+  Set({"metadata"}, PickAt("metadata", {"name", "namespace", "uid", "creationTimestamp"}));
+  if (!text.empty()) {
+    SetAnnotation(annotation, text);
+  }
+  Set({"spec"}, PickAt("spec", {"datamover", "sourceNamespace", "sourcePVC"}));
+  Set({"status"}, PickAt("status", {"phase", "message", "startTimestamp", "completionTimestamp"}));
+}
+
 void DataTransfer::SetTime(absl::string_view field, absl::Time time) {
   Set({"status", field}, FormatRfc3339(time));
 }

@@ -18,6 +18,7 @@ class DataTransfer : public Object {
   DataTransfer() = default;
   // INVALID_ARGUMENT for what is neither.
   static absl::StatusOr<DataTransfer> Of(Json json);
+  static absl::StatusOr<DataTransfer> From(const Object& object) { return Of(object.json()); }
 
   std::string data_mover() const { return Text({"spec", "datamover"}); }
   std::string storage_location() const { return Text({"spec", "backupStorageLocation"}); }
@@ -45,6 +46,9 @@ class DataTransfer : public Object {
   void SetCompletedAt(absl::Time time) { SetTime("completionTimestamp", time); }
   // Of a DataUpload: what it stored, as its DataDownload is to name it.
   void SetSnapshotId(absl::string_view id) { Set({"status", "snapshotID"}, std::string(id)); }
+  // Leaves what names it, this annotation, the data mover and the source PVC of the spec, and
+  // phase, message and times of the status: of one that is over.
+  void ReduceToOutcome(absl::string_view annotation);
   void SetIncrementalBytes(int64_t bytes) { Set({"status", "incrementalBytes"}, bytes); }
 
  protected:

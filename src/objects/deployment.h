@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@ namespace csidelta::objects {
 struct DeployedContainer {
   std::string image;
   std::vector<std::string> arguments;  // command, then args
+  std::optional<int64_t> memory_limit_bytes = {};
 };
 
 class Deployment : public ObjectOf<Deployment> {

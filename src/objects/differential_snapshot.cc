@@ -75,6 +75,19 @@ ResolvedNames DifferentialSnapshot::resolved() const {
           .volume_size_bytes = Number({"status", "resolved", "volumeSize"})};
 }
 
+void DifferentialSnapshot::RemoveUnneeded(bool is_last_state) {
+  RemoveManagedFields();
+  for (const absl::string_view member : {"annotations", "labels", "ownerReferences"}) {
+    Remove({"metadata", member});
+  }
+  if (is_last_state) {
+    const std::string state = Text({"status", "state"});
+    const std::string driver = resolved().driver;
+    Remove({"spec"});
+    Set({"status"}, {{"state", state}, {"resolved", {{"driver", driver}}}});
+  }
+}
+
 Patch& Patch::SetRequestStatus(const DifferentialSnapshot& object, const RequestStatus& status,
                                absl::Time now) {
   Json json{{"state", ToString(status.state)},

@@ -65,6 +65,12 @@ class DifferentialSnapshot : public ObjectOf<DifferentialSnapshot> {
   std::string error() const { return Text({"status", "error"}); }
   ResolvedNames resolved() const;
 
+  // For a copy that is kept in memory, and never written: removes what its owner may fill at will
+  // and no reconciler reads. Of an object in its last state only metadata, state and driver are
+  // left.
+  void RemoveUnneeded(bool is_last_state);
+  void RemoveParameters() { Remove({"spec", "parameters"}); }
+
  private:
   using ObjectOf::ObjectOf;
 };

@@ -118,8 +118,8 @@ inline constexpr char kDeletionFinalizer[] = "velero.io/csi-delta-deletion";
 // --- Ours: the data mover ------------------------------------------------------------------------
 // Keys of this project on what the controller of the data mover makes or moves.
 
-// Label on everything made for one DataUpload, DataDownload or DataDeletion; written by mover;
-// read by mover, doctor. The name of the VolumeTask.
+// Label on everything made for one DataUpload, DataDownload, DataDeletion or check; written by
+// mover; read by mover, doctor. The name of the VolumeTask.
 inline constexpr char kMoverTaskLabel[] = "mover.csi-delta.io/task";
 
 // Label, annotation on everything made for one transfer (label); delta base, Secret of keys
@@ -396,6 +396,10 @@ inline constexpr char kLostPodsAnnotation[] = "mover.csi-delta.io/lost-pods";
 // when that counted as progress last: the stage and its bytes.
 inline constexpr char kFurthestAnnotation[] = "mover.csi-delta.io/furthest";
 
+// Annotation on DataDeletion; written by deletions verb, you; read by mover. Any value: the next
+// attempt is due now, also of one that was given up. The mover removes it.
+inline constexpr char kRetryAnnotation[] = "mover.csi-delta.io/retry";
+
 // Annotation on worker Pod; written by mover; read by mover. The repository that it works on.
 inline constexpr char kRepositoryAnnotation[] = "mover.csi-delta.io/repository";
 
@@ -410,6 +414,10 @@ inline constexpr char kNewestKeyAnnotation[] = "mover.csi-delta.io/newest";
 // Annotation on Secret of keys; written by mover-key; read by mover. The fingerprints whose copies
 // were confirmed, with commas.
 inline constexpr char kConfirmedKeysAnnotation[] = "mover.csi-delta.io/confirmed";
+
+// Annotation on Secret of keys; written by mover-key; read by mover-key. The fingerprints that
+// were exported, with commas: those that can be confirmed.
+inline constexpr char kExportedKeysAnnotation[] = "mover.csi-delta.io/exported";
 
 // Finalizer on DataUpload, DataDownload; written by mover; read by mover. From Accepted to the
 // last phase.

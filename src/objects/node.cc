@@ -76,6 +76,13 @@ NodeSelector Both(const NodeSelector& one, const NodeSelector& other) {
   return NodeSelector(Json{{"nodeSelectorTerms", std::move(both)}});
 }
 
+bool Node::is_ready() const {
+  const Json& conditions = ArrayAt({"status", "conditions"});
+  return std::any_of(conditions.begin(), conditions.end(), [](const Json& condition) {
+    return GetString(condition, {"type"}) == "Ready" && GetString(condition, {"status"}) == "True";
+  });
+}
+
 bool Node::IsSelectedBy(const NodeSelector& selector) const {
   if (selector.selects_all()) {
     return true;

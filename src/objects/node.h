@@ -39,6 +39,7 @@ class Node : public ObjectOf<Node> {
   static constexpr KindName kKind = {"", "v1", "nodes", "Node", false};
 
   bool is_schedulable() const { return !Flag({"spec", "unschedulable"}); }  // not cordoned
+  bool is_ready() const;  // as the control plane has it: its kubelet renews its Lease
   // Whether the selector selects it, as the scheduler decides: one of its terms, all requirements
   // of that. Gt, Lt and what is unknown select none.
   bool IsSelectedBy(const NodeSelector& selector) const;

@@ -6,6 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "base/enum_names.h"
 #include "base/json_field.h"
+#include "objects/object.h"
 
 namespace csidelta::objects {
 namespace {
@@ -58,6 +59,11 @@ constexpr JsonField<RestoreFigures, int64_t> kRestoreCounts[] = {
     {"writtenBytes", &RestoreFigures::written_bytes},
     {"zeroBytes", &RestoreFigures::zero_bytes},
     {"keptBytes", &RestoreFigures::kept_bytes},
+};
+constexpr JsonField<CheckFigures, int64_t> kCheckCounts[] = {
+    {"packs", &CheckFigures::packs},          {"packsRead", &CheckFigures::packs_read},
+    {"readBytes", &CheckFigures::read_bytes}, {"snapshots", &CheckFigures::snapshots},
+    {"errors", &CheckFigures::errors},        {"brokenSnapshots", &CheckFigures::broken_snapshots},
 };
 
 // Cut between two characters.
@@ -120,6 +126,42 @@ RestoreFigures ReadRestore(const Json& json) {
   return figures;
 }
 
+std::vector<std::string> CutAll(const std::vector<std::string>& texts, std::size_t count_max) {
+  std::vector<std::string> all;
+  all.reserve(std::min(texts.size(), count_max));
+  for (const std::string& text : texts) {
+    if (all.size() < count_max) {
+      all.push_back(Cut(text, kOutcomeTextBytesMax));
+    }
+  }
+  return all;
+}
+
+std::vector<std::string> TextsIn(const Json& json, const char* name, std::size_t count_max) {
+  std::vector<std::string> texts;
+  for (const Json& text : JsonArrayAt(json, {name})) {
+    if (text.is_string() && texts.size() < count_max) {
+      texts.push_back(Cut(text.get_ref<const std::string&>(), kOutcomeTextBytesMax));
+    }
+  }
+  return texts;
+}
+
+Json FiguresJson(const CheckFigures& figures) {
+  Json json = WriteFields<CheckFigures>(figures, {}, kCheckCounts);
+  json["findings"] = CutAll(figures.findings, kCheckFindingsMax);
+  json["brokenTags"] = CutAll(figures.broken_tags, kCheckTagsMax);
+  return json;
+}
+
+CheckFigures ReadCheck(const Json& json) {
+  CheckFigures figures;
+  ReadFields<CheckFigures>(json, figures, {}, kCheckCounts);
+  figures.findings = TextsIn(json, "findings", kCheckFindingsMax);
+  figures.broken_tags = TextsIn(json, "brokenTags", kCheckTagsMax);
+  return figures;
+}
+
 bool IsLockId(absl::string_view text) {
   return text.size() == kLockDigits && std::all_of(text.begin(), text.end(), absl::ascii_isxdigit);
 }
@@ -168,6 +210,10 @@ Json ToJson(const Outcome& outcome) {
   if (outcome.restore.has_value()) {
     json["restore"] = WriteFields<RestoreFigures>(*outcome.restore, kRestoreTexts, kRestoreCounts);
   }
+  // Not null elsewhere: a task of another kind never had one, and older CRDs do not know it.
+  if (outcome.check.has_value()) {
+    json["check"] = FiguresJson(*outcome.check);
+  }
   return json;
 }
 
@@ -187,6 +233,9 @@ std::optional<Outcome> ReadOutcome(const Json& json) {
   if (const Json* restore = FindJson(json, {"restore"});
       restore != nullptr && restore->is_object()) {
     outcome.restore = ReadRestore(*restore);
+  }
+  if (const Json* check = FindJson(json, {"check"}); check != nullptr && check->is_object()) {
+    outcome.check = ReadCheck(*check);
   }
   return outcome;
 }

@@ -71,6 +71,23 @@ struct RestoreFigures {
   friend bool operator==(const RestoreFigures&, const RestoreFigures&) = default;
 };
 
+inline constexpr std::size_t kCheckFindingsMax = 20;
+inline constexpr std::size_t kCheckTagsMax = 1000;
+
+// What a check of a repository read and found. A check that finds damage is Done: it did its work.
+struct CheckFigures {
+  int64_t packs = 0;
+  int64_t packs_read = 0;
+  int64_t read_bytes = 0;
+  int64_t snapshots = 0;
+  int64_t errors = 0;                         // all, also those that are not among `findings`
+  std::vector<std::string> findings = {};     // for people, at most kCheckFindingsMax
+  int64_t broken_snapshots = 0;               // that cannot be restored
+  std::vector<std::string> broken_tags = {};  // of these: "du-<uid>"; at most kCheckTagsMax
+
+  friend bool operator==(const CheckFigures&, const CheckFigures&) = default;
+};
+
 struct Outcome {
   OutcomeCode code = OutcomeCode::kFailed;
   OutcomeCause cause = OutcomeCause::kNone;
@@ -78,6 +95,7 @@ struct Outcome {
   std::vector<std::string> locks = {};  // of kLocked: their ids, 64 hexadecimal digits each
   std::optional<BackupFigures> backup = {};
   std::optional<RestoreFigures> restore = {};
+  std::optional<CheckFigures> check = {};
 
   friend bool operator==(const Outcome&, const Outcome&) = default;
 };

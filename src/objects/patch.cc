@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <iterator>
 
+#include "base/rfc3339.h"
 #include "objects/data_deletion.h"
 #include "objects/persistent_volume_claim.h"
+#include "objects/protected_volume.h"
 #include "objects/volume_group_snapshot.h"
 #include "objects/volume_job.h"
 #include "objects/volume_task.h"
@@ -80,6 +82,39 @@ Patch& Patch::SetReadyGroup(absl::string_view handle) {
 
 Patch& Patch::SetStatus(const DataDeletionStatus& status) {
   return Set({"status"}, StatusJson(status));
+}
+
+Patch& Patch::SetLastGood(const LastGoodBackup& backup) {
+  return Set({"status", "lastGoodBackup"}, ToJson(backup));
+}
+
+Patch& Patch::SetLastAttempt(const LastAttempt& attempt, int64_t failures) {
+  Set({"status", "failures"}, failures);
+  return Set({"status", "lastAttempt"}, ToJson(attempt));
+}
+
+Patch& Patch::SetBase(const std::optional<VolumeBase>& base) {
+  return Set({"status", "base"}, base.has_value() ? ToJson(*base) : Json());
+}
+
+Patch& Patch::SetVerification(const Verification& verification) {
+  return Set({"status", "verification"}, ToJson(verification));
+}
+
+Patch& Patch::SetRepository(const RepositorySize& size) {
+  return Set({"status", "repository"}, ToJson(size));
+}
+
+Patch& Patch::SetRestoredAt(absl::Time at) {
+  return Set({"status", "restoredAt"}, FormatRfc3339Seconds(at));
+}
+
+Patch& Patch::SetPvcGoneAt(std::optional<absl::Time> at) {
+  return Set({"status", "pvcGoneAt"}, at.has_value() ? Json(FormatRfc3339Seconds(*at)) : Json());
+}
+
+Patch& Patch::SetNextStep(absl::string_view text) {
+  return Set({"status", "nextStep"}, std::string(text));
 }
 
 Patch& Patch::SetTaken(absl::string_view handle, std::optional<absl::Time> taken_at,

@@ -16,7 +16,12 @@ namespace csidelta::objects {
 
 class DifferentialSnapshot;
 struct DataDeletionStatus;
+struct LastAttempt;
+struct LastGoodBackup;
+struct RepositorySize;
 struct RequestStatus;
+struct Verification;
+struct VolumeBase;
 struct VolumeJob;
 struct VolumeTaskStatus;
 
@@ -103,6 +108,16 @@ class Patch {
   // --- DataDeletion
   // The whole status.
   Patch& SetStatus(const DataDeletionStatus& status);
+
+  // --- ProtectedVolume: parts of its status; others stay
+  Patch& SetLastGood(const LastGoodBackup& backup);
+  Patch& SetLastAttempt(const LastAttempt& attempt, int64_t failures);
+  Patch& SetBase(const std::optional<VolumeBase>& base);  // nothing: there is none
+  Patch& SetVerification(const Verification& verification);
+  Patch& SetRepository(const RepositorySize& size);
+  Patch& SetRestoredAt(absl::Time at);
+  Patch& SetPvcGoneAt(std::optional<absl::Time> at);  // nothing: it is there
+  Patch& SetNextStep(absl::string_view text);
 
   // --- Secret
   // These keys, in base64; others stay.

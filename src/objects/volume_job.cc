@@ -42,9 +42,9 @@ constexpr JsonField<DownloadWork, std::string> kDownloadTexts[] = {
     {"device", &DownloadWork::device},
     {"snapshotID", &DownloadWork::snapshot_id},
 };
-constexpr JsonField<ForgetWork, std::string> kForgetTexts[] = {
-    {"snapshotID", &ForgetWork::snapshot_id},
-    {"tag", &ForgetWork::tag},
+constexpr JsonField<ForgetItem, std::string> kForgetTexts[] = {
+    {"snapshotID", &ForgetItem::snapshot_id},
+    {"tag", &ForgetItem::tag},
 };
 
 constexpr char kListOfTexts[] = "a list of texts";
@@ -74,14 +74,34 @@ Json WorkJson(const DownloadWork& work) {
 }
 
 Json WorkJson(const ForgetWork& work) {
-  Json json = Json::object();
-  WriteMembers<ForgetWork, std::string>(work, kForgetTexts, json);
+  Json items = Json::array();
+  for (const ForgetItem& item : work.items) {
+    Json json = Json::object();
+    for (const auto& [name, member] : kForgetTexts) {
+      if (!(item.*member).empty()) {
+        json[name] = item.*member;
+      }
+    }
+    items.push_back(std::move(json));
+  }
+  Json json = {{"items", std::move(items)}};
+  for (const auto& [name, member] : kForgetTexts) {
+    json[name] = nullptr;  // where the version before has its only item
+  }
   return json;
+}
+
+Json WorkJson(const CheckWork& work) {
+  return {{"part", work.part},
+          {"parts", work.parts},
+          {"readNewerThan",
+           work.read_newer_than.has_value() ? Json(FormatRfc3339(*work.read_newer_than)) : Json()}};
 }
 
 const char* NameOf(const UploadWork& /*work*/) { return "upload"; }
 const char* NameOf(const DownloadWork& /*work*/) { return "download"; }
 const char* NameOf(const ForgetWork& /*work*/) { return "forget"; }
+const char* NameOf(const CheckWork& /*work*/) { return "check"; }
 
 template <typename Struct>
 void ReadTexts(JsonSection& section, absl::Span<const JsonField<Struct, std::string>> fields,
@@ -89,6 +109,13 @@ void ReadTexts(JsonSection& section, absl::Span<const JsonField<Struct, std::str
   for (const auto& [name, member] : fields) {
     section.Text(name, out.*member);
   }
+}
+
+void ReadTime(JsonSection& section, const char* name, std::optional<absl::Time>& out) {
+  std::string time;
+  section.Text(name, time, "a time as RFC 3339 has it",
+               [](absl::string_view text) { return ParseRfc3339(text).has_value(); });
+  out = ParseRfc3339(time);
 }
 
 void ReadRepository(JsonSection& section, JobRepository& out) {
@@ -118,19 +145,34 @@ void ReadWork(JsonSection& section, UploadWork& out) {
 void ReadWork(JsonSection& section, DownloadWork& out) {
   ReadTexts<DownloadWork>(section, kDownloadTexts, out);
   section.Flag("onlyDiffering", out.only_differing);
-  std::string start_before;
-  section.Text("startBefore", start_before, "a time as RFC 3339 has it",
-               [](absl::string_view text) { return ParseRfc3339(text).has_value(); });
-  out.start_before = ParseRfc3339(start_before);
+  ReadTime(section, "startBefore", out.start_before);
   section.Require("device", !out.device.empty());
   section.Require("snapshotID", !out.snapshot_id.empty());
 }
 
-void ReadWork(JsonSection& section, ForgetWork& out) {
-  ReadTexts<ForgetWork>(section, kForgetTexts, out);
-  if (out.snapshot_id.empty() == out.tag.empty()) {
+void ReadItem(JsonSection& section, std::vector<ForgetItem>& out) {
+  ForgetItem item;
+  ReadTexts<ForgetItem>(section, kForgetTexts, item);
+  if (item.snapshot_id.empty() == item.tag.empty()) {
     section.Refuse("has not one of snapshotID and tag");
   }
+  out.push_back(std::move(item));
+}
+
+// A controller of the version before wrote one item, without a list.
+void ReadWork(JsonSection& section, ForgetWork& out) {
+  out.items.clear();
+  section.SectionList("items", 1, kForgetItemsMax,
+                      [&out](JsonSection& item) { ReadItem(item, out.items); });
+  if (out.items.empty()) {
+    ReadItem(section, out.items);
+  }
+}
+
+void ReadWork(JsonSection& section, CheckWork& out) {
+  section.Number("parts", 1, kCheckPartsMax, out.parts);
+  section.Number("part", 1, out.parts, out.part);
+  ReadTime(section, "readNewerThan", out.read_newer_than);
 }
 
 // Reads the work of one kind, if the job has it. `kinds`: how many it has.
@@ -156,7 +198,8 @@ Json ToJson(const VolumeJob& job) {
                {"endedPods", job.ended_pods},
                {"upload", nullptr},
                {"download", nullptr},
-               {"forget", nullptr}};
+               {"forget", nullptr},
+               {"check", nullptr}};
   if (job.lock_wait.has_value()) {
     json["lockWaitSeconds"] = absl::ToInt64Seconds(*job.lock_wait);
   }
@@ -182,8 +225,9 @@ absl::StatusOr<VolumeJob> ReadJob(const Json& json) {
   ReadWorkOf<UploadWork>(section, job, kinds);
   ReadWorkOf<DownloadWork>(section, job, kinds);
   ReadWorkOf<ForgetWork>(section, job, kinds);
+  ReadWorkOf<CheckWork>(section, job, kinds);
   if (kinds != 1) {
-    section.Refuse("has not one of upload, download and forget");
+    section.Refuse("has not one of upload, download, forget and check");
   }
   section.Close();
   RETURN_IF_ERROR(status);

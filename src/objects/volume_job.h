@@ -1,5 +1,7 @@
 #pragma once
 
+#include <compare>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -65,15 +67,35 @@ struct DownloadWork {
   friend bool operator==(const DownloadWork&, const DownloadWork&) = default;
 };
 
-// Remove one repository snapshot, and free its space; none is there: done.
+// One of both.
+struct ForgetItem {
+  std::string snapshot_id = {};  // of the repository snapshot, in full
+  std::string tag = {};          // all repository snapshots that have it
+
+  friend auto operator<=>(const ForgetItem&, const ForgetItem&) = default;
+};
+
+inline constexpr std::size_t kForgetItemsMax = 500;
+
+// Remove repository snapshots of one repository, then free their space. One that was not found
+// counts as removed.
 struct ForgetWork {
-  std::string snapshot_id = {};  // or, where it is "":
-  std::string tag = {};          // the newest with this tag
+  std::vector<ForgetItem> items = {};  // 1 to kForgetItemsMax
 
   friend bool operator==(const ForgetWork&, const ForgetWork&) = default;
 };
 
-using VolumeWork = std::variant<UploadWork, DownloadWork, ForgetWork>;
+// Read part of the repository's data, beside backups, and see whether each backup can be restored.
+struct CheckWork {
+  int64_t part = 1;  // of `parts`, from 1; over all parts each pack is read once
+  int64_t parts = 1;
+  std::optional<absl::Time> read_newer_than = {};  // packs written later are read besides, first
+
+  friend bool operator==(const CheckWork&, const CheckWork&) = default;
+};
+inline constexpr int64_t kCheckPartsMax = 10'000;
+
+using VolumeWork = std::variant<UploadWork, DownloadWork, ForgetWork, CheckWork>;
 
 struct VolumeJob {
   JobRepository repository = {};

@@ -13,10 +13,11 @@
 namespace csidelta::objects {
 namespace {
 
-constexpr EnumNames<TaskKind, 3> kKinds = {{
+constexpr EnumNames<TaskKind, 4> kKinds = {{
     {TaskKind::kUpload, "Upload"},
     {TaskKind::kDownload, "Download"},
     {TaskKind::kForget, "Forget"},
+    {TaskKind::kCheck, "Check"},
 }};
 
 constexpr EnumNames<TaskPhase, 5> kTaskPhases = {{

@@ -30,13 +30,13 @@ namespace csidelta::objects {
 inline constexpr char kMoverGroup[] = "mover.csi-delta.io";
 inline constexpr char kMoverVersion[] = "v1alpha1";
 
-enum class TaskKind { kUpload, kDownload, kForget };
+enum class TaskKind { kUpload, kDownload, kForget, kCheck };
 // "Upload".
 std::string ToString(TaskKind kind);
 
 // Whom the task is done for.
 struct TaskSubject {
-  std::string kind = {};  // DataUpload, DataDownload, DataDeletion
+  std::string kind = {};  // DataUpload, DataDownload, DataDeletion, ProtectedVolume
   std::string namespace_name = {};
   std::string name = {};
   std::string uid = {};

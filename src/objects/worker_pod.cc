@@ -9,6 +9,7 @@ namespace {
 
 constexpr char kContainer[] = "worker";
 constexpr int kSecretMode = 0440;
+constexpr char kOsLabel[] = "kubernetes.io/os";
 
 Json AffinityOf(const WorkerPodSpec& pod) {
   Json affinity = pod.affinity.json();
@@ -76,7 +77,12 @@ Json Volumes(const WorkerPodSpec& pod) {
 
 Json SecurityContext(const WorkerPodSpec& pod) {
   Json security = RestrictedPodSecurity();
-  security["fsGroup"] = kImageUser;
+  if (pod.has_fixed_user) {
+    security["fsGroup"] = kImageUser;
+  } else {
+    security.erase("runAsUser");
+    security.erase("runAsGroup");
+  }
   security["supplementalGroups"] = pod.supplemental_groups;
   return security;
 }
@@ -93,9 +99,8 @@ Json Metadata(const WorkerPodSpec& pod) {
 }
 
 void SetPlacement(const WorkerPodSpec& pod, Json& spec) {
-  if (!pod.node_selector.empty()) {
-    spec["nodeSelector"] = pod.node_selector;
-  }
+  spec["nodeSelector"] = pod.node_selector;
+  spec["nodeSelector"].emplace(kOsLabel, "linux");
   if (!pod.tolerations.is_empty()) {
     spec["tolerations"] = pod.tolerations.json();
   }

@@ -37,9 +37,10 @@ struct WorkerPodSpec {
   std::string scratch_size = {};
   std::map<std::string, std::string> requests = {};  // "cpu", "memory": a quantity
   std::map<std::string, std::string> limits = {};    // likewise
+  bool has_fixed_user = true;  // the image's; else the namespace's, which its admission sets
   std::vector<int64_t> supplemental_groups = {};
   std::string priority_class = {};
-  std::map<std::string, std::string> node_selector = {};
+  std::map<std::string, std::string> node_selector = {};  // beside Linux
   Tolerations tolerations = {};
   Affinity affinity = {};
   NodeSelector node_affinity = {};  // required, beside what `affinity` says

@@ -57,6 +57,8 @@ class Checker {
   absl::StatusOr<bool> CheckIndex();
   absl::Status CheckPacks();
   void CheckPack(const FileInfo& file, uint32_t ordinal);
+  // Before the index: what a backup adds afterwards, beside this check, is in neither.
+  absl::Status ListSnapshots();
   absl::Status CheckTrees();
   absl::StatusOr<bool> IsBadTree(const BlobId& tree) const;
 
@@ -114,6 +116,8 @@ class Checker {
   const CallContext& ctx_;
   Repository& repository_;
   const CheckOptions& options_;
+  std::vector<StoredSnapshot> snapshots_;  // oldest first
+  std::vector<std::pair<Id, absl::Status>> unreadable_snapshots_;
   std::vector<FileInfo> readable_packs_;
   std::vector<FileInfo> unindexed_;
   std::vector<uint32_t> wrong_size_;
@@ -131,6 +135,7 @@ class Checker {
 };
 
 absl::StatusOr<CheckReport> Checker::Run() {
+  RETURN_IF_ERROR(ListSnapshots());
   ASSIGN_OR_RETURN(const bool readable, CheckIndex());
   if (!readable) {
     report_.complete = false;
@@ -232,36 +237,48 @@ void Checker::CheckPack(const FileInfo& file, uint32_t ordinal) {
     Add(FindingKind::kPackMixed, false, PackName(file.id), "holds data and trees",
         "prune separates them");
   }
-  if (!std::holds_alternative<ReadNothing>(options_.read_data)) {
+  if (!std::holds_alternative<ReadNothing>(options_.read_data) ||
+      options_.read_newer_than < absl::InfiniteFuture()) {
     readable_packs_.push_back(file);
   }
 }
 
-absl::Status Checker::CheckTrees() {
-  ASSIGN_OR_RETURN(const std::vector<StoredSnapshot> snapshots,
+absl::Status Checker::ListSnapshots() {
+  ASSIGN_OR_RETURN(snapshots_,
                    repository_.ListSnapshots(ctx_, [this](const Id& id, const absl::Status& why) {
-                     Add(FindingKind::kSnapshotUnreadable, true,
-                         absl::StrCat("snapshot ", id.Hex()), why.message(),
-                         absl::StrCat("forget ", id.Hex(), " removes the file"));
-                     report_.unrestorable.push_back(id);
-                     report_.unreadable.push_back(id);
+                     unreadable_snapshots_.emplace_back(id, why);
                    }));
-  report_.snapshots = static_cast<int64_t>(snapshots.size());
+  return absl::OkStatus();
+}
+
+absl::Status Checker::CheckTrees() {
+  for (const auto& [id, why] : unreadable_snapshots_) {
+    Add(FindingKind::kSnapshotUnreadable, true, absl::StrCat("snapshot ", id.Hex()), why.message(),
+        absl::StrCat("forget ", id.Hex(), " removes the file"));
+    report_.unrestorable.push_back(id);
+    report_.unreadable.push_back(id);
+  }
+  report_.snapshots = static_cast<int64_t>(snapshots_.size());
   std::vector<BlobId> roots;
-  roots.reserve(snapshots.size());
-  for (const StoredSnapshot& snapshot : snapshots) {
+  roots.reserve(snapshots_.size());
+  for (const StoredSnapshot& snapshot : snapshots_) {
     roots.push_back(snapshot.snapshot.tree);
   }
   BlobMarks visited(index());
   VolumeCheck volumes(repository_);
   RETURN_IF_ERROR(WalkAndCheckContent(roots, visited, volumes));
   report_.trees = visited.count();
-  RETURN_IF_ERROR(CheckVolumes(snapshots, volumes));
+  RETURN_IF_ERROR(CheckVolumes(snapshots_, volumes));
   RETURN_IF_ERROR(FindAncestors());
-  for (const StoredSnapshot& stored : snapshots) {
+  for (const StoredSnapshot& stored : snapshots_) {
     ASSIGN_OR_RETURN(const bool is_bad, IsBadTree(stored.snapshot.tree));
     if (is_bad || malformed_.contains(stored.id)) {
       report_.unrestorable.push_back(stored.id);
+      for (const std::string& tag : stored.snapshot.tags) {
+        if (report_.unrestorable_tags.size() < kFindingsMax) {
+          report_.unrestorable_tags.push_back(tag);
+        }
+      }
     }
   }
   return absl::OkStatus();
@@ -481,8 +498,8 @@ absl::Status Checker::CheckVolumes(const std::vector<StoredSnapshot>& snapshots,
 }
 
 absl::Status Checker::ReadPacks() {
-  const std::vector<FileInfo> packs =
-      ChooseSubset(std::move(readable_packs_), options_.read_data, options_.seed);
+  const std::vector<FileInfo> packs = ChoosePacks(std::move(readable_packs_), options_.read_data,
+                                                  options_.read_newer_than, options_.seed);
   std::vector<uint32_t> ordinals;
   ordinals.reserve(packs.size());
   for (const FileInfo& pack : packs) {

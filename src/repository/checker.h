@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "base/call_context.h"
 #include "repository/blob.h"
 #include "repository/maintenance.h"
@@ -60,7 +61,8 @@ struct CheckReport {
   // Snapshots that lack a tree or a chunk, or do not read, oldest first. All others can be
   // restored, as far as was looked: bytes are read with `read_data` only.
   std::vector<Id> unrestorable;
-  std::vector<Id> unreadable;  // Of these, the ones whose own file does not read.
+  std::vector<std::string> unrestorable_tags;  // Of these, at most kFindingsMax.
+  std::vector<Id> unreadable;                  // Of these, the ones whose own file does not read.
   // False when the index does not read: then nothing else was looked at.
   bool complete = true;
 
@@ -91,15 +93,21 @@ absl::StatusOr<DataSubset> ParseDataSubset(absl::string_view text);
 // a part, which may be empty. Pure.
 std::vector<FileInfo> ChooseSubset(std::vector<FileInfo> packs, const DataSubset& subset,
                                    uint64_t seed);
+// The same after all that were written later than `read_newer_than`.
+std::vector<FileInfo> ChoosePacks(std::vector<FileInfo> packs, const DataSubset& subset,
+                                  absl::Time read_newer_than, uint64_t seed);
 
 struct CheckOptions {
   DataSubset read_data = ReadNothing{};
+  // Packs written later than this are read besides, whatever `read_data` says; they are read first.
+  absl::Time read_newer_than = absl::InfiniteFuture();
   uint64_t seed = 0;  // Of what is drawn; the caller says which it was.
   ProgressReporter progress = nullptr;
 };
 
 // Damage is a finding; the status is an error only when the store does not answer or `ctx` ends. A
-// lock is the caller's: beside a running prune there is no clean result. Memory beside the index: a
+// lock is the caller's: beside a running prune there is no clean result. Backups may run: what they
+// add after the call began is not looked at. Memory beside the index: a
 // few bits per blob, that of ContentCheck, and when reading data kMaintenanceThreads packs.
 absl::StatusOr<CheckReport> CheckRepository(const CallContext& ctx, Repository& repository,
                                             const CheckOptions& options);

@@ -93,4 +93,16 @@ std::vector<FileInfo> ChooseSubset(std::vector<FileInfo> packs, const DataSubset
   return packs;
 }
 
+std::vector<FileInfo> ChoosePacks(std::vector<FileInfo> packs, const DataSubset& subset,
+                                  absl::Time read_newer_than, uint64_t seed) {
+  const auto older = std::partition(packs.begin(), packs.end(), [&](const FileInfo& pack) {
+    return pack.modified_at > read_newer_than;
+  });
+  const std::vector<FileInfo> chosen =
+      ChooseSubset(std::vector<FileInfo>(older, packs.end()), subset, seed);
+  packs.erase(older, packs.end());
+  packs.insert(packs.end(), chosen.begin(), chosen.end());
+  return packs;
+}
+
 }  // namespace csidelta::repository

@@ -36,6 +36,7 @@ RepositoryKey MakeRepositoryKey(SecureRandom& random);
 struct Keyring {
   std::vector<RepositoryKey> keys;       // the newest first, the others by fingerprint; never empty
   std::set<std::string> confirmed = {};  // the operator has a copy of these
+  std::set<std::string> exported = {};   // these were printed, to be copied
 
   const RepositoryKey& newest() const { return keys.front(); }
   bool Has(absl::string_view fingerprint) const;

@@ -74,7 +74,10 @@ absl::Status ListIds(const CallContext& ctx, storage::ObjectStore& store, const 
                      absl::FunctionRef<absl::Status(const FileInfo&)> sink) {
   return store.List(ctx, prefix, [&](const storage::ObjectInfo& object) {
     const std::optional<Id> id = IdOfKey(object.key);
-    return id.has_value() ? sink({.id = *id, .size_bytes = object.size_bytes}) : absl::OkStatus();
+    return id.has_value() ? sink({.id = *id,
+                                  .size_bytes = object.size_bytes,
+                                  .modified_at = object.modified_at})
+                          : absl::OkStatus();
   });
 }
 

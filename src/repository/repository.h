@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "base/call_context.h"
 #include "base/mutex.h"
 #include "repository/blob.h"
@@ -51,6 +52,7 @@ inline constexpr char kConfigKey[] = "config";
 struct FileInfo {
   Id id;
   int64_t size_bytes = 0;
+  absl::Time modified_at = absl::InfinitePast();  // as storage::ObjectInfo has it
 };
 
 struct KeyInfo {

@@ -425,7 +425,9 @@ absl::Status FileObjectStore::List(const CallContext& ctx, const std::string& pr
                                    absl::FunctionRef<absl::Status(const ObjectInfo&)> sink) {
   return InFolder(ctx, prefix, [&](UniqueFd folder) {
     return Walk(ctx, std::move(folder), prefix, [&](const FoundFile& file) {
-      return file.IsObject() ? sink({.key = file.path, .size_bytes = file.facts.st_size})
+      return file.IsObject() ? sink({.key = file.path,
+                                     .size_bytes = file.facts.st_size,
+                                     .modified_at = absl::TimeFromTimespec(file.facts.st_mtim)})
                              : absl::OkStatus();
     });
   });

@@ -35,7 +35,9 @@ absl::Status FolderObjectStore::List(const CallContext& ctx, const std::string& 
                                      absl::FunctionRef<absl::Status(const ObjectInfo&)> sink) {
   RETURN_IF_ERROR(CheckPrefix(prefix));
   return inner_.List(ctx, folder_ + prefix, [&](const ObjectInfo& object) {
-    return sink({.key = object.key.substr(folder_.size()), .size_bytes = object.size_bytes});
+    return sink({.key = object.key.substr(folder_.size()),
+                 .size_bytes = object.size_bytes,
+                 .modified_at = object.modified_at});
   });
 }
 

@@ -16,6 +16,9 @@ namespace csidelta::storage {
 struct ObjectInfo {
   std::string key;
   int64_t size_bytes = 0;
+  // When it was written, by the store's own clock; of List() only, and only where the store says
+  // so.
+  absl::Time modified_at = absl::InfinitePast();
 };
 
 struct ByteRange {

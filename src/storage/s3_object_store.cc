@@ -135,7 +135,9 @@ absl::Status PassOn(const ListPage& page, const Listing& listing,
       return absl::DataLossError(absl::StrCat(what, ": the server does not heed the delimiter"));
     }
     if (CheckKey(key).ok()) {
-      RETURN_IF_ERROR(sink({.key = std::string(key), .size_bytes = listed.size_bytes}));
+      RETURN_IF_ERROR(sink({.key = std::string(key),
+                            .size_bytes = listed.size_bytes,
+                            .modified_at = listed.modified_at}));
     }
   }
   for (const std::string& listed : page.folders) {

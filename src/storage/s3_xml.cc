@@ -124,6 +124,8 @@ absl::StatusOr<ListPage> ParseListPage(absl::string_view xml) {
       if (!absl::SimpleAtoi(text, &object.size_bytes) || object.size_bytes < 0) {
         return absl::InvalidArgumentError("a listed object's size is no number");
       }
+    } else if (path == "ListBucketResult/Contents/LastModified") {
+      object.modified_at = ParseRfc3339(text).value_or(absl::InfinitePast());
     } else if (path == "ListBucketResult/Contents") {
       page.objects.push_back(std::exchange(object, {}));
     } else if (path == "ListBucketResult/CommonPrefixes/Prefix") {

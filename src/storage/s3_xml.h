@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "storage/s3_signer.h"
 
 namespace csidelta::storage {
@@ -22,6 +23,7 @@ inline constexpr int64_t kXmlTextBytesMax = int64_t{64} << 10;
 struct ListedObject {
   std::string key;  // as it stands in the bucket, decoded
   int64_t size_bytes = 0;
+  absl::Time modified_at = absl::InfinitePast();  // where the answer has a time
 };
 
 struct ListPage {

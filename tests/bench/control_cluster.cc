@@ -19,6 +19,7 @@
 #include "k8s/object.h"
 #include "k8s/rest_client.h"
 #include "objects/keys.h"
+#include "objects/protected_volume.h"
 #include "tests/support/finished_upload.h"
 #include "tests/support/mover_kinds.h"
 
@@ -40,6 +41,7 @@ std::vector<k8s::ResourceType> ServedTypes() {
           csi::BackupType(),
           csi::ConfigMapType(),
           csi::DataDeletionType(),
+          objects::ProtectedVolume::Type(),
           csi::DataDownloadType(),
           csi::DataUploadType(),
           csi::EventType(),
@@ -84,6 +86,7 @@ ControlCluster::ControlCluster(const ScaledClock& clock, const ClusterOptions& o
       tracks_(clock) {
   api_.LimitHistory(kHistoryMax);
   api_.SetStatusSubresource("volumetasks", true);
+  api_.SetStatusSubresource("protectedvolumes", true);
   SeedMover(options);
   SeedVelero();
   api_.OnEvent("datauploads", [this](support::FakeApiClient&, const k8s::WatchEvent& event) {

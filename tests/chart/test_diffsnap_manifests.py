@@ -33,8 +33,27 @@ def test_the_manifests_fit_each_other():
     assert all(f"  {flag} " in differential.help_text() for flag in flags)
     assert container["command"][1:] == ["diffsnap"]
     secrets = {volume["secret"]["secretName"] for volume in template["spec"]["volumes"]}
-    assert parts["Secret", f"{differential.ACCOUNT}-cursor-key"]["metadata"]["name"] in secrets
+    assert f"{differential.ACCOUNT}-cursor-key" in secrets
     assert components.DIFFSNAP_NAMESPACE == service["metadata"]["namespace"]
+
+
+def test_no_manifest_holds_a_secret():
+    """Applied again, an upgrade would put the value of the file over the operator's."""
+    for path in sorted(differential.DEPLOY.glob("*.yaml")):
+        kinds = [document["kind"] for document in yaml.safe_load_all(path.read_text()) if document and "kind" in document]
+        assert "Secret" not in kinds, path
+
+
+def test_no_role_gives_tokens_of_every_account():
+    """Such a right in a namespace is every right that an account of the namespace has."""
+    found = 0
+    for path in sorted(differential.DEPLOY.glob("*.yaml")):
+        for document in yaml.safe_load_all(path.read_text()):
+            for rule in (document or {}).get("rules", []):
+                if "serviceaccounts/token" in rule["resources"]:
+                    found += 1
+                    assert rule.get("resourceNames"), f"{path}: {document['metadata']['name']}"
+    assert found
 
 
 def test_the_sidecar_is_added_to_the_deployment_of_a_driver(tmp_path):

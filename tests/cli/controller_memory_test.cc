@@ -24,6 +24,7 @@
 #include "datamover/mover_kinds.h"
 #include "datamover/volume_task.h"
 #include "objects/custom_resource_definition.h"
+#include "objects/protected_volume.h"
 #include "tests/support/api_test_server.h"
 #include "tests/support/await.h"
 #include "tests/support/fake_api_client.h"
@@ -52,6 +53,7 @@ class ControllerMemoryTest : public testing::Test {
                 {csi::DataUploadType(),
                  csi::DataDownloadType(),
                  csi::DataDeletionType(),
+                 objects::ProtectedVolume::Type(),
                  csi::BackupType(),
                  csi::LeaseType(),
                  csi::PodType(),

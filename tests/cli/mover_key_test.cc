@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "csi/snapshot_types.h"
 #include "datamover/keyring.h"
 #include "tests/cli/program_runner.h"
@@ -78,6 +79,48 @@ TEST_F(MoverKeyTest, AKeyIsConfirmedByWhoSaysSoAndNotByExporting) {
   ASSERT_EQ(confirmed.code, ExitCode::kOk) << confirmed.error;
   EXPECT_THAT(confirmed.out, Not(HasSubstr(Ring("default")->newest().password.Reveal())));
   EXPECT_TRUE(Ring("default")->newest_confirmed());
+}
+
+TEST_F(MoverKeyTest, ConfirmingMeansWhatWasExportedAndNoLaterKey) {
+  ASSERT_THAT(Ring("default", /*make=*/true), support::IsOk());
+  const Outcome too_early = Run("export", "default", {"--confirm"});
+  EXPECT_EQ(too_early.code, ExitCode::kFailed);
+  EXPECT_THAT(too_early.error, HasSubstr("no key of this location was exported"));
+  EXPECT_FALSE(Ring("default")->newest_confirmed());
+  ASSERT_EQ(Run("export", "default", {}).code, ExitCode::kOk);
+  const datamover::RepositoryKey later = datamover::MakeRepositoryKey(random_);
+  ASSERT_TRUE(api_.Mutate(
+      datamover::KeyringSecretKey("mover", {.velero_namespace = "velero", .location = "default"}),
+      [&](Json& secret) {
+        secret["data"][later.fingerprint] = absl::Base64Escape(later.password.Reveal());
+      }));
+  const Outcome confirmed = Run("export", "default", {"--confirm"});
+  ASSERT_EQ(confirmed.code, ExitCode::kOk) << confirmed.error;
+  EXPECT_THAT(confirmed.error, AllOf(HasSubstr("not confirmed, since it was not exported: "),
+                                     HasSubstr(later.fingerprint)));
+  EXPECT_TRUE(Ring("default")->newest_confirmed());
+  EXPECT_FALSE(Ring("default")->confirmed.contains(later.fingerprint));
+}
+
+TEST_F(MoverKeyTest, WhoMayOnlyReadGetsTheKeysAndIsToldWhatIsMissing) {
+  const auto made = Ring("default", /*make=*/true);
+  api_.Forbid("update", "secrets");
+  const Outcome exported = Run("export", "default", {});
+  ASSERT_EQ(exported.code, ExitCode::kOk) << exported.error;
+  EXPECT_THAT(exported.out, HasSubstr(made->newest().fingerprint));
+  EXPECT_THAT(exported.error, HasSubstr("could not be noted"));
+}
+
+TEST_F(MoverKeyTest, AnOldKeyIsRemovedOnceAnotherIsTheNewest) {
+  const auto made = Ring("default", /*make=*/true);
+  const std::string old = made->newest().fingerprint;
+  EXPECT_EQ(Run("remove", "default", {old}).code, ExitCode::kFailed);
+  const datamover::RepositoryKey newer = datamover::MakeRepositoryKey(random_);
+  program_.Write("keys", datamover::FormatKeyringFile({.keys = {newer}}));
+  ASSERT_EQ(Run("import", "default", {Path("keys"), "--newest"}).code, ExitCode::kOk);
+  const Outcome removed = Run("remove", "default", {old});
+  ASSERT_EQ(removed.code, ExitCode::kOk) << removed.error;
+  EXPECT_THAT(Ring("default")->keys, ElementsAre(newer));
 }
 
 TEST_F(MoverKeyTest, ANewKeyTakesOverOnlyWhenAsked) {

@@ -13,6 +13,7 @@
 #include "datamover/volume_task.h"
 #include "objects/backup_storage_location.h"
 #include "objects/differential_snapshot.h"
+#include "objects/protected_volume.h"
 #include "tests/cli/program_runner.h"
 #include "tests/datamover/mover_bed.h"
 #include "tests/support/api_test_server.h"
@@ -37,7 +38,7 @@ class CliUninstallTest : public testing::Test {
                  csi::LeaseType(), csi::SecretType(), csi::PodType(), csi::ConfigMapType(),
                  csi::PersistentVolumeType(), csi::PersistentVolumeClaimType(),
                  datamover::VolumeTask::Type(), objects::BackupStorageLocation::Type(),
-                 objects::DifferentialSnapshot::Type()}) {
+                 objects::DifferentialSnapshot::Type(), objects::ProtectedVolume::Type()}) {
     bed_.api.Seed(kNamespaces,
                   {{"metadata", {{"name", "kube-system"}, {"uid", bed_.env.cluster}}}});
     bed_.AddBase("data", bed_.env.cluster);

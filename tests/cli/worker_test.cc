@@ -159,7 +159,7 @@ TEST_F(WorkerTest, RestoresWhatWasBackedUp) {
 TEST_F(WorkerTest, NoneButAnUploadMakesARepositoryThatIsMissing) {
   Seed("dd-1",
        datamover::DownloadWork{.device = Path("restored"), .snapshot_id = std::string(64, 'a')});
-  Seed("dx-1", datamover::ForgetWork{.tag = "du-1"});
+  Seed("dx-1", datamover::ForgetWork{.items = {{.tag = "du-1"}}});
   for (const char* task : {"dd-1", "dx-1"}) {
     const Outcome outcome = Work(task);
     EXPECT_EQ(outcome.code, ExitCode::kOk);
@@ -187,7 +187,7 @@ TEST_F(WorkerTest, WhatIsForgottenAlreadyIsDone) {
   ASSERT_EQ(Backup().code, ExitCode::kOk);
   const std::string id = SnapshotId();
   for (const char* task : {"dx-1", "dx-2"}) {
-    Seed(task, datamover::ForgetWork{.snapshot_id = id});
+    Seed(task, datamover::ForgetWork{.items = {{.snapshot_id = id}}});
     EXPECT_EQ(Work(task).code, ExitCode::kOk);
     EXPECT_EQ(Status(task).phase, TaskPhase::kSucceeded) << MessageOf(Status(task));
   }
@@ -197,7 +197,7 @@ TEST_F(WorkerTest, WhatIsForgottenAlreadyIsDone) {
 TEST_F(WorkerTest, TheLockOfAPodThatHasEndedIsDeadAndNoOther) {
   program_.Init();
   const std::string lock = PutLockOfPod("a-1");
-  VolumeJob job = JobFor(datamover::ForgetWork{.tag = "du-1"});
+  VolumeJob job = JobFor(datamover::ForgetWork{.items = {{.tag = "du-1"}}});
   job.lock_wait = absl::ZeroDuration();
   job.ended_pods = {"a-12", "b-1"};
   Seed("dx-1", job);
@@ -218,13 +218,35 @@ TEST_F(WorkerTest, WhatAnUploadLeftIsForgottenByItsTagAlone) {
               ExitCode::kOk);
   }
   for (const char* task : {"dx-1", "dx-2"}) {
-    Seed(task, datamover::ForgetWork{.tag = "du-1"});
+    Seed(task, datamover::ForgetWork{.items = {{.tag = "du-1"}}});
     EXPECT_EQ(Work(task).code, ExitCode::kOk);
     EXPECT_EQ(Status(task).phase, TaskPhase::kSucceeded) << MessageOf(Status(task));
   }
   const Json left = ParseJson(Run({"snapshots", "--json"}).out).value_or(Json());
   ASSERT_EQ(left.size(), 1U);
   EXPECT_EQ(left[0]["tags"][0], "du-10");
+}
+
+// A worker that was lost stored its repository snapshot all the same, beside that of its successor.
+TEST_F(WorkerTest, TheSiblingThatALostWorkerStoredGoesToo) {
+  ASSERT_EQ(Run({"init"}).code, ExitCode::kOk);
+  for (const char* tag : {"du-1", "du-1", "du-2", "nightly"}) {
+    ASSERT_EQ(Run({"backup", Path("image"), "--json", "--path", "/app/data", "--tag", tag, "--tag",
+                   "nightly"})
+                  .code,
+              ExitCode::kOk);
+  }
+  const Json before = ParseJson(Run({"snapshots", "--json"}).out).value_or(Json());
+  ASSERT_EQ(before.size(), 4U);
+  const std::string missing(64, 'a');
+  Seed("dx-1", datamover::ForgetWork{.items = {{.snapshot_id = GetString(before[1], {"id"})},
+                                               {.snapshot_id = missing},
+                                               {.tag = "du-2"}}});
+  EXPECT_EQ(Work("dx-1").code, ExitCode::kOk);
+  EXPECT_EQ(Status("dx-1").phase, TaskPhase::kSucceeded) << MessageOf(Status("dx-1"));
+  const Json left = ParseJson(Run({"snapshots", "--json"}).out).value_or(Json());
+  ASSERT_EQ(left.size(), 1U);
+  EXPECT_EQ(GetString(left[0], {"id"}), GetString(before[3], {"id"}));
 }
 
 // A first upload that was stopped before it came to its end: the next one goes on with what it
@@ -235,11 +257,11 @@ TEST_F(WorkerTest, NoSpaceIsFreedForAnUploadThatLeftNoSnapshot) {
   const std::string id = SnapshotId();
   ASSERT_TRUE(std::filesystem::remove(Path("repo/snapshots/" + id)));
   const auto before = Packs();
-  Seed("dx-1", datamover::ForgetWork{.tag = "du-1"});
+  Seed("dx-1", datamover::ForgetWork{.items = {{.tag = "du-1"}}});
   EXPECT_EQ(Work("dx-1").code, ExitCode::kOk);
   EXPECT_GT(before, 0);
   EXPECT_EQ(Packs(), before);
-  Seed("dx-2", datamover::ForgetWork{.snapshot_id = id});
+  Seed("dx-2", datamover::ForgetWork{.items = {{.snapshot_id = id}}});
   EXPECT_EQ(Work("dx-2").code, ExitCode::kOk);
   EXPECT_EQ(Packs(), 0) << "the one that was there is done with";
 }
@@ -250,7 +272,7 @@ TEST_F(WorkerTest, WhatAnUnfinishedBackupStoredOutlivesADeletion) {
     EXPECT_EQ(Run({"backup", Path("image"), "--json", "--path", "/app/data"}).code, ExitCode::kOk);
   };
   const auto forget = [this](const std::string& task, const std::string& id) {
-    Seed(task, datamover::ForgetWork{.snapshot_id = id});
+    Seed(task, datamover::ForgetWork{.items = {{.snapshot_id = id}}});
     EXPECT_EQ(Work(task).code, ExitCode::kOk);
     EXPECT_EQ(Status(task).phase, TaskPhase::kSucceeded) << MessageOf(Status(task));
   };

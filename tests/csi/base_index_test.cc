@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/rfc3339.h"
 #include "objects/keys.h"
 
 namespace csidelta::csi::base_index_test {
@@ -80,6 +81,23 @@ TEST_F(BaseIndexTest, OneBaseThatIsNeededIsEnough) {
   EXPECT_EQ(index_.Needs("d.example.com"), true);
   Change(Base("du-3", "c"));
   EXPECT_EQ(index_.Needs("d.example.com"), false);
+}
+
+TEST_F(BaseIndexTest, CountsBasesByDriverAndKnowsTheOldest) {
+  EXPECT_THAT(index_.counts().by_driver, IsEmpty());
+  EXPECT_EQ(index_.counts().oldest, std::nullopt);
+  Json old = Base("du-1", "a");
+  old["metadata"]["annotations"][objects::kMoverTakenAtAnnotation] = "2026-11-01T00:00:00Z";
+  Json newer = Base("du-2", "b");
+  newer["metadata"]["creationTimestamp"] = "2026-11-02T00:00:00Z";
+  index_.OnAll({old, newer});
+  EXPECT_THAT(index_.counts().by_driver, ElementsAre(testing::Pair("d.example.com", 2)));
+  EXPECT_EQ(index_.counts().oldest, ParseRfc3339("2026-11-01T00:00:00Z"));
+  Delete(old);
+  EXPECT_EQ(index_.counts().oldest, ParseRfc3339("2026-11-02T00:00:00Z"));
+  Delete(newer);
+  EXPECT_THAT(index_.counts().by_driver, ElementsAre(testing::Pair("d.example.com", 0)));
+  EXPECT_EQ(index_.counts().oldest, std::nullopt);
 }
 
 }  // namespace

@@ -6,7 +6,13 @@
 #include <string>
 #include <vector>
 
+#include "base/rfc3339.h"
 #include "csi/snapshot_types.h"
+#include "objects/backup.h"
+#include "objects/backup_storage_location.h"
+#include "objects/data_deletion.h"
+#include "objects/keys.h"
+#include "objects/protected_volume.h"
 #include "tests/datamover/mover_bed.h"
 #include "tests/support/status_matchers.h"
 
@@ -15,6 +21,7 @@ namespace {
 
 using support::IsOk;
 using support::StatusIs;
+using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
@@ -34,8 +41,66 @@ class BaseReconcilerTest : public ::testing::Test {
 
   std::vector<Json> Bases() { return bed_.api.All(csi::VolumeSnapshotContentType()); }
 
+  // Of the PVC and location of the base; the upload is that of the base, unless said otherwise.
+  void AddRecord(const std::string& upload = "1", absl::Duration age = absl::Hours(1)) {
+    const std::string uid = MoverBed::ClaimUid("shop", "data");
+    auto record =
+        objects::ProtectedVolume::Make("velero", objects::ProtectedVolume::NameOf(uid, "default"));
+    record.SetSpec({.pvc_namespace = "shop", .pvc = "data", .pvc_uid = uid, .location = "default"});
+    Json json = record.json();
+    json["status"]["lastGoodBackup"] =
+        objects::ToJson(objects::LastGoodBackup{.backup = "nightly",
+                                                .upload = upload,
+                                                .snapshot_id = "snapshot-1",
+                                                .taken_at = bed_.clock.Now() - age,
+                                                .completed_at = bed_.clock.Now() - age,
+                                                .mode = "full"});
+    bed_.api.Seed(objects::ProtectedVolume::Type(), json);
+  }
+
+  // A base of the DataUpload "1", so old.
+  Json AddBaseOfUpload(absl::Duration age = absl::Hours(1)) {
+    AddBase();
+    bed_.api.Mutate(kContent, [&](Json& content) {
+      content["metadata"]["labels"][objects::kMoverTaskLabel] = "du-1";
+      content["metadata"]["annotations"][objects::kMoverTakenAtAnnotation] =
+          FormatRfc3339(bed_.clock.Now() - age);
+    });
+    return *bed_.api.Find(kContent);
+  }
+
+  void AddBackup() {
+    bed_.api.Seed(objects::Backup::Type(),
+                  {{"metadata", {{"name", "nightly"}, {"namespace", "velero"}}}});
+  }
+
+  // The informer delivers a DataDeletion of the snapshot that the record names.
+  void DeliverDeletion(const std::string& phase) {
+    auto deletion = objects::DataDeletion::Make("velero", "dx-1");
+    deletion.SetSnapshot("default", "snapshot-1", "nightly");
+    Json json = deletion.json();
+    json["status"]["phase"] = phase;
+    deleted_.OnEvent({.kind = k8s::WatchEvent::Kind::kModified, .object = json});
+  }
+
+  void SeedUploadTask() {
+    bed_.api.Seed(VolumeTask::Type(),
+                  VolumeTask::Make(MoverBed::kMover, "du-2",
+                                   {.kind = TaskKind::kUpload,
+                                    .subject = {},
+                                    .volume = {.namespace_name = "shop",
+                                               .claim = "data",
+                                               .claim_uid = MoverBed::ClaimUid("shop", "data")},
+                                    .cancel = false},
+                                   {})
+                      .json());
+  }
+
+  const k8s::ObjectKey kContent = {csi::VolumeSnapshotContentType(), "", "du-1"};
+  const k8s::ObjectKey kLocation = objects::BackupStorageLocation::Key("velero", "default");
   MoverBed bed_;
-  BaseReconciler bases_{bed_.env};
+  DeletedSnapshots deleted_;
+  BaseReconciler bases_{bed_.env, &deleted_};
 };
 
 TEST_F(BaseReconcilerTest, TheBaseOfAVolumeThatIsThereStaysAndIsLookedAtAgain) {
@@ -62,16 +127,7 @@ TEST_F(BaseReconcilerTest, AClaimThatWasMadeAnewIsAnotherVolume) {
 TEST_F(BaseReconcilerTest, ABaseThatAnUploadIsComparedWithStays) {
   const Json base = AddBase();
   DeleteClaim();
-  bed_.api.Seed(VolumeTask::Type(),
-                VolumeTask::Make(MoverBed::kMover, "du-2",
-                                 {.kind = TaskKind::kUpload,
-                                  .subject = {},
-                                  .volume = {.namespace_name = "shop",
-                                             .claim = "data",
-                                             .claim_uid = MoverBed::ClaimUid("shop", "data")},
-                                  .cancel = false},
-                                 {})
-                    .json());
+  SeedUploadTask();
   EXPECT_EQ(LookAt(base), bed_.clock.Now() + kBaseLookedAtEvery);
   EXPECT_THAT(Bases(), SizeIs(1));
 }
@@ -89,6 +145,111 @@ TEST_F(BaseReconcilerTest, WhoDoesNotKnowWhetherTheClaimIsThereDropsNothing) {
   bed_.api.FailNext("get", "persistentvolumeclaims", absl::UnavailableError("away"));
   EXPECT_THAT(bases_.Reconcile(bed_.ctx, base).status(), StatusIs(absl::StatusCode::kUnavailable));
   EXPECT_THAT(Bases(), SizeIs(1));
+}
+
+TEST_F(BaseReconcilerTest, GoesAnHourAfterItsBackupStorageLocation) {
+  const Json base = AddBase();
+  const Json location = *bed_.api.Find(kLocation);
+  bed_.api.Remove(kLocation);
+  LookAt(base);
+  bed_.clock.Advance(absl::Minutes(50));
+  LookAt(base);
+  EXPECT_THAT(Bases(), SizeIs(1));
+  bed_.api.Seed(objects::BackupStorageLocation::Type(), location);
+  bed_.clock.Advance(absl::Minutes(10));
+  LookAt(base);
+  EXPECT_THAT(Bases(), SizeIs(1)) << "it was made again";
+  bed_.api.Remove(kLocation);
+  bed_.clock.Advance(absl::Minutes(10));
+  LookAt(base);
+  bed_.clock.Advance(absl::Hours(1));
+  LookAt(base);
+  EXPECT_THAT(Bases(), IsEmpty());
+}
+
+TEST_F(BaseReconcilerTest, StaysWhereTheLocationMayNotBeRead) {
+  const Json base = AddBase();
+  bed_.api.FailNext("get", "protectedvolumes", absl::PermissionDeniedError("403"));
+  bed_.api.FailNext("get", "backupstoragelocations", absl::PermissionDeniedError("403"));
+  LookAt(base);
+  EXPECT_THAT(Bases(), SizeIs(1));
+}
+
+TEST_F(BaseReconcilerTest, GoesWhereTheSettingsKeepNoBaseForTheDriver) {
+  const Json base = AddBase();
+  bed_.env.settings.keep_base["d.example.com"] = false;
+  EXPECT_EQ(LookAt(base), absl::InfiniteFuture());
+  EXPECT_THAT(Bases(), IsEmpty());
+}
+
+TEST_F(BaseReconcilerTest, StaysWhereTheDriverNeedsBasesWhateverTheSettingsSay) {
+  AddBase();
+  bed_.api.Mutate(kContent, [](Json& content) {
+    content["metadata"]["labels"][objects::kBaseNeededLabel] = "true";
+  });
+  bed_.env.settings.keep_base["d.example.com"] = false;
+  LookAt(*bed_.api.Find(kContent));
+  EXPECT_THAT(Bases(), SizeIs(1));
+}
+
+TEST_F(BaseReconcilerTest, GoesOnceItIsOlderThanTheSettingsSay) {
+  const Json base = AddBaseOfUpload(absl::Hours(14 * 24 - 1));
+  LookAt(base);
+  EXPECT_THAT(Bases(), SizeIs(1));
+  bed_.clock.Advance(absl::Hours(2));
+  LookAt(base);
+  EXPECT_THAT(Bases(), IsEmpty());
+}
+
+TEST_F(BaseReconcilerTest, AnOldBaseStaysWhileAnUploadIsComparedWithIt) {
+  const Json base = AddBaseOfUpload(absl::Hours(15 * 24));
+  SeedUploadTask();
+  EXPECT_EQ(LookAt(base), bed_.clock.Now() + kBaseLookedAtEvery);
+  EXPECT_THAT(Bases(), SizeIs(1));
+}
+
+TEST_F(BaseReconcilerTest, GoesOnceItsRepositorySnapshotIsDeletedAndSaysSoOnTheRecord) {
+  const Json base = AddBaseOfUpload();
+  AddRecord();
+  AddBackup();
+  DeliverDeletion("InProgress");
+  LookAt(base);
+  EXPECT_THAT(Bases(), SizeIs(1));
+  EXPECT_THAT(bed_.EventReasons(), IsEmpty());
+  DeliverDeletion("Completed");
+  LookAt(base);
+  EXPECT_THAT(Bases(), IsEmpty());
+  EXPECT_THAT(bed_.EventReasons(), ElementsAre("Normal BaseDropped"));
+}
+
+TEST_F(BaseReconcilerTest, GoesAnHourAfterTheBackupThatItWasTakenFor) {
+  const Json base = AddBaseOfUpload();
+  AddRecord();
+  LookAt(base);
+  EXPECT_THAT(Bases(), SizeIs(1));
+  bed_.clock.Advance(absl::Hours(1));
+  LookAt(base);
+  EXPECT_THAT(Bases(), IsEmpty());
+}
+
+TEST_F(BaseReconcilerTest, GoesWhereANewerBackupLeftNoBase) {
+  const Json base = AddBaseOfUpload(absl::Hours(24));
+  AddBackup();
+  AddRecord("2", absl::Hours(1));
+  LookAt(base);
+  EXPECT_THAT(Bases(), IsEmpty());
+}
+
+TEST_F(BaseReconcilerTest, AsksOnceForWhatManyBasesShare) {
+  const Json base = AddBaseOfUpload();
+  AddRecord();
+  AddBackup();
+  bed_.api.ClearCalls();
+  constexpr std::size_t kLooks = 100;
+  for (std::size_t i = 0; i < kLooks; ++i) {
+    LookAt(base);
+  }
+  EXPECT_LE(bed_.api.calls().size(), 2 * kLooks + 2) << "of BackupStorageLocation and Backup one";
 }
 
 }  // namespace

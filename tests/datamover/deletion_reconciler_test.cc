@@ -4,16 +4,21 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <string>
+#include <variant>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/yaml.h"
 #include "csi/data_transfer.h"
 #include "datamover/data_deletion.h"
+#include "datamover/deletion_queue.h"
 #include "datamover/keyring.h"
 #include "datamover/task_watch.h"
 #include "k8s/object.h"
+#include "k8s/object_cache.h"
 #include "objects/keys.h"
 #include "tests/datamover/mover_bed.h"
 #include "tests/support/paths.h"
@@ -33,11 +38,15 @@ using testing::SizeIs;
 class DeletionReconcilerTest : public testing::Test {
  protected:
   DeletionReconcilerTest()
-      : reconciler_(bed_.env),
+      : queue_(kWorkers, bed_.clock,
+               [this](const DeletionQueue::Name& name) {
+                 loop_.Wake(name.namespace_name, name.name);
+               }),
+        reconciler_(bed_.env, queue_),
         loop_(
             {.type = csi::DataDeletionType(), .namespace_name = "velero", .label_selector = ""},
             reconciler_, [] { return true; }, bed_.clock),
-        follower_(wakes_, loop_) {
+        follower_(queue_, wakes_, loop_) {
     bed_.api.SetStatusSubresource("datadeletions", true);
     const auto keyring = OpenKeyring(bed_.ctx, bed_.api, MoverBed::kMover,
                                      {.velero_namespace = "velero", .location = "default"},
@@ -108,7 +117,42 @@ class DeletionReconcilerTest : public testing::Test {
     EXPECT_THAT(bed_.api.All(csi::SecretType()), SizeIs(2));  // credentials and keyring
   }
 
+  static constexpr int kWorkers = 2;
+
+  // Another repository snapshot of the same volume.
+  void AddOf(const std::string& name, char digit) {
+    velero::DataReference reference = reference_;
+    reference.snapshot_id = std::string(64, digit);
+    Add(name, reference);
+  }
+  static ForgetWork Forgets(const std::vector<std::string>& ids) {
+    ForgetWork work;
+    for (const std::string& id : ids) {
+      work.items.push_back({.snapshot_id = id});
+    }
+    return work;
+  }
+  std::vector<std::string> EventsOf(const std::string& name) const {
+    std::vector<std::string> events;
+    for (const Json& event : bed_.api.All({"", "v1", "events", "Event", true})) {
+      if (GetString(event, {"involvedObject", "name"}) == name) {
+        events.push_back(GetString(event, {"reason"}));
+      }
+    }
+    return events;
+  }
+  // An attempt of "one" fails, and the time of the next one comes.
+  void FailAttempt(const std::string& why) {
+    Look(2);
+    FailWorker(OutcomeCause::kNone, why);
+    Look(2);
+    if (Deletion().next_attempt_at.has_value()) {
+      bed_.clock.Advance(*Deletion().next_attempt_at - bed_.clock.Now());
+    }
+  }
+
   MoverBed bed_;
+  DeletionQueue queue_;
   DeletionReconciler reconciler_;
   k8s::ReconcileLoop loop_;
   WakeTable wakes_;
@@ -122,7 +166,7 @@ TEST_F(DeletionReconcilerTest, ForgetsTheOneSnapshotInTheRepositoryOfWhoeverWrot
   Look(3);
   EXPECT_EQ(Deletion().phase, objects::DeletionPhase::kInProgress);
   const VolumeJob job = bed_.Job(Stem());
-  EXPECT_EQ(job.work, VolumeWork(ForgetWork{.snapshot_id = reference_.snapshot_id}));
+  EXPECT_EQ(job.work, VolumeWork(Forgets({reference_.snapshot_id})));
   EXPECT_EQ(job.repository.address,
             absl::StrCat("s3:http://s3:9000/b/p/plugins/csi-delta/", reference_.cluster, "/shop/",
                          reference_.claim_uid));
@@ -148,7 +192,7 @@ TEST_F(DeletionReconcilerTest, WhatAnUploadLeftIsFoundByItsTag) {
   Look(3);
   EXPECT_EQ(Deletion(name).phase, objects::DeletionPhase::kInProgress) << Deletion(name).message;
   EXPECT_EQ(bed_.Job(Stem(name)).work,
-            VolumeWork(ForgetWork{.tag = "du-00000000-0000-4000-8000-00000000000b"}));
+            VolumeWork(ForgetWork{.items = {{.tag = "du-00000000-0000-4000-8000-00000000000b"}}}));
 }
 
 TEST_F(DeletionReconcilerTest, AnUploadThatIsNoUidIsRefused) {
@@ -323,30 +367,286 @@ TEST_F(DeletionReconcilerTest, EventsTellOfEachAttemptThatFailedAndOfTheEnd) {
                                                     "two Warning Refused"));
 }
 
-TEST_F(DeletionReconcilerTest, TwoOfOneVolumeGoOneAfterTheOther) {
+TEST_F(DeletionReconcilerTest, DeletionsOfOneRepositoryAreOneJobOfTheOldest) {
   bed_.worker = MoverBed::Worker::kRuns;
-  Add("one", reference_);
-  Look(2);
-  reference_.snapshot_id = std::string(64, 'e');
-  Add("two", reference_);
+  for (const char digit : {'a', 'b', 'c'}) {
+    AddOf(digit == 'a' ? "one" : std::string(1, digit), digit);
+    bed_.clock.Advance(absl::Seconds(1));
+  }
   Look(3);
-  EXPECT_EQ(Deletion("two").phase, objects::DeletionPhase::kWaiting);
-  EXPECT_THAT(Deletion("two").message, HasSubstr("waits for DataDeletion velero/one"));
+  EXPECT_EQ(
+      bed_.Job(Stem()).work,
+      VolumeWork(Forgets({std::string(64, 'a'), std::string(64, 'b'), std::string(64, 'c')})));
+  EXPECT_THAT(bed_.api.All(csi::PodType()), SizeIs(1));
+  EXPECT_EQ(Deletion("b").phase, objects::DeletionPhase::kNone) << "it costs nothing until then";
+  AddOf("late", 'd');
+  Look(2);
   bed_.Finish(Stem());
   Look(2);
-  bed_.clock.Advance(absl::Seconds(10));
-  Look(2);
-  EXPECT_EQ(Deletion("two").phase, objects::DeletionPhase::kInProgress);
+  for (const char* done : {"one", "b", "c"}) {
+    EXPECT_EQ(Deletion(done).phase, objects::DeletionPhase::kCompleted) << done;
+    EXPECT_EQ(Deletion(done).attempts, 1) << done;
+  }
+  EXPECT_THAT(Deletion().message, HasSubstr("that of 2 other DataDeletions"));
+  EXPECT_THAT(EventsOf("one"), testing::ElementsAre("Completed"));
+  EXPECT_THAT(EventsOf("b"), IsEmpty());
+  EXPECT_EQ(Deletion("late").phase, objects::DeletionPhase::kInProgress) << "no worker had it";
+  EXPECT_EQ(bed_.Job(Stem("late")).work, VolumeWork(Forgets({std::string(64, 'd')})));
 }
 
-TEST_F(DeletionReconcilerTest, FewRunAtOnce) {
+TEST_F(DeletionReconcilerTest, AsManyRepositoriesAtOnceAsThereAreWorkers) {
   bed_.worker = MoverBed::Worker::kRuns;
   for (int i = 0; i < 5; ++i) {
     reference_.claim_uid = absl::StrCat("c", i);
     Add(absl::StrCat("d", i), reference_);
+    bed_.clock.Advance(absl::Seconds(1));
   }
   Look(3);
-  EXPECT_THAT(bed_.api.All(csi::PodType()), SizeIs(kDeletionsMax));
+  EXPECT_THAT(bed_.api.All(csi::PodType()), SizeIs(kWorkers));
+  EXPECT_EQ(Deletion("d1").phase, objects::DeletionPhase::kInProgress);
+  bed_.Finish(Stem("d1"));
+  loop_.Wake("velero", "d1");
+  loop_.WorkOnce(bed_.ctx);
+  loop_.WorkOnce(bed_.ctx);
+  EXPECT_EQ(Deletion("d1").phase, objects::DeletionPhase::kCompleted);
+  EXPECT_EQ(Deletion("d2").phase, objects::DeletionPhase::kInProgress)
+      << "the one that ended woke it";
+}
+
+TEST_F(DeletionReconcilerTest, APodThatDeletesTakesNoSlotOfTransfers) {
+  bed_.worker = MoverBed::Worker::kRuns;
+  Add("one", reference_);
+  Look(2);
+  const auto pod = bed_.api.Find({csi::PodType(), MoverBed::kMover, Stem()});
+  ASSERT_TRUE(pod.has_value());
+  EXPECT_EQ(k8s::Label(*pod, objects::kSlotLabel), "");
+}
+
+// It does not lead, and is told once, when that is news.
+TEST_F(DeletionReconcilerTest, WhatFailsIsToldToEachThatItIsAboutOnce) {
+  bed_.worker = MoverBed::Worker::kRuns;
+  AddOf("one", 'a');
+  bed_.clock.Advance(absl::Seconds(1));
+  AddOf("two", 'b');
+  FailAttempt("the bucket is asleep");
+  EXPECT_EQ(Deletion("two").trouble, objects::DeletionTrouble::kFailed);
+  EXPECT_THAT(Deletion("two").message, HasSubstr("the bucket is asleep"));
+  FailAttempt("the bucket snores");
+  EXPECT_EQ(Deletion("two").attempts, 1);
+  EXPECT_THAT(EventsOf("one"), testing::ElementsAre("Failed"));
+  Look(2);
+  bed_.Finish(Stem());
+  Look(2);
+  EXPECT_EQ(Deletion("two").phase, objects::DeletionPhase::kCompleted);
+  EXPECT_EQ(Deletion("two").trouble, objects::DeletionTrouble::kNone);
+}
+
+// A25: it became "waits for 2 other DataDeletions".
+TEST_F(DeletionReconcilerTest, OneThatWaitsForAWorkerKeepsTheTextOfItsTrouble) {
+  bed_.worker = MoverBed::Worker::kRuns;
+  Add("one", reference_);
+  Look(2);
+  FailWorker(OutcomeCause::kNone, "somebody pulled the plug");
+  Look(2);
+  for (int i = 0; i < kWorkers; ++i) {
+    reference_.claim_uid = absl::StrCat("c", i);
+    Add(absl::StrCat("d", i), reference_);
+  }
+  Look(2);
+  bed_.clock.Advance(absl::Minutes(10));
+  Look(3);
+  EXPECT_THAT(bed_.api.All(csi::PodType()), SizeIs(kWorkers));
+  EXPECT_EQ(Deletion().phase, objects::DeletionPhase::kWaiting);
+  EXPECT_THAT(Deletion().message, HasSubstr("somebody pulled the plug"));
+}
+
+TEST_F(DeletionReconcilerTest, WhatFailsForAWeekIsGivenUpAndCostsNothingUntilItIsRetried) {
+  bed_.worker = MoverBed::Worker::kRuns;
+  AddOf("one", 'a');
+  bed_.clock.Advance(absl::Seconds(1));
+  AddOf("two", 'b');
+  const absl::Time began = bed_.clock.Now();
+  while (Deletion().phase != objects::DeletionPhase::kFailed) {
+    FailAttempt("no key opens it");
+    ASSERT_LT(bed_.clock.Now() - began, absl::Hours(170));
+  }
+  EXPECT_GE(bed_.clock.Now() - began, absl::Hours(168));
+  EXPECT_THAT(Deletion().message, AllOf(HasSubstr("since 2023-11-"), HasSubstr("no key opens it"),
+                                        HasSubstr("csi-delta deletions retry")));
+  EXPECT_EQ(Deletion("two").phase, objects::DeletionPhase::kFailed);
+  EXPECT_THAT(EventsOf("one"), testing::UnorderedElementsAre("Failed", "GivenUp"));
+  ExpectNoWorkers();
+  bed_.api.ClearCalls();
+  bed_.clock.Advance(absl::Hours(1000));
+  Look(3);
+  EXPECT_THAT(bed_.api.calls(), IsEmpty());
+  bed_.api.Mutate({csi::DataDeletionType(), "velero", "one"}, [](Json& deletion) {
+    SetJson(deletion, {"metadata", "annotations", objects::kRetryAnnotation}, "");
+  });
+  Look(3);
+  EXPECT_EQ(Deletion().phase, objects::DeletionPhase::kInProgress) << Deletion().message;
+  EXPECT_EQ(k8s::Annotation(Object("one"), objects::kRetryAnnotation), "");
+  EXPECT_FALSE(Object("one")["metadata"]["annotations"].contains(objects::kRetryAnnotation));
+  bed_.Finish(Stem());
+  Look(2);
+  EXPECT_EQ(Deletion().phase, objects::DeletionPhase::kCompleted);
+  EXPECT_EQ(Deletion("two").phase, objects::DeletionPhase::kFailed) << "it was not retried";
+}
+
+TEST_F(DeletionReconcilerTest, OneThatIsRetriedDoesNotWaitForTheOldest) {
+  bed_.worker = MoverBed::Worker::kRuns;
+  AddOf("one", 'a');
+  bed_.clock.Advance(absl::Seconds(1));
+  AddOf("two", 'b');
+  Look(2);
+  FailWorker(OutcomeCause::kNone, "asleep");
+  Look(3);
+  ASSERT_EQ(Deletion("two").phase, objects::DeletionPhase::kWaiting);
+  bed_.api.Mutate({csi::DataDeletionType(), "velero", "two"}, [](Json& deletion) {
+    SetJson(deletion, {"metadata", "annotations", objects::kRetryAnnotation}, "now");
+  });
+  Look(3);
+  EXPECT_EQ(Deletion("two").phase, objects::DeletionPhase::kInProgress);
+  bed_.Finish(Stem("two"));
+  Look(3);
+  EXPECT_EQ(Deletion("one").phase, objects::DeletionPhase::kCompleted) << "it was due, too";
+}
+
+TEST_F(DeletionReconcilerTest, WhatTheBucketRetainsIsNotGivenUpAndHoldsUpNoOther) {
+  bed_.worker = MoverBed::Worker::kRuns;
+  AddOf("one", 'a');
+  const absl::Time began = bed_.clock.Now();
+  while (bed_.clock.Now() - began < absl::Hours(400)) {
+    Look(2);
+    FailWorker(OutcomeCause::kRetained, "the bucket keeps it");
+    Look(2);
+    ASSERT_EQ(Deletion().phase, objects::DeletionPhase::kWaiting);
+    bed_.clock.Advance(*Deletion().next_attempt_at - bed_.clock.Now());
+  }
+  Look(2);
+  FailWorker(OutcomeCause::kRetained, "the bucket keeps it");
+  Look(2);
+  AddOf("two", 'b');
+  Look(3);
+  EXPECT_EQ(bed_.Job(Stem("two")).work, VolumeWork(Forgets({std::string(64, 'b')})));
+}
+
+// The service as it is, with informers and a clock: what the control plane pays.
+class DeletionFiguresTest : public DeletionReconcilerTest {
+ protected:
+  explicit DeletionFiguresTest(int workers = 4)
+      : many_(workers, bed_.clock,
+              [this](const DeletionQueue::Name& name) {
+                working_.Wake(name.namespace_name, name.name);
+              }),
+        deletions_(bed_.env, many_),
+        working_(
+            kWhich, deletions_, [] { return true; }, bed_.clock, 1, &bed_.cache),
+        informed_(many_, wakes_, working_) {
+    bed_.worker = MoverBed::Worker::kRuns;
+    bed_.UseCache();
+    cached_ = &bed_.cache.Add(kWhich);
+  }
+
+  void Seed(int repositories, int of_each) {
+    for (int i = 0; i < repositories; ++i) {
+      reference_.claim_uid = absl::StrCat("c", i);
+      for (int j = 0; j < of_each; ++j) {
+        reference_.snapshot_id = absl::StrCat(absl::Hex(j, absl::kZeroPad16), std::string(48, '0'));
+        Add(absl::StrCat("d", i, "-", j), reference_);
+      }
+    }
+    const std::vector<Json> all = bed_.api.All(csi::DataDeletionType());
+    cached_->OnAll(all);
+    informed_.OnAll(all);
+    bed_.api.OnEvent("datadeletions",
+                     [this](support::FakeApiClient&, const k8s::WatchEvent& event) {
+                       cached_->OnEvent(event);
+                       informed_.OnEvent(event);
+                     });
+    bed_.api.ClearCalls();
+  }
+  void Work() {
+    for (int i = 0; i < 3; ++i) {
+      working_.WorkOnce(bed_.ctx);
+      bed_.TellWatchers("volumetasks");
+      bed_.TellWatchers("pods");
+      for (const Json& task : bed_.api.All(VolumeTask::Type())) {
+        wakes_.Wake(k8s::Name(task));
+      }
+    }
+  }
+  // Workers that take 20 s and 1 s for each repository snapshot, until there is nothing to do.
+  void WorkToTheEnd() {
+    std::map<std::string, absl::Time> ends;  // by task
+    while (true) {
+      Work();
+      for (const Json& task : bed_.api.All(VolumeTask::Type())) {
+        const std::string name = k8s::Name(task);
+        if (!ends.contains(name)) {
+          const VolumeJob job = bed_.Job(name);
+          const auto items = std::get<ForgetWork>(job.work).items.size();
+          ends[name] = bed_.clock.Now() + absl::Seconds(20 + items);
+        }
+      }
+      if (ends.empty()) {
+        return;
+      }
+      const auto first =
+          std::min_element(ends.begin(), ends.end(),
+                           [](const auto& a, const auto& b) { return a.second < b.second; });
+      bed_.clock.Advance(std::max(absl::ZeroDuration(), first->second - bed_.clock.Now()));
+      bed_.Finish(first->first);
+      ends.erase(first);
+    }
+  }
+
+  const k8s::FollowedObjects kWhich = {
+      .type = csi::DataDeletionType(), .namespace_name = "velero", .label_selector = ""};
+  DeletionQueue many_;
+  DeletionReconciler deletions_;
+  k8s::ReconcileLoop working_;
+  DeletionFollower informed_;
+  k8s::ObjectFollower* cached_ = nullptr;
+};
+
+// The figure is of 15,000 in 500 repositories: of a fifth, in a fifth of the two hours.
+TEST_F(DeletionFiguresTest, ManyTakeTwoHoursOfFourWorkersAndFiveRequestsEach) {
+  constexpr int kScale = 5;
+  constexpr int kRepositories = 500 / kScale;
+  constexpr int kOfEach = 30;
+  Seed(kRepositories, kOfEach);
+  const absl::Time began = bed_.clock.Now();
+  WorkToTheEnd();
+  EXPECT_LE(bed_.clock.Now() - began, absl::Hours(2) / kScale);
+  for (const Json& deletion : bed_.api.All(csi::DataDeletionType())) {
+    ASSERT_EQ(GetString(deletion, {"status", "phase"}), "Completed") << deletion.dump();
+  }
+  bed_.clock.Advance(kDeletionKeptFor);
+  working_.WorkOnce(bed_.ctx);
+  EXPECT_THAT(bed_.api.All(csi::DataDeletionType()), IsEmpty());
+  EXPECT_LE(bed_.api.calls().size(), 5U * kRepositories * kOfEach);
+  RecordProperty(
+      "requests_per_deletion",
+      absl::StrCat(static_cast<double>(bed_.api.calls().size()) / (kRepositories * kOfEach)));
+}
+
+class IdleDeletionsTest : public DeletionFiguresTest {
+ protected:
+  IdleDeletionsTest() : DeletionFiguresTest(/*workers=*/1) {}
+};
+
+TEST_F(IdleDeletionsTest, ThreeHundredThatWaitAskNothing) {
+  Seed(/*repositories=*/300, /*of_each=*/1);
+  Work();
+  Work();
+  ASSERT_THAT(bed_.api.All(VolumeTask::Type()), SizeIs(1));
+  bed_.api.ClearCalls();
+  for (int i = 0; i < 60; ++i) {
+    bed_.clock.Advance(absl::Seconds(1));
+    working_.WorkOnce(bed_.ctx);
+  }
+  EXPECT_THAT(bed_.api.calls(), IsEmpty());
 }
 
 TEST_F(DeletionReconcilerTest, WhatIsNoReferenceOfOursFailsAtOnceAndTouchesNothing) {
@@ -420,7 +720,7 @@ TEST_F(DeletionReconcilerTest, OneThatGoesAsItsTaskEndsLeavesNoTaskEither) {
   bed_.worker = MoverBed::Worker::kRuns;
   k8s::ReconcileLoop* of_tasks = nullptr;
   WakeTable wakes([&of_tasks](const std::string& stem) { of_tasks->Wake(MoverBed::kMover, stem); });
-  DeletionFollower follower(wakes, loop_);
+  DeletionFollower follower(queue_, wakes, loop_);
   TaskReconciler reconciler(bed_.env, wakes, [] { return true; },
                             {{TaskKind::kForget, RemoveDeletionLeftovers}});
   k8s::ReconcileLoop tasks(

@@ -135,7 +135,7 @@ TEST_F(JobTest, ARestoreHasItsFigures) {
 TEST_F(JobTest, WhatIsForgottenCountsNoBytes) {
   const std::string id = Backed();
   stages_.clear();
-  const absl::StatusOr<Outcome> outcome = Do(ForgetWork{.snapshot_id = id});
+  const absl::StatusOr<Outcome> outcome = Do(ForgetWork{.items = {{.snapshot_id = id}}});
   ASSERT_THAT(outcome, IsOk());
   EXPECT_EQ(*outcome, Outcome{.code = OutcomeCode::kDone});
   EXPECT_GT(stages_.size(), 1U) << "of the removal and of the space";
@@ -175,6 +175,36 @@ TEST(JobFiguresTest, AreWhatTheProgramPrints) {
   restore.kept_bytes = 5;
   EXPECT_EQ(FiguresOf(restore), objects::FormerRestoreFigures(ToJson(restore)));
   EXPECT_EQ(FiguresOf(restore).kept_bytes, 5);
+}
+
+TEST_F(JobTest, ACheckReadsNewDataAndNamesWhatCannotBeRestored) {
+  ASSERT_THAT(Do(UploadWork{.device = Path("image"), .path = "/app", .tags = {"du-1"}}), IsOk());
+  // No pack is in part 9,999 of 10,000, but for chance; all are newer than yesterday.
+  const CheckWork work{
+      .part = 9999, .parts = 10'000, .read_newer_than = absl::Now() - absl::Hours(24)};
+  const absl::StatusOr<Outcome> good = Do(work);
+  ASSERT_THAT(good, IsOk());
+  ASSERT_TRUE(good->check.has_value());
+  EXPECT_EQ(good->check->errors, 0);
+  EXPECT_EQ(good->check->snapshots, 1);
+  EXPECT_EQ(good->check->packs_read, good->check->packs);
+  EXPECT_GT(good->check->read_bytes, static_cast<int64_t>(kImageBytes));
+  for (const auto& file : std::filesystem::recursive_directory_iterator(Path("repo") + "/data")) {
+    if (file.is_regular_file()) {
+      std::filesystem::permissions(file.path(), std::filesystem::perms::owner_all);
+      std::fstream pack(file.path(), std::ios::binary | std::ios::in | std::ios::out);
+      pack.seekp(100);
+      pack << "damage";
+    }
+  }
+  const absl::StatusOr<Outcome> bad = Do(work);
+  ASSERT_THAT(bad, IsOk());
+  EXPECT_EQ(bad->code, OutcomeCode::kDone) << "it did its work";
+  ASSERT_TRUE(bad->check.has_value());
+  EXPECT_GT(bad->check->errors, 0);
+  EXPECT_FALSE(bad->check->findings.empty());
+  EXPECT_EQ(bad->check->broken_snapshots, 1);
+  EXPECT_EQ(bad->check->broken_tags, std::vector<std::string>{"du-1"});
 }
 
 }  // namespace

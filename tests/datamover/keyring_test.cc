@@ -5,7 +5,10 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "objects/data_upload.h"
 #include "objects/keys.h"
+#include "objects/protected_volume.h"
+#include "objects/secret.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_secure_random.h"
 #include "tests/support/status_matchers.h"
@@ -149,6 +152,188 @@ TEST_F(KeyringTest, SomebodyElsesSecretIsLeftAlone) {
   });
   EXPECT_THAT(Open(/*make=*/true), StatusIs(absl::StatusCode::kFailedPrecondition,
                                             HasSubstr("\"velero/other\", not velero/default")));
+}
+
+// --- A Secret that something else made
+
+class BroughtKeyTest : public KeyringTest {
+ protected:
+  void Bring(const std::string& text, const Json& more = Json::object()) {
+    Json secret = {{"metadata", {{"name", KeyringSecretName(owner_)}, {"namespace", kMover}}},
+                   {"data", {{"key", absl::Base64Escape(text)}}}};
+    secret["data"].update(more);
+    api_.Seed(KeyringSecretKey(kMover, owner_).type, secret);
+  }
+};
+
+TEST_F(BroughtKeyTest, OneKeyInTheFieldKeyIsUsedAtTheFirstUploadAndCountsAsConfirmed) {
+  const RepositoryKey key = MakeRepositoryKey(random_);
+  for (const char* end : {"", "\n"}) {
+    Bring(absl::StrCat(key.password.Reveal(), end));
+    api_.ClearCalls();
+    const auto keyring = Open(/*make=*/true);
+    ASSERT_THAT(keyring, IsOk());
+    EXPECT_THAT(keyring->keys, ElementsAre(key));
+    EXPECT_TRUE(keyring->newest_confirmed());
+    EXPECT_EQ(api_.calls().size(), 1U) << "it is read, and nothing else";
+  }
+}
+
+TEST_F(BroughtKeyTest, OfSeveralLinesTheFirstIsTheNewest) {
+  const RepositoryKey one = MakeRepositoryKey(random_);
+  const RepositoryKey two = MakeRepositoryKey(random_);
+  for (const std::vector<RepositoryKey>& keys :
+       {std::vector<RepositoryKey>{one, two}, std::vector<RepositoryKey>{two, one}}) {
+    Bring(FormatKeyringFile({.keys = keys}));
+    const auto keyring = Open(/*make=*/true);
+    ASSERT_THAT(keyring, IsOk());
+    EXPECT_EQ(keyring->keys, keys);
+  }
+}
+
+TEST_F(BroughtKeyTest, WhatItHoldsInsteadIsRefusedBySecretFieldAndForm) {
+  const std::string name = "Secret mover/csi-delta-keys-velero.default";
+  const auto refused = [&](const char* what) {
+    EXPECT_THAT(Open(/*make=*/true),
+                StatusIs(absl::StatusCode::kFailedPrecondition,
+                         AllOf(HasSubstr(name), HasSubstr(what), Not(HasSubstr("hunter2")))));
+  };
+  Bring("hunter2");
+  refused("its field key must hold one key, of at least 16 printable characters without blanks");
+  Bring("a text with hunter2 and blanks in it");
+  refused("lines as mover-key export prints them: line 1");
+  Json other = Json::object();
+  other["other"] = absl::Base64Escape("hunter2");
+  Bring(std::string(MakeRepositoryKey(random_).password.Reveal()), other);
+  refused("beside the field key it holds others");
+  Damage([](Json& secret) { secret["data"].erase("key"); });
+  refused("it has no field key");
+}
+
+TEST_F(BroughtKeyTest, IsNotWrittenToSinceItsSourceWouldReplaceIt) {
+  const RepositoryKey key = MakeRepositoryKey(random_);
+  Bring(std::string(key.password.Reveal()));
+  const auto before = api_.Find(KeyringSecretKey(kMover, owner_));
+  EXPECT_THAT(ConfirmKeys(CallContext(), api_, kMover, owner_, {key.fingerprint}), IsOk());
+  EXPECT_THAT(NoteExportedKeys(CallContext(), api_, kMover, owner_, {key.fingerprint}), IsOk());
+  EXPECT_THAT(ImportKeys(CallContext(), api_, kMover, owner_,
+                         {.keys = {MakeRepositoryKey(random_)}}, /*newest=*/true),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("its keys are in the field key, which the tool that made the "
+                                 "Secret keeps; change them there")));
+  EXPECT_THAT(RemoveKey(CallContext(), api_, kMover, owner_, key.fingerprint),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("change them there")));
+  EXPECT_EQ(api_.Find(KeyringSecretKey(kMover, owner_)), before);
+}
+
+// --- A Secret that is lost
+
+class LostKeyringTest : public KeyringTest {
+ protected:
+  static constexpr char kKey[] = "0123456789abcdef";
+
+  void AddUpload(const std::string& location, const std::string& key,
+                 const std::string& data_mover = "csi-delta") {
+    api_.Seed(objects::DataUpload::Type(),
+              {{"metadata",
+                {{"name", absl::StrCat("u-", location)},
+                 {"namespace", "velero"},
+                 {"annotations", {{objects::kMoverKeyAnnotation, key}}}}},
+               {"spec", {{"datamover", data_mover}, {"backupStorageLocation", location}}}});
+  }
+  void AddVolume(const std::string& location, const std::string& snapshot_id) {
+    Json volume = {{"metadata", {{"name", "v"}, {"namespace", "velero"}}},
+                   {"spec", {{"backupStorageLocation", location}}}};
+    if (!snapshot_id.empty()) {
+      volume["status"]["lastGoodBackup"]["snapshotID"] = snapshot_id;
+    }
+    api_.Seed(objects::ProtectedVolume::Type(), volume);
+  }
+  void ExpectNoneIsMade(const std::string& source) {
+    EXPECT_THAT(Open(/*make=*/true),
+                StatusIs(absl::StatusCode::kFailedPrecondition,
+                         AllOf(HasSubstr("Secret mover/csi-delta-keys-velero.default: it is not "
+                                         "there, but "),
+                               HasSubstr(source), HasSubstr("mover-key import"))));
+    EXPECT_THAT(api_.All(objects::Secret::Type()), testing::IsEmpty());
+  }
+};
+
+TEST_F(LostKeyringTest, IsNotReplacedWhereADataUploadNamesAKey) {
+  AddUpload("default", kKey);
+  ExpectNoneIsMade("DataUpload velero/u-default was encrypted with key 0123456789abcdef");
+}
+
+TEST_F(LostKeyringTest, IsNotReplacedWhereARecordHasAGoodBackup) {
+  AddVolume("default", absl::StrCat("csi-delta/1/c0000000-0000-4000-8000-000000000000/shop/"
+                                    "c1a10000-0000-4000-8000-000000000000/",
+                                    std::string(64, 'a'), "/", kKey));
+  ExpectNoneIsMade("ProtectedVolume velero/v was encrypted with key 0123456789abcdef");
+}
+
+TEST_F(LostKeyringTest, OtherLocationsMoversAndVolumesWithoutBackupSayNothing) {
+  AddUpload("other", kKey);
+  AddUpload("default", kKey, "velero");
+  AddVolume("default", "");
+  EXPECT_THAT(Open(/*make=*/true), IsOk());
+}
+
+TEST_F(LostKeyringTest, WhatCannotBeAskedIsNoReasonToMakeOne) {
+  api_.Forbid("list", "datauploads");
+  EXPECT_THAT(Open(/*make=*/true), StatusIs(absl::StatusCode::kPermissionDenied, testing::_));
+  EXPECT_THAT(api_.All(objects::Secret::Type()), testing::IsEmpty());
+}
+
+TEST_F(LostKeyringTest, WithoutTheKindOfRecordsTheFirstKeyIsMade) {
+  api_.RemoveType(objects::ProtectedVolume::kKind.plural);
+  EXPECT_THAT(Open(/*make=*/true), IsOk());
+}
+
+// With the copy, or with a new key where there is none.
+TEST_F(LostKeyringTest, AnImportEndsIt) {
+  AddUpload("default", kKey);
+  const RepositoryKey key = MakeRepositoryKey(random_);
+  ASSERT_THAT(ImportKeys(CallContext(), api_, kMover, owner_, {.keys = {key}}, /*newest=*/false),
+              IsOk());
+  EXPECT_THAT(Open(/*make=*/true)->keys, ElementsAre(key));
+}
+
+// --- One key for several clusters
+
+TEST_F(KeyringTest, AnImportBeforeTheFirstUploadMakesTheRing) {
+  const RepositoryKey key = MakeRepositoryKey(random_);
+  support::FakeApiClient other_cluster;
+  for (support::FakeApiClient* cluster : {&api_, &other_cluster}) {
+    ASSERT_THAT(
+        ImportKeys(CallContext(), *cluster, kMover, owner_, {.keys = {key}}, /*newest=*/false),
+        IsOk());
+    const auto keyring =
+        OpenKeyring(CallContext(), *cluster, kMover, owner_, /*make=*/true, random_);
+    ASSERT_THAT(keyring, IsOk());
+    EXPECT_THAT(keyring->keys, ElementsAre(key));
+    EXPECT_TRUE(keyring->newest_confirmed());
+  }
+}
+
+// --- The end of a key rotation
+
+TEST_F(KeyringTest, AKeyThatIsRemovedIsNotMissed) {
+  const auto made = Open(/*make=*/true);
+  const std::string old = made->newest().fingerprint;
+  ASSERT_THAT(NoteExportedKeys(CallContext(), api_, kMover, owner_, {old}), IsOk());
+  ASSERT_THAT(ConfirmKeys(CallContext(), api_, kMover, owner_, {old}), IsOk());
+  EXPECT_THAT(RemoveKey(CallContext(), api_, kMover, owner_, old),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("is the newest")));
+  const RepositoryKey newer = MakeRepositoryKey(random_);
+  ASSERT_THAT(ImportKeys(CallContext(), api_, kMover, owner_, {.keys = {newer}}, /*newest=*/true),
+              IsOk());
+  EXPECT_THAT(RemoveKey(CallContext(), api_, kMover, owner_, old), IsOk());
+  const auto left = Open(/*make=*/true);
+  ASSERT_THAT(left, IsOk());
+  EXPECT_THAT(left->keys, ElementsAre(newer));
+  EXPECT_THAT(left->exported, testing::IsEmpty());
+  EXPECT_THAT(RemoveKey(CallContext(), api_, kMover, owner_, old),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("has no key")));
 }
 
 TEST(KeyringName, NoTwoOwnersShareOne) {

@@ -59,6 +59,7 @@ class MoverBed {
   MoverBed() {
     clock.SetAutoAdvance(true);
     api.SetStatusSubresource("volumetasks", true);
+    api.SetStatusSubresource("protectedvolumes", true);
     api.Seed(csi::VolumeSnapshotClassType(),
              {{"metadata", {{"name", "fast"}}}, {"driver", "d.example.com"}});
     api.Seed({"storage.k8s.io", "v1", "storageclasses", "StorageClass", false},
@@ -293,6 +294,9 @@ class MoverBed {
     } else if (stem.starts_with("dd-")) {
       outcome.restore = RestoreFigures{
           .file_system = file_system, .logical_bytes = kClaimBytes, .written_bytes = kClaimBytes};
+    } else if (stem.starts_with("ck-")) {
+      outcome.check =
+          CheckFigures{.packs = 100, .packs_read = 5, .read_bytes = 5 << 20, .snapshots = 2};
     }
     return outcome;
   }

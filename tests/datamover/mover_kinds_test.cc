@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
+
+#include "absl/strings/str_cat.h"
 #include "datamover/volume_task.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/mover_kinds.h"
@@ -39,12 +42,14 @@ TEST(MoverKindsTest, AnOlderDefinitionIsRefusedByItsFieldsWithTheCommand) {
   for (const k8s::ResourceType* type : MoverKinds()) {
     SCOPED_TRACE(type->kind);
     support::SeedMoverKinds(api);
+    const std::string field = type->kind == "ProtectedVolume" ? "nextStep" : "phase";
     api.Mutate(DefinitionOf(*type),
-               [](Json& definition) { PropertiesOf(definition, "status").erase("phase"); });
+               [&field](Json& definition) { PropertiesOf(definition, "status").erase(field); });
     EXPECT_THAT(CheckMoverKinds(CallContext(), api),
                 StatusIs(absl::StatusCode::kFailedPrecondition,
                          AllOf(HasSubstr(DefinitionOf(*type).name),
-                               HasSubstr("older version, and drops status.phase; kubectl apply"),
+                               HasSubstr(absl::StrCat("older version, and drops status.", field,
+                                                      "; kubectl apply")),
                                HasSubstr("--filename deploy/chart/crds"))));
   }
 }

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <regex>
 #include <set>
 #include <string>
@@ -12,15 +13,18 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/rfc3339.h"
+#include "datamover/volume_records.h"
+#include "incremental/full_reason.h"
 #include "objects/keys.h"
+#include "objects/protected_volume.h"
 #include "tests/support/paths.h"
 #include "tests/support/typed.h"
-#include "velero/data_reference.h"
 
 namespace csidelta::datamover::mover_metrics_test {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 const absl::Time kNow = absl::FromUnixSeconds(1'700'000'000);
 
@@ -41,26 +45,122 @@ Json Completed(const std::string& claim, absl::Duration ago, const std::string& 
           {"status", {{"phase", "Completed"}, {"completionTimestamp", FormatRfc3339(kNow - ago)}}}};
 }
 
-TEST(MoverMetricsTest, TheAgeOfAVolumesLastBackupComesFromTheObjects) {
+// A record of app/data at location "default", one hour old.
+std::unique_ptr<VolumeRecords> RecordsOf(const std::vector<Json>& statuses,
+                                         const std::string& pvc = "data") {
+  auto records = std::make_unique<VolumeRecords>(1);
+  int number = 0;
+  for (const Json& status : statuses) {
+    const std::string uid = absl::StrCat("a1000000-0000-4000-8000-00000000000", number);
+    records->Put(support::As<objects::ProtectedVolume>(
+        {{"metadata",
+          {{"name", objects::ProtectedVolume::NameOf(uid, "default")},
+           {"namespace", "velero"},
+           {"creationTimestamp", FormatRfc3339(kNow - absl::Hours(1) + absl::Seconds(number))}}},
+         {"spec",
+          {{"namespace", "app"},
+           {"pvc", pvc},
+           {"pvcUID", uid},
+           {"backupStorageLocation", "default"}}},
+         {"status", status}}));
+    ++number;
+  }
+  return records;
+}
+
+std::string At(absl::Duration ago) { return FormatRfc3339(kNow - ago); }
+
+std::string TextOf(const std::vector<Json>& statuses) {
+  const std::unique_ptr<VolumeRecords> records = RecordsOf(statuses);
+  return MoverMetrics().Text(kNow, {.records = records.get()});
+}
+
+constexpr char kData[] =
+    "{velero_namespace=\"velero\",location=\"default\",namespace=\"app\",claim=\"data\"} ";
+
+TEST(MoverMetricsTest, KeyUnconfirmedIsThatOfTheNewestUpload) {
   MoverMetrics metrics;
   metrics.Note(As(Completed("data", absl::Hours(1), "true")));
   metrics.Note(As(Completed("data", absl::Hours(3), "false")));  // An older one, seen later.
-  Json failed = Completed("data", absl::ZeroDuration(), "true");
-  failed["status"]["phase"] = "Failed";
-  metrics.Note(As(failed));
   metrics.Note(objects::DataUpload());
   const std::string text = metrics.Text(
       kNow, {.leads = true,
              .transfers = {
                  .admitted = 2, .waiting = 5, .is_paused = true, .uploads_are_admitted = false}});
-  EXPECT_THAT(text, HasSubstr("csi_delta_mover_last_good_backup_age_seconds{velero_namespace="
-                              "\"velero\",location=\"default\",namespace=\"app\",claim=\"data\"} "
-                              "3600\n"));
   EXPECT_THAT(text, HasSubstr("csi_delta_mover_key_unconfirmed{velero_namespace=\"velero\","
                               "location=\"default\"} 0\n"));
   EXPECT_THAT(text, HasSubstr("csi_delta_mover_transfers{state=\"waiting\"} 5\n"));
   metrics.Note(As(Completed("data", absl::Minutes(1), "false")));
   EXPECT_THAT(metrics.Text(kNow, {}), HasSubstr("location=\"default\"} 1\n"));
+}
+
+TEST(MoverMetricsTest, VolumeSamplesComeFromItsRecord) {
+  const Json status = {
+      {"lastGoodBackup", {{"takenAt", At(absl::Minutes(90))}, {"completedAt", At(absl::Hours(1))}}},
+      {"failures", 2},
+      {"verification", {{"at", At(absl::Minutes(1))}, {"finding", "pack 1 is gone"}}},
+      {"repository", {{"bytes", 4096}, {"snapshots", 3}}},
+      {"restoredAt", At(absl::Hours(2))}};
+  const std::string text = TextOf(std::vector<Json>(1, status));
+  for (const char* sample :
+       {"last_good_backup_age_seconds 3600", "recovery_point_age_seconds 5400",
+        "consecutive_failures 2", "verified_age_seconds 60", "verification_findings 1",
+        "repository_bytes 4096", "repository_snapshots 3", "last_restore_age_seconds 7200"}) {
+    const std::vector<std::string> parts = absl::StrSplit(sample, ' ');
+    EXPECT_THAT(text, HasSubstr(absl::StrCat("csi_delta_mover_", parts[0], kData, parts[1], "\n")));
+  }
+  EXPECT_THAT(text, Not(HasSubstr("never_backed_up{")));
+}
+
+TEST(MoverMetricsTest, AVolumeThatWasNeverBackedUpHasARecoveryPointAgeFromItsRecordOn) {
+  const std::string text = TextOf(std::vector<Json>(1, Json::object()));
+  for (const char* line :
+       {"never_backed_up", "recovery_point_age_seconds", "consecutive_failures"}) {
+    EXPECT_THAT(text, HasSubstr(absl::StrCat("csi_delta_mover_", line, kData)));
+  }
+  EXPECT_THAT(text, HasSubstr(absl::StrCat("csi_delta_mover_never_backed_up", kData, "1\n")));
+  EXPECT_THAT(
+      text, HasSubstr(absl::StrCat("csi_delta_mover_recovery_point_age_seconds", kData, "3600\n")));
+  for (const char* absent : {"last_good_backup_age_seconds{", "verified_age_seconds{",
+                             "verification_findings{", "last_restore_age_seconds{"}) {
+    EXPECT_THAT(text, Not(HasSubstr(absent)));
+  }
+}
+
+TEST(MoverMetricsTest, AVolumeWhosePvcIsGoneHasNoSamples) {
+  Json status;
+  status["pvcGoneAt"] = At(absl::Hours(1));
+  EXPECT_THAT(TextOf(std::vector<Json>(1, status)), Not(HasSubstr("claim=\"data\"")));
+}
+
+TEST(MoverMetricsTest, OfAPvcThatWasMadeAgainTheNewestRecordCounts) {
+  Json older;
+  older["failures"] = 7;
+  Json newer;
+  newer["failures"] = 1;
+  const std::string text = TextOf(std::vector<Json>{older, newer});
+  EXPECT_THAT(text, HasSubstr(absl::StrCat("csi_delta_mover_consecutive_failures", kData, "1\n")));
+  EXPECT_THAT(text, Not(HasSubstr(absl::StrCat("consecutive_failures", kData, "7\n"))))
+      << "Prometheus refuses a page with the same series twice";
+}
+
+// An increase is seen only of a series that was there before.
+TEST(MoverMetricsTest, CountersBeginAtZeroForEachValueOfTheirLabels) {
+  const std::string text = MoverMetrics().Text(kNow, {});
+  for (const char* phase : {"Completed", "Failed", "Canceled"}) {
+    EXPECT_THAT(
+        text, HasSubstr(absl::StrCat("csi_delta_mover_uploads_total{phase=\"", phase, "\"} 0\n")));
+    EXPECT_THAT(text, HasSubstr(absl::StrCat("csi_delta_mover_downloads_total{phase=\"", phase,
+                                             "\"} 0\n")));
+  }
+  for (const char* kind : {"changed", "read", "audited", "stored"}) {
+    EXPECT_THAT(text,
+                HasSubstr(absl::StrCat("csi_delta_mover_bytes_total{kind=\"", kind, "\"} 0\n")));
+  }
+  for (const incremental::FullReasonText& reason : incremental::FullReasons()) {
+    EXPECT_THAT(text, HasSubstr(absl::StrCat("csi_delta_mover_full_uploads_total{reason=\"",
+                                             reason.name, "\"} 0\n")));
+  }
 }
 
 TEST(MoverMetricsTest, WhatTransfersWaitForIsCountedAndEachReasonIsThereFromTheBeginning) {
@@ -105,53 +205,16 @@ TEST(MoverMetricsTest, TheQueuesOfReconciles) {
   }
 }
 
-TEST(MoverMetricsTest, TheRepositoryIsAsTheNewestUploadLeftIt) {
-  MoverMetrics metrics;
-  const auto note = [&](absl::Duration ago, const char* bytes, const char* snapshots) {
-    Json upload = Completed("data", ago, "true");
-    upload["metadata"]["annotations"]["mover.csi-delta.io/repository-bytes"] = bytes;
-    upload["metadata"]["annotations"]["mover.csi-delta.io/repository-snapshots"] = snapshots;
-    metrics.Note(As(upload));
-  };
-  constexpr char kData[] =
-      "{velero_namespace=\"velero\",location=\"default\",namespace=\"app\",claim=\"data\"} ";
-  note(absl::Hours(1), "4096", "3");
-  note(absl::Hours(2), "9000", "7");  // An older one, seen later.
-  std::string text = metrics.Text(kNow, {});
-  EXPECT_THAT(text, HasSubstr(absl::StrCat("mover_repository_bytes", kData, "4096\n")));
-  EXPECT_THAT(text, HasSubstr(absl::StrCat("mover_repository_snapshots", kData, "3\n")));
-  note(absl::Minutes(1), "-5", "many");
-  text = metrics.Text(kNow, {});
-  EXPECT_THAT(text, testing::Not(HasSubstr("mover_repository_bytes{")));
-  EXPECT_THAT(text, testing::Not(HasSubstr("mover_repository_snapshots{")));
-}
-
-TEST(MoverMetricsTest, TheAgeOfAVolumesLastRestoreIsOfItsSource) {
-  MoverMetrics metrics;
-  const auto note = [&](const char* phase, absl::Duration ago, const std::string& snapshot_id) {
-    metrics.Note(support::As<objects::DataDownload>(
-        {{"metadata", {{"name", "r"}, {"namespace", "velero"}, {"uid", "u"}}},
-         {"spec",
-          {{"datamover", "csi-delta"},
-           {"backupStorageLocation", "default"},
-           {"sourceNamespace", "app"},
-           {"snapshotID", snapshot_id},
-           {"targetVolume", {{"namespace", "drill"}, {"pvc", "data"}}}}},
-         {"status", {{"phase", phase}, {"completionTimestamp", FormatRfc3339(kNow - ago)}}}}));
-  };
-  const std::string id =
-      velero::FormatDataReference({.cluster = "c1000000-0000-4000-8000-000000000001",
-                                   .namespace_name = "app",
-                                   .claim_uid = "a1000000-0000-4000-8000-000000000001",
-                                   .snapshot_id = std::string(64, '5'),
-                                   .key = std::string(16, 'a')});
-  note("Completed", absl::Hours(2), id);
-  note("Completed", absl::Hours(5), id);
-  note("Failed", absl::Hours(1), id);
-  note("Completed", absl::Hours(1), "of another mover");
-  EXPECT_THAT(metrics.Text(kNow, {}),
-              HasSubstr("csi_delta_mover_last_restore_age_seconds{velero_namespace=\"velero\","
-                        "location=\"default\",namespace=\"app\",claim=\"data\"} 7200\n"));
+TEST(MoverMetricsTest, BasesAreCountedByDriverAndAreZeroFromTheBeginning) {
+  const std::string begun = MoverMetrics().Text(kNow, {});
+  EXPECT_THAT(begun, HasSubstr("csi_delta_mover_bases{driver=\"\"} 0\n"));
+  EXPECT_THAT(begun, HasSubstr("csi_delta_mover_oldest_base_age_seconds 0\n"));
+  const std::string text = MoverMetrics().Text(
+      kNow, {.bases = {.by_driver = {{"a.example.com", 3}, {"b.example.com", 0}},
+                       .oldest = kNow - absl::Hours(2)}});
+  EXPECT_THAT(text, HasSubstr("csi_delta_mover_bases{driver=\"a.example.com\"} 3\n"));
+  EXPECT_THAT(text, HasSubstr("csi_delta_mover_bases{driver=\"b.example.com\"} 0\n"));
+  EXPECT_THAT(text, HasSubstr("csi_delta_mover_oldest_base_age_seconds 7200\n"));
 }
 
 TEST(MoverMetricsTest, WhatEndedIsCounted) {
@@ -205,12 +268,14 @@ TEST(MoverMetricsTest, DeletionsAreToldApartAndTheOldestThatIsNotDoneIsKnown) {
                                                deletion("Waiting", "Failed", absl::Hours(1)),
                                                deletion("Waiting", "Retained", absl::Minutes(2)),
                                                deletion("InProgress", "", absl::Minutes(1)),
+                                               deletion("Failed", "Failed", absl::Hours(200)),
                                                deletion("Completed", "", absl::Hours(9))},
                                  .leftover_tasks = 3});
   for (const char* line : {"csi_delta_mover_deletions{state=\"waiting\"} 1\n",
                            "csi_delta_mover_deletions{state=\"failing\"} 1\n",
                            "csi_delta_mover_deletions{state=\"retained\"} 1\n",
                            "csi_delta_mover_deletions{state=\"running\"} 1\n",
+                           "csi_delta_mover_deletions{state=\"given_up\"} 1\n",
                            "csi_delta_mover_deletions{state=\"refused\"} 0\n",
                            "csi_delta_mover_deletions{state=\"done\"} 1\n",
                            "csi_delta_mover_oldest_deletion_age_seconds 3600\n",
@@ -219,10 +284,11 @@ TEST(MoverMetricsTest, DeletionsAreToldApartAndTheOldestThatIsNotDoneIsKnown) {
   }
 }
 
-TEST(MoverMetricsTest, ForeignWordsStayInTheirQuotes) {
-  MoverMetrics metrics;
-  metrics.Note(As(Completed("a\"} 1\nx \\", absl::Hours(1), "true")));
-  EXPECT_THAT(metrics.Text(kNow, {}), HasSubstr("claim=\"a\\\"} 1\\nx \\\\\"} 3600\n"));
+TEST(MoverMetricsTest, ForeignTextStaysInItsQuotes) {
+  const std::unique_ptr<VolumeRecords> records =
+      RecordsOf(std::vector<Json>(1, Json::object()), "a\"} 1\nx \\");
+  EXPECT_THAT(MoverMetrics().Text(kNow, {.records = records.get()}),
+              HasSubstr("claim=\"a\\\"} 1\\nx \\\\\"} 3600\n"));
 }
 
 // The names of ours in a text.
@@ -234,8 +300,9 @@ std::set<std::string> FamiliesIn(const std::string& text) {
 TEST(MoverMetricsTest, DocumentsAndAlertsNameNothingElse) {
   const std::set<std::string> families = FamiliesIn(MoverMetrics().Text(kNow, {}));
   EXPECT_EQ(FamiliesIn(support::ReadSource("docs/data-mover-status.md")), families);
-  const std::set<std::string> alerts = FamiliesIn(support::ReadSource("docs/operations.md"));
-  EXPECT_GE(alerts.size(), 5U);
+  const std::set<std::string> alerts =
+      FamiliesIn(support::ReadSource("deploy/chart/files/alerts.yaml"));
+  EXPECT_GE(alerts.size(), 15U);
   EXPECT_THAT(alerts, testing::Each(testing::AnyOfArray(families)));
 }
 

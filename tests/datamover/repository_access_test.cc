@@ -445,6 +445,72 @@ TEST_F(RepositoryAccessTest, HostileAddressesAreRefused) {
   EXPECT_THAT(Open(/*for_writing=*/true), StatusIs(absl::StatusCode::kFailedPrecondition));
 }
 
+// --- Two Veleros on one bucket and prefix
+
+class SharedLocationTest : public RepositoryAccessTest {
+ protected:
+  SharedLocationTest() {
+    location_["metadata"]["creationTimestamp"] = "2026-01-02T00:00:00Z";
+    other_ = location_;
+    other_["metadata"]["namespace"] = "velero-two";
+    other_["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z";
+  }
+  absl::StatusOr<RepositoryAccess> OpenOf(const std::string& velero_namespace,
+                                          const std::string& written_with_key = "") {
+    api_.Seed(objects::BackupStorageLocation::Type(), location_);
+    api_.Seed(objects::BackupStorageLocation::Type(), other_);
+    api_.Seed(csi::SecretType(), {{"metadata", {{"name", "creds"}, {"namespace", "velero-two"}}},
+                                  {"data", {{"cloud", absl::Base64Escape(kCloud)}}}});
+    return OpenRepositoryAccess(CallContext(), api_,
+                                {.velero_namespace = velero_namespace,
+                                 .location = "default",
+                                 .mover_namespace = "mover",
+                                 .repository_path = kPath,
+                                 .for_writing = true,
+                                 .written_with_key = written_with_key,
+                                 .velero_namespaces = {"velero", "velero-two"}},
+                                random_);
+  }
+
+  Json other_;
+};
+
+TEST_F(SharedLocationTest, UploadsUseTheOlderOneAndTheOtherIsRefusedByName) {
+  EXPECT_THAT(OpenOf("velero-two"), IsOk());
+  EXPECT_THAT(OpenOf("velero"),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr("BackupStorageLocation velero/default: its bucket and "
+                                       "prefix are those of the older location velero-two/default"),
+                             HasSubstr("give it another prefix"))));
+  EXPECT_FALSE(
+      api_.Find(KeyringSecretKey("mover", {.velero_namespace = "velero", .location = "default"}))
+          .has_value());
+}
+
+TEST_F(SharedLocationTest, OfTheSameAgeOneIsRefused) {
+  other_["metadata"]["creationTimestamp"] = location_["metadata"]["creationTimestamp"];
+  EXPECT_THAT(OpenOf("velero-two"), IsOk());
+  EXPECT_THAT(OpenOf("velero"), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                         HasSubstr("location velero-two/default")));
+}
+
+TEST_F(SharedLocationTest, AnotherPrefixOrALocationThatIsOnlyReadIsNone) {
+  other_["spec"]["objectStorage"]["prefix"] = "q";
+  EXPECT_THAT(OpenOf("velero"), IsOk());
+  other_["spec"]["objectStorage"]["prefix"] = "p";
+  other_["spec"]["accessMode"] = "ReadOnly";
+  EXPECT_THAT(OpenOf("velero"), IsOk());
+}
+
+TEST_F(SharedLocationTest, WhatWasWrittenBeforeCanBeDeleted) {
+  EXPECT_THAT(OpenOf("velero-two"), IsOk());
+  const auto ring = OpenKeyring(CallContext(), api_, "mover",
+                                {.velero_namespace = "velero", .location = "default"},
+                                /*make=*/true, random_);
+  ASSERT_THAT(ring, IsOk());
+  EXPECT_THAT(OpenOf("velero", ring->newest().fingerprint), IsOk());
+}
+
 TEST_F(RepositoryAccessTest, ALocationThatIsGoneIsNotFound) {
   EXPECT_THAT(OpenRepositoryAccess(CallContext(), api_,
                                    {.velero_namespace = "velero", .location = "gone"}, random_),

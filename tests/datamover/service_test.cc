@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <string>
 #include <thread>
 #include <vector>
@@ -13,9 +14,11 @@
 #include "datamover/mover_kinds.h"
 #include "datamover/settings.h"
 #include "datamover/volume_task.h"
+#include "k8s/cached_client.h"
 #include "k8s/wait.h"
 #include "net/http_client.h"
 #include "net/url.h"
+#include "objects/protected_volume.h"
 #include "tests/datamover/mover_bed.h"
 #include "tests/support/mover_kinds.h"
 #include "tests/support/status_matchers.h"
@@ -120,6 +123,14 @@ TEST(MoverServiceTest, MovesVolumesUntilItIsStopped) {
                    [](const Json* object) -> absl::StatusOr<bool> { return object == nullptr; }),
       IsOk())
       << "the base of a volume that is gone";
+  const std::string record =
+      objects::ProtectedVolume::NameOf(MoverBed::ClaimUid("shop", "data"), "default");
+  EXPECT_THAT(k8s::WaitFor(ctx, bed.api, objects::ProtectedVolume::Key("velero", record),
+                           [](const Json* object) -> absl::StatusOr<bool> {
+                             return object != nullptr &&
+                                    GetString(*object, {"status", "lastGoodBackup", "mode"}) != "";
+                           }),
+              IsOk());
   const std::string metrics = Metrics(ctx, bed);
   for (const char* queue :
        {"archives", "bases", "contents", "deletions", "downloads", "groups", "tasks", "uploads"}) {
@@ -127,6 +138,8 @@ TEST(MoverServiceTest, MovesVolumesUntilItIsStopped) {
                 HasSubstr(absl::StrCat("csi_delta_mover_queue_depth{queue=\"", queue, "\"} ")));
   }
   EXPECT_THAT(metrics, HasSubstr("csi_delta_mover_reconciles_total{queue=\"uploads\"} "));
+  EXPECT_THAT(metrics, HasSubstr("csi_delta_mover_recovery_point_age_seconds{velero_namespace="
+                                 "\"velero\",location=\"default\",namespace=\"shop\","));
   EXPECT_THAT(metrics,
               testing::Not(HasSubstr("csi_delta_mover_reconciles_total{queue=\"uploads\"} 0\n")));
   stop.request_stop();
@@ -135,6 +148,93 @@ TEST(MoverServiceTest, MovesVolumesUntilItIsStopped) {
   const Json lease =
       bed.api.Find({csi::LeaseType(), "mover", "csi-delta-datamover"}).value_or(Json());
   EXPECT_EQ(GetString(lease, {"spec", "holderIdentity"}), "") << "it was given up";
+}
+
+// An API server as one replica sees it.
+class ReplicaClient : public k8s::ForwardingClient {
+ public:
+  using ForwardingClient::ForwardingClient;
+
+  absl::StatusOr<Json> Create(const CallContext& ctx, const k8s::ResourceType& type,
+                              absl::string_view namespace_name, const Json& object) override {
+    Count(type);
+    return ForwardingClient::Create(ctx, type, namespace_name, object);
+  }
+  absl::StatusOr<Json> Update(const CallContext& ctx, const k8s::ObjectKey& key,
+                              const Json& object) override {
+    Count(key.type);
+    return ForwardingClient::Update(ctx, key, object);
+  }
+  absl::StatusOr<Json> Patch(const CallContext& ctx, const k8s::ObjectKey& key, k8s::PatchKind kind,
+                             const Json& patch, absl::string_view subresource) override {
+    Count(key.type);
+    return ForwardingClient::Patch(ctx, key, kind, patch, subresource);
+  }
+  absl::Status Delete(const CallContext& ctx, const k8s::ObjectKey& key,
+                      const k8s::DeleteOptions& options) override {
+    Count(key.type);
+    return ForwardingClient::Delete(ctx, key, options);
+  }
+
+  int writes() const { return writes_; }  // but those of its Lease
+
+ private:
+  void Count(const k8s::ResourceType& type) { writes_ += type.plural == "leases" ? 0 : 1; }
+
+  std::atomic<int> writes_ = 0;
+};
+
+void AwaitCompleted(const CallContext& ctx, MoverBed& bed, const std::string& name) {
+  EXPECT_THAT(
+      k8s::WaitFor(
+          ctx, bed.api, {csi::DataUploadType(), "velero", name},
+          [](const Json* object) -> absl::StatusOr<bool> {
+            return object != nullptr && GetString(*object, {"status", "phase"}) == "Completed";
+          }),
+      IsOk())
+      << name;
+}
+
+TEST(MoverServiceTest, OfTwoReplicasOneWorksAndTheOtherTakesOver) {
+  MoverBed bed;
+  SeedCluster(bed);
+  for (const char* name : {"one", "two"}) {
+    bed.AddClaim("shop", name);
+  }
+  const CallContext ctx = CallContext().WithTimeout(absl::Seconds(60));
+  std::stop_source first_stop;
+  std::stop_source second_stop;
+  CallContext first_ctx = ctx;
+  first_ctx.stop = first_stop.get_token();
+  CallContext second_ctx = ctx;
+  second_ctx.stop = second_stop.get_token();
+  ReplicaClient first(bed.api);
+  ReplicaClient second(bed.api);
+  std::jthread first_replica(
+      [&] { EXPECT_THAT(RunService(first_ctx, first, Settings()), IsOk()); });
+  const k8s::ObjectKey lease = {csi::LeaseType(), "mover", "csi-delta-datamover"};
+  EXPECT_THAT(
+      k8s::WaitFor(
+          ctx, bed.api, lease,
+          [](const Json* object) -> absl::StatusOr<bool> {
+            return object != nullptr && !GetString(*object, {"spec", "holderIdentity"}).empty();
+          }),
+      IsOk());
+  std::jthread second_replica(
+      [&] { EXPECT_THAT(RunService(second_ctx, second, Settings()), IsOk()); });
+  bed.api.AwaitWatches(24);  // More than one replica has.
+  bed.AddUpload("one", "shop", "one");
+  AwaitCompleted(ctx, bed, "one");
+  EXPECT_GT(first.writes(), 0);
+  EXPECT_EQ(second.writes(), 0);
+  first_stop.request_stop();
+  first_replica.join();
+  const int writes = first.writes();
+  bed.AddUpload("two", "shop", "two");
+  AwaitCompleted(ctx, bed, "two");
+  EXPECT_EQ(first.writes(), writes);
+  EXPECT_GT(second.writes(), 0);
+  second_stop.request_stop();
 }
 
 // One that waits asks again after minutes only: it is told.

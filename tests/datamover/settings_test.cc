@@ -29,8 +29,12 @@ TEST(MoverSettings, AreTheDefaultsWhereNothingIsSaid) {
     const auto settings = ParseMoverSettings(text);
     ASSERT_THAT(settings, IsOk());
     EXPECT_EQ(settings->prepare_timeout, absl::Minutes(30));
+    EXPECT_EQ(settings->base_age_max, absl::Hours(14 * 24));
     EXPECT_EQ(settings->on_fallback, engine::OnFallback::kWarn);
     EXPECT_FALSE(settings->writes_into_existing);
+    EXPECT_EQ(settings->checks.percent_per_day, 3);
+    EXPECT_EQ(settings->checks.parts(), 34);
+    EXPECT_EQ(settings->checks.workers, 1);
     EXPECT_EQ(settings->worker.resources.memory_limit, "256Mi");
     EXPECT_THAT(settings->worker.supplemental_groups, ElementsAre(6));
   }
@@ -40,13 +44,17 @@ TEST(MoverSettings, SayWhatIsWritten) {
   const auto settings = ParseMoverSettings(R"({
     "paused": true, "uploadWindows": ["22:00-06:00", "12:00-13:00"], "prepareTimeout": "45m", "onFallback": "fail", "limits": {"total": 4, "perNode": 1,
     "perNamespace": 3}, "backupStorageLocations": {"far": {"limit": 5}},
+    "checks": {"percentPerDay": 0, "workers": 2},
     "restore": {"ignoreDelayBinding": true, "intoExistingVolumes": true},
+    "deletions": {"workers": 100, "giveUpAfter": "1h"},
     "storageClasses": {"fast": {"intermediateClass": "cheap", "readOnlyMany": true, "limit": 2,
                                 "nodeSelector": {"disk": "ssd"}}},
+    "bases": {"maxAge": "48h"},
     "drivers": {"csi.vsphere.vmware.com": {"keepBase": true}, "d": {"keepBase": false}, "e": {}},
     "worker": {"resources": {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"memory": "2Gi"}},
                "scratchSize": "4Gi", "limitUpload": 2048, "limitDownload": 4096,
                 "supplementalGroups": [6, 994], "priorityClassName": "low",
+               "podSecurity": "namespace",
                "imagePullPolicy": "Never", "imagePullSecrets": ["pull"], "podLabels": {"a": "b"},
                "podAnnotations": {"c": "d e"}, "nodeSelector": {"role": "backup"},
                "tolerations": [{"key": "x", "operator": "Exists", "tolerationSeconds": 5}],
@@ -57,12 +65,16 @@ TEST(MoverSettings, SayWhatIsWritten) {
   EXPECT_TRUE(settings->is_paused);
   EXPECT_THAT(settings->upload_windows,
               ElementsAre(*ParseDailyWindow("22:00-06:00"), *ParseDailyWindow("12:00-13:00")));
+  EXPECT_EQ(settings->checks.percent_per_day, 0);
+  EXPECT_EQ(settings->checks.workers, 2);
   EXPECT_EQ(settings->transfers_max, 4);
   EXPECT_EQ(settings->transfers_per_node_max, 1);
   EXPECT_EQ(settings->transfers_per_namespace_max, 3);
   EXPECT_EQ(settings->locations.at("far").transfers_max, 5);
   EXPECT_TRUE(settings->ignore_delay_binding);
   EXPECT_TRUE(settings->writes_into_existing);
+  EXPECT_EQ(settings->deletions.workers_max, 100);
+  EXPECT_EQ(settings->deletions.give_up_after, absl::Hours(1));
   const StorageClassSettings fast = ForStorageClass(*settings, "fast");
   EXPECT_EQ(fast.intermediate_class, "cheap");
   EXPECT_TRUE(fast.read_only_many);
@@ -70,10 +82,12 @@ TEST(MoverSettings, SayWhatIsWritten) {
   EXPECT_EQ(fast.node_selector.at("disk"), "ssd");
   EXPECT_EQ(ForStorageClass(*settings, "other").transfers_max, 0);
   EXPECT_TRUE(KeepsBase(*settings, "csi.vsphere.vmware.com"));
+  EXPECT_EQ(settings->base_age_max, absl::Hours(48));
   EXPECT_FALSE(KeepsBase(*settings, "d"));
   EXPECT_TRUE(KeepsBase(*settings, "e"));
   EXPECT_EQ(MemoryBudgetBytes(settings->worker.resources), (int64_t{2} << 30) - (32 << 20));
   EXPECT_THAT(settings->worker.supplemental_groups, ElementsAre(6, 994));
+  EXPECT_FALSE(settings->worker.has_fixed_user);
   EXPECT_EQ(settings->worker.tolerations.json().size(), 1U);
   EXPECT_EQ(settings->worker.upload_kib_per_second_max, 2048);
   EXPECT_EQ(settings->worker.download_kib_per_second_max, 4096);
@@ -93,13 +107,21 @@ TEST(MoverSettings, WrongOnesAreRefusedByNameAndValue) {
   for (const Case& test : std::vector<Case>{
            {R"({"prepareTimeout": "30s"})", "prepareTimeout: \\\"30s\\\""},
            {R"({"prepareTimeout": 30})", "prepareTimeout: 30"},
+           {R"({"bases": {"maxAge": "30m"}})", "bases.maxAge: \\\"30m\\\""},
+           {R"({"bases": {"maxAge": "8761h"}})", "bases.maxAge"},
+           {R"({"bases": {"maxage": "48h"}})", "bases.maxage"},
            {R"({"onFallback": "maybe"})", "onFallback"},
+           {R"({"deletions": {"workers": 101}})", "deletions.workers: 101"},
+           {R"({"deletions": {"giveUpAfter": "59m"}})", "deletions.giveUpAfter"},
+           {R"({"deletions": {"giveUpAfter": "8761h"}})", "from 1h to 8760h"},
            {R"({"limits": {"total": 0}})", "limits.total: 0"},
+           {R"({"checks": {"percentPerDay": 101}})", "checks.percentPerDay: 101"},
            {R"({"limits": {"total": 1.5}})", "limits.total: 1.5"},
            {R"({"limits": {"perNode": 100000}})", "limits.perNode"},
            {R"({"limits": {"perNamespace": 0}})", "limits.perNamespace"},
            {R"({"limits": []})", "limits: []"},
            {R"({"paused": "yes"})", "paused"},
+           {R"({"worker": {"podSecurity": "none"}})", "worker.podSecurity"},
            {R"({"uploadWindows": ["22:00"]})", "uploadWindows: \\\"22:00\\\""},
            {R"({"uploadWindows": [7]})", "uploadWindows: 7"},
            {R"({"uploadWindows": "22:00-06:00"})", "uploadWindows"},
@@ -235,7 +257,7 @@ Json SomeLegalValue(const Json& node) {
 
 TEST(MoverSettings, TheSchemaKnowsTheSameKeysAndKindsOfValues) {
   const std::vector<Leaf> leaves = SchemaLeaves();
-  EXPECT_EQ(leaves.size(), 31U);
+  EXPECT_EQ(leaves.size(), 39U);
   for (const Leaf& leaf : leaves) {
     const std::string path = absl::StrJoin(leaf.path, ".");
     EXPECT_THAT(ParseMoverSettings(DumpJson(At(leaf.path, SomeLegalValue(leaf.node)))), IsOk())

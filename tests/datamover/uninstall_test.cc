@@ -23,6 +23,7 @@
 #include "datamover/upload_reconciler.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
+#include "objects/protected_volume.h"
 #include "tests/datamover/mover_bed.h"
 #include "tests/support/fake_object_store.h"
 #include "tests/support/lent_store.h"
@@ -140,6 +141,7 @@ class UninstallTest : public testing::Test {
     EXPECT_THAT(bed_.api.All(csi::PodType()), IsEmpty());
     EXPECT_THAT(bed_.api.All(csi::PersistentVolumeClaimType()), SizeIs(1)) << "the user's";
     EXPECT_THAT(bed_.api.All(csi::DataDeletionType()), IsEmpty());
+    EXPECT_THAT(bed_.api.All(objects::ProtectedVolume::Type()), IsEmpty());
     EXPECT_THAT(bed_.api.All(csi::LeaseType()), IsEmpty());
   }
 
@@ -152,6 +154,8 @@ TEST_F(UninstallTest, NothingOfOursIsLeftAndAllOfOthers) {
   BackUp();
   SetLeader(absl::Minutes(5));
   bed_.api.Seed(csi::DataDeletionType(), {{"metadata", {{"name", "d"}, {"namespace", "velero"}}}});
+  bed_.api.Seed(objects::ProtectedVolume::Type(),
+                {{"metadata", {{"name", "r"}, {"namespace", "velero"}}}});
   EXPECT_THAT(Uninstall(), IsEmpty());
   ExpectNothingInCluster();
   EXPECT_FALSE(HasKeys());
@@ -401,9 +405,11 @@ TEST_F(UninstallTest, WhatTheUserMayStillWantGoneIsListed) {
   EXPECT_THAT(Names(Plan().stays),
               AllOf(Contains(HasSubstr("kubectl delete crd volumetasks.mover.csi-delta.io")),
                     Contains(HasSubstr("kubectl delete crd datadeletions.mover.csi-delta.io")),
+                    Contains(HasSubstr("kubectl delete crd protectedvolumes.mover.csi-delta.io")),
                     Contains(HasSubstr("VolumeSnapshot shop/kept"))));
   bed_.api.RemoveType("volumetasks");
   bed_.api.RemoveType("datadeletions");
+  bed_.api.RemoveType("protectedvolumes");
   EXPECT_THAT(Uninstall(), IsEmpty());
   EXPECT_THAT(Names(Plan().stays), Not(Contains(HasSubstr("delete crd"))));
 }

@@ -1047,6 +1047,46 @@ TEST_F(UploadReconcilerTest, WhatWasStoredForADataUploadThatIsDeletedIsAskedToGo
   ExpectNothingButBases(bed_, 0);
 }
 
+// `kubectl delete namespace velero` while a worker runs: nothing can be created there any more.
+TEST_F(UploadReconcilerTest, ATerminatingNamespaceGetsItsDataUploadBack) {
+  bed_.worker = MoverBed::Worker::kRuns;
+  bed_.AddUpload("nightly");
+  Controller controller(bed_);
+  controller.LookTimes(4);
+  bed_.api.TerminateNamespace("velero");
+  ASSERT_THAT(bed_.api.Delete(bed_.ctx, {csi::DataUploadType(), "velero", "nightly"}, {}), IsOk());
+  bed_.api.ClearCalls();
+  controller.LookTimes(8);
+  EXPECT_THAT(bed_.api.All(csi::DataUploadType()), IsEmpty());
+  EXPECT_THAT(bed_.api.All(csi::DataDeletionType()), IsEmpty());
+  EXPECT_LE(bed_.api.CallCount("create", "datadeletions"), 1);
+  ExpectNothingButBases(bed_, 0);
+}
+
+// A namespace that was taken out of veleroNamespaces: its objects cannot be read.
+TEST_F(UploadReconcilerTest, ATaskOfANamespaceThatIsNotServedCostsNothing) {
+  bed_.worker = MoverBed::Worker::kRuns;
+  bed_.AddUpload("nightly");
+  Controller controller(bed_);
+  controller.LookTimes(4);
+  ASSERT_TRUE(bed_.Task().has_value());
+  bed_.env.velero_namespaces = {"velero-two"};
+  bed_.api.Forbid("*", "datauploads", "velero");
+  const WakeTable nothing_is_known;
+  TaskReconciler tasks(bed_.env, nothing_is_known, [] { return true; },
+                       {{TaskKind::kUpload, RemoveUploadLeftovers}});
+  bed_.api.ClearCalls();
+  for (int i = 0; i < 2; ++i) {
+    const auto next = tasks.Reconcile(bed_.ctx, *bed_.Task());
+    ASSERT_THAT(next, IsOk());
+    EXPECT_EQ(*next, bed_.clock.Now() + kLeftoversEvery);
+  }
+  EXPECT_THAT(bed_.api.calls(), IsEmpty());
+  EXPECT_TRUE(bed_.Task().has_value());
+  bed_.env.velero_namespaces.insert("velero");
+  EXPECT_THAT(tasks.Reconcile(bed_.ctx, *bed_.Task()), Not(IsOk())) << "it is asked for again";
+}
+
 constexpr char kQuotaWords[] = "is forbidden: exceeded quota: nights, requested: 1, used: 0";
 
 // As a quota does: nothing of `plural` can be made.

@@ -59,6 +59,25 @@ TEST(WorkerPod, IsRestricted) {
   EXPECT_EQ(spec["terminationGracePeriodSeconds"], 8);
 }
 
+// restricted-v2 of OpenShift refuses any user and group that are not of the namespace's range.
+TEST(WorkerPod, LeavesTheUserToTheNamespace) {
+  WorkerPod wanted = SomePod();
+  wanted.settings.worker.has_fixed_user = false;
+  const Json pod = MakeWorkerPod(wanted).json();
+  const Json& security = pod["spec"]["securityContext"];
+  for (const char* key : {"runAsUser", "runAsGroup", "fsGroup"}) {
+    EXPECT_FALSE(security.contains(key)) << key;
+  }
+  EXPECT_EQ(security["runAsNonRoot"], true);
+  EXPECT_EQ(security["seccompProfile"]["type"], "RuntimeDefault");
+  EXPECT_EQ(security["supplementalGroups"], Json::array({6}));
+}
+
+TEST(WorkerPod, RunsOnLinuxAlone) {
+  EXPECT_EQ(MakeWorkerPod(SomePod()).json()["spec"]["nodeSelector"],
+            Json::object({{"kubernetes.io/os", "linux"}}));
+}
+
 TEST(WorkerPod, FindsVolumeSecretsAndScratch) {
   const Json pod = MakeWorkerPod(SomePod()).json();
   const Json& container = pod["spec"]["containers"][0];
@@ -101,7 +120,9 @@ TEST(WorkerPod, IsPlacedAsTheSettingsSay) {
   const Json pod = MakeWorkerPod(wanted).json();
   const Json& spec = pod["spec"];
   // The storage class knows better than the rule for all.
-  EXPECT_EQ(spec["nodeSelector"], (Json{{"disk", "ssd"}, {"os", "linux"}, {"role", "storage"}}));
+  EXPECT_EQ(
+      spec["nodeSelector"],
+      (Json{{"disk", "ssd"}, {"kubernetes.io/os", "linux"}, {"os", "linux"}, {"role", "storage"}}));
   EXPECT_EQ(spec["priorityClassName"], "low");
   EXPECT_EQ(spec["tolerations"][0]["operator"], "Exists");
   EXPECT_EQ(spec["imagePullSecrets"][0]["name"], "pull");

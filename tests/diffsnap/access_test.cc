@@ -36,7 +36,8 @@ class AccessTest : public testing::Test {
   FakeClock clock_;
   CallContext ctx_;
   FakeReviews api_;
-  AccessReviewer access_{api_, "diffsnap"};
+  AccessReviewer access_{
+      api_, "diffsnap", {.reviews_per_second = 0, .unknown_tokens_per_second = 0}};
 };
 
 TEST_F(AccessTest, WhoMayReadBothIsLetIn) { EXPECT_THAT(Check("good"), IsOk()); }
@@ -88,6 +89,48 @@ TEST_F(AccessTest, ManyGuessesAreNotRememberedForEver) {
   EXPECT_THAT(Check(absl::StrCat("guess", kDecisionsMax)),
               StatusIs(absl::StatusCode::kUnauthenticated));
   EXPECT_EQ(api_.reviews(), asked + 1);
+}
+
+TEST_F(AccessTest, ATokenThatIsNotValidIsAskedAboutOnceForAllObjects) {
+  EXPECT_THAT(Check("guess", "a"), StatusIs(absl::StatusCode::kUnauthenticated));
+  const int asked = api_.reviews();
+  EXPECT_THAT(Check("guess", "b"), StatusIs(absl::StatusCode::kUnauthenticated));
+  EXPECT_EQ(api_.reviews(), asked);
+  clock_.Advance(kDecisionAgeMax);
+  EXPECT_THAT(Check("guess", "b"), StatusIs(absl::StatusCode::kUnauthenticated));
+  EXPECT_EQ(api_.reviews(), asked + 1);
+}
+
+// The clock advances by itself while the reviewer waits.
+class AccessLimitsTest : public AccessTest {
+ protected:
+  AccessLimitsTest() { clock_.SetAutoAdvance(true); }
+
+  absl::Status CheckLimited(const std::string& token) {
+    return limited_.Check(ctx_, Secret(token), "ns", "a");
+  }
+
+  AccessReviewer limited_{api_, "diffsnap"};
+};
+
+TEST_F(AccessLimitsTest, UnknownTokensAreNotAskedAboutFasterThanTheirLimit) {
+  const absl::Time begun = clock_.Now();
+  for (int i = 0; i < 1000; ++i) {
+    CheckLimited(absl::StrCat("guess", i)).IgnoreError();
+  }
+  const double seconds = absl::ToDoubleSeconds(clock_.Now() - begun);
+  EXPECT_LE(api_.reviews(), ReviewLimits().unknown_tokens_per_second * (seconds + 1) + 1);
+}
+
+TEST_F(AccessLimitsTest, AKnownReaderDoesNotWaitForUnknownTokens) {
+  EXPECT_THAT(CheckLimited("good"), IsOk());
+  clock_.Advance(kDecisionAgeMax);
+  for (int i = 0; i < 100; ++i) {
+    CheckLimited(absl::StrCat("guess", i)).IgnoreError();
+  }
+  const absl::Time asked = clock_.Now();
+  EXPECT_THAT(CheckLimited("good"), IsOk());
+  EXPECT_EQ(clock_.Now(), asked);
 }
 
 TEST_F(AccessTest, AnApiServerThatFailsDecidesNothing) {

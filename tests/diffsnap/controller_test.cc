@@ -4,8 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
+#include "k8s/object.h"
 #include "k8s/wait.h"
 #include "tests/diffsnap/dsnap_bed.h"
 #include "tests/support/status_matchers.h"
@@ -24,10 +28,11 @@ Json Pair() {
 struct Replica {
   Replica(DsnapBed& bed, bool is_leader)
       : leads(is_leader),
-        reconciler(bed.api, {.driver = support::kDriver,
-                             .url = "https://diffsnap:8443",
-                             .audience = "diffsnap",
-                             .read_ca = []() -> absl::StatusOr<std::string> { return "PEM"; }}),
+        reconciler(bed.api, bed.contents,
+                   {.driver = support::kDriver,
+                    .url = "https://diffsnap:8443",
+                    .audience = "diffsnap",
+                    .read_ca = []() -> absl::StatusOr<std::string> { return "PEM"; }}),
         controller(
             support::kDriver, pairs, reconciler, [this] { return leads.load(); }, bed.clock) {}
 
@@ -97,6 +102,39 @@ TEST_F(ControllerTest, WhatIsGoneIsServedNoMore) {
   EXPECT_NE(replica.pairs.Find("app", "two"), nullptr);
   replica.controller.OnAll({});
   EXPECT_EQ(replica.pairs.Find("app", "two"), nullptr);
+}
+
+TEST_F(ControllerTest, ANamespaceThatAsksForManyDelaysItsOwnAlone) {
+  Replica replica(bed_, true);
+  Json flood = bed_.Ask(Pair(), "flood");
+  std::vector<Json> all;
+  for (int i = 0; i < 1000; ++i) {
+    Json one = flood;
+    SetJson(one, {"metadata", "namespace"}, "a-tenant");
+    SetJson(one, {"metadata", "name"}, absl::StrCat("flood-", i));
+    all.push_back(std::move(one));
+  }
+  replica.controller.OnAll(all);
+  replica.controller.OnEvent({.kind = k8s::WatchEvent::Kind::kAdded, .object = flood});
+  bed_.api.ClearCalls();
+  std::size_t calls = 0;  // Up to the answer.
+  bed_.api.OnEvent("differentialsnapshots",
+                   [&](support::FakeApiClient& api, const k8s::WatchEvent& event) {
+                     if (k8s::Name(event.object) == "flood" && calls == 0) {
+                       calls = api.calls().size();
+                     }
+                   });
+  replica.controller.WorkOnce(bed_.ctx);
+  EXPECT_GT(calls, 0U);
+  EXPECT_LT(calls, 20U) << "the request of the other namespace waited for one object, or two";
+}
+
+TEST_F(ControllerTest, AFullTableServesWhatItHas) {
+  PairTable pairs(1);
+  EXPECT_TRUE(pairs.Put("app", "one", {}));
+  EXPECT_FALSE(pairs.Put("app", "two", {}));
+  EXPECT_TRUE(pairs.Put("app", "one", {}));
+  EXPECT_EQ(pairs.Find("app", "two"), nullptr);
 }
 
 TEST_F(ControllerTest, AnotherDriversSuccessIsNotServed) {

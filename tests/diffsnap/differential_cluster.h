@@ -102,7 +102,8 @@ class DifferentialCluster : public support::MetadataCluster {
   std::function<void(const net::HttpCall& call)> on_page;  // runs first, before each answer
 
  private:
-  AccessReviewer access_{reviews, kAudience};
+  AccessReviewer access_{
+      reviews, kAudience, {.reviews_per_second = 0, .unknown_tokens_per_second = 0}};
   PageService pages_;
   RestServer rest_{pairs, access_, pages_};
   std::unique_ptr<net::HttpServer> http_;  // Last: it ends first.

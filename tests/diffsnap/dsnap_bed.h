@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "csi/snapshot_types.h"
+#include "diffsnap/content_index.h"
 #include "objects/differential_snapshot.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_clock.h"
@@ -46,6 +47,7 @@ class DsnapBed {
     Json object =
         support::MakeObject("diffsnap.csi-delta.io/v1alpha1", "DifferentialSnapshot", "app", name);
     object["spec"] = std::move(spec);
+    contents.OnAll(api.All(csi::VolumeSnapshotContentType()));
     return api.Seed(objects::DifferentialSnapshot::Type(), std::move(object));
   }
 
@@ -59,6 +61,7 @@ class DsnapBed {
 
   support::FakeClock clock;
   support::FakeApiClient api{clock};
+  ContentIndex contents{support::kDriver};  // As it was when Ask() was called last.
   CallContext ctx{.deadline = absl::InfiniteFuture(), .stop = {}, .clock = &clock};
 };
 

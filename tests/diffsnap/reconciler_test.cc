@@ -53,7 +53,7 @@ class ReconcilerTest : public testing::Test {
   }
 
   DsnapBed bed_;
-  Reconciler reconciler_{bed_.api, Options()};
+  Reconciler reconciler_{bed_.api, bed_.contents, Options()};
 };
 
 TEST_F(ReconcilerTest, ASuccessSaysWhereAndHowToRead) {
@@ -149,7 +149,7 @@ TEST_F(ReconcilerTest, AFailureHasItsCode) {
 TEST_F(ReconcilerTest, OtherDriversObjectsAreNotTouched) {
   bed_.AddSnapshot("theirs", "snap-1", "other.csi.k8s.io");
   const Json before = bed_.Ask({{"targetVolumeSnapshotName", "theirs"}});
-  EXPECT_EQ(Step(), absl::InfiniteFuture());
+  EXPECT_EQ(Step(), bed_.clock.Now() + kForeignAgeMax);
   EXPECT_EQ(bed_.Now(), before);
   // Nor one that another controller brought to its end, however old.
   Json done = before;
@@ -166,8 +166,81 @@ TEST_F(ReconcilerTest, WhoseTargetIsNotKnownIsLookedAtForTenMinutes) {
   EXPECT_EQ(Step(), bed_.clock.Now() + absl::Seconds(1));
   EXPECT_EQ(bed_.Now(), before);
   bed_.clock.Advance(absl::Minutes(11));
-  EXPECT_EQ(Step(), absl::InfiniteFuture());
+  EXPECT_EQ(Step(), bed_.clock.Now() + absl::Hours(24) - absl::Minutes(11));
   EXPECT_EQ(bed_.Now(), before);
+}
+
+TEST_F(ReconcilerTest, AnObjectWhoseTargetWasNeverFoundIsDeletedWithTheOldOnes) {
+  bed_.Ask({{"targetVolumeSnapshotName", "never"}});
+  bed_.clock.Advance(absl::Hours(24));
+  Step();
+  EXPECT_TRUE(bed_.Now().is_null());
+}
+
+TEST_F(ReconcilerTest, AShortAgeLeavesTheTimeToBecomeKnown) {
+  ReconcilerOptions options = Options();
+  options.object_age_max = absl::Seconds(30);
+  Reconciler reconciler(bed_.api, bed_.contents, options);
+  bed_.Ask({{"targetVolumeSnapshotName", "later"}});
+  bed_.clock.Advance(absl::Minutes(9));
+  EXPECT_THAT(reconciler.Reconcile(bed_.ctx, bed_.Now()), IsOk());
+  EXPECT_FALSE(bed_.Now().is_null());
+  bed_.clock.Advance(absl::Minutes(1));
+  EXPECT_THAT(reconciler.Reconcile(bed_.ctx, bed_.Now()), IsOk());
+  EXPECT_TRUE(bed_.Now().is_null());
+}
+
+TEST_F(ReconcilerTest, AnObjectOfADriverWithoutAControllerIsDeletedAfterADay) {
+  ReconcilerOptions options = Options();
+  options.object_age_max = absl::Seconds(30);  // Of this driver alone.
+  Reconciler reconciler(bed_.api, bed_.contents, options);
+  bed_.AddSnapshot("theirs", "snap-1", "other.csi.k8s.io");
+  bed_.Ask({{"targetVolumeSnapshotName", "theirs"}});
+  bed_.clock.Advance(kForeignAgeMax - absl::Seconds(1));
+  EXPECT_THAT(reconciler.Reconcile(bed_.ctx, bed_.Now()), IsOk());
+  EXPECT_FALSE(bed_.Now().is_null());
+  bed_.clock.Advance(absl::Seconds(1));
+  EXPECT_THAT(reconciler.Reconcile(bed_.ctx, bed_.Now()), IsOk());
+  EXPECT_TRUE(bed_.Now().is_null());
+}
+
+TEST_F(ReconcilerTest, WhatIsKeptOfAnObjectIsSmall) {
+  Json spec = Pair();
+  for (int i = 0; i < 4; ++i) {
+    spec["parameters"][absl::StrCat("p", i)] = std::string(1000, 'x');
+  }
+  Json object = bed_.Ask(spec);
+  SetJson(object, {"metadata", "annotations", "note"}, std::string(100'000, 'x'));
+  bed_.api.Seed(objects::DifferentialSnapshot::Type(), object);
+  Json kept = bed_.Now();
+  reconciler_.Reduce(kept);
+  EXPECT_LT(DumpJson(kept).size(), 1000U);
+  EXPECT_THAT(reconciler_.Reconcile(bed_.ctx, kept), IsOk());
+  ASSERT_EQ(bed_.Asked().state(), objects::RequestState::kSuccess);
+  EXPECT_EQ(PairOf(bed_.Asked()).parameters.size(), 4U) << "they are served all the same";
+  kept = bed_.Now();
+  reconciler_.Reduce(kept);
+  EXPECT_LT(DumpJson(kept).size(), 500U);
+  EXPECT_TRUE(reconciler_.Concerns(kept));
+  bed_.clock.Advance(absl::Hours(24));
+  EXPECT_THAT(reconciler_.Reconcile(bed_.ctx, kept), IsOk());
+  EXPECT_TRUE(bed_.Now().is_null());
+}
+
+TEST_F(ReconcilerTest, WrongParametersAreRefusedThoughTheyAreNotKeptOtherwise) {
+  Json spec = Pair();
+  spec["parameters"]["csi.storage.k8s.io/x"] = "y";
+  Json kept = bed_.Ask(spec);
+  reconciler_.Reduce(kept);
+  EXPECT_THAT(reconciler_.Reconcile(bed_.ctx, kept), IsOk());
+  EXPECT_THAT(bed_.Asked().error(), StartsWith("InvalidArgument: "));
+}
+
+TEST_F(ReconcilerTest, WhatAnotherControllerEndedIsNotKept) {
+  Json object = bed_.Ask(Pair());
+  EXPECT_TRUE(reconciler_.Concerns(object));
+  SetJson(object, {"status"}, {{"state", "Failure"}, {"resolved", {{"driver", "other"}}}});
+  EXPECT_FALSE(reconciler_.Concerns(object));
 }
 
 TEST_F(ReconcilerTest, OldOnesAreDeleted) {
@@ -210,7 +283,7 @@ TEST_F(ReconcilerTest, WithoutItsCertificatesNothingIsASuccess) {
   options.read_ca = []() -> absl::StatusOr<std::string> {
     return absl::NotFoundError("no ca.crt");
   };
-  EXPECT_FALSE(Reconciler(bed_.api, options).Reconcile(bed_.ctx, bed_.Now()).ok());
+  EXPECT_FALSE(Reconciler(bed_.api, bed_.contents, options).Reconcile(bed_.ctx, bed_.Now()).ok());
   EXPECT_EQ(bed_.Asked().state(), objects::RequestState::kNone);
 }
 
@@ -253,7 +326,7 @@ class CrashedLife {
   // Starts a process after the other until one lives through its step.
   void ToTheEnd() {
     for (int tries = 0; tries < 3; ++tries) {
-      Reconciler reconciler(bed_.api, Options());
+      Reconciler reconciler(bed_.api, bed_.contents, Options());
       const Json seen = bed_.Now();
       if (seen.is_null() || reconciler.Reconcile(bed_.ctx, seen).ok()) {
         return;

@@ -23,7 +23,7 @@ constexpr char kOther[] = "other.csi.k8s.io";
 class ResolverTest : public testing::Test {
  protected:
   Resolution Get(const Json& object) {
-    const auto resolution = Resolve(bed_.ctx, bed_.api, support::kDriver,
+    const auto resolution = Resolve(bed_.ctx, bed_.api, bed_.contents, support::kDriver,
                                     support::As<objects::DifferentialSnapshot>(object));
     EXPECT_THAT(resolution, IsOk());
     return resolution.value_or(Resolution{});
@@ -125,6 +125,8 @@ TEST_F(ResolverTest, WhatCanNeverBeServedIsAFailure) {
   ExpectFailure(with("parameters", {{"csi.storage.k8s.io/snapshotter-secret-name", "x"}}),
                 "InvalidArgument");
   ExpectFailure(with("parameters", {{"long", std::string(5000, 'x')}}), "InvalidArgument");
+  ExpectFailure(with("parameters", {{"a", std::string(2048, 'x')}, {"b", std::string(2048, 'x')}}),
+                "InvalidArgument");
   ExpectFailure(with("baseVolumeSnapshotName", "none"), "BaseSnapshotNotFound");
   ExpectFailure(with("baseVolumeSnapshotName", "theirs"), "DriverMismatch");
   ExpectFailure(with("baseVolumeSnapshotName", "elsewhere"), "VolumeMismatch");
@@ -148,10 +150,54 @@ TEST_F(ResolverTest, AHandleOfAnotherVolumeOrNamespaceIsRefused) {
   ExpectFailure(with("snap-elsewhere"), "VolumeMismatch");
   ExpectFailure(with("snap-secret"), "VolumeMismatch");
   for (const std::string handle : {"snap-monday", "snap-imported", "snap-gone"}) {
-    const Resolution resolution = GetFor(with(handle));
+    const Json object = bed_.Ask(with(handle));
+    bed_.clock.Advance(ContentIndex::kLagMax);
+    const Resolution resolution = Get(object);
     EXPECT_EQ(resolution.kind, Kind::kSuccess) << handle;
     EXPECT_EQ(resolution.resolved.base_handle, handle);
   }
+}
+
+TEST_F(ResolverTest, ABaseByItsHandleCostsNoList) {
+  bed_.api.ClearCalls();
+  EXPECT_EQ(
+      GetFor({{"targetVolumeSnapshotName", "tuesday"}, {"baseSnapshotHandle", "snap-monday"}}).kind,
+      Kind::kSuccess);
+  for (const support::ApiCall& call : bed_.api.calls()) {
+    EXPECT_NE(call.verb, "list");
+  }
+}
+
+TEST_F(ResolverTest, AHandleThatIsNotKnownIsLookedUpAgainBeforeItIsTaken) {
+  const Json object =
+      bed_.Ask({{"targetVolumeSnapshotName", "tuesday"}, {"baseSnapshotHandle", "snap-secret"}});
+  EXPECT_EQ(Get(object).kind, Kind::kNotReady);
+  // Made just before the object, and reported to the index just after it.
+  bed_.AddSnapshot("secret", "snap-secret", support::kDriver, "", "their-namespace");
+  bed_.contents.OnAll(bed_.api.All(csi::VolumeSnapshotContentType()));
+  bed_.clock.Advance(ContentIndex::kLagMax);
+  EXPECT_EQ(Get(object).kind, Kind::kFailure);
+}
+
+TEST_F(ResolverTest, ABaseByItsHandleIsNotTakenWhenThereAreTooManyContents) {
+  const Json object =
+      bed_.Ask({{"targetVolumeSnapshotName", "tuesday"}, {"baseSnapshotHandle", "snap-monday"}});
+  ContentIndex overfull(support::kDriver, 1);
+  overfull.OnAll(bed_.api.All(csi::VolumeSnapshotContentType()));
+  const auto resolution = Resolve(bed_.ctx, bed_.api, overfull, support::kDriver,
+                                  support::As<objects::DifferentialSnapshot>(object));
+  ASSERT_THAT(resolution, IsOk());
+  EXPECT_EQ(resolution->kind, Kind::kNotReady);
+  EXPECT_THAT(resolution->error, HasSubstr("delete old ones"));
+}
+
+TEST_F(ResolverTest, BeforeTheContentsAreKnownABaseByItsHandleIsUndecided) {
+  const Json object =
+      bed_.Ask({{"targetVolumeSnapshotName", "tuesday"}, {"baseSnapshotHandle", "snap-monday"}});
+  const ContentIndex unsynced(support::kDriver);
+  EXPECT_THAT(Resolve(bed_.ctx, bed_.api, unsynced, support::kDriver,
+                      support::As<objects::DifferentialSnapshot>(object)),
+              StatusIs(absl::StatusCode::kAborted));
 }
 
 TEST_F(ResolverTest, AVolumeThatNobodyKnowsIsLeftToTheDriver) {
@@ -182,7 +228,7 @@ TEST_F(ResolverTest, AContentThatIsBoundToAnotherIsNotTaken) {
 TEST_F(ResolverTest, AnApiServerThatIsAwayDecidesNothing) {
   const Json object = bed_.Ask({{"targetVolumeSnapshotName", "tuesday"}});
   bed_.api.FailNext("get", "volumesnapshots", absl::UnavailableError("away"));
-  EXPECT_THAT(Resolve(bed_.ctx, bed_.api, support::kDriver,
+  EXPECT_THAT(Resolve(bed_.ctx, bed_.api, bed_.contents, support::kDriver,
                       support::As<objects::DifferentialSnapshot>(object)),
               StatusIs(absl::StatusCode::kUnavailable));
 }

@@ -104,7 +104,8 @@ class RestServerTest : public testing::Test {
   FakeReviews api_;
   FakeDriver driver_;
   PairTable pairs_;
-  AccessReviewer access_{api_, "diffsnap"};
+  AccessReviewer access_{
+      api_, "diffsnap", {.reviews_per_second = 0, .unknown_tokens_per_second = 0}};
   PageService pages_{pairs_, driver_, CursorCodec(Secret(std::string(32, 'k')))};
   RestServer rest_{pairs_, access_, pages_};
   std::unique_ptr<net::HttpServer> http_;

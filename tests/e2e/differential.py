@@ -32,12 +32,12 @@ FIRST, SECOND = components.DIFFSNAP, components.DIFFSNAP_SECOND
 PORTS = components.DIFFSNAP_PORTS
 NAMESPACE = components.DIFFSNAP_NAMESPACE
 ACCOUNT = "csi-delta-diffsnap"
-MOVER, REQUESTER, STRANGER = "diffsnap-mover", "diffsnap-requester", "diffsnap-stranger"
+MOVER, REQUESTER, STRANGER = "csi-delta-backup", "diffsnap-requester", "diffsnap-stranger"
 STATE_SECONDS_MAX = 120  # On a machine that is busy with other things.
 LAST_STATES = ("Success", "Failure")
 PLURALS = {"ServiceAccount": "serviceaccounts", "ClusterRole": "clusterroles", "Role": "roles",
            "ClusterRoleBinding": "clusterrolebindings", "RoleBinding": "rolebindings", "Service": "services",
-           "Secret": "secrets", "NetworkPolicy": "networkpolicies"}
+           "NetworkPolicy": "networkpolicies"}
 
 
 def manifest():
@@ -73,10 +73,8 @@ def define(bed):
 def _install(bed):
     bed.api.create("namespaces", objects.namespace(NAMESPACE))
     for document in manifest():
-        if document["kind"] == "Secret":
-            document["stringData"]["key"] = base64.b64encode(os.urandom(32)).decode()
-            (bed.state / "cursor-key").write_text(document["stringData"]["key"])
         bed.api.create(PLURALS[document["kind"]], document)
+    (bed.state / "cursor-key").write_text(base64.b64encode(os.urandom(32)).decode())
     pki.make_server(bed.pki, FIRST)
     account_kubeconfig(bed, ACCOUNT, NAMESPACE)
     for name, role in ((MOVER, f"{ACCOUNT}-mover"), (REQUESTER, f"{ACCOUNT}-requester"), (STRANGER, None)):

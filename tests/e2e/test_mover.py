@@ -29,6 +29,12 @@ def described(bed, backup):
     return told[told.index("Backup Volumes:"):]
 
 
+def recorded(bed, app):
+    """What the only ProtectedVolume of a namespace says."""
+    record, = [r for r in bed.api.list("protectedvolumes", bed.namespace) if r["spec"]["namespace"] == app]
+    return record.get("status", {})
+
+
 @pytest.mark.journey
 def test_walk(bed, workspace):
     asked_since = bed.audit_position()
@@ -50,6 +56,11 @@ def test_walk(bed, workspace):
     bed.wait_for(lambda: len(mover.bases(bed, app)) == 1 and len(set(bed.driver.snapshots()) - before) == 1, GONE_SECONDS_MAX,
                  lambda: f"the base alone: {mover.bases(bed, app)} {bed.driver.snapshots()}")
     await_nothing_left(bed)
+    bed.wait_for(lambda: recorded(bed, app).get("lastGoodBackup", {}).get("backup") == second, GONE_SECONDS_MAX,
+                 lambda: f"the record to name {second}: {recorded(bed, app)}")
+    record = recorded(bed, app)
+    assert record["lastGoodBackup"]["mode"] == "incremental" and record["lastGoodBackup"]["logicalBytes"] == VOLUME_BYTES
+    assert record["lastAttempt"]["phase"] == "Completed" and not record.get("nextStep")
 
     bed.delete_namespace(app)
     bed.restore(workspace.name("r"), "--from-backup", second, timeout_seconds=MOVED_SECONDS_MAX)

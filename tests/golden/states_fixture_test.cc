@@ -24,6 +24,7 @@
 #include "csi/environment.h"
 #include "csi/group_types.h"
 #include "csi/snapshot_types.h"
+#include "datamover/base_reconciler.h"
 #include "datamover/deletion_reconciler.h"
 #include "datamover/download_reconciler.h"
 #include "datamover/mover_environment.h"
@@ -284,6 +285,37 @@ TEST_F(StatesFixtureTest, SoIsThatOfAGroup) {
     }
   }
   EXPECT_EQ(groups, 1);
+}
+
+// The controller of this version has no records of the volumes of an older one yet.
+TEST_F(StatesFixtureTest, BasesAreKept) {
+  support::FakeSecureRandom secure_random;
+  const datamover::MoverEnvironment env = {.api = api_,
+                                           .random = Random::Real(),
+                                           .secure_random = secure_random,
+                                           .mover_namespace = mover_namespace_,
+                                           .cluster = cluster_,
+                                           .image = "csi-delta:test",
+                                           .worker_service_account = "csi-delta-worker",
+                                           .settings = {}};
+  Load("moved-completed");
+  const datamover::DeletedSnapshots deleted;
+  datamover::BaseReconciler reconciler(env, &deleted);
+  int bases = 0;
+  // Before and after the grace periods.
+  for (int hour = 0; hour < 3; ++hour) {
+    for (const Json& content : api_.All(csi::VolumeSnapshotContentType())) {
+      if (k8s::Label(content, objects::kBaseLabel) == "true") {
+        ++bases;
+        EXPECT_THAT(reconciler.Reconcile(ctx_, content), IsOk());
+        EXPECT_TRUE(
+            api_.Find({csi::VolumeSnapshotContentType(), "", k8s::Name(content)}).has_value())
+            << k8s::Name(content);
+      }
+    }
+    clock_.Advance(absl::Hours(1));
+  }
+  EXPECT_GE(bases, 3);
 }
 
 // --- Restores of an older version's archive
@@ -626,11 +658,17 @@ class DeletionFixtureTest : public MoverFixtureTest {};
 TEST_P(DeletionFixtureTest, GoesOnToItsEnd) {
   LoadSettled(GetParam());
   const std::set<std::string> before = Made();
-  datamover::DeletionReconciler reconciler(mover_);
+  k8s::ReconcileLoop* looping = nullptr;
+  datamover::DeletionQueue queue(mover_.settings.deletions.workers_max, clock_,
+                                 [&looping](const datamover::DeletionQueue::Name& name) {
+                                   looping->Wake(name.namespace_name, name.name);
+                                 });
+  datamover::DeletionReconciler reconciler(mover_, queue);
   k8s::ReconcileLoop loop(
       {.type = csi::DataDeletionType(), .namespace_name = "velero", .label_selector = ""},
       reconciler, [] { return true; }, clock_);
-  datamover::DeletionFollower follower(wakes_, loop);
+  looping = &loop;
+  datamover::DeletionFollower follower(queue, wakes_, loop);
   for (int look = 0; look < 40; ++look) {
     follower.OnAll(api_.All(csi::DataDeletionType()));
     loop.WorkOnce(ctx_);

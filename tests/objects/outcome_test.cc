@@ -39,7 +39,15 @@ Outcome WithEverything() {
                                     .compared_bytes = 2,
                                     .written_bytes = 3,
                                     .zero_bytes = 4,
-                                    .kept_bytes = 5}};
+                                    .kept_bytes = 5},
+          .check = CheckFigures{.packs = 1,
+                                .packs_read = 2,
+                                .read_bytes = 3,
+                                .snapshots = 4,
+                                .errors = 5,
+                                .findings = {"pack 1: is damaged"},
+                                .broken_snapshots = 6,
+                                .broken_tags = {"du-1"}}};
 }
 
 TEST(OutcomeTest, SurvivesTheWire) {

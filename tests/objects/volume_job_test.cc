@@ -56,8 +56,11 @@ const VolumeWork& Download() {
 
 TEST(VolumeJob, WhatIsToldIsUnderstood) {
   for (const VolumeWork& work :
-       {Upload(), Download(), VolumeWork(ForgetWork{.snapshot_id = "abc"}),
-        VolumeWork(ForgetWork{.tag = "du-1"}),
+       {Upload(), Download(), VolumeWork(ForgetWork{.items = {{.snapshot_id = "abc"}}}),
+        VolumeWork(ForgetWork{.items = {{.tag = "du-1"}}}),
+        VolumeWork(ForgetWork{.items = {{.snapshot_id = "abc"}, {.tag = "du-1"}}}),
+        VolumeWork(CheckWork{.part = 3, .parts = 34}),
+        VolumeWork(CheckWork{.read_newer_than = absl::FromUnixSeconds(1'700'000'000)}),
         VolumeWork(UploadWork{.device = "d", .on_fallback = OnFallback::kProceed}),
         VolumeWork(DownloadWork{.device = "d", .snapshot_id = "a"})}) {
     EXPECT_THAT(ReadJob(support::StoredJob(JobOf(work))), IsOkAndHolds(JobOf(work)));
@@ -66,10 +69,18 @@ TEST(VolumeJob, WhatIsToldIsUnderstood) {
   }
 }
 
+// One that a controller of the version before wrote.
+TEST(VolumeJob, OneItemWithoutAListIsUnderstood) {
+  Json json = support::StoredJob(JobOf(ForgetWork{.items = {{.tag = "a"}}}));
+  json["forget"] = {{"snapshotID", "abc"}, {"tag", ""}};
+  EXPECT_THAT(ReadJob(json), IsOkAndHolds(JobOf(ForgetWork{.items = {{.snapshot_id = "abc"}}})));
+}
+
 // A task has another job after a Pod was lost, say without a time until which it may begin.
 TEST(VolumeJob, NothingOfTheJobBeforeStays) {
   Json merged = support::StoredJob(JobOf(Download()));
-  const VolumeJob next{.repository = {.address = "/r"}, .work = ForgetWork{.tag = "x"}};
+  const VolumeJob next{.repository = {.address = "/r"},
+                       .work = ForgetWork{.items = {{.tag = "x"}}}};
   merged.merge_patch(ToJson(next));
   EXPECT_THAT(ReadJob(merged), IsOkAndHolds(next));
 }
@@ -97,10 +108,10 @@ TEST(VolumeJob, WhatIsNotWhollyUnderstoodIsRefusedByItsName) {
       {"/endedPods", Json::array({"a", 1}), "is not a list of texts"},
       {"/upload", nullptr, "spec.job.upload: null is not an object"},
       {"/nothing", Json::object(), "spec.job.nothing is not known here"},
-      {"/forget", {{"tag", "a"}}, "spec.job has not one of upload, download and forget"},
+      {"/forget", {{"tag", "a"}}, "spec.job has not one of upload, download, forget and check"},
       {"/download",
        {{"device", "d"}, {"snapshotID", "a"}},
-       "spec.job has not one of upload, download and forget"},
+       "spec.job has not one of upload, download, forget and check"},
       {"/upload/device", "", "spec.job.upload.device is missing"},
       {"/upload/onFallback", "never", "is not proceed, warn or fail"},
       {"/upload/onFallback", nullptr, "is not proceed, warn or fail"},
@@ -124,10 +135,26 @@ TEST(VolumeJob, WhatIsNotWhollyUnderstoodIsRefusedByItsName) {
     EXPECT_THAT(ReadJob(json),
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(wrong.words)));
   }
-  for (const ForgetWork& both : {ForgetWork(), ForgetWork{.snapshot_id = "a", .tag = "b"}}) {
-    EXPECT_THAT(ReadJob(support::StoredJob(JobOf(both))),
-                StatusIs(absl::StatusCode::kInvalidArgument,
-                         HasSubstr("spec.job.forget has not one of snapshotID and tag")));
+  EXPECT_THAT(
+      ReadJob(support::StoredJob(JobOf(ForgetWork{.items = {{.snapshot_id = "a", .tag = "b"}}}))),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               HasSubstr("spec.job.forget.items[0] has not one of snapshotID and tag")));
+  Json many = support::StoredJob(JobOf(ForgetWork{.items = {{.tag = "a"}}}));
+  many["forget"]["items"] = Json::array();
+  EXPECT_THAT(ReadJob(many), StatusIs(absl::StatusCode::kInvalidArgument,
+                                      HasSubstr("is not a list of 1 to 500 objects")));
+  many["forget"]["items"] = Json::array({{{"tag", "a"}}, {{"tags", "b"}}});
+  EXPECT_THAT(ReadJob(many),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("spec.job.forget.items[1]")));
+  const WrongCase of_checks[] = {{"/check/part", 0, "spec.job.check.part: "},
+                                 {"/check/part", 8, "spec.job.check.part: "},
+                                 {"/check/parts", 10'001, "spec.job.check.parts: "},
+                                 {"/check/readNewerThan", "new", "is not a time"}};
+  for (const WrongCase& wrong : of_checks) {
+    Json json = support::StoredJob(JobOf(CheckWork{.part = 7, .parts = 7}));
+    json[Json::json_pointer(wrong.at)] = wrong.value;
+    EXPECT_THAT(ReadJob(json),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(wrong.words)));
   }
   for (const Json& json : {Json(), Json("job"), Json::array({1})}) {
     EXPECT_THAT(ReadJob(json),

@@ -157,7 +157,8 @@ TEST(VolumeTask, TheSchemaKnowsEveryFieldThatIsWritten) {
   VolumeTaskStatus status;
   status.stage = status.node = "x";
   status.started_at = status.heartbeat_at = status.completed_at = absl::UnixEpoch();
-  status.outcome = Outcome{.backup = BackupFigures(), .restore = RestoreFigures()};
+  status.outcome =
+      Outcome{.backup = BackupFigures(), .restore = RestoreFigures(), .check = CheckFigures()};
   const Json written = ToJson(status);
   for (const auto& [name, value] : written.items()) {
     EXPECT_TRUE(properties.at("status").at("properties").contains(name)) << name;
@@ -166,7 +167,7 @@ TEST(VolumeTask, TheSchemaKnowsEveryFieldThatIsWritten) {
   EXPECT_EQ(written.size() + kOfFormerWorkers, properties.at("status").at("properties").size());
   const Json& outcome = properties.at("status").at("properties").at("outcome").at("properties");
   EXPECT_EQ(NamesOf(written.at("outcome")), NamesOf(outcome));
-  for (const char* figures : {"backup", "restore"}) {
+  for (const char* figures : {"backup", "restore", "check"}) {
     EXPECT_EQ(NamesOf(written.at("outcome").at(figures)),
               NamesOf(outcome.at(figures).at("properties")));
   }
@@ -174,8 +175,8 @@ TEST(VolumeTask, TheSchemaKnowsEveryFieldThatIsWritten) {
   spec["job"] = nullptr;
   EXPECT_EQ(NamesOf(spec), NamesOf(properties.at("spec").at("properties")));
   const Json& job = properties.at("spec").at("properties").at("job").at("properties");
-  for (const VolumeWork& work :
-       {VolumeWork(UploadWork()), VolumeWork(DownloadWork()), VolumeWork(ForgetWork())}) {
+  for (const VolumeWork& work : {VolumeWork(UploadWork()), VolumeWork(DownloadWork()),
+                                 VolumeWork(ForgetWork()), VolumeWork(CheckWork())}) {
     const Json told = ToJson(VolumeJob{.work = work});
     EXPECT_EQ(NamesOf(told), NamesOf(job));
     for (const auto& [name, value] : told.items()) {

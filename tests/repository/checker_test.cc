@@ -86,6 +86,23 @@ TEST(DataSubsetTest, ReadsAtLeastOne) {
   EXPECT_THAT(ChooseSubset({}, ReadShare{50}, 0), IsEmpty());
 }
 
+TEST(DataSubsetTest, NewPacksComeFirstAndOfOthersOnlyThePart) {
+  std::vector<FileInfo> packs = SomePacks(100);
+  const absl::Time checked_at = absl::FromUnixSeconds(1'000'000);
+  packs[7].modified_at = checked_at + absl::Seconds(1);
+  packs[42].modified_at = checked_at + absl::Hours(1);
+  packs[50].modified_at = checked_at;
+  const ReadPart part{.part = 2, .parts = 7};
+  const std::vector<FileInfo> chosen = ChoosePacks(packs, part, checked_at, 0);
+  ASSERT_GE(chosen.size(), 2);
+  EXPECT_EQ(IdsOf({chosen[0], chosen[1]}), (std::set<Id>{packs[7].id, packs[42].id}));
+  std::set<Id> expected = IdsOf(ChooseSubset(packs, part, 0));
+  expected.insert({packs[7].id, packs[42].id});
+  EXPECT_EQ(IdsOf(chosen), expected);
+  EXPECT_EQ(chosen.size(), expected.size()) << "none is read twice";
+  EXPECT_THAT(ChoosePacks(packs, ReadNothing{}, absl::InfiniteFuture(), 0), IsEmpty());
+}
+
 // --- Findings ---
 
 class CheckerTest : public MaintenanceFixture {
@@ -263,6 +280,24 @@ TEST_F(CheckerTest, NamesTheSnapshotsThatCannotBeRestored) {
   store_.SetObjects(base);
   Flip(FileKey(FileKind::kSnapshot, second), 40);
   EXPECT_THAT(unrestorable(false), ElementsAre(second));
+}
+
+// A check with a shared lock: its index may be older than what another writes meanwhile.
+TEST_F(CheckerTest, ABackupThatEndsDuringTheCheckIsNoFinding) {
+  std::unique_ptr<Repository> repository = Open();
+  std::string image;
+  CheckOptions options{.read_data = ReadEverything{}};
+  options.progress = [&](absl::string_view stage, int64_t, int64_t) {
+    if (stage == "packs" && image.empty()) {
+      image = Image({7, 8, 9});
+      BackUp(image);
+    }
+  };
+  const absl::StatusOr<CheckReport> report = CheckRepository(ctx_, *repository, options);
+  ASSERT_THAT(report, IsOk());
+  EXPECT_FALSE(image.empty());
+  EXPECT_TRUE(report->ok()) << Describe(*report);
+  EXPECT_EQ(report->snapshots, 1);
 }
 
 TEST_F(CheckerTest, ALostPackThatNoSnapshotNeedsConcernsNone) {

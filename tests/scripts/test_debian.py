@@ -33,7 +33,8 @@ class Mirror:
     def unpack(self, package):
         folder = console.cache_dir() / "debian" / f"{package}_{Mirror.versions[self._name]}_amd64"
         (folder / "usr" / "bin").mkdir(parents=True, exist_ok=True)
-        (folder / "usr" / "bin" / package).write_text(Mirror.versions[self._name])
+        for program in {"prometheus": ("prometheus", "promtool")}.get(package, (package,)):
+            (folder / "usr" / "bin" / program).write_text(Mirror.versions[self._name])
         return folder
 
 
@@ -107,3 +108,17 @@ def test_a_mirror_that_cannot_be_read_is_a_failure_unless_there_is_one_already(c
     _age(cache / "restic" / release)
     debian.ensure_restics(newest=True)
     assert (cache / "restic" / release).exists()
+
+
+def test_promtool_is_fetched_once_and_without_the_server(cache, monkeypatch):
+    monkeypatch.setattr(debian.shutil, "which", lambda name: None)
+    Mirror.versions["bookworm"] = "2.42.0"
+    assert [debian.promtool().read_text() for _ in range(2)] == ["2.42.0"] * 2
+    assert Mirror.asked == 1
+    assert not list((cache / "debian").glob("prometheus_*"))
+
+
+def test_an_installed_promtool_is_taken(cache, monkeypatch):
+    monkeypatch.setattr(debian.shutil, "which", lambda name: f"/usr/bin/{name}")
+    assert str(debian.promtool()) == "/usr/bin/promtool"
+    assert Mirror.asked == 0 and not (cache / "promtool").exists()

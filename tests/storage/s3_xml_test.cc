@@ -36,6 +36,8 @@ TEST(S3XmlTest, ReadsAPage) {
   ASSERT_THAT(page->objects, SizeIs(2));
   EXPECT_EQ(page->objects[0].key, "data/00/a+b");
   EXPECT_EQ(page->objects[0].size_bytes, 0);
+  EXPECT_EQ(page->objects[0].modified_at, absl::FromUnixSeconds(1'704'067'200));
+  EXPECT_EQ(page->objects[1].modified_at, absl::InfinitePast()) << "not told";
   EXPECT_EQ(page->objects[1].key, "data/01/c d");
   EXPECT_EQ(page->objects[1].size_bytes, INT64_MAX);
   EXPECT_EQ(page->next_token, "1ueGcxLPRx1Tr/XYExHnhbYLgveDs2J/wm36Hy4vbOwM=");

@@ -474,6 +474,12 @@ absl::StatusOr<Json> FakeApiClient::Admit(std::unique_lock<std::mutex>& lock,
   }
   ASSIGN_OR_RETURN(Json prepared, PrepareNew(type, namespace_name, object));
   const std::string name = k8s::Name(prepared);
+  if (type.namespaced && terminating_namespaces_.contains(std::string(namespace_name))) {
+    return absl::PermissionDeniedError(
+        absl::StrCat(type.plural, type.group.empty() ? "" : ".", type.group, " \"", name,
+                     "\" is forbidden: unable to create new content in namespace ", namespace_name,
+                     " because it is being terminated"));
+  }
   if (admission_) {
     ASSIGN_OR_RETURN(prepared, AskAdmission(lock, {.operation = "CREATE",
                                                    .type = type,
@@ -991,6 +997,11 @@ void FakeApiClient::SetStatusSubresource(const std::string& plural, bool on) {
 void FakeApiClient::RequireNamespaces() {
   std::scoped_lock lock(mutex_);
   require_namespaces_ = true;
+}
+
+void FakeApiClient::TerminateNamespace(const std::string& name) {
+  std::scoped_lock lock(mutex_);
+  terminating_namespaces_.insert(name);
 }
 
 void FakeApiClient::CompactHistory() {

@@ -106,6 +106,9 @@ class FakeApiClient : public k8s::ApiClient {
   void SetStatusSubresource(const std::string& plural, bool on);
   // Creating in a namespace that is not there (as object of kind Namespace) is NOT_FOUND.
   void RequireNamespaces();
+  // The namespace is being deleted: what is created there is refused with the words of a real
+  // server. What is in it stays until the test deletes it.
+  void TerminateNamespace(const std::string& name);
   // A ResourceQuota of this name allows so many objects of the kind in the namespace, which counts
   // until they are gone: what is created beyond it is refused with the words of a real server.
   // Lists have the object, with what is used now.
@@ -279,6 +282,7 @@ class FakeApiClient : public k8s::ApiClient {
   int watches_ = 0;
   std::list<int64_t> handed_over_;  // up to which revision, by each watch that is open
   bool require_namespaces_ = false;
+  std::set<std::string> terminating_namespaces_;
   std::string username_ = "system:serviceaccount:velero:mover";
   int tokens_ = 0;
   std::set<std::string> removed_types_;

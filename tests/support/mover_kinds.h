@@ -17,7 +17,7 @@ inline Json ShippedDefinition(const std::string& file) {
 
 // The CRDs of the mover's kinds, as after an installation.
 inline void SeedMoverKinds(FakeApiClient& api) {
-  for (const char* file : {"volumetask.yaml", "datadeletion.yaml"}) {
+  for (const char* file : {"volumetask.yaml", "datadeletion.yaml", "protectedvolume.yaml"}) {
     api.Seed(objects::CustomResourceDefinition::Type(), ShippedDefinition(file));
   }
 }

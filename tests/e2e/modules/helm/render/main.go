@@ -1,6 +1,6 @@
 // render prints, as a JSON list, what `helm install` would send to a cluster: the chart's definitions, then its templates.
 //
-//	render -chart FOLDER -namespace NS [-release NAME] [-values JSON]
+//	render -chart FOLDER -namespace NS [-release NAME] [-values JSON] [-without GROUP/VERSION]
 //
 // Values are checked against the chart's schema. Documents come in the order of their files' names.
 package main
@@ -18,6 +18,8 @@ import (
 	"helm.sh/helm/v3/pkg/chartutil"
 	"helm.sh/helm/v3/pkg/engine"
 	"helm.sh/helm/v3/pkg/releaseutil"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
 )
 
@@ -40,7 +42,28 @@ func documents(name, text string, into []any) ([]any, error) {
 	return into, nil
 }
 
-func render(folder, release, namespace, values string) ([]any, error) {
+// capabilities are what Helm would find in a cluster of its own Kubernetes version: its API groups, and their kinds. Those of
+// `without`, a GROUP/VERSION, are left out, as in an older cluster.
+func capabilities(without string) *chartutil.Capabilities {
+	found := *chartutil.DefaultCapabilities
+	found.APIVersions = chartutil.VersionSet{}
+	for _, version := range chartutil.DefaultVersionSet {
+		if version == without {
+			continue
+		}
+		found.APIVersions = append(found.APIVersions, version)
+		group, err := schema.ParseGroupVersion(version)
+		if err != nil {
+			continue
+		}
+		for kind := range scheme.Scheme.KnownTypes(group) {
+			found.APIVersions = append(found.APIVersions, version+"/"+kind)
+		}
+	}
+	return &found
+}
+
+func render(folder, release, namespace, values, without string) ([]any, error) {
 	chart, err := loader.Load(folder)
 	if err != nil {
 		return nil, err
@@ -50,7 +73,7 @@ func render(folder, release, namespace, values string) ([]any, error) {
 		return nil, fmt.Errorf("-values: %w", err)
 	}
 	options := chartutil.ReleaseOptions{Name: release, Namespace: namespace, IsInstall: true, Revision: 1}
-	merged, err := chartutil.ToRenderValues(chart, given, options, chartutil.DefaultCapabilities)
+	merged, err := chartutil.ToRenderValues(chart, given, options, capabilities(without))
 	if err != nil {
 		return nil, err
 	}
@@ -84,8 +107,9 @@ func main() {
 	release := flag.String("release", "csi-delta", "the release's name")
 	namespace := flag.String("namespace", "", "where it is installed")
 	values := flag.String("values", "{}", "values that are not the chart's own, as JSON")
+	without := flag.String("without", "", "GROUP/VERSION that the cluster does not serve")
 	flag.Parse()
-	list, err := render(*folder, *release, *namespace, *values)
+	list, err := render(*folder, *release, *namespace, *values, *without)
 	if err == nil {
 		err = json.NewEncoder(os.Stdout).Encode(list)
 	}

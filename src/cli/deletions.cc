@@ -1,0 +1,174 @@
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/rfc3339.h"
+#include "base/status_macros.h"
+#include "cli/cluster_access.h"
+#include "cli/command.h"
+#include "cli/text.h"
+#include "objects/client.h"
+#include "objects/data_deletion.h"
+#include "objects/keys.h"
+#include "objects/patch.h"
+
+namespace csidelta::cli {
+namespace {
+
+using objects::DataDeletion;
+using objects::DeletionPhase;
+
+constexpr int kNamesMax = 1000;
+
+// The DataDeletions of one Velero.
+struct DeletionsOfVelero {
+  ClusterAccess cluster;
+  std::string velero_namespace = "velero";
+
+  void Declare(ArgumentTable& table) {
+    cluster.Declare(table);
+    table.Add("--velero-namespace", "NS", "the namespace of the DataDeletions; velero",
+              velero_namespace);
+  }
+
+  absl::StatusOr<std::vector<DataDeletion>> List(const CallContext& ctx,
+                                                 k8s::ApiClient& api) const {
+    return objects::List<DataDeletion>(
+        ctx, api, velero_namespace,
+        {.label_selector = "", .field_selector = "", .may_be_old = true});
+  }
+};
+
+std::string PhaseOf(const DataDeletion& deletion) {
+  const std::string phase = objects::ToString(deletion.phase());
+  return phase.empty() ? "New" : phase;
+}
+
+std::vector<std::string> RowOf(const DataDeletion& deletion) {
+  const objects::DataDeletionStatus status = deletion.status();
+  return {absl::StrCat(" ", deletion.name()),
+          PhaseOf(deletion),
+          deletion.spec().location,
+          deletion.spec().backup,
+          absl::StrCat(status.attempts),
+          status.trouble_since.has_value() ? FormatRfc3339(*status.trouble_since) : "",
+          status.message};
+}
+
+Json ToJson(const DataDeletion& deletion) {
+  const objects::DataDeletionStatus status = deletion.status();
+  return {{"namespace", deletion.namespace_name()},
+          {"name", deletion.name()},
+          {"phase", PhaseOf(deletion)},
+          {"location", deletion.spec().location},
+          {"backup", deletion.spec().backup},
+          {"attempts", status.attempts},
+          {"trouble", objects::ToString(status.trouble)},
+          {"trouble_since",
+           status.trouble_since.has_value() ? FormatRfc3339(*status.trouble_since) : ""},
+          {"message", status.message}};
+}
+
+class DeletionsListCommand : public Command {
+ public:
+  VerbSyntax Declare() override {
+    ArgumentTable table;
+    velero_.Declare(table);
+    table.Add("--all", "also those that are done, which stay for a day", all_);
+    return {.name = "deletions list",
+            .summary = "List the DataDeletions that are not done, and why",
+            .details =
+                "The data of a deleted backup goes by a DataDeletion. One that is New waits for a "
+                "worker, which removes all that is due in one repository. One that is Failed was "
+                "given up, or names nothing of csi-delta: deletions retry requests it again.",
+            .table = std::move(table)};
+  }
+
+  absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
+    const std::unique_ptr<k8s::ApiClient> api = velero_.cluster.MakeClient();
+    ASSIGN_OR_RETURN(const std::vector<DataDeletion> deletions, velero_.List(ctx, *api));
+    Json list = Json::array();
+    std::vector<std::vector<std::string>> rows = {
+        {" Name", "Phase", "Location", "Backup", "Attempts", "Failing since", "Message"}};
+    for (const DataDeletion& deletion : deletions) {
+      if (all_ || deletion.phase() != DeletionPhase::kCompleted) {
+        list.push_back(ToJson(deletion));
+        rows.push_back(RowOf(deletion));
+      }
+    }
+    session.console().PrintResult(list,
+                                  list.empty() ? "no data is to be deleted\n" : FormatTable(rows));
+    return ExitCode::kOk;
+  }
+
+ private:
+  DeletionsOfVelero velero_;
+  bool all_ = false;
+};
+
+class DeletionsRetryCommand : public Command {
+ public:
+  VerbSyntax Declare() override {
+    ArgumentTable table;
+    table.AddWords("NAME", "the DataDeletions to retry", 0, kNamesMax, names_);
+    velero_.Declare(table);
+    table.Add("--all", "each that failed or is tried again later", all_);
+    return {.name = "deletions retry",
+            .summary = "Request DataDeletions again that were given up, or have to wait",
+            .details =
+                "Sets the annotation mover.csi-delta.io/retry, which the data mover removes when "
+                "it makes the next attempt due. Those that are done are left alone.",
+            .table = std::move(table)};
+  }
+
+  absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
+    if (all_ != names_.empty()) {
+      return absl::InvalidArgumentError("give either names or --all");
+    }
+    const std::unique_ptr<k8s::ApiClient> api = velero_.cluster.MakeClient();
+    ASSIGN_OR_RETURN(const std::vector<std::string> names, Names(ctx, *api));
+    for (const std::string& name : names) {
+      RETURN_IF_ERROR(
+          objects::Apply(ctx, *api, DataDeletion::Key(velero_.velero_namespace, name),
+                         objects::Patch().SetAnnotation(objects::kRetryAnnotation,
+                                                        FormatRfc3339(ctx.clock->Now()))));
+    }
+    session.console().PrintResult({{"message_type", "deletions_retried"}, {"names", names}},
+                                  absl::StrCat("retried ", names.size(), " DataDeletions\n"));
+    return ExitCode::kOk;
+  }
+
+ private:
+  absl::StatusOr<std::vector<std::string>> Names(const CallContext& ctx, k8s::ApiClient& api) {
+    if (!all_) {
+      return names_;
+    }
+    ASSIGN_OR_RETURN(const std::vector<DataDeletion> deletions, velero_.List(ctx, api));
+    std::vector<std::string> names;
+    for (const DataDeletion& deletion : deletions) {
+      if (deletion.phase() == DeletionPhase::kFailed ||
+          deletion.phase() == DeletionPhase::kWaiting) {
+        names.push_back(deletion.name());
+      }
+    }
+    return names;
+  }
+
+  std::vector<std::string> names_;
+  DeletionsOfVelero velero_;
+  bool all_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakeDeletionsListCommand() {
+  return std::make_unique<DeletionsListCommand>();
+}
+std::unique_ptr<Command> MakeDeletionsRetryCommand() {
+  return std::make_unique<DeletionsRetryCommand>();
+}
+
+}  // namespace csidelta::cli

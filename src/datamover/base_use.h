@@ -1,0 +1,84 @@
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "csi/base_snapshots.h"
+#include "datamover/settings.h"
+#include "k8s/api_client.h"
+#include "objects/object.h"
+#include "objects/protected_volume.h"
+
+namespace csidelta::datamover {
+
+// For so long a BackupStorageLocation or a Backup must be missing before bases are dropped for it:
+// a chart that replaces its BackupStorageLocations, or a Velero that is installed again, misses
+// them for minutes.
+inline constexpr absl::Duration kMissingGracePeriod = absl::Hours(1);
+
+// Why a base is of no use, in the order in which it is looked for.
+enum class BaseUselessness {
+  kPvcGone,
+  kLocationGone,     // the BackupStorageLocation
+  kDriverKeepsNone,  // by the settings
+  kSnapshotDeleted,  // the repository snapshot that it stands for
+  kSuperseded,       // a newer upload was completed, and left no base
+  kBackupGone,
+  kTooOld,
+};
+// "PvcGone".
+std::string ToString(BaseUselessness reason);
+// For people: "its PVC was deleted".
+absl::string_view TextOf(BaseUselessness reason);
+
+// What is known of a base besides its content. What is not known makes no base useless.
+struct BaseInfo {
+  absl::Time now;
+  absl::Duration age_max;
+  bool pvc_is_gone = false;  // or has another uid
+  bool is_kept = true;       // by the settings, or because its driver needs bases
+  // Since it was missed first; zero: it is there.
+  absl::Duration location_missing_for = absl::ZeroDuration();
+  // Of last_good.
+  absl::Duration backup_missing_for = absl::ZeroDuration();
+  bool snapshot_is_deleted = false;
+  // As the ProtectedVolume of its PVC and location has it; nothing without a record.
+  std::optional<objects::LastGoodBackup> last_good = {};
+};
+
+// Nothing where the next upload of its volume can be compared with it. Pure.
+std::optional<BaseUselessness> WhyUseless(const csi::BaseSnapshot& base, const BaseInfo& info);
+
+// One base, for people.
+struct ListedBase {
+  csi::BaseSnapshot base;
+  std::optional<BaseUselessness> useless;
+  bool is_in_use = false;  // an upload of its PVC is under way
+};
+
+// Lists all objects of a kind in a namespace, or in all ("").
+using ListObjects = absl::FunctionRef<absl::StatusOr<std::vector<objects::Object>>(
+    const k8s::ResourceType& type, absl::string_view namespace_name)>;
+
+struct BaseListRequest {
+  std::string mover_namespace;
+  std::set<std::string> velero_namespaces;  // bases of others are left out
+  std::string cluster = {};                 // likewise; "": of all clusters
+  MoverSettings settings;
+  absl::Time now;
+};
+
+// All bases by namespace and PVC, with what is wrong with each. What is missing counts at once,
+// without a grace period. Kinds that are not served make no base useless.
+absl::StatusOr<std::vector<ListedBase>> ListBasesWithUse(const BaseListRequest& request,
+                                                         ListObjects list);
+
+}  // namespace csidelta::datamover

@@ -1,0 +1,461 @@
+#include "datamover/check_reconciler.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+#include "base/crypto.h"
+#include "base/log.h"
+#include "base/status_macros.h"
+#include "datamover/repository_access.h"
+#include "datamover/volume_task.h"
+#include "datamover/worker_run.h"
+#include "objects/client.h"
+#include "objects/data_upload.h"
+#include "objects/event.h"
+#include "objects/keys.h"
+#include "objects/patch.h"
+#include "velero/data_reference.h"
+
+namespace csidelta::datamover {
+namespace {
+
+using objects::ProtectedVolume;
+using objects::Verification;
+
+constexpr char kRecordKind[] = "ProtectedVolume";
+// Another check's end enqueues the first one that waits; transfers that wait no more do not.
+constexpr absl::Duration kAskFirstAgain = absl::Seconds(30);
+constexpr absl::Duration kAskAgain = absl::Minutes(10);
+constexpr absl::Duration kObserveAgain = absl::Minutes(1);
+constexpr absl::Duration kCheckLockWait = absl::Seconds(10);
+constexpr std::size_t kBackupsNamedMax = 10;  // in one sentence
+constexpr int kDoublingsMax = 10;
+
+// From 0 up to `range`, the same for the same uid.
+absl::Duration SpreadOf(absl::string_view uid, absl::Duration range) {
+  uint32_t digest = 0;
+  if (!absl::SimpleHexAtoi(Sha256Hex(uid).substr(0, 8), &digest)) {
+    return absl::ZeroDuration();
+  }
+  return range * (static_cast<double>(digest) / (uint64_t{1} << 32));
+}
+
+// "a, b and 3 more".
+std::string NameSome(const std::vector<std::string>& names) {
+  const std::size_t count = std::min(names.size(), kBackupsNamedMax);
+  std::string text = absl::StrJoin(names.begin(), names.begin() + count, ", ");
+  if (names.size() > count) {
+    absl::StrAppend(&text, " and ", names.size() - count, " more");
+  }
+  return text;
+}
+
+// One look at the record of one volume.
+class CheckStep {
+ public:
+  CheckStep(const CallContext& ctx, const MoverEnvironment& env, CheckQueue& queue,
+            const std::function<bool()>& may_begin, const ProtectedVolume& volume)
+      : ctx_(ctx),
+        env_(env),
+        queue_(queue),
+        may_begin_(may_begin),
+        volume_(volume),
+        status_(volume.status()),
+        task_name_(StemOf(kRecordKind, volume.uid())),
+        run_(env, task_name_) {}
+
+  absl::StatusOr<absl::Time> Step();
+
+ private:
+  absl::StatusOr<absl::Time> Begin();
+  // How many workers check others, as the API server has it.
+  absl::StatusOr<int> CountOthers() const;
+  absl::StatusOr<absl::Time> Observe();
+  absl::StatusOr<RepositoryAccess> Access() const;
+  absl::StatusOr<WorkerRun::NextPod> MakePod(const VolumeTask& task);
+  CheckWork Work() const;
+  absl::StatusOr<absl::Time> Conclude(const VolumeTaskStatus& ended);
+  // Where the verification goes on after a check of this work, which began then.
+  Verification Next(const CheckWork& work, absl::Time began, bool is_good) const;
+  absl::Status Record(const Verification& next);
+  // Names of the Backups whose repository snapshots have these tags.
+  absl::StatusOr<std::vector<std::string>> BackupsOf(const std::vector<std::string>& tags) const;
+  absl::StatusOr<absl::Time> TryLater(absl::string_view why, absl::Duration first);
+  absl::Status RemoveWorker();
+  void EmitEvent(k8s::EventType type, absl::string_view reason, absl::string_view message) const;
+
+  const CallContext& ctx_;
+  const MoverEnvironment& env_;
+  CheckQueue& queue_;
+  const std::function<bool()>& may_begin_;
+  const ProtectedVolume& volume_;
+  const objects::ProtectedVolumeStatus status_;
+  const std::string task_name_;
+  WorkerRun run_;
+};
+
+absl::StatusOr<absl::Time> CheckStep::Step() {
+  ASSIGN_OR_RETURN(const std::optional<VolumeTask> task, run_.CachedTask(ctx_));
+  if (task.has_value()) {
+    return Observe();
+  }
+  const absl::Time now = ctx_.clock->Now();
+  const std::optional<absl::Time> due = CheckDueAt(volume_);
+  if (!due.has_value() || volume_.is_being_deleted()) {
+    queue_.Leave(task_name_);
+    return absl::InfiniteFuture();
+  }
+  const absl::Time at =
+      std::max(*due, queue_.PostponedUntil(task_name_).value_or(absl::InfinitePast()));
+  if (now < at) {
+    queue_.Leave(task_name_);
+    return at;
+  }
+  if (!queue_.IsFirst(task_name_, *due, env_.settings.checks.workers)) {
+    return now + kAskAgain;
+  }
+  if (env_.settings.is_paused || !may_begin_()) {
+    return now + kAskFirstAgain;
+  }
+  return Begin();
+}
+
+absl::StatusOr<absl::Time> CheckStep::Begin() {
+  // What was told of it may be older than what we wrote.
+  ASSIGN_OR_RETURN(const std::optional<ProtectedVolume> fresh,
+                   objects::Find<ProtectedVolume>(ctx_, env_.api, volume_.key()));
+  const std::optional<absl::Time> due =
+      fresh.has_value() ? CheckDueAt(*fresh) : std::optional<absl::Time>();
+  if (!due.has_value() || *due > ctx_.clock->Now()) {
+    queue_.Leave(task_name_);
+    return due.value_or(absl::InfiniteFuture());
+  }
+  ASSIGN_OR_RETURN(const int others, CountOthers());
+  if (others >= env_.settings.checks.workers) {
+    return ctx_.clock->Now() + kAskFirstAgain;
+  }
+  const absl::StatusOr<velero::DataReference> reference =
+      velero::ParseDataReference(fresh->status().last_good->snapshot_id);
+  if (!reference.ok()) {
+    return TryLater(reference.status().message(), kCheckAgainFirst);
+  }
+  const objects::ProtectedVolumeSpec spec = volume_.spec();
+  RETURN_IF_ERROR(run_.EnsureTask(ctx_,
+                                  {.kind = TaskKind::kCheck,
+                                   .subject = {.kind = kRecordKind,
+                                               .namespace_name = volume_.namespace_name(),
+                                               .name = volume_.name(),
+                                               .uid = volume_.uid()},
+                                   .volume = {.namespace_name = spec.pvc_namespace,
+                                              .claim = spec.pvc,
+                                              .claim_uid = reference->claim_uid}},
+                                  LabelsFor(task_name_, volume_.namespace_name()))
+                      .status());
+  return Observe();
+}
+
+absl::StatusOr<int> CheckStep::CountOthers() const {
+  ASSIGN_OR_RETURN(const std::vector<VolumeTask> tasks,
+                   objects::List<VolumeTask>(ctx_, env_.api, env_.mover_namespace));
+  return static_cast<int>(std::count_if(tasks.begin(), tasks.end(), [&](const VolumeTask& task) {
+    const absl::StatusOr<VolumeTaskSpec> spec = task.spec();
+    return spec.ok() && spec->kind == TaskKind::kCheck && task.name() != task_name_;
+  }));
+}
+
+absl::StatusOr<absl::Time> CheckStep::Observe() {
+  queue_.NoteRunning(task_name_);
+  absl::StatusOr<WorkerView> view =
+      run_.Step(ctx_, [this](const VolumeTask& task) { return MakePod(task); });
+  const absl::Status& error = view.ok() ? view->refusal : view.status();
+  if (absl::IsFailedPrecondition(error) || absl::IsNotFound(error) ||
+      absl::IsPermissionDenied(error)) {
+    return TryLater(error.message(), kCheckAgainFirst);  // A person may put it right meanwhile.
+  }
+  RETURN_IF_ERROR(view.status());
+  if (view->state == WorkerView::State::kEnded) {
+    return Conclude(view->status);
+  }
+  const absl::Time now = ctx_.clock->Now();
+  if (view->state == WorkerView::State::kStarting &&
+      now - view->attempt_since > env_.settings.prepare_timeout) {
+    return TryLater(absl::StrCat("the worker does not start: ", view->words), kCheckAgainFirst);
+  }
+  return std::min(view->look_again, now + kObserveAgain);
+}
+
+absl::StatusOr<RepositoryAccess> CheckStep::Access() const {
+  if (!status_.last_good.has_value()) {
+    return absl::FailedPreconditionError("the record names no good backup");
+  }
+  ASSIGN_OR_RETURN(const velero::DataReference reference,
+                   velero::ParseDataReference(status_.last_good->snapshot_id));
+  return OpenRepositoryAccess(ctx_, env_.api,
+                              {.velero_namespace = volume_.namespace_name(),
+                               .location = volume_.spec().location,
+                               .mover_namespace = env_.mover_namespace,
+                               .repository_path = velero::RepositoryPath(reference),
+                               .for_writing = true,  // of a lock
+                               .written_with_key = reference.key},
+                              env_.secure_random);
+}
+
+absl::StatusOr<WorkerRun::NextPod> CheckStep::MakePod(const VolumeTask& task) {
+  ASSIGN_OR_RETURN(RepositoryAccess access, Access());
+  return run_.PodFor(ctx_, task,
+                     {.work = Work(),
+                      .lock_wait = kCheckLockWait,
+                      .access = std::move(access),
+                      .has_volume = false});
+}
+
+CheckWork CheckStep::Work() const {
+  const Verification before = status_.verification.value_or(Verification());
+  CheckWork work{.part = 1, .parts = env_.settings.checks.parts()};
+  if (before.parts == work.parts && before.position < work.parts) {
+    work.part = before.position + 1;
+  }
+  if (before.read_until.has_value()) {
+    work.read_newer_than = *before.read_until - kCheckOverlap;
+  }
+  return work;
+}
+
+absl::StatusOr<absl::Time> CheckStep::Conclude(const VolumeTaskStatus& ended) {
+  ASSIGN_OR_RETURN(const std::optional<VolumeTask> task, run_.FindTask(ctx_));
+  if (!task.has_value()) {
+    return ctx_.clock->Now();
+  }
+  const absl::StatusOr<VolumeJob> job = task->job();
+  const CheckWork* const work = job.ok() ? std::get_if<CheckWork>(&job->work) : nullptr;
+  const bool is_gone = CauseOf(ended) == OutcomeCause::kNoRepository;
+  const bool is_done = ended.phase == TaskPhase::kSucceeded && ended.outcome.has_value() &&
+                       ended.outcome->check.has_value();
+  if (work == nullptr || !(is_done || is_gone)) {
+    return TryLater(WithMissingKey(ended, Access()),
+                    CauseOf(ended) == OutcomeCause::kLocked ? kCheckLockedAgain : kCheckAgainFirst);
+  }
+  const absl::Time began = task->created_at().value_or(ctx_.clock->Now());
+  const CheckFigures figures =
+      ended.outcome->check.value_or(CheckFigures{.errors = 1, .broken_snapshots = 1});
+  Verification next = Next(*work, began, figures.errors == 0);
+  next.read_bytes = figures.read_bytes;
+  if (is_gone) {
+    next.broken_backups = {status_.last_good.value_or(objects::LastGoodBackup()).backup};
+    next.finding = absl::StrCat(
+        "the repository is not there, so no backup of this PVC can be "
+        "restored: ",
+        MessageOf(ended));
+  } else if (figures.errors > 0) {
+    ASSIGN_OR_RETURN(next.broken_backups, BackupsOf(figures.broken_tags));
+    next.finding =
+        absl::StrCat(figures.errors, figures.errors == 1 ? " error" : " errors", "; ",
+                     figures.broken_snapshots == 0
+                         ? "every backup can be restored"
+                         : absl::StrCat(figures.broken_snapshots, " of ", figures.snapshots,
+                                        " repository snapshots cannot be restored, backups: ",
+                                        NameSome(next.broken_backups)),
+                     figures.findings.empty() ? "" : absl::StrCat("; ", figures.findings.front()));
+  }
+  RETURN_IF_ERROR(Record(next));
+  RETURN_IF_ERROR(RemoveWorker());
+  queue_.EndPostponing(task_name_);
+  return began + kCheckEvery;
+}
+
+Verification CheckStep::Next(const CheckWork& work, absl::Time began, bool is_good) const {
+  Verification next = status_.verification.value_or(Verification());
+  next.at = began;
+  next.finding.clear();
+  next.broken_backups.clear();
+  if (work.part == 1) {
+    next.round_since = began;
+  }
+  next.parts = work.parts;
+  next.position = work.part - 1;
+  if (is_good) {
+    next.read_until = began;
+    next.position = work.part % work.parts;
+    if (work.part == work.parts) {
+      next.all_since = next.round_since;
+    }
+  }
+  return next;
+}
+
+absl::Status CheckStep::Record(const Verification& next) {
+  const Verification before = status_.verification.value_or(Verification());
+  if (before.at == next.at) {
+    return absl::OkStatus();  // Written by the process that was here before.
+  }
+  RETURN_IF_ERROR(objects::Apply(ctx_, env_.api, volume_.key(),
+                                 objects::Patch().SetVerification(next), "status"));
+  if (!next.finding.empty()) {
+    EmitEvent(k8s::EventType::kWarning, "VerificationFailed", next.finding);
+  } else if (!before.finding.empty()) {
+    EmitEvent(k8s::EventType::kNormal, "Verified", "what an earlier check found is gone");
+  }
+  CSIDELTA_LOG(kInfo, "repository checked", {"namespace", volume_.namespace_name()},
+               {"name", volume_.name()}, {"finding", next.finding});
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<std::string>> CheckStep::BackupsOf(
+    const std::vector<std::string>& tags) const {
+  std::vector<std::string> backups;
+  if (tags.empty()) {
+    return backups;
+  }
+  ASSIGN_OR_RETURN(
+      const std::vector<objects::DataUpload> uploads,
+      objects::List<objects::DataUpload>(
+          ctx_, env_.api, volume_.namespace_name(),
+          {.label_selector = absl::StrCat(objects::kPvcUidLabel, "=", volume_.spec().pvc_uid),
+           .field_selector = ""}));
+  for (const std::string& tag : tags) {
+    const auto upload = std::find_if(
+        uploads.begin(), uploads.end(),
+        [&tag](const objects::DataUpload& one) { return StemOf("DataUpload", one.uid()) == tag; });
+    const std::string backup =
+        upload == uploads.end() ? "" : upload->Label(objects::kBackupNameLabel);
+    backups.push_back(backup.empty()
+                          ? absl::StrCat("DataUpload ", absl::StripPrefix(tag, kUploadTagPrefix))
+                          : backup);
+  }
+  return backups;
+}
+
+absl::StatusOr<absl::Time> CheckStep::TryLater(absl::string_view why, absl::Duration first) {
+  RETURN_IF_ERROR(RemoveWorker());
+  const absl::Time again = queue_.Postpone(task_name_, ctx_.clock->Now(), first);
+  if (first != kCheckLockedAgain) {
+    EmitEvent(k8s::EventType::kWarning, "CheckFailed", why);
+  }
+  CSIDELTA_LOG(kWarn, "the repository was not checked", {"namespace", volume_.namespace_name()},
+               {"name", volume_.name()}, {"error", std::string(why)});
+  return again;
+}
+
+absl::Status CheckStep::RemoveWorker() {
+  RETURN_IF_ERROR(run_.Remove(ctx_));
+  RETURN_IF_ERROR(run_.RemoveTask(ctx_));
+  queue_.Leave(task_name_);
+  return absl::OkStatus();
+}
+
+void CheckStep::EmitEvent(k8s::EventType type, absl::string_view reason,
+                          absl::string_view message) const {
+  const absl::Status emitted =
+      objects::EmitEvent(ctx_, env_.api, volume_, type, reason, message, kMoverComponent);
+  if (!emitted.ok()) {
+    CSIDELTA_LOG(kWarn, "the event was not written", {"namespace", volume_.namespace_name()},
+                 {"name", volume_.name()}, {"error", std::string(emitted.message())});
+  }
+}
+
+}  // namespace
+
+std::optional<absl::Time> CheckDueAt(const ProtectedVolume& volume) {
+  const objects::ProtectedVolumeStatus status = volume.status();
+  if (!status.last_good.has_value() || status.last_good->snapshot_id.empty()) {
+    return std::nullopt;
+  }
+  if (status.verification.has_value() && status.verification->at.has_value()) {
+    return *status.verification->at + kCheckEvery;
+  }
+  return status.last_good->completed_at.value_or(absl::UnixEpoch()) +
+         SpreadOf(volume.uid(), kCheckEvery);
+}
+
+bool CheckQueue::IsFirst(const std::string& task, absl::Time since, int workers) {
+  const MutexLock lock(mutex_);
+  waiting_[task] = since;
+  if (static_cast<int>(running_.size()) >= workers) {
+    return false;
+  }
+  return std::all_of(waiting_.begin(), waiting_.end(), [&](const auto& other) {
+    return std::pair(since, absl::string_view(task)) <=
+           std::pair(other.second, absl::string_view(other.first));
+  });
+}
+
+void CheckQueue::NoteRunning(const std::string& task) {
+  const MutexLock lock(mutex_);
+  waiting_.erase(task);
+  running_[task] = true;
+}
+
+void CheckQueue::Leave(const std::string& task) {
+  std::string first;
+  {
+    const MutexLock lock(mutex_);
+    const bool was_there = waiting_.erase(task) + running_.erase(task) > 0;
+    const auto oldest = std::min_element(
+        waiting_.begin(), waiting_.end(),
+        [](const auto& left, const auto& right) { return left.second < right.second; });
+    if (was_there && oldest != waiting_.end()) {
+      first = oldest->first;
+    }
+  }
+  if (!first.empty()) {
+    enqueue_(first);
+  }
+}
+
+absl::Time CheckQueue::Postpone(const std::string& task, absl::Time now, absl::Duration first) {
+  const MutexLock lock(mutex_);
+  Postponed& postponed = postponed_[task];
+  const int doublings = std::min(postponed.failures++, kDoublingsMax);
+  postponed.until = now + std::min(kCheckAgainMax, first * (int64_t{1} << doublings));
+  return postponed.until;
+}
+
+std::optional<absl::Time> CheckQueue::PostponedUntil(const std::string& task) const {
+  const MutexLock lock(mutex_);
+  const auto found = postponed_.find(task);
+  return found == postponed_.end() ? std::nullopt : std::optional(found->second.until);
+}
+
+void CheckQueue::EndPostponing(const std::string& task) {
+  const MutexLock lock(mutex_);
+  postponed_.erase(task);
+}
+
+absl::StatusOr<absl::Time> CheckReconciler::ReconcileOne(const CallContext& ctx,
+                                                         const ProtectedVolume& volume) {
+  if (env_.settings.checks.percent_per_day == 0) {
+    return absl::InfiniteFuture();
+  }
+  return CheckStep(ctx, env_, queue_, may_begin_, volume).Step();
+}
+
+CheckFollower::CheckFollower(const MoverSettings& settings, CheckQueue& queue, WakeTable& wakes,
+                             k8s::ReconcileLoop& loop)
+    : SubjectFollower(kRecordKind, wakes, loop), settings_(settings), queue_(queue) {}
+
+bool CheckFollower::Take(const objects::Object& object) {
+  const absl::StatusOr<ProtectedVolume> volume = ProtectedVolume::From(object);
+  return volume.ok() && settings_.checks.percent_per_day > 0 && CheckDueAt(*volume).has_value();
+}
+
+void CheckFollower::Leave(const std::string& uid) {
+  const std::string task = StemOf(kRecordKind, uid);
+  queue_.EndPostponing(task);
+  queue_.Leave(task);
+}
+
+absl::Status RemoveCheckLeftovers(const CallContext& ctx, const MoverEnvironment& env,
+                                  const VolumeTask& task) {
+  WorkerRun run(env, task.name());
+  RETURN_IF_ERROR(run.Remove(ctx));
+  return run.RemoveTask(ctx);
+}
+
+}  // namespace csidelta::datamover

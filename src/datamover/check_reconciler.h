@@ -1,0 +1,114 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/call_context.h"
+#include "base/mutex.h"
+#include "datamover/mover_environment.h"
+#include "datamover/task_watch.h"
+#include "k8s/reconcile_loop.h"
+#include "objects/protected_volume.h"
+#include "objects/reconciler.h"
+#include "objects/volume_task.h"
+
+namespace csidelta::datamover {
+
+inline constexpr absl::Duration kCheckEvery = absl::Hours(24);  // one repository
+// After a check that could not be made: a lock that is held, a bucket that does not answer.
+inline constexpr absl::Duration kCheckLockedAgain = absl::Minutes(15);
+inline constexpr absl::Duration kCheckAgainFirst = absl::Hours(1);
+inline constexpr absl::Duration kCheckAgainMax = absl::Hours(12);
+// What was written so long before a check began counts as new to the next one: the clocks of bucket
+// and cluster differ, and an upload lists its packs some time after it wrote them.
+inline constexpr absl::Duration kCheckOverlap = absl::Hours(1);
+
+// When the repository of a volume is to be checked next; nothing without a good backup. First
+// checks are spread over a day by the record's uid. Pure.
+std::optional<absl::Time> CheckDueAt(const objects::ProtectedVolume& volume);
+
+// The checks that are due: the repository that was verified the longest ago comes first. All of it
+// is memory only. Thread-safe.
+class CheckQueue {
+ public:
+  // `enqueue`: called with the task's name of the one that is first now, without a lock.
+  explicit CheckQueue(std::function<void(const std::string& task)> enqueue)
+      : enqueue_(std::move(enqueue)) {}
+
+  // Whether the check of `task`, due since `since`, is the first of all, while fewer than `workers`
+  // run.
+  bool IsFirst(const std::string& task, absl::Time since, int workers);
+  void NoteRunning(const std::string& task);
+  // It does not wait or run any more.
+  void Leave(const std::string& task);
+
+  // It could not be made: the next attempt is `first` later, twice that after each further failure.
+  // Returns when.
+  absl::Time Postpone(const std::string& task, absl::Time now, absl::Duration first);
+  std::optional<absl::Time> PostponedUntil(const std::string& task) const;
+  void EndPostponing(const std::string& task);
+
+ private:
+  struct Postponed {
+    absl::Time until;
+    int failures = 0;  // in a row
+  };
+
+  const std::function<void(const std::string& task)> enqueue_;
+  mutable Mutex mutex_;
+  std::map<std::string, absl::Time> waiting_ ABSL_GUARDED_BY(mutex_);  // due since
+  std::map<std::string, bool> running_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, Postponed> postponed_ ABSL_GUARDED_BY(mutex_);
+};
+
+// Verifies the repositories of ProtectedVolumes, one part of their data a day, new data first:
+//
+//   due ---- it is the first, few enough run, and no transfer waits ---> a VolumeTask of type Check
+//   task --- its worker ended ---> status.verification, an Event where something is wrong
+//
+// The lock is a shared one: uploads go on. A repository whose lock a deletion holds is checked
+// later. After a finding the same part is read again until nothing is wrong with it.
+//
+// Borrows all.
+class CheckReconciler : public objects::Reconciler<objects::ProtectedVolume> {
+ public:
+  // `may_begin`: whether all transfers are known and none of them waits for an admission.
+  CheckReconciler(const MoverEnvironment& env, CheckQueue& queue, std::function<bool()> may_begin)
+      : env_(env), queue_(queue), may_begin_(std::move(may_begin)) {}
+
+ private:
+  absl::StatusOr<absl::Time> ReconcileOne(const CallContext& ctx,
+                                          const objects::ProtectedVolume& volume) override;
+
+  const MoverEnvironment& env_;
+  CheckQueue& queue_;
+  const std::function<bool()> may_begin_;
+};
+
+// All ProtectedVolumes of one Velero namespace: those that are to be checked are known by the name
+// of their tasks.
+class CheckFollower : public SubjectFollower {
+ public:
+  // Borrows all.
+  CheckFollower(const MoverSettings& settings, CheckQueue& queue, WakeTable& wakes,
+                k8s::ReconcileLoop& loop);
+
+ private:
+  bool Take(const objects::Object& object) override;
+  void Leave(const std::string& uid) override;
+
+  const MoverSettings& settings_;
+  CheckQueue& queue_;
+};
+
+// Removes the task of a check whose record is gone, and its Pod.
+absl::Status RemoveCheckLeftovers(const CallContext& ctx, const MoverEnvironment& env,
+                                  const objects::VolumeTask& task);
+
+}  // namespace csidelta::datamover

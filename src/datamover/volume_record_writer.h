@@ -1,0 +1,131 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/call_context.h"
+#include "base/mutex.h"
+#include "datamover/mover_environment.h"
+#include "datamover/volume_records.h"
+#include "objects/data_download.h"
+#include "objects/data_upload.h"
+#include "objects/patch.h"
+#include "objects/protected_volume.h"
+
+namespace csidelta::datamover {
+
+// Between two writes: after an upgrade each volume that there is needs two.
+inline constexpr absl::Duration kRecordWriteEvery = absl::Milliseconds(50);
+// After a write that failed.
+inline constexpr absl::Duration kRecordWriteAgain = absl::Seconds(30);
+// How often the PVC of a record is read; that of each record at another moment.
+inline constexpr absl::Duration kRecordPvcEvery = absl::Hours(1);
+
+// Writes the records of volumes by what their DataUploads and DataDownloads say, none of which
+// waits for it:
+//
+//   DataUpload accepted, no record yet --> the record is created
+//   DataUpload ended ---------------------> one patch of its status
+//   DataDownload completed ---------------> likewise
+//   each hour ----------------------------> the PVC is read; a record whose PVC is gone says so,
+//                                           and is deleted after RecordRules::keep_after_pvc
+//
+// What is to be written is derived from the objects that the cluster has, so a controller that
+// starts writes what one before it did not, and what records of an upgrade lack. Lost is only what
+// a DataUpload said that was deleted before its record could be written.
+//
+// Thread-safe; one thread writes.
+class VolumeRecordWriter {
+ public:
+  struct Seams {
+    std::function<bool()> leads;      // whether this process may write
+    std::function<bool()> is_synced;  // whether all DataUploads and records are known
+  };
+
+  // Borrows `env` and `records`.
+  VolumeRecordWriter(const MoverEnvironment& env, VolumeRecords& records, RecordRules rules,
+                     Seams seams);
+
+  // As it was seen, in any order and any number of times.
+  void Note(const objects::DataUpload& upload);
+  void Note(const objects::DataDownload& download);
+  // The record is new, changed or gone.
+  void Enqueue(const VolumeRecordKey& key);
+
+  // Writes until `ctx` ends.
+  void Work(const CallContext& ctx);
+  // Writes what is due now, in this thread.
+  void WorkOnce(const CallContext& ctx);
+
+ private:
+  using EndKey = std::pair<absl::Time, std::string>;  // of an upload: when it ended, its uid
+
+  // What objects say that a record may not have yet.
+  struct News {
+    objects::ProtectedVolumeSpec spec;  // without a uid: no reason to make a record
+    std::optional<objects::LastGoodBackup> good;
+    objects::RepositorySize repository;  // as of `good`
+    std::optional<objects::LastAttempt> attempt;
+    std::set<EndKey> failed;  // after `good`
+    std::optional<absl::Time> restored_at;
+    uint64_t version = 0;  // counts what was noted
+    bool is_empty() const { return version == 0; }
+  };
+  struct Entry {
+    News news;
+    absl::Duration due = absl::InfiniteDuration();
+    absl::Duration pvc_due = absl::InfiniteDuration();
+  };
+  struct Taken {
+    VolumeRecordKey key;
+    News news;
+    bool is_pvc_due = false;
+  };
+  // What is to become of an entry.
+  struct Outcome {
+    bool is_written = true;  // all that its news say
+    bool has_asked = false;  // the API server
+  };
+
+  template <typename Change>
+  void NoteChange(const VolumeRecordKey& key, const Change& change);
+  void Schedule(const VolumeRecordKey& key, Entry& entry, absl::Duration due)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::optional<Taken> Take(absl::Duration now);
+  void Settle(const Taken& taken, bool is_written, absl::Duration now);
+
+  absl::StatusOr<Outcome> WriteOne(const CallContext& ctx, const Taken& taken);
+  absl::StatusOr<std::optional<ProtectedVolumeRecord>> Make(const CallContext& ctx,
+                                                            const Taken& taken);
+  absl::StatusOr<Outcome> Remove(const CallContext& ctx, const ProtectedVolumeRecord& record);
+  // Nothing where that cannot be read.
+  absl::StatusOr<std::optional<bool>> IsPvcGone(const CallContext& ctx,
+                                                const objects::ProtectedVolumeSpec& spec);
+  // Brings `record` to what the news say, and returns how.
+  static objects::Patch Merge(const News& news, ProtectedVolumeRecord& record);
+  static void MergeEnd(const News& news, ProtectedVolumeRecord& record, objects::Patch& patch);
+  // Nothing while bases are not known.
+  std::optional<std::optional<objects::VolumeBase>> BaseOf(
+      const ProtectedVolumeRecord& record) const;
+  void MergeBase(ProtectedVolumeRecord& record, objects::Patch& patch) const;
+
+  const MoverEnvironment& env_;
+  VolumeRecords& records_;
+  const RecordRules rules_;
+  const Seams seams_;
+  Mutex mutex_;
+  std::condition_variable_any changed_;
+  std::map<VolumeRecordKey, Entry> entries_ ABSL_GUARDED_BY(mutex_);
+  std::set<std::pair<absl::Duration, VolumeRecordKey>> queue_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace csidelta::datamover

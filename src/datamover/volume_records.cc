@@ -1,0 +1,183 @@
+#include "datamover/volume_records.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "base/rfc3339.h"
+
+namespace csidelta::datamover {
+namespace {
+
+// Of what a worker or a check said, in a sentence of ours.
+constexpr std::size_t kCauseBytesMax = 200;
+
+std::string CauseOf(absl::string_view text) {
+  std::size_t end = std::min(text.size(), kCauseBytesMax);
+  while (end > 0 && end < text.size() && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) {
+    --end;
+  }
+  return absl::StrCat(text.substr(0, end), end < text.size() ? "..." : "");
+}
+
+std::string FailureText(const objects::ProtectedVolumeStatus& status) {
+  return absl::StrCat(status.last_good.has_value() ? "" : "never backed up; ",
+                      status.failures == 1
+                          ? "the last upload failed: "
+                          : absl::StrCat("the last ", status.failures, " uploads failed: "),
+                      status.last_attempt.has_value() ? CauseOf(status.last_attempt->message) : "",
+                      "; mend that, and back up again");
+}
+
+}  // namespace
+
+ProtectedVolumeRecord ReadProtectedVolume(const objects::ProtectedVolume& object) {
+  return {.velero_namespace = object.namespace_name(),
+          .name = object.name(),
+          .uid = object.uid(),
+          .created_at = object.created_at(),
+          .spec = object.spec(),
+          .status = object.status()};
+}
+
+RecordRules RulesOf(const MoverSettings& settings) {
+  return {.keep_after_pvc = settings.record_kept_after_pvc,
+          .stale_after = settings.backup_stale_after};
+}
+
+std::string NextStepOf(const ProtectedVolumeRecord& record, const RecordRules& rules,
+                       absl::Time now) {
+  const objects::ProtectedVolumeStatus& status = record.status;
+  if (status.pvc_gone_at.has_value()) {
+    return absl::StrCat(
+        "the PVC is gone: ",
+        status.last_good.has_value()
+            ? absl::StrCat("restore backup ", status.last_good->backup, " if it is missed; ")
+            : "",
+        "this record goes at ", FormatRfc3339Seconds(*status.pvc_gone_at + rules.keep_after_pvc));
+  }
+  if (status.verification.has_value() && !status.verification->finding.empty()) {
+    return absl::StrCat("a check found: ", CauseOf(status.verification->finding),
+                        "; make a full backup, and run csi-delta check");
+  }
+  if (status.failures > 0) {
+    return FailureText(status);
+  }
+  if (!status.last_good.has_value()) {
+    return record.created_at.has_value() && now > *record.created_at + rules.stale_after
+               ? absl::StrCat("never backed up, since ", FormatRfc3339Seconds(*record.created_at),
+                              ": see csi-delta status for what its upload waits for")
+               : "";
+  }
+  const std::optional<absl::Time> taken_at = status.last_good->taken_at.has_value()
+                                                 ? status.last_good->taken_at
+                                                 : status.last_good->completed_at;
+  return taken_at.has_value() && now > *taken_at + rules.stale_after
+             ? absl::StrCat("the last good backup was taken at ", FormatRfc3339Seconds(*taken_at),
+                            ": see whether a Schedule of Velero includes the PVC")
+             : "";
+}
+
+void VolumeRecords::Handler::OnObjects(std::vector<objects::ProtectedVolume> page, bool is_first) {
+  if (is_first) {
+    listed_.clear();
+  }
+  for (const objects::ProtectedVolume& object : page) {
+    listed_.insert(object.name());
+    records_.Put(object);
+  }
+}
+
+void VolumeRecords::Handler::OnListComplete() {
+  records_.Keep(velero_namespace_, listed_);
+  listed_.clear();
+}
+
+void VolumeRecords::Handler::OnDeleted(const objects::ProtectedVolume& object) {
+  records_.Drop({object.namespace_name(), object.name()}, object.uid());
+}
+
+bool VolumeRecords::is_synced() const {
+  const MutexLock lock(mutex_);
+  return synced_.size() >= namespaces_;
+}
+
+std::size_t VolumeRecords::size() const {
+  const MutexLock lock(mutex_);
+  return records_.size();
+}
+
+std::optional<ProtectedVolumeRecord> VolumeRecords::Find(absl::string_view velero_namespace,
+                                                         absl::string_view pvc_uid,
+                                                         absl::string_view location) const {
+  return Find(
+      VolumeRecordKey(velero_namespace, objects::ProtectedVolume::NameOf(pvc_uid, location)));
+}
+
+std::optional<ProtectedVolumeRecord> VolumeRecords::Find(const VolumeRecordKey& key) const {
+  const MutexLock lock(mutex_);
+  const auto found = records_.find(key);
+  return found == records_.end() ? std::nullopt : std::optional(found->second);
+}
+
+void VolumeRecords::ForEach(
+    absl::FunctionRef<void(const ProtectedVolumeRecord& record)> call) const {
+  const MutexLock lock(mutex_);
+  for (const auto& [key, record] : records_) {
+    call(record);
+  }
+}
+
+void VolumeRecords::Put(const objects::ProtectedVolume& object) {
+  ProtectedVolumeRecord record = ReadProtectedVolume(object);
+  VolumeRecordKey key(record.velero_namespace, record.name);
+  // One that another program made would be taken for that of a volume that it does not name.
+  if (record.name != objects::ProtectedVolume::NameOf(record.spec.pvc_uid, record.spec.location)) {
+    return;
+  }
+  {
+    const MutexLock lock(mutex_);
+    if (records_.size() >= kVolumeRecordsMax && !records_.contains(key)) {
+      return;
+    }
+    records_.insert_or_assign(key, std::move(record));
+  }
+  if (on_change_) {
+    on_change_(key);
+  }
+}
+
+void VolumeRecords::Drop(const VolumeRecordKey& key, absl::string_view uid) {
+  {
+    const MutexLock lock(mutex_);
+    const auto found = records_.find(key);
+    if (found == records_.end() || found->second.uid != uid) {
+      return;
+    }
+    records_.erase(found);
+  }
+  if (on_change_) {
+    on_change_(key);
+  }
+}
+
+void VolumeRecords::Keep(const std::string& velero_namespace, const std::set<std::string>& names) {
+  std::vector<VolumeRecordKey> gone;
+  {
+    const MutexLock lock(mutex_);
+    for (auto record = records_.lower_bound({velero_namespace, ""});
+         record != records_.end() && record->first.first == velero_namespace;) {
+      if (names.contains(record->first.second)) {
+        ++record;
+      } else {
+        gone.push_back(record->first);
+        record = records_.erase(record);
+      }
+    }
+    synced_.insert(velero_namespace);
+  }
+  if (on_change_) {
+    std::for_each(gone.begin(), gone.end(), on_change_);
+  }
+}
+
+}  // namespace csidelta::datamover

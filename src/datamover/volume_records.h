@@ -1,0 +1,105 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "base/mutex.h"
+#include "datamover/settings.h"
+#include "objects/event_handler.h"
+#include "objects/protected_volume.h"
+
+namespace csidelta::datamover {
+
+// Records that are held and made; further ones are ignored.
+inline constexpr std::size_t kVolumeRecordsMax = 20'000;
+
+// A ProtectedVolume.
+struct ProtectedVolumeRecord {
+  std::string velero_namespace;
+  std::string name;
+  std::string uid;
+  std::optional<absl::Time> created_at;
+  objects::ProtectedVolumeSpec spec;
+  objects::ProtectedVolumeStatus status;
+};
+ProtectedVolumeRecord ReadProtectedVolume(const objects::ProtectedVolume& object);
+
+// Velero's namespace, and the name of the record.
+using VolumeRecordKey = std::pair<std::string, std::string>;
+
+// When a record needs a next step, and when it goes.
+struct RecordRules {
+  absl::Duration keep_after_pvc = absl::Hours(720);  // how long a record outlives its PVC
+  absl::Duration stale_after = absl::Hours(48);      // how old the last good backup may be
+};
+
+RecordRules RulesOf(const MoverSettings& settings);
+
+// What to do about a volume, in one sentence; "" while nothing is to be done. Changes with `now`
+// only where a time has passed. Pure.
+std::string NextStepOf(const ProtectedVolumeRecord& record, const RecordRules& rules,
+                       absl::Time now);
+
+// The records of all Velero namespaces, as the informers of ProtectedVolumes deliver them; each
+// namespace has an informer. Thread-safe; callbacks are called with the lock held, and must not
+// call back.
+class VolumeRecords {
+ public:
+  using OnChange = std::function<void(const VolumeRecordKey& key)>;
+
+  // The event handler of one namespace, for its informer. Borrows `records`.
+  class Handler : public objects::EventHandler<objects::ProtectedVolume> {
+   public:
+    Handler(VolumeRecords& records, std::string velero_namespace)
+        : records_(records), velero_namespace_(std::move(velero_namespace)) {}
+
+   private:
+    void OnObjects(std::vector<objects::ProtectedVolume> page, bool is_first) override;
+    void OnListComplete() override;
+    void OnChanged(const objects::ProtectedVolume& object) override { records_.Put(object); }
+    void OnDeleted(const objects::ProtectedVolume& object) override;
+
+    VolumeRecords& records_;
+    const std::string velero_namespace_;
+    std::set<std::string> listed_;  // of a list that is not whole yet
+  };
+
+  // `namespaces`: how many informers deliver. `on_change`: told of each record that is new, changed
+  // or gone, without the lock held; may be empty.
+  explicit VolumeRecords(std::size_t namespaces, OnChange on_change = {})
+      : namespaces_(namespaces), on_change_(std::move(on_change)) {}
+
+  // Whether all that there were at the start are known.
+  bool is_synced() const;
+  std::size_t size() const;
+  // A moment old; nothing where there is no such record.
+  std::optional<ProtectedVolumeRecord> Find(absl::string_view velero_namespace,
+                                            absl::string_view pvc_uid,
+                                            absl::string_view location) const;
+  std::optional<ProtectedVolumeRecord> Find(const VolumeRecordKey& key) const;
+  void ForEach(absl::FunctionRef<void(const ProtectedVolumeRecord& record)> call) const;
+
+  // As it was stored just now, so that it is known before its event comes.
+  void Put(const objects::ProtectedVolume& object);
+
+ private:
+  void Drop(const VolumeRecordKey& key, absl::string_view uid);
+  void Keep(const std::string& velero_namespace, const std::set<std::string>& names);
+
+  const std::size_t namespaces_;
+  const OnChange on_change_;
+  mutable Mutex mutex_;
+  std::set<std::string> synced_ ABSL_GUARDED_BY(mutex_);  // Velero's namespaces
+  std::map<VolumeRecordKey, ProtectedVolumeRecord> records_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace csidelta::datamover

@@ -1,0 +1,112 @@
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "doctor/checks.h"
+#include "doctor/sample_worker.h"
+#include "objects/client.h"
+#include "objects/lease.h"
+#include "objects/node.h"
+
+namespace csidelta::doctor {
+namespace {
+
+using objects::Lease;
+using objects::Node;
+
+constexpr char kNodeLeases[] = "kube-node-lease";
+// Locks of repositories and retention go by the clocks of workers.
+constexpr absl::Duration kSkewNoted = absl::Seconds(5);
+constexpr absl::Duration kSkewMax = absl::Minutes(1);
+// A kubelet that renewed its Lease longer ago is not ready.
+constexpr absl::Duration kNodeLeaseLasts = absl::Seconds(40);
+constexpr absl::Duration kAskTimeMax = absl::Seconds(10);
+constexpr char kCure[] =
+    "synchronise it, as by chrony: locks and retention depend on the clocks of all machines";
+
+// How far a clock is ahead of the API server's, for sure; negative: behind.
+void Judge(Visit& visit, const std::string& subject, absl::Duration skew) {
+  const absl::Duration distance = absl::AbsDuration(skew);
+  if (distance <= kSkewNoted) {
+    return;
+  }
+  std::string text =
+      absl::StrCat("its clock is ", absl::FormatDuration(absl::Trunc(distance, absl::Seconds(1))),
+                   skew > absl::ZeroDuration() ? " ahead of" : " behind", " the API server's");
+  if (distance > kSkewMax) {
+    visit.Fault(subject, std::move(text), kCure);
+  } else {
+    visit.Note(subject, std::move(text), kCure);
+  }
+}
+
+// The API server's time is between these two moments of this machine's clock plus the skew.
+struct ServerTime {
+  absl::Time stamp;  // whole seconds, rounded down
+  absl::Time asked_at;
+  absl::Time answered_at;
+
+  // How far this machine's clock is ahead for sure; negative: behind; 0: perhaps not at all.
+  absl::Duration LocalSkew() const {
+    if (asked_at > stamp + absl::Seconds(1)) {
+      return asked_at - stamp - absl::Seconds(1);
+    }
+    return answered_at < stamp ? answered_at - stamp : absl::ZeroDuration();
+  }
+};
+
+// By a dry run, whose answer has the time of its creation.
+absl::StatusOr<ServerTime> AskTime(Visit& visit) {
+  Lease lease = Lease::Make(visit.options().mover_namespace, SampleName(visit));
+  const absl::Time asked_at = visit.ctx().clock->Now();
+  lease.Acquire(lease.name(), absl::Seconds(1), asked_at);
+  const absl::StatusOr<Lease> answer =
+      objects::DryRunCreate(visit.ctx().WithTimeout(kAskTimeMax), visit.facts().api(), lease);
+  if (!answer.ok()) {
+    return answer.status();
+  }
+  const std::optional<absl::Time> stamp = answer->created_at();
+  if (!stamp.has_value()) {
+    return absl::UnavailableError("the API server's answer has no creationTimestamp");
+  }
+  return ServerTime{.stamp = *stamp, .asked_at = asked_at, .answered_at = visit.ctx().clock->Now()};
+}
+
+// Of a node whose kubelet renewed its Lease at `renewed`, some time before `now` of the API server:
+// how far it is ahead for sure, or, where it is ready, behind.
+absl::Duration SkewOfNode(absl::Time renewed, absl::Time now, bool is_ready) {
+  if (renewed > now + absl::Seconds(1)) {
+    return renewed - now - absl::Seconds(1);
+  }
+  return is_ready && renewed + kNodeLeaseLasts < now ? renewed + kNodeLeaseLasts - now
+                                                     : absl::ZeroDuration();
+}
+
+}  // namespace
+
+void CheckClockSkew(Visit& visit) {
+  std::map<std::string, bool> is_ready;
+  for (const Node& node : visit.Look<Node>()) {
+    is_ready[node.name()] = node.is_ready();
+  }
+  const std::vector<Lease> leases = visit.Look<Lease>(kNodeLeases);
+  const absl::StatusOr<ServerTime> time = AskTime(visit);
+  if (!time.ok()) {
+    visit.Unknown("the API server's clock", time.status());
+    return;
+  }
+  Judge(visit, "this machine", time->LocalSkew());
+  for (const Lease& lease : leases) {
+    const auto node = is_ready.find(lease.name());
+    if (const auto renewed = lease.renewed_at(); node != is_ready.end() && renewed.has_value()) {
+      Judge(visit, absl::StrCat("node ", lease.name()),
+            SkewOfNode(*renewed, time->stamp, node->second));
+    }
+  }
+}
+
+}  // namespace csidelta::doctor

@@ -1,0 +1,89 @@
+#include "doctor/sample_worker.h"
+
+#include <cstdint>
+#include <map>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "csi/exposed_snapshot.h"
+#include "datamover/volume_task.h"
+#include "datamover/worker_pod.h"
+#include "doctor/checks.h"
+#include "objects/deployment.h"
+#include "objects/keys.h"
+#include "objects/persistent_volume.h"
+
+namespace csidelta::doctor {
+namespace {
+
+using objects::PersistentVolumeClaim;
+
+constexpr int64_t kBytes = int64_t{1} << 30;  // what most drivers make at least
+
+// By the first, csi-delta uninstall finds what was left behind.
+std::map<std::string, std::string> Labels(absl::string_view name) {
+  return {{objects::kMoverTaskLabel, std::string(name)},
+          {objects::kExcludeFromBackupLabel, "true"}};
+}
+
+}  // namespace
+
+std::string ImageOfWorkers(Visit& visit) {
+  const auto controller =
+      visit.facts().Find<objects::Deployment>(visit.options().mover_namespace, kMoverDeployment);
+  return controller.ok() && !controller->containers().empty()
+             ? controller->containers().front().image
+             : "";
+}
+
+std::set<std::string> ClassesInUse(Visit& visit) {
+  std::map<std::string, std::string> drivers;
+  for (const auto& volume : visit.Look<objects::PersistentVolume>()) {
+    drivers[volume.name()] = volume.driver();
+  }
+  std::set<std::string> classes;
+  for (const PersistentVolumeClaim& claim : visit.Look<PersistentVolumeClaim>()) {
+    const std::string driver = drivers[claim.volume_name()];
+    const std::string name = claim.storage_class().value_or("");
+    if (!driver.empty() && !csi::HasNoBlockDevices(driver) && !name.empty()) {
+      classes.insert(name);
+    }
+  }
+  return classes;
+}
+
+std::string SampleName(Visit& visit) {
+  return absl::StrCat("doctor-",
+                      absl::Hex(visit.random().Below(uint64_t{1} << 62), absl::kZeroPad16));
+}
+
+PersistentVolumeClaim SampleClaim(absl::string_view namespace_name, absl::string_view name,
+                                  absl::string_view storage_class) {
+  PersistentVolumeClaim claim = PersistentVolumeClaim::Make(namespace_name, name);
+  claim.SetLabels(Labels(name));
+  claim.SetStorageClass(storage_class);
+  claim.SetAccessModes({"ReadWriteOnce"});
+  claim.SetMode(objects::VolumeMode::kBlock);
+  claim.SetRequestedBytes(kBytes);
+  return claim;
+}
+
+objects::Pod SampleWorker(absl::string_view namespace_name, absl::string_view name,
+                          absl::string_view image, absl::string_view storage_class,
+                          absl::string_view repository, const datamover::MoverSettings& settings) {
+  return datamover::MakeWorkerPod(
+      {.name = std::string(name),
+       .namespace_name = std::string(namespace_name),
+       .image = std::string(image),
+       .args = {"backup", datamover::kVolumePath, "--repo", std::string(repository)},
+       .env = {{"RESTIC_PASSWORD", "a repository that nobody reads"}},
+       .claim = std::string(name),
+       .labels = Labels(name),
+       .owner = std::nullopt,
+       .storage_class = std::string(storage_class),
+       .node_affinity = {},
+       .settings = settings,
+       .service_account = kWorkerAccount});
+}
+
+}  // namespace csidelta::doctor

@@ -1,0 +1,239 @@
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/human_text.h"
+#include "base/quantity.h"
+#include "datamover/settings.h"
+#include "doctor/checks.h"
+#include "doctor/sample_worker.h"
+#include "objects/client.h"
+#include "objects/data_upload.h"
+#include "objects/deployment.h"
+#include "objects/persistent_volume_claim.h"
+#include "objects/protected_volume.h"
+#include "velero/data_upload.h"
+
+namespace csidelta::doctor {
+namespace {
+
+using objects::DataUpload;
+using objects::PersistentVolumeClaim;
+using objects::ProtectedVolume;
+
+constexpr int64_t kMiB = int64_t{1} << 20;
+constexpr int64_t kGiB = int64_t{1} << 30;
+// What the controller holds: 48 MiB with 15,000 DataUploads, see docs/operations.md.
+constexpr int64_t kControllerBytes = 16 * kMiB;
+constexpr int64_t kUploadBytes = 32 * kMiB / 15'000;
+constexpr int64_t kRecordBytes = 8 * kMiB / 1'000;
+constexpr int64_t kMemoryStepBytes = 32 * kMiB;
+// Of a volume that began small; see docs/cli.md "Memory and scratch space". The index has 48 bytes
+// for each chunk, and twice as much while it is sorted; prune has 36 more. A third is for chunks of
+// older backups.
+constexpr int64_t kChunkBytes = int64_t{512} << 10;
+constexpr int64_t kScratchBytesOfChunk = (2 * 48 + 36) * 4 / 3;
+constexpr std::size_t kDryRunsMax = 5;
+constexpr absl::Duration kDryRunTimeMax = absl::Seconds(10);
+constexpr char kSampleRepository[] = "/scratch/repository";
+
+int64_t RoundedUp(int64_t bytes, int64_t step) { return (bytes + step - 1) / step * step; }
+
+// Refused by what the API server asks once the caller may create the object: quota, Pod Security,
+// security context constraints, webhooks, what is named does not exist.
+bool IsRefusedByAdmission(const absl::Status& status) {
+  const absl::string_view message = status.message();
+  return absl::IsInvalidArgument(status) || absl::IsFailedPrecondition(status) ||
+         absl::StrContains(message, "denied the request") ||
+         (absl::IsPermissionDenied(status) && absl::StrContains(message, "\" is forbidden: "));
+}
+
+std::string CureOf(Visit& visit, absl::string_view message) {
+  const std::string& space = visit.options().mover_namespace;
+  if (absl::StrContains(message, "violates PodSecurity")) {
+    return absl::StrCat("label namespace ", space,
+                        " with the level restricted, which workers keep to");
+  }
+  if (absl::StrContains(message, "security context constraint")) {
+    return absl::StrCat("oc adm policy add-scc-to-user nonroot-v2 -z ", kWorkerAccount, " -n ",
+                        space);
+  }
+  if (absl::StrContains(message, "PriorityClass")) {
+    return "create it, or name another one as worker.priorityClassName in the mover's settings";
+  }
+  if (absl::StrContains(message, "webhook")) {
+    return absl::StrCat("exempt namespace ", space,
+                        " from this webhook, or set worker.podLabels or worker.podAnnotations in "
+                        "the mover's settings as it wants them");
+  }
+  return "do what the message says";
+}
+
+// What the API server answers to a dry run; whether it accepted the object.
+bool Judge(Visit& visit, const std::string& subject, const absl::Status& answer) {
+  const std::string message(answer.message());
+  if (answer.ok()) {
+    return true;
+  }
+  if (!IsRefusedByAdmission(answer)) {
+    visit.Unknown(subject, answer);
+  } else if (absl::StrContains(message, "exceeded quota")) {
+    visit.Warn(subject, absl::StrCat("is refused now: ", message),
+               "raise the quota, or lower limits.total in the mover's settings");
+  } else {
+    visit.Fault(subject, absl::StrCat("is refused: ", message), CureOf(visit, message));
+  }
+  return false;
+}
+
+template <typename Kind>
+absl::Status DryRun(Visit& visit, const Kind& object) {
+  return objects::DryRunCreate(visit.ctx().WithTimeout(kDryRunTimeMax), visit.facts().api(), object)
+      .status();
+}
+
+// How many objects of a kind there are for all Veleros; nothing after having said why that is not
+// known.
+template <typename Kind>
+std::optional<int64_t> CountOf(Visit& visit) {
+  int64_t count = 0;
+  for (const std::string& space : visit.options().velero_namespaces) {
+    const auto& list = visit.facts().List(Kind::Type(), space);
+    if (list.ok()) {
+      count += static_cast<int64_t>(list->size());
+    } else if (!absl::IsNotFound(list.status())) {
+      visit.Unknown(absl::StrCat(Kind::kKind.plural, " of ", space), list.status());
+      return std::nullopt;
+    }
+  }
+  return count;
+}
+
+using PvcName = std::pair<std::string, std::string>;  // namespace, name
+
+// The PVCs that DataUploads or records of Velero are about.
+std::set<PvcName> BackedUp(Visit& visit) {
+  std::set<PvcName> names;
+  for (const std::string& space : visit.options().velero_namespaces) {
+    for (const DataUpload& upload : visit.Look<DataUpload>(space)) {
+      if (upload.data_mover() == velero::kDataMoverName) {
+        names.emplace(upload.source_namespace(), upload.source_pvc());
+      }
+    }
+    for (const ProtectedVolume& volume : visit.Look<ProtectedVolume>(space)) {
+      const objects::ProtectedVolumeSpec spec = volume.spec();
+      names.emplace(spec.pvc_namespace, spec.pvc);
+    }
+  }
+  return names;
+}
+
+struct LargestVolume {
+  PvcName pvc;
+  int64_t bytes = 0;
+};
+
+LargestVolume LargestBackedUp(Visit& visit) {
+  const std::set<PvcName> backed_up = BackedUp(visit);
+  LargestVolume largest;
+  for (const PersistentVolumeClaim& pvc : visit.Look<PersistentVolumeClaim>()) {
+    const PvcName name(pvc.namespace_name(), pvc.name());
+    const int64_t bytes = pvc.capacity_bytes().value_or(pvc.requested_bytes().value_or(0));
+    if (bytes > largest.bytes && backed_up.contains(name)) {
+      largest = {.pvc = name, .bytes = bytes};
+    }
+  }
+  return largest;
+}
+
+}  // namespace
+
+void CheckMoverWorkerPod(Visit& visit) {
+  const std::string& space = visit.options().mover_namespace;
+  const auto controller = visit.facts().Find<objects::Deployment>(space, kMoverDeployment);
+  if (!controller.ok()) {
+    visit.Unknown(absl::StrCat("deployment ", space, "/", kMoverDeployment), controller.status());
+    return;
+  }
+  const std::string image = ImageOfWorkers(visit);
+  const absl::StatusOr<datamover::MoverSettings> settings = ReadSettings(visit);
+  if (image.empty() || !settings.ok()) {
+    visit.Unknown("", image.empty() ? absl::NotFoundError("the mover's Deployment names no image")
+                                    : settings.status());
+    return;
+  }
+  std::set<std::string> classes = ClassesInUse(visit);
+  while (classes.size() > kDryRunsMax) {
+    classes.erase(std::prev(classes.end()));
+  }
+  const std::string name = SampleName(visit);
+  const std::string first = classes.empty() ? "" : *classes.begin();
+  const std::string subject = absl::StrCat("worker Pods in ", space);
+  if (Judge(visit, subject,
+            DryRun(visit, SampleWorker(space, name, image, first, kSampleRepository, *settings)))) {
+    visit.Good(subject, "are accepted");
+  }
+  for (const std::string& storage_class : classes) {
+    Judge(visit, absl::StrCat("PVCs of storage class ", storage_class, " in ", space),
+          DryRun(visit, SampleClaim(space, name, storage_class)));
+  }
+}
+
+void CheckMoverMemory(Visit& visit) {
+  const std::string& space = visit.options().mover_namespace;
+  const std::string subject = absl::StrCat("deployment ", space, "/", kMoverDeployment);
+  const auto controller = visit.facts().Find<objects::Deployment>(space, kMoverDeployment);
+  if (!controller.ok()) {
+    visit.Unknown(subject, controller.status());
+    return;
+  }
+  const std::optional<int64_t> uploads = CountOf<DataUpload>(visit);
+  const std::optional<int64_t> records = CountOf<ProtectedVolume>(visit);
+  if (!uploads.has_value() || !records.has_value()) {
+    return;
+  }
+  const int64_t needed = kControllerBytes + *uploads * kUploadBytes + *records * kRecordBytes;
+  const auto containers = controller->containers();
+  const std::optional<int64_t> limit =
+      containers.empty() ? std::nullopt : containers.front().memory_limit_bytes;
+  if (limit.has_value() && *limit < needed) {
+    visit.Warn(subject,
+               absl::StrCat("its memory limit of ", FormatBinaryQuantity(*limit), " is less than ",
+                            FormatBinaryQuantity(RoundedUp(needed, kMiB)), ", which ",
+                            Counted(*uploads, "DataUpload"), " and ",
+                            Counted(*records, "ProtectedVolume"), " take"),
+               absl::StrCat("set resources.limits.memory of the chart to ",
+                            FormatBinaryQuantity(RoundedUp(needed, kMemoryStepBytes)),
+                            ", or let Velero keep backups for a shorter time"));
+  }
+}
+
+void CheckMoverScratch(Visit& visit) {
+  const absl::StatusOr<datamover::MoverSettings> settings = ReadSettings(visit);
+  const absl::StatusOr<int64_t> scratch =
+      settings.ok() ? ParseQuantity(settings->worker.scratch_size) : settings.status();
+  if (!scratch.ok()) {
+    visit.Unknown("worker.scratchSize", scratch.status());
+    return;
+  }
+  const LargestVolume largest = LargestBackedUp(visit);
+  const int64_t needed = (largest.bytes / kChunkBytes + 1) * kScratchBytesOfChunk;
+  if (*scratch < needed) {
+    visit.Warn(
+        "worker.scratchSize",
+        absl::StrCat(FormatBinaryQuantity(*scratch), " is less than the ",
+                     FormatBinaryQuantity(RoundedUp(needed, kMiB)),
+                     " that a restore, a check or a deletion may need for PVC ", largest.pvc.first,
+                     "/", largest.pvc.second, " of ", FormatBinaryQuantity(largest.bytes)),
+        absl::StrCat("set worker.scratchSize in the mover's settings to ",
+                     FormatBinaryQuantity(RoundedUp(needed, kGiB))));
+  }
+}
+
+}  // namespace csidelta::doctor

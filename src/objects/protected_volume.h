@@ -1,0 +1,110 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "objects/object.h"
+
+namespace csidelta::objects {
+
+// Which PVC is protected, and where its backups go.
+struct ProtectedVolumeSpec {
+  std::string pvc_namespace = {};
+  std::string pvc = {};
+  std::string pvc_uid = {};
+  std::string location = {};  // the BackupStorageLocation
+};
+
+// The newest upload that was completed.
+struct LastGoodBackup {
+  std::string backup = {};                  // of Velero
+  std::string upload = {};                  // uid of the DataUpload
+  std::string snapshot_id = {};             // as status.snapshotID of the DataUpload has it
+  std::optional<absl::Time> taken_at = {};  // the VolumeSnapshot
+  std::optional<absl::Time> completed_at = {};
+  std::string mode = {};    // "full", "incremental"
+  std::string reason = {};  // of a full one
+  int64_t logical_bytes = 0;
+  int64_t changed_bytes = 0;
+  int64_t stored_bytes = 0;
+};
+
+// The newest upload, whatever became of it.
+struct LastAttempt {
+  std::string backup = {};
+  std::string upload = {};
+  std::string phase = {};  // as the DataUpload has it: "Failed"
+  std::optional<absl::Time> at = {};
+  std::string message = {};
+};
+
+// The VolumeSnapshot that the next upload is compared with.
+struct VolumeBase {
+  std::string content = {};  // the VolumeSnapshotContent; "": there is none
+  std::optional<absl::Time> taken_at = {};
+};
+
+// What checks of the repository found.
+struct Verification {
+  std::optional<absl::Time> at = {};  // the newest check
+  // Since then all data that there was has been read at least once; nothing: not yet.
+  std::optional<absl::Time> all_since = {};
+  // When the round that is under way began: over all of its parts each pack is read once.
+  std::optional<absl::Time> round_since = {};
+  // What was written until then is known to be good, or was when it was new.
+  std::optional<absl::Time> read_until = {};
+  std::string finding = {};                      // "": all was good
+  std::vector<std::string> broken_backups = {};  // which cannot be restored
+  int64_t position = 0;                          // of the next part to be read, from 0
+  int64_t parts = 0;                             // that the data is read in; 0: not begun
+  int64_t read_bytes = 0;                        // by the newest check
+};
+
+struct RepositorySize {
+  std::optional<int64_t> bytes = {};
+  std::optional<int64_t> snapshots = {};
+};
+
+struct ProtectedVolumeStatus {
+  std::optional<LastGoodBackup> last_good = {};
+  std::optional<LastAttempt> last_attempt = {};
+  int64_t failures = 0;  // in a row, since the last good backup
+  std::optional<VolumeBase> base = {};
+  std::optional<Verification> verification = {};
+  RepositorySize repository = {};
+  std::optional<absl::Time> restored_at = {};  // the newest restore of a backup of it
+  std::optional<absl::Time> pvc_gone_at = {};  // since when the PVC has not been there
+  std::string next_step = {};                  // for people; "": nothing is to be done
+};
+
+// One PVC and BackupStorageLocation that backups were asked for, in the namespace of Velero. It
+// outlives DataUploads, and knows volumes of which no backup ever succeeded.
+// deploy/chart/crds/protectedvolume.yaml is its schema.
+class ProtectedVolume : public ObjectOf<ProtectedVolume> {
+ public:
+  static constexpr KindName kKind = {"mover.csi-delta.io", "v1alpha1", "protectedvolumes",
+                                     "ProtectedVolume"};
+
+  // Of the record of a PVC and a location: "<uid of the PVC>-<8 hexadecimal digits>".
+  static std::string NameOf(absl::string_view pvc_uid, absl::string_view location);
+
+  ProtectedVolumeSpec spec() const;
+  ProtectedVolumeStatus status() const;
+  void SetSpec(const ProtectedVolumeSpec& spec);
+
+ private:
+  using ObjectOf::ObjectOf;
+};
+
+// Parts of status, as a merge patch writes each; what is not set is null.
+Json ToJson(const LastGoodBackup& backup);
+Json ToJson(const LastAttempt& attempt);
+Json ToJson(const VolumeBase& base);
+Json ToJson(const Verification& verification);
+Json ToJson(const RepositorySize& size);
+
+}  // namespace csidelta::objects

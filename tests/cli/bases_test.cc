@@ -1,0 +1,141 @@
+// csi-delta bases: the whole program in this process, and an API server.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "base/rfc3339.h"
+#include "csi/data_transfer.h"
+#include "csi/snapshot_types.h"
+#include "datamover/volume_task.h"
+#include "objects/backup.h"
+#include "objects/backup_storage_location.h"
+#include "objects/keys.h"
+#include "objects/protected_volume.h"
+#include "tests/cli/program_runner.h"
+#include "tests/datamover/mover_bed.h"
+#include "tests/support/api_test_server.h"
+
+namespace csidelta::cli::bases_test {
+namespace {
+
+using datamover::MoverBed;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::SizeIs;
+
+// A cluster that has the base snapshot du-1 of the PVC shop/data, an hour old.
+class BasesTest : public testing::Test {
+ protected:
+  BasesTest()
+      : server_(bed_.api,
+                {csi::VolumeSnapshotType(), csi::VolumeSnapshotContentType(),
+                 csi::DataDeletionType(), csi::ConfigMapType(), csi::PersistentVolumeClaimType(),
+                 datamover::VolumeTask::Type(), objects::Backup::Type(),
+                 objects::BackupStorageLocation::Type(), objects::ProtectedVolume::Type()}) {
+    bed_.AddBase("data", bed_.env.cluster);
+    bed_.api.Mutate(kContent, [](Json& content) {
+      content["metadata"]["annotations"][objects::kMoverTakenAtAnnotation] =
+          FormatRfc3339(absl::Now() - absl::Minutes(61));
+      content["metadata"]["annotations"][objects::kSourceSizeAnnotation] = "4194304";
+    });
+    program_.Write("kubeconfig", server_.Kubeconfig());
+  }
+
+  Outcome Bases(const std::string& verb, const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> words = {
+        "bases",         verb, "--kubeconfig", program_.Path("kubeconfig"), "--mover-namespace",
+        MoverBed::kMover};
+    words.insert(words.end(), more.begin(), more.end());
+    return program_.Run(words);
+  }
+
+  void DeletePvc() { bed_.api.Remove(csi::ClaimKey("shop", "data")); }
+  std::vector<Json> Contents() const { return bed_.api.All(csi::VolumeSnapshotContentType()); }
+
+  const k8s::ObjectKey kContent = {csi::VolumeSnapshotContentType(), "", "du-1"};
+  MoverBed bed_;
+  support::ApiTestServer server_;
+  ProgramRunner program_;
+};
+
+TEST_F(BasesTest, ListShowsWhatEachIsOf) {
+  const Outcome outcome = Bases("list");
+  ASSERT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("du-1"), HasSubstr("shop/data"),
+                                 HasSubstr("d.example.com"), HasSubstr("1h"), HasSubstr("4.0 MiB"),
+                                 HasSubstr("velero/default"), Not(HasSubstr("deleted"))));
+  EXPECT_THAT(Bases("list", {"--namespace", "other"}).out, HasSubstr("no base snapshots"));
+  EXPECT_THAT(Bases("list", {"--namespace", "shop", "--pvc", "log"}).out,
+              HasSubstr("no base snapshots"));
+}
+
+TEST_F(BasesTest, ListSaysWhyOneIsOfNoUse) {
+  DeletePvc();
+  EXPECT_THAT(Bases("list").out, HasSubstr("its PVC was deleted"));
+  const Json list = ParseJson(Bases("list", {"--json"}).out).value();
+  ASSERT_THAT(list, SizeIs(1));
+  EXPECT_EQ(GetString(list[0], {"content"}), "du-1");
+  EXPECT_EQ(GetString(list[0], {"pvc"}), "data");
+  EXPECT_EQ(GetString(list[0], {"reason"}), "PvcGone");
+  EXPECT_EQ(GetInt(list[0], {"size_bytes"}), 4194304);
+  EXPECT_GE(GetInt(list[0], {"age_seconds"}), 3660);
+}
+
+TEST_F(BasesTest, DropWithoutYesChangesNothing) {
+  const Outcome outcome = Bases("drop", {"du-1"});
+  EXPECT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
+  EXPECT_THAT(outcome.out, HasSubstr("would be dropped  du-1 of PVC shop/data"));
+  EXPECT_THAT(outcome.out, HasSubstr("run it again with --yes"));
+  EXPECT_THAT(Contents(), SizeIs(1));
+}
+
+TEST_F(BasesTest, DropTakesTheDriversSnapshotWithIt) {
+  const Outcome outcome =
+      Bases("drop", {"--namespace", "shop", "--pvc", "data", "--yes", "--json"});
+  EXPECT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
+  const Json expected = {{"message_type", "result"}, {"dry_run", false}, {"bases", 1}, {"stay", 0}};
+  EXPECT_EQ(outcome.Result(), expected);
+  EXPECT_THAT(Contents(), IsEmpty());
+}
+
+TEST_F(BasesTest, DropOfUnusedOnesLeavesThoseThatAreOfUse) {
+  EXPECT_THAT(Bases("drop", {"--unused", "--yes"}).out, HasSubstr("no base snapshots to drop"));
+  EXPECT_THAT(Contents(), SizeIs(1));
+  DeletePvc();
+  EXPECT_EQ(Bases("drop", {"--unused", "--yes"}).code, ExitCode::kOk);
+  EXPECT_THAT(Contents(), IsEmpty());
+}
+
+TEST_F(BasesTest, OneThatAnUploadIsComparedWithStays) {
+  bed_.api.Seed(
+      datamover::VolumeTask::Type(),
+      datamover::VolumeTask::Make(MoverBed::kMover, "du-2",
+                                  {.kind = datamover::TaskKind::kUpload,
+                                   .subject = {},
+                                   .volume = {.namespace_name = "shop",
+                                              .claim = "data",
+                                              .claim_uid = MoverBed::ClaimUid("shop", "data")},
+                                   .cancel = false},
+                                  {})
+          .json());
+  const Outcome outcome = Bases("drop", {"du-1", "--yes"});
+  EXPECT_EQ(outcome.code, ExitCode::kIncomplete);
+  EXPECT_THAT(outcome.out, HasSubstr("an upload of its PVC is under way"));
+  EXPECT_THAT(Contents(), SizeIs(1));
+}
+
+TEST_F(BasesTest, DropRefusesWhatIsNotClear) {
+  EXPECT_THAT(Bases("drop").error, HasSubstr("nothing is named"));
+  EXPECT_THAT(Bases("drop", {"du-1", "--unused"}).error, HasSubstr("leave one of them out"));
+  EXPECT_THAT(Bases("drop", {"--pvc", "data"}).error, HasSubstr("give --namespace, too"));
+  EXPECT_THAT(Bases("drop", {"du-1", "du-9", "--yes"}).error,
+              HasSubstr("base snapshot du-9 was not found, and nothing was dropped"));
+  EXPECT_THAT(Contents(), SizeIs(1));
+}
+
+}  // namespace
+}  // namespace csidelta::cli::bases_test

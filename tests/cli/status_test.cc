@@ -1,0 +1,165 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "base/rfc3339.h"
+#include "csi/data_transfer.h"
+#include "csi/snapshot_types.h"
+#include "datamover/volume_task.h"
+#include "objects/protected_volume.h"
+#include "tests/cli/program_runner.h"
+#include "tests/support/api_test_server.h"
+#include "tests/support/fake_api_client.h"
+#include "tests/support/finished_upload.h"
+#include "tests/support/sanitized.h"
+
+namespace csidelta::cli::status_test {
+namespace {
+
+using support::ServedConnection;
+using support::ServedRequest;
+using testing::HasSubstr;
+using testing::Not;
+
+// 500 volumes each night, kept for thirty days.
+constexpr int kUploads = support::kSanitizer == nullptr ? 15'000 : 1'000;
+constexpr int kNights = 30;
+
+class StatusTest : public testing::Test {
+ protected:
+  StatusTest()
+      : server_(api_,
+                {csi::DataUploadType(), csi::DataDownloadType(), csi::ConfigMapType(),
+                 objects::ProtectedVolume::Type(), datamover::VolumeTask::Type()},
+                {}, [this](const ServedRequest& request, ServedConnection& connection) {
+                  return AnswerUploads(request, connection);
+                }) {
+    program_.Write("kubeconfig", server_.Kubeconfig());
+  }
+
+  // A list of kUploads DataUploads, of which the last one is being moved. In pages, unless it is
+  // asked for as the API server remembers it: then, as a real one does, all in one answer, of 69
+  // MiB.
+  bool AnswerUploads(const ServedRequest& request, ServedConnection& connection) {
+    if (!serves_many_ || request.target.find("/datauploads?") == std::string::npos) {
+      return false;
+    }
+    int from = 0;
+    int limit = kUploads;
+    for (const absl::string_view part : absl::StrSplit(request.target, absl::ByAnyChar("?&"))) {
+      const std::pair<absl::string_view, absl::string_view> pair =
+          absl::StrSplit(part, absl::MaxSplits('=', 1));
+      if (pair.first == "continue") {
+        (void)absl::SimpleAtoi(pair.second, &from);
+      } else if (pair.first == "limit") {
+        (void)absl::SimpleAtoi(pair.second, &limit);
+      }
+    }
+    const bool is_from_memory = request.target.find("resourceVersion=0") != std::string::npos;
+    const int end = is_from_memory ? kUploads : std::min(kUploads, from + limit);
+    std::string page = absl::StrCat(
+        R"({"kind":"DataUploadList","metadata":{"resourceVersion":"1")",
+        end < kUploads ? absl::StrCat(R"(,"continue":")", end, "\"") : "", "},\"items\":[");
+    for (int i = from; i < end; ++i) {
+      const std::string upload = support::FinishedUpload(upload_, i, kNights);
+      absl::StrAppend(&page, i == from ? "" : ",",
+                      i == kUploads - 1
+                          ? absl::StrReplaceAll(upload, {{"\"Completed\"", "\"InProgress\""}})
+                          : upload);
+    }
+    page += "]}";
+    ++pages_;
+    connection.Send(200, page, {{"Content-Type", "application/json"}});
+    return true;
+  }
+
+  void AddRecord(const std::string& pvc, const Json& status) {
+    const std::string uid = absl::StrCat("uid-of-", pvc);
+    api_.Seed(
+        objects::ProtectedVolume::Type(),
+        {{"metadata",
+          {{"name", objects::ProtectedVolume::NameOf(uid, "default")}, {"namespace", "velero"}}},
+         {"spec",
+          {{"namespace", "shop"},
+           {"pvc", pvc},
+           {"pvcUID", uid},
+           {"backupStorageLocation", "default"}}},
+         {"status", status}});
+  }
+  void AddGoodAndBad() {
+    const std::string taken_at = FormatRfc3339(absl::Now() - absl::Hours(5) - absl::Minutes(1));
+    AddRecord("a-good",
+              {{"lastGoodBackup",
+                {{"takenAt", taken_at}, {"mode", "incremental"}, {"logicalBytes", 1 << 20}}},
+               {"base", {{"volumeSnapshotContent", "du-1"}, {"takenAt", taken_at}}}});
+    AddRecord("z-bad", {{"failures", 2},
+                        {"nextStep", "never backed up; the last 2 uploads failed: no room"}});
+  }
+
+  Outcome Status(const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> words = {"status", "--kubeconfig", program_.Path("kubeconfig")};
+    words.insert(words.end(), more.begin(), more.end());
+    return program_.Run(words);
+  }
+
+  const std::string upload_ = support::FinishedUpload();
+  bool serves_many_ = false;
+  std::atomic<int> pages_ = 0;
+  support::FakeApiClient api_;
+  support::ApiTestServer server_;
+  ProgramRunner program_;
+};
+
+TEST_F(StatusTest, WorksAmongVeryManyDataUploadsThatAreOver) {
+  serves_many_ = true;
+  const Outcome outcome = Status();
+  EXPECT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
+  EXPECT_THAT(outcome.out, HasSubstr(absl::StrCat("-", 100'000 + kUploads - 1)));
+  EXPECT_THAT(outcome.out, Not(HasSubstr("-100000")));
+  EXPECT_GT(pages_, 1);
+}
+
+TEST_F(StatusTest, ShowsProtectedVolumesThoseThatNeedSomethingFirst) {
+  AddGoodAndBad();
+  const Outcome outcome = Status();
+  EXPECT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
+  EXPECT_THAT(outcome.out, HasSubstr("nothing is being moved\n"));
+  EXPECT_THAT(outcome.out, HasSubstr("\nProtected volumes\n"));
+  EXPECT_LT(outcome.out.find("shop/z-bad"), outcome.out.find("shop/a-good"));
+  EXPECT_THAT(outcome.out, HasSubstr("never backed up; the last 2 uploads failed: no room"));
+  EXPECT_THAT(outcome.out,
+              testing::ContainsRegex("shop/a-good +velero/default +5h +incremental +1.0 MiB +5h"));
+}
+
+TEST_F(StatusTest, JsonHasProtectedVolumesInTheSameList) {
+  AddGoodAndBad();
+  const Json list = Status({"--json"}).Result();
+  ASSERT_EQ(list.size(), 2U);
+  EXPECT_EQ(list[0]["kind"], "volume");
+  EXPECT_EQ(list[0]["volume"], "shop/z-bad");
+  EXPECT_EQ(list[0]["failures"], 2);
+  EXPECT_EQ(list[1]["mode"], "incremental");
+  EXPECT_EQ(list[1]["logical_bytes"], 1 << 20);
+  EXPECT_EQ(list[1]["next_step"], "");
+}
+
+// Before the CRD is there, as between the two halves of an upgrade.
+TEST_F(StatusTest, SaysThatProtectedVolumesAreNotKnown) {
+  api_.RemoveType("protectedvolumes");
+  const Outcome outcome = Status();
+  EXPECT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
+  EXPECT_THAT(outcome.error, HasSubstr("the protected volumes of namespace velero are not known"));
+  EXPECT_THAT(outcome.out, HasSubstr("nothing is being moved\n"));
+}
+
+}  // namespace
+}  // namespace csidelta::cli::status_test

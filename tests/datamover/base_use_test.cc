@@ -1,0 +1,115 @@
+#include "datamover/base_use.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace csidelta::datamover::base_use_test {
+namespace {
+
+const absl::Time kNow = absl::FromUnixSeconds(1'800'000'000);
+
+csi::BaseSnapshot Base() {
+  return {.content_name = "du-1",
+          .owner = {.velero_namespace = "velero",
+                    .location = "default",
+                    .claim_namespace = "shop",
+                    .claim = "data",
+                    .claim_uid = "uid-1",
+                    .cluster = "c"},
+          .driver = "d.example.com",
+          .snapshot_handle = "snap-1",
+          .cut_at = kNow - absl::Hours(24),
+          .created_at = kNow - absl::Hours(24),
+          .is_needed = false,
+          .upload = "1"};
+}
+
+objects::LastGoodBackup OfUpload(const std::string& upload, absl::Time taken_at) {
+  return {.backup = "nightly", .upload = upload, .snapshot_id = "s", .taken_at = taken_at};
+}
+
+BaseInfo Info() {
+  return {.now = kNow,
+          .age_max = absl::Hours(14 * 24),
+          .last_good = OfUpload("1", kNow - absl::Hours(24))};
+}
+
+struct Case {
+  std::string name;
+  std::optional<BaseUselessness> expected;
+  std::function<void(csi::BaseSnapshot&, BaseInfo&)> change;
+};
+
+TEST(WhyUseless, DecidesByWhatIsKnown) {
+  using enum BaseUselessness;
+  const std::vector<Case> cases = {
+      {"nothing is wrong", std::nullopt, [](auto&, auto&) {}},
+      {"the PVC was deleted", kPvcGone, [](auto&, auto& info) { info.pvc_is_gone = true; }},
+      {"the location is missing", kLocationGone,
+       [](auto&, auto& info) { info.location_missing_for = kMissingGracePeriod; }},
+      {"the location is missing since a moment ago", std::nullopt,
+       [](auto&, auto& info) { info.location_missing_for = absl::Minutes(59); }},
+      {"the driver keeps none", kDriverKeepsNone, [](auto&, auto& info) { info.is_kept = false; }},
+      {"the repository snapshot was deleted", kSnapshotDeleted,
+       [](auto&, auto& info) { info.snapshot_is_deleted = true; }},
+      {"the repository snapshot of another upload was deleted", std::nullopt,
+       [](auto&, auto& info) {
+         info.last_good->upload = "0";
+         info.last_good->taken_at = kNow - absl::Hours(48);
+         info.snapshot_is_deleted = true;
+         info.backup_missing_for = absl::InfiniteDuration();
+       }},
+      {"a newer upload left no base", kSuperseded,
+       [](auto&, auto& info) { info.last_good = OfUpload("2", kNow - absl::Hours(1)); }},
+      {"the record is not written yet", std::nullopt,
+       [](auto&, auto& info) { info.last_good = OfUpload("0", kNow - absl::Hours(48)); }},
+      {"the record does not say when the newer upload was taken", std::nullopt,
+       [](auto&, auto& info) {
+         info.last_good = OfUpload("2", kNow);
+         info.last_good->taken_at.reset();
+       }},
+      {"an older base does not say whose it is", std::nullopt,
+       [](auto& base, auto& info) {
+         base.upload = "";
+         info.last_good = OfUpload("2", kNow);
+         info.snapshot_is_deleted = true;
+         info.backup_missing_for = absl::InfiniteDuration();
+       }},
+      {"the Backup is missing", kBackupGone,
+       [](auto&, auto& info) { info.backup_missing_for = kMissingGracePeriod; }},
+      {"the Backup is missing since a moment ago", std::nullopt,
+       [](auto&, auto& info) { info.backup_missing_for = absl::Minutes(59); }},
+      {"there is no record", std::nullopt,
+       [](auto&, auto& info) {
+         info.last_good.reset();
+         info.snapshot_is_deleted = true;
+         info.backup_missing_for = absl::InfiniteDuration();
+       }},
+      {"as old as it may be", std::nullopt,
+       [](auto& base, auto& info) { base.cut_at = info.now - info.age_max; }},
+      {"older", kTooOld,
+       [](auto& base, auto& info) { base.cut_at = info.now - info.age_max - absl::Seconds(1); }},
+      {"older, without a record", kTooOld,
+       [](auto& base, auto& info) {
+         info.last_good.reset();
+         base.cut_at.reset();
+         base.created_at = info.now - info.age_max - absl::Seconds(1);
+       }},
+      {"of unknown age", std::nullopt, [](auto& base, auto&) {
+         base.cut_at.reset();
+         base.created_at.reset();
+       }}};
+  for (const Case& test : cases) {
+    csi::BaseSnapshot base = Base();
+    BaseInfo info = Info();
+    test.change(base, info);
+    EXPECT_EQ(WhyUseless(base, info), test.expected) << test.name;
+  }
+}
+
+}  // namespace
+}  // namespace csidelta::datamover::base_use_test

@@ -1,0 +1,349 @@
+#include "datamover/check_reconciler.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "datamover/keyring.h"
+#include "datamover/task_watch.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
+#include "objects/protected_volume.h"
+#include "tests/datamover/mover_bed.h"
+#include "tests/support/status_matchers.h"
+#include "velero/data_reference.h"
+
+namespace csidelta::datamover::check_reconciler_test {
+namespace {
+
+using objects::ProtectedVolume;
+using objects::Verification;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::SizeIs;
+
+class CheckReconcilerTest : public testing::Test {
+ protected:
+  CheckReconcilerTest()
+      : queue_([this](const std::string& task) { wakes_.Wake(task); }),
+        reconciler_(bed_.env, queue_, [this] { return may_begin_; }),
+        loop_(
+            {.type = ProtectedVolume::Type(), .namespace_name = "velero", .label_selector = ""},
+            reconciler_, [] { return true; }, bed_.clock, 1),
+        follower_(bed_.env.settings, queue_, wakes_, loop_) {
+    bed_.worker = MoverBed::Worker::kRuns;
+    bed_.api.SetStatusSubresource("protectedvolumes", true);
+    key_ = OpenKeyring(bed_.ctx, bed_.api, MoverBed::kMover,
+                       {.velero_namespace = "velero", .location = "default"},
+                       /*make=*/true, bed_.secure_random)
+               ->newest()
+               .fingerprint;
+  }
+
+  // A record whose last good backup was completed `ago`.
+  void Add(const std::string& name, absl::Duration ago = absl::Hours(48)) {
+    const std::string snapshot =
+        velero::FormatDataReference({.cluster = bed_.env.cluster,
+                                     .namespace_name = "shop",
+                                     .claim_uid = MoverBed::ClaimUid("shop", name),
+                                     .snapshot_id = std::string(64, 'd'),
+                                     .key = key_});
+    bed_.api.Seed(
+        ProtectedVolume::Type(),
+        {{"metadata", {{"name", name}, {"namespace", "velero"}}},
+         {"spec",
+          {{"namespace", "shop"},
+           {"pvc", name},
+           {"pvcUID", MoverBed::ClaimUid("shop", name)},
+           {"backupStorageLocation", "default"}}},
+         {"status",
+          {{"lastGoodBackup",
+            {{"backup", "nightly"},
+             {"snapshotID", snapshot},
+             {"completedAt", absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", bed_.clock.Now() - ago,
+                                              absl::UTCTimeZone())}}}}}});
+  }
+  void SetVerifiedAt(const std::string& name, absl::Duration ago) {
+    bed_.api.Mutate({ProtectedVolume::Type(), "velero", name}, [&](Json& record) {
+      record["status"]["verification"] = ToJson(Verification{.at = bed_.clock.Now() - ago});
+    });
+  }
+  void Look(int times = 2) {
+    for (int i = 0; i < times; ++i) {
+      follower_.OnAll(bed_.api.All(ProtectedVolume::Type()));
+      loop_.WorkOnce(bed_.ctx);
+    }
+  }
+  Json Object(const std::string& name = "data") const {
+    return bed_.api.Find({ProtectedVolume::Type(), "velero", name}).value_or(Json());
+  }
+  Verification Verified(const std::string& name = "data") const {
+    return support::As<ProtectedVolume>(Object(name))
+        .status()
+        .verification.value_or(Verification());
+  }
+  std::string TaskName(const std::string& name = "data") const {
+    return StemOf("ProtectedVolume", k8s::Uid(Object(name)));
+  }
+  CheckWork Work(const std::string& name = "data") const {
+    const VolumeWork work = bed_.Job(TaskName(name)).work;
+    EXPECT_TRUE(std::holds_alternative<CheckWork>(work));
+    return std::get<CheckWork>(work);
+  }
+  std::vector<std::string> Tasks() const {
+    std::vector<std::string> names;
+    for (const Json& task : bed_.api.All(VolumeTask::Type())) {
+      names.push_back(k8s::Name(task));
+    }
+    return names;
+  }
+  void EndWith(const CheckFigures& figures, const std::string& name = "data") {
+    bed_.End(TaskName(name), "Succeeded", {.code = OutcomeCode::kDone, .check = figures});
+    Look();
+  }
+  // One day later, and the check of that day ends so.
+  void CheckNextDay(const CheckFigures& figures) {
+    bed_.clock.Advance(kCheckEvery);
+    Look();
+    EndWith(figures);
+  }
+
+  MoverBed bed_;
+  bool may_begin_ = true;
+  std::string key_;
+  WakeTable wakes_;
+  CheckQueue queue_;
+  CheckReconciler reconciler_;
+  k8s::ReconcileLoop loop_;
+  CheckFollower follower_;
+};
+
+TEST_F(CheckReconcilerTest, ADueVolumeIsCheckedPartByPartAndNewDataFirst) {
+  Add("data");
+  Look();
+  ASSERT_THAT(Tasks(), ElementsAre(TaskName()));
+  EXPECT_EQ(Work(), (CheckWork{.part = 1, .parts = 34}));
+  const absl::Time began =
+      *support::As<VolumeTask>(*bed_.api.Find({VolumeTask::Type(), MoverBed::kMover, TaskName()}))
+           .created_at();
+  EXPECT_EQ(bed_.Job(TaskName()).repository.address,
+            absl::StrCat("s3:http://s3:9000/b/p/plugins/csi-delta/", bed_.env.cluster, "/shop/",
+                         MoverBed::ClaimUid("shop", "data")));
+  bed_.Finish(TaskName());
+  Look();
+  EXPECT_THAT(Tasks(), IsEmpty());
+  EXPECT_THAT(bed_.api.All(csi::PodType()), IsEmpty());
+  EXPECT_EQ(Verified().at, began);
+  EXPECT_EQ(Verified().position, 1);
+  EXPECT_EQ(Verified().parts, 34);
+  EXPECT_EQ(Verified().read_bytes, 5 << 20);
+  EXPECT_EQ(Verified().finding, "");
+  EXPECT_FALSE(Verified().all_since.has_value());
+  bed_.clock.Advance(kCheckEvery - absl::Minutes(1));
+  Look();
+  EXPECT_THAT(Tasks(), IsEmpty()) << "one a day";
+  bed_.clock.Advance(absl::Minutes(1));
+  Look();
+  EXPECT_EQ(Work(), (CheckWork{.part = 2, .parts = 34, .read_newer_than = began - kCheckOverlap}));
+  EXPECT_THAT(bed_.EventReasons(), IsEmpty());
+}
+
+TEST_F(CheckReconcilerTest, AfterTheLastPartAllDataOfTheRoundWasRead) {
+  bed_.env.settings.checks.percent_per_day = 50;
+  Add("data");
+  Look();
+  bed_.Finish(TaskName());
+  Look();
+  const absl::Time began = *Verified().at;
+  CheckNextDay({});
+  EXPECT_EQ(Verified().position, 0);
+  EXPECT_EQ(Verified().all_since, began);
+}
+
+TEST_F(CheckReconcilerTest, AFindingNamesBackupsAndIsLookedAtAgainUntilItIsGone) {
+  Json upload = bed_.AddUpload("nightly");
+  bed_.api.Mutate({csi::DataUploadType(), "velero", "nightly"}, [](Json& one) {
+    one["metadata"]["labels"]["velero.io/backup-name"] = "backup-7";
+  });
+  Add("data");
+  Look();
+  EndWith({.read_bytes = 1,
+           .snapshots = 3,
+           .errors = 2,
+           .findings = {"pack 0a: is damaged; run repair packs 0a"},
+           .broken_snapshots = 2,
+           .broken_tags = {bed_.StemOfUpload(), "du-gone"}});
+  EXPECT_THAT(Verified().broken_backups, ElementsAre("backup-7", "DataUpload gone"));
+  EXPECT_EQ(Verified().finding,
+            "2 errors; 2 of 3 repository snapshots cannot be restored, backups: backup-7, "
+            "DataUpload gone; pack 0a: is damaged; run repair packs 0a");
+  EXPECT_EQ(Verified().position, 0);
+  EXPECT_FALSE(Verified().read_until.has_value());
+  EXPECT_THAT(bed_.EventReasons(), ElementsAre("Warning VerificationFailed"));
+  bed_.clock.Advance(kCheckEvery);
+  Look();
+  EXPECT_EQ(Work(), (CheckWork{.part = 1, .parts = 34})) << "what was bad is read again";
+  EndWith({});
+  EXPECT_EQ(Verified().finding, "");
+  EXPECT_THAT(Verified().broken_backups, IsEmpty());
+  EXPECT_EQ(Verified().position, 1);
+  EXPECT_THAT(bed_.EventReasons(), Contains("Normal Verified"));
+}
+
+TEST_F(CheckReconcilerTest, ARepositoryThatIsGoneIsAFinding) {
+  Add("data");
+  Look();
+  bed_.End(TaskName(), "Failed",
+           {.code = OutcomeCode::kFailed, .cause = OutcomeCause::kNoRepository, .message = "none"});
+  Look();
+  EXPECT_THAT(Verified().finding, HasSubstr("the repository is not there"));
+  EXPECT_THAT(Verified().broken_backups, ElementsAre("nightly"));
+  EXPECT_THAT(Tasks(), IsEmpty());
+}
+
+TEST_F(CheckReconcilerTest, TheOneThatWasVerifiedTheLongestAgoComesFirst) {
+  for (const char* name : {"a", "b", "c"}) {
+    Add(name);
+  }
+  SetVerifiedAt("a", absl::Hours(30));
+  SetVerifiedAt("b", absl::Hours(50));
+  SetVerifiedAt("c", absl::Hours(40));
+  follower_.OnAll(bed_.api.All(ProtectedVolume::Type()));
+  may_begin_ = false;  // Until each has asked.
+  Look();
+  may_begin_ = true;
+  std::vector<std::string> order;
+  for (int i = 0; i < 3; ++i) {
+    bed_.clock.Advance(absl::Seconds(30));
+    Look();
+    ASSERT_THAT(Tasks(), SizeIs(1)) << "checks.workers";
+    for (const char* name : {"a", "b", "c"}) {
+      if (TaskName(name) == Tasks()[0]) {
+        order.emplace_back(name);
+      }
+    }
+    bed_.Finish(Tasks()[0]);
+    Look();
+  }
+  EXPECT_THAT(order, ElementsAre("b", "c", "a"));
+}
+
+TEST_F(CheckReconcilerTest, FiveHundredRepositoriesADayTakeOneWorkerAtATime) {
+  constexpr int kVolumes = 500;
+  bed_.worker = MoverBed::Worker::kSucceeds;
+  for (int i = 0; i < kVolumes; ++i) {
+    Add(absl::StrCat("pvc-", i));
+  }
+  follower_.OnAll(bed_.api.All(ProtectedVolume::Type()));
+  const absl::Time began = bed_.clock.Now();
+  while (bed_.pods_made < kVolumes && bed_.clock.Now() < began + kCheckEvery) {
+    loop_.WorkOnce(bed_.ctx);
+    ASSERT_LE(Tasks().size(), 1);
+    bed_.clock.Advance(absl::Seconds(10));
+  }
+  bed_.clock.Advance(absl::Minutes(1));
+  loop_.WorkOnce(bed_.ctx);
+  EXPECT_EQ(bed_.pods_made, kVolumes);
+  for (int i = 0; i < kVolumes; ++i) {
+    EXPECT_TRUE(Verified(absl::StrCat("pvc-", i)).at.has_value()) << i;
+  }
+}
+
+TEST_F(CheckReconcilerTest, WaitsWhileTransfersWaitOrThingsArePaused) {
+  Add("data");
+  may_begin_ = false;
+  Look();
+  EXPECT_THAT(Tasks(), IsEmpty());
+  may_begin_ = true;
+  bed_.env.settings.is_paused = true;
+  bed_.clock.Advance(absl::Minutes(1));
+  Look();
+  EXPECT_THAT(Tasks(), IsEmpty());
+  bed_.env.settings.is_paused = false;
+  bed_.clock.Advance(absl::Minutes(1));
+  Look();
+  EXPECT_THAT(Tasks(), SizeIs(1));
+}
+
+TEST_F(CheckReconcilerTest, ALockThatIsHeldIsAskedForLaterAndNoEvent) {
+  Add("data");
+  Look();
+  bed_.End(TaskName(), "Failed",
+           {.code = OutcomeCode::kFailed, .cause = OutcomeCause::kLocked, .message = "locked"});
+  Look();
+  EXPECT_THAT(Tasks(), IsEmpty());
+  EXPECT_FALSE(Verified().at.has_value());
+  EXPECT_THAT(bed_.EventReasons(), IsEmpty());
+  bed_.clock.Advance(kCheckLockedAgain);
+  Look();
+  EXPECT_THAT(Tasks(), SizeIs(1));
+}
+
+TEST_F(CheckReconcilerTest, WhatCannotBeCheckedIsAnEventAndTriedEverLater) {
+  Add("data");
+  for (const absl::Duration pause : {absl::Hours(1), absl::Hours(2), absl::Hours(4)}) {
+    Look();
+    ASSERT_THAT(Tasks(), SizeIs(1));
+    bed_.End(TaskName(), "Failed",
+             {.code = OutcomeCode::kFailed, .message = "the bucket does not answer"});
+    Look();
+    bed_.clock.Advance(pause - absl::Minutes(1));
+    Look();
+    EXPECT_THAT(Tasks(), IsEmpty());
+    bed_.clock.Advance(absl::Minutes(1));
+  }
+  EXPECT_THAT(bed_.EventReasons(), Contains("Warning CheckFailed"));
+  EXPECT_FALSE(Verified().at.has_value()) << "its age grows";
+}
+
+TEST_F(CheckReconcilerTest, AResultIsRecordedOnceThoughTheProcessEndsInBetween) {
+  Add("data");
+  Look();
+  bed_.Finish(TaskName());
+  const Json task = *bed_.api.Find({VolumeTask::Type(), MoverBed::kMover, TaskName()});
+  const Json written = ToJson(
+      Verification{.at = support::As<VolumeTask>(task).created_at(), .position = 1, .parts = 34});
+  bed_.api.Mutate({ProtectedVolume::Type(), "velero", "data"},
+                  [&](Json& record) { record["status"]["verification"] = written; });
+  Look();
+  EXPECT_EQ(Verified().position, 1);
+  EXPECT_THAT(Tasks(), IsEmpty());
+}
+
+TEST_F(CheckReconcilerTest, ZeroPercentChecksNothing) {
+  bed_.env.settings.checks.percent_per_day = 0;
+  Add("data");
+  Look();
+  EXPECT_THAT(Tasks(), IsEmpty());
+  EXPECT_FALSE(wakes_.Has(TaskName())) << "what an earlier setting began is removed";
+}
+
+TEST_F(CheckReconcilerTest, FirstChecksAreSpreadOverADay) {
+  std::map<int64_t, int> hours;
+  for (int i = 0; i < 48; ++i) {
+    Add(absl::StrCat("pvc-", i));
+    const ProtectedVolume volume = support::As<ProtectedVolume>(Object(absl::StrCat("pvc-", i)));
+    const absl::Duration after = *CheckDueAt(volume) - *volume.status().last_good->completed_at;
+    EXPECT_GE(after, absl::ZeroDuration());
+    EXPECT_LT(after, kCheckEvery);
+    ++hours[absl::ToInt64Hours(after)];
+  }
+  EXPECT_GT(hours.size(), 10);
+}
+
+TEST_F(CheckReconcilerTest, AVolumeWithoutAGoodBackupIsNotChecked) {
+  Add("data");
+  bed_.api.Mutate({ProtectedVolume::Type(), "velero", "data"},
+                  [](Json& record) { record["status"].erase("lastGoodBackup"); });
+  Look();
+  EXPECT_THAT(Tasks(), IsEmpty());
+}
+
+}  // namespace
+}  // namespace csidelta::datamover::check_reconciler_test

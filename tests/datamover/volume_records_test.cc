@@ -1,0 +1,431 @@
+#include "datamover/volume_records.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/rfc3339.h"
+#include "datamover/volume_record_writer.h"
+#include "objects/keys.h"
+#include "objects/protected_volume.h"
+#include "tests/datamover/mover_bed.h"
+#include "tests/support/memory_growth.h"
+#include "tests/support/sanitized.h"
+#include "tests/support/typed.h"
+#include "velero/data_reference.h"
+
+namespace csidelta::datamover::volume_records_test {
+namespace {
+
+using objects::ProtectedVolume;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+constexpr char kPlural[] = "protectedvolumes";
+
+// Controllers that write the records of the Velero in "velero".
+class VolumeRecordsTest : public testing::Test {
+ protected:
+  // As after a start: it knows what there is.
+  struct Controller {
+    Controller(MoverBed& bed, const bool& leads, RecordRules rules)
+        : records(1, [this](const VolumeRecordKey& key) { writer.Enqueue(key); }),
+          writer(bed.env, records, rules,
+                 {.leads = [&leads] { return leads; },
+                  .is_synced = [this] { return records.is_synced(); }}),
+          handler(records, "velero") {}
+
+    VolumeRecords records;
+    VolumeRecordWriter writer;
+    VolumeRecords::Handler handler;
+  };
+
+  VolumeRecordsTest() { Restart(); }
+
+  void Restart() {
+    controller_ = std::make_unique<Controller>(bed_, leads_, rules_);
+    Deliver();
+  }
+
+  // All ProtectedVolumes, as an informer lists them.
+  void Deliver() {
+    controller_->handler.OnPage(bed_.api.All(ProtectedVolume::Type()), true);
+    controller_->handler.OnListed();
+  }
+
+  Json Upload(const std::string& name, const std::string& phase, const std::string& pvc = "data") {
+    Json upload = {
+        {"apiVersion", "velero.io/v2alpha1"},
+        {"kind", "DataUpload"},
+        {"metadata",
+         {{"name", name},
+          {"namespace", "velero"},
+          {"uid", absl::StrCat("uid-of-", name)},
+          {"creationTimestamp", FormatRfc3339(bed_.clock.Now())},
+          {"labels",
+           {{"velero.io/pvc-uid", MoverBed::ClaimUid("shop", pvc)},
+            {"velero.io/backup-name", absl::StrCat("backup-", name)}}},
+          {"annotations",
+           {{objects::kUploadModeAnnotation, "incremental"},
+            {objects::kChangedBytesAnnotation, "4096"},
+            {objects::kRepositoryBytesAnnotation, "65536"},
+            {objects::kMoverTakenAtAnnotation,
+             FormatRfc3339(bed_.clock.Now() - absl::Minutes(5))}}}}},
+        {"spec",
+         {{"datamover", "csi-delta"},
+          {"backupStorageLocation", "default"},
+          {"sourceNamespace", "shop"},
+          {"sourcePVC", pvc},
+          {"csiSnapshot", {{"volumeSnapshot", "vs"}, {"storageClass", "fast"}}}}},
+        {"status", {{"phase", phase}, {"message", absl::StrCat("why ", name, " is so")}}}};
+    if (phase == "Completed" || phase == "Failed" || phase == "Canceled") {
+      upload["status"]["completionTimestamp"] = FormatRfc3339Seconds(bed_.clock.Now());
+      upload["status"]["progress"] = {{"bytesDone", 1 << 20}, {"totalBytes", 1 << 20}};
+    }
+    return upload;
+  }
+  void Note(const Json& upload) {
+    controller_->writer.Note(support::As<objects::DataUpload>(upload));
+  }
+  // Each a minute after the one before.
+  void End(const std::string& name, const std::string& phase, const std::string& pvc = "data") {
+    bed_.clock.Advance(absl::Minutes(1));
+    Note(Upload(name, phase, pvc));
+    Work();
+  }
+  void Work() {
+    controller_->writer.WorkOnce(bed_.ctx);
+    Deliver();
+    controller_->writer.WorkOnce(bed_.ctx);
+  }
+
+  ProtectedVolumeRecord Record(const std::string& pvc = "data") const {
+    const std::optional<ProtectedVolumeRecord> record =
+        controller_->records.Find("velero", MoverBed::ClaimUid("shop", pvc), "default");
+    EXPECT_TRUE(record.has_value());
+    return record.value_or(ProtectedVolumeRecord());
+  }
+  int Writes() const {
+    return bed_.api.CallCount("create", kPlural) + bed_.api.CallCount("patch", kPlural) +
+           bed_.api.CallCount("update", kPlural) + bed_.api.CallCount("delete", kPlural);
+  }
+  int PvcReads() const { return bed_.api.CallCount("get", "persistentvolumeclaims"); }
+
+  MoverBed bed_;
+  bool leads_ = true;
+  RecordRules rules_;
+  std::unique_ptr<Controller> controller_;
+};
+
+TEST_F(VolumeRecordsTest, TheFirstBackupTakesTwoWritesAndEachFurtherOneOne) {
+  Note(Upload("one", "New"));
+  Work();
+  EXPECT_EQ(Writes(), 0) << "nothing before it is accepted";
+  Note(Upload("one", "Accepted"));
+  Work();
+  EXPECT_EQ(Writes(), 1);
+  EXPECT_EQ(Record().spec.pvc, "data");
+  EXPECT_EQ(Record().spec.pvc_namespace, "shop");
+  Note(Upload("one", "InProgress"));
+  Work();
+  End("one", "Completed");
+  EXPECT_EQ(Writes(), 2);
+  const objects::ProtectedVolumeStatus status = Record().status;
+  ASSERT_TRUE(status.last_good.has_value());
+  EXPECT_EQ(status.last_good->backup, "backup-one");
+  EXPECT_EQ(status.last_good->mode, "incremental");
+  EXPECT_EQ(status.last_good->logical_bytes, 1 << 20);
+  EXPECT_EQ(status.last_good->changed_bytes, 4096);
+  EXPECT_EQ(status.last_good->completed_at.value() - status.last_good->taken_at.value(),
+            absl::Minutes(5));
+  EXPECT_EQ(status.repository.bytes, 65536);
+  ASSERT_TRUE(status.last_attempt.has_value());
+  EXPECT_EQ(status.last_attempt->phase, "Completed");
+  EXPECT_EQ(status.next_step, "");
+
+  bed_.api.ClearCalls();
+  for (const char* phase : {"Accepted", "Prepared", "InProgress"}) {
+    Note(Upload("two", phase));
+    Work();
+  }
+  End("two", "Completed");
+  Json archived = Upload("two", "Completed");
+  archived["status"]["completionTimestamp"] =
+      FormatRfc3339Seconds(*Record().status.last_good->completed_at);
+  Note(archived);
+  Work();
+  EXPECT_EQ(Writes(), 1);
+  EXPECT_EQ(Record().status.last_good->backup, "backup-two");
+}
+
+TEST_F(VolumeRecordsTest, AVolumeThatNeverSucceededIsKnownWithTheCause) {
+  End("one", "Failed");
+  EXPECT_EQ(Record().status.failures, 1);
+  EXPECT_EQ(Record().status.next_step,
+            "never backed up; the last upload failed: why one is so; mend that, and back up again");
+  End("two", "Canceled");
+  EXPECT_EQ(Record().status.failures, 1) << "what was cancelled has not failed";
+  EXPECT_EQ(Record().status.last_attempt->phase, "Canceled");
+  End("three", "Failed");
+  EXPECT_EQ(Record().status.failures, 2);
+  EXPECT_THAT(Record().status.next_step, HasSubstr("the last 2 uploads failed: why three is so"));
+  End("four", "Completed");
+  EXPECT_EQ(Record().status.failures, 0);
+  EXPECT_EQ(Record().status.next_step, "");
+}
+
+TEST_F(VolumeRecordsTest, AWriteThatFailsIsMadeAgain) {
+  bed_.api.FailNext("patch", kPlural, absl::UnavailableError("away"));
+  bed_.api.FailNext("create", kPlural, absl::UnavailableError("away"));
+  End("one", "Completed");
+  EXPECT_THAT(bed_.api.All(ProtectedVolume::Type()), IsEmpty());
+  bed_.clock.Advance(kRecordWriteAgain);
+  Work();
+  bed_.clock.Advance(kRecordWriteAgain);
+  Work();
+  EXPECT_EQ(Record().status.last_good->backup, "backup-one");
+}
+
+TEST_F(VolumeRecordsTest, AnAnswerThatIsLostMakesNoSecondRecord) {
+  bed_.api.FailNext("create", kPlural, absl::UnavailableError("lost"), 1,
+                    support::Fault::kAnswerLost);
+  End("one", "Completed");
+  bed_.clock.Advance(kRecordWriteAgain);
+  Work();
+  EXPECT_THAT(bed_.api.All(ProtectedVolume::Type()), SizeIs(1));
+  EXPECT_EQ(Record().status.last_good->backup, "backup-one");
+}
+
+// The first start after an upgrade, and one after a time in which no controller ran.
+TEST_F(VolumeRecordsTest, RecordsAreMadeOfTheUploadsThatThereAreOfTheNewestOnly) {
+  constexpr int kVolumes = 5;
+  constexpr int kNights = 30;
+  std::vector<Json> uploads;
+  for (int night = 0; night < kNights; ++night) {
+    bed_.clock.Advance(absl::Hours(1));
+    for (int volume = 0; volume < kVolumes; ++volume) {
+      const std::string pvc = absl::StrCat("pvc-", volume);
+      if (night == 0) {
+        bed_.AddClaim("shop", pvc);
+      }
+      uploads.push_back(Upload(absl::StrFormat("%02d-%d", night, volume),
+                               night == kNights - 1 ? "Failed" : "Completed", pvc));
+    }
+  }
+  const auto note_all = [&] {
+    for (const Json& upload : uploads) {
+      Note(upload);
+    }
+    const absl::Time began = bed_.clock.Now();
+    Work();
+    return bed_.clock.Now() - began;
+  };
+  EXPECT_GE(note_all(), kRecordWriteEvery * kVolumes) << "not all at once";
+  EXPECT_EQ(Writes(), 2 * kVolumes);
+  EXPECT_EQ(Record("pvc-3").status.last_good->backup, "backup-28-3");
+  EXPECT_EQ(Record("pvc-3").status.failures, 1);
+
+  bed_.api.ClearCalls();
+  Restart();
+  note_all();
+  EXPECT_EQ(Writes(), 0) << "nothing is new to a controller that starts again";
+}
+
+TEST_F(VolumeRecordsTest, OnlyTheControllerThatLeadsWrites) {
+  leads_ = false;
+  End("one", "Completed");
+  EXPECT_EQ(Writes(), 0);
+  leads_ = true;
+  bed_.clock.Advance(kRecordWriteAgain);
+  Work();
+  EXPECT_EQ(Record().status.last_good->backup, "backup-one");
+}
+
+TEST_F(VolumeRecordsTest, ARestoreIsThatOfItsSource) {
+  End("one", "Completed");
+  const absl::Time restored_at = absl::FromUnixSeconds(absl::ToUnixSeconds(bed_.clock.Now()));
+  controller_->writer.Note(support::As<objects::DataDownload>(
+      {{"metadata", {{"name", "r"}, {"namespace", "velero"}, {"uid", "u"}}},
+       {"spec",
+        {{"datamover", "csi-delta"},
+         {"backupStorageLocation", "default"},
+         {"sourceNamespace", "shop"},
+         {"snapshotID",
+          velero::FormatDataReference({.cluster = bed_.env.cluster,
+                                       .namespace_name = "shop",
+                                       .claim_uid = MoverBed::ClaimUid("shop", "data"),
+                                       .snapshot_id = std::string(64, '5'),
+                                       .key = std::string(16, 'a')})},
+         {"targetVolume", {{"namespace", "drill"}, {"pvc", "data"}}}}},
+       {"status",
+        {{"phase", "Completed"}, {"completionTimestamp", FormatRfc3339Seconds(restored_at)}}}}));
+  Work();
+  EXPECT_EQ(Record().status.restored_at, restored_at);
+}
+
+TEST_F(VolumeRecordsTest, ARecordGoesWithItsPvcAfterATime) {
+  const Json upload = Upload("one", "Completed");
+  Note(upload);
+  Work();
+  EXPECT_EQ(PvcReads(), 0);
+  for (int hour = 0; hour < 10; ++hour) {
+    bed_.clock.Advance(kRecordPvcEvery);
+    Work();
+  }
+  EXPECT_LE(PvcReads(), 10) << "one each hour";
+  EXPECT_FALSE(Record().status.pvc_gone_at.has_value());
+
+  bed_.api.Remove({csi::PersistentVolumeClaimType(), "shop", "data"});
+  bed_.clock.Advance(kRecordPvcEvery);
+  Work();
+  ASSERT_TRUE(Record().status.pvc_gone_at.has_value());
+  EXPECT_THAT(Record().status.next_step,
+              HasSubstr("the PVC is gone: restore backup backup-one if it is missed"));
+  bed_.api.ClearCalls();
+  bed_.clock.Advance(rules_.keep_after_pvc - absl::Hours(1));
+  Work();
+  EXPECT_THAT(bed_.api.All(ProtectedVolume::Type()), SizeIs(1));
+  bed_.clock.Advance(absl::Hours(2));
+  Work();
+  EXPECT_THAT(bed_.api.All(ProtectedVolume::Type()), IsEmpty());
+  EXPECT_EQ(PvcReads(), 0) << "a PVC that is gone does not come back with its uid";
+  Note(upload);
+  Work();
+  EXPECT_THAT(bed_.api.All(ProtectedVolume::Type()), IsEmpty())
+      << "a DataUpload that is left does not bring it back";
+}
+
+TEST_F(VolumeRecordsTest, APvcOfTheSameNameIsAnother) {
+  End("one", "Completed");
+  bed_.api.Mutate({csi::PersistentVolumeClaimType(), "shop", "data"},
+                  [](Json& pvc) { pvc["metadata"]["uid"] = "another"; });
+  bed_.clock.Advance(kRecordPvcEvery);
+  Work();
+  EXPECT_TRUE(Record().status.pvc_gone_at.has_value());
+}
+
+TEST_F(VolumeRecordsTest, ALastGoodBackupThatIsTooOldHasANextStep) {
+  End("one", "Completed");
+  bed_.clock.Advance(rules_.stale_after + kRecordPvcEvery);
+  Work();
+  EXPECT_THAT(Record().status.next_step, HasSubstr("the last good backup was taken at "));
+  bed_.api.ClearCalls();
+  bed_.clock.Advance(absl::Hours(5));
+  Work();
+  EXPECT_EQ(Writes(), 0) << "the text does not change with the age";
+}
+
+TEST_F(VolumeRecordsTest, AFindingOfACheckIsANextStepAtOnce) {
+  End("one", "Completed");
+  bed_.api.Mutate(ProtectedVolume::Key("velero", Record().name), [](Json& record) {
+    record["status"]["verification"] = {{"at", "2026-11-28T00:00:00Z"},
+                                        {"finding", "pack 6e0ca2f1 is gone"}};
+  });
+  Deliver();
+  Work();
+  EXPECT_THAT(Record().status.next_step, HasSubstr("a check found: pack 6e0ca2f1 is gone"));
+}
+
+TEST_F(VolumeRecordsTest, TheBaseIsThatOfTheVolume) {
+  const Json base = bed_.AddBase("data", bed_.env.cluster);
+  bed_.bases.OnPage(std::vector<Json>(1, base), true);
+  bed_.bases.OnListed();
+  bed_.env.bases = &bed_.bases;
+  End("one", "Completed");
+  ASSERT_TRUE(Record().status.base.has_value());
+  EXPECT_EQ(Record().status.base->content, "du-1");
+}
+
+TEST_F(VolumeRecordsTest, UploadsOfOtherMoversAndOfUnknownPvcsHaveNoRecord) {
+  Json other = Upload("one", "Completed");
+  other["spec"]["datamover"] = "velero";
+  Note(other);
+  Json hostile = Upload("two", "Completed");
+  hostile["metadata"]["labels"]["velero.io/pvc-uid"] = "../../x";
+  Note(hostile);
+  Work();
+  EXPECT_EQ(Writes(), 0);
+}
+
+TEST_F(VolumeRecordsTest, ARecordUnderAnothersNameIsIgnored) {
+  bed_.api.Seed(ProtectedVolume::Type(), {{"metadata", {{"name", "x"}, {"namespace", "velero"}}},
+                                          {"spec",
+                                           {{"namespace", "shop"},
+                                            {"pvc", "data"},
+                                            {"pvcUID", "u"},
+                                            {"backupStorageLocation", "default"}}}});
+  Deliver();
+  EXPECT_EQ(controller_->records.size(), 0U);
+}
+
+TEST(VolumeRecordsMemoryTest, AThousandRecordsTakeLessThanEightMebibytes) {
+  constexpr int kRecords = 1000;
+  const auto record = [](int number) {
+    const std::string uid = absl::StrFormat("a1000000-0000-4000-8000-%012d", number);
+    return support::As<ProtectedVolume>(
+        {{"metadata",
+          {{"name", ProtectedVolume::NameOf(uid, "default")},
+           {"namespace", "velero"},
+           {"uid", uid},
+           {"creationTimestamp", "2026-11-01T02:00:00Z"}}},
+         {"spec",
+          {{"namespace", absl::StrCat("app-", number)},
+           {"pvc", "data"},
+           {"pvcUID", uid},
+           {"backupStorageLocation", "default"}}},
+         {"status",
+          {{"lastGoodBackup",
+            {{"backup", "nightly-20261101020000"},
+             {"dataUploadUID", uid},
+             {"snapshotID", std::string(200, 's')},
+             {"takenAt", "2026-11-01T02:00:00Z"},
+             {"completedAt", "2026-11-01T02:10:00Z"},
+             {"mode", "full"},
+             {"reason", std::string(200, 'r')}}},
+           {"lastAttempt",
+            {{"backup", "nightly-20261101020000"},
+             {"dataUploadUID", uid},
+             {"phase", "Failed"},
+             {"at", "2026-11-01T02:10:00Z"},
+             {"message", std::string(1000, 'm')}}},
+           {"failures", 3},
+           {"base", {{"volumeSnapshotContent", uid}, {"takenAt", "2026-11-01T02:00:00Z"}}},
+           {"nextStep", std::string(300, 'n')}}}});
+  };
+  const support::MemoryGrowth growth;
+  VolumeRecords records(1);
+  for (int i = 0; i < kRecords; ++i) {
+    records.Put(record(i));
+  }
+  EXPECT_EQ(records.size(), static_cast<std::size_t>(kRecords));
+  if (support::AssertsUnsanitized("1,000 records take 8 MiB at most")) {
+    EXPECT_LE(growth.bytes(), int64_t{8} << 20);
+  }
+}
+
+TEST(VolumeRecordsMemoryTest, MoreThanTheMostAreNotHeld) {
+  if (!support::AssertsUnsanitized("at most 20,000 records are held")) {
+    return;
+  }
+  VolumeRecords records(1);
+  for (std::size_t i = 0; i < kVolumeRecordsMax + 5; ++i) {
+    const std::string uid = absl::StrFormat("a1000000-0000-4000-8000-%012d", i);
+    ProtectedVolume object =
+        ProtectedVolume::Make("velero", ProtectedVolume::NameOf(uid, "default"));
+    object.SetSpec({.pvc_namespace = "shop", .pvc = "data", .pvc_uid = uid, .location = "default"});
+    records.Put(object);
+  }
+  EXPECT_EQ(records.size(), kVolumeRecordsMax);
+}
+
+}  // namespace
+}  // namespace csidelta::datamover::volume_records_test

@@ -1,0 +1,111 @@
+"""The alerts of the chart: what fires and what does not, and that each has its runbook."""
+
+import functools
+import re
+import subprocess
+
+import debian
+import pytest
+import yaml
+from console import ROOT
+
+RULES = ROOT / "deploy" / "chart" / "files" / "alerts.yaml"
+CASES = (ROOT / "tests" / "chart" / "alerts_test.yaml", ROOT / "tests" / "chart" / "alerts_days_test.yaml")
+RUNBOOK = ROOT / "docs" / "operations.md"
+METRICS = ROOT / "docs" / "data-mover-status.md"
+SECONDS_MAX = 60
+SEVERITIES = {"critical", "warning", "info"}
+PARTS = ("It means", "Look", "Do", "It ends")
+# increase() of a series that begins at 1 is 0, so a counter must be there before its first event. These are.
+COUNTERS = {"uploads_total", "full_uploads_total", "audit_mismatches_total"}
+
+
+@functools.cache
+def rules():
+    return [rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]]
+
+
+@functools.cache
+def all_cases():
+    return [case for path in CASES for case in yaml.safe_load(path.read_text())["tests"]]
+
+
+def cases(alert):
+    """(fires?, labels of what fires) of each case of an alert."""
+    samples = [test["exp_samples"] for case in all_cases() for test in case["promql_expr_test"] if f'alertname="{alert}"' in test["expr"]]
+    return [(bool(expected), {label for sample in expected for label in re.findall(r"(\w+)=", sample["labels"])})
+            for expected in samples]
+
+
+each_alert = pytest.mark.parametrize("rule", rules(), ids=lambda rule: rule["alert"])
+
+
+def slug(heading):
+    """The fragment by which a renderer of Markdown calls a heading."""
+    return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
+
+
+@functools.cache
+def sections():
+    """Text by slug of the headings of the runbook."""
+    parts = re.split(r"^#{2,4} (.+)$", RUNBOOK.read_text(), flags=re.MULTILINE)
+    return dict(zip(map(slug, parts[1::2]), parts[2::2]))
+
+
+def promtool(*words):
+    done = subprocess.run([debian.promtool(), *words], check=False, capture_output=True, text=True, timeout=SECONDS_MAX)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_promtool_accepts_the_rules():
+    promtool("check", "rules", RULES)
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
+def test_alerts_fire_and_are_quiet_as_promised(path):
+    promtool("test", "rules", path)
+
+
+@each_alert
+def test_an_alert_has_a_firing_and_a_quiet_series(rule):
+    found = cases(rule["alert"])
+    assert {fires for fires, _ in found} == {True, False}, "tests/chart/alerts_test.yaml lacks one of both"
+
+
+@each_alert
+def test_an_alert_says_what_is_wrong_by_labels_that_it_has(rule):
+    assert rule["labels"]["severity"] in SEVERITIES
+    assert set(rule["annotations"]) == {"summary", "description", "runbook_url"}
+    named = set(re.findall(r"\$labels\.(\w+)", " ".join(rule["annotations"].values())))
+    for fires, labels in cases(rule["alert"]):
+        assert not fires or named <= labels
+
+
+@each_alert
+def test_an_alert_has_a_runbook(rule):
+    page, _, fragment = rule["annotations"]["runbook_url"].partition("#")
+    assert page == RUNBOOK.name
+    text = sections().get(fragment)
+    assert text, f"docs/operations.md has no heading #{fragment}"
+    assert f"`{rule['alert']}`" in text
+    assert all(f"**{part}" in text for part in PARTS), PARTS
+
+
+@each_alert
+def test_an_alert_names_metrics_that_exist(rule):
+    documented = set(re.findall(r"^\| `(csi_delta_mover_\w+)` \|", METRICS.read_text(), re.MULTILINE))
+    assert set(re.findall(r"csi_delta_mover_\w+", rule["expr"])) <= documented
+
+
+@each_alert
+def test_an_alert_counts_only_what_is_there_from_the_start(rule):
+    assert set(re.findall(r"increase\(csi_delta_mover_(\w+)", rule["expr"])) <= COUNTERS
+
+
+def test_the_runbook_has_no_alert_that_there_is_not():
+    assert set(re.findall(r"`(CsiDelta\w+)`", RUNBOOK.read_text())) == {rule["alert"] for rule in rules()}
+
+
+def test_each_alert_has_a_scenario_or_the_reason_why_not():
+    named = set(re.findall(r'"(CsiDelta\w+)"', (ROOT / "tests" / "e2e" / "test_alerts.py").read_text()))
+    assert named == {rule["alert"] for rule in rules()}
