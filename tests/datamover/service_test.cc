@@ -256,14 +256,7 @@ TEST(MoverServiceTest, AnUploadThatEndsLetsTheNextBegin) {
   ctx.stop = stop.get_token();
   std::jthread service([&] { EXPECT_THAT(RunService(ctx, bed.api, Settings()), IsOk()); });
   for (const std::string& name : names) {
-    EXPECT_THAT(
-        k8s::WaitFor(
-            ctx, bed.api, {csi::DataUploadType(), "velero", name},
-            [](const Json* object) -> absl::StatusOr<bool> {
-              return object != nullptr && GetString(*object, {"status", "phase"}) == "Completed";
-            }),
-        IsOk())
-        << name;
+    AwaitCompleted(ctx, bed, name);
   }
   stop.request_stop();
 }
