@@ -104,7 +104,7 @@ absl::StatusOr<VolumeTaskSpec> VolumeTask::spec() const {
   if (!kind.has_value()) {
     return absl::InvalidArgumentError(absl::StrCat("VolumeTask ", namespace_name(), "/", name(),
                                                    ": spec.type is \"", text,
-                                                   "\", not Upload, Download or Forget"));
+                                                   "\", not Upload, Download, Forget or Check"));
   }
   return VolumeTaskSpec{.kind = *kind,
                         .subject = subject(),
