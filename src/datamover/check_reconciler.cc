@@ -102,21 +102,25 @@ class CheckStep {
 };
 
 absl::StatusOr<absl::Time> CheckStep::Step() {
-  ASSIGN_OR_RETURN(const std::optional<VolumeTask> task, run_.CachedTask(ctx_));
-  if (task.has_value()) {
-    return Observe();
-  }
-  const absl::Time now = ctx_.clock->Now();
   const std::optional<absl::Time> due = CheckDueAt(volume_);
-  if (!due.has_value() || volume_.is_being_deleted()) {
-    queue_.Leave(task_name_);
-    return absl::InfiniteFuture();
+  const std::optional<absl::Time> at =
+      due.has_value() && !volume_.is_being_deleted()
+          ? std::optional(
+                std::max(*due, queue_.PostponedUntil(task_name_).value_or(absl::InfinitePast())))
+          : std::nullopt;
+  const absl::Time now = ctx_.clock->Now();
+  const bool is_due = at.has_value() && now >= *at;
+  // Each completed upload changes the record: while no check is due, the API server need not
+  // say that there is no task.
+  if (is_due || run_.MayHaveTask()) {
+    ASSIGN_OR_RETURN(const std::optional<VolumeTask> task, run_.CachedTask(ctx_));
+    if (task.has_value()) {
+      return Observe();
+    }
   }
-  const absl::Time at =
-      std::max(*due, queue_.PostponedUntil(task_name_).value_or(absl::InfinitePast()));
-  if (now < at) {
+  if (!is_due) {
     queue_.Leave(task_name_);
-    return at;
+    return at.value_or(absl::InfiniteFuture());
   }
   if (!queue_.IsFirst(task_name_, *due, env_.settings.checks.workers)) {
     return now + kAskAgain;

@@ -158,6 +158,10 @@ absl::StatusOr<std::optional<VolumeTask>> WorkerRun::CachedTask(const CallContex
   return objects::Find<VolumeTask>(ctx, reader, TaskKey());
 }
 
+bool WorkerRun::MayHaveTask() const {
+  return objects::FindCached<VolumeTask>(env_.cache, TaskKey()).presence != Presence::kAbsent;
+}
+
 absl::StatusOr<VolumeTask> WorkerRun::EnsureTask(const CallContext& ctx, const VolumeTaskSpec& spec,
                                                  const std::map<std::string, std::string>& labels) {
   objects::Cached<VolumeTask> cached = objects::FindCached<VolumeTask>(env_.cache, TaskKey());

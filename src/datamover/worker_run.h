@@ -97,6 +97,8 @@ class WorkerRun {
   absl::StatusOr<std::optional<VolumeTask>> FindTask(const CallContext& ctx) const;
   // The same, perhaps as it was a moment ago.
   absl::StatusOr<std::optional<VolumeTask>> CachedTask(const CallContext& ctx) const;
+  // False where the informer of VolumeTasks delivered none of this name, as of a moment ago.
+  bool MayHaveTask() const;
 
   // The Pod to make, once all that it needs is there; else what is waited for.
   struct NextPod {

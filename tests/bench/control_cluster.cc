@@ -90,6 +90,7 @@ ControlCluster::ControlCluster(const ScaledClock& clock, const ClusterOptions& o
       snapshots_(api_),
       tracks_(clock) {
   api_.LimitHistory(kHistoryMax);
+  snapshots_.driver().cut_at_nanoseconds = 0;  // Now: a base that is weeks old would be dropped.
   api_.SetStatusSubresource("volumetasks", true);
   api_.SetStatusSubresource("protectedvolumes", true);
   SeedMover(options);

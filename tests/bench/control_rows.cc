@@ -27,7 +27,7 @@ constexpr absl::Duration kRunningTimeMax = absl::Minutes(5);
 constexpr absl::Duration kLookAtWorkersEvery = absl::Seconds(1);
 constexpr absl::Duration kSettle = absl::Seconds(10);
 constexpr absl::Duration kForEver = absl::Hours(24);
-constexpr int kKindsShown = 8;
+constexpr int kKindsShown = 12;
 constexpr std::size_t kSlowestShown = 12;
 
 double MebibytesOf(int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }

@@ -17,8 +17,9 @@ import debian  # noqa: E402  pylint: disable=wrong-import-position
 PAGE = ROOT / "docs" / "operations.md"
 RULES = ROOT / "deploy" / "chart" / "files" / "alerts.yaml"
 EVERY_MINUTES, BEFORE = 5, 12  # Samples, and how many of the state before.
-SOON, IN_A_DAY = "70m", "27h"  # When it is looked which alerts fire: the state is ten minutes, or 26 hours, old.
-AFTER = 320
+# When it is looked which alerts fire: the state is ten minutes, two hours, 26 hours or four days old.
+SOON, IN_TWO_HOURS, IN_A_DAY, IN_FOUR_DAYS = "70m", "3h", "27h", "97h"
+AFTER = 1200
 
 
 def commands(alert):
@@ -46,9 +47,16 @@ def run(bed, folder, command, *, check=True, **variables):
 def _case(before, after, alert, at, fires, labels):
     chosen = "".join(f', {name}="{value}"' for name, value in labels.items())
     series = [{"series": name, "values": f"{before.get(name, value)}+0x{BEFORE - 1} {value}+0x{AFTER}"} for name, value in after.items()]
+    series += [{"series": name, "values": f"{value}+0x{BEFORE - 1} _x{AFTER}"} for name, value in before.items() if name not in after]
     sample = [{"labels": "{}", "value": 1}] if fires else []
     return {"interval": f"{EVERY_MINUTES}m", "input_series": series, "promql_expr_test": [{
         "expr": f'clamp_max(count(ALERTS{{alertname="{alert}", alertstate="firing"{chosen}}}), 1)', "eval_time": at, "exp_samples": sample}]}
+
+
+def later(page, gauge, seconds):
+    """A page of metrics as it is when so much time has passed, in which an age grew and nothing happened."""
+    assert any(name.startswith(gauge) for name in page), gauge
+    return {name: value + seconds if name.startswith(gauge) else value for name, value in page.items()}
 
 
 def expect(folder, before, after, alert, at, *, fires, **labels):

@@ -3,31 +3,26 @@
 import pytest
 import yaml
 
+import data
 import moving
 import mover
 import objects
 import runbook
-from runbook import IN_A_DAY, SOON
+from runbook import IN_A_DAY, IN_FOUR_DAYS, IN_TWO_HOURS, SOON, later
 
 pytestmark = pytest.mark.moves
 
-# Alerts whose state is not made here, each with the tests that show state, metric and cure.
+# Alerts whose state is not made here, each with the tests that show state, metric and remedy.
 ELSEWHERE = {
-    "CsiDeltaBackupTooOld": "takes two days: the metric is MoverMetrics', the cure that of CsiDeltaVolumeNeverBackedUp",
-    "CsiDeltaVolumeGone": "the controller looks once an hour: a record whose PVC is gone has no samples, in unit tests",
-    "CsiDeltaTransfersWaitLong": "takes three hours: tests/e2e/test_transfers.py has the queue, MoverMetrics the metric",
-    "CsiDeltaDriverListsWrongChanges": "tests/e2e/test_mover_faults.py has a driver that omits changes, MoverMetrics the metric",
-    "CsiDeltaFullBackups": "tests/e2e/test_mover_faults.py has a base that is gone, MoverMetrics the metric",
-    "CsiDeltaDeletionsStuck": "takes a day: unit tests of the deletion reconciler, with a clock of their own",
-    "CsiDeltaDeletionsGivenUp": "takes a week: unit tests of the deletion reconciler, with a clock of their own",
-    "CsiDeltaBaseTooOld": "takes weeks: unit tests of the base reconciler, with a clock of their own",
-    "CsiDeltaVerificationFinding": "unit tests of the check reconciler damage a repository",
-    "CsiDeltaNotVerified": "takes weeks: unit tests of the check reconciler, with a clock of their own",
-    "CsiDeltaRestoreNotTried": "takes days: tests/e2e/test_mover.py has restores, MoverMetrics the metric",
+    "CsiDeltaVerificationFinding": "tests/e2e/test_mover_checks.py damages a pack, and backs up again",
     "CsiDeltaApplicationsFrozenLong": "tests/e2e/test_mover_groups.py has the freeze window of a slow driver",
-    "CsiDeltaLeftoverTasks": "takes an hour: unit tests of the task reconciler",
 }
-HERE = ("CsiDeltaMoverNotLeading", "CsiDeltaVolumeNeverBackedUp", "CsiDeltaUploadsFail", "CsiDeltaKeyUnconfirmed")
+HERE = ("CsiDeltaMoverNotLeading", "CsiDeltaVolumeNeverBackedUp", "CsiDeltaUploadsFail", "CsiDeltaKeyUnconfirmed",
+        "CsiDeltaBackupTooOld", "CsiDeltaVolumeGone", "CsiDeltaTransfersWaitLong", "CsiDeltaDriverListsWrongChanges",
+        "CsiDeltaFullBackups", "CsiDeltaDeletionsStuck", "CsiDeltaDeletionsGivenUp", "CsiDeltaBaseTooOld", "CsiDeltaNotVerified",
+        "CsiDeltaRestoreNotTried", "CsiDeltaLeftoverTasks")
+DAY_SECONDS = 86400
+AGE = "csi_delta_mover_recovery_point_age_seconds"
 # Commands that look at kinds which only a bed with volume groups has, or that end with 1 where a bed is not as a cluster should be.
 MAY_FAIL = ("kubectl get volumegroupsnapshotcontents", "csi-delta doctor")
 CONFIRMED = "mover.csi-delta.io/confirmed"
@@ -98,3 +93,157 @@ def test_a_key_without_a_copy(bed, workspace, moving_app, cure, tmp_path):
     moving.back_up(bed, workspace, moving_app, "confirmed")
     page = mover.metrics(bed)
     runbook.expect(tmp_path, page, page, alert, IN_A_DAY, fires=False, location="default")
+
+
+def test_a_backup_that_is_too_old(bed, workspace, moving_app, cure, tmp_path):
+    alert = "CsiDeltaBackupTooOld"
+    moving.back_up(bed, workspace, moving_app, "first")
+    page = mover.metrics(bed)
+    runbook.expect(tmp_path, {}, page, alert, IN_TWO_HOURS, fires=False, namespace=moving_app)
+    page = later(page, AGE, 3 * DAY_SECONDS)
+    runbook.expect(tmp_path, {}, page, alert, IN_TWO_HOURS, fires=True, namespace=moving_app)
+    cure(alert, NS=moving_app)
+    runbook.expect(tmp_path, page, mover.metrics(bed), alert, IN_TWO_HOURS, fires=False, namespace=moving_app)
+
+
+def test_a_volume_that_is_gone(bed, workspace, moving_app, cure, tmp_path):
+    alert = "CsiDeltaVolumeGone"
+    backup, _ = moving.back_up(bed, workspace, moving_app, "first")
+    before = mover.metrics(bed)
+    bed.api.delete("persistentvolumeclaims", "data", moving_app)
+    # The controller looks once an hour for the PVC; that it is gone is written as the controller would.
+    record, = (r for r in bed.api.list("protectedvolumes", bed.namespace) if r["spec"]["namespace"] == moving_app)
+    bed.api.patch("protectedvolumes", record["metadata"]["name"], {"status": {"pvcGoneAt": "2026-01-02T03:04:05Z"}}, bed.namespace)
+    bed.wait_for(lambda: not _of(AGE, moving_app, mover.metrics(bed)), moving.PHASE_SECONDS_MAX, "no series of a PVC that is gone")
+    runbook.expect(tmp_path, before, mover.metrics(bed), alert, IN_TWO_HOURS, fires=True, namespace=moving_app)
+    cure(alert, NS=moving_app, BACKUP=backup)
+    bed.wait_bound("data", moving_app)
+    moving.back_up(bed, workspace, moving_app, "again")
+    runbook.expect(tmp_path, before, mover.metrics(bed), alert, IN_TWO_HOURS, fires=False, namespace=moving_app)
+
+
+def test_a_queue_that_does_not_end(bed, workspace, moving_app, cure, tmp_path):
+    alert, other = "CsiDeltaTransfersWaitLong", workspace.namespace(bed, "queued", labels=mover.RESTRICTED)
+    bed.create_claim("data", other, moving.MOVING_BYTES)
+    with mover.configured(bed, {"limits": {"total": 1}}):
+        with moving.held_in_progress(bed, workspace, moving_app) as (_, held):
+            _, queued = moving.begin(bed, workspace, other, "queued")
+            page = bed.wait_for(lambda: page if sum(_waiting(page := mover.metrics(bed))) > 0 else None, moving.PHASE_SECONDS_MAX,
+                                "a transfer that is queued")
+            runbook.expect(tmp_path, {}, page, alert, "5h", fires=True)
+            # What the runbook says: more at once. The chart's settings are those of `helm upgrade --set`.
+            mover.upgrade(bed)
+            bed.driver.clear_faults()
+            moving.await_phase(bed, queued, "Completed", seconds=moving.MOVED_SECONDS_MAX)
+            moving.cancel(bed, held)
+    runbook.expect(tmp_path, page, mover.metrics(bed), alert, "5h", fires=False)
+
+
+def _waiting(page):
+    return [value for name, value in page.items() if name.startswith("csi_delta_mover_transfers_waiting{")]
+
+
+def test_a_driver_that_omits_changes(bed, workspace, moving_app, cure, tmp_path):
+    alert = "CsiDeltaDriverListsWrongChanges"
+    moving.back_up(bed, workspace, moving_app, "first")
+    for chunk in range(moving.MOVING_BYTES // moving.MIB):
+        data.fill(bed.volume_path("data", moving_app), 2 + chunk, 1000, chunk * moving.MIB)
+    before = mover.metrics(bed)
+    with bed.driver.faults({"method": "GetMetadataDelta", "lie": "omit"}):
+        moving.back_up(bed, workspace, moving_app, "omitted")
+    after = mover.metrics(bed)
+    runbook.expect(tmp_path, before, after, alert, SOON, fires=True)
+    runbook.expect(tmp_path, before, after, "CsiDeltaFullBackups", SOON, fires=True, reason="audit-mismatch")
+    cure(alert, NS=moving_app)
+    base = moving.await_base(bed, moving_app)
+    before = mover.metrics(bed)
+    _, incremental = moving.back_up(bed, workspace, moving_app, "next")
+    assert moving.mode(incremental) == "incremental" and base
+    for ended in (alert, "CsiDeltaFullBackups"):
+        runbook.expect(tmp_path, before, mover.metrics(bed), ended, SOON, fires=False)
+
+
+def test_deletions_that_do_not_get_done(bed, workspace, moving_app, cure, tmp_path):
+    stuck, given_up, age = "CsiDeltaDeletionsStuck", "CsiDeltaDeletionsGivenUp", "csi_delta_mover_oldest_deletion_age_seconds"
+    backup, _ = moving.back_up(bed, workspace, moving_app, "first")
+    with moving.held_in_progress(bed, workspace, moving_app) as (_, held):
+        bed.delete_backup(backup)
+        deletion = bed.wait_for(lambda: _deletion(bed, backup, "Locked"), moving.MOVED_SECONDS_MAX, "a deletion that meets a lock")
+        page = later(mover.metrics(bed), age, 2 * DAY_SECONDS)
+        runbook.expect(tmp_path, {}, page, stuck, IN_TWO_HOURS, fires=True)
+        # What the controller writes after a week of failures.
+        bed.api.patch("datadeletions", deletion["metadata"]["name"],
+                      {"status": {"phase": "Failed", "trouble": "Failed", "message": "the location is gone"}}, bed.namespace)
+        bed.wait_for(lambda: mover.metrics(bed)['csi_delta_mover_deletions{state="given_up"}'] > 0, moving.PHASE_SECONDS_MAX,
+                     "a deletion that is given up")
+        runbook.expect(tmp_path, {}, mover.metrics(bed), given_up, IN_TWO_HOURS, fires=True)
+        moving.cancel(bed, held)
+        moving.await_phase(bed, held, "Canceled")
+    cure(given_up)
+    bed.wait_for(lambda: _deletion(bed, backup, None), moving.MOVED_SECONDS_MAX, "the data deleted")
+    page = mover.metrics(bed)
+    for ended in (stuck, given_up):
+        runbook.expect(tmp_path, {}, page, ended, IN_TWO_HOURS, fires=False)
+
+
+def _deletion(bed, backup, trouble):
+    """The DataDeletion of a backup in such trouble; without trouble: one that is completed."""
+    def fits(status):
+        return status.get("trouble") == trouble if trouble else status.get("phase") == "Completed"
+    return next((d for d in bed.api.list("datadeletions", bed.namespace)
+                 if d["spec"]["backup"] == backup and fits(d.get("status", {}))), None)
+
+
+def test_a_base_that_is_too_old(bed, workspace, moving_app, cure, tmp_path):
+    alert, age = "CsiDeltaBaseTooOld", "csi_delta_mover_oldest_base_age_seconds"
+    moving.back_up(bed, workspace, moving_app, "first")
+    moving.await_base(bed, moving_app)
+    runbook.expect(tmp_path, {}, later(mover.metrics(bed), age, 22 * DAY_SECONDS), alert, IN_TWO_HOURS, fires=True)
+    with mover.stopped(bed):  # Which would drop the base of a PVC that is gone.
+        bed.api.delete("persistentvolumeclaims", "data", moving_app)
+        bed.wait_gone(lambda: bed.api.get("persistentvolumeclaims", "data", moving_app), moving.GONE_SECONDS_MAX, "no PVC")
+        cure(alert)
+        bed.wait_gone(lambda: mover.bases(bed, moving_app), moving.GONE_SECONDS_MAX, "no base")
+    bed.wait_for(lambda: mover.metrics(bed).get("csi_delta_mover_leader") == 1, mover.READY_SECONDS_MAX, "a controller that leads")
+    runbook.expect(tmp_path, {}, mover.metrics(bed), alert, IN_TWO_HOURS, fires=False)
+
+
+def test_a_repository_that_is_not_verified(bed, workspace, moving_app, tmp_path):
+    alert = "CsiDeltaNotVerified"
+    moving.back_up(bed, workspace, moving_app, "first")
+    runbook.expect(tmp_path, {}, mover.metrics(bed), alert, IN_FOUR_DAYS, fires=True, namespace=moving_app)
+    with mover.configured(bed, {"checks": {"percentPerDay": 100}}):  # What the runbook says, of all data at once.
+        page = bed.wait_for(lambda: page if any(_of("csi_delta_mover_verified_age_seconds", moving_app, page := mover.metrics(bed)))
+                            else None, moving.MOVED_SECONDS_MAX, lambda: f"a check: {mover.tell(bed)}")
+    runbook.expect(tmp_path, {}, page, alert, IN_FOUR_DAYS, fires=False, namespace=moving_app)
+
+
+def test_a_restore_that_was_not_tried(bed, workspace, moving_app, cure, tmp_path):
+    alert = "CsiDeltaRestoreNotTried"
+    moving.back_up(bed, workspace, moving_app, "first")
+    runbook.expect(tmp_path, {}, mover.metrics(bed), alert, IN_FOUR_DAYS, fires=True, namespace=moving_app)
+    cure(alert, NS=moving_app)
+    page = bed.wait_for(lambda: page if any(_of("csi_delta_mover_last_restore_age_seconds", moving_app, page := mover.metrics(bed)))
+                        else None, moving.PHASE_SECONDS_MAX, "a restore that is recorded")
+    runbook.expect(tmp_path, {}, page, alert, IN_FOUR_DAYS, fires=False, namespace=moving_app)
+
+
+def _of(gauge, app, page):
+    """The series of a gauge for the PVCs of a namespace."""
+    return [name for name in page if name.startswith(gauge) and f'namespace="{app}"' in name]
+
+
+def test_tasks_that_stay(bed, workspace, tmp_path):
+    alert, name = "CsiDeltaLeftoverTasks", workspace.name("du-left")
+    bed.api.create("volumetasks", {
+        "apiVersion": "mover.csi-delta.io/v1alpha1", "kind": "VolumeTask",
+        "metadata": {"name": name, "namespace": mover.NAMESPACE, "finalizers": ["example.com/hold"],
+                     "labels": {"mover.csi-delta.io/task": name}},
+        "spec": {"type": "Upload", "subject": {"kind": "DataUpload", "namespace": bed.namespace, "name": "gone", "uid": name[3:]}}})
+    bed.wait_for(lambda: mover.metrics(bed)["csi_delta_mover_leftover_tasks"] > 0, moving.PHASE_SECONDS_MAX, "a task that stays")
+    runbook.expect(tmp_path, {}, mover.metrics(bed), alert, IN_TWO_HOURS, fires=True)
+    # What refuses is removed; the controller does the rest.
+    bed.api.patch("volumetasks", name, {"metadata": {"finalizers": None}}, mover.NAMESPACE)
+    bed.wait_for(lambda: mover.metrics(bed)["csi_delta_mover_leftover_tasks"] == 0, moving.PHASE_SECONDS_MAX,
+                 lambda: f"no task: {mover.tell(bed)}")
+    runbook.expect(tmp_path, {}, mover.metrics(bed), alert, IN_TWO_HOURS, fires=False)
