@@ -129,9 +129,8 @@ csi::Environment BaseReconciler::CsiEnvironment(const CallContext& ctx,
           .bases = env_.bases};
 }
 
-absl::StatusOr<BaseInfo> BaseReconciler::ReadInfo(
-    const CallContext& ctx, const csi::BaseSnapshot& base,
-    const std::optional<objects::ProtectedVolume>& record) {
+absl::StatusOr<BaseInfo> BaseReconciler::ReadInfo(const CallContext& ctx,
+                                                  const csi::BaseSnapshot& base) {
   const csi::BaseOwner& owner = base.owner;
   BaseInfo info = {.now = ctx.clock->Now(), .age_max = env_.settings.base_age_max};
   ASSIGN_OR_RETURN(info.pvc_is_gone, IsPvcGone(ctx, env_.api, owner));
@@ -144,10 +143,7 @@ absl::StatusOr<BaseInfo> BaseReconciler::ReadInfo(
   if (!KeepsBase(env_.settings, base.driver)) {
     ASSIGN_OR_RETURN(info.is_kept, csi::NeedsBases(ctx, CsiEnvironment(ctx, owner), base.driver));
   }
-  if (!record.has_value()) {
-    return info;
-  }
-  info.last_good = record->status().last_good;
+  ASSIGN_OR_RETURN(info.last_good, FindLastGood(ctx, owner));
   if (info.last_good.has_value() && info.last_good->upload == base.upload) {
     info.snapshot_is_deleted = deleted_ != nullptr && deleted_->Has(info.last_good->snapshot_id);
     if (!info.last_good->backup.empty()) {
@@ -160,6 +156,18 @@ absl::StatusOr<BaseInfo> BaseReconciler::ReadInfo(
   return info;
 }
 
+absl::StatusOr<std::optional<objects::LastGoodBackup>> BaseReconciler::FindLastGood(
+    const CallContext& ctx, const csi::BaseOwner& owner) const {
+  if (records_ != nullptr) {
+    // A moment old: only what is newer than a base, or is its own upload's, makes it useless.
+    if (const auto held = records_->Find(owner.velero_namespace, owner.claim_uid, owner.location)) {
+      return held->status.last_good;
+    }
+  }
+  ASSIGN_OR_RETURN(const auto record, FindRecord(ctx, env_.api, owner));
+  return record.has_value() ? record->status().last_good : std::nullopt;
+}
+
 absl::StatusOr<absl::Time> BaseReconciler::ReconcileOne(
     const CallContext& ctx, const objects::VolumeSnapshotContent& content) {
   const csi::BaseSnapshot base = csi::ReadBase(content);
@@ -169,8 +177,7 @@ absl::StatusOr<absl::Time> BaseReconciler::ReconcileOne(
     return absl::InfiniteFuture();
   }
   const absl::Time next = ctx.clock->Now() + kBaseLookedAtEvery;
-  ASSIGN_OR_RETURN(const auto record, FindRecord(ctx, env_.api, owner));
-  ASSIGN_OR_RETURN(const BaseInfo info, ReadInfo(ctx, base, record));
+  ASSIGN_OR_RETURN(const BaseInfo info, ReadInfo(ctx, base));
   const std::optional<BaseUselessness> reason = WhyUseless(base, info);
   if (!reason.has_value()) {
     return next;
@@ -184,24 +191,24 @@ absl::StatusOr<absl::Time> BaseReconciler::ReconcileOne(
   if (!was_dropped) {
     return next;
   }
-  ReportDrop(ctx, base, *reason, record);
+  ReportDrop(ctx, base, *reason);
   return absl::InfiniteFuture();
 }
 
 void BaseReconciler::ReportDrop(const CallContext& ctx, const csi::BaseSnapshot& base,
-                                BaseUselessness reason,
-                                const std::optional<objects::ProtectedVolume>& record) const {
+                                BaseUselessness reason) const {
   const csi::BaseOwner& owner = base.owner;
   const std::string text(TextOf(reason));
   CSIDELTA_LOG(kInfo, "a base snapshot is dropped", {"reason", text},
                {"namespace", owner.claim_namespace}, {"pvc", owner.claim},
                {"location", owner.location}, {"volume_snapshot_content", base.content_name},
                {"driver", base.driver}, {"snapshot_handle", base.snapshot_handle});
-  if (!record.has_value()) {
+  const auto record = FindRecord(ctx, env_.api, owner);
+  if (!record.ok() || !record->has_value()) {
     return;
   }
   const absl::Status told = objects::EmitEvent(
-      ctx, env_.api, *record, k8s::EventType::kNormal, "BaseDropped",
+      ctx, env_.api, **record, k8s::EventType::kNormal, "BaseDropped",
       absl::StrCat("the base snapshot ", base.content_name, " of PVC ", owner.claim_namespace, "/",
                    owner.claim, " was dropped: ", text,
                    "; the next backup of the PVC is a full one, if there is one"),

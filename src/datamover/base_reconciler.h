@@ -18,6 +18,7 @@
 #include "csi/base_snapshots.h"
 #include "datamover/base_use.h"
 #include "datamover/mover_environment.h"
+#include "datamover/volume_records.h"
 #include "k8s/api_client.h"
 #include "objects/data_deletion.h"
 #include "objects/event_handler.h"
@@ -53,9 +54,11 @@ class DeletedSnapshots : public objects::EventHandler<objects::DataDeletion> {
 // under way, and of other clusters. Says why in the log, and in an Event on the ProtectedVolume.
 class BaseReconciler : public objects::Reconciler<objects::VolumeSnapshotContent> {
  public:
-  // Borrows both; `deleted` null: no deletion is known.
-  explicit BaseReconciler(const MoverEnvironment& env, const DeletedSnapshots* deleted = nullptr)
-      : env_(env), deleted_(deleted) {}
+  // Borrows all; `deleted` null: no deletion is known. `records` null: the API server is asked for
+  // each record.
+  explicit BaseReconciler(const MoverEnvironment& env, const DeletedSnapshots* deleted = nullptr,
+                          const VolumeRecords* records = nullptr)
+      : env_(env), deleted_(deleted), records_(records) {}
 
  private:
   // Whether objects are there that many bases share: one request for each within kAskAgainAfter.
@@ -79,14 +82,16 @@ class BaseReconciler : public objects::Reconciler<objects::VolumeSnapshotContent
   // `content` has the label of bases. By one thread at a time.
   absl::StatusOr<absl::Time> ReconcileOne(const CallContext& ctx,
                                           const objects::VolumeSnapshotContent& content) override;
-  absl::StatusOr<BaseInfo> ReadInfo(const CallContext& ctx, const csi::BaseSnapshot& base,
-                                    const std::optional<objects::ProtectedVolume>& record);
-  void ReportDrop(const CallContext& ctx, const csi::BaseSnapshot& base, BaseUselessness reason,
-                  const std::optional<objects::ProtectedVolume>& record) const;
+  absl::StatusOr<BaseInfo> ReadInfo(const CallContext& ctx, const csi::BaseSnapshot& base);
+  absl::StatusOr<std::optional<objects::LastGoodBackup>> FindLastGood(
+      const CallContext& ctx, const csi::BaseOwner& owner) const;
+  void ReportDrop(const CallContext& ctx, const csi::BaseSnapshot& base,
+                  BaseUselessness reason) const;
   csi::Environment CsiEnvironment(const CallContext& ctx, const csi::BaseOwner& owner) const;
 
   const MoverEnvironment& env_;
   const DeletedSnapshots* const deleted_;
+  const VolumeRecords* const records_;
   Presence presence_;
 };
 

@@ -207,7 +207,7 @@ Service::Service(k8s::ApiClient& api, k8s::ObjectCache& cache, csi::BaseIndex& b
                      Leads()),
       task_census_([](const VolumeTask& task) { return task.name(); }, task_loop_),
       pod_follower_(wakes_, &cache_, *env_.ended_pods, *env_.running),
-      bases_(env_, &deleted_snapshots_),
+      bases_(env_, &deleted_snapshots_, &records_),
       base_loop_(csi::BaseContents(), bases_, Leads(), Clock::Real(), kOneAfterTheOther),
       groups_(env_),
       group_loop_(GroupMemberContents(), groups_, Leads(), Clock::Real(), kOneAfterTheOther),
