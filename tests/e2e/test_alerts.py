@@ -112,14 +112,19 @@ def test_a_volume_that_is_gone(bed, workspace, moving_app, cure, tmp_path):
     before = mover.metrics(bed)
     bed.api.delete("persistentvolumeclaims", "data", moving_app)
     # The controller looks once an hour for the PVC; that it is gone is written as the controller would.
-    record, = (r for r in bed.api.list("protectedvolumes", bed.namespace) if r["spec"]["namespace"] == moving_app)
-    bed.api.patch("protectedvolumes", record["metadata"]["name"], {"status": {"pvcGoneAt": "2026-01-02T03:04:05Z"}}, bed.namespace)
+    _set_status(bed, moving_app, {"pvcGoneAt": "2026-01-02T03:04:05Z"})
     bed.wait_for(lambda: not _of(AGE, moving_app, mover.metrics(bed)), moving.PHASE_SECONDS_MAX, "no series of a PVC that is gone")
     runbook.expect(tmp_path, before, mover.metrics(bed), alert, IN_TWO_HOURS, fires=True, namespace=moving_app)
     cure(alert, NS=moving_app, BACKUP=backup)
     bed.wait_bound("data", moving_app)
     moving.back_up(bed, workspace, moving_app, "again")
     runbook.expect(tmp_path, before, mover.metrics(bed), alert, IN_TWO_HOURS, fires=False, namespace=moving_app)
+
+
+def _set_status(bed, app, status):
+    """Changes the record of a namespace's one volume."""
+    record, = (r for r in bed.api.list("protectedvolumes", bed.namespace) if r["spec"]["namespace"] == app)
+    bed.api.patch("protectedvolumes", record["metadata"]["name"], {"status": status}, bed.namespace, "status")
 
 
 def test_a_queue_that_does_not_end(bed, workspace, moving_app, cure, tmp_path):
@@ -173,7 +178,7 @@ def test_deletions_that_do_not_get_done(bed, workspace, moving_app, cure, tmp_pa
         runbook.expect(tmp_path, {}, page, stuck, IN_TWO_HOURS, fires=True)
         # What the controller writes after a week of failures.
         bed.api.patch("datadeletions", deletion["metadata"]["name"],
-                      {"status": {"phase": "Failed", "trouble": "Failed", "message": "the location is gone"}}, bed.namespace)
+                      {"status": {"phase": "Failed", "trouble": "Failed", "message": "the location is gone"}}, bed.namespace, "status")
         bed.wait_for(lambda: mover.metrics(bed)['csi_delta_mover_deletions{state="given_up"}'] > 0, moving.PHASE_SECONDS_MAX,
                      "a deletion that is given up")
         runbook.expect(tmp_path, {}, mover.metrics(bed), given_up, IN_TWO_HOURS, fires=True)
@@ -204,17 +209,26 @@ def test_a_base_that_is_too_old(bed, workspace, moving_app, cure, tmp_path):
         bed.wait_gone(lambda: bed.api.get("persistentvolumeclaims", "data", moving_app), moving.GONE_SECONDS_MAX, "no PVC")
         cure(alert)
         bed.wait_gone(lambda: mover.bases(bed, moving_app), moving.GONE_SECONDS_MAX, "no base")
+    bed.wait_for(lambda: mover.ready(bed), mover.READY_SECONDS_MAX, "the controller ready")
     bed.wait_for(lambda: mover.metrics(bed).get("csi_delta_mover_leader") == 1, mover.READY_SECONDS_MAX, "a controller that leads")
     runbook.expect(tmp_path, {}, mover.metrics(bed), alert, IN_TWO_HOURS, fires=False)
 
 
 def test_a_repository_that_is_not_verified(bed, workspace, moving_app, tmp_path):
-    alert = "CsiDeltaNotVerified"
+    alert, age = "CsiDeltaNotVerified", "csi_delta_mover_verified_age_seconds"
     moving.back_up(bed, workspace, moving_app, "first")
     runbook.expect(tmp_path, {}, mover.metrics(bed), alert, IN_FOUR_DAYS, fires=True, namespace=moving_app)
+    # A first check has a day; that of a repository that was verified long ago is due.
+    _set_status(bed, moving_app, {"verification": {"at": "2026-01-02T03:04:05Z"}})
+
+    def ages():
+        page = mover.metrics(bed)
+        return page, [page[name] for name in _of(age, moving_app, page)]
+    bed.wait_for(lambda: ages()[1], moving.PHASE_SECONDS_MAX, "a record of long ago")
+    runbook.expect(tmp_path, {}, mover.metrics(bed), alert, IN_FOUR_DAYS, fires=True, namespace=moving_app)
     with mover.configured(bed, {"checks": {"percentPerDay": 100}}):  # What the runbook says, of all data at once.
-        page = bed.wait_for(lambda: page if any(_of("csi_delta_mover_verified_age_seconds", moving_app, page := mover.metrics(bed)))
-                            else None, moving.MOVED_SECONDS_MAX, lambda: f"a check: {mover.tell(bed)}")
+        bed.wait_for(lambda: max(ages()[1], default=DAY_SECONDS) < DAY_SECONDS, moving.MOVED_SECONDS_MAX, lambda: f"a check: {mover.tell(bed)}")
+        page, _ = ages()
     runbook.expect(tmp_path, {}, page, alert, IN_FOUR_DAYS, fires=False, namespace=moving_app)
 
 
