@@ -206,9 +206,9 @@ def test_a_base_that_is_too_old(bed, workspace, moving_app, cure, tmp_path):
     runbook.expect(tmp_path, {}, later(mover.metrics(bed), age, 22 * DAY_SECONDS), alert, IN_TWO_HOURS, fires=True)
     with mover.stopped(bed):  # Which would drop the base of a PVC that is gone.
         bed.api.delete("persistentvolumeclaims", "data", moving_app)
-        bed.wait_gone(lambda: bed.api.get("persistentvolumeclaims", "data", moving_app), moving.GONE_SECONDS_MAX, "no PVC")
+        bed.wait_gone(lambda: not bed.api.get("persistentvolumeclaims", "data", moving_app), moving.GONE_SECONDS_MAX, "no PVC")
         cure(alert)
-        bed.wait_gone(lambda: mover.bases(bed, moving_app), moving.GONE_SECONDS_MAX, "no base")
+        bed.wait_gone(lambda: not mover.bases(bed, moving_app), moving.GONE_SECONDS_MAX, "no base")
     bed.wait_for(lambda: mover.ready(bed), mover.READY_SECONDS_MAX, "the controller ready")
     bed.wait_for(lambda: mover.metrics(bed).get("csi_delta_mover_leader") == 1, mover.READY_SECONDS_MAX, "a controller that leads")
     runbook.expect(tmp_path, {}, mover.metrics(bed), alert, IN_TWO_HOURS, fires=False)
