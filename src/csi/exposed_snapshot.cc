@@ -9,6 +9,7 @@
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "csi/claim_provisioning.h"
+#include "csi/claim_release.h"
 #include "csi/owned_content.h"
 #include "csi/snapshot_lifecycle.h"
 #include "csi/snapshot_state.h"
@@ -163,7 +164,7 @@ class Exposer {
 
   // --- The claim
 
-  PersistentVolumeClaim MakeClaim(bool read_only_many) const;
+  PersistentVolumeClaim MakeClaim(bool read_only_many, bool retains_volumes) const;
 
   // Its class must be one that fills claims from snapshots of this driver. A claim without one gets
   // the default class when it is made, which may be another driver's.
@@ -448,8 +449,11 @@ absl::Status Exposer::ForgetSource(const VolumeSnapshotContent& content) {
   return RetainAndForget(ctx_, api_, *source);
 }
 
-PersistentVolumeClaim Exposer::MakeClaim(bool read_only_many) const {
+PersistentVolumeClaim Exposer::MakeClaim(bool read_only_many, bool retains_volumes) const {
   auto claim = MakeOwn<PersistentVolumeClaim>(request_);
+  if (retains_volumes) {
+    claim.SetFinalizers({objects::kVolumeFinalizer});
+  }
   if (!request_.source_claim.empty()) {
     claim.SetAnnotation(objects::kMoverClaimNamespaceAnnotation, request_.source_namespace);
     claim.SetAnnotation(objects::kMoverClaimAnnotation, request_.source_claim);
@@ -488,11 +492,14 @@ absl::StatusOr<std::optional<PersistentVolumeClaim>> Exposer::EnsureClaim(
     }
     const bool read_only_many =
         request_.read_only_many && content.Annotation(objects::kReadOnlyManyAnnotation).empty();
-    ASSIGN_OR_RETURN(found, Make(MakeClaim(read_only_many)));
+    ASSIGN_OR_RETURN(const bool retains_volumes,
+                     RetainsVolumes(ctx_, api_, exposure_.storage_class));
+    ASSIGN_OR_RETURN(found, Make(MakeClaim(read_only_many, retains_volumes)));
   }
   if (!found->HasLabels(request_.labels)) {
     return Refuse(absl::StrCat("cannot be used: ", ToString(key), " is somebody else's"));
   }
+  RETURN_IF_ERROR(HoldForItsVolume(ctx_, api_, *found));
   return found->is_being_deleted() ? std::optional<PersistentVolumeClaim>() : found;
 }
 
@@ -555,23 +562,6 @@ absl::StatusOr<Exposure> Exposer::FallBackToOneReader(const PersistentVolumeClai
 
 // --- Removing
 
-// A class may say that its volumes are kept when their claims go; what is made to be read once is
-// not.
-absl::Status LetVolumeGo(const CallContext& ctx, k8s::ApiClient& api,
-                         const PersistentVolumeClaim& claim) {
-  const k8s::ObjectKey key = PersistentVolume::Key("", claim.volume_name());
-  if (key.name.empty()) {
-    return absl::OkStatus();
-  }
-  ASSIGN_OR_RETURN(const auto volume, objects::Find<PersistentVolume>(ctx, api, key));
-  if (!volume.has_value() || volume->pvc_uid() != claim.uid() ||
-      volume->reclaim_policy() == "Delete") {
-    return absl::OkStatus();
-  }
-  return k8s::IgnoreNotFound(
-      objects::Apply(ctx, api, key, objects::Patch().SetReclaimPolicy("Delete")));
-}
-
 absl::Status RemoveClaim(const CallContext& ctx, k8s::ApiClient& api,
                          const ExposeRequest& request) {
   ASSIGN_OR_RETURN(const auto claim,
@@ -579,7 +569,7 @@ absl::Status RemoveClaim(const CallContext& ctx, k8s::ApiClient& api,
   if (!claim.has_value() || !claim->HasLabels(request.labels)) {
     return absl::OkStatus();
   }
-  RETURN_IF_ERROR(LetVolumeGo(ctx, api, *claim));
+  RETURN_IF_ERROR(LetVolumeGo(ctx, api, *claim).status());
   return claim->is_being_deleted()
              ? absl::OkStatus()
              : k8s::IgnoreNotFound(

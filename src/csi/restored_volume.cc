@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "csi/claim_provisioning.h"
+#include "csi/claim_release.h"
 #include "csi/exposed_snapshot.h"
 #include "csi/in_place_volume.h"
 #include "csi/owned_content.h"
@@ -87,6 +88,7 @@ class Preparation {
   k8s::ApiClient& api_;
   const RestoreRequest& request_;
   RestoredVolume result_;
+  bool retains_volumes_ = false;  // by the class of the target
 };
 
 absl::StatusOr<RestoredVolume> Preparation::Run() {
@@ -106,6 +108,7 @@ absl::StatusOr<RestoredVolume> Preparation::Run() {
                                          "\", which nobody can make a volume of: there is none "
                                          "of that name; map it to another one in the restore"));
   }
+  retains_volumes_ = storage_class->retains_volumes();
   const std::string driver = storage_class->provisioner();
   if (HasNoBlockDevices(driver)) {
     return Refuse(request_, absl::StrCat("cannot be filled: driver ", driver,
@@ -175,10 +178,16 @@ absl::StatusOr<PersistentVolumeClaim> Preparation::EnsureClaim(
       return Refuse(request_, absl::StrCat("cannot be filled: ", ToString(key),
                                            " is being deleted, or somebody else's"));
     }
+    if (retains_volumes_) {
+      RETURN_IF_ERROR(HoldForItsVolume(ctx_, api_, *found));
+    }
     return *found;
   }
   PersistentVolumeClaim claim =
       PersistentVolumeClaim::Make(request_.mover_namespace, request_.name);
+  if (retains_volumes_) {
+    claim.SetFinalizers({objects::kVolumeFinalizer});
+  }
   claim.SetLabels(request_.labels);
   claim.SetAnnotation(objects::kMoverClaimNamespaceAnnotation, request_.target_namespace);
   claim.SetAnnotation(objects::kMoverClaimAnnotation, request_.target_claim);

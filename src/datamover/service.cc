@@ -25,6 +25,7 @@
 #include "datamover/base_reconciler.h"
 #include "datamover/census.h"
 #include "datamover/check_reconciler.h"
+#include "datamover/claim_reconciler.h"
 #include "datamover/content_reconciler.h"
 #include "datamover/deletion_queue.h"
 #include "datamover/deletion_reconciler.h"
@@ -135,6 +136,8 @@ class Service {
   ArchiveReconciler archives_;
   TaskReconciler tasks_;
   k8s::ReconcileLoop task_loop_;
+  ClaimReconciler claims_;
+  k8s::ReconcileLoop claim_loop_;
   ContentReconciler contents_;
   k8s::ReconcileLoop content_loop_;
   GroupWindows group_windows_;
@@ -200,6 +203,8 @@ Service::Service(k8s::ApiClient& api, k8s::ObjectCache& cache, csi::BaseIndex& b
                   .namespace_name = env_.mover_namespace,
                   .label_selector = ""},
                  tasks_, Leads(), Clock::Real(), concurrent_),
+      claims_(env_),
+      claim_loop_(ClaimsOfTasks(env_.mover_namespace), claims_, Leads(), Clock::Real()),
       contents_(env_, wakes_, {velero_namespaces.begin(), velero_namespaces.end()},
                 [this] { return IsSynced(); }),
       content_loop_(ExposedContents(), contents_, Leads(), Clock::Real(), kOneAfterTheOther),
@@ -224,7 +229,8 @@ Service::Service(k8s::ApiClient& api, k8s::ObjectCache& cache, csi::BaseIndex& b
   Work("contents", Cached(ExposedContents()), content_loop_, content_loop_);
   Cached(MadeForTasks(csi::PodType(), env_.mover_namespace)).Add(pod_follower_);
   Cached(MadeForTasks(csi::VolumeSnapshotType(), env_.mover_namespace)).Add(snapshot_follower_);
-  Cached(MadeForTasks(csi::PersistentVolumeClaimType(), env_.mover_namespace)).Add(claim_follower_);
+  Work("claims", Cached(ClaimsOfTasks(env_.mover_namespace)), claim_follower_, claim_loop_);
+  informers_.back().Add(claim_loop_);
   Cached(csi::SourceSnapshots());
   for (const k8s::ResourceType* type :
        {&csi::StorageClassType(), &csi::VolumeSnapshotClassType()}) {

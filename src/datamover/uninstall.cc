@@ -16,6 +16,7 @@
 #include "base/status_macros.h"
 #include "base/worker_pool.h"
 #include "csi/base_snapshots.h"
+#include "csi/claim_release.h"
 #include "csi/deletion_proof.h"
 #include "csi/exposed_snapshot.h"
 #include "csi/moved_group.h"
@@ -179,6 +180,9 @@ class Planner {
   absl::Status PlanContents();
 
   // The last member of a volume group takes the driver's group along, and the others' contents.
+  // With its volume, which no controller looks after any more.
+  static absl::Status DropClaim(const CallContext& ctx, const MoverEnvironment& env,
+                                const k8s::ObjectKey& key);
   static absl::Status DropContent(const CallContext& ctx, const MoverEnvironment& env,
                                   const k8s::ObjectKey& key);
   absl::Status PlanRest();
@@ -449,12 +453,33 @@ absl::Status Planner::PlanTasks() {
     ASSIGN_OR_RETURN(const std::vector<objects::Object> all,
                      List<objects::Object>(*type, env_.mover_namespace, objects::kMoverTaskLabel));
     for (const objects::Object& object : all) {
-      if (IsAskedFor(object)) {
-        AddObject(*type, object);
+      if (!IsAskedFor(object)) {
+        continue;
       }
+      if (!object.HasFinalizer(objects::kVolumeFinalizer)) {
+        AddObject(*type, object);
+        continue;
+      }
+      const k8s::ObjectKey key = {*type, object.namespace_name(), object.name()};
+      Add(
+          ItemOf(*type, object),
+          [&env = env_, key](const CallContext& ctx) { return DropClaim(ctx, env, key); }, key);
     }
   }
   return absl::OkStatus();
+}
+
+absl::Status Planner::DropClaim(const CallContext& ctx, const MoverEnvironment& env,
+                                const k8s::ObjectKey& key) {
+  RETURN_IF_ERROR(k8s::IgnoreNotFound(env.api.Delete(ctx, key, {})));
+  ASSIGN_OR_RETURN(const auto claim,
+                   objects::Find<objects::PersistentVolumeClaim>(ctx, env.api, key));
+  if (!claim.has_value()) {
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const csi::ClaimRelease release,
+                   csi::ReleaseClaim(ctx, env.api, *claim, absl::ZeroDuration()));
+  return release.left.empty() ? absl::OkStatus() : absl::FailedPreconditionError(release.left);
 }
 
 absl::Status Planner::PlanContents() {

@@ -423,6 +423,10 @@ inline constexpr char kExportedKeysAnnotation[] = "mover.csi-delta.io/exported";
 // last phase.
 inline constexpr char kMoverFinalizer[] = "mover.csi-delta.io/finalizer";
 
+// Finalizer on PVC; written by mover; read by mover. On PVCs of the mover whose StorageClass retains
+// volumes, until the PersistentVolume is set to go with the PVC.
+inline constexpr char kVolumeFinalizer[] = "mover.csi-delta.io/volume";
+
 // --- Ours: snapshots of people -------------------------------------------------------------------
 // Keys of this project on VolumeSnapshots that `csi-delta snapshot` makes. None of them carries
 // velero.io/csi-delta: backups see them as those of a person.

@@ -19,6 +19,8 @@ class StorageClass : public ObjectOf<StorageClass> {
   bool waits_for_first_consumer() const {
     return Text({"volumeBindingMode"}) == "WaitForFirstConsumer";
   }
+  // Its volumes stay when their PVCs go.
+  bool retains_volumes() const { return Text({"reclaimPolicy"}) == "Retain"; }
   // What its volumes are formatted with, by its parameters; "": the driver chooses.
   std::string file_system() const;
   std::vector<std::string> mount_options() const { return Texts({"mountOptions"}); }

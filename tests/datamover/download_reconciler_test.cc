@@ -18,6 +18,7 @@
 #include "csi/copy_record.h"
 #include "csi/mover_restore.h"
 #include "csi/snapshot_types.h"
+#include "datamover/claim_reconciler.h"
 #include "datamover/repository_access.h"
 #include "datamover/upload_reconciler.h"
 #include "datamover/write_fence.h"
@@ -208,6 +209,7 @@ class Controller {
         }
         last = reconciler_.Reconcile(bed_.ctx, download).status();
       }
+      ReleaseClaims();
       bed_.clock.Advance(absl::Milliseconds(500));
     }
   }
@@ -233,6 +235,15 @@ class Controller {
   absl::Status last;
 
  private:
+  void ReleaseClaims() {
+    ClaimReconciler claims(bed_.env);
+    for (const Json& claim : bed_.api.All(csi::PersistentVolumeClaimType())) {
+      if (claims.Concerns(claim)) {
+        claims.Reconcile(bed_.ctx, claim).IgnoreError();
+      }
+    }
+  }
+
   DownloadBed& bed_;
   TransferScheduler scheduler_;
   DownloadReconciler reconciler_;
@@ -1179,6 +1190,41 @@ TEST_P(KilledDownloadTest, AnotherGoesOnToTheEnd) {
     if (!hit) {
       EXPECT_GT(call, 40);
       return;
+    }
+  }
+}
+
+// The PVC of the mover is held by a finalizer until it is known what becomes of its volume.
+TEST_P(KilledDownloadTest, AnotherEndsThoseOfAClassThatRetainsVolumes) {
+  for (const bool is_cancelled : {false, true}) {
+    for (int call = 1;; ++call) {
+      SCOPED_TRACE(call);
+      DownloadBed bed;
+      bed.api.Mutate({csi::StorageClassType(), "", "shop-class"},
+                     [](Json& object) { object["reclaimPolicy"] = "Retain"; });
+      bed.cluster.reclaim_policy = "Retain";
+      bed.worker = is_cancelled ? MoverBed::Worker::kRuns : MoverBed::Worker::kSucceeds;
+      bed.AddDownload();
+      if (is_cancelled) {
+        Controller(bed).LookTimes(3);
+        bed.Cancel();
+      }
+      const bool hit = IsKilledAt(bed, call, GetParam(), 9);
+      Controller another(bed);
+      another.LookUntilOver(24);
+      another.LookTimes(1);
+      EXPECT_EQ(bed.Phase(), is_cancelled ? "Canceled" : "Completed") << bed.Message();
+      another.Sweep();
+      another.LookTimes(1);
+      bed.PlayDriver();
+      ExpectNothingLeft(bed, is_cancelled ? 0 : 1);
+      for (const Json& volume : bed.api.All(csi::PersistentVolumeType())) {
+        EXPECT_EQ(GetString(volume, {"spec", "persistentVolumeReclaimPolicy"}), "Retain");
+      }
+      if (!hit) {
+        EXPECT_GT(call, 10);
+        break;
+      }
     }
   }
 }

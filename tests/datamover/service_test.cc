@@ -132,8 +132,8 @@ TEST(MoverServiceTest, MovesVolumesUntilItIsStopped) {
                            }),
               IsOk());
   const std::string metrics = Metrics(ctx, bed);
-  for (const char* queue :
-       {"archives", "bases", "contents", "deletions", "downloads", "groups", "tasks", "uploads"}) {
+  for (const char* queue : {"archives", "bases", "claims", "contents", "deletions", "downloads",
+                            "groups", "tasks", "uploads"}) {
     EXPECT_THAT(metrics,
                 HasSubstr(absl::StrCat("csi_delta_mover_queue_depth{queue=\"", queue, "\"} ")));
   }

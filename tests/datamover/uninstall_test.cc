@@ -262,6 +262,34 @@ TEST_F(UninstallTest, AFinalizerOfOursHoldsNobodyUp) {
   EXPECT_EQ(bed_.PhaseOf(), "Completed");
 }
 
+TEST_F(UninstallTest, PvcsOfAClassThatRetainsGoWithTheirVolumes) {
+  for (const bool has_volume : {true, false}) {
+    SCOPED_TRACE(has_volume);
+    bed_.api.Mutate({csi::StorageClassType(), "", "shop-class"},
+                    [](Json& object) { object["reclaimPolicy"] = "Retain"; });
+    bed_.cluster.reclaim_policy = "Retain";
+    bed_.cluster.provisioner_runs = has_volume;
+    const std::string name = has_volume ? "one" : "two";
+    bed_.worker = MoverBed::Worker::kRuns;
+    bed_.AddUpload(name);
+    Look(4);
+    const k8s::ObjectKey claim = csi::ClaimKey(MoverBed::kMover, bed_.StemOfUpload(name));
+    ASSERT_TRUE(bed_.api.Find(claim).has_value());
+    bed_.api.Mutate(claim, [](Json& asked) {
+      asked["metadata"]["annotations"][objects::kStorageProvisionerAnnotation] = "d.example.com";
+    });
+    bed_.api.Remove({csi::PodType(), MoverBed::kMover, bed_.StemOfUpload(name)});
+    const std::vector<std::string> failed = Uninstall();
+    if (has_volume) {
+      EXPECT_THAT(failed, IsEmpty());
+    } else {
+      EXPECT_THAT(failed, ElementsAre(HasSubstr("kubectl patch pv pvc-")));
+    }
+    EXPECT_FALSE(bed_.api.Find(claim).has_value());
+    EXPECT_THAT(bed_.api.All(csi::PersistentVolumeType()), IsEmpty());
+  }
+}
+
 TEST_F(UninstallTest, OtherMoversObjectsStay) {
   bed_.AddUpload("theirs");
   bed_.api.Mutate({csi::DataUploadType(), "velero", "theirs"}, [](Json& upload) {

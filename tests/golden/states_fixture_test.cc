@@ -14,8 +14,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "backupitemactions/actions.h"
 #include "base/random.h"
@@ -27,6 +29,7 @@
 #include "datamover/base_reconciler.h"
 #include "datamover/deletion_reconciler.h"
 #include "datamover/download_reconciler.h"
+#include "datamover/keyring.h"
 #include "datamover/mover_environment.h"
 #include "datamover/task_watch.h"
 #include "datamover/transfer_scheduler.h"
@@ -36,6 +39,7 @@
 #include "k8s/object.h"
 #include "k8s/reconcile_loop.h"
 #include "objects/keys.h"
+#include "repository/keyring.h"
 #include "restoreitemactions/actions.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_clock.h"
@@ -45,6 +49,7 @@
 #include "tests/support/snapshot_fields.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/typed.h"
+#include "velero/data_reference.h"
 
 namespace csidelta::states_fixture_test {
 namespace {
@@ -685,6 +690,170 @@ TEST_P(DeletionFixtureTest, GoesOnToItsEnd) {
   ExpectNoWorkers();
 }
 INSTANTIATE_TEST_SUITE_P(States, DeletionFixtureTest,
+                         testing::Values("deletion-waiting", "deletion-inprogress"),
+                         [](const auto& param) {
+                           return std::string(param.param).substr(std::string("deletion-").size());
+                         });
+
+// All of one cluster, at once: in the middle of deletions the older version was replaced, and the
+// next backup is made by this one.
+class UpgradeFixtureTest : public MoverFixtureTest {
+ protected:
+  UpgradeFixtureTest() { deletion_looping_ = &deletion_loop_; }
+
+  // Keys of the location, which this version may not make.
+  datamover::Keyring Keys() {
+    absl::StatusOr<datamover::Keyring> ring = datamover::OpenKeyring(
+        ctx_, api_, mover_namespace_, {.velero_namespace = "velero", .location = "default"},
+        /*make=*/false, secure_random_);
+    EXPECT_THAT(ring, IsOk());
+    return ring.value_or(datamover::Keyring());
+  }
+
+  std::set<std::string> Bases() const {
+    std::set<std::string> names;
+    for (const Json& content : api_.All(csi::VolumeSnapshotContentType())) {
+      if (k8s::Label(content, objects::kBaseLabel) == "true") {
+        names.insert(k8s::Name(content));
+      }
+    }
+    return names;
+  }
+
+  // The DataUpload of that volume in the last backup of the older version.
+  static Json LastUpload(const std::string& claim) {
+    for (const Json& upload :
+         Then("moved-completed", "datauploads", objects::kBackupNameLabel, "moved")) {
+      if (GetString(upload, {"spec", "sourcePVC"}) == claim) {
+        return upload;
+      }
+    }
+    ADD_FAILURE() << claim;
+    return Json();
+  }
+
+  // Velero backs the volume of DataUpload `last` up once more. What its worker reports is an
+  // increment to that one. Returns the uid of the new DataUpload.
+  std::string BackUp(const Json& last) {
+    const std::string space = GetString(last, {"spec", "sourceNamespace"});
+    Json snapshot = {{"apiVersion", "snapshot.storage.k8s.io/v1"},
+                     {"kind", "VolumeSnapshot"},
+                     {"metadata", {{"name", "velero-after-upgrade"}, {"namespace", space}}}};
+    snapshot["spec"] = {
+        {"source", {{"persistentVolumeClaimName", GetString(last, {"spec", "sourcePVC"})}}},
+        {"volumeSnapshotClassName", GetString(last, {"spec", "csiSnapshot", "snapshotClass"})}};
+    EXPECT_THAT(api_.Create(ctx_, csi::VolumeSnapshotType(), space, snapshot), IsOk());
+    Json upload = {{"metadata",
+                    {{"name", "after-upgrade"},
+                     {"namespace", "velero"},
+                     {"labels", last["metadata"]["labels"]}}},
+                   {"spec", last["spec"]}};
+    upload["spec"]["csiSnapshot"]["volumeSnapshot"] = "velero-after-upgrade";
+    const std::string uid = k8s::Uid(api_.Seed(csi::DataUploadType(), upload));
+    std::string status = statuses_.at(datamover::StemOf("DataUpload", k8s::Uid(last))).dump();
+    const std::string before = k8s::Annotation(last, "mover.csi-delta.io/base");
+    status = absl::StrReplaceAll(status,
+                                 {{SnapshotOf(last), kNextSnapshot}, {before, SnapshotOf(last)}});
+    statuses_[datamover::StemOf("DataUpload", uid)] = ParseJsonObject(status).value();
+    return uid;
+  }
+
+  static std::string SnapshotOf(const Json& upload) {
+    const auto reference = velero::ParseDataReference(GetString(upload, {"status", "snapshotID"}));
+    EXPECT_THAT(reference, IsOk());
+    return reference.ok() ? reference->snapshot_id : "";
+  }
+
+  // Every controller looks once.
+  void Look() {
+    deleted_.OnAll(api_.All(csi::DataDeletionType()));
+    deletion_follower_.OnAll(api_.All(csi::DataDeletionType()));
+    upload_follower_.OnAll(api_.All(csi::DataUploadType()));
+    deletion_loop_.WorkOnce(ctx_);
+    upload_loop_.WorkOnce(ctx_);
+    for (const Json& content : api_.All(csi::VolumeSnapshotContentType())) {
+      if (k8s::Label(content, objects::kBaseLabel) == "true") {
+        EXPECT_THAT(bases_.Reconcile(ctx_, content), IsOk());
+      }
+    }
+    TellWatchers();
+    clock_.Advance(absl::Milliseconds(500));
+  }
+
+  static constexpr char kNextSnapshot[] =
+      "5ec0000000000000000000000000000000000000000000000000000000000000";
+
+  k8s::ReconcileLoop* deletion_looping_ = nullptr;
+  datamover::DeletionQueue deletion_queue_{mover_.settings.deletions.workers_max, clock_,
+                                           [this](const datamover::DeletionQueue::Name& name) {
+                                             deletion_looping_->Wake(name.namespace_name,
+                                                                     name.name);
+                                           }};
+  datamover::DeletionReconciler deletions_{mover_, deletion_queue_};
+  k8s::ReconcileLoop deletion_loop_{
+      {.type = csi::DataDeletionType(), .namespace_name = "velero", .label_selector = ""},
+      deletions_,
+      [] { return true; },
+      clock_};
+  datamover::DeletionFollower deletion_follower_{deletion_queue_, wakes_, deletion_loop_};
+  datamover::UploadReconciler uploads_{mover_, scheduler_, [](const datamover::UploadEnd&) {}};
+  k8s::ReconcileLoop upload_loop_{
+      {.type = csi::DataUploadType(), .namespace_name = "velero", .label_selector = ""},
+      uploads_,
+      [] { return true; },
+      clock_};
+  datamover::TransferFollower upload_follower_{"DataUpload", datamover::QueuedUpload, scheduler_,
+                                               wakes_, upload_loop_};
+  datamover::DeletedSnapshots deleted_;
+  datamover::BaseReconciler bases_{mover_, &deleted_};
+};
+
+TEST_P(UpgradeFixtureTest, KeepsBasesKeysAndDeletions) {
+  LoadSettled(GetParam());
+  const std::set<std::string> bases = Bases();
+  ASSERT_THAT(bases, SizeIs(3));
+  const k8s::ObjectKey ring_key = datamover::KeyringSecretKey(
+      mover_namespace_, {.velero_namespace = "velero", .location = "default"});
+  const Json key_data = api_.Find(ring_key).value()["data"];
+  const Json last = LastUpload("data");
+  const std::string stem = datamover::StemOf("DataUpload", BackUp(last));
+  const k8s::ObjectKey secret{csi::SecretType(), mover_namespace_, stem};
+
+  // Until the next backup has its worker: with the base beside it, and the key of then.
+  for (int look = 0; look < 40 && !api_.Find({csi::PodType(), mover_namespace_, stem}); ++look) {
+    Look();
+  }
+  EXPECT_EQ(Bases(), bases);
+  ASSERT_TRUE(api_.Find(secret).has_value());
+  std::string given;
+  ASSERT_TRUE(absl::Base64Unescape(GetString(*api_.Find(secret), {"data", "keyring"}), &given));
+  EXPECT_EQ(given, repository::FormatKeyringFile(Keys()));
+  EXPECT_EQ(Keys().newest().fingerprint,
+            velero::ParseDataReference(GetString(last, {"status", "snapshotID"}))->key);
+
+  for (int look = 0; look < 60; ++look) {
+    EndWorkers();
+    Look();
+  }
+  // The next increment: to the repository snapshot of then, whose base its own one has replaced.
+  const Json upload = The(csi::DataUploadType(), "velero", "after-upgrade");
+  EXPECT_EQ(GetString(upload, {"status", "phase"}), "Completed")
+      << GetString(upload, {"status", "message"});
+  EXPECT_EQ(k8s::Annotation(upload, "mover.csi-delta.io/mode"), "incremental");
+  EXPECT_EQ(k8s::Annotation(upload, "mover.csi-delta.io/base"), SnapshotOf(last));
+  std::set<std::string> then = bases;
+  then.erase(datamover::StemOf("DataUpload", k8s::Uid(last)));
+  then.insert(stem);
+  EXPECT_EQ(Bases(), then);
+  EXPECT_EQ(api_.Find(ring_key).value()["data"], key_data);
+  const std::vector<Json> deletions = api_.All(csi::DataDeletionType());
+  EXPECT_THAT(deletions, Not(IsEmpty()));
+  for (const Json& deletion : deletions) {
+    EXPECT_EQ(GetString(deletion, {"status", "phase"}), "Completed") << deletion.dump();
+  }
+  ExpectNoWorkers();
+}
+INSTANTIATE_TEST_SUITE_P(States, UpgradeFixtureTest,
                          testing::Values("deletion-waiting", "deletion-inprogress"),
                          [](const auto& param) {
                            return std::string(param.param).substr(std::string("deletion-").size());

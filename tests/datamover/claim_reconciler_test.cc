@@ -1,0 +1,291 @@
+#include "datamover/claim_reconciler.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "csi/claim_release.h"
+#include "csi/exposed_snapshot.h"
+#include "csi/snapshot_types.h"
+#include "k8s/object.h"
+#include "objects/keys.h"
+#include "tests/datamover/mover_bed.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/typed.h"
+
+namespace csidelta::datamover::claim_reconciler_test {
+namespace {
+
+using support::Fault;
+using support::IsOk;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+constexpr char kName[] = "du-7";
+
+// A PVC of the mover of a class that retains volumes. Its provisioner is as slow as the test says.
+class ClaimBed : public MoverBed {
+ public:
+  explicit ClaimBed(const std::string& reclaim_policy = "Retain") {
+    const k8s::ObjectKey storage_class{csi::StorageClassType(), "", "shop-class"};
+    api.Mutate(storage_class, [&](Json& object) { object["reclaimPolicy"] = reclaim_policy; });
+    cluster.reclaim_policy = reclaim_policy;
+  }
+
+  // As an upload does.
+  void Expose() {
+    csi::ExposeRequest request = ExposeRequestOfTest();
+    for (int look = 0; look < 3; ++look) {
+      EXPECT_THAT(csi::ExposeSnapshot(ctx, api, request), IsOk());
+    }
+  }
+  csi::ExposeRequest ExposeRequestOfTest() const {
+    return {.name = kName,
+            .source_namespace = "shop",
+            .source_snapshot = "velero-nightly",
+            .source_claim = "data",
+            .mover_namespace = kMover,
+            .storage_class = "",
+            .labels = LabelsFor(kName, "velero"),
+            .annotations = {},
+            .owner = std::nullopt,
+            .read_only_many = false};
+  }
+  void Remove() {
+    EXPECT_THAT(csi::RemoveExposure(ctx, api, ExposeRequestOfTest(), csi::SnapshotFate::kDelete),
+                IsOk());
+  }
+  // As a garbage collector or a person does, who knows of no volume.
+  void DeleteClaim() { EXPECT_THAT(api.Delete(ctx, csi::ClaimKey(kMover, kName), {}), IsOk()); }
+
+  void NoteProvisioning() {
+    api.Mutate(csi::ClaimKey(kMover, kName), [](Json& claim) {
+      claim["metadata"]["annotations"][objects::kStorageProvisionerAnnotation] = "d.example.com";
+    });
+  }
+  // The provisioner comes to its end; `binds`: the PVC is told of it.
+  void MakeVolume(bool binds) {
+    const Json claim = *Claim();
+    const std::string name = absl::StrCat("pvc-", k8s::Uid(claim));
+    api.Seed(csi::PersistentVolumeType(),
+             {{"metadata",
+               {{"name", name},
+                {"annotations", {{objects::kProvisionedByAnnotation, "d.example.com"}}}}},
+              {"spec",
+               {{"claimRef", {{"namespace", kMover}, {"name", kName}, {"uid", k8s::Uid(claim)}}},
+                {"csi", {{"driver", "d.example.com"}, {"volumeHandle", "late"}}},
+                {"persistentVolumeReclaimPolicy", "Retain"}}},
+              {"status", {{"phase", "Bound"}}}});
+    if (binds) {
+      api.Mutate(csi::ClaimKey(kMover, kName),
+                 [&](Json& bound) { bound["spec"]["volumeName"] = name; });
+    }
+  }
+
+  std::optional<Json> Claim() const { return api.Find(csi::ClaimKey(kMover, kName)); }
+  std::vector<Json> Volumes() const { return api.All(csi::PersistentVolumeType()); }
+
+  // When it is to be looked at again; InfinitePast after an error.
+  absl::Time Look() {
+    ClaimReconciler reconciler(env);
+    const std::optional<Json> claim = Claim();
+    if (!claim.has_value() || !reconciler.Concerns(*claim)) {
+      return absl::InfiniteFuture();
+    }
+    return reconciler.Reconcile(ctx, *claim).value_or(absl::InfinitePast());
+  }
+};
+
+class ClaimReconcilerTest : public testing::Test {
+ protected:
+  ClaimReconcilerTest() { bed_.AddUpload("nightly"); }
+
+  // A PVC that is deleted while its volume is being made.
+  void DeleteUnbound() {
+    bed_.cluster.provisioner_runs = false;
+    bed_.Expose();
+    bed_.NoteProvisioning();
+    bed_.DeleteClaim();
+    ASSERT_TRUE(bed_.Claim().has_value());
+  }
+
+  ClaimBed bed_;
+};
+
+TEST_F(ClaimReconcilerTest, AVolumeThatIsMadeAfterTheDeletionGoes) {
+  for (const bool binds : {true, false}) {
+    ClaimBed bed;
+    bed.AddUpload("nightly");
+    bed.cluster.provisioner_runs = false;
+    bed.Expose();
+    bed.NoteProvisioning();
+    bed.Remove();
+    EXPECT_LT(bed.Look(), bed.clock.Now() + absl::Minutes(1)) << "the provisioner is at work";
+    ASSERT_TRUE(bed.Claim().has_value());
+    bed.MakeVolume(binds);
+    if (!binds) {  // The PersistentVolume binds the PVC a moment later, or never.
+      EXPECT_EQ(GetString(*bed.Claim(), {"spec", "volumeName"}), "");
+    }
+    EXPECT_EQ(bed.Look(), absl::InfiniteFuture());
+    EXPECT_FALSE(bed.Claim().has_value());
+    for (const Json& volume : bed.Volumes()) {
+      EXPECT_EQ(GetString(volume, {"spec", "persistentVolumeReclaimPolicy"}), "Delete");
+    }
+  }
+}
+
+TEST_F(ClaimReconcilerTest, TheVolumeGoesWhoeverDeletesThePvc) {
+  bed_.Expose();
+  ASSERT_THAT(bed_.Volumes(), SizeIs(1));
+  bed_.DeleteClaim();
+  ASSERT_TRUE(bed_.Claim().has_value()) << "our finalizer holds it";
+  EXPECT_EQ(bed_.Look(), absl::InfiniteFuture());
+  EXPECT_FALSE(bed_.Claim().has_value());
+  EXPECT_THAT(bed_.Volumes(), IsEmpty());
+}
+
+TEST_F(ClaimReconcilerTest, OneOfAClassThatDeletesIsNotHeld) {
+  ClaimBed bed("Delete");
+  bed.AddUpload("nightly");
+  bed.Expose();
+  EXPECT_THAT(support::As<objects::PersistentVolumeClaim>(*bed.Claim()).finalizers(), IsEmpty());
+}
+
+TEST_F(ClaimReconcilerTest, OneThatWasMadeWithoutTheFinalizerGetsIt) {
+  bed_.Expose();
+  bed_.api.Mutate(csi::ClaimKey(MoverBed::kMover, kName), [](Json& claim) {
+    EraseJson(claim, {"metadata", "finalizers"});
+  });
+  bed_.Expose();
+  EXPECT_THAT(support::As<objects::PersistentVolumeClaim>(*bed_.Claim()).finalizers(),
+              ElementsAre(objects::kVolumeFinalizer));
+}
+
+TEST_F(ClaimReconcilerTest, WhatNoProvisionerWasAskedForGoesAtOnce) {
+  bed_.cluster.provisioner_runs = false;
+  bed_.Expose();
+  bed_.DeleteClaim();
+  EXPECT_EQ(bed_.Look(), absl::InfiniteFuture());
+  EXPECT_FALSE(bed_.Claim().has_value());
+  EXPECT_THAT(bed_.EventReasons(), IsEmpty());
+}
+
+TEST_F(ClaimReconcilerTest, WhatTheDriverRefusedGoesAtOnceAndWhatItMayFinishDoesNot) {
+  for (const auto& [code, is_gone] :
+       std::map<std::string, bool>{{"Internal", true}, {"DeadlineExceeded", false}}) {
+    SCOPED_TRACE(code);
+    ClaimBed bed;
+    bed.AddUpload("nightly");
+    bed.cluster.provisioner_runs = false;
+    bed.Expose();
+    bed.NoteProvisioning();
+    bed.api.Seed({"", "v1", "events", "Event", true},
+                 {{"metadata", {{"name", "refused"}, {"namespace", MoverBed::kMover}}},
+                  {"involvedObject", {{"uid", k8s::Uid(*bed.Claim())}}},
+                  {"reason", "ProvisioningFailed"},
+                  {"message", absl::StrCat("rpc error: code = ", code, " desc = no")}});
+    bed.DeleteClaim();
+    bed.Look();
+    EXPECT_EQ(!bed.Claim().has_value(), is_gone);
+  }
+}
+
+TEST_F(ClaimReconcilerTest, ALateVolumeIsWaitedForADayWithFewLooksAndThenToldOf) {
+  DeleteUnbound();
+  const absl::Time deleted_at = bed_.clock.Now();
+  int looks = 0;
+  while (bed_.Claim().has_value() && looks < 100) {
+    const absl::Time next = bed_.Look();
+    ++looks;
+    if (next != absl::InfiniteFuture()) {
+      ASSERT_GT(next, bed_.clock.Now());
+      bed_.clock.Advance(next - bed_.clock.Now());
+    }
+  }
+  EXPECT_FALSE(bed_.Claim().has_value());
+  EXPECT_LE(looks, 40);
+  EXPECT_GE(bed_.clock.Now() - deleted_at, csi::kLateVolumeTimeMax - absl::Minutes(1));
+  EXPECT_THAT(bed_.EventReasons(), Contains("Warning VolumeMayBeLeft"));
+}
+
+TEST_F(ClaimReconcilerTest, AVolumeThatIsNotOursAloneIsNotTouched) {
+  const std::map<std::string, void (*)(Json&)> kinds = {
+      {"being handed over",
+       [](Json& volume) {
+         volume["metadata"]["annotations"][objects::kVolumeOfAnnotation] = "dd-1";
+       }},
+      {"of another PVC", [](Json& volume) { volume["spec"]["claimRef"]["uid"] = "other"; }},
+      {"an alias",
+       [](Json& volume) {
+         volume["metadata"]["annotations"][objects::kAliasOfAnnotation] = "pv-of-data";
+       }},
+      {"not of CSI", [](Json& volume) {
+         volume["spec"].erase("csi");
+         volume["spec"]["hostPath"] = {{"path", "/"}};
+       }}};
+  for (const auto& [kind, change] : kinds) {
+    SCOPED_TRACE(kind);
+    ClaimBed bed;
+    bed.AddUpload("nightly");
+    bed.cluster.provisioner_runs = false;
+    bed.Expose();
+    bed.NoteProvisioning();
+    bed.MakeVolume(true);
+    const std::string name = k8s::Name(bed.Volumes().at(0));
+    bed.api.Mutate(csi::VolumeKey(name), change);
+    bed.DeleteClaim();
+    EXPECT_EQ(bed.Look(), absl::InfiniteFuture());
+    EXPECT_FALSE(bed.Claim().has_value());
+    ASSERT_THAT(bed.Volumes(), SizeIs(1));
+    EXPECT_EQ(GetString(bed.Volumes()[0], {"spec", "persistentVolumeReclaimPolicy"}), "Retain");
+  }
+}
+
+// A controller dies at each of its calls, from the making of the PVC to its end; with what another
+// finds then, nothing is left.
+TEST(ClaimReconcilerSweep, AKilledControllerLeavesNoVolume) {
+  for (const Fault fault : {Fault::kRefused, Fault::kAnswerLost}) {
+    for (int call = 1;; ++call) {
+      SCOPED_TRACE(call);
+      ClaimBed bed;
+      bed.AddUpload("nightly");
+      bed.api.FailCall(call, absl::UnavailableError("killed"), fault);
+      const csi::ExposeRequest request = bed.ExposeRequestOfTest();
+      absl::Status status;
+      for (int look = 0; look < 3 && status.ok(); ++look) {
+        status = csi::ExposeSnapshot(bed.ctx, bed.api, request).status();
+      }
+      if (status.ok()) {
+        status = csi::RemoveExposure(bed.ctx, bed.api, request, csi::SnapshotFate::kDelete);
+      }
+      if (status.ok()) {
+        bed.Look();
+      }
+      const bool was_hit = bed.api.sweep_hit();
+      bed.api.ClearFaults();
+      // The VolumeTask that owns the PVC goes; the garbage collector takes the PVC.
+      if (bed.Claim().has_value()) {
+        bed.DeleteClaim();
+      }
+      for (int look = 0; look < 3; ++look) {
+        bed.Look();
+      }
+      EXPECT_FALSE(bed.Claim().has_value());
+      EXPECT_THAT(bed.Volumes(), IsEmpty());
+      if (!was_hit) {
+        EXPECT_GT(call, 15);
+        break;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace csidelta::datamover::claim_reconciler_test
