@@ -56,6 +56,7 @@ std::unique_ptr<Command> MakeMoverKeyRemoveCommand();
 std::unique_ptr<Command> MakeBasesListCommand();
 std::unique_ptr<Command> MakeBasesDropCommand();
 std::unique_ptr<Command> MakeDrillCommand();
+std::unique_ptr<Command> MakeTryCommand();
 std::unique_ptr<Command> MakeUninstallCommand();
 std::unique_ptr<Command> MakeSnapshotCreateCommand();
 std::unique_ptr<Command> MakeSnapshotListCommand();

@@ -64,6 +64,7 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
                      MakeDeletionsListCommand,
                      MakeDeletionsRetryCommand,
                      MakeDrillCommand,
+                     MakeTryCommand,
                      MakeUninstallCommand,
                      MakeSnapshotCreateCommand,
                      MakeSnapshotListCommand,

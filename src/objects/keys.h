@@ -126,6 +126,10 @@ inline constexpr char kMoverTaskLabel[] = "mover.csi-delta.io/task";
 // (annotation); written by mover; read by mover. The namespace of the Velero that it is for.
 inline constexpr char kMoverVeleroNamespaceLabel[] = "mover.csi-delta.io/velero-namespace";
 
+// Label on Backup, Restore; written by try verb; read by try verb. The namespace that csi-delta try
+// backs up and restores: the verb removes what has it.
+inline constexpr char kTrialLabel[] = "mover.csi-delta.io/try";
+
 // Label on VolumeSnapshotContent; written by mover; read by mover. true: the delta base, the
 // snapshot that the next backup of its volume is compared with. At most one per volume and
 // location, but for the moment in which the newer replaces the older.

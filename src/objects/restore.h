@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <string>
 
 #include "absl/strings/string_view.h"
@@ -21,6 +22,11 @@ class Restore : public ObjectOf<Restore> {
                            {"includedNamespaces", Json::array({std::string(from)})},
                            {"namespaceMapping", {{std::string(from), std::string(into)}}}});
     return restore;
+  }
+
+  // Where each namespace of the Backup is restored, if elsewhere.
+  std::map<std::string, std::string> namespace_mapping() const {
+    return GetStringMap(json(), {"spec", "namespaceMapping"});
   }
 
   // New, InProgress, Completed, PartiallyFailed, ...; "" for a new one.

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "base/call_context.h"
+#include "k8s/api_client.h"
+
+// A namespace of a Backup, restored by Velero into a scratch namespace, compared with the Backup,
+// and removed: what csi-delta drill and csi-delta try have in common.
+namespace csidelta::cli {
+
+struct ScratchRestore {
+  std::string velero_namespace = {};
+  std::string from = {};  // the namespace in the Backup
+  std::string backup = {};
+  std::string into = {};                           // the scratch namespace
+  std::string restore = {};                        // the Restore, which is made
+  std::map<std::string, std::string> labels = {};  // of the Restore
+};
+
+// What is wrong with each PVC; "" for one that is restored.
+using RestoredPvcs = std::map<std::string, std::string>;
+int64_t CountFailed(const RestoredPvcs& pvcs);
+
+// "shop-drill" of "shop" and "drill", good as the name of a namespace.
+std::string ScratchName(absl::string_view namespace_name, absl::string_view suffix);
+
+// "drill-20261128070000-shop" of "drill" and "shop", good as the name of a Backup or Restore, and
+// as the value of a label; four further bytes fit.
+std::string RunName(absl::string_view verb, absl::Time now, absl::string_view namespace_name);
+
+// INVALID_ARGUMENT unless both namespaces have good names that differ, FAILED_PRECONDITION when
+// the scratch namespace exists.
+absl::Status CheckScratch(const CallContext& ctx, k8s::ApiClient& api, const ScratchRestore& plan);
+
+// Makes the Restore, and waits until Velero is done with it. Returns what is wrong with it, also
+// that it took longer than `timeout`; "" when it is Completed.
+absl::StatusOr<std::string> RestoreIntoScratch(const CallContext& ctx, k8s::ApiClient& api,
+                                               const ScratchRestore& plan, absl::Duration timeout);
+
+// Compares the PVCs that are there with those that the Backup has. The worker compared each block
+// with its hash when it wrote it, so a DataDownload that is Completed stands for the data.
+absl::StatusOr<RestoredPvcs> CompareScratch(const CallContext& ctx, k8s::ApiClient& api,
+                                            const ScratchRestore& plan);
+
+// Deletes the scratch namespace, and waits until it is gone. Volumes that the Restore filled go
+// with their PVCs, also where their StorageClass retains them.
+absl::Status RemoveScratch(const CallContext& ctx, k8s::ApiClient& api, const ScratchRestore& plan);
+
+}  // namespace csidelta::cli
