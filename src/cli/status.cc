@@ -154,34 +154,31 @@ void KeepUnfinished(std::vector<Kind> page, std::vector<Kind>& kept) {
   }
 }
 
-absl::Status ReadUploads(const CallContext& ctx, k8s::ApiClient& api, absl::string_view space,
-                         const std::vector<objects::VolumeTask>& tasks, Transfers& all) {
-  const std::size_t kept = all.uploads.size();
-  const std::size_t shown = all.shown.size();
-  return ReadEach<objects::DataUpload>(
-      ctx, api, space,
-      [&](std::vector<objects::DataUpload> page) {
-        Show(datamover::ListMovements(page, {}, tasks), all);
-        KeepUnfinished(std::move(page), all.uploads);
-      },
-      [&] {
-        all.uploads.resize(kept);
-        all.shown.resize(shown);
-      });
+std::vector<Movement> MovementsOf(const std::vector<objects::DataUpload>& uploads,
+                                  const std::vector<objects::VolumeTask>& tasks) {
+  return datamover::ListMovements(uploads, {}, tasks);
 }
 
-absl::Status ReadDownloads(const CallContext& ctx, k8s::ApiClient& api, absl::string_view space,
-                           const std::vector<objects::VolumeTask>& tasks, Transfers& all) {
-  const std::size_t kept = all.downloads.size();
+std::vector<Movement> MovementsOf(const std::vector<objects::DataDownload>& downloads,
+                                  const std::vector<objects::VolumeTask>& tasks) {
+  return datamover::ListMovements({}, downloads, tasks);
+}
+
+// `unfinished`: the objects of `all` that are of this kind.
+template <typename Kind>
+absl::Status ReadTransfers(const CallContext& ctx, k8s::ApiClient& api, absl::string_view space,
+                           const std::vector<objects::VolumeTask>& tasks, Transfers& all,
+                           std::vector<Kind>& unfinished) {
+  const std::size_t kept = unfinished.size();
   const std::size_t shown = all.shown.size();
-  return ReadEach<objects::DataDownload>(
+  return ReadEach<Kind>(
       ctx, api, space,
-      [&](std::vector<objects::DataDownload> page) {
-        Show(datamover::ListMovements({}, page, tasks), all);
-        KeepUnfinished(std::move(page), all.downloads);
+      [&](std::vector<Kind> page) {
+        Show(MovementsOf(page, tasks), all);
+        KeepUnfinished(std::move(page), unfinished);
       },
       [&] {
-        all.downloads.resize(kept);
+        unfinished.resize(kept);
         all.shown.resize(shown);
       });
 }
@@ -247,8 +244,8 @@ class StatusCommand : public Command {
     std::vector<ProtectedVolumeRecord> records;
     for (const absl::string_view space :
          absl::StrSplit(velero_namespaces_, ',', absl::SkipEmpty())) {
-      RETURN_IF_ERROR(ReadUploads(ctx, *api, space, tasks, all));
-      RETURN_IF_ERROR(ReadDownloads(ctx, *api, space, tasks, all));
+      RETURN_IF_ERROR(ReadTransfers(ctx, *api, space, tasks, all, all.uploads));
+      RETURN_IF_ERROR(ReadTransfers(ctx, *api, space, tasks, all, all.downloads));
       if (const absl::Status read = ReadRecords(ctx, *api, space, records); !read.ok()) {
         session.console().Note(absl::StrCat("the protected volumes of namespace ", space,
                                             " are not known: ", read.message()));

@@ -15,10 +15,6 @@ namespace csidelta::datamover {
 namespace {
 
 constexpr std::size_t kDeletedMax = 5000;
-// Less than kBaseLookedAtEvery, so that a base that is reconciled again gets a new answer.
-constexpr absl::Duration kAskAgainAfter = absl::Minutes(5);
-// What no base asked for in so long is not remembered: more than kMissingGracePeriod.
-constexpr absl::Duration kAnswersKeptFor = absl::Hours(2);
 
 absl::StatusOr<bool> IsPvcGone(const CallContext& ctx, k8s::ApiClient& api,
                                const csi::BaseOwner& owner) {
@@ -92,34 +88,6 @@ void DeletedSnapshots::OnChanged(const objects::DataDeletion& deletion) {
 
 // --- BaseReconciler
 
-absl::StatusOr<absl::Duration> BaseReconciler::Presence::MissingFor(const CallContext& ctx,
-                                                                    k8s::ApiClient& api,
-                                                                    const k8s::ObjectKey& key) {
-  const absl::Time now = ctx.clock->Now();
-  ForgetOld(now);
-  Answer& answer =
-      answers_.try_emplace(ToString(key), Answer{absl::InfinitePast(), {}}).first->second;
-  if (now - answer.asked_at >= kAskAgainAfter) {
-    const absl::Status found = objects::Get<objects::Object>(ctx, api, key).status();
-    if (!found.ok() && !absl::IsNotFound(found) && !absl::IsPermissionDenied(found)) {
-      return found;
-    }
-    answer.asked_at = now;
-    answer.missing_since =
-        absl::IsNotFound(found) ? std::optional(answer.missing_since.value_or(now)) : std::nullopt;
-  }
-  return answer.missing_since.has_value() ? now - *answer.missing_since : absl::ZeroDuration();
-}
-
-void BaseReconciler::Presence::ForgetOld(absl::Time now) {
-  if (now - looked_through_at_ < kAnswersKeptFor) {
-    return;
-  }
-  looked_through_at_ = now;
-  std::erase_if(answers_,
-                [now](const auto& one) { return now - one.second.asked_at > kAnswersKeptFor; });
-}
-
 csi::Environment BaseReconciler::CsiEnvironment(const CallContext& ctx,
                                                 const csi::BaseOwner& owner) const {
   return {.api = env_.api,
@@ -143,7 +111,9 @@ absl::StatusOr<BaseInfo> BaseReconciler::ReadInfo(const CallContext& ctx,
   if (!KeepsBase(env_.settings, base.driver)) {
     ASSIGN_OR_RETURN(info.is_kept, csi::NeedsBases(ctx, CsiEnvironment(ctx, owner), base.driver));
   }
-  ASSIGN_OR_RETURN(info.last_good, FindLastGood(ctx, owner));
+  ASSIGN_OR_RETURN(const objects::ProtectedVolumeStatus status, FindStatus(ctx, owner));
+  info.last_good = status.last_good;
+  info.deleted_upload = status.deleted_backup.value_or(objects::DeletedBackup()).upload;
   if (info.last_good.has_value() && info.last_good->upload == base.upload) {
     info.snapshot_is_deleted = deleted_ != nullptr && deleted_->Has(info.last_good->snapshot_id);
     if (!info.last_good->backup.empty()) {
@@ -156,16 +126,16 @@ absl::StatusOr<BaseInfo> BaseReconciler::ReadInfo(const CallContext& ctx,
   return info;
 }
 
-absl::StatusOr<std::optional<objects::LastGoodBackup>> BaseReconciler::FindLastGood(
+absl::StatusOr<objects::ProtectedVolumeStatus> BaseReconciler::FindStatus(
     const CallContext& ctx, const csi::BaseOwner& owner) const {
   if (records_ != nullptr) {
     // A moment old: only what is newer than a base, or is its own upload's, makes it useless.
     if (const auto held = records_->Find(owner.velero_namespace, owner.claim_uid, owner.location)) {
-      return held->status.last_good;
+      return held->status;
     }
   }
   ASSIGN_OR_RETURN(const auto record, FindRecord(ctx, env_.api, owner));
-  return record.has_value() ? record->status().last_good : std::nullopt;
+  return record.has_value() ? record->status() : objects::ProtectedVolumeStatus();
 }
 
 absl::StatusOr<absl::Time> BaseReconciler::ReconcileOne(

@@ -18,6 +18,7 @@
 #include "csi/base_snapshots.h"
 #include "datamover/base_use.h"
 #include "datamover/mover_environment.h"
+#include "datamover/presence.h"
 #include "datamover/volume_records.h"
 #include "k8s/api_client.h"
 #include "objects/data_deletion.h"
@@ -61,30 +62,13 @@ class BaseReconciler : public objects::Reconciler<objects::VolumeSnapshotContent
       : env_(env), deleted_(deleted), records_(records) {}
 
  private:
-  // Whether objects are there that many bases share: one request for each within kAskAgainAfter.
-  class Presence {
-   public:
-    // Since it was missed first; zero: it is there, or may not be read.
-    absl::StatusOr<absl::Duration> MissingFor(const CallContext& ctx, k8s::ApiClient& api,
-                                              const k8s::ObjectKey& key);
-
-   private:
-    struct Answer {
-      absl::Time asked_at;
-      std::optional<absl::Time> missing_since;
-    };
-    void ForgetOld(absl::Time now);
-
-    std::map<std::string, Answer> answers_;  // by key
-    absl::Time looked_through_at_ = absl::InfinitePast();
-  };
-
   // `content` has the label of bases. By one thread at a time.
   absl::StatusOr<absl::Time> ReconcileOne(const CallContext& ctx,
                                           const objects::VolumeSnapshotContent& content) override;
   absl::StatusOr<BaseInfo> ReadInfo(const CallContext& ctx, const csi::BaseSnapshot& base);
-  absl::StatusOr<std::optional<objects::LastGoodBackup>> FindLastGood(
-      const CallContext& ctx, const csi::BaseOwner& owner) const;
+  // Of the record; empty where there is none.
+  absl::StatusOr<objects::ProtectedVolumeStatus> FindStatus(const CallContext& ctx,
+                                                            const csi::BaseOwner& owner) const;
   void ReportDrop(const CallContext& ctx, const csi::BaseSnapshot& base,
                   BaseUselessness reason) const;
   csi::Environment CsiEnvironment(const CallContext& ctx, const csi::BaseOwner& owner) const;
@@ -92,7 +76,7 @@ class BaseReconciler : public objects::Reconciler<objects::VolumeSnapshotContent
   const MoverEnvironment& env_;
   const DeletedSnapshots* const deleted_;
   const VolumeRecords* const records_;
-  Presence presence_;
+  ObjectPresence presence_;
 };
 
 }  // namespace csidelta::datamover

@@ -36,7 +36,8 @@ struct Surroundings {
   std::optional<std::set<std::string>> pvc_uids;
   std::optional<Names> locations;
   std::optional<Names> backups;
-  std::map<std::pair<std::string, std::string>, objects::LastGoodBackup> records;
+  // By Velero's namespace and name.
+  std::map<std::pair<std::string, std::string>, objects::ProtectedVolumeStatus> records;
   std::set<std::string> deleted_snapshots;
   std::set<std::string> uploading;   // uids of PVCs
   std::set<std::string> need_bases;  // drivers
@@ -72,9 +73,7 @@ absl::Status ReadVelero(ListObjects list, const std::string& space, Surroundings
   RETURN_IF_ERROR(AddNames<objects::Backup>(list, space, all.backups));
   ASSIGN_OR_RETURN(const auto records, ListKind<objects::ProtectedVolume>(list, space));
   for (const auto& record : records.value_or(std::vector<objects::ProtectedVolume>())) {
-    if (const auto last_good = record.status().last_good; last_good.has_value()) {
-      all.records[{space, record.name()}] = *last_good;
-    }
+    all.records[{space, record.name()}] = record.status();
   }
   ASSIGN_OR_RETURN(const auto deletions, ListKind<objects::DataDeletion>(list, space));
   for (const auto& deletion : deletions.value_or(std::vector<objects::DataDeletion>())) {
@@ -124,11 +123,15 @@ BaseInfo InfoOf(const csi::BaseSnapshot& base, const BaseListRequest& request,
       .location_missing_for = MissingFor(all.locations, owner.velero_namespace, owner.location)};
   const auto record = all.records.find(
       {owner.velero_namespace, objects::ProtectedVolume::NameOf(owner.claim_uid, owner.location)});
-  if (record != all.records.end()) {
-    info.last_good = record->second;
+  if (record == all.records.end()) {
+    return info;
+  }
+  info.last_good = record->second.last_good;
+  info.deleted_upload = record->second.deleted_backup.value_or(objects::DeletedBackup()).upload;
+  if (info.last_good.has_value()) {
     info.backup_missing_for =
-        MissingFor(all.backups, owner.velero_namespace, record->second.backup);
-    info.snapshot_is_deleted = all.deleted_snapshots.contains(record->second.snapshot_id);
+        MissingFor(all.backups, owner.velero_namespace, info.last_good->backup);
+    info.snapshot_is_deleted = all.deleted_snapshots.contains(info.last_good->snapshot_id);
   }
   return info;
 }
@@ -210,7 +213,8 @@ std::optional<BaseUselessness> WhyUseless(const csi::BaseSnapshot& base, const B
   if (info.last_good.has_value() && IsSuperseded(base, *info.last_good)) {
     return BaseUselessness::kSuperseded;
   }
-  if (is_of_last_good && info.backup_missing_for >= kMissingGracePeriod) {
+  if ((is_of_last_good && info.backup_missing_for >= kMissingGracePeriod) ||
+      (!base.upload.empty() && base.upload == info.deleted_upload)) {
     return BaseUselessness::kBackupGone;
   }
   return taken_at.has_value() && info.now - *taken_at > info.age_max

@@ -12,17 +12,13 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "csi/base_snapshots.h"
+#include "datamover/presence.h"
 #include "datamover/settings.h"
 #include "k8s/api_client.h"
 #include "objects/object.h"
 #include "objects/protected_volume.h"
 
 namespace csidelta::datamover {
-
-// For so long a BackupStorageLocation or a Backup must be missing before bases are dropped for it:
-// a chart that replaces its BackupStorageLocations, or a Velero that is installed again, misses
-// them for minutes.
-inline constexpr absl::Duration kMissingGracePeriod = absl::Hours(1);
 
 // Why a base is of no use, in the order in which it is looked for.
 enum class BaseUselessness {
@@ -52,6 +48,8 @@ struct BaseInfo {
   bool snapshot_is_deleted = false;
   // As the ProtectedVolume of its PVC and location has it; nothing without a record.
   std::optional<objects::LastGoodBackup> last_good = {};
+  // Likewise: the uid of the DataUpload whose backup was deleted while it was the last good one.
+  std::string deleted_upload = {};
 };
 
 // Nothing where the next upload of its volume can be compared with it. Pure.

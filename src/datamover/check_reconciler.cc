@@ -57,6 +57,29 @@ std::string NameSome(const std::vector<std::string>& names) {
   return text;
 }
 
+// "1 error", "2 errors".
+std::string CountText(int64_t count, absl::string_view noun) {
+  return absl::StrCat(count, " ", noun, count == 1 ? "" : "s");
+}
+
+// Of a check with errors.
+std::string FindingText(const CheckFigures& figures, const std::vector<std::string>& backups) {
+  std::string text = absl::StrCat(CountText(figures.errors, "error"), "; ");
+  if (figures.broken_snapshots == 0) {
+    absl::StrAppend(&text, "every backup can be restored");
+  } else {
+    absl::StrAppend(&text, figures.broken_snapshots, " of ",
+                    CountText(figures.snapshots, "repository snapshot"), " cannot be restored");
+  }
+  if (!backups.empty()) {
+    absl::StrAppend(&text, backups.size() == 1 ? ", backup: " : ", backups: ", NameSome(backups));
+  }
+  if (!figures.findings.empty()) {
+    absl::StrAppend(&text, "; ", figures.findings.front());
+  }
+  return text;
+}
+
 // One look at the record of one volume.
 class CheckStep {
  public:
@@ -74,7 +97,9 @@ class CheckStep {
   absl::StatusOr<absl::Time> Step();
 
  private:
-  absl::StatusOr<absl::Time> Begin();
+  absl::StatusOr<absl::Time> Begin(int workers_max);
+  // How many checks may run, with one due since `due`: 0 while transfers have priority.
+  int WorkersMax(absl::Time due) const;
   // How many workers check others, as the API server has it.
   absl::StatusOr<int> CountOthers() const;
   absl::StatusOr<absl::Time> Observe();
@@ -125,13 +150,21 @@ absl::StatusOr<absl::Time> CheckStep::Step() {
   if (!queue_.IsFirst(task_name_, *due, env_.settings.checks.workers)) {
     return now + kAskAgain;
   }
-  if (env_.settings.is_paused || !may_begin_()) {
-    return now + kAskFirstAgain;
-  }
-  return Begin();
+  const int workers_max = WorkersMax(*due);
+  return workers_max > 0 ? Begin(workers_max) : now + kAskFirstAgain;
 }
 
-absl::StatusOr<absl::Time> CheckStep::Begin() {
+int CheckStep::WorkersMax(absl::Time due) const {
+  if (env_.settings.is_paused) {
+    return 0;
+  }
+  if (may_begin_()) {
+    return env_.settings.checks.workers;
+  }
+  return ctx_.clock->Now() - due >= kCheckOverdue ? 1 : 0;
+}
+
+absl::StatusOr<absl::Time> CheckStep::Begin(int workers_max) {
   // What was told of it may be older than what we wrote.
   ASSIGN_OR_RETURN(const std::optional<ProtectedVolume> fresh,
                    objects::Find<ProtectedVolume>(ctx_, env_.api, volume_.key()));
@@ -142,7 +175,7 @@ absl::StatusOr<absl::Time> CheckStep::Begin() {
     return due.value_or(absl::InfiniteFuture());
   }
   ASSIGN_OR_RETURN(const int others, CountOthers());
-  if (others >= env_.settings.checks.workers) {
+  if (others >= workers_max) {
     return ctx_.clock->Now() + kAskFirstAgain;
   }
   const absl::StatusOr<velero::DataReference> reference =
@@ -253,20 +286,12 @@ absl::StatusOr<absl::Time> CheckStep::Conclude(const VolumeTaskStatus& ended) {
   next.read_bytes = figures.read_bytes;
   if (is_gone) {
     next.broken_backups = {status_.last_good.value_or(objects::LastGoodBackup()).backup};
-    next.finding = absl::StrCat(
-        "the repository is not there, so no backup of this PVC can be "
-        "restored: ",
-        MessageOf(ended));
+    next.finding =
+        absl::StrCat("the repository was not found, so no backup of this PVC can be restored (",
+                     MessageOf(ended), ")");
   } else if (figures.errors > 0) {
     ASSIGN_OR_RETURN(next.broken_backups, BackupsOf(figures.broken_tags));
-    next.finding =
-        absl::StrCat(figures.errors, figures.errors == 1 ? " error" : " errors", "; ",
-                     figures.broken_snapshots == 0
-                         ? "every backup can be restored"
-                         : absl::StrCat(figures.broken_snapshots, " of ", figures.snapshots,
-                                        " repository snapshots cannot be restored, backups: ",
-                                        NameSome(next.broken_backups)),
-                     figures.findings.empty() ? "" : absl::StrCat("; ", figures.findings.front()));
+    next.finding = FindingText(figures, next.broken_backups);
   }
   RETURN_IF_ERROR(Record(next));
   RETURN_IF_ERROR(RemoveWorker());
@@ -374,8 +399,8 @@ std::optional<absl::Time> CheckDueAt(const ProtectedVolume& volume) {
   if (status.verification.has_value() && status.verification->at.has_value()) {
     return *status.verification->at + kCheckEvery;
   }
-  return status.last_good->completed_at.value_or(absl::UnixEpoch()) +
-         SpreadOf(volume.uid(), kCheckEvery);
+  // Not by the last good backup: one an hour would put the check off for ever.
+  return volume.created_at().value_or(absl::UnixEpoch()) + SpreadOf(volume.uid(), kCheckEvery);
 }
 
 bool CheckQueue::IsFirst(const std::string& task, absl::Time since, int workers) {

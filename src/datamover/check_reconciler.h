@@ -21,6 +21,9 @@
 namespace csidelta::datamover {
 
 inline constexpr absl::Duration kCheckEvery = absl::Hours(24);  // one repository
+// A check that was due so long ago waits for no transfer: where some transfer always waits, none
+// would be made. One at a time, so that it takes one admission at most.
+inline constexpr absl::Duration kCheckOverdue = absl::Hours(72);
 // After a check that could not be made: a lock that is held, a bucket that does not answer.
 inline constexpr absl::Duration kCheckLockedAgain = absl::Minutes(15);
 inline constexpr absl::Duration kCheckAgainFirst = absl::Hours(1);
@@ -30,7 +33,7 @@ inline constexpr absl::Duration kCheckAgainMax = absl::Hours(12);
 inline constexpr absl::Duration kCheckOverlap = absl::Hours(1);
 
 // When the repository of a volume is to be checked next; nothing without a good backup. First
-// checks are spread over a day by the record's uid. Pure.
+// checks are spread over the record's first day by its uid. Pure.
 std::optional<absl::Time> CheckDueAt(const objects::ProtectedVolume& volume);
 
 // The checks that are due: the repository that was verified the longest ago comes first. All of it
@@ -70,6 +73,7 @@ class CheckQueue {
 // Verifies the repositories of ProtectedVolumes, one part of their data a day, new data first:
 //
 //   due ---- it is the first, few enough run, and no transfer waits ---> a VolumeTask of type Check
+//   overdue  it is the first, and no other check runs -----------------> the same
 //   task --- its worker ended ---> status.verification, an Event where something is wrong
 //
 // The lock is a shared one: uploads go on. A repository whose lock a deletion holds is checked

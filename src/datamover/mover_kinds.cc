@@ -40,7 +40,7 @@ const std::vector<KindFields>& FieldsInUse() {
        {"namespace", "pvc", "pvcUID", "backupStorageLocation"}},
       {objects::ProtectedVolume::Type(),
        "status",
-       {"lastGoodBackup", "lastAttempt", "failures", "base", "verification", "repository",
+       {"lastGoodBackup", "deletedBackup", "lastAttempt", "failures", "base", "verification", "repository",
         "restoredAt", "pvcGoneAt", "nextStep"}}};
   return all;
 }

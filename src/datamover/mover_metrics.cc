@@ -267,7 +267,9 @@ void AddBackups(const VolumeTable& volumes, absl::Time now, MetricsPage& page) {
       page);
   AddVolumeFamily(
       volumes, "never_backed_up",
-      "1 for a volume of which no backup was completed yet; others have no sample.",
+      "1 for a volume without a good backup: none was completed, or all were deleted; others have "
+      "no "
+      "sample.",
       [](const VolumeFigures& figures) {
         return figures.completed_at.has_value() ? std::nullopt : std::optional(1.0);
       },

@@ -124,6 +124,7 @@ class Service {
   MoverMetrics metrics_;
   VolumeRecords records_;
   VolumeRecordWriter record_writer_;
+  VolumeRecordWriter::DeletionHandler deletion_handler_;
   std::deque<VolumeRecords::Handler> record_handlers_;
   TransferScheduler scheduler_;
   WakeTable wakes_;
@@ -171,9 +172,12 @@ Service::Service(k8s::ApiClient& api, k8s::ObjectCache& cache, csi::BaseIndex& b
       concurrent_(concurrent),
       records_(velero_namespaces.size(),
                [this](const VolumeRecordKey& key) { record_writer_.Enqueue(key); }),
-      record_writer_(env_, records_, RulesOf(env_.settings),
-                     {.leads = Leads(),
-                      .is_synced = [this] { return TransfersAreKnown() && records_.is_synced(); }}),
+      record_writer_(
+          env_, records_, RulesOf(env_.settings),
+          {.leads = Leads(),
+           .is_synced = [this] { return TransfersAreKnown() && records_.is_synced(); },
+           .is_deleted = [this](absl::string_view id) { return deleted_snapshots_.Has(id); }}),
+      deletion_handler_(record_writer_),
       scheduler_(
           LimitsOf(env_.settings), Clock::Real(),
           [this] { return Leads()() && TransfersAreKnown(); },
@@ -345,6 +349,7 @@ void Service::FollowDeletions(const std::string& velero_namespace) {
            DeletionStateOf, deletion_followers_.emplace_back(deletion_queue_, wakes_, loop)),
        loop);
   informers_.back().Add(deleted_snapshots_);
+  informers_.back().Add(deletion_handler_);  // asks the one before it
 }
 
 void Service::FollowRecords(const std::string& velero_namespace) {

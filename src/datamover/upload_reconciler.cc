@@ -6,12 +6,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
+#include "base/quantity.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "csi/base_snapshots.h"
 #include "csi/exposed_snapshot.h"
 #include "datamover/data_deletion.h"
 #include "datamover/repository_access.h"
+#include "datamover/scratch_size.h"
 #include "datamover/volume_task.h"
 #include "datamover/worker_pod.h"
 #include "datamover/worker_run.h"
@@ -88,6 +90,8 @@ class UploadStep : public TransferStep {
   // now; so may one have been that was lost before the last. Its snapshot goes by a DataDeletion,
   // which waits until nobody uses the repository any more.
   absl::Status ForgetUnnamed();
+  // Before a restore of the volume fails of it.
+  void WarnOfScratch(int64_t volume_bytes);
   void Tell(DataPhase phase, const std::string& message) override;
 
   const velero::DataUpload upload_;
@@ -365,7 +369,23 @@ void UploadStep::Tell(DataPhase phase, const std::string& message) {
                       upload_.storage_location,
                       ": without it no backup can be read; csi-delta mover-key export"));
   }
+  if (phase == DataPhase::kCompleted) {
+    WarnOfScratch(end_.figures.logical_bytes);
+  }
   on_end_(end_);
+}
+
+void UploadStep::WarnOfScratch(int64_t volume_bytes) {
+  const std::string& setting = env_.settings.worker.scratch_size;
+  const absl::StatusOr<int64_t> scratch = ParseQuantity(setting);
+  const int64_t needed = ScratchBytesFor(volume_bytes);
+  if (scratch.ok() && *scratch < needed) {
+    constexpr int64_t kMiB = int64_t{1} << 20;
+    Emit(k8s::EventType::kWarning, "ScratchTooSmall",
+         absl::StrCat("worker.scratchSize is ", setting, ", and a restore of this backup may need ",
+                      FormatBinaryQuantity((needed + kMiB - 1) / kMiB * kMiB),
+                      ": raise it in the settings of the mover"));
+  }
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
+#include "objects/backup.h"
 #include "objects/client.h"
 #include "objects/keys.h"
 #include "objects/persistent_volume_claim.h"
@@ -193,6 +194,24 @@ void VolumeRecordWriter::Note(const objects::DataDownload& object) {
              });
 }
 
+void VolumeRecordWriter::Note(const objects::DataDeletion& deletion) {
+  if (deletion.phase() != objects::DeletionPhase::kCompleted) {
+    return;
+  }
+  const objects::DataDeletionSpec spec = deletion.spec();
+  const absl::StatusOr<velero::DataReference> data = velero::ParseDataReference(spec.snapshot_id);
+  if (data.ok() && spec.upload.empty()) {
+    Enqueue(KeyOf(deletion.namespace_name(), data->claim_uid, spec.location));
+  }
+}
+
+void VolumeRecordWriter::DeletionHandler::OnObjects(std::vector<objects::DataDeletion> page,
+                                                    bool /*is_first*/) {
+  for (const objects::DataDeletion& deletion : page) {
+    writer_.Note(deletion);
+  }
+}
+
 void VolumeRecordWriter::Enqueue(const VolumeRecordKey& key) {
   const MutexLock lock(mutex_);
   Schedule(key, entries_[key], absl::ZeroDuration());
@@ -301,7 +320,16 @@ absl::StatusOr<VolumeRecordWriter::Outcome> VolumeRecordWriter::WriteOne(const C
     }
   }
   const absl::Time now = ctx.clock->Now();
-  objects::Patch patch = Merge(taken.news, *record);
+  News news = taken.news;
+  DropDeleted(*record, news);
+  objects::Patch patch = Merge(news, *record);
+  if (leads) {
+    ASSIGN_OR_RETURN(const bool is_gone, IsLastGoodGone(ctx, taken, *record));
+    if (is_gone) {
+      outcome.has_asked = true;
+      RETURN_IF_ERROR(FallBack(ctx, *record, patch));
+    }
+  }
   std::optional<absl::Time>& gone_at = record->status.pvc_gone_at;
   if (leads && taken.is_pvc_due && !gone_at.has_value()) {
     outcome.has_asked = true;
@@ -389,7 +417,11 @@ void VolumeRecordWriter::MergeEnd(const News& news, ProtectedVolumeRecord& recor
     failures = 0;
     status.last_good = news.good;
     status.repository = news.repository;
-    patch.SetLastGood(*news.good).SetRepository(news.repository);
+    patch.SetLastGood(news.good).SetRepository(news.repository);
+    if (status.deleted_backup.has_value()) {
+      status.deleted_backup.reset();
+      patch.SetDeletedBackup(std::nullopt);
+    }
   }
   const EndKey counted = std::max(known, EndOf(status.last_good));
   failures += std::distance(news.failed.upper_bound(counted), news.failed.end());
@@ -411,6 +443,94 @@ objects::Patch VolumeRecordWriter::Merge(const News& news, ProtectedVolumeRecord
     patch.SetRestoredAt(*news.restored_at);
   }
   return patch;
+}
+
+bool VolumeRecordWriter::IsDeleted(const LastGoodBackup& backup) const {
+  return seams_.is_deleted && seams_.is_deleted(backup.snapshot_id);
+}
+
+void VolumeRecordWriter::DropDeleted(const ProtectedVolumeRecord& record, News& news) const {
+  const std::optional<objects::DeletedBackup>& deleted = record.status.deleted_backup;
+  if (!news.good.has_value()) {
+    return;
+  }
+  const bool is_known = deleted.has_value() && deleted->upload == news.good->upload;
+  // Without another one it is merged first, and replaced then.
+  if (is_known || (record.status.last_good.has_value() && IsDeleted(*news.good))) {
+    news.good.reset();
+  }
+}
+
+absl::StatusOr<bool> VolumeRecordWriter::IsLastGoodGone(const CallContext& ctx, const Taken& taken,
+                                                        const ProtectedVolumeRecord& record) {
+  const std::optional<LastGoodBackup>& good = record.status.last_good;
+  if (!good.has_value() || IsDeleted(*good)) {
+    return good.has_value();
+  }
+  if (!taken.is_pvc_due || good->backup.empty()) {
+    return false;
+  }
+  ASSIGN_OR_RETURN(
+      const absl::Duration missing_for,
+      presence_.MissingFor(ctx, env_.api, objects::Backup::Key(taken.key.first, good->backup)));
+  return missing_for >= kMissingGracePeriod;
+}
+
+absl::Status VolumeRecordWriter::FallBack(const CallContext& ctx, ProtectedVolumeRecord& record,
+                                          objects::Patch& patch) {
+  objects::ProtectedVolumeStatus& status = record.status;
+  ASSIGN_OR_RETURN(std::optional<LastGoodBackup> left, NewestLeft(ctx, record));
+  status.deleted_backup = {.backup = status.last_good->backup, .upload = status.last_good->upload};
+  status.last_good = std::move(left);
+  patch.SetLastGood(status.last_good).SetDeletedBackup(status.deleted_backup);
+  if (!status.last_good.has_value() && status.verification.has_value()) {
+    // No check will be made that could end its finding.
+    status.verification = objects::Verification();
+    patch.SetVerification(*status.verification);
+  }
+  CSIDELTA_LOG(kInfo, "the last good backup of a volume was deleted",
+               {"namespace", record.spec.pvc_namespace}, {"pvc", record.spec.pvc},
+               {"backup", status.deleted_backup->backup},
+               {"now", status.last_good.has_value() ? status.last_good->backup : ""});
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::optional<LastGoodBackup>> VolumeRecordWriter::NewestLeft(
+    const CallContext& ctx, const ProtectedVolumeRecord& record) const {
+  ASSIGN_OR_RETURN(
+      const std::vector<objects::DataUpload> uploads,
+      objects::List<objects::DataUpload>(
+          ctx, env_.api, record.velero_namespace,
+          {.label_selector = absl::StrCat(objects::kPvcUidLabel, "=", record.spec.pvc_uid),
+           .field_selector = ""}));
+  std::map<EndKey, LastGoodBackup, std::greater<>> left;  // the newest first
+  for (const objects::DataUpload& object : uploads) {
+    const absl::StatusOr<velero::DataUpload> upload = velero::ParseDataUpload(object);
+    const std::optional<absl::Time> completed_at = object.completed_at();
+    if (!upload.ok() || upload->data_mover != velero::kDataMoverName ||
+        upload->phase != DataPhase::kCompleted || !completed_at.has_value() ||
+        upload->storage_location != record.spec.location) {
+      continue;
+    }
+    const EndKey end(WholeSeconds(*completed_at), object.uid());
+    LastGoodBackup good = GoodBackupIn(object, end.first);
+    if (end < EndOf(record.status.last_good) && !IsDeleted(good)) {
+      left.emplace(end, std::move(good));
+    }
+  }
+  for (auto& [end, good] : left) {
+    const absl::Status backup =
+        objects::Get<objects::Backup>(ctx, env_.api,
+                                      objects::Backup::Key(record.velero_namespace, good.backup))
+            .status();
+    if (backup.ok() || absl::IsPermissionDenied(backup) || good.backup.empty()) {
+      return std::optional(std::move(good));
+    }
+    if (!absl::IsNotFound(backup)) {
+      return backup;
+    }
+  }
+  return std::optional<LastGoodBackup>();
 }
 
 std::optional<std::optional<objects::VolumeBase>> VolumeRecordWriter::BaseOf(

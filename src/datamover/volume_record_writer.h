@@ -8,6 +8,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -15,9 +16,12 @@
 #include "base/call_context.h"
 #include "base/mutex.h"
 #include "datamover/mover_environment.h"
+#include "datamover/presence.h"
 #include "datamover/volume_records.h"
+#include "objects/data_deletion.h"
 #include "objects/data_download.h"
 #include "objects/data_upload.h"
+#include "objects/event_handler.h"
 #include "objects/patch.h"
 #include "objects/protected_volume.h"
 
@@ -36,8 +40,14 @@ inline constexpr absl::Duration kRecordPvcEvery = absl::Hours(1);
 //   DataUpload accepted, no record yet --> the record is created
 //   DataUpload ended ---------------------> one patch of its status
 //   DataDownload completed ---------------> likewise
+//   DataDeletion of the last good backup
+//   completed -----------------------------> the last good backup is the newest other one of the
+//                                           DataUploads that there are and whose Backup is there,
+//                                           or none
 //   each hour ----------------------------> the PVC is read; a record whose PVC is gone says so,
-//                                           and is deleted after RecordRules::keep_after_pvc
+//                                           and is deleted after RecordRules::keep_after_pvc. The
+//                                           Backup is read: one that was missed for
+//                                           kMissingGracePeriod counts as deleted
 //
 // What is to be written is derived from the objects that the cluster has, so a controller that
 // starts writes what one before it did not, and what records of an upgrade lack. Lost is only what
@@ -49,6 +59,23 @@ class VolumeRecordWriter {
   struct Seams {
     std::function<bool()> leads;      // whether this process may write
     std::function<bool()> is_synced;  // whether all DataUploads and records are known
+    // Whether a repository snapshot, as DataUpload::snapshot_id() has it, was deleted; may be
+    // empty. What it says of one that was noted is known.
+    std::function<bool(absl::string_view snapshot_id)> is_deleted = {};
+  };
+
+  // The event handler of DataDeletions, for their informers. Borrows `writer`.
+  class DeletionHandler : public objects::EventHandler<objects::DataDeletion> {
+   public:
+    explicit DeletionHandler(VolumeRecordWriter& writer) : writer_(writer) {}
+
+   private:
+    void OnObjects(std::vector<objects::DataDeletion> page, bool is_first) override;
+    void OnListComplete() override {}
+    void OnChanged(const objects::DataDeletion& deletion) override { writer_.Note(deletion); }
+    void OnDeleted(const objects::DataDeletion& deletion) override { writer_.Note(deletion); }
+
+    VolumeRecordWriter& writer_;
   };
 
   // Borrows `env` and `records`.
@@ -58,6 +85,7 @@ class VolumeRecordWriter {
   // As it was seen, in any order and any number of times.
   void Note(const objects::DataUpload& upload);
   void Note(const objects::DataDownload& download);
+  void Note(const objects::DataDeletion& deletion);
   // The record is new, changed or gone.
   void Enqueue(const VolumeRecordKey& key);
 
@@ -113,6 +141,16 @@ class VolumeRecordWriter {
   // Brings `record` to what the news say, and returns how.
   static objects::Patch Merge(const News& news, ProtectedVolumeRecord& record);
   static void MergeEnd(const News& news, ProtectedVolumeRecord& record, objects::Patch& patch);
+  // Takes from the news a good backup that was deleted since.
+  void DropDeleted(const ProtectedVolumeRecord& record, News& news) const;
+  bool IsDeleted(const objects::LastGoodBackup& backup) const;
+  absl::StatusOr<bool> IsLastGoodGone(const CallContext& ctx, const Taken& taken,
+                                      const ProtectedVolumeRecord& record);
+  // Replaces the last good backup of `record`, which was deleted.
+  absl::Status FallBack(const CallContext& ctx, ProtectedVolumeRecord& record,
+                        objects::Patch& patch);
+  absl::StatusOr<std::optional<objects::LastGoodBackup>> NewestLeft(
+      const CallContext& ctx, const ProtectedVolumeRecord& record) const;
   // Nothing while bases are not known.
   std::optional<std::optional<objects::VolumeBase>> BaseOf(
       const ProtectedVolumeRecord& record) const;
@@ -122,6 +160,7 @@ class VolumeRecordWriter {
   VolumeRecords& records_;
   const RecordRules rules_;
   const Seams seams_;
+  ObjectPresence presence_;  // of Backups; of the thread that writes
   Mutex mutex_;
   std::condition_variable_any changed_;
   std::map<VolumeRecordKey, Entry> entries_ ABSL_GUARDED_BY(mutex_);

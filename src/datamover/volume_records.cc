@@ -19,8 +19,16 @@ std::string CauseOf(absl::string_view text) {
   return absl::StrCat(text.substr(0, end), end < text.size() ? "..." : "");
 }
 
+// Before what else is to be said of a volume without a good backup.
+std::string NoBackupText(const objects::ProtectedVolumeStatus& status) {
+  return status.deleted_backup.has_value()
+             ? absl::StrCat("no backup is left since ", status.deleted_backup->backup,
+                            " was deleted; ")
+             : "never backed up; ";
+}
+
 std::string FailureText(const objects::ProtectedVolumeStatus& status) {
-  return absl::StrCat(status.last_good.has_value() ? "" : "never backed up; ",
+  return absl::StrCat(status.last_good.has_value() ? "" : NoBackupText(status),
                       status.failures == 1
                           ? "the last upload failed: "
                           : absl::StrCat("the last ", status.failures, " uploads failed: "),
@@ -62,6 +70,9 @@ std::string NextStepOf(const ProtectedVolumeRecord& record, const RecordRules& r
   if (status.failures > 0) {
     return FailureText(status);
   }
+  if (!status.last_good.has_value() && status.deleted_backup.has_value()) {
+    return absl::StrCat(NoBackupText(status), "back up again");
+  }
   if (!status.last_good.has_value()) {
     return record.created_at.has_value() && now > *record.created_at + rules.stale_after
                ? absl::StrCat("never backed up, since ", FormatRfc3339Seconds(*record.created_at),
@@ -72,8 +83,12 @@ std::string NextStepOf(const ProtectedVolumeRecord& record, const RecordRules& r
                                                  ? status.last_good->taken_at
                                                  : status.last_good->completed_at;
   return taken_at.has_value() && now > *taken_at + rules.stale_after
-             ? absl::StrCat("the last good backup was taken at ", FormatRfc3339Seconds(*taken_at),
-                            ": see whether a Schedule of Velero includes the PVC")
+             ? absl::StrCat(
+                   "the last good backup was taken at ", FormatRfc3339Seconds(*taken_at),
+                   status.deleted_backup.has_value()
+                       ? absl::StrCat(", since ", status.deleted_backup->backup, " was deleted")
+                       : "",
+                   ": see whether a Schedule of Velero includes the PVC")
              : "";
 }
 

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/human_text.h"
 #include "base/quantity.h"
+#include "datamover/scratch_size.h"
 #include "datamover/settings.h"
 #include "doctor/checks.h"
 #include "doctor/sample_worker.h"
@@ -34,11 +35,6 @@ constexpr int64_t kControllerBytes = 16 * kMiB;
 constexpr int64_t kUploadBytes = 32 * kMiB / 15'000;
 constexpr int64_t kRecordBytes = 8 * kMiB / 1'000;
 constexpr int64_t kMemoryStepBytes = 32 * kMiB;
-// Of a volume that began small; see docs/cli.md "Memory and scratch space". The index has 48 bytes
-// for each chunk, and twice as much while it is sorted; prune has 36 more. A third is for chunks of
-// older backups.
-constexpr int64_t kChunkBytes = int64_t{512} << 10;
-constexpr int64_t kScratchBytesOfChunk = (2 * 48 + 36) * 4 / 3;
 constexpr std::size_t kDryRunsMax = 5;
 constexpr absl::Duration kDryRunTimeMax = absl::Seconds(10);
 constexpr char kSampleRepository[] = "/scratch/repository";
@@ -223,7 +219,7 @@ void CheckMoverScratch(Visit& visit) {
     return;
   }
   const LargestVolume largest = LargestBackedUp(visit);
-  const int64_t needed = (largest.bytes / kChunkBytes + 1) * kScratchBytesOfChunk;
+  const int64_t needed = datamover::ScratchBytesFor(largest.bytes);
   if (*scratch < needed) {
     visit.Warn(
         "worker.scratchSize",

@@ -84,8 +84,12 @@ Patch& Patch::SetStatus(const DataDeletionStatus& status) {
   return Set({"status"}, StatusJson(status));
 }
 
-Patch& Patch::SetLastGood(const LastGoodBackup& backup) {
-  return Set({"status", "lastGoodBackup"}, ToJson(backup));
+Patch& Patch::SetLastGood(const std::optional<LastGoodBackup>& backup) {
+  return Set({"status", "lastGoodBackup"}, backup.has_value() ? ToJson(*backup) : Json());
+}
+
+Patch& Patch::SetDeletedBackup(const std::optional<DeletedBackup>& backup) {
+  return Set({"status", "deletedBackup"}, backup.has_value() ? ToJson(*backup) : Json());
 }
 
 Patch& Patch::SetLastAttempt(const LastAttempt& attempt, int64_t failures) {

@@ -16,6 +16,7 @@ namespace csidelta::objects {
 
 class DifferentialSnapshot;
 struct DataDeletionStatus;
+struct DeletedBackup;
 struct LastAttempt;
 struct LastGoodBackup;
 struct RepositorySize;
@@ -110,7 +111,8 @@ class Patch {
   Patch& SetStatus(const DataDeletionStatus& status);
 
   // --- ProtectedVolume: parts of its status; others stay
-  Patch& SetLastGood(const LastGoodBackup& backup);
+  Patch& SetLastGood(const std::optional<LastGoodBackup>& backup);
+  Patch& SetDeletedBackup(const std::optional<DeletedBackup>& backup);
   Patch& SetLastAttempt(const LastAttempt& attempt, int64_t failures);
   Patch& SetBase(const std::optional<VolumeBase>& base);  // nothing: there is none
   Patch& SetVerification(const Verification& verification);

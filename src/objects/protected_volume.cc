@@ -106,6 +106,10 @@ ProtectedVolumeStatus ProtectedVolume::status() const {
   if (const Json* const backup = Find({"status", "lastGoodBackup"}); backup != nullptr) {
     status.last_good = ReadLastGood(*backup);
   }
+  if (const Json* const deleted = Find({"status", "deletedBackup"}); deleted != nullptr) {
+    status.deleted_backup = {.backup = GetString(*deleted, {"backup"}),
+                             .upload = GetString(*deleted, {"dataUploadUID"})};
+  }
   if (const Json* const attempt = Find({"status", "lastAttempt"}); attempt != nullptr) {
     status.last_attempt = ReadLastAttempt(*attempt);
   }
@@ -134,6 +138,10 @@ Json ToJson(const LastGoodBackup& backup) {
           {"logicalBytes", backup.logical_bytes},
           {"changedBytes", backup.changed_bytes},
           {"storedBytes", backup.stored_bytes}};
+}
+
+Json ToJson(const DeletedBackup& backup) {
+  return {{"backup", backup.backup}, {"dataUploadUID", backup.upload}};
 }
 
 Json ToJson(const LastAttempt& attempt) {

@@ -19,7 +19,7 @@ struct ProtectedVolumeSpec {
   std::string location = {};  // the BackupStorageLocation
 };
 
-// The newest upload that was completed.
+// The newest upload that was completed, and whose data was not deleted.
 struct LastGoodBackup {
   std::string backup = {};                  // of Velero
   std::string upload = {};                  // uid of the DataUpload
@@ -31,6 +31,12 @@ struct LastGoodBackup {
   int64_t logical_bytes = 0;
   int64_t changed_bytes = 0;
   int64_t stored_bytes = 0;
+};
+
+// What was the last good backup until its data or its Backup was deleted.
+struct DeletedBackup {
+  std::string backup = {};  // of Velero
+  std::string upload = {};  // uid of the DataUpload
 };
 
 // The newest upload, whatever became of it.
@@ -71,6 +77,7 @@ struct RepositorySize {
 
 struct ProtectedVolumeStatus {
   std::optional<LastGoodBackup> last_good = {};
+  std::optional<DeletedBackup> deleted_backup = {};  // since which no other was completed
   std::optional<LastAttempt> last_attempt = {};
   int64_t failures = 0;  // in a row, since the last good backup
   std::optional<VolumeBase> base = {};
@@ -102,6 +109,7 @@ class ProtectedVolume : public ObjectOf<ProtectedVolume> {
 
 // Parts of status, as a merge patch writes each; what is not set is null.
 Json ToJson(const LastGoodBackup& backup);
+Json ToJson(const DeletedBackup& backup);
 Json ToJson(const LastAttempt& attempt);
 Json ToJson(const VolumeBase& base);
 Json ToJson(const Verification& verification);

@@ -16,9 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "csi/data_transfer.h"
 #include "csi/snapshot_types.h"
 #include "datamover/mover_kinds.h"
@@ -29,6 +27,7 @@
 #include "tests/support/await.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/finished_upload.h"
+#include "tests/support/list_page.h"
 #include "tests/support/mover_kinds.h"
 #include "tests/support/paths.h"
 #include "tests/support/sanitized.h"
@@ -107,29 +106,18 @@ class ControllerMemoryTest : public testing::Test {
       }
       return true;
     }
-    int from = 0;
-    int limit = kUploads;
-    for (const absl::string_view part : absl::StrSplit(request.target, absl::ByAnyChar("?&"))) {
-      const std::pair<absl::string_view, absl::string_view> pair =
-          absl::StrSplit(part, absl::MaxSplits('=', 1));
-      if (pair.first == "continue") {
-        (void)absl::SimpleAtoi(pair.second, &from);
-      } else if (pair.first == "limit") {
-        (void)absl::SimpleAtoi(pair.second, &limit);
-      }
-    }
-    connection.Send(200, PageOf(from, limit), {{"Content-Type", "application/json"}});
+    const support::ListPage asked = support::PageIn(request.target, kUploads);
+    connection.Send(200, PageOf(asked.from, asked.end), {{"Content-Type", "application/json"}});
     return true;
   }
 
   // Made once: what costs time here would be waited for with the controller.
-  const std::string& PageOf(int from, int limit) {
+  const std::string& PageOf(int from, int end) {
     const std::scoped_lock lock(mutex_);
-    std::string& page = pages_[{from, limit}];
+    std::string& page = pages_[{from, end}];
     if (!page.empty()) {
       return page;
     }
-    const int end = std::min(kUploads, from + limit);
     page = absl::StrCat(R"({"kind":"DataUploadList","metadata":{"resourceVersion":"1")",
                         end < kUploads ? absl::StrCat(R"(,"continue":")", end, "\"") : "",
                         "},\"items\":[");
@@ -168,7 +156,7 @@ class ControllerMemoryTest : public testing::Test {
   const support::ScratchFolder folder_;
   const std::string upload_ = support::FinishedUpload();
   std::mutex mutex_;
-  std::map<std::pair<int, int>, std::string> pages_;  // under mutex_; by from and limit
+  std::map<std::pair<int, int>, std::string> pages_;  // under mutex_; by from and end
   support::FakeApiClient api_;
   std::atomic<int> watches_ = 0;
   support::ApiTestServer server_;

@@ -7,10 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "absl/strings/str_split.h"
 #include "base/rfc3339.h"
 #include "csi/data_transfer.h"
 #include "csi/snapshot_types.h"
@@ -20,6 +18,7 @@
 #include "tests/support/api_test_server.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/finished_upload.h"
+#include "tests/support/list_page.h"
 #include "tests/support/sanitized.h"
 
 namespace csidelta::cli::status_test {
@@ -53,19 +52,9 @@ class StatusTest : public testing::Test {
     if (!serves_many_ || request.target.find("/datauploads?") == std::string::npos) {
       return false;
     }
-    int from = 0;
-    int limit = kUploads;
-    for (const absl::string_view part : absl::StrSplit(request.target, absl::ByAnyChar("?&"))) {
-      const std::pair<absl::string_view, absl::string_view> pair =
-          absl::StrSplit(part, absl::MaxSplits('=', 1));
-      if (pair.first == "continue") {
-        (void)absl::SimpleAtoi(pair.second, &from);
-      } else if (pair.first == "limit") {
-        (void)absl::SimpleAtoi(pair.second, &limit);
-      }
-    }
     const bool is_from_memory = request.target.find("resourceVersion=0") != std::string::npos;
-    const int end = is_from_memory ? kUploads : std::min(kUploads, from + limit);
+    const auto [from, end] = is_from_memory ? support::ListPage{.from = 0, .end = kUploads}
+                                            : support::PageIn(request.target, kUploads);
     std::string page = absl::StrCat(
         R"({"kind":"DataUploadList","metadata":{"resourceVersion":"1")",
         end < kUploads ? absl::StrCat(R"(,"continue":")", end, "\"") : "", "},\"items\":[");

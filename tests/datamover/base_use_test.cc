@@ -111,5 +111,14 @@ TEST(WhyUseless, DecidesByWhatIsKnown) {
   }
 }
 
+TEST(WhyUseless, KnowsABackupThatWasDeletedThoughTheRecordHasAnother) {
+  BaseInfo info = Info();
+  info.last_good = OfUpload("0", kNow - absl::Hours(48));
+  info.deleted_upload = "1";
+  EXPECT_EQ(WhyUseless(Base(), info), BaseUselessness::kBackupGone);
+  info.deleted_upload = "2";
+  EXPECT_EQ(WhyUseless(Base(), info), std::nullopt);
+}
+
 }  // namespace
 }  // namespace csidelta::datamover::base_use_test

@@ -16,6 +16,7 @@
 #include "csi/snapshot_types.h"
 #include "datamover/content_reconciler.h"
 #include "datamover/data_deletion.h"
+#include "datamover/keyring.h"
 #include "datamover/task_runner.h"
 #include "datamover/task_watch.h"
 #include "datamover/transfer_object.h"
@@ -138,6 +139,31 @@ TEST_F(UploadReconcilerTest, GoesFromNewToCompleted) {
               UnorderedElementsAre("Normal Completed", "Warning KeyNotConfirmed"));
   EXPECT_THAT(controller.ends, SizeIs(1));
   ExpectNothingButBases(bed_, 1);
+}
+
+TEST_F(UploadReconcilerTest, AScratchSizeThatARestoreMayExceedIsAnEvent) {
+  bed_.env.settings.worker.scratch_size = "16Ki";
+  bed_.AddUpload("nightly");
+  Controller controller(bed_);
+  controller.LookTimes(8);
+  EXPECT_EQ(bed_.PhaseOf(), "Completed");
+  EXPECT_THAT(bed_.EventReasons(), testing::Contains("Warning ScratchTooSmall"));
+}
+
+// Workers may read all tasks of the mover's namespace.
+TEST_F(UploadReconcilerTest, NoVolumeTaskHoldsASecret) {
+  bed_.worker = MoverBed::Worker::kRuns;
+  bed_.AddUpload("nightly");
+  Controller controller(bed_);
+  controller.LookTimes(3);
+  const absl::StatusOr<Keyring> ring =
+      OpenKeyring(bed_.ctx, bed_.api, MoverBed::kMover,
+                  {.velero_namespace = "velero", .location = "default"}, false, bed_.secure_random);
+  ASSERT_THAT(ring, IsOk());
+  const std::string task = bed_.Task().value_or(Json()).dump();
+  EXPECT_THAT(task, HasSubstr("/shop/data")) << "with its job";
+  EXPECT_THAT(task, Not(HasSubstr("shh"))) << "the key of the bucket";
+  EXPECT_THAT(task, Not(HasSubstr(ring->newest().password.Reveal())));
 }
 
 // Thousands may be made at once, of which few can be admitted.

@@ -12,13 +12,19 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/crypto.h"
 #include "base/rfc3339.h"
+#include "datamover/base_reconciler.h"
 #include "datamover/volume_record_writer.h"
+#include "objects/backup.h"
+#include "objects/data_deletion.h"
+#include "objects/data_upload.h"
 #include "objects/keys.h"
 #include "objects/protected_volume.h"
 #include "tests/datamover/mover_bed.h"
 #include "tests/support/memory_growth.h"
 #include "tests/support/sanitized.h"
+#include "tests/support/snapshot_objects.h"
 #include "tests/support/typed.h"
 #include "velero/data_reference.h"
 
@@ -41,12 +47,16 @@ class VolumeRecordsTest : public testing::Test {
         : records(1, [this](const VolumeRecordKey& key) { writer.Enqueue(key); }),
           writer(bed.env, records, rules,
                  {.leads = [&leads] { return leads; },
-                  .is_synced = [this] { return records.is_synced(); }}),
-          handler(records, "velero") {}
+                  .is_synced = [this] { return records.is_synced(); },
+                  .is_deleted = [this](absl::string_view id) { return deleted.Has(id); }}),
+          handler(records, "velero"),
+          deletion_handler(writer) {}
 
     VolumeRecords records;
     VolumeRecordWriter writer;
     VolumeRecords::Handler handler;
+    DeletedSnapshots deleted;
+    VolumeRecordWriter::DeletionHandler deletion_handler;
   };
 
   VolumeRecordsTest() { Restart(); }
@@ -63,37 +73,52 @@ class VolumeRecordsTest : public testing::Test {
   }
 
   Json Upload(const std::string& name, const std::string& phase, const std::string& pvc = "data") {
-    Json upload = {
-        {"apiVersion", "velero.io/v2alpha1"},
-        {"kind", "DataUpload"},
-        {"metadata",
-         {{"name", name},
-          {"namespace", "velero"},
-          {"uid", absl::StrCat("uid-of-", name)},
-          {"creationTimestamp", FormatRfc3339(bed_.clock.Now())},
-          {"labels",
-           {{"velero.io/pvc-uid", MoverBed::ClaimUid("shop", pvc)},
-            {"velero.io/backup-name", absl::StrCat("backup-", name)}}},
-          {"annotations",
-           {{objects::kUploadModeAnnotation, "incremental"},
-            {objects::kChangedBytesAnnotation, "4096"},
-            {objects::kRepositoryBytesAnnotation, "65536"},
-            {objects::kMoverTakenAtAnnotation,
-             FormatRfc3339(bed_.clock.Now() - absl::Minutes(5))}}}}},
-        {"spec",
-         {{"datamover", "csi-delta"},
-          {"backupStorageLocation", "default"},
-          {"sourceNamespace", "shop"},
-          {"sourcePVC", pvc},
-          {"csiSnapshot", {{"volumeSnapshot", "vs"}, {"storageClass", "fast"}}}}},
-        {"status", {{"phase", phase}, {"message", absl::StrCat("why ", name, " is so")}}}};
+    Json upload = {{"apiVersion", "velero.io/v2alpha1"},
+                   {"kind", "DataUpload"},
+                   {"metadata",
+                    {{"name", name},
+                     {"namespace", "velero"},
+                     {"uid", absl::StrCat("uid-of-", name)},
+                     {"creationTimestamp", FormatRfc3339(bed_.clock.Now())},
+                     {"labels",
+                      {{"velero.io/pvc-uid", MoverBed::ClaimUid("shop", pvc)},
+                       {"velero.io/backup-name", absl::StrCat("backup-", name)}}},
+                     {"annotations",
+                      {{objects::kUploadModeAnnotation, "incremental"},
+                       {objects::kChangedBytesAnnotation, "4096"},
+                       {objects::kRepositoryBytesAnnotation, "65536"},
+                       {objects::kMoverTakenAtAnnotation,
+                        FormatRfc3339(bed_.clock.Now() - absl::Minutes(5))}}}}},
+                   {"spec",
+                    {{"datamover", "csi-delta"},
+                     {"backupStorageLocation", "default"},
+                     {"sourceNamespace", "shop"},
+                     {"sourcePVC", pvc},
+                     {"csiSnapshot", {{"volumeSnapshot", "vs"}, {"storageClass", "fast"}}}}},
+                   {"status",
+                    {{"phase", phase},
+                     {"message", absl::StrCat("why ", name, " is so")},
+                     {"snapshotID", SnapshotOf(name, pvc)}}}};
     if (phase == "Completed" || phase == "Failed" || phase == "Canceled") {
       upload["status"]["completionTimestamp"] = FormatRfc3339Seconds(bed_.clock.Now());
       upload["status"]["progress"] = {{"bytesDone", 1 << 20}, {"totalBytes", 1 << 20}};
     }
     return upload;
   }
+  static std::string SnapshotOf(const std::string& name, const std::string& pvc = "data") {
+    return velero::FormatDataReference({.cluster = "c0ffee00-0000-4000-8000-000000000000",
+                                        .namespace_name = "shop",
+                                        .claim_uid = MoverBed::ClaimUid("shop", pvc),
+                                        .snapshot_id = Sha256Hex(name),
+                                        .key = std::string(16, 'a')});
+  }
+  // With its Backup.
   void Note(const Json& upload) {
+    const objects::DataUpload object = support::As<objects::DataUpload>(upload);
+    bed_.api.Seed(objects::DataUpload::Type(), upload);
+    bed_.api.Seed(objects::Backup::Type(),
+                  support::MakeObject("velero.io/v1", "Backup", "velero",
+                                      object.Label(objects::kBackupNameLabel)));
     controller_->writer.Note(support::As<objects::DataUpload>(upload));
   }
   // Each a minute after the one before.
@@ -106,6 +131,29 @@ class VolumeRecordsTest : public testing::Test {
     controller_->writer.WorkOnce(bed_.ctx);
     Deliver();
     controller_->writer.WorkOnce(bed_.ctx);
+  }
+
+  // The DataDeletion of what an upload stored is completed.
+  void CompleteDeletion(const std::string& name) {
+    const Json deletion = {
+        {"apiVersion", "mover.csi-delta.io/v1alpha1"},
+        {"kind", "DataDeletion"},
+        {"metadata", {{"name", name}, {"namespace", "velero"}, {"uid", "d"}}},
+        {"spec", {{"backupStorageLocation", "default"}, {"snapshotID", SnapshotOf(name)}}},
+        {"status", {{"phase", "Completed"}}}};
+    const std::vector<Json> deletions(1, deletion);
+    controller_->deleted.OnPage(deletions, true);
+    controller_->deletion_handler.OnPage(deletions, true);
+    Work();
+  }
+  void RemoveBackup(const std::string& name) {
+    bed_.api.Remove(objects::Backup::Key("velero", absl::StrCat("backup-", name)));
+  }
+  // As Velero does it: the objects go, and then the data.
+  void DeleteBackup(const std::string& name) {
+    RemoveBackup(name);
+    bed_.api.Remove(objects::DataUpload::Key("velero", name));
+    CompleteDeletion(name);
   }
 
   ProtectedVolumeRecord Record(const std::string& pvc = "data") const {
@@ -322,6 +370,130 @@ TEST_F(VolumeRecordsTest, ALastGoodBackupThatIsTooOldHasANextStep) {
   bed_.clock.Advance(absl::Hours(5));
   Work();
   EXPECT_EQ(Writes(), 0) << "the text does not change with the age";
+}
+
+TEST_F(VolumeRecordsTest, ADeletedLastGoodBackupFallsBackToTheNewestOther) {
+  End("one", "Completed");
+  End("two", "Completed");
+  End("three", "Completed");
+  bed_.api.ClearCalls();
+  DeleteBackup("one");
+  EXPECT_EQ(Writes(), 0) << "an older one than the last good backup";
+  DeleteBackup("three");
+  EXPECT_EQ(Writes(), 1);
+  EXPECT_EQ(Record().status.last_good->backup, "backup-two");
+  EXPECT_EQ(Record().status.deleted_backup->backup, "backup-three");
+  EXPECT_EQ(Record().status.deleted_backup->upload, "uid-of-three");
+  EXPECT_EQ(Record().status.last_attempt->backup, "backup-three");
+  EXPECT_EQ(Record().status.next_step, "");
+  bed_.clock.Advance(rules_.stale_after);
+  bed_.clock.Advance(kRecordPvcEvery);
+  Work();
+  EXPECT_THAT(Record().status.next_step, HasSubstr(", since backup-three was deleted: "));
+
+  End("four", "Completed");
+  EXPECT_EQ(Record().status.last_good->backup, "backup-four");
+  EXPECT_FALSE(Record().status.deleted_backup.has_value());
+  EXPECT_EQ(Record().status.next_step, "");
+}
+
+TEST_F(VolumeRecordsTest, AVolumeWhoseBackupsWereAllDeletedHasNoneAndSaysWhy) {
+  End("one", "Completed");
+  bed_.api.Mutate(ProtectedVolume::Key("velero", Record().name), [](Json& record) {
+    record["status"]["verification"] = {{"at", "2026-11-28T00:00:00Z"}, {"finding", "damage"}};
+  });
+  Deliver();
+  bed_.api.ClearCalls();
+  DeleteBackup("one");
+  EXPECT_EQ(Writes(), 1);
+  EXPECT_FALSE(Record().status.last_good.has_value());
+  EXPECT_EQ(Record().status.next_step,
+            "no backup is left since backup-one was deleted; back up again");
+  EXPECT_EQ(Record().status.verification.value_or(objects::Verification()).finding, "")
+      << "no check follows that could end it";
+  End("two", "Failed");
+  EXPECT_THAT(Record().status.next_step,
+              HasSubstr("no backup is left since backup-one was deleted; the last upload failed"));
+}
+
+// The DataUpload may be there, and change, when its data is gone already.
+TEST_F(VolumeRecordsTest, ADeletedBackupDoesNotComeBack) {
+  End("one", "Completed");
+  bed_.clock.Advance(absl::Minutes(1));
+  const Json two = Upload("two", "Completed");
+  Note(two);
+  Work();
+  CompleteDeletion("two");
+  EXPECT_EQ(Record().status.last_good->backup, "backup-one");
+  bed_.api.ClearCalls();
+  Note(two);
+  Work();
+  EXPECT_EQ(Record().status.last_good->backup, "backup-one");
+  Restart();
+  Note(two);
+  Work();
+  CompleteDeletion("two");
+  EXPECT_EQ(Record().status.last_good->backup, "backup-one");
+  EXPECT_EQ(Writes(), 0);
+}
+
+// Of a BackupStorageLocation whose Backups were removed, and of a deletion that waits.
+TEST_F(VolumeRecordsTest, ABackupThatIsMissingForAnHourCountsAsDeleted) {
+  for (const char* name : {"one", "two", "three"}) {
+    End(name, "Completed");
+  }
+  bed_.clock.Advance(kRecordPvcEvery);
+  Work();
+  EXPECT_EQ(Record().status.last_good->backup, "backup-three");
+  RemoveBackup("three");
+  RemoveBackup("two");
+  bed_.clock.Advance(kRecordPvcEvery);
+  Work();
+  EXPECT_EQ(Record().status.last_good->backup, "backup-three") << "it may be back soon";
+  bed_.api.ClearCalls();
+  bed_.clock.Advance(kRecordPvcEvery);
+  Work();
+  EXPECT_EQ(Record().status.last_good->backup, "backup-one") << "the newest that has its Backup";
+  EXPECT_EQ(Writes(), 1);
+}
+
+TEST_F(VolumeRecordsTest, BackupsOfManyVolumesAreReadOnceForAll) {
+  constexpr int kVolumes = 20;
+  for (int i = 0; i < kVolumes; ++i) {
+    const std::string pvc = absl::StrCat("pvc-", i);
+    bed_.AddClaim("shop", pvc);
+    Json upload = Upload(absl::StrCat("of-", pvc), "Completed", pvc);
+    upload["metadata"]["labels"]["velero.io/backup-name"] = "nightly";
+    Note(upload);
+  }
+  Work();
+  bed_.clock.Advance(kRecordPvcEvery);
+  Work();
+  EXPECT_LE(bed_.api.CallCount("get", "backups"), 2);
+}
+
+TEST_F(VolumeRecordsTest, AFailedReadOfTheDataUploadsChangesNothingAndIsMadeAgain) {
+  End("one", "Completed");
+  bed_.api.FailNext("list", "datauploads", absl::UnavailableError("away"), 2);
+  DeleteBackup("one");
+  EXPECT_TRUE(Record().status.last_good.has_value());
+  bed_.clock.Advance(kRecordWriteAgain);
+  Work();
+  EXPECT_FALSE(Record().status.last_good.has_value());
+}
+
+// The oldest first, as backups expire: two writes for each backup at most, over all of its life.
+TEST_F(VolumeRecordsTest, BackupsThatExpireCostNoWritesButTheLast) {
+  constexpr int kBackups = 10;
+  for (int i = 0; i < kBackups; ++i) {
+    End(absl::StrCat("b", i), "Completed");
+  }
+  for (int i = 0; i < kBackups; ++i) {
+    DeleteBackup(absl::StrCat("b", i));
+  }
+  EXPECT_FALSE(Record().status.last_good.has_value());
+  EXPECT_LE(Writes(), kBackups + 2);
+  EXPECT_EQ(bed_.api.CallCount("list", "datauploads"), 1);
 }
 
 TEST_F(VolumeRecordsTest, AFindingOfACheckIsANextStepAtOnce) {

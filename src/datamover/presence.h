@@ -1,0 +1,38 @@
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/call_context.h"
+#include "k8s/api_client.h"
+
+namespace csidelta::datamover {
+
+// For so long a BackupStorageLocation or a Backup must be missing before anything is done about it:
+// a chart that replaces its BackupStorageLocations, or a Velero that is installed again, misses
+// them for minutes.
+inline constexpr absl::Duration kMissingGracePeriod = absl::Hours(1);
+
+// Whether objects are there that many volumes share: one request for each within 5 minutes. What
+// is not asked for in 2 hours is not remembered. Not thread-safe.
+class ObjectPresence {
+ public:
+  // Since it was missed first; zero: it is there, or may not be read.
+  absl::StatusOr<absl::Duration> MissingFor(const CallContext& ctx, k8s::ApiClient& api,
+                                            const k8s::ObjectKey& key);
+
+ private:
+  struct Answer {
+    absl::Time asked_at;
+    std::optional<absl::Time> missing_since;
+  };
+  void EraseOld(absl::Time now);
+
+  std::map<std::string, Answer> answers_;  // by key
+  absl::Time looked_through_at_ = absl::InfinitePast();
+};
+
+}  // namespace csidelta::datamover

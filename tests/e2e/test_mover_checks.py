@@ -1,0 +1,105 @@
+"""The mover's daily check of a repository: what it verified stands in the volume's record, and so does damage."""
+
+import datetime
+
+import pytest
+
+import data
+import mover
+from moving import MIB, PHASE_SECONDS_MAX, await_nothing_left, back_up, repository_of
+
+VOLUME_BYTES = 16 * MIB
+CHECKED_SECONDS_MAX = 180
+ALL_AT_ONCE = {"checks": {"percentPerDay": 100}}  # So that one check reads each pack.
+
+pytestmark = pytest.mark.moves
+
+
+def record_of(bed, app):
+    """The ProtectedVolume of the only PVC of a namespace."""
+    record, = [r for r in bed.api.list("protectedvolumes", bed.namespace) if r["spec"]["namespace"] == app]
+    return record
+
+
+def verification(bed, app):
+    return record_of(bed, app).get("status", {}).get("verification") or {}
+
+
+def set_verified(bed, record, days_ago):
+    """Makes a record one that was verified so long ago; returns when, as it stands there."""
+    at = (datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(days=days_ago)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    bed.api.patch("protectedvolumes", record["metadata"]["name"], {"status": {"verification": {"at": at}}}, bed.namespace, "status")
+    return at
+
+
+def spare_others(bed, app):
+    """No check of the volumes that other tests have left begins within a day."""
+    for record in bed.api.list("protectedvolumes", bed.namespace):
+        if record["spec"]["namespace"] != app:
+            set_verified(bed, record, 0)
+
+
+def check_now(bed, app):
+    """Makes the check of a volume due, and returns the verification that it writes."""
+    before = set_verified(bed, record_of(bed, app), 2)
+    bed.wait_for(lambda: verification(bed, app).get("at", before) != before, CHECKED_SECONDS_MAX,
+                 lambda: f"a check of {app}: {record_of(bed, app)}\n{mover.tell(bed)}")
+    return verification(bed, app)
+
+
+def flip_one_bit(pack):
+    """In the middle of a pack, whose file is written in place: it keeps its mode and owner."""
+    with pack.open("r+b") as file:
+        file.seek(pack.stat().st_size // 2)
+        byte = file.read(1)[0]
+        file.seek(-1, 1)
+        file.write(bytes([byte ^ 1]))
+
+
+def findings(bed, app):
+    """What the metric says of a namespace's volume; None where it has no sample."""
+    values = [value for series, value in mover.metrics(bed).items()
+              if series.startswith("csi_delta_mover_verification_findings{") and f'namespace="{app}"' in series]
+    return values[0] if values else None
+
+
+def await_event(bed, app, reason):
+    name = record_of(bed, app)["metadata"]["name"]
+
+    def reasons():
+        return [e["reason"] for e in bed.api.list("events", bed.namespace) if e["involvedObject"].get("name") == name]
+    bed.wait_for(lambda: reason in reasons(), PHASE_SECONDS_MAX, lambda: f"the Event {reason}: {reasons()}")
+
+
+def test_a_check_verifies_a_repository_and_names_the_backup_that_damage_breaks(bed, workspace):
+    app = workspace.namespace(bed, labels=mover.RESTRICTED)
+    bed.create_claim("data", app, VOLUME_BYTES)
+    data.fill(bed.volume_path("data", app), 1, VOLUME_BYTES)
+    backup, upload = back_up(bed, workspace, app, "checked")
+    bed.wait_for(lambda: record_of(bed, app).get("status", {}).get("lastGoodBackup", {}).get("backup") == backup, PHASE_SECONDS_MAX,
+                 lambda: f"the record to name {backup}: {record_of(bed, app)}")
+    assert not verification(bed, app), "checks are off"
+    spare_others(bed, app)
+    with mover.configured(bed, ALL_AT_ONCE):
+        good = check_now(bed, app)
+        assert not good.get("finding") and not good.get("brokenBackups"), good
+        assert good["readBytes"] > 0 and good["parts"] == 1 and good["allSince"], good
+        bed.wait_for(lambda: findings(bed, app) == 0, PHASE_SECONDS_MAX, lambda: f"the metric: {mover.metrics(bed)}")
+
+        pack = max((repository_of(bed, upload) / "data").glob("*/*"), key=lambda file: file.stat().st_size)
+        flip_one_bit(pack)
+        bad = check_now(bed, app)
+        assert bad["finding"] and bad["brokenBackups"] == [backup], bad
+        assert "cannot be restored" in bad["finding"] and backup in bad["finding"], bad
+        await_event(bed, app, "VerificationFailed")
+        bed.wait_for(lambda: record_of(bed, app)["status"].get("nextStep", "").startswith("a check found: "), PHASE_SECONDS_MAX,
+                     lambda: f"a next step: {record_of(bed, app)}")
+        bed.wait_for(lambda: findings(bed, app) == 1, PHASE_SECONDS_MAX, lambda: f"the metric: {mover.metrics(bed)}")
+
+        flip_one_bit(pack)
+        mended = check_now(bed, app)
+        assert not mended.get("finding") and not mended.get("brokenBackups"), mended
+        await_event(bed, app, "Verified")
+        bed.wait_for(lambda: not record_of(bed, app)["status"].get("nextStep"), PHASE_SECONDS_MAX,
+                     lambda: f"no next step: {record_of(bed, app)}")
+        await_nothing_left(bed)
