@@ -61,6 +61,7 @@ Json ToJson(const datamover::ProtectedVolumeRecord& record) {
   }
   if (status.verification.has_value()) {
     set_time("verified_at", status.verification->at);
+    json["orphaned_snapshots"] = status.verification->orphaned_snapshots;
   }
   set_time("created_at", record.created_at);
   set_time("restored_at", status.restored_at);

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -13,15 +16,20 @@
 #include "base/crypto.h"
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "datamover/deletion_queue.h"
 #include "datamover/repository_access.h"
 #include "datamover/volume_task.h"
 #include "datamover/worker_run.h"
+#include "k8s/object.h"
+#include "objects/backup.h"
 #include "objects/client.h"
+#include "objects/data_deletion.h"
 #include "objects/data_upload.h"
 #include "objects/event.h"
 #include "objects/keys.h"
 #include "objects/patch.h"
 #include "velero/data_reference.h"
+#include "velero/labels.h"
 
 namespace csidelta::datamover {
 namespace {
@@ -105,13 +113,19 @@ class CheckStep {
   absl::StatusOr<absl::Time> Observe();
   absl::StatusOr<RepositoryAccess> Access() const;
   absl::StatusOr<WorkerRun::NextPod> MakePod(const VolumeTask& task);
-  CheckWork Work() const;
+  absl::StatusOr<CheckWork> Work() const;
   absl::StatusOr<absl::Time> Conclude(const VolumeTaskStatus& ended);
   // Where the verification goes on after a check of this work, which began then.
   Verification Next(const CheckWork& work, absl::Time began, bool is_good) const;
   absl::Status Record(const Verification& next);
   // Names of the Backups whose repository snapshots have these tags.
   absl::StatusOr<std::vector<std::string>> BackupsOf(const std::vector<std::string>& tags) const;
+  absl::StatusOr<std::vector<objects::DataUpload>> Uploads() const;
+  // Notes which of the reported repository snapshots are orphaned.
+  absl::Status NoteOrphans(const CheckFigures& figures, Verification& next) const;
+  // Whether this Backup of this Velero is there.
+  absl::StatusOr<bool> IsBackupKnown(const std::string& backup) const;
+  absl::StatusOr<std::set<objects::ForgetItem>> DeletionsOf(const std::string& backup) const;
   absl::StatusOr<absl::Time> TryLater(absl::string_view why, absl::Duration first);
   absl::Status RemoveWorker();
   void EmitEvent(k8s::EventType type, absl::string_view reason, absl::string_view message) const;
@@ -246,14 +260,15 @@ absl::StatusOr<RepositoryAccess> CheckStep::Access() const {
 
 absl::StatusOr<WorkerRun::NextPod> CheckStep::MakePod(const VolumeTask& task) {
   ASSIGN_OR_RETURN(RepositoryAccess access, Access());
+  ASSIGN_OR_RETURN(CheckWork work, Work());
   return run_.PodFor(ctx_, task,
-                     {.work = Work(),
+                     {.work = std::move(work),
                       .lock_wait = kCheckLockWait,
                       .access = std::move(access),
                       .has_volume = false});
 }
 
-CheckWork CheckStep::Work() const {
+absl::StatusOr<CheckWork> CheckStep::Work() const {
   const Verification before = status_.verification.value_or(Verification());
   CheckWork work{.part = 1, .parts = env_.settings.checks.parts()};
   if (before.parts == work.parts && before.position < work.parts) {
@@ -261,6 +276,16 @@ CheckWork CheckStep::Work() const {
   }
   if (before.read_until.has_value()) {
     work.read_newer_than = *before.read_until - kCheckOverlap;
+  }
+  ASSIGN_OR_RETURN(const std::vector<objects::DataUpload> uploads, Uploads());
+  if (uploads.size() > objects::kKnownTagsMax) {
+    return work;
+  }
+  work.host = env_.cluster;
+  work.orphans_before = ctx_.clock->Now() - kOrphanedAfter;
+  work.known_tags.reserve(uploads.size());
+  for (const objects::DataUpload& upload : uploads) {
+    work.known_tags.push_back(StemOf("DataUpload", upload.uid()));
   }
   return work;
 }
@@ -293,6 +318,7 @@ absl::StatusOr<absl::Time> CheckStep::Conclude(const VolumeTaskStatus& ended) {
     ASSIGN_OR_RETURN(next.broken_backups, BackupsOf(figures.broken_tags));
     next.finding = FindingText(figures, next.broken_backups);
   }
+  RETURN_IF_ERROR(NoteOrphans(figures, next));
   RETURN_IF_ERROR(Record(next));
   RETURN_IF_ERROR(RemoveWorker());
   queue_.EndPostponing(task_name_);
@@ -304,6 +330,9 @@ Verification CheckStep::Next(const CheckWork& work, absl::Time began, bool is_go
   next.at = began;
   next.finding.clear();
   next.broken_backups.clear();
+  next.orphaned_snapshots = 0;
+  next.orphans.clear();
+  next.unattributed_snapshots = 0;
   if (work.part == 1) {
     next.round_since = began;
   }
@@ -342,12 +371,7 @@ absl::StatusOr<std::vector<std::string>> CheckStep::BackupsOf(
   if (tags.empty()) {
     return backups;
   }
-  ASSIGN_OR_RETURN(
-      const std::vector<objects::DataUpload> uploads,
-      objects::List<objects::DataUpload>(
-          ctx_, env_.api, volume_.namespace_name(),
-          {.label_selector = absl::StrCat(objects::kPvcUidLabel, "=", volume_.spec().pvc_uid),
-           .field_selector = ""}));
+  ASSIGN_OR_RETURN(const std::vector<objects::DataUpload> uploads, Uploads());
   for (const std::string& tag : tags) {
     const auto upload = std::find_if(
         uploads.begin(), uploads.end(),
@@ -359,6 +383,74 @@ absl::StatusOr<std::vector<std::string>> CheckStep::BackupsOf(
                           : backup);
   }
   return backups;
+}
+
+absl::StatusOr<std::vector<objects::DataUpload>> CheckStep::Uploads() const {
+  return objects::List<objects::DataUpload>(
+      ctx_, env_.api, volume_.namespace_name(),
+      {.label_selector = absl::StrCat(objects::kPvcUidLabel, "=", volume_.spec().pvc_uid),
+       .field_selector = ""});
+}
+
+absl::Status CheckStep::NoteOrphans(const CheckFigures& figures, Verification& next) const {
+  // The DataDeletions of each Backup that is gone; nothing for one that is there.
+  std::map<std::string, std::optional<std::set<objects::ForgetItem>>> backups;
+  for (const objects::OrphanedSnapshot& orphan : figures.orphans) {
+    absl::string_view name = orphan.backup;
+    if (name.empty()) {
+      ++next.unattributed_snapshots;
+      continue;
+    }
+    // What another Velero of this cluster made is its own, though it be in the same bucket.
+    if (!absl::ConsumePrefix(&name, absl::StrCat(volume_.namespace_name(), "/")) ||
+        !k8s::IsObjectName(name)) {
+      continue;
+    }
+    const auto [found, is_new] = backups.try_emplace(std::string(name));
+    if (is_new) {
+      ASSIGN_OR_RETURN(const bool is_known, IsBackupKnown(found->first));
+      if (!is_known) {
+        ASSIGN_OR_RETURN(found->second, DeletionsOf(found->first));
+      }
+    }
+    if (!found->second.has_value() ||
+        found->second->contains(objects::ForgetItem{.snapshot_id = orphan.id}) ||
+        found->second->contains(objects::ForgetItem{.tag = orphan.upload_tag})) {
+      continue;
+    }
+    ++next.orphaned_snapshots;
+    if (next.orphans.size() < objects::kOrphansInRecordMax) {
+      next.orphans.push_back(
+          absl::StrCat(orphan.id, " of backup ", name, ", made at ", orphan.made_at));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> CheckStep::IsBackupKnown(const std::string& backup) const {
+  ASSIGN_OR_RETURN(
+      const std::optional<objects::Backup> found,
+      objects::Find<objects::Backup>(ctx_, env_.api,
+                                     {objects::Backup::Type(), volume_.namespace_name(), backup}));
+  return found.has_value();
+}
+
+absl::StatusOr<std::set<objects::ForgetItem>> CheckStep::DeletionsOf(
+    const std::string& backup) const {
+  ASSIGN_OR_RETURN(const std::vector<objects::DataDeletion> deletions,
+                   objects::List<objects::DataDeletion>(
+                       ctx_, env_.api, volume_.namespace_name(),
+                       {.label_selector = absl::StrCat(objects::kBackupNameLabel, "=",
+                                                       velero::ValidLabelValue(backup)),
+                        .field_selector = ""}));
+  std::set<objects::ForgetItem> items;
+  for (const objects::DataDeletion& deletion : deletions) {
+    const objects::DataDeletionSpec spec = deletion.spec();
+    if (const auto reference = ReferenceOf(spec); reference.ok()) {
+      items.insert(ItemOf(spec, *reference));
+    }
+  }
+  return items;
 }
 
 absl::StatusOr<absl::Time> CheckStep::TryLater(absl::string_view why, absl::Duration first) {

@@ -31,6 +31,9 @@ inline constexpr absl::Duration kCheckAgainMax = absl::Hours(12);
 // What was written so long before a check began counts as new to the next one: the clocks of bucket
 // and cluster differ, and an upload lists its packs some time after it wrote them.
 inline constexpr absl::Duration kCheckOverlap = absl::Hours(1);
+// A repository snapshot that is younger is never called orphaned: its Backup may be under way, or
+// may not have been read from the bucket yet.
+inline constexpr absl::Duration kOrphanedAfter = absl::Hours(48);
 
 // When the repository of a volume is to be checked next; nothing without a good backup. First
 // checks are spread over the record's first day by its uid. Pure.

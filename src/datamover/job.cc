@@ -2,12 +2,17 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <variant>
+#include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "datamover/mover_environment.h"
 #include "engine/backup.h"
@@ -15,6 +20,7 @@
 #include "engine/forget.h"
 #include "engine/restore.h"
 #include "incremental/memory_plan.h"
+#include "repository/repo_snapshot.h"
 
 namespace csidelta::datamover {
 namespace {
@@ -96,18 +102,62 @@ absl::StatusOr<Outcome> Do(const CallContext& ctx, engine::Session& session, con
   return Outcome{.code = OutcomeCode::kDone};
 }
 
+// Collects the repository snapshots that the job of a check does not name.
+class OrphanFinder {
+ public:
+  // Borrows `work`.
+  explicit OrphanFinder(const CheckWork& work)
+      : work_(work), known_(work.known_tags.begin(), work.known_tags.end()) {}
+
+  // Oldest first.
+  void Look(const repository::StoredSnapshot& stored) {
+    const repository::RepoSnapshot& snapshot = stored.snapshot;
+    const auto tag = absl::c_find_if(snapshot.tags, [](const std::string& one) {
+      return absl::StartsWith(one, kUploadTagPrefix);
+    });
+    if (work_.host.empty() || snapshot.hostname != work_.host || tag == snapshot.tags.end() ||
+        snapshot.time >= work_.orphans_before.value_or(absl::InfinitePast()) ||
+        absl::c_any_of(snapshot.tags,
+                       [this](const std::string& one) { return known_.contains(one); })) {
+      return;
+    }
+    ++found_;
+    if (orphans_.size() < objects::kOrphansMax) {
+      orphans_.push_back({.id = stored.id.Hex(),
+                          .upload_tag = *tag,
+                          .backup = repository::TagValue(snapshot, kBackupTag),
+                          .made_at = FormatRfc3339Seconds(snapshot.time)});
+    }
+  }
+
+  void AddTo(CheckFigures& figures) {
+    figures.orphans_found = found_;
+    figures.orphans = std::move(orphans_);
+  }
+
+ private:
+  const CheckWork& work_;
+  const std::set<std::string> known_;
+  int64_t found_ = 0;
+  std::vector<objects::OrphanedSnapshot> orphans_;
+};
+
 absl::StatusOr<Outcome> Do(const CallContext& ctx, engine::Session& session, const Asked& /*asked*/,
                            const CheckWork& work, const TaskProgress& progress) {
+  OrphanFinder orphans(work);
   const engine::CheckJob job{
       .read_data = repository::ReadPart{.part = work.part, .parts = work.parts},
       .read_newer_than = work.read_newer_than.value_or(absl::InfiniteFuture()),
-      .beside_backups = true};
+      .beside_backups = true,
+      .on_snapshot = [&orphans](const repository::StoredSnapshot& one) { orphans.Look(one); }};
   // A task tells of bytes; things are no measure of them.
   const engine::Progress stages = [&progress](absl::string_view stage, int64_t, int64_t) {
     progress(stage, 0, 0);
   };
   ASSIGN_OR_RETURN(const engine::CheckOutcome outcome, engine::RunCheck(ctx, session, job, stages));
-  return Outcome{.code = OutcomeCode::kDone, .check = FiguresOf(outcome.report)};
+  CheckFigures figures = FiguresOf(outcome.report);
+  orphans.AddTo(figures);
+  return Outcome{.code = OutcomeCode::kDone, .check = std::move(figures)};
 }
 
 }  // namespace

@@ -46,6 +46,8 @@ struct MoverEnvironment {
 
 // How the tag of a DataUpload's repository snapshot begins: StemOf() of the upload.
 inline constexpr char kUploadTagPrefix[] = "du-";
+// The tag that names the Backup of a DataUpload: "velero-backup=<Velero's namespace>/<name>".
+inline constexpr char kBackupTag[] = "velero-backup";
 
 // The name of everything that is made for one object: "du-<uid>" for a DataUpload, "dd-<uid>" for a
 // DataDownload, "dx-<uid>" for a DataDeletion, "ck-<uid>" for the check of a ProtectedVolume.

@@ -183,6 +183,7 @@ struct VolumeFigures {
   std::optional<absl::Time> restored_at = {};
   std::optional<absl::Time> verified_at = {};
   bool has_finding = false;
+  int64_t orphans = 0;  // repository snapshots
   int64_t failures = 0;
   objects::RepositorySize repository = {};
 };
@@ -206,6 +207,7 @@ VolumeFigures FiguresOf(const ProtectedVolumeRecord& record) {
   if (status.verification.has_value()) {
     figures.verified_at = status.verification->at;
     figures.has_finding = !status.verification->finding.empty();
+    figures.orphans = status.verification->orphaned_snapshots;
   }
   return figures;
 }
@@ -297,6 +299,16 @@ void AddChecks(const VolumeTable& volumes, absl::Time now, MetricsPage& page) {
       "1 where the newest check of the volume's repository found damage, 0 where it found none.",
       [](const VolumeFigures& figures) {
         return figures.verified_at.has_value() ? std::optional(figures.has_finding ? 1.0 : 0.0)
+                                               : std::nullopt;
+      },
+      page);
+  AddVolumeFamily(
+      volumes, "orphaned_snapshots",
+      "Repository snapshots of the volume whose Backup, DataUpload and DataDeletion are gone, as "
+      "the "
+      "newest check found them.",
+      [](const VolumeFigures& figures) {
+        return figures.verified_at.has_value() ? std::optional(static_cast<double>(figures.orphans))
                                                : std::nullopt;
       },
       page);

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "objects/client.h"
@@ -80,6 +81,15 @@ absl::Status TransferObject::Write(const CallContext& ctx, k8s::ApiClient& api) 
   ASSIGN_OR_RETURN(object_, objects::Update(ctx, api, key(), object_));
   stored_ = object_;
   return absl::OkStatus();
+}
+
+std::string OwningBackupOf(const objects::DataTransfer& upload) {
+  for (const objects::OwnerReference& owner : upload.owners()) {
+    if (owner.kind == "Backup" && absl::StartsWith(owner.api_version, "velero.io/")) {
+      return owner.name;
+    }
+  }
+  return "";
 }
 
 }  // namespace csidelta::datamover

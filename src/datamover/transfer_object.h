@@ -56,4 +56,7 @@ class TransferObject {
   objects::DataTransfer object_;
 };
 
+// The name of the Backup that owns a DataUpload; "" where none does.
+std::string OwningBackupOf(const objects::DataTransfer& upload);
+
 }  // namespace csidelta::datamover

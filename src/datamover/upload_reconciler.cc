@@ -20,6 +20,7 @@
 #include "incremental/full_reason.h"
 #include "incremental/volume_group_tags.h"
 #include "k8s/event_recorder.h"
+#include "k8s/object.h"
 #include "k8s/webhook_answer.h"
 #include "objects/client.h"
 #include "objects/data_upload.h"
@@ -210,6 +211,10 @@ UploadWork UploadStep::Work(const std::optional<csi::MovedGroup>& group) const {
                   .volume_snapshot = absl::StrCat(env_.mover_namespace, "/", stem_),
                   .tags = {stem_},
                   .on_fallback = OnFallback()};
+  // A label would name a Backup with a long name by a digest.
+  if (const std::string backup = OwningBackupOf(object_.object()); k8s::IsObjectName(backup)) {
+    work.tags.push_back(absl::StrCat(kBackupTag, "=", upload_.namespace_name, "/", backup));
+  }
   if (group.has_value()) {
     for (std::string& tag :
          incremental::FormatGroupTags({.group = group->name,

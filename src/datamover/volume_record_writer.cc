@@ -2,12 +2,12 @@
 
 #include <algorithm>
 
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
+#include "datamover/transfer_object.h"
 #include "objects/backup.h"
 #include "objects/client.h"
 #include "objects/keys.h"
@@ -54,12 +54,8 @@ std::optional<int64_t> CountIn(const objects::Object& object, const char* annota
 }
 
 std::string BackupNameOf(const objects::DataUpload& upload) {
-  for (const objects::OwnerReference& owner : upload.owners()) {
-    if (owner.kind == "Backup" && absl::StartsWith(owner.api_version, "velero.io/")) {
-      return owner.name;
-    }
-  }
-  return upload.Label(objects::kBackupNameLabel);
+  const std::string owner = OwningBackupOf(upload);
+  return owner.empty() ? upload.Label(objects::kBackupNameLabel) : owner;
 }
 
 // Of the PVC: Velero labels DataUploads with it, and what was stored names it. "" where neither

@@ -36,6 +36,16 @@ std::string FailureText(const objects::ProtectedVolumeStatus& status) {
                       "; mend that, and back up again");
 }
 
+std::string OrphansText(const objects::ProtectedVolumeStatus& status) {
+  if (!status.verification.has_value() || status.verification->orphaned_snapshots == 0) {
+    return "";
+  }
+  return absl::StrCat(
+      "the Backups of ", status.verification->orphaned_snapshots,
+      " repository snapshots are gone: verify those in status.verification.orphans with velero "
+      "backup get, then remove them with csi-delta forget");
+}
+
 }  // namespace
 
 ProtectedVolumeRecord ReadProtectedVolume(const objects::ProtectedVolume& object) {
@@ -89,7 +99,7 @@ std::string NextStepOf(const ProtectedVolumeRecord& record, const RecordRules& r
                        ? absl::StrCat(", since ", status.deleted_backup->backup, " was deleted")
                        : "",
                    ": see whether a Schedule of Velero includes the PVC")
-             : "";
+             : OrphansText(status);
 }
 
 void VolumeRecords::Handler::OnObjects(std::vector<objects::ProtectedVolume> page, bool is_first) {

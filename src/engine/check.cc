@@ -15,7 +15,8 @@ absl::StatusOr<CheckOutcome> RunCheck(const CallContext& ctx, Session& session, 
                                                {.read_data = job.read_data,
                                                 .read_newer_than = job.read_newer_than,
                                                 .seed = outcome.seed,
-                                                .progress = progress}));
+                                                .progress = progress,
+                                                .on_snapshot = job.on_snapshot}));
   return outcome;
 }
 

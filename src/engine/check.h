@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -16,6 +17,8 @@ struct CheckJob {
   absl::Time read_newer_than = absl::InfiniteFuture();  // as in repository::CheckOptions
   // Backups may run at the same time: the lock is a shared one.
   bool beside_backups = false;
+  // As in repository::CheckOptions.
+  std::function<void(const repository::StoredSnapshot& snapshot)> on_snapshot = {};
 };
 
 struct CheckOutcome {

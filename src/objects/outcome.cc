@@ -61,9 +61,20 @@ constexpr JsonField<RestoreFigures, int64_t> kRestoreCounts[] = {
     {"keptBytes", &RestoreFigures::kept_bytes},
 };
 constexpr JsonField<CheckFigures, int64_t> kCheckCounts[] = {
-    {"packs", &CheckFigures::packs},          {"packsRead", &CheckFigures::packs_read},
-    {"readBytes", &CheckFigures::read_bytes}, {"snapshots", &CheckFigures::snapshots},
-    {"errors", &CheckFigures::errors},        {"brokenSnapshots", &CheckFigures::broken_snapshots},
+    {"packs", &CheckFigures::packs},
+    {"packsRead", &CheckFigures::packs_read},
+    {"readBytes", &CheckFigures::read_bytes},
+    {"snapshots", &CheckFigures::snapshots},
+    {"errors", &CheckFigures::errors},
+    {"brokenSnapshots", &CheckFigures::broken_snapshots},
+    {"orphansFound", &CheckFigures::orphans_found},
+};
+
+constexpr JsonField<OrphanedSnapshot, std::string> kOrphanTexts[] = {
+    {"snapshotID", &OrphanedSnapshot::id},
+    {"tag", &OrphanedSnapshot::upload_tag},
+    {"backup", &OrphanedSnapshot::backup},
+    {"madeAt", &OrphanedSnapshot::made_at},
 };
 
 // Cut between two characters.
@@ -151,6 +162,13 @@ Json FiguresJson(const CheckFigures& figures) {
   Json json = WriteFields<CheckFigures>(figures, {}, kCheckCounts);
   json["findings"] = CutAll(figures.findings, kCheckFindingsMax);
   json["brokenTags"] = CutAll(figures.broken_tags, kCheckTagsMax);
+  Json orphans = Json::array();
+  for (const OrphanedSnapshot& orphan : figures.orphans) {
+    if (orphans.size() < kOrphansMax) {
+      orphans.push_back(WriteFields<OrphanedSnapshot>(orphan, kOrphanTexts, {}));
+    }
+  }
+  json["orphans"] = std::move(orphans);
   return json;
 }
 
@@ -159,6 +177,11 @@ CheckFigures ReadCheck(const Json& json) {
   ReadFields<CheckFigures>(json, figures, {}, kCheckCounts);
   figures.findings = TextsIn(json, "findings", kCheckFindingsMax);
   figures.broken_tags = TextsIn(json, "brokenTags", kCheckTagsMax);
+  for (const Json& orphan : JsonArrayAt(json, {"orphans"})) {
+    if (figures.orphans.size() < kOrphansMax) {
+      ReadFields<OrphanedSnapshot>(orphan, figures.orphans.emplace_back(), kOrphanTexts, {});
+    }
+  }
   return figures;
 }
 

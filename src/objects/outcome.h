@@ -74,16 +74,30 @@ struct RestoreFigures {
 inline constexpr std::size_t kCheckFindingsMax = 20;
 inline constexpr std::size_t kCheckTagsMax = 1000;
 
+inline constexpr std::size_t kOrphansMax = 100;
+
+// A repository snapshot of an upload that the check's job does not name.
+struct OrphanedSnapshot {
+  std::string id = {};          // 64 hexadecimal digits
+  std::string upload_tag = {};  // "du-<uid>"
+  std::string backup = {};      // "<namespace>/<name>" of the Backup; "": an older version made it
+  std::string made_at = {};     // RFC 3339
+
+  friend bool operator==(const OrphanedSnapshot&, const OrphanedSnapshot&) = default;
+};
+
 // What a check of a repository read and found. A check that finds damage is Done: it did its work.
 struct CheckFigures {
   int64_t packs = 0;
   int64_t packs_read = 0;
   int64_t read_bytes = 0;
   int64_t snapshots = 0;
-  int64_t errors = 0;                         // all, also those that are not among `findings`
-  std::vector<std::string> findings = {};     // for people, at most kCheckFindingsMax
-  int64_t broken_snapshots = 0;               // that cannot be restored
-  std::vector<std::string> broken_tags = {};  // of these: "du-<uid>"; at most kCheckTagsMax
+  int64_t errors = 0;                          // all, also those that are not among `findings`
+  std::vector<std::string> findings = {};      // for people, at most kCheckFindingsMax
+  int64_t broken_snapshots = 0;                // that cannot be restored
+  std::vector<std::string> broken_tags = {};   // of these: "du-<uid>"; at most kCheckTagsMax
+  int64_t orphans_found = 0;                   // all, also those that are not among `orphans`
+  std::vector<OrphanedSnapshot> orphans = {};  // the oldest, at most kOrphansMax
 
   friend bool operator==(const CheckFigures&, const CheckFigures&) = default;
 };

@@ -69,10 +69,18 @@ Verification ReadVerification(const Json& json) {
                             .broken_backups = {},
                             .position = CountIn(json, "position"),
                             .parts = CountIn(json, "parts"),
-                            .read_bytes = CountIn(json, "readBytes")};
+                            .read_bytes = CountIn(json, "readBytes"),
+                            .orphaned_snapshots = CountIn(json, "orphanedSnapshots"),
+                            .orphans = {},
+                            .unattributed_snapshots = CountIn(json, "unattributedSnapshots")};
   for (const Json& backup : JsonArrayAt(json, {"brokenBackups"})) {
     if (backup.is_string()) {
       verification.broken_backups.push_back(backup);
+    }
+  }
+  for (const Json& orphan : JsonArrayAt(json, {"orphans"})) {
+    if (orphan.is_string()) {
+      verification.orphans.push_back(orphan);
     }
   }
   return verification;
@@ -163,6 +171,12 @@ Json ToJson(const Verification& verification) {
       broken.push_back(backup);
     }
   }
+  Json orphans = Json::array();
+  for (const std::string& orphan : verification.orphans) {
+    if (orphans.size() < kOrphansInRecordMax) {
+      orphans.push_back(CutRecordText(orphan));
+    }
+  }
   return {{"at", SecondsOrNull(verification.at)},
           {"allSince", SecondsOrNull(verification.all_since)},
           {"roundSince", SecondsOrNull(verification.round_since)},
@@ -171,7 +185,10 @@ Json ToJson(const Verification& verification) {
           {"brokenBackups", std::move(broken)},
           {"position", verification.position},
           {"parts", verification.parts},
-          {"readBytes", verification.read_bytes}};
+          {"readBytes", verification.read_bytes},
+          {"orphanedSnapshots", verification.orphaned_snapshots},
+          {"orphans", std::move(orphans)},
+          {"unattributedSnapshots", verification.unattributed_snapshots}};
 }
 
 Json ToJson(const RepositorySize& size) {

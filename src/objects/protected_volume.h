@@ -68,7 +68,14 @@ struct Verification {
   int64_t position = 0;                          // of the next part to be read, from 0
   int64_t parts = 0;                             // that the data is read in; 0: not begun
   int64_t read_bytes = 0;                        // by the newest check
+  // Repository snapshots whose Backup, DataUpload and DataDeletion are gone: how many, at least
+  // while `orphans` is full, and which, for people: "<id> of backup <name>, made at <time>".
+  int64_t orphaned_snapshots = 0;
+  std::vector<std::string> orphans = {};  // at most kOrphansInRecordMax
+  // Whose DataUpload is gone, and which name no Backup: versions before made them.
+  int64_t unattributed_snapshots = 0;
 };
+inline constexpr std::size_t kOrphansInRecordMax = 20;
 
 struct RepositorySize {
   std::optional<int64_t> bytes = {};

@@ -95,7 +95,11 @@ Json WorkJson(const CheckWork& work) {
   return {{"part", work.part},
           {"parts", work.parts},
           {"readNewerThan",
-           work.read_newer_than.has_value() ? Json(FormatRfc3339(*work.read_newer_than)) : Json()}};
+           work.read_newer_than.has_value() ? Json(FormatRfc3339(*work.read_newer_than)) : Json()},
+          {"host", work.host},
+          {"knownTags", work.known_tags},
+          {"orphansBefore",
+           work.orphans_before.has_value() ? Json(FormatRfc3339(*work.orphans_before)) : Json()}};
 }
 
 const char* NameOf(const UploadWork& /*work*/) { return "upload"; }
@@ -173,6 +177,9 @@ void ReadWork(JsonSection& section, CheckWork& out) {
   section.Number("parts", 1, kCheckPartsMax, out.parts);
   section.Number("part", 1, out.parts, out.part);
   ReadTime(section, "readNewerThan", out.read_newer_than);
+  section.Text("host", out.host);
+  section.TextList("knownTags", out.known_tags, kListOfTexts, IsAnyText);
+  ReadTime(section, "orphansBefore", out.orphans_before);
 }
 
 // Reads the work of one kind, if the job has it. `kinds`: how many it has.

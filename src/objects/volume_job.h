@@ -90,10 +90,16 @@ struct CheckWork {
   int64_t part = 1;  // of `parts`, from 1; over all parts each pack is read once
   int64_t parts = 1;
   std::optional<absl::Time> read_newer_than = {};  // packs written later are read besides, first
+  // Repository snapshots with this host that were made before `orphans_before`, by an upload whose
+  // tag is not in `known_tags`, are reported. "": none is.
+  std::string host = {};
+  std::vector<std::string> known_tags = {};  // "du-<uid>", at most kKnownTagsMax
+  std::optional<absl::Time> orphans_before = {};
 
   friend bool operator==(const CheckWork&, const CheckWork&) = default;
 };
 inline constexpr int64_t kCheckPartsMax = 10'000;
+inline constexpr std::size_t kKnownTagsMax = 5'000;
 
 using VolumeWork = std::variant<UploadWork, DownloadWork, ForgetWork, CheckWork>;
 

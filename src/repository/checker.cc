@@ -263,6 +263,9 @@ absl::Status Checker::CheckTrees() {
   roots.reserve(snapshots_.size());
   for (const StoredSnapshot& snapshot : snapshots_) {
     roots.push_back(snapshot.snapshot.tree);
+    if (options_.on_snapshot) {
+      options_.on_snapshot(snapshot);
+    }
   }
   BlobMarks visited(index());
   VolumeCheck volumes(repository_);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "base/call_context.h"
 #include "repository/blob.h"
 #include "repository/maintenance.h"
+#include "repository/repo_snapshot.h"
 #include "repository/repository.h"
 
 // Proves a repository: that every snapshot can be restored, as far as metadata tell, and on demand
@@ -103,6 +105,8 @@ struct CheckOptions {
   absl::Time read_newer_than = absl::InfiniteFuture();
   uint64_t seed = 0;  // Of what is drawn; the caller says which it was.
   ProgressReporter progress = nullptr;
+  // Called with each snapshot whose file reads, oldest first; may be empty.
+  std::function<void(const StoredSnapshot& snapshot)> on_snapshot = {};
 };
 
 // Damage is a finding; the status is an error only when the store does not answer or `ctx` ends. A

@@ -4,10 +4,11 @@
 //
 //   control_bench [--row NAME]... [--runs N] [--programs FOLDER] [--json FILE] [--assert]
 //
-// Rows: memory; night-500, night-1000, night-2000; running-10, running-40; and, only when named,
-// night-500-real, at the speed of the clock. All others but memory run ten times as fast
-// (scaled_clock.h): their seconds are those of the controller's clock. FOLDER holds csi-delta and
-// csi-delta-fast, perhaps of another version; those of this build unless said.
+// Rows: memory; night-500, night-1000, night-2000; running-10, running-40; deletions; and, only
+// when named, night-500-real, at the speed of the clock. All others but memory run ten times as
+// fast (scaled_clock.h), deletions twenty times: their seconds are those of the controller's clock.
+// FOLDER holds csi-delta and csi-delta-fast, perhaps of another version; those of this build unless
+// said.
 //
 // Prints each figure beside what it must and what it should not exceed. With --runs, the median of
 // the runs. Exits with 1 when something could not be measured, and with --assert also when a figure
@@ -55,6 +56,7 @@ std::vector<Row> Rows() {
       MakeRow("night-2000", NightRow{.volumes = 2000}),
       MakeRow("running-10", RunningRow{.uploads = 10}),
       MakeRow("running-40", RunningRow{.uploads = 40}),
+      MakeRow("deletions", DeletionsRow()),
       MakeRow("night-500-real", NightRow{.volumes = 500, .factor = 1, .time_max = absl::Hours(1)},
               /*is_asked_for_by_name=*/true)};
 }

@@ -13,6 +13,7 @@
 #include "csi/data_transfer.h"
 #include "csi/group_types.h"
 #include "csi/snapshot_types.h"
+#include "datamover/keyring.h"
 #include "datamover/repository_access.h"
 #include "datamover/volume_task.h"
 #include "k8s/config.h"
@@ -20,8 +21,10 @@
 #include "k8s/rest_client.h"
 #include "objects/keys.h"
 #include "objects/protected_volume.h"
+#include "tests/support/fake_secure_random.h"
 #include "tests/support/finished_upload.h"
 #include "tests/support/mover_kinds.h"
+#include "velero/data_reference.h"
 
 namespace csidelta::bench {
 namespace {
@@ -97,6 +100,17 @@ ControlCluster::ControlCluster(const ScaledClock& clock, const ClusterOptions& o
   SeedVelero();
   api_.OnEvent("datauploads", [this](support::FakeApiClient&, const k8s::WatchEvent& event) {
     tracks_.Note(event.object);
+  });
+  api_.SetStatusSubresource("datadeletions", true);
+  api_.OnEvent("datadeletions", [this](support::FakeApiClient&, const k8s::WatchEvent& event) {
+    if (GetString(event.object, {"status", "phase"}) != "Completed") {
+      return;
+    }
+    const std::scoped_lock lock(mutex_);
+    if (deletions_done_.insert(k8s::Name(event.object)).second) {
+      deletions_done_at_ = clock_.Now();
+      changed_.notify_all();
+    }
   });
   nodes_ = std::make_unique<SimulatedNodes>(
       api_, clock, options.admissions, options.worker,
@@ -208,6 +222,47 @@ void ControlCluster::Cancel(const std::string& upload) {
   api_.Patch({}, {csi::DataUploadType(), kVelero, upload}, k8s::PatchKind::kMerge,
              {{"spec", {{"cancel", true}}}}, "")
       .IgnoreError();
+}
+
+absl::Status ControlCluster::AddDeletions(int repositories, int per_repository) {
+  support::FakeSecureRandom random;
+  ASSIGN_OR_RETURN(
+      const datamover::Keyring keyring,
+      datamover::OpenKeyring({}, api_, kMover, {.velero_namespace = kVelero, .location = "default"},
+                             /*make=*/true, random));
+  for (int i = 0; i < repositories * per_repository; ++i) {
+    const int volume = i % repositories;
+    Json deletion = {{"apiVersion", "mover.csi-delta.io/v1alpha1"}, {"kind", "DataDeletion"}};
+    deletion["metadata"] = {{"name", absl::StrFormat("csi-delta-%05d", i)},
+                            {"namespace", kVelero},
+                            {"labels", {{"velero.io/backup-name", kBackup}}}};
+    deletion["spec"] = {
+        {"backupStorageLocation", "default"},
+        {"backup", kBackup},
+        {"snapshotID", velero::FormatDataReference({.cluster = kCluster,
+                                                    .namespace_name = SourceNamespace(volume),
+                                                    .claim_uid = ClaimUid(volume),
+                                                    .snapshot_id = absl::StrFormat("%064x", i),
+                                                    .key = keyring.newest().fingerprint})}};
+    RETURN_IF_ERROR(api_.Create({}, csi::DataDeletionType(), kVelero, deletion).status());
+  }
+  return absl::OkStatus();
+}
+
+bool ControlCluster::AwaitDeletions(int count, absl::Duration time_max) {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, absl::ToChronoNanoseconds(time_max / clock_.factor()),
+                           [&] { return std::ssize(deletions_done_) >= count; });
+}
+
+int ControlCluster::deletions_done() const {
+  const std::scoped_lock lock(mutex_);
+  return static_cast<int>(deletions_done_.size());
+}
+
+absl::Time ControlCluster::deletions_done_at() const {
+  const std::scoped_lock lock(mutex_);
+  return deletions_done_at_;
 }
 
 void ControlCluster::AddFinished(int uploads, int bases) {

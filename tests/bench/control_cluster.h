@@ -1,9 +1,12 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -42,6 +45,12 @@ class ControlCluster {
   // The DataUploads of these volumes, at once. Their names sort by number.
   void AddUploads(int first, int count);
   void Cancel(const std::string& upload);
+  // So many DataDeletions in each of so many repositories, at once.
+  absl::Status AddDeletions(int repositories, int per_repository);
+  // Whether so many of them are Completed, at the latest after `time_max`.
+  bool AwaitDeletions(int count, absl::Duration time_max);
+  int deletions_done() const;
+  absl::Time deletions_done_at() const;  // of the last one
   // DataUploads of earlier nights, and volume snapshots that were kept as bases.
   void AddFinished(int uploads, int bases);
   // Every watch ends, and none can go on where it was: 410 Gone.
@@ -76,6 +85,10 @@ class ControlCluster {
   support::FakeApiClient api_;
   support::FakeSnapshotCluster snapshots_;
   UploadTracks tracks_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::set<std::string> deletions_done_;                 // by name; guarded by mutex_
+  absl::Time deletions_done_at_ = absl::InfinitePast();  // guarded by mutex_
   RequestCounts counts_;
   std::unique_ptr<SimulatedNodes> nodes_;
   std::unique_ptr<support::ApiTestServer> server_;

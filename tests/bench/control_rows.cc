@@ -303,6 +303,23 @@ Figure CancelSome(Lab& lab, int cancels) {
   return figure;
 }
 
+// --- Deletions
+
+absl::Status AwaitDeletions(Lab& lab, const DeletionsRow& row) {
+  const int count = row.repositories * row.per_repository;
+  const absl::Time end = lab.clock.Now() + row.time_max * row.factor;
+  absl::Time watches_end = lab.clock.Now() + kWatchTimeMax;
+  while (lab.clock.Now() < end && !lab.cluster.AwaitDeletions(count, kLookEvery)) {
+    RETURN_IF_ERROR(lab.CheckController());
+    lab.cluster.ForgetCalls();
+    if (lab.clock.Now() >= watches_end) {
+      lab.cluster.EndWatches();
+      watches_end = lab.clock.Now() + kWatchTimeMax;
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 double Quantile(std::vector<double> values, double part) {
@@ -330,6 +347,46 @@ absl::StatusOr<RowResult> Measure(const BenchOptions& options, const NightRow& r
     return absl::InternalError(absl::StrCat("not all are Completed: ", PhasesOf(night)));
   }
   return ResultOf(lab, row, begin, night);
+}
+
+absl::StatusOr<RowResult> Measure(const BenchOptions& options, const DeletionsRow& row) {
+  Lab lab(row.factor,
+          {.worker = {.time = row.worker_time, .time_per_deletion = row.time_per_deletion}});
+  RETURN_IF_ERROR(lab.StartTuned(options));
+  const int count = row.repositories * row.per_repository;
+  const auto asked = lab.cluster.requests().all();
+  const int64_t before = Requests(lab);
+  const absl::Duration processor_time = lab.controller->ProcessorTime();
+  const absl::Time begin = lab.clock.Now();
+  RETURN_IF_ERROR(lab.cluster.AddDeletions(row.repositories, row.per_repository));
+  RETURN_IF_ERROR(AwaitDeletions(lab, row));
+  const int done = lab.cluster.deletions_done();
+  const bool is_over = done >= count;
+  const double requests = static_cast<double>(Requests(lab) - before) / std::max(done, 1);
+  const absl::Time end = is_over ? lab.cluster.deletions_done_at() : lab.clock.Now();
+  RowResult result;
+  result.title = absl::StrCat(count, " deletions in ", row.repositories,
+                              " repositories, 4 workers of ", absl::FormatDuration(row.worker_time),
+                              " and ", absl::FormatDuration(row.time_per_deletion),
+                              " a deletion, 10 ms a request, clock x", row.factor);
+  result.figures = {
+      {.name = "duration",
+       .unit = "s",
+       .value = absl::ToDoubleSeconds(end - begin),
+       .must_max = absl::ToDoubleSeconds(row.must_max),
+       .is_at_least = !is_over},
+      {.name = "requests per deletion", .unit = "", .value = requests, .must_max = 5},
+      {.name = "the controller's peak of memory",
+       .unit = "MiB",
+       .value = MebibytesOf(lab.controller->PeakResidentBytes())},
+      {.name = "the controller's time of a processor",
+       .unit = "s",
+       .value = absl::ToDoubleSeconds(lab.controller->ProcessorTime() - processor_time)}};
+  result.remarks.push_back(
+      absl::StrCat(done, " of ", count, " were over; most asked for, per deletion: ",
+                   MostAsked(asked, lab.cluster.requests().all(), std::max(done, 1))));
+  AddComplaints(*lab.controller, result);
+  return result;
 }
 
 absl::StatusOr<RowResult> Measure(const BenchOptions& options, const RunningRow& row) {

@@ -64,6 +64,19 @@ struct RunningRow {
 };
 absl::StatusOr<RowResult> Measure(const BenchOptions& options, const RunningRow& row);
 
+// So many DataDeletions at once, spread evenly over repositories. The worker of a repository takes
+// `worker_time`, and `time_per_deletion` for each repository snapshot.
+struct DeletionsRow {
+  int repositories = 500;
+  int per_repository = 30;
+  absl::Duration worker_time = absl::Seconds(20);
+  absl::Duration time_per_deletion = absl::Seconds(1);
+  int factor = 20;
+  absl::Duration time_max = absl::Minutes(10);  // by the machine's clock; then it is stopped
+  absl::Duration must_max = absl::Hours(2);
+};
+absl::StatusOr<RowResult> Measure(const BenchOptions& options, const DeletionsRow& row);
+
 // The smallest of them that `part` of all are not above: 0.5 for a median. 0 of none.
 double Quantile(std::vector<double> values, double part);
 

@@ -10,6 +10,7 @@
 #include "datamover/volume_task.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
+#include "objects/object.h"
 
 namespace csidelta::bench {
 namespace {
@@ -39,6 +40,14 @@ std::optional<k8s::ObjectKey> TaskOf(const Json& pod) {
 }
 
 Json Condition(const char* type) { return {{"type", type}, {"status", "True"}}; }
+
+// How many repository snapshots a worker is to remove.
+int64_t DeletionsOf(const std::optional<Json>& task) {
+  return task.has_value()
+             ? static_cast<int64_t>(
+                   objects::JsonArrayAt(*task, {"spec", "job", "forget", "items"}).size())
+             : 0;
+}
 
 // The result document of a first backup.
 Json Result(int64_t bytes) {
@@ -154,7 +163,7 @@ std::optional<absl::Time> SimulatedNodes::Step(const std::string& name) {
     case Stage::kRunning:
       break;
   }
-  return run.is_canceled || clock_.Now() >= run.begun_at + plan_.time ? End(run) : Report(run);
+  return run.is_canceled || clock_.Now() >= run.begun_at + run.time ? End(run) : Report(run);
 }
 
 std::string SimulatedNodes::FreeNodeLocked(const std::string& slot) const {
@@ -200,6 +209,7 @@ std::optional<absl::Time> SimulatedNodes::Begin(Run run) {
   });
   run.stage = Stage::kRunning;
   run.begun_at = clock_.Now();
+  run.time = plan_.time + plan_.time_per_deletion * DeletionsOf(api_.Find(run.task));
   Update(run);
   requests_ += 2;  // It reads its task, and watches it.
   const bool is_there = Write(run, {{"phase", "Running"},
@@ -208,12 +218,12 @@ std::optional<absl::Time> SimulatedNodes::Begin(Run run) {
                                     {"totalBytes", plan_.bytes},
                                     {"node", run.node},
                                     {"startTimestamp", FormatRfc3339Seconds(run.begun_at)}});
-  return is_there ? std::optional(run.begun_at + std::min(kReportEvery, plan_.time)) : std::nullopt;
+  return is_there ? std::optional(run.begun_at + std::min(kReportEvery, run.time)) : std::nullopt;
 }
 
 std::optional<absl::Time> SimulatedNodes::Report(const Run& run) {
   const absl::Time now = clock_.Now();
-  const double part = absl::FDivDuration(now - run.begun_at, plan_.time);
+  const double part = absl::FDivDuration(now - run.begun_at, run.time);
   const auto done = static_cast<int64_t>(static_cast<double>(plan_.bytes) * part);
   if (const std::optional<Json> task = api_.Find(run.task)) {
     listener_.on_report(*task, done, now);
@@ -221,7 +231,7 @@ std::optional<absl::Time> SimulatedNodes::Report(const Run& run) {
   if (!Write(run, {{"phase", "Running"}, {"doneBytes", done}})) {
     return std::nullopt;
   }
-  return std::min(now + kReportEvery, run.begun_at + plan_.time);
+  return std::min(now + kReportEvery, run.begun_at + run.time);
 }
 
 std::optional<absl::Time> SimulatedNodes::End(const Run& run) {

@@ -24,8 +24,9 @@ namespace csidelta::bench {
 
 // What every worker does.
 struct WorkerPlan {
-  absl::Duration time = absl::Seconds(20);  // from its first word to its last
-  int64_t bytes = int64_t{1} << 30;         // of its volume
+  absl::Duration time = absl::Seconds(20);                  // from its first word to its last
+  absl::Duration time_per_deletion = absl::ZeroDuration();  // besides, of a repository snapshot
+  int64_t bytes = int64_t{1} << 30;                         // of its volume
 };
 
 // Plays scheduler, kubelet and workers: a Pod gets a node at once, runs at once, and what runs in
@@ -62,6 +63,7 @@ class SimulatedNodes {
     std::string node = {};
     Stage stage = Stage::kCreated;
     absl::Time begun_at = {};
+    absl::Duration time = {};  // from then to its end
     bool is_canceled = false;
   };
   using Due = std::pair<absl::Time, std::string>;  // of the Pod of this name

@@ -56,6 +56,21 @@ TEST(ControlBenchTest, ANightIsOverWhenItsWorkersAre) {
   EXPECT_GT(ValueOf(*result, "the controller's peak of memory"), 4);
 }
 
+TEST(ControlBenchTest, DeletionsOfOneRepositoryAreOneWorkers) {
+  const absl::StatusOr<RowResult> result =
+      Measure(Options(), bench::DeletionsRow{.repositories = 5,
+                                             .per_repository = 8,
+                                             .worker_time = absl::Seconds(2),
+                                             .time_per_deletion = absl::Seconds(1),
+                                             .factor = kFactor,
+                                             .time_max = absl::Minutes(2)});
+  ASSERT_THAT(result, IsOk());
+  EXPECT_FALSE(FigureOf(*result, "duration").is_at_least);
+  EXPECT_GE(ValueOf(*result, "duration"), 20) << "five workers of ten seconds, four at once";
+  EXPECT_GT(ValueOf(*result, "requests per deletion"), 1);
+  EXPECT_LT(ValueOf(*result, "requests per deletion"), 10) << "5 without the start and the Lease";
+}
+
 TEST(ControlBenchTest, UploadsThatRunAreLookedAtAndCancelled) {
   const absl::StatusOr<RowResult> result = Measure(
       Options(), bench::RunningRow{

@@ -12,6 +12,8 @@
 #include "datamover/keyring.h"
 #include "datamover/task_watch.h"
 #include "k8s/object.h"
+#include "objects/backup.h"
+#include "objects/data_deletion.h"
 #include "objects/keys.h"
 #include "objects/protected_volume.h"
 #include "tests/datamover/mover_bed.h"
@@ -97,6 +99,13 @@ class CheckReconcilerTest : public testing::Test {
     EXPECT_TRUE(std::holds_alternative<CheckWork>(work));
     return std::get<CheckWork>(work);
   }
+  // Without what is asked about orphaned repository snapshots.
+  static CheckWork PartOf(CheckWork work) {
+    work.host.clear();
+    work.known_tags.clear();
+    work.orphans_before.reset();
+    return work;
+  }
   std::vector<std::string> Tasks() const {
     std::vector<std::string> names;
     for (const Json& task : bed_.api.All(VolumeTask::Type())) {
@@ -129,7 +138,7 @@ TEST_F(CheckReconcilerTest, ADueVolumeIsCheckedPartByPartAndNewDataFirst) {
   Add("data");
   Look();
   ASSERT_THAT(Tasks(), ElementsAre(TaskName()));
-  EXPECT_EQ(Work(), (CheckWork{.part = 1, .parts = 34}));
+  EXPECT_EQ(PartOf(Work()), (CheckWork{.part = 1, .parts = 34}));
   const absl::Time began =
       *support::As<VolumeTask>(*bed_.api.Find({VolumeTask::Type(), MoverBed::kMover, TaskName()}))
            .created_at();
@@ -151,7 +160,8 @@ TEST_F(CheckReconcilerTest, ADueVolumeIsCheckedPartByPartAndNewDataFirst) {
   EXPECT_THAT(Tasks(), IsEmpty()) << "one a day";
   bed_.clock.Advance(absl::Minutes(1));
   Look();
-  EXPECT_EQ(Work(), (CheckWork{.part = 2, .parts = 34, .read_newer_than = began - kCheckOverlap}));
+  EXPECT_EQ(PartOf(Work()),
+            (CheckWork{.part = 2, .parts = 34, .read_newer_than = began - kCheckOverlap}));
   EXPECT_THAT(bed_.EventReasons(), IsEmpty());
 }
 
@@ -189,12 +199,66 @@ TEST_F(CheckReconcilerTest, AFindingNamesBackupsAndIsLookedAtAgainUntilItIsGone)
   EXPECT_THAT(bed_.EventReasons(), ElementsAre("Warning VerificationFailed"));
   bed_.clock.Advance(kCheckEvery);
   Look();
-  EXPECT_EQ(Work(), (CheckWork{.part = 1, .parts = 34})) << "what was bad is read again";
+  EXPECT_EQ(PartOf(Work()), (CheckWork{.part = 1, .parts = 34})) << "what was bad is read again";
   EndWith({});
   EXPECT_EQ(Verified().finding, "");
   EXPECT_THAT(Verified().broken_backups, IsEmpty());
   EXPECT_EQ(Verified().position, 1);
   EXPECT_THAT(bed_.EventReasons(), Contains("Normal Verified"));
+}
+
+TEST_F(CheckReconcilerTest, TheJobNamesTheUploadsThatAreThere) {
+  bed_.AddUpload("nightly");
+  bed_.AddUpload("of-another-pvc", "shop", "logs");
+  Add("data");
+  Look();
+  EXPECT_EQ(Work().host, bed_.env.cluster);
+  EXPECT_THAT(Work().known_tags, ElementsAre(bed_.StemOfUpload()));
+  EXPECT_EQ(Work().orphans_before, bed_.clock.Now() - kOrphanedAfter);
+}
+
+TEST_F(CheckReconcilerTest, RepositorySnapshotsWithoutBackupAndDeletionAreNamed) {
+  bed_.api.Seed(objects::Backup::Type(),
+                {{"metadata", {{"name", "kept"}, {"namespace", "velero"}}}});
+  const std::string awaited(64, 'b');
+  bed_.api.Seed(objects::DataDeletion::Type(),
+                {{"metadata",
+                  {{"name", "goes"},
+                   {"namespace", "velero"},
+                   {"labels", {{"velero.io/backup-name", "gone"}}}}},
+                 {"spec",
+                  {{"backupStorageLocation", "default"},
+                   {"backup", "gone"},
+                   {"snapshotID",
+                    velero::FormatDataReference({.cluster = bed_.env.cluster,
+                                                 .namespace_name = "shop",
+                                                 .claim_uid = MoverBed::ClaimUid("shop", "data"),
+                                                 .snapshot_id = awaited,
+                                                 .key = key_})}}}});
+  Add("data");
+  Look();
+  const auto orphan = [](std::string id, std::string backup) {
+    return objects::OrphanedSnapshot{.id = std::move(id),
+                                     .upload_tag = "du-1",
+                                     .backup = std::move(backup),
+                                     .made_at = "2026-01-02T03:04:05Z"};
+  };
+  const std::string gone(64, 'a');
+  EndWith(
+      {.snapshots = 9,
+       .orphans_found = 6,
+       .orphans = {orphan(gone, "velero/gone"), orphan(awaited, "velero/gone"),
+                   orphan(std::string(64, 'c'), "velero/kept"),
+                   orphan(std::string(64, 'd'), "another-velero/gone"),
+                   orphan(std::string(64, 'e'), ""), orphan(std::string(64, 'f'), "velero/../x")}});
+  EXPECT_EQ(Verified().orphaned_snapshots, 1);
+  EXPECT_THAT(Verified().orphans,
+              ElementsAre(gone + " of backup gone, made at 2026-01-02T03:04:05Z"));
+  EXPECT_EQ(Verified().unattributed_snapshots, 1);
+  EXPECT_EQ(Verified().finding, "") << "every backup can be restored";
+  CheckNextDay({.snapshots = 8});
+  EXPECT_EQ(Verified().orphaned_snapshots, 0);
+  EXPECT_THAT(Verified().orphans, IsEmpty());
 }
 
 TEST_F(CheckReconcilerTest, ARepositoryThatIsGoneIsAFinding) {

@@ -207,5 +207,37 @@ TEST_F(JobTest, ACheckReadsNewDataAndNamesWhatCannotBeRestored) {
   EXPECT_EQ(bad->check->broken_tags, std::vector<std::string>{"du-1"});
 }
 
+TEST_F(JobTest, ACheckReportsOldSnapshotsOfItsClusterThatItsJobDoesNotKnow) {
+  const auto upload = [this](const std::string& host, std::vector<std::string> tags) {
+    const absl::StatusOr<Outcome> outcome = Do(
+        UploadWork{.device = Path("image"), .host = host, .path = "/app", .tags = std::move(tags)});
+    EXPECT_THAT(outcome, IsOk());
+    return outcome->backup->snapshot_id;
+  };
+  const std::string named = upload("cluster", {"du-1", "velero-backup=velero/nightly"});
+  const std::string unnamed = upload("cluster", {"du-2"});
+  upload("cluster", {"du-3", "velero-backup=velero/known"});
+  upload("another", {"du-4", "velero-backup=velero/nightly"});
+  upload("cluster", {"by-hand"});
+  CheckWork work{
+      .host = "cluster", .known_tags = {"du-3"}, .orphans_before = absl::Now() + absl::Hours(1)};
+  const absl::StatusOr<Outcome> found = Do(work);
+  ASSERT_THAT(found, IsOk());
+  EXPECT_EQ(found->check->orphans_found, 2);
+  ASSERT_EQ(found->check->orphans.size(), 2U);
+  const auto& orphans = found->check->orphans;
+  const auto& first = orphans[0].id == named ? orphans[0] : orphans[1];
+  const auto& second = orphans[0].id == named ? orphans[1] : orphans[0];
+  EXPECT_EQ(first.id, named);
+  EXPECT_EQ(first.upload_tag, "du-1");
+  EXPECT_EQ(first.backup, "velero/nightly");
+  EXPECT_FALSE(first.made_at.empty());
+  EXPECT_EQ(second.id, unnamed);
+  EXPECT_EQ(second.backup, "");
+  work.orphans_before = absl::Now() - absl::Hours(48);
+  EXPECT_EQ(Do(work)->check->orphans_found, 0) << "one in flight is never reported";
+  EXPECT_EQ(Do(CheckWork())->check->orphans_found, 0) << "a job that does not ask";
+}
+
 }  // namespace
 }  // namespace csidelta::datamover::job_test

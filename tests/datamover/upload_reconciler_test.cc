@@ -258,6 +258,20 @@ TEST_F(UploadReconcilerTest, TheWorkerIsToldWhatToDo) {
   EXPECT_EQ(pod["metadata"]["ownerReferences"][0]["uid"], k8s::Uid(*bed_.Task()));
 }
 
+TEST_F(UploadReconcilerTest, TheRepositorySnapshotNamesTheBackupThatOwnsTheUpload) {
+  bed_.worker = MoverBed::Worker::kRuns;
+  bed_.AddUpload("nightly");
+  bed_.api.Mutate({csi::DataUploadType(), "velero", "nightly"}, [](Json& upload) {
+    upload["metadata"]["labels"]["velero.io/backup-name"] = "a-digest";
+    upload["metadata"]["ownerReferences"] = {
+        {{"apiVersion", "velero.io/v1"}, {"kind", "Backup"}, {"name", "backup-7"}, {"uid", "b"}}};
+  });
+  Controller controller(bed_);
+  controller.LookTimes(3);
+  EXPECT_THAT(std::get<UploadWork>(bed_.Job(bed_.StemOfUpload()).work).tags,
+              testing::ElementsAre(bed_.StemOfUpload(), "velero-backup=velero/backup-7"));
+}
+
 TEST_F(UploadReconcilerTest, TheWorkerIsToldItsBandwidth) {
   bed_.worker = MoverBed::Worker::kRuns;
   bed_.env.settings.worker.upload_kib_per_second_max = 2048;

@@ -507,6 +507,17 @@ TEST_F(VolumeRecordsTest, AFindingOfACheckIsANextStepAtOnce) {
   EXPECT_THAT(Record().status.next_step, HasSubstr("a check found: pack 6e0ca2f1 is gone"));
 }
 
+TEST_F(VolumeRecordsTest, OrphanedRepositorySnapshotsAreTheLastNextStep) {
+  End("one", "Completed");
+  bed_.api.Mutate(ProtectedVolume::Key("velero", Record().name), [](Json& record) {
+    record["status"]["verification"] = {{"at", "2026-11-28T00:00:00Z"}, {"orphanedSnapshots", 3}};
+  });
+  Deliver();
+  Work();
+  EXPECT_THAT(Record().status.next_step,
+              HasSubstr("the Backups of 3 repository snapshots are gone: verify"));
+}
+
 TEST_F(VolumeRecordsTest, TheBaseIsThatOfTheVolume) {
   const Json base = bed_.AddBase("data", bed_.env.cluster);
   bed_.bases.OnPage(std::vector<Json>(1, base), true);

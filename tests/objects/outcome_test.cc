@@ -47,7 +47,12 @@ Outcome WithEverything() {
                                 .errors = 5,
                                 .findings = {"pack 1: is damaged"},
                                 .broken_snapshots = 6,
-                                .broken_tags = {"du-1"}}};
+                                .broken_tags = {"du-1"},
+                                .orphans_found = 7,
+                                .orphans = {{.id = "a",
+                                             .upload_tag = "du-2",
+                                             .backup = "velero/b",
+                                             .made_at = "2026-01-02T03:04:05Z"}}}};
 }
 
 TEST(OutcomeTest, SurvivesTheWire) {

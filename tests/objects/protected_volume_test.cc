@@ -46,7 +46,10 @@ TEST(ProtectedVolumeTest, ReadsWhatPatchesWrite) {
                                   .broken_backups = {"b"},
                                   .position = 4,
                                   .parts = 34,
-                                  .read_bytes = 5};
+                                  .read_bytes = 5,
+                                  .orphaned_snapshots = 2,
+                                  .orphans = {"1 of backup a"},
+                                  .unattributed_snapshots = 3};
   const ProtectedVolumeStatus status =
       Merged(Patch()
                  .SetLastGood(good)
@@ -71,6 +74,9 @@ TEST(ProtectedVolumeTest, ReadsWhatPatchesWrite) {
   EXPECT_EQ(status.failures, 3);
   EXPECT_EQ(status.base->content, "snapcontent-1");
   EXPECT_EQ(status.verification->broken_backups, verification.broken_backups);
+  EXPECT_EQ(status.verification->orphaned_snapshots, 2);
+  EXPECT_EQ(status.verification->orphans, verification.orphans);
+  EXPECT_EQ(status.verification->unattributed_snapshots, 3);
   EXPECT_EQ(status.verification->all_since, verification.all_since);
   EXPECT_EQ(status.verification->round_since, verification.round_since);
   EXPECT_EQ(status.verification->read_until, verification.read_until);

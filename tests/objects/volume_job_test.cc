@@ -61,6 +61,9 @@ TEST(VolumeJob, WhatIsToldIsUnderstood) {
         VolumeWork(ForgetWork{.items = {{.snapshot_id = "abc"}, {.tag = "du-1"}}}),
         VolumeWork(CheckWork{.part = 3, .parts = 34}),
         VolumeWork(CheckWork{.read_newer_than = absl::FromUnixSeconds(1'700'000'000)}),
+        VolumeWork(CheckWork{.host = "cluster",
+        .known_tags = {"du-1", "du-2"},
+        .orphans_before = absl::FromUnixSeconds(1'700'000'000)}),
         VolumeWork(UploadWork{.device = "d", .on_fallback = OnFallback::kProceed}),
         VolumeWork(DownloadWork{.device = "d", .snapshot_id = "a"})}) {
     EXPECT_THAT(ReadJob(support::StoredJob(JobOf(work))), IsOkAndHolds(JobOf(work)));
