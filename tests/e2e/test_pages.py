@@ -1,0 +1,83 @@
+"""Pages of docs/ whose commands need a cluster: each page is run from its first command to its last, but for what it marks as not run."""
+
+import pathlib
+import re
+import sys
+
+import pytest
+
+import components
+import data
+import metadata
+import mover
+import moving
+import objects
+from bed import Bed, Settings
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "scripts"))
+
+import run_page  # noqa: E402  pylint: disable=wrong-import-position
+
+MIB = 1 << 20
+NAMESPACES = ("shop", "shop-drill", "shop-check", "shop-pvcs")
+BACKUPS = ("shop-1", "shop-2", "shop-now")
+PAGE_SECONDS_MAX = 600
+BEFORE = {"disaster-recovery": ("shop-2",)}  # Backups that a page has already.
+IN_THE_NEW_CLUSTER = re.compile(r"<!-- run in the new cluster -->\n```sh\n(.*?)```\n", re.DOTALL)
+DOCTOR = 'csi-delta() { command csi-delta "$@" || [ "$1" = doctor ]; }'  # It finds faults in a test bed.
+pytestmark = pytest.mark.moves
+
+
+def text(page):
+    return (ROOT / "docs" / f"{page}.md").read_text()
+
+
+def script(page):
+    """The commands of a page, as one script."""
+    return "".join(match["commands"] for match in run_page.blocks(IN_THE_NEW_CLUSTER.sub("", text(page))))
+
+
+def run(bed, folder, commands):
+    """Runs commands where the programs and the bucket are found; returns what they print."""
+    programs = folder / "bin"
+    programs.mkdir(exist_ok=True)
+    (programs / "csi-delta").unlink(missing_ok=True)
+    (programs / "csi-delta").symlink_to(components.program_path())
+    return bed.run(["bash", "-c", f"set -eu\ncd {folder}\nexport PATH={programs}:$PATH AWS_ACCESS_KEY_ID={objects.ACCESS_KEY} "
+                    f"AWS_SECRET_ACCESS_KEY={objects.SECRET_KEY}\n{DOCTOR}\n{commands}"], timeout_seconds=PAGE_SECONDS_MAX).stdout
+
+
+@pytest.fixture(name="shop")
+def fixture_shop(bed, workspace):
+    """The namespace of the pages, with one written PVC."""
+    for name in NAMESPACES:
+        workspace.expect_namespace(bed, name)
+    for name in BACKUPS:
+        workspace.expect_backup(bed, name)
+    bed.wait_for(lambda: not any(bed.api.get("namespaces", name) for name in NAMESPACES), moving.GONE_SECONDS_MAX,
+                 "the namespaces of the page before gone")
+    bed.create_namespace("shop")
+    bed.create_claim("data", "shop", 16 * MIB)
+    yield data.fill(bed.volume_path("data", "shop"), 1, 16 * MIB)
+    bed.velero("schedule", "delete", "--all", "--confirm", check=False)
+
+
+@pytest.mark.parametrize("page", ["first-incremental-backup", "schedules", "disaster-recovery", "quick-start-kind", "troubleshooting", "csi-drivers",
+                                  "security"])
+def test_every_command_of_a_page(bed, shop, tmp_path, page):
+    for backup in BEFORE.get(page, ()):
+        bed.velero("backup", "create", backup, "--include-namespaces", "shop", *moving.MOVE, "--wait")
+    run(bed, tmp_path, script(page))
+    if bed.api.get("persistentvolumeclaims", "data", "shop"):
+        data.expect(bed.volume_path("data", "shop"), shop)
+
+
+def test_a_lost_cluster_comes_back_by_its_page(bed, shop, tmp_path):
+    bed.velero("backup", "create", "shop-2", "--include-namespaces", "shop", *moving.MOVE, "--wait")
+    run(bed, tmp_path, "csi-delta mover-key export --location default > shop.keys")
+    with Bed.up(Settings(plugin=True, node=True), bucket_of=bed) as new_cluster:
+        metadata.serve(new_cluster)
+        mover.serve(new_cluster)
+        run(new_cluster, tmp_path, "".join(IN_THE_NEW_CLUSTER.findall(text("disaster-recovery"))))
+        data.expect(new_cluster.volume_path("data", "shop"), shop)

@@ -1,0 +1,32 @@
+"""docs/troubleshooting.md: each heading is part of a message of the programs, and has an anchor."""
+
+import functools
+import pathlib
+import re
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "troubleshooting.md").read_text()
+ENTRY = re.compile(r'^<a id="([a-z0-9-]+)"></a>\n### `(.+)`\n\n((?:.+\n)+)\n\*\*Next\*\*: ', re.MULTILINE)
+LITERAL = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
+ENTRIES_MIN = 40
+
+
+@functools.cache
+def messages():
+    """All string literals of src/, one a line; those that the compiler joins are joined."""
+    joined = (re.sub(r'"\s*\n\s*"', "", file.read_text()) for file in sorted((ROOT / "src").rglob("*.[ch]*")))
+    return "\n".join(literal.replace('\\"', '"') for text in joined for literal in LITERAL.findall(text))
+
+
+def test_the_page_has_an_anchor_a_cause_and_a_next_step_for_each_message():
+    entries = ENTRY.findall(PAGE)
+    anchors = [anchor for anchor, _, _ in entries]
+    assert len(entries) == PAGE.count("\n### `") >= ENTRIES_MIN
+    assert len(set(anchors)) == len(anchors)
+
+
+@pytest.mark.parametrize("message", [message for _, message, _ in ENTRY.findall(PAGE)])
+def test_a_heading_is_part_of_a_message(message):
+    assert message in messages(), f"no message of src/ has {message!r}: change the heading with the message"
