@@ -57,7 +57,7 @@ RULES = (
 
 TEXT_MAX_BYTES = 4 << 20
 SKIPPED_SUFFIXES = (".sum", ".png", ".patch")  # Not written by hand, or the text of others.
-PYTHON_TEST_FOLDERS = ("tests/e2e", "tests/scripts", "tests/image", "tests/s3", "tests/chart")
+PYTHON_TEST_FOLDERS = ("tests/e2e", "tests/scripts", "tests/docs", "tests/image", "tests/s3", "tests/chart")
 
 
 def project_files(root):

@@ -14,6 +14,7 @@ import build
 import ci
 import console
 import debian
+import docs
 import fuzz
 import interop
 import lint
@@ -52,6 +53,8 @@ def do_setup(arguments):
     _at_most(arguments, 0, "setup")
     packages.ensure_all()
     debian.ensure_restics(newest=True)
+    docs.ensure_mkdocs()
+    docs.ensure_browser()
     for line in debian.describe_restics():
         say(f"setup: {line}")
     say("setup: everything is installed")
@@ -108,6 +111,15 @@ def do_demo(arguments):
         return
     prepare.for_scenarios()
     console.run(console.as_root([PYTHON, ROOT / "scripts" / "demo_cluster.py"]), env=tiers.bed_environment())
+
+
+def do_docs(arguments):
+    if arguments not in ([], ["--serve"]):
+        raise Failure("usage: ./dev docs [--serve]")
+    folder = docs.build()
+    say(f"docs: {folder.relative_to(ROOT)}/index.html; read it with ./dev docs --serve, its search needs a web server")
+    if arguments:
+        docs.serve()
 
 
 def do_bench(arguments):
@@ -225,7 +237,7 @@ def do_help(arguments):
 
 
 VERBS = {
-    "setup": Verb("", "install what is missing: Debian packages, Go; quick if nothing is", do_setup, False),
+    "setup": Verb("", "install what is missing: Debian packages, Go, MkDocs; quick if nothing is", do_setup, False),
     "build": Verb("[preset]", "build; without a preset the release one, stripped: build/release/bin/", do_build),
     "image": Verb("[file]", "make the container image as an archive, without a container daemon", do_image),
     "test": Verb("[--all [N/4] | --changed | FILTER]", "checks, unit tests, Velero's plugin managers, stores and about forty "
@@ -240,6 +252,7 @@ VERBS = {
                   "engine beside restic and kopia, lists of changed blocks beside upstream's client, the data mover's controller "
                   "at hundreds of volumes, parts of the engine alone",
                   do_bench),
+    "docs": Verb("[--serve]", "build the documentation site into build/docs; --serve: read it in a browser of this machine", do_docs),
     "interop": Verb("", "repositories shared with the restic of three Debian releases, and with rustic", do_interop),
     "sweep": Verb("[seed]", "every crash point, fault and seed of which CI sees a sample; or the sample of a seed",
                   do_sweep),

@@ -23,6 +23,7 @@ STORES = ("src/storage", "src/repository")  # What S3 and stock restic are asked
 ORIGINS = ("origin/main", "origin/HEAD", "@{upstream}")
 HOST_PROGRAMS = ("tests/host/fake_cluster.cc", "tests/plugin/plugin_under_test.cc")  # What the host tier runs of tests/.
 IMAGE_FILES = ("scripts/image.py", "Dockerfile")
+SITE_FILES = ("docs/", "scripts/docs/", "scripts/dev/docs.py", "mkdocs.yml")
 _PYTHON_IMPORT = re.compile(r"^[ \t]*(?:import|from) (\w+)|\b(\w+)\.py\b", re.MULTILINE)
 BED_INPUTS = ("tests/e2e", "tests/support/csi_driver")
 
@@ -145,6 +146,8 @@ def select(paths, programs, includes=None, root=ROOT):
     for path in paths:
         if path in IMAGE_FILES:
             selection.tiers.add("image")
+        if path.endswith(".md") or path.startswith(SITE_FILES):
+            selection.tiers.add("docs")
         if path.startswith("tests/e2e/") and path.endswith(".py"):
             _python_users(selection, path, programs, root)
         if path.startswith(BUILD_FILES) or path.endswith("/CMakeLists.txt"):

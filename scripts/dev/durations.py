@@ -17,7 +17,7 @@ _KEPT_OF_A_STEP, _KEPT_RUNS = 5, 50
 _JOURNEYS = ("journeys", "scenarios")  # Beginnings of their tiers' names.
 
 # Seconds of a first run on two cores, for a machine that has no history; they are scaled by what was seen so far.
-FIRST_RUN = {"checks": 15, "scripts": 15, "build programs": 260, "build real tests": 120, "go bed": 900,
+FIRST_RUN = {"checks": 15, "scripts": 15, "docs": 40, "build programs": 260, "build real tests": 120, "go bed": 900,
              "go old velero": 120, "go hosts": 60, "journeys old velero": 60, "build unit tests": 420, "unit": 90, "host": 60, "s3": 60, "restic": 60, "journeys": 400,
              "journeys moves": 420, "build asan": 500, "asan": 300, "build tsan": 240, "tsan": 180, "clang-tidy": 300,
              "image": 20, "journeys again": 0, "old journeys again": 0, "./dev test": 0, "build tests": 120, "build root tests": 60, "root": 460,

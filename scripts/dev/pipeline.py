@@ -24,7 +24,7 @@ GO_NICE, LATER_NICE, LAST_NICE = 10, 15, 19  # Of Go that is not needed first; o
 OLD_VELERO = ROOT / "tests" / "e2e" / "test_old_velero.py"
 JOURNEYS = ("journeys", "journeys moves")
 OLD_JOURNEYS = "journeys old velero"  # Of CI: its Velero is a seventh of the bed's Go, for one scenario.
-TEST_TIERS = ("checks", "scripts", "unit", "host", "s3", "restic", *JOURNEYS)
+TEST_TIERS = ("checks", "scripts", "docs", "unit", "host", "s3", "restic", *JOURNEYS)
 CI_TIERS = (*TEST_TIERS, OLD_JOURNEYS, "asan", "tsan", "clang-tidy", "image")
 TIER_NAMES = {*CI_TIERS, "root", "e2e"}
 
@@ -34,6 +34,13 @@ def cheap_steps(run):
         run.check("fmt", lambda: lint.format_sources(check=True))
         run.check("house", lint.check_house)
     return [Step("checks", checks), Step("scripts", lambda: tiers.run_scripts(run.tiers))]
+
+
+def docs_step(run, paths=None, **order):
+    def work():
+        prepare.site()
+        tiers.run_docs(run.tiers, paths)
+    return Step("docs", work, **order)
 
 
 def build_steps():
@@ -103,6 +110,7 @@ def test_steps(run):
         Step("build unit tests", prepare.unit_tests, ("build real tests",), nice=LATER_NICE, makes=True),
         Step("restic", lambda: tiers.run_restic(run.tiers), ("build real tests",), nice=LATER_NICE),
         Step("unit", lambda: tiers.run_unit(run.tiers), ("build unit tests",), nice=LATER_NICE),
+        docs_step(run, nice=LATER_NICE),
     ]
     steps.append(again_step(run, [step.name for step in steps]))
     return steps
@@ -152,6 +160,8 @@ def selected_steps(run, selection):
     steps = [step for step in cheap_steps(run) if step.name in whole]
     if "scripts" in selection.paths and "scripts" not in whole:
         steps.append(Step("scripts", lambda: tiers.run_scripts(run.tiers, _full(selection.paths["scripts"]))))
+    if "docs" in whole or "docs" in selection.paths:
+        steps.append(docs_step(run, None if "docs" in whole else _full(selection.paths["docs"])))
     if restic_or_host_or_s3 or "image" in whole or "image" in selection.paths:
         steps.append(build_steps()[0])
     if restic_or_host_or_s3:

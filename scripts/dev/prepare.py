@@ -3,6 +3,7 @@
 import build
 import console
 import debian
+import docs
 import packages
 import progress
 import results
@@ -78,6 +79,12 @@ def hosts(versions=tiers.VELERO_VERSIONS):
         for prefix, command in tiers.host_commands(versions):
             if prefix == "pluginmanager":
                 _go(prefix, [*command, "--build-only"])
+
+
+def site():
+    """What builds the documentation site, and the browser that reads it."""
+    docs.ensure_mkdocs()
+    docs.ensure_browser()
 
 
 def later_restics():

@@ -18,7 +18,7 @@ from results import Tier
 PYTHON = "/usr/bin/python3"
 
 # How long a tier may take on two cores before it counts as hung, others running alongside.
-LIMIT_SECONDS = {"scripts": 300, "image": 300, "s3": 900, "host": 1800, "journeys": 3600, "journeys moves": 3600,
+LIMIT_SECONDS = {"scripts": 300, "docs": 300, "image": 300, "s3": 900, "host": 1800, "journeys": 3600, "journeys moves": 3600,
                  "journeys old velero": 1800, "journeys again": 1800, "scenarios": 14400, "scenarios moves": 14400,
                  "scenarios quiet": 14400, "e2e": 14400, "e2e sweep": 14400, "e2e group": 10800, "rustic": 300}
 QUIET = {"CSI_DELTA_QUIET": "1"}  # Nothing else runs: promises of seconds are asserted.
@@ -168,6 +168,12 @@ def run_s3(into, paths=None):
     """Repositories in a real S3 server: the suite of object stores, and backups with faults and TLS. And the chart."""
     with tier("s3", into) as this:
         pytests.run(this, paths or [ROOT / "tests" / "s3", ROOT / "tests" / "chart"], env=bed_environment(), limit_seconds=LIMIT_SECONDS["s3"])
+
+
+def run_docs(into, paths=None):
+    """The documentation site: built, searched in a browser, and free of links that lead nowhere."""
+    with tier("docs", into) as this:
+        pytests.run(this, paths or [ROOT / "tests" / "docs"], limit_seconds=LIMIT_SECONDS["docs"])
 
 
 def run_image(into, paths=None):

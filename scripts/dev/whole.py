@@ -48,6 +48,7 @@ def _other_steps(run, items):
     known = {
         "checks": pipeline.cheap_steps(run)[0].run,
         "scripts": lambda: tiers.run_scripts(run.tiers),
+        "docs": lambda: (prepare.site(), tiers.run_docs(run.tiers)),
         "unit": lambda: (prepare.unit_tests(), tiers.run_unit(run.tiers)),
         "unit quiet": lambda: tiers.run_unit_quiet(run.tiers),
         "restic": lambda: (prepare.later_restics(), prepare.real_tests(), tiers.run_restic(run.tiers, later=True)),

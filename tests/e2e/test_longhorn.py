@@ -76,6 +76,9 @@ def test_the_pages_kubectl_commands_show_take_and_delete_snapshots_of_longhorn(b
         shown = bed.run(["bash", "-c", show]).stdout.splitlines()
         assert shown[0].split() == ["NAME", "VOLUME", "CREATIONTIME", "READYTOUSE", "RESTORESIZE", "SIZE", "AGE"]
         assert len(shown) == 3
+        for line in PAGE.read_text().splitlines():
+            if "kubectl -n longhorn-system get snapshots.longhorn.io" in line:
+                bed.run(["bash", "-c", line.strip()])
         bed.run(["bash", "-c", delete])
         bed.kubectl("wait", "lhsnap", "before-upgrade", "-n", longhorn.NAMESPACE, "--for=delete", "--timeout=60s")
         chain = json.loads(longhorn.ask(bed, "engine-snapshots/pvc-orders"))

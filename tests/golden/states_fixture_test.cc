@@ -476,6 +476,7 @@ class MoverFixtureTest : public StatesFixtureTest, public testing::WithParamInte
   // A state, in which the controllers of every cluster are through with what they had begun.
   void LoadSettled(const std::string& state) {
     Load(state);
+    programs_.driver().cut_at_nanoseconds = absl::ToUnixNanos(clock_.Now());
     // Nobody plays those that protect claims and volumes.
     for (const k8s::ResourceType& type :
          {csi::PersistentVolumeClaimType(), csi::PersistentVolumeType()}) {

@@ -56,7 +56,7 @@ def fixture_select(tmp_path, monkeypatch):
     ("tests/csi/helper.h", {"csi_test"}, set()),
     ("tests/support/served.h", {"csi_test"}, {"host"}),
     ("tests/plugin/plugin_under_test.cc", set(), {"host"}),
-    ("docs/cli.md", {"cli_test"}, set()),
+    ("docs/cli.md", {"cli_test"}, {"docs"}), ("README.md", set(), {"docs"}), ("mkdocs.yml", set(), {"docs"}),
     ("tests/cli/golden.txt", {"cli_test"}, set()),
     ("cmake/Targets.cmake", set(), {"unit", "host", "journeys"}),
     ("scripts/dev/ci.py", set(), set()),

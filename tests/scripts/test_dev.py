@@ -26,7 +26,7 @@ def test_a_verb_that_does_not_exist_is_named():
 
 def test_help_has_every_verb_and_fits_a_screen():
     done = _dev("help")
-    verbs = ("setup build image test demo e2e bench sweep mutants interop fuzz fmt lint asan tsan cover size ci help").split()
+    verbs = ("setup build image test demo e2e bench docs sweep mutants interop fuzz fmt lint asan tsan cover size ci help").split()
     named = {line.split()[0] for line in done.stdout.splitlines() if line.startswith("  ") and not line.startswith("   ")}
     assert named == set(verbs)
     assert "test [--all [N/4] | --changed | FILTER]" in done.stdout

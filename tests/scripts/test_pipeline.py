@@ -60,8 +60,9 @@ def fixture_world(tmp_path, monkeypatch):
     monkeypatch.setenv(seeds.VARIABLE, "7")
     for name in ("programs", "real_tests", "unit_tests", "root_tests", "bed", "bed_without_old_velero", "old_velero", "hosts", "named"):
         monkeypatch.setattr(pipeline.prepare, name, world.build(name))
+    monkeypatch.setattr(pipeline.prepare, "site", lambda: None)
     monkeypatch.setattr(pipeline.prepare.build, "build", lambda preset, *_: world.build(preset)())
-    for name in ("unit", "host", "s3", "restic", "root", "image", "scripts"):
+    for name in ("unit", "host", "s3", "restic", "root", "image", "scripts", "docs"):
         monkeypatch.setattr(pipeline.tiers, f"run_{name}", world.tier(name))
     monkeypatch.setattr(pipeline.tiers, "run_sanitized", lambda into, preset: world.tier(preset)(into))
     monkeypatch.setattr(pipeline.tiers, "run_tidy_rules", world.tier("clang-tidy"))
@@ -170,6 +171,7 @@ def test_a_fault_of_the_scripts_themselves_fails_the_run(world, monkeypatch, cap
     (filters.Selection(tiers={"unit"}), {"unit_tests", "unit"}),
     (filters.Selection(tiers={"journeys"}), {"programs", "real_tests", "bed_without_old_velero", "journeys", "journeys moves"}),
     (filters.Selection(paths={"image": ["tests/image/test_image.py"]}), {"programs", "image"}),
+    (filters.Selection(paths={"docs": ["tests/docs/test_site.py"]}), {"docs"}),
     (filters.Selection(programs={"a_test": ["A.A"], "r_test": []}), {"named", "unit", "restic"}),
 ])
 def test_a_filtered_run_makes_only_what_it_needs(world, monkeypatch, selection, order):

@@ -1,0 +1,110 @@
+"""./dev docs: the documentation site, one folder for each version.
+
+    build/docs/<version>/      the site, of mkdocs.yml and docs/
+    build/docs/versions.json   which versions there are, newest first: what the site's selector reads
+    build/docs/index.html      leads to the newest
+
+MkDocs and its theme come from PyPI into the cache, each in the version that scripts/docs/requirements.txt pins. The site
+itself loads nothing from another host.
+"""
+
+import contextlib
+import fcntl
+import functools
+import hashlib
+import http.server
+import json
+import re
+import shutil
+
+import console
+import packages
+from console import ROOT, Failure, say
+
+REQUIREMENTS = ROOT / "scripts" / "docs" / "requirements.txt"
+OUTPUT = ROOT / "build" / "docs"
+BROWSER = "chromium-headless-shell"  # Of the tests: they read the site as its readers do.
+BUILD_SECONDS_MAX = 300
+LOOPBACK = "127.0.0.1"
+START = """<!doctype html>
+<meta charset="utf-8">
+<title>{version}</title>
+<meta http-equiv="refresh" content="0; url={version}/index.html">
+<a href="{version}/index.html">Documentation of version {version}</a>
+"""
+
+
+def version():
+    """The version of this checkout, as CMake has it."""
+    return re.search(r"^project\(\w+ VERSION ([\d.]+)", (ROOT / "CMakeLists.txt").read_text(encoding="utf-8"), re.MULTILINE)[1]
+
+
+def ensure_mkdocs():
+    """The folder of MkDocs' programs; installed once for each state of the requirements."""
+    folder = console.cache_dir() / "docs"
+    venv = folder / hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()[:16]
+    complete = venv / "complete"
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / "lock", "w", encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not complete.exists():
+            packages.ensure_debian(["python3-venv"])
+            for stale in folder.glob("*/"):
+                shutil.rmtree(stale)
+            say(f"setup: installing MkDocs from PyPI into {venv}")
+            console.run(["/usr/bin/python3", "-m", "venv", "--clear", venv])
+            console.run([venv / "bin" / "pip", "install", "-q", "--disable-pip-version-check", "-r", REQUIREMENTS])
+            complete.touch()
+    return venv / "bin"
+
+
+def ensure_browser():
+    """The browser of the tests."""
+    packages.ensure_debian([BROWSER])
+
+
+def _order(name):
+    return [int(part) for part in name.split(".")]
+
+
+def write_versions(output):
+    """What leads to the versions there are."""
+    names = sorted((path.name for path in output.iterdir() if re.fullmatch(r"\d+(\.\d+)*", path.name)), key=_order, reverse=True)
+    versions = [{"version": name, "title": name, "aliases": []} for name in names]
+    (output / "versions.json").write_text(json.dumps(versions, indent=1) + "\n")
+    (output / "index.html").write_text(START.format(version=names[0]))
+
+
+def build(output=OUTPUT):
+    """Builds this version's folder; returns it. A broken link, or a page that the navigation omits, is a Failure."""
+    programs, folder = ensure_mkdocs(), output / version()
+    command = [programs / "mkdocs", "build", "--strict", "--config-file", ROOT / "mkdocs.yml", "--site-dir", folder]
+    with console.stage("docs"):
+        code, lines = console.execute(command, env={"NO_MKDOCS_2_WARNING": "1"}, limit_seconds=BUILD_SECONDS_MAX, keep=True, quiet=True)
+        if code != 0:
+            say("\n".join(line for line in lines if not line.startswith("INFO")))
+            raise Failure("the documentation has the faults above: see mkdocs.yml for the navigation, scripts/docs/hooks.py for links")
+    write_versions(output)
+    return folder
+
+
+class _Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_):  # pylint: disable=arguments-differ
+        """Says nothing of a good request."""
+
+
+@contextlib.contextmanager
+def server(output, port=0):
+    """A web server of the site for this machine alone: serve_forever() and server_port are http.server's."""
+    with http.server.ThreadingHTTPServer((LOOPBACK, port), functools.partial(_Quiet, directory=output)) as made:
+        yield made
+
+
+def serve(output=OUTPUT, port=8000):
+    """Serves the site until it is interrupted."""
+    try:
+        with server(output, port) as made:
+            say(f"docs: http://{LOOPBACK}:{made.server_port}/ until you press Ctrl-C")
+            made.serve_forever()
+    except OSError as error:
+        raise Failure(f"cannot serve on port {port}: {error.strerror}") from error

@@ -1,0 +1,100 @@
+"""What the documentation site does with the Markdown of the repository, which is written for GitHub too.
+
+- Pages of the repository's root, such as ARCHITECTURE.md, are pages of the site, unless docs/ has one of that name.
+- A link to another file of the repository leads to a copy below files/; one to a folder becomes its text.
+- Lists may stand as GitHub allows them: directly below a paragraph, nested by the width of the marker.
+- `extra.search_boost` of mkdocs.yml says how much a hit on a page counts, `extra.search_words` what else finds it.
+
+MkDocs calls the functions `on_...`; what is wrong is a warning, which a strict build makes an error.
+"""
+
+import logging
+import pathlib
+import posixpath
+import re
+
+import lists
+from mkdocs.structure.files import File
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT_PAGES = {"ARCHITECTURE.md": "source-code.md", "SECURITY.md": "threat-model.md", "CONTRIBUTING.md": "contributing.md",
+              "CHANGELOG.md": "changes.md"}
+START = {"README.md": "index.md"}
+UNRELEASED = ROOT / "changelog" / "unreleased"
+FILES = "files"  # Where copies of linked files lie on the site.
+
+LOG = logging.getLogger("mkdocs.hooks.csi_delta")
+
+_TARGET = re.compile(r"(\[(?:[^\[\]]|\[[^\]]*\])*\])\((?![a-z+]+:|#)([^)\s#]+)(#[^)\s]*)?\)")
+
+
+def _changes(text):
+    """The changelog with the changes that no release has yet."""
+    entries = [path.read_text(encoding="utf-8").strip() for path in sorted(UNRELEASED.glob("*.md"))]
+    return "\n\n".join([text.strip(), "## Not yet released", *(re.sub(r"^# ", "### ", one).replace("](../../", "](") for one in entries)]) + "\n"
+
+
+def on_config(config):
+    """Leaves out the page for what is not found: its links begin at the root of a host, and each version has a folder."""
+    config.theme.static_templates.discard("404.html")
+    return config
+
+
+def on_files(files, config):
+    """Adds the pages of the repository's root."""
+    for source, name in {**ROOT_PAGES, **START}.items():
+        if files.get_file_from_path(name) or not (ROOT / source).is_file():
+            continue
+        text = (ROOT / source).read_text(encoding="utf-8")
+        page = File.generated(config, name, content=_changes(text) if name == "changes.md" else text)
+        page.repository_path = source
+        files.append(page)
+    return files
+
+
+def _path_of(file):
+    """The path of a page's source in the repository."""
+    return getattr(file, "repository_path", f"docs/{file.src_uri}")
+
+
+def _linked(target, page, files, config):
+    """The site's path of a target in the repository, relative to the page; "" for a folder, None if it does not exist."""
+    path = posixpath.normpath(posixpath.join(posixpath.dirname(_path_of(page.file)), target))
+    if path in ROOT_PAGES:
+        there = ROOT_PAGES[path]
+    elif path in START:
+        there = START[path]
+    elif path.startswith("docs/") and (ROOT / path).is_file():
+        there = path.removeprefix("docs/")
+    elif path.startswith("../") or not (ROOT / path).exists():
+        return None
+    elif (ROOT / path).is_dir():
+        return ""
+    else:
+        there = f"{FILES}/{path}{'.txt' if path.endswith('.md') else ''}"
+        if not files.get_file_from_path(there):
+            files.append(File.generated(config, there, abs_src_path=str(ROOT / path)))
+    return posixpath.relpath(there, posixpath.dirname(page.file.src_uri) or ".")
+
+
+def _rewrite(line, page, files, config):
+    """A line whose links lead to what the site has."""
+    def replace(found):
+        text, target, anchor = found[1], found[2], found[3] or ""
+        linked = _linked(target, page, files, config)
+        if linked is None:
+            LOG.warning("%s: the link target %s does not exist", _path_of(page.file), target)
+            return found[0]
+        return f"{text}({linked}{anchor})" if linked else text[1:-1]
+    return _TARGET.sub(replace, line)
+
+
+def on_page_markdown(markdown, page, config, files):
+    """The page's text as Python-Markdown reads it."""
+    boosts = [boost for prefix, boost in config.extra["search_boost"].items()
+              if page.file.src_uri == prefix or (prefix.endswith("/") and page.file.src_uri.startswith(prefix))]
+    if boosts:
+        page.meta.setdefault("search", {})["boost"] = boosts[0]
+    if words := config.extra["search_words"].get(page.file.src_uri):
+        page.meta.setdefault("tags", list(words))
+    return lists.for_python_markdown(markdown, lambda line: _rewrite(line, page, files, config))

@@ -1,0 +1,15 @@
+"""./dev demo, with the programs that are here: it ends well, and restic finds no errors."""
+
+import subprocess
+import sys
+
+from conftest import PROGRAM, ROOT
+
+SECONDS_MAX = 120
+
+
+def test_the_demo_ends_with_a_repository_in_which_restic_finds_no_errors():
+    done = subprocess.run([sys.executable, ROOT / "scripts" / "demo.py", "--program", PROGRAM], check=False, capture_output=True, text=True,
+                          timeout=SECONDS_MAX)
+    assert done.returncode == 0, f"{done.stdout}{done.stderr}"
+    assert "no errors were found" in done.stdout
