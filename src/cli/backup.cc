@@ -46,22 +46,18 @@ std::string Summary(const BackupResult& result) {
   const auto total = result.duration_ms.find("total");
   const absl::Duration elapsed =
       absl::Milliseconds(total == result.duration_ms.end() ? 0 : total->second);
-  std::string text =
-      absl::StrCat("saved snapshot ", result.snapshot.ShortHex(), ": ", result.mode_done);
+  std::string text = absl::StrCat("saved snapshot ", result.snapshot.ShortHex(), ": ",
+                                  result.mode_done, " backup");
   if (!result.base.empty()) {
     absl::StrAppend(&text, " on ", result.base.substr(0, 8));
   }
   if (result.why.has_value()) {
-    absl::StrAppend(&text, " (",
-                    result.why->reason == incremental::FullReason::kNoParent
-                        ? "no earlier backup of this volume"
-                        : ToString(*result.why),
-                    ")");
+    absl::StrAppend(&text, " (", incremental::LabelOf(NameOf(result.why)),
+                    result.why->detail.empty() ? "" : ": ", result.why->detail, ")");
   }
   absl::StrAppend(&text, "\n  volume ", FormatBytes(result.logical_bytes));
   // Other sources say what is allocated, or nothing: what changed is then seen in what is new.
-  if (result.mode_done == "incremental" && result.source != "image-extents" &&
-      result.source != "full-scan") {
+  if (incremental::ListsChanges(result.mode_done, result.source)) {
     absl::StrAppend(&text, ", changed ", FormatBytes(result.changed_bytes));
   }
   absl::StrAppend(&text, ", read ", FormatBytes(result.read_bytes), ", audited ",

@@ -271,9 +271,9 @@ absl::StatusOr<ExitCode> BasesDropCommand::Run(const CallContext& ctx, Session& 
   console.PrintResult(
       {{"message_type", "result"}, {"dry_run", !yes_}, {"bases", goes}, {"stay", stay}},
       chosen.empty() ? "no base snapshots to drop\n"
-      : yes_         ? absl::StrCat(goes, " base snapshots are dropped, ", stay, " stay\n")
-                     : absl::StrCat(goes, " base snapshots would be dropped, ", stay,
-                                    " stay; run it again with --yes\n"));
+      : yes_ ? absl::StrCat("dropped ", Counted(goes, "base snapshot"), ", kept ", stay, "\n")
+             : absl::StrCat("would drop ", Counted(goes, "base snapshot"), ", keep ", stay,
+                            "; run it again with --yes\n"));
   return stay == 0 ? ExitCode::kOk : ExitCode::kIncomplete;
 }
 

@@ -6,12 +6,13 @@
 
 #include "absl/numeric/int128.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "cli/text.h"
 
 namespace csidelta::cli {
 
 int64_t ChangeMap::CellBegin(int cell) const {
-  return static_cast<int64_t>(absl::int128(volume_bytes_) * cell / kCells);
+  return static_cast<int64_t>(absl::int128(volume_bytes_) * cell / CellCount());
 }
 
 void ChangeMap::Add(const incremental::ListedExtent& listed) {
@@ -24,17 +25,39 @@ void ChangeMap::Add(const incremental::ListedExtent& listed) {
   Size& size = sizes_.at(std::bit_width(static_cast<uint64_t>(extent.length_bytes)) - 1);
   ++size.extents;
   size.bytes += extent.length_bytes;
-  int cell = static_cast<int>(absl::int128(extent.offset_bytes) * kCells / volume_bytes_);
-  for (; cell < kCells && CellBegin(cell) < extent.end_bytes(); ++cell) {
+  KeepLargest(extent);
+  int cell = static_cast<int>(absl::int128(extent.offset_bytes) * CellCount() / volume_bytes_);
+  for (; cell < CellCount() && CellBegin(cell) < extent.end_bytes(); ++cell) {
     const int64_t begin_bytes = std::max(CellBegin(cell), extent.offset_bytes);
     const int64_t end_bytes = std::min(CellBegin(cell + 1), extent.end_bytes());
     cell_bytes_.at(static_cast<std::size_t>(cell)) += std::max<int64_t>(0, end_bytes - begin_bytes);
   }
 }
 
+void ChangeMap::KeepLargest(const Extent& extent) {
+  const auto before = std::find_if(largest_.begin(), largest_.end(), [&](const Extent& kept) {
+    return kept.length_bytes < extent.length_bytes;
+  });
+  largest_.insert(before, extent);
+  if (largest_.size() > static_cast<std::size_t>(kLargestMax)) {
+    largest_.pop_back();
+  }
+}
+
+std::string ChangeMap::PictureLines() const {
+  constexpr int kOffsetWidth = 12;
+  const std::string picture = Picture();
+  std::string out;
+  for (int cell = 0; cell < CellCount(); cell += kCells) {
+    absl::StrAppend(&out, absl::StrFormat("%*s", kOffsetWidth, FormatBytes(CellBegin(cell))), " [",
+                    picture.substr(static_cast<std::size_t>(cell), kCells), "]\n");
+  }
+  return out;
+}
+
 std::string ChangeMap::Picture() const {
   std::string picture;
-  for (int cell = 0; cell < kCells; ++cell) {
+  for (int cell = 0; cell < CellCount(); ++cell) {
     const int64_t of_bytes = CellBegin(cell + 1) - CellBegin(cell);
     const int64_t bytes = cell_bytes_.at(static_cast<std::size_t>(cell));
     const absl::int128 tenths = of_bytes == 0 ? 0 : absl::int128(bytes) * 10 / of_bytes;

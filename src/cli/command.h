@@ -27,6 +27,8 @@ std::unique_ptr<Command> MakeInitCommand();
 std::unique_ptr<Command> MakeBackupCommand();
 std::unique_ptr<Command> MakeRestoreCommand();
 std::unique_ptr<Command> MakeSnapshotsCommand();
+std::unique_ptr<Command> MakeShowCommand();
+std::unique_ptr<Command> MakeMapCommand();
 std::unique_ptr<Command> MakeLsCommand();
 std::unique_ptr<Command> MakeDiffCommand();
 std::unique_ptr<Command> MakeStatsCommand();

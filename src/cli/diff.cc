@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -11,6 +10,7 @@
 #include "cli/progress.h"
 #include "cli/snapshot_filter.h"
 #include "cli/text.h"
+#include "cli/volume_diff.h"
 #include "incremental/validating_source.h"
 #include "incremental/volume_record.h"
 
@@ -19,110 +19,10 @@ namespace {
 
 using engine::ClusterBase;
 using engine::ClusterSnapshot;
-using incremental::TreeFetcher;
 using incremental::VolumeRecord;
-using repository::BlobId;
 using repository::Repository;
-using repository::VolumeLayout;
 
-// Leaf trees that are compared at a time: 17 KiB of text each, on both sides.
-constexpr int64_t kLeavesAtOnce = 64;
 constexpr char kEndOfExtents[] = "{\"end\":true}\n";
-
-// Where two volumes with chunks of one size differ, level by level: equal trees are not read.
-class VolumeDiff {
- public:
-  VolumeDiff(Repository& repository, const VolumeRecord& before, const VolumeRecord& after)
-      : before_(before),
-        after_(after),
-        before_fetcher_(repository, *before.places),
-        after_fetcher_(repository, *after.places) {}
-
-  // The extents of `after` that differ, or that `before` does not have, in order. What is shorter
-  // than a chunk on one side only differs too.
-  absl::StatusOr<std::vector<Extent>> Compare(const CallContext& ctx, ProgressMeter& meter) {
-    const VolumeLayout& layout = after_.layout;
-    for (int64_t level1 = 0; level1 < layout.level1_count(); ++level1) {
-      meter.ReportCount("compare", level1, layout.level1_count());
-      if (level1 < before_.layout.level1_count() &&
-          before_.level1_trees[Index(level1)] == after_.level1_trees[Index(level1)]) {
-        continue;
-      }
-      RETURN_IF_ERROR(CompareLevel1(ctx, level1));
-    }
-    return MergeExtents(std::move(extents_));
-  }
-
- private:
-  static std::size_t Index(int64_t number) { return static_cast<std::size_t>(number); }
-
-  absl::Status CompareLevel1(const CallContext& ctx, int64_t level1) {
-    ASSIGN_OR_RETURN(const std::vector<BlobId> after,
-                     LoadLeafIds(ctx, after_, after_fetcher_, level1));
-    std::vector<BlobId> before;
-    if (level1 < before_.layout.level1_count()) {
-      ASSIGN_OR_RETURN(before, LoadLeafIds(ctx, before_, before_fetcher_, level1));
-    }
-    const int64_t first = level1 * repository::kFanout;
-    Leaves changed;
-    for (std::size_t i = 0; i < after.size(); ++i) {
-      const int64_t leaf = first + static_cast<int64_t>(i);
-      if (i >= before.size()) {
-        AddChunks(leaf, 0, after_.layout.ChunksInLeaf(leaf));
-      } else if (before[i] != after[i]) {
-        changed.numbers.push_back(leaf);
-        changed.before.push_back(before[i]);
-        changed.after.push_back(after[i]);
-      }
-      if (static_cast<int64_t>(changed.numbers.size()) == kLeavesAtOnce) {
-        RETURN_IF_ERROR(CompareLeaves(ctx, std::exchange(changed, {})));
-      }
-    }
-    return CompareLeaves(ctx, changed);
-  }
-
-  struct Leaves {
-    std::vector<int64_t> numbers;
-    std::vector<BlobId> before;
-    std::vector<BlobId> after;
-  };
-
-  absl::Status CompareLeaves(const CallContext& ctx, const Leaves& leaves) {
-    if (leaves.numbers.empty()) {
-      return absl::OkStatus();
-    }
-    ASSIGN_OR_RETURN(const std::vector<std::vector<BlobId>> before,
-                     LoadChunkIds(ctx, before_, before_fetcher_, leaves.numbers, leaves.before));
-    ASSIGN_OR_RETURN(const std::vector<std::vector<BlobId>> after,
-                     LoadChunkIds(ctx, after_, after_fetcher_, leaves.numbers, leaves.after));
-    for (std::size_t i = 0; i < leaves.numbers.size(); ++i) {
-      for (std::size_t slot = 0; slot < after[i].size(); ++slot) {
-        if (slot >= before[i].size() || before[i][slot] != after[i][slot]) {
-          AddChunks(leaves.numbers[i], static_cast<int64_t>(slot), 1);
-        }
-      }
-    }
-    return absl::OkStatus();
-  }
-
-  void AddChunks(int64_t leaf, int64_t slot, int64_t count) {
-    const VolumeLayout& layout = after_.layout;
-    const int64_t chunk = leaf * repository::kLeafChunks + slot;
-    const int64_t begin = layout.ChunkOffset(chunk);
-    const int64_t end = std::min(layout.ChunkOffset(chunk + count), layout.size_bytes());
-    if (!extents_.empty() && extents_.back().end_bytes() == begin) {
-      extents_.back().length_bytes += end - begin;
-    } else {
-      extents_.push_back({.offset_bytes = begin, .length_bytes = end - begin});
-    }
-  }
-
-  const VolumeRecord& before_;
-  const VolumeRecord& after_;
-  TreeFetcher before_fetcher_;
-  TreeFetcher after_fetcher_;
-  std::vector<Extent> extents_;
-};
 
 class DiffCommand : public Command {
  public:
@@ -142,9 +42,8 @@ class DiffCommand : public Command {
                                                             Console& console,
                                                             Repository& repository,
                                                             const std::string& id);
-  static ExitCode PrintExtents(Console& console, const std::vector<Extent>& extents);
   static ExitCode PrintSummary(Console& console, const VolumeRecord& before,
-                               const VolumeRecord& after, const std::vector<Extent>& extents);
+                               const VolumeRecord& after, int64_t extents, int64_t changed_bytes);
 
   std::vector<std::string> ids_;
   bool print_extents_ = false;
@@ -200,21 +99,30 @@ absl::StatusOr<ExitCode> DiffCommand::CompareSnapshots(const CallContext& ctx, S
                    Load(ctx, session.console(), *repository, ids_[0]));
   ASSIGN_OR_RETURN(const std::unique_ptr<VolumeRecord> after,
                    Load(ctx, session.console(), *repository, ids_[1]));
-  if (before->layout.chunk_bytes() != after->layout.chunk_bytes()) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "the chunks have ", before->layout.chunk_bytes(), " and ", after->layout.chunk_bytes(),
-        " bytes; snapshots of two chains are compared by restoring them"));
+  Console& console = session.console();
+  if (print_extents_) {
+    RETURN_IF_ERROR(RequireEqualChunks(*before, *after));
+    PrintBase(console, before->stored.id.Hex());
   }
-  std::vector<Extent> extents;
+  int64_t extents = 0;
+  int64_t changed_bytes = 0;
   {
-    ProgressMeter meter(session.console(), *ctx.clock);
-    ASSIGN_OR_RETURN(extents, VolumeDiff(*repository, *before, *after).Compare(ctx, meter));
+    ProgressMeter meter(console, *ctx.clock);
+    RETURN_IF_ERROR(
+        CompareVolumes(ctx, *repository, *before, *after, meter, [&](const Extent& extent) {
+          ++extents;
+          changed_bytes += extent.length_bytes;
+          if (print_extents_) {
+            PrintExtent(console, {.extent = extent});
+          }
+          return console.Check();
+        }));
   }
   if (print_extents_) {
-    PrintBase(session.console(), before->stored.id.Hex());
-    return PrintExtents(session.console(), extents);
+    console.Print(kEndOfExtents);
+    return ExitCode::kOk;
   }
-  return PrintSummary(session.console(), *before, *after, extents);
+  return PrintSummary(console, *before, *after, extents, changed_bytes);
 }
 
 absl::StatusOr<ExitCode> DiffCommand::AskCluster(const CallContext& ctx, Session& session) {
@@ -271,7 +179,7 @@ void DiffCommand::PrintMap(Console& console, const incremental::ChangedBlockSour
                                    FormatBytes(map.bytes()), " of ", FormatBytes(volume_bytes),
                                    base.empty() ? " allocated, in "
                                                 : absl::StrCat(" changed since ", base, ", in "),
-                                   map.extents(), " extents, by ", source.name(), "\n[",
+                                   Counted(map.extents(), "extent"), ", by ", source.name(), "\n[",
                                    map.Picture(), "]\n", map.HistogramLines()));
 }
 
@@ -295,17 +203,9 @@ absl::StatusOr<std::unique_ptr<VolumeRecord>> DiffCommand::Load(const CallContex
   return incremental::OpenVolumeRecord(ctx, repository, stored);
 }
 
-ExitCode DiffCommand::PrintExtents(Console& console, const std::vector<Extent>& extents) {
-  for (const Extent& extent : extents) {
-    PrintExtent(console, {.extent = extent});
-  }
-  console.Print(kEndOfExtents);
-  return ExitCode::kOk;
-}
-
 ExitCode DiffCommand::PrintSummary(Console& console, const VolumeRecord& before,
-                                   const VolumeRecord& after, const std::vector<Extent>& extents) {
-  const int64_t changed_bytes = TotalBytes(extents);
+                                   const VolumeRecord& after, int64_t extents,
+                                   int64_t changed_bytes) {
   console.PrintResult(
       {{"message_type", "result"},
        {"source_snapshot", before.stored.id.Hex()},
@@ -314,10 +214,10 @@ ExitCode DiffCommand::PrintSummary(Console& console, const VolumeRecord& before,
        {"target_bytes", after.layout.size_bytes()},
        {"chunk_bytes", after.layout.chunk_bytes()},
        {"changed_bytes", changed_bytes},
-       {"extents", extents.size()}},
+       {"extents", extents}},
       absl::StrCat("snapshots ", before.stored.id.ShortHex(), " and ", after.stored.id.ShortHex(),
                    ": ", FormatBytes(changed_bytes), " of ", FormatBytes(after.layout.size_bytes()),
-                   " differ, in ", extents.size(), " extents\n"));
+                   " differ, in ", Counted(extents, "extent"), "\n"));
   return ExitCode::kOk;
 }
 

@@ -8,6 +8,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "base/human_text.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
 #include "cli/volume_groups.h"
@@ -140,7 +141,8 @@ void Show(const std::vector<VolumeGroup>& groups, Console& console) {
     const auto complete = absl::c_count_if(groups, [](const VolumeGroup& group) {
       return group.state == VolumeGroup::State::kComplete;
     });
-    console.Print(absl::StrCat(groups.size(), " volume groups, ", complete, " complete\n"));
+    console.Print(
+        absl::StrCat(Counted(std::ssize(groups), "volume group"), ", ", complete, " complete\n"));
     return;
   }
   absl::string_view before = "[";

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/human_text.h"
 #include "base/status_macros.h"
 #include "cli/cluster_access.h"
 #include "cli/command.h"
@@ -118,8 +119,8 @@ class MoverKeyExportCommand : public Command {
         datamover::ConfirmKeys(ctx, api, place_.mover_namespace, place_.owner, exported));
     keyring.confirmed.insert(exported.begin(), exported.end());
     console.PrintResult(Describe("keys_confirmed", keyring),
-                        absl::StrCat("confirmed ", keyring.confirmed.size(), " keys; ",
-                                     keyring.newest().fingerprint, " is the newest\n"));
+                        absl::StrCat("confirmed ", Counted(std::ssize(keyring.confirmed), "key"),
+                                     "; ", keyring.newest().fingerprint, " is the newest\n"));
     if (!left_out.empty()) {
       console.Note(
           absl::StrCat("not confirmed, since it was not exported: ", absl::StrJoin(left_out, ", "),
@@ -164,8 +165,8 @@ class MoverKeyImportCommand : public Command {
     session.console().PrintResult(
         Describe("keys_imported", keyring),
         absl::StrCat("location ", place_.owner.velero_namespace, "/", place_.owner.location,
-                     " has ", keyring.keys.size(), " keys, of which ", keyring.newest().fingerprint,
-                     " is the newest\n"));
+                     " has ", Counted(std::ssize(keyring.keys), "key"), ", of which ",
+                     keyring.newest().fingerprint, " is the newest\n"));
     return ExitCode::kOk;
   }
 
@@ -198,8 +199,8 @@ class MoverKeyRemoveCommand : public Command {
     session.console().PrintResult(
         Describe("key_removed", keyring),
         absl::StrCat("location ", place_.owner.velero_namespace, "/", place_.owner.location,
-                     " has ", keyring.keys.size(), " keys, of which ", keyring.newest().fingerprint,
-                     " is the newest\n"));
+                     " has ", Counted(std::ssize(keyring.keys), "key"), ", of which ",
+                     keyring.newest().fingerprint, " is the newest\n"));
     return ExitCode::kOk;
   }
 

@@ -35,6 +35,8 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
                      MakeBackupCommand,
                      MakeRestoreCommand,
                      MakeSnapshotsCommand,
+                     MakeShowCommand,
+                     MakeMapCommand,
                      MakeLsCommand,
                      MakeDiffCommand,
                      MakeStatsCommand,

@@ -26,6 +26,8 @@ namespace csidelta::cli {
 // "csi-delta 0.1.0", as snapshots record it.
 std::string ProgramVersion();
 
+inline constexpr int kTableColumns = 80;  // off a terminal
+
 // What the program takes from around it. Lives longer than what is made with it.
 struct ProgramEnvironment {
   GetVariable get;
@@ -33,6 +35,8 @@ struct ProgramEnvironment {
   Sink error;
   bool error_is_terminal = false;
   int columns = kHelpColumns;         // of the terminal, for help
+  int table_columns = kTableColumns;  // of the terminal, for tables
+  bool out_is_terminal = false;       // that can be drawn on
   std::string program = "csi-delta";  // as a person called it
   // Asks somebody at a terminal whether to go on; null where nobody is there to answer.
   std::function<absl::StatusOr<bool>(const CallContext& ctx, absl::string_view question)> confirm =

@@ -7,27 +7,13 @@
 #include "base/status_macros.h"
 #include "cli/command.h"
 #include "cli/group_listing.h"
+#include "cli/snapshot_facts.h"
 #include "cli/snapshot_filter.h"
-#include "cli/text.h"
 
 namespace csidelta::cli {
 namespace {
 
 using repository::StoredSnapshot;
-
-std::string AsTable(const std::vector<StoredSnapshot>& snapshots) {
-  std::vector<std::vector<std::string>> rows = {{"ID", "Time", "Host", "Tags", "Paths", "Size"}};
-  for (const StoredSnapshot& stored : snapshots) {
-    const int64_t size_bytes = SummaryBytes(stored.snapshot);
-    rows.push_back(
-        {stored.id.ShortHex(),
-         absl::FormatTime("%Y-%m-%d %H:%M:%S", stored.snapshot.time, absl::LocalTimeZone()),
-         stored.snapshot.hostname, absl::StrJoin(stored.snapshot.tags, ","),
-         absl::StrJoin(stored.snapshot.paths, ","),
-         size_bytes == 0 ? "" : FormatBytes(size_bytes)});
-  }
-  return absl::StrCat(FormatTable(rows), Counted(std::ssize(snapshots), "snapshot"), "\n");
-}
 
 class SnapshotsCommand : public Command {
  public:
@@ -69,17 +55,23 @@ VerbSyntax SnapshotsCommand::Declare() {
             "list volume groups, complete and incomplete: --repo names a folder, up to three "
             "folders below which the volumes' repositories are",
             group_);
-  return {.name = "snapshots",
-          .summary = "List the snapshots",
-          .details =
-              "With --json: one array, oldest first, with restic's members.\n\nWith --group, "
-              "--repo is .../plugins/csi-delta of a location, or a folder in it. No lock is "
-              "taken. A group is shown whole that has one member which the filters let through. "
-              "A repository that cannot be read is named, and the exit code is 3.\n\nAn ID that "
-              "names nothing in the list is named on stderr, and the exit code is 3, or 1 when "
-              "the list is empty; restic ends with 0.",
-          .table = std::move(table),
-          .family = VerbFamily::kRepository};
+  return {
+      .name = "snapshots",
+      .summary = "List the snapshots",
+      .details =
+          "One table per volume. Mode and reason say whether a backup was incremental, or why it "
+          "was full. Changed is what its list of changed blocks named, Added what it stored "
+          "in the repository, Took its duration; \"-\" is what the snapshot does not record. "
+          "With 120 columns or more, also size, parent and tags. csi-delta show prints the "
+          "rest.\n\nWith --json: one array, oldest first, with restic's members.\n\nWith "
+          "--group, "
+          "--repo is .../plugins/csi-delta of a location, or a folder in it. No lock is "
+          "taken. A group is shown whole that has one member which the filters let through. "
+          "A repository that cannot be read is named, and the exit code is 3.\n\nAn ID that "
+          "names nothing in the list is named on stderr, and the exit code is 3, or 1 when "
+          "the list is empty; restic ends with 0.",
+      .table = std::move(table),
+      .family = VerbFamily::kRepository};
 }
 
 absl::StatusOr<ExitCode> SnapshotsCommand::Run(const CallContext& ctx, Session& session) {
@@ -107,7 +99,7 @@ absl::StatusOr<ExitCode> SnapshotsCommand::Run(const CallContext& ctx, Session& 
                                    }),
                      "]\n"));
   } else {
-    session.console().Print(AsTable(snapshots));
+    session.console().Print(SnapshotTables(snapshots, session.environment().table_columns));
   }
   return AfterUnknown(session, unknown, snapshots.empty(), unreadable.code());
 }

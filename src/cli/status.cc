@@ -13,6 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "base/json.h"
 #include "base/status_macros.h"
+#include "cli/change_watch.h"
 #include "cli/cluster_access.h"
 #include "cli/command.h"
 #include "cli/movement_json.h"
@@ -20,6 +21,7 @@
 #include "datamover/overview.h"
 #include "datamover/settings.h"
 #include "datamover/volume_records.h"
+#include "k8s/follow.h"
 #include "objects/data_download.h"
 #include "objects/data_upload.h"
 #include "objects/protected_volume.h"
@@ -218,67 +220,145 @@ void Print(Console& console, const std::vector<Movement>& shown,
           records.empty() ? "" : absl::StrCat("\nProtected volumes\n", FormatTable(volumes))));
 }
 
+constexpr char kClearScreen[] = "\x1b[H\x1b[J";
+// Between two drawings of --watch, which each read all: the API server is busy with them for a
+// tenth of the time at most.
+constexpr absl::Duration kPauseMin = absl::Milliseconds(400);
+constexpr int kPausePerReading = 10;
+
 class StatusCommand : public Command {
  public:
-  VerbSyntax Declare() override {
-    ArgumentTable table;
-    access_.Declare(table);
-    DeclareMoverPlaces(table, mover_namespace_, velero_namespaces_);
-    table.Add("--all", "also what is over, as long as its object is there", all_);
-    return {.name = "status",
-            .summary = "Say what the data mover is doing",
-            .details =
-                "Which volumes are being moved, how far they are, how fast, how long it "
-                "will take, and what waits for what. Says when the settings pause transfers or "
-                "no upload window is open. Then each protected volume: the age of its last good "
-                "backup, of its base and of its newest check, and the next step, where one is "
-                "needed; those first.",
-            .table = std::move(table)};
-  }
-
-  absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
-    const std::unique_ptr<k8s::ApiClient> api = access_.MakeClient();
-    std::vector<objects::VolumeTask> tasks;
-    RETURN_IF_ERROR(ReadAll(ctx, *api, mover_namespace_, tasks));
-    Transfers all{.uploads = {}, .downloads = {}, .shown = {}, .shows_all = all_};
-    std::vector<ProtectedVolumeRecord> records;
-    for (const absl::string_view space :
-         absl::StrSplit(velero_namespaces_, ',', absl::SkipEmpty())) {
-      RETURN_IF_ERROR(ReadTransfers(ctx, *api, space, tasks, all, all.uploads));
-      RETURN_IF_ERROR(ReadTransfers(ctx, *api, space, tasks, all, all.downloads));
-      if (const absl::Status read = ReadRecords(ctx, *api, space, records); !read.ok()) {
-        session.console().Note(absl::StrCat("the protected volumes of namespace ", space,
-                                            " are not known: ", read.message()));
-      }
-    }
-    const absl::StatusOr<datamover::MoverSettings> settings =
-        datamover::ReadMoverSettings(ctx, *api, mover_namespace_);
-    if (!settings.ok()) {
-      session.console().Note(
-          absl::StrCat("what transfers wait for is not known: ", settings.status().message()));
-    }
-    const datamover::QueueOverview queue =
-        settings.ok()
-            ? datamover::DescribeQueue(*settings, all.uploads, all.downloads, ctx.clock->Now())
-            : datamover::QueueOverview();
-    std::stable_sort(all.shown.begin(), all.shown.end(), [](const Movement& a, const Movement& b) {
-      return a.created_at < b.created_at;
-    });
-    for (Movement& movement : all.shown) {
-      if (const auto reason = queue.reasons.find(movement.uid); reason != queue.reasons.end()) {
-        movement.waits_for = reason->second;
-      }
-    }
-    Print(session.console(), all.shown, queue, OrderedByNeed(std::move(records)), ctx.clock->Now());
-    return ExitCode::kOk;
-  }
+  VerbSyntax Declare() override;
+  absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override;
 
  private:
+  // Reads all and prints it, behind `before`.
+  absl::Status Show(const CallContext& ctx, Session& session, k8s::ApiClient& api,
+                    absl::string_view before) const;
+  // Draws again when something changed, until it is interrupted, which is how it ends.
+  absl::StatusOr<ExitCode> Watch(const CallContext& ctx, Session& session,
+                                 k8s::ApiClient& api) const;
+  std::vector<k8s::FollowedObjects> Watched() const;
+
   ClusterAccess access_;
   std::string mover_namespace_ = "csi-delta";
   std::string velero_namespaces_ = "velero";
   bool all_ = false;
+  bool watch_ = false;
 };
+
+VerbSyntax StatusCommand::Declare() {
+  ArgumentTable table;
+  access_.Declare(table);
+  DeclareMoverPlaces(table, mover_namespace_, velero_namespaces_);
+  table.Add("--all", "also what is over, as long as its object is there", all_);
+  table.Add("-w,--watch",
+            "on a terminal: stay, and draw again when something changed, until it is "
+            "interrupted (Ctrl-C)",
+            watch_);
+  return {.name = "status",
+          .summary = "Say what the data mover is doing",
+          .details =
+              "Which volumes are being moved, how far they are, how fast, how long it "
+              "will take, and what waits for what. Says when the settings pause transfers or "
+              "no upload window is open. Then each protected volume: the age of its last good "
+              "backup, of its base and of its newest check, and the next step, where one is "
+              "needed; those first.",
+          .table = std::move(table)};
+}
+
+absl::StatusOr<ExitCode> StatusCommand::Run(const CallContext& ctx, Session& session) {
+  const std::unique_ptr<k8s::ApiClient> api = access_.MakeClient();
+  if (watch_) {
+    return Watch(ctx, session, *api);
+  }
+  RETURN_IF_ERROR(Show(ctx, session, *api, ""));
+  return ExitCode::kOk;
+}
+
+absl::Status StatusCommand::Show(const CallContext& ctx, Session& session, k8s::ApiClient& api,
+                                 absl::string_view before) const {
+  std::vector<objects::VolumeTask> tasks;
+  RETURN_IF_ERROR(ReadAll(ctx, api, mover_namespace_, tasks));
+  Transfers all{.uploads = {}, .downloads = {}, .shown = {}, .shows_all = all_};
+  std::vector<ProtectedVolumeRecord> records;
+  for (const absl::string_view space : absl::StrSplit(velero_namespaces_, ',', absl::SkipEmpty())) {
+    RETURN_IF_ERROR(ReadTransfers(ctx, api, space, tasks, all, all.uploads));
+    RETURN_IF_ERROR(ReadTransfers(ctx, api, space, tasks, all, all.downloads));
+    if (const absl::Status read = ReadRecords(ctx, api, space, records); !read.ok()) {
+      session.console().Note(absl::StrCat("the protected volumes of namespace ", space,
+                                          " are not known: ", read.message()));
+    }
+  }
+  const absl::StatusOr<datamover::MoverSettings> settings =
+      datamover::ReadMoverSettings(ctx, api, mover_namespace_);
+  if (!settings.ok()) {
+    session.console().Note(
+        absl::StrCat("what transfers wait for is not known: ", settings.status().message()));
+  }
+  const datamover::QueueOverview queue =
+      settings.ok()
+          ? datamover::DescribeQueue(*settings, all.uploads, all.downloads, ctx.clock->Now())
+          : datamover::QueueOverview();
+  std::stable_sort(all.shown.begin(), all.shown.end(), [](const Movement& a, const Movement& b) {
+    return a.created_at < b.created_at;
+  });
+  for (Movement& movement : all.shown) {
+    if (const auto reason = queue.reasons.find(movement.uid); reason != queue.reasons.end()) {
+      movement.waits_for = reason->second;
+    }
+  }
+  if (!before.empty()) {
+    session.environment().out(before);
+  }
+  Print(session.console(), all.shown, queue, OrderedByNeed(std::move(records)), ctx.clock->Now());
+  return session.console().Check();
+}
+
+absl::StatusOr<ExitCode> StatusCommand::Watch(const CallContext& ctx, Session& session,
+                                              k8s::ApiClient& api) const {
+  if (!session.environment().out_is_terminal || session.options().json) {
+    return absl::InvalidArgumentError(
+        "--watch draws on a terminal, without --json; without --watch, status prints once");
+  }
+  ChangeWatch changes(ctx, access_, Watched());
+  bool is_first = true;
+  while (!ctx.stop.stop_requested() && session.console().IsRead()) {
+    const absl::Duration began = ctx.clock->Uptime();
+    const absl::Status shown = Show(ctx, session, api, kClearScreen);
+    if (ctx.stop.stop_requested()) {
+      break;
+    }
+    if (!shown.ok() && is_first) {
+      return shown;
+    }
+    if (!shown.ok()) {
+      // The informers list again as soon as the API server answers.
+      session.console().Warn(absl::StrCat("not up to date: ", shown.message()));
+    }
+    is_first = false;
+    const absl::Duration pause =
+        std::max(kPauseMin, kPausePerReading * (ctx.clock->Uptime() - began));
+    if (!ctx.clock->SleepFor(pause, ctx.stop) || !changes.Await(ctx.stop)) {
+      break;
+    }
+  }
+  return ExitCode::kOk;
+}
+
+std::vector<k8s::FollowedObjects> StatusCommand::Watched() const {
+  std::vector<k8s::FollowedObjects> watched = {{.type = objects::VolumeTask::Type(),
+                                                .namespace_name = mover_namespace_,
+                                                .label_selector = ""}};
+  for (const absl::string_view space : absl::StrSplit(velero_namespaces_, ',', absl::SkipEmpty())) {
+    for (const k8s::ResourceType& type :
+         {objects::DataUpload::Type(), objects::DataDownload::Type(),
+          objects::ProtectedVolume::Type()}) {
+      watched.push_back({.type = type, .namespace_name = std::string(space), .label_selector = ""});
+    }
+  }
+  return watched;
+}
 
 }  // namespace
 

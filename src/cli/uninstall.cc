@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/human_text.h"
 #include "base/json.h"
 #include "base/random.h"
 #include "base/status_macros.h"
@@ -153,9 +154,9 @@ std::string UninstallCommand::Summary(int64_t things, int64_t failed) const {
     return "nothing to remove\n";
   }
   if (!yes_) {
-    return absl::StrCat(things, " things would go; run it again with --yes\n");
+    return absl::StrCat("would remove ", Counted(things, "object"), "; run it again with --yes\n");
   }
-  return absl::StrCat(things - failed, " things are gone, ", failed, " are not",
+  return absl::StrCat("removed ", Counted(things - failed, "object"), ", ", failed, " failed",
                       failed == 0 ? "\n" : ": run it again\n");
 }
 

@@ -15,16 +15,27 @@
 
 namespace {
 
-// What help is wrapped at: the width of the terminal, or COLUMNS, within reason.
-int HelpColumns() {
+// COLUMNS, else the width of the terminal; 0 where neither is known.
+int TerminalColumns() {
   constexpr int kMin = 60;
+  constexpr int kMax = 1000;
   winsize size{};
   int columns = ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
   if (const char* const told = std::getenv("COLUMNS"); told != nullptr && std::atoi(told) > 0) {
     columns = std::atoi(told);
   }
-  return columns <= 0 ? csidelta::cli::kHelpColumns
-                      : std::clamp(columns, kMin, csidelta::cli::kHelpColumns);
+  return columns <= 0 ? 0 : std::clamp(columns, kMin, kMax);
+}
+
+int HelpColumns() {
+  const int columns = TerminalColumns();
+  return columns == 0 ? csidelta::cli::kHelpColumns
+                      : std::min(columns, csidelta::cli::kHelpColumns);
+}
+
+int TableColumns() {
+  const int columns = TerminalColumns();
+  return columns == 0 ? csidelta::cli::kTableColumns : columns;
 }
 
 // kubectl runs kubectl-csi_delta as `kubectl csi-delta`, and asks kubectl_complete-csi_delta for
@@ -58,6 +69,8 @@ int main(int argc, char** argv) {
       .error = cli::FdSink(STDERR_FILENO),
       .error_is_terminal = ::isatty(STDERR_FILENO) == 1,
       .columns = HelpColumns(),
+      .table_columns = TableColumns(),
+      .out_is_terminal = ::isatty(STDOUT_FILENO) == 1,
       .program = called.ends_with(kPlugin) ? "kubectl csi-delta" : "csi-delta",
       .make_out_private = [] { return cli::MakePrivate(STDOUT_FILENO); }};
   if (environment.error_is_terminal && ::isatty(STDIN_FILENO) == 1) {

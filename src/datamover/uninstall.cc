@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/check.h"
+#include "base/human_text.h"
 #include "base/status_macros.h"
 #include "base/worker_pool.h"
 #include "csi/base_snapshots.h"
@@ -583,8 +584,9 @@ void Planner::PlanDataOf(const objects::BackupStorageLocation& object) {
   if (!place.had_data) {
     return;
   }
-  item.text = absl::StrCat(holding->objects, " objects with ", holding->bytes, " bytes below ",
-                           velero::kRepositoryRoot, "/", folder_);
+  item.text =
+      absl::StrCat(Counted(holding->objects, "object"), " with ", FormatBytes(holding->bytes),
+                   " below ", velero::kRepositoryRoot, "/", folder_);
   Add(std::move(item), [opened = place.opened, folder = folder_](const CallContext& ctx) {
     return DeleteFolder(ctx, opened->store(), folder);
   });
@@ -679,7 +681,7 @@ absl::Status Planner::DropKeys(const CallContext& ctx, k8s::ApiClient& api,
   ASSIGN_OR_RETURN(const Holding left, Measure(ctx, opened.store(), folder));
   if (left.objects > 0) {
     return absl::FailedPreconditionError(
-        absl::StrCat(left.objects, " objects that need it are still there"));
+        absl::StrCat(Counted(left.objects, "object"), " still there that need it"));
   }
   return k8s::IgnoreNotFound(api.Delete(ctx, key, {.uid = uid, .resource_version = ""}));
 }

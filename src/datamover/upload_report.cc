@@ -3,21 +3,13 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/time/time.h"
+#include "base/human_text.h"
+#include "incremental/full_reason.h"
 #include "objects/keys.h"
 
 namespace csidelta::datamover {
 namespace {
-
-std::string FormatBytes(int64_t bytes) {
-  if (bytes < int64_t{1} << 20) {
-    return absl::StrFormat("%.1f KiB", static_cast<double>(bytes) / 1024);
-  }
-  return bytes < int64_t{1} << 30
-             ? absl::StrFormat("%.1f MiB", static_cast<double>(bytes) / (1 << 20))
-             : absl::StrFormat("%.1f GiB", static_cast<double>(bytes) / (1 << 30));
-}
 
 void Note(TransferObject& upload, absl::string_view key, absl::string_view value) {
   if (!value.empty()) {
@@ -46,10 +38,16 @@ std::string ReasonOf(const BackupFigures& figures) {
 }
 
 std::string Summarize(const BackupFigures& figures) {
-  const std::string reason = ReasonOf(figures);
-  return absl::StrCat(figures.mode, reason.empty() ? "" : absl::StrCat(" (", reason, ")"), ": ",
-                      FormatBytes(figures.changed_bytes), " of ",
-                      FormatBytes(figures.logical_bytes), " changed, ",
+  const std::string label =
+      figures.reason.empty()
+          ? ""
+          : absl::StrCat(" (", incremental::LabelOf(figures.reason),
+                         figures.reason_detail.empty() ? "" : ": ", figures.reason_detail, ")");
+  const std::string size = figures.mode == "incremental"
+                               ? absl::StrCat(FormatBytes(figures.changed_bytes), " changed of ",
+                                              FormatBytes(figures.logical_bytes))
+                               : FormatBytes(figures.logical_bytes);
+  return absl::StrCat(figures.mode, " backup", label, ": ", size, ", ",
                       FormatBytes(figures.read_bytes), " read, ", FormatBytes(figures.audit_bytes),
                       " audited, ", FormatBytes(figures.stored_bytes), " stored");
 }

@@ -13,7 +13,8 @@ namespace csidelta::datamover {
 // Why a backup was full: "parent-damaged: pack 6e0ca2f1 is gone"; "" for an incremental one.
 std::string ReasonOf(const BackupFigures& figures);
 
-// One sentence: "incremental: 12.0 MiB of 10.0 GiB changed, 3.1 MiB stored".
+// One sentence: "incremental backup: 12.0 MiB changed of 10.0 GiB, 14.0 MiB read, ..." or
+// "full backup (first backup): 10.0 GiB, ...", in the words of csi-delta snapshots.
 std::string Summarize(const BackupFigures& figures);
 
 // Writes figures and times into the annotations of `upload`.

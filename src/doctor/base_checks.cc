@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/human_text.h"
 #include "datamover/base_use.h"
 #include "datamover/settings.h"
 #include "doctor/checks.h"
@@ -40,14 +41,15 @@ void CheckMoverBases(Visit& visit) {
   }
   for (const auto& [reason, names] : by_reason) {
     visit.Warn(subject,
-               absl::StrCat(names.size(), " are of no use: ", datamover::TextOf(reason), ": ",
-                            Listed(names)),
+               absl::StrCat(Counted(std::ssize(names), "base snapshot"),
+                            " of no use: ", datamover::TextOf(reason), ": ", Listed(names)),
                "the mover's controller drops them within ten minutes, or after an hour where a "
                "Backup or a BackupStorageLocation was not found; where they stay, see that it "
                "runs, or drop them: csi-delta bases drop --unused --yes");
   }
   if (by_reason.empty()) {
-    visit.Good(subject, absl::StrCat(all->size(), " are kept, each for the next backup"));
+    visit.Good(subject, absl::StrCat(Counted(std::ssize(*all), "base snapshot"),
+                                     " kept, each for the next backup"));
   }
 }
 

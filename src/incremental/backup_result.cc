@@ -82,6 +82,10 @@ Json ToJson(const BackupResult& result) {
   return json;
 }
 
+bool ListsChanges(absl::string_view mode_done, absl::string_view source) {
+  return mode_done == "incremental" && source != "image-extents" && source != "full-scan";
+}
+
 int64_t PeakMemoryBytes() {
   rusage usage{};
   return ::getrusage(RUSAGE_SELF, &usage) == 0 ? int64_t{usage.ru_maxrss} * 1024 : 0;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "base/json.h"
 #include "incremental/full_reason.h"
 #include "repository/blob.h"
@@ -83,6 +84,10 @@ struct BackupResult {
 };
 
 Json ToJson(const BackupResult& result);
+
+// Whether `changed_bytes` of a backup of this mode and source says what changed since its parent:
+// a full backup, image-extents and full-scan list what is allocated, or everything. Pure.
+bool ListsChanges(absl::string_view mode_done, absl::string_view source);
 
 // The most memory that this process ever had resident, by the kernel's count; 0 where it does not
 // say.

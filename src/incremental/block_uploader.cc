@@ -612,6 +612,12 @@ repository::RepoSnapshot UploadRun::MakeSnapshot(const BlobId& root) const {
       .data_added_packed = static_cast<uint64_t>(counts.packed_bytes),
       .total_files_processed = static_cast<uint64_t>(layout_->leaf_count()),
       .total_bytes_processed = static_cast<uint64_t>(layout_->size_bytes())};
+  snapshot.volume =
+      repository::VolumeSummary{.mode = result_.mode_done,
+                                .reason = NameOf(result_.why),
+                                .changed_bytes = ListsChanges(result_.mode_done, result_.source)
+                                                     ? std::optional<int64_t>(counts_.listed_bytes)
+                                                     : std::nullopt};
   return snapshot;
 }
 

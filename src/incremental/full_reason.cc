@@ -74,6 +74,29 @@ constexpr FullReasonText kReasons[] = {
      "increment."},
 };
 
+struct ReasonLabel {
+  FullReason reason;
+  absl::string_view label;
+};
+
+constexpr ReasonLabel kLabels[] = {
+    {FullReason::kForcedByUser, "forced"},
+    {FullReason::kNoParent, "first backup"},
+    {FullReason::kChunkSizeChanged, "chunk size"},
+    {FullReason::kParentDamaged, "damaged base"},
+    {FullReason::kNoChangedBlockList, "no list"},
+    {FullReason::kBaseSnapshotGone, "base gone"},
+    {FullReason::kDriverHasNoMetadataService, "no service"},
+    {FullReason::kMetadataUnavailable, "no answer"},
+    {FullReason::kMetadataVersion, "old service"},
+    {FullReason::kListRefused, "list refused"},
+    {FullReason::kListBaseMismatch, "other base"},
+    {FullReason::kAuditMismatch, "audit failed"},
+    {FullReason::kResumedChanged, "other source"},
+    {FullReason::kVolumeResized, "resized"},
+    {FullReason::kGroupBaseReleased, "base released"},
+};
+
 }  // namespace
 
 absl::Span<const FullReasonText> FullReasons() { return kReasons; }
@@ -84,6 +107,15 @@ const FullReasonText& TextOf(FullReason reason) {
 
 std::string NameOf(const std::optional<WhyFull>& why) {
   return why.has_value() ? std::string(TextOf(why->reason).name) : "";
+}
+
+std::string LabelOf(absl::string_view name) {
+  for (const ReasonLabel& label : kLabels) {
+    if (TextOf(label.reason).name == name) {
+      return std::string(label.label);
+    }
+  }
+  return std::string(name);
 }
 
 std::string ToString(const WhyFull& why) {

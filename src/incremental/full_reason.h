@@ -51,6 +51,10 @@ struct WhyFull {
 // The name, "" for an increment.
 std::string NameOf(const std::optional<WhyFull>& why);
 
+// What tables and sentences for people call the reason with this name: "first backup" for
+// "no-parent", at most 13 characters; the name itself where it is unknown.
+std::string LabelOf(absl::string_view name);
+
 // "parent-damaged: pack 6e0ca2f1 is gone", or the name alone.
 std::string ToString(const WhyFull& why);
 

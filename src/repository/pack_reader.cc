@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/human_text.h"
 #include "base/status_macros.h"
 #include "repository/format.h"
 #include "repository/little_endian.h"
@@ -167,7 +168,7 @@ absl::StatusOr<std::vector<PackEntry>> VerifyPack(
   }
   if (damaged_count > 0) {
     return absl::DataLossError(
-        absl::StrCat("pack ", id.ShortHex(), ": ", damaged_count, " damaged blobs"));
+        absl::StrCat("pack ", id.ShortHex(), ": ", Counted(damaged_count, "damaged blob")));
   }
   if (Id::Of(bytes) != id) {
     return absl::DataLossError(absl::StrCat("pack ", id.ShortHex(), " does not hash to its name"));

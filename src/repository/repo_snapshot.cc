@@ -21,9 +21,11 @@
 namespace csidelta::repository {
 namespace {
 
-constexpr std::array<absl::string_view, 13> kKnownMembers = {
+constexpr char kVolumeMember[] = "csi_delta";
+
+constexpr std::array<absl::string_view, 14> kKnownMembers = {
     "time", "parent",   "tree", "paths",    "hostname",        "username", "uid",
-    "gid",  "excludes", "tags", "original", "program_version", "summary"};
+    "gid",  "excludes", "tags", "original", "program_version", "summary",  kVolumeMember};
 
 std::string JsonList(const std::vector<std::string>& values) {
   return absl::StrCat("[",
@@ -65,6 +67,18 @@ std::string EncodeSummary(const SnapshotSummary& summary) {
       ",\"data_added\":", summary.data_added, ",\"data_added_packed\":", summary.data_added_packed,
       ",\"total_files_processed\":", summary.total_files_processed,
       ",\"total_bytes_processed\":", summary.total_bytes_processed, "}");
+}
+
+std::string EncodeVolume(const VolumeSummary& volume) {
+  std::string out = absl::StrCat("{\"mode\":", JsonText(volume.mode));
+  if (!volume.reason.empty()) {
+    absl::StrAppend(&out, ",\"reason\":", JsonText(volume.reason));
+  }
+  if (volume.changed_bytes.has_value()) {
+    absl::StrAppend(&out, ",\"changed_bytes\":", *volume.changed_bytes);
+  }
+  out.push_back('}');
+  return out;
 }
 
 uint64_t GetUnsigned(const Json& json, JsonPath path) {
@@ -122,6 +136,16 @@ SnapshotSummary DecodeSummary(const Json& json) {
   return summary;
 }
 
+VolumeSummary DecodeVolume(const Json& json) {
+  VolumeSummary volume;
+  volume.mode = GetString(json, {"mode"});
+  volume.reason = GetString(json, {"reason"});
+  if (const int64_t changed_bytes = GetInt(json, {"changed_bytes"}, -1); changed_bytes >= 0) {
+    volume.changed_bytes = changed_bytes;
+  }
+  return volume;
+}
+
 absl::Status DecodeIds(const Json& json, RepoSnapshot& snapshot) {
   ASSIGN_OR_RETURN(snapshot.parent, GetId(json, "parent"));
   ASSIGN_OR_RETURN(snapshot.original, GetId(json, "original"));
@@ -165,6 +189,9 @@ std::string EncodeSnapshot(const RepoSnapshot& snapshot) {
   if (snapshot.summary.has_value()) {
     absl::StrAppend(&out, ",\"summary\":", EncodeSummary(*snapshot.summary));
   }
+  if (snapshot.volume.has_value()) {
+    absl::StrAppend(&out, ",\"", kVolumeMember, "\":", EncodeVolume(*snapshot.volume));
+  }
   for (const auto& [name, value] : snapshot.unknown.items()) {
     absl::StrAppend(&out, ",", JsonText(name), ":", DumpJson(value));
   }
@@ -192,6 +219,10 @@ absl::StatusOr<RepoSnapshot> DecodeSnapshot(absl::string_view text) {
   if (const Json* summary = FindJson(json, {"summary"});
       summary != nullptr && summary->is_object()) {
     snapshot.summary = DecodeSummary(*summary);
+  }
+  if (const Json* volume = FindJson(json, {kVolumeMember});
+      volume != nullptr && volume->is_object()) {
+    snapshot.volume = DecodeVolume(*volume);
   }
   for (const auto& [name, value] : json.items()) {
     if (std::find(kKnownMembers.begin(), kKnownMembers.end(), name) == kKnownMembers.end()) {

@@ -32,6 +32,14 @@ struct SnapshotSummary {
   uint64_t total_bytes_processed = 0;
 };
 
+// What a backup of a volume did, as its snapshot's file has it under "csi_delta": a list of
+// snapshots needs no volume.json. Snapshots of earlier versions and of restic lack it.
+struct VolumeSummary {
+  std::string mode;                      // "full" or "incremental"
+  std::string reason;                    // why it is a full one, by name; "" for an incremental one
+  std::optional<int64_t> changed_bytes;  // since the parent; none where nothing listed that
+};
+
 // restic's record of one backup.
 struct RepoSnapshot {
   absl::Time time;
@@ -47,6 +55,7 @@ struct RepoSnapshot {
   std::optional<Id> original;
   std::string program_version;
   std::optional<SnapshotSummary> summary;
+  std::optional<VolumeSummary> volume;
   Json unknown = Json::object();  // Members that we do not know: kept when saved again.
 };
 
@@ -67,8 +76,8 @@ std::string TagValue(const RepoSnapshot& snapshot, absl::string_view name);
 
 std::string EncodeSnapshot(const RepoSnapshot& snapshot);
 
-// INVALID_ARGUMENT when malformed, or without time or tree. `summary` and `program_version` may be
-// missing always.
+// INVALID_ARGUMENT when malformed, or without time or tree. `summary`, `volume` and
+// `program_version` may be missing always.
 absl::StatusOr<RepoSnapshot> DecodeSnapshot(absl::string_view json);
 
 }  // namespace csidelta::repository

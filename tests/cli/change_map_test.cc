@@ -5,6 +5,7 @@
 
 #include <limits>
 #include <string>
+#include <vector>
 
 namespace csidelta::cli::change_map_test {
 namespace {
@@ -28,6 +29,27 @@ TEST(ChangeMapTest, ThePictureShowsWhereAndHowMuch) {
   }
   EXPECT_EQ(map.Picture(), ". :++#+" + Spaces(56) + ".");
   EXPECT_EQ(map.extents(), 5);
+}
+
+TEST(ChangeMapTest, APictureOfSeveralLinesSaysWhereEachBegins) {
+  constexpr int64_t kTebi = int64_t{1} << 40;
+  ChangeMap map(16 * kTebi, 2);
+  map.Add({{8 * kTebi, kTebi / 8}});
+  EXPECT_EQ(map.Picture(), Spaces(64) + "#" + Spaces(63));
+  EXPECT_EQ(map.PictureLines(),
+            "         0 B [" + Spaces(64) + "]\n     8.0 TiB [#" + Spaces(63) + "]\n");
+}
+
+TEST(ChangeMapTest, OnlyTheLargestExtentsAreKept) {
+  ChangeMap map(kVolume);
+  for (int64_t i = 0; i < 10; ++i) {
+    map.Add({{i * kCell, 1 + i % 7}});
+  }
+  std::vector<int64_t> lengths;
+  for (const Extent& extent : map.largest()) {
+    lengths.push_back(extent.length_bytes);
+  }
+  EXPECT_THAT(lengths, testing::ElementsAre(7, 6, 5, 4, 3));
 }
 
 TEST(ChangeMapTest, SizesAreCountedByPowersOfTwo) {

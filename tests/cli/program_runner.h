@@ -50,9 +50,12 @@ class ProgramRunner {
 
   Outcome Run(const std::vector<std::string>& words, std::stop_token stop = {}) const {
     Outcome outcome;
-    const auto into = [](std::string& text) {
-      return [&text](absl::string_view bytes) {
+    const auto into = [this, &outcome](std::string& text) {
+      return [this, &outcome, &text](absl::string_view bytes) {
         text.append(bytes.data(), bytes.size());
+        if (on_out && &text == &outcome.out) {
+          on_out(text);
+        }
         return true;
       };
     };
@@ -70,6 +73,8 @@ class ProgramRunner {
                                },
                                .out = into(outcome.out),
                                .error = into(outcome.error),
+                               .table_columns = table_columns,
+                               .out_is_terminal = out_is_terminal,
                                .confirm = confirm,
                                .scrypt = support::kCheapScrypt});
     return outcome;
@@ -79,6 +84,10 @@ class ProgramRunner {
   void Init() const { ASSERT_EQ(Run({"init"}).code, ExitCode::kOk); }
 
   std::map<std::string, std::string> variables;  // of the program's environment
+  int table_columns = kTableColumns;
+  bool out_is_terminal = false;
+  // Called with all of stdout each time that the program writes there.
+  std::function<void(const std::string& out)> on_out = nullptr;
   // Somebody at a terminal; null: nobody.
   std::function<absl::StatusOr<bool>(const CallContext& ctx, absl::string_view question)> confirm =
       nullptr;

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "base/unique_fd.h"
 #include "cli/console.h"
 #include "incremental/memory_plan.h"
@@ -85,6 +86,8 @@ class ProgramTest : public testing::Test, protected ProgramRunner {
     file.seekp(static_cast<std::streamoff>(chunk * kChunk));
     file.write(image_.data() + chunk * kChunk, static_cast<std::streamsize>(kChunk));
   }
+
+  std::pair<std::string, std::string> BackupTwice();
 
   std::string image_;
 };
@@ -532,6 +535,84 @@ TEST_F(ProgramTest, DiffNamesTheChunksThatDiffer) {
                       Line(3 * kChunk, 2 * kChunk) + Line(39 * kChunk, kChunk)));
   EXPECT_EQ(Run({"diff", before, before, "--extents"}).out,
             ListSince({{"snapshot_id", before}}, ""));
+}
+
+// The older and the newer snapshot of an image of which two chunks changed.
+std::pair<std::string, std::string> ProgramTest::BackupTwice() {
+  Init();
+  const Json full = Backup({"--host", "alpha", "--path", "/shop/orders", "--tag", "daily"});
+  ChangeChunk(3);
+  ChangeChunk(4);
+  Write("list", ListSince(full, Line(3 * kChunk, 2 * kChunk)));
+  const Json increment =
+      Backup({"--host", "alpha", "--path", "/shop/orders", "--extents", Path("list")});
+  return {GetString(full, {"snapshot_id"}), GetString(increment, {"snapshot_id"})};
+}
+
+TEST_F(ProgramTest, SnapshotsSayWhatEachBackupDidWithinEightyColumns) {
+  const auto [older, newer] = BackupTwice();
+  const Outcome narrow = Run({"snapshots"});
+  ASSERT_EQ(narrow.code, ExitCode::kOk) << narrow.error;
+  const std::vector<std::string> lines = absl::StrSplit(narrow.out, '\n');
+  ASSERT_GE(lines.size(), 6U) << narrow.out;
+  EXPECT_EQ(lines[0], "alpha:/shop/orders");
+  EXPECT_THAT(lines[1], AllOf(HasSubstr("Mode"), HasSubstr("Reason"), HasSubstr("Changed"),
+                              HasSubstr("Added"), HasSubstr("Took"), Not(HasSubstr("Parent"))));
+  EXPECT_THAT(lines[2], AllOf(testing::StartsWith(older.substr(0, 8)), HasSubstr("  full  "),
+                              HasSubstr("  first backup  -  ")));
+  EXPECT_THAT(lines[3], AllOf(testing::StartsWith(newer.substr(0, 8)), HasSubstr("  incr  "),
+                              HasSubstr("512.0 KiB")));
+  for (const std::string& line : lines) {
+    EXPECT_LE(line.size(), 80U) << line;
+  }
+  table_columns = 120;
+  const Outcome wide = Run({"snapshots"});
+  EXPECT_THAT(wide.out, AllOf(HasSubstr("Parent"), HasSubstr("daily"), HasSubstr("10.0 MiB"),
+                              HasSubstr(older.substr(0, 8) + "\n"), Not(HasSubstr("kind="))));
+  const Json all = Run({"snapshots", "--json"}).Result();
+  EXPECT_EQ(GetString(all[0], {"csi_delta", "reason"}), "no-parent");
+  EXPECT_EQ(GetInt(all[1], {"csi_delta", "changed_bytes"}), static_cast<int64_t>(2 * kChunk));
+}
+
+TEST_F(ProgramTest, ShowPrintsWhatIsKnownOfASnapshot) {
+  const auto [older, newer] = BackupTwice();
+  const Outcome first = Run({"show", older});
+  ASSERT_EQ(first.code, ExitCode::kOk) << first.error;
+  EXPECT_THAT(first.out, AllOf(HasSubstr("Backup          full backup: first backup\n"),
+                               HasSubstr("There is no earlier backup"), HasSubstr(older),
+                               HasSubstr("Parent of       " + newer.substr(0, 8))));
+  const Outcome second = Run({"show", "latest"});
+  EXPECT_THAT(second.out,
+              AllOf(HasSubstr("incremental backup\n"), HasSubstr("512.0 KiB"),
+                    HasSubstr("Chain           2 snapshots since " + older.substr(0, 8) + "\n"),
+                    HasSubstr("extent-list")));
+  const Outcome json = Run({"show", newer, "--json"});
+  EXPECT_EQ(std::count(json.out.begin(), json.out.end(), '\n'), 1);
+  EXPECT_EQ(GetString(json.Result(), {"snapshot", "id"}), newer);
+  EXPECT_EQ(GetString(json.Result(), {"volume", "parent_snapshot"}), older);
+  EXPECT_EQ(GetInt(json.Result(), {"chain", "length"}), 2);
+  ASSERT_EQ(Run({"forget", older}).code, ExitCode::kOk);
+  EXPECT_THAT(Run({"show", newer}).out,
+              HasSubstr("1 snapshot since " + newer.substr(0, 8) + ", whose parent was removed"));
+  EXPECT_EQ(Run({"show", older}).code, ExitCode::kFailed);
+}
+
+TEST_F(ProgramTest, MapDrawsWhereAVolumeChanged) {
+  const auto [older, newer] = BackupTwice();
+  const Outcome since_parent = Run({"map", newer});
+  ASSERT_EQ(since_parent.code, ExitCode::kOk) << since_parent.error;
+  EXPECT_THAT(since_parent.out,
+              AllOf(HasSubstr("512.0 KiB of 10.0 MiB changed, in 1 range\n"),
+                    HasSubstr("         0 B ["), HasSubstr("##"), HasSubstr("largest ranges"),
+                    HasSubstr(absl::StrCat(3 * kChunk, "\n"))));
+  EXPECT_EQ(Run({"map", older, newer}).out, since_parent.out);
+  const Json json = Run({"map", older, newer, "--json"}).Result();
+  EXPECT_EQ(GetInt(json, {"changed_bytes"}), static_cast<int64_t>(2 * kChunk));
+  EXPECT_EQ(GetInt(json["largest"][0], {"offset_bytes"}), static_cast<int64_t>(3 * kChunk));
+  EXPECT_THAT(Run({"map", older, older}).out, HasSubstr("0 B of 10.0 MiB changed, in 0 ranges"));
+  const Outcome alone = Run({"map", older});
+  EXPECT_EQ(alone.code, ExitCode::kFailed);
+  EXPECT_THAT(alone.error, HasSubstr("has no parent; name two snapshots"));
 }
 
 TEST_F(ProgramTest, KeysComeAndGo) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
@@ -139,6 +140,32 @@ TEST_F(StatusTest, JsonHasProtectedVolumesInTheSameList) {
   EXPECT_EQ(list[1]["mode"], "incremental");
   EXPECT_EQ(list[1]["logical_bytes"], 1 << 20);
   EXPECT_EQ(list[1]["next_step"], "");
+}
+
+TEST_F(StatusTest, WatchDrawsAgainWhenSomethingChangesAndEndsWhenInterrupted) {
+  program_.out_is_terminal = true;
+  std::stop_source stop;
+  bool is_added = false;
+  program_.on_out = [&](const std::string& out) {
+    if (out.find("shop/z-bad") != std::string::npos) {
+      stop.request_stop();
+    } else if (!is_added && out.find("nothing is being moved") != std::string::npos) {
+      is_added = true;
+      AddGoodAndBad();
+    }
+  };
+  const Outcome outcome = program_.Run(
+      {"status", "--watch", "--kubeconfig", program_.Path("kubeconfig")}, stop.get_token());
+  EXPECT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
+  EXPECT_TRUE(outcome.out.starts_with("\x1b[H\x1b[Jnothing is being moved\n"));
+}
+
+TEST_F(StatusTest, WatchNeedsATerminal) {
+  const Outcome outcome = Status({"--watch"});
+  EXPECT_EQ(outcome.code, ExitCode::kFailed);
+  EXPECT_THAT(outcome.error, HasSubstr("--watch draws on a terminal"));
+  program_.out_is_terminal = true;
+  EXPECT_EQ(Status({"--watch", "--json"}).code, ExitCode::kFailed);
 }
 
 // Before the CRD is there, as between the two halves of an upgrade.

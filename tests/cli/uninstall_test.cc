@@ -64,7 +64,7 @@ TEST_F(CliUninstallTest, WithoutYesItSaysWhatWouldGoAndChangesNothing) {
   const Outcome outcome = Uninstall();
   EXPECT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("goes  VolumeSnapshotContent du-1"),
-                                 HasSubstr("1 things would go; run it again with --yes")));
+                                 HasSubstr("would remove 1 object; run it again with --yes")));
   EXPECT_THAT(Contents(), SizeIs(1));
   const Json expected = {
       {"message_type", "result"}, {"dry_run", true}, {"things", 1}, {"failed", 0}};
@@ -75,7 +75,7 @@ TEST_F(CliUninstallTest, WithYesItGoesAndTheNextRunFindsNothing) {
   const Outcome outcome = Uninstall({"--yes"});
   EXPECT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("gone  VolumeSnapshotContent du-1"),
-                                 HasSubstr("1 things are gone, 0 are not\n")));
+                                 HasSubstr("removed 1 object, 0 failed\n")));
   EXPECT_THAT(Contents(), SizeIs(0));
   EXPECT_THAT(Uninstall({"--yes"}).out, HasSubstr("nothing to remove"));
   const Json expected = {
@@ -88,7 +88,7 @@ TEST_F(CliUninstallTest, WhatCannotBeRemovedIsNamedAndTheRunIsIncomplete) {
   const Outcome outcome = Uninstall({"--yes"});
   EXPECT_EQ(outcome.code, ExitCode::kIncomplete) << outcome.error;
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("failed  VolumeSnapshotContent du-1"),
-                                 HasSubstr("0 things are gone, 1 are not: run it again")));
+                                 HasSubstr("removed 0 objects, 1 failed: run it again")));
   EXPECT_EQ(GetInt(Uninstall({"--yes", "--json"}).Result(), {"failed"}), 1);
 }
 

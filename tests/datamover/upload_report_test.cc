@@ -50,14 +50,13 @@ TEST(UploadReportTest, ASentenceHasUnitsOfEachSize) {
   figures.read_bytes = 1536;
   figures.audit_bytes = (int64_t{1} << 20) - 1;
   EXPECT_EQ(Summarize(figures),
-            "incremental: 12.0 MiB of 10.0 GiB changed, 1.5 KiB read, 1024.0 KiB audited, 0.0 KiB "
+            "incremental backup: 12.0 MiB changed of 10.0 GiB, 1.5 KiB read, 1.0 MiB audited, 0 B "
             "stored");
   figures.mode = "full";
   figures.reason = "no-parent";
   figures.read_bytes = (int64_t{1} << 30) - 1;
   EXPECT_EQ(Summarize(figures),
-            "full (no-parent): 12.0 MiB of 10.0 GiB changed, 1024.0 MiB read, 1024.0 KiB audited, "
-            "0.0 KiB stored");
+            "full backup (first backup): 10.0 GiB, 1.0 GiB read, 1.0 MiB audited, 0 B stored");
 }
 
 TEST(UploadReportTest, FiguresBecomeAnnotations) {

@@ -559,7 +559,7 @@ std::vector<Ailment> OfMover() {
        }},
       {"mover-orphans", Grade::kWarning, "is gone", [](Cluster& c) { SeedTask(c, "velero"); }},
       {"mover-bases", Grade::kWarning,
-       "1 are of no use: its PVC was deleted: du-1 of PVC shop/orders",
+       "1 base snapshot of no use: its PVC was deleted: du-1 of PVC shop/orders",
        [](Cluster& c) {
          Json content = MakeObject("snapshot.storage.k8s.io/v1", "VolumeSnapshotContent", "",
                                    "du-1", {{objects::kBaseLabel, "true"}},

@@ -37,6 +37,18 @@ TEST(FullReasonTest, EachHasItsPlaceAndItsOwnName) {
   }
 }
 
+TEST(FullReasonTest, EachHasALabelThatFitsATable) {
+  std::set<std::string> labels;
+  for (const FullReasonText& text : FullReasons()) {
+    const std::string label = LabelOf(text.name);
+    EXPECT_NE(label, text.name);
+    EXPECT_LE(label.size(), 13u) << label;
+    EXPECT_TRUE(labels.insert(label).second) << label;
+  }
+  EXPECT_EQ(LabelOf("of-a-later-version"), "of-a-later-version");
+  EXPECT_EQ(LabelOf(""), "");
+}
+
 TEST(FullReasonTest, SaysWhatAndWhatNext) {
   EXPECT_EQ(ToString({FullReason::kNoParent, ""}), "no-parent");
   const WhyFull why = {FullReason::kParentDamaged, "pack 6e0ca2f1 is gone"};

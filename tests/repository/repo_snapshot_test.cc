@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "base/rfc3339.h"
@@ -58,6 +59,37 @@ TEST(RepoSnapshotTest, ComesBackWithWhatWeDoNotKnow) {
   EXPECT_EQ(TagValue(*read, "vol-uid"), "1");
   EXPECT_EQ(TagValue(*read, "vol"), "");
   EXPECT_EQ(TagValue(*read, "kind"), "full");
+}
+
+TEST(RepoSnapshotTest, KeepsWhatTheBackupOfAVolumeDid) {
+  RepoSnapshot snapshot = TestSnapshot();
+  snapshot.volume =
+      VolumeSummary{.mode = "full", .reason = "no-parent", .changed_bytes = std::nullopt};
+  std::string text = EncodeSnapshot(snapshot);
+  EXPECT_TRUE(absl::EndsWith(text, ",\"csi_delta\":{\"mode\":\"full\",\"reason\":\"no-parent\"}}"))
+      << text;
+  snapshot.volume = VolumeSummary{.mode = "incremental", .reason = "", .changed_bytes = 0};
+  text = EncodeSnapshot(snapshot);
+  EXPECT_TRUE(
+      absl::EndsWith(text, ",\"csi_delta\":{\"mode\":\"incremental\",\"changed_bytes\":0}}"))
+      << text;
+  const absl::StatusOr<RepoSnapshot> read = DecodeSnapshot(text);
+  ASSERT_THAT(read, IsOk());
+  ASSERT_TRUE(read->volume.has_value());
+  EXPECT_EQ(read->volume->changed_bytes, 0);
+  EXPECT_EQ(EncodeSnapshot(*read), text);
+}
+
+TEST(RepoSnapshotTest, WhatABackupDidMayBeMissingOrMalformed) {
+  EXPECT_FALSE(DecodeSnapshot(EncodeSnapshot(TestSnapshot()))->volume.has_value());
+  std::string text = EncodeSnapshot(TestSnapshot());
+  text.pop_back();
+  EXPECT_FALSE(DecodeSnapshot(absl::StrCat(text, ",\"csi_delta\":[1]}"))->volume.has_value());
+  const absl::StatusOr<RepoSnapshot> read =
+      DecodeSnapshot(absl::StrCat(text, ",\"csi_delta\":{\"mode\":7,\"changed_bytes\":-1}}"));
+  ASSERT_THAT(read, IsOk());
+  EXPECT_EQ(read->volume->mode, "");
+  EXPECT_EQ(read->volume->changed_bytes, std::nullopt);
 }
 
 // Hours of the snapshots, and on which of them each builds (-1: none): which is the newest.
