@@ -74,7 +74,7 @@ _INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^>"]+)[>"]')
 
 @dataclasses.dataclass(frozen=True)
 class Include:
-    """One include of ours: where it stands and what it names."""
+    """One project include: where it stands and what it names."""
 
     path: pathlib.PurePosixPath  # Relative to src/.
     line: int

@@ -133,7 +133,7 @@ def restore(folder, environment):
 
 def judge(folder, environment):
     """What stock restic makes of the repository."""
-    say("\nThe judge is stock restic:")
+    say("\nThe check, by stock restic:")
     run(folder, environment, "restic", "--no-cache", "check", "--read-data")
     say("\nAnd without csi-delta at all:")
     script = "restic --no-cache dump latest /image | tar -xOf - | sha256sum"

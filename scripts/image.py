@@ -114,7 +114,7 @@ def _digest(content):
 
 
 def config(layer, architecture, settings, epoch):
-    """The image's configuration: what a runtime starts, and as whom."""
+    """The image's configuration: what a runtime starts, and as which user."""
     created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(epoch))
     return {
         "architecture": architecture, "os": "linux", "created": created, "config": settings,

@@ -4,8 +4,7 @@
     size.py [--build FOLDER]
 
 Links the release objects once more, unstripped, and adds up the bytes of code and data in the final
-executables by the place that each symbol comes from: an archive of the distribution, or a folder of
-ours. Prints megabytes of 2^20 bytes. Exits with 1 when a stripped program is over its limit.
+executables by the place that each symbol comes from: an archive of the distribution, or a folder of csi-delta. Prints megabytes of 2^20 bytes. Exits with 1 when a stripped program is over its limit.
 """
 
 import argparse
@@ -59,7 +58,7 @@ def defined_symbols(path):
 
 
 def contributors(build, name, command):
-    """Bytes by place; whoever stands first on the link line owns a shared symbol."""
+    """Bytes by place; the first on the link line owns a shared symbol."""
     with tempfile.TemporaryDirectory(prefix="size-") as folder:
         program = pathlib.Path(folder, name)
         relink = command.replace("-Wl,--strip-all", "").replace(f"-o bin/{name}", f"-o {program}")

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""House rules that no compiler checks, as a program: words, calls, tests that are not run, long functions.
+"""Style rules that no compiler checks, as a program: words, calls, tests that are not run, long functions.
 
     tidy.py [root]
 
@@ -150,7 +150,7 @@ _CLASS = re.compile(r"^(?:class|struct)\s+(?P<name>[\w:]+)[^;{}()]*\{", re.MULTI
 
 
 def class_faults(path, code, functions):
-    """Classes that nobody sees as a whole, because bodies stand in them. `functions`: those of cpp_functions()."""
+    """Classes that cannot be seen as a whole, because bodies stand in them. `functions`: those of cpp_functions()."""
     for match in _CLASS.finditer(code):
         first = code.count("\n", 0, match.start()) + 1
         end = re.compile(r"^\};", re.MULTILINE).search(code, match.end())
@@ -208,17 +208,17 @@ _OWN_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([^"]+)"', re.MULTILINE)
 
 
 def _own_folders(files):
-    """What the first part of an include of ours may be."""
+    """What the first part of a project include may be."""
     return {"tests", *(file.parts[1] for file in files if file.parts[0] == "src" and len(file.parts) > 2)}
 
 
 def include_faults(path, text, files, folders):
-    """Headers that are no files of the project: of a program that few builds have, nobody else tells."""
+    """Headers that are no files of the project: of a program that few builds have, no compiler tells."""
     for match in _OWN_INCLUDE.finditer(text):
         target = pathlib.PurePosixPath(match[1])
         places = (path.parent / target, target, "src" / target)
         if target.parts[0] in folders and not target.name.endswith(".pb.h") and not any(place in files for place in places):
-            yield f"{path}:{text.count(chr(10), 0, match.start()) + 1}: {target} is no file of the project: add it"
+            yield f"{path}:{text.count(chr(10), 0, match.start()) + 1}: {target} does not exist in the project: add it"
 
 
 def dead_test_faults(root, files):

@@ -260,7 +260,7 @@ VERBS = {
     "fuzz": Verb("<target>|all [seconds | --keep]", "feed a parser what it never saw (60 s); --keep adds what earlier runs "
                  "found to tests/fuzz/corpus", do_fuzz),
     "fmt": Verb("", "format the C++ sources in place", do_fmt),
-    "lint": Verb("[filter]", "form, layers, house rules, shellcheck, clang-tidy", do_lint),
+    "lint": Verb("[filter]", "form, layers, style rules, shellcheck, clang-tidy", do_lint),
     "asan": Verb("[filter]", "unit tests under the address and undefined-behaviour sanitizers", _sanitized("asan")),
     "tsan": Verb("[filter]", "unit tests with threads under the thread sanitizer", _sanitized("tsan")),
     "cover": Verb("", "line and branch coverage of the unit tests, per file", do_cover),

@@ -77,7 +77,7 @@ def say(text):
 
 
 def say_trace():
-    """Prints the stack of the exception at hand: a fault of ours, which nobody expected."""
+    """Prints the stack of the exception at hand: an unexpected fault of the program."""
     say(traceback.format_exc())
 
 
@@ -118,17 +118,17 @@ def as_root(command):
     return ["sudo", "-n", "--preserve-env", f"PATH={environment()['PATH']}", *command]
 
 
-def _stop(process, first=signal.SIGTERM, patience_seconds=20):
-    """Ends a command of ours with everything below it, also what has a session of its own."""
+def _stop(process, first=signal.SIGTERM, grace_seconds=20):
+    """Ends a command with everything below it, also what has a session of its own."""
     tree = process_tree.descendants(process.pid) | process_tree.of_group(process.pid)
     for sig in (first, signal.SIGTERM, signal.SIGKILL):
         process_tree.send(-process.pid, sig)
         try:
-            process.wait(timeout=patience_seconds)
+            process.wait(timeout=grace_seconds)
             break
         except subprocess.TimeoutExpired:
             tree |= process_tree.descendants(process.pid)
-    process_tree.end(lambda: process_tree.alive(tree), patience_seconds)
+    process_tree.end(lambda: process_tree.alive(tree), grace_seconds)
 
 
 def _give_priority(process, nice):
@@ -189,11 +189,11 @@ def _drain(stream, lines):
 
 
 def execute(command, *, limit_seconds=None, env=None, cwd=ROOT, keep=False, quiet=False, log=None, watch=None,
-            ends_by=signal.SIGTERM, patience_seconds=20):
+            ends_by=signal.SIGTERM, grace_seconds=20):
     """Runs one command and shows its output, unless `quiet`. Returns (exit code, lines or None).
 
     `log`: a file for all of the output. `watch`: a function that gets each line. `ends_by`: the signal by which the
-    command tidies up when it has to end before its time, within `patience_seconds`.
+    command tidies up when it has to end before its time, within `grace_seconds`.
     """
     command = [str(part) for part in command]
     deadline = time.monotonic() + limit_seconds if limit_seconds else None
@@ -226,7 +226,7 @@ def execute(command, *, limit_seconds=None, env=None, cwd=ROOT, keep=False, quie
             # What it says while it tidies up counts, too, and must not fill the pipe.
             reader = threading.Thread(target=_drain, args=(process.stdout, lines), daemon=True)
             reader.start()
-            _stop(process, ends_by, patience_seconds)
+            _stop(process, ends_by, grace_seconds)
             reader.join(_DRAIN_SECONDS_MAX)
             lines.close()
             raise

@@ -5,7 +5,7 @@ fetches, with lists of its own per release, so that signatures and checksums are
 
     debian/<release>/              apt's lists
     debian/<package>_<version>/    a package, unpacked; kept while a release has it
-    restic/<release>               link to the restic of a release; <release>.missing says why there is none
+    restic/<release>               link to the restic of a release; <release>.missing says why none exists
     promtool/promtool              Prometheus' checker of rules, without its server
 """
 

@@ -1,6 +1,6 @@
 """What `./dev test FILTER` means: the tests that a filter names, found without building or running anything.
 
-A filter is what a failure prints (`csi_test::VolumeTurnTest.X`, `tests/e2e/test_x.py::test_y[z]`), the number of a
+A filter is what a failure prints (`csi_test::VolumeLeaseTest.X`, `tests/e2e/test_x.py::test_y[z]`), the number of a
 scenario in tests/scenarios.txt, a tier, a program, a file, or a part of any test's name.
 """
 

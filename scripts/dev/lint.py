@@ -1,4 +1,4 @@
-"""./dev fmt and ./dev lint: form, layers, house rules and clang-tidy, cheapest first."""
+"""./dev fmt and ./dev lint: form, layers, style rules and clang-tidy, cheapest first."""
 
 import concurrent.futures
 import hashlib
@@ -43,11 +43,13 @@ def format_sources(check):
 
 
 def check_house():
-    """Layers, house rules, shell scripts."""
+    """Layers, style rules, words, shell scripts."""
     with stage("layers"):
         console.run([PYTHON, ROOT / "scripts" / "check_layers.py"])
     with stage("tidy"):
         console.run([PYTHON, ROOT / "scripts" / "tidy.py"])
+    with stage("words"):
+        console.run([PYTHON, ROOT / "scripts" / "words.py"])
     with stage("shellcheck"):
         scripts = [path for path in our_files("") if path.read_bytes().startswith((b"#!/bin/bash", b"#!/bin/sh"))]
         console.run(["shellcheck", *scripts])
@@ -73,7 +75,7 @@ _INCLUDE = re.compile(rb'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
 
 
 class _Digest:
-    """Names the state of everything of ours that one source's lint depends on."""
+    """Names the state of all project files that one source's lint depends on."""
 
     def __init__(self, folder):
         self._folder = folder
@@ -158,7 +160,7 @@ def _matches(folder, entry, pattern):
 
 
 def clang_tidy(pattern=None):
-    """clang-tidy, and clang's own warnings, on every source of ours; results are kept by content."""
+    """clang-tidy, and clang's own warnings, on every source of the project; results are kept by content."""
     with stage("clang-tidy"):
         build.configure("tidy")
         _generate("tidy")
@@ -169,7 +171,7 @@ def clang_tidy(pattern=None):
         units = [(entry, clean / digest.of(entry)) for entry in _units(folder)
                  if not pattern or _matches(folder, entry, pattern)]
         if not units:
-            raise Failure(f"no source of ours matches {pattern}")
+            raise Failure(f"no source of the project matches {pattern}")
         pending = [(entry, mark) for entry, mark in units if not mark.is_file()]
         say(f"clang-tidy: {len(pending)} of {len(units)} sources are new or changed")
         bad = _tidy_all(folder, pending)

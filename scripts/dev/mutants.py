@@ -144,7 +144,7 @@ def outcome(test, code, lines):
 
 def _run_test(scratch, test):
     code, lines = console.execute([scratch.root / "dev", "test", test], cwd=scratch.root, env=scratch.env, keep=True,
-                                  limit_seconds=TEST_SECONDS_MAX, patience_seconds=supervisor.GRACE_SECONDS)
+                                  limit_seconds=TEST_SECONDS_MAX, grace_seconds=supervisor.GRACE_SECONDS)
     return outcome(test, code, lines)
 
 

@@ -100,9 +100,9 @@ def _reap():
             pass
 
 
-def end(look, patience_seconds, reap=False):
+def end(look, grace_seconds, reap=False):
     """Ends what look() finds, politely first, until it finds nothing. With `reap` this process has no other children."""
-    deadline = time.monotonic() + patience_seconds
+    deadline = time.monotonic() + grace_seconds
     asked = set()
     while found := look():
         hard = time.monotonic() >= deadline
@@ -110,8 +110,8 @@ def end(look, patience_seconds, reap=False):
             if hard or (pid, start) not in asked:
                 asked.add((pid, start))
                 send(pid, signal.SIGKILL if hard else signal.SIGTERM)
-        if time.monotonic() >= deadline + patience_seconds:
-            return  # The kernel does not let go of them.
+        if time.monotonic() >= deadline + grace_seconds:
+            return  # The kernel does not end them.
         time.sleep(_POLL_SECONDS)
         if reap:
             _reap()

@@ -100,7 +100,7 @@ class Board:
 
 
 def part():
-    """The part of the calling thread's step; one that nobody sees where there is none."""
+    """The part of the calling thread's step; an invisible one where none exists."""
     return getattr(console.here, "part", None) or Part("")
 
 

@@ -60,7 +60,7 @@ def run(this, paths, *, limit_seconds, extra=(), env=None, root=False, may_be_em
     try:
         code, _ = console.execute(console.as_root(words) if root else words, env=env, quiet=True, watch=watch,
                                   log=report.with_suffix(".log"), limit_seconds=limit_seconds, ends_by=2,
-                                  patience_seconds=TIDY_UP_SECONDS)
+                                  grace_seconds=TIDY_UP_SECONDS)
     finally:
         if watch.words:
             say("\n".join(watch.words))
@@ -90,5 +90,5 @@ def to_retry(tests, journeys):
     if lost:
         return [], [f"not run again, for its clean-up failed or data were lost: {test.id}" for test in lost]
     if len(failed) > RETRIED_MAX:
-        return [], [f"not run again: {len(failed)} journeys failed, which is no matter of chance"]
+        return [], [f"not run again: {len(failed)} journeys failed, which does not happen by chance"]
     return failed, []

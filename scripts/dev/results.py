@@ -25,7 +25,7 @@ class Test:
     outcome: str
     reason: str = ""  # Of a skip, or of a failure outside the test itself.
     seconds: float = dataclasses.field(default=0.0, compare=False)
-    never_retry: bool = dataclasses.field(default=False, compare=False)  # What failed is no matter of chance.
+    never_retry: bool = dataclasses.field(default=False, compare=False)  # What failed does not happen by chance.
     points: int = dataclasses.field(default=0, compare=False)  # That it swept.
     unused: tuple | None = dataclasses.field(default=None, compare=False)  # Rights that no test of its run used, if it tells.
 

@@ -54,8 +54,8 @@ def compare(scenarios, tests):
     for scenario in scenarios:
         mine = [test for test in tests if is_named(scenario.test, test.id)]
         if not any(test.outcome == results.PASSED for test in mine):
-            fate = mine[0].outcome if mine else "is not among the tests that ran"
-            wrong.append(f"{scenario.id}: {scenario.test}: {fate}")
+            action = mine[0].outcome if mine else "is not among the tests that ran"
+            wrong.append(f"{scenario.id}: {scenario.test}: {action}")
         elif any(test.outcome == results.FAILED for test in mine):
             wrong.append(f"{scenario.id}: {scenario.test}: failed for some parameters")
     return wrong

@@ -38,7 +38,7 @@ def _worker(work, on_signal):
         if isinstance(ended.code, str):
             print(ended.code, file=sys.stderr)
     except Exception:  # pylint: disable=broad-except
-        traceback.print_exc()  # os._exit() tells nobody.
+        traceback.print_exc()  # os._exit() prints nothing.
     finally:
         sys.stdout.flush()
         sys.stderr.flush()

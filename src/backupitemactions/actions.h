@@ -10,7 +10,7 @@
 // copy of `env`.
 namespace csidelta::backupitemactions {
 
-// Takes the volume snapshot where the volume is ours to save.
+// Takes the volume snapshot where csi-delta saves the volume.
 std::unique_ptr<velero::BackupItemAction> MakePvcAction(const csi::Environment& env);
 
 // Warns of volumes that a policy gives to us where the server runs without EnableCSI. Velero (1.13
@@ -21,7 +21,7 @@ std::unique_ptr<velero::BackupItemAction> MakeUnclaimedVolumeAction(const csi::E
 // it outlive its namespace.
 std::unique_ptr<velero::BackupItemAction> MakeVolumeSnapshotAction(const csi::Environment& env);
 
-// Notes on a DataUpload of ours that it is in the archive, when it gets there.
+// Notes on a DataUpload of csi-delta that it is in the archive, when it gets there.
 std::unique_ptr<velero::BackupItemAction> MakeDataUploadAction(const csi::Environment& env);
 
 // Brings the Secrets of a content along.
@@ -33,8 +33,8 @@ std::unique_ptr<velero::BackupItemAction> MakeVolumeSnapshotClassAction(
     const csi::Environment& env);
 
 // The same three for volume groups: a VolumeGroupSnapshot is watched until all its members are
-// ready and outlives its namespace; a content is archived with who was cut together; a class brings
-// its Secrets.
+// ready and outlives its namespace; a content is archived with the members of its group; a class
+// brings its Secrets.
 std::unique_ptr<velero::BackupItemAction> MakeVolumeGroupSnapshotAction(
     const csi::Environment& env);
 std::unique_ptr<velero::BackupItemAction> MakeVolumeGroupSnapshotContentAction(

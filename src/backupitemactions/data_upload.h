@@ -18,7 +18,7 @@ struct MoveRequest {
 };
 
 // The DataUpload for it, as Velero's own action writes one, under a name that is the same in every
-// retry. Whoever moves data owns the VolumeSnapshot from the moment that this object exists. Pure.
+// retry. The data mover owns the VolumeSnapshot from the moment that this object exists. Pure.
 objects::DataUpload MakeDataUpload(const MoveRequest& request);
 
 // The claim as it is archived, so that Velero's actions and ours find the DataUpload when they

@@ -22,7 +22,7 @@ k8s::ObjectKey RecordKey(const csi::Environment& env, absl::string_view snapshot
   return objects::Lease::Key(env.velero_namespace, absl::StrCat(kRecordPrefix, snapshot_name));
 }
 
-// No Backup owns it: when its object goes, nobody would know any more that the Snapshot is in no
+// No Backup owns it: when its object goes, nothing would tell any more that the Snapshot is in no
 // archive.
 objects::Lease MakeRecord(const longhorn::NativeRequest& request, const k8s::ObjectKey& key) {
   objects::Lease record = objects::Lease::Make(key.namespace_name, key.name);

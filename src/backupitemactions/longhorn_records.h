@@ -43,7 +43,7 @@ bool IsRecordOf(const NativeRecord& record, const longhorn::Snapshot& snapshot);
 absl::Status RecordRequest(const CallContext& ctx, const csi::Environment& env,
                            const longhorn::NativeRequest& request, absl::string_view snapshot_name);
 
-// OK also when there is none.
+// OK also when none exists.
 absl::Status RecordArchived(const CallContext& ctx, const csi::Environment& env,
                             absl::string_view snapshot_name);
 

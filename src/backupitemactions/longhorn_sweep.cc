@@ -18,11 +18,11 @@
 namespace csidelta::backupitemactions {
 namespace {
 
-NativeFate FateOfUnseen(const NativeRecord& record, absl::Time now, absl::Duration grace) {
+NativeAction ActionOfUnseen(const NativeRecord& record, absl::Time now, absl::Duration grace) {
   if (!record.backup_missing_since.has_value()) {
-    return NativeFate::kNoteMissing;
+    return NativeAction::kNoteMissing;
   }
-  return now - *record.backup_missing_since >= grace ? NativeFate::kRemove : NativeFate::kKeep;
+  return now - *record.backup_missing_since >= grace ? NativeAction::kRemove : NativeAction::kKeep;
 }
 
 // One pass over the native snapshots of this Velero.
@@ -65,14 +65,14 @@ class NativeSweep {
     const NativeRecord* const record =
         found != records_.end() && IsRecordOf(found->second, snapshot) ? &found->second : nullptr;
     const absl::Time now = env_.clock.Now();
-    switch (FateOfNative(snapshot, record, backups_, now, config_.orphan_grace_period)) {
-      case NativeFate::kKeep:
+    switch (NativeActionOf(snapshot, record, backups_, now, config_.orphan_grace_period)) {
+      case NativeAction::kKeep:
         return absl::OkStatus();
-      case NativeFate::kNoteMissing:
+      case NativeAction::kNoteMissing:
         return NoteMissing(ctx_, env_, *record, now);
-      case NativeFate::kNoteFound:
+      case NativeAction::kNoteFound:
         return NoteMissing(ctx_, env_, *record, std::nullopt);
-      case NativeFate::kRemove:
+      case NativeAction::kRemove:
         return Remove(snapshot, record);
     }
     return absl::OkStatus();
@@ -109,26 +109,26 @@ class NativeSweep {
 
 }  // namespace
 
-NativeFate FateOfNative(const longhorn::Snapshot& snapshot, const NativeRecord* record,
-                        const csi::Backups& backups, absl::Time now, absl::Duration grace) {
+NativeAction NativeActionOf(const longhorn::Snapshot& snapshot, const NativeRecord* record,
+                            const csi::Backups& backups, absl::Time now, absl::Duration grace) {
   const auto found = backups.find(snapshot.Label(objects::kBackupNameLabel));
   if (found == backups.end()) {
-    return record == nullptr ? NativeFate::kKeep : FateOfUnseen(*record, now, grace);
+    return record == nullptr ? NativeAction::kKeep : ActionOfUnseen(*record, now, grace);
   }
   const velero::Backup& backup = found->second;
   const bool is_the_same =
       !backup.uid.empty() && snapshot.Label(objects::kBackupUidLabel) == backup.uid;
   if (backup.phase == "Failed" && (is_the_same || record != nullptr)) {
-    return NativeFate::kRemove;
+    return NativeAction::kRemove;
   }
   const bool is_pending =
       longhorn::StateOf(&snapshot, snapshot.uid()) == longhorn::NativeState::kPending;
   if ((backup.phase == "Completed" || backup.phase == "PartiallyFailed") &&
       (record != nullptr || (is_the_same && is_pending))) {
-    return NativeFate::kRemove;
+    return NativeAction::kRemove;
   }
-  return record != nullptr && record->backup_missing_since.has_value() ? NativeFate::kNoteFound
-                                                                       : NativeFate::kKeep;
+  return record != nullptr && record->backup_missing_since.has_value() ? NativeAction::kNoteFound
+                                                                       : NativeAction::kKeep;
 }
 
 absl::StatusOr<int> SweepNativeSnapshots(const CallContext& ctx, const csi::Environment& env,

@@ -12,13 +12,13 @@
 
 namespace csidelta::backupitemactions {
 
-enum class NativeFate { kKeep, kRemove, kNoteMissing, kNoteFound };
+enum class NativeAction { kKeep, kRemove, kNoteMissing, kNoteFound };
 
 // What becomes of a native snapshot (longhorn/native_snapshot.h), as for VolumeSnapshots
 // (csi/orphan_sweep.h). `record`: its own, which says that it is in no archive; null for none.
 // Pure.
 //
-//   Backup, found by name          snapshot                 fate
+//   Backup, found by name          snapshot                 action
 //   -----------------------------  -----------------------  -------------------------------------
 //   Completed or PartiallyFailed   with a record            removed
 //   Completed or PartiallyFailed   not taken, the same uid  removed: no archive can need it
@@ -32,8 +32,8 @@ enum class NativeFate { kKeep, kRemove, kNoteMissing, kNoteFound };
 //   not seen                       without                  kept: `longhorn list` names it
 //
 // Another uid under the same name is the same backup, read again from the object store.
-NativeFate FateOfNative(const longhorn::Snapshot& snapshot, const NativeRecord* record,
-                        const csi::Backups& backups, absl::Time now, absl::Duration grace);
+NativeAction NativeActionOf(const longhorn::Snapshot& snapshot, const NativeRecord* record,
+                            const csi::Backups& backups, absl::Time now, absl::Duration grace);
 
 // Has Longhorn delete the native snapshots of this Velero that are to be removed, each with its
 // uid; their records go with them, and so do those whose Snapshot has been gone for the grace

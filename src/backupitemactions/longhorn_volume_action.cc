@@ -12,7 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "backupitemactions/actions.h"
-#include "backupitemactions/backup_facts.h"
+#include "backupitemactions/backup_cache.h"
 #include "backupitemactions/item_results.h"
 #include "backupitemactions/longhorn_records.h"
 #include "backupitemactions/longhorn_sweep.h"
@@ -23,9 +23,9 @@
 #include "base/mutex.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
+#include "csi/lease_wait.h"
 #include "csi/snapshot_lifecycle.h"
-#include "csi/turn_wait.h"
-#include "csi/volume_turn.h"
+#include "csi/volume_lease.h"
 #include "longhorn/native_snapshot.h"
 #include "longhorn/native_watch.h"
 #include "objects/client.h"
@@ -74,7 +74,7 @@ PersistentVolumeClaim ArchivedPvc(PersistentVolumeClaim pvc, const velero::Backu
 
 class LonghornVolumeAction : public velero::BackupItemAction {
  public:
-  explicit LonghornVolumeAction(const csi::Environment& env) : env_(env), facts_(env) {}
+  explicit LonghornVolumeAction(const csi::Environment& env) : env_(env), cache_(env) {}
 
   velero::ResourceSelector AppliesTo() const override;
   absl::StatusOr<velero::BackupItemResult> Execute(const CallContext& ctx,
@@ -107,23 +107,22 @@ class LonghornVolumeAction : public velero::BackupItemAction {
   // two at once, and Longhorn's engine takes one after the other.
   absl::StatusOr<longhorn::Snapshot> Take(const CallContext& ctx, const velero::Backup& backup,
                                           const longhorn::NativeRequest& request);
-  csi::TurnRequest TurnOf(const velero::Backup& backup, const longhorn::NativeRequest& request);
+  csi::VolumeLeaseRequest LeaseRequestOf(const velero::Backup& backup,
+                                         const longhorn::NativeRequest& request);
   static void Tell(const longhorn::NativeRequest& request, const longhorn::Snapshot& snapshot,
                    bool is_attached, absl::Duration duration);
 
   // One that is not taken in time is deleted: Longhorn would take it later. Its record stays for
   // the sweep, in case that an answer was lost.
-  absl::StatusOr<longhorn::Snapshot> TakeInTurn(const CallContext& ctx,
-                                                const velero::Backup& backup,
-                                                const longhorn::NativeRequest& request,
-                                                const longhorn::Volume& volume,
-                                                const std::string& name, csi::VolumeTurn& turn);
+  absl::StatusOr<longhorn::Snapshot> TakeUnderLease(
+      const CallContext& ctx, const velero::Backup& backup, const longhorn::NativeRequest& request,
+      const longhorn::Volume& volume, const std::string& name, csi::VolumeLease& lease);
 
   // Until it is taken; a volume that Longhorn attached for it is waited for until it is ready, when
-  // Longhorn lets go of it.
+  // Longhorn detaches it.
   absl::StatusOr<longhorn::Snapshot> Await(const CallContext& ctx, absl::Duration timeout,
                                            const longhorn::Snapshot& made, bool is_attached,
-                                           csi::VolumeTurn& turn,
+                                           csi::VolumeLease& lease,
                                            longhorn::NativeWatch::Interest& interest);
 
   // One for all PVCs of a backup.
@@ -135,7 +134,7 @@ class LonghornVolumeAction : public velero::BackupItemAction {
                                   const longhorn::Snapshot* snapshot, absl::Duration timeout);
 
   csi::Environment env_;
-  BackupFacts facts_;
+  BackupCache cache_;
   Slots detached_{kDetachedMax};
   Mutex mutex_;
   // By the uid of the Backup: one process serves few backups.
@@ -175,13 +174,13 @@ absl::StatusOr<velero::BackupItemResult> LonghornVolumeAction::Execute(
 absl::StatusOr<VolumeDecision> LonghornVolumeAction::Decide(const CallContext& ctx,
                                                             const velero::Backup& backup,
                                                             const PersistentVolumeClaim& pvc) {
-  ASSIGN_OR_RETURN(const auto policies, facts_.Policies(ctx, backup));
+  ASSIGN_OR_RETURN(const auto policies, cache_.Policies(ctx, backup));
   if (!policies->AnyRuleHas(velero::kCsiDeltaParameter, velero::kCsiDeltaLonghorn)) {
     return VolumeDecision{};
   }
   const velero::VolumeQueries queries{
-      .policies = [&] { return facts_.Policies(ctx, backup); },
-      .pv = [&] { return facts_.Volume(ctx, backup, pvc); },
+      .policies = [&] { return cache_.Policies(ctx, backup); },
+      .pv = [&] { return cache_.Volume(ctx, backup, pvc); },
       // They matter only where no rule decides.
       .pods = [] { return std::make_shared<const std::vector<objects::Pod>>(); },
   };
@@ -197,7 +196,7 @@ absl::StatusOr<velero::BackupItemResult> LonghornVolumeAction::Save(
     CSIDELTA_LOG(kWarn, "a PVC is snapshotted alone: native snapshots of Longhorn know no groups",
                  {"namespace", pvc.namespace_name()}, {"pvc", pvc.name()}, {"volume_group", group});
   }
-  ASSIGN_OR_RETURN(const auto config, facts_.Config(ctx, backup));
+  ASSIGN_OR_RETURN(const auto config, cache_.Config(ctx, backup));
   SweepOnce(ctx, backup, *config);
   const longhorn::NativeRequest request{.namespace_name = config->longhorn_namespace,
                                         .volume = decision.pv.handle(),
@@ -257,7 +256,7 @@ absl::StatusOr<longhorn::Snapshot> LonghornVolumeAction::Take(
   const absl::Time asked_at = ctx.clock->Now();
   // Long enough to see a dead holder's turn run out.
   const CallContext waiting =
-      ctx.WithTimeout(std::max(backup.csi_snapshot_timeout, 2 * csi::kTurnDuration));
+      ctx.WithTimeout(std::max(backup.csi_snapshot_timeout, 2 * csi::kVolumeLeaseDuration));
   const bool is_attached = IsAttached(volume);
   if (!is_attached) {
     RETURN_IF_ERROR(
@@ -269,10 +268,11 @@ absl::StatusOr<longhorn::Snapshot> LonghornVolumeAction::Take(
       detached_.Give();
     }
   };
-  ASSIGN_OR_RETURN(csi::VolumeTurn turn,
-                   csi::VolumeTurn::Take(waiting, env_.api, TurnOf(backup, request)));
-  absl::StatusOr<longhorn::Snapshot> taken = TakeInTurn(ctx, backup, request, volume, name, turn);
-  if (const absl::Status released = turn.Release(csi::CleanUpContext(env_.clock), env_.api);
+  ASSIGN_OR_RETURN(csi::VolumeLease lease,
+                   csi::VolumeLease::Take(waiting, env_.api, LeaseRequestOf(backup, request)));
+  absl::StatusOr<longhorn::Snapshot> taken =
+      TakeUnderLease(ctx, backup, request, volume, name, lease);
+  if (const absl::Status released = lease.Release(csi::CleanUpContext(env_.clock), env_.api);
       !released.ok()) {
     CSIDELTA_LOG(kInfo, "the volume's turn is left to run out", {"status", released.ToString()});
   }
@@ -281,8 +281,8 @@ absl::StatusOr<longhorn::Snapshot> LonghornVolumeAction::Take(
   return taken;
 }
 
-csi::TurnRequest LonghornVolumeAction::TurnOf(const velero::Backup& backup,
-                                              const longhorn::NativeRequest& request) {
+csi::VolumeLeaseRequest LonghornVolumeAction::LeaseRequestOf(
+    const velero::Backup& backup, const longhorn::NativeRequest& request) {
   return {.lease_namespace = env_.velero_namespace,
           .claim_namespace = request.pvc_namespace,
           .claim_name = request.pvc_name,
@@ -306,16 +306,16 @@ void LonghornVolumeAction::Tell(const longhorn::NativeRequest& request,
                {"duration_ms", absl::StrCat(absl::ToInt64Milliseconds(duration))});
 }
 
-absl::StatusOr<longhorn::Snapshot> LonghornVolumeAction::TakeInTurn(
+absl::StatusOr<longhorn::Snapshot> LonghornVolumeAction::TakeUnderLease(
     const CallContext& ctx, const velero::Backup& backup, const longhorn::NativeRequest& request,
-    const longhorn::Volume& volume, const std::string& name, csi::VolumeTurn& turn) {
+    const longhorn::Volume& volume, const std::string& name, csi::VolumeLease& lease) {
   const absl::Duration timeout = backup.csi_snapshot_timeout;
   RETURN_IF_ERROR(RecordRequest(ctx, env_, request, name));
   longhorn::NativeWatch::Interest interest(WatchOf(request), name);
   absl::StatusOr<longhorn::Snapshot> taken = longhorn::CreateNative(
       ctx.WithTimeout(std::min(timeout, kUnansweredMax)), env_.api, request, name);
   if (taken.ok()) {
-    taken = Await(ctx, timeout, *taken, IsAttached(volume), turn, interest);
+    taken = Await(ctx, timeout, *taken, IsAttached(volume), lease, interest);
   }
   if (taken.ok()) {
     return taken;
@@ -335,7 +335,7 @@ absl::StatusOr<longhorn::Snapshot> LonghornVolumeAction::TakeInTurn(
 
 absl::StatusOr<longhorn::Snapshot> LonghornVolumeAction::Await(
     const CallContext& ctx, absl::Duration timeout, const longhorn::Snapshot& made,
-    bool is_attached, csi::VolumeTurn& turn, longhorn::NativeWatch::Interest& interest) {
+    bool is_attached, csi::VolumeLease& lease, longhorn::NativeWatch::Interest& interest) {
   longhorn::Snapshot seen = made;
   const auto is_done = [&](const longhorn::Snapshot* object) -> absl::StatusOr<bool> {
     if (object != nullptr) {
@@ -350,7 +350,7 @@ absl::StatusOr<longhorn::Snapshot> LonghornVolumeAction::Await(
   const longhorn::Snapshot* known = &made;
   const CallContext limited = ctx.WithTimeout(timeout);
   const absl::Status status =
-      csi::TurnWaiter(limited, env_, turn)
+      csi::LeaseWaiter(limited, env_, lease)
           .Wait<longhorn::Snapshot>(
               is_done, [&](const CallContext& slice, objects::Predicate<longhorn::Snapshot> judge) {
                 return interest.Await(slice, judge, std::exchange(known, nullptr));
@@ -413,7 +413,7 @@ velero::OperationProgress LonghornVolumeAction::Judge(const CallContext& ctx,
   }
   const auto taken_at = longhorn::TakenAt(*snapshot);
   const std::string taken =
-      taken_at.has_value() ? absl::StrCat("cut at ", FormatRfc3339(*taken_at)) : "cut";
+      taken_at.has_value() ? absl::StrCat("taken at ", FormatRfc3339(*taken_at)) : "taken";
   if (state == NativeState::kReady) {
     progress.completed = true;
     return NotYet(std::move(progress), absl::StrCat(taken, ", ready"));

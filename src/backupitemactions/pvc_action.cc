@@ -9,7 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "backupitemactions/actions.h"
-#include "backupitemactions/backup_facts.h"
+#include "backupitemactions/backup_cache.h"
 #include "backupitemactions/data_upload.h"
 #include "backupitemactions/item_results.h"
 #include "backupitemactions/snapshot_operation.h"
@@ -62,7 +62,7 @@ PersistentVolumeClaim ArchivedClaim(PersistentVolumeClaim pvc, const velero::Bac
 
 class PvcAction : public velero::BackupItemAction {
  public:
-  explicit PvcAction(const csi::Environment& env) : env_(env), facts_(env), groups_(env, facts_) {}
+  explicit PvcAction(const csi::Environment& env) : env_(env), cache_(env), groups_(env, cache_) {}
 
   velero::ResourceSelector AppliesTo() const override;
   absl::StatusOr<velero::BackupItemResult> Execute(const CallContext& ctx,
@@ -92,7 +92,7 @@ class PvcAction : public velero::BackupItemAction {
   // go on.
   bool IsTransferOver(const CallContext& ctx, const csi::CopyRecord& record);
 
-  // Whoever reads an error wants to know which claim it is about.
+  // An error names the claim that it is about.
   static absl::StatusOr<velero::BackupItemResult> NamingTheClaim(
       const PersistentVolumeClaim& item, absl::StatusOr<velero::BackupItemResult> result);
   absl::StatusOr<velero::BackupItemResult> Save(const CallContext& ctx,
@@ -132,8 +132,8 @@ class PvcAction : public velero::BackupItemAction {
                                                 const PersistentVolumeClaim& item,
                                                 const VolumeDecision& decision);
 
-  // Nothing where no group can have been handed over: the kinds are not there for us.
-  absl::StatusOr<std::optional<csi::TakenSnapshot>> GoOnHandingOver(
+  // Nothing where no group can have been adopted: the kinds are not served.
+  absl::StatusOr<std::optional<csi::TakenSnapshot>> ContinueAdoption(
       const CallContext& ctx, const velero::Backup& backup, const csi::SnapshotRequest& request);
 
   // With the claim's group, where it has one; also by a call that was interrupted.
@@ -142,15 +142,15 @@ class PvcAction : public velero::BackupItemAction {
                                                 const PersistentVolumeClaim& item,
                                                 const VolumeDecision& decision);
 
-  // Where it is certain that nobody takes the VolumeSnapshot over, it goes, with the driver's
+  // Where it is certain that no process takes the VolumeSnapshot over, it goes, with the driver's
   // snapshot. Else it stays until a later backup finds it left over.
-  absl::StatusOr<DataUpload> HandOver(const CallContext& ctx, const velero::Backup& backup,
-                                      const PersistentVolumeClaim& item,
-                                      const csi::Transfer& transfer,
-                                      const csi::TakenSnapshot& taken);
+  absl::StatusOr<DataUpload> RebindResult(const CallContext& ctx, const velero::Backup& backup,
+                                          const PersistentVolumeClaim& item,
+                                          const csi::Transfer& transfer,
+                                          const csi::TakenSnapshot& taken);
 
   csi::Environment env_;
-  BackupFacts facts_;
+  BackupCache cache_;
   VolumeGroups groups_;
 };
 
@@ -259,9 +259,9 @@ absl::StatusOr<velero::BackupItemResult> PvcAction::Save(const CallContext& ctx,
 }
 
 void PvcAction::Say(const VolumeDecision& decision, const PersistentVolumeClaim& item) {
-  const bool ours = decision.kind == VolumeDecision::Kind::kSnapshot ||
-                    decision.kind == VolumeDecision::Kind::kMove;
-  const char* message = ours ? "taking a volume snapshot" : "volume left alone";
+  const bool own = decision.kind == VolumeDecision::Kind::kSnapshot ||
+                   decision.kind == VolumeDecision::Kind::kMove;
+  const char* message = own ? "taking a volume snapshot" : "volume left alone";
   if (decision.warn) {
     CSIDELTA_LOG(kWarn, message, {"namespace", item.namespace_name()}, {"pvc", item.name()},
                  {"reason", decision.reason});
@@ -275,9 +275,9 @@ absl::StatusOr<VolumeDecision> PvcAction::Decide(const CallContext& ctx,
                                                  const velero::Backup& backup,
                                                  const PersistentVolumeClaim& item) {
   const velero::VolumeQueries queries{
-      .policies = [&] { return facts_.Policies(ctx, backup); },
-      .pv = [&] { return facts_.Volume(ctx, backup, item); },
-      .pods = [&] { return facts_.Pods(ctx, backup, item.namespace_name()); },
+      .policies = [&] { return cache_.Policies(ctx, backup); },
+      .pv = [&] { return cache_.Volume(ctx, backup, item); },
+      .pods = [&] { return cache_.Pods(ctx, backup, item.namespace_name()); },
   };
   velero::DecisionInput input{.backup = backup, .pvc = item, .enable_csi = env_.enable_csi};
   ASSIGN_OR_RETURN(VolumeDecision decision, velero::DecideVolume(input, queries));
@@ -326,7 +326,7 @@ absl::StatusOr<std::string> PvcAction::ChooseClass(const CallContext& ctx,
       .policy_parameter = decision.snapshot_class,
       .backup_annotation = annotation == backup.annotations.end() ? "" : annotation->second,
   };
-  ASSIGN_OR_RETURN(const auto classes, facts_.SnapshotClasses(ctx, backup));
+  ASSIGN_OR_RETURN(const auto classes, cache_.SnapshotClasses(ctx, backup));
   ASSIGN_OR_RETURN(const csi::SnapshotClassChoice choice, csi::ChooseSnapshotClass(wish, *classes));
   for (const std::string& reason : choice.ungranted) {
     CSIDELTA_LOG(kWarn, "another volume snapshot class is used",
@@ -348,8 +348,8 @@ absl::StatusOr<std::shared_ptr<const GroupOutcome>> PvcAction::TakeInGroup(
   if (group.empty()) {
     return nullptr;
   }
-  ASSIGN_OR_RETURN(const auto config, facts_.Config(ctx, backup));
-  facts_.SweepOnce(ctx, backup, *config);
+  ASSIGN_OR_RETURN(const auto config, cache_.Config(ctx, backup));
+  cache_.SweepOnce(ctx, backup, *config);
   ASSIGN_OR_RETURN(
       std::shared_ptr<const GroupOutcome> outcome,
       groups_.Take(ctx, backup, item, decision,
@@ -377,8 +377,8 @@ absl::StatusOr<csi::TakenSnapshot> PvcAction::Take(const CallContext& ctx,
                                                    const velero::Backup& backup,
                                                    const PersistentVolumeClaim& item,
                                                    const VolumeDecision& decision) {
-  ASSIGN_OR_RETURN(const auto config, facts_.Config(ctx, backup));
-  facts_.SweepOnce(ctx, backup, *config);
+  ASSIGN_OR_RETURN(const auto config, cache_.Config(ctx, backup));
+  cache_.SweepOnce(ctx, backup, *config);
   ASSIGN_OR_RETURN(const std::string class_name, ChooseClass(ctx, backup, item, decision));
   const csi::SnapshotRequest request{.backup = backup,
                                      .claim_namespace = item.namespace_name(),
@@ -387,12 +387,12 @@ absl::StatusOr<csi::TakenSnapshot> PvcAction::Take(const CallContext& ctx,
                                      .class_name = class_name};
   const absl::Time asked_at = ctx.clock->Now();
   ASSIGN_OR_RETURN(const csi::TakenSnapshot taken, csi::TakeSnapshot(ctx, env_, request));
-  const auto cut_at = taken.content.taken_at();
+  const auto snapshot_taken_at = taken.content.taken_at();
   CSIDELTA_LOG(
       kInfo, "volume snapshot taken", {"namespace", request.claim_namespace},
       {"pvc", request.claim_name}, {"volume_snapshot", taken.snapshot.name()},
       {"snapshot_handle", taken.content.handle()}, {"asked_at", FormatRfc3339(asked_at)},
-      {"cut_at", cut_at.has_value() ? FormatRfc3339(*cut_at) : "unknown"},
+      {"cut_at", snapshot_taken_at.has_value() ? FormatRfc3339(*snapshot_taken_at) : "unknown"},
       {"duration_ms", absl::StrCat(absl::ToInt64Milliseconds(ctx.clock->Now() - asked_at))});
   return taken;
 }
@@ -432,7 +432,7 @@ absl::StatusOr<velero::BackupItemResult> PvcAction::Move(const CallContext& ctx,
   PersistentVolumeClaim claim = item;
   if (!upload.has_value()) {
     ASSIGN_OR_RETURN(const csi::TakenSnapshot taken, TakeToMove(ctx, backup, item, decision));
-    ASSIGN_OR_RETURN(upload, HandOver(ctx, backup, item, transfer, taken));
+    ASSIGN_OR_RETURN(upload, RebindResult(ctx, backup, item, transfer, taken));
     if (const auto size_bytes = taken.content.restore_size_bytes(); size_bytes.has_value()) {
       claim.RaiseRequestedBytes(*size_bytes);
     }
@@ -450,14 +450,14 @@ absl::StatusOr<velero::BackupItemResult> PvcAction::Move(const CallContext& ctx,
   return result;
 }
 
-absl::StatusOr<std::optional<csi::TakenSnapshot>> PvcAction::GoOnHandingOver(
+absl::StatusOr<std::optional<csi::TakenSnapshot>> PvcAction::ContinueAdoption(
     const CallContext& ctx, const velero::Backup& backup, const csi::SnapshotRequest& request) {
-  const auto kinds = facts_.GroupKinds(ctx, backup);
+  const auto kinds = cache_.GroupKinds(ctx, backup);
   if (absl::IsNotFound(kinds.status()) || absl::IsPermissionDenied(kinds.status())) {
     return std::optional<csi::TakenSnapshot>();
   }
   RETURN_IF_ERROR(kinds.status());
-  return csi::GoOnHandingOver(ctx, env_, request, (*kinds)->version);
+  return csi::ContinueAdoption(ctx, env_, request, (*kinds)->version);
 }
 
 absl::StatusOr<csi::TakenSnapshot> PvcAction::TakeToMove(const CallContext& ctx,
@@ -472,22 +472,23 @@ absl::StatusOr<csi::TakenSnapshot> PvcAction::TakeToMove(const CallContext& ctx,
                                      .claim_name = item.name(),
                                      .claim_uid = item.uid(),
                                      .class_name = ""};
-  ASSIGN_OR_RETURN(std::optional<csi::TakenSnapshot> handed_over,
-                   csi::FindHandedOver(ctx, env_, request));
-  if (!handed_over.has_value()) {
-    ASSIGN_OR_RETURN(handed_over, GoOnHandingOver(ctx, backup, request));
+  ASSIGN_OR_RETURN(std::optional<csi::TakenSnapshot> delivered,
+                   csi::FindAdopted(ctx, env_, request));
+  if (!delivered.has_value()) {
+    ASSIGN_OR_RETURN(delivered, ContinueAdoption(ctx, backup, request));
   }
-  if (handed_over.has_value()) {
-    return *handed_over;
+  if (delivered.has_value()) {
+    return *delivered;
   }
   ASSIGN_OR_RETURN(const auto group, TakeInGroup(ctx, backup, item, decision));
   return group != nullptr ? group->taken.members.at(item.uid()) : Take(ctx, backup, item, decision);
 }
 
-absl::StatusOr<DataUpload> PvcAction::HandOver(const CallContext& ctx, const velero::Backup& backup,
-                                               const PersistentVolumeClaim& item,
-                                               const csi::Transfer& transfer,
-                                               const csi::TakenSnapshot& taken) {
+absl::StatusOr<DataUpload> PvcAction::RebindResult(const CallContext& ctx,
+                                                   const velero::Backup& backup,
+                                                   const PersistentVolumeClaim& item,
+                                                   const csi::Transfer& transfer,
+                                                   const csi::TakenSnapshot& taken) {
   const std::string snapshot = taken.snapshot.name();
   const absl::StatusOr<DataUpload> upload =
       csi::EnsureTransfer(ctx, env_.api, transfer,
@@ -515,7 +516,7 @@ absl::StatusOr<DataUpload> PvcAction::HandOver(const CallContext& ctx, const vel
                                 taken.snapshot.uid())
           : there.status();
   if (!removed.ok()) {
-    CSIDELTA_LOG(kWarn, "a volume snapshot taken in vain is left",
+    CSIDELTA_LOG(kWarn, "an unreferenced volume snapshot is left",
                  {"namespace", item.namespace_name()}, {"volume_snapshot", snapshot},
                  {"status", removed.ToString()});
   }

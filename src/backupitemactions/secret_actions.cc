@@ -61,7 +61,7 @@ class WithSecretsAction : public ImmediateAction {
                                                           Kind& item) = 0;
 
   // The same for what the archive alone has. Also of the backup that is being finalized, which
-  // reads the object anew.
+  // reads the object again.
   virtual void Describe(const velero::Backup& /*backup*/, Kind& /*item*/) {}
 
   csi::Environment env_;
@@ -93,7 +93,7 @@ class VolumeSnapshotContentAction : public WithSecretsAction<VolumeSnapshotConte
   // Velero's own delete action takes whatever has the label, and asks the driver for this snapshot
   // alone: many drivers refuse that, and others then refuse to delete the rest of the group.
   void Describe(const velero::Backup& backup, VolumeSnapshotContent& item) override {
-    if (csi::IsMemberOfOurs(item) && IsOf(backup, item)) {
+    if (csi::IsManagedMember(item) && IsOf(backup, item)) {
       item.RemoveLabel(objects::kBackupNameLabel);
       item.SetLabel(objects::kMemberOfBackupLabel, velero::ValidLabelValue(backup.name));
     }
@@ -105,7 +105,7 @@ class VolumeSnapshotContentAction : public WithSecretsAction<VolumeSnapshotConte
   }
 
   // Whether the content belongs to a VolumeSnapshot that this backup took, and does not say so.
-  // Without the label nobody would delete it with the backup.
+  // Without the label Velero would not delete it with the backup.
   bool LacksLabel(const CallContext& ctx, const velero::Backup& backup,
                   const VolumeSnapshotContent& item) {
     if (IsOf(backup, item) || item.is_pre_provisioned()) {

@@ -26,8 +26,9 @@ absl::string_view FormOf(Kind kind) {
 
 constexpr size_t kParts = 5;
 
-std::string NotOurs(absl::string_view id) {
-  return absl::StrCat("\"", absl::CHexEscape(id.substr(0, 128)), "\" is no operation id of ours");
+std::string NotManaged(absl::string_view id) {
+  return absl::StrCat("\"", absl::CHexEscape(id.substr(0, 128)),
+                      "\" is not an operation id of csi-delta");
 }
 
 }  // namespace
@@ -50,13 +51,13 @@ absl::StatusOr<SnapshotOperation> DecodeOperationId(absl::string_view id, Kind k
                                .started_at = *started_at};
     }
   }
-  return absl::InvalidArgumentError(NotOurs(id));
+  return absl::InvalidArgumentError(NotManaged(id));
 }
 
 velero::OperationProgress UnknownOperation(absl::string_view id, absl::Time now) {
   velero::OperationProgress progress;
   progress.completed = true;
-  progress.error = NotOurs(id);
+  progress.error = NotManaged(id);
   progress.description = progress.error;
   progress.started = now;
   progress.updated = now;

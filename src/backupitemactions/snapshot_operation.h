@@ -11,7 +11,7 @@ namespace csidelta::backupitemactions {
 
 // The asynchronous operation "until this VolumeSnapshot is ready to use", or a VolumeGroupSnapshot
 // with its members, or a native snapshot of Longhorn, as its id says it. The id is all that a later
-// process is given, maybe of a later version of ours: every form ever written stays readable.
+// process is given, maybe of a later version: every form ever written stays readable.
 struct SnapshotOperation {
   enum class Kind { kVolumeSnapshot, kGroup, kLonghorn };
   Kind kind = Kind::kVolumeSnapshot;
@@ -29,7 +29,7 @@ std::string EncodeOperationId(const SnapshotOperation& operation);
 absl::StatusOr<SnapshotOperation> DecodeOperationId(
     absl::string_view id, SnapshotOperation::Kind kind = SnapshotOperation::Kind::kVolumeSnapshot);
 
-// The answer about an operation that nobody began: failed, and why. Pure.
+// The answer about an operation that was never begun: failed, and why. Pure.
 velero::OperationProgress UnknownOperation(absl::string_view id, absl::Time now);
 
 }  // namespace csidelta::backupitemactions

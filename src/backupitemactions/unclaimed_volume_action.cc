@@ -2,7 +2,7 @@
 #include <string>
 
 #include "backupitemactions/actions.h"
-#include "backupitemactions/backup_facts.h"
+#include "backupitemactions/backup_cache.h"
 #include "backupitemactions/immediate_action.h"
 #include "base/log.h"
 #include "base/status_macros.h"
@@ -16,7 +16,7 @@ namespace {
 class UnclaimedVolumeAction : public ImmediateAction {
  public:
   explicit UnclaimedVolumeAction(const csi::Environment& env)
-      : ImmediateAction("persistentvolumeclaims"), env_(env), facts_(env) {}
+      : ImmediateAction("persistentvolumeclaims"), env_(env), cache_(env) {}
 
   absl::StatusOr<velero::BackupItemResult> Execute(const CallContext& ctx,
                                                    const objects::Object& item,
@@ -30,9 +30,9 @@ class UnclaimedVolumeAction : public ImmediateAction {
     }
     ASSIGN_OR_RETURN(const auto pvc, objects::PersistentVolumeClaim::From(item));
     const velero::VolumeQueries queries{
-        .policies = [&] { return facts_.Policies(ctx, backup); },
-        .pv = [&] { return facts_.Volume(ctx, backup, pvc); },
-        .pods = [&] { return facts_.Pods(ctx, backup, pvc.namespace_name()); },
+        .policies = [&] { return cache_.Policies(ctx, backup); },
+        .pv = [&] { return cache_.Volume(ctx, backup, pvc); },
+        .pods = [&] { return cache_.Pods(ctx, backup, pvc.namespace_name()); },
     };
     const velero::DecisionInput input{.backup = backup, .pvc = pvc, .enable_csi = false};
     ASSIGN_OR_RETURN(const velero::VolumeDecision decision, velero::DecideVolume(input, queries));
@@ -45,7 +45,7 @@ class UnclaimedVolumeAction : public ImmediateAction {
 
  private:
   const csi::Environment env_;
-  BackupFacts facts_;
+  BackupCache cache_;
 };
 
 }  // namespace

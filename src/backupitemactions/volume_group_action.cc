@@ -83,7 +83,7 @@ class VolumeGroupSnapshotAction : public velero::BackupItemAction {
   static void AddContentAndClass(const VolumeGroupSnapshot& group, VolumeGroupSnapshot& archived,
                                  velero::BackupItemResult& result);
 
-  // A group of somebody else: goes along with its content and class, and stays as it is. Its
+  // A foreign group: goes along with its content and class, and stays as it is. Its
   // members are not returned: on Velero >= 1.14 they would be deleted at the end of the backup.
   absl::StatusOr<velero::BackupItemResult> DescribeOthers(const CallContext& ctx,
                                                           const VolumeGroupSnapshot& group);
@@ -104,7 +104,7 @@ class VolumeGroupSnapshotAction : public velero::BackupItemAction {
                                                 const SnapshotOperation& operation);
 
   velero::OperationProgress Judge(const CallContext& ctx, velero::OperationProgress progress,
-                                  const VolumeGroupSnapshot& group, absl::Duration patience);
+                                  const VolumeGroupSnapshot& group, absl::Duration grace_period);
 
   csi::Environment env_;
 };
@@ -116,11 +116,11 @@ absl::StatusOr<velero::BackupItemResult> VolumeGroupSnapshotAction::Execute(
     return velero::BackupItemResult{};
   }
   ASSIGN_OR_RETURN(const auto group, VolumeGroupSnapshot::From(item));
-  const bool ours = csi::IsGroupOurs(group, backup);
+  const bool own = csi::IsManagedGroup(group, backup);
   if (backup.Finalizing()) {
-    return ours ? Finalize(ctx, group, backup) : velero::BackupItemResult{};
+    return own ? Finalize(ctx, group, backup) : velero::BackupItemResult{};
   }
-  if (!ours) {
+  if (!own) {
     return DescribeOthers(ctx, group);
   }
   absl::StatusOr<velero::BackupItemResult> result = Adopt(ctx, group, backup);
@@ -249,26 +249,26 @@ absl::StatusOr<VolumeGroupSnapshot> VolumeGroupSnapshotAction::FindGroup(
 }
 
 velero::OperationProgress Complain(velero::OperationProgress progress, const std::string& error,
-                                   absl::Time now, absl::Duration patience) {
+                                   absl::Time now, absl::Duration grace_period) {
   std::string text = absl::StrCat("volume group not ready, the driver says: ", error);
-  return now - *progress.started < patience ? NotYet(std::move(progress), std::move(text))
-                                            : Failed(std::move(progress), std::move(text));
+  return now - *progress.started < grace_period ? NotYet(std::move(progress), std::move(text))
+                                                : Failed(std::move(progress), std::move(text));
 }
 
 // For people who read how a backup goes.
 std::string CutText(const VolumeGroupSnapshot& group) {
-  return absl::StrCat("cut, freeze window ", FreezeWindowText(group));
+  return absl::StrCat("taken, freeze window ", FreezeWindowText(group));
 }
 
 // What the group, and then its members, say about an operation under way.
 velero::OperationProgress VolumeGroupSnapshotAction::Judge(const CallContext& ctx,
                                                            velero::OperationProgress progress,
                                                            const VolumeGroupSnapshot& group,
-                                                           absl::Duration patience) {
+                                                           absl::Duration grace_period) {
   if (!group.is_ready()) {
     const std::string error = group.error_message();
     return error.empty() ? NotYet(std::move(progress), absl::StrCat(CutText(group), ", not ready"))
-                         : Complain(std::move(progress), error, ctx.clock->Now(), patience);
+                         : Complain(std::move(progress), error, ctx.clock->Now(), grace_period);
   }
   const auto contents = objects::List<objects::VolumeSnapshotContent>(
       ctx, env_.api, "",
@@ -284,7 +284,7 @@ velero::OperationProgress VolumeGroupSnapshotAction::Judge(const CallContext& ct
     } else if (const std::string error = content.error_message(); !error.empty()) {
       return Complain(std::move(progress),
                       absl::StrCat("VolumeSnapshot ", content.snapshot_name(), ": ", error),
-                      ctx.clock->Now(), patience);
+                      ctx.clock->Now(), grace_period);
     }
   }
   const auto total = static_cast<int>(csi::PlannedMembers(group).size());
@@ -333,7 +333,7 @@ absl::Status VolumeGroupSnapshotAction::Cancel(const CallContext& ctx,
     return absl::OkStatus();
   }
   RETURN_IF_ERROR(group.status());
-  if (!csi::IsGroupOurs(*group, backup) || group->is_ready()) {
+  if (!csi::IsManagedGroup(*group, backup) || group->is_ready()) {
     return absl::OkStatus();
   }
   CSIDELTA_LOG(kInfo, "removing a volume group snapshot that did not become ready",
@@ -389,7 +389,7 @@ class VolumeGroupSnapshotContentAction : public velero::BackupItemAction {
   }
 
  private:
-  // Who was cut together: handles as the content has them, or else the plan; claims as the
+  // The members of the group: handles as the content has them, or else the plan; claims as the
   // VolumeGroupSnapshot was asked for them.
   std::vector<objects::PlannedGroupMember> Members(const CallContext& ctx,
                                                    const VolumeGroupSnapshotContent& content) {

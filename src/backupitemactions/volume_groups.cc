@@ -61,9 +61,9 @@ std::string Exclusion(const PersistentVolumeClaim& claim, const VolumeDecision& 
 absl::Duration CutSpread(const csi::TakenGroup& group) {
   std::optional<absl::Time> first, last;
   for (const auto& [uid, member] : group.members) {
-    if (const auto cut_at = member.content.taken_at(); cut_at.has_value()) {
-      first = std::min(first.value_or(*cut_at), *cut_at);
-      last = std::max(last.value_or(*cut_at), *cut_at);
+    if (const auto snapshot_taken_at = member.content.taken_at(); snapshot_taken_at.has_value()) {
+      first = std::min(first.value_or(*snapshot_taken_at), *snapshot_taken_at);
+      last = std::max(last.value_or(*snapshot_taken_at), *snapshot_taken_at);
     }
   }
   return first.has_value() ? *last - *first : absl::ZeroDuration();
@@ -71,23 +71,24 @@ absl::Duration CutSpread(const csi::TakenGroup& group) {
 
 void SayTaken(const PersistentVolumeClaim& claim, const csi::TakenGroup& group,
               absl::Duration duration) {
-  const auto cut_at = group.content.taken_at();
-  CSIDELTA_LOG(kInfo, "volume group snapshot taken", {"namespace", claim.namespace_name()},
-               {"volume_group_snapshot", group.group.name()},
-               {"members", absl::StrCat(group.members.size())},
-               {"group_handle", group.content.handle_or_source()},
-               {"asked_at", group.group.Annotation(objects::kAskedAtAnnotation)},
-               {"answered_at", group.group.Annotation(objects::kAnsweredAtAnnotation)},
-               {"freeze_window", FreezeWindowText(group.group)},
-               {"cut_at", cut_at.has_value() ? FormatRfc3339(*cut_at) : "unknown"},
-               {"cut_spread_ms", absl::StrCat(absl::ToInt64Milliseconds(CutSpread(group)))},
-               {"duration_ms", absl::StrCat(absl::ToInt64Milliseconds(duration))});
+  const auto snapshot_taken_at = group.content.taken_at();
+  CSIDELTA_LOG(
+      kInfo, "volume group snapshot taken", {"namespace", claim.namespace_name()},
+      {"volume_group_snapshot", group.group.name()},
+      {"members", absl::StrCat(group.members.size())},
+      {"group_handle", group.content.handle_or_source()},
+      {"asked_at", group.group.Annotation(objects::kAskedAtAnnotation)},
+      {"answered_at", group.group.Annotation(objects::kAnsweredAtAnnotation)},
+      {"freeze_window", FreezeWindowText(group.group)},
+      {"cut_at", snapshot_taken_at.has_value() ? FormatRfc3339(*snapshot_taken_at) : "unknown"},
+      {"cut_spread_ms", absl::StrCat(absl::ToInt64Milliseconds(CutSpread(group)))},
+      {"duration_ms", absl::StrCat(absl::ToInt64Milliseconds(duration))});
 }
 
 // In the claims' namespace, where it outlives the VolumeGroupSnapshot.
 void EmitTaken(const CallContext& ctx, k8s::ApiClient& api, const csi::TakenGroup& group) {
   const std::string text = absl::StrCat(
-      "cut ", group.members.size(), " claims at one instant, freeze window ",
+      "took snapshots of ", group.members.size(), " PVCs at one instant, freeze window ",
       FreezeWindowText(group.group), ": asked at ",
       group.group.Annotation(objects::kAskedAtAnnotation), ", the driver had answered at ",
       group.group.Annotation(objects::kAnsweredAtAnnotation));
@@ -126,13 +127,13 @@ absl::StatusOr<std::shared_ptr<const GroupOutcome>> VolumeGroups::Take(
   return outcome;
 }
 
-absl::Status VolumeGroups::HandOver(const CallContext& ctx,
-                                    const objects::VolumeGroupSnapshot& group) {
+absl::Status VolumeGroups::RebindResult(const CallContext& ctx,
+                                        const objects::VolumeGroupSnapshot& group) {
   if (csi::GroupEnteredArchive(group)) {
     return absl::OkStatus();
   }
   const k8s::ObjectKey key = group.key();
-  if (!group.Annotation(objects::kHandedOverAnnotation).empty()) {
+  if (!group.Annotation(objects::kGroupAdoptedAnnotation).empty()) {
     return absl::FailedPreconditionError(absl::StrCat(
         "VolumeGroupSnapshot ", key.namespace_name, "/", key.name,
         " is not in the backup: the plugin ended while it was saved; back up again, which removes "
@@ -140,7 +141,7 @@ absl::Status VolumeGroups::HandOver(const CallContext& ctx,
   }
   return csi::RetryTransient(ctx, [&] {
     return objects::Apply(ctx, env_.api, key,
-                          objects::Patch().SetAnnotation(objects::kHandedOverAnnotation, "true"));
+                          objects::Patch().SetAnnotation(objects::kGroupAdoptedAnnotation, "true"));
   });
 }
 
@@ -165,7 +166,7 @@ absl::StatusOr<GroupOutcome> VolumeGroups::Form(const CallContext& ctx,
   if (backup.uid.empty()) {
     return Alone("the Backup has no uid to make a group for");
   }
-  const auto kinds = facts_.GroupKinds(ctx, backup);
+  const auto kinds = cache_.GroupKinds(ctx, backup);
   if (absl::IsNotFound(kinds.status()) || absl::IsPermissionDenied(kinds.status())) {
     return Alone(std::string(kinds.status().message()));
   }
@@ -266,10 +267,10 @@ absl::StatusOr<GroupOutcome> VolumeGroups::TakeFound(
     SayTaken(claim, outcome.taken, ctx.clock->Now() - begun_at);
     EmitTaken(ctx, env_.api, outcome.taken);
     if (!to_be_moved) {
-      outcome.failed = HandOver(ctx, outcome.taken.group);
+      outcome.failed = RebindResult(ctx, outcome.taken.group);
       return outcome;
     }
-    auto members_alone = csi::HandOverGroup(ctx, env_, request, outcome.taken);
+    auto members_alone = csi::AdoptGroup(ctx, env_, request, outcome.taken);
     if (members_alone.ok()) {
       outcome.taken.members = *std::move(members_alone);
       return outcome;

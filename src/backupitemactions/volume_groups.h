@@ -7,7 +7,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "backupitemactions/backup_facts.h"
+#include "backupitemactions/backup_cache.h"
 #include "base/call_context.h"
 #include "csi/environment.h"
 #include "csi/group_lifecycle.h"
@@ -35,14 +35,14 @@ class VolumeGroups {
   using Decide = absl::FunctionRef<absl::StatusOr<velero::VolumeDecision>(
       const objects::PersistentVolumeClaim& claim)>;
 
-  VolumeGroups(const csi::Environment& env, BackupFacts& facts) : env_(env), facts_(facts) {}
+  VolumeGroups(const csi::Environment& env, BackupCache& cache) : env_(env), cache_(cache) {}
 
   // "<namespace>/<group>" of a claim; "" for one without the backup's group label. Pure.
   static std::string GroupOf(const velero::Backup& backup,
                              const objects::PersistentVolumeClaim& claim);
 
   // `claim` has a group, and `decision` is to snapshot or to move it: only claims of which the same
-  // is to be done are members. A group that is to be moved is handed over
+  // is to be done are members. A group that is to be moved is adopted
   // (csi/moved_group.h) and consists of single snapshots then. Any other is looked for again, since
   // the host passes over what it does not find. Errors are FAILED_PRECONDITION where it is gone,
   // and those that may pass: when the call was stopped, or the API server did not answer.
@@ -52,7 +52,7 @@ class VolumeGroups {
       Decide decide);
 
  private:
-  // The claims that are cut together.
+  // The claims that are taken together.
   struct Members {
     std::vector<csi::GroupClaim> claims;
     std::string class_annotation;  // what the first claim that says so wants
@@ -73,11 +73,11 @@ class VolumeGroups {
 
   // Notes that Velero is told to save the group. FAILED_PRECONDITION where it was told before, by a
   // process that ended, and the group did not enter the archive: it is not asked for again.
-  absl::Status HandOver(const CallContext& ctx, const objects::VolumeGroupSnapshot& group);
+  absl::Status RebindResult(const CallContext& ctx, const objects::VolumeGroupSnapshot& group);
   absl::Status StillThere(const CallContext& ctx, const objects::VolumeGroupSnapshot& group);
 
   csi::Environment env_;
-  BackupFacts& facts_;
+  BackupCache& cache_;
   csi::OnceMap<GroupOutcome> outcomes_{64};
 };
 

@@ -47,11 +47,11 @@ std::map<std::string, std::string> DescribeContent(const VolumeSnapshotContent& 
   return annotations;
 }
 
-// The times that the VolumeSnapshot itself tells, for one of ours.
+// The times that the VolumeSnapshot itself tells, for a managed one.
 void AddTimes(VolumeSnapshot& snapshot) {
-  const std::string cut_at = snapshot.taken_at_text();
-  if (!cut_at.empty() && snapshot.Annotation(objects::kTakenAtAnnotation).empty()) {
-    snapshot.SetAnnotation(objects::kTakenAtAnnotation, cut_at);
+  const std::string snapshot_taken_at = snapshot.taken_at_text();
+  if (!snapshot_taken_at.empty() && snapshot.Annotation(objects::kTakenAtAnnotation).empty()) {
+    snapshot.SetAnnotation(objects::kTakenAtAnnotation, snapshot_taken_at);
   }
   AddReadyTime(snapshot);
 }
@@ -83,13 +83,13 @@ class VolumeSnapshotAction : public velero::BackupItemAction {
   // Another action did the work already. Sets right what it says about the snapshot.
   velero::BackupItemResult Correct(const VolumeSnapshot& item, const velero::Backup& backup) const;
 
-  // A VolumeSnapshot of somebody else: goes along with its content and class, and stays as it is.
+  // A foreign VolumeSnapshot: goes along with its content and class, and stays as it is.
   absl::StatusOr<velero::BackupItemResult> DescribeOthers(const CallContext& ctx,
                                                           const VolumeSnapshot& item);
   static void AddContentAndClass(const k8s::ObjectKey& content, VolumeSnapshot& archived,
                                  velero::BackupItemResult& result);
 
-  // One of ours, and nobody but us looks after it.
+  // A managed one, which no other controller looks after.
   absl::StatusOr<velero::BackupItemResult> Adopt(const CallContext& ctx, const VolumeSnapshot& item,
                                                  const velero::Backup& backup);
 
@@ -132,7 +132,7 @@ absl::StatusOr<velero::BackupItemResult> VolumeSnapshotAction::Execute(
                  {"backup", item.Label(objects::kBackupNameLabel)});
     return velero::BackupItemResult{};
   }
-  if (!csi::IsOurs(item, backup)) {
+  if (!csi::IsManaged(item, backup)) {
     return DescribeOthers(ctx, item);
   }
   absl::StatusOr<velero::BackupItemResult> result = Adopt(ctx, item, backup);
@@ -146,7 +146,7 @@ velero::BackupItemResult VolumeSnapshotAction::Correct(const VolumeSnapshot& ite
                                                        const velero::Backup& backup) const {
   VolumeSnapshot changed = item;
   DropUnknownSize(changed);
-  if (csi::IsOurs(item, backup)) {
+  if (csi::IsManaged(item, backup)) {
     AddTimes(changed);
   }
   csi::StripForeignOwners(env_.velero_namespace, changed);
@@ -204,8 +204,8 @@ absl::StatusOr<velero::BackupItemResult> VolumeSnapshotAction::Adopt(const CallC
         absl::StrCat("VolumeSnapshotContent ", content_key.name, " has no snapshot handle"));
   }
   std::map<std::string, std::string> annotations = DescribeContent(content);
-  if (const auto cut_at = content.taken_at(); cut_at.has_value()) {
-    annotations[objects::kTakenAtAnnotation] = FormatRfc3339(*cut_at);
+  if (const auto snapshot_taken_at = content.taken_at(); snapshot_taken_at.has_value()) {
+    annotations[objects::kTakenAtAnnotation] = FormatRfc3339(*snapshot_taken_at);
   }
   VolumeSnapshot archived = item;
   AddAnnotations(annotations, archived);
@@ -256,7 +256,7 @@ absl::StatusOr<velero::BackupItemResult> VolumeSnapshotAction::Finalize(
   if (item.Label(objects::kBackupNameLabel) == velero::ValidLabelValue(backup.name)) {
     DropUnknownSize(archived);
   }
-  if (!csi::IsOurs(item, backup)) {
+  if (!csi::IsManaged(item, backup)) {
     result.item = IfChanged(item, std::move(archived));
     return result;
   }
@@ -274,12 +274,12 @@ absl::StatusOr<velero::BackupItemResult> VolumeSnapshotAction::Finalize(
 // What the VolumeSnapshot and its content say about an operation under way.
 velero::OperationProgress Judge(velero::OperationProgress progress, const VolumeSnapshot& snapshot,
                                 const VolumeSnapshotContent& content, absl::Time now,
-                                absl::Duration patience) {
+                                absl::Duration grace_period) {
   const csi::SnapshotStatus status =
       csi::StatusOf(snapshot, {.kind = csi::ContentReading::Kind::kPresent, .content = &content});
   const std::string cut = status.taken_at.has_value()
-                              ? absl::StrCat("cut at ", FormatRfc3339(*status.taken_at))
-                              : "cut";
+                              ? absl::StrCat("taken at ", FormatRfc3339(*status.taken_at))
+                              : "taken";
   if (csi::IsUsable(status.state)) {
     progress.completed = true;
     const auto ready_at = snapshot.ready_at();
@@ -294,8 +294,8 @@ velero::OperationProgress Judge(velero::OperationProgress progress, const Volume
     return NotYet(std::move(progress), absl::StrCat(cut, ", not ready yet"));
   }
   std::string text = absl::StrCat("volume snapshot not ready, the driver says: ", error);
-  return now - *progress.started < patience ? NotYet(std::move(progress), std::move(text))
-                                            : Failed(std::move(progress), std::move(text));
+  return now - *progress.started < grace_period ? NotYet(std::move(progress), std::move(text))
+                                                : Failed(std::move(progress), std::move(text));
 }
 
 absl::StatusOr<velero::OperationProgress> VolumeSnapshotAction::Progress(
@@ -308,7 +308,7 @@ absl::StatusOr<velero::OperationProgress> VolumeSnapshotAction::Progress(
   }
   progress.started = operation->started_at;
   const absl::StatusOr<velero::Backup> backup = velero::ParseBackup(backup_object);
-  const absl::Duration patience =
+  const absl::Duration grace_period =
       backup.ok() ? backup->csi_snapshot_timeout : velero::kCsiSnapshotTimeoutDefault;
   const absl::StatusOr<VolumeSnapshot> snapshot = objects::Get<VolumeSnapshot>(
       ctx, env_.api, VolumeSnapshot::Key(operation->namespace_name, operation->snapshot_name));
@@ -331,7 +331,7 @@ absl::StatusOr<velero::OperationProgress> VolumeSnapshotAction::Progress(
   if (!content.ok()) {
     return NotYet(std::move(progress), absl::StrCat("not known: ", content.status().message()));
   }
-  return Judge(std::move(progress), *snapshot, *content, ctx.clock->Now(), patience);
+  return Judge(std::move(progress), *snapshot, *content, ctx.clock->Now(), grace_period);
 }
 
 absl::Status VolumeSnapshotAction::Cancel(const CallContext& ctx, absl::string_view operation_id,
@@ -341,7 +341,7 @@ absl::Status VolumeSnapshotAction::Cancel(const CallContext& ctx, absl::string_v
   const k8s::ObjectKey key = VolumeSnapshot::Key(operation.namespace_name, operation.snapshot_name);
   ASSIGN_OR_RETURN(const auto snapshot, objects::Find<VolumeSnapshot>(ctx, env_.api, key));
   if (!snapshot.has_value() || snapshot->uid() != operation.snapshot_uid ||
-      !csi::IsOurs(*snapshot, backup) || !csi::MemberGroupName(*snapshot).empty() ||
+      !csi::IsManaged(*snapshot, backup) || !csi::MemberGroupName(*snapshot).empty() ||
       snapshot->is_ready()) {
     return absl::OkStatus();
   }

@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-// Stops the process when an invariant of ours is broken. What the world does wrong is an
+// Stops the process when an invariant of the program is broken. What the world does wrong is an
 // absl::Status.
 #define CSIDELTA_CHECK(condition)                                                               \
   do {                                                                                          \

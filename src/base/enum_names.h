@@ -11,7 +11,7 @@
 
 namespace csidelta {
 
-// The names of an enum's values, as they stand in objects and records. Pure.
+// The names of an enum's values, as written in objects and records. Pure.
 template <typename Enum, std::size_t kCount>
 using EnumNames = std::array<std::pair<Enum, absl::string_view>, kCount>;
 

@@ -43,7 +43,7 @@ std::vector<Extent> MergeExtents(std::vector<Extent> extents);
 std::vector<Extent> SubtractExtents(const std::vector<Extent>& from,
                                     const std::vector<Extent>& removed);
 
-// The part of `extent` inside [0, size_bytes); nothing when there is none. REQUIRES size_bytes >=
+// The part of `extent` inside [0, size_bytes); nothing when none exists. REQUIRES size_bytes >=
 // 0.
 std::optional<Extent> ClipExtent(const Extent& extent, int64_t size_bytes);
 

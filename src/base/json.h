@@ -52,7 +52,7 @@ bool GetBool(const Json& value, JsonPath path, bool fallback = false);
 // The members of the object at `path` that are strings; empty when absent.
 std::map<std::string, std::string> GetStringMap(const Json& value, JsonPath path);
 
-// Sets the value at `path`, making objects on the way where there are none.
+// Sets the value at `path`, making objects on the way where none exist.
 void SetJson(Json& value, JsonPath path, Json leaf);
 // Removes the member at `path`; nothing when absent.
 void EraseJson(Json& value, JsonPath path);

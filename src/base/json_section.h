@@ -64,7 +64,7 @@ class JsonSection {
   void NumberList(const std::string& key, int64_t min, int64_t max, std::vector<int64_t>& out,
                   absl::string_view form);
 
-  // Texts by key: labels, annotations, selectors.
+  // Maps of strings: labels, annotations, selectors.
   template <typename Legal>
   void Texts(const std::string& key, std::map<std::string, std::string>& out,
              absl::string_view form, Legal legal);
@@ -114,7 +114,7 @@ class JsonSection {
     }
   }
 
-  // Refuses what nobody took.
+  // Refuses what was not taken.
   void Close();
 
  private:

@@ -19,9 +19,11 @@ struct LogField {
 };
 
 // One JSON object per line on stderr, in one write(2), in the form that hclog's reader takes:
-// "@level",
-// "@message", "logSource", no timestamp (the host adds its own). A line is cut to fit the host's 64
-// KiB buffer.
+//
+//   {"@level":"info","@message":"...","logSource":"file.cc:12", further fields}
+//
+// There is no timestamp, since the host adds its own. A line is shortened to fit the host's buffer
+// of 64 KiB.
 //
 // Levels count: inside a backup every error line makes it PartiallyFailed and every warn line is a
 // warning. Thread-safe.

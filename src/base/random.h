@@ -18,7 +18,7 @@ class Random {
   static Random& Real();
 };
 
-// Bytes that nobody can guess, for keys and IVs. A parameter for the sake of test vectors only.
+// Bytes that cannot be guessed, for keys and IVs. A parameter for the sake of test vectors only.
 // Thread-safe.
 class SecureRandom {
  public:

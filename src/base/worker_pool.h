@@ -11,7 +11,7 @@
 
 namespace csidelta {
 
-// A fixed number of threads that share one fate: the first error of any stops all, and so does the
+// A fixed number of threads that end together: the first error of any stops all, and so does the
 // caller's own stop token.
 //
 //   WorkerPool pool(ctx);

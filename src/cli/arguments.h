@@ -28,7 +28,7 @@ struct Flag {
 
 // What stands without a dash.
 struct Positional {
-  std::string name;  // "" where there is none
+  std::string name;  // "" where none exists
   std::string text;
   int count_min = 0;
   int count_max = 0;

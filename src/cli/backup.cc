@@ -104,11 +104,10 @@ VerbSyntax BackupCommand::Declare() {
   table.Add("-f,--force", "read everything, whatever a list says", job_.reads_all);
   table.Add("--new-chain", "let the chunk size differ from the parent's: a full backup",
             job_.new_chain);
-  table.Add(
-      "--immutable",
-      "DEVICE is a snapshot that is not written to: what an interrupted run has read of it and "
-      "stored in the last seven days is not read again, but for a sample",
-      job_.immutable);
+  table.Add("--immutable",
+            "DEVICE is a snapshot that never changes: an interrupted run of the last seven days is "
+            "resumed without reading its data again, but for a sample",
+            job_.immutable);
   table.Add("--immutable-id", "NAME",
             "--immutable, and the name of what DEVICE holds: another content has another name; for "
             "devices of which the kernel does not say when their content becomes another",
@@ -149,8 +148,9 @@ VerbSyntax BackupCommand::Declare() {
           "With --volume-snapshot the list comes from the CSI driver, by the service that its "
           "SnapshotMetadataService names or by a DifferentialSnapshot: what changed since the "
           "parent's volume snapshot, or without a parent what is allocated.\n"
-          "What was not read is audited: a sample of it is read again, and one mismatch makes "
-          "the backup a full one. That, and a list that was refused, ends with exit code 20.",
+          "Blocks that are not listed are audited: a sample of them is read, and one mismatch "
+          "makes "
+          "the backup a full one. That, and a refused list, ends with exit code 20.",
       .table = std::move(table),
       .family = VerbFamily::kRepository};
 }

@@ -136,13 +136,14 @@ class BasesListCommand : public Command {
   VerbSyntax Declare() override {
     ArgumentTable table;
     selection_.Declare(table);
-    return {.name = "bases list",
-            .summary = "List the base snapshots that uploads are compared with",
-            .details =
-                "Each with its PVC, driver, age and BackupStorageLocation, the size of its volume, "
-                "and why it is of no use, where it is of none. The data mover drops those by "
-                "itself; where a Backup or a BackupStorageLocation was not found, after an hour.",
-            .table = std::move(table)};
+    return {
+        .name = "bases list",
+        .summary = "List the base snapshots that uploads are compared with",
+        .details =
+            "Each with its PVC, driver, age and BackupStorageLocation, the size of its volume, "
+            "and the reason if it is unused. The data mover drops unused bases by itself; where "
+            "a Backup or a BackupStorageLocation was not found, after an hour.",
+        .table = std::move(table)};
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
@@ -200,7 +201,7 @@ VerbSyntax BasesDropCommand::Declare() {
                  "the VolumeSnapshotContents of the base snapshots, as bases list has them", 0,
                  kContentsMax, contents_);
   selection_.Declare(table);
-  table.Add("--unused", "only those that bases list calls of no use", unused_);
+  table.Add("--unused", "only those that bases list shows as unused", unused_);
   table.Add("--yes", "do it; else it is only said what would be done", yes_);
   return {.name = "bases drop",
           .summary = "Drop base snapshots, and the driver's snapshots with them",

@@ -6,15 +6,15 @@
 namespace csidelta::cli {
 
 ChangeWatch::ChangeWatch(const CallContext& ctx, const ClusterAccess& access,
-                         const std::vector<k8s::FollowedObjects>& watched) {
+                         const std::vector<k8s::WatchedObjects>& watched) {
   threads_.reserve(watched.size());
-  for (const k8s::FollowedObjects& objects : watched) {
+  for (const k8s::WatchedObjects& objects : watched) {
     threads_.emplace_back([this, &access, ctx, objects](std::stop_token stop) {
       CallContext context = ctx;
       context.stop = std::move(stop);
       const std::unique_ptr<k8s::ApiClient> api = access.MakeClient();
       // It ends with the stop alone.
-      k8s::Follow(context, *api, objects, *this).IgnoreError();
+      k8s::ListAndWatch(context, *api, objects, *this).IgnoreError();
     });
   }
 }

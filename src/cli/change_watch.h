@@ -8,17 +8,17 @@
 #include "base/call_context.h"
 #include "base/mutex.h"
 #include "cli/cluster_access.h"
-#include "k8s/follow.h"
+#include "k8s/list_watch.h"
 
 namespace csidelta::cli {
 
 // Informers that keep nothing and tell that something changed. One thread and one client each,
 // which the destructor ends. Thread-safe.
-class ChangeWatch final : private k8s::ObjectFollower {
+class ChangeWatch final : private k8s::ObjectEventHandler {
  public:
   // Borrows `access`.
   ChangeWatch(const CallContext& ctx, const ClusterAccess& access,
-              const std::vector<k8s::FollowedObjects>& watched);
+              const std::vector<k8s::WatchedObjects>& watched);
 
   // Blocks until something changed since the last call, or since the beginning; false when `stop`
   // came first. One thread may wait.

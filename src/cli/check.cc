@@ -49,7 +49,7 @@ Json ReportJson(const CheckReport& report, uint64_t seed) {
           {"seed", absl::StrCat(seed)}};
 }
 
-// Whom the damage concerns.
+// Which snapshots the damage concerns.
 std::string UnrestorableText(const CheckReport& report) {
   if (report.ok() || !report.complete) {
     return "";

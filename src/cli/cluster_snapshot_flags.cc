@@ -15,14 +15,16 @@ void ClusterSnapshotFlags::Declare(ArgumentTable& table) {
 
 void ClusterSnapshotFlags::DeclareAccess(ArgumentTable& table) {
   table.AddChoice("--changed-blocks", {"auto", "csi-metadata", "differential-snapshot", "none"},
-                  "whom to ask what changed: the driver's SnapshotMetadataService, a "
-                  "DifferentialSnapshot, the first that there is (auto), or nobody",
+                  "the source of changed blocks: the driver's SnapshotMetadataService, a "
+                  "DifferentialSnapshot, the first one available (auto), or none",
                   query.changed_blocks);
   table.Add("--change-id-annotation", "NAME",
             "the annotation of a VolumeSnapshot that holds what its driver compares by, if not by "
             "handles",
             query.change_id_annotation);
-  table.Add("--service-account", "NS/NAME", "whose token the service is shown; else of who we are",
+  table.Add("--service-account", "NS/NAME",
+            "the ServiceAccount whose token authenticates to the metadata service; default: the "
+            "current identity",
             query.service_account);
   table.Add("--metadata-token-file", "FILE",
             "that token, where the kubelet keeps one for the service's audience", query.token_file);

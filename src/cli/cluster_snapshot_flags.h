@@ -13,7 +13,7 @@ struct ClusterSnapshotFlags {
 
   // Those of who has a parent.
   void Declare(ArgumentTable& table);
-  // How to ask, whoever asks.
+  // How to ask, for every verb that asks.
   void DeclareAccess(ArgumentTable& table);
 
   engine::ClusterSnapshotQuery Query() const;

@@ -68,7 +68,7 @@ class VerbFinder {
     return found;
   }
 
-  // Of the words that are there, the first that is not part of a verb; "" where there is none.
+  // Of the words that are there, the first that is not part of a verb; "" where none exists.
   std::string Unknown(absl::Span<const std::string> words, const FoundVerb& found) const {
     const std::size_t at =
         NextWord(words, found.positions.empty() ? 0 : found.positions.back() + 1);
@@ -218,7 +218,7 @@ class Parser {
     return absl::OkStatus();
   }
 
-  // What the library could not place: words, and flags that nobody knows. Left to it, words in
+  // What the library could not place: words, and unknown flags. Left to it, words in
   // brackets would be taken apart.
   absl::StatusOr<std::vector<std::string>> PlainWords() const {
     std::vector<std::string> plain;

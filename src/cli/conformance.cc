@@ -17,7 +17,7 @@
 namespace csidelta::cli {
 namespace {
 
-using conformance::Judgement;
+using conformance::CheckResult;
 using conformance::Verdict;
 
 constexpr char kDetails[] =
@@ -73,30 +73,30 @@ absl::string_view WordOf(Verdict verdict) {
   return "n/a";
 }
 
-// Says judgements as they fall, and counts them.
+// Says check results as they fall, and counts them.
 class Verdicts {
  public:
   explicit Verdicts(Console& console) : console_(console) {}
 
-  void Say(const Judgement& judgement) {
-    ++counts_[judgement.verdict];
-    const absl::string_view word = WordOf(judgement.verdict);
-    const absl::string_view rule_text = conformance::RuleText(judgement.rule);
+  void Say(const CheckResult& result) {
+    ++counts_[result.verdict];
+    const absl::string_view word = WordOf(result.verdict);
+    const absl::string_view rule_text = conformance::RuleText(result.rule);
     if (console_.options().json) {
       console_.PrintJson({{"message_type", "judgement"},
                           {"verdict", std::string(word)},
-                          {"subject", judgement.subject},
-                          {"rule", judgement.rule},
+                          {"subject", result.subject},
+                          {"rule", result.rule},
                           {"rule_text", std::string(rule_text)},
-                          {"detail", judgement.detail}});
+                          {"detail", result.detail}});
       return;
     }
     std::string line =
-        absl::StrCat(word, word.size() < 4 ? "   " : "  ", judgement.subject, ": ", judgement.rule);
-    if (!judgement.detail.empty()) {
-      absl::StrAppend(&line, ": ", judgement.detail);
+        absl::StrCat(word, word.size() < 4 ? "   " : "  ", result.subject, ": ", result.rule);
+    if (!result.detail.empty()) {
+      absl::StrAppend(&line, ": ", result.detail);
     }
-    if (judgement.verdict == Verdict::kFail) {
+    if (result.verdict == Verdict::kFail) {
       absl::StrAppend(&line, ". The rule: ", rule_text);
     }
     console_.Print(absl::StrCat(line, "\n"));
@@ -163,9 +163,9 @@ class ConformanceCommand : public Command {
     options_.seed = static_cast<uint64_t>(seed_);
     options_.link.call_time_max = *call_time_max_;
     Verdicts verdicts(session.console());
-    const absl::Status status = conformance::JudgeDriver(
+    const absl::Status status = conformance::RunConformanceTest(
         ctx.WithTimeout(*time_max_), options_, Random::Real(),
-        [&verdicts](const Judgement& judgement) { verdicts.Say(judgement); });
+        [&verdicts](const CheckResult& result) { verdicts.Say(result); });
     const ExitCode code = verdicts.Close();
     if (!status.ok()) {
       return WithNextStep(status);

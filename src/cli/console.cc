@@ -110,9 +110,9 @@ Sink FdSink(int fd) {
 }
 
 absl::Status MakePrivate(int fd) {
-  struct stat facts {};
-  if (::fstat(fd, &facts) != 0 || !S_ISREG(facts.st_mode)) {
-    return absl::OkStatus();  // Whoever reads a pipe sees to it.
+  struct stat info {};
+  if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
+    return absl::OkStatus();  // The reader of the pipe sees to it.
   }
   return ::fchmod(fd, S_IRUSR | S_IWUSR) == 0
              ? absl::OkStatus()

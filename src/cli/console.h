@@ -51,7 +51,7 @@ class Console {
   void ShowLine(absl::string_view line);
   void ClearLine();
 
-  // Whether all of the result was taken, or its reader went away, which is no error of ours.
+  // Whether all of the result was taken, or its reader went away, which is not an error.
   // UNKNOWN when stdout was closed from the beginning, or is full.
   absl::Status Check() const;
   // Whether all of the result was taken so far: false once its reader went away.
@@ -70,7 +70,7 @@ class Console {
 Sink FdSink(int fd);
 
 // Gives a regular file behind `fd`, which a shell made for ">", the mode 0600. PERMISSION_DENIED
-// when it is somebody else's.
+// when it belongs to another program.
 absl::Status MakePrivate(int fd);
 
 }  // namespace csidelta::cli

@@ -108,7 +108,7 @@ absl::StatusOr<ExitCode> CopyCommand::Run(const CallContext& ctx, Session& sessi
   ASSIGN_OR_RETURN(const std::vector<Id> ids, ChooseIds(ctx, session.console(), *from, unreadable));
   std::vector<CopiedSnapshot> copied;
   if (!ids.empty()) {
-    const engine::OrphanScope scope = {.all = session.lock()->unfinished().others == 0, .ours = {}};
+    const engine::OrphanScope scope = {.all = session.lock()->unfinished().others == 0, .own = {}};
     ASSIGN_OR_RETURN(
         const engine::ResumeAnswer unfinished,
         engine::FindUnfinished(ctx, *to, false, std::numeric_limits<int64_t>::max(), scope));

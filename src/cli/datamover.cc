@@ -28,24 +28,25 @@ class DatamoverCommand : public Command {
               "where to answer /healthz, /readyz and /metrics; default 0.0.0.0:8080",
               settings_.listen);
     table.Add("--worker-service-account", "NAME",
-              "whom worker Pods run as; default csi-delta-worker",
+              "the ServiceAccount of worker Pods; default csi-delta-worker",
               settings_.worker_service_account);
-    table.AddNumber("--requests-per-second", "N",
-                    "what the API server is asked for, without watches, sustained and at once; "
-                    "default 100",
-                    1, kRequestsPerSecondMax, requests_per_second_);
+    table.AddNumber(
+        "--requests-per-second", "N",
+        "requests to the API server without watches, sustained and in a burst; default 100", 1,
+        kRequestsPerSecondMax, requests_per_second_);
     table.AddNumber("--concurrent-reconciles", "N",
-                    "objects of one kind that are worked at, at once; default 4", 1,
+                    "objects of one kind that are reconciled at the same time; default 4", 1,
                     kConcurrentReconcilesMax, settings_.concurrent_reconciles);
     cluster_.Declare(table);
-    return {.name = "datamover",
-            .summary = "Move the volumes that Velero's DataUploads and DataDownloads name",
-            .details =
-                "Runs in the cluster until it is stopped. Takes the DataUploads and DataDownloads "
-                "whose data mover is csi-delta, has a worker Pod read or fill each volume, and "
-                "tells Velero how far it is. Several may run: one writes, the others wait. Logs to "
-                "stderr, a JSON object per line.",
-            .table = std::move(table)};
+    return {
+        .name = "datamover",
+        .summary = "Move the volumes that Velero's DataUploads and DataDownloads name",
+        .details =
+            "Runs in the cluster until it is stopped. Processes the DataUploads and DataDownloads "
+            "whose data mover is csi-delta: a worker Pod reads or fills each volume, and Velero "
+            "sees the progress. With several replicas one leads and the others wait. Logs to "
+            "stderr, one JSON object per line.",
+        .table = std::move(table)};
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session&) override {

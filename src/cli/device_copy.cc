@@ -36,7 +36,7 @@ constexpr std::size_t kRefusedBytesMax = 1000;
 // What lists where the two may differ, and why it could not.
 struct CopyList {
   std::optional<std::vector<Extent>> listed = {};
-  std::string refused = {};  // "": nobody was asked, or it answered
+  std::string refused = {};  // "": no program was asked, or it answered
 };
 
 std::string HowCompared(const CopyResult& result) {
@@ -97,10 +97,11 @@ VerbSyntax DeviceCopyCommand::Declare() {
           .details =
               "Runs in the Pods of snapshot restore --method copy. Both are read and compared in "
               "blocks of 4 KiB, everywhere or where a list says that they may differ; a list is "
-              "believed only when a sample outside of it is equal. Blocks that differ are "
+              "used only when a sample outside of it is equal. Blocks that differ are "
               "written. As long as the copy is not complete the target begins with a text that "
-              "says so, and the next run compares everything. What a larger target holds behind "
-              "the source stays. Exit code 20 when the list omits blocks, which were then found "
+              "says so, and the next run compares everything. Bytes past the end of the "
+              "source stay untouched in a larger target. Exit code 20 when the list omits blocks, "
+              "which were then found "
               "by comparing; 22 when the target is too small.",
           .table = std::move(table),
           .family = VerbFamily::kPlain};
@@ -129,7 +130,7 @@ absl::StatusOr<std::vector<Extent>> DeviceCopyCommand::AskCluster(const CallCont
                    ClusterSnapshot::Open(ctx, cluster_.Query()));
   ASSIGN_OR_RETURN(const ClusterBase base, snapshot->FindBase(ctx, base_));
   const std::unique_ptr<incremental::ChangedBlockSource> source =
-      snapshot->MakeSource(ctx, base.facts, *session.environment().random);
+      snapshot->MakeSource(ctx, base.info, *session.environment().random);
   if (!source->compares()) {
     return absl::FailedPreconditionError("the driver lists no changed blocks");
   }
@@ -213,7 +214,7 @@ absl::StatusOr<ExitCode> DeviceCopyCommand::Run(const CallContext& ctx, Session&
   RETURN_IF_ERROR(CheckFlags(ctx));
   ASSIGN_OR_RETURN(const std::unique_ptr<FileBlockDevice> source,
                    FileBlockDevice::OpenForRead(source_));
-  const int64_t volume_bytes = source->facts().size_bytes;
+  const int64_t volume_bytes = source->info().size_bytes;
   ASSIGN_OR_RETURN(const RestoreTarget target, ExamineTarget(target_, volume_bytes));
   RETURN_IF_ERROR(Confirm(ctx, session, target));
   ASSIGN_OR_RETURN(CopyList list, List(ctx, session, volume_bytes));

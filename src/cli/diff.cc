@@ -136,7 +136,7 @@ absl::StatusOr<ExitCode> DiffCommand::AskCluster(const CallContext& ctx, Session
                      " is: status.restoreSize of its VolumeSnapshotContent is missing"));
   }
   const std::unique_ptr<incremental::ChangedBlockSource> source =
-      snapshot->MakeSource(ctx, base.facts, *session.environment().random);
+      snapshot->MakeSource(ctx, base.info, *session.environment().random);
   ChangeMap map(volume_bytes);
   Console& console = session.console();
   if (print_extents_) {

@@ -26,10 +26,11 @@ class DiffsnapCommand : public Command {
     return {.name = "diffsnap",
             .summary = "Serve the DifferentialSnapshots of one CSI driver",
             .details =
-                "Runs beside a CSI driver, until it is stopped. The controller looks up the volume "
-                "snapshots that a DifferentialSnapshot names and writes into its status where to "
-                "read what differs; the server asks the driver and answers in pages. Several may "
-                "run: one writes, all serve. Logs to stderr, a JSON object per line.",
+                "Runs alongside a CSI driver until it is stopped. The controller looks up the "
+                "VolumeSnapshots that a DifferentialSnapshot names, and writes the address of the "
+                "list of changed blocks to its status. The server asks the driver and answers in "
+                "pages. With several replicas one leads and all serve. Logs to stderr, one JSON "
+                "object per line.",
             .table = std::move(table)};
   }
 
@@ -60,12 +61,12 @@ class DiffsnapCommand : public Command {
     table.Add("--url", "https://HOST:PORT",
               "what status.url begins with: the Service in front of the servers", settings_.url);
     table.Add("--tls-cert-file", "FILE",
-              "the server's certificate, then its issuers; read anew when it is renewed",
+              "the server's certificate, then its issuers; reloaded when it is renewed",
               settings_.tls_cert_file);
     table.Add("--tls-key-file", "FILE", "its key", settings_.tls_key_file);
     table.Add("--ca-file", "FILE",
-              "what status.caBundle says: whom readers are to trust for the server; else whom they "
-              "trust already",
+              "the certificate authorities for status.caBundle, which clients then trust for this "
+              "server; default: those that clients trust already",
               settings_.ca_file);
     table.Add("--audience", "TEXT",
               "the audience of the tokens that readers show; else diffsnap.csi-delta.io/DRIVER",

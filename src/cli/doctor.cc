@@ -17,10 +17,10 @@
 namespace csidelta::cli {
 namespace {
 
-using doctor::Grade;
+using doctor::Severity;
 
 constexpr absl::Duration kTimeMax = absl::Seconds(55);
-constexpr std::size_t kGradeWidth = 9;  // of the longest one and two spaces
+constexpr std::size_t kSeverityWidth = 9;  // of the longest one and two spaces
 
 class DoctorCommand : public Command {
  public:
@@ -28,72 +28,72 @@ class DoctorCommand : public Command {
     ArgumentTable table;
     access_.DeclareAsKubectl(table);
     DeclareMoverPlaces(table, options_.mover_namespace, velero_namespaces_);
-    table.Add("--all", "also what is good", all_);
+    table.Add("--all", "also show checks that found nothing", all_);
     table.Add("--probe",
-              "also make a claim of each storage class in use and a Pod that opens it, and remove "
+              "also create a PVC of each storage class in use and a Pod that opens it, and delete "
               "them",
               options_.probe);
-    table.Add("--class", "NAME",
-              "with --probe: of this storage class alone, whether it is in use or not",
+    table.Add("--class", "NAME", "with --probe: only this storage class, in use or not",
               options_.probe_class);
     return {.name = "doctor",
-            .summary = "Look for what keeps backups from working, before they fail",
+            .summary = "Find what will make backups or restores fail",
             .details =
-                "Looks at the cluster, Velero, its storage locations, the mover, its keys and the "
-                "CSI drivers, within a minute, and says what to do. Where the API server does not "
-                "answer, "
-                "it ends within ten seconds. A fault that explains others is said alone. Writes "
-                "nothing into the cluster, unless --probe is given, and into each bucket one small "
-                "object that it deletes. Exit code 1 when something is a fault.",
+                "Checks the cluster, Velero, its storage locations, the data mover, its keys and "
+                "the CSI drivers within a minute, and names the remediation of each finding. If "
+                "the API server does not answer, it ends within ten seconds. A fault that causes "
+                "others is reported alone. Writes nothing to the cluster without --probe, and one "
+                "small object to each bucket, which it deletes. Exit code 1 when it finds a fault.",
             .table = std::move(table)};
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
     if (!options_.probe_class.empty() && !options_.probe) {
-      return absl::InvalidArgumentError("--class is of no use without --probe");
+      return absl::InvalidArgumentError("--class needs --probe");
     }
     options_.velero_namespaces = absl::StrSplit(velero_namespaces_, ',', absl::SkipEmpty());
     options_.open_store = [&session](const datamover::RepositoryAccess& access) {
       return OpenLocationStore(session.environment(), access);
     };
     const std::unique_ptr<k8s::ApiClient> api = access_.MakeClient();
-    std::map<Grade, int64_t> counts;
+    std::map<Severity, int64_t> counts;
     doctor::RunCheckup(ctx.WithTimeout(kTimeMax), *api, options_, *session.environment().random,
                        [&](const doctor::Finding& finding) {
-                         ++counts[finding.grade];
+                         ++counts[finding.severity];
                          Say(session.console(), finding);
                        });
-    const Json totals = {{"message_type", "result"},        {"good", counts[Grade::kGood]},
-                         {"notes", counts[Grade::kNote]},   {"warnings", counts[Grade::kWarning]},
-                         {"faults", counts[Grade::kFault]}, {"unknown", counts[Grade::kUnknown]}};
+    const Json totals = {
+        {"message_type", "result"},           {"good", counts[Severity::kGood]},
+        {"notes", counts[Severity::kNote]},   {"warnings", counts[Severity::kWarning]},
+        {"faults", counts[Severity::kFault]}, {"unknown", counts[Severity::kUnknown]}};
     session.console().PrintResult(
-        totals, absl::StrCat(Counted(counts[Grade::kFault], "fault"), ", ",
-                             Counted(counts[Grade::kWarning], "warning"), ", ",
-                             Counted(counts[Grade::kNote], "note"), ", ", counts[Grade::kUnknown],
-                             " unknown, ", counts[Grade::kGood], " good\n"));
-    return counts[Grade::kFault] == 0 ? ExitCode::kOk : ExitCode::kFailed;
+        totals,
+        absl::StrCat(Counted(counts[Severity::kFault], "fault"), ", ",
+                     Counted(counts[Severity::kWarning], "warning"), ", ",
+                     Counted(counts[Severity::kNote], "note"), ", ", counts[Severity::kUnknown],
+                     " unknown, ", counts[Severity::kGood], " good\n"));
+    return counts[Severity::kFault] == 0 ? ExitCode::kOk : ExitCode::kFailed;
   }
 
  private:
   void Say(Console& console, const doctor::Finding& finding) const {
-    const absl::string_view grade = doctor::WordOf(finding.grade);
+    const absl::string_view severity = doctor::WordOf(finding.severity);
     if (console.options().json) {
       console.PrintJson({{"message_type", "finding"},
-                         {"grade", std::string(grade)},
+                         {"grade", std::string(severity)},
                          {"check", finding.check},
                          {"subject", finding.subject},
                          {"text", finding.text},
-                         {"cure", finding.cure}});
+                         {"cure", finding.remediation}});
       return;
     }
-    if (finding.grade == Grade::kGood && !all_) {
+    if (finding.severity == Severity::kGood && !all_) {
       return;
     }
-    console.Print(absl::StrCat(Padded(std::string(grade), kGradeWidth), finding.check, ": ",
+    console.Print(absl::StrCat(Padded(std::string(severity), kSeverityWidth), finding.check, ": ",
                                finding.subject, finding.subject.empty() ? "" : ": ", finding.text,
                                "\n"));
-    if (!finding.cure.empty()) {
-      console.Print(absl::StrCat(std::string(kGradeWidth, ' '), finding.cure, "\n"));
+    if (!finding.remediation.empty()) {
+      console.Print(absl::StrCat(std::string(kSeverityWidth, ' '), finding.remediation, "\n"));
     }
   }
 

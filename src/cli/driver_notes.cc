@@ -8,11 +8,11 @@
 
 namespace csidelta::cli {
 
-using incremental::ListingFacts;
+using incremental::ListingStats;
 
 namespace {
 
-void AddListing(const ListingFacts& one, ListingFacts& all) {
+void AddListing(const ListingStats& one, ListingStats& all) {
   all.extents += one.extents;
   all.waited += one.waited;
   if (one.grain_bytes > 0) {
@@ -21,8 +21,8 @@ void AddListing(const ListingFacts& one, ListingFacts& all) {
   }
 }
 
-std::string Grain(const ListingFacts& facts) {
-  return facts.grain_bytes == 0 ? "?" : FormatBytes(facts.grain_bytes);
+std::string Grain(const ListingStats& info) {
+  return info.grain_bytes == 0 ? "?" : FormatBytes(info.grain_bytes);
 }
 
 }  // namespace
@@ -35,7 +35,7 @@ void DriverNotes::Add(const repository::VolumeManifest& manifest) {
   ++driver.backups;
   ++driver.sources[manifest.source];
   if (const Json* const kept = FindJson(manifest.unknown, {incremental::kListingMember})) {
-    AddListing(incremental::ListingFactsOf(*kept), driver.listing);
+    AddListing(incremental::ListingStatsOf(*kept), driver.listing);
   }
   if (manifest.kind == "incremental") {
     ++driver.increments;

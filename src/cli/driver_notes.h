@@ -29,7 +29,7 @@ class DriverNotes {
     int64_t increments = 0;
     int64_t changed_bytes = 0;               // of increments, as listed, in whole chunks
     std::map<std::string, int64_t> sources;  // who listed
-    incremental::ListingFacts listing;       // in all; of the finest grain
+    incremental::ListingStats listing;       // in all; of the finest grain
     std::map<std::string, int64_t> reasons;  // of those that are no increments
   };
 

@@ -96,8 +96,8 @@ VerbSyntax ForgetCommand::Declare() {
   table.Add("-n,--dry-run", "only say what would be done", job_.is_dry_run);
   table.Add("--prune", "free the space too, if something was removed", job_.frees_space);
   table.Add("--spare-unfinished",
-            "leave the space for later while a backup that did not come to its end may go on: what "
-            "it stored would go, too",
+            "keep unused data while an interrupted backup may be resumed, since its data would be "
+            "removed, too",
             job_.spares_unfinished);
   DeclarePruneFlags(table, prune_flags_);
   return {.name = "forget",

@@ -26,7 +26,7 @@ struct GroupListing {
 
 // Prints the volume groups that the repositories in and below the place of --repo hold, and says on
 // stderr which repositories or snapshots could not be read: then kIncomplete. An error when none of
-// the repositories can be read, or there is none (IsNoRepository()). Takes no lock, and holds what
+// the repositories can be read, or none exists (IsNoRepository()). Takes no lock, and holds what
 // is of groups in memory, kGroupMemoryMax at most (RESOURCE_EXHAUSTED).
 absl::StatusOr<ExitCode> ListVolumeGroups(const CallContext& ctx, Session& session,
                                           const GroupListing& listing);

@@ -12,7 +12,7 @@ class InitCommand : public Command {
             .summary = "Make a new repository",
             .details =
                 "It is a repository of restic's format, version 2, with one key for the "
-                "password. Whoever loses the password loses what is in it.",
+                "password. A lost password cannot be replaced: the data is lost with it.",
             .table = {},
             .family = VerbFamily::kRepository};
   }
@@ -28,7 +28,7 @@ class InitCommand : public Command {
     session.console().PrintResult(
         {{"message_type", "initialized"}, {"id", id}, {"repository", session.place()}},
         absl::StrCat(
-            "made repository ", id.substr(0, 10), " at ", session.place(),
+            "created repository ", id.substr(0, 10), " at ", session.place(),
             "\nWithout its password nothing in it can be read: keep a copy of it elsewhere.\n"));
     return ExitCode::kOk;
   }

@@ -16,7 +16,7 @@ using datamover::Keyring;
 using datamover::KeyringOwner;
 
 // Whose keys, and where they lie.
-struct KeyringPlace {
+struct KeyringLocation {
   ClusterAccess cluster;
   std::string mover_namespace = "csi-delta";
   KeyringOwner owner = {.velero_namespace = "velero", .location = ""};
@@ -60,13 +60,14 @@ class MoverKeyExportCommand : public Command {
     table.Add("--confirm",
               "say that a copy of what was exported is kept: prints no key, and ends the warnings",
               confirm_);
-    return {.name = "mover-key export",
-            .summary = "Print the keys of a location's repositories, to be kept elsewhere",
-            .details =
-                "Without them nobody reads the data. What is printed is what mover-key import "
-                "takes. Once it lies in a safe place outside of the cluster, run the same with "
-                "--confirm, which confirms the keys that were exported, and no later one.",
-            .table = std::move(table)};
+    return {
+        .name = "mover-key export",
+        .summary = "Print the keys of a location's repositories, to be kept elsewhere",
+        .details =
+            "Without these keys the data cannot be decrypted. mover-key import takes what is "
+            "printed. Once a copy is stored safely outside of the cluster, run the same command "
+            "with --confirm: it confirms the keys that were exported, and no later one.",
+        .table = std::move(table)};
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
@@ -129,7 +130,7 @@ class MoverKeyExportCommand : public Command {
     return ExitCode::kOk;
   }
 
-  KeyringPlace place_;
+  KeyringLocation place_;
   bool confirm_ = false;
 };
 
@@ -172,7 +173,7 @@ class MoverKeyImportCommand : public Command {
 
  private:
   std::string file_;
-  KeyringPlace place_;
+  KeyringLocation place_;
   bool newest_ = false;
 };
 
@@ -206,7 +207,7 @@ class MoverKeyRemoveCommand : public Command {
 
  private:
   std::string fingerprint_;
-  KeyringPlace place_;
+  KeyringLocation place_;
 };
 
 }  // namespace

@@ -75,7 +75,7 @@ absl::StatusOr<std::string> AskOnTerminal(const CallContext& ctx, absl::string_v
   }
   ASSIGN_OR_RETURN(std::string text, Ask(ctx, terminal->get(), absl::StrCat(what, ": ")));
   if (twice) {
-    ASSIGN_OR_RETURN(const std::string again, Ask(ctx, terminal->get(), "once more: "));
+    ASSIGN_OR_RETURN(const std::string again, Ask(ctx, terminal->get(), "repeat password: "));
     if (again != text) {
       return absl::InvalidArgumentError("the two passwords differ; nothing was changed");
     }

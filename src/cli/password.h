@@ -17,7 +17,7 @@ using GetVariable = std::function<const char*(const char* name)>;
 std::string Variable(const GetVariable& get, const char* name);
 
 inline constexpr char kWaysToGiveAPassword[] =
-    "--password-file, --password-command, RESTIC_PASSWORD or its siblings";
+    "--password-file, --password-command or RESTIC_PASSWORD (_FILE, _COMMAND)";
 
 // Where a password comes from: the first of command, file, text that is set, else the terminal.
 struct PasswordSource {

@@ -14,7 +14,7 @@
 namespace csidelta::cli {
 namespace {
 
-// Closes what the verb opened before its last word is said: a lock that stays is worth a wait.
+// Closes what the verb opened before its result is printed: a lock must not stay.
 absl::StatusOr<ExitCode> RunVerb(const CallContext& ctx, Command& command, Console& console,
                                  const GlobalOptions& options,
                                  const ProgramEnvironment& environment, std::string& place) {

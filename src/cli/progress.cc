@@ -16,27 +16,27 @@ constexpr absl::Duration kLineEvery = absl::Milliseconds(100);
 constexpr absl::Duration kRateAfter = absl::Milliseconds(200);
 constexpr absl::Duration kSampleEvery = absl::Milliseconds(250);
 
-std::string FormatAmount(const ProgressFacts& facts, int64_t amount) {
-  return facts.bytes ? FormatBytes(amount) : absl::StrCat(amount);
+std::string FormatAmount(const ProgressInfo& info, int64_t amount) {
+  return info.bytes ? FormatBytes(amount) : absl::StrCat(amount);
 }
 
-double Fraction(const ProgressFacts& facts) {
-  return facts.total <= 0
+double Fraction(const ProgressInfo& info) {
+  return info.total <= 0
              ? 0
-             : std::clamp(static_cast<double>(facts.done) / static_cast<double>(facts.total), 0.0,
+             : std::clamp(static_cast<double>(info.done) / static_cast<double>(info.total), 0.0,
                           1.0);
 }
 
 }  // namespace
 
-double ProgressFacts::Rate() const {
+double ProgressInfo::Rate() const {
   if (elapsed < kRateAfter) {
     return 0;
   }
   return recent_rate.value_or(static_cast<double>(done) / absl::ToDoubleSeconds(elapsed));
 }
 
-absl::Duration ProgressFacts::Left() const {
+absl::Duration ProgressInfo::Left() const {
   const double rate = Rate();
   return rate <= 0 || total <= 0
              ? absl::InfiniteDuration()
@@ -62,43 +62,43 @@ std::optional<double> RateWindow::Rate() const {
          absl::ToDoubleSeconds(samples_.back().at - samples_.front().at);
 }
 
-std::string ProgressLine(const ProgressFacts& facts) {
-  std::string line = facts.stage;
-  if (facts.total > 0) {
-    absl::StrAppend(&line, absl::StrFormat("  %.1f%%", 100 * Fraction(facts)));
+std::string ProgressLine(const ProgressInfo& info) {
+  std::string line = info.stage;
+  if (info.total > 0) {
+    absl::StrAppend(&line, absl::StrFormat("  %.1f%%", 100 * Fraction(info)));
   }
-  absl::StrAppend(&line, "  ", FormatAmount(facts, facts.done));
-  if (facts.total > 0) {
-    absl::StrAppend(&line, " of ", FormatAmount(facts, facts.total));
+  absl::StrAppend(&line, "  ", FormatAmount(info, info.done));
+  if (info.total > 0) {
+    absl::StrAppend(&line, " of ", FormatAmount(info, info.total));
   }
-  if (facts.Rate() > 0) {
-    absl::StrAppend(&line, ", ", FormatAmount(facts, static_cast<int64_t>(facts.Rate())), "/s");
+  if (info.Rate() > 0) {
+    absl::StrAppend(&line, ", ", FormatAmount(info, static_cast<int64_t>(info.Rate())), "/s");
   }
-  if (facts.Left() != absl::InfiniteDuration()) {
-    absl::StrAppend(&line, ", ", FormatElapsed(facts.Left()), " left");
+  if (info.Left() != absl::InfiniteDuration()) {
+    absl::StrAppend(&line, ", ", FormatElapsed(info.Left()), " left");
   }
   return line;
 }
 
-Json ProgressJson(const ProgressFacts& facts) {
+Json ProgressJson(const ProgressInfo& info) {
   Json json = {
       {"message_type", "status"},
-      {"stage", facts.stage},
-      {"seconds_elapsed", absl::ToInt64Seconds(facts.elapsed)},
-      {"percent_done", Fraction(facts)},
-      {facts.bytes ? "bytes_done" : "items_done", facts.done},
-      {facts.bytes ? "total_bytes" : "total_items", facts.total},
-      {facts.bytes ? "bytes_per_second" : "items_per_second", static_cast<int64_t>(facts.Rate())}};
-  if (facts.Left() != absl::InfiniteDuration()) {
-    json["seconds_remaining"] = absl::ToInt64Seconds(facts.Left());
+      {"stage", info.stage},
+      {"seconds_elapsed", absl::ToInt64Seconds(info.elapsed)},
+      {"percent_done", Fraction(info)},
+      {info.bytes ? "bytes_done" : "items_done", info.done},
+      {info.bytes ? "total_bytes" : "total_items", info.total},
+      {info.bytes ? "bytes_per_second" : "items_per_second", static_cast<int64_t>(info.Rate())}};
+  if (info.Left() != absl::InfiniteDuration()) {
+    json["seconds_remaining"] = absl::ToInt64Seconds(info.Left());
   }
   return json;
 }
 
-std::string WaitLine(const WaitFacts& facts) {
-  std::string line = Printable(absl::StrCat(facts.subject, "  ", facts.state, "  ",
-                                            absl::ToInt64Seconds(facts.elapsed), " s",
-                                            facts.waits_for.empty() ? "" : "  ", facts.waits_for));
+std::string WaitLine(const WaitInfo& info) {
+  std::string line = Printable(absl::StrCat(info.subject, "  ", info.state, "  ",
+                                            absl::ToInt64Seconds(info.elapsed), " s",
+                                            info.waits_for.empty() ? "" : "  ", info.waits_for));
   if (line.size() <= kWaitLineBytesMax) {
     return line;
   }
@@ -110,12 +110,12 @@ std::string WaitLine(const WaitFacts& facts) {
   return absl::StrCat(line.substr(0, end), kCut);
 }
 
-Json WaitJson(const WaitFacts& facts) {
+Json WaitJson(const WaitInfo& info) {
   return {{"message_type", "status"},
-          {"subject", facts.subject},
-          {"state", facts.state},
-          {"seconds_elapsed", absl::ToInt64Seconds(facts.elapsed)},
-          {"waits_for", facts.waits_for}};
+          {"subject", info.subject},
+          {"state", info.state},
+          {"seconds_elapsed", absl::ToInt64Seconds(info.elapsed)},
+          {"waits_for", info.waits_for}};
 }
 
 bool ProgressMeter::IsDue(absl::string_view stage, absl::Duration now) {
@@ -142,14 +142,14 @@ void ProgressMeter::ReportWait(absl::string_view subject, absl::string_view stat
   if (!IsDue(subject, now)) {
     return;
   }
-  const WaitFacts facts{.subject = stage_,
-                        .state = std::string(state),
-                        .waits_for = std::string(waits_for),
-                        .elapsed = now - stage_began_};
+  const WaitInfo info{.subject = stage_,
+                      .state = std::string(state),
+                      .waits_for = std::string(waits_for),
+                      .elapsed = now - stage_began_};
   if (options.json) {
-    console_.PrintJson(WaitJson(facts));
+    console_.PrintJson(WaitJson(info));
   } else {
-    console_.ShowLine(WaitLine(facts));
+    console_.ShowLine(WaitLine(info));
   }
 }
 
@@ -165,16 +165,16 @@ void ProgressMeter::Report(absl::string_view stage, int64_t done, int64_t total,
   if (!is_due) {
     return;
   }
-  const ProgressFacts facts{.stage = stage_,
-                            .done = done,
-                            .total = total,
-                            .bytes = bytes,
-                            .elapsed = now - stage_began_,
-                            .recent_rate = window_.Rate()};
+  const ProgressInfo info{.stage = stage_,
+                          .done = done,
+                          .total = total,
+                          .bytes = bytes,
+                          .elapsed = now - stage_began_,
+                          .recent_rate = window_.Rate()};
   if (options.json) {
-    console_.PrintJson(ProgressJson(facts));
+    console_.PrintJson(ProgressJson(info));
   } else {
-    console_.ShowLine(ProgressLine(facts));
+    console_.ShowLine(ProgressLine(info));
   }
 }
 

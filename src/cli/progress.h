@@ -16,7 +16,7 @@
 namespace csidelta::cli {
 
 // How far a stage is. A value.
-struct ProgressFacts {
+struct ProgressInfo {
   std::string stage;
   int64_t done = 0;
   int64_t total = 0;  // 0: not known
@@ -53,12 +53,12 @@ class RateWindow {
 };
 
 // "transfer  12.5%  1.0 GiB of 8.0 GiB, 512.0 MiB/s, 0:14 left"
-std::string ProgressLine(const ProgressFacts& facts);
+std::string ProgressLine(const ProgressInfo& info);
 // With restic's names where it has them: message_type "status".
-Json ProgressJson(const ProgressFacts& facts);
+Json ProgressJson(const ProgressInfo& info);
 
 // One object of a cluster that is waited for, of which nothing tells how far it is. A value.
-struct WaitFacts {
+struct WaitInfo {
   std::string subject;     // "PVC shop/copy"
   std::string state;       // "Pending"
   std::string waits_for;   // what was reported of it last; "": nothing
@@ -69,9 +69,9 @@ inline constexpr int kWaitLineBytesMax = 79;  // A line that is wrapped is not e
 
 // "PVC shop/copy  Pending  12 s  Provisioning: External provisioner is ...", printable, cut to
 // kWaitLineBytesMax.
-std::string WaitLine(const WaitFacts& facts);
+std::string WaitLine(const WaitInfo& info);
 // message_type "status", like ProgressJson(): subject, state, seconds_elapsed, waits_for.
-Json WaitJson(const WaitFacts& facts);
+Json WaitJson(const WaitInfo& info);
 
 // Shows progress in the form that the console is for: a line that changes on a terminal, JSON lines
 // once a second with --json, else nothing. Thread-safe; has the console for itself meanwhile.

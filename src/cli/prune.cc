@@ -50,13 +50,12 @@ class PruneCommand : public Command {
     ArgumentTable table;
     table.Add("-n,--dry-run", "only say what would be done", dry_run_);
     DeclarePruneFlags(table, flags_);
-    return {.name = "prune",
-            .summary = "Free the space of what no snapshot uses any more",
-            .details =
-                "Waits for backups that are under way, and needs none to be undone when it "
-                "is cut off: the next prune goes on.",
-            .table = std::move(table),
-            .family = VerbFamily::kRepository};
+    return {
+        .name = "prune",
+        .summary = "Free the space of what no snapshot uses any more",
+        .details = "Waits for running backups. It is safe to interrupt: the next prune continues.",
+        .table = std::move(table),
+        .family = VerbFamily::kRepository};
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {

@@ -7,7 +7,7 @@
 #include "base/status_macros.h"
 #include "cli/command.h"
 #include "cli/progress.h"
-#include "cli/refill.h"
+#include "cli/repair_source.h"
 #include "cli/text.h"
 #include "incremental/file_block_device.h"
 #include "repository/checker.h"
@@ -66,7 +66,7 @@ class RepairIndexCommand : public Command {
          {"index_files_written", result.files_written},
          {"index_files_removed", result.files_removed}},
         absl::StrCat(options_.dry_run ? "would list " : "listed ",
-                     Counted(std::ssize(result.packs_added), "pack"), " anew and ",
+                     Counted(std::ssize(result.packs_added), "pack"), " again and ",
                      options_.dry_run ? "drop " : "dropped ", result.packs_dropped.size(), "; ",
                      Counted(std::ssize(result.unreadable_files), "index file"), " and ",
                      Counted(std::ssize(result.packs_unreadable), "pack"), " could not be read\n",
@@ -111,21 +111,21 @@ class RepairPacksCommand : public Command {
     ASSIGN_OR_RETURN(Repository * repository, session.Open(ctx, LockKind::kExclusive));
     repository::RepairPacksOptions options;
     std::unique_ptr<FileBlockDevice> device;
-    std::optional<VolumeRefill> refill;
+    std::optional<VolumeRepairSource> repair_source;
     ProgressMeter meter(session.console(), *ctx.clock);
     options.progress = [&meter](absl::string_view stage, int64_t done, int64_t total) {
       meter.ReportCount(stage, done, total);
     };
     if (!device_.empty()) {
       ASSIGN_OR_RETURN(device, FileBlockDevice::OpenForRead(device_));
-      refill.emplace(*device);
-      options.prepare_refill = [&](const CallContext& prepare_ctx,
-                                   const repository::WantedChunks& wanted) {
-        return refill->Prepare(prepare_ctx, wanted, options.progress);
+      repair_source.emplace(*device);
+      options.prepare_repair_source = [&](const CallContext& prepare_ctx,
+                                          const repository::WantedChunks& wanted) {
+        return repair_source->Prepare(prepare_ctx, wanted, options.progress);
       };
-      options.refill = [&refill](const CallContext& refill_ctx,
-                                 const repository::BlobHandle& handle) {
-        return refill->Load(refill_ctx, handle);
+      options.repair_source = [&repair_source](const CallContext& scan_ctx,
+                                               const repository::BlobHandle& handle) {
+        return repair_source->Load(scan_ctx, handle);
       };
     }
     options.drop_lost = drop_lost_;
@@ -155,11 +155,11 @@ class RepairPacksCommand : public Command {
       list.push_back({{"pack", repair.pack.Hex()},
                       {"blobs_intact", repair.blobs_intact},
                       {"blobs_elsewhere", repair.blobs_elsewhere},
-                      {"blobs_refilled", repair.blobs_refilled},
+                      {"blobs_refilled", repair.blobs_filled_in},
                       {"blobs_lost", repair.lost.size()},
                       {"removed", repair.removed}});
       absl::StrAppend(&text, "pack ", repair.pack.ShortHex(), ": ", repair.blobs_intact,
-                      " intact, ", repair.blobs_elsewhere, " elsewhere, ", repair.blobs_refilled,
+                      " intact, ", repair.blobs_elsewhere, " elsewhere, ", repair.blobs_filled_in,
                       " filled in, ", repair.lost.size(), " lost",
                       repair.removed ? "" : "; it stays", "\n");
     }
@@ -168,8 +168,8 @@ class RepairPacksCommand : public Command {
                       ": is in no index, so there is nothing to move\n");
     }
     if (result.blobs_missing > 0) {
-      absl::StrAppend(&text, "in no pack: ", result.missing_refilled, " filled in, ",
-                      result.blobs_missing - result.missing_refilled, " lost\n");
+      absl::StrAppend(&text, "in no pack: ", result.missing_filled_in, " filled in, ",
+                      result.blobs_missing - result.missing_filled_in, " lost\n");
     }
     if (result.trees_unreadable > 0) {
       absl::StrAppend(&text, result.trees_unreadable, " trees do not read\n");
@@ -177,7 +177,7 @@ class RepairPacksCommand : public Command {
     console.PrintResult({{"message_type", "result"},
                          {"blobs_lost", result.lost()},
                          {"blobs_missing", result.blobs_missing},
-                         {"missing_refilled", result.missing_refilled},
+                         {"missing_refilled", result.missing_filled_in},
                          {"trees_unreadable", result.trees_unreadable},
                          {"packs_unlisted", Ids(result.unlisted)},
                          {"packs", std::move(list)}},

@@ -86,15 +86,16 @@ VerbSyntax RestoreCommand::Declare() {
       .name = "restore",
       .summary = "Write a volume back to a device or an image file",
       .details =
-          "What the target holds is overwritten, zeros included. A file that is not there "
-          "is made; what a larger target holds behind the volume stays. A device that is "
-          "mounted or in use is refused, as is a path below /dev that is no device, and "
-          "\"latest\" where snapshots of several hosts and paths match. On a terminal you are "
-          "asked before something is written over. Every byte is verified before it is "
-          "written, and as long as the restore has not come to its end the target begins "
-          "with a text that says so. With --into the data of a PVC is replaced, by a Pod in its "
-          "namespace and with the caller's rights there, or with --upload by the data mover; "
-          "nothing of the repository is read here.",
+          "The target is overwritten, zeros included. A missing file is created. In a larger "
+          "target "
+          "bytes past the end of the volume are left untouched. A device that is mounted or in use "
+          "is refused. So is a path below /dev that is not a device, and \"latest\" where "
+          "snapshots of several hosts and paths match. On a terminal you are asked before anything "
+          "is overwritten. Every byte is verified before it is written. Until the restore has "
+          "finished, the target begins with a text that says so. With --into the data of a PVC is "
+          "replaced, by a Pod in its namespace and with the caller's rights there, or with "
+          "--upload "
+          "by the data mover; then the repository is not read here.",
       .table = std::move(table),
       .family = VerbFamily::kRepository};
 }

@@ -24,7 +24,7 @@ namespace {
 
 constexpr absl::Duration kIntoSafetyTimeout = absl::Minutes(10);
 
-// What is done, whoever writes the volume.
+// What is done, whichever process writes the volume.
 struct IntoPlan {
   const objects::PersistentVolumeClaim& pvc;
   const std::vector<csi::RestoreRefusal>& refusals;

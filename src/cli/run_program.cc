@@ -214,7 +214,8 @@ absl::Status HeldProgram::Release() {
   const pid_t pid = std::exchange(pid_, 0);
   if (const std::optional<int> state = LookForEnd(pid, 1); state.has_value()) {
     RETURN_IF_ERROR(EndOf(name_, *state));
-    return absl::FailedPreconditionError(absl::StrCat(name_, " ended before it was to let go"));
+    return absl::FailedPreconditionError(
+        absl::StrCat(name_, " ended before it was to release the application"));
   }
   input_ = UniqueFd();
   const std::optional<int> state = LookForEnd(pid, kEndLooks);

@@ -22,14 +22,15 @@ struct ProgramToRun {
   std::size_t output_bytes_max = std::size_t{64} << 10;
 };
 
-// Runs a program to its end and returns what it wrote to stdout. Its stdin and stderr are ours.
+// Runs a program to its end and returns what it wrote to stdout. It inherits stdin and stderr.
 // NOT_FOUND when there is no such program, FAILED_PRECONDITION when it did not end with 0; each
 // names the program. It is ended (SIGTERM) when the time of `ctx` is over or it writes too much,
 // which is INVALID_ARGUMENT.
 absl::StatusOr<std::string> RunProgram(const CallContext& ctx, const ProgramToRun& program);
 
 // A program that holds an application still, "kubectl exec -i db -- hold-writes": it writes a line
-// once it does, and lets go when its stdin ends. Its stderr is ours. Not thread-safe.
+// once it does, and releases the application when its stdin ends. It inherits stderr. Not
+// thread-safe.
 class HeldProgram {
  public:
   // Starts it and waits for its first line. FAILED_PRECONDITION when it ends without one; else as

@@ -108,16 +108,16 @@ ProgramSyntax DeclareFlags(GlobalOptions& options) {
             options.choice.password_command);
   table.Add("--keyring-file", "FILE",
             "a file with several keys, \"FINGERPRINT PASSWORD\" a line, the newest first: any of "
-            "them opens the repository, and who writes adds the newest to it",
+            "them opens the repository; verbs that write also add the newest to it",
             options.choice.keyring_file);
-  table.AddWait("--retry-lock",
-                "how long to wait for the locks of others; a dead one is known for it after half "
-                "an hour (31m)",
-                options.retry_lock);
+  table.AddWait(
+      "--retry-lock",
+      "how long to wait for other clients' locks; a stale lock expires after 30 minutes (31m)",
+      options.retry_lock);
   table.Add("--no-lock", "take no lock; only for verbs that only read", options.no_lock);
   table.Add("--scratch-dir", "DIR",
-            "where to put what memory should not hold: the index of a repository with millions of "
-            "blobs, 50 to 100 bytes for each (TMPDIR, else /var/tmp)",
+            "a folder on a disk, not a tmpfs, for what does not fit into memory: the index of a "
+            "repository with millions of blobs, 50 to 100 bytes for each (TMPDIR, else /var/tmp)",
             options.scratch_folder);
   table.Add("--cacert", "FILE", "certificates to trust for a bucket, as PEM (RESTIC_CACERT)",
             options.ca_file);
@@ -239,16 +239,16 @@ engine::SessionOptions Session::EngineOptions() {
           .scrypt = environment_.scrypt,
           .random = environment_.random,
           .open_store = environment_.open_store,
-          .witnesses = environment_.witnesses,
+          .liveness_probes = environment_.liveness_probes,
           .await_writing = environment_.await_writing,
           .listener = ListenerOf(console_)};
 }
 
-absl::StatusOr<engine::RepositoryPlace> Session::Place() const {
+absl::StatusOr<engine::RepositoryTarget> Session::Place() const {
   ASSIGN_OR_RETURN(const std::string text, ChooseRepository(choice(), environment_.get));
   ASSIGN_OR_RETURN(storage::Location location, storage::ParseLocation(text));
   ASSIGN_OR_RETURN(storage::StoreSettings settings, MakeStoreSettings(options_, environment_.get));
-  return engine::RepositoryPlace{.location = std::move(location), .settings = std::move(settings)};
+  return engine::RepositoryTarget{.location = std::move(location), .settings = std::move(settings)};
 }
 
 absl::StatusOr<Secret> Session::Password(const CallContext& ctx, const std::string& place,

@@ -38,7 +38,7 @@ struct ProgramEnvironment {
   int table_columns = kTableColumns;  // of the terminal, for tables
   bool out_is_terminal = false;       // that can be drawn on
   std::string program = "csi-delta";  // as a person called it
-  // Asks somebody at a terminal whether to go on; null where nobody is there to answer.
+  // Asks at a terminal whether to go on; null where there is no terminal.
   std::function<absl::StatusOr<bool>(const CallContext& ctx, absl::string_view question)> confirm =
       nullptr;
   // Has what `out` writes be read by this user alone, where it goes to a file; may be null.
@@ -47,7 +47,9 @@ struct ProgramEnvironment {
   ScryptParameters scrypt = repository::kScryptWritten;  // of keys that are made
   engine::StoreOpener open_store = storage::OpenStore;
   // Who we are and how we tell the living from the dead, asked for each lock.
-  std::function<repository::LockWitnesses()> witnesses = [] { return repository::LockWitnesses(); };
+  std::function<repository::LivenessProbes()> liveness_probes = [] {
+    return repository::LivenessProbes();
+  };
   // Blocks until a volume may be written to; an error: never again.
   std::function<absl::Status(const CallContext&)> await_writing = [](const CallContext&) {
     return absl::OkStatus();
@@ -91,7 +93,7 @@ absl::Status ApplyStoreOption(absl::string_view option, storage::StoreSettings& 
 absl::StatusOr<storage::StoreSettings> MakeStoreSettings(const GlobalOptions& options,
                                                          const GetVariable& get);
 
-// The text of --repo, or of what stands in for it. INVALID_ARGUMENT when there is none, or both of
+// The text of --repo, or of what stands in for it. INVALID_ARGUMENT when none exists, or both of
 // the two flags.
 absl::StatusOr<std::string> ChooseRepository(const RepositoryChoice& choice,
                                              const GetVariable& get);
@@ -127,7 +129,7 @@ class Session {
  private:
   engine::SessionOptions EngineOptions();
   const RepositoryChoice& choice() const { return choice_ ? *choice_ : options_.choice; }
-  absl::StatusOr<engine::RepositoryPlace> Place() const;
+  absl::StatusOr<engine::RepositoryTarget> Place() const;
   absl::StatusOr<Secret> Password(const CallContext& ctx, const std::string& place,
                                   bool twice) const;
 

@@ -23,8 +23,8 @@
 namespace csidelta::cli {
 namespace {
 
-using csi::AuditFacts;
 using csi::AuditFindings;
+using csi::AuditInfo;
 using csi::HandleTwice;
 using csi::KnownContent;
 using csi::KnownSnapshot;
@@ -58,15 +58,15 @@ class SnapshotAuditCommand : public Command {
 
  private:
   absl::Status CheckAddress() const;
-  static std::string CommandOf(const AuditFacts& facts, const UnknownSnapshot& one,
+  static std::string CommandOf(const AuditInfo& info, const UnknownSnapshot& one,
                                const std::string& space);
   static Json ValueOf(const csi::AuditReading& reading, const AuditFindings& findings,
                       const std::string& space);
   static std::string ContentsText(const char* head, const std::vector<KnownContent>& contents);
-  static std::string UnknownText(const AuditFacts& facts, const AuditFindings& findings,
+  static std::string UnknownText(const AuditInfo& info, const AuditFindings& findings,
                                  const std::string& space);
   static std::string OthersText(const AuditFindings& findings);
-  static std::string TextOf(const AuditFacts& facts, const AuditFindings& findings,
+  static std::string TextOf(const AuditInfo& info, const AuditFindings& findings,
                             const std::string& space);
 
   // What kubectl can show.
@@ -119,13 +119,13 @@ absl::StatusOr<ExitCode> SnapshotAuditCommand::Run(const CallContext& ctx, Sessi
     };
   }
   ASSIGN_OR_RETURN(const csi::AuditReading reading,
-                   csi::ReadAuditFacts(ctx, *api, driver_, read_storage));
+                   csi::ReadAuditInfo(ctx, *api, driver_, read_storage));
   for (const std::string& sentence : reading.not_checked) {
     session.console().Note(Printable(sentence));
   }
-  const AuditFindings findings = csi::Audit(reading.facts);
+  const AuditFindings findings = csi::Audit(reading.info);
   PrintClusterResult(session, {.value = ValueOf(reading, findings, cluster.namespace_name),
-                               .table = TextOf(reading.facts, findings, cluster.namespace_name),
+                               .table = TextOf(reading.info, findings, cluster.namespace_name),
                                .names = NamesOf(findings)});
   return ExitCode::kOk;
 }
@@ -143,7 +143,7 @@ absl::Status SnapshotAuditCommand::CheckAddress() const {
   return absl::OkStatus();
 }
 
-std::string SnapshotAuditCommand::CommandOf(const AuditFacts& facts, const UnknownSnapshot& one,
+std::string SnapshotAuditCommand::CommandOf(const AuditInfo& info, const UnknownSnapshot& one,
                                             const std::string& space) {
   const std::string& handle = one.snapshot.handle;
   if (one.may_be_new) {
@@ -152,18 +152,18 @@ std::string SnapshotAuditCommand::CommandOf(const AuditFacts& facts, const Unkno
   if (Printable(handle) != handle) {
     return "-o json has the handle";
   }
-  return ImportCommand(facts.storage->driver, handle, space);
+  return ImportCommand(info.storage->driver, handle, space);
 }
 
 Json SnapshotAuditCommand::ValueOf(const csi::AuditReading& reading, const AuditFindings& findings,
                                    const std::string& space) {
-  const AuditFacts& facts = reading.facts;
+  const AuditInfo& info = reading.info;
   Json unknown = Json::array();
   for (const UnknownSnapshot& one : findings.unknown) {
     const csi::StorageSnapshot& snapshot = one.snapshot;
     unknown.push_back(
         {{"handle", snapshot.handle},
-         {"driver", facts.storage->driver},
+         {"driver", info.storage->driver},
          {"volume", snapshot.volume_handle},
          {"size_bytes", snapshot.size_bytes.has_value() ? Json(*snapshot.size_bytes) : Json()},
          {"taken_at",
@@ -183,8 +183,8 @@ Json SnapshotAuditCommand::ValueOf(const csi::AuditReading& reading, const Audit
   const auto count = [](const auto& list) {
     return list.has_value() ? Json(static_cast<int64_t>(list->size())) : Json();
   };
-  return {{"driver", facts.driver},
-          {"storage_asked", facts.storage.has_value()},
+  return {{"driver", info.driver},
+          {"storage_asked", info.storage.has_value()},
           {"not_checked", reading.not_checked},
           {"unknown", std::move(unknown)},
           {"lost", ContentsJson(findings.lost)},
@@ -192,9 +192,9 @@ Json SnapshotAuditCommand::ValueOf(const csi::AuditReading& reading, const Audit
           {"without_content", std::move(without_content)},
           {"twice", std::move(twice)},
           {"storage_snapshots",
-           facts.storage.has_value() ? Json(std::ssize(facts.storage->snapshots)) : Json()},
-          {"contents", std::ssize(facts.after)},
-          {"snapshots", count(facts.snapshots)}};
+           info.storage.has_value() ? Json(std::ssize(info.storage->snapshots)) : Json()},
+          {"contents", std::ssize(info.after)},
+          {"snapshots", count(info.snapshots)}};
 }
 
 std::string SnapshotAuditCommand::ContentsText(const char* head,
@@ -211,8 +211,7 @@ std::string SnapshotAuditCommand::ContentsText(const char* head,
   return absl::StrCat(head, FormatTable(rows), "\n");
 }
 
-std::string SnapshotAuditCommand::UnknownText(const AuditFacts& facts,
-                                              const AuditFindings& findings,
+std::string SnapshotAuditCommand::UnknownText(const AuditInfo& info, const AuditFindings& findings,
                                               const std::string& space) {
   if (findings.unknown.empty()) {
     return "";
@@ -223,7 +222,7 @@ std::string SnapshotAuditCommand::UnknownText(const AuditFacts& facts,
     const csi::StorageSnapshot& snapshot = one.snapshot;
     rows.push_back({snapshot.handle, snapshot.volume_handle,
                     snapshot.size_bytes.has_value() ? FormatBytes(*snapshot.size_bytes) : "",
-                    SnapshotTimeText(snapshot.taken_at), CommandOf(facts, one, space)});
+                    SnapshotTimeText(snapshot.taken_at), CommandOf(info, one, space)});
   }
   return absl::StrCat("the storage has these, and the cluster does not know them:\n",
                       FormatTable(rows), "\n");
@@ -253,18 +252,18 @@ std::string SnapshotAuditCommand::OthersText(const AuditFindings& findings) {
   return text;
 }
 
-std::string SnapshotAuditCommand::TextOf(const AuditFacts& facts, const AuditFindings& findings,
+std::string SnapshotAuditCommand::TextOf(const AuditInfo& info, const AuditFindings& findings,
                                          const std::string& space) {
-  std::string compared = Counted(std::ssize(facts.after), "VolumeSnapshotContent");
-  if (facts.snapshots.has_value()) {
-    absl::StrAppend(&compared, ", ", Counted(std::ssize(*facts.snapshots), "VolumeSnapshot"));
+  std::string compared = Counted(std::ssize(info.after), "VolumeSnapshotContent");
+  if (info.snapshots.has_value()) {
+    absl::StrAppend(&compared, ", ", Counted(std::ssize(*info.snapshots), "VolumeSnapshot"));
   }
-  if (facts.storage.has_value()) {
-    absl::StrAppend(&compared, ", ", Counted(std::ssize(facts.storage->snapshots), "snapshot"),
-                    " of ", facts.storage->driver);
+  if (info.storage.has_value()) {
+    absl::StrAppend(&compared, ", ", Counted(std::ssize(info.storage->snapshots), "snapshot"),
+                    " of ", info.storage->driver);
   }
   return absl::StrCat(
-      UnknownText(facts, findings, space),
+      UnknownText(info, findings, space),
       ContentsText("the storage does not have what these contents name:\n", findings.lost),
       ContentsText("the VolumeSnapshot of these contents is gone:\n", findings.without_snapshot),
       OthersText(findings), findings.IsEmpty() ? "nothing was found; " : "", "compared ", compared,

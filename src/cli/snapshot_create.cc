@@ -138,7 +138,7 @@ class SnapshotCreateCommand : public Command {
                                                     std::vector<std::string> words) const;
   std::vector<CreationRequest> MakeRequests(std::vector<csi::SnapshotSource> sources,
                                             const std::string& workload, absl::Time now) const;
-  std::string SetStem() const;
+  std::string SetTaskName() const;
 
   // FAILED_PRECONDITION where a group is wanted and cannot be had.
   absl::StatusOr<GroupPlan> PlanGroup(const CallContext& ctx, k8s::ApiClient& api,
@@ -216,7 +216,8 @@ VerbSyntax SnapshotCreateCommand::Declare() {
             waits_for_others_);
   table.Add("--hold", "COMMAND",
             "a program that holds the application still, run without a shell: its first line says "
-            "that it does, and it lets go when its stdin ends, which is when all are taken",
+            "that it does, and it releases the application when its stdin ends, which is when all "
+            "are taken",
             hold_);
   table.Add("--note", "TEXT", "a remark to keep with it", note_);
   table.Add("--schedule", "NAME", "the snapshot schedule that takes it, by which it is pruned",
@@ -283,7 +284,7 @@ absl::StatusOr<ExitCode> SnapshotCreateCommand::Run(const CallContext& ctx, Sess
     ASSIGN_OR_RETURN(held, Hold(ctx, std::move(hold_words)));
   }
   absl::Status released = absl::OkStatus();
-  const auto let_go = [&] {
+  const auto released_names = [&] {
     if (std::unique_ptr<HeldProgram> done = std::move(held); done != nullptr) {
       released = done->Release();
       session.console().Note(absl::StrCat("the application was held for ",
@@ -291,15 +292,15 @@ absl::StatusOr<ExitCode> SnapshotCreateCommand::Run(const CallContext& ctx, Sess
     }
   };
   absl::StatusOr<std::vector<Outcome>> created =
-      CreateAllOrGroup(ctx, *api, session, requests, group, let_go);
+      CreateAllOrGroup(ctx, *api, session, requests, group, released_names);
   if (makes_room_) {
-    TryAgainWithRoom(ctx, *api, session, requests, group, let_go, room, created);
+    TryAgainWithRoom(ctx, *api, session, requests, group, released_names, room, created);
   } else {
     ExplainLack(ctx, *api, requests, created);
   }
   RETURN_IF_ERROR(created.status());
   const std::vector<Outcome>& outcomes = *created;
-  let_go();
+  released_names();
   ASSIGN_OR_RETURN(const ExitCode code, Tell(session, outcomes, released.ok()));
   if (!released.ok()) {
     session.console().Warn(
@@ -328,9 +329,9 @@ csi::RetentionRequest SnapshotCreateCommand::Retention(
 void SnapshotCreateCommand::TellRemovals(Console& console, absl::string_view flag,
                                          const csi::Retention& retention) {
   for (const csi::SnapshotEntry& entry : retention.deleted) {
-    const csi::DataFate fate = csi::FateOf(entry, /*with_data=*/false);
+    const csi::DataAction action = csi::ActionOf(entry, /*with_data=*/false);
     console.Note(Printable(absl::StrCat(flag, ": deleted VolumeSnapshot ", entry.name, " of PVC ",
-                                        entry.pvc, ": ", FateText(entry, fate))));
+                                        entry.pvc, ": ", DataActionText(entry, action))));
   }
   for (const std::string& sentence : retention.failures) {
     console.Warn(Printable(absl::StrCat(flag, ": ", sentence)));
@@ -477,7 +478,7 @@ std::vector<CreationRequest> SnapshotCreateCommand::MakeRequests(
   const bool is_set = sources.size() > 1;
   const std::string set = !is_set          ? ""
                           : !name_.empty() ? csi::FitName(name_)
-                                           : csi::NameForSnapshot(SetStem(), now);
+                                           : csi::NameForSnapshot(SetTaskName(), now);
   std::vector<CreationRequest> requests;
   requests.reserve(sources.size());
   for (csi::SnapshotSource& source : sources) {
@@ -500,7 +501,7 @@ std::vector<CreationRequest> SnapshotCreateCommand::MakeRequests(
   return requests;
 }
 
-std::string SnapshotCreateCommand::SetStem() const {
+std::string SnapshotCreateCommand::SetTaskName() const {
   return !selection_.stateful_set.empty() ? selection_.stateful_set
          : !selection_.pod.empty()        ? selection_.pod
                                           : "set";

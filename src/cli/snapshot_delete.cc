@@ -20,7 +20,7 @@
 namespace csidelta::cli {
 namespace {
 
-using csi::DataFate;
+using csi::DataAction;
 using csi::PlannedRemoval;
 using csi::RemovalVerdict;
 using csi::SnapshotEntry;
@@ -92,7 +92,7 @@ std::string Announcement(const DeletedItem& item) {
     case RemovalVerdict::kDelete:
       break;
   }
-  return absl::StrCat(entry.name, ": ", FateText(entry, item.plan.fate));
+  return absl::StrCat(entry.name, ": ", DataActionText(entry, item.plan.action));
 }
 
 // Afterwards; "" where the announcement said it.
@@ -129,7 +129,7 @@ Json ItemJson(const DeletedItem& item) {
           {"driver", entry.driver},
           {"handle", entry.handle},
           {"policy", entry.deletion_policy},
-          {"data", std::string(csi::ToString(item.plan.fate))},
+          {"data", std::string(csi::ToString(item.plan.action))},
           {"kept_for", ProtectionsJson(item.plan.kept_for)},
           {"error", std::string(item.error.message())}};
 }
@@ -281,7 +281,7 @@ absl::StatusOr<std::vector<DeletedItem>> SnapshotDeleteCommand::Plan(const CallC
 absl::Status SnapshotDeleteCommand::CheckContents(const std::vector<DeletedItem>& items) const {
   for (const DeletedItem& item : items) {
     if (with_data_ && item.plan.verdict == RemovalVerdict::kDelete &&
-        item.plan.fate == DataFate::kUnknown) {
+        item.plan.action == DataAction::kUnknown) {
       return absl::PermissionDeniedError(absl::StrCat(
           "VolumeSnapshotContent ", item.plan.entry.content, " of ", item.plan.entry.name,
           " may not be read, and nothing was deleted; --with-data takes the rights to get and to "
@@ -334,8 +334,8 @@ void SnapshotDeleteCommand::Delete(const CallContext& ctx, k8s::ApiClient& api,
 void SnapshotDeleteCommand::Finish(const CallContext& limited, k8s::ApiClient& api,
                                    Console& console, DeletedItem& item) const {
   const SnapshotEntry& entry = item.plan.entry;
-  bool content_goes = item.plan.fate == DataFate::kDeleted;
-  if (item.plan.fate == DataFate::kKept) {
+  bool content_goes = item.plan.action == DataAction::kDeleted;
+  if (item.plan.action == DataAction::kKept) {
     const absl::Status removed = csi::RemoveKeptContent(limited, api, entry);
     content_goes = removed.ok();
     if (!removed.ok() && !absl::IsCancelled(removed)) {
@@ -351,7 +351,7 @@ void SnapshotDeleteCommand::Finish(const CallContext& limited, k8s::ApiClient& a
   if (item.error.ok()) {
     item.result = DeletionEnd::kGone;
   }
-  if (item.plan.fate == DataFate::kUnknown) {
+  if (item.plan.action == DataAction::kUnknown) {
     console.Note(Printable(absl::StrCat("VolumeSnapshotContent ", entry.content, " of ", entry.name,
                                         " not waited for: it may not be read")));
   }

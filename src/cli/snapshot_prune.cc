@@ -28,7 +28,7 @@
 namespace csidelta::cli {
 namespace {
 
-using csi::DataFate;
+using csi::DataAction;
 using csi::PruneDecision;
 using csi::PruneVerdict;
 using csi::SnapshotEntry;
@@ -37,7 +37,7 @@ using csi::SnapshotEntry;
 struct PrunedItem {
   PruneDecision decision;
   const SnapshotEntry* entry = nullptr;  // borrowed from the inventory
-  DataFate fate = DataFate::kNone;
+  DataAction action = DataAction::kNone;
   bool is_deleted = false;                // the API server took the deletion, or it was gone
   bool is_kept_late = false;              // protected only after the decision was announced
   absl::Status error = absl::OkStatus();  // why it was not deleted
@@ -47,8 +47,8 @@ struct PrunedItem {
 
 std::string WhyText(const PrunedItem& item) {
   std::string text = absl::StrJoin(item.decision.messages, ", ");
-  if (item.goes() && item.fate == DataFate::kKept) {
-    absl::StrAppend(&text, "; ", FateText(*item.entry, item.fate));
+  if (item.goes() && item.action == DataAction::kKept) {
+    absl::StrAppend(&text, "; ", DataActionText(*item.entry, item.action));
   }
   return text;
 }
@@ -81,7 +81,7 @@ Json ItemJson(const PrunedItem& item) {
           {"reason", std::string(csi::ToString(item.decision.reason))},
           {"messages", item.decision.messages},
           {"kept_for", ProtectionsJson(item.decision.protections)},
-          {"data", std::string(csi::ToString(item.fate))},
+          {"data", std::string(csi::ToString(item.action))},
           {"handle", entry.handle},
           {"driver", entry.driver},
           {"deleted", item.is_deleted},
@@ -171,7 +171,7 @@ absl::StatusOr<std::vector<PrunedItem>> SnapshotPruneCommand::Decide(
     }
     items.push_back({.decision = std::move(decision),
                      .entry = &entry,
-                     .fate = csi::FateOf(entry, /*with_data=*/false)});
+                     .action = csi::ActionOf(entry, /*with_data=*/false)});
   }
   return items;
 }
@@ -223,7 +223,7 @@ absl::Status SnapshotPruneCommand::CarryOut(const CallContext& ctx, k8s::ApiClie
   RETURN_IF_ERROR(ctx.Check());
   const CallContext limited = ctx.WithTimeout(csi::kKeptContentWait);
   for (const PrunedItem& item : items) {
-    if (!item.is_deleted || item.fate != DataFate::kKept) {
+    if (!item.is_deleted || item.action != DataAction::kKept) {
       continue;
     }
     const absl::Status removed = csi::RemoveKeptContent(limited, api, *item.entry);

@@ -268,7 +268,7 @@ VerbSyntax SnapshotRestoreCommand::Declare() {
   table.Add("--finish", "delete the volume that is not in use; there is no undo after that",
             finish_);
   table.Add("--dry-run", "check all, and say what would be done", dry_run_);
-  table.Add("--yes", "do not ask; needed where nobody is there to answer", yes_);
+  table.Add("--yes", "do not ask; required without a terminal", yes_);
   table.AddWait("--timeout", "how long to wait for the cluster; 10m", timeout_);
   copy_.Declare(table);
   return {
@@ -406,7 +406,7 @@ absl::Status SnapshotRestoreCommand::Confirm(const CallContext& ctx, Session& se
   const auto& confirm = session.environment().confirm;
   if (confirm == nullptr) {
     return absl::InvalidArgumentError(
-        "nobody is there to be asked; add --yes, and --dry-run to see first what it does");
+        "there is no terminal to ask on; add --yes, and --dry-run to see first what it does");
   }
   std::vector<std::string> names;
   names.reserve(targets.size());

@@ -45,7 +45,7 @@ class SnapshotScheduleCommand : public Command {
             .summary = "Print a CronJob that takes VolumeSnapshots and prunes them",
             .details =
                 "Prints an account, its rights and a CronJob for kubectl apply -f -, and changes "
-                "nothing itself. PVCs are chosen as by snapshot create, anew at each start. With "
+                "nothing itself. PVCs are chosen as by snapshot create, again at each start. With "
                 "keep rules what this schedule took is pruned, and nothing else, each time that "
                 "all were taken; days and hours are counted in UTC there. The ClusterRole "
                 "csi-delta-snapshot-reader of deploy/snapshot-roles.yaml must be there. -o json "

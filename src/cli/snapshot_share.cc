@@ -30,17 +30,18 @@ class SnapshotShareCommand : public Command {
     table.Add("--name", "NAME", "of the VolumeSnapshot there; as this one", request_.name);
     table.AddWait("--timeout", "how long to wait until it can be used there; 1m", timeout_);
     table.Add("--dry-run", "check all, and say what would be made", dry_run_);
-    return {.name = "snapshot share",
-            .summary = "Let people of another namespace use a VolumeSnapshot",
-            .details =
-                "Makes a VolumeSnapshot there of the same snapshot of the storage, for PVCs and "
-                "promote. Takes the ClusterRole csi-delta-snapshot-admin, and the right to read "
-                "the VolumeSnapshot here. The data stays the one of this namespace: delete and "
-                "prune keep it for as long as it is shared, and name who shares it. What is "
-                "shared is deleted there, by snapshot delete, and takes no data along. A second "
-                "run changes nothing.",
-            .table = std::move(table),
-            .family = VerbFamily::kCluster};
+    return {
+        .name = "snapshot share",
+        .summary = "Let people of another namespace use a VolumeSnapshot",
+        .details =
+            "Makes a VolumeSnapshot there of the same snapshot of the storage, for PVCs and "
+            "promote. Takes the ClusterRole csi-delta-snapshot-admin, and the right to read "
+            "the VolumeSnapshot here. The data stays in this namespace: delete and prune "
+            "keep it for as long as it is shared, and name the namespaces that share it. "
+            "To end sharing, run snapshot delete there: it deletes no data. A second run changes "
+            "nothing.",
+        .table = std::move(table),
+        .family = VerbFamily::kCluster};
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {

@@ -69,7 +69,7 @@ std::string SnapshotFields(const SnapshotEntry& entry) {
       {"Driver:", entry.driver},
       {"Handle:", entry.handle},
       {"Policy:", entry.deletion_policy},
-      {"If deleted:", FateText(entry, csi::FateOf(entry, false))},
+      {"If deleted:", DataActionText(entry, csi::ActionOf(entry, false))},
       {"Set:", entry.set},
       {"Workload:", entry.workload},
       {"Note:", entry.note},
@@ -153,7 +153,7 @@ Json ToJson(const Shown& shown) {
   value["binding"] = {{"content", entry.content},
                       {"content_names", entry.content_names},
                       {"both_ways", is_read ? Json(entry.is_named_by_content) : Json()}};
-  value["data_if_deleted"] = std::string(csi::ToString(csi::FateOf(entry, false)));
+  value["data_if_deleted"] = std::string(csi::ToString(csi::ActionOf(entry, false)));
   value["kept_for_person"] = ProtectionsJson(entry.kept_for_person);
   value["events"] = shown.events.has_value() ? EventsJson(*shown.events) : Json();
   return value;

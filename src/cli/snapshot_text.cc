@@ -86,22 +86,22 @@ std::string ImportCommand(absl::string_view driver, absl::string_view handle,
                       absl::StartsWith(handle, "-") ? " -- " : " ", ShellWord(handle));
 }
 
-std::string FateText(const csi::SnapshotEntry& entry, csi::DataFate fate) {
-  switch (fate) {
-    case csi::DataFate::kNone:
+std::string DataActionText(const csi::SnapshotEntry& entry, csi::DataAction action) {
+  switch (action) {
+    case csi::DataAction::kNone:
       return "it is bound to no VolumeSnapshotContent: it has no data yet";
-    case csi::DataFate::kUnknown:
+    case csi::DataAction::kUnknown:
       return absl::StrCat("VolumeSnapshotContent ", entry.content,
                           " may not be read: whether the storage keeps its data is not known");
-    case csi::DataFate::kContentGone:
+    case csi::DataAction::kContentGone:
       return absl::StrCat("VolumeSnapshotContent ", entry.content,
                           " does not exist: what the storage still has stays there");
-    case csi::DataFate::kNotItsOwn:
+    case csi::DataAction::kNotItsOwn:
       return absl::StrCat("VolumeSnapshotContent ", entry.content, " belongs to ",
                           entry.content_names, ", and stays");
-    case csi::DataFate::kDeleted:
+    case csi::DataAction::kDeleted:
       return "its data is gone for good";
-    case csi::DataFate::kKept:
+    case csi::DataAction::kKept:
       break;
   }
   return entry.handle.empty()

@@ -45,7 +45,7 @@ std::string ImportCommand(absl::string_view driver, absl::string_view handle,
 
 // What becomes of the data, as a sentence without a full stop: "its data is gone for good", "the
 // storage keeps its data: handle H; csi-delta snapshot import H --driver D brings it back".
-std::string FateText(const csi::SnapshotEntry& entry, csi::DataFate fate);
+std::string DataActionText(const csi::SnapshotEntry& entry, csi::DataAction action);
 
 // Why a deletion failed: "was not deleted: ...", or where the API server's answer was lost, "may be
 // deleted or not: ...". REQUIRES an error.

@@ -7,8 +7,8 @@
 #include "base/status_macros.h"
 #include "cli/command.h"
 #include "cli/group_listing.h"
-#include "cli/snapshot_facts.h"
 #include "cli/snapshot_filter.h"
+#include "cli/snapshot_info.h"
 
 namespace csidelta::cli {
 namespace {

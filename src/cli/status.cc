@@ -21,7 +21,7 @@
 #include "datamover/overview.h"
 #include "datamover/settings.h"
 #include "datamover/volume_records.h"
-#include "k8s/follow.h"
+#include "k8s/list_watch.h"
 #include "objects/data_download.h"
 #include "objects/data_upload.h"
 #include "objects/protected_volume.h"
@@ -238,7 +238,7 @@ class StatusCommand : public Command {
   // Draws again when something changed, until it is interrupted, which is how it ends.
   absl::StatusOr<ExitCode> Watch(const CallContext& ctx, Session& session,
                                  k8s::ApiClient& api) const;
-  std::vector<k8s::FollowedObjects> Watched() const;
+  std::vector<k8s::WatchedObjects> Watched() const;
 
   ClusterAccess access_;
   std::string mover_namespace_ = "csi-delta";
@@ -346,10 +346,10 @@ absl::StatusOr<ExitCode> StatusCommand::Watch(const CallContext& ctx, Session& s
   return ExitCode::kOk;
 }
 
-std::vector<k8s::FollowedObjects> StatusCommand::Watched() const {
-  std::vector<k8s::FollowedObjects> watched = {{.type = objects::VolumeTask::Type(),
-                                                .namespace_name = mover_namespace_,
-                                                .label_selector = ""}};
+std::vector<k8s::WatchedObjects> StatusCommand::Watched() const {
+  std::vector<k8s::WatchedObjects> watched = {{.type = objects::VolumeTask::Type(),
+                                               .namespace_name = mover_namespace_,
+                                               .label_selector = ""}};
   for (const absl::string_view space : absl::StrSplit(velero_namespaces_, ',', absl::SkipEmpty())) {
     for (const k8s::ResourceType& type :
          {objects::DataUpload::Type(), objects::DataDownload::Type(),

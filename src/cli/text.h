@@ -35,7 +35,7 @@ absl::StatusOr<std::vector<std::string>> SplitWords(absl::string_view command);
 // spaces; a line break in `text` stays. Ends with a line break unless empty.
 std::string WrapText(absl::string_view text, int indent, int columns);
 
-// `text` as a terminal may show it, whoever wrote it: control characters, those that turn the
+// `text` as a terminal may show it, whatever its origin: control characters, those that turn the
 // direction of writing and line separators become \u and four digits, what is not UTF-8 becomes
 // U+FFFD. The same in a JSON text, where this changes nothing but its look.
 std::string Printable(absl::string_view text);
@@ -43,7 +43,7 @@ std::string Printable(absl::string_view text);
 std::string PrintableLines(absl::string_view text);
 
 // The one of `names` that differs from `name` by the fewest letters added, left out, replaced or
-// swapped with the next, where that is at most a third of them; "" where there is none.
+// swapped with the next, where that is at most a third of them; "" where none exists.
 std::string NearestOf(absl::string_view name, const std::vector<std::string>& names);
 
 // A longer cell of a table sticks out of its column, and widens no other line: what others wrote

@@ -179,12 +179,12 @@ std::string TrialLeftovers::Unfinished() const {
 absl::StatusOr<TrialLeftovers> FindTrialLeftovers(const CallContext& ctx, k8s::ApiClient& api,
                                                   absl::string_view velero_namespace,
                                                   absl::string_view namespace_name) {
-  const k8s::ListOptions ours = {
+  const k8s::ListOptions own = {
       .label_selector = absl::StrCat(objects::kTrialLabel, "=", namespace_name),
       .field_selector = ""};
   TrialLeftovers leftovers{.namespace_name = std::string(namespace_name)};
-  ASSIGN_OR_RETURN(leftovers.backups, objects::List<Backup>(ctx, api, velero_namespace, ours));
-  ASSIGN_OR_RETURN(leftovers.restores, objects::List<Restore>(ctx, api, velero_namespace, ours));
+  ASSIGN_OR_RETURN(leftovers.backups, objects::List<Backup>(ctx, api, velero_namespace, own));
+  ASSIGN_OR_RETURN(leftovers.restores, objects::List<Restore>(ctx, api, velero_namespace, own));
   return leftovers;
 }
 

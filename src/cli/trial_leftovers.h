@@ -23,7 +23,7 @@ struct TrialLeftovers {
 
   bool empty() const { return backups.empty() && restores.empty(); }
   // "Backup a", of one that Velero still works on: another run makes it, or a killed one began it;
-  // "" where there is none.
+  // "" where none exists.
   std::string Unfinished() const;
 };
 

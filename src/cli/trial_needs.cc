@@ -56,7 +56,7 @@ absl::Status CheckNamespace(const CallContext& ctx, k8s::ApiClient& api,
                                  " does not exist; kubectl get namespaces lists those that do"));
 }
 
-// As Velero chooses; null where there is none.
+// As Velero chooses; null where none exists.
 const BackupStorageLocation* ChosenLocation(const std::vector<BackupStorageLocation>& locations,
                                             const TrialRequest& request) {
   const absl::string_view name =

@@ -49,8 +49,8 @@ class UninstallCommand : public Command {
   static int64_t Announce(const UninstallPlan& plan, Console& console);
   static int64_t CarryOut(const CallContext& ctx, k8s::ApiClient& api, const UninstallPlan& plan,
                           Console& console);
-  std::string Summary(int64_t things, int64_t failed) const;
-  static void Say(Console& console, absl::string_view fate, const UninstallItem& item,
+  std::string Summary(int64_t objects, int64_t failed) const;
+  static void Say(Console& console, absl::string_view action, const UninstallItem& item,
                   absl::string_view error);
 
   ClusterAccess access_;
@@ -149,29 +149,29 @@ int64_t UninstallCommand::CarryOut(const CallContext& ctx, k8s::ApiClient& api,
   return failed;
 }
 
-std::string UninstallCommand::Summary(int64_t things, int64_t failed) const {
-  if (things == 0) {
+std::string UninstallCommand::Summary(int64_t objects, int64_t failed) const {
+  if (objects == 0) {
     return "nothing to remove\n";
   }
   if (!yes_) {
-    return absl::StrCat("would remove ", Counted(things, "object"), "; run it again with --yes\n");
+    return absl::StrCat("would remove ", Counted(objects, "object"), "; run it again with --yes\n");
   }
-  return absl::StrCat("removed ", Counted(things - failed, "object"), ", ", failed, " failed",
+  return absl::StrCat("removed ", Counted(objects - failed, "object"), ", ", failed, " failed",
                       failed == 0 ? "\n" : ": run it again\n");
 }
 
-void UninstallCommand::Say(Console& console, absl::string_view fate, const UninstallItem& item,
+void UninstallCommand::Say(Console& console, absl::string_view action, const UninstallItem& item,
                            absl::string_view error) {
   if (console.options().json) {
     console.PrintJson({{"message_type", "thing"},
-                       {"fate", std::string(fate)},
+                       {"fate", std::string(action)},
                        {"kind", item.kind},
                        {"name", item.name},
                        {"text", item.text},
                        {"error", std::string(error)}});
     return;
   }
-  console.Print(absl::StrCat(fate, "  ", item.kind, " ", item.name, item.text.empty() ? "" : ": ",
+  console.Print(absl::StrCat(action, "  ", item.kind, " ", item.name, item.text.empty() ? "" : ": ",
                              item.text, error.empty() ? "" : ": ", error, "\n"));
 }
 

@@ -20,14 +20,14 @@ namespace {
 using incremental::VolumeGroupTags;
 using State = VolumeGroup::State;
 
-// What members have in common that were cut together.
+// What members have in common that were taken together.
 using GroupKey = std::tuple<std::string, std::string, std::string, std::string>;
 
 GroupKey KeyOf(const GroupMember& member) {
   const VolumeGroupTags& tags = member.tags;
-  const std::string cut = !tags.snapshot.empty() ? ""
-                          : tags.cut_at.empty()  ? member.id.Hex()
-                                                 : tags.cut_at;
+  const std::string cut = !tags.snapshot.empty()           ? ""
+                          : tags.snapshot_taken_at.empty() ? member.id.Hex()
+                                                           : tags.snapshot_taken_at;
   return {member.cluster, tags.group, tags.snapshot, cut};
 }
 
@@ -63,8 +63,10 @@ VolumeGroup MakeGroup(std::vector<GroupMember> members) {
                        .cluster = members.front().cluster};
   for (const GroupMember& member : members) {
     group.members_expected = std::max<int64_t>(group.members_expected, member.tags.members);
-    if (const std::optional<absl::Time> cut = ParseRfc3339(member.tags.cut_at); cut.has_value()) {
-      group.cut_at = group.cut_at.has_value() ? std::min(*group.cut_at, *cut) : *cut;
+    if (const std::optional<absl::Time> cut = ParseRfc3339(member.tags.snapshot_taken_at);
+        cut.has_value()) {
+      group.snapshot_taken_at =
+          group.snapshot_taken_at.has_value() ? std::min(*group.snapshot_taken_at, *cut) : *cut;
     }
   }
   group.members = EachClaimOnce(std::move(members));
@@ -73,10 +75,10 @@ VolumeGroup MakeGroup(std::vector<GroupMember> members) {
 }
 
 std::string Headline(const VolumeGroup& group) {
-  const std::string cut =
-      group.cut_at.has_value()
-          ? absl::FormatTime("%Y-%m-%d %H:%M:%E*S UTC", *group.cut_at, absl::UTCTimeZone())
-          : "at an unknown time";
+  const std::string cut = group.snapshot_taken_at.has_value()
+                              ? absl::FormatTime("%Y-%m-%d %H:%M:%E*S UTC",
+                                                 *group.snapshot_taken_at, absl::UTCTimeZone())
+                              : "at an unknown time";
   const auto present = std::ssize(group.members);
   std::string members = absl::StrCat(present, " of ", group.members_expected, " members");
   if (group.state == State::kIncomplete) {
@@ -85,7 +87,7 @@ std::string Headline(const VolumeGroup& group) {
     members = absl::StrCat(present, " members of an unknown number");
   }
   const std::string snapshot = group.snapshot.empty() ? "" : absl::StrCat(" as ", group.snapshot);
-  return absl::StrCat("group ", Printable(group.name), ", cut ", cut, Printable(snapshot), ": ",
+  return absl::StrCat("group ", Printable(group.name), ", taken ", cut, Printable(snapshot), ": ",
                       StateName(group.state), ", ", members, "\n");
 }
 
@@ -93,7 +95,7 @@ std::string Headline(const VolumeGroup& group) {
 
 int64_t GroupMember::MemoryBytes() const {
   return static_cast<int64_t>(sizeof(*this) + tags.group.size() + tags.snapshot.size() +
-                              tags.cut_at.size() + cluster.size() + claim.size() +
+                              tags.snapshot_taken_at.size() + cluster.size() + claim.size() +
                               repository.size());
 }
 
@@ -122,8 +124,8 @@ std::set<std::string> VolumeGroup::Namespaces() const {
 }
 
 absl::Time VolumeGroup::OrderedBy() const {
-  if (cut_at.has_value()) {
-    return *cut_at;
+  if (snapshot_taken_at.has_value()) {
+    return *snapshot_taken_at;
   }
   absl::Time first = absl::InfiniteFuture();
   for (const GroupMember& member : members) {
@@ -195,16 +197,17 @@ std::string GroupJsonText(const VolumeGroup& group) {
                          {"repository", member.repository}});
   }
   const bool says_number = group.members_expected > 0;
-  return DumpJson(
-      {{"group", group.name},
-       {"namespaces", group.Namespaces()},
-       {"volume_group_snapshot", group.snapshot},
-       {"cluster", group.cluster},
-       {"cut_at", group.cut_at.has_value() ? Json(FormatRfc3339(*group.cut_at)) : Json()},
-       {"state", std::string(StateName(group.state))},
-       {"members_present", std::ssize(group.members)},
-       {"members_expected", says_number ? Json(group.members_expected) : Json()},
-       {"snapshots", std::move(snapshots)}});
+  return DumpJson({{"group", group.name},
+                   {"namespaces", group.Namespaces()},
+                   {"volume_group_snapshot", group.snapshot},
+                   {"cluster", group.cluster},
+                   {"cut_at", group.snapshot_taken_at.has_value()
+                                  ? Json(FormatRfc3339(*group.snapshot_taken_at))
+                                  : Json()},
+                   {"state", std::string(StateName(group.state))},
+                   {"members_present", std::ssize(group.members)},
+                   {"members_expected", says_number ? Json(group.members_expected) : Json()},
+                   {"snapshots", std::move(snapshots)}});
 }
 
 }  // namespace csidelta::cli

@@ -16,7 +16,7 @@
 // tags say may come from anybody who writes to a repository, and is believed of that group alone.
 namespace csidelta::cli {
 
-// A repository snapshot of a volume that was cut with others.
+// A repository snapshot of a volume that was taken with others.
 struct GroupMember {
   incremental::VolumeGroupTags tags;
   std::string cluster;  // the repository snapshot's host
@@ -35,7 +35,7 @@ struct GroupMember {
 std::optional<GroupMember> MemberOf(const repository::StoredSnapshot& stored,
                                     const std::string& repository);
 
-// What was cut together.
+// What was taken together.
 struct VolumeGroup {
   enum class State {
     kComplete,    // all members are there
@@ -47,7 +47,8 @@ struct VolumeGroup {
   std::string name;      // "namespace/label value"
   std::string snapshot;  // the VolumeGroupSnapshot; "" where no tag names it
   std::string cluster;
-  std::optional<absl::Time> cut_at = {};  // the earliest that a member says; a time, if one does
+  std::optional<absl::Time> snapshot_taken_at =
+      {};                                 // the earliest that a member says; a time, if one does
   int64_t members_expected = 0;           // the most that a member says; 0: none does
   std::vector<GroupMember> members = {};  // by claim, each once: its newest repository snapshot
   State state = State::kUnknown;

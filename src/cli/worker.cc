@@ -64,15 +64,14 @@ VerbSyntax WorkerCommand::Declare() {
   table.Add("--task", "NS/NAME", "the VolumeTask that this is for", task_);
   access_.Declare(table);
   return {.name = "worker",
-          .summary = "Do what a VolumeTask says, and write into it how far it is",
+          .summary = "Run the job of a VolumeTask, and record its progress",
           .details =
-              "Runs in the Pods of the data mover. spec.job of the task says what is to be done: "
-              "a backup, a restore, a removal or a check; progress and outcome go into its status. "
-              "It is "
-              "stopped when spec.cancel of the task becomes true (Canceled), or when this "
-              "program is (Interrupted). While the API server is away it goes on, but a restore "
-              "writes nothing after two minutes, until the task says that it is still this "
-              "Pod's. The exit code is 0 once the end is written, whatever the end is.",
+              "Runs in the Pods of the data mover. spec.job of the task is the job: a backup, a "
+              "restore, a removal or a check. Progress and outcome are written to its status. The "
+              "worker stops when spec.cancel of the task becomes true (Canceled), or on a signal "
+              "(Interrupted). It continues while the API server is not reachable. A restore then "
+              "pauses its writes after two minutes, until the task confirms that it still belongs "
+              "to this Pod. Exits 0 once the final status has been recorded, including on failure.",
           .table = std::move(table),
           .family = VerbFamily::kPlain};
 }
@@ -113,12 +112,12 @@ datamover::Outcome WorkerCommand::RunJob(const CallContext& ctx, const VolumeJob
                                          const TaskProgress& progress,
                                          const ProgramEnvironment& environment) const {
   ProgramEnvironment inner = environment;
-  inner.witnesses = [&job, &environment] {
-    repository::LockWitnesses witnesses = environment.witnesses();
-    witnesses.pod_is_gone = [&job](const std::string& uid) {
+  inner.liveness_probes = [&job, &environment] {
+    repository::LivenessProbes liveness_probes = environment.liveness_probes();
+    liveness_probes.pod_is_gone = [&job](const std::string& uid) {
       return absl::c_linear_search(job.ended_pods, uid);
     };
-    return witnesses;
+    return liveness_probes;
   };
   Console console(environment.out, environment.error, {.json = true});
   const GlobalOptions options = OptionsOf(job);
@@ -169,7 +168,7 @@ absl::StatusOr<datamover::Outcome> WorkerCommand::MakeRepository(
   if (!made.ok() && !absl::IsAlreadyExists(made)) {
     return OrStopped(ctx, made);
   }
-  console.Note(absl::StrCat("made repository ", place));
+  console.Note(absl::StrCat("created repository ", place));
   return datamover::Outcome{.code = datamover::OutcomeCode::kDone};
 }
 

@@ -8,8 +8,8 @@
 #include "itemblockactions/actions.h"
 #include "k8s/config.h"
 #include "k8s/rest_client.h"
+#include "plugin/placeholder_actions.h"
 #include "plugin/program.h"
-#include "plugin/stand_in_actions.h"
 #include "restoreitemactions/actions.h"
 
 namespace csidelta {
@@ -75,8 +75,8 @@ void RegisterActions(const csi::Environment& env, plugin::Registry& registry) {
   registry.deletion.Add(kLonghornSnapshots, deleteitemactions::MakeLonghornSnapshotAction(env));
   registry.item_block.Add(kClaims, itemblockactions::MakePvcAction(env));
   if (env.enable_csi) {
-    registry.backup.AddStandIn(kVeleroClaimBackup, plugin::MakeStandInBackupAction());
-    registry.restore.AddStandIn(kVeleroClaimRestore, plugin::MakeStandInRestoreAction());
+    registry.backup.AddPlaceholder(kVeleroClaimBackup, plugin::MakePlaceholderBackupAction());
+    registry.restore.AddPlaceholder(kVeleroClaimRestore, plugin::MakePlaceholderRestoreAction());
   }
 }
 

@@ -7,8 +7,8 @@
 #include "absl/time/time.h"
 #include "base/call_context.h"
 #include "base/random.h"
+#include "conformance/check_result.h"
 #include "conformance/driver_link.h"
-#include "conformance/judgement.h"
 
 namespace csidelta::conformance {
 
@@ -21,10 +21,10 @@ struct ConformanceOptions {
 };
 
 // Holds a CSI driver to the rules of the two services that list changed blocks, over its socket
-// alone: makes volumes, writes, snapshots, lists, restores, compares. Says each judgement as it
+// alone: makes volumes, writes, snapshots, lists, restores, compares. Says each check result as it
 // falls. Everything made is deleted in the end, also when ctx is stopped. An error when there could
 // be no judging: the driver cannot be reached, or cannot make volumes and snapshots.
-absl::Status JudgeDriver(const CallContext& ctx, const ConformanceOptions& options, Random& random,
-                         const JudgementSink& sink);
+absl::Status RunConformanceTest(const CallContext& ctx, const ConformanceOptions& options,
+                                Random& random, const CheckResultSink& sink);
 
 }  // namespace csidelta::conformance

@@ -79,15 +79,15 @@ Page ToPage(const ds::DifferentialSnapshotResponse& response) {
 class GrpcLink : public DriverLink {
  public:
   GrpcLink(LinkOptions options, const std::shared_ptr<grpc::Channel>& channel);
-  absl::StatusOr<DriverFacts> Probe(const CallContext& ctx) override;
-  absl::StatusOr<VolumeFacts> CreateVolume(const CallContext& ctx, const VolumeWish& wish) override;
+  absl::StatusOr<DriverInfo> Probe(const CallContext& ctx) override;
+  absl::StatusOr<VolumeInfo> CreateVolume(const CallContext& ctx, const VolumeWish& wish) override;
   absl::Status DeleteVolume(const CallContext& ctx, const std::string& id) override;
   absl::StatusOr<bool> ExpandVolume(const CallContext& ctx, const std::string& id,
                                     int64_t size_bytes) override;
   absl::Status ExpandOnNode(const CallContext& ctx, const Mount& mount,
                             int64_t size_bytes) override;
-  absl::StatusOr<SnapshotFacts> CreateSnapshot(const CallContext& ctx, const std::string& name,
-                                               const std::string& volume_id) override;
+  absl::StatusOr<SnapshotInfo> CreateSnapshot(const CallContext& ctx, const std::string& name,
+                                              const std::string& volume_id) override;
   absl::Status DeleteSnapshot(const CallContext& ctx, const std::string& id) override;
   absl::Status Stage(const CallContext& ctx, const Mount& mount) override;
   absl::Status Unstage(const CallContext& ctx, const Mount& mount) override;
@@ -178,40 +178,41 @@ GrpcLink::GrpcLink(LinkOptions options, const std::shared_ptr<grpc::Channel>& ch
       metadata_(pb::SnapshotMetadata::NewStub(channel)),
       differential_(ds::DifferentialSnapshot::NewStub(channel)) {}
 
-absl::StatusOr<DriverFacts> GrpcLink::Probe(const CallContext& ctx) {
+absl::StatusOr<DriverInfo> GrpcLink::Probe(const CallContext& ctx) {
   pb::GetPluginInfoResponse info;
   RETURN_IF_ERROR(Call(ctx, "GetPluginInfo", *identity_, &pb::Identity::Stub::GetPluginInfo,
                        pb::GetPluginInfoRequest(), info));
-  DriverFacts facts{.name = info.name(), .version = info.vendor_version()};
+  DriverInfo driver_info{.name = info.name(), .version = info.vendor_version()};
   pb::GetPluginCapabilitiesResponse plugin;
   RETURN_IF_ERROR(Call(ctx, "GetPluginCapabilities", *identity_,
                        &pb::Identity::Stub::GetPluginCapabilities,
                        pb::GetPluginCapabilitiesRequest(), plugin));
   for (const pb::PluginCapability& capability : plugin.capabilities()) {
     const int type = static_cast<int>(capability.service().type());
-    facts.controller |= type == pb::PluginCapability::Service::CONTROLLER_SERVICE;
-    facts.metadata |= type == pb::PluginCapability::Service::SNAPSHOT_METADATA_SERVICE;
-    facts.differential |= type == ds::DIFFERENTIAL_SNAPSHOT_SERVICE;
+    driver_info.controller |= type == pb::PluginCapability::Service::CONTROLLER_SERVICE;
+    driver_info.metadata |= type == pb::PluginCapability::Service::SNAPSHOT_METADATA_SERVICE;
+    driver_info.differential |= type == ds::DIFFERENTIAL_SNAPSHOT_SERVICE;
   }
   pb::ControllerGetCapabilitiesResponse controller;
   RETURN_IF_ERROR(Call(ctx, "ControllerGetCapabilities", *controller_,
                        &pb::Controller::Stub::ControllerGetCapabilities,
                        pb::ControllerGetCapabilitiesRequest(), controller));
   for (const pb::ControllerServiceCapability& capability : controller.capabilities()) {
-    facts.expands |= capability.rpc().type() == pb::ControllerServiceCapability::RPC::EXPAND_VOLUME;
+    driver_info.expands |=
+        capability.rpc().type() == pb::ControllerServiceCapability::RPC::EXPAND_VOLUME;
   }
   pb::NodeGetCapabilitiesResponse node;
   RETURN_IF_ERROR(Call(ctx, "NodeGetCapabilities", *node_, &pb::Node::Stub::NodeGetCapabilities,
                        pb::NodeGetCapabilitiesRequest(), node));
   for (const pb::NodeServiceCapability& capability : node.capabilities()) {
     const auto type = capability.rpc().type();
-    facts.stages |= type == pb::NodeServiceCapability::RPC::STAGE_UNSTAGE_VOLUME;
-    facts.expands_node |= type == pb::NodeServiceCapability::RPC::EXPAND_VOLUME;
+    driver_info.stages |= type == pb::NodeServiceCapability::RPC::STAGE_UNSTAGE_VOLUME;
+    driver_info.expands_node |= type == pb::NodeServiceCapability::RPC::EXPAND_VOLUME;
   }
-  return facts;
+  return driver_info;
 }
 
-absl::StatusOr<VolumeFacts> GrpcLink::CreateVolume(const CallContext& ctx, const VolumeWish& wish) {
+absl::StatusOr<VolumeInfo> GrpcLink::CreateVolume(const CallContext& ctx, const VolumeWish& wish) {
   pb::CreateVolumeRequest request;
   request.set_name(wish.name);
   request.mutable_capacity_range()->set_required_bytes(wish.size_bytes);
@@ -224,9 +225,9 @@ absl::StatusOr<VolumeFacts> GrpcLink::CreateVolume(const CallContext& ctx, const
   RETURN_IF_ERROR(CallWithSecrets(ctx, "CreateVolume", *controller_,
                                   &pb::Controller::Stub::CreateVolume, request, response));
   const pb::Volume& volume = response.volume();
-  return VolumeFacts{.id = volume.volume_id(),
-                     .size_bytes = volume.capacity_bytes(),
-                     .context = {volume.volume_context().begin(), volume.volume_context().end()}};
+  return VolumeInfo{.id = volume.volume_id(),
+                    .size_bytes = volume.capacity_bytes(),
+                    .context = {volume.volume_context().begin(), volume.volume_context().end()}};
 }
 
 absl::Status GrpcLink::DeleteVolume(const CallContext& ctx, const std::string& id) {
@@ -263,9 +264,9 @@ absl::Status GrpcLink::ExpandOnNode(const CallContext& ctx, const Mount& mount,
               response);
 }
 
-absl::StatusOr<SnapshotFacts> GrpcLink::CreateSnapshot(const CallContext& ctx,
-                                                       const std::string& name,
-                                                       const std::string& volume_id) {
+absl::StatusOr<SnapshotInfo> GrpcLink::CreateSnapshot(const CallContext& ctx,
+                                                      const std::string& name,
+                                                      const std::string& volume_id) {
   pb::CreateSnapshotRequest request;
   request.set_name(name);
   request.set_source_volume_id(volume_id);
@@ -274,8 +275,8 @@ absl::StatusOr<SnapshotFacts> GrpcLink::CreateSnapshot(const CallContext& ctx,
   pb::CreateSnapshotResponse response;
   RETURN_IF_ERROR(CallWithSecrets(ctx, "CreateSnapshot", *controller_,
                                   &pb::Controller::Stub::CreateSnapshot, request, response));
-  return SnapshotFacts{.id = response.snapshot().snapshot_id(),
-                       .ready = response.snapshot().ready_to_use()};
+  return SnapshotInfo{.id = response.snapshot().snapshot_id(),
+                      .ready = response.snapshot().ready_to_use()};
 }
 
 absl::Status GrpcLink::DeleteSnapshot(const CallContext& ctx, const std::string& id) {

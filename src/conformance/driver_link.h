@@ -16,7 +16,7 @@
 namespace csidelta::conformance {
 
 // What a driver says of itself.
-struct DriverFacts {
+struct DriverInfo {
   std::string name;
   std::string version;
   bool controller = false;
@@ -27,7 +27,7 @@ struct DriverFacts {
   bool stages = false;
 };
 
-struct VolumeFacts {
+struct VolumeInfo {
   std::string id;
   int64_t size_bytes = 0;
   std::map<std::string, std::string> context;
@@ -39,14 +39,14 @@ struct VolumeWish {
   std::string snapshot_id = {};  // what it is made of; "": nothing
 };
 
-struct SnapshotFacts {
+struct SnapshotInfo {
   std::string id;
   bool ready = false;
 };
 
 // Where a node puts a volume.
 struct Mount {
-  VolumeFacts volume;
+  VolumeInfo volume;
   std::string staging_path;
   std::string target_path;
 };
@@ -93,19 +93,19 @@ class DriverLink {
   static std::unique_ptr<DriverLink> Make(const LinkOptions& options);
 
   // Waits until the driver is there.
-  virtual absl::StatusOr<DriverFacts> Probe(const CallContext& ctx) = 0;
+  virtual absl::StatusOr<DriverInfo> Probe(const CallContext& ctx) = 0;
 
-  virtual absl::StatusOr<VolumeFacts> CreateVolume(const CallContext& ctx,
-                                                   const VolumeWish& wish) = 0;
+  virtual absl::StatusOr<VolumeInfo> CreateVolume(const CallContext& ctx,
+                                                  const VolumeWish& wish) = 0;
   virtual absl::Status DeleteVolume(const CallContext& ctx, const std::string& id) = 0;
   // Whether the node must be told, too.
   virtual absl::StatusOr<bool> ExpandVolume(const CallContext& ctx, const std::string& id,
                                             int64_t size_bytes) = 0;
   virtual absl::Status ExpandOnNode(const CallContext& ctx, const Mount& mount,
                                     int64_t size_bytes) = 0;
-  virtual absl::StatusOr<SnapshotFacts> CreateSnapshot(const CallContext& ctx,
-                                                       const std::string& name,
-                                                       const std::string& volume_id) = 0;
+  virtual absl::StatusOr<SnapshotInfo> CreateSnapshot(const CallContext& ctx,
+                                                      const std::string& name,
+                                                      const std::string& volume_id) = 0;
   virtual absl::Status DeleteSnapshot(const CallContext& ctx, const std::string& id) = 0;
   virtual absl::Status Stage(const CallContext& ctx, const Mount& mount) = 0;
   virtual absl::Status Unstage(const CallContext& ctx, const Mount& mount) = 0;

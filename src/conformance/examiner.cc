@@ -9,8 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "base/status_macros.h"
-#include "conformance/story.h"
 #include "conformance/volume_file.h"
+#include "conformance/volume_workload.h"
 
 namespace csidelta::conformance {
 namespace {
@@ -19,7 +19,7 @@ namespace {
 constexpr int64_t kResumesMax = 100;
 constexpr int64_t kFarBehindBytes = 1 << 20;
 constexpr int64_t kResultsMax[] = {1, 7, std::numeric_limits<int32_t>::max()};
-constexpr char kUnknownHandle[] = "csi-delta-conformance-a-handle-that-nobody-has";
+constexpr char kUnknownHandle[] = "csi-delta-conformance-a-handle-that-does-not-exist";
 constexpr int64_t kTimeoutMin = 1'000'000'000;  // seconds since 1970; less is a duration
 
 using Codes = absl::Span<const absl::StatusCode>;
@@ -38,12 +38,12 @@ std::string UnlessOneOf(const absl::Status& status, Codes codes) {
   return IsOneOf(status, codes) ? "" : DescribeEnd(status);
 }
 
-// Asks one service about the exhibits.
+// Asks one service about the fixtures.
 class Examiner {
  public:
-  Examiner(const CallContext& ctx, Lister& lister, const Exhibits& exhibits,
-           const JudgementSink& sink)
-      : ctx_(ctx), lister_(lister), exhibits_(exhibits), sink_(sink) {}
+  Examiner(const CallContext& ctx, Lister& lister, const SnapshotFixtures& fixtures,
+           const CheckResultSink& sink)
+      : ctx_(ctx), lister_(lister), fixtures_(fixtures), sink_(sink) {}
 
   absl::Status Run();
   absl::Status RunWithoutBase();
@@ -53,54 +53,57 @@ class Examiner {
     return absl::StrCat(lister_.name(), " ", what);
   }
   void Say(absl::string_view subject, absl::string_view rule, std::string fault) const {
-    sink_(Judge(subject, rule, std::move(fault)));
+    sink_(MakeCheckResult(subject, rule, std::move(fault)));
   }
   Answer Ask(const Pair& pair, int64_t from_bytes = 0, int64_t results_max = 0) {
     return lister_.Ask(ctx_, pair, from_bytes, results_max);
   }
   const std::string& HandleOf(std::size_t generation) const {
-    return exhibits_.generations[generation].snapshot_id;
+    return fixtures_.generations[generation].snapshot_id;
   }
   Pair DeltaOf(std::size_t base, std::size_t target) const {
     return {.base = HandleOf(base), .target = HandleOf(target), .delta = true};
   }
-  static Question QuestionOf(const Exhibit& target) { return {.volume_bytes = target.size_bytes}; }
+  static Question QuestionOf(const SnapshotFixture& target) {
+    return {.volume_bytes = target.size_bytes};
+  }
   absl::StatusOr<std::vector<Extent>> TruthOf(std::size_t base, std::size_t target) const;
 
   // A whole list: its form, and whether all is in it.
-  absl::Status JudgeList(absl::string_view what, const Pair& pair, const std::string& base_image,
-                         const Exhibit& target);
-  absl::Status JudgeZeros(absl::string_view subject, const Listing& listing,
-                          const Exhibit& target) const;
-  absl::Status JudgeLists();
-  absl::Status JudgeSizes(const Pair& pair, const std::vector<Extent>& truth, Question question);
+  absl::Status CheckList(absl::string_view what, const Pair& pair, const std::string& base_image,
+                         const SnapshotFixture& target);
+  absl::Status CheckZeros(absl::string_view subject, const Listing& listing,
+                          const SnapshotFixture& target) const;
+  absl::Status CheckLists();
+  absl::Status CheckListedSizes(const Pair& pair, const std::vector<Extent>& truth,
+                                Question question);
 
   // From the end of tuples on, and from their middle.
-  absl::Status JudgeResuming(const Pair& pair, const std::vector<Extent>& truth, Question question);
-  static void Note(std::string& fault, int64_t place, const Judgement& judgement);
-  absl::Status JudgePlaces(const Pair& pair);
-  absl::Status JudgeRefusal(absl::string_view what, absl::string_view rule, const Pair& pair,
+  absl::Status CheckResuming(const Pair& pair, const std::vector<Extent>& truth, Question question);
+  static void Note(std::string& fault, int64_t place, const CheckResult& result);
+  absl::Status CheckOffsets(const Pair& pair);
+  absl::Status CheckRefusal(absl::string_view what, absl::string_view rule, const Pair& pair,
                             Codes codes);
-  absl::Status JudgeHandles(const Pair& pair);
-  absl::Status JudgeOddPairs();
+  absl::Status CheckHandles(const Pair& pair);
+  absl::Status CheckOddPairs();
 
   const CallContext& ctx_;
   Lister& lister_;
-  const Exhibits& exhibits_;
-  const JudgementSink& sink_;
+  const SnapshotFixtures& fixtures_;
+  const CheckResultSink& sink_;
 };
 
 absl::Status Examiner::Run() {
-  RETURN_IF_ERROR(JudgeLists());
+  RETURN_IF_ERROR(CheckLists());
   const Pair pair = DeltaOf(1, 2);
   ASSIGN_OR_RETURN(const std::vector<Extent> truth, TruthOf(1, 2));
-  const Question question = QuestionOf(exhibits_.generations[2]);
-  RETURN_IF_ERROR(JudgeSizes(pair, truth, question));
+  const Question question = QuestionOf(fixtures_.generations[2]);
+  RETURN_IF_ERROR(CheckListedSizes(pair, truth, question));
   const bool takes_offsets =
       !lister_.in_pages() || !absl::IsInvalidArgument(Ask(pair, kStepBytes).listing.end);
   if (takes_offsets) {
-    RETURN_IF_ERROR(JudgeResuming(pair, truth, question));
-    RETURN_IF_ERROR(JudgePlaces(pair));
+    RETURN_IF_ERROR(CheckResuming(pair, truth, question));
+    RETURN_IF_ERROR(CheckOffsets(pair));
   } else {
     for (const char* rule : {"resume", "clipping", "out-of-range", "at-the-end"}) {
       sink_({.verdict = Verdict::kNotApplicable,
@@ -109,8 +112,8 @@ absl::Status Examiner::Run() {
              .detail = "its cursors are no byte offsets"});
     }
   }
-  RETURN_IF_ERROR(JudgeHandles(pair));
-  return JudgeOddPairs();
+  RETURN_IF_ERROR(CheckHandles(pair));
+  return CheckOddPairs();
 }
 
 absl::Status Examiner::RunWithoutBase() {
@@ -122,36 +125,36 @@ absl::Status Examiner::RunWithoutBase() {
     return absl::OkStatus();
   }
   ASSIGN_OR_RETURN(const std::vector<Extent> truth, TruthOf(1, 2));
-  sink_(JudgeCoverage(subject, "deleted-base", answer.listing, truth,
-                      QuestionOf(exhibits_.generations[2])));
+  sink_(CheckCoverage(subject, "deleted-base", answer.listing, truth,
+                      QuestionOf(fixtures_.generations[2])));
   return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<Extent>> Examiner::TruthOf(std::size_t base, std::size_t target) const {
-  return DifferingExtents(ctx_, exhibits_.generations[base].image,
-                          exhibits_.generations[target].image);
+  return DifferingExtents(ctx_, fixtures_.generations[base].image,
+                          fixtures_.generations[target].image);
 }
 
-absl::Status Examiner::JudgeList(absl::string_view what, const Pair& pair,
-                                 const std::string& base_image, const Exhibit& target) {
+absl::Status Examiner::CheckList(absl::string_view what, const Pair& pair,
+                                 const std::string& base_image, const SnapshotFixture& target) {
   const Answer answer = Ask(pair);
   RETURN_IF_ERROR(ctx_.Check());
   const Question question = QuestionOf(target);
   const std::string subject = Subject(what);
-  for (const Judgement& judgement : JudgeForm(subject, answer.listing, question)) {
-    sink_(judgement);
+  for (const CheckResult& result : CheckForm(subject, answer.listing, question)) {
+    sink_(result);
   }
   if (!answer.pages.empty()) {
     Say(subject, "cursor", answer.cursor_fault);
   }
   ASSIGN_OR_RETURN(const std::vector<Extent> truth,
                    DifferingExtents(ctx_, base_image, target.image));
-  sink_(JudgeCoverage(subject, "complete", answer.listing, truth, question));
-  return JudgeZeros(subject, answer.listing, target);
+  sink_(CheckCoverage(subject, "complete", answer.listing, truth, question));
+  return CheckZeros(subject, answer.listing, target);
 }
 
-absl::Status Examiner::JudgeZeros(absl::string_view subject, const Listing& listing,
-                                  const Exhibit& target) const {
+absl::Status Examiner::CheckZeros(absl::string_view subject, const Listing& listing,
+                                  const SnapshotFixture& target) const {
   const std::vector<Extent> zeros = ListedZeros(listing);
   if (zeros.empty()) {
     return absl::OkStatus();
@@ -164,39 +167,39 @@ absl::Status Examiner::JudgeZeros(absl::string_view subject, const Listing& list
   return absl::OkStatus();
 }
 
-absl::Status Examiner::JudgeLists() {
-  const std::vector<Exhibit>& all = exhibits_.generations;
+absl::Status Examiner::CheckLists() {
+  const std::vector<SnapshotFixture>& all = fixtures_.generations;
   for (std::size_t i = 0; i < all.size(); ++i) {
     const Pair pair{.target = HandleOf(i)};
-    RETURN_IF_ERROR(JudgeList(absl::StrCat("allocated ", i), pair, "", all[i]));
+    RETURN_IF_ERROR(CheckList(absl::StrCat("allocated ", i), pair, "", all[i]));
   }
-  RETURN_IF_ERROR(JudgeList("allocated clone-of-2", {.target = exhibits_.clone.snapshot_id}, "",
-                            exhibits_.clone));
+  RETURN_IF_ERROR(CheckList("allocated clone-of-2", {.target = fixtures_.clone.snapshot_id}, "",
+                            fixtures_.clone));
   for (std::size_t i = 1; i < all.size(); ++i) {
-    RETURN_IF_ERROR(JudgeList(absl::StrCat("delta ", i - 1, "-", i), DeltaOf(i - 1, i),
+    RETURN_IF_ERROR(CheckList(absl::StrCat("delta ", i - 1, "-", i), DeltaOf(i - 1, i),
                               all[i - 1].image, all[i]));
   }
-  return JudgeList("delta 0-2", DeltaOf(0, 2), all[0].image, all[2]);
+  return CheckList("delta 0-2", DeltaOf(0, 2), all[0].image, all[2]);
 }
 
-absl::Status Examiner::JudgeSizes(const Pair& pair, const std::vector<Extent>& truth,
-                                  Question question) {
+absl::Status Examiner::CheckListedSizes(const Pair& pair, const std::vector<Extent>& truth,
+                                        Question question) {
   for (const int64_t results_max : kResultsMax) {
     const Answer answer = Ask(pair, 0, results_max);
     RETURN_IF_ERROR(ctx_.Check());
     question.results_max = results_max;
     const std::string subject = Subject(absl::StrCat("delta 1-2 by ", results_max));
-    for (const Judgement& judgement : JudgeForm(subject, answer.listing, question)) {
-      if (judgement.rule == "max-results" || judgement.verdict == Verdict::kFail) {
-        sink_(judgement);
+    for (const CheckResult& result : CheckForm(subject, answer.listing, question)) {
+      if (result.rule == "max-results" || result.verdict == Verdict::kFail) {
+        sink_(result);
       }
     }
-    sink_(JudgeCoverage(subject, "complete", answer.listing, truth, question));
+    sink_(CheckCoverage(subject, "complete", answer.listing, truth, question));
   }
   return absl::OkStatus();
 }
 
-absl::Status Examiner::JudgeResuming(const Pair& pair, const std::vector<Extent>& truth,
+absl::Status Examiner::CheckResuming(const Pair& pair, const std::vector<Extent>& truth,
                                      Question question) {
   const std::string subject = Subject("delta 1-2");
   std::vector<int64_t> places;
@@ -216,10 +219,10 @@ absl::Status Examiner::JudgeResuming(const Pair& pair, const std::vector<Extent>
     const Answer answer = Ask(pair, places[i]);
     RETURN_IF_ERROR(ctx_.Check());
     Note(resume_fault, places[i],
-         JudgeCoverage(subject, "resume", answer.listing, truth, question));
-    for (const Judgement& judgement : JudgeForm(subject, answer.listing, question)) {
-      if (judgement.rule == "clipping") {
-        Note(clipping_fault, places[i], judgement);
+         CheckCoverage(subject, "resume", answer.listing, truth, question));
+    for (const CheckResult& result : CheckForm(subject, answer.listing, question)) {
+      if (result.rule == "clipping") {
+        Note(clipping_fault, places[i], result);
       }
     }
   }
@@ -228,14 +231,14 @@ absl::Status Examiner::JudgeResuming(const Pair& pair, const std::vector<Extent>
   return absl::OkStatus();
 }
 
-void Examiner::Note(std::string& fault, int64_t place, const Judgement& judgement) {
-  if (fault.empty() && judgement.verdict == Verdict::kFail) {
-    fault = absl::StrCat("from ", place, " on: ", judgement.detail);
+void Examiner::Note(std::string& fault, int64_t place, const CheckResult& result) {
+  if (fault.empty() && result.verdict == Verdict::kFail) {
+    fault = absl::StrCat("from ", place, " on: ", result.detail);
   }
 }
 
-absl::Status Examiner::JudgePlaces(const Pair& pair) {
-  const int64_t volume_bytes = exhibits_.generations[2].size_bytes;
+absl::Status Examiner::CheckOffsets(const Pair& pair) {
+  const int64_t volume_bytes = fixtures_.generations[2].size_bytes;
   const std::string subject = Subject("delta 1-2");
   const Answer whole = Ask(pair);
   int64_t end_bytes = volume_bytes;
@@ -262,7 +265,7 @@ absl::Status Examiner::JudgePlaces(const Pair& pair) {
   return absl::OkStatus();
 }
 
-absl::Status Examiner::JudgeRefusal(absl::string_view what, absl::string_view rule,
+absl::Status Examiner::CheckRefusal(absl::string_view what, absl::string_view rule,
                                     const Pair& pair, Codes codes) {
   const Answer answer = Ask(pair);
   RETURN_IF_ERROR(ctx_.Check());
@@ -270,27 +273,27 @@ absl::Status Examiner::JudgeRefusal(absl::string_view what, absl::string_view ru
   return absl::OkStatus();
 }
 
-absl::Status Examiner::JudgeHandles(const Pair& pair) {
-  RETURN_IF_ERROR(JudgeRefusal("allocated, no target", "no-argument", {}, kNoArgument));
+absl::Status Examiner::CheckHandles(const Pair& pair) {
+  RETURN_IF_ERROR(CheckRefusal("allocated, no target", "no-argument", {}, kNoArgument));
   if (!lister_.in_pages()) {  // There it asks for what is allocated.
-    RETURN_IF_ERROR(JudgeRefusal("delta, no base", "no-argument",
+    RETURN_IF_ERROR(CheckRefusal("delta, no base", "no-argument",
                                  {.target = pair.target, .delta = true}, kNoArgument));
   }
-  RETURN_IF_ERROR(JudgeRefusal("delta, no target", "no-argument",
+  RETURN_IF_ERROR(CheckRefusal("delta, no target", "no-argument",
                                {.base = pair.base, .delta = true}, kNoArgument));
-  RETURN_IF_ERROR(JudgeRefusal("allocated, unknown target", "unknown-handle",
+  RETURN_IF_ERROR(CheckRefusal("allocated, unknown target", "unknown-handle",
                                {.target = kUnknownHandle}, kUnknown));
-  RETURN_IF_ERROR(JudgeRefusal("delta, unknown target", "unknown-handle",
+  RETURN_IF_ERROR(CheckRefusal("delta, unknown target", "unknown-handle",
                                {.base = pair.base, .target = kUnknownHandle, .delta = true},
                                kUnknown));
-  return JudgeRefusal("delta, unknown base", "unknown-handle",
+  return CheckRefusal("delta, unknown base", "unknown-handle",
                       {.base = kUnknownHandle, .target = pair.target, .delta = true}, kUnknown);
 }
 
-absl::Status Examiner::JudgeOddPairs() {
-  RETURN_IF_ERROR(JudgeRefusal(
+absl::Status Examiner::CheckOddPairs() {
+  RETURN_IF_ERROR(CheckRefusal(
       "delta, base of another volume", "foreign-pair",
-      {.base = exhibits_.foreign_snapshot_id, .target = HandleOf(2), .delta = true}, kRefusals));
+      {.base = fixtures_.foreign_snapshot_id, .target = HandleOf(2), .delta = true}, kRefusals));
   const Answer same = Ask(DeltaOf(2, 2));
   RETURN_IF_ERROR(ctx_.Check());
   Say(Subject("delta 2-2"), "same-snapshot",
@@ -305,21 +308,21 @@ absl::Status Examiner::JudgeOddPairs() {
     return absl::OkStatus();
   }
   ASSIGN_OR_RETURN(const std::vector<Extent> truth, TruthOf(2, 1));
-  sink_(JudgeCoverage(Subject("delta 2-1"), "reversed-pair", reversed.listing, truth,
-                      QuestionOf(exhibits_.generations[1])));
+  sink_(CheckCoverage(Subject("delta 2-1"), "reversed-pair", reversed.listing, truth,
+                      QuestionOf(fixtures_.generations[1])));
   return absl::OkStatus();
 }
 
 }  // namespace
 
-absl::Status Examine(const CallContext& ctx, Lister& lister, const Exhibits& exhibits,
-                     const JudgementSink& sink) {
-  return Examiner(ctx, lister, exhibits, sink).Run();
+absl::Status Examine(const CallContext& ctx, Lister& lister, const SnapshotFixtures& fixtures,
+                     const CheckResultSink& sink) {
+  return Examiner(ctx, lister, fixtures, sink).Run();
 }
 
-absl::Status ExamineDeletedBase(const CallContext& ctx, Lister& lister, const Exhibits& exhibits,
-                                const JudgementSink& sink) {
-  return Examiner(ctx, lister, exhibits, sink).RunWithoutBase();
+absl::Status ExamineDeletedBase(const CallContext& ctx, Lister& lister,
+                                const SnapshotFixtures& fixtures, const CheckResultSink& sink) {
+  return Examiner(ctx, lister, fixtures, sink).RunWithoutBase();
 }
 
 namespace {
@@ -339,9 +342,9 @@ std::string FindExpired(const Answer& answer, absl::Time now) {
   return "";
 }
 
-absl::Status JudgePageAgain(const CallContext& ctx, PageLister& lister, const Pair& pair,
+absl::Status CheckPageAgain(const CallContext& ctx, PageLister& lister, const Pair& pair,
                             const std::vector<Extent>& truth, const Answer& whole,
-                            const JudgementSink& sink) {
+                            const CheckResultSink& sink) {
   int64_t end_bytes = 0;
   for (std::size_t i = 0; i < whole.pages.size(); i += 1 + whole.pages.size() / kResumesMax) {
     const Answer again = lister.AskFrom(ctx, pair, whole.pages[i].start_offset, kPageEntries);
@@ -352,35 +355,35 @@ absl::Status JudgePageAgain(const CallContext& ctx, PageLister& lister, const Pa
         end_bytes = IsWellFormed(tuple.extent) ? tuple.extent.end_bytes() : end_bytes;
       }
     }
-    Judgement judgement =
-        JudgeCoverage(kPages, "page-again", again.listing, truth, {.from_bytes = end_bytes});
-    if (judgement.verdict == Verdict::kFail) {
-      judgement.detail = absl::StrCat("page ", i + 1, ": ", judgement.detail);
-      sink(judgement);
+    CheckResult result =
+        CheckCoverage(kPages, "page-again", again.listing, truth, {.from_bytes = end_bytes});
+    if (result.verdict == Verdict::kFail) {
+      result.detail = absl::StrCat("page ", i + 1, ": ", result.detail);
+      sink(result);
       return absl::OkStatus();
     }
   }
-  sink(Judge(kPages, "page-again", ""));
+  sink(MakeCheckResult(kPages, "page-again", ""));
   return absl::OkStatus();
 }
 
 }  // namespace
 
 absl::Status ExaminePages(const CallContext& ctx, PageLister& lister, DriverLink& link,
-                          const Exhibits& exhibits, const JudgementSink& sink) {
-  const Exhibit& target = exhibits.generations[2];
+                          const SnapshotFixtures& fixtures, const CheckResultSink& sink) {
+  const SnapshotFixture& target = fixtures.generations[2];
   const Pair pair{
-      .base = exhibits.generations[1].snapshot_id, .target = target.snapshot_id, .delta = true};
+      .base = fixtures.generations[1].snapshot_id, .target = target.snapshot_id, .delta = true};
   ASSIGN_OR_RETURN(const std::vector<Extent> truth,
-                   DifferingExtents(ctx, exhibits.generations[1].image, target.image));
+                   DifferingExtents(ctx, fixtures.generations[1].image, target.image));
   const Answer whole = lister.AskFrom(ctx, pair, "", kPageEntries);
-  sink(Judge(kPages, "cursor", whole.cursor_fault));
-  sink(Judge(kPages, "expiry", FindExpired(whole, ctx.clock->Now())));
-  RETURN_IF_ERROR(JudgePageAgain(ctx, lister, pair, truth, whole, sink));
+  sink(MakeCheckResult(kPages, "cursor", whole.cursor_fault));
+  sink(MakeCheckResult(kPages, "expiry", FindExpired(whole, ctx.clock->Now())));
+  RETURN_IF_ERROR(CheckPageAgain(ctx, lister, pair, truth, whole, sink));
   const auto judge = [&](absl::string_view rule, PageQuery query, Codes codes) {
     query.base = pair.base;
     query.target = pair.target;
-    sink(Judge(kPages, rule, UnlessOneOf(link.GetPage(ctx, query).status(), codes)));
+    sink(MakeCheckResult(kPages, rule, UnlessOneOf(link.GetPage(ctx, query).status(), codes)));
     return ctx.Check();
   };
   RETURN_IF_ERROR(judge("mode", {.mode = "File"},
@@ -389,7 +392,7 @@ absl::Status ExaminePages(const CallContext& ctx, PageLister& lister, DriverLink
                         {absl::StatusCode::kInvalidArgument}));
   RETURN_IF_ERROR(
       judge("volume", {.volume_id = kUnknownHandle}, {absl::StatusCode::kInvalidArgument}));
-  return judge("volume", {.volume_id = exhibits.volume.id}, {absl::StatusCode::kOk});
+  return judge("volume", {.volume_id = fixtures.volume.id}, {absl::StatusCode::kOk});
 }
 
 }  // namespace csidelta::conformance

@@ -163,27 +163,27 @@ int64_t Listing::TupleCount() const {
   return count;
 }
 
-std::vector<Judgement> JudgeForm(absl::string_view subject, const Listing& listing,
-                                 const Question& question) {
-  std::vector<Judgement> judgements = {
-      Judge(subject, "ends-well", listing.end.ok() ? "" : DescribeEnd(listing.end)),
-      Judge(subject, "order", FindDisorder(listing)),
-      Judge(subject, "overlap", FindOverlap(listing)),
-      Judge(subject, "size", FindMalformed(listing)),
-      Judge(subject, "bounds", FindBeyond(listing, question.volume_bytes)),
-      Judge(subject, "capacity", FindOtherCapacity(listing, question.volume_bytes)),
-      Judge(subject, "max-results", FindLargeMessage(listing, question.results_max)),
-      Judge(subject, "clipping", FindEarlyStart(listing, question.from_bytes))};
+std::vector<CheckResult> CheckForm(absl::string_view subject, const Listing& listing,
+                                   const Question& question) {
+  std::vector<CheckResult> results = {
+      MakeCheckResult(subject, "ends-well", listing.end.ok() ? "" : DescribeEnd(listing.end)),
+      MakeCheckResult(subject, "order", FindDisorder(listing)),
+      MakeCheckResult(subject, "overlap", FindOverlap(listing)),
+      MakeCheckResult(subject, "size", FindMalformed(listing)),
+      MakeCheckResult(subject, "bounds", FindBeyond(listing, question.volume_bytes)),
+      MakeCheckResult(subject, "capacity", FindOtherCapacity(listing, question.volume_bytes)),
+      MakeCheckResult(subject, "max-results", FindLargeMessage(listing, question.results_max)),
+      MakeCheckResult(subject, "clipping", FindEarlyStart(listing, question.from_bytes))};
   if (listing.messages.empty() || listing.messages.front().type != BlockType::kNotSaid) {
-    judgements.push_back(Judge(subject, "type", FindOtherType(listing)));
+    results.push_back(MakeCheckResult(subject, "type", FindOtherType(listing)));
   }
-  return judgements;
+  return results;
 }
 
-Judgement JudgeCoverage(absl::string_view subject, absl::string_view rule, const Listing& listing,
-                        const std::vector<Extent>& truth, const Question& question) {
+CheckResult CheckCoverage(absl::string_view subject, absl::string_view rule, const Listing& listing,
+                          const std::vector<Extent>& truth, const Question& question) {
   if (!listing.end.ok()) {
-    return Judge(subject, rule, DescribeEnd(listing.end));
+    return MakeCheckResult(subject, rule, DescribeEnd(listing.end));
   }
   std::vector<Extent> listed = ListedExtents(listing);
   if (question.from_bytes > 0) {
@@ -191,12 +191,13 @@ Judgement JudgeCoverage(absl::string_view subject, absl::string_view rule, const
   }
   const std::vector<Extent> missing = SubtractExtents(truth, MergeExtents(std::move(listed)));
   if (missing.empty()) {
-    return Judge(subject, rule, "");
+    return MakeCheckResult(subject, rule, "");
   }
-  return Judge(subject, rule,
-               absl::StrCat(TotalBytes(missing), " bytes are in no tuple, in ", missing.size(),
-                            missing.size() == 1 ? " place: " : " places; the first: ",
-                            Describe(missing.front())));
+  return MakeCheckResult(
+      subject, rule,
+      absl::StrCat(
+          TotalBytes(missing), " bytes are in no tuple, in ", missing.size(),
+          missing.size() == 1 ? " place: " : " places; the first: ", Describe(missing.front())));
 }
 
 std::vector<Extent> ListedExtents(const Listing& listing) { return Collect(listing, false); }

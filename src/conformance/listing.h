@@ -6,7 +6,7 @@
 
 #include "absl/status/status.h"
 #include "base/extent.h"
-#include "conformance/judgement.h"
+#include "conformance/check_result.h"
 
 // What a driver listed, as raw as it came, and what is to be said of it. Pure functions.
 namespace csidelta::conformance {
@@ -28,7 +28,7 @@ struct Message {
 
 struct Listing {
   std::vector<Message> messages;
-  absl::Status end = {};  // the driver's last word
+  absl::Status end = {};  // the driver's final status
 
   int64_t TupleCount() const;
 };
@@ -40,13 +40,13 @@ struct Question {
   int64_t volume_bytes = 0;
 };
 
-// Everything that can be said of a list without the volume's bytes: one judgement per rule.
-std::vector<Judgement> JudgeForm(absl::string_view subject, const Listing& listing,
-                                 const Question& question);
+// Everything that can be said of a list without the volume's bytes: one check result per rule.
+std::vector<CheckResult> CheckForm(absl::string_view subject, const Listing& listing,
+                                   const Question& question);
 
 // Whether all of `truth` from question.from_bytes on is listed. `truth` is normal.
-Judgement JudgeCoverage(absl::string_view subject, absl::string_view rule, const Listing& listing,
-                        const std::vector<Extent>& truth, const Question& question);
+CheckResult CheckCoverage(absl::string_view subject, absl::string_view rule, const Listing& listing,
+                          const std::vector<Extent>& truth, const Question& question);
 
 // The well-formed tuples as a normal list.
 std::vector<Extent> ListedExtents(const Listing& listing);

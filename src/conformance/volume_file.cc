@@ -43,12 +43,12 @@ absl::Status ReadPadded(const std::optional<VolumeFile>& file, int64_t offset_by
 
 absl::StatusOr<VolumeFile> VolumeFile::Open(const std::string& path, bool writable) {
   UniqueFd file(::open(path.c_str(), (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC));
-  struct stat facts {};
-  if (!file.valid() || ::fstat(file.get(), &facts) != 0) {
+  struct stat info {};
+  if (!file.valid() || ::fstat(file.get(), &info) != 0) {
     return ErrorOf(path, "open");
   }
-  uint64_t size_bytes = static_cast<uint64_t>(facts.st_size);
-  if (S_ISBLK(facts.st_mode) && ::ioctl(file.get(), BLKGETSIZE64, &size_bytes) != 0) {
+  uint64_t size_bytes = static_cast<uint64_t>(info.st_size);
+  if (S_ISBLK(info.st_mode) && ::ioctl(file.get(), BLKGETSIZE64, &size_bytes) != 0) {
     return ErrorOf(path, "size");
   }
   return VolumeFile(path, std::move(file), static_cast<int64_t>(size_bytes));

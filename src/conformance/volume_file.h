@@ -49,7 +49,7 @@ class VolumeFile {
 absl::Status CopyToImage(const CallContext& ctx, const std::string& from, const std::string& to);
 
 // The sectors of 512 bytes in which `target` has other bytes than `base`, as a normal list,
-// compared byte by byte; what lies behind the end of a smaller base differs from zeros only. An
+// compared byte by byte; what lies past the end of a smaller base differs from zeros only. An
 // empty `base`: the sectors that are not zero.
 absl::StatusOr<std::vector<Extent>> DifferingExtents(const CallContext& ctx,
                                                      const std::string& base,

@@ -78,7 +78,7 @@ absl::Status RemoveContent(const CallContext& ctx, const Environment& env,
 }
 
 absl::Status WriteHandle(const CallContext& ctx, const Environment& env, const k8s::ObjectKey& key,
-                         const std::string& handle, absl::Duration patience) {
+                         const std::string& handle, absl::Duration grace_period) {
   bool needless = false;
   const auto has_spoken = [&](const objects::Object* content) -> absl::StatusOr<bool> {
     needless = content == nullptr || content->is_being_deleted() ||
@@ -88,7 +88,7 @@ absl::Status WriteHandle(const CallContext& ctx, const Environment& env, const k
   const auto wait = [&](absl::Duration time) {
     return objects::WaitFor<objects::Object>(ctx.WithTimeout(time), env.api, key, has_spoken);
   };
-  const absl::Status first = wait(std::min(patience, kFirstWordWait));
+  const absl::Status first = wait(std::min(grace_period, kFirstWordWait));
   RETURN_IF_ERROR(ctx.Check());
   if (!absl::IsDeadlineExceeded(first)) {
     RETURN_IF_ERROR(first);

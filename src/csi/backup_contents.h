@@ -28,7 +28,7 @@ struct BackupContent {
 // Whether a restore made the object: Velero labels everything that it restores. Pure.
 bool IsRestored(const objects::Object& object);
 
-// Looks at each of `contents`: up to one request for each, and one for each namespace of theirs.
+// Looks at each of `contents`: up to one request for each, and one for each of their namespaces.
 absl::StatusOr<std::vector<BackupContent>> LookAtContents(
     const CallContext& ctx, const Environment& env,
     const std::vector<objects::VolumeSnapshotContent>& contents);
@@ -45,14 +45,14 @@ absl::Status RemoveContent(const CallContext& ctx, const Environment& env,
 
 // Has the status of an object that was made for what the driver has, a content of a VolumeSnapshot
 // or of a group, name the driver's handle, where the sidecar reads what it is to delete. Waits for
-// the sidecar's first word about the object, for `patience` and five seconds at most, and writes
-// the handle where that did not: an error of that first look replaces the whole status
+// the sidecar's first word about the object, for `grace period` and five seconds at most, and
+// writes the handle where that did not: an error of that first look replaces the whole status
 // (external-snapshotter 8.6), and a handle that was there would be lost, and the deletion with it.
 // Where no sidecar is up, the handle waits for one. One that is being deleted is left as it is.
 // Without the right to write a status, waits half a minute for the sidecar to do it. OK when the
 // object is gone.
 absl::Status WriteHandle(const CallContext& ctx, const Environment& env, const k8s::ObjectKey& key,
-                         const std::string& handle, absl::Duration patience);
+                         const std::string& handle, absl::Duration grace_period);
 
 // Waits until there is no such object; false when it still stands after `wait`.
 absl::StatusOr<bool> AwaitGone(const CallContext& ctx, const Environment& env,

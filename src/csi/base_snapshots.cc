@@ -28,7 +28,7 @@ bool SameVolume(const BaseOwner& a, const BaseOwner& b) {
 
 bool IsOlder(const BaseSnapshot& a, const BaseSnapshot& b) {
   const auto age = [](const BaseSnapshot& base) {
-    return std::pair(base.cut_at.value_or(absl::InfinitePast()),
+    return std::pair(base.snapshot_taken_at.value_or(absl::InfinitePast()),
                      base.created_at.value_or(absl::InfinitePast()));
   };
   return age(a) < age(b);
@@ -69,7 +69,7 @@ absl::Status DropAllBut(const CallContext& ctx, const Environment& env, const Ba
   return absl::OkStatus();
 }
 
-// A base has a VolumeSnapshot only while it is being read, or where somebody made one.
+// A base has a VolumeSnapshot only while it is being read, or where a user made one.
 absl::StatusOr<std::vector<Protection>> WhyItStays(const CallContext& ctx, const Environment& env,
                                                    const VolumeSnapshotContent& content) {
   ASSIGN_OR_RETURN(const auto snapshot, FindSnapshotOf(ctx, env.api, content));
@@ -93,26 +93,27 @@ std::map<std::string, std::string> OwnerAnnotations(const BaseOwner& owner) {
 }
 
 BaseSnapshot ReadBase(const VolumeSnapshotContent& content) {
-  const std::optional<absl::Time> cut_at = content.taken_at();
-  return {.content_name = content.name(),
-          .owner = {.velero_namespace = content.Annotation(objects::kMoverVeleroNamespaceLabel),
-                    .location = content.Annotation(objects::kMoverLocationAnnotation),
-                    .claim_namespace = content.Annotation(objects::kMoverClaimNamespaceAnnotation),
-                    .claim = content.Annotation(objects::kMoverClaimAnnotation),
-                    .claim_uid = content.Annotation(objects::kMoverClaimUidAnnotation),
-                    .cluster = content.Annotation(objects::kMoverClusterAnnotation)},
-          .driver = content.driver(),
-          .snapshot_handle = content.handle_or_source(),
-          .cut_at = cut_at.has_value()
-                        ? cut_at
-                        : ParseRfc3339(content.Annotation(objects::kMoverTakenAtAnnotation)),
-          .created_at = content.created_at(),
-          .is_needed = content.Label(objects::kBaseNeededLabel) == "true",
-          .upload = UploadOf(content),
-          .size_bytes = SizeOf(content)};
+  const std::optional<absl::Time> snapshot_taken_at = content.taken_at();
+  return {
+      .content_name = content.name(),
+      .owner = {.velero_namespace = content.Annotation(objects::kMoverVeleroNamespaceLabel),
+                .location = content.Annotation(objects::kMoverLocationAnnotation),
+                .claim_namespace = content.Annotation(objects::kMoverClaimNamespaceAnnotation),
+                .claim = content.Annotation(objects::kMoverClaimAnnotation),
+                .claim_uid = content.Annotation(objects::kMoverClaimUidAnnotation),
+                .cluster = content.Annotation(objects::kMoverClusterAnnotation)},
+      .driver = content.driver(),
+      .snapshot_handle = content.handle_or_source(),
+      .snapshot_taken_at = snapshot_taken_at.has_value()
+                               ? snapshot_taken_at
+                               : ParseRfc3339(content.Annotation(objects::kMoverTakenAtAnnotation)),
+      .created_at = content.created_at(),
+      .is_needed = content.Label(objects::kBaseNeededLabel) == "true",
+      .upload = UploadOf(content),
+      .size_bytes = SizeOf(content)};
 }
 
-k8s::FollowedObjects BaseContents() {
+k8s::WatchedObjects BaseContents() {
   return {.type = VolumeSnapshotContent::Type(),
           .namespace_name = "",
           .label_selector = absl::StrCat(objects::kBaseLabel, "=true")};
@@ -148,7 +149,7 @@ absl::StatusOr<bool> NeedsBases(const CallContext& ctx, const Environment& env,
 
 absl::StatusOr<std::vector<BaseSnapshot>> ListBases(const CallContext& ctx, const Environment& env,
                                                     absl::string_view velero_namespace) {
-  const k8s::FollowedObjects which = BaseContents();
+  const k8s::WatchedObjects which = BaseContents();
   ASSIGN_OR_RETURN(
       const std::vector<VolumeSnapshotContent> contents,
       objects::List<VolumeSnapshotContent>(
@@ -186,8 +187,8 @@ absl::StatusOr<bool> DropBase(const CallContext& ctx, const Environment& env,
     return true;
   }
   if (content->Label(objects::kBaseLabel) != "true") {
-    return absl::FailedPreconditionError(
-        absl::StrCat("VolumeSnapshotContent ", content_name, " is no base snapshot of ours"));
+    return absl::FailedPreconditionError(absl::StrCat("VolumeSnapshotContent ", content_name,
+                                                      " is not a base snapshot of csi-delta"));
   }
   ASSIGN_OR_RETURN(const std::vector<Protection> needs, WhyItStays(ctx, env, *content));
   if (!needs.empty()) {

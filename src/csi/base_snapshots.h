@@ -12,7 +12,7 @@
 #include "absl/time/time.h"
 #include "base/call_context.h"
 #include "csi/environment.h"
-#include "k8s/follow.h"
+#include "k8s/list_watch.h"
 #include "objects/volume_snapshot.h"
 
 namespace csidelta::csi {
@@ -34,13 +34,15 @@ struct BaseSnapshot {
   BaseOwner owner;
   std::string driver;
   std::string snapshot_handle;
-  std::optional<absl::Time> cut_at;
+  std::optional<absl::Time> snapshot_taken_at;
   std::optional<absl::Time> created_at;    // the content
   bool is_needed = false;                  // see KeepAsBase()
   std::string upload = {};                 // uid of the DataUpload that left it; "" when unknown
   std::optional<int64_t> size_bytes = {};  // of the volume
 
-  std::optional<absl::Time> taken_at() const { return cut_at.has_value() ? cut_at : created_at; }
+  std::optional<absl::Time> taken_at() const {
+    return snapshot_taken_at.has_value() ? snapshot_taken_at : created_at;
+  }
 };
 
 // For the content that may become a base, to be created with (ExposeRequest::annotations). Later is
@@ -69,7 +71,7 @@ absl::StatusOr<bool> NeedsBases(const CallContext& ctx, const Environment& env,
                                 absl::string_view driver);
 
 // The contents that are bases.
-k8s::FollowedObjects BaseContents();
+k8s::WatchedObjects BaseContents();
 
 // All bases, of one Velero namespace; "" for all. Those being deleted are none.
 absl::StatusOr<std::vector<BaseSnapshot>> ListBases(const CallContext& ctx, const Environment& env,

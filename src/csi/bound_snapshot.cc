@@ -84,7 +84,7 @@ absl::StatusOr<BoundSnapshot> ReadBoundSnapshot(const CallContext& ctx, k8s::Api
     snapshot.volume_mode = std::string(objects::ToString(*mode));
   }
   snapshot.restore_size_bytes = content.restore_size_bytes();
-  snapshot.cut_time = content.taken_at();
+  snapshot.creation_time = content.taken_at();
   if (snapshot.driver.empty() || snapshot.snapshot_handle.empty()) {
     return NotUsable(content_key, "names no driver or has no snapshot handle");
   }

@@ -21,16 +21,16 @@ struct BoundSnapshot {
   std::string driver;
   std::string snapshot_handle;
   std::string volume_handle;  // "" for a content that was made for an existing snapshot
-  std::string volume_mode;    // "Block", "Filesystem", or "" when nobody said
+  std::string volume_mode;    // "Block", "Filesystem", or "" when it is unknown
   std::string claim;          // that it was taken of; "" for one of an existing content
   std::string class_name;     // of its VolumeSnapshotClass; "" when it names none
   std::string change_id;      // the annotation that was asked for; "" when absent
   std::optional<int64_t> restore_size_bytes;
-  std::optional<absl::Time> cut_time;
+  std::optional<absl::Time> creation_time;
 };
 
 // Reads a VolumeSnapshot and its content. The binding counts only when each names the other: anyone
-// may make a VolumeSnapshot that names somebody else's content. `change_id_annotation`: where the
+// may make a VolumeSnapshot that names a foreign content. `change_id_annotation`: where the
 // driver writes what it compares by, if not by handles; "": it does not. Errors, beside those of
 // the API server:
 //   NOT_FOUND            the VolumeSnapshot, or its content, does not exist

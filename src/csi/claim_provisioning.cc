@@ -45,7 +45,7 @@ absl::StatusOr<std::vector<Event>> EventsOf(const CallContext& ctx, k8s::ApiClie
 }
 
 // The newest of the events for the object with this uid, of this reason ("": of any); null when
-// there is none. Borrowed from `events`.
+// none exists. Borrowed from `events`.
 const Event* Newest(const std::vector<Event>& events, absl::string_view uid,
                     absl::string_view reason) {
   const Event* newest = nullptr;
@@ -64,7 +64,7 @@ std::string NewestMessage(const std::vector<Event>& events, absl::string_view ui
   return newest == nullptr ? "" : newest->message();
 }
 
-// "Reason: message"; "" when there is none.
+// "Reason: message"; "" when none exists.
 std::string NewestEvent(const std::vector<Event>& events, absl::string_view uid) {
   const Event* const newest = Newest(events, uid, "");
   return newest == nullptr ? "" : absl::StrCat(newest->reason(), ": ", newest->message());

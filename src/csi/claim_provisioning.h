@@ -11,13 +11,13 @@
 
 namespace csidelta::csi {
 
-// The newest message of a ProvisioningFailed event for this very claim; "" when there is none.
+// The newest message of a ProvisioningFailed event for this very claim; "" when none exists.
 absl::StatusOr<std::string> LastProvisioningError(const CallContext& ctx, k8s::ApiClient& api,
                                                   const objects::PersistentVolumeClaim& claim);
 
 // What the events of a PVC say of its volume.
 struct ProvisioningNews {
-  std::string last_failure;               // the newest of ProvisioningFailed; "" when there is none
+  std::string last_failure;               // the newest of ProvisioningFailed; "" when none exists
   bool waits_for_first_consumer = false;  // it has no volume until a Pod uses it
   std::string last_message = {};          // the newest of all: "Reason: message"; "" without one
 };

@@ -23,7 +23,7 @@ namespace {
 using objects::PersistentVolume;
 using objects::PersistentVolumeClaim;
 
-// A volume that nobody tells of is looked for after the age of the deletion once more, between
+// A volume without any event is looked for after the age of the deletion once more, between
 // these.
 constexpr absl::Duration kLateVolumeAgainFirst = absl::Seconds(10);
 constexpr absl::Duration kLateVolumeAgainMax = absl::Hours(1);
@@ -114,8 +114,8 @@ absl::Status HoldForItsVolume(const CallContext& ctx, k8s::ApiClient& api,
   return SetFinalizers(ctx, api, held);
 }
 
-absl::StatusOr<bool> LetVolumeGo(const CallContext& ctx, k8s::ApiClient& api,
-                                 const PersistentVolumeClaim& claim) {
+absl::StatusOr<bool> DetachVolume(const CallContext& ctx, k8s::ApiClient& api,
+                                  const PersistentVolumeClaim& claim) {
   ASSIGN_OR_RETURN(const auto volume, FindVolumeOf(ctx, api, claim));
   if (!volume.has_value()) {
     return false;
@@ -136,7 +136,7 @@ absl::StatusOr<ClaimRelease> ReleaseClaim(const CallContext& ctx, k8s::ApiClient
     return ClaimRelease{.is_done = true};
   }
   ClaimRelease release = {.is_done = true};
-  ASSIGN_OR_RETURN(const bool has_volume, LetVolumeGo(ctx, api, claim));
+  ASSIGN_OR_RETURN(const bool has_volume, DetachVolume(ctx, api, claim));
   if (!has_volume) {
     ASSIGN_OR_RETURN(const bool may_get_volume, MayGetVolume(ctx, api, claim));
     const absl::Time now = ctx.clock->Now();

@@ -11,7 +11,7 @@
 #include "objects/persistent_volume_claim.h"
 
 // The volume of a PVC that the mover made goes with the PVC, also where its StorageClass says
-// Retain, whoever deletes the PVC and however late the provisioner is:
+// Retain, whichever client deletes the PVC and however late the provisioner is:
 //
 //   PVC with our finalizer
 //       |  deleted: by the mover, by the garbage collector, by a person
@@ -38,11 +38,11 @@ absl::StatusOr<bool> RetainsVolumes(const CallContext& ctx, k8s::ApiClient& api,
 absl::Status HoldForItsVolume(const CallContext& ctx, k8s::ApiClient& api,
                               const objects::PersistentVolumeClaim& claim);
 
-// That a PersistentVolume goes with the PVC `claim` of ours: its policy becomes Delete. Not that of
-// a volume that was there before, that another claim has, that is being handed over or that stands
-// for another volume. Whether `claim` has a PersistentVolume at all.
-absl::StatusOr<bool> LetVolumeGo(const CallContext& ctx, k8s::ApiClient& api,
-                                 const objects::PersistentVolumeClaim& claim);
+// That a PersistentVolume goes with the PVC `claim` of csi-delta: its policy becomes Delete. Not
+// that of a volume that was there before, that another claim has, that is being passed on or that
+// stands for another volume. Whether `claim` has a PersistentVolume at all.
+absl::StatusOr<bool> DetachVolume(const CallContext& ctx, k8s::ApiClient& api,
+                                  const objects::PersistentVolumeClaim& claim);
 
 struct ClaimRelease {
   bool is_done = false;                               // the finalizer is off

@@ -40,7 +40,7 @@ bool HasTarget(const VolumeSnapshotContent& content, const Target& target) {
   return content.driver() == target.driver && content.handle_or_source() == target.handle;
 }
 
-// A content that nobody can bind any more and that takes the driver's snapshot along: Velero's own
+// A content that cannot be bound any more and that takes the driver's snapshot along: Velero's own
 // temporary content, or ours from another process.
 bool IsDeletionInFlight(const VolumeSnapshotContent& content) {
   return content.is_being_deleted() && content.is_pre_provisioned() &&

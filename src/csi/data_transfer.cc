@@ -52,8 +52,8 @@ std::string DownloadOperationId(absl::string_view restore_uid, absl::string_view
   return velero::ValidLabelValue(absl::StrCat("dd-", restore_uid, ".", claim_uid));
 }
 
-std::string TransferName(absl::string_view stem, absl::string_view operation_id) {
-  return absl::StrCat(stem.substr(0, kObjectNameBytesMax - 1 - kNameDigits), "-",
+std::string TransferName(absl::string_view prefix, absl::string_view operation_id) {
+  return absl::StrCat(prefix.substr(0, kObjectNameBytesMax - 1 - kNameDigits), "-",
                       Sha256Hex(operation_id).substr(0, kNameDigits));
 }
 

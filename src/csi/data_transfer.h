@@ -16,19 +16,19 @@
 // The objects by which Velero, and we in its place, ask a data mover for something: a DataUpload
 // for each claim of a backup, a DataDownload for each claim of a restore, a DataDeletion for each
 // DataUpload of a backup that is deleted. Velero finds the first two by the label
-// velero.io/async-operation-id, whoever made them.
+// velero.io/async-operation-id, whichever program made them.
 namespace csidelta::csi {
 
 const k8s::ResourceType& DataDeletionType();
 
 // The operation ids that Velero's own actions give, which fit a label value: for one claim of one
-// backup or restore there is one, whoever moves it. Pure.
+// backup or restore there is one, whichever data mover moves it. Pure.
 std::string UploadOperationId(absl::string_view backup_uid, absl::string_view claim_uid);
 std::string DownloadOperationId(absl::string_view restore_uid, absl::string_view claim_uid);
 
 // "<stem>-<20 hexadecimal digits of `operation_id`>", at most 253 bytes: the same in every process
 // and every retry. Pure.
-std::string TransferName(absl::string_view stem, absl::string_view operation_id);
+std::string TransferName(absl::string_view prefix, absl::string_view operation_id);
 
 // A DataUpload or DataDownload as its operation names it.
 struct Transfer {
@@ -38,7 +38,7 @@ struct Transfer {
 
 // Below, Kind is objects::DataUpload or objects::DataDownload.
 
-// The object; nothing when there is none. FAILED_PRECONDITION when there are several, and what the
+// The object; nothing when none exists. FAILED_PRECONDITION when there are several, and what the
 // API server says.
 template <typename Kind>
 absl::StatusOr<std::optional<Kind>> FindTransfer(const CallContext& ctx, k8s::ApiClient& api,

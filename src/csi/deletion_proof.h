@@ -20,7 +20,7 @@
 namespace csidelta::csi {
 
 // A VolumeSnapshotContent or a VolumeGroupSnapshotContent that was made, with kDeletionFinalizer,
-// to have a driver's snapshot or group deleted. Such an object is removed by nobody but us.
+// to have a driver's snapshot or group deleted. Only csi-delta removes such an object.
 struct PendingDeletion {
   k8s::ObjectKey key;
   std::string handle;  // of the driver's snapshot or group

@@ -10,7 +10,7 @@ namespace csidelta::csi {
 
 class BaseIndex;
 
-// What every action of ours works with; made once per process and handed to each action. Borrows
+// What every action works with; made once per process and handed to each action. Borrows
 // what it points to, which outlives every action. Copyable.
 struct Environment {
   k8s::ApiClient& api;

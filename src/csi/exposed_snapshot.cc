@@ -34,11 +34,11 @@ using objects::VolumeSnapshotContent;
 // waiting.
 constexpr absl::Duration kBindingTimeUsual = absl::Seconds(10);
 // How much of a foreign sentence a message repeats.
-constexpr std::size_t kForeignWordsBytesMax = 400;
+constexpr std::size_t kForeignMessageBytesMax = 400;
 
 std::string WithWords(std::string text, absl::string_view foreign_words) {
   if (!foreign_words.empty()) {
-    absl::StrAppend(&text, ": ", foreign_words.substr(0, kForeignWordsBytesMax));
+    absl::StrAppend(&text, ": ", foreign_words.substr(0, kForeignMessageBytesMax));
   }
   return text;
 }
@@ -148,9 +148,9 @@ class Exposer {
   absl::StatusOr<VolumeSnapshotContent> MakeContent(const VolumeSnapshot& source,
                                                     const VolumeSnapshotContent& retained);
 
-  // --- What is ours
+  // --- Managed objects
 
-  absl::Status CheckOurs(const VolumeSnapshotContent& content) const;
+  absl::Status CheckManaged(const VolumeSnapshotContent& content) const;
   void ReadContent(const VolumeSnapshotContent& content);
 
   // What a driver that cannot be asked would not know: the handle, and when it was cut.
@@ -158,7 +158,7 @@ class Exposer {
   absl::StatusOr<VolumeSnapshot> EnsureSnapshot(const VolumeSnapshotContent& content);
   VolumeSnapshot SnapshotOf(const VolumeSnapshotContent& content) const;
 
-  // The source is ours to remove, and the driver's snapshot has its content already. Once the
+  // The source is to be removed, and the driver's snapshot has its content already. Once the
   // VolumeSnapshot of that is there, this is done.
   absl::Status ForgetSource(const VolumeSnapshotContent& content);
 
@@ -195,7 +195,7 @@ absl::StatusOr<Exposure> Exposer::Run() {
       return exposure_;
     }
   }
-  RETURN_IF_ERROR(CheckOurs(*content));
+  RETURN_IF_ERROR(CheckManaged(*content));
   ReadContent(*content);
   RETURN_IF_ERROR(WriteHandle(*content));
   ASSIGN_OR_RETURN(const VolumeSnapshot snapshot, EnsureSnapshot(*content));
@@ -248,7 +248,7 @@ absl::Status Exposer::Refuse(absl::string_view why) const {
 
 absl::Status Exposer::RefuseBlock(absl::string_view why) const {
   return Refuse(
-      absl::StrCat("cannot become a block device: ", why.substr(0, kForeignWordsBytesMax),
+      absl::StrCat("cannot become a block device: ", why.substr(0, kForeignMessageBytesMax),
                    "; leave such volumes to the file-system backup with the volume policy rule ",
                    ExcludingPolicyRule(exposure_.driver)));
 }
@@ -271,7 +271,7 @@ absl::StatusOr<std::optional<VolumeSnapshotContent>> Exposer::ReadySource(
                                ", which belongs to another"));
   }
   exposure_.driver = content->driver();
-  exposure_.cut_at = content->taken_at();
+  exposure_.snapshot_taken_at = content->taken_at();
   if (HasNoBlockDevices(exposure_.driver)) {
     return RefuseBlock("the driver serves file systems only");
   }
@@ -320,7 +320,7 @@ absl::StatusOr<std::optional<VolumeSnapshotContent>> Exposer::TakeOver() {
                      objects::Find<VolumeSnapshotContent>(ctx_, server_, OwnContentKey(request_)));
     return taken_over.has_value()
                ? absl::StatusOr<std::optional<VolumeSnapshotContent>>(std::move(taken_over))
-               : Refuse("was deleted by somebody before it was taken over; back up again");
+               : Refuse("was deleted by another client before it was taken over; back up again");
   }
   ASSIGN_OR_RETURN(const auto ready, ReadySource(*source));
   if (!ready.has_value()) {
@@ -367,8 +367,9 @@ absl::StatusOr<VolumeSnapshotContent> Exposer::MakeContent(const VolumeSnapshot&
     content.annotations.emplace(objects::kSourceNodeAffinityAnnotation,
                                 claim.node_affinity.ToText());
   }
-  if (exposure_.cut_at.has_value()) {
-    content.annotations.emplace(objects::kMoverTakenAtAnnotation, FormatRfc3339(*exposure_.cut_at));
+  if (exposure_.snapshot_taken_at.has_value()) {
+    content.annotations.emplace(objects::kMoverTakenAtAnnotation,
+                                FormatRfc3339(*exposure_.snapshot_taken_at));
   }
   content.annotations.emplace(objects::kMoverReadyAtAnnotation,
                               FormatRfc3339(source.ready_at().value_or(ctx_.clock->Now())));
@@ -378,12 +379,12 @@ absl::StatusOr<VolumeSnapshotContent> Exposer::MakeContent(const VolumeSnapshot&
   return MakeStaticContent(content);
 }
 
-absl::Status Exposer::CheckOurs(const VolumeSnapshotContent& content) const {
+absl::Status Exposer::CheckManaged(const VolumeSnapshotContent& content) const {
   if (!content.HasLabels(request_.labels) ||
       content.snapshot_namespace() != request_.mover_namespace ||
       content.snapshot_name() != request_.name) {
     return Refuse(absl::StrCat("cannot be taken over: VolumeSnapshotContent ", request_.name,
-                               " is somebody else's"));
+                               " is not managed by csi-delta"));
   }
   return content.is_being_deleted()
              ? Refuse(absl::StrCat("is being dropped with VolumeSnapshotContent ", request_.name))
@@ -393,7 +394,7 @@ absl::Status Exposer::CheckOurs(const VolumeSnapshotContent& content) const {
 void Exposer::ReadContent(const VolumeSnapshotContent& content) {
   exposure_.driver = content.driver();
   exposure_.snapshot_handle = content.handle_or_source();
-  exposure_.cut_at = ParseRfc3339(content.Annotation(objects::kMoverTakenAtAnnotation));
+  exposure_.snapshot_taken_at = ParseRfc3339(content.Annotation(objects::kMoverTakenAtAnnotation));
   exposure_.ready_at = ParseRfc3339(content.Annotation(objects::kMoverReadyAtAnnotation));
   exposure_.group = ReadMovedGroup(content);
   exposure_.storage_class = request_.storage_class.empty()
@@ -408,8 +409,8 @@ void Exposer::ReadContent(const VolumeSnapshotContent& content) {
 absl::Status Exposer::WriteHandle(const VolumeSnapshotContent& content) {
   return content.handle().empty()
              ? objects::Apply(ctx_, api_, content.key(),
-                              objects::Patch().SetTaken(exposure_.snapshot_handle, exposure_.cut_at,
-                                                        std::nullopt),
+                              objects::Patch().SetTaken(exposure_.snapshot_handle,
+                                                        exposure_.snapshot_taken_at, std::nullopt),
                               "status")
              : absl::OkStatus();
 }
@@ -422,7 +423,7 @@ absl::StatusOr<VolumeSnapshot> Exposer::EnsureSnapshot(const VolumeSnapshotConte
   }
   if (found->is_being_deleted() || !found->HasLabels(request_.labels)) {
     return Refuse(absl::StrCat("cannot be used: ", ToString(OwnSnapshotKey(request_)),
-                               " is being deleted, or somebody else's"));
+                               " is being deleted, or not managed by csi-delta"));
   }
   return *std::move(found);
 }
@@ -469,7 +470,7 @@ PersistentVolumeClaim Exposer::MakeClaim(bool read_only_many, bool retains_volum
 }
 
 absl::Status Exposer::RequireClass(const std::optional<std::string>& storage_class) {
-  constexpr char kCure[] =
+  constexpr char kRemediation[] =
       "; name one of its driver as intermediateClass in the data mover's settings";
   if (!storage_class.has_value()) {
     return Refuse(
@@ -479,7 +480,7 @@ absl::Status Exposer::RequireClass(const std::optional<std::string>& storage_cla
   ASSIGN_OR_RETURN(const ClassFit fit, FitOfClass(ctx_, api_, storage_class, exposure_.driver));
   return fit.kind == ClassFit::Kind::kFits
              ? absl::OkStatus()
-             : Refuse(absl::StrCat("cannot be read: ", fit.text, kCure));
+             : Refuse(absl::StrCat("cannot be read: ", fit.text, kRemediation));
 }
 
 absl::StatusOr<std::optional<PersistentVolumeClaim>> Exposer::EnsureClaim(
@@ -497,7 +498,7 @@ absl::StatusOr<std::optional<PersistentVolumeClaim>> Exposer::EnsureClaim(
     ASSIGN_OR_RETURN(found, Make(MakeClaim(read_only_many, retains_volumes)));
   }
   if (!found->HasLabels(request_.labels)) {
-    return Refuse(absl::StrCat("cannot be used: ", ToString(key), " is somebody else's"));
+    return Refuse(absl::StrCat("cannot be used: ", ToString(key), " is not managed by csi-delta"));
   }
   RETURN_IF_ERROR(HoldForItsVolume(ctx_, api_, *found));
   return found->is_being_deleted() ? std::optional<PersistentVolumeClaim>() : found;
@@ -569,7 +570,7 @@ absl::Status RemoveClaim(const CallContext& ctx, k8s::ApiClient& api,
   if (!claim.has_value() || !claim->HasLabels(request.labels)) {
     return absl::OkStatus();
   }
-  RETURN_IF_ERROR(LetVolumeGo(ctx, api, *claim).status());
+  RETURN_IF_ERROR(DetachVolume(ctx, api, *claim).status());
   return claim->is_being_deleted()
              ? absl::OkStatus()
              : k8s::IgnoreNotFound(
@@ -593,7 +594,8 @@ absl::StatusOr<bool> RemoveOwnSnapshot(const CallContext& ctx, k8s::ApiClient& a
 
 // `content`: that took the source over, if one did.
 absl::Status RemoveSource(const CallContext& ctx, k8s::ApiClient& api, const ExposeRequest& request,
-                          const std::optional<VolumeSnapshotContent>& content, SnapshotFate fate) {
+                          const std::optional<VolumeSnapshotContent>& content,
+                          SnapshotAction action) {
   ASSIGN_OR_RETURN(const auto source, objects::Find<VolumeSnapshot>(ctx, api, SourceKey(request)));
   if (!source.has_value()) {
     return absl::OkStatus();
@@ -601,7 +603,7 @@ absl::Status RemoveSource(const CallContext& ctx, k8s::ApiClient& api, const Exp
   if (content.has_value() && content->Annotation(objects::kSourceUidAnnotation) == source->uid()) {
     return source->is_being_deleted() ? absl::OkStatus() : RetainAndForget(ctx, api, *source);
   }
-  return fate == SnapshotFate::kDelete && !content.has_value()
+  return action == SnapshotAction::kDelete && !content.has_value()
              ? RemoveSnapshot(ctx, api, source->key(), source->uid())
              : absl::OkStatus();
 }
@@ -617,14 +619,14 @@ absl::StatusOr<Exposure> ExposeSnapshot(const CallContext& ctx, k8s::ApiClient& 
   return Exposer(ctx, api, request).Run();
 }
 
-k8s::FollowedObjects SourceSnapshots() {
+k8s::WatchedObjects SourceSnapshots() {
   return {.type = VolumeSnapshot::Type(),
           .namespace_name = "",
           .label_selector = objects::kCsiDeltaLabel};
 }
 
 absl::Status RemoveExposure(const CallContext& ctx, k8s::ApiClient& server,
-                            const ExposeRequest& request, SnapshotFate fate) {
+                            const ExposeRequest& request, SnapshotAction action) {
   k8s::CachedReader api(server, request.cache);
   RETURN_IF_ERROR(RemoveClaim(ctx, api, request));
   ASSIGN_OR_RETURN(const bool had_snapshot, RemoveOwnSnapshot(ctx, api, request));
@@ -636,9 +638,9 @@ absl::Status RemoveExposure(const CallContext& ctx, k8s::ApiClient& server,
   // A source that was taken over went before the snapshot of our own was made.
   const bool is_source_gone = had_snapshot && content.has_value();
   if (!request.source_snapshot.empty() && !is_source_gone) {
-    RETURN_IF_ERROR(RemoveSource(ctx, api, request, content, fate));
+    RETURN_IF_ERROR(RemoveSource(ctx, api, request, content, action));
   }
-  if (fate == SnapshotFate::kDelete && content.has_value() && !content->is_being_deleted()) {
+  if (action == SnapshotAction::kDelete && content.has_value() && !content->is_being_deleted()) {
     return DropWithSnapshot(ctx, api, *content);
   }
   return absl::OkStatus();

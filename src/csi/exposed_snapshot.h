@@ -13,7 +13,7 @@
 #include "base/call_context.h"
 #include "csi/moved_group.h"
 #include "k8s/api_client.h"
-#include "k8s/follow.h"
+#include "k8s/list_watch.h"
 #include "k8s/object_cache.h"
 #include "objects/node.h"
 #include "objects/object.h"
@@ -67,9 +67,9 @@ struct Exposure {
   std::string snapshot_handle;
   std::string storage_class;  // of the claim
   int64_t size_bytes = 0;     // of the claim
-  std::optional<absl::Time> cut_at;
+  std::optional<absl::Time> snapshot_taken_at;
   std::optional<absl::Time> ready_at;
-  std::optional<MovedGroup> group;  // that the snapshot was cut with
+  std::optional<MovedGroup> group;  // that the snapshot was taken with
   // What spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution of the Pod must
   // say: where the source's volume can be reached, for a class that waits for its first consumer.
   objects::NodeSelector node_affinity;
@@ -78,24 +78,24 @@ struct Exposure {
 // Goes as far as it can without waiting. To be called again until the Pod runs, also after kReady:
 // a claim that waits for its first consumer may fail later. Errors:
 //   FAILED_PRECONDITION  it never will: the source is gone, or its driver has no block devices or
-//                        refuses; names driver, reason and cure
+//                        refuses; names driver, reason and remediation
 //   INVALID_ARGUMENT     `request` is not usable
 // and what the API server says.
 absl::StatusOr<Exposure> ExposeSnapshot(const CallContext& ctx, k8s::ApiClient& api,
                                         const ExposeRequest& request);
 
 // The VolumeSnapshots that backups make, which are the sources.
-k8s::FollowedObjects SourceSnapshots();
+k8s::WatchedObjects SourceSnapshots();
 
-enum class SnapshotFate { kKeep, kDelete };
+enum class SnapshotAction { kKeep, kDelete };
 
 // Asks for the deletion of all that ExposeSnapshot() made, also half made; kDelete also of the
 // driver's snapshot and of the source. The claim's volume goes whatever its class says. Idempotent;
 // waits for nothing. The Pod that uses the claim is the caller's.
 absl::Status RemoveExposure(const CallContext& ctx, k8s::ApiClient& api,
-                            const ExposeRequest& request, SnapshotFate fate);
+                            const ExposeRequest& request, SnapshotAction action);
 
-// Drivers that serve file systems only: a claim of theirs never becomes a block device. Each as it
+// Drivers that serve file systems only: their claims never become a block device. Each as it
 // registers, or as the end of a name that begins with the operator's namespace.
 const std::vector<absl::string_view>& FileOnlyDrivers();
 bool HasNoBlockDevices(absl::string_view driver);

@@ -272,11 +272,11 @@ absl::StatusOr<bool> FinishDeleted(const CallContext& ctx, const Environment& en
   return state == DeletionState::kProven;
 }
 
-// The same for any content of ours, of whatever kind.
+// The same for any managed content, of either kind.
 absl::StatusOr<bool> FinishOne(const CallContext& ctx, const Environment& env,
                                const VolumeGroupSnapshotContent& content, const char* version) {
   if (!MovedGroupOf(content).empty()) {
-    return DeleteRecordInVain(ctx, env, content);
+    return DeleteOrphanedRecord(ctx, env, content);
   }
   if (!absl::StartsWith(content.name(), kNamePrefix)) {
     return false;
@@ -299,7 +299,7 @@ std::string GroupDeletionContentName(absl::string_view driver, absl::string_view
   return absl::StrCat(kNamePrefix, DigestOfHandle(driver, handle));
 }
 
-bool IsMemberOfOurs(const VolumeSnapshotContent& content) {
+bool IsManagedMember(const VolumeSnapshotContent& content) {
   return !content.Label(objects::kGroupNameLabel).empty() && !IsRestored(content);
 }
 

@@ -23,7 +23,7 @@ namespace csidelta::csi {
 
 // Whether `content`, a VolumeSnapshotContent from an archive, is that of a member of a group that
 // we took. Its snapshot goes with the group. Pure.
-bool IsMemberOfOurs(const objects::VolumeSnapshotContent& content);
+bool IsManagedMember(const objects::VolumeSnapshotContent& content);
 
 // Sees to it that the driver holds the group of `archived_content`, a VolumeGroupSnapshotContent
 // from the archive of `backup`, no more; kNothing for one that the backup did not make. What
@@ -50,7 +50,7 @@ absl::StatusOr<DeletionResult> DeleteGroupOfBackup(
 
 // Takes up temporary contents that wait for claims or for a proof, or that a call which died left
 // before it deleted them: removes what restores made and deletes the group, once no claim is being
-// filled from a member. Takes up records of moved groups that were made in vain, too. Returns how
+// filled from a member. Takes orphaned records of moved groups, too. Returns how
 // many; does not wait for the driver. One to three requests when there is nothing to do. What fails
 // for one group is logged as a warning; only a failed listing is returned.
 absl::StatusOr<int> FinishGroupDeletions(const CallContext& ctx, const Environment& env);

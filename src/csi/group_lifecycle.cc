@@ -16,9 +16,9 @@
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "csi/group_removal.h"
+#include "csi/lease_wait.h"
 #include "csi/retry.h"
-#include "csi/turn_wait.h"
-#include "csi/volume_turn.h"
+#include "csi/volume_lease.h"
 #include "objects/client.h"
 #include "objects/group_plan.h"
 #include "objects/keys.h"
@@ -117,8 +117,12 @@ bool IsRefused(const absl::Status& status) {
 class GroupMaker {
  public:
   GroupMaker(const CallContext& ctx, const Environment& env, const GroupRequest& request,
-             VolumeTurn& turn)
-      : ctx_(ctx), env_(env), request_(request), turn_(turn), word_(WordAbout(ToString(request))) {}
+             VolumeLease& lease)
+      : ctx_(ctx),
+        env_(env),
+        request_(request),
+        turn_(lease),
+        word_(MessageAbout(ToString(request))) {}
 
   absl::StatusOr<TakenGroup> Make();
 
@@ -136,19 +140,19 @@ class GroupMaker {
   absl::StatusOr<VolumeGroupSnapshot> Ensure();
   absl::StatusOr<VolumeGroupSnapshot> EnsureOnce();
 
-  DriversWord WordAbout(std::string of) const {
-    return DriversWord(std::move(of), "snapshot handle", request_.backup.csi_snapshot_timeout);
+  DriverMessage MessageAbout(std::string of) const {
+    return DriverMessage(std::move(of), "snapshot handle", request_.backup.csi_snapshot_timeout);
   }
 
   absl::Status Hear(const std::string& error);
-  absl::Status DeletedBySomebody(absl::string_view kind, absl::string_view name) const;
-  absl::Status AwaitBinding(TurnWaiter& waiter, VolumeGroupSnapshot& group);
+  absl::Status DeletedByAnother(absl::string_view kind, absl::string_view name) const;
+  absl::Status AwaitBinding(LeaseWaiter& waiter, VolumeGroupSnapshot& group);
 
   // The controller says that it cannot begin. Looks once for every such word whether the claims
   // still have the label by which it finds them.
   absl::Status CheckMarks();
   absl::Status CheckNoneLost(absl::FunctionRef<bool(const GroupClaim&)> selected) const;
-  absl::Status AwaitContent(TurnWaiter& waiter, TakenGroup& taken);
+  absl::Status AwaitContent(LeaseWaiter& waiter, TakenGroup& taken);
 
   // Controllers from 8.4 on list the members in a field that v1beta1 does not have, and the API
   // server leaves it out.
@@ -165,7 +169,7 @@ class GroupMaker {
   absl::Status CheckVolumes(const VolumeGroupSnapshotContent& content) const;
 
   // Until the controller knows every member as one, and has bound it. `snapshots`: by claim.
-  absl::Status AwaitMembers(TurnWaiter& waiter, const VolumeGroupSnapshot& group,
+  absl::Status AwaitMembers(LeaseWaiter& waiter, const VolumeGroupSnapshot& group,
                             std::map<std::string, VolumeSnapshot>& snapshots);
 
   // Names the claims whose volumes the driver complains of, where it does not complain of all.
@@ -177,16 +181,16 @@ class GroupMaker {
   template <typename Kind>
   absl::StatusOr<Kind> Patch(const k8s::ObjectKey& key, const objects::Patch& patch);
 
-  // Removes what was made in vain, in its own time. The name alone tells it, because the answer to
-  // the request that created it may have been lost.
+  // Removes what became unreferenced, in its own time. The name alone tells it, because the answer
+  // to the request that created it may have been lost.
   void CleanUp();
   absl::Status TryCleanUp(const CallContext& after);
 
   const CallContext& ctx_;
   const Environment& env_;
   const GroupRequest& request_;
-  VolumeTurn& turn_;
-  DriversWord word_;
+  VolumeLease& turn_;
+  DriverMessage word_;
   std::string error_looked_at_;
   absl::Time answered_at_ = absl::InfiniteFuture();
   std::vector<std::string> marked_;  // claims that may carry the label
@@ -208,7 +212,7 @@ absl::StatusOr<TakenGroup> GroupMaker::Try() {
   ASSIGN_OR_RETURN(taken.group, Ensure());
   planned_ = PlannedMembers(taken.group);
   const CallContext waiting = ctx_.WithTimeout(request_.backup.csi_snapshot_timeout);
-  TurnWaiter waiter(waiting, env_, turn_);
+  LeaseWaiter waiter(waiting, env_, turn_);
   absl::Status status = AwaitBinding(waiter, taken.group);
   if (status.ok()) {
     status = AwaitContent(waiter, taken);
@@ -279,7 +283,7 @@ absl::StatusOr<VolumeGroupSnapshot> GroupMaker::EnsureOnce() {
     return group;
   }
   ASSIGN_OR_RETURN(group, objects::Get<VolumeGroupSnapshot>(ctx_, env_.api, key));
-  if (!IsGroupOurs(*group, request_.backup)) {
+  if (!IsManagedGroup(*group, request_.backup)) {
     return absl::AlreadyExistsError(absl::StrCat("VolumeGroupSnapshot ", key.namespace_name, "/",
                                                  key.name, " is not of this backup"));
   }
@@ -293,18 +297,18 @@ absl::Status GroupMaker::Hear(const std::string& error) {
   return word_.Hear(error, ctx_.clock->Now());
 }
 
-absl::Status GroupMaker::DeletedBySomebody(absl::string_view kind, absl::string_view name) const {
+absl::Status GroupMaker::DeletedByAnother(absl::string_view kind, absl::string_view name) const {
   return absl::NotFoundError(
-      absl::StrCat(kind, " ", name, " of ", ToString(request_), " was deleted by somebody"));
+      absl::StrCat(kind, " ", name, " of ", ToString(request_), " was deleted by another client"));
 }
 
-absl::Status GroupMaker::AwaitBinding(TurnWaiter& waiter, VolumeGroupSnapshot& group) {
+absl::Status GroupMaker::AwaitBinding(LeaseWaiter& waiter, VolumeGroupSnapshot& group) {
   const VolumeGroupSnapshot made = group;
   return waiter.WaitFor<VolumeGroupSnapshot>(
       KeyOf(request_),
       [&](const VolumeGroupSnapshot* now) -> absl::StatusOr<bool> {
         if (now == nullptr || now->uid() != made.uid() || now->is_being_deleted()) {
-          return DeletedBySomebody("VolumeGroupSnapshot", made.name());
+          return DeletedByAnother("VolumeGroupSnapshot", made.name());
         }
         group = *now;
         RETURN_IF_ERROR(Hear(now->error_message()));
@@ -347,17 +351,17 @@ absl::Status GroupMaker::CheckNoneLost(absl::FunctionRef<bool(const GroupClaim&)
     return absl::OkStatus();
   }
   return absl::UnimplementedError(absl::StrCat(
-      "somebody takes the label ", objects::kGroupMarkLabel,
+      "another client removes the label ", objects::kGroupMarkLabel,
       " off again: ", absl::StrJoin(lost, ", "), " would be missing in ", ToString(request_)));
 }
 
-absl::Status GroupMaker::AwaitContent(TurnWaiter& waiter, TakenGroup& taken) {
+absl::Status GroupMaker::AwaitContent(LeaseWaiter& waiter, TakenGroup& taken) {
   const std::string name = taken.group.bound_content();
   const absl::Status status = waiter.WaitForExisting<VolumeGroupSnapshotContent>(
       VolumeGroupSnapshotContent::Key(request_.version, "", name),
       [&](const VolumeGroupSnapshotContent* content) -> absl::StatusOr<bool> {
         if (content == nullptr || content->is_being_deleted()) {
-          return DeletedBySomebody("VolumeGroupSnapshotContent", name);
+          return DeletedByAnother("VolumeGroupSnapshotContent", name);
         }
         taken.content = *content;
         RETURN_IF_ERROR(CheckVolumes(*content));
@@ -425,12 +429,12 @@ absl::Status GroupMaker::CheckVolumes(const VolumeGroupSnapshotContent& content)
   });
 }
 
-absl::Status GroupMaker::AwaitMembers(TurnWaiter& waiter, const VolumeGroupSnapshot& group,
+absl::Status GroupMaker::AwaitMembers(LeaseWaiter& waiter, const VolumeGroupSnapshot& group,
                                       std::map<std::string, VolumeSnapshot>& snapshots) {
-  std::map<std::string, DriversWord> missing;
+  std::map<std::string, DriverMessage> missing;
   for (const GroupClaim& member : planned_) {
-    missing.emplace(member.name, WordAbout(absl::StrCat(ClaimText(request_, member.name), " in ",
-                                                        ToString(request_))));
+    missing.emplace(member.name, MessageAbout(absl::StrCat(ClaimText(request_, member.name), " in ",
+                                                           ToString(request_))));
   }
   const absl::Status status = waiter.WaitForAmong<VolumeSnapshot>(
       request_.namespace_name, [&](const VolumeSnapshot* snapshot) -> absl::StatusOr<bool> {
@@ -439,8 +443,8 @@ absl::Status GroupMaker::AwaitMembers(TurnWaiter& waiter, const VolumeGroupSnaps
           return false;
         }
         if (snapshot->is_being_deleted()) {
-          return DeletedBySomebody("VolumeSnapshot",
-                                   absl::StrCat(snapshot->name(), " of claim ", member->first));
+          return DeletedByAnother("VolumeSnapshot",
+                                  absl::StrCat(snapshot->name(), " of claim ", member->first));
         }
         RETURN_IF_ERROR(member->second.Hear(snapshot->error_message(), ctx_.clock->Now()));
         if (!snapshot->bound_content().empty() && !snapshot->group_snapshot().empty()) {
@@ -525,7 +529,7 @@ absl::StatusOr<Kind> GroupMaker::Patch(const k8s::ObjectKey& key, const objects:
 
 void GroupMaker::CleanUp() {
   const CallContext after = CleanUpContext(*ctx_.clock);
-  const absl::Time give_up_at = ctx_.clock->Now() + kRefusalPatience;
+  const absl::Time give_up_at = ctx_.clock->Now() + kRefusalGracePeriod;
   absl::Status removed = TryCleanUp(after);
   while (!removed.ok() && MayBeStarting(removed) && ctx_.clock->Now() < give_up_at) {
     ctx_.clock->SleepUntil(ctx_.clock->Now() + kRefusalPause, after.stop);
@@ -541,10 +545,10 @@ void GroupMaker::CleanUp() {
 absl::Status GroupMaker::TryCleanUp(const CallContext& after) {
   ASSIGN_OR_RETURN(const auto group,
                    objects::Find<VolumeGroupSnapshot>(after, env_.api, KeyOf(request_)));
-  // One that entered the archive is not in vain any more, whoever asks for it again.
-  const bool is_in_vain =
-      group.has_value() && IsGroupOurs(*group, request_.backup) && !GroupEnteredArchive(*group);
-  return is_in_vain ? RemoveGroup(after, env_.api, *group) : absl::OkStatus();
+  // One that entered the archive is referenced, and no sweep removes it.
+  const bool is_orphaned =
+      group.has_value() && IsManagedGroup(*group, request_.backup) && !GroupEnteredArchive(*group);
+  return is_orphaned ? RemoveGroup(after, env_.api, *group) : absl::OkStatus();
 }
 
 }  // namespace
@@ -582,9 +586,9 @@ bool IsOfAnotherBackup(const objects::Object& archived, absl::string_view backup
     return group != owners.end() && IsGroupName(group->name);
   }
   const bool is_content = archived.kind() == VolumeSnapshotContent::kKind.kind;
-  const bool is_ours = is_content || !archived.Label(objects::kCsiDeltaLabel).empty() ||
-                       !archived.Label(objects::kGroupNameLabel).empty();
-  return is_ours && backup != velero::ValidLabelValue(backup_name);
+  const bool is_managed = is_content || !archived.Label(objects::kCsiDeltaLabel).empty() ||
+                          !archived.Label(objects::kGroupNameLabel).empty();
+  return is_managed && backup != velero::ValidLabelValue(backup_name);
 }
 
 bool IsGroupMadeByUs(const VolumeGroupSnapshot& group) {
@@ -598,7 +602,7 @@ bool GroupEnteredArchive(const VolumeGroupSnapshot& group) {
   return !group.Annotation(objects::kGroupSnapshotHandleAnnotation).empty();
 }
 
-bool IsGroupOurs(const VolumeGroupSnapshot& group, const velero::Backup& backup) {
+bool IsManagedGroup(const VolumeGroupSnapshot& group, const velero::Backup& backup) {
   return !backup.uid.empty() && group.Label(objects::kBackupUidLabel) == backup.uid &&
          IsGroupMadeByUs(group);
 }
@@ -626,7 +630,7 @@ std::optional<absl::Duration> FreezeWindow(const VolumeGroupSnapshot& group) {
 
 absl::StatusOr<TakenGroup> TakeGroup(const CallContext& ctx, const Environment& env,
                                      const GroupRequest& request) {
-  const TurnRequest turn_request{
+  const VolumeLeaseRequest lease_request{
       .lease_namespace = env.velero_namespace,
       .claim_namespace = request.namespace_name,
       .claim_name = request.label_value,
@@ -647,20 +651,20 @@ absl::StatusOr<TakenGroup> TakeGroup(const CallContext& ctx, const Environment& 
             return claims.contains(snapshot.source_pvc()) &&
                    (!owner.has_value() || owner->name != GroupName(request));
           },
-      .ours_too = true,  // Those of single claims have turns of their own.
+      .managed_too = true,  // Those of single claims have turns of their own.
       .of = ToString(request)};
   const CallContext waiting =
-      ctx.WithTimeout(std::max(request.backup.csi_snapshot_timeout, 2 * kTurnDuration));
+      ctx.WithTimeout(std::max(request.backup.csi_snapshot_timeout, 2 * kVolumeLeaseDuration));
   while (true) {
-    ASSIGN_OR_RETURN(VolumeTurn turn, VolumeTurn::Take(waiting, env.api, turn_request));
-    const absl::Status alone = AwaitOthers(waiting, env, others, turn);
-    absl::StatusOr<TakenGroup> taken =
-        alone.ok() ? GroupMaker(ctx, env, request, turn).Make() : absl::StatusOr<TakenGroup>(alone);
-    if (const absl::Status released = turn.Release(CleanUpContext(*ctx.clock), env.api);
+    ASSIGN_OR_RETURN(VolumeLease lease, VolumeLease::Take(waiting, env.api, lease_request));
+    const absl::Status alone = AwaitOthers(waiting, env, others, lease);
+    absl::StatusOr<TakenGroup> taken = alone.ok() ? GroupMaker(ctx, env, request, lease).Make()
+                                                  : absl::StatusOr<TakenGroup>(alone);
+    if (const absl::Status released = lease.Release(CleanUpContext(*ctx.clock), env.api);
         !released.ok()) {
       CSIDELTA_LOG(kInfo, "the group's turn is left to run out", {"status", released.ToString()});
     }
-    if (!turn.lost() || !absl::IsAborted(alone)) {
+    if (!lease.lost() || !absl::IsAborted(alone)) {
       return taken;
     }
   }

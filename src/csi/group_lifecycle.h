@@ -43,7 +43,7 @@ struct GroupClaim {
   std::string name;
   std::string uid;
   std::string volume_handle;
-  std::string snapshot_handle = {};  // "" where the content alone tells it, and until it is cut
+  std::string snapshot_handle = {};  // "" where the content alone tells it, and until it is taken
 
   bool operator==(const GroupClaim&) const = default;
 };
@@ -77,7 +77,7 @@ bool IsGroupName(absl::string_view name);
 // Whether a VolumeSnapshot, VolumeGroupSnapshot, or a content of either, as a backup's archive has
 // it, was made by us for another backup. The host lists what is there before the sweep of the
 // backup removes what one that died left, and archives what it listed; such an object is of no use.
-// Members of a group that died early carry no label of ours. Pure.
+// Members of a group that died early carry no label of csi-delta. Pure.
 bool IsOfAnotherBackup(const objects::Object& archived, absl::string_view backup_name);
 
 // Whether a VolumeGroupSnapshot was made by us, for whichever backup: its labels, annotations and
@@ -86,29 +86,29 @@ bool IsGroupMadeByUs(const objects::VolumeGroupSnapshot& group);
 // Whether a backup's archive has it, as the annotation says that our action writes then. Pure.
 bool GroupEnteredArchive(const objects::VolumeGroupSnapshot& group);
 // The same, for this backup. Pure.
-bool IsGroupOurs(const objects::VolumeGroupSnapshot& group, const velero::Backup& backup);
-// Whom a VolumeGroupSnapshot of ours was asked for, as its annotation, or that of its archived
+bool IsManagedGroup(const objects::VolumeGroupSnapshot& group, const velero::Backup& backup);
+// What a managed VolumeGroupSnapshot was requested for, as its annotation, or that of its archived
 // content, says. Pure.
 std::vector<GroupClaim> PlannedMembers(const objects::Object& group);
-// The freeze window: the time from the request of a VolumeGroupSnapshot of ours to the driver's
-// answer, by the clock of whoever asked. The cut lies inside of it, so an application that is
-// frozen for the snapshot need not be frozen for longer. Nothing while the driver has not answered,
-// or where the annotations do not say. Pure.
+// The freeze window: the time from the request of a managed VolumeGroupSnapshot to the driver's
+// answer, by the clock of the requesting process. The snapshot was taken inside of it, so an
+// application that is frozen for the snapshot need not be frozen for longer. Nothing while the
+// driver has not answered, or where the annotations do not say. Pure.
 std::optional<absl::Duration> FreezeWindow(const objects::VolumeGroupSnapshot& group);
 
 // Has the driver cut snapshots of all members' volumes at once and returns as soon as the API
 // server shows all of their handles. Waits first for the group's turn, and for VolumeSnapshots of
-// its claims that are being cut. These waits end after the backup's csiSnapshotTimeout together,
+// its claims that are being taken. These waits end after the backup's csiSnapshotTimeout together,
 // and so do those for the driver. While the group is made its claims carry kGroupMarkLabel, and
 // nothing that outlives the call does. A VolumeGroupSnapshot that an earlier, interrupted call left
 // under the same name is taken up with the members that it was asked for.
 //   UNIMPLEMENTED        this cannot be had as a group here, and single snapshots might: a claim
 //                        cannot be labelled or loses the label, the kinds are not served, the
 //                        driver says so
-//   DEADLINE_EXCEEDED    with the driver's last word
+//   DEADLINE_EXCEEDED    with the driver's last error
 //   FAILED_PRECONDITION  the driver has refused for a minute, or has left a claim out
 //   ALREADY_EXISTS       something else stands under the name
-//   NOT_FOUND            somebody deleted the group or a member meanwhile
+//   NOT_FOUND            another client deleted the group or a member meanwhile
 // and what the API server says. Messages name the claim that is to blame where that is known. After
 // any error nothing of the group is left, or the log names what is.
 absl::StatusOr<TakenGroup> TakeGroup(const CallContext& ctx, const Environment& env,

@@ -40,7 +40,7 @@ absl::Status DeleteObject(const CallContext& ctx, k8s::ApiClient& api, const k8s
   return k8s::IgnoreGone(api.Delete(ctx, key, {.uid = uid, .resource_version = ""}));
 }
 
-// The content of `group`; nothing where there is none that refers to it.
+// The content of `group`; nothing where none exists that refers to it.
 absl::StatusOr<std::optional<VolumeGroupSnapshotContent>> FindContent(
     const CallContext& ctx, k8s::ApiClient& api, const VolumeGroupSnapshot& group) {
   ASSIGN_OR_RETURN(auto content, objects::Find<VolumeGroupSnapshotContent>(
@@ -124,7 +124,7 @@ class Retainer {
  public:
   Retainer(const CallContext& ctx, k8s::ApiClient& api) : ctx_(ctx), api_(api) {}
 
-  // `owner_uid`: of whom the content is to be, as the API server answers.
+  // `owner_uid`: of the owner that the content gets, as the API server answers.
   template <typename Content>
   absl::Status Retain(const k8s::ObjectKey& key, const std::string& owner_uid) {
     const auto content =
@@ -173,7 +173,7 @@ absl::Status TryRetainAndForgetGroup(const CallContext& ctx, k8s::ApiClient& api
       VolumeGroupSnapshotContent::Key(group.version(), "", content), group.uid()));
   RETURN_IF_ERROR(retainer.DeleteAll());
   RETURN_IF_ERROR(DeleteObject(ctx, api, group.key(), group.uid()));
-  // Those that a controller of another version made are members to nobody but us.
+  // Those that a controller of another version made are recognized as members only here.
   for (const VolumeSnapshot& member : members) {
     const std::optional<objects::OwnerReference> owner = member.group_owner();
     if (!owner.has_value() || owner->api_version != group.api_version()) {

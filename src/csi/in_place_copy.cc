@@ -70,19 +70,19 @@ bool IsAboutThePvc(RestoreRefusalReason reason) {
 absl::StatusOr<CopyPlan> PlanCopy(const CallContext& ctx, k8s::ApiClient& api,
                                   RestoreSurroundings around, const VolumeSnapshot& snapshot,
                                   absl::string_view pvc_name) {
-  ASSIGN_OR_RETURN(RestoreFacts facts, ReadRestoreFacts(ctx, api, snapshot, pvc_name));
-  if (!facts.pvc.has_value()) {
+  ASSIGN_OR_RETURN(RestoreInfo info, ReadRestoreInfo(ctx, api, snapshot, pvc_name));
+  if (!info.pvc.has_value()) {
     return absl::NotFoundError(absl::StrCat("PVC ", around.namespace_name, "/", pvc_name,
                                             " does not exist; csi-delta snapshot promote ",
                                             snapshot.name(), " makes one"));
   }
-  CopyPlan plan{.snapshot = snapshot, .pvc = *facts.pvc};
+  CopyPlan plan{.snapshot = snapshot, .pvc = *info.pvc};
   if (around.pods.has_value()) {
     plan.goes_on = DropOwnPod(*around.pods, plan.pvc, CopyName(plan.pvc, snapshot));
   }
-  RestoreVerdict verdict = CheckRestore(around, facts);
+  RestoreVerdict verdict = CheckRestore(around, info);
   plan.refusals = std::move(verdict.refusals);
-  plan.not_checked = std::move(facts.not_checked);
+  plan.not_checked = std::move(info.not_checked);
   std::move(verdict.not_checked.begin(), verdict.not_checked.end(),
             std::back_inserter(plan.not_checked));
   if (const std::string refused = RefusedMode(plan.pvc); !refused.empty()) {
@@ -136,22 +136,22 @@ absl::Status CheckStillUnused(const CallContext& ctx, k8s::ApiClient& api,
                              absl::StrCat(CopiedPvc(pvc), " is not restored: ", UseText(users)));
 }
 
-absl::StatusOr<RestoreFacts> ReadPvcFacts(const CallContext& ctx, k8s::ApiClient& api,
-                                          absl::string_view namespace_name,
-                                          absl::string_view pvc_name) {
+absl::StatusOr<RestoreInfo> ReadPvcInfo(const CallContext& ctx, k8s::ApiClient& api,
+                                        absl::string_view namespace_name,
+                                        absl::string_view pvc_name) {
   // Of a VolumeSnapshot that exists nowhere: what is said of it is not asked for.
-  return ReadRestoreFacts(ctx, api, VolumeSnapshot::Make(namespace_name, ""), pvc_name);
+  return ReadRestoreInfo(ctx, api, VolumeSnapshot::Make(namespace_name, ""), pvc_name);
 }
 
-PvcVerdict CheckPvc(const RestoreSurroundings& around, const RestoreFacts& facts) {
+PvcVerdict CheckPvc(const RestoreSurroundings& around, const RestoreInfo& info) {
   PvcVerdict verdict;
-  for (RestoreRefusal& refusal : CheckRestore(around, facts).refusals) {
+  for (RestoreRefusal& refusal : CheckRestore(around, info).refusals) {
     if (IsAboutThePvc(refusal.reason)) {
       verdict.refusals.push_back(std::move(refusal));
     }
   }
-  if (facts.pvc.has_value()) {
-    if (std::string refused = RefusedMode(*facts.pvc); !refused.empty()) {
+  if (info.pvc.has_value()) {
+    if (std::string refused = RefusedMode(*info.pvc); !refused.empty()) {
       verdict.refused_by_copy.push_back(std::move(refused));
     }
   }
@@ -217,21 +217,20 @@ absl::StatusOr<RepositoryPlan> PlanRepositoryRestore(const CallContext& ctx, k8s
                                                      RestoreSurroundings around,
                                                      RepositorySource source,
                                                      absl::string_view pvc_name) {
-  ASSIGN_OR_RETURN(const RestoreFacts facts,
-                   ReadPvcFacts(ctx, api, around.namespace_name, pvc_name));
-  if (!facts.pvc.has_value()) {
+  ASSIGN_OR_RETURN(const RestoreInfo info, ReadPvcInfo(ctx, api, around.namespace_name, pvc_name));
+  if (!info.pvc.has_value()) {
     return absl::NotFoundError(absl::StrCat("PVC ", around.namespace_name, "/", pvc_name,
                                             " does not exist; name one that does, or restore to a "
                                             "device with --target"));
   }
-  RepositoryPlan plan{.pvc = *facts.pvc, .source = std::move(source)};
+  RepositoryPlan plan{.pvc = *info.pvc, .source = std::move(source)};
   if (around.pods.has_value()) {
     plan.goes_on = DropOwnPod(*around.pods, plan.pvc, CopyName(plan.pvc, plan.source));
   }
-  PvcVerdict verdict = CheckPvc(around, facts);
+  PvcVerdict verdict = CheckPvc(around, info);
   plan.refusals = std::move(verdict.refusals);
   plan.refused_by_copy = std::move(verdict.refused_by_copy);
-  plan.not_checked = facts.not_checked;
+  plan.not_checked = info.not_checked;
   return plan;
 }
 

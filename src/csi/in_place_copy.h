@@ -71,17 +71,17 @@ absl::StatusOr<CopyRestoreResult> RestoreByCopy(const CallContext& ctx, k8s::Api
 
 // --- What restores into a volume in place have in common, wherever the data is
 
-// What csi/restore_guard.h asks about, of no VolumeSnapshot. Errors of ReadRestoreFacts().
-absl::StatusOr<RestoreFacts> ReadPvcFacts(const CallContext& ctx, k8s::ApiClient& api,
-                                          absl::string_view namespace_name,
-                                          absl::string_view pvc_name);
+// What csi/restore_guard.h asks about, of no VolumeSnapshot. Errors of ReadRestoreInfo().
+absl::StatusOr<RestoreInfo> ReadPvcInfo(const CallContext& ctx, k8s::ApiClient& api,
+                                        absl::string_view namespace_name,
+                                        absl::string_view pvc_name);
 
 struct PvcVerdict {
   std::vector<RestoreRefusal> refusals;
   std::vector<std::string> refused_by_copy;
 };
 // What of csi/restore_guard.h is about the PVC, and what of its mode. Pure.
-PvcVerdict CheckPvc(const RestoreSurroundings& around, const RestoreFacts& facts);
+PvcVerdict CheckPvc(const RestoreSurroundings& around, const RestoreInfo& info);
 
 // OK where nothing is against it; else RefusalStatus(), or FAILED_PRECONDITION with all of both.
 // Pure.

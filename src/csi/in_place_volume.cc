@@ -118,7 +118,7 @@ class InPlaceExposure {
   absl::StatusOr<PersistentVolume> ReadVolume(const PersistentVolumeClaim& pvc);
   absl::Status CheckInTime() const;
 
-  // Somebody who may change the PVC wants this very DataDownload, and still does.
+  // A user who may change the PVC wants this very DataDownload, and still does.
   bool IsWanted(const PersistentVolumeClaim& pvc) const {
     return pvc.Annotation(objects::kMayWriteAnnotation) == request_.transfer_uid;
   }
@@ -239,21 +239,21 @@ absl::StatusOr<InPlaceVolume> InPlaceExposure::AwaitConsent() {
 absl::StatusOr<std::string> InPlaceExposure::CheckAll(const PersistentVolumeClaim& pvc) const {
   ASSIGN_OR_RETURN(const RestoreSurroundings around,
                    ReadRestoreSurroundings(ctx_, api_, request_.target_namespace));
-  ASSIGN_OR_RETURN(RestoreFacts facts,
-                   ReadPvcFacts(ctx_, api_, request_.target_namespace, request_.target_claim));
+  ASSIGN_OR_RETURN(RestoreInfo info,
+                   ReadPvcInfo(ctx_, api_, request_.target_namespace, request_.target_claim));
   std::vector<std::string> hidden = around.not_checked;
-  hidden.insert(hidden.end(), facts.not_checked.begin(), facts.not_checked.end());
+  hidden.insert(hidden.end(), info.not_checked.begin(), info.not_checked.end());
   if (!hidden.empty()) {
     return Refuse(request_, absl::StrCat("what is against it may not be read by the data mover: ",
                                          absl::StrJoin(hidden, "; "), "; ", kRightsAdvice));
   }
-  if (!facts.pvc.has_value() || facts.pvc->resource_version() != pvc.resource_version()) {
+  if (!info.pvc.has_value() || info.pvc->resource_version() != pvc.resource_version()) {
     return absl::AbortedError(absl::StrCat(TargetText(request_), " was just changed"));
   }
-  facts.own_transfer = request_.transfer_uid;
-  const PvcVerdict verdict = CheckPvc(around, facts);
+  info.own_transfer = request_.transfer_uid;
+  const PvcVerdict verdict = CheckPvc(around, info);
   const absl::Status refused =
-      CopyRefusalStatus(*facts.pvc, verdict.refusals, verdict.refused_by_copy);
+      CopyRefusalStatus(*info.pvc, verdict.refusals, verdict.refused_by_copy);
   if (!refused.ok() && !IsVolumeBusy(refused)) {
     return absl::FailedPreconditionError(refused.message());
   }
@@ -364,7 +364,7 @@ absl::Status InPlaceExposure::NoteBegin(const PersistentVolumeClaim& pvc) const 
              : Announce(pvc, {.has_begun = true, .has_written = true});
 }
 
-// Whether an object of ours is still there after its deletion was asked for.
+// Whether a managed object is still there after its deletion was asked for.
 absl::StatusOr<bool> DeleteOwn(const CallContext& ctx, k8s::ApiClient& api,
                                const InPlaceRequest& request, const k8s::ObjectKey& key) {
   ASSIGN_OR_RETURN(const std::optional<objects::Object> found,

@@ -16,7 +16,7 @@
 //       |  the annotation mover.csi-delta.io/may-write holds the uid of the DataDownload: who may
 //       |  change the PVC consents. One of the same name that is made later has another uid
 //       |  csi/restore_guard.h: nothing is against it, and all of it could be read; the volume has
-//       no |  other PersistentVolume, and is attached to no node
+//       |  no other PersistentVolume, and is attached to no node
 //       v
 //   PVC with a record (csi/copy_record.h): other restores keep away
 //       |  all is looked at once more

@@ -13,11 +13,11 @@
 #include "csi/backup_contents.h"
 #include "csi/base_snapshots.h"
 #include "csi/group_removal.h"
+#include "csi/lease_wait.h"
 #include "csi/retry.h"
 #include "csi/snapshot_types.h"
 #include "csi/static_content.h"
 #include "csi/static_group.h"
-#include "csi/turn_wait.h"
 #include "k8s/find.h"
 #include "objects/client.h"
 #include "objects/group_plan.h"
@@ -36,8 +36,8 @@ using objects::VolumeSnapshotContent;
 
 constexpr char kRecordPrefix[] = "csi-delta-group-";
 constexpr size_t kRecordHashDigits = 32;
-constexpr absl::Duration kRecordInVainAfter = absl::Hours(1);
-constexpr absl::Duration kSidecarPatience = absl::Seconds(5);
+constexpr absl::Duration kRecordOrphanedAfter = absl::Hours(1);
+constexpr absl::Duration kSidecarGracePeriod = absl::Seconds(5);
 
 std::string RecordName(absl::string_view driver, absl::string_view handle) {
   return absl::StrCat(kRecordPrefix,
@@ -68,7 +68,7 @@ absl::Status DeleteRecord(const CallContext& ctx, const Environment& env, const 
   RETURN_IF_ERROR(k8s::IgnoreNotFound(objects::Apply(
       ctx, env.api, key, objects::Patch().SetDeletionPolicy("Delete").SetAnnotations(secret))));
   if (record->handle().empty()) {
-    RETURN_IF_ERROR(WriteHandle(ctx, env, key, record->handle_or_source(), kSidecarPatience));
+    RETURN_IF_ERROR(WriteHandle(ctx, env, key, record->handle_or_source(), kSidecarGracePeriod));
   }
   return k8s::IgnoreNotFound(
       env.api.Delete(ctx, key, {.uid = record->uid(), .resource_version = ""}));
@@ -124,11 +124,11 @@ std::optional<GroupPlan> ReadPlan(const VolumeGroupSnapshotContent& record,
   return plan;
 }
 
-// --- Handing over
+// --- Rebinding
 
-class GroupHandOver {
+class GroupAdoption {
  public:
-  GroupHandOver(const CallContext& ctx, const Environment& env, const GroupRequest& request,
+  GroupAdoption(const CallContext& ctx, const Environment& env, const GroupRequest& request,
                 const TakenGroup& taken);
   absl::StatusOr<std::map<std::string, TakenSnapshot>> Run();
 
@@ -168,7 +168,7 @@ class GroupHandOver {
   std::string class_name_;
 };
 
-GroupHandOver::GroupHandOver(const CallContext& ctx, const Environment& env,
+GroupAdoption::GroupAdoption(const CallContext& ctx, const Environment& env,
                              const GroupRequest& request, const TakenGroup& taken)
     : ctx_(ctx),
       env_(env),
@@ -177,7 +177,7 @@ GroupHandOver::GroupHandOver(const CallContext& ctx, const Environment& env,
       driver_(taken.content.driver()),
       record_(RecordName(driver_, taken.content.handle_or_source())) {}
 
-absl::StatusOr<std::map<std::string, TakenSnapshot>> GroupHandOver::Run() {
+absl::StatusOr<std::map<std::string, TakenSnapshot>> GroupAdoption::Run() {
   absl::StatusOr<std::map<std::string, TakenSnapshot>> made = Try();
   if (!made.ok()) {
     CleanUp();
@@ -185,13 +185,13 @@ absl::StatusOr<std::map<std::string, TakenSnapshot>> GroupHandOver::Run() {
   return made;
 }
 
-absl::StatusOr<TakenSnapshot> GroupHandOver::GoOnWith(const std::string& claim_uid) {
+absl::StatusOr<TakenSnapshot> GroupAdoption::GoOnWith(const std::string& claim_uid) {
   RETURN_IF_ERROR(WriteRecordHandle());
   RETURN_IF_ERROR(Prepare());
   return MakeMember(claim_uid, taken_.members.at(claim_uid));
 }
 
-absl::StatusOr<std::map<std::string, TakenSnapshot>> GroupHandOver::Try() {
+absl::StatusOr<std::map<std::string, TakenSnapshot>> GroupAdoption::Try() {
   RETURN_IF_ERROR(AwaitReady());
   RETURN_IF_ERROR(RetryTransient(ctx_, [&] { return EnsureRecord(); }));
   RETURN_IF_ERROR(Prepare());
@@ -202,13 +202,13 @@ absl::StatusOr<std::map<std::string, TakenSnapshot>> GroupHandOver::Try() {
   return made;
 }
 
-absl::Status GroupHandOver::Prepare() {
+absl::Status GroupAdoption::Prepare() {
   ASSIGN_OR_RETURN(const auto classes, ListSnapshotClasses(ctx_, env_));
   class_name_ = ClassOfDriver(classes, driver_, "");
   return ForgetGroup();
 }
 
-absl::StatusOr<TakenSnapshot> GroupHandOver::MakeMember(const std::string& claim_uid,
+absl::StatusOr<TakenSnapshot> GroupAdoption::MakeMember(const std::string& claim_uid,
                                                         const TakenSnapshot& member) {
   const SnapshotRequest request = RequestOf(claim_uid, member);
   TakenSnapshot made;
@@ -219,7 +219,7 @@ absl::StatusOr<TakenSnapshot> GroupHandOver::MakeMember(const std::string& claim
   return made;
 }
 
-absl::Status GroupHandOver::ForgetGroup() {
+absl::Status GroupAdoption::ForgetGroup() {
   RETURN_IF_ERROR(RetainAndForgetGroup(ctx_, env_.api, taken_.group));
   return objects::WaitFor<VolumeGroupSnapshot>(
       ctx_.WithTimeout(request_.backup.csi_snapshot_timeout), env_.api, taken_.group.key(),
@@ -228,17 +228,17 @@ absl::Status GroupHandOver::ForgetGroup() {
       });
 }
 
-absl::Status GroupHandOver::AwaitReady() {
-  const absl::Duration patience = request_.backup.csi_snapshot_timeout;
-  DriversWord word(absl::StrCat("volume group ", request_.namespace_name, "/", request_.label_value,
-                                ", which is to be moved"),
-                   "readiness", patience);
+absl::Status GroupAdoption::AwaitReady() {
+  const absl::Duration grace_period = request_.backup.csi_snapshot_timeout;
+  DriverMessage word(absl::StrCat("volume group ", request_.namespace_name, "/",
+                                  request_.label_value, ", which is to be moved"),
+                     "readiness", grace_period);
   const absl::Status status = objects::WaitFor<VolumeGroupSnapshot>(
-      ctx_.WithTimeout(patience), env_.api, taken_.group.key(),
+      ctx_.WithTimeout(grace_period), env_.api, taken_.group.key(),
       [&](const VolumeGroupSnapshot* group) -> absl::StatusOr<bool> {
         if (group == nullptr || group->uid() != taken_.group.uid() || group->is_being_deleted()) {
           return absl::NotFoundError(absl::StrCat("VolumeGroupSnapshot ", taken_.group.name(),
-                                                  " was deleted by somebody"));
+                                                  " was deleted by another client"));
         }
         RETURN_IF_ERROR(word.Hear(group->error_message(), ctx_.clock->Now()));
         return group->is_ready();
@@ -246,7 +246,7 @@ absl::Status GroupHandOver::AwaitReady() {
   return word.AddTo(status);
 }
 
-absl::Status GroupHandOver::EnsureRecord() {
+absl::Status GroupAdoption::EnsureRecord() {
   std::vector<std::string> handles;
   for (const auto& [claim_uid, member] : taken_.members) {
     handles.push_back(member.content.handle());
@@ -277,19 +277,19 @@ absl::Status GroupHandOver::EnsureRecord() {
   return WriteRecordHandle();
 }
 
-absl::Status GroupHandOver::WriteRecordHandle() {
+absl::Status GroupAdoption::WriteRecordHandle() {
   return WriteHandle(ctx_, env_, VolumeGroupSnapshotContent::Key(request_.version, "", record_),
-                     taken_.content.handle_or_source(), kSidecarPatience);
+                     taken_.content.handle_or_source(), kSidecarGracePeriod);
 }
 
-std::map<std::string, std::string> GroupHandOver::RecordAnnotations() const {
+std::map<std::string, std::string> GroupAdoption::RecordAnnotations() const {
   std::map<std::string, std::string> annotations = taken_.content.DeletionSecret(nullptr);
   annotations[objects::kGroupBackupAnnotation] = request_.backup.name;
   annotations[objects::kGroupPlanAnnotation] = MakePlan(request_, taken_);
   return annotations;
 }
 
-SnapshotRequest GroupHandOver::RequestOf(const std::string& claim_uid,
+SnapshotRequest GroupAdoption::RequestOf(const std::string& claim_uid,
                                          const TakenSnapshot& member) const {
   return {.backup = request_.backup,
           .claim_namespace = request_.namespace_name,
@@ -298,7 +298,7 @@ SnapshotRequest GroupHandOver::RequestOf(const std::string& claim_uid,
           .class_name = class_name_};
 }
 
-std::map<std::string, std::string> GroupHandOver::Annotations(
+std::map<std::string, std::string> GroupAdoption::Annotations(
     const VolumeSnapshotContent& member_content) const {
   std::map<std::string, std::string> annotations = DeletionSecretAnnotations(member_content);
   annotations[objects::kMovedGroupNameAnnotation] =
@@ -307,13 +307,13 @@ std::map<std::string, std::string> GroupHandOver::Annotations(
       absl::StrCat(request_.label_key, "=", request_.label_value);
   annotations[objects::kMovedGroupSnapshotAnnotation] = taken_.group.name();
   annotations[objects::kMovedGroupSizeAnnotation] = absl::StrCat(taken_.members.size());
-  if (const auto cut_at = taken_.content.taken_at(); cut_at.has_value()) {
-    annotations[objects::kMovedGroupTakenAtAnnotation] = FormatRfc3339(*cut_at);
+  if (const auto snapshot_taken_at = taken_.content.taken_at(); snapshot_taken_at.has_value()) {
+    annotations[objects::kMovedGroupTakenAtAnnotation] = FormatRfc3339(*snapshot_taken_at);
   }
   return annotations;
 }
 
-absl::StatusOr<TakenSnapshot> GroupHandOver::EnsureMember(const SnapshotRequest& request,
+absl::StatusOr<TakenSnapshot> GroupAdoption::EnsureMember(const SnapshotRequest& request,
                                                           const TakenSnapshot& member) {
   TakenSnapshot made;
   ASSIGN_OR_RETURN(made.content, EnsureContent(request, member));
@@ -330,7 +330,7 @@ absl::StatusOr<TakenSnapshot> GroupHandOver::EnsureMember(const SnapshotRequest&
   absl::StatusOr<VolumeSnapshot> created = objects::Create(ctx_, env_.api, snapshot);
   if (absl::IsAlreadyExists(created.status())) {
     created = objects::Get<VolumeSnapshot>(ctx_, env_.api, snapshot.key());
-    if (created.ok() && !IsOurs(*created, request.backup)) {
+    if (created.ok() && !IsManaged(*created, request.backup)) {
       return absl::AlreadyExistsError(absl::StrCat("VolumeSnapshot ", request.claim_namespace, "/",
                                                    SnapshotName(request),
                                                    " is not of this backup"));
@@ -340,7 +340,7 @@ absl::StatusOr<TakenSnapshot> GroupHandOver::EnsureMember(const SnapshotRequest&
   return made;
 }
 
-absl::StatusOr<VolumeSnapshotContent> GroupHandOver::EnsureContent(const SnapshotRequest& request,
+absl::StatusOr<VolumeSnapshotContent> GroupAdoption::EnsureContent(const SnapshotRequest& request,
                                                                    const TakenSnapshot& member) {
   StaticContent content;
   content.name = SnapshotName(request);
@@ -374,12 +374,12 @@ absl::StatusOr<VolumeSnapshotContent> GroupHandOver::EnsureContent(const Snapsho
   return stored;
 }
 
-absl::Status GroupHandOver::TryCleanUp(const CallContext& after) {
+absl::Status GroupAdoption::TryCleanUp(const CallContext& after) {
   for (const auto& [claim_uid, member] : taken_.members) {
     const std::string name = SnapshotName(RequestOf(claim_uid, member));
     const k8s::ObjectKey key = VolumeSnapshot::Key(request_.namespace_name, name);
     ASSIGN_OR_RETURN(const auto snapshot, objects::Find<VolumeSnapshot>(after, env_.api, key));
-    if (snapshot.has_value() && IsOurs(*snapshot, request_.backup)) {
+    if (snapshot.has_value() && IsManaged(*snapshot, request_.backup)) {
       RETURN_IF_ERROR(k8s::IgnoreNotFound(
           env_.api.Delete(after, key, {.uid = snapshot->uid(), .resource_version = ""})));
     }
@@ -398,7 +398,7 @@ absl::Status GroupHandOver::TryCleanUp(const CallContext& after) {
   return RemoveGroup(after, env_.api, taken_.group);
 }
 
-void GroupHandOver::CleanUp() {
+void GroupAdoption::CleanUp() {
   const CallContext after = CleanUpContext(*ctx_.clock);
   const absl::Status removed = RetryTransient(after, [&] { return TryCleanUp(after); });
   if (!removed.ok()) {
@@ -409,7 +409,7 @@ void GroupHandOver::CleanUp() {
   }
 }
 
-// --- Letting go
+// --- Releasing members
 
 bool IsBase(const VolumeSnapshotContent& content) {
   return content.Label(objects::kBaseLabel) == "true";
@@ -445,14 +445,14 @@ bool IsReplacedBy(const VolumeSnapshotContent& other, const VolumeSnapshotConten
          old_group->name == new_group->name &&
          old_owner.velero_namespace == new_owner.velero_namespace &&
          old_owner.location == new_owner.location && old_owner.cluster == new_owner.cluster &&
-         old_group->cut_at.has_value() && new_group->cut_at.has_value() &&
-         *old_group->cut_at < *new_group->cut_at;
+         old_group->snapshot_taken_at.has_value() && new_group->snapshot_taken_at.has_value() &&
+         *old_group->snapshot_taken_at < *new_group->snapshot_taken_at;
 }
 
 // Whether the backup that a record was made for is over. Where it is gone, the record's age tells.
 absl::StatusOr<bool> IsOver(const CallContext& ctx, const Environment& env,
                             const VolumeGroupSnapshotContent& record, absl::Time made) {
-  const bool is_old = ctx.clock->Now() - made >= kRecordInVainAfter;
+  const bool is_old = ctx.clock->Now() - made >= kRecordOrphanedAfter;
   const std::string name = record.Annotation(objects::kGroupBackupAnnotation);
   if (name.empty()) {
     return is_old;
@@ -466,11 +466,11 @@ absl::StatusOr<bool> IsOver(const CallContext& ctx, const Environment& env,
   return backup.ok() && backup->Finished();
 }
 
-// Lets go of a member for which no VolumeSnapshot was made, or whose VolumeSnapshot went without
-// it. What the mover made of a member is the mover's to let go of.
-absl::Status ReleaseInVain(const CallContext& ctx, const Environment& env,
-                           const VolumeGroupSnapshotContent& record,
-                           const VolumeSnapshotContent& member) {
+// Releases a member for which no VolumeSnapshot was made, or whose VolumeSnapshot went without
+// it. What the mover made of a member is released by the mover.
+absl::Status ReleaseOrphaned(const CallContext& ctx, const Environment& env,
+                             const VolumeGroupSnapshotContent& record,
+                             const VolumeSnapshotContent& member) {
   const std::string backup_uid = member.Label(objects::kBackupUidLabel);
   if (backup_uid.empty() || backup_uid != record.Label(objects::kBackupUidLabel) ||
       IsBase(member) || IsReleased(member) || member.is_being_deleted()) {
@@ -489,7 +489,7 @@ absl::Status ReleaseReplaced(const CallContext& ctx, k8s::ApiClient& api,
   for (const VolumeSnapshotContent& content : contents) {
     if (MovedGroupOf(content) != MovedGroupOf(base) && IsBase(content) &&
         IsReplacedBy(content, base)) {
-      CSIDELTA_LOG(kInfo, "the base of a claim that fell behind its volume group is let go",
+      CSIDELTA_LOG(kInfo, "the base of a claim that fell behind its volume group is released",
                    {"volume_group", ReadMovedGroup(content)->name},
                    {"pvc", ReadBase(content).owner.claim},
                    {"volume_snapshot_content", content.name()});
@@ -517,7 +517,7 @@ std::optional<MovedGroup> ReadMovedGroup(const VolumeSnapshotContent& content) {
       .name = content.Annotation(objects::kMovedGroupNameAnnotation),
       .label = content.Annotation(objects::kGroupOfAnnotation),
       .snapshot = content.Annotation(objects::kMovedGroupSnapshotAnnotation),
-      .cut_at = ParseRfc3339(content.Annotation(objects::kMovedGroupTakenAtAnnotation))};
+      .snapshot_taken_at = ParseRfc3339(content.Annotation(objects::kMovedGroupTakenAtAnnotation))};
   if (!absl::SimpleAtoi(content.Annotation(objects::kMovedGroupSizeAnnotation), &group.members)) {
     group.members = 0;
   }
@@ -543,21 +543,22 @@ std::map<std::string, std::string> MovedGroupAnnotations(const VolumeSnapshotCon
   return annotations;
 }
 
-absl::StatusOr<std::map<std::string, TakenSnapshot>> HandOverGroup(const CallContext& ctx,
-                                                                   const Environment& env,
-                                                                   const GroupRequest& request,
-                                                                   const TakenGroup& taken) {
-  return GroupHandOver(ctx, env, request, taken).Run();
+absl::StatusOr<std::map<std::string, TakenSnapshot>> AdoptGroup(const CallContext& ctx,
+                                                                const Environment& env,
+                                                                const GroupRequest& request,
+                                                                const TakenGroup& taken) {
+  return GroupAdoption(ctx, env, request, taken).Run();
 }
 
-absl::StatusOr<std::optional<TakenSnapshot>> FindHandedOver(const CallContext& ctx,
-                                                            const Environment& env,
-                                                            const SnapshotRequest& request) {
+absl::StatusOr<std::optional<TakenSnapshot>> FindAdopted(const CallContext& ctx,
+                                                         const Environment& env,
+                                                         const SnapshotRequest& request) {
   ASSIGN_OR_RETURN(
       auto snapshot,
       objects::Find<VolumeSnapshot>(
           ctx, env.api, VolumeSnapshot::Key(request.claim_namespace, SnapshotName(request))));
-  if (!snapshot.has_value() || !IsOurs(*snapshot, request.backup) || snapshot->is_being_deleted() ||
+  if (!snapshot.has_value() || !IsManaged(*snapshot, request.backup) ||
+      snapshot->is_being_deleted() ||
       snapshot->Annotation(objects::kMemberClaimAnnotation) != request.claim_name) {
     return std::optional<TakenSnapshot>();
   }
@@ -571,10 +572,10 @@ absl::StatusOr<std::optional<TakenSnapshot>> FindHandedOver(const CallContext& c
       TakenSnapshot{.snapshot = *std::move(snapshot), .content = *std::move(content)});
 }
 
-absl::StatusOr<std::optional<TakenSnapshot>> GoOnHandingOver(const CallContext& ctx,
-                                                             const Environment& env,
-                                                             const SnapshotRequest& request,
-                                                             const std::string& version) {
+absl::StatusOr<std::optional<TakenSnapshot>> ContinueAdoption(const CallContext& ctx,
+                                                              const Environment& env,
+                                                              const SnapshotRequest& request,
+                                                              const std::string& version) {
   ASSIGN_OR_RETURN(
       const std::vector<VolumeGroupSnapshotContent> records,
       objects::List<VolumeGroupSnapshotContent>(
@@ -589,19 +590,19 @@ absl::StatusOr<std::optional<TakenSnapshot>> GoOnHandingOver(const CallContext& 
         !plan->taken.members.contains(request.claim_uid)) {
       continue;
     }
-    CSIDELTA_LOG(kInfo, "a volume group whose hand-over was interrupted is gone on with",
+    CSIDELTA_LOG(kInfo, "the interrupted adoption of a volume group continues",
                  {"namespace", request.claim_namespace}, {"pvc", request.claim_name},
                  {"volume_group_snapshot_content", record.name()});
     ASSIGN_OR_RETURN(
         TakenSnapshot made,
-        GroupHandOver(ctx, env, plan->request, plan->taken).GoOnWith(request.claim_uid));
+        GroupAdoption(ctx, env, plan->request, plan->taken).GoOnWith(request.claim_uid));
     return std::optional(std::move(made));
   }
   return std::optional<TakenSnapshot>();
 }
 
-absl::StatusOr<bool> DeleteRecordInVain(const CallContext& ctx, const Environment& env,
-                                        const VolumeGroupSnapshotContent& record) {
+absl::StatusOr<bool> DeleteOrphanedRecord(const CallContext& ctx, const Environment& env,
+                                          const VolumeGroupSnapshotContent& record) {
   const auto made = record.created_at();
   if (!made.has_value() || record.is_being_deleted()) {
     return false;
@@ -617,7 +618,7 @@ absl::StatusOr<bool> DeleteRecordInVain(const CallContext& ctx, const Environmen
           {.label_selector = absl::StrCat(objects::kMovedGroupLabel, "=", MovedGroupOf(record)),
            .field_selector = ""}));
   for (const VolumeSnapshotContent& member : members) {
-    RETURN_IF_ERROR(ReleaseInVain(ctx, env, record, member));
+    RETURN_IF_ERROR(ReleaseOrphaned(ctx, env, record, member));
   }
   if (!members.empty()) {
     return false;
@@ -633,8 +634,8 @@ absl::Status ReleaseMember(const CallContext& ctx, k8s::ApiClient& api,
       objects::Patch().SetLabel(objects::kReleasedLabel, "true").RemoveLabel(objects::kBaseLabel)));
 }
 
-absl::Status SettleMovedGroup(const CallContext& ctx, const Environment& env,
-                              const VolumeSnapshotContent& content) {
+absl::Status FinalizeMovedGroup(const CallContext& ctx, const Environment& env,
+                                const VolumeSnapshotContent& content) {
   const std::string record = MovedGroupOf(content);
   ASSIGN_OR_RETURN(
       const std::vector<VolumeSnapshotContent> contents,
@@ -657,7 +658,7 @@ absl::Status SettleMovedGroup(const CallContext& ctx, const Environment& env,
   }
   RETURN_IF_ERROR(Annotate(DeleteRecord(ctx, env, record),
                            absl::StrCat("delete the volume group of ", record)));
-  CSIDELTA_LOG(kInfo, "the driver is asked to delete a volume group that nobody needs",
+  CSIDELTA_LOG(kInfo, "the driver is asked to delete a volume group that is not needed any more",
                {"volume_group", ReadMovedGroup(content)->name},
                {"volume_group_snapshot_content", record},
                {"members", absl::StrCat(members.size())});

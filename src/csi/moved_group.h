@@ -19,15 +19,15 @@
 // A volume group that a data mover moves, member by member, while the driver's group lives as one:
 //
 //   VolumeGroupSnapshot of TakeGroup(), ready
-//       |  HandOverGroup
+//       |  AdoptGroup
 //       v
 //   RECORD: a VolumeGroupSnapshotContent with the handles of the group and of all members, bound to
 //   nothing, Retain; and for each member a VolumeSnapshotContent and VolumeSnapshot of its own, as
 //   single snapshots have them
 //       |  exposed, uploaded, kept as a base: its content has the record's name as a label
-//       |  nobody needs it: ReleaseMember
+//       |  not needed: ReleaseMember
 //       v
-//   all members released --SettleMovedGroup--> the record is deleted with Delete: one group call;
+//   all members released --FinalizeMovedGroup--> the record is deleted with Delete: one group call;
 //                                              then the members' contents go
 //
 // Protocol facts: external-snapshotter 8.6.0. The sidecar deletes a pre-provisioned group by its
@@ -38,10 +38,11 @@ namespace csidelta::csi {
 
 // What a member knows of its group. Stands in the annotations of its content from its creation.
 struct MovedGroup {
-  std::string name;      // "<namespace>/<label value>"
-  std::string label;     // "<label key>=<label value>"
-  std::string snapshot;  // the VolumeGroupSnapshot's name: the same for all that were cut together
-  std::optional<absl::Time> cut_at;
+  std::string name;   // "<namespace>/<label value>"
+  std::string label;  // "<label key>=<label value>"
+  std::string
+      snapshot;  // the VolumeGroupSnapshot's name: the same for all that were taken together
+  std::optional<absl::Time> snapshot_taken_at;
   std::size_t members = 0;
 
   bool operator==(const MovedGroup&) const = default;
@@ -62,41 +63,41 @@ std::map<std::string, std::string> MovedGroupAnnotations(
 // TakeSnapshot() names them. Waits until the driver's group is ready, for the backup's
 // csiSnapshotTimeout at most. An interrupted call is taken up. After an error nothing of the group
 // is left, or the log names what is.
-absl::StatusOr<std::map<std::string, TakenSnapshot>> HandOverGroup(const CallContext& ctx,
-                                                                   const Environment& env,
-                                                                   const GroupRequest& request,
-                                                                   const TakenGroup& taken);
+absl::StatusOr<std::map<std::string, TakenSnapshot>> AdoptGroup(const CallContext& ctx,
+                                                                const Environment& env,
+                                                                const GroupRequest& request,
+                                                                const TakenGroup& taken);
 
-// What HandOverGroup() made of a claim for this backup; nothing when there is none. One request,
+// What AdoptGroup() made of a claim for this backup; nothing when none exists. One request,
 // two when there is.
-absl::StatusOr<std::optional<TakenSnapshot>> FindHandedOver(const CallContext& ctx,
-                                                            const Environment& env,
-                                                            const SnapshotRequest& request);
+absl::StatusOr<std::optional<TakenSnapshot>> FindAdopted(const CallContext& ctx,
+                                                         const Environment& env,
+                                                         const SnapshotRequest& request);
 
-// The same of a claim whose HandOverGroup() was interrupted when the group had its record: makes
+// The same of a claim whose AdoptGroup() was interrupted when the group had its record: makes
 // what that would have made of it. Nothing when this backup has no record with the claim.
 // `version`: of the group kinds, as they are served. One request when there is nothing.
-absl::StatusOr<std::optional<TakenSnapshot>> GoOnHandingOver(const CallContext& ctx,
-                                                             const Environment& env,
-                                                             const SnapshotRequest& request,
-                                                             const std::string& version);
+absl::StatusOr<std::optional<TakenSnapshot>> ContinueAdoption(const CallContext& ctx,
+                                                              const Environment& env,
+                                                              const SnapshotRequest& request,
+                                                              const std::string& version);
 
-// Says that nobody needs the snapshot of a member any more; it is no base from here on. OK when the
-// content is gone. Idempotent.
+// Says that the snapshot of a member is not needed any more; it is no base from here on. OK when
+// the content is gone. Idempotent.
 absl::Status ReleaseMember(const CallContext& ctx, k8s::ApiClient& api,
                            const objects::VolumeSnapshotContent& content);
 
-// For what is left of a HandOverGroup() whose process died, once its backup is over, or an hour
-// after the record was made: lets go of members without a VolumeSnapshot, and deletes a record that
+// For what is left of a AdoptGroup() whose process died, once its backup is over, or an hour
+// after the record was made: releases members without a VolumeSnapshot, and deletes a record that
 // has no member, with the driver's group. Returns whether it deleted the record.
-absl::StatusOr<bool> DeleteRecordInVain(const CallContext& ctx, const Environment& env,
-                                        const objects::VolumeGroupSnapshotContent& record);
+absl::StatusOr<bool> DeleteOrphanedRecord(const CallContext& ctx, const Environment& env,
+                                          const objects::VolumeGroupSnapshotContent& record);
 
 // Looks at the group of `content`, a member's. Where all members of a group were moved, or failed,
-// older groups of the same label, location and namespace let go of the bases that they still hold:
+// older groups of the same label, location and namespace release the bases that they still hold:
 // what those claims are moved next is full. Where every member was released, the driver is asked to
 // delete the group, with the Secret of the class that fits now. Waits for nothing. Idempotent.
-absl::Status SettleMovedGroup(const CallContext& ctx, const Environment& env,
-                              const objects::VolumeSnapshotContent& content);
+absl::Status FinalizeMovedGroup(const CallContext& ctx, const Environment& env,
+                                const objects::VolumeSnapshotContent& content);
 
 }  // namespace csidelta::csi

@@ -364,14 +364,14 @@ bool HasBegun(const PersistentVolumeClaim& pvc, const DataDownload& download) {
 }
 
 // What keeps the mover away that does not keep away a Pod that finishes its own restore.
-void AddMoverRefusals(const RestoreFacts& facts, MoverPlan& plan) {
-  const std::optional<CopyRecord> record = ParseCopyRecord(*facts.pvc);
+void AddMoverRefusals(const RestoreInfo& info, MoverPlan& plan) {
+  const std::optional<CopyRecord> record = ParseCopyRecord(*info.pvc);
   if (record.has_value() && IsWrittenByPod(*record)) {
     plan.refusals.push_back(
-        {.reason = RestoreRefusalReason::kBusy, .message = WrittenByPodText(*record, *facts.pvc)});
+        {.reason = RestoreRefusalReason::kBusy, .message = WrittenByPodText(*record, *info.pvc)});
   }
-  if (facts.volume.has_value()) {
-    if (std::string refused = RefusedDriver(facts.volume->driver()); !refused.empty()) {
+  if (info.volume.has_value()) {
+    if (std::string refused = RefusedDriver(info.volume->driver()); !refused.empty()) {
       plan.refused_by_copy.push_back(std::move(refused));
     }
   }
@@ -408,24 +408,24 @@ absl::StatusOr<MoverPlan> PlanMoverRestore(const CallContext& ctx, k8s::ApiClien
                                            const RestoreSurroundings& around,
                                            const MovedSource& source, absl::string_view pvc_name) {
   ASSIGN_OR_RETURN(const DataUpload upload, ReadUpload(ctx, api, source));
-  ASSIGN_OR_RETURN(RestoreFacts facts, ReadPvcFacts(ctx, api, around.namespace_name, pvc_name));
-  if (!facts.pvc.has_value()) {
+  ASSIGN_OR_RETURN(RestoreInfo info, ReadPvcInfo(ctx, api, around.namespace_name, pvc_name));
+  if (!info.pvc.has_value()) {
     return absl::NotFoundError(absl::StrCat("PVC ", around.namespace_name, "/", pvc_name,
                                             " does not exist; restore the backup, or name a PVC "
                                             "that does"));
   }
-  MoverPlan plan{.pvc = *facts.pvc, .download = DownloadOf(upload, *facts.pvc)};
+  MoverPlan plan{.pvc = *info.pvc, .download = DownloadOf(upload, *info.pvc)};
   ASSIGN_OR_RETURN(const std::optional<DataDownload> found,
                    objects::Find<DataDownload>(ctx, api, plan.download.key()));
   if (found.has_value() && !velero::IsTerminal(PhaseOf(*found))) {
     plan.goes_on = HasBegun(plan.pvc, *found);
-    facts.own_transfer = found->uid();
+    info.own_transfer = found->uid();
   }
-  PvcVerdict verdict = CheckPvc(around, facts);
+  PvcVerdict verdict = CheckPvc(around, info);
   plan.refusals = std::move(verdict.refusals);
   plan.refused_by_copy = std::move(verdict.refused_by_copy);
-  AddMoverRefusals(facts, plan);
-  plan.not_checked = std::move(facts.not_checked);
+  AddMoverRefusals(info, plan);
+  plan.not_checked = std::move(info.not_checked);
   return plan;
 }
 

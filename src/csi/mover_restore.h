@@ -27,7 +27,7 @@
 //       |  DataDownload with the annotations mover.csi-delta.io/into and start-before, and the name
 //       |  of the PersistentVolume
 //       |  annotation of the PVC with the uid of the DataDownload: the consent, which is worth
-//       |  nothing without that very object
+//       |  nothing unless that object exists
 //       |  the mover looks at all of it again, and writes what differs (csi/in_place_volume.h)
 //       v
 //   Completed: PVC with the data of the DataUpload; the DataDownload is deleted
@@ -35,10 +35,11 @@
 //
 // The name of the DataDownload derives from the uids of PVC and DataUpload. So a second run after
 // one that was killed finds it, and follows it where it has begun to write: the mover goes on
-// meanwhile. One that has not is deleted, also when the caller is told to end, and made anew.
+// meanwhile. One that has not is deleted, also when the caller is told to end, and made again.
 namespace csidelta::csi {
 
-// A DataDownload that nobody has accepted after so long is said to be waiting for a data mover.
+// A DataDownload that no data mover has accepted after so long is said to be waiting for a data
+// mover.
 inline constexpr absl::Duration kMoverSilenceNoted = absl::Minutes(1);
 
 // Later the mover does not begin: the caller may have gone, and the PVC be in use again.

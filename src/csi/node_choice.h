@@ -20,7 +20,7 @@ std::string ChooseNodeOf(const objects::PersistentVolume& volume,
                          const std::vector<objects::Node>& nodes,
                          const std::vector<objects::CsiNode>& csi_nodes);
 
-// The same, of the cluster: one LIST of Nodes, one of CSINodes. NOT_FOUND where there is none;
+// The same, of the cluster: one LIST of Nodes, one of CSINodes. NOT_FOUND where none exists;
 // PERMISSION_DENIED when they may not be listed.
 absl::StatusOr<std::string> ChooseNode(const CallContext& ctx, k8s::ApiClient& api,
                                        const objects::PersistentVolume& volume);

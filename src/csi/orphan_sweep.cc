@@ -31,13 +31,21 @@ using objects::PersistentVolumeClaim;
 using objects::VolumeGroupSnapshot;
 using objects::VolumeSnapshot;
 
-enum class Fate { kKeep, kFinish, kMarkOwned, kStampMissing, kClearMissing, kSweep, kSweepUnseen };
+enum class SweepAction {
+  kKeep,
+  kFinish,
+  kMarkOwned,
+  kStampMissing,
+  kClearMissing,
+  kSweep,
+  kSweepUnseen
+};
 
 bool IsDone(const velero::Backup& backup) {
   return backup.phase == "Completed" || backup.phase == "PartiallyFailed";
 }
 
-// A VolumeSnapshot, or a VolumeGroupSnapshot whose members share its fate.
+// A VolumeSnapshot, or a VolumeGroupSnapshot whose members share its action.
 using Snapshot = std::variant<VolumeSnapshot, VolumeGroupSnapshot>;
 
 const objects::Object& AsObject(const Snapshot& snapshot) {
@@ -54,12 +62,12 @@ bool IsArchived(const Snapshot& snapshot) {
   return std::visit([](const auto& one) { return IsArchived(one); }, snapshot);
 }
 
-bool IsOfOurs(const VolumeSnapshot& snapshot) { return IsMadeByUs(snapshot); }
-bool IsOfOurs(const VolumeGroupSnapshot& group) { return IsGroupMadeByUs(group); }
+bool IsManagedByUs(const VolumeSnapshot& snapshot) { return IsMadeByUs(snapshot); }
+bool IsManagedByUs(const VolumeGroupSnapshot& group) { return IsGroupMadeByUs(group); }
 
 template <typename Kind>
 bool IsCandidate(const Kind& snapshot) {
-  return IsOfOurs(snapshot) && snapshot.Label(objects::kRestoreNameLabel).empty() &&
+  return IsManagedByUs(snapshot) && snapshot.Label(objects::kRestoreNameLabel).empty() &&
          !snapshot.Label(objects::kBackupNameLabel).empty() && !snapshot.is_being_deleted();
 }
 
@@ -68,42 +76,44 @@ bool IsLate(const objects::Object& snapshot) {
          !snapshot.is_being_deleted();
 }
 
-Fate FateOfUnseen(const objects::Object& snapshot, absl::Time now, absl::Duration grace) {
+SweepAction ActionOfUnseen(const objects::Object& snapshot, absl::Time now, absl::Duration grace) {
   if (snapshot.Annotation(objects::kOwnedByBackupAnnotation) == "true") {
-    return Fate::kKeep;
+    return SweepAction::kKeep;
   }
   const std::optional<absl::Time> since =
       ParseRfc3339(snapshot.Annotation(objects::kBackupMissingSinceAnnotation));
   if (!since.has_value()) {
-    return Fate::kStampMissing;
+    return SweepAction::kStampMissing;
   }
-  return now - *since >= grace ? Fate::kSweepUnseen : Fate::kKeep;
+  return now - *since >= grace ? SweepAction::kSweepUnseen : SweepAction::kKeep;
 }
 
 // The table in the header. Pure.
-Fate Decide(const objects::Object& snapshot, bool is_archived, const Backups& backups,
-            absl::Time now, absl::Duration grace) {
+SweepAction Decide(const objects::Object& snapshot, bool is_archived, const Backups& backups,
+                   absl::Time now, absl::Duration grace) {
   const auto found = backups.find(snapshot.Label(objects::kBackupNameLabel));
   if (found == backups.end()) {
-    return FateOfUnseen(snapshot, now, grace);
+    return ActionOfUnseen(snapshot, now, grace);
   }
   const velero::Backup& backup = found->second;
   const bool is_of_this_uid = snapshot.Label(objects::kBackupUidLabel) == backup.uid;
   if (IsDone(backup)) {
     if (!is_archived) {
-      return Fate::kSweep;
+      return SweepAction::kSweep;
     }
     if (is_of_this_uid) {
-      return Fate::kFinish;
+      return SweepAction::kFinish;
     }
-    return snapshot.Annotation(objects::kOwnedByBackupAnnotation) == "true" ? Fate::kKeep
-                                                                            : Fate::kMarkOwned;
+    return snapshot.Annotation(objects::kOwnedByBackupAnnotation) == "true"
+               ? SweepAction::kKeep
+               : SweepAction::kMarkOwned;
   }
   if (backup.phase == "Failed" && (is_of_this_uid || !is_archived)) {
-    return Fate::kSweep;
+    return SweepAction::kSweep;
   }
-  return snapshot.Annotation(objects::kBackupMissingSinceAnnotation).empty() ? Fate::kKeep
-                                                                             : Fate::kClearMissing;
+  return snapshot.Annotation(objects::kBackupMissingSinceAnnotation).empty()
+             ? SweepAction::kKeep
+             : SweepAction::kClearMissing;
 }
 
 absl::Status RetainAndForgetOne(const CallContext& ctx, k8s::ApiClient& api,
@@ -126,7 +136,7 @@ absl::StatusOr<bool> SaysDelete(const CallContext& ctx, const Environment& env,
   return !content.has_value() || content->deletion_policy() == "Delete";
 }
 
-// One pass over the VolumeSnapshots of ours.
+// One pass over the managed VolumeSnapshots.
 class Sweep {
  public:
   Sweep(const CallContext& ctx, const Environment& env, const velero::PluginConfig& config,
@@ -143,11 +153,11 @@ class Sweep {
  private:
   static std::string HandleKey(const objects::Object& snapshot);
 
-  // The annotation alone proves nothing, because whoever may write the VolumeSnapshot may set it:
+  // The annotation alone proves nothing, because every writer of the VolumeSnapshot may set it:
   // deleting the backup has set the content to Delete, which only an administrator could do else.
   absl::Status ReleaseLate(const Snapshot& snapshot);
 
-  Fate FateOf(const Snapshot& snapshot) const {
+  SweepAction ActionOf(const Snapshot& snapshot) const {
     return Decide(AsObject(snapshot), IsArchived(snapshot), backups_, env_.clock.Now(),
                   config_.orphan_grace_period);
   }
@@ -155,7 +165,7 @@ class Sweep {
   // The VolumeSnapshots were listed before the Backups, and one of a backup that was running then
   // may have entered its archive since: whatever is to be done is decided again on what it is now.
   absl::Status Settle(const Snapshot& listed);
-  absl::Status Apply(Fate fate, const Snapshot& snapshot);
+  absl::Status Apply(SweepAction action, const Snapshot& snapshot);
   absl::Status Remove(const Snapshot& snapshot);
   absl::Status Patch(const Snapshot& snapshot, const objects::Patch& patch);
 
@@ -215,7 +225,7 @@ absl::Status Sweep::ReleaseLate(const Snapshot& snapshot) {
 }
 
 absl::Status Sweep::Settle(const Snapshot& listed) {
-  if (FateOf(listed) == Fate::kKeep) {
+  if (ActionOf(listed) == SweepAction::kKeep) {
     ++result_.kept;
     return absl::OkStatus();
   }
@@ -225,36 +235,36 @@ absl::Status Sweep::Settle(const Snapshot& listed) {
   }
   if (std::holds_alternative<VolumeGroupSnapshot>(listed)) {
     ASSIGN_OR_RETURN(const Snapshot group, VolumeGroupSnapshot::From(*now));
-    return Apply(FateOf(group), group);
+    return Apply(ActionOf(group), group);
   }
   ASSIGN_OR_RETURN(const Snapshot snapshot, VolumeSnapshot::From(*now));
-  return Apply(FateOf(snapshot), snapshot);
+  return Apply(ActionOf(snapshot), snapshot);
 }
 
-absl::Status Sweep::Apply(Fate fate, const Snapshot& snapshot) {
-  switch (fate) {
-    case Fate::kSweep:
+absl::Status Sweep::Apply(SweepAction action, const Snapshot& snapshot) {
+  switch (action) {
+    case SweepAction::kSweep:
       return Discard(snapshot);
-    case Fate::kSweepUnseen:
+    case SweepAction::kSweepUnseen:
       return DiscardUnseen(snapshot);
-    case Fate::kFinish:
+    case SweepAction::kFinish:
       ++result_.finished;
       return std::visit([&](const auto& one) { return RetainAndForgetOne(ctx_, env_.api, one); },
                         snapshot);
-    case Fate::kMarkOwned:
+    case SweepAction::kMarkOwned:
       ++result_.kept;
       return Patch(snapshot, objects::Patch()
                                  .SetAnnotation(objects::kOwnedByBackupAnnotation, "true")
                                  .RemoveAnnotation(objects::kBackupMissingSinceAnnotation));
-    case Fate::kStampMissing:
+    case SweepAction::kStampMissing:
       ++result_.kept;
       return Patch(snapshot, objects::Patch().SetAnnotation(objects::kBackupMissingSinceAnnotation,
                                                             FormatRfc3339(env_.clock.Now())));
-    case Fate::kClearMissing:
+    case SweepAction::kClearMissing:
       ++result_.kept;
       return Patch(snapshot,
                    objects::Patch().RemoveAnnotation(objects::kBackupMissingSinceAnnotation));
-    case Fate::kKeep:
+    case SweepAction::kKeep:
       ++result_.kept;
       return absl::OkStatus();
   }
@@ -329,7 +339,7 @@ Groups ListGroups(const CallContext& ctx, const Environment& env) {
   return {};
 }
 
-// Whether a VolumeSnapshot's fate is that of its group.
+// Whether a VolumeSnapshot's action is that of its group.
 bool BelongsTo(const Groups& groups, const VolumeSnapshot& snapshot) {
   return !MemberGroupName(snapshot).empty() &&
          (!groups.known || std::any_of(groups.groups.begin(), groups.groups.end(),
@@ -353,7 +363,7 @@ std::vector<PersistentVolumeClaim> ListMarkedClaims(const CallContext& ctx,
   return *std::move(claims);
 }
 
-// Whether nobody makes the group any more for which the claim is labelled. Pure.
+// Whether no process makes the group any more for which the claim is labelled. Pure.
 bool MarkIsLeftOver(const PersistentVolumeClaim& claim, const Backups& backups, absl::Time now,
                     absl::Duration grace) {
   const std::string mark = claim.Label(objects::kGroupMarkLabel);

@@ -29,15 +29,15 @@ struct SweepResult {
       0;  // restored VolumeSnapshots deleted late, as objects::kDeleteWhenFilledAnnotation asks
   int finished = 0;  // VolumeSnapshots of done backups whose objects are gone now, and nothing else
   int kept = 0;      // looked at and left alone
-  int unmarked = 0;  // claims that lost a label of a group that nobody makes any more
+  int unmarked = 0;  // claims that lost a label of a group that is not made any more
 };
 
 // Deletes what a backup left behind before it was done. Looked at are only VolumeSnapshots that
 // carry kCsiDeltaLabel with the value `env.velero_namespace`, that we made (IsMadeByUs(), so a copy
-// of one of ours under another name is not), and that were not restored. Of these are deleted,
+// of a managed one under another name is not), and that were not restored. Of these are deleted,
 // together with the content bound to them and the driver's snapshot:
 //
-//   Backup, found by name           VolumeSnapshot                                   fate
+//   Backup, found by name           VolumeSnapshot                                   action
 //   ------------------------------  ----------------------------------------------- ---------------
 //   Completed or PartiallyFailed    entered the archive, the very same uid           finished
 //   Completed or PartiallyFailed    entered the archive, another uid                 kept, marked
@@ -59,8 +59,8 @@ struct SweepResult {
 // A VolumeSnapshot with objects::kDeleteWhenFilledAnnotation is deleted once no claim is being
 // filled from the driver's snapshot behind it, provided that its content says Delete.
 //
-// VolumeGroupSnapshots of ours have the same fates by the same table; theirs is the annotation with
-// the group's handle. A member is not looked at while its group is there.
+// Managed VolumeGroupSnapshots have the same actions by the same table; theirs is the annotation
+// with the group's handle. A member is not looked at while its group is there.
 //
 // A claim loses kGroupMarkLabel when the Backup whose uid it says has ended; where that Backup is
 // not seen, once the label is as old as the grace period, because it may be another Velero's.

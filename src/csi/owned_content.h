@@ -7,10 +7,10 @@
 
 namespace csidelta::csi {
 
-// Has the driver delete the snapshot of `content`, one of ours, and the content with it. First its
-// status gets the handle where nobody wrote it yet: the sidecar deletes only what is called by it
-// there. OK when the content is gone. Does not wait for the driver. That of a member of a moved
-// group (csi/moved_group.h) is released instead, and goes with the group.
+// Has the driver delete the snapshot of `content`, a managed one, and the content with it. First
+// its status gets the handle where it was not written yet: the sidecar deletes only what is called
+// by it there. OK when the content is gone. Does not wait for the driver. That of a member of a
+// moved group (csi/moved_group.h) is released instead, and goes with the group.
 absl::Status DropWithSnapshot(const CallContext& ctx, k8s::ApiClient& api,
                               const objects::VolumeSnapshotContent& content);
 

@@ -11,7 +11,7 @@
 namespace csidelta::csi {
 namespace {
 
-// The cluster-scoped kinds that own objects of ours, or own contents and classes in practice.
+// The cluster-scoped kinds that own managed objects, or own contents and classes in practice.
 constexpr std::array<absl::string_view, 10> kClusterScopedKinds = {
     "Namespace",
     "Node",

@@ -67,7 +67,7 @@ struct PromotionPlan {
 };
 
 // The VolumeSnapshots of a namespace that were taken together under this name, by name. NOT_FOUND
-// when there is none.
+// when none exists.
 absl::StatusOr<std::vector<objects::VolumeSnapshot>> SnapshotsOfSet(
     const CallContext& ctx, k8s::ApiClient& api, absl::string_view namespace_name,
     absl::string_view set);

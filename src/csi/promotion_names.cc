@@ -17,7 +17,7 @@ using objects::VolumeSnapshot;
 
 // "data-db-2" is "data-db" and 2.
 struct NumberedName {
-  std::string stem;
+  std::string prefix;
   int64_t number = 0;
 };
 
@@ -29,7 +29,7 @@ std::optional<NumberedName> SplitNumber(absl::string_view name) {
       !absl::SimpleAtoi(name.substr(dash + 1), &split.number)) {
     return std::nullopt;
   }
-  split.stem = std::string(name.substr(0, dash));
+  split.prefix = std::string(name.substr(0, dash));
   return split;
 }
 
@@ -43,7 +43,7 @@ std::string SourceStatefulSet(const VolumeSnapshot& snapshot) {
   }
   if (absl::ConsumePrefix(&name, "Pod/")) {
     const std::optional<NumberedName> pod = SplitNumber(name);
-    return pod.has_value() ? pod->stem : "";
+    return pod.has_value() ? pod->prefix : "";
   }
   return "";
 }
@@ -53,11 +53,11 @@ absl::StatusOr<std::string> ReplicaName(const VolumeSnapshot& snapshot, const Pv
   const std::string source = snapshot.source_pvc();
   const std::optional<NumberedName> split = SplitNumber(source);
   if (split.has_value()) {
-    absl::string_view stem = split->stem;
-    if (absl::ConsumeSuffix(&stem,
+    absl::string_view prefix = split->prefix;
+    if (absl::ConsumeSuffix(&prefix,
                             absl::StrCat("-", recorded.empty() ? naming.replica_of : recorded)) &&
-        !stem.empty()) {
-      return absl::StrCat(stem, "-", naming.replica_of, "-",
+        !prefix.empty()) {
+      return absl::StrCat(prefix, "-", naming.replica_of, "-",
                           naming.ordinal.value_or(split->number));
     }
   }

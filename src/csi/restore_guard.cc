@@ -17,7 +17,7 @@
 #include "csi/snapshot_creation.h"
 #include "csi/snapshot_types.h"
 #include "csi/volume_guard.h"
-#include "csi/volume_turn.h"
+#include "csi/volume_lease.h"
 #include "objects/client.h"
 #include "objects/data_download.h"
 #include "objects/keys.h"
@@ -62,8 +62,8 @@ std::string EndingCommand(const Pod& pod) {
 // One check after the other; each adds what it finds.
 class RestoreChecker {
  public:
-  RestoreChecker(const RestoreSurroundings& around, const RestoreFacts& facts)
-      : around_(around), facts_(facts), pvc_(NamedPvc(around.namespace_name, facts.pvc_name)) {}
+  RestoreChecker(const RestoreSurroundings& around, const RestoreInfo& info)
+      : around_(around), info_(info), pvc_(NamedPvc(around.namespace_name, info.pvc_name)) {}
 
   RestoreVerdict Check();
 
@@ -74,7 +74,7 @@ class RestoreChecker {
   void Note(std::string sentence) { verdict_.not_checked.push_back(std::move(sentence)); }
 
   const VolumeSnapshotContent* content() const {
-    return facts_.content.has_value() ? &*facts_.content : nullptr;
+    return info_.content.has_value() ? &*info_.content : nullptr;
   }
 
   void CheckState();
@@ -90,7 +90,7 @@ class RestoreChecker {
   void CheckUnfinished();
 
   const RestoreSurroundings& around_;
-  const RestoreFacts& facts_;
+  const RestoreInfo& info_;
   const std::string pvc_;
   RestoreVerdict verdict_;
 };
@@ -112,10 +112,10 @@ RestoreVerdict RestoreChecker::Check() {
 
 void RestoreChecker::CheckState() {
   const SnapshotStatus status =
-      StatusOf(facts_.snapshot, {.kind = facts_.content_kind, .content = content()});
+      StatusOf(info_.snapshot, {.kind = info_.content_kind, .content = content()});
   const SnapshotCondition& condition = status.conditions.front();
   const std::string why =
-      absl::StrCat(SnapshotText(facts_.snapshot), " is ", ToString(status.state),
+      absl::StrCat(SnapshotText(info_.snapshot), " is ", ToString(status.state),
                    condition.message.empty() ? "" : absl::StrCat(": ", condition.message));
   switch (status.state) {
     case SnapshotState::kReady:
@@ -144,11 +144,11 @@ void RestoreChecker::CheckBinding() {
   if (content() == nullptr) {
     return;  // Gone: CheckState() says so. Not read: noted.
   }
-  const bool is_proven = content()->Names(facts_.snapshot) && !facts_.snapshot.uid().empty() &&
-                         content()->snapshot_uid() == facts_.snapshot.uid();
+  const bool is_proven = content()->Names(info_.snapshot) && !info_.snapshot.uid().empty() &&
+                         content()->snapshot_uid() == info_.snapshot.uid();
   if (!is_proven) {
     Refuse(Reason::kNotMutual,
-           absl::StrCat(SnapshotText(facts_.snapshot), " names VolumeSnapshotContent ",
+           absl::StrCat(SnapshotText(info_.snapshot), " names VolumeSnapshotContent ",
                         content()->name(), ", which belongs to ", content()->snapshot_namespace(),
                         "/", content()->snapshot_name(),
                         content()->snapshot_uid().empty()
@@ -159,44 +159,44 @@ void RestoreChecker::CheckBinding() {
 }
 
 void RestoreChecker::CheckPvc() {
-  if (!facts_.pvc.has_value()) {
+  if (!info_.pvc.has_value()) {
     return Refuse(
         Reason::kNoPvc,
         absl::StrCat(pvc_,
                      " does not exist; make it of the VolumeSnapshot: csi-delta "
                      "snapshot promote ",
-                     facts_.snapshot.name(), " ", facts_.pvc_name, " -n ", around_.namespace_name));
+                     info_.snapshot.name(), " ", info_.pvc_name, " -n ", around_.namespace_name));
   }
-  if (facts_.pvc->is_being_deleted()) {
+  if (info_.pvc->is_being_deleted()) {
     return Refuse(Reason::kPvcBeingDeleted, absl::StrCat(pvc_, " is being deleted"));
   }
-  if (!facts_.pvc->is_bound()) {
+  if (!info_.pvc->is_bound()) {
     Refuse(Reason::kPvcNotBound,
-           absl::StrCat(pvc_, " is ", facts_.pvc->phase().empty() ? "new" : facts_.pvc->phase(),
+           absl::StrCat(pvc_, " is ", info_.pvc->phase().empty() ? "new" : info_.pvc->phase(),
                         ", and has no volume whose data could be replaced; delete it, and make it "
                         "of the VolumeSnapshot with csi-delta snapshot promote"));
   }
 }
 
 void RestoreChecker::CheckVolume() {
-  if (!facts_.pvc.has_value() || !facts_.pvc->is_bound() || !facts_.is_volume_read) {
+  if (!info_.pvc.has_value() || !info_.pvc->is_bound() || !info_.is_volume_read) {
     return;
   }
-  const std::string name = facts_.pvc->volume_name();
-  if (!facts_.volume.has_value()) {
+  const std::string name = info_.pvc->volume_name();
+  if (!info_.volume.has_value()) {
     return Refuse(Reason::kVolumeNotItsOwn,
                   absl::StrCat("PersistentVolume ", name, " of ", pvc_, " does not exist"));
   }
-  if (facts_.volume->pvc_uid() != facts_.pvc->uid()) {
+  if (info_.volume->pvc_uid() != info_.pvc->uid()) {
     return Refuse(
         Reason::kVolumeNotItsOwn,
-        absl::StrCat("PersistentVolume ", name, " is bound to ", facts_.volume->pvc_namespace(),
-                     "/", facts_.volume->pvc_name(), " of another uid than ", pvc_));
+        absl::StrCat("PersistentVolume ", name, " is bound to ", info_.volume->pvc_namespace(), "/",
+                     info_.volume->pvc_name(), " of another uid than ", pvc_));
   }
   if (content() == nullptr || content()->driver().empty()) {
     return;
   }
-  const std::string driver = facts_.volume->driver();
+  const std::string driver = info_.volume->driver();
   if (driver != content()->driver()) {
     Refuse(Reason::kOtherDriver,
            absl::StrCat("the volume of ", pvc_, " is of ",
@@ -208,11 +208,11 @@ void RestoreChecker::CheckVolume() {
 
 void RestoreChecker::CheckSize() {
   const int64_t of_content = content() == nullptr ? 0 : content()->restore_size_bytes().value_or(0);
-  const int64_t needed = std::max(facts_.snapshot.restore_size_bytes().value_or(0), of_content);
-  const std::optional<int64_t> room = facts_.volume.has_value() ? facts_.volume->capacity_bytes()
-                                      : facts_.pvc.has_value()  ? facts_.pvc->capacity_bytes()
-                                                                : std::nullopt;
-  if (!facts_.pvc.has_value() || !facts_.pvc->is_bound()) {
+  const int64_t needed = std::max(info_.snapshot.restore_size_bytes().value_or(0), of_content);
+  const std::optional<int64_t> room = info_.volume.has_value() ? info_.volume->capacity_bytes()
+                                      : info_.pvc.has_value()  ? info_.pvc->capacity_bytes()
+                                                               : std::nullopt;
+  if (!info_.pvc.has_value() || !info_.pvc->is_bound()) {
     return;
   }
   if (needed == 0 || !room.has_value()) {
@@ -223,23 +223,23 @@ void RestoreChecker::CheckSize() {
   if (needed > *room) {
     Refuse(Reason::kTooSmall,
            absl::StrCat("its volume has ", FormatBinaryQuantity(*room), ", less than the ",
-                        FormatBinaryQuantity(needed), " that ", SnapshotText(facts_.snapshot),
+                        FormatBinaryQuantity(needed), " that ", SnapshotText(info_.snapshot),
                         " needs; let the PVC request that much, where its StorageClass can "
                         "expand it"));
   }
 }
 
 void RestoreChecker::CheckMode() {
-  if (!facts_.pvc.has_value() || content() == nullptr) {
+  if (!info_.pvc.has_value() || content() == nullptr) {
     return;
   }
   if (!content()->source_mode().has_value()) {
     return Note("volume mode not checked: the VolumeSnapshotContent does not say it");
   }
-  if (*content()->source_mode() != facts_.pvc->mode()) {
+  if (*content()->source_mode() != info_.pvc->mode()) {
     Refuse(Reason::kOtherMode,
            absl::StrCat("the source volume was in mode ", ToString(*content()->source_mode()), ", ",
-                        pvc_, " is in mode ", ToString(facts_.pvc->mode()),
+                        pvc_, " is in mode ", ToString(info_.pvc->mode()),
                         "; make a new PVC of it with csi-delta snapshot promote"));
   }
 }
@@ -248,7 +248,7 @@ void RestoreChecker::CheckPods() {
   if (!around_.pods.has_value()) {
     return;
   }
-  if (const auto users = UsersOf(*around_.pods, facts_.pvc_name); !users.empty()) {
+  if (const auto users = UsersOf(*around_.pods, info_.pvc_name); !users.empty()) {
     Refuse(Reason::kInUse, UseText(users));
   }
 }
@@ -258,7 +258,7 @@ void RestoreChecker::CheckStatefulSets() {
     return;
   }
   for (const StatefulSet& set : *around_.stateful_sets) {
-    const std::optional<int64_t> ordinal = set.OrdinalOf(facts_.pvc_name);
+    const std::optional<int64_t> ordinal = set.OrdinalOf(info_.pvc_name);
     if (!ordinal.has_value()) {
       continue;
     }
@@ -281,22 +281,21 @@ void RestoreChecker::CheckStatefulSets() {
 
 void RestoreChecker::CheckOthers() {
   const std::optional<CopyRecord> copy =
-      facts_.pvc.has_value() ? ParseCopyRecord(*facts_.pvc) : std::nullopt;
-  if (copy.has_value() && IsWrittenByMover(*copy, facts_.own_transfer) &&
-      !facts_.is_transfer_over) {
-    return Refuse(Reason::kBusy, WrittenByMoverText(*copy, *facts_.pvc));
+      info_.pvc.has_value() ? ParseCopyRecord(*info_.pvc) : std::nullopt;
+  if (copy.has_value() && IsWrittenByMover(*copy, info_.own_transfer) && !info_.is_transfer_over) {
+    return Refuse(Reason::kBusy, WrittenByMoverText(*copy, *info_.pvc));
   }
-  if (!facts_.lease_held_for.empty()) {
+  if (!info_.lease_held_for.empty()) {
     return Refuse(Reason::kBusy, absl::StrCat("another operation on ", pvc_,
-                                              " is under way: ", facts_.lease_held_for));
+                                              " is under way: ", info_.lease_held_for));
   }
   if (!around_.snapshots.has_value()) {
     return;
   }
   for (const VolumeSnapshot& one : *around_.snapshots) {
     const bool is_own =
-        facts_.pvc.has_value() && one.name() == SafetySnapshotName(*facts_.pvc, facts_.snapshot);
-    if (one.source_pvc() == facts_.pvc_name && IsBeingTaken(one, around_.now) && !is_own) {
+        info_.pvc.has_value() && one.name() == SafetySnapshotName(*info_.pvc, info_.snapshot);
+    if (one.source_pvc() == info_.pvc_name && IsBeingTaken(one, around_.now) && !is_own) {
       return Refuse(Reason::kBusy, absl::StrCat("a snapshot of ", pvc_,
                                                 " is being taken: VolumeSnapshot ", one.name()));
     }
@@ -318,11 +317,11 @@ void RestoreChecker::CheckBackups() {
 }
 
 void RestoreChecker::CheckUnfinished() {
-  if (facts_.unfinished.has_value()) {
-    const std::string command = absl::StrCat("csi-delta snapshot restore --into ", facts_.pvc_name,
+  if (info_.unfinished.has_value()) {
+    const std::string command = absl::StrCat("csi-delta snapshot restore --into ", info_.pvc_name,
                                              " -n ", around_.namespace_name);
     Refuse(Reason::kUnfinished,
-           absl::StrCat(pvc_, " was restored from VolumeSnapshot ", facts_.unfinished->snapshot,
+           absl::StrCat(pvc_, " was restored from VolumeSnapshot ", info_.unfinished->snapshot,
                         ", and its volume of before is still kept; ", command,
                         " --finish deletes that, --undo brings it back"));
   }
@@ -368,82 +367,82 @@ absl::Status ReadBackups(const CallContext& ctx, k8s::ApiClient& api, RestoreSur
 }
 
 // Reads what belongs to one PVC.
-class FactsReader {
+class RestoreInfoReader {
  public:
-  FactsReader(const CallContext& ctx, k8s::ApiClient& api, const VolumeSnapshot& snapshot,
-              absl::string_view pvc_name)
-      : ctx_(ctx), api_(api), facts_{.snapshot = snapshot, .pvc_name = std::string(pvc_name)} {}
+  RestoreInfoReader(const CallContext& ctx, k8s::ApiClient& api, const VolumeSnapshot& snapshot,
+                    absl::string_view pvc_name)
+      : ctx_(ctx), api_(api), info_{.snapshot = snapshot, .pvc_name = std::string(pvc_name)} {}
 
-  absl::StatusOr<RestoreFacts> Read() {
+  absl::StatusOr<RestoreInfo> Read() {
     RETURN_IF_ERROR(ReadContent());
-    ASSIGN_OR_RETURN(facts_.pvc, objects::Find<PersistentVolumeClaim>(
-                                     ctx_, api_, ClaimKey(namespace_name(), facts_.pvc_name)));
-    if (facts_.pvc.has_value()) {
+    ASSIGN_OR_RETURN(info_.pvc, objects::Find<PersistentVolumeClaim>(
+                                    ctx_, api_, ClaimKey(namespace_name(), info_.pvc_name)));
+    if (info_.pvc.has_value()) {
       RETURN_IF_ERROR(ReadVolume());
       RETURN_IF_ERROR(ReadLease());
-      ASSIGN_OR_RETURN(facts_.is_transfer_over, IsTransferOver(ctx_, api_, *facts_.pvc));
+      ASSIGN_OR_RETURN(info_.is_transfer_over, IsTransferOver(ctx_, api_, *info_.pvc));
     }
     RETURN_IF_ERROR(ReadUnfinished());
-    return std::move(facts_);
+    return std::move(info_);
   }
 
  private:
-  std::string namespace_name() const { return facts_.snapshot.namespace_name(); }
+  std::string namespace_name() const { return info_.snapshot.namespace_name(); }
 
   absl::Status ReadContent() {
-    if (facts_.snapshot.bound_content().empty()) {
+    if (info_.snapshot.bound_content().empty()) {
       return absl::OkStatus();
     }
     absl::StatusOr<std::optional<VolumeSnapshotContent>> found =
         objects::Find<VolumeSnapshotContent>(
-            ctx_, api_, VolumeSnapshotContentKey(facts_.snapshot.bound_content()));
+            ctx_, api_, VolumeSnapshotContentKey(info_.snapshot.bound_content()));
     if (absl::IsPermissionDenied(found.status())) {
-      AddNote(found.status(), "binding, driver and volume mode", facts_.not_checked);
+      AddNote(found.status(), "binding, driver and volume mode", info_.not_checked);
       return absl::OkStatus();
     }
     RETURN_IF_ERROR(found.status());
-    facts_.content = *std::move(found);
-    facts_.content_kind =
-        facts_.content.has_value() ? ContentReading::Kind::kPresent : ContentReading::Kind::kGone;
+    info_.content = *std::move(found);
+    info_.content_kind =
+        info_.content.has_value() ? ContentReading::Kind::kPresent : ContentReading::Kind::kGone;
     return absl::OkStatus();
   }
 
   absl::Status ReadVolume() {
-    if (facts_.pvc->volume_name().empty()) {
+    if (info_.pvc->volume_name().empty()) {
       return absl::OkStatus();
     }
     absl::StatusOr<std::optional<PersistentVolume>> found =
-        objects::Find<PersistentVolume>(ctx_, api_, VolumeKey(facts_.pvc->volume_name()));
+        objects::Find<PersistentVolume>(ctx_, api_, VolumeKey(info_.pvc->volume_name()));
     if (absl::IsPermissionDenied(found.status())) {
-      AddNote(found.status(), "PersistentVolume", facts_.not_checked);
+      AddNote(found.status(), "PersistentVolume", info_.not_checked);
       return absl::OkStatus();
     }
     RETURN_IF_ERROR(found.status());
-    facts_.is_volume_read = true;
-    facts_.volume = *std::move(found);
+    info_.is_volume_read = true;
+    info_.volume = *std::move(found);
     return absl::OkStatus();
   }
 
   absl::Status ReadLease() {
     // By an earlier run of this restore it may be, with a safety snapshot or without.
-    const std::string safety = SafetySnapshotName(*facts_.pvc, facts_.snapshot);
-    for (const std::string& own : {safety, absl::StrCat(kRestoreTurnPrefix, safety)}) {
+    const std::string safety = SafetySnapshotName(*info_.pvc, info_.snapshot);
+    for (const std::string& own : {safety, absl::StrCat(kRestoreHolderPrefix, safety)}) {
       const absl::StatusOr<std::string> held_for =
-          VolumeTurn::HeldForOther(ctx_, api_,
-                                   {.lease_namespace = namespace_name(),
-                                    .claim_namespace = namespace_name(),
-                                    .claim_name = facts_.pvc_name,
-                                    .claim_uid = facts_.pvc->uid(),
-                                    .backup_name = "",
-                                    .backup_uid = "",
-                                    .holder = "",
-                                    .snapshot_name = own});
+          VolumeLease::HeldForOther(ctx_, api_,
+                                    {.lease_namespace = namespace_name(),
+                                     .claim_namespace = namespace_name(),
+                                     .claim_name = info_.pvc_name,
+                                     .claim_uid = info_.pvc->uid(),
+                                     .backup_name = "",
+                                     .backup_uid = "",
+                                     .holder = "",
+                                     .snapshot_name = own});
       if (absl::IsPermissionDenied(held_for.status())) {
-        AddNote(held_for.status(), "Lease", facts_.not_checked);
+        AddNote(held_for.status(), "Lease", info_.not_checked);
         return absl::OkStatus();
       }
       RETURN_IF_ERROR(held_for.status());
-      facts_.lease_held_for = *held_for;
+      info_.lease_held_for = *held_for;
       if (held_for->empty()) {
         return absl::OkStatus();
       }
@@ -455,23 +454,23 @@ class FactsReader {
     const absl::StatusOr<std::vector<PersistentVolume>> list = objects::List<PersistentVolume>(
         ctx_, api_, "",
         {.label_selector = absl::StrCat(objects::kInPlaceLabel, "=",
-                                        RestoreLabelValue(namespace_name(), facts_.pvc_name)),
+                                        RestoreLabelValue(namespace_name(), info_.pvc_name)),
          .field_selector = ""});
     if (absl::IsPermissionDenied(list.status())) {
-      AddNote(list.status(), "earlier restores into the PVC", facts_.not_checked);
+      AddNote(list.status(), "earlier restores into the PVC", info_.not_checked);
       return absl::OkStatus();
     }
     RETURN_IF_ERROR(list.status());
     for (const PersistentVolume& volume : *list) {
       ASSIGN_OR_RETURN(const objects::SwapRecord record, ParseSwapRecord(volume));
-      facts_.unfinished = {.volume = volume.name(), .snapshot = record.snapshot};
+      info_.unfinished = {.volume = volume.name(), .snapshot = record.snapshot};
     }
     return absl::OkStatus();
   }
 
   const CallContext& ctx_;
   k8s::ApiClient& api_;
-  RestoreFacts facts_;
+  RestoreInfo info_;
 };
 
 }  // namespace
@@ -528,8 +527,8 @@ absl::string_view ToString(RestoreRefusalReason reason) {
   return kNames[static_cast<std::size_t>(reason)];
 }
 
-RestoreVerdict CheckRestore(const RestoreSurroundings& around, const RestoreFacts& facts) {
-  return RestoreChecker(around, facts).Check();
+RestoreVerdict CheckRestore(const RestoreSurroundings& around, const RestoreInfo& info) {
+  return RestoreChecker(around, info).Check();
 }
 
 absl::Status RefusalStatus(absl::string_view namespace_name, absl::string_view pvc_name,
@@ -603,10 +602,10 @@ absl::StatusOr<RestoreSurroundings> ReadRestoreSurroundings(const CallContext& c
   return around;
 }
 
-absl::StatusOr<RestoreFacts> ReadRestoreFacts(const CallContext& ctx, k8s::ApiClient& api,
-                                              const VolumeSnapshot& snapshot,
-                                              absl::string_view pvc_name) {
-  return FactsReader(ctx, api, snapshot, pvc_name).Read();
+absl::StatusOr<RestoreInfo> ReadRestoreInfo(const CallContext& ctx, k8s::ApiClient& api,
+                                            const VolumeSnapshot& snapshot,
+                                            absl::string_view pvc_name) {
+  return RestoreInfoReader(ctx, api, snapshot, pvc_name).Read();
 }
 
 }  // namespace csidelta::csi

@@ -42,9 +42,9 @@
 //   InBackup              1  a backup of Velero that is not over includes its namespace
 //   Unfinished            1  an earlier restore into it was neither finished nor completed
 //
-// What may not be read decides nothing and is named, but for the PVC: without that, reading fails.
-// A VolumeSnapshot that is Unverified may be used: what is made of it shows what it holds before
-// anything is replaced.
+// What may not be read decides nothing and is named, but for the PVC: if that cannot be read,
+// reading fails. A VolumeSnapshot that is Unverified may be used: what is made of it shows what it
+// holds before anything is replaced.
 namespace csidelta::csi {
 
 enum class RestoreRefusalReason {
@@ -92,7 +92,7 @@ struct UnfinishedRestore {
 };
 
 // Of one VolumeSnapshot and the PVC that it is to be restored into.
-struct RestoreFacts {
+struct RestoreInfo {
   objects::VolumeSnapshot snapshot;
   ContentReading::Kind content_kind = ContentReading::Kind::kUnknown;
   std::optional<objects::VolumeSnapshotContent> content = {};  // with kPresent
@@ -115,9 +115,9 @@ struct RestoreVerdict {
 };
 
 // The table above. Pure.
-RestoreVerdict CheckRestore(const RestoreSurroundings& around, const RestoreFacts& facts);
+RestoreVerdict CheckRestore(const RestoreSurroundings& around, const RestoreInfo& info);
 
-// OK where there are none. IsVolumeBusy() where Busy is the only reason; FAILED_PRECONDITION else,
+// OK where none exist. IsVolumeBusy() where Busy is the only reason; FAILED_PRECONDITION else,
 // with all messages after "PVC shop/data is not restored: ". Pure.
 absl::Status RefusalStatus(absl::string_view namespace_name, absl::string_view pvc_name,
                            const std::vector<RestoreRefusal>& refusals);
@@ -158,8 +158,8 @@ absl::Status CheckNotWrittenByMover(const CallContext& ctx, k8s::ApiClient& api,
 
 // A GET of the content, the PVC, its volume and its Lease each, and a LIST of the volumes with the
 // label of the PVC. PERMISSION_DENIED when the PVC may not be read.
-absl::StatusOr<RestoreFacts> ReadRestoreFacts(const CallContext& ctx, k8s::ApiClient& api,
-                                              const objects::VolumeSnapshot& snapshot,
-                                              absl::string_view pvc_name);
+absl::StatusOr<RestoreInfo> ReadRestoreInfo(const CallContext& ctx, k8s::ApiClient& api,
+                                            const objects::VolumeSnapshot& snapshot,
+                                            absl::string_view pvc_name);
 
 }  // namespace csidelta::csi

@@ -105,7 +105,7 @@ absl::StatusOr<RestoredVolume> Preparation::Run() {
   ASSIGN_OR_RETURN(const std::optional<StorageClass> storage_class, ReadClass(*target));
   if (!storage_class.has_value()) {
     return Refuse(request_, absl::StrCat("has the storage class \"", result_.storage_class,
-                                         "\", which nobody can make a volume of: there is none "
+                                         "\", which cannot be provisioned: none exists "
                                          "of that name; map it to another one in the restore"));
   }
   retains_volumes_ = storage_class->retains_volumes();
@@ -143,7 +143,7 @@ RestoredVolume Preparation::AwaitTarget(std::string for_what) {
 
 absl::Status Preparation::CheckTarget(const PersistentVolumeClaim& target) {
   if (!request_.target_uid.empty() && request_.target_uid != target.uid()) {
-    return Refuse(request_, "was deleted and made anew");
+    return Refuse(request_, "was deleted and made again");
   }
   if (target.is_being_deleted()) {
     return Refuse(request_, "is being deleted");
@@ -176,7 +176,7 @@ absl::StatusOr<PersistentVolumeClaim> Preparation::EnsureClaim(
   if (found.has_value()) {
     if (found->is_being_deleted() || !found->HasLabels(request_.labels)) {
       return Refuse(request_, absl::StrCat("cannot be filled: ", ToString(key),
-                                           " is being deleted, or somebody else's"));
+                                           " is being deleted, or not managed by csi-delta"));
     }
     if (retains_volumes_) {
       RETURN_IF_ERROR(HoldForItsVolume(ctx_, api_, *found));
@@ -240,7 +240,7 @@ absl::StatusOr<RestoredVolume> Preparation::LookAtClaim(const PersistentVolumeCl
                            refusal.empty() ? "" : ": ", refusal.substr(0, kRefusalBytesMax)));
 }
 
-// --- Handing over
+// --- Rebinding
 
 // The volume is the target's for good, with the policy that its class wants.
 absl::Status TakeMarksOff(const CallContext& ctx, k8s::ApiClient& api,
@@ -255,21 +255,21 @@ absl::Status TakeMarksOff(const CallContext& ctx, k8s::ApiClient& api,
   return objects::Apply(ctx, api, volume.key(), patch);
 }
 
-class HandingOver {
+class VolumeRebinding {
  public:
-  HandingOver(const CallContext& ctx, k8s::ApiClient& api, const RestoreRequest& request,
-              std::string volume_name)
+  VolumeRebinding(const CallContext& ctx, k8s::ApiClient& api, const RestoreRequest& request,
+                  std::string volume_name)
       : ctx_(ctx), api_(api), request_(request), volume_name_(std::move(volume_name)) {}
 
-  absl::StatusOr<HandOver> Run();
+  absl::StatusOr<RebindResult> Run();
 
  private:
-  static HandOver Wait(std::string for_what) {
+  static RebindResult Wait(std::string for_what) {
     return {.is_done = false, .waiting_for = std::move(for_what)};
   }
 
   // What is waited for; "" when the claim is gone and the volume kept.
-  absl::StatusOr<std::string> LetClaimGo();
+  absl::StatusOr<std::string> DetachClaim();
 
   // The claim may go only when it does not take the data along.
   absl::Status Retain(const PersistentVolumeClaim& claim);
@@ -280,12 +280,13 @@ class HandingOver {
   absl::StatusOr<std::string> Replace();
   absl::Status DeleteObject(const PersistentVolume& volume);
 
-  // The same volume, to be mounted. Still of the claim that is gone, so that nobody binds it yet.
+  // The same volume, to be mounted. Still of the claim that is gone, so that no controller binds it
+  // yet.
   absl::StatusOr<PersistentVolume> Clone(const PersistentVolume& old);
 
   // --- Both ends name each other
 
-  absl::StatusOr<HandOver> Bind();
+  absl::StatusOr<RebindResult> Bind();
   absl::Status Reserve(const PersistentVolume& volume);
 
   const CallContext& ctx_;
@@ -296,7 +297,7 @@ class HandingOver {
   PersistentVolumeClaim target_;
 };
 
-absl::StatusOr<HandOver> HandingOver::Run() {
+absl::StatusOr<RebindResult> VolumeRebinding::Run() {
   ASSIGN_OR_RETURN(const std::optional<PersistentVolumeClaim> target,
                    objects::Find<PersistentVolumeClaim>(ctx_, api_, TargetKey(request_)));
   if (!target.has_value() || target->uid() != request_.target_uid || target->is_being_deleted()) {
@@ -309,7 +310,7 @@ absl::StatusOr<HandOver> HandingOver::Run() {
     return Refuse(request_,
                   absl::StrCat("got another volume, ", has, ", while its data was restored"));
   }
-  ASSIGN_OR_RETURN(const std::string waits_for_claim, LetClaimGo());
+  ASSIGN_OR_RETURN(const std::string waits_for_claim, DetachClaim());
   if (!waits_for_claim.empty()) {
     return Wait(waits_for_claim);
   }
@@ -322,7 +323,7 @@ absl::StatusOr<HandOver> HandingOver::Run() {
   return Bind();
 }
 
-absl::StatusOr<std::string> HandingOver::LetClaimGo() {
+absl::StatusOr<std::string> VolumeRebinding::DetachClaim() {
   const k8s::ObjectKey key = OwnClaimKey(request_);
   ASSIGN_OR_RETURN(const std::optional<PersistentVolumeClaim> claim,
                    objects::Find<PersistentVolumeClaim>(ctx_, api_, key));
@@ -339,7 +340,7 @@ absl::StatusOr<std::string> HandingOver::LetClaimGo() {
   return left.has_value() ? absl::StrCat(ToString(key), " to be gone") : "";
 }
 
-absl::Status HandingOver::Retain(const PersistentVolumeClaim& claim) {
+absl::Status VolumeRebinding::Retain(const PersistentVolumeClaim& claim) {
   ASSIGN_OR_RETURN(const std::optional<PersistentVolume> volume,
                    FindVolume(ctx_, api_, volume_name_));
   if (!volume.has_value() || volume->pvc_uid() != claim.uid()) {
@@ -359,7 +360,7 @@ absl::Status HandingOver::Retain(const PersistentVolumeClaim& claim) {
                                              ", which cannot be retained"));
 }
 
-absl::StatusOr<std::string> HandingOver::Replace() {
+absl::StatusOr<std::string> VolumeRebinding::Replace() {
   ASSIGN_OR_RETURN(const std::optional<PersistentVolume> old, FindVolume(ctx_, api_, volume_name_));
   ASSIGN_OR_RETURN(const std::optional<PersistentVolume> made,
                    FindVolume(ctx_, api_, request_.name));
@@ -385,19 +386,19 @@ absl::StatusOr<std::string> HandingOver::Replace() {
   return left.has_value() ? absl::StrCat("volume ", volume_name_, " to be detached and gone") : "";
 }
 
-absl::Status HandingOver::DeleteObject(const PersistentVolume& volume) {
+absl::Status VolumeRebinding::DeleteObject(const PersistentVolume& volume) {
   if (volume.is_being_deleted()) {
     return absl::OkStatus();
   }
   if (!IsMarked(volume, request_) || !volume.is_retained()) {
     return Refuse(request_, absl::StrCat("cannot get its volume ", volume_name_,
-                                         ", which somebody has changed meanwhile"));
+                                         ", which another client has changed meanwhile"));
   }
   return k8s::IgnoreNotFound(
       api_.Delete(ctx_, volume.key(), {.uid = volume.uid(), .resource_version = ""}));
 }
 
-absl::StatusOr<PersistentVolume> HandingOver::Clone(const PersistentVolume& old) {
+absl::StatusOr<PersistentVolume> VolumeRebinding::Clone(const PersistentVolume& old) {
   PersistentVolume clone = old.CopyAs(request_.name);
   clone.SetMode(VolumeMode::kFilesystem);
   ASSIGN_OR_RETURN(const std::optional<StorageClass> found,
@@ -414,7 +415,7 @@ absl::StatusOr<PersistentVolume> HandingOver::Clone(const PersistentVolume& old)
   return clone;
 }
 
-absl::StatusOr<HandOver> HandingOver::Bind() {
+absl::StatusOr<RebindResult> VolumeRebinding::Bind() {
   ASSIGN_OR_RETURN(const std::optional<PersistentVolume> volume,
                    FindVolume(ctx_, api_, final_name_));
   if (!volume.has_value() || volume->is_being_deleted()) {
@@ -422,14 +423,14 @@ absl::StatusOr<HandOver> HandingOver::Bind() {
                   absl::StrCat("cannot get its volume ", final_name_, ", which was deleted"));
   }
   const bool is_bound = target_.phase() == "Bound";
-  const bool is_ours = IsMarked(*volume, request_);
+  const bool is_managed = IsMarked(*volume, request_);
   if (is_bound) {
-    RETURN_IF_ERROR(is_ours ? TakeMarksOff(ctx_, api_, *volume) : absl::OkStatus());
-    return HandOver{.is_done = true, .waiting_for = ""};
+    RETURN_IF_ERROR(is_managed ? TakeMarksOff(ctx_, api_, *volume) : absl::OkStatus());
+    return RebindResult{.is_done = true, .waiting_for = ""};
   }
-  if (!is_ours) {
+  if (!is_managed) {
     return Refuse(request_, absl::StrCat("cannot get its volume ", final_name_,
-                                         ", which is not ours to give"));
+                                         ", which is not managed by csi-delta"));
   }
   RETURN_IF_ERROR(Reserve(*volume));
   if (target_.volume_name().empty()) {
@@ -440,7 +441,7 @@ absl::StatusOr<HandOver> HandingOver::Bind() {
   return Wait(absl::StrCat(TargetText(request_), " to be bound to volume ", final_name_));
 }
 
-absl::Status HandingOver::Reserve(const PersistentVolume& volume) {
+absl::Status VolumeRebinding::Reserve(const PersistentVolume& volume) {
   if (volume.pvc_uid() == request_.target_uid) {
     return absl::OkStatus();
   }
@@ -500,10 +501,10 @@ absl::StatusOr<RestoredVolume> PrepareVolume(const CallContext& ctx, k8s::ApiCli
   return Preparation(ctx, api, request).Run();
 }
 
-absl::StatusOr<HandOver> HandVolumeOver(const CallContext& ctx, k8s::ApiClient& api,
-                                        const RestoreRequest& request,
-                                        const std::string& volume_name) {
-  return HandingOver(ctx, api, request, volume_name).Run();
+absl::StatusOr<RebindResult> HandVolumeOver(const CallContext& ctx, k8s::ApiClient& api,
+                                            const RestoreRequest& request,
+                                            const std::string& volume_name) {
+  return VolumeRebinding(ctx, api, request, volume_name).Run();
 }
 
 absl::Status RemoveRestoredVolume(const CallContext& ctx, k8s::ApiClient& api,

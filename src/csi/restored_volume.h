@@ -19,8 +19,8 @@
 //   its volume: Retain, confirmed; marked; then the claim deleted
 //       |  target in mode Block: the volume itself
 //       |  target in mode Filesystem: a volume object `name` of the same CSI source, because the
-//       mode |  of one that exists cannot be changed; the old object goes, and with it what
-//       attached it
+//       |  mode of one that exists cannot be changed; the old object goes, and with it what
+//       |  attached it
 //       v
 //   volume and target claim name each other --> Bound --> the reclaim policy as it was
 //
@@ -66,7 +66,7 @@ struct RestoredVolume {
 absl::StatusOr<RestoredVolume> PrepareVolume(const CallContext& ctx, k8s::ApiClient& api,
                                              const RestoreRequest& request);
 
-struct HandOver {
+struct RebindResult {
   bool is_done = false;
   std::string waiting_for;  // where it is not
 };
@@ -74,11 +74,11 @@ struct HandOver {
 // Gives the volume `volume_name`, that of claim `name`, to the target. REQUIRES that the Pod that
 // filled it was asked to go. FAILED_PRECONDITION when it never will: the target or the volume is
 // gone, or the target has another volume.
-absl::StatusOr<HandOver> HandVolumeOver(const CallContext& ctx, k8s::ApiClient& api,
-                                        const RestoreRequest& request,
-                                        const std::string& volume_name);
+absl::StatusOr<RebindResult> HandVolumeOver(const CallContext& ctx, k8s::ApiClient& api,
+                                            const RestoreRequest& request,
+                                            const std::string& volume_name);
 
-// Asks for the deletion of claim `name` and its volume, also where it was half handed over, but not
+// Asks for the deletion of claim `name` and its volume, also where it was half rebound, but not
 // of one that the target is bound to, or names: that is finished but for the binding.
 // `volume_name`: of the volume, once it was known; "" before. Idempotent; waits for nothing.
 absl::Status RemoveRestoredVolume(const CallContext& ctx, k8s::ApiClient& api,

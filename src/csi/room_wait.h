@@ -33,7 +33,7 @@ class RoomWaiter {
   // status where room is to be made, which WaitFor() does.
   absl::Status Consider(absl::string_view driver_error);
 
-  // As TurnWaiter::WaitFor().
+  // As LeaseWaiter::WaitFor().
   template <typename Kind>
   absl::Status WaitFor(const CallContext& limited, const k8s::ObjectKey& key,
                        objects::Predicate<Kind> done, const Kind* known) {

@@ -12,8 +12,8 @@
 namespace csidelta::csi {
 
 // The settings of this plugin as they stand now, from the one ConfigMap in Velero's namespace that
-// carries our labels; the defaults when there is none. One request. INVALID_ARGUMENT for a wrong
-// value or a second ConfigMap; what the API server says otherwise.
+// carries our labels; the defaults when it does not exist. One request. INVALID_ARGUMENT for a
+// wrong value or a second ConfigMap; what the API server says otherwise.
 absl::StatusOr<velero::PluginConfig> ReadPluginConfig(const CallContext& ctx,
                                                       const Environment& env);
 

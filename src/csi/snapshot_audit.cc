@@ -23,7 +23,7 @@ using objects::VolumeSnapshotContent;
 constexpr std::size_t kDriverNameMax = 63;
 constexpr absl::Duration kMayBeNew = absl::Minutes(5);
 
-KnownContent ContentFacts(const VolumeSnapshotContent& content) {
+KnownContent ContentInfo(const VolumeSnapshotContent& content) {
   return {.name = content.name(),
           .driver = content.driver(),
           .handle = content.handle_or_source(),
@@ -35,7 +35,7 @@ KnownContent ContentFacts(const VolumeSnapshotContent& content) {
           .is_being_deleted = content.is_being_deleted()};
 }
 
-KnownSnapshot SnapshotFacts(const VolumeSnapshot& snapshot) {
+KnownSnapshot SnapshotInfo(const VolumeSnapshot& snapshot) {
   const std::string bound = snapshot.bound_content();
   return {.namespace_name = snapshot.namespace_name(),
           .name = snapshot.name(),
@@ -46,12 +46,12 @@ KnownSnapshot SnapshotFacts(const VolumeSnapshot& snapshot) {
 
 class Auditor {
  public:
-  explicit Auditor(const AuditFacts& facts);
+  explicit Auditor(const AuditInfo& info);
   AuditFindings Run();
 
  private:
   bool Concerns(const KnownContent& content) const {
-    return facts_.driver.empty() || content.driver == facts_.driver;
+    return info_.driver.empty() || content.driver == info_.driver;
   }
   bool Stays(const KnownContent& content) const {
     return Concerns(content) && !content.is_being_deleted && names_before_.contains(content.name);
@@ -65,28 +65,28 @@ class Auditor {
   void FindUnknown();
   void FindLost();
 
-  const AuditFacts& facts_;
+  const AuditInfo& info_;
   std::set<std::string> names_before_;
   std::set<std::string> names_after_;
   AuditFindings findings_;
 };
 
-Auditor::Auditor(const AuditFacts& facts) : facts_(facts) {
-  for (const KnownContent& content : facts.before) {
+Auditor::Auditor(const AuditInfo& info) : info_(info) {
+  for (const KnownContent& content : info.before) {
     names_before_.insert(content.name);
   }
-  for (const KnownContent& content : facts.after) {
+  for (const KnownContent& content : info.after) {
     names_after_.insert(content.name);
   }
 }
 
 AuditFindings Auditor::Run() {
   FindTwice();
-  if (facts_.snapshots.has_value()) {
+  if (info_.snapshots.has_value()) {
     FindWithoutSnapshot();
     FindWithoutContent();
   }
-  if (facts_.storage.has_value()) {
+  if (info_.storage.has_value()) {
     FindUnknown();
     FindLost();
   }
@@ -109,7 +109,7 @@ AuditFindings Auditor::Run() {
 
 void Auditor::FindTwice() {
   std::map<std::pair<std::string, std::string>, std::vector<std::string>> contents;
-  for (const KnownContent& content : facts_.after) {
+  for (const KnownContent& content : info_.after) {
     if (!content.handle.empty() && Concerns(content)) {
       contents[{content.driver, content.handle}].push_back(content.name);
     }
@@ -125,10 +125,10 @@ void Auditor::FindTwice() {
 
 void Auditor::FindWithoutSnapshot() {
   std::map<std::pair<std::string, std::string>, std::string> uids;
-  for (const KnownSnapshot& snapshot : *facts_.snapshots) {
+  for (const KnownSnapshot& snapshot : *info_.snapshots) {
     uids[{snapshot.namespace_name, snapshot.name}] = snapshot.uid;
   }
-  for (const KnownContent& content : facts_.after) {
+  for (const KnownContent& content : info_.after) {
     const auto found = uids.find({content.snapshot_namespace, content.snapshot_name});
     const bool is_there = found != uids.end() &&
                           (content.snapshot_uid.empty() || content.snapshot_uid == found->second);
@@ -139,7 +139,7 @@ void Auditor::FindWithoutSnapshot() {
 }
 
 void Auditor::FindWithoutContent() {
-  for (const KnownSnapshot& snapshot : *facts_.snapshots) {
+  for (const KnownSnapshot& snapshot : *info_.snapshots) {
     if (!snapshot.content.empty() && !snapshot.is_being_deleted &&
         !names_before_.contains(snapshot.content) && !names_after_.contains(snapshot.content)) {
       findings_.without_content.push_back(snapshot);
@@ -150,18 +150,18 @@ void Auditor::FindWithoutContent() {
 void Auditor::FindUnknown() {
   std::set<std::string> handles;
   std::set<std::string> busy_volumes;
-  for (const std::vector<KnownContent>* const list : {&facts_.before, &facts_.after}) {
+  for (const std::vector<KnownContent>* const list : {&info_.before, &info_.after}) {
     for (const KnownContent& content : *list) {
-      if (content.driver == facts_.storage->driver) {
+      if (content.driver == info_.storage->driver) {
         (content.handle.empty() ? busy_volumes : handles)
             .insert(content.handle.empty() ? content.volume_handle : content.handle);
       }
     }
   }
-  for (const StorageSnapshot& snapshot : facts_.storage->snapshots) {
+  for (const StorageSnapshot& snapshot : info_.storage->snapshots) {
     if (!handles.contains(snapshot.handle) && !busy_volumes.contains(snapshot.volume_handle)) {
       const bool may_be_new =
-          snapshot.taken_at.has_value() && *snapshot.taken_at > facts_.now - kMayBeNew;
+          snapshot.taken_at.has_value() && *snapshot.taken_at > info_.now - kMayBeNew;
       findings_.unknown.push_back({.snapshot = snapshot, .may_be_new = may_be_new});
     }
   }
@@ -169,15 +169,15 @@ void Auditor::FindUnknown() {
 
 void Auditor::FindLost() {
   std::set<std::string> handles;
-  for (const StorageSnapshot& snapshot : facts_.storage->snapshots) {
+  for (const StorageSnapshot& snapshot : info_.storage->snapshots) {
     handles.insert(snapshot.handle);
   }
   std::map<std::string, std::string> handles_before;
-  for (const KnownContent& content : facts_.before) {
+  for (const KnownContent& content : info_.before) {
     handles_before[content.name] = content.handle;
   }
-  for (const KnownContent& content : facts_.after) {
-    const bool is_of_storage = content.driver == facts_.storage->driver;
+  for (const KnownContent& content : info_.after) {
+    const bool is_of_storage = content.driver == info_.storage->driver;
     const bool had_handle =
         !content.handle.empty() && Stays(content) && handles_before[content.name] == content.handle;
     if (is_of_storage && had_handle && !handles.contains(content.handle)) {
@@ -195,7 +195,7 @@ absl::StatusOr<std::vector<KnownContent>> ReadKnownContents(const CallContext& c
         if (is_first) {
           contents.clear();
         }
-        std::transform(page.begin(), page.end(), std::back_inserter(contents), ContentFacts);
+        std::transform(page.begin(), page.end(), std::back_inserter(contents), ContentInfo);
       });
   if (absl::IsPermissionDenied(read)) {
     return absl::PermissionDeniedError(absl::StrCat(
@@ -215,7 +215,7 @@ absl::StatusOr<std::vector<KnownSnapshot>> ReadKnownSnapshots(const CallContext&
         if (is_first) {
           snapshots.clear();
         }
-        std::transform(page.begin(), page.end(), std::back_inserter(snapshots), SnapshotFacts);
+        std::transform(page.begin(), page.end(), std::back_inserter(snapshots), SnapshotInfo);
       }));
   return snapshots;
 }
@@ -231,18 +231,18 @@ bool IsDriverName(absl::string_view name) {
          std::all_of(name.begin(), name.end(), is_inner);
 }
 
-AuditFindings Audit(const AuditFacts& facts) { return Auditor(facts).Run(); }
+AuditFindings Audit(const AuditInfo& info) { return Auditor(info).Run(); }
 
-absl::StatusOr<AuditReading> ReadAuditFacts(const CallContext& ctx, k8s::ApiClient& api,
-                                            const std::string& driver,
-                                            const StorageReader& read_storage) {
+absl::StatusOr<AuditReading> ReadAuditInfo(const CallContext& ctx, k8s::ApiClient& api,
+                                           const std::string& driver,
+                                           const StorageReader& read_storage) {
   AuditReading reading;
-  AuditFacts& facts = reading.facts;
-  facts.driver = driver;
-  ASSIGN_OR_RETURN(facts.before, ReadKnownContents(ctx, api));
+  AuditInfo& info = reading.info;
+  info.driver = driver;
+  ASSIGN_OR_RETURN(info.before, ReadKnownContents(ctx, api));
   absl::StatusOr<std::vector<KnownSnapshot>> snapshots = ReadKnownSnapshots(ctx, api);
   if (snapshots.ok()) {
-    facts.snapshots = *std::move(snapshots);
+    info.snapshots = *std::move(snapshots);
   } else if (absl::IsPermissionDenied(snapshots.status())) {
     reading.not_checked.push_back(
         absl::StrCat("VolumeSnapshots not checked: ", snapshots.status().message()));
@@ -250,15 +250,15 @@ absl::StatusOr<AuditReading> ReadAuditFacts(const CallContext& ctx, k8s::ApiClie
     return snapshots.status();
   }
   if (read_storage) {
-    ASSIGN_OR_RETURN(facts.storage, read_storage());
-    facts.driver = facts.storage->driver;
+    ASSIGN_OR_RETURN(info.storage, read_storage());
+    info.driver = info.storage->driver;
   } else {
     reading.not_checked.emplace_back(
         "the storage was not asked: which snapshots it has and the cluster does not know, and "
         "which it lost, says --csi-address");
   }
-  facts.now = ctx.clock->Now();
-  ASSIGN_OR_RETURN(facts.after, ReadKnownContents(ctx, api));
+  info.now = ctx.clock->Now();
+  ASSIGN_OR_RETURN(info.after, ReadKnownContents(ctx, api));
   return reading;
 }
 

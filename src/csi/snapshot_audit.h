@@ -59,7 +59,7 @@ struct KnownSnapshot {
   bool is_being_deleted = false;
 };
 
-struct AuditFacts {
+struct AuditInfo {
   std::vector<KnownContent> before;
   std::vector<KnownContent> after;
   std::optional<std::vector<KnownSnapshot>> snapshots;  // nothing: may not be listed
@@ -101,20 +101,20 @@ struct AuditFindings {
 };
 
 // Pure.
-AuditFindings Audit(const AuditFacts& facts);
+AuditFindings Audit(const AuditInfo& info);
 
 // Asks the storage between the two lists.
 using StorageReader = std::function<absl::StatusOr<StorageList>()>;
 
 struct AuditReading {
-  AuditFacts facts;
+  AuditInfo info;
   std::vector<std::string> not_checked;  // "VolumeSnapshots not checked: ..."
 };
 
 // PERMISSION_DENIED when contents may not be listed: there is nothing to compare then. Three paged
 // LISTs. `read_storage` may be null.
-absl::StatusOr<AuditReading> ReadAuditFacts(const CallContext& ctx, k8s::ApiClient& api,
-                                            const std::string& driver,
-                                            const StorageReader& read_storage);
+absl::StatusOr<AuditReading> ReadAuditInfo(const CallContext& ctx, k8s::ApiClient& api,
+                                           const std::string& driver,
+                                           const StorageReader& read_storage);
 
 }  // namespace csidelta::csi

@@ -9,7 +9,7 @@
 
 namespace csidelta::csi {
 
-// What decides which class a claim's snapshot, or a volume group's, is made with. "" where nobody
+// What decides which class a claim's snapshot, or a volume group's, is made with. "" where nothing
 // said.
 struct SnapshotClassWish {
   std::string driver;             // of the claim's volume

@@ -302,20 +302,20 @@ ContentReading ReadingOf(const Creation& creation) {
              : ContentReading{};
 }
 
-std::string FitName(absl::string_view stem, absl::string_view ending) {
-  std::string name = absl::StrCat(stem, ending);
+std::string FitName(absl::string_view prefix, absl::string_view ending) {
+  std::string name = absl::StrCat(prefix, ending);
   if (name.size() <= kNameBytesMax) {
     return name;
   }
-  const std::string hash = Sha256Hex(stem).substr(0, kHashBytes);
-  absl::string_view kept = stem.substr(0, kNameBytesMax - ending.size() - kHashBytes - 1);
+  const std::string hash = Sha256Hex(prefix).substr(0, kHashBytes);
+  absl::string_view kept = prefix.substr(0, kNameBytesMax - ending.size() - kHashBytes - 1);
   while (absl::ConsumeSuffix(&kept, "-") || absl::ConsumeSuffix(&kept, ".")) {
   }
   return absl::StrCat(kept, "-", hash, ending);
 }
 
-std::string NameForSnapshot(absl::string_view stem, absl::Time now) {
-  return FitName(stem, absl::FormatTime("-%Y%m%d-%H%M%S", now, absl::UTCTimeZone()));
+std::string NameForSnapshot(absl::string_view prefix, absl::Time now) {
+  return FitName(prefix, absl::FormatTime("-%Y%m%d-%H%M%S", now, absl::UTCTimeZone()));
 }
 
 absl::StatusOr<Creation> CreateSnapshot(const CallContext& ctx, k8s::ApiClient& api, Random& random,

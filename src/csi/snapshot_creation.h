@@ -18,7 +18,8 @@
 #include "objects/volume_snapshot.h"
 
 // A VolumeSnapshot that a person asks for, from the request until it is taken: with the rights of
-// that person alone, and without any controller of ours. One operation per volume: volume_guard.h.
+// that person alone, and without any controller of csi-delta. One operation per volume:
+// volume_guard.h.
 namespace csidelta::csi {
 
 enum class AwaitedState { kNothing, kTaken, kReady };
@@ -54,9 +55,9 @@ ContentReading ReadingOf(const Creation& creation);
 
 // `stem` and `ending`, with a part of the stem replaced by its hash where they are longer than the
 // 63 bytes of a label value. Pure.
-std::string FitName(absl::string_view stem, absl::string_view ending = "");
+std::string FitName(absl::string_view prefix, absl::string_view ending = "");
 // The name where a person gives none: "<stem>-<yyyymmdd-hhmmss>" in UTC, fitted. Pure.
-std::string NameForSnapshot(absl::string_view stem, absl::Time now);
+std::string NameForSnapshot(absl::string_view prefix, absl::Time now);
 
 // Has a snapshot taken, and returns once it is as `awaited` says: at the latest 100 ms after the
 // API server shows its handle, or the time of it where contents may not be read.

@@ -59,7 +59,7 @@ class InventoryReader {
   absl::StatusOr<Inventory> Read();
 
  private:
-  absl::Status ReadInTurn();
+  absl::Status ReadUnderLease();
 
   // Of a whole cluster's contents few are wanted, and the API server takes as long to give all that
   // it remembers as it takes to read the VolumeSnapshots: it does both at once. Which are wanted is
@@ -121,7 +121,7 @@ InventoryReader::InventoryReader(const CallContext& ctx, k8s::ApiClient& api,
 
 absl::StatusOr<Inventory> InventoryReader::Read() {
   // What decides over deletions is read as it is now, and what is named by name.
-  RETURN_IF_ERROR(request_.requires_all || !names_.empty() ? ReadInTurn() : ReadAtOnce());
+  RETURN_IF_ERROR(request_.requires_all || !names_.empty() ? ReadUnderLease() : ReadAtOnce());
   RETURN_IF_ERROR(ReadShares());
   RETURN_IF_ERROR(ReadPvcs());
   CountReady();
@@ -144,7 +144,7 @@ absl::StatusOr<Inventory> InventoryReader::Read() {
   return inventory;
 }
 
-absl::Status InventoryReader::ReadInTurn() {
+absl::Status InventoryReader::ReadUnderLease() {
   RETURN_IF_ERROR(ReadSnapshots());
   // After the VolumeSnapshots: a content that one of them names and that is not there is gone.
   return ReadContents();

@@ -10,11 +10,11 @@
 #include "base/log.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
+#include "csi/lease_wait.h"
 #include "csi/moved_group.h"
 #include "csi/retry.h"
 #include "csi/snapshot_types.h"
-#include "csi/turn_wait.h"
-#include "csi/volume_turn.h"
+#include "csi/volume_lease.h"
 #include "k8s/find.h"
 #include "objects/client.h"
 #include "objects/keys.h"
@@ -55,21 +55,21 @@ VolumeSnapshot MakeSnapshot(const Environment& env, const SnapshotRequest& reque
   return snapshot;
 }
 
-DriversWord WordAbout(const SnapshotRequest& request) {
-  return DriversWord(ToString(request), "snapshot handle", request.backup.csi_snapshot_timeout);
+DriverMessage MessageAbout(const SnapshotRequest& request) {
+  return DriverMessage(ToString(request), "snapshot handle", request.backup.csi_snapshot_timeout);
 }
 
 absl::StatusOr<TakenSnapshot> AwaitHandle(const CallContext& ctx, const Environment& env,
-                                          const SnapshotRequest& request, VolumeTurn& turn,
+                                          const SnapshotRequest& request, VolumeLease& lease,
                                           const VolumeSnapshot& made) {
-  TurnWaiter waiter(ctx, env, turn);
-  DriversWord word = WordAbout(request);
+  LeaseWaiter waiter(ctx, env, lease);
+  DriverMessage word = MessageAbout(request);
   TakenSnapshot taken;
   const k8s::ObjectKey key = VolumeSnapshotKey(request.claim_namespace, SnapshotName(request));
   const auto is_bound = [&](const VolumeSnapshot* snapshot) -> absl::StatusOr<bool> {
     if (snapshot == nullptr || snapshot->uid() != made.uid() || snapshot->is_being_deleted()) {
       return absl::NotFoundError(
-          absl::StrCat("VolumeSnapshot ", key.name, " was deleted by somebody"));
+          absl::StrCat("VolumeSnapshot ", key.name, " was deleted by another client"));
     }
     taken.snapshot = *snapshot;
     RETURN_IF_ERROR(word.Hear(snapshot->error_message(), ctx.clock->Now()));
@@ -84,8 +84,8 @@ absl::StatusOr<TakenSnapshot> AwaitHandle(const CallContext& ctx, const Environm
       VolumeSnapshotContent::Key("", content_name),
       [&](const VolumeSnapshotContent* content) -> absl::StatusOr<bool> {
         if (content == nullptr) {
-          return absl::NotFoundError(
-              absl::StrCat("VolumeSnapshotContent ", content_name, " was deleted by somebody"));
+          return absl::NotFoundError(absl::StrCat("VolumeSnapshotContent ", content_name,
+                                                  " was deleted by another client"));
         }
         taken.content = *content;
         RETURN_IF_ERROR(word.Hear(content->error_message(), ctx.clock->Now()));
@@ -112,7 +112,7 @@ absl::StatusOr<VolumeSnapshot> EnsureSnapshot(const CallContext& ctx, const Envi
       VolumeSnapshot snapshot,
       objects::Get<VolumeSnapshot>(
           ctx, env.api, VolumeSnapshot::Key(request.claim_namespace, SnapshotName(request))));
-  if (!IsOurs(snapshot, request.backup) || snapshot.source_pvc() != request.claim_name ||
+  if (!IsManaged(snapshot, request.backup) || snapshot.source_pvc() != request.claim_name ||
       snapshot.Label(objects::kPvcUidLabel) != request.claim_uid) {
     return absl::AlreadyExistsError(absl::StrCat("VolumeSnapshot ", request.claim_namespace, "/",
                                                  SnapshotName(request), " is not of this backup"));
@@ -167,7 +167,8 @@ absl::Status TryRemove(const CallContext& ctx, k8s::ApiClient& api,
   if (marked || knows_content) {
     return absl::OkStatus();
   }
-  // A content that came between our look and the deletion has nobody to delete it with any more.
+  // A content that came between the last read and the deletion would not be deleted by any
+  // controller.
   ASSIGN_OR_RETURN(const bool came_late, MarkForDeletion(ctx, api, content, snapshot));
   return came_late ? k8s::IgnoreGone(api.Delete(ctx, content, {})) : absl::OkStatus();
 }
@@ -178,16 +179,16 @@ absl::Status TryCleanUp(const CallContext& ctx, const Environment& env,
       const auto snapshot,
       objects::Find<VolumeSnapshot>(
           ctx, env.api, VolumeSnapshot::Key(request.claim_namespace, SnapshotName(request))));
-  const bool is_in_vain =
-      snapshot.has_value() && IsOurs(*snapshot, request.backup) && !EnteredArchive(*snapshot);
-  return is_in_vain ? TryRemove(ctx, env.api, *snapshot) : absl::OkStatus();
+  const bool is_orphaned =
+      snapshot.has_value() && IsManaged(*snapshot, request.backup) && !EnteredArchive(*snapshot);
+  return is_orphaned ? TryRemove(ctx, env.api, *snapshot) : absl::OkStatus();
 }
 
-// Removes what TakeSnapshot made in vain, in its own time. The name alone tells it, because the
+// Removes what TakeSnapshot made without use, in its own time. The name alone tells it, because the
 // answer to the request that created it may have been lost.
 void CleanUp(const Environment& env, const SnapshotRequest& request, const Clock& clock) {
   const CallContext ctx = CleanUpContext(clock);
-  const absl::Time give_up_at = clock.Now() + kRefusalPatience;
+  const absl::Time give_up_at = clock.Now() + kRefusalGracePeriod;
   absl::Status removed = TryCleanUp(ctx, env, request);
   while (!removed.ok() && MayBeStarting(removed) && clock.Now() < give_up_at) {
     clock.SleepUntil(clock.Now() + kRefusalPause, ctx.stop);
@@ -201,8 +202,8 @@ void CleanUp(const Environment& env, const SnapshotRequest& request, const Clock
 
 // --- Making, in turn
 
-absl::StatusOr<TakenSnapshot> MakeInTurn(const CallContext& ctx, const Environment& env,
-                                         const SnapshotRequest& request, VolumeTurn& turn) {
+absl::StatusOr<TakenSnapshot> MakeUnderLease(const CallContext& ctx, const Environment& env,
+                                             const SnapshotRequest& request, VolumeLease& lease) {
   VolumeSnapshot snapshot;
   absl::StatusOr<TakenSnapshot> taken;
   const absl::Status made = RetryTransient(ctx, [&]() -> absl::Status {
@@ -210,7 +211,7 @@ absl::StatusOr<TakenSnapshot> MakeInTurn(const CallContext& ctx, const Environme
     return absl::OkStatus();
   });
   if (made.ok()) {
-    taken = AwaitHandle(ctx.WithTimeout(request.backup.csi_snapshot_timeout), env, request, turn,
+    taken = AwaitHandle(ctx.WithTimeout(request.backup.csi_snapshot_timeout), env, request, lease,
                         snapshot);
   } else {
     taken = Annotate(made, absl::StrCat("create a VolumeSnapshot of ", ToString(request)));
@@ -287,14 +288,14 @@ bool IsMadeByUs(const VolumeSnapshot& snapshot) {
                                     snapshot.Label(objects::kPvcUidLabel));
 }
 
-bool IsOurs(const VolumeSnapshot& snapshot, const velero::Backup& backup) {
+bool IsManaged(const VolumeSnapshot& snapshot, const velero::Backup& backup) {
   return !backup.uid.empty() && snapshot.Label(objects::kBackupUidLabel) == backup.uid &&
          IsMadeByUs(snapshot);
 }
 
 absl::StatusOr<TakenSnapshot> TakeSnapshot(const CallContext& ctx, const Environment& env,
                                            const SnapshotRequest& request) {
-  const TurnRequest turn_request{
+  const VolumeLeaseRequest lease_request{
       .lease_namespace = env.velero_namespace,
       .claim_namespace = request.claim_namespace,
       .claim_name = request.claim_name,
@@ -305,25 +306,25 @@ absl::StatusOr<TakenSnapshot> TakeSnapshot(const CallContext& ctx, const Environ
   };
   // Long enough to see a dead holder's turn run out.
   const CallContext waiting =
-      ctx.WithTimeout(std::max(request.backup.csi_snapshot_timeout, 2 * kTurnDuration));
+      ctx.WithTimeout(std::max(request.backup.csi_snapshot_timeout, 2 * kVolumeLeaseDuration));
   while (true) {
-    ASSIGN_OR_RETURN(VolumeTurn turn, VolumeTurn::Take(waiting, env.api, turn_request));
+    ASSIGN_OR_RETURN(VolumeLease lease, VolumeLease::Take(waiting, env.api, lease_request));
     const OtherSnapshots others{.namespace_name = request.claim_namespace,
                                 .concerns =
                                     [&](const VolumeSnapshot& snapshot) {
                                       return snapshot.source_pvc() == request.claim_name &&
                                              snapshot.name() != SnapshotName(request);
                                     },
-                                .ours_too = turn.taken_over(),
+                                .managed_too = lease.taken_over(),
                                 .of = ToString(request)};
-    const absl::Status alone = AwaitOthers(waiting, env, others, turn);
-    absl::StatusOr<TakenSnapshot> taken =
-        alone.ok() ? MakeInTurn(ctx, env, request, turn) : absl::StatusOr<TakenSnapshot>(alone);
-    if (const absl::Status released = turn.Release(CleanUpContext(*ctx.clock), env.api);
+    const absl::Status alone = AwaitOthers(waiting, env, others, lease);
+    absl::StatusOr<TakenSnapshot> taken = alone.ok() ? MakeUnderLease(ctx, env, request, lease)
+                                                     : absl::StatusOr<TakenSnapshot>(alone);
+    if (const absl::Status released = lease.Release(CleanUpContext(*ctx.clock), env.api);
         !released.ok()) {
       CSIDELTA_LOG(kInfo, "the volume's turn is left to run out", {"status", released.ToString()});
     }
-    if (!turn.lost() || !absl::IsAborted(alone)) {
+    if (!lease.lost() || !absl::IsAborted(alone)) {
       return taken;
     }
   }

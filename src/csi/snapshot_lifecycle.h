@@ -28,7 +28,7 @@
 //   the driver's snapshot alone; the archive holds the objects
 namespace csidelta::csi {
 
-// How long what was made in vain may take to remove, after the call itself was stopped or ran out.
+// How long removing unreferenced objects may take, after the call itself was stopped or ran out.
 inline constexpr absl::Duration kCleanUpTimeout = absl::Seconds(30);
 
 // A context for removing things, when the caller's own is over.
@@ -54,32 +54,33 @@ struct TakenSnapshot {
 // same in every process and every retry. Pure.
 std::string SnapshotName(const SnapshotRequest& request);
 
-// The VolumeGroupSnapshot of ours that a VolumeSnapshot is a member of; "" for one that was taken
-// alone. A copy that is owned by nobody is none. Pure.
+// The managed VolumeGroupSnapshot that a VolumeSnapshot is a member of; "" for one that was taken
+// alone. A copy without an owner does not count. Pure.
 std::string MemberGroupName(const objects::VolumeSnapshot& snapshot);
 
 // Whether a VolumeSnapshot was made by us, for whichever backup: its source, labels and name agree,
-// or it is a member of a group of ours. A copy under another name is not. Pure.
+// or it is a member of a managed group. A copy under another name is not. Pure.
 bool IsMadeByUs(const objects::VolumeSnapshot& snapshot);
 // Whether a backup's archive has it, as the annotation says that our action writes then: it is not
-// in vain any more, whoever asks for it again.
+// unreferenced any more, and no sweep removes it.
 bool EnteredArchive(const objects::VolumeSnapshot& snapshot);
 // The same, for this backup. Pure.
-bool IsOurs(const objects::VolumeSnapshot& snapshot, const velero::Backup& backup);
+bool IsManaged(const objects::VolumeSnapshot& snapshot, const velero::Backup& backup);
 
 // What the content of a VolumeSnapshot is called, or is going to be: the one that it is bound to,
 // or is of, else the one that the snapshot controller makes for it. Pure.
 std::string ContentNameOf(const objects::VolumeSnapshot& snapshot);
 
 // Has the driver cut a snapshot of a claim's volume and returns as soon as the API server shows its
-// handle. Waits first until no other snapshot of that volume is being cut: for its turn, and for
-// VolumeSnapshots of other hands. These waits end after the backup's csiSnapshotTimeout together. A
-// VolumeSnapshot that an earlier, interrupted call left under the same name is taken up.
-//   DEADLINE_EXCEEDED    with the driver's last word
+// handle. Waits first until no other snapshot of that volume is being taken: for its turn, and for
+// VolumeSnapshots managed by another program. These waits end after the backup's csiSnapshotTimeout
+// together. A VolumeSnapshot that an earlier, interrupted call left under the same name is taken
+// up.
+//   DEADLINE_EXCEEDED    with the driver's last error
 //   FAILED_PRECONDITION  the driver has refused for a minute with an error that repeating does not
 //                        change
 //   ALREADY_EXISTS       something else stands under the name
-//   NOT_FOUND            somebody deleted the VolumeSnapshot meanwhile
+//   NOT_FOUND            another client deleted the VolumeSnapshot meanwhile
 // and what the API server says. After any error nothing of it is left, or the log names what is.
 absl::StatusOr<TakenSnapshot> TakeSnapshot(const CallContext& ctx, const Environment& env,
                                            const SnapshotRequest& request);

@@ -83,7 +83,7 @@ std::vector<PruneDecision> DecidePrune(const std::vector<SnapshotEntry>& entries
 // too, or one that the verbs made carries a label of Velero's. Pure.
 bool ConcernsBackups(const std::vector<SnapshotEntry>& entries, bool any_maker);
 
-// The names of all Backups of the cluster, as they stand in labels. Empty where Velero is not
+// The names of all Backups of the cluster, as labels have them. Empty where Velero is not
 // installed.
 absl::StatusOr<std::set<std::string>> ReadBackupNames(const CallContext& ctx, k8s::ApiClient& api);
 

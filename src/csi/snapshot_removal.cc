@@ -234,28 +234,28 @@ bool IsLastReady(const Protection& one) { return one.reason == ProtectionReason:
 
 }  // namespace
 
-absl::string_view ToString(DataFate fate) {
+absl::string_view ToString(DataAction action) {
   constexpr std::array<absl::string_view, 6> kNames = {"none",        "unknown", "content-gone",
                                                        "not-its-own", "deleted", "kept"};
-  return kNames[static_cast<std::size_t>(fate)];
+  return kNames[static_cast<std::size_t>(action)];
 }
 
-DataFate FateOf(const SnapshotEntry& entry, bool with_data) {
+DataAction ActionOf(const SnapshotEntry& entry, bool with_data) {
   if (entry.content.empty()) {
-    return DataFate::kNone;
+    return DataAction::kNone;
   }
   switch (entry.content_kind) {
     case ContentReading::Kind::kUnknown:
-      return DataFate::kUnknown;
+      return DataAction::kUnknown;
     case ContentReading::Kind::kGone:
-      return DataFate::kContentGone;
+      return DataAction::kContentGone;
     case ContentReading::Kind::kPresent:
       break;
   }
   if (!entry.is_named_by_content) {
-    return DataFate::kNotItsOwn;
+    return DataAction::kNotItsOwn;
   }
-  return with_data || entry.deletion_policy != "Retain" ? DataFate::kDeleted : DataFate::kKept;
+  return with_data || entry.deletion_policy != "Retain" ? DataAction::kDeleted : DataAction::kKept;
 }
 
 std::vector<PlannedRemoval> PlanRemoval(const Inventory& inventory,
@@ -267,7 +267,7 @@ std::vector<PlannedRemoval> PlanRemoval(const Inventory& inventory,
   for (const std::size_t i : chosen) {
     PlannedRemoval one;
     one.entry = inventory.entries[i];
-    one.fate = FateOf(one.entry, options.with_data);
+    one.action = ActionOf(one.entry, options.with_data);
     one.kept_for = one.entry.kept_for_person;
     if (options.last_too) {
       std::erase_if(one.kept_for, IsLastReady);

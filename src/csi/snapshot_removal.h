@@ -20,7 +20,7 @@ namespace csidelta::csi {
 
 // What becomes of the data when the VolumeSnapshot is deleted:
 //
-//   its content                    deletionPolicy  with_data  fate
+//   its content                    deletionPolicy  with_data  action
 //   -----------------------------  --------------  ---------  ------------
 //   not bound to one               -               any        kNone
 //   may not be read                -               any        kUnknown
@@ -31,12 +31,12 @@ namespace csidelta::csi {
 //   names it                       Retain          no         kKept
 //
 // With kKept the driver keeps its snapshot, and only the handle leads to it.
-enum class DataFate { kNone, kUnknown, kContentGone, kNotItsOwn, kDeleted, kKept };
+enum class DataAction { kNone, kUnknown, kContentGone, kNotItsOwn, kDeleted, kKept };
 
 // "none", "unknown", "content-gone", "not-its-own", "deleted", "kept".
-absl::string_view ToString(DataFate fate);
+absl::string_view ToString(DataAction action);
 
-DataFate FateOf(const SnapshotEntry& entry, bool with_data);
+DataAction ActionOf(const SnapshotEntry& entry, bool with_data);
 
 struct RemovalOptions {
   bool with_data = false;  // the driver's snapshot goes, too, whatever the policy says
@@ -60,7 +60,7 @@ struct PlannedRemoval {
   SnapshotEntry entry;
   RemovalVerdict verdict = RemovalVerdict::kDelete;
   std::vector<Protection> kept_for;  // of kProtected
-  DataFate fate = DataFate::kNone;
+  DataAction action = DataAction::kNone;
 };
 
 // One for each position in `chosen`. Pure.

@@ -24,7 +24,7 @@ void RemoveByRule(const CallContext& ctx, k8s::ApiClient& api, const SnapshotEnt
     return;  // Something needs it since it was read.
   }
   retention.deleted.push_back(entry);
-  if (FateOf(entry, /*with_data=*/false) != DataFate::kKept) {
+  if (ActionOf(entry, /*with_data=*/false) != DataAction::kKept) {
     return;
   }
   const absl::Status removed = RemoveKeptContent(ctx.WithTimeout(kKeptContentWait), api, entry);

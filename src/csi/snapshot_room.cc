@@ -13,7 +13,7 @@
 namespace csidelta::csi {
 namespace {
 
-// A quota's use is counted anew some time after an object is gone.
+// A quota's use is counted again some time after an object is gone.
 constexpr absl::Duration kQuotaLagMax = absl::Seconds(30);
 constexpr absl::Duration kQuotaPauseFirst = absl::Milliseconds(100);
 constexpr absl::Duration kQuotaPauseMax = absl::Seconds(2);
@@ -36,7 +36,7 @@ std::string QuotaUseText(const absl::Status& refused, const std::optional<QuotaU
 }
 
 bool MakesRoom(const SnapshotEntry& entry, RoomLimit limit) {
-  return limit == RoomLimit::kQuota || FateOf(entry, /*with_data=*/false) == DataFate::kDeleted;
+  return limit == RoomLimit::kQuota || ActionOf(entry, /*with_data=*/false) == DataAction::kDeleted;
 }
 
 // Why those of the PVCs stay that might have gone.

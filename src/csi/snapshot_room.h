@@ -14,7 +14,7 @@
 #include "k8s/api_client.h"
 
 // Room for new VolumeSnapshots where a ResourceQuota, or the driver, allows no more: the oldest
-// that csi/snapshot_prune.h lets go are deleted, as few as are needed. The rules hold at every
+// that csi/snapshot_prune.h allows are deleted, as few as are needed. The rules hold at every
 // moment: what a rule keeps now is not deleted because a new one is about to be taken.
 //
 //   limit   who is asked first                   what may go              it is gone when
@@ -24,7 +24,7 @@
 //           they may be read: where there is                              them
 //           room, or something else is in the
 //           way, nothing is deleted
-//   driver  nobody: only what it reports of a    those whose data goes    the content is, too;
+//   driver  none: only what it reports of a      those whose data goes    the content is, too;
 //           VolumeSnapshot tells, which stays    with them                the sidecar asks again
 //
 // What is being deleted already counts as room to come, and is waited for first.

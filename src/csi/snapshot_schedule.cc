@@ -99,7 +99,7 @@ std::vector<std::string> WordsForContainer(std::vector<std::string> words) {
 }
 
 // A value stands in the word of its flag, so that it is never taken for one.
-std::vector<std::string> CreateWords(const ScheduleRequest& request) {
+std::vector<std::string> CreateArguments(const ScheduleRequest& request) {
   const PvcSelection& selection = request.selection;
   std::vector<std::string> words = {"snapshot", "create",
                                     absl::StrCat("--namespace=", selection.namespace_name),
@@ -121,7 +121,7 @@ std::vector<std::string> CreateWords(const ScheduleRequest& request) {
   return words;
 }
 
-std::vector<std::string> PruneWords(const ScheduleRequest& request) {
+std::vector<std::string> PruneArguments(const ScheduleRequest& request) {
   std::vector<std::string> words = {
       "snapshot", "prune", absl::StrCat("--namespace=", request.selection.namespace_name),
       absl::StrCat("--selector=", objects::kSnapshotScheduleLabel, "=", request.name), "--yes"};
@@ -143,10 +143,10 @@ objects::RestrictedPod SchedulePod(const ScheduleRequest& request, const std::st
   objects::RestrictedPod pod = {
       .grace_seconds = kGraceSeconds,
       .service_account = account,
-      .containers = {ScheduleContainer(request, "create", CreateWords(request))}};
+      .containers = {ScheduleContainer(request, "create", CreateArguments(request))}};
   if (!request.keep_words.empty()) {
-    pod.init_containers =
-        std::exchange(pod.containers, {ScheduleContainer(request, "prune", PruneWords(request))});
+    pod.init_containers = std::exchange(
+        pod.containers, {ScheduleContainer(request, "prune", PruneArguments(request))});
   }
   return pod;
 }

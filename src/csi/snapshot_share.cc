@@ -238,7 +238,7 @@ absl::StatusOr<VolumeSnapshot> CarryOutShare(const CallContext& ctx, k8s::ApiCli
   }
   RETURN_IF_ERROR(RetryTransient(ctx, [&] { return NoteShare(ctx, api, plan); }));
   RETURN_IF_ERROR(MakePair(ctx, api, plan.pair).status());
-  // Whoever deleted it meanwhile did not see this one.
+  // The process that deleted it meanwhile did not see this one.
   if (const absl::Status there = CheckStillThere(ctx, api, plan.source);
       absl::IsFailedPrecondition(there)) {
     const absl::Status removed = RemovePair(ctx, api, plan.pair);

@@ -41,7 +41,7 @@ struct SharePlan {
   objects::VolumeSnapshot source;
   objects::VolumeSnapshotContent content;  // of the source
   bool was_begun = false;                  // by an earlier run: a part of it is there, or all
-  // The VolumeSnapshot of an earlier share was deleted by somebody who may not delete its content.
+  // The VolumeSnapshot of an earlier share was deleted by a client that may not delete its content.
   bool has_leftover = false;
 };
 

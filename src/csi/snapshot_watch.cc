@@ -14,7 +14,7 @@
 #include "base/status_macros.h"
 #include "csi/snapshot_import.h"
 #include "k8s/access_review.h"
-#include "k8s/follow.h"
+#include "k8s/list_watch.h"
 #include "objects/client.h"
 #include "objects/event_handler.h"
 
@@ -46,12 +46,13 @@ SnapshotMark MarkOfEntry(const SnapshotEntry& entry) {
           .is_bound = !entry.content.empty()};
 }
 
-class SnapshotFollower : public objects::EventHandler<VolumeSnapshot> {
+class SnapshotEventHandler : public objects::EventHandler<VolumeSnapshot> {
  public:
-  SnapshotFollower(const CallContext& ctx, k8s::ApiClient& api, const SnapshotWatchRequest& request,
-                   const std::function<bool(const SnapshotChange& change)>& sink,
-                   const std::function<void(const std::string& sentence)>& note,
-                   std::stop_source& stop);
+  SnapshotEventHandler(const CallContext& ctx, k8s::ApiClient& api,
+                       const SnapshotWatchRequest& request,
+                       const std::function<bool(const SnapshotChange& change)>& sink,
+                       const std::function<void(const std::string& sentence)>& note,
+                       std::stop_source& stop);
   bool has_ended() const;
 
   // A list that is not the newest may lack what was shown already: it is looked for by name.
@@ -118,11 +119,10 @@ class SnapshotFollower : public objects::EventHandler<VolumeSnapshot> {
   bool has_ended_ ABSL_GUARDED_BY(mutex_) = false;  // the sink has had enough
 };
 
-SnapshotFollower::SnapshotFollower(const CallContext& ctx, k8s::ApiClient& api,
-                                   const SnapshotWatchRequest& request,
-                                   const std::function<bool(const SnapshotChange& change)>& sink,
-                                   const std::function<void(const std::string& sentence)>& note,
-                                   std::stop_source& stop)
+SnapshotEventHandler::SnapshotEventHandler(
+    const CallContext& ctx, k8s::ApiClient& api, const SnapshotWatchRequest& request,
+    const std::function<bool(const SnapshotChange& change)>& sink,
+    const std::function<void(const std::string& sentence)>& note, std::stop_source& stop)
     : ctx_(ctx), api_(api), request_(request), sink_(sink), note_(note), stop_(stop) {
   for (const SnapshotEntry& entry : request.known) {
     Known& known = known_[entry.uid];
@@ -135,12 +135,12 @@ SnapshotFollower::SnapshotFollower(const CallContext& ctx, k8s::ApiClient& api,
   }
 }
 
-bool SnapshotFollower::has_ended() const {
+bool SnapshotEventHandler::has_ended() const {
   const MutexLock lock(mutex_);
   return has_ended_;
 }
 
-void SnapshotFollower::OnObjects(std::vector<VolumeSnapshot> page, bool is_first) {
+void SnapshotEventHandler::OnObjects(std::vector<VolumeSnapshot> page, bool is_first) {
   const MutexLock lock(mutex_);
   if (is_first) {
     listed_.clear();
@@ -151,7 +151,7 @@ void SnapshotFollower::OnObjects(std::vector<VolumeSnapshot> page, bool is_first
   }
 }
 
-void SnapshotFollower::OnListComplete() {
+void SnapshotEventHandler::OnListComplete() {
   const MutexLock lock(mutex_);
   std::vector<std::string> missing;
   for (const auto& [uid, known] : known_) {
@@ -166,12 +166,12 @@ void SnapshotFollower::OnListComplete() {
   }
 }
 
-void SnapshotFollower::OnChanged(const VolumeSnapshot& snapshot) {
+void SnapshotEventHandler::OnChanged(const VolumeSnapshot& snapshot) {
   const MutexLock lock(mutex_);
   Take(snapshot);
 }
 
-void SnapshotFollower::OnDeleted(const VolumeSnapshot& snapshot) {
+void SnapshotEventHandler::OnDeleted(const VolumeSnapshot& snapshot) {
   const MutexLock lock(mutex_);
   const std::string uid = snapshot.uid();
   // With labels it may only have lost one.
@@ -180,8 +180,8 @@ void SnapshotFollower::OnDeleted(const VolumeSnapshot& snapshot) {
   }
 }
 
-void SnapshotFollower::OnContents(const std::vector<VolumeSnapshotContent>& contents,
-                                  bool is_first) {
+void SnapshotEventHandler::OnContents(const std::vector<VolumeSnapshotContent>& contents,
+                                      bool is_first) {
   const MutexLock lock(mutex_);
   if (is_first) {
     listed_contents_.clear();
@@ -194,7 +194,7 @@ void SnapshotFollower::OnContents(const std::vector<VolumeSnapshotContent>& cont
   }
 }
 
-void SnapshotFollower::OnContentsListed() {
+void SnapshotEventHandler::OnContentsListed() {
   const MutexLock lock(mutex_);
   std::vector<std::string> missing;
   for (const auto& [uid, known] : known_) {
@@ -209,23 +209,23 @@ void SnapshotFollower::OnContentsListed() {
   }
 }
 
-void SnapshotFollower::OnContent(const VolumeSnapshotContent& content, bool is_gone) {
+void SnapshotEventHandler::OnContent(const VolumeSnapshotContent& content, bool is_gone) {
   const MutexLock lock(mutex_);
   TakeContent(content, is_gone);
 }
 
-void SnapshotFollower::NoteContents(const std::string& what, const absl::Status& status) {
+void SnapshotEventHandler::NoteContents(const std::string& what, const absl::Status& status) {
   const MutexLock lock(mutex_);
   NoteContentsLocked(what, status);
 }
 
-void SnapshotFollower::NoteContentsLocked(const std::string& what, const absl::Status& status) {
+void SnapshotEventHandler::NoteContentsLocked(const std::string& what, const absl::Status& status) {
   if (!std::exchange(has_noted_contents_, true)) {
     note_(absl::StrCat(what, " not checked: ", status.message()));
   }
 }
 
-bool SnapshotFollower::IsGone(const std::string& uid) {
+bool SnapshotEventHandler::IsGone(const std::string& uid) {
   const auto found = known_.find(uid);
   if (found == known_.end()) {
     return false;
@@ -234,7 +234,7 @@ bool SnapshotFollower::IsGone(const std::string& uid) {
   return now.ok() && (!now->has_value() || (*now)->uid() != uid);
 }
 
-void SnapshotFollower::TellGone(const std::string& uid) {
+void SnapshotEventHandler::TellGone(const std::string& uid) {
   gone_.insert(uid);
   if (const auto found = known_.find(uid); found != known_.end()) {
     ForgetContent(found->second.entry);
@@ -244,7 +244,7 @@ void SnapshotFollower::TellGone(const std::string& uid) {
   }
 }
 
-void SnapshotFollower::Take(const VolumeSnapshot& snapshot, bool is_newest) {
+void SnapshotEventHandler::Take(const VolumeSnapshot& snapshot, bool is_newest) {
   if (has_ended_ || gone_.contains(snapshot.uid())) {
     return;
   }
@@ -267,7 +267,7 @@ void SnapshotFollower::Take(const VolumeSnapshot& snapshot, bool is_newest) {
   }
 }
 
-void SnapshotFollower::TakeContent(const VolumeSnapshotContent& content, bool is_gone) {
+void SnapshotEventHandler::TakeContent(const VolumeSnapshotContent& content, bool is_gone) {
   const auto found = uids_of_content_.find(content.name());
   if (found == uids_of_content_.end()) {
     return;
@@ -281,20 +281,20 @@ void SnapshotFollower::TakeContent(const VolumeSnapshotContent& content, bool is
   }
 }
 
-absl::StatusOr<std::optional<VolumeSnapshot>> SnapshotFollower::FindAgain(
+absl::StatusOr<std::optional<VolumeSnapshot>> SnapshotEventHandler::FindAgain(
     const SnapshotEntry& entry) {
   return objects::Find<VolumeSnapshot>(ctx_, api_,
                                        VolumeSnapshot::Key(entry.namespace_name, entry.name));
 }
 
-void SnapshotFollower::LookAgain(const std::string& uid) {
+void SnapshotEventHandler::LookAgain(const std::string& uid) {
   const auto now = FindAgain(known_.at(uid).entry);
   if (now.ok() && now->has_value() && (*now)->uid() == uid) {
     Take(**now, /*is_newest=*/true);
   }
 }
 
-void SnapshotFollower::SetEntry(Known& known, SnapshotEntry entry) {
+void SnapshotEventHandler::SetEntry(Known& known, SnapshotEntry entry) {
   ForgetContent(known.entry);
   if (!entry.content.empty()) {
     uids_of_content_[entry.content].insert(entry.uid);
@@ -302,7 +302,7 @@ void SnapshotFollower::SetEntry(Known& known, SnapshotEntry entry) {
   known.entry = std::move(entry);
 }
 
-void SnapshotFollower::ForgetContent(const SnapshotEntry& entry) {
+void SnapshotEventHandler::ForgetContent(const SnapshotEntry& entry) {
   const auto found = uids_of_content_.find(entry.content);
   if (found != uids_of_content_.end() && found->second.erase(entry.uid) > 0 &&
       found->second.empty()) {
@@ -310,7 +310,7 @@ void SnapshotFollower::ForgetContent(const SnapshotEntry& entry) {
   }
 }
 
-SnapshotEntry SnapshotFollower::EntryNow(const VolumeSnapshot& snapshot) {
+SnapshotEntry SnapshotEventHandler::EntryNow(const VolumeSnapshot& snapshot) {
   const std::string name = snapshot.bound_content();
   if (name.empty() || !may_read_contents_) {
     return EntryOf(snapshot, {});
@@ -330,16 +330,16 @@ SnapshotEntry SnapshotFollower::EntryNow(const VolumeSnapshot& snapshot) {
   return EntryOf(snapshot, {.kind = ContentReading::Kind::kPresent, .content = &**found});
 }
 
-void SnapshotFollower::Tell(const SnapshotChange& change) {
+void SnapshotEventHandler::Tell(const SnapshotChange& change) {
   if (!has_ended_ && !sink_(change)) {
     has_ended_ = true;
     stop_.request_stop();
   }
 }
 
-class ContentFollower : public objects::EventHandler<VolumeSnapshotContent> {
+class ContentEventHandler : public objects::EventHandler<VolumeSnapshotContent> {
  public:
-  explicit ContentFollower(SnapshotFollower& snapshots) : snapshots_(snapshots) {}
+  explicit ContentEventHandler(SnapshotEventHandler& snapshots) : snapshots_(snapshots) {}
 
   void OnListComplete() override { snapshots_.OnContentsListed(); }
 
@@ -354,7 +354,7 @@ class ContentFollower : public objects::EventHandler<VolumeSnapshotContent> {
     snapshots_.OnContent(content, /*is_gone=*/true);
   }
 
-  SnapshotFollower& snapshots_;
+  SnapshotEventHandler& snapshots_;
 };
 
 absl::Status RequireContents(const CallContext& ctx, k8s::ApiClient& api) {
@@ -406,27 +406,27 @@ absl::Status WatchSnapshots(const CallContext& ctx, k8s::ApiClient& api,
   const std::stop_callback forward(ctx.stop, [&stop] { stop.request_stop(); });
   CallContext inner = ctx;
   inner.stop = stop.get_token();
-  SnapshotFollower follower(inner, api, request, sink, note, stop);
+  SnapshotEventHandler handler(inner, api, request, sink, note, stop);
   std::jthread contents;
   if (const absl::Status allowed = RequireContents(inner, api); allowed.ok()) {
     contents = std::jthread([&] {
-      ContentFollower content_follower(follower);
-      k8s::Follow(
+      ContentEventHandler content_follower(handler);
+      k8s::ListAndWatch(
           inner, api,
           {.type = VolumeSnapshotContent::Type(), .namespace_name = "", .label_selector = ""},
           content_follower)
           .IgnoreError();
     });
   } else {
-    follower.NoteContents("binding", allowed);
+    handler.NoteContents("binding", allowed);
   }
-  const absl::Status ended = k8s::Follow(inner, api,
-                                         {.type = VolumeSnapshot::Type(),
-                                          .namespace_name = request.namespace_name,
-                                          .label_selector = request.label_selector},
-                                         follower);
+  const absl::Status ended = k8s::ListAndWatch(inner, api,
+                                               {.type = VolumeSnapshot::Type(),
+                                                .namespace_name = request.namespace_name,
+                                                .label_selector = request.label_selector},
+                                               handler);
   stop.request_stop();
-  return follower.has_ended() ? absl::OkStatus() : ended;
+  return handler.has_ended() ? absl::OkStatus() : ended;
 }
 
 }  // namespace csidelta::csi

@@ -12,9 +12,9 @@
 //
 // Protocol facts: external-snapshotter 8.6.0. A pre-provisioned content lists the handles of the
 // group and of its members; all of these are immutable. The sidecar asks the driver about the group
-// and fills in the status, but nobody makes VolumeSnapshots for the members: these, too, are made
-// by whoever made the content, and belong to the group by the group handle that the driver reports
-// for each.
+// and fills in the status, but makes no VolumeSnapshots for the members: these, too, are made
+// by the creator of the content, and belong to the group by the group handle that the driver
+// reports for each.
 namespace csidelta::csi {
 
 struct StaticGroup {
@@ -37,7 +37,7 @@ objects::VolumeGroupSnapshotContent MakeStaticGroup(const StaticGroup& group);
 
 // The class that gives a pre-provisioned content of `driver` its Secrets: `preferred` when it is
 // among `classes` and the driver's, else the first of the driver's in the order of the list; null
-// when there is none. Borrowed from `classes`.
+// when none exists. Borrowed from `classes`.
 const objects::VolumeGroupSnapshotClass* GroupClassOf(
     const std::vector<objects::VolumeGroupSnapshotClass>& classes, absl::string_view driver,
     absl::string_view preferred);

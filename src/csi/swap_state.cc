@@ -312,7 +312,7 @@ absl::string_view ToString(SwapStep step) {
                                                         "MarkPvc",
                                                         "ReturnPolicy",
                                                         "Abandon",
-                                                        "LetGo",
+                                                        "Release",
                                                         "AwaitVolumeGone",
                                                         "CleanPvc",
                                                         "CleanVolume",
@@ -393,7 +393,7 @@ absl::StatusOr<SwapStep> NextOfFinish(const SwapState& state) {
     }
     const bool goes =
         other->volume.is_being_deleted() || other->volume.reclaim_policy() == "Delete";
-    return goes ? SwapStep::kAwaitVolumeGone : SwapStep::kLetGo;
+    return goes ? SwapStep::kAwaitVolumeGone : SwapStep::kRelease;
   }
   return state.pvc->Annotation(objects::kInPlaceRecordAnnotation).empty() ? SwapStep::kCleanVolume
                                                                           : SwapStep::kCleanPvc;

@@ -57,7 +57,7 @@
 //   NextOfFinish, where the PVC is bound to the target         step
 //   ---------------------------------------------------------  -----------------------
 //   the target has not its former policy                       ReturnPolicy
-//   there is the other volume, and it is not Delete            LetGo
+//   there is the other volume, and it is not Delete            Release
 //   there is the other volume                                  AwaitVolumeGone
 //   the PVC has the mark of a restore                          CleanPvc
 //   the target has a record                                    CleanVolume
@@ -115,7 +115,7 @@ enum class SwapStep {
   kMarkPvc,
   kReturnPolicy,
   kAbandon,
-  kLetGo,
+  kRelease,
   kAwaitVolumeGone,
   kCleanPvc,
   kCleanVolume,

@@ -52,7 +52,7 @@ std::string WorkName(absl::string_view target_uid, absl::string_view source) {
 struct VolumeWork {
   std::string name;
   const PersistentVolumeClaim& target;
-  const VolumeSnapshot* source = nullptr;  // what the temporary PVC is made of; null: there is none
+  const VolumeSnapshot* source = nullptr;  // what the temporary PVC is made of; null: none exists
   std::vector<std::string> arguments;      // of csi-delta, without those of every such Pod
   std::string secret = {};                 // of environment variables; ""
   CopyRecord record;                       // while the volume may be partly old
@@ -95,11 +95,11 @@ class VolumeCopy {
   // Of this copy, and gone with the PVC, whatever becomes of this program.
   void Mark(objects::Object& object) const;
 
-  bool IsOurs(const objects::Object& object) const {
+  bool IsManaged(const objects::Object& object) const {
     return object.Label(objects::kCopiesIntoLabel) == work_.target.uid();
   }
 
-  absl::Status NotOurs(absl::string_view kind) const;
+  absl::Status NotManaged(absl::string_view kind) const;
   absl::Status EnsurePvc(const VolumeSnapshot& source);
 
   // One that runs, or may still, goes on; what ended says nothing of the volume as it is now.
@@ -283,7 +283,7 @@ void VolumeCopy::Mark(objects::Object& object) const {
                      .uid = work_.target.uid()}});
 }
 
-absl::Status VolumeCopy::NotOurs(absl::string_view kind) const {
+absl::Status VolumeCopy::NotManaged(absl::string_view kind) const {
   return absl::AlreadyExistsError(
       absl::StrCat(kind, " ", namespace_name_, "/", name_, " has the name that a copy into ",
                    pvc_text_, " would have, and is not one; remove it, then run this again"));
@@ -301,8 +301,8 @@ absl::Status VolumeCopy::EnsurePvc(const VolumeSnapshot& source) {
   Mark(object);
   absl::StatusOr<PersistentVolumeClaim> found = objects::CreateOrGet(ctx_, api_, object);
   RETURN_IF_ERROR(Annotate(found.status(), "temporary PVC"));
-  if (!IsOurs(*found) || found->source_snapshot() != source.name()) {
-    return NotOurs("PVC");
+  if (!IsManaged(*found) || found->source_snapshot() != source.name()) {
+    return NotManaged("PVC");
   }
   if (found->is_being_deleted()) {
     return absl::FailedPreconditionError(
@@ -318,8 +318,8 @@ absl::Status VolumeCopy::EnsurePod() {
   if (absl::IsAlreadyExists(made.status())) {
     ASSIGN_OR_RETURN(std::optional<Pod> found, objects::Find<Pod>(ctx_, api_, PodKey()));
     if (found.has_value()) {
-      if (!IsOurs(*found)) {
-        return NotOurs("Pod");
+      if (!IsManaged(*found)) {
+        return NotManaged("Pod");
       }
       pod_ = std::move(found);
       if (pod_->is_active() && !pod_->is_being_deleted()) {

@@ -94,21 +94,21 @@ absl::Status VolumeGuard::TakeLease(const PersistentVolumeClaim& pvc) {
   if (!may_hold_leases_) {
     return absl::OkStatus();
   }
-  const TurnRequest request = {.lease_namespace = namespace_name_,
-                               .claim_namespace = namespace_name_,
-                               .claim_name = pvc.name(),
-                               .claim_uid = pvc.uid(),
-                               .backup_name = "",
-                               .backup_uid = "",
-                               .holder = holder_,
-                               .subject = "PVC",
-                               .snapshot_name = request_.name};
+  const VolumeLeaseRequest request = {.lease_namespace = namespace_name_,
+                                      .claim_namespace = namespace_name_,
+                                      .claim_name = pvc.name(),
+                                      .claim_uid = pvc.uid(),
+                                      .backup_name = "",
+                                      .backup_uid = "",
+                                      .holder = holder_,
+                                      .subject = "PVC",
+                                      .snapshot_name = request_.name};
   std::string held_by;
-  absl::StatusOr<std::optional<VolumeTurn>> lease;
+  absl::StatusOr<std::optional<VolumeLease>> lease;
   if (request_.waits_for_others) {
-    lease = VolumeTurn::Take(ctx_, api_, request);
+    lease = VolumeLease::Take(ctx_, api_, request);
   } else {
-    lease = VolumeTurn::TakeIfFree(ctx_, api_, request, held_by);
+    lease = VolumeLease::TakeIfFree(ctx_, api_, request, held_by);
   }
   if (absl::IsPermissionDenied(lease.status())) {
     may_hold_leases_ = false;
@@ -179,7 +179,7 @@ absl::Status VolumeGuard::CheckGroups() {
 }
 
 void VolumeGuard::Leave() {
-  for (VolumeTurn& lease : leases_) {
+  for (VolumeLease& lease : leases_) {
     const absl::Status released = lease.Release(CleanUpContext(*ctx_.clock), api_);
     if (!released.ok()) {
       CSIDELTA_LOG(kInfo, "the Lease of the volume is left to run out",
@@ -201,13 +201,13 @@ absl::Status VolumeGuard::AwaitOther() {
       });
 }
 
-TurnWaiter VolumeGuard::Waiter(const CallContext& ctx) {
-  std::vector<VolumeTurn*> leases;
+LeaseWaiter VolumeGuard::Waiter(const CallContext& ctx) {
+  std::vector<VolumeLease*> leases;
   leases.reserve(leases_.size());
-  for (VolumeTurn& lease : leases_) {
+  for (VolumeLease& lease : leases_) {
     leases.push_back(&lease);
   }
-  return TurnWaiter(ctx, api_, std::move(leases));
+  return LeaseWaiter(ctx, api_, std::move(leases));
 }
 
 absl::StatusOr<std::unique_ptr<VolumeGuard>> GuardRestore(const CallContext& ctx,
@@ -217,7 +217,7 @@ absl::StatusOr<std::unique_ptr<VolumeGuard>> GuardRestore(const CallContext& ctx
                                                           std::vector<std::string>& not_checked) {
   auto guard = std::make_unique<VolumeGuard>(
       ctx, api, random,
-      GuardRequest{.pvcs = {pvc}, .name = absl::StrCat(kRestoreTurnPrefix, restore)});
+      GuardRequest{.pvcs = {pvc}, .name = absl::StrCat(kRestoreHolderPrefix, restore)});
   RETURN_IF_ERROR(guard->Enter());
   for (const std::string& note : guard->not_checked()) {
     NoteOnce(not_checked, note);

@@ -10,9 +10,9 @@
 #include "absl/time/time.h"
 #include "base/call_context.h"
 #include "base/random.h"
+#include "csi/lease_wait.h"
 #include "csi/snapshot_state.h"
-#include "csi/turn_wait.h"
-#include "csi/volume_turn.h"
+#include "csi/volume_lease.h"
 #include "k8s/api_client.h"
 #include "objects/persistent_volume_claim.h"
 #include "objects/volume_snapshot.h"
@@ -72,7 +72,7 @@ class VolumeGuard {
   // After a busy LookAgain(), or one that the caller found: until that operation is over.
   absl::Status AwaitOther();
 
-  TurnWaiter Waiter(const CallContext& ctx);
+  LeaseWaiter Waiter(const CallContext& ctx);
   // What the caller may not do, and what is not known for it: "Lease not taken: ...".
   const std::vector<std::string>& not_checked() const { return not_checked_; }
 
@@ -89,15 +89,15 @@ class VolumeGuard {
   const std::string namespace_name_;
   const std::string holder_;
   bool may_hold_leases_ = true;
-  std::list<VolumeTurn> leases_;
+  std::list<VolumeLease> leases_;
   std::string busy_with_;  // the VolumeSnapshot, where one is known
   std::vector<std::string> not_checked_;
 };
 
 // The Lease of a PVC into whose volume something is restored, and of which no VolumeSnapshot is
 // taken first, which would take it: creations and other restores find it while the restore begins,
-// until the guard is destroyed, or kTurnDuration has passed. Runs of the same `restore` are not
-// held against each other. Errors of Enter(). Adds to `not_checked`.
+// until the guard is destroyed, or kVolumeLeaseDuration has passed. Runs of the same `restore` are
+// not held against each other. Errors of Enter(). Adds to `not_checked`.
 absl::StatusOr<std::unique_ptr<VolumeGuard>> GuardRestore(const CallContext& ctx,
                                                           k8s::ApiClient& api, Random& random,
                                                           const objects::PersistentVolumeClaim& pvc,

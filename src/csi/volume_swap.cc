@@ -91,17 +91,17 @@ class SwapPlanner {
                                               " does not exist; csi-delta snapshot list -n ",
                                               target.namespace_name, " shows those that do"));
     }
-    ASSIGN_OR_RETURN(RestoreFacts facts,
-                     ReadRestoreFacts(ctx_, api_, *target.snapshot, target.pvc_name));
-    facts.unfinished.reset();  // The state says it better.
-    RestoreVerdict verdict = CheckRestore(around_, facts);
+    ASSIGN_OR_RETURN(RestoreInfo info,
+                     ReadRestoreInfo(ctx_, api_, *target.snapshot, target.pvc_name));
+    info.unfinished.reset();  // The state says it better.
+    RestoreVerdict verdict = CheckRestore(around_, info);
     plan_.refusals = std::move(verdict.refusals);
-    for (std::vector<std::string>* const notes : {&facts.not_checked, &verdict.not_checked}) {
+    for (std::vector<std::string>* const notes : {&info.not_checked, &verdict.not_checked}) {
       plan_.not_checked.insert(plan_.not_checked.end(), notes->begin(), notes->end());
     }
     if (plan_.refusals.empty()) {
       RETURN_IF_ERROR(NextOfRestore(state, WishOf(target)).status());
-      RETURN_IF_ERROR(PlanVolume(facts));
+      RETURN_IF_ERROR(PlanVolume(info));
     }
     return std::move(plan_);
   }
@@ -113,21 +113,21 @@ class SwapPlanner {
 
  private:
   // REQUIRES facts that nothing is against.
-  absl::Status PlanVolume(const RestoreFacts& facts) {
-    const PersistentVolumeClaim& pvc = *facts.pvc;
+  absl::Status PlanVolume(const RestoreInfo& info) {
+    const PersistentVolumeClaim& pvc = *info.pvc;
     plan_.original_volume = pvc.volume_name();
     plan_.temporary_pvc = TemporaryPvcName(pvc.name(), pvc.uid(), plan_.target.snapshot->uid());
     plan_.storage_class = pvc.storage_class().value_or("");
     plan_.finalizers = ForeignFinalizers(pvc);
-    plan_.driver = facts.volume.has_value() ? facts.volume->driver() : "";
-    const int64_t capacity = facts.volume.has_value() ? facts.volume->capacity_bytes().value_or(0)
-                                                      : pvc.capacity_bytes().value_or(0);
+    plan_.driver = info.volume.has_value() ? info.volume->driver() : "";
+    const int64_t capacity = info.volume.has_value() ? info.volume->capacity_bytes().value_or(0)
+                                                     : pvc.capacity_bytes().value_or(0);
     plan_.size_bytes = std::max(capacity, pvc.requested_bytes().value_or(0));
-    if (!facts.is_volume_read) {
+    if (!info.is_volume_read) {
       plan_.refused_by_swap.push_back("its PersistentVolume may not be read");
       return absl::OkStatus();
     }
-    return PlanClass(*facts.volume);
+    return PlanClass(*info.volume);
   }
 
   absl::Status PlanClass(const PersistentVolume& volume) {
@@ -322,8 +322,8 @@ absl::Status VolumeSwap::Take(SwapStep step) {
       return ReturnPolicy();
     case SwapStep::kAbandon:
       return Abandon();
-    case SwapStep::kLetGo:
-      return LetGo();
+    case SwapStep::kRelease:
+      return Release();
     case SwapStep::kAwaitVolumeGone:
       return AwaitVolumeGone();
     case SwapStep::kCleanPvc:
@@ -628,7 +628,7 @@ absl::Status VolumeSwap::RemovePvc() {
   return absl::OkStatus();
 }
 
-// A Pod that started between the look and the deletion holds the PVC, which Kubernetes then lets go
+// A Pod that started between the look and the deletion holds the PVC, which Kubernetes then deletes
 // only after it.
 absl::Status VolumeSwap::AwaitGone(const PersistentVolumeClaim& pvc) {
   const k8s::ObjectKey key = ClaimKey(pvc.namespace_name(), pvc.name());
@@ -735,7 +735,7 @@ absl::Status VolumeSwap::Abandon() {
   return absl::OkStatus();
 }
 
-absl::Status VolumeSwap::LetGo() {
+absl::Status VolumeSwap::Release() {
   const SwapVolume& other = *other_volume();
   objects::Patch patch = objects::Patch().SetReclaimPolicy("Delete");
   if (other.volume.pvc_uid().empty()) {
@@ -743,7 +743,7 @@ absl::Status VolumeSwap::LetGo() {
     patch.SetPvcUid(kNoPvcUid);
   }
   RETURN_IF_ERROR(PatchVolume(other.volume, std::move(patch)));
-  Tell(SwapStep::kLetGo,
+  Tell(SwapStep::kRelease,
        absl::StrCat("volume ", other.volume.name(), " is being deleted by its driver"));
   return absl::OkStatus();
 }

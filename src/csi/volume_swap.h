@@ -155,7 +155,7 @@ class VolumeSwap {
   absl::Status MarkPvc();
   absl::Status ReturnPolicy();
   absl::Status Abandon();
-  absl::Status LetGo();
+  absl::Status Release();
   absl::Status AwaitVolumeGone();
   absl::Status CleanPvc();
   absl::Status CleanVolume();

@@ -128,7 +128,7 @@ absl::Status ArchiveReconciler::AskToGo(const CallContext& ctx, const objects::D
   const absl::StatusOr<velero::DataReference> reference =
       velero::ParseDataReference(object.snapshot_id());
   if (!reference.ok()) {
-    return absl::OkStatus();  // Nothing of ours.
+    return absl::OkStatus();  // Nothing managed.
   }
   const absl::Status made =
       objects::Create(ctx, env_.api,

@@ -29,10 +29,10 @@ inline constexpr absl::Duration kArchiveLookEvery = absl::Seconds(30);
 //   Backup, of the very uid that the DataUpload names as its owner    what was moved
 //   ---------------------------------------------------------------   ---------------------------
 //   Completed, PartiallyFailed; the upload is marked as archived, or  is in the archive: stays
-//     nobody was to mark it
+//     it was not to be marked
 //   Completed, PartiallyFailed; a mark is still awaited: the plugin   is in none: asked to go, once
 //     died over the claim, or Velero lost the operation
-//   Failed: it never came to its end                                  is in none: asked to go, once
+//   Failed: it never finished                                  is in none: asked to go, once
 //   any other phase                                                   is looked at again
 //   gone, or another one of that name                                 stays: who knows why
 //

@@ -66,7 +66,7 @@ class BaseReconciler : public objects::Reconciler<objects::VolumeSnapshotContent
   absl::StatusOr<absl::Time> ReconcileOne(const CallContext& ctx,
                                           const objects::VolumeSnapshotContent& content) override;
   absl::StatusOr<BaseInfo> ReadInfo(const CallContext& ctx, const csi::BaseSnapshot& base);
-  // Of the record; empty where there is none.
+  // Of the record; empty where none exists.
   absl::StatusOr<objects::ProtectedVolumeStatus> FindStatus(const CallContext& ctx,
                                                             const csi::BaseOwner& owner) const;
   void ReportDrop(const CallContext& ctx, const csi::BaseSnapshot& base,

@@ -99,7 +99,7 @@ class CheckStep {
         may_begin_(may_begin),
         volume_(volume),
         status_(volume.status()),
-        task_name_(StemOf(kRecordKind, volume.uid())),
+        task_name_(TaskNameOf(kRecordKind, volume.uid())),
         run_(env, task_name_) {}
 
   absl::StatusOr<absl::Time> Step();
@@ -285,7 +285,7 @@ absl::StatusOr<CheckWork> CheckStep::Work() const {
   work.orphans_before = ctx_.clock->Now() - kOrphanedAfter;
   work.known_tags.reserve(uploads.size());
   for (const objects::DataUpload& upload : uploads) {
-    work.known_tags.push_back(StemOf("DataUpload", upload.uid()));
+    work.known_tags.push_back(TaskNameOf("DataUpload", upload.uid()));
   }
   return work;
 }
@@ -373,9 +373,10 @@ absl::StatusOr<std::vector<std::string>> CheckStep::BackupsOf(
   }
   ASSIGN_OR_RETURN(const std::vector<objects::DataUpload> uploads, Uploads());
   for (const std::string& tag : tags) {
-    const auto upload = std::find_if(
-        uploads.begin(), uploads.end(),
-        [&tag](const objects::DataUpload& one) { return StemOf("DataUpload", one.uid()) == tag; });
+    const auto upload =
+        std::find_if(uploads.begin(), uploads.end(), [&tag](const objects::DataUpload& one) {
+          return TaskNameOf("DataUpload", one.uid()) == tag;
+        });
     const std::string backup =
         upload == uploads.end() ? "" : upload->Label(objects::kBackupNameLabel);
     backups.push_back(backup.empty()
@@ -557,17 +558,17 @@ absl::StatusOr<absl::Time> CheckReconciler::ReconcileOne(const CallContext& ctx,
   return CheckStep(ctx, env_, queue_, may_begin_, volume).Step();
 }
 
-CheckFollower::CheckFollower(const MoverSettings& settings, CheckQueue& queue, WakeTable& wakes,
-                             k8s::ReconcileLoop& loop)
-    : SubjectFollower(kRecordKind, wakes, loop), settings_(settings), queue_(queue) {}
+CheckEventHandler::CheckEventHandler(const MoverSettings& settings, CheckQueue& queue,
+                                     EnqueueTable& enqueue_table, k8s::ReconcileLoop& loop)
+    : SubjectEventHandler(kRecordKind, enqueue_table, loop), settings_(settings), queue_(queue) {}
 
-bool CheckFollower::Take(const objects::Object& object) {
+bool CheckEventHandler::Take(const objects::Object& object) {
   const absl::StatusOr<ProtectedVolume> volume = ProtectedVolume::From(object);
   return volume.ok() && settings_.checks.percent_per_day > 0 && CheckDueAt(*volume).has_value();
 }
 
-void CheckFollower::Leave(const std::string& uid) {
-  const std::string task = StemOf(kRecordKind, uid);
+void CheckEventHandler::Leave(const std::string& uid) {
+  const std::string task = TaskNameOf(kRecordKind, uid);
   queue_.EndPostponing(task);
   queue_.Leave(task);
 }

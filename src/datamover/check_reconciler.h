@@ -100,11 +100,11 @@ class CheckReconciler : public objects::Reconciler<objects::ProtectedVolume> {
 
 // All ProtectedVolumes of one Velero namespace: those that are to be checked are known by the name
 // of their tasks.
-class CheckFollower : public SubjectFollower {
+class CheckEventHandler : public SubjectEventHandler {
  public:
   // Borrows all.
-  CheckFollower(const MoverSettings& settings, CheckQueue& queue, WakeTable& wakes,
-                k8s::ReconcileLoop& loop);
+  CheckEventHandler(const MoverSettings& settings, CheckQueue& queue, EnqueueTable& enqueue_table,
+                    k8s::ReconcileLoop& loop);
 
  private:
   bool Take(const objects::Object& object) override;

@@ -11,7 +11,7 @@
 
 namespace csidelta::datamover {
 
-k8s::FollowedObjects ClaimsOfTasks(const std::string& mover_namespace) {
+k8s::WatchedObjects ClaimsOfTasks(const std::string& mover_namespace) {
   return {.type = objects::PersistentVolumeClaim::Type(),
           .namespace_name = mover_namespace,
           .label_selector = objects::kMoverTaskLabel};

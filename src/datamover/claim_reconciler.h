@@ -6,16 +6,17 @@
 #include "absl/time/time.h"
 #include "base/call_context.h"
 #include "datamover/mover_environment.h"
-#include "k8s/follow.h"
+#include "k8s/list_watch.h"
 #include "objects/persistent_volume_claim.h"
 #include "objects/reconciler.h"
 
 namespace csidelta::datamover {
 
 // The PVCs that the mover made for its transfers.
-k8s::FollowedObjects ClaimsOfTasks(const std::string& mover_namespace);
+k8s::WatchedObjects ClaimsOfTasks(const std::string& mover_namespace);
 
-// Has the volume of a PVC of the mover go with it (csi/claim_release.h), whoever deleted the PVC.
+// Has the volume of a PVC of the mover go with it (csi/claim_release.h), whichever client deleted
+// the PVC.
 class ClaimReconciler : public objects::Reconciler<objects::PersistentVolumeClaim> {
  public:
   // Borrows `env`.

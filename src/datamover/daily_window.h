@@ -22,7 +22,7 @@ struct DailyWindow {
 // equal.
 std::optional<DailyWindow> ParseDailyWindow(absl::string_view text);
 
-// Whether one of them is open, or there are none.
+// Whether one of them is open, or none exist.
 bool IsOpen(const std::vector<DailyWindow>& windows, absl::Time now);
 
 // When the next one opens, later than `now`. REQUIRES that there are some.

@@ -7,8 +7,8 @@
 namespace csidelta::datamover {
 
 // The object to create for a DataUpload whose worker was given up before it said how it ended: it
-// may store its snapshot yet, which nobody would know of; with `worker_ended` it stores nothing any
-// more, but may have. `reference` says where.
+// may store its snapshot yet, which nothing would refer to; with `worker_ended` it stores nothing
+// any more, but may have. `reference` says where.
 objects::DataDeletion MakeDeletionOfUnnamed(const velero::DataTransfer& upload,
                                             const velero::DataReference& reference,
                                             bool worker_ended);

@@ -46,7 +46,7 @@ absl::StatusOr<velero::DataReference> ReferenceOf(const objects::DataDeletionSpe
 
 ForgetItem ItemOf(const objects::DataDeletionSpec& spec, const velero::DataReference& reference) {
   return spec.upload.empty() ? ForgetItem{.snapshot_id = reference.snapshot_id}
-                             : ForgetItem{.tag = StemOf("DataUpload", spec.upload)};
+                             : ForgetItem{.tag = TaskNameOf("DataUpload", spec.upload)};
 }
 
 absl::Time DueAt(const objects::DataDeletion& deletion) {
@@ -90,7 +90,7 @@ void DeletionQueue::Put(const objects::DataDeletion& deletion) {
     }
     next = NamesOf(entry.has_value() ? Keep(uid, *std::move(entry)) : Erase(uid));
   }
-  WakeAll(next);
+  EnqueueWaiting(next);
 }
 
 void DeletionQueue::Remove(const std::string& uid) {
@@ -99,7 +99,7 @@ void DeletionQueue::Remove(const std::string& uid) {
     const MutexLock lock(mutex_);
     next = NamesOf(Erase(uid));
   }
-  WakeAll(next);
+  EnqueueWaiting(next);
 }
 
 bool DeletionQueue::Lead(const std::string& uid) {
@@ -123,7 +123,7 @@ bool DeletionQueue::Lead(const std::string& uid) {
     }
     first = NamesOf(next);
   }
-  WakeAll(first);
+  EnqueueWaiting(first);
   return false;
 }
 
@@ -271,7 +271,7 @@ std::vector<DeletionQueue::Name> DeletionQueue::NamesOf(
   return names;
 }
 
-void DeletionQueue::WakeAll(const std::vector<Name>& names) const {
+void DeletionQueue::EnqueueWaiting(const std::vector<Name>& names) const {
   for (const Name& name : names) {
     wake_(name);
   }

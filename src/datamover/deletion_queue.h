@@ -76,7 +76,7 @@ class DeletionQueue {
   std::vector<Name> Others(const std::string& uid,
                            const std::vector<objects::ForgetItem>& items) const;
 
-  void Wake(const Name& name) const { wake_(name); }
+  void Enqueue(const Name& name) const { wake_(name); }
 
  private:
   struct Entry {
@@ -112,7 +112,7 @@ class DeletionQueue {
   std::vector<std::string> Next(absl::Time now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::vector<Name> NamesOf(const std::vector<std::string>& uids) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void WakeAll(const std::vector<Name>& names) const;
+  void EnqueueWaiting(const std::vector<Name>& names) const;
 
   const std::size_t workers_max_;
   const Clock& clock_;

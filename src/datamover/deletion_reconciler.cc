@@ -26,11 +26,11 @@ namespace csidelta::datamover {
 namespace {
 
 constexpr std::size_t kDeletionMessageBytesMax = 4096;
-// A worker does not wait for a long upload: the next attempt does. Whoever lives replaces its locks
-// by others: one that attempts have met unchanged for long enough is watched until it is known to
-// be dead.
+// A worker does not wait for a long upload: the next attempt does. A living client replaces its
+// locks by others: one that attempts have met unchanged for long enough is watched until it is
+// known to be dead.
 constexpr absl::Duration kLockWait = absl::Seconds(10);
-constexpr absl::Duration kDeadLockWait = absl::Minutes(31);
+constexpr absl::Duration kStaleLockWait = absl::Minutes(31);
 constexpr absl::Duration kWatchedAfter = absl::Minutes(10);
 
 // The locks that a worker met just now, with what is known of them.
@@ -76,7 +76,7 @@ bool IsRetried(const objects::DataDeletion& deletion) {
   return deletion.annotations().contains(objects::kRetryAnnotation);
 }
 
-// Never older than the last write of this process. Nothing where there is none.
+// Never older than the last write of this process. Nothing where none exists.
 absl::StatusOr<std::optional<objects::DataDeletion>> FindDeletion(const CallContext& ctx,
                                                                   const MoverEnvironment& env,
                                                                   const k8s::ObjectKey& key) {
@@ -178,7 +178,7 @@ class Deletion {
   objects::DataDeletion object_;
   const objects::DataDeletionSpec spec_;
   objects::DataDeletionStatus status_;
-  const std::string stem_;
+  const std::string task_name_;
   WorkerRun run_;
   velero::DataReference reference_;
 };
@@ -191,8 +191,8 @@ Deletion::Deletion(const CallContext& ctx, const MoverEnvironment& env, Deletion
       object_(std::move(object)),
       spec_(object_.spec()),
       status_(object_.status()),
-      stem_(StemOf("DataDeletion", object_.uid())),
-      run_(env, stem_) {}
+      task_name_(TaskNameOf("DataDeletion", object_.uid())),
+      run_(env, task_name_) {}
 
 absl::StatusOr<absl::Time> Deletion::Step() {
   queue_.Put(object_);
@@ -309,7 +309,7 @@ absl::StatusOr<WorkerView> Deletion::StepWorker() {
                                                .name = object_.name(),
                                                .uid = object_.uid()},
                                    .volume = Volume()},
-                                  LabelsFor(stem_, object_.namespace_name()))
+                                  LabelsFor(task_name_, object_.namespace_name()))
                       .status());
   return run_.Step(ctx_, [this](const objects::VolumeTask& task) { return MakePod(task); });
 }
@@ -329,7 +329,7 @@ absl::StatusOr<WorkerRun::NextPod> Deletion::MakePod(const objects::VolumeTask& 
   ASSIGN_OR_RETURN(RepositoryAccess access, Access());
   return run_.PodFor(ctx_, task,
                      {.work = ForgetWork{.items = queue_.Batch(object_.uid())},
-                      .lock_wait = SeesStaleLock() ? kDeadLockWait : kLockWait,
+                      .lock_wait = SeesStaleLock() ? kStaleLockWait : kLockWait,
                       .access = std::move(access),
                       .has_volume = false});
 }
@@ -429,7 +429,7 @@ absl::StatusOr<int> Deletion::ForOthers(
     RETURN_IF_ERROR(k8s::IgnoreNotFound(stored.status()));
     if (stored.ok()) {
       queue_.Put(*stored);
-      queue_.Wake(name);  // What is to come for it depends on its status.
+      queue_.Enqueue(name);  // What is to come for it depends on its status.
     }
   }
   return count;
@@ -481,10 +481,11 @@ bool DeletionReconciler::IsConcerned(const objects::DataDeletion& deletion) cons
   return deletion.phase() != objects::DeletionPhase::kFailed || IsRetried(deletion);
 }
 
-DeletionFollower::DeletionFollower(DeletionQueue& queue, WakeTable& wakes, k8s::ReconcileLoop& loop)
-    : SubjectFollower(objects::DataDeletion::kKind.kind, wakes, loop), queue_(queue) {}
+DeletionEventHandler::DeletionEventHandler(DeletionQueue& queue, EnqueueTable& enqueue_table,
+                                           k8s::ReconcileLoop& loop)
+    : SubjectEventHandler(objects::DataDeletion::kKind.kind, enqueue_table, loop), queue_(queue) {}
 
-bool DeletionFollower::Take(const objects::Object& object) {
+bool DeletionEventHandler::Take(const objects::Object& object) {
   const absl::StatusOr<objects::DataDeletion> deletion = objects::DataDeletion::From(object);
   if (!deletion.ok()) {
     return false;
@@ -493,7 +494,7 @@ bool DeletionFollower::Take(const objects::Object& object) {
   return IsOpen(deletion->phase());
 }
 
-void DeletionFollower::Leave(const std::string& uid) { queue_.Remove(uid); }
+void DeletionEventHandler::Leave(const std::string& uid) { queue_.Remove(uid); }
 
 absl::Status RemoveDeletionLeftovers(const CallContext& ctx, const MoverEnvironment& env,
                                      const objects::VolumeTask& task) {

@@ -29,7 +29,7 @@ inline constexpr absl::Duration kDeletionKeptFor = absl::Hours(24);  // once it 
 //
 //   New, Waiting --- it leads its repository (DeletionQueue), due -> InProgress
 //   InProgress ----- the worker removed the repository snapshots and freed
-//       |            the space, or there were none --------------> Completed --- a day --> deleted
+//       |            the space, or none existed --------------> Completed --- a day --> deleted
 //       +----------- anything else: what and when next ----------> Waiting
 //   New ------------ what it names is nothing of csi-delta ------> Failed
 //   InProgress ----- it failed for deletions.giveUpAfter --------> Failed
@@ -65,10 +65,10 @@ class DeletionReconciler : public objects::Reconciler<objects::DataDeletion> {
 };
 
 // All DataDeletions of one Velero namespace.
-class DeletionFollower : public SubjectFollower {
+class DeletionEventHandler : public SubjectEventHandler {
  public:
   // Borrows all.
-  DeletionFollower(DeletionQueue& queue, WakeTable& wakes, k8s::ReconcileLoop& loop);
+  DeletionEventHandler(DeletionQueue& queue, EnqueueTable& enqueue_table, k8s::ReconcileLoop& loop);
 
  private:
   bool Take(const objects::Object& object) override;
@@ -77,7 +77,7 @@ class DeletionFollower : public SubjectFollower {
   DeletionQueue& queue_;
 };
 
-// Removes the task of a DataDeletion that nobody follows any more, and its Pod.
+// Removes the task of a DataDeletion that is gone, and its Pod.
 absl::Status RemoveDeletionLeftovers(const CallContext& ctx, const MoverEnvironment& env,
                                      const objects::VolumeTask& task);
 

@@ -68,7 +68,7 @@ class DownloadStep : public TransferStep {
   // server's.
   absl::Status CheckStartBefore() const;
 
-  // FAILED_PRECONDITION when nobody makes the target's PVC any more.
+  // FAILED_PRECONDITION when the target's PVC will not be made any more.
   absl::Status CheckTargetMayCome() const;
   absl::Status NoteAccept() override;
 
@@ -116,7 +116,7 @@ class DownloadStep : public TransferStep {
   void NoteBytes(const RestoreFigures& figures);
 
   // Whether the target has the volume now; in place, whether it has it for itself again.
-  absl::StatusOr<csi::HandOver> HandOverNow();
+  absl::StatusOr<csi::RebindResult> RebindNow();
 
   bool IsConcluding() const override {
     return !object_.Annotation(objects::kRestoredVolumeAnnotation).empty();
@@ -136,8 +136,8 @@ class DownloadStep : public TransferStep {
 
   std::string StillThere() const override { return still_there_; }
 
-  std::string StageWord() const override {
-    return IsConcluding() ? "binding" : TransferStep::StageWord();
+  std::string StageText() const override {
+    return IsConcluding() ? "binding" : TransferStep::StageText();
   }
 
   void Tell(DataPhase phase, const std::string& message) override;
@@ -172,7 +172,7 @@ absl::StatusOr<TaskVolume> DownloadStep::Volume() {
 }
 
 csi::RestoreRequest DownloadStep::Restoring(std::optional<objects::OwnerReference> owner) const {
-  return {.name = stem_,
+  return {.name = task_name_,
           .mover_namespace = env_.mover_namespace,
           .target_namespace = download_.target_namespace,
           .target_claim = download_.target_claim,
@@ -276,7 +276,7 @@ void DownloadStep::NoteClass(const std::string& storage_class) {
 }
 
 csi::InPlaceRequest DownloadStep::InPlace(std::optional<objects::OwnerReference> owner) const {
-  return {.name = stem_,
+  return {.name = task_name_,
           .mover_namespace = env_.mover_namespace,
           .target_namespace = download_.target_namespace,
           .target_claim = download_.target_claim,
@@ -376,7 +376,7 @@ absl::StatusOr<absl::Time> DownloadStep::Conclude(const VolumeTaskStatus& task) 
   }
   ASSIGN_OR_RETURN(const std::string volume, FilledVolume());
   if (volume.empty()) {
-    return BeginFailure("the volume that was filled is gone: somebody deleted its claim");
+    return BeginFailure("the volume that was filled is gone: its claim was deleted");
   }
   object_.SetPhase(DataPhase::kInProgress);
   if (!download_.started_at.has_value()) {  // It was done before it was seen to begin.
@@ -398,12 +398,12 @@ absl::StatusOr<absl::Time> DownloadStep::Conclude(const VolumeTaskStatus& task) 
 
 absl::StatusOr<std::string> DownloadStep::FilledVolume() const {
   if (IsInPlace()) {
-    return stem_;
+    return task_name_;
   }
   ASSIGN_OR_RETURN(
       const auto claim,
       objects::Find<objects::PersistentVolumeClaim>(
-          ctx_, env_.api, objects::PersistentVolumeClaim::Key(env_.mover_namespace, stem_)));
+          ctx_, env_.api, objects::PersistentVolumeClaim::Key(env_.mover_namespace, task_name_)));
   return claim.has_value() ? claim->volume_name() : "";
 }
 
@@ -421,21 +421,21 @@ void DownloadStep::NoteBytes(const RestoreFigures& figures) {
                                                       .kept = figures.kept_bytes}));
 }
 
-absl::StatusOr<csi::HandOver> DownloadStep::HandOverNow() {
+absl::StatusOr<csi::RebindResult> DownloadStep::RebindNow() {
   RETURN_IF_ERROR(run_.RemoveEnded(ctx_));
   if (IsInPlace()) {
     RETURN_IF_ERROR(csi::CheckSameTarget(ctx_, env_.api, InPlace(std::nullopt)));
     ASSIGN_OR_RETURN(std::string waiting_for,
                      csi::HideInPlace(ctx_, env_.api, InPlace(std::nullopt), {.is_whole = true}));
     const bool is_done = waiting_for.empty();
-    return csi::HandOver{.is_done = is_done, .waiting_for = std::move(waiting_for)};
+    return csi::RebindResult{.is_done = is_done, .waiting_for = std::move(waiting_for)};
   }
   return csi::HandVolumeOver(ctx_, env_.api, Restoring(std::nullopt),
                              object_.Annotation(objects::kRestoredVolumeAnnotation));
 }
 
 absl::StatusOr<absl::Time> DownloadStep::GoOnConcluding() {
-  const absl::StatusOr<csi::HandOver> over = HandOverNow();
+  const absl::StatusOr<csi::RebindResult> over = RebindNow();
   if (absl::IsFailedPrecondition(over.status())) {
     return BeginFailure(over.status().message());
   }
@@ -475,7 +475,7 @@ absl::StatusOr<std::optional<absl::Time>> DownloadStep::CompleteAllTheSame(absl:
   if (!IsConcluding()) {
     return std::optional<absl::Time>();
   }
-  const absl::StatusOr<csi::HandOver> over = HandOverNow();
+  const absl::StatusOr<csi::RebindResult> over = RebindNow();
   if (over.ok() && over->is_done) {
     ASSIGN_OR_RETURN(const absl::Time next, Complete());
     return std::optional(next);
@@ -519,27 +519,29 @@ absl::StatusOr<velero::DataReference> ReferenceOf(const velero::DataDownload& do
   return reference.ok() ? std::move(reference) : Annotate(reference.status(), "spec.snapshotID");
 }
 
-// When a worker whose end nobody saw is cut off; noted in the task, which is all that is left.
+// When a worker whose end was not observed is cut off; noted in the task, which is all that is
+// left.
 absl::StatusOr<absl::Time> FencedAt(const CallContext& ctx, const MoverEnvironment& env,
-                                    const std::string& stem) {
+                                    const std::string& task_name) {
   ASSIGN_OR_RETURN(const std::optional<objects::VolumeTask> task,
-                   WorkerRun(env, stem).FindTask(ctx));
+                   WorkerRun(env, task_name).FindTask(ctx));
   const std::optional<absl::Time> noted =
       task.has_value() ? ParseRfc3339(task->Annotation(objects::kStoppingAtAnnotation))
                        : std::nullopt;
   if (noted.has_value()) {
     return *noted + kFencedAfter;
   }
-  RETURN_IF_ERROR(objects::Apply(ctx, env.api, objects::VolumeTask::Key(env.mover_namespace, stem),
+  RETURN_IF_ERROR(objects::Apply(ctx, env.api,
+                                 objects::VolumeTask::Key(env.mover_namespace, task_name),
                                  objects::Patch().SetAnnotation(objects::kStoppingAtAnnotation,
                                                                 FormatRfc3339(ctx.clock->Now()))));
   return ctx.clock->Now() + kFencedAfter;
 }
 
 // What is known of it once the DataDownload may be gone.
-csi::InPlaceRequest InPlaceLeftover(const MoverEnvironment& env, const std::string& stem,
+csi::InPlaceRequest InPlaceLeftover(const MoverEnvironment& env, const std::string& task_name,
                                     const VolumeTaskSpec& spec) {
-  return {.name = stem,
+  return {.name = task_name,
           .mover_namespace = env.mover_namespace,
           .target_namespace = spec.volume.namespace_name,
           .target_claim = spec.volume.claim,
@@ -584,15 +586,15 @@ std::optional<QueuedTransfer> QueuedDownload(const objects::Object& object) {
 
 absl::Status RemoveDownloadLeftovers(const CallContext& ctx, const MoverEnvironment& env,
                                      const objects::VolumeTask& task) {
-  const std::string stem = task.name();
+  const std::string task_name = task.name();
   const auto remove_volume = [&](const VolumeTaskSpec& spec,
                                  const objects::DataTransfer* download) -> absl::Status {
-    ASSIGN_OR_RETURN(const bool has_ended, WritesNoMore(ctx, WorkerRun(env, stem)));
-    const csi::InPlaceRequest request = InPlaceLeftover(env, stem, spec);
+    ASSIGN_OR_RETURN(const bool has_ended, WritesNoMore(ctx, WorkerRun(env, task_name)));
+    const csi::InPlaceRequest request = InPlaceLeftover(env, task_name, spec);
     ASSIGN_OR_RETURN(std::string waiting_for,
                      csi::HideInPlace(ctx, env.api, request, {.may_still_write = !has_ended}));
     if (!waiting_for.empty()) {
-      ASSIGN_OR_RETURN(const absl::Time fenced_at, FencedAt(ctx, env, stem));
+      ASSIGN_OR_RETURN(const absl::Time fenced_at, FencedAt(ctx, env, task_name));
       if (ctx.clock->Now() >= fenced_at) {
         ASSIGN_OR_RETURN(waiting_for, csi::HideInPlace(ctx, env.api, request, {.is_fenced = true}));
       }
@@ -604,7 +606,7 @@ absl::Status RemoveDownloadLeftovers(const CallContext& ctx, const MoverEnvironm
       return download == nullptr ? "" : download->Annotation(key);
     };
     return csi::RemoveRestoredVolume(ctx, env.api,
-                                     {.name = stem,
+                                     {.name = task_name,
                                       .mover_namespace = env.mover_namespace,
                                       .target_namespace = spec.volume.namespace_name,
                                       .target_claim = spec.volume.claim,
@@ -612,7 +614,7 @@ absl::Status RemoveDownloadLeftovers(const CallContext& ctx, const MoverEnvironm
                                       .size_bytes_least = 0,
                                       .file_system = "",
                                       .ignore_delay_binding = false,
-                                      .labels = LabelsFor(stem, spec.subject.namespace_name),
+                                      .labels = LabelsFor(task_name, spec.subject.namespace_name),
                                       .owner = std::nullopt},
                                      noted(objects::kRestoredVolumeAnnotation));
   };

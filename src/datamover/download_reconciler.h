@@ -59,11 +59,11 @@ class DownloadReconciler : public TransferReconciler {
   const std::function<void(const DownloadEnd&)> on_end_;
 };
 
-// What a DataDownload says to the scheduler; nothing for one that is over, or not ours.
+// What a DataDownload says to the scheduler; nothing for one that is over, or not managed.
 std::optional<QueuedTransfer> QueuedDownload(const objects::Object& object);
 
 // Removes what is left of a DataDownload's task when the DataDownload has its last phase, or is
-// gone: nobody else will. A volume that its target has stays.
+// gone: nothing else does. A volume that its target has stays.
 absl::Status RemoveDownloadLeftovers(const CallContext& ctx, const MoverEnvironment& env,
                                      const objects::VolumeTask& task);
 

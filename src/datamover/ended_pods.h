@@ -10,9 +10,9 @@
 
 namespace csidelta::datamover {
 
-// Worker Pods whose processes are known to be dead, so that nobody waits for their locks. What
+// Worker Pods whose processes are known to be dead, so that their locks are not waited for. What
 // counts is the kubelet's word that the containers are terminated: a Pod that is gone from the API
-// server may run on, on a node that nobody reaches. Kept for the newest of each repository, as long
+// server may run on, on an unreachable node. Kept for the newest of each repository, as long
 // as this process lives. Thread-safe.
 class EndedPods {
  public:

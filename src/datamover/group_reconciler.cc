@@ -6,7 +6,7 @@
 
 namespace csidelta::datamover {
 
-k8s::FollowedObjects GroupMemberContents() {
+k8s::WatchedObjects GroupMemberContents() {
   return {.type = objects::VolumeSnapshotContent::Type(),
           .namespace_name = "",
           .label_selector = objects::kMovedGroupLabel};
@@ -21,7 +21,7 @@ absl::StatusOr<absl::Time> GroupReconciler::ReconcileOne(
                                  .clock = *ctx.clock,
                                  .random = env_.random,
                                  .velero_namespace = env_.mover_namespace};
-  RETURN_IF_ERROR(csi::SettleMovedGroup(ctx, csi_env, content));
+  RETURN_IF_ERROR(csi::FinalizeMovedGroup(ctx, csi_env, content));
   return ctx.clock->Now() + kGroupLookedAtEvery;
 }
 

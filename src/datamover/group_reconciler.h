@@ -4,7 +4,7 @@
 #include "absl/time/time.h"
 #include "base/call_context.h"
 #include "datamover/mover_environment.h"
-#include "k8s/follow.h"
+#include "k8s/list_watch.h"
 #include "objects/reconciler.h"
 #include "objects/volume_snapshot.h"
 
@@ -14,9 +14,9 @@ namespace csidelta::datamover {
 inline constexpr absl::Duration kGroupLookedAtEvery = absl::Minutes(10);
 
 // The VolumeSnapshotContents of members of moved volume groups (csi/moved_group.h).
-k8s::FollowedObjects GroupMemberContents();
+k8s::WatchedObjects GroupMemberContents();
 
-// Has volume groups go as groups: when nobody needs any member's snapshot any more, and when a
+// Has volume groups go as groups: when no member's snapshot is needed any more, and when a
 // newer group of the same label was moved.
 class GroupReconciler : public objects::Reconciler<objects::VolumeSnapshotContent> {
  public:

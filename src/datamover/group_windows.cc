@@ -30,7 +30,7 @@ VolumeGroup GroupOf(const objects::VolumeGroupSnapshot& group) {
           .group = label.second};
 }
 
-k8s::FollowedObjects GroupsOfOurs(absl::string_view version) {
+k8s::WatchedObjects ManagedGroups(absl::string_view version) {
   return {.type = objects::VolumeGroupSnapshot::kKind.TypeOf(version),
           .namespace_name = "",
           .label_selector = objects::kCsiDeltaLabel};
@@ -40,7 +40,7 @@ k8s::FollowedObjects GroupsOfOurs(absl::string_view version) {
 absl::StatusOr<std::string> FindVersion(const CallContext& ctx, k8s::ApiClient& api) {
   absl::Status status;
   for (const char* const version : objects::kGroupVersions) {
-    const k8s::FollowedObjects followed = GroupsOfOurs(version);
+    const k8s::WatchedObjects followed = ManagedGroups(version);
     status = objects::List<objects::VolumeGroupSnapshot>(
                  ctx, api, followed.type, "",
                  {.label_selector = followed.label_selector, .field_selector = ""})
@@ -113,14 +113,14 @@ void GroupWindows::Note(const objects::VolumeGroupSnapshot& group) {
   }
 }
 
-absl::Status FollowGroups(const CallContext& ctx, k8s::ApiClient& api,
-                          k8s::ObjectFollower& follower) {
+absl::Status WatchGroups(const CallContext& ctx, k8s::ApiClient& api,
+                         k8s::ObjectEventHandler& handler) {
   while (true) {
     RETURN_IF_ERROR(ctx.Check());
     const CallContext until_next_look = ctx.WithTimeout(kLookForVersionEvery);
     const absl::StatusOr<std::string> version = FindVersion(ctx, api);
     if (version.ok()) {
-      k8s::Follow(until_next_look, api, GroupsOfOurs(*version), follower).IgnoreError();
+      k8s::ListAndWatch(until_next_look, api, ManagedGroups(*version), handler).IgnoreError();
       continue;
     }
     if (!absl::IsNotFound(version.status()) && !IsRetryable(version.status())) {

@@ -23,7 +23,7 @@ struct VolumeGroup {
   auto operator<=>(const VolumeGroup&) const = default;
 };
 
-// The freeze windows of volume groups that were cut (csi::FreezeWindow).
+// The freeze windows of volume groups that were taken (csi::FreezeWindow).
 struct GroupFigures {
   int64_t groups = 0;                             // since the process began, while it led
   absl::Duration windows = absl::ZeroDuration();  // of those, together
@@ -34,8 +34,8 @@ struct GroupFigures {
 // to the end of their backup. Each counts once. Thread-safe.
 class GroupWindows : public objects::EventHandler<objects::VolumeGroupSnapshot> {
  public:
-  // Groups of these Veleros that the driver answered from `since` on, so that a process that starts
-  // anew counts no group again. `leads`: of several replicas, the one that counts.
+  // Groups of these Veleros that the driver answered from `since` on, so that a process that
+  // restarts counts no group again. `leads`: of several replicas, the one that counts.
   GroupWindows(std::set<std::string> velero_namespaces, absl::Time since,
                std::function<bool()> leads);
 
@@ -60,7 +60,7 @@ class GroupWindows : public objects::EventHandler<objects::VolumeGroupSnapshot> 
 // Tells `follower` of the plugin's VolumeGroupSnapshots until `ctx` ends, and returns why it ended.
 // Clusters may serve the kind in any version or not at all, and change that: looks again for the
 // version now and then.
-absl::Status FollowGroups(const CallContext& ctx, k8s::ApiClient& api,
-                          k8s::ObjectFollower& follower);
+absl::Status WatchGroups(const CallContext& ctx, k8s::ApiClient& api,
+                         k8s::ObjectEventHandler& handler);
 
 }  // namespace csidelta::datamover

@@ -245,8 +245,9 @@ absl::Status CheckHas(const Contents& contents, const std::vector<std::string>& 
   return absl::OkStatus();
 }
 
-// That a Secret which is not there was, once, is no reason to make another: the volumes that are
-// written to from now on would have a key that no copy of the keys has, and all others none.
+// That a Secret which is not there was, once, does not make it right to make another: the volumes
+// that are written to from now on would have a key that no copy of the keys has, and all others
+// none.
 absl::Status CheckNotLost(const CallContext& ctx, k8s::ApiClient& api, const KeyringOwner& owner) {
   ASSIGN_OR_RETURN(const std::optional<KnownKey> known,
                    FindKnownKey(ctx, api, owner.velero_namespace, owner.location));
@@ -261,7 +262,7 @@ std::string LostKeyring(const KnownKey& known, const KeyringOwner& owner) {
       "it is not there, but ", known.source, " was encrypted with ",
       known.fingerprint.empty() ? "a key" : absl::StrCat("key ", known.fingerprint),
       " of it, so no new key is made; import the copy that was exported: ", ImportCommand(owner),
-      "; where there is none, docs/data-mover-keys.md says how to start again");
+      "; where none exists, docs/data-mover-keys.md says how to start again");
 }
 
 std::string KeyringSecretName(const KeyringOwner& owner) {

@@ -47,12 +47,12 @@ k8s::ObjectKey KeyringSecretKey(absl::string_view mover_namespace, const Keyring
 // The field of a Secret that was brought.
 inline constexpr char kBroughtKeyField[] = "key";
 
-// The keys of the owner, as they are now. `make`: where there are none, makes the first, unless
-// known_keys.h shows that there was one. NOT_FOUND, with the way to import them, when there are
-// none; FAILED_PRECONDITION, naming Secret, fingerprint and remedy, when the Secret belongs to
-// another location or has neither form, when a key is not the one that its name says, when the
-// newest or a confirmed one is not there, since data may be encrypted with it, or when the whole
-// Secret is lost. Errors of the API server.
+// The keys of the owner, as they are now. `make`: where none exist, makes the first, unless
+// known_keys.h shows that there was one. NOT_FOUND, with the way to import them, when none exist;
+// FAILED_PRECONDITION, naming Secret, fingerprint and remedy, when the Secret belongs to another
+// location or has neither form, when a key is not the one that its name says, when the newest or a
+// confirmed one is not there, since data may be encrypted with it, or when the whole Secret is
+// lost. Errors of the API server.
 absl::StatusOr<Keyring> OpenKeyring(const CallContext& ctx, k8s::ApiClient& api,
                                     absl::string_view mover_namespace, const KeyringOwner& owner,
                                     bool make, SecureRandom& random);

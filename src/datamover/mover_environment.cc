@@ -9,7 +9,7 @@
 
 namespace csidelta::datamover {
 
-std::string StemOf(absl::string_view kind, absl::string_view uid) {
+std::string TaskNameOf(absl::string_view kind, absl::string_view uid) {
   if (kind == "DataUpload") {
     return absl::StrCat(kUploadTagPrefix, uid);
   }
@@ -23,9 +23,9 @@ std::string StemOf(absl::string_view kind, absl::string_view uid) {
   return absl::StrCat("dx-", uid);
 }
 
-std::map<std::string, std::string> LabelsFor(const std::string& stem,
+std::map<std::string, std::string> LabelsFor(const std::string& task_name,
                                              const std::string& velero_namespace) {
-  return {{objects::kMoverTaskLabel, stem},
+  return {{objects::kMoverTaskLabel, task_name},
           {objects::kMoverVeleroNamespaceLabel, velero_namespace},
           {objects::kExcludeFromBackupLabel, "true"}};
 }

@@ -44,7 +44,7 @@ struct MoverEnvironment {
   const csi::BaseIndex* bases = nullptr;    // null: bases are listed where they are asked for
 };
 
-// How the tag of a DataUpload's repository snapshot begins: StemOf() of the upload.
+// How the tag of a DataUpload's repository snapshot begins: TaskNameOf() of the upload.
 inline constexpr char kUploadTagPrefix[] = "du-";
 // The tag that names the Backup of a DataUpload: "velero-backup=<Velero's namespace>/<name>".
 inline constexpr char kBackupTag[] = "velero-backup";
@@ -52,10 +52,10 @@ inline constexpr char kBackupTag[] = "velero-backup";
 // The name of everything that is made for one object: "du-<uid>" for a DataUpload, "dd-<uid>" for a
 // DataDownload, "dx-<uid>" for a DataDeletion, "ck-<uid>" for the check of a ProtectedVolume.
 // REQUIRES one of these kinds.
-std::string StemOf(absl::string_view kind, absl::string_view uid);
+std::string TaskNameOf(absl::string_view kind, absl::string_view uid);
 
 // The labels of everything that is made for one object.
-std::map<std::string, std::string> LabelsFor(const std::string& stem,
+std::map<std::string, std::string> LabelsFor(const std::string& task_name,
                                              const std::string& velero_namespace);
 
 // Whether the mover may read and write in a namespace of Velero. Pure.

@@ -396,9 +396,8 @@ std::string MoverMetrics::Text(absl::Time now, const MoverState& state) const {
   AddBackups(volumes, now, page);
   AddChecks(volumes, now, page);
   const MutexLock lock(mutex_);
-  page.Begin(
-      "key_unconfirmed", "gauge",
-      "1 while nobody has confirmed a copy of the key that a location's newest backup needs.");
+  page.Begin("key_unconfirmed", "gauge",
+             "1 while no copy of the key is confirmed that a location's newest backup needs.");
   for (const auto& [location, key] : keys_) {
     page.Add({{"velero_namespace", location.first}, {"location", location.second}},
              key.is_confirmed ? 0 : 1);

@@ -33,7 +33,7 @@ struct MoverState {
   bool leads = false;
   TransferScheduler::Counts transfers = {};
   std::vector<DeletionState> deletions = {};
-  int64_t leftover_tasks = 0;  // of nobody that is to be moved any more
+  int64_t leftover_tasks = 0;  // of transfers that are gone or over
   GroupFigures groups = {};
   std::map<std::string, k8s::QueueFigures> queues = {};  // by name
   const VolumeRecords* records = nullptr;                // of all volumes; null: none

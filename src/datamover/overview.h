@@ -15,7 +15,7 @@
 
 namespace csidelta::datamover {
 
-// One DataUpload or DataDownload of ours, as a person wants to see it.
+// One managed DataUpload or DataDownload, as a person wants to see it.
 struct Movement {
   std::string uid;
   std::string kind;  // "upload", "download"
@@ -25,7 +25,7 @@ struct Movement {
   std::string location;
   std::string phase;
   std::string stage;                    // of the worker; "" before there is one
-  std::string message;                  // of the object: for whom it waits, what went wrong
+  std::string message;                  // of the object: what it waits for, what went wrong
   std::string node;                     // of the worker
   std::optional<WaitReason> waits_for;  // where it is not admitted
   std::optional<absl::Time> created_at;
@@ -65,7 +65,7 @@ QueueOverview DescribeQueue(const MoverSettings& settings,
 std::string ToText(const QueueOverview& queue);
 
 // How long the transfers took that were completed since, from their beginning on, on average;
-// nothing where there are none. Pure.
+// nothing where none exist. Pure.
 std::optional<absl::Duration> MeanDuration(const std::vector<objects::DataUpload>& uploads,
                                            const std::vector<objects::DataDownload>& downloads,
                                            absl::Time since);

@@ -24,7 +24,7 @@
 #include "storage/location.h"
 #include "velero/storage_location.h"
 
-// What a worker needs to get at one repository: read where Velero keeps it, and handed over in a
+// What a worker needs to get at one repository: read where Velero keeps it, and passed in a
 // Secret of the worker's own.
 namespace csidelta::datamover {
 
@@ -60,7 +60,7 @@ struct RepositoryAccess {
 
 // Reads the location, the Secrets that it names, and the keyring, which is made at the first use
 // for writing. Where the location names no credential, Velero's own cloud-credentials count; where
-// there are none, the worker is on its own: the identity of its service account.
+// none exist, the worker is on its own: the identity of its service account.
 //
 // FAILED_PRECONDITION, naming the location, what is wrong with it and what to do, when it never
 // will do: another provider, a setting that we cannot honour, a read-only location to be written
@@ -85,7 +85,7 @@ inline constexpr absl::Duration kAccessKeptEvery = absl::Seconds(15);
 inline constexpr absl::Duration kAccessComparedEvery = absl::Minutes(5);
 
 // Hands credentials and certificates that were exchanged in a location on to workers that run; the
-// kubelet shows them their Secret anew. A location is read for all of its workers at once.
+// kubelet shows them their Secret again. A location is read for all of its workers at once.
 // Thread-safe.
 class AccessKeeper {
  public:

@@ -23,13 +23,13 @@
 #include "csi/snapshot_types.h"
 #include "datamover/archive_reconciler.h"
 #include "datamover/base_reconciler.h"
-#include "datamover/census.h"
 #include "datamover/check_reconciler.h"
 #include "datamover/claim_reconciler.h"
 #include "datamover/content_reconciler.h"
 #include "datamover/deletion_queue.h"
 #include "datamover/deletion_reconciler.h"
 #include "datamover/download_reconciler.h"
+#include "datamover/entry_cache.h"
 #include "datamover/group_reconciler.h"
 #include "datamover/group_windows.h"
 #include "datamover/mover_environment.h"
@@ -43,9 +43,9 @@
 #include "datamover/volume_records.h"
 #include "datamover/volume_task.h"
 #include "k8s/cached_client.h"
-#include "k8s/follow.h"
 #include "k8s/informer.h"
 #include "k8s/leader_lease.h"
+#include "k8s/list_watch.h"
 #include "k8s/object_cache.h"
 #include "k8s/reconcile_loop.h"
 #include "net/http_server.h"
@@ -70,8 +70,7 @@ constexpr int kOneAfterTheOther = 1;
 constexpr absl::Duration kStartAgainAfter = absl::Seconds(2);
 
 // What the mover makes for its transfers, by their task's name.
-k8s::FollowedObjects MadeForTasks(const k8s::ResourceType& type,
-                                  const std::string& namespace_name) {
+k8s::WatchedObjects MadeForTasks(const k8s::ResourceType& type, const std::string& namespace_name) {
   return {
       .type = type, .namespace_name = namespace_name, .label_selector = objects::kMoverTaskLabel};
 }
@@ -85,26 +84,26 @@ class Service {
   absl::Status Run(const CallContext& ctx, const std::string& listen_text);
 
  private:
-  k8s::Informer& Uncached(const k8s::FollowedObjects& objects) {
+  k8s::Informer& Uncached(const k8s::WatchedObjects& objects) {
     return informers_.emplace_back(objects);
   }
-  k8s::Informer& Cached(const k8s::FollowedObjects& objects, k8s::ObjectCache::Filter filter = {});
+  k8s::Informer& Cached(const k8s::WatchedObjects& objects, k8s::ObjectCache::Filter filter = {});
   std::function<bool()> Leads() const;
 
   // Objects of Velero that wait for their admissions.
-  void FollowTransfers(const char* queue, const k8s::ResourceType& type,
-                       const std::string& velero_namespace, k8s::Reconciler& reconciler,
-                       TransferFollower::Reader read);
+  void WatchTransfers(const char* queue, const k8s::ResourceType& type,
+                      const std::string& velero_namespace, k8s::Reconciler& reconciler,
+                      TransferEventHandler::Reader read);
 
   // `follower` hands what `informer` delivers to `loop`, if it is not the loop. `queue`: for the
   // metrics. Several may have the same, one in each namespace.
-  void Work(const char* queue, k8s::Informer& informer, k8s::ObjectFollower& follower,
+  void Work(const char* queue, k8s::Informer& informer, k8s::ObjectEventHandler& handler,
             k8s::ReconcileLoop& loop);
-  void FollowDeletions(const std::string& velero_namespace);
+  void WatchDeletions(const std::string& velero_namespace);
   // Whether there is nothing more urgent than checks.
   bool MayCheck() const;
 
-  void FollowRecords(const std::string& velero_namespace);
+  void WatchRecords(const std::string& velero_namespace);
 
   // DataUploads, for what becomes of them when they are over.
   void AddArchives(k8s::Informer& uploads);
@@ -127,7 +126,7 @@ class Service {
   VolumeRecordWriter::DeletionHandler deletion_handler_;
   std::deque<VolumeRecords::Handler> record_handlers_;
   TransferScheduler scheduler_;
-  WakeTable wakes_;
+  EnqueueTable enqueue_table_;
   UploadReconciler uploads_;
   DownloadReconciler downloads_;
   DeletionQueue deletion_queue_;
@@ -142,23 +141,23 @@ class Service {
   ContentReconciler contents_;
   k8s::ReconcileLoop content_loop_;
   GroupWindows group_windows_;
-  Census<VolumeTask, std::string> task_census_;  // stems
-  PodFollower pod_follower_;
+  EntryCache<VolumeTask, std::string> task_entries_;  // stems
+  PodEventHandler pod_handler_;
   DeletedSnapshots deleted_snapshots_;
   BaseReconciler bases_;
   k8s::ReconcileLoop base_loop_;
   GroupReconciler groups_;
   k8s::ReconcileLoop group_loop_;
-  WakingFollower<objects::VolumeSnapshot> snapshot_follower_;
-  WakingFollower<objects::PersistentVolumeClaim> claim_follower_;
+  EnqueueingEventHandler<objects::VolumeSnapshot> snapshot_handler_;
+  EnqueueingEventHandler<objects::PersistentVolumeClaim> claim_handler_;
   std::deque<k8s::ReconcileLoop> transfer_loops_;
-  std::deque<TransferFollower> transfer_followers_;
+  std::deque<TransferEventHandler> transfer_handlers_;
   std::deque<k8s::ReconcileLoop> deletion_loops_;
   std::deque<k8s::ReconcileLoop> archive_loops_;
-  std::deque<DeletionFollower> deletion_followers_;
+  std::deque<DeletionEventHandler> deletion_handlers_;
   std::deque<k8s::ReconcileLoop> check_loops_;
-  std::deque<CheckFollower> check_followers_;
-  std::deque<Census<objects::DataDeletion, DeletionState>> deletion_census_;
+  std::deque<CheckEventHandler> check_handlers_;
+  std::deque<EntryCache<objects::DataDeletion, DeletionState>> deletion_entries_;
   std::deque<k8s::Informer> informers_;
   std::vector<std::pair<std::string, k8s::ReconcileLoop*>> loops_;  // by queue
 };
@@ -181,24 +180,24 @@ Service::Service(k8s::ApiClient& api, k8s::ObjectCache& cache, csi::BaseIndex& b
       scheduler_(
           LimitsOf(env_.settings), Clock::Real(),
           [this] { return Leads()() && TransfersAreKnown(); },
-          [this](const std::string& task) { wakes_.Wake(task); }),
-      wakes_([this](const std::string& stem) {
-        task_loop_.Wake(env_.mover_namespace, stem);
-        content_loop_.Wake("", stem);
+          [this](const std::string& task) { enqueue_table_.Enqueue(task); }),
+      enqueue_table_([this](const std::string& task_name) {
+        task_loop_.Enqueue(env_.mover_namespace, task_name);
+        content_loop_.Enqueue("", task_name);
       }),
       uploads_(env_, scheduler_, [this](const UploadEnd& end) { metrics_.Count(end); }),
       downloads_(env_, scheduler_, [this](const DownloadEnd& end) { metrics_.Count(end); }),
       deletion_queue_(env_.settings.deletions.workers_max, Clock::Real(),
                       [this](const DeletionQueue::Name& name) {
                         for (k8s::ReconcileLoop& loop : deletion_loops_) {
-                          loop.Wake(name.namespace_name, name.name);
+                          loop.Enqueue(name.namespace_name, name.name);
                         }
                       }),
       deletions_(env_, deletion_queue_),
-      check_queue_([this](const std::string& task) { wakes_.Wake(task); }),
+      check_queue_([this](const std::string& task) { enqueue_table_.Enqueue(task); }),
       checks_(env_, check_queue_, [this] { return MayCheck(); }),
       archives_(env_),
-      tasks_(env_, wakes_, [this] { return IsSynced(); },
+      tasks_(env_, enqueue_table_, [this] { return IsSynced(); },
              {{TaskKind::kUpload, RemoveUploadLeftovers},
               {TaskKind::kDownload, RemoveDownloadLeftovers},
               {TaskKind::kForget, RemoveDeletionLeftovers},
@@ -209,19 +208,19 @@ Service::Service(k8s::ApiClient& api, k8s::ObjectCache& cache, csi::BaseIndex& b
                  tasks_, Leads(), Clock::Real(), concurrent_),
       claims_(env_),
       claim_loop_(ClaimsOfTasks(env_.mover_namespace), claims_, Leads(), Clock::Real()),
-      contents_(env_, wakes_, {velero_namespaces.begin(), velero_namespaces.end()},
+      contents_(env_, enqueue_table_, {velero_namespaces.begin(), velero_namespaces.end()},
                 [this] { return IsSynced(); }),
       content_loop_(ExposedContents(), contents_, Leads(), Clock::Real(), kOneAfterTheOther),
       group_windows_({velero_namespaces.begin(), velero_namespaces.end()}, Clock::Real().Now(),
                      Leads()),
-      task_census_([](const VolumeTask& task) { return task.name(); }, task_loop_),
-      pod_follower_(wakes_, &cache_, *env_.ended_pods, *env_.running),
+      task_entries_([](const VolumeTask& task) { return task.name(); }, task_loop_),
+      pod_handler_(enqueue_table_, &cache_, *env_.ended_pods, *env_.running),
       bases_(env_, &deleted_snapshots_, &records_),
       base_loop_(csi::BaseContents(), bases_, Leads(), Clock::Real(), kOneAfterTheOther),
       groups_(env_),
       group_loop_(GroupMemberContents(), groups_, Leads(), Clock::Real(), kOneAfterTheOther),
-      snapshot_follower_(wakes_, &cache_),
-      claim_follower_(wakes_, &cache_) {
+      snapshot_handler_(enqueue_table_, &cache_),
+      claim_handler_(enqueue_table_, &cache_) {
   Work("bases", Uncached(csi::BaseContents()), base_loop_, base_loop_);
   informers_.back().Add(bases);
   Work("groups", Uncached(GroupMemberContents()), group_loop_, group_loop_);
@@ -229,11 +228,11 @@ Service::Service(k8s::ApiClient& api, k8s::ObjectCache& cache, csi::BaseIndex& b
        Cached({.type = VolumeTask::Type(),
                .namespace_name = env_.mover_namespace,
                .label_selector = ""}),
-       task_census_, task_loop_);
+       task_entries_, task_loop_);
   Work("contents", Cached(ExposedContents()), content_loop_, content_loop_);
-  Cached(MadeForTasks(csi::PodType(), env_.mover_namespace)).Add(pod_follower_);
-  Cached(MadeForTasks(csi::VolumeSnapshotType(), env_.mover_namespace)).Add(snapshot_follower_);
-  Work("claims", Cached(ClaimsOfTasks(env_.mover_namespace)), claim_follower_, claim_loop_);
+  Cached(MadeForTasks(csi::PodType(), env_.mover_namespace)).Add(pod_handler_);
+  Cached(MadeForTasks(csi::VolumeSnapshotType(), env_.mover_namespace)).Add(snapshot_handler_);
+  Work("claims", Cached(ClaimsOfTasks(env_.mover_namespace)), claim_handler_, claim_loop_);
   informers_.back().Add(claim_loop_);
   Cached(csi::SourceSnapshots());
   for (const k8s::ResourceType* type :
@@ -241,28 +240,27 @@ Service::Service(k8s::ApiClient& api, k8s::ObjectCache& cache, csi::BaseIndex& b
     Cached({.type = *type, .namespace_name = "", .label_selector = ""});
   }
   for (const std::string& velero_namespace : velero_namespaces) {
-    FollowTransfers("uploads", csi::DataUploadType(), velero_namespace, uploads_,
-                    [this](const objects::Object& object) {
-                      if (const auto upload = objects::DataUpload::From(object); upload.ok()) {
-                        metrics_.Note(*upload);
-                        record_writer_.Note(*upload);
-                      }
-                      if (const auto backup = GoodBackupOf(object)) {
-                        scheduler_.NoteBackup(backup->volume, backup->taken_at);
-                      }
-                      return QueuedUpload(object);
-                    });
+    WatchTransfers("uploads", csi::DataUploadType(), velero_namespace, uploads_,
+                   [this](const objects::Object& object) {
+                     if (const auto upload = objects::DataUpload::From(object); upload.ok()) {
+                       metrics_.Note(*upload);
+                       record_writer_.Note(*upload);
+                     }
+                     if (const auto backup = GoodBackupOf(object)) {
+                       scheduler_.NoteBackup(backup->volume, backup->taken_at);
+                     }
+                     return QueuedUpload(object);
+                   });
     AddArchives(informers_.back());
-    FollowTransfers("downloads", csi::DataDownloadType(), velero_namespace, downloads_,
-                    [this](const objects::Object& object) {
-                      if (const auto download = objects::DataDownload::From(object);
-                          download.ok()) {
-                        record_writer_.Note(*download);
-                      }
-                      return QueuedDownload(object);
-                    });
-    FollowDeletions(velero_namespace);
-    FollowRecords(velero_namespace);
+    WatchTransfers("downloads", csi::DataDownloadType(), velero_namespace, downloads_,
+                   [this](const objects::Object& object) {
+                     if (const auto download = objects::DataDownload::From(object); download.ok()) {
+                       record_writer_.Note(*download);
+                     }
+                     return QueuedDownload(object);
+                   });
+    WatchDeletions(velero_namespace);
+    WatchRecords(velero_namespace);
   }
 }
 
@@ -292,7 +290,7 @@ absl::Status Service::Run(const CallContext& ctx, const std::string& listen_text
   for (k8s::Informer& informer : informers_) {
     threads.emplace_back([this, &ctx, &informer] { informer.Run(ctx, api_).IgnoreError(); });
   }
-  threads.emplace_back([this, &ctx] { FollowGroups(ctx, api_, group_windows_).IgnoreError(); });
+  threads.emplace_back([this, &ctx] { WatchGroups(ctx, api_, group_windows_).IgnoreError(); });
   threads.emplace_back([this, &ctx] { record_writer_.Work(ctx); });
   for (const auto& [queue, loop] : loops_) {
     threads.emplace_back([&ctx, working = loop] { working->Work(ctx); });
@@ -305,7 +303,7 @@ absl::Status Service::Run(const CallContext& ctx, const std::string& listen_text
   return absl::OkStatus();
 }
 
-k8s::Informer& Service::Cached(const k8s::FollowedObjects& objects,
+k8s::Informer& Service::Cached(const k8s::WatchedObjects& objects,
                                k8s::ObjectCache::Filter filter) {
   k8s::Informer& informer = Uncached(objects);
   informer.Add(cache_.Add(objects, std::move(filter)));
@@ -319,49 +317,50 @@ std::function<bool()> Service::Leads() const {
   };
 }
 
-void Service::FollowTransfers(const char* queue, const k8s::ResourceType& type,
-                              const std::string& velero_namespace, k8s::Reconciler& reconciler,
-                              TransferFollower::Reader read) {
-  const k8s::FollowedObjects objects{
+void Service::WatchTransfers(const char* queue, const k8s::ResourceType& type,
+                             const std::string& velero_namespace, k8s::Reconciler& reconciler,
+                             TransferEventHandler::Reader read) {
+  const k8s::WatchedObjects objects{
       .type = type, .namespace_name = velero_namespace, .label_selector = ""};
   k8s::ReconcileLoop& loop = transfer_loops_.emplace_back(objects, reconciler, Leads(),
                                                           Clock::Real(), concurrent_, &cache_);
   const auto is_to_be_moved = objects::FilterOf<objects::DataTransfer>(
       [](const objects::DataTransfer& transfer) { return IsToBeMoved(transfer); });
-  Work(queue, Cached(objects, is_to_be_moved),
-       transfer_followers_.emplace_back(type.kind, std::move(read), scheduler_, wakes_, loop),
-       loop);
+  Work(
+      queue, Cached(objects, is_to_be_moved),
+      transfer_handlers_.emplace_back(type.kind, std::move(read), scheduler_, enqueue_table_, loop),
+      loop);
 }
 
-void Service::Work(const char* queue, k8s::Informer& informer, k8s::ObjectFollower& follower,
+void Service::Work(const char* queue, k8s::Informer& informer, k8s::ObjectEventHandler& handler,
                    k8s::ReconcileLoop& loop) {
-  informer.Add(follower);
+  informer.Add(handler);
   loops_.emplace_back(queue, &loop);
 }
 
-void Service::FollowDeletions(const std::string& velero_namespace) {
-  const k8s::FollowedObjects objects{
+void Service::WatchDeletions(const std::string& velero_namespace) {
+  const k8s::WatchedObjects objects{
       .type = csi::DataDeletionType(), .namespace_name = velero_namespace, .label_selector = ""};
   k8s::ReconcileLoop& loop = deletion_loops_.emplace_back(
       objects, deletions_, Leads(), Clock::Real(), kOneAfterTheOther, &cache_);
   Work("deletions", Cached(objects),
-       deletion_census_.emplace_back(
-           DeletionStateOf, deletion_followers_.emplace_back(deletion_queue_, wakes_, loop)),
+       deletion_entries_.emplace_back(
+           DeletionStateOf, deletion_handlers_.emplace_back(deletion_queue_, enqueue_table_, loop)),
        loop);
   informers_.back().Add(deleted_snapshots_);
   informers_.back().Add(deletion_handler_);  // asks the one before it
 }
 
-void Service::FollowRecords(const std::string& velero_namespace) {
-  const k8s::FollowedObjects objects{.type = objects::ProtectedVolume::Type(),
-                                     .namespace_name = velero_namespace,
-                                     .label_selector = ""};
+void Service::WatchRecords(const std::string& velero_namespace) {
+  const k8s::WatchedObjects objects{.type = objects::ProtectedVolume::Type(),
+                                    .namespace_name = velero_namespace,
+                                    .label_selector = ""};
   k8s::ReconcileLoop& loop =
       check_loops_.emplace_back(objects, checks_, Leads(), Clock::Real(), kOneAfterTheOther);
   k8s::Informer& informer = Uncached(objects);
   informer.Add(record_handlers_.emplace_back(records_, velero_namespace));
-  Work("checks", informer, check_followers_.emplace_back(env_.settings, check_queue_, wakes_, loop),
-       loop);
+  Work("checks", informer,
+       check_handlers_.emplace_back(env_.settings, check_queue_, enqueue_table_, loop), loop);
 }
 
 bool Service::MayCheck() const {
@@ -388,13 +387,14 @@ void Service::AddArchives(k8s::Informer& uploads) {
 
 MoverState Service::State() const {
   MoverState state = {.leads = Leads()(), .transfers = scheduler_.counts()};
-  for (const auto& census : deletion_census_) {
-    const std::vector<DeletionState> deletions = census.All();
+  for (const auto& entries : deletion_entries_) {
+    const std::vector<DeletionState> deletions = entries.All();
     state.deletions.insert(state.deletions.end(), deletions.begin(), deletions.end());
   }
-  const std::vector<std::string> stems = task_census_.All();
+  const std::vector<std::string> task_names = task_entries_.All();
   state.leftover_tasks = std::count_if(
-      stems.begin(), stems.end(), [this](const std::string& stem) { return !wakes_.Has(stem); });
+      task_names.begin(), task_names.end(),
+      [this](const std::string& task_name) { return !enqueue_table_.Has(task_name); });
   state.groups = group_windows_.figures();
   state.queues = Queues();
   state.records = &records_;
@@ -442,8 +442,8 @@ net::HttpResponse Service::Answer(const net::HttpCall& call) const {
   return response;
 }
 
-// Calls until the answer is one that stays: an API server that is away for a moment is no reason to
-// give up.
+// Calls until the answer is one that stays: an API server that is away for a moment does not make
+// it right to give up.
 template <typename Call>
 auto AwaitAnswer(const CallContext& ctx, const Call& call) -> decltype(call()) {
   constexpr BackoffOptions kAgain = {.delay_first = kStartAgainAfter,

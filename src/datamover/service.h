@@ -23,7 +23,7 @@ struct ServiceSettings {
   int64_t concurrent_reconciles = k8s::kConcurrentReconciles;  // of one kind, at least 1
 };
 
-// The namespaces of a list joined by commas. INVALID_ARGUMENT when there is none, one twice, or one
+// The namespaces of a list joined by commas. INVALID_ARGUMENT when none exists, one twice, or one
 // that is no namespace's name.
 absl::StatusOr<std::vector<std::string>> ParseVeleroNamespaces(absl::string_view text);
 

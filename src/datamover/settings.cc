@@ -110,13 +110,14 @@ void ReadWorker(JsonSection& section, WorkerSettings& out) {
                  return text == "Always" || text == "IfNotPresent" || text == "Never";
                });
   ReadPullSecrets(section, out.image_pull_secrets);
-  section.Texts("podLabels", out.pod_labels, "the value of a label that is not ours or Velero's",
+  section.Texts("podLabels", out.pod_labels,
+                "the value of a label that is not reserved by csi-delta or Velero",
                 [](absl::string_view name, absl::string_view value) {
                   return !name.empty() && !IsReserved(name) && IsLabelValue(value);
                 });
   section.Texts(
       "podAnnotations", out.pod_annotations,
-      "the text of an annotation that is not ours or Velero's",
+      "the text of an annotation that is not reserved by csi-delta or Velero",
       [](absl::string_view name, absl::string_view) { return !name.empty() && !IsReserved(name); });
   ReadSelector(section, out.node_selector);
   objects::ReadTolerations(section, "tolerations", out.tolerations);

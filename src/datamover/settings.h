@@ -101,7 +101,7 @@ struct MoverSettings {
 };
 
 // Reads the text of config.json; "" and "{}" are the defaults. INVALID_ARGUMENT naming key, value
-// and legal form for a wrong value and for a key that there is none of. Pure.
+// and legal form for a wrong value and for an unknown key. Pure.
 absl::StatusOr<MoverSettings> ParseMoverSettings(absl::string_view text);
 
 // The settings as they stand now; the defaults where there is no ConfigMap.
@@ -116,7 +116,7 @@ absl::StatusOr<std::optional<MoverSettings>> FindMoverSettings(const CallContext
 // into. Pure.
 absl::Status CheckWritesIntoExisting(const MoverSettings& settings);
 
-// What holds for a storage class; the defaults when nobody says anything.
+// What holds for a storage class; the defaults when nothing is set.
 StorageClassSettings ForStorageClass(const MoverSettings& settings,
                                      absl::string_view storage_class);
 

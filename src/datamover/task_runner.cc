@@ -161,7 +161,7 @@ VolumeTaskStatus LastStatus(VolumeTaskStatus status, Outcome outcome, TaskPhase 
   return status;
 }
 
-// Has the last word written. kNone when nobody is there to be told.
+// Has the final status written. kNone when there is no task to write it to.
 absl::StatusOr<TaskPhase> Conclude(const CallContext& ctx, TaskReport& report,
                                    const VolumeTaskStatus& last) {
   const absl::Status written = report.Finish(Unstopped(ctx), last);
@@ -207,7 +207,7 @@ absl::Status TaskReport::Step(const CallContext& ctx) {
 
 absl::Status TaskReport::Finish(const CallContext& ctx, VolumeTaskStatus status) {
   status.heartbeat_at = ctx.clock->Now();
-  const CallContext limited = ctx.WithTimeout(kLastWordTimeMax);
+  const CallContext limited = ctx.WithTimeout(kFinalUploadTimeMax);
   const auto write = [&](const CallContext& attempt) { return Write(attempt, status); };
   absl::Status written = RetryRequest(limited, write);
   if (absl::IsInvalidArgument(written) && status.outcome.has_value()) {
@@ -278,14 +278,15 @@ absl::Status TaskReport::Note(const VolumeTask& task) {
 absl::StatusOr<TaskPhase> RunTask(const CallContext& ctx, k8s::ApiClient& api,
                                   const k8s::ObjectKey& task, absl::string_view node,
                                   const RunWork& run, const WorkerPodRef& pod) {
-  ASSIGN_OR_RETURN(const VolumeTask object,
-                   RetryRequest(ctx.WithTimeout(kLastWordTimeMax), [&](const CallContext& attempt) {
-                     return objects::Get<VolumeTask>(attempt, api, task);
-                   }));
+  ASSIGN_OR_RETURN(
+      const VolumeTask object,
+      RetryRequest(ctx.WithTimeout(kFinalUploadTimeMax), [&](const CallContext& attempt) {
+        return objects::Get<VolumeTask>(attempt, api, task);
+      }));
   const std::string uid = object.uid();
   const VolumeTaskStatus before = object.status();
   if (IsLast(before.phase)) {
-    CSIDELTA_LOG(kInfo, "the task has come to its end already", {"task", ToString(task)},
+    CSIDELTA_LOG(kInfo, "the task has finished already", {"task", ToString(task)},
                  {"phase", ToString(before.phase)});
     return before.phase;
   }
@@ -296,7 +297,7 @@ absl::StatusOr<TaskPhase> RunTask(const CallContext& ctx, k8s::ApiClient& api,
   status.started_at = before.started_at.value_or(ctx.clock->Now());
   status.node = std::string(node);
   TaskReport report(api, task, status, object, pod);
-  if (!report.is_ours()) {
+  if (!report.is_managed()) {
     CSIDELTA_LOG(kWarn, "the task is another Pod's", {"task", ToString(task)});
     return TaskPhase::kNone;
   }

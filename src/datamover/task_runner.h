@@ -21,10 +21,10 @@ namespace csidelta::datamover {
 // How often the status is written, as a heartbeat also when it is as it was. Each write costs a
 // second one, of the transfer that the controller copies it into.
 inline constexpr absl::Duration kReportEvery = absl::Seconds(10);
-// How long the last word is insisted on while the API server is away.
-inline constexpr absl::Duration kLastWordTimeMax = absl::Minutes(10);
+// How long writing the final status is retried while the API server is away.
+inline constexpr absl::Duration kFinalUploadTimeMax = absl::Minutes(10);
 
-// Which Pod a worker runs in. Both may be left out: then nobody takes the task away.
+// Which Pod a worker runs in. Both may be left out: then the task is never taken away.
 struct WorkerPodRef {
   std::string uid = {};
   WriteFence* fence = nullptr;  // renewed when the task is reached, closed when it is another's
@@ -53,17 +53,17 @@ class TaskReport {
   absl::Status Step(const CallContext& ctx);
 
   // Writes `status`, until it is written or the task is gone or another Pod's, for at most
-  // kLastWordTimeMax. Figures that the API server does not take are left out.
+  // kFinalUploadTimeMax. Figures that the API server does not take are left out.
   absl::Status Finish(const CallContext& ctx, VolumeTaskStatus status);
 
   VolumeTaskStatus status() const;
   // Whether the task was this Pod's when it was seen last. Not beside Step().
-  bool is_ours() const { return lost_.ok(); }
+  bool is_managed() const { return lost_.ok(); }
 
  private:
   bool IsDue(absl::Duration now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Write(const CallContext& ctx, const VolumeTaskStatus& status);
-  // Takes in what the task says of its Pod. FAILED_PRECONDITION, NOT_FOUND: it is not ours any
+  // Takes in what the task says of its Pod. FAILED_PRECONDITION, NOT_FOUND: it is another's by
   // more.
   absl::Status Note(const VolumeTask& task);
 
@@ -73,7 +73,7 @@ class TaskReport {
   std::string uid_;               // of the task
   std::string resource_version_;  // as it was seen last
   bool was_counted_ = false;      // the task named this Pod
-  absl::Status lost_;             // why the task is not ours any more, and never again
+  absl::Status lost_;             // why the task was lost, for good
   mutable Mutex mutex_;
   VolumeTaskStatus status_ ABSL_GUARDED_BY(mutex_);
   VolumeTaskStatus written_ ABSL_GUARDED_BY(mutex_);

@@ -10,42 +10,42 @@
 
 namespace csidelta::datamover {
 
-void WakeTable::Put(const std::string& stem, std::function<void()> wake) {
+void EnqueueTable::Put(const std::string& task_name, std::function<void()> wake) {
   const MutexLock lock(mutex_);
-  wakes_[stem] = std::move(wake);
+  enqueue_table_[task_name] = std::move(wake);
 }
 
-void WakeTable::Remove(const std::string& stem) {
+void EnqueueTable::Remove(const std::string& task_name) {
   {
     const MutexLock lock(mutex_);
-    wakes_.erase(stem);
+    enqueue_table_.erase(task_name);
   }
   if (on_left_) {
-    on_left_(stem);
+    on_left_(task_name);
   }
 }
 
-bool WakeTable::Wake(const std::string& stem) const {
+bool EnqueueTable::Enqueue(const std::string& task_name) const {
   const MutexLock lock(mutex_);
-  const auto found = wakes_.find(stem);
-  if (found == wakes_.end()) {
+  const auto found = enqueue_table_.find(task_name);
+  if (found == enqueue_table_.end()) {
     return false;
   }
   found->second();
   return true;
 }
 
-bool WakeTable::Has(const std::string& stem) const {
+bool EnqueueTable::Has(const std::string& task_name) const {
   const MutexLock lock(mutex_);
-  return wakes_.contains(stem);
+  return enqueue_table_.contains(task_name);
 }
 
-void PodFollower::Note(const objects::Pod& pod) {
+void PodEventHandler::Note(const objects::Pod& pod) {
   ended_.Note(pod);
   running_.NotePod(pod);
 }
 
-void PodFollower::OnObjects(std::vector<objects::Pod> page, bool is_first) {
+void PodEventHandler::OnObjects(std::vector<objects::Pod> page, bool is_first) {
   if (is_first) {
     listed_.clear();
   }
@@ -53,23 +53,23 @@ void PodFollower::OnObjects(std::vector<objects::Pod> page, bool is_first) {
     Note(pod);
     listed_.insert(pod.name());
   }
-  WakingFollower::OnObjects(std::move(page), is_first);
+  EnqueueingEventHandler::OnObjects(std::move(page), is_first);
 }
 
 // Those that went while nothing was watched are told of by nothing else.
-void PodFollower::OnListComplete() { running_.NotePods(std::exchange(listed_, {})); }
+void PodEventHandler::OnListComplete() { running_.NotePods(std::exchange(listed_, {})); }
 
-void PodFollower::OnChanged(const objects::Pod& pod) {
+void PodEventHandler::OnChanged(const objects::Pod& pod) {
   Note(pod);
-  WakingFollower::OnChanged(pod);
+  EnqueueingEventHandler::OnChanged(pod);
 }
 
-void PodFollower::OnDeleted(const objects::Pod& pod) {
+void PodEventHandler::OnDeleted(const objects::Pod& pod) {
   Note(pod);
-  WakingFollower::OnDeleted(pod);
+  EnqueueingEventHandler::OnDeleted(pod);
 }
 
-void SubjectFollower::OnObjects(std::vector<objects::Object> page, bool is_first) {
+void SubjectEventHandler::OnObjects(std::vector<objects::Object> page, bool is_first) {
   if (is_first) {
     listed_.clear();
   }
@@ -80,7 +80,7 @@ void SubjectFollower::OnObjects(std::vector<objects::Object> page, bool is_first
   }
 }
 
-void SubjectFollower::OnListComplete() {
+void SubjectEventHandler::OnListComplete() {
   std::vector<std::string> gone;
   absl::c_set_difference(uids_, std::exchange(listed_, {}), std::back_inserter(gone));
   for (const std::string& uid : gone) {
@@ -88,31 +88,33 @@ void SubjectFollower::OnListComplete() {
   }
 }
 
-void SubjectFollower::OnChanged(const objects::Object& object) {
+void SubjectEventHandler::OnChanged(const objects::Object& object) {
   if (!Note(object)) {
     Forget(object.uid());
   }
 }
 
-bool SubjectFollower::Note(const objects::Object& object) {
+bool SubjectEventHandler::Note(const objects::Object& object) {
   if (!Take(object)) {
     return false;
   }
   if (uids_.insert(object.uid()).second) {
-    wakes_.Put(StemOf(kind_, object.uid()), [this, space = object.namespace_name(),
-                                             name = object.name()] { loop_.Wake(space, name); });
+    enqueue_table_.Put(TaskNameOf(kind_, object.uid()),
+                       [this, space = object.namespace_name(), name = object.name()] {
+                         loop_.Enqueue(space, name);
+                       });
   }
   return true;
 }
 
-void SubjectFollower::Forget(const std::string& uid) {
+void SubjectEventHandler::Forget(const std::string& uid) {
   if (uids_.erase(uid) > 0) {
-    wakes_.Remove(StemOf(kind_, uid));
+    enqueue_table_.Remove(TaskNameOf(kind_, uid));
     Leave(uid);
   }
 }
 
-bool TransferFollower::Take(const objects::Object& object) {
+bool TransferEventHandler::Take(const objects::Object& object) {
   std::optional<QueuedTransfer> transfer = read_(object);
   if (!transfer.has_value()) {
     return false;
@@ -121,18 +123,21 @@ bool TransferFollower::Take(const objects::Object& object) {
   return true;
 }
 
-void TransferFollower::Leave(const std::string& uid) { scheduler_.Remove(uid); }
+void TransferEventHandler::Leave(const std::string& uid) { scheduler_.Remove(uid); }
 
-TaskReconciler::TaskReconciler(const MoverEnvironment& env, const WakeTable& wakes,
+TaskReconciler::TaskReconciler(const MoverEnvironment& env, const EnqueueTable& enqueue_table,
                                std::function<bool()> is_synced,
                                std::map<TaskKind, Remover> removers)
-    : env_(env), wakes_(wakes), is_synced_(std::move(is_synced)), removers_(std::move(removers)) {}
+    : env_(env),
+      enqueue_table_(enqueue_table),
+      is_synced_(std::move(is_synced)),
+      removers_(std::move(removers)) {}
 
 absl::StatusOr<absl::Time> TaskReconciler::ReconcileOne(const CallContext& ctx,
                                                         const VolumeTask& task) {
   const absl::Time later = ctx.clock->Now() + kLeftoversEvery;
   env_.running->NoteTask(task);
-  if (wakes_.Wake(task.name())) {
+  if (enqueue_table_.Enqueue(task.name())) {
     return later;
   }
   if (!is_synced_()) {

@@ -27,64 +27,65 @@
 
 namespace csidelta::datamover {
 
-// How often what nobody owns is looked for.
+// How often unowned objects are looked for.
 inline constexpr absl::Duration kLeftoversEvery = absl::Minutes(10);
 inline constexpr absl::Duration kUntilSynced = absl::Seconds(2);
 
 // Who is to look again when something of a stem changed. Thread-safe.
-class WakeTable {
+class EnqueueTable {
  public:
-  // `on_left`: told of each stem that nobody cares for any more. What bears its name was left to
-  // whoever cared until then, and would be looked at again only after kLeftoversEvery. Called
-  // without a lock; it may be empty.
-  explicit WakeTable(std::function<void(const std::string& stem)> on_left = {})
+  // `on_left`: told of each task name that is not registered any more. What bears its name was left
+  // to the registered callback until then, and would be looked at again only after kLeftoversEvery.
+  // Called without a lock; it may be empty.
+  explicit EnqueueTable(std::function<void(const std::string& task_name)> on_left = {})
       : on_left_(std::move(on_left)) {}
 
-  void Put(const std::string& stem, std::function<void()> wake);
-  void Remove(const std::string& stem);
-  // False when nobody cares for it.
-  bool Wake(const std::string& stem) const;
-  // Whether somebody cares for it.
-  bool Has(const std::string& stem) const;
+  void Put(const std::string& task_name, std::function<void()> wake);
+  void Remove(const std::string& task_name);
+  // False when none is registered.
+  bool Enqueue(const std::string& task_name) const;
+  // Whether one is registered.
+  bool Has(const std::string& task_name) const;
 
  private:
   mutable Mutex mutex_;
-  std::map<std::string, std::function<void()>> wakes_ ABSL_GUARDED_BY(mutex_);
-  const std::function<void(const std::string& stem)> on_left_;
+  std::map<std::string, std::function<void()>> enqueue_table_ ABSL_GUARDED_BY(mutex_);
+  const std::function<void(const std::string& task_name)> on_left_;
 };
 
-// Objects that bear the name of their stem: whoever cares is woken, but not by what this process
-// has written, which `cache` knows; it may be null. Borrows both.
+// Objects that bear the name of their task: the registered callback is called, but not for what
+// this process has written, which `cache` knows; it may be null. Borrows both.
 template <typename Kind>
-class WakingFollower : public objects::EventHandler<Kind> {
+class EnqueueingEventHandler : public objects::EventHandler<Kind> {
  public:
-  WakingFollower(WakeTable& wakes, const k8s::ObjectCache* cache) : wakes_(wakes), cache_(cache) {}
+  EnqueueingEventHandler(EnqueueTable& enqueue_table, const k8s::ObjectCache* cache)
+      : enqueue_table_(enqueue_table), cache_(cache) {}
 
  protected:
   void OnObjects(std::vector<Kind> page, bool /*is_first*/) override {
     for (const Kind& object : page) {
-      wakes_.Wake(object.name());
+      enqueue_table_.Enqueue(object.name());
     }
   }
   void OnListComplete() override {}
   void OnChanged(const Kind& object) override {
     if (cache_ == nullptr || !cache_->IsOwnWrite(object.key())) {
-      wakes_.Wake(object.name());
+      enqueue_table_.Enqueue(object.name());
     }
   }
-  void OnDeleted(const Kind& object) override { wakes_.Wake(object.name()); }
+  void OnDeleted(const Kind& object) override { enqueue_table_.Enqueue(object.name()); }
 
  private:
-  WakeTable& wakes_;
+  EnqueueTable& enqueue_table_;
   const k8s::ObjectCache* const cache_;
 };
 
 // Worker Pods: as above, and each change of one is noted, and those that have ended. Borrows all.
-class PodFollower : public WakingFollower<objects::Pod> {
+class PodEventHandler : public EnqueueingEventHandler<objects::Pod> {
  public:
-  PodFollower(WakeTable& wakes, const k8s::ObjectCache* cache, EndedPods& ended,
-              RunningWorkers& running)
-      : WakingFollower(wakes, cache), ended_(ended), running_(running) {}
+  PodEventHandler(EnqueueTable& enqueue_table, const k8s::ObjectCache* cache, EndedPods& ended,
+                  RunningWorkers& running)
+      : EnqueueingEventHandler(enqueue_table, cache), ended_(ended), running_(running) {}
 
  private:
   void OnObjects(std::vector<objects::Pod> page, bool is_first) override;
@@ -98,16 +99,16 @@ class PodFollower : public WakingFollower<objects::Pod> {
   std::set<std::string> listed_;  // of a list that is not whole yet
 };
 
-// All objects of one kind in one Velero namespace: those that are ours and not over are in the
+// All objects of one kind in one Velero namespace: those that are managed and not over are in the
 // table of stems; all go on to the loop that moves them.
-class SubjectFollower : public objects::EventHandler<objects::Object> {
+class SubjectEventHandler : public objects::EventHandler<objects::Object> {
  public:
-  // Borrows both. `kind`: for StemOf().
-  SubjectFollower(std::string kind, WakeTable& wakes, k8s::ReconcileLoop& loop)
-      : EventHandler(&loop), kind_(std::move(kind)), wakes_(wakes), loop_(loop) {}
+  // Borrows both. `kind`: for TaskNameOf().
+  SubjectEventHandler(std::string kind, EnqueueTable& enqueue_table, k8s::ReconcileLoop& loop)
+      : EventHandler(&loop), kind_(std::move(kind)), enqueue_table_(enqueue_table), loop_(loop) {}
 
  protected:
-  // Whether the object is ours and not over; told of it whenever something of it changed.
+  // Whether the object is managed and not over; told of it whenever something of it changed.
   virtual bool Take(const objects::Object& object) = 0;
   // One that was taken is over, or gone.
   virtual void Leave(const std::string& /*uid*/) {}
@@ -121,22 +122,22 @@ class SubjectFollower : public objects::EventHandler<objects::Object> {
   void Forget(const std::string& uid);
 
   const std::string kind_;
-  WakeTable& wakes_;
+  EnqueueTable& enqueue_table_;
   k8s::ReconcileLoop& loop_;
   std::set<std::string> uids_;    // that were taken
   std::set<std::string> listed_;  // those of a list that is not whole yet
 };
 
 // Objects of transfers: the scheduler hears of them, too, and of those that are over.
-class TransferFollower : public SubjectFollower {
+class TransferEventHandler : public SubjectEventHandler {
  public:
-  // What an object says to the scheduler; nothing for one that is over, or not ours.
+  // What an object says to the scheduler; nothing for one that is over, or not managed.
   using Reader = std::function<std::optional<QueuedTransfer>(const objects::Object& object)>;
 
   // Borrows the scheduler, the table and the loop.
-  TransferFollower(std::string kind, Reader read, TransferScheduler& scheduler, WakeTable& wakes,
-                   k8s::ReconcileLoop& loop)
-      : SubjectFollower(std::move(kind), wakes, loop),
+  TransferEventHandler(std::string kind, Reader read, TransferScheduler& scheduler,
+                       EnqueueTable& enqueue_table, k8s::ReconcileLoop& loop)
+      : SubjectEventHandler(std::move(kind), enqueue_table, loop),
         read_(std::move(read)),
         scheduler_(scheduler) {}
 
@@ -148,18 +149,20 @@ class TransferFollower : public SubjectFollower {
   TransferScheduler& scheduler_;
 };
 
-// Looks at VolumeTasks: how far they are is noted, and whom they are done for is woken; those of
-// nobody are removed with all that was made for them. A task whose namespace is not served, which
-// was taken out of veleroNamespaces, is logged once and stays: its object cannot be read.
+// Looks at VolumeTasks: how far they are is noted, and the objects they are done for are enqueued;
+// those of no object are removed with all that was made for them. A task whose namespace is not
+// served, which was taken out of veleroNamespaces, is logged once and stays: its object cannot be
+// read.
 class TaskReconciler : public objects::Reconciler<VolumeTask> {
  public:
-  // Removes what is left of a task when whom it was done for is over or gone; else does nothing.
+  // Removes what is left of a task when the object it was done for is over or gone; else does
+  // nothing.
   using Remover = std::function<absl::Status(const CallContext&, const MoverEnvironment&,
                                              const VolumeTask& task)>;
 
   // `is_synced`: whether all objects that tasks are done for are known. Tasks of a kind without
   // remover stay. Borrows the others.
-  TaskReconciler(const MoverEnvironment& env, const WakeTable& wakes,
+  TaskReconciler(const MoverEnvironment& env, const EnqueueTable& enqueue_table,
                  std::function<bool()> is_synced, std::map<TaskKind, Remover> removers);
 
  private:
@@ -167,7 +170,7 @@ class TaskReconciler : public objects::Reconciler<VolumeTask> {
   void TellUnserved(const VolumeTask& task, const VolumeTaskSpec& spec);
 
   const MoverEnvironment& env_;
-  const WakeTable& wakes_;
+  const EnqueueTable& enqueue_table_;
   const std::function<bool()> is_synced_;
   const std::map<TaskKind, Remover> removers_;
   Mutex mutex_;

@@ -16,7 +16,7 @@
 namespace csidelta::datamover {
 
 // A DataUpload or DataDownload as it was just read, and what we make of it: changes are gathered
-// and written at once, under the condition that nobody else wrote meanwhile. These kinds have no
+// and written at once, under the condition that it was not written meanwhile. These kinds have no
 // status subresource.
 class TransferObject {
  public:
@@ -25,7 +25,7 @@ class TransferObject {
   const objects::DataTransfer& object() const { return object_; }
   k8s::ObjectKey key() const;
   std::string Annotation(absl::string_view key) const;
-  // An annotation of ours that holds a time.
+  // An annotation of csi-delta that holds a time.
   std::optional<absl::Time> TimeOf(absl::string_view key) const;
 
   void SetPhase(velero::DataPhase phase);
@@ -47,7 +47,7 @@ class TransferObject {
   void AddFinalizer();
   void RemoveFinalizer() { object_.RemoveFinalizer(objects::kMoverFinalizer); }
 
-  // Writes what changed; nothing when nothing did. ABORTED when somebody else was faster.
+  // Writes what changed; nothing when nothing did. ABORTED when another client was faster.
   absl::Status Write(const CallContext& ctx, k8s::ApiClient& api);
 
  private:

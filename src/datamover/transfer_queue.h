@@ -200,9 +200,9 @@ class TransferQueue {
   void EraseHead(const LaneKey& key, const std::string& volume_namespace);
   void InsertHead(const LaneKey& key, const std::string& volume_namespace);
   void RevokeAll(const std::string& volume);
-  // The best one of a kind that no limit stops; null where there is none.
+  // The best one of a kind that no limit stops; null where none exists.
   const Head* FirstOf(TransferKind kind);
-  // The one of its volume that is before this one; null where there is none.
+  // The one of its volume that is before this one; null where none exists.
   const QueuedTransfer* BeforeItOf(const QueuedTransfer& transfer) const;
   bool NamespaceIsFull(int admitted) const;
   bool ClassIsFull(const std::string& storage_class) const;

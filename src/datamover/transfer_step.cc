@@ -48,9 +48,9 @@ TransferStep::TransferStep(const CallContext& ctx, const MoverEnvironment& env,
     : ctx_(ctx),
       env_(env),
       object_(words.type, std::move(object)),
-      stem_(StemOf(words.type.kind, transfer.uid)),
-      labels_(LabelsFor(stem_, transfer.namespace_name)),
-      run_(env, stem_),
+      task_name_(TaskNameOf(words.type.kind, transfer.uid)),
+      labels_(LabelsFor(task_name_, transfer.namespace_name)),
+      run_(env, task_name_),
       scheduler_(scheduler),
       words_(std::move(words)),
       transfer_(transfer) {}
@@ -187,6 +187,7 @@ absl::StatusOr<absl::Time> TransferStep::Follow(const WorkerView& view) {
   if (view.has_pod) {
     EndRefusal(object_);
   }
+  // Its admission was given back while no node took the Pod. Now that one has, it runs, and counts.
   if (!IsAdmitted() && (view.state == WorkerView::State::kRunning || !view.node.empty())) {
     object_.SetTime(objects::kAdmittedAtAnnotation, scheduler_.AdmitRunning(EndAwaiting()));
   }
@@ -194,7 +195,7 @@ absl::StatusOr<absl::Time> TransferStep::Follow(const WorkerView& view) {
     case WorkerView::State::kStarting:
       return Await(view);
     case WorkerView::State::kRunning:
-      return FollowRunning(view);
+      return WatchRunning(view);
     case WorkerView::State::kEnded:
       break;
   }
@@ -211,7 +212,7 @@ absl::StatusOr<objects::VolumeTask> TransferStep::CachedTask() const {
   return task.value_or(objects::VolumeTask());
 }
 
-absl::StatusOr<absl::Time> TransferStep::FollowRunning(const WorkerView& view) {
+absl::StatusOr<absl::Time> TransferStep::WatchRunning(const WorkerView& view) {
   if (view.status.phase == TaskPhase::kNone && Now() >= DeadlineOf(view)) {
     return BeginFailure("the worker runs, but does not say so: may its Pod reach the API server?");
   }
@@ -237,7 +238,7 @@ absl::StatusOr<absl::Time> TransferStep::FollowRunning(const WorkerView& view) {
     object_.SetProgress(view.status.done_bytes, view.status.total_bytes);
   }
   RETURN_IF_ERROR(Write());
-  if (moves_on) {
+  if (moves_on) {  // InProgress is a write of its own, so that watchers see both phases.
     return Now();
   }
   if (IsWatchedClosely()) {
@@ -245,7 +246,7 @@ absl::StatusOr<absl::Time> TransferStep::FollowRunning(const WorkerView& view) {
   }
   if (view.status.phase == TaskPhase::kRunning) {
     const absl::Duration now = ctx_.clock->Uptime();
-    env_.running->Runs(stem_, now, now + (view.look_again - Now()));
+    env_.running->Runs(task_name_, now, now + (view.look_again - Now()));
   }
   return view.look_again;
 }
@@ -278,6 +279,7 @@ absl::StatusOr<absl::Time> TransferStep::Await(const WorkerView& view) {
       Now() >= view.attempt_since + kUnschedulableTimeMax) {
     GiveBackAdmission();
   }
+  // A full cluster is no fault of the transfer: while a node is waited for, no deadline holds.
   const absl::Time deadline = DeadlineOf(view);
   if (Now() >= deadline && !view.waits_for_node) {
     return BeginFailure(absl::StrCat("it was not prepared within ",
@@ -358,13 +360,13 @@ absl::Time TransferStep::DeadlineOf(const WorkerView& view) const {
 
 // --- Its end
 
-std::string TransferStep::StageWord() const {
+std::string TransferStep::StageText() const {
   return transfer_.phase == DataPhase::kInProgress ? words_.moving : "preparing";
 }
 
 absl::StatusOr<absl::Time> TransferStep::BeginFailure(absl::string_view why) {
   object_.SetAnnotation(objects::kFailureAnnotation,
-                        absl::StrCat("volume ", words_.volume, " (", StageWord(), "): ", why));
+                        absl::StrCat("volume ", words_.volume, " (", StageText(), "): ", why));
   object_.SetTime(objects::kStoppingAtAnnotation, Now());
   RETURN_IF_ERROR(Write());
   return WindUp();
@@ -413,7 +415,7 @@ absl::StatusOr<absl::Time> TransferStep::End(DataPhase phase, const std::string&
   object_.RemoveFinalizer();
   RETURN_IF_ERROR(Write());
   Tell(phase, message);
-  env_.running->Remove(stem_);
+  env_.running->Remove(task_name_);
   RETURN_IF_ERROR(run_.RemoveTask(ctx_));
   return absl::InfiniteFuture();
 }
@@ -434,7 +436,7 @@ absl::StatusOr<absl::Time> TransferReconciler::ReconcileOne(const CallContext& c
   if (!IsToBeMoved(object)) {
     return absl::InfiniteFuture();
   }
-  const std::string task = StemOf(type_.kind, object.uid());
+  const std::string task = TaskNameOf(type_.kind, object.uid());
   const absl::Time keep_again = KeepAccess(ctx, object, task);
   ASSIGN_OR_RETURN(std::optional<absl::Time> next, CopyProgress(ctx, object, task));
   if (!next.has_value()) {
@@ -534,7 +536,7 @@ QueuedTransfer QueuedTransferOf(const objects::Object& object, absl::string_view
                                 const velero::DataTransfer& transfer) {
   QueuedTransfer queued;
   queued.uid = transfer.uid;
-  queued.task = StemOf(kind, transfer.uid);
+  queued.task = TaskNameOf(kind, transfer.uid);
   queued.name = absl::StrCat(kind, " ", transfer.namespace_name, "/", transfer.name);
   queued.location = transfer.storage_location;
   queued.created_at = object.created_at().value_or(absl::InfinitePast());

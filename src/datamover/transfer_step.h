@@ -41,7 +41,7 @@ inline constexpr int kRefusedTransfersMax = 20;
 // How long a step on the way to a running Pod takes until the message says what is waited for.
 inline constexpr absl::Duration kWaitShownAfter = absl::Seconds(3);
 
-// While something is waited for that nobody tells of.
+// While something is waited for that no watch reports.
 inline constexpr absl::Duration kTransferLookAgain = absl::Milliseconds(500);
 
 // One look at one DataUpload or DataDownload, which moves it to where it should be:
@@ -74,9 +74,9 @@ inline constexpr absl::Duration kTransferLookAgain = absl::Milliseconds(500);
 // which is the last of what was made.
 //
 // What is particular to a kind is in the methods below. FAILED_PRECONDITION and INVALID_ARGUMENT of
-// theirs say what will never do: the transfer fails with these words. Other errors are those of the
-// moment. While no Pod runs they are shown in status.message; those that the API server does not
-// mean for a moment, such as a quota's, fail the transfer when its time to prepare is over.
+// their own say what will never do: the transfer fails with these words. Other errors are those of
+// the moment. While no Pod runs they are shown in status.message; those that the API server does
+// not mean for a moment, such as a quota's, fail the transfer when its time to prepare is over.
 class TransferStep {
  public:
   virtual ~TransferStep() = default;
@@ -140,7 +140,7 @@ class TransferStep {
   // Whether a worker that was told to end, however it is cut off, writes no more.
   bool IsFenced() const;
   // "preparing", "uploading".
-  virtual std::string StageWord() const;
+  virtual std::string StageText() const;
   // It has its last phase: Events, figures.
   virtual void Tell(velero::DataPhase phase, const std::string& message) = 0;
 
@@ -163,7 +163,7 @@ class TransferStep {
   CallContext ctx_;
   const MoverEnvironment& env_;
   TransferObject object_;
-  const std::string stem_;
+  const std::string task_name_;
   const std::map<std::string, std::string> labels_;
   WorkerRun run_;
   int pods_ = 0;  // of the task, so far
@@ -180,7 +180,7 @@ class TransferStep {
   absl::StatusOr<absl::Time> AwaitDespite(const absl::Status& error);
   absl::StatusOr<absl::Time> Follow(const WorkerView& view);
   absl::StatusOr<objects::VolumeTask> CachedTask() const;
-  absl::StatusOr<absl::Time> FollowRunning(const WorkerView& view);
+  absl::StatusOr<absl::Time> WatchRunning(const WorkerView& view);
   absl::StatusOr<absl::Time> Await(const WorkerView& view);
   bool IsBrief(const WorkerView& view) const;
   absl::Time DeadlineOf(const WorkerView& view) const;

@@ -142,7 +142,7 @@ class Planner {
   absl::StatusOr<std::vector<Kind>> List(const k8s::ResourceType& type, absl::string_view space,
                                          const std::string& label_selector = "");
 
-  // DataUploads and DataDownloads of ours.
+  // Managed DataUploads and DataDownloads.
   absl::StatusOr<std::vector<objects::DataTransfer>> Transfers(const k8s::ResourceType& type);
 
   static bool IsOver(const objects::DataTransfer& transfer) {
@@ -158,7 +158,7 @@ class Planner {
     plan_.steps.push_back({std::move(item), std::move(act), std::move(until_gone)});
   }
 
-  // Plain deletion of an object that is nobody's any more.
+  // Plain deletion of an unowned object.
   void AddObject(const k8s::ResourceType& type, const objects::Object& object,
                  std::string text = "");
   absl::Status PlanDeletions();
@@ -199,14 +199,14 @@ class Planner {
   absl::Status NoteFormerPlaces();
   absl::Status PlanKeys();
 
-  // Whether somebody has a copy of every key in it.
+  // Whether a copy of every key in it is confirmed.
   static bool IsConfirmed(const objects::Secret& secret);
   void PlanKeysOf(const KeyringOwner& owner, const objects::Secret& secret);
   static absl::Status DropKeys(const CallContext& ctx, k8s::ApiClient& api,
                                storage::OpenedStore& opened, const std::string& folder,
                                const k8s::ObjectKey& key, const std::string& uid);
 
-  // Without the plugin nobody takes its finalizer off.
+  // Without the plugin its finalizer is never removed.
   void NotePendingDeletion(const k8s::ResourceType& type, const objects::Object& object) {
     plan_.stays.push_back(ItemOf(type, object, csi::DescribePendingDeletion(type, object)));
   }
@@ -261,17 +261,17 @@ absl::StatusOr<std::vector<Kind>> Planner::List(const k8s::ResourceType& type,
 
 absl::StatusOr<std::vector<objects::DataTransfer>> Planner::Transfers(
     const k8s::ResourceType& type) {
-  std::vector<objects::DataTransfer> ours;
+  std::vector<objects::DataTransfer> own;
   for (const std::string& space : request_.velero_namespaces) {
     ASSIGN_OR_RETURN(std::vector<objects::DataTransfer> all,
                      List<objects::DataTransfer>(type, space));
     for (objects::DataTransfer& transfer : all) {
       if (transfer.data_mover() == velero::kDataMoverName) {
-        ours.push_back(std::move(transfer));
+        own.push_back(std::move(transfer));
       }
     }
   }
-  return ours;
+  return own;
 }
 
 UninstallItem Planner::ItemOf(const k8s::ResourceType& type, const objects::Object& object,
@@ -374,7 +374,7 @@ absl::Status Planner::PlanTransfers() {
       }
       const k8s::ObjectKey key = {*type, transfer.namespace_name(), transfer.name()};
       Add(ItemOf(*type, transfer,
-                 IsOver(transfer) ? "loses our finalizer" : "is given up: nobody moves it"),
+                 IsOver(transfer) ? "loses our finalizer" : "is given up: no controller moves it"),
           [&env = env_, type, key](const CallContext& ctx) {
             return GiveUp(ctx, env, *type, key);
           });
@@ -409,16 +409,16 @@ absl::Status Planner::DropItsSnapshot(const CallContext& ctx, const MoverEnviron
   if (!upload.ok()) {
     return absl::OkStatus();  // It names none.
   }
-  const std::string stem = StemOf("DataUpload", upload->uid);
+  const std::string task_name = TaskNameOf("DataUpload", upload->uid);
   return csi::RemoveExposure(ctx, env.api,
-                             {.name = stem,
+                             {.name = task_name,
                               .source_namespace = upload->source_namespace,
                               .source_snapshot = upload->volume_snapshot,
                               .mover_namespace = env.mover_namespace,
                               .storage_class = "",
-                              .labels = LabelsFor(stem, upload->namespace_name),
+                              .labels = LabelsFor(task_name, upload->namespace_name),
                               .owner = std::nullopt},
-                             csi::SnapshotFate::kDelete);
+                             csi::SnapshotAction::kDelete);
 }
 
 bool Planner::IsAskedFor(const objects::Object& object) {
@@ -520,7 +520,7 @@ absl::Status Planner::DropContent(const CallContext& ctx, const MoverEnvironment
                                  .clock = *ctx.clock,
                                  .random = env.random,
                                  .velero_namespace = env.mover_namespace};
-  return csi::SettleMovedGroup(ctx, csi_env, *content);
+  return csi::FinalizeMovedGroup(ctx, csi_env, *content);
 }
 
 absl::Status Planner::PlanRest() {
@@ -625,8 +625,9 @@ absl::Status Planner::NoteFormerPlaces() {
       plan_.stays.push_back(
           {.kind = "data",
            .name = address,
-           .text = absl::StrCat("DataUpload ", FullName(upload), " was stored there, and location ",
-                                location, " is elsewhere now: nobody looked; remove it by hand")});
+           .text = absl::StrCat(
+               "DataUpload ", FullName(upload), " was stored there, and location ", location,
+               " is elsewhere now: its data was not looked for; remove it by hand")});
     }
   }
   return absl::OkStatus();
@@ -664,9 +665,9 @@ void Planner::PlanKeysOf(const KeyringOwner& owner, const objects::Secret& secre
   if (request_.keep_data) {
     stays("csi-delta mover-key export them before the namespace goes");
   } else if (place == places_.end() || !place->second.was_listed || place->second.was_elsewhere) {
-    stays("nobody looked whether data is left that only they open; delete it by hand");
+    stays("data that only they open may be left: it was not looked for; delete them by hand");
   } else if (!place->second.had_data && !IsConfirmed(secret)) {
-    stays("no data was found there, and nobody said that he has a copy; delete it by hand");
+    stays("no data was found there, and no copy is confirmed; delete it by hand");
   } else {
     Add(ItemOf(objects::Secret::Type(), secret, absl::StrCat("keys of location ", location)),
         [&api = env_.api, opened = place->second.opened, folder = folder_,

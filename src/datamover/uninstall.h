@@ -32,7 +32,7 @@ struct UninstallPlan {
   struct Step {
     UninstallItem item;
     std::function<absl::Status(const CallContext& ctx)> act;  // does no harm when done already
-    std::optional<k8s::ObjectKey> until_gone = {};            // what somebody else then removes
+    std::optional<k8s::ObjectKey> until_gone = {};  // what another controller then removes
   };
 
   std::vector<UninstallItem> running;  // must end first; then nothing else is known
@@ -40,13 +40,13 @@ struct UninstallPlan {
   std::vector<UninstallItem> stays;
 };
 
-// What there is to remove now. Whatever is not over is `running` while somebody may be at it: a
-// controller that leads, or a worker Pod. When nobody is any more, it is given up instead.
+// What there is to remove now. Whatever is not over is `running` while a process may be at it: a
+// controller that leads, or a worker Pod. Without one it is given up instead.
 //
 // Data and keys stay unless `keep_data` is false. Keys go only with the data that they open: where
-// data of this cluster stays, or may be where nobody looks, they stay. Data of other clusters in
-// the same bucket is none of ours. What belongs to a Velero in another namespace than those asked
-// for stays, too.
+// data of this cluster stays, or may be where it cannot be looked for, they stay. Data of other
+// clusters in the same bucket is not csi-delta's. What belongs to a Velero in another namespace
+// than those asked for stays, too.
 //
 // FAILED_PRECONDITION when the cluster cannot be told from others; errors of the API server. Writes
 // nothing. The plan borrows `env`.

@@ -83,13 +83,13 @@ class UploadStep : public TransferStep {
   static bool BaseWasMissed(const BackupFigures& figures);
 
   // A driver that said once that the base is gone needs bases, whatever the settings say of it.
-  absl::StatusOr<csi::SnapshotFate> SettleBase(const BackupFigures& figures);
-  absl::Status RemoveWithSnapshot(csi::SnapshotFate fate);
+  absl::StatusOr<csi::SnapshotAction> FinalizeBase(const BackupFigures& figures);
+  absl::Status RemoveWithSnapshot(csi::SnapshotAction action);
   absl::Status RemoveAll() override;
 
   // A worker that is given up before it says how it ends may be at its last step, or be done just
   // now; so may one have been that was lost before the last. Its snapshot goes by a DataDeletion,
-  // which waits until nobody uses the repository any more.
+  // which waits until the repository is unused.
   absl::Status ForgetUnnamed();
   // Before a restore of the volume fails of it.
   void WarnOfScratch(int64_t volume_bytes);
@@ -121,7 +121,7 @@ absl::StatusOr<TaskVolume> UploadStep::Volume() {
   absl::StatusOr<std::string> claim_uid = ClaimUid();
   if (absl::IsNotFound(claim_uid.status())) {
     return absl::FailedPreconditionError(
-        "the claim is gone, and nobody noted its uid; back up again");
+        "the PVC is gone, and its uid was not recorded; back up again");
   }
   ASSIGN_OR_RETURN(claim_uid_, std::move(claim_uid));
   return TaskVolume{.namespace_name = upload_.source_namespace,
@@ -155,7 +155,7 @@ csi::BaseOwner UploadStep::Owner() const {
 
 csi::ExposeRequest UploadStep::Exposing(std::optional<objects::OwnerReference> owner) const {
   const StorageClassSettings settings = ForStorageClass(env_.settings, upload_.storage_class);
-  return {.name = stem_,
+  return {.name = task_name_,
           .source_namespace = upload_.source_namespace,
           .source_snapshot = upload_.volume_snapshot,
           .source_claim = upload_.source_claim,
@@ -208,8 +208,8 @@ UploadWork UploadStep::Work(const std::optional<csi::MovedGroup>& group) const {
   UploadWork work{.device = kVolumePath,
                   .host = env_.cluster,
                   .path = absl::StrCat("/", upload_.source_namespace, "/", upload_.source_claim),
-                  .volume_snapshot = absl::StrCat(env_.mover_namespace, "/", stem_),
-                  .tags = {stem_},
+                  .volume_snapshot = absl::StrCat(env_.mover_namespace, "/", task_name_),
+                  .tags = {task_name_},
                   .on_fallback = OnFallback()};
   // A label would name a Backup with a long name by a digest.
   if (const std::string backup = OwningBackupOf(object_.object()); k8s::IsObjectName(backup)) {
@@ -219,7 +219,9 @@ UploadWork UploadStep::Work(const std::optional<csi::MovedGroup>& group) const {
     for (std::string& tag :
          incremental::FormatGroupTags({.group = group->name,
          .snapshot = group->snapshot,
-         .cut_at = group->cut_at.has_value() ? FormatRfc3339(*group->cut_at) : "",
+         .snapshot_taken_at = group->snapshot_taken_at.has_value()
+                                           ? FormatRfc3339(*group->snapshot_taken_at)
+                                           : "",
          .members = static_cast<int>(group->members)})) {
       work.tags.push_back(std::move(tag));
     }
@@ -244,8 +246,8 @@ absl::StatusOr<absl::Time> UploadStep::Conclude(const VolumeTaskStatus& task) {
   if (const absl::Status valid = velero::ParseDataReference(snapshot_id).status(); !valid.ok()) {
     return BeginFailure(absl::StrCat("the worker's result names no snapshot: ", valid.message()));
   }
-  ASSIGN_OR_RETURN(const csi::SnapshotFate fate, SettleBase(figures));
-  RETURN_IF_ERROR(RemoveWithSnapshot(fate));
+  ASSIGN_OR_RETURN(const csi::SnapshotAction action, FinalizeBase(figures));
+  RETURN_IF_ERROR(RemoveWithSnapshot(action));
   AnnotateFigures(figures, task, object_);
   object_.SetSnapshotId(snapshot_id);
   object_.SetProgress(figures.logical_bytes, figures.logical_bytes);
@@ -256,7 +258,7 @@ absl::StatusOr<absl::Time> UploadStep::Conclude(const VolumeTaskStatus& task) {
   end_.key_confirmed = object_.Annotation(objects::kKeyConfirmedAnnotation) != "false";
   end_.audit_mismatch = CauseOf(task) == OutcomeCause::kAuditMismatch;
   list_refused_ = CauseOf(task) == OutcomeCause::kListRefused;
-  return End(DataPhase::kCompleted, absl::StrCat(Summarize(figures), GroupWords(object_)));
+  return End(DataPhase::kCompleted, absl::StrCat(Summarize(figures), GroupSummary(object_)));
 }
 
 BackupFigures UploadStep::FiguresOf(const VolumeTaskStatus& task) {
@@ -268,7 +270,7 @@ absl::StatusOr<std::optional<absl::Time>> UploadStep::CompleteAllTheSame(absl::T
   ASSIGN_OR_RETURN(const std::optional<objects::VolumeTask> task, run_.FindTask(ctx_));
   const VolumeTaskStatus status = task.has_value() ? task->status() : VolumeTaskStatus();
   if (status.phase != TaskPhase::kSucceeded || upload_.is_being_deleted) {
-    return std::optional<absl::Time>();  // Of one that is gone nobody knows what it stored.
+    return std::optional<absl::Time>();  // What one that is gone has stored is unknown.
   }
   ASSIGN_OR_RETURN(const absl::Time next, Conclude(status));
   return std::optional(next);
@@ -292,7 +294,7 @@ bool UploadStep::BaseWasMissed(const BackupFigures& figures) {
          figures.reason == incremental::TextOf(FullReason::kGroupBaseReleased).name;
 }
 
-absl::StatusOr<csi::SnapshotFate> UploadStep::SettleBase(const BackupFigures& figures) {
+absl::StatusOr<csi::SnapshotAction> UploadStep::FinalizeBase(const BackupFigures& figures) {
   const csi::Environment csi_env{.api = env_.api,
                                  .clock = *ctx_.clock,
                                  .random = env_.random,
@@ -306,26 +308,26 @@ absl::StatusOr<csi::SnapshotFate> UploadStep::SettleBase(const BackupFigures& fi
   }
   if (!is_needed && !KeepsBase(env_.settings, driver)) {
     RETURN_IF_ERROR(csi::DropBases(ctx_, csi_env, owner));
-    return csi::SnapshotFate::kDelete;
+    return csi::SnapshotAction::kDelete;
   }
-  const absl::Status kept = csi::KeepAsBase(ctx_, csi_env, stem_, owner, is_needed);
+  const absl::Status kept = csi::KeepAsBase(ctx_, csi_env, task_name_, owner, is_needed);
   if (absl::IsNotFound(kept)) {
     CSIDELTA_LOG(kWarn, "the volume snapshot is gone: the next backup will be a full one",
                  {"namespace", upload_.namespace_name}, {"name", upload_.name});
-    return csi::SnapshotFate::kKeep;
+    return csi::SnapshotAction::kKeep;
   }
   RETURN_IF_ERROR(kept);
-  return csi::SnapshotFate::kKeep;
+  return csi::SnapshotAction::kKeep;
 }
 
-absl::Status UploadStep::RemoveWithSnapshot(csi::SnapshotFate fate) {
+absl::Status UploadStep::RemoveWithSnapshot(csi::SnapshotAction action) {
   RETURN_IF_ERROR(run_.Remove(ctx_));
-  return csi::RemoveExposure(ctx_, env_.api, Exposing(std::nullopt), fate);
+  return csi::RemoveExposure(ctx_, env_.api, Exposing(std::nullopt), action);
 }
 
 absl::Status UploadStep::RemoveAll() {
   RETURN_IF_ERROR(ForgetUnnamed());
-  return RemoveWithSnapshot(csi::SnapshotFate::kDelete);
+  return RemoveWithSnapshot(csi::SnapshotAction::kDelete);
 }
 
 absl::Status UploadStep::ForgetUnnamed() {
@@ -349,7 +351,8 @@ absl::Status UploadStep::ForgetUnnamed() {
     CSIDELTA_LOG(kWarn,
                  "the namespace is being deleted: what the worker may have stored stays in the "
                  "repository",
-                 {"namespace", upload_.namespace_name}, {"name", upload_.name}, {"tag", stem_});
+                 {"namespace", upload_.namespace_name}, {"name", upload_.name},
+                 {"tag", task_name_});
     return absl::OkStatus();
   }
   return absl::IsAlreadyExists(made) ? absl::OkStatus() : made;
@@ -370,8 +373,7 @@ void UploadStep::Tell(DataPhase phase, const std::string& message) {
   Emit(is_good ? k8s::EventType::kNormal : k8s::EventType::kWarning, reason, text);
   if (!end_.key_confirmed) {
     Emit(k8s::EventType::kWarning, "KeyNotConfirmed",
-         absl::StrCat("nobody has confirmed a copy of the key of location ",
-                      upload_.storage_location,
+         absl::StrCat("no copy is confirmed of the key of location ", upload_.storage_location,
                       ": without it no backup can be read; csi-delta mover-key export"));
   }
   if (phase == DataPhase::kCompleted) {
@@ -445,21 +447,22 @@ std::optional<GoodBackup> GoodBackupOf(const objects::Object& object) {
 }
 
 absl::Status RemoveUploadExposure(const CallContext& ctx, const MoverEnvironment& env,
-                                  const std::string& stem, const std::string& velero_namespace) {
+                                  const std::string& task_name,
+                                  const std::string& velero_namespace) {
   ASSIGN_OR_RETURN(const auto content,
                    objects::Find<objects::VolumeSnapshotContent>(
-                       ctx, env.api, objects::VolumeSnapshotContent::Key("", stem)));
+                       ctx, env.api, objects::VolumeSnapshotContent::Key("", task_name)));
   const bool is_base = content.has_value() && content->Label(objects::kBaseLabel) == "true";
   return csi::RemoveExposure(ctx, env.api,
-                             {.name = stem,
+                             {.name = task_name,
                               .source_namespace = "",
                               .source_snapshot = "",
                               .mover_namespace = env.mover_namespace,
                               .storage_class = "",
-                              .labels = LabelsFor(stem, velero_namespace),
+                              .labels = LabelsFor(task_name, velero_namespace),
                               .annotations = {},
                               .owner = std::nullopt},
-                             is_base ? csi::SnapshotFate::kKeep : csi::SnapshotFate::kDelete);
+                             is_base ? csi::SnapshotAction::kKeep : csi::SnapshotAction::kDelete);
 }
 
 absl::Status RemoveUploadLeftovers(const CallContext& ctx, const MoverEnvironment& env,

@@ -46,10 +46,10 @@ class UploadReconciler : public TransferReconciler {
   const std::function<void(const UploadEnd&)> on_end_;
 };
 
-// What a DataUpload says to the scheduler; nothing for one that is over, or not ours.
+// What a DataUpload says to the scheduler; nothing for one that is over, or not managed.
 std::optional<QueuedTransfer> QueuedUpload(const objects::Object& object);
 
-// That a volume has a good backup; nothing unless the object is a completed DataUpload of ours.
+// That a volume has a good backup; nothing unless the object is a completed, managed DataUpload.
 struct GoodBackup {
   std::string volume;  // as QueuedTransfer has it
   absl::Time taken_at;
@@ -57,13 +57,14 @@ struct GoodBackup {
 std::optional<GoodBackup> GoodBackupOf(const objects::Object& object);
 
 // Removes what is left of a DataUpload's task when the DataUpload has its last phase, or is gone:
-// nobody else will. A base stays.
+// nothing else does. A base stays.
 absl::Status RemoveUploadLeftovers(const CallContext& ctx, const MoverEnvironment& env,
                                    const objects::VolumeTask& task);
 
 // Removes what a volume snapshot was exposed through for the DataUpload of `stem`, and the driver's
 // snapshot unless it is a base.
 absl::Status RemoveUploadExposure(const CallContext& ctx, const MoverEnvironment& env,
-                                  const std::string& stem, const std::string& velero_namespace);
+                                  const std::string& task_name,
+                                  const std::string& velero_namespace);
 
 }  // namespace csidelta::datamover

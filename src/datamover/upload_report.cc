@@ -69,21 +69,22 @@ void AnnotateFigures(const BackupFigures& figures, const VolumeTaskStatus& task,
 
 void AnnotateExposure(const csi::Exposure& exposure, TransferObject& upload) {
   NoteTime(upload, objects::kMoverAskedAtAnnotation, upload.object().created_at());
-  NoteTime(upload, objects::kMoverTakenAtAnnotation, exposure.cut_at);
+  NoteTime(upload, objects::kMoverTakenAtAnnotation, exposure.snapshot_taken_at);
   NoteTime(upload, objects::kMoverReadyAtAnnotation, exposure.ready_at);
   if (exposure.group.has_value()) {
     Note(upload, objects::kUploadGroupAnnotation, exposure.group->name);
     Note(upload, objects::kUploadGroupSnapshotAnnotation, exposure.group->snapshot);
-    NoteTime(upload, objects::kUploadGroupTakenAtAnnotation, exposure.group->cut_at);
+    NoteTime(upload, objects::kUploadGroupTakenAtAnnotation, exposure.group->snapshot_taken_at);
   }
 }
 
-std::string GroupWords(const TransferObject& upload) {
+std::string GroupSummary(const TransferObject& upload) {
   const std::string group = upload.Annotation(objects::kUploadGroupAnnotation);
-  const std::string cut_at = upload.Annotation(objects::kUploadGroupTakenAtAnnotation);
+  const std::string snapshot_taken_at = upload.Annotation(objects::kUploadGroupTakenAtAnnotation);
   return group.empty()
              ? ""
-             : absl::StrCat("; of volume group ", group, cut_at.empty() ? "" : ", cut at ", cut_at);
+             : absl::StrCat("; of volume group ", group,
+                            snapshot_taken_at.empty() ? "" : ", taken at ", snapshot_taken_at);
 }
 
 }  // namespace csidelta::datamover

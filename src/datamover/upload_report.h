@@ -20,9 +20,9 @@ std::string Summarize(const BackupFigures& figures);
 // Writes figures and times into the annotations of `upload`.
 void AnnotateFigures(const BackupFigures& figures, const VolumeTaskStatus& task,
                      TransferObject& upload);
-// What is known as soon as the volume snapshot is ours: its times, and its volume group.
+// What is known as soon as the volume snapshot is taken over: its times, and its volume group.
 void AnnotateExposure(const csi::Exposure& exposure, TransferObject& upload);
-// "; of volume group shop/db, cut at 2026-11-23T05:00:00Z"; "" for one that was cut alone.
-std::string GroupWords(const TransferObject& upload);
+// "; of volume group shop/db, taken at 2026-11-23T05:00:00Z"; "" for one that was taken alone.
+std::string GroupSummary(const TransferObject& upload);
 
 }  // namespace csidelta::datamover

@@ -540,8 +540,8 @@ std::optional<std::optional<objects::VolumeBase>> VolumeRecordWriter::BaseOf(
   for (const csi::BaseSnapshot& base : *bases) {
     if (base.owner.velero_namespace == record.velero_namespace &&
         base.owner.location == record.spec.location &&
-        (!newest.has_value() || base.cut_at > newest->taken_at)) {
-      newest = {.content = base.content_name, .taken_at = base.cut_at};
+        (!newest.has_value() || base.snapshot_taken_at > newest->taken_at)) {
+      newest = {.content = base.content_name, .taken_at = base.snapshot_taken_at};
     }
   }
   return std::optional(newest);

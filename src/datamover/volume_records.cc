@@ -8,7 +8,7 @@
 namespace csidelta::datamover {
 namespace {
 
-// Of what a worker or a check said, in a sentence of ours.
+// Of what a worker or a check reported, in our sentence.
 constexpr std::size_t kCauseBytesMax = 200;
 
 std::string CauseOf(absl::string_view text) {

@@ -24,7 +24,7 @@ namespace {
 using objects::Pod;
 using Presence = k8s::ObjectCache::Presence;
 
-// While something is waited for that nobody tells of: the less often the longer it takes.
+// While something is waited for that no watch reports: the less often the longer it takes.
 constexpr absl::Duration kLookAgain = absl::Milliseconds(500);
 constexpr absl::Duration kLookAgainMax = absl::Seconds(5);
 constexpr absl::Duration kLookAgainIdleMax = absl::Minutes(1);
@@ -131,7 +131,7 @@ objects::Patch CountedPod(absl::string_view uid, int attempts) {
 
 }  // namespace
 
-std::string PodWords(const Pod& pod) {
+std::string PodMessage(const Pod& pod) {
   std::string words = Join(pod.reason(), pod.message());
   if (words.empty()) {
     words = ContainerWords(pod);
@@ -139,11 +139,13 @@ std::string PodWords(const Pod& pod) {
   return words.empty() ? ConditionWords(pod) : words;
 }
 
-WorkerRun::WorkerRun(const MoverEnvironment& env, std::string stem)
-    : env_(env), stem_(std::move(stem)) {}
+WorkerRun::WorkerRun(const MoverEnvironment& env, std::string task_name)
+    : env_(env), task_name_(std::move(task_name)) {}
 
-k8s::ObjectKey WorkerRun::TaskKey() const { return VolumeTask::Key(env_.mover_namespace, stem_); }
-k8s::ObjectKey WorkerRun::PodKey() const { return Pod::Key(env_.mover_namespace, stem_); }
+k8s::ObjectKey WorkerRun::TaskKey() const {
+  return VolumeTask::Key(env_.mover_namespace, task_name_);
+}
+k8s::ObjectKey WorkerRun::PodKey() const { return Pod::Key(env_.mover_namespace, task_name_); }
 
 absl::StatusOr<std::optional<VolumeTask>> WorkerRun::FindTask(const CallContext& ctx) const {
   return objects::Find<VolumeTask>(ctx, env_.api, TaskKey());
@@ -170,8 +172,8 @@ absl::StatusOr<VolumeTask> WorkerRun::EnsureTask(const CallContext& ctx, const V
   }
   return cached.object.has_value()
              ? *std::move(cached.object)
-             : objects::CreateOrGet(ctx, env_.api,
-                                    VolumeTask::Make(env_.mover_namespace, stem_, spec, labels));
+             : objects::CreateOrGet(
+                   ctx, env_.api, VolumeTask::Make(env_.mover_namespace, task_name_, spec, labels));
 }
 
 absl::StatusOr<VolumeTask> WorkerRun::NoteTask(const CallContext& ctx,
@@ -243,7 +245,7 @@ absl::StatusOr<WorkerView> WorkerRun::LookAtPod(const CallContext& ctx, const Po
   WorkerView view;
   view.status = task.status();
   view.node = pod.node();
-  view.words = PodWords(pod);
+  view.words = PodMessage(pod);
   view.attempts = task.attempts();
   view.pods_lost = std::max(0, view.attempts - 1);
   view.attempt_since = pod.created_at().value_or(ctx.clock->Now());
@@ -284,7 +286,7 @@ absl::Status WorkerRun::RemoveDead(const CallContext& ctx, const Pod& pod,
     return absl::OkStatus();
   }
   CSIDELTA_LOG(kWarn, "nothing is heard of a worker Pod any more; it is removed",
-               {"namespace", env_.mover_namespace}, {"name", stem_}, {"node", pod.node()});
+               {"namespace", env_.mover_namespace}, {"name", task_name_}, {"node", pod.node()});
   return k8s::IgnoreNotFound(env_.api.Delete(ctx, PodKey(), {.uid = pod.uid(), .at_once = true}));
 }
 
@@ -294,7 +296,7 @@ absl::StatusOr<WorkerView> WorkerRun::NextAttempt(const CallContext& ctx, const 
     env_.ended_pods->Note(*pod);
   }
   std::string words =
-      pod == nullptr ? "it is gone: somebody deleted it, or its node" : PodWords(*pod);
+      pod == nullptr ? "it is gone: it was deleted, or its node was" : PodMessage(*pod);
   VolumeTaskStatus status = task.status();
   if (status.phase == TaskPhase::kInterrupted && pod != nullptr && !pod->is_active()) {
     words = Join("it had to end early", MessageOf(status));
@@ -319,12 +321,12 @@ absl::StatusOr<WorkerView> WorkerRun::NextAttempt(const CallContext& ctx, const 
     return view;
   }
   CSIDELTA_LOG(kWarn, "a worker Pod is lost; another takes over",
-               {"namespace", env_.mover_namespace}, {"name", stem_}, {"words", words},
+               {"namespace", env_.mover_namespace}, {"name", task_name_}, {"words", words},
                {"attempts", absl::StrCat(attempts)});
   view.attempt_since = ctx.clock->Now() + PauseAfter(lost.counted);
   view.words = LossWords(attempts, lost.counted, words);
   if (!end_was_seen && IsRestore(task)) {
-    // It may still write, on a node that nobody reaches, until it finds itself cut off.
+    // It may still write, on an unreachable node, until it finds itself cut off.
     view.attempt_since = std::max(view.attempt_since, ctx.clock->Now() + kFencedAfter);
     absl::StrAppend(&view.words, "; another one begins when that one surely writes no more");
   }
@@ -432,26 +434,29 @@ absl::Status WorkerRun::PutJob(const CallContext& ctx, const VolumeTask& task,
 absl::StatusOr<WorkerRun::NextPod> WorkerRun::PodFor(const CallContext& ctx, const VolumeTask& task,
                                                      const WorkerJob& job) {
   const objects::OwnerReference owner = task.AsOwner();
-  const std::map<std::string, std::string> labels = LabelsFor(stem_, task.subject().namespace_name);
-  RETURN_IF_ERROR(PutSecret(
-      ctx, env_.api, MakeAccessSecret(env_.mover_namespace, stem_, labels, owner, job.access)));
+  const std::map<std::string, std::string> labels =
+      LabelsFor(task_name_, task.subject().namespace_name);
+  RETURN_IF_ERROR(
+      PutSecret(ctx, env_.api,
+                MakeAccessSecret(env_.mover_namespace, task_name_, labels, owner, job.access)));
   RETURN_IF_ERROR(PutJob(ctx, task, Describe(job)));
-  return NextPod{.pod = MakeWorkerPod(
-                     {.name = stem_,
-                      .namespace_name = env_.mover_namespace,
-                      .image = env_.image,
-                      .args = {"worker", "--task", absl::StrCat(env_.mover_namespace, "/", stem_)},
-                      .env = job.access.env,
-                      .claim = job.has_volume ? stem_ : "",
-                      .repository = job.access.repository.address,
-                      .labels = labels,
-                      .owner = owner,
-                      .storage_class = job.storage_class,
-                      .node_affinity = job.node_affinity,
-                      .settings = env_.settings,
-                      .service_account = env_.worker_service_account}),
-                 .waiting_for = "",
-                 .has_slot = job.has_volume};
+  return NextPod{
+      .pod = MakeWorkerPod(
+          {.name = task_name_,
+           .namespace_name = env_.mover_namespace,
+           .image = env_.image,
+           .args = {"worker", "--task", absl::StrCat(env_.mover_namespace, "/", task_name_)},
+           .env = job.access.env,
+           .claim = job.has_volume ? task_name_ : "",
+           .repository = job.access.repository.address,
+           .labels = labels,
+           .owner = owner,
+           .storage_class = job.storage_class,
+           .node_affinity = job.node_affinity,
+           .settings = env_.settings,
+           .service_account = env_.worker_service_account}),
+      .waiting_for = "",
+      .has_slot = job.has_volume};
 }
 
 absl::StatusOr<bool> WorkerRun::Stop(const CallContext& ctx) {
@@ -486,7 +491,7 @@ absl::StatusOr<bool> WorkerRun::HasSurelyEnded(const CallContext& ctx,
 absl::Status WorkerRun::Remove(const CallContext& ctx) {
   RETURN_IF_ERROR(k8s::IgnoreNotFound(env_.api.Delete(ctx, PodKey(), {})));
   return k8s::IgnoreNotFound(
-      env_.api.Delete(ctx, objects::Secret::Key(env_.mover_namespace, stem_), {}));
+      env_.api.Delete(ctx, objects::Secret::Key(env_.mover_namespace, task_name_), {}));
 }
 
 absl::Status WorkerRun::RemoveEnded(const CallContext& ctx) {

@@ -36,7 +36,7 @@ inline constexpr absl::Duration kWorkerStopTimeMax = absl::Seconds(9);
 // What the Pod of a task does, as it was seen last.
 struct WorkerView {
   enum class State {
-    kStarting,  // there is none yet, or it does not run yet: `words` say why
+    kStarting,  // none exists yet, or it does not run yet: `words` say why
     kRunning,   // its container runs
     kEnded,     // the task has its last phase; or there were too many attempts: status says Failed
   };
@@ -80,20 +80,20 @@ struct WorkerJob {
 //     +-- a pause ----+  at most kLostPodsMax times in a row that count, then ended: Failed
 //
 // A Pod whose node is lost runs for ever, as far as anybody can see: the worker's silence tells.
-// After one whose end nobody saw, the pause of a restore is kFencedAfter: until the lost worker has
-// stopped writing by itself (datamover/write_fence.h).
+// After one whose end was not observed, the pause of a restore is kFencedAfter: until the lost
+// worker has stopped writing by itself (datamover/write_fence.h).
 //
 // Pods are counted in annotations of the task, which is the only memory. No node runs more of all
 // tasks' Pods than the settings allow. Borrows `env`.
 class WorkerRun {
  public:
   // `stem` names the task, and everything of it.
-  WorkerRun(const MoverEnvironment& env, std::string stem);
+  WorkerRun(const MoverEnvironment& env, std::string task_name);
 
-  // The task, made if there is none; perhaps as it was a moment ago.
+  // The task, made if none exists; perhaps as it was a moment ago.
   absl::StatusOr<VolumeTask> EnsureTask(const CallContext& ctx, const VolumeTaskSpec& spec,
                                         const std::map<std::string, std::string>& labels);
-  // Nothing when there is none.
+  // Nothing when none exists.
   absl::StatusOr<std::optional<VolumeTask>> FindTask(const CallContext& ctx) const;
   // The same, perhaps as it was a moment ago.
   absl::StatusOr<std::optional<VolumeTask>> CachedTask(const CallContext& ctx) const;
@@ -164,11 +164,11 @@ class WorkerRun {
   absl::StatusOr<objects::Pod> CreatePod(const CallContext& ctx, objects::Pod pod);
 
   const MoverEnvironment& env_;
-  const std::string stem_;
+  const std::string task_name_;
 };
 
 // Why a Pod does not run, or how it ended, in the words of scheduler, kubelet and container; "" for
 // one that runs. Pure.
-std::string PodWords(const objects::Pod& pod);
+std::string PodMessage(const objects::Pod& pod);
 
 }  // namespace csidelta::datamover

@@ -8,10 +8,10 @@
 
 namespace csidelta::datamover {
 
-// A worker that could not reach its task for so long pauses its writes. A Pod that nobody hears of
+// A worker that could not reach its task for so long pauses its writes. A Pod that is not heard of
 // may be replaced, and its volume given to an application.
 inline constexpr absl::Duration kWriteFenceAfter = absl::Minutes(2);
-// The controller waits so long, twice that, after it lost a Pod whose end nobody saw, before
+// The controller waits so long, twice that, after it lost a Pod whose end was not observed, before
 // another one may write into the same volume: by then the first has paused, whatever it had begun
 // to write is over.
 inline constexpr absl::Duration kFencedAfter = absl::Minutes(4);

@@ -18,7 +18,7 @@ class GroupDeletions;
 std::shared_ptr<GroupDeletions> MakeGroupDeletions(const csi::Environment& env);
 
 // Contents: afterwards the driver holds no snapshot of the backup. Members of a group that we took
-// go with their group, which is deleted here where nobody did it before.
+// go with their group, which is deleted here where that was not done before.
 std::unique_ptr<velero::DeleteItemAction> MakeVolumeSnapshotContentAction(
     const csi::Environment& env, std::shared_ptr<GroupDeletions> groups);
 

@@ -17,7 +17,7 @@
 namespace csidelta::deleteitemactions {
 namespace {
 
-constexpr char kNameStem[] = "delete";
+constexpr char kDeletionNamePrefix[] = "delete";
 
 using objects::DataUpload;
 
@@ -42,7 +42,7 @@ class DataUploadAction : public velero::DeleteItemAction {
         archived.Label(objects::kBackupNameLabel) != velero::ValidLabelValue(backup.name)) {
       return absl::OkStatus();
     }
-    ASSIGN_OR_RETURN(const DataUpload upload, LastWord(ctx, archived, backup));
+    ASSIGN_OR_RETURN(const DataUpload upload, FinalUpload(ctx, archived, backup));
     const std::string snapshot_id = upload.snapshot_id();
     if (!IsCompleted(upload) || snapshot_id.empty()) {
       return absl::OkStatus();
@@ -65,8 +65,8 @@ class DataUploadAction : public velero::DeleteItemAction {
 
  private:
   // An upload may have ended after Velero gave it up and wrote the archive.
-  absl::StatusOr<DataUpload> LastWord(const CallContext& ctx, const DataUpload& archived,
-                                      const velero::Backup& backup) {
+  absl::StatusOr<DataUpload> FinalUpload(const CallContext& ctx, const DataUpload& archived,
+                                         const velero::Backup& backup) {
     if (IsCompleted(archived)) {
       return archived;
     }
@@ -82,7 +82,7 @@ class DataUploadAction : public velero::DeleteItemAction {
                                             const velero::Backup& backup) {
     objects::DataDeletion deletion = objects::DataDeletion::Make(
         backup.namespace_name,
-        csi::TransferName(kNameStem, absl::StrCat(backup.uid, "/", upload.uid())));
+        csi::TransferName(kDeletionNamePrefix, absl::StrCat(backup.uid, "/", upload.uid())));
     deletion.SetLabel(objects::kBackupNameLabel, velero::ValidLabelValue(backup.name));
     deletion.SetLabel(objects::kExcludeFromBackupLabel, "true");
     // A Backup that was found in the bucket says what the location is called here.

@@ -21,7 +21,7 @@ absl::Status GroupDeletions::Delete(const CallContext& ctx,
   }
   ASSIGN_OR_RETURN(const csi::DeletionResult result,
                    csi::DeleteGroupOfBackup(ctx, env_, archived_content, backup,
-                                            patience_.WaitFor(ctx, driver)));
+                                            grace_period_.WaitFor(ctx, driver)));
   if (result == csi::DeletionResult::kNothing) {
     return absl::OkStatus();
   }
@@ -29,7 +29,7 @@ absl::Status GroupDeletions::Delete(const CallContext& ctx,
     CSIDELTA_LOG(kInfo, "the driver holds the group no more", {"driver", driver},
                  {"group_snapshot_handle", handle}, {"backup", backup.name});
   } else if (result == csi::DeletionResult::kInProgress) {
-    patience_.WasSlow(driver);
+    grace_period_.WasSlow(driver);
   }
   const MutexLock lock(mutex_);
   done_.insert(name);

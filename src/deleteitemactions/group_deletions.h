@@ -7,7 +7,7 @@
 #include "base/call_context.h"
 #include "base/mutex.h"
 #include "csi/environment.h"
-#include "deleteitemactions/driver_patience.h"
+#include "deleteitemactions/driver_grace_period.h"
 #include "objects/volume_group_snapshot.h"
 #include "velero/backup.h"
 
@@ -19,7 +19,7 @@ namespace csidelta::deleteitemactions {
 // after a process died do it again. Thread-safe.
 class GroupDeletions {
  public:
-  explicit GroupDeletions(const csi::Environment& env) : env_(env), patience_(env) {}
+  explicit GroupDeletions(const csi::Environment& env) : env_(env), grace_period_(env) {}
 
   // As csi::DeleteGroupOfBackup(), unless that went well in this process before. `archived_content`
   // is a VolumeGroupSnapshotContent.
@@ -29,7 +29,7 @@ class GroupDeletions {
 
  private:
   const csi::Environment env_;
-  DriverPatience patience_;
+  DriverGracePeriod grace_period_;
   Mutex mutex_;
   std::set<std::string> done_ ABSL_GUARDED_BY(mutex_);  // csi::GroupDeletionContentName()
 };

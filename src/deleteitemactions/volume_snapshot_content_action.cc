@@ -7,7 +7,7 @@
 #include "csi/content_deletion.h"
 #include "csi/group_deletion.h"
 #include "deleteitemactions/actions.h"
-#include "deleteitemactions/driver_patience.h"
+#include "deleteitemactions/driver_grace_period.h"
 #include "deleteitemactions/group_deletions.h"
 #include "velero/backup.h"
 
@@ -17,7 +17,7 @@ namespace {
 class VolumeSnapshotContentAction : public velero::DeleteItemAction {
  public:
   VolumeSnapshotContentAction(const csi::Environment& env, std::shared_ptr<GroupDeletions> groups)
-      : env_(env), patience_(env), groups_(std::move(groups)) {}
+      : env_(env), grace_period_(env), groups_(std::move(groups)) {}
 
   velero::ResourceSelector AppliesTo() const override {
     velero::ResourceSelector selector;
@@ -29,15 +29,15 @@ class VolumeSnapshotContentAction : public velero::DeleteItemAction {
                        const objects::Object& backup_object) override {
     ASSIGN_OR_RETURN(const velero::Backup backup, velero::ParseBackup(backup_object));
     ASSIGN_OR_RETURN(const auto content, objects::VolumeSnapshotContent::From(item));
-    if (csi::IsMemberOfOurs(content)) {
+    if (csi::IsManagedMember(content)) {
       const auto group_content = objects::VolumeGroupSnapshotContent::NotedIn(content);
       return group_content.has_value() ? groups_->Delete(ctx, *group_content, backup)
                                        : absl::OkStatus();  // Goes with its group's content.
     }
     const std::string driver = content.driver();
-    ASSIGN_OR_RETURN(
-        const csi::DeletionResult result,
-        csi::DeleteSnapshotOfBackup(ctx, env_, content, backup, patience_.WaitFor(ctx, driver)));
+    ASSIGN_OR_RETURN(const csi::DeletionResult result,
+                     csi::DeleteSnapshotOfBackup(ctx, env_, content, backup,
+                                                 grace_period_.WaitFor(ctx, driver)));
     switch (result) {
       case csi::DeletionResult::kNothing:
       case csi::DeletionResult::kDeferred:
@@ -54,7 +54,7 @@ class VolumeSnapshotContentAction : public velero::DeleteItemAction {
                      {"backup", backup.name});
         return absl::OkStatus();
       case csi::DeletionResult::kInProgress:
-        patience_.WasSlow(driver);
+        grace_period_.WasSlow(driver);
         return absl::OkStatus();
     }
     return absl::OkStatus();
@@ -62,7 +62,7 @@ class VolumeSnapshotContentAction : public velero::DeleteItemAction {
 
  private:
   const csi::Environment env_;
-  DriverPatience patience_;
+  DriverGracePeriod grace_period_;
   const std::shared_ptr<GroupDeletions> groups_;
 };
 

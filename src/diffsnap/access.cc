@@ -134,7 +134,7 @@ absl::StatusOr<TokenReview> AccessReviewer::WhoIs(const CallContext& ctx, const 
                                                    "\": get a new one with TokenRequest"));
   }
   if (review->user().empty()) {
-    return absl::UnauthenticatedError("the token belongs to nobody");
+    return absl::UnauthenticatedError("the token is of no user");
   }
   return review;
 }

@@ -57,7 +57,7 @@ class AccessReviewer {
   // The newest kDecisionsMax of them.
   class Decisions {
    public:
-    // Null where there is none that is younger.
+    // Null where none exists that is younger.
     const Decision* Find(const std::string& key, absl::Duration now, absl::Duration age_max) const;
     void Put(const std::string& key, Decision decision);
 

@@ -31,7 +31,7 @@ absl::StatusOr<std::vector<DriverSecrets>> ReadListingSecrets(const CallContext&
 
 // Whose secrets a driver wants to see.
 struct SecretsOwner {
-  std::string class_name;  // of the VolumeSnapshotClass; "": there are none
+  std::string class_name;  // of the VolumeSnapshotClass; "": none exist
   std::string namespace_name;
   std::string snapshot_name;  // of the VolumeSnapshot, in that namespace
 
@@ -47,7 +47,7 @@ class ClassSecrets {
   explicit ClassSecrets(k8s::ApiClient& api) : api_(api) {}
 
   // Empty when the class names none. UNAVAILABLE, naming what is missing, when it is not there or
-  // may not be read: whoever set up the class can help.
+  // may not be read: the administrator of the class can help.
   absl::StatusOr<DriverSecrets> Read(const CallContext& ctx, const SecretsOwner& owner);
 
  private:

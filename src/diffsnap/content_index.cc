@@ -3,14 +3,14 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "k8s/follow.h"
+#include "k8s/list_watch.h"
 
 namespace csidelta::diffsnap {
 
 using objects::VolumeSnapshotContent;
 
 absl::Status ContentIndex::Follow(const CallContext& ctx, k8s::ApiClient& api) {
-  return k8s::Follow(
+  return k8s::ListAndWatch(
       ctx, api, {.type = VolumeSnapshotContent::Type(), .namespace_name = "", .label_selector = ""},
       *this);
 }

@@ -4,7 +4,7 @@
 
 #include "base/log.h"
 #include "diffsnap/differential_snapshot.h"
-#include "k8s/follow.h"
+#include "k8s/list_watch.h"
 
 namespace csidelta::diffsnap {
 namespace {
@@ -15,7 +15,7 @@ std::pair<std::string, std::string> KeyOf(const DifferentialSnapshot& object) {
   return {object.namespace_name(), object.name()};
 }
 
-k8s::FollowedObjects AllOfTheCluster() {
+k8s::WatchedObjects AllOfTheCluster() {
   return {.type = DifferentialSnapshot::Type(), .namespace_name = "", .label_selector = ""};
 }
 
@@ -29,7 +29,7 @@ Controller::Controller(std::string driver, PairTable& pairs, Reconciler& reconci
       loop_(AllOfTheCluster(), reconciler, std::move(leads), clock) {}
 
 absl::Status Controller::Follow(const CallContext& ctx, k8s::ApiClient& api) {
-  return k8s::Follow(ctx, api, AllOfTheCluster(), *this);
+  return k8s::ListAndWatch(ctx, api, AllOfTheCluster(), *this);
 }
 
 void Controller::OnObjects(std::vector<DifferentialSnapshot> page, bool is_first) {

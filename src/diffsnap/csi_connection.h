@@ -18,7 +18,7 @@
 
 namespace csidelta::diffsnap {
 
-// A channel to the socket that a CSI driver serves: plaintext, and it connects anew by itself when
+// A channel to the socket that a CSI driver serves: plaintext, and it connects again by itself when
 // the driver was restarted. INVALID_ARGUMENT unless `address` is "unix://" and an absolute path, or
 // a path.
 absl::StatusOr<std::shared_ptr<grpc::Channel>> OpenCsiChannel(const std::string& address,

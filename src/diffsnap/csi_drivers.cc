@@ -48,7 +48,7 @@ absl::Status OfIdentity(const grpc::Status& status, const std::string& address) 
                                 absl::StrCat("CSI driver at ", address));
 }
 
-// The driver's name, as soon as somebody answers.
+// The driver's name, as soon as it answers.
 absl::StatusOr<::csi::v1::GetPluginInfoResponse> AwaitInfo(const CallContext& ctx,
                                                            ::csi::v1::Identity::Stub& identity,
                                                            const std::string& address) {

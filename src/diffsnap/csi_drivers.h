@@ -40,12 +40,12 @@ struct CsiDriver {
 
 // The CSI driver behind `address`, "unix:///csi/csi.sock" or a path: waits until it answers and is
 // ready, and asks what it can. Where it serves SnapshotMetadata alone, its streams are read in
-// pages: one that goes on is kept open for a while, so that the storage need not search anew.
+// pages: one that goes on is kept open for a while, so that the storage need not search again.
 //
 // What GetPage() of the driver returns is bounded by the limits above; more calls at once than
 // calls_max are RESOURCE_EXHAUSTED. Errors of MakeDifferentialDriver itself:
 //   INVALID_ARGUMENT     `address` is no socket's
-//   UNAVAILABLE          nobody answered within start_time_max, or the driver is not ready; says
+//   UNAVAILABLE          no answer within start_time_max, or the driver is not ready; says
 //   which UNIMPLEMENTED        the driver announces no service that is asked for; names it and them
 //   FAILED_PRECONDITION  the driver says that it is set up wrong
 absl::StatusOr<CsiDriver> MakeDifferentialDriver(const CallContext& ctx, const std::string& address,

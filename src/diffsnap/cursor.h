@@ -47,7 +47,7 @@ class CursorCodec {
   // REQUIRES numbers that are not negative, and a token of at most kDriverTokenBytesMax bytes.
   std::string Encode(const CursorScope& scope, const Cursor& cursor) const;
 
-  // A decimal number of bytes is a place in any listing, from whomever it comes. INVALID_ARGUMENT
+  // A decimal number of bytes is a place in any listing, whatever its origin. INVALID_ARGUMENT
   // when `text` is none and was not made by Encode() with this key and this scope.
   absl::StatusOr<Cursor> Decode(const CursorScope& scope, absl::string_view text) const;
 

@@ -46,8 +46,7 @@ absl::StatusOr<DriverPage> MetadataBridge::GetPage(const CallContext& ctx,
     page.volume_size_bytes = request.volume_size_bytes;
   }
   if (page.volume_size_bytes == 0) {
-    return absl::FailedPreconditionError(
-        "nothing is listed, and nobody says how large the volume is");
+    return absl::FailedPreconditionError("nothing is listed, and the volume's size is unknown");
   }
   if (listing->is_open()) {
     Keep(std::move(listing));

@@ -18,7 +18,7 @@ namespace csidelta::diffsnap {
 
 // A driver that serves csi.v1's SnapshotMetadata, read in pages. The stream behind a page that
 // another follows is kept, streams_kept_max of them for stream_age_max: the page that goes on where
-// it ended takes it up. Every other page asks anew, from where it begins. Places are numbers of
+// it ended takes it up. Every other page asks again, from where it begins. Places are numbers of
 // bytes; there is no context and nothing is known to be zero. Of an empty list the request says the
 // volume's size.
 class MetadataBridge : public DifferentialDriver {

@@ -13,7 +13,7 @@ using incremental::DifferentialError;
 using incremental::DifferentialErrorCode;
 using incremental::DifferentialPage;
 
-constexpr std::size_t kDriverWordsBytesMax = 1024;
+constexpr std::size_t kDriverMessageBytesMax = 1024;
 
 DifferentialError ExpiredError() {
   return {.code = DifferentialErrorCode::kResultExpired,
@@ -23,7 +23,7 @@ DifferentialError ExpiredError() {
 DifferentialError ViolationError(const absl::Status& status) {
   return {.code = DifferentialErrorCode::kDriverContractViolation,
           .message = absl::StrCat("the driver's list is not to be trusted: ",
-                                  status.message().substr(0, kDriverWordsBytesMax))};
+                                  status.message().substr(0, kDriverMessageBytesMax))};
 }
 
 DifferentialError ErrorOfDriver(const absl::Status& status, const ResolvedPair& pair,
@@ -66,7 +66,7 @@ DifferentialError ErrorOfDriver(const absl::Status& status, const ResolvedPair& 
   }
   return {
       .code = code,
-      .message = absl::StrCat("the driver: ", status.message().substr(0, kDriverWordsBytesMax))};
+      .message = absl::StrCat("the driver: ", status.message().substr(0, kDriverMessageBytesMax))};
 }
 
 absl::Status CheckSizes(const DriverRequest& request, const Cursor& cursor,

@@ -36,7 +36,7 @@ class PairTable {
   bool Put(const std::string& namespace_name, const std::string& name, ResolvedPair pair);
   void Remove(const std::string& namespace_name, const std::string& name);
 
-  // Null when there is none.
+  // Null when none exists.
   std::shared_ptr<const ResolvedPair> Find(const std::string& namespace_name,
                                            const std::string& name) const;
 

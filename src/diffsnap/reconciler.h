@@ -14,7 +14,7 @@
 namespace csidelta::diffsnap {
 
 struct ReconcilerOptions {
-  std::string driver;    // whose objects are ours
+  std::string driver;    // whose objects are served here
   std::string url;       // of the REST server: "https://host:port"
   std::string audience;  // of the tokens that it takes
   // The certificates to trust for url, as PEM; "" where everybody trusts them already.
@@ -29,9 +29,9 @@ inline constexpr absl::Duration kForeignAgeMax = absl::Hours(24);
 
 // Moves DifferentialSnapshots to where they should be:
 //
-//   (nobody's) --target is not known ------ object_age_max after the creation ---> deleted
+//   (unclaimed) --target is not known ------ object_age_max after the creation ---> deleted
 //       |      --target is another driver's, without a last state, kForeignAgeMax -> deleted
-//       | target is ours
+//       | target is served here
 //       |------ base and target ready, one driver, one volume ----> Success
 //       |------ can never be served ------------------------------> Failure
 //       +------ not ready, or the API server does not say --------> Pending
@@ -39,7 +39,7 @@ inline constexpr absl::Duration kForeignAgeMax = absl::Hours(24);
 //   Success | Failure ---- object_age_max after the creation -----> deleted
 //
 // Each arrow is one write, under the condition that the object is still what was looked at; an
-// Event tells of a last state. Nothing is kept between two calls: whoever comes next, after a crash
+// Event tells of a last state. Nothing is kept between two calls: the next process, after a crash
 // at any moment, goes on from the object. There is no finalizer. Thread-safe.
 class Reconciler : public objects::Reconciler<objects::DifferentialSnapshot> {
  public:

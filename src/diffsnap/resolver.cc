@@ -52,7 +52,7 @@ class Resolving {
   // Whose the target will be, by its content or else its class; "" while neither says.
   absl::StatusOr<std::string> DriverOfTarget();
 
-  // The object; one without a field when there is none.
+  // The object; one without a field when none exists.
   template <typename Object>
   absl::StatusOr<Object> Find(const k8s::ObjectKey& key) {
     ASSIGN_OR_RETURN(std::optional<Object> found, objects::Find<Object>(ctx_, api_, key));
@@ -116,7 +116,7 @@ absl::StatusOr<Resolution> Resolving::Run() {
 
 absl::StatusOr<Resolution> Resolving::WithoutTarget(const absl::Status& why) {
   if (absl::IsNotFound(why)) {
-    // A target that nobody has seen may be any driver's.
+    // A target that was never seen may be any driver's.
     return WasAccepted()
                ? Decided(Kind::kFailure, absl::StrCat("TargetSnapshotNotFound: ", why.message()))
                : Resolution{};
@@ -173,7 +173,7 @@ std::string Resolving::FaultOfStartOffset(const BoundSnapshot& target) const {
     return "InvalidOffset: spec.startOffset is not a number of bytes";
   }
   if (target.restore_size_bytes.has_value() && offset_bytes > *target.restore_size_bytes) {
-    return absl::StrCat("InvalidOffset: spec.startOffset lies behind the volume's ",
+    return absl::StrCat("InvalidOffset: spec.startOffset lies past the end of the volume's ",
                         *target.restore_size_bytes, " bytes");
   }
   return "";
@@ -235,18 +235,18 @@ std::string Resolving::FaultOfBase(const BoundSnapshot& base, const BoundSnapsho
 
 std::string Resolving::FaultOfHandle(const std::vector<ContentIndex::Content>& known,
                                      const BoundSnapshot& target) const {
-  bool is_ours = false;
+  bool is_managed = false;
   for (const ContentIndex::Content& content : known) {
     if (!content.volume_handle.empty() && !target.volume_handle.empty()) {
       if (content.volume_handle != target.volume_handle) {
         return absl::StrCat(kMismatch);
       }
-      is_ours = true;
+      is_managed = true;
     }
     // One that was made for an existing snapshot does not say of which volume it is.
-    is_ours = is_ours || content.namespace_name == namespace_;
+    is_managed = is_managed || content.namespace_name == namespace_;
   }
-  return known.empty() || is_ours ? "" : absl::StrCat(kMismatch);
+  return known.empty() || is_managed ? "" : absl::StrCat(kMismatch);
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ namespace csidelta::diffsnap {
 struct Resolution {
   enum class Kind {
     kForeign,     // its target is another driver's
-    kUnresolved,  // nobody can say whose its target is, yet
+    kUnresolved,  // the driver of its target is not known yet
     kNotReady,    // ours; may become one of the two below
     kFailure,     // ours, and never anything else
     kSuccess,     // ours, and this is the pair
@@ -28,7 +28,7 @@ struct Resolution {
 
 // Looks up the volume snapshots that `object` names, in its own namespace and nowhere else, and
 // holds them to each other: one driver, one volume. A base that is given by its handle is taken as
-// it is, unless the cluster knows that handle as another volume's: the driver has the last word.
+// it is, unless the cluster knows that handle as another volume's: the driver decides.
 // One that the cluster does not know is kNotReady until `object` is older than
 // ContentIndex::kLagMax. Which of two is older is the driver's business, too. Writes nothing.
 // Errors of the API server and of `contents`, the driver's; what is missing or not ready is no

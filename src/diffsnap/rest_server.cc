@@ -62,7 +62,7 @@ bool AcceptsJson(absl::string_view accept) {
   return false;
 }
 
-// "" when there is none.
+// "" when none exists.
 Secret BearerToken(absl::string_view authorization) {
   constexpr absl::string_view kScheme = "bearer ";
   if (!absl::StartsWithIgnoreCase(authorization, kScheme)) {

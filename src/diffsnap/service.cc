@@ -88,8 +88,8 @@ class Service {
     std::jthread leading;
     std::jthread working;
     if (settings_.has_controller()) {
-      // Nobody else has this port here: a process that comes after one that was killed need not
-      // wait for the end of a lease that is its own.
+      // No other process has this port here: a process that comes after one that was killed need
+      // not wait for the end of a lease that is its own.
       lease_.emplace(api_, k8s::LeaderLeaseOptions{
                                .namespace_name = settings_.lease_namespace,
                                .name = absl::StrCat(kLeasePrefix, driver_name_),
@@ -184,7 +184,7 @@ absl::Status RunService(const CallContext& ctx, k8s::ApiClient& api, CsiDriver& 
   if (settings.has_controller()) {
     ASSIGN_OR_RETURN(url, ParseServiceUrl(settings.url));
   }
-  Secret key(std::string(kCursorKeyBytes, '\0'));  // Nobody reads a cursor without a server.
+  Secret key(std::string(kCursorKeyBytes, '\0'));  // No cursor is read without a server.
   if (settings.has_server()) {
     ASSIGN_OR_RETURN(const std::string text, k8s::ReadFile(settings.cursor_key_file));
     ASSIGN_OR_RETURN(key, CursorKeyOf(text));

@@ -85,7 +85,7 @@ absl::StatusOr<csi::StorageList> StorageLister::List(const std::string& driver,
   absl::Status read = absl::OkStatus();
   for (int tries = 0; tries < kListingTriesMax; ++tries) {
     read = ReadAll(sets);
-    if (!absl::IsAborted(read)) {  // ABORTED is the driver's word for a token that is too old.
+    if (!absl::IsAborted(read)) {  // With ABORTED a driver reports a token that is too old.
       break;
     }
   }

@@ -26,17 +26,18 @@ constexpr ChartPolicy kPolicies[] = {
      "with a stolen token of the controller a PersistentVolume of hostPath can be made"},
 };
 
-void ReportPolicy(Visit& visit, const ChartPolicy& policy, const std::vector<Binding>& bindings) {
+void ReportPolicy(CheckContext& context, const ChartPolicy& policy,
+                  const std::vector<Binding>& bindings) {
   const std::string subject = absl::StrCat("ValidatingAdmissionPolicy ", policy.name);
   const absl::StatusOr<ValidatingAdmissionPolicy> found =
-      visit.facts().Find<ValidatingAdmissionPolicy>("", policy.name);
+      context.cache().Find<ValidatingAdmissionPolicy>("", policy.name);
   if (absl::IsNotFound(found.status())) {
-    visit.Warn(subject, absl::StrCat("was not found: ", policy.risk),
-               absl::StrCat("upgrade the chart with the value ", policy.value, " true"));
+    context.Warn(subject, absl::StrCat("was not found: ", policy.risk),
+                 absl::StrCat("upgrade the chart with the value ", policy.value, " true"));
     return;
   }
   if (!found.ok()) {
-    visit.Unknown(subject, found.status());
+    context.Unknown(subject, found.status());
     return;
   }
   bool is_bound = false;
@@ -44,33 +45,33 @@ void ReportPolicy(Visit& visit, const ChartPolicy& policy, const std::vector<Bin
     is_bound = is_bound || (binding.policy() == policy.name && binding.denies());
   }
   if (!is_bound || !found->fails_closed()) {
-    visit.Warn(subject,
-               absl::StrCat(is_bound ? "has failurePolicy Ignore: " : "is not bound to deny: ",
-                            policy.risk),
-               "upgrade the chart, which restores the policy and its binding");
+    context.Warn(subject,
+                 absl::StrCat(is_bound ? "has failurePolicy Ignore: " : "is not bound to deny: ",
+                              policy.risk),
+                 "upgrade the chart, which restores the policy and its binding");
     return;
   }
-  visit.Good(subject, "is bound and denies");
+  context.Good(subject, "is bound and denies");
 }
 
 }  // namespace
 
-void CheckMoverAdmission(Visit& visit) {
-  const absl::Status served = visit.facts().List(ValidatingAdmissionPolicy::Type()).status();
+void CheckMoverAdmission(CheckContext& context) {
+  const absl::Status served = context.cache().List(ValidatingAdmissionPolicy::Type()).status();
   if (absl::IsNotFound(served)) {
-    visit.Warn("API server",
-               absl::StrCat("has no ValidatingAdmissionPolicy: ", kPolicies[0].risk, ", and ",
-                            kPolicies[1].risk),
-               "upgrade Kubernetes to 1.30 or newer, then upgrade the chart");
+    context.Warn("API server",
+                 absl::StrCat("has no ValidatingAdmissionPolicy: ", kPolicies[0].risk, ", and ",
+                              kPolicies[1].risk),
+                 "upgrade Kubernetes to 1.30 or newer, then upgrade the chart");
     return;
   }
-  const absl::StatusOr<std::vector<Binding>> bindings = visit.facts().List<Binding>();
+  const absl::StatusOr<std::vector<Binding>> bindings = context.cache().List<Binding>();
   if (!served.ok() || !bindings.ok()) {
-    visit.Unknown("ValidatingAdmissionPolicies", served.ok() ? bindings.status() : served);
+    context.Unknown("ValidatingAdmissionPolicies", served.ok() ? bindings.status() : served);
     return;
   }
   for (const ChartPolicy& policy : kPolicies) {
-    ReportPolicy(visit, policy, *bindings);
+    ReportPolicy(context, policy, *bindings);
   }
 }
 

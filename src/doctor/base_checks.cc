@@ -11,24 +11,24 @@
 
 namespace csidelta::doctor {
 
-void CheckMoverBases(Visit& visit) {
+void CheckMoverBases(CheckContext& context) {
   const std::string subject = "base snapshots";
-  const absl::StatusOr<datamover::MoverSettings> settings = ReadSettings(visit);
+  const absl::StatusOr<datamover::MoverSettings> settings = ReadSettings(context);
   if (!settings.ok()) {
-    visit.Unknown(subject, settings.status());
+    context.Unknown(subject, settings.status());
     return;
   }
-  const std::vector<std::string>& veleros = visit.options().velero_namespaces;
+  const std::vector<std::string>& veleros = context.options().velero_namespaces;
   const absl::StatusOr<std::vector<datamover::ListedBase>> all = datamover::ListBasesWithUse(
-      {.mover_namespace = visit.options().mover_namespace,
+      {.mover_namespace = context.options().mover_namespace,
        .velero_namespaces = {veleros.begin(), veleros.end()},
        .settings = *settings,
-       .now = visit.ctx().clock->Now()},
-      [&visit](const k8s::ResourceType& type, absl::string_view namespace_name) {
-        return visit.facts().List(type, namespace_name);
+       .now = context.ctx().clock->Now()},
+      [&context](const k8s::ResourceType& type, absl::string_view namespace_name) {
+        return context.cache().List(type, namespace_name);
       });
   if (!all.ok()) {
-    visit.Unknown(subject, all.status());
+    context.Unknown(subject, all.status());
     return;
   }
   std::map<datamover::BaseUselessness, std::vector<std::string>> by_reason;
@@ -40,16 +40,16 @@ void CheckMoverBases(Visit& visit) {
     }
   }
   for (const auto& [reason, names] : by_reason) {
-    visit.Warn(subject,
-               absl::StrCat(Counted(std::ssize(names), "base snapshot"),
-                            " of no use: ", datamover::TextOf(reason), ": ", Listed(names)),
-               "the mover's controller drops them within ten minutes, or after an hour where a "
-               "Backup or a BackupStorageLocation was not found; where they stay, see that it "
-               "runs, or drop them: csi-delta bases drop --unused --yes");
+    context.Warn(subject,
+                 absl::StrCat(Counted(std::ssize(names), "base snapshot"),
+                              " of no use: ", datamover::TextOf(reason), ": ", Listed(names)),
+                 "the mover's controller drops them within ten minutes, or after an hour where a "
+                 "Backup or a BackupStorageLocation was not found; where they stay, see that it "
+                 "runs, or drop them: csi-delta bases drop --unused --yes");
   }
   if (by_reason.empty()) {
-    visit.Good(subject, absl::StrCat(Counted(std::ssize(*all), "base snapshot"),
-                                     " kept, each for the next backup"));
+    context.Good(subject, absl::StrCat(Counted(std::ssize(*all), "base snapshot"),
+                                       " kept, each for the next backup"));
   }
 }
 

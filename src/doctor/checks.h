@@ -10,107 +10,107 @@
 // The checks themselves; checkup.cc says what each answers.
 namespace csidelta::doctor {
 
-inline constexpr char kWorkerAccount[] = "csi-delta-worker";   // whom workers run as
+inline constexpr char kWorkerAccount[] = "csi-delta-worker";   // of worker Pods
 inline constexpr char kMoverDeployment[] = "csi-delta-mover";  // as the chart calls it
 
 // "a, b and 3 more": of many the first five.
 std::string Listed(const std::vector<std::string>& names);
 
 // mover_checks.cc: what the controller would read now.
-absl::StatusOr<datamover::MoverSettings> ReadSettings(Visit& visit);
+absl::StatusOr<datamover::MoverSettings> ReadSettings(CheckContext& context);
 
 // cluster_checks.cc
-void CheckClusterReachable(Visit& visit);
-void CheckSnapshotKinds(Visit& visit);
-void CheckSnapshotController(Visit& visit);
-void CheckMoverKinds(Visit& visit);
-void CheckMoverKindFields(Visit& visit);
-void CheckStuckSnapshots(Visit& visit);
-void CheckStuckContents(Visit& visit);
-void CheckRestoredVolumes(Visit& visit);
+void CheckClusterReachable(CheckContext& context);
+void CheckSnapshotKinds(CheckContext& context);
+void CheckSnapshotController(CheckContext& context);
+void CheckMoverKinds(CheckContext& context);
+void CheckMoverKindFields(CheckContext& context);
+void CheckStuckSnapshots(CheckContext& context);
+void CheckStuckContents(CheckContext& context);
+void CheckRestoredVolumes(CheckContext& context);
 
 // admission_checks.cc
-void CheckMoverAdmission(Visit& visit);
+void CheckMoverAdmission(CheckContext& context);
 
 // copy_checks.cc
-void CheckCopiesIntoVolumes(Visit& visit);
+void CheckCopiesIntoVolumes(CheckContext& context);
 
 // velero_checks.cc
-void CheckVeleroNamespace(Visit& visit);
-void CheckVeleroServer(Visit& visit);
-void CheckVeleroVersion(Visit& visit);
-void CheckVeleroCsiFeature(Visit& visit);
-void CheckVeleroPlugin(Visit& visit);
-void CheckUploadsWaiting(Visit& visit);
-void CheckUploadsFailed(Visit& visit);
-void CheckDownloadsWaiting(Visit& visit);
-void CheckDeletionsPending(Visit& visit);
-void CheckDeletionsFailing(Visit& visit);
+void CheckVeleroNamespace(CheckContext& context);
+void CheckVeleroServer(CheckContext& context);
+void CheckVeleroVersion(CheckContext& context);
+void CheckVeleroCsiFeature(CheckContext& context);
+void CheckVeleroPlugin(CheckContext& context);
+void CheckUploadsWaiting(CheckContext& context);
+void CheckUploadsFailed(CheckContext& context);
+void CheckDownloadsWaiting(CheckContext& context);
+void CheckDeletionsPending(CheckContext& context);
+void CheckDeletionsFailing(CheckContext& context);
 
 // driver_checks.cc
-void CheckDriverObject(Visit& visit);
-void CheckDriverSnapshotClass(Visit& visit);
-void CheckDriverStorageClass(Visit& visit);
-void CheckDriverChangedBlocks(Visit& visit);
-void CheckDriverMetadataService(Visit& visit);
-void CheckDriverBlockDevice(Visit& visit);
-void CheckDriverSnapshotLimit(Visit& visit);
-void CheckVolumesNotCsi(Visit& visit);
-void CheckClaimsUnbound(Visit& visit);
+void CheckDriverObject(CheckContext& context);
+void CheckDriverSnapshotClass(CheckContext& context);
+void CheckDriverStorageClass(CheckContext& context);
+void CheckDriverChangedBlocks(CheckContext& context);
+void CheckDriverMetadataService(CheckContext& context);
+void CheckDriverBlockDevice(CheckContext& context);
+void CheckDriverSnapshotLimit(CheckContext& context);
+void CheckVolumesNotCsi(CheckContext& context);
+void CheckClaimsUnbound(CheckContext& context);
 
 // mover_checks.cc
-void CheckMoverNamespace(Visit& visit);
-void CheckMoverPodSecurity(Visit& visit);
-void CheckMoverDeployment(Visit& visit);
-void CheckMoverLeader(Visit& visit);
-void CheckMoverSettings(Visit& visit);
-void CheckMoverSettingNames(Visit& visit);
-void CheckMoverAccounts(Visit& visit);
-void CheckMoverQuota(Visit& visit);
-void CheckMoverTasksSilent(Visit& visit);
-void CheckMoverOrphans(Visit& visit);
+void CheckMoverNamespace(CheckContext& context);
+void CheckMoverPodSecurity(CheckContext& context);
+void CheckMoverDeployment(CheckContext& context);
+void CheckMoverLeader(CheckContext& context);
+void CheckMoverSettings(CheckContext& context);
+void CheckMoverSettingNames(CheckContext& context);
+void CheckMoverAccounts(CheckContext& context);
+void CheckMoverQuota(CheckContext& context);
+void CheckMoverTasksSilent(CheckContext& context);
+void CheckMoverOrphans(CheckContext& context);
 
 // base_checks.cc
-void CheckMoverBases(Visit& visit);
+void CheckMoverBases(CheckContext& context);
 
 // worker_checks.cc
-void CheckMoverWorkerPod(Visit& visit);
-void CheckMoverMemory(Visit& visit);
-void CheckMoverScratch(Visit& visit);
+void CheckMoverWorkerPod(CheckContext& context);
+void CheckMoverMemory(CheckContext& context);
+void CheckMoverScratch(CheckContext& context);
 
 // clock_checks.cc
-void CheckClockSkew(Visit& visit);
+void CheckClockSkew(CheckContext& context);
 
 // queue_checks.cc
-void CheckMoverQueue(Visit& visit);
-void CheckMoverFlags(Visit& visit);
+void CheckMoverQueue(CheckContext& context);
+void CheckMoverFlags(CheckContext& context);
 
 // longhorn_checks.cc
-void CheckLonghornFound(Visit& visit);
-void CheckLonghornClass(Visit& visit);
-void CheckLonghornSnapshots(Visit& visit);
-void CheckLonghornNative(Visit& visit);
-void CheckLonghornJobs(Visit& visit);
-void CheckLonghornWebhook(Visit& visit);
-void CheckLonghornKinds(Visit& visit);
-void CheckLonghornInBackups(Visit& visit);
+void CheckLonghornFound(CheckContext& context);
+void CheckLonghornClass(CheckContext& context);
+void CheckLonghornSnapshots(CheckContext& context);
+void CheckLonghornNative(CheckContext& context);
+void CheckLonghornJobs(CheckContext& context);
+void CheckLonghornWebhook(CheckContext& context);
+void CheckLonghornKinds(CheckContext& context);
+void CheckLonghornInBackups(CheckContext& context);
 
 // device_probe.cc
-void CheckDeviceAccess(Visit& visit);
+void CheckDeviceAccess(CheckContext& context);
 
 // shared_location_check.cc
-void CheckLocationShared(Visit& visit);
+void CheckLocationShared(CheckContext& context);
 
 // location_checks.cc
-void CheckLocationDefault(Visit& visit);
-void CheckLocationAvailable(Visit& visit);
-void CheckLocationProvider(Visit& visit);
-void CheckLocationTls(Visit& visit);
-void CheckLocationCredentials(Visit& visit);
-void CheckLocationReadable(Visit& visit);
-void CheckLocationWritable(Visit& visit);
-void CheckKeyringPresent(Visit& visit);
-void CheckKeyringWhole(Visit& visit);
-void CheckKeyringConfirmed(Visit& visit);
+void CheckLocationDefault(CheckContext& context);
+void CheckLocationAvailable(CheckContext& context);
+void CheckLocationProvider(CheckContext& context);
+void CheckLocationTls(CheckContext& context);
+void CheckLocationCredentials(CheckContext& context);
+void CheckLocationReadable(CheckContext& context);
+void CheckLocationWritable(CheckContext& context);
+void CheckKeyringPresent(CheckContext& context);
+void CheckKeyringWhole(CheckContext& context);
+void CheckKeyringConfirmed(CheckContext& context);
 
 }  // namespace csidelta::doctor

@@ -25,7 +25,7 @@ constexpr std::array kChecks = {
     Check{"mover-kinds", "are the mover's own kinds installed?", CheckMoverKinds},
     Check{"mover-kind-fields", "have the mover's own kinds all fields that this version uses?",
           CheckMoverKindFields},
-    Check{"stuck-snapshots", "do volume snapshots wait in vain?", CheckStuckSnapshots},
+    Check{"stuck-snapshots", "are VolumeSnapshots stuck?", CheckStuckSnapshots},
     Check{"stuck-contents", "do contents of volume snapshots refuse to go?", CheckStuckContents},
     Check{"restored-volumes", "do volumes stay that an in-place restore has replaced?",
           CheckRestoredVolumes},
@@ -36,9 +36,9 @@ constexpr std::array kChecks = {
     Check{"velero-version", "is Velero 1.12 or newer?", CheckVeleroVersion},
     Check{"velero-csi-feature", "does Velero run with EnableCSI?", CheckVeleroCsiFeature},
     Check{"velero-plugin", "is our plugin installed in Velero?", CheckVeleroPlugin},
-    Check{"uploads-waiting", "does somebody take up DataUploads?", CheckUploadsWaiting},
+    Check{"uploads-waiting", "are DataUploads processed?", CheckUploadsWaiting},
     Check{"uploads-failed", "did uploads of the last day fail?", CheckUploadsFailed},
-    Check{"downloads-waiting", "does somebody take up DataDownloads?", CheckDownloadsWaiting},
+    Check{"downloads-waiting", "are DataDownloads processed?", CheckDownloadsWaiting},
     Check{"deletions-pending", "does data stay that was to be deleted?", CheckDeletionsPending},
     Check{"deletions-failing", "are there DataDeletions that cannot succeed?",
           CheckDeletionsFailing},
@@ -55,7 +55,7 @@ constexpr std::array kChecks = {
     Check{"location-writable", "can we write into the buckets?", CheckLocationWritable},
     Check{"keyring-present", "is there a keyring for each storage location?", CheckKeyringPresent},
     Check{"keyring-whole", "does each key fit its fingerprint?", CheckKeyringWhole},
-    Check{"keyring-confirmed", "has somebody a copy of each key?", CheckKeyringConfirmed},
+    Check{"keyring-confirmed", "has each key been backed up?", CheckKeyringConfirmed},
     Check{"mover-namespace", "is there the mover's namespace?", CheckMoverNamespace},
     Check{"mover-pod-security", "is the mover's namespace restricted?", CheckMoverPodSecurity},
     Check{"mover-deployment", "does the mover's controller run?", CheckMoverDeployment},
@@ -147,9 +147,9 @@ constexpr std::array kPrerequisites = {
 // Makes checks one after the other, and says each cause once. Borrows all.
 class Checkup {
  public:
-  Checkup(ClusterFacts& facts, const CheckupOptions& options, Random& random,
+  Checkup(ClusterCache& cache, const CheckupOptions& options, Random& random,
           const FindingSink& sink)
-      : facts_(facts), options_(options), random_(random), sink_(sink) {}
+      : cache_(cache), options_(options), random_(random), sink_(sink) {}
 
   void Make(const Check& check);
   void CountLeftOut();
@@ -168,7 +168,7 @@ class Checkup {
   // Whether it was said before why that is unknown; then it is counted only.
   bool IsRepeated(const Finding& finding);
 
-  ClusterFacts& facts_;
+  ClusterCache& cache_;
   const CheckupOptions& options_;
   Random& random_;
   const FindingSink& sink_;
@@ -187,7 +187,7 @@ Checkup::Cause* Checkup::WhyNotToBeMade(absl::string_view check) {
 }
 
 bool Checkup::IsRepeated(const Finding& finding) {
-  if (finding.grade != Grade::kUnknown) {
+  if (finding.severity != Severity::kUnknown) {
     return false;
   }
   const auto said = said_.find(finding.text);
@@ -216,16 +216,16 @@ void Checkup::Make(const Check& check) {
       sink_(finding);
     }
   };
-  Visit visit(facts_, options_, random_, check.name, noting);
-  if (const absl::Status in_time = facts_.ctx().Check(); !in_time.ok()) {
-    visit.Unknown("", in_time);
+  CheckContext context(cache_, options_, random_, check.name, noting);
+  if (const absl::Status in_time = cache_.ctx().Check(); !in_time.ok()) {
+    context.Unknown("", in_time);
     return;
   }
-  check.run(visit);
+  check.run(context);
   if (!said) {
-    visit.Good("", "nothing to complain of");
+    context.Good("", "nothing to complain of");
   }
-  if (visit.explains_others()) {
+  if (context.explains_others()) {
     causes_.push_back({.check = name, .subject = subject, .is_prerequisite = true});
     unmet_[name] = &causes_.back();
   }
@@ -240,13 +240,13 @@ void Checkup::CountLeftOut() {
       continue;
     }
     const std::string count = absl::StrCat(names.size(), names.size() == 1 ? " check" : " checks");
-    sink_({.grade = Grade::kUnknown,
+    sink_({.severity = Severity::kUnknown,
            .check = cause.check,
            .subject = cause.subject,
            .text = cause.is_prerequisite
                        ? absl::StrCat(count, " not made because of this: ", Listed(names))
                        : absl::StrCat(count, " not completed for the same reason: ", Listed(names)),
-           .cure = "do what is said above, then run csi-delta doctor again"});
+           .remediation = "do what is said above, then run csi-delta doctor again"});
   }
 }
 
@@ -277,61 +277,62 @@ std::string Listed(const std::vector<std::string>& names) {
   return text;
 }
 
-absl::string_view WordOf(Grade grade) {
-  switch (grade) {
-    case Grade::kGood:
+absl::string_view WordOf(Severity severity) {
+  switch (severity) {
+    case Severity::kGood:
       return "good";
-    case Grade::kNote:
+    case Severity::kNote:
       return "note";
-    case Grade::kWarning:
+    case Severity::kWarning:
       return "warning";
-    case Grade::kFault:
+    case Severity::kFault:
       return "fault";
-    case Grade::kUnknown:
+    case Severity::kUnknown:
       break;
   }
   return "unknown";
 }
 
-void Visit::Good(std::string subject, std::string text) {
-  Say(Grade::kGood, std::move(subject), std::move(text), "");
+void CheckContext::Good(std::string subject, std::string text) {
+  Say(Severity::kGood, std::move(subject), std::move(text), "");
 }
 
-void Visit::Note(std::string subject, std::string text, std::string cure) {
-  Say(Grade::kNote, std::move(subject), std::move(text), std::move(cure));
+void CheckContext::Note(std::string subject, std::string text, std::string remediation) {
+  Say(Severity::kNote, std::move(subject), std::move(text), std::move(remediation));
 }
 
-void Visit::Warn(std::string subject, std::string text, std::string cure) {
-  Say(Grade::kWarning, std::move(subject), std::move(text), std::move(cure));
+void CheckContext::Warn(std::string subject, std::string text, std::string remediation) {
+  Say(Severity::kWarning, std::move(subject), std::move(text), std::move(remediation));
 }
 
-void Visit::Fault(std::string subject, std::string text, std::string cure) {
-  Say(Grade::kFault, std::move(subject), std::move(text), std::move(cure));
+void CheckContext::Fault(std::string subject, std::string text, std::string remediation) {
+  Say(Severity::kFault, std::move(subject), std::move(text), std::move(remediation));
 }
 
-void Visit::Unknown(std::string subject, const absl::Status& status) {
-  Say(Grade::kUnknown, std::move(subject), std::string(status.message()),
-      absl::IsPermissionDenied(status) ? "run it as somebody who may read this"
+void CheckContext::Unknown(std::string subject, const absl::Status& status) {
+  Say(Severity::kUnknown, std::move(subject), std::string(status.message()),
+      absl::IsPermissionDenied(status) ? "run it as a user who may read this"
                                        : "see to it that the API server answers, and ask again");
 }
 
-void Visit::Say(Grade grade, std::string subject, std::string text, std::string cure) {
-  sink_({.grade = grade,
+void CheckContext::Say(Severity severity, std::string subject, std::string text,
+                       std::string remediation) {
+  sink_({.severity = severity,
          .check = std::string(check_),
          .subject = std::move(subject),
          .text = std::move(text),
-         .cure = std::move(cure)});
+         .remediation = std::move(remediation)});
 }
 
-std::vector<objects::Object> Visit::Look(const k8s::ResourceType& type,
-                                         absl::string_view namespace_name) {
+std::vector<objects::Object> CheckContext::Look(const k8s::ResourceType& type,
+                                                absl::string_view namespace_name) {
   const std::vector<objects::Object>* list = Listed(type, namespace_name);
   return list == nullptr ? std::vector<objects::Object>() : *list;
 }
 
-const std::vector<objects::Object>* Visit::Listed(const k8s::ResourceType& type,
-                                                  absl::string_view namespace_name) {
-  const absl::StatusOr<std::vector<objects::Object>>& list = facts_.List(type, namespace_name);
+const std::vector<objects::Object>* CheckContext::Listed(const k8s::ResourceType& type,
+                                                         absl::string_view namespace_name) {
+  const absl::StatusOr<std::vector<objects::Object>>& list = cache_.List(type, namespace_name);
   if (list.ok()) {
     return &*list;
   }
@@ -346,8 +347,8 @@ absl::Span<const Check> AllChecks() { return kChecks; }
 
 void RunCheckup(const CallContext& ctx, k8s::ApiClient& api, const CheckupOptions& options,
                 Random& random, const FindingSink& sink) {
-  ClusterFacts facts(ctx, api);
-  Checkup checkup(facts, options, random, sink);
+  ClusterCache cache(ctx, api);
+  Checkup checkup(cache, options, random, sink);
   for (const Check& check : kChecks) {
     if (!check.makes_objects || options.probe) {
       checkup.Make(check);

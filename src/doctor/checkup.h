@@ -9,7 +9,7 @@
 #include "base/call_context.h"
 #include "base/random.h"
 #include "datamover/repository_access.h"
-#include "doctor/cluster_facts.h"
+#include "doctor/cluster_cache.h"
 #include "doctor/finding.h"
 #include "k8s/api_client.h"
 
@@ -26,21 +26,21 @@ struct CheckupOptions {
 };
 
 // One check at work: what it may read, and where it says what it found.
-class Visit {
+class CheckContext {
  public:
-  Visit(ClusterFacts& facts, const CheckupOptions& options, Random& random, absl::string_view check,
-        const FindingSink& sink)
-      : facts_(facts), options_(options), random_(random), check_(check), sink_(sink) {}
+  CheckContext(ClusterCache& cache, const CheckupOptions& options, Random& random,
+               absl::string_view check, const FindingSink& sink)
+      : cache_(cache), options_(options), random_(random), check_(check), sink_(sink) {}
 
-  ClusterFacts& facts() { return facts_; }
-  const CallContext& ctx() const { return facts_.ctx(); }
+  ClusterCache& cache() { return cache_; }
+  const CallContext& ctx() const { return cache_.ctx(); }
   const CheckupOptions& options() const { return options_; }
   Random& random() { return random_; }
 
   void Good(std::string subject, std::string text);
-  void Note(std::string subject, std::string text, std::string cure);
-  void Warn(std::string subject, std::string text, std::string cure);
-  void Fault(std::string subject, std::string text, std::string cure);
+  void Note(std::string subject, std::string text, std::string remediation);
+  void Warn(std::string subject, std::string text, std::string remediation);
+  void Fault(std::string subject, std::string text, std::string remediation);
   // What could not be read, and why.
   void Unknown(std::string subject, const absl::Status& status);
   // After a finding that explains what the checks would find that have this one as a prerequisite:
@@ -61,9 +61,9 @@ class Visit {
   // nullptr after having said why they are not known, and where the kind is not served.
   const std::vector<objects::Object>* Listed(const k8s::ResourceType& type,
                                              absl::string_view namespace_name);
-  void Say(Grade grade, std::string subject, std::string text, std::string cure);
+  void Say(Severity severity, std::string subject, std::string text, std::string remediation);
 
-  ClusterFacts& facts_;
+  ClusterCache& cache_;
   const CheckupOptions& options_;
   Random& random_;
   const absl::string_view check_;
@@ -74,7 +74,7 @@ class Visit {
 struct Check {
   absl::string_view name;      // kebab case; in documents and alerts, so it never changes
   absl::string_view question;  // what it looks at, as a sentence without a full stop
-  void (*run)(Visit& visit);
+  void (*run)(CheckContext& context);
   bool makes_objects = false;  // in the mover's namespace, and removes them
 };
 

@@ -25,11 +25,11 @@ constexpr absl::Duration kSkewMax = absl::Minutes(1);
 // A kubelet that renewed its Lease longer ago is not ready.
 constexpr absl::Duration kNodeLeaseLasts = absl::Seconds(40);
 constexpr absl::Duration kAskTimeMax = absl::Seconds(10);
-constexpr char kCure[] =
+constexpr char kRemediation[] =
     "synchronise it, as by chrony: locks and retention depend on the clocks of all machines";
 
 // How far a clock is ahead of the API server's, for sure; negative: behind.
-void Judge(Visit& visit, const std::string& subject, absl::Duration skew) {
+void Judge(CheckContext& context, const std::string& subject, absl::Duration skew) {
   const absl::Duration distance = absl::AbsDuration(skew);
   if (distance <= kSkewNoted) {
     return;
@@ -38,9 +38,9 @@ void Judge(Visit& visit, const std::string& subject, absl::Duration skew) {
       absl::StrCat("its clock is ", absl::FormatDuration(absl::Trunc(distance, absl::Seconds(1))),
                    skew > absl::ZeroDuration() ? " ahead of" : " behind", " the API server's");
   if (distance > kSkewMax) {
-    visit.Fault(subject, std::move(text), kCure);
+    context.Fault(subject, std::move(text), kRemediation);
   } else {
-    visit.Note(subject, std::move(text), kCure);
+    context.Note(subject, std::move(text), kRemediation);
   }
 }
 
@@ -60,12 +60,12 @@ struct ServerTime {
 };
 
 // By a dry run, whose answer has the time of its creation.
-absl::StatusOr<ServerTime> AskTime(Visit& visit) {
-  Lease lease = Lease::Make(visit.options().mover_namespace, SampleName(visit));
-  const absl::Time asked_at = visit.ctx().clock->Now();
+absl::StatusOr<ServerTime> AskTime(CheckContext& context) {
+  Lease lease = Lease::Make(context.options().mover_namespace, SampleName(context));
+  const absl::Time asked_at = context.ctx().clock->Now();
   lease.Acquire(lease.name(), absl::Seconds(1), asked_at);
   const absl::StatusOr<Lease> answer =
-      objects::DryRunCreate(visit.ctx().WithTimeout(kAskTimeMax), visit.facts().api(), lease);
+      objects::DryRunCreate(context.ctx().WithTimeout(kAskTimeMax), context.cache().api(), lease);
   if (!answer.ok()) {
     return answer.status();
   }
@@ -73,7 +73,8 @@ absl::StatusOr<ServerTime> AskTime(Visit& visit) {
   if (!stamp.has_value()) {
     return absl::UnavailableError("the API server's answer has no creationTimestamp");
   }
-  return ServerTime{.stamp = *stamp, .asked_at = asked_at, .answered_at = visit.ctx().clock->Now()};
+  return ServerTime{
+      .stamp = *stamp, .asked_at = asked_at, .answered_at = context.ctx().clock->Now()};
 }
 
 // Of a node whose kubelet renewed its Lease at `renewed`, some time before `now` of the API server:
@@ -88,22 +89,22 @@ absl::Duration SkewOfNode(absl::Time renewed, absl::Time now, bool is_ready) {
 
 }  // namespace
 
-void CheckClockSkew(Visit& visit) {
+void CheckClockSkew(CheckContext& context) {
   std::map<std::string, bool> is_ready;
-  for (const Node& node : visit.Look<Node>()) {
+  for (const Node& node : context.Look<Node>()) {
     is_ready[node.name()] = node.is_ready();
   }
-  const std::vector<Lease> leases = visit.Look<Lease>(kNodeLeases);
-  const absl::StatusOr<ServerTime> time = AskTime(visit);
+  const std::vector<Lease> leases = context.Look<Lease>(kNodeLeases);
+  const absl::StatusOr<ServerTime> time = AskTime(context);
   if (!time.ok()) {
-    visit.Unknown("the API server's clock", time.status());
+    context.Unknown("the API server's clock", time.status());
     return;
   }
-  Judge(visit, "this machine", time->LocalSkew());
+  Judge(context, "this machine", time->LocalSkew());
   for (const Lease& lease : leases) {
     const auto node = is_ready.find(lease.name());
     if (const auto renewed = lease.renewed_at(); node != is_ready.end() && renewed.has_value()) {
-      Judge(visit, absl::StrCat("node ", lease.name()),
+      Judge(context, absl::StrCat("node ", lease.name()),
             SkewOfNode(*renewed, time->stamp, node->second));
     }
   }

@@ -31,8 +31,8 @@ std::string NameOf(absl::string_view kind, const objects::Object& object) {
   return absl::StrCat(kind, " ", space, space.empty() ? "" : "/", object.name());
 }
 
-bool IsOlderThan(Visit& visit, std::optional<absl::Time> since, absl::Duration age) {
-  return since.has_value() && *since + age < visit.ctx().clock->Now();
+bool IsOlderThan(CheckContext& context, std::optional<absl::Time> since, absl::Duration age) {
+  return since.has_value() && *since + age < context.ctx().clock->Now();
 }
 
 bool RunsController(const objects::Deployment& deployment) {
@@ -41,61 +41,61 @@ bool RunsController(const objects::Deployment& deployment) {
   });
 }
 
-void WarnOfPendingDeletion(Visit& visit, const k8s::ResourceType& type,
+void WarnOfPendingDeletion(CheckContext& context, const k8s::ResourceType& type,
                            const objects::Object& content) {
-  visit.Warn(NameOf(type.kind, content), csi::DescribePendingDeletion(type, content),
-             "look at the log of the driver's csi-snapshotter");
+  context.Warn(NameOf(type.kind, content), csi::DescribePendingDeletion(type, content),
+               "look at the log of the driver's csi-snapshotter");
 }
 
-void FaultUnreachable(Visit& visit, const absl::Status& status) {
+void FaultUnreachable(CheckContext& context, const absl::Status& status) {
   if (absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status)) {
-    visit.Fault("", absl::StrCat("the API server does not answer: ", status.message()),
-                "check the network, and the address of the server in the kubeconfig");
+    context.Fault("", absl::StrCat("the API server does not answer: ", status.message()),
+                  "check the network, and the address of the server in the kubeconfig");
   } else if (absl::IsUnauthenticated(status)) {
-    visit.Fault("", absl::StrCat("the API server refuses the credentials: ", status.message()),
-                "log in anew, or name another context with --context");
+    context.Fault("", absl::StrCat("the API server refuses the credentials: ", status.message()),
+                  "log in again, or name another context with --context");
   } else {
-    visit.Fault("", std::string(status.message()),
-                "check --kubeconfig, KUBECONFIG and --context; kubectl config get-contexts lists "
-                "the contexts");
+    context.Fault("", std::string(status.message()),
+                  "check --kubeconfig, KUBECONFIG and --context; kubectl config get-contexts lists "
+                  "the contexts");
   }
 }
 
 }  // namespace
 
-void CheckClusterReachable(Visit& visit) {
+void CheckClusterReachable(CheckContext& context) {
   const auto system = objects::Get<objects::Namespace>(
-      visit.ctx().WithTimeout(visit.options().reach_time_max), visit.facts().api(),
+      context.ctx().WithTimeout(context.options().reach_time_max), context.cache().api(),
       objects::Namespace::Key("", "kube-system"));
   if (system.ok()) {
-    visit.Good("", absl::StrCat("this is cluster ", system->uid()));
+    context.Good("", absl::StrCat("this is cluster ", system->uid()));
   } else if (absl::IsPermissionDenied(system.status())) {
-    visit.Unknown("namespace kube-system", system.status());
+    context.Unknown("namespace kube-system", system.status());
   } else {
-    FaultUnreachable(visit, system.status());
-    visit.ExplainsOthers();
+    FaultUnreachable(context, system.status());
+    context.ExplainsOthers();
   }
 }
 
-void CheckSnapshotKinds(Visit& visit) {
+void CheckSnapshotKinds(CheckContext& context) {
   for (const k8s::ResourceType* type :
        {&csi::VolumeSnapshotType(), &csi::VolumeSnapshotContentType(),
         &csi::VolumeSnapshotClassType()}) {
-    const absl::Status status = visit.facts().List(*type).status();
+    const absl::Status status = context.cache().List(*type).status();
     if (absl::IsNotFound(status)) {
-      visit.Fault(type->plural, absl::StrCat("the kind ", type->kind, " is not served"),
-                  "install the custom resource definitions of external-snapshotter, version v1");
-      visit.ExplainsOthers();
+      context.Fault(type->plural, absl::StrCat("the kind ", type->kind, " is not served"),
+                    "install the custom resource definitions of external-snapshotter, version v1");
+      context.ExplainsOthers();
     } else if (!status.ok()) {
-      visit.Unknown(type->plural, status);
+      context.Unknown(type->plural, status);
     }
   }
 }
 
-void CheckSnapshotController(Visit& visit) {
-  const auto& deployments = visit.facts().List<objects::Deployment>();
+void CheckSnapshotController(CheckContext& context) {
+  const auto& deployments = context.cache().List<objects::Deployment>();
   if (!deployments.ok()) {
-    visit.Unknown("deployments", deployments.status());
+    context.Unknown("deployments", deployments.status());
     return;
   }
   for (const objects::Deployment& deployment : *deployments) {
@@ -104,62 +104,62 @@ void CheckSnapshotController(Visit& visit) {
     }
     const std::string name = NameOf("deployment", deployment);
     if (deployment.available_replicas() > 0) {
-      visit.Good(name, "the snapshot controller is available");
+      context.Good(name, "the snapshot controller is available");
     } else {
-      visit.Fault(name, "the snapshot controller is not available: no volume snapshot gets ready",
-                  "kubectl describe it and its pods");
+      context.Fault(name, "the snapshot controller is not available: no volume snapshot gets ready",
+                    "kubectl describe it and its pods");
     }
     return;
   }
-  visit.Note("", "no Deployment runs a snapshot-controller",
-             "nothing, if your provider runs it elsewhere; else install external-snapshotter");
+  context.Note("", "no Deployment runs a snapshot-controller",
+               "nothing, if your provider runs it elsewhere; else install external-snapshotter");
 }
 
-void CheckMoverKindFields(Visit& visit) {
+void CheckMoverKindFields(CheckContext& context) {
   for (const k8s::ResourceType* type : datamover::MoverKinds()) {
     const absl::StatusOr<objects::CustomResourceDefinition> definition =
-        objects::Get<objects::CustomResourceDefinition>(visit.ctx(), visit.facts().api(),
+        objects::Get<objects::CustomResourceDefinition>(context.ctx(), context.cache().api(),
                                                         datamover::DefinitionOf(*type));
     if (absl::IsNotFound(definition.status())) {
       continue;  // Said of the kind itself.
     }
     if (!definition.ok()) {
-      visit.Unknown(type->plural, definition.status());
+      context.Unknown(type->plural, definition.status());
       continue;
     }
     const std::vector<std::string> undeclared = datamover::UndeclaredFields(*definition, *type);
     if (!undeclared.empty()) {
-      visit.Fault(type->plural,
-                  absl::StrCat("the cluster's definition is of an older version, and drops ",
-                               absl::StrJoin(undeclared, ", ")),
-                  datamover::kUpdateKinds);
+      context.Fault(type->plural,
+                    absl::StrCat("the cluster's definition is of an older version, and drops ",
+                                 absl::StrJoin(undeclared, ", ")),
+                    datamover::kUpdateKinds);
     }
   }
 }
 
-void CheckMoverKinds(Visit& visit) {
+void CheckMoverKinds(CheckContext& context) {
   for (const k8s::ResourceType* type : datamover::MoverKinds()) {
-    const absl::Status status = visit.facts().List(*type).status();
+    const absl::Status status = context.cache().List(*type).status();
     if (absl::IsNotFound(status)) {
-      visit.Fault(type->plural, absl::StrCat("the kind ", type->kind, " is not served"),
-                  datamover::kUpdateKinds);
+      context.Fault(type->plural, absl::StrCat("the kind ", type->kind, " is not served"),
+                    datamover::kUpdateKinds);
     } else if (!status.ok()) {
-      visit.Unknown(type->plural, status);
+      context.Unknown(type->plural, status);
     }
   }
 }
 
-void CheckStuckSnapshots(Visit& visit) {
-  const auto contents = visit.facts().List<objects::VolumeSnapshotContent>();
+void CheckStuckSnapshots(CheckContext& context) {
+  const auto contents = context.cache().List<objects::VolumeSnapshotContent>();
   std::set<std::string> names;
   if (contents.ok()) {
     for (const objects::VolumeSnapshotContent& content : *contents) {
       names.insert(content.name());
     }
   }
-  for (const auto& snapshot : visit.Look<objects::VolumeSnapshot>()) {
+  for (const auto& snapshot : context.Look<objects::VolumeSnapshot>()) {
     // A younger one may have been made after the contents were listed.
-    if (!IsOlderThan(visit, snapshot.created_at(), kSnapshotTimeMax)) {
+    if (!IsOlderThan(context, snapshot.created_at(), kSnapshotTimeMax)) {
       continue;
     }
     csi::ContentReading reading;
@@ -169,55 +169,57 @@ void CheckStuckSnapshots(Visit& visit) {
     const csi::SnapshotStatus status = csi::StatusOf(snapshot, reading);
     const std::string& message = status.conditions.front().message;
     if (status.state == csi::SnapshotState::kLost) {
-      visit.Warn(NameOf("VolumeSnapshot", snapshot),
-                 absl::StrCat("what it stands for cannot be reached: ", message),
-                 "csi-delta snapshot show says more; delete the VolumeSnapshot if it is of no use");
+      context.Warn(
+          NameOf("VolumeSnapshot", snapshot),
+          absl::StrCat("what it stands for cannot be reached: ", message),
+          "csi-delta snapshot show says more; delete the VolumeSnapshot if it is of no use");
     } else if (status.state != csi::SnapshotState::kReady &&
                status.state != csi::SnapshotState::kUnverified) {
-      visit.Warn(NameOf("VolumeSnapshot", snapshot),
-                 absl::StrCat("not ready for over an hour", message.empty() ? "" : "; ", message),
-                 "look at the driver's log; delete the VolumeSnapshot if nothing waits for it");
+      context.Warn(NameOf("VolumeSnapshot", snapshot),
+                   absl::StrCat("not ready for over an hour", message.empty() ? "" : "; ", message),
+                   "look at the driver's log; delete the VolumeSnapshot if nothing waits for it");
     }
   }
 }
 
-void CheckStuckContents(Visit& visit) {
-  for (const auto& content : visit.Look<objects::VolumeSnapshotContent>()) {
-    if (!IsOlderThan(visit, content.deleted_at(), kSnapshotTimeMax)) {
+void CheckStuckContents(CheckContext& context) {
+  for (const auto& content : context.Look<objects::VolumeSnapshotContent>()) {
+    if (!IsOlderThan(context, content.deleted_at(), kSnapshotTimeMax)) {
       continue;
     }
     if (csi::IsPendingDeletion(content)) {
-      WarnOfPendingDeletion(visit, csi::VolumeSnapshotContentType(), content);
+      WarnOfPendingDeletion(context, csi::VolumeSnapshotContentType(), content);
       continue;
     }
     const std::string error = content.error_message();
-    visit.Warn(NameOf("VolumeSnapshotContent", content),
-               absl::StrCat("being deleted for over an hour; driver ", content.driver(),
-                            ", snapshot ", content.handle(), error.empty() ? "" : ": ", error),
-               "look at the log of the driver's csi-snapshotter");
+    context.Warn(NameOf("VolumeSnapshotContent", content),
+                 absl::StrCat("being deleted for over an hour; driver ", content.driver(),
+                              ", snapshot ", content.handle(), error.empty() ? "" : ": ", error),
+                 "look at the log of the driver's csi-snapshotter");
   }
   for (const char* const version : csi::kGroupVersions) {
     const k8s::ResourceType type = csi::VolumeGroupSnapshotContentType(version);
-    const absl::StatusOr<std::vector<objects::Object>>& contents = visit.facts().List(type);
+    const absl::StatusOr<std::vector<objects::Object>>& contents = context.cache().List(type);
     if (!contents.ok()) {
       continue;
     }
     for (const objects::Object& content : *contents) {
       if (csi::IsPendingDeletion(content) &&
-          IsOlderThan(visit, content.deleted_at(), kSnapshotTimeMax)) {
-        WarnOfPendingDeletion(visit, type, content);
+          IsOlderThan(context, content.deleted_at(), kSnapshotTimeMax)) {
+        WarnOfPendingDeletion(context, type, content);
       }
     }
     break;
   }
 }
 
-void CheckRestoredVolumes(Visit& visit) {
+void CheckRestoredVolumes(CheckContext& context) {
   for (const csi::KeptVolume& kept :
-       csi::KeptVolumesAmong(visit.Look<objects::PersistentVolume>())) {
-    visit.Note(absl::StrCat("PersistentVolume ", kept.volume),
-               csi::KeptVolumeText(kept, visit.ctx().clock->Now()),
-               absl::StrCat(csi::FinishCommand(kept), " deletes it, once its data is not needed"));
+       csi::KeptVolumesAmong(context.Look<objects::PersistentVolume>())) {
+    context.Note(
+        absl::StrCat("PersistentVolume ", kept.volume),
+        csi::KeptVolumeText(kept, context.ctx().clock->Now()),
+        absl::StrCat(csi::FinishCommand(kept), " deletes it, once its data is not needed"));
   }
 }
 

@@ -28,26 +28,26 @@ using objects::Pod;
 constexpr absl::Duration kCopyTimeMax = absl::Hours(6);
 constexpr absl::Duration kCopyListTimeMax = absl::Seconds(10);
 
-bool IsOld(Visit& visit, std::optional<absl::Time> since) {
-  return since.has_value() && *since + kCopyTimeMax < visit.ctx().clock->Now();
+bool IsOld(CheckContext& context, std::optional<absl::Time> since) {
+  return since.has_value() && *since + kCopyTimeMax < context.ctx().clock->Now();
 }
 
 // The Pods that copy, or did, of all namespaces: the API server picks them out of very many.
-std::vector<Pod> CopyPods(Visit& visit) {
+std::vector<Pod> CopyPods(CheckContext& context) {
   absl::StatusOr<std::vector<Pod>> list = objects::List<Pod>(
-      visit.ctx().WithTimeout(kCopyListTimeMax), visit.facts().api(), "",
+      context.ctx().WithTimeout(kCopyListTimeMax), context.cache().api(), "",
       {.label_selector = objects::kCopiesIntoLabel, .field_selector = "", .may_be_old = true});
   if (!list.ok()) {
-    visit.Unknown("pods", list.status());
+    context.Unknown("pods", list.status());
     return {};
   }
   return *std::move(list);
 }
 
-class CopyVisit {
+class CopyCheckContext {
  public:
-  explicit CopyVisit(Visit& visit) : visit_(visit), pods_(CopyPods(visit)) {
-    for (PersistentVolumeClaim& pvc : visit.Look<PersistentVolumeClaim>()) {
+  explicit CopyCheckContext(CheckContext& context) : visit_(context), pods_(CopyPods(context)) {
+    for (PersistentVolumeClaim& pvc : context.Look<PersistentVolumeClaim>()) {
       std::string uid = pvc.uid();
       pvcs_.emplace(std::move(uid), std::move(pvc));
     }
@@ -84,7 +84,7 @@ class CopyVisit {
   }
 
   bool HasDownload(const std::string& uid) {
-    const auto downloads = visit_.facts().List<objects::DataDownload>();
+    const auto downloads = visit_.cache().List<objects::DataDownload>();
     return !downloads.ok() ||
            absl::c_any_of(*downloads, [&](const objects::DataDownload& download) {
              return download.uid() == uid &&
@@ -99,7 +99,7 @@ class CopyVisit {
     visit_.Warn(
         NameOf("PVC", pvc),
         absl::StrCat(IsUnderWay(pvc, record) ? "a restore writes into its volume for over 6 hours"
-                                             : "a restore into its volume did not come to its end",
+                                             : "a restore into its volume did not finish",
                      "; as long as that is so it may be partly old, which its beginning "
                      "then says"),
         absl::StrCat(csi::CopyCommand(record, pvc), " finishes it"));
@@ -137,13 +137,13 @@ class CopyVisit {
                                           made.name(), " -n ", made.namespace_name()));
   }
 
-  Visit& visit_;
+  CheckContext& visit_;
   const std::vector<Pod> pods_;
   std::map<std::string, PersistentVolumeClaim> pvcs_;  // by uid
 };
 
 }  // namespace
 
-void CheckCopiesIntoVolumes(Visit& visit) { CopyVisit(visit).Run(); }
+void CheckCopiesIntoVolumes(CheckContext& context) { CopyCheckContext(context).Run(); }
 
 }  // namespace csidelta::doctor

@@ -29,7 +29,7 @@ constexpr absl::Duration kReadingProves = absl::Seconds(5);
 constexpr absl::Duration kGoneTimeMax = absl::Seconds(10);
 constexpr std::size_t kClassesMax = 5;
 
-std::string LastWords(const Pod& pod) {
+std::string FinalContext(const Pod& pod) {
   const std::string words = pod.last_message();
   return words.empty() ? "it said nothing" : words;
 }
@@ -46,16 +46,16 @@ std::string WaitingFor(const Pod& pod) {
 // A claim of one storage class, and a worker-like Pod that reads its device.
 class Probe {
  public:
-  Probe(Visit& visit, std::string storage_class, std::string image,
+  Probe(CheckContext& context, std::string storage_class, std::string image,
         datamover::MoverSettings settings);
   absl::Status Make();
   void Judge();
 
-  // Also when time is over, or somebody wants it to end.
+  // Also when time is over, or it is stopped.
   void Remove();
 
  private:
-  k8s::ApiClient& api() { return visit_.facts().api(); }
+  k8s::ApiClient& api() { return visit_.cache().api(); }
   const std::string& space() const { return visit_.options().mover_namespace; }
   std::string subject() const { return absl::StrCat("storage class ", storage_class_); }
   k8s::ObjectKey PodKey() const { return {csi::PodType(), space(), name_}; }
@@ -66,20 +66,20 @@ class Probe {
   // Whatever the class says.
   void RemoveVolumeToo(const CallContext& ctx);
 
-  Visit& visit_;
+  CheckContext& visit_;
   const std::string storage_class_;
   const std::string image_;
   const datamover::MoverSettings settings_;
   const std::string name_;
 };
 
-Probe::Probe(Visit& visit, std::string storage_class, std::string image,
+Probe::Probe(CheckContext& context, std::string storage_class, std::string image,
              datamover::MoverSettings settings)
-    : visit_(visit),
+    : visit_(context),
       storage_class_(std::move(storage_class)),
       image_(std::move(image)),
       settings_(std::move(settings)),
-      name_(SampleName(visit)) {}
+      name_(SampleName(context)) {}
 
 absl::Status Probe::Make() {
   absl::Status made =
@@ -109,7 +109,7 @@ void Probe::Judge() {
     return;
   }
   await(visit_.ctx().WithTimeout(kReadingProves), false).IgnoreError();
-  const std::string words = LastWords(pod.value_or(Pod()));
+  const std::string words = FinalContext(pod.value_or(Pod()));
   if (!pod.has_value() || pod->phase() == "Failed") {
     visit_.Fault(subject(), absl::StrCat("a worker cannot read a device of it: ", words),
                  absl::StrContains(words, "supplementalGroups")
@@ -160,27 +160,27 @@ void Probe::RemoveVolumeToo(const CallContext& ctx) {
 
 }  // namespace
 
-void CheckDeviceAccess(Visit& visit) {
-  const std::string image = ImageOfWorkers(visit);
+void CheckDeviceAccess(CheckContext& context) {
+  const std::string image = ImageOfWorkers(context);
   const absl::StatusOr<datamover::MoverSettings> settings = datamover::ReadMoverSettings(
-      visit.ctx(), visit.facts().api(), visit.options().mover_namespace);
+      context.ctx(), context.cache().api(), context.options().mover_namespace);
   if (image.empty() || !settings.ok()) {
-    visit.Unknown("", image.empty() ? absl::NotFoundError("the mover's Deployment names no image")
-                                    : settings.status());
+    context.Unknown("", image.empty() ? absl::NotFoundError("the mover's Deployment names no image")
+                                      : settings.status());
     return;
   }
-  std::set<std::string> classes = visit.options().probe_class.empty()
-                                      ? ClassesInUse(visit)
-                                      : std::set<std::string>{visit.options().probe_class};
+  std::set<std::string> classes = context.options().probe_class.empty()
+                                      ? ClassesInUse(context)
+                                      : std::set<std::string>{context.options().probe_class};
   while (classes.size() > kClassesMax) {
-    visit.Note(absl::StrCat("storage class ", *classes.rbegin()),
-               absl::StrCat("is not looked at: more than ", kClassesMax, " are in use"),
-               absl::StrCat("csi-delta doctor --probe --class ", *classes.rbegin()));
+    context.Note(absl::StrCat("storage class ", *classes.rbegin()),
+                 absl::StrCat("is not looked at: more than ", kClassesMax, " are in use"),
+                 absl::StrCat("csi-delta doctor --probe --class ", *classes.rbegin()));
     classes.erase(std::prev(classes.end()));
   }
   std::vector<std::pair<Probe, absl::Status>> probes;
   for (const std::string& storage_class : classes) {
-    Probe probe(visit, storage_class, image, *settings);
+    Probe probe(context, storage_class, image, *settings);
     absl::Status made = probe.Make();
     probes.emplace_back(std::move(probe), std::move(made));
   }
@@ -188,7 +188,7 @@ void CheckDeviceAccess(Visit& visit) {
     if (made.ok()) {
       probe.Judge();
     } else {
-      visit.Unknown("", made);
+      context.Unknown("", made);
     }
   }
   for (auto& [probe, made] : probes) {

@@ -47,13 +47,13 @@ std::string ClaimName(const PersistentVolumeClaim& claim) {
   return absl::StrCat(claim.namespace_name(), "/", claim.name());
 }
 
-std::vector<Volume> CsiVolumes(Visit& visit) {
+std::vector<Volume> CsiVolumes(CheckContext& context) {
   std::map<std::string, std::string> drivers;  // by volume
-  for (const PersistentVolume& pv : visit.Look<PersistentVolume>()) {
+  for (const PersistentVolume& pv : context.Look<PersistentVolume>()) {
     drivers.emplace(pv.name(), pv.driver());
   }
   std::vector<Volume> volumes;
-  for (PersistentVolumeClaim& claim : visit.Look<PersistentVolumeClaim>()) {
+  for (PersistentVolumeClaim& claim : context.Look<PersistentVolumeClaim>()) {
     const auto driver = drivers.find(claim.volume_name());
     if (driver != drivers.end() && !driver->second.empty()) {
       volumes.push_back({.claim = std::move(claim), .driver = driver->second});
@@ -62,9 +62,9 @@ std::vector<Volume> CsiVolumes(Visit& visit) {
   return volumes;
 }
 
-std::set<std::string> DriversInUse(Visit& visit) {
+std::set<std::string> DriversInUse(CheckContext& context) {
   std::set<std::string> drivers;
-  for (const Volume& volume : CsiVolumes(visit)) {
+  for (const Volume& volume : CsiVolumes(context)) {
     drivers.insert(volume.driver);
   }
   return drivers;
@@ -72,35 +72,35 @@ std::set<std::string> DriversInUse(Visit& visit) {
 
 }  // namespace
 
-void CheckDriverObject(Visit& visit) {
-  const auto& registered = visit.facts().List(CsiDriverType());
+void CheckDriverObject(CheckContext& context) {
+  const auto& registered = context.cache().List(CsiDriverType());
   if (!registered.ok()) {
-    visit.Unknown("csidrivers", registered.status());
+    context.Unknown("csidrivers", registered.status());
     return;
   }
-  for (const std::string& driver : DriversInUse(visit)) {
-    if (!visit.facts().Find(CsiDriverType(), "", driver).ok()) {
-      visit.Warn(absl::StrCat("driver ", driver), "has no CSIDriver object: is it installed?",
-                 "install it, or expect no snapshots of its volumes");
+  for (const std::string& driver : DriversInUse(context)) {
+    if (!context.cache().Find(CsiDriverType(), "", driver).ok()) {
+      context.Warn(absl::StrCat("driver ", driver), "has no CSIDriver object: is it installed?",
+                   "install it, or expect no snapshots of its volumes");
     }
   }
 }
 
-void CheckDriverStorageClass(Visit& visit) {
-  const auto& classes = visit.facts().List(objects::StorageClass::Type());
+void CheckDriverStorageClass(CheckContext& context) {
+  const auto& classes = context.cache().List(objects::StorageClass::Type());
   if (!classes.ok()) {
-    visit.Unknown("storageclasses", classes.status());
+    context.Unknown("storageclasses", classes.status());
     return;
   }
   std::map<std::string, std::vector<std::string>> missing;
-  for (const Volume& volume : CsiVolumes(visit)) {
+  for (const Volume& volume : CsiVolumes(context)) {
     const std::string name = volume.claim.storage_class().value_or("");
-    if (name.empty() || !visit.facts().Find(objects::StorageClass::Type(), "", name).ok()) {
+    if (name.empty() || !context.cache().Find(objects::StorageClass::Type(), "", name).ok()) {
       missing[name].push_back(ClaimName(volume.claim));
     }
   }
   for (const auto& [name, claims] : missing) {
-    visit.Warn(
+    context.Warn(
         name.empty() ? "claims without a storage class" : absl::StrCat("storage class ", name),
         absl::StrCat(name.empty() ? "no volume can be made from their snapshots: "
                                   : "is gone, but these claims name it: ",
@@ -109,51 +109,52 @@ void CheckDriverStorageClass(Visit& visit) {
   }
 }
 
-void CheckDriverSnapshotClass(Visit& visit) {
-  const auto classes = visit.facts().List<objects::VolumeSnapshotClass>();
+void CheckDriverSnapshotClass(CheckContext& context) {
+  const auto classes = context.cache().List<objects::VolumeSnapshotClass>();
   if (!classes.ok()) {
-    visit.Unknown("volumesnapshotclasses", classes.status());
+    context.Unknown("volumesnapshotclasses", classes.status());
     return;
   }
-  for (const std::string& driver : DriversInUse(visit)) {
+  for (const std::string& driver : DriversInUse(context)) {
     const auto choice = csi::ChooseSnapshotClass(
         {.driver = driver, .claim_annotation = "", .policy_parameter = "", .backup_annotation = ""},
         *classes);
     if (choice.ok()) {
-      visit.Good(absl::StrCat("driver ", driver),
-                 absl::StrCat("is snapshotted with class ", choice->name));
+      context.Good(absl::StrCat("driver ", driver),
+                   absl::StrCat("is snapshotted with class ", choice->name));
     } else {
-      visit.Fault(absl::StrCat("driver ", driver), std::string(choice.status().message()),
-                  "make a VolumeSnapshotClass, with the label velero.io/csi-volumesnapshot-class");
+      context.Fault(
+          absl::StrCat("driver ", driver), std::string(choice.status().message()),
+          "make a VolumeSnapshotClass, with the label velero.io/csi-volumesnapshot-class");
     }
   }
 }
 
-void CheckDriverChangedBlocks(Visit& visit) {
+void CheckDriverChangedBlocks(CheckContext& context) {
   const bool has_differential =
-      !absl::IsNotFound(visit.facts().List(objects::DifferentialSnapshot::Type()).status());
-  for (const std::string& driver : DriversInUse(visit)) {
+      !absl::IsNotFound(context.cache().List(objects::DifferentialSnapshot::Type()).status());
+  for (const std::string& driver : DriversInUse(context)) {
     const std::string subject = absl::StrCat("driver ", driver);
     const absl::Status status =
-        csi::FindMetadataService(visit.ctx(), visit.facts().api(), driver).status();
+        csi::FindMetadataService(context.ctx(), context.cache().api(), driver).status();
     if (status.ok()) {
-      visit.Good(subject, "says what changed, by its SnapshotMetadataService");
+      context.Good(subject, "says what changed, by its SnapshotMetadataService");
     } else if (!absl::IsNotFound(status)) {
-      visit.Warn(subject, std::string(status.message()),
-                 "mend the SnapshotMetadataService; until then whole volumes are read");
+      context.Warn(subject, std::string(status.message()),
+                   "mend the SnapshotMetadataService; until then whole volumes are read");
     } else if (has_differential) {
-      visit.Note(subject, "has no SnapshotMetadataService; it is asked by a DifferentialSnapshot",
-                 "run csi-delta diffsnap beside it, if nobody serves them yet");
+      context.Note(subject, "has no SnapshotMetadataService; it is asked by a DifferentialSnapshot",
+                   "run csi-delta diffsnap alongside it, if no service serves them yet");
     } else {
-      visit.Note(subject, "does not say what changed: every backup reads whole volumes",
-                 "install its csi-snapshot-metadata sidecar, or csi-delta diffsnap");
+      context.Note(subject, "does not say what changed: every backup reads whole volumes",
+                   "install its csi-snapshot-metadata sidecar, or csi-delta diffsnap");
     }
   }
 }
 
-void CheckDriverMetadataService(Visit& visit) {
-  for (const std::string& driver : DriversInUse(visit)) {
-    const auto service = csi::FindMetadataService(visit.ctx(), visit.facts().api(), driver);
+void CheckDriverMetadataService(CheckContext& context) {
+  for (const std::string& driver : DriversInUse(context)) {
+    const auto service = csi::FindMetadataService(context.ctx(), context.cache().api(), driver);
     const absl::StatusOr<net::Url> url =
         service.ok() ? net::ParseUrl(absl::StrCat("https://", service->address, "/"))
                      : service.status();
@@ -165,75 +166,75 @@ void CheckDriverMetadataService(Visit& visit) {
     options.limits.connect_time_max = kConnectTimeMax;
     // It speaks HTTP/2 and takes this for noise; but first there is TLS.
     const absl::Status status = net::HttpClient(options)
-                                    .Send(visit.ctx().WithTimeout(kConnectTimeMax),
+                                    .Send(context.ctx().WithTimeout(kConnectTimeMax),
                                           {.method = "GET", .url = *url, .headers = {}, .body = ""})
                                     .status();
     const std::string subject = absl::StrCat("service ", service->address, " of driver ", driver);
     if (absl::IsFailedPrecondition(status) || absl::IsInvalidArgument(status)) {
-      visit.Fault(subject, absl::StrCat("its certificate is not trusted: ", status.message()),
-                  "renew spec.caCert of the SnapshotMetadataService, or the certificate");
+      context.Fault(subject, absl::StrCat("its certificate is not trusted: ", status.message()),
+                    "renew spec.caCert of the SnapshotMetadataService, or the certificate");
     } else if (net::SurelyNotSent(status)) {
-      visit.Warn(subject, absl::StrCat("is not reached from here: ", status.message()),
-                 "nothing, if you are outside the cluster; else look at its sidecar");
+      context.Warn(subject, absl::StrCat("is not reached from here: ", status.message()),
+                   "nothing, if you are outside the cluster; else look at its sidecar");
     } else {
-      visit.Good(subject, "answers, with a certificate that is trusted");
+      context.Good(subject, "answers, with a certificate that is trusted");
     }
   }
 }
 
-void CheckDriverBlockDevice(Visit& visit) {
+void CheckDriverBlockDevice(CheckContext& context) {
   std::map<std::string, std::vector<std::string>> claims;
-  for (const Volume& volume : CsiVolumes(visit)) {
+  for (const Volume& volume : CsiVolumes(context)) {
     if (csi::HasNoBlockDevices(volume.driver)) {
       claims[volume.driver].push_back(ClaimName(volume.claim));
     }
   }
   for (const auto& [driver, names] : claims) {
-    visit.Warn(absl::StrCat("driver ", driver),
-               absl::StrCat("shares files and makes no block devices, which the mover needs: ",
-                            Listed(names)),
-               absl::StrCat("leave them to the file system backup by a volume policy: ",
-                            csi::ExcludingPolicyRule(driver)));
+    context.Warn(absl::StrCat("driver ", driver),
+                 absl::StrCat("shares files and makes no block devices, which the mover needs: ",
+                              Listed(names)),
+                 absl::StrCat("leave them to the file system backup by a volume policy: ",
+                              csi::ExcludingPolicyRule(driver)));
   }
 }
 
-void CheckDriverSnapshotLimit(Visit& visit) {
-  for (const std::string& driver : DriversInUse(visit)) {
+void CheckDriverSnapshotLimit(CheckContext& context) {
+  for (const std::string& driver : DriversInUse(context)) {
     for (const SnapshotLimit& limit : kSnapshotLimits) {
       if (driver == limit.driver) {
-        visit.Note(absl::StrCat("driver ", driver),
-                   absl::StrCat("keeps at most ", limit.snapshots,
-                                " snapshots of a volume by default; the mover keeps one of each"),
-                   "leave room for it when you take snapshots of your own");
+        context.Note(absl::StrCat("driver ", driver),
+                     absl::StrCat("keeps at most ", limit.snapshots,
+                                  " snapshots of a volume by default; the mover keeps one of each"),
+                     "leave room for it when you take snapshots of your own");
       }
     }
   }
 }
 
-void CheckVolumesNotCsi(Visit& visit) {
+void CheckVolumesNotCsi(CheckContext& context) {
   std::vector<std::string> names;
-  for (const PersistentVolume& pv : visit.Look<PersistentVolume>()) {
+  for (const PersistentVolume& pv : context.Look<PersistentVolume>()) {
     if (pv.driver().empty()) {
       names.push_back(pv.name());
     }
   }
   if (!names.empty()) {
-    visit.Note("", absl::StrCat("volumes of no CSI driver: ", Listed(names)),
-               "back them up with Velero's file system backup");
+    context.Note("", absl::StrCat("volumes of no CSI driver: ", Listed(names)),
+                 "back them up with Velero's file system backup");
   }
 }
 
-void CheckClaimsUnbound(Visit& visit) {
+void CheckClaimsUnbound(CheckContext& context) {
   std::vector<std::string> names;
-  for (const PersistentVolumeClaim& claim : visit.Look<PersistentVolumeClaim>()) {
+  for (const PersistentVolumeClaim& claim : context.Look<PersistentVolumeClaim>()) {
     if (claim.phase() != "Bound") {
       names.push_back(ClaimName(claim));
     }
   }
   if (!names.empty()) {
-    visit.Note("",
-               absl::StrCat("claims without a volume, of which nothing is saved: ", Listed(names)),
-               "nothing, if nobody has used them yet");
+    context.Note(
+        "", absl::StrCat("claims without a volume, of which nothing is saved: ", Listed(names)),
+        "nothing, if they were never used");
   }
 }
 

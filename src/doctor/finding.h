@@ -9,20 +9,20 @@ namespace csidelta::doctor {
 
 // How what was found bears on backups: nothing to do; to know; will hurt one day; backups or
 // restores fail; could not be looked at.
-enum class Grade { kGood, kNote, kWarning, kFault, kUnknown };
+enum class Severity { kGood, kNote, kWarning, kFault, kUnknown };
 
 // One answer of one check. A check that looks at several things has a finding for each.
 struct Finding {
-  Grade grade = Grade::kGood;
-  std::string check;    // its name
-  std::string subject;  // what was looked at: "location velero/default"; "" for the cluster
-  std::string text;     // what was found, without a full stop
-  std::string cure;     // what to do; "" for kGood
+  Severity severity = Severity::kGood;
+  std::string check;        // its name
+  std::string subject;      // what was looked at: "location velero/default"; "" for the cluster
+  std::string text;         // what was found, without a full stop
+  std::string remediation;  // what to do; "" for kGood
 };
 
 using FindingSink = std::function<void(const Finding&)>;
 
 // "good", "note", "warning", "fault", "unknown".
-absl::string_view WordOf(Grade grade);
+absl::string_view WordOf(Severity severity);
 
 }  // namespace csidelta::doctor

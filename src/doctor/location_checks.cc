@@ -32,10 +32,10 @@ std::string SubjectOf(const StorageLocation& location) {
 }
 
 // All locations that can be read; what cannot is told by CheckLocationProvider.
-std::vector<std::pair<BackupStorageLocation, StorageLocation>> Locations(Visit& visit) {
+std::vector<std::pair<BackupStorageLocation, StorageLocation>> Locations(CheckContext& context) {
   std::vector<std::pair<BackupStorageLocation, StorageLocation>> locations;
-  for (const std::string& space : visit.options().velero_namespaces) {
-    for (BackupStorageLocation& object : visit.Look<BackupStorageLocation>(space)) {
+  for (const std::string& space : context.options().velero_namespaces) {
+    for (BackupStorageLocation& object : context.Look<BackupStorageLocation>(space)) {
       if (absl::StatusOr<StorageLocation> location = velero::ParseStorageLocation(object);
           location.ok()) {
         locations.emplace_back(std::move(object), *std::move(location));
@@ -49,84 +49,86 @@ std::vector<std::pair<BackupStorageLocation, StorageLocation>> Locations(Visit& 
 using BucketProbe =
     absl::FunctionRef<absl::Status(const CallContext& ctx, storage::ObjectStore& store)>;
 
-void ProbeBucket(Visit& visit, const StorageLocation& location, absl::string_view doing,
+void ProbeBucket(CheckContext& context, const StorageLocation& location, absl::string_view doing,
                  BucketProbe probe) {
   const absl::StatusOr<datamover::RepositoryAccess> access =
-      datamover::OpenLocationAccess(visit.ctx(), visit.facts().api(), location);
+      datamover::OpenLocationAccess(context.ctx(), context.cache().api(), location);
   if (!access.ok()) {
-    visit.Unknown(SubjectOf(location), access.status());
+    context.Unknown(SubjectOf(location), access.status());
     return;
   }
   absl::StatusOr<std::unique_ptr<storage::OpenedStore>> opened =
-      visit.options().open_store(*access);
+      context.options().open_store(*access);
   const absl::Status status =
-      opened.ok() ? probe(visit.ctx().WithTimeout(kBucketTimeMax), (*opened)->store())
+      opened.ok() ? probe(context.ctx().WithTimeout(kBucketTimeMax), (*opened)->store())
                   : opened.status();
   if (status.ok()) {
-    visit.Good(SubjectOf(location), absl::StrCat(doing, " works"));
+    context.Good(SubjectOf(location), absl::StrCat(doing, " works"));
   } else {
-    visit.Fault(SubjectOf(location), absl::StrCat(doing, " fails: ", status.message()),
-                "check bucket, endpoint, credentials and the policy of the bucket");
+    context.Fault(SubjectOf(location), absl::StrCat(doing, " fails: ", status.message()),
+                  "check bucket, endpoint, credentials and the policy of the bucket");
   }
 }
 
-std::string RingSubject(Visit& visit, const StorageLocation& location) {
-  return absl::StrCat("secret ", visit.options().mover_namespace, "/",
+std::string RingSubject(CheckContext& context, const StorageLocation& location) {
+  return absl::StrCat("secret ", context.options().mover_namespace, "/",
                       datamover::KeyringSecretName({.velero_namespace = location.namespace_name,
                                                     .location = location.name}));
 }
 
-absl::StatusOr<datamover::Keyring> Ring(Visit& visit, const StorageLocation& location) {
+absl::StatusOr<datamover::Keyring> Ring(CheckContext& context, const StorageLocation& location) {
   return datamover::OpenKeyring(
-      visit.ctx(), visit.facts().api(), visit.options().mover_namespace,
+      context.ctx(), context.cache().api(), context.options().mover_namespace,
       {.velero_namespace = location.namespace_name, .location = location.name},
       /*make=*/false, SecureRandom::Real());
 }
 
 // One that is not made yet, or one that is lost.
-void TellMissingRing(Visit& visit, const StorageLocation& location, const absl::Status& missing) {
-  const auto known = datamover::FindKnownKey(visit.ctx(), visit.facts().api(),
+void TellMissingRing(CheckContext& context, const StorageLocation& location,
+                     const absl::Status& missing) {
+  const auto known = datamover::FindKnownKey(context.ctx(), context.cache().api(),
                                              location.namespace_name, location.name);
-  const std::string subject = RingSubject(visit, location);
+  const std::string subject = RingSubject(context, location);
   if (!known.ok()) {
-    visit.Unknown(subject, known.status());
+    context.Unknown(subject, known.status());
   } else if (!known->has_value()) {
-    visit.Note(subject, "is not there yet: the first backup makes it",
-               location.read_only ? std::string(missing.message())
-                                  : "export and confirm the key when it is made");
+    context.Note(subject, "is not there yet: the first backup makes it",
+                 location.read_only ? std::string(missing.message())
+                                    : "export and confirm the key when it is made");
   } else {
-    visit.Fault(subject,
-                datamover::LostKeyring(**known, {.velero_namespace = location.namespace_name,
-                                                 .location = location.name}),
-                "import the keys from the copy that you have");
+    context.Fault(subject,
+                  datamover::LostKeyring(**known, {.velero_namespace = location.namespace_name,
+                                                   .location = location.name}),
+                  "import the keys from the copy that you have");
   }
 }
 
 }  // namespace
 
-void CheckLocationProvider(Visit& visit) {
-  for (const std::string& space : visit.options().velero_namespaces) {
-    for (const BackupStorageLocation& object : visit.Look<BackupStorageLocation>(space)) {
+void CheckLocationProvider(CheckContext& context) {
+  for (const std::string& space : context.options().velero_namespaces) {
+    for (const BackupStorageLocation& object : context.Look<BackupStorageLocation>(space)) {
       const absl::StatusOr<StorageLocation> location = velero::ParseStorageLocation(object);
       const absl::Status status =
           location.ok()
-              ? datamover::OpenLocationAccess(visit.ctx(), visit.facts().api(), *location).status()
+              ? datamover::OpenLocationAccess(context.ctx(), context.cache().api(), *location)
+                    .status()
               : location.status();
       const std::string subject = absl::StrCat("location ", space, "/", object.name());
       if (status.ok()) {
-        visit.Good(subject, "is one that the mover writes to");
+        context.Good(subject, "is one that the mover writes to");
       } else if (absl::IsFailedPrecondition(status) || absl::IsInvalidArgument(status)) {
-        visit.Fault(subject, std::string(status.message()), "do what this says");
+        context.Fault(subject, std::string(status.message()), "do what this says");
       } else {
-        visit.Unknown(subject, status);
+        context.Unknown(subject, status);
       }
     }
   }
 }
 
-void CheckLocationReadable(Visit& visit) {
-  for (const auto& [object, location] : Locations(visit)) {
-    ProbeBucket(visit, location, "listing",
+void CheckLocationReadable(CheckContext& context) {
+  for (const auto& [object, location] : Locations(context)) {
+    ProbeBucket(context, location, "listing",
                 [](const CallContext& ctx, storage::ObjectStore& store) {
                   return store.List(ctx, absl::StrCat(kProbeFolder, "/"),
                                     [](const storage::ObjectInfo&) { return absl::OkStatus(); });
@@ -134,16 +136,16 @@ void CheckLocationReadable(Visit& visit) {
   }
 }
 
-void CheckLocationWritable(Visit& visit) {
-  for (const auto& [object, location] : Locations(visit)) {
+void CheckLocationWritable(CheckContext& context) {
+  for (const auto& [object, location] : Locations(context)) {
     if (location.read_only) {
-      visit.Note(SubjectOf(location), "is read-only: it can be restored from, and that is all",
-                 "nothing, if that is meant");
+      context.Note(SubjectOf(location), "is read-only: it can be restored from, and that is all",
+                   "nothing, if that is meant");
       continue;
     }
     const std::string key = absl::StrCat(
-        kProbeFolder, "/", absl::Hex(visit.random().Below(uint64_t{1} << 62), absl::kZeroPad16));
-    ProbeBucket(visit, location, "writing",
+        kProbeFolder, "/", absl::Hex(context.random().Below(uint64_t{1} << 62), absl::kZeroPad16));
+    ProbeBucket(context, location, "writing",
                 [&key](const CallContext& ctx, storage::ObjectStore& store) {
                   RETURN_IF_ERROR(store.Put(ctx, key, "csi-delta doctor", {}));
                   return store.Delete(ctx, key);
@@ -151,38 +153,38 @@ void CheckLocationWritable(Visit& visit) {
   }
 }
 
-void CheckKeyringPresent(Visit& visit) {
-  for (const auto& [object, location] : Locations(visit)) {
-    const absl::Status status = Ring(visit, location).status();
+void CheckKeyringPresent(CheckContext& context) {
+  for (const auto& [object, location] : Locations(context)) {
+    const absl::Status status = Ring(context, location).status();
     if (absl::IsNotFound(status)) {
-      TellMissingRing(visit, location, status);
+      TellMissingRing(context, location, status);
     } else if (!status.ok() && !absl::IsFailedPrecondition(status)) {
-      visit.Unknown(RingSubject(visit, location), status);
+      context.Unknown(RingSubject(context, location), status);
     }
   }
 }
 
-void CheckKeyringWhole(Visit& visit) {
-  for (const auto& [object, location] : Locations(visit)) {
-    const absl::Status status = Ring(visit, location).status();
+void CheckKeyringWhole(CheckContext& context) {
+  for (const auto& [object, location] : Locations(context)) {
+    const absl::Status status = Ring(context, location).status();
     if (absl::IsFailedPrecondition(status)) {
-      visit.Fault(RingSubject(visit, location), std::string(status.message()),
-                  "import the keys from the copy that you have");
+      context.Fault(RingSubject(context, location), std::string(status.message()),
+                    "import the keys from the copy that you have");
     }
   }
 }
 
-void CheckKeyringConfirmed(Visit& visit) {
-  for (const auto& [object, location] : Locations(visit)) {
-    const absl::StatusOr<datamover::Keyring> ring = Ring(visit, location);
+void CheckKeyringConfirmed(CheckContext& context) {
+  for (const auto& [object, location] : Locations(context)) {
+    const absl::StatusOr<datamover::Keyring> ring = Ring(context, location);
     if (!ring.ok()) {
       continue;  // CheckKeyringPresent and CheckKeyringWhole have told.
     }
     for (const datamover::RepositoryKey& key : ring->keys) {
       if (!ring->confirmed.contains(key.fingerprint)) {
-        visit.Fault(
-            RingSubject(visit, location),
-            absl::StrCat("nobody said that he has a copy of key ", key.fingerprint,
+        context.Fault(
+            RingSubject(context, location),
+            absl::StrCat("no copy is confirmed of key ", key.fingerprint,
                          ": without it the backups of ", SubjectOf(location), " are worthless"),
             absl::StrCat("csi-delta mover-key export --location ", location.name,
                          ", keep it outside of the cluster, then --confirm"));
@@ -191,15 +193,15 @@ void CheckKeyringConfirmed(Visit& visit) {
   }
 }
 
-void CheckLocationDefault(Visit& visit) {
-  for (const std::string& space : visit.options().velero_namespaces) {
+void CheckLocationDefault(CheckContext& context) {
+  for (const std::string& space : context.options().velero_namespaces) {
     int defaults = 0;
-    const std::vector<BackupStorageLocation> locations = visit.Look<BackupStorageLocation>(space);
+    const std::vector<BackupStorageLocation> locations = context.Look<BackupStorageLocation>(space);
     for (const BackupStorageLocation& location : locations) {
       defaults += location.is_default() ? 1 : 0;
     }
     if (!locations.empty() && defaults != 1) {
-      visit.Warn(
+      context.Warn(
           absl::StrCat("namespace ", space),
           absl::StrCat(defaults, " of ", locations.size(), " storage locations are the default"),
           "velero backup-location set NAME --default");
@@ -207,53 +209,54 @@ void CheckLocationDefault(Visit& visit) {
   }
 }
 
-void CheckLocationAvailable(Visit& visit) {
-  for (const auto& [object, location] : Locations(visit)) {
+void CheckLocationAvailable(CheckContext& context) {
+  for (const auto& [object, location] : Locations(context)) {
     const std::string phase = object.phase();
     if (phase == "Available") {
-      visit.Good(SubjectOf(location), "Velero reaches it");
+      context.Good(SubjectOf(location), "Velero reaches it");
     } else {
-      visit.Fault(SubjectOf(location),
-                  absl::StrCat("Velero calls it ", phase.empty() ? "nothing yet" : phase, ": ",
-                               object.message()),
-                  "velero backup-location get, and the server's log");
+      context.Fault(SubjectOf(location),
+                    absl::StrCat("Velero calls it ", phase.empty() ? "nothing yet" : phase, ": ",
+                                 object.message()),
+                    "velero backup-location get, and the server's log");
     }
   }
 }
 
-void CheckLocationTls(Visit& visit) {
-  for (const auto& [object, location] : Locations(visit)) {
+void CheckLocationTls(CheckContext& context) {
+  for (const auto& [object, location] : Locations(context)) {
     const std::string url = location.Config("s3Url");
     if (absl::StartsWith(url, "http://")) {
-      visit.Warn(SubjectOf(location), absl::StrCat("is reached without TLS at ", url),
-                 "serve it with TLS; what we store is sealed, but credentials and names are not");
+      context.Warn(SubjectOf(location), absl::StrCat("is reached without TLS at ", url),
+                   "serve it with TLS; what we store is sealed, but credentials and names are not");
     } else if (location.Flag("insecureSkipTLSVerify")) {
-      visit.Warn(SubjectOf(location), "anybody may stand in for it: insecureSkipTLSVerify is set",
-                 "give its certificate as spec.objectStorage.caCert");
+      context.Warn(SubjectOf(location),
+                   "any server can impersonate it: insecureSkipTLSVerify is set",
+                   "give its certificate as spec.objectStorage.caCert");
     }
   }
 }
 
-void CheckLocationCredentials(Visit& visit) {
-  for (const auto& [object, location] : Locations(visit)) {
+void CheckLocationCredentials(CheckContext& context) {
+  for (const auto& [object, location] : Locations(context)) {
     if (location.credential.name.empty()) {
       continue;
     }
     const std::string subject =
         absl::StrCat("secret ", location.namespace_name, "/", location.credential.name);
     const auto secret = objects::Get<objects::Secret>(
-        visit.ctx(), visit.facts().api(),
+        context.ctx(), context.cache().api(),
         objects::Secret::Key(location.namespace_name, location.credential.name));
     if (absl::IsNotFound(secret.status())) {
-      visit.Fault(subject, absl::StrCat("does not exist, but ", SubjectOf(location), " names it"),
-                  "make it, as for velero install --secret-file");
+      context.Fault(subject, absl::StrCat("does not exist, but ", SubjectOf(location), " names it"),
+                    "make it, as for velero install --secret-file");
     } else if (!secret.ok()) {
-      visit.Unknown(subject, secret.status());
+      context.Unknown(subject, secret.status());
     } else if (secret->EncodedValue(location.credential.key).empty()) {
-      visit.Fault(subject,
-                  absl::StrCat("has no key ", location.credential.key, ", which ",
-                               SubjectOf(location), " names"),
-                  "add it, or correct spec.credential.key");
+      context.Fault(subject,
+                    absl::StrCat("has no key ", location.credential.key, ", which ",
+                                 SubjectOf(location), " names"),
+                    "add it, or correct spec.credential.key");
     }
   }
 }

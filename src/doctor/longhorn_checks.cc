@@ -45,7 +45,7 @@ constexpr absl::Duration kShownAfterMax = absl::Minutes(2);
 constexpr absl::Duration kTakenAfterMax = absl::Minutes(10);
 constexpr absl::Duration kDeletedAfterMax = absl::Hours(1);
 constexpr char kServiceNameLabel[] = "kubernetes.io/service-name";
-// It keeps so many snapshots of a volume, whoever took them.
+// It keeps so many snapshots of a volume, whichever program took them.
 constexpr char kDeletingTask[] = "snapshot-delete";
 // Settings of Longhorn, which it makes in its namespace when it starts.
 constexpr char kVersionSetting[] = "current-longhorn-version";
@@ -53,15 +53,15 @@ constexpr char kPurgeIsDisabledSetting[] = "disable-snapshot-purge";
 
 // The definitions of Longhorn's kinds, or none after having said why they are not known. By the
 // label that Longhorn gives each: all definitions of a cluster may be a hundred megabytes.
-std::vector<CustomResourceDefinition> LonghornDefinitions(Visit& visit) {
+std::vector<CustomResourceDefinition> LonghornDefinitions(CheckContext& context) {
   absl::StatusOr<std::vector<CustomResourceDefinition>> definitions =
-      objects::List<CustomResourceDefinition>(visit.ctx().WithTimeout(kLonghornListTimeMax),
-                                              visit.facts().api(), "",
+      objects::List<CustomResourceDefinition>(context.ctx().WithTimeout(kLonghornListTimeMax),
+                                              context.cache().api(), "",
                                               {.label_selector = objects::kLonghornDefinitionLabel,
                                                .field_selector = "",
                                                .may_be_old = true});
   if (!definitions.ok()) {
-    visit.Unknown(CustomResourceDefinition::kKind.plural, definitions.status());
+    context.Unknown(CustomResourceDefinition::kKind.plural, definitions.status());
     return {};
   }
   std::erase_if(*definitions, [](const CustomResourceDefinition& definition) {
@@ -71,25 +71,26 @@ std::vector<CustomResourceDefinition> LonghornDefinitions(Visit& visit) {
 }
 
 // The settings of the plugin for a Velero, or nothing after having said why they are not known.
-std::optional<velero::PluginConfig> PluginConfigOf(Visit& visit, const std::string& space) {
+std::optional<velero::PluginConfig> PluginConfigOf(CheckContext& context,
+                                                   const std::string& space) {
   const absl::StatusOr<velero::PluginConfig> config = csi::ReadPluginConfig(
-      visit.ctx().WithTimeout(kLonghornListTimeMax), {.api = visit.facts().api(),
-                                                      .clock = *visit.ctx().clock,
-                                                      .random = visit.random(),
-                                                      .velero_namespace = space,
-                                                      .enable_csi = false});
+      context.ctx().WithTimeout(kLonghornListTimeMax), {.api = context.cache().api(),
+                                                        .clock = *context.ctx().clock,
+                                                        .random = context.random(),
+                                                        .velero_namespace = space,
+                                                        .enable_csi = false});
   if (!config.ok()) {
-    visit.Unknown(absl::StrCat("settings of the plugin in ", space), config.status());
+    context.Unknown(absl::StrCat("settings of the plugin in ", space), config.status());
     return std::nullopt;
   }
   return *config;
 }
 
 // Where Longhorn is, as each Velero's settings of the plugin have it.
-std::set<std::string> LonghornNamespaces(Visit& visit) {
+std::set<std::string> LonghornNamespaces(CheckContext& context) {
   std::set<std::string> spaces;
-  for (const std::string& velero : visit.options().velero_namespaces) {
-    if (const auto config = PluginConfigOf(visit, velero); config.has_value()) {
+  for (const std::string& velero : context.options().velero_namespaces) {
+    if (const auto config = PluginConfigOf(context, velero); config.has_value()) {
       spaces.insert(config->longhorn_namespace);
     }
   }
@@ -97,8 +98,8 @@ std::set<std::string> LonghornNamespaces(Visit& visit) {
 }
 
 // What a setting of Longhorn says; "" where that is not known.
-std::string SettingOf(Visit& visit, const std::string& space, const char* name) {
-  const auto setting = visit.facts().Find<longhorn::Setting>(space, name);
+std::string SettingOf(CheckContext& context, const std::string& space, const char* name) {
+  const auto setting = context.cache().Find<longhorn::Setting>(space, name);
   return setting.ok() ? setting->value() : "";
 }
 
@@ -106,7 +107,7 @@ std::string SettingOf(Visit& visit, const std::string& space, const char* name) 
 // goes, and one that is marked as removed is gone for those who could use it.
 struct NativeSnapshots {
   std::vector<std::pair<std::string, std::string>> of_backups;
-  std::vector<std::pair<std::string, std::string>> made_anew;  // longhorn::IsNativeMadeAnew()
+  std::vector<std::pair<std::string, std::string>> made_again;  // longhorn::IsNativeMadeAgain()
 };
 
 absl::StatusOr<NativeSnapshots> ReadNatives(const CallContext& ctx, k8s::ApiClient& api,
@@ -126,9 +127,9 @@ absl::StatusOr<NativeSnapshots> ReadNatives(const CallContext& ctx, k8s::ApiClie
           if (!snapshot.Label(objects::kLonghornMadeByLabel).empty()) {
             found.of_backups.emplace_back(snapshot.name(),
                                           snapshot.Label(objects::kBackupNameLabel));
-          } else if (longhorn::IsNativeMadeAnew(snapshot)) {
-            found.made_anew.emplace_back(snapshot.name(),
-                                         snapshot.EngineLabel(objects::kLonghornEngineBackupLabel));
+          } else if (longhorn::IsNativeMadeAgain(snapshot)) {
+            found.made_again.emplace_back(
+                snapshot.name(), snapshot.EngineLabel(objects::kLonghornEngineBackupLabel));
           }
         }
       }));
@@ -148,7 +149,7 @@ std::vector<std::string> NamedWithBackup(
   return named;
 }
 
-// Names of snapshots that somebody should look at.
+// Names of snapshots that need attention.
 struct SnapshotTroubles {
   std::map<std::string, int64_t> counts;   // by volume; of those that its maximum counts
   std::vector<std::string> undeletable;    // by their names
@@ -160,8 +161,8 @@ struct SnapshotTroubles {
 
 class SnapshotsReader {
  public:
-  SnapshotsReader(Visit& visit, std::string space)
-      : visit_(visit), space_(std::move(space)), now_(visit.ctx().clock->Now()) {}
+  SnapshotsReader(CheckContext& context, std::string space)
+      : visit_(context), space_(std::move(space)), now_(context.ctx().clock->Now()) {}
 
   // As the API server remembers them, one at a time: there may be 30,000. NOT_FOUND where the kind
   // is not served.
@@ -171,7 +172,7 @@ class SnapshotsReader {
       volumes_.emplace(std::move(name), std::move(volume));
     }
     RETURN_IF_ERROR(objects::ReadWanted<longhorn::Snapshot>(
-        visit_.ctx().WithTimeout(kLonghornListTimeMax), visit_.facts().api(),
+        visit_.ctx().WithTimeout(kLonghornListTimeMax), visit_.cache().api(),
         longhorn::Snapshot::Type(), space_, [](absl::string_view) { return true; },
         [&](const std::vector<longhorn::Snapshot>& page, bool is_first) {
           if (is_first) {
@@ -234,7 +235,7 @@ class SnapshotsReader {
     (is_detached ? troubles_.on_detached : troubles_.hanging).push_back(snapshot.name());
   }
 
-  Visit& visit_;
+  CheckContext& visit_;
   const std::string space_;
   const absl::Time now_;
   std::map<std::string, longhorn::Volume> volumes_;
@@ -248,12 +249,12 @@ bool IsAnswered(const std::vector<EndpointSlice>& slices, const std::string& ser
   });
 }
 
-// The services in a namespace that are asked by webhooks which fail where nobody answers.
-std::set<std::string> ServicesOfWebhooks(Visit& visit, const std::string& space) {
+// The services in a namespace that are asked by webhooks which fail without an answer.
+std::set<std::string> ServicesOfWebhooks(CheckContext& context, const std::string& space) {
   std::set<std::string> services;
   for (const k8s::ResourceType* const type :
        {&WebhookConfiguration::MutatingType(), &WebhookConfiguration::ValidatingType()}) {
-    for (const objects::Object& configuration : visit.Look(*type)) {
+    for (const objects::Object& configuration : context.Look(*type)) {
       for (const objects::ServiceWebhook& webhook :
            WebhookConfiguration(configuration).webhooks()) {
         if (webhook.namespace_name == space && webhook.fails_closed) {
@@ -280,132 +281,133 @@ bool Archives(const velero::Backup& backup, const std::string& longhorn_namespac
 
 }  // namespace
 
-void CheckLonghornFound(Visit& visit) {
-  if (LonghornDefinitions(visit).empty()) {
+void CheckLonghornFound(CheckContext& context) {
+  if (LonghornDefinitions(context).empty()) {
     return;
   }
   std::map<std::string, std::string> versions;  // by namespace
-  for (const longhorn::Setting& setting : visit.Look<longhorn::Setting>()) {
+  for (const longhorn::Setting& setting : context.Look<longhorn::Setting>()) {
     if (setting.name() == kVersionSetting) {
       versions[setting.namespace_name()] = setting.value();
     }
   }
-  if (!visit.facts().List(longhorn::Setting::Type()).ok()) {
+  if (!context.cache().List(longhorn::Setting::Type()).ok()) {
     return;
   }
-  for (const std::string& space : LonghornNamespaces(visit)) {
+  for (const std::string& space : LonghornNamespaces(context)) {
     const std::string subject = absl::StrCat("Longhorn in ", space);
     if (const auto found = versions.find(space); found != versions.end()) {
-      visit.Good(subject, absl::StrCat("version ", found->second));
+      context.Good(subject, absl::StrCat("version ", found->second));
     } else if (versions.empty()) {
-      visit.Note(subject, "its kinds are served, and it is not there",
-                 "if Longhorn was uninstalled, delete its CRDs and webhook configurations, too");
+      context.Note(subject, "its kinds are served, and it is not there",
+                   "if Longhorn was uninstalled, delete its CRDs and webhook configurations, too");
     } else {
-      visit.Warn(subject,
-                 absl::StrCat("it is not there but in ", versions.begin()->first,
-                              ": no native snapshot is taken, and nothing of it is restored"),
-                 absl::StrCat("set longhornNamespace: ", versions.begin()->first,
-                              " in the settings of the plugin"));
+      context.Warn(subject,
+                   absl::StrCat("it is not there but in ", versions.begin()->first,
+                                ": no native snapshot is taken, and nothing of it is restored"),
+                   absl::StrCat("set longhornNamespace: ", versions.begin()->first,
+                                " in the settings of the plugin"));
     }
   }
 }
 
-void CheckLonghornClass(Visit& visit) {
-  for (const auto& snapshot_class : visit.Look<objects::VolumeSnapshotClass>()) {
+void CheckLonghornClass(CheckContext& context) {
+  for (const auto& snapshot_class : context.Look<objects::VolumeSnapshotClass>()) {
     if (const absl::Status status = longhorn::CheckClassOfMove(snapshot_class); !status.ok()) {
-      visit.Warn(absl::StrCat("driver ", velero::kLonghornDriver), std::string(status.message()),
-                 "make one with it, and name it in the volume policy by snapshotClass");
+      context.Warn(absl::StrCat("driver ", velero::kLonghornDriver), std::string(status.message()),
+                   "make one with it, and name it in the volume policy by snapshotClass");
     }
   }
 }
 
-void CheckLonghornSnapshots(Visit& visit) {
-  for (const std::string& space : LonghornNamespaces(visit)) {
+void CheckLonghornSnapshots(CheckContext& context) {
+  for (const std::string& space : LonghornNamespaces(context)) {
     const std::string subject = absl::StrCat("snapshots of Longhorn in ", space);
-    SnapshotsReader reader(visit, space);
+    SnapshotsReader reader(context, space);
     const absl::StatusOr<SnapshotTroubles> found = reader.Read();
     if (!found.ok()) {
       if (!absl::IsNotFound(found.status())) {
-        visit.Unknown(subject, found.status());
+        context.Unknown(subject, found.status());
       }
       continue;
     }
     if (!found->undeletable.empty()) {
-      visit.Fault(subject,
-                  absl::StrCat("names of more than 63 characters, which Longhorn can delete no "
-                               "more, nor their volumes: ",
-                               Listed(found->undeletable)),
-                  "give snapshots shorter names; for these, ask Longhorn's support");
+      context.Fault(subject,
+                    absl::StrCat("names of more than 63 characters, which Longhorn can delete no "
+                                 "more, nor their volumes: ",
+                                 Listed(found->undeletable)),
+                    "give snapshots shorter names; for these, ask Longhorn's support");
     }
     if (const auto full = reader.AlmostFull(*found); !full.empty()) {
-      visit.Warn(subject,
-                 absl::StrCat("volumes that have almost all that they may, then none is taken: ",
-                              Listed(full)),
-                 "free places with: csi-delta longhorn prune --volume VOLUME --keep-last 100, or "
-                 "raise snapshotMaxCount of the Volume");
+      context.Warn(subject,
+                   absl::StrCat("volumes that have almost all that they may, then none is taken: ",
+                                Listed(full)),
+                   "free places with: csi-delta longhorn prune --volume VOLUME --keep-last 100, or "
+                   "raise snapshotMaxCount of the Volume");
     }
     if (!found->on_detached.empty()) {
-      visit.Warn(subject,
-                 absl::StrCat("being deleted for over an hour, and waiting until somebody attaches "
-                              "their volumes: ",
-                              Listed(found->on_detached)),
-                 "start a Pod that uses the volume, or leave them until one does");
+      context.Warn(subject,
+                   absl::StrCat("being deleted for over an hour, and waiting for an attachment of "
+                                "their volumes: ",
+                                Listed(found->on_detached)),
+                   "start a Pod that uses the volume, or leave them until one does");
     }
     if (!found->hanging.empty()) {
-      const bool is_purge_disabled = SettingOf(visit, space, kPurgeIsDisabledSetting) == "true";
-      visit.Warn(subject, absl::StrCat("being deleted for over an hour: ", Listed(found->hanging)),
-                 is_purge_disabled
-                     ? "set Longhorn's setting disable-snapshot-purge to false; they wait for that"
-                     : "look at their status.error, and at the log of longhorn-manager");
+      const bool is_purge_disabled = SettingOf(context, space, kPurgeIsDisabledSetting) == "true";
+      context.Warn(
+          subject, absl::StrCat("being deleted for over an hour: ", Listed(found->hanging)),
+          is_purge_disabled
+              ? "set Longhorn's setting disable-snapshot-purge to false; they wait for that"
+              : "look at their status.error, and at the log of longhorn-manager");
     }
     if (!found->not_shown.empty()) {
-      visit.Warn(subject,
-                 absl::StrCat("taken over 2 minutes ago, and not shown as ready: ",
-                              Listed(found->not_shown)),
-                 "see whether snapshotMaxCount of the Volume is below what it has, which stops "
-                 "Longhorn's monitor");
+      context.Warn(subject,
+                   absl::StrCat("taken over 2 minutes ago, and not shown as ready: ",
+                                Listed(found->not_shown)),
+                   "see whether snapshotMaxCount of the Volume is below what it has, which stops "
+                   "Longhorn's monitor");
     }
     if (!found->still_to_take.empty()) {
-      visit.Warn(subject,
-                 absl::StrCat("not taken for over 10 minutes; Longhorn takes them as soon as it "
-                              "can, with the data of that moment: ",
-                              Listed(found->still_to_take)),
-                 "delete those that are not wanted any more");
+      context.Warn(subject,
+                   absl::StrCat("not taken for over 10 minutes; Longhorn takes them as soon as it "
+                                "can, with the data of that moment: ",
+                                Listed(found->still_to_take)),
+                   "delete those that are not wanted any more");
     }
   }
 }
 
-void CheckLonghornNative(Visit& visit) {
-  for (const std::string& space : LonghornNamespaces(visit)) {
-    const CallContext ctx = visit.ctx().WithTimeout(kLonghornListTimeMax);
+void CheckLonghornNative(CheckContext& context) {
+  for (const std::string& space : LonghornNamespaces(context)) {
+    const CallContext ctx = context.ctx().WithTimeout(kLonghornListTimeMax);
     const std::string subject = absl::StrCat("native snapshots in ", space);
     const std::string deletion =
         absl::StrCat(": kubectl -n ", space, " delete snapshots.longhorn.io NAME");
-    const absl::StatusOr<NativeSnapshots> natives = ReadNatives(ctx, visit.facts().api(), space);
+    const absl::StatusOr<NativeSnapshots> natives = ReadNatives(ctx, context.cache().api(), space);
     if (!natives.ok()) {
       if (!absl::IsNotFound(natives.status())) {
-        visit.Unknown(subject, natives.status());
+        context.Unknown(subject, natives.status());
       }
       continue;
     }
-    if (const auto anew = NamedWithBackup(natives->made_anew, {}); !anew.empty()) {
-      visit.Warn(subject,
-                 absl::StrCat(anew.size(),
-                              " that lost their object, for which Longhorn made another: no "
-                              "restore uses them, and no deletion of a backup deletes them: ",
-                              Listed(anew)),
-                 absl::StrCat("if you do not need them", deletion));
+    if (const auto again = NamedWithBackup(natives->made_again, {}); !again.empty()) {
+      context.Warn(subject,
+                   absl::StrCat(again.size(),
+                                " that lost their object, for which Longhorn made another: no "
+                                "restore uses them, and no deletion of a backup deletes them: ",
+                                Listed(again)),
+                   absl::StrCat("if you do not need them", deletion));
     }
     if (natives->of_backups.empty()) {
       continue;
     }
     // Read last: each Backup is older than its snapshots.
-    const auto backups = csi::ReadBackupNames(ctx, visit.facts().api());
+    const auto backups = csi::ReadBackupNames(ctx, context.cache().api());
     if (!backups.ok()) {
-      visit.Unknown(subject, backups.status());
+      context.Unknown(subject, backups.status());
     } else if (const auto orphaned = NamedWithBackup(natives->of_backups, *backups);
                !orphaned.empty()) {
-      visit.Warn(
+      context.Warn(
           subject,
           absl::StrCat(orphaned.size(),
                        " of backups that Velero does not list: ", Listed(orphaned)),
@@ -414,71 +416,72 @@ void CheckLonghornNative(Visit& visit) {
   }
 }
 
-void CheckLonghornJobs(Visit& visit) {
-  for (const std::string& space : LonghornNamespaces(visit)) {
-    for (const auto& job : visit.Look<longhorn::RecurringJob>(space)) {
+void CheckLonghornJobs(CheckContext& context) {
+  for (const std::string& space : LonghornNamespaces(context)) {
+    for (const auto& job : context.Look<longhorn::RecurringJob>(space)) {
       if (job.task() == kDeletingTask) {
-        visit.Warn(absl::StrCat("recurring job ", space, "/", job.name()),
-                   absl::StrCat("deletes all but ", job.retained(),
-                                " snapshots of a volume, native ones of backups, those of "
-                                "VolumeSnapshots and the bases of incremental backups among them"),
-                   "let it keep more than all others take together, or give these volumes no job "
-                   "of this kind");
+        context.Warn(
+            absl::StrCat("recurring job ", space, "/", job.name()),
+            absl::StrCat("deletes all but ", job.retained(),
+                         " snapshots of a volume, native ones of backups, those of "
+                         "VolumeSnapshots and the bases of incremental backups among them"),
+            "let it keep more than all others take together, or give these volumes no job "
+            "of this kind");
       }
     }
   }
 }
 
-void CheckLonghornWebhook(Visit& visit) {
-  for (const std::string& space : LonghornNamespaces(visit)) {
-    const std::set<std::string> services = ServicesOfWebhooks(visit, space);
+void CheckLonghornWebhook(CheckContext& context) {
+  for (const std::string& space : LonghornNamespaces(context)) {
+    const std::set<std::string> services = ServicesOfWebhooks(context, space);
     if (services.empty()) {
       continue;
     }
-    const auto slices = visit.facts().List<EndpointSlice>(space);
+    const auto slices = context.cache().List<EndpointSlice>(space);
     if (!slices.ok()) {
-      visit.Unknown(absl::StrCat("endpointslices of ", space), slices.status());
+      context.Unknown(absl::StrCat("endpointslices of ", space), slices.status());
       continue;
     }
     for (const std::string& service : services) {
       if (!IsAnswered(*slices, service)) {
-        visit.Fault(absl::StrCat("service ", space, "/", service),
-                    "no Pod answers for it: the API server refuses every change of a PVC, in all "
-                    "namespaces",
-                    "see why longhorn-manager does not run; where Longhorn is gone, delete its "
-                    "webhook configurations");
+        context.Fault(absl::StrCat("service ", space, "/", service),
+                      "no Pod answers for it: the API server refuses every change of a PVC, in all "
+                      "namespaces",
+                      "see why longhorn-manager does not run; where Longhorn is gone, delete its "
+                      "webhook configurations");
       }
     }
   }
 }
 
-void CheckLonghornKinds(Visit& visit) {
-  for (const CustomResourceDefinition& definition : LonghornDefinitions(visit)) {
+void CheckLonghornKinds(CheckContext& context) {
+  for (const CustomResourceDefinition& definition : LonghornDefinitions(context)) {
     if (longhorn::FindKind(definition.defined_kind()) == nullptr) {
-      visit.Note(absl::StrCat("resource ", definition.name()),
-                 "is not known to this version, and left out of restores",
-                 "update the plugin, or tell its authors of the kind");
+      context.Note(absl::StrCat("resource ", definition.name()),
+                   "is not known to this version, and left out of restores",
+                   "update the plugin, or tell its authors of the kind");
     }
   }
 }
 
-void CheckLonghornInBackups(Visit& visit) {
-  if (LonghornDefinitions(visit).empty()) {
+void CheckLonghornInBackups(CheckContext& context) {
+  if (LonghornDefinitions(context).empty()) {
     return;
   }
-  for (const std::string& space : visit.options().velero_namespaces) {
-    const std::optional<velero::PluginConfig> config = PluginConfigOf(visit, space);
+  for (const std::string& space : context.options().velero_namespaces) {
+    const std::optional<velero::PluginConfig> config = PluginConfigOf(context, space);
     if (!config.has_value() || config->longhorn_guard) {
       continue;
     }
-    for (const objects::Object& schedule : visit.Look(ScheduleType(), space)) {
+    for (const objects::Object& schedule : context.Look(ScheduleType(), space)) {
       const absl::StatusOr<velero::Backup> backup = velero::BackupOfSchedule(schedule);
       if (backup.ok() && Archives(*backup, config->longhorn_namespace)) {
-        visit.Warn(absl::StrCat("schedule ", space, "/", schedule.name()),
-                   absl::StrCat("archives Longhorn's objects in ", config->longhorn_namespace,
-                                ", and longhornGuard is off: a restore makes volumes and backups "
-                                "of Longhorn anew"),
-                   "remove longhornGuard from the settings, or exclude the namespace");
+        context.Warn(absl::StrCat("schedule ", space, "/", schedule.name()),
+                     absl::StrCat("archives Longhorn's objects in ", config->longhorn_namespace,
+                                  ", and longhornGuard is off: a restore makes volumes and backups "
+                                  "of Longhorn again"),
+                     "remove longhornGuard from the settings, or exclude the namespace");
       }
     }
   }

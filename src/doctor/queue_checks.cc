@@ -56,10 +56,10 @@ std::string FlagIn(const objects::Deployment& deployment, absl::string_view flag
 }
 
 // The longest of all Veleros: a warning is for what none of them waits for.
-absl::Duration ItemOperationTimeout(Visit& visit) {
+absl::Duration ItemOperationTimeout(CheckContext& context) {
   absl::Duration longest = absl::ZeroDuration();
-  for (const std::string& space : visit.options().velero_namespaces) {
-    const auto server = visit.facts().Find<objects::Deployment>(space, kServerDeployment);
+  for (const std::string& space : context.options().velero_namespaces) {
+    const auto server = context.cache().Find<objects::Deployment>(space, kServerDeployment);
     absl::Duration set = kItemOperationTimeout;
     if (server.ok() && (!absl::ParseDuration(FlagIn(*server, kItemOperationFlag), &set) ||
                         set <= absl::ZeroDuration())) {
@@ -72,12 +72,12 @@ absl::Duration ItemOperationTimeout(Visit& visit) {
 
 // The transfers of all Veleros; nothing after having said why they are not known.
 template <typename Kind>
-std::optional<std::vector<Kind>> AllOf(Visit& visit) {
+std::optional<std::vector<Kind>> AllOf(CheckContext& context) {
   std::vector<Kind> all;
-  for (const std::string& space : visit.options().velero_namespaces) {
-    absl::StatusOr<std::vector<Kind>> list = visit.facts().List<Kind>(space);
+  for (const std::string& space : context.options().velero_namespaces) {
+    absl::StatusOr<std::vector<Kind>> list = context.cache().List<Kind>(space);
     if (!list.ok()) {
-      visit.Unknown(absl::StrCat(Kind::kKind.plural, " of ", space), list.status());
+      context.Unknown(absl::StrCat(Kind::kKind.plural, " of ", space), list.status());
       return std::nullopt;
     }
     std::move(list->begin(), list->end(), std::back_inserter(all));
@@ -91,48 +91,49 @@ std::string InMinutes(absl::Duration duration) {
 
 }  // namespace
 
-void CheckMoverQueue(Visit& visit) {
+void CheckMoverQueue(CheckContext& context) {
   const std::string subject = "transfers";
   const absl::StatusOr<datamover::MoverSettings> settings = datamover::ReadMoverSettings(
-      visit.ctx(), visit.facts().api(), visit.options().mover_namespace);
+      context.ctx(), context.cache().api(), context.options().mover_namespace);
   if (!settings.ok()) {
-    visit.Unknown(subject, settings.status());
+    context.Unknown(subject, settings.status());
     return;
   }
-  const auto uploads = AllOf<objects::DataUpload>(visit);
-  const auto downloads = AllOf<objects::DataDownload>(visit);
+  const auto uploads = AllOf<objects::DataUpload>(context);
+  const auto downloads = AllOf<objects::DataDownload>(context);
   if (!uploads.has_value() || !downloads.has_value()) {
     return;
   }
-  const absl::Time now = visit.ctx().clock->Now();
+  const absl::Time now = context.ctx().clock->Now();
   const datamover::QueueOverview queue =
       datamover::DescribeQueue(*settings, *uploads, *downloads, now);
   const std::optional<absl::Duration> mean =
       datamover::MeanDuration(*uploads, *downloads, now - kRecent);
-  const absl::Duration timeout = ItemOperationTimeout(visit);
+  const absl::Duration timeout = ItemOperationTimeout(context);
   if (!mean.has_value() || *mean * queue.waits() / queue.admitted_max <= timeout) {
-    visit.Good(subject, absl::StrCat(queue.waits(), " wait"));
+    context.Good(subject, absl::StrCat(queue.waits(), " wait"));
     return;
   }
-  visit.Warn(subject,
-             absl::StrCat(queue.waits(), " wait for ", queue.admitted_max,
-                          " admissions, and as one takes ", InMinutes(*mean),
-                          " on average, the last ones end in about ",
-                          InMinutes(*mean * queue.waits() / queue.admitted_max),
-                          ", while Velero cancels what is not done after ", InMinutes(timeout)),
-             absl::StrCat("raise limits.total and limits.perNode in the settings, or the server's ",
-                          kItemOperationFlag,
-                          "; docs/data-mover-status.md says how many volumes fit into a backup"));
+  context.Warn(
+      subject,
+      absl::StrCat(queue.waits(), " wait for ", queue.admitted_max,
+                   " admissions, and as one takes ", InMinutes(*mean),
+                   " on average, the last ones end in about ",
+                   InMinutes(*mean * queue.waits() / queue.admitted_max),
+                   ", while Velero cancels what is not done after ", InMinutes(timeout)),
+      absl::StrCat("raise limits.total and limits.perNode in the settings, or the server's ",
+                   kItemOperationFlag,
+                   "; docs/data-mover-status.md says how many volumes fit into a backup"));
 }
 
-void CheckMoverFlags(Visit& visit) {
-  const std::string& space = visit.options().mover_namespace;
-  const auto controller = visit.facts().Find<objects::Deployment>(space, kMoverDeployment);
+void CheckMoverFlags(CheckContext& context) {
+  const std::string& space = context.options().mover_namespace;
+  const auto controller = context.cache().Find<objects::Deployment>(space, kMoverDeployment);
   if (absl::IsNotFound(controller.status())) {
     return;  // mover-deployment says so.
   }
   if (!controller.ok()) {
-    visit.Unknown(absl::StrCat("deployment ", space, "/", kMoverDeployment), controller.status());
+    context.Unknown(absl::StrCat("deployment ", space, "/", kMoverDeployment), controller.status());
     return;
   }
   std::string differ;
@@ -147,9 +148,9 @@ void CheckMoverFlags(Visit& visit) {
   compare("--requests-per-second", k8s::kRequestsPerSecond);
   compare("--concurrent-reconciles", k8s::kConcurrentReconciles);
   if (!differ.empty()) {
-    visit.Note(absl::StrCat("deployment ", space, "/", kMoverDeployment),
-               absl::StrCat("runs with ", differ),
-               "nothing, where you set it on purpose; else take it out of the chart's values");
+    context.Note(absl::StrCat("deployment ", space, "/", kMoverDeployment),
+                 absl::StrCat("runs with ", differ),
+                 "nothing, where you set it on purpose; else take it out of the chart's values");
   }
 }
 

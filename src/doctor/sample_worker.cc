@@ -28,21 +28,21 @@ std::map<std::string, std::string> Labels(absl::string_view name) {
 
 }  // namespace
 
-std::string ImageOfWorkers(Visit& visit) {
-  const auto controller =
-      visit.facts().Find<objects::Deployment>(visit.options().mover_namespace, kMoverDeployment);
+std::string ImageOfWorkers(CheckContext& context) {
+  const auto controller = context.cache().Find<objects::Deployment>(
+      context.options().mover_namespace, kMoverDeployment);
   return controller.ok() && !controller->containers().empty()
              ? controller->containers().front().image
              : "";
 }
 
-std::set<std::string> ClassesInUse(Visit& visit) {
+std::set<std::string> ClassesInUse(CheckContext& context) {
   std::map<std::string, std::string> drivers;
-  for (const auto& volume : visit.Look<objects::PersistentVolume>()) {
+  for (const auto& volume : context.Look<objects::PersistentVolume>()) {
     drivers[volume.name()] = volume.driver();
   }
   std::set<std::string> classes;
-  for (const PersistentVolumeClaim& claim : visit.Look<PersistentVolumeClaim>()) {
+  for (const PersistentVolumeClaim& claim : context.Look<PersistentVolumeClaim>()) {
     const std::string driver = drivers[claim.volume_name()];
     const std::string name = claim.storage_class().value_or("");
     if (!driver.empty() && !csi::HasNoBlockDevices(driver) && !name.empty()) {
@@ -52,9 +52,9 @@ std::set<std::string> ClassesInUse(Visit& visit) {
   return classes;
 }
 
-std::string SampleName(Visit& visit) {
+std::string SampleName(CheckContext& context) {
   return absl::StrCat("doctor-",
-                      absl::Hex(visit.random().Below(uint64_t{1} << 62), absl::kZeroPad16));
+                      absl::Hex(context.random().Below(uint64_t{1} << 62), absl::kZeroPad16));
 }
 
 PersistentVolumeClaim SampleClaim(absl::string_view namespace_name, absl::string_view name,
@@ -76,7 +76,7 @@ objects::Pod SampleWorker(absl::string_view namespace_name, absl::string_view na
        .namespace_name = std::string(namespace_name),
        .image = std::string(image),
        .args = {"backup", datamover::kVolumePath, "--repo", std::string(repository)},
-       .env = {{"RESTIC_PASSWORD", "a repository that nobody reads"}},
+       .env = {{"RESTIC_PASSWORD", "a repository that is never read"}},
        .claim = std::string(name),
        .labels = Labels(name),
        .owner = std::nullopt,

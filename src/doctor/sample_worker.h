@@ -13,13 +13,13 @@
 namespace csidelta::doctor {
 
 // What workers run: the image of the mover's Deployment; "" when it is not known.
-std::string ImageOfWorkers(Visit& visit);
+std::string ImageOfWorkers(CheckContext& context);
 
 // The storage classes of PVCs that can become block devices.
-std::set<std::string> ClassesInUse(Visit& visit);
+std::set<std::string> ClassesInUse(CheckContext& context);
 
 // "doctor-" and a number of no meaning: another one each time.
-std::string SampleName(Visit& visit);
+std::string SampleName(CheckContext& context);
 
 // A PVC of 1 GiB for a block device, with the labels of a worker's.
 objects::PersistentVolumeClaim SampleClaim(absl::string_view namespace_name, absl::string_view name,

@@ -10,15 +10,15 @@
 
 namespace csidelta::doctor {
 
-void CheckLocationShared(Visit& visit) {
+void CheckLocationShared(CheckContext& context) {
   std::vector<objects::BackupStorageLocation> all;
-  for (const std::string& space : visit.options().velero_namespaces) {
+  for (const std::string& space : context.options().velero_namespaces) {
     std::vector<objects::BackupStorageLocation> locations =
-        visit.Look<objects::BackupStorageLocation>(space);
+        context.Look<objects::BackupStorageLocation>(space);
     std::move(locations.begin(), locations.end(), std::back_inserter(all));
   }
   for (const datamover::SharedAddress& shared : datamover::FindSharedAddresses(all)) {
-    visit.Fault(
+    context.Fault(
         absl::StrCat("location ", shared.location),
         absl::StrCat("has the bucket and prefix of location ", shared.oldest,
                      ", but other keys: a PVC that is backed up to both has one repository, "

@@ -42,17 +42,17 @@ std::string SubjectOf(absl::string_view kind, absl::string_view space, absl::str
 }
 
 // The Deployment of the server; nothing after having said why.
-std::optional<Deployment> Server(Visit& visit, const std::string& space) {
-  auto found = visit.facts().Find<Deployment>(space, kVeleroDeployment);
+std::optional<Deployment> Server(CheckContext& context, const std::string& space) {
+  auto found = context.cache().Find<Deployment>(space, kVeleroDeployment);
   if (found.ok()) {
     return *found;
   }
   const std::string subject = SubjectOf("deployment", space, kVeleroDeployment);
   if (absl::IsNotFound(found.status())) {
-    visit.Note(subject, "there is none, so nothing can be said of the server",
-               "nothing, if Velero runs under another name");
+    context.Note(subject, "it was not found, so the server cannot be checked",
+                 "nothing, if Velero runs under another name");
   } else {
-    visit.Unknown(subject, found.status());
+    context.Unknown(subject, found.status());
   }
   return std::nullopt;
 }
@@ -79,9 +79,9 @@ std::optional<int> MinorVersion(absl::string_view image) {
   return minor;
 }
 
-bool IsOlder(Visit& visit, const objects::Object& object, absl::Duration age) {
+bool IsOlder(CheckContext& context, const objects::Object& object, absl::Duration age) {
   const auto made = object.created_at();
-  return made.has_value() && *made + age < visit.ctx().clock->Now();
+  return made.has_value() && *made + age < context.ctx().clock->Now();
 }
 
 // Objects of one namespace, by what is wrong with them: one cause is one finding.
@@ -111,18 +111,18 @@ std::string OthersOf(const std::vector<Kind>& objects) {
 
 // DataUploads or DataDownloads of the mover that no controller has accepted.
 template <typename Kind>
-void FindWaiting(Visit& visit) {
-  for (const std::string& space : visit.options().velero_namespaces) {
+void FindWaiting(CheckContext& context) {
+  for (const std::string& space : context.options().velero_namespaces) {
     std::vector<Kind> waiting;
-    for (Kind& object : visit.Look<Kind>(space)) {
+    for (Kind& object : context.Look<Kind>(space)) {
       const std::string phase = object.phase();
       if (object.data_mover() == velero::kDataMoverName && (phase.empty() || phase == "New") &&
-          IsOlder(visit, object, kTakenUpWithin)) {
+          IsOlder(context, object, kTakenUpWithin)) {
         waiting.push_back(std::move(object));
       }
     }
     if (!waiting.empty()) {
-      visit.Fault(
+      context.Fault(
           SubjectOf(waiting, space),
           absl::StrCat("New for over five minutes: no mover takes it up", OthersOf(waiting)),
           "see that the mover's controller runs and is given this namespace");
@@ -131,7 +131,7 @@ void FindWaiting(Visit& visit) {
 }
 
 // Why a deletion of data cannot succeed; nothing where it may.
-std::optional<std::string> WhyItFails(Visit& visit, const std::string& space,
+std::optional<std::string> WhyItFails(CheckContext& context, const std::string& space,
                                       const DataDeletion& object) {
   const objects::DataDeletionStatus status = object.status();
   if (status.phase == objects::DeletionPhase::kCompleted) {
@@ -143,11 +143,11 @@ std::optional<std::string> WhyItFails(Visit& visit, const std::string& space,
   const std::string location = object.spec().location;
   if (!location.empty() &&
       absl::IsNotFound(
-          visit.facts().Find<objects::BackupStorageLocation>(space, location).status())) {
+          context.cache().Find<objects::BackupStorageLocation>(space, location).status())) {
     return absl::StrCat("its data stays: BackupStorageLocation ", location, " does not exist");
   }
   if (status.trouble == objects::DeletionTrouble::kFailed && status.trouble_since.has_value() &&
-      *status.trouble_since + kFailingFor < visit.ctx().clock->Now()) {
+      *status.trouble_since + kFailingFor < context.ctx().clock->Now()) {
     return absl::StrCat("has failed for over a day: ", status.message);
   }
   return std::nullopt;
@@ -155,41 +155,41 @@ std::optional<std::string> WhyItFails(Visit& visit, const std::string& space,
 
 }  // namespace
 
-void CheckVeleroNamespace(Visit& visit) {
+void CheckVeleroNamespace(CheckContext& context) {
   std::size_t faults = 0;
-  for (const std::string& space : visit.options().velero_namespaces) {
+  for (const std::string& space : context.options().velero_namespaces) {
     const absl::Status status =
-        visit.facts().List(objects::BackupStorageLocation::Type(), space).status();
+        context.cache().List(objects::BackupStorageLocation::Type(), space).status();
     if (absl::IsNotFound(status)) {
-      visit.Fault(absl::StrCat("namespace ", space), "Velero's kinds are not served",
-                  "install Velero");
+      context.Fault(absl::StrCat("namespace ", space), "Velero's kinds are not served",
+                    "install Velero");
       ++faults;
     } else if (!status.ok()) {
-      visit.Unknown(absl::StrCat("namespace ", space), status);
-    } else if (visit.facts().List(objects::BackupStorageLocation::Type(), space)->empty()) {
-      visit.Fault(absl::StrCat("namespace ", space), "has no BackupStorageLocation",
-                  "name Velero's namespace with --velero-namespaces, or make a location");
+      context.Unknown(absl::StrCat("namespace ", space), status);
+    } else if (context.cache().List(objects::BackupStorageLocation::Type(), space)->empty()) {
+      context.Fault(absl::StrCat("namespace ", space), "has no BackupStorageLocation",
+                    "name Velero's namespace with --velero-namespaces, or make a location");
       ++faults;
     }
   }
-  if (faults > 0 && faults == visit.options().velero_namespaces.size()) {
-    visit.ExplainsOthers();
+  if (faults > 0 && faults == context.options().velero_namespaces.size()) {
+    context.ExplainsOthers();
   }
 }
 
-void CheckVeleroServer(Visit& visit) {
-  for (const std::string& space : visit.options().velero_namespaces) {
-    const std::optional<Deployment> server = Server(visit, space);
+void CheckVeleroServer(CheckContext& context) {
+  for (const std::string& space : context.options().velero_namespaces) {
+    const std::optional<Deployment> server = Server(context, space);
     if (server.has_value() && server->available_replicas() < 1) {
-      visit.Fault(SubjectOf("deployment", space, kVeleroDeployment), "is not available",
-                  "kubectl describe it and its pods");
+      context.Fault(SubjectOf("deployment", space, kVeleroDeployment), "is not available",
+                    "kubectl describe it and its pods");
     }
   }
 }
 
-void CheckVeleroVersion(Visit& visit) {
-  for (const std::string& space : visit.options().velero_namespaces) {
-    const std::optional<Deployment> server = Server(visit, space);
+void CheckVeleroVersion(CheckContext& context) {
+  for (const std::string& space : context.options().velero_namespaces) {
+    const std::optional<Deployment> server = Server(context, space);
     if (!server.has_value()) {
       continue;
     }
@@ -198,33 +198,33 @@ void CheckVeleroVersion(Visit& visit) {
       const std::optional<int> minor = MinorVersion(image);
       const std::string subject = SubjectOf("deployment", space, kVeleroDeployment);
       if (!minor.has_value()) {
-        visit.Note(subject,
-                   absl::StrCat("which version image ", image, " is, its tag does not say"),
-                   "see that it is Velero 1.12 or newer");
+        context.Note(subject,
+                     absl::StrCat("which version image ", image, " is, its tag does not say"),
+                     "see that it is Velero 1.12 or newer");
       } else if (*minor < kMinorVersionMin) {
-        visit.Fault(subject, absl::StrCat("image ", image, " is too old to move data"),
-                    "update Velero to 1.12 or newer");
+        context.Fault(subject, absl::StrCat("image ", image, " is too old to move data"),
+                      "update Velero to 1.12 or newer");
       } else {
-        visit.Good(subject, absl::StrCat("runs image ", image));
+        context.Good(subject, absl::StrCat("runs image ", image));
       }
     }
   }
 }
 
-void CheckVeleroCsiFeature(Visit& visit) {
-  for (const std::string& space : visit.options().velero_namespaces) {
-    const std::optional<Deployment> server = Server(visit, space);
+void CheckVeleroCsiFeature(CheckContext& context) {
+  for (const std::string& space : context.options().velero_namespaces) {
+    const std::optional<Deployment> server = Server(context, space);
     if (server.has_value() && !absl::StrContains(CommandLine(*server), kCsiFeature)) {
-      visit.Fault(SubjectOf("deployment", space, kVeleroDeployment),
-                  "runs without --features=EnableCSI, so CSI volumes are left out",
-                  "add the flag to the server's arguments");
+      context.Fault(SubjectOf("deployment", space, kVeleroDeployment),
+                    "runs without --features=EnableCSI, so CSI volumes are left out",
+                    "add the flag to the server's arguments");
     }
   }
 }
 
-void CheckVeleroPlugin(Visit& visit) {
-  for (const std::string& space : visit.options().velero_namespaces) {
-    const std::optional<Deployment> server = Server(visit, space);
+void CheckVeleroPlugin(CheckContext& context) {
+  for (const std::string& space : context.options().velero_namespaces) {
+    const std::optional<Deployment> server = Server(context, space);
     if (!server.has_value()) {
       continue;
     }
@@ -233,23 +233,24 @@ void CheckVeleroPlugin(Visit& visit) {
       installed = installed || absl::StrContains(container.image, kPluginImage);
     }
     if (!installed) {
-      visit.Warn(SubjectOf("deployment", space, kVeleroDeployment),
-                 absl::StrCat("has no init container of an image named ", kPluginImage),
-                 "velero plugin add IMAGE; without it moved data is never deleted");
+      context.Warn(SubjectOf("deployment", space, kVeleroDeployment),
+                   absl::StrCat("has no init container of an image named ", kPluginImage),
+                   "velero plugin add IMAGE; without it moved data is never deleted");
     }
   }
 }
 
-void CheckUploadsWaiting(Visit& visit) { FindWaiting<objects::DataUpload>(visit); }
+void CheckUploadsWaiting(CheckContext& context) { FindWaiting<objects::DataUpload>(context); }
 
-void CheckDownloadsWaiting(Visit& visit) { FindWaiting<objects::DataDownload>(visit); }
+void CheckDownloadsWaiting(CheckContext& context) { FindWaiting<objects::DataDownload>(context); }
 
-void CheckDeletionsPending(Visit& visit) {
-  for (const std::string& space : visit.options().velero_namespaces) {
+void CheckDeletionsPending(CheckContext& context) {
+  for (const std::string& space : context.options().velero_namespaces) {
     CausesOf<DataDeletion> causes;
-    for (const DataDeletion& object : visit.Look<DataDeletion>(space)) {
+    for (const DataDeletion& object : context.Look<DataDeletion>(space)) {
       if (object.phase() != objects::DeletionPhase::kCompleted &&
-          !WhyItFails(visit, space, object).has_value() && IsOlder(visit, object, kDeletedWithin)) {
+          !WhyItFails(context, space, object).has_value() &&
+          IsOlder(context, object, kDeletedWithin)) {
         causes[object.status().message].push_back(object);
       }
     }
@@ -258,39 +259,40 @@ void CheckDeletionsPending(Visit& visit) {
       for (const DataDeletion& deletion : deletions) {
         attempts = std::max(attempts, deletion.status().attempts);
       }
-      visit.Warn(SubjectOf(deletions, space),
-                 absl::StrCat("not done after an hour and ", Counted(attempts, "attempt"), ": ",
-                              message, OthersOf(deletions)),
-                 "see that the mover's controller runs, and who holds the repository's lock");
+      context.Warn(SubjectOf(deletions, space),
+                   absl::StrCat("not done after an hour and ", Counted(attempts, "attempt"), ": ",
+                                message, OthersOf(deletions)),
+                   "see that the mover's controller runs, and who holds the repository's lock");
     }
   }
 }
 
-void CheckDeletionsFailing(Visit& visit) {
-  for (const std::string& space : visit.options().velero_namespaces) {
+void CheckDeletionsFailing(CheckContext& context) {
+  for (const std::string& space : context.options().velero_namespaces) {
     CausesOf<DataDeletion> causes;
-    for (const DataDeletion& object : visit.Look<DataDeletion>(space)) {
-      if (const auto why = WhyItFails(visit, space, object); why.has_value()) {
+    for (const DataDeletion& object : context.Look<DataDeletion>(space)) {
+      if (const auto why = WhyItFails(context, space, object); why.has_value()) {
         causes[*why].push_back(object);
       }
     }
     for (const auto& [why, deletions] : causes) {
-      visit.Warn(SubjectOf(deletions, space), absl::StrCat(why, OthersOf(deletions)),
-                 "do what the message says; kubectl delete datadeletion gives the request up, and "
-                 "the data stays in the bucket");
+      context.Warn(
+          SubjectOf(deletions, space), absl::StrCat(why, OthersOf(deletions)),
+          "do what the message says; kubectl delete datadeletion gives the request up, and "
+          "the data stays in the bucket");
     }
   }
 }
 
-void CheckUploadsFailed(Visit& visit) {
-  for (const std::string& space : visit.options().velero_namespaces) {
-    for (const objects::DataUpload& upload : visit.Look<objects::DataUpload>(space)) {
+void CheckUploadsFailed(CheckContext& context) {
+  for (const std::string& space : context.options().velero_namespaces) {
+    for (const objects::DataUpload& upload : context.Look<objects::DataUpload>(space)) {
       if (upload.data_mover() == velero::kDataMoverName && upload.phase() == "Failed" &&
-          !IsOlder(visit, upload, kRecently)) {
-        visit.Warn(absl::StrCat("volume ", upload.source_namespace(), "/", upload.source_pvc()),
-                   absl::StrCat("was not saved by DataUpload ", space, "/", upload.name(), ": ",
-                                upload.message()),
-                   "do what the message says, and back it up again");
+          !IsOlder(context, upload, kRecently)) {
+        context.Warn(absl::StrCat("volume ", upload.source_namespace(), "/", upload.source_pvc()),
+                     absl::StrCat("was not saved by DataUpload ", space, "/", upload.name(), ": ",
+                                  upload.message()),
+                     "do what the message says, and back it up again");
       }
     }
   }

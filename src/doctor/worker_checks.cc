@@ -50,8 +50,8 @@ bool IsRefusedByAdmission(const absl::Status& status) {
          (absl::IsPermissionDenied(status) && absl::StrContains(message, "\" is forbidden: "));
 }
 
-std::string CureOf(Visit& visit, absl::string_view message) {
-  const std::string& space = visit.options().mover_namespace;
+std::string RemediationOf(CheckContext& context, absl::string_view message) {
+  const std::string& space = context.options().mover_namespace;
   if (absl::StrContains(message, "violates PodSecurity")) {
     return absl::StrCat("label namespace ", space,
                         " with the level restricted, which workers keep to");
@@ -72,39 +72,40 @@ std::string CureOf(Visit& visit, absl::string_view message) {
 }
 
 // What the API server answers to a dry run; whether it accepted the object.
-bool Judge(Visit& visit, const std::string& subject, const absl::Status& answer) {
+bool Judge(CheckContext& context, const std::string& subject, const absl::Status& answer) {
   const std::string message(answer.message());
   if (answer.ok()) {
     return true;
   }
   if (!IsRefusedByAdmission(answer)) {
-    visit.Unknown(subject, answer);
+    context.Unknown(subject, answer);
   } else if (absl::StrContains(message, "exceeded quota")) {
-    visit.Warn(subject, absl::StrCat("is refused now: ", message),
-               "raise the quota, or lower limits.total in the mover's settings");
+    context.Warn(subject, absl::StrCat("is refused now: ", message),
+                 "raise the quota, or lower limits.total in the mover's settings");
   } else {
-    visit.Fault(subject, absl::StrCat("is refused: ", message), CureOf(visit, message));
+    context.Fault(subject, absl::StrCat("is refused: ", message), RemediationOf(context, message));
   }
   return false;
 }
 
 template <typename Kind>
-absl::Status DryRun(Visit& visit, const Kind& object) {
-  return objects::DryRunCreate(visit.ctx().WithTimeout(kDryRunTimeMax), visit.facts().api(), object)
+absl::Status DryRun(CheckContext& context, const Kind& object) {
+  return objects::DryRunCreate(context.ctx().WithTimeout(kDryRunTimeMax), context.cache().api(),
+                               object)
       .status();
 }
 
 // How many objects of a kind there are for all Veleros; nothing after having said why that is not
 // known.
 template <typename Kind>
-std::optional<int64_t> CountOf(Visit& visit) {
+std::optional<int64_t> CountOf(CheckContext& context) {
   int64_t count = 0;
-  for (const std::string& space : visit.options().velero_namespaces) {
-    const auto& list = visit.facts().List(Kind::Type(), space);
+  for (const std::string& space : context.options().velero_namespaces) {
+    const auto& list = context.cache().List(Kind::Type(), space);
     if (list.ok()) {
       count += static_cast<int64_t>(list->size());
     } else if (!absl::IsNotFound(list.status())) {
-      visit.Unknown(absl::StrCat(Kind::kKind.plural, " of ", space), list.status());
+      context.Unknown(absl::StrCat(Kind::kKind.plural, " of ", space), list.status());
       return std::nullopt;
     }
   }
@@ -114,15 +115,15 @@ std::optional<int64_t> CountOf(Visit& visit) {
 using PvcName = std::pair<std::string, std::string>;  // namespace, name
 
 // The PVCs that DataUploads or records of Velero are about.
-std::set<PvcName> BackedUp(Visit& visit) {
+std::set<PvcName> BackedUp(CheckContext& context) {
   std::set<PvcName> names;
-  for (const std::string& space : visit.options().velero_namespaces) {
-    for (const DataUpload& upload : visit.Look<DataUpload>(space)) {
+  for (const std::string& space : context.options().velero_namespaces) {
+    for (const DataUpload& upload : context.Look<DataUpload>(space)) {
       if (upload.data_mover() == velero::kDataMoverName) {
         names.emplace(upload.source_namespace(), upload.source_pvc());
       }
     }
-    for (const ProtectedVolume& volume : visit.Look<ProtectedVolume>(space)) {
+    for (const ProtectedVolume& volume : context.Look<ProtectedVolume>(space)) {
       const objects::ProtectedVolumeSpec spec = volume.spec();
       names.emplace(spec.pvc_namespace, spec.pvc);
     }
@@ -135,10 +136,10 @@ struct LargestVolume {
   int64_t bytes = 0;
 };
 
-LargestVolume LargestBackedUp(Visit& visit) {
-  const std::set<PvcName> backed_up = BackedUp(visit);
+LargestVolume LargestBackedUp(CheckContext& context) {
+  const std::set<PvcName> backed_up = BackedUp(context);
   LargestVolume largest;
-  for (const PersistentVolumeClaim& pvc : visit.Look<PersistentVolumeClaim>()) {
+  for (const PersistentVolumeClaim& pvc : context.Look<PersistentVolumeClaim>()) {
     const PvcName name(pvc.namespace_name(), pvc.name());
     const int64_t bytes = pvc.capacity_bytes().value_or(pvc.requested_bytes().value_or(0));
     if (bytes > largest.bytes && backed_up.contains(name)) {
@@ -150,47 +151,48 @@ LargestVolume LargestBackedUp(Visit& visit) {
 
 }  // namespace
 
-void CheckMoverWorkerPod(Visit& visit) {
-  const std::string& space = visit.options().mover_namespace;
-  const auto controller = visit.facts().Find<objects::Deployment>(space, kMoverDeployment);
+void CheckMoverWorkerPod(CheckContext& context) {
+  const std::string& space = context.options().mover_namespace;
+  const auto controller = context.cache().Find<objects::Deployment>(space, kMoverDeployment);
   if (!controller.ok()) {
-    visit.Unknown(absl::StrCat("deployment ", space, "/", kMoverDeployment), controller.status());
+    context.Unknown(absl::StrCat("deployment ", space, "/", kMoverDeployment), controller.status());
     return;
   }
-  const std::string image = ImageOfWorkers(visit);
-  const absl::StatusOr<datamover::MoverSettings> settings = ReadSettings(visit);
+  const std::string image = ImageOfWorkers(context);
+  const absl::StatusOr<datamover::MoverSettings> settings = ReadSettings(context);
   if (image.empty() || !settings.ok()) {
-    visit.Unknown("", image.empty() ? absl::NotFoundError("the mover's Deployment names no image")
-                                    : settings.status());
+    context.Unknown("", image.empty() ? absl::NotFoundError("the mover's Deployment names no image")
+                                      : settings.status());
     return;
   }
-  std::set<std::string> classes = ClassesInUse(visit);
+  std::set<std::string> classes = ClassesInUse(context);
   while (classes.size() > kDryRunsMax) {
     classes.erase(std::prev(classes.end()));
   }
-  const std::string name = SampleName(visit);
+  const std::string name = SampleName(context);
   const std::string first = classes.empty() ? "" : *classes.begin();
   const std::string subject = absl::StrCat("worker Pods in ", space);
-  if (Judge(visit, subject,
-            DryRun(visit, SampleWorker(space, name, image, first, kSampleRepository, *settings)))) {
-    visit.Good(subject, "are accepted");
+  if (Judge(
+          context, subject,
+          DryRun(context, SampleWorker(space, name, image, first, kSampleRepository, *settings)))) {
+    context.Good(subject, "are accepted");
   }
   for (const std::string& storage_class : classes) {
-    Judge(visit, absl::StrCat("PVCs of storage class ", storage_class, " in ", space),
-          DryRun(visit, SampleClaim(space, name, storage_class)));
+    Judge(context, absl::StrCat("PVCs of storage class ", storage_class, " in ", space),
+          DryRun(context, SampleClaim(space, name, storage_class)));
   }
 }
 
-void CheckMoverMemory(Visit& visit) {
-  const std::string& space = visit.options().mover_namespace;
+void CheckMoverMemory(CheckContext& context) {
+  const std::string& space = context.options().mover_namespace;
   const std::string subject = absl::StrCat("deployment ", space, "/", kMoverDeployment);
-  const auto controller = visit.facts().Find<objects::Deployment>(space, kMoverDeployment);
+  const auto controller = context.cache().Find<objects::Deployment>(space, kMoverDeployment);
   if (!controller.ok()) {
-    visit.Unknown(subject, controller.status());
+    context.Unknown(subject, controller.status());
     return;
   }
-  const std::optional<int64_t> uploads = CountOf<DataUpload>(visit);
-  const std::optional<int64_t> records = CountOf<ProtectedVolume>(visit);
+  const std::optional<int64_t> uploads = CountOf<DataUpload>(context);
+  const std::optional<int64_t> records = CountOf<ProtectedVolume>(context);
   if (!uploads.has_value() || !records.has_value()) {
     return;
   }
@@ -199,29 +201,29 @@ void CheckMoverMemory(Visit& visit) {
   const std::optional<int64_t> limit =
       containers.empty() ? std::nullopt : containers.front().memory_limit_bytes;
   if (limit.has_value() && *limit < needed) {
-    visit.Warn(subject,
-               absl::StrCat("its memory limit of ", FormatBinaryQuantity(*limit), " is less than ",
-                            FormatBinaryQuantity(RoundedUp(needed, kMiB)), ", which ",
-                            Counted(*uploads, "DataUpload"), " and ",
-                            Counted(*records, "ProtectedVolume"), " take"),
-               absl::StrCat("set resources.limits.memory of the chart to ",
-                            FormatBinaryQuantity(RoundedUp(needed, kMemoryStepBytes)),
-                            ", or let Velero keep backups for a shorter time"));
+    context.Warn(subject,
+                 absl::StrCat("its memory limit of ", FormatBinaryQuantity(*limit),
+                              " is less than ", FormatBinaryQuantity(RoundedUp(needed, kMiB)),
+                              ", which ", Counted(*uploads, "DataUpload"), " and ",
+                              Counted(*records, "ProtectedVolume"), " take"),
+                 absl::StrCat("set resources.limits.memory of the chart to ",
+                              FormatBinaryQuantity(RoundedUp(needed, kMemoryStepBytes)),
+                              ", or let Velero keep backups for a shorter time"));
   }
 }
 
-void CheckMoverScratch(Visit& visit) {
-  const absl::StatusOr<datamover::MoverSettings> settings = ReadSettings(visit);
+void CheckMoverScratch(CheckContext& context) {
+  const absl::StatusOr<datamover::MoverSettings> settings = ReadSettings(context);
   const absl::StatusOr<int64_t> scratch =
       settings.ok() ? ParseQuantity(settings->worker.scratch_size) : settings.status();
   if (!scratch.ok()) {
-    visit.Unknown("worker.scratchSize", scratch.status());
+    context.Unknown("worker.scratchSize", scratch.status());
     return;
   }
-  const LargestVolume largest = LargestBackedUp(visit);
+  const LargestVolume largest = LargestBackedUp(context);
   const int64_t needed = datamover::ScratchBytesFor(largest.bytes);
   if (*scratch < needed) {
-    visit.Warn(
+    context.Warn(
         "worker.scratchSize",
         absl::StrCat(FormatBinaryQuantity(*scratch), " is less than the ",
                      FormatBinaryQuantity(RoundedUp(needed, kMiB)),

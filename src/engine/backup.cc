@@ -121,7 +121,7 @@ absl::StatusOr<std::unique_ptr<ChangedBlockSource>> BackupRun::AskCluster(Reposi
   ASSIGN_OR_RETURN(cluster_snapshot_, ClusterSnapshot::Open(ctx_, job_.cluster));
   cluster_snapshot_->Record(options.manifest);
   options.target_handle = job_.cluster.volume_snapshot;
-  incremental::BaseFacts base;
+  incremental::BaseState base;
   if (options.parent.has_value()) {
     options.parent_record = incremental::OpenVolumeRecord(ctx_, repository, *options.parent);
   }
@@ -129,7 +129,7 @@ absl::StatusOr<std::unique_ptr<ChangedBlockSource>> BackupRun::AskCluster(Reposi
     const repository::VolumeManifest& parent = (**options.parent_record)->manifest;
     options.base_handle = cluster_snapshot_->BaseOf(parent);
     options.base_known = !options.base_handle.empty();
-    base = FactsOf(parent);
+    base = InfoOf(parent);
   }
   if (!options.base_known) {
     session_.listener().warn(
@@ -223,8 +223,8 @@ absl::StatusOr<std::string> BackupRun::Identity(const UploadOptions& options) co
     const csi::BoundSnapshot& snapshot = cluster_snapshot_->snapshot();
     return absl::StrCat(volume, snapshot.driver, "\n", snapshot.snapshot_handle);
   }
-  ASSIGN_OR_RETURN(const incremental::SourceFacts facts, incremental::ReadSourceFacts(job_.device));
-  ASSIGN_OR_RETURN(const std::string content, incremental::ContentIdentity(job_.device, facts));
+  ASSIGN_OR_RETURN(const incremental::SourceInfo info, incremental::ReadSourceInfo(job_.device));
+  ASSIGN_OR_RETURN(const std::string content, incremental::ContentIdentity(job_.device, info));
   return absl::StrCat(volume, content);
 }
 
@@ -242,11 +242,12 @@ absl::StatusOr<ResumeAnswer> BackupRun::UseUnfinished(Repository& repository, in
                                                       UploadOptions& options) const {
   const bool has_journal = is_immutable() && incremental::ChunkJournal::Exists(
                                                  ctx_, repository, options.immutable_identity);
-  // While others are at work, packs without an index may be theirs. What a journal names is ours.
-  OrphanScope scope = {.all = session_.lock()->unfinished().others == 0, .ours = {}};
+  // While others are at work, packs without an index may belong to them. What a journal names is of
+  // this run.
+  OrphanScope scope = {.all = session_.lock()->unfinished().others == 0, .own = {}};
   if (has_journal && !scope.all) {
-    scope.ours = incremental::ChunkJournal::Blobs(ctx_, repository, options.immutable_identity,
-                                                  memory_budget_bytes_ / kKnownShare);
+    scope.own = incremental::ChunkJournal::Blobs(ctx_, repository, options.immutable_identity,
+                                                 memory_budget_bytes_ / kKnownShare);
   }
   const bool look = !options.parent.has_value() || has_journal;
   const int64_t spare_bytes = memory_budget_bytes_ - options.memory.reserved_bytes -
@@ -258,7 +259,7 @@ absl::StatusOr<ResumeAnswer> BackupRun::UseUnfinished(Repository& repository, in
                                   scope));
   if (answer.packs_found > 0) {
     session_.listener().note(absl::StrCat("found ", Counted(answer.packs_found, "pack"),
-                                          " of a backup that did not come to its end"));
+                                          " of a backup that did not finish"));
   }
   if (answer.known != nullptr) {
     options.known = answer.known;
@@ -311,7 +312,7 @@ absl::StatusOr<BackupResult> BackupRun::Run(const Progress& progress) {
   }
   std::unique_ptr<ChangedBlockSource> source;
   if (!asks_cluster) {
-    ASSIGN_OR_RETURN(source, OpenSource(device->facts().is_block_device));
+    ASSIGN_OR_RETURN(source, OpenSource(device->info().is_block_device));
   }
   ASSIGN_OR_RETURN(Repository * repository, session_.Open(ctx_, LockKind::kWrite));
   ASSIGN_OR_RETURN(UploadOptions options, MakeOptions(*repository));
@@ -323,7 +324,7 @@ absl::StatusOr<BackupResult> BackupRun::Run(const Progress& progress) {
     ASSIGN_OR_RETURN(options.immutable_identity, Identity(options));
   }
   ASSIGN_OR_RETURN(const ResumeAnswer unfinished,
-                   UseUnfinished(*repository, device->facts().size_bytes, options));
+                   UseUnfinished(*repository, device->info().size_bytes, options));
   options.on_progress = [&progress](const incremental::UploadProgress& now) {
     progress(now.stage, now.done_bytes, now.total_bytes);
   };

@@ -30,7 +30,7 @@ struct BackupJob {
   std::string parent = {};  // the beginning of its id; "": the newest of this host and path
   bool reads_all = false;   // whatever a list says
   bool new_chain = false;   // the chunk size may differ from the parent's
-  // The device is not written to: what a run read that did not come to its end is not read again.
+  // The device is not written to: what a run read that did not finish is not read again.
   bool immutable = false;
   std::string immutable_id = {};  // the name of its content; "": by what the system says of it
   bool measure = false;           // the size of the repository, too

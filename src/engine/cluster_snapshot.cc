@@ -48,7 +48,8 @@ void ClusterSnapshot::Record(repository::VolumeManifest& manifest) const {
   manifest.snapshot_handle = snapshot_.snapshot_handle;
   manifest.change_id = snapshot_.change_id;
   manifest.volume_handle = snapshot_.volume_handle;
-  manifest.snapshot_time = snapshot_.cut_time.has_value() ? FormatRfc3339(*snapshot_.cut_time) : "";
+  manifest.snapshot_time =
+      snapshot_.creation_time.has_value() ? FormatRfc3339(*snapshot_.creation_time) : "";
 }
 
 std::string ClusterSnapshot::BaseOf(const repository::VolumeManifest& parent) const {
@@ -61,7 +62,7 @@ std::string ClusterSnapshot::BaseOf(const repository::VolumeManifest& parent) co
 absl::StatusOr<ClusterBase> ClusterSnapshot::FindBase(const CallContext& ctx,
                                                       const std::string& name) const {
   if (name.empty()) {
-    return ClusterBase{.handle = query_.base_handle, .facts = {}};
+    return ClusterBase{.handle = query_.base_handle, .info = {}};
   }
   if (!query_.base_handle.empty()) {
     return absl::InvalidArgumentError("--base and --base-handle are two bases; give one");
@@ -76,12 +77,13 @@ absl::StatusOr<ClusterBase> ClusterSnapshot::FindBase(const CallContext& ctx,
   }
   return ClusterBase{
       .handle = query_.change_id_annotation.empty() ? base.snapshot_handle : base.change_id,
-      .facts = {
-          .driver = base.driver, .volume_handle = base.volume_handle, .cut_time = base.cut_time}};
+      .info = {.driver = base.driver,
+               .volume_handle = base.volume_handle,
+               .creation_time = base.creation_time}};
 }
 
 std::unique_ptr<incremental::ChangedBlockSource> ClusterSnapshot::MakeSource(
-    const CallContext& ctx, incremental::BaseFacts base, Random& random) {
+    const CallContext& ctx, incremental::BaseState base, Random& random) {
   const bool is_auto = query_.changed_blocks == "auto";
   if (query_.changed_blocks == "none") {
     return std::make_unique<incremental::FullScanSource>();
@@ -104,10 +106,10 @@ std::unique_ptr<incremental::ChangedBlockSource> ClusterSnapshot::MakeSource(
                                                                   std::move(options));
 }
 
-incremental::BaseFacts FactsOf(const repository::VolumeManifest& manifest) {
+incremental::BaseState InfoOf(const repository::VolumeManifest& manifest) {
   return {.driver = manifest.csi_driver,
           .volume_handle = manifest.volume_handle,
-          .cut_time = ParseRfc3339(manifest.snapshot_time)};
+          .creation_time = ParseRfc3339(manifest.snapshot_time)};
 }
 
 }  // namespace csidelta::engine

@@ -16,7 +16,7 @@
 
 namespace csidelta::engine {
 
-// Which VolumeSnapshot a device was made of, and whom to ask what changed in it.
+// Which VolumeSnapshot a device was made of, and which service to ask what changed in it.
 struct ClusterSnapshotQuery {
   std::string volume_snapshot = {};  // "namespace/name"; "": the cluster is not asked
   std::string base_handle = {};      // that the driver knows the base by; "": what was recorded
@@ -32,7 +32,7 @@ struct ClusterSnapshotQuery {
 // What the driver knows a base by, "" without one, and what is known of it.
 struct ClusterBase {
   std::string handle;
-  incremental::BaseFacts facts;
+  incremental::BaseState info;
 };
 
 // A VolumeSnapshot whose driver is asked what changed, and that is told to the repository, so that
@@ -56,7 +56,7 @@ class ClusterSnapshot {
   // By the way that was asked for; else the service of snapshot metadata where the driver has one,
   // and a DifferentialSnapshot where it has none.
   std::unique_ptr<incremental::ChangedBlockSource> MakeSource(const CallContext& ctx,
-                                                              incremental::BaseFacts base,
+                                                              incremental::BaseState base,
                                                               Random& random);
 
   const csi::BoundSnapshot& snapshot() const { return snapshot_; }
@@ -72,6 +72,6 @@ class ClusterSnapshot {
 };
 
 // What was recorded with a backup of the volume snapshot that is the base now.
-incremental::BaseFacts FactsOf(const repository::VolumeManifest& manifest);
+incremental::BaseState InfoOf(const repository::VolumeManifest& manifest);
 
 }  // namespace csidelta::engine

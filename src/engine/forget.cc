@@ -159,7 +159,7 @@ absl::StatusOr<std::optional<PruneOutcome>> FreeSpace(const CallContext& ctx, Se
   Repository& repository = *session.repository();
   ASSIGN_OR_RETURN(const bool spare, SparesUnfinished(ctx, repository, job));
   if (spare) {
-    session.listener().note("a backup did not come to its end and may go on: no space is freed");
+    session.listener().note("a backup did not finish and may go on: no space is freed");
     return std::nullopt;
   }
   return PruneOpened(ctx, session, repository, job.prune, progress);

@@ -29,7 +29,7 @@ struct ForgetJob {
   bool is_dry_run = false;
 
   bool frees_space = false;  // too, if something was removed
-  // Not while a backup that did not come to its end may go on: what it stored would go, too.
+  // Not while a backup that did not finish may go on: what it stored would go, too.
   bool spares_unfinished = false;
   PruneJob prune = {};
 };
@@ -48,7 +48,7 @@ absl::StatusOr<ForgetOutcome> RunForget(const CallContext& ctx, Session& session
                                         const ForgetJob& job, const Progress& progress);
 
 // What is left to do after RunForget() with the same session, job and its outcome: nothing where
-// the job frees no space, or where there is no reason to.
+// the job frees no space, or where there does not make it right to.
 absl::StatusOr<std::optional<PruneOutcome>> FreeSpace(const CallContext& ctx, Session& session,
                                                       const ForgetJob& job,
                                                       const ForgetOutcome& outcome,

@@ -34,8 +34,8 @@ std::string Plain(absl::string_view field) {
 }
 
 dev_t DeviceOf(const std::string& path) {
-  struct stat facts {};
-  return stat(path.c_str(), &facts) == 0 && S_ISBLK(facts.st_mode) ? facts.st_rdev : 0;
+  struct stat info {};
+  return stat(path.c_str(), &info) == 0 && S_ISBLK(info.st_mode) ? info.st_rdev : 0;
 }
 
 }  // namespace

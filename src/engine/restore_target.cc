@@ -68,12 +68,12 @@ absl::StatusOr<RestoreTarget> ExamineTarget(const std::string& path, int64_t vol
         "a volume is not written in its order, so it cannot go to a pipe; restore it to a device "
         "or a file, or write ./- for a file of this name");
   }
-  struct stat facts {};
-  const bool exists = ::stat(path.c_str(), &facts) == 0;
+  struct stat info {};
+  const bool exists = ::stat(path.c_str(), &info) == 0;
   if (!exists && errno != ENOENT) {
     return incremental::ErrnoToStatus(errno, absl::StrCat("stat ", path));
   }
-  if ((!exists || !S_ISBLK(facts.st_mode)) && IsBelowDev(path)) {
+  if ((!exists || !S_ISBLK(info.st_mode)) && IsBelowDev(path)) {
     return absl::FailedPreconditionError(
         absl::StrCat(path, exists ? " is no device, but lies below /dev" : " does not exist",
                      "; only devices are written to there, so check the name"));
@@ -82,8 +82,8 @@ absl::StatusOr<RestoreTarget> ExamineTarget(const std::string& path, int64_t vol
   if (!exists) {
     return target;
   }
-  target.kind = S_ISBLK(facts.st_mode) ? RestoreTarget::Kind::kDevice : RestoreTarget::Kind::kFile;
-  if (S_ISREG(facts.st_mode) && facts.st_size == 0) {
+  target.kind = S_ISBLK(info.st_mode) ? RestoreTarget::Kind::kDevice : RestoreTarget::Kind::kFile;
+  if (S_ISREG(info.st_mode) && info.st_size == 0) {
     return target;  // Opening it would make it as long as the volume.
   }
   const absl::StatusOr<std::unique_ptr<FileBlockDevice>> opened =
@@ -92,7 +92,7 @@ absl::StatusOr<RestoreTarget> ExamineTarget(const std::string& path, int64_t vol
     return AsTargetTooSmall(opened.status());
   }
   RETURN_IF_ERROR(opened.status());
-  target.size_bytes = (*opened)->facts().size_bytes;
+  target.size_bytes = (*opened)->info().size_bytes;
   return target;
 }
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "base/last_words.h"
+#include "base/final_context.h"
 #include "base/status_macros.h"
 #include "repository/blob_writer.h"
 
@@ -54,9 +54,9 @@ absl::StatusOr<ResumeAnswer> FindUnfinished(const CallContext& ctx, Repository& 
   }
   repository.scratch().LimitTables(std::max(memory_bytes_max / kTablesShare, kTableBytesLeast));
   RETURN_IF_ERROR(repository.LoadIndex(ctx));
-  if (scope.all || !scope.ours.empty()) {
+  if (scope.all || !scope.own.empty()) {
     ASSIGN_OR_RETURN(answer.packs_found, repository::AdoptOrphanPacks(
-                                             ctx, repository, scope.all ? nullptr : &scope.ours));
+                                             ctx, repository, scope.all ? nullptr : &scope.own));
   }
   answer.memory_bytes_missing =
       std::max<int64_t>(0, repository.index().memory_bytes() - memory_bytes_max);
@@ -69,9 +69,9 @@ absl::StatusOr<ResumeAnswer> FindUnfinished(const CallContext& ctx, Repository& 
 }
 
 void NoteEnd(const CallContext& ctx, Repository& repository, const ResumeAnswer& found,
-             bool came_to_its_end) {
-  if (!came_to_its_end) {
-    MarkUnfinished(LastWords(ctx), repository);
+             bool finished) {
+  if (!finished) {
+    MarkUnfinished(FinalContext(ctx), repository);
   } else if (found.marked) {
     repository.store().Delete(ctx, kMarkKey).IgnoreError();
   }

@@ -8,7 +8,7 @@
 #include "repository/index.h"
 #include "repository/repository.h"
 
-// How a backup finds what one before it stored without coming to its end. A run that failed leaves
+// How a backup finds what one before it stored without finishing. A run that failed leaves
 // a mark in the store; one that was killed leaves its lock, and who removes that lock makes the
 // mark. Either, lock or mark, makes the next run look.
 namespace csidelta::engine {
@@ -16,7 +16,7 @@ namespace csidelta::engine {
 // Leaves the mark. Best effort: without it the next run stores again what it might have found.
 void MarkUnfinished(const CallContext& ctx, repository::Repository& repository);
 
-// Whether a run did not come to its end, and none since did.
+// Whether a run did not finish, and none since did.
 bool IsUnfinished(const CallContext& ctx, const repository::Repository& repository);
 
 struct ResumeAnswer {
@@ -31,8 +31,8 @@ struct ResumeAnswer {
 struct OrphanScope {
   // False: others may be at work in the repository, and such packs be theirs.
   bool all = true;
-  // Then only packs with one of these blobs, sorted: a journal of ours names them.
-  std::vector<repository::BlobId> ours;
+  // Then only packs with one of these blobs, sorted: our own journal names them.
+  std::vector<repository::BlobId> own;
 };
 
 // Loads the index and adds packs that no index lists, when `look` or when there is a mark. The
@@ -46,6 +46,6 @@ absl::StatusOr<ResumeAnswer> FindUnfinished(const CallContext& ctx,
 // What is left to say when the run that asked has ended: takes the mark away that it found and has
 // made use of, or leaves one, even when `ctx` is what ended it. Best effort.
 void NoteEnd(const CallContext& ctx, repository::Repository& repository, const ResumeAnswer& found,
-             bool came_to_its_end);
+             bool finished);
 
 }  // namespace csidelta::engine

@@ -20,7 +20,7 @@ bool OnlyReads(LockKind kind) { return kind == LockKind::kRead || kind == LockKi
 }  // namespace
 
 absl::Status Session::OpenStore(bool read_only) {
-  ASSIGN_OR_RETURN(RepositoryPlace place, options_.place());
+  ASSIGN_OR_RETURN(RepositoryTarget place, options_.place());
   in_bucket_ = place.location.kind == storage::Location::Kind::kS3;
   place.settings.read_only = read_only;
   place.settings.retry.on_wait = [this](const absl::Status& reason) {
@@ -176,8 +176,8 @@ absl::Status Session::TakeLock(const CallContext& ctx, LockKind kind) {
   lock.required = !OnlyReads(kind);
   lock.wait_max = options_.retry_lock.value_or(repository::kLockWaitForStale);
   lock.owner.name = absl::StrReplaceAll(options_.host, {{"_", "-"}});
-  lock.witnesses = options_.witnesses();
-  lock.owner.process = lock.witnesses.self;
+  lock.liveness_probes = options_.liveness_probes();
+  lock.owner.process = lock.liveness_probes.self;
   lock.owner.pod_uid = options_.pod_uid;
   if (!options_.user.empty()) {
     lock.username = options_.user;
@@ -191,7 +191,7 @@ absl::Status Session::TakeLock(const CallContext& ctx, LockKind kind) {
     MarkUnfinished(ctx, *repository_);  // The locks said it until now.
   }
   if (!lock_->held()) {
-    options_.listener.note(absl::StrCat(place_, " lets us write no lock; going on without one"));
+    options_.listener.note(absl::StrCat(place_, " is read-only; continuing without a lock"));
   }
   return absl::OkStatus();
 }

@@ -32,7 +32,7 @@ enum class LockKind {
 };
 
 // Where a repository is.
-struct RepositoryPlace {
+struct RepositoryTarget {
   storage::Location location;
   storage::StoreSettings settings;
 };
@@ -50,7 +50,7 @@ using StoreOpener = std::function<absl::StatusOr<std::unique_ptr<storage::Opened
 // What a session is made from. The functions are asked when what they say is needed, each as often
 // as it is: one may read a file, or ask a person.
 struct SessionOptions {
-  std::function<absl::StatusOr<RepositoryPlace>()> place;
+  std::function<absl::StatusOr<RepositoryTarget>()> place;
   // The keys of a ring, the newest first; nothing where a password opens the repository.
   std::function<absl::StatusOr<std::optional<repository::Keyring>>()> keyring;
   std::function<std::string()> keyring_name;  // for messages: where a key is to be added
@@ -70,7 +70,9 @@ struct SessionOptions {
   Random* random = &Random::Real();
   StoreOpener open_store = storage::OpenStore;
   // Who we are and how we tell the living from the dead, asked for each lock.
-  std::function<repository::LockWitnesses()> witnesses = [] { return repository::LockWitnesses(); };
+  std::function<repository::LivenessProbes()> liveness_probes = [] {
+    return repository::LivenessProbes();
+  };
   // Blocks until a volume may be written to; an error: never again.
   std::function<absl::Status(const CallContext&)> await_writing = [](const CallContext&) {
     return absl::OkStatus();

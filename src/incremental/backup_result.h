@@ -80,7 +80,7 @@ struct BackupResult {
   uint64_t audit_seed = 0;
   std::vector<AuditKindResult> audit;
 
-  std::optional<repository::RepositorySize> repository;  // where somebody measured it
+  std::optional<repository::RepositorySize> repository;  // where it was measured
 };
 
 Json ToJson(const BackupResult& result);

@@ -383,12 +383,12 @@ absl::StatusOr<bool> BlockCopier::Audit(const CallContext& ctx, const std::vecto
 }
 
 absl::StatusOr<CopyResult> BlockCopier::Run(const CallContext& ctx, const CopyOptions& options) {
-  const int64_t volume_bytes = source_.facts().size_bytes;
-  if (target_.facts().size_bytes < volume_bytes) {
-    return absl::OutOfRangeError(absl::StrCat("the target has ", target_.facts().size_bytes,
+  const int64_t volume_bytes = source_.info().size_bytes;
+  if (target_.info().size_bytes < volume_bytes) {
+    return absl::OutOfRangeError(absl::StrCat("the target has ", target_.info().size_bytes,
                                               " bytes, the source ", volume_bytes));
   }
-  CopyResult result{.engine = target_.facts().engine, .logical_bytes = volume_bytes};
+  CopyResult result{.engine = target_.info().engine, .logical_bytes = volume_bytes};
   const absl::Duration began = ctx.clock->Uptime();
   const auto elapsed_ms = [&] { return absl::ToInt64Milliseconds(ctx.clock->Uptime() - began); };
   const absl::StatusOr<bool> is_marked = HasRestoreMark(ctx, target_);

@@ -12,7 +12,7 @@
 
 namespace csidelta::incremental {
 
-struct DeviceFacts {
+struct DeviceInfo {
   int64_t size_bytes = 0;
   // Offsets, and lengths but for the volume's tail, are multiples of it. At most kIoAlignmentBytes.
   int64_t alignment_bytes = 1;
@@ -64,7 +64,7 @@ class BlockDevice {
  public:
   virtual ~BlockDevice() = default;
 
-  virtual const DeviceFacts& facts() const = 0;
+  virtual const DeviceInfo& info() const = 0;
 
   // REQUIRES depth from 1 to kQueueDepthMax.
   virtual absl::StatusOr<std::unique_ptr<IoQueue>> OpenQueue(int depth) = 0;

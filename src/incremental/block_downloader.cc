@@ -61,7 +61,7 @@ class RestoreRun {
  private:
   absl::Status Work(const CallContext& ctx);
   absl::Status RestoreLevel1(int64_t level1);
-  absl::Status QueueBlobs(std::vector<ChunkPlace> places);
+  absl::Status QueueBlobs(std::vector<ChunkPosition> places);
   // Adds a chunk of zeros to the run of zeros, which is made as one.
   absl::Status AddZeros(const Extent& extent);
   absl::Status FlushZeros();
@@ -120,9 +120,9 @@ void RestoreRun::Report() const {
   }
 }
 
-absl::Status RestoreRun::QueueBlobs(std::vector<ChunkPlace> places) {
+absl::Status RestoreRun::QueueBlobs(std::vector<ChunkPosition> places) {
   std::sort(places.begin(), places.end());
-  const auto shared = std::make_shared<const std::vector<ChunkPlace>>(std::move(places));
+  const auto shared = std::make_shared<const std::vector<ChunkPosition>>(std::move(places));
   std::vector<WantedBlob> wanted;
   repository::BlobIndex::Cursor cursor(repository_.index());
   for (std::size_t i = 0; i < shared->size(); ++i) {
@@ -171,7 +171,7 @@ absl::Status RestoreRun::RestoreLevel1(int64_t level1) {
   ASSIGN_OR_RETURN(const std::vector<std::vector<BlobId>> chunks,
                    LoadChunkIds(ctx, record_, fetcher_, leaves, leaf_trees));
   const BlobId& zero_chunk = repository::ZeroChunkId(chunk_bytes);
-  std::vector<ChunkPlace> places;
+  std::vector<ChunkPosition> places;
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     for (std::size_t slot = 0; slot < chunks[i].size(); ++slot) {
       const int64_t chunk = leaves[i] * kLeafChunks + static_cast<int64_t>(slot);
@@ -239,7 +239,7 @@ absl::Status CheckZeroTarget(const CallContext& ctx, BlockDevice& target,
   return reader->Finish();
 }
 
-// What somebody reads who looks into a target that no file system is found on.
+// What a target begins with that no file system is found on.
 std::string MarkText(const CallContext& ctx, const VolumeRecord& record) {
   const repository::RepoSnapshot& snapshot = record.stored.snapshot;
   return absl::StrCat(
@@ -275,13 +275,13 @@ absl::StatusOr<RestoreResult> BlockDownloader::Run(const CallContext& ctx,
                                                    const VolumeRecord& record,
                                                    const DownloadOptions& options) {
   CSIDELTA_CHECK(!options.target_is_zero || !options.only_differing);
-  const DeviceFacts& facts = target_.facts();
-  if (facts.size_bytes < record.layout.size_bytes()) {
-    return absl::OutOfRangeError(absl::StrCat("the target has ", facts.size_bytes,
+  const DeviceInfo& info = target_.info();
+  if (info.size_bytes < record.layout.size_bytes()) {
+    return absl::OutOfRangeError(absl::StrCat("the target has ", info.size_bytes,
                                               " bytes, the volume ", record.layout.size_bytes()));
   }
   RestoreResult result{.snapshot = record.stored.id,
-                       .engine = facts.engine,
+                       .engine = info.engine,
                        .logical_bytes = record.layout.size_bytes()};
   const StoreNumbers before = options.store_numbers ? options.store_numbers() : StoreNumbers{};
   const absl::Duration began = ctx.clock->Uptime();

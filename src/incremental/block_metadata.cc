@@ -19,7 +19,7 @@ struct Field {
   absl::string_view bytes;  // kBytes
 };
 
-// The number that `at` points to, behind which it is moved. False when there is none before `end`.
+// The number that `at` points to, behind which it is moved. False when none exists before `end`.
 inline bool TakeVarint(const char*& at, const char* end, uint64_t& value) {
   constexpr int kBitsMax = 63;
   value = 0;
@@ -78,7 +78,7 @@ class FieldReader {
         return ReadShortVarint(length_bytes) && Take(length_bytes, field.bytes);
       }
     }
-    return false;  // Groups, which no message of ours ever had.
+    return false;  // Groups, which no message here ever had.
   }
 
  private:

@@ -7,7 +7,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
-#include "base/last_words.h"
+#include "base/final_context.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "base/status_mark.h"
@@ -22,7 +22,7 @@
 #include "incremental/metered_source.h"
 #include "incremental/process_limits.h"
 #include "incremental/tree_fetcher.h"
-#include "incremental/tree_places.h"
+#include "incremental/tree_positions.h"
 #include "incremental/validating_source.h"
 #include "incremental/volume_group_tags.h"
 #include "incremental/volume_record.h"
@@ -174,7 +174,7 @@ class UploadRun {
   const repository::BlobIndex* known_ = nullptr;  // what LearnStored() went by
   repository::PackSample held_packs_;             // of data, from before this run
   std::unique_ptr<ChunkJournal> journal_;         // of an immutable source
-  ListingFacts listing_facts_;                    // of the last pass
+  ListingStats listing_stats_;                    // of the last pass
   bool trusted_parent_ = false;                   // in the last pass
   BlobId image_tree_;
   BlobId manifest_blob_;
@@ -205,8 +205,8 @@ void UploadRun::DropParent() {
 
 absl::Status UploadRun::OpenParent() {
   result_.mode_asked = options_.incremental_asked ? "incremental" : "full";
-  result_.logical_bytes = device_.facts().size_bytes;
-  result_.engine = device_.facts().engine;
+  result_.logical_bytes = device_.info().size_bytes;
+  result_.engine = device_.info().engine;
   if (!options_.parent_damage.ok()) {
     const WhyFull& why = SetWhy(FullReason::kParentDamaged, options_.parent_damage.message());
     return options_.fail_on_fallback ? FallbackRefused(why) : absl::OkStatus();
@@ -234,7 +234,7 @@ absl::Status UploadRun::OpenParent() {
 }
 
 absl::Status UploadRun::ChooseLayout() {
-  const int64_t size_bytes = device_.facts().size_bytes;
+  const int64_t size_bytes = device_.info().size_bytes;
   if (size_bytes == 0) {
     return absl::InvalidArgumentError("the volume is empty");
   }
@@ -363,7 +363,7 @@ absl::Status UploadRun::Feed(Listing listing, ImageBuilder& builder, absl::Statu
                : absl::OkStatus();
   };
   FullScanSource everything;
-  MeteredSource metered(listing == Listing::kEverything ? everything : source_, listing_facts_);
+  MeteredSource metered(listing == Listing::kEverything ? everything : source_, listing_stats_);
   ValidatingSource validated(metered);
   absl::Status of_sink;
   const absl::Status listed = validated.ListExtents(ctx_, request, [&](const ListedExtent& extent) {
@@ -466,7 +466,7 @@ UploadRun::Listing UploadRun::FirstListing() {
     return Listing::kAllocated;
   }
   if (source_.lists_allocated() && !options_.base_known) {
-    SetWhy(FullReason::kNoChangedBlockList, "nobody knows the parent's volume snapshot");
+    SetWhy(FullReason::kNoChangedBlockList, "the parent's VolumeSnapshot is not known");
     return Listing::kAllocated;
   }
   const int64_t before_bytes = parent_->layout.size_bytes();
@@ -573,7 +573,7 @@ std::string UploadRun::MakeManifest() const {
   manifest.image_tree = image_tree_;
   manifest.source = result_.source;
   if (result_.source != kFullScan) {
-    manifest.unknown[kListingMember] = ToJson(listing_facts_);  // Unknown to the layout.
+    manifest.unknown[kListingMember] = ToJson(listing_stats_);  // Unknown to the layout.
   }
   manifest.kind = result_.mode_done;
   manifest.reason = NameOf(result_.why);
@@ -622,14 +622,14 @@ repository::RepoSnapshot UploadRun::MakeSnapshot(const BlobId& root) const {
 }
 
 LocatorChange UploadRun::MakeLocatorChange(const BlobId& root) const {
-  std::vector<repository::TreePlace> written = writer_->tree_places();
-  const auto by_id = [](const repository::TreePlace& left, const repository::TreePlace& right) {
-    return left.tree < right.tree;
-  };
+  std::vector<repository::TreeLocation> written = writer_->tree_places();
+  const auto by_id = [](const repository::TreeLocation& left,
+                        const repository::TreeLocation& right) { return left.tree < right.tree; };
   std::sort(written.begin(), written.end(), by_id);
   const auto find = [&](BlobType type, const BlobId& id) -> std::optional<BlobLocation> {
-    const auto found = std::lower_bound(written.begin(), written.end(),
-                                        repository::TreePlace{.tree = id, .location = {}}, by_id);
+    const auto found =
+        std::lower_bound(written.begin(), written.end(),
+                         repository::TreeLocation{.tree = id, .location = {}}, by_id);
     if (found != written.end() && found->tree == id) {
       return found->location;
     }
@@ -731,7 +731,7 @@ void UploadRun::SaveProgress() {
     return;
   }
   // The caller's context may be what ended the run.
-  const CallContext ctx = LastWords(ctx_);
+  const CallContext ctx = FinalContext(ctx_);
   // Without the lock, what was stored may be gone by now.
   if (!options_.fence || options_.fence(ctx).ok()) {
     writer_->Checkpoint(ctx).IgnoreError();

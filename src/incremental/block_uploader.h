@@ -30,7 +30,7 @@
 namespace csidelta::incremental {
 
 // Tags of a repository snapshot that its writer sets, by the beginnings of their names
-// (docs/repository-format.md); nobody else may.
+// (docs/repository-format.md); no other client may.
 inline constexpr char kModeTag[] = "mode=";
 inline constexpr char kKindTag[] = "kind=";
 inline constexpr char kLayoutTag[] = "layout=";
@@ -56,7 +56,7 @@ struct UploadOptions {
   bool new_chain = false;         // a chunk size other than the parent's makes a full
   bool fail_on_fallback = false;  // FAILED_PRECONDITION instead of a full that was not asked for
   std::string base_handle;        // what the source knows the parent by; "" : the parent's id
-  bool base_known = true;         // false: nobody can say what changed since the parent
+  bool base_known = true;         // false: what changed since the parent is unknown
   std::string target_handle;
 
   // What the audit draws of a large volume. Only tests have a reason to make it another.
@@ -71,7 +71,7 @@ struct UploadOptions {
   std::string immutable_identity;
   JournalSizes journal;
 
-  // The snapshot's record; parent, tree, summary and the tags of ours are filled in.
+  // The snapshot's record; parent, tree, summary and the tags of csi-delta are filled in.
   repository::RepoSnapshot snapshot;
   repository::VolumeManifest manifest;  // what the caller knows of the volume
 

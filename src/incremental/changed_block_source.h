@@ -59,7 +59,7 @@ class ChangedBlockSource {
   virtual bool lists_allocated() const { return false; }
 
   // Whether it compares with the base: what it leaves out, and what turns out to be the same, is
-  // then the base's. False where it lists what there is, and whoever reads that compares.
+  // then the base's. False where it lists what there is, and the reader compares.
   virtual bool compares() const { return true; }
 
   // Whether it lists what changed since a base. False: only what is allocated, whatever the base.

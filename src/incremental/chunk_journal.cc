@@ -94,7 +94,7 @@ absl::StatusOr<JournalFile> DecodeJournal(const VolumeLayout& layout, absl::stri
   for (std::size_t at = entries_at; at < bytes.size(); at += kEntryBytes) {
     file.entries.push_back(ReadEntry(bytes, at));
     if (file.entries.back().chunk >= layout.chunk_count()) {
-      return absl::InvalidArgumentError("chunk journal: a chunk behind the volume");
+      return absl::InvalidArgumentError("chunk journal: a chunk past the end of the volume");
     }
   }
   return file;

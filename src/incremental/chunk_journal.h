@@ -44,16 +44,16 @@ absl::StatusOr<JournalFile> DecodeJournal(const repository::VolumeLayout& layout
 
 struct JournalSizes {
   int64_t entries_per_file = 4096;
-  // So much that was stored, and what is under way, a run that is killed has read in vain.
+  // So much that was stored, and what is under way, a run that is killed reads again.
   int64_t step_bytes = int64_t{32} << 20;
 };
 
-// What runs that did not come to their end have read of a source that does not change, so that the
+// What runs that did not finish have read of a source that does not change, so that the
 // next one need not read it again: sidecars aux/v1/run-<SHA-256 of the identity>/<id>. An entry is
 // worth something only where the index has the blob, and for kJournalAgeMax. Best effort
 // throughout: what is not noted is read again.
 //
-// With each step the file that grows is stored anew, and what it replaces goes, so that there are
+// With each step the file that grows is stored again, and what it replaces goes, so that there are
 // few files however large the volume.
 //
 // Load() first; then Note() by many threads, and Find(), which knows what Load() found. Does not

@@ -14,19 +14,19 @@ namespace csidelta::incremental {
 
 // What a run does with a chunk.
 enum class ChunkState : uint8_t {
-  kUnlisted,  // nobody named it: as in the parent, or zero where there is none
+  kUnlisted,  // not named: as in the parent, or zero where none exists
   kZero,      // said to read as zeros, the whole of it
   kRead,      // read it
 };
 
-// One level-1 tree that a run has to build anew, or look into: a state for each of its chunks.
+// One level-1 tree that a run has to build again, or look into: a state for each of its chunks.
 struct Level1Plan {
   int64_t level1 = 0;
   std::vector<ChunkState> states;
 };
 
 // Turns a listing into states of chunks, one level-1 tree at a time, so that memory does not follow
-// the volume. Level-1 trees that nobody named and whose shape did not change are left out: their
+// the volume. Level-1 trees that were not named and whose shape did not change are left out: their
 // chunks are all kUnlisted.
 //
 // Chunks are rounded outwards: one that is only partly zero is read. A chunk whose length differs
@@ -37,7 +37,7 @@ class ChunkPlanner {
   using Sink = absl::FunctionRef<absl::Status(const Level1Plan&)>;
 
   // `parent`: the layout that the listing is relative to, with the same chunk size; absent where
-  // there is none. `sink` outlives the planner; its error is returned unchanged.
+  // none exists. `sink` outlives the planner; its error is returned unchanged.
   ChunkPlanner(const repository::VolumeLayout& layout,
                const std::optional<repository::VolumeLayout>& parent, Sink sink);
 
@@ -49,7 +49,7 @@ class ChunkPlanner {
   // Emits every level-1 tree that must be before `level1`, and begins that one.
   absl::Status AdvanceTo(int64_t level1);
   absl::Status EmitCurrent();
-  // Whether a level-1 tree is needed though nobody named it.
+  // Whether a level-1 tree is needed though it was not named.
   bool IsForced(int64_t level1) const;
   void Begin(int64_t level1);
   void Mark(int64_t first_chunk, int64_t last_chunk, ChunkState state);

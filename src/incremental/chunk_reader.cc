@@ -44,7 +44,7 @@ absl::Status ChunkReader::Work(const CallContext& ctx) {
 }
 
 absl::Status ChunkReader::Failure() {
-  pool_.Fail(context().Check());  // A deadline stops nobody by itself.
+  pool_.Fail(context().Check());  // A deadline stops nothing by itself.
   return pool_.Join();
 }
 

@@ -89,7 +89,7 @@ absl::Status ChunkWriter::Decode(const CallContext& ctx, absl::Span<const Piece>
 
 absl::Status ChunkWriter::CheckPlaces(const Piece& piece) const {
   const int64_t length = piece.part->span.plaintext_bytes();
-  for (const ChunkPlace& place : piece.places) {
+  for (const ChunkPosition& place : piece.places) {
     if (layout_.ChunkLength(place.chunk) != length) {
       return absl::DataLossError(absl::StrCat("chunk ", place.chunk, " of ",
                                               layout_.ChunkLength(place.chunk), " bytes names ",
@@ -116,7 +116,7 @@ absl::Status ChunkWriter::SubmitRange(const CallContext& ctx, std::size_t slot, 
 
 absl::Status ChunkWriter::Submit(const CallContext& ctx, const Piece& piece) {
   const int64_t length = piece.part->span.plaintext_bytes();
-  for (const ChunkPlace& place : piece.places) {
+  for (const ChunkPosition& place : piece.places) {
     std::vector<Extent> ranges = {{0, length}};
     if (held_io_ != nullptr) {
       ASSIGN_OR_RETURN(ranges,
@@ -141,7 +141,7 @@ absl::StatusOr<bool> ChunkWriter::ReadHeld(const CallContext& ctx, int64_t chunk
   return read.ok();
 }
 
-absl::StatusOr<bool> ChunkWriter::Holds(const CallContext& ctx, const ChunkPlace& place) {
+absl::StatusOr<bool> ChunkWriter::Holds(const CallContext& ctx, const ChunkPosition& place) {
   if (place.chunk == 0) {
     return false;  // Its first block is always written.
   }
@@ -167,13 +167,13 @@ absl::StatusOr<std::vector<Extent>> ChunkWriter::RangesToWrite(const CallContext
 }
 
 absl::Status ChunkWriter::WriteDiffering(const CallContext& ctx, const RestoreTask& task) {
-  auto places = std::make_shared<std::vector<ChunkPlace>>();
+  auto places = std::make_shared<std::vector<ChunkPosition>>();
   std::vector<WantedBlob> wanted;
   for (const PackRange::Part& part : task.range.parts) {
     const auto tag = std::ssize(*places);
     for (std::size_t i = static_cast<std::size_t>(part.tag);
          i < task.places->size() && (*task.places)[i].id == part.handle.id; ++i) {
-      const ChunkPlace& place = (*task.places)[i];
+      const ChunkPosition& place = (*task.places)[i];
       ASSIGN_OR_RETURN(const bool held, Holds(ctx, place));
       if (held) {
         counts_.kept_bytes += layout_.ChunkLength(place.chunk);
@@ -222,7 +222,7 @@ absl::Status ChunkWriter::WriteTask(const CallContext& ctx, const RestoreTask& t
   std::vector<Piece> pieces;
   for (const PackRange::Part& part : task.range.parts) {
     const auto first = task.places->begin() + part.tag;
-    const auto last = std::find_if(first, task.places->end(), [&](const ChunkPlace& place) {
+    const auto last = std::find_if(first, task.places->end(), [&](const ChunkPosition& place) {
       return place.id != part.handle.id;
     });
     pieces.push_back({.part = &part,

@@ -19,18 +19,18 @@
 namespace csidelta::incremental {
 
 // Where a blob goes.
-struct ChunkPlace {
+struct ChunkPosition {
   repository::BlobId id;
   int64_t chunk = 0;
 
-  friend auto operator<=>(const ChunkPlace&, const ChunkPlace&) = default;
+  friend auto operator<=>(const ChunkPosition&, const ChunkPosition&) = default;
 };
 
 // Blobs of one range of a pack, and where each goes: part.tag is the first of its places in
 // `places`, which is sorted.
 struct RestoreTask {
   PackRange range;
-  std::shared_ptr<const std::vector<ChunkPlace>> places;
+  std::shared_ptr<const std::vector<ChunkPosition>> places;
 };
 
 // What all writers of a restore count together.
@@ -63,7 +63,7 @@ class ChunkWriter {
                                                            const ChunkWriterOptions& options,
                                                            RestoreCounts& counts);
 
-  // Writes may be in flight still when it returns; an error of theirs comes with a later call.
+  // Writes may be in flight still when it returns; their errors come with a later call.
   absl::Status Do(const CallContext& ctx, const RestoreTask& task);
 
   // Waits for all writes.
@@ -79,7 +79,7 @@ class ChunkWriter {
   struct Piece {
     const PackRange::Part* part;
     absl::string_view envelope;
-    absl::Span<const ChunkPlace> places;
+    absl::Span<const ChunkPosition> places;
     std::size_t slot = 0;
   };
 
@@ -87,7 +87,7 @@ class ChunkWriter {
               RestoreCounts& counts)
       : repository_(repository), layout_(layout), counts_(counts), codec_(repository.MakeCodec()) {}
 
-  // A slot whose buffer nobody uses.
+  // A slot whose buffer is unused.
   absl::StatusOr<std::size_t> FreeSlot(const CallContext& ctx);
   absl::Status Reap(const CallContext& ctx);
   // One piece or two, which are proven together.
@@ -104,7 +104,7 @@ class ChunkWriter {
   // Where only what differs is written:
   // Reads what the target holds of a chunk into held_; false when it does not read.
   absl::StatusOr<bool> ReadHeld(const CallContext& ctx, int64_t chunk);
-  absl::StatusOr<bool> Holds(const CallContext& ctx, const ChunkPlace& place);
+  absl::StatusOr<bool> Holds(const CallContext& ctx, const ChunkPosition& place);
   // The ranges of a chunk that are to be written so that it becomes `wanted`.
   absl::StatusOr<std::vector<Extent>> RangesToWrite(const CallContext& ctx, int64_t chunk,
                                                     absl::string_view wanted);

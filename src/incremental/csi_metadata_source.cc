@@ -21,7 +21,7 @@ using csi::MetadataService;
 
 // An OK this close to our own deadline may be a driver's way to say that it was stopped.
 constexpr absl::Duration kSuspiciousBeforeDeadline = absl::Seconds(1);
-// Streams in a row that bring nothing but an error nobody explains.
+// Streams in a row that bring nothing but an unexplained error.
 constexpr int kUnexplainedMax = 2;
 // Streams that end with OK and have no message.
 constexpr int kSilentMax = 1;
@@ -59,7 +59,7 @@ class Listing {
   absl::StatusOr<Next> AfterNotFound(const absl::Status& status);
   absl::StatusOr<Next> AfterUnauthenticated(const absl::Status& status);
   absl::StatusOr<Next> WaitAndGoOn(const absl::Status& status);
-  // The same where nobody said that waiting helps.
+  // The same where the service did not say that waiting helps.
   absl::StatusOr<Next> TryAgain(const absl::Status& status);
   absl::Status Unavailable(const absl::Status& status) const;
   absl::Status RefusedBase(ListingFailure failure, const absl::Status& status) const;

@@ -16,7 +16,7 @@
 namespace csidelta::incremental {
 
 struct CsiMetadataOptions {
-  BaseFacts base;
+  BaseState base;
   // The name that the server's certificate has, where it is not the host of the address.
   std::string server_name;
   // Of one message; from 1 on. Servers may send less.
@@ -41,13 +41,13 @@ struct CsiMetadataOptions {
 //        |                      |                |              +-- OK, and nothing new: complete
 //        |                      |                +----------------- OK, more may come: ask from S
 //        |                      |                +----------------- token refused: another, once
-//        +-- UNAVAILABLE: is it still there? then connect anew ---- wait, then go on from S
+//        +-- UNAVAILABLE: is it still there? then connect again ---- wait, then go on from S
 //
 // A stream that ends with OK is believed only when one from where it ended brings nothing, or when
 // it reached the end of the volume: there are drivers that end early. A listing without any message
 // is asked for once more, and then malformed: that nothing changed, or that nothing is allocated,
-// is said by a message without blocks. Every attempt that brings something begins the patience
-// anew. Extents flow to the sink as they come, touching ones joined.
+// is said by a message without blocks. Every attempt that brings something begins the grace period
+// again. Extents flow to the sink as they come, touching ones joined.
 //
 // Errors carry a ListingFailure; those of the sink and of `ctx` are returned as they are. A list
 // that was begun and failed is worth nothing: what it did not list is not unchanged. Thread-safe;

@@ -84,7 +84,7 @@ State StateOf(const Json& object) {
   return IsAccepted(object) ? State::kAccepted : State::kNew;
 }
 
-// Where a list is served, and for whom its token is.
+// Where a list is served, and the audience of its token.
 struct ServedList {
   net::Url url;
   std::string ca_pem;
@@ -111,7 +111,7 @@ absl::StatusOr<ServedList> ParseServed(const Json& object) {
   } else if (served.audience.empty()) {
     fault = "status.audience is missing: without it a token would be good for anybody";
   } else if (IsOfApiServer(served.audience)) {
-    fault = "status.audience is the API server's own, whose tokens are for nobody else";
+    fault = "status.audience is the API server's own, whose tokens must not be sent elsewhere";
   }
   if (!fault.empty()) {
     return GiveUp(ListingFailure::kMetadataUnavailable, absl::FailedPreconditionError(fault),
@@ -187,16 +187,16 @@ absl::StatusOr<Json> Request::Create(const k8s::ObjectKey& key) {
   absl::StatusOr<Json> object =
       api_.Create(ctx_, key.type, key.namespace_name, MakeObject(key.name));
   if (absl::IsAlreadyExists(object.status())) {
-    object = api_.Get(ctx_, key);  // The name is ours: an answer was lost.
+    object = api_.Get(ctx_, key);  // The name is unique to this client: an answer was lost.
   }
   RETURN_IF_ERROR(ctx_.Check());
   if (object.ok()) {
     return object;
   }
   const absl::Status& status = object.status();
-  const bool nobody_to_ask =
+  const bool nothing_to_ask =
       absl::IsNotFound(status) || (options_.kind_may_be_absent && absl::IsPermissionDenied(status));
-  if (nobody_to_ask) {
+  if (nothing_to_ask) {
     return GiveUp(ListingFailure::kDriverHasNoService, status,
                   absl::StrCat("driver ", target_->driver,
                                " has no SnapshotMetadataService either; see "
@@ -244,7 +244,7 @@ absl::StatusOr<bool> Request::Await(const k8s::ObjectKey& key, absl::Duration ti
       [&](const Json* now) -> absl::StatusOr<bool> {
         if (now == nullptr) {
           object_gone_ = true;
-          return absl::NotFoundError("somebody has deleted the object");
+          return absl::NotFoundError("another client has deleted the object");
         }
         object = *now;
         return wanted(StateOf(object));
@@ -265,12 +265,12 @@ absl::StatusOr<Json> Request::AwaitEnd(const k8s::ObjectKey& key, Json object) {
       Await(
           key, options_.accept_time_max, [](State state) { return state != State::kNew; }, object));
   if (!accepted) {
-    return GiveUp(
-        ListingFailure::kDriverHasNoService,
-        absl::FailedPreconditionError(absl::StrCat("nobody took up ", ToString(key), " within ",
-                                                   absl::FormatDuration(options_.accept_time_max))),
-        absl::StrCat("is there a controller of DifferentialSnapshots beside driver ",
-                     target_->driver, "?"));
+    return GiveUp(ListingFailure::kDriverHasNoService,
+                  absl::FailedPreconditionError(
+                      absl::StrCat("no controller processed ", ToString(key), " within ",
+                                   absl::FormatDuration(options_.accept_time_max))),
+                  absl::StrCat("is there a controller of DifferentialSnapshots beside driver ",
+                               target_->driver, "?"));
   }
   ASSIGN_OR_RETURN(
       const bool ended,

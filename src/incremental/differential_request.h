@@ -16,9 +16,9 @@
 namespace csidelta::incremental {
 
 struct DifferentialRequestOptions {
-  BaseFacts base = {};
-  // Nobody said that the cluster has the kind: not to be allowed to make one then means that there
-  // is nobody to ask.
+  BaseState base = {};
+  // The kind may not be installed: not to be allowed to make one then means that there
+  // is no service to ask.
   bool kind_may_be_absent = false;
   net::HttpClientOptions http = {
       .tls = {},
@@ -46,9 +46,9 @@ struct DifferentialRequestOptions {
 //                                     (from where it ended)
 //
 // `request.target` is "namespace/name" of a VolumeSnapshot; `request.base` the base's snapshot
-// handle; "" lists what is allocated. Whom the object says it was resolved to must be what was
-// asked for. The object is deleted at the end, whatever the end is; what a run left that died goes
-// with one that comes leftover_age_max later, or earlier with the controller.
+// handle; "" lists what is allocated. The driver that the object was resolved to must be the one
+// that was asked for. The object is deleted at the end, whatever the end is; what a run left that
+// died goes with one that comes leftover_age_max later, or earlier with the controller.
 //
 // Errors carry a ListingFailure; those of the sink and of `ctx` are returned as they are.
 // Thread-safe; borrows what it is given.

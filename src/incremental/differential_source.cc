@@ -126,10 +126,10 @@ class DifferentialSource::Listing {
   int64_t entries_max_;
   std::string cursor_;
   bool renew_token_ = false;
-  bool began_anew_ = false;
+  bool restarted_ = false;
   bool is_complete_ = false;
   int empty_pages_ = 0;
-  int64_t volume_size_bytes_ = -1;  // Of the pages so far; -1: there was none.
+  int64_t volume_size_bytes_ = -1;  // Of the pages so far; -1: none existed.
   int64_t listed_to_bytes_;         // The end of the last block, since the listing began.
   int64_t passed_to_bytes_;         // The end of what `sink_` and pending_ have.
   std::optional<ListedExtent> pending_;
@@ -192,16 +192,19 @@ absl::StatusOr<DifferentialSource::Listing::Answer> DifferentialSource::Listing:
 }
 
 absl::Status DifferentialSource::Listing::Recover(const DifferentialError& error) {
-  if (error.code == Code::kUnauthenticated && !renew_token_) {
+  if (error.code == Code::kUnauthenticated && !renew_token_) {  // It may have expired early.
     renew_token_ = true;
     return absl::OkStatus();
   }
-  if (error.code == Code::kInvalidOffset && !cursor_.empty() && !began_anew_) {
-    began_anew_ = true;
+  // A server with a new key refuses cursors of the old one. The listing restarts once, from the
+  // beginning; Pass() leaves out what was passed on already.
+  if (error.code == Code::kInvalidOffset && !cursor_.empty() && !restarted_) {
+    restarted_ = true;
     cursor_.clear();
     listed_to_bytes_ = 0;
     return absl::OkStatus();
   }
+  // The last page ended at the end of the volume, and yet named a next one.
   if (error.code == Code::kOffsetOutOfRange && volume_size_bytes_ >= 0 &&
       listed_to_bytes_ == volume_size_bytes_) {
     is_complete_ = true;
@@ -211,6 +214,7 @@ absl::Status DifferentialSource::Listing::Recover(const DifferentialError& error
     return StatusOf(error);
   }
   if (error.code == Code::kDeadlineExceeded) {
+    // A shorter page takes the server less time.
     entries_max_ = std::max(entries_max_ / 2, std::min(entries_max_, kEntriesMin));
   }
   ctx_.clock->SleepUntil(std::min(ctx_.deadline, ctx_.clock->Now() + backoff_.NextDelay()),
@@ -256,7 +260,7 @@ absl::Status DifferentialSource::Listing::Pass(const ChangedBlock& block) {
   const int64_t end_bytes =
       std::min(block.extent.end_bytes(), device_bytes_ > 0 ? device_bytes_ : volume_size_bytes_);
   if (end_bytes <= begin_bytes) {
-    return absl::OkStatus();  // Behind the device, or passed on before the listing began anew.
+    return absl::OkStatus();  // Behind the device, or passed on before the listing restarted.
   }
   const ExtentKind kind = block.zero_out ? ExtentKind::kZero : ExtentKind::kData;
   passed_to_bytes_ = end_bytes;
@@ -271,6 +275,7 @@ absl::Status DifferentialSource::Listing::Pass(const ChangedBlock& block) {
 }
 
 absl::Status DifferentialSource::Listing::PassTail() {
+  // A device may be longer than the volume that the driver lists: what is there is read as unknown.
   const int64_t told_bytes = std::max(volume_size_bytes_, passed_to_bytes_);
   return told_bytes >= device_bytes_ ? absl::OkStatus()
                                      : sink_({.extent = {told_bytes, device_bytes_ - told_bytes},

@@ -35,8 +35,8 @@ struct DifferentialSourceOptions {
 // the device is cut, and what the device has beyond the volume is listed as unknown.
 //
 // The listing is whole only when a page says that it was the last one. A page that failed is asked
-// for again with the same cursor, after a pause; a cursor that is refused makes the listing begin
-// anew, once, and what was passed on already is left out. Errors beside those of the seam:
+// for again with the same cursor, after a pause; a cursor that is refused makes the listing
+// restart, once, and what was passed on already is left out. Errors beside those of the seam:
 //   FAILED_PRECONDITION  also: the storage has no such list, or keeps it no longer
 //   INVALID_ARGUMENT     pages that contradict themselves or each other
 //   PERMISSION_DENIED · UNAUTHENTICATED   what it says

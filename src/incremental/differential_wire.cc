@@ -61,7 +61,7 @@ class Members {
  public:
   explicit Members(absl::Span<const absl::string_view> known) : known_(known) {}
 
-  // The place of the next member's name; -1 when nobody knows it. False behind the last one.
+  // The place of the next member's name; -1 when it is unknown. False after the last one.
   bool Next(JsonReader& reader, int& place) {
     absl::string_view name;
     if (!reader.NextMember(name)) {

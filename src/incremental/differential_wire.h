@@ -45,7 +45,7 @@ struct DifferentialPage {
 // What is false or empty is left out. REQUIRES blocks that are well-formed.
 std::string EncodePage(const DifferentialPage& page);
 
-// The page that `json` holds. The list and the volume's size must be there; members that nobody
+// The page that `json` holds. The list and the volume's size must be there; members that no version
 // knows are passed over. Numbers are integers from 0 to 2^63-1, also as decimal strings; an instant
 // before 2001 is a length of time by mistake, and taken for no limit.
 // INVALID_ARGUMENT, naming what is wrong: malformed, a member twice, beyond a limit above, a block

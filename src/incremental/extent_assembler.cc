@@ -31,7 +31,7 @@ absl::Status ExtentAssembler::CheckTuple(const BlockTuple& tuple) const {
   if (!IsWellFormed(extent)) {
     fault = "is empty, negative or overflows";
   } else if (!message_.has_value() || extent.offset_bytes >= message_->volume_capacity_bytes) {
-    fault = "begins behind the volume";
+    fault = "begins past the end of the volume";
   } else if (extent.offset_bytes < stream_end_bytes_) {
     fault = "begins before the end of the one before it";
   } else if (fixed_bytes_ != 0 && extent.length_bytes != fixed_bytes_ &&

@@ -18,7 +18,7 @@ namespace csidelta::incremental {
 // volume; a stream that contradicts itself or the stream before about capacity or kind; tuples of a
 // fixed length that differ, but for the last.
 // What is not, because it reads too much at worst: what begins before the offset asked for, or lies
-// before it altogether; what ends behind the volume.
+// before it altogether; what ends past the end of the volume.
 //
 // The driver's capacity is not the device's size: what the device has beyond it is listed as
 // unknown by Finish(). Not thread-safe.
@@ -47,7 +47,7 @@ class ExtentAssembler {
 
   // The end of the last tuple, in the driver's own numbers.
   int64_t next_offset_bytes() const { return next_offset_bytes_; }
-  // By the driver's word; 0: it has said nothing yet.
+  // As the driver reports it; 0: not reported yet.
   int64_t volume_capacity_bytes() const {
     return message_.has_value() ? message_->volume_capacity_bytes : 0;
   }

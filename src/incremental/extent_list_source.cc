@@ -165,7 +165,7 @@ absl::Status ExtentListReader::TakeLine(absl::string_view text) {
   }
   if (ended_) {
     return absl::InvalidArgumentError(
-        absl::StrCat("line ", line_number_, " stands behind the end of the list"));
+        absl::StrCat("line ", line_number_, " stands past the end of the list"));
   }
   if (line->base.has_value() == base_.has_value()) {
     return absl::InvalidArgumentError(

@@ -12,7 +12,7 @@
 namespace csidelta::incremental {
 
 // Limits on a foreign list. Three million extents weigh 72 MiB; a list that needs more is merged
-// by whoever makes it, or the volume is scanned.
+// by its producer, or the volume is scanned.
 inline constexpr int64_t kExtentListExtentsMax = 3'000'000;
 inline constexpr int64_t kExtentListLineBytesMax = 4096;
 

@@ -32,18 +32,18 @@ struct Opened {
   bool created = false;
 };
 
-// A device that somebody may not open is a matter of its group, or in a Pod of the node's settings.
+// A device that must not be opened is a matter of its group, or in a Pod of the node's settings.
 absl::Status CannotOpen(const std::string& path, int error) {
   absl::Status status = ErrnoToStatus(error, absl::StrCat("open ", path));
-  struct stat facts {};
-  if (error != EACCES || ::stat(path.c_str(), &facts) != 0 || !S_ISBLK(facts.st_mode)) {
+  struct stat info {};
+  if (error != EACCES || ::stat(path.c_str(), &info) != 0 || !S_ISBLK(info.st_mode)) {
     return status;
   }
   return absl::Status(
       status.code(),
       absl::StrCat(
-          status.message(), ": the device belongs to user ", facts.st_uid, " and group ",
-          facts.st_gid, " with mode ", absl::StrFormat("%04o", facts.st_mode & 07777),
+          status.message(), ": the device belongs to user ", info.st_uid, " and group ",
+          info.st_gid, " with mode ", absl::StrFormat("%04o", info.st_mode & 07777),
           "; be in that group, in a Pod by supplementalGroups, or have the container "
           "runtime give devices to the Pod's user: device_ownership_from_security_context"));
 }
@@ -65,9 +65,9 @@ absl::StatusOr<Opened> OpenPath(const std::string& path, int flags) {
 
 // What kind of thing `path` is, as st_mode; 0 when there is nothing.
 absl::StatusOr<mode_t> ModeOf(const std::string& path) {
-  struct stat facts {};
-  if (::stat(path.c_str(), &facts) == 0) {
-    return facts.st_mode;
+  struct stat info {};
+  if (::stat(path.c_str(), &info) == 0) {
+    return info.st_mode;
   }
   if (errno == ENOENT) {
     return mode_t{0};
@@ -95,10 +95,10 @@ absl::StatusOr<Opened> OpenTarget(const std::string& path) {
 // the block size of their device, and every one takes kIoAlignmentBytes.
 int64_t FileAlignment(int fd) {
 #ifdef STATX_DIOALIGN
-  struct statx facts {};
-  if (::statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &facts) == 0 &&
-      (facts.stx_mask & STATX_DIOALIGN) != 0 && facts.stx_dio_offset_align > 0) {
-    return facts.stx_dio_offset_align;
+  struct statx info {};
+  if (::statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &info) == 0 &&
+      (info.stx_mask & STATX_DIOALIGN) != 0 && info.stx_dio_offset_align > 0) {
+    return info.stx_dio_offset_align;
   }
 #else
   static_cast<void>(fd);
@@ -132,41 +132,41 @@ bool IsAllZero(const uint8_t* bytes, int64_t length_bytes) {
 }  // namespace
 
 absl::Status FileBlockDevice::Examine(bool direct, IoEngine engine) {
-  struct stat facts {};
-  if (::fstat(file_.get(), &facts) != 0) {
+  struct stat info {};
+  if (::fstat(file_.get(), &info) != 0) {
     return ErrnoToStatus(errno, absl::StrCat("stat ", path_));
   }
-  facts_.is_block_device = S_ISBLK(facts.st_mode);
-  if (facts_.is_block_device) {
+  info_.is_block_device = S_ISBLK(info.st_mode);
+  if (info_.is_block_device) {
     uint64_t size_bytes = 0;
     int block_bytes = 0;
     if (::ioctl(file_.get(), BLKGETSIZE64, &size_bytes) != 0 ||
         ::ioctl(file_.get(), BLKSSZGET, &block_bytes) != 0) {
       return ErrnoToStatus(errno, absl::StrCat("ask for the size of ", path_));
     }
-    facts_.size_bytes = static_cast<int64_t>(size_bytes);
-    facts_.alignment_bytes = block_bytes;
-  } else if (S_ISREG(facts.st_mode)) {
-    facts_.size_bytes = facts.st_size;
-    facts_.alignment_bytes = direct ? FileAlignment(file_.get()) : 1;
+    info_.size_bytes = static_cast<int64_t>(size_bytes);
+    info_.alignment_bytes = block_bytes;
+  } else if (S_ISREG(info.st_mode)) {
+    info_.size_bytes = info.st_size;
+    info_.alignment_bytes = direct ? FileAlignment(file_.get()) : 1;
   } else {
     return absl::InvalidArgumentError(absl::StrCat(path_, " is neither device nor image file"));
   }
-  if (facts_.alignment_bytes < 1 || kIoAlignmentBytes % facts_.alignment_bytes != 0) {
+  if (info_.alignment_bytes < 1 || kIoAlignmentBytes % info_.alignment_bytes != 0) {
     // Blocks that are larger than what is written at a time: the page cache puts them together.
     const int flags = ::fcntl(file_.get(), F_GETFL);
     if (flags < 0 || ::fcntl(file_.get(), F_SETFL, flags & ~O_DIRECT) != 0) {
       return ErrnoToStatus(errno, absl::StrCat("leave direct transfers of ", path_));
     }
     direct = false;
-    facts_.alignment_bytes = 1;
+    info_.alignment_bytes = 1;
   }
   engine_ = engine;
   uring_ = engine != IoEngine::kThreads && UringWorks();
   if (engine == IoEngine::kUring && !uring_) {
     return absl::FailedPreconditionError("this kernel does not allow io_uring here");
   }
-  facts_.engine = absl::StrCat(uring_ ? "io_uring" : "threads", direct ? "" : ", buffered");
+  info_.engine = absl::StrCat(uring_ ? "io_uring" : "threads", direct ? "" : ", buffered");
   return absl::OkStatus();
 }
 
@@ -194,25 +194,25 @@ absl::StatusOr<std::unique_ptr<FileBlockDevice>> FileBlockDevice::OpenForWrite(
   std::unique_ptr<FileBlockDevice> device(new FileBlockDevice(path, std::move(opened.file)));
   device->created_ = opened.created;
   RETURN_IF_ERROR(device->Examine(opened.direct, engine));
-  DeviceFacts& facts = device->facts_;
-  if (!facts.is_block_device && facts.size_bytes == 0 && volume_bytes > 0) {
+  DeviceInfo& info = device->info_;
+  if (!info.is_block_device && info.size_bytes == 0 && volume_bytes > 0) {
     if (::ftruncate(device->file_.get(), volume_bytes) != 0) {
       return ErrnoToStatus(errno, absl::StrCat("make ", path, " of ", volume_bytes, " bytes"));
     }
-    facts.size_bytes = volume_bytes;
+    info.size_bytes = volume_bytes;
   }
-  if (facts.size_bytes < volume_bytes) {
+  if (info.size_bytes < volume_bytes) {
     return absl::OutOfRangeError(
-        absl::StrCat(path, " has ", facts.size_bytes, " bytes, the volume ", volume_bytes));
+        absl::StrCat(path, " has ", info.size_bytes, " bytes, the volume ", volume_bytes));
   }
   return device;
 }
 
 RawFile FileBlockDevice::Raw() const {
   return {.fd = file_.get(),
-          .size_bytes = facts_.size_bytes,
-          .alignment_bytes = facts_.alignment_bytes,
-          .is_block_device = facts_.is_block_device};
+          .size_bytes = info_.size_bytes,
+          .alignment_bytes = info_.alignment_bytes,
+          .is_block_device = info_.is_block_device};
 }
 
 absl::StatusOr<std::unique_ptr<IoQueue>> FileBlockDevice::OpenQueue(int depth) {
@@ -264,7 +264,7 @@ absl::Status FileBlockDevice::ZeroWhatIsNot(const CallContext& ctx, const Extent
     }
     uint64_t range[2] = {static_cast<uint64_t>(piece.offset_bytes),
                          static_cast<uint64_t>(piece.length_bytes)};
-    absl::Status status = facts_.is_block_device
+    absl::Status status = info_.is_block_device
                               ? ZeroAnswer(::ioctl(file_.get(), BLKZEROOUT, range), piece)
                               : absl::UnimplementedError("a file");
     if (absl::IsUnimplemented(status)) {
@@ -290,11 +290,11 @@ absl::Status FileBlockDevice::ZeroByWriting(const CallContext& ctx, const Extent
 }
 
 absl::Status FileBlockDevice::MakeZero(const CallContext& ctx, const Extent& extent) {
-  CSIDELTA_CHECK(extent.offset_bytes >= 0 && extent.end_bytes() <= facts_.size_bytes);
+  CSIDELTA_CHECK(extent.offset_bytes >= 0 && extent.end_bytes() <= info_.size_bytes);
   // The kernel takes whole blocks; a tail that is none can only be written.
-  const int64_t tail = extent.end_bytes() == facts_.size_bytes && !facts_.is_block_device
+  const int64_t tail = extent.end_bytes() == info_.size_bytes && !info_.is_block_device
                            ? 0
-                           : extent.length_bytes % facts_.alignment_bytes;
+                           : extent.length_bytes % info_.alignment_bytes;
   const int64_t end = extent.end_bytes() - tail;
   for (int64_t at = extent.offset_bytes; at < end; at += kZeroSliceBytes) {
     RETURN_IF_ERROR(ctx.Check());

@@ -31,14 +31,14 @@ class FileBlockDevice : public BlockDevice {
       const std::string& path, IoEngine engine = IoEngine::kBest);
 
   // For restoring a volume of `volume_bytes` over what is there. A file that is absent or empty is
-  // made of that size; what is larger keeps its size and its bytes behind the volume. Errors,
-  // beside those of reading:
+  // made of that size; what is larger keeps its size and its bytes past the end of the volume.
+  // Errors, beside those of reading:
   //   FAILED_PRECONDITION  the device is mounted, or another program holds it exclusively
   //   OUT_OF_RANGE         it is smaller than the volume
   static absl::StatusOr<std::unique_ptr<FileBlockDevice>> OpenForWrite(
       const std::string& path, int64_t volume_bytes, IoEngine engine = IoEngine::kBest);
 
-  const DeviceFacts& facts() const override { return facts_; }
+  const DeviceInfo& info() const override { return info_; }
   absl::StatusOr<std::unique_ptr<IoQueue>> OpenQueue(int depth) override;
   absl::Status MakeZero(const CallContext& ctx, const Extent& extent) override;
   absl::Status Flush(const CallContext& ctx) override;
@@ -57,7 +57,7 @@ class FileBlockDevice : public BlockDevice {
 
   std::string path_;
   UniqueFd file_;
-  DeviceFacts facts_;
+  DeviceInfo info_;
   IoEngine engine_ = IoEngine::kBest;
   bool uring_ = false;
   bool created_ = false;

@@ -60,9 +60,9 @@ std::string FileSystemOf(absl::string_view beginning) {
 }
 
 absl::StatusOr<std::string> ReadFileSystem(const CallContext& ctx, BlockDevice& device) {
-  const int64_t alignment_bytes = device.facts().alignment_bytes;
-  const int64_t length_bytes = std::min(
-      kFileSystemProbeBytes, device.facts().size_bytes / alignment_bytes * alignment_bytes);
+  const int64_t alignment_bytes = device.info().alignment_bytes;
+  const int64_t length_bytes =
+      std::min(kFileSystemProbeBytes, device.info().size_bytes / alignment_bytes * alignment_bytes);
   if (length_bytes == 0) {
     return "";
   }

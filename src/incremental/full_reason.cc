@@ -24,7 +24,7 @@ constexpr FullReasonText kReasons[] = {
      "Run csi-delta check: it says what helps, and which snapshots cannot be restored; this backup "
      "does not depend on the damage."},
     {FullReason::kNoChangedBlockList, "no-changed-block-list", false,
-     "Nobody said what changed, so everything, or what is allocated where that was to be had, was "
+     "What changed is not known, so everything, or what is allocated where that was to be had, was "
      "read and compared; what was the same was not stored again.",
      "Give a list with --extents, or a --volume-snapshot each time."},
     {FullReason::kBaseSnapshotGone, "base-snapshot-gone", true,
@@ -40,7 +40,7 @@ constexpr FullReasonText kReasons[] = {
      "The service that knows what changed gave no answer that could be used, however often it "
      "was asked.",
      "Look at the service that the driver's SnapshotMetadataService names, or at the controller of "
-     "DifferentialSnapshots beside it; the detail has its last word."},
+     "DifferentialSnapshots beside it; the detail has its last error."},
     {FullReason::kMetadataVersion, "metadata-version", true,
      "The service of snapshot metadata is of an old version, and failed over the base, "
      "which it may have taken for a name.",
@@ -57,7 +57,7 @@ constexpr FullReasonText kReasons[] = {
      "--parent."},
     {FullReason::kAuditMismatch, "audit-mismatch", true,
      "A block that the list called unchanged had changed, so everything was read.",
-     "Report it to whoever makes the list: every earlier backup that believed it may lack "
+     "Report it to the producer of the list: every earlier backup that used it may lack "
      "changes. This one is good."},
     {FullReason::kResumedChanged, "resumed-changed", true,
      "A block that an interrupted run had read is another one now, so everything was read.",
@@ -68,7 +68,7 @@ constexpr FullReasonText kReasons[] = {
      "lose changes; what is allocated was read.",
      "Nothing; the next backup is an increment."},
     {FullReason::kGroupBaseReleased, "group-base-released", true,
-     "The earlier backup was of a volume group whose snapshot was let go when a newer one of the "
+     "The earlier backup was of a volume group whose snapshot was released when a newer one of the "
      "same group had been moved without this volume; what is allocated was read.",
      "Look why this volume failed in the last backups of its group; the next one is an "
      "increment."},

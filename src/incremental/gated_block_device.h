@@ -20,7 +20,7 @@ class GatedBlockDevice : public BlockDevice {
  public:
   GatedBlockDevice(BlockDevice& device, WriteGate gate) : device_(device), gate_(std::move(gate)) {}
 
-  const DeviceFacts& facts() const override { return device_.facts(); }
+  const DeviceInfo& info() const override { return device_.info(); }
   absl::StatusOr<std::unique_ptr<IoQueue>> OpenQueue(int depth) override;
   absl::Status MakeZero(const CallContext& ctx, const Extent& extent) override;
   absl::Status Flush(const CallContext& ctx) override { return device_.Flush(ctx); }

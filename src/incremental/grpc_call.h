@@ -25,15 +25,15 @@ using MessageReceiver = absl::FunctionRef<absl::Status(absl::string_view wire)>;
 // gRPC's own lines would stand between a program's; what matters of them is in the status.
 void SilenceGrpc();
 
-// Lets a stream bring half a mebibyte that nobody has asked for yet. Without it gRPC takes what a
+// Lets a stream bring half a mebibyte that was not requested yet. Without it gRPC takes what a
 // fast server gives: many mebibytes, and the more the longer the stream is.
 void LimitLookahead(grpc::ChannelArguments& options);
 
 // The moment that far away, on a clock that no one can set.
 gpr_timespec GrpcDeadlineIn(absl::Duration duration);
 
-// What a server said as a status of ours: codes are the same; its text is made short and printable,
-// and each of `secrets` in it ***.
+// What a server said as a status of the program: codes are the same; its text is made short and
+// printable, and each of `secrets` in it ***.
 absl::Status StatusOfServer(const grpc::Status& status,
                             const std::vector<absl::string_view>& secrets);
 
@@ -56,7 +56,7 @@ class GrpcReader {
   GrpcReader(const GrpcReader&) = delete;
   GrpcReader& operator=(const GrpcReader&) = delete;
 
-  // The next message. False at the stream's end, or when there was none until then: that ends the
+  // The next message. False at the stream's end, or when none existed until then: that ends the
   // call, too.
   bool Read(grpc::ByteBuffer& buffer, gpr_timespec until);
   bool timed_out() const { return timed_out_; }

@@ -20,7 +20,7 @@ using repository::VolumeLayout;
 
 struct ImageBuilder::Level1Job {
   int64_t level1 = 0;
-  BlobId parents_tree;  // null where there is none
+  BlobId parents_tree;  // null where none exists
   std::vector<BlobId> leaves;
   std::atomic<int64_t> pending = 1;  // leaves being built, and the owner's part
 };
@@ -28,7 +28,7 @@ struct ImageBuilder::Level1Job {
 struct ImageBuilder::LeafJob {
   std::shared_ptr<Level1Job> level1;
   int64_t leaf = 0;
-  BlobId parents_tree;  // null where there is none
+  BlobId parents_tree;  // null where none exists
   // The parent's until a slot is done; null where it has none. A slot has one writer.
   std::vector<BlobId> chunks;
   int64_t parents_zero_chunks = 0;

@@ -37,14 +37,14 @@ struct PlacedTree {
 };
 
 // Builds the trees of a volume from plans: reads the chunks that a plan names, writes those that
-// are new, and builds the leaves and level-1 trees above them anew. What no plan names is the
+// are new, and builds the leaves and level-1 trees above them again. What no plan names is the
 // parent's, unread; without a parent it is zero.
 //
 //   AddLevel1()* --> Finish()
 //
-// Both belong to one thread; chunks are worked on by those of `reader`, and whoever finishes the
-// last chunk of a leaf builds the leaf, and so on upwards. Borrows all it is given. `parent` and
-// `fetcher` may both be null.
+// Both belong to one thread; chunks are worked on by those of `reader`, and the one that finishes
+// the last chunk of a leaf builds the leaf, and so on upwards. Borrows all it is given. `parent`
+// and `fetcher` may both be null.
 class ImageBuilder {
  public:
   // `on_leaf` is told each leaf as it is begun, on the owner's thread. `journal` may be null. With

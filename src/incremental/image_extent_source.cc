@@ -78,11 +78,11 @@ absl::StatusOr<ImageExtentSource> ImageExtentSource::Open(const std::string& pat
   if (!file.valid()) {
     return ErrnoToStatus(errno, absl::StrCat("open ", path));
   }
-  struct stat facts {};
-  if (::fstat(file.get(), &facts) != 0) {
+  struct stat info {};
+  if (::fstat(file.get(), &info) != 0) {
     return ErrnoToStatus(errno, absl::StrCat("stat ", path));
   }
-  if (!S_ISREG(facts.st_mode)) {
+  if (!S_ISREG(info.st_mode)) {
     return absl::FailedPreconditionError(
         absl::StrCat(path, " is no image file; what a device has allocated proves nothing"));
   }

@@ -13,8 +13,8 @@ namespace csidelta::incremental {
 // what happened: a source that asks a driver knows more than the code tells.
 enum class ListingFailure {
   kBaseGone,             // the base is not there any more: list what is allocated
-  kDriverHasNoService,   // nobody to ask: read everything
-  kMetadataUnavailable,  // there is somebody, but no answer came: read everything, ask next time
+  kDriverHasNoService,   // no service to ask: read everything
+  kMetadataUnavailable,  // there is a service, but no answer came: read everything, ask next time
   kMetadataVersion,      // an old service, which may have understood the base as something else
   kNotComparable,        // the driver will not compare these two: list what is allocated
   kMalformedList,        // what was listed contradicts itself: believe none of it
@@ -33,7 +33,7 @@ absl::Status WithFailure(absl::Status status, ListingFailure failure);
 // The class of an error; nothing when its source gave none.
 std::optional<ListingFailure> FailureOf(const absl::Status& status);
 
-// A server's text as it may stand in a message of ours: short, printable, and each of `secrets` in
+// A server's text as it may be in a message: short, printable, and each of `secrets` in
 // it ***.
 std::string HarmlessText(absl::string_view text, const std::vector<absl::string_view>& secrets);
 

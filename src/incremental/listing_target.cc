@@ -61,7 +61,7 @@ absl::StatusOr<csi::BoundSnapshot> ReadTarget(const CallContext& ctx, k8s::ApiCl
   return found.ok() ? std::move(found) : OfApiServer(found.status());
 }
 
-absl::Status CompareWithBase(const BaseFacts& base, const csi::BoundSnapshot& target) {
+absl::Status CompareWithBase(const BaseState& base, const csi::BoundSnapshot& target) {
   std::string difference;
   if (!base.driver.empty() && base.driver != target.driver) {
     difference =
@@ -70,8 +70,8 @@ absl::Status CompareWithBase(const BaseFacts& base, const csi::BoundSnapshot& ta
              base.volume_handle != target.volume_handle) {
     difference = absl::StrCat("the base is of volume ", base.volume_handle, ", the target of ",
                               target.volume_handle);
-  } else if (base.cut_time.has_value() && target.cut_time.has_value() &&
-             *base.cut_time > *target.cut_time) {
+  } else if (base.creation_time.has_value() && target.creation_time.has_value() &&
+             *base.creation_time > *target.creation_time) {
     difference = "the base is newer than the target";
   }
   return difference.empty() ? absl::OkStatus()

@@ -17,10 +17,10 @@
 namespace csidelta::incremental {
 
 // What is remembered of the volume snapshot that is the base. What is not known is not compared.
-struct BaseFacts {
+struct BaseState {
   std::string driver;
   std::string volume_handle;
-  std::optional<absl::Time> cut_time;
+  std::optional<absl::Time> creation_time;
 };
 
 // An error of `failure`, with the code that the seam has for it, and what to do about it.
@@ -35,6 +35,6 @@ absl::StatusOr<csi::BoundSnapshot> ReadTarget(const CallContext& ctx, k8s::ApiCl
                                               const DiffRequest& request);
 
 // Whether the two can be compared by what is known of them: kNotComparable, and why.
-absl::Status CompareWithBase(const BaseFacts& base, const csi::BoundSnapshot& target);
+absl::Status CompareWithBase(const BaseState& base, const csi::BoundSnapshot& target);
 
 }  // namespace csidelta::incremental

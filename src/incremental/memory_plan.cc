@@ -36,7 +36,7 @@ constexpr Rung kLadder[] = {
     {8, 2, 16, 8 * kMiB}, {16, 3, 16, 16 * kMiB}, {32, 4, 32, 16 * kMiB}, {64, 4, 32, 32 * kMiB},
 };
 
-// What of a rung is wanted: nobody needs more.
+// What of a rung is wanted: more has no use.
 Rung Within(Rung rung, const MemoryRequest& request) {
   rung.uploads = std::min(rung.uploads, std::max(1, request.uploads_in_flight_max));
   rung.pack_bytes = std::min(rung.pack_bytes, std::max(request.pack_bytes_max, kPackBytesMin));

@@ -5,14 +5,14 @@
 #include "absl/status/statusor.h"
 
 // How a backup and a restore divide what they may use. Both plans are computed once, from memory
-// and cores alone, before anything is allocated. How far away the repository is nobody knows, so
+// and cores alone, before anything is allocated. The latency of the repository is unknown, so
 // what hides its latency comes first: uploads. They follow from memory alone, so more cores never
 // cost one, and each step of more memory adds to what there was, so more memory never costs
 // anything.
 namespace csidelta::incremental {
 
 inline constexpr int64_t kMemoryBudgetBytes = int64_t{256} << 20;
-// The program itself, tables, trees, connections: what no queue of ours counts.
+// The program itself, tables, trees, connections: what no queue counts.
 inline constexpr int64_t kMemoryFixedBytes = int64_t{64} << 20;
 
 // What each part of a plan may take. A value.

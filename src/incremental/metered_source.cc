@@ -6,13 +6,13 @@
 
 namespace csidelta::incremental {
 
-Json ToJson(const ListingFacts& facts) {
-  return {{"extents", facts.extents},
-          {"grain_bytes", facts.grain_bytes},
-          {"waited_ms", absl::ToInt64Milliseconds(facts.waited)}};
+Json ToJson(const ListingStats& info) {
+  return {{"extents", info.extents},
+          {"grain_bytes", info.grain_bytes},
+          {"waited_ms", absl::ToInt64Milliseconds(info.waited)}};
 }
 
-ListingFacts ListingFactsOf(const Json& json) {
+ListingStats ListingStatsOf(const Json& json) {
   const auto number = [&](absl::string_view name) {
     return std::max<int64_t>(0, GetInt(json, {name}));
   };
@@ -23,13 +23,13 @@ ListingFacts ListingFactsOf(const Json& json) {
 
 absl::Status MeteredSource::ListExtents(const CallContext& ctx, const DiffRequest& request,
                                         ExtentSink sink) {
-  facts_ = {};
+  info_ = {};
   const absl::Duration began = ctx.clock->Uptime();
   absl::Duration in_sink = absl::ZeroDuration();
   uint64_t places = 0;
   absl::Status status = inner_.ListExtents(ctx, request, [&](const ListedExtent& listed) {
     const absl::Duration before = ctx.clock->Uptime();
-    ++facts_.extents;
+    ++info_.extents;
     places |= static_cast<uint64_t>(listed.extent.offset_bytes);
     // The last block of a volume is as long as the volume has it.
     if (listed.extent.end_bytes() != request.size_bytes) {
@@ -39,8 +39,8 @@ absl::Status MeteredSource::ListExtents(const CallContext& ctx, const DiffReques
     in_sink += ctx.clock->Uptime() - before;
     return of_sink;
   });
-  facts_.waited = ctx.clock->Uptime() - began - in_sink;
-  facts_.grain_bytes = static_cast<int64_t>(places & (~places + 1));
+  info_.waited = ctx.clock->Uptime() - began - in_sink;
+  info_.grain_bytes = static_cast<int64_t>(places & (~places + 1));
   return status;
 }
 

@@ -9,25 +9,25 @@
 namespace csidelta::incremental {
 
 // What one listing showed of who lists.
-struct ListingFacts {
+struct ListingStats {
   int64_t extents = 0;                           // those that touch are often listed as one
   int64_t grain_bytes = 0;                       // divides every place and length; 0: not known
   absl::Duration waited = absl::ZeroDuration();  // for the source, without what its sink took
 
-  friend bool operator==(const ListingFacts&, const ListingFacts&) = default;
+  friend bool operator==(const ListingStats&, const ListingStats&) = default;
 };
 
 // Where volume.json keeps it, as {"extents":3,"grain_bytes":4096,"waited_ms":12}.
 inline constexpr char kListingMember[] = "listing";
-Json ToJson(const ListingFacts& facts);
+Json ToJson(const ListingStats& info);
 // What is not there, or malformed, is 0.
-ListingFacts ListingFactsOf(const Json& json);
+ListingStats ListingStatsOf(const Json& json);
 
 // Another source, watched: `facts` are those of the listing that runs, or ran last. Changes
 // nothing. One listing at a time; borrows both.
 class MeteredSource : public ChangedBlockSource {
  public:
-  MeteredSource(ChangedBlockSource& inner, ListingFacts& facts) : inner_(inner), facts_(facts) {}
+  MeteredSource(ChangedBlockSource& inner, ListingStats& info) : inner_(inner), info_(info) {}
 
   absl::string_view name() const override { return inner_.name(); }
   bool lists_allocated() const override { return inner_.lists_allocated(); }
@@ -40,7 +40,7 @@ class MeteredSource : public ChangedBlockSource {
 
  private:
   ChangedBlockSource& inner_;
-  ListingFacts& facts_;
+  ListingStats& info_;
 };
 
 }  // namespace csidelta::incremental

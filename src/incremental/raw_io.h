@@ -30,7 +30,7 @@ int64_t DirectLength(const RawFile& file, const IoRequest& request);
 absl::Status DoTransfer(const RawFile& file, const IoRequest& request);
 
 // Writes the last bytes of `request` that DirectLength() leaves, by reading the block they are in
-// and writing it back; a file keeps its size. Nothing to do when there are none. Blocks.
+// and writing it back; a file keeps its size. Nothing to do when none exist. Blocks.
 absl::Status WriteTail(const RawFile& file, const IoRequest& request);
 
 }  // namespace csidelta::incremental

@@ -103,7 +103,7 @@ absl::Status MarkedTarget::Flush(const CallContext& ctx) {
 }
 
 absl::StatusOr<bool> HasRestoreMark(const CallContext& ctx, BlockDevice& device) {
-  if (device.facts().size_bytes < kRestoreMarkBytes) {
+  if (device.info().size_bytes < kRestoreMarkBytes) {
     return false;
   }
   const AlignedBuffer memory(kRestoreMarkBytes);

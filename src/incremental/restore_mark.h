@@ -18,7 +18,7 @@ inline constexpr char kRestoreMark[] = "csi-delta: THIS RESTORE HAS NOT COME TO 
 inline constexpr int64_t kRestoreMarkBytes = kIoAlignmentBytes;
 
 // A device that a volume of `volume_bytes` is restored to, and that says so at its beginning as
-// long as that has not come to its end: whoever is interrupted, however, leaves neither a file
+// long as that has not finished: an interrupted run, however, leaves neither a file
 // system that mounts nor a volume that looks whole.
 //
 //   Begin: the mark, as `text` goes on -> durable
@@ -34,7 +34,7 @@ class MarkedTarget : public BlockDevice {
 
   absl::Status Begin(const CallContext& ctx, absl::string_view text);
 
-  const DeviceFacts& facts() const override { return inner_.facts(); }
+  const DeviceInfo& info() const override { return inner_.info(); }
   absl::StatusOr<std::unique_ptr<IoQueue>> OpenQueue(int depth) override;
   absl::Status MakeZero(const CallContext& ctx, const Extent& extent) override;
   absl::Status Flush(const CallContext& ctx) override;
@@ -48,11 +48,11 @@ class MarkedTarget : public BlockDevice {
   BlockDevice& inner_;
   const bool is_marked_;
   Mutex mutex_;
-  // The volume's first bytes, zeros where nobody wrote any.
+  // The volume's first bytes, zeros where none were written.
   std::array<char, kRestoreMarkBytes> beginning_ ABSL_GUARDED_BY(mutex_) = {};
 };
 
-// Whether the device begins with the mark of a restore that did not come to its end.
+// Whether the device begins with the mark of a restore that did not finish.
 absl::StatusOr<bool> HasRestoreMark(const CallContext& ctx, BlockDevice& device);
 
 }  // namespace csidelta::incremental

@@ -24,7 +24,7 @@ namespace {
 // Names of other kinds are those of what a device is made of, whatever it holds.
 constexpr char kLogicalVolume[] = "LVM-";
 
-// "" where there is none.
+// "" where none exists.
 std::string FirstLine(const std::string& path) {
   std::ifstream file(path);
   std::string line;
@@ -38,49 +38,49 @@ std::string MomentOf(const timespec& moment) {
 
 }  // namespace
 
-absl::StatusOr<SourceFacts> ReadSourceFacts(const std::string& path) {
+absl::StatusOr<SourceInfo> ReadSourceInfo(const std::string& path) {
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   struct stat found {};
   if (!fd.valid() || ::fstat(fd.get(), &found) != 0) {
     return ErrnoToStatus(errno, absl::StrCat("open ", path));
   }
-  SourceFacts facts;
-  facts.boot_id = FirstLine("/proc/sys/kernel/random/boot_id");
-  facts.is_block_device = S_ISBLK(found.st_mode);
-  if (!facts.is_block_device) {
-    facts.device = found.st_dev;
-    facts.inode = found.st_ino;
-    facts.size_bytes = found.st_size;
-    facts.modified = absl::StrCat(MomentOf(found.st_mtim), " ", MomentOf(found.st_ctim));
-    return facts;
+  SourceInfo info;
+  info.boot_id = FirstLine("/proc/sys/kernel/random/boot_id");
+  info.is_block_device = S_ISBLK(found.st_mode);
+  if (!info.is_block_device) {
+    info.device = found.st_dev;
+    info.inode = found.st_ino;
+    info.size_bytes = found.st_size;
+    info.modified = absl::StrCat(MomentOf(found.st_mtim), " ", MomentOf(found.st_ctim));
+    return info;
   }
-  facts.device = found.st_rdev;
+  info.device = found.st_rdev;
   uint64_t size_bytes = 0;
   if (::ioctl(fd.get(), BLKGETSIZE64, &size_bytes) != 0) {
     return ErrnoToStatus(errno, absl::StrCat("size of ", path));
   }
-  facts.size_bytes = static_cast<int64_t>(size_bytes);
-  if (::ioctl(fd.get(), BLKGETDISKSEQ, &facts.disk_sequence) != 0) {
-    facts.disk_sequence = 0;
+  info.size_bytes = static_cast<int64_t>(size_bytes);
+  if (::ioctl(fd.get(), BLKGETDISKSEQ, &info.disk_sequence) != 0) {
+    info.disk_sequence = 0;
   }
   int read_only = 0;
-  facts.read_only = ::ioctl(fd.get(), BLKROGET, &read_only) == 0 && read_only != 0;
-  facts.dm_uuid = FirstLine(
+  info.read_only = ::ioctl(fd.get(), BLKROGET, &read_only) == 0 && read_only != 0;
+  info.dm_uuid = FirstLine(
       absl::StrCat("/sys/dev/block/", major(found.st_rdev), ":", minor(found.st_rdev), "/dm/uuid"));
-  return facts;
+  return info;
 }
 
-absl::StatusOr<std::string> ContentIdentity(const std::string& path, const SourceFacts& facts) {
-  if (!facts.is_block_device) {
-    return absl::StrCat("file\n", facts.device, "\n", facts.inode, "\n", facts.size_bytes, "\n",
-                        facts.modified);
+absl::StatusOr<std::string> ContentIdentity(const std::string& path, const SourceInfo& info) {
+  if (!info.is_block_device) {
+    return absl::StrCat("file\n", info.device, "\n", info.inode, "\n", info.size_bytes, "\n",
+                        info.modified);
   }
-  if (facts.disk_sequence != 0 && !facts.boot_id.empty()) {
-    return absl::StrCat("disk\n", facts.boot_id, "\n", facts.disk_sequence, "\n", facts.device,
-                        "\n", facts.size_bytes);
+  if (info.disk_sequence != 0 && !info.boot_id.empty()) {
+    return absl::StrCat("disk\n", info.boot_id, "\n", info.disk_sequence, "\n", info.device, "\n",
+                        info.size_bytes);
   }
-  if (facts.read_only && absl::StartsWith(facts.dm_uuid, kLogicalVolume)) {
-    return absl::StrCat("dm\n", facts.dm_uuid, "\n", facts.size_bytes);
+  if (info.read_only && absl::StartsWith(info.dm_uuid, kLogicalVolume)) {
+    return absl::StrCat("dm\n", info.dm_uuid, "\n", info.size_bytes);
   }
   return absl::FailedPreconditionError(absl::StrCat(
       path,

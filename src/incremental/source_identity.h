@@ -8,7 +8,7 @@
 namespace csidelta::incremental {
 
 // What the kernel says of a file or block device, as far as it tells one content from another.
-struct SourceFacts {
+struct SourceInfo {
   bool is_block_device = false;
   uint64_t device = 0;  // its own number; of a file, that of its file system
   uint64_t inode = 0;   // of a file
@@ -22,12 +22,12 @@ struct SourceFacts {
 };
 
 // Errors of the system, by their number.
-absl::StatusOr<SourceFacts> ReadSourceFacts(const std::string& path);
+absl::StatusOr<SourceInfo> ReadSourceInfo(const std::string& path);
 
-// A text that is another one when the source has other bytes, provided that nobody writes to it as
+// A text that is another one when the source has other bytes, provided that it is not written to as
 // it is: a device keeps its path and its number when the next volume snapshot takes its place, so
 // these alone say nothing. FAILED_PRECONDITION, naming `path`, where the kernel does not tell.
 // Pure.
-absl::StatusOr<std::string> ContentIdentity(const std::string& path, const SourceFacts& facts);
+absl::StatusOr<std::string> ContentIdentity(const std::string& path, const SourceInfo& info);
 
 }  // namespace csidelta::incremental

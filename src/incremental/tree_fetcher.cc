@@ -11,7 +11,7 @@
 #include "base/check.h"
 #include "base/status_macros.h"
 #include "base/worker_pool.h"
-#include "incremental/tree_places.h"
+#include "incremental/tree_positions.h"
 
 namespace csidelta::incremental {
 namespace {

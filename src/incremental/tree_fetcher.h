@@ -14,7 +14,7 @@
 
 namespace csidelta::incremental {
 
-class TreePlaces;
+class TreePositions;
 
 // Blobs of one pack that are fetched by one request, gaps included.
 struct PackRange {
@@ -58,7 +58,7 @@ struct WantedTree {
 // both. Thread-safe.
 class TreeFetcher {
  public:
-  TreeFetcher(repository::Repository& repository, TreePlaces& places)
+  TreeFetcher(repository::Repository& repository, TreePositions& places)
       : repository_(repository), places_(places) {}
 
   // The texts of `trees`, in their order. NOT_FOUND and DATA_LOSS name the tree.
@@ -70,7 +70,7 @@ class TreeFetcher {
                                                                       const WantedTree& tree);
 
   repository::Repository& repository_;
-  TreePlaces& places_;
+  TreePositions& places_;
 };
 
 }  // namespace csidelta::incremental

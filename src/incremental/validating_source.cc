@@ -14,7 +14,7 @@ absl::string_view Fault(const ListedExtent& listed, int64_t end_bytes, int64_t s
     return "is empty, negative or overflows";
   }
   if (listed.extent.end_bytes() > size_bytes) {
-    return "ends behind the volume";
+    return "ends past the end of the volume";
   }
   if (listed.extent.offset_bytes < end_bytes) {
     return "begins before the end of the one before it";

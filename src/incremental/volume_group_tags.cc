@@ -16,8 +16,8 @@ constexpr char kMembers[] = "volume-group-members";
 std::vector<std::string> FormatGroupTags(const VolumeGroupTags& tags) {
   std::vector<std::string> texts = {absl::StrCat(kGroup, "=", tags.group),
                                     absl::StrCat(kSnapshot, "=", tags.snapshot)};
-  if (!tags.cut_at.empty()) {
-    texts.push_back(absl::StrCat(kCutAt, "=", tags.cut_at));
+  if (!tags.snapshot_taken_at.empty()) {
+    texts.push_back(absl::StrCat(kCutAt, "=", tags.snapshot_taken_at));
   }
   if (tags.members > 0) {
     texts.push_back(absl::StrCat(kMembers, "=", tags.members));
@@ -28,7 +28,7 @@ std::vector<std::string> FormatGroupTags(const VolumeGroupTags& tags) {
 std::optional<VolumeGroupTags> ParseGroupTags(const repository::RepoSnapshot& snapshot) {
   VolumeGroupTags tags = {.group = repository::TagValue(snapshot, kGroup),
                           .snapshot = repository::TagValue(snapshot, kSnapshot),
-                          .cut_at = repository::TagValue(snapshot, kCutAt)};
+                          .snapshot_taken_at = repository::TagValue(snapshot, kCutAt)};
   if (!absl::SimpleAtoi(repository::TagValue(snapshot, kMembers), &tags.members) ||
       tags.members < 0) {
     tags.members = 0;

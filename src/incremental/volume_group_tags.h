@@ -6,15 +6,15 @@
 
 #include "repository/repo_snapshot.h"
 
-// What the repository snapshot of a volume says of the group that its volume snapshot was cut with:
-// up to four tags, which stock restic lists and filters by, too.
+// What the repository snapshot of a volume says of the group that its volume snapshot was taken
+// with: up to four tags, which stock restic lists and filters by, too.
 namespace csidelta::incremental {
 
 struct VolumeGroupTags {
   std::string group;     // "<namespace>/<label value>"
-  std::string snapshot;  // the VolumeGroupSnapshot: the same for all that were cut together
-  std::string cut_at;    // RFC 3339; "" where the driver did not say
-  int members = 0;       // that were cut together; 0: not known
+  std::string snapshot;  // the VolumeGroupSnapshot: the same for all that were taken together
+  std::string snapshot_taken_at;  // RFC 3339; "" where the driver did not say
+  int members = 0;                // that were taken together; 0: not known
 
   bool operator==(const VolumeGroupTags&) const = default;
 };

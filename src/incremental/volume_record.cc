@@ -42,7 +42,7 @@ absl::StatusOr<std::unique_ptr<VolumeRecord>> OpenVolumeRecord(
   // A cache: whatever is wrong with it, the index knows.
   absl::StatusOr<repository::TreeLocator> loaded = repository.LoadLocator(ctx, stored.id);
   RETURN_IF_ERROR(ctx.Check());
-  const auto places = std::make_shared<TreePlaces>(
+  const auto places = std::make_shared<TreePositions>(
       repository, loaded.ok() ? *std::move(loaded) : repository::TreeLocator());
   const repository::TreeLocator& locator = places->locator();
   absl::StatusOr<std::string> root_text =

@@ -6,7 +6,7 @@
 #include "absl/status/statusor.h"
 #include "base/call_context.h"
 #include "incremental/tree_fetcher.h"
-#include "incremental/tree_places.h"
+#include "incremental/tree_positions.h"
 #include "repository/repo_snapshot.h"
 #include "repository/repository.h"
 #include "repository/volume_layout.h"
@@ -17,15 +17,15 @@ namespace csidelta::incremental {
 // is loaded piece by piece. Thread-compatible.
 struct VolumeRecord {
   repository::StoredSnapshot stored;
-  std::shared_ptr<TreePlaces> places;  // knows nothing where the sidecar is gone
+  std::shared_ptr<TreePositions> places;  // knows nothing where the sidecar is gone
   repository::RootTree root;
   repository::VolumeManifest manifest;
   repository::VolumeLayout layout;
   std::vector<repository::BlobId> level1_trees;
 };
 
-// FAILED_PRECONDITION when the snapshot is no volume of our layout; DATA_LOSS when it is damaged.
-// Loads the index only where the sidecar does not help.
+// FAILED_PRECONDITION when the snapshot is not a volume of our layout; DATA_LOSS when it is
+// damaged. Loads the index only where the sidecar does not help.
 absl::StatusOr<std::unique_ptr<VolumeRecord>> OpenVolumeRecord(
     const CallContext& ctx, repository::Repository& repository,
     const repository::StoredSnapshot& stored);

@@ -50,7 +50,7 @@ class PvcAction : public velero::ItemBlockAction {
     AddSiblings(ctx, backup, claim, related);
     const auto pods = pods_.Get(ctx, backup.uid, namespace_name);
     if (!pods.ok()) {
-      // An error here would count against the backup, also where the volume is none of ours.
+      // An error here would count against the backup, also where the volume is not managed.
       CSIDELTA_LOG(kInfo, "pods of the claim not known", {"namespace", namespace_name},
                    {"pvc", claim.name()}, {"status", pods.status().ToString()});
       return related;

@@ -40,7 +40,7 @@ struct ListOptions {
   std::string label_selector;
   std::string field_selector;
   // As the API server remembers it, maybe a moment ago. Else it reads every object of the namespace
-  // anew, whatever the selectors leave of them.
+  // again, whatever the selectors leave of them.
   bool may_be_old = false;
   // As it was at this resourceVersion: what was made later is not in it, however soon it was made.
   // "" for now. OUT_OF_RANGE once the API server does not have that any more.

@@ -214,7 +214,7 @@ absl::StatusOr<ExecPlugin> ReadExec(const Json& exec) {
   return plugin;
 }
 
-// What may stand in a header line.
+// What a header line may contain.
 bool IsPlain(absl::string_view text) {
   return std::none_of(text.begin(), text.end(),
                       [](char c) { return absl::ascii_iscntrl(static_cast<unsigned char>(c)); });
@@ -412,7 +412,7 @@ absl::StatusOr<ClusterConfig> LoadClusterConfig(const ClientSettings& settings,
     return LoadInCluster(settings, read_file);
   }
   return absl::FailedPreconditionError(absl::StrCat(
-      "no way to the API server: set CSI_DELTA_KUBECONFIG, --kubeconfig or KUBECONFIG, ",
+      "no API server is configured: set CSI_DELTA_KUBECONFIG, --kubeconfig or KUBECONFIG, ",
       settings.home_kubeconfig.empty()
           ? ""
           : absl::StrCat("write ", settings.home_kubeconfig, ", which does not exist, "),

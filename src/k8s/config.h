@@ -61,9 +61,9 @@ struct ClientSettings {
   static ClientSettings FromEnvironment();
 };
 
-// Whom to act as (users[].user.as and its siblings): Impersonate-* headers.
+// The user to act as (users[].user.as and its siblings): Impersonate-* headers.
 struct Impersonation {
-  std::string user;  // "": nobody else
+  std::string user;  // "": no other user
   std::string uid;
   std::vector<std::string> groups;
   std::map<std::string, std::vector<std::string>> extra;

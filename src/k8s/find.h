@@ -10,11 +10,11 @@
 
 namespace csidelta::k8s {
 
-// The object, or nothing where there is none. Other errors are those of Get().
+// The object, or nothing where none exists. Other errors are those of Get().
 absl::StatusOr<std::optional<Json>> Find(const CallContext& ctx, ApiClient& api,
                                          const ObjectKey& key);
 
-// The same; null where there is none.
+// The same; null where none exists.
 absl::StatusOr<Json> FindOrNull(const CallContext& ctx, ApiClient& api, const ObjectKey& key);
 
 // OK for NOT_FOUND: for what is to go, or matters only while it is there. Pure.

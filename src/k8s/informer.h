@@ -7,45 +7,45 @@
 #include "base/call_context.h"
 #include "base/json.h"
 #include "k8s/api_client.h"
-#include "k8s/follow.h"
+#include "k8s/list_watch.h"
 
 namespace csidelta::k8s {
 
 // One LIST and WATCH of objects for several event handlers, which are called one after the other in
 // the order in which they were added.
-class Informer : private ObjectFollower {
+class Informer : private ObjectEventHandler {
  public:
-  explicit Informer(FollowedObjects objects) : objects_(std::move(objects)) {}
+  explicit Informer(WatchedObjects objects) : objects_(std::move(objects)) {}
 
-  const FollowedObjects& objects() const { return objects_; }
+  const WatchedObjects& objects() const { return objects_; }
 
   // Borrows `handler`. Before Run().
-  void Add(ObjectFollower& handler) { handlers_.push_back(&handler); }
+  void Add(ObjectEventHandler& handler) { handlers_.push_back(&handler); }
 
   // Until `ctx` ends, and returns why it ended.
   absl::Status Run(const CallContext& ctx, ApiClient& api) {
-    return Follow(ctx, api, objects_, *this);
+    return ListAndWatch(ctx, api, objects_, *this);
   }
 
  private:
   void OnPage(const std::vector<Json>& objects, bool is_first) override {
-    for (ObjectFollower* const handler : handlers_) {
+    for (ObjectEventHandler* const handler : handlers_) {
       handler->OnPage(objects, is_first);
     }
   }
   void OnListed() override {
-    for (ObjectFollower* const handler : handlers_) {
+    for (ObjectEventHandler* const handler : handlers_) {
       handler->OnListed();
     }
   }
   void OnEvent(const WatchEvent& event) override {
-    for (ObjectFollower* const handler : handlers_) {
+    for (ObjectEventHandler* const handler : handlers_) {
       handler->OnEvent(event);
     }
   }
 
-  const FollowedObjects objects_;
-  std::vector<ObjectFollower*> handlers_;
+  const WatchedObjects objects_;
+  std::vector<ObjectEventHandler*> handlers_;
 };
 
 }  // namespace csidelta::k8s

@@ -24,7 +24,7 @@ const ResourceType& LeaseType() {
 
 std::string HolderOf(const Json& lease) { return GetString(lease, {"spec", "holderIdentity"}); }
 
-// Somebody was quicker: what there is now is looked at in the next step.
+// Another process was quicker: what there is now is looked at in the next step.
 bool IsLostRace(const absl::Status& status) {
   return absl::IsAborted(status) || absl::IsNotFound(status) || absl::IsAlreadyExists(status);
 }
@@ -81,7 +81,7 @@ absl::Status LeaderLease::Create(const CallContext& ctx) {
   return IsLostRace(created) ? absl::OkStatus() : created;
 }
 
-// Renews the Lease that is ours, or takes it.
+// Renews the Lease that this process holds, or takes it.
 absl::Status LeaderLease::Hold(const CallContext& ctx, Json lease) {
   const absl::Duration begun = ctx.clock->Uptime();
   if (HolderOf(lease) == options_.holder) {

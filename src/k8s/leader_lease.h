@@ -40,7 +40,7 @@ class LeaderLease {
   // kLeaseStepEvery. Losing it to another is no error.
   absl::Status Step(const CallContext& ctx);
 
-  // Gives the Lease up, so that the next one need not wait. Not ours: nothing.
+  // Gives the Lease up, so that the next one need not wait. Not held: nothing.
   absl::Status Release(const CallContext& ctx);
 
   // Steps until `ctx` ends, then releases. Errors are logged.

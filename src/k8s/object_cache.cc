@@ -39,18 +39,18 @@ std::string TextOf(const Json& object) {
 }  // namespace
 
 // What one informer delivers.
-class ObjectCache::Kept : public ObjectFollower {
+class ObjectCache::Kept : public ObjectEventHandler {
  public:
   // How an object stands here.
   struct Standing {
     bool is_absent = false;
     bool is_uncertain = false;  // or not kept
-    uint64_t version = 0;       // of `text`; 0: there is none
+    uint64_t version = 0;       // of `text`; 0: none exists
     uint64_t own_version = 0;
     std::string text = {};
   };
 
-  Kept(std::atomic<uint64_t>& calls, const FollowedObjects& objects, Filter filter)
+  Kept(std::atomic<uint64_t>& calls, const WatchedObjects& objects, Filter filter)
       : calls_(calls), objects_(objects), filter_(std::move(filter)) {}
 
   void OnPage(const std::vector<Json>& objects, bool is_first) override;
@@ -90,7 +90,7 @@ class ObjectCache::Kept : public ObjectFollower {
   void Deliver(const Json& object) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   std::atomic<uint64_t>& calls_;
-  const FollowedObjects objects_;
+  const WatchedObjects objects_;
   const Filter filter_;
   mutable Mutex mutex_;
   bool is_synced_ ABSL_GUARDED_BY(mutex_) = false;
@@ -259,7 +259,7 @@ void ObjectCache::Kept::Deliver(const Json& object) {
 ObjectCache::ObjectCache() = default;
 ObjectCache::~ObjectCache() = default;
 
-ObjectFollower& ObjectCache::Add(const FollowedObjects& objects, Filter filter) {
+ObjectEventHandler& ObjectCache::Add(const WatchedObjects& objects, Filter filter) {
   return *kept_.emplace_back(std::make_unique<Kept>(calls_, objects, std::move(filter)));
 }
 

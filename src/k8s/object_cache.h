@@ -11,7 +11,7 @@
 #include "absl/strings/string_view.h"
 #include "base/json.h"
 #include "k8s/api_client.h"
-#include "k8s/follow.h"
+#include "k8s/list_watch.h"
 
 namespace csidelta::k8s {
 
@@ -45,13 +45,13 @@ class ObjectCache {
   // Caches `objects`. Returns the event handler for their informer, which must call it before any
   // handler that reads the cache. The label selector is a list of "key" and "key=value". To be
   // called before the cache is used by several threads.
-  ObjectFollower& Add(const FollowedObjects& objects, Filter filter = {});
+  ObjectEventHandler& Add(const WatchedObjects& objects, Filter filter = {});
 
   Answer Find(const ObjectKey& key) const;
   // What was delivered or written last, though a write of this process may not be answered yet.
   std::optional<Json> Last(const ObjectKey& key) const;
   bool Has(const ObjectKey& key) const;
-  // Whether that is what this process has written, so that nobody else changed it since.
+  // Whether that is what this process has written, unchanged by others since.
   bool IsOwnWrite(const ObjectKey& key) const;
   // All that Add() cached with these very arguments; those that are being deleted too. Nothing
   // until they were listed once, or if there is a filter.
@@ -60,7 +60,7 @@ class ObjectCache {
 
   // --- From the client that reads and writes (k8s/cached_client.h)
 
-  // Before a request is sent; to be handed over with what was answered.
+  // Before a request is sent; to be passed with what was answered.
   uint64_t Begin();
   // A write of the object begins, or its result is not known.
   void NoteUncertain(const ObjectKey& key);

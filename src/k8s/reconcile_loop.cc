@@ -28,7 +28,7 @@ QueueFigures& QueueFigures::operator+=(const QueueFigures& other) {
   return *this;
 }
 
-ReconcileLoop::ReconcileLoop(FollowedObjects objects, Reconciler& reconciler,
+ReconcileLoop::ReconcileLoop(WatchedObjects objects, Reconciler& reconciler,
                              std::function<bool()> leads, const Clock& clock, int concurrent,
                              const ObjectCache* cache)
     : followed_(std::move(objects)),
@@ -40,8 +40,8 @@ ReconcileLoop::ReconcileLoop(FollowedObjects objects, Reconciler& reconciler,
   CSIDELTA_CHECK(concurrent_ >= 1);
 }
 
-absl::Status ReconcileLoop::Follow(const CallContext& ctx, ApiClient& api) {
-  return k8s::Follow(ctx, api, followed_, *this);
+absl::Status ReconcileLoop::ListAndWatch(const CallContext& ctx, ApiClient& api) {
+  return k8s::ListAndWatch(ctx, api, followed_, *this);
 }
 
 ReconcileLoop::Key ReconcileLoop::KeyOf(const Json& object) {
@@ -80,7 +80,7 @@ void ReconcileLoop::OnEvent(const WatchEvent& event) {
   changed_.notify_all();
 }
 
-void ReconcileLoop::Wake(absl::string_view namespace_name, absl::string_view name) {
+void ReconcileLoop::Enqueue(absl::string_view namespace_name, absl::string_view name) {
   const MutexLock lock(mutex_);
   const auto found = objects_.find({std::string(namespace_name), std::string(name)});
   if (found != objects_.end()) {
@@ -113,11 +113,11 @@ void ReconcileLoop::Keep(const Json& object) {
     return;
   }
   const bool is_new = !objects_.contains(key);
-  Followed& followed = objects_[key];
-  followed.list = list_;
-  followed.text = cache_ != nullptr && cache_->Has(CacheKey(key)) ? "" : TextOf(object);
+  Watched& watched = objects_[key];
+  watched.list = list_;
+  watched.text = cache_ != nullptr && cache_->Has(CacheKey(key)) ? "" : TextOf(object);
   if (is_new || !IsOwnChange(key)) {
-    Schedule(key, followed, clock_.Uptime());
+    Schedule(key, watched, clock_.Uptime());
   }
 }
 
@@ -142,21 +142,21 @@ void ReconcileLoop::Drop(const Key& key) {
 
 // --- The queue
 
-void ReconcileLoop::Schedule(const Key& key, Followed& followed, absl::Duration due) {
-  if (followed.due <= due) {
+void ReconcileLoop::Schedule(const Key& key, Watched& watched, absl::Duration due) {
+  if (watched.due <= due) {
     return;
   }
-  Unschedule(key, followed);
-  followed.due = due;
-  followed.sequence = ++sequences_;
+  Unschedule(key, watched);
+  watched.due = due;
+  watched.sequence = ++sequences_;
   if (!taken_.contains(key)) {
-    queue_.Add(key, due, followed.sequence);
+    queue_.Add(key, due, watched.sequence);
   }
 }
 
-void ReconcileLoop::Unschedule(const Key& key, Followed& followed) {
-  queue_.Remove(key, followed.due, followed.sequence);
-  followed.due = absl::InfiniteDuration();
+void ReconcileLoop::Unschedule(const Key& key, Watched& watched) {
+  queue_.Remove(key, watched.due, watched.sequence);
+  watched.due = absl::InfiniteDuration();
 }
 
 bool ReconcileLoop::IsDue() const { return is_synced_ && queue_.HasDue(clock_.Uptime()); }
@@ -170,16 +170,16 @@ bool ReconcileLoop::Take(Taken& taken) {
       break;
     }
     taken.key = *std::move(next);
-    Followed& followed = objects_.at(taken.key);
-    std::optional<Json> object = followed.text.empty()
+    Watched& watched = objects_.at(taken.key);
+    std::optional<Json> object = watched.text.empty()
                                      ? cache_->Last(CacheKey(taken.key))
-                                     : std::optional(ParseJson(followed.text).value_or(Json()));
+                                     : std::optional(ParseJson(watched.text).value_or(Json()));
     if (!object.has_value()) {  // This process has ended it, which the informer will tell.
       Drop(taken.key);
       continue;
     }
-    Unschedule(taken.key, followed);
-    followed.is_woken = false;
+    Unschedule(taken.key, watched);
+    watched.is_woken = false;
     taken_.insert(taken.key);
     taken.object = *std::move(object);
     taken.lead = lead_.get_token();
@@ -199,23 +199,23 @@ void ReconcileLoop::Settle(const Taken& taken, const absl::StatusOr<absl::Time>&
   if (found == objects_.end()) {
     return;
   }
-  Followed& followed = found->second;
-  if (const absl::Duration changed_at = followed.due; changed_at != absl::InfiniteDuration()) {
-    Unschedule(taken.key, followed);  // It changed meanwhile, which made it due.
-    if (followed.is_woken || !IsOwnChange(taken.key)) {
-      Schedule(taken.key, followed, changed_at);
+  Watched& watched = found->second;
+  if (const absl::Duration changed_at = watched.due; changed_at != absl::InfiniteDuration()) {
+    Unschedule(taken.key, watched);  // It changed meanwhile, which made it due.
+    if (watched.is_woken || !IsOwnChange(taken.key)) {
+      Schedule(taken.key, watched, changed_at);
       return;
     }
   }
   if (absl::IsAborted(next.status())) {
-    Schedule(taken.key, followed, clock_.Uptime() + kReconcileAgainAfterChange);
+    Schedule(taken.key, watched, clock_.Uptime() + kReconcileAgainAfterChange);
     return;
   }
-  followed.errors = next.ok() ? 0 : followed.errors + 1;
+  watched.errors = next.ok() ? 0 : watched.errors + 1;
   if (!next.ok()) {
-    Schedule(taken.key, followed, clock_.Uptime() + PauseAfter(followed.errors));
+    Schedule(taken.key, watched, clock_.Uptime() + PauseAfter(watched.errors));
   } else if (*next != absl::InfiniteFuture()) {
-    Schedule(taken.key, followed, clock_.Uptime() + (*next - now));
+    Schedule(taken.key, watched, clock_.Uptime() + (*next - now));
   } else if (!reconciler_.Concerns(taken.object)) {
     objects_.erase(found);
   }

@@ -19,7 +19,7 @@
 #include "base/json.h"
 #include "base/mutex.h"
 #include "k8s/api_client.h"
-#include "k8s/follow.h"
+#include "k8s/list_watch.h"
 #include "k8s/object_cache.h"
 #include "k8s/work_queue.h"
 
@@ -65,7 +65,7 @@ struct QueueFigures {
 };
 
 // The objects of one kind as the API server tells of them, and the queue of those that are due: an
-// object is due from the moment at which it changed, its time came, or somebody woke it. Whichever
+// object is due from the moment at which it changed, its time came, or it was enqueued. Whichever
 // has been due for the longest is reconciled next, whatever its name, and namespaces in rounds
 // (k8s/work_queue.h); several are at once, so that one that takes long holds none of the others up.
 //
@@ -74,11 +74,11 @@ struct QueueFigures {
 // may lead (k8s/leader_lease.h), and is due again for the time when this one leads once more.
 //
 // With a cache of the same objects, that is where they are; and a change that this process has made
-// does not make them due, for whoever made it said when to look again. All writes of these objects
+// does not make them due, for their writer said when to look again. All writes of these objects
 // must then be conditional on their version. Else they are held here, as text, which takes a fifth
 // of the memory. Times are those of Clock::Uptime():
-// nobody who sets the clock holds the queue up. Thread-safe.
-class ReconcileLoop : public ObjectFollower {
+// setting the clock does not hold the queue up. Thread-safe.
+class ReconcileLoop : public ObjectEventHandler {
  public:
   // How often it is asked whether this process still leads.
   static constexpr absl::Duration kLeadCheckedEvery = absl::Milliseconds(500);
@@ -86,12 +86,12 @@ class ReconcileLoop : public ObjectFollower {
   // Borrows `reconciler`, `clock` and `cache`, which may be null. `leads`: whether this process may
   // write, asked before each object and while it is reconciled. `concurrent`: how many are at once,
   // at least 1.
-  ReconcileLoop(FollowedObjects objects, Reconciler& reconciler, std::function<bool()> leads,
+  ReconcileLoop(WatchedObjects objects, Reconciler& reconciler, std::function<bool()> leads,
                 const Clock& clock, int concurrent = kConcurrentReconciles,
                 const ObjectCache* cache = nullptr);
 
   // Follows the objects until `ctx` ends.
-  absl::Status Follow(const CallContext& ctx, ApiClient& api);
+  absl::Status ListAndWatch(const CallContext& ctx, ApiClient& api);
 
   void OnPage(const std::vector<Json>& objects, bool is_first) override;
   void OnListed() override;
@@ -103,8 +103,8 @@ class ReconcileLoop : public ObjectFollower {
   // Reconciles what is due now, in this thread; nothing while another leads.
   void WorkOnce(const CallContext& ctx);
 
-  // The object is due now; nothing when there is none.
-  void Wake(absl::string_view namespace_name, absl::string_view name);
+  // The object is due now; nothing when none exists.
+  void Enqueue(absl::string_view namespace_name, absl::string_view name);
 
   // Whether the objects that are there were told of.
   bool is_synced() const;
@@ -114,7 +114,7 @@ class ReconcileLoop : public ObjectFollower {
 
  private:
   using Key = WorkQueue::Key;
-  struct Followed {
+  struct Watched {
     std::string text;  // "" where the cache has it
     absl::Duration due = absl::InfiniteDuration();
     uint64_t sequence = 0;  // Among those that are due at the same moment.
@@ -131,7 +131,7 @@ class ReconcileLoop : public ObjectFollower {
 
   static Key KeyOf(const Json& object);
   ObjectKey CacheKey(const Key& key) const { return {followed_.type, key.first, key.second}; }
-  // Whether nobody but this process changed it since.
+  // Whether only this process changed it since.
   bool IsOwnChange(const Key& key) const;
   std::string TextOf(const Json& object) const;
   void Keep(const Json& object) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -144,13 +144,13 @@ class ReconcileLoop : public ObjectFollower {
               absl::Duration took);
   void LogError(const Taken& taken, const absl::Status& error) const;
   // Makes it due at `due`, unless it is due earlier.
-  void Schedule(const Key& key, Followed& followed, absl::Duration due)
+  void Schedule(const Key& key, Watched& watched, absl::Duration due)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Unschedule(const Key& key, Followed& followed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Unschedule(const Key& key, Watched& watched) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void WorkOn(const CallContext& ctx);
   void StopUnlessLeading();
 
-  const FollowedObjects followed_;
+  const WatchedObjects followed_;
   Reconciler& reconciler_;
   const std::function<bool()> leads_;
   const Clock& clock_;
@@ -163,7 +163,7 @@ class ReconcileLoop : public ObjectFollower {
   uint64_t list_ ABSL_GUARDED_BY(mutex_) = 0;       // Counts from 1.
   uint64_t sequences_ ABSL_GUARDED_BY(mutex_) = 0;  // So far.
   QueueFigures done_ ABSL_GUARDED_BY(mutex_);       // What is summed up.
-  std::map<Key, Followed> objects_ ABSL_GUARDED_BY(mutex_);
+  std::map<Key, Watched> objects_ ABSL_GUARDED_BY(mutex_);
   std::set<Key> taken_ ABSL_GUARDED_BY(mutex_);  // These are not in queue_.
   WorkQueue queue_ ABSL_GUARDED_BY(mutex_);
 };

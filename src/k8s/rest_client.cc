@@ -33,7 +33,7 @@ namespace {
 
 constexpr BackoffOptions kRetryBackoff = {
     .delay_first = absl::Milliseconds(100), .delay_max = absl::Seconds(5), .attempts_max = 12};
-constexpr int kFollowedPageMax = 100;  // Objects that are held at once of a list that is followed.
+constexpr int kWatchedPageMax = 100;   // Objects that are held at once of a list that is followed.
 constexpr int kListPagesMax = 10'000;  // A list that goes on beyond this does not end.
 constexpr absl::Duration kRequestTimeMax = absl::Seconds(60);
 constexpr int kWatchSecondsMin =
@@ -52,7 +52,7 @@ struct Call {
   std::string content_type;
   std::string body;
   bool may_be_repeated = true;
-  // Set when an attempt ended without an answer, so that nobody knows what it did; may be null.
+  // Set when an attempt ended without an answer, so that its effect is unknown; may be null.
   bool* is_unanswered = nullptr;
   absl::Duration time_max = kRequestTimeMax;
   bool is_tried_once = false;  // there is another way
@@ -358,7 +358,7 @@ absl::StatusOr<std::string> RestClient::ListPages(
       return version;
     }
   }
-  const int items_max = options.page_items_max > 0 ? options.page_items_max : kFollowedPageMax;
+  const int items_max = options.page_items_max > 0 ? options.page_items_max : kWatchedPageMax;
   absl::StatusOr<std::string> version = EachPage(
       ctx, type, namespace_name, options, std::min(settings_.page_items_max, items_max), sink);
   RETURN_IF_ERROR(Annotate(version.status(), WhatIsListed(type, namespace_name)));
@@ -613,7 +613,7 @@ absl::StatusOr<std::string> RestClient::ListInOneAnswer(
   ListDecoder decoder(is_wanted);
   std::vector<Json> page;
   bool is_first = true;
-  const auto hand_over = [&] {
+  const auto pass_on = [&] {
     sink(page, std::exchange(is_first, false));
     page.clear();
   };
@@ -624,8 +624,8 @@ absl::StatusOr<std::string> RestClient::ListInOneAnswer(
     decoded = decoder.Feed(bytes, [&](Json object) {
       Identify(object, type);
       page.push_back(std::move(object));
-      if (page.size() >= static_cast<std::size_t>(kFollowedPageMax)) {
-        hand_over();
+      if (page.size() >= static_cast<std::size_t>(kWatchedPageMax)) {
+        pass_on();
       }
     });
     return decoded.ok();
@@ -636,7 +636,7 @@ absl::StatusOr<std::string> RestClient::ListInOneAnswer(
   RETURN_IF_ERROR(status);
   ASSIGN_OR_RETURN(const Json list, decoder.Finish());
   if (is_first || !page.empty()) {
-    hand_over();
+    pass_on();
   }
   return ResourceVersion(list);
 }

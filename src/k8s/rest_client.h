@@ -23,8 +23,8 @@ namespace csidelta::k8s {
 //     When a create without an answer is repeated and meets an object, that is read: it counts as
 //     created when it has all that was sent, and is ALREADY_EXISTS when not.
 //   - After a lost connection a create without a name (generateName) and a JSON patch return
-//     UNAVAILABLE, and nobody knows whether they were done.
-//   - For 20 s after the server was away (no connection, 5xx) a 403 is no answer and is tried again
+//     UNAVAILABLE, and whether they were done is unknown.
+//   - For 20 s after the server was away (no connection, 5xx) a 403 is not an answer and is tried again
 //     like these: a kube-apiserver that has just started serves before it has read its roles, and
 //     refuses everybody.
 //   - Reads a token file again when it is 10 s old, and once when the server says 401.

@@ -12,7 +12,7 @@
 namespace csidelta::k8s {
 namespace {
 
-// What may stand in a header line.
+// What a header line may contain.
 bool IsToken(const std::string& text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
     return absl::ascii_isgraph(static_cast<unsigned char>(c));

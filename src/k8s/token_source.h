@@ -19,7 +19,7 @@ class TokenSource {
   // `path` "" stands for a token that never changes.
   TokenSource(std::string path, std::string token);
 
-  // "" when there is none at all. NOT_FOUND · PERMISSION_DENIED · INVALID_ARGUMENT from the file,
+  // "" when none exists at all. NOT_FOUND · PERMISSION_DENIED · INVALID_ARGUMENT from the file,
   // when no token has ever been read.
   absl::StatusOr<std::string> Token(const Clock& clock);
 

@@ -47,7 +47,7 @@ class Waiter {
   absl::StatusOr<bool> LookByGet();
 
   // Follows the object until it is done, or the watch ends. OK also when the watch is to be set up
-  // anew.
+  // again.
   absl::Status WatchFrom(const std::string& resource_version);
 
   // Returns whether to go on watching.

@@ -11,7 +11,7 @@ namespace csidelta::longhorn {
 namespace {
 
 constexpr absl::string_view kOfAProcess =
-    "it describes a process of Longhorn, which makes it anew for what runs";
+    "it describes a process of Longhorn, which makes it again for what runs";
 constexpr absl::string_view kOfItsDisks =
     "it describes what lies on the disks of a node, which is not in the backup";
 constexpr absl::string_view kOfTheTarget =

@@ -16,7 +16,7 @@ namespace csidelta::longhorn {
 class LeftOutLog {
  public:
   // How many pairs of a resource and a reason are counted, over all backups and restores that are
-  // under way; beyond that all counts begin anew.
+  // under way; beyond that all counts restart.
   static constexpr std::size_t kCountsMax = 256;
 
   // `run_uid` is that of the Backup or Restore; `resource` as "snapshots.longhorn.io"; `object` as

@@ -84,7 +84,7 @@ bool IsNativeSnapshotName(absl::string_view name) {
          name.find_first_not_of("0123456789abcdef") == absl::string_view::npos;
 }
 
-bool IsNativeMadeAnew(const Snapshot& snapshot) {
+bool IsNativeMadeAgain(const Snapshot& snapshot) {
   return IsNativeSnapshotName(snapshot.name()) &&
          snapshot.Label(objects::kLonghornMadeByLabel).empty();
 }

@@ -57,11 +57,11 @@ bool IsNativeSnapshotName(absl::string_view name);
 // The object to create. Pure.
 Json MakeNativeSnapshot(const NativeRequest& request, absl::string_view name);
 
-// Whether it is the object of a native snapshot that has lost its own: Longhorn makes one anew,
+// Whether it is the object of a native snapshot that has lost its own: Longhorn makes one again,
 // with another uid and without the labels, for what the engine still has. No archive names that
 // uid, so no restore fills a volume from it, and no deletion of a backup deletes it. Its name
 // tells. Pure.
-bool IsNativeMadeAnew(const Snapshot& snapshot);
+bool IsNativeMadeAgain(const Snapshot& snapshot);
 
 // Whether it was made for `request`, by an earlier call. Pure.
 bool IsNativeOf(const Snapshot& snapshot, const NativeRequest& request);
@@ -106,7 +106,7 @@ NativeState StateOf(const Snapshot* snapshot, absl::string_view uid);
 // request. Nothing before it was taken, and with a Longhorn that does not tell. Pure.
 std::optional<absl::Time> TakenAt(const Snapshot& snapshot);
 
-// Has Longhorn delete the Snapshot with this uid; OK when it is asked to, when there is none, and
+// Has Longhorn delete the Snapshot with this uid; OK when it is asked to, when none exists, and
 // when another one has the name. Does not wait for Longhorn, which keeps the newest of a volume,
 // and any of a detached one, as long as it must. While Longhorn does not answer, or a clone stands
 // on the snapshot, it is asked again, until `ctx` ends; the error names the command for later.

@@ -25,13 +25,13 @@ NativeWatch::~NativeWatch() = default;
 
 bool NativeWatch::BeginAt(const std::string& resource_version) {
   const MutexLock lock(mutex_);
-  if (follower_.joinable()) {
+  if (handler_.joinable()) {
     return false;
   }
   followed_.after = resource_version;
-  follower_ = std::jthread([this](const std::stop_token& stop) {
+  handler_ = std::jthread([this](const std::stop_token& stop) {
     const CallContext ctx{.deadline = absl::InfiniteFuture(), .stop = stop, .clock = &clock_};
-    k8s::Follow(ctx, api_, followed_, *this).IgnoreError();  // It ends with the stop alone.
+    k8s::ListAndWatch(ctx, api_, followed_, *this).IgnoreError();  // It ends with the stop alone.
   });
   return true;
 }
@@ -74,7 +74,7 @@ void NativeWatch::Show(const Json& object, bool is_gone) {
 NativeWatch::Interest::Interest(NativeWatch& watch, std::string name)
     : watch_(watch), name_(std::move(name)), read_at_(watch.clock_.Now() + kReadAgainAfter) {
   const MutexLock lock(watch_.mutex_);
-  is_watched_ = watch_.follower_.joinable();
+  is_watched_ = watch_.handler_.joinable();
   watch_.interests_.push_back(this);
 }
 

@@ -15,7 +15,7 @@
 #include "base/json.h"
 #include "base/mutex.h"
 #include "k8s/api_client.h"
-#include "k8s/follow.h"
+#include "k8s/list_watch.h"
 #include "longhorn/types.h"
 #include "objects/client.h"
 
@@ -32,7 +32,7 @@ inline constexpr absl::Duration kReadAgainAfter = absl::Seconds(10);
 // where the API server does not remember that any more, those of the backup are listed. Of what it
 // is told it keeps the newest of each Snapshot that is awaited. Thread-safe; has a thread of its
 // own.
-class NativeWatch : private k8s::ObjectFollower {
+class NativeWatch : private k8s::ObjectEventHandler {
  public:
   // Of the Snapshots in Longhorn's namespace that MakeNativeSnapshot() made for the Backup with
   // this uid.
@@ -85,10 +85,10 @@ class NativeWatch : private k8s::ObjectFollower {
 
   k8s::ApiClient& api_;
   const Clock& clock_;
-  k8s::FollowedObjects followed_;  // Until the thread begins, which reads it.
+  k8s::WatchedObjects followed_;  // Until the thread begins, which reads it.
   Mutex mutex_;
   std::list<Interest*> interests_ ABSL_GUARDED_BY(mutex_);
-  std::jthread follower_ ABSL_GUARDED_BY(mutex_);  // Until the destructor.
+  std::jthread handler_ ABSL_GUARDED_BY(mutex_);  // Until the destructor.
 };
 
 }  // namespace csidelta::longhorn

@@ -61,8 +61,8 @@ SnapshotEntry EntryOf(const Snapshot& snapshot) {
   entry.is_ready = snapshot.is_ready();
   entry.is_marked_removed = snapshot.is_marked_removed();
   entry.is_user_created = snapshot.is_user_created();
-  entry.is_made_by_ours = !snapshot.Label(objects::kCsiDeltaLabel).empty() ||
-                          !snapshot.Label(objects::kLonghornMadeByLabel).empty();
+  entry.is_made_by_managed = !snapshot.Label(objects::kCsiDeltaLabel).empty() ||
+                             !snapshot.Label(objects::kLonghornMadeByLabel).empty();
   entry.backup = snapshot.Label(objects::kBackupNameLabel);
   return entry;
 }
@@ -367,7 +367,7 @@ void Protect(Inventory& inventory, const std::optional<std::set<std::string>>& b
         !entry.backup.empty() && backups.has_value() && !backups->contains(entry.backup);
     entry.kept_for = ProtectionsOf({.name = entry.name,
                                     .is_newest = entry.is_newest,
-                                    .is_made_by_ours = entry.is_made_by_ours,
+                                    .is_made_by_managed = entry.is_made_by_managed,
                                     .backup = entry.backup,
                                     .is_backup_gone = is_backup_gone,
                                     .dated = DateOf(entry),

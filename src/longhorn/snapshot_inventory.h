@@ -87,7 +87,7 @@ struct SnapshotEntry {
   bool is_marked_removed = false;
   bool is_user_created = false;
   bool is_newest = false;
-  bool is_made_by_ours = false;
+  bool is_made_by_managed = false;
   std::string backup;                // of Velero, as its label says it; ""
   std::vector<Protection> kept_for;  // what keeps it from a prune
 };

@@ -54,7 +54,7 @@ std::vector<Protection> ProtectionsOf(const ProtectionInput& input, const Snapsh
   const auto add = [&](ProtectionReason reason, std::string message) {
     protections.push_back({.reason = reason, .message = std::move(message)});
   };
-  if (input.is_made_by_ours || !input.backup.empty()) {
+  if (input.is_made_by_managed || !input.backup.empty()) {
     add(ProtectionReason::kBackup, BackupText(input));
   }
   if (input.is_newest) {

@@ -74,10 +74,10 @@ inline constexpr std::size_t kDeletableNameBytesMax = 63;
 // What a Snapshot says by itself.
 struct ProtectionInput {
   absl::string_view name;
-  bool is_newest = false;         // volume-head is a child of it
-  bool is_made_by_ours = false;   // carries a label of the plugin
-  absl::string_view backup = {};  // of Velero, as its label says it; ""
-  bool is_backup_gone = false;    // Velero's Backups were read, and this one is not among them
+  bool is_newest = false;           // volume-head is a child of it
+  bool is_made_by_managed = false;  // carries a label of the plugin
+  absl::string_view backup = {};    // of Velero, as its label says it; ""
+  bool is_backup_gone = false;      // Velero's Backups were read, and this one is not among them
   std::optional<absl::Time> dated = std::nullopt;
   absl::Time now;
 };

@@ -19,7 +19,7 @@ namespace csidelta::net {
 // What spares a later connection to the same server most of the TLS handshake.
 using TlsSession = std::shared_ptr<ssl_session_st>;
 
-// Whom to connect to, and through what.
+// The server to connect to, and through what.
 struct Destination {
   Url url;                    // only scheme, host and port count
   std::optional<Url> proxy;   // reached first; asked to CONNECT
@@ -49,10 +49,10 @@ class Connection {
       const CallContext& ctx, const HttpRequest& request, const HttpLimits& limits,
       const absl::FunctionRef<bool(absl::string_view bytes)>* sink, Progress& progress);
 
-  // Null when there is none, or none yet: servers hand it out with the first answer.
+  // Null when none exists, or none yet: servers hand it out with the first answer.
   TlsSession Session() const;
 
-  // False when the other side has closed, or said something that nobody asked for.
+  // False when the other side has closed, or sent something that was not requested.
   bool IsQuiet();
 
  private:

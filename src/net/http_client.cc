@@ -91,7 +91,7 @@ class HttpClient::Impl {
           options_.tls.client_certificate_pem.empty() ? sessions_[server] : nullptr;
     }
     absl::StatusOr<std::unique_ptr<Connection>> opened = Connection::Open(ctx, destination);
-    if (!opened.ok()) {  // Perhaps for the session's sake: the next one begins anew.
+    if (!opened.ok()) {  // Perhaps for the session's sake: the next one restarts.
       const MutexLock lock(mutex_);
       sessions_.erase(server);
     }

@@ -18,7 +18,7 @@
 
 namespace csidelta::net {
 
-// Whom to trust, and who we are. PEM texts, not paths.
+// The authorities to trust, and our own certificate. PEM texts, not paths.
 struct TlsOptions {
   std::string ca_pem;  // "": the system's bundle
   std::string client_certificate_pem;
@@ -63,11 +63,11 @@ struct HttpResponse {
   std::string body;
 };
 
-// The value of a header, by its name in lower case; "" where there is none. Pure.
+// The value of a header, by its name in lower case; "" where none exists. Pure.
 std::string Header(const HttpResponse& response, const std::string& name);
 
 // Sends HTTP/1.1 requests over TLS or plain TCP and keeps connections for the next ones. The only
-// place of ours that speaks TLS. No I/O at construction: certificates are read at the first
+// place of the program that uses TLS. No I/O at construction: certificates are read at the first
 // request.
 //
 // Calls block until answered, at most until ctx is over; a stop is noticed within 100 ms.
@@ -75,7 +75,7 @@ std::string Header(const HttpResponse& response, const std::string& name);
 //   UNAVAILABLE          not connected, connection lost, silence, or an answer that is not HTTP
 //   NOT_FOUND            no such host
 //   FAILED_PRECONDITION  TLS refused: the certificate is not one that we trust
-//   INVALID_ARGUMENT     certificates, key or proxy of ours are malformed
+//   INVALID_ARGUMENT     our certificates, key or proxy are malformed
 //   INTERNAL             the answer is larger than the limits
 //   DEADLINE_EXCEEDED · CANCELLED   from ctx
 // Any HTTP status is a success here. A request that fails on a kept connection before the first

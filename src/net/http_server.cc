@@ -49,7 +49,7 @@ asio::steady_timer::duration TimerDuration(absl::Duration duration) {
   return absl::ToChronoMilliseconds(std::min(duration, kTimeMax));
 }
 
-// The HTTP status for a request that could not be read; 0: there is nobody to tell.
+// The HTTP status for a request that could not be read; 0: there is no client to answer.
 int StatusOfFault(const error_code& error) {
   if (error == http::error::header_limit || error == http::error::buffer_overflow) {
     return 431;
@@ -281,6 +281,7 @@ void HttpServer::Impl::Session::Cut() {
 }
 
 void HttpServer::Impl::Session::LimitTime(absl::Duration time_max) {
+  // A timer that has expired already cannot be cancelled: its number shows that it is an old one.
   timer_.expires_after(TimerDuration(time_max));
   timer_.async_wait([self = shared_from_this(), number = ++timer_number_](const error_code& error) {
     if (!error && number == self->timer_number_) {
@@ -294,10 +295,12 @@ void HttpServer::Impl::Session::AwaitRequest() {
     End();
     return;
   }
-  if (buffer_.size() > 0) {
+  if (buffer_.size() > 0) {  // The client sent the next request along with the one before.
     ReadRequest();
     return;
   }
+  // The first request has its time from Begin() on, handshake included: a client that connects and
+  // sends nothing must not hold its place for as long as an idle one may.
   if (served_one_) {
     LimitTime(limits_.idle_time_max);
   }

@@ -64,7 +64,7 @@ bool MatchesBlock(const std::string& host, absl::string_view entry) {
          InBlock(*address, *block, prefix_bits);
 }
 
-// Cuts ":port" off `entry`; 0 when there is none. An IPv6 address has colons of its own.
+// Cuts ":port" off `entry`; 0 when none exists. An IPv6 address has colons of its own.
 uint32_t CutPort(std::string& entry) {
   if (ParseAddress(entry).has_value()) {
     return 0;

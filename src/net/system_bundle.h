@@ -9,7 +9,7 @@ namespace csidelta::net {
 // distributions keep them.
 std::vector<std::string> SystemBundlePaths();
 
-// The text of the first of these that can be read; "" when there is none.
+// The text of the first of these that can be read; "" when none exists.
 std::string SystemBundle();
 
 }  // namespace csidelta::net

@@ -14,14 +14,14 @@ struct SslContextDeleter {
 };
 using SslContext = std::unique_ptr<SSL_CTX, SslContextDeleter>;
 
-// What TLS client connections of ours are made from: TLS 1.2 or newer, the server's certificate
+// What our TLS client connections are made from: TLS 1.2 or newer, the server's certificate
 // verified against options.ca_pem or the system's bundle unless told not to. Reads the bundle:
 // SSL_CERT_FILE, else the places where distributions keep it.
 // INVALID_ARGUMENT when a PEM text of `options` is malformed, FAILED_PRECONDITION when there is no
 // bundle.
 absl::StatusOr<SslContext> MakeSslContext(const TlsOptions& options);
 
-// What TLS connections to a server of ours are made from: TLS 1.2 or newer, HTTP/1.1 by ALPN.
+// What TLS connections to our servers are made from: TLS 1.2 or newer, HTTP/1.1 by ALPN.
 // INVALID_ARGUMENT when a text is malformed or the key is another certificate's.
 absl::StatusOr<SslContext> MakeServerSslContext(const std::string& certificate_pem,
                                                 const std::string& key_pem);

@@ -26,7 +26,7 @@ class TokenReview : public ObjectOf<TokenReview> {
   using ObjectOf::ObjectOf;
 };
 
-// What somebody may "get".
+// What a user may "get".
 struct ReadRight {
   std::string group;
   std::string resource;  // plural

@@ -69,7 +69,7 @@ absl::StatusOr<Kind> Get(const CallContext& ctx, k8s::ApiClient& api, const k8s:
   return As<Kind>(api.Get(ctx, key));
 }
 
-// Nothing where there is none.
+// Nothing where none exists.
 template <typename Kind>
 absl::StatusOr<std::optional<Kind>> Find(const CallContext& ctx, k8s::ApiClient& api,
                                          const k8s::ObjectKey& key) {
@@ -120,7 +120,7 @@ template <typename Kind>
 absl::StatusOr<Kind> DryRunCreate(const CallContext& ctx, k8s::ApiClient& api, const Kind& object) {
   return As<Kind>(api.DryRunCreate(ctx, Kind::Type(), object.namespace_name(), object.json()));
 }
-// Where there is one of that name, that one, whoever made it.
+// Where there is one of that name, that one, whatever made it.
 template <typename Kind>
 absl::StatusOr<Kind> CreateOrGet(const CallContext& ctx, k8s::ApiClient& api, const Kind& object) {
   absl::StatusOr<Kind> made = Create<Kind>(ctx, api, object);
@@ -184,7 +184,7 @@ k8s::ObjectCache::Filter FilterOf(std::function<bool(const Kind& object)> is_wor
   };
 }
 
-// Ends a wait, or goes on, by an object as it is now; nullptr while there is none.
+// Ends a wait, or goes on, by an object as it is now; nullptr while none exists.
 template <typename Kind>
 using Predicate = absl::FunctionRef<absl::StatusOr<bool>(const Kind* object)>;
 

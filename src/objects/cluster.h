@@ -32,7 +32,7 @@ class EndpointSlice : public ObjectOf<EndpointSlice> {
 struct ServiceWebhook {
   std::string namespace_name;
   std::string service;
-  bool fails_closed = false;  // where nobody answers, what it is asked about is refused
+  bool fails_closed = false;  // without an answer, what it is asked about is refused
 };
 
 // MutatingWebhookConfiguration and ValidatingWebhookConfiguration.

@@ -19,8 +19,8 @@ std::string ToString(DeletionPhase phase);
 // Why an attempt came to nothing.
 enum class DeletionTrouble {
   kNone,
-  kLocked,    // somebody else uses the repository
-  kRetained,  // the bucket lets nobody remove it yet: object lock
+  kLocked,    // another client uses the repository
+  kRetained,  // the bucket does not allow removal yet: object lock
   kFailed,
 };
 // "Locked"; "" for kNone.

@@ -34,7 +34,7 @@ struct VolumeCopyError {  // "exit_error"
 };
 
 // The last of its type among the lines of `text`, with 0 for what it leaves out; nothing where
-// there is none.
+// none exists.
 std::optional<VolumeCopyProgress> LastVolumeCopyProgress(absl::string_view text);
 std::optional<VolumeCopyResult> LastVolumeCopyResult(absl::string_view text);
 std::optional<VolumeCopyError> LastVolumeCopyError(absl::string_view text);

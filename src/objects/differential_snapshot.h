@@ -9,7 +9,7 @@
 
 namespace csidelta::objects {
 
-// status.state. What nobody knows is kNone.
+// status.state. What is unknown is kNone.
 enum class RequestState { kNone, kPending, kSuccess, kFailure };
 // "Pending"; "" for kNone.
 std::string ToString(RequestState state);

@@ -5,19 +5,19 @@
 
 #include "absl/status/statusor.h"
 #include "base/json.h"
-#include "k8s/follow.h"
+#include "k8s/list_watch.h"
 #include "objects/client.h"
 #include "objects/object.h"
 
 namespace csidelta::objects {
 
-// An event handler of an informer, as k8s::ObjectFollower, for the objects of one kind. Objects of
-// another kind are ignored.
+// An event handler of an informer, as k8s::ObjectEventHandler, for the objects of one kind. Objects
+// of another kind are ignored.
 template <typename Kind>
-class EventHandler : public k8s::ObjectFollower {
+class EventHandler : public k8s::ObjectEventHandler {
  public:
   // Borrows `next`, which gets the same calls afterwards; null: there is no further handler.
-  explicit EventHandler(k8s::ObjectFollower* next = nullptr) : next_(next) {}
+  explicit EventHandler(k8s::ObjectEventHandler* next = nullptr) : next_(next) {}
 
   void OnPage(const std::vector<Json>& objects, bool is_first) final {
     std::vector<Kind> page;
@@ -49,13 +49,13 @@ class EventHandler : public k8s::ObjectFollower {
   }
 
  private:
-  // A page of a list, as OnPage() of k8s::ObjectFollower.
+  // A page of a list, as OnPage() of k8s::ObjectEventHandler.
   virtual void OnObjects(std::vector<Kind> page, bool is_first) = 0;
   virtual void OnListComplete() = 0;               // as OnListed()
   virtual void OnChanged(const Kind& object) = 0;  // or new
   virtual void OnDeleted(const Kind& object) = 0;
 
-  k8s::ObjectFollower* const next_;
+  k8s::ObjectEventHandler* const next_;
 };
 
 }  // namespace csidelta::objects

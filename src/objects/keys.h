@@ -46,7 +46,7 @@ inline constexpr char kFinalizeAnnotation[] = "velero.io/csi-delta-finalize";
 
 // Annotation on VolumeGroupSnapshot; written by plugin; read by plugin. Velero was told to archive
 // it, which is asked for once.
-inline constexpr char kHandedOverAnnotation[] = "velero.io/csi-delta-handed-over";
+inline constexpr char kGroupAdoptedAnnotation[] = "velero.io/csi-delta-handed-over";
 
 // Annotation on DataUpload; written by plugin, mover; read by plugin, mover. awaited from the
 // beginning, true once the DataUpload is written into the archive of its backup. A Completed one
@@ -427,8 +427,8 @@ inline constexpr char kExportedKeysAnnotation[] = "mover.csi-delta.io/exported";
 // last phase.
 inline constexpr char kMoverFinalizer[] = "mover.csi-delta.io/finalizer";
 
-// Finalizer on PVC; written by mover; read by mover. On PVCs of the mover whose StorageClass retains
-// volumes, until the PersistentVolume is set to go with the PVC.
+// Finalizer on PVC; written by mover; read by mover. On PVCs of the mover whose StorageClass
+// retains volumes, until the PersistentVolume is set to go with the PVC.
 inline constexpr char kVolumeFinalizer[] = "mover.csi-delta.io/volume";
 
 // --- Ours: snapshots of people -------------------------------------------------------------------

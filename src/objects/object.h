@@ -112,7 +112,7 @@ class Object {
   }
   std::optional<absl::Time> TimeAt(JsonPath path) const;   // of RFC 3339
   std::optional<int64_t> QuantityAt(JsonPath path) const;  // more than 0
-  const Json& ArrayAt(JsonPath path) const;                // an empty one where there is none
+  const Json& ArrayAt(JsonPath path) const;                // an empty one where none exists
   // Of the object at `field`: the members of these names that there are.
   Json PickAt(const char* field, std::initializer_list<const char*> names) const;
   void Set(JsonPath path, Json leaf) { SetJson(json_, path, std::move(leaf)); }
@@ -122,7 +122,7 @@ class Object {
   Json json_ = Json::object();
 };
 
-// The array at `path`; an empty one where there is none. Borrowed from `json`.
+// The array at `path`; an empty one where none exists. Borrowed from `json`.
 const Json& JsonArrayAt(const Json& json, JsonPath path);
 Json ToJson(const OwnerReference& owner);
 

@@ -19,7 +19,7 @@ inline constexpr std::size_t kOutcomeLocksMax = 64;
 enum class OutcomeCode {
   kDone,     // what was asked for is there; `cause` may say what was wrong on the way
   kFailed,   // it is not; `cause` and `message` say why
-  kStopped,  // it was told to stop before it came to an end
+  kStopped,  // it was told to stop before it finished
 };
 // "Done".
 std::string ToString(OutcomeCode code);

@@ -114,7 +114,7 @@ class Patch {
   Patch& SetLastGood(const std::optional<LastGoodBackup>& backup);
   Patch& SetDeletedBackup(const std::optional<DeletedBackup>& backup);
   Patch& SetLastAttempt(const LastAttempt& attempt, int64_t failures);
-  Patch& SetBase(const std::optional<VolumeBase>& base);  // nothing: there is none
+  Patch& SetBase(const std::optional<VolumeBase>& base);  // nothing: none exists
   Patch& SetVerification(const Verification& verification);
   Patch& SetRepository(const RepositorySize& size);
   Patch& SetRestoredAt(absl::Time at);

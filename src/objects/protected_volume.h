@@ -50,7 +50,7 @@ struct LastAttempt {
 
 // The VolumeSnapshot that the next upload is compared with.
 struct VolumeBase {
-  std::string content = {};  // the VolumeSnapshotContent; "": there is none
+  std::string content = {};  // the VolumeSnapshotContent; "": none exists
   std::optional<absl::Time> taken_at = {};
 };
 

@@ -6,7 +6,7 @@
 #include "base/json.h"
 #include "base/json_section.h"
 
-// On which nodes a Pod may run, in the words of somebody's settings: they go into Pods as they are.
+// On which nodes a Pod may run, as settings say it: they go into Pods as they are.
 namespace csidelta::objects {
 
 // spec.tolerations of a Pod. A value.
@@ -34,7 +34,7 @@ class Affinity {
   Json json_ = Json::object();
 };
 
-// The values of `key` in a section; `out` stays as it is where there is none, or a wrong one.
+// The values of `key` in a section; `out` stays as it is where none exists, or a wrong one.
 void ReadTolerations(JsonSection& section, const std::string& key, Tolerations& out);
 void ReadAffinity(JsonSection& section, const std::string& key, Affinity& out);
 

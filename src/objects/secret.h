@@ -14,7 +14,7 @@ class Secret : public ObjectOf<Secret> {
 
   // As they are stored: base64.
   std::map<std::string, std::string> encoded_data() const { return GetStringMap(json(), {"data"}); }
-  // "" where there is none.
+  // "" where none exists.
   std::string EncodedValue(absl::string_view key) const { return Text({"data", key}); }
 
   void SetType(absl::string_view type) { Set({"type"}, std::string(type)); }  // such as Opaque

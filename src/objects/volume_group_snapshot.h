@@ -146,7 +146,7 @@ class VolumeGroupSnapshotContent : public GroupObject<VolumeGroupSnapshotContent
 
   // The annotations that name the Secret for deleting the group: of `group_class` (may be null)
   // where that names one, because Secrets change after a backup, else as they are here. In a
-  // class's templates stand the names of this object. Empty when there is none.
+  // class's templates stand the names of this object. Empty when none exists.
   std::map<std::string, std::string> DeletionSecret(
       const VolumeGroupSnapshotClass* group_class) const;
 
@@ -167,7 +167,7 @@ bool IsGroupKind(const k8s::ResourceType& type);
 // handle() and handle_or_source() of it.
 std::string HandleOf(const k8s::ResourceType& type, const Object& content);
 std::string HandleOrSource(const k8s::ResourceType& type, const Object& content);
-// Of status.error; "" when there is none.
+// Of status.error; "" when none exists.
 std::string ErrorInStatus(const Object& content);
 // What is left of a status once the sidecar had the driver delete what it named.
 bool IsStatusCleared(const Object& content);

@@ -44,7 +44,7 @@ struct JobLimits {
   friend bool operator==(const JobLimits&, const JobLimits&) = default;
 };
 
-// Back up the device; the repository is made where there is none.
+// Back up the device; the repository is made where none exists.
 struct UploadWork {
   std::string device = {};  // a path in the worker's container
   std::string host = {};    // of the repository snapshot: the cluster

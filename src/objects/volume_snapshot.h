@@ -32,7 +32,7 @@ class SnapshotObject : public ObjectOf<Kind> {
   // ready or that was not recorded.
   std::optional<absl::Time> ready_at() const;
   std::optional<SnapshotError> error() const { return ErrorOf(this->json()); }
-  // Of error(); "" when there is none.
+  // Of error(); "" when none exists.
   std::string error_message() const;
   // Whether both have the same spec.source.
   bool HasSourceOf(const Kind& other) const;

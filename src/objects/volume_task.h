@@ -15,8 +15,8 @@
 #include "objects/volume_job.h"
 
 // The kind VolumeTask: what one worker Pod is to do with one volume, and how far it is. The
-// controller writes the spec, which is whom it is done for and the job (objects/volume_job.h),
-// the worker the status; they meet nowhere else.
+// controller writes the spec, which is the object it is done for and the job
+// (objects/volume_job.h), the worker the status; they meet nowhere else.
 // deploy/chart/crds/volumetask.yaml is its schema.
 //
 //          +------------------------------- a new Pod resumes -----------+
@@ -34,7 +34,7 @@ enum class TaskKind { kUpload, kDownload, kForget, kCheck };
 // "Upload".
 std::string ToString(TaskKind kind);
 
-// Whom the task is done for.
+// The object the task is done for.
 struct TaskSubject {
   std::string kind = {};  // DataUpload, DataDownload, DataDeletion, ProtectedVolume
   std::string namespace_name = {};
@@ -52,7 +52,7 @@ struct TaskVolume {
   friend bool operator==(const TaskVolume&, const TaskVolume&) = default;
 };
 
-// But for the job, which the controller writes anew before each Pod. Immutable but for `cancel`.
+// But for the job, which the controller writes again before each Pod. Immutable but for `cancel`.
 struct VolumeTaskSpec {
   TaskKind kind = TaskKind::kUpload;
   TaskSubject subject = {};
@@ -101,7 +101,7 @@ class VolumeTask : public ObjectOf<VolumeTask> {
   absl::StatusOr<VolumeTaskSpec> spec() const;
   TaskSubject subject() const;
   bool is_canceled() const { return Flag({"spec", "cancel"}); }
-  // Errors of ReadJob(); INVALID_ARGUMENT, too, when there is none yet, and when it is of another
+  // Errors of ReadJob(); INVALID_ARGUMENT, too, when none exists yet, and when it is of another
   // type than the task.
   absl::StatusOr<VolumeJob> job() const;
   // Also of a task whose worker was of the version before, which wrote no outcome
@@ -117,7 +117,7 @@ class VolumeTask : public ObjectOf<VolumeTask> {
   std::string counted_pod() const { return Annotation(kTaskPodAnnotation); }
   // When the next one is to be made, or was.
   std::optional<absl::Time> attempt_at() const;
-  // uid of a Pod before whose end nobody saw; "".
+  // uid of an earlier Pod whose end was not observed; "".
   std::string unseen_end() const { return Annotation(kUnseenEndAnnotation); }
 
   // Text of all of it that a worker does not change while it moves on.

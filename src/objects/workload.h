@@ -78,7 +78,7 @@ class Pod : public ObjectOf<Pod> {
   bool has_ended() const { return !is_active(); }
   bool has_running_container() const;  // the first one
   // What its first container, else its first init container, left behind when it ended; else what
-  // the kubelet says of the Pod. "" where nobody says anything.
+  // the kubelet says of the Pod. "" where nothing is said.
   std::string last_message() const;
   std::string condition_message() const;  // of the first condition that has one; ""
 

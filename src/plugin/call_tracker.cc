@@ -82,9 +82,9 @@ void CallTracker::RequestStop() {
   stop_.request_stop();  // Runs stop callbacks of actions, hence without the lock.
 }
 
-bool CallTracker::WaitUntilIdle(absl::Duration patience) {
+bool CallTracker::WaitUntilIdle(absl::Duration grace_period) {
   MutexLock lock(mutex_);
-  return idle_.wait_for(lock, absl::ToChronoNanoseconds(patience),
+  return idle_.wait_for(lock, absl::ToChronoNanoseconds(grace_period),
                         [this]()
                             ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return running_count_ == 0; });
 }

@@ -36,8 +36,8 @@ class CallTracker {
   // Cancels what runs and refuses what comes. Idempotent.
   void RequestStop();
 
-  // Blocks until no call is running; false when that takes longer than `patience`.
-  bool WaitUntilIdle(absl::Duration patience);
+  // Blocks until no call is running; false when that takes longer than `grace period`.
+  bool WaitUntilIdle(absl::Duration grace_period);
 
  private:
   std::stop_source stop_;

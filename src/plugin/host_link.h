@@ -6,7 +6,7 @@ namespace csidelta::plugin {
 
 // Answers: when must this process end? Either the host asks for it, or the host is gone: the
 // process that started us has ended and so has the stream that it opened. (One alone is no proof: a
-// shell may start us and leave, a connection may be dialled anew.) Where the kernel cannot watch a
+// shell may start us and leave, a connection may be dialled again.) Where the kernel cannot watch a
 // process, only the first counts. Thread-safe.
 //
 //   running ──shutdown asked──▶ kAsked

@@ -51,8 +51,10 @@ std::optional<int> GrpcGoMinor(absl::string_view user_agent) {
   return version->major_number > 1 ? kGrpcGoOfVelero116 : version->minor_number;
 }
 
-// Velero 1.14 carries what the stand-ins stand for; whatever may be 1.14 must not see them.
-bool TakesStandIns(ArgumentForm form, std::optional<int> grpc_go, std::optional<Version> declared) {
+// Velero 1.14 has the actions that the placeholders stand for; whatever may be 1.14 must not see
+// them.
+bool TakesPlaceholders(ArgumentForm form, std::optional<int> grpc_go,
+                       std::optional<Version> declared) {
   if (form != ArgumentForm::kLevelAndFeatures) {
     return false;
   }
@@ -69,12 +71,12 @@ HostKinds DetectHostKinds(ArgumentForm form, absl::string_view user_agent,
                           absl::string_view declared_version) {
   const std::optional<Version> declared = ParseVersion(declared_version);
   const std::optional<int> grpc_go = GrpcGoMinor(user_agent);
-  const bool stand_ins = TakesStandIns(form, grpc_go, declared);
+  const bool placeholders = TakesPlaceholders(form, grpc_go, declared);
   if (declared) {
     const bool newer_major = declared->major_number > 1;
     return {.v2 = newer_major || declared->minor_number >= 11,
             .item_block = newer_major || declared->minor_number >= 15,
-            .stand_ins = stand_ins};
+            .placeholders = placeholders};
   }
   if (!grpc_go) {
     const bool since_115 = form == ArgumentForm::kServerArguments;
@@ -86,7 +88,8 @@ HostKinds DetectHostKinds(ArgumentForm form, absl::string_view user_agent,
   // 1.14 and 1.15 carry the same library, but only 1.15 passes the server's own arguments, or none.
   const bool since_115 =
       *grpc_go >= kGrpcGoOfVelero114And115 && form != ArgumentForm::kLevelAndFeatures;
-  return {.v2 = *grpc_go >= kGrpcGoOfVelero112, .item_block = since_115, .stand_ins = stand_ins};
+  return {
+      .v2 = *grpc_go >= kGrpcGoOfVelero112, .item_block = since_115, .placeholders = placeholders};
 }
 
 }  // namespace csidelta::plugin

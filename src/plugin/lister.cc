@@ -5,16 +5,16 @@
 #include <vector>
 
 #include "base/log.h"
-#include "plugin/rival_names.h"
+#include "plugin/name_conflicts.h"
 
 namespace csidelta::plugin {
 namespace {
 
 template <typename Action>
 void AddKind(const std::string& command, const char* kind, const ActionTable<Action>& table,
-             bool stand_ins, generated::ListPluginsResponse& into) {
+             bool placeholders, generated::ListPluginsResponse& into) {
   for (const auto& entry : table.entries()) {
-    if (entry.stand_in && !stand_ins) {
+    if (entry.placeholder && !placeholders) {
       continue;
     }
     generated::PluginIdentifier& identifier = *into.add_plugins();
@@ -25,19 +25,19 @@ void AddKind(const std::string& command, const char* kind, const ActionTable<Act
 }
 
 template <typename Action>
-void AddStandInNames(const ActionTable<Action>& table, std::vector<std::string>& names) {
+void AddPlaceholderNames(const ActionTable<Action>& table, std::vector<std::string>& names) {
   for (const auto& entry : table.entries()) {
-    if (entry.stand_in) {
+    if (entry.placeholder) {
       names.push_back(entry.name);
     }
   }
 }
 
-// False when another program beside `command` may bring a name that we stand in for.
-bool StandInNamesAreFree(const std::string& command, const Registry& registry) {
+// False when another program beside `command` may bring a name that a placeholder has.
+bool PlaceholderNamesAreFree(const std::string& command, const Registry& registry) {
   std::vector<std::string> names;
-  AddStandInNames(registry.backup, names);
-  AddStandInNames(registry.restore, names);
+  AddPlaceholderNames(registry.backup, names);
+  AddPlaceholderNames(registry.restore, names);
   const absl::Status checked = CheckNamesAreFree(command, names);
   if (!checked.ok()) {
     CSIDELTA_LOG(kInfo, "names of Velero's CSI plugin are left to others",
@@ -59,12 +59,12 @@ generated::ListPluginsResponse BuildListing(const std::string& command, const Re
                                             const HostKinds& kinds) {
   generated::ListPluginsResponse listing;
   if (kinds.v2) {
-    AddKind(command, "BackupItemActionV2", registry.backup, kinds.stand_ins, listing);
-    AddKind(command, "RestoreItemActionV2", registry.restore, kinds.stand_ins, listing);
+    AddKind(command, "BackupItemActionV2", registry.backup, kinds.placeholders, listing);
+    AddKind(command, "RestoreItemActionV2", registry.restore, kinds.placeholders, listing);
   }
-  AddKind(command, "DeleteItemAction", registry.deletion, kinds.stand_ins, listing);
+  AddKind(command, "DeleteItemAction", registry.deletion, kinds.placeholders, listing);
   if (kinds.item_block) {
-    AddKind(command, "ItemBlockAction", registry.item_block, kinds.stand_ins, listing);
+    AddKind(command, "ItemBlockAction", registry.item_block, kinds.placeholders, listing);
   }
   return listing;
 }
@@ -77,7 +77,7 @@ grpc::Status PluginListerService::ListPlugins(grpc::ServerContext* context,
                                               generated::ListPluginsResponse* response) {
   const std::string user_agent = UserAgent(*context);
   HostKinds kinds = DetectHostKinds(settings_.form, user_agent, settings_.declared_host_version);
-  kinds.stand_ins = kinds.stand_ins && StandInNamesAreFree(settings_.command, registry_);
+  kinds.placeholders = kinds.placeholders && PlaceholderNamesAreFree(settings_.command, registry_);
   if (!kinds.v2) {
     CSIDELTA_LOG(kWarn,
                  "this Velero is older than 1.12 or not recognised: only delete actions are "

@@ -21,7 +21,7 @@ struct ListerSettings {
 generated::ListPluginsResponse BuildListing(const std::string& command, const Registry& registry,
                                             const HostKinds& kinds);
 
-// Answers ListPlugins, for each call anew by who calls and by what lies beside us. Borrows the
+// Answers ListPlugins, for each call again by who calls and by what lies beside us. Borrows the
 // registry. Thread-safe.
 class PluginListerService final : public generated::PluginLister::Service {
  public:

@@ -32,14 +32,14 @@ constexpr char kProgramName[] = "velero-plugin-for-csi-delta";
 constexpr char kInstallFolder[] = "/target";
 // More would leave each thread with memory of its own that it seldom needs.
 constexpr int kMallocArenasMax = 2;
-constexpr absl::Duration kEndPatience = absl::Milliseconds(1500);  // The host waits for 2 s.
+constexpr absl::Duration kEndGracePeriod = absl::Milliseconds(1500);  // The host waits for 2 s.
 
 std::string GetEnvironment(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr ? "" : value;
 }
 
-// What a crash prints itself reaches nobody: the host shows plain stderr lines at debug level only.
+// What a crash prints itself is not seen: the host shows plain stderr lines at debug level only.
 [[noreturn]] void ReportAndAbort() {
   std::string reason = "no exception";
   if (const std::exception_ptr current = std::current_exception()) {
@@ -63,7 +63,7 @@ void LogFromGrpc(gpr_log_func_args* line) {
 void PrepareProcess() {
   mallopt(M_ARENA_MAX, kMallocArenasMax);
   std::signal(SIGPIPE, SIG_IGN);  // A closed pipe or socket is an error of the write.
-  std::signal(SIGINT, SIG_IGN);   // The host's terminal is not ours.
+  std::signal(SIGINT, SIG_IGN);   // The terminal is the host's.
   std::set_terminate(ReportAndAbort);
   gpr_set_log_function(LogFromGrpc);
 }
@@ -105,7 +105,7 @@ absl::Status Serve(const std::string& command, const Arguments& arguments,
   const HostLink::End end = link.WaitForEnd();
   unlink(socket_path.c_str());
   server->calls().RequestStop();
-  const bool idle = server->calls().WaitUntilIdle(kEndPatience);
+  const bool idle = server->calls().WaitUntilIdle(kEndGracePeriod);
   CSIDELTA_LOG(kDebug, "plugin ends",
                {"reason", end == HostLink::End::kAsked ? "asked" : "host gone"},
                {"idle", idle ? "yes" : "no"});

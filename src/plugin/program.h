@@ -18,7 +18,7 @@ using RegisterActions = absl::FunctionRef<absl::Status(const Arguments&, Registr
 //   install [DIR]   copies this executable to DIR, default /target        0, 1 with the error on
 //   stderr by the host     handshake, serve until asked to end                   0, 1 when it
 //   cannot start otherwise       explains itself on stderr                             1
-// When the host asks for the end, running calls are cancelled and get kEndPatience to clean up;
+// When the host asks for the end, running calls are cancelled and get kEndGracePeriod to clean up;
 // what they do after that is lost, because the host kills us two seconds after its request. In that
 // case this does not return: the process exits.
 int RunProgram(int argc, char** argv, RegisterActions register_actions);

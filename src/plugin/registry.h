@@ -24,7 +24,7 @@ class ActionTable {
   struct Entry {
     std::string name;
     std::unique_ptr<Action> action;
-    bool stand_in = false;
+    bool placeholder = false;
   };
 
   // REQUIRES a valid name that is new to this table: the host's server exits on any other.
@@ -35,9 +35,9 @@ class ActionTable {
 
   // As Add, for a name that another plugin or the host itself may bring: listed only where the name
   // is missed and free.
-  void AddStandIn(std::string name, std::unique_ptr<Action> action) {
+  void AddPlaceholder(std::string name, std::unique_ptr<Action> action) {
     Add(std::move(name), std::move(action));
-    entries_.back().stand_in = true;
+    entries_.back().placeholder = true;
   }
 
   // NOT_FOUND names what was asked for. Borrowed.

@@ -15,7 +15,7 @@ inline constexpr int kMessageBytesMax = INT32_MAX;  // What the host itself send
 
 // Every service of the plugin on one unix socket. Borrows registry and link, which outlive it.
 // Thread-safe. A call of an action has a thread of its own for as long as it runs, so that slow
-// ones delay nobody; the number of calls at once is the host's to bound (its worker count).
+// ones delay no other call; the number of calls at once is the host's to bound (its worker count).
 class PluginServer {
  public:
   // Listens on `socket_path` from the return on. UNAVAILABLE when the socket cannot be bound.

@@ -33,7 +33,7 @@ Sequence SequenceOf(uint8_t first) {
   return {0, 0, 0};
 }
 
-// Bytes of the well-formed character at the start of `text`; 0 when there is none.
+// Bytes of the well-formed character at the start of `text`; 0 when none exists.
 std::size_t CharacterBytes(absl::string_view text) {
   const Sequence sequence = SequenceOf(static_cast<uint8_t>(text[0]));
   if (sequence.length_bytes <= 1) {

@@ -64,7 +64,7 @@ absl::Status FetchRange(const CallContext& ctx, const Repository& repository,
   const int64_t range_bytes = range.end_bytes - range.begin_bytes;
   if (range_bytes > kRangeBytesMax &&
       !IsPossible(blobs[range.first].handle.type, blobs[range.first].location.span)) {
-    // One blob, by an index that lies.
+    // One blob, by an index that may be wrong.
     return FetchOther(ctx, repository, blobs[range.first].handle, sink);
   }
   const absl::StatusOr<std::string> bytes = repository.LoadPackRange(

@@ -91,12 +91,12 @@ class PackTable {
     return ordinal;
   }
   std::size_t memory_bytes() const {
-    return ids.capacity() * sizeof(PackId) + facts.capacity() * sizeof(PackFacts) +
+    return ids.capacity() * sizeof(PackId) + info.capacity() * sizeof(PackInfo) +
            ordinals_.capacity() * (sizeof(uint32_t) + 1);
   }
 
   std::vector<PackId> ids;
-  std::vector<PackFacts> facts;
+  std::vector<PackInfo> info;
 
  private:
   struct Hash {
@@ -119,17 +119,17 @@ class PackTable {
   absl::flat_hash_set<uint32_t, Hash, Equal> ordinals_;
 };
 
-PackFacts FactsOf(const IndexedPack& pack) {
-  PackFacts facts;
-  facts.stored_bytes = PackBytes(pack.entries);
-  facts.blobs = static_cast<uint32_t>(pack.entries.size());
+PackInfo InfoOf(const IndexedPack& pack) {
+  PackInfo info;
+  info.stored_bytes = PackBytes(pack.entries);
+  info.blobs = static_cast<uint32_t>(pack.entries.size());
   for (const PackEntry& entry : pack.entries) {
     const bool tree = entry.handle.type == BlobType::kTree;
-    facts.has_tree |= tree;
-    facts.has_data |= !tree;
-    facts.has_plain_tree |= tree && !entry.span.compressed();
+    info.has_tree |= tree;
+    info.has_data |= !tree;
+    info.has_plain_tree |= tree && !entry.span.compressed();
   }
-  return facts;
+  return info;
 }
 
 }  // namespace
@@ -279,8 +279,8 @@ absl::Status BlobIndex::ForEach(absl::FunctionRef<void(const IndexedCopy&)> visi
 
 absl::Span<const PackId> BlobIndex::packs() const { return state_->packs->ids; }
 
-const PackFacts& BlobIndex::facts(uint32_t pack_ordinal) const {
-  return state_->packs->facts[pack_ordinal];
+const PackInfo& BlobIndex::info(uint32_t pack_ordinal) const {
+  return state_->packs->info[pack_ordinal];
 }
 
 std::optional<uint32_t> BlobIndex::FindPack(const PackId& pack) const {
@@ -389,7 +389,7 @@ absl::StatusOr<bool> BlobIndexBuilder::AddPack(const IndexedPack& pack) {
       return absl::ResourceExhaustedError("the index has too many blobs");
     }
     ordinal = state.packs->Add(pack.id);
-    state.packs->facts.push_back(FactsOf(pack));
+    state.packs->info.push_back(InfoOf(pack));
     state.fingerprints.push_back(fingerprint);
   }
   for (Copy& copy : copies) {

@@ -13,7 +13,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
-#include "base/last_words.h"
+#include "base/final_context.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
@@ -50,7 +50,7 @@ class BlobWriter::Impl {
   BlobWriterCounts counts() const;
 
   const PackSample& data_packs() const { return data_packs_; }
-  const std::vector<TreePlace>& tree_places() const { return places_; }
+  const std::vector<TreeLocation>& tree_places() const { return places_; }
 
  private:
   // An open pack. In one thread's hands at a time.
@@ -82,7 +82,8 @@ class BlobWriter::Impl {
   // Whether the blob has to be written.
   bool Remember(const BlobHandle& handle) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  // Adds a blob that nobody has. What takes longest comes first: others seal into the packs then.
+  // Adds a blob that is not stored yet. What takes longest comes first: others seal into the packs
+  // then.
   absl::Status AddNew(const BlobHandle& handle, absl::string_view plaintext, BlobCodec& codec);
 
   // A pack that is full goes before its place is given back: so there are never more packs than
@@ -142,7 +143,7 @@ class BlobWriter::Impl {
   // By mutex_ until Flush() has awaited all that add:
   PutPacks put_packs_;
   PackSample data_packs_;
-  std::vector<TreePlace> places_;
+  std::vector<TreeLocation> places_;
   absl::flat_hash_set<BlobHandle> written_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_set<BlobId> placed_data_ ABSL_GUARDED_BY(mutex_);
   std::array<OpenPacks, 2> open_packs_ ABSL_GUARDED_BY(mutex_);  // By type.
@@ -217,7 +218,7 @@ absl::Status BlobWriter::Impl::Flush() {
     status = AwaitUploads();
   }
   if (status.ok()) {
-    status = put_packs_.Prove(ctx_, repository_);  // Nobody adds any more.
+    status = put_packs_.Prove(ctx_, repository_);  // Nothing adds any more.
     if (absl::IsDataLoss(status)) {
       TakePending();  // Not to be listed; the next run takes up those that are there.
     }
@@ -242,6 +243,8 @@ bool BlobWriter::Impl::IsStored(const BlobHandle& handle) const {
   if (known_ == nullptr) {
     return false;
   }
+  // An index that does not read counts as "not stored": a second copy is harmless, a missing one
+  // not.
   if (absent_packs_.empty()) {
     return known_->Contains(handle).value_or(false);
   }
@@ -260,11 +263,12 @@ bool BlobWriter::Impl::Remember(const BlobHandle& handle) {
   if (static_cast<int64_t>(written_.size()) < options_.remembered_blobs_max) {
     return written_.insert(handle).second;
   }
-  return !written_.contains(handle);
+  return !written_.contains(handle);  // Not remembered: it may be stored twice, which costs space.
 }
 
 absl::Status BlobWriter::Impl::AddNew(const BlobHandle& handle, absl::string_view plaintext,
                                       BlobCodec& codec) {
+  // Compressed before a pack is taken: it takes longest, and open packs are few.
   ASSIGN_OR_RETURN(const BlobCodec::Compressed blob, codec.Compress(handle, plaintext));
   ASSIGN_OR_RETURN(std::unique_ptr<OpenPack> pack, TakePack(handle.type));
   absl::Status status = Fill(*pack, blob, codec);
@@ -307,7 +311,7 @@ absl::StatusOr<std::unique_ptr<BlobWriter::Impl::OpenPack>> BlobWriter::Impl::Ta
       pack = std::move(packs.free.back());
       packs.free.pop_back();
     }
-    if (pack == nullptr || pack->builder.empty()) {
+    if (pack == nullptr || pack->builder.empty()) {  // Memory is held from the first blob on.
       counts_.packs_held_max = std::max(counts_.packs_held_max, ++packs_held_);
       if (!buffers_.empty()) {
         buffer = std::move(buffers_.back());
@@ -358,7 +362,7 @@ void BlobWriter::Impl::CountBlob(BlobType type, std::size_t plaintext_bytes, int
 absl::Status BlobWriter::Impl::SetError(const absl::Status& status) {
   const MutexLock lock(mutex_);
   error_.Update(status);
-  changed_.notify_all();
+  changed_.notify_all();  // All that wait must return: no pack will be stored or freed any more.
   for (OpenPacks& packs : open_packs_) {
     packs.freed.notify_all();
   }
@@ -408,8 +412,8 @@ absl::Status BlobWriter::Impl::Upload(Pack& pack) {
   const absl::Status put =
       repository_.store().Put(ctx_, PackKey(pack.id), pack.bytes.view(), options);
   if (absl::IsDataLoss(put)) {
-    // Other bytes lie there now. Whoever looks for packs of unfinished runs must not find them.
-    repository_.store().Delete(LastWords(ctx_), PackKey(pack.id)).IgnoreError();
+    // Other bytes lie there now. A search for packs of unfinished runs must not find them.
+    repository_.store().Delete(FinalContext(ctx_), PackKey(pack.id)).IgnoreError();
   }
   if (!put.ok()) {
     return Annotate(put, absl::StrCat("pack ", pack.id.ShortHex()));
@@ -543,7 +547,7 @@ BlobWriterCounts BlobWriter::counts() const { return impl_->counts(); }
 
 const PackSample& BlobWriter::data_packs() const { return impl_->data_packs(); }
 
-const std::vector<TreePlace>& BlobWriter::tree_places() const { return impl_->tree_places(); }
+const std::vector<TreeLocation>& BlobWriter::tree_places() const { return impl_->tree_places(); }
 
 namespace {
 

@@ -44,7 +44,7 @@ struct BlobWriterCounts {
   int packs_held_max = 0;  // In memory at a time: open, full, or travelling.
 };
 
-struct TreePlace {
+struct TreeLocation {
   BlobId tree;  // Or the data blob.
   BlobLocation location;
 };
@@ -98,7 +98,7 @@ class BlobWriter {
   const PackSample& data_packs() const;
 
   // Where the trees went that this writer wrote, and the blobs of RememberPlace(). After Flush().
-  const std::vector<TreePlace>& tree_places() const;
+  const std::vector<TreeLocation>& tree_places() const;
 
  private:
   class Impl;
@@ -109,7 +109,7 @@ class BlobWriter {
 // has not come to its index file yet. Reads them and writes an index for those that are what their
 // names say; returns how many. With `only_with`, which is sorted, only for those that hold one of
 // these blobs; of the others no more than the header is read. REQUIRES a loaded index, which is
-// then loaded anew.
+// then loaded again.
 absl::StatusOr<int64_t> AdoptOrphanPacks(const CallContext& ctx, Repository& repository,
                                          const std::vector<BlobId>* only_with = nullptr);
 

@@ -43,7 +43,7 @@ std::string EncodeChainNotes(const std::vector<ChainNote>& notes);
 absl::StatusOr<std::vector<ChainNote>> DecodeChainNotes(absl::string_view bytes);
 
 // The snapshot of a volume that a new one should build on: the newest that no other one builds on,
-// and that is not dated in the future where there is another; nullopt when there is none. DATA_LOSS
+// and that is not dated in the future where there is another; nullopt when none exists. DATA_LOSS
 // when one does not read that may be it: which is the end is not known then.
 absl::StatusOr<std::optional<StoredSnapshot>> FindChainEnd(const CallContext& ctx,
                                                            Repository& repository, const Id& chain);

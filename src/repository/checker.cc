@@ -30,11 +30,11 @@ namespace csidelta::repository {
 namespace {
 
 constexpr char kRepairIndex[] = "run repair index";
-constexpr char kRefill[] =
+constexpr char kRepairPacks[] =
     "with the volume at hand run repair packs --from it, or backup --force; then, or without it, "
     "repair snapshots";
 // Of what no content of a volume brings back.
-constexpr char kBackUpAnew[] =
+constexpr char kBackUpAgain[] =
     "with the volume at hand run backup --force; then, or without it, repair snapshots";
 constexpr char kNotNeeded[] = "no snapshot needs what is lost with it; repair index drops it";
 
@@ -65,7 +65,7 @@ class Checker {
   // Calls bad what is above a bad tree, a level at a time: only when there is any are the trees
   // read again that have others below them, of a volume one in 257.
   absl::Status FindAncestors();
-  absl::Status JudgeByChildren(const BlobHandle& handle,
+  absl::Status CheckByChildren(const BlobHandle& handle,
                                const absl::StatusOr<absl::string_view>& text);
   absl::Status MarkBad(const BlobId& tree);
 
@@ -99,7 +99,7 @@ class Checker {
                           absl::string_view bytes, absl::string_view detail);
 
   // Marks what does not read in a pack's bytes.
-  void JudgeCopies(absl::Span<const NumberedEntry> indexed, absl::string_view bytes);
+  void CheckCopies(absl::Span<const NumberedEntry> indexed, absl::string_view bytes);
 
   // What is left of packs of another length.
   absl::Status ReadWrongSizes();
@@ -137,7 +137,7 @@ class Checker {
 absl::StatusOr<CheckReport> Checker::Run() {
   RETURN_IF_ERROR(ListSnapshots());
   ASSIGN_OR_RETURN(const bool readable, CheckIndex());
-  if (!readable) {
+  if (!readable) {  // All that follows is found by the index.
     report_.complete = false;
     return std::move(report_);
   }
@@ -224,16 +224,16 @@ absl::Status Checker::CheckPacks() {
 }
 
 void Checker::CheckPack(const FileInfo& file, uint32_t ordinal) {
-  const PackFacts& facts = index().facts(ordinal);
-  if (file.size_bytes != facts.stored_bytes) {
+  const PackInfo& info = index().info(ordinal);
+  if (file.size_bytes != info.stored_bytes) {
     bad_packs_.emplace(ordinal,
                        BadPack{.kind = FindingKind::kPackWrongSize,
                                .detail = absl::StrCat("has ", file.size_bytes, " bytes instead of ",
-                                                      facts.stored_bytes)});
+                                                      info.stored_bytes)});
     wrong_size_.push_back(ordinal);
     return;
   }
-  if (facts.has_data && facts.has_tree) {
+  if (info.has_data && info.has_tree) {
     Add(FindingKind::kPackMixed, false, PackName(file.id), "holds data and trees",
         "prune separates them");
   }
@@ -309,14 +309,14 @@ absl::Status Checker::FindAncestors() {
     RETURN_IF_ERROR(
         FetchBlobs(ctx_, repository_, inner,
                    [this](const BlobHandle& handle, const absl::StatusOr<absl::string_view>& text) {
-                     return JudgeByChildren(handle, text);
+                     return CheckByChildren(handle, text);
                    }));
     found = bad_trees_->count() > before;
   }
   return absl::OkStatus();
 }
 
-absl::Status Checker::JudgeByChildren(const BlobHandle& handle,
+absl::Status Checker::CheckByChildren(const BlobHandle& handle,
                                       const absl::StatusOr<absl::string_view>& text) {
   std::vector<BlobId> below;
   absl::Status read = text.status();
@@ -408,7 +408,7 @@ absl::Status Checker::CheckTree(const BlobId& tree, const absl::StatusOr<absl::s
   }
   if (IsDamage(status)) {
     Add(FindingKind::kTreeUnreadable, true, absl::StrCat("tree ", tree.Hex()), status.message(),
-        kBackUpAnew);
+        kBackUpAgain);
     ++trees_lost_;
     return MarkBad(tree);
   }
@@ -442,7 +442,7 @@ absl::Status Checker::TellOfBlobs() {
     ASSIGN_OR_RETURN(const PackEntry entry, index().EntryOf(tree));
     Add(FindingKind::kBlobMissing, true, absl::StrCat("data blob ", blob.Hex()),
         absl::StrCat("is in no index, but in tree ", entry.handle.id.Hex()),
-        in_packs.contains(blob) ? kRepairIndex : kRefill);
+        in_packs.contains(blob) ? kRepairIndex : kRepairPacks);
   }
   return absl::OkStatus();
 }
@@ -451,7 +451,7 @@ void Checker::TellOfPacks() {
   for (const auto& [ordinal, pack] : bad_packs_) {
     const PackId& id = index().packs()[ordinal];
     const bool is_gone = pack.kind == FindingKind::kPackMissing;
-    std::string step = kRefill;
+    std::string step = kRepairPacks;
     if (!needed_[ordinal]) {
       step = is_gone ? kNotNeeded : absl::StrCat("run repair packs ", id.Hex(), " --drop-lost");
     } else if (!is_gone) {
@@ -474,7 +474,7 @@ absl::Status Checker::AddWrongSize(const ContentCheck::WrongSize& wrong) {
           absl::StrCat("file \"", node.name, "\" in tree ", entry.handle.id.Hex()),
           absl::StrCat("says ", node.size_bytes, " bytes, but its content has ",
                        node.size_bytes - wrong.absent_bytes),
-          kBackUpAnew);
+          kBackUpAgain);
     }
     return absl::OkStatus();
   });
@@ -491,7 +491,7 @@ absl::Status Checker::CheckVolumes(const std::vector<StoredSnapshot>& snapshots,
     const absl::Status status = volumes.Check(ctx_, snapshots[i].snapshot);
     if (IsDamage(status) || absl::IsFailedPrecondition(status)) {
       Add(FindingKind::kVolumeMalformed, true, absl::StrCat("snapshot ", snapshots[i].id.Hex()),
-          status.message(), kBackUpAnew);
+          status.message(), kBackUpAgain);
       malformed_.insert(snapshots[i].id);
     } else if (!status.ok()) {
       return status;
@@ -566,14 +566,14 @@ absl::StatusOr<std::string> Checker::LoadPack(const PackId& pack) const {
 
 absl::Status Checker::AddDamaged(const PackId& pack, absl::Span<const NumberedEntry> indexed,
                                  absl::string_view bytes, absl::string_view detail) {
-  JudgeCopies(indexed, bytes);
+  CheckCopies(indexed, bytes);
   const MutexLock lock(mutex_);
   bad_packs_.emplace(*index().FindPack(pack),
                      BadPack{.kind = FindingKind::kPackDamaged, .detail = std::string(detail)});
   return absl::OkStatus();
 }
 
-void Checker::JudgeCopies(absl::Span<const NumberedEntry> indexed, absl::string_view bytes) {
+void Checker::CheckCopies(absl::Span<const NumberedEntry> indexed, absl::string_view bytes) {
   const std::unique_ptr<BlobCodec> codec = repository_.MakeCodec();
   for (const auto& [copy, entry] : indexed) {
     const BlobSpan& span = entry.span;
@@ -594,7 +594,7 @@ absl::Status Checker::ReadWrongSizes() {
   for (const uint32_t ordinal : wrong_size_) {
     RETURN_IF_ERROR(ctx_.Check());
     ASSIGN_OR_RETURN(const std::string bytes, LoadPack(index().packs()[ordinal]));
-    JudgeCopies(contents.at(ordinal), bytes);
+    CheckCopies(contents.at(ordinal), bytes);
   }
   return absl::OkStatus();
 }

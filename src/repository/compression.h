@@ -21,8 +21,8 @@ class Compressor {
   Compressor(Compressor&&) noexcept;
   Compressor& operator=(Compressor&&) noexcept;
 
-  // A frame of `plaintext` that is shorter than it, valid until the next call; empty when there is
-  // none.
+  // A frame of `plaintext` that is shorter than it, valid until the next call; empty when none
+  // exists.
   absl::Span<const uint8_t> Shrink(absl::Span<const uint8_t> plaintext);
 
   // A frame of `plaintext`, whether shorter or not.

@@ -63,7 +63,7 @@ class ContentCheck {
 
   // The file's place among those collected; nothing when these are to be resolved first.
   std::optional<uint32_t> NumberOf(const File& file);
-  // REQUIRES that nobody adds.
+  // REQUIRES that nothing adds.
   absl::Status ResolveAll();
   absl::Status Judge(const File& file);
 

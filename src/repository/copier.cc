@@ -59,7 +59,7 @@ class Copier {
   absl::Status CopyTree(const BlobId& tree, const absl::StatusOr<absl::string_view>& text,
                         std::vector<BlobId>& below, BlobWriter& writer);
 
-  // Notes a data blob that nobody copied yet and that the target does not have.
+  // Notes a data blob that was not copied yet and that the target does not have.
   absl::Status Want(const BlobHandle& blob, std::vector<BlobToFetch>& wanted);
   absl::Status CopyData(std::vector<BlobToFetch> blobs, BlobWriter& writer);
 

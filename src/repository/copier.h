@@ -29,7 +29,7 @@ struct CopiedSnapshot {
 
 // Copies these snapshots (none named: all), parents before their children, each committed on its
 // own: a run that was cut off goes on where it ended. Trees are taken over byte by byte, so that
-// ids stay the same; blobs are proven, then compressed and sealed anew; what the target has is not
+// ids stay the same; blobs are proven, then compressed and sealed again; what the target has is not
 // read. A copy records the id that its first original had, and its parent's copy as its parent.
 //
 // The locks on both repositories are the caller's; `lock` is that of `to` and need not be

@@ -25,14 +25,14 @@ inline constexpr int64_t kPackBytesMax = (int64_t{4} << 30) - 1;
 // A pack that is read as a whole; restic's --pack-size ends at 128 MiB, plus one blob and a header.
 inline constexpr int64_t kPackReadBytesMax = int64_t{256} << 20;
 
-// Targets of ours; a pack is closed once it is as long or longer, or has so many blobs that its
+// Our targets; a pack is closed once it is as long or longer, or has so many blobs that its
 // header stays far below the limit, however little is left of the blobs.
 inline constexpr int64_t kPackEntriesTarget = 200'000;
 static_assert(kPackEntriesTarget * kCompressedEntryBytes < kPackHeaderBytesMax);
 inline constexpr int64_t kPackTargetBytesLocal = int64_t{16} << 20;
 inline constexpr int64_t kPackTargetBytesRemote = int64_t{32} << 20;
 
-// An envelope is longer than its plaintext by this at most, whoever wrote it.
+// An envelope is longer than its plaintext by this at most, whatever wrote it.
 inline constexpr int64_t kSealedExtraBytesMax = int64_t{64} << 10;
 
 // A plaintext longer than this is refused, written or read. restic's chunks end at 8 MiB; a tree of

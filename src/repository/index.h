@@ -32,7 +32,7 @@ absl::Status DecodeIndex(absl::string_view json,
                          absl::FunctionRef<absl::Status(const IndexedPack&)> sink);
 
 // What an index says of one pack.
-struct PackFacts {
+struct PackInfo {
   int64_t stored_bytes = 0;  // By its entries.
   uint32_t blobs = 0;
   bool has_data = false;
@@ -67,12 +67,12 @@ class BlobIndex {
   // The first copy, or nothing.
   absl::StatusOr<std::optional<IndexedCopy>> Find(const BlobHandle& handle) const;
   absl::StatusOr<bool> Contains(const BlobHandle& handle) const;
-  // The first copy; false when there is none.
+  // The first copy; false when none exists.
   absl::StatusOr<bool> FindAny(const BlobHandle& handle, BlobLocation& location) const;
   // Calls `visit` with each copy until it returns false.
   absl::Status ForEachCopyOf(const BlobHandle& handle,
                              absl::FunctionRef<bool(const IndexedCopy&)> visit) const;
-  // Every copy; empty when there is none.
+  // Every copy; empty when none exists.
   absl::StatusOr<std::vector<BlobLocation>> Lookup(const BlobHandle& handle) const;
 
   // The copy of this number. REQUIRES that there is one.
@@ -86,7 +86,7 @@ class BlobIndex {
 
   // All packs, in the order they were added; a pack that is listed in two ways is here twice.
   absl::Span<const PackId> packs() const;
-  const PackFacts& facts(uint32_t pack_ordinal) const;
+  const PackInfo& info(uint32_t pack_ordinal) const;
   // Where in packs() it is; nothing when it is not.
   std::optional<uint32_t> FindPack(const PackId& pack) const;
   bool ContainsPack(const PackId& pack) const { return FindPack(pack).has_value(); }

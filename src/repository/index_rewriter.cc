@@ -37,30 +37,30 @@ bool NamesAny(const std::vector<IndexedPack>& packs, const absl::flat_hash_set<P
 }
 
 // What one index file lists.
-struct FileFacts {
+struct IndexFileInfo {
   Id id;
   int64_t blobs = 0;
   bool names_any = false;
 };
 
 // All index files, with whether they name any of `packs`.
-absl::StatusOr<std::vector<FileFacts>> LookAtAll(const CallContext& ctx,
-                                                 const Repository& repository,
-                                                 const absl::flat_hash_set<PackId>& packs,
-                                                 const ProgressReporter& progress) {
+absl::StatusOr<std::vector<IndexFileInfo>> LookAtAll(const CallContext& ctx,
+                                                     const Repository& repository,
+                                                     const absl::flat_hash_set<PackId>& packs,
+                                                     const ProgressReporter& progress) {
   ASSIGN_OR_RETURN(const std::vector<FileInfo> files, repository.ListFiles(ctx, FileKind::kIndex));
-  std::vector<FileFacts> facts(files.size());
+  std::vector<IndexFileInfo> info(files.size());
   std::atomic<int64_t> done = 0;
   const auto look = [&](std::size_t i) -> absl::Status {
     RETURN_IF_ERROR(ctx.Check());
     Report(progress, kStage, done++, static_cast<int64_t>(files.size()));
     ASSIGN_OR_RETURN(const std::vector<IndexedPack> listed,
                      LoadIndexFile(ctx, repository, files[i].id));
-    facts[i] = {.id = files[i].id, .blobs = BlobsIn(listed), .names_any = NamesAny(listed, packs)};
+    info[i] = {.id = files[i].id, .blobs = BlobsIn(listed), .names_any = NamesAny(listed, packs)};
     return absl::OkStatus();
   };
   RETURN_IF_ERROR(ParallelFor(files.size(), kThreads, look));
-  return facts;
+  return info;
 }
 
 absl::Status Move(const CallContext& ctx, const Id& file, const std::vector<IndexedPack>& packs,
@@ -123,20 +123,21 @@ absl::StatusOr<std::vector<IndexedPack>> LoadIndexFile(const CallContext& ctx,
 
 absl::StatusOr<bool> IsAnyListed(const CallContext& ctx, const Repository& repository,
                                  const absl::flat_hash_set<PackId>& packs) {
-  ASSIGN_OR_RETURN(const std::vector<FileFacts> files, LookAtAll(ctx, repository, packs, nullptr));
+  ASSIGN_OR_RETURN(const std::vector<IndexFileInfo> files,
+                   LookAtAll(ctx, repository, packs, nullptr));
   return std::any_of(files.begin(), files.end(),
-                     [](const FileFacts& file) { return file.names_any; });
+                     [](const IndexFileInfo& file) { return file.names_any; });
 }
 
 absl::StatusOr<IndexRewriteCounts> DropFromIndex(const CallContext& ctx, Repository& repository,
                                                  Lock& lock,
                                                  const absl::flat_hash_set<PackId>& dropped,
                                                  const ProgressReporter& progress) {
-  ASSIGN_OR_RETURN(const std::vector<FileFacts> files,
+  ASSIGN_OR_RETURN(const std::vector<IndexFileInfo> files,
                    LookAtAll(ctx, repository, dropped, progress));
   std::vector<Id> rewritten;
   std::vector<Id> small;
-  for (const FileFacts& file : files) {
+  for (const IndexFileInfo& file : files) {
     if (file.names_any) {
       rewritten.push_back(file.id);
     } else if (file.blobs < kSmallIndexBlobs) {

@@ -11,7 +11,7 @@
 #include "base/secret.h"
 
 // Several keys that open the repositories of one owner, and the file that hands them on. A new key
-// makes no data anew: the next writer of each repository adds it beside the older one.
+// makes no data again: the next writer of each repository adds it beside the older one.
 namespace csidelta::repository {
 
 inline constexpr std::size_t kKeysMax = 64;  // of one ring
@@ -27,10 +27,10 @@ struct RepositoryKey {
 // The first 16 hexadecimal digits of the password's SHA-256: says which key, and nothing of it.
 std::string KeyFingerprint(absl::string_view password);
 
-// Printable, without blanks, and long enough that nobody tries them all.
+// Printable, without blanks, and long enough that they cannot all be tried.
 bool IsKeyPassword(absl::string_view text);
 
-// 32 bytes that nobody can guess, as base64.
+// 32 bytes that cannot be guessed, as base64.
 RepositoryKey MakeRepositoryKey(SecureRandom& random);
 
 struct Keyring {

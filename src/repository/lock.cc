@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "base/last_words.h"
+#include "base/final_context.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
@@ -49,8 +49,8 @@ std::string DescribeOwner(const ForeignLock& lock, absl::Time now) {
 // The locks of others, as seen from one look to the next. Not thread-safe.
 class ForeignLocks {
  public:
-  ForeignLocks(Repository& repository, const LockWitnesses& witnesses, const Clock& clock)
-      : repository_(repository), witnesses_(witnesses), clock_(clock) {}
+  ForeignLocks(Repository& repository, const LivenessProbes& liveness_probes, const Clock& clock)
+      : repository_(repository), liveness_probes_(liveness_probes), clock_(clock) {}
 
   // Looks at all locks but `own`, removes those whose owners are dead, and returns the rest.
   absl::StatusOr<std::vector<ForeignLock>> Look(const CallContext& ctx, const Id& own) {
@@ -73,7 +73,7 @@ class ForeignLocks {
     return alive;
   }
 
-  // Whether nobody has been told yet that we wait for this one.
+  // Whether waiting for this one was not reported yet.
   bool FirstMention(const Id& id) { return mentioned_.insert(id).second; }
 
   // Locks that were removed, and those of the last look that were not.
@@ -110,19 +110,19 @@ class ForeignLocks {
   }
 
   bool IsDead(const ForeignLock& lock) const {
-    // Whoever lives replaces a lock by one with another id each five minutes.
+    // A living client replaces a lock by one with another id each five minutes.
     if (clock_.Uptime() - lock.first_seen >= kLockStaleAfter) {
       return true;
     }
     const std::optional<LockOwner> owner =
         lock.readable ? DecodeLockHostname(lock.file.hostname) : std::nullopt;
-    return owner.has_value() && IsProvenDead(*owner, witnesses_);
+    return owner.has_value() && IsProvenDead(*owner, liveness_probes_);
   }
 
   bool Remove(const CallContext& ctx, const ForeignLock& lock) {
     const absl::Status status = repository_.RemoveFile(ctx, FileKind::kLock, lock.id);
     if (!status.ok()) {
-      CSIDELTA_LOG(kInfo, "a dead lock stays", {"lock", lock.id.Hex()},
+      CSIDELTA_LOG(kInfo, "a stale lock stays", {"lock", lock.id.Hex()},
                    {"error", std::string(status.message())});
       return false;
     }
@@ -133,7 +133,7 @@ class ForeignLocks {
   }
 
   Repository& repository_;
-  const LockWitnesses& witnesses_;
+  const LivenessProbes& liveness_probes_;
   const Clock& clock_;
   std::map<Id, ForeignLock> seen_;
   std::set<Id> mentioned_;
@@ -142,7 +142,7 @@ class ForeignLocks {
 
 namespace {
 
-// Those of `locks` that stand in the way of a lock of ours.
+// Those of `locks` that conflict with our lock.
 std::vector<ForeignLock> Conflicting(const std::vector<ForeignLock>& locks, bool exclusive) {
   std::vector<ForeignLock> conflicts;
   for (const ForeignLock& lock : locks) {
@@ -187,7 +187,7 @@ Lock::~Lock() {
   refresher_ = std::jthread();  // Stops and joins.
   CallContext ctx;
   ctx.clock = &clock_;
-  const absl::Status status = Release(LastWords(ctx));
+  const absl::Status status = Release(FinalContext(ctx));
   if (!status.ok()) {
     CSIDELTA_LOG(kInfo, "our lock stays; it runs out by itself",
                  {"error", std::string(status.message())});
@@ -208,7 +208,7 @@ absl::StatusOr<Id> Lock::WriteOwn(const CallContext& ctx) {
   return repository_.SaveFile(ctx, FileKind::kLock, EncodeLock(file));
 }
 
-// Writes our lock and keeps it if nobody else did the same. ABORTED (IsLocked) when others hold
+// Writes our lock and keeps it if no other client did the same. ABORTED (IsLocked) when others hold
 // conflicting ones.
 absl::Status Lock::TryTake(const CallContext& ctx, ForeignLocks& foreign) {
   ASSIGN_OR_RETURN(const std::vector<ForeignLock> before, foreign.Look(ctx, Id()));
@@ -227,8 +227,8 @@ absl::Status Lock::TryTake(const CallContext& ctx, ForeignLocks& foreign) {
       refreshed_at_ = written_at;
       return absl::OkStatus();
     }
-    // Also when the stop is why there is no second look: nobody would refresh or release it.
-    const absl::Status removed = repository_.RemoveFile(LastWords(ctx), FileKind::kLock, id);
+    // Also when the stop is why there is no second look: it would never be refreshed or released.
+    const absl::Status removed = repository_.RemoveFile(FinalContext(ctx), FileKind::kLock, id);
     RETURN_IF_ERROR(after.status());
     RETURN_IF_ERROR(removed);
   }
@@ -242,7 +242,7 @@ absl::Status Lock::TryTake(const CallContext& ctx, ForeignLocks& foreign) {
 absl::StatusOr<std::unique_ptr<Lock>> Lock::Acquire(const CallContext& ctx, Repository& repository,
                                                     const LockOptions& options) {
   std::unique_ptr<Lock> lock(new Lock(repository, options, *ctx.clock));
-  ForeignLocks foreign(repository, lock->options_.witnesses, *ctx.clock);
+  ForeignLocks foreign(repository, lock->options_.liveness_probes, *ctx.clock);
   const absl::Duration give_up_at = ctx.clock->Uptime() + options.wait_max;
   while (true) {
     const absl::Status status = lock->TryTake(ctx, foreign);
@@ -272,7 +272,7 @@ absl::Status Lock::CheckStillThere(const CallContext& ctx, const Id& id) {
     lost_ = true;
   }
   if (lost_) {
-    return absl::AbortedError("our lock was removed by somebody else");
+    return absl::AbortedError("our lock was removed by another client");
   }
   return status;
 }
@@ -280,21 +280,21 @@ absl::Status Lock::CheckStillThere(const CallContext& ctx, const Id& id) {
 absl::Status Lock::Refresh(const CallContext& ctx) {
   const MutexLock lock(mutex_);
   if (!held_ || lost_) {
-    return absl::AbortedError("our lock was removed by somebody else");
+    return absl::AbortedError("our lock was removed by another client");
   }
   const absl::Duration written_at = clock_.Uptime();
   ASSIGN_OR_RETURN(const Id next, WriteOwn(ctx));
-  // The old one must still be there when the new one is: between two locks of ours there is no
+  // The old one must still be there when the new one is: between our two locks there is no
   // moment without one.
   const absl::Status there = CheckStillThere(ctx, id_);
   if (!there.ok()) {
     // At worst a lock of a dead process stays, which runs out.
-    repository_.RemoveFile(LastWords(ctx), FileKind::kLock, next).IgnoreError();
+    repository_.RemoveFile(FinalContext(ctx), FileKind::kLock, next).IgnoreError();
     return there;
   }
   const Id old = std::exchange(id_, next);
   refreshed_at_ = written_at;
-  return repository_.RemoveFile(LastWords(ctx), FileKind::kLock, old);
+  return repository_.RemoveFile(FinalContext(ctx), FileKind::kLock, old);
 }
 
 absl::Status Lock::Fence(const CallContext& ctx) {
@@ -341,13 +341,14 @@ absl::Status ConfirmSnapshot(const CallContext& ctx, Repository& repository, con
                              absl::FunctionRef<absl::Status(const CallContext&)> fence) {
   absl::Status held = fence(ctx);
   if (!held.ok() && !ctx.Check().ok()) {
-    // A stop that comes now is no reason to doubt what is stored.
-    held = fence(LastWords(ctx));
+    // A stop that comes now does not make it right to doubt what is stored.
+    held = fence(FinalContext(ctx));
   }
   if (held.ok()) {
     return held;
   }
-  const absl::Status removed = repository.RemoveFile(LastWords(ctx), FileKind::kSnapshot, snapshot);
+  const absl::Status removed =
+      repository.RemoveFile(FinalContext(ctx), FileKind::kSnapshot, snapshot);
   return Annotate(
       held, removed.ok()
                 ? absl::StrCat("snapshot ", snapshot.ShortHex(),

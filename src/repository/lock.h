@@ -56,7 +56,7 @@ struct LockOwner {
 };
 
 std::string EncodeLockHostname(const LockOwner& owner);
-// nullopt when the lock is not one of ours: then nothing is proven.
+// nullopt when the lock was written by another program: then nothing is known.
 std::optional<LockOwner> DecodeLockHostname(absl::string_view hostname);
 
 struct LockFile {
@@ -72,22 +72,22 @@ absl::StatusOr<LockFile> DecodeLock(absl::string_view json);
 // This process, read from /proc.
 ProcessIdentity OwnProcess();
 
-// When the process `pid` of our own PID namespace was started; 0 when there is none, nullopt when
+// When the process `pid` of our own PID namespace was started; 0 when none exists, nullopt when
 // it cannot be told.
 std::optional<uint64_t> StartTicksOf(int64_t pid);
 
 // How to look at processes and Pods. Replaced in tests.
-struct LockWitnesses {
+struct LivenessProbes {
   ProcessIdentity self = OwnProcess();
   std::function<std::optional<uint64_t>(int64_t pid)> start_ticks_of = StartTicksOf;
-  // Whether a Pod is known to be gone; null where nobody knows.
+  // Whether a Pod is known to be gone; null where that is unknown.
   std::function<bool(const std::string& pod_uid)> pod_is_gone = nullptr;
 };
 
 // Whether the owner is dead beyond doubt: same boot, same PID namespace, and its pid is gone or
 // was, seen from the same time namespace, started at another time; or its Pod is gone. Anything
 // missing: no proof.
-bool IsProvenDead(const LockOwner& owner, const LockWitnesses& witnesses);
+bool IsProvenDead(const LockOwner& owner, const LivenessProbes& liveness_probes);
 
 struct LockOptions {
   bool exclusive = false;
@@ -96,7 +96,7 @@ struct LockOptions {
   absl::Duration wait_max;
   LockOwner owner;
   std::string username = "csi-delta";
-  LockWitnesses witnesses;
+  LivenessProbes liveness_probes;
   // Called once for each conflicting lock that we wait for, with a sentence for people.
   std::function<void(const std::string&)> on_wait = nullptr;
   // False: the store is read-only, or we only read: a PERMISSION_DENIED from it means that there is
@@ -113,7 +113,7 @@ class ForeignLocks;
 // removed, and so are those that our own clock has seen unchanged for kLockStaleAfter.
 //
 //   absent --Acquire--> held --Release--> absent
-//                       held --somebody removed it, or no refresh succeeded--> lost: Fence() fails
+//                       held --it was removed, or no refresh succeeded--> lost: Fence() fails
 //
 // Thread-safe. The destructor releases, trying for a few seconds.
 class Lock {
@@ -129,7 +129,7 @@ class Lock {
   bool held() const;
 
   // What Acquire() met of other runs: the locks that it removed because their owners are dead, and
-  // all others, of ours and of other programs, whose owners may be at work.
+  // all others, of csi-delta and of other programs, whose owners may be at work.
   struct Unfinished {
     int removed = 0;
     int others = 0;

@@ -58,13 +58,14 @@ bool IsComplete(const ProcessIdentity& process) {
 
 // When a process with the owner's pid was started, where that says anything about the owner; 0: no
 // such process.
-std::optional<uint64_t> StartTicksOfOwner(const LockOwner& owner, const LockWitnesses& witnesses) {
-  const ProcessIdentity& self = witnesses.self;
+std::optional<uint64_t> StartTicksOfOwner(const LockOwner& owner,
+                                          const LivenessProbes& liveness_probes) {
+  const ProcessIdentity& self = liveness_probes.self;
   if (!IsComplete(owner.process) || !IsComplete(self) || owner.process.boot_id != self.boot_id ||
       owner.process.pid_namespace != self.pid_namespace) {
     return std::nullopt;
   }
-  const std::optional<uint64_t> ticks = witnesses.start_ticks_of(owner.process.pid);
+  const std::optional<uint64_t> ticks = liveness_probes.start_ticks_of(owner.process.pid);
   // The kernel counts ticks from where the reader's time namespace begins. Only that no process has
   // the pid is the same from everywhere.
   const bool is_comparable = owner.process.time_namespace == self.time_namespace;
@@ -177,12 +178,12 @@ ProcessIdentity OwnProcess() {
           .time_namespace = has_time_namespaces ? time.st_ino : kInitialTimeNamespace};
 }
 
-bool IsProvenDead(const LockOwner& owner, const LockWitnesses& witnesses) {
-  if (!owner.pod_uid.empty() && witnesses.pod_is_gone != nullptr &&
-      witnesses.pod_is_gone(owner.pod_uid)) {
+bool IsProvenDead(const LockOwner& owner, const LivenessProbes& liveness_probes) {
+  if (!owner.pod_uid.empty() && liveness_probes.pod_is_gone != nullptr &&
+      liveness_probes.pod_is_gone(owner.pod_uid)) {
     return true;
   }
-  const std::optional<uint64_t> start_ticks = StartTicksOfOwner(owner, witnesses);
+  const std::optional<uint64_t> start_ticks = StartTicksOfOwner(owner, liveness_probes);
   return start_ticks.has_value() && *start_ticks != owner.process.start_ticks;
 }
 

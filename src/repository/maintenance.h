@@ -19,7 +19,7 @@ namespace csidelta::repository {
 // Threads of a maintenance run that wait for the store, or compute.
 inline constexpr std::size_t kMaintenanceThreads = 8;
 
-// Told how far a stage ("trees", "packs", ...) is. `total` is 0 while nobody knows it. May be null;
+// Told how far a stage ("trees", "packs", ...) is. `total` is 0 while it is unknown. May be null;
 // called by several threads at the same time.
 using ProgressReporter = std::function<void(absl::string_view stage, int64_t done, int64_t total)>;
 

@@ -20,9 +20,9 @@ inline constexpr int64_t kBlobsPerPass = int64_t{1} << 20;
 // How many of the first `pack_ordinals` to ask for at once; at least one.
 inline std::size_t PacksOfPass(const BlobIndex& index, absl::Span<const uint32_t> pack_ordinals) {
   std::size_t packs = 1;
-  int64_t blobs = index.facts(pack_ordinals.front()).blobs;
+  int64_t blobs = index.info(pack_ordinals.front()).blobs;
   while (packs < pack_ordinals.size() &&
-         (blobs += index.facts(pack_ordinals[packs]).blobs) <= kBlobsPerPass) {
+         (blobs += index.info(pack_ordinals[packs]).blobs) <= kBlobsPerPass) {
     ++packs;
   }
   return packs;
@@ -39,7 +39,7 @@ inline absl::StatusOr<PackContents> ContentsOf(const BlobIndex& index,
                                                absl::Span<const uint32_t> pack_ordinals) {
   PackContents contents;
   for (const uint32_t pack : pack_ordinals) {
-    contents[pack].reserve(index.facts(pack).blobs);
+    contents[pack].reserve(index.info(pack).blobs);
   }
   RETURN_IF_ERROR(index.ForEach([&](const IndexedCopy& copy) {
     if (const auto found = contents.find(copy.pack_ordinal); found != contents.end()) {

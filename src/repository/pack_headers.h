@@ -12,7 +12,7 @@
 
 namespace csidelta::repository {
 
-// Called with a pack and the entries of its header, or why there are none.
+// Called with a pack and the entries of its header, or why none exist.
 using PackHeaderSink = absl::FunctionRef<absl::Status(
     const FileInfo& pack, absl::StatusOr<std::vector<PackEntry>> entries)>;
 

@@ -17,7 +17,8 @@
 namespace csidelta::repository {
 namespace {
 
-// What the first request fetches: the headers of most small packs, and of ours with 512 KiB chunks.
+// What the first request fetches: the headers of most small packs, and of csi-delta with 512 KiB
+// chunks.
 constexpr int64_t kTailBytes = 4 << 10;
 
 constexpr uint8_t kTreeKindBit = 1;

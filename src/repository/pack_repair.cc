@@ -36,8 +36,8 @@ class PacksRepair {
 
   // How long the chunks are of which a file of a volume may be made.
   void NoteLengths(const Node& node);
-  absl::Status PrepareRefill(const PackContents& contents);
-  absl::Status RefillMissing();
+  absl::Status PrepareRepairSource(const PackContents& contents);
+  absl::Status FillInMissing();
   absl::StatusOr<PackRepair> Repair(const PackId& pack, absl::Span<const NumberedEntry> entries);
 
   // Nothing when the pack is gone, or does not read at all.
@@ -50,7 +50,7 @@ class PacksRepair {
   // Whether a copy in another pack reads. That pack may be one to repair as well: then the copy is
   // intact there, and moves with it.
   absl::StatusOr<bool> IsElsewhere(const BlobHandle& handle, const PackId& pack);
-  absl::StatusOr<std::optional<std::string>> Refill(const BlobHandle& handle);
+  absl::StatusOr<std::optional<std::string>> LoadFromSource(const BlobHandle& handle);
 
   const CallContext& ctx_;
   Repository& repository_;
@@ -77,7 +77,7 @@ absl::StatusOr<RepairPacksResult> PacksRepair::Run(Lock& lock, absl::Span<const 
   std::vector<PackId> removed;
   ASSIGN_OR_RETURN(const PackContents contents, ContentsOf(repository_.index(), ordinals));
   RETURN_IF_ERROR(FindMissing(ordinals));
-  RETURN_IF_ERROR(PrepareRefill(contents));
+  RETURN_IF_ERROR(PrepareRepairSource(contents));
   for (const uint32_t ordinal : ordinals) {
     RETURN_IF_ERROR(ctx_.Check());
     Report(options_.progress, "packs", static_cast<int64_t>(result_.packs.size()),
@@ -89,7 +89,7 @@ absl::StatusOr<RepairPacksResult> PacksRepair::Run(Lock& lock, absl::Span<const 
     }
     result_.packs.push_back(std::move(repair));
   }
-  RETURN_IF_ERROR(RefillMissing());
+  RETURN_IF_ERROR(FillInMissing());
   RETURN_IF_ERROR(writer_.Flush());
   RETURN_IF_ERROR(lock.Fence(ctx_));
   const absl::flat_hash_set<PackId> dropped(removed.begin(), removed.end());
@@ -193,8 +193,8 @@ void PacksRepair::NoteLengths(const Node& node) {
   }
 }
 
-absl::Status PacksRepair::PrepareRefill(const PackContents& contents) {
-  if (options_.prepare_refill == nullptr) {
+absl::Status PacksRepair::PrepareRepairSource(const PackContents& contents) {
+  if (options_.prepare_repair_source == nullptr) {
     return absl::OkStatus();
   }
   wanted_.ids = missing_;
@@ -205,17 +205,17 @@ absl::Status PacksRepair::PrepareRefill(const PackContents& contents) {
       }
     }
   }
-  return options_.prepare_refill(ctx_, wanted_);
+  return options_.prepare_repair_source(ctx_, wanted_);
 }
 
-absl::Status PacksRepair::RefillMissing() {
+absl::Status PacksRepair::FillInMissing() {
   for (const BlobId& blob : missing_) {
     RETURN_IF_ERROR(ctx_.Check());
     ASSIGN_OR_RETURN(const std::optional<std::string> plaintext,
-                     Refill({.type = BlobType::kData, .id = blob}));
+                     LoadFromSource({.type = BlobType::kData, .id = blob}));
     if (plaintext.has_value()) {
       RETURN_IF_ERROR(writer_.AddBlob(BlobType::kData, blob, *plaintext).status());
-      ++result_.missing_refilled;
+      ++result_.missing_filled_in;
     }
   }
   return absl::OkStatus();
@@ -226,7 +226,7 @@ absl::StatusOr<PackRepair> PacksRepair::Repair(const PackId& pack,
   PackRepair repair = {.pack = pack, .lost = {}};
   ASSIGN_OR_RETURN(const std::string bytes, LoadWhatIsLeft(repair.pack));
   std::vector<PackEntry> intact;
-  absl::flat_hash_map<BlobHandle, std::string> refilled;
+  absl::flat_hash_map<BlobHandle, std::string> filled_in;
   for (const auto& [copy, entry] : entries) {
     if (Read(bytes, entry).has_value()) {
       intact.push_back(entry);
@@ -237,21 +237,21 @@ absl::StatusOr<PackRepair> PacksRepair::Repair(const PackId& pack,
       ++repair.blobs_elsewhere;
       continue;
     }
-    ASSIGN_OR_RETURN(std::optional<std::string> plaintext, Refill(entry.handle));
+    ASSIGN_OR_RETURN(std::optional<std::string> plaintext, LoadFromSource(entry.handle));
     if (plaintext.has_value()) {
-      refilled.emplace(entry.handle, *std::move(plaintext));
+      filled_in.emplace(entry.handle, *std::move(plaintext));
     } else {
       repair.lost.push_back(entry.handle);
     }
   }
   repair.blobs_intact = static_cast<int64_t>(intact.size());
-  repair.blobs_refilled = static_cast<int64_t>(refilled.size());
+  repair.blobs_filled_in = static_cast<int64_t>(filled_in.size());
   repair.removed = repair.lost.empty() || options_.drop_lost;
   if (repair.removed) {
     RETURN_IF_ERROR(Move(bytes, intact));
   }
   // These are worth keeping in any case: the volume may be gone tomorrow.
-  for (const auto& [handle, plaintext] : refilled) {
+  for (const auto& [handle, plaintext] : filled_in) {
     RETURN_IF_ERROR(writer_.AddBlob(handle.type, handle.id, plaintext).status());
   }
   return repair;
@@ -302,11 +302,11 @@ absl::StatusOr<bool> PacksRepair::IsElsewhere(const BlobHandle& handle, const Pa
   return false;
 }
 
-absl::StatusOr<std::optional<std::string>> PacksRepair::Refill(const BlobHandle& handle) {
-  if (options_.refill == nullptr) {
+absl::StatusOr<std::optional<std::string>> PacksRepair::LoadFromSource(const BlobHandle& handle) {
+  if (options_.repair_source == nullptr) {
     return std::optional<std::string>();
   }
-  absl::StatusOr<std::string> plaintext = options_.refill(ctx_, handle);
+  absl::StatusOr<std::string> plaintext = options_.repair_source(ctx_, handle);
   if (absl::IsNotFound(plaintext.status())) {
     return std::optional<std::string>();
   }

@@ -26,7 +26,7 @@ absl::Status Refuse(absl::string_view what, absl::string_view next_step) {
 }
 
 // What one pack is made of.
-struct PackUse : PackFacts {
+struct PackUse : PackInfo {
   int64_t used_bytes = 0;  // Of the copies to keep.
   uint32_t keepers = 0;
   bool present = false;  // Stored, with exactly these bytes.
@@ -120,6 +120,7 @@ absl::Status Planner::FindUsed() {
   ASSIGN_OR_RETURN(const std::vector<StoredSnapshot> snapshots,
                    repository_.ListSnapshots(
                        ctx_, [&](const Id& id, const absl::Status&) { damaged.push_back(id); }));
+  // What a snapshot needs whose file does not read is unknown: pruning could remove it.
   if (!damaged.empty()) {
     const std::string hex = damaged.front().Hex();
     return Refuse(absl::StrCat("the file snapshots/", hex, " does not read"),
@@ -211,9 +212,11 @@ absl::Status Planner::FindSidecars() {
 }
 
 absl::Status Planner::ComparePacks() {
+  // A pack of another size than its index says was not written to its end, or was replaced: none of
+  // its copies counts, and what only it holds is found missing in ChooseKeepers().
   packs_.resize(index().packs().size());
   for (uint32_t i = 0; i < packs_.size(); ++i) {
-    static_cast<PackFacts&>(packs_[i]) = index().facts(i);
+    static_cast<PackInfo&>(packs_[i]) = index().info(i);
   }
   return repository_.ListPacks(ctx_, [&](const FileInfo& file) {
     const std::optional<uint32_t> ordinal = index().FindPack(file.id);
@@ -252,6 +255,8 @@ absl::Status Planner::ChooseKeepers() {
       Keep(copy);
     }
   }));
+  // Of a blob with several copies one is kept. Packs that stay anyway come first, so that few packs
+  // stay for such copies alone; two passes over the index cost less memory than sorting the copies.
   BlobMarks kept(index());
   for (const bool only_in_used_packs : {true, false}) {
     if (doubled.count() == 0) {
@@ -320,6 +325,8 @@ void Planner::ChoosePacks() {
 }
 
 void Planner::ChooseRepacked(std::vector<uint32_t> candidates) {
+  // The greatest share of unused bytes first: it frees the most for the bytes that are written
+  // again.
   std::sort(candidates.begin(), candidates.end(), [&](uint32_t left, uint32_t right) {
     const auto rank = [&](uint32_t i) {
       const PackUse& pack = packs_[i];
@@ -341,6 +348,7 @@ void Planner::ChooseRepacked(std::vector<uint32_t> candidates) {
 }
 
 bool Planner::Repack(uint32_t pack) {
+  // A pack that does not fit is left for the next prune, while smaller ones after it may still fit.
   int64_t& repacked = plan_.figures.bytes_repacked;
   if (packs_[pack].stored_bytes > options_.repack_bytes_max - repacked) {
     return false;

@@ -105,7 +105,7 @@ struct PruneResult {
 
 // Does it. REQUIRES that `lock` is exclusive and was held when the index was loaded; ABORTED when
 // an index file tells that it was not. The index of `repository` is out of date afterwards: open it
-// anew.
+// again.
 absl::StatusOr<PruneResult> RunPrune(const CallContext& ctx, Repository& repository, Lock& lock,
                                      const PrunePlan& plan, const PruneOptions& options);
 

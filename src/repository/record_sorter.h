@@ -88,7 +88,7 @@ class RecordSorter {
   absl::Status Close(std::vector<Record> run);
 
   // Has source.next point at a record; false when there are no more.
-  absl::StatusOr<bool> Refill(Source& source);
+  absl::StatusOr<bool> LoadFromSource(Source& source);
 
   absl::Status Merge(std::vector<Source> sources, Take take);
 
@@ -170,7 +170,7 @@ absl::Status RecordSorter<Record>::Close(std::vector<Record> run) {
 }
 
 template <typename Record>
-absl::StatusOr<bool> RecordSorter<Record>::Refill(Source& source) {
+absl::StatusOr<bool> RecordSorter<Record>::LoadFromSource(Source& source) {
   if (source.next != source.end) {
     return true;
   }
@@ -194,7 +194,7 @@ template <typename Record>
 absl::Status RecordSorter<Record>::Merge(std::vector<Source> sources, Take take) {
   std::vector<Head> heads;
   for (Source& source : sources) {
-    ASSIGN_OR_RETURN(const bool more, Refill(source));
+    ASSIGN_OR_RETURN(const bool more, LoadFromSource(source));
     if (more) {
       heads.push_back({.prefix = source.next->SortPrefix(), .source = &source});
     }
@@ -210,7 +210,7 @@ absl::Status RecordSorter<Record>::Merge(std::vector<Source> sources, Take take)
       RETURN_IF_ERROR(take(out));
       out.clear();
     }
-    ASSIGN_OR_RETURN(const bool more, Refill(*head.source));
+    ASSIGN_OR_RETURN(const bool more, LoadFromSource(*head.source));
     if (more) {
       head.prefix = head.source->next->SortPrefix();
       std::push_heap(heads.begin(), heads.end());

@@ -18,7 +18,7 @@
 #include "repository/repository.h"
 
 // Makes a damaged repository whole again, as far as its bytes allow. Both repairs may die anywhere
-// and be run again. `repository`'s index is out of date after either: open it anew.
+// and be run again. `repository`'s index is out of date after either: open it again.
 namespace csidelta::repository {
 
 struct RepairIndexOptions {
@@ -29,7 +29,7 @@ struct RepairIndexOptions {
 
 struct RepairIndexResult {
   std::vector<Id> unreadable_files;   // Index files that were replaced.
-  std::vector<PackId> packs_added;    // Listed anew, from their own headers.
+  std::vector<PackId> packs_added;    // Listed again, from their own headers.
   std::vector<PackId> packs_dropped;  // Listed, but not stored.
   // Stored, but neither a header nor, for those in no index, anything else tells what they hold.
   // Those that an index lists stay listed, so that RepairPacks() can save what is in them.
@@ -50,7 +50,7 @@ absl::StatusOr<RepairIndexResult> RepairIndex(const CallContext& ctx, Repository
 
 // Yields the plaintext of a blob from elsewhere, such as the live volume. NOT_FOUND when it has
 // none. What does not hash to the blob's id is not used: a volume may have changed since.
-using BlobRefill =
+using BlobRepairSource =
     std::function<absl::StatusOr<std::string>(const CallContext& ctx, const BlobHandle& handle)>;
 
 // A data blob that snapshots name, as a volume would hold it: it begins at a multiple of one of
@@ -62,10 +62,11 @@ struct WantedChunks {
 };
 
 struct RepairPacksOptions {
-  BlobRefill refill = nullptr;  // May be null.
-  // Called once before the first call of `refill`, with all that it may be asked for. May be null.
-  std::function<absl::Status(const CallContext& ctx, const WantedChunks& wanted)> prepare_refill =
-      nullptr;
+  BlobRepairSource repair_source = nullptr;  // May be null.
+  // Called once before the first call of `repair_source`, with all that it may be asked for. May be
+  // null.
+  std::function<absl::Status(const CallContext& ctx, const WantedChunks& wanted)>
+      prepare_repair_source = nullptr;
   // Remove packs also when some of their blobs are lost; the snapshots that need them are then
   // beyond repair. Else such packs stay as they are.
   bool drop_lost = false;
@@ -77,7 +78,7 @@ struct PackRepair {
   PackId pack;
   int64_t blobs_intact = 0;     // Read from this pack.
   int64_t blobs_elsewhere = 0;  // Another pack has them.
-  int64_t blobs_refilled = 0;
+  int64_t blobs_filled_in = 0;
   std::vector<BlobHandle> lost;
   bool removed = false;  // Its blobs are in other packs now.
 };
@@ -87,11 +88,11 @@ struct RepairPacksResult {
   std::vector<PackId> unlisted;  // Asked for, and in no index: there is nothing to move.
   // Data blobs that snapshots name, beside those of `packs`: in no index, or only where no pack is.
   int64_t blobs_missing = 0;
-  int64_t missing_refilled = 0;
+  int64_t missing_filled_in = 0;
   int64_t trees_unreadable = 0;  // What they name is not known.
 
   int64_t lost() const {
-    int64_t blobs = blobs_missing - missing_refilled;
+    int64_t blobs = blobs_missing - missing_filled_in;
     for (const PackRepair& repair : packs) {
       blobs += static_cast<int64_t>(repair.lost.size());
     }

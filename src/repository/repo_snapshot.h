@@ -65,7 +65,7 @@ struct StoredSnapshot {
   RepoSnapshot snapshot;
 };
 
-// The newest of those in `all` that match; null when there is none. One that another builds on is
+// The newest of those in `all` that match; null when none exists. One that another builds on is
 // not it, whatever the clock said then, and one that is dated in the future only where all are.
 const StoredSnapshot* NewestOf(absl::Span<const StoredSnapshot> all,
                                absl::FunctionRef<bool(const RepoSnapshot&)> matches,

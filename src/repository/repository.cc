@@ -10,7 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
-#include "base/last_words.h"
+#include "base/final_context.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
@@ -229,7 +229,7 @@ absl::StatusOr<std::unique_ptr<Repository>> Repository::Init(const CallContext& 
   options.if_absent = true;
   absl::Status put = store.Put(ctx, kConfigKey, sealed, options);
   if (absl::IsUnimplemented(put)) {
-    // Deriving the key took a while: nobody may have been faster.
+    // Deriving the key took a while: no other client may have been faster.
     options.if_absent = false;
     const absl::Status seen = store.Stat(ctx, kConfigKey).status();
     put = absl::IsNotFound(seen) ? store.Put(ctx, kConfigKey, sealed, options)
@@ -248,7 +248,7 @@ absl::StatusOr<std::unique_ptr<Repository>> Repository::Init(const CallContext& 
 // wins: that whose config is in the store in the end. The others take back their keys, with which
 // that config does not open.
 absl::Status Repository::ConfirmConfig(const CallContext& ctx, absl::string_view password,
-                                       const std::string& ours, bool was_refused) {
+                                       const std::string& own, bool was_refused) {
   const auto read = [&](std::string& sealed) -> absl::StatusOr<std::string> {
     ASSIGN_OR_RETURN(sealed, GetWhole(ctx, store_, kConfigKey, kConfigBytesMax));
     return Sealer(master_key_, *environment_.random).Open(sealed);
@@ -260,8 +260,8 @@ absl::Status Repository::ConfirmConfig(const CallContext& ctx, absl::string_view
   if (absl::IsDataLoss(text.status())) {
     ASSIGN_OR_RETURN(const std::vector<FileInfo> keys, CollectIds(ctx, store_, "keys/"));
     if (keys.size() == 1 && keys[0].id == key_id_) {
-      // Another run had saved its key before its config: this one is ours, and damaged.
-      RETURN_IF_ERROR(store_.Put(ctx, kConfigKey, ours, {}));
+      // Another run had saved its key before its config: this one is this run's, and damaged.
+      RETURN_IF_ERROR(store_.Put(ctx, kConfigKey, own, {}));
       text = read(sealed);
     }
   }
@@ -270,7 +270,7 @@ absl::Status Repository::ConfirmConfig(const CallContext& ctx, absl::string_view
     // of one answer alone: it may have been damaged on its way.
     Repository winner(store_, environment_);
     if (was_refused || winner.OpenWith(ctx, password, sealed).ok()) {
-      RETURN_IF_ERROR(store_.Delete(LastWords(ctx), KeyFileKey(key_id_)));
+      RETURN_IF_ERROR(store_.Delete(FinalContext(ctx), KeyFileKey(key_id_)));
       return ExistsAlready(store_);
     }
     return Annotate(text.status(), "config, read back");
@@ -448,7 +448,7 @@ absl::Status Repository::RemoveKey(const CallContext& ctx, const Id& id) {
   return DeleteKeyFile(ctx, id);
 }
 
-// Whoever takes away a key relies on it: that it is gone is seen, as in RemoveFiles().
+// Removing a key relies on it: that it is gone is seen, as in RemoveFiles().
 absl::Status Repository::DeleteKeyFile(const CallContext& ctx, const Id& id) {
   for (int round = 0; round < kRemovalRounds; ++round) {
     RETURN_IF_ERROR(store_.Delete(ctx, KeyFileKey(id)));
@@ -505,7 +505,7 @@ absl::StatusOr<Id> Repository::SaveFile(const CallContext& ctx, FileKind kind,
   if (!id.ok() && kind != FileKind::kIndex && !key.empty()) {
     // It may have been stored all the same. A lock would keep everyone out until it runs out; a
     // snapshot would be one of a run that is reported as failed, and whose lock may be lost.
-    store_.Delete(LastWords(ctx), key).IgnoreError();
+    store_.Delete(FinalContext(ctx), key).IgnoreError();
   }
   return id;
 }

@@ -145,7 +145,7 @@ class Repository {
 
   // Gives back the memory of the index; it may be loaded again. Not beside other calls.
   void DropIndex();
-  // The same, anew: for a writer that is done, so that what it wrote is found. Wants to be alone.
+  // The same, again: for a writer that is done, so that what it wrote is found. Wants to be alone.
   absl::Status ReloadIndex(const CallContext& ctx);
   // REQUIRES that LoadIndex() returned OK.
   const BlobIndex& index() const { return index_; }
@@ -172,7 +172,7 @@ class Repository {
   absl::StatusOr<std::string> LoadPackRange(const CallContext& ctx, const PackId& pack,
                                             int64_t offset_bytes, int64_t length_bytes) const;
 
-  // --- Sidecars: caches of ours, which restic does not see ---
+  // --- Sidecars: our caches, which restic does not see ---
   absl::Status SaveLocator(const CallContext& ctx, const Id& snapshot, const TreeLocator& locator,
                            int64_t* stored_bytes = nullptr);
   absl::StatusOr<TreeLocator> LoadLocator(const CallContext& ctx, const Id& snapshot) const;
@@ -200,7 +200,7 @@ class Repository {
   absl::Status OpenWithKey(const CallContext& ctx, const Id& id, absl::string_view password);
   absl::Status PrepareKey(const CallContext& ctx, absl::string_view password);
   absl::Status ConfirmConfig(const CallContext& ctx, absl::string_view password,
-                             const std::string& ours, bool was_refused);
+                             const std::string& own, bool was_refused);
   absl::Status DeleteKeyFile(const CallContext& ctx, const Id& id);
   absl::StatusOr<Id> SaveSealed(const CallContext& ctx, absl::string_view text,
                                 absl::FunctionRef<std::string(const Id&)> key_of,

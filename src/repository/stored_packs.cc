@@ -32,7 +32,7 @@ absl::StatusOr<absl::flat_hash_set<PackId>> FindAbsentPacks(const CallContext& c
   std::vector<bool> stored(index.packs().size());
   RETURN_IF_ERROR(repository.ListPacks(ctx, [&](const FileInfo& file) {
     const std::optional<uint32_t> ordinal = index.FindPack(file.id);
-    if (ordinal.has_value() && index.facts(*ordinal).stored_bytes == file.size_bytes) {
+    if (ordinal.has_value() && index.info(*ordinal).stored_bytes == file.size_bytes) {
       stored[*ordinal] = true;
     }
     return absl::OkStatus();
@@ -49,7 +49,7 @@ absl::StatusOr<absl::flat_hash_set<PackId>> FindAbsentPacks(const CallContext& c
 PackSample SampleDataPacks(const BlobIndex& index, const absl::flat_hash_set<PackId>& absent) {
   PackSample sample;
   for (uint32_t i = 0; i < index.packs().size(); ++i) {
-    if (index.facts(i).has_data && !absent.contains(index.packs()[i])) {
+    if (index.info(i).has_data && !absent.contains(index.packs()[i])) {
       sample.Add(index.packs()[i]);
     }
   }

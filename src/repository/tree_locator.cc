@@ -55,12 +55,12 @@ absl::Status ReadPlace(absl::string_view bytes, std::size_t at,
   return absl::OkStatus();
 }
 
-void AppendShardPlace(std::string& out, const ShardPlace& place) {
+void AppendShardPlace(std::string& out, const ShardPosition& place) {
   AppendLe32(out, uint32_t{place.file} | uint32_t{place.sealed_bytes} << 16);
   AppendLe32(out, place.offset_bytes);
 }
 
-ShardPlace ReadShardPlace(absl::string_view bytes, std::size_t at) {
+ShardPosition ReadShardPlace(absl::string_view bytes, std::size_t at) {
   const uint32_t both = ReadLe32(bytes, at);
   return {.file = static_cast<uint16_t>(both),
           .sealed_bytes = static_cast<uint16_t>(both >> 16),
@@ -126,8 +126,8 @@ void PackSample::Add(const PackId& pack) {
   }
 }
 
-const ShardPlace* TreeLocator::ShardOf(const TreePosition& position) const {
-  const std::vector<ShardPlace>& shards = position.is_leaf ? leaf_shards : level1_shards;
+const ShardPosition* TreeLocator::ShardOf(const TreePosition& position) const {
+  const std::vector<ShardPosition>& shards = position.is_leaf ? leaf_shards : level1_shards;
   const auto at = static_cast<std::size_t>(position.number / kShardTrees);
   return at < shards.size() && shards[at].file != 0 ? &shards[at] : nullptr;
 }
@@ -144,10 +144,10 @@ std::string TreeLocator::Encode() const {
   for (const Id& file : files) {
     AppendId(out, file);
   }
-  for (const ShardPlace& place : level1_shards) {
+  for (const ShardPosition& place : level1_shards) {
     AppendShardPlace(out, place);
   }
-  for (const ShardPlace& place : leaf_shards) {
+  for (const ShardPosition& place : leaf_shards) {
     AppendShardPlace(out, place);
   }
   AppendLe32(out, data_packs.count);
@@ -193,7 +193,7 @@ absl::StatusOr<TreeLocator> TreeLocator::Decode(absl::string_view bytes) {
     locator.files.push_back(ReadId(bytes, files_begin + i * Id::kBytes));
   }
   for (std::size_t i = 0; i < level1 + leaves; ++i) {
-    const ShardPlace place = ReadShardPlace(bytes, shards_begin + i * kShardPlaceBytes);
+    const ShardPosition place = ReadShardPlace(bytes, shards_begin + i * kShardPlaceBytes);
     if (place.file > files || (place.file != 0 && place.sealed_bytes < kEnvelopeBytes)) {
       return Malformed();
     }

@@ -11,11 +11,11 @@
 #include "repository/blob.h"
 
 // Where the tree blobs of one repository snapshot of a volume lie, so that an increment finds those
-// it needs without an index: sidecars of ours. Only a cache: what they say may be stale, a blob's
+// it needs without an index: sidecars. Only a cache: what they say may be stale, a blob's
 // hash proves each hit, and a miss falls back to the index.
 //
 // The trees are taken in shards of 32 neighbours: level-1 trees 0 ... 31 of the volume, 32 ... 63,
-// and leaves likewise. A file aux/v1/trees/<id> holds the sealed shards that one backup made anew,
+// and leaves likewise. A file aux/v1/trees/<id> holds the sealed shards that one backup made again,
 // one after the other; aux/v1/<snapshot id> names for each shard the file it lies in. So a backup
 // writes and reads no more than the shards of what it touches.
 namespace csidelta::repository {
@@ -45,12 +45,12 @@ struct LocatorShard {
 };
 
 // Which part of which file a shard is.
-struct ShardPlace {
+struct ShardPosition {
   uint16_t file = 0;  // ordinal in `files` from 1; 0: there is no such shard
   uint16_t sealed_bytes = 0;
   uint32_t offset_bytes = 0;
 
-  friend bool operator==(const ShardPlace&, const ShardPlace&) = default;
+  friend bool operator==(const ShardPosition&, const ShardPosition&) = default;
 };
 
 // Some of the packs that hold a chain's data, so that a backup can look whether they are there. All
@@ -79,12 +79,12 @@ struct TreeLocator {
   std::optional<BlobLocation> image_tree = {};
   std::optional<BlobLocation> manifest = {};
   std::vector<Id> files = {};
-  std::vector<ShardPlace> level1_shards = {};
-  std::vector<ShardPlace> leaf_shards = {};
+  std::vector<ShardPosition> level1_shards = {};
+  std::vector<ShardPosition> leaf_shards = {};
   PackSample data_packs = {};
 
   // The shard that holds a tree; null where the volume has none.
-  const ShardPlace* ShardOf(const TreePosition& position) const;
+  const ShardPosition* ShardOf(const TreePosition& position) const;
 
   std::string Encode() const;
   // INVALID_ARGUMENT when malformed.

@@ -62,7 +62,7 @@ std::string EncodeDirectories(absl::Span<const BlobId> trees, NameOf name_of) {
   return std::move(text).Finish();
 }
 
-absl::Status NotOurs(absl::string_view what) {
+absl::Status NotManaged(absl::string_view what) {
   return absl::DataLossError(absl::StrCat("volume layout: ", what));
 }
 
@@ -75,13 +75,13 @@ absl::StatusOr<std::vector<BlobId>> DecodeDirectories(absl::string_view text, in
     const auto index = static_cast<int64_t>(trees.size());
     if (index >= count || node.type != NodeType::kDir || !node.subtree.has_value() ||
         node.name != name_of(index)) {
-      return NotOurs(absl::StrCat("unexpected entry ", node.name));
+      return NotManaged(absl::StrCat("unexpected entry ", node.name));
     }
     trees.push_back(*node.subtree);
     return absl::OkStatus();
   }));
   if (static_cast<int64_t>(trees.size()) != count) {
-    return NotOurs(absl::StrCat(trees.size(), " directories instead of ", count));
+    return NotManaged(absl::StrCat(trees.size(), " directories instead of ", count));
   }
   return trees;
 }
@@ -165,18 +165,19 @@ absl::StatusOr<std::vector<BlobId>> DecodeLeafTree(absl::string_view text, int64
   RETURN_IF_ERROR(DecodeTree(text, [&](Node& node) -> absl::Status {
     if (ids.has_value() || node.name != kDataName || node.type != NodeType::kFile ||
         !node.content.has_value()) {
-      return NotOurs(kShape);
+      return NotManaged(kShape);
     }
     if (std::ssize(*node.content) != chunks ||
         node.size_bytes != static_cast<uint64_t>(leaf_bytes)) {
-      return NotOurs(absl::StrCat("a leaf of ", node.content->size(), " chunks and ",
-                                  node.size_bytes, " bytes instead of ", chunks, " and ",
-                                  leaf_bytes));
+      return NotManaged(absl::StrCat("a leaf of ", node.content->size(), " chunks and ",
+                                     node.size_bytes, " bytes instead of ", chunks, " and ",
+                                     leaf_bytes));
     }
     ids = std::move(node.content);
     return absl::OkStatus();
   }));
-  return ids.has_value() ? absl::StatusOr<std::vector<BlobId>>(*std::move(ids)) : NotOurs(kShape);
+  return ids.has_value() ? absl::StatusOr<std::vector<BlobId>>(*std::move(ids))
+                         : NotManaged(kShape);
 }
 
 absl::StatusOr<std::vector<BlobId>> DecodeLevel1Tree(absl::string_view text, int64_t leaves) {
@@ -191,15 +192,15 @@ absl::StatusOr<RootTree> DecodeRootTree(absl::string_view text) {
   std::vector<Node> nodes;
   RETURN_IF_ERROR(DecodeTree(text, [&nodes](Node& node) {
     nodes.push_back(std::move(node));
-    return nodes.size() <= 2 ? absl::OkStatus() : NotOurs("more than two entries in the root");
+    return nodes.size() <= 2 ? absl::OkStatus() : NotManaged("more than two entries in the root");
   }));
   if (nodes.size() != 2 || nodes[0].name != kImageName || !nodes[0].subtree.has_value() ||
       nodes[1].name != kManifestName || !nodes[1].content.has_value() ||
       nodes[1].content->size() != 1) {
-    return NotOurs("the root has one directory, image, and one file, volume.json");
+    return NotManaged("the root has one directory, image, and one file, volume.json");
   }
   if (nodes[1].size_bytes == 0 || nodes[1].size_bytes > uint64_t{kManifestBytesMax}) {
-    return NotOurs(absl::StrCat("volume.json of ", nodes[1].size_bytes, " bytes"));
+    return NotManaged(absl::StrCat("volume.json of ", nodes[1].size_bytes, " bytes"));
   }
   return RootTree{.image_tree = *nodes[0].subtree,
                   .manifest_blob = nodes[1].content->front(),

@@ -144,7 +144,7 @@ inline constexpr int64_t kManifestBytesMax = 1 << 20;
 
 std::string EncodeManifest(const VolumeManifest& manifest);
 // INVALID_ARGUMENT when malformed; FAILED_PRECONDITION when layout, leaf_chunks or fanout are not
-// ours. Size and chunk size satisfy VolumeLayout::Make() afterwards.
+// supported. Size and chunk size satisfy VolumeLayout::Make() afterwards.
 absl::StatusOr<VolumeManifest> DecodeManifest(absl::string_view json);
 
 }  // namespace csidelta::repository

@@ -5,9 +5,9 @@
 #include "csi/environment.h"
 #include "velero/item_action.h"
 
-// The restore of volumes from volume snapshots, whoever took them: Velero's own CSI actions, its
-// former CSI plugin, or ours. Each action computes the object that has to be created and changes
-// only what Velero's own actions, which run first where there are any, have not done.
+// The restore of volumes from volume snapshots, whichever program took them: Velero's own CSI
+// actions, its former CSI plugin, or ours. Each action computes the object that has to be created
+// and changes only what Velero's own actions, which run first where there are any, have not done.
 // docs/restore-and-delete.md tells the whole road.
 namespace csidelta::restoreitemactions {
 

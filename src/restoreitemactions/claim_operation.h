@@ -35,7 +35,7 @@ struct ClaimOperation {
 // The operation's id in Velero's records: readable by later releases and unique in its restore.
 // Pure.
 std::string EncodeOperation(const ClaimOperation& operation);
-// INVALID_ARGUMENT when `operation_id` is none of ours. Pure.
+// INVALID_ARGUMENT when `operation_id` is not csi-delta's. Pure.
 absl::StatusOr<ClaimOperation> DecodeOperation(absl::string_view operation_id);
 
 // How the operation stands. Trouble with the API server is "not completed". `bind_timeout` counts

@@ -9,7 +9,7 @@
 #include "csi/environment.h"
 #include "objects/persistent_volume_claim.h"
 
-// What the actions on PVCs change in one that is filled anew, and what they ask first.
+// What the actions on PVCs change in one that is filled again, and what they ask first.
 namespace csidelta::restoreitemactions {
 
 // Each returns whether it changed anything. Pure.

@@ -20,7 +20,7 @@ struct ContentState {
   Kind kind = Kind::kPending;
   std::string driver;  // "" until it is known, like what follows
   std::string handle;
-  std::string message;  // the driver's last words
+  std::string message;  // the driver's last error
 };
 
 // Reads the state from a VolumeSnapshotContent. Pure.

@@ -53,7 +53,7 @@ absl::StatusOr<objects::DataUploadResult> ReadUploadResult(const CallContext& ct
   if (found.empty()) {
     return absl::NotFoundError(absl::StrCat("claim ", ClaimName(claim), ": the archive of backup ",
                                             claim.backup.name, " does not hold DataUpload ", upload,
-                                            ", so nobody knows where the data are; a restore of "
+                                            ", so where the data are is unknown; a restore of "
                                             "some resources has to name datauploads, too"));
   }
   if (found.size() > 1) {

@@ -19,7 +19,7 @@ struct MovedClaim {
   std::string target_namespace;
 };
 
-// The operation id that a restore of this claim has, whoever asks the mover for it. Pure.
+// The operation id that a restore of this claim has, whichever action asks the mover for it. Pure.
 csi::Transfer DownloadOf(const MovedClaim& claim);
 
 // Whether Velero's own action has asked a data mover for this claim: it keeps the claim from being

@@ -31,15 +31,15 @@ std::string HandleOfGroup(const VolumeSnapshot& snapshot_from_backup) {
   return snapshot_from_backup.Annotation(objects::kGroupSnapshotHandleAnnotation);
 }
 
-k8s::ObjectKey StandInKey(absl::string_view version, const velero::Restore& restore,
-                          const std::string& group_handle) {
+k8s::ObjectKey PlaceholderKey(absl::string_view version, const velero::Restore& restore,
+                              const std::string& group_handle) {
   return VolumeGroupSnapshotContent::Key(version, "",
                                          velero::RestoredSnapshotName(restore.uid, group_handle));
 }
 
 // Whether the sidecar may have met it before anybody wrote its status.
-bool IsYoung(const VolumeGroupSnapshotContent& stand_in, absl::Time now) {
-  const auto made = stand_in.created_at();
+bool IsYoung(const VolumeGroupSnapshotContent& placeholder, absl::Time now) {
+  const auto made = placeholder.created_at();
   return made.has_value() && now - *made < kYoungFor;
 }
 
@@ -75,10 +75,11 @@ absl::Status KeepHandle(const CallContext& ctx, const csi::Environment& env,
 }  // namespace
 
 bool IsMember(const VolumeSnapshot& snapshot_from_backup) {
-  return !HandleOfGroup(snapshot_from_backup).empty() || !GroupOfOurs(snapshot_from_backup).empty();
+  return !HandleOfGroup(snapshot_from_backup).empty() ||
+         !ManagedGroup(snapshot_from_backup).empty();
 }
 
-std::string GroupOfOurs(const VolumeSnapshot& snapshot_from_backup) {
+std::string ManagedGroup(const VolumeSnapshot& snapshot_from_backup) {
   return snapshot_from_backup.Annotation(objects::kGroupNameLabel);
 }
 
@@ -97,9 +98,9 @@ velero::GroupRestore HowToRestoreGroups(const CallContext& ctx, const csi::Envir
   return config->group_restore;
 }
 
-absl::Status EnsureStandIn(const CallContext& ctx, const csi::Environment& env,
-                           const velero::Restore& restore,
-                           const VolumeSnapshot& snapshot_from_backup) {
+absl::Status EnsurePlaceholder(const CallContext& ctx, const csi::Environment& env,
+                               const velero::Restore& restore,
+                               const VolumeSnapshot& snapshot_from_backup) {
   const std::string handle = HandleOfGroup(snapshot_from_backup);
   const std::string snapshot_handle =
       snapshot_from_backup.Annotation(objects::kVolumeSnapshotHandleAnnotation);
@@ -112,10 +113,10 @@ absl::Status EnsureStandIn(const CallContext& ctx, const csi::Environment& env,
     return absl::OkStatus();
   }
   RETURN_IF_ERROR(kinds.status());
-  const k8s::ObjectKey key = StandInKey(kinds->version, restore, handle);
-  ASSIGN_OR_RETURN(const std::optional<VolumeGroupSnapshotContent> stand_in,
+  const k8s::ObjectKey key = PlaceholderKey(kinds->version, restore, handle);
+  ASSIGN_OR_RETURN(const std::optional<VolumeGroupSnapshotContent> placeholder,
                    objects::Find<VolumeGroupSnapshotContent>(ctx, env.api, key));
-  if (!stand_in.has_value()) {
+  if (!placeholder.has_value()) {
     const objects::VolumeGroupSnapshotClass* const group_class =
         csi::GroupClassOf(kinds->classes, driver, "");
     const csi::StaticGroup group = {
@@ -138,17 +139,17 @@ absl::Status EnsureStandIn(const CallContext& ctx, const csi::Environment& env,
       return created;
     }
   }
-  if (!stand_in.has_value() || stand_in->handle() != handle) {
+  if (!placeholder.has_value() || placeholder->handle() != handle) {
     RETURN_IF_ERROR(WriteHandle(ctx, env, key, handle));
-  } else if (!IsYoung(*stand_in, ctx.clock->Now())) {
+  } else if (!IsYoung(*placeholder, ctx.clock->Now())) {
     return absl::OkStatus();
   }
   return KeepHandle(ctx, env, key, handle);
 }
 
-absl::Status RemoveStandIn(const CallContext& ctx, const csi::Environment& env,
-                           const velero::Restore& restore,
-                           const VolumeSnapshot& snapshot_from_backup) {
+absl::Status RemovePlaceholder(const CallContext& ctx, const csi::Environment& env,
+                               const velero::Restore& restore,
+                               const VolumeSnapshot& snapshot_from_backup) {
   const std::string handle = HandleOfGroup(snapshot_from_backup);
   if (handle.empty()) {
     return absl::OkStatus();
@@ -156,7 +157,7 @@ absl::Status RemoveStandIn(const CallContext& ctx, const csi::Environment& env,
   const absl::StatusOr<objects::GroupKinds> kinds = objects::FindGroupKinds(ctx, env.api);
   RETURN_IF_ERROR(k8s::IgnoreNotFound(kinds.status()));
   return kinds.ok() ? k8s::IgnoreNotFound(
-                          env.api.Delete(ctx, StandInKey(kinds->version, restore, handle), {}))
+                          env.api.Delete(ctx, PlaceholderKey(kinds->version, restore, handle), {}))
                     : absl::OkStatus();
 }
 

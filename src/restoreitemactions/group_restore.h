@@ -24,7 +24,7 @@ namespace csidelta::restoreitemactions {
 // driver told of a group. Pure.
 bool IsMember(const objects::VolumeSnapshot& snapshot_from_backup);
 // The name of the VolumeGroupSnapshot that a member belongs to, where we took it; else "". Pure.
-std::string GroupOfOurs(const objects::VolumeSnapshot& snapshot_from_backup);
+std::string ManagedGroup(const objects::VolumeSnapshot& snapshot_from_backup);
 
 // The name under which a VolumeGroupSnapshotContent is restored, and the VolumeGroupSnapshot, too,
 // where we took it: 64 hexadecimal digits derived from the Restore's uid, and from namespace and
@@ -39,14 +39,14 @@ velero::GroupRestore HowToRestoreGroups(const CallContext& ctx, const csi::Envir
 // become ready: named as Velero's, and with the restore's label, so that there is one, and Velero
 // deletes it. It stands for no VolumeGroupSnapshot, and takes nothing along when it goes. OK when
 // the cluster serves no group kinds, or the archive does not tell the group's handle.
-absl::Status EnsureStandIn(const CallContext& ctx, const csi::Environment& env,
-                           const velero::Restore& restore,
-                           const objects::VolumeSnapshot& snapshot_from_backup);
+absl::Status EnsurePlaceholder(const CallContext& ctx, const csi::Environment& env,
+                               const velero::Restore& restore,
+                               const objects::VolumeSnapshot& snapshot_from_backup);
 
 // Removes that content, of Velero's or ours, where the group itself is restored: of two contents
-// for one group the snapshot controller takes any. OK when there is none.
-absl::Status RemoveStandIn(const CallContext& ctx, const csi::Environment& env,
-                           const velero::Restore& restore,
-                           const objects::VolumeSnapshot& snapshot_from_backup);
+// for one group the snapshot controller takes any. OK when none exists.
+absl::Status RemovePlaceholder(const CallContext& ctx, const csi::Environment& env,
+                               const velero::Restore& restore,
+                               const objects::VolumeSnapshot& snapshot_from_backup);
 
 }  // namespace csidelta::restoreitemactions

@@ -66,7 +66,7 @@ absl::StatusOr<NativeSource> ReadSource(const PersistentVolumeClaim& pvc) {
                       .volume = volume};
 }
 
-// Whoever may write a PVC may name any snapshot in it; Longhorn's objects are written by it and by
+// Every writer of a PVC may name any snapshot in it; Longhorn's objects are written by it and by
 // administrators.
 bool IsTakenOf(const longhorn::Snapshot& snapshot, const PersistentVolumeClaim& pvc_in_backup,
                const velero::Restore& restore) {

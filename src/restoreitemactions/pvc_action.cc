@@ -32,7 +32,7 @@ namespace {
 using objects::PersistentVolumeClaim;
 using objects::VolumeSnapshot;
 
-// What the host waits longer than we do, so that ours is the last word.
+// What the host waits longer than we do, so that our error is the one that is shown.
 constexpr absl::Duration kReadyTimeoutSlack = absl::Seconds(30);
 constexpr char kDownloadPrefix[] = "dd-";
 constexpr char kSnapshotGoneReason[] = "SnapshotIsGone";
@@ -59,7 +59,7 @@ std::string SnapshotInBackup(const PersistentVolumeClaim& item_from_backup,
   return of_this_backup ? item_from_backup.Annotation(objects::kVolumeSnapshotNameAnnotation) : "";
 }
 
-// The DataUpload that moved the claim's volume in this backup; "" when there is none, as far as the
+// The DataUpload that moved the claim's volume in this backup; "" when none exists, as far as the
 // claim tells. Without a VolumeSnapshot beside it only the backup's own label makes it count.
 std::string UploadInBackup(const PersistentVolumeClaim& item_from_backup,
                            const ClaimRestore& claim) {
@@ -138,7 +138,7 @@ class PvcAction : public velero::RestoreItemAction {
 
   static csi::Transfer OperationOf(const objects::Object& restore, absl::string_view operation_id);
 
-  // No answer in time is no answer: the claim is made. The host would make an error of it.
+  // Without an answer in time the claim is made. The host would make an error of it.
   absl::StatusOr<bool> WaitedLongEnough(const CallContext& ctx, const VolumeSnapshot& snapshot);
   absl::StatusOr<velero::Backup> ReadBackup(const CallContext& ctx, const ClaimRestore& claim);
   absl::StatusOr<bool> FillFromBackup(const CallContext& ctx, const ClaimRestore& claim,
@@ -191,6 +191,7 @@ absl::StatusOr<velero::RestoreItemResult> PvcAction::Execute(
   if (without_data || !claim.original_snapshot.empty() || !claim.data_upload.empty()) {
     ASSIGN_OR_RETURN(const bool exists,
                      ClaimExists(ctx, env_, claim.target_namespace, claim.claim_name));
+    // Velero keeps it, too. Data of a backup must not get below an application that may run.
     if (exists) {
       CSIDELTA_LOG(kWarn, "the claim exists already: its volume is left as it is",
                    {"namespace", claim.target_namespace}, {"pvc", claim.claim_name});
@@ -244,6 +245,7 @@ absl::StatusOr<bool> PvcAction::AreAdditionalItemsReady(
         ctx, env_.api,
         VolumeSnapshot::Key(restore.MapNamespace(item.namespace_name),
                             velero::RestoredSnapshotName(restore.uid, item.name)));
+    // The operation of the claim finds out why: waiting here would fail the item.
     if (!snapshot.ok()) {
       continue;
     }

@@ -60,8 +60,8 @@ class VolumeGroupSnapshotAction : public SnapshotObjectAction<VolumeGroupSnapsho
   absl::StatusOr<velero::RestoreItemResult> RestoreObject(
       const CallContext& ctx, const velero::Restore& restore, const VolumeGroupSnapshot& item,
       const VolumeGroupSnapshot& item_from_backup) override {
-    const bool ours = !item_from_backup.Label(objects::kCsiDeltaLabel).empty();
-    if (ours && HowToRestoreGroups(ctx, env_) == velero::GroupRestore::kMembers) {
+    const bool own = !item_from_backup.Label(objects::kCsiDeltaLabel).empty();
+    if (own && HowToRestoreGroups(ctx, env_) == velero::GroupRestore::kMembers) {
       return Skip();
     }
     ASSIGN_OR_RETURN(const std::optional<GroupKinds> kinds, FindKinds(ctx, env_, item_from_backup));
@@ -78,7 +78,7 @@ class VolumeGroupSnapshotAction : public SnapshotObjectAction<VolumeGroupSnapsho
     const std::string content_name =
         RestoredGroupName(restore.uid, item_from_backup.namespace_name(), item_from_backup.name());
     velero::RestoreItemResult result;
-    result.item = Rewrite(item, *kinds, item_from_backup, content_name, ours);
+    result.item = Rewrite(item, *kinds, item_from_backup, content_name, own);
     const std::string class_in_backup = item_from_backup.class_name();
     if (!class_in_backup.empty()) {
       result.additional_items.push_back(
@@ -91,14 +91,14 @@ class VolumeGroupSnapshotAction : public SnapshotObjectAction<VolumeGroupSnapsho
 
   static VolumeGroupSnapshot Rewrite(VolumeGroupSnapshot item, const GroupKinds& kinds,
                                      const VolumeGroupSnapshot& from_backup,
-                                     const std::string& content_name, bool ours) {
+                                     const std::string& content_name, bool own) {
     csi::StripMarks(item);
     for (const char* key : {objects::kGroupMembersAnnotation, objects::kGroupOfAnnotation,
                             objects::kDeletionPolicyAnnotation}) {
       item.RemoveAnnotation(key);
     }
     item.SetVersion(kinds.version);
-    if (ours) {
+    if (own) {
       item.SetName(content_name);
     }
     item.SetSourceContent(content_name);
@@ -129,15 +129,15 @@ class VolumeGroupSnapshotContentAction : public SnapshotObjectAction<VolumeGroup
       const CallContext& ctx, const velero::Restore& restore,
       const VolumeGroupSnapshotContent& /*item*/,
       const VolumeGroupSnapshotContent& item_from_backup) override {
-    const bool ours = !item_from_backup.Label(objects::kGroupNameLabel).empty();
-    if (ours && HowToRestoreGroups(ctx, env_) == velero::GroupRestore::kMembers) {
+    const bool own = !item_from_backup.Label(objects::kGroupNameLabel).empty();
+    if (own && HowToRestoreGroups(ctx, env_) == velero::GroupRestore::kMembers) {
       return Skip();
     }
     ASSIGN_OR_RETURN(const std::optional<GroupKinds> kinds, FindKinds(ctx, env_, item_from_backup));
     if (!kinds.has_value()) {
       return Skip();
     }
-    const csi::StaticGroup group = Describe(restore, *kinds, item_from_backup, ours);
+    const csi::StaticGroup group = Describe(restore, *kinds, item_from_backup, own);
     if (group.driver.empty() || group.handle.empty() || group.member_handles.empty()) {
       CSIDELTA_LOG(kWarn, "left out a group content whose driver, handle or members are not told",
                    {"volume_group_snapshot_content", item_from_backup.name()});
@@ -155,7 +155,7 @@ class VolumeGroupSnapshotContentAction : public SnapshotObjectAction<VolumeGroup
   }
 
   static csi::StaticGroup Describe(const velero::Restore& restore, const GroupKinds& kinds,
-                                   const VolumeGroupSnapshotContent& archived, bool ours) {
+                                   const VolumeGroupSnapshotContent& archived, bool own) {
     const std::string space = archived.snapshot_namespace();
     const std::string name = archived.snapshot_name();
     csi::StaticGroup group;
@@ -167,7 +167,7 @@ class VolumeGroupSnapshotContentAction : public SnapshotObjectAction<VolumeGroup
       group.member_handles.push_back(member.snapshot_handle);
     }
     group.group_namespace = restore.MapNamespace(space);
-    group.group_name = ours ? group.name : name;
+    group.group_name = own ? group.name : name;
     group.deletion_policy = "Retain";
     const VolumeGroupSnapshotClass* const group_class =
         csi::GroupClassOf(kinds.classes, group.driver, archived.class_name());

@@ -77,19 +77,19 @@ class VolumeSnapshotAction : public SnapshotObjectAction<VolumeSnapshot> {
   }
 
   // What a member needs before its content: its group, where that is restored, else what stands in
-  // for it. A failure is no reason to restore nothing: most drivers can do without.
+  // for it. A failure does not make it right to restore nothing: most drivers can do without.
   void PrepareGroup(const CallContext& ctx, const velero::Restore& restore,
                     const VolumeSnapshot& from_backup, velero::RestoreItemResult& result) {
     absl::Status prepared;
-    const std::string group = GroupOfOurs(from_backup);
+    const std::string group = ManagedGroup(from_backup);
     if (!group.empty() && HowToRestoreGroups(ctx, env_) == velero::GroupRestore::kPreprovisioned) {
-      prepared = RemoveStandIn(ctx, env_, restore, from_backup);
+      prepared = RemovePlaceholder(ctx, env_, restore, from_backup);
       result.additional_items.push_back({.group = objects::VolumeGroupSnapshot::kKind.group,
                                          .resource = objects::VolumeGroupSnapshot::kKind.plural,
                                          .namespace_name = from_backup.namespace_name(),
                                          .name = group});
     } else {
-      prepared = EnsureStandIn(ctx, env_, restore, from_backup);
+      prepared = EnsurePlaceholder(ctx, env_, restore, from_backup);
     }
     if (!prepared.ok()) {
       CSIDELTA_LOG(kWarn, "a member of a volume group may not become ready",

@@ -352,7 +352,7 @@ absl::StatusOr<std::string> CredentialsChain::AskMetadata(const CallContext& ctx
     response = metadata_.Send(ctx.WithTimeout(kMetadataTimeMax), request);
   }
   if (!response.ok() && ctx.Check().ok() && token.empty() && !metadata_answered_) {
-    // Nobody there: this is no such machine, and there were no other credentials.
+    // No answer: this is not such a machine, and there were no other credentials.
     return absl::UnauthenticatedError(
         absl::StrCat("instance metadata does not answer: ", response.status().message()));
   }

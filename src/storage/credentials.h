@@ -17,7 +17,7 @@ class CredentialsProvider {
  public:
   virtual ~CredentialsProvider() = default;
 
-  // UNAUTHENTICATED when there are none, or when their source refuses us; INVALID_ARGUMENT when a
+  // UNAUTHENTICATED when none exist, or when their source refuses us; INVALID_ARGUMENT when a
   // file of the user's is malformed; UNAVAILABLE · DEADLINE_EXCEEDED · CANCELLED from the network.
   virtual absl::StatusOr<Credentials> Get(const CallContext& ctx) = 0;
 

@@ -53,7 +53,7 @@ std::string WithoutSlashes(std::string path) {
 }
 
 // Opens `folder` below `root`, one segment after the other, so that no symbolic link leads out.
-// NOT_FOUND where there is none, or a plain file, below which nothing can be; FAILED_PRECONDITION
+// NOT_FOUND where none exists, or a plain file, below which nothing can be; FAILED_PRECONDITION
 // where there may be something that we do not look at.
 absl::StatusOr<UniqueFd> OpenBelow(const std::string& root, const std::string& folder) {
   UniqueFd fd(open(root.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -84,8 +84,8 @@ absl::StatusOr<OpenedFile> OpenObject(const std::string& root, const std::string
 
 // Makes the store's own directory where it is missing, with those above it.
 absl::Status MakeRoot(const std::string& path) {
-  struct stat facts {};
-  if (stat(path.c_str(), &facts) == 0) {
+  struct stat info {};
+  if (stat(path.c_str(), &info) == 0) {
     return absl::OkStatus();
   }
   if (errno != ENOENT) {
@@ -109,11 +109,11 @@ absl::Status MakeFolder(const UniqueFd& above, const std::string& name, bool is_
   if (mkdirat(above.get(), name.c_str(), kOwnerFolderMode) != 0) {
     return errno == EEXIST ? absl::OkStatus() : PosixError(errno, "make directory");
   }
-  struct stat facts {};
-  if (is_shared && fstat(above.get(), &facts) == 0) {
+  struct stat info {};
+  if (is_shared && fstat(above.get(), &info) == 0) {
     // Some file systems have no modes.
     [[maybe_unused]] const int changed = fchmodat(
-        above.get(), name.c_str(), kOwnerFolderMode | (facts.st_mode & (kGroupBits | S_ISGID)), 0);
+        above.get(), name.c_str(), kOwnerFolderMode | (info.st_mode & (kGroupBits | S_ISGID)), 0);
   }
   return absl::OkStatus();
 }
@@ -139,7 +139,8 @@ class UnfinishedFile {
     }
     exists_ = true;
     if (is_shared_) {
-      fchmod(fd_.get(), kUnfinishedMode | kGroupReads);  // Whoever lists it may read it, too.
+      fchmod(fd_.get(),
+             kUnfinishedMode | kGroupReads);  // Clients that may list it may read it, too.
     }
     RETURN_IF_ERROR(WriteBytes(ctx, fd_.get(), bytes));
     return SyncFile(fd_.get(), "file");
@@ -201,10 +202,10 @@ struct FoundFile {
   int folder_fd = -1;
   const char* name = nullptr;
   std::string path;  // as keys are written
-  struct stat facts {};
+  struct stat info {};
 
-  bool IsObject() const { return S_ISREG(facts.st_mode) && CheckKey(path).ok(); }
-  bool IsFolder() const { return S_ISDIR(facts.st_mode) && CheckKey(path).ok(); }
+  bool IsObject() const { return S_ISREG(info.st_mode) && CheckKey(path).ok(); }
+  bool IsFolder() const { return S_ISDIR(info.st_mode) && CheckKey(path).ok(); }
 };
 
 // Visits all that is directly in one folder. `prefix` is its path with "/" behind, or "".
@@ -229,10 +230,10 @@ absl::Status LookInto(const CallContext& ctx, UniqueFd folder, const std::string
     FoundFile file = {.folder_fd = dirfd(dir.get()),
                       .name = entry->d_name,
                       .path = absl::StrCat(prefix, entry->d_name)};
-    if (fstatat(file.folder_fd, file.name, &file.facts, AT_SYMLINK_NOFOLLOW) == 0) {
+    if (fstatat(file.folder_fd, file.name, &file.info, AT_SYMLINK_NOFOLLOW) == 0) {
       RETURN_IF_ERROR(visit(file));
     } else if (errno != ENOENT) {
-      // Only what does not exist was removed by somebody who may. A listing that leaves out what
+      // Only what does not exist was removed by a client that may. A listing that leaves out what
       // cannot be looked at calls its data unused.
       return PosixError(errno, absl::StrCat("stat ", file.path));
     }
@@ -245,11 +246,11 @@ absl::Status LookInto(const CallContext& ctx, UniqueFd folder, const std::string
 absl::Status Walk(const CallContext& ctx, UniqueFd folder, const std::string& prefix,
                   absl::FunctionRef<absl::Status(const FoundFile&)> visit) {
   return LookInto(ctx, std::move(folder), prefix, [&](const FoundFile& file) -> absl::Status {
-    if (S_ISREG(file.facts.st_mode)) {
+    if (S_ISREG(file.info.st_mode)) {
       return visit(file);
     }
     if (!file.IsFolder()) {
-      const bool hides = S_ISLNK(file.facts.st_mode) && !prefix.empty() && CheckKey(file.path).ok();
+      const bool hides = S_ISLNK(file.info.st_mode) && !prefix.empty() && CheckKey(file.path).ok();
       return hides ? NotFollowed(file.path) : absl::OkStatus();
     }
     absl::StatusOr<UniqueFd> inner = OpenFolder(file.folder_fd, file.name, file.path);
@@ -261,22 +262,22 @@ absl::Status Walk(const CallContext& ctx, UniqueFd folder, const std::string& pr
   });
 }
 
-absl::Time ModifiedAt(const struct stat& facts) { return absl::TimeFromTimespec(facts.st_mtim); }
+absl::Time ModifiedAt(const struct stat& info) { return absl::TimeFromTimespec(info.st_mtim); }
 
 // What time the file system has, which may be another machine's.
 absl::StatusOr<absl::Time> TimeOfPlace(const UniqueFd& folder, const std::string& unused_name) {
   const UniqueFd fd(openat(folder.get(), unused_name.c_str(),
                            O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, kUnfinishedMode));
-  struct stat facts {};
-  const bool known = fd.valid() && fstat(fd.get(), &facts) == 0;
+  struct stat info {};
+  const bool known = fd.valid() && fstat(fd.get(), &info) == 0;
   const int error = errno;
   if (fd.valid()) {
     unlinkat(folder.get(), unused_name.c_str(), 0);
   }
-  return known ? absl::StatusOr<absl::Time>(ModifiedAt(facts)) : PosixError(error, "create");
+  return known ? absl::StatusOr<absl::Time>(ModifiedAt(info)) : PosixError(error, "create");
 }
 
-// The key of the object that an unfinished file, of ours or restic's, was to become; "" when the
+// The key of the object that an unfinished file, of csi-delta or restic, was to become; "" when the
 // path is no name of one.
 absl::string_view KeyOfUnfinished(absl::string_view path) {
   const auto mark = path.rfind(kUnfinishedMark);
@@ -303,9 +304,9 @@ bool FileObjectStore::IsDurable(const std::string& folder) const {
 // asked, keeps others out.
 bool FileObjectStore::IsShared() {
   const MutexLock lock(mutex_);
-  struct stat facts {};
-  if (!is_shared_.has_value() && stat(absl::StrCat(root_, "/", kConfigName).c_str(), &facts) == 0) {
-    is_shared_ = (facts.st_mode & kGroupReads) != 0;
+  struct stat info {};
+  if (!is_shared_.has_value() && stat(absl::StrCat(root_, "/", kConfigName).c_str(), &info) == 0) {
+    is_shared_ = (info.st_mode & kGroupReads) != 0;
   }
   return is_shared_.value_or(false);
 }
@@ -407,7 +408,7 @@ absl::StatusOr<ObjectInfo> FileObjectStore::Stat(const CallContext& ctx, const s
   return ObjectInfo{.key = key, .size_bytes = file.size_bytes};
 }
 
-// Hands the folder that `prefix` names to `look`; where there is none, there is nothing to see.
+// Hands the folder that `prefix` names to `look`; where none exists, there is nothing to see.
 absl::Status FileObjectStore::InFolder(const CallContext& ctx, const std::string& prefix,
                                        absl::FunctionRef<absl::Status(UniqueFd)> look) const {
   RETURN_IF_ERROR(CheckPrefix(prefix));
@@ -426,8 +427,8 @@ absl::Status FileObjectStore::List(const CallContext& ctx, const std::string& pr
   return InFolder(ctx, prefix, [&](UniqueFd folder) {
     return Walk(ctx, std::move(folder), prefix, [&](const FoundFile& file) {
       return file.IsObject() ? sink({.key = file.path,
-                                     .size_bytes = file.facts.st_size,
-                                     .modified_at = absl::TimeFromTimespec(file.facts.st_mtim)})
+                                     .size_bytes = file.info.st_size,
+                                     .modified_at = absl::TimeFromTimespec(file.info.st_mtim)})
                              : absl::OkStatus();
     });
   });
@@ -440,7 +441,7 @@ absl::Status FileObjectStore::ListFolder(const CallContext& ctx, const std::stri
       if (file.IsFolder()) {
         return sink({.key = absl::StrCat(file.path, "/"), .size_bytes = 0});
       }
-      return file.IsObject() ? sink({.key = file.path, .size_bytes = file.facts.st_size})
+      return file.IsObject() ? sink({.key = file.path, .size_bytes = file.info.st_size})
                              : absl::OkStatus();
     });
   });
@@ -455,9 +456,9 @@ absl::Status FileObjectStore::Delete(const CallContext& ctx, const std::string& 
     return absl::OkStatus();
   }
   RETURN_IF_ERROR(Annotate(folder.status(), absl::StrCat("delete ", key)));
-  struct stat facts {};
-  const int found = fstatat(folder->get(), place.name.c_str(), &facts, AT_SYMLINK_NOFOLLOW);
-  if (found == 0 && !S_ISREG(facts.st_mode)) {
+  struct stat info {};
+  const int found = fstatat(folder->get(), place.name.c_str(), &info, AT_SYMLINK_NOFOLLOW);
+  if (found == 0 && !S_ISREG(info.st_mode)) {
     return absl::OkStatus();
   }
   if (found != 0 || unlinkat(folder->get(), place.name.c_str(), 0) != 0) {
@@ -469,7 +470,7 @@ absl::Status FileObjectStore::Delete(const CallContext& ctx, const std::string& 
 
 absl::StatusOr<int64_t> FileObjectStore::RemoveLeftovers(
     const CallContext& ctx, absl::Span<const std::string> folders,
-    absl::FunctionRef<bool(absl::string_view key)> is_ours, absl::Duration age_min) {
+    absl::FunctionRef<bool(absl::string_view key)> is_managed, absl::Duration age_min) {
   RETURN_IF_ERROR(ctx.Check());
   absl::StatusOr<UniqueFd> root = OpenBelow(root_, "");
   if (absl::IsNotFound(root.status())) {
@@ -480,8 +481,8 @@ absl::StatusOr<int64_t> FileObjectStore::RemoveLeftovers(
   int64_t removed = 0;
   const auto look = [&](const FoundFile& file) {
     const absl::string_view key = KeyOfUnfinished(file.path);
-    if (S_ISREG(file.facts.st_mode) && !key.empty() && is_ours(key) &&
-        now - ModifiedAt(file.facts) >= age_min && unlinkat(file.folder_fd, file.name, 0) == 0) {
+    if (S_ISREG(file.info.st_mode) && !key.empty() && is_managed(key) &&
+        now - ModifiedAt(file.info) >= age_min && unlinkat(file.folder_fd, file.name, 0) == 0) {
       ++removed;
     }
     return absl::OkStatus();

@@ -24,7 +24,7 @@ namespace csidelta::storage {
 //
 // A file is written under a name of its own (<name>-tmp-<random>) beside its place, synced, renamed
 // and the directory synced, so that power may fail at any moment. A process that dies leaves such a
-// file behind, which disturbs nobody and goes with RemoveLeftovers(). File systems whose
+// file behind, which disturbs no client and goes with RemoveLeftovers(). File systems whose
 // directories cannot be synced are taken as they are, as restic does. Large objects are written
 // past the page cache where the file system can do that: the cache would cost more processor time
 // than sealing them.
@@ -52,7 +52,7 @@ class FileObjectStore : public ObjectStore {
   absl::Status Delete(const CallContext& ctx, const std::string& key) override;
   absl::StatusOr<int64_t> RemoveLeftovers(const CallContext& ctx,
                                           absl::Span<const std::string> folders,
-                                          absl::FunctionRef<bool(absl::string_view key)> is_ours,
+                                          absl::FunctionRef<bool(absl::string_view key)> is_managed,
                                           absl::Duration age_min) override;
   std::string Describe() const override { return root_; }
 

@@ -129,8 +129,8 @@ absl::Status LimitedObjectStore::Delete(const CallContext& ctx, const std::strin
 
 absl::StatusOr<int64_t> LimitedObjectStore::RemoveLeftovers(
     const CallContext& ctx, absl::Span<const std::string> folders,
-    absl::FunctionRef<bool(absl::string_view key)> is_ours, absl::Duration age_min) {
-  return inner_.RemoveLeftovers(ctx, folders, is_ours, age_min);
+    absl::FunctionRef<bool(absl::string_view key)> is_managed, absl::Duration age_min) {
+  return inner_.RemoveLeftovers(ctx, folders, is_managed, age_min);
 }
 
 }  // namespace csidelta::storage

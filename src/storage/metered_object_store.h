@@ -27,7 +27,7 @@ class MeteredObjectStore : public ObjectStore {
   absl::Status Delete(const CallContext& ctx, const std::string& key) override;
   absl::StatusOr<int64_t> RemoveLeftovers(const CallContext& ctx,
                                           absl::Span<const std::string> folders,
-                                          absl::FunctionRef<bool(absl::string_view key)> is_ours,
+                                          absl::FunctionRef<bool(absl::string_view key)> is_managed,
                                           absl::Duration age_min) override;
   std::string Describe() const override { return inner_.Describe(); }
 

@@ -86,12 +86,12 @@ class ObjectStore {
   virtual absl::Status Delete(const CallContext& ctx, const std::string& key) = 0;
 
   // Removes what writers that died left and that no other call shows, if it was to become an object
-  // whose key `is_ours` knows and is older than `age_min` by the place's own clock; returns how
+  // whose key `is_managed` knows and is older than `age_min` by the place's own clock; returns how
   // much. Looks below `folders` (prefixes) alone; "" is the place itself without its folders. A
   // place where nothing is left so has nothing to do.
   virtual absl::StatusOr<int64_t> RemoveLeftovers(
       const CallContext& /*ctx*/, absl::Span<const std::string> /*folders*/,
-      absl::FunctionRef<bool(absl::string_view key)> /*is_ours*/, absl::Duration /*age_min*/) {
+      absl::FunctionRef<bool(absl::string_view key)> /*is_managed*/, absl::Duration /*age_min*/) {
     return 0;
   }
 

@@ -138,7 +138,7 @@ absl::Status PosixError(int error, absl::string_view what) {
 }
 
 absl::StatusOr<OpenedFile> OpenRegularFile(int folder_fd, const std::string& name) {
-  // O_NONBLOCK: opening a pipe that somebody has put there must not wait for its writer.
+  // O_NONBLOCK: opening a pipe that was put there must not wait for its writer.
   OpenedFile file{.fd = UniqueFd(openat(folder_fd, name.c_str(),
                                         O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY)),
                   .size_bytes = 0};
@@ -146,14 +146,14 @@ absl::StatusOr<OpenedFile> OpenRegularFile(int folder_fd, const std::string& nam
     // ELOOP: a symbolic link. ENXIO: a socket or device without a driver.
     return errno == ELOOP || errno == ENXIO ? NotFollowed("open") : PosixError(errno, "open");
   }
-  struct stat facts {};
-  if (fstat(file.fd.get(), &facts) != 0) {
+  struct stat info {};
+  if (fstat(file.fd.get(), &info) != 0) {
     return PosixError(errno, "stat");
   }
-  if (!S_ISREG(facts.st_mode)) {
-    return S_ISDIR(facts.st_mode) ? PosixError(ENOENT, "open") : NotFollowed("open");
+  if (!S_ISREG(info.st_mode)) {
+    return S_ISDIR(info.st_mode) ? PosixError(ENOENT, "open") : NotFollowed("open");
   }
-  file.size_bytes = facts.st_size;
+  file.size_bytes = info.st_size;
   return file;
 }
 
@@ -172,14 +172,14 @@ absl::StatusOr<UniqueFd> OpenFolder(int folder_fd, const std::string& name,
   }
   // Of what is there that call may say anything; absence is believed when it is seen.
   const int error = errno;
-  struct stat facts {};
-  if (fstatat(folder_fd, name.c_str(), &facts, AT_SYMLINK_NOFOLLOW) != 0) {
+  struct stat info {};
+  if (fstatat(folder_fd, name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) {
     return PosixError(errno, absl::StrCat("stat ", path));
   }
-  if (S_ISREG(facts.st_mode)) {
+  if (S_ISREG(info.st_mode)) {
     return PosixError(ENOENT, absl::StrCat("open ", path));
   }
-  if (!S_ISDIR(facts.st_mode)) {
+  if (!S_ISDIR(info.st_mode)) {
     return NotFollowed(path);
   }
   return PosixError(error == ENOENT ? ESTALE : error, absl::StrCat("open ", path));

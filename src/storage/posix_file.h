@@ -26,7 +26,7 @@ struct OpenedFile {
 };
 absl::StatusOr<OpenedFile> OpenRegularFile(int folder_fd, const std::string& name);
 
-// Opens a folder below `folder_fd`. NOT_FOUND where there is none, or a plain file, below which
+// Opens a folder below `folder_fd`. NOT_FOUND where none exists, or a plain file, below which
 // nothing can be; NotFollowed() for a symbolic link. `path` is what errors call it.
 absl::StatusOr<UniqueFd> OpenFolder(int folder_fd, const std::string& name, absl::string_view path);
 

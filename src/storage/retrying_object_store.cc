@@ -26,7 +26,7 @@ Fingerprint FingerprintOf(const std::string& key) {
 
 // Runs `attempt` until its answer is final. When our own time limit ends an attempt, the caller
 // hears what was wrong before that.
-absl::Status RetryingObjectStore::Insist(
+absl::Status RetryingObjectStore::RetryUntilDone(
     const CallContext& ctx, absl::FunctionRef<absl::Status(const CallContext&)> attempt,
     absl::FunctionRef<bool(const absl::Status&)> may_heal) {
   const CallContext limited = ctx.WithTimeout(options_.total_max);
@@ -49,7 +49,7 @@ absl::Status RetryingObjectStore::Insist(
     if (next >= limited.deadline) {
       return last;
     }
-    if (!has_told && next - begun >= options_.patience) {
+    if (!has_told && next - begun >= options_.grace_period) {
       has_told = true;
       options_.on_wait(last);
     }
@@ -74,11 +74,11 @@ absl::Status RetryingObjectStore::Put(const CallContext& ctx, const std::string&
     if (stored.size_bytes != std::ssize(bytes)) {
       return status;
     }
-    ASSIGN_OR_RETURN(const std::string theirs, inner_.Get(limited, key, stored.size_bytes));
-    return theirs == bytes ? absl::OkStatus() : status;
+    ASSIGN_OR_RETURN(const std::string others, inner_.Get(limited, key, stored.size_bytes));
+    return others == bytes ? absl::OkStatus() : status;
   };
   // What was stored wrongly lies under a name that others will read.
-  return Insist(ctx, put, [](const absl::Status& status) {
+  return RetryUntilDone(ctx, put, [](const absl::Status& status) {
     return MayHeal(status) || absl::IsDataLoss(status);
   });
 }
@@ -86,7 +86,7 @@ absl::Status RetryingObjectStore::Put(const CallContext& ctx, const std::string&
 absl::StatusOr<std::string> RetryingObjectStore::Get(const CallContext& ctx, const std::string& key,
                                                      int64_t size_bytes_max) {
   std::string bytes;
-  RETURN_IF_ERROR(Insist(ctx, [&](const CallContext& limited) -> absl::Status {
+  RETURN_IF_ERROR(RetryUntilDone(ctx, [&](const CallContext& limited) -> absl::Status {
     ASSIGN_OR_RETURN(bytes, inner_.Get(limited, key, size_bytes_max));
     return absl::OkStatus();
   }));
@@ -96,7 +96,7 @@ absl::StatusOr<std::string> RetryingObjectStore::Get(const CallContext& ctx, con
 absl::StatusOr<std::string> RetryingObjectStore::GetRange(const CallContext& ctx,
                                                           const std::string& key, ByteRange range) {
   std::string bytes;
-  RETURN_IF_ERROR(Insist(ctx, [&](const CallContext& limited) -> absl::Status {
+  RETURN_IF_ERROR(RetryUntilDone(ctx, [&](const CallContext& limited) -> absl::Status {
     ASSIGN_OR_RETURN(bytes, inner_.GetRange(limited, key, range));
     return absl::OkStatus();
   }));
@@ -106,7 +106,7 @@ absl::StatusOr<std::string> RetryingObjectStore::GetRange(const CallContext& ctx
 absl::StatusOr<ObjectInfo> RetryingObjectStore::Stat(const CallContext& ctx,
                                                      const std::string& key) {
   ObjectInfo object;
-  RETURN_IF_ERROR(Insist(ctx, [&](const CallContext& limited) -> absl::Status {
+  RETURN_IF_ERROR(RetryUntilDone(ctx, [&](const CallContext& limited) -> absl::Status {
     ASSIGN_OR_RETURN(object, inner_.Stat(limited, key));
     return absl::OkStatus();
   }));
@@ -119,8 +119,8 @@ absl::Status RetryingObjectStore::PassOnOnce(
                                    absl::FunctionRef<absl::Status(const ObjectInfo&)>)>
         list) {
   absl::flat_hash_set<Fingerprint> passed_on;
-  absl::Status refused;  // What `sink` said; not ours to repeat.
-  const absl::Status status = Insist(ctx, [&](const CallContext& limited) {
+  absl::Status refused;  // What `sink` said; not to be repeated here.
+  const absl::Status status = RetryUntilDone(ctx, [&](const CallContext& limited) {
     const absl::Status listed = list(limited, [&](const ObjectInfo& object) -> absl::Status {
       if (passed_on.insert(FingerprintOf(object.key)).second) {
         refused = sink(object);
@@ -148,15 +148,16 @@ absl::Status RetryingObjectStore::ListFolder(
 }
 
 absl::Status RetryingObjectStore::Delete(const CallContext& ctx, const std::string& key) {
-  return Insist(ctx, [&](const CallContext& limited) { return inner_.Delete(limited, key); });
+  return RetryUntilDone(ctx,
+                        [&](const CallContext& limited) { return inner_.Delete(limited, key); });
 }
 
 absl::StatusOr<int64_t> RetryingObjectStore::RemoveLeftovers(
     const CallContext& ctx, absl::Span<const std::string> folders,
-    absl::FunctionRef<bool(absl::string_view key)> is_ours, absl::Duration age_min) {
+    absl::FunctionRef<bool(absl::string_view key)> is_managed, absl::Duration age_min) {
   int64_t removed = 0;
-  RETURN_IF_ERROR(Insist(ctx, [&](const CallContext& limited) -> absl::Status {
-    ASSIGN_OR_RETURN(removed, inner_.RemoveLeftovers(limited, folders, is_ours, age_min));
+  RETURN_IF_ERROR(RetryUntilDone(ctx, [&](const CallContext& limited) -> absl::Status {
+    ASSIGN_OR_RETURN(removed, inner_.RemoveLeftovers(limited, folders, is_managed, age_min));
     return absl::OkStatus();
   }));
   return removed;

@@ -19,8 +19,8 @@ struct RetryOptions {
                             .attempts_max = 10,
                             .jitter = 0.5};
   absl::Duration total_max = absl::Minutes(15);  // of one call with all its attempts and delays
-  // Told why, once for each call that waits longer than `patience`, on the caller's thread.
-  absl::Duration patience = absl::Seconds(5);
+  // Told why, once for each call that waits longer than `grace period`, on the caller's thread.
+  absl::Duration grace_period = absl::Seconds(5);
   std::function<void(const absl::Status&)> on_wait = nullptr;
 };
 
@@ -30,7 +30,7 @@ struct RetryOptions {
 //   - Put() with if_absent: an attempt that seemed to fail may have stored the object. When a later
 //     one meets it, the object counts as ours if it has our bytes.
 //     So does one that stored other bytes than were sent: it is put again, over them.
-//   - List(): begins anew, and passes on what it has not passed on yet. It keeps 16 bytes for every
+//   - List(): restarts, and passes on what it has not passed on yet. It keeps 16 bytes for every
 //     object listed.
 // Borrows everything that it is given.
 class RetryingObjectStore : public ObjectStore {
@@ -53,16 +53,16 @@ class RetryingObjectStore : public ObjectStore {
   absl::Status Delete(const CallContext& ctx, const std::string& key) override;
   absl::StatusOr<int64_t> RemoveLeftovers(const CallContext& ctx,
                                           absl::Span<const std::string> folders,
-                                          absl::FunctionRef<bool(absl::string_view key)> is_ours,
+                                          absl::FunctionRef<bool(absl::string_view key)> is_managed,
                                           absl::Duration age_min) override;
   std::string Describe() const override { return inner_.Describe(); }
 
  private:
-  absl::Status Insist(const CallContext& ctx,
-                      absl::FunctionRef<absl::Status(const CallContext&)> attempt,
-                      absl::FunctionRef<bool(const absl::Status&)> may_heal = MayHeal);
+  absl::Status RetryUntilDone(const CallContext& ctx,
+                              absl::FunctionRef<absl::Status(const CallContext&)> attempt,
+                              absl::FunctionRef<bool(const absl::Status&)> may_heal = MayHeal);
 
-  // Either listing: `list` begins anew with each attempt.
+  // Either listing: `list` restarts with each attempt.
   absl::Status PassOnOnce(
       const CallContext& ctx, absl::FunctionRef<absl::Status(const ObjectInfo&)> sink,
       absl::FunctionRef<absl::Status(const CallContext&,

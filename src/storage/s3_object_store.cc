@@ -103,7 +103,7 @@ absl::Status CheckRange(const net::HttpResponse& response, const std::string& ke
   if (absl::StartsWith(header, expected) && std::ssize(response.body) == range.length_bytes) {
     return absl::OkStatus();
   }
-  // A range that begins inside the object and ends behind it is cut by the server.
+  // A range that begins inside the object and ends past it is shortened by the server.
   int64_t size_bytes = 0;
   const std::vector<std::string> parts = absl::StrSplit(header, '/');
   if (absl::SimpleAtoi(parts.back(), &size_bytes) && size_bytes >= 0 && size_bytes < end_bytes) {
@@ -119,7 +119,7 @@ struct Listing {
   bool is_deep = true;  // Else only what lies directly below the prefix.
 };
 
-// Hands what one page shows to `sink`; what has no key of ours is passed over.
+// Hands what one page shows to `sink`; what has no key of csi-delta is passed over.
 absl::Status PassOn(const ListPage& page, const Listing& listing,
                     absl::FunctionRef<absl::Status(const ObjectInfo&)> sink) {
   const std::string what = absl::StrCat("list ", listing.prefix);
@@ -211,13 +211,13 @@ net::HttpRequest S3ObjectStore::Sign(const Call& call, const Credentials& creden
 bool S3ObjectStore::Correct(const CallContext& ctx, const net::HttpResponse& response) {
   const S3Error error = ReadS3Error(response);
   const absl::Time now = ctx.clock->Now() + absl::Seconds(clock_skew_seconds_.load());
-  absl::Time theirs;
+  absl::Time others;
   const bool says_time =
-      absl::ParseTime("%a, %d %b %Y %H:%M:%S GMT", net::Header(response, "date"), &theirs, nullptr);
+      absl::ParseTime("%a, %d %b %Y %H:%M:%S GMT", net::Header(response, "date"), &others, nullptr);
   const bool is_skewed =
       error.code == "RequestTimeTooSkewed" || (response.status == 403 && error.code.empty());
-  if (is_skewed && says_time && absl::AbsDuration(theirs - now) >= kSkewMin) {
-    clock_skew_seconds_ = absl::ToInt64Seconds(theirs - ctx.clock->Now());
+  if (is_skewed && says_time && absl::AbsDuration(others - now) >= kSkewMin) {
+    clock_skew_seconds_ = absl::ToInt64Seconds(others - ctx.clock->Now());
     return true;
   }
   if (error.code == "ExpiredToken" || error.code == "TokenRefreshRequired") {
@@ -271,7 +271,7 @@ absl::StatusOr<net::HttpResponse> S3ObjectStore::Send(const CallContext& ctx, co
     const bool is_read = call.method == "GET" || call.method == "HEAD";
     if (is_read && IsSuccess(*response) && response->status != 200 && response->status != 206) {
       return absl::UnavailableError(absl::StrCat("the server answered ", response->status,
-                                                 ", which is no answer of a store to a read"));
+                                                 ", which is not an answer of a store to a read"));
     }
     if (IsSuccess(*response)) {
       was_let_in_ = true;
@@ -376,7 +376,7 @@ absl::StatusOr<std::string> S3ObjectStore::Get(const CallContext& ctx, const std
       ctx,
       {.method = "GET", .key = key, .answer_bytes_max = std::max(size_bytes_max, kErrorBytesMax)});
   if (absl::IsDataLoss(response.status())) {
-    return ObjectTooLarge(key, size_bytes_max);  // The client's limit, which was ours.
+    return ObjectTooLarge(key, size_bytes_max);  // The client's limit, set by us.
   }
   RETURN_IF_ERROR(Annotate(response.status(), absl::StrCat("get ", key)));
   if (response->status != 200) {
@@ -463,7 +463,7 @@ absl::Status S3ObjectStore::ListPages(const CallContext& ctx, const std::string&
     }
     absl::StatusOr<ListPage> page = ParseListPage(response->body);
     if (!page.ok()) {
-      // Cut off, or of somebody else who answered once; never a listing of nothing.
+      // Cut off, or of another server that answered once; never a listing of nothing.
       return absl::UnavailableError(absl::StrCat(what, ": ", page.status().message()));
     }
     RETURN_IF_ERROR(

@@ -47,7 +47,7 @@ net::HttpLimits S3HttpLimits();
 // the credentials expired, they are fetched again; the request is sent again once for each. When
 // it refuses credentials after it had let us in, they are waited for to be exchanged where they
 // lie, for at most kNewCredentialsTimeMax: who rotates keys does not do it everywhere at once. A
-// refused signature is made anew with the same keys first, and a host that is not found is looked
+// refused signature is made again with the same keys first, and a host that is not found is looked
 // for a few times; once it had let us in, that it is not found is UNAVAILABLE. A
 // server that refuses If-None-Match makes if_absent UNIMPLEMENTED; one that overlooks it cannot be
 // told from one that heeds it.
@@ -100,8 +100,9 @@ class S3ObjectStore : public ObjectStore {
   net::HttpClient& http_;
   CredentialsProvider& credentials_;
   StoreMeter& meter_;
-  std::atomic<int64_t> clock_skew_seconds_ = 0;  // The server's clock is ahead of ours by so much.
-  std::atomic<bool> was_let_in_ = false;         // with whichever credentials
+  std::atomic<int64_t> clock_skew_seconds_ =
+      0;  // The server's clock is ahead of the local one by so much.
+  std::atomic<bool> was_let_in_ = false;  // with whichever credentials
 };
 
 }  // namespace csidelta::storage

@@ -81,7 +81,7 @@ absl::StatusOr<SharedProfile> ParseSharedCredentials(absl::string_view text,
                                                      const std::string& profile) {
   SharedProfile found;
   Settings settings;
-  bool is_ours = false;
+  bool is_managed = false;
   int line_number = 0;
   for (const absl::string_view raw : absl::StrSplit(text, '\n')) {
     ++line_number;
@@ -91,8 +91,8 @@ absl::StatusOr<SharedProfile> ParseSharedCredentials(absl::string_view text,
     }
     if (line.front() == '[') {
       ASSIGN_OR_RETURN(const std::string name, SectionName(line, line_number));
-      is_ours = name == profile;
-      found.is_there = found.is_there || is_ours;
+      is_managed = name == profile;
+      found.is_there = found.is_there || is_managed;
       continue;
     }
     const std::pair<absl::string_view, absl::string_view> parts =
@@ -100,7 +100,7 @@ absl::StatusOr<SharedProfile> ParseSharedCredentials(absl::string_view text,
     if (!absl::StrContains(line, "=")) {
       return Malformed(line_number);
     }
-    if (is_ours) {
+    if (is_managed) {
       Take(absl::AsciiStrToLower(absl::StripAsciiWhitespace(parts.first)),
            std::string(absl::StripAsciiWhitespace(parts.second)), settings);
     }

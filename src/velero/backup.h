@@ -50,7 +50,7 @@ struct Backup {
   // Velero calls the actions a second time for the items of finished operations: nothing is
   // created then, and an operation returned is an error.
   bool Finalizing() const;
-  // Velero's last word on the backup: Completed, PartiallyFailed, Failed, FailedValidation.
+  // Velero's final phase of the backup: Completed, PartiallyFailed, Failed, FailedValidation.
   bool Finished() const;
   // Velero works on it, or will: neither Finished() nor being deleted.
   bool Running() const;

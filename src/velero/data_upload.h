@@ -12,7 +12,7 @@
 
 namespace csidelta::velero {
 
-// spec.datamover of the objects that are ours.
+// spec.datamover of the objects that are managed.
 inline constexpr char kDataMoverName[] = "csi-delta";
 
 // Both kinds go through the same phases; kNew is also what has none yet, kUnknown what no Velero
@@ -31,7 +31,7 @@ enum class DataPhase {
 // As it is written; "" for kUnknown.
 std::string ToString(DataPhase phase);
 DataPhase ParseDataPhase(absl::string_view text);
-// Nobody moves it any more: Completed, Failed, Canceled.
+// It is not moved any more: Completed, Failed, Canceled.
 bool IsTerminal(DataPhase phase);
 
 // What a DataUpload and a DataDownload have in common.

@@ -156,7 +156,7 @@ std::string FullName(const Json& config_map) {
                       GetString(config_map, {"metadata", "name"}));
 }
 
-bool IsOurs(const objects::Object& config_map) {
+bool IsManaged(const objects::Object& config_map) {
   return config_map.HasLabel(objects::kPluginConfigLabel) &&
          config_map.HasLabel(objects::kCsiDeltaLabel);
 }
@@ -172,7 +172,7 @@ const std::vector<PluginConfigKey>& PluginConfigKeys() {
       {"restoreContentWait", "1m", kWaitForm,
        "How long a restore waits to hear whether the driver still has a snapshot."},
       {"deletionWait", "1m", kWaitForm,
-       "How long deleting a backup waits, per snapshot, for the driver to let go of it."},
+       "How long deleting a backup waits, per snapshot, for the driver to delete it."},
       {"groupFallback", "individual", kFallbackForm,
        "What becomes of the claims of a volume group that cannot be snapshotted as one."},
       {"groupRestore", "members", kGroupRestoreForm,
@@ -213,7 +213,7 @@ absl::StatusOr<const objects::Object*> SelectPluginConfig(
   const objects::Object* selected = nullptr;
   std::vector<std::string> names;
   for (const objects::Object& config_map : config_maps) {
-    if (IsOurs(config_map)) {
+    if (IsManaged(config_map)) {
       selected = &config_map;
       names.push_back(FullName(config_map.json()));
     }

@@ -65,7 +65,7 @@ inline absl::StatusOr<PluginConfig> ParsePluginConfig(const objects::Object& con
 }
 
 // The one ConfigMap among `config_maps` that carries both of our labels, whatever their values;
-// null when there is none. Borrowed from `config_maps`. INVALID_ARGUMENT naming all of them when
+// null when none exists. Borrowed from `config_maps`. INVALID_ARGUMENT naming all of them when
 // there are more. Pure.
 absl::StatusOr<const objects::Object*> SelectPluginConfig(
     const std::vector<objects::Object>& config_maps);

@@ -9,7 +9,7 @@
 
 namespace csidelta::velero {
 
-// A key of a Secret in Velero's namespace. Both "": there is none.
+// A key of a Secret in Velero's namespace. Both "": none exists.
 struct SecretKeyName {
   std::string name;
   std::string key;

@@ -118,11 +118,11 @@ VolumeDecision HeedDataMovement(const DecisionInput& input, VolumeDecision decis
 }
 
 VolumeDecision Snapshot(const DecisionInput& input, std::optional<PersistentVolume> pv,
-                        std::string reason, std::string snapshot_class, bool is_ours) {
+                        std::string reason, std::string snapshot_class, bool is_managed) {
   const std::string phase = input.pvc.phase();
   const std::string volume = input.pvc.volume_name();
   if (phase != "Bound" || volume.empty() || !pv.has_value()) {
-    if (is_ours && !volume.empty() && (phase == "Bound" || phase == "Lost")) {
+    if (is_managed && !volume.empty() && (phase == "Bound" || phase == "Lost")) {
       return LeaveAloneAndWarn(
           absl::StrCat("the claim's volume ", absl::CHexEscape(volume.substr(0, 64)),
                        pv.has_value() ? absl::StrCat(" cannot be used: the claim's phase is \"",
@@ -135,8 +135,8 @@ VolumeDecision Snapshot(const DecisionInput& input, std::optional<PersistentVolu
   }
   if (!pv->is_csi()) {
     const std::string problem = "the volume is not a CSI volume";
-    return is_ours ? LeaveAloneAndWarn(absl::StrCat(problem, ", though ", reason))
-                   : LeaveAlone(problem);
+    return is_managed ? LeaveAloneAndWarn(absl::StrCat(problem, ", though ", reason))
+                      : LeaveAlone(problem);
   }
   return VolumeDecision{.kind = VolumeDecision::Kind::kSnapshot,
                         .reason = std::move(reason),
@@ -149,7 +149,7 @@ absl::StatusOr<VolumeDecision> DecideCustom(const DecisionInput& input, const Po
                                             std::optional<PersistentVolume> pv) {
   const auto value = match.parameters.find(kCsiDeltaParameter);
   if (value == match.parameters.end()) {
-    return LeaveAlone(absl::StrCat(match.rule, " gives this volume to somebody else"));
+    return LeaveAlone(absl::StrCat(match.rule, " gives this volume to another plugin"));
   }
   ASSIGN_OR_RETURN(const Wish wish, ReadWish(input.pvc, match, value->second));
   const auto snapshot_class = match.parameters.find(kSnapshotClassParameter);
@@ -235,7 +235,7 @@ absl::StatusOr<VolumeDecision> DecideWithoutCsi(const DecisionInput& input,
   }
   return LeaveAloneAndWarn(
       absl::StrCat(match.rule, " gives this volume to us, but ", kWithoutCsi,
-                   ": nobody backs it up; start velero server with --features=EnableCSI"));
+                   ": it is not backed up; start velero server with --features=EnableCSI"));
 }
 
 bool NamesVolume(const std::map<std::string, std::string>& annotations, const char* key,

@@ -41,7 +41,7 @@ struct VolumeQueries {
 
 struct VolumeDecision {
   enum class Kind {
-    kLeaveAlone,   // not ours, or nothing to do
+    kLeaveAlone,   // not managed, or nothing to do
     kAlreadyDone,  // another action took the volume in this backup
     kSnapshot,     // ours take a local volume snapshot
     kMove,         // ours take a volume snapshot, and our data mover moves what it holds
@@ -50,7 +50,7 @@ struct VolumeDecision {
   Kind kind = Kind::kLeaveAlone;
   // For people: why. Logged once per volume.
   std::string reason{};
-  // The reason is a warning: nobody else may save this volume either.
+  // The reason is a warning: no other plugin may save this volume either.
   bool warn = false;
   // kAlreadyDone: the VolumeSnapshot that the claim names, in the claim's namespace.
   std::string volume_snapshot_name{};
@@ -62,8 +62,7 @@ struct VolumeDecision {
 
 struct DecisionInput {
   const Backup& backup;
-  const objects::PersistentVolumeClaim&
-      pvc;  // as the host hands it over, after the actions before ours
+  const objects::PersistentVolumeClaim& pvc;  // as the host passes it, after earlier actions
   bool enable_csi = false;
   // The claim's labels may be older than this backup, when a restored claim kept them. A caller
   // that found the VolumeSnapshot they name gone or of another backup asks again with true.

@@ -248,7 +248,7 @@ absl::Status ReadCondition(const std::string& key, const Json& value, VolumeRule
   return absl::OkStatus();
 }
 
-// The text of a parameter. What is no text is shown as JSON: nobody takes it for a legal value.
+// The text of a parameter. What is no text is shown as JSON: it cannot be taken for a legal value.
 std::string ParameterText(const Json& value) {
   return value.is_string() ? value.get<std::string>() : DumpJson(value);
 }
@@ -435,7 +435,7 @@ bool VolumePolicies::AnyRuleHas(const std::string& parameter, absl::string_view 
   });
 }
 
-PolicyMatch VolumePolicies::Match(const VolumeFacts& volume) const {
+PolicyMatch VolumePolicies::Match(const VolumeInfo& volume) const {
   const PersistentVolume none;
   const PersistentVolume& pv = volume.pv != nullptr ? *volume.pv : none;
   for (const auto& rule : rules_) {

@@ -17,7 +17,7 @@
 namespace csidelta::velero {
 
 // What a volume policy looks at. Borrows both objects.
-struct VolumeFacts {
+struct VolumeInfo {
   const objects::PersistentVolumeClaim& pvc;
   const objects::PersistentVolume* pv = nullptr;  // null while the claim has no volume
 };
@@ -55,7 +55,7 @@ class VolumePolicies {
   // No rules: nothing matches.
   VolumePolicies() = default;
 
-  // Reads a policy document of version v1; keys beside `volumePolicies` are not ours to judge.
+  // Reads a policy document of version v1; keys beside `volumePolicies` are ignored.
   // `source` names the document in messages. INVALID_ARGUMENT naming rule and key.
   static absl::StatusOr<VolumePolicies> Parse(absl::string_view yaml, absl::string_view source);
 
@@ -65,7 +65,7 @@ class VolumePolicies {
   // These rules, followed by those of `global`.
   VolumePolicies FollowedBy(const VolumePolicies& global) const;
 
-  PolicyMatch Match(const VolumeFacts& volume) const;
+  PolicyMatch Match(const VolumeInfo& volume) const;
 
   // Whether the parameter has this value in any of the rules, whichever volumes they are for.
   bool AnyRuleHas(const std::string& parameter, absl::string_view value) const;

@@ -116,13 +116,13 @@ TEST_F(LonghornVolumeActionTest, ReturnsOnceTheSnapshotIsTakenAndGoesOnUntilItIs
   const OperationProgress before = Progress(result.operation_id);
   EXPECT_FALSE(before.completed);
   EXPECT_THAT(before.description,
-              MatchesRegex("cut at .*, and Longhorn does not show it as ready"));
+              MatchesRegex("taken at .*, and Longhorn does not show it as ready"));
   bed_.Pass(absl::Seconds(6));
   Restart();
   const OperationProgress after = Progress(result.operation_id);
   EXPECT_TRUE(after.completed);
   EXPECT_EQ(after.error, "");
-  EXPECT_THAT(after.description, MatchesRegex("cut at .*, ready"));
+  EXPECT_THAT(after.description, MatchesRegex("taken at .*, ready"));
 }
 
 TEST_F(LonghornVolumeActionTest, TheArchivedPvcNamesTheSnapshotAndBringsItAlong) {
@@ -370,7 +370,7 @@ TEST_F(LonghornVolumeActionTest, AnOperationEndsWithItsSnapshotAndPassesTrouble)
     EXPECT_THAT(bed_.Create(name), IsOk());
   });
   EXPECT_THAT(Progress(result.operation_id).error, HasSubstr("was deleted before"));
-  EXPECT_THAT(Progress("1/a/b/c/2026-10-01T02:00:00Z").error, HasSubstr("is no operation id"));
+  EXPECT_THAT(Progress("1/a/b/c/2026-10-01T02:00:00Z").error, HasSubstr("is not an operation id"));
 }
 
 TEST_F(LonghornVolumeActionTest, CancellingRemovesWhatIsNotReadyAndNothingElse) {
@@ -392,9 +392,9 @@ TEST_F(LonghornVolumeActionTest, CancellingLeavesOneThatIsReady) {
 
 // Its sidecar has asked for one at the same moment. Longhorn's engine takes one after the other.
 TEST_F(LonghornVolumeActionTest, AVolumeSnapshotOfThePvcThatIsBeingTakenIsNotWaitedFor) {
-  Json theirs = support::MakeSnapshotObject("shop", "theirs", "");
-  SetJson(theirs, {"metadata", "creationTimestamp"}, FormatRfc3339(bed_.clock.Now()));
-  bed_.api().Seed(csi::VolumeSnapshotType(), theirs);
+  Json others = support::MakeSnapshotObject("shop", "theirs", "");
+  SetJson(others, {"metadata", "creationTimestamp"}, FormatRfc3339(bed_.clock.Now()));
+  bed_.api().Seed(csi::VolumeSnapshotType(), others);
   bed_.on_call = [&](const ApiCall& call, const Json*) {
     if (call.verb == "create" && call.plural == "snapshots") {
       bed_.Do([&] { EXPECT_THAT(bed_.Create("snapshot-theirs-uid"), IsOk()); });
@@ -639,7 +639,7 @@ TEST_F(LonghornVolumeActionTest, ARecordGoesThoughNoNativeSnapshotIsLeft) {
   });
   RunNext();
   EXPECT_FALSE(bed_.api().Find(record).has_value());
-  EXPECT_EQ(bed_.Count("list", "backups"), 0) << "no fate of a Snapshot depends on them";
+  EXPECT_EQ(bed_.Count("list", "backups"), 0) << "no action on a Snapshot depends on them";
 }
 
 // The sweep finds Snapshots by a label, which this one has lost.
@@ -682,9 +682,9 @@ TEST_F(LonghornVolumeActionTest, TheSweepCanBeSwitchedOff) {
   EXPECT_FALSE(k8s::BeingDeleted(Only()));
 }
 
-// The row of the table of FateOfNative() for one of the Backup "b" with the uid "uid".
-NativeFate FateOf(const std::string& phase, const std::string& backup_uid, bool is_taken,
-                  const NativeRecord* record) {
+// The row of the table of NativeActionOf() for one of the Backup "b" with the uid "uid".
+NativeAction ActionOf(const std::string& phase, const std::string& backup_uid, bool is_taken,
+                      const NativeRecord* record) {
   Json object =
       support::MakeObject("longhorn.io/v1beta2", "Snapshot", "longhorn-system", "csd-1",
                           {{objects::kBackupNameLabel, "b"}, {objects::kBackupUidLabel, "uid"}});
@@ -698,41 +698,41 @@ NativeFate FateOf(const std::string& phase, const std::string& backup_uid, bool 
     backup.uid = backup_uid;
     backup.phase = phase == "new" ? "" : phase;
   }
-  return FateOfNative(longhorn::Snapshot::Of(object).value(), record, backups,
-                      absl::FromUnixSeconds(1'700'000'000), absl::Hours(24));
+  return NativeActionOf(longhorn::Snapshot::Of(object).value(), record, backups,
+                        absl::FromUnixSeconds(1'700'000'000), absl::Hours(24));
 }
 
-TEST(NativeFateTest, OnlyWhatNoArchiveCanNeedIsRemoved) {
+TEST(NativeActionTest, OnlyWhatNoArchiveCanNeedIsRemoved) {
   const NativeRecord record;
   for (const bool is_taken : {false, true}) {
     for (const char* done : {"Completed", "PartiallyFailed"}) {
-      EXPECT_EQ(FateOf(done, "uid", is_taken, &record), NativeFate::kRemove);
-      EXPECT_EQ(FateOf(done, "other", is_taken, &record), NativeFate::kRemove);
-      EXPECT_EQ(FateOf(done, "uid", is_taken, nullptr),
-                is_taken ? NativeFate::kKeep : NativeFate::kRemove);
-      EXPECT_EQ(FateOf(done, "other", is_taken, nullptr), NativeFate::kKeep);
+      EXPECT_EQ(ActionOf(done, "uid", is_taken, &record), NativeAction::kRemove);
+      EXPECT_EQ(ActionOf(done, "other", is_taken, &record), NativeAction::kRemove);
+      EXPECT_EQ(ActionOf(done, "uid", is_taken, nullptr),
+                is_taken ? NativeAction::kKeep : NativeAction::kRemove);
+      EXPECT_EQ(ActionOf(done, "other", is_taken, nullptr), NativeAction::kKeep);
     }
-    EXPECT_EQ(FateOf("Failed", "uid", is_taken, nullptr), NativeFate::kRemove);
-    EXPECT_EQ(FateOf("Failed", "other", is_taken, &record), NativeFate::kRemove);
-    EXPECT_EQ(FateOf("Failed", "other", is_taken, nullptr), NativeFate::kKeep);
-    EXPECT_EQ(FateOf("Failed", "", is_taken, nullptr), NativeFate::kKeep);
+    EXPECT_EQ(ActionOf("Failed", "uid", is_taken, nullptr), NativeAction::kRemove);
+    EXPECT_EQ(ActionOf("Failed", "other", is_taken, &record), NativeAction::kRemove);
+    EXPECT_EQ(ActionOf("Failed", "other", is_taken, nullptr), NativeAction::kKeep);
+    EXPECT_EQ(ActionOf("Failed", "", is_taken, nullptr), NativeAction::kKeep);
     for (const char* phase :
          {"new", "InProgress", "WaitingForPluginOperations", "Finalizing", "Deleting"}) {
-      EXPECT_EQ(FateOf(phase, "uid", is_taken, nullptr), NativeFate::kKeep) << phase;
-      EXPECT_EQ(FateOf(phase, "uid", is_taken, &record), NativeFate::kKeep) << phase;
+      EXPECT_EQ(ActionOf(phase, "uid", is_taken, nullptr), NativeAction::kKeep) << phase;
+      EXPECT_EQ(ActionOf(phase, "uid", is_taken, &record), NativeAction::kKeep) << phase;
     }
   }
 }
 
-TEST(NativeFateTest, OfAMissingBackupTheRecordDecides) {
-  EXPECT_EQ(FateOf("", "", true, nullptr), NativeFate::kKeep);
+TEST(NativeActionTest, OfAMissingBackupTheRecordDecides) {
+  EXPECT_EQ(ActionOf("", "", true, nullptr), NativeAction::kKeep);
   NativeRecord record;
-  EXPECT_EQ(FateOf("", "", true, &record), NativeFate::kNoteMissing);
+  EXPECT_EQ(ActionOf("", "", true, &record), NativeAction::kNoteMissing);
   record.backup_missing_since = absl::FromUnixSeconds(1'700'000'000) - absl::Hours(23);
-  EXPECT_EQ(FateOf("", "", true, &record), NativeFate::kKeep);
-  EXPECT_EQ(FateOf("InProgress", "other", true, &record), NativeFate::kNoteFound);
+  EXPECT_EQ(ActionOf("", "", true, &record), NativeAction::kKeep);
+  EXPECT_EQ(ActionOf("InProgress", "other", true, &record), NativeAction::kNoteFound);
   *record.backup_missing_since -= absl::Hours(1);
-  EXPECT_EQ(FateOf("", "", true, &record), NativeFate::kRemove);
+  EXPECT_EQ(ActionOf("", "", true, &record), NativeAction::kRemove);
 }
 
 // --- Detached volumes

@@ -76,7 +76,7 @@ TEST_F(PvcActionTest, ALargerRequestStays) {
   EXPECT_EQ(GetString(result->item->json(), {"spec", "resources", "requests", "storage"}), "1Gi");
 }
 
-TEST_F(PvcActionTest, FieldsThatNobodyKnowsSurvive) {
+TEST_F(PvcActionTest, UnknownFieldsSurvive) {
   SetJson(claim_, {"spec", "future"}, Json{{"big", 9007199254740993}});
   const auto result = Execute();
   ASSERT_THAT(result, IsOk());
@@ -106,7 +106,7 @@ TEST_F(PvcActionTest, AVolumeThatARuleGivesToLonghornIsLeftToItsAction) {
 }
 
 // Velero's own ways step aside for a rule of type custom.
-TEST_F(PvcActionTest, AVolumeThatNobodyTakesIsWarnedOf) {
+TEST_F(PvcActionTest, AVolumeThatNoPluginTakesIsWarnedOf) {
   static std::string log;
   log.clear();
   SetLogSink(
@@ -227,8 +227,8 @@ TEST_F(PvcActionTest, HandsOffARestoredClaimWhoseVolumeVeleroTook) {
   EXPECT_TRUE(result->item.has_value()) << "a VolumeSnapshot from before the backup";
 }
 
-TEST_F(PvcActionTest, HandsOffSomebodyElsesVolume) {
-  SetPolicy("{somebody: else}");
+TEST_F(PvcActionTest, LeavesAVolumeOfAnotherPluginAlone) {
+  SetPolicy("{another: plugin}");
   ExpectUntouched();
 }
 
@@ -269,7 +269,7 @@ TEST_F(PvcActionTest, TheDriversErrorReachesTheUser) {
   EXPECT_THAT(api_.All(csi::VolumeSnapshotContentType()), IsEmpty());
 }
 
-TEST_F(PvcActionTest, WrongSettingsFailOnlyVolumesOfOurs) {
+TEST_F(PvcActionTest, WrongSettingsFailOnlyManagedVolumes) {
   api_.Seed(csi::ConfigMapType(),
             {{"metadata",
               {{"name", "settings"},
@@ -277,7 +277,7 @@ TEST_F(PvcActionTest, WrongSettingsFailOnlyVolumesOfOurs) {
                {"labels", {{"velero.io/plugin-config", ""}, {"velero.io/csi-delta", ""}}}}},
              {"data", {{"sweepOrphans", "maybe"}}}});
   EXPECT_THAT(Execute(), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("sweepOrphans")));
-  SetPolicy("{somebody: else}");
+  SetPolicy("{another: plugin}");
   EXPECT_THAT(Execute(), IsOk());
 }
 

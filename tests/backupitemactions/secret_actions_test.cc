@@ -98,7 +98,7 @@ TEST_F(SecretActionsTest, AMemberOfAGroupIsArchivedWithoutTheLabelThatHasItDelet
   Finalizing();
   EXPECT_EQ(Execute(content).item.value_or(objects::Object(content)).json()["metadata"]["labels"],
             labels)
-      << "it is read anew then";
+      << "it is read again then";
   EXPECT_EQ(Writes(), 0);
 }
 

@@ -169,7 +169,7 @@ TEST_F(VolumeGroupTest, LaterMembersCostOneRequestEach) {
 }
 
 // Velero passes over additional items that are not there.
-TEST_F(VolumeGroupTest, AGroupThatSomebodyRemovedIsInNoClaim) {
+TEST_F(VolumeGroupTest, AGroupThatWasRemovedIsInNoClaim) {
   ASSERT_THAT(Execute(0), IsOk());
   const Json group = Group();
   ASSERT_THAT(csi::RemoveGroup(ctx_, api_, support::As<objects::VolumeGroupSnapshot>(group)),
@@ -193,11 +193,12 @@ TEST_F(VolumeGroupTest, AnEventTellsTheFreezeWindow) {
   EXPECT_EQ(GetString(event, {"involvedObject", "name"}), k8s::Name(Group()));
   EXPECT_EQ(GetString(event, {"reason"}), "VolumeGroupCut");
   EXPECT_EQ(GetString(event, {"message"}),
-            "cut 3 claims at one instant, freeze window 0: asked at 2023-11-14T22:13:20Z, the "
+            "took snapshots of 3 PVCs at one instant, freeze window 0: asked at "
+            "2023-11-14T22:13:20Z, the "
             "driver had answered at 2023-11-14T22:13:20Z");
 }
 
-TEST_F(VolumeGroupTest, AnEventThatMayNotBeWrittenIsNoReasonToFail) {
+TEST_F(VolumeGroupTest, AnEventThatMayNotBeWrittenFailsNothing) {
   api_.Forbid("create", "events");
   for (int i = 0; i < 3; ++i) {
     EXPECT_THAT(Execute(i), IsOk());
@@ -205,7 +206,7 @@ TEST_F(VolumeGroupTest, AnEventThatMayNotBeWrittenIsNoReasonToFail) {
   EXPECT_THAT(cluster_.driver().groups(), SizeIs(1));
 }
 
-TEST_F(VolumeGroupTest, AProcessThatStartsAnewFindsTheGroup) {
+TEST_F(VolumeGroupTest, AProcessThatStartsAgainFindsTheGroup) {
   ASSERT_THAT(Execute(0), IsOk());
   ASSERT_THAT(Save(), IsOk());
   action_ = MakePvcAction(env_);
@@ -246,7 +247,7 @@ class MovedVolumeGroupTest : public VolumeGroupTest {
   MovedVolumeGroupTest() { SetPolicy("{csi-delta: move}"); }
 };
 
-TEST_F(MovedVolumeGroupTest, ClaimsAreCutByOneCallAndMovedOneByOne) {
+TEST_F(MovedVolumeGroupTest, ClaimsAreSnapshottedByOneCallAndMovedOneByOne) {
   for (int i = 0; i < 3; ++i) {
     const Result result = Execute(i);
     ASSERT_THAT(result, IsOk());
@@ -256,7 +257,7 @@ TEST_F(MovedVolumeGroupTest, ClaimsAreCutByOneCallAndMovedOneByOne) {
   EXPECT_THAT(cluster_.driver().groups(), SizeIs(1));
   EXPECT_THAT(cluster_.driver().snapshots(), IsEmpty());
   EXPECT_EQ(api_.CallCount("create", "volumegroupsnapshots"), 1);
-  EXPECT_THAT(api_.All(csi::VolumeGroupSnapshotType("v1")), IsEmpty()) << "handed over";
+  EXPECT_THAT(api_.All(csi::VolumeGroupSnapshotType("v1")), IsEmpty()) << "adopted";
   ASSERT_THAT(api_.All(csi::DataUploadType()), SizeIs(3));
   for (const Json& upload : api_.All(csi::DataUploadType())) {
     const std::string snapshot = GetString(upload, {"spec", "csiSnapshot", "volumeSnapshot"});
@@ -268,7 +269,7 @@ TEST_F(MovedVolumeGroupTest, ClaimsAreCutByOneCallAndMovedOneByOne) {
   ExpectNoMarks();
 }
 
-TEST_F(MovedVolumeGroupTest, AProcessThatStartsAnewFindsWhatWasHandedOver) {
+TEST_F(MovedVolumeGroupTest, AProcessThatRestartsFindsWhatWasAdopted) {
   ASSERT_THAT(Execute(0), IsOk());
   action_ = MakePvcAction(env_);
   ASSERT_THAT(Execute(1), IsOk());
@@ -277,7 +278,7 @@ TEST_F(MovedVolumeGroupTest, AProcessThatStartsAnewFindsWhatWasHandedOver) {
 }
 
 // The plugin dies after so many calls while it takes the first claim: after each number of them, or
-// after every sixth from one of the day on. The other claims go on in a process that starts anew,
+// after every sixth from one of the day on. The other claims go on in a process that restarts,
 // the mover moves them, and so it does what the next backup takes.
 constexpr int kStepOfSample = 6;
 
@@ -314,7 +315,7 @@ class DyingPluginTest : public MovedVolumeGroupTest, public testing::WithParamIn
     return !result.ok();
   }
 
-  // The mover makes a base of what each DataUpload of the backup names, and lets go of the last.
+  // The mover makes a base of what each DataUpload of the backup names, and releases the last.
   void Move() {
     for (const Json& upload : api_.All(csi::DataUploadType())) {
       const std::string claim = GetString(upload, {"spec", "sourcePVC"});
@@ -354,8 +355,8 @@ class DyingPluginTest : public MovedVolumeGroupTest, public testing::WithParamIn
     for (int round = 0; round < 4; ++round) {
       for (const Json& content : api_.All(csi::VolumeSnapshotContentType())) {
         if (!csi::MovedGroupOf(objects::Object(content)).empty()) {
-          EXPECT_THAT(csi::SettleMovedGroup(ctx_, env_,
-                                            support::As<objects::VolumeSnapshotContent>(content)),
+          EXPECT_THAT(csi::FinalizeMovedGroup(ctx_, env_,
+                                              support::As<objects::VolumeSnapshotContent>(content)),
                       IsOk());
         }
       }
@@ -551,7 +552,7 @@ TEST_F(VolumeGroupTest, AClaimThatLosesTheLabelLaterIsTakenAloneToo) {
   EXPECT_THAT(csi::PlannedMembers(objects::Object(Group())), SizeIs(3));
 }
 
-TEST_F(VolumeGroupTest, ALabelThatNobodyHasAnyMoreMakesNoGroup) {
+TEST_F(VolumeGroupTest, AnUnusedLabelMakesNoGroup) {
   const Json as_listed = Claim(0);
   for (int i = 0; i < 3; ++i) {
     Change(i, [](Json& claim) {
@@ -588,7 +589,7 @@ TEST_F(VolumeGroupTest, TheOnlyClaimOfItsLabelIsAGroupOfOne) {
   EXPECT_THAT(cluster_.driver().snapshots(), IsEmpty());
 }
 
-// The kinds are there and nobody looks at them: a controller whose gate is off.
+// The CRDs are there and no controller reads them: a controller whose gate is off.
 TEST_F(VolumeGroupTest, AControllerWhoseGateIsOffIsWaitedForOnceAndNothingIsLeft) {
   cluster_.groups_run = false;
   const absl::Time before = clock_.Now();
@@ -789,7 +790,7 @@ TEST_F(VolumeGroupTest, TheTemporaryLabelIsInNoArchive) {
   const Result result = action_->Execute(ctx_, objects::Object(seen), objects::Object(backup_));
   ASSERT_THAT(result, IsOk());
   EXPECT_EQ(result->item->Label(objects::kGroupMarkLabel), "");
-  SetPolicy("{somebody: else}");
+  SetPolicy("{another: plugin}");
   action_ = MakePvcAction(env_);
   const Result left_alone = action_->Execute(ctx_, objects::Object(seen), objects::Object(backup_));
   ASSERT_THAT(left_alone, IsOk());
@@ -843,7 +844,7 @@ class GroupActionsTest : public VolumeGroupTest {
   std::unique_ptr<velero::BackupItemAction> snapshot_action_;
 };
 
-TEST_F(GroupActionsTest, AGroupOfOursBringsContentAndClassAndAnOperation) {
+TEST_F(GroupActionsTest, AManagedGroupBringsContentAndClassAndAnOperation) {
   const Result result = Adopt();
   ASSERT_THAT(result, IsOk());
   EXPECT_THAT(result->additional_items,
@@ -874,7 +875,7 @@ TEST_F(GroupActionsTest, TheOperationWaitsForTheGroupAndEveryMember) {
   };
   EXPECT_TRUE(progress().completed);
   EXPECT_EQ(progress().error, "");
-  EXPECT_EQ(progress().description, "cut, freeze window 0, 3 members ready");
+  EXPECT_EQ(progress().description, "taken, freeze window 0, 3 members ready");
   const Json member = api_.All(csi::VolumeSnapshotContentType()).front();
   api_.Mutate(csi::VolumeSnapshotContentKey(k8s::Name(member)), [](Json& content) {
     SetJson(content, {"status", "readyToUse"}, false);
@@ -911,7 +912,7 @@ TEST_F(GroupActionsTest, AGroupThatNeverBecomesReadyIsVelerosToCancel) {
       group_action_->Progress(ctx_, result->operation_id, objects::Object(backup_));
   ASSERT_THAT(progress, IsOk());
   EXPECT_FALSE(progress->completed);
-  EXPECT_EQ(progress->description, "cut, freeze window 0, not ready");
+  EXPECT_EQ(progress->description, "taken, freeze window 0, not ready");
   EXPECT_THAT(group_action_->Cancel(ctx_, result->operation_id, objects::Object(backup_)), IsOk());
   EXPECT_THAT(cluster_.driver().groups(), IsEmpty());
   EXPECT_THAT(api_.All(csi::VolumeGroupSnapshotType("v1")), IsEmpty());
@@ -923,7 +924,7 @@ TEST_F(GroupActionsTest, OperationsAreToldApart) {
   const auto mistaken =
       snapshot_action_->Progress(ctx_, result->operation_id, objects::Object(backup_));
   ASSERT_THAT(mistaken, IsOk());
-  EXPECT_THAT(mistaken->error, HasSubstr("no operation id of ours"));
+  EXPECT_THAT(mistaken->error, HasSubstr("not an operation id of csi-delta"));
   for (const char* odd : {"", "g1/a/b/c", "1/app/x/u/2023-11-14T22:13:20Z", "g1////"}) {
     const auto progress = group_action_->Progress(ctx_, odd, objects::Object(backup_));
     ASSERT_THAT(progress, IsOk());
@@ -1016,7 +1017,7 @@ TEST_F(GroupActionsTest, AMemberIsNotRemovedAlone) {
   EXPECT_FALSE(k8s::BeingDeleted(*api_.Find(csi::VolumeSnapshotKey("app", k8s::Name(member)))));
 }
 
-TEST_F(GroupActionsTest, AContentIsArchivedWithWhoWasCutTogether) {
+TEST_F(GroupActionsTest, AContentIsArchivedWithTheMembersOfItsGroup) {
   api_.Mutate(csi::GroupContentKey("v1", k8s::Name(Content())), [](Json& content) {
     SetJson(content, {"metadata", "annotations", objects::kGroupDeletionSecretNameAnnotation},
             "key");

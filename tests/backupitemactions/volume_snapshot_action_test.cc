@@ -67,7 +67,7 @@ class VolumeSnapshotActionTest : public ActionTest {
   Json Snapshot() const { return api_.All(csi::VolumeSnapshotType()).front(); }
 };
 
-// Velero up to 1.13: nobody but us looks after the VolumeSnapshot.
+// Velero up to 1.13: no other controller looks after the VolumeSnapshot.
 TEST_F(VolumeSnapshotActionTest, AloneDoesAllThatStockDoes) {
   const Json snapshot = Take();
   const auto result = Execute(snapshot);
@@ -109,7 +109,7 @@ TEST_F(VolumeSnapshotActionTest, AfterVelerosActionOnlyTimesAreAdded) {
 }
 
 // The host lists what there is before the sweep removes what a dead backup left. Nothing of it
-// comes along: a restore would make a content of it that nobody deletes.
+// comes along: a restore would make a content of it that is never deleted.
 TEST_F(VolumeSnapshotActionTest, WhatADeadBackupLeftBringsNothingAlong) {
   Json snapshot = Take();
   SetJson(backup_, {"metadata", "name"}, "next");
@@ -326,7 +326,7 @@ TEST_F(VolumeSnapshotActionTest, OddOperationIdsFail) {
                          "1/a/b/c/today", "app/vs/2023-11-14T22:13:20Z"}) {
     const velero::OperationProgress progress = Progress(id);
     EXPECT_TRUE(progress.completed) << id;
-    EXPECT_THAT(progress.error, HasSubstr("no operation id of ours")) << id;
+    EXPECT_THAT(progress.error, HasSubstr("not an operation id of csi-delta")) << id;
     EXPECT_EQ(progress.description, progress.error) << id;
   }
 }

@@ -72,7 +72,7 @@ std::vector<char*> Pointers(std::vector<std::string>& texts) {
 
 // Runs a program that ends with this one, its stderr in `log`, in the cgroup of the file
 // `processes`
-// ("": in ours). Its id; -1 when there is none.
+// ("": in ours). Its id; -1 when none exists.
 pid_t Spawn(std::vector<std::string> words, std::vector<std::string> environment,
             const std::string& processes, const std::string& log) {
   const std::vector<char*> arguments = Pointers(words);

@@ -59,7 +59,7 @@ class ControllerProcess {
   // As /proc says; 0 when it is gone.
   int64_t ResidentBytes() const { return StatusBytes("VmRSS:"); }
   int64_t PeakResidentBytes() const { return StatusBytes("VmHWM:"); }
-  // The peak is counted anew.
+  // The peak is counted again.
   void ForgetPeak() const;
   // What its processor did, in user and kernel mode.
   absl::Duration ProcessorTime() const;

@@ -99,7 +99,7 @@ def create_claims(bed, namespace, count):
 
 
 def create_backup(bed, name):
-    """A Backup in progress that nobody but the drive works on."""
+    """A Backup in progress that only the drive works on."""
     return bed.api.create("backups", {
         "apiVersion": "velero.io/v1", "kind": "Backup",
         "metadata": {"name": name, "namespace": bed.namespace},

@@ -5,7 +5,7 @@
 
 Each figure is the median of at least three runs (--quick: one run of 1 GiB instead of 4), of whole processes: from
 cold caches, key derivation included, until the result is durable; our verification and audit are on, and our memory is
-limited to 256 MiB by a cgroup. The opponents run with their defaults and with their best flags, without a limit; the
+limited to 256 MiB by a cgroup. The other tools run with their defaults and with their best flags, without a limit; the
 fastest one counts, by the first round unless they are near each other.
 
 Exits with 1 when a promise is missed. Raw figures go to build/bench/engine.json. --scratch keeps images and
@@ -34,7 +34,7 @@ import engine_world  # noqa: E402
 ROOT = engine_lab.ROOT
 MIB = 1 << 20
 RUNS_MIN = 3
-MEMORY_ROW = "memory"  # On a repository of its own, without opponents.
+MEMORY_ROW = "memory"  # On a repository of its own, without other tools.
 CHART = ROOT / "docs" / "performance-chart.svg"
 
 ROWS = {

@@ -35,7 +35,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class BenchError(Exception):
-    """A measured program failed; the message has its last words."""
+    """A measured program failed; the message has its last lines."""
 
 
 @dataclasses.dataclass
@@ -148,7 +148,7 @@ class Lab:
                 "XDG_CACHE_HOME": str(home / "cache"), **(extra or {})}
 
     def drop_caches(self):
-        """Cold caches, and nobody's dirty pages left to be written inside the measured window."""
+        """Cold caches, and no dirty pages left to be written inside the measured window."""
         os.sync()
         try:
             pathlib.Path("/proc/sys/vm/drop_caches").write_text("3", encoding="ascii")

@@ -1,4 +1,4 @@
-"""The rows of the engine's bench: what is done, by whom, and what must come of it."""
+"""The rows of the engine's bench: what is done, by which tool, and what must come of it."""
 
 import contextlib
 import dataclasses
@@ -77,9 +77,9 @@ def full_words(world):
     for number in range(world.runs):
         remaining = contestants if number == 0 else [world.ours, equal, fastest(outcome, restics, ("restic",))]
         duel(world, remaining, run, outcome, rounds=1)
-    rival = fastest(outcome, restics, ("restic",))
-    judge(outcome, world.ours, rival, 2.4)
-    judge(outcome, equal, rival, 1.7)
+    other = fastest(outcome, restics, ("restic",))
+    judge(outcome, world.ours, other, 2.4)
+    judge(outcome, equal, other, 1.7)
     outcome.remarks += [f"stored by {name}: {stored / MIB:.0f} MiB" for name, stored in samples.items()]
     add_rate(outcome, world)
     return outcome

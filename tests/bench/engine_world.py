@@ -11,7 +11,7 @@ import engine_images as images
 import engine_lab as lab_module
 import engine_tools as tools
 
-# An opponent that is so much slower than the fastest of its family in the first round fights no further one.
+# An other tool that is so much slower than the fastest of its family in the first round fights no further one.
 FAMILY_FACTOR = 1.15
 MAKERS = {"random": images.make_random, "words": images.make_words}
 
@@ -144,11 +144,11 @@ def duel(world, contestants, run, outcome=None, rounds=None, once=()):
 
 def fastest(outcome, contestants, families):
     """The contestant of these families with the smallest median, or None."""
-    rivals = [tool for tool in contestants if tool.family in families and tool.name in outcome.samples]
-    return min(rivals, key=lambda tool: lab_module.median(outcome.samples[tool.name]), default=None)
+    others = [tool for tool in contestants if tool.family in families and tool.name in outcome.samples]
+    return min(others, key=lambda tool: lab_module.median(outcome.samples[tool.name]), default=None)
 
 
-def judge(outcome, ours, rival, must):
+def judge(outcome, ours, other, must):
     """Adds the ratio of the medians as a verdict."""
-    ratio = lab_module.median(outcome.samples[rival.name]) / lab_module.median(outcome.samples[ours.name])
-    outcome.verdicts.append(Verdict(f"faster than {rival.name}", ratio, must))
+    ratio = lab_module.median(outcome.samples[other.name]) / lab_module.median(outcome.samples[ours.name])
+    outcome.verdicts.append(Verdict(f"faster than {other.name}", ratio, must))

@@ -3,7 +3,7 @@
 
     group.py [--quick] [--row N]... [--runs N]
 
-Velero's own groups cannot be measured: with snapshot controller 8.6 they never come to an end (docs/volume-groups.md). So
+Velero's own groups cannot be measured: with snapshot controller 8.6 they never finish (docs/volume-groups.md). So
 "in-tree" is Velero 1.18.1 without this plugin, which snapshots each claim alone: as it is installed, and with the flags that
 make it fastest, eight item-block workers and CSI_SNAPSHOT_EARLY_FREQUENT_POLLING=true. The sides take turns, on one bed, with
 the same claims and the same driver.
@@ -13,7 +13,7 @@ Every row, for each side:
     ready     from the first request for a snapshot to the moment when all 16 are seen ready (looked at every 50 ms)
     window    how long an application must hold still: from that request to the last snapshot's handle. Of a group the
               freeze window, as the Event says it; of single snapshots, by the audit log
-    frozen    how long the driver let nobody write, as it says itself; single snapshots are made without
+    frozen    how long the driver blocked writes, as it says itself; single snapshots are made without
     backup    `velero backup create --wait`
     requests  at the API server, of Velero, this plugin, snapshot controller and csi-snapshotter, for each member
 
@@ -112,12 +112,12 @@ def last_handle(events):
     """When the last content of a snapshot got its first status, which is its handle."""
     handles = first_times(events, "volumesnapshotcontents", ("patch", "update"), "status")
     if len(handles) != MEMBERS:
-        raise SystemExit(f"{len(handles)} volume snapshots were cut, not {MEMBERS}")
+        raise SystemExit(f"{len(handles)} volume snapshots were taken, not {MEMBERS}")
     return max(answered for _, answered in handles.values()) / 1e9
 
 
 def measure(bed, side, name):
-    """One backup: its FIGURES, in seconds but for the last; where there is none, None."""
+    """One backup: its FIGURES, in seconds but for the last; where none exists, None."""
     ours = SIDES[side][0]
     flags = ["--resource-policies-configmap", drive.POLICY] if ours else []
     position = bed.audit_position()
@@ -138,7 +138,7 @@ def measure(bed, side, name):
     users = ("velero-server", bed.plugin_user, "snapshot-controller", "csi-snapshotter")
     requests = {user: sum(1 for e in events if e["user"].get("username") == user) for user in users}
     figures = {"ready": ready.at - asked_at, "backup": seconds, "requests": sum(requests.values()) / MEMBERS,
-               "requests by whom": requests, "frozen": None}
+               "requests by client": requests, "frozen": None}
     if ours:
         newest = max(bed.driver_control({"op": "groups"})["groups"], key=lambda g: g["created_at_ns"])
         figures["frozen"] = newest["frozen_ns"] / 1e9

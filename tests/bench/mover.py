@@ -14,11 +14,11 @@ small:  1 % of that changed, in chunks scattered over the volume.
 sparse: 100 GiB of which next to nothing is written, and nothing changed.
 
 Data path: from the first byte read to the repository snapshot that is saved. Wall: from the DataUpload's creation to
-Completed. Start: from its creation to the first word of the worker, less what the Pod took to start.
+Completed. Start: from its creation to the first report of the worker, less what the Pod took to start.
 
 Promises: full twice and small eight times as fast on the data path; sparse 5 s without the audit and 1 MiB uploaded;
 controller 64 MiB, worker 256 MiB; first byte 5 s after creation beyond the Pod's start. Exits with 1 when one is missed.
-The driver's files lie on an XFS of their own, where a snapshot is made in no time, as arrays make theirs; the bucket
+The driver's files lie on an XFS of their own, where a snapshot is made in no time, as arrays do; the bucket
 lies in memory, so that the disk that both would wait for is not the figure.
 --quick: one run of 256 MiB and 4 GiB, and no promise is judged. Raw figures go to build/bench/.
 """
@@ -66,7 +66,7 @@ FILE_SYSTEM_BYTES = 400 * GIB  # Hardly any of it is ever written.
 
 @dataclasses.dataclass
 class Moved:
-    """What one backup of ours came to."""
+    """The figures of one backup by csi-delta."""
 
     result: dict
     wall_seconds: float
@@ -198,7 +198,7 @@ def verdict(text, held):
 
 
 def compare(name, ours, theirs, ratio_min, quick):
-    """Prints and keeps the runs of both sides; whether ours is so much faster than the best of theirs."""
+    """Prints and keeps the runs of both sides; whether csi-delta is so much faster than the best of the others."""
     told("csi-delta, data path", [m.seconds() for m in ours])
     told("csi-delta, wall", [m.wall_seconds for m in ours])
     for flags, runs in theirs.items():
@@ -233,7 +233,7 @@ def full(world, runs, quick):
 
 
 def small(world, runs, quick):
-    """A hundredth of the chunks written anew, before each run."""
+    """A hundredth of the chunks written again, before each run."""
     size = 256 * MIB if quick else 4 * GIB
     chunks = size // CHUNK_BYTES
     app = world.volume(size)

@@ -44,10 +44,10 @@ class NoiseQueue : public IoQueue {
 }  // namespace
 
 NoiseDevice::NoiseDevice(int64_t size_bytes)
-    : facts_{.size_bytes = size_bytes,
-             .alignment_bytes = 512,
-             .is_block_device = true,
-             .engine = "noise"},
+    : info_{.size_bytes = size_bytes,
+            .alignment_bytes = 512,
+            .is_block_device = true,
+            .engine = "noise"},
       noise_(static_cast<std::size_t>(kNoiseBytes), '\0') {
   std::mt19937_64 engine(1);
   for (std::size_t at = 0; at < noise_.size(); at += sizeof(uint64_t)) {

@@ -14,7 +14,7 @@ class NoiseDevice : public incremental::BlockDevice {
  public:
   explicit NoiseDevice(int64_t size_bytes);
 
-  const incremental::DeviceFacts& facts() const override { return facts_; }
+  const incremental::DeviceInfo& info() const override { return info_; }
   absl::StatusOr<std::unique_ptr<incremental::IoQueue>> OpenQueue(int depth) override;
   absl::Status MakeZero(const CallContext& ctx, const Extent& extent) override;
   absl::Status Flush(const CallContext& ctx) override;
@@ -25,7 +25,7 @@ class NoiseDevice : public incremental::BlockDevice {
  private:
   static constexpr int64_t kPageBytes = 4096;
 
-  incremental::DeviceFacts facts_;
+  incremental::DeviceInfo info_;
   std::string noise_;
 };
 

@@ -115,7 +115,7 @@ def show(row, found):
     if more > REQUESTS_MORE_MAX:
         missed.append(f"{more:.1f} requests more for each volume")
     if missed:
-        print(f"        missed: {', '.join(missed)}; requests for each volume by whom:")
+        print(f"        missed: {', '.join(missed)}; requests for each volume by client:")
         for side in (OURS, thrifty):
             print(f"        {side}: " + ", ".join(
                 f"{user.rpartition(':')[2]} {count / volumes:.1f}"

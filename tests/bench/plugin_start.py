@@ -6,7 +6,7 @@
 Starts each program as the host does (cookie in the environment, stdout a pipe) and measures the time
 from fork to the whole handshake line, then the resident memory (VmRSS, and VmHWM as its peak) and
 the number of threads. The programs alternate; the table shows median and min-max. `velero
-run-plugins` is the opponent: by default the newest one that the test bed has built.
+run-plugins` is the other tool: by default the newest one that the test bed has built.
 
 Promises: handshake within 15 ms, resident memory within 16 MiB, both as medians. Exits with 1 when
 one is missed. The raw figures go to build/bench/plugin_start.json.

@@ -56,7 +56,7 @@ PAGES_RATE_MIN = 1_000_000
 PAGES_GROWTH_MIB_MAX = 16
 PLANNER_RUNS = 11
 SERVER_PROCESSOR, CLIENT_PROCESSOR = "0", "1"
-OURS, THEIRS, NOBODY = "csi-delta", "upstream's iterator", "bytes thrown away"
+OURS, THEIRS, DISCARDED = "csi-delta", "upstream's iterator", "bytes thrown away"
 
 
 @dataclasses.dataclass
@@ -79,7 +79,7 @@ def timed(command, expected):
 
 
 class World:
-    """A bed with one volume snapshot, and a service of snapshot metadata that is ours to replace."""
+    """A bed with one volume snapshot, and a service of snapshot metadata that can be replaced."""
 
     def __init__(self, bed, folder, programs):
         self.bed, self.folder, self.programs = bed, folder, programs
@@ -156,16 +156,16 @@ def listing(world, runs, quick):
     tuples = TUPLES // 32 if quick else TUPLES
     raw, held = {}, True
     for per_message in PER_MESSAGE:
-        samples = {who: [] for who in (OURS, THEIRS, NOBODY)}
+        samples = {who: [] for who in (OURS, THEIRS, DISCARDED)}
         server = world.replayer(tuples, per_message)
         with metadata.told(world.bed, address=f"127.0.0.1:{PORT}"), server:
             for _ in range(runs):
                 for who, taken in samples.items():
                     taken.append(timed(world.client(who, tuples), str(tuples)))
         raw[per_message] = {who: [dataclasses.asdict(s) for s in taken] for who, taken in samples.items()}
-        to_nobody = statistics.median(server.processor_seconds()[len(samples) - 1::len(samples)])
+        discarded_seconds = statistics.median(server.processor_seconds()[len(samples) - 1::len(samples)])
         print(f"\nlisting: {tuples:,} tuples, {per_message:,} to a message; its server takes "
-              f"{to_nobody / tuples * 1e6:.3f} s of its processor per M tuples")
+              f"{discarded_seconds / tuples * 1e6:.3f} s of its processor per M tuples")
         for who, taken in samples.items():
             seconds = [sample.seconds for sample in taken]
             print(f"  {who:<20} {tuples / median(taken) / 1e6:7.1f} M tuples/s  {median(taken):6.2f} s "
@@ -173,7 +173,7 @@ def listing(world, runs, quick):
                   f"{median(taken, 'processor_seconds') / tuples * 1e6:6.3f} s processor per M tuples")
         if not quick:
             rate = median(samples[THEIRS]) / median(samples[OURS])
-            ahead = min(median(samples[OURS]), median(samples[THEIRS])) / to_nobody
+            ahead = min(median(samples[OURS]), median(samples[THEIRS])) / discarded_seconds
             held &= verdict(f"{rate:.2f}x upstream's rate (must >= {RATE_MIN}x)", rate >= RATE_MIN)
             held &= verdict(f"the server's processor could do {ahead:.1f}x what the faster of the two takes (must >= "
                             f"{SERVER_RATE_MIN}x)", ahead >= SERVER_RATE_MIN)

@@ -18,7 +18,7 @@ constexpr absl::Duration kLookEvery = absl::Microseconds(200);
 constexpr int kLooksMin = 2;  // in a row that find every thread waiting
 
 // Whether a thread of this process but the caller's runs, or waits to run.
-bool SomebodyRuns() {
+bool AnyThreadRuns() {
   const std::string own = absl::StrCat(::gettid());
   for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
     if (task.path().filename() == own) {
@@ -47,10 +47,10 @@ absl::Time VirtualClock::Now() const {
 
 bool VirtualClock::SleepUntil(absl::Time wake_at, std::stop_token stop) const {
   std::unique_lock lock(mutex_);
-  const auto wake = wakes_.insert(wake_at);
+  const auto wake = enqueue_table_.insert(wake_at);
   ++sleeps_;
   const bool is_reached = woken_.wait(lock, std::move(stop), [&] { return now_ >= wake_at; });
-  wakes_.erase(wake);
+  enqueue_table_.erase(wake);
   ++sleeps_;
   return is_reached;
 }
@@ -62,8 +62,9 @@ int64_t VirtualClock::sleeps() const {
 
 void VirtualClock::GoOn(int64_t sleeps) {
   const std::scoped_lock lock(mutex_);
-  if (sleeps == sleeps_ && !wakes_.empty() && *wakes_.begin() != absl::InfiniteFuture()) {
-    now_ = std::max(now_, *wakes_.begin());
+  if (sleeps == sleeps_ && !enqueue_table_.empty() &&
+      *enqueue_table_.begin() != absl::InfiniteFuture()) {
+    now_ = std::max(now_, *enqueue_table_.begin());
     woken_.notify_all();
   }
 }
@@ -73,7 +74,7 @@ void VirtualClock::Pace(const std::stop_token& stop) {
   int looks = 0;
   while (Clock::Real().SleepFor(kLookEvery, stop)) {
     const int64_t now = sleeps();
-    looks = SomebodyRuns() ? 0 : now == seen ? looks + 1 : 1;
+    looks = AnyThreadRuns() ? 0 : now == seen ? looks + 1 : 1;
     seen = now;
     if (looks >= kLooksMin) {
       GoOn(seen);

@@ -36,9 +36,9 @@ class VirtualClock : public Clock {
 
   mutable std::mutex mutex_;
   mutable std::condition_variable_any woken_;
-  absl::Time now_ = absl::UnixEpoch();       // under mutex_, as what follows
-  mutable std::multiset<absl::Time> wakes_;  // of those that sleep
-  mutable int64_t sleeps_ = 0;               // begun or ended so far
+  absl::Time now_ = absl::UnixEpoch();               // under mutex_, as what follows
+  mutable std::multiset<absl::Time> enqueue_table_;  // of those that sleep
+  mutable int64_t sleeps_ = 0;                       // begun or ended so far
   std::jthread pacer_;
 };
 

@@ -92,7 +92,7 @@ absl::Status Measure(const Words& words, int cores, int mib, Row& row) {
   row.peak_bytes = incremental::PeakMemoryBytes();
   ASSIGN_OR_RETURN(const incremental::MemoryPlan plan, [&] {
     incremental::MemoryRequest request = options.memory;
-    request.chunk_bytes = repository::DefaultChunkBytes(device.facts().size_bytes);
+    request.chunk_bytes = repository::DefaultChunkBytes(device.info().size_bytes);
     return incremental::PlanMemory(request);
   }());
   row.workers = plan.workers;

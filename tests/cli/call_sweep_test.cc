@@ -60,7 +60,7 @@ class CallSweepTest : public SweepFixture {
     return Path("list");
   }
 
-  // Begins anew in a directory that holds these objects.
+  // Begins again in a directory that holds these objects.
   void MoveInto(const std::map<std::string, std::string>& objects) {
     if (!place_.empty()) {
       std::filesystem::remove_all(place_);
@@ -77,7 +77,7 @@ class CallSweepTest : public SweepFixture {
   }
 
   // Runs the verb with one call answered wrongly, the one after `point` others. The call's name; ""
-  // where there was none, or it could not be answered so.
+  // where none existed, or it could not be answered so.
   std::string RunWrongly(const std::vector<std::string>& words, const WrongAnswer& answer,
                          int64_t point, Outcome& outcome) {
     std::string met;
@@ -180,18 +180,18 @@ TEST_F(CallSweepTest, Init) {
   });
 }
 
-TEST_F(CallSweepTest, FirstBackup) { Sweep(BackupWords()); }
+TEST_F(CallSweepTest, FirstBackup) { Sweep(BackupArguments()); }
 
 TEST_F(CallSweepTest, Backup) {
   MakeGenerations();
   WriteImage({1, 12, 23, 14, 5, 26});
-  Sweep(BackupWords());
+  Sweep(BackupArguments());
 }
 
 TEST_F(CallSweepTest, IncrementalBackup) {
   MakeGenerations();
   WriteImage({1, 12, 23, 14, 5, 6});
-  std::vector<std::string> words = BackupWords();
+  std::vector<std::string> words = BackupArguments();
   words.insert(words.end(), {"--extents", WriteList(2 * kChunkBytes, kChunkBytes)});
   Sweep(words);
 }

@@ -8,7 +8,7 @@ class ChainCostTest : public SweepFixture {
  protected:
   Json BackUpUnchanged(const std::string& base) {
     WriteFile("nothing", "{\"base\":\"" + base + "\"}\n{\"end\":true}\n");
-    std::vector<std::string> words = BackupWords();
+    std::vector<std::string> words = BackupArguments();
     words.insert(words.end(), {"--extents", Path("nothing")});
     return MustRun(words).Result();
   }

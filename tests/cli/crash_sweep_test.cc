@@ -103,7 +103,7 @@ class CrashSweepTest : public SweepFixture {
   }
 
   // Nothing lies there twice, and nothing that no index lists: what the dead one had stored was
-  // made use of. On another machine nobody knows that it is dead: what it had stored may be of a
+  // made use of. On another machine its death cannot be known: what it had stored may be of a
   // run that lives, and goes with the next prune after its lock.
   void ExpectNothingWasted(const Process& process) {
     if (process.elsewhere) {
@@ -128,7 +128,7 @@ TEST_F(CrashSweepTest, Backup) {
   WriteImage({1, 12, 3, 14, 5, 6});
   WriteFile("list", absl::StrCat("{\"base\":\"", kept_, "\"}\n{\"offset\":", kChunkBytes,
                                  ",\"length\":", 3 * kChunkBytes, "}\n{\"end\":true}\n"));
-  std::vector<std::string> words = BackupWords();
+  std::vector<std::string> words = BackupArguments();
   words.insert(words.end(), {"--extents", Path("list")});
   Sweep(words, [&](const Process& next) { ExpectNothingWasted(next); });
 }
@@ -137,7 +137,7 @@ TEST_F(CrashSweepTest, FirstBackup) {
   std::vector<uint64_t> seeds(26);
   std::iota(seeds.begin(), seeds.end(), 1);
   WriteImage(seeds);  // Two packs, of which one is there long before the other.
-  Sweep(BackupWords(), [&](const Process& next) { ExpectNothingWasted(next); });
+  Sweep(BackupArguments(), [&](const Process& next) { ExpectNothingWasted(next); });
 }
 
 TEST_F(CrashSweepTest, Forget) {
@@ -209,7 +209,7 @@ class KeyCrashSweepTest : public CrashSweepTest {
     WriteFile("new", "new secret");
   }
 
-  // Without a key nobody opens it any more.
+  // Without a key it cannot be opened any more.
   void ExpectSoundAsItLies() override { EXPECT_GT(CountBelow("keys/"), 0u); }
 
   ExitCode OpenWith(const std::string& password, const Process& process) {
@@ -253,7 +253,7 @@ TEST_F(KeyCrashSweepTest, Passwd) {
         EXPECT_EQ(OpenWith("new secret", next), ExitCode::kOk);
       },
       [&](const Process& next) {
-        // Whoever changed it knows both.
+        // The user that changed it knows both.
         if (Run(words, next).code == ExitCode::kWrongPassword) {
           variables_["RESTIC_PASSWORD"] = "new secret";
           MustRun({"snapshots"}, next);
@@ -265,7 +265,7 @@ TEST_F(KeyCrashSweepTest, Passwd) {
 TEST_F(CrashSweepTest, ABackupBuildsOnTheLastOneWhateverTheClocksSay) {
   Backup();
   const std::string second = Backup({.clock_off_by = -absl::Hours(24)});
-  const Outcome third = MustRun(BackupWords());
+  const Outcome third = MustRun(BackupArguments());
   EXPECT_EQ(GetString(third.Result(), {"base"}), second);
 }
 
@@ -275,7 +275,7 @@ TEST_F(CrashSweepTest, WhatARunStoredIsUsedWhereItsDeathIsProven) {
   WriteImage({11, 12, 13, 14, 15, 16});
   const std::map<std::string, std::string> base = store_.objects();
   store_.Restart();
-  MustRun(BackupWords());
+  MustRun(BackupArguments());
   const std::vector<StoreCall> calls = store_.calls();
   const auto index = std::find_if(calls.begin(), calls.end(), [](const StoreCall& call) {
     return call.operation == StoreOperation::kPut && call.key.starts_with("index/");
@@ -285,10 +285,10 @@ TEST_F(CrashSweepTest, WhatARunStoredIsUsedWhereItsDeathIsProven) {
     store_.SetObjects(base);
     store_.Restart();
     store_.CutAt(index - calls.begin() + 1, CutMoment::kBefore);
-    Run(BackupWords());
+    Run(BackupArguments());
     store_.Restart();
     const Process next = {.elsewhere = elsewhere};
-    const Json result = MustRun(BackupWords(), next).Result();
+    const Json result = MustRun(BackupArguments(), next).Result();
     EXPECT_EQ(GetInt(result, {"new_bytes"}) < static_cast<int64_t>(kChunkBytes), !elsewhere);
     ExpectNothingWasted(next);
     ExpectGood(next);

@@ -52,7 +52,7 @@ struct FaultKind {
   bool is_reset = false;       // the connection is closed before anything is done
   Spoiling spoiling = Spoiling::kNone;
   bool (*may_be)(const ServedRequest&) = nullptr;  // which it can happen to; null: to all
-  // Nobody must notice: the call is made again.
+  // It must not be noticed: the call is made again.
   bool heals = false;
 };
 
@@ -75,7 +75,7 @@ constexpr FaultKind kFaults[] = {
     kWrongBit,
     kThrottled,
     {.name = "forbidden", .status = 403, .code = "AccessDenied"},
-    {.name = "a page of nobody's", .status = 403, .body = kPage, .type = "text/html"},
+    {.name = "a page of an unknown origin", .status = 403, .body = kPage, .type = "text/html"},
     {.name = "unauthorized", .status = 401, .body = ""},
     {.name = "moved", .status = 301, .code = "PermanentRedirect"},
     {.name = "no bucket", .status = 404, .code = "NoSuchBucket"},
@@ -193,7 +193,7 @@ class FaultSweepTest : public SweepFixture {
     });
   }
 
-  // Until the client has enough of it, for whom time flies.
+  // Until the client has enough of it, by its fast clock.
   void BeSilent(ServedConnection& connection) {
     constexpr int64_t kLooksMax = 200;  // Of all who look, until one more flight is due.
     int64_t fly_at = 0;
@@ -346,17 +346,17 @@ TEST_F(FaultSweepTest, InitKeepsItsKeyWhenItReadsAWrongConfig) {
 TEST_F(FaultSweepTest, Backup) {
   MakeGenerations();
   WriteImage({1, 12, 23, 14, 5, 26});
-  Sweep(BackupWords(), kBackupSample);
+  Sweep(BackupArguments(), kBackupSample);
 }
 
-TEST_F(FaultSweepTest, FirstBackup) { Sweep(BackupWords()); }
+TEST_F(FaultSweepTest, FirstBackup) { Sweep(BackupArguments()); }
 
 TEST_F(FaultSweepTest, IncrementalBackup) {
   MakeGenerations();
   WriteImage({1, 12, 23, 14, 5, 6});
   WriteFile("list", absl::StrCat("{\"base\":\"", kept_, "\"}\n{\"offset\":", 2 * kChunkBytes,
                                  ",\"length\":", kChunkBytes, "}\n{\"end\":true}\n"));
-  std::vector<std::string> words = BackupWords();
+  std::vector<std::string> words = BackupArguments();
   words.insert(words.end(), {"--extents", Path("list")});
   Sweep(words);
 }
@@ -366,13 +366,13 @@ TEST_F(FaultSweepTest, WhatABackupStoresWronglyIsStoredAgain) {
   WriteImage({1, 12, 23, 14, 5, 26});
   FaultKind kind = kWrongBit;
   kind.heals = true;
-  FailEach(BackupWords(), kind, IsWrite);
+  FailEach(BackupArguments(), kind, IsWrite);
 }
 
 TEST_F(FaultSweepTest, WhatABackupMayNotStoreNowIsStoredLater) {
   MakeGenerations();
   WriteImage({1, 12, 23, 14, 5, 26});
-  FailEach(BackupWords(), kThrottled, IsWrite);
+  FailEach(BackupArguments(), kThrottled, IsWrite);
 }
 
 TEST_F(FaultSweepTest, Restore) {
@@ -473,7 +473,7 @@ TEST_F(FaultSweepTest, KeyPasswd) {
   const std::vector<std::string> words = {"key", "passwd", "--new-password-file", Path("new")};
   again_ = [&] {
     EXPECT_TRUE(code_ != ExitCode::kOk || OpenWith(kPassword) == ExitCode::kWrongPassword);
-    // Whoever changed it knows both.
+    // The user that changed it knows both.
     variables_["RESTIC_PASSWORD"] = OpenWith(kPassword) == ExitCode::kOk ? kPassword : "new secret";
     MustRun({"snapshots"});
   };
@@ -526,7 +526,7 @@ constexpr SourceFault kSourceFaults[] = {
      .body = "<ErrorResponse><Error><Code>IDPCommunicationError</Code></Error></ErrorResponse>",
      .of_sts = true}};
 
-// Sources of credentials of which one answer goes wrong: nobody must notice.
+// Sources of credentials of which one answer goes wrong: that must not be noticed.
 class CredentialsSweepTest : public FaultSweepTest {
  protected:
   enum class Source { kContainer, kSts, kInstance };  // The last is asked three times.
@@ -567,7 +567,7 @@ class CredentialsSweepTest : public FaultSweepTest {
     }
   }
 
-  // A process finds its credentials anew.
+  // A process finds its credentials again.
   struct OwnStore : storage::OpenedStore {
     OwnStore(const storage::CredentialsEnvironment& environment, storage::S3Options options,
              net::HttpClient& http)
@@ -644,7 +644,7 @@ class CredentialsSweepTest : public FaultSweepTest {
 TEST_F(CredentialsSweepTest, Backup) {
   MakeGenerations();
   WriteImage({1, 12, 23, 14, 5, 26});
-  SweepSources(BackupWords());
+  SweepSources(BackupArguments());
 }
 
 TEST_F(CredentialsSweepTest, Restore) {

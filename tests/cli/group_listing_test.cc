@@ -251,7 +251,7 @@ TEST_F(BucketGroupsTest, TheCostIsThatOfRepositoriesAndSnapshots) {
   EXPECT_THAT(server_.requests(), SizeIs(3 + 2 * 5 + 3));
 }
 
-TEST_F(BucketGroupsTest, NothingIsWrittenAndNobodyIsWaitedFor) {
+TEST_F(BucketGroupsTest, NothingIsWrittenAndNoLockIsWaitedFor) {
   server_.SetObject(absl::StrCat("b/plugins/csi-delta/c1/shop/1/locks/", std::string(64, 'a')),
                     "a lock");
   EXPECT_EQ(ListBucket().code, ExitCode::kOk);

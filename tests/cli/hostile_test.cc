@@ -1,4 +1,4 @@
-// A repository from somebody who wants to harm, read by the program itself: it says what is wrong
+// A repository from an attacker, read by the program itself: it says what is wrong
 // and ends in order, in little memory, and its words do nothing to a terminal.
 #include <fcntl.h>
 #include <gmock/gmock.h>

@@ -19,7 +19,7 @@ class VerbLockTest : public SweepFixture {
     kept_image_ = image_;
   }
 
-  // A lock of somebody's stock restic, who is not to be seen any more.
+  // A lock of a stock restic that is not running any more.
   void PutForeignLock(bool exclusive) {
     CallContext ctx;
     ctx.clock = &clock_;
@@ -56,7 +56,7 @@ TEST_F(VerbLockTest, ALockNamesThePodThatItIsOf) {
   store_.AddFault({.operation = StoreOperation::kDelete,
                    .last_call = 1'000'000,
                    .status = absl::PermissionDeniedError("403 Forbidden")});
-  Run(BackupWords());
+  Run(BackupArguments());
   store_.ClearFaults();
   CallContext ctx;
   ctx.clock = &clock_;
@@ -89,7 +89,7 @@ TEST_F(VerbLockTest, WithNoLockARestoreWritesNothing) {
   EXPECT_EQ(writes_of({"--no-lock"}), 0);
 }
 
-TEST_F(VerbLockTest, WhatMustBeAloneWaitsAndSaysForWhom) {
+TEST_F(VerbLockTest, ExclusiveVerbsWaitAndNameTheHolder) {
   const std::vector<std::vector<std::string>> verbs = {
       {"forget", "--keep-last", "1"}, {"prune"}, {"check"}};
   for (const std::vector<std::string>& words : verbs) {
@@ -107,7 +107,7 @@ TEST_F(VerbLockTest, WhatMustBeAloneWaitsAndSaysForWhom) {
 TEST_F(VerbLockTest, WithoutAWaitAForeignLockEndsItAtOnce) {
   PutForeignLock(/*exclusive=*/true);
   const std::vector<std::vector<std::string>> verbs = {
-      {"forget", "--keep-last", "1"}, {"prune"}, {"check"}, BackupWords(), {"snapshots"}};
+      {"forget", "--keep-last", "1"}, {"prune"}, {"check"}, BackupArguments(), {"snapshots"}};
   for (std::vector<std::string> words : verbs) {
     words.insert(words.end(), {"--retry-lock", "0"});
     const absl::Duration before = clock_.Uptime();
@@ -122,7 +122,7 @@ TEST_F(VerbLockTest, WithoutAWaitAForeignLockEndsItAtOnce) {
 TEST_F(VerbLockTest, WhatAPruneThatDiedElsewhereLeftIsOutlasted) {
   WriteFile("target", "");
   const std::vector<std::vector<std::string>> verbs = {
-      BackupWords(), {"restore", kept_, "--target", Path("target")}, {"snapshots"}};
+      BackupArguments(), {"restore", kept_, "--target", Path("target")}, {"snapshots"}};
   for (const std::vector<std::string>& words : verbs) {
     PutForeignLock(/*exclusive=*/true);
     const absl::Duration before = clock_.Uptime();
@@ -138,7 +138,7 @@ TEST_F(VerbLockTest, WhatAPruneThatDiedElsewhereLeftIsOutlasted) {
 TEST_F(VerbLockTest, ABackupDoesNotWaitForAnotherBackup) {
   PutForeignLock(/*exclusive=*/false);
   const absl::Duration before = clock_.Uptime();
-  MustRun(BackupWords());
+  MustRun(BackupArguments());
   EXPECT_LT(clock_.Uptime() - before, absl::Seconds(2));
   EXPECT_EQ(CountBelow("locks/"), 1u);
 }
@@ -148,11 +148,11 @@ TEST_F(VerbLockTest, WhereLocksAreRefusedThereIsReadingAndNoMaintenance) {
   RefuseLocks();
   WriteFile("target", "");
   const Outcome outcome = MustRun({"restore", kept_, "--target", Path("target")});
-  EXPECT_THAT(outcome.error, HasSubstr("going on without one"));
+  EXPECT_THAT(outcome.error, HasSubstr("continuing without a lock"));
   EXPECT_TRUE(ReadFile("target") == kept_image_);
-  EXPECT_THAT(MustRun({"check", "--read-data"}).error, HasSubstr("going on without one"));
+  EXPECT_THAT(MustRun({"check", "--read-data"}).error, HasSubstr("continuing without a lock"));
   const std::vector<std::vector<std::string>> verbs = {
-      {"forget", "--keep-last", "1"}, {"prune"}, BackupWords()};
+      {"forget", "--keep-last", "1"}, {"prune"}, BackupArguments()};
   for (const std::vector<std::string>& words : verbs) {
     EXPECT_EQ(Run(words).code, ExitCode::kFailed) << words[0];
     EXPECT_TRUE(store_.objects() == before) << words[0];
@@ -163,10 +163,10 @@ TEST_F(VerbLockTest, ABackupWhoseLockWasRemovedCommitsNothing) {
   WriteImage({1, 12, 3, 14, 5, 6});
   store_.AddFault({.operation = StoreOperation::kStat,
                    .key_prefix = "locks/",
-                   .status = absl::NotFoundError("removed by somebody")});
-  const Outcome outcome = Run(BackupWords());
+                   .status = absl::NotFoundError("removed by another client")});
+  const Outcome outcome = Run(BackupArguments());
   EXPECT_EQ(outcome.code, ExitCode::kFailed);
-  EXPECT_THAT(outcome.error, HasSubstr("removed by somebody else"));
+  EXPECT_THAT(outcome.error, HasSubstr("removed by another client"));
   EXPECT_EQ(CountBelow("snapshots/"), 1u);
   store_.ClearFaults();
   ExpectGood({});

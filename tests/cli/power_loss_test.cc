@@ -100,7 +100,7 @@ class PowerLossTest : public SweepFixture {
                                   free_bytes -= static_cast<int64_t>(call.size_bytes);
                                   return std::nullopt;
                                 });
-    return Run(BackupWords());
+    return Run(BackupArguments());
   }
 
   void ExpectDone() {
@@ -118,7 +118,7 @@ TEST_F(PowerLossTest, Backup) {
   MakeGenerations();
   WriteImage({1, 12, 23, 14, 5, 26});
   expect_done_ = [&] { ExpectRestores(GetString(last_.Result(), {"snapshot_id"}), image_, {}); };
-  Sweep(BackupWords(), {BackupWords()});
+  Sweep(BackupArguments(), {BackupArguments()});
 }
 
 TEST_F(PowerLossTest, ForgetAndPrune) {
@@ -156,7 +156,7 @@ TEST_F(PowerLossTest, AFullDiskIsOneClearErrorAndLosesNothing) {
       EXPECT_THAT(path, testing::Not(testing::HasSubstr("-tmp-")));
       EXPECT_FALSE(path.starts_with("locks/")) << path;
     }
-    MustRun(BackupWords());
+    MustRun(BackupArguments());
     ExpectGood({});
   }
   RecordProperty("points", static_cast<int>(points.size()));

@@ -88,7 +88,7 @@ class ProgramRunner {
   bool out_is_terminal = false;
   // Called with all of stdout each time that the program writes there.
   std::function<void(const std::string& out)> on_out = nullptr;
-  // Somebody at a terminal; null: nobody.
+  // A user at a terminal; null: no terminal.
   std::function<absl::StatusOr<bool>(const CallContext& ctx, absl::string_view question)> confirm =
       nullptr;
   // Called before the program reads one of them.

@@ -187,7 +187,7 @@ TEST_F(ProgramTest, AListThatIsRefusedEndsWithTwentyAndAGoodBackup) {
   EXPECT_EQ(Read("target"), image_);
 }
 
-TEST_F(ProgramTest, AListThatLiesEndsWithTwentyAndAGoodBackup) {
+TEST_F(ProgramTest, AWrongListEndsWithTwentyAndAGoodBackup) {
   Init();
   const Json full = Backup();
   for (std::size_t chunk = 0; chunk < 40; ++chunk) {
@@ -276,7 +276,7 @@ TEST_F(ProgramTest, ABackupSaysHowLargeTheRepositoryIsWhereThatIsAsked) {
   EXPECT_FALSE(Backup().contains("repository_bytes"));
 }
 
-// /dev is memory, and whoever mistypes a device would believe that it was written.
+// /dev is memory, and a mistyped device would seem to be written.
 TEST_F(ProgramTest, NothingIsMadeBelowDev) {
   Init();
   Backup();
@@ -408,12 +408,12 @@ TEST_F(ProgramTest, ALockOfAnotherIsNamed) {
   ASSERT_THAT(repository, support::IsOk());
   repository::LockOptions options;
   options.exclusive = true;
-  options.owner.name = "somebody-else";
+  options.owner.name = "another-client";
   const auto lock = repository::Lock::Acquire(CallContext(), **repository, options);
   ASSERT_THAT(lock, support::IsOk());
   const Outcome outcome = Run({"backup", Path("image"), "--retry-lock", "0"});
   EXPECT_EQ(outcome.code, ExitCode::kLocked);
-  EXPECT_THAT(outcome.error, HasSubstr("somebody-else, process"));  // Without boot and namespaces.
+  EXPECT_THAT(outcome.error, HasSubstr("another-client, process"));  // Without boot and namespaces.
   EXPECT_EQ(Run({"check", "--retry-lock", "0"}).code, ExitCode::kLocked);
   EXPECT_EQ(Run({"snapshots", "--no-lock"}).code, ExitCode::kOk);
 }
@@ -656,9 +656,9 @@ TEST_F(ProgramTest, ForgetAndPruneFreeSpaceAndCheckAgrees) {
   EXPECT_EQ(Run({"snapshots", "--json"}).Result().size(), 2U);
   ASSERT_EQ(Run({"forget", "--keep-last", "1", "--json"}).code, ExitCode::kOk);
   EXPECT_EQ(Run({"snapshots", "--json"}).Result().size(), 1U);
-  const Outcome nobody = Run({"forget", "--host", "other", "--keep-last", "1"});
-  EXPECT_EQ(nobody.code, ExitCode::kOk);
-  EXPECT_THAT(nobody.error, HasSubstr("no snapshot matches"));
+  const Outcome unmatched = Run({"forget", "--host", "other", "--keep-last", "1"});
+  EXPECT_EQ(unmatched.code, ExitCode::kOk);
+  EXPECT_THAT(unmatched.error, HasSubstr("no snapshot matches"));
   // Left by a writer that died, and a stranger's.
   const std::string id(64, 'a');
   std::filesystem::create_directories(Path("repo/mydocs"));
@@ -681,7 +681,7 @@ TEST_F(ProgramTest, ForgetAndPruneFreeSpaceAndCheckAgrees) {
   EXPECT_EQ(Read("target"), image_);
 }
 
-TEST_F(ProgramTest, CheckFindsDamageAndRepairRefillsItFromTheVolume) {
+TEST_F(ProgramTest, CheckFindsDamageAndRepairFillsItInFromTheVolume) {
   Init();
   Backup();
   std::string damaged;
@@ -826,9 +826,9 @@ TEST(MakePrivateTest, AFileBecomesReadableForItsOwnerAlone) {
   const UniqueFd file(::open(path.c_str(), O_WRONLY | O_CREAT, 0644));
   ASSERT_TRUE(file.valid());
   EXPECT_THAT(MakePrivate(file.get()), support::IsOk());
-  struct stat facts {};
-  ASSERT_EQ(::fstat(file.get(), &facts), 0);
-  EXPECT_EQ(facts.st_mode & 07777, 0600U);
+  struct stat info {};
+  ASSERT_EQ(::fstat(file.get(), &info), 0);
+  EXPECT_EQ(info.st_mode & 07777, 0600U);
   int ends[2];
   ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
   const UniqueFd reading(ends[0]);

@@ -16,38 +16,38 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 
 TEST(ProgressTest, ALineSaysStageRateAndTimeLeft) {
-  const ProgressFacts facts{.stage = "transfer",
-                            .done = int64_t{1} << 30,
-                            .total = int64_t{8} << 30,
-                            .elapsed = absl::Seconds(2)};
-  EXPECT_EQ(ProgressLine(facts), "transfer  12.5%  1.0 GiB of 8.0 GiB, 512.0 MiB/s, 14.00 s left");
-  const Json json = ProgressJson(facts);
+  const ProgressInfo info{.stage = "transfer",
+                          .done = int64_t{1} << 30,
+                          .total = int64_t{8} << 30,
+                          .elapsed = absl::Seconds(2)};
+  EXPECT_EQ(ProgressLine(info), "transfer  12.5%  1.0 GiB of 8.0 GiB, 512.0 MiB/s, 14.00 s left");
+  const Json json = ProgressJson(info);
   EXPECT_EQ(GetString(json, {"message_type"}), "status");
   EXPECT_EQ(GetInt(json, {"bytes_done"}), int64_t{1} << 30);
   EXPECT_EQ(GetInt(json, {"seconds_remaining"}), 14);
 }
 
 TEST(ProgressTest, WhatIsNotKnownIsNotSaid) {
-  const ProgressFacts facts{
+  const ProgressInfo info{
       .stage = "packs", .done = 3, .bytes = false, .elapsed = absl::Milliseconds(10)};
-  EXPECT_EQ(ProgressLine(facts), "packs  3");
-  EXPECT_EQ(FindJson(ProgressJson(facts), {"seconds_remaining"}), nullptr);
-  EXPECT_EQ(GetInt(ProgressJson(facts), {"items_done"}), 3);
+  EXPECT_EQ(ProgressLine(info), "packs  3");
+  EXPECT_EQ(FindJson(ProgressJson(info), {"seconds_remaining"}), nullptr);
+  EXPECT_EQ(GetInt(ProgressJson(info), {"items_done"}), 3);
 }
 
 TEST(ProgressTest, MoreThanAllIsNoMoreThanAHundredPercent) {
-  const ProgressFacts facts{.stage = "audit", .done = 30, .total = 20, .elapsed = absl::Seconds(1)};
-  EXPECT_THAT(ProgressLine(facts), HasSubstr("100.0%"));
-  EXPECT_EQ(facts.Left(), absl::ZeroDuration());
+  const ProgressInfo info{.stage = "audit", .done = 30, .total = 20, .elapsed = absl::Seconds(1)};
+  EXPECT_THAT(ProgressLine(info), HasSubstr("100.0%"));
+  EXPECT_EQ(info.Left(), absl::ZeroDuration());
 }
 
 TEST(WaitTest, ALineSaysStateTimeAndWhatWasReported) {
-  const WaitFacts facts{.subject = "PVC shop/copy",
-                        .state = "Pending",
-                        .waits_for = "Provisioning: soon",
-                        .elapsed = absl::Milliseconds(12'900)};
-  EXPECT_EQ(WaitLine(facts), "PVC shop/copy  Pending  12 s  Provisioning: soon");
-  const Json json = WaitJson(facts);
+  const WaitInfo info{.subject = "PVC shop/copy",
+                      .state = "Pending",
+                      .waits_for = "Provisioning: soon",
+                      .elapsed = absl::Milliseconds(12'900)};
+  EXPECT_EQ(WaitLine(info), "PVC shop/copy  Pending  12 s  Provisioning: soon");
+  const Json json = WaitJson(info);
   EXPECT_EQ(GetString(json, {"message_type"}), "status");
   EXPECT_EQ(GetString(json, {"subject"}), "PVC shop/copy");
   EXPECT_EQ(GetString(json, {"state"}), "Pending");
@@ -107,12 +107,12 @@ TEST(ProgressTest, TheTimeLeftFollowsTheRateOfNow) {
     window.Add(at, done);
     at += done < kTotal / 4 ? absl::Milliseconds(10) : absl::Milliseconds(100);
   }
-  const ProgressFacts facts{.stage = "copy",
-                            .done = kTotal / 2,
-                            .total = kTotal,
-                            .elapsed = at,
-                            .recent_rate = window.Rate()};
-  EXPECT_NEAR(absl::ToDoubleSeconds(facts.Left()), 50, 12.5);
+  const ProgressInfo info{.stage = "copy",
+                          .done = kTotal / 2,
+                          .total = kTotal,
+                          .elapsed = at,
+                          .recent_rate = window.Rate()};
+  EXPECT_NEAR(absl::ToDoubleSeconds(info.Left()), 50, 12.5);
 }
 
 class ProgressMeterTest : public testing::Test {
@@ -157,7 +157,7 @@ TEST_F(ProgressMeterTest, AWaitCountsFromItsFirstReport) {
   EXPECT_EQ(out_.find('\x1b'), std::string::npos);
 }
 
-TEST_F(ProgressMeterTest, AWaitIsSilentWhereNobodyLooks) {
+TEST_F(ProgressMeterTest, AWaitIsSilentWithoutATerminal) {
   for (const ConsoleOptions& options :
        {ConsoleOptions{}, ConsoleOptions{.json = true, .quiet = true}}) {
     Console console = Make(options);
@@ -197,7 +197,7 @@ TEST_F(ProgressMeterTest, ATerminalHasOneLineThatGoesAway) {
   EXPECT_THAT(out_, IsEmpty());
 }
 
-TEST_F(ProgressMeterTest, NobodyIsToldWhoDidNotAsk) {
+TEST_F(ProgressMeterTest, ACallerThatDidNotAskIsNotTold) {
   for (const ConsoleOptions& options :
        {ConsoleOptions{}, ConsoleOptions{.json = true, .quiet = true},
         ConsoleOptions{.quiet = true, .error_is_terminal = true}}) {

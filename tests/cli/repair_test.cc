@@ -120,12 +120,12 @@ TEST_F(RepairTest, WithTheVolumeAtHandEveryOrderBringsEverythingBack) {
   const std::string second = BackupId();
   std::filesystem::copy(Path("repo"), Path("sound"), std::filesystem::copy_options::recursive);
   std::vector<std::string> verbs = {"index", "packs", "snapshots"};
-  const std::vector<std::vector<std::string>> cures = {
+  const std::vector<std::vector<std::string>> remediations = {
       {"repair", "packs", "--from", Path("image")},
       {"backup", "--force", "--path", "/volume", Path("image")}};
   do {
-    for (const std::vector<std::string>& cure : cures) {
-      SCOPED_TRACE(absl::StrCat(absl::StrJoin(verbs, ", "), ", ", absl::StrJoin(cure, " ")));
+    for (const std::vector<std::string>& remediation : remediations) {
+      SCOPED_TRACE(absl::StrCat(absl::StrJoin(verbs, ", "), ", ", absl::StrJoin(remediation, " ")));
       std::filesystem::remove_all(Path("repo"));
       std::filesystem::copy(Path("sound"), Path("repo"), std::filesystem::copy_options::recursive);
       LosePack();
@@ -136,7 +136,7 @@ TEST_F(RepairTest, WithTheVolumeAtHandEveryOrderBringsEverythingBack) {
         EXPECT_THAT(check.out, Not(HasSubstr("run repair index")));
         EXPECT_THAT(check.out, HasSubstr("repair packs --from"));
       }
-      MustRun(cure);
+      MustRun(remediation);
       MustRun({"repair", "index"});  // A pack that is gone may still be listed.
       MustRun({"check", "--read-data"});
       MustRun({"repair", "snapshots"});

@@ -122,13 +122,13 @@ void SeedOld(support::FakeApiClient& api, const std::string& name, const std::st
 }
 
 TEST_F(SnapshotCreateTest, KeepLastDeletesWhatTheVerbsMadeAndNothingElse) {
-  const support::Strings ours = {{objects::kMadeByLabel, objects::kMadeByVerbs}};
-  support::Strings kept = ours;
+  const support::Strings own = {{objects::kMadeByLabel, objects::kMadeByVerbs}};
+  support::Strings kept = own;
   kept[objects::kKeepLabel] = "true";
-  SeedOld(api_, "first", "2020-11-20T05:00:00Z", ours);
+  SeedOld(api_, "first", "2020-11-20T05:00:00Z", own);
   SeedOld(api_, "kept", "2020-11-21T05:00:00Z", kept);
   SeedOld(api_, "foreign", "2020-11-22T05:00:00Z", {});
-  SeedOld(api_, "second", "2020-11-23T05:00:00Z", ours);
+  SeedOld(api_, "second", "2020-11-23T05:00:00Z", own);
   const Outcome outcome = Run({"data-db-0", "--name", "new", "--keep-last", "1"});
   ASSERT_EQ(outcome.code, ExitCode::kOk) << outcome.error;
   EXPECT_THAT(outcome.error, AllOf(HasSubstr("--keep-last: deleted VolumeSnapshot first"),
@@ -151,9 +151,9 @@ TEST_F(SnapshotCreateTest, KeepLastDeletesNothingWhenItMayNotReadAll) {
 }
 
 TEST_F(SnapshotCreateTest, AQuotaThatIsUsedUpNamesWhatMakeRoomWouldDelete) {
-  const support::Strings ours = {{objects::kMadeByLabel, objects::kMadeByVerbs}};
-  SeedOld(api_, "first", "2020-11-20T05:00:00Z", ours);
-  SeedOld(api_, "second", "2020-11-23T05:00:00Z", ours);
+  const support::Strings own = {{objects::kMadeByLabel, objects::kMadeByVerbs}};
+  SeedOld(api_, "first", "2020-11-20T05:00:00Z", own);
+  SeedOld(api_, "second", "2020-11-23T05:00:00Z", own);
   api_.SetQuota("snaps", csi::VolumeSnapshotType(), "shop", 2);
   const Outcome refused = Run({"data-db-0", "--name", "new"});
   EXPECT_EQ(refused.code, ExitCode::kFailed);
@@ -169,9 +169,9 @@ TEST_F(SnapshotCreateTest, AQuotaThatIsUsedUpNamesWhatMakeRoomWouldDelete) {
 TEST_F(SnapshotCreateTest, RoomForAGroupIsMadeInTheQuotaAndInTheDriver) {
   api_.Seed(csi::VolumeGroupSnapshotClassType("v1"),
             support::MakeGroupClassObject("groups", cluster_.driver_name));
-  const support::Strings ours = {{objects::kMadeByLabel, objects::kMadeByVerbs}};
+  const support::Strings own = {{objects::kMadeByLabel, objects::kMadeByVerbs}};
   for (const char* const name : {"1st", "2nd", "3rd"}) {
-    SeedOld(api_, name, absl::StrCat("2020-11-2", std::string(1, name[0]), "T05:00:00Z"), ours);
+    SeedOld(api_, name, absl::StrCat("2020-11-2", std::string(1, name[0]), "T05:00:00Z"), own);
     api_.Mutate(csi::VolumeSnapshotContentKey(absl::StrCat("content-of-", name)),
                 [&](Json& content) { content["spec"]["driver"] = cluster_.driver_name; });
   }
@@ -208,9 +208,9 @@ TEST_F(SnapshotCreateTest, AGroupThatCannotBeHadEndsItBeforeAnythingIsDeleted) {
 }
 
 TEST_F(SnapshotCreateTest, RoomForASetIsMadeBeforeTheApplicationIsHeld) {
-  const support::Strings ours = {{objects::kMadeByLabel, objects::kMadeByVerbs}};
+  const support::Strings own = {{objects::kMadeByLabel, objects::kMadeByVerbs}};
   for (const char* const name : {"first", "second", "third"}) {
-    SeedOld(api_, name, absl::StrCat("2020-11-2", std::string(name).size(), "T05:00:00Z"), ours);
+    SeedOld(api_, name, absl::StrCat("2020-11-2", std::string(name).size(), "T05:00:00Z"), own);
   }
   api_.SetQuota("snaps", csi::VolumeSnapshotType(), "shop", 3);
   program_.Write("hold", "echo held; : > \"$1\"; cat > /dev/null\n");
@@ -228,11 +228,11 @@ TEST_F(SnapshotCreateTest, RoomForASetIsMadeBeforeTheApplicationIsHeld) {
   EXPECT_THAT(outcome.out, HasSubstr("taken: the application may go on\n"));
 }
 
-// Two old ones of data-db-0, which the rules let go but for the newest.
+// Two old ones of data-db-0, which the rules delete but for the newest.
 void SeedTwoOld(support::FakeApiClient& api) {
-  const support::Strings ours = {{objects::kMadeByLabel, objects::kMadeByVerbs}};
-  SeedOld(api, "first", "2020-11-20T05:00:00Z", ours);
-  SeedOld(api, "second", "2020-11-23T05:00:00Z", ours);
+  const support::Strings own = {{objects::kMadeByLabel, objects::kMadeByVerbs}};
+  SeedOld(api, "first", "2020-11-20T05:00:00Z", own);
+  SeedOld(api, "second", "2020-11-23T05:00:00Z", own);
 }
 
 TEST_F(SnapshotCreateTest, NothingIsDeletedOrHeldForAVolumeThatIsBusy) {
@@ -282,9 +282,9 @@ TEST_F(SnapshotCreateTest, WhatAnEarlierRunMadeNeedsNoRoom) {
 }
 
 TEST_F(SnapshotCreateTest, NothingMakesRoomForAHoldThatCannotBe) {
-  const support::Strings ours = {{objects::kMadeByLabel, objects::kMadeByVerbs}};
-  SeedOld(api_, "first", "2020-11-20T05:00:00Z", ours);
-  SeedOld(api_, "second", "2020-11-23T05:00:00Z", ours);
+  const support::Strings own = {{objects::kMadeByLabel, objects::kMadeByVerbs}};
+  SeedOld(api_, "first", "2020-11-20T05:00:00Z", own);
+  SeedOld(api_, "second", "2020-11-23T05:00:00Z", own);
   api_.SetQuota("snaps", csi::VolumeSnapshotType(), "shop", 2);
   EXPECT_EQ(Run({"data-db-0", "--make-room", "--hold", "sh -c 'open"}).code, ExitCode::kFailed);
   EXPECT_EQ(Run({"data-db-0", "--make-room", "--hold", "cat", "--wait", "ready"}).code,
@@ -293,9 +293,9 @@ TEST_F(SnapshotCreateTest, NothingMakesRoomForAHoldThatCannotBe) {
 }
 
 TEST_F(SnapshotCreateTest, ADriverWithoutRoomIsAskedAgainOnceOneIsGone) {
-  const support::Strings ours = {{objects::kMadeByLabel, objects::kMadeByVerbs}};
+  const support::Strings own = {{objects::kMadeByLabel, objects::kMadeByVerbs}};
   for (const char* const name : {"first", "second"}) {
-    SeedOld(api_, name, absl::StrCat("2020-11-2", name[0] == 'f' ? 0 : 3, "T05:00:00Z"), ours);
+    SeedOld(api_, name, absl::StrCat("2020-11-2", name[0] == 'f' ? 0 : 3, "T05:00:00Z"), own);
     api_.Mutate(csi::VolumeSnapshotContentKey(absl::StrCat("content-of-", name)),
                 [&](Json& content) { content["spec"]["driver"] = cluster_.driver_name; });
   }
@@ -335,7 +335,7 @@ TEST_F(SnapshotCreateTest, TheApplicationIsHeldUntilAllAreTaken) {
   program_.Write("hold", "echo held; cat > /dev/null; echo released > \"$1\"\n");
   const std::string log = program_.Path("log");
   api_.OnCreate("volumesnapshots", [&](support::FakeApiClient&, const Json&) {
-    EXPECT_FALSE(std::filesystem::exists(log)) << "let go before the snapshot was taken";
+    EXPECT_FALSE(std::filesystem::exists(log)) << "released before the snapshot was taken";
   });
   const Outcome outcome =
       Run({"--all", "--hold", absl::StrCat("sh ", program_.Path("hold"), " ", log)});

@@ -193,9 +193,9 @@ TEST_F(SnapshotRestoreTest, ADryRunNamesTheFinalizersOfOthers) {
 
 TEST_F(SnapshotRestoreTest, AsksAtATerminalAndElsewhereNeedsYes) {
   api_.ClearCalls();
-  const Outcome nobody = Restore();
-  EXPECT_EQ(nobody.code, ExitCode::kFailed);
-  EXPECT_THAT(nobody.error, HasSubstr("add --yes"));
+  const Outcome unmatched = Restore();
+  EXPECT_EQ(unmatched.code, ExitCode::kFailed);
+  EXPECT_THAT(unmatched.error, HasSubstr("add --yes"));
   std::string asked;
   program_.confirm = [&](const CallContext&, absl::string_view question) {
     asked = std::string(question);

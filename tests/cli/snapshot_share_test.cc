@@ -43,8 +43,8 @@ TEST_F(SnapshotShareVerbTest, IsUsedThereAndKeepsTheSourceUntilItIsDeletedThere)
   EXPECT_EQ(kept.code, ExitCode::kProtected) << kept.error;
   EXPECT_THAT(kept.out, HasSubstr("shared with team/monday"));
   EXPECT_TRUE(IsThere("monday"));
-  const Outcome theirs = Delete("team");
-  EXPECT_EQ(theirs.code, ExitCode::kOk) << theirs.error << theirs.out;
+  const Outcome others = Delete("team");
+  EXPECT_EQ(others.code, ExitCode::kOk) << others.error << others.out;
   const Outcome free = Delete("shop");
   EXPECT_EQ(free.code, ExitCode::kOk) << free.error << free.out;
 }

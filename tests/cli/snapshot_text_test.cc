@@ -40,21 +40,22 @@ TEST(SnapshotTextTest, ADeletionWhoseAnswerWasLostIsNotCalledRefused) {
   EXPECT_EQ(NotDeletedText(absl::CancelledError("stop")), "may be deleted or not: stop");
 }
 
-TEST(SnapshotTextTest, EachFateIsSaid) {
+TEST(SnapshotTextTest, EachActionIsPrinted) {
   csi::SnapshotEntry entry;
   entry.content = "c";
   entry.content_names = "bank/gold";
   entry.driver = "d.example.com";
-  EXPECT_THAT(FateText(entry, csi::DataFate::kNone), HasSubstr("no data yet"));
-  EXPECT_THAT(FateText(entry, csi::DataFate::kUnknown), HasSubstr("c may not be read"));
-  EXPECT_THAT(FateText(entry, csi::DataFate::kContentGone), HasSubstr("c does not exist"));
-  EXPECT_THAT(FateText(entry, csi::DataFate::kNotItsOwn), HasSubstr("belongs to bank/gold"));
-  EXPECT_THAT(FateText(entry, csi::DataFate::kDeleted), HasSubstr("gone for good"));
-  EXPECT_EQ(FateText(entry, csi::DataFate::kKept),
+  EXPECT_THAT(DataActionText(entry, csi::DataAction::kNone), HasSubstr("no data yet"));
+  EXPECT_THAT(DataActionText(entry, csi::DataAction::kUnknown), HasSubstr("c may not be read"));
+  EXPECT_THAT(DataActionText(entry, csi::DataAction::kContentGone), HasSubstr("c does not exist"));
+  EXPECT_THAT(DataActionText(entry, csi::DataAction::kNotItsOwn),
+              HasSubstr("belongs to bank/gold"));
+  EXPECT_THAT(DataActionText(entry, csi::DataAction::kDeleted), HasSubstr("gone for good"));
+  EXPECT_EQ(DataActionText(entry, csi::DataAction::kKept),
             "the storage keeps its data; the driver has not given VolumeSnapshotContent c a handle "
             "yet");
   entry.handle = "h";
-  EXPECT_EQ(FateText(entry, csi::DataFate::kKept),
+  EXPECT_EQ(DataActionText(entry, csi::DataAction::kKept),
             "the storage keeps its data: handle h; csi-delta snapshot import --driver "
             "d.example.com h brings it back");
 }

@@ -65,7 +65,7 @@ class SweepClock : public Clock {
     uptime_ += std::max(duration, absl::ZeroDuration());
     return !stop.stop_requested();
   }
-  // So much passes during the next looks at the time, for those who wait in vain.
+  // So much passes during the next looks at the time, for those that wait without effect.
   void Fly(absl::Duration flight) {
     std::scoped_lock lock(mutex_);
     flight_ = flight;
@@ -89,7 +89,7 @@ class SweepClock : public Clock {
   absl::Duration set_by_ = absl::Hours(400'000);
 };
 
-// A store of somebody else's, with the retries and counts that every store has.
+// A store of another client's, with the retries and counts that every store has.
 class RetriedStore : public storage::OpenedStore {
  public:
   explicit RetriedStore(storage::ObjectStore& place)
@@ -191,16 +191,16 @@ class SweepFixture : public testing::Test {
     environment.open_store = [this](const storage::Location& location,
                                     const storage::StoreSettings& settings,
                                     Random&) { return OpenStore(location, settings); };
-    environment.witnesses = [&] {
-      repository::LockWitnesses witnesses;
-      witnesses.self = {.boot_id = process.elsewhere ? "b2" : "b1",
-                        .pid_namespace = 1,
-                        .pid = pid,
-                        .start_ticks = static_cast<uint64_t>(pid)};
-      witnesses.start_ticks_of = [pid](int64_t other) -> std::optional<uint64_t> {
+    environment.liveness_probes = [&] {
+      repository::LivenessProbes liveness_probes;
+      liveness_probes.self = {.boot_id = process.elsewhere ? "b2" : "b1",
+                              .pid_namespace = 1,
+                              .pid = pid,
+                              .start_ticks = static_cast<uint64_t>(pid)};
+      liveness_probes.start_ticks_of = [pid](int64_t other) -> std::optional<uint64_t> {
         return other == pid ? static_cast<uint64_t>(pid) : 0;
       };
-      return witnesses;
+      return liveness_probes;
     };
     CallContext ctx;
     ctx.clock = &clock_;
@@ -232,10 +232,10 @@ class SweepFixture : public testing::Test {
 
   // Backs the image up and returns the snapshot's id. The sweep's packs hold twelve chunks.
   std::string Backup(const Process& process = {}) {
-    const Outcome outcome = MustRun(BackupWords(), process);
+    const Outcome outcome = MustRun(BackupArguments(), process);
     return GetString(outcome.Result(), {"snapshot_id"});
   }
-  std::vector<std::string> BackupWords() const {
+  std::vector<std::string> BackupArguments() const {
     return {"backup", "--chunk-size", "256KiB",  "--pack-size",
             "4",      "--path",       "/volume", Path("image")};
   }

@@ -85,16 +85,16 @@ int openat(int folder, const char* path, int flags, ...) {
   return verdict.has_value() ? static_cast<int>(*verdict) : real(folder, path, flags, mode);
 }
 
-int fstat(int fd, struct stat* facts) {
+int fstat(int fd, struct stat* info) {
   static auto* const real = Real<int(int, struct stat*)>("fstat");
   const auto verdict = Judge({.name = "fstat", .fd = fd});
-  return verdict.has_value() ? static_cast<int>(*verdict) : real(fd, facts);
+  return verdict.has_value() ? static_cast<int>(*verdict) : real(fd, info);
 }
 
-int fstatat(int folder, const char* path, struct stat* facts, int flags) {
+int fstatat(int folder, const char* path, struct stat* info, int flags) {
   static auto* const real = Real<int(int, const char*, struct stat*, int)>("fstatat");
   const auto verdict = Judge({.name = "fstatat", .fd = folder});
-  return verdict.has_value() ? static_cast<int>(*verdict) : real(folder, path, facts, flags);
+  return verdict.has_value() ? static_cast<int>(*verdict) : real(folder, path, info, flags);
 }
 
 dirent* readdir(DIR* folder) {

@@ -94,7 +94,7 @@ TEST(VolumeGroupsTest, AGroupIsCompleteWhenAllMembersAreThere) {
   EXPECT_EQ(group.members_expected, 3);
   EXPECT_THAT(Claims(group), ElementsAre("/shop/data", "/shop/log", "/shop/wal"));
   EXPECT_THAT(DescribeGroup(group),
-              HasSubstr("group shop/db, cut 2026-11-23 05:00:00.25 UTC as velero-db-1: complete, "
+              HasSubstr("group shop/db, taken 2026-11-23 05:00:00.25 UTC as velero-db-1: complete, "
                         "3 of 3 members\n"));
 }
 
@@ -158,7 +158,7 @@ TEST(VolumeGroupsTest, MoreMembersThanThereWereAreNotComplete) {
                   {.claim = "/c", .members = "2"}})
                 .state,
             State::kUnknown);
-  // Whoever says more is believed: incomplete, rather than complete by mistake.
+  // The greater count is used: incomplete, rather than complete by mistake.
   EXPECT_EQ(Only({{.claim = "/a", .members = "2"}, {.claim = "/b", .members = "3"}}).state,
             State::kIncomplete);
 }
@@ -166,9 +166,9 @@ TEST(VolumeGroupsTest, MoreMembersThanThereWereAreNotComplete) {
 TEST(VolumeGroupsTest, ATimeThatIsNoneIsNotKnown) {
   for (const char* cut : {"", "yesterday", "2026-13-45T99:00:00Z", "\x1b]0;title\x07", "0"}) {
     const VolumeGroup group = Only({{.claim = "/shop/a", .cut = cut}});
-    EXPECT_FALSE(group.cut_at.has_value()) << cut;
+    EXPECT_FALSE(group.snapshot_taken_at.has_value()) << cut;
     EXPECT_EQ(group.OrderedBy(), absl::FromUnixSeconds(1'763'870'000));
-    EXPECT_THAT(DescribeGroup(group), HasSubstr("cut at an unknown time"));
+    EXPECT_THAT(DescribeGroup(group), HasSubstr("taken at an unknown time"));
     EXPECT_THAT(GroupJsonText(group), HasSubstr("\"cut_at\":null"));
   }
 }
@@ -199,7 +199,7 @@ TEST(VolumeGroupsTest, NamespacesAreThoseOfTheMembers) {
 
 TEST(VolumeGroupsTest, AGroupHasThreeNames) {
   const incremental::VolumeGroupTags tags = {
-      .group = "shop/db", .snapshot = "velero-db-1", .cut_at = ""};
+      .group = "shop/db", .snapshot = "velero-db-1", .snapshot_taken_at = ""};
   for (const char* name : {"shop/db", "db", "velero-db-1"}) {
     EXPECT_TRUE(IsCalled(tags, name)) << name;
   }

@@ -287,7 +287,7 @@ TEST_F(VolumePodTest, TheMoverIsNotAskedForWhatIsRefused) {
   EXPECT_EQ(snapshots(), 1U);
 }
 
-// It would refuse in the end, with a VolumeSnapshot left that nobody needs.
+// It would refuse in the end, with a VolumeSnapshot left that is not needed.
 TEST_F(VolumePodTest, NoSnapshotIsTakenForAMoverThatWillRefuse) {
   AddUpload();
   SetMover("{}");

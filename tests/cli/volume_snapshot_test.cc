@@ -176,7 +176,7 @@ class VolumeSnapshotTest : public testing::Test {
     EXPECT_EQ(Content("target"), Content("image"));
   }
 
-  // From now on nobody serves snapshot metadata, and a DifferentialSnapshot says what changed.
+  // From now on no service lists snapshot metadata, and a DifferentialSnapshot says what changed.
   void ServeDifferentials() {
     cluster_.api.Remove({support::MetadataServiceType(), "", support::kDriver});
     differential_.volume_size_bytes = kImageBytes;
@@ -297,7 +297,7 @@ TEST_F(VolumeSnapshotTest, WithoutAServiceADifferentialSnapshotSaysWhatChanged) 
   EXPECT_THAT(cluster_.api.All(objects::DifferentialSnapshot::Type()), IsEmpty());
 }
 
-TEST_F(VolumeSnapshotTest, WhomToAskMayBeSaid) {
+TEST_F(VolumeSnapshotTest, TheServiceToAskMayBeChosen) {
   ASSERT_EQ(Backup("app/old").code, ExitCode::kOk);
   const auto source = [this](const std::string& choice) {
     const Outcome outcome = Backup("app/new", {"--changed-blocks", choice, "--parent", "latest"});

@@ -81,8 +81,8 @@ class WorkerTest : public testing::Test {
   Outcome Run(const std::vector<std::string>& words) const { return program_.Run(words); }
 
   // A worker of this task. Its work waits until the task is said to run. Of work that ends at once
-  // this would still be on its way, and might come to the server after its end: it then is the last
-  // word.
+  // this would still be on its way, and might come to the server after its end: it then is the
+  // final word.
   Outcome Work(const std::string& task) {
     program_.on_variable = [this, task](const std::string& name) {
       if (name == "RESTIC_PASSWORD") {  // The worker itself does not read it.
@@ -101,7 +101,7 @@ class WorkerTest : public testing::Test {
                          [](const auto& file) { return file.is_regular_file(); });
   }
 
-  // A lock of a worker in this Pod, of which nobody knows more. Returns its digits.
+  // A lock of a worker in this Pod, of which no more is known. Returns its digits.
   std::string PutLockOfPod(const std::string& uid) const {
     storage::FileObjectStore store(Path("repo"), Random::Real());
     const CallContext ctx;
@@ -181,7 +181,7 @@ TEST_F(WorkerTest, WhatWentWrongIsSaidInOneSentence) {
   EXPECT_THAT(MessageOf(Status("du-2")), HasSubstr("the password does not open"));
 }
 
-// The Pod of a deletion may be lost at any moment, and another one begins anew.
+// The Pod of a deletion may be lost at any moment, and another one restarts.
 TEST_F(WorkerTest, WhatIsForgottenAlreadyIsDone) {
   program_.Init();
   ASSERT_EQ(Backup().code, ExitCode::kOk);
@@ -249,7 +249,7 @@ TEST_F(WorkerTest, TheSiblingThatALostWorkerStoredGoesToo) {
   EXPECT_EQ(GetString(left[0], {"id"}), GetString(before[3], {"id"}));
 }
 
-// A first upload that was stopped before it came to its end: the next one goes on with what it
+// A first upload that was stopped before it finished: the next one goes on with what it
 // stored.
 TEST_F(WorkerTest, NoSpaceIsFreedForAnUploadThatLeftNoSnapshot) {
   program_.Init();
@@ -288,7 +288,7 @@ TEST_F(WorkerTest, WhatAnUnfinishedBackupStoredOutlivesADeletion) {
   forget("dx-1", GetString(snapshots[0], {"id"}));
   EXPECT_EQ(Packs(), before);
   forget("dx-2", GetString(snapshots[1], {"id"}));
-  EXPECT_EQ(Packs(), 0) << "nobody goes on with it";
+  EXPECT_EQ(Packs(), 0) << "it is not continued";
 }
 
 TEST_F(WorkerTest, ATaskThatIsDoneIsNotDoneAgain) {

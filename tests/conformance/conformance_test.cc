@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "conformance/story.h"
 #include "conformance/volume_file.h"
+#include "conformance/volume_workload.h"
 #include "tests/csi_driver/driver_fixture.h"
 #include "tests/support/status_matchers.h"
 
@@ -113,30 +113,29 @@ class ConformanceTest : public csi_driver::DriverFixture {
   }
 
   // What was said of the driver that is served.
-  std::vector<Judgement> JudgeIt() {
-    judgements_.clear();
+  std::vector<CheckResult> JudgeIt() {
+    results_.clear();
     std::filesystem::create_directories(WorkFolder());
-    ended_ = JudgeDriver(ctx_,
-                         {.link = {.address = Address(), .call_time_max = absl::Seconds(30)},
-                          .work_folder = WorkFolder(),
-                          .volume_bytes = 1 << 20},
-                         Random::Real(), [this](const Judgement& judgement) {
-                           judgements_.push_back(judgement);
-                           if (on_judgement_) {
-                             on_judgement_(judgement);
-                           }
-                         });
-    return judgements_;
+    ended_ = RunConformanceTest(ctx_,
+                                {.link = {.address = Address(), .call_time_max = absl::Seconds(30)},
+                                 .work_folder = WorkFolder(),
+                                 .volume_bytes = 1 << 20},
+                                Random::Real(), [this](const CheckResult& result) {
+                                  results_.push_back(result);
+                                  if (on_result_) {
+                                    on_result_(result);
+                                  }
+                                });
+    return results_;
   }
 
   // The names of the rules that it breaks.
   std::vector<std::string> BrokenRules() {
     std::vector<std::string> broken;
-    for (const Judgement& judgement : JudgeIt()) {
-      if (judgement.verdict == Verdict::kFail) {
-        broken.push_back(judgement.rule);
-        said_.append(
-            absl::StrCat(judgement.subject, ": ", judgement.rule, ": ", judgement.detail, "\n"));
+    for (const CheckResult& result : JudgeIt()) {
+      if (result.verdict == Verdict::kFail) {
+        broken.push_back(result.rule);
+        said_.append(absl::StrCat(result.subject, ": ", result.rule, ": ", result.detail, "\n"));
       }
     }
     return broken;
@@ -171,8 +170,8 @@ class ConformanceTest : public csi_driver::DriverFixture {
 
   CallContext ctx_ = CallContext().WithTimeout(absl::Seconds(100));
   absl::Status ended_;
-  std::vector<Judgement> judgements_;
-  std::function<void(const Judgement&)> on_judgement_;
+  std::vector<CheckResult> results_;
+  std::function<void(const CheckResult&)> on_result_;
   std::string said_;
   bool stages_ = false;  // whether the node does
   LinkingNode* linking_node_ = nullptr;
@@ -181,7 +180,7 @@ class ConformanceTest : public csi_driver::DriverFixture {
 TEST_F(ConformanceTest, AnHonestDriverPasses) {
   EXPECT_THAT(BrokenRules(), IsEmpty()) << said_;
   EXPECT_THAT(ended_, IsOk());
-  EXPECT_GT(judgements_.size(), 100U);
+  EXPECT_GT(results_.size(), 100U);
   EXPECT_EQ(LeftBehind(), 0U);
   EXPECT_TRUE(std::filesystem::is_empty(WorkFolder()));
 }
@@ -211,13 +210,13 @@ TEST_F(ConformanceTest, ANodeThatStagesPassesAndKeepsNothing) {
   EXPECT_EQ(LeftBehind(), 0U);
 }
 
-TEST_F(ConformanceTest, ABaseIsDeletedBeforeItsRuleIsJudged) {
+TEST_F(ConformanceTest, ABaseIsDeletedBeforeItsRuleIsChecked) {
   std::size_t before = 0;
   std::size_t after = 0;
-  on_judgement_ = [&](const Judgement& judgement) {
-    if (judgement.rule == "reversed-pair") {
+  on_result_ = [&](const CheckResult& result) {
+    if (result.rule == "reversed-pair") {
       before = SnapshotCount();
-    } else if (judgement.rule == "deleted-base") {
+    } else if (result.rule == "deleted-base") {
       after = SnapshotCount();
     }
   };
@@ -229,8 +228,8 @@ TEST_F(ConformanceTest, ABaseIsDeletedBeforeItsRuleIsJudged) {
 // Else a driver could list the source's blocks for the clone.
 TEST_F(ConformanceTest, TheCloneIsWrittenOnceBeforeItsSnapshot) {
   std::vector<Extent> written;
-  on_judgement_ = [&](const Judgement& judgement) {
-    if (judgement.subject == "SnapshotMetadata allocated clone-of-2" && written.empty()) {
+  on_result_ = [&](const CheckResult& result) {
+    if (result.subject == "SnapshotMetadata allocated clone-of-2" && written.empty()) {
       written = *DifferingExtents(ctx_, Image("restored-2"), Image("clone"));
     }
   };
@@ -303,8 +302,8 @@ INSTANTIATE_TEST_SUITE_P(
 TEST_F(ConformanceTest, AStopCleansUp) {
   std::stop_source stop;
   ctx_.stop = stop.get_token();
-  on_judgement_ = [&stop](const Judgement& judgement) {
-    if (judgement.subject == "snapshot 2") {
+  on_result_ = [&stop](const CheckResult& result) {
+    if (result.subject == "snapshot 2") {
       stop.request_stop();
     }
   };
@@ -326,7 +325,7 @@ TEST_F(ConformanceTest, WhatGrewAndCannotBeRestoredIsSaidAndTheRestJudged) {
   EXPECT_THAT(BrokenRules(), testing::ElementsAre("content")) << said_;
   EXPECT_THAT(said_, HasSubstr("snapshot 4"));
   EXPECT_THAT(ended_, IsOk());
-  EXPECT_GT(judgements_.size(), 100U);
+  EXPECT_GT(results_.size(), 100U);
 }
 
 TEST_F(ConformanceTest, ADriverThatHangsIsLeftInTime) {

@@ -83,16 +83,16 @@ class ImageLister : public Lister {
 class ExaminerTest : public testing::Test {
  protected:
   ExaminerTest() {
-    exhibits_.foreign_snapshot_id = kForeign;
-    exhibits_.generations = {Add("g0", kVolumeBytes, {}), Add("g1", kVolumeBytes, {0, 5000, 70000}),
+    fixtures_.foreign_snapshot_id = kForeign;
+    fixtures_.generations = {Add("g0", kVolumeBytes, {}), Add("g1", kVolumeBytes, {0, 5000, 70000}),
                              Add("g2", kVolumeBytes, {0, 70000, kVolumeBytes - 1}),
                              Add("g3", kVolumeBytes, {0, 70000, kVolumeBytes - 1}),
                              Add("g4", 2 * kVolumeBytes, {0, kVolumeBytes + 1})};
-    exhibits_.clone = Add("clone", kVolumeBytes, {0, 600, 70000, kVolumeBytes - 1});
+    fixtures_.clone = Add("clone", kVolumeBytes, {0, 600, 70000, kVolumeBytes - 1});
   }
 
   // A snapshot of a volume that has ones at these offsets.
-  Exhibit Add(const std::string& id, int64_t size_bytes, const std::vector<int64_t>& ones) {
+  SnapshotFixture Add(const std::string& id, int64_t size_bytes, const std::vector<int64_t>& ones) {
     VolumeFile image = *VolumeFile::Create(absl::StrCat(folder_.path(), "/", id), size_bytes);
     for (const int64_t at : ones) {
       EXPECT_THAT(image.Write(at, std::vector<uint8_t>{1}), IsOk());
@@ -102,12 +102,11 @@ class ExaminerTest : public testing::Test {
   }
 
   // "subject: rule: what is wrong" of each failure.
-  JudgementSink Failures(std::vector<std::string>& failures) {
-    return [this, &failures](const Judgement& judgement) {
-      ++judgements_;
-      if (judgement.verdict == Verdict::kFail) {
-        failures.push_back(
-            absl::StrCat(judgement.subject, ": ", judgement.rule, ": ", judgement.detail));
+  CheckResultSink Failures(std::vector<std::string>& failures) {
+    return [this, &failures](const CheckResult& result) {
+      ++results_;
+      if (result.verdict == Verdict::kFail) {
+        failures.push_back(absl::StrCat(result.subject, ": ", result.rule, ": ", result.detail));
       }
     };
   }
@@ -115,26 +114,26 @@ class ExaminerTest : public testing::Test {
   const support::ScratchFolder folder_;
   CallContext ctx_;
   ImageLister lister_;
-  Exhibits exhibits_;
-  int judgements_ = 0;
+  SnapshotFixtures fixtures_;
+  int results_ = 0;
 };
 
 TEST_F(ExaminerTest, AServiceThatRefusesAStartAtTheEndPasses) {
   std::vector<std::string> failures;
-  EXPECT_THAT(Examine(ctx_, lister_, exhibits_, Failures(failures)), IsOk());
+  EXPECT_THAT(Examine(ctx_, lister_, fixtures_, Failures(failures)), IsOk());
   EXPECT_THAT(failures, IsEmpty());
-  EXPECT_GT(judgements_, 50);
+  EXPECT_GT(results_, 50);
 }
 
 TEST_F(ExaminerTest, ADeletedBaseIsUnknownOrStillListedInFull) {
   std::vector<std::string> failures;
-  EXPECT_THAT(ExamineDeletedBase(ctx_, lister_, exhibits_, Failures(failures)), IsOk());
+  EXPECT_THAT(ExamineDeletedBase(ctx_, lister_, fixtures_, Failures(failures)), IsOk());
   EXPECT_THAT(failures, IsEmpty());
   lister_.images.erase("g1");
-  EXPECT_THAT(ExamineDeletedBase(ctx_, lister_, exhibits_, Failures(failures)), IsOk());
+  EXPECT_THAT(ExamineDeletedBase(ctx_, lister_, fixtures_, Failures(failures)), IsOk());
   EXPECT_THAT(failures, IsEmpty());
   lister_.images["g1"] = lister_.images["g2"];
-  EXPECT_THAT(ExamineDeletedBase(ctx_, lister_, exhibits_, Failures(failures)), IsOk());
+  EXPECT_THAT(ExamineDeletedBase(ctx_, lister_, fixtures_, Failures(failures)), IsOk());
   EXPECT_THAT(failures, Not(IsEmpty())) << "an empty list";
 }
 

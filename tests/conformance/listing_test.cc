@@ -29,11 +29,11 @@ Message Blocks(const std::vector<Extent>& extents, BlockType type = BlockType::k
 
 std::vector<std::string> Broken(const Listing& listing, const Question& question = kWhole) {
   std::vector<std::string> rules;
-  for (const Judgement& judgement : JudgeForm("it", listing, question)) {
-    EXPECT_FALSE(RuleText(judgement.rule).empty());
-    if (judgement.verdict == Verdict::kFail) {
-      EXPECT_FALSE(judgement.detail.empty());
-      rules.push_back(judgement.rule);
+  for (const CheckResult& result : CheckForm("it", listing, question)) {
+    EXPECT_FALSE(RuleText(result.rule).empty());
+    if (result.verdict == Verdict::kFail) {
+      EXPECT_FALSE(result.detail.empty());
+      rules.push_back(result.rule);
     }
   }
   return rules;
@@ -59,7 +59,7 @@ TEST(ListingTest, EachRuleIsBrokenAlone) {
   EXPECT_THAT(Broken({{Blocks({{0, 1}})}, absl::AbortedError("later")}), ElementsAre("ends-well"));
 }
 
-TEST(ListingTest, ATupleMayEndBehindTheVolume) {
+TEST(ListingTest, ATupleMayEndPastTheVolume) {
   EXPECT_THAT(Broken({{Blocks({{kVolumeBytes - 512, 4096}})}}), IsEmpty());
   EXPECT_THAT(Broken({{Blocks({{kFarOffset, 4096}})}}), ElementsAre("size", "bounds"));
 }
@@ -93,17 +93,17 @@ TEST(ListingTest, TheFirstTupleEndsBehindTheStart) {
 TEST(ListingTest, WhatIsInNoTupleIsMissing) {
   const std::vector<Extent> truth = {{0, 512}, {8192, 1024}};
   const Listing whole{{Blocks({{0, 4096}, {8192, 4096}})}};
-  EXPECT_EQ(JudgeCoverage("it", "complete", whole, truth, kWhole).verdict, Verdict::kPass);
+  EXPECT_EQ(CheckCoverage("it", "complete", whole, truth, kWhole).verdict, Verdict::kPass);
   const Listing half{{Blocks({{0, 4096}, {8704, 4096}})}};
-  const Judgement missing = JudgeCoverage("it", "complete", half, truth, kWhole);
+  const CheckResult missing = CheckCoverage("it", "complete", half, truth, kWhole);
   EXPECT_EQ(missing.verdict, Verdict::kFail);
   EXPECT_THAT(missing.detail, HasSubstr("512 bytes"));
   EXPECT_THAT(missing.detail, HasSubstr("[8192, 8704)"));
   Question question = kWhole;
   question.from_bytes = 8704;
-  EXPECT_EQ(JudgeCoverage("it", "resume", half, truth, question).verdict, Verdict::kPass);
+  EXPECT_EQ(CheckCoverage("it", "resume", half, truth, question).verdict, Verdict::kPass);
   const Listing cut{whole.messages, absl::AbortedError("later")};
-  EXPECT_EQ(JudgeCoverage("it", "complete", cut, truth, kWhole).verdict, Verdict::kFail);
+  EXPECT_EQ(CheckCoverage("it", "complete", cut, truth, kWhole).verdict, Verdict::kFail);
 }
 
 }  // namespace

@@ -48,7 +48,7 @@ def command(program, work):
 
 
 def judge(program, work):
-    """Exit code, and the judgements."""
+    """Exit code, and the check results."""
     done = subprocess.run(command(program, work), capture_output=True, text=True, check=False,
                           timeout=RUN_SECONDS_MAX)
     if done.stderr:
@@ -82,7 +82,7 @@ def problems_of(driver_program, program, work):
             code, said = judge(program, work)
         failed = [line for line in said if line.get("verdict") == "FAIL"]
         if code != 0 or failed or len(said) < 150:
-            problems.append(f"an honest driver {flags}: exit code {code}, {len(said)} judgements, {failed}")
+            problems.append(f"an honest driver {flags}: exit code {code}, {len(said)} check results, {failed}")
         problems += [f"left behind: {thing}" for thing in sanity.leftovers(work)]
     with driver(driver_program, work, []):
         code = interrupt(program, work)

@@ -340,7 +340,7 @@ TEST_P(ApiClientContract, HandlesKindsWithoutNamespaces) {
   const Json object = {{"apiVersion", "storage.k8s.io/v1"},
                        {"kind", "StorageClass"},
                        {"metadata", {{"name", name}}},
-                       {"provisioner", "nobody.example.com"}};
+                       {"provisioner", "unused.example.com"}};
   MustCreate(kStorageClasses, object);
   EXPECT_THAT(client_.Get(ctx_, Key(kStorageClasses, name)), IsOk());
   EXPECT_THAT(client_.Delete(ctx_, Key(kStorageClasses, name), {}), IsOk());

@@ -16,7 +16,7 @@ class ApiClientSubject {
  public:
   virtual ~ApiClientSubject() = default;
   virtual k8s::ApiClient& client() = 0;
-  // A namespace that exists and holds nothing of ours.
+  // A namespace that exists and holds nothing managed.
   virtual std::string namespace_name() = 0;
 };
 

@@ -65,7 +65,7 @@ class CachedSubject : public ApiClientSubject {
     fake_.RemoveType(kUnknownKind.plural);
     for (const k8s::ResourceType& type : {kConfigMaps, kClaims, kPods, kStorageClasses}) {
       k8s::Informer& informer = informers_.emplace_back(
-          k8s::FollowedObjects{.type = type, .namespace_name = "", .label_selector = ""});
+          k8s::WatchedObjects{.type = type, .namespace_name = "", .label_selector = ""});
       informer.Add(cache_.Add(informer.objects()));
     }
     for (k8s::Informer& informer : informers_) {

@@ -48,7 +48,7 @@ class BedSubject : public ChangedBlockSubject {
     namespace_ = {namespaces, "", k8s::Name(made)};
   }
 
-  // The controllers take it away when they come to it; nobody waits for that here.
+  // The controllers take it away when they come to it; that is not awaited here.
   ~BedSubject() override {
     for (const char* snapshot : {"old", "new"}) {
       admin_->Delete(Soon(), csi::VolumeSnapshotKey(namespace_.name, snapshot), {}).IgnoreError();
@@ -58,7 +58,7 @@ class BedSubject : public ChangedBlockSubject {
     admin_->Delete(Soon(), namespace_, {}).IgnoreError();
   }
 
-  incremental::DiffRequest Play(const VolumeStory& story) override {
+  incremental::DiffRequest Play(const VolumeWorkload& story) override {
     MakeClaim(story.size_bytes);
     Write(story.before_base, 'a');
     const std::string base = TakeSnapshot("old");

@@ -46,8 +46,8 @@ std::string BlockDeviceContract::ReadAll(BlockDevice& device) {
   absl::StatusOr<std::unique_ptr<IoQueue>> queue = device.OpenQueue(1);
   EXPECT_THAT(queue, IsOk());
   std::string bytes;
-  for (int64_t at = 0; at < device.facts().size_bytes; at += kPieceBytes) {
-    const int64_t length = std::min(kPieceBytes, device.facts().size_bytes - at);
+  for (int64_t at = 0; at < device.info().size_bytes; at += kPieceBytes) {
+    const int64_t length = std::min(kPieceBytes, device.info().size_bytes - at);
     EXPECT_THAT(ReadFully(ctx_, **queue, {at, length}, buffer.data()), IsOk());
     bytes.append(buffer.View(length).data(), static_cast<std::size_t>(length));
   }
@@ -57,10 +57,10 @@ std::string BlockDeviceContract::ReadAll(BlockDevice& device) {
 TEST_P(BlockDeviceContract, SaysWhatItIs) {
   BlockDevice* device = subject_->Make(kWholeBytes);
   ASSERT_NE(device, nullptr);
-  EXPECT_EQ(device->facts().size_bytes, kWholeBytes);
-  EXPECT_GE(device->facts().alignment_bytes, 1);
-  EXPECT_EQ(kIoAlignmentBytes % device->facts().alignment_bytes, 0);
-  EXPECT_FALSE(device->facts().engine.empty());
+  EXPECT_EQ(device->info().size_bytes, kWholeBytes);
+  EXPECT_GE(device->info().alignment_bytes, 1);
+  EXPECT_EQ(kIoAlignmentBytes % device->info().alignment_bytes, 0);
+  EXPECT_FALSE(device->info().engine.empty());
   EXPECT_EQ(ReadAll(*device), std::string(kWholeBytes, '\xA5'));
 }
 
@@ -104,7 +104,7 @@ TEST_P(BlockDeviceContract, AShortTailIsReadAndWritten) {
     if (device == nullptr) {
       continue;  // A device has whole blocks only; the subject said so.
     }
-    ASSERT_EQ(device->facts().size_bytes, size);
+    ASSERT_EQ(device->info().size_bytes, size);
     const std::string want = Pattern(size, static_cast<unsigned>(size));
     AlignedBuffer memory = BufferOf(want);
     {
@@ -113,7 +113,7 @@ TEST_P(BlockDeviceContract, AShortTailIsReadAndWritten) {
       EXPECT_THAT(WriteFully(ctx_, **queue, {0, size}, memory.data()), IsOk());
     }
     EXPECT_EQ(ReadAll(*device), want) << size;
-    EXPECT_EQ(device->facts().size_bytes, size);
+    EXPECT_EQ(device->info().size_bytes, size);
   }
 }
 

@@ -63,7 +63,7 @@ class LoopSubject : public BlockDeviceSubject {
         FileBlockDevice::OpenForWrite(loop_->path(), size_bytes, engine_);
     EXPECT_THAT(device, IsOk());
     device_ = device.ok() ? *std::move(device) : nullptr;
-    EXPECT_TRUE(device_ == nullptr || device_->facts().alignment_bytes == block_bytes_);
+    EXPECT_TRUE(device_ == nullptr || device_->info().alignment_bytes == block_bytes_);
     return device_.get();
   }
 
@@ -90,9 +90,9 @@ INSTANTIATE_TEST_SUITE_P(Loop, BlockDeviceContract,
 constexpr int64_t kBytes = 1 << 20;
 
 int64_t AllocatedBytes(const std::string& path) {
-  struct stat facts {};
-  EXPECT_EQ(::stat(path.c_str(), &facts), 0);
-  return facts.st_blocks * 512;
+  struct stat info {};
+  EXPECT_EQ(::stat(path.c_str(), &info), 0);
+  return info.st_blocks * 512;
 }
 
 // Otherwise a restore fills the pool that the volume is only promised from.
@@ -131,7 +131,7 @@ TEST(LoopDeviceTest, LargeBlocksAreReadAndWrittenThroughTheCache) {
   }
   const auto device = FileBlockDevice::OpenForWrite(loop.path(), kBytes);
   ASSERT_THAT(device, IsOk());
-  EXPECT_THAT((*device)->facts().engine, testing::HasSubstr("buffered"));
+  EXPECT_THAT((*device)->info().engine, testing::HasSubstr("buffered"));
   AlignedBuffer memory(kBytes);
   std::memset(memory.data(), 'y', kBytes);
   auto queue = (*device)->OpenQueue(1);

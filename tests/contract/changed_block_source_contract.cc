@@ -31,13 +31,13 @@ Extent Blocks(int64_t first, int64_t count) {
   return {first * kStoryBlockBytes, count * kStoryBlockBytes};
 }
 
-VolumeStory SmallStory() {
+VolumeWorkload SmallWorkload() {
   return {.size_bytes = 16 * kMiB,
           .before_base = {Blocks(0, 4), Blocks(100, 50)},
           .after_base = {Blocks(2, 1), Blocks(120, 2), Blocks(4095, 1)}};
 }
 
-std::vector<Extent> Allocated(const VolumeStory& story) {
+std::vector<Extent> Allocated(const VolumeWorkload& story) {
   std::vector<Extent> all = story.before_base;
   all.insert(all.end(), story.after_base.begin(), story.after_base.end());
   return MergeExtents(std::move(all));
@@ -56,19 +56,19 @@ absl::StatusOr<std::vector<Extent>> ChangedBlockContract::List(const DiffRequest
 }
 
 TEST_P(ChangedBlockContract, ListsWhatChanged) {
-  const VolumeStory story = SmallStory();
+  const VolumeWorkload story = SmallWorkload();
   EXPECT_THAT(List(subject_->Play(story)), IsOkAndHolds(story.after_base));
 }
 
 TEST_P(ChangedBlockContract, ListsWhatIsAllocated) {
-  const VolumeStory story = SmallStory();
+  const VolumeWorkload story = SmallWorkload();
   DiffRequest request = subject_->Play(story);
   request.base.clear();
   EXPECT_THAT(List(request), IsOkAndHolds(Allocated(story)));
 }
 
 TEST_P(ChangedBlockContract, NothingChangedIsAnEmptyList) {
-  VolumeStory story = SmallStory();
+  VolumeWorkload story = SmallWorkload();
   story.after_base.clear();
   EXPECT_THAT(List(subject_->Play(story)), IsOkAndHolds(IsEmpty()));
 }
@@ -80,13 +80,13 @@ TEST_P(ChangedBlockContract, AnEmptyVolumeHasNothingAllocated) {
 }
 
 TEST_P(ChangedBlockContract, EverythingChangedIsOneRun) {
-  const VolumeStory story{
+  const VolumeWorkload story{
       .size_bytes = 4 * kMiB, .before_base = {}, .after_base = {Blocks(0, 1024)}};
   EXPECT_THAT(List(subject_->Play(story)), IsOkAndHolds(story.after_base));
 }
 
 TEST_P(ChangedBlockContract, FiveThousandScatteredExtents) {
-  VolumeStory story{.size_bytes = 64 * kMiB, .before_base = {}, .after_base = {}};
+  VolumeWorkload story{.size_bytes = 64 * kMiB, .before_base = {}, .after_base = {}};
   for (int64_t i = 0; i < 5000; ++i) {
     story.after_base.push_back(Blocks(i * 3 + 1, 1));
   }
@@ -94,7 +94,7 @@ TEST_P(ChangedBlockContract, FiveThousandScatteredExtents) {
 }
 
 TEST_P(ChangedBlockContract, TwoListingsAtOnceAreTheSame) {
-  const VolumeStory story = SmallStory();
+  const VolumeWorkload story = SmallWorkload();
   const DiffRequest request = subject_->Play(story);
   absl::StatusOr<std::vector<Extent>> other;
   {
@@ -105,7 +105,7 @@ TEST_P(ChangedBlockContract, TwoListingsAtOnceAreTheSame) {
 }
 
 TEST_P(ChangedBlockContract, TheSinksErrorEndsTheListingUnchanged) {
-  const DiffRequest request = subject_->Play(SmallStory());
+  const DiffRequest request = subject_->Play(SmallWorkload());
   int seen = 0;
   const absl::Status status =
       subject_->source()->ListExtents(ctx_, request, [&](const ListedExtent&) {
@@ -117,7 +117,7 @@ TEST_P(ChangedBlockContract, TheSinksErrorEndsTheListingUnchanged) {
 }
 
 TEST_P(ChangedBlockContract, AStopIsCancelled) {
-  const DiffRequest request = subject_->Play(SmallStory());
+  const DiffRequest request = subject_->Play(SmallWorkload());
   std::stop_source stop;
   ctx_.stop = stop.get_token();
   stop.request_stop();
@@ -125,7 +125,7 @@ TEST_P(ChangedBlockContract, AStopIsCancelled) {
 }
 
 TEST_P(ChangedBlockContract, ABaseThatIsGoneIsNeverAnEmptyList) {
-  const DiffRequest request = subject_->Play(SmallStory());
+  const DiffRequest request = subject_->Play(SmallWorkload());
   subject_->RemoveBase();
   const absl::StatusOr<std::vector<Extent>> listed = List(request);
   EXPECT_THAT(listed, StatusIs(absl::StatusCode::kNotFound));
@@ -133,7 +133,7 @@ TEST_P(ChangedBlockContract, ABaseThatIsGoneIsNeverAnEmptyList) {
 }
 
 TEST_P(ChangedBlockContract, ATargetThatIsGoneIsForAPersonToMend) {
-  const DiffRequest request = subject_->Play(SmallStory());
+  const DiffRequest request = subject_->Play(SmallWorkload());
   subject_->RemoveTarget();
   const absl::StatusOr<std::vector<Extent>> listed = List(request);
   EXPECT_THAT(listed, StatusIs(absl::StatusCode::kNotFound));

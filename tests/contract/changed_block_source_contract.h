@@ -16,7 +16,7 @@ namespace csidelta::contract {
 // are whole blocks of kStoryBlockBytes; the second writing changes every block that it names.
 inline constexpr int64_t kStoryBlockBytes = 4096;
 
-struct VolumeStory {
+struct VolumeWorkload {
   int64_t size_bytes = 0;
   std::vector<Extent> before_base;
   std::vector<Extent> after_base;
@@ -29,7 +29,7 @@ class ChangedBlockSubject {
   virtual ~ChangedBlockSubject() = default;
   // Plays the story, and returns what to ask for the difference. nullptr for a source, with the
   // reason printed, where this machine cannot have one.
-  virtual incremental::DiffRequest Play(const VolumeStory& story) = 0;
+  virtual incremental::DiffRequest Play(const VolumeWorkload& story) = 0;
   virtual incremental::ChangedBlockSource* source() = 0;
   // Takes the base out of the storage, and its objects out of the cluster.
   virtual void RemoveBase() = 0;

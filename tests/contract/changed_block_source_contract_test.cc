@@ -28,7 +28,7 @@ class CsiMetadataSubject : public ChangedBlockSubject {
  public:
   explicit CsiMetadataSubject(bool fixed_length) : fixed_length_(fixed_length) {}
 
-  DiffRequest Play(const VolumeStory& story) override {
+  DiffRequest Play(const VolumeWorkload& story) override {
     story_ = story;
     server_ = std::make_unique<FakeMetadataServer>(
         authority_.IssueServer("IP:127.0.0.1"),
@@ -72,7 +72,7 @@ class CsiMetadataSubject : public ChangedBlockSubject {
   }
 
   const bool fixed_length_;
-  VolumeStory story_;
+  VolumeWorkload story_;
   std::atomic<bool> base_gone_ = false;
   support::MetadataCluster cluster_;
   support::TestAuthority authority_;
@@ -89,7 +89,7 @@ class DifferentialSubject : public ChangedBlockSubject, private diffsnap::Differ
     changed_.has_tokens = allocated_.has_tokens = has_tokens;
   }
 
-  DiffRequest Play(const VolumeStory& story) override {
+  DiffRequest Play(const VolumeWorkload& story) override {
     for (diffsnap::FakeDriver* const half : {&changed_, &allocated_}) {
       half->volume_size_bytes = story.size_bytes;
     }

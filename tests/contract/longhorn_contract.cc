@@ -23,7 +23,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 
 // The longest that a step takes: an attachment, and two rounds of the engine monitor.
-constexpr absl::Duration kPatience = absl::Seconds(60);
+constexpr absl::Duration kGracePeriod = absl::Seconds(60);
 constexpr absl::Duration kStep = absl::Milliseconds(100);
 // Longer than the reaction to one round of the monitor, and shorter than the time to the next.
 constexpr absl::Duration kSettleTime = absl::Seconds(2);
@@ -115,7 +115,7 @@ bool LonghornContract::EngineHas(const std::string& volume, const std::string& n
 }
 
 bool LonghornContract::Until(const std::function<bool()>& done) {
-  const absl::Time deadline = subject_->Now() + kPatience;
+  const absl::Time deadline = subject_->Now() + kGracePeriod;
   while (!done()) {
     if (subject_->Now() > deadline) {
       return false;
@@ -164,8 +164,8 @@ k8s::ObjectKey LonghornContract::VolumeKey(const std::string& name) const {
   return {LonghornType("volumes", "Volume"), namespace_, name};
 }
 
-std::string LonghornContract::NewName(const std::string& stem) {
-  return absl::StrCat(stem, "-", absl::Hex(Random::Real().Below(uint64_t{1} << 40)));
+std::string LonghornContract::NewName(const std::string& base_name) {
+  return absl::StrCat(base_name, "-", absl::Hex(Random::Real().Below(uint64_t{1} << 40)));
 }
 
 Json LonghornContract::SnapshotJson(const std::string& name, const std::string& volume,
@@ -197,8 +197,8 @@ Json LonghornContract::MustCreate(const std::string& name, const std::string& vo
   return made.value_or(Json::object());
 }
 
-std::string LonghornContract::Take(const std::string& stem, const std::string& volume) {
-  const std::string name = NewName(stem);
+std::string LonghornContract::Take(const std::string& base_name, const std::string& volume) {
+  const std::string name = NewName(base_name);
   MustCreate(name, volume);
   AwaitReady(name);
   return name;

@@ -72,7 +72,7 @@ class LonghornContract : public testing::TestWithParam<LonghornCase> {
   Json EngineSnapshots(const std::string& volume);
   bool EngineHas(const std::string& volume, const std::string& name);
 
-  // Lets time pass until it is so, for as long as kPatience.
+  // Lets time pass until it is so, for as long as kGracePeriod.
   bool Until(const std::function<bool()>& done);
   // Waits until a Snapshot is as `check` wants it, or fails the test; returns it.
   Json Await(const std::string& name, const std::string& what, const Check& check);
@@ -85,13 +85,13 @@ class LonghornContract : public testing::TestWithParam<LonghornCase> {
   k8s::ObjectKey SnapshotKey(const std::string& name) const;
   k8s::ObjectKey VolumeKey(const std::string& name) const;
   // A name that no other test uses.
-  std::string NewName(const std::string& stem);
+  std::string NewName(const std::string& base_name);
   Json SnapshotJson(const std::string& name, const std::string& volume,
                     bool create_snapshot = true) const;
   absl::StatusOr<Json> Create(const Json& snapshot, const std::string& namespace_name = "");
   Json MustCreate(const std::string& name, const std::string& volume, bool create_snapshot = true);
   // One that is ready.
-  std::string Take(const std::string& stem, const std::string& volume);
+  std::string Take(const std::string& base_name, const std::string& volume);
   absl::StatusOr<Json> Patch(const k8s::ObjectKey& key, const Json& patch,
                              const std::string& subresource = "");
   absl::StatusOr<Json> Get(const k8s::ObjectKey& key);

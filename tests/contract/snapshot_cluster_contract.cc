@@ -54,7 +54,7 @@ SnapshotClusterContract::~SnapshotClusterContract() {
 }
 
 bool SnapshotClusterContract::Until(const std::function<bool()>& done) {
-  const absl::Time deadline = absl::Now() + subject_->patience();
+  const absl::Time deadline = absl::Now() + subject_->grace_period();
   while (!done()) {
     if (absl::Now() > deadline) {
       return false;
@@ -196,10 +196,11 @@ Json SnapshotClusterContract::TakeGroup(const std::string& name) {
   });
 }
 
-std::string SnapshotClusterContract::MakeContent(const std::string& stem, const std::string& handle,
+std::string SnapshotClusterContract::MakeContent(const std::string& base_name,
+                                                 const std::string& handle,
                                                  const std::string& snapshot,
                                                  const std::string& uid, bool finalizer) {
-  Json content = {{"metadata", {{"name", absl::StrCat(namespace_, "-", stem)}}},
+  Json content = {{"metadata", {{"name", absl::StrCat(namespace_, "-", base_name)}}},
                   {"spec",
                    {{"driver", subject_->driver_name()},
                     {"deletionPolicy", "Delete"},
@@ -475,7 +476,7 @@ TEST_P(SnapshotClusterContract, WhatIsMissingIsToldInTheSnapshot) {
   Await(SnapshotKey("claimless"), "in error", ErrorSays("Failed to create snapshot content"));
   MustCreate(csi::VolumeSnapshotType(),
              {{"metadata", {{"name", "contentless"}}},
-              {"spec", {{"source", {{"volumeSnapshotContentName", "there-is-none"}}}}}});
+              {"spec", {{"source", {{"volumeSnapshotContentName", "not-there"}}}}}});
   Await(SnapshotKey("contentless"), "in error", ErrorSays("VolumeSnapshotContent is missing"));
 }
 

@@ -20,7 +20,7 @@ class SnapshotClusterSubject {
  public:
   virtual ~SnapshotClusterSubject() = default;
   virtual k8s::ApiClient& client() = 0;
-  virtual std::string namespace_name() = 0;  // exists, and holds nothing of ours
+  virtual std::string namespace_name() = 0;  // exists, and holds nothing managed
   virtual std::string driver_name() = 0;
   virtual std::string storage_class() = 0;
   // Calls of a method fail with a gRPC code, "INTERNAL"; for those about `match` alone.
@@ -30,7 +30,7 @@ class SnapshotClusterSubject {
   // Handles of all that the driver has, of others, too.
   virtual std::set<std::string> DriverSnapshots() = 0;
   // How long the programs may take, and how long a test looks whether they let something be.
-  virtual absl::Duration patience() = 0;
+  virtual absl::Duration grace_period() = 0;
   virtual absl::Duration quiet_time() = 0;
 };
 
@@ -52,8 +52,8 @@ class SnapshotClusterContract : public testing::TestWithParam<SnapshotClusterCas
   SnapshotClusterContract();
   ~SnapshotClusterContract() override;
 
-  // Asks again for as long as the subject's patience lasts: what fails names itself, and the suite
-  // goes on, so that what a failed case left in a real cluster is cleaned up.
+  // Asks again for as long as the subject's grace period lasts: what fails names itself, and the
+  // suite goes on, so that what a failed case left in a real cluster is cleaned up.
   bool Until(const std::function<bool()>& done);
   // Waits until an object is as `check` wants it, or fails the test; returns it as it is then.
   Json Await(const k8s::ObjectKey& key, const std::string& what, const Check& check);
@@ -77,7 +77,7 @@ class SnapshotClusterContract : public testing::TestWithParam<SnapshotClusterCas
   // A ready group of the claims that MakeClaim() was told to put into "db".
   Json TakeGroup(const std::string& name);
   // A content of an existing snapshot, for the VolumeSnapshot `snapshot` with this uid.
-  std::string MakeContent(const std::string& stem, const std::string& handle,
+  std::string MakeContent(const std::string& base_name, const std::string& handle,
                           const std::string& snapshot, const std::string& uid, bool finalizer);
   Json MustCreate(const k8s::ResourceType& type, Json object);
   void MustDelete(const k8s::ObjectKey& key);

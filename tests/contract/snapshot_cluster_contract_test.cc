@@ -64,7 +64,7 @@ class FakeSubject : public SnapshotClusterSubject {
     }
     return all;
   }
-  absl::Duration patience() override { return absl::Seconds(10); }
+  absl::Duration grace_period() override { return absl::Seconds(10); }
   absl::Duration quiet_time() override { return lag_.has_value() ? *lag_ * 30 : absl::Duration(); }
 
  private:
@@ -110,7 +110,7 @@ class RealSubject : public SnapshotClusterSubject {
     }
     return all;
   }
-  absl::Duration patience() override { return absl::Seconds(60); }
+  absl::Duration grace_period() override { return absl::Seconds(60); }
   absl::Duration quiet_time() override { return absl::Seconds(3); }
 
  private:

@@ -53,7 +53,7 @@ TEST_F(BoundSnapshotTest, IsReadWithItsContent) {
   EXPECT_EQ(bound->claim, "data");
 }
 
-// Nobody has said its size: it may be used none the less.
+// Its size is unknown: it may be used none the less.
 TEST_F(BoundSnapshotTest, OneOfAnExistingContentMayBeUnverified) {
   Change(snapshot_, [](Json& snapshot) {
     snapshot["spec"]["source"] = {{"volumeSnapshotContentName", "content"}};

@@ -453,11 +453,11 @@ TEST_F(ContentDeletionTest, StandsBesideADeletionOfVelerosThatDoesNotEnd) {
 
   EXPECT_EQ(bed_.api.CallCount("delete", "volumesnapshotcontents"), 1);
   ASSERT_EQ(Contents(), 2u);
-  const auto ours =
+  const auto own =
       bed_.api.Find(VolumeSnapshotContentKey(DeletionContentName(support::kDriver, "handle-1")));
-  ASSERT_TRUE(ours.has_value());
-  EXPECT_TRUE(k8s::BeingDeleted(*ours));
-  EXPECT_EQ(support::SnapshotHandle(*ours), "handle-1");
+  ASSERT_TRUE(own.has_value());
+  EXPECT_TRUE(k8s::BeingDeleted(*own));
+  EXPECT_EQ(support::SnapshotHandle(*own), "handle-1");
 }
 
 // As Velero 1.17 and 1.18 take groups: the archive has the members alone, and the sidecar lets

@@ -26,7 +26,7 @@ PersistentVolumeClaim PvcWith(const std::string& text) {
   return *PersistentVolumeClaim::Of(pvc);
 }
 
-TEST(CopyRecordTest, WhatCannotBeReadKeepsNobodyAway) {
+TEST(CopyRecordTest, AnUnreadableRecordBlocksNoRestore) {
   for (const char* text : {"x", "[]", "{}", R"({"method":7})", R"({"method":"spell"})"}) {
     SCOPED_TRACE(text);
     const auto read = ParseCopyRecord(PvcWith(text));

@@ -99,7 +99,7 @@ TEST_F(DataTransferTest, WhatIsGoneHasFailed) {
   EXPECT_THAT(Progress().error, HasSubstr("is gone"));
 }
 
-TEST_F(DataTransferTest, TroubleWithTheServerIsNoAnswer) {
+TEST_F(DataTransferTest, TroubleWithTheServerDoesNotCount) {
   Seed("upload", {{"phase", "InProgress"}});
   bed_.api.FailNext("list", "datauploads", absl::UnavailableError("down"));
   const velero::OperationProgress progress = Progress();

@@ -35,7 +35,7 @@ using testing::IsEmpty;
 using testing::SizeIs;
 
 constexpr int64_t kClaimBytes = 96 << 20;
-constexpr char kStem[] = "du-7";
+constexpr char kTaskName[] = "du-7";
 const k8s::ResourceType kClasses{"storage.k8s.io", "v1", "storageclasses", "StorageClass", false};
 
 class ExposedSnapshotTest : public testing::Test {
@@ -80,7 +80,7 @@ class ExposedSnapshotTest : public testing::Test {
     api_.ClearCalls();
   }
 
-  static ExposeRequest Request(const std::string& name = kStem) {
+  static ExposeRequest Request(const std::string& name = kTaskName) {
     return {.name = name,
             .source_namespace = "shop",
             .source_snapshot = "velero-data-x",
@@ -102,11 +102,13 @@ class ExposedSnapshotTest : public testing::Test {
     return ExposeSnapshot(ctx_, api_, request);
   }
   absl::StatusOr<Exposure> Expose() { return ExposeFully(Request()); }
-  absl::Status Remove(SnapshotFate fate) { return RemoveExposure(ctx_, api_, Request(), fate); }
+  absl::Status Remove(SnapshotAction action) {
+    return RemoveExposure(ctx_, api_, Request(), action);
+  }
 
-  std::optional<Json> Content() { return api_.Find(VolumeSnapshotContentKey(kStem)); }
-  std::optional<Json> Claim() { return api_.Find(ClaimKey("mover", kStem)); }
-  std::optional<Json> SnapshotOfOurs() { return api_.Find(VolumeSnapshotKey("mover", kStem)); }
+  std::optional<Json> Content() { return api_.Find(VolumeSnapshotContentKey(kTaskName)); }
+  std::optional<Json> Claim() { return api_.Find(ClaimKey("mover", kTaskName)); }
+  std::optional<Json> ManagedSnapshot() { return api_.Find(VolumeSnapshotKey("mover", kTaskName)); }
 
   // Nothing but the claim, its volume and the classes is there, and what the driver holds.
   void ExpectOnlyTheBase() {
@@ -150,22 +152,22 @@ TEST_F(ExposedSnapshotTest, BecomesABlockDeviceInAnotherNamespace) {
   EXPECT_THAT(cluster_.driver().snapshots(), ElementsAre(exposure->snapshot_handle));
   EXPECT_EQ(exposure->size_bytes, kClaimBytes);
   EXPECT_EQ(exposure->storage_class, "shop-class");
-  EXPECT_EQ(exposure->cut_at, absl::FromUnixNanos(cluster_.driver().cut_at_nanoseconds));
+  EXPECT_EQ(exposure->snapshot_taken_at, absl::FromUnixNanos(cluster_.driver().cut_at_nanoseconds));
   EXPECT_TRUE(exposure->ready_at.has_value());
   EXPECT_TRUE(exposure->node_affinity.selects_all());
 
   const Json claim = *Claim();
   EXPECT_EQ(GetString(claim, {"spec", "volumeMode"}), "Block");
-  EXPECT_EQ(GetString(claim, {"spec", "dataSource", "name"}), kStem);
+  EXPECT_EQ(GetString(claim, {"spec", "dataSource", "name"}), kTaskName);
   EXPECT_EQ(GetString(claim, {"spec", "storageClassName"}), "shop-class");
   EXPECT_EQ(claim["spec"]["accessModes"], Json::array({"ReadWriteOnce"}));
   EXPECT_EQ(claim["metadata"]["ownerReferences"][0]["uid"], "task-uid");
-  EXPECT_EQ((*SnapshotOfOurs())["metadata"]["ownerReferences"][0]["uid"], "task-uid");
+  EXPECT_EQ((*ManagedSnapshot())["metadata"]["ownerReferences"][0]["uid"], "task-uid");
 
   const Json content = *Content();
   EXPECT_EQ(GetString(content, {"spec", "deletionPolicy"}), "Retain");
   EXPECT_EQ(GetString(content, {"spec", "volumeSnapshotClassName"}), "fast");
-  EXPECT_EQ(GetString(*SnapshotOfOurs(), {"spec", "volumeSnapshotClassName"}), "fast");
+  EXPECT_EQ(GetString(*ManagedSnapshot(), {"spec", "volumeSnapshotClassName"}), "fast");
   EXPECT_EQ(k8s::Annotation(content, "snapshot.storage.kubernetes.io/allow-volume-mode-change"),
             "true");
   EXPECT_EQ(GetString(content, {"spec", "sourceVolumeMode"}), "");
@@ -231,7 +233,7 @@ TEST_F(ExposedSnapshotTest, ADriverOfFileSystemsIsRefusedWithTheRuleThatExcludes
                      HasSubstr("{conditions: {csi: {driver: rook-ceph.cephfs.csi.ceph.com}}, "
                                "action: {type: fs-backup}}"))));
   EXPECT_EQ(api_.CallCount("patch", "*"), 0);
-  ASSERT_THAT(Remove(SnapshotFate::kDelete), IsOk());
+  ASSERT_THAT(Remove(SnapshotAction::kDelete), IsOk());
   ExpectNothing();
 }
 
@@ -344,25 +346,25 @@ TEST_F(ExposedSnapshotTest, ManyReadersFallBackToOneAndThatIsRemembered) {
 TEST_F(ExposedSnapshotTest, KeptItIsTheBaseAndNothingElseIsLeft) {
   ASSERT_THAT(Expose(), IsOk());
   ASSERT_THAT(
-      KeepAsBase(ctx_, env_, kStem, {"velero", "default", "shop", "data", "claim-uid", "c"}),
+      KeepAsBase(ctx_, env_, kTaskName, {"velero", "default", "shop", "data", "claim-uid", "c"}),
       IsOk());
-  ASSERT_THAT(Remove(SnapshotFate::kKeep), IsOk());
+  ASSERT_THAT(Remove(SnapshotAction::kKeep), IsOk());
   ExpectOnlyTheBase();
-  ASSERT_THAT(Remove(SnapshotFate::kKeep), IsOk());
+  ASSERT_THAT(Remove(SnapshotAction::kKeep), IsOk());
   ExpectOnlyTheBase();
 }
 
 TEST_F(ExposedSnapshotTest, DeletedNothingIsLeft) {
   ASSERT_THAT(Expose(), IsOk());
-  ASSERT_THAT(Remove(SnapshotFate::kDelete), IsOk());
+  ASSERT_THAT(Remove(SnapshotAction::kDelete), IsOk());
   ExpectNothing();
-  ASSERT_THAT(Remove(SnapshotFate::kDelete), IsOk());
+  ASSERT_THAT(Remove(SnapshotAction::kDelete), IsOk());
 }
 
 TEST_F(ExposedSnapshotTest, TheVolumeGoesThoughItsClassKeepsVolumes) {
   cluster_.reclaim_policy = "Retain";
   ASSERT_THAT(Expose(), IsOk());
-  ASSERT_THAT(Remove(SnapshotFate::kDelete), IsOk());
+  ASSERT_THAT(Remove(SnapshotAction::kDelete), IsOk());
   ExpectNothing();
 }
 
@@ -370,15 +372,16 @@ TEST_F(ExposedSnapshotTest, AnUnreadySourceIsDeletedWithItsSnapshot) {
   api_.Mutate(VolumeSnapshotKey("shop", "velero-data-x"),
               [](Json& source) { source["status"]["readyToUse"] = false; });
   ASSERT_THAT(Expose(), IsOk());
-  ASSERT_THAT(Remove(SnapshotFate::kDelete), IsOk());
+  ASSERT_THAT(Remove(SnapshotAction::kDelete), IsOk());
   ExpectNothing();
 }
 
-TEST_F(ExposedSnapshotTest, WhatIsSomebodyElsesStays) {
-  api_.Seed(PersistentVolumeClaimType(),
-            {{"metadata", {{"name", kStem}, {"namespace", "mover"}}}, {"spec", Json::object()}});
+TEST_F(ExposedSnapshotTest, ForeignObjectsStay) {
+  api_.Seed(
+      PersistentVolumeClaimType(),
+      {{"metadata", {{"name", kTaskName}, {"namespace", "mover"}}}, {"spec", Json::object()}});
   EXPECT_THAT(Expose(), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("mover/du-7")));
-  ASSERT_THAT(Remove(SnapshotFate::kDelete), IsOk());
+  ASSERT_THAT(Remove(SnapshotAction::kDelete), IsOk());
   EXPECT_TRUE(Claim().has_value());
 }
 
@@ -402,7 +405,7 @@ TEST_F(ExposedSnapshotTest, TheLargestSizeThatIsKnownCounts) {
     const auto exposure = ExposeFully(Request(what));
     ASSERT_THAT(exposure, IsOk()) << what;
     EXPECT_EQ(exposure->size_bytes, size_bytes) << what;
-    EXPECT_THAT(RemoveExposure(ctx_, api_, Request(what), SnapshotFate::kKeep), IsOk());
+    EXPECT_THAT(RemoveExposure(ctx_, api_, Request(what), SnapshotAction::kKeep), IsOk());
     api_.Remove(VolumeSnapshotKey("shop", "velero-data-x"));
     TakeSource();
   };
@@ -431,7 +434,7 @@ TEST_F(ExposedSnapshotTest, ASnapshotOfUnknownSizeIsRefused) {
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("has no known size")));
 }
 
-// Each write of an exposure fails, or its answer is lost; somebody else carries on.
+// Each write of an exposure fails, or its answer is lost; another client carries on.
 class InterruptedExposureTest : public ExposedSnapshotTest,
                                 public testing::WithParamInterface<Fault> {};
 
@@ -448,7 +451,7 @@ TEST_P(InterruptedExposureTest, IsFinishedByAnother) {
     EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(1));
     EXPECT_THAT(api_.All(VolumeSnapshotContentType()), SizeIs(1));
     EXPECT_THAT(api_.All(PersistentVolumeType()), SizeIs(2));
-    ASSERT_THAT(Remove(SnapshotFate::kDelete), IsOk());
+    ASSERT_THAT(Remove(SnapshotAction::kDelete), IsOk());
     ExpectNothing();
     if (!hit) {
       EXPECT_FALSE(failed);
@@ -466,7 +469,7 @@ TEST_P(InterruptedExposureTest, IsRemovedByAnother) {
     (void)Expose();
     const bool hit = api_.sweep_hit();
     api_.ClearFaults();
-    ASSERT_THAT(Remove(SnapshotFate::kDelete), IsOk());
+    ASSERT_THAT(Remove(SnapshotAction::kDelete), IsOk());
     ExpectNothing();
     if (!hit) {
       EXPECT_GT(call, 12);
@@ -477,19 +480,19 @@ TEST_P(InterruptedExposureTest, IsRemovedByAnother) {
 }
 
 TEST_P(InterruptedExposureTest, ItsRemovalIsFinishedByAnother) {
-  for (const SnapshotFate fate : {SnapshotFate::kDelete, SnapshotFate::kKeep}) {
+  for (const SnapshotAction action : {SnapshotAction::kDelete, SnapshotAction::kKeep}) {
     for (int call = 1;; ++call) {
       SCOPED_TRACE(call);
       ASSERT_THAT(Expose(), IsOk());
       api_.FailCall(call, absl::UnavailableError("cut off"), GetParam());
-      (void)Remove(fate);
+      (void)Remove(action);
       const bool hit = api_.sweep_hit();
       api_.ClearFaults();
-      ASSERT_THAT(Remove(fate), IsOk());
-      if (fate == SnapshotFate::kKeep) {
+      ASSERT_THAT(Remove(action), IsOk());
+      if (action == SnapshotAction::kKeep) {
         ExpectOnlyTheBase();
       }
-      ASSERT_THAT(Remove(SnapshotFate::kDelete), IsOk());
+      ASSERT_THAT(Remove(SnapshotAction::kDelete), IsOk());
       ExpectNothing();
       TakeSource();
       if (!hit) {
@@ -520,7 +523,7 @@ class CachedExposureTest : public ExposedSnapshotTest {
     }
     Deliver(SourceSnapshots());
   }
-  void Deliver(const k8s::FollowedObjects& objects) {
+  void Deliver(const k8s::WatchedObjects& objects) {
     cache_.Add(objects).OnAll({});  // There is nothing, a moment ago.
   }
   absl::StatusOr<Exposure> ExposeCached(k8s::ObjectCache& cache) {
@@ -608,7 +611,7 @@ TEST_F(CachedExposureTest, TheSourceGoesBeforeItsSuccessorHasAVolumeSnapshot) {
   EXPECT_FALSE(api_.Find(VolumeSnapshotKey("shop", "velero-data-x")).has_value());
   EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(1));
   ASSERT_THAT(ExposeCached(cache_), IsOk());
-  EXPECT_TRUE(SnapshotOfOurs().has_value());
+  EXPECT_TRUE(ManagedSnapshot().has_value());
 }
 
 // --- Bases
@@ -618,12 +621,12 @@ class BaseSnapshotsTest : public ExposedSnapshotTest {
   static BaseOwner Owner() { return {"velero", "default", "shop", "data", "claim-uid", "cluster"}; }
 
   // A whole upload of the claim.
-  void Upload(const std::string& stem, const BaseOwner& owner) {
-    ExposeRequest request = Request(stem);
+  void Upload(const std::string& base_name, const BaseOwner& owner) {
+    ExposeRequest request = Request(base_name);
     request.annotations = OwnerAnnotations(owner);
     ASSERT_THAT(ExposeSnapshot(ctx_, api_, request), IsOk());
-    ASSERT_THAT(KeepAsBase(ctx_, env_, stem, owner), IsOk());
-    ASSERT_THAT(RemoveExposure(ctx_, api_, Request(stem), SnapshotFate::kKeep), IsOk());
+    ASSERT_THAT(KeepAsBase(ctx_, env_, base_name, owner), IsOk());
+    ASSERT_THAT(RemoveExposure(ctx_, api_, Request(base_name), SnapshotAction::kKeep), IsOk());
     cluster_.driver().cut_at_nanoseconds += 1'000'000'000;
     TakeSource();
   }
@@ -655,12 +658,12 @@ TEST_F(BaseSnapshotsTest, TheNewestReplacesTheOlderWithTheDriversSnapshot) {
 TEST_F(BaseSnapshotsTest, OtherVolumesLocationsAndClustersKeepTheirs) {
   BaseOwner elsewhere = Owner();
   elsewhere.location = "second";
-  BaseOwner anew = Owner();
-  anew.claim_uid = "made-anew";
+  BaseOwner again = Owner();
+  again.claim_uid = "made-again";
   BaseOwner other_velero = Owner();
   other_velero.velero_namespace = "velero-2";
   Upload("du-1", elsewhere);
-  Upload("du-2", anew);
+  Upload("du-2", again);
   Upload("du-3", other_velero);
   Upload("du-4", Owner());
   EXPECT_THAT(Names(), ElementsAre("du-1", "du-2", "du-3", "du-4"));
@@ -670,7 +673,7 @@ TEST_F(BaseSnapshotsTest, OtherVolumesLocationsAndClustersKeepTheirs) {
 TEST_F(BaseSnapshotsTest, AFailedUploadLeavesTheOldBase) {
   Upload("du-1", Owner());
   ASSERT_THAT(ExposeSnapshot(ctx_, api_, Request("du-2")), IsOk());
-  ASSERT_THAT(RemoveExposure(ctx_, api_, Request("du-2"), SnapshotFate::kDelete), IsOk());
+  ASSERT_THAT(RemoveExposure(ctx_, api_, Request("du-2"), SnapshotAction::kDelete), IsOk());
   EXPECT_THAT(Names(), ElementsAre("du-1"));
   EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(1));
 }
@@ -718,18 +721,18 @@ TEST_F(BaseSnapshotsTest, AVolumeThatKeepsNoneAnyMoreHasNone) {
   EXPECT_THAT(Names(), ElementsAre("du-1"));
 }
 
-// It is read for a restore at that moment, say, or by somebody who took its handle for a PVC.
+// It is read for a restore at that moment, say, or by another client who took its handle for a PVC.
 TEST_F(BaseSnapshotsTest, OneThatAPvcIsBeingFilledFromIsLeftForLater) {
   cluster_.provisioner_runs = false;
   ExposeRequest request = Request();
   request.annotations = OwnerAnnotations(Owner());
   ASSERT_THAT(ExposeFully(request), IsOk());
-  ASSERT_THAT(KeepAsBase(ctx_, env_, kStem, Owner()), IsOk());
+  ASSERT_THAT(KeepAsBase(ctx_, env_, kTaskName, Owner()), IsOk());
   ASSERT_THAT(DropBases(ctx_, env_, Owner()), IsOk());
-  EXPECT_THAT(Names(), ElementsAre(kStem));
+  EXPECT_THAT(Names(), ElementsAre(kTaskName));
   EXPECT_EQ(GetString(*Content(), {"spec", "deletionPolicy"}), "Retain");
 
-  api_.Mutate(ClaimKey("mover", kStem), [](Json& pvc) {
+  api_.Mutate(ClaimKey("mover", kTaskName), [](Json& pvc) {
     SetJson(pvc, {"status", "phase"}, "Bound");
   });
   ASSERT_THAT(DropBases(ctx_, env_, Owner()), IsOk());

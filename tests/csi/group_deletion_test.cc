@@ -360,7 +360,7 @@ TEST_F(GroupDeletionTest, AClaimBeingFilledKeepsTheGroupForNow) {
   EXPECT_THAT(bed_.api.All(VolumeSnapshotContentType()), IsEmpty());
 }
 
-TEST_F(GroupDeletionTest, FinishingTakesOnlyWhatIsOurs) {
+TEST_F(GroupDeletionTest, FinishingTakesOnlyWhatIsManaged) {
   Json namesake = MakeGroupContentObject();
   SetJson(namesake, {"metadata", "name"}, "csi-delta-delete-group-1");
   SetJson(namesake, {"metadata", "labels", objects::kCsiDeltaLabel}, support::kVeleroNamespace);

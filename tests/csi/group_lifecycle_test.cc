@@ -15,7 +15,7 @@
 #include "csi/group_types.h"
 #include "csi/snapshot_types.h"
 #include "csi/static_group.h"
-#include "csi/volume_turn.h"
+#include "csi/volume_lease.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
 #include "tests/csi/backup_fixture.h"
@@ -131,7 +131,7 @@ class GroupLifecycleTest : public BackupFixture {
   support::FakeSnapshotCluster cluster_{api_};
 };
 
-TEST_F(GroupLifecycleTest, AllMembersAreCutByOneCall) {
+TEST_F(GroupLifecycleTest, AllMembersAreSnapshottedByOneCall) {
   const auto taken = Take();
   ASSERT_THAT(taken, IsOk());
   ASSERT_THAT(taken->members, SizeIs(kClaims));
@@ -142,7 +142,7 @@ TEST_F(GroupLifecycleTest, AllMembersAreCutByOneCall) {
     EXPECT_EQ(support::SourceClaimName(member.snapshot.json()), Claim(i).name);
     EXPECT_EQ(support::SnapshotHandle(member.content.json()),
               cluster_.MemberHandle(k8s::Uid(taken->group.json()), Claim(i).volume_handle));
-    EXPECT_TRUE(IsOurs(member.snapshot, backup_));
+    EXPECT_TRUE(IsManaged(member.snapshot, backup_));
     EXPECT_EQ(MemberGroupName(member.snapshot), k8s::Name(taken->group.json()));
     EXPECT_EQ(k8s::Label(member.snapshot.json(), objects::kPvcUidLabel), Claim(i).uid);
     EXPECT_EQ(k8s::Label(member.snapshot.json(), objects::kGroupMarkLabel), "");
@@ -150,7 +150,8 @@ TEST_F(GroupLifecycleTest, AllMembersAreCutByOneCall) {
               k8s::Name(taken->group.json()));
   }
   ExpectNotes(*taken);
-  EXPECT_TRUE(IsGroupOurs(support::As<objects::VolumeGroupSnapshot>(*api_.Find(Key())), backup_));
+  EXPECT_TRUE(
+      IsManagedGroup(support::As<objects::VolumeGroupSnapshot>(*api_.Find(Key())), backup_));
   EXPECT_EQ(PlannedMembers(objects::Object(*api_.Find(Key()))), Request().members);
   EXPECT_EQ(k8s::Annotation(*api_.Find(Key()), objects::kAskedAtAnnotation),
             "2023-11-14T22:13:20Z");
@@ -253,7 +254,7 @@ TEST_F(GroupLifecycleTest, NothingPollsWhileTheDriverTakesItsTime) {
   const auto made = std::find_if(calls.begin(), calls.end(), is_made);
   ASSERT_NE(made, calls.end());
   const auto watches = std::count_if(made, calls.end(), is_watch);
-  ASSERT_THAT(watches, AllOf(Ge(2), Le(backup_.csi_snapshot_timeout / kTurnRenewAfter + 1)));
+  ASSERT_THAT(watches, AllOf(Ge(2), Le(backup_.csi_snapshot_timeout / kVolumeLeaseRenewAfter + 1)));
   const auto last = std::find_if(calls.rbegin(), calls.rend(), is_watch).base();
   int reads = 0;
   for (auto call = made; call != last; ++call) {
@@ -318,7 +319,7 @@ TEST_F(GroupLifecycleTest, MembersThatTheVersionHidesAreFoundAndNoted) {
   ExpectNotes(*taken);
 }
 
-TEST_F(GroupLifecycleTest, TimeoutTellsTheDriversWordAndLeavesNothing) {
+TEST_F(GroupLifecycleTest, TimeoutReportsTheDriversErrorAndLeavesNothing) {
   cluster_.driver().Refuse("CreateVolumeGroupSnapshot", "Internal", "pool is full");
   EXPECT_THAT(Take(),
               StatusIs(absl::StatusCode::kDeadlineExceeded,
@@ -385,7 +386,7 @@ TEST_F(GroupLifecycleTest, ADriverWithoutGroupsIsToldAtOnce) {
   ExpectNothingLeft();
 }
 
-TEST_F(GroupLifecycleTest, ARefusedLabelIsNoReasonToFail) {
+TEST_F(GroupLifecycleTest, ARefusedLabelFailsNothing) {
   api_.SetInterceptor([](const support::ApiCall& call, const Json* body) -> absl::Status {
     return call.verb == "patch" && call.name == "data-1" && body->is_object()
                ? absl::PermissionDeniedError("a webhook says no")
@@ -397,7 +398,7 @@ TEST_F(GroupLifecycleTest, ARefusedLabelIsNoReasonToFail) {
   ExpectNothingLeft();
 }
 
-// Somebody's controller takes foreign labels off again: some of them, or all.
+// A user's controller takes foreign labels off again: some of them, or all.
 TEST_F(GroupLifecycleTest, LabelsThatDoNotStayAreNamed) {
   for (const int lost : {1, kClaims}) {
     api_.OnEvent("persistentvolumeclaims",
@@ -417,7 +418,7 @@ TEST_F(GroupLifecycleTest, LabelsThatDoNotStayAreNamed) {
   }
 }
 
-TEST_F(GroupLifecycleTest, KindsThatAreNotServedAnyMoreAreNoReasonToFail) {
+TEST_F(GroupLifecycleTest, KindsThatAreNotServedAnyMoreFailNothing) {
   api_.RemoveType("volumegroupsnapshots");
   EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kUnimplemented));
   ExpectNoMarks();
@@ -432,11 +433,12 @@ TEST_F(GroupLifecycleTest, LeavesAloneWhatStandsUnderTheName) {
   ExpectNoMarks();
 }
 
-TEST_F(GroupLifecycleTest, SomebodyDeletesTheGroupMeanwhile) {
+TEST_F(GroupLifecycleTest, TheGroupIsDeletedMeanwhile) {
   cluster_.controller_runs = false;
   clock_.SetAutoAdvance(false);
   std::jthread call([&] {
-    EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kNotFound, HasSubstr("deleted by somebody")));
+    EXPECT_THAT(Take(),
+                StatusIs(absl::StatusCode::kNotFound, HasSubstr("deleted by another client")));
   });
   api_.AwaitWatches(1);
   EXPECT_THAT(api_.Delete(ctx_, Key(), {}), IsOk());
@@ -456,7 +458,7 @@ TEST_F(GroupLifecycleTest, CancelLeavesNothing) {
   ExpectNothingLeftOnceTheDriverAnswers();
 }
 
-TEST_F(GroupLifecycleTest, WaitsForASnapshotOfAMemberThatIsBeingCut) {
+TEST_F(GroupLifecycleTest, WaitsForASnapshotOfAMemberThatIsNotReady) {
   clock_.SetAutoAdvance(false);
   Json other = {{"metadata", {{"name", "by-hand"}, {"namespace", "app"}}},
                 {"spec", {{"source", {{"persistentVolumeClaimName", "data-1"}}}}}};
@@ -510,7 +512,7 @@ TEST_F(GroupLifecycleTest, TwentyGroupsAtOnce) {
   ExpectNoMarks();
 }
 
-TEST_F(GroupLifecycleTest, ACopyOfOursIsNotOurs) {
+TEST_F(GroupLifecycleTest, ACopyOfAManagedObjectIsNotManaged) {
   const auto taken = Take();
   ASSERT_THAT(taken, IsOk());
   Json group = *api_.Find(Key());
@@ -567,7 +569,7 @@ TEST_F(GroupLifecycleTest, NoFailingCallLeavesAnythingBehind) {
       }
     }
   }
-  // What is asked for again is found, whoever left it: here nobody asks again.
+  // What is requested again is found, whichever process left it: here it is not requested again.
   api_.FailNext("create", "volumegroupsnapshots", absl::InternalError("injected"), 1,
                 Fault::kAnswerLost);
   EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kInternal, HasSubstr("injected")));
@@ -590,7 +592,7 @@ TEST_F(GroupLifecycleTest, RetainedGroupsOutliveTheirObjects) {
   EXPECT_THAT(cluster_.driver().groups(), SizeIs(2));
 }
 
-// Velero >= 1.14 lets go of every member by itself, before ours or after.
+// Velero >= 1.14 releases every member by itself, before ours or later.
 TEST_F(GroupLifecycleTest, MembersThatWereDeletedFirstGoWithTheirGroup) {
   const auto taken = Take();
   ASSERT_THAT(taken, IsOk());

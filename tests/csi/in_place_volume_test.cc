@@ -271,7 +271,7 @@ TEST_F(InPlaceVolumeTest, WhatIsPartlyOldSaysSoOnceNothingWrites) {
   ExpectVolumeUntouched();
 }
 
-// A Pod that was asked to go has its volume until its kubelet has let it go.
+// A Pod that was asked to go has its volume until its kubelet has detached it.
 TEST_F(InPlaceVolumeTest, TheSecondNameStaysAsLongAsItsPod) {
   ASSERT_THAT(ExposeToTheEnd(), IsOk());
   Json worker = support::MakeObject("v1", "Pod", "mover", kAlias);
@@ -288,7 +288,7 @@ TEST_F(InPlaceVolumeTest, TheSecondNameStaysAsLongAsItsPod) {
     EXPECT_TRUE(Alias().has_value());
     EXPECT_TRUE(IsWrittenByMover(*Record(), ""));
     EXPECT_EQ(Consent(), "download-uid");
-    // Nothing begins anew with what is going.
+    // Nothing restarts with what is going.
     EXPECT_THAT(Expose(), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("deleted")));
   }
   api_.Remove(VolumeKey(kAlias));  // By force.
@@ -311,7 +311,7 @@ TEST_F(InPlaceVolumeTest, AWorkerThatIsCutOffIsNotWaitedFor) {
   EXPECT_TRUE(Record()->has_ended);
 }
 
-TEST_F(InPlaceVolumeTest, WhatNobodyWroteIntoIsAsItWas) {
+TEST_F(InPlaceVolumeTest, AVolumeThatWasNotWrittenIsUnchanged) {
   ASSERT_THAT(Expose(), IsOk());
   ASSERT_TRUE(Record().has_value());
   ASSERT_THAT(Hide({}), IsOk());
@@ -454,7 +454,7 @@ TEST_F(InPlaceVolumeTest, ItWaitsWhileTheVolumeHasAnotherPersistentVolume) {
   EXPECT_THAT(Expose()->waiting_for, HasSubstr("pv-by-hand"));
 }
 
-// Whoever made the second name, nothing was written through it yet.
+// Whichever process made the second name, nothing was written through it yet.
 TEST_F(InPlaceVolumeTest, ASecondNameAloneSkipsNoCheck) {
   ASSERT_THAT(ExposeToTheEnd(), IsOk());
   SetRecord({.method = CopyRecord::Method::kMover,
@@ -490,7 +490,7 @@ TEST_F(InPlaceVolumeTest, ItWaitsWhileAPodMayCopyIntoThePvc) {
 }
 
 // Nothing that anybody still has to wait for: the DataDownload of the record is gone.
-TEST_F(InPlaceVolumeTest, ARecordOfADownloadThatIsGoneKeepsNobodyAway) {
+TEST_F(InPlaceVolumeTest, ARecordOfADownloadThatIsGoneBlocksNoRestore) {
   SetRecord({.method = CopyRecord::Method::kMover, .from = "velero/x", .id = "other-uid"});
   api_.Seed(DataDownloadType(),
             {{"metadata", {{"name", "x"}, {"namespace", "velero"}, {"uid", "other-uid"}}},

@@ -50,7 +50,7 @@ TEST_F(MetadataAccessTest, ABoundSnapshotIsKnown) {
   EXPECT_EQ(snapshot->claim, "data");
   EXPECT_EQ(snapshot->change_id, "52 de/7");
   EXPECT_EQ(snapshot->restore_size_bytes, 1 << 30);
-  EXPECT_EQ(snapshot->cut_time, absl::FromUnixSeconds(1'700'003'600));
+  EXPECT_EQ(snapshot->creation_time, absl::FromUnixSeconds(1'700'003'600));
   EXPECT_EQ(Read()->change_id, "");
 }
 
@@ -148,9 +148,9 @@ TEST_F(MetadataAccessTest, ARefusedTokenIsNotUsedAgain) {
 
 TEST_F(MetadataAccessTest, WhoIsNoServiceAccountMustNameOne) {
   cluster_.api.SetUsername("system:admin");
-  AudienceTokens nobody(cluster_.api, {});
-  EXPECT_THAT(nobody.Token(ctx_, "a"), StatusIs(absl::StatusCode::kFailedPrecondition,
-                                                HasSubstr("\"system:admin\" is no service")));
+  AudienceTokens none(cluster_.api, {});
+  EXPECT_THAT(none.Token(ctx_, "a"), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                              HasSubstr("\"system:admin\" is no service")));
   AudienceTokens named(
       cluster_.api,
       {.service_account = "velero/mover", .pod_name = "", .pod_uid = "", .token_path = ""});

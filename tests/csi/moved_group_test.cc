@@ -94,7 +94,7 @@ class MovedGroupTest : public BackupFixture {
     if (!taken.ok()) {
       return taken.status();
     }
-    return HandOverGroup(ctx_, env_, Request(), *taken);
+    return AdoptGroup(ctx_, env_, Request(), *taken);
   }
 
   std::map<std::string, std::set<std::string>> DriverGroups() const {
@@ -117,7 +117,7 @@ class MovedGroupTest : public BackupFixture {
   // What the mover makes of each member: a content of its own that has become a base. Returns their
   // names.
   std::vector<std::string> Move(const std::map<std::string, TakenSnapshot>& members,
-                                const std::string& cut_at) {
+                                const std::string& snapshot_taken_at) {
     std::vector<std::string> names;
     for (const auto& [uid, member] : members) {
       const BaseOwner owner{.velero_namespace = "velero",
@@ -134,7 +134,7 @@ class MovedGroupTest : public BackupFixture {
       content.labels = MovedGroupLabels(member.content);
       content.annotations = OwnerAnnotations(owner);
       content.annotations.merge(MovedGroupAnnotations(member.content));
-      content.annotations["mover.csi-delta.io/group-cut-at"] = cut_at;
+      content.annotations["mover.csi-delta.io/group-cut-at"] = snapshot_taken_at;
       api_.Seed(VolumeSnapshotContentType(), MakeStaticContent(content).json());
       const auto bound = api_.Find(VolumeSnapshotKey("app", k8s::Name(member.snapshot.json())));
       EXPECT_THAT(RetainAndForget(ctx_, api_, support::As<objects::VolumeSnapshot>(bound.value())),
@@ -144,9 +144,9 @@ class MovedGroupTest : public BackupFixture {
     return names;
   }
 
-  // The same of a group that is cut and handed over first.
-  std::vector<std::string> MoveGroup(const std::string& cut_at) {
-    return Move(Run().value(), cut_at);
+  // The same of a group that is taken and adopted first.
+  std::vector<std::string> MoveGroup(const std::string& snapshot_taken_at) {
+    return Move(Run().value(), snapshot_taken_at);
   }
 
   Json Content(const std::string& name) const { return *api_.Find(VolumeSnapshotContentKey(name)); }
@@ -162,7 +162,7 @@ class MovedGroupTest : public BackupFixture {
   }
   void Settle(const std::string& name) {
     EXPECT_THAT(
-        SettleMovedGroup(ctx_, env_, support::As<objects::VolumeSnapshotContent>(Content(name))),
+        FinalizeMovedGroup(ctx_, env_, support::As<objects::VolumeSnapshotContent>(Content(name))),
         IsOk());
   }
 
@@ -184,7 +184,7 @@ TEST_F(MovedGroupTest, AGroupBecomesSingleSnapshotsAndARecordOfAll) {
   EXPECT_THAT(DriverGroups(), SizeIs(1));
   for (int i = 0; i < kClaims; ++i) {
     const TakenSnapshot& member = members->at(Uid(i));
-    EXPECT_TRUE(IsOurs(member.snapshot, backup_));
+    EXPECT_TRUE(IsManaged(member.snapshot, backup_));
     EXPECT_EQ(GetString(member.snapshot.json(), {"spec", "volumeSnapshotClassName"}), "snapshots");
     EXPECT_EQ(GetString(member.content.json(), {"spec", "deletionPolicy"}), "Retain");
     EXPECT_EQ(support::RestoreSizeBytes(member.content.json()), 64 << 20);
@@ -193,7 +193,7 @@ TEST_F(MovedGroupTest, AGroupBecomesSingleSnapshotsAndARecordOfAll) {
               (MovedGroup{.name = "app/db",
                           .label = "velero.io/volume-group=db",
                           .snapshot = GroupName(Request()),
-                          .cut_at = ParseRfc3339("2023-11-14T22:13:20Z"),
+                          .snapshot_taken_at = ParseRfc3339("2023-11-14T22:13:20Z"),
                           .members = kClaims}));
   }
 }
@@ -204,7 +204,7 @@ TEST_F(MovedGroupTest, ARecordIsOfTheVersionThatTheClusterServes) {
   request.version = "v1beta2";
   const absl::StatusOr<TakenGroup> taken = TakeGroup(ctx_, env_, request);
   ASSERT_THAT(taken, IsOk());
-  ASSERT_THAT(HandOverGroup(ctx_, env_, request, *taken), IsOk());
+  ASSERT_THAT(AdoptGroup(ctx_, env_, request, *taken), IsOk());
   const std::vector<Json> records = api_.All(VolumeGroupSnapshotContentType("v1beta2"));
   ASSERT_THAT(records, SizeIs(1));
   EXPECT_EQ(GetString(records.front(), {"apiVersion"}), "groupsnapshot.storage.k8s.io/v1beta2");
@@ -217,7 +217,7 @@ TEST_F(MovedGroupTest, AGroupThatIsKeptIsAnotherThanThatWhichIsMoved) {
   EXPECT_NE(GroupMark(kept), GroupMark(Request()));
 }
 
-TEST_F(MovedGroupTest, AGroupIsHandedOverOnlyWhenItIsReady) {
+TEST_F(MovedGroupTest, AGroupIsAdoptedOnlyWhenItIsReady) {
   cluster_.driver().AddFault({.method = "CreateVolumeGroupSnapshot", .not_ready = true});
   const auto members = Run();
   EXPECT_THAT(members, StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("app/db")));
@@ -235,7 +235,7 @@ TEST_F(MovedGroupTest, WhichCallEverFailsNothingIsLeftOrAllIsThere) {
       const auto taken = TakeGroup(ctx_, env_, Request());
       ASSERT_THAT(taken, IsOk());
       api_.FailCall(n, absl::InternalError("injected"), fault);
-      const auto members = HandOverGroup(ctx_, env_, Request(), *taken);
+      const auto members = AdoptGroup(ctx_, env_, Request(), *taken);
       hit = api_.sweep_hit();
       api_.ClearFaults();
       if (!members.ok()) {
@@ -264,7 +264,7 @@ TEST_F(MovedGroupTest, AnInterruptedCallIsTakenUp) {
                                 .claim_name = ClaimName(1),
                                 .claim_uid = Uid(1),
                                 .class_name = ""};
-  const auto found = FindHandedOver(ctx_, env_, request);
+  const auto found = FindAdopted(ctx_, env_, request);
   ASSERT_THAT(found, IsOk());
   ASSERT_TRUE(found->has_value());
   EXPECT_EQ((*found)->content.handle_or_source(), members->at(Uid(1)).content.handle_or_source());
@@ -275,7 +275,7 @@ TEST_F(MovedGroupTest, AnInterruptedCallIsTakenUp) {
                                  .claim_name = ClaimName(1),
                                  .claim_uid = Uid(1),
                                  .class_name = ""};
-  const auto none = FindHandedOver(ctx_, env_, of_other);
+  const auto none = FindAdopted(ctx_, env_, of_other);
   ASSERT_THAT(none, IsOk());
   EXPECT_FALSE(none->has_value());
 }
@@ -286,7 +286,7 @@ TEST_F(MovedGroupTest, AMemberThatIsMissingIsMadeFromTheRecordAsTheFirstTime) {
   objects::VolumeSnapshotContent& content = taken->members.at(Uid(1)).content;
   content.SetAnnotation(objects::kDeletionSecretNameAnnotation, "key");
   content.SetAnnotation(objects::kDeletionSecretNamespaceAnnotation, "vault");
-  const auto members = HandOverGroup(ctx_, env_, Request(), *taken);
+  const auto members = AdoptGroup(ctx_, env_, Request(), *taken);
   ASSERT_THAT(members, IsOk());
   const TakenSnapshot first = members->at(Uid(1));
   api_.Remove(VolumeSnapshotKey("app", k8s::Name(first.snapshot.json())));
@@ -296,7 +296,7 @@ TEST_F(MovedGroupTest, AMemberThatIsMissingIsMadeFromTheRecordAsTheFirstTime) {
                                 .claim_name = ClaimName(1),
                                 .claim_uid = Uid(1),
                                 .class_name = ""};
-  const auto again = GoOnHandingOver(ctx_, env_, request, "v1");
+  const auto again = ContinueAdoption(ctx_, env_, request, "v1");
   ASSERT_THAT(again, IsOk());
   ASSERT_TRUE(again->has_value());
   for (const char* part : {"labels", "annotations"}) {
@@ -318,7 +318,7 @@ TEST_F(MovedGroupTest, TheDriverIsAskedOnceAndForTheWholeGroup) {
     Drop(names[i]);
     EXPECT_TRUE(IsReleased(support::As<objects::VolumeSnapshotContent>(Content(names[i]))));
     EXPECT_EQ(k8s::Label(Content(names[i]), objects::kBaseLabel), "");
-    EXPECT_THAT(DriverGroups(), SizeIs(1)) << "nobody went on with it yet";
+    EXPECT_THAT(DriverGroups(), SizeIs(1)) << "it was not continued yet";
     if (i + 1 < names.size()) {
       Settle(names[i]);
       ASSERT_THAT(DriverGroups(), SizeIs(1)) << "a member still stands";
@@ -346,7 +346,7 @@ TEST_F(MovedGroupTest, ADriverThatRefusesKeepsItsRecordUntilItAgrees) {
   ExpectNothingLeft();
 }
 
-TEST_F(MovedGroupTest, ASnapshotThatNobodyMovedIsReleasedToo) {
+TEST_F(MovedGroupTest, ASnapshotThatWasNotMovedIsReleasedToo) {
   const auto members = Run();
   ASSERT_THAT(members, IsOk());
   for (const auto& [uid, member] : *members) {
@@ -387,8 +387,8 @@ TEST_F(MovedGroupTest, ANewerGroupReplacesTheOlderOneWhole) {
   EXPECT_THAT(Contents(), SizeIs(kClaims));
 }
 
-// Whatever the mover did before it died, whoever starts anew lets go of the rest.
-TEST_F(MovedGroupTest, AMoverThatDiesWhileItSettlesIsFollowedByOneThatGoesOn) {
+// Whatever the mover did before it died, the next process releases the rest.
+TEST_F(MovedGroupTest, AMoverThatDiesWhileItFinalizesIsFollowedByOneThatContinues) {
   int calls = 0;
   for (bool died = true; died; ++calls) {
     SCOPED_TRACE(absl::StrCat("dead after ", calls, " calls"));
@@ -407,16 +407,16 @@ TEST_F(MovedGroupTest, AMoverThatDiesWhileItSettlesIsFollowedByOneThatGoesOn) {
       return --left < 0 ? absl::UnavailableError("the process is dead") : absl::OkStatus();
     });
     // In the order in which the mover hears of them.
-    (void)SettleMovedGroup(ctx_, env_,
-                           support::As<objects::VolumeSnapshotContent>(Content(new_names.front())));
-    (void)SettleMovedGroup(ctx_, env_,
-                           support::As<objects::VolumeSnapshotContent>(Content(old_names.front())));
+    (void)FinalizeMovedGroup(
+        ctx_, env_, support::As<objects::VolumeSnapshotContent>(Content(new_names.front())));
+    (void)FinalizeMovedGroup(
+        ctx_, env_, support::As<objects::VolumeSnapshotContent>(Content(old_names.front())));
     died = left < 0;
     api_.ClearFaults();
     for (int round = 0; round < 2; ++round) {
       for (const Json& content : Contents()) {
         EXPECT_THAT(
-            SettleMovedGroup(ctx_, env_, support::As<objects::VolumeSnapshotContent>(content)),
+            FinalizeMovedGroup(ctx_, env_, support::As<objects::VolumeSnapshotContent>(content)),
             IsOk());
       }
     }
@@ -428,7 +428,7 @@ TEST_F(MovedGroupTest, AMoverThatDiesWhileItSettlesIsFollowedByOneThatGoesOn) {
     }
     for (const Json& content : Contents()) {
       EXPECT_THAT(
-          SettleMovedGroup(ctx_, env_, support::As<objects::VolumeSnapshotContent>(content)),
+          FinalizeMovedGroup(ctx_, env_, support::As<objects::VolumeSnapshotContent>(content)),
           IsOk());
     }
     ExpectNothingLeft();
@@ -449,7 +449,7 @@ TEST_F(MovedGroupTest, AMemberThatWasRetainedAlreadyGoesWithItsGroup) {
 }
 
 // A claim whose VolumeSnapshot the dead plugin did not make any more, and one whose it did.
-TEST_F(MovedGroupTest, AMemberThatNobodyGoesOnWithIsLetGoOfWhenItsBackupIsOver) {
+TEST_F(MovedGroupTest, AnUnfinishedMemberIsReleasedWhenItsBackupIsOver) {
   const auto members = Run();
   ASSERT_THAT(members, IsOk());
   const Json& lost = members->at(Uid(0)).snapshot.json();
@@ -487,7 +487,7 @@ TEST_F(MovedGroupTest, ARecordIsJudgedByItsBackupHoweverOldItIs) {
   EXPECT_THAT(DriverGroups(), SizeIs(1));
 }
 
-TEST_F(MovedGroupTest, ARecordThatNobodyGoesOnWithIsDeletedLater) {
+TEST_F(MovedGroupTest, AnAbandonedRecordIsDeletedLater) {
   const std::vector<std::string> names = MoveGroup("2023-11-14T22:13:20Z");
   clock_.Advance(absl::Hours(2));
   EXPECT_THAT(FinishGroupDeletions(ctx_, env_), support::IsOkAndHolds(0)) << "it has members";
@@ -514,12 +514,12 @@ TEST_F(MovedGroupTest, ARecordThatIsBeingDeletedOrHasNoAgeIsLeftAlone) {
   EraseJson(ageless, {"metadata", "creationTimestamp"});
   for (const Json& object : {going, ageless}) {
     EXPECT_THAT(
-        DeleteRecordInVain(ctx_, env_, support::As<objects::VolumeGroupSnapshotContent>(object)),
+        DeleteOrphanedRecord(ctx_, env_, support::As<objects::VolumeGroupSnapshotContent>(object)),
         support::IsOkAndHolds(false));
   }
   EXPECT_THAT(Records(), SizeIs(1));
   EXPECT_THAT(
-      DeleteRecordInVain(ctx_, env_, support::As<objects::VolumeGroupSnapshotContent>(record)),
+      DeleteOrphanedRecord(ctx_, env_, support::As<objects::VolumeGroupSnapshotContent>(record)),
       support::IsOkAndHolds(true));
 }
 

@@ -275,7 +275,7 @@ TEST_F(MoverRestoreTest, ARunThatWasKilledIsGoneOnWith) {
   EXPECT_THAT(steps_, Contains(HasSubstr("earlier run")));
 }
 
-// What no mover has accepted must not write when nobody thinks of it any more.
+// What no mover has accepted must not write when it is long forgotten.
 TEST_F(MoverRestoreTest, WhatHasNotBegunIsWithdrawn) {
   std::stop_source stop;
   ctx_.stop = stop.get_token();
@@ -304,7 +304,7 @@ TEST_F(MoverRestoreTest, WhatIsAcceptedAsItIsWithdrawnGoesOn) {
 }
 
 // It could begin while the safety snapshot is taken.
-TEST_F(MoverRestoreTest, OneOfAnEarlierRunThatHasNotBegunIsMadeAnew) {
+TEST_F(MoverRestoreTest, OneOfAnEarlierRunThatHasNotBegunIsCreatedAgain) {
   std::stop_source stop;
   ctx_.stop = stop.get_token();
   Steps({Says("Accepted"), [&stop] { stop.request_stop(); }});
@@ -360,7 +360,7 @@ TEST_F(MoverRestoreTest, AMomentInWhichThePvcCannotBeChangedEndsNothing) {
   EXPECT_THAT(Restore(), IsOk());
 }
 
-// Whoever may make DataDownloads could make one of that name: it has another uid.
+// Each writer of DataDownloads could make one of that name: it has another uid.
 TEST_F(MoverRestoreTest, KilledAtAnyCallItLeavesNoConsentToAnythingElse) {
   options_.takes_safety_snapshot = false;
   const std::function<void()> completes = Says("Completed");

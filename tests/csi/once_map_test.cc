@@ -58,7 +58,7 @@ TEST(OnceMapTest, StopEndsTheWaitForAnotherLoader) {
   std::jthread loader([&] {
     const auto value = map.Get({}, "key", [&]() -> absl::StatusOr<int> {
       loading.count_down();
-      support::Await("the load to be let go", [&] { return finish.try_wait(); });
+      support::Await("the load to be released", [&] { return finish.try_wait(); });
       return 1;
     });
     EXPECT_THAT(value, support::IsOk());

@@ -32,7 +32,7 @@ using support::StatusIs;
 // What the store holds about one backup called "nightly", and what the sweep must do.
 struct SweepCase {
   const char* name;
-  std::string phase;  // of the Backup; "" when there is none
+  std::string phase;  // of the Backup; "" when none exists
   std::string backup_uid = "uid-1";
   bool archived = true;  // the VolumeSnapshot entered the archive
   bool unseen_before = false;
@@ -182,7 +182,7 @@ INSTANTIATE_TEST_SUITE_P(Table, OrphanSweepTest, testing::ValuesIn(kCases),
 
 TEST_F(OrphanSweepTest, NamespaceOfVeleroDeletedAndCreatedAgain) {
   SeedSnapshot(LabelsOf("nightly"), {{objects::kVolumeSnapshotHandleAnnotation, "handle-1"}});
-  bed_.clock.Advance(absl::Hours(100));  // Old, but nobody has missed its Backup yet.
+  bed_.clock.Advance(absl::Hours(100));  // Old, but its Backup was not missed yet.
 
   Sweep();
   EXPECT_TRUE(SnapshotStands());
@@ -282,7 +282,7 @@ TEST_F(OrphanSweepTest, LeavesRestoredAndForeignSnapshotsAlone) {
     bed_.api.Seed(VolumeSnapshotType(),
                   MakeSnapshotObject(absl::StrCat("s", number++), OurName(), "content", labels));
   }
-  // As somebody makes who edits a copy of ours.
+  // As a user makes by editing a copy of a managed one.
   bed_.api.Seed(VolumeSnapshotType(),
                 MakeSnapshotObject("shop", "my-copy", "content", LabelsOf("nightly")));
   Json bound_statically = MakeSnapshotObject("shop", OurName(), "content", LabelsOf("nightly"));

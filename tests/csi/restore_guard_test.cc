@@ -92,22 +92,22 @@ RestoreVerdict Decide(const Cluster& c) {
     around.snapshots = ViewsOf<VolumeSnapshot>(c.snapshots);
     around.backups = c.backups;
   }
-  RestoreFacts facts = {.snapshot = *VolumeSnapshot::Of(c.snapshot),
-                        .content_kind = c.content_kind,
-                        .pvc_name = kPvc,
-                        .is_volume_read = c.is_volume_read,
-                        .lease_held_for = c.lease_held_for,
-                        .unfinished = c.unfinished};
+  RestoreInfo info = {.snapshot = *VolumeSnapshot::Of(c.snapshot),
+                      .content_kind = c.content_kind,
+                      .pvc_name = kPvc,
+                      .is_volume_read = c.is_volume_read,
+                      .lease_held_for = c.lease_held_for,
+                      .unfinished = c.unfinished};
   if (c.content_kind == ContentReading::Kind::kPresent) {
-    facts.content = *VolumeSnapshotContent::Of(c.content);
+    info.content = *VolumeSnapshotContent::Of(c.content);
   }
   if (!c.pvc.is_null()) {
-    facts.pvc = *PersistentVolumeClaim::Of(c.pvc);
+    info.pvc = *PersistentVolumeClaim::Of(c.pvc);
   }
   if (c.is_volume_read && !c.volume.is_null()) {
-    facts.volume = *PersistentVolume::Of(c.volume);
+    info.volume = *PersistentVolume::Of(c.volume);
   }
-  return CheckRestore(around, facts);
+  return CheckRestore(around, info);
 }
 
 Json PodObject(const char* phase, const char* pvc, const char* kind = "", const char* owner = "") {
@@ -361,9 +361,9 @@ TEST(RestoreGuardTest, ARefusalHasTheExitCodeOfItsReason) {
 
 // --- Reading
 
-class RestoreFactsTest : public testing::Test {
+class RestoreInfoTest : public testing::Test {
  protected:
-  RestoreFactsTest() {
+  RestoreInfoTest() {
     Json snapshot = cluster_.snapshot;
     bed_.api.Seed(VolumeSnapshotType(), snapshot);
     bed_.api.Seed(VolumeSnapshotContentType(), cluster_.content);
@@ -375,18 +375,18 @@ class RestoreFactsTest : public testing::Test {
     bed_.api.Seed(BackupType(), support::MakeBackupObject("before", "Completed", "before"));
   }
 
-  absl::StatusOr<RestoreFacts> Facts() {
-    return ReadRestoreFacts(bed_.ctx, bed_.api, *VolumeSnapshot::Of(cluster_.snapshot), kPvc);
+  absl::StatusOr<RestoreInfo> Info() {
+    return ReadRestoreInfo(bed_.ctx, bed_.api, *VolumeSnapshot::Of(cluster_.snapshot), kPvc);
   }
   std::vector<std::string> Reasons() {
     const auto around = ReadRestoreSurroundings(bed_.ctx, bed_.api, "shop");
-    const auto facts = Facts();
+    const auto info = Info();
     EXPECT_THAT(around, IsOk());
-    EXPECT_THAT(facts, IsOk());
+    EXPECT_THAT(info, IsOk());
     notes_ = around->not_checked;
-    notes_.insert(notes_.end(), facts->not_checked.begin(), facts->not_checked.end());
+    notes_.insert(notes_.end(), info->not_checked.begin(), info->not_checked.end());
     std::vector<std::string> reasons;
-    for (const RestoreRefusal& refusal : CheckRestore(*around, *facts).refusals) {
+    for (const RestoreRefusal& refusal : CheckRestore(*around, *info).refusals) {
       reasons.emplace_back(ToString(refusal.reason));
     }
     return reasons;
@@ -397,7 +397,7 @@ class RestoreFactsTest : public testing::Test {
   std::vector<std::string> notes_;
 };
 
-TEST_F(RestoreFactsTest, ReadsAllThatTheTableAsksForAndChangesNothing) {
+TEST_F(RestoreInfoTest, ReadsAllThatTheTableAsksForAndChangesNothing) {
   bed_.api.Seed(LeaseType(),
                 {{"metadata",
                   {{"name", "csi-delta-p"},
@@ -421,13 +421,13 @@ TEST_F(RestoreFactsTest, ReadsAllThatTheTableAsksForAndChangesNothing) {
   EXPECT_THAT(Reasons(),
               ElementsAre("InUse", "StatefulSetMakes", "Busy", "InBackup", "Unfinished"));
   EXPECT_THAT(notes_, IsEmpty());
-  EXPECT_EQ(Facts()->unfinished->volume, "pv-0");
+  EXPECT_EQ(Info()->unfinished->volume, "pv-0");
   for (const support::ApiCall& call : bed_.api.calls()) {
     EXPECT_THAT(call.verb, testing::AnyOf("get", "list")) << call;
   }
 }
 
-TEST_F(RestoreFactsTest, WhatMayNotBeReadIsNamed) {
+TEST_F(RestoreInfoTest, WhatMayNotBeReadIsNamed) {
   bed_.api.Forbid("list", "*");
   bed_.api.Forbid("get", "volumesnapshotcontents");
   bed_.api.Forbid("get", "persistentvolumes");
@@ -442,28 +442,28 @@ TEST_F(RestoreFactsTest, WhatMayNotBeReadIsNamed) {
                                   HasSubstr("Lease not checked: "),
                                   HasSubstr("earlier restores into the PVC not checked: ")));
   bed_.api.Forbid("get", "persistentvolumeclaims");
-  EXPECT_THAT(Facts(), StatusIs(absl::StatusCode::kPermissionDenied, testing::_));
+  EXPECT_THAT(Info(), StatusIs(absl::StatusCode::kPermissionDenied, testing::_));
 }
 
-TEST_F(RestoreFactsTest, BackupsThatAreNotServedAreNamed) {
+TEST_F(RestoreInfoTest, BackupsThatAreNotServedAreNamed) {
   bed_.api.RemoveType("backups");
   EXPECT_THAT(Reasons(), ElementsAre("InUse", "StatefulSetMakes"));
   EXPECT_THAT(notes_, ElementsAre(HasSubstr("Velero backups not checked: ")));
 }
 
-TEST_F(RestoreFactsTest, ALeaseThatRanOutLongAgoIsNoOperation) {
+TEST_F(RestoreInfoTest, ALeaseThatRanOutLongAgoIsNoOperation) {
   bed_.api.Seed(
       LeaseType(),
       {{"metadata", {{"name", "csi-delta-p"}, {"namespace", "shop"}}},
        {"spec", {{"holderIdentity", "x"}, {"renewTime", "2020-01-01T00:00:00.000000Z"}}}});
-  EXPECT_EQ(Facts()->lease_held_for, "");
+  EXPECT_EQ(Info()->lease_held_for, "");
 }
 
-TEST_F(RestoreFactsTest, AVolumeWithARecordThatCannotBeReadEndsIt) {
+TEST_F(RestoreInfoTest, AVolumeWithARecordThatCannotBeReadEndsIt) {
   bed_.api.Seed(PersistentVolumeType(),
                 support::MakeObject("v1", "PersistentVolume", "", "pv-0",
                                     {{objects::kInPlaceLabel, RestoreLabelValue("shop", kPvc)}}));
-  EXPECT_THAT(Facts(), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("pv-0")));
+  EXPECT_THAT(Info(), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("pv-0")));
 }
 
 // --- Whether the data mover may still write

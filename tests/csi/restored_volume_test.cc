@@ -27,7 +27,7 @@ using testing::IsEmpty;
 using testing::SizeIs;
 
 constexpr int64_t kDataBytes = 64 << 20;
-constexpr char kStem[] = "dd-7";
+constexpr char kTaskName[] = "dd-7";
 const k8s::ResourceType kClasses{"storage.k8s.io", "v1", "storageclasses", "StorageClass", false};
 
 class RestoredVolumeTest : public testing::Test {
@@ -48,7 +48,7 @@ class RestoredVolumeTest : public testing::Test {
                          {"volumeBindingMode", binding_mode}});
   }
 
-  // As Velero restores it: nobody makes a volume of it by itself.
+  // As Velero restores it: no controller makes a volume of it by itself.
   void MakeTarget(const std::string& mode, int64_t bytes = kDataBytes) {
     Json claim = {{"metadata", {{"name", "data"}, {"namespace", "shop"}}}};
     claim["spec"] = {
@@ -62,7 +62,7 @@ class RestoredVolumeTest : public testing::Test {
   }
 
   RestoreRequest Request() const {
-    return {.name = kStem,
+    return {.name = kTaskName,
             .mover_namespace = "mover",
             .target_namespace = "shop",
             .target_claim = "data",
@@ -70,7 +70,7 @@ class RestoredVolumeTest : public testing::Test {
             .size_bytes_least = kDataBytes,
             .file_system = "",
             .ignore_delay_binding = false,
-            .labels = {{"mover.csi-delta.io/task", kStem}},
+            .labels = {{"mover.csi-delta.io/task", kTaskName}},
             .owner = objects::OwnerReference{.kind = "VolumeTask", .uid = "task-uid"}};
   }
 
@@ -86,9 +86,9 @@ class RestoredVolumeTest : public testing::Test {
     return prepared.ok() ? prepared->volume_name : "";
   }
 
-  absl::StatusOr<HandOver> Give(const std::string& volume) {
+  absl::StatusOr<RebindResult> Give(const std::string& volume) {
     for (int look = 0; look < 3; ++look) {
-      ASSIGN_OR_RETURN(const HandOver over, HandVolumeOver(ctx_, api_, Request(), volume));
+      ASSIGN_OR_RETURN(const RebindResult over, HandVolumeOver(ctx_, api_, Request(), volume));
       if (over.is_done) {
         return over;
       }
@@ -97,7 +97,7 @@ class RestoredVolumeTest : public testing::Test {
   }
 
   Json Target() { return api_.Find(ClaimKey("shop", "data")).value_or(Json()); }
-  std::optional<Json> Claim() { return api_.Find(ClaimKey("mover", kStem)); }
+  std::optional<Json> Claim() { return api_.Find(ClaimKey("mover", kTaskName)); }
 
   // The target has the one volume that there is, which is as its class wants it.
   void ExpectRestored(const std::string& handle, const std::string& mode) {
@@ -138,7 +138,7 @@ class RestoredVolumeTest : public testing::Test {
   int dropped_by_driver_ = 0;
 };
 
-// A free volume of the class is bound before a provisioner is asked. What it holds is somebody's.
+// A free volume of the class is bound before a provisioner is asked. What it holds is foreign data.
 TEST_F(RestoredVolumeTest, AVolumeThatWasThereBeforeIsNotWrittenOver) {
   cluster_.provisioner_runs = false;
   ASSERT_THAT(Prepare(), IsOk());
@@ -146,7 +146,7 @@ TEST_F(RestoredVolumeTest, AVolumeThatWasThereBeforeIsNotWrittenOver) {
   api_.Seed(PersistentVolumeType(),
             {{"metadata", {{"name", "old"}, {"creationTimestamp", "2001-01-01T00:00:00Z"}}},
              {"spec", {{"claimRef", {{"uid", k8s::Uid(claim)}}}}}});
-  api_.Mutate(ClaimKey("mover", kStem), [](Json& bound) {
+  api_.Mutate(ClaimKey("mover", kTaskName), [](Json& bound) {
     SetJson(bound, {"spec", "volumeName"}, "old");
     SetJson(bound, {"status", "phase"}, "Bound");
   });
@@ -221,8 +221,9 @@ TEST_F(RestoredVolumeTest, OrDoesNotWaitWhereTheSettingsSaySo) {
 
 TEST_F(RestoredVolumeTest, WhatCanNeverBeFilledIsRefused) {
   api_.Mutate(ClaimKey("shop", "data"),
-              [](Json& target) { target["spec"]["volumeName"] = "somebody"; });
-  EXPECT_THAT(Prepare(), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("somebody")));
+              [](Json& target) { target["spec"]["volumeName"] = "another client"; });
+  EXPECT_THAT(Prepare(),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("another client")));
   MakeTarget("Block");
   SeedStorageClass("Immediate", "nfs.csi.k8s.io");
   EXPECT_THAT(Prepare(), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("nfs.csi")));
@@ -253,7 +254,7 @@ TEST_F(RestoredVolumeTest, AFilesystemTargetGetsAnObjectOfItsMode) {
   EXPECT_TRUE(Give(volume)->is_done);
   ExpectRestored("handle-of-" + volume, "Filesystem");
   const Json made = api_.All(PersistentVolumeType())[0];
-  EXPECT_EQ(k8s::Name(made), kStem);
+  EXPECT_EQ(k8s::Name(made), kTaskName);
   EXPECT_EQ(GetString(made, {"spec", "csi", "fsType"}), "xfs");
   EXPECT_EQ(made["spec"]["mountOptions"], Json::array({"noatime"}));
   EXPECT_EQ(made["spec"]["csi"]["volumeAttributes"], (Json{{"pool", "one"}}));
@@ -270,7 +271,7 @@ TEST_F(RestoredVolumeTest, TheFilesystemOfTheBackupCountsMore) {
   EXPECT_EQ(GetString(api_.All(PersistentVolumeType())[0], {"spec", "csi", "fsType"}), "btrfs");
 }
 
-TEST_F(RestoredVolumeTest, NobodyBindsTheNewObjectWhileTheOldOneIsAttached) {
+TEST_F(RestoredVolumeTest, TheNewObjectIsNotBoundWhileTheOldOneIsAttached) {
   MakeTarget("Filesystem");
   const std::string volume = PreparedVolume();
   api_.Mutate(VolumeKey(volume), [](Json& attached) {
@@ -281,7 +282,7 @@ TEST_F(RestoredVolumeTest, NobodyBindsTheNewObjectWhileTheOldOneIsAttached) {
   EXPECT_FALSE(over->is_done);
   EXPECT_THAT(over->waiting_for, HasSubstr("detached"));
   EXPECT_EQ(GetString(Target(), {"spec", "volumeName"}), "");
-  EXPECT_NE(GetString(*api_.Find(VolumeKey(kStem)), {"spec", "claimRef", "uid"}), target_uid_);
+  EXPECT_NE(GetString(*api_.Find(VolumeKey(kTaskName)), {"spec", "claimRef", "uid"}), target_uid_);
   api_.Remove(VolumeKey(volume));
   EXPECT_TRUE(Give(volume)->is_done);
 }
@@ -323,16 +324,16 @@ TEST_F(RestoredVolumeTest, ACancelledOneGoesThoughItsClassKeepsVolumes) {
   EXPECT_EQ(GetString(Target(), {"status", "phase"}), "Pending");
 }
 
-// Each call of a hand-over fails, or its answer is lost; somebody else carries on or clears up.
+// Each call of a rebinding fails, or its answer is lost; another client carries on or clears up.
 struct Interruption {
   const char* mode;
   Fault fault;
 };
 
-class InterruptedHandOverTest : public RestoredVolumeTest,
-                                public testing::WithParamInterface<Interruption> {};
+class InterruptedRebindingTest : public RestoredVolumeTest,
+                                 public testing::WithParamInterface<Interruption> {};
 
-TEST_P(InterruptedHandOverTest, IsFinishedByAnother) {
+TEST_P(InterruptedRebindingTest, IsFinishedByAnother) {
   for (int call = 1;; ++call) {
     SCOPED_TRACE(call);
     MakeTarget(GetParam().mode);
@@ -354,7 +355,7 @@ TEST_P(InterruptedHandOverTest, IsFinishedByAnother) {
   }
 }
 
-TEST_P(InterruptedHandOverTest, IsClearedUpByAnotherOnceTheTargetIsGone) {
+TEST_P(InterruptedRebindingTest, IsClearedUpByAnotherOnceTheTargetIsGone) {
   for (int call = 1;; ++call) {
     SCOPED_TRACE(call);
     MakeTarget(GetParam().mode);
@@ -386,7 +387,7 @@ TEST_P(InterruptedHandOverTest, IsClearedUpByAnotherOnceTheTargetIsGone) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Faults, InterruptedHandOverTest,
+INSTANTIATE_TEST_SUITE_P(Faults, InterruptedRebindingTest,
                          testing::Values(Interruption{"Block", Fault::kRefused},
                                          Interruption{"Block", Fault::kAnswerLost},
                                          Interruption{"Filesystem", Fault::kRefused},

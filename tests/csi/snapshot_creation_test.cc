@@ -15,7 +15,7 @@
 #include "base/rfc3339.h"
 #include "csi/group_types.h"
 #include "csi/snapshot_types.h"
-#include "csi/volume_turn.h"
+#include "csi/volume_lease.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
 #include "tests/support/await.h"
@@ -173,16 +173,16 @@ TEST_F(SnapshotCreationTest, OneThatFailedOrIsOldOrOfAnotherPvcDoesNot) {
 
 TEST_F(SnapshotCreationTest, ALeaseThatIsHeldMakesItBusyUntilItIsLongDead) {
   std::string held_by;
-  const TurnRequest other = {.lease_namespace = "shop",
-                             .claim_namespace = "shop",
-                             .claim_name = "data",
-                             .claim_uid = "data-uid",
-                             .backup_name = "",
-                             .backup_uid = "",
-                             .holder = "another",
-                             .subject = "PVC",
-                             .snapshot_name = "other"};
-  ASSERT_THAT(VolumeTurn::TakeIfFree(ctx_, api_, other, held_by), IsOk());
+  const VolumeLeaseRequest other = {.lease_namespace = "shop",
+                                    .claim_namespace = "shop",
+                                    .claim_name = "data",
+                                    .claim_uid = "data-uid",
+                                    .backup_name = "",
+                                    .backup_uid = "",
+                                    .holder = "another",
+                                    .subject = "PVC",
+                                    .snapshot_name = "other"};
+  ASSERT_THAT(VolumeLease::TakeIfFree(ctx_, api_, other, held_by), IsOk());
   const auto busy = Create(Request());
   EXPECT_TRUE(IsVolumeBusy(busy.status())) << busy.status();
   EXPECT_THAT(busy.status().message(), HasSubstr("the creation of VolumeSnapshot other"));
@@ -389,17 +389,17 @@ TEST_F(SnapshotCreationTest, ARunThatWasKilledIsGoneOnWithByItsName) {
   request.awaited = AwaitedState::kNothing;
   ASSERT_THAT(Create(request), IsOk());
   std::string held_by;
-  ASSERT_THAT(VolumeTurn::TakeIfFree(ctx_, api_,
-                                     {.lease_namespace = "shop",
-                                      .claim_namespace = "shop",
-                                      .claim_name = "data",
-                                      .claim_uid = "data-uid",
-                                      .backup_name = "",
-                                      .backup_uid = "",
-                                      .holder = "killed",
-                                      .subject = "PVC",
-                                      .snapshot_name = "monday"},
-                                     held_by),
+  ASSERT_THAT(VolumeLease::TakeIfFree(ctx_, api_,
+                                      {.lease_namespace = "shop",
+                                       .claim_namespace = "shop",
+                                       .claim_name = "data",
+                                       .claim_uid = "data-uid",
+                                       .backup_name = "",
+                                       .backup_uid = "",
+                                       .holder = "killed",
+                                       .subject = "PVC",
+                                       .snapshot_name = "monday"},
+                                      held_by),
               IsOk());
   cluster_.LetDriverWork();
   request.awaited = AwaitedState::kTaken;

@@ -10,10 +10,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/rfc3339.h"
+#include "csi/lease_wait.h"
 #include "csi/snapshot_state.h"
 #include "csi/snapshot_types.h"
-#include "csi/turn_wait.h"
-#include "csi/volume_turn.h"
+#include "csi/volume_lease.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
 #include "tests/csi/backup_fixture.h"
@@ -65,7 +65,7 @@ class SnapshotLifecycleTest : public BackupFixture {
     ExpectNothingLeft();
   }
 
-  // Somebody else's VolumeSnapshot of the same claim, not cut yet.
+  // Another client's VolumeSnapshot of the same claim, not cut yet.
   Json SeedOther(const std::string& name, absl::Duration age = absl::ZeroDuration()) {
     Json other = {{"metadata", {{"name", name}, {"namespace", "app"}}},
                   {"spec", {{"source", {{"persistentVolumeClaimName", "data"}}}}}};
@@ -81,7 +81,7 @@ TEST_F(SnapshotLifecycleTest, ReturnsWhatTheDriverCut) {
   ASSERT_THAT(taken, IsOk());
   EXPECT_THAT(cluster_.driver().snapshots(), testing::ElementsAre(taken->content.handle()));
   const Json snapshot = *api_.Find(Key());
-  EXPECT_TRUE(IsOurs(support::As<objects::VolumeSnapshot>(snapshot), backup_));
+  EXPECT_TRUE(IsManaged(support::As<objects::VolumeSnapshot>(snapshot), backup_));
   EXPECT_EQ(k8s::Label(snapshot, objects::kBackupNameLabel), "nightly");
   EXPECT_EQ(k8s::Label(snapshot, objects::kCsiDeltaLabel), "velero");
   EXPECT_EQ(k8s::Annotation(snapshot, objects::kAskedAtAnnotation), "2023-11-14T22:13:20Z");
@@ -124,7 +124,7 @@ TEST_F(SnapshotLifecycleTest, LeavesAloneWhatStandsUnderTheName) {
   EXPECT_THAT(api_.All(LeaseType()), IsEmpty());
 }
 
-TEST_F(SnapshotLifecycleTest, TimeoutTellsTheDriversWordAndLeavesNothing) {
+TEST_F(SnapshotLifecycleTest, TimeoutReportsTheDriversErrorAndLeavesNothing) {
   cluster_.driver().Refuse("CreateSnapshot", "Internal", "pool is full");
   EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kDeadlineExceeded,
                                testing::AllOf(HasSubstr("pool is full"), HasSubstr("app/data"),
@@ -176,11 +176,12 @@ TEST_F(SnapshotLifecycleTest, CancelLeavesNothing) {
   ExpectNothingLeftOnceTheDriverAnswers();
 }
 
-TEST_F(SnapshotLifecycleTest, SomebodyDeletesItMeanwhile) {
+TEST_F(SnapshotLifecycleTest, ItIsDeletedMeanwhile) {
   cluster_.controller_runs = false;
   clock_.SetAutoAdvance(false);
   std::jthread call([&] {
-    EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kNotFound, HasSubstr("deleted by somebody")));
+    EXPECT_THAT(Take(),
+                StatusIs(absl::StatusCode::kNotFound, HasSubstr("deleted by another client")));
   });
   api_.AwaitWatches(1);
   EXPECT_THAT(api_.Delete(ctx_, Key(), {}), IsOk());
@@ -188,7 +189,7 @@ TEST_F(SnapshotLifecycleTest, SomebodyDeletesItMeanwhile) {
   ExpectNothingLeft();
 }
 
-TEST_F(SnapshotLifecycleTest, KeepsItsTurnWhileTheDriverIsSlow) {
+TEST_F(SnapshotLifecycleTest, RenewsItsLeaseWhileTheDriverIsSlow) {
   cluster_.driver().Hold("CreateSnapshot");
   int renewals = 0;
   api_.OnEvent("leases", [&](support::FakeApiClient&, const k8s::WatchEvent& event) {
@@ -286,13 +287,13 @@ TEST_F(SnapshotLifecycleTest, AStuckSnapshotOfAPersonIsWaitedForOnlySoLong) {
   EXPECT_EQ(clock_.Now() - before, kOthersAgeMax);
 }
 
-TEST_F(SnapshotLifecycleTest, KeepsItsTurnWhileAPersonsSnapshotIsBeingMade) {
+TEST_F(SnapshotLifecycleTest, RenewsItsLeaseWhileAnOnDemandSnapshotIsTaken) {
   SeedOther("stuck");
   EXPECT_THAT(Take(), IsOk());
-  EXPECT_GE(api_.CallCount("update", "leases"), kOthersAgeMax / kTurnRenewAfter - 1);
+  EXPECT_GE(api_.CallCount("update", "leases"), kOthersAgeMax / kVolumeLeaseRenewAfter - 1);
 }
 
-TEST_F(SnapshotLifecycleTest, ATurnLostWhileWaitingForOthersIsTakenAgain) {
+TEST_F(SnapshotLifecycleTest, ALeaseLostWhileWaitingIsTakenAgain) {
   SeedOther("stuck");
   int renewals = 0;
   api_.OnEvent("leases", [&](support::FakeApiClient& api, const k8s::WatchEvent& event) {
@@ -339,32 +340,32 @@ TEST_F(SnapshotLifecycleTest, WhatEnteredTheArchiveIsNotCleanedUp) {
   EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(1));
 }
 
-TEST_F(SnapshotLifecycleTest, ACopyOfOursIsNotOurs) {
+TEST_F(SnapshotLifecycleTest, ACopyOfAManagedObjectIsNotManaged) {
   ASSERT_THAT(Take(), IsOk());
   Json copy = *api_.Find(Key());
   EXPECT_TRUE(IsMadeByUs(support::As<objects::VolumeSnapshot>(copy)));
   SetJson(copy, {"metadata", "name"}, "my-copy");
-  EXPECT_FALSE(IsOurs(support::As<objects::VolumeSnapshot>(copy), backup_));
+  EXPECT_FALSE(IsManaged(support::As<objects::VolumeSnapshot>(copy), backup_));
   EXPECT_FALSE(IsMadeByUs(support::As<objects::VolumeSnapshot>(copy)));
   copy = *api_.Find(Key());
   copy["spec"]["source"] = {{"volumeSnapshotContentName", "c"}};
   EXPECT_FALSE(IsMadeByUs(support::As<objects::VolumeSnapshot>(copy)));
 }
 
-TEST_F(SnapshotLifecycleTest, TurnsOrderSixteenBackupsOfOneVolume) {
+TEST_F(SnapshotLifecycleTest, LeasesOrderSixteenBackupsOfOneVolume) {
   constexpr int kBackups = 16;
   clock_.SetAutoAdvance(false);
-  std::atomic<int> being_cut = 0;
+  std::atomic<int> being_taken = 0;
   std::atomic<int> waiting = kBackups;
   cluster_.driver().Hold("CreateSnapshot");
   api_.OnEvent("volumesnapshots", [&](support::FakeApiClient&, const k8s::WatchEvent& event) {
     if (event.kind == k8s::WatchEvent::Kind::kAdded) {
-      EXPECT_EQ(++being_cut, 1);
+      EXPECT_EQ(++being_taken, 1);
       // Not before all the others have come as far as they can.
       const int others = --waiting;
       support::Await("the other backups to wait for their turns",
-                     [&] { return being_cut > 1 || api_.watches() >= others; });
-      --being_cut;
+                     [&] { return being_taken > 1 || api_.watches() >= others; });
+      --being_taken;
       cluster_.LetDriverWork();
       cluster_.driver().Hold("CreateSnapshot");
     }
@@ -477,7 +478,7 @@ TEST_F(SnapshotLifecycleTest, NoFailingCallLosesARetainedSnapshot) {
     EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(1));
     EXPECT_THAT(RetainAndForget(ctx_, api_, taken->snapshot), IsOk());
     EXPECT_EQ(api_.object_count(), 0);
-    // For the next round, the driver forgets.
+    // For the next round, the driver's state is cleared.
     cluster_.driver().RemoveSnapshot(taken->content.handle());
     ExpectNothingLeft();
   }

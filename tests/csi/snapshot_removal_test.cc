@@ -33,37 +33,37 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using Kind = ContentReading::Kind;
 
-struct FateRow {
+struct ActionRow {
   const char* content;
   Kind kind;
   bool names_it;
   const char* policy;
   bool with_data;
-  DataFate fate;
+  DataAction action;
 };
 
-TEST(SnapshotRemovalTest, FatesFollowTheirTable) {
-  const std::vector<FateRow> rows = {
-      {"", Kind::kUnknown, false, "", false, DataFate::kNone},
-      {"", Kind::kUnknown, false, "", true, DataFate::kNone},
-      {"c", Kind::kUnknown, false, "", false, DataFate::kUnknown},
-      {"c", Kind::kUnknown, false, "", true, DataFate::kUnknown},
-      {"c", Kind::kGone, false, "", true, DataFate::kContentGone},
-      {"c", Kind::kPresent, false, "Delete", false, DataFate::kNotItsOwn},
-      {"c", Kind::kPresent, false, "Retain", true, DataFate::kNotItsOwn},
-      {"c", Kind::kPresent, true, "Delete", false, DataFate::kDeleted},
-      {"c", Kind::kPresent, true, "Delete", true, DataFate::kDeleted},
-      {"c", Kind::kPresent, true, "Retain", true, DataFate::kDeleted},
-      {"c", Kind::kPresent, true, "Retain", false, DataFate::kKept},
+TEST(SnapshotRemovalTest, ActionsFollowTheirTable) {
+  const std::vector<ActionRow> rows = {
+      {"", Kind::kUnknown, false, "", false, DataAction::kNone},
+      {"", Kind::kUnknown, false, "", true, DataAction::kNone},
+      {"c", Kind::kUnknown, false, "", false, DataAction::kUnknown},
+      {"c", Kind::kUnknown, false, "", true, DataAction::kUnknown},
+      {"c", Kind::kGone, false, "", true, DataAction::kContentGone},
+      {"c", Kind::kPresent, false, "Delete", false, DataAction::kNotItsOwn},
+      {"c", Kind::kPresent, false, "Retain", true, DataAction::kNotItsOwn},
+      {"c", Kind::kPresent, true, "Delete", false, DataAction::kDeleted},
+      {"c", Kind::kPresent, true, "Delete", true, DataAction::kDeleted},
+      {"c", Kind::kPresent, true, "Retain", true, DataAction::kDeleted},
+      {"c", Kind::kPresent, true, "Retain", false, DataAction::kKept},
   };
-  for (const FateRow& row : rows) {
+  for (const ActionRow& row : rows) {
     SnapshotEntry entry;
     entry.content = row.content;
     entry.content_kind = row.kind;
     entry.is_named_by_content = row.names_it;
     entry.deletion_policy = row.policy;
-    EXPECT_EQ(FateOf(entry, row.with_data), row.fate)
-        << ToString(row.fate) << (row.with_data ? " with data" : "");
+    EXPECT_EQ(ActionOf(entry, row.with_data), row.action)
+        << ToString(row.action) << (row.with_data ? " with data" : "");
   }
 }
 
@@ -510,7 +510,7 @@ class RemovalWithDriverTest : public testing::Test {
 TEST_F(RemovalWithDriverTest, WithThePolicyDeleteTheDriversSnapshotGoes) {
   const SnapshotEntry entry = Take("Delete");
   ASSERT_THAT(cluster_.driver().snapshots(), ElementsAre(entry.handle));
-  EXPECT_EQ(FateOf(entry, false), DataFate::kDeleted);
+  EXPECT_EQ(ActionOf(entry, false), DataAction::kDeleted);
   Remove(entry, false);
   EXPECT_THAT(AwaitRemoval(bed_.ctx, bed_.api, entry, true), IsOk());
   EXPECT_THAT(cluster_.driver().snapshots(), IsEmpty());
@@ -527,7 +527,7 @@ TEST_F(RemovalWithDriverTest, WithDataItGoesThoughThePolicySaysRetain) {
 
 TEST_F(RemovalWithDriverTest, WithThePolicyRetainOnlyTheDriversSnapshotIsLeft) {
   const SnapshotEntry entry = Take("Retain");
-  EXPECT_EQ(FateOf(entry, false), DataFate::kKept);
+  EXPECT_EQ(ActionOf(entry, false), DataAction::kKept);
   Remove(entry, false);
   EXPECT_TRUE(bed_.api.Find(VolumeSnapshotContentKey(entry.content)).has_value());
   ASSERT_THAT(RemoveKeptContent(bed_.ctx, bed_.api, entry), IsOk());

@@ -428,7 +428,7 @@ TEST_F(SnapshotRoomTest, MoreGoesOnlyWhenTheDriverStillHasNoneAfterAWhile) {
   EXPECT_THAT(Left(), ElementsAre("new", "s3", "s4"));
 }
 
-TEST_F(SnapshotRoomTest, WhereRulesLetNoneGoTheCreationEnds) {
+TEST_F(SnapshotRoomTest, WhereRulesKeepAllTheCreationEnds) {
   TakeMany(2);
   cluster_.driver().Refuse("CreateSnapshot", "ResourceExhausted", "2 of 2 snapshots");
   request_.rules.last = 2;

@@ -135,7 +135,7 @@ TEST_F(SnapshotShareTest, ASecondRunChangesNothing) {
   EXPECT_EQ(k8s::Annotation(source, objects::kSharedWithAnnotation), "team/monday");
 }
 
-TEST_F(SnapshotShareTest, TheSourceIsKeptAndSaysForWhom) {
+TEST_F(SnapshotShareTest, TheSourceIsKeptAndNamesItsShares) {
   ASSERT_THAT(Share(), IsOk());
   for (const SnapshotEntry& entry :
        {Source(), Source({"monday"}), Source({}, /*requires_all=*/true)}) {
@@ -153,16 +153,16 @@ TEST_F(SnapshotShareTest, OfOneThatIsNamedNoContentsAreListed) {
 
 TEST_F(SnapshotShareTest, OnceTheOtherIsDeletedTheSourceIsFree) {
   ASSERT_THAT(Share(), IsOk());
-  const auto theirs = ReadInventory(bed_.ctx, bed_.api,
+  const auto others = ReadInventory(bed_.ctx, bed_.api,
                                     {.namespace_name = "team",
                                      .label_selector = "",
                                      .names = {"monday"},
                                      .mover_namespace = "csi-delta",
                                      .now = bed_.clock.Now()});
-  ASSERT_THAT(theirs, IsOk());
-  const SnapshotEntry& entry = theirs->entries.front();
+  ASSERT_THAT(others, IsOk());
+  const SnapshotEntry& entry = others->entries.front();
   EXPECT_THAT(entry.kept_for_person, IsEmpty());
-  EXPECT_EQ(FateOf(entry, false), DataFate::kKept);
+  EXPECT_EQ(ActionOf(entry, false), DataAction::kKept);
   ASSERT_THAT(RemoveAsRead(bed_.ctx, bed_.api, entry, {}), IsOk());
   ASSERT_THAT(RemoveKeptContent(bed_.ctx.WithTimeout(absl::Minutes(1)), bed_.api, entry), IsOk());
   EXPECT_FALSE(IsKeptAsShared(Source().kept_for));
@@ -185,14 +185,14 @@ TEST_F(SnapshotShareTest, AContentThatStaysBehindKeepsNothingAndIsReplaced) {
 
 TEST_F(SnapshotShareTest, ItsDataIsNotDeletedByThoseItIsSharedWith) {
   ASSERT_THAT(Share(), IsOk());
-  const auto theirs = ReadInventory(bed_.ctx, bed_.api,
+  const auto others = ReadInventory(bed_.ctx, bed_.api,
                                     {.namespace_name = "team",
                                      .label_selector = "",
                                      .names = {"monday"},
                                      .mover_namespace = "csi-delta",
                                      .now = bed_.clock.Now()});
-  ASSERT_THAT(theirs, IsOk());
-  EXPECT_THAT(RemoveAsRead(bed_.ctx, bed_.api, theirs->entries.front(),
+  ASSERT_THAT(others, IsOk());
+  EXPECT_THAT(RemoveAsRead(bed_.ctx, bed_.api, others->entries.front(),
                            {.with_data = true, .mover_namespace = "csi-delta"}),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        AllOf(HasSubstr("shop/monday"), HasSubstr("--with-data"))));

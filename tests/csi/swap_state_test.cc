@@ -292,7 +292,7 @@ TEST(SwapStateTest, RowsOfUndo) {
 TEST(SwapStateTest, RowsOfFinish) {
   const auto clean = [](Objects& o) { o.original = nullptr; };
   ExpectSteps(NextOfFinish, Restored(),
-              {{"whole", [](Objects&) {}, SwapStep::kLetGo},
+              {{"whole", [](Objects&) {}, SwapStep::kRelease},
                {"the policy first",
                 [](Objects& o) { o.restored["spec"]["persistentVolumeReclaimPolicy"] = "Retain"; },
                 SwapStep::kReturnPolicy},

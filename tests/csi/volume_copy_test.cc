@@ -563,7 +563,7 @@ TEST_F(VolumeCopyTest, ASecondRunGoesOnWithAPodThatRuns) {
   }
 }
 
-TEST_F(VolumeCopyTest, WhatIsNotOursIsNotTouched) {
+TEST_F(VolumeCopyTest, UnmanagedObjectsAreNotTouched) {
   bed_.api.Seed(PodType(), support::MakeObject("v1", "Pod", "shop", pod_key_.name));
   EXPECT_THAT(Copy(Request()), StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("Pod")));
   EXPECT_NE(bed_.api.Find(pod_key_), std::nullopt);

@@ -155,7 +155,7 @@ TEST_F(FreezeTest, StartThawsWhatAKilledProcessLeft) {
   EXPECT_FALSE(IsFrozen());
 }
 
-TEST_F(FreezeTest, GroupWaitsForNobodyElsesFreeze) {
+TEST_F(FreezeTest, GroupDoesNotWaitForAForeignFreeze) {
   const absl::StatusOr<Freeze> freeze = Freeze::Take(volumes_folder_);
   ASSERT_THAT(freeze, IsOk());
   EXPECT_THAT(store_->CreateGroup("g", volume_ids_),

@@ -81,41 +81,41 @@ class CsiProtoTest : public testing::Test {
     ASSERT_NE(published_, nullptr);
   }
 
-  void CompareMessage(const Descriptor& ours) {
-    const Descriptor* const theirs = pool_.FindMessageTypeByName(ours.full_name());
-    ASSERT_NE(theirs, nullptr) << ours.full_name();
-    for (int i = 0; i < ours.field_count(); ++i) {
-      const FieldDescriptor& field = *ours.field(i);
-      const FieldDescriptor* const twin = theirs->FindFieldByName(field.name());
+  void CompareMessage(const Descriptor& own) {
+    const Descriptor* const others = pool_.FindMessageTypeByName(own.full_name());
+    ASSERT_NE(others, nullptr) << own.full_name();
+    for (int i = 0; i < own.field_count(); ++i) {
+      const FieldDescriptor& field = *own.field(i);
+      const FieldDescriptor* const twin = others->FindFieldByName(field.name());
       ASSERT_NE(twin, nullptr) << field.full_name();
       EXPECT_EQ(field.number(), twin->number()) << field.full_name();
       EXPECT_EQ(TypeOf(field), TypeOf(*twin)) << field.full_name();
       ++fields_;
     }
-    for (int i = 0; i < ours.nested_type_count(); ++i) {
-      CompareMessage(*ours.nested_type(i));
+    for (int i = 0; i < own.nested_type_count(); ++i) {
+      CompareMessage(*own.nested_type(i));
     }
-    for (int i = 0; i < ours.enum_type_count(); ++i) {
-      CompareEnum(*ours.enum_type(i));
-    }
-  }
-
-  void CompareEnum(const EnumDescriptor& ours) {
-    const EnumDescriptor* const theirs = pool_.FindEnumTypeByName(ours.full_name());
-    ASSERT_NE(theirs, nullptr) << ours.full_name();
-    for (int i = 0; i < ours.value_count(); ++i) {
-      const auto* const twin = theirs->FindValueByName(ours.value(i)->name());
-      ASSERT_NE(twin, nullptr) << ours.value(i)->full_name();
-      EXPECT_EQ(ours.value(i)->number(), twin->number()) << ours.value(i)->full_name();
+    for (int i = 0; i < own.enum_type_count(); ++i) {
+      CompareEnum(*own.enum_type(i));
     }
   }
 
-  void CompareService(const ServiceDescriptor& ours) {
-    const ServiceDescriptor* const theirs = pool_.FindServiceByName(ours.full_name());
-    ASSERT_NE(theirs, nullptr) << ours.full_name();
-    for (int i = 0; i < ours.method_count(); ++i) {
-      const MethodDescriptor& method = *ours.method(i);
-      const MethodDescriptor* const twin = theirs->FindMethodByName(method.name());
+  void CompareEnum(const EnumDescriptor& own) {
+    const EnumDescriptor* const others = pool_.FindEnumTypeByName(own.full_name());
+    ASSERT_NE(others, nullptr) << own.full_name();
+    for (int i = 0; i < own.value_count(); ++i) {
+      const auto* const twin = others->FindValueByName(own.value(i)->name());
+      ASSERT_NE(twin, nullptr) << own.value(i)->full_name();
+      EXPECT_EQ(own.value(i)->number(), twin->number()) << own.value(i)->full_name();
+    }
+  }
+
+  void CompareService(const ServiceDescriptor& own) {
+    const ServiceDescriptor* const others = pool_.FindServiceByName(own.full_name());
+    ASSERT_NE(others, nullptr) << own.full_name();
+    for (int i = 0; i < own.method_count(); ++i) {
+      const MethodDescriptor& method = *own.method(i);
+      const MethodDescriptor* const twin = others->FindMethodByName(method.name());
       ASSERT_NE(twin, nullptr) << method.full_name();
       EXPECT_EQ(method.input_type()->full_name(), twin->input_type()->full_name());
       EXPECT_EQ(method.output_type()->full_name(), twin->output_type()->full_name());
@@ -130,19 +130,19 @@ class CsiProtoTest : public testing::Test {
 };
 
 TEST_F(CsiProtoTest, AgreesWithThePublishedFile) {
-  const FileDescriptor& ours = *::csi::v1::CreateVolumeRequest::descriptor()->file();
-  EXPECT_EQ(ours.package(), published_->package());
-  for (int i = 0; i < ours.message_type_count(); ++i) {
-    CompareMessage(*ours.message_type(i));
+  const FileDescriptor& own = *::csi::v1::CreateVolumeRequest::descriptor()->file();
+  EXPECT_EQ(own.package(), published_->package());
+  for (int i = 0; i < own.message_type_count(); ++i) {
+    CompareMessage(*own.message_type(i));
   }
-  for (int i = 0; i < ours.enum_type_count(); ++i) {
-    CompareEnum(*ours.enum_type(i));
+  for (int i = 0; i < own.enum_type_count(); ++i) {
+    CompareEnum(*own.enum_type(i));
   }
-  for (int i = 0; i < ours.service_count(); ++i) {
-    CompareService(*ours.service(i));
+  for (int i = 0; i < own.service_count(); ++i) {
+    CompareService(*own.service(i));
   }
   EXPECT_GT(fields_, 100);
-  EXPECT_EQ(ours.service_count(), 5);
+  EXPECT_EQ(own.service_count(), 5);
 }
 
 // What we announce beside upstream's services shall never be one of them.

@@ -137,7 +137,7 @@ TEST_F(SnapshotMetadataTest, MessagesHaveAsManyExtentsAsWereAskedFor) {
   EXPECT_EQ(Delta(-1).status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
 }
 
-TEST_F(SnapshotMetadataTest, AStreamThatWasCutGoesOnWhereItStopped) {
+TEST_F(SnapshotMetadataTest, AnInterruptedStreamContinuesWhereItStopped) {
   AddRule(R"({"method":"GetMetadataDelta","after_messages":2,"code":"ABORTED","times":1})");
   const Delivered first = Delta(1);
   EXPECT_EQ(first.status.error_code(), grpc::StatusCode::ABORTED);

@@ -116,7 +116,7 @@ TEST_F(BaseReconcilerTest, TheBaseOfAVolumeThatIsGoneGoes) {
   EXPECT_THAT(Bases(), IsEmpty());
 }
 
-TEST_F(BaseReconcilerTest, AClaimThatWasMadeAnewIsAnotherVolume) {
+TEST_F(BaseReconcilerTest, AClaimThatWasMadeAgainIsAnotherVolume) {
   const Json base = AddBase();
   bed_.api.Mutate(csi::ClaimKey("shop", "data"),
                   [](Json& claim) { claim["metadata"]["uid"] = "another"; });

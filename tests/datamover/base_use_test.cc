@@ -22,7 +22,7 @@ csi::BaseSnapshot Base() {
                     .cluster = "c"},
           .driver = "d.example.com",
           .snapshot_handle = "snap-1",
-          .cut_at = kNow - absl::Hours(24),
+          .snapshot_taken_at = kNow - absl::Hours(24),
           .created_at = kNow - absl::Hours(24),
           .is_needed = false,
           .upload = "1"};
@@ -90,17 +90,19 @@ TEST(WhyUseless, DecidesByWhatIsKnown) {
          info.backup_missing_for = absl::InfiniteDuration();
        }},
       {"as old as it may be", std::nullopt,
-       [](auto& base, auto& info) { base.cut_at = info.now - info.age_max; }},
+       [](auto& base, auto& info) { base.snapshot_taken_at = info.now - info.age_max; }},
       {"older", kTooOld,
-       [](auto& base, auto& info) { base.cut_at = info.now - info.age_max - absl::Seconds(1); }},
+       [](auto& base, auto& info) {
+         base.snapshot_taken_at = info.now - info.age_max - absl::Seconds(1);
+       }},
       {"older, without a record", kTooOld,
        [](auto& base, auto& info) {
          info.last_good.reset();
-         base.cut_at.reset();
+         base.snapshot_taken_at.reset();
          base.created_at = info.now - info.age_max - absl::Seconds(1);
        }},
       {"of unknown age", std::nullopt, [](auto& base, auto&) {
-         base.cut_at.reset();
+         base.snapshot_taken_at.reset();
          base.created_at.reset();
        }}};
   for (const Case& test : cases) {

@@ -35,12 +35,12 @@ using testing::SizeIs;
 class CheckReconcilerTest : public testing::Test {
  protected:
   CheckReconcilerTest()
-      : queue_([this](const std::string& task) { wakes_.Wake(task); }),
+      : queue_([this](const std::string& task) { enqueue_table_.Enqueue(task); }),
         reconciler_(bed_.env, queue_, [this] { return may_begin_; }),
         loop_(
             {.type = ProtectedVolume::Type(), .namespace_name = "velero", .label_selector = ""},
             reconciler_, [] { return true; }, bed_.clock, 1),
-        follower_(bed_.env.settings, queue_, wakes_, loop_) {
+        handler_(bed_.env.settings, queue_, enqueue_table_, loop_) {
     bed_.worker = MoverBed::Worker::kRuns;
     bed_.api.SetStatusSubresource("protectedvolumes", true);
     key_ = OpenKeyring(bed_.ctx, bed_.api, MoverBed::kMover,
@@ -79,7 +79,7 @@ class CheckReconcilerTest : public testing::Test {
   }
   void Look(int times = 2) {
     for (int i = 0; i < times; ++i) {
-      follower_.OnAll(bed_.api.All(ProtectedVolume::Type()));
+      handler_.OnAll(bed_.api.All(ProtectedVolume::Type()));
       loop_.WorkOnce(bed_.ctx);
     }
   }
@@ -92,7 +92,7 @@ class CheckReconcilerTest : public testing::Test {
         .verification.value_or(Verification());
   }
   std::string TaskName(const std::string& name = "data") const {
-    return StemOf("ProtectedVolume", k8s::Uid(Object(name)));
+    return TaskNameOf("ProtectedVolume", k8s::Uid(Object(name)));
   }
   CheckWork Work(const std::string& name = "data") const {
     const VolumeWork work = bed_.Job(TaskName(name)).work;
@@ -127,11 +127,11 @@ class CheckReconcilerTest : public testing::Test {
   MoverBed bed_;
   bool may_begin_ = true;
   std::string key_;
-  WakeTable wakes_;
+  EnqueueTable enqueue_table_;
   CheckQueue queue_;
   CheckReconciler reconciler_;
   k8s::ReconcileLoop loop_;
-  CheckFollower follower_;
+  CheckEventHandler handler_;
 };
 
 TEST_F(CheckReconcilerTest, ADueVolumeIsCheckedPartByPartAndNewDataFirst) {
@@ -189,7 +189,7 @@ TEST_F(CheckReconcilerTest, AFindingNamesBackupsAndIsLookedAtAgainUntilItIsGone)
            .errors = 2,
            .findings = {"pack 0a: is damaged; run repair packs 0a"},
            .broken_snapshots = 2,
-           .broken_tags = {bed_.StemOfUpload(), "du-gone"}});
+           .broken_tags = {bed_.TaskNameOfUpload(), "du-gone"}});
   EXPECT_THAT(Verified().broken_backups, ElementsAre("backup-7", "DataUpload gone"));
   EXPECT_EQ(Verified().finding,
             "2 errors; 2 of 3 repository snapshots cannot be restored, backups: backup-7, "
@@ -213,7 +213,7 @@ TEST_F(CheckReconcilerTest, TheJobNamesTheUploadsThatAreThere) {
   Add("data");
   Look();
   EXPECT_EQ(Work().host, bed_.env.cluster);
-  EXPECT_THAT(Work().known_tags, ElementsAre(bed_.StemOfUpload()));
+  EXPECT_THAT(Work().known_tags, ElementsAre(bed_.TaskNameOfUpload()));
   EXPECT_EQ(Work().orphans_before, bed_.clock.Now() - kOrphanedAfter);
 }
 
@@ -281,7 +281,7 @@ TEST_F(CheckReconcilerTest, TheOneThatWasVerifiedTheLongestAgoComesFirst) {
   SetVerifiedAt("a", absl::Hours(30));
   SetVerifiedAt("b", absl::Hours(50));
   SetVerifiedAt("c", absl::Hours(40));
-  follower_.OnAll(bed_.api.All(ProtectedVolume::Type()));
+  handler_.OnAll(bed_.api.All(ProtectedVolume::Type()));
   may_begin_ = false;  // Until each has asked.
   Look();
   may_begin_ = true;
@@ -308,7 +308,7 @@ TEST_F(CheckReconcilerTest, FiveHundredRepositoriesADayTakeOneWorkerAtATime) {
   for (int i = 0; i < kVolumes; ++i) {
     Add(absl::StrCat("pvc-", i));
   }
-  follower_.OnAll(bed_.api.All(ProtectedVolume::Type()));
+  handler_.OnAll(bed_.api.All(ProtectedVolume::Type()));
   const absl::Time began = bed_.clock.Now();
   std::size_t admissions = 0;
   while (bed_.clock.Now() < began + kCheckEvery) {
@@ -348,7 +348,7 @@ TEST_F(CheckReconcilerTest, ChecksThatAreOverdueAreMadeOneAtATimeThoughTransfers
     Add(absl::StrCat("pvc-", i), absl::ZeroDuration());
     SetVerifiedAt(absl::StrCat("pvc-", i), absl::Minutes(i));
   }
-  follower_.OnAll(bed_.api.All(ProtectedVolume::Type()));
+  handler_.OnAll(bed_.api.All(ProtectedVolume::Type()));
   const absl::Time began = bed_.clock.Now();
   absl::Time first = absl::InfiniteFuture();
   while (bed_.pods_made < kVolumes && bed_.clock.Now() < began + 5 * kCheckEvery) {
@@ -463,7 +463,7 @@ TEST_F(CheckReconcilerTest, ZeroPercentChecksNothing) {
   Add("data");
   Look();
   EXPECT_THAT(Tasks(), IsEmpty());
-  EXPECT_FALSE(wakes_.Has(TaskName())) << "what an earlier setting began is removed";
+  EXPECT_FALSE(enqueue_table_.Has(TaskName())) << "what an earlier setting began is removed";
 }
 
 TEST_F(CheckReconcilerTest, FirstChecksAreSpreadOverADay) {

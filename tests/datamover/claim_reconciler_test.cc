@@ -59,7 +59,7 @@ class ClaimBed : public MoverBed {
             .read_only_many = false};
   }
   void Remove() {
-    EXPECT_THAT(csi::RemoveExposure(ctx, api, ExposeRequestOfTest(), csi::SnapshotFate::kDelete),
+    EXPECT_THAT(csi::RemoveExposure(ctx, api, ExposeRequestOfTest(), csi::SnapshotAction::kDelete),
                 IsOk());
   }
   // As a garbage collector or a person does, who knows of no volume.
@@ -70,7 +70,7 @@ class ClaimBed : public MoverBed {
       claim["metadata"]["annotations"][objects::kStorageProvisionerAnnotation] = "d.example.com";
     });
   }
-  // The provisioner comes to its end; `binds`: the PVC is told of it.
+  // The provisioner finishes; `binds`: the PVC is told of it.
   void MakeVolume(bool binds) {
     const Json claim = *Claim();
     const std::string name = absl::StrCat("pvc-", k8s::Uid(claim));
@@ -141,7 +141,7 @@ TEST_F(ClaimReconcilerTest, AVolumeThatIsMadeAfterTheDeletionGoes) {
   }
 }
 
-TEST_F(ClaimReconcilerTest, TheVolumeGoesWhoeverDeletesThePvc) {
+TEST_F(ClaimReconcilerTest, TheVolumeGoesWithThePvc) {
   bed_.Expose();
   ASSERT_THAT(bed_.Volumes(), SizeIs(1));
   bed_.DeleteClaim();
@@ -215,9 +215,9 @@ TEST_F(ClaimReconcilerTest, ALateVolumeIsWaitedForADayWithFewLooksAndThenToldOf)
   EXPECT_THAT(bed_.EventReasons(), Contains("Warning VolumeMayBeLeft"));
 }
 
-TEST_F(ClaimReconcilerTest, AVolumeThatIsNotOursAloneIsNotTouched) {
+TEST_F(ClaimReconcilerTest, AVolumeThatIsSharedIsNotTouched) {
   const std::map<std::string, void (*)(Json&)> kinds = {
-      {"being handed over",
+      {"being passed on",
        [](Json& volume) {
          volume["metadata"]["annotations"][objects::kVolumeOfAnnotation] = "dd-1";
        }},
@@ -263,7 +263,7 @@ TEST(ClaimReconcilerSweep, AKilledControllerLeavesNoVolume) {
         status = csi::ExposeSnapshot(bed.ctx, bed.api, request).status();
       }
       if (status.ok()) {
-        status = csi::RemoveExposure(bed.ctx, bed.api, request, csi::SnapshotFate::kDelete);
+        status = csi::RemoveExposure(bed.ctx, bed.api, request, csi::SnapshotAction::kDelete);
       }
       if (status.ok()) {
         bed.Look();

@@ -15,7 +15,7 @@
 #include "datamover/task_watch.h"
 #include "datamover/transfer_scheduler.h"
 #include "datamover/upload_reconciler.h"
-#include "k8s/follow.h"
+#include "k8s/list_watch.h"
 #include "k8s/object.h"
 #include "k8s/reconcile_loop.h"
 #include "objects/keys.h"
@@ -50,8 +50,8 @@ class ConcurrentReconcilesTest : public testing::Test {
 
   // Switches of the bed are set before.
   void Start() {
-    following_ =
-        std::thread([this] { k8s::Follow(ctx_, bed_.api, objects_, follower_).IgnoreError(); });
+    following_ = std::thread(
+        [this] { k8s::ListAndWatch(ctx_, bed_.api, objects_, handler_).IgnoreError(); });
     working_ = std::thread([this] { loop_.Work(ctx_); });
   }
 
@@ -70,19 +70,19 @@ class ConcurrentReconcilesTest : public testing::Test {
   MoverBed bed_;
   std::stop_source stop_;
   CallContext ctx_ = bed_.ctx;
-  const k8s::FollowedObjects objects_{
+  const k8s::WatchedObjects objects_{
       .type = csi::DataUploadType(), .namespace_name = "velero", .label_selector = ""};
-  WakeTable wakes_;
+  EnqueueTable enqueue_table_;
   TransferScheduler scheduler_{LimitsFor(kUploads), bed_.clock, [] { return true; },
-                               [this](const std::string& task) { wakes_.Wake(task); }};
+                               [this](const std::string& task) { enqueue_table_.Enqueue(task); }};
   UploadReconciler reconciler_{bed_.env, scheduler_, [](const UploadEnd&) {}};
   k8s::ReconcileLoop loop_{objects_, reconciler_, [] { return true; }, bed_.clock};
-  TransferFollower follower_{"DataUpload", QueuedUpload, scheduler_, wakes_, loop_};
+  TransferEventHandler handler_{"DataUpload", QueuedUpload, scheduler_, enqueue_table_, loop_};
   std::thread following_;
   std::thread working_;
 };
 
-TEST_F(ConcurrentReconcilesTest, AllComeToTheirEnd) {
+TEST_F(ConcurrentReconcilesTest, AllFinishes) {
   Start();
   AwaitAll("all uploads to be completed",
            [this](const std::string& name) { return bed_.PhaseOf(name) == "Completed"; });

@@ -40,13 +40,13 @@ class DeletionReconcilerTest : public testing::Test {
   DeletionReconcilerTest()
       : queue_(kWorkers, bed_.clock,
                [this](const DeletionQueue::Name& name) {
-                 loop_.Wake(name.namespace_name, name.name);
+                 loop_.Enqueue(name.namespace_name, name.name);
                }),
         reconciler_(bed_.env, queue_),
         loop_(
             {.type = csi::DataDeletionType(), .namespace_name = "velero", .label_selector = ""},
             reconciler_, [] { return true; }, bed_.clock),
-        follower_(queue_, wakes_, loop_) {
+        handler_(queue_, enqueue_table_, loop_) {
     bed_.api.SetStatusSubresource("datadeletions", true);
     const auto keyring = OpenKeyring(bed_.ctx, bed_.api, MoverBed::kMover,
                                      {.velero_namespace = "velero", .location = "default"},
@@ -70,7 +70,7 @@ class DeletionReconcilerTest : public testing::Test {
   }
   // Of the worker of "one".
   absl::Duration LockWait() const {
-    return bed_.Job(Stem()).lock_wait.value_or(absl::InfiniteDuration());
+    return bed_.Job(TaskName()).lock_wait.value_or(absl::InfiniteDuration());
   }
   static velero::DataTransfer UploadOfUid(const std::string& uid) {
     velero::DataTransfer upload;
@@ -81,7 +81,7 @@ class DeletionReconcilerTest : public testing::Test {
   }
   void Look(int times = 1) {
     for (int i = 0; i < times; ++i) {
-      follower_.OnAll(bed_.api.All(csi::DataDeletionType()));
+      handler_.OnAll(bed_.api.All(csi::DataDeletionType()));
       loop_.WorkOnce(bed_.ctx);
     }
   }
@@ -91,24 +91,25 @@ class DeletionReconcilerTest : public testing::Test {
   objects::DataDeletionStatus Deletion(const std::string& name = "one") const {
     return support::As<objects::DataDeletion>(Object(name)).status();
   }
-  std::string Stem(const std::string& name = "one") const {
-    return StemOf("DataDeletion", k8s::Uid(Object(name)));
+  std::string TaskName(const std::string& name = "one") const {
+    return TaskNameOf("DataDeletion", k8s::Uid(Object(name)));
   }
   void FailWorker(OutcomeCause cause, const std::string& message) {
-    bed_.End(Stem(), "Failed", {.code = OutcomeCode::kFailed, .cause = cause, .message = message});
+    bed_.End(TaskName(), "Failed",
+             {.code = OutcomeCode::kFailed, .cause = cause, .message = message});
   }
   // The worker of "one" ends because of locks: each of 64 equal digits, and what else it says.
   void MeetLocks(const std::vector<std::string>& digits, Json others = Json::array()) {
     for (const std::string& digit : digits) {
       others.push_back(std::string(64, digit[0]));
     }
-    bed_.SetTaskStatus(Stem(), {{"phase", "Failed"},
-                                {"outcome",
-                                 {{"code", "Failed"},
-                                  {"cause", "Locked"},
-                                  {"message", "the repository is locked: eve"},
-                                  {"locks", others}}}});
-    bed_.SetPodStatus(Stem(), {{"phase", "Succeeded"}});
+    bed_.SetTaskStatus(TaskName(), {{"phase", "Failed"},
+                                    {"outcome",
+                                     {{"code", "Failed"},
+                                      {"cause", "Locked"},
+                                      {"message", "the repository is locked: eve"},
+                                      {"locks", others}}}});
+    bed_.SetPodStatus(TaskName(), {{"phase", "Succeeded"}});
     Look(2);
   }
   void ExpectNoWorkers() const {
@@ -155,23 +156,23 @@ class DeletionReconcilerTest : public testing::Test {
   DeletionQueue queue_;
   DeletionReconciler reconciler_;
   k8s::ReconcileLoop loop_;
-  WakeTable wakes_;
-  DeletionFollower follower_;
+  EnqueueTable enqueue_table_;
+  DeletionEventHandler handler_;
   velero::DataReference reference_;
 };
 
-TEST_F(DeletionReconcilerTest, ForgetsTheOneSnapshotInTheRepositoryOfWhoeverWroteIt) {
+TEST_F(DeletionReconcilerTest, ForgetsTheOneSnapshotInTheRepositoryOfItsWriter) {
   bed_.worker = MoverBed::Worker::kRuns;
   Add("one", reference_);
   Look(3);
   EXPECT_EQ(Deletion().phase, objects::DeletionPhase::kInProgress);
-  const VolumeJob job = bed_.Job(Stem());
+  const VolumeJob job = bed_.Job(TaskName());
   EXPECT_EQ(job.work, VolumeWork(Forgets({reference_.snapshot_id})));
   EXPECT_EQ(job.repository.address,
             absl::StrCat("s3:http://s3:9000/b/p/plugins/csi-delta/", reference_.cluster, "/shop/",
                          reference_.claim_uid));
   EXPECT_THAT(Deletion().message, HasSubstr("at it: transfer"));
-  bed_.Finish(Stem());
+  bed_.Finish(TaskName());
   Look(2);
   EXPECT_EQ(Deletion().phase, objects::DeletionPhase::kCompleted);
   EXPECT_EQ(Deletion().attempts, 1);
@@ -191,7 +192,7 @@ TEST_F(DeletionReconcilerTest, WhatAnUploadLeftIsFoundByItsTag) {
   bed_.clock.Advance(kUnnamedDeletionAfter);
   Look(3);
   EXPECT_EQ(Deletion(name).phase, objects::DeletionPhase::kInProgress) << Deletion(name).message;
-  EXPECT_EQ(bed_.Job(Stem(name)).work,
+  EXPECT_EQ(bed_.Job(TaskName(name)).work,
             VolumeWork(ForgetWork{.items = {{.tag = "du-00000000-0000-4000-8000-00000000000b"}}}));
 }
 
@@ -236,7 +237,7 @@ TEST_F(DeletionReconcilerTest, WhatFailsIsTriedAgainLaterAndEverLater) {
     bed_.clock.Advance(wait);
   }
   Look(2);
-  bed_.Finish(Stem());
+  bed_.Finish(TaskName());
   Look(2);
   EXPECT_EQ(Deletion().phase, objects::DeletionPhase::kCompleted);
   EXPECT_EQ(Deletion().attempts, 5);
@@ -258,7 +259,7 @@ TEST_F(DeletionReconcilerTest, WhoMeetsALockLeavesItsPlaceAndLooksAgainSoon) {
   EXPECT_EQ(GetString(events[0], {"reason"}), "Locked");
 }
 
-TEST_F(DeletionReconcilerTest, ALockThatNobodyRefreshesIsWatchedUntilItIsDead) {
+TEST_F(DeletionReconcilerTest, AStaleLockIsWatchedUntilItExpires) {
   bed_.worker = MoverBed::Worker::kRuns;
   Add("one", reference_);
   const absl::Time began = bed_.clock.Now();
@@ -284,7 +285,7 @@ TEST_F(DeletionReconcilerTest, ALockThatNobodyRefreshesIsWatchedUntilItIsDead) {
   }
   EXPECT_LT(Deletion().attempts, 30);
   EXPECT_THAT(bed_.api.All({"", "v1", "events", "Event", true}), SizeIs(1));
-  bed_.Finish(Stem());
+  bed_.Finish(TaskName());
   Look(2);
   EXPECT_EQ(Deletion().phase, objects::DeletionPhase::kCompleted);
   EXPECT_THAT(Deletion().locks, IsEmpty());
@@ -325,13 +326,13 @@ TEST_F(DeletionReconcilerTest, PodsThatHaveEndedAreNamedToTheWorker) {
         {"metadata", {{"uid", uid}, {"annotations", {{objects::kRepositoryAnnotation, where}}}}}};
     pod["status"]["containerStatuses"] = Json::array(
         {{{"state", {{"terminated", {{"exitCode", 137}, {"containerID", "containerd://1"}}}}}}});
-    PodFollower(wakes_, nullptr, *bed_.env.ended_pods, *bed_.env.running)
+    PodEventHandler(enqueue_table_, nullptr, *bed_.env.ended_pods, *bed_.env.running)
         .OnEvent({.kind = k8s::WatchEvent::Kind::kDeleted, .object = pod});
   }
   Add("one", reference_);
   Look(2);
-  EXPECT_THAT(bed_.Job(Stem()).ended_pods, testing::ElementsAre("u-1"));
-  const auto pod = bed_.api.Find({csi::PodType(), MoverBed::kMover, Stem()});
+  EXPECT_THAT(bed_.Job(TaskName()).ended_pods, testing::ElementsAre("u-1"));
+  const auto pod = bed_.api.Find({csi::PodType(), MoverBed::kMover, TaskName()});
   ASSERT_TRUE(pod.has_value());
   EXPECT_EQ(k8s::Annotation(*pod, objects::kRepositoryAnnotation), repository);
 }
@@ -350,13 +351,13 @@ TEST_F(DeletionReconcilerTest, WhatAWorkerLeftThatIsKnownToHaveEndedGoesAtOnce) 
 TEST_F(DeletionReconcilerTest, EventsTellOfEachAttemptThatFailedAndOfTheEnd) {
   bed_.worker = MoverBed::Worker::kRuns;
   Add("one", reference_);
-  AddText("two", "nothing of ours");
+  AddText("two", "nothing of csi-delta");
   Look(2);
-  FailWorker(OutcomeCause::kNone, "somebody pulled the plug");
+  FailWorker(OutcomeCause::kNone, "the plug was pulled");
   Look(2);
   bed_.clock.Advance(kDeletionAgainFirst);
   Look(2);
-  bed_.Finish(Stem());
+  bed_.Finish(TaskName());
   Look(2);
   std::vector<std::string> events;
   for (const Json& event : bed_.api.All({"", "v1", "events", "Event", true})) {
@@ -375,13 +376,13 @@ TEST_F(DeletionReconcilerTest, DeletionsOfOneRepositoryAreOneJobOfTheOldest) {
   }
   Look(3);
   EXPECT_EQ(
-      bed_.Job(Stem()).work,
+      bed_.Job(TaskName()).work,
       VolumeWork(Forgets({std::string(64, 'a'), std::string(64, 'b'), std::string(64, 'c')})));
   EXPECT_THAT(bed_.api.All(csi::PodType()), SizeIs(1));
   EXPECT_EQ(Deletion("b").phase, objects::DeletionPhase::kNone) << "it costs nothing until then";
   AddOf("late", 'd');
   Look(2);
-  bed_.Finish(Stem());
+  bed_.Finish(TaskName());
   Look(2);
   for (const char* done : {"one", "b", "c"}) {
     EXPECT_EQ(Deletion(done).phase, objects::DeletionPhase::kCompleted) << done;
@@ -391,7 +392,7 @@ TEST_F(DeletionReconcilerTest, DeletionsOfOneRepositoryAreOneJobOfTheOldest) {
   EXPECT_THAT(EventsOf("one"), testing::ElementsAre("Completed"));
   EXPECT_THAT(EventsOf("b"), IsEmpty());
   EXPECT_EQ(Deletion("late").phase, objects::DeletionPhase::kInProgress) << "no worker had it";
-  EXPECT_EQ(bed_.Job(Stem("late")).work, VolumeWork(Forgets({std::string(64, 'd')})));
+  EXPECT_EQ(bed_.Job(TaskName("late")).work, VolumeWork(Forgets({std::string(64, 'd')})));
 }
 
 TEST_F(DeletionReconcilerTest, AsManyRepositoriesAtOnceAsThereAreWorkers) {
@@ -404,8 +405,8 @@ TEST_F(DeletionReconcilerTest, AsManyRepositoriesAtOnceAsThereAreWorkers) {
   Look(3);
   EXPECT_THAT(bed_.api.All(csi::PodType()), SizeIs(kWorkers));
   EXPECT_EQ(Deletion("d1").phase, objects::DeletionPhase::kInProgress);
-  bed_.Finish(Stem("d1"));
-  loop_.Wake("velero", "d1");
+  bed_.Finish(TaskName("d1"));
+  loop_.Enqueue("velero", "d1");
   loop_.WorkOnce(bed_.ctx);
   loop_.WorkOnce(bed_.ctx);
   EXPECT_EQ(Deletion("d1").phase, objects::DeletionPhase::kCompleted);
@@ -417,7 +418,7 @@ TEST_F(DeletionReconcilerTest, APodThatDeletesTakesNoSlotOfTransfers) {
   bed_.worker = MoverBed::Worker::kRuns;
   Add("one", reference_);
   Look(2);
-  const auto pod = bed_.api.Find({csi::PodType(), MoverBed::kMover, Stem()});
+  const auto pod = bed_.api.Find({csi::PodType(), MoverBed::kMover, TaskName()});
   ASSERT_TRUE(pod.has_value());
   EXPECT_EQ(k8s::Label(*pod, objects::kSlotLabel), "");
 }
@@ -435,7 +436,7 @@ TEST_F(DeletionReconcilerTest, WhatFailsIsToldToEachThatItIsAboutOnce) {
   EXPECT_EQ(Deletion("two").attempts, 1);
   EXPECT_THAT(EventsOf("one"), testing::ElementsAre("Failed"));
   Look(2);
-  bed_.Finish(Stem());
+  bed_.Finish(TaskName());
   Look(2);
   EXPECT_EQ(Deletion("two").phase, objects::DeletionPhase::kCompleted);
   EXPECT_EQ(Deletion("two").trouble, objects::DeletionTrouble::kNone);
@@ -446,7 +447,7 @@ TEST_F(DeletionReconcilerTest, OneThatWaitsForAWorkerKeepsTheTextOfItsTrouble) {
   bed_.worker = MoverBed::Worker::kRuns;
   Add("one", reference_);
   Look(2);
-  FailWorker(OutcomeCause::kNone, "somebody pulled the plug");
+  FailWorker(OutcomeCause::kNone, "the plug was pulled");
   Look(2);
   for (int i = 0; i < kWorkers; ++i) {
     reference_.claim_uid = absl::StrCat("c", i);
@@ -457,7 +458,7 @@ TEST_F(DeletionReconcilerTest, OneThatWaitsForAWorkerKeepsTheTextOfItsTrouble) {
   Look(3);
   EXPECT_THAT(bed_.api.All(csi::PodType()), SizeIs(kWorkers));
   EXPECT_EQ(Deletion().phase, objects::DeletionPhase::kWaiting);
-  EXPECT_THAT(Deletion().message, HasSubstr("somebody pulled the plug"));
+  EXPECT_THAT(Deletion().message, HasSubstr("the plug was pulled"));
 }
 
 TEST_F(DeletionReconcilerTest, WhatFailsForAWeekIsGivenUpAndCostsNothingUntilItIsRetried) {
@@ -487,7 +488,7 @@ TEST_F(DeletionReconcilerTest, WhatFailsForAWeekIsGivenUpAndCostsNothingUntilItI
   EXPECT_EQ(Deletion().phase, objects::DeletionPhase::kInProgress) << Deletion().message;
   EXPECT_EQ(k8s::Annotation(Object("one"), objects::kRetryAnnotation), "");
   EXPECT_FALSE(Object("one")["metadata"]["annotations"].contains(objects::kRetryAnnotation));
-  bed_.Finish(Stem());
+  bed_.Finish(TaskName());
   Look(2);
   EXPECT_EQ(Deletion().phase, objects::DeletionPhase::kCompleted);
   EXPECT_EQ(Deletion("two").phase, objects::DeletionPhase::kFailed) << "it was not retried";
@@ -507,7 +508,7 @@ TEST_F(DeletionReconcilerTest, OneThatIsRetriedDoesNotWaitForTheOldest) {
   });
   Look(3);
   EXPECT_EQ(Deletion("two").phase, objects::DeletionPhase::kInProgress);
-  bed_.Finish(Stem("two"));
+  bed_.Finish(TaskName("two"));
   Look(3);
   EXPECT_EQ(Deletion("one").phase, objects::DeletionPhase::kCompleted) << "it was due, too";
 }
@@ -528,7 +529,7 @@ TEST_F(DeletionReconcilerTest, WhatTheBucketRetainsIsNotGivenUpAndHoldsUpNoOther
   Look(2);
   AddOf("two", 'b');
   Look(3);
-  EXPECT_EQ(bed_.Job(Stem("two")).work, VolumeWork(Forgets({std::string(64, 'b')})));
+  EXPECT_EQ(bed_.Job(TaskName("two")).work, VolumeWork(Forgets({std::string(64, 'b')})));
 }
 
 // The service as it is, with informers and a clock: what the control plane pays.
@@ -537,12 +538,12 @@ class DeletionFiguresTest : public DeletionReconcilerTest {
   explicit DeletionFiguresTest(int workers = 4)
       : many_(workers, bed_.clock,
               [this](const DeletionQueue::Name& name) {
-                working_.Wake(name.namespace_name, name.name);
+                working_.Enqueue(name.namespace_name, name.name);
               }),
         deletions_(bed_.env, many_),
         working_(
             kWhich, deletions_, [] { return true; }, bed_.clock, 1, &bed_.cache),
-        informed_(many_, wakes_, working_) {
+        informed_(many_, enqueue_table_, working_) {
     bed_.worker = MoverBed::Worker::kRuns;
     bed_.UseCache();
     cached_ = &bed_.cache.Add(kWhich);
@@ -572,7 +573,7 @@ class DeletionFiguresTest : public DeletionReconcilerTest {
       bed_.TellWatchers("volumetasks");
       bed_.TellWatchers("pods");
       for (const Json& task : bed_.api.All(VolumeTask::Type())) {
-        wakes_.Wake(k8s::Name(task));
+        enqueue_table_.Enqueue(k8s::Name(task));
       }
     }
   }
@@ -601,13 +602,13 @@ class DeletionFiguresTest : public DeletionReconcilerTest {
     }
   }
 
-  const k8s::FollowedObjects kWhich = {
+  const k8s::WatchedObjects kWhich = {
       .type = csi::DataDeletionType(), .namespace_name = "velero", .label_selector = ""};
   DeletionQueue many_;
   DeletionReconciler deletions_;
   k8s::ReconcileLoop working_;
-  DeletionFollower informed_;
-  k8s::ObjectFollower* cached_ = nullptr;
+  DeletionEventHandler informed_;
+  k8s::ObjectEventHandler* cached_ = nullptr;
 };
 
 // The figure is of 15,000 in 500 repositories: of a fifth, in a fifth of the two hours.
@@ -649,7 +650,7 @@ TEST_F(IdleDeletionsTest, ThreeHundredThatWaitAskNothing) {
   EXPECT_THAT(bed_.api.calls(), IsEmpty());
 }
 
-TEST_F(DeletionReconcilerTest, WhatIsNoReferenceOfOursFailsAtOnceAndTouchesNothing) {
+TEST_F(DeletionReconcilerTest, AnUnknownReferenceFailsAtOnceAndTouchesNothing) {
   AddText("one", "csi-delta/1/../shop/c/dd/ee");
   Look(2);
   EXPECT_EQ(Deletion().phase, objects::DeletionPhase::kFailed);
@@ -707,7 +708,7 @@ TEST_F(DeletionReconcilerTest, OneThatIsWithdrawnLeavesNoTask) {
   ASSERT_THAT(bed_.api.All(VolumeTask::Type()), SizeIs(1));
   bed_.api.Remove({csi::DataDeletionType(), "velero", "one"});
   Look(2);
-  TaskReconciler tasks(bed_.env, wakes_, [] { return true; },
+  TaskReconciler tasks(bed_.env, enqueue_table_, [] { return true; },
                        {{TaskKind::kForget, RemoveDeletionLeftovers}});
   for (const Json& task : bed_.api.All(VolumeTask::Type())) {
     EXPECT_THAT(tasks.Reconcile(bed_.ctx, task), IsOk());
@@ -715,13 +716,15 @@ TEST_F(DeletionReconcilerTest, OneThatIsWithdrawnLeavesNoTask) {
   ExpectNoWorkers();
 }
 
-// The task's last word comes first: whoever cares is to look at it, and finds no DataDeletion.
+// The task's final status comes first: the registered callback reads it, and finds no DataDeletion.
 TEST_F(DeletionReconcilerTest, OneThatGoesAsItsTaskEndsLeavesNoTaskEither) {
   bed_.worker = MoverBed::Worker::kRuns;
   k8s::ReconcileLoop* of_tasks = nullptr;
-  WakeTable wakes([&of_tasks](const std::string& stem) { of_tasks->Wake(MoverBed::kMover, stem); });
-  DeletionFollower follower(queue_, wakes, loop_);
-  TaskReconciler reconciler(bed_.env, wakes, [] { return true; },
+  EnqueueTable enqueue_table([&of_tasks](const std::string& task_name) {
+    of_tasks->Enqueue(MoverBed::kMover, task_name);
+  });
+  DeletionEventHandler handler(queue_, enqueue_table, loop_);
+  TaskReconciler reconciler(bed_.env, enqueue_table, [] { return true; },
                             {{TaskKind::kForget, RemoveDeletionLeftovers}});
   k8s::ReconcileLoop tasks(
       {.type = VolumeTask::Type(), .namespace_name = MoverBed::kMover, .label_selector = ""},
@@ -729,18 +732,18 @@ TEST_F(DeletionReconcilerTest, OneThatGoesAsItsTaskEndsLeavesNoTaskEither) {
   of_tasks = &tasks;
   Add("one", reference_);
   for (int i = 0; i < 2; ++i) {
-    follower.OnAll(bed_.api.All(csi::DataDeletionType()));
+    handler.OnAll(bed_.api.All(csi::DataDeletionType()));
     loop_.WorkOnce(bed_.ctx);
   }
   const Json deletion = Object("one");
-  bed_.Finish(Stem());
+  bed_.Finish(TaskName());
 
   bed_.api.Remove({csi::DataDeletionType(), "velero", "one"});
   tasks.OnAll(bed_.api.All(VolumeTask::Type()));
   tasks.WorkOnce(bed_.ctx);
   loop_.WorkOnce(bed_.ctx);
-  ASSERT_THAT(bed_.api.All(VolumeTask::Type()), SizeIs(1)) << "left to whoever cared";
-  follower.OnEvent({k8s::WatchEvent::Kind::kDeleted, deletion});
+  ASSERT_THAT(bed_.api.All(VolumeTask::Type()), SizeIs(1)) << "left to the registered callback";
+  handler.OnEvent({k8s::WatchEvent::Kind::kDeleted, deletion});
   tasks.WorkOnce(bed_.ctx);
   ExpectNoWorkers();
 }

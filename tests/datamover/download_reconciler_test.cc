@@ -127,7 +127,7 @@ class DownloadBed : public MoverBed {
               {"status", {{"phase", "Running"}}}});
   }
   // As a worker that is told to end.
-  void EndWorker() { SetTaskStatus(Stem(), {{"phase", "Canceled"}}); }
+  void EndWorker() { SetTaskStatus(TaskName(), {{"phase", "Canceled"}}); }
   std::string Consent() const { return k8s::Annotation(Target(), objects::kMayWriteAnnotation); }
   // What the PVC says of a restore that is not complete.
   std::optional<csi::CopyRecord> Record() const {
@@ -163,7 +163,7 @@ class DownloadBed : public MoverBed {
   }
   std::string Phase() const { return GetString(Download(), {"status", "phase"}); }
   std::string Message() const { return GetString(Download(), {"status", "message"}); }
-  std::string Stem() const { return StemOf("DataDownload", k8s::Uid(Download())); }
+  std::string TaskName() const { return TaskNameOf("DataDownload", k8s::Uid(Download())); }
   Json Target() const { return api.Find(csi::ClaimKey("new", "data")).value_or(Json()); }
   void Cancel() {
     api.Mutate({csi::DataDownloadType(), "velero", "restore-1"},
@@ -222,7 +222,7 @@ class Controller {
   }
   TransferScheduler& scheduler() { return scheduler_; }
 
-  // As the loop over tasks does for those whom nobody wakes.
+  // As the loop over tasks does for those that are never enqueued.
   void Sweep() {
     for (const Json& task : bed_.api.All(VolumeTask::Type())) {
       EXPECT_THAT(RemoveDownloadLeftovers(bed_.ctx, bed_.env, support::As<VolumeTask>(task)),
@@ -316,7 +316,7 @@ TEST_F(DownloadReconcilerTest, TheWorkerIsToldWhatToDo) {
   controller.LookTimes(6);
   EXPECT_EQ(bed_.Phase(), "InProgress") << bed_.Message();
   EXPECT_EQ(GetInt(bed_.Download(), {"status", "progress", "bytesDone"}), 1 << 20);
-  const VolumeJob job = bed_.Job(bed_.Stem());
+  const VolumeJob job = bed_.Job(bed_.TaskName());
   EXPECT_EQ(job.work,
             VolumeWork(DownloadWork{.device = "/dev/volume", .snapshot_id = bed_.snapshot_id}));
   EXPECT_EQ(job.repository.address, absl::StrCat("s3:http://s3:9000/b/p/plugins/csi-delta/",
@@ -324,13 +324,13 @@ TEST_F(DownloadReconcilerTest, TheWorkerIsToldWhatToDo) {
   EXPECT_EQ(job.lock_wait, std::nullopt);
   EXPECT_EQ(job.limits.memory_bytes, MemoryBudgetBytes(bed_.env.settings.worker.resources));
   const auto task =
-      support::As<VolumeTask>(*bed_.api.Find(VolumeTask::Key("mover", bed_.Stem()))).spec();
+      support::As<VolumeTask>(*bed_.api.Find(VolumeTask::Key("mover", bed_.TaskName()))).spec();
   ASSERT_THAT(task, IsOk());
   EXPECT_EQ(task->kind, TaskKind::kDownload);
   EXPECT_EQ(task->subject.kind, "DataDownload");
 }
 
-TEST_F(DownloadReconcilerTest, ASnapshotIdThatIsNoneOfOursIsRefusedBeforeAnythingIsMade) {
+TEST_F(DownloadReconcilerTest, AForeignSnapshotIdIsRefusedBeforeAnythingIsMade) {
   bed_.AddTarget("Block");
   for (const std::string& text :
        std::vector<std::string>{"", "csi-delta/1/../../x", "kopia-id",
@@ -354,11 +354,12 @@ TEST_F(DownloadReconcilerTest, AKeyThatIsNotThereIsTriedWithoutAndNamedWhenNoneF
   Controller controller(bed_);
   controller.LookTimes(5);
   EXPECT_EQ(bed_.Phase(), "InProgress") << bed_.Message();
-  bed_.SetTaskStatus(bed_.Stem(), {{"phase", "Failed"},
-                                   {"outcome", objects::ToJson({.code = OutcomeCode::kFailed,
-                                                                .cause = OutcomeCause::kNoKey,
-                                                                .message = "no key opens it"})}});
-  bed_.SetPodStatus(bed_.Stem(), {{"phase", "Failed"}});
+  bed_.SetTaskStatus(bed_.TaskName(),
+                     {{"phase", "Failed"},
+                      {"outcome", objects::ToJson({.code = OutcomeCode::kFailed,
+                                                   .cause = OutcomeCause::kNoKey,
+                                                   .message = "no key opens it"})}});
+  bed_.SetPodStatus(bed_.TaskName(), {{"phase", "Failed"}});
   controller.LookTimes(3);
   EXPECT_EQ(bed_.Phase(), "Failed");
   EXPECT_THAT(bed_.Message(), HasSubstr("no key opens it"));
@@ -440,7 +441,7 @@ TEST_F(DownloadReconcilerTest, WhoMayNotReadARestoreWaitsForItsTarget) {
                           {"uid", "u"}}}));
   });
   Controller controller(bed_);
-  controller.LookTimes(3);  // There is none: the DataDownload goes with it.
+  controller.LookTimes(3);  // None exists: the DataDownload goes with it.
   EXPECT_EQ(bed_.Phase(), "Accepted") << bed_.Message();
   bed_.api.FailNext("get", "restores", absl::PermissionDeniedError("no role"));
   controller.LookTimes(1);
@@ -511,7 +512,7 @@ TEST_F(DownloadReconcilerTest, APodThatWaitsForRoomOnANodeIsNotTooLate) {
   bed_.AddDownload();
   Controller controller(bed_);
   controller.LookTimes(5);
-  bed_.TakeRoomOf(bed_.Stem());
+  bed_.TakeRoomOf(bed_.TaskName());
   bed_.clock.Advance(bed_.env.settings.prepare_timeout * 2);
   controller.LookTimes(2);
   EXPECT_EQ(bed_.Phase(), "Accepted") << bed_.Message();
@@ -531,7 +532,7 @@ TEST_F(DownloadReconcilerTest, AWorkerThatRunsAndDoesNotSaySoFails) {
   bed_.AddDownload();
   Controller controller(bed_);
   controller.LookTimes(5);
-  bed_.SetPodStatus(bed_.Stem(), {{"phase", "Running"}});
+  bed_.SetPodStatus(bed_.TaskName(), {{"phase", "Running"}});
   controller.LookTimes(1);
   EXPECT_EQ(bed_.Phase(), "Prepared") << bed_.Message();
   bed_.clock.Advance(bed_.env.settings.prepare_timeout);
@@ -547,8 +548,8 @@ TEST_F(DownloadReconcilerTest, WhatFailedSaysOfWhatAndWhy) {
   bed_.AddDownload();
   Controller controller(bed_);
   controller.LookTimes(5);
-  bed_.SetTaskStatus(bed_.Stem(), {{"phase", "Failed"}, {"message", "blob 5f3a is damaged"}});
-  bed_.SetPodStatus(bed_.Stem(), {{"phase", "Failed"}});
+  bed_.SetTaskStatus(bed_.TaskName(), {{"phase", "Failed"}, {"message", "blob 5f3a is damaged"}});
+  bed_.SetPodStatus(bed_.TaskName(), {{"phase", "Failed"}});
   controller.LookTimes(3);
   EXPECT_EQ(bed_.Phase(), "Failed");
   EXPECT_THAT(bed_.Message(), AllOf(StartsWith("volume new/data (downloading)"),
@@ -558,14 +559,14 @@ TEST_F(DownloadReconcilerTest, WhatFailedSaysOfWhatAndWhy) {
   EXPECT_EQ(bed_.TargetPhase(), "Pending");
 }
 
-// The first Pod may write on, on a node that nobody reaches, until it finds itself cut off.
+// The first Pod may write on, on an unreachable node, until it finds itself cut off.
 TEST_F(DownloadReconcilerTest, AVolumeIsNotGivenAwayWhileALostPodMayWriteIntoIt) {
   bed_.worker = MoverBed::Worker::kRuns;
   bed_.AddDownload();
   Controller controller(bed_);
   controller.LookTimes(5);
   ASSERT_EQ(bed_.Phase(), "InProgress") << bed_.Message();
-  bed_.api.Remove({csi::PodType(), MoverBed::kMover, bed_.Stem()});  // By force.
+  bed_.api.Remove({csi::PodType(), MoverBed::kMover, bed_.TaskName()});  // By force.
   bed_.worker = MoverBed::Worker::kSucceeds;
   controller.LookTimes(2);
   bed_.clock.Advance(kFencedAfter - absl::Seconds(10));
@@ -600,12 +601,12 @@ TEST_F(DownloadReconcilerTest, ACompleteRestoreWaitsForHoursAndHoldsNoAdmission)
   Controller controller(bed_);
   controller.LookTimes(5);
   ASSERT_EQ(bed_.Phase(), "InProgress") << bed_.Message();
-  const std::string volume = GetString(*bed_.api.Find(csi::ClaimKey(MoverBed::kMover, bed_.Stem())),
-                                       {"spec", "volumeName"});
+  const std::string volume = GetString(
+      *bed_.api.Find(csi::ClaimKey(MoverBed::kMover, bed_.TaskName())), {"spec", "volumeName"});
   bed_.api.Mutate(csi::VolumeKey(volume), [](Json& attached) {
     attached["metadata"]["finalizers"].push_back("external-attacher/d-example-com");
   });
-  bed_.Finish(bed_.Stem());
+  bed_.Finish(bed_.TaskName());
   controller.LookTimes(4);
   EXPECT_EQ(bed_.Phase(), "InProgress");
   EXPECT_THAT(bed_.Message(), AllOf(StartsWith("all of its data is restored; until "),
@@ -628,20 +629,20 @@ TEST_F(DownloadReconcilerTest, ACompleteRestoreWaitsForHoursAndHoldsNoAdmission)
   EXPECT_EQ(bed_.TargetPhase(), "Bound");
 }
 
-// It died between the last message of the worker and the end of its Pod, which nobody ends.
+// It died between the last message of the worker and the end of its Pod, which is not ended.
 TEST_F(DownloadReconcilerTest, ACompleteRestoreOfADeadNodeIsBound) {
   bed_.worker = MoverBed::Worker::kRuns;
   bed_.AddDownload();
   Controller controller(bed_);
   controller.LookTimes(5);
-  bed_.api.Mutate({csi::PodType(), MoverBed::kMover, bed_.Stem()}, [](Json& pod) {
+  bed_.api.Mutate({csi::PodType(), MoverBed::kMover, bed_.TaskName()}, [](Json& pod) {
     pod["metadata"]["finalizers"] = Json::array({support::kKubeletFinalizer});
   });
-  bed_.Finish(bed_.Stem());
-  bed_.SetPodStatus(bed_.Stem(), {{"phase", "Running"}});
+  bed_.Finish(bed_.TaskName());
+  bed_.SetPodStatus(bed_.TaskName(), {{"phase", "Running"}});
   controller.LookTimes(4);
   ASSERT_EQ(bed_.Phase(), "InProgress") << bed_.Message();
-  EXPECT_THAT(bed_.Message(), HasSubstr(bed_.Stem() + " to be gone"));
+  EXPECT_THAT(bed_.Message(), HasSubstr(bed_.TaskName() + " to be gone"));
   bed_.clock.Advance(kPodGoneAfter);
   controller.LookTimes(6);
   EXPECT_EQ(bed_.Phase(), "Completed") << bed_.Message();
@@ -674,7 +675,7 @@ TEST_F(DownloadReconcilerTest, WhatIsCancelledWhileTheBinderIsSlowStaysThePvcs) 
   }
 }
 
-TEST_F(DownloadReconcilerTest, AHandOverThatIsCalledOffIsNotWaitedForWithoutEnd) {
+TEST_F(DownloadReconcilerTest, ARebindingThatIsCalledOffIsNotAwaitedWithoutEnd) {
   bed_.AddDownload("Block");
   Controller controller(bed_);
   bed_.api.Forbid("patch", "persistentvolumes");
@@ -699,8 +700,9 @@ TEST_F(DownloadReconcilerTest, ItIsCancelledInEveryPhase) {
       Controller controller(bed);
       for (int look = 0; look < looks; ++look) {
         controller.LookTimes(1);
-        if (pod == "says nothing" && bed.api.Find({csi::PodType(), MoverBed::kMover, bed.Stem()})) {
-          bed.SetPodStatus(bed.Stem(), {{"phase", "Running"}});
+        if (pod == "says nothing" &&
+            bed.api.Find({csi::PodType(), MoverBed::kMover, bed.TaskName()})) {
+          bed.SetPodStatus(bed.TaskName(), {{"phase", "Running"}});
         }
       }
       met.insert(bed.Phase());
@@ -764,12 +766,12 @@ TEST_F(DownloadReconcilerTest, InPlaceTheWorkerHasTheVolumeAndComparesIt) {
   Controller controller(bed_);
   controller.LookTimes(8);
   EXPECT_EQ(bed_.Phase(), "InProgress") << bed_.Message();
-  const VolumeJob job = bed_.Job(bed_.Stem());
+  const VolumeJob job = bed_.Job(bed_.TaskName());
   const auto* const work = std::get_if<DownloadWork>(&job.work);
   ASSERT_NE(work, nullptr);
   EXPECT_TRUE(work->only_differing);
   EXPECT_TRUE(work->start_before.has_value());
-  const auto alias = bed_.api.Find(csi::VolumeKey(bed_.Stem()));
+  const auto alias = bed_.api.Find(csi::VolumeKey(bed_.TaskName()));
   ASSERT_TRUE(alias.has_value());
   EXPECT_EQ(GetString(*alias, {"spec", "csi", "volumeHandle"}), "v-target");
   ASSERT_TRUE(bed_.Record().has_value());
@@ -826,7 +828,7 @@ TEST_F(DownloadReconcilerTest, InPlaceItIsNotOverWhileItsVolumeIsAttached) {
     bed.AddInPlace();
     Controller controller(bed);
     controller.LookTimes(8);
-    bed.api.Mutate(csi::VolumeKey(bed.Stem()), [](Json& alias) {
+    bed.api.Mutate(csi::VolumeKey(bed.TaskName()), [](Json& alias) {
       alias["metadata"]["finalizers"] = Json::array({"external-attacher/d-example-com"});
     });
     bed.Cancel();
@@ -837,7 +839,7 @@ TEST_F(DownloadReconcilerTest, InPlaceItIsNotOverWhileItsVolumeIsAttached) {
     if (is_cut_off) {
       bed.clock.Advance(kFencedAfter);
     } else {
-      bed.api.Remove(csi::VolumeKey(bed.Stem()));
+      bed.api.Remove(csi::VolumeKey(bed.TaskName()));
     }
     controller.LookTimes(3);
     EXPECT_EQ(bed.Phase(), "Canceled") << bed.Message();
@@ -852,7 +854,7 @@ TEST_F(DownloadReconcilerTest, InPlaceWhatIsLeftOfOneThatIsGoneIsRemoved) {
   Controller controller(bed_);
   controller.LookTimes(8);
   bed_.api.Remove({csi::DataDownloadType(), "velero", "restore-1"});  // By force.
-  // Of a Pod that nobody saw end.
+  // Of a Pod whose end was not observed.
   const std::vector<Json> tasks = bed_.api.All(VolumeTask::Type());
   ASSERT_THAT(tasks, SizeIs(1));
   EXPECT_THAT(RemoveDownloadLeftovers(bed_.ctx, bed_.env, support::As<VolumeTask>(tasks.front())),
@@ -924,7 +926,7 @@ TEST_F(DownloadReconcilerTest, InPlaceNothingBeginsLater) {
   EXPECT_FALSE(bed_.Record().has_value());
 }
 
-// However it came to its phase: what is left behind must not begin when nobody thinks of it.
+// However it came to its phase: what is left behind must not begin when no client thinks of it.
 TEST_F(DownloadReconcilerTest, InPlaceNothingBeginsWithoutATimeOrWithOneThatIsFar) {
   const absl::Duration kLongest = csi::kMoverStartTimeMax + csi::kMoverClockSkewMax;
   for (const char* phase : {"", "Accepted"}) {
@@ -952,7 +954,7 @@ TEST_F(DownloadReconcilerTest, InPlaceNothingBeginsWithoutATimeOrWithOneThatIsFa
 }
 
 // Made, accepted, and only then consented to. What is left of an earlier consent counts for
-// nothing, whoever makes another DataDownload of that name.
+// nothing, even with another DataDownload of that name.
 TEST_F(DownloadReconcilerTest, InPlaceTheConsentIsToTheVeryDownload) {
   for (const bool is_meant : {true, false}) {
     SCOPED_TRACE(is_meant);
@@ -1007,7 +1009,7 @@ TEST_F(DownloadReconcilerTest, InPlaceItFailsWhenThePvcChangesUnderTheWorker) {
       ASSERT_EQ(bed.Phase(), "InProgress") << bed.Message();
       test.change(bed);
       if (is_done) {
-        bed.Finish(bed.Stem());
+        bed.Finish(bed.TaskName());
       }
       controller.LookTimes(2);
       bed.clock.Advance(kFencedAfter);
@@ -1050,13 +1052,13 @@ TEST_F(DownloadReconcilerTest, InPlaceTheFirstWorkerBeginsInTimeAndALaterOneFini
             FormatRfc3339(start_before));
   });
   const auto told = [this] {
-    return std::get<DownloadWork>(bed_.Job(bed_.Stem()).work).start_before;
+    return std::get<DownloadWork>(bed_.Job(bed_.TaskName()).work).start_before;
   };
   Controller controller(bed_);
   controller.LookTimes(8);
   ASSERT_EQ(bed_.Phase(), "InProgress") << bed_.Message();
   EXPECT_EQ(told(), start_before);
-  bed_.api.Remove({csi::PodType(), MoverBed::kMover, bed_.Stem()});  // By force.
+  bed_.api.Remove({csi::PodType(), MoverBed::kMover, bed_.TaskName()});  // By force.
   controller.LookTimes(2);
   bed_.clock.Advance(kFencedAfter);
   controller.LookTimes(8);
@@ -1069,16 +1071,16 @@ TEST_F(DownloadReconcilerTest, InPlaceItFailsWhenThePvcGoesBeforeTheEnd) {
   bed_.AddInPlace();
   Controller controller(bed_);
   controller.LookTimes(8);
-  bed_.api.Mutate(csi::VolumeKey(bed_.Stem()), [](Json& alias) {
+  bed_.api.Mutate(csi::VolumeKey(bed_.TaskName()), [](Json& alias) {
     alias["metadata"]["finalizers"] = Json::array({"external-attacher/d-example-com"});
   });
-  bed_.Finish(bed_.Stem());
+  bed_.Finish(bed_.TaskName());
   controller.LookTimes(4);
   ASSERT_EQ(bed_.Phase(), "InProgress") << bed_.Message();
   EXPECT_THAT(bed_.Message(), HasSubstr("to be detached"));
   bed_.api.Remove(csi::ClaimKey("new", "data"));
   controller.LookTimes(2);
-  bed_.api.Remove(csi::VolumeKey(bed_.Stem()));
+  bed_.api.Remove(csi::VolumeKey(bed_.TaskName()));
   controller.LookTimes(4);
   EXPECT_EQ(bed_.Phase(), "Failed");
   EXPECT_THAT(bed_.Message(), HasSubstr("does not exist"));
@@ -1090,10 +1092,10 @@ TEST_F(DownloadReconcilerTest, InPlaceWhatIsWholeIsNotMarkedThoughItsVolumeIsNot
   bed_.AddInPlace();
   Controller controller(bed_);
   controller.LookTimes(8);
-  bed_.api.Mutate(csi::VolumeKey(bed_.Stem()), [](Json& alias) {
+  bed_.api.Mutate(csi::VolumeKey(bed_.TaskName()), [](Json& alias) {
     alias["metadata"]["finalizers"] = Json::array({"external-attacher/d-example-com"});
   });
-  bed_.Finish(bed_.Stem());
+  bed_.Finish(bed_.TaskName());
   controller.LookTimes(4);
   ASSERT_THAT(bed_.Message(), HasSubstr("to be detached"));
   bed_.clock.Advance(kBindingTimeMax);
@@ -1139,7 +1141,7 @@ TEST_F(DownloadReconcilerTest, InPlaceIsDecidedWhenItIsAccepted) {
   bed_.ChangeDownload([](Json& download) {
     EraseJson(download, {"metadata", "annotations", objects::kIntoAnnotation});
   });
-  bed_.Finish(bed_.Stem());
+  bed_.Finish(bed_.TaskName());
   controller.LookTimes(6);
   EXPECT_EQ(bed_.Phase(), "Completed") << bed_.Message();
   EXPECT_FALSE(bed_.Record().has_value());

@@ -33,7 +33,7 @@ Json Terminated(const std::string& reason = "Error") {
       {"terminated", {{"exitCode", 137}, {"reason", reason}, {"containerID", "containerd://1"}}}};
 }
 
-TEST(EndedPodsTest, OnlyTheWordOfTheKubeletCounts) {
+TEST(EndedPodsTest, OnlyTheKubeletsStatusCounts) {
   EndedPods ended;
   ended.Note(As(PodWith("running", {{"running", Json::object()}})));
   ended.Note(As(PodWith("never-seen", {{"terminated", {{"exitCode", 137}, {"containerID", ""}}}})));

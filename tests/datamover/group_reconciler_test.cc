@@ -65,7 +65,7 @@ class GroupReconcilerTest : public testing::Test {
 };
 
 TEST_F(GroupReconcilerTest, FollowsTheMembersOfMovedGroupsInAllNamespaces) {
-  const k8s::FollowedObjects followed = GroupMemberContents();
+  const k8s::WatchedObjects followed = GroupMemberContents();
   EXPECT_EQ(followed.type.plural, "volumesnapshotcontents");
   EXPECT_EQ(followed.namespace_name, "");
   EXPECT_EQ(followed.label_selector, "mover.csi-delta.io/group");

@@ -99,7 +99,7 @@ TEST_F(GroupWindowsTest, OfSeveralReplicasTheOneThatLeadsCounts) {
   EXPECT_EQ(windows_.figures().groups, 0) << "the other one counted it";
 }
 
-TEST_F(GroupWindowsTest, WhatIsNoGroupOfOursDoesNotCount) {
+TEST_F(GroupWindowsTest, AForeignGroupDoesNotCount) {
   GroupWindows later({"velero"}, kNow + absl::Hours(1), [] { return true; });
   later.OnAll({Group("one", absl::Seconds(2))});
   EXPECT_EQ(later.figures().groups, 0) << "counted before this process began";
@@ -111,9 +111,9 @@ TEST_F(GroupWindowsTest, WhatIsNoGroupOfOursDoesNotCount) {
   EXPECT_THAT(windows_.figures().last, IsEmpty());
 }
 
-class FollowGroupsTest : public GroupWindowsTest {
+class WatchGroupsTest : public GroupWindowsTest {
  protected:
-  FollowGroupsTest() {
+  WatchGroupsTest() {
     ctx_.clock = &clock_;
     ctx_.stop = stop_.get_token();
   }
@@ -128,11 +128,11 @@ class FollowGroupsTest : public GroupWindowsTest {
   CallContext ctx_;
 };
 
-TEST_F(FollowGroupsTest, GroupsAreFollowedInTheVersionThatIsServed) {
+TEST_F(WatchGroupsTest, GroupsAreFollowedInTheVersionThatIsServed) {
   api_.ServeVersion("volumegroupsnapshots", "v1beta2");
   const k8s::ResourceType type = csi::VolumeGroupSnapshotType("v1beta2");
   api_.Seed(type, Group("one", absl::Seconds(1)));
-  std::jthread follower([&] { FollowGroups(ctx_, api_, windows_).IgnoreError(); });
+  std::jthread handler([&] { WatchGroups(ctx_, api_, windows_).IgnoreError(); });
   const absl::Cleanup stop = [this] { stop_.request_stop(); };
   AwaitGroups(1);
   api_.AwaitWatches(1);
@@ -140,12 +140,12 @@ TEST_F(FollowGroupsTest, GroupsAreFollowedInTheVersionThatIsServed) {
   AwaitGroups(2);
 }
 
-TEST_F(FollowGroupsTest, AClusterThatGetsTheKindsIsLookedAtAgain) {
+TEST_F(WatchGroupsTest, AClusterThatGetsTheKindsIsLookedAtAgain) {
   clock_.SetAutoAdvance(true);
   api_.FailNext("list", "volumegroupsnapshots", absl::NotFoundError("no such kind"), 7);
   api_.Seed(csi::VolumeGroupSnapshotType("v1"), Group("one", absl::Seconds(1)));
   const absl::Time before = clock_.Now();
-  std::jthread follower([&] { FollowGroups(ctx_, api_, windows_).IgnoreError(); });
+  std::jthread handler([&] { WatchGroups(ctx_, api_, windows_).IgnoreError(); });
   const absl::Cleanup stop = [this] { stop_.request_stop(); };
   AwaitGroups(1);
   EXPECT_GE(clock_.Now() - before, absl::Minutes(20));

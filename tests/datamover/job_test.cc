@@ -34,8 +34,8 @@ class JobTest : public testing::Test {
   std::string Path(const std::string& name) const { return folder_.path() + "/" + name; }
   std::unique_ptr<engine::Session> NewSession() const {
     engine::SessionOptions options{
-        .place = [this]() -> absl::StatusOr<engine::RepositoryPlace> {
-          return engine::RepositoryPlace{.location = {.directory = Path("repo")}, .settings = {}};
+        .place = [this]() -> absl::StatusOr<engine::RepositoryTarget> {
+          return engine::RepositoryTarget{.location = {.directory = Path("repo")}, .settings = {}};
         },
         .keyring = []() -> absl::StatusOr<std::optional<repository::Keyring>> {
           return std::nullopt;

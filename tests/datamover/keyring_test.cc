@@ -61,7 +61,7 @@ TEST_F(KeyringTest, ReadingMakesNoneAndSaysHowToBringThem) {
 }
 
 TEST_F(KeyringTest, OfTwoThatMakeItOneWins) {
-  const RepositoryKey theirs = MakeRepositoryKey(random_);
+  const RepositoryKey others = MakeRepositoryKey(random_);
   api_.SetInterceptor([&](const support::ApiCall& call, const Json* /*body*/) {
     if (call.verb == "create") {
       api_.Seed(KeyringSecretKey(kMover, owner_).type,
@@ -71,14 +71,14 @@ TEST_F(KeyringTest, OfTwoThatMakeItOneWins) {
                    {"annotations",
                     {{objects::kMoverVeleroNamespaceLabel, "velero"},
                      {objects::kMoverLocationAnnotation, "default"},
-                     {objects::kNewestKeyAnnotation, theirs.fingerprint}}}}},
-                 {"data", {{theirs.fingerprint, absl::Base64Escape(theirs.password.Reveal())}}}});
+                     {objects::kNewestKeyAnnotation, others.fingerprint}}}}},
+                 {"data", {{others.fingerprint, absl::Base64Escape(others.password.Reveal())}}}});
     }
     return absl::OkStatus();
   });
   const auto keyring = Open(/*make=*/true);
   ASSERT_THAT(keyring, IsOk());
-  EXPECT_EQ(keyring->keys, std::vector<RepositoryKey>{theirs});
+  EXPECT_EQ(keyring->keys, std::vector<RepositoryKey>{others});
 }
 
 TEST_F(KeyringTest, ANewerKeyComesFirstAndTheOlderStays) {
@@ -145,7 +145,7 @@ TEST_F(KeyringTest, AKeyUnderAnothersNameIsRefused) {
                                                   Not(HasSubstr("another-long-password")))));
 }
 
-TEST_F(KeyringTest, SomebodyElsesSecretIsLeftAlone) {
+TEST_F(KeyringTest, AForeignSecretIsLeftAlone) {
   ASSERT_THAT(Open(/*make=*/true), IsOk());
   Damage([](Json& secret) {
     secret["metadata"]["annotations"][objects::kMoverLocationAnnotation] = "other";
@@ -278,7 +278,7 @@ TEST_F(LostKeyringTest, OtherLocationsMoversAndVolumesWithoutBackupSayNothing) {
   EXPECT_THAT(Open(/*make=*/true), IsOk());
 }
 
-TEST_F(LostKeyringTest, WhatCannotBeAskedIsNoReasonToMakeOne) {
+TEST_F(LostKeyringTest, WithoutAnAnswerNoneIsMade) {
   api_.Forbid("list", "datauploads");
   EXPECT_THAT(Open(/*make=*/true), StatusIs(absl::StatusCode::kPermissionDenied, testing::_));
   EXPECT_THAT(api_.All(objects::Secret::Type()), testing::IsEmpty());
@@ -289,7 +289,7 @@ TEST_F(LostKeyringTest, WithoutTheKindOfRecordsTheFirstKeyIsMade) {
   EXPECT_THAT(Open(/*make=*/true), IsOk());
 }
 
-// With the copy, or with a new key where there is none.
+// With the copy, or with a new key where none exists.
 TEST_F(LostKeyringTest, AnImportEndsIt) {
   AddUpload("default", kKey);
   const RepositoryKey key = MakeRepositoryKey(random_);

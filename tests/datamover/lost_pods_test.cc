@@ -138,7 +138,7 @@ TEST(LostPodsTest, InATaskOfAnOlderVersionAllBeforeTheLastCount) {
   EXPECT_EQ(LostPodsOf(VolumeTask()).counted, 0);
 }
 
-TEST(LostPodsTest, WhatNobodyOfUsWroteCountsAsNothing) {
+TEST(LostPodsTest, ForeignAnnotationsCountAsNothing) {
   Json task = Task({}, "Running", "", 0);
   task["metadata"]["annotations"][objects::kLostPodsAnnotation] = "-7";
   task["metadata"]["annotations"][objects::kFurthestAnnotation] = "transfer many";

@@ -156,21 +156,21 @@ class MoverBed {
   std::string MessageOf(const std::string& name = "nightly") const {
     return GetString(Upload(name), {"status", "message"});
   }
-  std::string StemOfUpload(const std::string& name = "nightly") const {
-    return StemOf("DataUpload", k8s::Uid(Upload(name)));
+  std::string TaskNameOfUpload(const std::string& name = "nightly") const {
+    return TaskNameOf("DataUpload", k8s::Uid(Upload(name)));
   }
   std::optional<Json> Pod(const std::string& name = "nightly") const {
-    return api.Find({csi::PodType(), kMover, StemOfUpload(name)});
+    return api.Find({csi::PodType(), kMover, TaskNameOfUpload(name)});
   }
   std::optional<Json> Task(const std::string& name = "nightly") const {
-    return api.Find({VolumeTask::Type(), kMover, StemOfUpload(name)});
+    return api.Find({VolumeTask::Type(), kMover, TaskNameOfUpload(name)});
   }
 
   // What the worker of this stem is told to do.
-  VolumeJob Job(const std::string& stem) const {
+  VolumeJob Job(const std::string& task_name) const {
     const absl::StatusOr<VolumeJob> job =
         support::As<VolumeTask>(
-            api.Find({VolumeTask::Type(), kMover, stem}).value_or(Json::object()))
+            api.Find({VolumeTask::Type(), kMover, task_name}).value_or(Json::object()))
             .job();
     EXPECT_TRUE(job.ok()) << job.status();
     return job.value_or(VolumeJob());
@@ -192,11 +192,11 @@ class MoverBed {
       return;
     }
     const auto made = [](const k8s::ResourceType& type) {
-      return k8s::FollowedObjects{
+      return k8s::WatchedObjects{
           .type = type, .namespace_name = kMover, .label_selector = objects::kMoverTaskLabel};
     };
     const auto transfers = [](const k8s::ResourceType& type) {
-      return k8s::FollowedObjects{.type = type, .namespace_name = "velero", .label_selector = ""};
+      return k8s::WatchedObjects{.type = type, .namespace_name = "velero", .label_selector = ""};
     };
     delivered_.emplace_back(csi::BaseContents(), &bases);
     Deliver(ExposedContents());
@@ -245,27 +245,28 @@ class MoverBed {
   }
 
   // As a worker writes it.
-  void SetTaskStatus(const std::string& stem, const Json& status) {
-    api.Mutate({VolumeTask::Type(), kMover, stem}, [&](Json& task) { task["status"] = status; });
+  void SetTaskStatus(const std::string& task_name, const Json& status) {
+    api.Mutate({VolumeTask::Type(), kMover, task_name},
+               [&](Json& task) { task["status"] = status; });
   }
-  void SetPodStatus(const std::string& stem, const Json& status) {
-    api.Mutate({csi::PodType(), kMover, stem}, [&](Json& pod) { pod["status"] = status; });
+  void SetPodStatus(const std::string& task_name, const Json& status) {
+    api.Mutate({csi::PodType(), kMover, task_name}, [&](Json& pod) { pod["status"] = status; });
   }
 
   // As the scheduler says it of a Pod that no node takes.
-  void SetUnschedulable(const std::string& stem, const std::string& why) {
-    SetPodStatus(stem, {{"phase", "Pending"},
-                        {"conditions", Json::array({{{"type", "PodScheduled"},
-                                                     {"status", "False"},
-                                                     {"reason", "Unschedulable"},
-                                                     {"message", why}}})}});
+  void SetUnschedulable(const std::string& task_name, const std::string& why) {
+    SetPodStatus(task_name, {{"phase", "Pending"},
+                             {"conditions", Json::array({{{"type", "PodScheduled"},
+                                                          {"status", "False"},
+                                                          {"reason", "Unschedulable"},
+                                                          {"message", why}}})}});
   }
   // Another worker's Pod has the slot of that one on the only node.
-  void TakeRoomOf(const std::string& stem) {
-    SetUnschedulable(stem,
+  void TakeRoomOf(const std::string& task_name) {
+    SetUnschedulable(task_name,
                      "0/1 nodes are available: 1 node(s) didn't match pod anti-affinity rules.");
     const std::string slot =
-        k8s::Label(*api.Find({csi::PodType(), kMover, stem}), objects::kSlotLabel);
+        k8s::Label(*api.Find({csi::PodType(), kMover, task_name}), objects::kSlotLabel);
     api.Seed(csi::PodType(),
              {{"metadata",
                {{"name", "du-other"},
@@ -277,9 +278,9 @@ class MoverBed {
   void GiveRoom() { api.Remove({csi::PodType(), kMover, "du-other"}); }
 
   // Of the task that is called `stem`.
-  Outcome OutcomeOfWorker(const std::string& stem) const {
+  Outcome OutcomeOfWorker(const std::string& task_name) const {
     Outcome outcome{.code = OutcomeCode::kDone, .cause = cause};
-    if (stem.starts_with("du-")) {
+    if (task_name.starts_with("du-")) {
       outcome.backup = BackupFigures{.snapshot_id = snapshot_id,
                                      .mode = "incremental",
                                      .reason = reason,
@@ -291,27 +292,27 @@ class MoverBed {
                                      .stored_bytes = 1024,
                                      .repository_bytes = 65536,
                                      .repository_snapshots = 2};
-    } else if (stem.starts_with("dd-")) {
+    } else if (task_name.starts_with("dd-")) {
       outcome.restore = RestoreFigures{
           .file_system = file_system, .logical_bytes = kClaimBytes, .written_bytes = kClaimBytes};
-    } else if (stem.starts_with("ck-")) {
+    } else if (task_name.starts_with("ck-")) {
       outcome.check =
           CheckFigures{.packs = 100, .packs_read = 5, .read_bytes = 5 << 20, .snapshots = 2};
     }
     return outcome;
   }
   // The worker ends, and its task with this phase.
-  void End(const std::string& stem, const char* phase, const Outcome& outcome) {
-    SetTaskStatus(stem, {{"phase", phase}, {"outcome", ToJson(outcome)}});
-    SetPodStatus(stem, {{"phase", "Succeeded"}});
+  void End(const std::string& task_name, const char* phase, const Outcome& outcome) {
+    SetTaskStatus(task_name, {{"phase", phase}, {"outcome", ToJson(outcome)}});
+    SetPodStatus(task_name, {{"phase", "Succeeded"}});
   }
   // The worker does what it was made for.
-  void Finish(const std::string& stem) {
-    SetTaskStatus(stem, {{"phase", "Succeeded"},
-                         {"completionTimestamp", "2026-11-22T09:00:00Z"},
-                         {"node", "node-1"},
-                         {"outcome", ToJson(OutcomeOfWorker(stem))}});
-    SetPodStatus(stem, {{"phase", "Succeeded"}});
+  void Finish(const std::string& task_name) {
+    SetTaskStatus(task_name, {{"phase", "Succeeded"},
+                              {"completionTimestamp", "2026-11-22T09:00:00Z"},
+                              {"node", "node-1"},
+                              {"outcome", ToJson(OutcomeOfWorker(task_name))}});
+    SetPodStatus(task_name, {{"phase", "Succeeded"}});
   }
 
   support::FakeClock clock;
@@ -334,29 +335,29 @@ class MoverBed {
                        .bases = nullptr};
 
  private:
-  void Deliver(const k8s::FollowedObjects& which, k8s::ObjectCache::Filter filter = {}) {
+  void Deliver(const k8s::WatchedObjects& which, k8s::ObjectCache::Filter filter = {}) {
     delivered_.emplace_back(which, &cache.Add(which, std::move(filter)));
   }
 
-  std::vector<std::pair<k8s::FollowedObjects, k8s::ObjectFollower*>> delivered_;
+  std::vector<std::pair<k8s::WatchedObjects, k8s::ObjectEventHandler*>> delivered_;
 
   void OnPod(const Json& pod) {
     ++pods_made;
-    const std::string stem = k8s::Name(pod);
+    const std::string task_name = k8s::Name(pod);
     if (worker == Worker::kPending) {
       return;
     }
-    api.Mutate({csi::PodType(), kMover, stem}, [](Json& started) {
+    api.Mutate({csi::PodType(), kMover, task_name}, [](Json& started) {
       started["spec"]["nodeName"] = "node-1";
       started["status"] = {{"phase", "Running"}};
     });
-    SetTaskStatus(stem, {{"phase", "Running"},
-                         {"stage", "transfer"},
-                         {"doneBytes", 1 << 20},
-                         {"totalBytes", kClaimBytes},
-                         {"node", "node-1"}});
+    SetTaskStatus(task_name, {{"phase", "Running"},
+                              {"stage", "transfer"},
+                              {"doneBytes", 1 << 20},
+                              {"totalBytes", kClaimBytes},
+                              {"node", "node-1"}});
     if (worker == Worker::kSucceeds) {
-      Finish(stem);
+      Finish(task_name);
     }
   }
 };

@@ -293,7 +293,7 @@ TEST(MoverMetricsTest, ForeignTextStaysInItsQuotes) {
               HasSubstr("claim=\"a\\\"} 1\\nx \\\\\"} 3600\n"));
 }
 
-// The names of ours in a text.
+// The names of csi-delta in a text.
 std::set<std::string> FamiliesIn(const std::string& text) {
   const std::regex form("csi_delta_mover_[a-z_]+");
   return {std::sregex_token_iterator(text.begin(), text.end(), form), std::sregex_token_iterator()};

@@ -108,7 +108,7 @@ TEST(OverviewTest, WhatDidNotMoveYetHasNoTimeLeft) {
   EXPECT_EQ(movements.front().left, std::nullopt);
 }
 
-TEST(OverviewTest, SaysForWhomItWaits) {
+TEST(OverviewTest, SaysWhatItWaitsFor) {
   Json waits = Transfer("DataUpload", "u2", absl::ZeroDuration());
   SetJson(waits, {"status"}, Json{{"phase", "Accepted"}, {"message", "waits for u1"}});
   const std::vector<Movement> movements = Movements({waits}, {}, {});
@@ -211,9 +211,9 @@ TEST(OverviewTest, HowLongTransfersTookOnAverage) {
           FormatRfc3339(kMade + absl::Minutes(50)));
   Json failed = completed("DataUpload", absl::Hours(1), absl::Hours(9));
   failed["status"]["phase"] = "Failed";
-  Json theirs = completed("DataUpload", absl::Hours(1), absl::Hours(9));
-  theirs["spec"]["datamover"] = "velero";
-  const std::vector<Json> uploads = {admitted, failed, theirs,
+  Json others = completed("DataUpload", absl::Hours(1), absl::Hours(9));
+  others["spec"]["datamover"] = "velero";
+  const std::vector<Json> uploads = {admitted, failed, others,
                                      completed("DataUpload", -absl::Hours(30), absl::Hours(9))};
   EXPECT_EQ(Mean(uploads, {completed("DataDownload", absl::Hours(1), absl::Minutes(50))}, kMade),
             absl::Minutes(40));

@@ -230,7 +230,7 @@ TEST_F(RepositoryAccessTest, SettingsThatCannotBeHonouredAreRefusedByName) {
   }
 }
 
-// What follows the slash would be taken for a folder, in a bucket that is somebody else's.
+// What follows the slash would be taken for a folder, in a foreign bucket.
 TEST_F(RepositoryAccessTest, ABucketsNameIsTakenWholeOrRefused) {
   for (const char* bucket : {"p/q", "velero/", "/velero"}) {
     location_["spec"]["objectStorage"]["bucket"] = bucket;
@@ -239,7 +239,7 @@ TEST_F(RepositoryAccessTest, ABucketsNameIsTakenWholeOrRefused) {
   }
 }
 
-TEST_F(RepositoryAccessTest, SettingsOfNoMatterDoNotMatter) {
+TEST_F(RepositoryAccessTest, IgnoredSettingsChangeNothing) {
   const JobRepository repository = RepositoryOf();
   for (const LocationSetting& setting : LocationSettings()) {
     if (setting.use == LocationSetting::Use::kNoMatter) {

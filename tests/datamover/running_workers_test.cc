@@ -48,7 +48,7 @@ class RunningWorkersTest : public testing::Test {
   RunningWorkers running_;
 };
 
-TEST_F(RunningWorkersTest, ProgressIsNoReasonToLook) {
+TEST_F(RunningWorkersTest, ProgressEnqueuesNothing) {
   EXPECT_TRUE(OnlyProgressMatters());
   NoteTask(Task(2));
   NotePod(Pod("1"));
@@ -105,40 +105,40 @@ TEST_F(RunningWorkersTest, NothingIsKeptOfThoseThatNothingIsMovedFor) {
 }
 
 TEST_F(RunningWorkersTest, APodThatWentWhileNothingWasWatchedIsMissed) {
-  WakeTable wakes;
+  EnqueueTable enqueue_table;
   EndedPods ended;
-  PodFollower follower(wakes, nullptr, ended, running_);
-  follower.OnPage({Pod("1")}, /*is_first=*/true);
-  follower.OnListed();
+  PodEventHandler handler(enqueue_table, nullptr, ended, running_);
+  handler.OnPage({Pod("1")}, /*is_first=*/true);
+  handler.OnListed();
   EXPECT_TRUE(OnlyProgressMatters());
-  follower.OnPage({}, /*is_first=*/true);
+  handler.OnPage({}, /*is_first=*/true);
   EXPECT_TRUE(OnlyProgressMatters()) << "the list is not whole yet";
-  follower.OnListed();
+  handler.OnListed();
   EXPECT_FALSE(OnlyProgressMatters());
 }
 
 TEST_F(RunningWorkersTest, EachChangeOfAPodIsNoted) {
-  WakeTable wakes;
+  EnqueueTable enqueue_table;
   EndedPods ended;
-  PodFollower follower(wakes, nullptr, ended, running_);
-  follower.OnEvent({.kind = k8s::WatchEvent::Kind::kModified, .object = Pod("2")});
+  PodEventHandler handler(enqueue_table, nullptr, ended, running_);
+  handler.OnEvent({.kind = k8s::WatchEvent::Kind::kModified, .object = Pod("2")});
   EXPECT_FALSE(OnlyProgressMatters());
 }
 
-// Whoever made the change knows it, and has said when to look again.
-TEST_F(RunningWorkersTest, AChangeByThisProcessWakesNobody) {
-  WakeTable wakes;
+// The author of the change knows it, and has said when to look again.
+TEST_F(RunningWorkersTest, AChangeByThisProcessEnqueuesNothing) {
+  EnqueueTable enqueue_table;
   int woken = 0;
-  wakes.Put(kTask, [&] { ++woken; });
-  const k8s::FollowedObjects pods{
+  enqueue_table.Put(kTask, [&] { ++woken; });
+  const k8s::WatchedObjects pods{
       .type = csi::PodType(), .namespace_name = "", .label_selector = ""};
   k8s::ObjectCache cache;
-  k8s::ObjectFollower& kept = cache.Add(pods);
+  k8s::ObjectEventHandler& kept = cache.Add(pods);
   EndedPods ended;
-  PodFollower follower(wakes, &cache, ended, running_);
+  PodEventHandler handler(enqueue_table, &cache, ended, running_);
   const auto tell = [&](k8s::WatchEvent::Kind kind, const Json& pod) {
     kept.OnEvent({.kind = kind, .object = pod});
-    follower.OnEvent({.kind = kind, .object = pod});
+    handler.OnEvent({.kind = kind, .object = pod});
   };
   const k8s::ObjectKey key{csi::PodType(), k8s::Namespace(Pod("2")), kTask};
   cache.NoteWritten(cache.Begin(), key, Pod("2"));

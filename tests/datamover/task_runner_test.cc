@@ -183,7 +183,7 @@ TEST_F(TaskRunnerTest, ATaskThatIsDeletedEndsTheVerb) {
               IsOkAndHolds(TaskPhase::kNone));
 }
 
-TEST_F(TaskRunnerTest, TheVerbGoesOnWhileTheServerIsAwayAndItsEndIsInsistedOn) {
+TEST_F(TaskRunnerTest, TheVerbGoesOnWhileTheServerIsAwayAndItsEndIsRetried) {
   EXPECT_THAT(Run([&](const CallContext&, const VolumeJob&, const TaskProgress&) {
                 api_.FailNext("patch", "volumetasks", kAway, 40);
                 return Done();
@@ -199,10 +199,10 @@ TEST_F(TaskRunnerTest, RetryingHasAnEnd) {
                 return Done();
               }),
               StatusIs(absl::StatusCode::kUnavailable));
-  EXPECT_GE(clock_.Now() - begun, kLastWordTimeMax - absl::Seconds(5));
+  EXPECT_GE(clock_.Now() - begun, kFinalUploadTimeMax - absl::Seconds(5));
 }
 
-// A request that was given up may be carried out all the same, when the last word is written.
+// A request that was given up may be carried out all the same, when the final status is written.
 TEST_F(TaskRunnerTest, ALatePatchOfTheReporterIsRefused) {
   Json held;
   std::atomic<bool> is_held = false;

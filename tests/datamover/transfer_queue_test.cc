@@ -271,7 +271,7 @@ TEST(TransferQueueTest, WhatRunsAlreadyCountsWhateverTheLimits) {
   queue.Put(Make("c", "c", "3", 0));
   queue.AdmitRunning("uid-b", kStart + absl::Seconds(1));
   queue.AdmitRunning("uid-a", kStart + absl::Seconds(1));
-  queue.AdmitRunning("uid-nobody", kStart);
+  queue.AdmitRunning("uid-unknown", kStart);
   EXPECT_EQ(queue.AdmittedAt("uid-b"), kStart + absl::Seconds(1));
   EXPECT_EQ(queue.AdmittedAt("uid-a"), kStart) << "since it was admitted";
   queue.Remove("uid-a");

@@ -49,7 +49,7 @@ const KeyringOwner kOwner = {.velero_namespace = "velero", .location = "default"
 class UninstallTest : public testing::Test {
  protected:
   UninstallTest() {
-    EXPECT_TRUE(request_.keep_data) << "unless somebody says otherwise";
+    EXPECT_TRUE(request_.keep_data) << "by default";
     request_.keep_data = false;
     request_.velero_namespaces = {"velero"};
     request_.open_store =
@@ -70,17 +70,17 @@ class UninstallTest : public testing::Test {
   // A controller that lives this long.
   void Look(int times) { Look(bed_, times); }
   static void Look(MoverBed& bed, int times) {
-    WakeTable wakes;
+    EnqueueTable enqueue_table;
     TransferScheduler scheduler(
         LimitsOf(bed.env.settings), bed.clock, [] { return true; },
-        [&](const std::string& task) { wakes.Wake(task); });
+        [&](const std::string& task) { enqueue_table.Enqueue(task); });
     UploadReconciler reconciler(bed.env, scheduler, [](const UploadEnd&) {});
     k8s::ReconcileLoop loop(
         {.type = csi::DataUploadType(), .namespace_name = "velero", .label_selector = ""},
         reconciler, [] { return true; }, bed.clock);
-    TransferFollower follower("DataUpload", QueuedUpload, scheduler, wakes, loop);
+    TransferEventHandler handler("DataUpload", QueuedUpload, scheduler, enqueue_table, loop);
     for (int i = 0; i < times; ++i) {
-      follower.OnAll(bed.api.All(csi::DataUploadType()));
+      handler.OnAll(bed.api.All(csi::DataUploadType()));
       loop.WorkOnce(bed.ctx);
       bed.clock.Advance(absl::Milliseconds(500));
     }
@@ -150,7 +150,7 @@ class UninstallTest : public testing::Test {
   UninstallRequest request_;
 };
 
-TEST_F(UninstallTest, NothingOfOursIsLeftAndAllOfOthers) {
+TEST_F(UninstallTest, NothingManagedIsLeftAndAllOfOthers) {
   BackUp();
   SetLeader(absl::Minutes(5));
   bed_.api.Seed(csi::DataDeletionType(), {{"metadata", {{"name", "d"}, {"namespace", "velero"}}}});
@@ -216,10 +216,10 @@ TEST_F(UninstallTest, WhoIsAtItIsNamedAndNothingElseIs) {
   Look(3);
   bed_.api.Remove({csi::LeaseType(), MoverBed::kMover, kMoverLease});
   EXPECT_THAT(Names(Plan().running),
-              ElementsAre(absl::StrCat("Pod mover/", bed_.StemOfUpload(), ": Running")))
+              ElementsAre(absl::StrCat("Pod mover/", bed_.TaskNameOfUpload(), ": Running")))
       << "a worker goes on without a controller";
   bed_.api.Remove({csi::DataUploadType(), "velero", "nightly"});
-  bed_.api.Remove({csi::PodType(), MoverBed::kMover, bed_.StemOfUpload()});
+  bed_.api.Remove({csi::PodType(), MoverBed::kMover, bed_.TaskNameOfUpload()});
 }
 
 TEST_F(UninstallTest, ADeletionThatRunsIsWaitedForAndOneThatWaitsIsNot) {
@@ -232,12 +232,12 @@ TEST_F(UninstallTest, ADeletionThatRunsIsWaitedForAndOneThatWaitsIsNot) {
   EXPECT_THAT(Names(Plan().running), ElementsAre("DataDeletion velero/InProgress: InProgress"));
 }
 
-TEST_F(UninstallTest, WhatNobodyMovesAnyMoreIsGivenUp) {
+TEST_F(UninstallTest, AnAbandonedTransferIsGivenUp) {
   bed_.worker = MoverBed::Worker::kRuns;
   bed_.AddUpload("nightly");
   Look(4);
   ASSERT_EQ(bed_.PhaseOf(), "InProgress");
-  bed_.SetPodStatus(bed_.StemOfUpload(), {{"phase", "Failed"}});
+  bed_.SetPodStatus(bed_.TaskNameOfUpload(), {{"phase", "Failed"}});
   EXPECT_THAT(Uninstall(), IsEmpty());
   EXPECT_EQ(bed_.PhaseOf(), "Canceled");
   EXPECT_THAT(bed_.MessageOf(), HasSubstr("uninstalled"));
@@ -245,20 +245,20 @@ TEST_F(UninstallTest, WhatNobodyMovesAnyMoreIsGivenUp) {
   ExpectNothingInCluster();
 }
 
-TEST_F(UninstallTest, AnUploadThatNobodyTookUpLosesItsSnapshot) {
+TEST_F(UninstallTest, AnUploadThatWasNotAcceptedLosesItsSnapshot) {
   bed_.AddUpload("nightly");
   EXPECT_THAT(Uninstall(), IsEmpty());
   EXPECT_EQ(bed_.PhaseOf(), "Canceled");
   ExpectNothingInCluster();
 }
 
-TEST_F(UninstallTest, AFinalizerOfOursHoldsNobodyUp) {
+TEST_F(UninstallTest, OurFinalizerDelaysNoDeletion) {
   BackUp();
   bed_.api.Mutate({csi::DataUploadType(), "velero", "nightly"}, [](Json& upload) {
-    upload["metadata"]["finalizers"] = {objects::kMoverFinalizer, "somebody.else/finalizer"};
+    upload["metadata"]["finalizers"] = {objects::kMoverFinalizer, "another.client/finalizer"};
   });
   EXPECT_THAT(Uninstall(), IsEmpty());
-  EXPECT_EQ(bed_.Upload()["metadata"]["finalizers"], Json::array({"somebody.else/finalizer"}));
+  EXPECT_EQ(bed_.Upload()["metadata"]["finalizers"], Json::array({"another.client/finalizer"}));
   EXPECT_EQ(bed_.PhaseOf(), "Completed");
 }
 
@@ -273,12 +273,12 @@ TEST_F(UninstallTest, PvcsOfAClassThatRetainsGoWithTheirVolumes) {
     bed_.worker = MoverBed::Worker::kRuns;
     bed_.AddUpload(name);
     Look(4);
-    const k8s::ObjectKey claim = csi::ClaimKey(MoverBed::kMover, bed_.StemOfUpload(name));
+    const k8s::ObjectKey claim = csi::ClaimKey(MoverBed::kMover, bed_.TaskNameOfUpload(name));
     ASSERT_TRUE(bed_.api.Find(claim).has_value());
     bed_.api.Mutate(claim, [](Json& asked) {
       asked["metadata"]["annotations"][objects::kStorageProvisionerAnnotation] = "d.example.com";
     });
-    bed_.api.Remove({csi::PodType(), MoverBed::kMover, bed_.StemOfUpload(name)});
+    bed_.api.Remove({csi::PodType(), MoverBed::kMover, bed_.TaskNameOfUpload(name)});
     const std::vector<std::string> failed = Uninstall();
     if (has_volume) {
       EXPECT_THAT(failed, IsEmpty());
@@ -320,7 +320,7 @@ TEST_F(UninstallTest, WhatIsOfAVeleroThatIsNotNamedStays) {
   bed_.worker = MoverBed::Worker::kRuns;
   Look(3);
   ASSERT_TRUE(bed_.Task("accepted").has_value());
-  bed_.SetPodStatus(bed_.StemOfUpload("accepted"), {{"phase", "Failed"}});
+  bed_.SetPodStatus(bed_.TaskNameOfUpload("accepted"), {{"phase", "Failed"}});
   request_.velero_namespaces = {"velero-two"};
   EXPECT_THAT(Uninstall(), IsEmpty());
   EXPECT_TRUE(bed_.Task("accepted").has_value());
@@ -344,7 +344,7 @@ TEST_F(UninstallTest, KeysOutliveDataThatDoesNotGo) {
   EXPECT_FALSE(HasKeys());
 }
 
-TEST_F(UninstallTest, KeysStayWhereNobodyLooked) {
+TEST_F(UninstallTest, KeysStayWhereDataWasNotLookedFor) {
   BackUp();
   const k8s::ObjectKey location = {objects::BackupStorageLocation::Type(), "velero", "default"};
   bed_.api.Mutate(location, [](Json& object) { object["spec"]["accessMode"] = "ReadOnly"; });
@@ -371,9 +371,9 @@ TEST_F(UninstallTest, WhatIsWhereALocationPointedBeforeIsNamedAndKeepsItsKeys) {
   EXPECT_TRUE(HasKeys());
 }
 
-TEST_F(UninstallTest, KeysThatNobodyHasGoOnlyWithDataThatWasSeen) {
+TEST_F(UninstallTest, UnconfirmedKeysGoOnlyWithDataThatWasSeen) {
   BackUp();
-  const auto ours = bucket_.objects();
+  const auto own = bucket_.objects();
   bucket_.SetObjects({});
   EXPECT_THAT(Uninstall(), IsEmpty());
   EXPECT_TRUE(HasKeys()) << "its data may be where the location was before";
@@ -400,7 +400,7 @@ TEST_F(UninstallTest, ABucketThatDoesNotAnswerIsAFailureThatIsTold) {
   bucket_.AddFault({.operation = StoreOperation::kList,
                     .last_call = 1000,
                     .status = absl::UnavailableError("no route")});
-  EXPECT_THAT(Names(Plan().stays), Contains(HasSubstr("nobody looked")));
+  EXPECT_THAT(Names(Plan().stays), Contains(HasSubstr("not looked for")));
   EXPECT_THAT(Uninstall(), ElementsAre(HasSubstr("no route")));
   EXPECT_TRUE(HasKeys());
 }
@@ -452,7 +452,7 @@ TEST_F(UninstallTest, WhatFailedIsDoneByTheNextRun) {
     Look(bed, 4);
     ASSERT_EQ(bed.PhaseOf(), "InProgress");
     bed.api.FailCall(n, absl::PermissionDeniedError("not now"));
-    bed.api.Remove({csi::PodType(), MoverBed::kMover, bed.StemOfUpload()});
+    bed.api.Remove({csi::PodType(), MoverBed::kMover, bed.TaskNameOfUpload()});
     for (int run = 0; run < 2; ++run) {
       const absl::StatusOr<UninstallPlan> plan = PlanUninstall(bed.ctx, bed.env, request_);
       if (plan.ok()) {

@@ -52,19 +52,20 @@ class Controller {
       : bed_((bed.UseCache(), bed)),
         scheduler_(
             LimitsOf(bed.env.settings), bed.clock, [] { return true; },
-            [this](const std::string& task) { wakes_.Wake(task); }),
+            [this](const std::string& task) { enqueue_table_.Enqueue(task); }),
         reconciler_(bed.env, scheduler_, [this](const UploadEnd& end) { ends.push_back(end); }),
         loop_(
             {.type = csi::DataUploadType(), .namespace_name = "velero", .label_selector = ""},
             reconciler_, [] { return true; }, bed.clock, k8s::kConcurrentReconciles, &bed.cache),
-        follower_("DataUpload", QueuedUpload, scheduler_, wakes_, loop_),
-        tasks_(bed.env, wakes_, [] { return true; }, {{TaskKind::kUpload, RemoveUploadLeftovers}}),
-        contents_(bed.env, wakes_, {"velero"}, [] { return true; }) {}
+        handler_("DataUpload", QueuedUpload, scheduler_, enqueue_table_, loop_),
+        tasks_(bed.env, enqueue_table_, [] { return true; },
+               {{TaskKind::kUpload, RemoveUploadLeftovers}}),
+        contents_(bed.env, enqueue_table_, {"velero"}, [] { return true; }) {}
 
   // Looks at everything that there is, once.
   void Look() {
     bed_.TellWatchers();
-    follower_.OnAll(bed_.api.All(csi::DataUploadType()));
+    handler_.OnAll(bed_.api.All(csi::DataUploadType()));
     loop_.WorkOnce(bed_.ctx);
     for (const Json& task : bed_.api.All(VolumeTask::Type())) {
       tasks_.Reconcile(bed_.ctx, task).IgnoreError();
@@ -84,11 +85,11 @@ class Controller {
 
  private:
   MoverBed& bed_;
-  WakeTable wakes_;
+  EnqueueTable enqueue_table_;
   TransferScheduler scheduler_;
   UploadReconciler reconciler_;
   k8s::ReconcileLoop loop_;
-  TransferFollower follower_;
+  TransferEventHandler handler_;
   TaskReconciler tasks_;
   ContentReconciler contents_;
 };
@@ -217,13 +218,13 @@ TEST_F(UploadReconcilerTest, AVolumeThatItsClaimWasBoundToInsteadIsNotBackedUp) 
   bed_.api.Seed(csi::PersistentVolumeType(),
                 {{"metadata", {{"name", "foreign"}}},
                  {"spec", {{"claimRef", {{"uid", "of another claim"}}}}}});
-  bed_.api.Mutate(csi::ClaimKey(MoverBed::kMover, bed_.StemOfUpload()), [](Json& claim) {
+  bed_.api.Mutate(csi::ClaimKey(MoverBed::kMover, bed_.TaskNameOfUpload()), [](Json& claim) {
     claim["spec"]["volumeName"] = "foreign";
     claim["status"]["phase"] = "Bound";
   });
-  bed_.SetPodStatus(bed_.StemOfUpload(), {{"phase", "Running"}});
+  bed_.SetPodStatus(bed_.TaskNameOfUpload(), {{"phase", "Running"}});
   controller.LookTimes(2);
-  bed_.SetPodStatus(bed_.StemOfUpload(), {{"phase", "Succeeded"}});
+  bed_.SetPodStatus(bed_.TaskNameOfUpload(), {{"phase", "Succeeded"}});
   controller.LookTimes(4);
   EXPECT_EQ(bed_.PhaseOf(), "Failed");
   EXPECT_THAT(bed_.MessageOf(), HasSubstr("bound to what is not the snapshot"));
@@ -234,24 +235,24 @@ TEST_F(UploadReconcilerTest, TheWorkerIsToldWhatToDo) {
   bed_.AddUpload("nightly");
   Controller controller(bed_);
   controller.LookTimes(3);
-  const std::string stem = bed_.StemOfUpload();
+  const std::string task_name = bed_.TaskNameOfUpload();
   const Json pod = bed_.Pod().value_or(Json());
   EXPECT_EQ(pod["spec"]["containers"][0]["args"],
-            Json({"worker", "--task", absl::StrCat("mover/", stem)}));
-  const VolumeJob job = bed_.Job(stem);
+            Json({"worker", "--task", absl::StrCat("mover/", task_name)}));
+  const VolumeJob job = bed_.Job(task_name);
   EXPECT_EQ(job.work, VolumeWork(UploadWork{.device = "/dev/volume",
                                             .host = bed_.env.cluster,
                                             .path = "/shop/data",
-                                            .volume_snapshot = absl::StrCat("mover/", stem),
-                                            .tags = {stem}}));
+                                            .volume_snapshot = absl::StrCat("mover/", task_name),
+                                            .tags = {task_name}}));
   EXPECT_EQ(job.repository.address,
             absl::StrCat("s3:http://s3:9000/b/p/plugins/csi-delta/", bed_.env.cluster, "/shop/",
                          MoverBed::ClaimUid("shop", "data")));
   EXPECT_TRUE(job.repository.has_keyring);
   EXPECT_EQ(job.limits.memory_bytes, MemoryBudgetBytes(bed_.env.settings.worker.resources));
   EXPECT_EQ(k8s::Label(pod, "velero.io/data-upload"), "");
-  EXPECT_EQ(k8s::Label(pod, objects::kMoverTaskLabel), stem);
-  EXPECT_TRUE(bed_.api.Find({csi::SecretType(), "mover", stem}).has_value());
+  EXPECT_EQ(k8s::Label(pod, objects::kMoverTaskLabel), task_name);
+  EXPECT_TRUE(bed_.api.Find({csi::SecretType(), "mover", task_name}).has_value());
   const auto task = support::As<VolumeTask>(bed_.Task().value_or(Json())).spec();
   ASSERT_THAT(task, IsOk());
   EXPECT_EQ(task->subject.uid, k8s::Uid(bed_.Upload()));
@@ -268,8 +269,8 @@ TEST_F(UploadReconcilerTest, TheRepositorySnapshotNamesTheBackupThatOwnsTheUploa
   });
   Controller controller(bed_);
   controller.LookTimes(3);
-  EXPECT_THAT(std::get<UploadWork>(bed_.Job(bed_.StemOfUpload()).work).tags,
-              testing::ElementsAre(bed_.StemOfUpload(), "velero-backup=velero/backup-7"));
+  EXPECT_THAT(std::get<UploadWork>(bed_.Job(bed_.TaskNameOfUpload()).work).tags,
+              testing::ElementsAre(bed_.TaskNameOfUpload(), "velero-backup=velero/backup-7"));
 }
 
 TEST_F(UploadReconcilerTest, TheWorkerIsToldItsBandwidth) {
@@ -278,8 +279,8 @@ TEST_F(UploadReconcilerTest, TheWorkerIsToldItsBandwidth) {
   bed_.AddUpload("nightly");
   Controller controller(bed_);
   controller.LookTimes(3);
-  EXPECT_EQ(bed_.Job(bed_.StemOfUpload()).limits.upload_kib_per_second, 2048);
-  EXPECT_EQ(bed_.Job(bed_.StemOfUpload()).limits.download_kib_per_second, 0);
+  EXPECT_EQ(bed_.Job(bed_.TaskNameOfUpload()).limits.upload_kib_per_second, 2048);
+  EXPECT_EQ(bed_.Job(bed_.TaskNameOfUpload()).limits.download_kib_per_second, 0);
 }
 
 TEST_F(UploadReconcilerTest, AMemberOfAVolumeGroupSaysSo) {
@@ -297,18 +298,18 @@ TEST_F(UploadReconcilerTest, AMemberOfAVolumeGroupSaysSo) {
   bed_.worker = MoverBed::Worker::kRuns;
   Controller controller(bed_);
   controller.LookTimes(3);
-  EXPECT_THAT(std::get<UploadWork>(bed_.Job(bed_.StemOfUpload()).work).tags,
+  EXPECT_THAT(std::get<UploadWork>(bed_.Job(bed_.TaskNameOfUpload()).work).tags,
               testing::IsSupersetOf({std::string("volume-group=shop/db"),
                                      std::string("volume-group-snapshot=velero-db-0123"),
                                      std::string("volume-group-cut=2026-11-23T05:00:00Z"),
                                      std::string("volume-group-members=3")}));
-  const Json content = *bed_.api.Find(csi::VolumeSnapshotContentKey(bed_.StemOfUpload()));
+  const Json content = *bed_.api.Find(csi::VolumeSnapshotContentKey(bed_.TaskNameOfUpload()));
   EXPECT_EQ(csi::MovedGroupOf(objects::Object(content)), "record");
-  bed_.Finish(bed_.StemOfUpload());
+  bed_.Finish(bed_.TaskNameOfUpload());
   controller.LookTimes(3);
   EXPECT_EQ(bed_.PhaseOf(), "Completed") << bed_.MessageOf();
   EXPECT_THAT(bed_.MessageOf(),
-              testing::EndsWith("; of volume group shop/db, cut at 2026-11-23T05:00:00Z"));
+              testing::EndsWith("; of volume group shop/db, taken at 2026-11-23T05:00:00Z"));
 }
 
 TEST_F(UploadReconcilerTest, ProgressIsCopied) {
@@ -324,11 +325,11 @@ TEST_F(UploadReconcilerTest, ProgressIsCopied) {
   controller.LookTimes(3);  // Nothing new, nothing written.
   EXPECT_EQ(k8s::ResourceVersion(bed_.Upload()), version);
   bed_.SetTaskStatus(
-      bed_.StemOfUpload(),
+      bed_.TaskNameOfUpload(),
       {{"phase", "Running"}, {"doneBytes", 2 << 20}, {"totalBytes", MoverBed::kClaimBytes}});
   controller.Look();
   EXPECT_EQ(GetInt(bed_.Upload(), {"status", "progress", "bytesDone"}), 2 << 20);
-  bed_.Finish(bed_.StemOfUpload());
+  bed_.Finish(bed_.TaskNameOfUpload());
   controller.Look();
   EXPECT_EQ(bed_.PhaseOf(), "Completed");
 }
@@ -348,17 +349,18 @@ class RunningUploadTest : public UploadReconcilerTest {
 
   int64_t Done() const { return GetInt(bed_.Upload(), {"status", "progress", "bytesDone"}); }
   void Write(int64_t done_bytes, int64_t total_bytes = MoverBed::kClaimBytes) {
-    bed_.api.Mutate({VolumeTask::Type(), MoverBed::kMover, bed_.StemOfUpload()}, [&](Json& task) {
-      task["status"]["doneBytes"] = done_bytes;
-      task["status"]["totalBytes"] = total_bytes;
-    });
+    bed_.api.Mutate({VolumeTask::Type(), MoverBed::kMover, bed_.TaskNameOfUpload()},
+                    [&](Json& task) {
+                      task["status"]["doneBytes"] = done_bytes;
+                      task["status"]["totalBytes"] = total_bytes;
+                    });
   }
 
   Controller controller_{bed_};
 };
 
 TEST_F(RunningUploadTest, CostsNoMoreThanARequestInTwoSeconds) {
-  TaskReport worker(bed_.api, {VolumeTask::Type(), MoverBed::kMover, bed_.StemOfUpload()},
+  TaskReport worker(bed_.api, {VolumeTask::Type(), MoverBed::kMover, bed_.TaskNameOfUpload()},
                     support::As<VolumeTask>(*bed_.Task()).status());
   const absl::Time end = bed_.clock.Now() + kTime;
   absl::Time copied_at = bed_.clock.Now();
@@ -421,13 +423,13 @@ TEST_F(RunningUploadTest, ASizeThatBecomesKnownIsCopiedAtOnce) {
 }
 
 TEST_F(RunningUploadTest, WhatElseChangesOfTheTaskIsSeenAtOnce) {
-  bed_.Finish(bed_.StemOfUpload());
+  bed_.Finish(bed_.TaskNameOfUpload());
   controller_.Look();
   EXPECT_EQ(bed_.PhaseOf(), "Completed");
 }
 
 TEST_F(RunningUploadTest, APodThatIsGoneIsSeenAtOnce) {
-  bed_.api.Remove({csi::PodType(), MoverBed::kMover, bed_.StemOfUpload()});
+  bed_.api.Remove({csi::PodType(), MoverBed::kMover, bed_.TaskNameOfUpload()});
   controller_.Look();
   EXPECT_THAT(bed_.MessageOf(), HasSubstr("was lost"));
 }
@@ -454,7 +456,7 @@ TEST_F(UploadReconcilerTest, TheMadeClaimSaysWhichOneItStandsFor) {
   Controller controller(bed_);
   controller.LookTimes(3);
   const Json made =
-      bed_.api.Find(csi::ClaimKey(MoverBed::kMover, bed_.StemOfUpload())).value_or(Json());
+      bed_.api.Find(csi::ClaimKey(MoverBed::kMover, bed_.TaskNameOfUpload())).value_or(Json());
   EXPECT_EQ(k8s::Annotation(made, objects::kMoverClaimNamespaceAnnotation), "shop");
   EXPECT_EQ(k8s::Annotation(made, objects::kMoverClaimAnnotation), "data");
 }
@@ -472,17 +474,17 @@ TEST_F(UploadReconcilerTest, GoesOnWhenItsClaimIsGone) {
   }
 }
 
-// Its Pod is Running for ever, deleted or not, as where nobody ends it.
+// Its Pod is Running for ever, deleted or not, as where no kubelet ends it.
 TEST_F(UploadReconcilerTest, WhatIsDoneIsCompletedAlsoWhenTheKubeletIsGone) {
   bed_.worker = MoverBed::Worker::kRuns;
   bed_.AddUpload("nightly");
   Controller controller(bed_);
   controller.LookTimes(4);
   ASSERT_EQ(bed_.PhaseOf(), "InProgress");
-  const std::string stem = bed_.StemOfUpload();
-  bed_.Finish(stem);
-  bed_.SetPodStatus(stem, {{"phase", "Running"}});
-  bed_.api.Mutate({csi::PodType(), MoverBed::kMover, stem}, [](Json& pod) {
+  const std::string task_name = bed_.TaskNameOfUpload();
+  bed_.Finish(task_name);
+  bed_.SetPodStatus(task_name, {{"phase", "Running"}});
+  bed_.api.Mutate({csi::PodType(), MoverBed::kMover, task_name}, [](Json& pod) {
     pod["metadata"]["finalizers"] = Json::array({"a-node/that-is-gone"});
   });
   controller.LookTimes(4);
@@ -497,12 +499,12 @@ TEST_F(UploadReconcilerTest, WhatAWorkersProgramWritesIsRead) {
   Controller controller(bed_);
   controller.LookTimes(4);
   ASSERT_EQ(bed_.PhaseOf(), "InProgress");
-  const std::string stem = bed_.StemOfUpload();
-  const k8s::ObjectKey task = {VolumeTask::Type(), MoverBed::kMover, stem};
-  bed_.Finish(stem);
+  const std::string task_name = bed_.TaskNameOfUpload();
+  const k8s::ObjectKey task = {VolumeTask::Type(), MoverBed::kMover, task_name};
+  bed_.Finish(task_name);
   const Json played = bed_.api.Find(task)->at("status");
-  bed_.SetTaskStatus(stem, Json::object());
-  bed_.SetPodStatus(stem, {{"phase", "Running"}});
+  bed_.SetTaskStatus(task_name, Json::object());
+  bed_.SetPodStatus(task_name, {{"phase", "Running"}});
   incremental::BackupResult result;
   result.snapshot = repository::Id::Of("a snapshot");
   result.mode_done = "full";
@@ -523,7 +525,7 @@ TEST_F(UploadReconcilerTest, WhatAWorkersProgramWritesIsRead) {
                       }),
               support::IsOkAndHolds(TaskPhase::kSucceeded));
   const Json written = bed_.api.Find(task).value_or(Json{{"status", nullptr}}).at("status");
-  bed_.SetPodStatus(stem, {{"phase", "Succeeded"}});
+  bed_.SetPodStatus(task_name, {{"phase", "Succeeded"}});
   controller.LookTimes(2);
   ASSERT_EQ(bed_.PhaseOf(), "Completed") << bed_.MessageOf();
   const Json upload = bed_.Upload();
@@ -562,7 +564,7 @@ TEST_F(UploadReconcilerTest, TheNewestSnapshotIsTheBase) {
   EXPECT_EQ(bed_.PhaseOf("tuesday"), "Completed");
   ExpectNothingButBases(bed_, 1);
   EXPECT_TRUE(
-      bed_.api.Find(csi::VolumeSnapshotContentKey(bed_.StemOfUpload("tuesday"))).has_value());
+      bed_.api.Find(csi::VolumeSnapshotContentKey(bed_.TaskNameOfUpload("tuesday"))).has_value());
 }
 
 TEST_F(UploadReconcilerTest, ADriverThatMissesItsBaseGetsItKeptFromThenOn) {
@@ -607,7 +609,7 @@ TEST_F(UploadReconcilerTest, IsCancelledInEveryPhase) {
       for (int look = 0; look < looks; ++look) {
         controller.LookTimes(1);
         if (pod == "says nothing" && bed_.Pod(name).has_value()) {
-          bed_.SetPodStatus(bed_.StemOfUpload(name), {{"phase", "Running"}});
+          bed_.SetPodStatus(bed_.TaskNameOfUpload(name), {{"phase", "Running"}});
         }
       }
       met.insert(bed_.PhaseOf(name));
@@ -630,7 +632,7 @@ TEST_F(UploadReconcilerTest, WhatFailedSaysOfWhatAndWhy) {
   Controller controller(bed_);
   controller.LookTimes(4);
   bed_.SetTaskStatus(
-      bed_.StemOfUpload(),
+      bed_.TaskNameOfUpload(),
       {{"phase", "Failed"}, {"outcome", {{"code", "Failed"}, {"message", "the bucket is full"}}}});
   controller.LookTimes(3);
   EXPECT_EQ(bed_.PhaseOf(), "Failed");
@@ -640,12 +642,12 @@ TEST_F(UploadReconcilerTest, WhatFailedSaysOfWhatAndWhy) {
   ExpectNothingButBases(bed_, 0);
 }
 
-TEST_F(UploadReconcilerTest, APodThatNeverRunsFailsInTheWordsOfWhoeverKnows) {
+TEST_F(UploadReconcilerTest, APodThatNeverRunsFailsWithTheMostSpecificMessage) {
   bed_.worker = MoverBed::Worker::kPending;
   bed_.AddUpload("nightly");
   Controller controller(bed_);
   controller.LookTimes(4);
-  bed_.SetUnschedulable(bed_.StemOfUpload(), "0/3 nodes are available");
+  bed_.SetUnschedulable(bed_.TaskNameOfUpload(), "0/3 nodes are available");
   controller.Look();
   EXPECT_EQ(bed_.PhaseOf(), "Accepted");
   EXPECT_THAT(bed_.MessageOf(), HasSubstr("0/3 nodes"));
@@ -662,7 +664,7 @@ TEST_F(UploadReconcilerTest, APodThatWaitedForRoomOnANodeHasItsTimeFromThenOn) {
   bed_.AddUpload("nightly");
   Controller controller(bed_);
   controller.LookTimes(4);
-  bed_.TakeRoomOf(bed_.StemOfUpload());
+  bed_.TakeRoomOf(bed_.TaskNameOfUpload());
   bed_.clock.Advance(bed_.env.settings.prepare_timeout * 2);
   controller.LookTimes(2);
   bed_.GiveRoom();
@@ -683,7 +685,7 @@ TEST_F(UploadReconcilerTest, APodThatNoNodeTakesGivesItsAdmissionToOthers) {
   bed_.AddUpload("cordoned");
   Controller controller(bed_);
   controller.LookTimes(6);
-  bed_.SetUnschedulable(bed_.StemOfUpload("cordoned"), kCordoned);
+  bed_.SetUnschedulable(bed_.TaskNameOfUpload("cordoned"), kCordoned);
   bed_.AddClaim("shop", "other");
   bed_.AddUpload("other", "shop", "other");
   controller.LookTimes(3);
@@ -695,19 +697,20 @@ TEST_F(UploadReconcilerTest, APodThatNoNodeTakesGivesItsAdmissionToOthers) {
   EXPECT_THAT(bed_.MessageOf("cordoned"), HasSubstr(kCordoned));
   EXPECT_EQ(bed_.pods_made, 2) << "its Pod stays";
   // The node is back: it runs at once, and counts.
-  bed_.api.Mutate({csi::PodType(), MoverBed::kMover, bed_.StemOfUpload("cordoned")}, [](Json& pod) {
-    pod["spec"]["nodeName"] = "node-1";
-    pod["status"] = {{"phase", "Running"}};
-  });
+  bed_.api.Mutate({csi::PodType(), MoverBed::kMover, bed_.TaskNameOfUpload("cordoned")},
+                  [](Json& pod) {
+                    pod["spec"]["nodeName"] = "node-1";
+                    pod["status"] = {{"phase", "Running"}};
+                  });
   bed_.AddClaim("shop", "third");
   bed_.AddUpload("third", "shop", "third");
-  bed_.Finish(bed_.StemOfUpload("other"));
+  bed_.Finish(bed_.TaskNameOfUpload("other"));
   controller.LookTimes(6);
   EXPECT_EQ(bed_.PhaseOf("cordoned"), "Prepared") << bed_.MessageOf("cordoned");
   EXPECT_EQ(k8s::Annotation(bed_.Upload("cordoned"), objects::kAwaitingAtAnnotation), "");
   EXPECT_EQ(bed_.PhaseOf("other"), "Completed");
   EXPECT_EQ(bed_.MessageOf("third"), "waits: at most 1 transfer at once");
-  bed_.Finish(bed_.StemOfUpload("cordoned"));
+  bed_.Finish(bed_.TaskNameOfUpload("cordoned"));
   controller.LookTimes(6);
   EXPECT_EQ(bed_.PhaseOf("cordoned"), "Completed");
   EXPECT_EQ(bed_.PhaseOf("third"), "InProgress");
@@ -719,7 +722,7 @@ TEST_F(UploadReconcilerTest, WhereNoNodeTakesAnyPodAdmissionsAreKept) {
   bed_.AddUpload("nightly");
   Controller controller(bed_);
   controller.LookTimes(4);
-  bed_.SetUnschedulable(bed_.StemOfUpload(), "0/2 nodes are available: 2 Insufficient cpu.");
+  bed_.SetUnschedulable(bed_.TaskNameOfUpload(), "0/2 nodes are available: 2 Insufficient cpu.");
   const Json pod = *bed_.Pod();
   for (int i = 0; i < kUnschedulablePodsMax; ++i) {
     Json other = {{"metadata",
@@ -742,8 +745,8 @@ TEST_F(UploadReconcilerTest, APodThatNoNodeTakesFailsThoughWorkersOfItsSlotRun) 
   bed_.AddUpload("nightly");
   Controller controller(bed_);
   controller.LookTimes(4);
-  bed_.TakeRoomOf(bed_.StemOfUpload());
-  bed_.SetUnschedulable(bed_.StemOfUpload(), kCordoned);
+  bed_.TakeRoomOf(bed_.TaskNameOfUpload());
+  bed_.SetUnschedulable(bed_.TaskNameOfUpload(), kCordoned);
   bed_.clock.Advance(bed_.env.settings.prepare_timeout);
   controller.LookTimes(3);
   EXPECT_EQ(bed_.PhaseOf(), "Failed");
@@ -768,16 +771,16 @@ TEST_F(UploadReconcilerTest, ASnapshotThatIsNotReadyHoldsNoAdmission) {
   controller.LookTimes(6);
   EXPECT_EQ(bed_.MessageOf("slow"), "waits: at most 1 transfer at once");
   EXPECT_FALSE(
-      bed_.api.Find(csi::ClaimKey(MoverBed::kMover, bed_.StemOfUpload("slow"))).has_value());
+      bed_.api.Find(csi::ClaimKey(MoverBed::kMover, bed_.TaskNameOfUpload("slow"))).has_value());
   for (int i = 0; i < 4; ++i) {
     bed_.clock.Advance(absl::Minutes(10));
     bed_.SetTaskStatus(
-        bed_.StemOfUpload("other"),
+        bed_.TaskNameOfUpload("other"),
         {{"phase", "Running"}, {"heartbeatTimestamp", FormatRfc3339(bed_.clock.Now())}});
     controller.LookTimes(1);
   }
   EXPECT_EQ(bed_.PhaseOf("slow"), "Accepted") << "that time does not count";
-  bed_.Finish(bed_.StemOfUpload("other"));
+  bed_.Finish(bed_.TaskNameOfUpload("other"));
   controller.LookTimes(5);
   EXPECT_EQ(bed_.PhaseOf("slow"), "InProgress") << bed_.MessageOf("slow");
 }
@@ -799,7 +802,7 @@ TEST_F(UploadReconcilerTest, AWorkerThatNeverBeginsFailsToo) {
   bed_.AddUpload("nightly");
   Controller controller(bed_);
   controller.LookTimes(4);
-  bed_.SetPodStatus(bed_.StemOfUpload(), {{"phase", "Running"}});
+  bed_.SetPodStatus(bed_.TaskNameOfUpload(), {{"phase", "Running"}});
   controller.Look();
   EXPECT_EQ(bed_.PhaseOf(), "Prepared");
   bed_.clock.Advance(bed_.env.settings.prepare_timeout);
@@ -815,14 +818,14 @@ TEST_F(UploadReconcilerTest, ALostPodIsReplacedAndTheRunGoesOn) {
   Controller controller(bed_);
   controller.LookTimes(4);
   ASSERT_EQ(bed_.PhaseOf(), "InProgress");
-  bed_.SetPodStatus(bed_.StemOfUpload(), {{"phase", "Failed"}, {"reason", "Evicted"}});
+  bed_.SetPodStatus(bed_.TaskNameOfUpload(), {{"phase", "Failed"}, {"reason", "Evicted"}});
   controller.Look();
   EXPECT_EQ(bed_.PhaseOf(), "InProgress");
   EXPECT_THAT(bed_.MessageOf(), HasSubstr("Evicted"));
   controller.LookTimes(8);
   EXPECT_EQ(bed_.PhaseOf(), "InProgress");
   EXPECT_EQ(bed_.MessageOf(), "");
-  bed_.Finish(bed_.StemOfUpload());
+  bed_.Finish(bed_.TaskNameOfUpload());
   controller.Look();
   EXPECT_EQ(bed_.PhaseOf(), "Completed");
   EXPECT_EQ(controller.ends.at(0).pods_lost, 1);
@@ -835,7 +838,7 @@ TEST_F(UploadReconcilerTest, APodThatIsLostAfterHoursHasItsSuccessorsTimeFromThe
   Controller controller(bed_);
   controller.LookTimes(4);
   bed_.clock.Advance(bed_.env.settings.prepare_timeout * 3);
-  bed_.SetPodStatus(bed_.StemOfUpload(), {{"phase", "Failed"}, {"reason", "Evicted"}});
+  bed_.SetPodStatus(bed_.TaskNameOfUpload(), {{"phase", "Failed"}, {"reason", "Evicted"}});
   bed_.worker = MoverBed::Worker::kPending;
   controller.LookTimes(8);
   EXPECT_EQ(bed_.PhaseOf(), "InProgress") << bed_.MessageOf();
@@ -853,7 +856,7 @@ TEST_F(UploadReconcilerTest, AWeekOfDrainsEndsWell) {
   for (int day = 1; day <= kDays; ++day) {
     for (int hour = 0; hour < 24 * 6; ++hour) {
       bed_.clock.Advance(absl::Minutes(10));
-      bed_.SetTaskStatus(bed_.StemOfUpload("first"),
+      bed_.SetTaskStatus(bed_.TaskNameOfUpload("first"),
                          {{"phase", "Running"},
                           {"stage", "transfer"},
                           {"doneBytes", MoverBed::kClaimBytes / (kDays + 1) * day},
@@ -861,16 +864,16 @@ TEST_F(UploadReconcilerTest, AWeekOfDrainsEndsWell) {
                           {"heartbeatTimestamp", FormatRfc3339(bed_.clock.Now())}});
     }
     Controller(bed_).Look();
-    bed_.api.Mutate({VolumeTask::Type(), MoverBed::kMover, bed_.StemOfUpload("first")},
+    bed_.api.Mutate({VolumeTask::Type(), MoverBed::kMover, bed_.TaskNameOfUpload("first")},
                     [](Json& task) { task["status"]["phase"] = "Interrupted"; });
-    bed_.SetPodStatus(bed_.StemOfUpload("first"), {{"phase", "Succeeded"}});
+    bed_.SetPodStatus(bed_.TaskNameOfUpload("first"), {{"phase", "Succeeded"}});
     Controller(bed_).Look();
     EXPECT_THAT(bed_.MessageOf("first"), HasSubstr("does not count")) << day;
     Controller(bed_).LookTimes(8);
     ASSERT_EQ(bed_.PhaseOf("first"), "InProgress") << day << ": " << bed_.MessageOf("first");
     ASSERT_EQ(bed_.pods_made, day + 1);
   }
-  bed_.Finish(bed_.StemOfUpload("first"));
+  bed_.Finish(bed_.TaskNameOfUpload("first"));
   Controller last(bed_);
   last.Look();
   EXPECT_EQ(bed_.PhaseOf("first"), "Completed") << bed_.MessageOf("first");
@@ -922,7 +925,7 @@ TEST_F(UploadReconcilerTest, ANodeRunsNoMoreWorkersThanTheSettingsAllow) {
   EXPECT_THAT(running, SizeIs(kSlots)) << "no more than allowed, and no fewer";
 }
 
-TEST_F(UploadReconcilerTest, TwoOfOneVolumeTakeTurns) {
+TEST_F(UploadReconcilerTest, TwoOfOneVolumeRunOneAfterTheOther) {
   bed_.worker = MoverBed::Worker::kRuns;
   bed_.AddUpload("first");
   bed_.clock.Advance(absl::Seconds(1));
@@ -933,7 +936,7 @@ TEST_F(UploadReconcilerTest, TwoOfOneVolumeTakeTurns) {
   EXPECT_EQ(bed_.PhaseOf("second"), "Accepted");
   EXPECT_THAT(bed_.MessageOf("second"), HasSubstr("velero/first"));
   EXPECT_FALSE(bed_.Task("second").has_value());
-  bed_.Finish(bed_.StemOfUpload("first"));
+  bed_.Finish(bed_.TaskNameOfUpload("first"));
   controller.LookTimes(6);
   EXPECT_EQ(bed_.PhaseOf("first"), "Completed");
   EXPECT_EQ(bed_.PhaseOf("second"), "InProgress");
@@ -942,9 +945,9 @@ TEST_F(UploadReconcilerTest, TwoOfOneVolumeTakeTurns) {
   Controller next(bed_);
   next.LookTimes(3);
   EXPECT_THAT(bed_.MessageOf("third"), HasSubstr("velero/second"));
-  bed_.Finish(bed_.StemOfUpload("second"));
+  bed_.Finish(bed_.TaskNameOfUpload("second"));
   next.LookTimes(4);
-  bed_.Finish(bed_.StemOfUpload("third"));
+  bed_.Finish(bed_.TaskNameOfUpload("third"));
   next.LookTimes(2);
   EXPECT_EQ(bed_.PhaseOf("third"), "Completed");
   ExpectNothingButBases(bed_, 1);
@@ -962,7 +965,8 @@ TEST_F(UploadReconcilerTest, ACancelledOneLeavesTheBaseOfTheOneBefore) {
   controller.LookTimes(3);
   EXPECT_EQ(bed_.PhaseOf("second"), "Canceled");
   ExpectNothingButBases(bed_, 1);
-  EXPECT_TRUE(bed_.api.Find(csi::VolumeSnapshotContentKey(bed_.StemOfUpload("first"))).has_value());
+  EXPECT_TRUE(
+      bed_.api.Find(csi::VolumeSnapshotContentKey(bed_.TaskNameOfUpload("first"))).has_value());
 }
 
 TEST_F(UploadReconcilerTest, ADataUploadThatIsDeletedIsCancelled) {
@@ -982,7 +986,7 @@ TEST_F(UploadReconcilerTest, AWorkerThatWasDoneBeforeItKnewHasMovedTheVolume) {
   bed_.AddUpload("nightly");
   Controller controller(bed_);
   controller.LookTimes(4);
-  bed_.Finish(bed_.StemOfUpload());
+  bed_.Finish(bed_.TaskNameOfUpload());
   bed_.Cancel("nightly");
   controller.LookTimes(3);
   EXPECT_EQ(bed_.PhaseOf(), "Completed");
@@ -994,7 +998,7 @@ TEST_F(UploadReconcilerTest, AWorkerThatDoesNotEndHoldsNothingUpForLong) {
   bed_.AddUpload("nightly");
   Controller controller(bed_);
   controller.LookTimes(4);
-  bed_.api.Mutate({csi::PodType(), "mover", bed_.StemOfUpload()},
+  bed_.api.Mutate({csi::PodType(), "mover", bed_.TaskNameOfUpload()},
                   [](Json& pod) { pod["metadata"]["finalizers"] = {"test/kubelet"}; });
   const absl::Time begun = bed_.clock.Now();
   bed_.Cancel("nightly");
@@ -1022,7 +1026,7 @@ TEST_F(UploadReconcilerTest, WhatAWorkerStoresThatWasGivenUpIsAskedToGo) {
   const objects::DataDeletionSpec deletion =
       support::As<objects::DataDeletion>(deletions[0]).spec();
   EXPECT_EQ(deletion.upload, k8s::Uid(upload));
-  EXPECT_FALSE(deletion.worker_ended) << "nobody saw its end";
+  EXPECT_FALSE(deletion.worker_ended) << "its end was not observed";
   EXPECT_EQ(deletion.location, "default");
   EXPECT_EQ(k8s::Namespace(deletions[0]), "velero");
   const auto reference = velero::ParseDataReference(deletion.snapshot_id);
@@ -1037,7 +1041,7 @@ TEST_F(UploadReconcilerTest, AWorkerThatSaidHowItEndedLeftNothing) {
   bed_.AddUpload("nightly");
   Controller controller(bed_);
   controller.LookTimes(4);
-  bed_.SetTaskStatus(bed_.StemOfUpload(), {{"phase", "Canceled"}});
+  bed_.SetTaskStatus(bed_.TaskNameOfUpload(), {{"phase", "Canceled"}});
   bed_.Cancel("nightly");
   controller.LookTimes(4);
   EXPECT_EQ(bed_.PhaseOf(), "Canceled");
@@ -1050,7 +1054,7 @@ TEST_F(UploadReconcilerTest, WhatALostWorkerStoredIsAskedToGoWhateverTheNextOneS
   Controller controller(bed_);
   controller.LookTimes(4);
   bed_.SetPodStatus(
-      bed_.StemOfUpload(),
+      bed_.TaskNameOfUpload(),
       {{"phase", "Failed"},
        {"containerStatuses",
         Json::array({{{"state", {{"terminated", {{"exitCode", 137}, {"containerID", "c"}}}}}}})}});
@@ -1060,9 +1064,9 @@ TEST_F(UploadReconcilerTest, WhatALostWorkerStoredIsAskedToGoWhateverTheNextOneS
   }
   ASSERT_EQ(bed_.pods_made, 2);
   controller.LookTimes(2);
-  bed_.SetTaskStatus(bed_.StemOfUpload(), {{"phase", "Canceled"}});
+  bed_.SetTaskStatus(bed_.TaskNameOfUpload(), {{"phase", "Canceled"}});
   bed_.SetPodStatus(
-      bed_.StemOfUpload(),
+      bed_.TaskNameOfUpload(),
       {{"phase", "Succeeded"},
        {"containerStatuses",
         Json::array({{{"state", {{"terminated", {{"exitCode", 0}, {"containerID", "d"}}}}}}})}});
@@ -1079,7 +1083,7 @@ TEST_F(UploadReconcilerTest, WhatWasStoredForADataUploadThatIsDeletedIsAskedToGo
   bed_.AddUpload("nightly");
   Controller controller(bed_);
   controller.LookTimes(4);
-  bed_.Finish(bed_.StemOfUpload());
+  bed_.Finish(bed_.TaskNameOfUpload());
   ASSERT_THAT(bed_.api.Delete(bed_.ctx, {csi::DataUploadType(), "velero", "nightly"}, {}), IsOk());
   controller.LookTimes(4);
   EXPECT_THAT(bed_.api.All(csi::DataUploadType()), IsEmpty());
@@ -1112,7 +1116,7 @@ TEST_F(UploadReconcilerTest, ATaskOfANamespaceThatIsNotServedCostsNothing) {
   ASSERT_TRUE(bed_.Task().has_value());
   bed_.env.velero_namespaces = {"velero-two"};
   bed_.api.Forbid("*", "datauploads", "velero");
-  const WakeTable nothing_is_known;
+  const EnqueueTable nothing_is_known;
   TaskReconciler tasks(bed_.env, nothing_is_known, [] { return true; },
                        {{TaskKind::kUpload, RemoveUploadLeftovers}});
   bed_.api.ClearCalls();
@@ -1167,7 +1171,7 @@ TEST_F(UploadReconcilerTest, WhatTheApiServerRefusesIsSaidAtOnceAndFailsInTime) 
 void RefusePods(MoverBed& bed, const std::set<std::string>& uploads, int* tries = nullptr) {
   std::set<std::string> names;
   for (const std::string& upload : uploads) {
-    names.insert(bed.StemOfUpload(upload));
+    names.insert(bed.TaskNameOfUpload(upload));
   }
   bed.api.SetAdmission(
       [names,
@@ -1203,7 +1207,7 @@ TEST_F(UploadReconcilerTest, WhatIsRefusedGivesItsAdmissionToOthersUntilItsPodCa
   EXPECT_THAT(bed_.MessageOf("refused"),
               AllOf(StartsWith("waits: at most 1 transfer at once; it was refused before: "),
                     HasSubstr("violates PodSecurity")));
-  bed_.Finish(bed_.StemOfUpload("other"));
+  bed_.Finish(bed_.TaskNameOfUpload("other"));
   controller.LookTimes(4);
   EXPECT_EQ(bed_.PhaseOf("other"), "Completed");
   EXPECT_THAT(bed_.MessageOf("refused"),
@@ -1292,13 +1296,13 @@ TEST_F(UploadReconcilerTest, TheTimeInWhichOtherWorkersHaveTheQuotaDoesNotCount)
   for (int i = 0; i < 12; ++i) {
     bed_.clock.Advance(absl::Minutes(10));
     bed_.SetTaskStatus(
-        bed_.StemOfUpload("runs"),
+        bed_.TaskNameOfUpload("runs"),
         {{"phase", "Running"}, {"heartbeatTimestamp", FormatRfc3339(bed_.clock.Now())}});
     controller.LookTimes(2);
   }
   EXPECT_EQ(bed_.PhaseOf("waits"), "Accepted") << bed_.MessageOf("waits");
   EXPECT_THAT(bed_.MessageOf("waits"), HasSubstr(kQuotaWords));
-  bed_.Finish(bed_.StemOfUpload("runs"));
+  bed_.Finish(bed_.TaskNameOfUpload("runs"));
   bed_.clock.Advance(bed_.env.settings.prepare_timeout - absl::Minutes(1));
   controller.LookTimes(2);
   EXPECT_EQ(bed_.PhaseOf("waits"), "Accepted") << bed_.MessageOf("waits");
@@ -1398,44 +1402,45 @@ TEST_F(UploadReconcilerTest, WhatCannotBeUnderstoodHasFailed) {
   EXPECT_THAT(bed_.MessageOf(), HasSubstr("spec.csiSnapshot.volumeSnapshot"));
 }
 
-TEST_F(UploadReconcilerTest, WhatBelongsToNobodyIsRemoved) {
+TEST_F(UploadReconcilerTest, UnownedObjectsAreRemoved) {
   bed_.worker = MoverBed::Worker::kRuns;
   bed_.AddUpload("first");
   Controller controller(bed_);
   controller.LookTimes(4);
-  // Somebody took the finalizer off, and the DataUpload away.
+  // The finalizer was taken off, and the DataUpload away.
   bed_.api.Remove({csi::DataUploadType(), "velero", "first"});
   controller.LookTimes(2);
   ExpectNothingButBases(bed_, 0);
 }
 
-TEST_F(UploadReconcilerTest, AVolumeSnapshotWhoseTaskSomebodyRemovedGoesWithItsUpload) {
+TEST_F(UploadReconcilerTest, AVolumeSnapshotWithoutItsTaskGoesWithItsUpload) {
   bed_.AddUpload("base");
   Controller controller(bed_);
   controller.LookTimes(4);
   bed_.worker = MoverBed::Worker::kRuns;
   bed_.AddUpload("nightly");
   controller.LookTimes(4);
-  const std::string stem = bed_.StemOfUpload();
+  const std::string task_name = bed_.TaskNameOfUpload();
   // With the task everything that it owns.
-  bed_.api.Remove({VolumeTask::Type(), "mover", stem});
-  bed_.api.Remove({csi::PodType(), "mover", stem});
-  bed_.api.Remove({csi::SecretType(), "mover", stem});
-  bed_.api.Remove(csi::ClaimKey("mover", stem));
-  bed_.api.Remove(csi::VolumeSnapshotKey("mover", stem));
-  Json foreign = *bed_.api.Find(csi::VolumeSnapshotContentKey(stem));
+  bed_.api.Remove({VolumeTask::Type(), "mover", task_name});
+  bed_.api.Remove({csi::PodType(), "mover", task_name});
+  bed_.api.Remove({csi::SecretType(), "mover", task_name});
+  bed_.api.Remove(csi::ClaimKey("mover", task_name));
+  bed_.api.Remove(csi::VolumeSnapshotKey("mover", task_name));
+  Json foreign = *bed_.api.Find(csi::VolumeSnapshotContentKey(task_name));
   foreign["metadata"]["name"] = "du-foreign";
   foreign["metadata"]["labels"][objects::kMoverTaskLabel] = "du-foreign";
   foreign["spec"]["volumeSnapshotRef"]["namespace"] = "another-mover";
   bed_.api.Seed(csi::VolumeSnapshotContentType(), foreign);
   Controller(bed_).Look();
-  EXPECT_TRUE(bed_.api.Find(csi::VolumeSnapshotContentKey(stem)).has_value()) << "on its way";
-  bed_.api.Remove({VolumeTask::Type(), "mover", stem});
+  EXPECT_TRUE(bed_.api.Find(csi::VolumeSnapshotContentKey(task_name)).has_value()) << "on its way";
+  bed_.api.Remove({VolumeTask::Type(), "mover", task_name});
   bed_.api.Remove({csi::DataUploadType(), "velero", "nightly"});
   Controller(bed_).LookTimes(2);
-  EXPECT_FALSE(bed_.api.Find(csi::VolumeSnapshotContentKey(stem)).has_value());
+  EXPECT_FALSE(bed_.api.Find(csi::VolumeSnapshotContentKey(task_name)).has_value());
   EXPECT_TRUE(bed_.api.Find(csi::VolumeSnapshotContentKey("du-foreign")).has_value());
-  EXPECT_TRUE(bed_.api.Find(csi::VolumeSnapshotContentKey(bed_.StemOfUpload("base"))).has_value());
+  EXPECT_TRUE(
+      bed_.api.Find(csi::VolumeSnapshotContentKey(bed_.TaskNameOfUpload("base"))).has_value());
 }
 
 // The controller dies at one of its calls; the next one goes on. A read whose answer is lost is a

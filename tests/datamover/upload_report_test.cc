@@ -101,14 +101,14 @@ TEST(UploadReportTest, WhatIsNotKnownIsNoAnnotation) {
 TEST(UploadReportTest, AnExposureSaysItsTimesAndItsVolumeGroup) {
   TransferObject upload = Upload();
   csi::Exposure exposure;
-  exposure.cut_at = ParseRfc3339("2026-11-23T05:00:01Z");
+  exposure.snapshot_taken_at = ParseRfc3339("2026-11-23T05:00:01Z");
   exposure.ready_at = ParseRfc3339("2026-11-23T05:00:02Z");
   AnnotateExposure(exposure, upload);
-  EXPECT_EQ(GroupWords(upload), "") << "it was cut alone";
+  EXPECT_EQ(GroupSummary(upload), "") << "it was taken alone";
   exposure.group = csi::MovedGroup{.name = "shop/db",
                                    .label = "velero.io/volume-group=db",
                                    .snapshot = "velero-db-0123",
-                                   .cut_at = ParseRfc3339("2026-11-23T05:00:00Z"),
+                                   .snapshot_taken_at = ParseRfc3339("2026-11-23T05:00:00Z"),
                                    .members = 3};
   AnnotateExposure(exposure, upload);
   EXPECT_THAT(
@@ -117,11 +117,11 @@ TEST(UploadReportTest, AnExposureSaysItsTimesAndItsVolumeGroup) {
                   Pair("ready-at", "2026-11-23T05:00:02Z"), Pair("volume-group", "shop/db"),
                   Pair("volume-group-cut-at", "2026-11-23T05:00:00Z"),
                   Pair("volume-group-snapshot", "velero-db-0123")));
-  EXPECT_EQ(GroupWords(upload), "; of volume group shop/db, cut at 2026-11-23T05:00:00Z");
+  EXPECT_EQ(GroupSummary(upload), "; of volume group shop/db, taken at 2026-11-23T05:00:00Z");
   TransferObject timeless = Upload();
-  exposure.group->cut_at = std::nullopt;
+  exposure.group->snapshot_taken_at = std::nullopt;
   AnnotateExposure(exposure, timeless);
-  EXPECT_EQ(GroupWords(timeless), "; of volume group shop/db");
+  EXPECT_EQ(GroupSummary(timeless), "; of volume group shop/db");
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using State = WorkerView::State;
 
-constexpr char kStem[] = "du-7";
+constexpr char kTaskName[] = "du-7";
 
 class WorkerRunTest : public testing::Test {
  protected:
@@ -39,7 +39,7 @@ class WorkerRunTest : public testing::Test {
 
   WorkerView Step() {
     // What is run here is another process, each time.
-    WorkerRun run(bed_.env, kStem);
+    WorkerRun run(bed_.env, kTaskName);
     const auto view =
         run.Step(bed_.ctx, [this](const VolumeTask&) -> absl::StatusOr<WorkerRun::NextPod> {
           ++made_;
@@ -48,9 +48,9 @@ class WorkerRunTest : public testing::Test {
                   {{"apiVersion", "v1"},
                    {"kind", "Pod"},
                    {"metadata",
-                    {{"name", kStem},
+                    {{"name", kTaskName},
                      {"namespace", "mover"},
-                     {"labels", {{objects::kMoverTaskLabel, kStem}}},
+                     {"labels", {{objects::kMoverTaskLabel, kTaskName}}},
                      {"annotations", {{objects::kRepositoryAnnotation, "r"}}}}}}),
               .waiting_for = waiting_for_};
         });
@@ -68,13 +68,13 @@ class WorkerRunTest : public testing::Test {
   }
   absl::StatusOr<bool> HasSurelyEnded() {
     return run_.HasSurelyEnded(
-        bed_.ctx, support::As<VolumeTask>(*bed_.api.Find(VolumeTask::Key("mover", kStem))));
+        bed_.ctx, support::As<VolumeTask>(*bed_.api.Find(VolumeTask::Key("mover", kTaskName))));
   }
-  void EndPod(const Json& status) { bed_.SetPodStatus(kStem, status); }
-  bool HasPod() { return bed_.api.Find({csi::PodType(), "mover", kStem}).has_value(); }
+  void EndPod(const Json& status) { bed_.SetPodStatus(kTaskName, status); }
+  bool HasPod() { return bed_.api.Find({csi::PodType(), "mover", kTaskName}).has_value(); }
 
   MoverBed bed_;
-  WorkerRun run_{bed_.env, kStem};
+  WorkerRun run_{bed_.env, kTaskName};
   std::string waiting_for_;
   int made_ = 0;
 };
@@ -131,7 +131,7 @@ TEST_F(WorkerRunTest, AllHaveSurelyEndedOnceTheEndOfEachWasSeen) {
   EXPECT_THAT(HasSurelyEnded(), IsOkAndHolds(true));
   StepOn();
   EXPECT_THAT(HasSurelyEnded(), IsOkAndHolds(false));
-  bed_.api.Remove({csi::PodType(), "mover", kStem});  // By force.
+  bed_.api.Remove({csi::PodType(), "mover", kTaskName});  // By force.
   EXPECT_THAT(HasSurelyEnded(), IsOkAndHolds(false));
   StepOn();
   EndPod(terminated);
@@ -143,10 +143,10 @@ class RestoreRunTest : public WorkerRunTest {
   RestoreRunTest() : WorkerRunTest(TaskKind::kDownload) {}
 };
 
-// It may write on, on a node that nobody reaches, for as long as a worker goes on without its task.
-TEST_F(RestoreRunTest, AfterAPodWhoseEndNobodySawTheNextOneWaitsUntilThatWritesNoMore) {
+// It may write on, on an unreachable node, for as long as a worker goes on without its task.
+TEST_F(RestoreRunTest, AfterALostPodTheNextOneWaitsUntilThatWritesNoMore) {
   ASSERT_EQ(StepOn().state, State::kRunning);
-  bed_.api.Remove({csi::PodType(), "mover", kStem});  // By force.
+  bed_.api.Remove({csi::PodType(), "mover", kTaskName});  // By force.
   const absl::Time lost_at = bed_.clock.Now();
   const WorkerView view = Step();
   EXPECT_GE(view.attempt_since, lost_at + 2 * kWriteFenceAfter);
@@ -171,7 +171,7 @@ TEST_F(WorkerRunTest, AfterFiveLostPodsItHasFailed) {
   for (int i = 1; i < kLostPodsMax; ++i) {
     ASSERT_EQ(StepOn().state, State::kRunning) << i;
     if (i % 2 == 0) {
-      bed_.api.Remove({csi::PodType(), "mover", kStem});
+      bed_.api.Remove({csi::PodType(), "mover", kTaskName});
     } else {
       EndPod({{"phase", "Failed"}});
     }
@@ -193,11 +193,11 @@ TEST_F(WorkerRunTest, AfterFiveLostPodsItHasFailed) {
 TEST_F(WorkerRunTest, PodsThatAreTakenAwayAfterProgressDoNotCount) {
   for (int i = 1; i <= 3 * kLostPodsMax; ++i) {
     ASSERT_EQ(StepOn().state, State::kRunning) << i;
-    bed_.SetTaskStatus(kStem, {{"phase", "Running"},
-                               {"stage", "transfer"},
-                               {"doneBytes", i << 20},
-                               {"totalBytes", MoverBed::kClaimBytes}});
-    bed_.api.Remove({csi::PodType(), "mover", kStem});  // With its node.
+    bed_.SetTaskStatus(kTaskName, {{"phase", "Running"},
+                                   {"stage", "transfer"},
+                                   {"doneBytes", i << 20},
+                                   {"totalBytes", MoverBed::kClaimBytes}});
+    bed_.api.Remove({csi::PodType(), "mover", kTaskName});  // With its node.
     const WorkerView view = Step();
     EXPECT_EQ(view.state, State::kStarting);
     EXPECT_EQ(view.pods_lost, i);
@@ -210,10 +210,10 @@ TEST_F(WorkerRunTest, PodsThatAreTakenAwayAfterProgressDoNotCount) {
 TEST_F(WorkerRunTest, ACrashLoopEndsAfterFivePodsWhateverItReadsAgain) {
   for (int i = 1; i <= kLostPodsMax; ++i) {
     ASSERT_EQ(StepOn().state, State::kRunning) << i;
-    bed_.SetTaskStatus(kStem, {{"phase", "Running"},
-                               {"stage", "transfer"},
-                               {"doneBytes", (4 << 20) + i},
-                               {"totalBytes", MoverBed::kClaimBytes}});
+    bed_.SetTaskStatus(kTaskName, {{"phase", "Running"},
+                                   {"stage", "transfer"},
+                                   {"doneBytes", (4 << 20) + i},
+                                   {"totalBytes", MoverBed::kClaimBytes}});
     EndPod({{"phase", "Failed"}, {"reason", "Evicted"}, {"message", "emptyDir over its limit"}});
     ASSERT_EQ(Step().state, State::kStarting);
   }
@@ -228,7 +228,7 @@ TEST_F(WorkerRunTest, ACrashLoopEndsAfterFivePodsWhateverItReadsAgain) {
 
 TEST_F(WorkerRunTest, AnInterruptedWorkerHasASuccessor) {
   StepOn();
-  bed_.SetTaskStatus(kStem, {{"phase", "Interrupted"}, {"message", "the node is drained"}});
+  bed_.SetTaskStatus(kTaskName, {{"phase", "Interrupted"}, {"message", "the node is drained"}});
   EXPECT_EQ(Step().state, State::kRunning) << "its Pod has not ended yet";
   EndPod({{"phase", "Succeeded"}});
   EXPECT_THAT(Step().words, HasSubstr("the node is drained"));
@@ -237,9 +237,9 @@ TEST_F(WorkerRunTest, AnInterruptedWorkerHasASuccessor) {
 
 TEST_F(WorkerRunTest, ALastPhaseIsTheEndWhateverThePodDoes) {
   StepOn();
-  bed_.Finish(kStem);
+  bed_.Finish(kTaskName);
   EXPECT_EQ(Step().state, State::kEnded);
-  bed_.api.Remove({csi::PodType(), "mover", kStem});
+  bed_.api.Remove({csi::PodType(), "mover", kTaskName});
   const WorkerView view = Step();
   EXPECT_EQ(view.state, State::kEnded);
   EXPECT_EQ(view.status.phase, TaskPhase::kSucceeded);
@@ -250,7 +250,7 @@ TEST_F(WorkerRunTest, ASilentWorkerIsDead) {
   StepOn();
   bed_.clock.Advance(kWorkerSilenceMax - absl::Minutes(1));
   bed_.SetTaskStatus(
-      kStem, {{"phase", "Running"}, {"heartbeatTimestamp", FormatRfc3339(bed_.clock.Now())}});
+      kTaskName, {{"phase", "Running"}, {"heartbeatTimestamp", FormatRfc3339(bed_.clock.Now())}});
   bed_.clock.Advance(kWorkerSilenceMax - absl::Minutes(1));
   Step();
   EXPECT_TRUE(HasPod());
@@ -265,29 +265,30 @@ TEST_F(WorkerRunTest, AWorkerThatOnlyWaitsForANodeIsKnown) {
   bed_.worker = MoverBed::Worker::kPending;
   Step();
   EXPECT_FALSE(Step().waits_for_node);
-  EXPECT_EQ(k8s::Label(*bed_.api.Find({csi::PodType(), "mover", kStem}), objects::kSlotLabel), "0");
-  bed_.TakeRoomOf(kStem);
+  EXPECT_EQ(k8s::Label(*bed_.api.Find({csi::PodType(), "mover", kTaskName}), objects::kSlotLabel),
+            "0");
+  bed_.TakeRoomOf(kTaskName);
   EXPECT_TRUE(Step().waits_for_node);
   EXPECT_FALSE(Step().is_unschedulable);
-  bed_.SetUnschedulable(kStem, "0/1 nodes are available: 1 Insufficient cpu.");
+  bed_.SetUnschedulable(kTaskName, "0/1 nodes are available: 1 Insufficient cpu.");
   EXPECT_FALSE(Step().waits_for_node);
   EXPECT_TRUE(Step().is_unschedulable);
 }
 
 TEST_F(WorkerRunTest, IsStoppedByTheTaskAndByThePod) {
   StepOn();
-  bed_.api.Mutate({csi::PodType(), "mover", kStem},
+  bed_.api.Mutate({csi::PodType(), "mover", kTaskName},
                   [](Json& pod) { pod["metadata"]["finalizers"] = {"test/kubelet"}; });
   EXPECT_THAT(run_.Stop(bed_.ctx), IsOkAndHolds(false));
-  EXPECT_TRUE(GetBool(*bed_.api.Find(VolumeTask::Key("mover", kStem)), {"spec", "cancel"}));
-  EXPECT_TRUE(k8s::BeingDeleted(*bed_.api.Find({csi::PodType(), "mover", kStem})));
+  EXPECT_TRUE(GetBool(*bed_.api.Find(VolumeTask::Key("mover", kTaskName)), {"spec", "cancel"}));
+  EXPECT_TRUE(k8s::BeingDeleted(*bed_.api.Find({csi::PodType(), "mover", kTaskName})));
   EndPod({{"phase", "Succeeded"}});
   EXPECT_THAT(run_.Stop(bed_.ctx), IsOkAndHolds(true));
 }
 
-TEST(PodWordsTest, AreThoseOfWhoeverKnows) {
+TEST(PodMessageTest, IsTheMostSpecificOne) {
   const auto words = [](const Json& status) {
-    return PodWords(support::As<objects::Pod>({{"status", status}}));
+    return PodMessage(support::As<objects::Pod>({{"status", status}}));
   };
   EXPECT_EQ(words({{"phase", "Running"}}), "");
   EXPECT_THAT(words({{"phase", "Pending"},
@@ -343,12 +344,12 @@ TEST_F(CachedWorkerRunTest, TheFirstPodIsMadeWithoutARead) {
 // Made by a controller that died before it counted it, a moment ago.
 TEST_F(CachedWorkerRunTest, APodThatTheInformerHasNotDeliveredIsFoundByTheCreate) {
   Step();
-  bed_.api.Mutate(VolumeTask::Key("mover", kStem), [](Json& task) {
+  bed_.api.Mutate(VolumeTask::Key("mover", kTaskName), [](Json& task) {
     task["metadata"].erase("annotations");
     task.erase("status");
   });
-  Json pod = *bed_.api.Find({csi::PodType(), "mover", kStem});
-  bed_.api.Remove({csi::PodType(), "mover", kStem});
+  Json pod = *bed_.api.Find({csi::PodType(), "mover", kTaskName});
+  bed_.api.Remove({csi::PodType(), "mover", kTaskName});
   bed_.TellWatchers();
   bed_.api.Seed(csi::PodType(), pod);
   EXPECT_EQ(Step().state, State::kStarting);
@@ -360,15 +361,15 @@ TEST_F(CachedWorkerRunTest, APodThatTheInformerHasNotDeliveredIsFoundByTheCreate
 
 TEST_F(CachedWorkerRunTest, ACountedPodIsLostOnlyIfTheApiServerSaysSo) {
   Step();
-  const Json pod = *bed_.api.Find({csi::PodType(), "mover", kStem});
-  bed_.api.Remove({csi::PodType(), "mover", kStem});
+  const Json pod = *bed_.api.Find({csi::PodType(), "mover", kTaskName});
+  bed_.api.Remove({csi::PodType(), "mover", kTaskName});
   bed_.TellWatchers();
   bed_.api.Seed(csi::PodType(), pod);
   const WorkerView view = Step();
   EXPECT_EQ(view.state, State::kRunning);
   EXPECT_EQ(view.pods_lost, 0);
   bed_.TellWatchers("pods");
-  bed_.api.Remove({csi::PodType(), "mover", kStem});
+  bed_.api.Remove({csi::PodType(), "mover", kTaskName});
   EXPECT_EQ(Step().pods_lost, 0) << "as of a moment ago";
   bed_.TellWatchers("pods");
   EXPECT_EQ(Step().pods_lost, 1);
@@ -377,7 +378,7 @@ TEST_F(CachedWorkerRunTest, ACountedPodIsLostOnlyIfTheApiServerSaysSo) {
 TEST_F(CachedWorkerRunTest, WhatAPodWroteBeforeItsEndIsReadAfterThatWasSeen) {
   Step();
   bed_.TellWatchers();
-  bed_.Finish(kStem);
+  bed_.Finish(kTaskName);
   bed_.TellWatchers("pods");
   WorkerView view = Step();
   EXPECT_EQ(view.state, State::kEnded);
@@ -387,14 +388,14 @@ TEST_F(CachedWorkerRunTest, WhatAPodWroteBeforeItsEndIsReadAfterThatWasSeen) {
 
 TEST_F(CachedWorkerRunTest, TheLastPhaseNeedsNoMoreReads) {
   Step();
-  bed_.Finish(kStem);
+  bed_.Finish(kTaskName);
   bed_.TellWatchers();
   bed_.api.ClearCalls();
   EXPECT_EQ(Step().state, State::kEnded);
   EXPECT_TRUE(bed_.api.calls().empty());
 }
 
-TEST_F(CachedWorkerRunTest, BeforeASecondPodTheTaskIsReadAnew) {
+TEST_F(CachedWorkerRunTest, BeforeASecondPodTheTaskIsReadAgain) {
   StepOn();
   EndPod({{"phase", "Failed"}, {"reason", "Evicted"}});
   bed_.TellWatchers();
@@ -402,8 +403,8 @@ TEST_F(CachedWorkerRunTest, BeforeASecondPodTheTaskIsReadAnew) {
   Step();  // It goes.
   bed_.TellWatchers();
   bed_.clock.Advance(kWorkerAgainFirst);
-  // The lost one was done after all, as nobody was told yet.
-  bed_.SetTaskStatus(kStem, {{"phase", "Succeeded"}});
+  // The lost one was done after all, as it was not reported yet.
+  bed_.SetTaskStatus(kTaskName, {{"phase", "Succeeded"}});
   EXPECT_EQ(Step().state, State::kEnded);
   EXPECT_FALSE(HasPod());
 }

@@ -154,8 +154,8 @@ TEST_F(VolumeSnapshotDeleteTest, RemovesTheVeryObjectThatWasArchived) {
 }
 
 TEST_F(VolumeSnapshotDeleteTest, LeavesOthersAlone) {
-  const support::Strings ours = {{objects::kBackupNameLabel, "nightly"}};
-  Json other_uid = MakeSnapshotObject("shop", "a", "content", ours);
+  const support::Strings own = {{objects::kBackupNameLabel, "nightly"}};
+  Json other_uid = MakeSnapshotObject("shop", "a", "content", own);
   bed_.api.Seed(VolumeSnapshotType(), other_uid);
   SetJson(other_uid, {"metadata", "uid"}, "another");
   const Json user_made = MakeSnapshotObject("shop", "b", "content");

@@ -101,7 +101,7 @@ TEST_F(ClassSecretsTest, ForListingWhatMayNotBeReadIsNamed) {
               StatusIs(absl::StatusCode::kUnavailable, HasSubstr("volumesnapshotclasses")));
 }
 
-TEST_F(ClassSecretsTest, WithoutAnyThereAreNone) {
+TEST_F(ClassSecretsTest, WithoutAnyTheListIsEmpty) {
   api_.Seed(csi::VolumeSnapshotClassType(), support::MakeClassObject("fast", support::kDriver));
   EXPECT_THAT(*Read(), testing::IsEmpty());
   owner_.class_name = "";

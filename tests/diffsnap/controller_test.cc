@@ -91,7 +91,7 @@ TEST_F(ControllerTest, WhatIsGoneIsServedNoMore) {
   TellAll(replica);
   replica.controller.WorkOnce(bed_.ctx);
   TellAll(replica);
-  // By an event, by a list without it, by a deletion that somebody's finalizer holds up.
+  // By an event, by a list without it, by a deletion that a foreign finalizer holds up.
   replica.controller.OnEvent({.kind = k8s::WatchEvent::Kind::kDeleted, .object = bed_.Now("one")});
   EXPECT_EQ(replica.pairs.Find("app", "one"), nullptr);
   EXPECT_NE(replica.pairs.Find("app", "two"), nullptr);

@@ -363,7 +363,7 @@ TEST_P(CsiDriversTest, MoreCallsAtOnceThanAllowedAreRefused) {
   Page("", 10);
 }
 
-TEST_P(CsiDriversTest, ListsThatLieAreNotPassedOn) {
+TEST_P(CsiDriversTest, WrongListsAreNotPassedOn) {
   for (const char* lie : {"overlap", "unordered", "zero_length", "negative_length",
                           "negative_offset", "overflow", "beyond_capacity"}) {
     AddRule(absl::StrCat(R"({"method":")", method(), R"(","lie":")", lie, R"("})"));
@@ -429,7 +429,7 @@ TEST_F(PageDriverTest, EmptyPagesMayFollowOneAnotherButNotThemselves) {
               "followed by itself");
 }
 
-TEST_F(PageDriverTest, APageThatIsTooLongIsAskedForAnewInSmallerOnes) {
+TEST_F(PageDriverTest, APageThatIsTooLongIsAskedForAgainInSmallerOnes) {
   driver_options_.message_bytes_max = int64_t{1} << 20;
   Connect();
   AddRule(R"({"method":"GetDifferentialSnapshot","lie":"huge_message","times":1})");
@@ -507,7 +507,7 @@ TEST_F(MetadataBridgeTest, OfManyStreamsTheOldestGivesWay) {
   EXPECT_TRUE(opens_one(going_on[0]));
 }
 
-TEST_F(MetadataBridgeTest, AStreamThatNobodyGoesOnWithIsEndedAfterAMinute) {
+TEST_F(MetadataBridgeTest, AnAbandonedStreamIsEndedAfterAMinute) {
   driver_options_.clock = &age_clock_;
   Connect();
   AddRule(R"({"method":"GetMetadataDelta","match":")" + handles_[2] +
@@ -569,7 +569,7 @@ TEST_F(MetadataBridgeTest, StreamsThatContradictThemselvesAreNotBelieved) {
   }
 }
 
-TEST_F(MetadataBridgeTest, AMessageThatIsTooLongIsAskedForAnewInSmallerOnes) {
+TEST_F(MetadataBridgeTest, AMessageThatIsTooLongIsAskedForAgainInSmallerOnes) {
   driver_options_.message_bytes_max = int64_t{1} << 20;
   Connect();
   AddRule(R"({"method":"GetMetadataDelta","lie":"huge_message","after_messages":0,"times":1})");
@@ -648,7 +648,7 @@ TEST_F(MakeDriverTest, TheBetterServiceThatIsAnnouncedIsTaken) {
                                          "SNAPSHOT_METADATA_SERVICE (4) in")));
 }
 
-TEST_F(MakeDriverTest, NobodyBehindTheSocketIsSaid) {
+TEST_F(MakeDriverTest, ASocketWithoutAServerIsReported) {
   StopServing();
   driver_options_.start_time_max = kShort;
   EXPECT_THAT(Make(), StatusIs(absl::StatusCode::kUnavailable,

@@ -51,7 +51,7 @@ class DsnapBed {
     return api.Seed(objects::DifferentialSnapshot::Type(), std::move(object));
   }
 
-  // The same; one without a field when there is none.
+  // The same; one without a field when none exists.
   objects::DifferentialSnapshot Asked(const std::string& name = "diff") const {
     return objects::DifferentialSnapshot::Of(Now(name)).value_or(objects::DifferentialSnapshot());
   }

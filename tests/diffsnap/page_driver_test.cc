@@ -1,4 +1,4 @@
-// Pages that no driver of ours would say: numbers, instants and texts as they come over the wire.
+// Pages that no honest driver would send: numbers, instants and texts as they come over the wire.
 
 #include "diffsnap/page_driver.h"
 

@@ -176,7 +176,7 @@ TEST_F(PageServiceTest, ACursorOfAnotherObjectIsRefused) {
   ExpectError(Ask(cursor, 4, "b"), DifferentialErrorCode::kInvalidOffset, "begin without it");
   ExpectError(Ask("o:1.2.3.x"), DifferentialErrorCode::kInvalidOffset);
   EXPECT_EQ(driver_.requests().size(), 1U);
-  // The object was made anew under its name.
+  // The object was made again under its name.
   pairs_.Put("ns", "a", Pair("another"));
   ExpectError(Ask(cursor), DifferentialErrorCode::kInvalidOffset);
 }
@@ -253,7 +253,7 @@ TEST_F(PageServiceTest, AfterItsTimeoutAResultIsGone) {
   ExpectError(Ask(), DifferentialErrorCode::kResultExpired);
 }
 
-TEST_F(PageServiceTest, ADriverThatLiesIsFoundOut) {
+TEST_F(PageServiceTest, AWrongDriverIsFoundOut) {
   ExpectViolation([](DriverPage& page) { std::swap(page.blocks[0], page.blocks[1]); },
                   "does not come behind");
   ExpectViolation([](DriverPage& page) { page.blocks[0].extent.length_bytes = 8193; },

@@ -262,7 +262,7 @@ TEST_F(ReconcilerTest, OldOnesAreDeleted) {
 TEST_F(ReconcilerTest, WhatIsBeingDeletedIsLeftAlone) {
   Json object = bed_.Ask(Pair());
   SetJson(object, {"metadata", "deletionTimestamp"}, "2023-11-14T22:13:20Z");
-  SetJson(object, {"metadata", "finalizers"}, Json::array({"somebody/else"}));
+  SetJson(object, {"metadata", "finalizers"}, Json::array({"another/client"}));
   const Json before = bed_.api.Seed(objects::DifferentialSnapshot::Type(), object);
   EXPECT_EQ(Step(), absl::InfiniteFuture());
   EXPECT_EQ(bed_.Now(), before);
@@ -332,7 +332,7 @@ class CrashedLife {
         return;
       }
     }
-    ADD_FAILURE() << "it does not come to an end";
+    ADD_FAILURE() << "it does not finish";
   }
 
   DsnapBed bed_;
@@ -340,7 +340,7 @@ class CrashedLife {
   objects::ResolvedNames resolved_;
 };
 
-TEST(ReconcilerCrashTest, WhoeverComesNextGoesOn) {
+TEST(ReconcilerCrashTest, TheNextProcessContinues) {
   for (const Fault fault : {Fault::kRefused, Fault::kAnswerLost}) {
     int n = 1;
     for (bool hit = true; hit; ++n) {

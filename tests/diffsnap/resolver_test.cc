@@ -77,7 +77,7 @@ TEST_F(ResolverTest, WhatIsOfAnotherDriverIsLeftAlone) {
             Kind::kForeign);
 }
 
-TEST_F(ResolverTest, ATargetThatNobodyKnowsIsNobodys) {
+TEST_F(ResolverTest, AnUnknownTargetIsUnclaimed) {
   EXPECT_EQ(GetFor({{"targetVolumeSnapshotName", "none"}}).kind, Kind::kUnresolved);
   EXPECT_EQ(GetFor(Json::object()).kind, Kind::kUnresolved);
   Json unbound = support::MakeSnapshotObject("app", "unbound", "");
@@ -95,7 +95,7 @@ TEST_F(ResolverTest, ATargetThatIsNotBoundIsOfTheDriverOfItsClass) {
   EXPECT_EQ(resolution.resolved.driver, support::kDriver);
 }
 
-TEST_F(ResolverTest, ATargetThatVanishesAfterItWasOursIsAFailure) {
+TEST_F(ResolverTest, ATargetThatVanishesAfterItWasClaimedIsAFailure) {
   Json object = bed_.Ask({{"targetVolumeSnapshotName", "none"}});
   SetJson(object, {"status", "resolved", "driver"}, support::kDriver);
   const Resolution resolution = Get(object);
@@ -141,9 +141,9 @@ TEST_F(ResolverTest, AHandleOfAnotherVolumeOrNamespaceIsRefused) {
   bed_.AddSnapshot("elsewhere", "snap-elsewhere", support::kDriver, "volume-2");
   bed_.AddSnapshot("secret", "snap-secret", support::kDriver, "", "their-namespace");
   bed_.AddSnapshot("imported", "snap-imported", support::kDriver, "");
-  // Known here and there: a copy of ours in another namespace takes nothing away.
+  // Known here and there: a managed copy in another namespace takes nothing away.
   bed_.AddSnapshot("copy", "snap-monday", support::kDriver, "", "their-namespace");
-  bed_.AddSnapshot("of-theirs", "snap-gone", kOther, "volume-2");
+  bed_.AddSnapshot("of-another", "snap-gone", kOther, "volume-2");
   const auto with = [](const std::string& handle) {
     return Json{{"targetVolumeSnapshotName", "tuesday"}, {"baseSnapshotHandle", handle}};
   };
@@ -200,7 +200,7 @@ TEST_F(ResolverTest, BeforeTheContentsAreKnownABaseByItsHandleIsUndecided) {
               StatusIs(absl::StatusCode::kAborted));
 }
 
-TEST_F(ResolverTest, AVolumeThatNobodyKnowsIsLeftToTheDriver) {
+TEST_F(ResolverTest, AnUnknownVolumeIsLeftToTheDriver) {
   bed_.AddSnapshot("imported", "snap-imported", support::kDriver, "");
   const Resolution resolution = GetFor({{"targetVolumeSnapshotName", "imported"},
                                         {"baseVolumeSnapshotName", "monday"},

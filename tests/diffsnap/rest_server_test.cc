@@ -45,7 +45,7 @@ class RestServerTest : public testing::Test {
                 .start_offset = ""});
     pairs_.SetSynced();
     api_.bearers["good"] = {.user = "mover", .audience = "diffsnap"};
-    api_.bearers["weak"] = {.user = "nobody", .audience = "diffsnap"};
+    api_.bearers["weak"] = {.user = "unknown", .audience = "diffsnap"};
     api_.Allow("mover differentialsnapshots ns/a");
     api_.Allow("mover differentialsnapshots ns/b");
     api_.Allow("mover volumesnapshots ns");
@@ -159,7 +159,7 @@ TEST_F(RestServerTest, WhoMayNotReadGetsNothing) {
   EXPECT_EQ(Get("/ns/a", {{"Authorization", "bearer good"}}).status, 200);
 }
 
-TEST_F(RestServerTest, AnApiServerThatIsAwayLetsNobodyIn) {
+TEST_F(RestServerTest, WithoutTheApiServerEveryTokenIsRefused) {
   api_.failure = absl::UnavailableError("connection refused");
   const net::HttpResponse response = Get("/ns/a");
   ExpectError(response, DifferentialErrorCode::kUnavailable);

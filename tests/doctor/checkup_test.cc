@@ -129,7 +129,11 @@ class Cluster {
         return finding;
       }
     }
-    return {.grade = Grade::kUnknown, .check = "", .subject = "", .text = "not made", .cure = ""};
+    return {.severity = Severity::kUnknown,
+            .check = "",
+            .subject = "",
+            .text = "not made",
+            .remediation = ""};
   }
   std::vector<Finding> FindingsOf(const std::string& check) {
     std::vector<Finding> findings = Findings();
@@ -259,7 +263,7 @@ const k8s::ObjectKey kVolume = {csi::PersistentVolumeType(), "", "pv-1"};
 
 struct Ailment {
   std::string check;
-  Grade grade;
+  Severity severity;
   std::string text;  // a part of what is said
   std::function<void(Cluster&)> cause;
 };
@@ -325,45 +329,46 @@ void SeedCopyPod(Cluster& c, const std::string& phase, absl::Duration age) {
 
 std::vector<Ailment> OfCluster() {
   return {
-      {"cluster-reachable", Grade::kFault, "does not answer",
+      {"cluster-reachable", Severity::kFault, "does not answer",
        [](Cluster& c) {
          c.api().FailNext("get", "namespaces", absl::UnavailableError("connection refused"));
        }},
-      {"snapshot-kinds", Grade::kFault, "VolumeSnapshotClass is not served",
+      {"snapshot-kinds", Severity::kFault, "VolumeSnapshotClass is not served",
        [](Cluster& c) { c.api().RemoveType("volumesnapshotclasses"); }},
-      {"snapshot-controller", Grade::kFault, "is not available",
+      {"snapshot-controller", Severity::kFault, "is not available",
        [](Cluster& c) {
          c.api().Mutate({objects::Deployment::Type(), "kube-system", "snapshots"}, [](Json& d) {
            SetJson(d, {"status", "availableReplicas"}, 0);
          });
        }},
-      {"mover-kinds", Grade::kFault, "VolumeTask is not served",
+      {"mover-kinds", Severity::kFault, "VolumeTask is not served",
        [](Cluster& c) { c.api().RemoveType("volumetasks"); }},
-      {"mover-kind-fields", Grade::kFault,
+      {"mover-kind-fields", Severity::kFault,
        "of an older version, and drops spec.backupStorageLocation, spec.snapshotID, spec.upload",
        [](Cluster& c) {
          c.api().Mutate(kDeletionKind, [](Json& definition) {
            SetJson(definition, {"spec", "versions"}, Json::array());
          });
        }},
-      {"stuck-snapshots", Grade::kWarning, "not ready for over an hour",
+      {"stuck-snapshots", Severity::kWarning, "not ready for over an hour",
        [](Cluster& c) {
          Json snapshot = support::MakeSnapshotObject("shop", "s1", "");
          SetJson(snapshot, {"metadata", "creationTimestamp"}, Ago(c, absl::Hours(2)));
          c.api().Seed(csi::VolumeSnapshotType(), snapshot);
        }},
-      {"stuck-contents", Grade::kWarning, "being deleted for over an hour",
+      {"stuck-contents", Severity::kWarning, "being deleted for over an hour",
        [](Cluster& c) {
          Json content = support::MakeContentObject("c1", "shop", "s1", "handle-1");
          SetJson(content, {"metadata", "deletionTimestamp"}, Ago(c, absl::Hours(2)));
          c.api().Seed(csi::VolumeSnapshotContentType(), content);
        }},
-      {"restored-volumes", Grade::kNote, "of PVC shop/restored is kept for 3 days",
+      {"restored-volumes", Severity::kNote, "of PVC shop/restored is kept for 3 days",
        [](Cluster& c) {
          SeedKept(c, "pv-old", objects::SwapSide::kOriginal, "pv-new");
          SeedKept(c, "pv-new", objects::SwapSide::kRestored, "pv-old");
        }},
-      {"copies-into-volumes", Grade::kWarning, "PVC shop/orders a restore into its volume did not",
+      {"copies-into-volumes", Severity::kWarning,
+       "PVC shop/orders a restore into its volume did not",
        [](Cluster& c) {
          SeedCopy(c, {.method = csi::CopyRecord::Method::kSnapshot, .from = "monday"},
                   absl::Minutes(1));
@@ -373,45 +378,45 @@ std::vector<Ailment> OfCluster() {
 
 std::vector<Ailment> OfVelero() {
   return {
-      {"velero-namespace", Grade::kFault, "has no BackupStorageLocation",
+      {"velero-namespace", Severity::kFault, "has no BackupStorageLocation",
        [](Cluster& c) { c.api().Remove(kLocation); }},
-      {"velero-server", Grade::kFault, "is not available",
+      {"velero-server", Severity::kFault, "is not available",
        [](Cluster& c) {
          c.api().Mutate(kServer, [](Json& d) { SetJson(d, {"status", "availableReplicas"}, 0); });
        }},
-      {"velero-version", Grade::kFault, "too old",
+      {"velero-version", Severity::kFault, "too old",
        [](Cluster& c) {
          c.api().Mutate(kServer, [](Json& d) {
            d["spec"]["template"]["spec"]["containers"][0]["image"] = "velero/velero:v1.11.1";
          });
        }},
-      {"velero-csi-feature", Grade::kFault, "without --features=EnableCSI",
+      {"velero-csi-feature", Severity::kFault, "without --features=EnableCSI",
        [](Cluster& c) {
          c.api().Mutate(kServer, [](Json& d) {
            d["spec"]["template"]["spec"]["containers"][0]["args"] = {"server"};
          });
        }},
-      {"velero-plugin", Grade::kWarning, "no init container",
+      {"velero-plugin", Severity::kWarning, "no init container",
        [](Cluster& c) {
          c.api().Mutate(kServer,
                         [](Json& d) { d["spec"]["template"]["spec"].erase("initContainers"); });
        }},
-      {"uploads-waiting", Grade::kFault, "DataUpload velero/b1-x New for over five minutes",
+      {"uploads-waiting", Severity::kFault, "DataUpload velero/b1-x New for over five minutes",
        [](Cluster& c) {
          c.api().Seed(csi::DataUploadType(),
                       Transfer("DataUpload", "New", Ago(c, absl::Minutes(6))));
        }},
-      {"downloads-waiting", Grade::kFault, "no mover takes it up",
+      {"downloads-waiting", Severity::kFault, "no mover takes it up",
        [](Cluster& c) {
          c.api().Seed(csi::DataDownloadType(),
                       Transfer("DataDownload", "", Ago(c, absl::Minutes(6))));
        }},
-      {"uploads-failed", Grade::kWarning, "the bucket is gone",
+      {"uploads-failed", Severity::kWarning, "the bucket is gone",
        [](Cluster& c) {
          c.api().Seed(csi::DataUploadType(),
                       Transfer("DataUpload", "Failed", Ago(c, absl::Hours(3))));
        }},
-      {"deletions-pending", Grade::kWarning, "after an hour and 7 attempts: the lock is held",
+      {"deletions-pending", Severity::kWarning, "after an hour and 7 attempts: the lock is held",
        [](Cluster& c) {
          Json deletion = MakeObject("mover.csi-delta.io/v1alpha1", "DataDeletion", "velero", "d1");
          SetJson(deletion, {"metadata", "creationTimestamp"}, Ago(c, absl::Hours(2)));
@@ -419,23 +424,23 @@ std::vector<Ailment> OfVelero() {
                  Json{{"phase", "Waiting"}, {"attempts", 7}, {"message", "the lock is held"}});
          c.api().Seed(csi::DataDeletionType(), deletion);
        }},
-      {"location-default", Grade::kWarning, "0 of 1 storage locations",
+      {"location-default", Severity::kWarning, "0 of 1 storage locations",
        [](Cluster& c) {
          c.api().Mutate(kLocation, [](Json& l) { SetJson(l, {"spec", "default"}, false); });
        }},
-      {"location-available", Grade::kFault, "Unavailable: no such bucket",
+      {"location-available", Severity::kFault, "Unavailable: no such bucket",
        [](Cluster& c) {
          c.api().Mutate(kLocation, [](Json& l) {
            SetJson(l, {"status"}, Json{{"phase", "Unavailable"}, {"message", "no such bucket"}});
          });
        }},
-      {"location-tls", Grade::kWarning, "without TLS",
+      {"location-tls", Severity::kWarning, "without TLS",
        [](Cluster& c) {
          c.api().Mutate(kLocation, [](Json& l) {
            SetJson(l, {"spec", "config", "s3Url"}, "http://s3:9000");
          });
        }},
-      {"location-credentials", Grade::kFault, "does not exist",
+      {"location-credentials", Severity::kFault, "does not exist",
        [](Cluster& c) {
          c.api().Remove({csi::SecretType(), "velero", "cloud"});
        }},
@@ -453,11 +458,11 @@ datamover::Keyring MakeRing(Cluster& cluster) {
 
 std::vector<Ailment> OfLocations() {
   return {
-      {"location-provider", Grade::kFault, "azure",
+      {"location-provider", Severity::kFault, "azure",
        [](Cluster& c) {
          c.api().Mutate(kLocation, [](Json& l) { SetJson(l, {"spec", "provider"}, "azure"); });
        }},
-      {"location-shared", Grade::kFault, "has the bucket and prefix of location velero/default",
+      {"location-shared", Severity::kFault, "has the bucket and prefix of location velero/default",
        [](Cluster& c) {
          Json second = c.api().Find(kLocation).value_or(Json());
          SetJson(second, {"metadata", "name"}, "second");
@@ -466,18 +471,18 @@ std::vector<Ailment> OfLocations() {
          SetJson(second, {"spec", "default"}, false);
          c.api().Seed(objects::BackupStorageLocation::Type(), second);
        }},
-      {"location-readable", Grade::kFault, "listing fails: no such bucket",
+      {"location-readable", Severity::kFault, "listing fails: no such bucket",
        [](Cluster& c) {
          c.bucket().AddFault({.operation = support::StoreOperation::kList,
                               .status = absl::FailedPreconditionError("no such bucket")});
        }},
-      {"location-writable", Grade::kFault, "writing fails: denied",
+      {"location-writable", Severity::kFault, "writing fails: denied",
        [](Cluster& c) {
          c.bucket().AddFault({.operation = support::StoreOperation::kPut,
                               .status = absl::PermissionDeniedError("denied")});
        }},
-      {"keyring-present", Grade::kNote, "the first backup makes it", [](Cluster&) {}},
-      {"keyring-whole", Grade::kFault, "is another text",
+      {"keyring-present", Severity::kNote, "the first backup makes it", [](Cluster&) {}},
+      {"keyring-whole", Severity::kFault, "is another text",
        [](Cluster& c) {
          const datamover::Keyring ring = MakeRing(c);
          c.api().Mutate(datamover::KeyringSecretKey(kMover, kOwner), [&](Json& secret) {
@@ -485,7 +490,7 @@ std::vector<Ailment> OfLocations() {
                    absl::Base64Escape("another password, just as long as it has to be"));
          });
        }},
-      {"keyring-confirmed", Grade::kFault, "nobody said that he has a copy",
+      {"keyring-confirmed", Severity::kFault, "no copy is confirmed",
        [](Cluster& c) { MakeRing(c); }},
   };
 }
@@ -510,39 +515,39 @@ void SeedTask(Cluster& cluster, const std::string& velero_namespace) {
 
 std::vector<Ailment> OfMover() {
   return {
-      {"mover-namespace", Grade::kFault, "does not exist",
+      {"mover-namespace", Severity::kFault, "does not exist",
        [](Cluster& c) {
          c.api().Remove({objects::Namespace::Type(), "", kMover});
        }},
-      {"mover-pod-security", Grade::kNote, "the level privileged",
+      {"mover-pod-security", Severity::kNote, "the level privileged",
        [](Cluster& c) {
          c.api().Mutate({objects::Namespace::Type(), "", kMover}, [](Json& n) {
            SetJson(n, {"metadata", "labels", "pod-security.kubernetes.io/enforce"}, "privileged");
          });
        }},
-      {"mover-deployment", Grade::kFault, "is not available",
+      {"mover-deployment", Severity::kFault, "is not available",
        [](Cluster& c) {
          c.api().Mutate({objects::Deployment::Type(), kMover, "csi-delta-mover"}, [](Json& d) {
            SetJson(d, {"status", "availableReplicas"}, 0);
          });
        }},
-      {"mover-leader", Grade::kFault, "nobody renews it",
+      {"mover-leader", Severity::kFault, "it is not renewed",
        [](Cluster& c) {
          c.api().Mutate({csi::LeaseType(), kMover, "csi-delta-datamover"}, [&](Json& lease) {
            SetJson(lease, {"spec", "renewTime"}, Ago(c, absl::Minutes(2)));
          });
        }},
-      {"mover-settings", Grade::kFault, "speed",
+      {"mover-settings", Severity::kFault, "speed",
        [](Cluster& c) { SetSettings(c, R"({"speed": 7})"); }},
-      {"mover-setting-names", Grade::kFault, "StorageClass faster, which does not exist",
+      {"mover-setting-names", Severity::kFault, "StorageClass faster, which does not exist",
        [](Cluster& c) {
          SetSettings(c, R"({"storageClasses": {"fast": {"intermediateClass": "faster"}}})");
        }},
-      {"mover-accounts", Grade::kFault, "does not exist",
+      {"mover-accounts", Severity::kFault, "does not exist",
        [](Cluster& c) {
          c.api().Remove({objects::ServiceAccount::Type(), kMover, "csi-delta-worker"});
        }},
-      {"mover-quota", Grade::kWarning, "leaves no limits.memory",
+      {"mover-quota", Severity::kWarning, "leaves no limits.memory",
        [](Cluster& c) {
          Json quota = MakeObject("v1", "ResourceQuota", kMover, "small");
          SetJson(
@@ -550,15 +555,15 @@ std::vector<Ailment> OfMover() {
              Json{{"hard", {{"limits.memory", "1Gi"}}}, {"used", {{"limits.memory", "1024Mi"}}}});
          c.api().Seed(objects::ResourceQuota::Type(), quota);
        }},
-      {"mover-tasks-silent", Grade::kWarning, "has said nothing since",
+      {"mover-tasks-silent", Severity::kWarning, "has said nothing since",
        [](Cluster& c) {
          Json task = objects::VolumeTask::Make(kMover, "du-1", {}, {}).json();
          SetJson(task, {"status"},
                  Json{{"phase", "Running"}, {"heartbeatTimestamp", Ago(c, absl::Minutes(3))}});
          c.api().Seed(objects::VolumeTask::Type(), task);
        }},
-      {"mover-orphans", Grade::kWarning, "is gone", [](Cluster& c) { SeedTask(c, "velero"); }},
-      {"mover-bases", Grade::kWarning,
+      {"mover-orphans", Severity::kWarning, "is gone", [](Cluster& c) { SeedTask(c, "velero"); }},
+      {"mover-bases", Severity::kWarning,
        "1 base snapshot of no use: its PVC was deleted: du-1 of PVC shop/orders",
        [](Cluster& c) {
          Json content = MakeObject("snapshot.storage.k8s.io/v1", "VolumeSnapshotContent", "",
@@ -579,33 +584,33 @@ std::vector<Ailment> OfMover() {
 
 std::vector<Ailment> OfDrivers() {
   return {
-      {"driver-object", Grade::kWarning, "has no CSIDriver object",
+      {"driver-object", Severity::kWarning, "has no CSIDriver object",
        [](Cluster& c) {
          c.api().Remove({CsiDriverType(), "", support::kDriver});
        }},
-      {"driver-storage-class", Grade::kWarning, "shop/orders",
+      {"driver-storage-class", Severity::kWarning, "shop/orders",
        [](Cluster& c) {
          c.api().Remove({objects::StorageClass::Type(), "", "fast"});
        }},
-      {"driver-snapshot-class", Grade::kFault, "VolumeSnapshotClass",
+      {"driver-snapshot-class", Severity::kFault, "VolumeSnapshotClass",
        [](Cluster& c) {
          c.api().Remove({csi::VolumeSnapshotClassType(), "", "snaps"});
        }},
-      {"driver-changed-blocks", Grade::kNote, "every backup reads whole volumes",
+      {"driver-changed-blocks", Severity::kNote, "every backup reads whole volumes",
        [](Cluster& c) { c.api().RemoveType("differentialsnapshots"); }},
-      {"driver-metadata-service", Grade::kWarning, "is not reached from here",
+      {"driver-metadata-service", Severity::kWarning, "is not reached from here",
        [](Cluster& c) {
          // Nothing listens on port 1.
          c.AdvertiseMetadata(
              support::MakeMetadataService("127.0.0.1:1", support::TestAuthority().ca_pem()));
        }},
-      {"driver-block-device", Grade::kWarning, "makes no block devices",
+      {"driver-block-device", Severity::kWarning, "makes no block devices",
        [](Cluster& c) { SetVolumeDriver(c, "nfs.csi.k8s.io"); }},
-      {"driver-snapshot-limit", Grade::kNote, "at most 3 snapshots",
+      {"driver-snapshot-limit", Severity::kNote, "at most 3 snapshots",
        [](Cluster& c) { SetVolumeDriver(c, "csi.vsphere.vmware.com"); }},
-      {"volumes-not-csi", Grade::kNote, "pv-1",
+      {"volumes-not-csi", Severity::kNote, "pv-1",
        [](Cluster& c) { c.api().Mutate(kVolume, [](Json& pv) { pv["spec"].erase("csi"); }); }},
-      {"claims-unbound", Grade::kNote, "shop/orders",
+      {"claims-unbound", Severity::kNote, "shop/orders",
        [](Cluster& c) {
          c.api().Mutate(kClaim, [](Json& p) { SetJson(p, {"status", "phase"}, "Pending"); });
        }},
@@ -710,7 +715,7 @@ void SeedNative(Cluster& cluster, const std::string& name, const std::string& ba
 
 // The object that Longhorn made for a native snapshot of the backup "nightly", which had lost its
 // own.
-void SeedNativeMadeAnew(Cluster& cluster, char digit, const Json& more) {
+void SeedNativeMadeAgain(Cluster& cluster, char digit, const Json& more) {
   Json native = {{"spec", {{"createSnapshot", false}}},
                  {"status", {{"labels", {{objects::kLonghornEngineBackupLabel, "nightly"}}}}}};
   native.merge_patch(more);
@@ -739,19 +744,19 @@ void SeedLonghornWebhook(Cluster& cluster, const std::string& failure_policy,
 
 std::vector<Ailment> OfLonghornObjects() {
   return {
-      {"longhorn-found", Grade::kNote, "its kinds are served, and it is not there",
+      {"longhorn-found", Severity::kNote, "its kinds are served, and it is not there",
        [](Cluster& c) { SeedLonghornKind(c, "settings", "Setting"); }},
-      {"longhorn-native", Grade::kWarning,
+      {"longhorn-native", Severity::kWarning,
        "1 of backups that Velero does not list: csd-1 (backup gone)",
        [](Cluster& c) { SeedNative(c, "csd-1", "gone", Json::object()); }},
-      {"longhorn-native", Grade::kWarning,
+      {"longhorn-native", Severity::kWarning,
        "1 that lost their object, for which Longhorn made another: no restore uses them, and no "
        "deletion of a backup deletes them: csd-1111111111111111111111111111111111111111 (backup "
        "nightly)",
-       [](Cluster& c) { SeedNativeMadeAnew(c, '1', Json::object()); }},
-      {"longhorn-snapshots", Grade::kFault, std::string(64, 'x'),
+       [](Cluster& c) { SeedNativeMadeAgain(c, '1', Json::object()); }},
+      {"longhorn-snapshots", Severity::kFault, std::string(64, 'x'),
        [](Cluster& c) { SeedLonghornSnapshot(c, std::string(64, 'x'), Json::object()); }},
-      {"longhorn-snapshots", Grade::kWarning, "pvc-1 (4 of 5)",
+      {"longhorn-snapshots", Severity::kWarning, "pvc-1 (4 of 5)",
        [](Cluster& c) {
          SeedLonghornVolume(c, "attached", 5);
          for (const char* const name : {"a", "b", "c", "d"}) {
@@ -759,22 +764,22 @@ std::vector<Ailment> OfLonghornObjects() {
          }
          SeedLonghornSnapshot(c, "e", {{"status", {{"markRemoved", true}}}});
        }},
-      {"longhorn-snapshots", Grade::kWarning, "waiting until somebody attaches their volumes: old",
+      {"longhorn-snapshots", Severity::kWarning, "waiting for an attachment of their volumes: old",
        [](Cluster& c) {
          SeedLonghornVolume(c, "detached", 250);
          SeedLonghornSnapshot(c, "old", DeletedBefore(c, absl::Minutes(61)));
        }},
-      {"longhorn-snapshots", Grade::kWarning, "being deleted for over an hour: old",
+      {"longhorn-snapshots", Severity::kWarning, "being deleted for over an hour: old",
        [](Cluster& c) {
          SeedLonghornVolume(c, "attached", 250);
          SeedLonghornSnapshot(c, "old", DeletedBefore(c, absl::Minutes(61)));
        }},
-      {"longhorn-snapshots", Grade::kWarning, "not shown as ready: taken",
+      {"longhorn-snapshots", Severity::kWarning, "not shown as ready: taken",
        [](Cluster& c) {
          SeedLonghornSnapshot(c, "taken",
                               {{"status", {{"readyToUse", false}, {"creationTime", nullptr}}}});
        }},
-      {"longhorn-snapshots", Grade::kWarning, "with the data of that moment: asked: is full",
+      {"longhorn-snapshots", Severity::kWarning, "with the data of that moment: asked: is full",
        [](Cluster& c) {
          SeedLonghornSnapshot(c, "asked",
                               {{"status",
@@ -788,31 +793,32 @@ std::vector<Ailment> OfLonghornObjects() {
 
 std::vector<Ailment> OfLonghorn() {
   return {
-      {"longhorn-found", Grade::kWarning,
+      {"longhorn-found", Severity::kWarning,
        "Longhorn in longhorn-system it is not there but in storage",
        [](Cluster& c) {
          SeedLonghornKind(c, "settings", "Setting");
          SeedLonghornSetting(c, "current-longhorn-version", "v1.12.1", "storage");
        }},
-      {"longhorn-class", Grade::kWarning, "VolumeSnapshotClass backups without the parameter type",
+      {"longhorn-class", Severity::kWarning,
+       "VolumeSnapshotClass backups without the parameter type",
        [](Cluster& c) {
          c.api().Seed(csi::VolumeSnapshotClassType(),
                       support::MakeClassObject("backups", "driver.longhorn.io"));
        }},
-      {"longhorn-jobs", Grade::kWarning,
+      {"longhorn-jobs", Severity::kWarning,
        "recurring job longhorn-system/tidy deletes all but 7 snapshots of a volume, native ones",
        [](Cluster& c) {
          SeedOfLonghorn(c, "recurringjobs", "RecurringJob", "tidy",
                         {{"spec", {{"task", "snapshot-delete"}, {"retain", 7}}}});
        }},
-      {"longhorn-webhook", Grade::kFault,
+      {"longhorn-webhook", Severity::kFault,
        "service longhorn-system/longhorn-admission-webhook no Pod answers",
        [](Cluster& c) {
          SeedLonghornWebhook(c, "Fail", Json::array({{{"conditions", {{"ready", false}}}}}));
        }},
-      {"longhorn-kinds", Grade::kNote, "volumegroups.longhorn.io is not known to this version",
+      {"longhorn-kinds", Severity::kNote, "volumegroups.longhorn.io is not known to this version",
        [](Cluster& c) { SeedLonghornKind(c, "volumegroups", "VolumeGroup"); }},
-      {"longhorn-in-backups", Grade::kWarning,
+      {"longhorn-in-backups", Severity::kWarning,
        "schedule velero/nightly archives Longhorn's objects in longhorn-system",
        [](Cluster& c) {
          SeedLonghornKind(c, "volumes", "Volume");
@@ -856,11 +862,11 @@ const k8s::ObjectKey kController = {objects::Deployment::Type(), kMover, "csi-de
 
 std::vector<Ailment> OfTheQueue() {
   return {
-      {"mover-queue", Grade::kWarning,
+      {"mover-queue", Severity::kWarning,
        "81 wait for 10 admissions, and as one takes 30m on average, the last ones end in about "
        "4h3m, while Velero cancels what is not done after 4h",
        [](Cluster& c) { SeedQueue(c, 81, absl::Minutes(30)); }},
-      {"mover-flags", Grade::kNote,
+      {"mover-flags", Severity::kNote,
        "--requests-per-second=250 instead of 100, and --concurrent-reconciles=8 instead of 4",
        [](Cluster& c) {
          SetArguments(c, kController,
@@ -872,23 +878,23 @@ std::vector<Ailment> OfTheQueue() {
 TEST(CheckupTest, AQueueThatEndsInTimeIsGood) {
   Cluster in_time;
   SeedQueue(in_time, 80, absl::Minutes(30));
-  EXPECT_EQ(WordOf(in_time.FindingOf("mover-queue").grade), WordOf(Grade::kGood));
+  EXPECT_EQ(WordOf(in_time.FindingOf("mover-queue").severity), WordOf(Severity::kGood));
   Cluster patient;
   SeedQueue(patient, 81, absl::Minutes(30));
   SetArguments(patient, kServer,
                {"server", "--features=EnableCSI", "--default-item-operation-timeout", "12h"});
-  EXPECT_EQ(WordOf(patient.FindingOf("mover-queue").grade), WordOf(Grade::kGood));
+  EXPECT_EQ(WordOf(patient.FindingOf("mover-queue").severity), WordOf(Severity::kGood));
   Cluster of_last_month;
   SeedQueue(of_last_month, 81, absl::Minutes(30));
   of_last_month.clock().Advance(absl::Hours(24 * 30));
-  EXPECT_EQ(WordOf(of_last_month.FindingOf("mover-queue").grade), WordOf(Grade::kGood));
+  EXPECT_EQ(WordOf(of_last_month.FindingOf("mover-queue").severity), WordOf(Severity::kGood));
 }
 
 TEST(CheckupTest, UsualFlagsOfTheControllerAreGood) {
   Cluster cluster;
   SetArguments(cluster, kController,
                {"datamover", "--requests-per-second=100", "--concurrent-reconciles=4"});
-  EXPECT_EQ(WordOf(cluster.FindingOf("mover-flags").grade), WordOf(Grade::kGood));
+  EXPECT_EQ(WordOf(cluster.FindingOf("mover-flags").severity), WordOf(Severity::kGood));
 }
 
 Json Deletion(const std::string& name, const std::string& made, const Json& status) {
@@ -951,42 +957,42 @@ constexpr char kWebhook[] = "admission webhook \"policy.example.com\" denied the
 
 std::vector<Ailment> OfWorkers() {
   return {
-      {"mover-worker-pod", Grade::kFault, "worker Pods in csi-delta is refused: ",
+      {"mover-worker-pod", Severity::kFault, "worker Pods in csi-delta is refused: ",
        [](Cluster& c) { Refuse(c, "pods", absl::PermissionDeniedError(kPodSecurity)); }},
-      {"mover-worker-pod", Grade::kFault, "any security context constraint",
+      {"mover-worker-pod", Severity::kFault, "any security context constraint",
        [](Cluster& c) { Refuse(c, "pods", absl::PermissionDeniedError(kConstraints)); }},
-      {"mover-worker-pod", Grade::kFault, "policy.example.com",
+      {"mover-worker-pod", Severity::kFault, "policy.example.com",
        [](Cluster& c) { Refuse(c, "pods", absl::FailedPreconditionError(kWebhook)); }},
-      {"mover-worker-pod", Grade::kWarning, "exceeded quota: few",
+      {"mover-worker-pod", Severity::kWarning, "exceeded quota: few",
        [](Cluster& c) { c.api().SetQuota("few", csi::PodType(), kMover, 0); }},
-      {"mover-memory", Grade::kWarning,
+      {"mover-memory", Severity::kWarning,
        "its memory limit of 16Mi is less than 17Mi, which 1 DataUpload and 0 ProtectedVolumes take",
        [](Cluster& c) {
          SetMemoryLimit(c, "16Mi");
          SeedLargeVolume(c, "1Gi");
        }},
-      {"mover-scratch", Grade::kWarning,
+      {"mover-scratch", Severity::kWarning,
        "1Gi is less than the 2113Mi that a restore, a check or a deletion may need for PVC "
        "shop/orders of 6Ti",
        [](Cluster& c) { SeedLargeVolume(c, "6Ti"); }},
-      {"clock-skew", Grade::kFault, "this machine its clock is 1m59s behind the API server's",
+      {"clock-skew", Severity::kFault, "this machine its clock is 1m59s behind the API server's",
        [](Cluster& c) { SetServerClock(c, absl::Seconds(119)); }},
-      {"clock-skew", Grade::kFault, "this machine its clock is 1m59s ahead of the API server's",
+      {"clock-skew", Severity::kFault, "this machine its clock is 1m59s ahead of the API server's",
        [](Cluster& c) { SetServerClock(c, -absl::Minutes(2)); }},
-      {"clock-skew", Grade::kNote, "this machine its clock is 10s behind the API server's",
+      {"clock-skew", Severity::kNote, "this machine its clock is 10s behind the API server's",
        [](Cluster& c) { SetServerClock(c, absl::Seconds(10)); }},
-      {"clock-skew", Grade::kFault, "node n1 its clock is 1m29s ahead of",
+      {"clock-skew", Severity::kFault, "node n1 its clock is 1m29s ahead of",
        [](Cluster& c) { SeedNode(c, "n1", -absl::Seconds(90), "True"); }},
-      {"clock-skew", Grade::kFault, "node n1 its clock is 2m20s behind",
+      {"clock-skew", Severity::kFault, "node n1 its clock is 2m20s behind",
        [](Cluster& c) { SeedNode(c, "n1", absl::Minutes(3), "True"); }},
-      {"deletions-failing", Grade::kWarning,
+      {"deletions-failing", Severity::kWarning,
        "DataDeletion velero/d1 its data stays: BackupStorageLocation gone does not exist",
        [](Cluster& c) {
          Json deletion = Deletion("d1", c.Now(), {{"phase", "Waiting"}});
          SetJson(deletion, {"spec", "backupStorageLocation"}, "gone");
          c.api().Seed(csi::DataDeletionType(), deletion);
        }},
-      {"deletions-failing", Grade::kWarning,
+      {"deletions-failing", Severity::kWarning,
        "7 DataDeletions of velero has failed for over a day: no such bucket (d0, d1, d2, d3, d4 "
        "and 2 more)",
        [](Cluster& c) {
@@ -1003,38 +1009,38 @@ std::vector<Ailment> OfWorkers() {
 }
 
 std::vector<Ailment> OfAPausedMover() {
-  return {{"mover-settings", Grade::kWarning, "no backup or restore of data begins",
+  return {{"mover-settings", Severity::kWarning, "no backup or restore of data begins",
            [](Cluster& c) { SetSettings(c, R"({"paused": true})"); }}};
 }
 
 std::vector<Ailment> OfAdmission() {
   return {
-      {"mover-admission", Grade::kWarning, "csi-delta-worker was not found: a worker",
+      {"mover-admission", Severity::kWarning, "csi-delta-worker was not found: a worker",
        [](Cluster& c) {
          c.api().Remove({objects::ValidatingAdmissionPolicy::Type(), "", "csi-delta-worker"});
        }},
-      {"mover-admission", Grade::kWarning, "is not bound to deny: a worker",
+      {"mover-admission", Severity::kWarning, "is not bound to deny: a worker",
        [](Cluster& c) {
          c.api().Mutate({objects::ValidatingAdmissionPolicyBinding::Type(), "", "csi-delta-worker"},
                         [](Json& binding) {
                           SetJson(binding, {"spec", "validationActions"}, Json::array({"Audit"}));
                         });
        }},
-      {"mover-admission", Grade::kWarning, "has failurePolicy Ignore",
+      {"mover-admission", Severity::kWarning, "has failurePolicy Ignore",
        [](Cluster& c) {
          c.api().Mutate({objects::ValidatingAdmissionPolicy::Type(), "", "csi-delta-worker"},
                         [](Json& policy) {
                           SetJson(policy, {"spec", "failurePolicy"}, "Ignore");
                         });
        }},
-      {"mover-admission", Grade::kWarning, "has no ValidatingAdmissionPolicy",
+      {"mover-admission", Severity::kWarning, "has no ValidatingAdmissionPolicy",
        [](Cluster& c) { c.api().RemoveType("validatingadmissionpolicies"); }},
   };
 }
 
 std::vector<Ailment> OfOtherKeysAndNamespaces() {
   return {
-      {"keyring-present", Grade::kFault, "DataUpload velero/nightly was encrypted with key 0123",
+      {"keyring-present", Severity::kFault, "DataUpload velero/nightly was encrypted with key 0123",
        [](Cluster& c) {
          Json upload = MakeObject("velero.io/v2alpha1", "DataUpload", "velero", "nightly");
          SetJson(upload, {"metadata", "annotations", objects::kMoverKeyAnnotation},
@@ -1043,91 +1049,91 @@ std::vector<Ailment> OfOtherKeysAndNamespaces() {
                  Json{{"datamover", "csi-delta"}, {"backupStorageLocation", "default"}});
          c.api().Seed(objects::DataUpload::Type(), upload);
        }},
-      {"mover-orphans", Grade::kWarning, "is of namespace elsewhere, which is not among",
+      {"mover-orphans", Severity::kWarning, "is of namespace elsewhere, which is not among",
        [](Cluster& c) { SeedTask(c, "elsewhere"); }},
   };
 }
 
 std::vector<Ailment> OfTheSameChecks() {
   return {
-      {"velero-version", Grade::kFault, "too old",
+      {"velero-version", Severity::kFault, "too old",
        [](Cluster& c) { SetServerImage(c, "velero/velero:1.11.1"); }},
-      {"stuck-contents", Grade::kWarning, "has not been seen to delete group g-1",
+      {"stuck-contents", Severity::kWarning, "has not been seen to delete group g-1",
        SeedPendingGroupDeletion},
-      {"stuck-snapshots", Grade::kWarning, "VolumeSnapshotContent gone-1 does not exist",
+      {"stuck-snapshots", Severity::kWarning, "VolumeSnapshotContent gone-1 does not exist",
        SeedLostSnapshot},
-      {"snapshot-controller", Grade::kNote, "no Deployment runs a snapshot-controller",
+      {"snapshot-controller", Severity::kNote, "no Deployment runs a snapshot-controller",
        [](Cluster& c) {
          c.api().Remove({objects::Deployment::Type(), "kube-system", "snapshots"});
        }},
-      {"velero-namespace", Grade::kFault, "Velero's kinds are not served",
+      {"velero-namespace", Severity::kFault, "Velero's kinds are not served",
        [](Cluster& c) { c.api().RemoveType("backupstoragelocations"); }},
-      {"velero-version", Grade::kNote, "its tag does not say",
+      {"velero-version", Severity::kNote, "its tag does not say",
        [](Cluster& c) { SetServerImage(c, "velero/velero:main"); }},
-      {"deletions-failing", Grade::kWarning, "its data stays: the key is gone",
+      {"deletions-failing", Severity::kWarning, "its data stays: the key is gone",
        [](Cluster& c) {
          Json deletion = MakeObject("mover.csi-delta.io/v1alpha1", "DataDeletion", "velero", "d1");
          SetJson(deletion, {"status"}, Json{{"phase", "Failed"}, {"message", "the key is gone"}});
          c.api().Seed(csi::DataDeletionType(), deletion);
        }},
-      {"copies-into-volumes", Grade::kWarning, "writes into its volume for over 6 hours",
+      {"copies-into-volumes", Severity::kWarning, "writes into its volume for over 6 hours",
        [](Cluster& c) {
          SeedCopy(c, {.method = csi::CopyRecord::Method::kSnapshot, .from = "monday"},
                   absl::Hours(7));
          SeedCopyPod(c, "Running", absl::Hours(5));
        }},
-      {"location-tls", Grade::kWarning, "insecureSkipTLSVerify is set",
+      {"location-tls", Severity::kWarning, "insecureSkipTLSVerify is set",
        [](Cluster& c) {
          c.api().Mutate(kLocation, [](Json& l) {
            SetJson(l, {"spec", "config", "insecureSkipTLSVerify"}, "true");
          });
        }},
-      {"location-credentials", Grade::kFault, "has no key cloud",
+      {"location-credentials", Severity::kFault, "has no key cloud",
        [](Cluster& c) {
          c.api().Mutate({csi::SecretType(), "velero", "cloud"},
                         [](Json& secret) { secret["data"].erase("cloud"); });
        }},
-      {"location-writable", Grade::kNote, "is read-only",
+      {"location-writable", Severity::kNote, "is read-only",
        [](Cluster& c) {
          c.api().Mutate(kLocation, [](Json& l) { SetJson(l, {"spec", "accessMode"}, "ReadOnly"); });
        }},
-      {"mover-deployment", Grade::kNote, "there is none",
+      {"mover-deployment", Severity::kNote, "it was not found",
        [](Cluster& c) {
          c.api().Remove({objects::Deployment::Type(), kMover, "csi-delta-mover"});
        }},
-      {"mover-leader", Grade::kFault, "no controller has ever led here",
+      {"mover-leader", Severity::kFault, "no controller has ever led here",
        [](Cluster& c) {
          c.api().Remove({csi::LeaseType(), kMover, "csi-delta-datamover"});
        }},
-      {"mover-setting-names", Grade::kFault, "PriorityClass urgent, which does not exist",
+      {"mover-setting-names", Severity::kFault, "PriorityClass urgent, which does not exist",
        [](Cluster& c) { SetSettings(c, R"({"worker": {"priorityClassName": "urgent"}})"); }},
-      {"driver-storage-class", Grade::kWarning, "claims without a storage class",
+      {"driver-storage-class", Severity::kWarning, "claims without a storage class",
        [](Cluster& c) {
          c.api().Mutate(kClaim, [](Json& p) { p["spec"].erase("storageClassName"); });
        }},
-      {"driver-changed-blocks", Grade::kWarning, "spec.audience is missing",
+      {"driver-changed-blocks", Severity::kWarning, "spec.audience is missing",
        [](Cluster& c) {
          Json service =
              support::MakeMetadataService("127.0.0.1:1", support::TestAuthority().ca_pem());
          service["spec"].erase("audience");
          c.AdvertiseMetadata(service);
        }},
-      {"driver-changed-blocks", Grade::kNote, "is asked by a DifferentialSnapshot",
+      {"driver-changed-blocks", Severity::kNote, "is asked by a DifferentialSnapshot",
        [](Cluster&) {}},
-      {"driver-metadata-service", Grade::kFault, "its certificate is not trusted",
+      {"driver-metadata-service", Severity::kFault, "its certificate is not trusted",
        [](Cluster& c) { c.ServeMetadata(support::TestAuthority().ca_pem()); }},
   };
 }
 
 class AilmentTest : public ::testing::TestWithParam<Ailment> {};
 
-TEST_P(AilmentTest, IsFoundWithItsCure) {
+TEST_P(AilmentTest, IsFoundWithItsRemediation) {
   Cluster cluster;
   GetParam().cause(cluster);
   const Finding finding = cluster.FindingOf(GetParam().check);
-  EXPECT_EQ(WordOf(finding.grade), WordOf(GetParam().grade)) << finding.text;
+  EXPECT_EQ(WordOf(finding.severity), WordOf(GetParam().severity)) << finding.text;
   EXPECT_THAT(absl::StrCat(finding.subject, " ", finding.text), HasSubstr(GetParam().text));
-  EXPECT_NE(finding.cure, "");
+  EXPECT_NE(finding.remediation, "");
 }
 
 std::string NameOf(const ::testing::TestParamInfo<Ailment>& info) {
@@ -1166,19 +1172,19 @@ INSTANTIATE_TEST_SUITE_P(Same, AilmentTest, ::testing::ValuesIn(OfTheSameChecks(
                          });
 
 // Of a check and a grade, "velero-namespace fault", how often.
-using GradeCounts = std::map<std::string, int>;
+using SeverityCounts = std::map<std::string, int>;
 
-std::string GradeKey(absl::string_view check, Grade grade) {
-  return absl::StrCat(check, " ", WordOf(grade));
+std::string SeverityKey(absl::string_view check, Severity severity) {
+  return absl::StrCat(check, " ", WordOf(severity));
 }
 
 // At how many places the checks say something that is not good, by their sources: a check
 // "velero-namespace" is a function CheckVeleroNamespace().
-GradeCounts PlacesInSource() {
-  constexpr std::array kWords = {std::pair(Grade::kNote, "visit.Note("),
-                                 std::pair(Grade::kWarning, "visit.Warn("),
-                                 std::pair(Grade::kFault, "visit.Fault(")};
-  GradeCounts places;
+SeverityCounts PlacesInSource() {
+  constexpr std::array kWords = {std::pair(Severity::kNote, "context.Note("),
+                                 std::pair(Severity::kWarning, "context.Warn("),
+                                 std::pair(Severity::kFault, "context.Fault(")};
+  SeverityCounts places;
   for (const char* part : {"admission", "base", "cluster", "velero", "location", "mover", "worker",
                            "clock", "queue", "driver", "longhorn"}) {
     const std::string source = support::ReadSource(absl::StrCat("src/doctor/", part, "_checks.cc"));
@@ -1191,27 +1197,27 @@ GradeCounts PlacesInSource() {
       }
       const std::vector<absl::string_view> body =
           absl::StrSplit(function, absl::MaxSplits("\n}\n", 1));
-      for (const auto& [grade, words] : kWords) {
+      for (const auto& [severity, words] : kWords) {
         const std::vector<absl::string_view> between = absl::StrSplit(body.front(), words);
-        places[GradeKey(check, grade)] += static_cast<int>(between.size()) - 1;
+        places[SeverityKey(check, severity)] += static_cast<int>(between.size()) - 1;
       }
     }
   }
   return places;
 }
 
-// AilmentTest causes each ailment and finds it, with its cure: so nothing that a check finds goes
-// untested.
+// AilmentTest causes each ailment and finds it, with its remediation: so nothing that a check finds
+// goes untested.
 TEST(CheckupTest, EachFindingOfACheckHasAnAilment) {
   std::set<std::string> checks;
-  GradeCounts ailing;
+  SeverityCounts ailing;
   for (const auto& ailments :
        {OfCluster(), OfVelero(), OfLocations(), OfMover(), OfAPausedMover(), OfTheQueue(),
         OfWorkers(), OfDrivers(), OfLonghorn(), OfLonghornObjects(), OfAdmission(),
         OfOtherKeysAndNamespaces(), OfTheSameChecks()}) {
     for (const Ailment& ailment : ailments) {
       checks.insert(ailment.check);
-      ++ailing[GradeKey(ailment.check, ailment.grade)];
+      ++ailing[SeverityKey(ailment.check, ailment.severity)];
     }
   }
   // Tests of its own, with --probe.
@@ -1234,7 +1240,7 @@ TEST(CheckupTest, AServiceOfSnapshotMetadataWithItsOwnCertificateIsGood) {
   Cluster cluster;
   cluster.ServeMetadata("");
   const Finding finding = cluster.FindingOf("driver-metadata-service");
-  EXPECT_EQ(WordOf(finding.grade), WordOf(Grade::kGood)) << finding.text;
+  EXPECT_EQ(WordOf(finding.severity), WordOf(Severity::kGood)) << finding.text;
   EXPECT_THAT(finding.subject, HasSubstr("service 127.0.0.1:"));
 }
 
@@ -1280,9 +1286,9 @@ TEST(CheckupTest, ARestoreIntoAVolumeIsWarnedOfWhenNothingWritesAnyMore) {
   SeedCopy(cluster, {.method = Method::kRepository, .from = "creds", .id = "5f3a"},
            absl::Minutes(5));
   SeedCopyPod(cluster, "Running", absl::Minutes(5));
-  EXPECT_EQ(WordOf(cluster.FindingOf("copies-into-volumes").grade), WordOf(Grade::kGood));
+  EXPECT_EQ(WordOf(cluster.FindingOf("copies-into-volumes").severity), WordOf(Severity::kGood));
   SeedCopyPod(cluster, "Failed", absl::Minutes(5));
-  EXPECT_THAT(cluster.FindingOf("copies-into-volumes").cure,
+  EXPECT_THAT(cluster.FindingOf("copies-into-volumes").remediation,
               HasSubstr("csi-delta restore 5f3a --into shop/orders --repository-secret creds"));
 
   Json download = Transfer("DataDownload", "InProgress", cluster.Now());
@@ -1290,42 +1296,43 @@ TEST(CheckupTest, ARestoreIntoAVolumeIsWarnedOfWhenNothingWritesAnyMore) {
   const csi::CopyRecord by_mover = {
       .method = Method::kMover, .from = "velero/b1-x", .id = "transfer-uid", .upload = "nightly"};
   SeedCopy(cluster, by_mover, absl::Minutes(5));
-  EXPECT_EQ(WordOf(cluster.FindingOf("copies-into-volumes").grade), WordOf(Grade::kGood));
+  EXPECT_EQ(WordOf(cluster.FindingOf("copies-into-volumes").severity), WordOf(Severity::kGood));
   cluster.api().Remove({csi::DataDownloadType(), "velero", "b1-x"});
-  EXPECT_THAT(cluster.FindingOf("copies-into-volumes").cure,
+  EXPECT_THAT(cluster.FindingOf("copies-into-volumes").remediation,
               HasSubstr("csi-delta restore --upload nightly --into shop/orders"));
 }
 
-// One that a killed program left is of no use to whoever makes a DataDownload, and stays.
+// One that a killed program left is of no use to a new DataDownload, and stays.
 TEST(CheckupTest, AConsentThatIsLeftIsNamed) {
   Cluster cluster;
   cluster.api().Seed(csi::DataDownloadType(), Transfer("DataDownload", "New", cluster.Now()));
   cluster.api().Mutate(kClaim, [](Json& pvc) {
     SetJson(pvc, {"metadata", "annotations", objects::kMayWriteAnnotation}, "transfer-uid");
   });
-  EXPECT_EQ(WordOf(cluster.FindingOf("copies-into-volumes").grade), WordOf(Grade::kGood));
+  EXPECT_EQ(WordOf(cluster.FindingOf("copies-into-volumes").severity), WordOf(Severity::kGood));
   for (const bool is_gone : {false, true}) {
     cluster.api().Seed(csi::DataDownloadType(), Transfer("DataDownload", "Failed", cluster.Now()));
     if (is_gone) {
       cluster.api().Remove({csi::DataDownloadType(), "velero", "b1-x"});
     }
     const Finding finding = cluster.FindingOf("copies-into-volumes");
-    EXPECT_EQ(WordOf(finding.grade), WordOf(Grade::kNote));
+    EXPECT_EQ(WordOf(finding.severity), WordOf(Severity::kNote));
     EXPECT_EQ(finding.subject, "PVC shop/orders");
-    EXPECT_EQ(finding.cure, "kubectl annotate pvc orders -n shop mover.csi-delta.io/may-write-");
+    EXPECT_EQ(finding.remediation,
+              "kubectl annotate pvc orders -n shop mover.csi-delta.io/may-write-");
   }
 }
 
 TEST(CheckupTest, WhatARestoreIntoAVolumeMadeIsWarnedOfAfterHours) {
   Cluster cluster;
   SeedCopyPod(cluster, "Succeeded", absl::Hours(5));
-  EXPECT_EQ(WordOf(cluster.FindingOf("copies-into-volumes").grade), WordOf(Grade::kGood));
+  EXPECT_EQ(WordOf(cluster.FindingOf("copies-into-volumes").severity), WordOf(Severity::kGood));
   SeedCopyPod(cluster, "Succeeded", absl::Hours(7));
   const Finding finding = cluster.FindingOf("copies-into-volumes");
-  EXPECT_EQ(WordOf(finding.grade), WordOf(Grade::kWarning));
+  EXPECT_EQ(WordOf(finding.severity), WordOf(Severity::kWarning));
   EXPECT_EQ(finding.subject, "Pod shop/csi-delta-copy-1");
   EXPECT_THAT(finding.text, HasSubstr("for a restore into PVC shop/orders, and has ended"));
-  EXPECT_EQ(finding.cure, "kubectl delete pod csi-delta-copy-1 -n shop");
+  EXPECT_EQ(finding.remediation, "kubectl delete pod csi-delta-copy-1 -n shop");
 }
 
 TEST(CheckupTest, ALocationWhoseSecretMayNotBeReadIsUnknown) {
@@ -1333,7 +1340,7 @@ TEST(CheckupTest, ALocationWhoseSecretMayNotBeReadIsUnknown) {
   cluster.api().Forbid("get", "secrets");
   const Finding finding = cluster.FindingOf("location-provider");
   EXPECT_EQ(finding.check, "location-provider");
-  EXPECT_EQ(WordOf(finding.grade), WordOf(Grade::kUnknown)) << finding.text;
+  EXPECT_EQ(WordOf(finding.severity), WordOf(Severity::kUnknown)) << finding.text;
   EXPECT_EQ(finding.subject, "location velero/default");
 }
 
@@ -1342,24 +1349,24 @@ TEST(CheckupTest, KindsOfLonghornThatAreKnownAndThoseOfOtherGroupsAreGood) {
   SeedLonghornKind(cluster, "engines", "Engine");
   SeedLonghornKind(cluster, "others", "Other", "example.io");
   const Finding finding = cluster.FindingOf("longhorn-kinds");
-  EXPECT_EQ(finding.grade, Grade::kGood) << finding.subject << finding.text;
+  EXPECT_EQ(finding.severity, Severity::kGood) << finding.subject << finding.text;
 }
 
 TEST(CheckupTest, LonghornIsGoodWhereTheSettingsOfThePluginSayItIs) {
   Cluster cluster;
   SetPlugin(cluster, {{"longhornNamespace", "storage"}});
-  EXPECT_EQ(WordOf(cluster.FindingOf("longhorn-found").grade), WordOf(Grade::kGood))
+  EXPECT_EQ(WordOf(cluster.FindingOf("longhorn-found").severity), WordOf(Severity::kGood))
       << "a cluster without Longhorn";
   SeedLonghornKind(cluster, "settings", "Setting");
   SeedLonghornSetting(cluster, "current-longhorn-version", "v1.12.1", "storage");
   const Finding finding = cluster.FindingOf("longhorn-found");
-  EXPECT_EQ(WordOf(finding.grade), WordOf(Grade::kGood));
+  EXPECT_EQ(WordOf(finding.severity), WordOf(Severity::kGood));
   EXPECT_EQ(finding.subject, "Longhorn in storage");
   EXPECT_EQ(finding.text, "version v1.12.1");
   cluster.api().Forbid("list", "settings");
   for (const Finding& unknown : cluster.Findings()) {
     if (unknown.check == "longhorn-found") {
-      EXPECT_EQ(WordOf(unknown.grade), WordOf(Grade::kUnknown)) << unknown.text;
+      EXPECT_EQ(WordOf(unknown.severity), WordOf(Severity::kUnknown)) << unknown.text;
     }
   }
 }
@@ -1373,46 +1380,47 @@ TEST(CheckupTest, ANativeSnapshotIsNamedOnceNoBackupOfItsNameIsThere) {
   SeedNative(cluster, "csd-2", "gone", DeletedBefore(cluster, absl::Minutes(1)));
   SeedNative(cluster, "csd-3", "gone", {{"status", {{"markRemoved", true}}}});
   SeedLonghornSnapshot(cluster, "of-a-user", Json::object());
-  EXPECT_EQ(WordOf(cluster.FindingOf("longhorn-native").grade), WordOf(Grade::kGood));
+  EXPECT_EQ(WordOf(cluster.FindingOf("longhorn-native").severity), WordOf(Severity::kGood));
   cluster.api().Remove({csi::BackupType(), "velero", backup});
   for (int i = 4; i < 10; ++i) {
     SeedNative(cluster, absl::StrCat("csd-", i), "gone", Json::object());
   }
   const Finding finding = cluster.FindingOf("longhorn-native");
-  EXPECT_EQ(WordOf(finding.grade), WordOf(Grade::kWarning));
+  EXPECT_EQ(WordOf(finding.severity), WordOf(Severity::kWarning));
   EXPECT_THAT(finding.text, HasSubstr("7 of backups that Velero does not list: csd-1 (backup "));
   EXPECT_THAT(finding.text, HasSubstr("and 2 more"));
-  EXPECT_THAT(finding.cure, HasSubstr("kubectl -n longhorn-system delete snapshots.longhorn.io"));
+  EXPECT_THAT(finding.remediation,
+              HasSubstr("kubectl -n longhorn-system delete snapshots.longhorn.io"));
   EXPECT_TRUE(
       cluster.api().Find({longhorn::Snapshot::Type(), "longhorn-system", "csd-1"}).has_value());
   cluster.api().Forbid("list", "backups");
-  EXPECT_EQ(WordOf(cluster.FindingOf("longhorn-native").grade), WordOf(Grade::kUnknown));
+  EXPECT_EQ(WordOf(cluster.FindingOf("longhorn-native").severity), WordOf(Severity::kUnknown));
 }
 
 // Its backup may still be there: what that archived is another object, of another uid.
-TEST(CheckupTest, ANativeSnapshotWhoseObjectLonghornMadeAnewIsNamed) {
+TEST(CheckupTest, ANativeSnapshotWhoseObjectLonghornMadeAgainIsNamed) {
   Cluster cluster;
   cluster.api().Seed(csi::BackupType(), support::MakeBackupObject("nightly", "Completed"));
-  SeedNativeMadeAnew(cluster, '1', DeletedBefore(cluster, absl::Minutes(1)));
-  SeedNativeMadeAnew(cluster, '2', {{"status", {{"markRemoved", true}}}});
+  SeedNativeMadeAgain(cluster, '1', DeletedBefore(cluster, absl::Minutes(1)));
+  SeedNativeMadeAgain(cluster, '2', {{"status", {{"markRemoved", true}}}});
   SeedNative(cluster, absl::StrCat("csd-", std::string(40, '3')), "nightly", Json::object());
   for (const std::string& name : {std::string("csd-of-a-user"), "csd-" + std::string(39, '4'),
                                   "csd-" + std::string(40, 'G'), "x" + std::string(43, '5')}) {
     SeedLonghornSnapshot(cluster, name, {{"spec", {{"createSnapshot", false}}}});
   }
-  EXPECT_EQ(WordOf(cluster.FindingOf("longhorn-native").grade), WordOf(Grade::kGood));
+  EXPECT_EQ(WordOf(cluster.FindingOf("longhorn-native").severity), WordOf(Severity::kGood));
   // Where the engine keeps no labels either, the name alone tells.
-  SeedNativeMadeAnew(cluster, '6', Json::object());
-  SeedNativeMadeAnew(cluster, '7', {{"status", {{"labels", nullptr}}}});
+  SeedNativeMadeAgain(cluster, '6', Json::object());
+  SeedNativeMadeAgain(cluster, '7', {{"status", {{"labels", nullptr}}}});
   cluster.api().Forbid("list", "backups");
   const std::vector<Finding> findings = cluster.FindingsOf("longhorn-native");
   ASSERT_THAT(findings, ::testing::SizeIs(2));
-  EXPECT_EQ(WordOf(findings[0].grade), WordOf(Grade::kWarning));
+  EXPECT_EQ(WordOf(findings[0].severity), WordOf(Severity::kWarning));
   EXPECT_THAT(findings[0].text, HasSubstr("2 that lost their object"));
   EXPECT_THAT(findings[0].text, HasSubstr("6 (backup nightly), csd-7"));
-  EXPECT_THAT(findings[0].cure,
+  EXPECT_THAT(findings[0].remediation,
               HasSubstr("kubectl -n longhorn-system delete snapshots.longhorn.io"));
-  EXPECT_EQ(WordOf(findings[1].grade), WordOf(Grade::kUnknown)) << "of that with a backup";
+  EXPECT_EQ(WordOf(findings[1].severity), WordOf(Severity::kUnknown)) << "of that with a backup";
 }
 
 // What a text has before and after a part of it; all of it and nothing, where it has none.
@@ -1451,7 +1459,7 @@ TEST(CheckupTest, WhatThePageOfLonghornHasForMovingIsGood) {
   SetSettings(cluster, std::string(Between(moving, "\n```json\n", "\n```\n")));
   for (const char* const check : {"longhorn-class", "mover-settings", "mover-setting-names"}) {
     const Finding finding = cluster.FindingOf(check);
-    EXPECT_EQ(WordOf(finding.grade), WordOf(Grade::kGood)) << finding.text;
+    EXPECT_EQ(WordOf(finding.severity), WordOf(Severity::kGood)) << finding.text;
   }
 }
 
@@ -1459,9 +1467,9 @@ TEST(CheckupTest, OfDeletionsThatHangTheNextStepSaysWhatTheyWaitFor) {
   Cluster cluster;
   SeedLonghornVolume(cluster, "attached", 250);
   SeedLonghornSnapshot(cluster, "old", DeletedBefore(cluster, absl::Minutes(61)));
-  EXPECT_THAT(cluster.FindingOf("longhorn-snapshots").cure, HasSubstr("their status.error"));
+  EXPECT_THAT(cluster.FindingOf("longhorn-snapshots").remediation, HasSubstr("their status.error"));
   SeedLonghornSetting(cluster, "disable-snapshot-purge", "true");
-  EXPECT_THAT(cluster.FindingOf("longhorn-snapshots").cure,
+  EXPECT_THAT(cluster.FindingOf("longhorn-snapshots").remediation,
               HasSubstr("disable-snapshot-purge to false"));
 }
 
@@ -1469,7 +1477,8 @@ TEST(CheckupTest, OfAVolumeThatIsAlmostFullTheNextStepNamesThePrune) {
   Cluster cluster;
   SeedLonghornVolume(cluster, "attached", 1);
   SeedLonghornSnapshot(cluster, "only", Json::object());
-  EXPECT_THAT(cluster.FindingOf("longhorn-snapshots").cure, HasSubstr("csi-delta longhorn prune"));
+  EXPECT_THAT(cluster.FindingOf("longhorn-snapshots").remediation,
+              HasSubstr("csi-delta longhorn prune"));
 }
 
 TEST(CheckupTest, SnapshotsOfLonghornThatComeAndGoAsTheyShouldAreGood) {
@@ -1496,17 +1505,17 @@ TEST(CheckupTest, SnapshotsOfLonghornThatComeAndGoAsTheyShouldAreGood) {
                        {{"spec", {{"createSnapshot", false}}},
                         {"status", {{"requestedTime", nullptr}, {"readyToUse", false}}}});
   const Finding finding = cluster.FindingOf("longhorn-snapshots");
-  EXPECT_EQ(WordOf(finding.grade), WordOf(Grade::kGood)) << finding.text;
+  EXPECT_EQ(WordOf(finding.severity), WordOf(Severity::kGood)) << finding.text;
 }
 
 TEST(CheckupTest, SnapshotsOfLonghornThatMayNotBeListedAreUnknown) {
   Cluster cluster;
   SeedLonghornSnapshot(cluster, "one", Json::object());
   cluster.api().Forbid("list", "snapshots");
-  EXPECT_EQ(cluster.FindingOf("longhorn-snapshots").grade, Grade::kUnknown);
+  EXPECT_EQ(cluster.FindingOf("longhorn-snapshots").severity, Severity::kUnknown);
 }
 
-TEST(CheckupTest, JobsClassesAndWebhooksThatHarmNobodyAreGood) {
+TEST(CheckupTest, HarmlessJobsClassesAndWebhooksAreGood) {
   Cluster cluster;
   SeedOfLonghorn(cluster, "recurringjobs", "RecurringJob", "nightly",
                  {{"spec", {{"task", "snapshot"}, {"retain", 7}}}});
@@ -1520,7 +1529,7 @@ TEST(CheckupTest, JobsClassesAndWebhooksThatHarmNobodyAreGood) {
     SeedLonghornWebhook(cluster, policy, endpoints);
     for (const char* const check : {"longhorn-jobs", "longhorn-class", "longhorn-webhook"}) {
       const Finding finding = cluster.FindingOf(check);
-      EXPECT_EQ(WordOf(finding.grade), WordOf(Grade::kGood)) << finding.text;
+      EXPECT_EQ(WordOf(finding.severity), WordOf(Severity::kGood)) << finding.text;
     }
   }
 }
@@ -1528,8 +1537,8 @@ TEST(CheckupTest, JobsClassesAndWebhooksThatHarmNobodyAreGood) {
 TEST(CheckupTest, DefinitionsThatMayNotBeListedAreUnknown) {
   Cluster cluster;
   cluster.api().Forbid("list", "customresourcedefinitions");
-  EXPECT_EQ(cluster.FindingOf("longhorn-kinds").grade, Grade::kUnknown);
-  EXPECT_EQ(cluster.FindingOf("longhorn-in-backups").grade, Grade::kUnknown);
+  EXPECT_EQ(cluster.FindingOf("longhorn-kinds").severity, Severity::kUnknown);
+  EXPECT_EQ(cluster.FindingOf("longhorn-in-backups").severity, Severity::kUnknown);
 }
 
 TEST(CheckupTest, SchedulesWithoutLonghornsObjectsAndThoseUnderTheGuardAreGood) {
@@ -1555,7 +1564,7 @@ TEST(CheckupTest, SchedulesWithoutLonghornsObjectsAndThoseUnderTheGuardAreGood) 
     SetPlugin(cluster, harmless.settings);
     SeedSchedule(cluster, "nightly", harmless.backup_spec);
     const Finding finding = cluster.FindingOf("longhorn-in-backups");
-    EXPECT_EQ(finding.grade, Grade::kGood) << harmless.name << ": " << finding.text;
+    EXPECT_EQ(finding.severity, Severity::kGood) << harmless.name << ": " << finding.text;
   }
 }
 
@@ -1566,7 +1575,7 @@ TEST(CheckupTest, ASettingOfThePluginThatIsWrongIsUnknown) {
   int said = 0;
   for (const Finding& finding : cluster.Findings()) {
     if (finding.text.find("is not on or off") != std::string::npos) {
-      EXPECT_EQ(WordOf(finding.grade), WordOf(Grade::kUnknown)) << finding.check;
+      EXPECT_EQ(WordOf(finding.severity), WordOf(Severity::kUnknown)) << finding.check;
       ++said;
     }
   }
@@ -1574,12 +1583,12 @@ TEST(CheckupTest, ASettingOfThePluginThatIsWrongIsUnknown) {
 }
 
 // What --json and the exit code are read by.
-TEST(CheckupTest, GradesHaveTheirWords) {
-  EXPECT_EQ(WordOf(Grade::kGood), "good");
-  EXPECT_EQ(WordOf(Grade::kNote), "note");
-  EXPECT_EQ(WordOf(Grade::kWarning), "warning");
-  EXPECT_EQ(WordOf(Grade::kFault), "fault");
-  EXPECT_EQ(WordOf(Grade::kUnknown), "unknown");
+TEST(CheckupTest, SeveritiesHaveTheirNames) {
+  EXPECT_EQ(WordOf(Severity::kGood), "good");
+  EXPECT_EQ(WordOf(Severity::kNote), "note");
+  EXPECT_EQ(WordOf(Severity::kWarning), "warning");
+  EXPECT_EQ(WordOf(Severity::kFault), "fault");
+  EXPECT_EQ(WordOf(Severity::kUnknown), "unknown");
 }
 
 TEST(CheckupTest, ATagOfTwoNumbersIsAVersionToo) {
@@ -1588,7 +1597,7 @@ TEST(CheckupTest, ATagOfTwoNumbersIsAVersionToo) {
     d["spec"]["template"]["spec"]["containers"][0]["image"] = "velero/velero:v1.11";
   });
   const Finding finding = cluster.FindingOf("velero-version");
-  EXPECT_EQ(finding.grade, Grade::kFault) << finding.text;
+  EXPECT_EQ(finding.severity, Severity::kFault) << finding.text;
   EXPECT_THAT(finding.text, HasSubstr("too old"));
 }
 
@@ -1597,15 +1606,15 @@ TEST(CheckupTest, ANamedObjectThatMayNotBeSeenIsUnknown) {
   SetSettings(cluster, R"({"worker": {"priorityClassName": "urgent"}})");
   cluster.api().Forbid("list", "priorityclasses");
   const Finding finding = cluster.FindingOf("mover-setting-names");
-  EXPECT_EQ(finding.grade, Grade::kUnknown) << finding.text;
+  EXPECT_EQ(finding.severity, Severity::kUnknown) << finding.text;
 }
 
 // What is said at the end of the checks that are left out because of that one.
 Finding LeftOutWith(const std::vector<Finding>& findings, const std::string& check) {
   for (const Finding& finding : findings) {
     if (finding.check == check && finding.text.find(" checks not made ") != std::string::npos) {
-      EXPECT_EQ(WordOf(finding.grade), WordOf(Grade::kUnknown));
-      EXPECT_NE(finding.cure, "");
+      EXPECT_EQ(WordOf(finding.severity), WordOf(Severity::kUnknown));
+      EXPECT_NE(finding.remediation, "");
       return finding;
     }
   }
@@ -1626,7 +1635,7 @@ TEST(CheckupTest, AnApiServerThatDoesNotAnswerIsOneFault) {
   const std::vector<Finding> findings = cluster.Findings(/*probe=*/true);
   ASSERT_THAT(findings, ::testing::SizeIs(2));
   EXPECT_EQ(findings[0].check, "cluster-reachable");
-  EXPECT_EQ(WordOf(findings[0].grade), WordOf(Grade::kFault));
+  EXPECT_EQ(WordOf(findings[0].severity), WordOf(Severity::kFault));
   EXPECT_THAT(findings[1].text, ::testing::StartsWith(absl::StrCat(
                                     AllChecks().size() - 1, " checks not made because of this: ")));
   EXPECT_EQ(cluster.api().calls().size(), 1u);
@@ -1672,7 +1681,7 @@ TEST(CheckupTest, WhatMayNotBeReadForOneReasonIsSaidOnce) {
   const std::vector<Finding> findings = cluster.Findings();
   std::string said;
   for (const Finding& finding : findings) {
-    if (finding.grade == Grade::kUnknown) {
+    if (finding.severity == Severity::kUnknown) {
       absl::StrAppend(&said, finding.check, ": ", finding.text, "\n");
     }
   }
@@ -1699,19 +1708,19 @@ TEST(CheckupTest, NodesWhoseClocksAgreeAndThoseThatAreAwayAreGood) {
   SeedNode(cluster, "renewed", absl::Seconds(9), "True");
   SeedNode(cluster, "just-gone", absl::Seconds(39), "True");
   SeedNode(cluster, "gone", absl::Hours(9), "Unknown");
-  EXPECT_EQ(WordOf(cluster.FindingOf("clock-skew").grade), WordOf(Grade::kGood));
+  EXPECT_EQ(WordOf(cluster.FindingOf("clock-skew").severity), WordOf(Severity::kGood));
 }
 
 TEST(CheckupTest, MemoryAndScratchThatSufficeAreGood) {
   Cluster cluster;
   SetMemoryLimit(cluster, "64Mi");
   SeedLargeVolume(cluster, "2Ti");
-  EXPECT_EQ(WordOf(cluster.FindingOf("mover-memory").grade), WordOf(Grade::kGood));
-  EXPECT_EQ(WordOf(cluster.FindingOf("mover-scratch").grade), WordOf(Grade::kGood));
+  EXPECT_EQ(WordOf(cluster.FindingOf("mover-memory").severity), WordOf(Severity::kGood));
+  EXPECT_EQ(WordOf(cluster.FindingOf("mover-scratch").severity), WordOf(Severity::kGood));
   Cluster not_backed_up;
   SeedLargeVolume(not_backed_up, "6Ti");
   not_backed_up.api().Remove({csi::DataUploadType(), "velero", "b1-x"});
-  EXPECT_EQ(WordOf(not_backed_up.FindingOf("mover-scratch").grade), WordOf(Grade::kGood));
+  EXPECT_EQ(WordOf(not_backed_up.FindingOf("mover-scratch").severity), WordOf(Severity::kGood));
 }
 
 TEST(CheckupTest, AWorkerPodIsTriedAsTheMoverWouldMakeItAndNotMade) {
@@ -1726,7 +1735,7 @@ TEST(CheckupTest, AWorkerPodIsTriedAsTheMoverWouldMakeItAndNotMade) {
         return request.object;
       });
   const int objects = cluster.api().object_count();
-  EXPECT_EQ(WordOf(cluster.FindingOf("mover-worker-pod").grade), WordOf(Grade::kGood));
+  EXPECT_EQ(WordOf(cluster.FindingOf("mover-worker-pod").severity), WordOf(Severity::kGood));
   EXPECT_EQ(cluster.api().object_count(), objects);
   ASSERT_THAT(tried, ::testing::SizeIs(2)) << "a Pod and a PVC of the class in use";
   EXPECT_EQ(k8s::Label(tried[0], "team"), "storage");
@@ -1737,7 +1746,7 @@ TEST(CheckupTest, AWorkerPodIsTriedAsTheMoverWouldMakeItAndNotMade) {
 TEST(CheckupTest, WhoMayNotMakePodsLearnsNothingOfThem) {
   Cluster cluster;
   cluster.api().Forbid("create", "pods");
-  EXPECT_EQ(WordOf(cluster.FindingOf("mover-worker-pod").grade), WordOf(Grade::kUnknown));
+  EXPECT_EQ(WordOf(cluster.FindingOf("mover-worker-pod").severity), WordOf(Severity::kUnknown));
 }
 
 TEST(CheckupTest, WithoutAnImageOrSettingsNoDeviceIsTried) {
@@ -1761,9 +1770,9 @@ TEST(CheckupTest, AHealthyClusterHasNoFault) {
   std::set<std::string> made;
   for (const Finding& finding : findings) {
     made.insert(finding.check);
-    EXPECT_NE(finding.grade, Grade::kFault) << finding.check << ": " << finding.text;
-    EXPECT_NE(finding.grade, Grade::kWarning) << finding.check << ": " << finding.text;
-    EXPECT_NE(finding.grade, Grade::kUnknown) << finding.check << ": " << finding.text;
+    EXPECT_NE(finding.severity, Severity::kFault) << finding.check << ": " << finding.text;
+    EXPECT_NE(finding.severity, Severity::kWarning) << finding.check << ": " << finding.text;
+    EXPECT_NE(finding.severity, Severity::kUnknown) << finding.check << ": " << finding.text;
   }
   EXPECT_GE(made.size(), 30u) << "checks that were made";
 }
@@ -1829,7 +1838,7 @@ TEST(CheckupTest, DevicesAreOpenedOnlyWhenAskedAndNothingIsLeft) {
   cluster.Findings();
   const int objects = cluster.api().object_count();
   const Finding finding = cluster.FindingOf("device-access", /*probe=*/true);
-  EXPECT_EQ(finding.grade, Grade::kGood) << finding.text;
+  EXPECT_EQ(finding.severity, Severity::kGood) << finding.text;
   const std::vector<support::ApiCall> calls = cluster.api().calls();
   EXPECT_EQ(std::count_if(calls.begin(), calls.end(),
                           [](const support::ApiCall& call) {
@@ -1854,16 +1863,16 @@ TEST(CheckupTest, ADeviceIsThatOfASmallBlockVolumeOfTheClass) {
   EXPECT_LE(*size_bytes, int64_t{1} << 30);
 }
 
-TEST(CheckupTest, ADeviceThatNoWorkerMayOpenIsAFaultWithBothCures) {
+TEST(CheckupTest, ADeviceThatNoWorkerMayOpenIsAFaultWithBothRemediations) {
   Cluster cluster;
   cluster.probe_phase = "Failed";
   cluster.probe_words = "open /dev/volume: Permission denied: ... by supplementalGroups, or ...";
   const int objects = cluster.api().object_count();
   const Finding finding = cluster.FindingOf("device-access", /*probe=*/true);
-  EXPECT_EQ(finding.grade, Grade::kFault);
+  EXPECT_EQ(finding.severity, Severity::kFault);
   EXPECT_THAT(finding.text, HasSubstr("Permission denied"));
-  EXPECT_THAT(finding.cure, HasSubstr("worker.supplementalGroups"));
-  EXPECT_THAT(finding.cure, HasSubstr("device_ownership_from_security_context"));
+  EXPECT_THAT(finding.remediation, HasSubstr("worker.supplementalGroups"));
+  EXPECT_THAT(finding.remediation, HasSubstr("device_ownership_from_security_context"));
   EXPECT_EQ(cluster.api().object_count(), objects);
 }
 
@@ -1875,12 +1884,12 @@ TEST(CheckupTest, OfManyClassesThoseLeftOutAreNamedAndMayBeAskedForAlone) {
     cluster.api().Seed(csi::PersistentVolumeClaimType(), claim);
   }
   const Finding left_out = cluster.FindingOf("device-access", /*probe=*/true);
-  EXPECT_EQ(left_out.grade, Grade::kNote);
+  EXPECT_EQ(left_out.severity, Severity::kNote);
   EXPECT_EQ(left_out.subject, "storage class zone-two");
-  EXPECT_THAT(left_out.cure, HasSubstr("--probe --class zone-two"));
+  EXPECT_THAT(left_out.remediation, HasSubstr("--probe --class zone-two"));
   cluster.probe_class = "zone-two";
   const Finding alone = cluster.FindingOf("device-access", /*probe=*/true);
-  EXPECT_EQ(alone.grade, Grade::kGood);
+  EXPECT_EQ(alone.severity, Severity::kGood);
   EXPECT_EQ(alone.subject, "storage class zone-two");
 }
 
@@ -1889,7 +1898,7 @@ TEST(CheckupTest, WhatAProbeLeavesBehindIsNamed) {
   cluster.api().Forbid("delete", "pods");
   std::string left;
   for (const Finding& finding : cluster.Findings(/*probe=*/true)) {
-    if (finding.check == "device-access" && finding.grade == Grade::kWarning) {
+    if (finding.check == "device-access" && finding.severity == Severity::kWarning) {
       absl::StrAppend(&left, finding.subject, " ", finding.text, "\n");
     }
   }
@@ -1901,7 +1910,7 @@ TEST(CheckupTest, APodThatNeverRunsIsGivenUpInTimeAndRemoved) {
   cluster.probe_phase = "";
   const int objects = cluster.api().object_count();
   const absl::Time begin = cluster.clock().Now();
-  EXPECT_EQ(cluster.FindingOf("device-access", /*probe=*/true).grade, Grade::kWarning);
+  EXPECT_EQ(cluster.FindingOf("device-access", /*probe=*/true).severity, Severity::kWarning);
   EXPECT_LE(cluster.clock().Now() - begin, absl::Seconds(60));
   EXPECT_EQ(cluster.api().object_count(), objects);
 }
@@ -1912,7 +1921,7 @@ TEST(CheckupTest, WhatMayNotBeReadIsUnknownAndNeverGood) {
   const std::vector<Finding> findings = cluster.Findings();
   EXPECT_GE(findings.size(), 10u);
   for (const Finding& finding : findings) {
-    EXPECT_EQ(finding.grade, Grade::kUnknown) << finding.check << ": " << finding.text;
+    EXPECT_EQ(finding.severity, Severity::kUnknown) << finding.check << ": " << finding.text;
   }
 }
 

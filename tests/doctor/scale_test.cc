@@ -88,7 +88,7 @@ TEST(DoctorScaleTest, VeryManyDataUploadsAreReadInPagesAndHeldReduced) {
   EXPECT_EQ(std::count_if(findings.begin(), findings.end(),
                           [](const Finding& finding) {
                             return finding.check == "uploads-failed" &&
-                                   finding.grade == Grade::kWarning;
+                                   finding.severity == Severity::kWarning;
                           }),
             1);
   const double seconds = static_cast<double>(std::clock() - began) / CLOCKS_PER_SEC;

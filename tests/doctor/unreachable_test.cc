@@ -76,7 +76,7 @@ TEST(UnreachableTest, AClosedPortAndOneThatNeverAnswersAreOneFaultInTime) {
     const std::vector<Finding> findings = FindingsAt(server.port(), "");
     EXPECT_LE(absl::Now() - begin, absl::Seconds(9));
     ASSERT_THAT(findings, SizeIs(2)) << listens;
-    EXPECT_EQ(WordOf(findings[0].grade), WordOf(Grade::kFault));
+    EXPECT_EQ(WordOf(findings[0].severity), WordOf(Severity::kFault));
     EXPECT_THAT(findings[0].text, HasSubstr("the API server does not answer"));
     EXPECT_THAT(findings[1].text, HasSubstr(" checks not made because of this"));
   }
@@ -87,7 +87,7 @@ TEST(UnreachableTest, AContextThatThereIsNotIsOneFault) {
   const std::vector<Finding> findings = FindingsAt(server.port(), "other");
   ASSERT_THAT(findings, SizeIs(2));
   EXPECT_THAT(findings[0].text, HasSubstr("other"));
-  EXPECT_THAT(findings[0].cure, HasSubstr("--context"));
+  EXPECT_THAT(findings[0].remediation, HasSubstr("--context"));
 }
 
 }  // namespace

@@ -75,7 +75,7 @@ class Settings:
     namespace: str = "velero"  # Velero's own.
     csi_driver: str = dataclasses.field(default_factory=lambda: str(driver_path()))
     driver_name: str = ""  # What the driver says it is; "": a name of its own.
-    plugin: bool = False  # Is ours in the plugin folder when Velero starts?
+    plugin: bool = False  # Is csi-delta in the plugin folder when Velero starts?
     node: bool = False  # With a node that runs Pods; see node.py.
     groups: bool = False  # Does the driver take groups of volumes, at one instant?
     group_kinds: bool = True  # Are the kinds of groupsnapshot.storage.k8s.io there?
@@ -127,12 +127,12 @@ class Bed:
         self._programs = {}
         self._children = {}
         self._readers = {}  # Of what a component writes, where it writes into a pipe.
-        self._refusals = []  # Parts of the audit log, from and to, in which nobody let the plugin in.
+        self._refusals = []  # Parts of the audit log, from and to, in which every access of the plugin was refused.
         self._plugin_roles = []  # Pairs of plural and name.
         self._plugin_bindings = []  # Pairs of plural and object.
         self._api = None
         self.buckets = {}  # Folders of those that tests made, by location; see places.py.
-        self._ending = []  # Namespaces that nobody has waited for, each with its volumes.
+        self._ending = []  # Namespaces whose end was not awaited, each with its volumes.
 
     # -- Life --------------------------------------------------------------------------------------
 
@@ -517,7 +517,7 @@ class Bed:
 
     @contextlib.contextmanager
     def paused(self, name):
-        """While the body runs, a component answers nobody and forgets nothing."""
+        """While the body runs, a component answers no request and loses nothing."""
         process = self.record.processes[name]
         process.signal(signal.SIGSTOP)
         try:
@@ -708,14 +708,14 @@ class Bed:
             wait(CONTROLLER_SECONDS_MAX)
         except LeftBehind:
             if stuck := self._snapshots_without_content(name):
-                print(f"the snapshot controller remembers contents that are gone, of {', '.join(stuck)}: started anew")
+                print(f"the snapshot controller remembers contents that are gone, of {', '.join(stuck)}: restarted")
                 self.restart("snapshot-controller")
             wait(CHANGE_SECONDS_MAX)
 
     def _snapshots_without_content(self, namespace):
         """The VolumeSnapshots that are being deleted though their content is gone already.
 
-        The controller keeps what it wrote last in a memory of its own. When somebody deletes a content just as it is made, the
+        The controller keeps what it wrote last in a memory of its own. When a content is deleted just as it is made, the
         controller may write that down after it was told of the deletion, and then tries to delete it for ever.
         """
         def is_stuck(snapshot):
@@ -972,7 +972,7 @@ class Bed:
     def remove_snapshots(self, handles, groups=()):
         """Deletes snapshots and groups from the storage, and what stands for them in the cluster, without Velero.
 
-        Those alone that a backup's archive names: what a backup left beside stays, for whoever counts.
+        Those alone that a backup's archive names: what a backup left beside stays, to be counted.
         """
         def standing():
             return {plural: [o for o in self.api.list(plural) if handles_of(o) & wanted]
@@ -994,7 +994,7 @@ class Bed:
                 self.api.delete("restores", restore["metadata"]["name"], self.namespace)
         backup = self.api.get("backups", name, self.namespace)
         location = backup["spec"].get("storageLocation") if backup else None
-        # Where Velero finds it later, it makes the object anew. One that failed may have no folder.
+        # Where Velero finds it later, it makes the object again. One that failed may have no folder.
         shutil.rmtree(self.buckets.get(location, self.s3_dir / objects.BUCKET) / "backups" / name, ignore_errors=True)
         self.api.delete("backups", name, self.namespace)
 

@@ -11,7 +11,7 @@ so a second call, and a second checkout, finds them. Progress goes to stderr, th
 product folder to stdout. A build happens in a temporary folder that is renamed when it is whole,
 and under a lock, so callers may run side by side and may be killed.
 
---update lets Go complete go.mod and go.sum ("-mod=mod"); needed once after a version changed.
+--update has Go complete go.mod and go.sum ("-mod=mod"); needed once after a version changed.
 """
 
 import dataclasses
@@ -38,7 +38,7 @@ KUBE_FLAGS = " ".join(
     for key, value in (("gitVersion", KUBE_VERSION), ("gitMajor", "1"), ("gitMinor", "33")))
 
 # Judges need not be fast, and are built on every fresh machine: nothing is inlined (a quarter of the compiler's time)
-# but in what they spend their own time in, and nobody debugs them. The last pattern that fits a package counts.
+# but in what they spend their own time in, and they are not debugged. The last pattern that fits a package counts.
 COMPILER_FLAGS = ("-gcflags=all=-l -dwarf=false",
                   *(f"-gcflags={busy}=-dwarf=false" for busy in (
                       "std", "k8s.io/apimachinery/...", "sigs.k8s.io/json/...", "google.golang.org/protobuf/...")))
@@ -55,7 +55,7 @@ class Module:
     in_bed: bool = True  # Else only a bench asks for it, by name.
 
     def compiler_flags(self):
-        """What the compiler is told beside its defaults; an opponent of a bench keeps those."""
+        """What the compiler is told beside its defaults; an other tool of a bench keeps those."""
         return COMPILER_FLAGS if self.in_bed else ()
 
 

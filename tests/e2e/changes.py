@@ -54,7 +54,7 @@ class Changes:
         self._ended.set()
         for connection in self._connections:
             with contextlib.suppress(OSError):
-                connection.sock.shutdown(socket.SHUT_RDWR)  # Whoever reads gets an end.
+                connection.sock.shutdown(socket.SHUT_RDWR)  # A reader gets an end.
         for thread in self._threads:
             thread.join()
 

@@ -132,7 +132,7 @@ class ClusterApi:
         return connection
 
     def raw(self, method, url, body=None, content_type="application/json"):
-        """One request; returns (HTTP status, bytes). Raises OSError when nobody answers."""
+        """One request; returns (HTTP status, bytes). Raises OSError without an answer."""
         headers = {"Accept": "application/json"}
         if self._token:
             headers["Authorization"] = f"Bearer {self._token}"
@@ -164,7 +164,7 @@ class ClusterApi:
             return answer.decode()
 
     def get(self, plural, name, namespace=None):
-        """The object, or None when there is none."""
+        """The object, or None when none exists."""
         try:
             return self.request("GET", path(plural, name, namespace))
         except ApiError as error:

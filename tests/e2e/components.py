@@ -112,7 +112,7 @@ def apiserver_command(bed):
             "--authorization-mode=Node,RBAC", "--service-cluster-ip-range=10.96.0.0/16",
             "--allow-privileged=true", "--profiling=false",
             f"--audit-policy-file={policy}", f"--audit-log-path={bed.audit_log}",
-            "--audit-log-maxsize=10000",  # MiB; what a file holds that is put aside nobody would read.
+            "--audit-log-maxsize=10000",  # MiB; a file that is put aside would not be read.
             *([f"--token-auth-file={bed.tokens_file}"] if bed.settings.group_version else ()),
             *(node.apiserver_flags(bed) if bed.node else ())]
 
@@ -330,7 +330,7 @@ READY = {
 
 
 def environment(bed, name):
-    """The whole environment of a component; nothing of ours leaks into it."""
+    """The whole environment of a component; nothing of the environment leaks into it."""
     base = {"PATH": os.environ.get("PATH", "/usr/sbin:/usr/bin:/sbin:/bin"),
             "HOME": f"{bed.scratch}/home", "TMPDIR": f"{bed.scratch}/tmp"}
     if name == "velero":

@@ -47,7 +47,7 @@ def pytest_configure(config):
         "markers", "own_driver(reason): cannot run against a driver that is given by path")
     config.addinivalue_line("markers", "upstream_driver: shows what upstream's host-path driver does, and runs with it alone")
     config.addinivalue_line("markers", "journey: one of the few on the real stack that every run of ./dev test has")
-    config.addinivalue_line("markers", "bed: judges the test bed or upstream's programs, nothing of ours; runs when they change")
+    config.addinivalue_line("markers", "bed: judges the test bed or upstream's programs, nothing of csi-delta; runs when they change")
     config.addinivalue_line("markers", "cluster(second, **settings): its bed, as BedPool.get takes it; `second`: with another one "
                             "on the same storage")
     config.addinivalue_line("markers", "sweep: a run sees a sample of its points, another one each day; ./dev sweep all of them")
@@ -92,7 +92,7 @@ def settings_of(item):
     for fixture, settings in OF_FIXTURE.items():
         if fixture in getattr(item, "fixturenames", ()):
             found |= settings
-    for marker in reversed(list(item.iter_markers("cluster"))):  # The closest has the last word.
+    for marker in reversed(list(item.iter_markers("cluster"))):  # The closest decides.
         found |= marker.kwargs
     return found
 
@@ -100,7 +100,7 @@ def settings_of(item):
 def sort_by_bed(items):
     """Each bed is started once, and Velero restarted seldom: with plugin first, without it later; with a second cluster last.
 
-    The judgement of what was asked for comes when everything else has run, in the bed that most others have.
+    The check result of what was asked for comes when everything else has run, in the bed that most others have.
     """
     first_seen, everyday = {}, key_of()
     for item in items:
@@ -225,7 +225,7 @@ class BedPool:
                     self._recover(bed)
                 left.begin(bed.things(), key in self._failed)
                 self._failed.discard(key)
-            except TROUBLE as error:  # Whoever asks for this bed is told; and it is judged.
+            except TROUBLE as error:  # The next test of this bed is told; and it counts.
                 bed_module.build.say(f"bed: {error}")
 
     def _recover(self, bed):
@@ -274,7 +274,7 @@ class BedPool:
         return {account: rights.requests_of(events) for account, events in found.items()}
 
     def requests(self, account):
-        """All that an account of ours asked of the API servers in this run, but where it was to be refused."""
+        """All that an account of csi-delta asked of the API servers in this run, but where it was to be refused."""
         return self._requests[account] + [
             r for bed in self.running() for r in self._requests_in(bed).get(account, [])]
 

@@ -83,7 +83,7 @@ class Driver:
             self.clear_faults()
 
     def clear_faults(self):
-        """Forgets all rules and lets go of every call that is held."""
+        """Forgets all rules and releases every call that is held."""
         if self.can_inject_faults:
             self.control({"op": "clear"})
 

@@ -105,7 +105,7 @@ def account_kubeconfig(bed, account, space):
 
 
 def kubeconfig(bed, account=MOVER):
-    """A kubeconfig of somebody who asks for differences."""
+    """A kubeconfig of a client that asks for differences."""
     return account_kubeconfig(bed, account, NAMESPACE)
 
 
@@ -163,7 +163,7 @@ class Reader:
         self.token = token(self.bed, self.account, status["audience"])
 
     def get(self, **query):
-        """One page. Refused when there is none."""
+        """One page. Refused when none exists."""
         with processes.inside(self.bed.name):
             connection = http.client.HTTPSConnection(self.url.hostname, self.port or self.url.port,
                                                      context=self.context, timeout=60)

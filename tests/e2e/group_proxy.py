@@ -3,7 +3,7 @@
 
     group_proxy.py --ca FILE --cert FILE --key FILE --port N --port-behind N --version v1|v1beta2|v1beta1|none
 
-The other versions are missing from discovery, and what is asked below them is not found, as if nobody served
+The other versions are missing from discovery, and what is asked below them is not found, as if no server served
 them. All else passes as it is: who asks (by bearer token), watches, and connections that become something else.
 Objects are what the API server makes of them: an owner reference keeps the version it was written with.
 """
@@ -68,7 +68,7 @@ def _group(group, version):
 
 
 def json_only(accept):
-    """What a client accepts, without the forms of JSON's rivals: a discovery document is to be read."""
+    """What a client accepts, without the alternatives to JSON: a discovery document is to be read."""
     kinds = [kind.strip() for kind in accept.split(",")]
     readable = [kind for kind in kinds if "protobuf" not in kind and "cbor" not in kind]
     return ",".join(readable) or "application/json"
@@ -200,11 +200,11 @@ class Proxy(http.server.ThreadingHTTPServer):
         self._client_context = ssl.create_default_context(cafile=ca)
 
     def admits(self, method, path):  # pylint: disable=unused-argument
-        """Called with each request; where it says no, nobody gets it, and the client no answer."""
+        """Called with each request; where it says no, it is not forwarded, and the client no answer."""
         return True
 
     def finish_request(self, request, client_address):
-        # In the thread of the connection: a client that is slow to greet keeps nobody else waiting.
+        # In the thread of the connection: a client that is slow to greet keeps no other client waiting.
         with self._server_context.wrap_socket(request, server_side=True) as link:
             super().finish_request(link, client_address)
 

@@ -67,7 +67,7 @@ class Database:
 
 
 def await_objects_gone(bed, namespace):
-    """The controllers remove what the backup let go of, and no claim has the label of the making of a group."""
+    """The controllers remove what the backup released, and no claim has the label of the making of a group."""
     def left():
         return [o["metadata"]["name"] for plural in SNAPSHOT_KINDS for o in bed.api.list(plural)]
     bed.wait_gone(lambda: not left(), MEMBERS_SECONDS_MAX, lambda: f"no objects of snapshots: {left()}")

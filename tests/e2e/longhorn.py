@@ -102,7 +102,7 @@ def _await_state(bed, name, state):
 
 
 def _remove(bed):
-    """Webhooks first, for they refuse all else; then objects, whose finalizers nobody takes off any more; and the kinds."""
+    """Webhooks first, for they refuse all else; then objects, whose finalizers are never taken off any more; and the kinds."""
     bed.kubectl("delete", "--ignore-not-found", *_WEBHOOKS)
     many.Etcd(bed).delete_range(STORED, STORED[:-1] + "0")
     kinds = bed.kubectl("get", "crd", "-o", "name").stdout.split()

@@ -13,15 +13,15 @@ JOB_LABEL = "RecurringJob"  # By this one Longhorn's own jobs know what they may
 
 
 def check(bed, since):
-    """Fails, naming each request, if something of ours asked for what it never may."""
+    """Fails, naming each request, if csi-delta asked for what it never may."""
     broken = [f"{event['user']['username']}: {event['requestURI']}: {what}"
               for event in bed.audit_events(since=since)
-              if event["stage"] != "ResponseStarted" and is_ours(bed, event) for what in broken_by(event)]
+              if event["stage"] != "ResponseStarted" and is_managed(bed, event) for what in broken_by(event)]
     assert not broken, "\n".join(broken)
 
 
 def broken_by(event):
-    """What is wrong with a request of ours."""
+    """What is wrong with a request of csi-delta."""
     ref = event.get("objectRef") or {}
     if ref.get("subresource") == "proxy":
         yield "goes through the API server to another server"
@@ -52,7 +52,7 @@ def _broken_by_object(made):
         yield "has = or a newline in an engine label"
 
 
-def is_ours(bed, event):
-    """Whether a program of ours asked, by whatever account."""
+def is_managed(bed, event):
+    """Whether a program of csi-delta asked, by whatever account."""
     user = event["user"]["username"]
     return user == bed.plugin_user or (event.get("userAgent", "").startswith(AGENT) and user != components.LONGHORN_USER)

@@ -95,14 +95,14 @@ class Database:
         moving.await_nothing_left(self.bed, moving.UPLOADS)
 
     def end(self):
-        """Without the claims nobody needs the bases, and they go as a group."""
+        """Without the claims the bases are not needed, and they go as a group."""
         self.bed.driver.clear_faults()
         for claim in CLAIMS:
             self.bed.api.delete("persistentvolumeclaims", claim, self.app)
         with mover.stopped(self.bed):
             self.bed.wait_for(lambda: not self.bed.api.list("persistentvolumeclaims", self.app), GONE_SECONDS_MAX,
                               "the end of the claims")
-        self.await_groups(0)  # The driver lets go of a group a moment before its content is gone.
+        self.await_groups(0)  # The driver deletes a group a moment before its content is gone.
         self.bed.wait_for(lambda: not self.bed.api.list("volumegroupsnapshotcontents"), GONE_SECONDS_MAX,
                           "the end of the group's content")
 

@@ -208,7 +208,7 @@ def metrics(bed):
 
 
 def tell(bed):
-    """How the controller's Pods are, and their last words."""
+    """How the controller's Pods are, and their last lines."""
     states = [f"{pod['metadata']['name']}: {json.dumps(pod['status'])}" for pod in pods(bed)]
     return "\n".join([*states, log(bed)[-3000:]])
 

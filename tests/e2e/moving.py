@@ -28,7 +28,7 @@ CANCELING_SECONDS_MAX, CANCELED_SECONDS_MAX, CANCELED_GONE_SECONDS_MAX = 2, 10, 
 # What is not promised may take its time on a machine that is busy.
 PHASE_SECONDS_MAX, GONE_SECONDS_MAX, MOVED_SECONDS_MAX = 120, 90, 300
 SWEEPS = chance.EVERYTHING
-AWAY_SECONDS = 60 if SWEEPS else 0  # How long somebody is away who is away for long.
+AWAY_SECONDS = 60 if SWEEPS else 0  # How long a component is down that is down for long.
 HELD = {"method": "GetMetadataAllocated", "hold": True}  # A worker that runs and gets no answer.
 HELD_WITH_BASE = {"method": "GetMetadataDelta", "hold": True}  # The same of a volume that was moved before.
 UPLOADS, DELETIONS = (" du-",), (" dx-",)
@@ -102,7 +102,7 @@ def await_completed(bed, backup):
 
 
 def outlast_absence(bed, name):
-    """Lets the time pass in which somebody is away, while a DataUpload goes on."""
+    """Lets the time pass in which a component is down, while a DataUpload goes on."""
     ends = time.monotonic() + AWAY_SECONDS
 
     def over():
@@ -147,13 +147,13 @@ def begin_restore(bed, workspace, backup, app, stem):
 
 
 def download_of(bed, restore):
-    """The one DataDownload of a restore; None while there is none."""
+    """The one DataDownload of a restore; None while none exists."""
     found = bed.api.list("datadownloads", bed.namespace, labelSelector=f"velero.io/restore-name={restore}")
     return found[0] if found else None
 
 
 def worker(bed, name):
-    """The Pod of a DataUpload; None while there is none."""
+    """The Pod of a DataUpload; None while none exists."""
     return bed.api.get("pods", f"du-{upload(bed, name)['metadata']['uid']}", mover.NAMESPACE)
 
 

@@ -53,7 +53,7 @@ def storage_objects(driver):
         ("storageclasses", storage_class(CLASS_IMMEDIATE, driver, "Immediate")),
         ("storageclasses", storage_class(CLASS_WAIT, driver, "WaitForFirstConsumer")),
         ("volumesnapshotclasses", snapshot_class(SNAPSHOT_CLASS, driver)),
-        # Nobody schedules here: a test selects this node for a WaitForFirstConsumer claim.
+        # There is no scheduler here: a test selects this node for a WaitForFirstConsumer claim.
         ("nodes", {"apiVersion": "v1", "kind": "Node",
                    "metadata": {"name": NODE, "labels": {"kubernetes.io/hostname": NODE,
                                                          "kubernetes.io/os": "linux"}}}),

@@ -2,7 +2,7 @@
 
 A bed owns one network namespace, a state folder, a scratch folder in memory and the processes in
 the namespace. All of that is written to a record below /run/csi-delta-bed/ *before* it is made, so
-whoever comes after a killed run can clean up by identity: a process id counts only together with
+the run after a killed one can clean up by identity: a process id counts only together with
 the start time of the process, because ids are given out again.
 """
 

@@ -23,11 +23,11 @@ AFTER = 1200
 
 
 def commands(alert):
-    """(those that look, those that cure) of an alert's section, in order."""
+    """(those that look, those that remediation) of an alert's section, in order."""
     section, = (part for part in re.split(r"^### ", PAGE.read_text(), flags=re.MULTILINE) if f"\nAlert `{alert}`" in part)
-    look, cure = section.split("- **Do**")
+    look, remediation = section.split("- **Do**")
     return [[line for fence in re.findall(r"```sh\n(.*?)```", part, re.DOTALL) for line in fence.replace("\\\n", " ").splitlines()]
-            for part in (look, cure)]
+            for part in (look, remediation)]
 
 
 def run(bed, folder, command, *, check=True, **variables):

@@ -1,4 +1,4 @@
-"""From an alert to its cure: the state that it is about, whether it fires, the runbook's commands, and that it ends."""
+"""From an alert to its remediation: the state that it is about, whether it fires, the runbook's commands, and that it ends."""
 
 import pytest
 import yaml
@@ -29,15 +29,15 @@ CONFIRMED = "mover.csi-delta.io/confirmed"
 
 
 @pytest.fixture
-def cure(bed, workspace, tmp_path):
+def remediation(bed, workspace, tmp_path):
     """Runs the curing commands of an alert's runbook; backups that they make are deleted in the end."""
-    def cure(alert, **variables):
+    def remediation(alert, **variables):
         for command in runbook.commands(alert)[1]:
             before = {b["metadata"]["name"] for b in bed.api.list("backups", bed.namespace)}
             runbook.run(bed, tmp_path, command, **variables)
             for name in {b["metadata"]["name"] for b in bed.api.list("backups", bed.namespace)} - before:
                 workspace.expect_backup(bed, name)
-    return cure
+    return remediation
 
 
 def test_each_alert_is_shown_here_or_elsewhere():
@@ -53,17 +53,17 @@ def test_what_a_runbook_looks_at_can_be_looked_at(bed, workspace, tmp_path, aler
             runbook.run(bed, tmp_path, command, check=not command.startswith(MAY_FAIL), NS=app)
 
 
-def test_no_controller(bed, cure, tmp_path):
+def test_no_controller(bed, remediation, tmp_path):
     alert = "CsiDeltaMoverNotLeading"
     page = mover.metrics(bed)
     with mover.stopped(bed):
         runbook.expect(tmp_path, {}, {}, alert, SOON, fires=True)
-        cure(alert)
+        remediation(alert)
         bed.wait_for(lambda: mover.metrics(bed).get("csi_delta_mover_leader") == 1, mover.READY_SECONDS_MAX, "a controller that leads")
         runbook.expect(tmp_path, page, mover.metrics(bed), alert, SOON, fires=False)
 
 
-def test_uploads_that_fail(bed, workspace, moving_app, cure, tmp_path):
+def test_uploads_that_fail(bed, workspace, moving_app, remediation, tmp_path):
     with mover.configured(bed, {"storageClasses": {objects.CLASS_IMMEDIATE: {"intermediateClass": "no-such-class"}}}):
         before = mover.metrics(bed)
         backup = workspace.backup(bed, "--include-namespaces", moving_app, *moving.MOVE, expect="PartiallyFailed",
@@ -75,38 +75,38 @@ def test_uploads_that_fail(bed, workspace, moving_app, cure, tmp_path):
     runbook.expect(tmp_path, before, after, "CsiDeltaVolumeNeverBackedUp", IN_A_DAY, fires=True, namespace=moving_app)
     # What the message names is mended: the setting is what it was.
     before = mover.metrics(bed)
-    cure("CsiDeltaVolumeNeverBackedUp", NS=moving_app)
+    remediation("CsiDeltaVolumeNeverBackedUp", NS=moving_app)
     after = mover.metrics(bed)
     runbook.expect(tmp_path, before, after, "CsiDeltaUploadsFail", SOON, fires=False)
     runbook.expect(tmp_path, before, after, "CsiDeltaVolumeNeverBackedUp", IN_A_DAY, fires=False, namespace=moving_app)
 
 
-def test_a_key_without_a_copy(bed, workspace, moving_app, cure, tmp_path):
+def test_a_key_without_a_copy(bed, workspace, moving_app, remediation, tmp_path):
     alert, secret = "CsiDeltaKeyUnconfirmed", f"csi-delta-keys-{bed.namespace}.default"
     moving.back_up(bed, workspace, moving_app, "first")
     bed.api.patch("secrets", secret, {"metadata": {"annotations": {CONFIRMED: None}}}, mover.NAMESPACE)
     moving.back_up(bed, workspace, moving_app, "unconfirmed")
     page = mover.metrics(bed)
     runbook.expect(tmp_path, page, page, alert, IN_A_DAY, fires=True, location="default")
-    cure(alert)
+    remediation(alert)
     assert (tmp_path / "location.keys").read_text().strip()
     moving.back_up(bed, workspace, moving_app, "confirmed")
     page = mover.metrics(bed)
     runbook.expect(tmp_path, page, page, alert, IN_A_DAY, fires=False, location="default")
 
 
-def test_a_backup_that_is_too_old(bed, workspace, moving_app, cure, tmp_path):
+def test_a_backup_that_is_too_old(bed, workspace, moving_app, remediation, tmp_path):
     alert = "CsiDeltaBackupTooOld"
     moving.back_up(bed, workspace, moving_app, "first")
     page = mover.metrics(bed)
     runbook.expect(tmp_path, {}, page, alert, IN_TWO_HOURS, fires=False, namespace=moving_app)
     page = later(page, AGE, 3 * DAY_SECONDS)
     runbook.expect(tmp_path, {}, page, alert, IN_TWO_HOURS, fires=True, namespace=moving_app)
-    cure(alert, NS=moving_app)
+    remediation(alert, NS=moving_app)
     runbook.expect(tmp_path, page, mover.metrics(bed), alert, IN_TWO_HOURS, fires=False, namespace=moving_app)
 
 
-def test_a_volume_that_is_gone(bed, workspace, moving_app, cure, tmp_path):
+def test_a_volume_that_is_gone(bed, workspace, moving_app, remediation, tmp_path):
     alert = "CsiDeltaVolumeGone"
     backup, _ = moving.back_up(bed, workspace, moving_app, "first")
     before = mover.metrics(bed)
@@ -115,7 +115,7 @@ def test_a_volume_that_is_gone(bed, workspace, moving_app, cure, tmp_path):
     _set_status(bed, moving_app, {"pvcGoneAt": "2026-01-02T03:04:05Z"})
     bed.wait_for(lambda: not _of(AGE, moving_app, mover.metrics(bed)), moving.PHASE_SECONDS_MAX, "no series of a PVC that is gone")
     runbook.expect(tmp_path, before, mover.metrics(bed), alert, IN_TWO_HOURS, fires=True, namespace=moving_app)
-    cure(alert, NS=moving_app, BACKUP=backup)
+    remediation(alert, NS=moving_app, BACKUP=backup)
     bed.wait_bound("data", moving_app)
     moving.back_up(bed, workspace, moving_app, "again")
     runbook.expect(tmp_path, before, mover.metrics(bed), alert, IN_TWO_HOURS, fires=False, namespace=moving_app)
@@ -127,7 +127,7 @@ def _set_status(bed, app, status):
     bed.api.patch("protectedvolumes", record["metadata"]["name"], {"status": status}, bed.namespace, "status")
 
 
-def test_a_queue_that_does_not_end(bed, workspace, moving_app, cure, tmp_path):
+def test_a_queue_that_does_not_end(bed, workspace, moving_app, remediation, tmp_path):
     alert, other = "CsiDeltaTransfersWaitLong", workspace.namespace(bed, "queued", labels=mover.RESTRICTED)
     bed.create_claim("data", other, moving.MOVING_BYTES)
     with mover.configured(bed, {"limits": {"total": 1}}):
@@ -148,7 +148,7 @@ def _waiting(page):
     return [value for name, value in page.items() if name.startswith("csi_delta_mover_transfers_waiting{")]
 
 
-def test_a_driver_that_omits_changes(bed, workspace, moving_app, cure, tmp_path):
+def test_a_driver_that_omits_changes(bed, workspace, moving_app, remediation, tmp_path):
     alert = "CsiDeltaDriverListsWrongChanges"
     moving.back_up(bed, workspace, moving_app, "first")
     for chunk in range(moving.MOVING_BYTES // moving.MIB):
@@ -159,7 +159,7 @@ def test_a_driver_that_omits_changes(bed, workspace, moving_app, cure, tmp_path)
     after = mover.metrics(bed)
     runbook.expect(tmp_path, before, after, alert, SOON, fires=True)
     runbook.expect(tmp_path, before, after, "CsiDeltaFullBackups", SOON, fires=True, reason="audit-mismatch")
-    cure(alert, NS=moving_app)
+    remediation(alert, NS=moving_app)
     base = moving.await_base(bed, moving_app)
     before = mover.metrics(bed)
     _, incremental = moving.back_up(bed, workspace, moving_app, "next")
@@ -168,7 +168,7 @@ def test_a_driver_that_omits_changes(bed, workspace, moving_app, cure, tmp_path)
         runbook.expect(tmp_path, before, mover.metrics(bed), ended, SOON, fires=False)
 
 
-def test_deletions_that_do_not_get_done(bed, workspace, moving_app, cure, tmp_path):
+def test_deletions_that_do_not_get_done(bed, workspace, moving_app, remediation, tmp_path):
     stuck, given_up, age = "CsiDeltaDeletionsStuck", "CsiDeltaDeletionsGivenUp", "csi_delta_mover_oldest_deletion_age_seconds"
     backup, _ = moving.back_up(bed, workspace, moving_app, "first")
     with moving.held_in_progress(bed, workspace, moving_app) as (_, held):
@@ -184,7 +184,7 @@ def test_deletions_that_do_not_get_done(bed, workspace, moving_app, cure, tmp_pa
         runbook.expect(tmp_path, {}, mover.metrics(bed), given_up, IN_TWO_HOURS, fires=True)
         moving.cancel(bed, held)
         moving.await_phase(bed, held, "Canceled")
-    cure(given_up)
+    remediation(given_up)
     bed.wait_for(lambda: _deletion(bed, backup, None), moving.MOVED_SECONDS_MAX, "the data deleted")
     page = mover.metrics(bed)
     for ended in (stuck, given_up):
@@ -199,7 +199,7 @@ def _deletion(bed, backup, trouble):
                  if d["spec"]["backup"] == backup and fits(d.get("status", {}))), None)
 
 
-def test_a_base_that_is_too_old(bed, workspace, moving_app, cure, tmp_path):
+def test_a_base_that_is_too_old(bed, workspace, moving_app, remediation, tmp_path):
     alert, age = "CsiDeltaBaseTooOld", "csi_delta_mover_oldest_base_age_seconds"
     moving.back_up(bed, workspace, moving_app, "first")
     moving.await_base(bed, moving_app)
@@ -207,7 +207,7 @@ def test_a_base_that_is_too_old(bed, workspace, moving_app, cure, tmp_path):
     with mover.stopped(bed):  # Which would drop the base of a PVC that is gone.
         bed.api.delete("persistentvolumeclaims", "data", moving_app)
         bed.wait_gone(lambda: not bed.api.get("persistentvolumeclaims", "data", moving_app), moving.GONE_SECONDS_MAX, "no PVC")
-        cure(alert)
+        remediation(alert)
         bed.wait_gone(lambda: not mover.bases(bed, moving_app), moving.GONE_SECONDS_MAX, "no base")
     bed.wait_for(lambda: mover.ready(bed), mover.READY_SECONDS_MAX, "the controller ready")
     bed.wait_for(lambda: mover.metrics(bed).get("csi_delta_mover_leader") == 1, mover.READY_SECONDS_MAX, "a controller that leads")
@@ -232,11 +232,11 @@ def test_a_repository_that_is_not_verified(bed, workspace, moving_app, tmp_path)
     runbook.expect(tmp_path, {}, page, alert, IN_FOUR_DAYS, fires=False, namespace=moving_app)
 
 
-def test_a_restore_that_was_not_tried(bed, workspace, moving_app, cure, tmp_path):
+def test_a_restore_that_was_not_tried(bed, workspace, moving_app, remediation, tmp_path):
     alert = "CsiDeltaRestoreNotTried"
     moving.back_up(bed, workspace, moving_app, "first")
     runbook.expect(tmp_path, {}, mover.metrics(bed), alert, IN_FOUR_DAYS, fires=True, namespace=moving_app)
-    cure(alert, NS=moving_app)
+    remediation(alert, NS=moving_app)
     page = bed.wait_for(lambda: page if any(_of("csi_delta_mover_last_restore_age_seconds", moving_app, page := mover.metrics(bed)))
                         else None, moving.PHASE_SECONDS_MAX, "a restore that is recorded")
     runbook.expect(tmp_path, {}, page, alert, IN_FOUR_DAYS, fires=False, namespace=moving_app)

@@ -1,4 +1,4 @@
-"""DifferentialSnapshots of real VolumeSnapshots: what is served is what `cmp` finds, to whom may have it, whoever dies."""
+"""DifferentialSnapshots of real VolumeSnapshots: what is served is what `cmp` finds, to clients that may have it, whichever process dies."""
 
 import dataclasses
 
@@ -97,7 +97,7 @@ def test_pages_are_what_cmp_says(served_bed, volume):
 
     whole = differential.ask(bed, "whole", volume.namespace, targetVolumeSnapshotName="two")
     assert differential.blocks(differential.Reader(bed, whole).pages()) == allocated
-    if bed.driver.name != "hostpath.csi.k8s.io":  # Where nothing changed it sends no message, which is no answer.
+    if bed.driver.name != "hostpath.csi.k8s.io":  # Where nothing changed it sends no message, which does not count as an answer.
         same = ask_pair(bed, volume, "same", baseVolumeSnapshotName="two")
         assert differential.blocks(differential.Reader(bed, same).pages()) == []
     listed = bed.kubectl("get", "dsnap", "-n", volume.namespace, "pair").stdout.splitlines()
@@ -145,7 +145,7 @@ BAD_SPECS = [
 @pytest.mark.journey
 def test_objects_that_make_no_sense_are_refused(served_bed, volume):
     bed, app = served_bed, volume.namespace
-    bed.stop(differential.FIRST)  # So that nobody but the API server has a say.
+    bed.stop(differential.FIRST)  # So that only the API server decides.
     for number, spec in enumerate(GOOD_SPECS):
         made = bed.api.create("differentialsnapshots", differential.make(f"good-{number}", app, **spec))
         assert made["spec"]["mode"] == "Block"
@@ -309,10 +309,10 @@ def test_other_drivers_objects_are_left_alone(served_bed, volume):
         bed.api.create(plural, obj)
     bed.wait_for(lambda: bed.api.get("volumesnapshots", "foreign", app).get("status", {}).get(
         "boundVolumeSnapshotContentName"), 30, "the foreign VolumeSnapshot bound")
-    for name, target in (("theirs", "foreign"), ("nobodys", "none")):
+    for name, target in (("theirs", "foreign"), ("unclaimed", "none")):
         bed.api.create("differentialsnapshots", differential.make(name, app, targetVolumeSnapshotName=target))
     ask_pair(bed, volume)  # Came later, and is done.
-    for name in ("theirs", "nobodys"):
+    for name in ("theirs", "unclaimed"):
         assert "status" not in bed.api.get("differentialsnapshots", name, app)
     bed.api.delete("volumesnapshots", "foreign", app)
     content = f"foreign-{app}"

@@ -31,7 +31,7 @@ def test_a_probe_tells_whether_workers_may_open_devices(bed, workspace):
     with bed.node.loops_of_root():
         fault = probe(bed)
     assert fault["grade"] == "fault" and "Permission denied" in fault["text"], fault
-    for cure in ("worker.supplementalGroups", "device_ownership_from_security_context"):
-        assert cure in fault["cure"], fault
+    for remediation in ("worker.supplementalGroups", "device_ownership_from_security_context"):
+        assert remediation in fault["cure"], fault
     assert not mover.left_behind(bed)
     bed.wait_for(lambda: bed.driver.volumes() == volumes, GONE_SECONDS_MAX, "the driver's volumes as before")

@@ -63,7 +63,7 @@ def test_never_ready(bed, workspace, app):
         backup = workspace.backup(bed, *_flags(bed, workspace, app), "--item-operation-timeout",
                                   "10s", expect="PartiallyFailed")
     shown = bed.velero("backup", "describe", backup["metadata"]["name"], "--details").stdout
-    # The operation is Velero's own action's, on the VolumeSnapshot that our plugin made; test_old_velero.py has one of ours.
+    # The operation is Velero's own action's, on the VolumeSnapshot that our plugin made; test_old_velero.py has a managed one.
     assert re.search(rf"Operation for volumesnapshots\S* {app}/velero-data-(?s:.)*Asynchronous action timed out", shown), shown
 
 

@@ -1,6 +1,6 @@
 """Volumes that share a group label: cut at one instant, restored from it, and gone with their backup.
 
-The stamps of one writer, who knows nothing of the driver, are the judge: copies of one instant lie within one write of
+The stamps of one writer, which knows nothing of the driver, decide: copies of one instant lie within one write of
 each other (see stamps.py; test_groups_driver.py shows that single snapshots do not). Upstream's host-path driver copies the
 members one after the other, which the stamps show; all else holds there, too.
 """
@@ -51,8 +51,8 @@ def no_member_deleted_alone(bed, backup):
 def test_a_group_comes_back_from_one_instant_and_goes_with_its_backup(group_bed, workspace):
     bed = group_bed
     before = bed.inventory()
-    if bed.driver.can_inject_faults:  # Upstream's keeps members that somebody deletes alone without a flag.
-        bed.configure_driver("--groups-whole", "--no-list-snapshots")  # So nobody learns of their group by listing.
+    if bed.driver.can_inject_faults:  # Upstream's keeps members that are deleted alone without a flag.
+        bed.configure_driver("--groups-whole", "--no-list-snapshots")  # So their group is not learned by listing.
     database = Database(bed, workspace)
     backup = database.back_up()
     assert len(bed.driver.groups()) == 1
@@ -87,9 +87,9 @@ def test_three_generations_of_a_group_go_one_by_one(database, workspace):
     assert len(bed.driver.groups()) == len(backups)
     events = [e["message"] for e in bed.api.list("events", database.app) if e["reason"] == "VolumeGroupCut"]
     assert len(events) == len(backups)
-    assert all(re.match(r"cut 3 claims at one instant, freeze window [0-9.]+m?s: asked at ", event) for event in events), events
+    assert all(re.match(r"took snapshots of 3 PVCs at one instant, freeze window [0-9.]+m?s: asked at ", event) for event in events), events
     described = bed.velero("backup", "describe", backups[-1], "--details").stdout
-    assert re.search(r"cut, freeze window [0-9.]+m?s, 3 members ready", described), described
+    assert re.search(r"taken, freeze window [0-9.]+m?s, 3 members ready", described), described
     for i, backup in enumerate(backups):
         namespace = workspace.name(f"copy-{i}")
         database.restore(backup, namespace)

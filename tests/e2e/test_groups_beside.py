@@ -20,7 +20,7 @@ def bed(beds):
 
 
 @pytest.mark.journey
-def test_a_group_that_is_ours_is_taken_once(bed, workspace):
+def test_a_managed_group_is_taken_once(bed, workspace):
     """Velero's default for the label is that of the claims, and its own action comes first."""
     database = Database(bed, workspace)
     position = bed.audit_position()

@@ -74,7 +74,7 @@ def held(database, stem, *rules):
 
 
 def cut(database, stem):
-    """Starts a backup whose group is cut, and does not become ready; returns its name."""
+    """Starts a backup whose group is taken, and does not become ready; returns its name."""
     database.bed.driver_control({"op": "add", "rules": NOT_READY})
     name = database.begin(stem)
     database.bed.wait_phase("backups", name, ("WaitingForPluginOperations",))
@@ -97,7 +97,7 @@ def test_a_controller_that_is_restarted_while_a_group_is_made(database):
 
 @pytest.mark.sweep
 @pytest.mark.parametrize("plural", chance.one_of("volumegroupsnapshots", "volumegroupsnapshotcontents"))
-def test_a_group_that_somebody_deletes_while_it_is_made(database, plural):
+def test_a_group_that_is_deleted_while_it_is_made(database, plural):
     bed = database.bed
     name = held(database, "taken-away")
     if plural == "volumegroupsnapshots":
@@ -105,16 +105,16 @@ def test_a_group_that_somebody_deletes_while_it_is_made(database, plural):
     else:
         content, = bed.api.list(plural)
         bed.api.delete(plural, content["metadata"]["name"])
-    bed.wait_for(lambda: "was deleted by somebody" in bed.log("velero"), SECONDS_MAX, "the plugin's word")
+    bed.wait_for(lambda: "was deleted by another client" in bed.log("velero"), SECONDS_MAX, "the plugin's word")
     bed.driver.clear_faults()
     assert bed.wait_phase("backups", name, ENDED)["status"]["phase"] == "PartiallyFailed"
     told = bed.error_lines(name)
     for claim in CLAIMS:
-        assert any(f"name={claim}" in line and "was deleted by somebody" in line for line in told), told
+        assert any(f"name={claim}" in line and "was deleted by another client" in line for line in told), told
     check_gone(database, name)
 
 
-def test_a_group_that_somebody_deletes_before_it_is_ready(database):
+def test_a_group_that_is_deleted_before_it_is_ready(database):
     bed = database.bed
     name = cut(database, "not-ready")
     bed.api.delete("volumegroupsnapshots", our_group(bed, database), database.app)

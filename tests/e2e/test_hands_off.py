@@ -1,4 +1,4 @@
-"""Volumes and snapshots of somebody else: our plugin does nothing to them."""
+"""Foreign volumes and snapshots: the plugin does nothing to them."""
 
 import pytest
 
@@ -8,7 +8,7 @@ import policy
 
 MIB = 1 << 20
 STATIC = "static-volume"
-SOMEBODY = {"conditions": {}, "action": {"type": "custom", "parameters": {"their-mover": "true"}}}
+OTHER = {"conditions": {}, "action": {"type": "custom", "parameters": {"their-mover": "true"}}}
 
 
 def _pod(name, namespace, claim, annotations=None):
@@ -62,7 +62,7 @@ CASES = {
     "file-backup-by-policy": (_claim_in_pod(), policy.plain_rule("fs-backup"), []),
     "unbound": (_unbound_claim, None, []),
     "policy-skip": (_csi_claim, policy.plain_rule("skip"), []),
-    "custom-of-somebody-else": (_csi_claim, SOMEBODY, []),
+    "custom-of-another-client": (_csi_claim, OTHER, []),
 }
 
 
@@ -113,7 +113,7 @@ def test_native_snapshotter(bed, workspace):
             assert set(bed.driver.snapshots()) == before
             assert bed.api.list("volumesnapshots", app) == []
             _delete_static_volumes(bed)
-            workspace.clear()  # While there is somebody to delete the snapshot.
+            workspace.clear()  # While there is a controller to delete the snapshot.
     finally:
         bed.api.delete("volumesnapshotlocations", objects.NATIVE_LOCATION, bed.namespace)
 

@@ -1,6 +1,6 @@
 """Longhorn with 1,000 volumes and 30,000 Snapshots, or a tenth of them beside other work: what backups, restores and prunes cost.
 
-Where Longhorn has nothing to do, the stand-in's manager is stopped and its webhooks are off: what is measured is ours.
+Where Longhorn has nothing to do, the manager of the test bed is stopped and its webhooks are off: what is measured is csi-delta.
 """
 
 import concurrent.futures
@@ -112,7 +112,7 @@ def prune_and_stop(bed, costs, person):
     assert run.returncode == 130, error[-2000:]
     assert all(r.code == 200 for r in rights.requests_of(deletions()))
     assert deleted == len(deletions())
-    assert all(longhorn_manners.is_ours(bed, event) for event in deletions())
+    assert all(longhorn_manners.is_managed(bed, event) for event in deletions())
     assert deleted <= 1 + DELETIONS_PER_SECOND * step.seconds
     return deleted
 

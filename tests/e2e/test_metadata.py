@@ -131,7 +131,7 @@ def test_what_the_driver_says_reaches_the_client(listed_bed, volume):
             metadata.list_blocks(bed, "two", app, base=base)
 
 
-def test_the_object_says_where_the_sidecar_is_and_whom_to_trust(listed_bed, volume, tmp_path):
+def test_the_object_says_where_the_sidecar_is_and_which_authority_to_trust(listed_bed, volume, tmp_path):
     bed = listed_bed
     pki.make_pki(tmp_path / "other")
     other = base64.b64encode((tmp_path / "other" / "ca.crt").read_bytes()).decode()

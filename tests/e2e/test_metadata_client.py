@@ -97,7 +97,7 @@ def token_for(bed, audience, path):
 def test_a_token_for_another_audience_opens_nothing(ask, tmp_path):
     mine = token_for(ask.bed, metadata.AUDIENCE, tmp_path / "mine")
     assert_increment(ask("--metadata-token-file", str(mine)))
-    others = token_for(ask.bed, "somebody-else", tmp_path / "others")
+    others = token_for(ask.bed, "another-client", tmp_path / "others")
     code, _, said = ask("--metadata-token-file", str(others))
     assert code == 1
     assert "token" in said and others.read_text() not in said
@@ -130,7 +130,7 @@ def test_a_certificate_that_is_renewed_is_no_event(ask):
 
 
 @pytest.mark.own_driver("it cannot break a stream")
-def test_a_stream_that_the_driver_cuts_is_taken_up_again(ask):
+def test_a_stream_that_the_driver_interrupts_is_resumed(ask):
     ask.bed.configure_driver("--page-extents", "7")
     with ask.bed.driver.faults({"method": "GetMetadataDelta", "after_messages": 3, "code": "UNAVAILABLE", "times": 2}):
         assert_increment(ask())

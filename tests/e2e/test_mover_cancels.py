@@ -1,4 +1,4 @@
-"""A move that is called off, whoever does it and however far it is: it stops within seconds, and all of it goes."""
+"""A move that is called off, by any client and at any stage: it stops within seconds, and all of it goes."""
 
 import signal
 
@@ -28,7 +28,7 @@ def check_partial(bed, backup):
     assert bed.wait_phase("backups", backup, ENDED)["status"]["phase"] == "PartiallyFailed"
 
 
-def test_an_upload_that_nobody_took_up_yet(bed, workspace, app):
+def test_an_upload_that_is_not_accepted_yet(bed, workspace, app):
     with mover.stopped(bed):
         backup, name = begin(bed, workspace, app)
         assert phase(bed, name) == "New"
@@ -38,11 +38,11 @@ def test_an_upload_that_nobody_took_up_yet(bed, workspace, app):
     check_partial(bed, backup)
 
 
-def test_an_upload_that_waits_for_its_turn(bed, workspace, app):
+def test_an_upload_that_is_queued(bed, workspace, app):
     with held_in_progress(bed, workspace, app) as (first_backup, first):
         backup, name = begin(bed, workspace, app)
         bed.wait_for(lambda: first in upload(bed, name)["status"].get("message", ""), PHASE_SECONDS_MAX,
-                     lambda: f"for whom it waits: {upload(bed, name)['status']}")
+                     lambda: f"what it waits for: {upload(bed, name)['status']}")
         cancel(bed, name)
         check_canceled(bed, name)
         bed.driver.clear_faults()
@@ -83,7 +83,7 @@ def test_an_upload_that_takes_longer_than_its_backup_allows(bed, workspace, app)
 
 
 def test_an_upload_whose_backup_is_deleted(bed, workspace, app):
-    """Velero refuses while it knows that the backup runs, which a Velero that started anew does not."""
+    """Velero refuses while it knows that the backup runs, which a Velero that restarted does not."""
     with held_in_progress(bed, workspace, app) as (backup, name):
         bed.wait_phase("backups", backup, ("WaitingForPluginOperations",))
         bed.velero("backup", "delete", backup, "--confirm")
@@ -181,12 +181,12 @@ def test_a_download_in_progress(bed, restore):
         check_canceled_download(bed, name)
 
 
-def test_a_download_that_is_handed_over(bed, restore):
-    """Nobody binds volumes for a while: what is half given is taken back."""
+def test_a_download_that_is_rebound(bed, restore):
+    """Volumes are not bound for a while: what is half given is taken back."""
     _, _, name = restore("given")
     with bed.paused("s3"):
         await_download_phase(bed, name, "InProgress")
         bed.stop("kube-controller-manager", kill=True)
-    await_download(bed, name, lambda d: VOLUME_ANNOTATION in d["metadata"].get("annotations", {}), "handed over")
+    await_download(bed, name, lambda d: VOLUME_ANNOTATION in d["metadata"].get("annotations", {}), "passed on")
     check_canceled_download(bed, name)
     bed.start("kube-controller-manager")

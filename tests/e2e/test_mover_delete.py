@@ -71,7 +71,7 @@ def test_the_lock_of_a_worker_that_was_killed_holds_up_no_deletion(bed, workspac
     await_nothing_left(bed, (*TRANSFERS, *DELETIONS))
 
 
-def test_a_deletion_that_meets_a_lock_leaves_its_place_to_others(bed, workspace):
+def test_a_deletion_that_meets_a_lock_frees_its_slot(bed, workspace):
     app, kept, repository = moved_volume(bed, workspace)
     with held_in_progress(bed, workspace, app) as (_, name):
         bed.wait_for(lambda: locks(repository), PHASE_SECONDS_MAX, "the worker's lock")

@@ -45,7 +45,7 @@ def test_the_second_upload_of_a_volume_waits_for_the_first_and_says_so(bed, work
         second_backup, second = begin(bed, workspace, app, "second")
         await_phase(bed, second, "Accepted")
         bed.wait_for(lambda: first in upload(bed, second)["status"].get("message", ""), PHASE_SECONDS_MAX,
-                     lambda: f"for whom it waits: {upload(bed, second)['status']}")
+                     lambda: f"what it waits for: {upload(bed, second)['status']}")
         bed.driver.clear_faults()
         for backup in (first_backup, second_backup):
             await_completed(bed, backup)
@@ -138,7 +138,7 @@ def test_an_api_server_that_is_gone_for_a_while_costs_nothing(bed, workspace, ap
 
 
 @pytest.mark.journey
-def test_a_driver_that_lies_is_caught_and_everything_is_read(bed, workspace, app):
+def test_a_wrong_list_is_caught_and_everything_is_read(bed, workspace, app):
     first, _ = begin(bed, workspace, app, "first")
     await_completed(bed, first)
     for chunk in range(MOVING_BYTES // MIB):
@@ -154,7 +154,7 @@ def test_a_driver_that_lies_is_caught_and_everything_is_read(bed, workspace, app
                  lambda: f"a warning: {bed.api.list('events', bed.namespace)}")
 
 
-def test_a_device_of_roots_alone_fails_at_once_with_both_cures(bed, workspace, app):
+def test_a_device_of_roots_alone_fails_at_once_with_both_remediations(bed, workspace, app):
     with bed.node.loops_of_root():
         backup, name = begin(bed, workspace, app)
         await_phase(bed, name, "Failed")

@@ -1,4 +1,4 @@
-"""Volume groups that the data mover moves: cut at one instant, uploaded member by member, let go of as groups."""
+"""Volume groups that the data mover moves: taken at one instant, uploaded member by member, released as groups."""
 
 import pytest
 
@@ -45,7 +45,7 @@ def test_a_moved_group_is_incremental_and_comes_back_from_one_instant(database, 
     assert 0 < freeze < told["csi_delta_mover_group_freeze_seconds_total"]
     assert len(bed.driver.snapshots()) == len(CLAIMS) == len(mover.bases(bed, database.app))
     for upload in uploads.values():
-        assert f"of volume group {database.app}/db, cut at " in upload["status"]["message"]
+        assert f"of volume group {database.app}/db, taken at " in upload["status"]["message"]
     cuts = {moving.annotation(upload, "volume-group-cut-at") for upload in uploads.values()}
     assert len(cuts) == 1
     for plural in ("volumegroupsnapshots", "volumesnapshots"):

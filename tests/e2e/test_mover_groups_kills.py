@@ -1,7 +1,7 @@
-"""Whoever is killed while a volume group is moved: one more backup, and the driver holds one group, the bases of all.
+"""Any process is killed while a volume group is moved: one more backup, and the driver holds one group, the bases of all.
 
-A point is a place between two writes: of our plugin, which makes the group and hands it over, or of the data mover, which
-takes its members, makes them bases and lets go of the group before. A run sees a few, drawn by chance.py.
+A point is a place between two writes: of our plugin, which makes the group and adopts it, or of the data mover, which
+takes its members, makes them bases and releases the group before. A run sees a few, drawn by chance.py.
 """
 
 import signal
@@ -21,7 +21,7 @@ from moved_groups import CLAIMS
 
 POINTS = {"plugin": range(38), "controller": range(1, 51)}
 LEAST_POINTS = {"plugin": 36, "controller": 24}  # That every backup has.
-HANDED_OVER = range(28, 36)  # About here the plugin makes single snapshots of a group that has gone.
+ADOPTED = range(28, 36)  # About here the plugin makes single snapshots of a group that has gone.
 SECONDS_MAX = 300
 
 pytestmark = [pytest.mark.moves, pytest.mark.group, pytest.mark.sweep, pytest.mark.own_driver("holds groups whole")]
@@ -84,12 +84,12 @@ def story(beds, shared_workspace):
 
 
 def drawn(kind):
-    """How many writes have passed before somebody is killed."""
+    """How many writes have passed before the kill."""
     if chance.EVERYTHING:
         return POINTS[kind]
     drawing = chance.draw("moved group", kind)
     if kind == "plugin":
-        return [drawing.randrange(HANDED_OVER.start), drawing.choice(HANDED_OVER)]
+        return [drawing.randrange(ADOPTED.start), drawing.choice(ADOPTED)]
     return [drawing.choice(POINTS[kind][:LEAST_POINTS[kind]])]
 
 

@@ -1,4 +1,4 @@
-"""Hooks of a Pod hold its writer still: the cut of a volume that is moved lies between them, whoever takes the snapshot."""
+"""Hooks of a Pod hold its writer still: the cut of a volume that is moved lies between them, whichever action takes the snapshot."""
 
 import json
 import time
@@ -63,7 +63,7 @@ def noted(bed, app, name):
 
 @pytest.fixture
 def app(bed, workspace):
-    """A namespace with a file system that a Pod may hold still; it is let go whatever becomes of the test."""
+    """A namespace with a file system that a Pod may hold still; it is released whatever becomes of the test."""
     name = workspace.namespace(bed)
     bed.create_claim("data", name, VOLUME_BYTES, mode="Filesystem")
     yield name
@@ -90,20 +90,20 @@ def check_cut_between_hooks(bed, workspace, app, record_property, *flags):
 
 
 @pytest.mark.journey
-def test_a_frozen_file_system_is_cut_before_it_thaws(bed, workspace, app, record_property):
+def test_a_frozen_file_system_is_snapshotted_before_it_thaws(bed, workspace, app, record_property):
     """Our plugin takes the snapshot."""
     begin_writing(bed, app, FREEZE, THAW, as_root=True)
     check_cut_between_hooks(bed, workspace, app, record_property, "--resource-policies-configmap",
                             workspace.policy(bed, policy.rule("move")))
 
 
-def test_a_writer_with_a_lock_is_cut_before_it_is_let_go(bed, workspace, app, record_property):
+def test_a_writer_with_a_lock_is_snapshotted_before_it_is_released(bed, workspace, app, record_property):
     """Velero takes the snapshot."""
     begin_writing(bed, app, LOCK, UNLOCK)
     check_cut_between_hooks(bed, workspace, app, record_property, *MOVE)
 
 
-def test_a_cut_that_fails_lets_the_file_system_go(bed, workspace, app):
+def test_a_snapshot_that_fails_releases_the_file_system(bed, workspace, app):
     begin_writing(bed, app, FREEZE, THAW, as_root=True)
     with bed.driver.faults(NO_CUT):
         workspace.backup(bed, "--include-namespaces", app, "--csi-snapshot-timeout", f"{CUT_SECONDS_MAX}s",

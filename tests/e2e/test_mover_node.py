@@ -78,7 +78,7 @@ def test_a_worker_without_memory_says_which_setting_to_raise(bed, workspace):
 
 @pytest.mark.sweep
 def test_a_kubelet_that_is_gone_until_the_end(bed, workspace, app):
-    """What runs goes on and is Completed; the Pod goes when somebody can look after it again."""
+    """What runs goes on and is Completed; the Pod goes when its node is back."""
     with held_in_progress(bed, workspace, app) as (backup, name):
         bed.stop(node.KUBELET, kill=True)
         outlast_absence(bed, name)
@@ -131,14 +131,14 @@ def test_an_api_server_that_is_gone_while_a_volume_is_filled(bed, workspace, app
 
 @contextlib.contextmanager
 def hanging_after(bed, packs):
-    """Yields a wait until so many packs are stored; from then to the end of the body S3 answers nobody."""
+    """Yields a wait until so many packs are stored; from then to the end of the body S3 answers no request."""
     def is_pack(change):
         return change.verb == "put" and "/data/" in change.name
     folder = bed.s3_dir / objects.BUCKET / "plugins"
     folder.mkdir(exist_ok=True)
     with Changes(bed, [], folder) as changes, contextlib.ExitStack() as stack:
         def wait():
-            bed.wait_for(changes.seen, MOVED_SECONDS_MAX, "the worker's first file")  # Who waits anew looks more often.
+            bed.wait_for(changes.seen, MOVED_SECONDS_MAX, "the worker's first file")  # Who waits again looks more often.
             bed.wait_for(lambda: sum(map(is_pack, changes.seen())) >= packs, MOVED_SECONDS_MAX, f"{packs} packs")
             stack.enter_context(bed.paused("s3"))
         yield wait

@@ -51,7 +51,7 @@ def place(bed, workspace, app):
 
 @pytest.fixture
 def sealed_place(bed, workspace, app):
-    """One behind TLS, with a certificate that nobody knows but the bed."""
+    """One behind TLS, with a certificate that only the bed knows."""
     del app
     yield from make_place(bed, workspace, "apiserver")
 

@@ -157,7 +157,7 @@ def test_a_volume_that_an_administrator_made_comes_back_as_one_of_its_class(bed,
 
 
 def make_static(bed, app, volume, name):
-    """Puts an object that nobody provisioned in place of a claim's volume, and a claim that names it."""
+    """Puts an object that was not provisioned in place of a claim's volume, and a claim that names it."""
     old = volume["metadata"]["name"]
     bed.api.patch("persistentvolumes", old, {"spec": {"persistentVolumeReclaimPolicy": "Retain"}})
     bed.api.delete("persistentvolumeclaims", "data", app)

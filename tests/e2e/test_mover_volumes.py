@@ -53,8 +53,8 @@ def pages_alone(bed):
 
 
 @pytest.fixture
-def nobody_knows(bed):
-    """The bed, while nobody knows what changed on a volume of its driver."""
+def without_change_lists(bed):
+    """The bed, while no service lists what changed on a volume of its driver."""
     stop_metadata(bed)
     bed.configure_driver("--no-snapshot-metadata")
     yield bed
@@ -115,7 +115,7 @@ def change_at_random(bed, app, drawing, volume_bytes):
 
 
 def delete_at_random(bed, generations, drawing, a_moved):
-    """Deletes backups, of which only the data of others may stay; what was theirs alone leaves the bucket.
+    """Deletes backups, of which only the data of others may stay; what those alone had leaves the bucket.
 
     It is half of them. In a sweep it is all, one by one, and after each the rest comes back from the bucket.
     """
@@ -172,8 +172,8 @@ def test_each_generation_comes_back_and_outlives_the_others(bed, workspace):
 
 @pytest.mark.sweep
 @pytest.mark.own_driver("it can always list")
-def test_generations_of_a_driver_that_knows_nothing_are_read_whole(nobody_knows, workspace):
-    bed, drawing = nobody_knows, chance.draw("generations read whole")
+def test_generations_of_a_driver_that_knows_nothing_are_read_whole(without_change_lists, workspace):
+    bed, drawing = without_change_lists, chance.draw("generations read whole")
     app = workspace.namespace(bed, labels=mover.RESTRICTED)
     bed.create_claim("data", app, VOLUME_BYTES)
     data.fill(bed.volume_path("data", app), 1, VOLUME_BYTES // 2)

@@ -91,7 +91,7 @@ def test_plugin_killed_in_progress(old_bed, workspace):
     assert phase == "PartiallyFailed"
     assert "velero.io/csi-vs" in bed.velero("backup", "describe", name, "--details").stdout
     workspace.backup(bed, "--include-namespaces", app)
-    bed.wait_for(lambda: not bed.api.list("volumesnapshots", app), 60,  # The controller lets go.
+    bed.wait_for(lambda: not bed.api.list("volumesnapshots", app), 60,  # The controller deletes it.
                  lambda: f"no volume snapshot of {bed.api.list('volumesnapshots', app)}")
     workspace.clear()
     bed.wait_gone(lambda: bed.inventory() == before, 90,

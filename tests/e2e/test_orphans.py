@@ -21,7 +21,7 @@ def _save(bed, workspace, seed, stem="app"):
 
 
 def _leave_over(bed, app, backup):
-    """A VolumeSnapshot of ours that a backup in an earlier life did not get rid of; returns its handle."""
+    """A managed VolumeSnapshot that a backup in an earlier life did not get rid of; returns its handle."""
     name = bed.api.create("volumesnapshots", objects.left_over_snapshot(
         "data", app, bed.namespace, backup))["metadata"]["name"]
     snapshot = bed.wait_snapshot_ready(name, app)
@@ -40,7 +40,7 @@ def _assert_restores(bed, workspace, app, backup, written):
     data.expect(bed.volume_path("data", app), written)
 
 
-def test_velero_namespace_created_anew(bed, workspace):
+def test_velero_namespace_created_again(bed, workspace):
     app, backup, handle, written = _save(bed, workspace, 1)
     unseen = _leave_over(bed, app, "not-in-the-bucket")
     bed.recreate_velero_namespace()

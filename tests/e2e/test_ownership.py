@@ -1,4 +1,4 @@
-"""Kubernetes' garbage collector, at work: it must find nothing of ours to collect."""
+"""Kubernetes' garbage collector, at work: it must find nothing of csi-delta to collect."""
 
 import pytest
 

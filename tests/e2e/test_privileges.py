@@ -17,7 +17,7 @@ import rights
 import test_transfers
 
 MIB = 1 << 20
-SOMEBODY = "somebody-else"
+OTHER = "another-client"
 # Who may get a DifferentialSnapshot may read its list: the service that has the list asks the API server about its reader.
 ASKED_ABOUT = {rights.Right("get", "diffsnap.csi-delta.io", "differentialsnapshots")}
 
@@ -28,7 +28,7 @@ def _flags(bed, workspace, app):
 
 
 def _back_up_restore_delete(bed, workspace):
-    """The everyday road, for a claim of ours and one that says of itself that a data mover took it."""
+    """The everyday road, for a managed claim and one that says of itself that a data mover took it."""
     app = workspace.namespace(bed, "everyday")
     bed.create_claim("ours", app, MIB, labels={"for": "us"})
     bed.create_claim("moved", app, MIB, annotations={"velero.io/data-upload-name": "velero/old"})
@@ -64,9 +64,9 @@ def _delete_a_group(bed, workspace):
 
 
 def _take_turns(bed, workspace):
-    """A volume whose turn is somebody's, then ours for long, and that is touched meanwhile.
+    """A volume whose lease another process holds, then the plugin for long, and that is touched meanwhile.
 
-    The backup also meets a VolumeSnapshot of a backup that nobody has seen.
+    The backup also meets a VolumeSnapshot of an unknown backup.
     """
     app = workspace.namespace(bed, "turns")
     bed.create_claim("data", app, MIB)
@@ -78,7 +78,7 @@ def _take_turns(bed, workspace):
     bed.api.create("leases", {
         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
         "metadata": {"name": lease, "namespace": bed.namespace},
-        "spec": {"holderIdentity": SOMEBODY, "leaseDurationSeconds": 20}})
+        "spec": {"holderIdentity": OTHER, "leaseDurationSeconds": 20}})
     name = workspace.name("turns")
     workspace.expect_backup(bed, name)
     start, held = bed.audit_position(), bed.driver.calls("CreateSnapshot")["held"]

@@ -1,4 +1,4 @@
-"""What the plugin's ConfigMap does to a backup: a key that nobody knows, and a value that is wrong."""
+"""What the plugin's ConfigMap does to a backup: an unknown key, and a value that is wrong."""
 
 import plugin_settings
 import policy

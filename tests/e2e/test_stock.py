@@ -139,7 +139,7 @@ def test_killed_run_is_cleaned_up_by_the_next(tmp_path, monkeypatch):
 
 
 def test_an_orphan_record_never_ends_a_stranger(tmp_path, monkeypatch):
-    """The pid of a dead component may be somebody else's by now; its start time tells."""
+    """The pid of a dead component may be another process's by now; its start time tells."""
     monkeypatch.setattr(processes, "RECORDS", tmp_path)
     stranger = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     with stranger:

@@ -17,7 +17,7 @@ MOVED_BYTES = 12345
 
 
 class PlayedMover(threading.Thread):
-    """Completes every DataUpload and DataDownload of ours that is new, as far as Velero sees."""
+    """Completes every managed DataUpload and DataDownload that is new, as far as Velero sees."""
 
     def __init__(self, bed):
         super().__init__(daemon=True)
@@ -145,7 +145,7 @@ def test_a_policy_moves(beds, workspace, with_velero):
 
 
 def check_cancelled_upload(bed, workspace):
-    """A DataUpload that nobody works on is cancelled when its time is over."""
+    """A DataUpload that no data mover works on is cancelled when its time is over."""
     mover.define(bed)
     app = workspace.namespace(bed, "slow")
     bed.create_claim("data", app, MIB)
@@ -161,7 +161,7 @@ def check_cancelled_download(bed, workspace):
     with played(bed) as playing:
         _, backup, upload = back_up(
             bed, workspace, playing, "--resource-policies-configmap", workspace.policy(bed, policy.rule("move")),
-            storage_class_name=objects.CLASS_WAIT)  # Nobody waits long for such a claim to be bound.
+            storage_class_name=objects.CLASS_WAIT)  # Such a claim is not awaited for long.
     restore = workspace.name("slow")
     bed.restore(restore, "--from-backup", backup, "--item-operation-timeout", "1s", expect="PartiallyFailed")
     download, = bed.api.list("datadownloads", bed.namespace, labelSelector=f"velero.io/restore-name={restore}")

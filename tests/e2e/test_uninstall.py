@@ -21,13 +21,13 @@ def program(bed, *words, **kwargs):
 
 
 def uninstall(bed, *flags):
-    """What it says of each thing, by its fate, and its last word."""
+    """What it prints of each object, by its action, and its result."""
     told = program(bed, "uninstall", "--json", "--velero-namespaces", bed.namespace, *flags)
     *things, result = map(json.loads, told.stdout.splitlines())
-    fates = {}
+    actions = {}
     for thing in things:
-        fates.setdefault(thing["fate"], []).append(f"{thing['kind']} {thing['name']}")
-    return fates, result
+        actions.setdefault(thing["fate"], []).append(f"{thing['kind']} {thing['name']}")
+    return actions, result
 
 
 def root(bed):
@@ -63,29 +63,29 @@ def tidy(bed, workspace):
 
 
 @pytest.mark.journey
-def test_nothing_is_left_of_ours_and_all_of_another_cluster(bed, workspace):
+def test_nothing_managed_is_left_and_all_of_another_cluster(bed, workspace):
     app, _ = make_volume(bed, workspace)
     back_up(bed, workspace, app, "moved")
     await_nothing_left(bed)
     foreign = root(bed) / FOREIGN / "shop" / "u" / "config"
     foreign.parent.mkdir(parents=True, exist_ok=True)
-    foreign.write_text("not ours")
+    foreign.write_text("foreign")
     own = bed.api.get("namespaces", "kube-system")["metadata"]["uid"]
     others = folders(bed) - {own}  # Other tests may have left some.
     assert FOREIGN in others
     assert await_base(bed, app) and mover.keyring(bed)
 
     everything = ("--delete-data", own)
-    fates, result = uninstall(bed, *everything)
-    assert set(fates) == {"goes", "stays"} and result["dry_run"] and own in folders(bed)
+    actions, result = uninstall(bed, *everything)
+    assert set(actions) == {"goes", "stays"} and result["dry_run"] and own in folders(bed)
     mover.uninstall(bed)
-    fates, result = uninstall(bed, *everything, "--yes")
-    assert "failed" not in fates and result["things"] == len(fates["gone"]) >= 3, fates
+    actions, result = uninstall(bed, *everything, "--yes")
+    assert "failed" not in actions and result["things"] == len(actions["gone"]) >= 3, actions
     assert not ours(bed)
     assert folders(bed) == others
     assert not [s for s in bed.api.list("secrets", mover.NAMESPACE) if s["metadata"]["name"].startswith("csi-delta-")]
-    fates, result = uninstall(bed, *everything, "--yes")
-    assert result["things"] == 0 and set(fates) == {"stays"}, fates
+    actions, result = uninstall(bed, *everything, "--yes")
+    assert result["things"] == 0 and set(actions) == {"stays"}, actions
     foreign.unlink()
     mover.install(bed)
 
@@ -98,8 +98,8 @@ def test_data_that_was_kept_comes_back_with_the_exported_key(bed, workspace):
     place = ("--velero-namespace", bed.namespace, "--location", "default")
     keys.write_text(program(bed, "mover-key", "export", *place).stdout)
 
-    fates, _ = uninstall(bed, "--yes")
-    assert "failed" not in fates and any(thing.startswith("Secret") for thing in fates["stays"]), fates
+    actions, _ = uninstall(bed, "--yes")
+    assert "failed" not in actions and any(thing.startswith("Secret") for thing in actions["stays"]), actions
     assert not ours(bed) and mover.repositories(bed)
     mover.uninstall(bed)
     bed.delete_namespace(mover.NAMESPACE)

@@ -88,7 +88,7 @@ TEST_F(ResumeTest, WhatMayBeOfALivingRunIsAdoptedOnlyWhereOurJournalNamesIt) {
   const Id lost = StoreWithoutIndex("lost");
   MarkUnfinished(ctx_, *repository_);
   store_.Restart();
-  OrphanScope scope = {.all = false, .ours = {}};
+  OrphanScope scope = {.all = false, .own = {}};
   auto answer = FindUnfinished(ctx_, *repository_, /*look=*/false, kMemory, scope);
   ASSERT_THAT(answer, IsOk());
   EXPECT_FALSE(answer->marked) << "what it says was not looked for: it must stay";
@@ -98,14 +98,14 @@ TEST_F(ResumeTest, WhatMayBeOfALivingRunIsAdoptedOnlyWhereOurJournalNamesIt) {
   ASSERT_THAT(answer, IsOk());
   EXPECT_EQ(answer->packs_found, 0);
   EXPECT_EQ(answer->known, &repository_->index());
-  scope.ours = {Id::Of("another")};
+  scope.own = {Id::Of("another")};
   EXPECT_EQ(FindUnfinished(ctx_, *repository_, /*look=*/true, kMemory, scope)->packs_found, 0);
   for (const support::StoreCall& call : store_.calls()) {
     EXPECT_FALSE(call.operation == StoreOperation::kGet && call.key.starts_with("data/"))
         << "read whole: " << call.key;
   }
-  scope.ours = {Id::Of("another"), lost};
-  std::sort(scope.ours.begin(), scope.ours.end());
+  scope.own = {Id::Of("another"), lost};
+  std::sort(scope.own.begin(), scope.own.end());
   EXPECT_EQ(FindUnfinished(ctx_, *repository_, /*look=*/true, kMemory, scope)->packs_found, 1);
 }
 
@@ -156,14 +156,14 @@ TEST_F(ResumeTest, AStoreThatDoesNotListIsAnError) {
 }
 
 TEST_F(ResumeTest, TheEndOfARunLeavesAMarkOrTakesItAway) {
-  NoteEnd(ctx_, *repository_, {}, /*came_to_its_end=*/true);
+  NoteEnd(ctx_, *repository_, {}, /*finished=*/true);
   EXPECT_FALSE(HasMark());
-  NoteEnd(ctx_, *repository_, {}, /*came_to_its_end=*/false);
+  NoteEnd(ctx_, *repository_, {}, /*finished=*/false);
   EXPECT_TRUE(HasMark());
   // The mark of a run that failed meanwhile: this run did not use what that one stored.
-  NoteEnd(ctx_, *repository_, {.marked = false}, /*came_to_its_end=*/true);
+  NoteEnd(ctx_, *repository_, {.marked = false}, /*finished=*/true);
   EXPECT_TRUE(HasMark());
-  NoteEnd(ctx_, *repository_, {.marked = true}, /*came_to_its_end=*/true);
+  NoteEnd(ctx_, *repository_, {.marked = true}, /*finished=*/true);
   EXPECT_FALSE(HasMark());
 }
 
@@ -175,7 +175,7 @@ TEST_F(ResumeTest, ARunThatWasStoppedLeavesItsMark) {
   stopped.deadline = absl::InfinitePast();
   MarkUnfinished(stopped, *repository_);
   EXPECT_FALSE(HasMark()) << "with this context nothing is written";
-  NoteEnd(stopped, *repository_, {}, /*came_to_its_end=*/false);
+  NoteEnd(stopped, *repository_, {}, /*finished=*/false);
   EXPECT_TRUE(HasMark());
 }
 

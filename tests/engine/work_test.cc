@@ -50,9 +50,9 @@ class WorkTest : public testing::Test {
   }
 
   SessionOptions Options() {
-    return {.place = [this]() -> absl::StatusOr<RepositoryPlace> {
+    return {.place = [this]() -> absl::StatusOr<RepositoryTarget> {
               ++opened_;
-              return RepositoryPlace{.location = {.directory = Path("repo")}, .settings = {}};
+              return RepositoryTarget{.location = {.directory = Path("repo")}, .settings = {}};
             },
             .keyring = []() -> absl::StatusOr<std::optional<repository::Keyring>> {
               return std::nullopt;
@@ -62,7 +62,7 @@ class WorkTest : public testing::Test {
                                bool) -> absl::StatusOr<Secret> { return Secret(password_); },
             .program_version = "csi-delta test",
             .host = "here",
-            .user = "somebody",
+            .user = "another client",
             .scratch_folder = folder_.path(),
             .no_lock = no_lock_,
             .retry_lock = absl::ZeroDuration(),
@@ -125,7 +125,7 @@ TEST_F(WorkTest, ABackupSaysWhatItDid) {
   const auto stored = session->repository()->FindSnapshot(ctx_, result->snapshot.Hex());
   ASSERT_THAT(stored, IsOk());
   EXPECT_EQ(stored->snapshot.hostname, "here");
-  EXPECT_EQ(stored->snapshot.username, "somebody");
+  EXPECT_EQ(stored->snapshot.username, "another client");
   EXPECT_EQ(stored->snapshot.program_version, "csi-delta test");
   EXPECT_THAT(stored->snapshot.paths, testing::ElementsAre("/app"));
   EXPECT_THAT(stored->snapshot.tags, testing::IsSupersetOf({"a", "b"}));

@@ -1,6 +1,6 @@
-// What lies in an envelope, sealed by somebody who has the key: the bytes as they are, and a frame
-// of any kind, under lengths that lie. What is taken hashes to its id; no more memory is taken than
-// was allowed.
+// What lies in an envelope, sealed by another client who has the key: the bytes as they are, and a
+// frame of any kind, under lengths that lie. What is taken hashes to its id; no more memory is
+// taken than was allowed.
 
 #include <cstddef>
 #include <cstdint>

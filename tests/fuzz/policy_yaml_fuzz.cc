@@ -15,7 +15,7 @@ namespace {
 using objects::PersistentVolume;
 using objects::PersistentVolumeClaim;
 
-void CheckMatch(const VolumePolicies& policies, const VolumeFacts& volume) {
+void CheckMatch(const VolumePolicies& policies, const VolumeInfo& volume) {
   const PolicyMatch match = policies.Match(volume);
   CSIDELTA_CHECK((match.kind == PolicyMatch::Kind::kNoMatch) == match.rule.empty());
   CSIDELTA_CHECK((match.kind == PolicyMatch::Kind::kUndecidable) == !match.reason.empty());

@@ -1,5 +1,5 @@
 // The names that a later process looks for: of objects, Leases, operations and repositories. Each
-// is derived from uids and names alone, so that a process that starts anew finds what one that died
+// is derived from uids and names alone, so that a process that restarts finds what one that died
 // made. The expected texts were written down by the program of commit fbeb56d and are literals on
 // purpose.
 //
@@ -26,7 +26,7 @@
 #include "csi/moved_group.h"
 #include "csi/snapshot_lifecycle.h"
 #include "csi/snapshot_types.h"
-#include "csi/volume_turn.h"
+#include "csi/volume_lease.h"
 #include "datamover/data_deletion.h"
 #include "datamover/keyring.h"
 #include "datamover/mover_environment.h"
@@ -160,7 +160,7 @@ TEST_F(DerivedNamesTest, RecordOfAMovedGroup) {
     SetJson(object, {"status", "volumeGroupSnapshotHandle"}, "group-0001");
   });
   taken->content = support::As<objects::VolumeGroupSnapshotContent>(*api_.Find(content));
-  ASSERT_THAT(csi::HandOverGroup(ctx_, env_, request, *taken), IsOk());
+  ASSERT_THAT(csi::AdoptGroup(ctx_, env_, request, *taken), IsOk());
   std::vector<std::string> names;
   for (const Json& record : api_.All(csi::VolumeGroupSnapshotContentType("v1"))) {
     names.push_back(k8s::Name(record));
@@ -290,10 +290,11 @@ TEST_F(DerivedNamesTest, DataDeletionOfAnUploadThatDidNotSayWhatItStored) {
 // VolumeTask, worker Pod, Secret, exposed VolumeSnapshot, content and PVC of one object have this
 // name, and its label.
 TEST_F(DerivedNamesTest, TasksAndWorkers) {
-  EXPECT_EQ(datamover::StemOf("DataUpload", kUploadUid), "du-c0ffee00-1111-4222-8333-444455556666");
-  EXPECT_EQ(datamover::StemOf("DataDownload", kUploadUid),
+  EXPECT_EQ(datamover::TaskNameOf("DataUpload", kUploadUid),
+            "du-c0ffee00-1111-4222-8333-444455556666");
+  EXPECT_EQ(datamover::TaskNameOf("DataDownload", kUploadUid),
             "dd-c0ffee00-1111-4222-8333-444455556666");
-  EXPECT_EQ(datamover::StemOf("DataDeletion", kUploadUid),
+  EXPECT_EQ(datamover::TaskNameOf("DataDeletion", kUploadUid),
             "dx-c0ffee00-1111-4222-8333-444455556666");
   EXPECT_EQ(datamover::LabelsFor("du-1", "velero"),
             (std::map<std::string, std::string>{{"mover.csi-delta.io/task", "du-1"},
@@ -334,7 +335,7 @@ TEST_F(DerivedNamesTest, RepositoryAndSnapshotId) {
 TEST_F(DerivedNamesTest, TagsOfAMovedGroup) {
   EXPECT_EQ(incremental::FormatGroupTags({.group = "shop/db",
                                           .snapshot = "velero-db-4ca65243e4171ffd6718",
-                                          .cut_at = "2026-03-01T12:00:00Z",
+                                          .snapshot_taken_at = "2026-03-01T12:00:00Z",
                                           .members = 3}),
             (std::vector<std::string>{
                 "volume-group=shop/db", "volume-group-snapshot=velero-db-4ca65243e4171ffd6718",
@@ -346,15 +347,15 @@ TEST_F(DerivedNamesTest, TagsOfAMovedGroup) {
 
 TEST_F(DerivedNamesTest, LeaseOfAVolume) {
   clock_.Advance(absl::Microseconds(123456));
-  const absl::StatusOr<csi::VolumeTurn> turn =
-      csi::VolumeTurn::Take(ctx_, api_,
-                            {.lease_namespace = "velero",
-                             .claim_namespace = "shop",
-                             .claim_name = "data-db-0",
-                             .claim_uid = kClaimUid,
-                             .backup_name = "nightly",
-                             .backup_uid = kBackupUid,
-                             .holder = "2f6f1c6e-8a1b-4b0e-9a55-0d3f5e6a7b81_1a2b"});
+  const absl::StatusOr<csi::VolumeLease> turn =
+      csi::VolumeLease::Take(ctx_, api_,
+                             {.lease_namespace = "velero",
+                              .claim_namespace = "shop",
+                              .claim_name = "data-db-0",
+                              .claim_uid = kClaimUid,
+                              .backup_name = "nightly",
+                              .backup_uid = kBackupUid,
+                              .holder = "2f6f1c6e-8a1b-4b0e-9a55-0d3f5e6a7b81_1a2b"});
   ASSERT_THAT(turn, IsOk());
   Json lease = TheLease();
   for (const char* given : {"uid", "resourceVersion", "creationTimestamp", "generation"}) {
@@ -416,8 +417,8 @@ TEST_F(DerivedNamesTest, LeaseOfALeader) {
 
 // How long one process waits for a Lease of another: both versions have to agree.
 TEST_F(DerivedNamesTest, DurationsOfLeases) {
-  EXPECT_EQ(csi::kTurnDuration, absl::Seconds(20));
-  EXPECT_EQ(csi::kTurnRenewAfter, absl::Seconds(8));
+  EXPECT_EQ(csi::kVolumeLeaseDuration, absl::Seconds(20));
+  EXPECT_EQ(csi::kVolumeLeaseRenewAfter, absl::Seconds(8));
   EXPECT_EQ(k8s::kLeaseDuration, absl::Seconds(10));
   EXPECT_EQ(k8s::kLeadTimeMax, absl::Seconds(7));
   EXPECT_EQ(k8s::kLeaseStepEvery, absl::Seconds(2));

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Makes the fixture of a version anew: what its programs leave behind, for later versions to go on from.
+"""Makes the fixture of a version again: what its programs leave behind, for later versions to go on from.
 
     make.py repository OUT     a repository on disk                          (seconds, needs csi-delta alone)
     make.py objects OUT        objects of backups, restores and deletions    (minutes, needs the test bed and root)
@@ -169,7 +169,7 @@ def is_wanted(plural, obj):
 
 
 def told(plural, obj):
-    """What a test reads of an object. Which field somebody wrote matters of PVCs alone: the sweep looks at it."""
+    """What a test reads of an object. Which field another client wrote matters of PVCs alone: the sweep looks at it."""
     obj = json.loads(json.dumps(obj))
     if plural != "persistentvolumeclaims":
         obj["metadata"].pop("managedFields", None)

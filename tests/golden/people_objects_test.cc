@@ -22,7 +22,7 @@
 #include "csi/snapshot_lifecycle.h"
 #include "csi/snapshot_types.h"
 #include "csi/static_pair.h"
-#include "csi/volume_turn.h"
+#include "csi/volume_lease.h"
 #include "datamover/uninstall.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
@@ -111,17 +111,17 @@ class PeoplesObjectsTest : public testing::Test {
                                .snapshot_name = "lent"}),
                 IsOk());
     std::string held_by;
-    const auto lease = csi::VolumeTurn::TakeIfFree(ctx, bed_.api,
-                                                   {.lease_namespace = "shop",
-                                                    .claim_namespace = "shop",
-                                                    .claim_name = "data-0",
-                                                    .claim_uid = "data-0-uid",
-                                                    .backup_name = "",
-                                                    .backup_uid = "",
-                                                    .holder = "one",
-                                                    .subject = "PVC",
-                                                    .snapshot_name = "tuesday"},
-                                                   held_by);
+    const auto lease = csi::VolumeLease::TakeIfFree(ctx, bed_.api,
+                                                    {.lease_namespace = "shop",
+                                                     .claim_namespace = "shop",
+                                                     .claim_name = "data-0",
+                                                     .claim_uid = "data-0-uid",
+                                                     .backup_name = "",
+                                                     .backup_uid = "",
+                                                     .holder = "one",
+                                                     .subject = "PVC",
+                                                     .snapshot_name = "tuesday"},
+                                                    held_by);
     ASSERT_THAT(lease, IsOk());
     ASSERT_TRUE(lease->has_value());
   }
@@ -190,14 +190,14 @@ TEST_F(PeoplesObjectsTest, NothingThatOlderVersionsSweepByIsOnThem) {
   }
 }
 
-// The plugin sweeps Leases that nobody renews by a label which a person's have as well, in its own
-// namespace alone, so that a person's goes with its PVC, or when its holder lets go of it.
+// The plugin sweeps Leases that no client renews by a label which a person's have as well, in its
+// own namespace alone, so that a person's goes with its PVC, or when its holder releases it.
 TEST_F(PeoplesObjectsTest, StaleLeasesAreSweptInVelerosNamespaceAlone) {
   const Json lease = bed_.api.All(csi::LeaseType()).front();
   EXPECT_EQ(k8s::Namespace(lease), "shop");
   EXPECT_EQ(k8s::Label(lease, "velero.io/csi-delta"), "volume-turn");
   bed_.clock.Advance(absl::Hours(1));
-  ASSERT_THAT(csi::RemoveStaleTurns(bed_.ctx, bed_.api, kVelero), IsOk());
+  ASSERT_THAT(csi::RemoveStaleVolumeLeases(bed_.ctx, bed_.api, kVelero), IsOk());
   EXPECT_THAT(bed_.api.All(csi::LeaseType()), SizeIs(1));
 }
 

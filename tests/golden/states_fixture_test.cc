@@ -477,7 +477,7 @@ class MoverFixtureTest : public StatesFixtureTest, public testing::WithParamInte
   void LoadSettled(const std::string& state) {
     Load(state);
     programs_.driver().cut_at_nanoseconds = absl::ToUnixNanos(clock_.Now());
-    // Nobody plays those that protect claims and volumes.
+    // No client plays those that protect claims and volumes.
     for (const k8s::ResourceType& type :
          {csi::PersistentVolumeClaimType(), csi::PersistentVolumeType()}) {
       for (const Json& object : api_.All(type)) {
@@ -509,7 +509,7 @@ class MoverFixtureTest : public StatesFixtureTest, public testing::WithParamInte
     mover_.running->NotePods(pods);
     for (const Json& task : api_.All(datamover::VolumeTask::Type())) {
       mover_.running->NoteTask(support::As<datamover::VolumeTask>(task));
-      wakes_.Wake(k8s::Name(task));
+      enqueue_table_.Enqueue(k8s::Name(task));
     }
   }
 
@@ -566,10 +566,10 @@ class MoverFixtureTest : public StatesFixtureTest, public testing::WithParamInte
                                      .image = "csi-delta:test",
                                      .worker_service_account = "csi-delta-worker",
                                      .settings = {}};
-  datamover::WakeTable wakes_;
-  datamover::TransferScheduler scheduler_{datamover::LimitsOf(mover_.settings), clock_,
-                                          [] { return true; },
-                                          [this](const std::string& task) { wakes_.Wake(task); }};
+  datamover::EnqueueTable enqueue_table_;
+  datamover::TransferScheduler scheduler_{
+      datamover::LimitsOf(mover_.settings), clock_, [] { return true; },
+      [this](const std::string& task) { enqueue_table_.Enqueue(task); }};
 };
 
 class UploadFixtureTest : public MoverFixtureTest {};
@@ -581,10 +581,10 @@ TEST_P(UploadFixtureTest, GoesOnToItsEnd) {
   k8s::ReconcileLoop loop(
       {.type = csi::DataUploadType(), .namespace_name = "velero", .label_selector = ""}, reconciler,
       [] { return true; }, clock_);
-  datamover::TransferFollower follower("DataUpload", datamover::QueuedUpload, scheduler_, wakes_,
-                                       loop);
+  datamover::TransferEventHandler handler("DataUpload", datamover::QueuedUpload, scheduler_,
+                                          enqueue_table_, loop);
   for (int look = 0; look < 40; ++look) {
-    follower.OnAll(api_.All(csi::DataUploadType()));
+    handler.OnAll(api_.All(csi::DataUploadType()));
     loop.WorkOnce(ctx_);
     EndWorkers();
     TellWatchers();
@@ -630,10 +630,10 @@ TEST_P(DownloadFixtureTest, GoesOnToItsEnd) {
   k8s::ReconcileLoop loop(
       {.type = csi::DataDownloadType(), .namespace_name = "velero", .label_selector = ""},
       reconciler, [] { return true; }, clock_);
-  datamover::TransferFollower follower("DataDownload", datamover::QueuedDownload, scheduler_,
-                                       wakes_, loop);
+  datamover::TransferEventHandler handler("DataDownload", datamover::QueuedDownload, scheduler_,
+                                          enqueue_table_, loop);
   for (int look = 0; look < 60; ++look) {
-    follower.OnAll(api_.All(csi::DataDownloadType()));
+    handler.OnAll(api_.All(csi::DataDownloadType()));
     loop.WorkOnce(ctx_);
     EndWorkers();
     TellWatchers();
@@ -667,16 +667,16 @@ TEST_P(DeletionFixtureTest, GoesOnToItsEnd) {
   k8s::ReconcileLoop* looping = nullptr;
   datamover::DeletionQueue queue(mover_.settings.deletions.workers_max, clock_,
                                  [&looping](const datamover::DeletionQueue::Name& name) {
-                                   looping->Wake(name.namespace_name, name.name);
+                                   looping->Enqueue(name.namespace_name, name.name);
                                  });
   datamover::DeletionReconciler reconciler(mover_, queue);
   k8s::ReconcileLoop loop(
       {.type = csi::DataDeletionType(), .namespace_name = "velero", .label_selector = ""},
       reconciler, [] { return true; }, clock_);
   looping = &loop;
-  datamover::DeletionFollower follower(queue, wakes_, loop);
+  datamover::DeletionEventHandler handler(queue, enqueue_table_, loop);
   for (int look = 0; look < 40; ++look) {
-    follower.OnAll(api_.All(csi::DataDeletionType()));
+    handler.OnAll(api_.All(csi::DataDeletionType()));
     loop.WorkOnce(ctx_);
     EndWorkers();
     TellWatchers();
@@ -751,11 +751,11 @@ class UpgradeFixtureTest : public MoverFixtureTest {
                    {"spec", last["spec"]}};
     upload["spec"]["csiSnapshot"]["volumeSnapshot"] = "velero-after-upgrade";
     const std::string uid = k8s::Uid(api_.Seed(csi::DataUploadType(), upload));
-    std::string status = statuses_.at(datamover::StemOf("DataUpload", k8s::Uid(last))).dump();
+    std::string status = statuses_.at(datamover::TaskNameOf("DataUpload", k8s::Uid(last))).dump();
     const std::string before = k8s::Annotation(last, "mover.csi-delta.io/base");
     status = absl::StrReplaceAll(status,
                                  {{SnapshotOf(last), kNextSnapshot}, {before, SnapshotOf(last)}});
-    statuses_[datamover::StemOf("DataUpload", uid)] = ParseJsonObject(status).value();
+    statuses_[datamover::TaskNameOf("DataUpload", uid)] = ParseJsonObject(status).value();
     return uid;
   }
 
@@ -787,8 +787,8 @@ class UpgradeFixtureTest : public MoverFixtureTest {
   k8s::ReconcileLoop* deletion_looping_ = nullptr;
   datamover::DeletionQueue deletion_queue_{mover_.settings.deletions.workers_max, clock_,
                                            [this](const datamover::DeletionQueue::Name& name) {
-                                             deletion_looping_->Wake(name.namespace_name,
-                                                                     name.name);
+                                             deletion_looping_->Enqueue(name.namespace_name,
+                                                                        name.name);
                                            }};
   datamover::DeletionReconciler deletions_{mover_, deletion_queue_};
   k8s::ReconcileLoop deletion_loop_{
@@ -796,15 +796,16 @@ class UpgradeFixtureTest : public MoverFixtureTest {
       deletions_,
       [] { return true; },
       clock_};
-  datamover::DeletionFollower deletion_follower_{deletion_queue_, wakes_, deletion_loop_};
+  datamover::DeletionEventHandler deletion_follower_{deletion_queue_, enqueue_table_,
+                                                     deletion_loop_};
   datamover::UploadReconciler uploads_{mover_, scheduler_, [](const datamover::UploadEnd&) {}};
   k8s::ReconcileLoop upload_loop_{
       {.type = csi::DataUploadType(), .namespace_name = "velero", .label_selector = ""},
       uploads_,
       [] { return true; },
       clock_};
-  datamover::TransferFollower upload_follower_{"DataUpload", datamover::QueuedUpload, scheduler_,
-                                               wakes_, upload_loop_};
+  datamover::TransferEventHandler upload_follower_{"DataUpload", datamover::QueuedUpload,
+                                                   scheduler_, enqueue_table_, upload_loop_};
   datamover::DeletedSnapshots deleted_;
   datamover::BaseReconciler bases_{mover_, &deleted_};
 };
@@ -817,11 +818,12 @@ TEST_P(UpgradeFixtureTest, KeepsBasesKeysAndDeletions) {
       mover_namespace_, {.velero_namespace = "velero", .location = "default"});
   const Json key_data = api_.Find(ring_key).value()["data"];
   const Json last = LastUpload("data");
-  const std::string stem = datamover::StemOf("DataUpload", BackUp(last));
-  const k8s::ObjectKey secret{csi::SecretType(), mover_namespace_, stem};
+  const std::string base_name = datamover::TaskNameOf("DataUpload", BackUp(last));
+  const k8s::ObjectKey secret{csi::SecretType(), mover_namespace_, base_name};
 
   // Until the next backup has its worker: with the base beside it, and the key of then.
-  for (int look = 0; look < 40 && !api_.Find({csi::PodType(), mover_namespace_, stem}); ++look) {
+  for (int look = 0; look < 40 && !api_.Find({csi::PodType(), mover_namespace_, base_name});
+       ++look) {
     Look();
   }
   EXPECT_EQ(Bases(), bases);
@@ -843,8 +845,8 @@ TEST_P(UpgradeFixtureTest, KeepsBasesKeysAndDeletions) {
   EXPECT_EQ(k8s::Annotation(upload, "mover.csi-delta.io/mode"), "incremental");
   EXPECT_EQ(k8s::Annotation(upload, "mover.csi-delta.io/base"), SnapshotOf(last));
   std::set<std::string> then = bases;
-  then.erase(datamover::StemOf("DataUpload", k8s::Uid(last)));
-  then.insert(stem);
+  then.erase(datamover::TaskNameOf("DataUpload", k8s::Uid(last)));
+  then.insert(base_name);
   EXPECT_EQ(Bases(), then);
   EXPECT_EQ(api_.Find(ring_key).value()["data"], key_data);
   const std::vector<Json> deletions = api_.All(csi::DataDeletionType());

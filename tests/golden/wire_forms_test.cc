@@ -230,12 +230,12 @@ TEST(WireFormsTest, AnnotationsOfADataUpload) {
                                             {"namespace", "velero"},
                                             {"creationTimestamp", "2026-03-01T12:00:00Z"}}}}));
   csi::Exposure exposure;
-  exposure.cut_at = kNoon + absl::Seconds(1);
+  exposure.snapshot_taken_at = kNoon + absl::Seconds(1);
   exposure.ready_at = kNoon + absl::Seconds(2);
   exposure.group = csi::MovedGroup{.name = "shop/db",
                                    .label = "velero.io/volume-group=db",
                                    .snapshot = "velero-db-1",
-                                   .cut_at = kNoon + absl::Seconds(1),
+                                   .snapshot_taken_at = kNoon + absl::Seconds(1),
                                    .members = 2};
   datamover::AnnotateExposure(exposure, upload);
   const Json result = *ParseJsonObject(R"json({
@@ -297,7 +297,7 @@ TEST(WireFormsTest, BaseOfAVolume) {
   EXPECT_EQ(base.owner, owner);
   EXPECT_EQ(base.driver, "d.example.com");
   EXPECT_EQ(base.snapshot_handle, "handle-1");
-  EXPECT_EQ(base.cut_at, kNoon);
+  EXPECT_EQ(base.snapshot_taken_at, kNoon);
   EXPECT_TRUE(base.is_needed);
   for (const auto& [key, value] : csi::OwnerAnnotations(owner)) {
     EXPECT_EQ(k8s::Annotation(content, key), value) << key;
@@ -326,11 +326,11 @@ TEST(WireFormsTest, MemberOfAMovedGroup) {
   ASSERT_TRUE(group.has_value());
   EXPECT_EQ(group->name, "shop/db");
   EXPECT_EQ(group->snapshot, "velero-db-1");
-  EXPECT_EQ(group->cut_at, kNoon);
+  EXPECT_EQ(group->snapshot_taken_at, kNoon);
   EXPECT_EQ(group->members, 3);
 }
 
-// Of an object that somebody else looks for by it: an operator, RBAC rules, Velero.
+// Of an object that another client looks for by it: an operator, RBAC rules, Velero.
 TEST(WireFormsTest, NamesThatOthersUse) {
   EXPECT_STREQ(velero::kDataMoverName, "csi-delta");
   EXPECT_STREQ(objects::kMoverFinalizer, "mover.csi-delta.io/finalizer");

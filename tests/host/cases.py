@@ -91,7 +91,7 @@ def case_deletion_with_a_restored_copy(stage):
             assert phase == "Completed", errors
         world.expect_data("copy-2", backup)
         _delete_all(world, backup)
-        world.expect_data("copy-1", backup)  # Restored volumes are nobody's snapshot.
+        world.expect_data("copy-1", backup)  # Restored volumes have no snapshot.
 
 
 # -- test_delete.py
@@ -233,7 +233,7 @@ def _many(world, count):
 
 
 def _expect_only_the_archived(world, handles):
-    """A backup of something else finds all that is nobody's; the driver has what archives have, and no more."""
+    """A backup of something else finds all that is orphaned; the driver has what archives have, and no more."""
     world.clear()
     world.claims("elsewhere", namespace="elsewhere")
     after = world.backup("after", namespace="elsewhere")
@@ -409,7 +409,7 @@ def case_hands_off_where_volumes_are_not_to_be_snapshotted(stage):
         off = world.backup("off", policy=False, spec={"snapshotVolumes": False})
         assert off.phase == "Completed" and not world.snapshots(), off.errors
         on = world.backup("on", policy=False)
-        assert on.phase == "Completed" and len(world.snapshots()) == 1, "without the field the volume is ours"
+        assert on.phase == "Completed" and len(world.snapshots()) == 1, "without the field the volume is managed"
         _delete_all(world, off, on)
 
 
@@ -561,7 +561,7 @@ def case_native_snapshot_is_archived_with_its_claim_and_deleted_with_its_backup(
 
 
 @case
-def case_native_snapshot_that_nobody_takes_is_an_error_and_goes(stage):
+def case_native_snapshot_that_no_engine_takes_is_an_error_and_goes(stage):
     with stage.world(csi=False) as world:  # Without EnableCSI, and with no Longhorn that would take it.
         _longhorns_volume(world)
         world.claims("data", source=LONGHORN_DRIVER)

@@ -203,7 +203,7 @@ absl::StatusOr<Json> HostedCluster::Dump(const Json& request) const {
   return Json{{"objects", objects}};
 }
 
-// As somebody with all rights does.
+// As a user with all rights does.
 absl::StatusOr<Json> HostedCluster::Delete(const Json& request) {
   for (const k8s::ResourceType& type : Types()) {
     const bool is_group = type.group == csi::kGroupSnapshotGroup;

@@ -14,7 +14,7 @@
 namespace csidelta::host {
 
 // One cluster on a port of its own: an API server in memory with its controllers and a driver. The
-// plugin and whoever plays Velero have a kubeconfig each, "plugin.conf" and "velero.conf" in
+// plugin and the part of Velero have a kubeconfig each, "plugin.conf" and "velero.conf" in
 // `folder`.
 class HostedCluster {
  public:

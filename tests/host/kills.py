@@ -3,7 +3,7 @@
 An unbroken run tells the states of a phase: what is written so far, by the plugin or by Velero, and the calls of the
 plugin in each. Then each of them is a case: a cluster of its own, the plugin killed in that state before its call does its
 work, and what a user does afterwards. What archives need is never taken from the driver. In the end nothing is left of
-all backups, and what was restored has the data of its backup. Cases overlap, because whoever comes after a dead plugin
+all backups, and what was restored has the data of its backup. Cases overlap, because the process after a dead plugin
 waits for its lease.
 
 Between two calls that only read the cluster is the same, unless the controllers change it meanwhile, as they do in a

@@ -44,7 +44,7 @@ def key_of(obj):
 
 
 def marks(obj):
-    """What somebody writes on an object of others, and forgets."""
+    """What a user writes on a foreign object, and leaves."""
     return {field: obj["metadata"].get(field) or {} for field in ("labels", "annotations", "finalizers", "ownerReferences")}
 
 

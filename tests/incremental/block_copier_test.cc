@@ -53,7 +53,7 @@ struct Pair {
   void Change(int64_t offset_bytes, int64_t length_bytes) {
     source.Store(offset_bytes, RandomBytes(length_bytes, static_cast<uint64_t>(offset_bytes) + 99));
   }
-  bool equal() const { return target.Equals(source, source.facts().size_bytes); }
+  bool equal() const { return target.Equals(source, source.info().size_bytes); }
 
   FakeBlockDevice source;
   FakeBlockDevice target;

@@ -93,7 +93,7 @@ TEST(BlockDownloaderTest, TheIndexMayLieInAScratchFile) {
   EXPECT_EQ(target.Load(0, kSize), v.image);
 }
 
-TEST(BlockDownloaderTest, ALargerTargetKeepsWhatIsBehindTheVolume) {
+TEST(BlockDownloaderTest, ALargerTargetKeepsWhatIsPastTheVolume) {
   BackedUp v;
   FakeBlockDevice target(kSize + 10'000, 512, 0xA5);
   ASSERT_THAT(v.volume.Restore(v.backup->snapshot, target), IsOk());

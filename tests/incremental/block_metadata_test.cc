@@ -80,7 +80,7 @@ TEST(BlockMetadataTest, UnknownFieldsArePassedOver) {
   EXPECT_THAT(DecodeBlockMessage(wire), IsOk());
 }
 
-TEST(BlockMetadataTest, TheOrderOfFieldsIsTheirs) {
+TEST(BlockMetadataTest, TheOrderOfFieldsIsFree) {
   const std::string whole = Response({{8192, 4096}}).SerializeAsString();
   const std::string tuples = Response({{8192, 4096}}).SerializeAsString().substr(whole.size() - 8);
   snapshotmetadata::GetMetadataDeltaResponse parsed;

@@ -304,7 +304,7 @@ TEST(BlockUploaderTest, AListThatBreaksTheContractIsNotBelieved) {
   ASSERT_THAT(second, IsOk());
   EXPECT_EQ(second->mode_done, "full");
   EXPECT_THAT(Why(*second), HasSubstr("list-refused: "));
-  EXPECT_THAT(Why(*second), HasSubstr("ends behind the volume"));
+  EXPECT_THAT(Why(*second), HasSubstr("ends past the end of the volume"));
   v.volume.ExpectRestores(second->snapshot, v.device.Load(0, kSmall));
 }
 
@@ -340,7 +340,7 @@ TEST(BlockUploaderTest, ASourceSaysWhetherReadingEverythingHelps) {
               StatusIs(absl::StatusCode::kNotFound, "no target"));
 }
 
-// Asks somebody who knows both what changed and what is allocated.
+// Asks a service that knows both what changed and what is allocated.
 class TwoListsSource : public ChangedBlockSource {
  public:
   absl::string_view name() const override { return "two-lists"; }
@@ -409,7 +409,7 @@ TEST(BlockUploaderTest, ABaseThatIsGoneCostsTheReadingOfWhatIsAllocated) {
   }
 }
 
-TEST(BlockUploaderTest, AParentThatNobodyCanCompareWithCostsTheReadingOfWhatIsAllocated) {
+TEST(BlockUploaderTest, AnIncomparableParentCostsTheReadingOfWhatIsAllocated) {
   VolumeWithHole v;
   v.options.base_known = false;
   v.options.fail_on_fallback = true;
@@ -466,13 +466,13 @@ TEST(BlockUploaderTest, WithoutAnAnswerEverythingIsReadForTheReasonThatCameFirst
   VolumeWithHole v;
   v.source.of_changed = WithFailure(absl::NotFoundError("gone"), ListingFailure::kBaseGone);
   v.source.of_allocated =
-      WithFailure(absl::UnavailableError("nobody there"), ListingFailure::kMetadataUnavailable);
+      WithFailure(absl::UnavailableError("no server there"), ListingFailure::kMetadataUnavailable);
   const BackupResult full = v.Backup();
-  EXPECT_EQ(Why(full), "base-snapshot-gone: nobody there");
+  EXPECT_EQ(Why(full), "base-snapshot-gone: no server there");
   EXPECT_EQ(full.source, "full-scan");
 }
 
-TEST(BlockUploaderTest, AResizedVolumeIsListedAnew) {
+TEST(BlockUploaderTest, AResizedVolumeIsListedAgain) {
   VolumeWithHole v;
   FakeBlockDevice larger(kSmall + kChunk);
   larger.Store(0, v.device.Load(0, kSmall));

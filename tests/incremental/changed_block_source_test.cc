@@ -89,8 +89,8 @@ const ContractCase kContractCases[] = {
     {"Empty", {Data(5, 0)}, "is empty"},
     {"Negative", {Data(-5, 10)}, "is empty, negative"},
     {"Overflows", {Data(kMax, 2)}, "overflows"},
-    {"PastTheEnd", {Data(990, 11)}, "ends behind the volume"},
-    {"FarPastTheEnd", {Data(kMax - 1, 1)}, "ends behind the volume"},
+    {"PastTheEnd", {Data(990, 11)}, "ends past the end of the volume"},
+    {"FarPastTheEnd", {Data(kMax - 1, 1)}, "ends past the end of the volume"},
     {"Overlap", {Data(0, 10), Data(9, 10)}, "begins before the end"},
     {"Duplicate", {Data(0, 10), Data(0, 10)}, "begins before the end"},
     {"Backwards", {Data(100, 10), Data(0, 10)}, "begins before the end"},
@@ -263,7 +263,7 @@ TEST(ExtentListReaderTest, AListThatDoesNotSayFirstWhatItIsIsRefused) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("line 2")));
 }
 
-TEST(ExtentListReaderTest, NothingStandsBehindTheEnd) {
+TEST(ExtentListReaderTest, NothingStandsPastTheEnd) {
   EXPECT_THAT(ReadList(Allocated("") + Line(0, 1)),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("line 3")));
   EXPECT_THAT(ReadList(Allocated("") + "\n  \n"), IsOk());

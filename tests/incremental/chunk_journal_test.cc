@@ -175,7 +175,7 @@ TEST_F(ResumeTest, AKilledRunsChunksAreNeitherReadNorStoredAgain) {
   EXPECT_EQ(JournalFiles(), 0);
 }
 
-TEST_F(ResumeTest, TheJournalSaysWhichBlobsAreOurs) {
+TEST_F(ResumeTest, TheJournalSaysWhichBlobsAreOfTheRun) {
   RunAndKillAtLeaf(2);
   const std::vector<JournalEntry> noted = Noted();
   const std::string identity = Options().immutable_identity;
@@ -207,7 +207,7 @@ TEST_F(ResumeTest, EachStepIsNotedInTheOneFileThatGrows) {
   EXPECT_EQ(JournalFiles(), 0);
 }
 
-TEST_F(ResumeTest, AsShippedARunThatIsKilledHasReadLittleInVain) {
+TEST_F(ResumeTest, AsShippedARunThatIsKilledHasLittleToReadAgain) {
   for (int64_t at = 0; at < kSize; at += kChunk) {
     device_.Store(at, RandomBytes(std::min(kSize - at, kChunk), static_cast<uint64_t>(at) + 1));
   }
@@ -282,7 +282,7 @@ TEST_F(ResumeTest, AfterSevenDaysNothingIsResumed) {
   const int64_t files = JournalFiles();
   ASSERT_GT(files, 0);
   const auto objects = volume_.store().objects();
-  // Also a clock that goes wrong is a reason to look anew.
+  // Also a clock that goes wrong is a reason to look again.
   for (const absl::Duration later :
        {kJournalAgeMax - absl::Hours(1), -kJournalAgeMax - absl::Hours(1),
         kJournalAgeMax + absl::Hours(1)}) {

@@ -113,7 +113,7 @@ const PlanCase kPlanCases[] = {
 INSTANTIATE_TEST_SUITE_P(Table, ChunkPlannerTest, testing::ValuesIn(kPlanCases),
                          [](const auto& test) { return std::string(test.param.name); });
 
-TEST(ChunkPlannerTest, LeavesOutLevel1TreesThatNobodyNamed) {
+TEST(ChunkPlannerTest, LeavesOutLevel1TreesThatWereNotNamed) {
   const int64_t size = 5 * kLevel1Chunks * kChunk + 7;
   EXPECT_TRUE(PlanOf(size, size, {}).plans.empty());
   const Planned one = PlanOf(size, size, {Data(3 * kLevel1Chunks * kChunk, 1)});

@@ -302,7 +302,7 @@ TEST_F(CsiMetadataSourceTest, AVolumeThatChangesItsSizeBetweenStreamsEndsTheList
 
 // --- What is tried again.
 
-TEST_F(CsiMetadataSourceTest, AStreamCutAfterEveryMessageIsTakenUpAgain) {
+TEST_F(CsiMetadataSourceTest, AStreamInterruptedAfterEveryMessageIsResumed) {
   for (const absl::StatusCode code :
        {absl::StatusCode::kUnavailable, absl::StatusCode::kAborted, absl::StatusCode::kCancelled,
         absl::StatusCode::kInternal, absl::StatusCode::kDeadlineExceeded,
@@ -339,7 +339,7 @@ TEST_F(CsiMetadataSourceTest, GoesOnOnlyFromWhereTheDriverStopped) {
   EXPECT_EQ(queries()[1].starting_offset_bytes, kSize - 4096 + (1 << 20));
 }
 
-TEST_F(CsiMetadataSourceTest, PatienceEndsWithoutProgress) {
+TEST_F(CsiMetadataSourceTest, GracePeriodEndsWithoutProgress) {
   Serve([](int, const ServedQuery&, ServedStream&) { return absl::UnavailableError("no driver"); });
   const absl::Time began = cluster_.clock.Now();
   const absl::Status status = List();
@@ -350,7 +350,7 @@ TEST_F(CsiMetadataSourceTest, PatienceEndsWithoutProgress) {
   EXPECT_LT(cluster_.clock.Now() - began, absl::Minutes(1));
 }
 
-TEST_F(CsiMetadataSourceTest, WhatNobodyExplainsIsTriedTwiceMore) {
+TEST_F(CsiMetadataSourceTest, AnUnexplainedErrorIsTriedTwiceMore) {
   Serve([](int, const ServedQuery&, ServedStream&) { return absl::InternalError("oops"); });
   EXPECT_THAT(FailureOf(List()), Optional(ListingFailure::kMetadataUnavailable));
   EXPECT_THAT(queries(), SizeIs(3));
@@ -436,7 +436,7 @@ TEST_F(CsiMetadataSourceTest, AnotherCertificateIsFoundInTheClusterAgain) {
   EXPECT_THAT(queries(), IsEmpty());
 }
 
-// --- Whom it trusts.
+// --- Which server it trusts.
 
 TEST_F(CsiMetadataSourceTest, ACertificateOfAnotherAuthorityIsNotTrusted) {
   Serve(Honest);
@@ -574,7 +574,7 @@ TEST_F(CsiMetadataSourceTest, WhatTheApiServerForbidsIsForAPersonToMend) {
 }
 
 // The service dies of a volume snapshot without a status.
-TEST_F(CsiMetadataSourceTest, NobodyIsAskedBeforeTheSnapshotIsReady) {
+TEST_F(CsiMetadataSourceTest, NoServiceIsAskedBeforeTheSnapshotIsReady) {
   Serve(Honest);
   cluster_.api.Mutate(csi::VolumeSnapshotKey("app", "new"),
                       [](Json& snapshot) { snapshot.erase("status"); });
@@ -584,18 +584,19 @@ TEST_F(CsiMetadataSourceTest, NobodyIsAskedBeforeTheSnapshotIsReady) {
 
 TEST_F(CsiMetadataSourceTest, TheBaseIsOfTheSameDriverAndVolumeAndOlder) {
   Serve(Honest);
-  for (const BaseFacts& base :
-       {BaseFacts{.driver = "other.driver", .volume_handle = "", .cut_time = {}},
-        BaseFacts{.driver = "", .volume_handle = "volume-2", .cut_time = {}},
-        BaseFacts{
-            .driver = "", .volume_handle = "", .cut_time = absl::FromUnixSeconds(1'900'000'000)}}) {
+  for (const BaseState& base :
+       {BaseState{.driver = "other.driver", .volume_handle = "", .creation_time = {}},
+        BaseState{.driver = "", .volume_handle = "volume-2", .creation_time = {}},
+        BaseState{.driver = "",
+        .volume_handle = "",
+        .creation_time = absl::FromUnixSeconds(1'900'000'000)}}) {
     options_.base = base;
     EXPECT_THAT(FailureOf(List()), Optional(ListingFailure::kNotComparable));
   }
   EXPECT_THAT(queries(), IsEmpty());
   options_.base = {.driver = support::kDriver,
                    .volume_handle = "volume-1",
-                   .cut_time = absl::FromUnixSeconds(1'700'000'000)};
+                   .creation_time = absl::FromUnixSeconds(1'700'000'000)};
   EXPECT_THAT(List(), IsOk());
 }
 

@@ -109,11 +109,11 @@ TEST_F(DifferentialRequestTest, WithoutABaseWhatIsAllocatedIsListed) {
   EXPECT_THAT(listed_, SizeIs(3));
 }
 
-TEST_F(DifferentialRequestTest, WhereNobodyTakesItUpNobodyServesTheDriver) {
+TEST_F(DifferentialRequestTest, AnObjectThatIsNotProcessedMeansNoServiceForTheDriver) {
   cluster_.controls = false;
   const absl::Time began = cluster_.clock.Now();
   ExpectFailure(ListingFailure::kDriverHasNoService, absl::StatusCode::kFailedPrecondition,
-                "nobody took up");
+                "no controller processed");
   EXPECT_EQ(cluster_.clock.Now() - began, absl::Seconds(30));
 }
 
@@ -206,7 +206,7 @@ TEST_F(DifferentialRequestTest, SnapshotsOfTwoVolumesAreNotCompared) {
   EXPECT_EQ(Created(), 0);
 }
 
-TEST_F(DifferentialRequestTest, PastItsTimeoutAResultIsAskedForAnewFromWhereItEnded) {
+TEST_F(DifferentialRequestTest, PastItsTimeoutAResultIsAskedForAgainFromWhereItEnded) {
   options_.entries_max = 2;
   int pages = 0;
   driver_.on_page = [&](const CallContext&) {
@@ -228,7 +228,7 @@ TEST_F(DifferentialRequestTest, AResultThatNeverLivesLongEnoughIsGivenUp) {
   EXPECT_EQ(Created(), 3);
 }
 
-TEST_F(DifferentialRequestTest, AnObjectThatSomebodyDeletedIsMadeAnew) {
+TEST_F(DifferentialRequestTest, ADeletedObjectIsCreatedAgain) {
   int objects = 0;
   AnswerBy([&](const std::string& name) {
     ++objects;
@@ -260,7 +260,7 @@ TEST_F(DifferentialRequestTest, TheSinksErrorComesBackAsItIsAndTheObjectGoes) {
   EXPECT_THAT(Objects(), IsEmpty());
 }
 
-TEST_F(DifferentialRequestTest, AStopWhileNobodyAnswersLeavesNothingBehind) {
+TEST_F(DifferentialRequestTest, AStopWhileThereIsNoAnswerLeavesNothingBehind) {
   // The clock stands still, so only the stop can end the wait.
   cluster_.clock.SetAutoAdvance(false);
   std::stop_source stop;
@@ -287,18 +287,18 @@ TEST_F(DifferentialRequestTest, LeftoversOfDeadRunsAgeOut) {
   };
   leave("dead", absl::Hours(25), "csi-delta-mover");
   leave("running", absl::Hours(23), "csi-delta-mover");
-  leave("of-somebody-else", absl::Hours(25), "another");
+  leave("of-another-client", absl::Hours(25), "another");
   ASSERT_THAT(List(), IsOk());
   std::vector<std::string> left;
   for (const Json& object : Objects()) {
     left.push_back(k8s::Name(object));
   }
-  EXPECT_THAT(left, ElementsAre("of-somebody-else", "running"));
+  EXPECT_THAT(left, ElementsAre("of-another-client", "running"));
   cluster_.api.Forbid("list", kPlural);
   EXPECT_THAT(List(), IsOk()) << "the broom is no condition";
 }
 
-TEST_F(DifferentialRequestTest, WithoutTheKindNobodyServesTheDriver) {
+TEST_F(DifferentialRequestTest, WithoutTheKindThereIsNoServiceForTheDriver) {
   cluster_.api.RemoveType(kPlural);
   ExpectFailure(ListingFailure::kDriverHasNoService, absl::StatusCode::kFailedPrecondition,
                 "docs/changed-blocks.md");
@@ -312,7 +312,7 @@ TEST_F(DifferentialRequestTest, WhatTheApiServerForbidsIsForAPersonUnlessTheKind
                 kPlural);
 }
 
-TEST_F(DifferentialRequestTest, ATokenIsForTheAudienceAndGoesToNobodyWithAnotherCertificate) {
+TEST_F(DifferentialRequestTest, ATokenIsForTheAudienceAndIsNotSentToAnotherCertificate) {
   cluster_.spoil = [](Json& status) {
     status["caBundle"] = absl::Base64Escape(support::TestAuthority().ca_pem());
   };

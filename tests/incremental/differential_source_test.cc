@@ -179,7 +179,7 @@ TEST_F(DifferentialSourceTest, ATokenThatEndedIsRenewedOnce) {
               StatusIs(absl::StatusCode::kUnauthenticated));
 }
 
-TEST_F(DifferentialSourceTest, ARefusedCursorMakesItBeginAnewAndNothingComesTwice) {
+TEST_F(DifferentialSourceTest, ARefusedCursorMakesItBeginAgainAndNothingComesTwice) {
   ASSERT_THAT(List({Say(Page({{0, 10}, {20, 10}}, "n")), Say(Code::kInvalidOffset),
                     Say(Page({{0, 10}}, "m")), Say(Page({{20, 15}, {50, 5}}))}),
               IsOk());

@@ -114,7 +114,7 @@ TEST(DifferentialPageTest, AMemberThatStandsThereTwiceIsRefused) {
   ExpectRefused(PageOf("", R"(,"next\u004fffset":"a","nextOffset":"b")"), "stands here twice");
 }
 
-TEST(DifferentialPageTest, WhatNobodyKnowsIsPassedOver) {
+TEST(DifferentialPageTest, UnknownMembersAreIgnored) {
   const auto page =
       ParsePage(PageOf(R"({"size":5,"note":[{"a":1},null,"x"],"offset":1,"zeroOut":false})",
                        R"(,"blockSize":512,"more":{"nextOffset":"no"})"));

@@ -68,7 +68,7 @@ TEST(ExtentAssemblerTest, JoinsAcrossStreams) {
 TEST(ExtentAssemblerTest, CutsOffWhatCameBefore) {
   Assembly assembly;
   ASSERT_THAT(assembly.Stream({{0, 4096}, {8192, 4096}}), IsOk());
-  // A server that begins anew, whatever it was asked for, and a first tuple that begins early.
+  // A server that restarts, whatever it was asked for, and a first tuple that begins early.
   ASSERT_THAT(assembly.Stream({{0, 4096}, {8192, 8192}, {32768, 1}}), IsOk());
   ASSERT_THAT(assembly.assembler.Finish(), IsOk());
   EXPECT_THAT(assembly.listed, ElementsAre(Data(0, 4096), Data(8192, 8192), Data(32768, 1)));
@@ -140,7 +140,7 @@ const LieCase kLieCases[] = {
     {"Unordered", {{8192, 4096}, {0, 4096}}, "before the end"},
     {"Overlapping", {{0, 4096}, {4095, 4096}}, "before the end"},
     {"Repeated", {{0, 4096}, {0, 4096}}, "before the end"},
-    {"BeyondCapacity", {{kSize, 4096}}, "behind the volume"},
+    {"BeyondCapacity", {{kSize, 4096}}, "past the end of the volume"},
     {"FixedThatVaries", {{0, 4096}, {8192, 512}}, "another length", kFixedLength},
     {"NoCapacity", {}, "0 bytes", kVariableLength, 0},
     {"NegativeCapacity", {}, "-1 bytes", kVariableLength, -1},

@@ -36,14 +36,14 @@ TEST(FileBlockDeviceTest, NamesTheEngineItUses) {
   file.Write("x");
   const auto best = FileBlockDevice::OpenForRead(file.path());
   ASSERT_THAT(best, IsOk());
-  EXPECT_THAT((*best)->facts().engine, HasSubstr(UringWorks() ? "io_uring" : "threads"));
+  EXPECT_THAT((*best)->info().engine, HasSubstr(UringWorks() ? "io_uring" : "threads"));
   const auto threads = FileBlockDevice::OpenForRead(file.path(), IoEngine::kThreads);
   ASSERT_THAT(threads, IsOk());
-  EXPECT_THAT((*threads)->facts().engine, HasSubstr("threads"));
-  EXPECT_EQ((*threads)->facts().size_bytes, 1);
+  EXPECT_THAT((*threads)->info().engine, HasSubstr("threads"));
+  EXPECT_EQ((*threads)->info().size_bytes, 1);
 }
 
-TEST(FileBlockDeviceTest, ADeviceOfRootsAloneIsRefusedWithBothCures) {
+TEST(FileBlockDeviceTest, ADeviceOfRootsAloneIsRefusedWithBothRemediations) {
   const support::ScratchFolder folder;
   const std::string path = folder.path() + "/device";
   if (::mknod(path.c_str(), S_IFBLK | 0600, makedev(7, 250)) != 0) {
@@ -51,8 +51,8 @@ TEST(FileBlockDeviceTest, ADeviceOfRootsAloneIsRefusedWithBothCures) {
   }
   ASSERT_EQ(::chmod(folder.path().c_str(), 0755), 0);
   std::thread([&] {
-    constexpr uid_t kNobody = 65534;
-    ::setfsuid(kNobody);  // Of this thread alone; the rights of root over files go with it.
+    constexpr uid_t kNoUser = 65534;
+    ::setfsuid(kNoUser);  // Of this thread alone; the rights of root over files go with it.
     EXPECT_THAT(FileBlockDevice::OpenForRead(path),
                 StatusIs(absl::StatusCode::kPermissionDenied,
                          testing::AllOf(HasSubstr("belongs to user 0"), HasSubstr("mode 0600"),
@@ -86,7 +86,7 @@ TEST(FileBlockDeviceTest, WhereUringIsRefusedAPoolOfThreadsReads) {
                 StatusIs(absl::StatusCode::kFailedPrecondition));
     const auto device = FileBlockDevice::OpenForRead(file.path());
     ASSERT_THAT(device, IsOk());
-    EXPECT_THAT((*device)->facts().engine, HasSubstr("threads"));
+    EXPECT_THAT((*device)->info().engine, HasSubstr("threads"));
     const auto length = static_cast<int64_t>(bytes.size());
     AlignedBuffer memory(length);
     auto queue = (*device)->OpenQueue(4);
@@ -113,7 +113,7 @@ TEST(FileBlockDeviceTest, ARingThatIsRefusedLaterIsReplacedByThreads) {
   }).join();
 }
 
-TEST(FileBlockDeviceTest, RefusesWhatIsNoVolume) {
+TEST(FileBlockDeviceTest, RefusesWhatIsNotAVolume) {
   EXPECT_THAT(FileBlockDevice::OpenForRead("no-such-file"), StatusIs(absl::StatusCode::kNotFound));
   EXPECT_THAT(FileBlockDevice::OpenForRead("."), StatusIs(absl::StatusCode::kInvalidArgument));
   EXPECT_THAT(FileBlockDevice::OpenForRead("/dev/null"),
@@ -126,13 +126,13 @@ TEST(FileBlockDeviceTest, RefusesWhatIsNoVolume) {
 TEST(FileBlockDeviceTest, MakesAMissingOrEmptyTarget) {
   ScratchFile file(".");
   EXPECT_THAT(FileBlockDevice::OpenForWrite(file.path(), 12345), IsOk());
-  struct stat facts {};
-  ASSERT_EQ(::stat(file.path().c_str(), &facts), 0);
-  EXPECT_EQ(facts.st_size, 12345);
+  struct stat info {};
+  ASSERT_EQ(::stat(file.path().c_str(), &info), 0);
+  EXPECT_EQ(info.st_size, 12345);
   ASSERT_EQ(::unlink(file.path().c_str()), 0);
   const auto made = FileBlockDevice::OpenForWrite(file.path(), 777);
   ASSERT_THAT(made, IsOk());
-  EXPECT_EQ((*made)->facts().size_bytes, 777);
+  EXPECT_EQ((*made)->info().size_bytes, 777);
   EXPECT_THAT((*made)->Flush({}), IsOk());
   EXPECT_THAT(FileBlockDevice::OpenForWrite("no-such-folder/file", 1),
               StatusIs(absl::StatusCode::kNotFound));
@@ -145,7 +145,7 @@ TEST(FileBlockDeviceTest, AnExistingSmallerTargetIsOutOfRangeAndALargerOneKeepsI
               StatusIs(absl::StatusCode::kOutOfRange, HasSubstr("1000")));
   const auto larger = FileBlockDevice::OpenForWrite(file.path(), 10);
   ASSERT_THAT(larger, IsOk());
-  EXPECT_EQ((*larger)->facts().size_bytes, 1000);
+  EXPECT_EQ((*larger)->info().size_bytes, 1000);
 }
 
 TEST(FileBlockDeviceTest, AFileThatShrinksIsDataLossAtItsOffset) {

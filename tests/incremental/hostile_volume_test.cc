@@ -1,4 +1,4 @@
-// Backups of volumes from somebody who wants to harm: an error that names the snapshot, and not a
+// Backups of volumes from an attacker: an error that names the snapshot, and not a
 // byte of the target is written that is not the volume's.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -170,7 +170,7 @@ TEST_F(HostileVolumeTest, SizesThatDoNotAddUpWriteNothingBesideTheVolume) {
        {std::vector<BlobId>{id_of(0), id_of(1), id_of(2), id_of(0)},
         std::vector<BlobId>{id_of(3), id_of(1), id_of(2), id_of(3)},
         std::vector<BlobId>{id_of(0), id_of(1), id_of(2), Id::Of(honest.manifest)},
-        std::vector<BlobId>{id_of(0), id_of(1), id_of(2), Id::Of("nobody has it")},
+        std::vector<BlobId>{id_of(0), id_of(1), id_of(2), Id::Of("not stored")},
         std::vector<BlobId>{id_of(0), id_of(1), id_of(2), Id::Of(honest.leaf)},
         std::vector<BlobId>{id_of(0), id_of(1), id_of(2), repository::ZeroChunkId(kChunk)}}) {
     Parts parts = honest;
@@ -292,11 +292,11 @@ TEST_F(HostileVolumeTest, ALocatorThatLiesIsHarmless) {
     const std::string sealed = volume_.repository().MakeCodec()->sealer().Seal(shard.Encode());
     const auto file = volume_.repository().SaveLocatorFile(volume_.ctx(), sealed);
     ASSERT_THAT(file, IsOk());
-    const repository::ShardPlace place = {
+    const repository::ShardPosition place = {
         .file = 1, .sealed_bytes = static_cast<uint16_t>(sealed.size()), .offset_bytes = 0};
-    repository::ShardPlace past_the_end = place;
+    repository::ShardPosition past_the_end = place;
     past_the_end.offset_bytes = 4'000'000'000;
-    for (const repository::ShardPlace& shard_place : {place, past_the_end}) {
+    for (const repository::ShardPosition& shard_place : {place, past_the_end}) {
       const repository::TreeLocator locator = {.root = lie,
                                                .image_tree = lie,
                                                .manifest = lie,

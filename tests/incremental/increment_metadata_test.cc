@@ -154,7 +154,7 @@ TEST_F(IncrementMetadataTest, NothingChangedAsksForNoLeafAndWritesNoTree) {
   EXPECT_LE(cost.put_bytes, 8 * kKiB);
 }
 
-// Each increment leaves a file of places; those of old ones must neither pile up nor be made anew
+// Each increment leaves a file of places; those of old ones must neither pile up nor be made again
 // all at once.
 TEST_F(IncrementMetadataTest, ALongChainStaysCheapAndNeedsNoIndex) {
   for (int64_t generation = 0; generation < 20; ++generation) {

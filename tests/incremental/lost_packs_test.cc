@@ -41,7 +41,7 @@ class LostPacksTest : public testing::Test {
     const repository::BlobIndex& index = volume_.repository().index();
     std::vector<PackId> packs;
     for (uint32_t i = 0; i < index.packs().size(); ++i) {
-      if (index.facts(i).has_data && index.facts(i).stored_bytes > kChunk) {
+      if (index.info(i).has_data && index.info(i).stored_bytes > kChunk) {
         packs.push_back(index.packs()[i]);
       }
     }
@@ -167,7 +167,7 @@ TEST_F(LostPacksTest, LostTreesAreStoredAgain) {
   const repository::BlobIndex& index = volume_.repository().index();
   std::vector<PackId> trees;
   for (uint32_t i = 0; i < index.packs().size(); ++i) {
-    if (index.facts(i).has_tree) {
+    if (index.info(i).has_tree) {
       trees.push_back(index.packs()[i]);
     }
   }

@@ -240,7 +240,7 @@ class LyingListTest : public testing::TestWithParam<LieCase> {
                                              uint64_t seed) {
     Base& base = SharedBase(GetParam().chunks());
     base.volume.store().SetObjects(base.objects);
-    base.volume.DrawAnew(seed);
+    base.volume.DrawAgain(seed);
     ExtentListSource source(
         {.base = GetParam().has_parent ? base.parent.id.Hex() : "", .extents = tale.list});
     UploadOptions options = VolumeFixture::Options();
@@ -362,8 +362,8 @@ const BrokenCase kBroken[] = {
     {"Overlaps", {{.extent = {0, 4096}}, {.extent = {4095, 4096}}}},
     {"OverlapsAsZero", {{.extent = {0, 4096}}, {.extent = {0, kChunk}, .kind = ExtentKind::kZero}}},
     {"GoesBackwards", {{.extent = {kChunk, 4096}}, {.extent = {0, 4096}}}},
-    {"EndsBehindTheVolume", {{.extent = {kSmall - 1, 2}}}},
-    {"BeginsBehindTheVolume", {{.extent = {kSmall + kChunk, 1}}}}};
+    {"EndsPastTheVolume", {{.extent = {kSmall - 1, 2}}}},
+    {"BeginsPastTheVolume", {{.extent = {kSmall + kChunk, 1}}}}};
 
 INSTANTIATE_TEST_SUITE_P(Kinds, BrokenListTest, testing::ValuesIn(kBroken),
                          [](const auto& test) { return std::string(test.param.name); });

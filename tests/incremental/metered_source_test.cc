@@ -43,42 +43,42 @@ class MeteredSourceTest : public testing::Test {
  protected:
   MeteredSourceTest() { ctx_.clock = &clock_; }
 
-  ListingFacts Meter(std::vector<ListedExtent> extents, absl::Status of_sink = absl::OkStatus()) {
+  ListingStats Meter(std::vector<ListedExtent> extents, absl::Status of_sink = absl::OkStatus()) {
     SlowSource slow(clock_, std::move(extents));
-    MeteredSource metered(slow, facts_);
+    MeteredSource metered(slow, info_);
     status_ = metered.ListExtents(ctx_, {.base = "", .target = "", .size_bytes = kSize},
                                   [&](const ListedExtent&) {
                                     clock_.Advance(absl::Minutes(1));
                                     return of_sink;
                                   });
-    return facts_;
+    return info_;
   }
 
   FakeClock clock_;
   CallContext ctx_;
-  ListingFacts facts_;
+  ListingStats info_;
   absl::Status status_;
 };
 
 TEST_F(MeteredSourceTest, CountsExtentsTheirGrainAndTheTimeOfTheSourceAlone) {
   EXPECT_EQ(Meter({{{8192, 4096}}, {{40960, 20480}}, {{999'424, 576}}}),
-            (ListingFacts{.extents = 3, .grain_bytes = 4096, .waited = absl::Seconds(3)}));
+            (ListingStats{.extents = 3, .grain_bytes = 4096, .waited = absl::Seconds(3)}));
   EXPECT_THAT(status_, IsOk());
   EXPECT_EQ(Meter({{{0, kSize}}}).grain_bytes, 0) << "one run tells nothing";
-  EXPECT_EQ(Meter({}), ListingFacts());
+  EXPECT_EQ(Meter({}), ListingStats());
 }
 
 TEST_F(MeteredSourceTest, ChangesNothing) {
   Meter({{{0, 1}}, {{2, 1}}}, absl::DataLossError("disk"));
   EXPECT_THAT(status_, StatusIs(absl::StatusCode::kDataLoss, "disk"));
-  EXPECT_EQ(facts_.extents, 1);
+  EXPECT_EQ(info_.extents, 1);
 }
 
-TEST(ListingFactsTest, AreKeptAsJson) {
-  const ListingFacts facts{.extents = 3, .grain_bytes = 512, .waited = absl::Milliseconds(12)};
-  EXPECT_EQ(ListingFactsOf(ToJson(facts)), facts);
-  EXPECT_EQ(ListingFactsOf(Json()), ListingFacts());
-  EXPECT_EQ(ListingFactsOf({{"extents", "many"}, {"waited_ms", -1}}), ListingFacts());
+TEST(ListingStatsTest, AreKeptAsJson) {
+  const ListingStats info{.extents = 3, .grain_bytes = 512, .waited = absl::Milliseconds(12)};
+  EXPECT_EQ(ListingStatsOf(ToJson(info)), info);
+  EXPECT_EQ(ListingStatsOf(Json()), ListingStats());
+  EXPECT_EQ(ListingStatsOf({{"extents", "many"}, {"waited_ms", -1}}), ListingStats());
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ using support::IsOk;
 using support::StatusIs;
 using testing::HasSubstr;
 
-SourceFacts Disk() {
+SourceInfo Disk() {
   return {.is_block_device = true,
           .device = makedev(7, 0),
           .size_bytes = 1 << 30,
@@ -30,22 +30,22 @@ SourceFacts Disk() {
           .dm_uuid = ""};
 }
 
-std::string IdentityOf(const SourceFacts& facts) {
-  const absl::StatusOr<std::string> identity = ContentIdentity("/dev/loop0", facts);
+std::string IdentityOf(const SourceInfo& info) {
+  const absl::StatusOr<std::string> identity = ContentIdentity("/dev/loop0", info);
   EXPECT_THAT(identity, IsOk());
   return identity.ok() ? *identity : "";
 }
 
 // Path and number stay when another volume snapshot takes the place of the last.
-TEST(SourceIdentityTest, ADeviceThatWasAttachedAnewIsAnother) {
-  const SourceFacts disk = Disk();
-  SourceFacts next = disk;
+TEST(SourceIdentityTest, ADeviceThatWasAttachedAgainIsAnother) {
+  const SourceInfo disk = Disk();
+  SourceInfo next = disk;
   next.disk_sequence = 42;
-  SourceFacts rebooted = disk;
+  SourceInfo rebooted = disk;
   rebooted.boot_id = "next boot";
-  SourceFacts larger = disk;
+  SourceInfo larger = disk;
   larger.size_bytes *= 2;
-  SourceFacts partition = disk;
+  SourceInfo partition = disk;
   partition.device = makedev(259, 1);
   EXPECT_EQ(IdentityOf(disk), IdentityOf(Disk()));
   EXPECT_EQ(std::set<std::string>({IdentityOf(disk), IdentityOf(next), IdentityOf(rebooted),
@@ -55,7 +55,7 @@ TEST(SourceIdentityTest, ADeviceThatWasAttachedAnewIsAnother) {
 }
 
 TEST(SourceIdentityTest, WithoutADiskSequenceOnlyAReadOnlyLogicalVolumeIsKnown) {
-  SourceFacts old_kernel = Disk();
+  SourceInfo old_kernel = Disk();
   old_kernel.disk_sequence = 0;
   const auto refused = StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("--immutable-id"));
   EXPECT_THAT(ContentIdentity("/dev/loop0", old_kernel), refused);
@@ -77,9 +77,9 @@ TEST(SourceIdentityTest, AFileThatWasWrittenToIsAnotherThoughItsTimeWasSetBack) 
   struct stat before {};
   ASSERT_EQ(::stat(file.path().c_str(), &before), 0);
   const auto identity = [&] {
-    const absl::StatusOr<SourceFacts> facts = ReadSourceFacts(file.path());
-    EXPECT_THAT(facts, IsOk());
-    return IdentityOf(*facts);
+    const absl::StatusOr<SourceInfo> info = ReadSourceInfo(file.path());
+    EXPECT_THAT(info, IsOk());
+    return IdentityOf(*info);
   };
   const std::string was = identity();
   EXPECT_EQ(identity(), was);
@@ -93,7 +93,7 @@ TEST(SourceIdentityTest, AFileThatWasWrittenToIsAnotherThoughItsTimeWasSetBack) 
   }
   EXPECT_EQ(now.st_mtim.tv_nsec, before.st_mtim.tv_nsec);
   EXPECT_NE(identity(), was);
-  EXPECT_THAT(ReadSourceFacts("/no/such/file"), StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_THAT(ReadSourceInfo("/no/such/file"), StatusIs(absl::StatusCode::kNotFound));
 }
 
 }  // namespace

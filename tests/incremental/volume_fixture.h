@@ -43,7 +43,7 @@ inline std::string Why(const BackupResult& result) {
   return result.why.has_value() ? ToString(*result.why) : "";
 }
 
-// A list of what is allocated, as somebody made it.
+// A list of what is allocated, as a user made it.
 inline ExtentListSource AllocatedList(std::vector<ListedExtent> extents) {
   return ExtentListSource({.base = "", .extents = std::move(extents)});
 }
@@ -58,7 +58,7 @@ class VolumeFixture {
     Reopen();
   }
 
-  // Opens the repository anew, as the next process would: nothing is in memory.
+  // Opens the repository again, as the next process would: nothing is in memory.
   void Reopen() {
     auto opened = repository::Repository::Open(ctx_, metered_, "password", environment_);
     ASSERT_THAT(opened, support::IsOk());
@@ -66,7 +66,7 @@ class VolumeFixture {
   }
 
   // What is drawn from now on is drawn with this seed.
-  void DrawAnew(uint64_t seed) { random_ = SeededRandom(seed); }
+  void DrawAgain(uint64_t seed) { random_ = SeededRandom(seed); }
 
   // Has tables of a repository that is opened from now on take no more memory than this.
   void AllowTables(int64_t memory_bytes) {
@@ -135,7 +135,7 @@ class VolumeFixture {
   // The same, onto a target full of 0xA5 that wants transfers aligned.
   void ExpectRestores(const repository::Id& id, const support::FakeBlockDevice& want,
                       int64_t alignment_bytes = 512) {
-    const int64_t size = want.facts().size_bytes;
+    const int64_t size = want.info().size_bytes;
     support::FakeBlockDevice target(size, alignment_bytes, 0xA5);
     ASSERT_THAT(Restore(id, target).status(), support::IsOk());
     EXPECT_TRUE(target.Equals(want, size));

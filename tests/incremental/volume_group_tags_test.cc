@@ -18,7 +18,7 @@ repository::RepoSnapshot Tagged(std::vector<std::string> tags) {
 TEST(VolumeGroupTagsTest, WhatIsWrittenIsRead) {
   const VolumeGroupTags tags = {.group = "shop/db",
                                 .snapshot = "velero-db-0123",
-                                .cut_at = "2026-11-23T05:00:00Z",
+                                .snapshot_taken_at = "2026-11-23T05:00:00Z",
                                 .members = 3};
   EXPECT_THAT(FormatGroupTags(tags),
               ElementsAre("volume-group=shop/db", "volume-group-snapshot=velero-db-0123",
@@ -27,7 +27,8 @@ TEST(VolumeGroupTagsTest, WhatIsWrittenIsRead) {
 }
 
 TEST(VolumeGroupTagsTest, WhatIsNotKnownIsLeftOut) {
-  const VolumeGroupTags tags = {.group = "shop/db", .snapshot = "velero-db-0123", .cut_at = ""};
+  const VolumeGroupTags tags = {
+      .group = "shop/db", .snapshot = "velero-db-0123", .snapshot_taken_at = ""};
   EXPECT_THAT(FormatGroupTags(tags),
               ElementsAre("volume-group=shop/db", "volume-group-snapshot=velero-db-0123"));
   EXPECT_THAT(ParseGroupTags(Tagged(FormatGroupTags(tags))), Optional(tags));

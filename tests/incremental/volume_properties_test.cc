@@ -37,7 +37,7 @@ class ChangingVolume {
     if (random_() % 3 == 0) {
       device.Resize(1 + Below(kSizeMax));
     }
-    const int64_t size = device.facts().size_bytes;
+    const int64_t size = device.info().size_bytes;
     for (int64_t i = Below(12); i > 0; --i) {
       const int64_t at = Below(size);
       const int64_t length = std::min(size - at, 1 + Below(random_() % 4 == 0 ? 6 * kChunk : 5000));
@@ -193,7 +193,7 @@ class HugeVolumeTest : public testing::TestWithParam<HugeCase> {
                   want.Load(extent.offset_bytes, extent.length_bytes))
           << extent.offset_bytes;
     }
-    const int64_t size = want.facts().size_bytes;
+    const int64_t size = want.info().size_bytes;
     for (int64_t at = 0; at + kPieceBytes <= size; at += size / 1000) {
       EXPECT_EQ(restored.Load(at, kPieceBytes), want.Load(at, kPieceBytes)) << at;
     }
@@ -201,7 +201,7 @@ class HugeVolumeTest : public testing::TestWithParam<HugeCase> {
 
   static void ExpectRestores(VolumeFixture& volume, const repository::Id& id,
                              const FakeBlockDevice& want) {
-    FakeBlockDevice target(want.facts().size_bytes, 4096, 0xA5);
+    FakeBlockDevice target(want.info().size_bytes, 4096, 0xA5);
     ASSERT_THAT(volume.Restore(id, target).status(), IsOk());
     ExpectSame(target, want);
   }

@@ -45,7 +45,7 @@ class ResticStoryTest : public StoryFixture {
     EXPECT_EQ(same.exit_code, 0) << same.output;
   }
 
-  // One of ours that goes on until the new password ends. Writes its process id to "pid".
+  // One of csi-delta that goes on until the new password ends. Writes its process id to "pid".
   std::string OursThatReadsAPassword(const std::string& verb) const {
     return absl::StrCat(Exports(), "echo $$ >pid; exec ", ProgramPath(), " ", verb,
                         " --new-password-file /dev/stdin");
@@ -108,13 +108,13 @@ TEST_P(ResticStoryTest, TheirsIsWholeToUs) {
   ExpectRestic("init");
   MakeFolder();
   ExpectRestic(absl::StrCat("backup --tag theirs ", Path("folder")));
-  const std::string theirs = Ids().front();
+  const std::string others = Ids().front();
   ExpectOurs("check --read-data");
   const Json listed = LastJson(RunOurs("snapshots --json").output);
   ASSERT_THAT(listed, SizeIs(1));
-  EXPECT_EQ(GetString(listed[0], {"id"}), theirs);
-  EXPECT_THAT(RunOurs(absl::StrCat("ls ", theirs)).output, HasSubstr("/folder/sub/small"));
-  const Outcome refused = RunOurs(absl::StrCat("restore ", theirs, " --target target"));
+  EXPECT_EQ(GetString(listed[0], {"id"}), others);
+  EXPECT_THAT(RunOurs(absl::StrCat("ls ", others)).output, HasSubstr("/folder/sub/small"));
+  const Outcome refused = RunOurs(absl::StrCat("restore ", others, " --target target"));
   EXPECT_EQ(refused.exit_code, 1);
   EXPECT_THAT(refused.output, HasSubstr("is no backup of a volume"));
 
@@ -122,7 +122,7 @@ TEST_P(ResticStoryTest, TheirsIsWholeToUs) {
   const std::string increment = BackUpChange({{300'000, "other"}}, full);
   ExpectOursRestores(increment, image_);
   ExpectBothFindNothingWrong();
-  ExpectFolderComesBack(theirs);
+  ExpectFolderComesBack(others);
 }
 
 TEST_P(ResticStoryTest, CopiesGoBothWays) {
@@ -211,7 +211,7 @@ TEST_P(ResticStoryTest, AChainPrunedByResticGoesOn) {
   ExpectBothFindNothingWrong();
 }
 
-TEST_P(ResticStoryTest, AnIndexMadeAnewByResticServesUs) {
+TEST_P(ResticStoryTest, AnIndexMadeAgainByResticServesUs) {
   ExpectOurs("init");
   const std::string full = BackUpAll();
   std::filesystem::remove_all(Path("repo/index"));
@@ -242,53 +242,53 @@ TEST_P(ResticStoryTest, LocksOfEitherHoldForBoth) {
   ExpectOurs("init");
   BackUpAll();
   {  // Theirs, beside others.
-    HeldCommand theirs(ResticWith("backup --stdin"), Path("theirs.log"));
+    HeldCommand others(ResticWith("backup --stdin"), Path("theirs.log"));
     AwaitLocks(1);
     const Outcome prune = RunOurs("prune --retry-lock 0");
     EXPECT_EQ(prune.exit_code, 11) << prune.output;
     EXPECT_THAT(prune.output, HasSubstr("wait for it with --retry-lock"));
     ExpectOurs("snapshots");
     BackUpAll();
-    theirs.Write("a stream");
-    EXPECT_EQ(theirs.Finish().exit_code, 0);
+    others.Write("a stream");
+    EXPECT_EQ(others.Finish().exit_code, 0);
     ExpectOurs("prune --retry-lock 0");
   }
   {  // Theirs, alone.
-    HeldCommand theirs(ResticWith("key passwd --new-password-file /dev/stdin"), Path("theirs.log"));
+    HeldCommand others(ResticWith("key passwd --new-password-file /dev/stdin"), Path("theirs.log"));
     AwaitLocks(1);
     EXPECT_EQ(RunOurs("backup image --path /volume --retry-lock 0").exit_code, 11);
-    theirs.Write(repository::kInteropPassword);
-    EXPECT_EQ(theirs.Finish().exit_code, 0);
+    others.Write(repository::kInteropPassword);
+    EXPECT_EQ(others.Finish().exit_code, 0);
   }
   {  // Ours, beside others.
-    HeldCommand ours(OursThatReadsAPassword("key add"), Path("ours.log"));
+    HeldCommand own(OursThatReadsAPassword("key add"), Path("ours.log"));
     AwaitLocks(1);
     const Outcome prune = RunRestic("prune");
     EXPECT_NE(prune.exit_code, 0);
     EXPECT_THAT(prune.output, HasSubstr("locked"));
-    ExpectRestic("unlock");  // Removes what nobody holds any more.
+    ExpectRestic("unlock");  // Removes what is not held any more.
     MakeFolder();
     ExpectRestic(absl::StrCat("backup ", Path("folder")));
-    ours.Write("another");
-    EXPECT_EQ(ours.Finish().exit_code, 0);
+    own.Write("another");
+    EXPECT_EQ(own.Finish().exit_code, 0);
   }
   {  // Ours, alone.
-    HeldCommand ours(OursThatReadsAPassword("key passwd"), Path("ours.log"));
+    HeldCommand own(OursThatReadsAPassword("key passwd"), Path("ours.log"));
     AwaitLocks(1);
     EXPECT_NE(RunRestic("snapshots").exit_code, 0);
-    ours.Write(repository::kInteropPassword);
-    EXPECT_EQ(ours.Finish().exit_code, 0);
+    own.Write(repository::kInteropPassword);
+    EXPECT_EQ(own.Finish().exit_code, 0);
   }
   ExpectBothFindNothingWrong();
 }
 
-TEST_P(ResticStoryTest, ADeadLockOfOursIsGoneAfterOurNextBackup) {
+TEST_P(ResticStoryTest, AStaleLockIsGoneAfterTheNextBackup) {
   ExpectOurs("init");
-  HeldCommand ours(OursThatReadsAPassword("key passwd"), Path("ours.log"));
+  HeldCommand own(OursThatReadsAPassword("key passwd"), Path("ours.log"));
   AwaitLocks(1);
   const Outcome killed = repository::Shell(absl::StrCat("kill -9 $(cat ", Path("pid"), ")"));
   EXPECT_EQ(killed.exit_code, 0) << killed.output;
-  ours.Finish();
+  own.Finish();
   AwaitLocks(1);  // It is still there.
   EXPECT_NE(RunRestic("check").exit_code, 0);
   ExpectOurs("backup image --path /volume --retry-lock 0");

@@ -1,4 +1,5 @@
-// Writers of every kind at once: two of ours, and the restic of each release, on one repository.
+// Writers of every kind at once: two of csi-delta, and the restic of each release, on one
+// repository.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,7 +32,7 @@ class ResticWritersTest : public StoryFixture {
     return all;
   }
 
-  // To one of ours.
+  // To one of csi-delta.
   void Signal(const std::string& signal, const std::string& writer) const {
     const Outcome sent = repository::Shell(
         absl::StrCat("kill -", signal, " $(cat ", Path(absl::StrCat(writer, ".pid")), ")"));

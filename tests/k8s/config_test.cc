@@ -271,7 +271,7 @@ TEST_F(LoadTest, ALogInProgramIsForAProgramThatMayRunOne) {
       R"({"cluster":{"config":{"audience":"me"},"server":"https://x"},"interactive":false}})");
 }
 
-TEST(ParseKubeconfigTest, SaysWhomToActAs) {
+TEST(ParseKubeconfigTest, SaysWhichUserToActAs) {
   const auto config = Parse(Kubeconfig("{server: 'https://x'}",
                                        "{token: t, as: alice, as-uid: u-1, as-groups: [dba, dev], "
                                        "as-user-extra: {reason: [upgrade, night]}}"));

@@ -98,7 +98,7 @@ TEST_F(ExecLoginTest, RunsAgainOnlyWhenTheAnswerHasExpiredOrWasRefused) {
   EXPECT_EQ(second.token, "t2");
   login.Refuse(second);
   EXPECT_EQ(login.Credential(ctx_)->token, "t3");
-  login.Refuse(second);  // Somebody else's request was slow: the newer one stays.
+  login.Refuse(second);  // Another client's request was slow: the newer one stays.
   EXPECT_EQ(login.Credential(ctx_)->token, "t3");
 }
 

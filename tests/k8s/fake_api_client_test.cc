@@ -88,7 +88,7 @@ TEST_F(FakeAdmissionTest, IsAskedOfEachWriteButThoseOfAStatus) {
   EXPECT_THAT(api_.All(kClaims), IsEmpty());
 }
 
-TEST_F(FakeAdmissionTest, APatchIsMadeAnewOfWhatChangedMeanwhile) {
+TEST_F(FakeAdmissionTest, APatchIsMadeAgainOfWhatChangedMeanwhile) {
   ASSERT_THAT(api_.Create({}, kClaims, "ns", Claim()), IsOk());
   bool is_first = true;
   api_.SetAdmission([&](const FakeApiClient::AdmissionRequest& request) {

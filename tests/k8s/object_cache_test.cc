@@ -68,7 +68,7 @@ class ObjectCacheTest : public testing::Test {
   }
 
   ObjectCache cache_;
-  ObjectFollower& informer_ =
+  ObjectEventHandler& informer_ =
       cache_.Add({.type = kConfigMaps, .namespace_name = "ns", .label_selector = "app=mover"});
 };
 
@@ -222,7 +222,7 @@ TEST_F(ObjectCacheTest, ListsWhatAnInformerDelivers) {
 }
 
 TEST_F(ObjectCacheTest, OfSeveralInformersTheNewestCounts) {
-  ObjectFollower& all =
+  ObjectEventHandler& all =
       cache_.Add({.type = kConfigMaps, .namespace_name = "", .label_selector = ""});
   informer_.OnAll({Thing("a", 5, "one")});
   all.OnAll({Thing("a", 6, "two")});
@@ -236,7 +236,7 @@ TEST_F(ObjectCacheTest, OfSeveralInformersTheNewestCounts) {
 // What ends an object must not be forgotten with it: an older version would be kept again.
 TEST(ObjectCacheFilterTest, WhatIsNotWorthKeepingIsUnknown) {
   ObjectCache cache;
-  ObjectFollower& informer = cache.Add(
+  ObjectEventHandler& informer = cache.Add(
       {.type = kConfigMaps, .namespace_name = "ns", .label_selector = ""}, [](const Json& object) {
         return GetString(object, {"data", "state"}) != "over";
       });
@@ -250,7 +250,7 @@ TEST(ObjectCacheFilterTest, WhatIsNotWorthKeepingIsUnknown) {
   informer.OnEvent(Changed(Thing("a", 7, "runs")));
   EXPECT_EQ(cache.Find(Key("a")).presence, Presence::kUnknown);
   informer.OnEvent(Changed(Thing("a", 9, "runs")));
-  EXPECT_EQ(cache.Find(Key("a")).presence, Presence::kFound) << "begun anew";
+  EXPECT_EQ(cache.Find(Key("a")).presence, Presence::kFound) << "restarted";
   EXPECT_EQ(cache.List(kConfigMaps, "ns", ""), std::nullopt);
 }
 
@@ -279,7 +279,7 @@ class CachedClientTest : public testing::Test {
   support::FakeApiClient api_;
   CallContext ctx_;
   ObjectCache cache_;
-  ObjectFollower& informer_ =
+  ObjectEventHandler& informer_ =
       cache_.Add({.type = kConfigMaps, .namespace_name = "ns", .label_selector = ""});
   NotingClient client_{api_, cache_};
   CachedReader reader_{client_, &cache_};
@@ -317,7 +317,7 @@ TEST_F(CachedClientTest, ThatAnObjectIsNotThereIsForTheApiServerToSay) {
   EXPECT_THAT(reader_.Get(ctx_, Key("b")), StatusIs(absl::StatusCode::kNotFound));
 }
 
-TEST_F(CachedClientTest, AfterAConflictTheObjectIsReadAnew) {
+TEST_F(CachedClientTest, AfterAConflictTheObjectIsReadAgain) {
   api_.Seed(kConfigMaps, Map("a", "one"));
   Deliver();
   Json object = *reader_.Get(ctx_, Key("a"));
@@ -329,7 +329,7 @@ TEST_F(CachedClientTest, AfterAConflictTheObjectIsReadAnew) {
   EXPECT_EQ(Gets(), 1);
 }
 
-TEST_F(CachedClientTest, AWriteWhoseAnswerIsLostIsReadAnew) {
+TEST_F(CachedClientTest, AWriteWhoseAnswerIsLostIsReadAgain) {
   api_.Seed(kConfigMaps, Map("a", "one"));
   Deliver();
   api_.FailNext("patch", "configmaps", absl::UnavailableError("away"), 1,
@@ -388,7 +388,7 @@ TEST_F(CachedClientTest, WithoutACacheEverythingIsRead) {
 // --- Informers
 
 // Notes what it is told.
-class Handler : public ObjectFollower {
+class Handler : public ObjectEventHandler {
  public:
   Handler(std::string name, std::vector<std::string>& told) : name_(std::move(name)), told_(told) {}
   void OnPage(const std::vector<Json>& objects, bool is_first) override {

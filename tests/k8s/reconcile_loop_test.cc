@@ -112,10 +112,10 @@ TEST_F(ReconcileLoopTest, AListCountsWhenItIsWhole) {
   EXPECT_THAT(Work(), ElementsAre("b", "c", "d"));
   loop_.OnPage({Thing("d", "2")}, /*is_first=*/true);
   EXPECT_THAT(Work(), ElementsAre("d2")) << "what is there already goes on meanwhile";
-  loop_.Wake("ns", "b");
+  loop_.Enqueue("ns", "b");
   EXPECT_THAT(Work(), ElementsAre("b"));
   loop_.OnListed();
-  loop_.Wake("ns", "b");
+  loop_.Enqueue("ns", "b");
   EXPECT_THAT(Work(), IsEmpty());
 }
 
@@ -127,8 +127,8 @@ TEST_F(ReconcileLoopTest, WhatIsOverIsNotHeld) {
   EXPECT_THAT(Work(), ElementsAre("a"));
   EXPECT_EQ(notebook_.last, Thing("a"));
   loop_.OnEvent({.kind = WatchEvent::Kind::kModified, .object = Thing("a", "over")});
-  loop_.Wake("ns", "a");
-  loop_.Wake("ns", "b");
+  loop_.Enqueue("ns", "a");
+  loop_.Enqueue("ns", "b");
   EXPECT_THAT(Work(), IsEmpty());
 }
 
@@ -146,8 +146,8 @@ TEST_F(ReconcileLoopTest, WhoWakesItNeedNotKnowIt) {
   notebook_.answers["a"] = {clock_.Now() + absl::Hours(5)};
   loop_.OnAll({Thing("a")});
   EXPECT_THAT(Work(), ElementsAre("a"));
-  loop_.Wake("ns", "a");
-  loop_.Wake("ns", "nobody");
+  loop_.Enqueue("ns", "a");
+  loop_.Enqueue("ns", "unknown");
   EXPECT_THAT(Work(), ElementsAre("a"));
 }
 
@@ -155,7 +155,7 @@ TEST_F(ReconcileLoopTest, WhatChangesWhileItIsLookedAtIsLookedAtAgain) {
   notebook_.answers["a"] = {clock_.Now() + absl::Hours(5), clock_.Now() + absl::Hours(5)};
   notebook_.on_look = [&](const std::string&) {
     notebook_.on_look = nullptr;
-    loop_.Wake("ns", "a");
+    loop_.Enqueue("ns", "a");
   };
   loop_.OnAll({Thing("a")});
   EXPECT_THAT(Work(), ElementsAre("a", "a"));
@@ -193,17 +193,17 @@ TEST_F(ReconcileLoopTest, ErrorsInARowAreRetriedLessAndLessOften) {
 TEST_F(ReconcileLoopTest, WhoHasBeenDueForTheLongestComesFirst) {
   loop_.OnAll({Thing("a"), Thing("b"), Thing("c")});
   EXPECT_THAT(Work(), ElementsAre("a", "b", "c"));
-  loop_.Wake("ns", "c");
+  loop_.Enqueue("ns", "c");
   clock_.Advance(absl::Seconds(1));
   loop_.OnEvent({.kind = WatchEvent::Kind::kModified, .object = Thing("a", "2")});
-  loop_.Wake("ns", "b");
+  loop_.Enqueue("ns", "b");
   clock_.Advance(absl::Seconds(1));
-  loop_.Wake("ns", "c");
+  loop_.Enqueue("ns", "c");
   EXPECT_THAT(Work(), ElementsAre("c", "a2", "b"));
 }
 
 // More than one thread can do: all get their share, whatever they are called.
-TEST_F(ReconcileLoopTest, NobodyStarvesUnderOverload) {
+TEST_F(ReconcileLoopTest, NoObjectStarvesUnderOverload) {
   constexpr int kObjects = 20;
   constexpr absl::Duration kCost = absl::Milliseconds(90);
   std::map<std::string, absl::Duration> last;
@@ -223,7 +223,7 @@ TEST_F(ReconcileLoopTest, NobodyStarvesUnderOverload) {
     if (clock_.Uptime() - woken >= absl::Seconds(1)) {
       woken += absl::Seconds(1);
       for (const auto& [other, seen] : last) {
-        loop_.Wake("ns", other);
+        loop_.Enqueue("ns", other);
       }
     }
     leads_ = clock_.Uptime() - begun < absl::Seconds(30);
@@ -288,7 +288,7 @@ class Gate : public Reconciler {
     std::scoped_lock lock(mutex_);
     held_.insert(name);
   }
-  void LetGo(const std::string& name) {
+  void Release(const std::string& name) {
     std::scoped_lock lock(mutex_);
     held_.erase(name);
     changed_.notify_all();
@@ -298,9 +298,9 @@ class Gate : public Reconciler {
     support::AwaitOn(changed_, lock, absl::StrCat(looks, " looks at ", name),
                      [&] { return looks_[name] >= looks; });
   }
-  void AwaitNobodyInside() {
+  void AwaitNoReconcile() {
     std::unique_lock lock(mutex_);
-    support::AwaitOn(changed_, lock, "nobody to be looked at", [&] { return inside_.empty(); });
+    support::AwaitOn(changed_, lock, "no object to be reconciled", [&] { return inside_.empty(); });
   }
   int looks(const std::string& name) {
     std::scoped_lock lock(mutex_);
@@ -375,7 +375,7 @@ TEST_F(WorkingLoopTest, NoObjectIsWorkedAtByTwoAtOnce) {
   Change("b");
   gate_.AwaitLooks("b", 3);
   EXPECT_EQ(gate_.looks("a"), 1) << "though it is due, and a thread is free";
-  gate_.LetGo("a");
+  gate_.Release("a");
   gate_.AwaitLooks("a", 2);
   EXPECT_FALSE(gate_.is_shared());
 }
@@ -387,11 +387,11 @@ TEST_F(WorkingLoopTest, WithoutTheLeadNothingGoesOn) {
   gate_.AwaitLooks("a", 1);
   gate_.AwaitLooks("b", 1);
   leads_ = false;
-  gate_.AwaitNobodyInside();
+  gate_.AwaitNoReconcile();
   EXPECT_EQ(gate_.stopped(), 2);
   Change("a");
-  gate_.LetGo("a");
-  gate_.LetGo("b");
+  gate_.Release("a");
+  gate_.Release("b");
   EXPECT_EQ(gate_.looks("a") + gate_.looks("b"), 2);
   leads_ = true;
   gate_.AwaitLooks("a", 2);
@@ -399,7 +399,7 @@ TEST_F(WorkingLoopTest, WithoutTheLeadNothingGoesOn) {
     clock_.Advance(kReconcileAgainFirst);
     return gate_.looks("b") == 2;
   });
-  gate_.AwaitNobodyInside();
+  gate_.AwaitNoReconcile();
   EXPECT_EQ(gate_.stopped(), 2);
 }
 
@@ -419,7 +419,7 @@ TEST_F(ReconcileLoopTest, FollowsAndWorksUntilItIsStopped) {
   ctx.stop = stop.get_token();
   clock_.SetAutoAdvance(true);
   absl::Status ended;
-  std::jthread following([&] { ended = loop.Follow(ctx, api); });
+  std::jthread following([&] { ended = loop.ListAndWatch(ctx, api); });
   std::jthread working([&] { loop.Work(ctx); });
   api.AwaitWatches(1);
   api.Seed(kConfigMaps, Thing("a"));
@@ -469,9 +469,9 @@ class CachedReconcileLoopTest : public testing::Test {
   support::FakeClock clock_;
   CallContext ctx_{.deadline = absl::InfiniteFuture(), .stop = {}, .clock = &clock_};
   Notebook notebook_;
-  const FollowedObjects objects_{.type = kConfigMaps, .namespace_name = "ns", .label_selector = ""};
+  const WatchedObjects objects_{.type = kConfigMaps, .namespace_name = "ns", .label_selector = ""};
   ObjectCache cache_;
-  ObjectFollower& kept_ =
+  ObjectEventHandler& kept_ =
       cache_.Add(objects_, [this](const Json& object) { return notebook_.Concerns(object); });
   ReconcileLoop loop_{objects_, notebook_, [] { return true; }, clock_, 1, &cache_};
   bool acted_ = false;
@@ -520,12 +520,12 @@ TEST_F(CachedReconcileLoopTest, AChangeByAnotherOrAWakeMeanwhileMakesItDue) {
   loop_.OnAll({Stored("a", 5, "1")});
   EXPECT_THAT(Work(), ElementsAre("a1", "a3"));
   WhileLooking([&] {
-    loop_.Wake("ns", "a");
+    loop_.Enqueue("ns", "a");
     Write(Stored("a", 8, "4"));
     Tell(Stored("a", 8, "4"));
   });
   Tell(Stored("a", 7, "3"));
-  loop_.Wake("ns", "a");
+  loop_.Enqueue("ns", "a");
   EXPECT_THAT(Work(), ElementsAre("a3", "a4"));
 }
 
@@ -555,7 +555,7 @@ TEST_F(CachedReconcileLoopTest, WhatThisProcessHasEndedIsNotLookedAtAgain) {
   kept_.OnAll({Stored("a", 5, "1"), Stored("b", 5)});
   loop_.OnAll({Stored("a", 5, "1"), Stored("b", 5)});
   EXPECT_THAT(Work(), ElementsAre("a1", "b"));
-  loop_.Wake("ns", "a");
+  loop_.Enqueue("ns", "a");
   EXPECT_THAT(Work(), IsEmpty());
   Tell(Stored("a", 6, "over"));
   EXPECT_THAT(Work(), IsEmpty());

@@ -481,7 +481,8 @@ TEST_F(RestClientTest, TriesAgainWhatMayBeDoneTwice) {
   EXPECT_EQ(requests().size(), 4u);
 }
 
-// The first answer is lost before or after the object was made, by this create or by somebody else.
+// The first answer is lost before or after the object was made, by this create or by another
+// client.
 TEST_F(RestClientTest, ACreateWhoseAnswerWasLostIsRepeatedUnderItsName) {
   for (const bool by_connection : {true, false}) {
     const auto lose = [&](ServedConnection& connection) {
@@ -506,7 +507,7 @@ TEST_F(RestClientTest, ACreateWhoseAnswerWasLostIsRepeatedUnderItsName) {
     EXPECT_EQ(k8s::Label(*created, "added-by"), "a webhook");
 
     Json other = ConfigMap("other");
-    other["data"]["key"] = "of somebody else";
+    other["data"]["key"] = "of another client";
     fake_.Seed(kConfigMaps, other);
     Start(FirstTimes(1, lose));
     EXPECT_THAT(client_->Create(ctx_, kConfigMaps, "ns", ConfigMap("other")),
@@ -517,7 +518,7 @@ TEST_F(RestClientTest, ACreateWhoseAnswerWasLostIsRepeatedUnderItsName) {
   }
 }
 
-TEST_F(RestClientTest, WhatExistsBeforeTheFirstAnswerIsNoCreateOfOurs) {
+TEST_F(RestClientTest, WhatExistsBeforeTheFirstAnswerIsNotCreatedHere) {
   Start();
   fake_.Seed(kConfigMaps, ConfigMap("one"));
   EXPECT_THAT(client_->Create(ctx_, kConfigMaps, "ns", ConfigMap("one")),
@@ -559,7 +560,7 @@ TEST_F(RestClientTest, CreatesOnceTheServerListens) {
 }
 
 // A kube-apiserver that has just started serves before it has read its roles.
-TEST_F(RestClientTest, AfterAnOutageARefusalIsNoAnswer) {
+TEST_F(RestClientTest, AfterAnOutageARefusalDoesNotCount) {
   for (const int status : {0, 503}) {  // Away, or not ready.
     auto seen = std::make_shared<std::atomic<int>>(0);
     Start([status, seen](const ServedRequest&, ServedConnection& connection) {

@@ -21,7 +21,7 @@ TEST(WebhookAnswerTest, IsToldByItsText) {
        false},
       {"admission webhook \"v.io\" is slow", false, false},
       {"admission webhook \"v.io", false, false},
-      {"denied the request: by nobody", false, false},
+      {"denied the request: by no webhook", false, false},
       {"failed calling webhook", false, false},
       {"", false, false},
   };

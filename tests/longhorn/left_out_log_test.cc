@@ -67,7 +67,7 @@ TEST_F(LeftOutLogTest, CountsEachResourceReasonAndRunOfItsOwn) {
   EXPECT_THAT(lines(), SizeIs(4));
 }
 
-TEST_F(LeftOutLogTest, BeyondItsLimitTheCountsBeginAnew) {
+TEST_F(LeftOutLogTest, BeyondItsLimitTheCountsRestart) {
   const int max = static_cast<int>(LeftOutLog::kCountsMax);
   for (int i = 0; i < max; ++i) {
     Note(1, "r1", absl::StrCat("kind", i));

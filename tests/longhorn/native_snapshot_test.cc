@@ -256,7 +256,7 @@ TEST_F(NativeSnapshotTest, RemovalOfADetachedVolumesIsAskedForAndNotAwaited) {
   EXPECT_THAT(Remove(made->uid()), IsOk());
   EXPECT_EQ(bed_.clock.Now(), asked_at);
   bed_.Pass(absl::Minutes(1));
-  EXPECT_TRUE(Get().is_being_deleted()) << "until somebody attaches the volume";
+  EXPECT_TRUE(Get().is_being_deleted()) << "until another client attaches the volume";
 }
 
 TEST_F(NativeSnapshotTest, RemovalWaitsForAManagerThatIsAway) {
@@ -279,13 +279,13 @@ TEST_F(NativeSnapshotTest, RemovalThatACloneForbidsIsRetriedThenNamed) {
 }
 
 // What survives of it is the name, and what the engine keeps.
-TEST_F(NativeSnapshotTest, OneWhoseObjectLonghornMadeAnewIsKnown) {
+TEST_F(NativeSnapshotTest, OneWhoseObjectLonghornMadeAgainIsKnown) {
   const std::string name = NativeSnapshotName("backup-uid", "volume-uid");
   ASSERT_THAT(CreateNative(Soon(), bed_.api(), request_, name), IsOk());
   bed_.Pass(absl::Seconds(6));
   const Snapshot made = Get(name);
-  EXPECT_FALSE(IsNativeMadeAnew(made));
-  bed_.Do([&] {  // As whoever deletes it by force.
+  EXPECT_FALSE(IsNativeMadeAgain(made));
+  bed_.Do([&] {  // As a user that deletes it by force.
     const k8s::ObjectKey key = support::NativeBed::SnapshotKey(name);
     ASSERT_THAT(bed_.api().Delete({}, key, {}), IsOk());
     ASSERT_THAT(bed_.api().Patch({}, key, k8s::PatchKind::kMerge,
@@ -294,13 +294,13 @@ TEST_F(NativeSnapshotTest, OneWhoseObjectLonghornMadeAnewIsKnown) {
     ASSERT_FALSE(bed_.api().Find(key).has_value());
   });
   bed_.AddSnapshot("newer");  // Longhorn looks when its engine's list has changed.
-  const Snapshot anew = Get(name);
-  EXPECT_NE(anew.uid(), made.uid());
-  EXPECT_FALSE(anew.is_to_be_taken());
-  EXPECT_TRUE(IsNativeMadeAnew(anew));
-  EXPECT_EQ(anew.EngineLabel(objects::kLonghornEngineBackupLabel),
+  const Snapshot again = Get(name);
+  EXPECT_NE(again.uid(), made.uid());
+  EXPECT_FALSE(again.is_to_be_taken());
+  EXPECT_TRUE(IsNativeMadeAgain(again));
+  EXPECT_EQ(again.EngineLabel(objects::kLonghornEngineBackupLabel),
             made.Label(objects::kBackupNameLabel));
-  EXPECT_EQ(StateOf(&anew, made.uid()), NativeState::kGone) << "for its backup, and its restore";
+  EXPECT_EQ(StateOf(&again, made.uid()), NativeState::kGone) << "for its backup, and its restore";
 }
 
 TEST_F(NativeSnapshotTest, RemovalThatTheRolesForbidIsNotRetried) {

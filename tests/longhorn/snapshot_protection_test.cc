@@ -44,7 +44,7 @@ TEST(LonghornProtectionTest, EachReasonHoldsAlone) {
     EXPECT_THAT(ReasonsOf(ProtectionsOf(Plain(), needs)), ElementsAre(ToString(reason)));
   }
   ProtectionInput input = Plain();
-  input.is_made_by_ours = true;
+  input.is_made_by_managed = true;
   EXPECT_THAT(ReasonsOf(ProtectionsOf(input, {})), ElementsAre("Backup"));
   input = Plain();
   input.backup = "nightly";

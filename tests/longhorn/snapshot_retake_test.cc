@@ -94,7 +94,7 @@ TEST_F(RetakeTest, OneWhoseNameIsThereNeedsNone) {
   ExpectRefused("Longhorn has one of its name");
 }
 
-TEST_F(RetakeTest, WithoutItsVolumeThereIsNone) {
+TEST_F(RetakeTest, WithoutItsVolumeNoneExists) {
   SetJson(archived_, {"spec", "volume"}, "pvc-gone");
   ExpectRefused("Longhorn does not have its volume");
   SetJson(archived_, {"spec", "volume"}, "");

@@ -103,16 +103,16 @@ class RawClient {
   std::string received_;
 };
 
-// Holds handlers until they are let go, and counts them.
+// Holds handlers until they are released, and counts them.
 class Gate {
  public:
   void Pass(const CallContext& ctx) {
     std::unique_lock lock(mutex_);
     most_inside_ = std::max(most_inside_, ++inside_);
     changed_.notify_all();
-    const bool is_let_go =
+    const bool is_released =
         changed_.wait_for(lock, ctx.stop, support::kAwaitMax, [&] { return is_open_; });
-    EXPECT_TRUE(is_let_go || ctx.stop.stop_requested()) << "the gate was not opened";
+    EXPECT_TRUE(is_released || ctx.stop.stop_requested()) << "the gate was not opened";
     --inside_;
   }
 
@@ -323,7 +323,7 @@ TEST_F(HttpServerTest, ARequestThatTricklesInIsCut) {
   EXPECT_EQ(outcome, RawClient::Outcome::kClosed);
 }
 
-TEST_F(HttpServerTest, OneThatSaysNothingIsCutToo) {
+TEST_F(HttpServerTest, OneThatSaysNothingIsClosedToo) {
   options_.limits.request_time_max = absl::Milliseconds(50);
   Start();
   RawClient silent(server_->port());

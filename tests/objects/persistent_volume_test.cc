@@ -59,7 +59,7 @@ TEST(PersistentVolumeTest, ACopyIsTheSameVolumeUnderAnotherName) {
   EXPECT_EQ(copy.json().at("spec").at("mountOptions"), Json::array({"noatime"}));
 }
 
-TEST(PersistentVolumeTest, AnAliasIsNobodysYet) {
+TEST(PersistentVolumeTest, AnAliasIsUnclaimedAtFirst) {
   PersistentVolume alias = Volume().AliasAs("x");
   EXPECT_EQ(alias.json(), (Json{{"apiVersion", "v1"},
                                 {"kind", "PersistentVolume"},

@@ -90,7 +90,7 @@ const FormCase kFormCases[] = {
 INSTANTIATE_TEST_SUITE_P(Table, ArgumentFormTest, testing::ValuesIn(kFormCases),
                          [](const auto& test) { return std::string(test.param.name); });
 
-TEST(ArgumentsTest, ReadsEveryFlagOfOursInBothForms) {
+TEST(ArgumentsTest, ReadsEveryFlagInBothForms) {
   for (const std::vector<std::string>& words :
        {std::vector<std::string>{"--client-qps=7.5", "--client-burst=9", "--kubeconfig=/k",
                                  "--kubecontext=c", "--namespace=v", "--features=a, b,,"},

@@ -107,9 +107,9 @@ TEST(HandshakeTest, AGroupIsFoundByItsName) {
   for (const auto& [name, id] : groups) {
     ASSERT_TRUE(ShareSocketWithGroup(path, From({{"PLUGIN_UNIX_SOCKET_GROUP", name}})).ok())
         << name;
-    struct stat facts {};
-    ASSERT_EQ(stat(path.c_str(), &facts), 0);
-    EXPECT_EQ(facts.st_gid, id) << name;
+    struct stat info {};
+    ASSERT_EQ(stat(path.c_str(), &info), 0);
+    EXPECT_EQ(info.st_gid, id) << name;
   }
 }
 

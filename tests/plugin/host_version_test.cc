@@ -9,7 +9,7 @@ namespace {
 
 constexpr HostKinds kOnlyOld = {.v2 = false, .item_block = false};
 constexpr HostKinds kV2 = {.v2 = true, .item_block = false};
-constexpr HostKinds kV2AndStandIns = {.v2 = true, .item_block = false, .stand_ins = true};
+constexpr HostKinds kV2AndPlaceholders = {.v2 = true, .item_block = false, .placeholders = true};
 constexpr HostKinds kAll = {.v2 = true, .item_block = true};
 
 struct HostCase {
@@ -35,9 +35,9 @@ const HostCase kHostCases[] = {
     {"Velero19", kOld, "grpc-go/1.40.0", "", kOnlyOld},
     {"Velero110Or111", kOld, "grpc-go/1.45.0", "", kOnlyOld},
     {"Velero111Declared", kOld, "grpc-go/1.45.0", "1.11", kV2},
-    {"Velero112", kOld, "grpc-go/1.54.0", "", kV2AndStandIns},
-    {"Velero1122", kOld, "grpc-go/1.56.3", "", kV2AndStandIns},
-    {"Velero113", kOld, "grpc-go/1.58.3", "", kV2AndStandIns},
+    {"Velero112", kOld, "grpc-go/1.54.0", "", kV2AndPlaceholders},
+    {"Velero1122", kOld, "grpc-go/1.56.3", "", kV2AndPlaceholders},
+    {"Velero113", kOld, "grpc-go/1.58.3", "", kV2AndPlaceholders},
     {"Velero114", kOld, "grpc-go/1.63.2", "", kV2},
     {"Velero115", kNew, "grpc-go/1.63.2", "", kAll},
     {"Velero115WithoutFlags", kNone, "grpc-go/1.63.2", "", kAll},
@@ -58,9 +58,9 @@ const HostCase kHostCases[] = {
     {"NegativeMinor", kOld, "grpc-go/1.-3", "", kOnlyOld},
     {"Zero", kOld, "grpc-go/0.99.0", "", kOnlyOld},
     {"DeclaredWins", kNew, "grpc-go/1.80.0", "v1.13.1", kV2},
-    {"Declared113", kOld, "grpc-c++/1.51.1", "1.13", kV2AndStandIns},
-    {"Declared112", kOld, "grpc-go/1.54.0", "v1.12.4", kV2AndStandIns},
-    {"Declared113NewerLibrary", kOld, "grpc-go/1.60.1", "1.13", kV2AndStandIns},
+    {"Declared113", kOld, "grpc-c++/1.51.1", "1.13", kV2AndPlaceholders},
+    {"Declared112", kOld, "grpc-go/1.54.0", "v1.12.4", kV2AndPlaceholders},
+    {"Declared113NewerLibrary", kOld, "grpc-go/1.60.1", "1.13", kV2AndPlaceholders},
     {"Declared113SinceUpgraded", kOld, "grpc-go/1.63.2", "1.13", kV2},
     {"Declared114OldLibrary", kOld, "grpc-go/1.58.3", "1.14", kV2},
     {"Declared111StandsIn", kOld, "grpc-go/1.54.0", "1.11", kV2},
@@ -68,7 +68,7 @@ const HostCase kHostCases[] = {
     {"Declared110", kNew, "grpc-go/1.80.0", "1.10", kOnlyOld},
     {"Declared115", kOld, "", "v1.15.0-rc.1", kAll},
     {"Declared2", kOld, "", "2.0", kAll},
-    {"DeclaredNonsense", kOld, "grpc-go/1.58.3", "latest", kV2AndStandIns},
+    {"DeclaredNonsense", kOld, "grpc-go/1.58.3", "latest", kV2AndPlaceholders},
 };
 INSTANTIATE_TEST_SUITE_P(Table, DetectHostKindsTest, testing::ValuesIn(kHostCases),
                          [](const auto& test) { return std::string(test.param.name); });

@@ -118,13 +118,13 @@ std::shared_ptr<grpc::Channel> PluginProcess::Connect() {
 
 void PluginProcess::Signal(int number) const { kill(pid_, number); }
 
-int PluginProcess::WaitForExit(absl::Duration patience) {
+int PluginProcess::WaitForExit(absl::Duration grace_period) {
   if (exited_) {
     return exit_status_;
   }
   const int pid_fd = static_cast<int>(syscall(SYS_pidfd_open, pid_, 0));
   pollfd ended = {pid_fd, POLLIN, 0};
-  const int count = poll(&ended, 1, static_cast<int>(absl::ToInt64Milliseconds(patience)));
+  const int count = poll(&ended, 1, static_cast<int>(absl::ToInt64Milliseconds(grace_period)));
   close(pid_fd);
   if (count != 1) {
     return -1;

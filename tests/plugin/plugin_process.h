@@ -32,7 +32,7 @@ class PluginProcess {
   // The first line of stdout, with its newline; what there is when the output ends or after a
   // minute.
   std::string ReadHandshake();
-  // The socket that the handshake names; "" when there was none.
+  // The socket that the handshake names; "" when none existed.
   std::string SocketPath();
   // A connection to the socket, messages unlimited.
   std::shared_ptr<grpc::Channel> Connect();
@@ -41,8 +41,8 @@ class PluginProcess {
   void AwaitStderr(const std::string& text);
 
   void Signal(int number) const;
-  // The status of waitpid(2); -1 when the process still runs after `patience`.
-  int WaitForExit(absl::Duration patience);
+  // The status of waitpid(2); -1 when the process still runs after `grace period`.
+  int WaitForExit(absl::Duration grace_period);
   // Everything written to stdout after the handshake, and all of stderr. Call after the exit.
   std::string RestOfStdout();
   std::string Stderr();

@@ -39,11 +39,11 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::MatchesRegex;
 
-constexpr absl::Duration kPatience = absl::Seconds(60);
+constexpr absl::Duration kGracePeriod = absl::Seconds(60);
 constexpr absl::Duration kAtOnce = absl::Seconds(1);
-constexpr absl::Duration kHostPatience = absl::Seconds(2);  // Then it kills.
+constexpr absl::Duration kHostGracePeriod = absl::Seconds(2);  // Then it kills.
 // While other tests run on the machine, less is no promise.
-constexpr absl::Duration kBusyPatience = absl::Seconds(30);
+constexpr absl::Duration kBusyGracePeriod = absl::Seconds(30);
 constexpr char kName[] = "example.io/scripted";
 constexpr int kParallelCalls = 16;
 
@@ -84,7 +84,7 @@ grpc::Status Execute(const std::shared_ptr<grpc::Channel>& channel, const std::s
 
 grpc::Status AskForShutdown(const std::shared_ptr<grpc::Channel>& channel) {
   grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + absl::ToChronoSeconds(kPatience));
+  context.set_deadline(std::chrono::system_clock::now() + absl::ToChronoSeconds(kGracePeriod));
   ::plugin::Empty request;
   ::plugin::Empty response;
   return ::plugin::GRPCController::NewStub(channel)->Shutdown(&context, request, &response);
@@ -94,7 +94,7 @@ bool ExitedWith(int status, int code) { return WIFEXITED(status) && WEXITSTATUS(
 
 TEST(ProcessTest, StartedByHandItExplainsItselfAndFails) {
   PluginProcess process(WithoutCookie());
-  EXPECT_TRUE(ExitedWith(process.WaitForExit(kPatience), 1));
+  EXPECT_TRUE(ExitedWith(process.WaitForExit(kGracePeriod), 1));
   EXPECT_EQ(process.RestOfStdout(), "");
   EXPECT_THAT(process.Stderr(), HasSubstr("is a plugin of Velero"));
 }
@@ -103,25 +103,25 @@ TEST(ProcessTest, WrongCookieIsNoHost) {
   PluginProcess::Options options = Scripted();
   options.environment["VELERO_PLUGIN"] = "goodbye";
   PluginProcess process(options);
-  EXPECT_TRUE(ExitedWith(process.WaitForExit(kPatience), 1));
+  EXPECT_TRUE(ExitedWith(process.WaitForExit(kGracePeriod), 1));
   EXPECT_EQ(process.RestOfStdout(), "");
 }
 
 TEST(ProcessTest, VersionNeedsNoHost) {
   PluginProcess process(WithoutCookie({"version"}));
-  EXPECT_TRUE(ExitedWith(process.WaitForExit(kPatience), 0));
+  EXPECT_TRUE(ExitedWith(process.WaitForExit(kGracePeriod), 0));
   EXPECT_THAT(process.RestOfStdout(), MatchesRegex("velero-plugin-for-csi-delta [0-9.]+\n"));
 }
 
 TEST(ProcessTest, InstallCopiesTheExecutable) {
   PluginProcess process(Scripted());  // Lends its folder.
   PluginProcess installer(WithoutCookie({"install", process.folder()}));
-  EXPECT_TRUE(ExitedWith(installer.WaitForExit(kPatience), 0)) << installer.Stderr();
+  EXPECT_TRUE(ExitedWith(installer.WaitForExit(kGracePeriod), 0)) << installer.Stderr();
   const std::string copy = process.folder() + "/velero-plugin-for-csi-delta";
   EXPECT_EQ(fs::file_size(copy), fs::file_size(ScriptedPlugin()));
 
   PluginProcess failing(WithoutCookie({"install", "/no/such/folder"}));
-  EXPECT_TRUE(ExitedWith(failing.WaitForExit(kPatience), 1));
+  EXPECT_TRUE(ExitedWith(failing.WaitForExit(kGracePeriod), 1));
   EXPECT_THAT(failing.Stderr(), HasSubstr("/no/such/folder"));
 }
 
@@ -131,7 +131,7 @@ TEST(ProcessTest, HandshakeIsOneLineAndThenSilence) {
   const auto channel = process.Connect();
   EXPECT_TRUE(Execute(channel, Item("log")).ok());
   EXPECT_TRUE(AskForShutdown(channel).ok());
-  EXPECT_TRUE(ExitedWith(process.WaitForExit(kPatience), 0));
+  EXPECT_TRUE(ExitedWith(process.WaitForExit(kGracePeriod), 0));
   EXPECT_EQ(process.RestOfStdout(), "");
 }
 
@@ -149,7 +149,7 @@ TEST(ProcessTest, ForeignProtocolIsRefused) {
   PluginProcess::Options options = Scripted();
   options.environment["PLUGIN_PROTOCOL_VERSIONS"] = "3";
   PluginProcess process(options);
-  EXPECT_TRUE(ExitedWith(process.WaitForExit(kPatience), 1));
+  EXPECT_TRUE(ExitedWith(process.WaitForExit(kGracePeriod), 1));
   EXPECT_EQ(process.RestOfStdout(), "");
   EXPECT_THAT(process.Stderr(), HasSubstr("offers plugin protocol 3"));
 }
@@ -227,7 +227,7 @@ TEST(ProcessTest, InDoubtListsOnlyWhatEveryHostKnows) {
   ASSERT_EQ(listing.plugins_size(), 1);
   EXPECT_EQ(listing.plugins(0).kind(), "DeleteItemAction");
   AskForShutdown(process.Connect());
-  process.WaitForExit(kPatience);
+  process.WaitForExit(kGracePeriod);
   EXPECT_THAT(process.Stderr(), HasSubstr("CSI_DELTA_VELERO_VERSION"));
 }
 
@@ -266,12 +266,12 @@ TEST_P(ShutdownTest, RepliesAtOnceExitsInTimeAndLeavesNoSocket) {
   // ends has waited for none of them.
   EXPECT_TRUE(AskForShutdown(channel).ok());
   const absl::Duration answered_after = absl::Now() - asked;
-  EXPECT_TRUE(ExitedWith(process.WaitForExit(kPatience), 0));
+  EXPECT_TRUE(ExitedWith(process.WaitForExit(kGracePeriod), 0));
   const absl::Duration ended_after = absl::Now() - asked;
-  EXPECT_LT(ended_after, kBusyPatience);
+  EXPECT_LT(ended_after, kBusyGracePeriod);
   if (support::AssertsSeconds("a plugin that is asked to end does so at once")) {
     EXPECT_LT(answered_after, kAtOnce);
-    EXPECT_LT(ended_after, kHostPatience);
+    EXPECT_LT(ended_after, kHostGracePeriod);
   }
   EXPECT_FALSE(fs::exists(process.SocketPath()));
   if (call != nullptr) {
@@ -294,7 +294,7 @@ TEST(ProcessTest, InterruptAndBrokenPipeAreIgnored) {
   process.Signal(SIGPIPE);
   EXPECT_TRUE(Execute(channel, Item("")).ok());
   process.Signal(SIGTERM);
-  const int status = process.WaitForExit(kPatience);
+  const int status = process.WaitForExit(kGracePeriod);
   EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
 }
 
@@ -331,7 +331,7 @@ TEST(ProcessTest, TwoProcessesSideBySide) {
   EXPECT_NE(first.SocketPath(), second.SocketPath());
   EXPECT_TRUE(Execute(first.Connect(), Item("")).ok());
   first.Signal(SIGKILL);
-  first.WaitForExit(kPatience);
+  first.WaitForExit(kGracePeriod);
   EXPECT_TRUE(Execute(second.Connect(), Item("")).ok());
 }
 
@@ -348,7 +348,7 @@ TEST(ProcessTest, MessagesOf32MiBPassBothWays) {
 TEST(ProcessTest, CrashIsReportedAsOneErrorLine) {
   PluginProcess process(Scripted());
   EXPECT_FALSE(Execute(process.Connect(), Item("crash")).ok());
-  const int status = process.WaitForExit(kPatience);
+  const int status = process.WaitForExit(kGracePeriod);
   EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
   const std::string text = process.Stderr();
   const absl::StatusOr<Json> line = ParseJsonObject(text.substr(0, text.find('\n')));
@@ -362,7 +362,7 @@ TEST(ProcessTest, EveryLogLineIsSafeForTheHost) {
   EXPECT_TRUE(Execute(process.Connect(), Item("log")).ok());
   EXPECT_FALSE(Execute(process.Connect(), Item("fail-badly")).ok());
   EXPECT_TRUE(AskForShutdown(process.Connect()).ok());
-  process.WaitForExit(kPatience);
+  process.WaitForExit(kGracePeriod);
   for (absl::string_view text : absl::StrSplit(process.Stderr(), '\n', absl::SkipEmpty())) {
     EXPECT_LT(text.size(), 64 << 10);
     const absl::StatusOr<Json> line = ParseJsonObject(text);

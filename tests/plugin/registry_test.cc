@@ -81,10 +81,10 @@ TEST(BuildListingTest, ListsTheKindsOfTheHostInOrder) {
   EXPECT_THAT(
       Texts(BuildListing("/plugins/p", registry, {.v2 = true, .item_block = false})),
       ElementsAre("/plugins/p DeleteItemAction a.b/z", "/plugins/p DeleteItemAction a.b/c"));
-  registry.deletion.AddStandIn("a.b/s", std::make_unique<NullDelete>());
+  registry.deletion.AddPlaceholder("a.b/s", std::make_unique<NullDelete>());
   EXPECT_THAT(Texts(BuildListing("p", registry, {})),
               ElementsAre("p DeleteItemAction a.b/z", "p DeleteItemAction a.b/c"));
-  EXPECT_THAT(Texts(BuildListing("p", registry, {.stand_ins = true})),
+  EXPECT_THAT(Texts(BuildListing("p", registry, {.placeholders = true})),
               ElementsAre("p DeleteItemAction a.b/z", "p DeleteItemAction a.b/c",
                           "p DeleteItemAction a.b/s"));
   EXPECT_THAT(Texts(BuildListing("p", Registry(), {.v2 = true, .item_block = true})), IsEmpty());

@@ -1,4 +1,4 @@
-// Where the program offers the names that Velero 1.12 and 1.13 look for: never where somebody else
+// Where the program offers the names that Velero 1.12 and 1.13 look for: never where another plugin
 // may have them, because a name that comes twice stops the server.
 #include <gmock/gmock.h>
 #include <grpcpp/client_context.h>
@@ -94,9 +94,9 @@ class Host {
   std::shared_ptr<grpc::Channel> channel_;
 };
 
-class StandInTest : public testing::TestWithParam<HostCase> {};
+class PlaceholderTest : public testing::TestWithParam<HostCase> {};
 
-TEST_P(StandInTest, OfferedOnlyWhereMissedAndFree) {
+TEST_P(PlaceholderTest, OfferedOnlyWhereMissedAndFree) {
   const std::vector<std::string> found = Host(GetParam()).StandIns();
   if (GetParam().want) {
     EXPECT_THAT(found, ElementsAre(absl::StrCat("BackupItemActionV2 ", kBackup),
@@ -124,10 +124,10 @@ const HostCase kHostCases[] = {
     {"Velero118", kNew, "grpc-go/1.80.0", Beside::kNothing, false},
     {"Unknown", kOld, "", Beside::kNothing, false},
 };
-INSTANTIATE_TEST_SUITE_P(Table, StandInTest, testing::ValuesIn(kHostCases),
+INSTANTIATE_TEST_SUITE_P(Table, PlaceholderTest, testing::ValuesIn(kHostCases),
                          [](const auto& test) { return std::string(test.param.name); });
 
-TEST(StandInActionTest, NoItemIsAskedForAndAnyComesBackByteForByte) {
+TEST(PlaceholderActionTest, NoItemIsAskedForAndAnyComesBackByteForByte) {
   Host host(kVelero113);
   const auto backup = v2::BackupItemAction::NewStub(host.channel());
   const auto restore = v2::RestoreItemAction::NewStub(host.channel());

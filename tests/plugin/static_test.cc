@@ -63,7 +63,7 @@ TEST(StaticProgramTest, NeedsNoInterpreterAndNoLibrary) {
   }
 }
 
-// Runs the program in a root that holds nothing but itself and /tmp, as a user nobody knows;
+// Runs the program in a root that holds nothing but itself and /tmp, as an unknown user;
 // returns the first line of its stdout.
 std::string HandshakeInEmptyRoot(const std::string& root) {
   int out[2];

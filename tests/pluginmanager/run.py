@@ -11,7 +11,7 @@ and run over two plugins: the scripted one of tests/plugin, whose actions do wha
 and the product. Prints the harness's PASS and FAIL lines, each with release, plugin and command line
 before the name of the case, and as the last line `N passed, N failed`. Exits non-zero unless everything passed.
 
-Without --product or --scripted the binaries are those of build/release. --update lets
+Without --product or --scripted the binaries are those of build/release. --update has
 Go complete the module files; needed once after a version changed.
 """
 

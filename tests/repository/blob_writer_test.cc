@@ -346,7 +346,7 @@ TEST_F(BlobWriterTest, TellsWhereTreesWentAndBlobsThatWereNamed) {
   ASSERT_THAT(Add(writer, "tree", BlobType::kTree), IsOk());
   ASSERT_THAT(writer.Flush(), IsOk());
   ASSERT_THAT(writer.tree_places(), SizeIs(2));
-  for (const TreePlace& place : writer.tree_places()) {
+  for (const TreeLocation& place : writer.tree_places()) {
     const BlobType type = place.tree == Id::Of("tree") ? BlobType::kTree : BlobType::kData;
     EXPECT_THAT(repository_->LoadBlobAt(ctx_, {type, place.tree}, place.location),
                 IsOkAndHolds(type == BlobType::kTree ? "tree" : "manifest"));

@@ -73,7 +73,7 @@ class ChainTest : public RepositoryFixture {
   std::unique_ptr<Repository> repository_;
 };
 
-TEST_F(ChainTest, TheEndIsWhatNobodyBuildsOn) {
+TEST_F(ChainTest, TheEndIsTheSnapshotWithoutChildren) {
   EXPECT_EQ(End(), std::nullopt);
   const Id first = Add("a", std::nullopt, 100);
   const Id second = Add("a", first, 50);

@@ -232,7 +232,7 @@ TEST_F(CheckerTest, SizesMustAddUp) {
 }
 
 TEST_F(CheckerTest, VolumesAreWhatTheirManifestSays) {
-  // A root of ours whose image is another volume's, of another size.
+  // A valid root whose image is another volume's, of another size.
   std::unique_ptr<Repository> repository = Open();
   ASSERT_THAT(repository->LoadIndex(ctx_), IsOk());
   RepoSnapshot snapshot = *repository->LoadSnapshot(ctx_, id_);

@@ -81,7 +81,7 @@ TEST_F(CopierTest, CopiesAllOnceAndKeepsTrees) {
   EXPECT_EQ(copy.original, first);
 }
 
-// Somebody unlocks while the snapshot is put: what it needs may be pruned by now.
+// Another client unlocks while the snapshot is put: what it needs may be pruned by now.
 TEST_F(CopierTest, ALockThatIsLostWithTheSnapshotTakesItBack) {
   BackUp(Image({1}));
   support::WatchedStore watched(other_);

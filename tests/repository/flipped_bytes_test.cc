@@ -87,7 +87,7 @@ TEST_F(FlippedBytesTest, NoneIsTakenForTheTruth) {
   }
   EXPECT_EQ(kinds, (std::set<std::string>{"aux", "config", "data", "index", "keys", "locks",
                                           "snapshots"}));
-  EXPECT_GT(harmless, 0);  // A locator, a lock, a pack's header: nobody needs them to restore.
+  EXPECT_GT(harmless, 0);  // A locator, a lock, a pack's header: a restore does not need them.
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// A repository from somebody who wants to harm: whoever knows a key can seal anything. Each thing
+// A repository from an attacker: a client with a key can encrypt anything. Each thing
 // that is wrong is an error that names it, or harmless; what is good beside it stays readable, and
 // nothing that could be needed is removed.
 #include <gmock/gmock.h>
@@ -55,7 +55,7 @@ class HostileRepositoryTest : public MaintenanceFixture {
     return PutRaw(kind, Sealer(repository->master_key(), random_).Seal("\x02" + frame));
   }
 
-  // A snapshot of trees that nobody honest writes. `texts`: the root last.
+  // A snapshot of trees that no honest client writes. `texts`: the root last.
   Id SealTrees(const std::vector<std::string>& texts) {
     const std::unique_ptr<Repository> repository = Open();
     BlobWriter writer(ctx_, *repository, writer_options_);
@@ -164,7 +164,7 @@ TEST_F(HostileRepositoryTest, AConfigThatIsNotOneIsAnErrorThatSaysSo) {
 TEST_F(HostileRepositoryTest, ALockThatDoesNotReadRunsOutLikeAnyOther) {
   PutRaw(FileKind::kLock, "");
   const std::unique_ptr<Repository> first = Open();
-  EXPECT_THAT(TakeLock(*first), IsOk());  // What a writer never finished locks nobody out.
+  EXPECT_THAT(TakeLock(*first), IsOk());  // What a writer never finished locks no client out.
   for (int kind = 0; kind < 6; ++kind) {
     const Id id = kind == 0   ? PutRaw(FileKind::kLock, "garbage")
                   : kind == 1 ? PutRaw(FileKind::kLock, std::string(1 << 20, 'x'))
@@ -196,7 +196,8 @@ TEST_F(HostileRepositoryTest, ASnapshotThatDoesNotReadIsNamedAndTheOthersAreList
       absl::StrCat("\"tree\":\"", Open()->LoadSnapshot(ctx_, good_)->tree.Hex());
   const std::vector<Id> bad = {
       PutRaw(FileKind::kSnapshot, ""),
-      PutRaw(FileKind::kSnapshot, "garbage that is longer than an envelope, but sealed by nobody"),
+      PutRaw(FileKind::kSnapshot,
+             "garbage that is longer than an envelope, but encrypted by no key"),
       Seal(FileKind::kSnapshot, "{}"),
       Seal(FileKind::kSnapshot, std::string(1000, '[')),
       Seal(FileKind::kSnapshot, with(tree, absl::StrCat("\"tree\":\"", Id().Hex()))),
@@ -219,7 +220,7 @@ TEST_F(HostileRepositoryTest, ASnapshotThatDoesNotReadIsNamedAndTheOthersAreList
   EXPECT_EQ(report.errors, static_cast<int64_t>(bad.size())) << Describe(report);
   EXPECT_THAT(KindsOf(report), testing::ElementsAre("snapshot-unreadable"));
   ExpectGoodIsReadable();
-  // Whoever prunes does not know what these snapshots need.
+  // A prune does not know what these snapshots need.
   const Objects before = store_.objects();
   EXPECT_THAT(Prune(Thorough()), testing::Not(IsOk()));
   EXPECT_TRUE(store_.objects() == before);
@@ -253,7 +254,7 @@ TEST_F(HostileRepositoryTest, AnIndexOfImpossibleNumbersIsDamageThatNamesTheFile
 
 // Entries that are possible, and lie: beyond the end of the pack, over each other, as another type,
 // with lengths that would take gigabytes.
-TEST_F(HostileRepositoryTest, AnIndexThatLiesIsDamageOrHarmless) {
+TEST_F(HostileRepositoryTest, AWrongIndexIsDamageOrHarmless) {
   const BlobId id = Id::Of(image_);
   const PackId pack = PackOf(image_);
   for (const char* numbers :
@@ -371,7 +372,7 @@ TEST_F(HostileRepositoryTest, ATreeThatIsNoneIsFoundAndNothingIsPrunedOrCopiedBe
   }
 }
 
-// Hashes rule out cycles; what is left is as deep or wide as somebody cares to write.
+// Hashes rule out cycles; what is left is as deep or wide as an attacker cares to write.
 TEST_F(HostileRepositoryTest, DeepAndWideTreesAreWalkedInBoundedMemory) {
   std::vector<std::string> chain = {Tree("")};
   for (int depth = 0; depth < 3000; ++depth) {

@@ -206,7 +206,7 @@ TEST_P(BlobIndexTest, FindsEveryBlob) {
   EXPECT_EQ(index.in_scratch(), GetParam() != kTableMemoryBytesMax);
   EXPECT_EQ(scratch_.peak_bytes() > 0, index.in_scratch());
   for (const IndexedPack& pack : packs) {
-    EXPECT_EQ(index.facts(*index.FindPack(pack.id)).blobs, pack.entries.size());
+    EXPECT_EQ(index.info(*index.FindPack(pack.id)).blobs, pack.entries.size());
     for (const PackEntry& entry : pack.entries) {
       EXPECT_THAT(index.Lookup(entry.handle),
                   IsOkAndHolds(ElementsAre(BlobLocation{.pack = pack.id, .span = entry.span})));

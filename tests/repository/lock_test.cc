@@ -71,71 +71,71 @@ TEST(LockOwnerTest, OtherHostnamesProveNothing) {
 
 struct DeathCase {
   const char* name;
-  std::function<void(LockOwner&, LockWitnesses&)> change;
+  std::function<void(LockOwner&, LivenessProbes&)> change;
   bool dead;
 };
 
 TEST(LockOwnerTest, OnlyProofCounts) {
   const std::vector<DeathCase> cases = {
-      {"alive", [](LockOwner&, LockWitnesses&) {}, false},
-      {"gone", [](LockOwner&, LockWitnesses& w) { w.start_ticks_of = [](int64_t) { return 0; }; },
+      {"alive", [](LockOwner&, LivenessProbes&) {}, false},
+      {"gone", [](LockOwner&, LivenessProbes& w) { w.start_ticks_of = [](int64_t) { return 0; }; },
        true},
       {"pid used again",
-       [](LockOwner&, LockWitnesses& w) { w.start_ticks_of = [](int64_t) { return 778; }; }, true},
+       [](LockOwner&, LivenessProbes& w) { w.start_ticks_of = [](int64_t) { return 778; }; }, true},
       {"cannot be told",
-       [](LockOwner&, LockWitnesses& w) {
+       [](LockOwner&, LivenessProbes& w) {
          w.start_ticks_of = [](int64_t) { return std::nullopt; };
        },
        false},
       {"gone, but another boot",
-       [](LockOwner& o, LockWitnesses& w) {
+       [](LockOwner& o, LivenessProbes& w) {
          o.process.boot_id = "other";
          w.start_ticks_of = [](int64_t) { return 0; };
        },
        false},
       {"gone, but another namespace",
-       [](LockOwner& o, LockWitnesses& w) {
+       [](LockOwner& o, LivenessProbes& w) {
          o.process.pid_namespace = 1;
          w.start_ticks_of = [](int64_t) { return 0; };
        },
        false},
       {"gone, but we do not know ourselves",
-       [](LockOwner&, LockWitnesses& w) {
+       [](LockOwner&, LivenessProbes& w) {
          w.self = {};
          w.start_ticks_of = [](int64_t) { return 0; };
        },
        false},
       {"gone, but it did not say its start",
-       [](LockOwner& o, LockWitnesses& w) {
+       [](LockOwner& o, LivenessProbes& w) {
          o.process.start_ticks = 0;
          w.start_ticks_of = [](int64_t) { return 0; };
        },
        false},
       {"pod gone",
-       [](LockOwner& o, LockWitnesses& w) {
+       [](LockOwner& o, LivenessProbes& w) {
          o = {.name = "worker", .process = {}, .pod_uid = "u"};
          w.pod_is_gone = [](const std::string& uid) { return uid == "u"; };
        },
        true},
       {"pod alive",
-       [](LockOwner& o, LockWitnesses& w) {
+       [](LockOwner& o, LivenessProbes& w) {
          o = {.name = "worker", .process = {}, .pod_uid = "u"};
          w.pod_is_gone = [](const std::string&) { return false; };
        },
        false},
-      {"pod gone, but nobody to ask",
-       [](LockOwner& o, LockWitnesses&) { o = {.name = "w", .process = {}, .pod_uid = "u"}; },
+      {"pod gone, but no server to ask",
+       [](LockOwner& o, LivenessProbes&) { o = {.name = "w", .process = {}, .pod_uid = "u"}; },
        false},
   };
   for (const DeathCase& one : cases) {
     LockOwner owner = {.name = "x", .process = SomeProcess(), .pod_uid = ""};
-    LockWitnesses witnesses;
-    witnesses.self = SomeProcess();
-    witnesses.start_ticks_of = [](int64_t pid) -> std::optional<uint64_t> {
+    LivenessProbes liveness_probes;
+    liveness_probes.self = SomeProcess();
+    liveness_probes.start_ticks_of = [](int64_t pid) -> std::optional<uint64_t> {
       return pid == 42 ? 777 : 0;
     };
-    one.change(owner, witnesses);
-    EXPECT_EQ(IsProvenDead(owner, witnesses), one.dead) << one.name;
+    one.change(owner, liveness_probes);
+    EXPECT_EQ(IsProvenDead(owner, liveness_probes), one.dead) << one.name;
   }
 }
 
@@ -143,15 +143,16 @@ TEST(LockOwnerTest, OnlyProofCounts) {
 TEST(LockOwnerTest, AStartTimeProvesDeathInsideOneTimeNamespaceOnly) {
   LockOwner owner = {.name = "x", .process = SomeProcess(), .pod_uid = ""};
   owner.process.time_namespace = 5;
-  LockWitnesses witnesses;
-  witnesses.self = SomeProcess();
-  witnesses.start_ticks_of = [](int64_t) { return 778; };
-  EXPECT_FALSE(IsProvenDead(owner, witnesses));
-  witnesses.self.time_namespace = 5;
-  EXPECT_TRUE(IsProvenDead(owner, witnesses));
-  witnesses.self.time_namespace = 6;
-  witnesses.start_ticks_of = [](int64_t) { return 0; };
-  EXPECT_TRUE(IsProvenDead(owner, witnesses)) << "no process has its pid, from wherever one looks";
+  LivenessProbes liveness_probes;
+  liveness_probes.self = SomeProcess();
+  liveness_probes.start_ticks_of = [](int64_t) { return 778; };
+  EXPECT_FALSE(IsProvenDead(owner, liveness_probes));
+  liveness_probes.self.time_namespace = 5;
+  EXPECT_TRUE(IsProvenDead(owner, liveness_probes));
+  liveness_probes.self.time_namespace = 6;
+  liveness_probes.start_ticks_of = [](int64_t) { return 0; };
+  EXPECT_TRUE(IsProvenDead(owner, liveness_probes))
+      << "no process has its pid, from wherever one looks";
 }
 
 TEST(LockOwnerTest, TheKernelKnowsTheLivingAndTheDead) {
@@ -200,8 +201,8 @@ class LockTest : public RepositoryFixture {
     ctx_.clock = &step_;
     options_.refresh_by_thread = false;
     options_.owner = {.name = "us", .process = SomeProcess(), .pod_uid = ""};
-    options_.witnesses.self = SomeProcess();
-    options_.witnesses.start_ticks_of = [](int64_t) { return 777; };
+    options_.liveness_probes.self = SomeProcess();
+    options_.liveness_probes.start_ticks_of = [](int64_t) { return 777; };
   }
 
   absl::StatusOr<std::unique_ptr<Lock>> Acquire(bool exclusive,
@@ -213,7 +214,7 @@ class LockTest : public RepositoryFixture {
     return Lock::Acquire(ctx_, *repository_, options);
   }
 
-  // A lock of somebody else, in the store.
+  // A lock of another client, in the store.
   Id PutForeign(bool exclusive, const std::string& hostname = "laptop") {
     const LockFile file = {.time = step_.Now() + absl::Hours(24 * foreign_count_++),
                            .exclusive = exclusive,
@@ -252,12 +253,12 @@ TEST_F(LockTest, IsThereUntilReleased) {
   EXPECT_THAT(Locks(), IsEmpty());
 }
 
-TEST_F(LockTest, WhoGoesWithWhom) {
-  for (const bool theirs : {false, true}) {
-    const Id foreign = PutForeign(theirs);
-    for (const bool ours : {false, true}) {
-      const auto lock = Acquire(ours);
-      EXPECT_EQ(lock.ok(), !theirs && !ours);
+TEST_F(LockTest, LocksThatGoTogether) {
+  for (const bool others : {false, true}) {
+    const Id foreign = PutForeign(others);
+    for (const bool own : {false, true}) {
+      const auto lock = Acquire(own);
+      EXPECT_EQ(lock.ok(), !others && !own);
       if (!lock.ok()) {
         EXPECT_TRUE(IsLocked(lock.status()));
         EXPECT_THAT(std::string(lock.status().message()), HasSubstr("eve on laptop"));
@@ -283,7 +284,7 @@ TEST_F(LockTest, SaysWhatItMetOfRunsThatMayNotHaveEnded) {
   dead.process.start_ticks = 1;
   PutForeign(true, EncodeLockHostname(dead));
   PutForeign(false, EncodeLockHostname(options_.owner));  // Seen alive.
-  PutForeign(false);                                      // Not one of ours.
+  PutForeign(false);                                      // Not of csi-delta.
   const auto lock = Acquire(false);
   ASSERT_THAT(lock, IsOk());
   EXPECT_EQ((*lock)->unfinished().removed, 1);
@@ -291,7 +292,7 @@ TEST_F(LockTest, SaysWhatItMetOfRunsThatMayNotHaveEnded) {
   EXPECT_THAT(Locks(), SizeIs(3));
 }
 
-TEST_F(LockTest, ALockThatNobodyRefreshesRunsOut) {
+TEST_F(LockTest, AStaleLockExpires) {
   PutForeign(true);
   step_.SetForward(absl::Hours(24));  // Times of day say nothing.
   const absl::Duration begun = step_.Uptime();
@@ -389,7 +390,7 @@ TEST_F(LockTest, AnOldOrMissingLockDoesNotPassTheFence) {
   EXPECT_THAT((*lock)->Fence(ctx_), StatusIs(absl::StatusCode::kAborted));
 }
 
-TEST_F(LockTest, ALockThatWasRemovedIsNotMadeAnew) {
+TEST_F(LockTest, ALockThatWasRemovedIsNotMadeAgain) {
   const auto lock = Acquire(false);
   ASSERT_THAT(lock, IsOk());
   store_.RemoveObject(Locks()[0]);
@@ -399,7 +400,7 @@ TEST_F(LockTest, ALockThatWasRemovedIsNotMadeAnew) {
   EXPECT_THAT((*lock)->Fence(ctx_), StatusIs(absl::StatusCode::kAborted));
 }
 
-TEST_F(LockTest, AFaultAtAnyCallLeavesNoLockThatNobodyHolds) {
+TEST_F(LockTest, AFaultAtAnyCallLeavesNoAbandonedLock) {
   for (int64_t call = 1; call <= 3; ++call) {
     store_.AddFault({.first_call = call, .last_call = call, .status = absl::UnavailableError("x")});
     { const auto lock = Acquire(true); }
@@ -409,7 +410,7 @@ TEST_F(LockTest, AFaultAtAnyCallLeavesNoLockThatNobodyHolds) {
 }
 
 // When its file is in the store, while it settles, and while it is replaced.
-TEST_F(LockTest, AStopAtAnyMomentLeavesNoLockThatNobodyHolds) {
+TEST_F(LockTest, AStopAtAnyMomentLeavesNoAbandonedLock) {
   support::WatchedStore watched(store_);
   const auto repository = Repository::Open(ctx_, watched, kTestPassword, environment_);
   ASSERT_THAT(repository, IsOk());

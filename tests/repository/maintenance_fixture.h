@@ -20,7 +20,7 @@ namespace csidelta::repository {
 inline constexpr int64_t kTestChunkBytes = kChunkBytesMin;
 
 // Repositories in memory with some generations of a small volume. Each step opens the repository
-// anew, as programs do.
+// again, as programs do.
 class MaintenanceFixture : public RepositoryFixture {
  protected:
   MaintenanceFixture() {

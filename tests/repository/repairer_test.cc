@@ -45,7 +45,7 @@ class RepairerTest : public MaintenanceFixture {
     return RepairPacks(ctx_, *repository, *lock, packs, options);
   }
 
-  BlobRefill RefillFromImage() const {
+  BlobRepairSource RepairSourceOfImage() const {
     return [this](const CallContext&, const BlobHandle& handle) -> absl::StatusOr<std::string> {
       for (std::size_t at = 0; at < image_.size(); at += kTestChunkBytes) {
         if (Id::Of(image_.substr(at, kTestChunkBytes)) == handle.id) {
@@ -194,7 +194,7 @@ TEST_F(RepairerTest, IndexRepairMayDieAtAnyCall) {
 
 // --- Packs ---
 
-TEST_F(RepairerTest, MovesWhatIsIntactAndRefillsTheRest) {
+TEST_F(RepairerTest, MovesWhatIsIntactAndFillsInTheRest) {
   const std::string damaged = Noise(kTestChunkBytes, 2);
   const PackId pack = PackOf(damaged);
   std::unique_ptr<Repository> repository = Open();
@@ -205,8 +205,8 @@ TEST_F(RepairerTest, MovesWhatIsIntactAndRefillsTheRest) {
   Flip(PackKey(pack), location.span.offset_bytes + 50);
 
   RepairPacksOptions options;
-  options.refill = [&](const CallContext&,
-                       const BlobHandle& handle) -> absl::StatusOr<std::string> {
+  options.repair_source = [&](const CallContext&,
+                              const BlobHandle& handle) -> absl::StatusOr<std::string> {
     EXPECT_EQ(handle, (BlobHandle{BlobType::kData, Id::Of(damaged)}));
     return damaged;
   };
@@ -214,17 +214,17 @@ TEST_F(RepairerTest, MovesWhatIsIntactAndRefillsTheRest) {
   ASSERT_THAT(repairs, IsOk());
   ASSERT_THAT(repairs->packs, SizeIs(1));
   EXPECT_EQ(repairs->packs.front().blobs_intact, 1);
-  EXPECT_EQ(repairs->packs.front().blobs_refilled, 1);
+  EXPECT_EQ(repairs->packs.front().blobs_filled_in, 1);
   EXPECT_TRUE(repairs->packs.front().removed);
   EXPECT_FALSE(store_.objects().contains(PackKey(pack)));
   ExpectAllRight();
 }
 
-TEST_F(RepairerTest, RefillsAPackThatIsGone) {
+TEST_F(RepairerTest, FillsInAPackThatIsGone) {
   const PackId pack = PackOf(Noise(kTestChunkBytes, 1));
   store_.RemoveObject(PackKey(pack));
   RepairPacksOptions options;
-  options.refill = RefillFromImage();
+  options.repair_source = RepairSourceOfImage();
   ASSERT_THAT(RepairThese({pack}, options), IsOk());
   ExpectAllRight();
 }
@@ -239,15 +239,15 @@ TEST_F(RepairerTest, FillsInWhatSnapshotsMissWhateverBecameOfThePack) {
   EXPECT_EQ(without->lost(), 2);
   RepairPacksOptions options;
   WantedChunks asked;
-  options.prepare_refill = [&asked](const CallContext&, const WantedChunks& wanted) {
+  options.prepare_repair_source = [&asked](const CallContext&, const WantedChunks& wanted) {
     asked = wanted;
     return absl::OkStatus();
   };
-  options.refill = RefillFromImage();
+  options.repair_source = RepairSourceOfImage();
   const absl::StatusOr<RepairPacksResult> with = RepairThese({gone}, options);
   ASSERT_THAT(with, IsOk());
   EXPECT_THAT(with->unlisted, ElementsAre(gone));
-  EXPECT_EQ(with->missing_refilled, 2);
+  EXPECT_EQ(with->missing_filled_in, 2);
   EXPECT_EQ(with->lost(), 0);
   EXPECT_TRUE(asked.ids.contains(Id::Of(Noise(kTestChunkBytes, 1))));
   EXPECT_THAT(asked.chunk_bytes, ElementsAre(kTestChunkBytes));
@@ -258,7 +258,7 @@ TEST_F(RepairerTest, FillsInWhatSnapshotsMissWhateverBecameOfThePack) {
 TEST_F(RepairerTest, WithoutNamesItTakesWhatIsListedAndNotThere) {
   store_.RemoveObject(PackKey(PackOf(Noise(kTestChunkBytes, 1))));
   RepairPacksOptions options;
-  options.refill = RefillFromImage();
+  options.repair_source = RepairSourceOfImage();
   const absl::StatusOr<RepairPacksResult> result = RepairThese({}, options);
   ASSERT_THAT(result, IsOk());
   EXPECT_THAT(result->packs, SizeIs(1));
@@ -281,7 +281,7 @@ TEST_F(RepairerTest, KeepsAPackOfWhichSomethingIsLost) {
   Flip(PackKey(pack), 100);
   const std::map<std::string, std::string> before = store_.objects();
   RepairPacksOptions options;
-  options.refill = [](const CallContext&, const BlobHandle&) -> absl::StatusOr<std::string> {
+  options.repair_source = [](const CallContext&, const BlobHandle&) -> absl::StatusOr<std::string> {
     return std::string("changed since");
   };
   absl::StatusOr<RepairPacksResult> repairs = RepairThese({pack}, options);

@@ -126,7 +126,7 @@ TEST_F(RepositoryTest, OfTwoThatAreMadeAtTheSameTimeOneIsLeftAndOpens) {
 
 TEST_F(RepositoryTest, AKeyThatAnOvertakenInitLeftSpoilsNothing) {
   Init();
-  const std::map<std::string, std::string> ours = store_.objects();
+  const std::map<std::string, std::string> own = store_.objects();
   for (const uint64_t seed : {7, 8, 9, 10}) {  // Before and behind ours in the listing.
     support::FakeObjectStore other;
     support::FakeSecureRandom random(seed);
@@ -142,7 +142,7 @@ TEST_F(RepositoryTest, AKeyThatAnOvertakenInitLeftSpoilsNothing) {
   EXPECT_THAT(KeysBelow("keys/"), SizeIs(5));
   Open();
   // Without its own key the config is not damaged by a word about it.
-  for (const auto& [key, bytes] : ours) {
+  for (const auto& [key, bytes] : own) {
     if (key != "config") {
       store_.RemoveObject(key);
     }

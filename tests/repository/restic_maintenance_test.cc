@@ -131,8 +131,8 @@ TEST_P(ResticMaintenanceTest, ResticApprovesOurRepairs) {
     const std::unique_ptr<Lock> lock = TakeLock(*repository);
     RepairPacksOptions options;
     options.drop_lost = true;  // Chunks of forgotten generations.
-    options.refill = [&](const CallContext&,
-                         const BlobHandle& blob) -> absl::StatusOr<std::string> {
+    options.repair_source = [&](const CallContext&,
+                                const BlobHandle& blob) -> absl::StatusOr<std::string> {
       for (std::size_t at = 0; at < image.size(); at += kInteropChunkBytes) {
         if (Id::Of(image.substr(at, kInteropChunkBytes)) == blob.id) {
           return image.substr(at, kInteropChunkBytes);
@@ -144,7 +144,7 @@ TEST_P(ResticMaintenanceTest, ResticApprovesOurRepairs) {
         RepairPacks(ctx_, *repository, *lock, absl::MakeConstSpan(&location.pack, 1), options);
     ASSERT_THAT(repairs, IsOk());
     ASSERT_THAT(repairs->packs, SizeIs(1));
-    EXPECT_GT(repairs->packs.front().blobs_refilled, 0);
+    EXPECT_GT(repairs->packs.front().blobs_filled_in, 0);
   }
   ExpectResticFindsNothingWrong();
   ExpectRestores(newest, image);

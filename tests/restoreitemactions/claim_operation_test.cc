@@ -218,7 +218,7 @@ TEST_F(ClaimOperationTest, TroubleWithTheApiServerIsNotAnEnd) {
   }
 }
 
-TEST_F(ClaimOperationTest, EventThatCannotBeWrittenIsNoMatter) {
+TEST_F(ClaimOperationTest, EventThatCannotBeWrittenFailsNothing) {
   Seed({.name = "Lost", .phase = "Lost"});
   bed_.api.Forbid("create", "events");
   EXPECT_THAT(Check().error, HasSubstr("lost its volume"));
@@ -233,7 +233,7 @@ TEST(OperationIdTest, RoundTrip) {
   EXPECT_EQ(operation->snapshot_name, "snap");
 }
 
-TEST(OperationIdTest, RefusesWhatIsNotOurs) {
+TEST(OperationIdTest, RefusesForeignIds) {
   for (const char* id : {"", "claim", "claim/a", "claim/a/b", "claim//b/c", "claim/a//c",
                          "claim/a/b/c/d", "other/a/b/c"}) {
     EXPECT_THAT(DecodeOperation(id), StatusIs(absl::StatusCode::kInvalidArgument)) << id;

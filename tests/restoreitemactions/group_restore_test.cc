@@ -79,7 +79,7 @@ class GroupRestoreTest : public testing::Test {
   static std::string RestoredName() {
     return RestoredGroupName("restore-uid", "shop", support::kGroupName);
   }
-  static std::string StandInName() {
+  static std::string PlaceholderName() {
     return velero::RestoredSnapshotName("restore-uid", support::kGroupHandle);
   }
 
@@ -145,7 +145,7 @@ TEST_F(GroupRestoreTest, AMemberThatVeleroHasBoundLosesItsMarksToo) {
   EXPECT_EQ(k8s::Annotation(result.item->json(), objects::kGroupNameLabel), "");
 }
 
-TEST_F(GroupRestoreTest, GroupsOfOursAreLeftOut) {
+TEST_F(GroupRestoreTest, ManagedGroupsAreLeftOut) {
   EXPECT_TRUE(Run(*groups_, support::MakeGroupObject()).skip_restore);
   EXPECT_TRUE(Run(*group_contents_, support::MakeGroupContentObject()).skip_restore);
   EXPECT_THAT(GroupContents(), IsEmpty());
@@ -158,7 +158,7 @@ TEST_F(GroupRestoreTest, AContentStandsInForTheGroupThatADriverTellsOf) {
 
   ASSERT_EQ(GroupContents().size(), 1u) << "one for all members";
   const Json stand_in = GroupContents()[0];
-  EXPECT_EQ(k8s::Name(stand_in), StandInName());
+  EXPECT_EQ(k8s::Name(stand_in), PlaceholderName());
   EXPECT_EQ(GetString(stand_in, {"status", "volumeGroupSnapshotHandle"}), support::kGroupHandle);
   EXPECT_EQ(GetString(stand_in, {"spec", "deletionPolicy"}), "Retain");
   EXPECT_EQ(GetString(stand_in, {"spec", "driver"}), support::kDriver);
@@ -169,9 +169,9 @@ TEST_F(GroupRestoreTest, AContentStandsInForTheGroupThatADriverTellsOf) {
   EXPECT_EQ(FindJson(stand_in, {"metadata", "finalizers"}), nullptr);
 }
 
-TEST_F(GroupRestoreTest, TheStandInOfVelerosActionIsTakenUp) {
+TEST_F(GroupRestoreTest, ThePlaceholderOfVelerosActionIsUsed) {
   Json stub = support::MakeObject(support::GroupApiVersion("v1"), "VolumeGroupSnapshotContent", "",
-                                  StandInName(), {{objects::kRestoreNameLabel, "r1"}});
+                                  PlaceholderName(), {{objects::kRestoreNameLabel, "r1"}});
   SetJson(stub, {"status", "volumeGroupSnapshotHandle"}, support::kGroupHandle);
   bed_.api.Seed(csi::VolumeGroupSnapshotContentType("v1"), stub);
   Run(*snapshots_, support::MakeMemberObject(1));
@@ -238,7 +238,7 @@ TEST_F(GroupRestoreTest, WithoutTheKindsMembersComeBackAllTheSame) {
   EXPECT_THAT(log(), HasSubstr("serves no VolumeGroupSnapshots"));
 }
 
-TEST_F(GroupRestoreTest, AStandInThatCannotBeMadeIsNoReasonToRestoreNothing) {
+TEST_F(GroupRestoreTest, APlaceholderThatCannotBeMadeDoesNotStopTheRestore) {
   bed_.api.Forbid("create", "volumegroupsnapshotcontents");
   EXPECT_TRUE(Run(*snapshots_, support::MakeMemberObject(1)).item.has_value());
   EXPECT_THAT(log(), HasSubstr("may not become ready"));
@@ -260,7 +260,7 @@ TEST_F(GroupRestoreTest, OnRequestTheGroupComesBackBeforeItsMembers) {
   SeedClass(support::MakeGroupClassObject("fast-groups", support::kDriver, "key"));
   bed_.api.Seed(csi::VolumeGroupSnapshotContentType("v1"),
                 support::MakeObject(support::GroupApiVersion("v1"), "VolumeGroupSnapshotContent",
-                                    "", StandInName(), {{objects::kRestoreNameLabel, "r1"}}));
+                                    "", PlaceholderName(), {{objects::kRestoreNameLabel, "r1"}}));
 
   const RestoreItemResult member = Run(*snapshots_, support::MakeMemberObject(1));
   ASSERT_FALSE(member.additional_items.empty());

@@ -184,7 +184,7 @@ TEST_F(LonghornRetakeTest, AnotherOneIsAskedForAndTheArchivedOneLeftOut) {
   EXPECT_THAT(log_.warnings(), IsEmpty());
 }
 
-TEST_F(LonghornRetakeTest, WhyThereIsNoneIsSaidAndCounted) {
+TEST_F(LonghornRetakeTest, WhyNoneExistsIsReportedAndCounted) {
   for (int i = 0; i < 10; ++i) {
     EXPECT_FALSE(IsRestored(support::MakeLonghornSnapshot(absl::StrCat("nightly-", i), "pvc-gone",
                                                           "2026-10-01T02:00:00Z")));
@@ -207,7 +207,7 @@ TEST_F(LonghornRetakeTest, NothingElseAndNothingElsewhereIsTaken) {
   EXPECT_THAT(Snapshots(), IsEmpty());
 }
 
-TEST_F(LonghornRetakeTest, IsNoMatterOfTheGuard) {
+TEST_F(LonghornRetakeTest, IsIgnoredByTheGuard) {
   support::SetPluginConfig({{"longhornRetake", "true"}, {"longhornGuard", "off"}}, bed_.api);
   EXPECT_FALSE(IsRestored(archived_));
   EXPECT_THAT(Snapshots(), SizeIs(1));
@@ -249,7 +249,7 @@ TEST_F(LonghornGuardTest, SettingsThatCannotBeReadAreOneWarningAndTheDefaults) {
   EXPECT_EQ(bed_.api.CallCount("list", "configmaps"), 1);
 }
 
-TEST_F(LonghornGuardTest, SettingsAreReadAnewForAnotherRestore) {
+TEST_F(LonghornGuardTest, SettingsAreReadAgainForAnotherRestore) {
   EXPECT_FALSE(IsRestored(LonghornObject("Volume")));
   support::SetPluginConfig({{"longhornGuard", "off"}}, bed_.api);
   EXPECT_FALSE(IsRestored(LonghornObject("Volume"))) << "the same restore";

@@ -201,7 +201,7 @@ TEST_F(LonghornRestoreTest, ASnapshotOfTheNameThatIsAnotherOneIsAnError) {
   ExpectRefused(absl::StatusCode::kNotFound, "is another one than that of the backup");
 }
 
-// Whoever may write a PVC would else get the data of any other one.
+// Every writer of a PVC would else get the data of any other one.
 TEST_F(LonghornRestoreTest, ASnapshotOfAnotherPvcOrBackupIsAnError) {
   const auto expect_refused = [&] {
     EXPECT_THAT(Run(), StatusIs(absl::StatusCode::kPermissionDenied,

@@ -123,7 +123,7 @@ TEST_F(MovedClaimTest, VeleroThatRestoresNothingByItself) {
   EXPECT_THAT(Downloads(), SizeIs(1));
 }
 
-TEST_F(MovedClaimTest, WhereVeleroAskedNobodyElseDoes) {
+TEST_F(MovedClaimTest, WhereVeleroAskedNoOtherActionDoes) {
   SetBackup(true);
   SetJson(claim_, {"metadata", "annotations", objects::kVolumeSnapshotNameAnnotation}, "snap");
   Json item = claim_;
@@ -151,7 +151,7 @@ TEST_F(MovedClaimTest, AnUploadOfAnEarlierLifeDoesNotCount) {
   EXPECT_THAT(Downloads(), IsEmpty());
 }
 
-TEST_F(MovedClaimTest, DataThatNobodyKnowsOfFailTheClaim) {
+TEST_F(MovedClaimTest, DataOfUnknownOriginFailThePvc) {
   bed_.api.Remove({csi::ConfigMapType(), "velero", "result"});
   EXPECT_THAT(Execute(), StatusIs(absl::StatusCode::kNotFound,
                                   AllOf(HasSubstr("shop/data"), HasSubstr("velero/nightly-1"))));

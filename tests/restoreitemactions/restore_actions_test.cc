@@ -127,7 +127,7 @@ TEST_F(PvcRestoreTest, DoesEverythingWhereVeleroDoesNothing) {
   EXPECT_FALSE(result.wait_for_additional_items);
 }
 
-// It would be bound to any volume that comes free, and its data would be somebody else's.
+// It would be bound to any volume that comes free, and its data would be foreign.
 TEST_F(PvcRestoreTest, RefusesAClassThatFillsNoClaimFromTheSnapshot) {
   Json other = support::MakeObject("storage.k8s.io/v1", "StorageClass", "", "fast");
   SetJson(other, {"provisioner"}, "other.driver");
@@ -392,7 +392,7 @@ TEST_F(SnapshotRestoreTest, LeavesWhatVeleroDidAsItIs) {
 }
 
 // An archive of older Velero, or a restore whose filters leave the content out.
-TEST_F(SnapshotRestoreTest, MakesTheContentWhereThereIsNone) {
+TEST_F(SnapshotRestoreTest, MakesTheContentWhereNoneExists) {
   SetJson(restore_, {"spec", "namespaceMapping"}, Json{{"shop", "shop-2"}});
   bed_.api.Seed(csi::VolumeSnapshotClassType(), support::MakeClassObject("fast", support::kDriver));
   Json archived = Archived();
@@ -449,7 +449,7 @@ TEST_F(SnapshotRestoreTest, SnapshotStillInCreationIsLeftOut) {
   EXPECT_FALSE(Run(*action_, archived, archived).skip_restore);
 }
 
-TEST_F(SnapshotRestoreTest, PreProvisionedOneOfAUserIsBoundAnew) {
+TEST_F(SnapshotRestoreTest, PreProvisionedOneOfAUserIsBoundAgain) {
   Json archived = MakeSnapshotObject("shop", "snap", "content");
   SetJson(archived, {"spec", "source"}, Json{{"volumeSnapshotContentName", "content"}});
   const RestoreItemResult result = Run(*action_, archived, archived);

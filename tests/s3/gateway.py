@@ -41,7 +41,7 @@ def program():
 
 
 def free_port():
-    """A port of loopback that nobody listens on."""
+    """A port of loopback without a listener."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
@@ -57,7 +57,7 @@ def _openssl(*arguments):
 
 
 class Authority:
-    """A certificate authority of nobody's trust, with one certificate for loopback. Files in a folder."""
+    """A certificate authority that is not trusted, with one certificate for loopback. Files in a folder."""
 
     def __init__(self, folder):
         self.certificate = folder / "ca.crt"

@@ -137,7 +137,7 @@ def test_object_lock(tmp_path):
 
 @pytest.mark.parametrize("by", ["flag", "RESTIC_CACERT", "AWS_CA_BUNDLE"])
 def test_private_authority(secure_server, authority, by):
-    """Whoever names the authority is let in."""
+    """A client that names the authority is let in."""
     environment = {**os.environ, **gateway.ENVIRONMENT, "RESTIC_PASSWORD": "secret",
                    "RESTIC_REPOSITORY": secure_server.repository(f"trust-{by}")}
     flags = ["--cacert", authority.certificate] if by == "flag" else []

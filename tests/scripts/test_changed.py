@@ -123,7 +123,7 @@ def test_what_a_change_is_compared_with_has_a_name(monkeypatch, there, name):
     assert changed.base() == ("abc", name)
 
 
-def test_without_an_origin_nothing_is_no_answer(monkeypatch, capsys):
+def test_without_an_origin_nothing_is_not_an_answer(monkeypatch, capsys):
     monkeypatch.setattr(changed, "base", lambda: ("abc", "main"))
     monkeypatch.setattr(changed, "files", lambda since: [])
     with pytest.raises(console.Failure, match="no origin to compare with, and nothing differs from main"):

@@ -37,7 +37,7 @@ def _is_alive(pid):
 
 def test_a_command_ends_with_all_that_it_started(tmp_path, monkeypatch):
     stop = console._stop
-    monkeypatch.setattr(console, "_stop", lambda process, first, patience: stop(process, first, 1))
+    monkeypatch.setattr(console, "_stop", lambda process, first, grace_period: stop(process, first, 1))
     monkeypatch.setattr(console, "INTERRUPTED", threading.Event())
     words = tmp_path / "words"
     with pytest.raises(console.Stopped):
@@ -90,7 +90,7 @@ def test_a_signal_ends_the_work_and_all_that_it_started(tmp_path, sig):
     work = (f"import sys; sys.path.insert(0, {str(console.ROOT / 'scripts' / 'dev')!r})\n"
             "import console, supervisor\n"
             "stop = console._stop\n"
-            "console._stop = lambda process, first, patience: stop(process, first, 1)\n"
+            "console._stop = lambda process, first, grace_period: stop(process, first, 1)\n"
             f"supervisor.run(lambda: console.execute(['sh', '-c', {TREE.format(words=words)!r}])[0])\n")
     with subprocess.Popen([sys.executable, "-c", work], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as dev:
         started = _await_words(words)

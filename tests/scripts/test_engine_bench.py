@@ -1,4 +1,4 @@
-"""The arithmetic of the engine's bench: which opponents go on, what a verdict says, how extents are drawn."""
+"""The arithmetic of the engine's bench: which other tools go on, what a verdict says, how extents are drawn."""
 
 import pathlib
 import sys

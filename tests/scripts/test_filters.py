@@ -20,14 +20,14 @@ ENTRIES = [
      "command": ["python3", "x"], "kind": "command", "shards": 1, "timeout_seconds": 600},
 ]
 SOURCES = {
-    "tests/csi/turn_test.cc": "TEST(VolumeTurnTest, WaitsForTheOther) {}\n  TEST_F(VolumeTurnTest, Ends) {}\n",
+    "tests/csi/turn_test.cc": "TEST(VolumeLeaseTest, WaitsForTheOther) {}\n  TEST_F(VolumeLeaseTest, Ends) {}\n",
     "tests/csi/life_test.cc": "TEST_P(LifeTest, IsLong) {}\nINSTANTIATE_TEST_SUITE_P(All, LifeTest, Values(1));\n",
     "tests/contract/store_contract_test.cc": "INSTANTIATE_TEST_SUITE_P(Fake, StoreContract, Values(1));\n",
     "tests/e2e/test_walk.py": "def test_walk(bed):\n    pass\n\n\ndef test_other(bed):\n    pass\n",
     "tests/scripts/test_seeds.py": "def test_seed():\n    pass\n",
 }
-PROMISES = [Scenario("4c", "text", "csi_test::VolumeTurnTest.Ends"), Scenario("1", "text", "tests/e2e/test_walk.py::test_walk")]
-TURN = manifest.gtest_patterns("VolumeTurnTest.Ends")
+PROMISES = [Scenario("4c", "text", "csi_test::VolumeLeaseTest.Ends"), Scenario("1", "text", "tests/e2e/test_walk.py::test_walk")]
+TURN = manifest.gtest_patterns("VolumeLeaseTest.Ends")
 
 
 @pytest.fixture(name="select")
@@ -43,18 +43,18 @@ def fixture_select(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("text,programs", [
-    ("csi_test::VolumeTurnTest.Ends", {"csi_test": TURN}),
-    ("VolumeTurnTest.Ends", {"csi_test": TURN}),
-    ("volume_turn_test::VolumeTurnTest.Ends", {"csi_test": TURN}),  # As an older version printed it.
+    ("csi_test::VolumeLeaseTest.Ends", {"csi_test": TURN}),
+    ("VolumeLeaseTest.Ends", {"csi_test": TURN}),
+    ("volume_lease_test::VolumeLeaseTest.Ends", {"csi_test": TURN}),  # As an older version printed it.
     ("4c", {"csi_test": TURN}),
     ("csi_test", {"csi_test": []}),
     ("tests/csi", {"csi_test": []}),
     ("csi_sanity", {"csi_sanity": []}),
-    ("turn_test.cc", {"csi_test": manifest.gtest_patterns("VolumeTurnTest")}),
-    ("tests/csi/turn_test.cc", {"csi_test": manifest.gtest_patterns("VolumeTurnTest")}),
+    ("turn_test.cc", {"csi_test": manifest.gtest_patterns("VolumeLeaseTest")}),
+    ("tests/csi/turn_test.cc", {"csi_test": manifest.gtest_patterns("VolumeLeaseTest")}),
     ("store_contract", {"contract_test": manifest.gtest_patterns("StoreContract")}),
-    ("VolumeTurnTest", {"csi_test": manifest.gtest_patterns("VolumeTurnTest")}),
-    ("waitsforthe", {"csi_test": manifest.gtest_patterns("VolumeTurnTest.WaitsForTheOther")}),
+    ("VolumeLeaseTest", {"csi_test": manifest.gtest_patterns("VolumeLeaseTest")}),
+    ("waitsforthe", {"csi_test": manifest.gtest_patterns("VolumeLeaseTest.WaitsForTheOther")}),
     ("csi_test::All/LifeTest.IsLong/0", {"csi_test": ["All/LifeTest.IsLong/0", "All/LifeTest.IsLong/0/*"]}),
     ("All/LifeTest.IsLong/0", {"csi_test": ["All/LifeTest.IsLong/0", "All/LifeTest.IsLong/0/*"]}),
     ("Fake/StoreContract.Lists/0", {"contract_test": ["Fake/StoreContract.Lists/0", "Fake/StoreContract.Lists/0/*"]}),
@@ -90,8 +90,8 @@ def test_what_another_verb_runs_is_answered_by_that(select, text, verb):
 
 
 def test_a_typing_error_is_answered_by_what_is_near(select):
-    with pytest.raises(console.Failure, match="VolumeTurnTest.Ends"):
-        select("VolumeTurnTest.Endz")
+    with pytest.raises(console.Failure, match="VolumeLeaseTest.Ends"):
+        select("VolumeLeaseTest.Endz")
 
 
 @pytest.mark.parametrize("name,matches", [

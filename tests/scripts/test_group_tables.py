@@ -9,7 +9,7 @@ from console import ROOT
 # The first cell of each row: Suite.Case of unit tests, or file::test below tests/e2e.
 PROVEN_BY = {
     "Who is a member": {
-        "a volume policy skips, or gives to somebody else": ["LeftOutTest.TheOthersAreCutWithoutIt"],
+        "a volume policy skips, or gives to another plugin": ["LeftOutTest.TheOthersAreCutWithoutIt"],
         "is to be moved where the others are to be kept as snapshots, or the reverse": [
             "MovedVolumeGroupTest.ThoseThatAreKeptAreAGroupByThemselves",
         ],
@@ -47,13 +47,13 @@ PROVEN_BY = {
         "more than 100 members, the most that the KEP allows": [
             "VolumeGroupTest.AHundredAreAGroupAndAHundredAndOneAreNot",
         ],
-        "a claim may not be labelled for the time of the snapshot, or somebody takes the label off": [
+        "a claim may not be labelled for the time of the snapshot, or the label is taken off": [
             "GroupFallbackTest.EachClaimAlone",
             "GroupLifecycleTest.LabelsThatDoNotStayAreNamed",
         ],
         "the driver answers Unimplemented": ["GroupLifecycleTest.ADriverWithoutGroupsIsToldAtOnce"],
         "no claim has the label any more when the group is to be made": [
-            "VolumeGroupTest.ALabelThatNobodyHasAnyMoreMakesNoGroup",
+            "VolumeGroupTest.AnUnusedLabelMakesNoGroup",
         ],
         "the controller, the driver or its sidecar never answers: one is older than the others, or its gate is off": [
             "GroupLifecycleTest.ADriverThatNeverAnswersIsWaitedForSoLong",
@@ -69,11 +69,11 @@ PROVEN_BY = {
             "GroupLifecycleTest.AFailingMemberIsNamed",
             "test_groups.py::test_a_member_that_fails_fails_the_group_and_nothing_is_left",
         ],
-        "somebody deletes the group or a member meanwhile": [
-            "GroupLifecycleTest.SomebodyDeletesTheGroupMeanwhile",
-            "test_groups_faults.py::test_a_group_that_somebody_deletes_while_it_is_made",
-            "test_groups_faults.py::test_a_group_that_somebody_deletes_before_it_is_ready",
-            "VolumeGroupTest.AGroupThatSomebodyRemovedIsInNoClaim",
+        "the group or a member is deleted meanwhile": [
+            "GroupLifecycleTest.TheGroupIsDeletedMeanwhile",
+            "test_groups_faults.py::test_a_group_that_is_deleted_while_it_is_made",
+            "test_groups_faults.py::test_a_group_that_is_deleted_before_it_is_ready",
+            "VolumeGroupTest.AGroupThatWasRemovedIsInNoClaim",
         ],
         "the snapshot controller is restarted": [
             "test_groups_faults.py::test_a_controller_that_is_restarted_while_a_group_is_made",
@@ -82,7 +82,7 @@ PROVEN_BY = {
             "test_groups_faults.py::test_who_is_killed_between_two_calls_leaves_nothing",
             "GroupActionsTest.ClaimsOfAGroupThatIsNotInTheArchiveFail",
         ],
-        "the group cannot be saved": ["VolumeGroupTest.AGroupThatSomebodyRemovedIsInNoClaim"],
+        "the group cannot be saved": ["VolumeGroupTest.AGroupThatWasRemovedIsInNoClaim"],
         "Velero is killed": ["test_groups_faults.py::test_who_is_killed_between_two_calls_leaves_nothing"],
         "the backup is deleted": ["test_groups_faults.py::test_a_backup_that_is_deleted_while_its_group_is_made"],
         "the plugin is killed while the backup is deleted": [
@@ -110,11 +110,11 @@ PROVEN_BY = {
             "test_mover_groups_kills.py::test_a_plugin_that_is_killed_between_two_writes_costs_what_it_was_given",
         ],
         "the plugin, and no claim of the group comes after": [
-            "MovedGroupTest.ARecordThatNobodyGoesOnWithIsDeletedLater",
-            "MovedGroupTest.AMemberThatNobodyGoesOnWithIsLetGoOfWhenItsBackupIsOver",
+            "MovedGroupTest.AnAbandonedRecordIsDeletedLater",
+            "MovedGroupTest.AnUnfinishedMemberIsReleasedWhenItsBackupIsOver",
         ],
         "the data mover": [
-            "MovedGroupTest.AMoverThatDiesWhileItSettlesIsFollowedByOneThatGoesOn",
+            "MovedGroupTest.AMoverThatDiesWhileItFinalizesIsFollowedByOneThatContinues",
             "test_mover_groups_kills.py::test_a_controller_that_is_killed_between_two_writes_goes_on_with_its_groups",
         ],
     },
@@ -144,7 +144,7 @@ PROVEN_BY = {
             "GroupActionsTest.AtTheEndTheDriverKeepsTheGroupAndNothingElseIsLeft",
         ],
         "what the archive says of the group": [
-            "GroupActionsTest.AContentIsArchivedWithWhoWasCutTogether",
+            "GroupActionsTest.AContentIsArchivedWithTheMembersOfItsGroup",
             "GroupRestoreTest.AClassBringsTheSecretsThatTheArchiveHolds",
         ],
         "waits": ["GroupLifecycleTest.NothingPollsWhileTheDriverTakesItsTime"],
@@ -153,7 +153,7 @@ PROVEN_BY = {
             "GroupDeletionActionsTest.MembersAreNotDeletedOneByOne",
         ],
         "restore": [
-            "GroupRestoreTest.GroupsOfOursAreLeftOut",
+            "GroupRestoreTest.ManagedGroupsAreLeftOut",
             "GroupRestoreTest.OnRequestTheGroupComesBackBeforeItsMembers",
             "GroupRestoreTest.AUsersGroupComesBackUnderItsName",
             "GroupRestoreTest.ArchivesOfOneVersionComeBackWhereAnotherIsServed",

@@ -12,7 +12,7 @@ sys.path.insert(0, str(E2E))
 
 import leftovers  # noqa: E402
 
-# A pool with one bed, in which tests come and go; its world is tests/e2e, where other modules have the names of ours.
+# A pool with one bed, in which tests come and go; its world is tests/e2e, where other modules have the same names.
 POOL = """
 import conftest, processes, sys
 
@@ -46,7 +46,7 @@ pool.down()
 @pytest.mark.parametrize("tests,left", [
     (["passed", "c failed", "passed"], None), (["b passed", "c failed"], "['b']"), (["failed", "b c passed", "d failed"], "['b', 'c']"),
 ])
-def test_a_test_that_failed_excuses_nobody_else(tests, left):
+def test_a_test_that_failed_excuses_no_other(tests, left):
     done = subprocess.run([sys.executable, "-c", POOL, *tests], cwd=E2E, capture_output=True, text=True, timeout=60, check=False)
     if left:
         assert done.returncode == 1 and "LeftBehind" in done.stderr and f"{{'backups': {left}}}" in done.stderr
@@ -54,7 +54,7 @@ def test_a_test_that_failed_excuses_nobody_else(tests, left):
         assert done.returncode == 0, done.stderr
 
 
-def test_what_a_test_that_failed_deletes_late_is_no_matter():
+def test_what_a_test_that_failed_deletes_late_is_ignored():
     bed = leftovers.Leftovers({"backups": ["a"]})
     bed.begin({"backups": ["a"]}, failed=False)
     bed.begin({"backups": ["a", "late"]}, failed=True)

@@ -32,7 +32,7 @@ def test_a_filter_that_no_source_matches_is_a_failure(monkeypatch, tmp_path):
     monkeypatch.setattr(lint, "_generate", lambda preset: None)
     monkeypatch.setattr(lint, "_Digest", lambda folder: None)
     monkeypatch.setattr(lint, "_units", lambda folder: [{"file": str(console.ROOT / "src" / "base" / "clock.cc")}])
-    with pytest.raises(console.Failure, match="no source of ours matches typo"):
+    with pytest.raises(console.Failure, match="no source of the project matches typo"):
         lint.clang_tidy("typo")
 
 

@@ -1,4 +1,4 @@
-"""The mutant runner's own judgement: its table, the copy of the tree it works in, the changes that it makes up."""
+"""The mutant runner's own check result: its table, the copy of the tree it works in, the changes that it makes up."""
 
 import console
 import mutants
@@ -54,7 +54,7 @@ def test_a_test_bed_has_the_time_to_go_down(monkeypatch, tmp_path):
     monkeypatch.setattr(console, "cache_dir", lambda: tmp_path)
     monkeypatch.setattr(console, "execute", lambda command, **how: (0, seen.update(how) or ["1 passed, 0 failed"]))
     assert mutants._run_test(mutants.Scratch(), "t") == "passed"
-    assert seen["patience_seconds"] >= pytests.TIDY_UP_SECONDS
+    assert seen["grace_seconds"] >= pytests.TIDY_UP_SECONDS
 
 
 @pytest.fixture

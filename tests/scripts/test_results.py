@@ -39,7 +39,7 @@ def test_pytest_errors_are_failures(tmp_path):
                         "tests/e2e/test_a.py::test_z": SKIPPED}
 
 
-def test_rights_that_nobody_used_are_told_by_one_test(tmp_path):
+def test_unused_rights_are_told_by_one_test(tmp_path):
     (tmp_path / "pytest.xml").write_text("""<testsuites><testsuite name="pytest">
 <testcase file="t.py" name="test_tells"><properties><property name="unused_rights" value='["get a"]'/></properties></testcase>
 <testcase file="t.py" name="test_none"><properties><property name="unused_rights" value="[]"/></properties></testcase>

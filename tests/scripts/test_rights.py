@@ -1,7 +1,7 @@
 """The rights that the manifests give are those of tests/golden/rights.txt, not one more and not one less.
 
 Whether each is used, and none is missing, is what the audit log of a real API server shows (test_privileges.py,
-test_differential.py and test_people.py below tests/e2e): whoever changes the list runs those. Of longhorn-rbac.yaml and
+test_differential.py and test_people.py below tests/e2e): run those after changing the list. Of longhorn-rbac.yaml and
 longhorn-roles.yaml longhorn_rights_test.cc below tests/restoreitemactions and tests/cli show it.
 """
 

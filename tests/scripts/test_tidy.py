@@ -1,4 +1,4 @@
-"""House rules: what tidy.py must find, and what it must leave alone."""
+"""Style rules: what tidy.py must find, and what it must leave alone."""
 
 import subprocess
 
@@ -35,7 +35,7 @@ def project(tmp_path):
     ("tests/k8s/helper.cc", "void F() { GTEST_SKIP(); }\n", "prints why"),
     ("src/k8s/a.h", "int x;\n", "#pragma once"),
     ("src/k8s/a.cc", "void F() {\n  if (x) return;\n}\n", "src/k8s/a.cc:2: if without braces"),
-    ("tests/bench/b.cc", '#include <x>\n#include "tests/bench/gone.h"\n', "tests/bench/b.cc:2: tests/bench/gone.h is no file"),
+    ("tests/bench/b.cc", '#include <x>\n#include "tests/bench/gone.h"\n', "tests/bench/b.cc:2: tests/bench/gone.h does not exist"),
     ("src/k8s/a.cc", "class A::B : public C {\n  int F() {\n" + "    G();\n" * 4 + "  }\n" + "  int x;\n" * 120 + "};\n",
      "src/k8s/a.cc:1: class A::B of 128 lines"),
     ("src/k8s/a.cc", "void F() {\n  if (G(1))\n    H();\n}\n", "if without braces"),

@@ -377,7 +377,7 @@ TEST_F(CredentialsTest, AContainersEndpointMustBeNearOrSecret) {
   }
 }
 
-// Either would be a header, or a request, of somebody else's making.
+// Either would be a header, or a request, made by an attacker.
 TEST_F(CredentialsTest, AContainersTokenAndPathAreOfOneLine) {
   environment_.container_host_url = "http://127.0.0.1:1";
   environment_.container_path = "/keys";

@@ -133,7 +133,7 @@ TEST_F(RetryingObjectStoreTest, APlaceThatIsFullIsNotWaitedFor) {
   EXPECT_LE(clock_.Now() - start, absl::Seconds(2));
   inner_.Restart();
   FailTimes(2, AsFull(absl::ResourceExhaustedError("507")));
-  EXPECT_THAT(store_.Put(ctx_, "key", "x", {}), IsOk()) << "somebody made room";
+  EXPECT_THAT(store_.Put(ctx_, "key", "x", {}), IsOk()) << "space was freed";
 }
 
 TEST_F(RetryingObjectStoreTest, FinalAnswersAreFinal) {
@@ -192,22 +192,22 @@ TEST_F(RetryingObjectStoreTest, AStopEndsTheWaiting) {
   EXPECT_EQ(inner_.call_count(), 1);
 }
 
-TEST_F(RetryingObjectStoreTest, AnObjectOfOursIsNoConflict) {
+TEST_F(RetryingObjectStoreTest, AnObjectOfThisClientIsNoConflict) {
   FailTimes(1, absl::UnavailableError("reset"), /*after_effect=*/true);
   EXPECT_THAT(store_.Put(ctx_, "config", "ours", {.if_absent = true}), IsOk());
   EXPECT_THAT(inner_.objects(), ElementsAre(Pair("config", "ours")));
 }
 
 TEST_F(RetryingObjectStoreTest, AnObjectOfOthersIsAConflict) {
-  for (const char* theirs : {"OURS", "longer"}) {
+  for (const char* others : {"OURS", "longer"}) {
     inner_.Restart();
-    inner_.SetObject("config", theirs);
+    inner_.SetObject("config", others);
     EXPECT_THAT(store_.Put(ctx_, "config", "ours", {.if_absent = true}),
                 StatusIs(absl::StatusCode::kAlreadyExists));
     FailTimes(1, absl::UnavailableError("reset"));
     EXPECT_THAT(store_.Put(ctx_, "config", "ours", {.if_absent = true}),
                 StatusIs(absl::StatusCode::kAlreadyExists));
-    EXPECT_THAT(inner_.objects(), ElementsAre(Pair("config", theirs)));
+    EXPECT_THAT(inner_.objects(), ElementsAre(Pair("config", others)));
   }
   // The same bytes, but seen at the first attempt: they cannot be ours.
   inner_.Restart();
@@ -252,13 +252,13 @@ TEST_F(RetryingObjectStoreTest, WhatTheSinkSaysIsNotRepeated) {
 class LitteredStore : public FakeObjectStore {
  public:
   absl::StatusOr<int64_t> RemoveLeftovers(const CallContext&, absl::Span<const std::string> folders,
-                                          absl::FunctionRef<bool(absl::string_view key)> is_ours,
+                                          absl::FunctionRef<bool(absl::string_view key)> is_managed,
                                           absl::Duration age_min) override {
     if (failures_-- > 0) {
       return absl::UnavailableError("stale");
     }
     EXPECT_THAT(folders, ElementsAre("data/"));
-    EXPECT_TRUE(is_ours("data/ours"));
+    EXPECT_TRUE(is_managed("data/ours"));
     EXPECT_EQ(age_min, absl::Hours(24));
     return 7;
   }
@@ -273,8 +273,8 @@ TEST_F(RetryingObjectStoreTest, LeftoversAreRemovedThroughAllDecorators) {
   LimitedObjectStore limited(metered, {});
   RetryingObjectStore store(limited, {}, Random::Real(), meter_);
   const std::vector<std::string> folders = {"data/"};
-  const auto is_ours = [](absl::string_view key) { return key == "data/ours"; };
-  EXPECT_THAT(store.RemoveLeftovers(ctx_, folders, is_ours, absl::Hours(24)), IsOkAndHolds(7));
+  const auto is_managed = [](absl::string_view key) { return key == "data/ours"; };
+  EXPECT_THAT(store.RemoveLeftovers(ctx_, folders, is_managed, absl::Hours(24)), IsOkAndHolds(7));
   EXPECT_EQ(meter_.Snapshot().retries, 2);
 }
 
@@ -454,7 +454,7 @@ TEST_F(LimitedObjectStoreTest, ATurnThatComesTooLateIsRefusedAtOnce) {
   EXPECT_EQ(clock_.Now(), start);
 }
 
-// Holds every Stat() until it is let go, and counts those inside.
+// Holds every Stat() until it is released, and counts those inside.
 class SlowStore : public FakeObjectStore {
  public:
   absl::StatusOr<ObjectInfo> Stat(const CallContext& ctx, const std::string& key) override {

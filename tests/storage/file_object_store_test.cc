@@ -42,9 +42,9 @@ std::string KindOf(int fd) {
   const std::string link = absl::StrCat("/proc/self/fd/", fd);
   std::error_code error;
   const std::string path = std::filesystem::read_symlink(link, error).string();
-  struct stat facts {};
-  fstat(fd, &facts);
-  if (S_ISDIR(facts.st_mode)) {
+  struct stat info {};
+  fstat(fd, &info);
+  if (S_ISDIR(info.st_mode)) {
     return absl::StrCat("dir ", std::filesystem::path(path).filename().string());
   }
   return path.find("-tmp-") == std::string::npos ? "file" : "tmp";
@@ -103,9 +103,9 @@ int mkdirat(int fd, const char* name, mode_t mode) noexcept {
   return Note("mkdir", name) ? -1 : Real<Call>("mkdirat")(fd, name, mode);
 }
 
-int fstatat(int fd, const char* name, struct stat* facts, int flags) noexcept {
+int fstatat(int fd, const char* name, struct stat* info, int flags) noexcept {
   using Call = int(int, const char*, struct stat*, int);
-  return Fails("fstatat") ? -1 : Real<Call>("fstatat")(fd, name, facts, flags);
+  return Fails("fstatat") ? -1 : Real<Call>("fstatat")(fd, name, info, flags);
 }
 
 int openat(int fd, const char* name, int flags, ...) {
@@ -175,17 +175,17 @@ class FileObjectStoreTest : public testing::Test {
     return names;
   }
 
-  // The same as another user, to whom the store belongs, when this one may do anything.
+  // The same as another user, which owns the store, when this one may do anything.
   template <typename What>
   auto WithoutPrivileges(What what) {
-    constexpr uid_t kNobody = 65534;
+    constexpr uid_t kNoUser = 65534;
     const bool is_root = geteuid() == 0;
     if (is_root) {
-      EXPECT_EQ(chown(root_.c_str(), kNobody, kNobody), 0);
+      EXPECT_EQ(chown(root_.c_str(), kNoUser, kNoUser), 0);
       for (const std::string& name : Names()) {
-        EXPECT_EQ(lchown((root_ + "/" + name).c_str(), kNobody, kNobody), 0);
+        EXPECT_EQ(lchown((root_ + "/" + name).c_str(), kNoUser, kNoUser), 0);
       }
-      EXPECT_EQ(seteuid(kNobody), 0);
+      EXPECT_EQ(seteuid(kNoUser), 0);
     }
     const auto result = what();
     EXPECT_EQ(is_root ? seteuid(0) : 0, 0);
@@ -193,9 +193,9 @@ class FileObjectStoreTest : public testing::Test {
   }
 
   mode_t Mode(const std::string& name) const {
-    struct stat facts {};
-    EXPECT_EQ(stat((root_ + "/" + name).c_str(), &facts), 0) << name;
-    return facts.st_mode & 07777;
+    struct stat info {};
+    EXPECT_EQ(stat((root_ + "/" + name).c_str(), &info), 0) << name;
+    return info.st_mode & 07777;
   }
 
   const support::ScratchFolder folder_;
@@ -426,7 +426,7 @@ TEST_F(FileObjectStoreTest, WhatTheDeadLeftGoesWhenItIsOld) {
   write("data/ab/two-tmp-0123", std::chrono::hours(25));
   write("config-tmp-1", std::chrono::hours(25));
   write("data/ab/three-tmp-1", std::chrono::hours(23));
-  write("not ours-tmp-1", std::chrono::hours(25));
+  write("not one-tmp-1", std::chrono::hours(25));
   write("notes", std::chrono::hours(25));
   // Strangers: by place, by name, and by what the repository says.
   std::filesystem::create_directories(root_ + "/mydocs/x");
@@ -443,7 +443,7 @@ TEST_F(FileObjectStoreTest, WhatTheDeadLeftGoesWhenItIsOld) {
   };
   EXPECT_THAT(WithoutPrivileges(remove), IsOkAndHolds(2));
   EXPECT_THAT(Names(), UnorderedElementsAre("data", "data/ab", "data/ab/one", "data/ab/three-tmp-1",
-                                            "not ours-tmp-1", "notes", "mydocs", "mydocs/x",
+                                            "not one-tmp-1", "notes", "mydocs", "mydocs/x",
                                             "mydocs/x/report-tmp-2024", "data/ab/two-tmp-final.odt",
                                             "data/ab/holiday-tmp-1", ".Trash-0"));
   ASSERT_EQ(chmod((root_ + "/.Trash-0").c_str(), 0700), 0);

@@ -133,7 +133,7 @@ TEST(LocationTest, OpensADirectoryWithItsDecorators) {
   EXPECT_THAT((*reader)->store().Get({}, "config", 10), IsOkAndHolds("bytes"));
 }
 
-TEST(LocationTest, WaitingForTheLimitUsesUpNoPatience) {
+TEST(LocationTest, WaitingForTheLimitUsesUpNoGracePeriod) {
   support::FakeClock clock;
   clock.SetAutoAdvance(true);
   CallContext ctx;

@@ -330,12 +330,12 @@ TEST_F(S3ObjectStoreTest, ARightThatIsMissingIsNotWaitedFor) {
 
 TEST_F(S3ObjectStoreTest, AClockThatIsADayOffIsCorrected) {
   for (const absl::Duration off : {absl::Hours(24), -absl::Hours(24)}) {
-    support::FakeClock ours(clock_.Now() + off);
+    support::FakeClock own(clock_.Now() + off);
     FakeS3Options server;
     server.clock = &clock_;
     Start(server);
     CallContext ctx;
-    ctx.clock = &ours;
+    ctx.clock = &own;
     server_->SetObject("key", "bytes");
     // HEAD says nothing but 403 and the date.
     EXPECT_THAT(store_->Stat(ctx, "key"), IsOk());
@@ -507,7 +507,7 @@ TEST_F(S3ObjectStoreTest, TenThousandObjectsAreListedOnce) {
   EXPECT_THAT(server_->requests(), SizeIs(10));
 }
 
-TEST_F(S3ObjectStoreTest, ObjectsWithOddNamesAreNotOurs) {
+TEST_F(S3ObjectStoreTest, ObjectsWithOddNamesAreForeign) {
   Start();
   for (const char* key :
        {"data/a b", "data/a+b", "data/..", "data/../config", "data//x", "data/\x01",
@@ -622,12 +622,12 @@ TEST_F(S3ObjectStoreTest, EveryKindOfPutTellsItsChecksum) {
 }
 
 TEST_F(S3ObjectStoreTest, ALockLastsByTheServersClock) {
-  support::FakeClock ours(clock_.Now() - absl::Hours(48));
+  support::FakeClock own(clock_.Now() - absl::Hours(48));
   FakeS3Options server;
   server.clock = &clock_;
   Start(server, {.object_lock_mode = "COMPLIANCE", .object_lock_duration = absl::Hours(24)});
   CallContext ctx;
-  ctx.clock = &ours;
+  ctx.clock = &own;
   ASSERT_THAT(store_->Put(ctx, "data/one", "x", {}), IsOk());
   EXPECT_EQ(server_->put_headers().at("data/one").at("x-amz-object-lock-retain-until-date"),
             "2023-11-15T22:13:20Z");

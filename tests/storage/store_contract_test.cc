@@ -1,4 +1,4 @@
-// What every store of ours promises; the fake and real buckets run the same suite in
+// What every store promises; the fake and real buckets run the same suite in
 // tests/contract.
 #include <gmock/gmock.h>
 
@@ -57,7 +57,7 @@ class FolderSubject : public ObjectStoreSubject {
  public:
   FolderSubject() {
     for (const char* key : {"config", "some/config", "some/folders/config", "some/folder"}) {
-      fake_.SetObject(key, "not ours");
+      fake_.SetObject(key, "foreign");
     }
   }
   ObjectStore& store() override { return folder_; }
@@ -89,14 +89,14 @@ class S3Subject : public ObjectStoreSubject {
                 .prefix = "deep prefix/repo/",
                 .path_style = kind.path_style},
                http_, credentials_, meter_) {
-    server_.SetObject("deep prefix/other", "not ours");
+    server_.SetObject("deep prefix/other", "foreign");
     server_.SetObject("deep prefix/repo/not a key", "nor this");
   }
   ~S3Subject() override { EXPECT_THAT(server_.refusals(), testing::IsEmpty()); }
   ObjectStore& store() override { return store_; }
 
  private:
-  // Nobody resolves the bucket's own host: a proxy leads there.
+  // The bucket's own host cannot be resolved: a proxy leads there.
   net::HttpClientOptions HttpOptions(const S3Case& kind) {
     net::HttpClientOptions options;
     options.tls.ca_pem = server_.authority().ca_pem();

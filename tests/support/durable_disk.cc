@@ -13,8 +13,8 @@ namespace csidelta::support {
 namespace {
 
 ino_t InodeOf(const std::string& path) {
-  struct stat facts {};
-  return lstat(path.c_str(), &facts) == 0 ? facts.st_ino : 0;
+  struct stat info {};
+  return lstat(path.c_str(), &info) == 0 ? info.st_ino : 0;
 }
 
 }  // namespace
@@ -39,13 +39,13 @@ void DurableDisk::NoteSync(int fd) {
 
 void DurableDisk::Take(State& state, const std::string& path) {
   held_.emplace_back(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  struct stat facts {};
-  if (!held_.back().valid() || fstat(held_.back().get(), &facts) != 0) {
+  struct stat info {};
+  if (!held_.back().valid() || fstat(held_.back().get(), &info) != 0) {
     return;
   }
-  if (!S_ISDIR(facts.st_mode)) {
+  if (!S_ISDIR(info.st_mode)) {
     std::ifstream file(path, std::ios::binary);
-    state.files[facts.st_ino] = std::make_shared<const std::string>(
+    state.files[info.st_ino] = std::make_shared<const std::string>(
         std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
     return;
   }
@@ -54,7 +54,7 @@ void DurableDisk::Take(State& state, const std::string& path) {
     (*folder)[entry.path().filename().string()] = {.inode = InodeOf(entry.path().string()),
                                                    .is_folder = entry.is_directory()};
   }
-  state.folders[facts.st_ino] = std::move(folder);
+  state.folders[info.st_ino] = std::move(folder);
 }
 
 DurableDisk::Tree DurableDisk::After(std::size_t syncs) const {

@@ -118,8 +118,8 @@ absl::Status CheckPreconditions(const Json& stored, absl::string_view resource_v
   return absl::OkStatus();
 }
 
-// What a write through `subresource` makes of `stored`: nobody edits the server's own fields, and
-// the status and the rest are written apart.
+// What a write through `subresource` makes of `stored`: clients cannot edit the server's own
+// fields, and the status and the rest are written apart.
 Json Blend(const Json& stored, Json edited, bool has_status, absl::string_view subresource) {
   if (subresource == "status") {
     Json blended = stored;
@@ -879,11 +879,11 @@ absl::Status FakeApiClient::Watch(const CallContext& ctx, const ResourceType& ty
   }
   const int64_t epoch = watch_epoch_;
   ++watches_;
-  const auto handed_over = handed_over_.insert(handed_over_.end(), -1);
+  const auto delivered = delivered_.insert(delivered_.end(), -1);
   changed_.notify_all();
-  const absl::Cleanup leave = [this, handed_over] {
+  const absl::Cleanup leave = [this, delivered] {
     --watches_;
-    handed_over_.erase(handed_over);
+    delivered_.erase(delivered);
     changed_.notify_all();
   };
   while (true) {
@@ -902,7 +902,7 @@ absl::Status FakeApiClient::Watch(const CallContext& ctx, const ResourceType& ty
     }
     pending.clear();
     lock.lock();
-    *handed_over = seen_revision;
+    *delivered = seen_revision;
     changed_.notify_all();
     if (!more || watch_epoch_ != epoch) {
       return absl::OkStatus();
@@ -1034,8 +1034,8 @@ void FakeApiClient::AwaitWatches(int count) {
 void FakeApiClient::AwaitEvents() {
   std::unique_lock lock(mutex_);
   const int64_t until = history_.empty() ? 0 : history_.back().revision;
-  AwaitOn(changed_, lock, "all watches to hand over what happened", [&] {
-    return std::all_of(handed_over_.begin(), handed_over_.end(),
+  AwaitOn(changed_, lock, "all watches to deliver what happened", [&] {
+    return std::all_of(delivered_.begin(), delivered_.end(),
                        [&](int64_t revision) { return revision >= until; });
   });
 }

@@ -125,7 +125,7 @@ class FakeApiClient : public k8s::ApiClient {
   void SendBookmarks();
   // Blocks until at least `count` watches are running.
   void AwaitWatches(int count);
-  // Blocks until each watch that is open has handed over all that happened before.
+  // Blocks until each watch that is open has delivered all that happened before.
   void AwaitEvents();
   // How many there are now.
   int watches() const;
@@ -280,7 +280,7 @@ class FakeApiClient : public k8s::ApiClient {
   int64_t uids_ = 0;
   int64_t watch_epoch_ = 0;
   int watches_ = 0;
-  std::list<int64_t> handed_over_;  // up to which revision, by each watch that is open
+  std::list<int64_t> delivered_;  // up to which revision, by each watch that is open
   bool require_namespaces_ = false;
   std::set<std::string> terminating_namespaces_;
   std::string username_ = "system:serviceaccount:velero:mover";

@@ -48,14 +48,14 @@ class FakeQueue : public IoQueue {
 
 FakeBlockDevice::FakeBlockDevice(int64_t size_bytes, int64_t alignment_bytes, uint8_t fill)
     : fill_(fill) {
-  facts_ = {.size_bytes = size_bytes,
-            .alignment_bytes = alignment_bytes,
-            .is_block_device = false,
-            .engine = "fake"};
+  info_ = {.size_bytes = size_bytes,
+           .alignment_bytes = alignment_bytes,
+           .is_block_device = false,
+           .engine = "fake"};
 }
 
 FakeBlockDevice::FakeBlockDevice(const FakeBlockDevice& other)
-    : facts_(other.facts_), fill_(other.fill_), broken_byte_(other.broken_byte_) {
+    : info_(other.info_), fill_(other.fill_), broken_byte_(other.broken_byte_) {
   std::scoped_lock lock(other.mutex_);
   pages_ = other.pages_;
   zeroed_ = other.zeroed_;
@@ -68,8 +68,8 @@ absl::StatusOr<std::unique_ptr<IoQueue>> FakeBlockDevice::OpenQueue(int depth) {
 
 absl::Status FakeBlockDevice::DoTransfer(const IoRequest& request) {
   CSIDELTA_CHECK(request.length_bytes > 0 && request.offset_bytes >= 0);
-  CSIDELTA_CHECK(request.offset_bytes + request.length_bytes <= facts_.size_bytes);
-  CSIDELTA_CHECK(request.offset_bytes % facts_.alignment_bytes == 0);
+  CSIDELTA_CHECK(request.offset_bytes + request.length_bytes <= info_.size_bytes);
+  CSIDELTA_CHECK(request.offset_bytes % info_.alignment_bytes == 0);
   CSIDELTA_CHECK(reinterpret_cast<uintptr_t>(request.memory) % kIoAlignmentBytes == 0);
   const int64_t broken = broken_byte_.value_or(-1);
   if (broken >= request.offset_bytes && broken < request.offset_bytes + request.length_bytes) {
@@ -121,8 +121,8 @@ void FakeBlockDevice::LoadLocked(int64_t offset_bytes, int64_t length_bytes, cha
 
 absl::Status FakeBlockDevice::MakeZero(const CallContext& ctx, const Extent& extent) {
   RETURN_IF_ERROR(ctx.Check());
-  CSIDELTA_CHECK(extent.offset_bytes % facts_.alignment_bytes == 0);
-  CSIDELTA_CHECK(extent.length_bytes > 0 && extent.end_bytes() <= facts_.size_bytes);
+  CSIDELTA_CHECK(extent.offset_bytes % info_.alignment_bytes == 0);
+  CSIDELTA_CHECK(extent.length_bytes > 0 && extent.end_bytes() <= info_.size_bytes);
   std::scoped_lock lock(mutex_);
   const int64_t first_page = (extent.offset_bytes + kPageBytes - 1) / kPageBytes;
   const int64_t end_page = std::max(first_page, extent.end_bytes() / kPageBytes);
@@ -205,7 +205,7 @@ void FakeBlockDevice::Resize(int64_t size_bytes) {
     }
     ++page;
   }
-  facts_.size_bytes = size_bytes;
+  info_.size_bytes = size_bytes;
 }
 
 std::vector<Extent> FakeBlockDevice::WrittenExtents() const {
@@ -213,7 +213,7 @@ std::vector<Extent> FakeBlockDevice::WrittenExtents() const {
   std::vector<Extent> extents;
   for (const auto& [number, page] : pages_) {
     const int64_t begin = number * kPageBytes;
-    extents.push_back({begin, std::min(kPageBytes, facts_.size_bytes - begin)});
+    extents.push_back({begin, std::min(kPageBytes, info_.size_bytes - begin)});
   }
   return MergeExtents(std::move(extents));
 }

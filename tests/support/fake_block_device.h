@@ -21,7 +21,7 @@ class FakeBlockDevice : public incremental::BlockDevice {
   // The same bytes, as of now.
   FakeBlockDevice(const FakeBlockDevice& other);
 
-  const incremental::DeviceFacts& facts() const override { return facts_; }
+  const incremental::DeviceInfo& info() const override { return info_; }
   absl::StatusOr<std::unique_ptr<incremental::IoQueue>> OpenQueue(int depth) override;
   absl::Status MakeZero(const CallContext& ctx, const Extent& extent) override;
   absl::Status Flush(const CallContext& ctx) override;
@@ -54,7 +54,7 @@ class FakeBlockDevice : public incremental::BlockDevice {
   char FillOf(int64_t page) const;
   void ZeroPagesLocked(int64_t first_page, int64_t end_page);
 
-  incremental::DeviceFacts facts_;
+  incremental::DeviceInfo info_;
   const uint8_t fill_;
   std::optional<int64_t> broken_byte_;
   mutable std::mutex mutex_;

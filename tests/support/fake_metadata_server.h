@@ -32,7 +32,7 @@ struct ServedMessage {
   std::vector<Extent> tuples;
 };
 
-// One stream, for whoever plays the driver.
+// One stream, for the part of the driver.
 class ServedStream {
  public:
   virtual ~ServedStream() = default;

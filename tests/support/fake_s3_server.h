@@ -26,8 +26,8 @@ struct FakeS3Options {
 };
 
 // S3's REST dialect with one bucket in memory. It trusts nothing: for each request it computes the
-// signature and the payload's hash anew, by code of its own, and refuses what does not agree, as S3
-// does. Both styles of addressing. Thread-safe.
+// signature and the payload's hash again, by code of its own, and refuses what does not agree, as
+// S3 does. Both styles of addressing. Thread-safe.
 class FakeS3Server {
  public:
   // Answers a request in its own way and returns true, or leaves it alone.
@@ -57,7 +57,7 @@ class FakeS3Server {
 
   std::map<std::string, std::string> objects() const;
   void SetObject(const std::string& key, const std::string& bytes);
-  // Begins anew with these objects: nothing was asked for yet, and nothing goes wrong.
+  // Begins again with these objects: nothing was asked for yet, and nothing goes wrong.
   void Reset(std::map<std::string, std::string> objects);
   std::vector<ServedRequest> requests() const;
   // Headers of the last Put() of each object.

@@ -728,9 +728,9 @@ absl::Status FakeSnapshotCluster::UpdateSnapshotStatus(const Json& snapshot, con
     if (!status.contains("boundVolumeSnapshotContentName")) {
       status["boundVolumeSnapshotContentName"] = Name(content);
     }
-    const int64_t cut_at = GetInt(content, {"status", "creationTime"});
-    if (!status.contains("creationTime") && cut_at != 0) {
-      status["creationTime"] = SecondsOf(cut_at);
+    const int64_t snapshot_taken_at = GetInt(content, {"status", "creationTime"});
+    if (!status.contains("creationTime") && snapshot_taken_at != 0) {
+      status["creationTime"] = SecondsOf(snapshot_taken_at);
     }
     const bool ready = support::ReadyToUse(content);
     if (!status.contains("readyToUse") || status["readyToUse"] != ready) {
@@ -848,9 +848,9 @@ absl::Status FakeSnapshotCluster::SyncGroup(const Json& group) {
     if (!status.contains("boundVolumeGroupSnapshotContentName")) {
       status["boundVolumeGroupSnapshotContentName"] = Name(*content);
     }
-    const std::string cut_at = Text(*content, {"status", "creationTime"});
-    if (!status.contains("creationTime") && !cut_at.empty()) {
-      status["creationTime"] = cut_at;
+    const std::string snapshot_taken_at = Text(*content, {"status", "creationTime"});
+    if (!status.contains("creationTime") && !snapshot_taken_at.empty()) {
+      status["creationTime"] = snapshot_taken_at;
     }
     const bool ready = GetBool(*content, {"status", "readyToUse"});
     if (!status.contains("readyToUse") || status["readyToUse"] != ready) {
@@ -1452,7 +1452,7 @@ absl::Status FakeSnapshotCluster::SyncClaim(const Json& claim) {
   return Provision(claim);
 }
 
-// The handle of the snapshot that a claim is to be filled from; "" where there is none.
+// The handle of the snapshot that a claim is to be filled from; "" where none exists.
 absl::StatusOr<std::string> FakeSnapshotCluster::SourceOf(const Json& claim) const {
   if (Text(claim, {"spec", "dataSource", "kind"}) != "VolumeSnapshot") {
     return "";

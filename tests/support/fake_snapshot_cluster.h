@@ -67,9 +67,9 @@ class FakeSnapshotCluster {
   // and a PersistentVolume while it is bound. Takes the admission of `api`. Not from the beginning:
   // most tests have no kubelet whose Pods go.
   void ProtectVolumes();
-  // Looks at everything anew, with the switches as they are now.
+  // Looks at everything again, with the switches as they are now.
   void Resync();
-  // The driver has no faults any more, and everything is looked at anew.
+  // The driver has no faults any more, and everything is looked at again.
   void LetDriverWork();
   // Whether there is nothing left to do but what failed.
   bool idle() const;

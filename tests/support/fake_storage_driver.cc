@@ -138,7 +138,8 @@ absl::StatusOr<FakeStorageDriver::Snapshot> FakeStorageDriver::SnapshotStatus(
 }
 
 absl::StatusOr<FakeStorageDriver::Group> FakeStorageDriver::CreateGroup(
-    const std::string& handle, const std::string& stem, const std::vector<std::string>& volumes) {
+    const std::string& handle, const std::string& base_name,
+    const std::vector<std::string>& volumes) {
   std::scoped_lock lock(mutex_);
   const Verdict verdict = Judge("CreateVolumeGroupSnapshot", handle);
   if (!takes_groups) {
@@ -147,7 +148,7 @@ absl::StatusOr<FakeStorageDriver::Group> FakeStorageDriver::CreateGroup(
   Group group{.handle = handle, .members = {}, .ready = verdict.ready};
   for (const std::string& volume : volumes) {
     if (verdict.works && volume != verdict.leaves_out) {
-      const std::string member = absl::StrCat(stem, "-", volume);
+      const std::string member = absl::StrCat(base_name, "-", volume);
       Snapshot& snapshot = snapshots_.emplace(member, Cut(member, volume, true)).first->second;
       snapshot.group = handle;
       groups_[handle].insert(member);

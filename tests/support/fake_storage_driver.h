@@ -20,7 +20,7 @@ struct DriverFault {
   std::string message = {};
   int times = -1;               // so many calls; -1: all until ClearFaults()
   int every = 1;                // each so-many-th matching call
-  bool hold = false;            // there is no answer
+  bool hold = false;            // there is not an answer
   bool works = false;           // the call does its work before it fails
   bool not_ready = false;       // what it returns is not ready to use
   std::string leaves_out = {};  // the volume that a group lacks
@@ -59,7 +59,7 @@ class FakeStorageDriver {
   absl::StatusOr<Snapshot> CreateSnapshot(const std::string& handle, const std::string& volume);
   absl::Status DeleteSnapshot(const std::string& handle);
   absl::StatusOr<Snapshot> SnapshotStatus(const std::string& handle);
-  absl::StatusOr<Group> CreateGroup(const std::string& handle, const std::string& stem,
+  absl::StatusOr<Group> CreateGroup(const std::string& handle, const std::string& base_name,
                                     const std::vector<std::string>& volumes);
   // `secret`: the name of the Secret that comes with the call; "": none.
   absl::Status DeleteGroup(const std::string& handle, const std::set<std::string>& members,

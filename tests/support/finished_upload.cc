@@ -13,7 +13,7 @@ std::string FinishedUpload() {
   }
   Json fields;
   for (int i = 0; i < 55; ++i) {
-    fields[absl::StrCat("f:a-field-that-somebody-wrote-", i)] = Json::object();
+    fields[absl::StrCat("f:a-field-that-another client-wrote-", i)] = Json::object();
   }
   return DumpJson(
       {{"metadata",

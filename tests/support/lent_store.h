@@ -5,7 +5,7 @@
 
 namespace csidelta::support {
 
-// A place that somebody else keeps, opened anew for each look. Borrows the store.
+// A store that another object owns, opened again for each look. Borrows the store.
 class LentStore : public storage::OpenedStore {
  public:
   explicit LentStore(storage::ObjectStore& store) : store_(store) {}

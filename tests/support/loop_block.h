@@ -15,7 +15,7 @@ namespace csidelta::support {
 class LoopBlock {
  public:
   LoopBlock(const std::string& file, uint32_t block_bytes) {
-    // Somebody else may configure the free device first.
+    // Another client may configure the free device first.
     for (int attempt = 0; attempt < kAttemptsMax && path_.empty(); ++attempt) {
       Configure(file, block_bytes);
     }

@@ -16,7 +16,7 @@ namespace csidelta::support {
 //
 // The kernel keeps the peak of a process for its whole life (VmHWM), so what ran before in the same
 // program could hide what is measured here, and so could memory that it gave back to the allocator
-// but not to the kernel. So the allocator gives back what it can, and the peak begins anew (a "5"
+// but not to the kernel. So the allocator gives back what it can, and the peak restarts (a "5"
 // in /proc/self/clear_refs, proc(5)). getrusage() will not do: its peak outlives even the exec().
 class MemoryGrowth {
  public:

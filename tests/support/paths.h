@@ -10,7 +10,7 @@ namespace csidelta::support {
 
 // A file or folder of the sources, by its path in them.
 std::string SourcePath(absl::string_view relative);
-// The text of such a file. Ends the program where there is none.
+// The text of such a file. Ends the program where none exists.
 std::string ReadSource(absl::string_view relative);
 
 // A program of the same build.

@@ -194,7 +194,7 @@ INSTANTIATE_TEST_SUITE_P(
          kMove, "Backup nightly asks for data movement"},
         {"OurMoverButNotAskedToMove", [](Scene& s) { s.backup.data_mover = "csi-delta"; },
          kSnapshot, "the backup snapshots its volumes"},
-        {"SnapshotRuleOfOursInABackupThatMoves",
+        {"SnapshotRuleInABackupThatMoves",
          [](Scene& s) {
            s.policies = Custom("snapshot");
            s.backup.snapshot_move_data = true;
@@ -305,7 +305,7 @@ INSTANTIATE_TEST_SUITE_P(
            s.enable_csi = false;
            s.policies = Custom("move");
          },
-         kLeaveAlone, "nobody backs it up", true},
+         kLeaveAlone, "it is not backed up", true},
         {"EnableCsiOffWithAnothersPolicy",
          [](Scene& s) {
            s.enable_csi = false;
@@ -325,14 +325,14 @@ INSTANTIATE_TEST_SUITE_P(
         {"Skip", [](Scene& s) { s.policies = "{action: {type: skip}}"; }, kLeaveAlone, "skips"},
         {"FsBackupRule", [](Scene& s) { s.policies = "{action: {type: fs-backup}}"; }, kLeaveAlone,
          "file-system backup"},
-        {"CustomOfSomebodyElse",
+        {"CustomOfAnotherPlugin",
          [](Scene& s) { s.policies = "{action: {type: custom, parameters: {acme: yes}}}"; },
-         kLeaveAlone, "somebody else"},
+         kLeaveAlone, "another plugin"},
         {"CustomWithoutParameters", [](Scene& s) { s.policies = "{action: {type: custom}}"; },
-         kLeaveAlone, "somebody else"},
+         kLeaveAlone, "another plugin"},
         {"ParameterKeyCase",
          [](Scene& s) { s.policies = "{action: {type: custom, parameters: {CSI-Delta: move}}}"; },
-         kLeaveAlone, "somebody else"},
+         kLeaveAlone, "another plugin"},
         {"FirstRuleWins",
          [](Scene& s) { s.policies = "{action: {type: skip}}, " + Custom("snapshot"); },
          kLeaveAlone, "skips"},
@@ -430,7 +430,7 @@ INSTANTIATE_TEST_SUITE_P(HandsOffWhatWeCannotTake, VolumeDecisionTest,
                                 s.backup.data_mover = "velero-block";
                               },
                               kLeaveAlone, "data movement by \"velero-block\" was asked for", true},
-                             {"SomeonesMoverDidNotTakeIt",
+                             {"AnotherMoverDidNotTakeIt",
                               [](Scene& s) {
                                 s.backup.snapshot_move_data = true;
                                 s.backup.data_mover = "acme";
@@ -473,7 +473,7 @@ TEST(DecideVolumeTest, AsksOnlyWhatTheAnswerDependsOn) {
   EXPECT_EQ(not_csi.pod_queries, 0);
 }
 
-TEST(DecideVolumeTest, HandsOverVolumeAndSnapshotClass) {
+TEST(DecideVolumeTest, PassesVolumeAndSnapshotClass) {
   for (const char* type : {"snapshot", "custom"}) {
     Scene scene;
     scene.policies = std::string("{action: {type: ") + type +

@@ -15,7 +15,7 @@ import (
 	"github.com/vmware-tanzu/velero/pkg/plugin/velero"
 )
 
-// handsOffTime is what a call may take that has nothing to do, or nobody to ask.
+// handsOffTime is what a call may take that has nothing to do, or no server to ask.
 const handsOffTime = 5 * time.Second
 
 // ours are the names that the product registers, with the resource that each is for.
@@ -33,7 +33,7 @@ func standsIn(h *host) bool {
 	return h.minor == 13 && features.IsEnabled(api.CSIFeatureFlag)
 }
 
-// samples are items as a server hands them over, with fields that nobody knows and large numbers.
+// samples are items as a server passes them, with unknown fields and large numbers.
 var samples = map[string]string{
 	"velero.io/csi-pvc": `{"apiVersion":"v1","kind":"PersistentVolumeClaim","metadata":{"name":"c","namespace":"n","uid":"u1",` +
 		`"generation":` + bigNumber + `},"spec":{"volumeName":"pv","storageClassName":"s","resources":{"requests":{"storage":"1Gi"}},` +
@@ -56,7 +56,7 @@ func runProduct(r *report, h *host) {
 	r.run("backup leaves alone what it has no part in", func() { h.withManager(checkBackupHandsOff) })
 	r.run("restore leaves a class without secrets alone", func() { h.withManager(checkRestoreHandsOff) })
 	r.run("an API server that is not there is an error, soon", func() { h.withManager(checkNoServer) })
-	r.run("Progress and Cancel of an operation nobody knows", func() { h.withManager(checkUnknownOperation) })
+	r.run("Progress and Cancel of an unknown operation", func() { h.withManager(checkUnknownOperation) })
 	r.run("no error and no warning in the host's log", func() {
 		// Before the kill: the host may stumble over the pipes of a process that was killed.
 		for _, line := range h.recorder.worst() {
@@ -158,7 +158,7 @@ func checkBackupHandsOff(m clientmgmt.Manager) {
 	}
 	for _, action := range ours {
 		if action.name == "velero.io/csi-vs" && features.IsEnabled(api.CSIFeatureFlag) {
-			continue // In that phase it settles the snapshot's fate, which takes an API server.
+			continue // In that phase it deletes or keeps the snapshot, which takes an API server.
 		}
 		client, err := m.GetBackupItemActionV2(action.name)
 		checkNoError(err, action.name)
@@ -197,11 +197,11 @@ func checkUnknownOperation(m clientmgmt.Manager) {
 	for _, action := range ours {
 		backup, err := m.GetBackupItemActionV2(action.name)
 		checkNoError(err, action.name)
-		progress, err := backup.Progress("nobody's", newBackup())
+		progress, err := backup.Progress("no-operation", newBackup())
 		check(err != nil || !progress.Completed || progress.Err != "", "backup %s: %+v", action.name, progress)
 		restore, err := m.GetRestoreItemActionV2(action.name)
 		checkNoError(err, action.name)
-		progress, err = restore.Progress("nobody's", newRestore())
+		progress, err = restore.Progress("no-operation", newRestore())
 		check(err != nil || !progress.Completed || progress.Err != "", "restore %s: %+v", action.name, progress)
 	}
 }

@@ -23,7 +23,7 @@ const (
 	cleanupTriesMax = 3
 	killGrace       = 2 * time.Second // What the host leaves a plugin between its request and SIGKILL.
 	hugeBytes       = 32 << 20
-	bigNumber       = "9007199254740993" // 2^53+1: lost by whoever reads numbers as doubles.
+	bigNumber       = "9007199254740993" // 2^53+1: lost by readers of numbers as doubles.
 	parallelism     = 16
 )
 
@@ -98,7 +98,7 @@ func runScriptedBackup(r *report, h *host) {
 			check(len(more) == 0 && len(post) == 0 && operation == "", "extras %v %v %q", more, post, operation)
 		})
 	})
-	r.run("backup a changed item keeps what nobody touched", func() {
+	r.run("backup a changed item keeps what was not touched", func() {
 		h.withManager(func(m clientmgmt.Manager) {
 			back, more, operation, post, err := getBackup(m).Execute(wish("operation"), newBackup())
 			checkNoError(err, "Execute")

@@ -28,12 +28,12 @@ inline absl::Status Require(const std::string& value, absl::string_view member) 
 }
 
 template <typename Request>
-CallFacts MakeCallFacts(const char* method, const Request& request) {
-  CallFacts facts{.method = method, .request = request.SerializeAsString(), .secrets = {}};
+CallInfo MakeCallInfo(const char* method, const Request& request) {
+  CallInfo info{.method = method, .request = request.SerializeAsString(), .secrets = {}};
   if constexpr (requires { request.secrets(); }) {
-    facts.secrets.insert(request.secrets().begin(), request.secrets().end());
+    info.secrets.insert(request.secrets().begin(), request.secrets().end());
   }
-  return facts;
+  return info;
 }
 
 // Serves one call: the faults that a test asked for, then `work`, an absl::Status(const
@@ -43,7 +43,7 @@ grpc::Status ServeCall(Faults& faults, const char* method, grpc::ServerContext* 
                        const Request& request, Work work) {
   const absl::Time start = Clock::Real().Now();
   const Verdict verdict =
-      faults.Enter(MakeCallFacts(method, request), [context] { return context->IsCancelled(); });
+      faults.Enter(MakeCallInfo(method, request), [context] { return context->IsCancelled(); });
   absl::Status status = verdict.before;
   if (status.ok()) {
     if constexpr (std::is_invocable_v<Work, const Verdict&>) {

@@ -18,9 +18,9 @@ inline constexpr int64_t kBlockBytesMax = int64_t{4} << 20;
 
 // How the driver speaks of blocks.
 struct BlockOptions {
-  int64_t bytes = 4096;    // From kBlockBytesMin to kBlockBytesMax, a multiple of the former.
-  bool fixed = true;       // One extent per block, also where it ends behind the volume. Otherwise
-                           // neighbours are one extent, and the last one ends with the volume.
+  int64_t bytes = 4096;  // From kBlockBytesMin to kBlockBytesMax, a multiple of the former.
+  bool fixed = true;     // One extent per block, also where it ends past the end of the volume.
+                      // Otherwise neighbours are one extent, and the last one ends with the volume.
   bool mark_zero = false;  // Extents of zeros stand alone and are called so.
   bool own_only = false;   // Allocated is what the volume does not have from its source.
 };
@@ -38,14 +38,14 @@ struct ListedExtent {
 };
 
 // The blocks of a volume snapshot that are not zero, or that differ from its base, in ascending
-// order: an exact comparison of the bytes. What lies behind the end of a smaller base differs. The
+// order: an exact comparison of the bytes. What lies past the end of a smaller base differs. The
 // first extent ends behind the starting offset, and may begin before it.
 //
 // Reads both files as it goes; objects that are deleted meanwhile do no harm. Not thread-safe.
 class ChangeList {
  public:
   // INVALID_ARGUMENT: no target, an empty base, or one of another volume. NOT_FOUND: either is
-  // gone. OUT_OF_RANGE: the starting offset is negative or behind the volume's end.
+  // gone. OUT_OF_RANGE: the starting offset is negative or past the end of the volume's end.
   static absl::StatusOr<std::unique_ptr<ChangeList>> Open(const Store& store,
                                                           const ChangeQuery& query,
                                                           const BlockOptions& options);

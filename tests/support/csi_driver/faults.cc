@@ -195,7 +195,7 @@ absl::Status ReadError(const Json& json, FaultRule& rule) {
   return absl::OkStatus();
 }
 
-bool Concerns(const FaultRule& rule, const CallFacts& call) {
+bool Concerns(const FaultRule& rule, const CallInfo& call) {
   const bool has_secrets = !rule.unless_secret.empty() &&
                            std::includes(call.secrets.begin(), call.secrets.end(),
                                          rule.unless_secret.begin(), rule.unless_secret.end());
@@ -249,7 +249,7 @@ bool Verdict::Tells(Lie lie) const {
                      [lie](const StreamFault& fault) { return fault.lies.contains(lie); });
 }
 
-Verdict Faults::Enter(const CallFacts& call, const std::function<bool()>& cancelled) {
+Verdict Faults::Enter(const CallInfo& call, const std::function<bool()>& cancelled) {
   std::unique_lock<std::mutex> lock(mutex_);
   ++counts_[call.method].started;
   changed_.notify_all();
@@ -317,7 +317,7 @@ int64_t Faults::Releases(const std::string& method) const {
   return releases;
 }
 
-Faults::Plan Faults::MakePlan(const CallFacts& call) {
+Faults::Plan Faults::MakePlan(const CallInfo& call) {
   Plan plan;
   for (FaultRule& rule : rules_) {
     if (!Concerns(rule, call) || !Hits(rule)) {

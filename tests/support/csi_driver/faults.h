@@ -35,7 +35,7 @@ enum class Lie {
   kNegativeLength,  // Fewer.
   kNegativeOffset,  // Before the volume.
   kOverflow,        // An end that is no int64.
-  kBeyondCapacity,  // One more behind the volume, at the end of the list.
+  kBeyondCapacity,  // One more past the end of the volume, at the end of the list.
   kEverything,      // The whole volume, whatever was written.
   kOwnWritesOnly,   // Not what the volume had from the volume snapshot that it was made of.
 
@@ -99,7 +99,7 @@ struct FaultRule {
 absl::StatusOr<FaultRule> ParseFaultRule(const Json& json);
 
 // A call as rules see it.
-struct CallFacts {
+struct CallInfo {
   std::string method;
   std::string request;  // Its bytes on the wire.
   std::map<std::string, std::string> secrets;
@@ -129,7 +129,7 @@ class Faults {
  public:
   // Must come first in every call. Blocks for delays and holds; `cancelled` is asked every
   // kCancelPoll meanwhile, and makes it return CANCELLED.
-  Verdict Enter(const CallFacts& call, const std::function<bool()>& cancelled);
+  Verdict Enter(const CallInfo& call, const std::function<bool()>& cancelled);
 
   // Waits in the middle of a stream as `fault` says, unless rules were cleared since it began.
   // FALSE when the caller went away.
@@ -159,9 +159,9 @@ class Faults {
     bool hold = false;
   };
 
-  // How many times held calls of one method were let go, by Release() and by Clear().
+  // How many times held calls of one method were released, by Release() and by Clear().
   int64_t Releases(const std::string& method) const;
-  Plan MakePlan(const CallFacts& call);
+  Plan MakePlan(const CallInfo& call);
   bool Wait(std::unique_lock<std::mutex>& lock, const std::string& method, absl::Duration delay,
             bool hold, const std::function<bool()>& cancelled);
 

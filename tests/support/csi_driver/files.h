@@ -53,7 +53,7 @@ absl::Status CopySparse(const std::string& from, const std::string& to);
 int64_t SkipShared(const UniqueFd& a, const UniqueFd& b, int64_t offset_bytes, int64_t end_bytes);
 
 // Holds flock(2) on `path` exclusively from Take() to destruction, against other processes and
-// against other threads of this one. Blocks while somebody else holds it.
+// against other threads of this one. Blocks while another client holds it.
 class FileLock {
  public:
   static absl::StatusOr<FileLock> Take(const std::string& path);

@@ -30,7 +30,7 @@ absl::StatusOr<Freeze> Freeze::Take(const std::string& folder) {
   ASSIGN_OR_RETURN(UniqueFd fd, OpenFile(folder, O_RDONLY | O_DIRECTORY));
   if (ioctl(fd.get(), FIFREEZE, 0) != 0) {
     return errno == EBUSY ? absl::FailedPreconditionError(absl::StrCat(
-                                "the file system of ", folder, " is frozen by somebody else"))
+                                "the file system of ", folder, " is frozen by another client"))
                           : ErrnoStatus("freeze", folder);
   }
   return Freeze(std::move(fd), folder);

@@ -14,7 +14,7 @@ namespace csidelta::csi_driver {
 // killed meanwhile. Needs CAP_SYS_ADMIN.
 class Freeze {
  public:
-  // FAILED_PRECONDITION when somebody froze it already; else the errno's code.
+  // FAILED_PRECONDITION when another client froze it already; else the errno's code.
   static absl::StatusOr<Freeze> Take(const std::string& folder);
   Freeze(Freeze&&) = default;
   Freeze& operator=(Freeze&&) = delete;
@@ -34,7 +34,7 @@ class Freeze {
 absl::Status ThawLeftover(const std::string& folder);
 
 // FAILED_PRECONDITION unless `folder`, an absolute path without links, is where a file system of
-// its own is mounted, which neither the root folder nor `other` is in: freezing it stops nobody
+// its own is mounted, which neither the root folder nor `other` is in: freezing it stops no client
 // who writes elsewhere.
 absl::Status CheckOwnFilesystem(const std::string& folder, const std::string& other);
 

@@ -38,7 +38,7 @@ absl::StatusOr<std::string> FreeLoopDevice() {
   return device;
 }
 
-// FALSE when somebody else took the device first.
+// FALSE when another client took the device first.
 absl::StatusOr<bool> Configure(const std::string& device, const UniqueFd& file) {
   ASSIGN_OR_RETURN(const UniqueFd loop, OpenFile(device, O_RDWR));
   loop_config config;
@@ -92,7 +92,7 @@ absl::StatusOr<std::string> AttachLoop(const std::string& file) {
       return device;
     }
   }
-  return absl::ResourceExhaustedError("every free loop device was taken by somebody else");
+  return absl::ResourceExhaustedError("every free loop device was taken by another client");
 }
 
 absl::Status DetachLoops(const std::string& file) {

@@ -14,7 +14,7 @@ namespace csidelta::csi_driver {
 // The devices ("/dev/loop3") whose backing file is `file`, an absolute path without links.
 absl::StatusOr<std::vector<std::string>> LoopDevicesOf(const std::string& file);
 
-// The device of `file`; attaches one when there is none.
+// The device of `file`; attaches one when none exists.
 absl::StatusOr<std::string> AttachLoop(const std::string& file);
 
 // Detaches every device of `file`. One that is still open somewhere goes when it is closed.

@@ -18,7 +18,7 @@ absl::StatusOr<std::unique_ptr<LyingList>> LyingList::Open(const Store& store,
 
 absl::StatusOr<std::optional<ListedExtent>> LyingList::Next() {
   while (ready_.empty() && !ended_) {
-    RETURN_IF_ERROR(Refill());
+    RETURN_IF_ERROR(LoadNext());
   }
   if (ready_.empty()) {
     return std::nullopt;
@@ -54,7 +54,7 @@ absl::StatusOr<std::optional<ListedExtent>> LyingList::NextTrue() {
 }
 
 // Puts what the next true extent became behind what is ready; that may be nothing.
-absl::Status LyingList::Refill() {
+absl::Status LyingList::LoadNext() {
   ASSIGN_OR_RETURN(std::optional<ListedExtent> next, NextTrue());
   if (!next.has_value()) {
     ended_ = true;
@@ -86,7 +86,7 @@ absl::Status LyingList::Refill() {
   }
   if (Tells(Lie::kUnordered, index)) {
     const ListedExtent late = *next;
-    RETURN_IF_ERROR(Refill());  // Its successor.
+    RETURN_IF_ERROR(LoadNext());  // Its successor.
     ready_.push_back(late);
     return absl::OkStatus();
   }

@@ -35,7 +35,7 @@ class LyingList {
   bool Tells(Lie lie, int64_t index) const;
   bool TellsAnywhere(Lie lie) const;
   absl::StatusOr<std::optional<ListedExtent>> NextTrue();
-  absl::Status Refill();
+  absl::Status LoadNext();
 
   const std::unique_ptr<ChangeList> list_;
   const BlockOptions options_;

@@ -271,7 +271,7 @@ bool Satisfies(const VolumeRecord& volume, const VolumeSpec& spec) {
          (spec.size.limit_bytes == 0 || volume.size_bytes <= spec.size.limit_bytes);
 }
 
-// Makes the folder when there is none; its path without links, as loop devices know their files.
+// Makes the folder when none exists; its path without links, as loop devices know their files.
 absl::StatusOr<std::string> Resolve(const std::string& folder) {
   if (!absl::StartsWith(folder, "/")) {
     return absl::InvalidArgumentError(absl::StrCat("folder is no absolute path: ", folder));
@@ -673,7 +673,7 @@ absl::StatusOr<int64_t> Store::SourceBytes(const ContentSource& source) const {
 absl::Status Store::Sweep() const {
   ASSIGN_OR_RETURN(const FileLock lock, FileLock::Take(absl::StrCat(folder_, "/lock")));
   if (OwnFilesystem()) {
-    RETURN_IF_ERROR(ThawLeftover(volumes_folder_));  // With the lock: nobody's who is at work.
+    RETURN_IF_ERROR(ThawLeftover(volumes_folder_));  // With the lock: of no process that runs.
   }
   for (const char* part : {kVolumes, kPartial}) {
     RETURN_IF_ERROR(MakeFolder(absl::StrCat(volumes_folder_, "/", part)));

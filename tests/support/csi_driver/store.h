@@ -73,7 +73,7 @@ struct GroupRecord {
   std::string name;
   std::vector<GroupMember> members;  // As they were asked for; some may be deleted since.
   absl::Time created_at;
-  std::optional<absl::Duration> frozen;  // How long nobody could write; none: it is no instant.
+  std::optional<absl::Duration> frozen;  // How long writes were blocked; none: it is no instant.
 };
 
 // A group with those of its volume snapshots that are there.
@@ -106,7 +106,7 @@ struct SnapshotFilter {
   std::string volume_id;
 };
 
-// Chooses a size inside `range`, at least `bytes_min`. OUT_OF_RANGE when there is none.
+// Chooses a size inside `range`, at least `bytes_min`. OUT_OF_RANGE when none exists.
 absl::StatusOr<int64_t> ChooseSize(const SizeRange& range, int64_t bytes_min);
 
 // The driver's volumes and volume snapshots, in one folder:
@@ -132,7 +132,7 @@ absl::StatusOr<int64_t> ChooseSize(const SizeRange& range, int64_t bytes_min);
 // alive.
 class Store {
  public:
-  // Makes the folder when there is none. INVALID_ARGUMENT unless `folder` is an absolute path.
+  // Makes the folder when none exists. INVALID_ARGUMENT unless `folder` is an absolute path.
   // With `volumes_folder`, volumes are there: FAILED_PRECONDITION unless CheckOwnFilesystem() likes
   // it; the freeze that a killed process left there ends.
   static absl::StatusOr<std::unique_ptr<Store>> Open(const std::string& folder, const Clock& clock,
@@ -151,7 +151,7 @@ class Store {
 
   absl::StatusOr<VolumeRecord> GetVolume(const std::string& id) const;
 
-  // In the order of ids. ABORTED when the token is none of ours.
+  // In the order of ids. ABORTED when the token is unknown.
   absl::StatusOr<Page<VolumeRecord>> ListVolumes(const PageRequest& page) const;
 
   // The same name and volume give the same snapshot; ALREADY_EXISTS for another volume.
@@ -166,7 +166,7 @@ class Store {
   // What later volume snapshots can be compared with: this one, or what was kept of it.
   absl::StatusOr<ChangeData> ChangeDataOf(const std::string& id) const;
 
-  // In the order of ids. ABORTED when the token is none of ours.
+  // In the order of ids. ABORTED when the token is unknown.
   absl::StatusOr<Page<SnapshotRecord>> ListSnapshots(const SnapshotFilter& filter,
                                                      const PageRequest& page) const;
 

@@ -26,7 +26,7 @@ class VolumeLookup {
  public:
   virtual ~VolumeLookup() = default;
   virtual std::optional<Json> FindVolume(const std::string& name) const = 0;
-  // The name of a Volume with this label; "" when there is none.
+  // The name of a Volume with this label; "" when none exists.
   virtual std::string VolumeWithLabel(const std::string& key, const std::string& value) const = 0;
 };
 

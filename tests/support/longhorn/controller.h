@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "k8s/api_client.h"
-#include "k8s/follow.h"
+#include "k8s/list_watch.h"
 #include "tests/support/longhorn/admission.h"
 #include "tests/support/longhorn/engine.h"
 #include "tests/support/longhorn/record_table.h"
@@ -62,10 +62,10 @@ class Controller : public VolumeLookup {
  public:
   Controller(k8s::ApiClient& api, Engines& engines, const Clock& clock, ControllerOptions options);
 
-  k8s::ObjectFollower& snapshots() { return snapshots_; }
-  k8s::ObjectFollower& volumes() { return volumes_; }
-  k8s::ObjectFollower& engines() { return engine_objects_; }
-  k8s::ObjectFollower& attachments() { return attachments_; }
+  k8s::ObjectEventHandler& snapshots() { return snapshots_; }
+  k8s::ObjectEventHandler& volumes() { return volumes_; }
+  k8s::ObjectEventHandler& engines() { return engine_objects_; }
+  k8s::ObjectEventHandler& attachments() { return attachments_; }
 
   // Does all that is due, once all followers have a list; returns when there is more to do.
   absl::Time Work(const CallContext& ctx);

@@ -12,14 +12,14 @@
 namespace csidelta::longhorn_stand_in {
 namespace {
 
-using Follow = k8s::ObjectFollower& (Controller::*)();
+using Follow = k8s::ObjectEventHandler& (Controller::*)();
 
-struct FollowedKind {
+struct WatchedKind {
   k8s::ResourceType type;
   Follow follow;
 };
 
-std::vector<FollowedKind> FollowedKinds() {
+std::vector<WatchedKind> WatchedKinds() {
   return {{VolumeType(), &Controller::volumes},
           {EngineType(), &Controller::engines},
           {AttachmentType(), &Controller::attachments},
@@ -29,7 +29,7 @@ std::vector<FollowedKind> FollowedKinds() {
 }  // namespace
 
 FakeLonghorn::FakeLonghorn(ControllerOptions options) : options_(std::move(options)) {
-  for (const FollowedKind& kind : FollowedKinds()) {
+  for (const WatchedKind& kind : WatchedKinds()) {
     api_.SetStatusSubresource(kind.type.plural, true);
     api_.OnEvent(kind.type.plural, [this, follow = kind.follow](support::FakeApiClient&,
                                                                 const k8s::WatchEvent& event) {
@@ -45,7 +45,7 @@ FakeLonghorn::FakeLonghorn(ControllerOptions options) : options_(std::move(optio
 void FakeLonghorn::StartManager() {
   controller_ = std::make_unique<Controller>(api_, engines_, clock_, options_);
   controller_->SetSwitches(switches_);
-  for (const FollowedKind& kind : FollowedKinds()) {
+  for (const WatchedKind& kind : WatchedKinds()) {
     (*controller_.*kind.follow)().OnAll(api_.All(kind.type));
   }
 }

@@ -6,7 +6,7 @@
 #include "base/call_context.h"
 #include "base/clock.h"
 #include "base/status_macros.h"
-#include "k8s/follow.h"
+#include "k8s/list_watch.h"
 #include "tests/support/longhorn/kinds.h"
 #include "tests/support/longhorn/webhook_server.h"
 
@@ -44,20 +44,19 @@ absl::Status Manager::Start() {
 }
 
 void Manager::StartThreads() {
-  const std::vector<std::pair<k8s::ResourceType, k8s::ObjectFollower*>> kinds = {
+  const std::vector<std::pair<k8s::ResourceType, k8s::ObjectEventHandler*>> kinds = {
       {VolumeType(), &controller_->volumes()},
       {EngineType(), &controller_->engines()},
       {AttachmentType(), &controller_->attachments()},
       {SnapshotType(), &controller_->snapshots()}};
-  for (const auto& [type, follower] : kinds) {
-    threads_.emplace_back(
-        [this,
-         followed =
-             k8s::FollowedObjects{
-                 .type = type, .namespace_name = options_.namespace_name, .label_selector = ""},
-         to = follower](const std::stop_token& stop) {
-          k8s::Follow({.stop = stop}, api_, followed, *to).IgnoreError();
-        });
+  for (const auto& [type, handler] : kinds) {
+    threads_.emplace_back([this,
+                           followed = k8s::WatchedObjects{.type = type,
+                                                          .namespace_name = options_.namespace_name,
+                                                          .label_selector = ""},
+                           to = handler](const std::stop_token& stop) {
+      k8s::ListAndWatch({.stop = stop}, api_, followed, *to).IgnoreError();
+    });
   }
   threads_.emplace_back(
       [controller = controller_.get()](const std::stop_token& stop) { Work(*controller, stop); });

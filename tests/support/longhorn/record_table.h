@@ -11,7 +11,7 @@
 
 #include "base/json.h"
 #include "k8s/api_client.h"
-#include "k8s/follow.h"
+#include "k8s/list_watch.h"
 #include "k8s/object.h"
 
 namespace csidelta::longhorn_stand_in {
@@ -19,7 +19,7 @@ namespace csidelta::longhorn_stand_in {
 // The objects of one kind and one namespace as records, as a follower gets them. Reports each
 // change, in the thread that brought it and with no lock held. Thread-safe.
 template <typename Record>
-class RecordTable : public k8s::ObjectFollower {
+class RecordTable : public k8s::ObjectEventHandler {
  public:
   using Read = Record (*)(const Json& object);
   // Nothing before: it is new; nothing after: it is gone.
@@ -67,7 +67,7 @@ class RecordTable : public k8s::ObjectFollower {
     const auto found = records_.find(name);
     return found == records_.end() ? std::nullopt : std::optional<Record>(found->second);
   }
-  // The name of a record that `wanted` holds for; "" when there is none.
+  // The name of a record that `wanted` holds for; "" when none exists.
   std::string FindName(const std::function<bool(const Record&)>& wanted) const {
     std::scoped_lock lock(mutex_);
     for (const auto& [name, record] : records_) {

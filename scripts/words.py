@@ -1,0 +1,172 @@
+#!/usr/bin/python3
+"""One word for one thing: bans the phrases and identifiers that the project has a better word for.
+
+    words.py [path...]
+
+Reads every text of the project, or only the files and folders that are given. Prints one line per fault (file:line,
+the phrase, what to say instead) and exits 1; or prints how much it read and exits 0. A phrase is found in prose, in
+strings, across line breaks, and in identifiers: `LeftByNobody` and `left_by_nobody` read as "left by nobody".
+"""
+
+import dataclasses
+import fnmatch
+import functools
+import pathlib
+import re
+import sys
+
+import tidy
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+
+
+@dataclasses.dataclass(frozen=True)
+class Rule:
+    """A phrase that must not occur, what takes its place, and where the rule holds."""
+
+    phrase: str  # Pattern over lower-case text in which identifiers are split into words.
+    instead: str
+    places: tuple = ()  # Beginnings of paths that the rule is for; none: the whole project.
+
+
+@dataclasses.dataclass(frozen=True)
+class Allowance:
+    """Where a phrase is right."""
+
+    files: str  # Shell pattern over paths.
+    text: str  # What is blanked before the rules are asked: a pattern over the text as it stands.
+    reason: str
+
+
+
+RULES = (
+    # The actor.
+    Rule(r"who(m|so)?ever|whom", "name the actor: the worker, the plugin, the driver, the operator"),
+    Rule(r"somebody( else)?s?|someone( else)?s?", "name the actor: another client, the operator, the driver"),
+    Rule(r"nobodys?|no ?one elses?", "name the actor, or: no process, unused, unreferenced, unclaimed"),
+    Rule(r"(of|is|are|was|not) (ours|theirs)(?!\()|(ours|theirs) to \w+",
+         "managed by csi-delta; its own; of the other client"),
+    Rule(r"(of|in|by) other hands", "foreign; managed by another program"),
+    # Negation.
+    Rule(r"there (is|are|was|were) none", "none exists; X was not found"),
+    Rule(r"(?<!there\s)(is|are) no (good|answer|volume)(?! (snapshot|there))", "is not a ...; was not found"),
+    Rule(r"of no matter", "ignored"),
+    Rule(r"in vain|to no avail", "orphaned, unreferenced, without effect"),
+    Rule(r"without that", "although ... does not; without + noun"),
+    # Translated idioms.
+    Rule(r"anew", "again; begin anew: restart, start over"),
+    Rule(r"behind the (volume|end)", "past the end"),
+    Rule(r"(come|comes|came|coming) to (its|their|an) end", "finish, end"),
+    Rule(r"(let|lets|letting) go|let \w+ go", "release, detach, free"),
+    Rule(r"(hand|hands|handed|handing) (it |them )?over|handover", "adopt a group, rebind a volume, detach, pass"),
+    Rule(r"(snapshot|group|volume|claim|member)s? (that )?(is|are|was|were) cut(?! (off|short|into|to|in)\b)|being cut",
+         "taken (a snapshot is taken; taken at)"),
+    Rule(r"(take|takes|taken|took) up again", "resume"),
+    Rule(r"texts by key", "map of strings"),
+    Rule(r"dead locks?", "stale lock"),
+    Rule(r"change to a new key", "key rotation, rotate the key"),
+    Rule(r"comes? back from the dead", "reappears"),
+    Rule(r"words? of (the )?(driver|kubelet|worker)s?",
+         "the driver's error, the kubelet's message, the worker's final status"),
+    Rule(r"drivers? words?|last words?|pod words?|group words?|backup words|stage word",
+         "message, arguments, labels, final status"),
+    # Persons: programs report, request, omit.
+    Rule(r"(list|driver|index|server)s?( that)? (lied|believes?|wish(es)?)|(list|driver|index|server)s? that lies?",
+         "omits, reports, requests; a wrong list"),
+    # The house.
+    Rule(r"the house|house rules?", "the architecture; style rules"),
+    Rule(r"opponents?", "other tools"),
+    Rule(r"the wall is", "the bottleneck is"),
+    Rule(r"judge?ments?|the judge|judge of", "check result; conformance test"),
+    Rule(r"exhibits?|workshop|story place|volume story", "fixture, test bed, workload"),
+    # One word for one thing, in identifiers first.
+    Rule(r"volume turns?|turn table|turn limits?|turn waiter|turn request|take turn|stale turns",
+         "VolumeLease (one operation per volume); TransferScheduler, admitted"),
+    Rule(r"wake table|wake all|object follower|followed objects|waking follower",
+         "enqueue, event handler, informer, object cache"),
+    Rule(r"census", "object cache"),
+    Rule(r"stem of \w*|kstem|task stem|name stem", "task name"),
+    Rule(r"(an?|the|its|no|each|stale) stand ins?(?! the)|stand ins|stand in (names?|actions?|key|for)", "placeholder",
+         ("src/", "deploy/")),
+    Rule(r"rival( name)?s?", "name conflict"),
+    Rule(r"witness(es)?", "liveness probe"),
+    Rule(r"refills?(ed)?", "repair source"),
+    Rule(r"fates?", "action; what is removed, kept"),
+    Rule(r"(backup|cluster|pack|file|device|driver|snapshot|volume|base|listing|audit|restore|pvc|wait|source|content|"
+         r"progress) facts", "info, cache, statistics"),
+    Rule(r"patience", "grace period, timeout"),
+    Rule(r"insists?|insisted|insisting", "retry"),
+    Rule(r"cures?", "remediation"),
+)
+
+EXCEPTIONS = (
+    Allowance("tests/golden/fbeb56d/*", r"(?s).+", "objects and repositories as released versions wrote them"),
+    Allowance("*", r'["`](cure|fate|judgement|blobs_refilled|missing_refilled)["`]', "fields and values of --json"),
+    Allowance("*", r"(csi-delta|group)-handed-over|handing-over(-at)?|volume-turn|turn-at",
+              "names and values of labels and annotations of objects in clusters"),
+    Allowance("*", r"HAS NOT COME TO ITS END", "the first bytes of restores that released versions left"),
+    Allowance("tests/fuzz/corpus/*", r"(?s).+", "bytes that fuzzers made"),
+    Allowance("*words.py", r"(?s).+", "quotes the phrases"),
+    Allowance("LICENSE", r"(?s).+", "a legal text"),
+    Allowance("proto/*", r"(?s).+", "contracts of CSI, Velero and go-plugin"),
+    Allowance("tests/e2e/modules/*", r"(?s).+", "programs of other projects, as they are built"),
+)
+
+
+def spoken(text):
+    """The text in lower case, identifiers split into words and comment marks blanked; lines keep their numbers."""
+    text = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", text)
+    text = re.sub(r"(?m)^[ \t]*(?://+|#+|\*|-)(?=\s)", " ", text)
+    text = re.sub(r'"[ \t]*\n[ \t]*f?"', "\n", text)  # A string that goes on in the next line.
+    return re.sub(r"[’'`_-]", lambda mark: "" if mark[0] in "’'`" else " ", text).lower()
+
+
+@functools.lru_cache(maxsize=1)
+def _pattern():
+    """All rules as one pattern; the group that matched is the rule's."""
+    phrases = (rule.phrase.replace(" ", r"\s+") for rule in RULES)
+    return re.compile(r"\b(?:" + "|".join(f"(?P<r{at}>{phrase})" for at, phrase in enumerate(phrases)) + r")\b")
+
+
+def _allowed(name, text):
+    """The text with what an exception allows blanked."""
+    for allowance in EXCEPTIONS:
+        if fnmatch.fnmatch(name, allowance.files):
+            text = re.sub(allowance.text, lambda match: re.sub(r"[^\n]", " ", match[0]), text)
+    return text
+
+
+def faults(name, text):
+    """Faults in one file, each a line to print."""
+    body = spoken(_allowed(name, text))
+    for match in _pattern().finditer(body):
+        rule = RULES[int(match.lastgroup[1:])]
+        if not rule.places or name.startswith(rule.places):
+            line = body.count("\n", 0, match.start()) + 1
+            yield f"{name}:{line}: `{' '.join(match[0].split())}`: say {rule.instead}"
+
+
+def check(root, below=()):
+    """(faults as lines, number of files read)."""
+    found, count = [], 0
+    for path in tidy.project_files(root):
+        name = str(path)
+        if below and not any(name == place or name.startswith(f"{place.rstrip('/')}/") for place in below):
+            continue
+        text = tidy.read_text(root / path)
+        if text is not None:
+            count += 1
+            found += faults(name, text)
+    return found, count
+
+
+def main(arguments):
+    found, count = check(ROOT, arguments)
+    for line in found:
+        print(line)
+    print(f"words: {count} files, {len(found)} faults")
+    return 1 if found or not count else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

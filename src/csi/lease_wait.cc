@@ -1,0 +1,140 @@
+#include "csi/lease_wait.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/log.h"
+#include "base/status_macros.h"
+#include "csi/snapshot_state.h"
+#include "objects/keys.h"
+
+namespace csidelta::csi {
+namespace {
+
+using objects::VolumeSnapshot;
+
+bool IsOneBeingTaken(const VolumeSnapshot& snapshot, const OtherSnapshots& others, absl::Time now) {
+  return others.concerns(snapshot) && IsBeingTaken(snapshot, now);
+}
+
+bool IsRefusal(absl::string_view error) {
+  for (const absl::string_view code :
+       {"InvalidArgument", "NotFound", "OutOfRange", "ResourceExhausted", "Unimplemented"}) {
+    if (absl::StrContains(error, absl::StrCat("code = ", code, " "))) {
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+bool MayBeStarting(const absl::Status& status) {
+  return absl::IsPermissionDenied(status) || absl::IsUnauthenticated(status) ||
+         absl::IsNotFound(status) || IsRetryable(status);
+}
+
+absl::Status LeaseWaiter::WaitInSlices(
+    absl::FunctionRef<absl::Status(const CallContext& slice, Evaluated& evaluated)> once) {
+  absl::Time refused_since = absl::InfiniteFuture();
+  while (true) {
+    CallContext slice = ctx_;
+    slice.deadline = std::min(ctx_.deadline, RenewAt());
+    Evaluated evaluated;
+    const absl::Status status = once(slice, evaluated);
+    if (status.ok() || !evaluated.status.ok()) {
+      return status;
+    }
+    if (evaluated.was_asked) {
+      refused_since = absl::InfiniteFuture();
+    }
+    if (absl::IsDeadlineExceeded(status)) {
+      RETURN_IF_ERROR(ctx_.Check());
+      Renew();
+      continue;
+    }
+    refused_since = std::min(refused_since, ctx_.clock->Now());
+    if (!MayBeStarting(status) || ctx_.clock->Now() >= refused_since + kRefusalGracePeriod) {
+      return status;
+    }
+    ctx_.clock->SleepUntil(ctx_.clock->Now() + kRefusalPause, ctx_.stop);
+  }
+}
+
+absl::Time LeaseWaiter::RenewAt() const {
+  absl::Time first = absl::InfiniteFuture();
+  for (const VolumeLease* const lease : leases_) {
+    first = lease->lost() ? first : std::min(first, lease->renew_at());
+  }
+  return first;
+}
+
+void LeaseWaiter::Renew() {
+  for (VolumeLease* const lease : leases_) {
+    if (lease->lost() || ctx_.clock->Now() < lease->renew_at()) {
+      continue;
+    }
+    if (const absl::Status renewed = lease->Renew(ctx_, api_); !renewed.ok()) {
+      CSIDELTA_LOG(kDebug, "turn not renewed", {"status", renewed.ToString()});
+    }
+  }
+}
+
+absl::Status AwaitOthers(const CallContext& ctx, const Environment& env,
+                         const OtherSnapshots& others, VolumeLease& lease) {
+  const k8s::ListOptions options{
+      .label_selector = others.managed_too ? "" : absl::StrCat("!", objects::kCsiDeltaLabel),
+      .field_selector = "",
+      .may_be_old = true};  // Another one may come a moment later just as well.
+  ASSIGN_OR_RETURN(const std::vector<VolumeSnapshot> all,
+                   objects::List<VolumeSnapshot>(ctx, env.api, others.namespace_name, options));
+  for (const VolumeSnapshot& other : all) {
+    if (!IsOneBeingTaken(other, others, ctx.clock->Now())) {
+      continue;
+    }
+    const absl::Time too_old = *other.created_at() + kOthersAgeMax;
+    CallContext slice = ctx;
+    slice.deadline = std::min(ctx.deadline, too_old);
+    const absl::Status status =
+        LeaseWaiter(slice, env, lease)
+            .WaitFor<VolumeSnapshot>(
+                other.key(), [&](const VolumeSnapshot* now) -> absl::StatusOr<bool> {
+                  return now == nullptr || !IsOneBeingTaken(*now, others, ctx.clock->Now());
+                });
+    if (absl::IsDeadlineExceeded(status) && !ctx.Check().ok()) {
+      return absl::DeadlineExceededError(
+          absl::StrCat("VolumeSnapshot ", other.name(), " of ", others.of, " is still being made"));
+    }
+    if (!status.ok() && !absl::IsDeadlineExceeded(status)) {
+      return Annotate(status, absl::StrCat("wait for VolumeSnapshot ", other.name()));
+    }
+  }
+  return lease.lost() ? absl::AbortedError("the turn was lost") : absl::OkStatus();
+}
+
+absl::Status DriverMessage::Hear(std::string error, absl::Time now) {
+  error_ = std::move(error);
+  if (!IsRefusal(error_)) {
+    refused_since_ = absl::InfiniteFuture();
+    return absl::OkStatus();
+  }
+  refused_since_ = std::min(refused_since_, now);
+  if (now < refused_since_ + kRefusalIsFinalAfter) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat("the driver refuses to snapshot ", of_, ": ", error_));
+}
+
+absl::Status DriverMessage::AddTo(const absl::Status& status) const {
+  if (!absl::IsDeadlineExceeded(status)) {
+    return status;
+  }
+  return absl::DeadlineExceededError(absl::StrCat(
+      "no ", awaited_, " for ", of_, " within ", absl::FormatDuration(timeout_),
+      error_.empty() ? ", and no error from the driver" : ": the driver says: ", error_));
+}
+
+}  // namespace csidelta::csi

@@ -1,0 +1,289 @@
+#include "csi/volume_lease.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "csi/retry.h"
+#include "objects/client.h"
+#include "objects/keys.h"
+
+namespace csidelta::csi {
+namespace {
+
+using objects::Lease;
+
+// A Lease that has not been renewed for this long is rubbish, however the clocks differ.
+constexpr absl::Duration kStaleAfter = absl::Minutes(10);
+// How far the clocks of two machines may differ, for those that do not wait to see for themselves.
+constexpr absl::Duration kClocksDifferMax = absl::Minutes(1);
+constexpr int kFreeTriesMax = 3;
+// After a renewal that failed.
+constexpr absl::Duration kVolumeLeaseRetryAfter = absl::Seconds(2);
+constexpr char kVolumeLeaseLabelValue[] = "volume-turn";
+
+void SetHolder(const VolumeLeaseRequest& request, absl::Time now, Lease& lease) {
+  lease.Acquire(request.holder, kVolumeLeaseDuration, now);
+  const bool is_backups = request.snapshot_name.empty();
+  lease.SetAnnotations(
+      {{objects::kMemberClaimAnnotation,
+        absl::StrCat(request.claim_namespace, "/", request.claim_name)},
+       {is_backups ? objects::kLeaseBackupAnnotation : objects::kLeaseSnapshotAnnotation,
+        is_backups ? request.backup_name : request.snapshot_name}});
+  lease.SetOwners({{.api_version = is_backups ? "velero.io/v1" : "v1",
+                    .kind = is_backups ? "Backup" : "PersistentVolumeClaim",
+                    .name = is_backups ? request.backup_name : request.claim_name,
+                    .uid = is_backups ? request.backup_uid : request.claim_uid}});
+}
+
+k8s::ObjectKey KeyOf(const VolumeLeaseRequest& request) {
+  return Lease::Key(request.lease_namespace, absl::StrCat("csi-delta-", request.claim_uid));
+}
+
+bool IsHeldForRestore(const Lease& lease) {
+  return absl::StartsWith(lease.Annotation(objects::kLeaseSnapshotAnnotation),
+                          kRestoreHolderPrefix);
+}
+
+// "backup nightly", for messages.
+std::string HeldFor(const Lease& lease) {
+  const std::string snapshot = lease.Annotation(objects::kLeaseSnapshotAnnotation);
+  if (IsHeldForRestore(lease)) {
+    return "a restore into its volume";
+  }
+  return snapshot.empty()
+             ? absl::StrCat("backup ", lease.Annotation(objects::kLeaseBackupAnnotation))
+             : absl::StrCat("the creation of VolumeSnapshot ", snapshot);
+}
+
+Lease MakeLease(const VolumeLeaseRequest& request, const std::string& name, absl::Time now) {
+  Lease lease = Lease::Make(request.lease_namespace, name);
+  lease.SetLabels({{objects::kCsiDeltaLabel, kVolumeLeaseLabelValue},
+                   {objects::kExcludeFromBackupLabel, "true"}});
+  SetHolder(request, now, lease);
+  return lease;
+}
+
+// Blocks until the Lease is gone (then OK, `seen` nothing), or it is `holder`'s, or no holder has
+// renewed it for kVolumeLeaseDuration (then OK, `seen` the Lease as it stands), or ctx ends.
+absl::Status AwaitEnd(const CallContext& ctx, k8s::ApiClient& api, const k8s::ObjectKey& key,
+                      const std::string& holder, std::optional<Lease>& seen) {
+  absl::Time expires_at = ctx.clock->Now() + kVolumeLeaseDuration;
+  const auto look = [&](const Lease* lease) -> absl::StatusOr<bool> {
+    if (lease == nullptr) {
+      seen.reset();
+      return true;
+    }
+    if (!seen.has_value() || seen->resource_version() != lease->resource_version()) {
+      expires_at = ctx.clock->Now() + kVolumeLeaseDuration;
+      seen = *lease;
+    }
+    return seen->holder() == holder;
+  };
+  while (true) {
+    CallContext slice = ctx;
+    slice.deadline = std::min(ctx.deadline, expires_at);
+    const absl::Status status = objects::WaitFor<Lease>(slice, api, key, look);
+    if (!absl::IsDeadlineExceeded(status)) {
+      return status;
+    }
+    RETURN_IF_ERROR(ctx.Check());
+    if (ctx.clock->Now() >= expires_at) {
+      return absl::OkStatus();
+    }
+  }
+}
+
+absl::Status StillHeld(const absl::Status& status, const VolumeLeaseRequest& request,
+                       const std::optional<Lease>& lease) {
+  if (!absl::IsDeadlineExceeded(status) || !lease.has_value()) {
+    return status;
+  }
+  const std::string pvc =
+      absl::StrCat(request.subject, " ", request.claim_namespace, "/", request.claim_name);
+  return absl::DeadlineExceededError(
+      IsHeldForRestore(*lease)
+          ? absl::StrCat("a restore into ", pvc, " is still under way")
+          : absl::StrCat(HeldFor(*lease), " is still taking a snapshot of ", pvc));
+}
+
+// Whether a Lease that is there is not held against `request`.
+bool IsFreeFor(const VolumeLeaseRequest& request, const Lease& lease, absl::Time now) {
+  const std::optional<absl::Time> renewed = lease.renewed_at();
+  return lease.holder() == request.holder ||
+         (!request.snapshot_name.empty() &&
+          lease.Annotation(objects::kLeaseSnapshotAnnotation) == request.snapshot_name) ||
+         (renewed.has_value() && *renewed + kVolumeLeaseDuration + kClocksDifferMax < now);
+}
+
+// What one round of taking the turn came to.
+struct Attempt {
+  std::optional<Lease> lease;  // absent: the other one has just ended, or was quicker; go on
+  bool taken_over = false;
+};
+
+// Creates the Lease, or waits for the one that is there and takes it over when it ran out. `seen`:
+// the other one's, as it was seen last.
+absl::StatusOr<Attempt> TryTake(const CallContext& ctx, k8s::ApiClient& api,
+                                const k8s::ObjectKey& key, const VolumeLeaseRequest& request,
+                                std::optional<Lease>& seen) {
+  absl::StatusOr<Lease> lease =
+      objects::Create(ctx, api, MakeLease(request, key.name, ctx.clock->Now()));
+  if (lease.ok()) {
+    return Attempt{.lease = *std::move(lease)};
+  }
+  if (!absl::IsAlreadyExists(lease.status())) {
+    return lease.status();
+  }
+  RETURN_IF_ERROR(AwaitEnd(ctx, api, key, request.holder, seen));
+  if (!seen.has_value()) {
+    return Attempt{};
+  }
+  // Ours already where the answer to an earlier request was lost.
+  const bool taken_over = seen->holder() != request.holder;
+  Lease own = *seen;
+  SetHolder(request, ctx.clock->Now(), own);
+  lease = objects::Update(ctx, api, own);
+  if (absl::IsAborted(lease.status()) || absl::IsNotFound(lease.status())) {
+    return Attempt{};
+  }
+  RETURN_IF_ERROR(lease.status());
+  return Attempt{.lease = *std::move(lease), .taken_over = taken_over};
+}
+
+}  // namespace
+
+absl::StatusOr<VolumeLease> VolumeLease::Take(const CallContext& ctx, k8s::ApiClient& api,
+                                              const VolumeLeaseRequest& request) {
+  const k8s::ObjectKey key = KeyOf(request);
+  std::optional<Lease> seen;
+  while (true) {
+    RETURN_IF_ERROR(StillHeld(ctx.Check(), request, seen));
+    Attempt attempt;
+    const absl::Status tried = RetryTransient(ctx, [&]() -> absl::Status {
+      ASSIGN_OR_RETURN(attempt, TryTake(ctx, api, key, request, seen));
+      return absl::OkStatus();
+    });
+    RETURN_IF_ERROR(StillHeld(tried, request, seen));
+    if (attempt.lease.has_value()) {
+      return VolumeLease(*std::move(attempt.lease), attempt.taken_over,
+                         ctx.clock->Now() + kVolumeLeaseRenewAfter);
+    }
+  }
+}
+
+absl::StatusOr<std::optional<VolumeLease>> VolumeLease::TakeIfFree(
+    const CallContext& ctx, k8s::ApiClient& api, const VolumeLeaseRequest& request,
+    std::string& held_by) {
+  const k8s::ObjectKey key = KeyOf(request);
+  // Each further try follows one who was quicker.
+  for (int tries = 0; tries < kFreeTriesMax; ++tries) {
+    absl::StatusOr<Lease> lease =
+        objects::Create(ctx, api, MakeLease(request, key.name, ctx.clock->Now()));
+    bool taken_over = false;
+    if (absl::IsAlreadyExists(lease.status())) {
+      absl::StatusOr<Lease> seen = objects::Get<Lease>(ctx, api, key);
+      if (absl::IsNotFound(seen.status())) {
+        continue;
+      }
+      RETURN_IF_ERROR(seen.status());
+      if (!IsFreeFor(request, *seen, ctx.clock->Now())) {
+        held_by = HeldFor(*seen);
+        return std::nullopt;
+      }
+      taken_over = seen->holder() != request.holder;
+      SetHolder(request, ctx.clock->Now(), *seen);
+      lease = objects::Update(ctx, api, *seen);
+      if (absl::IsAborted(lease.status()) || absl::IsNotFound(lease.status())) {
+        continue;
+      }
+    }
+    RETURN_IF_ERROR(lease.status());
+    return VolumeLease(*std::move(lease), taken_over, ctx.clock->Now() + kVolumeLeaseRenewAfter);
+  }
+  held_by = "another that began at the same moment";
+  return std::nullopt;
+}
+
+// The Lease has changed since we saw it last. By ourselves, where the answer to a renewal was lost:
+// then it goes on from what it is now. ABORTED when it is another's or gone.
+absl::Status VolumeLease::LookAgain(const CallContext& ctx, k8s::ApiClient& api) {
+  absl::StatusOr<Lease> now = objects::Get<Lease>(ctx, api, lease_.key());
+  if (absl::IsNotFound(now.status()) || (now.ok() && now->holder() != lease_.holder())) {
+    return absl::AbortedError("the Lease of the volume was lost to another");
+  }
+  RETURN_IF_ERROR(now.status());
+  lease_ = *std::move(now);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> VolumeLease::HeldForOther(const CallContext& ctx, k8s::ApiClient& api,
+                                                      const VolumeLeaseRequest& request) {
+  ASSIGN_OR_RETURN(const std::optional<Lease> lease,
+                   objects::Find<Lease>(ctx, api, KeyOf(request)));
+  if (!lease.has_value() || IsFreeFor(request, *lease, ctx.clock->Now())) {
+    return std::string();
+  }
+  return HeldFor(*lease);
+}
+
+absl::Status VolumeLease::Renew(const CallContext& ctx, k8s::ApiClient& api) {
+  const absl::Time now = ctx.clock->Now();
+  renew_at_ = now + kVolumeLeaseRetryAfter;
+  lease_.Renew(now);
+  absl::StatusOr<Lease> stored = objects::Update(ctx, api, lease_);
+  if (absl::IsAborted(stored.status()) || absl::IsNotFound(stored.status())) {
+    const absl::Status looked = LookAgain(ctx, api);
+    lost_ = lost_ || absl::IsAborted(looked);
+    return looked;
+  }
+  if (!stored.ok()) {
+    return Annotate(stored.status(), "renew the volume's turn");
+  }
+  lease_ = *std::move(stored);
+  renew_at_ = now + kVolumeLeaseRenewAfter;
+  return absl::OkStatus();
+}
+
+absl::Status VolumeLease::Release(const CallContext& ctx, k8s::ApiClient& api) {
+  bool lost = false;
+  return RetryTransient(ctx, [&] {
+    absl::Status status = api.Delete(
+        ctx, lease_.key(), {.uid = lease_.uid(), .resource_version = lease_.resource_version()});
+    if (absl::IsAborted(status)) {
+      const absl::Status looked = LookAgain(ctx, api);
+      lost = absl::IsAborted(looked);
+      status = looked.ok() ? status : looked;  // Ours still: once more.
+    }
+    return lost || absl::IsNotFound(status) ? absl::OkStatus() : status;
+  });
+}
+
+absl::Status RemoveStaleVolumeLeases(const CallContext& ctx, k8s::ApiClient& api,
+                                     const std::string& lease_namespace) {
+  ASSIGN_OR_RETURN(const std::vector<Lease> leases,
+                   objects::List<Lease>(ctx, api, lease_namespace,
+                                        {.label_selector = absl::StrCat(
+                                             objects::kCsiDeltaLabel, "=", kVolumeLeaseLabelValue),
+                                         .field_selector = ""}));
+  absl::Status first;
+  for (const Lease& lease : leases) {
+    const std::optional<absl::Time> renewed = lease.renewed_at();
+    if (renewed.has_value() && ctx.clock->Now() < *renewed + kStaleAfter) {
+      continue;
+    }
+    const absl::Status status =
+        api.Delete(ctx, Lease::Key(lease_namespace, lease.name()),
+                   {.uid = lease.uid(), .resource_version = lease.resource_version()});
+    if (!status.ok() && !absl::IsNotFound(status) && !absl::IsAborted(status)) {
+      first.Update(status);
+    }
+  }
+  return first;
+}
+
+}  // namespace csidelta::csi

@@ -1,0 +1,78 @@
+"""One word for one thing: what words.py must find, and what it must leave alone."""
+
+import pytest
+import words
+
+
+def phrases(name, text):
+    """(line, phrase) of each fault."""
+    return [(int(line.split(":")[1]), line.split("`")[1]) for line in words.faults(name, text)]
+
+
+@pytest.mark.parametrize("text,phrase", [
+    ("// Whoever holds it writes.\n", "whoever"),
+    ("nobody reads it", "nobody"),
+    ("a snapshot of ours", "of ours"),
+    ("it is not ours", "not ours"),
+    ("there is none", "there is none"),
+    ("bytes behind the volume", "behind the volume"),
+    ("the run begins anew", "anew"),
+    ("until it comes to its end", "comes to its end"),
+    ("the driver lets go of it", "lets go"),
+    ("the snapshot is cut", "snapshot is cut"),
+    ("the group is handed over", "handed over"),
+    ("The lists that lie are refused.", "lists that lie"),
+])
+def test_a_phrase_is_found_in_prose(text, phrase):
+    assert phrases("docs/a.md", text) == [(1, phrase)]
+
+
+@pytest.mark.parametrize("text,phrase", [
+    ("class VolumeTurn {", "volume turn"),
+    ("TEST(A, WhatNobodyWroteStays) {", "nobody"),
+    ("bool let_go = false;", "let go"),
+    ("WakeTable wakes_;", "wake table"),
+    ("k8s::ObjectFollower& next", "object follower"),
+    ("Census<Kind, Entry> all;", "census"),
+    ("const LockWitnesses& witnesses", "witnesses"),
+])
+def test_a_phrase_is_found_in_identifiers(text, phrase):
+    assert (1, phrase) in phrases("src/csi/a.h", text)
+
+
+@pytest.mark.parametrize("text", [
+    "// There is\n// none.\n",
+    'Print("there is "\n      "none");\n',
+    "# there is\n# none\n",
+])
+def test_a_phrase_is_found_across_a_line_break(text):
+    assert phrases("src/csi/a.cc", text) == [(1, "there is none")]
+
+
+def test_a_fault_says_where_what_and_what_instead():
+    assert list(words.faults("README.md", "one\ntwo opponents\n")) == ["README.md:2: `opponents`: say other tools"]
+
+
+@pytest.mark.parametrize("name,text", [
+    ("docs/a.md", "It turns on the room and is judged by who wakes, follows or moves it."),
+    ("src/k8s/a.cc", "// What may stand in a header line.\n"),
+    ("docs/a.md", "there is no volume snapshot"),
+    ("tests/golden/fbeb56d/objects.json", '"nobody"'),
+    ("src/cli/doctor.cc", '{"cure", finding.remediation}'),
+    ("docs/cluster-objects.md", "`mover.csi-delta.io/handing-over-at`"),
+])
+def test_common_words_and_what_is_a_contract_are_left_alone(name, text):
+    assert not list(words.faults(name, text))
+
+
+def test_some_words_are_right_in_tests():
+    assert phrases("src/plugin/a.cc", "a stand-in") == [(1, "a stand in")]
+    assert not list(words.faults("tests/plugin/a.cc", "a stand-in"))
+
+
+def test_exceptions_are_few_have_reasons_and_still_match():
+    assert len(words.EXCEPTIONS) <= 30
+    assert all(len(each.reason.split()) >= 3 for each in words.EXCEPTIONS)
+    names = [str(path) for path in words.tidy.project_files(words.ROOT)]
+    for each in words.EXCEPTIONS:
+        assert any(words.fnmatch.fnmatch(name, each.files) for name in names), f"no file is {each.files}"
