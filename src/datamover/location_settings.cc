@@ -22,34 +22,35 @@ constexpr char kTagging[] = "tagging";
 constexpr absl::string_view kFlags[] = {"s3ForcePathStyle", "insecureSkipTLSVerify"};
 
 constexpr LocationSetting kSettings[] = {
-    {"region", Use::kHonoured,
+    {"region", Use::kSupported,
      "Without it the URL's own, else `us-east-1`. A bucket that is elsewhere fails, naming its "
      "region."},
-    {"s3Url", Use::kHonoured, "Without it AWS of the region."},
-    {"s3ForcePathStyle", Use::kHonoured,
-     "When not set, hosts with a name are asked as `BUCKET.HOST`, addresses by path."},
-    {"profile", Use::kHonoured, "The section of the credentials."},
-    {"serverSideEncryption", Use::kHonoured, "Asked for with every object."},
-    {"kmsKeyId", Use::kHonoured, "Asked for with every object; means `aws:kms`."},
-    {"tagging", Use::kHonoured, "On every object, locks included; the credentials must allow it."},
-    {"checksumAlgorithm", Use::kHonoured,
-     "Whatever it says, also nothing, SHA-256 is sent with every object: object lock wants one."},
-    {"insecureSkipTLSVerify", Use::kHonoured, "The server's certificate is not verified."},
-    {"caCert", Use::kHonoured,
-     "As `spec.objectStorage.caCert`, which comes first: trusted beside the bundle of the image."},
-    {"publicUrl", Use::kNoMatter, "For links that Velero hands out."},
-    {"signatureVersion", Use::kNoMatter, "For links that Velero hands out."},
-    {"enableSharedConfig", Use::kNoMatter,
+    {"s3Url", Use::kSupported, "Without it AWS of the region."},
+    {"s3ForcePathStyle", Use::kSupported,
+     "When not set, a host name becomes `BUCKET.HOST`, an address gets the bucket in its path."},
+    {"profile", Use::kSupported, "The section of the credentials."},
+    {"serverSideEncryption", Use::kSupported, "Requested for every object."},
+    {"kmsKeyId", Use::kSupported, "Requested for every object; means `aws:kms`."},
+    {"tagging", Use::kSupported, "On every object, locks included; the credentials must allow it."},
+    {"checksumAlgorithm", Use::kSupported,
+     "Any algorithm of S3, or none. SHA-256 is always sent: object lock requires a checksum."},
+    {"insecureSkipTLSVerify", Use::kSupported, "The server's certificate is not verified."},
+    {"caCert", Use::kSupported,
+     "As `spec.objectStorage.caCert`, which comes first: trusted in addition to the "
+     "bundle of the image."},
+    {"publicUrl", Use::kIgnored, "For links that Velero hands out."},
+    {"signatureVersion", Use::kIgnored, "For links that Velero hands out."},
+    {"enableSharedConfig", Use::kIgnored,
      "Credentials may always be written as a file of settings: `[profile NAME]`."},
-    {"bucket", Use::kNoMatter, "Velero's own: `spec.objectStorage` counts."},
-    {"prefix", Use::kNoMatter, "Velero's own: `spec.objectStorage` counts."},
-    {"credentialsFile", Use::kRefused,
-     "A file in Velero's Pod, which workers do not see: name the Secret in `spec.credential`, then "
-     "it does not matter."},
-    {"customerKeyEncryptionFile", Use::kRefused,
-     "What is written is sealed already, with a key of yours: use a location without it."},
-    {"customerKeyEncryptionSecret", Use::kRefused,
-     "What is written is sealed already, with a key of yours: use a location without it."},
+    {"bucket", Use::kIgnored, "Velero's own: `spec.objectStorage` counts."},
+    {"prefix", Use::kIgnored, "Velero's own: `spec.objectStorage` counts."},
+    {"credentialsFile", Use::kRejected,
+     "A file in Velero's Pod, which workers cannot read: name the Secret in `spec.credential`, "
+     "then it is ignored."},
+    {"customerKeyEncryptionFile", Use::kRejected,
+     "Data is encrypted already, with a key of yours: use a location without it."},
+    {"customerKeyEncryptionSecret", Use::kRejected,
+     "Data is encrypted already, with a key of yours: use a location without it."},
 };
 
 // As Go reads them.
@@ -91,14 +92,14 @@ absl::Status CheckValue(absl::string_view key, absl::string_view value) {
 
 absl::string_view TextOf(LocationSetting::Use use) {
   switch (use) {
-    case Use::kHonoured:
-      return "honoured";
-    case Use::kNoMatter:
-      return "no matter";
-    case Use::kRefused:
+    case Use::kSupported:
+      return "supported";
+    case Use::kIgnored:
+      return "ignored";
+    case Use::kRejected:
       break;
   }
-  return "refused";
+  return "rejected";
 }
 
 absl::Span<const LocationSetting> LocationSettings() { return kSettings; }
@@ -111,7 +112,7 @@ absl::Status CheckLocationSettings(const velero::StorageLocation& location) {
       return Refuse(key, "is not known to csi-delta; take it out, or use a location without it");
     }
     const bool is_overridden = key == kCredentialsFile && !location.credential.name.empty();
-    if (known->use == Use::kRefused && !value.empty() && !is_overridden) {
+    if (known->use == Use::kRejected && !value.empty() && !is_overridden) {
       return Refuse(key, absl::StrCat("is not supported. ", known->how));
     }
     RETURN_IF_ERROR(CheckValue(key, value));

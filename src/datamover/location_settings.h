@@ -9,14 +9,14 @@
 namespace csidelta::datamover {
 
 struct LocationSetting {
-  enum class Use { kHonoured, kNoMatter, kRefused };
+  enum class Use { kSupported, kIgnored, kRejected };
 
   absl::string_view key;
-  Use use = Use::kRefused;
+  Use use = Use::kRejected;
   absl::string_view how;  // for people: docs/data-mover-settings.md has it
 };
 
-// "honoured", "no matter", "refused".
+// "supported", "ignored", "rejected".
 absl::string_view TextOf(LocationSetting::Use use);
 
 // All that Velero's plugin for AWS takes, and what Velero puts there itself.

@@ -40,8 +40,8 @@ const std::vector<KindFields>& FieldsInUse() {
        {"namespace", "pvc", "pvcUID", "backupStorageLocation"}},
       {objects::ProtectedVolume::Type(),
        "status",
-       {"lastGoodBackup", "deletedBackup", "lastAttempt", "failures", "base", "verification", "repository",
-        "restoredAt", "pvcGoneAt", "nextStep"}}};
+       {"lastGoodBackup", "deletedBackup", "lastAttempt", "failures", "base", "verification",
+        "repository", "restoredAt", "pvcGoneAt", "nextStep"}}};
   return all;
 }
 

@@ -9,7 +9,7 @@ namespace {
 
 constexpr FullReasonText kReasons[] = {
     {FullReason::kForcedByUser, "forced-by-user", false, "A full backup was asked for.",
-     "Nothing; leave out --force to get an increment again."},
+     "Nothing; leave out --force to get an incremental backup again."},
     {FullReason::kNoParent, "no-parent", false,
      "There is no earlier backup of this volume to build on.",
      "Nothing the first time. Later: is it the same repository, host and path, or did a policy "
@@ -34,20 +34,20 @@ constexpr FullReasonText kReasons[] = {
     {FullReason::kDriverHasNoMetadataService, "driver-has-no-metadata-service", true,
      "The volume's CSI driver serves neither snapshot metadata nor DifferentialSnapshots in this "
      "cluster, or has it switched off.",
-     "Ask its vendor for the sidecar external-snapshot-metadata, or run csi-delta diffsnap beside "
-     "it."},
+     "Ask its vendor for the sidecar external-snapshot-metadata, or run csi-delta diffsnap "
+     "alongside it."},
     {FullReason::kMetadataUnavailable, "metadata-unavailable", true,
      "The service that knows what changed gave no answer that could be used, however often it "
      "was asked.",
      "Look at the service that the driver's SnapshotMetadataService names, or at the controller of "
-     "DifferentialSnapshots beside it; the detail has its last error."},
+     "DifferentialSnapshots alongside it; the detail has its last error."},
     {FullReason::kMetadataVersion, "metadata-version", true,
      "The service of snapshot metadata is of an old version, and failed over the base, "
      "which it may have taken for a name.",
      "Upgrade the driver's sidecar external-snapshot-metadata to 1.0 or later."},
     {FullReason::kListRefused, "list-refused", true,
      "The list of changed blocks contradicts itself or the volume, or its source gave up in the "
-     "middle; none of it was believed.",
+     "middle; none of it was used.",
      "Look at what made the list; the detail names the first extent that is wrong."},
     {FullReason::kListBaseMismatch, "list-base-mismatch", true,
      "The list says what changed since a backup that this one does not build on, so it says "
@@ -66,12 +66,11 @@ constexpr FullReasonText kReasons[] = {
     {FullReason::kVolumeResized, "volume-resized", true,
      "The volume has another size than at the last backup, after which drivers have been known to "
      "lose changes; what is allocated was read.",
-     "Nothing; the next backup is an increment."},
+     "Nothing; the next backup is incremental."},
     {FullReason::kGroupBaseReleased, "group-base-released", true,
      "The earlier backup was of a volume group whose snapshot was released when a newer one of the "
      "same group had been moved without this volume; what is allocated was read.",
-     "Look why this volume failed in the last backups of its group; the next one is an "
-     "increment."},
+     "Look why this volume failed in the last backups of its group; the next one is incremental."},
 };
 
 struct ReasonLabel {

@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_split.h"
 
-namespace csidelta::cli::snapshot_facts_test {
+namespace csidelta::cli::snapshot_info_test {
 namespace {
 
 using repository::StoredSnapshot;
@@ -24,7 +24,7 @@ StoredSnapshot Snapshot() {
   return stored;
 }
 
-TEST(SnapshotFactsTest, WhatAnEarlierVersionDidNotRecordIsADash) {
+TEST(SnapshotInfoTest, WhatAnEarlierVersionDidNotRecordIsADash) {
   const StoredSnapshot stored = Snapshot();
   EXPECT_EQ(ModeOf(stored.snapshot), "incremental");
   EXPECT_EQ(DurationOf(stored.snapshot), std::nullopt);
@@ -35,7 +35,7 @@ TEST(SnapshotFactsTest, WhatAnEarlierVersionDidNotRecordIsADash) {
   EXPECT_EQ(ModeOf(other.snapshot), "");
 }
 
-TEST(SnapshotFactsTest, AReasonThatAnotherVersionWroteFitsItsColumn) {
+TEST(SnapshotInfoTest, AReasonThatAnotherVersionWroteFitsItsColumn) {
   StoredSnapshot stored = Snapshot();
   stored.snapshot.volume = repository::VolumeSummary{
       .mode = "full", .reason = "a-reason-of-a-later-version", .changed_bytes = (1 << 30) - 1};
@@ -53,4 +53,4 @@ TEST(SnapshotFactsTest, AReasonThatAnotherVersionWroteFitsItsColumn) {
 }
 
 }  // namespace
-}  // namespace csidelta::cli::snapshot_facts_test
+}  // namespace csidelta::cli::snapshot_info_test

@@ -242,7 +242,7 @@ TEST_F(RepositoryAccessTest, ABucketsNameIsTakenWholeOrRefused) {
 TEST_F(RepositoryAccessTest, IgnoredSettingsChangeNothing) {
   const JobRepository repository = RepositoryOf();
   for (const LocationSetting& setting : LocationSettings()) {
-    if (setting.use == LocationSetting::Use::kNoMatter) {
+    if (setting.use == LocationSetting::Use::kIgnored) {
       Config(std::string(setting.key).c_str(), "x");
     }
   }

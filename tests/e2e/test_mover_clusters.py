@@ -17,7 +17,7 @@ from moving import (CLAIMS, MIB, await_base, await_nothing_left, back_up, downlo
 VOLUME_BYTES = 8 * MIB
 SYNCED_SECONDS_MAX = 240
 WRONG_PASSWORD = "the-password-of-another-client"
-WRONG_FINGERPRINT = "6c3960f2586245de"
+WRONG_FINGERPRINT = "d9e5ba93638c4ca9"
 
 pytestmark = pytest.mark.moves
 

@@ -8,7 +8,7 @@ from console import ROOT
 
 # The first cell of each row: Suite.Case of unit tests, or file::test below tests/e2e.
 PROVEN_BY = {
-    "Who is a member": {
+    "See which PVCs are members": {
         "a volume policy skips, or gives to another plugin": ["LeftOutTest.TheOthersAreCutWithoutIt"],
         "is to be moved where the others are to be kept as snapshots, or the reverse": [
             "MovedVolumeGroupTest.ThoseThatAreKeptAreAGroupByThemselves",
@@ -29,7 +29,7 @@ PROVEN_BY = {
         "loses the label after its group was made": ["VolumeGroupTest.AClaimThatLosesTheLabelLaterIsTakenAloneToo"],
         "is the only one with its label value": ["VolumeGroupTest.TheOnlyClaimOfItsLabelIsAGroupOfOne"],
     },
-    "What happens when there is no group": {
+    "See what happens when a group cannot be made": {
         "the kinds are not installed, or may not be listed": [
             "GroupFallbackTest.EachClaimAlone",
             "GroupFallbackTest.OrAnErrorThatNamesTheGroup",
@@ -100,7 +100,7 @@ PROVEN_BY = {
         ],
         "`unknown`": ["VolumeGroupsTest.NumbersThatAreNoneLeaveItUnknown"],
     },
-    "Groups that are moved": {
+    "Move a group into a bucket": {
         "the plugin, before the group has its record": [
             "DyingPluginTest.WhereverItDiesTheOthersAreMovedAndTheNextBackupLeavesOneGroup",
             "test_mover_groups_kills.py::test_a_plugin_that_is_killed_between_two_writes_costs_what_it_was_given",
@@ -118,7 +118,7 @@ PROVEN_BY = {
             "test_mover_groups_kills.py::test_a_controller_that_is_killed_between_two_writes_goes_on_with_its_groups",
         ],
     },
-    "What stock Velero does, what the KEP promises, what ours does": {
+    "Compare with stock Velero and the KEP": {
         "API version": [
             "GroupKindsTest.AreThoseThatTheClusterServes",
             "test_groups.py::test_a_group_comes_back_from_one_instant_and_goes_with_its_backup",

@@ -56,7 +56,7 @@ func (r *logRecorder) find(text string) (logLine, bool) {
 	return logLine{}, false
 }
 
-// await is find with grace period: the plugin's stderr is read beside its answers.
+// waitUntil polls for at most `grace`: the plugin's stderr is read beside its answers.
 func (r *logRecorder) await(text string) (line logLine, found bool) {
 	waitUntil(5*time.Second, func() bool {
 		line, found = r.find(text)
@@ -83,8 +83,8 @@ func (r *logRecorder) worst() []string {
 }
 
 // waitUntil polls a condition of another process; false when it never held.
-func waitUntil(grace period time.Duration, condition func() bool) bool {
-	for deadline := time.Now().Add(grace period); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+func waitUntil(grace time.Duration, condition func() bool) bool {
+	for deadline := time.Now().Add(grace); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		if condition() {
 			return true
 		}
