@@ -75,7 +75,7 @@ std::string NextStepOf(const ProtectedVolumeRecord& record, const RecordRules& r
   }
   if (status.verification.has_value() && !status.verification->finding.empty()) {
     return absl::StrCat("a check found: ", CauseOf(status.verification->finding),
-                        "; make a full backup, and run csi-delta check");
+                        "; repair its packs, and only then make a full backup");
   }
   if (status.failures > 0) {
     return FailureText(status);

@@ -6,7 +6,8 @@ import pytest
 
 import data
 import mover
-from moving import MIB, PHASE_SECONDS_MAX, await_nothing_left, back_up, repository_of
+import runbook
+from moving import MIB, PHASE_SECONDS_MAX, annotation, await_nothing_left, back_up, repository_of
 
 VOLUME_BYTES = 16 * MIB
 CHECKED_SECONDS_MAX = 180
@@ -102,4 +103,31 @@ def test_a_check_verifies_a_repository_and_names_the_backup_that_damage_breaks(b
         await_event(bed, app, "Verified")
         bed.wait_for(lambda: not record_of(bed, app)["status"].get("nextStep"), PHASE_SECONDS_MAX,
                      lambda: f"no next step: {record_of(bed, app)}")
+        await_nothing_left(bed)
+
+
+def test_the_runbook_ends_a_finding(bed, workspace, tmp_path):
+    alert, app = "CsiDeltaVerificationFinding", workspace.namespace(bed, labels=mover.RESTRICTED)
+    bed.create_claim("data", app, VOLUME_BYTES)
+    data.fill(bed.volume_path("data", app), 1, VOLUME_BYTES)
+    _, upload = back_up(bed, workspace, app, "damaged")
+    pack = max((repository_of(bed, upload) / "data").glob("*/*"), key=lambda file: file.stat().st_size)
+    flip_one_bit(pack)
+    spare_others(bed, app)
+    with mover.configured(bed, ALL_AT_ONCE):
+        found = check_now(bed, app)
+        assert found["brokenBackups"] and pack.name in found["finding"], found
+        bed.wait_for(lambda: findings(bed, app) == 1, PHASE_SECONDS_MAX, lambda: f"the metric: {mover.metrics(bed)}")
+        runbook.expect(tmp_path, {}, mover.metrics(bed), alert, runbook.SOON, fires=True, namespace=app)
+        for command in runbook.commands(alert)[1]:
+            # 3: it tells that blobs are lost, until the backup that follows.
+            runbook.run(bed, tmp_path, command, check="repair packs" not in command, NS=app, PACK=pack.name,
+                        REPOSITORY=annotation(upload, "address"))
+        for backup in bed.api.list("backups", bed.namespace):
+            if backup["metadata"]["name"].startswith("again-"):
+                workspace.expect_backup(bed, backup["metadata"]["name"])
+        good = check_now(bed, app)
+        assert not good.get("finding"), good
+        bed.wait_for(lambda: findings(bed, app) == 0, PHASE_SECONDS_MAX, lambda: f"the metric: {mover.metrics(bed)}")
+        runbook.expect(tmp_path, {}, mover.metrics(bed), alert, runbook.SOON, fires=False, namespace=app)
         await_nothing_left(bed)
