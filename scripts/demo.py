@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""./dev demo: a volume backed up in full and by its changes, restored, and judged by restic.
+"""./dev demo: a volume backed up in full and by its changes, restored, and checked by restic.
 
     demo.py [--program FILE]
 

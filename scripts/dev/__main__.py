@@ -244,7 +244,7 @@ VERBS = {
                  "journeys on the real stack. FILTER: what a failure printed, the number of a scenario, a tier, a program, "
                  "a file, or a part of a test's name; builds only what that needs. --changed: what the change since origin "
                  "can touch; for src/ that includes the journeys. --all: everything, or one of its four parts", do_test),
-    "demo": Verb("[--cluster]", "a volume backed up by its changes and judged by restic; with --cluster a backup and a "
+    "demo": Verb("[--cluster]", "a volume backed up by its changes and checked by restic; with --cluster a backup and a "
                  "restore by Velero, on a cluster of plain processes", do_demo),
     "e2e": Verb("[group] [--csi-driver PATH]", "run the scenarios on the real stack, or those of volume groups with all that is "
                 "too long for CI; other arguments go to pytest", do_e2e),

@@ -112,14 +112,14 @@ VerbSyntax BackupCommand::Declare() {
             "--immutable, and the name of what DEVICE holds: another content has another name; for "
             "devices of which the kernel does not say when their content becomes another",
             job_.immutable_id);
-  table.Add("--measure", "also say how large the repository is, and how many snapshots it holds",
+  table.Add("--measure", "also report how large the repository is, and how many snapshots it holds",
             job_.measure);
   table.AddBytes("--chunk-size",
                  "a power of two from 256KiB to 4MiB; else the parent's, or for a first backup "
                  "512KiB, and 1MiB above 4 TiB",
                  job_.chunk_bytes);
   table.AddChoice("--on-fallback", {"proceed", "warn", "fail"},
-                  "when an incremental backup would become a full one: go on, go on and say so "
+                  "when an incremental backup would become a full one: continue, continue and warn "
                   "(the default), or end with exit code 21",
                   on_fallback_);
   table.AddChoice("--compression", CompressionNames(), "how hard to compress data (auto)",

@@ -202,7 +202,7 @@ VerbSyntax BasesDropCommand::Declare() {
                  kContentsMax, contents_);
   selection_.Declare(table);
   table.Add("--unused", "only those that bases list shows as unused", unused_);
-  table.Add("--yes", "do it; else it is only said what would be done", yes_);
+  table.Add("--yes", "do it; else only print what would be done", yes_);
   return {.name = "bases drop",
           .summary = "Drop base snapshots, and the driver's snapshots with them",
           .details =

@@ -76,12 +76,12 @@ class CheckCommand : public Command {
  public:
   VerbSyntax Declare() override {
     ArgumentTable table;
-    table.Add("--read-data", "read all data and prove it", read_data_);
+    table.Add("--read-data", "read all data and verify it", read_data_);
     table.Add("--read-data-subset", "PART",
               "read some: \"2/7\" the second of seven parts, \"10%\" or \"500M\" drawn at random",
               subset_);
     return {.name = "check",
-            .summary = "Prove that the repository is whole",
+            .summary = "Verify that the repository is complete and undamaged",
             .details =
                 "Ends with exit code 1 when something is damaged. With --no-lock a backup "
                 "or prune that is under way may look like damage.",

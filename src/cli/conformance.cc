@@ -139,7 +139,7 @@ class ConformanceCommand : public Command {
     table.AddWait("--call-timeout", "for one call of the driver; 5m", call_time_max_);
     table.AddWait("--time-limit", "for all of it but the cleaning up; 1h", time_max_);
     return {.name = "conformance",
-            .summary = "Hold a CSI driver to the rules of changed block lists",
+            .summary = "Test whether a CSI driver keeps the rules of changed block lists",
             .details = kDetails,
             .table = std::move(table)};
   }

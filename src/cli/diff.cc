@@ -71,7 +71,7 @@ VerbSyntax DiffCommand::Declare() {
   cluster_flags_.DeclareAccess(table);
   return {
       .name = "diff",
-      .summary = "Say where two snapshots of volumes differ",
+      .summary = "Print where two snapshots of volumes differ",
       .details =
           "Compares chunks by their ids, without reading data. Both volumes must have "
           "chunks of one size.\n"

@@ -75,7 +75,7 @@ class DiffsnapCommand : public Command {
               "the key that cursors are made with, 32 bytes or more, the same for all servers",
               settings_.cursor_key_file);
     table.Add("--leader-election-namespace", "NS",
-              "where the lease of the controllers lies; else the Pod's own",
+              "the namespace of the controllers' Lease; else the Pod's own",
               settings_.lease_namespace);
     access_.Declare(table);
   }

@@ -55,7 +55,7 @@ VerbSyntax DrillCommand::Declare() {
   table.Add("--keep", "leave the scratch namespace, to look at the application", keep_);
   return {
       .name = "drill",
-      .summary = "Prove that the newest backup of a namespace can be restored",
+      .summary = "Verify that the newest backup of a namespace can be restored",
       .details =
           "Asks Velero to restore it into a scratch namespace, waits, looks whether every PVC of "
           "the backup is there with its data, and removes the scratch namespace. Each block is "
@@ -130,7 +130,7 @@ absl::StatusOr<ExitCode> DrillCommand::Print(Session& session, const ScratchRest
                     "\n");
   }
   if (result.empty()) {
-    absl::StrAppend(&text, "  no PVC was restored, so nothing is proven\n");
+    absl::StrAppend(&text, "  no PVC was restored, so nothing is verified\n");
   }
   if (!trouble.empty()) {
     absl::StrAppend(&text, "  ", Printable(trouble), "\n");

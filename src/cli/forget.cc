@@ -93,7 +93,7 @@ VerbSyntax ForgetCommand::Declare() {
   table.Add("--ignore-missing",
             "an ID that is not there counts as removed, and \"latest\" as nothing",
             job_.ignore_missing);
-  table.Add("-n,--dry-run", "only say what would be done", job_.is_dry_run);
+  table.Add("-n,--dry-run", "only print what would be done", job_.is_dry_run);
   table.Add("--prune", "free the space too, if something was removed", job_.frees_space);
   table.Add("--spare-unfinished",
             "keep unused data while an interrupted backup may be resumed, since its data would be "

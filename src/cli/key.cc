@@ -101,7 +101,7 @@ class KeyRemoveCommand : public Command {
     ArgumentTable table;
     table.AddWord("ID", "the key, by the beginning of its id", id_);
     return {.name = "key remove",
-            .summary = "Remove a key, so that its password opens the repository no more",
+            .summary = "Remove a key, so that its password no longer opens the repository",
             .details = "The key that opened the repository stays; give another one's password.",
             .table = std::move(table),
             .family = VerbFamily::kRepository};

@@ -109,7 +109,7 @@ VerbSyntax LonghornPruneCommand::Declare() {
   table.Add("--also-detached",
             "also those of volumes that are not attached; Longhorn deletes them when they are",
             also_detached_);
-  table.Add("--yes", "do it; else it is only said what would be deleted", yes_);
+  table.Add("--yes", "do it; else only print what would be deleted", yes_);
   return {
       .name = "longhorn prune",
       .summary =

@@ -57,9 +57,10 @@ class MoverKeyExportCommand : public Command {
   VerbSyntax Declare() override {
     ArgumentTable table;
     place_.Declare(table);
-    table.Add("--confirm",
-              "say that a copy of what was exported is kept: prints no key, and ends the warnings",
-              confirm_);
+    table.Add(
+        "--confirm",
+        "confirm that a copy of what was exported is kept: prints no key, and ends the warnings",
+        confirm_);
     return {
         .name = "mover-key export",
         .summary = "Print the keys of a location's repositories, to be kept elsewhere",
@@ -148,8 +149,8 @@ class MoverKeyImportCommand : public Command {
             .summary = "Bring keys of a location's repositories",
             .details =
                 "To restore in another cluster, to put back a key that was lost, or with --newest "
-                "to change to a new one. Keys that are there already stay. What is brought counts "
-                "as confirmed.",
+                "to rotate the key. Keys that are there already stay. What is brought counts as "
+                "confirmed.",
             .table = std::move(table)};
   }
 

@@ -48,7 +48,7 @@ class PruneCommand : public Command {
  public:
   VerbSyntax Declare() override {
     ArgumentTable table;
-    table.Add("-n,--dry-run", "only say what would be done", dry_run_);
+    table.Add("-n,--dry-run", "only print what would be done", dry_run_);
     DeclarePruneFlags(table, flags_);
     return {
         .name = "prune",

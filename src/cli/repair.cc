@@ -40,7 +40,7 @@ class RepairIndexCommand : public Command {
     ArgumentTable table;
     table.Add("--read-all-packs", "trust no index file, read the header of every pack",
               options_.read_all_packs);
-    table.Add("-n,--dry-run", "only say what would be done", options_.dry_run);
+    table.Add("-n,--dry-run", "only print what would be done", options_.dry_run);
     return {.name = "repair index",
             .summary = "Make the index agree with the packs that are stored",
             .details = "",
@@ -198,7 +198,7 @@ class RepairSnapshotsCommand : public Command {
     table.Add("--forget", "remove them", forget_);
     table.Add("--read-data", "read all data, so as to find those too that need damaged bytes",
               read_data_);
-    table.Add("-n,--dry-run", "only say what would be done", dry_run_);
+    table.Add("-n,--dry-run", "only print what would be done", dry_run_);
     return {.name = "repair snapshots",
             .summary = "Name the snapshots that cannot be restored, and remove them",
             .details =

@@ -68,7 +68,7 @@ VerbSyntax RestoreCommand::Declare() {
   table.AddOptionalWord("ID", "the snapshot, by the beginning of its id, or \"latest\"",
                         job_.snapshot);
   table.Add("-t,--target", "PATH", "the block device or image file to write over", job_.target);
-  table.Add("-n,--dry-run", "only say what would be written over", job_.is_dry_run);
+  table.Add("-n,--dry-run", "only print what would be written over", job_.is_dry_run);
   table.Add("--yes", "do not ask on a terminal before something is written over", yes_);
   table.Add("--target-is-zero",
             "the target reads as zeros, so zeros need not be written; checked on a sample",

@@ -46,7 +46,7 @@ struct ProgramEnvironment {
   Random* random = &Random::Real();
   ScryptParameters scrypt = repository::kScryptWritten;  // of keys that are made
   engine::StoreOpener open_store = storage::OpenStore;
-  // Who we are and how we tell the living from the dead, asked for each lock.
+  // Which client this is, and which locks of other clients are stale; asked for each lock.
   std::function<repository::LivenessProbes()> liveness_probes = [] {
     return repository::LivenessProbes();
   };

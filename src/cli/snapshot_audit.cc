@@ -82,7 +82,7 @@ VerbSyntax SnapshotAuditCommand::Declare() {
   table.Add("--csi-address", "ADDRESS", "the driver's socket, as unix:///path: it is asked, too",
             address_);
   return {.name = "snapshot audit",
-          .summary = "Say what the storage has and the cluster does not know, and the reverse",
+          .summary = "Report what the storage has and the cluster does not know, and the reverse",
           .details =
               "Looks at all namespaces, and changes nothing. Without --csi-address only what the "
               "cluster says of itself is compared: VolumeSnapshotContents whose VolumeSnapshot "

@@ -172,7 +172,7 @@ VerbSyntax SnapshotDeleteCommand::Declare() {
   ArgumentTable table;
   table.AddWords("NAME", "the VolumeSnapshots to delete", 0, kSnapshotIdsMax, words_);
   table.Add("--set", "SET", "instead: all that were taken together under this name", set_);
-  table.Add("--dry-run", "only say what would become of each", dry_run_);
+  table.Add("--dry-run", "only print what would happen to each", dry_run_);
   table.Add("--with-data",
             "delete the data, too, where the deletion policy says Retain; takes the right to patch "
             "VolumeSnapshotContents",

@@ -59,16 +59,16 @@ VerbSyntax SnapshotImportCommand::Declare() {
   table.AddChoice("--policy", {"Retain", "Delete"},
                   "what becomes of the snapshot when the VolumeSnapshot is deleted; Retain",
                   policy_);
-  table.Add("--wait", "until the driver has said that it has the snapshot", wait_);
+  table.Add("--wait", "until the driver has reported the snapshot", wait_);
   table.AddWait("--timeout", "how long to wait; 1m", timeout_);
-  table.Add("--dry-run", "check all, and say what would be made", dry_run_);
+  table.Add("--dry-run", "check all, and print what would be made", dry_run_);
   return {.name = "snapshot import",
           .summary = "Make a VolumeSnapshot of a snapshot that the storage has already",
           .details =
               "Takes the ClusterRole csi-delta-snapshot-admin: it makes a VolumeSnapshotContent, "
-              "and looks at all others. A handle that has one is refused with its name. What an "
-              "interrupted run left is taken up by the next one with the same arguments. A "
-              "VolumeSnapshot stays Unverified where the driver does not list its snapshots.",
+              "and looks at all others. A handle that has one is refused with its name. The next "
+              "run with the same arguments resumes what an interrupted one left. A VolumeSnapshot "
+              "stays Unverified where the driver does not list its snapshots.",
           .table = std::move(table),
           .family = VerbFamily::kCluster};
 }

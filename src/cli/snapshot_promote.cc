@@ -219,7 +219,7 @@ VerbSyntax SnapshotPromoteCommand::Declare() {
       "for its first consumer is not waited for",
       wait_);
   table.AddWait("--timeout", "how long to wait; 5m", timeout_);
-  table.Add("--dry-run", "check all, and say what would be made", dry_run_);
+  table.Add("--dry-run", "check all, and print what would be made", dry_run_);
   return {.name = "snapshot promote",
           .summary = "Make PVCs of VolumeSnapshots",
           .details =

@@ -117,7 +117,7 @@ VerbSyntax SnapshotPruneCommand::Declare() {
   DeclareKeepFlags(table, rules_, /*with_letters=*/false);
   table.Add("--pvc", "PVC", "only those of this PVC", pvc_);
   table.Add("--any-maker", "also those that csi-delta snapshot did not make", any_maker_);
-  table.Add("--yes", "do it; else it is only said what would be deleted", yes_);
+  table.Add("--yes", "do it; else only print what would be deleted", yes_);
   table.Add("--mover-namespace", "NS", "the mover's namespace; csi-delta", mover_namespace_);
   return {.name = "snapshot prune",
           .summary = "Delete VolumeSnapshots that no keep rule keeps, for each PVC by itself",

@@ -267,7 +267,7 @@ VerbSyntax SnapshotRestoreCommand::Declare() {
   table.Add("--undo", "give the PVC its volume of before again, and keep what was restored", undo_);
   table.Add("--finish", "delete the volume that is not in use; there is no undo after that",
             finish_);
-  table.Add("--dry-run", "check all, and say what would be done", dry_run_);
+  table.Add("--dry-run", "check all, and print what would be done", dry_run_);
   table.Add("--yes", "do not ask; required without a terminal", yes_);
   table.AddWait("--timeout", "how long to wait for the cluster; 10m", timeout_);
   copy_.Declare(table);

@@ -29,7 +29,7 @@ class SnapshotShareCommand : public Command {
               request_.namespace_name);
     table.Add("--name", "NAME", "of the VolumeSnapshot there; as this one", request_.name);
     table.AddWait("--timeout", "how long to wait until it can be used there; 1m", timeout_);
-    table.Add("--dry-run", "check all, and say what would be made", dry_run_);
+    table.Add("--dry-run", "check all, and print what would be made", dry_run_);
     return {
         .name = "snapshot share",
         .summary = "Let people of another namespace use a VolumeSnapshot",

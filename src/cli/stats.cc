@@ -77,7 +77,7 @@ VerbSyntax StatsCommand::Declare() {
             drivers_);
   DeclareFilterFlags(table, filter_);
   return {.name = "stats",
-          .summary = "Say how large snapshots or the repository are",
+          .summary = "Print how large snapshots or the repository are",
           .details = "With --json: one object, with restic's members.",
           .table = std::move(table),
           .family = VerbFamily::kRepository};

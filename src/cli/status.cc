@@ -257,7 +257,7 @@ VerbSyntax StatusCommand::Declare() {
             "interrupted (Ctrl-C)",
             watch_);
   return {.name = "status",
-          .summary = "Say what the data mover is doing",
+          .summary = "Show what the data mover is doing",
           .details =
               "Which volumes are being moved, how far they are, how fast, how long it "
               "will take, and what waits for what. Says when the settings pause transfers or "

@@ -71,9 +71,9 @@ VerbSyntax UninstallCommand::Declare() {
             "uid of this cluster, as the data that is kept says it",
             delete_data_of_);
   table.Add("--keep-data", "what it does anyway: data and keys stay", keep_data_);
-  table.Add("--yes", "do it; else it is only said what would be done", yes_);
+  table.Add("--yes", "do it; else only print what would be done", yes_);
   return {.name = "uninstall",
-          .summary = "Take out of a cluster what the data mover brought into it",
+          .summary = "Remove from a cluster what the data mover made in it",
           .details =
               "Base snapshots with the driver's, tasks and all that belongs to them, finalizers "
               "on DataUploads and DataDownloads, DataDeletions and ProtectedVolumes. What this "

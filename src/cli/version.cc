@@ -8,7 +8,10 @@ namespace {
 class VersionCommand : public Command {
  public:
   VerbSyntax Declare() override {
-    return {.name = "version", .summary = "Say which version this is", .details = "", .table = {}};
+    return {.name = "version",
+            .summary = "Print the version of this program",
+            .details = "",
+            .table = {}};
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext&, Session& session) override {

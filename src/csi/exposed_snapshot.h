@@ -77,7 +77,7 @@ struct Exposure {
 
 // Goes as far as it can without waiting. To be called again until the Pod runs, also after kReady:
 // a claim that waits for its first consumer may fail later. Errors:
-//   FAILED_PRECONDITION  it never will: the source is gone, or its driver has no block devices or
+//   FAILED_PRECONDITION  permanently: the source is gone, or its driver has no block devices or
 //                        refuses; names driver, reason and remediation
 //   INVALID_ARGUMENT     `request` is not usable
 // and what the API server says.

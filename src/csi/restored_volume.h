@@ -60,7 +60,7 @@ struct RestoredVolume {
 };
 
 // Goes as far as it can without waiting. To be called again until the Pod runs. Errors:
-//   FAILED_PRECONDITION  it never will: the target has a volume, is another one, or its driver
+//   FAILED_PRECONDITION  permanently: the target has a volume, is another one, or its driver
 //                        refuses
 // and what the API server says.
 absl::StatusOr<RestoredVolume> PrepareVolume(const CallContext& ctx, k8s::ApiClient& api,
@@ -72,8 +72,8 @@ struct RebindResult {
 };
 
 // Gives the volume `volume_name`, that of claim `name`, to the target. REQUIRES that the Pod that
-// filled it was asked to go. FAILED_PRECONDITION when it never will: the target or the volume is
-// gone, or the target has another volume.
+// filled it was asked to go. FAILED_PRECONDITION when it cannot succeed: the target or the volume
+// is gone, or the target has another volume.
 absl::StatusOr<RebindResult> HandVolumeOver(const CallContext& ctx, k8s::ApiClient& api,
                                             const RestoreRequest& request,
                                             const std::string& volume_name);

@@ -471,7 +471,7 @@ absl::Status VolumeSwap::MakeTemporary() {
   }
   RETURN_IF_ERROR(
       WithAdvice(made, absl::StrCat(PvcText(), " is as it was; the temporary PVC ", planned.name,
-                                    " is needed beside it for a moment")));
+                                    " is needed in addition for a moment")));
   Tell(SwapStep::kMakeTemporary,
        absl::StrCat("PVC ", target_.namespace_name, "/", planned.name,
                     " is being made of VolumeSnapshot ", target_.snapshot_name));

@@ -30,7 +30,7 @@ constexpr int kConflictsMax = 8;
 absl::Status Lacks(absl::string_view fingerprint, const KeyringOwner& owner) {
   return absl::FailedPreconditionError(absl::StrCat(
       "key ", fingerprint,
-      " is not there, and data may be sealed with it; bring it back: ", ImportCommand(owner)));
+      " is not there, and data may be encrypted with it; bring it back: ", ImportCommand(owner)));
 }
 
 absl::StatusOr<std::vector<RepositoryKey>> ReadKeys(const objects::Secret& secret) {
@@ -87,7 +87,7 @@ absl::StatusOr<Keyring> ParseBrought(absl::string_view encoded) {
 absl::StatusOr<Contents> ReadBrought(const objects::Secret& secret) {
   if (secret.encoded_data().size() != 1) {
     return absl::FailedPreconditionError(
-        absl::StrCat("beside the field ", kBroughtKeyField,
+        absl::StrCat("in addition to the field ", kBroughtKeyField,
                      " it holds others; leave that one, or let mover-key import make the Secret"));
   }
   absl::StatusOr<Keyring> keyring = ParseBrought(secret.EncodedValue(kBroughtKeyField));

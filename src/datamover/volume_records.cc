@@ -33,7 +33,7 @@ std::string FailureText(const objects::ProtectedVolumeStatus& status) {
                           ? "the last upload failed: "
                           : absl::StrCat("the last ", status.failures, " uploads failed: "),
                       status.last_attempt.has_value() ? CauseOf(status.last_attempt->message) : "",
-                      "; mend that, and back up again");
+                      "; correct that, and back up again");
 }
 
 std::string OrphansText(const objects::ProtectedVolumeStatus& status) {

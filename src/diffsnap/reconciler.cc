@@ -38,7 +38,7 @@ std::vector<RequestCondition> Conditions(const std::string& driver, bool is_read
   return {{.type = "Accepted",
            .is_met = true,
            .reason = "DriverFound",
-           .message = absl::StrCat("the controller beside ", driver)},
+           .message = absl::StrCat("the controller alongside ", driver)},
           {.type = "Ready",
            .is_met = is_ready,
            .reason = std::string(reason),

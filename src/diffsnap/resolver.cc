@@ -173,7 +173,7 @@ std::string Resolving::FaultOfStartOffset(const BoundSnapshot& target) const {
     return "InvalidOffset: spec.startOffset is not a number of bytes";
   }
   if (target.restore_size_bytes.has_value() && offset_bytes > *target.restore_size_bytes) {
-    return absl::StrCat("InvalidOffset: spec.startOffset lies past the end of the volume's ",
+    return absl::StrCat("InvalidOffset: spec.startOffset is past the end of the volume's ",
                         *target.restore_size_bytes, " bytes");
   }
   return "";

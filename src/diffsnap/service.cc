@@ -152,7 +152,7 @@ absl::Status CheckSettings(const ServiceSettings& settings) {
     return MissingFlag("--cursor-key-file", "all replicas need the same key");
   }
   if (settings.has_controller() && settings.lease_namespace.empty()) {
-    return MissingFlag("--leader-election-namespace", "the lease of the leader lies there");
+    return MissingFlag("--leader-election-namespace", "the leader's Lease is there");
   }
   return absl::OkStatus();
 }

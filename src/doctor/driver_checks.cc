@@ -141,7 +141,7 @@ void CheckDriverChangedBlocks(CheckContext& context) {
       context.Good(subject, "says what changed, by its SnapshotMetadataService");
     } else if (!absl::IsNotFound(status)) {
       context.Warn(subject, std::string(status.message()),
-                   "mend the SnapshotMetadataService; until then whole volumes are read");
+                   "correct the SnapshotMetadataService; until then whole volumes are read");
     } else if (has_differential) {
       context.Note(subject, "has no SnapshotMetadataService; it is asked by a DifferentialSnapshot",
                    "run csi-delta diffsnap alongside it, if no service serves them yet");

@@ -7,8 +7,8 @@
 
 namespace csidelta::doctor {
 
-// How what was found bears on backups: nothing to do; to know; will hurt one day; backups or
-// restores fail; could not be looked at.
+// What a finding means for backups: nothing to do; good to know; will cause failures later; backups
+// or restores fail; could not be checked.
 enum class Severity { kGood, kNote, kWarning, kFault, kUnknown };
 
 // One answer of one check. A check that looks at several things has a finding for each.

@@ -227,8 +227,9 @@ void CheckLocationTls(CheckContext& context) {
   for (const auto& [object, location] : Locations(context)) {
     const std::string url = location.Config("s3Url");
     if (absl::StartsWith(url, "http://")) {
-      context.Warn(SubjectOf(location), absl::StrCat("is reached without TLS at ", url),
-                   "serve it with TLS; what we store is sealed, but credentials and names are not");
+      context.Warn(
+          SubjectOf(location), absl::StrCat("is reached without TLS at ", url),
+          "serve it with TLS; stored data is encrypted, but credentials and names are not");
     } else if (location.Flag("insecureSkipTLSVerify")) {
       context.Warn(SubjectOf(location),
                    "any server can impersonate it: insecureSkipTLSVerify is set",

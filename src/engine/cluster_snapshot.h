@@ -23,7 +23,7 @@ struct ClusterSnapshotQuery {
   // "csi-metadata", "differential-snapshot", "none"; "auto": the first that there is.
   std::string changed_blocks = "auto";
   std::string change_id_annotation = {};  // what the driver compares by, if not by handles
-  std::string service_account = {};       // whose token the service is shown, "namespace/name"
+  std::string service_account = {};       // whose token authenticates, "namespace/name"
   std::string token_file = {};
   std::string server_name = {};
   k8s::ClientSettings cluster = {};

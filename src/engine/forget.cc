@@ -104,9 +104,9 @@ absl::StatusOr<std::vector<ForgetGroup>> Decide(const CallContext& ctx, const Li
   for (const StoredSnapshot& stored : snapshots) {
     if (IsOfTheFuture(stored.snapshot.time, ctx.clock->Now())) {
       listener.warn(absl::StrCat(SayFuture(stored),
-                                 ": a clock was wrong when it was made, or this one is now; beside "
-                                 "others it stays, and no rule counts it, until it is forgotten by "
-                                 "its id"));
+                                 ": a clock was wrong when it was made, or this one is now; it "
+                                 "stays in addition to others, and no rule counts it, until it is "
+                                 "forgotten by its id"));
     }
   }
   return repository::DecideForget(snapshots, job.rules, job.grouping, ctx.clock->Now());

@@ -75,7 +75,7 @@ absl::StatusOr<RestoreTarget> ExamineTarget(const std::string& path, int64_t vol
   }
   if ((!exists || !S_ISBLK(info.st_mode)) && IsBelowDev(path)) {
     return absl::FailedPreconditionError(
-        absl::StrCat(path, exists ? " is no device, but lies below /dev" : " does not exist",
+        absl::StrCat(path, exists ? " is not a device, but is below /dev" : " does not exist",
                      "; only devices are written to there, so check the name"));
   }
   RestoreTarget target;

@@ -22,8 +22,8 @@
 
 namespace csidelta::engine {
 
-// How work holds the repository. Each kind waits for the locks of others, as long as one may take
-// to be known for dead, unless told otherwise.
+// How work holds the repository. Each kind waits for locks of other clients, by default until a
+// stale lock expires.
 enum class LockKind {
   kRead,       // shared; where the store does not let us write, none
   kReadAlone,  // alone; likewise
@@ -69,7 +69,7 @@ struct SessionOptions {
   ScryptParameters scrypt = repository::kScryptWritten;  // of keys that are made
   Random* random = &Random::Real();
   StoreOpener open_store = storage::OpenStore;
-  // Who we are and how we tell the living from the dead, asked for each lock.
+  // Which client this is, and which locks of other clients are stale; asked for each lock.
   std::function<repository::LivenessProbes()> liveness_probes = [] {
     return repository::LivenessProbes();
   };

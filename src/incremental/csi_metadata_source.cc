@@ -196,7 +196,7 @@ absl::StatusOr<Listing::Next> Listing::AfterOutOfRange(const absl::Status& statu
 }
 
 absl::StatusOr<Listing::Next> Listing::AfterUnavailable(const StreamEnd& end) {
-  // It is also the service's word for what will never be.
+  // Some services return UNAVAILABLE for permanent errors, too.
   RETURN_IF_ERROR(LookAtTarget());
   if (end.server_spoke && is_delta() && service_->may_be_old() && !backoff_.MayTryAgain()) {
     return RefusedBase(ListingFailure::kMetadataUnavailable, end.status);

@@ -46,11 +46,11 @@ struct CsiMetadataOptions {
 // A stream that ends with OK is believed only when one from where it ended brings nothing, or when
 // it reached the end of the volume: there are drivers that end early. A listing without any message
 // is asked for once more, and then malformed: that nothing changed, or that nothing is allocated,
-// is said by a message without blocks. Every attempt that brings something begins the grace period
-// again. Extents flow to the sink as they come, touching ones joined.
+// is said by a message without blocks. Every attempt that makes progress restarts the grace period.
+// Extents flow to the sink as they come, touching ones joined.
 //
 // Errors carry a ListingFailure; those of the sink and of `ctx` are returned as they are. A list
-// that was begun and failed is worth nothing: what it did not list is not unchanged. Thread-safe;
+// that was begun and failed is not used: what it did not list is not unchanged. Thread-safe;
 // borrows what it is given.
 class CsiMetadataSource : public ChangedBlockSource {
  public:

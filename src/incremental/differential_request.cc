@@ -115,7 +115,7 @@ absl::StatusOr<ServedList> ParseServed(const Json& object) {
   }
   if (!fault.empty()) {
     return GiveUp(ListingFailure::kMetadataUnavailable, absl::FailedPreconditionError(fault),
-                  "look at the controller of DifferentialSnapshots beside the driver");
+                  "look at the controller of DifferentialSnapshots alongside the driver");
   }
   served.url = *url;
   return served;
@@ -269,7 +269,7 @@ absl::StatusOr<Json> Request::AwaitEnd(const k8s::ObjectKey& key, Json object) {
                   absl::FailedPreconditionError(
                       absl::StrCat("no controller processed ", ToString(key), " within ",
                                    absl::FormatDuration(options_.accept_time_max))),
-                  absl::StrCat("is there a controller of DifferentialSnapshots beside driver ",
+                  absl::StrCat("is there a controller of DifferentialSnapshots alongside driver ",
                                target_->driver, "?"));
   }
   ASSIGN_OR_RETURN(
@@ -284,7 +284,7 @@ absl::StatusOr<Json> Request::AwaitEnd(const k8s::ObjectKey& key, Json object) {
                   absl::UnavailableError(
                       absl::StrCat(ToString(key), " is pending for ",
                                    absl::FormatDuration(options_.answer_time_max), ": ", error)),
-                  "look at the controller of DifferentialSnapshots beside the driver");
+                  "look at the controller of DifferentialSnapshots alongside the driver");
   }
   if (StateOf(object) == State::kSuccess) {
     return object;

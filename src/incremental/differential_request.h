@@ -37,7 +37,7 @@ struct DifferentialRequestOptions {
 };
 
 // What changed, by way of a DifferentialSnapshot: an object of the target's namespace that a
-// controller beside the driver takes up, and that then says where the list is served.
+// controller alongside the driver handles, and that then says where the list is served.
 //
 //   look at the target --> make the object --> Accepted --> Success: where, whose certificate,
 //                               ^                              |     which audience
@@ -47,7 +47,7 @@ struct DifferentialRequestOptions {
 //
 // `request.target` is "namespace/name" of a VolumeSnapshot; `request.base` the base's snapshot
 // handle; "" lists what is allocated. The driver that the object was resolved to must be the one
-// that was asked for. The object is deleted at the end, whatever the end is; what a run left that
+// that was asked for. The object is deleted at the end, also after a failure; what a run left that
 // died goes with one that comes leftover_age_max later, or earlier with the controller.
 //
 // Errors carry a ListingFailure; those of the sink and of `ctx` are returned as they are.

@@ -58,7 +58,7 @@ struct DataDeletionStatus {
   std::optional<absl::Time> completed_at = {};
 };
 
-// The wish to remove the data of one DataUpload, which may be gone from the cluster; in the
+// A request to delete the data of one DataUpload, which may be gone from the cluster; in the
 // namespace of Velero. deploy/chart/crds/datadeletion.yaml is its schema.
 class DataDeletion : public ObjectOf<DataDeletion> {
  public:

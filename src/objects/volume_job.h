@@ -106,7 +106,7 @@ using VolumeWork = std::variant<UploadWork, DownloadWork, ForgetWork, CheckWork>
 struct VolumeJob {
   JobRepository repository = {};
   JobLimits limits = {};
-  // How long to wait for the locks of others; nothing: until a dead one is known for it.
+  // How long to wait for locks of other clients; nothing: until a stale one expires.
   std::optional<absl::Duration> lock_wait = {};
   std::vector<std::string> ended_pods = {};  // uids: the locks of these are dead
   VolumeWork work = {};

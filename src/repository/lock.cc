@@ -46,7 +46,7 @@ std::string DescribeOwner(const ForeignLock& lock, absl::Time now) {
 
 }  // namespace
 
-// The locks of others, as seen from one look to the next. Not thread-safe.
+// Locks of other clients, as seen from one look to the next. Not thread-safe.
 class ForeignLocks {
  public:
   ForeignLocks(Repository& repository, const LivenessProbes& liveness_probes, const Clock& clock)

@@ -12,7 +12,7 @@
 
 namespace csidelta::storage {
 
-// Who we are to S3, at this moment. Thread-safe.
+// The current credentials for S3. Thread-safe.
 class CredentialsProvider {
  public:
   virtual ~CredentialsProvider() = default;

@@ -110,7 +110,7 @@ TEST_F(KeyringTest, ConfirmingNeedsTheKey) {
   EXPECT_TRUE(Open(/*make=*/false)->newest_confirmed());
 }
 
-// Data may be sealed with it: nothing is written as if it had never been, until it is back.
+// Data may be encrypted with it: nothing is written as if it had never been, until it is back.
 TEST_F(KeyringTest, AKeyThatWentIsMissedByItsFingerprintAndCanBeBroughtBack) {
   const auto made = Open(/*make=*/true);
   const RepositoryKey lost = made->newest();
@@ -205,7 +205,7 @@ TEST_F(BroughtKeyTest, WhatItHoldsInsteadIsRefusedBySecretFieldAndForm) {
   Json other = Json::object();
   other["other"] = absl::Base64Escape("hunter2");
   Bring(std::string(MakeRepositoryKey(random_).password.Reveal()), other);
-  refused("beside the field key it holds others");
+  refused("in addition to the field key it holds others");
   Damage([](Json& secret) { secret["data"].erase("key"); });
   refused("it has no field key");
 }

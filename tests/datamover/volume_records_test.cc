@@ -218,8 +218,9 @@ TEST_F(VolumeRecordsTest, TheFirstBackupTakesTwoWritesAndEachFurtherOneOne) {
 TEST_F(VolumeRecordsTest, AVolumeThatNeverSucceededIsKnownWithTheCause) {
   End("one", "Failed");
   EXPECT_EQ(Record().status.failures, 1);
-  EXPECT_EQ(Record().status.next_step,
-            "never backed up; the last upload failed: why one is so; mend that, and back up again");
+  EXPECT_EQ(
+      Record().status.next_step,
+      "never backed up; the last upload failed: why one is so; correct that, and back up again");
   End("two", "Canceled");
   EXPECT_EQ(Record().status.failures, 1) << "what was cancelled has not failed";
   EXPECT_EQ(Record().status.last_attempt->phase, "Canceled");

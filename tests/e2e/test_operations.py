@@ -16,6 +16,7 @@ import objects
 PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "operations.md"
 MIB = 1 << 20
 OLD_KIND = "datadeletions.mover.csi-delta.io"
+IMAGE = "registry.example/velero-plugin-for-csi-delta"
 MAY_FIND_FAULTS = "csi-delta doctor"  # A bed is no cluster to be content with.
 
 
@@ -35,7 +36,7 @@ def bed(beds):
         bed.wait_for(lambda: not mover.pods(bed), mover.READY_SECONDS_MAX, "the end of the controller")
         bed.delete_namespace(mover.NAMESPACE)
     yield bed
-    bed.velero("plugin", "remove", "registry.example/csi-delta/velero-plugin-for-csi-delta:v0.1.0", check=False)
+    bed.velero("plugin", "remove", f"{IMAGE}:0.1.0", check=False)
 
 
 class Terminal:
@@ -68,7 +69,7 @@ def helm(bed, command):
     words = shlex.split(command)
     assert words[0] == "helm" and words[-2:] == ["--namespace", mover.NAMESPACE]
     if words[1] == "install":
-        assert words[2:-2] == [mover.NAMESPACE, "deploy/chart"]
+        assert words[2:-2] == [mover.NAMESPACE, "deploy/chart", "--set", f"image.repository={IMAGE}"]
         mover.define(bed)
         mover.install(bed)
     elif words[1] == "upgrade":
