@@ -15,7 +15,7 @@ pytestmark = pytest.mark.moves
 # Alerts whose state is not made here, each with the tests that show state, metric and remedy.
 ELSEWHERE = {
     "CsiDeltaVerificationFinding": "tests/e2e/test_mover_checks.py damages a pack, and follows the runbook",
-    "CsiDeltaApplicationsFrozenLong": "tests/e2e/test_mover_groups.py has the freeze window of a slow driver",
+    "CsiDeltaApplicationsFrozenLong": "tests/e2e/test_mover_groups.py has a driver that takes 11 seconds, in a bed with groups",
 }
 HERE = ("CsiDeltaMoverNotLeading", "CsiDeltaVolumeNeverBackedUp", "CsiDeltaUploadsFail", "CsiDeltaKeyUnconfirmed",
         "CsiDeltaBackupTooOld", "CsiDeltaVolumeGone", "CsiDeltaTransfersWaitLong", "CsiDeltaDriverListsWrongChanges",

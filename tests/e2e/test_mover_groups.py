@@ -8,6 +8,7 @@ import moved_groups
 import mover
 import moving
 import promises
+import runbook
 from bed import Bed, Settings
 from moved_groups import CLAIMS, Database, reasons
 from moving import HELD_WITH_BASE, PHASE_SECONDS_MAX
@@ -57,6 +58,17 @@ def test_a_moved_group_is_incremental_and_comes_back_from_one_instant(database, 
     assert newest == {f"/{database.app}/{claim}": upload["status"]["snapshotID"].split("/")[5] for claim, upload in uploads.items()}
 
     database.restore(backup)
+
+
+def test_applications_that_are_frozen_for_long_are_an_alert_until_the_next_group(database, tmp_path):
+    alert, bed = "CsiDeltaApplicationsFrozenLong", database.bed
+    with bed.driver.faults({"method": "CreateVolumeGroupSnapshot", "delay_ms": 11000}):
+        database.back_up("slow")
+    runbook.expect(tmp_path, {}, mover.metrics(bed), alert, runbook.SOON, fires=True, namespace=database.app)
+    for command in runbook.commands(alert)[0]:
+        runbook.run(bed, tmp_path, command)
+    database.back_up("quick")
+    runbook.expect(tmp_path, {}, mover.metrics(bed), alert, runbook.SOON, fires=False, namespace=database.app)
 
 
 def test_a_member_that_falls_behind_loses_its_base_with_the_group(database, tmp_path):
