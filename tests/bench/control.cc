@@ -6,7 +6,7 @@
 //
 // Rows: memory; night-500, night-1000, night-2000; running-10, running-40; deletions; and, only
 // when named, night-500-real, at the speed of the clock. All others but memory run ten times as
-// fast (scaled_clock.h), deletions twenty times: their seconds are those of the controller's clock.
+// fast (scaled_clock.h): their seconds are those of the controller's clock.
 // FOLDER holds csi-delta and csi-delta-fast, perhaps of another version; those of this build unless
 // said.
 //

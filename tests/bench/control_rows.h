@@ -71,8 +71,8 @@ struct DeletionsRow {
   int per_repository = 30;
   absl::Duration worker_time = absl::Seconds(20);
   absl::Duration time_per_deletion = absl::Seconds(1);
-  int factor = 20;
-  absl::Duration time_max = absl::Minutes(10);  // by the machine's clock; then it is stopped
+  int factor = 10;
+  absl::Duration time_max = absl::Minutes(20);  // by the machine's clock; then it is stopped
   absl::Duration must_max = absl::Hours(2);
 };
 absl::StatusOr<RowResult> Measure(const BenchOptions& options, const DeletionsRow& row);
