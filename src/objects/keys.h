@@ -466,7 +466,7 @@ inline constexpr char kPersonsGroupLabel[] = "snapshot.csi-delta.io/group";
 inline constexpr char kLeaseSnapshotAnnotation[] = "snapshot.csi-delta.io/taking";
 
 // Label on PVC, Pod; written by snapshot verbs; read by snapshot verbs. The uid of the PVC that the
-// Pod copies into, from the temporary PVC beside it.
+// Pod copies into, from the temporary PVC next to it.
 inline constexpr char kCopiesIntoLabel[] = "snapshot.csi-delta.io/copies-into";
 
 // Annotation on PVC; written by snapshot verbs, mover; read by snapshot verbs, mover, doctor. JSON:
