@@ -66,7 +66,8 @@ TEST(ControlBenchTest, DeletionsOfOneRepositoryAreOneWorkers) {
                                              .time_max = absl::Minutes(2)});
   ASSERT_THAT(result, IsOk());
   EXPECT_FALSE(FigureOf(*result, "duration").is_at_least);
-  EXPECT_GE(ValueOf(*result, "duration"), 20) << "five workers of ten seconds, four at once";
+  // The first four may have begun before the time does.
+  EXPECT_GT(ValueOf(*result, "duration"), 10) << "five workers of ten seconds, four at once";
   EXPECT_GT(ValueOf(*result, "requests per deletion"), 1);
   EXPECT_LT(ValueOf(*result, "requests per deletion"), 10) << "5 without the start and the Lease";
 }
