@@ -64,7 +64,7 @@ def test_a_snapshot_that_is_never_ready_is_told(old_bed, workspace):
     with bed.driver.faults({"method": "*", "lie": "not_ready"}):
         backup = workspace.backup(bed, "--include-namespaces", app, "--item-operation-timeout", "10s", expect="PartiallyFailed")
     shown = bed.velero("backup", "describe", backup["metadata"]["name"], "--details").stdout
-    assert "velero.io/csi-vs" in shown and re.search(r"cut( at \S+)?, not ready yet", shown), shown
+    assert "velero.io/csi-vs" in shown and re.search(r"taken( at \S+)?, not ready yet", shown), shown
     bed.wait_snapshots_gone(app)
 
 
