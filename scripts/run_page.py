@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 
-BLOCK = re.compile(r"(?P<skip><!-- not run: [^>]+ -->\n)?```sh\n(?P<commands>.*?)```\n(?P<gap>\n)?(?:```text\n(?P<shown>.*?)```\n)?", re.DOTALL)
+BLOCK = re.compile(r"(?:<!-- not run: (?P<reason>[^>]+) -->\n)?```sh\n(?P<commands>.*?)```\n(?P<gap>\n)?(?:```text\n(?P<shown>.*?)```\n)?", re.DOTALL)
 MARK = "end-of-a-block-of-the-page"
 HOST = "vm"  # Stands for the machine's name.
 FIGURES = re.compile(r"\b[0-9a-f]{8,}\b|[0-9][0-9.:-]*( [KMG]?i?B\b)?")
@@ -25,7 +25,13 @@ FIGURES = re.compile(r"\b[0-9a-f]{8,}\b|[0-9][0-9.:-]*( [KMG]?i?B\b)?")
 
 def blocks(text):
     """The blocks of a page that are run, as matches."""
-    return [match for match in BLOCK.finditer(text) if not match["skip"]]
+    found = []
+    for match in BLOCK.finditer(text):
+        if match["reason"]:
+            print(f"not run: {match['commands'].splitlines()[0]}: {match['reason']}", file=sys.stderr)
+        else:
+            found.append(match)
+    return found
 
 
 def shape(output):
@@ -51,7 +57,7 @@ def written(text, outputs):
     outputs = iter(outputs)
 
     def replace(match):
-        if match["skip"]:
+        if match["reason"]:
             return match[0]
         output = next(outputs)
         shown = f"\n```text\n{output.rstrip()}\n```\n" if output.strip() else ""
