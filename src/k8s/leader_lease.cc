@@ -39,6 +39,13 @@ LeaderLease::LeaderLease(ApiClient& api, LeaderLeaseOptions options)
 }
 
 absl::Status LeaderLease::Step(const CallContext& ctx) {
+  if (held_.has_value()) {
+    RETURN_IF_ERROR(Hold(ctx, *std::exchange(held_, std::nullopt)));
+  }
+  return held_.has_value() ? absl::OkStatus() : Look(ctx);
+}
+
+absl::Status LeaderLease::Look(const CallContext& ctx) {
   absl::StatusOr<Json> lease = api_.Get(ctx, key_);
   if (absl::IsNotFound(lease.status())) {
     return Create(ctx);
@@ -91,15 +98,17 @@ absl::Status LeaderLease::Hold(const CallContext& ctx, Json lease) {
     lease["spec"] = Spec(ctx.clock->Now());
     lease["spec"]["leaseTransitions"] = transitions + 1;
   }
-  const absl::Status held = api_.Update(ctx, key_, lease).status();
+  absl::StatusOr<Json> held = api_.Update(ctx, key_, lease);
   if (held.ok()) {
     SetLeadsUntil(begun + kLeadTimeMax);
+    held_ = *std::move(held);
   }
-  return IsLostRace(held) ? absl::OkStatus() : held;
+  return held.ok() || IsLostRace(held.status()) ? absl::OkStatus() : held.status();
 }
 
 absl::Status LeaderLease::Release(const CallContext& ctx) {
   SetLeadsUntil(absl::ZeroDuration());
+  held_.reset();
   absl::StatusOr<Json> lease = api_.Get(ctx, key_);
   if (!lease.ok() || HolderOf(*lease) != options_.holder) {
     return absl::IsNotFound(lease.status()) ? absl::OkStatus() : lease.status();

@@ -36,8 +36,8 @@ class LeaderLease {
   // Borrows `api`.
   LeaderLease(ApiClient& api, LeaderLeaseOptions options);
 
-  // Takes the Lease, renews it, or looks at whose it is: one or two requests. Call it every
-  // kLeaseStepEvery. Losing it to another is no error.
+  // Takes the Lease, renews it, or looks at whose it is: one or two requests, one while it is held.
+  // Call it every kLeaseStepEvery. Losing it to another is no error.
   absl::Status Step(const CallContext& ctx);
 
   // Gives the Lease up, so that the next one need not wait. Not held: nothing.
@@ -51,12 +51,14 @@ class LeaderLease {
  private:
   absl::Status Create(const CallContext& ctx);
   absl::Status Hold(const CallContext& ctx, Json lease);
+  absl::Status Look(const CallContext& ctx);
   Json Spec(absl::Time now) const;
   void SetLeadsUntil(absl::Duration uptime);
 
   ApiClient& api_;
   const LeaderLeaseOptions options_;
   const ObjectKey key_;
+  std::optional<Json> held_;  // as this process wrote it last
   std::string seen_version_;  // of another's Lease
   absl::Duration seen_at_;    // since when it has that version
   mutable Mutex mutex_;

@@ -57,6 +57,27 @@ TEST_F(LeaderLeaseTest, TheFirstLeadsAsLongAsItRenews) {
   EXPECT_EQ(Holder(), "one");
 }
 
+TEST_F(LeaderLeaseTest, OneThatIsHeldIsRenewedByOneRequest) {
+  LeaderLease one = Make("one");
+  Pass(2 * kLeaseStepEvery, {&one});
+  api_.ClearCalls();
+  Pass(10 * kLeaseStepEvery, {&one});
+  EXPECT_TRUE(one.leads(clock_));
+  EXPECT_EQ(api_.CallCount("update", "leases"), 10);
+  EXPECT_EQ(api_.CallCount("get", "leases"), 0);
+}
+
+// By hand, say: what is written under the condition that nothing changed is refused then.
+TEST_F(LeaderLeaseTest, OneThatAnotherTookMeanwhileIsSeenSo) {
+  LeaderLease one = Make("one");
+  Pass(2 * kLeaseStepEvery, {&one});
+  api_.Mutate({kLeases, "csi", "diffsnap-driver"},
+              [](Json& lease) { lease["spec"]["holderIdentity"] = "two"; });
+  Pass(kLeaseStepEvery, {&one});
+  EXPECT_FALSE(one.leads(clock_));
+  EXPECT_EQ(Holder(), "two");
+}
+
 TEST_F(LeaderLeaseTest, AfterALeaderThatDiedTheNextLeads) {
   LeaderLease one = Make("one");
   LeaderLease two = Make("two");
