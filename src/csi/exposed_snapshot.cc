@@ -143,8 +143,9 @@ class Exposer {
 
   // Whether the source is known not to be ready, as of a moment ago. The exposure says so. What the
   // driver or the controller complains of is looked at closely.
-  bool AwaitsSource();
+  bool AwaitsSource(const std::optional<VolumeSnapshot>& seen);
   absl::StatusOr<std::optional<VolumeSnapshotContent>> TakeOver();
+  absl::StatusOr<std::optional<VolumeSnapshotContent>> TakeOverFrom(const VolumeSnapshot& source);
   absl::StatusOr<VolumeSnapshotContent> MakeContent(const VolumeSnapshot& source,
                                                     const VolumeSnapshotContent& retained);
 
@@ -175,6 +176,7 @@ class Exposer {
       const VolumeSnapshotContent& content);
   absl::StatusOr<Exposure> LookAtClaim(const VolumeSnapshotContent& content,
                                        const PersistentVolumeClaim& claim);
+  absl::StatusOr<std::string> WhyForeign(const PersistentVolumeClaim& claim);
   Exposure Ready();
   void ReadNodeAffinity(const VolumeSnapshotContent& content);
   absl::StatusOr<Exposure> FallBackToOneReader(const PersistentVolumeClaim& claim);
@@ -184,7 +186,10 @@ class Exposer {
   k8s::ApiClient& server_;  // for reads that must not be old
   const ExposeRequest& request_;
   Exposure exposure_;
-  std::optional<VolumeSnapshot> taken_source_;  // in this look
+  // In this look:
+  std::optional<VolumeSnapshot> taken_source_;
+  std::optional<VolumeSnapshotContent> retained_;  // of the source
+  bool is_claim_new_ = false;                      // nothing can have failed of it yet
 };
 
 absl::StatusOr<Exposure> Exposer::Run() {
@@ -297,12 +302,11 @@ absl::StatusOr<VolumeSnapshotContent> Exposer::Retain(const VolumeSnapshot& sour
   return retained;
 }
 
-bool Exposer::AwaitsSource() {
-  const auto source = objects::FindCached<VolumeSnapshot>(request_.cache, SourceKey(request_));
-  const bool is_waiting = source.object.has_value() && !source.object->is_being_deleted() &&
-                          !source.object->is_ready() && source.object->error_message().empty();
+bool Exposer::AwaitsSource(const std::optional<VolumeSnapshot>& seen) {
+  const bool is_waiting = seen.has_value() && !seen->is_being_deleted() && !seen->is_ready() &&
+                          seen->error_message().empty();
   if (is_waiting) {
-    AwaitSnapshot(absl::StrCat(ToString(SourceKey(request_)), source.object->bound_content().empty()
+    AwaitSnapshot(absl::StrCat(ToString(SourceKey(request_)), seen->bound_content().empty()
                                                                   ? " to be bound"
                                                                   : " to be ready to use"));
   }
@@ -310,8 +314,16 @@ bool Exposer::AwaitsSource() {
 }
 
 absl::StatusOr<std::optional<VolumeSnapshotContent>> Exposer::TakeOver() {
-  if (AwaitsSource()) {
+  const std::optional<VolumeSnapshot> seen =
+      objects::FindCached<VolumeSnapshot>(request_.cache, SourceKey(request_)).object;
+  if (AwaitsSource(seen)) {
     return std::optional<VolumeSnapshotContent>();
+  }
+  if (seen.has_value() && seen->is_ready() && !seen->is_being_deleted()) {
+    auto taken_over = TakeOverFrom(*seen);
+    if (!absl::IsFailedPrecondition(taken_over.status())) {  // Else it may be of what was seen.
+      return taken_over;
+    }
   }
   ASSIGN_OR_RETURN(const auto source,
                    objects::Find<VolumeSnapshot>(ctx_, server_, SourceKey(request_)));
@@ -322,15 +334,21 @@ absl::StatusOr<std::optional<VolumeSnapshotContent>> Exposer::TakeOver() {
                ? absl::StatusOr<std::optional<VolumeSnapshotContent>>(std::move(taken_over))
                : Refuse("was deleted by another client before it was taken over; back up again");
   }
-  ASSIGN_OR_RETURN(const auto ready, ReadySource(*source));
+  return TakeOverFrom(*source);
+}
+
+absl::StatusOr<std::optional<VolumeSnapshotContent>> Exposer::TakeOverFrom(
+    const VolumeSnapshot& source) {
+  ASSIGN_OR_RETURN(const auto ready, ReadySource(source));
   if (!ready.has_value()) {
     return ready;
   }
-  ASSIGN_OR_RETURN(const VolumeSnapshotContent retained, Retain(*source, *ready));
-  ASSIGN_OR_RETURN(const VolumeSnapshotContent content, MakeContent(*source, retained));
+  ASSIGN_OR_RETURN(const VolumeSnapshotContent retained, Retain(source, *ready));
+  ASSIGN_OR_RETURN(const VolumeSnapshotContent content, MakeContent(source, retained));
   absl::StatusOr<VolumeSnapshotContent> made = Make(content);
   RETURN_IF_ERROR(Annotate(made.status(), "take over the volume snapshot"));
   taken_source_ = source;
+  retained_ = retained;
   return std::optional(*std::move(made));
 }
 
@@ -447,6 +465,15 @@ absl::Status Exposer::ForgetSource(const VolumeSnapshotContent& content) {
       source->is_being_deleted()) {
     return absl::OkStatus();
   }
+  if (retained_.has_value()) {  // As it was read, or another client may have undone it.
+    const absl::Status gone = k8s::IgnoreNotFound(
+        api_.Delete(ctx_, retained_->key(),
+                    {.uid = retained_->uid(), .resource_version = retained_->resource_version()}));
+    if (gone.ok()) {
+      return k8s::IgnoreGone(
+          api_.Delete(ctx_, source->key(), {.uid = source->uid(), .resource_version = ""}));
+    }
+  }
   return RetainAndForget(ctx_, api_, *source);
 }
 
@@ -496,6 +523,7 @@ absl::StatusOr<std::optional<PersistentVolumeClaim>> Exposer::EnsureClaim(
     ASSIGN_OR_RETURN(const bool retains_volumes,
                      RetainsVolumes(ctx_, api_, exposure_.storage_class));
     ASSIGN_OR_RETURN(found, Make(MakeClaim(read_only_many, retains_volumes)));
+    is_claim_new_ = true;
   }
   if (!found->HasLabels(request_.labels)) {
     return Refuse(absl::StrCat("cannot be used: ", ToString(key), " is not managed by csi-delta"));
@@ -521,14 +549,16 @@ absl::StatusOr<Exposure> Exposer::LookAtClaim(const VolumeSnapshotContent& conte
     ReadNodeAffinity(content);
   }
   if (phase == "Bound") {
-    ASSIGN_OR_RETURN(const std::string foreign,
-                     WhyVolumeIsForeign(ctx_, api_, claim, exposure_.driver));
+    ASSIGN_OR_RETURN(const std::string foreign, WhyForeign(claim));
     return foreign.empty()
                ? absl::StatusOr<Exposure>(Ready())
                : Refuse(absl::StrCat("cannot be read: ", ToString(OwnClaimKey(request_)),
                                      " was bound to what is not the snapshot: ", foreign));
   }
-  ASSIGN_OR_RETURN(const std::string refusal, LastProvisioningError(ctx_, api_, claim));
+  std::string refusal;
+  if (!is_claim_new_) {
+    ASSIGN_OR_RETURN(refusal, LastProvisioningError(ctx_, api_, claim));
+  }
   if (!refusal.empty() && claim.access_modes() == std::vector<std::string>{"ReadOnlyMany"}) {
     return FallBackToOneReader(claim);
   }
@@ -539,6 +569,17 @@ absl::StatusOr<Exposure> Exposer::LookAtClaim(const VolumeSnapshotContent& conte
                        : Wait(WithWords(absl::StrCat(ToString(OwnClaimKey(request_)),
                                                      " to be filled from the volume snapshot"),
                                         refusal));
+}
+
+absl::StatusOr<std::string> Exposer::WhyForeign(const PersistentVolumeClaim& claim) {
+  if (request_.examined != nullptr && request_.examined->Has(claim)) {
+    return "";
+  }
+  ASSIGN_OR_RETURN(std::string foreign, WhyVolumeIsForeign(ctx_, api_, claim, exposure_.driver));
+  if (request_.examined != nullptr && foreign.empty()) {
+    request_.examined->Note(claim);
+  }
+  return foreign;
 }
 
 Exposure Exposer::Ready() {
@@ -559,6 +600,10 @@ absl::StatusOr<Exposure> Exposer::FallBackToOneReader(const PersistentVolumeClai
   RETURN_IF_ERROR(k8s::IgnoreNotFound(
       api_.Delete(ctx_, claim.key(), {.uid = claim.uid(), .resource_version = ""})));
   return Wait("a claim for many readers to be gone");
+}
+
+std::string BindingOf(const PersistentVolumeClaim& claim) {
+  return absl::StrCat(claim.uid(), "/", claim.volume_name());
 }
 
 // --- Removing
@@ -609,6 +654,23 @@ absl::Status RemoveSource(const CallContext& ctx, k8s::ApiClient& api, const Exp
 }
 
 }  // namespace
+
+bool ExaminedClaims::Has(const PersistentVolumeClaim& claim) const {
+  const MutexLock lock(mutex_);
+  return bindings_.contains(BindingOf(claim));
+}
+
+void ExaminedClaims::Note(const PersistentVolumeClaim& claim) {
+  const MutexLock lock(mutex_);
+  if (!bindings_.insert(BindingOf(claim)).second) {
+    return;
+  }
+  in_order_.push_back(BindingOf(claim));
+  if (in_order_.size() > kExaminedClaimsMax) {
+    bindings_.erase(in_order_.front());
+    in_order_.pop_front();
+  }
+}
 
 absl::StatusOr<Exposure> ExposeSnapshot(const CallContext& ctx, k8s::ApiClient& api,
                                         const ExposeRequest& request) {

@@ -1,8 +1,12 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <deque>
+#include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -11,12 +15,14 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
+#include "base/mutex.h"
 #include "csi/moved_group.h"
 #include "k8s/api_client.h"
 #include "k8s/list_watch.h"
 #include "k8s/object_cache.h"
 #include "objects/node.h"
 #include "objects/object.h"
+#include "objects/persistent_volume_claim.h"
 
 // How a volume snapshot becomes readable to a Pod in another namespace, as a raw block device:
 //
@@ -37,6 +43,20 @@
 // be repeated, and another process may have done half of it.
 namespace csidelta::csi {
 
+// Claims of which the volume was looked at, and is the one that was made for them. A claim is bound
+// for good, so one look is enough. The newest kExaminedClaimsMax are known. Thread-safe.
+class ExaminedClaims {
+ public:
+  bool Has(const objects::PersistentVolumeClaim& claim) const;
+  void Note(const objects::PersistentVolumeClaim& claim);
+
+ private:
+  mutable Mutex mutex_;
+  std::set<std::string, std::less<>> bindings_ ABSL_GUARDED_BY(mutex_);
+  std::deque<std::string> in_order_ ABSL_GUARDED_BY(mutex_);
+};
+inline constexpr std::size_t kExaminedClaimsMax = 5000;
+
 struct ExposeRequest {
   std::string name;  // of everything that is made
   std::string source_namespace;
@@ -53,6 +73,7 @@ struct ExposeRequest {
   bool is_without_claim = false;  // goes no further than to a snapshot that is ready
   // Of what is made here, by its labels, and of sources, by theirs; null where nothing is watched.
   const k8s::ObjectCache* cache = nullptr;
+  ExaminedClaims* examined = nullptr;  // null: the volume is looked at each time
 };
 
 struct Exposure {

@@ -223,6 +223,31 @@ TEST_F(ExposedSnapshotTest, NothingIsMadeOrRemovedBeforeItIsRetained) {
   EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(1));
 }
 
+// What was read of it a moment ago is the condition of its deletion.
+TEST_F(ExposedSnapshotTest, ASourceThatIsNotRetainedAnyMoreIsRetainedAgain) {
+  const std::string source = source_content_;
+  api_.OnCreate("volumesnapshotcontents", [source](support::FakeApiClient& api, const Json&) {
+    api.Mutate(VolumeSnapshotContentKey(source),
+               [](Json& content) { content["spec"]["deletionPolicy"] = "Delete"; });
+  });
+  ASSERT_THAT(Expose(), IsOk());
+  EXPECT_FALSE(api_.Find(VolumeSnapshotContentKey(source_content_)).has_value());
+  EXPECT_THAT(cluster_.driver().snapshots(), SizeIs(1));
+}
+
+TEST_F(ExposedSnapshotTest, AVolumeIsExaminedOnce) {
+  ExaminedClaims examined;
+  ExposeRequest request = Request();
+  request.examined = &examined;
+  ASSERT_THAT(ExposeFully(request), IsOk());
+  api_.ClearCalls();
+  ASSERT_THAT(ExposeSnapshot(ctx_, api_, request), IsOk());
+  EXPECT_EQ(api_.CallCount("get", "persistentvolumes"), 0);
+  api_.Mutate(ClaimKey("mover", kTaskName), [](Json& claim) { claim["metadata"]["uid"] = "new"; });
+  EXPECT_THAT(ExposeSnapshot(ctx_, api_, request),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("another claim")));
+}
+
 TEST_F(ExposedSnapshotTest, ADriverOfFileSystemsIsRefusedWithTheRuleThatExcludesIt) {
   api_.Mutate(VolumeSnapshotContentKey(source_content_),
               [](Json& content) { content["spec"]["driver"] = "rook-ceph.cephfs.csi.ceph.com"; });
@@ -583,6 +608,21 @@ TEST_F(CachedExposureTest, ASourceWithAnErrorIsLookedAtClosely) {
   api_.Remove(VolumeSnapshotContentKey(source_content_));
   EXPECT_THAT(ExposeCached(cache), StatusIs(absl::StatusCode::kFailedPrecondition,
                                             HasSubstr("lost its VolumeSnapshotContent")));
+}
+
+TEST_F(CachedExposureTest, ASourceThatIsReadyIsNotReadAgain) {
+  k8s::ObjectCache cache;
+  const k8s::ObjectKey key = VolumeSnapshotKey("shop", "velero-data-x");
+  api_.Mutate(
+      key, [](Json& source) { source["metadata"]["labels"][objects::kCsiDeltaLabel] = "velero"; });
+  cache.Add(SourceSnapshots()).OnAll({*api_.Find(key)});
+  api_.ClearCalls();
+  ASSERT_THAT(ExposeCached(cache), IsOk());
+  EXPECT_TRUE(Content().has_value());
+  EXPECT_FALSE(api_.Find(key).has_value());
+  for (const support::ApiCall& call : api_.calls()) {
+    EXPECT_FALSE(call.verb == "get" && call.name == key.name) << "it was delivered";
+  }
 }
 
 // Another controller has just taken it over.
