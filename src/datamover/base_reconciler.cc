@@ -16,15 +16,6 @@ namespace {
 
 constexpr std::size_t kDeletedMax = 5000;
 
-absl::StatusOr<bool> IsPvcGone(const CallContext& ctx, k8s::ApiClient& api,
-                               const csi::BaseOwner& owner) {
-  ASSIGN_OR_RETURN(
-      const auto claim,
-      objects::Find<objects::PersistentVolumeClaim>(
-          ctx, api, objects::PersistentVolumeClaim::Key(owner.claim_namespace, owner.claim)));
-  return !claim.has_value() || claim->uid() != owner.claim_uid;
-}
-
 // Nothing, too, where it may not be read: the namespace may be another controller's by now.
 absl::StatusOr<std::optional<objects::ProtectedVolume>> FindRecord(const CallContext& ctx,
                                                                    k8s::ApiClient& api,
@@ -101,7 +92,14 @@ absl::StatusOr<BaseInfo> BaseReconciler::ReadInfo(const CallContext& ctx,
                                                   const csi::BaseSnapshot& base) {
   const csi::BaseOwner& owner = base.owner;
   BaseInfo info = {.now = ctx.clock->Now(), .age_max = env_.settings.base_age_max};
-  ASSIGN_OR_RETURN(info.pvc_is_gone, IsPvcGone(ctx, env_.api, owner));
+  // The upload of a younger one has read the PVC.
+  if (info.now - base.created_at.value_or(absl::InfinitePast()) >= kBaseLookedAtEvery) {
+    ASSIGN_OR_RETURN(
+        const std::string pvc_uid,
+        presence_.UidOf(ctx, env_.api,
+                        objects::PersistentVolumeClaim::Key(owner.claim_namespace, owner.claim)));
+    info.pvc_is_gone = pvc_uid != owner.claim_uid;
+  }
   if (!owner.velero_namespace.empty() && !owner.location.empty()) {
     ASSIGN_OR_RETURN(info.location_missing_for,
                      presence_.MissingFor(ctx, env_.api,

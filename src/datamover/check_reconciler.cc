@@ -248,14 +248,12 @@ absl::StatusOr<RepositoryAccess> CheckStep::Access() const {
   }
   ASSIGN_OR_RETURN(const velero::DataReference reference,
                    velero::ParseDataReference(status_.last_good->snapshot_id));
-  return OpenRepositoryAccess(ctx_, env_.api,
-                              {.velero_namespace = volume_.namespace_name(),
-                               .location = volume_.spec().location,
-                               .mover_namespace = env_.mover_namespace,
-                               .repository_path = velero::RepositoryPath(reference),
-                               .for_writing = true,  // of a lock
-                               .written_with_key = reference.key},
-                              env_.secure_random);
+  return OpenAccess(ctx_, env_,
+                    {.velero_namespace = volume_.namespace_name(),
+                     .location = volume_.spec().location,
+                     .repository_path = velero::RepositoryPath(reference),
+                     .for_writing = true,  // of a lock
+                     .written_with_key = reference.key});
 }
 
 absl::StatusOr<WorkerRun::NextPod> CheckStep::MakePod(const VolumeTask& task) {

@@ -315,14 +315,12 @@ absl::StatusOr<WorkerView> Deletion::StepWorker() {
 }
 
 absl::StatusOr<RepositoryAccess> Deletion::Access() {
-  return OpenRepositoryAccess(ctx_, env_.api,
-                              {.velero_namespace = object_.namespace_name(),
-                               .location = spec_.location,
-                               .mover_namespace = env_.mover_namespace,
-                               .repository_path = velero::RepositoryPath(reference_),
-                               .for_writing = true,
-                               .written_with_key = reference_.key},
-                              env_.secure_random);
+  return OpenAccess(ctx_, env_,
+                    {.velero_namespace = object_.namespace_name(),
+                     .location = spec_.location,
+                     .repository_path = velero::RepositoryPath(reference_),
+                     .for_writing = true,
+                     .written_with_key = reference_.key});
 }
 
 absl::StatusOr<WorkerRun::NextPod> Deletion::MakePod(const objects::VolumeTask& task) {

@@ -355,14 +355,12 @@ absl::Status DownloadStep::LookAtClaim(const objects::VolumeTask& task) {
 
 absl::StatusOr<RepositoryAccess> DownloadStep::Access() {
   absl::StatusOr<RepositoryAccess> access =
-      OpenRepositoryAccess(ctx_, env_.api,
-                           {.velero_namespace = download_.namespace_name,
-                            .location = download_.storage_location,
-                            .mover_namespace = env_.mover_namespace,
-                            .repository_path = velero::RepositoryPath(reference_),
-                            .for_writing = false,
-                            .written_with_key = reference_.key},
-                           env_.secure_random);
+      OpenAccess(ctx_, env_,
+                 {.velero_namespace = download_.namespace_name,
+                  .location = download_.storage_location,
+                  .repository_path = velero::RepositoryPath(reference_),
+                  .for_writing = false,
+                  .written_with_key = reference_.key});
   // What is not there now is not expected to come.
   return absl::IsNotFound(access.status())
              ? absl::FailedPreconditionError(access.status().message())

@@ -34,6 +34,14 @@ bool IsServed(const MoverEnvironment& env, const std::string& velero_namespace) 
   return env.velero_namespaces.empty() || env.velero_namespaces.contains(velero_namespace);
 }
 
+absl::StatusOr<RepositoryAccess> OpenAccess(const CallContext& ctx, const MoverEnvironment& env,
+                                            RepositoryAccessRequest request) {
+  request.mover_namespace = env.mover_namespace;
+  request.velero_namespaces = env.velero_namespaces;
+  k8s::RecentReader api(env.api, env.recent_reads);
+  return OpenRepositoryAccess(ctx, api, request, env.secure_random);
+}
+
 absl::StatusOr<std::string> ReadClusterUid(const CallContext& ctx, k8s::ApiClient& api) {
   const k8s::ResourceType namespaces{"", "v1", "namespaces", "Namespace", false};
   ASSIGN_OR_RETURN(const auto system,

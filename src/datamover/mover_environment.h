@@ -10,12 +10,15 @@
 #include "base/call_context.h"
 #include "base/random.h"
 #include "csi/base_index.h"
+#include "csi/exposed_snapshot.h"
 #include "datamover/ended_pods.h"
 #include "datamover/node_slots.h"
+#include "datamover/repository_access.h"
 #include "datamover/running_workers.h"
 #include "datamover/settings.h"
 #include "k8s/api_client.h"
 #include "k8s/object_cache.h"
+#include "k8s/recent_reads.h"
 #include "objects/object.h"
 
 namespace csidelta::datamover {
@@ -40,8 +43,11 @@ struct MoverEnvironment {
   std::shared_ptr<EndedPods> ended_pods = std::make_shared<EndedPods>();
   std::shared_ptr<SlotChooser> slots = std::make_shared<SlotChooser>();
   std::shared_ptr<RunningWorkers> running = std::make_shared<RunningWorkers>();
-  const k8s::ObjectCache* cache = nullptr;  // null: everything is read from the API server
-  const csi::BaseIndex* bases = nullptr;    // null: bases are listed where they are asked for
+  std::shared_ptr<AccessKeeper> access_keeper = std::make_shared<AccessKeeper>();
+  std::shared_ptr<csi::ExaminedClaims> examined_claims = std::make_shared<csi::ExaminedClaims>();
+  const k8s::ObjectCache* cache = nullptr;   // null: everything is read from the API server
+  k8s::RecentReads* recent_reads = nullptr;  // null: every Secret is read each time
+  const csi::BaseIndex* bases = nullptr;     // null: bases are listed where they are asked for
 };
 
 // How the tag of a DataUpload's repository snapshot begins: TaskNameOf() of the upload.
@@ -60,6 +66,13 @@ std::map<std::string, std::string> LabelsFor(const std::string& task_name,
 
 // Whether the mover may read and write in a namespace of Velero. Pure.
 bool IsServed(const MoverEnvironment& env, const std::string& velero_namespace);
+
+// OpenRepositoryAccess() with what of `request` is the same for all; by what was read at most
+// kAccessReadAgain ago.
+absl::StatusOr<RepositoryAccess> OpenAccess(const CallContext& ctx, const MoverEnvironment& env,
+                                            RepositoryAccessRequest request);
+// Uploads of one location that begin together read its Secrets once.
+inline constexpr absl::Duration kAccessReadAgain = absl::Seconds(5);
 
 // What stands for the cluster wherever several share a bucket: the uid of its namespace
 // kube-system.

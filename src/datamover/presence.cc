@@ -1,6 +1,7 @@
 #include "datamover/presence.h"
 
 #include "absl/status/status.h"
+#include "base/status_macros.h"
 #include "objects/client.h"
 #include "objects/object.h"
 
@@ -14,23 +15,42 @@ constexpr absl::Duration kPresenceKeptFor = absl::Hours(2);
 
 }  // namespace
 
+absl::StatusOr<ObjectPresence::Answer> ObjectPresence::AnswerFor(const CallContext& ctx,
+                                                                 k8s::ApiClient& api,
+                                                                 const k8s::ObjectKey& key) {
+  const absl::Time now = ctx.clock->Now();
+  EraseOld(now);
+  Answer& answer = answers_[ToString(key)];
+  if (now - answer.asked_at < kPresenceAskedEvery) {
+    return answer;
+  }
+  const absl::StatusOr<objects::Object> found = objects::Get<objects::Object>(ctx, api, key);
+  const absl::Status& status = found.status();
+  if (!found.ok() && !absl::IsNotFound(status) && !absl::IsPermissionDenied(status)) {
+    return status;
+  }
+  answer = {.asked_at = now,
+            .status = status,
+            .uid = found.ok() ? found->uid() : "",
+            .missing_since = absl::IsNotFound(status)
+                                 ? std::optional(answer.missing_since.value_or(now))
+                                 : std::nullopt};
+  return answer;
+}
+
 absl::StatusOr<absl::Duration> ObjectPresence::MissingFor(const CallContext& ctx,
                                                           k8s::ApiClient& api,
                                                           const k8s::ObjectKey& key) {
-  const absl::Time now = ctx.clock->Now();
-  EraseOld(now);
-  Answer& answer =
-      answers_.try_emplace(ToString(key), Answer{absl::InfinitePast(), {}}).first->second;
-  if (now - answer.asked_at >= kPresenceAskedEvery) {
-    const absl::Status found = objects::Get<objects::Object>(ctx, api, key).status();
-    if (!found.ok() && !absl::IsNotFound(found) && !absl::IsPermissionDenied(found)) {
-      return found;
-    }
-    answer.asked_at = now;
-    answer.missing_since =
-        absl::IsNotFound(found) ? std::optional(answer.missing_since.value_or(now)) : std::nullopt;
-  }
-  return answer.missing_since.has_value() ? now - *answer.missing_since : absl::ZeroDuration();
+  ASSIGN_OR_RETURN(const Answer answer, AnswerFor(ctx, api, key));
+  return answer.missing_since.has_value() ? ctx.clock->Now() - *answer.missing_since
+                                          : absl::ZeroDuration();
+}
+
+absl::StatusOr<std::string> ObjectPresence::UidOf(const CallContext& ctx, k8s::ApiClient& api,
+                                                  const k8s::ObjectKey& key) {
+  ASSIGN_OR_RETURN(const Answer answer, AnswerFor(ctx, api, key));
+  return absl::IsPermissionDenied(answer.status) ? absl::StatusOr<std::string>(answer.status)
+                                                 : answer.uid;
 }
 
 void ObjectPresence::EraseOld(absl::Time now) {

@@ -353,6 +353,7 @@ absl::StatusOr<RepositoryAccess> OpenRepositoryAccess(const CallContext& ctx, k8
   if (!access.ok()) {
     return Annotate(access.status(), LocationName(request.velero_namespace, request.location));
   }
+  access->location = absl::StrCat(request.velero_namespace, "/", request.location);
   return access;
 }
 
@@ -405,6 +406,27 @@ absl::Time AccessKeeper::Keep(const CallContext& ctx, k8s::ApiClient& api,
   }
   const MutexLock lock(mutex_);
   return places_[place].read_at + kAccessKeptEvery;
+}
+
+void AccessKeeper::NoteMade(const RepositoryAccess& access, const std::string& name,
+                            absl::Time now) {
+  std::map<std::string, Secret> data = access.secret_data;
+  data.erase(kKeyringFile);
+  Note(access.location, std::move(data));
+  const MutexLock lock(mutex_);
+  Place& known = places_[access.location];
+  known.read_at = now;
+  kept_[name] = {.at = now, .version = known.version};
+}
+
+bool AccessKeeper::IsKeyWarningDue(const std::string& location, absl::Time now) {
+  const MutexLock lock(mutex_);
+  absl::Time& warned_at = places_[location].key_warned_at;
+  if (now - warned_at < kKeyWarnedEvery) {
+    return false;
+  }
+  warned_at = now;
+  return true;
 }
 
 bool AccessKeeper::IsDue(const std::string& place, absl::Time now) {

@@ -48,6 +48,7 @@ struct RepositoryAccessRequest {
 };
 
 struct RepositoryAccess {
+  std::string location;                       // "velero/default"
   std::map<std::string, Secret> secret_data;  // by the names above
   JobRepository repository;
   std::map<std::string, std::string> env;
@@ -84,6 +85,8 @@ inline constexpr absl::Duration kAccessKeptEvery = absl::Seconds(15);
 // How often a worker's Secret is compared though its location says nothing new.
 inline constexpr absl::Duration kAccessComparedEvery = absl::Minutes(5);
 
+inline constexpr absl::Duration kKeyWarnedEvery = absl::Hours(1);
+
 // Hands credentials and certificates that were exchanged in a location on to workers that run; the
 // kubelet shows them their Secret again. A location is read for all of its workers at once.
 // Thread-safe.
@@ -94,10 +97,16 @@ class AccessKeeper {
   // logged: the worker may do with what it has.
   absl::Time Keep(const CallContext& ctx, k8s::ApiClient& api,
                   const RepositoryAccessRequest& request, const std::string& name);
+  // The Secret `name` was just made of `access`, which was just read.
+  void NoteMade(const RepositoryAccess& access, const std::string& name, absl::Time now);
+  // Whether it is to be said again that no copy of the location's key is confirmed: at most every
+  // kKeyWarnedEvery, for all of its uploads.
+  bool IsKeyWarningDue(const std::string& location, absl::Time now);
 
  private:
   struct Place {
     absl::Time read_at = absl::InfinitePast();
+    absl::Time key_warned_at = absl::InfinitePast();
     int64_t version = 0;  // of the data; 0: none was read
     std::map<std::string, Secret> data = {};
   };

@@ -10,9 +10,20 @@ namespace csidelta::datamover {
 
 void RunningWorkers::BeginLook(const std::string& task) {
   const MutexLock lock(mutex_);
+  looked_at_.insert(task);
   Entry& entry = entries_[task];
   entry.is_changed = false;
   entry.standing.next_look = -absl::InfiniteDuration();
+}
+
+void RunningWorkers::EndLook(const std::string& task) {
+  const MutexLock lock(mutex_);
+  looked_at_.erase(task);
+}
+
+bool RunningWorkers::IsLookedAt(const std::string& task) const {
+  const MutexLock lock(mutex_);
+  return looked_at_.contains(task);
 }
 
 void RunningWorkers::Runs(const std::string& task, absl::Duration now, absl::Duration next_look) {

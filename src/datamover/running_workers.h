@@ -42,8 +42,11 @@ class RunningWorkers {
     absl::Duration next_look = -absl::InfiniteDuration();
   };
 
-  // A transfer is looked at as a whole from now on.
+  // A transfer is looked at as a whole from now on, until EndLook(). By one thread at a time.
   void BeginLook(const std::string& task);
+  void EndLook(const std::string& task);
+  // Whether it is between the two: what is left of it then is not left over.
+  bool IsLookedAt(const std::string& task) const;
   // That look found a worker that runs, and copied its progress; the next one is due at
   // `next_look`.
   void Runs(const std::string& task, absl::Duration now, absl::Duration next_look);
@@ -71,6 +74,7 @@ class RunningWorkers {
 
   mutable Mutex mutex_;
   std::map<std::string, Entry> entries_ ABSL_GUARDED_BY(mutex_);
+  std::set<std::string> looked_at_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace csidelta::datamover

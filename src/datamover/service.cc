@@ -488,6 +488,7 @@ absl::Status RunService(const CallContext& ctx, k8s::ApiClient& api,
   ASSIGN_OR_RETURN(const MoverSettings mover_settings,
                    ReadMoverSettings(ctx, api, settings.mover_namespace));
   k8s::ObjectCache cache;
+  k8s::RecentReads recent_reads(kAccessReadAgain);
   csi::BaseIndex bases;
   k8s::NotingClient noting(api, cache);
   return Service(api, cache, bases,
@@ -501,6 +502,7 @@ absl::Status RunService(const CallContext& ctx, k8s::ApiClient& api,
                   .settings = mover_settings,
                   .velero_namespaces = {velero_namespaces.begin(), velero_namespaces.end()},
                   .cache = &cache,
+                  .recent_reads = &recent_reads,
                   .bases = &bases},
                  velero_namespaces, static_cast<int>(settings.concurrent_reconciles))
       .Run(ctx, settings.listen);

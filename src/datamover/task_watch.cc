@@ -1,12 +1,15 @@
 #include "datamover/task_watch.h"
 
 #include <iterator>
+#include <optional>
 #include <utility>
 
 #include "absl/algorithm/container.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
+#include "k8s/cached_client.h"
+#include "objects/client.h"
 
 namespace csidelta::datamover {
 
@@ -140,7 +143,7 @@ absl::StatusOr<absl::Time> TaskReconciler::ReconcileOne(const CallContext& ctx,
   if (enqueue_table_.Enqueue(task.name())) {
     return later;
   }
-  if (!is_synced_()) {
+  if (!is_synced_() || env_.running->IsLookedAt(task.name())) {
     return ctx.clock->Now() + kUntilSynced;
   }
   ASSIGN_OR_RETURN(const VolumeTaskSpec spec, task.spec());
@@ -148,9 +151,18 @@ absl::StatusOr<absl::Time> TaskReconciler::ReconcileOne(const CallContext& ctx,
     TellUnserved(task, spec);
     return later;
   }
-  if (const auto remover = removers_.find(spec.kind); remover != removers_.end()) {
-    RETURN_IF_ERROR(remover->second(ctx, env_, task));
+  const auto remover = removers_.find(spec.kind);
+  if (remover == removers_.end()) {
+    return later;
   }
+  // Its transfer's last look may have removed it since the watch told of it.
+  k8s::CachedReader reader(env_.api, env_.cache);
+  ASSIGN_OR_RETURN(const std::optional<VolumeTask> now,
+                   objects::Find<VolumeTask>(ctx, reader, task.key()));
+  if (!now.has_value()) {
+    return absl::InfiniteFuture();
+  }
+  RETURN_IF_ERROR(remover->second(ctx, env_, *now));
   return later;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "base/rfc3339.h"
@@ -449,6 +450,7 @@ absl::StatusOr<absl::Time> TransferReconciler::LookAtAll(const CallContext& ctx,
                                                          const objects::DataTransfer& object,
                                                          const std::string& task) {
   env_.running->BeginLook(task);
+  const absl::Cleanup end_look = [this, &task] { env_.running->EndLook(task); };
   // Whatever is decided is written under the condition that it is still so.
   k8s::CachedReader reader(env_.api, env_.cache);
   ASSIGN_OR_RETURN(std::optional<objects::DataTransfer> now,
@@ -501,11 +503,11 @@ absl::Time TransferReconciler::KeepAccess(const CallContext& ctx,
   if (PhaseOf(object) != DataPhase::kInProgress) {
     return absl::InfiniteFuture();
   }
-  return keeper_.Keep(ctx, env_.api,
-                      {.velero_namespace = object.namespace_name(),
-                       .location = object.storage_location(),
-                       .mover_namespace = env_.mover_namespace},
-                      task);
+  return env_.access_keeper->Keep(ctx, env_.api,
+                                  {.velero_namespace = object.namespace_name(),
+                                   .location = object.storage_location(),
+                                   .mover_namespace = env_.mover_namespace},
+                                  task);
 }
 
 bool TransferReconciler::IsConcerned(const objects::DataTransfer& object) const {

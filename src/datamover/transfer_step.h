@@ -223,7 +223,6 @@ class TransferReconciler : public objects::Reconciler<objects::DataTransfer> {
                                     const absl::Status& why);
 
   const k8s::ResourceType& type_;
-  AccessKeeper keeper_;
 };
 
 // Whether a transfer is for this data mover, and not over.

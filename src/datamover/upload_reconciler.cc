@@ -165,7 +165,8 @@ csi::ExposeRequest UploadStep::Exposing(std::optional<objects::OwnerReference> o
           .annotations = csi::OwnerAnnotations(Owner()),
           .owner = std::move(owner),
           .read_only_many = settings.read_only_many,
-          .cache = env_.cache};
+          .cache = env_.cache,
+          .examined = env_.examined_claims.get()};
 }
 
 velero::DataReference UploadStep::Reference() const {
@@ -277,15 +278,12 @@ absl::StatusOr<std::optional<absl::Time>> UploadStep::CompleteAllTheSame(absl::T
 }
 
 absl::StatusOr<RepositoryAccess> UploadStep::Access() {
-  return OpenRepositoryAccess(ctx_, env_.api,
-                              {.velero_namespace = upload_.namespace_name,
-                               .location = upload_.storage_location,
-                               .mover_namespace = env_.mover_namespace,
-                               .repository_path = velero::RepositoryPath(Reference()),
-                               .for_writing = true,
-                               .written_with_key = "",
-                               .velero_namespaces = env_.velero_namespaces},
-                              env_.secure_random);
+  return OpenAccess(ctx_, env_,
+                    {.velero_namespace = upload_.namespace_name,
+                     .location = upload_.storage_location,
+                     .repository_path = velero::RepositoryPath(Reference()),
+                     .for_writing = true,
+                     .written_with_key = ""});
 }
 
 bool UploadStep::BaseWasMissed(const BackupFigures& figures) {
@@ -371,7 +369,8 @@ void UploadStep::Tell(DataPhase phase, const std::string& message) {
           ? absl::StrCat("the driver's list of changes was wrong, so all was read: ", message)
           : message;
   Emit(is_good ? k8s::EventType::kNormal : k8s::EventType::kWarning, reason, text);
-  if (!end_.key_confirmed) {
+  const std::string location = absl::StrCat(upload_.namespace_name, "/", upload_.storage_location);
+  if (!end_.key_confirmed && env_.access_keeper->IsKeyWarningDue(location, Now())) {
     Emit(k8s::EventType::kWarning, "KeyNotConfirmed",
          absl::StrCat("no copy is confirmed of the key of location ", upload_.storage_location,
                       ": without it no backup can be read; csi-delta mover-key export"));

@@ -439,6 +439,7 @@ absl::StatusOr<WorkerRun::NextPod> WorkerRun::PodFor(const CallContext& ctx, con
   RETURN_IF_ERROR(
       PutSecret(ctx, env_.api,
                 MakeAccessSecret(env_.mover_namespace, task_name_, labels, owner, job.access)));
+  env_.access_keeper->NoteMade(job.access, task_name_, ctx.clock->Now());
   RETURN_IF_ERROR(PutJob(ctx, task, Describe(job)));
   return NextPod{
       .pod = MakeWorkerPod(

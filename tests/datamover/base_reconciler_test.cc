@@ -27,7 +27,12 @@ using ::testing::SizeIs;
 
 class BaseReconcilerTest : public ::testing::Test {
  protected:
-  Json AddBase() { return bed_.AddBase("data", bed_.env.cluster); }
+  // So old that its PVC is looked at.
+  Json AddBase() {
+    const Json base = bed_.AddBase("data", bed_.env.cluster);
+    bed_.clock.Advance(kBaseLookedAtEvery);
+    return base;
+  }
 
   void DeleteClaim() {
     ASSERT_THAT(bed_.api.Delete(bed_.ctx, csi::ClaimKey("shop", "data"), {}), IsOk());
@@ -113,6 +118,18 @@ TEST_F(BaseReconcilerTest, TheBaseOfAVolumeThatIsGoneGoes) {
   const Json base = AddBase();
   DeleteClaim();
   EXPECT_EQ(LookAt(base), absl::InfiniteFuture());
+  EXPECT_THAT(Bases(), IsEmpty());
+}
+
+// Its upload has just read the PVC.
+TEST_F(BaseReconcilerTest, ThePvcOfAYoungBaseIsNotReadAgain) {
+  const Json base = bed_.AddBase("data", bed_.env.cluster);
+  bed_.api.ClearCalls();
+  const absl::Time next = LookAt(base);
+  EXPECT_EQ(bed_.api.CallCount("get", "persistentvolumeclaims"), 0);
+  DeleteClaim();
+  bed_.clock.Advance(next - bed_.clock.Now());
+  LookAt(base);
   EXPECT_THAT(Bases(), IsEmpty());
 }
 

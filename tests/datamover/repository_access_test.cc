@@ -364,6 +364,27 @@ TEST_F(AccessKeeperTest, ReadsALocationOnceForAllOfItsWorkers) {
   }
 }
 
+TEST_F(AccessKeeperTest, ASecretThatWasJustMadeIsNotCompared) {
+  const auto access = Open(/*for_writing=*/true);
+  ASSERT_THAT(access, IsOk());
+  keeper_.NoteMade(*access, "du-2", clock_.Now());
+  api_.ClearCalls();
+  const auto keep = [this] {
+    keeper_.Keep(ctx_, api_,
+                 {.velero_namespace = "velero", .location = "default", .mover_namespace = "mover"},
+                 "du-2");
+  };
+  keep();
+  EXPECT_THAT(api_.calls(), testing::IsEmpty());
+  api_.Seed(csi::SecretType(),
+            MakeAccessSecret("mover", "du-2", {}, objects::OwnerReference{.name = "du-2"}, *access)
+                .json());
+  SeedSecret("creds", "cloud", Cloud("new"));
+  clock_.Advance(kAccessKeptEvery);
+  keep();
+  EXPECT_EQ(Held("cloud", "du-2"), Cloud("new"));
+}
+
 TEST_F(AccessKeeperTest, AFailedWriteIsDoneAgain) {
   SeedSecret("creds", "cloud", Cloud("new"));
   clock_.Advance(kAccessKeptEvery);

@@ -1131,6 +1131,43 @@ TEST_F(UploadReconcilerTest, ATaskOfANamespaceThatIsNotServedCostsNothing) {
   EXPECT_THAT(tasks.Reconcile(bed_.ctx, *bed_.Task()), Not(IsOk())) << "it is asked for again";
 }
 
+// Its own step removes what it made: all of it would be asked for twice.
+TEST_F(UploadReconcilerTest, WhatIsLeftWaitsUntilTheTransfersLookIsOver) {
+  bed_.worker = MoverBed::Worker::kRuns;
+  bed_.AddUpload("nightly");
+  Controller controller(bed_);
+  controller.LookTimes(4);
+  const std::string name = bed_.TaskNameOfUpload();
+  const Json task = *bed_.Task();
+  bed_.api.Remove({csi::DataUploadType(), "velero", "nightly"});
+  const EnqueueTable nothing_is_known;
+  TaskReconciler tasks(bed_.env, nothing_is_known, [] { return true; },
+                       {{TaskKind::kUpload, RemoveUploadLeftovers}});
+  bed_.env.running->BeginLook(name);
+  bed_.api.ClearCalls();
+  const auto next = tasks.Reconcile(bed_.ctx, task);
+  ASSERT_THAT(next, IsOk());
+  EXPECT_EQ(*next, bed_.clock.Now() + kUntilSynced);
+  EXPECT_THAT(bed_.api.calls(), IsEmpty());
+  bed_.env.running->EndLook(name);
+  ASSERT_THAT(tasks.Reconcile(bed_.ctx, task), IsOk());
+  EXPECT_THAT(bed_.api.All(VolumeTask::Type()), IsEmpty());
+}
+
+TEST_F(UploadReconcilerTest, ThatAKeyIsNotConfirmedIsSaidOnceAnHour) {
+  Controller controller(bed_);
+  for (const char* name : {"one", "two", "three"}) {
+    bed_.AddUpload(name);
+    controller.LookTimes(12);
+    if (std::string(name) == "two") {
+      bed_.clock.Advance(kKeyWarnedEvery);
+    }
+  }
+  EXPECT_THAT(bed_.EventReasons(),
+              UnorderedElementsAre("Normal Completed", "Normal Completed", "Normal Completed",
+                                   "Warning KeyNotConfirmed", "Warning KeyNotConfirmed"));
+}
+
 constexpr char kQuotaWords[] = "is forbidden: exceeded quota: nights, requested: 1, used: 0";
 
 // As a quota does: nothing of `plural` can be made.
