@@ -3,7 +3,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "backupitemactions/actions.h"
-#include "backupitemactions/immediate_action.h"
 #include "base/status_macros.h"
 #include "csi/retry.h"
 #include "objects/client.h"
@@ -15,10 +14,10 @@
 namespace csidelta::backupitemactions {
 namespace {
 
-class DataUploadAction : public ImmediateAction {
+class DataUploadAction : public velero::ActionOn<velero::BackupItemAction> {
  public:
   explicit DataUploadAction(const csi::Environment& env)
-      : ImmediateAction("datauploads.velero.io"), env_(env) {}
+      : ActionOn("datauploads.velero.io"), env_(env) {}
 
   // Only what the host writes into the archive at the very end counts. An error here keeps the item
   // out of the archive: the data mover would take it for one that never entered it.

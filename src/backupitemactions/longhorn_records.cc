@@ -65,8 +65,7 @@ absl::StatusOr<std::map<std::string, NativeRecord>> ListRecords(const CallContex
       const auto leases,
       objects::List<objects::Lease>(
           ctx, env.api, env.velero_namespace,
-          {.label_selector = absl::StrCat(objects::kCsiDeltaLabel, "=", kRecordLabelValue),
-           .field_selector = ""}));
+          {.label_selector = absl::StrCat(objects::kCsiDeltaLabel, "=", kRecordLabelValue)}));
   std::map<std::string, NativeRecord> records;
   for (const objects::Lease& lease : leases) {
     const std::string name = lease.name();
@@ -96,8 +95,8 @@ absl::Status NoteMissing(const CallContext& ctx, const csi::Environment& env,
 
 absl::Status RemoveRecord(const CallContext& ctx, const csi::Environment& env,
                           const NativeRecord& record) {
-  return k8s::IgnoreGone(env.api.Delete(ctx, RecordKey(env, record.snapshot_name),
-                                        {.uid = record.lease.uid(), .resource_version = ""}));
+  return k8s::IgnoreGone(
+      env.api.Delete(ctx, RecordKey(env, record.snapshot_name), {.uid = record.lease.uid()}));
 }
 
 }  // namespace csidelta::backupitemactions

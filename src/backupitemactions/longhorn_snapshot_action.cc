@@ -3,7 +3,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "backupitemactions/actions.h"
-#include "backupitemactions/immediate_action.h"
 #include "backupitemactions/longhorn_records.h"
 #include "base/status_macros.h"
 #include "csi/settings.h"
@@ -19,10 +18,10 @@ constexpr char kLonghornSnapshotReason[] =
     "it holds no data, and restored Longhorn would take a new snapshot under its name; "
     "longhornItems: keep archives such objects";
 
-class LonghornSnapshotAction : public ImmediateAction {
+class LonghornSnapshotAction : public velero::ActionOn<velero::BackupItemAction> {
  public:
   explicit LonghornSnapshotAction(const csi::Environment& env)
-      : ImmediateAction(k8s::ToString(longhorn::Snapshot::Type())), env_(env), settings_(env) {}
+      : ActionOn(k8s::ToString(longhorn::Snapshot::Type())), env_(env), settings_(env) {}
 
   absl::StatusOr<velero::BackupItemResult> Execute(const CallContext& ctx,
                                                    const objects::Object& item,

@@ -140,7 +140,6 @@ absl::StatusOr<int> SweepNativeSnapshots(const CallContext& ctx, const csi::Envi
           ctx, env.api, config.longhorn_namespace,
           {.label_selector = absl::StrCat(objects::kLonghornMadeByLabel, ",",
                                           objects::kCsiDeltaLabel, "=", env.velero_namespace),
-           .field_selector = "",
            .may_be_old = true}));
   csi::Backups backups;
   if (!snapshots.empty()) {

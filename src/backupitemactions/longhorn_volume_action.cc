@@ -72,11 +72,11 @@ PersistentVolumeClaim ArchivedPvc(PersistentVolumeClaim pvc, const velero::Backu
   return pvc;
 }
 
-class LonghornVolumeAction : public velero::BackupItemAction {
+class LonghornVolumeAction : public velero::ActionOn<velero::BackupItemAction> {
  public:
-  explicit LonghornVolumeAction(const csi::Environment& env) : env_(env), cache_(env) {}
+  explicit LonghornVolumeAction(const csi::Environment& env)
+      : ActionOn("persistentvolumeclaims"), env_(env), cache_(env) {}
 
-  velero::ResourceSelector AppliesTo() const override;
   absl::StatusOr<velero::BackupItemResult> Execute(const CallContext& ctx,
                                                    const objects::Object& item,
                                                    const objects::Object& backup_object) override;
@@ -141,12 +141,6 @@ class LonghornVolumeAction : public velero::BackupItemAction {
   std::set<std::string> swept_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, longhorn::NativeWatch> watches_ ABSL_GUARDED_BY(mutex_);
 };
-
-velero::ResourceSelector LonghornVolumeAction::AppliesTo() const {
-  velero::ResourceSelector selector;
-  selector.included_resources = {"persistentvolumeclaims"};
-  return selector;
-}
 
 absl::StatusOr<velero::BackupItemResult> LonghornVolumeAction::Execute(
     const CallContext& ctx, const objects::Object& item, const objects::Object& backup_object) {
@@ -384,7 +378,7 @@ absl::StatusOr<velero::OperationProgress> LonghornVolumeAction::Progress(
     const CallContext& ctx, absl::string_view operation_id, const objects::Object& backup_object) {
   const absl::StatusOr<SnapshotOperation> operation = DecodeOperationId(operation_id, kKind);
   if (!operation.ok()) {
-    return UnknownOperation(operation_id, ctx.clock->Now());
+    return velero::UnknownOperation(operation_id, ctx.clock->Now());
   }
   const absl::StatusOr<velero::Backup> backup = velero::ParseBackup(backup_object);
   velero::OperationProgress progress;

@@ -60,11 +60,11 @@ PersistentVolumeClaim ArchivedClaim(PersistentVolumeClaim pvc, const velero::Bac
   return pvc;
 }
 
-class PvcAction : public velero::BackupItemAction {
+class PvcAction : public velero::ActionOn<velero::BackupItemAction> {
  public:
-  explicit PvcAction(const csi::Environment& env) : env_(env), cache_(env), groups_(env, cache_) {}
+  explicit PvcAction(const csi::Environment& env)
+      : ActionOn("persistentvolumeclaims"), env_(env), cache_(env), groups_(env, cache_) {}
 
-  velero::ResourceSelector AppliesTo() const override;
   absl::StatusOr<velero::BackupItemResult> Execute(const CallContext& ctx,
                                                    const objects::Object& item,
                                                    const objects::Object& backup_object) override;
@@ -154,14 +154,6 @@ class PvcAction : public velero::BackupItemAction {
   VolumeGroups groups_;
 };
 
-velero::ResourceSelector PvcAction::AppliesTo() const {
-  return {.included_namespaces = {},
-          .excluded_namespaces = {},
-          .included_resources = {"persistentvolumeclaims"},
-          .excluded_resources = {},
-          .label_selector = ""};
-}
-
 absl::StatusOr<velero::BackupItemResult> PvcAction::Execute(const CallContext& ctx,
                                                             const objects::Object& object,
                                                             const objects::Object& backup_object) {
@@ -182,7 +174,7 @@ absl::StatusOr<velero::OperationProgress> PvcAction::Progress(const CallContext&
                                                               absl::string_view operation_id,
                                                               const objects::Object& backup) {
   if (!IsUpload(operation_id)) {
-    return UnknownOperation(operation_id, ctx.clock->Now());
+    return velero::UnknownOperation(operation_id, ctx.clock->Now());
   }
   return csi::TransferProgress<DataUpload>(ctx, env_, UploadOf(backup, operation_id));
 }

@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "backupitemactions/actions.h"
-#include "backupitemactions/immediate_action.h"
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "csi/group_deletion.h"
@@ -27,10 +26,10 @@ using objects::VolumeSnapshotContent;
 
 // What contents and classes have in common: their Secrets go along.
 template <typename Kind>
-class WithSecretsAction : public ImmediateAction {
+class WithSecretsAction : public velero::ActionOn<velero::BackupItemAction> {
  public:
   explicit WithSecretsAction(const csi::Environment& env)
-      : ImmediateAction(k8s::ToString(Kind::Type())), env_(env) {}
+      : ActionOn(k8s::ToString(Kind::Type())), env_(env) {}
 
   absl::StatusOr<velero::BackupItemResult> Execute(const CallContext& ctx,
                                                    const objects::Object& item,

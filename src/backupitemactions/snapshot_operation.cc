@@ -2,10 +2,10 @@
 
 #include <vector>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/rfc3339.h"
+#include "velero/item_action.h"
 
 namespace csidelta::backupitemactions {
 namespace {
@@ -25,11 +25,6 @@ absl::string_view FormOf(Kind kind) {
 }
 
 constexpr size_t kParts = 5;
-
-std::string NotManaged(absl::string_view id) {
-  return absl::StrCat("\"", absl::CHexEscape(id.substr(0, 128)),
-                      "\" is not an operation id of csi-delta");
-}
 
 }  // namespace
 
@@ -51,17 +46,7 @@ absl::StatusOr<SnapshotOperation> DecodeOperationId(absl::string_view id, Kind k
                                .started_at = *started_at};
     }
   }
-  return absl::InvalidArgumentError(NotManaged(id));
-}
-
-velero::OperationProgress UnknownOperation(absl::string_view id, absl::Time now) {
-  velero::OperationProgress progress;
-  progress.completed = true;
-  progress.error = NotManaged(id);
-  progress.description = progress.error;
-  progress.started = now;
-  progress.updated = now;
-  return progress;
+  return absl::InvalidArgumentError(velero::UnknownOperation(id, absl::InfinitePast()).error);
 }
 
 }  // namespace csidelta::backupitemactions

@@ -5,7 +5,6 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "velero/item_action.h"
 
 namespace csidelta::backupitemactions {
 
@@ -28,8 +27,5 @@ std::string EncodeOperationId(const SnapshotOperation& operation);
 // INVALID_ARGUMENT when `id` is none that EncodeOperationId() writes for that kind. Pure.
 absl::StatusOr<SnapshotOperation> DecodeOperationId(
     absl::string_view id, SnapshotOperation::Kind kind = SnapshotOperation::Kind::kVolumeSnapshot);
-
-// The answer about an operation that was never begun: failed, and why. Pure.
-velero::OperationProgress UnknownOperation(absl::string_view id, absl::Time now);
 
 }  // namespace csidelta::backupitemactions

@@ -3,7 +3,6 @@
 
 #include "backupitemactions/actions.h"
 #include "backupitemactions/backup_cache.h"
-#include "backupitemactions/immediate_action.h"
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "objects/persistent_volume_claim.h"
@@ -13,10 +12,10 @@
 namespace csidelta::backupitemactions {
 namespace {
 
-class UnclaimedVolumeAction : public ImmediateAction {
+class UnclaimedVolumeAction : public velero::ActionOn<velero::BackupItemAction> {
  public:
   explicit UnclaimedVolumeAction(const csi::Environment& env)
-      : ImmediateAction("persistentvolumeclaims"), env_(env), cache_(env) {}
+      : ActionOn("persistentvolumeclaims"), env_(env), cache_(env) {}
 
   absl::StatusOr<velero::BackupItemResult> Execute(const CallContext& ctx,
                                                    const objects::Object& item,

@@ -30,14 +30,6 @@ using Kind = SnapshotOperation::Kind;
 using objects::VolumeGroupSnapshot;
 using objects::VolumeGroupSnapshotContent;
 
-velero::ResourceSelector Selecting(const k8s::ResourceType& type) {
-  return {.included_namespaces = {},
-          .excluded_namespaces = {},
-          .included_resources = {absl::StrCat(type.plural, ".", type.group)},
-          .excluded_resources = {},
-          .label_selector = ""};
-}
-
 // What a restore or deletion anywhere needs to know of the group.
 std::map<std::string, std::string> DescribeGroup(const VolumeGroupSnapshotContent& content) {
   std::map<std::string, std::string> annotations;
@@ -56,13 +48,10 @@ std::map<std::string, std::string> DescribeGroup(const VolumeGroupSnapshotConten
 
 // --- VolumeGroupSnapshots
 
-class VolumeGroupSnapshotAction : public velero::BackupItemAction {
+class VolumeGroupSnapshotAction : public velero::ActionOn<velero::BackupItemAction> {
  public:
-  explicit VolumeGroupSnapshotAction(const csi::Environment& env) : env_(env) {}
-
-  velero::ResourceSelector AppliesTo() const override {
-    return Selecting(csi::VolumeGroupSnapshotType("v1"));
-  }
+  explicit VolumeGroupSnapshotAction(const csi::Environment& env)
+      : ActionOn(k8s::ToString(csi::VolumeGroupSnapshotType("v1"))), env_(env) {}
 
   absl::StatusOr<velero::BackupItemResult> Execute(const CallContext& ctx,
                                                    const objects::Object& item,
@@ -272,8 +261,7 @@ velero::OperationProgress VolumeGroupSnapshotAction::Judge(const CallContext& ct
   }
   const auto contents = objects::List<objects::VolumeSnapshotContent>(
       ctx, env_.api, "",
-      {.label_selector = absl::StrCat(objects::kGroupNameLabel, "=", group.name()),
-       .field_selector = ""});
+      {.label_selector = absl::StrCat(objects::kGroupNameLabel, "=", group.name())});
   if (!contents.ok()) {
     return NotYet(std::move(progress), absl::StrCat("not known: ", contents.status().message()));
   }
@@ -303,7 +291,7 @@ absl::StatusOr<velero::OperationProgress> VolumeGroupSnapshotAction::Progress(
     const CallContext& ctx, absl::string_view operation_id, const objects::Object& backup_object) {
   const absl::StatusOr<SnapshotOperation> operation = DecodeOperationId(operation_id, Kind::kGroup);
   if (!operation.ok()) {
-    return UnknownOperation(operation_id, ctx.clock->Now());
+    return velero::UnknownOperation(operation_id, ctx.clock->Now());
   }
   velero::OperationProgress progress;
   progress.updated = ctx.clock->Now();
@@ -343,13 +331,10 @@ absl::Status VolumeGroupSnapshotAction::Cancel(const CallContext& ctx,
 
 // --- VolumeGroupSnapshotContents
 
-class VolumeGroupSnapshotContentAction : public velero::BackupItemAction {
+class VolumeGroupSnapshotContentAction : public velero::ActionOn<velero::BackupItemAction> {
  public:
-  explicit VolumeGroupSnapshotContentAction(const csi::Environment& env) : env_(env) {}
-
-  velero::ResourceSelector AppliesTo() const override {
-    return Selecting(csi::VolumeGroupSnapshotContentType("v1"));
-  }
+  explicit VolumeGroupSnapshotContentAction(const csi::Environment& env)
+      : ActionOn(k8s::ToString(csi::VolumeGroupSnapshotContentType("v1"))), env_(env) {}
 
   // The same when the backup is finalized: what is archived then is a new copy.
   absl::StatusOr<velero::BackupItemResult> Execute(const CallContext& ctx,
@@ -375,17 +360,6 @@ class VolumeGroupSnapshotContentAction : public velero::BackupItemAction {
     }
     result.item = IfChanged(content, std::move(archived));
     return result;
-  }
-
-  absl::StatusOr<velero::OperationProgress> Progress(const CallContext& ctx,
-                                                     absl::string_view operation_id,
-                                                     const objects::Object& /*backup*/) override {
-    return UnknownOperation(operation_id, ctx.clock->Now());
-  }
-
-  absl::Status Cancel(const CallContext& /*ctx*/, absl::string_view /*operation_id*/,
-                      const objects::Object& /*backup*/) override {
-    return absl::OkStatus();
   }
 
  private:

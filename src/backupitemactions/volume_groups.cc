@@ -199,11 +199,10 @@ absl::StatusOr<VolumeGroups::Members> VolumeGroups::FindMembers(const CallContex
                                                                 const VolumeDecision& wanted,
                                                                 Decide decide) {
   const std::string key = csi::GroupLabelKey(backup);
-  ASSIGN_OR_RETURN(
-      const auto labelled,
-      objects::List<PersistentVolumeClaim>(
-          ctx, env_.api, claim.namespace_name(),
-          {.label_selector = absl::StrCat(key, "=", claim.Label(key)), .field_selector = ""}));
+  ASSIGN_OR_RETURN(const auto labelled,
+                   objects::List<PersistentVolumeClaim>(
+                       ctx, env_.api, claim.namespace_name(),
+                       {.label_selector = absl::StrCat(key, "=", claim.Label(key))}));
   Members members;
   for (const PersistentVolumeClaim& candidate : labelled) {
     const absl::StatusOr<VolumeDecision> decision = decide(candidate);

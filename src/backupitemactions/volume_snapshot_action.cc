@@ -63,11 +63,11 @@ void DropUnknownSize(VolumeSnapshot& snapshot) {
   }
 }
 
-class VolumeSnapshotAction : public velero::BackupItemAction {
+class VolumeSnapshotAction : public velero::ActionOn<velero::BackupItemAction> {
  public:
-  explicit VolumeSnapshotAction(const csi::Environment& env) : env_(env) {}
+  explicit VolumeSnapshotAction(const csi::Environment& env)
+      : ActionOn("volumesnapshots.snapshot.storage.k8s.io"), env_(env) {}
 
-  velero::ResourceSelector AppliesTo() const override;
   absl::StatusOr<velero::BackupItemResult> Execute(const CallContext& ctx,
                                                    const objects::Object& object,
                                                    const objects::Object& backup_object) override;
@@ -103,14 +103,6 @@ class VolumeSnapshotAction : public velero::BackupItemAction {
 
   csi::Environment env_;
 };
-
-velero::ResourceSelector VolumeSnapshotAction::AppliesTo() const {
-  return {.included_namespaces = {},
-          .excluded_namespaces = {},
-          .included_resources = {"volumesnapshots.snapshot.storage.k8s.io"},
-          .excluded_resources = {},
-          .label_selector = ""};
-}
 
 absl::StatusOr<velero::BackupItemResult> VolumeSnapshotAction::Execute(
     const CallContext& ctx, const objects::Object& object, const objects::Object& backup_object) {
@@ -304,7 +296,7 @@ absl::StatusOr<velero::OperationProgress> VolumeSnapshotAction::Progress(
   velero::OperationProgress progress;
   progress.updated = ctx.clock->Now();
   if (!operation.ok()) {
-    return UnknownOperation(operation_id, ctx.clock->Now());
+    return velero::UnknownOperation(operation_id, ctx.clock->Now());
   }
   progress.started = operation->started_at;
   const absl::StatusOr<velero::Backup> backup = velero::ParseBackup(backup_object);

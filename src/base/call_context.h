@@ -27,6 +27,12 @@ struct CallContext {
     return absl::OkStatus();
   }
 
+  // Sleeps for `delay`, or until this ends. Check() afterwards.
+  absl::Status Pause(absl::Duration delay) const {
+    clock->SleepUntil(std::min(deadline, clock->Now() + delay), stop);
+    return Check();
+  }
+
   // This context, ending at the latest `timeout` from now.
   CallContext WithTimeout(absl::Duration timeout) const {
     CallContext context = *this;

@@ -1,5 +1,6 @@
 #include "base/human_text.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstddef>
@@ -31,6 +32,14 @@ std::string FormatBytes(int64_t bytes) {
 
 std::string Counted(int64_t count, absl::string_view noun) {
   return absl::StrCat(count, " ", noun, count == 1 ? "" : "s");
+}
+
+std::string CutText(absl::string_view text, std::size_t bytes_max) {
+  std::size_t end = std::min(text.size(), bytes_max);
+  while (end < text.size() && end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) {
+    --end;
+  }
+  return std::string(text.substr(0, end));
 }
 
 }  // namespace csidelta

@@ -1,11 +1,12 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
 #include "absl/strings/string_view.h"
 
-// Numbers in sentences for people. Pure functions.
+// Numbers and texts for people. Pure functions.
 namespace csidelta {
 
 // "1.5 GiB", "512 B".
@@ -13,5 +14,8 @@ std::string FormatBytes(int64_t bytes);
 
 // "1 pack", "2 packs", "0 packs".
 std::string Counted(int64_t count, absl::string_view noun);
+
+// `text` in at most `bytes_max` bytes, not cut inside of a character.
+std::string CutText(absl::string_view text, std::size_t bytes_max);
 
 }  // namespace csidelta

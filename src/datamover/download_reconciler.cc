@@ -22,6 +22,7 @@
 #include "k8s/event_recorder.h"
 #include "objects/client.h"
 #include "objects/data_download.h"
+#include "objects/device_copy.h"
 #include "objects/keys.h"
 #include "objects/patch.h"
 #include "objects/persistent_volume_claim.h"
@@ -412,11 +413,11 @@ RestoreFigures DownloadStep::FiguresOf(const VolumeTaskStatus& task) {
 
 void DownloadStep::NoteBytes(const RestoreFigures& figures) {
   object_.SetAnnotation(objects::kRestoredBytesAnnotation,
-                        objects::FormatRestoredBytes({.logical = figures.logical_bytes,
-                                                      .compared = figures.compared_bytes,
-                                                      .written = figures.written_bytes,
-                                                      .zero = figures.zero_bytes,
-                                                      .kept = figures.kept_bytes}));
+                        objects::FormatVolumeCopyResult({.logical_bytes = figures.logical_bytes,
+                                                         .compared_bytes = figures.compared_bytes,
+                                                         .written_bytes = figures.written_bytes,
+                                                         .zero_bytes = figures.zero_bytes,
+                                                         .kept_bytes = figures.kept_bytes}));
 }
 
 absl::StatusOr<csi::RebindResult> DownloadStep::RebindNow() {

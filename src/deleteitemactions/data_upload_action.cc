@@ -23,15 +23,10 @@ using objects::DataUpload;
 
 bool IsCompleted(const DataUpload& upload) { return upload.phase() == "Completed"; }
 
-class DataUploadAction : public velero::DeleteItemAction {
+class DataUploadAction : public velero::ActionOn<velero::DeleteItemAction> {
  public:
-  explicit DataUploadAction(const csi::Environment& env) : env_(env) {}
-
-  velero::ResourceSelector AppliesTo() const override {
-    velero::ResourceSelector selector;
-    selector.included_resources = {"datauploads.velero.io"};
-    return selector;
-  }
+  explicit DataUploadAction(const csi::Environment& env)
+      : ActionOn("datauploads.velero.io"), env_(env) {}
 
   // Writes down what is to be deleted, and returns: our data mover does it when it can.
   absl::Status Execute(const CallContext& ctx, const objects::Object& item,

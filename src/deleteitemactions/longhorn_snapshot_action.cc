@@ -13,16 +13,11 @@
 namespace csidelta::deleteitemactions {
 namespace {
 
-class LonghornSnapshotAction : public velero::DeleteItemAction {
+class LonghornSnapshotAction : public velero::ActionOn<velero::DeleteItemAction> {
  public:
-  explicit LonghornSnapshotAction(const csi::Environment& env) : env_(env) {}
-
-  velero::ResourceSelector AppliesTo() const override {
-    velero::ResourceSelector selector;
-    selector.included_resources = {k8s::ToString(longhorn::Snapshot::Type())};
-    selector.label_selector = objects::kLonghornMadeByLabel;
-    return selector;
-  }
+  explicit LonghornSnapshotAction(const csi::Environment& env)
+      : ActionOn(k8s::ToString(longhorn::Snapshot::Type()), objects::kLonghornMadeByLabel),
+        env_(env) {}
 
   // The Backup may have another uid than when the snapshot was taken, when it was read again from
   // the object store. What decides is the uid of the snapshot.

@@ -11,15 +11,10 @@
 namespace csidelta::deleteitemactions {
 namespace {
 
-class VolumeSnapshotAction : public velero::DeleteItemAction {
+class VolumeSnapshotAction : public velero::ActionOn<velero::DeleteItemAction> {
  public:
-  explicit VolumeSnapshotAction(const csi::Environment& env) : env_(env) {}
-
-  velero::ResourceSelector AppliesTo() const override {
-    velero::ResourceSelector selector;
-    selector.included_resources = {"volumesnapshots.snapshot.storage.k8s.io"};
-    return selector;
-  }
+  explicit VolumeSnapshotAction(const csi::Environment& env)
+      : ActionOn("volumesnapshots.snapshot.storage.k8s.io"), env_(env) {}
 
   // Acts on the very object that was archived, and only if the backup made it.
   absl::Status Execute(const CallContext& ctx, const objects::Object& item,

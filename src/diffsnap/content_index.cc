@@ -10,9 +10,8 @@ namespace csidelta::diffsnap {
 using objects::VolumeSnapshotContent;
 
 absl::Status ContentIndex::Follow(const CallContext& ctx, k8s::ApiClient& api) {
-  return k8s::ListAndWatch(
-      ctx, api, {.type = VolumeSnapshotContent::Type(), .namespace_name = "", .label_selector = ""},
-      *this);
+  return k8s::ListAndWatch(ctx, api, {.type = VolumeSnapshotContent::Type(), .namespace_name = ""},
+                           *this);
 }
 
 absl::StatusOr<std::vector<ContentIndex::Content>> ContentIndex::Find(

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "base/log.h"
-#include "diffsnap/differential_snapshot.h"
 #include "k8s/list_watch.h"
 
 namespace csidelta::diffsnap {
@@ -16,7 +15,7 @@ std::pair<std::string, std::string> KeyOf(const DifferentialSnapshot& object) {
 }
 
 k8s::WatchedObjects AllOfTheCluster() {
-  return {.type = DifferentialSnapshot::Type(), .namespace_name = "", .label_selector = ""};
+  return {.type = DifferentialSnapshot::Type(), .namespace_name = ""};
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "base/mutex.h"
 #include "diffsnap/class_secrets.h"
 #include "diffsnap/cursor.h"
+#include "objects/differential_snapshot.h"
 
 namespace csidelta::diffsnap {
 
@@ -22,6 +23,9 @@ struct ResolvedPair {
   std::string start_offset;         // of the object's spec: for who names none
   SecretsOwner secrets_owner = {};  // whose secrets are read for each page
 };
+
+// What is served for an object that is a Success. Pure.
+ResolvedPair PairOf(const objects::DifferentialSnapshot& object);
 
 // The pairs that are served, by namespace and name. Who follows the API server writes it, who
 // answers reads it; what is being read outlives its removal. Thread-safe.

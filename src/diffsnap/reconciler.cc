@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/human_text.h"
 #include "base/log.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
@@ -24,6 +25,7 @@ using objects::RequestState;
 
 constexpr absl::Duration kLookAgainFirst = absl::Seconds(1);
 constexpr absl::Duration kLookAgainMax = absl::Seconds(15);
+// What is stored must be what is compared later.
 constexpr std::size_t kErrorBytesMax = 1024;
 constexpr char kComponent[] = "csi-delta-diffsnap";
 
@@ -43,19 +45,6 @@ std::vector<RequestCondition> Conditions(const std::string& driver, bool is_read
            .is_met = is_ready,
            .reason = std::string(reason),
            .message = std::string(message)}};
-}
-
-// Not cut inside of a character: what is stored must be what is compared later.
-std::string CutError(std::string error) {
-  if (error.size() <= kErrorBytesMax) {
-    return error;
-  }
-  std::size_t end = kErrorBytesMax;
-  while (end > 0 && (static_cast<unsigned char>(error[end]) & 0xC0) == 0x80) {
-    --end;
-  }
-  error.resize(end);
-  return error;
 }
 
 bool IsFinal(const DifferentialSnapshot& object) {
@@ -143,8 +132,7 @@ absl::StatusOr<absl::Time> Reconciler::DeleteAt(const CallContext& ctx,
   if (ctx.clock->Now() < then) {
     return then;
   }
-  RETURN_IF_ERROR(k8s::IgnoreNotFound(
-      api_.Delete(ctx, object.key(), {.uid = object.uid(), .resource_version = ""})));
+  RETURN_IF_ERROR(k8s::IgnoreNotFound(api_.Delete(ctx, object.key(), {.uid = object.uid()})));
   return absl::InfiniteFuture();
 }
 
@@ -166,7 +154,7 @@ absl::Status Reconciler::Succeed(const CallContext& ctx, const DifferentialSnaps
 
 absl::Status Reconciler::Fail(const CallContext& ctx, const DifferentialSnapshot& object,
                               const Resolution& resolution) {
-  const std::string error = CutError(resolution.error);
+  const std::string error = CutText(resolution.error, kErrorBytesMax);
   const std::string code = CodeOf(error);
   RETURN_IF_ERROR(Write(ctx, object,
                         {.state = RequestState::kFailure,
@@ -179,7 +167,7 @@ absl::Status Reconciler::Fail(const CallContext& ctx, const DifferentialSnapshot
 
 absl::Status Reconciler::Suspend(const CallContext& ctx, const DifferentialSnapshot& object,
                                  const Resolution& resolution) {
-  const std::string error = CutError(resolution.error);
+  const std::string error = CutText(resolution.error, kErrorBytesMax);
   if (object.state() == RequestState::kPending && object.error() == error) {
     return absl::OkStatus();
   }

@@ -19,17 +19,10 @@ namespace {
 
 using objects::PersistentVolumeClaim;
 
-class PvcAction : public velero::ItemBlockAction {
+class PvcAction : public velero::ActionOn<velero::ItemBlockAction> {
  public:
-  explicit PvcAction(const csi::Environment& env) : env_(env), pods_(env.api) {}
-
-  velero::ResourceSelector AppliesTo() const override {
-    return {.included_namespaces = {},
-            .excluded_namespaces = {},
-            .included_resources = {"persistentvolumeclaims"},
-            .excluded_resources = {},
-            .label_selector = ""};
-  }
+  explicit PvcAction(const csi::Environment& env)
+      : ActionOn("persistentvolumeclaims"), env_(env), pods_(env.api) {}
 
   absl::StatusOr<std::vector<velero::ResourceIdentifier>> GetRelatedItems(
       const CallContext& ctx, const objects::Object& item,

@@ -37,8 +37,8 @@ std::string ToString(const ResourceType& type);
 std::string ToString(const ObjectKey& key);
 
 struct ListOptions {
-  std::string label_selector;
-  std::string field_selector;
+  std::string label_selector = {};
+  std::string field_selector = {};
   // As the API server remembers it, maybe a moment ago. Else it reads every object of the namespace
   // again, whatever the selectors leave of them.
   bool may_be_old = false;
@@ -78,9 +78,10 @@ struct WatchEvent {
 };
 
 struct WatchOptions {
-  std::string label_selector;
-  std::string field_selector;
-  std::string resource_version;  // where to start: that of the list before; "": what is there first
+  std::string label_selector = {};
+  std::string field_selector = {};
+  std::string resource_version =
+      {};  // where to start: that of the list before; "": what is there first
 };
 
 // Answers: what does the API server hold, and change it. The seam to Kubernetes; RestClient is the

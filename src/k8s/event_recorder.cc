@@ -3,6 +3,7 @@
 #include <string>
 
 #include "absl/time/time.h"
+#include "base/human_text.h"
 #include "base/rfc3339.h"
 #include "k8s/object.h"
 
@@ -15,15 +16,6 @@ constexpr std::size_t kNameBytesMax = 200;  // Room for what the server appends.
 const ResourceType& EventsType() {
   static const auto& type = *new ResourceType{"", "v1", "events", "Event", true};
   return type;
-}
-
-// `text` in at most `bytes_max` bytes, not cut inside of a character.
-std::string Cut(absl::string_view text, std::size_t bytes_max) {
-  std::size_t end = std::min(text.size(), bytes_max);
-  while (end > 0 && end < text.size() && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) {
-    --end;
-  }
-  return std::string(text.substr(0, end));
 }
 
 }  // namespace
@@ -46,13 +38,13 @@ absl::Status EmitEvent(const CallContext& ctx, ApiClient& client, const Json& ob
       {"apiVersion", "v1"},
       {"kind", "Event"},
       {"metadata",
-       {{"generateName", Cut(name, kNameBytesMax) + "."}, {"namespace", event_namespace}}},
+       {{"generateName", CutText(name, kNameBytesMax) + "."}, {"namespace", event_namespace}}},
       {"involvedObject", std::move(involved)},
       {"type", type == EventType::kNormal ? "Normal" : "Warning"},
-      {"reason", std::string(reason)},
-      {"message", Cut(message, kMessageBytesMax)},
-      {"source", {{"component", std::string(component)}}},
-      {"reportingComponent", std::string(component)},
+      {"reason", reason},
+      {"message", CutText(message, kMessageBytesMax)},
+      {"source", {{"component", component}}},
+      {"reportingComponent", component},
       {"firstTimestamp", now},
       {"lastTimestamp", now},
       {"count", 1}};

@@ -1,6 +1,5 @@
 #include "k8s/list_watch.h"
 
-#include <algorithm>
 #include <string>
 
 #include "base/backoff.h"
@@ -30,20 +29,19 @@ class ListWatch {
       if (const absl::Status status = version_.empty() ? ListOnce() : WatchOnce(); !status.ok()) {
         RETURN_IF_ERROR(ctx_.Check());
         Consider(status);
-        RETURN_IF_ERROR(Pause());
+        RETURN_IF_ERROR(ctx_.Pause(backoff_.NextDelay()));
       }
     }
   }
 
  private:
   absl::Status ListOnce() {
-    ASSIGN_OR_RETURN(
-        version_,
-        client_.ListPages(ctx_, objects_.type, objects_.namespace_name,
-                          {.label_selector = objects_.label_selector, .field_selector = ""},
-                          [this](const std::vector<Json>& page, bool is_first) {
-                            handler_.OnPage(page, is_first);
-                          }));
+    ASSIGN_OR_RETURN(version_,
+                     client_.ListPages(ctx_, objects_.type, objects_.namespace_name,
+                                       {.label_selector = objects_.label_selector},
+                                       [this](const std::vector<Json>& page, bool is_first) {
+                                         handler_.OnPage(page, is_first);
+                                       }));
     handler_.OnListed();
     backoff_.Reset();
     return absl::OkStatus();
@@ -55,7 +53,6 @@ class ListWatch {
     bool saw_event = false;
     const absl::Duration begun = ctx_.clock->Uptime();
     const WatchOptions options{.label_selector = objects_.label_selector,
-                               .field_selector = "",
                                .resource_version = version_};
     const auto sink = [&](const WatchEvent& event) {
       saw_event = true;
@@ -70,7 +67,7 @@ class ListWatch {
       backoff_.Reset();
       return absl::OkStatus();
     }
-    return Pause();
+    return ctx_.Pause(backoff_.NextDelay());
   }
 
   // After an outage a watch goes on where it was; after anything else there is a new list.
@@ -83,12 +80,6 @@ class ListWatch {
       CSIDELTA_LOG(kWarn, "objects cannot be followed; trying again",
                    {"resource", ToString(objects_.type)}, {"error", std::string(status.message())});
     }
-  }
-
-  absl::Status Pause() {
-    ctx_.clock->SleepUntil(std::min(ctx_.deadline, ctx_.clock->Now() + backoff_.NextDelay()),
-                           ctx_.stop);
-    return ctx_.Check();
   }
 
   const CallContext& ctx_;

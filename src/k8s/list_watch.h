@@ -34,7 +34,7 @@ class ObjectEventHandler {
 struct WatchedObjects {
   ResourceType type;
   std::string namespace_name;  // "": in all namespaces
-  std::string label_selector;
+  std::string label_selector = {};
   std::string after = {};  // begin with what comes after this resourceVersion; "": with a list
 };
 

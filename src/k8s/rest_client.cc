@@ -48,9 +48,9 @@ using Query = std::vector<std::pair<std::string, std::string>>;
 // One request to the API server, without what is common to all.
 struct Call {
   std::string method;
-  std::string target;
-  std::string content_type;
-  std::string body;
+  std::string target = {};
+  std::string content_type = {};
+  std::string body = {};
   bool may_be_repeated = true;
   // Set when an attempt ended without an answer, so that its effect is unknown; may be null.
   bool* is_unanswered = nullptr;
@@ -321,8 +321,7 @@ class RestClient : public ApiClient {
 };
 
 absl::StatusOr<Json> RestClient::Get(const CallContext& ctx, const ObjectKey& key) {
-  return OnObject(ctx, "get", key, "",
-                  Call{.method = "GET", .target = "", .content_type = "", .body = ""});
+  return OnObject(ctx, "get", key, "", Call{.method = "GET"});
 }
 
 absl::StatusOr<ObjectList> RestClient::List(const CallContext& ctx, const ResourceType& type,
@@ -369,9 +368,8 @@ absl::StatusOr<std::string> RestClient::ListWanted(
     const CallContext& ctx, const ResourceType& type, absl::string_view namespace_name,
     absl::FunctionRef<bool(absl::string_view name)> is_wanted,
     absl::FunctionRef<void(std::vector<Json>& page, bool is_first)> sink) {
-  absl::StatusOr<std::string> version = ListInOneAnswer(
-      ctx, type, namespace_name, {.label_selector = "", .field_selector = "", .may_be_old = true},
-      is_wanted, sink);
+  absl::StatusOr<std::string> version =
+      ListInOneAnswer(ctx, type, namespace_name, {.may_be_old = true}, is_wanted, sink);
   if (!version.ok() && MayBeReadInPages(version.status())) {
     return ListPages(ctx, type, namespace_name, {}, sink);
   }
@@ -425,20 +423,16 @@ absl::StatusOr<Json> RestClient::DryRunCreate(const CallContext& ctx, const Reso
 absl::StatusOr<Json> RestClient::CreateSubresource(const CallContext& ctx, const ObjectKey& key,
                                                    absl::string_view subresource,
                                                    const Json& object) {
-  return OnObject(ctx, absl::StrCat("create ", subresource, " of"), key, subresource,
-                  Call{.method = "POST",
-                       .target = "",
-                       .content_type = "application/json",
-                       .body = DumpJson(object)});
+  return OnObject(
+      ctx, absl::StrCat("create ", subresource, " of"), key, subresource,
+      Call{.method = "POST", .content_type = "application/json", .body = DumpJson(object)});
 }
 
 absl::StatusOr<Json> RestClient::Update(const CallContext& ctx, const ObjectKey& key,
                                         const Json& object) {
-  return OnObject(ctx, "update", key, "",
-                  Call{.method = "PUT",
-                       .target = "",
-                       .content_type = "application/json",
-                       .body = DumpJson(object)});
+  return OnObject(
+      ctx, "update", key, "",
+      Call{.method = "PUT", .content_type = "application/json", .body = DumpJson(object)});
 }
 
 absl::StatusOr<Json> RestClient::Patch(const CallContext& ctx, const ObjectKey& key, PatchKind kind,
@@ -446,7 +440,6 @@ absl::StatusOr<Json> RestClient::Patch(const CallContext& ctx, const ObjectKey& 
   const bool is_merge = kind == PatchKind::kMerge;
   return OnObject(ctx, "patch", key, subresource,
                   Call{.method = "PATCH",
-                       .target = "",
                        .content_type = is_merge ? "application/merge-patch+json"
                                                 : "application/json-patch+json",
                        .body = DumpJson(patch),
@@ -468,7 +461,6 @@ absl::Status RestClient::Delete(const CallContext& ctx, const ObjectKey& key,
   }
   return OnObject(ctx, "delete", key, "",
                   Call{.method = "DELETE",
-                       .target = "",
                        .content_type = "application/json",
                        .body = DumpJson(body),
                        .kind = RateLimiter::Kind::kGoesOn})
@@ -484,9 +476,7 @@ absl::StatusOr<std::string> RestClient::ReadLog(const CallContext& ctx, const Ob
   absl::StatusOr<net::HttpResponse> response =
       Run(ctx,
           Call{.method = "GET",
-               .target = TargetOf(pod.type, pod.namespace_name, pod.name, "log", query),
-               .content_type = "",
-               .body = ""},
+               .target = TargetOf(pod.type, pod.namespace_name, pod.name, "log", query)},
           nullptr, nullptr);
   RETURN_IF_ERROR(Annotate(response.status(), what));
   return std::move(response->body);
@@ -505,8 +495,6 @@ absl::Status RestClient::Watch(const CallContext& ctx, const ResourceType& type,
                        {"fieldSelector", options.field_selector}};
   const Call call{.method = "GET",
                   .target = TargetOf(type, namespace_name, "", "", query),
-                  .content_type = "",
-                  .body = "",
                   .time_max = absl::Seconds(seconds) + kWatchGrace,
                   .kind = RateLimiter::Kind::kGoesOn};
   WatchDecoder decoder;
@@ -573,9 +561,7 @@ absl::StatusOr<std::string> RestClient::EachPage(
         {"fieldSelector", options.field_selector}};
     ASSIGN_OR_RETURN(Json page,
                      RunJson(ctx, Call{.method = "GET",
-                                       .target = TargetOf(type, namespace_name, "", "", query),
-                                       .content_type = "",
-                                       .body = ""}));
+                                       .target = TargetOf(type, namespace_name, "", "", query)}));
     std::vector<Json> objects;
     const auto items = page.find("items");
     if (items != page.end() && items->is_array()) {
@@ -607,8 +593,6 @@ absl::StatusOr<std::string> RestClient::ListInOneAnswer(
                        {"fieldSelector", options.field_selector}};
   const Call call{.method = "GET",
                   .target = TargetOf(type, namespace_name, "", "", query),
-                  .content_type = "",
-                  .body = "",
                   .is_tried_once = true};
   ListDecoder decoder(is_wanted);
   std::vector<Json> page;

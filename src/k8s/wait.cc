@@ -53,7 +53,6 @@ class Waiter {
   // Returns whether to go on watching.
   bool Consider(const WatchEvent& event);
   absl::Status Poll();
-  absl::Status Pause(absl::Duration delay);
 
   const CallContext& ctx_;
   ApiClient& client_;
@@ -88,7 +87,7 @@ absl::Status Waiter::Run(const Json* known, bool exists) {
       backoff.Reset();
       continue;
     }
-    RETURN_IF_ERROR(Pause(backoff.NextDelay()));
+    RETURN_IF_ERROR(ctx_.Pause(backoff.NextDelay()));
   }
 }
 
@@ -106,8 +105,7 @@ absl::StatusOr<Look> Waiter::LookAtKnown() {
 }
 
 absl::StatusOr<Look> Waiter::LookByList() {
-  const ListOptions options{.label_selector = "",
-                            .field_selector = absl::StrCat("metadata.name=", key_.name)};
+  const ListOptions options{.field_selector = absl::StrCat("metadata.name=", key_.name)};
   absl::StatusOr<ObjectList> list = client_.List(ctx_, key_.type, key_.namespace_name, options);
   if (absl::IsPermissionDenied(list.status())) {
     ASSIGN_OR_RETURN(const bool done, LookByGet());
@@ -131,8 +129,7 @@ absl::StatusOr<bool> Waiter::LookByGet() {
 }
 
 absl::Status Waiter::WatchFrom(const std::string& resource_version) {
-  const WatchOptions options{.label_selector = "",
-                             .field_selector = absl::StrCat("metadata.name=", key_.name),
+  const WatchOptions options{.field_selector = absl::StrCat("metadata.name=", key_.name),
                              .resource_version = resource_version};
   const absl::Status status =
       client_.Watch(ctx_, key_.type, key_.namespace_name, options,
@@ -161,14 +158,8 @@ absl::Status Waiter::Poll() {
     if (done) {
       return absl::OkStatus();
     }
-    RETURN_IF_ERROR(Pause(kPollInterval));
+    RETURN_IF_ERROR(ctx_.Pause(kPollInterval));
   }
-}
-
-absl::Status Waiter::Pause(absl::Duration delay) {
-  RETURN_IF_ERROR(ctx_.Check());
-  ctx_.clock->SleepUntil(std::min(ctx_.deadline, ctx_.clock->Now() + delay), ctx_.stop);
-  return ctx_.Check();
 }
 
 // Waits among the objects of a kind in a namespace.
@@ -189,8 +180,7 @@ class CrowdWaiter {
           return absl::OkStatus();
         }
       }
-      const WatchOptions options{
-          .label_selector = "", .field_selector = "", .resource_version = all.resource_version};
+      const WatchOptions options{.resource_version = all.resource_version};
       absl::StatusOr<bool> done = false;
       bool saw_event = false;
       const absl::Status status =
@@ -214,17 +204,11 @@ class CrowdWaiter {
         continue;
       }
       RETURN_IF_ERROR(
-          Pause(absl::IsPermissionDenied(status) ? kPollInterval : backoff.NextDelay()));
+          ctx_.Pause(absl::IsPermissionDenied(status) ? kPollInterval : backoff.NextDelay()));
     }
   }
 
  private:
-  absl::Status Pause(absl::Duration delay) {
-    RETURN_IF_ERROR(ctx_.Check());
-    ctx_.clock->SleepUntil(std::min(ctx_.deadline, ctx_.clock->Now() + delay), ctx_.stop);
-    return ctx_.Check();
-  }
-
   const CallContext& ctx_;
   ApiClient& client_;
   const ResourceType& type_;

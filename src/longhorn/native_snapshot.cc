@@ -151,10 +151,9 @@ absl::Status RequireRoom(const CallContext& ctx, k8s::ApiClient& api, const Volu
                          absl::string_view name) {
   const std::string selector = absl::StrCat(objects::kLonghornVolumeLabel, "=", volume.name());
   // Thousands of snapshots of other volumes would be read from the store otherwise.
-  ASSIGN_OR_RETURN(
-      const k8s::ObjectList list,
-      api.List(ctx, Snapshot::Type(), volume.namespace_name(),
-               {.label_selector = selector, .field_selector = "", .may_be_old = true}));
+  ASSIGN_OR_RETURN(const k8s::ObjectList list,
+                   api.List(ctx, Snapshot::Type(), volume.namespace_name(),
+                            {.label_selector = selector, .may_be_old = true}));
   int64_t used = 0;
   for (const Json& object : list.items) {
     if (k8s::Name(object) == name) {
@@ -215,8 +214,7 @@ absl::Status RemoveNative(const CallContext& ctx, k8s::ApiClient& api, const k8s
     return absl::InvalidArgumentError(absl::StrCat(k8s::ToString(key), ": its uid is not known"));
   }
   const absl::Status removed = AskUntilAnswered(ctx, [&] {
-    return ForClones(
-        k8s::IgnoreGone(api.Delete(ctx, key, {.uid = std::string(uid), .resource_version = ""})));
+    return ForClones(k8s::IgnoreGone(api.Delete(ctx, key, {.uid = std::string(uid)})));
   });
   return removed.ok() ? removed
                       : absl::Status(removed.code(), absl::StrCat(removed.message(),

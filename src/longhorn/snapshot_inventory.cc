@@ -150,7 +150,6 @@ absl::Status InventoryReader::ReadKind(const k8s::ResourceType& type,
                                        absl::FunctionRef<void(const Json& object)> note) {
   return k8s::ReadPages(ctx_, api_, type, request_.namespace_name,
                         {.label_selector = label_selector,
-                         .field_selector = "",
                          .may_be_old = !request_.requires_all && !label_selector.empty(),
                          .page_items_max = kPageItemsMax},
                         [&](const Page& page, bool is_first) {

@@ -8,6 +8,7 @@
 
 #include "absl/time/time.h"
 #include "k8s/api_client.h"
+#include "objects/keys.h"
 #include "objects/object.h"
 
 // Longhorn's objects that we read, of longhorn.io/v1beta2, as objects/object.h has its
@@ -35,30 +36,39 @@ class Snapshot : public objects::ObjectOf<Snapshot> {
   static constexpr objects::KindName kKind = {kGroup, kVersion, "snapshots", "Snapshot"};
 
   // Spec.
-  std::string volume() const;   // the name of a Volume
-  bool is_to_be_taken() const;  // createSnapshot: Longhorn takes it if it has none
-  std::map<std::string, std::string> engine_labels() const;  // written once, when it is taken
+  std::string volume() const { return Text({"spec", "volume"}); }  // the name of a Volume
+  // By createSnapshot: Longhorn takes it if it has none.
+  bool is_to_be_taken() const { return Flag({"spec", "createSnapshot"}); }
+  std::map<std::string, std::string> engine_labels() const {  // written once, when it is taken
+    return GetStringMap(json(), {"spec", "labels"});
+  }
   // One of those; of an object that Longhorn made for what the engine had, its status may tell.
   std::string EngineLabel(const char* key) const;
-  std::string job() const;  // the RecurringJob that took it, by its engine labels; ""
+  // The RecurringJob that took it, by its engine labels; "".
+  std::string job() const { return EngineLabel("RecurringJob"); }
 
   // Status. Taken, ready and gone are far apart: see each.
-  std::optional<absl::Time> requested_at() const;  // the engine accepted it; Longhorn ≥ 1.12
-  std::optional<absl::Time> taken_at() const;      // by the engine, to a second
-  bool is_ready() const;                           // not removed and not being deleted
-  bool is_marked_removed() const;                  // stays in the chain until it is purged
-  bool is_user_created() const;                    // false: of a rebuild or an expansion
-  std::string parent() const;                      // "" for the oldest
-  std::vector<std::string> children() const;       // what was taken next, or volume-head
-  bool is_newest() const;                          // volume-head is among them
-  int64_t size_bytes() const;                      // in its own file now; 0 where not known
-  int64_t restore_size_bytes() const;              // of the volume now, not when it was taken
+  // When the engine accepted it; Longhorn ≥ 1.12.
+  std::optional<absl::Time> requested_at() const { return TimeAt({"status", "requestedTime"}); }
+  // By the engine, to a second.
+  std::optional<absl::Time> taken_at() const { return TimeAt({"status", "creationTime"}); }
+  bool is_ready() const {  // not removed and not being deleted
+    return Flag({"status", "readyToUse"}) && !is_marked_removed() && !is_being_deleted();
+  }
+  // It stays in the chain until it is purged.
+  bool is_marked_removed() const { return Flag({"status", "markRemoved"}); }
+  // False: of a rebuild or an expansion.
+  bool is_user_created() const { return Flag({"status", "userCreated"}); }
+  std::string parent() const { return Text({"status", "parent"}); }  // "" for the oldest
+  std::vector<std::string> children() const;  // what was taken next, or volume-head
+  bool is_newest() const;                     // volume-head is among them
+  // In its own file now; 0 where not known.
+  int64_t size_bytes() const { return Number({"status", "size"}); }
+  // Of the volume now, not when it was taken.
+  int64_t restore_size_bytes() const { return Number({"status", "restoreSize"}); }
   // What Longhorn last had to say, "" for nothing. It waits for an attachment, among others, so
   // this is not the end of anything.
-  std::string error() const;
-
- private:
-  using ObjectOf::ObjectOf;
+  std::string error() const { return Text({"status", "error"}); }
 };
 
 // A volume. Its name is the handle of the PersistentVolume.
@@ -69,24 +79,28 @@ class Volume : public objects::ObjectOf<Volume> {
   // Spec.
   std::optional<int64_t> size_bytes() const;
   std::optional<int64_t> snapshot_count_max() const;  // nothing before Longhorn 1.6
-  bool is_standby() const;                            // follows a volume of another cluster
+  // It follows a volume of another cluster.
+  bool is_standby() const { return Flag({"spec", "Standby"}); }
 
   // Status.
-  std::string state() const;        // attached, detached, attaching, ...; "" while it is new
-  std::string robustness() const;   // healthy, degraded, faulted, unknown; ""
-  std::string node() const;         // that it is attached to; ""
-  bool is_being_restored() const;   // from a backup of Longhorn, or waits for that
-  bool is_migrating() const;        // from one node to another, while it is attached
-  std::string clone_state() const;  // "" for one that is not cloned, else initiated, completed, ...
+  // Such as attached, detached, attaching; "" while it is new.
+  std::string state() const { return Text({"status", "state"}); }
+  // One of healthy, degraded, faulted, unknown; "".
+  std::string robustness() const { return Text({"status", "robustness"}); }
+  // That it is attached to; "".
+  std::string node() const { return Text({"status", "currentNodeID"}); }
+  // From a backup of Longhorn, or it waits for that.
+  bool is_being_restored() const { return Flag({"status", "restoreRequired"}); }
+  bool is_migrating() const;  // from one node to another, while it is attached
+  // "" for one that is not cloned, else initiated, completed, ...
+  std::string clone_state() const { return Text({"status", "cloneStatus", "state"}); }
   // The Snapshot that its data is or was copied from, where it was made of one; "".
   std::string cloned_from() const;
   // The Snapshot that it stands on for as long as it exists; "" unless it is a linked clone.
-  std::string linked_to() const;
-  std::string pvc_namespace() const;  // of the PVC that it is or was bound to; ""
-  std::string pvc_name() const;
-
- private:
-  using ObjectOf::ObjectOf;
+  std::string linked_to() const { return Label(objects::kLonghornLinkedCloneLabel); }
+  // Of the PVC that it is or was bound to; "".
+  std::string pvc_namespace() const { return Text({"status", "kubernetesStatus", "namespace"}); }
+  std::string pvc_name() const { return Text({"status", "kubernetesStatus", "pvcName"}); }
 };
 
 // What takes snapshots or backups of volumes, and deletes old ones of its own, by the clock.
@@ -96,9 +110,6 @@ class Setting : public objects::ObjectOf<Setting> {
   static constexpr objects::KindName kKind = {kGroup, kVersion, "settings", "Setting"};
 
   std::string value() const { return Text({"value"}); }
-
- private:
-  using ObjectOf::ObjectOf;
 };
 
 class RecurringJob : public objects::ObjectOf<RecurringJob> {
@@ -107,13 +118,10 @@ class RecurringJob : public objects::ObjectOf<RecurringJob> {
 
   std::string task() const { return Text({"spec", "task"}); }
   int64_t retained() const { return Number({"spec", "retain"}); }  // snapshots of a volume
-  std::vector<std::string> groups() const;
+  std::vector<std::string> groups() const { return Texts({"spec", "groups"}); }
   // Whether it runs for the volume: by the volume's label with its name, or with a group of it. A
   // volume without any such label gets that of the group "default" from Longhorn.
   bool AppliesTo(const Volume& volume) const;
-
- private:
-  using ObjectOf::ObjectOf;
 };
 
 // A backup of Longhorn, on its backup target.
@@ -122,16 +130,17 @@ class Backup : public objects::ObjectOf<Backup> {
   static constexpr objects::KindName kKind = {kGroup, kVersion, "backups", "Backup"};
 
   std::string snapshot() const;  // that it is or was made of; ""
-  std::string volume() const;    // "" while it is new
-  std::string target() const;    // "" before Longhorn 1.8, which knew one
-  std::string state() const;     // "", Pending, InProgress, Completed, Error, Unknown, Deleting
+  std::string volume() const { return Text({"status", "volumeName"}); }  // "" while it is new
+  // "" before Longhorn 1.8, which knew one
+  std::string target() const { return Text({"status", "backupTargetName"}); }
+  // "", Pending, InProgress, Completed, Error, Unknown, Deleting
+  std::string state() const { return Text({"status", "state"}); }
   bool is_completed() const { return state() == "Completed"; }
   // Its snapshot is not read any more.
   bool is_over() const;
-  std::optional<absl::Time> snapshot_taken_at() const;
-
- private:
-  using ObjectOf::ObjectOf;
+  std::optional<absl::Time> snapshot_taken_at() const {
+    return TimeAt({"status", "snapshotCreatedAt"});
+  }
 };
 
 }  // namespace csidelta::longhorn

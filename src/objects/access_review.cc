@@ -17,8 +17,8 @@ Json Question(const KindName& kind, Json spec) {
 }  // namespace
 
 TokenReview TokenReview::Ask(absl::string_view token, absl::string_view audience) {
-  return TokenReview(Checked{
-      Question(kKind, {{"token", std::string(token)}, {"audiences", {std::string(audience)}}})});
+  return Unchecked(
+      Question(kKind, {{"token", std::string(token)}, {"audiences", {std::string(audience)}}}));
 }
 
 bool TokenReview::IsFor(absl::string_view audience) const {
@@ -40,7 +40,7 @@ SubjectAccessReview SubjectAccessReview::Ask(const TokenReview& whose, const Rea
       spec[member] = *value;
     }
   }
-  return SubjectAccessReview(Checked{Question(kKind, std::move(spec))});
+  return Unchecked(Question(kKind, std::move(spec)));
 }
 
 }  // namespace csidelta::objects

@@ -21,9 +21,6 @@ class TokenReview : public ObjectOf<TokenReview> {
   // An authenticator that knows no audiences names none, and speaks of the API server's.
   bool IsFor(absl::string_view audience) const;
   std::string user() const { return Text({"status", "user", "username"}); }
-
- private:
-  using ObjectOf::ObjectOf;
 };
 
 // What a user may "get".
@@ -44,9 +41,6 @@ class SubjectAccessReview : public ObjectOf<SubjectAccessReview> {
 
   // The answer.
   bool is_allowed() const { return Flag({"status", "allowed"}) && !Flag({"status", "denied"}); }
-
- private:
-  using ObjectOf::ObjectOf;
 };
 
 }  // namespace csidelta::objects

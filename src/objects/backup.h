@@ -19,11 +19,11 @@ class Backup : public ObjectOf<Backup> {
                             absl::string_view of, absl::string_view data_mover,
                             absl::string_view location) {
     Backup backup = ObjectOf::Make(velero_namespace, name);
-    backup.Set({"spec"}, {{"includedNamespaces", Json::array({std::string(of)})},
+    backup.Set({"spec"}, {{"includedNamespaces", Json::array({of})},
                           {"snapshotMoveData", true},
-                          {"datamover", std::string(data_mover)}});
+                          {"datamover", data_mover}});
     if (!location.empty()) {
-      backup.Set({"spec", "storageLocation"}, std::string(location));
+      backup.Set({"spec", "storageLocation"}, location);
     }
     return backup;
   }
@@ -43,9 +43,6 @@ class Backup : public ObjectOf<Backup> {
   std::vector<std::string> validation_errors() const {
     return Texts({"status", "validationErrors"});
   }
-
- private:
-  using ObjectOf::ObjectOf;
 };
 
 // Asks Velero to delete a Backup, with its Restores and with what it has in the bucket. Velero
@@ -64,9 +61,6 @@ class DeleteBackupRequest : public ObjectOf<DeleteBackupRequest> {
   // Velero has done what it could, without success where the request is still there.
   bool is_processed() const { return Text({"status", "phase"}) == "Processed"; }
   std::vector<std::string> errors() const { return Texts({"status", "errors"}); }
-
- private:
-  using ObjectOf::ObjectOf;
 };
 
 }  // namespace csidelta::objects

@@ -16,9 +16,6 @@ class BackupStorageLocation : public ObjectOf<BackupStorageLocation> {
   // Available, Unavailable; "" before Velero looked.
   std::string phase() const { return Text({"status", "phase"}); }
   std::string message() const { return Text({"status", "message"}); }
-
- private:
-  using ObjectOf::ObjectOf;
 };
 
 }  // namespace csidelta::objects

@@ -11,9 +11,6 @@ namespace csidelta::objects {
 class Namespace : public ObjectOf<Namespace> {
  public:
   static constexpr KindName kKind = {"", "v1", "namespaces", "Namespace", false};
-
- private:
-  using ObjectOf::ObjectOf;
 };
 
 class EndpointSlice : public ObjectOf<EndpointSlice> {
@@ -23,9 +20,6 @@ class EndpointSlice : public ObjectOf<EndpointSlice> {
   std::string service() const { return Label("kubernetes.io/service-name"); }
   // Whether some endpoint is ready; one of which nothing is said is.
   bool is_ready() const;
-
- private:
-  using ObjectOf::ObjectOf;
 };
 
 // A webhook that is a service of the cluster.
@@ -55,9 +49,6 @@ class ValidatingAdmissionPolicy : public ObjectOf<ValidatingAdmissionPolicy> {
 
   // What it cannot judge is refused.
   bool fails_closed() const { return Text({"spec", "failurePolicy"}) != "Ignore"; }
-
- private:
-  using ObjectOf::ObjectOf;
 };
 
 class ValidatingAdmissionPolicyBinding : public ObjectOf<ValidatingAdmissionPolicyBinding> {
@@ -69,9 +60,6 @@ class ValidatingAdmissionPolicyBinding : public ObjectOf<ValidatingAdmissionPoli
   std::string policy() const { return Text({"spec", "policyName"}); }
   // Whether a request against the policy is refused, and not only recorded.
   bool denies() const;
-
- private:
-  using ObjectOf::ObjectOf;
 };
 
 }  // namespace csidelta::objects

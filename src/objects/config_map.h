@@ -12,9 +12,6 @@ class ConfigMap : public ObjectOf<ConfigMap> {
   static constexpr KindName kKind = {"", "v1", "configmaps", "ConfigMap"};
 
   std::string Value(absl::string_view key) const { return Text({"data", key}); }  // "": none
-
- private:
-  using ObjectOf::ObjectOf;
 };
 
 }  // namespace csidelta::objects

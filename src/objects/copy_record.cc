@@ -1,11 +1,7 @@
 #include "objects/copy_record.h"
 
-#include <utility>
-
-#include "absl/strings/string_view.h"
 #include "base/enum_names.h"
-#include "base/json.h"
-#include "base/rfc3339.h"
+#include "base/json_fields.h"
 #include "objects/keys.h"
 
 namespace csidelta::objects {
@@ -19,27 +15,21 @@ constexpr EnumNames<Method, 3> kMethods = {{
     {Method::kMover, "mover"},
 }};
 
+constexpr auto kCopyRecordFields = [](auto& fields, auto& record) {
+  fields("method", record.method, kMethods);
+  fields("from", record.from);
+  fields.IfSet("id", record.id);
+  fields.IfSet("upload", record.upload);
+  fields.IfSet("at", record.at);
+  fields.IfSet("begun", record.has_begun);
+  fields.IfSet("ended", record.has_ended);
+  fields.IfSet("writes", record.has_written);
+};
+
 }  // namespace
 
 std::string FormatCopyRecord(const CopyRecord& record) {
-  Json json = {{"method", EnumName(kMethods, record.method)}, {"from", record.from}};
-  for (const auto& [field, value] :
-       {std::pair("id", &record.id), std::pair("upload", &record.upload)}) {
-    if (!value->empty()) {
-      json[field] = *value;
-    }
-  }
-  if (record.at.has_value()) {
-    json["at"] = FormatRfc3339(*record.at);
-  }
-  for (const auto& [field, is_so] :
-       {std::pair("begun", record.has_begun), std::pair("ended", record.has_ended),
-        std::pair("writes", record.has_written)}) {
-    if (is_so) {
-      json[field] = true;
-    }
-  }
-  return DumpJson(json);
+  return DumpJson(WriteFields(kCopyRecordFields, record));
 }
 
 std::optional<CopyRecord> ParseCopyRecord(const PersistentVolumeClaim& pvc) {
@@ -47,20 +37,8 @@ std::optional<CopyRecord> ParseCopyRecord(const PersistentVolumeClaim& pvc) {
   if (text.empty()) {
     return std::nullopt;
   }
-  CopyRecord record;
   const absl::StatusOr<Json> json = ParseJsonObject(text);
-  if (!json.ok()) {
-    return record;
-  }
-  record.method = EnumValue(kMethods, GetString(*json, {"method"})).value_or(Method::kUnknown);
-  record.from = GetString(*json, {"from"});
-  record.id = GetString(*json, {"id"});
-  record.upload = GetString(*json, {"upload"});
-  record.at = ParseRfc3339(GetString(*json, {"at"}));
-  record.has_begun = GetBool(*json, {"begun"});
-  record.has_ended = GetBool(*json, {"ended"});
-  record.has_written = GetBool(*json, {"writes"});
-  return record;
+  return ReadFields<CopyRecord>(kCopyRecordFields, json.ok() ? &*json : nullptr);
 }
 
 Patch CopyRecordPatch(const PersistentVolumeClaim& pvc, const CopyRecord* record) {

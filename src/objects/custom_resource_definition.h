@@ -17,9 +17,6 @@ class CustomResourceDefinition : public ObjectOf<CustomResourceDefinition> {
   // Whether the schema of that version declares a member of a part, "spec" or "status": the API
   // server drops others.
   bool Declares(absl::string_view version, absl::string_view part, absl::string_view member) const;
-
- private:
-  using ObjectOf::ObjectOf;
 };
 
 }  // namespace csidelta::objects

@@ -1,10 +1,8 @@
 #include "objects/data_deletion.h"
 
-#include <algorithm>
-
-#include "absl/strings/string_view.h"
 #include "base/enum_names.h"
-#include "base/rfc3339.h"
+#include "base/json_fields.h"
+#include "objects/patch.h"
 
 namespace csidelta::objects {
 namespace {
@@ -22,33 +20,31 @@ constexpr EnumNames<DeletionTrouble, 3> kTroubles = {{
     {DeletionTrouble::kFailed, "Failed"},
 }};
 
-Json TimeOrNull(const std::optional<absl::Time>& time) {
-  return time.has_value() ? Json(FormatRfc3339(*time)) : Json();
-}
+constexpr auto kDeletionSpecFields = [](auto& fields, auto& spec) {
+  fields("backupStorageLocation", spec.location);
+  fields("snapshotID", spec.snapshot_id);
+  fields("backup", spec.backup);
+  fields("upload", spec.upload);
+  fields("workerEnded", spec.worker_ended);
+};
 
-std::vector<SeenLock> LocksIn(const Json& list) {
-  std::vector<SeenLock> locks;
-  for (const Json& lock : list) {
-    const std::optional<absl::Time> since = ParseRfc3339(GetString(lock, {"since"}));
-    const std::optional<absl::Time> until = ParseRfc3339(GetString(lock, {"until"}));
-    if (since.has_value() && until.has_value() && locks.size() < kLocksMax) {
-      locks.push_back({.id = GetString(lock, {"id"}), .since = *since, .until = *until});
-    }
-  }
-  return locks;
-}
+constexpr auto kSeenLockFields = [](auto& fields, auto& lock) {
+  fields("id", lock.id);
+  fields("since", lock.since);
+  fields("until", lock.until);
+};
 
-Json LocksJson(const std::vector<SeenLock>& locks) {
-  Json list = Json::array();
-  for (const SeenLock& lock : locks) {
-    if (list.size() < kLocksMax) {
-      list.push_back({{"id", lock.id},
-                      {"since", FormatRfc3339(lock.since)},
-                      {"until", FormatRfc3339(lock.until)}});
-    }
-  }
-  return list;
-}
+constexpr auto kDeletionStatusFields = [](auto& fields, auto& status) {
+  fields("phase", status.phase, kDeletionPhases);
+  fields("message", status.message);
+  fields("trouble", status.trouble, kTroubles);
+  fields("troubleSince", status.trouble_since);
+  fields("locks", status.locks, CountMax{kLocksMax}, kSeenLockFields);
+  fields("attempts", status.attempts);
+  fields("startTimestamp", status.started_at);
+  fields("nextAttemptTimestamp", status.next_attempt_at);
+  fields("completionTimestamp", status.completed_at);
+};
 
 }  // namespace
 
@@ -57,11 +53,11 @@ std::string ToString(DeletionTrouble trouble) { return EnumName(kTroubles, troub
 std::string ToString(DeletionPhase phase) { return EnumName(kDeletionPhases, phase); }
 
 DataDeletionSpec DataDeletion::spec() const {
-  return {.location = Text({"spec", "backupStorageLocation"}),
-          .snapshot_id = Text({"spec", "snapshotID"}),
-          .backup = Text({"spec", "backup"}),
-          .upload = Text({"spec", "upload"}),
-          .worker_ended = Flag({"spec", "workerEnded"})};
+  return ReadFields<DataDeletionSpec>(kDeletionSpecFields, Find({"spec"}));
+}
+
+void DataDeletion::SetSpec(const DataDeletionSpec& spec) {
+  Set({"spec"}, WriteFields(kDeletionSpecFields, spec));
 }
 
 DeletionPhase DataDeletion::phase() const {
@@ -69,36 +65,15 @@ DeletionPhase DataDeletion::phase() const {
 }
 
 DataDeletionStatus DataDeletion::status() const {
-  return {
-      .phase = phase(),
-      .message = Text({"status", "message"}),
-      .trouble = EnumValue(kTroubles, Text({"status", "trouble"})).value_or(DeletionTrouble::kNone),
-      .trouble_since = TimeAt({"status", "troubleSince"}),
-      .locks = LocksIn(ArrayAt({"status", "locks"})),
-      .attempts = std::max<int64_t>(0, Number({"status", "attempts"})),
-      .started_at = TimeAt({"status", "startTimestamp"}),
-      .next_attempt_at = TimeAt({"status", "nextAttemptTimestamp"}),
-      .completed_at = TimeAt({"status", "completionTimestamp"})};
+  auto status = ReadFields<DataDeletionStatus>(kDeletionStatusFields, Find({"status"}));
+  std::erase_if(status.locks, [](const SeenLock& lock) {
+    return lock.since == absl::InfinitePast() || lock.until == absl::InfinitePast();
+  });
+  return status;
 }
 
-void DataDeletion::SetSpec(const DataDeletionSpec& spec) {
-  Set({"spec"}, {{"backupStorageLocation", spec.location},
-                 {"snapshotID", spec.snapshot_id},
-                 {"backup", spec.backup},
-                 {"upload", spec.upload},
-                 {"workerEnded", spec.worker_ended}});
-}
-
-Json StatusJson(const DataDeletionStatus& status) {
-  return {{"phase", ToString(status.phase)},
-          {"message", status.message},
-          {"trouble", ToString(status.trouble)},
-          {"troubleSince", TimeOrNull(status.trouble_since)},
-          {"locks", LocksJson(status.locks)},
-          {"attempts", status.attempts},
-          {"startTimestamp", TimeOrNull(status.started_at)},
-          {"nextAttemptTimestamp", TimeOrNull(status.next_attempt_at)},
-          {"completionTimestamp", TimeOrNull(status.completed_at)}};
+Patch& Patch::SetStatus(const DataDeletionStatus& status) {
+  return Set({"status"}, WriteFields(kDeletionStatusFields, status));
 }
 
 }  // namespace csidelta::objects

@@ -30,9 +30,9 @@ inline constexpr std::size_t kLocksMax = 64;  // that a deletion remembers
 
 // A lock of a repository, and when attempts met it first and last.
 struct SeenLock {
-  std::string id;
-  absl::Time since;
-  absl::Time until;
+  std::string id = {};
+  absl::Time since = absl::InfinitePast();
+  absl::Time until = absl::InfinitePast();
 };
 
 struct DataDeletionSpec {
@@ -74,16 +74,9 @@ class DataDeletion : public ObjectOf<DataDeletion> {
   // it; that of a Backup.
   void SetSnapshot(absl::string_view location, absl::string_view snapshot_id,
                    absl::string_view backup) {
-    Set({"spec"}, {{"backupStorageLocation", std::string(location)},
-                   {"snapshotID", std::string(snapshot_id)},
-                   {"backup", std::string(backup)}});
+    Set({"spec"},
+        {{"backupStorageLocation", location}, {"snapshotID", snapshot_id}, {"backup", backup}});
   }
-
- private:
-  using ObjectOf::ObjectOf;
 };
-
-// status, as it is written; what is not set is null.
-Json StatusJson(const DataDeletionStatus& status);
 
 }  // namespace csidelta::objects

@@ -36,8 +36,8 @@ class DataTransfer : public Object {
     return TimeAt({"status", "completionTimestamp"});
   }
 
-  void SetPhase(absl::string_view phase) { Set({"status", "phase"}, std::string(phase)); }
-  void SetMessage(absl::string_view message) { Set({"status", "message"}, std::string(message)); }
+  void SetPhase(absl::string_view phase) { Set({"status", "phase"}, phase); }
+  void SetMessage(absl::string_view message) { Set({"status", "message"}, message); }
   void SetProgress(int64_t done_bytes, int64_t total_bytes) {
     Set({"status", "progress"}, {{"bytesDone", done_bytes}, {"totalBytes", total_bytes}});
   }
@@ -45,7 +45,7 @@ class DataTransfer : public Object {
   void SetStartedAt(absl::Time time) { SetTime("startTimestamp", time); }
   void SetCompletedAt(absl::Time time) { SetTime("completionTimestamp", time); }
   // Of a DataUpload: what it stored, as its DataDownload is to name it.
-  void SetSnapshotId(absl::string_view id) { Set({"status", "snapshotID"}, std::string(id)); }
+  void SetSnapshotId(absl::string_view id) { Set({"status", "snapshotID"}, id); }
   // Leaves what names it, this annotation, the data mover and the source PVC of the spec, and
   // phase, message and times of the status: of one that is over.
   void ReduceToOutcome(absl::string_view annotation);

@@ -38,9 +38,6 @@ class DataUpload : public ObjectOf<DataUpload, DataTransfer> {
   // Leaves of the metadata what names it, labels, owners and this annotation, and of the status
   // phase() and snapshot_id().
   void ReduceTo(absl::string_view annotation);
-
- private:
-  using ObjectOf::ObjectOf;
 };
 
 }  // namespace csidelta::objects

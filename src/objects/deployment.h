@@ -26,8 +26,6 @@ class Deployment : public ObjectOf<Deployment> {
   int64_t available_replicas() const { return Number({"status", "availableReplicas"}); }
 
  private:
-  using ObjectOf::ObjectOf;
-
   std::vector<DeployedContainer> ContainersAt(absl::string_view field) const;
 };
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "absl/strings/str_split.h"
-#include "base/json.h"
+#include "base/json_fields.h"
 
 namespace csidelta::objects {
 namespace {
@@ -20,16 +20,16 @@ std::optional<Json> LastDocument(absl::string_view text, absl::string_view type)
   return std::nullopt;
 }
 
-VolumeCopyResult ResultOf(const Json& document) {
-  return {.logical_bytes = GetInt(document, {"logical_bytes"}),
-          .compared_bytes = GetInt(document, {"compared_bytes"}),
-          .written_bytes = GetInt(document, {"written_bytes"}),
-          .zero_bytes = GetInt(document, {"zero_bytes"}),
-          .kept_bytes = GetInt(document, {"kept_bytes"}),
-          .used_list = GetBool(document, {"used_list"}),
-          .audit_mismatch = GetBool(document, {"audit_mismatch"}),
-          .list_refused = GetString(document, {"list_refused"})};
-}
+constexpr auto kCopyResultFields = [](auto& fields, auto& result) {
+  fields("logical_bytes", result.logical_bytes);
+  fields("compared_bytes", result.compared_bytes);
+  fields("written_bytes", result.written_bytes);
+  fields("zero_bytes", result.zero_bytes);
+  fields("kept_bytes", result.kept_bytes);
+  fields.IfSet("used_list", result.used_list);
+  fields.IfSet("audit_mismatch", result.audit_mismatch);
+  fields.IfSet("list_refused", result.list_refused);
+};
 
 }  // namespace
 
@@ -45,7 +45,9 @@ std::optional<VolumeCopyProgress> LastVolumeCopyProgress(absl::string_view text)
 
 std::optional<VolumeCopyResult> LastVolumeCopyResult(absl::string_view text) {
   const std::optional<Json> document = LastDocument(text, "result");
-  return document.has_value() ? std::optional(ResultOf(*document)) : std::nullopt;
+  return document.has_value()
+             ? std::optional(ReadFields<VolumeCopyResult>(kCopyResultFields, &*document))
+             : std::nullopt;
 }
 
 std::optional<VolumeCopyError> LastVolumeCopyError(absl::string_view text) {
@@ -57,9 +59,13 @@ std::optional<VolumeCopyError> LastVolumeCopyError(absl::string_view text) {
                          .message = GetString(*document, {"message"})};
 }
 
+std::string FormatVolumeCopyResult(const VolumeCopyResult& result) {
+  return DumpJson(WriteFields(kCopyResultFields, result));
+}
+
 VolumeCopyResult ParseVolumeCopyResult(absl::string_view text) {
   const absl::StatusOr<Json> document = ParseJsonObject(text);
-  return document.ok() ? ResultOf(*document) : VolumeCopyResult{};
+  return ReadFields<VolumeCopyResult>(kCopyResultFields, document.ok() ? &*document : nullptr);
 }
 
 }  // namespace csidelta::objects

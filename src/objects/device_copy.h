@@ -39,8 +39,9 @@ std::optional<VolumeCopyProgress> LastVolumeCopyProgress(absl::string_view text)
 std::optional<VolumeCopyResult> LastVolumeCopyResult(absl::string_view text);
 std::optional<VolumeCopyError> LastVolumeCopyError(absl::string_view text);
 
-// The numbers alone, of whichever message_type, as kRestoredBytesAnnotation has them; all 0 for
-// what is no JSON object.
+// The numbers alone, without a message_type, as kRestoredBytesAnnotation has them: a JSON object.
+std::string FormatVolumeCopyResult(const VolumeCopyResult& result);
+// The same of whichever message_type; all 0 for what is no JSON object.
 VolumeCopyResult ParseVolumeCopyResult(absl::string_view text);
 
 }  // namespace csidelta::objects

@@ -4,6 +4,7 @@
 
 #include "absl/strings/escaping.h"
 #include "base/enum_names.h"
+#include "base/json_fields.h"
 #include "base/rfc3339.h"
 #include "objects/patch.h"
 
@@ -14,21 +15,14 @@ constexpr EnumNames<RequestState, 3> kStates = {{{RequestState::kPending, "Pendi
                                                  {RequestState::kSuccess, "Success"},
                                                  {RequestState::kFailure, "Failure"}}};
 
-Json ToJson(const ResolvedNames& resolved) {
-  Json json{{"driver", resolved.driver}};
-  for (const auto& [member, text] : {std::pair("baseHandle", &resolved.base_handle),
-                                     std::pair("targetHandle", &resolved.target_handle),
-                                     std::pair("volumeHandle", &resolved.volume_handle),
-                                     std::pair("volumeSnapshotClassName", &resolved.class_name)}) {
-    if (!text->empty()) {
-      json[member] = *text;
-    }
-  }
-  if (resolved.volume_size_bytes > 0) {
-    json["volumeSize"] = resolved.volume_size_bytes;
-  }
-  return json;
-}
+constexpr auto kResolvedFields = [](auto& fields, auto& resolved) {
+  fields("driver", resolved.driver);
+  fields.IfSet("baseHandle", resolved.base_handle);
+  fields.IfSet("targetHandle", resolved.target_handle);
+  fields.IfSet("volumeHandle", resolved.volume_handle);
+  fields.IfSet("volumeSnapshotClassName", resolved.class_name);
+  fields.IfSet("volumeSize", resolved.volume_size_bytes);
+};
 
 // Since when it is as `condition` says: not now, where it was so before.
 std::string LastTransition(const Json& object, const RequestCondition& condition,
@@ -66,13 +60,7 @@ RequestState DifferentialSnapshot::state() const {
 }
 
 ResolvedNames DifferentialSnapshot::resolved() const {
-  const auto text = [&](absl::string_view member) { return Text({"status", "resolved", member}); };
-  return {.driver = text("driver"),
-          .base_handle = text("baseHandle"),
-          .target_handle = text("targetHandle"),
-          .volume_handle = text("volumeHandle"),
-          .class_name = text("volumeSnapshotClassName"),
-          .volume_size_bytes = Number({"status", "resolved", "volumeSize"})};
+  return ReadFields<ResolvedNames>(kResolvedFields, Find({"status", "resolved"}));
 }
 
 void DifferentialSnapshot::RemoveUnneeded(bool is_last_state) {
@@ -92,7 +80,7 @@ Patch& Patch::SetRequestStatus(const DifferentialSnapshot& object, const Request
                                absl::Time now) {
   Json json{{"state", ToString(status.state)},
             {"error", status.error.empty() ? Json() : Json(status.error)},
-            {"resolved", ToJson(status.resolved)},
+            {"resolved", WriteFields(kResolvedFields, status.resolved)},
             {"conditions", Json::array()}};
   for (const RequestCondition& condition : status.conditions) {
     json["conditions"].push_back(ToJson(object.json(), condition, now));

@@ -70,9 +70,6 @@ class DifferentialSnapshot : public ObjectOf<DifferentialSnapshot> {
   // left.
   void RemoveUnneeded(bool is_last_state);
   void RemoveParameters() { Remove({"spec", "parameters"}); }
-
- private:
-  using ObjectOf::ObjectOf;
 };
 
 }  // namespace csidelta::objects

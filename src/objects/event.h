@@ -26,9 +26,6 @@ class Event : public ObjectOf<Event> {
   int64_t count() const;         // how often it was seen: at least 1
   // The last time; by whichever of its fields the reporter filled in.
   std::optional<absl::Time> last_seen_at() const;
-
- private:
-  using ObjectOf::ObjectOf;
 };
 
 // As that of k8s/event_recorder.h.

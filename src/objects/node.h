@@ -43,9 +43,6 @@ class Node : public ObjectOf<Node> {
   // Whether the selector selects it, as the scheduler decides: one of its terms, all requirements
   // of that. Gt, Lt and what is unknown select none.
   bool IsSelectedBy(const NodeSelector& selector) const;
-
- private:
-  using ObjectOf::ObjectOf;
 };
 
 // Has the name of its Node.
@@ -54,9 +51,6 @@ class CsiNode : public ObjectOf<CsiNode> {
   static constexpr KindName kKind = {"storage.k8s.io", "v1", "csinodes", "CSINode", false};
 
   bool HasDriver(absl::string_view driver) const;
-
- private:
-  using ObjectOf::ObjectOf;
 };
 
 }  // namespace csidelta::objects

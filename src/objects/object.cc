@@ -75,13 +75,7 @@ std::optional<absl::Time> Object::written_at() const {
 }
 
 std::optional<absl::Time> Object::labelled_at(absl::string_view key) const {
-  const std::string field = absl::StrCat("f:", key);
-  for (const Json& entry : ArrayAt({"metadata", "managedFields"})) {
-    if (FindJson(entry, {"fieldsV1", "f:metadata", "f:labels", field}) != nullptr) {
-      return ParseRfc3339(GetString(entry, {"time"}));
-    }
-  }
-  return std::nullopt;
+  return WrittenAt({"f:metadata", "f:labels", absl::StrCat("f:", key)});
 }
 
 void Object::SetLabels(const std::map<std::string, std::string>& labels) {
@@ -146,6 +140,16 @@ std::vector<std::string> Object::Texts(JsonPath path) const {
 }
 
 std::optional<absl::Time> Object::TimeAt(JsonPath path) const { return ParseRfc3339(Text(path)); }
+
+std::optional<absl::Time> Object::WrittenAt(JsonPath field) const {
+  for (const Json& entry : ArrayAt({"metadata", "managedFields"})) {
+    const Json* const fields = FindJson(entry, {"fieldsV1"});
+    if (fields != nullptr && FindJson(*fields, field) != nullptr) {
+      return ParseRfc3339(GetString(entry, {"time"}));
+    }
+  }
+  return std::nullopt;
+}
 
 std::optional<int64_t> Object::QuantityAt(JsonPath path) const {
   const absl::StatusOr<int64_t> bytes = ParseQuantity(Text(path));

@@ -80,12 +80,12 @@ class Object {
 
   // --- Changes of what is held here: of what is to be created, updated or archived
 
-  void SetName(absl::string_view name) { Set({"metadata", "name"}, std::string(name)); }
+  void SetName(absl::string_view name) { Set({"metadata", "name"}, name); }
   void SetLabel(absl::string_view key, absl::string_view value) {
-    Set({"metadata", "labels", key}, std::string(value));
+    Set({"metadata", "labels", key}, value);
   }
   void SetAnnotation(absl::string_view key, absl::string_view value) {
-    Set({"metadata", "annotations", key}, std::string(value));
+    Set({"metadata", "annotations", key}, value);
   }
   void SetLabels(const std::map<std::string, std::string>& labels);  // none: no field
   void SetAnnotations(const std::map<std::string, std::string>& annotations);
@@ -110,7 +110,10 @@ class Object {
   int64_t Number(JsonPath path, int64_t fallback = 0) const {
     return GetInt(json_, path, fallback);
   }
-  std::optional<absl::Time> TimeAt(JsonPath path) const;   // of RFC 3339
+  std::optional<absl::Time> TimeAt(JsonPath path) const;  // of RFC 3339
+  // When a field was written, by metadata.managedFields, as fieldsV1 names it; nothing where that
+  // was not recorded.
+  std::optional<absl::Time> WrittenAt(JsonPath field) const;
   std::optional<int64_t> QuantityAt(JsonPath path) const;  // more than 0
   const Json& ArrayAt(JsonPath path) const;                // an empty one where none exists
   // Of the object at `field`: the members of these names that there are.
@@ -151,13 +154,12 @@ absl::Status CheckKind(const Json& json, absl::string_view kind);
 template <typename Kind, typename Base = Object>
 class ObjectOf : public Base {
  public:
-  ObjectOf() = default;  // of no name: to be filled in
   // INVALID_ARGUMENT for what is no object of the kind.
   static absl::StatusOr<Kind> Of(Json json) {
     if (absl::Status status = CheckKind(json, Kind::kKind.kind); !status.ok()) {
       return status;
     }
-    return Kind(Checked{std::move(json)});
+    return Unchecked(std::move(json));
   }
   static absl::StatusOr<Kind> From(const Object& object) { return Of(object.json()); }
 
@@ -169,7 +171,7 @@ class ObjectOf : public Base {
     if (!namespace_name.empty()) {
       json["metadata"]["namespace"] = std::string(namespace_name);
     }
-    return Kind(Checked{std::move(json)});
+    return Unchecked(std::move(json));
   }
 
   // Built on first use; lives for ever.
@@ -188,10 +190,11 @@ class ObjectOf : public Base {
   }
 
  protected:
-  struct Checked {
-    Json json;
-  };
-  explicit ObjectOf(Checked checked) : Base(std::move(checked.json)) {}
+  static Kind Unchecked(Json json) {
+    Kind object;
+    object.Set({}, std::move(json));
+    return object;
+  }
 };
 
 }  // namespace csidelta::objects

@@ -32,12 +32,12 @@ class Patch {
  public:
   // --- Any kind
   Patch& SetLabel(absl::string_view key, absl::string_view value) {
-    return Set({"metadata", "labels", key}, std::string(value));
+    return Set({"metadata", "labels", key}, value);
   }
   Patch& SetLabels(const std::map<std::string, std::string>& labels);  // others stay
   Patch& RemoveLabel(absl::string_view key) { return Set({"metadata", "labels", key}, nullptr); }
   Patch& SetAnnotation(absl::string_view key, absl::string_view value) {
-    return Set({"metadata", "annotations", key}, std::string(value));
+    return Set({"metadata", "annotations", key}, value);
   }
   Patch& SetAnnotations(const std::map<std::string, std::string>& annotations);  // others stay
   Patch& RemoveAnnotation(absl::string_view key) {
@@ -52,14 +52,14 @@ class Patch {
   Patch& SetOwnersOf(const Object& object);
   // Nothing changes, with ABORTED, unless the object is as it was read.
   Patch& IfVersion(absl::string_view resource_version) {
-    return Set({"metadata", "resourceVersion"}, std::string(resource_version));
+    return Set({"metadata", "resourceVersion"}, resource_version);
   }
   // Nothing changes, with ABORTED, unless it is this object and no later one of its name.
-  Patch& IfUid(absl::string_view uid) { return Set({"metadata", "uid"}, std::string(uid)); }
+  Patch& IfUid(absl::string_view uid) { return Set({"metadata", "uid"}, uid); }
 
   // --- VolumeSnapshotContent, VolumeGroupSnapshotContent
   Patch& SetDeletionPolicy(absl::string_view policy) {  // Retain, Delete
-    return Set({"spec", "deletionPolicy"}, std::string(policy));
+    return Set({"spec", "deletionPolicy"}, policy);
   }
 
   // What a driver that cannot be asked would not know: its handle, when it took the snapshot, and
@@ -76,14 +76,12 @@ class Patch {
 
   // --- PersistentVolume
   Patch& SetReclaimPolicy(absl::string_view policy) {  // Retain, Delete
-    return Set({"spec", "persistentVolumeReclaimPolicy"}, std::string(policy));
+    return Set({"spec", "persistentVolumeReclaimPolicy"}, policy);
   }
   // It is for any PVC of that name, whichever it was for before.
   Patch& ReserveFor(absl::string_view pvc_namespace, absl::string_view pvc_name);
   // It is for a PVC of that uid, and of the name that it is for.
-  Patch& SetPvcUid(absl::string_view uid) {
-    return Set({"spec", "claimRef", "uid"}, std::string(uid));
-  }
+  Patch& SetPvcUid(absl::string_view uid) { return Set({"spec", "claimRef", "uid"}, uid); }
   // It is for this very PVC, whichever it was for before.
   Patch& SetPvc(absl::string_view namespace_name, absl::string_view name, absl::string_view uid);
   // It is for any PVC of the name that it is for.
@@ -94,9 +92,7 @@ class Patch {
 
   // --- PersistentVolumeClaim
   // The PersistentVolume that it is to be bound to; it is the only one that it ever names.
-  Patch& SetVolumeName(absl::string_view name) {
-    return Set({"spec", "volumeName"}, std::string(name));
-  }
+  Patch& SetVolumeName(absl::string_view name) { return Set({"spec", "volumeName"}, name); }
 
   // --- DifferentialSnapshot
   // Its status; conditions that do not change keep the time of their last transition.

@@ -52,15 +52,15 @@ PersistentVolume PersistentVolume::AliasAs(absl::string_view name) const {
 
 void PersistentVolume::SetFileSystem(absl::string_view type) {
   if (Find({"spec", "csi"}) != nullptr) {
-    Set({"spec", "csi", "fsType"}, std::string(type));
+    Set({"spec", "csi", "fsType"}, type);
   }
 }
 
 void PersistentVolume::ReserveFor(absl::string_view pvc_namespace, absl::string_view pvc_name) {
   Set({"spec", "claimRef"}, {{"apiVersion", PersistentVolumeClaim::kKind.ApiVersion()},
                              {"kind", PersistentVolumeClaim::kKind.kind},
-                             {"namespace", std::string(pvc_namespace)},
-                             {"name", std::string(pvc_name)}});
+                             {"namespace", pvc_namespace},
+                             {"name", pvc_name}});
 }
 
 }  // namespace csidelta::objects

@@ -58,12 +58,10 @@ class PersistentVolume : public ObjectOf<PersistentVolume> {
   PersistentVolume AliasAs(absl::string_view name) const;
 
   void SetReclaimPolicy(absl::string_view policy) {  // Retain, Delete
-    Set({"spec", "persistentVolumeReclaimPolicy"}, std::string(policy));
+    Set({"spec", "persistentVolumeReclaimPolicy"}, policy);
   }
-  void SetStorageClass(absl::string_view name) {
-    Set({"spec", "storageClassName"}, std::string(name));
-  }
-  void SetMode(VolumeMode mode) { Set({"spec", "volumeMode"}, std::string(ToString(mode))); }
+  void SetStorageClass(absl::string_view name) { Set({"spec", "storageClassName"}, name); }
+  void SetMode(VolumeMode mode) { Set({"spec", "volumeMode"}, ToString(mode)); }
   // What it is formatted with, or is to be: "xfs". Of a volume of CSI; else nothing happens.
   void SetFileSystem(absl::string_view type);
   void SetMountOptions(const std::vector<std::string>& options) {
@@ -71,9 +69,6 @@ class PersistentVolume : public ObjectOf<PersistentVolume> {
   }
   // It is for any PVC of that name.
   void ReserveFor(absl::string_view pvc_namespace, absl::string_view pvc_name);
-
- private:
-  using ObjectOf::ObjectOf;
 };
 
 }  // namespace csidelta::objects

@@ -1,20 +1,13 @@
 #include "objects/persistent_volume_claim.h"
 
 #include "base/quantity.h"
-#include "base/rfc3339.h"
 #include "objects/keys.h"
 #include "objects/volume_snapshot.h"
 
 namespace csidelta::objects {
 
-std::optional<std::string> PersistentVolumeClaim::storage_class() const {
-  const Json* const named = Find({"spec", "storageClassName"});
-  return named != nullptr && named->is_string() ? std::optional(named->get<std::string>())
-                                                : std::nullopt;
-}
-
-std::optional<std::string> PersistentVolumeClaim::attributes_class() const {
-  const Json* const named = Find({"spec", "volumeAttributesClassName"});
+std::optional<std::string> PersistentVolumeClaim::TextIfSet(JsonPath path) const {
+  const Json* const named = Find(path);
   return named != nullptr && named->is_string() ? std::optional(named->get<std::string>())
                                                 : std::nullopt;
 }
@@ -50,9 +43,8 @@ void PersistentVolumeClaim::RaiseRequestedBytes(int64_t bytes) {
 }
 
 void PersistentVolumeClaim::SetSourceSnapshot(absl::string_view snapshot) {
-  Set({"spec", "dataSource"}, {{"apiGroup", kSnapshotGroup},
-                               {"kind", VolumeSnapshot::kKind.kind},
-                               {"name", std::string(snapshot)}});
+  Set({"spec", "dataSource"},
+      {{"apiGroup", kSnapshotGroup}, {"kind", VolumeSnapshot::kKind.kind}, {"name", snapshot}});
 }
 
 bool PersistentVolumeClaim::RemoveOfSpec(absl::string_view field) {
@@ -70,15 +62,7 @@ bool PersistentVolumeClaim::is_being_filled() const {
 }
 
 std::optional<absl::Time> PersistentVolumeClaim::bound_at() const {
-  if (!is_bound()) {
-    return std::nullopt;
-  }
-  for (const Json& entry : ArrayAt({"metadata", "managedFields"})) {
-    if (FindJson(entry, {"fieldsV1", "f:status", "f:phase"}) != nullptr) {
-      return ParseRfc3339(GetString(entry, {"time"}));
-    }
-  }
-  return std::nullopt;
+  return is_bound() ? WrittenAt({"f:status", "f:phase"}) : std::nullopt;
 }
 
 }  // namespace csidelta::objects

@@ -29,7 +29,9 @@ class PersistentVolumeClaim : public ObjectOf<PersistentVolumeClaim> {
 
   // Spec.
   // Nothing while the API server has not put in the default class; "": no provisioner makes it.
-  std::optional<std::string> storage_class() const;
+  std::optional<std::string> storage_class() const {
+    return TextIfSet({"spec", "storageClassName"});
+  }
   VolumeMode mode() const;  // Filesystem where the field is missing, as Kubernetes takes it
   std::string mode_text() const { return Text({"spec", "volumeMode"}); }  // "": missing
   std::vector<std::string> access_modes() const { return Texts({"spec", "accessModes"}); }
@@ -37,7 +39,9 @@ class PersistentVolumeClaim : public ObjectOf<PersistentVolumeClaim> {
     return QuantityAt({"spec", "resources", "requests", "storage"});
   }
   // The VolumeAttributesClass; nothing where the field is missing.
-  std::optional<std::string> attributes_class() const;
+  std::optional<std::string> attributes_class() const {
+    return TextIfSet({"spec", "volumeAttributesClassName"});
+  }
   std::optional<DataSource> data_source() const { return DataSourceAt("dataSource"); }
   std::optional<DataSource> data_source_ref() const { return DataSourceAt("dataSourceRef"); }
   // The VolumeSnapshot of its namespace that it is filled from; "" when from none.
@@ -51,22 +55,20 @@ class PersistentVolumeClaim : public ObjectOf<PersistentVolumeClaim> {
   // The node that the scheduler has chosen for it, where the class waits for that; "".
   std::string selected_node() const;
 
-  void SetStorageClass(absl::string_view name) {
-    Set({"spec", "storageClassName"}, std::string(name));
-  }
+  void SetStorageClass(absl::string_view name) { Set({"spec", "storageClassName"}, name); }
   void SetAttributesClass(absl::string_view name) {
-    Set({"spec", "volumeAttributesClassName"}, std::string(name));
+    Set({"spec", "volumeAttributesClassName"}, name);
   }
-  void SetMode(VolumeMode mode) { Set({"spec", "volumeMode"}, std::string(ToString(mode))); }
+  void SetMode(VolumeMode mode) { Set({"spec", "volumeMode"}, ToString(mode)); }
   void SetAccessModes(const std::vector<std::string>& modes) {
     Set({"spec", "accessModes"}, modes);
   }
   void SetRequestedBytes(int64_t bytes) {
     Set({"spec", "resources", "requests", "storage"}, std::to_string(bytes));
   }
-  void SetVolumeName(absl::string_view name) { Set({"spec", "volumeName"}, std::string(name)); }
+  void SetVolumeName(absl::string_view name) { Set({"spec", "volumeName"}, name); }
   void SetRequestedQuantity(absl::string_view quantity) {  // "20Gi"
-    Set({"spec", "resources", "requests", "storage"}, std::string(quantity));
+    Set({"spec", "resources", "requests", "storage"}, quantity);
   }
   // To at least so many: a provisioner makes no volume smaller than its snapshot.
   void RaiseRequestedBytes(int64_t bytes);
@@ -74,7 +76,7 @@ class PersistentVolumeClaim : public ObjectOf<PersistentVolumeClaim> {
   void SetSourceSnapshot(absl::string_view snapshot);
   // The others of selected_labels() stay.
   void SetSelectedLabel(absl::string_view key, absl::string_view value) {
-    Set({"spec", "selector", "matchLabels", key}, std::string(value));
+    Set({"spec", "selector", "matchLabels", key}, value);
   }
   // Each returns whether it was set: "" is as good as none.
   bool RemoveVolumeName() { return RemoveOfSpec("volumeName"); }
@@ -96,8 +98,7 @@ class PersistentVolumeClaim : public ObjectOf<PersistentVolumeClaim> {
   bool is_being_filled() const;
 
  private:
-  using ObjectOf::ObjectOf;
-
+  std::optional<std::string> TextIfSet(JsonPath path) const;
   std::optional<DataSource> DataSourceAt(absl::string_view field) const;
   bool RemoveOfSpec(absl::string_view field);
 };

@@ -109,17 +109,6 @@ class ProtectedVolume : public ObjectOf<ProtectedVolume> {
   ProtectedVolumeSpec spec() const;
   ProtectedVolumeStatus status() const;
   void SetSpec(const ProtectedVolumeSpec& spec);
-
- private:
-  using ObjectOf::ObjectOf;
 };
-
-// Parts of status, as a merge patch writes each; what is not set is null.
-Json ToJson(const LastGoodBackup& backup);
-Json ToJson(const DeletedBackup& backup);
-Json ToJson(const LastAttempt& attempt);
-Json ToJson(const VolumeBase& base);
-Json ToJson(const Verification& verification);
-Json ToJson(const RepositorySize& size);
 
 }  // namespace csidelta::objects

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "absl/strings/string_view.h"
+#include "base/quantity.h"
 #include "objects/object.h"
 
 namespace csidelta::objects {
@@ -22,9 +23,10 @@ class ResourceQuota : public ObjectOf<ResourceQuota> {
   }
 
  private:
-  using ObjectOf::ObjectOf;
-
-  std::optional<int64_t> CountAt(JsonPath path) const;  // 0 too
+  std::optional<int64_t> CountAt(JsonPath path) const {  // 0 too
+    const absl::StatusOr<int64_t> count = ParseQuantity(Text(path));
+    return count.ok() ? std::optional(*count) : std::nullopt;
+  }
 };
 
 }  // namespace csidelta::objects

@@ -18,9 +18,9 @@ class Restore : public ObjectOf<Restore> {
                              absl::string_view backup, absl::string_view from,
                              absl::string_view into) {
     Restore restore = ObjectOf::Make(velero_namespace, name);
-    restore.Set({"spec"}, {{"backupName", std::string(backup)},
-                           {"includedNamespaces", Json::array({std::string(from)})},
-                           {"namespaceMapping", {{std::string(from), std::string(into)}}}});
+    restore.Set({"spec"}, {{"backupName", backup},
+                           {"includedNamespaces", Json::array({from})},
+                           {"namespaceMapping", {{from, into}}}});
     return restore;
   }
 
@@ -38,9 +38,6 @@ class Restore : public ObjectOf<Restore> {
            now == "FailedValidation";
   }
   std::string failure_reason() const { return Text({"status", "failureReason"}); }
-
- private:
-  using ObjectOf::ObjectOf;
 };
 
 }  // namespace csidelta::objects

@@ -5,6 +5,19 @@
 namespace csidelta::objects {
 namespace {
 
+Json RestrictedContainerSecurity() {
+  return {{"allowPrivilegeEscalation", false},
+          {"readOnlyRootFilesystem", true},
+          {"capabilities", {{"drop", Json::array({"ALL"})}}}};
+}
+
+Json RestrictedPodSecurity() {
+  return {{"runAsNonRoot", true},
+          {"runAsUser", kImageUser},
+          {"runAsGroup", kImageUser},
+          {"seccompProfile", {{"type", "RuntimeDefault"}}}};
+}
+
 Json PathsToJson(const std::vector<VolumePath>& paths, const char* field) {
   Json list = Json::array();
   for (const VolumePath& one : paths) {
@@ -55,19 +68,6 @@ Json ToJson(const PodVolume& volume) {
 }
 
 }  // namespace
-
-Json RestrictedContainerSecurity() {
-  return {{"allowPrivilegeEscalation", false},
-          {"readOnlyRootFilesystem", true},
-          {"capabilities", {{"drop", Json::array({"ALL"})}}}};
-}
-
-Json RestrictedPodSecurity() {
-  return {{"runAsNonRoot", true},
-          {"runAsUser", kImageUser},
-          {"runAsGroup", kImageUser},
-          {"seccompProfile", {{"type", "RuntimeDefault"}}}};
-}
 
 Json ToJson(const RestrictedPod& pod) {
   Json spec = {{"restartPolicy", "Never"},

@@ -48,10 +48,6 @@ struct RestrictedPod {
   std::vector<PodVolume> volumes = {};  // without a PVC: an empty folder, gone with the Pod
 };
 
-// securityContext of such a container, and of such a Pod.
-Json RestrictedContainerSecurity();
-Json RestrictedPodSecurity();
-
 // The spec of a Pod or of a template.
 Json ToJson(const RestrictedPod& pod);
 

@@ -17,11 +17,8 @@ class Secret : public ObjectOf<Secret> {
   // "" where none exists.
   std::string EncodedValue(absl::string_view key) const { return Text({"data", key}); }
 
-  void SetType(absl::string_view type) { Set({"type"}, std::string(type)); }  // such as Opaque
+  void SetType(absl::string_view type) { Set({"type"}, type); }  // such as Opaque
   void SetEncodedData(const std::map<std::string, std::string>& data) { Set({"data"}, data); }
-
- private:
-  using ObjectOf::ObjectOf;
 };
 
 }  // namespace csidelta::objects

@@ -21,10 +21,8 @@ TokenRequest TokenRequest::For(absl::string_view audience, absl::Duration lifeti
 }
 
 void TokenRequest::BindToPod(absl::string_view name, absl::string_view uid) {
-  Set({"spec", "boundObjectRef"}, {{"apiVersion", "v1"},
-                                   {"kind", "Pod"},
-                                   {"name", std::string(name)},
-                                   {"uid", std::string(uid)}});
+  Set({"spec", "boundObjectRef"},
+      {{"apiVersion", "v1"}, {"kind", "Pod"}, {"name", name}, {"uid", uid}});
 }
 
 }  // namespace csidelta::objects

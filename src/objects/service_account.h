@@ -14,9 +14,6 @@ namespace csidelta::objects {
 class ServiceAccount : public ObjectOf<ServiceAccount> {
  public:
   static constexpr KindName kKind = {"", "v1", "serviceaccounts", "ServiceAccount"};
-
- private:
-  using ObjectOf::ObjectOf;
 };
 
 // Who asks.
@@ -29,9 +26,6 @@ class SelfSubjectReview : public ObjectOf<SelfSubjectReview> {
 
   // "system:serviceaccount:NAMESPACE:NAME", or a person.
   std::string username() const { return Text({"status", "userInfo", "username"}); }
-
- private:
-  using ObjectOf::ObjectOf;
 };
 
 // A token of a service account: its subresource "token".
@@ -45,9 +39,6 @@ class TokenRequest : public ObjectOf<TokenRequest> {
 
   std::string token() const { return Text({"status", "token"}); }  // secret
   std::optional<absl::Time> expires_at() const { return TimeAt({"status", "expirationTimestamp"}); }
-
- private:
-  using ObjectOf::ObjectOf;
 };
 
 }  // namespace csidelta::objects

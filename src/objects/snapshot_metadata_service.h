@@ -24,9 +24,6 @@ class SnapshotMetadataService : public ObjectOf<SnapshotMetadataService> {
   std::string audience() const { return Text({"spec", "audience"}); }  // of a caller's token
   // Certificates: base64 of PEM by the schema; some write the PEM itself.
   std::string ca_cert() const { return Text({"spec", "caCert"}); }
-
- private:
-  using ObjectOf::ObjectOf;
 };
 
 }  // namespace csidelta::objects

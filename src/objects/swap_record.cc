@@ -4,7 +4,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "base/json.h"
+#include "base/enum_names.h"
+#include "base/json_fields.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "objects/keys.h"
@@ -22,14 +23,26 @@ bool IsOfKubernetes(absl::string_view finalizer) {
          absl::EndsWith(domain, ".kubernetes.io") || absl::EndsWith(domain, ".k8s.io");
 }
 
-std::optional<SwapSide> ParseSide(absl::string_view text) {
-  for (const SwapSide side : {SwapSide::kOriginal, SwapSide::kRestored}) {
-    if (text == ToString(side)) {
-      return side;
-    }
-  }
-  return std::nullopt;
-}
+constexpr EnumNames<SwapSide, 2> kSides = {{
+    {SwapSide::kOriginal, "original"},
+    {SwapSide::kRestored, "restored"},
+}};
+
+constexpr auto kSwapFields = [](auto& fields, auto& record) {
+  fields("side", record.side, kSides);
+  fields("namespace", record.namespace_name);
+  fields("pvc", record.pvc);
+  fields("snapshot", record.snapshot);
+  fields("snapshotUid", record.snapshot_uid);
+  fields("policy", record.policy);
+  fields("peer", record.peer);
+};
+
+constexpr auto kTemporaryFields = [](auto& fields, auto& record) {
+  fields("pvcUid", record.pvc_uid);
+  fields("snapshot", record.snapshot);
+  fields("snapshotUid", record.snapshot_uid);
+};
 
 bool IsPolicy(absl::string_view text) {
   return text == "Delete" || text == "Retain" || text == "Recycle";
@@ -42,7 +55,7 @@ absl::Status Unreadable(const PersistentVolume& volume, absl::string_view what) 
 }
 
 absl::Status ReadOriginal(const Json& json, const PersistentVolume& volume, SwapRecord& record) {
-  const std::optional<SwapSide> goal = ParseSide(GetString(json, {"goal"}));
+  const std::optional<SwapSide> goal = EnumValue(kSides, GetString(json, {"goal"}));
   const Json* const claim = FindJson(json, {"claim"});
   record.pvc_uid = GetString(json, {"pvcUid"});
   record.safety = GetString(json, {"safety"});
@@ -62,20 +75,12 @@ absl::Status ReadOriginal(const Json& json, const PersistentVolume& volume, Swap
 
 }  // namespace
 
-absl::string_view ToString(SwapSide side) {
-  return side == SwapSide::kOriginal ? "original" : "restored";
-}
+std::string ToString(SwapSide side) { return EnumName(kSides, side); }
 
 std::string FormatSwapRecord(const SwapRecord& record) {
-  Json json = {{"side", std::string(ToString(record.side))},
-               {"namespace", record.namespace_name},
-               {"pvc", record.pvc},
-               {"snapshot", record.snapshot},
-               {"snapshotUid", record.snapshot_uid},
-               {"policy", record.policy},
-               {"peer", record.peer}};
+  Json json = WriteFields(kSwapFields, record);
   if (record.side == SwapSide::kOriginal) {
-    json["goal"] = std::string(ToString(record.goal));
+    json["goal"] = ToString(record.goal);
     json["at"] = record.at.has_value() ? FormatRfc3339(*record.at) : "";
     json["pvcUid"] = record.pvc_uid;
     json["safety"] = record.safety;
@@ -93,38 +98,25 @@ absl::StatusOr<SwapRecord> ParseSwapRecord(const PersistentVolume& volume) {
   if (!json.ok()) {
     return Unreadable(volume, json.status().message());
   }
-  const std::optional<SwapSide> side = ParseSide(GetString(*json, {"side"}));
-  SwapRecord record = {.side = side.value_or(SwapSide::kOriginal),
-                       .namespace_name = GetString(*json, {"namespace"}),
-                       .pvc = GetString(*json, {"pvc"}),
-                       .snapshot = GetString(*json, {"snapshot"}),
-                       .snapshot_uid = GetString(*json, {"snapshotUid"}),
-                       .policy = GetString(*json, {"policy"}),
-                       .peer = GetString(*json, {"peer"})};
-  if (!side.has_value() || record.namespace_name.empty() || record.pvc.empty() ||
-      record.snapshot.empty() || !IsPolicy(record.policy) || record.peer.empty()) {
+  auto record = ReadFields<SwapRecord>(kSwapFields, &*json);
+  if (!EnumValue(kSides, GetString(*json, {"side"})).has_value() || record.namespace_name.empty() ||
+      record.pvc.empty() || record.snapshot.empty() || !IsPolicy(record.policy) ||
+      record.peer.empty()) {
     return Unreadable(volume, "a field is missing");
   }
-  if (*side == SwapSide::kOriginal) {
+  if (record.side == SwapSide::kOriginal) {
     RETURN_IF_ERROR(ReadOriginal(*json, volume, record));
   }
   return record;
 }
 
 std::string FormatTemporaryRecord(const TemporaryRecord& record) {
-  return DumpJson({{"pvcUid", record.pvc_uid},
-                   {"snapshot", record.snapshot},
-                   {"snapshotUid", record.snapshot_uid}});
+  return DumpJson(WriteFields(kTemporaryFields, record));
 }
 
 TemporaryRecord ParseTemporaryRecord(const PersistentVolumeClaim& pvc) {
   const absl::StatusOr<Json> json = ParseJsonObject(pvc.Annotation(kInPlaceRecordAnnotation));
-  if (!json.ok()) {
-    return {};
-  }
-  return {.pvc_uid = GetString(*json, {"pvcUid"}),
-          .snapshot = GetString(*json, {"snapshot"}),
-          .snapshot_uid = GetString(*json, {"snapshotUid"})};
+  return ReadFields<TemporaryRecord>(kTemporaryFields, json.ok() ? &*json : nullptr);
 }
 
 std::vector<std::string> ForeignFinalizers(const PersistentVolumeClaim& pvc) {

@@ -34,7 +34,7 @@ namespace csidelta::objects {
 enum class SwapSide { kOriginal, kRestored };
 
 // "original", "restored".
-absl::string_view ToString(SwapSide side);
+std::string ToString(SwapSide side);
 
 struct SwapRecord {
   SwapSide side = SwapSide::kOriginal;

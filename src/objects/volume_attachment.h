@@ -15,9 +15,6 @@ class VolumeAttachment : public ObjectOf<VolumeAttachment> {
   // The PersistentVolume; "" for one that is inline in a Pod.
   std::string volume_name() const { return Text({"spec", "source", "persistentVolumeName"}); }
   std::string node_name() const { return Text({"spec", "nodeName"}); }
-
- private:
-  using ObjectOf::ObjectOf;
 };
 
 }  // namespace csidelta::objects

@@ -144,16 +144,15 @@ bool VolumeGroupSnapshot::Selects(const Labels& labels) const {
 void VolumeGroupSnapshotContent::SetSource(absl::string_view handle,
                                            const std::vector<std::string>& member_handles) {
   Set({"spec", "source", "groupSnapshotHandles"},
-      {{"volumeGroupSnapshotHandle", std::string(handle)},
-       {"volumeSnapshotHandles", member_handles}});
+      {{"volumeGroupSnapshotHandle", handle}, {"volumeSnapshotHandles", member_handles}});
 }
 
 void VolumeGroupSnapshotContent::SetSnapshot(absl::string_view namespace_name,
                                              absl::string_view name) {
   Set({"spec", "volumeGroupSnapshotRef"}, {{"apiVersion", api_version()},
                                            {"kind", VolumeGroupSnapshot::kKind.kind},
-                                           {"namespace", std::string(namespace_name)},
-                                           {"name", std::string(name)}});
+                                           {"namespace", namespace_name},
+                                           {"name", name}});
 }
 
 std::string VolumeGroupSnapshotContent::NoteForMembers(

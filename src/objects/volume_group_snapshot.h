@@ -40,9 +40,6 @@ class GroupObject : public SnapshotObject<Kind> {
   // A new one.
   static Kind Make(absl::string_view version, absl::string_view namespace_name,
                    absl::string_view name);
-
- protected:
-  using SnapshotObject<Kind>::SnapshotObject;
 };
 
 class VolumeGroupSnapshot : public GroupObject<VolumeGroupSnapshot> {
@@ -60,25 +57,20 @@ class VolumeGroupSnapshot : public GroupObject<VolumeGroupSnapshot> {
     return Text({"spec", "source", "volumeGroupSnapshotContentName"});
   }
   std::optional<absl::Time> taken_at() const { return TimeAt({"status", "creationTime"}); }
-  void SetClassName(absl::string_view name) {
-    Set({"spec", "volumeGroupSnapshotClassName"}, std::string(name));
-  }
+  void SetClassName(absl::string_view name) { Set({"spec", "volumeGroupSnapshotClassName"}, name); }
   // For a group that exists already.
   void SetSourceContent(absl::string_view content) {
-    Set({"spec", "source"}, {{"volumeGroupSnapshotContentName", std::string(content)}});
+    Set({"spec", "source"}, {{"volumeGroupSnapshotContentName", content}});
   }
   // It takes the PVCs of its namespace that have the label.
   void SetSelector(absl::string_view label, absl::string_view value) {
-    Set({"spec", "source", "selector", "matchLabels", label}, std::string(value));
+    Set({"spec", "source", "selector", "matchLabels", label}, value);
   }
   // Its name, uid, kind and binding, without anything else.
   VolumeGroupSnapshot Essence() const;
   // Whether its selector takes a PVC with these labels. A requirement that is not understood counts
   // as met. False for one of an existing content.
   bool Selects(const std::map<std::string, std::string>& labels) const;
-
- private:
-  using GroupObject::GroupObject;
 };
 
 class VolumeGroupSnapshotClass : public ObjectOf<VolumeGroupSnapshotClass> {
@@ -89,9 +81,6 @@ class VolumeGroupSnapshotClass : public ObjectOf<VolumeGroupSnapshotClass> {
   std::string driver() const { return Text({"driver"}); }
   std::string deletion_policy() const { return Text({"deletionPolicy"}); }
   std::string Parameter(absl::string_view key) const { return Text({"parameters", key}); }
-
- private:
-  using ObjectOf::ObjectOf;
 };
 
 // A volume of a group and its snapshot, as the driver calls them.
@@ -122,13 +111,9 @@ class VolumeGroupSnapshotContent : public GroupObject<VolumeGroupSnapshotContent
   std::string handle() const { return Text({"status", "volumeGroupSnapshotHandle"}); }
   // The same, else what a pre-provisioned content was made for; "".
   std::string handle_or_source() const;
-  void SetDriver(absl::string_view driver) { Set({"spec", "driver"}, std::string(driver)); }
-  void SetDeletionPolicy(absl::string_view policy) {
-    Set({"spec", "deletionPolicy"}, std::string(policy));
-  }
-  void SetClassName(absl::string_view name) {
-    Set({"spec", "volumeGroupSnapshotClassName"}, std::string(name));
-  }
+  void SetDriver(absl::string_view driver) { Set({"spec", "driver"}, driver); }
+  void SetDeletionPolicy(absl::string_view policy) { Set({"spec", "deletionPolicy"}, policy); }
+  void SetClassName(absl::string_view name) { Set({"spec", "volumeGroupSnapshotClassName"}, name); }
   // For a group that the driver holds already, and its members' snapshots.
   void SetSource(absl::string_view handle, const std::vector<std::string>& member_handles);
   // The VolumeGroupSnapshot that may bind to it.
@@ -156,9 +141,6 @@ class VolumeGroupSnapshotContent : public GroupObject<VolumeGroupSnapshotContent
   // the handles that a pre-provisioned content was made for. Those without a snapshot handle are
   // left out.
   std::vector<GroupMember> members() const;
-
- private:
-  using GroupObject::GroupObject;
 };
 
 // --- A VolumeSnapshotContent or a VolumeGroupSnapshotContent, whichever `type` is

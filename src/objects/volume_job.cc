@@ -4,236 +4,188 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "absl/types/span.h"
-#include "base/json_field.h"
+#include "base/json_fields.h"
 #include "base/json_section.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
+#include "objects/patch.h"
 
 namespace csidelta::objects {
 namespace {
 
-constexpr JsonField<JobRepository, std::string> kRepositoryTexts[] = {
-    {"address", &JobRepository::address},
-    {"region", &JobRepository::region},
-    {"bucketLookup", &JobRepository::bucket_lookup},
-    {"encryption", &JobRepository::encryption},
-    {"kmsKeyID", &JobRepository::kms_key_id},
-    {"tagging", &JobRepository::tagging},
-};
-constexpr JsonField<JobRepository, bool> kRepositoryFlags[] = {
-    {"insecureTLS", &JobRepository::insecure_tls},
-    {"readOnly", &JobRepository::is_read_only},
-    {"hasCertificates", &JobRepository::has_certificates},
-    {"hasKeyring", &JobRepository::has_keyring},
-};
-constexpr JsonField<JobLimits, int64_t> kLimits[] = {
-    {"memoryBytes", &JobLimits::memory_bytes},
-    {"uploadKiBPerSecond", &JobLimits::upload_kib_per_second},
-    {"downloadKiBPerSecond", &JobLimits::download_kib_per_second},
-};
-constexpr JsonField<UploadWork, std::string> kUploadTexts[] = {
-    {"device", &UploadWork::device},
-    {"host", &UploadWork::host},
-    {"path", &UploadWork::path},
-    {"volumeSnapshot", &UploadWork::volume_snapshot},
-};
-constexpr JsonField<DownloadWork, std::string> kDownloadTexts[] = {
-    {"device", &DownloadWork::device},
-    {"snapshotID", &DownloadWork::snapshot_id},
-};
-constexpr JsonField<ForgetItem, std::string> kForgetTexts[] = {
-    {"snapshotID", &ForgetItem::snapshot_id},
-    {"tag", &ForgetItem::tag},
+constexpr auto kRepositoryFields = [](auto& fields, auto& repository) {
+  fields("address", repository.address, Required());
+  fields("region", repository.region);
+  fields("bucketLookup", repository.bucket_lookup);
+  fields("encryption", repository.encryption);
+  fields("kmsKeyID", repository.kms_key_id);
+  fields("tagging", repository.tagging);
+  fields("insecureTLS", repository.insecure_tls);
+  fields("readOnly", repository.is_read_only);
+  fields("hasCertificates", repository.has_certificates);
+  fields("hasKeyring", repository.has_keyring);
 };
 
-constexpr char kListOfTexts[] = "a list of texts";
-bool IsAnyText(absl::string_view /*text*/) { return true; }
+constexpr auto kLimitFields = [](auto& fields, auto& limits) {
+  fields("memoryBytes", limits.memory_bytes);
+  fields("uploadKiBPerSecond", limits.upload_kib_per_second);
+  fields("downloadKiBPerSecond", limits.download_kib_per_second);
+};
 
-template <typename Struct, typename Value>
-void WriteMembers(const Struct& from, absl::Span<const JsonField<Struct, Value>> fields,
-                  Json& json) {
-  for (const auto& [name, member] : fields) {
-    json[name] = from.*member;
+constexpr auto kUploadFields = [](auto& fields, auto& work) {
+  fields("device", work.device, Required());
+  fields("host", work.host);
+  fields("path", work.path);
+  fields("volumeSnapshot", work.volume_snapshot);
+  fields("tags", work.tags);
+  fields("onFallback", work.on_fallback, kOnFallbackNames);
+};
+
+constexpr auto kDownloadFields = [](auto& fields, auto& work) {
+  fields("device", work.device, Required());
+  fields("snapshotID", work.snapshot_id, Required());
+  fields("onlyDiffering", work.only_differing);
+  fields("startBefore", work.start_before);
+};
+
+constexpr auto kForgetItemFields = [](auto& fields, auto& item) {
+  fields.IfSet("snapshotID", item.snapshot_id);
+  fields.IfSet("tag", item.tag);
+};
+
+constexpr auto kCheckWorkFields = [](auto& fields, auto& work) {
+  fields("parts", work.parts, NumberRange{1, kCheckPartsMax});
+  fields("part", work.part, NumberRange{1, work.parts});
+  fields("readNewerThan", work.read_newer_than);
+  fields("host", work.host);
+  fields("knownTags", work.known_tags);
+  fields("orphansBefore", work.orphans_before);
+};
+
+constexpr auto kForgetFields = [](auto& fields, auto& work) {
+  fields("items", work.items, kForgetItemFields);
+};
+
+constexpr auto kJobFields = [](auto& fields, auto& job) {
+  fields("repository", job.repository, kRepositoryFields);
+  fields("limits", job.limits, kLimitFields);
+  fields("lockWaitSeconds", job.lock_wait);
+  fields("endedPods", job.ended_pods);
+  fields.template OneOf<UploadWork>("upload", job.work, kUploadFields);
+  fields.template OneOf<DownloadWork>("download", job.work, kDownloadFields);
+  fields.template OneOf<ForgetWork>("forget", job.work, kForgetFields);
+  fields.template OneOf<CheckWork>("check", job.work, kCheckWorkFields);
+};
+
+class JobWriter : public JsonFieldWriter {
+ public:
+  template <typename Work>
+  void OneOf(const char* name, const VolumeWork& work, const auto& walk) {
+    const Work* const one = std::get_if<Work>(&work);
+    (*this)(name, one != nullptr ? std::optional(*one) : std::nullopt, walk);
   }
-}
+};
 
-Json WorkJson(const UploadWork& work) {
-  Json json = {{"tags", work.tags}, {"onFallback", ToString(work.on_fallback)}};
-  WriteMembers<UploadWork, std::string>(work, kUploadTexts, json);
-  return json;
-}
+class JobReader {
+ public:
+  explicit JobReader(JsonSection& section) : section_(section) {}
 
-Json WorkJson(const DownloadWork& work) {
-  Json json = {{"onlyDiffering", work.only_differing}, {"startBefore", nullptr}};
-  WriteMembers<DownloadWork, std::string>(work, kDownloadTexts, json);
-  if (work.start_before.has_value()) {
-    json["startBefore"] = FormatRfc3339(*work.start_before);
+  void operator()(const char* name, std::string& text) { section_.Text(name, text); }
+  void operator()(const char* name, std::string& text, Required /*form*/) {
+    section_.Text(name, text);
+    section_.Require(name, !text.empty());
   }
-  return json;
-}
-
-Json WorkJson(const ForgetWork& work) {
-  Json items = Json::array();
-  for (const ForgetItem& item : work.items) {
-    Json json = Json::object();
-    for (const auto& [name, member] : kForgetTexts) {
-      if (!(item.*member).empty()) {
-        json[name] = item.*member;
-      }
+  void operator()(const char* name, bool& flag) { section_.Flag(name, flag); }
+  void operator()(const char* name, int64_t& number, NumberRange range = kAnyCount) {
+    section_.Number(name, range.min, range.max, number);
+  }
+  void operator()(const char* name, std::vector<std::string>& texts) {
+    section_.TextList(name, texts, "a list of texts",
+                      [](absl::string_view /*text*/) { return true; });
+  }
+  void operator()(const char* name, std::optional<absl::Duration>& duration) {
+    int64_t seconds = -1;
+    section_.Number(name, kAnyCount.min, kAnyCount.max, seconds);
+    if (seconds >= 0) {
+      duration = absl::Seconds(seconds);
     }
-    items.push_back(std::move(json));
   }
-  Json json = {{"items", std::move(items)}};
-  for (const auto& [name, member] : kForgetTexts) {
-    json[name] = nullptr;  // where the version before has its only item
+  void operator()(const char* name, std::optional<absl::Time>& time) {
+    std::string text;
+    section_.Text(name, text, "a time as RFC 3339 has it",
+                  [](absl::string_view one) { return ParseRfc3339(one).has_value(); });
+    time = ParseRfc3339(text);
   }
-  return json;
-}
-
-Json WorkJson(const CheckWork& work) {
-  return {{"part", work.part},
-          {"parts", work.parts},
-          {"readNewerThan",
-           work.read_newer_than.has_value() ? Json(FormatRfc3339(*work.read_newer_than)) : Json()},
-          {"host", work.host},
-          {"knownTags", work.known_tags},
-          {"orphansBefore",
-           work.orphans_before.has_value() ? Json(FormatRfc3339(*work.orphans_before)) : Json()}};
-}
-
-const char* NameOf(const UploadWork& /*work*/) { return "upload"; }
-const char* NameOf(const DownloadWork& /*work*/) { return "download"; }
-const char* NameOf(const ForgetWork& /*work*/) { return "forget"; }
-const char* NameOf(const CheckWork& /*work*/) { return "check"; }
-
-template <typename Struct>
-void ReadTexts(JsonSection& section, absl::Span<const JsonField<Struct, std::string>> fields,
-               Struct& out) {
-  for (const auto& [name, member] : fields) {
-    section.Text(name, out.*member);
+  void operator()(const char* name, OnFallback& on_fallback, const auto& names) {
+    std::string text = EnumName(names, on_fallback);
+    section_.Text(name, text, "proceed, warn or fail",
+                  [&](absl::string_view one) { return EnumValue(names, one).has_value(); });
+    on_fallback = EnumValue(names, text).value_or(on_fallback);
   }
-}
-
-void ReadTime(JsonSection& section, const char* name, std::optional<absl::Time>& out) {
-  std::string time;
-  section.Text(name, time, "a time as RFC 3339 has it",
-               [](absl::string_view text) { return ParseRfc3339(text).has_value(); });
-  out = ParseRfc3339(time);
-}
-
-void ReadRepository(JsonSection& section, JobRepository& out) {
-  ReadTexts<JobRepository>(section, kRepositoryTexts, out);
-  for (const auto& [name, member] : kRepositoryFlags) {
-    section.Flag(name, out.*member);
+  template <typename Struct>
+  void operator()(const char* name, Struct& value, const auto& walk) {
+    section_.Inner(name, [&](JsonSection& inner) {
+      JobReader fields(inner);
+      walk(fields, value);
+    });
   }
-  section.Require("address", !out.address.empty());
-}
-
-void ReadLimits(JsonSection& section, JobLimits& out) {
-  for (const auto& [name, member] : kLimits) {
-    section.Number(name, 0, std::numeric_limits<int64_t>::max(), out.*member);
+  // A controller of the version before wrote one item, without a list.
+  void operator()(const char* name, std::vector<ForgetItem>& items, const auto& walk) {
+    const auto read = [&](JsonSection& section) {
+      JobReader fields(section);
+      walk(fields, items.emplace_back());
+      if (items.back().snapshot_id.empty() == items.back().tag.empty()) {
+        section.Refuse("has not one of snapshotID and tag");
+      }
+    };
+    section_.SectionList(name, 1, kForgetItemsMax, read);
+    if (items.empty()) {
+      read(section_);
+    }
   }
-}
-
-void ReadWork(JsonSection& section, UploadWork& out) {
-  ReadTexts<UploadWork>(section, kUploadTexts, out);
-  section.TextList("tags", out.tags, kListOfTexts, IsAnyText);
-  std::string on_fallback = ToString(out.on_fallback);
-  section.Text("onFallback", on_fallback, "proceed, warn or fail",
-               [](absl::string_view text) { return ParseOnFallback(text).has_value(); });
-  out.on_fallback = ParseOnFallback(on_fallback).value_or(out.on_fallback);
-  section.Require("device", !out.device.empty());
-}
-
-void ReadWork(JsonSection& section, DownloadWork& out) {
-  ReadTexts<DownloadWork>(section, kDownloadTexts, out);
-  section.Flag("onlyDiffering", out.only_differing);
-  ReadTime(section, "startBefore", out.start_before);
-  section.Require("device", !out.device.empty());
-  section.Require("snapshotID", !out.snapshot_id.empty());
-}
-
-void ReadItem(JsonSection& section, std::vector<ForgetItem>& out) {
-  ForgetItem item;
-  ReadTexts<ForgetItem>(section, kForgetTexts, item);
-  if (item.snapshot_id.empty() == item.tag.empty()) {
-    section.Refuse("has not one of snapshotID and tag");
+  void IfSet(const char* name, std::string& text) { section_.Text(name, text); }
+  template <typename Work>
+  void OneOf(const char* name, VolumeWork& work, const auto& walk) {
+    section_.Inner(name, [&](JsonSection& inner) {
+      ++kinds_;
+      JobReader fields(inner);
+      walk(fields, work.emplace<Work>());
+    });
   }
-  out.push_back(std::move(item));
-}
 
-// A controller of the version before wrote one item, without a list.
-void ReadWork(JsonSection& section, ForgetWork& out) {
-  out.items.clear();
-  section.SectionList("items", 1, kForgetItemsMax,
-                      [&out](JsonSection& item) { ReadItem(item, out.items); });
-  if (out.items.empty()) {
-    ReadItem(section, out.items);
-  }
-}
+  int kinds() const { return kinds_; }  // of work, how many there were
 
-void ReadWork(JsonSection& section, CheckWork& out) {
-  section.Number("parts", 1, kCheckPartsMax, out.parts);
-  section.Number("part", 1, out.parts, out.part);
-  ReadTime(section, "readNewerThan", out.read_newer_than);
-  section.Text("host", out.host);
-  section.TextList("knownTags", out.known_tags, kListOfTexts, IsAnyText);
-  ReadTime(section, "orphansBefore", out.orphans_before);
-}
+ private:
+  static constexpr NumberRange kAnyCount = {0, std::numeric_limits<int64_t>::max()};
 
-// Reads the work of one kind, if the job has it. `kinds`: how many it has.
-template <typename Work>
-void ReadWorkOf(JsonSection& section, VolumeJob& job, int& kinds) {
-  section.Inner(NameOf(Work()), [&](JsonSection& inner) {
-    ++kinds;
-    ReadWork(inner, job.work.emplace<Work>());
-  });
-}
+  JsonSection& section_;
+  int kinds_ = 0;
+};
 
 }  // namespace
 
 Json ToJson(const VolumeJob& job) {
-  Json repository = Json::object();
-  WriteMembers<JobRepository, std::string>(job.repository, kRepositoryTexts, repository);
-  WriteMembers<JobRepository, bool>(job.repository, kRepositoryFlags, repository);
-  Json limits = Json::object();
-  WriteMembers<JobLimits, int64_t>(job.limits, kLimits, limits);
-  Json json = {{"repository", std::move(repository)},
-               {"limits", std::move(limits)},
-               {"lockWaitSeconds", nullptr},
-               {"endedPods", job.ended_pods},
-               {"upload", nullptr},
-               {"download", nullptr},
-               {"forget", nullptr},
-               {"check", nullptr}};
-  if (job.lock_wait.has_value()) {
-    json["lockWaitSeconds"] = absl::ToInt64Seconds(*job.lock_wait);
+  JobWriter fields;
+  kJobFields(fields, job);
+  Json json = std::move(fields).Take();
+  if (std::holds_alternative<ForgetWork>(job.work)) {
+    for (const char* name : {"snapshotID", "tag"}) {
+      json["forget"][name] = nullptr;  // where the version before has its only item
+    }
   }
-  std::visit([&json](const auto& work) { json[NameOf(work)] = WorkJson(work); }, job.work);
   return json;
 }
+
+Patch& Patch::SetJob(const VolumeJob& job) { return Set({"spec", "job"}, ToJson(job)); }
 
 absl::StatusOr<VolumeJob> ReadJob(const Json& json) {
   VolumeJob job;
   absl::Status status;
   JsonSection section(json, "spec.job", status);
-  section.Inner("repository",
-                [&job](JsonSection& inner) { ReadRepository(inner, job.repository); });
+  JobReader fields(section);
+  kJobFields(fields, job);
   section.Require("repository", !job.repository.address.empty());
-  section.Inner("limits", [&job](JsonSection& inner) { ReadLimits(inner, job.limits); });
-  int64_t lock_wait_seconds = -1;
-  section.Number("lockWaitSeconds", 0, std::numeric_limits<int64_t>::max(), lock_wait_seconds);
-  if (lock_wait_seconds >= 0) {
-    job.lock_wait = absl::Seconds(lock_wait_seconds);
-  }
-  section.TextList("endedPods", job.ended_pods, kListOfTexts, IsAnyText);
-  int kinds = 0;
-  ReadWorkOf<UploadWork>(section, job, kinds);
-  ReadWorkOf<DownloadWork>(section, job, kinds);
-  ReadWorkOf<ForgetWork>(section, job, kinds);
-  ReadWorkOf<CheckWork>(section, job, kinds);
-  if (kinds != 1) {
+  if (fields.kinds() != 1) {
     section.Refuse("has not one of upload, download, forget and check");
   }
   section.Close();

@@ -19,15 +19,7 @@ constexpr char kLastAppliedAnnotation[] = "kubectl.kubernetes.io/last-applied-co
 
 template <typename Kind>
 std::optional<absl::Time> SnapshotObject<Kind>::ready_at() const {
-  if (!is_ready()) {
-    return std::nullopt;
-  }
-  for (const Json& entry : this->ArrayAt({"metadata", "managedFields"})) {
-    if (FindJson(entry, {"fieldsV1", "f:status", "f:readyToUse"}) != nullptr) {
-      return ParseRfc3339(GetString(entry, {"time"}));
-    }
-  }
-  return std::nullopt;
+  return is_ready() ? this->WrittenAt({"f:status", "f:readyToUse"}) : std::nullopt;
 }
 
 std::optional<SnapshotError> ErrorOf(const Json& object) {
@@ -114,16 +106,16 @@ std::string VolumeSnapshotContent::handle_or_source() const {
 void VolumeSnapshotContent::SetSnapshot(absl::string_view namespace_name, absl::string_view name) {
   Set({"spec", "volumeSnapshotRef"}, {{"apiVersion", VolumeSnapshot::kKind.ApiVersion()},
                                       {"kind", VolumeSnapshot::kKind.kind},
-                                      {"namespace", std::string(namespace_name)},
-                                      {"name", std::string(name)}});
+                                      {"namespace", namespace_name},
+                                      {"name", name}});
 }
 
 void VolumeSnapshotContent::ReplaceSnapshot(absl::string_view namespace_name,
                                             absl::string_view name) {
   Remove({"spec", "volumeSnapshotRef", "uid"});
   Remove({"spec", "volumeSnapshotRef", "resourceVersion"});
-  Set({"spec", "volumeSnapshotRef", "name"}, std::string(name));
-  Set({"spec", "volumeSnapshotRef", "namespace"}, std::string(namespace_name));
+  Set({"spec", "volumeSnapshotRef", "name"}, name);
+  Set({"spec", "volumeSnapshotRef", "namespace"}, namespace_name);
 }
 
 VolumeSnapshotContent VolumeSnapshotContent::Essence() const {

@@ -39,9 +39,6 @@ class SnapshotObject : public ObjectOf<Kind> {
   // Leaves out who wrote which field, but for what ready_at() reads, and what kubectl applied last:
   // most of an object.
   void DropWriters();
-
- protected:
-  using ObjectOf<Kind>::ObjectOf;
 };
 
 class VolumeSnapshot : public SnapshotObject<VolumeSnapshot> {
@@ -56,14 +53,12 @@ class VolumeSnapshot : public SnapshotObject<VolumeSnapshot> {
   }
   std::string class_name() const { return Text({"spec", "volumeSnapshotClassName"}); }
   void SetSourcePvc(absl::string_view pvc) {
-    Set({"spec", "source"}, {{"persistentVolumeClaimName", std::string(pvc)}});
+    Set({"spec", "source"}, {{"persistentVolumeClaimName", pvc}});
   }
   void SetSourceContent(absl::string_view content) {
-    Set({"spec", "source"}, {{"volumeSnapshotContentName", std::string(content)}});
+    Set({"spec", "source"}, {{"volumeSnapshotContentName", content}});
   }
-  void SetClassName(absl::string_view name) {
-    Set({"spec", "volumeSnapshotClassName"}, std::string(name));
-  }
+  void SetClassName(absl::string_view name) { Set({"spec", "volumeSnapshotClassName"}, name); }
   void RemoveClassName() { Remove({"spec", "volumeSnapshotClassName"}); }
 
   // Status.
@@ -84,9 +79,6 @@ class VolumeSnapshot : public SnapshotObject<VolumeSnapshot> {
   // The VolumeGroupSnapshot that owns it, in whichever version the controller of its day wrote it.
   std::optional<OwnerReference> group_owner() const;
   bool IsMemberOf(absl::string_view group_snapshot_uid) const;
-
- private:
-  using SnapshotObject::SnapshotObject;
 };
 
 class VolumeSnapshotContent : public SnapshotObject<VolumeSnapshotContent> {
@@ -120,20 +112,14 @@ class VolumeSnapshotContent : public SnapshotObject<VolumeSnapshotContent> {
   // The handle that it was made for; "" unless pre-provisioned.
   std::string source_handle() const { return Text({"spec", "source", "snapshotHandle"}); }
 
-  void SetDriver(absl::string_view driver) { Set({"spec", "driver"}, std::string(driver)); }
-  void SetDeletionPolicy(absl::string_view policy) {
-    Set({"spec", "deletionPolicy"}, std::string(policy));
-  }
-  void SetClassName(absl::string_view name) {
-    Set({"spec", "volumeSnapshotClassName"}, std::string(name));
-  }
+  void SetDriver(absl::string_view driver) { Set({"spec", "driver"}, driver); }
+  void SetDeletionPolicy(absl::string_view policy) { Set({"spec", "deletionPolicy"}, policy); }
+  void SetClassName(absl::string_view name) { Set({"spec", "volumeSnapshotClassName"}, name); }
   void RemoveClassName() { Remove({"spec", "volumeSnapshotClassName"}); }
-  void SetSourceMode(VolumeMode mode) {
-    Set({"spec", "sourceVolumeMode"}, std::string(ToString(mode)));
-  }
+  void SetSourceMode(VolumeMode mode) { Set({"spec", "sourceVolumeMode"}, ToString(mode)); }
   // For a snapshot that the driver has already.
   void SetSourceHandle(absl::string_view handle) {
-    Set({"spec", "source"}, {{"snapshotHandle", std::string(handle)}});
+    Set({"spec", "source"}, {{"snapshotHandle", handle}});
   }
   // The VolumeSnapshot that may bind to it.
   void SetSnapshot(absl::string_view namespace_name, absl::string_view name);
@@ -152,9 +138,6 @@ class VolumeSnapshotContent : public SnapshotObject<VolumeSnapshotContent> {
 
   // Its name, node, handle, time and size, without anything else.
   VolumeSnapshotContent Essence() const;
-
- private:
-  using SnapshotObject::SnapshotObject;
 };
 
 class VolumeSnapshotClass : public ObjectOf<VolumeSnapshotClass> {
@@ -165,9 +148,6 @@ class VolumeSnapshotClass : public ObjectOf<VolumeSnapshotClass> {
   std::string driver() const { return Text({"driver"}); }
   std::string deletion_policy() const { return Text({"deletionPolicy"}); }
   std::string Parameter(absl::string_view key) const { return Text({"parameters", key}); }
-
- private:
-  using ObjectOf::ObjectOf;
 };
 
 }  // namespace csidelta::objects

@@ -6,9 +6,11 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/enum_names.h"
+#include "base/json_fields.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "objects/former_outcome.h"
+#include "objects/patch.h"
 
 namespace csidelta::objects {
 namespace {
@@ -28,11 +30,41 @@ constexpr EnumNames<TaskPhase, 5> kTaskPhases = {{
     {TaskPhase::kInterrupted, "Interrupted"},
 }};
 
-void SetTime(Json& out, const char* name, const std::optional<absl::Time>& time) {
-  if (time.has_value()) {
-    out[name] = FormatRfc3339Seconds(*time);
-  }
-}
+constexpr auto kSubjectFields = [](auto& fields, auto& subject) {
+  fields("kind", subject.kind);
+  fields("namespace", subject.namespace_name);
+  fields("name", subject.name);
+  fields("uid", subject.uid);
+};
+
+constexpr auto kTaskVolumeFields = [](auto& fields, auto& volume) {
+  fields("namespace", volume.namespace_name);
+  fields("claim", volume.claim);
+  fields("claimUID", volume.claim_uid);
+};
+
+constexpr auto kTaskSpecFields = [](auto& fields, auto& spec) {
+  fields("type", spec.kind, kKinds);
+  fields("subject", spec.subject, kSubjectFields);
+  fields("volume", spec.volume, kTaskVolumeFields);
+  fields("cancel", spec.cancel);
+};
+
+// But for the outcome, which has a codec of its own.
+constexpr auto kTaskStatusFields = [](auto& fields, auto& status) {
+  fields("phase", status.phase, kTaskPhases);
+  fields("doneBytes", status.done_bytes);
+  fields("totalBytes", status.total_bytes);
+  fields.IfSet("stage", status.stage);
+  fields.IfSet("startTimestamp", status.started_at, WholeSeconds());
+  fields.IfSet("heartbeatTimestamp", status.heartbeat_at, WholeSeconds());
+  fields.IfSet("completionTimestamp", status.completed_at, WholeSeconds());
+  fields.IfSet("node", status.node);
+};
+
+// Of the status. The last three: of a worker of the version before.
+constexpr const char* kFieldsOfOneRun[] = {
+    "stage", "completionTimestamp", "outcome", "exitCode", "message", "result"};
 
 }  // namespace
 
@@ -54,22 +86,21 @@ OutcomeCause CauseOf(const VolumeTaskStatus& status) {
 }
 
 Json ToJson(const VolumeTaskStatus& status) {
-  Json out = {{"phase", ToString(status.phase)},
-              {"doneBytes", status.done_bytes},
-              {"totalBytes", status.total_bytes}};
-  if (!status.stage.empty()) {
-    out["stage"] = status.stage;
-  }
-  SetTime(out, "startTimestamp", status.started_at);
-  SetTime(out, "heartbeatTimestamp", status.heartbeat_at);
-  SetTime(out, "completionTimestamp", status.completed_at);
-  if (!status.node.empty()) {
-    out["node"] = status.node;
-  }
+  Json json = WriteFields(kTaskStatusFields, status);
   if (status.outcome.has_value()) {
-    out["outcome"] = ToJson(*status.outcome);
+    json["outcome"] = ToJson(*status.outcome);
   }
-  return out;
+  return json;
+}
+
+Patch& Patch::SetStatus(const VolumeTaskStatus& status) {
+  Json fields = ToJson(status);
+  for (const char* name : kFieldsOfOneRun) {
+    if (!fields.contains(name)) {
+      fields[name] = nullptr;  // What the run before this one left.
+    }
+  }
+  return Set({"status"}, std::move(fields));
 }
 
 VolumeTask VolumeTask::Make(absl::string_view namespace_name, absl::string_view name,
@@ -77,41 +108,22 @@ VolumeTask VolumeTask::Make(absl::string_view namespace_name, absl::string_view 
                             const std::map<std::string, std::string>& labels) {
   VolumeTask task = ObjectOf::Make(namespace_name, name);
   task.Set({"metadata", "labels"}, labels);
-  task.Set({"spec"}, {{"type", ToString(spec.kind)},
-                      {"subject",
-                       {{"kind", spec.subject.kind},
-                        {"namespace", spec.subject.namespace_name},
-                        {"name", spec.subject.name},
-                        {"uid", spec.subject.uid}}},
-                      {"volume",
-                       {{"namespace", spec.volume.namespace_name},
-                        {"claim", spec.volume.claim},
-                        {"claimUID", spec.volume.claim_uid}}},
-                      {"cancel", spec.cancel}});
+  task.Set({"spec"}, WriteFields(kTaskSpecFields, spec));
   return task;
 }
 
 TaskSubject VolumeTask::subject() const {
-  return {.kind = Text({"spec", "subject", "kind"}),
-          .namespace_name = Text({"spec", "subject", "namespace"}),
-          .name = Text({"spec", "subject", "name"}),
-          .uid = Text({"spec", "subject", "uid"})};
+  return ReadFields<TaskSubject>(kSubjectFields, Find({"spec", "subject"}));
 }
 
 absl::StatusOr<VolumeTaskSpec> VolumeTask::spec() const {
   const std::string text = Text({"spec", "type"});
-  const std::optional<TaskKind> kind = EnumValue(kKinds, text);
-  if (!kind.has_value()) {
+  if (!EnumValue(kKinds, text).has_value()) {
     return absl::InvalidArgumentError(absl::StrCat("VolumeTask ", namespace_name(), "/", name(),
                                                    ": spec.type is \"", text,
                                                    "\", not Upload, Download, Forget or Check"));
   }
-  return VolumeTaskSpec{.kind = *kind,
-                        .subject = subject(),
-                        .volume = {.namespace_name = Text({"spec", "volume", "namespace"}),
-                                   .claim = Text({"spec", "volume", "claim"}),
-                                   .claim_uid = Text({"spec", "volume", "claimUID"})},
-                        .cancel = is_canceled()};
+  return ReadFields<VolumeTaskSpec>(kTaskSpecFields, Find({"spec"}));
 }
 
 absl::StatusOr<VolumeJob> VolumeTask::job() const {
@@ -134,15 +146,7 @@ absl::StatusOr<VolumeJob> VolumeTask::job() const {
 }
 
 VolumeTaskStatus VolumeTask::status() const {
-  VolumeTaskStatus status;
-  status.phase = EnumValue(kTaskPhases, Text({"status", "phase"})).value_or(TaskPhase::kNone);
-  status.stage = Text({"status", "stage"});
-  status.done_bytes = done_bytes();
-  status.total_bytes = total_bytes();
-  status.started_at = TimeAt({"status", "startTimestamp"});
-  status.heartbeat_at = TimeAt({"status", "heartbeatTimestamp"});
-  status.completed_at = TimeAt({"status", "completionTimestamp"});
-  status.node = Text({"status", "node"});
+  auto status = ReadFields<VolumeTaskStatus>(kTaskStatusFields, Find({"status"}));
   if (const Json* outcome = Find({"status", "outcome"}); outcome != nullptr) {
     status.outcome = ReadOutcome(*outcome);
   } else if (IsLast(status.phase) || status.phase == TaskPhase::kInterrupted) {

@@ -122,9 +122,6 @@ class VolumeTask : public ObjectOf<VolumeTask> {
 
   // Text of all of it that a worker does not change while it moves on.
   std::string WithoutProgress() const;
-
- private:
-  using ObjectOf::ObjectOf;
 };
 
 }  // namespace csidelta::objects

@@ -24,45 +24,30 @@ Json AffinityOf(const WorkerPodSpec& pod) {
   return affinity;
 }
 
-Json Resources(const WorkerPodSpec& pod) {
-  Json resources = Json::object();
-  if (!pod.requests.empty()) {
-    resources["requests"] = pod.requests;
+RestrictedContainer ContainerOf(const WorkerPodSpec& pod) {
+  RestrictedContainer container{
+      .name = kContainer,
+      .image = pod.image,
+      .image_pull_policy = pod.image_pull_policy,
+      .args = pod.args,
+      .requests = pod.requests,
+      .limits = pod.limits,
+      .variables = pod.env,
+      .mounts = {{"secrets", kSecretsPath}, {"scratch", kScratchPath}},
+  };
+  if (!pod.claim.empty()) {
+    container.devices = {{"volume", kVolumePath}};
   }
-  if (!pod.limits.empty()) {
-    resources["limits"] = pod.limits;
-  }
-  return resources;
+  return container;
 }
 
-Json Container(const WorkerPodSpec& pod) {
-  Json container = {
-      {"name", kContainer},
-      {"image", pod.image},
-      {"imagePullPolicy", pod.image_pull_policy},
-      {"command", Json::array({kProgramPath})},
-      {"args", pod.args},
-      {"resources", Resources(pod)},
-      {"securityContext", RestrictedContainerSecurity()},
-      {"terminationMessagePolicy", "FallbackToLogsOnError"},
-      {"volumeMounts",
-       Json::array({{{"name", "secrets"}, {"mountPath", kSecretsPath}, {"readOnly", true}},
-                    {{"name", "scratch"}, {"mountPath", kScratchPath}}})},
-  };
-  Json env = Json::array();
-  for (const auto& [name, value] : pod.env) {
-    env.push_back({{"name", name}, {"value", value}});
-  }
+void AddVariables(Json& container) {
+  Json& env = container["env"];
   env.push_back({{"name", "TMPDIR"}, {"value", kScratchPath}});
   for (const auto& [name, field] :
        {std::pair("NODE_NAME", "spec.nodeName"), std::pair("POD_UID", "metadata.uid")}) {
     env.push_back({{"name", name}, {"valueFrom", {{"fieldRef", {{"fieldPath", field}}}}}});
   }
-  container["env"] = std::move(env);
-  if (!pod.claim.empty()) {
-    container["volumeDevices"] = Json::array({{{"name", "volume"}, {"devicePath", kVolumePath}}});
-  }
-  return container;
 }
 
 Json Volumes(const WorkerPodSpec& pod) {
@@ -75,16 +60,13 @@ Json Volumes(const WorkerPodSpec& pod) {
   return volumes;
 }
 
-Json SecurityContext(const WorkerPodSpec& pod) {
-  Json security = RestrictedPodSecurity();
+void SetUser(const WorkerPodSpec& pod, Json& security) {
   if (pod.has_fixed_user) {
     security["fsGroup"] = kImageUser;
   } else {
     security.erase("runAsUser");
     security.erase("runAsGroup");
   }
-  security["supplementalGroups"] = pod.supplemental_groups;
-  return security;
 }
 
 Json Metadata(const WorkerPodSpec& pod) {
@@ -115,20 +97,16 @@ void SetPlacement(const WorkerPodSpec& pod, Json& spec) {
 }  // namespace
 
 Pod MakeWorkerPod(const WorkerPodSpec& pod) {
-  Json spec = {{"restartPolicy", "Never"},
-               {"terminationGracePeriodSeconds", kGraceSeconds},
-               {"enableServiceLinks", false},
-               {"serviceAccountName", pod.service_account},
-               {"securityContext", SecurityContext(pod)},
-               {"volumes", Volumes(pod)},
-               {"containers", Json::array({Container(pod)})}};
-  Json pull_secrets = Json::array();
-  for (const std::string& name : pod.image_pull_secrets) {
-    pull_secrets.push_back({{"name", name}});
-  }
-  if (!pull_secrets.empty()) {
-    spec["imagePullSecrets"] = pull_secrets;
-  }
+  Json spec = ToJson(RestrictedPod{.grace_seconds = kGraceSeconds,
+                                   .service_account = pod.service_account,
+                                   .supplemental_groups = pod.supplemental_groups,
+                                   .image_pull_secrets = pod.image_pull_secrets,
+                                   .containers = {ContainerOf(pod)}});
+  Json& container = spec["containers"].front();
+  container["volumeMounts"].front()["readOnly"] = true;  // the Secret
+  AddVariables(container);
+  SetUser(pod, spec["securityContext"]);
+  spec["volumes"] = Volumes(pod);
   SetPlacement(pod, spec);
   return Pod::Of(
              {{"apiVersion", "v1"}, {"kind", "Pod"}, {"metadata", Metadata(pod)}, {"spec", spec}})

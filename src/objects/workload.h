@@ -94,9 +94,6 @@ class Pod : public ObjectOf<Pod> {
   NodeSelector required_nodes() const;
   // Has it keep away from nodes that run a Pod with this label, besides what it keeps away from.
   void KeepAwayFrom(absl::string_view label, absl::string_view value);
-
- private:
-  using ObjectOf::ObjectOf;
 };
 
 class StatefulSet : public ObjectOf<StatefulSet> {
@@ -113,9 +110,6 @@ class StatefulSet : public ObjectOf<StatefulSet> {
   // persistentVolumeClaimRetentionPolicy.whenScaled is Delete: it deletes the PVCs of Pods that it
   // scales away.
   bool deletes_when_scaled() const;
-
- private:
-  using ObjectOf::ObjectOf;
 };
 
 }  // namespace csidelta::objects

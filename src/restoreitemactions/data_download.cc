@@ -47,8 +47,7 @@ absl::StatusOr<objects::DataUploadResult> ReadUploadResult(const CallContext& ct
           {.label_selector = absl::StrCat(objects::kPvcNamespaceNameLabel, "=", of_claim, ",",
                                           objects::kRestoreUidLabel, "=",
                                           velero::ValidLabelValue(claim.restore.uid), ",",
-                                          objects::kResourceUsageLabel, "=", kResourceUsage),
-           .field_selector = ""}));
+                                          objects::kResourceUsageLabel, "=", kResourceUsage)}));
   const std::string upload = claim.item_from_backup.Annotation(objects::kDataUploadNameAnnotation);
   if (found.empty()) {
     return absl::NotFoundError(absl::StrCat("claim ", ClaimName(claim), ": the archive of backup ",

@@ -10,7 +10,6 @@
 #include "longhorn/snapshot_retake.h"
 #include "longhorn/types.h"
 #include "restoreitemactions/actions.h"
-#include "restoreitemactions/immediate_action.h"
 #include "velero/backup.h"
 
 namespace csidelta::restoreitemactions {
@@ -25,10 +24,10 @@ constexpr char kAllOfLonghorn[] = "*.longhorn.io";
 // For what longhornRetake asks about one Snapshot, of which there may be thousands.
 constexpr absl::Duration kRetakeTimeMax = absl::Seconds(30);
 
-class LonghornGuardAction : public ImmediateAction {
+class LonghornGuardAction : public velero::ActionOn<velero::RestoreItemAction> {
  public:
   explicit LonghornGuardAction(const csi::Environment& env)
-      : ImmediateAction(kAllOfLonghorn), env_(env), settings_(env) {}
+      : ActionOn(kAllOfLonghorn), env_(env), settings_(env) {}
 
   absl::StatusOr<velero::RestoreItemResult> Execute(
       const CallContext& ctx, const objects::Object& item, const objects::Object& item_from_backup,
@@ -52,7 +51,9 @@ class LonghornGuardAction : public ImmediateAction {
     }
     log_.Note(restore.uid, left_out->resource,
               absl::StrCat(namespace_in_backup, "/", item_from_backup.name()), reason);
-    return Skip();
+    velero::RestoreItemResult result;
+    result.skip_restore = true;
+    return result;
   }
 
  private:

@@ -91,11 +91,13 @@ bool StripNativeMarks(PersistentVolumeClaim& item) {
   return changed;
 }
 
-class LonghornRestoreAction : public velero::RestoreItemAction {
+// Where it is canceled, the PVC goes on waiting for its volume.
+class LonghornRestoreAction : public velero::ActionOn<velero::RestoreItemAction> {
  public:
-  explicit LonghornRestoreAction(const csi::Environment& env) : env_(env) {}
+  explicit LonghornRestoreAction(const csi::Environment& env)
+      : ActionOn("persistentvolumeclaims", absl::StrCat(objects::kLonghornNativeLabel, "=true")),
+        env_(env) {}
 
-  velero::ResourceSelector AppliesTo() const override;
   absl::StatusOr<velero::RestoreItemResult> Execute(const CallContext& ctx,
                                                     const objects::Object& item,
                                                     const objects::Object& item_from_backup,
@@ -103,13 +105,6 @@ class LonghornRestoreAction : public velero::RestoreItemAction {
   absl::StatusOr<velero::OperationProgress> Progress(
       const CallContext& ctx, absl::string_view operation_id,
       const objects::Object& restore_object) override;
-
-  // The PVC goes on waiting for its volume.
-  absl::Status Cancel(const CallContext& /*ctx*/, absl::string_view /*operation_id*/,
-                      const objects::Object& /*restore*/) override;
-  absl::StatusOr<bool> AreAdditionalItemsReady(
-      const CallContext& /*ctx*/, const std::vector<velero::ResourceIdentifier>& /*items*/,
-      const objects::Object& /*restore*/) override;
 
  private:
   // Makes `pvc` one that is filled from its native snapshot. Longhorn makes a volume of it only at
@@ -152,13 +147,6 @@ class LonghornRestoreAction : public velero::RestoreItemAction {
 
   const csi::Environment env_;
 };
-
-velero::ResourceSelector LonghornRestoreAction::AppliesTo() const {
-  velero::ResourceSelector selector;
-  selector.included_resources = {"persistentvolumeclaims"};
-  selector.label_selector = absl::StrCat(objects::kLonghornNativeLabel, "=true");
-  return selector;
-}
 
 absl::StatusOr<velero::RestoreItemResult> LonghornRestoreAction::Execute(
     const CallContext& ctx, const objects::Object& item, const objects::Object& item_from_backup,
@@ -207,18 +195,6 @@ absl::StatusOr<velero::OperationProgress> LonghornRestoreAction::Progress(
     RemoveSource(ctx, *restore, *operation);
   }
   return progress;
-}
-
-absl::Status LonghornRestoreAction::Cancel(const CallContext& /*ctx*/,
-                                           absl::string_view /*operation_id*/,
-                                           const objects::Object& /*restore*/) {
-  return absl::OkStatus();
-}
-
-absl::StatusOr<bool> LonghornRestoreAction::AreAdditionalItemsReady(
-    const CallContext& /*ctx*/, const std::vector<velero::ResourceIdentifier>& /*items*/,
-    const objects::Object& /*restore*/) {
-  return true;
 }
 
 absl::Status LonghornRestoreAction::Fill(const CallContext& ctx, const velero::Restore& restore,

@@ -111,11 +111,10 @@ bool RaiseRequest(const VolumeSnapshot& snapshot, PersistentVolumeClaim& item) {
   return true;
 }
 
-class PvcAction : public velero::RestoreItemAction {
+class PvcAction : public velero::ActionOn<velero::RestoreItemAction> {
  public:
-  explicit PvcAction(const csi::Environment& env) : env_(env) {}
+  explicit PvcAction(const csi::Environment& env) : ActionOn("persistentvolumeclaims"), env_(env) {}
 
-  velero::ResourceSelector AppliesTo() const override;
   absl::StatusOr<velero::RestoreItemResult> Execute(const CallContext& ctx,
                                                     const objects::Object& item,
                                                     const objects::Object& item_from_backup,
@@ -163,12 +162,6 @@ class PvcAction : public velero::RestoreItemAction {
 
   const csi::Environment env_;
 };
-
-velero::ResourceSelector PvcAction::AppliesTo() const {
-  velero::ResourceSelector selector;
-  selector.included_resources = {"persistentvolumeclaims"};
-  return selector;
-}
 
 absl::StatusOr<velero::RestoreItemResult> PvcAction::Execute(
     const CallContext& ctx, const objects::Object& item, const objects::Object& item_from_backup,

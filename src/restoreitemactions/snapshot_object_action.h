@@ -7,7 +7,6 @@
 #include "csi/group_lifecycle.h"
 #include "objects/keys.h"
 #include "objects/object.h"
-#include "restoreitemactions/immediate_action.h"
 #include "velero/backup.h"
 #include "velero/item_action.h"
 
@@ -16,9 +15,9 @@ namespace csidelta::restoreitemactions {
 // What the actions for VolumeSnapshots, their contents and classes have in common: one resource,
 // nothing to restore when the user wants no volumes, and no operation that goes on afterwards.
 template <typename Kind>
-class SnapshotObjectAction : public ImmediateAction {
+class SnapshotObjectAction : public velero::ActionOn<velero::RestoreItemAction> {
  public:
-  using ImmediateAction::ImmediateAction;
+  using ActionOn::ActionOn;
 
   absl::StatusOr<velero::RestoreItemResult> Execute(const CallContext& ctx,
                                                     const objects::Object& item,
@@ -39,6 +38,13 @@ class SnapshotObjectAction : public ImmediateAction {
     ASSIGN_OR_RETURN(const Kind kind, Kind::From(item));
     ASSIGN_OR_RETURN(const Kind kind_from_backup, Kind::From(item_from_backup));
     return RestoreObject(ctx, restore, kind, kind_from_backup);
+  }
+
+ protected:
+  static velero::RestoreItemResult Skip() {
+    velero::RestoreItemResult result;
+    result.skip_restore = true;
+    return result;
   }
 
  private:

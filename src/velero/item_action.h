@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -79,11 +80,12 @@ class BackupItemAction {
   virtual absl::StatusOr<BackupItemResult> Execute(const CallContext& ctx,
                                                    const objects::Object& item,
                                                    const objects::Object& backup) = 0;
+  // These two as they are: of an action that begins no operations.
   virtual absl::StatusOr<OperationProgress> Progress(const CallContext& ctx,
                                                      absl::string_view operation_id,
-                                                     const objects::Object& backup) = 0;
+                                                     const objects::Object& backup);
   virtual absl::Status Cancel(const CallContext& ctx, absl::string_view operation_id,
-                              const objects::Object& backup) = 0;
+                              const objects::Object& backup);
 };
 
 class RestoreItemAction {
@@ -96,14 +98,15 @@ class RestoreItemAction {
                                                     const objects::Object& item,
                                                     const objects::Object& item_from_backup,
                                                     const objects::Object& restore) = 0;
+  // These three as they are: of an action that begins no operations and waits for no items.
   virtual absl::StatusOr<OperationProgress> Progress(const CallContext& ctx,
                                                      absl::string_view operation_id,
-                                                     const objects::Object& restore) = 0;
+                                                     const objects::Object& restore);
   virtual absl::Status Cancel(const CallContext& ctx, absl::string_view operation_id,
-                              const objects::Object& restore) = 0;
+                              const objects::Object& restore);
   virtual absl::StatusOr<bool> AreAdditionalItemsReady(const CallContext& ctx,
                                                        const std::vector<ResourceIdentifier>& items,
-                                                       const objects::Object& restore) = 0;
+                                                       const objects::Object& restore);
 };
 
 class DeleteItemAction {
@@ -121,5 +124,25 @@ class ItemBlockAction {
   virtual absl::StatusOr<std::vector<ResourceIdentifier>> GetRelatedItems(
       const CallContext& ctx, const objects::Object& item, const objects::Object& backup) = 0;
 };
+
+// An action, of one of these kinds, on the items of one resource.
+template <typename Action>
+class ActionOn : public Action {
+ public:
+  // `resource` as "plural" or "plural.group"; "*.group" stands for all of a group.
+  // `label_selector`: "" for items with any labels.
+  explicit ActionOn(std::string resource, std::string label_selector = "") {
+    selector_.included_resources = {std::move(resource)};
+    selector_.label_selector = std::move(label_selector);
+  }
+
+  ResourceSelector AppliesTo() const final { return selector_; }
+
+ private:
+  ResourceSelector selector_;
+};
+
+// The answer about an operation of a backup that was never begun: failed, and why. Pure.
+OperationProgress UnknownOperation(absl::string_view id, absl::Time now);
 
 }  // namespace csidelta::velero

@@ -9,8 +9,10 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/enum_names.h"
 #include "base/status_macros.h"
 #include "objects/keys.h"
+#include "velero/data_reference.h"
 #include "velero/go_duration.h"
 #include "velero/quote.h"
 
@@ -18,79 +20,39 @@ namespace csidelta::velero {
 namespace {
 
 constexpr absl::string_view kFlagForm = "true or false";
-constexpr absl::string_view kGraceForm = "a duration from 1m to 8760h";
 constexpr absl::string_view kWaitForm = "a duration from 1s to 1h";
-constexpr absl::string_view kFallbackForm = "individual or fail";
-constexpr absl::string_view kGroupRestoreForm = "members or preprovisioned";
-constexpr absl::string_view kNamespaceForm = "the name of a namespace";
-constexpr absl::string_view kSwitchForm = "on or off";
-constexpr absl::string_view kItemsForm = "skip or keep";
+
+constexpr EnumNames<bool, 2> kFlags = {{{true, "true"}, {false, "false"}}};
+constexpr EnumNames<bool, 2> kSwitches = {{{true, "on"}, {false, "off"}}};
+constexpr EnumNames<GroupFallback, 2> kFallbacks = {
+    {{GroupFallback::kIndividual, "individual"}, {GroupFallback::kFail, "fail"}}};
+constexpr EnumNames<GroupRestore, 2> kGroupRestores = {
+    {{GroupRestore::kMembers, "members"}, {GroupRestore::kPreprovisioned, "preprovisioned"}}};
+constexpr EnumNames<LonghornItems, 2> kItems = {
+    {{LonghornItems::kSkip, "skip"}, {LonghornItems::kKeep, "keep"}}};
 constexpr std::size_t kKeyBytesCompared = 64;
-constexpr std::size_t kNamespaceBytesMax = 63;
 
-absl::Status WrongValue(absl::string_view key, absl::string_view value, absl::string_view form) {
-  return absl::InvalidArgumentError(absl::StrCat(key, ": ", Quote(value), " is not ", form));
+// Each says whether the value is legal.
+
+template <typename Choice>
+bool ReadChoice(const std::string& value, const EnumNames<Choice, 2>& names, Choice& out) {
+  const std::optional<Choice> choice = EnumValue(names, value);
+  out = choice.value_or(out);
+  return choice.has_value();
 }
 
-absl::StatusOr<bool> ReadFlag(absl::string_view key, absl::string_view value) {
-  if (value != "true" && value != "false") {
-    return WrongValue(key, value, kFlagForm);
-  }
-  return value == "true";
-}
-
-absl::StatusOr<absl::Duration> ReadDuration(absl::string_view key, absl::string_view value,
-                                            absl::Duration least, absl::Duration most,
-                                            absl::string_view form) {
+bool ReadDuration(const std::string& value, absl::Duration least, absl::Duration most,
+                  absl::Duration& out) {
   const absl::StatusOr<absl::Duration> duration = ParseGoDuration(value);
   if (!duration.ok() || *duration < least || *duration > most) {
-    return WrongValue(key, value, form);
+    return false;
   }
-  return *duration;
+  out = *duration;
+  return true;
 }
 
-absl::StatusOr<absl::Duration> ReadWait(absl::string_view key, absl::string_view value) {
-  return ReadDuration(key, value, absl::Seconds(1), absl::Hours(1), kWaitForm);
-}
-
-absl::StatusOr<GroupFallback> ReadFallback(absl::string_view key, absl::string_view value) {
-  if (value != "individual" && value != "fail") {
-    return WrongValue(key, value, kFallbackForm);
-  }
-  return value == "fail" ? GroupFallback::kFail : GroupFallback::kIndividual;
-}
-
-absl::StatusOr<GroupRestore> ReadGroupRestore(absl::string_view key, absl::string_view value) {
-  if (value != "members" && value != "preprovisioned") {
-    return WrongValue(key, value, kGroupRestoreForm);
-  }
-  return value == "members" ? GroupRestore::kMembers : GroupRestore::kPreprovisioned;
-}
-
-// A DNS label, as the API server wants it.
-absl::StatusOr<std::string> ReadNamespace(absl::string_view key, const std::string& value) {
-  const auto may_be_inside = [](char c) {
-    return absl::ascii_islower(c) || absl::ascii_isdigit(c) || c == '-';
-  };
-  if (value.empty() || value.size() > kNamespaceBytesMax || value.front() == '-' ||
-      value.back() == '-' || !std::all_of(value.begin(), value.end(), may_be_inside)) {
-    return WrongValue(key, value, kNamespaceForm);
-  }
-  return value;
-}
-
-absl::StatusOr<bool> ReadSwitch(absl::string_view key, absl::string_view value) {
-  if (value != "on" && value != "off") {
-    return WrongValue(key, value, kSwitchForm);
-  }
-  return value == "on";
-}
-
-absl::StatusOr<LonghornItems> ReadItems(absl::string_view key, absl::string_view value) {
-  if (value != "skip" && value != "keep") {
-    return WrongValue(key, value, kItemsForm);
-  }
-  return value == "skip" ? LonghornItems::kSkip : LonghornItems::kKeep;
+bool ReadWait(const std::string& value, absl::Duration& out) {
+  return ReadDuration(value, absl::Seconds(1), absl::Hours(1), out);
 }
 
 // How many letters must be inserted, removed or replaced to make one of the other.
@@ -123,32 +85,17 @@ absl::string_view NearestKey(absl::string_view unknown) {
 }
 
 absl::Status ReadKey(const std::string& key, const std::string& value, PluginConfig& config) {
-  if (key == "sweepOrphans") {
-    ASSIGN_OR_RETURN(config.sweep_orphans, ReadFlag(key, value));
-  } else if (key == "orphanGracePeriod") {
-    ASSIGN_OR_RETURN(config.orphan_grace_period,
-                     ReadDuration(key, value, absl::Minutes(1), absl::Hours(8760), kGraceForm));
-  } else if (key == "restoreContentWait") {
-    ASSIGN_OR_RETURN(config.restore_content_wait, ReadWait(key, value));
-  } else if (key == "deletionWait") {
-    ASSIGN_OR_RETURN(config.deletion_wait, ReadWait(key, value));
-  } else if (key == "groupFallback") {
-    ASSIGN_OR_RETURN(config.group_fallback, ReadFallback(key, value));
-  } else if (key == "groupRestore") {
-    ASSIGN_OR_RETURN(config.group_restore, ReadGroupRestore(key, value));
-  } else if (key == "longhornNamespace") {
-    ASSIGN_OR_RETURN(config.longhorn_namespace, ReadNamespace(key, value));
-  } else if (key == "longhornGuard") {
-    ASSIGN_OR_RETURN(config.longhorn_guard, ReadSwitch(key, value));
-  } else if (key == "longhornItems") {
-    ASSIGN_OR_RETURN(config.longhorn_items, ReadItems(key, value));
-  } else if (key == "longhornRetake") {
-    ASSIGN_OR_RETURN(config.longhorn_retake, ReadFlag(key, value));
-  } else {
+  const std::vector<PluginConfigKey>& keys = PluginConfigKeys();
+  const auto known = std::find_if(keys.begin(), keys.end(),
+                                  [&](const PluginConfigKey& one) { return one.name == key; });
+  if (known == keys.end()) {
     config.warnings.push_back(absl::StrCat(
         "unknown key ", Quote(key), " is ignored; the nearest known key is ", NearestKey(key)));
+    return absl::OkStatus();
   }
-  return absl::OkStatus();
+  return known->read(value, config) ? absl::OkStatus()
+                                    : absl::InvalidArgumentError(absl::StrCat(
+                                          key, ": ", Quote(value), " is not ", known->legal_form));
 }
 
 std::string FullName(const Json& config_map) {
@@ -166,25 +113,58 @@ bool IsManaged(const objects::Object& config_map) {
 const std::vector<PluginConfigKey>& PluginConfigKeys() {
   static const auto& keys = *new std::vector<PluginConfigKey>{
       {"sweepOrphans", "true", kFlagForm,
-       "Once per backup, remove the volume snapshots that failed backups of this plugin left."},
-      {"orphanGracePeriod", "24h", kGraceForm,
-       "How long nothing may have been seen of a Backup before its volume snapshots are orphans."},
+       "Once per backup, remove the volume snapshots that failed backups of this plugin left.",
+       [](const std::string& value, PluginConfig& config) {
+         return ReadChoice(value, kFlags, config.sweep_orphans);
+       }},
+      {"orphanGracePeriod", "24h", "a duration from 1m to 8760h",
+       "How long nothing may have been seen of a Backup before its volume snapshots are orphans.",
+       [](const std::string& value, PluginConfig& config) {
+         return ReadDuration(value, absl::Minutes(1), absl::Hours(8760),
+                             config.orphan_grace_period);
+       }},
       {"restoreContentWait", "1m", kWaitForm,
-       "How long a restore waits to hear whether the driver still has a snapshot."},
+       "How long a restore waits to hear whether the driver still has a snapshot.",
+       [](const std::string& value, PluginConfig& config) {
+         return ReadWait(value, config.restore_content_wait);
+       }},
       {"deletionWait", "1m", kWaitForm,
-       "How long deleting a backup waits, per snapshot, for the driver to delete it."},
-      {"groupFallback", "individual", kFallbackForm,
-       "What becomes of the PVCs of a volume group that cannot be snapshotted as one."},
-      {"groupRestore", "members", kGroupRestoreForm,
-       "What a volume group is restored as: single volume snapshots, or the group too."},
-      {"longhornNamespace", "longhorn-system", kNamespaceForm, "Where Longhorn is installed."},
-      {"longhornGuard", "on", kSwitchForm,
-       "Leave out of restores which objects of Longhorn would do harm there."},
-      {"longhornItems", "skip", kItemsForm,
-       "Whether backups leave Longhorn's own snapshot objects out."},
+       "How long deleting a backup waits, per snapshot, for the driver to delete it.",
+       [](const std::string& value, PluginConfig& config) {
+         return ReadWait(value, config.deletion_wait);
+       }},
+      {"groupFallback", "individual", "individual or fail",
+       "What becomes of the PVCs of a volume group that cannot be snapshotted as one.",
+       [](const std::string& value, PluginConfig& config) {
+         return ReadChoice(value, kFallbacks, config.group_fallback);
+       }},
+      {"groupRestore", "members", "members or preprovisioned",
+       "What a volume group is restored as: single volume snapshots, or the group too.",
+       [](const std::string& value, PluginConfig& config) {
+         return ReadChoice(value, kGroupRestores, config.group_restore);
+       }},
+      {"longhornNamespace", "longhorn-system", "the name of a namespace",
+       "Where Longhorn is installed.",
+       [](const std::string& value, PluginConfig& config) {
+         config.longhorn_namespace = value;
+         return IsNamespaceName(value);
+       }},
+      {"longhornGuard", "on", "on or off",
+       "Leave out of restores which objects of Longhorn would do harm there.",
+       [](const std::string& value, PluginConfig& config) {
+         return ReadChoice(value, kSwitches, config.longhorn_guard);
+       }},
+      {"longhornItems", "skip", "skip or keep",
+       "Whether backups leave Longhorn's own snapshot objects out.",
+       [](const std::string& value, PluginConfig& config) {
+         return ReadChoice(value, kItems, config.longhorn_items);
+       }},
       {"longhornRetake", "false", kFlagForm,
        "Ask Longhorn for a snapshot of today's data for each of its own that a restore leaves "
-       "out."},
+       "out.",
+       [](const std::string& value, PluginConfig& config) {
+         return ReadChoice(value, kFlags, config.longhorn_retake);
+       }},
   };
   return keys;
 }

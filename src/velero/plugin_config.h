@@ -52,6 +52,7 @@ struct PluginConfigKey {
   absl::string_view default_text;
   absl::string_view legal_form;
   absl::string_view meaning;
+  bool (*read)(const std::string& value, PluginConfig& config);  // whether it is legal
 };
 
 // Every key, in the order of the documentation.

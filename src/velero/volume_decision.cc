@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/enum_names.h"
 #include "base/status_macros.h"
 #include "objects/keys.h"
 #include "velero/data_upload.h"
@@ -26,6 +27,12 @@ constexpr char kSnapshotsOff[] = "spec.snapshotVolumes of the backup is false";
 
 // What the value of our parameter wants for a volume.
 enum class Wish { kSnapshot, kMove, kAsBackupSays, kLonghorn };
+constexpr EnumNames<Wish, 4> kWishes = {{
+    {Wish::kSnapshot, kCsiDeltaSnapshot},
+    {Wish::kMove, kCsiDeltaMove},
+    {Wish::kAsBackupSays, kCsiDeltaTrue},
+    {Wish::kLonghorn, kCsiDeltaLonghorn},
+}};
 
 VolumeDecision LeaveAlone(std::string reason) {
   return {.kind = VolumeDecision::Kind::kLeaveAlone, .reason = std::move(reason)};
@@ -57,17 +64,8 @@ std::optional<VolumeDecision> FindEarlierSnapshot(const DecisionInput& input) {
 
 absl::StatusOr<Wish> ReadWish(const PersistentVolumeClaim& pvc, const PolicyMatch& match,
                               const std::string& value) {
-  if (value == kCsiDeltaSnapshot) {
-    return Wish::kSnapshot;
-  }
-  if (value == kCsiDeltaMove) {
-    return Wish::kMove;
-  }
-  if (value == kCsiDeltaTrue) {
-    return Wish::kAsBackupSays;
-  }
-  if (value == kCsiDeltaLonghorn) {
-    return Wish::kLonghorn;
+  if (const std::optional<Wish> wish = EnumValue(kWishes, value); wish.has_value()) {
+    return *wish;
   }
   return absl::InvalidArgumentError(
       absl::StrCat(ClaimName(pvc), ": ", match.rule, ": parameter ", kCsiDeltaParameter, ": \"",
@@ -144,6 +142,12 @@ VolumeDecision Snapshot(const DecisionInput& input, std::optional<PersistentVolu
                         .pv = *std::move(pv)};
 }
 
+// "": the rule names none.
+std::string SnapshotClassOf(const PolicyMatch& match) {
+  const auto found = match.parameters.find(kSnapshotClassParameter);
+  return found == match.parameters.end() ? "" : found->second;
+}
+
 // A rule of type `custom`.
 absl::StatusOr<VolumeDecision> DecideCustom(const DecisionInput& input, const PolicyMatch& match,
                                             std::optional<PersistentVolume> pv) {
@@ -152,10 +156,9 @@ absl::StatusOr<VolumeDecision> DecideCustom(const DecisionInput& input, const Po
     return LeaveAlone(absl::StrCat(match.rule, " gives this volume to another plugin"));
   }
   ASSIGN_OR_RETURN(const Wish wish, ReadWish(input.pvc, match, value->second));
-  const auto snapshot_class = match.parameters.find(kSnapshotClassParameter);
   VolumeDecision decision =
       Snapshot(input, std::move(pv), absl::StrCat(match.rule, " gives this volume to us"),
-               snapshot_class == match.parameters.end() ? "" : snapshot_class->second, true);
+               SnapshotClassOf(match), true);
   if (decision.kind == VolumeDecision::Kind::kSnapshot && wish == Wish::kLonghorn) {
     return TakeInLonghorn(input.pvc, match, std::move(decision));
   }
@@ -170,10 +173,9 @@ absl::StatusOr<VolumeDecision> DecideCustom(const DecisionInput& input, const Po
 
 VolumeDecision DecideBySnapshotRule(const DecisionInput& input, const PolicyMatch& match,
                                     std::optional<PersistentVolume> pv) {
-  const auto snapshot_class = match.parameters.find(kSnapshotClassParameter);
   VolumeDecision decision =
       Snapshot(input, std::move(pv), absl::StrCat(match.rule, " asks for a volume snapshot"),
-               snapshot_class == match.parameters.end() ? "" : snapshot_class->second, false);
+               SnapshotClassOf(match), false);
   return decision.kind == VolumeDecision::Kind::kSnapshot
              ? HeedDataMovement(input, std::move(decision))
              : std::move(decision);

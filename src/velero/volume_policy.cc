@@ -1,7 +1,6 @@
 #include "velero/volume_policy.h"
 
 #include <algorithm>
-#include <array>
 #include <set>
 #include <utility>
 
@@ -9,6 +8,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/enum_names.h"
 #include "base/json.h"
 #include "base/quantity.h"
 #include "base/status_macros.h"
@@ -52,35 +52,37 @@ namespace {
 using objects::PersistentVolume;
 using objects::PersistentVolumeClaim;
 
-// Fields of a PersistentVolume's spec and what policies call them, in the order in which Velero
-// looks.
-struct VolumeType {
-  absl::string_view field;
-  absl::string_view name;
-};
-constexpr std::array<VolumeType, 22> kVolumeTypes = {
-    {{"awsElasticBlockStore", "awsElasticBlockStore"},
-     {"azureDisk", "azureDisk"},
-     {"azureFile", "azureFile"},
-     {"cephfs", "cephfs"},
-     {"cinder", "cinder"},
-     {"csi", "csi"},
-     {"fc", "fc"},
-     {"flocker", "flocker"},
-     {"flexVolume", "flexVolume"},
-     {"gcePersistentDisk", "gcePersistentDisk"},
-     {"glusterfs", "glusterfs"},
-     {"hostPath", "hostPath"},
-     {"iscsi", "iscsi"},
-     {"local", "local"},
-     {"nfs", "nfs"},
-     {"photonPersistentDisk", "photonPersistentDisk"},
-     {"portworxVolume", "portworxVolume"},
-     {"quobyte", "quobyte"},
-     {"rbd", "rbd"},
-     {"scaleIO", "scaleIO"},
-     {"storageos", "storageOS"},
-     {"vsphereVolume", "vsphereVolume"}}};
+// Fields of a PersistentVolume's spec, in the order in which Velero looks. Policies call them so,
+// but for storageos.
+constexpr absl::string_view kVolumeTypes[] = {"awsElasticBlockStore",
+                                              "azureDisk",
+                                              "azureFile",
+                                              "cephfs",
+                                              "cinder",
+                                              "csi",
+                                              "fc",
+                                              "flocker",
+                                              "flexVolume",
+                                              "gcePersistentDisk",
+                                              "glusterfs",
+                                              "hostPath",
+                                              "iscsi",
+                                              "local",
+                                              "nfs",
+                                              "photonPersistentDisk",
+                                              "portworxVolume",
+                                              "quobyte",
+                                              "rbd",
+                                              "scaleIO",
+                                              "storageos",
+                                              "vsphereVolume"};
+
+constexpr EnumNames<PolicyAction, 4> kActions = {{
+    {PolicyAction::kSkip, "skip"},
+    {PolicyAction::kSnapshot, "snapshot"},
+    {PolicyAction::kFsBackup, "fs-backup"},
+    {PolicyAction::kCustom, "custom"},
+}};
 
 absl::Status WrongValue(absl::string_view key, absl::string_view legal) {
   return absl::InvalidArgumentError(absl::StrCat(key, ": not ", legal));
@@ -262,17 +264,11 @@ absl::Status ReadAction(const Json& action, VolumeRule& rule) {
   if (type.empty()) {
     return absl::InvalidArgumentError("action.type: missing");
   }
-  if (type == "skip") {
-    rule.action = PolicyAction::kSkip;
-  } else if (type == "snapshot") {
-    rule.action = PolicyAction::kSnapshot;
-  } else if (type == "fs-backup") {
-    rule.action = PolicyAction::kFsBackup;
-  } else if (type == "custom") {
-    rule.action = PolicyAction::kCustom;
-  } else {
+  const std::optional<PolicyAction> known = EnumValue(kActions, type);
+  if (!known.has_value()) {
     NotUnderstood(rule, absl::StrCat("action type ", Quote(type), " is not known"));
   }
+  rule.action = known.value_or(rule.action);
   const Json parameters = action.value("parameters", Json::object());
   if (!parameters.is_object() && !parameters.is_null()) {
     return WrongValue("action.parameters", "a map");
@@ -313,9 +309,9 @@ bool IsSubset(const std::map<std::string, std::string>& subset,
 }
 
 absl::string_view VolumeTypeOf(const PersistentVolume& pv) {
-  for (const VolumeType& type : kVolumeTypes) {
-    if (pv.HasSource(type.field)) {
-      return type.name;
+  for (const absl::string_view type : kVolumeTypes) {
+    if (pv.HasSource(type)) {
+      return type == "storageos" ? "storageOS" : type;
     }
   }
   return "";

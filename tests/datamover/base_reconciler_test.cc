@@ -12,6 +12,7 @@
 #include "objects/backup_storage_location.h"
 #include "objects/data_deletion.h"
 #include "objects/keys.h"
+#include "objects/patch.h"
 #include "objects/protected_volume.h"
 #include "tests/datamover/mover_bed.h"
 #include "tests/support/status_matchers.h"
@@ -53,13 +54,15 @@ class BaseReconcilerTest : public ::testing::Test {
         objects::ProtectedVolume::Make("velero", objects::ProtectedVolume::NameOf(uid, "default"));
     record.SetSpec({.pvc_namespace = "shop", .pvc = "data", .pvc_uid = uid, .location = "default"});
     Json json = record.json();
-    json["status"]["lastGoodBackup"] =
-        objects::ToJson(objects::LastGoodBackup{.backup = "nightly",
-                                                .upload = upload,
-                                                .snapshot_id = "snapshot-1",
-                                                .taken_at = bed_.clock.Now() - age,
-                                                .completed_at = bed_.clock.Now() - age,
-                                                .mode = "full"});
+    json.merge_patch(
+        objects::Patch()
+            .SetLastGood(objects::LastGoodBackup{.backup = "nightly",
+                                                 .upload = upload,
+                                                 .snapshot_id = "snapshot-1",
+                                                 .taken_at = bed_.clock.Now() - age,
+                                                 .completed_at = bed_.clock.Now() - age,
+                                                 .mode = "full"})
+            .json());
     bed_.api.Seed(objects::ProtectedVolume::Type(), json);
   }
 

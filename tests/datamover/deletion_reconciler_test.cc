@@ -20,6 +20,7 @@
 #include "k8s/object.h"
 #include "k8s/object_cache.h"
 #include "objects/keys.h"
+#include "objects/patch.h"
 #include "tests/datamover/mover_bed.h"
 #include "tests/support/paths.h"
 #include "tests/support/sanitized.h"
@@ -776,7 +777,7 @@ TEST(DataDeletionSchema, KnowsEveryFieldThatIsWritten) {
   ASSERT_THAT(crd, IsOk());
   const Json properties =
       crd->at("spec").at("versions").at(0).at("schema").at("openAPIV3Schema").at("properties");
-  const Json written = objects::StatusJson({});
+  const Json written = objects::Patch().SetStatus(objects::DataDeletionStatus()).json()["status"];
   for (const auto& [name, value] : written.items()) {
     EXPECT_TRUE(properties.at("status").at("properties").contains(name)) << name;
   }

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "diffsnap/differential_snapshot.h"
+#include "diffsnap/pair_table.h"
 #include "k8s/object.h"
 #include "tests/diffsnap/dsnap_bed.h"
 #include "tests/support/status_matchers.h"

@@ -70,11 +70,5 @@ TEST(DataTransferTest, AnUploadIsReducedToWhatItsArchiveNeeds) {
   EXPECT_FALSE(upload.json()["metadata"].contains("annotations"));
 }
 
-TEST(DataTransferTest, WhatARestoreDidIsOneObject) {
-  EXPECT_EQ(
-      FormatRestoredBytes({.logical = 1, .compared = 2, .written = 3, .zero = 4, .kept = 5}),
-      R"({"compared_bytes":2,"kept_bytes":5,"logical_bytes":1,"written_bytes":3,"zero_bytes":4})");
-}
-
 }  // namespace
 }  // namespace csidelta::objects::data_transfer_test

@@ -40,5 +40,15 @@ TEST(DeviceCopyTest, NumbersAloneNeedNoType) {
   EXPECT_EQ(ParseVolumeCopyResult("{\"zero_bytes\":").zero_bytes, 0);
 }
 
+TEST(DeviceCopyTest, WhatARestoreDidIsOneObject) {
+  EXPECT_EQ(
+      FormatVolumeCopyResult({.logical_bytes = 1,
+                              .compared_bytes = 2,
+                              .written_bytes = 3,
+                              .zero_bytes = 4,
+                              .kept_bytes = 5}),
+      R"({"compared_bytes":2,"kept_bytes":5,"logical_bytes":1,"written_bytes":3,"zero_bytes":4})");
+}
+
 }  // namespace
 }  // namespace csidelta::objects::device_copy_test

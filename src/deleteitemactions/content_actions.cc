@@ -14,16 +14,13 @@
 namespace csidelta::deleteitemactions {
 namespace {
 
-class VolumeSnapshotContentAction : public velero::DeleteItemAction {
+class VolumeSnapshotContentAction : public velero::ActionOn<velero::DeleteItemAction> {
  public:
   VolumeSnapshotContentAction(const csi::Environment& env, std::shared_ptr<GroupDeletions> groups)
-      : env_(env), grace_period_(env), groups_(std::move(groups)) {}
-
-  velero::ResourceSelector AppliesTo() const override {
-    velero::ResourceSelector selector;
-    selector.included_resources = {"volumesnapshotcontents.snapshot.storage.k8s.io"};
-    return selector;
-  }
+      : ActionOn("volumesnapshotcontents.snapshot.storage.k8s.io"),
+        env_(env),
+        grace_period_(env),
+        groups_(std::move(groups)) {}
 
   absl::Status Execute(const CallContext& ctx, const objects::Object& item,
                        const objects::Object& backup_object) override {
@@ -66,11 +63,37 @@ class VolumeSnapshotContentAction : public velero::DeleteItemAction {
   const std::shared_ptr<GroupDeletions> groups_;
 };
 
+class VolumeGroupSnapshotContentAction : public velero::ActionOn<velero::DeleteItemAction> {
+ public:
+  explicit VolumeGroupSnapshotContentAction(std::shared_ptr<GroupDeletions> groups)
+      : ActionOn("volumegroupsnapshotcontents.groupsnapshot.storage.k8s.io"),
+        groups_(std::move(groups)) {}
+
+  absl::Status Execute(const CallContext& ctx, const objects::Object& item,
+                       const objects::Object& backup_object) override {
+    ASSIGN_OR_RETURN(const velero::Backup backup, velero::ParseBackup(backup_object));
+    ASSIGN_OR_RETURN(const auto content, objects::VolumeGroupSnapshotContent::From(item));
+    return groups_->Delete(ctx, content, backup);
+  }
+
+ private:
+  const std::shared_ptr<GroupDeletions> groups_;
+};
+
 }  // namespace
+
+std::shared_ptr<GroupDeletions> MakeGroupDeletions(const csi::Environment& env) {
+  return std::make_shared<GroupDeletions>(env);
+}
 
 std::unique_ptr<velero::DeleteItemAction> MakeVolumeSnapshotContentAction(
     const csi::Environment& env, std::shared_ptr<GroupDeletions> groups) {
   return std::make_unique<VolumeSnapshotContentAction>(env, std::move(groups));
+}
+
+std::unique_ptr<velero::DeleteItemAction> MakeVolumeGroupSnapshotContentAction(
+    std::shared_ptr<GroupDeletions> groups) {
+  return std::make_unique<VolumeGroupSnapshotContentAction>(std::move(groups));
 }
 
 }  // namespace csidelta::deleteitemactions
