@@ -63,9 +63,9 @@ BackupCache::SnapshotClasses(const CallContext& ctx, const velero::Backup& backu
   });
 }
 
-absl::StatusOr<std::shared_ptr<const csi::GroupKinds>> BackupCache::GroupKinds(
+absl::StatusOr<std::shared_ptr<const objects::GroupKinds>> BackupCache::GroupKinds(
     const CallContext& ctx, const velero::Backup& backup) {
-  return group_kinds_.Get(ctx, backup.uid, [&] { return csi::FindGroupKinds(ctx, env_.api); });
+  return group_kinds_.Get(ctx, backup.uid, [&] { return objects::FindGroupKinds(ctx, env_.api); });
 }
 
 absl::StatusOr<std::optional<objects::PersistentVolume>> BackupCache::Volume(

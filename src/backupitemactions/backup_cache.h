@@ -11,11 +11,11 @@
 #include "base/mutex.h"
 #include "csi/environment.h"
 #include "csi/group_lifecycle.h"
-#include "csi/group_types.h"
 #include "csi/namespace_pods.h"
 #include "csi/once_map.h"
 #include "objects/persistent_volume.h"
 #include "objects/persistent_volume_claim.h"
+#include "objects/volume_group_snapshot.h"
 #include "objects/volume_snapshot.h"
 #include "objects/workload.h"
 #include "velero/backup.h"
@@ -43,8 +43,8 @@ class BackupCache {
       const CallContext& ctx, const velero::Backup& backup);
 
   // The group kinds and all VolumeGroupSnapshotClasses. NOT_FOUND when the cluster has none.
-  absl::StatusOr<std::shared_ptr<const csi::GroupKinds>> GroupKinds(const CallContext& ctx,
-                                                                    const velero::Backup& backup);
+  absl::StatusOr<std::shared_ptr<const objects::GroupKinds>> GroupKinds(
+      const CallContext& ctx, const velero::Backup& backup);
 
   // The PersistentVolume of a PVC; nothing where it has none. What a group's formation read is not
   // read again when each member's turn comes.
@@ -65,7 +65,7 @@ class BackupCache {
   csi::OnceMap<velero::VolumePolicies> policies_{8};
   csi::OnceMap<velero::PluginConfig> configs_{8};
   csi::OnceMap<std::vector<objects::VolumeSnapshotClass>> classes_{8};
-  csi::OnceMap<csi::GroupKinds> group_kinds_{8};
+  csi::OnceMap<objects::GroupKinds> group_kinds_{8};
   csi::OnceMap<std::optional<objects::PersistentVolume>> volumes_{csi::kGroupMembersMax};
   Mutex mutex_;
   std::set<std::string> swept_ ABSL_GUARDED_BY(mutex_);  // uids; one process serves few backups

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "base/status_macros.h"
-#include "csi/snapshot_lifecycle.h"
+#include "csi/retry.h"
 #include "k8s/api_client.h"
 #include "longhorn/native_snapshot.h"
 #include "objects/client.h"

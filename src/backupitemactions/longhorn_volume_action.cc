@@ -24,6 +24,7 @@
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "csi/lease_wait.h"
+#include "csi/retry.h"
 #include "csi/snapshot_lifecycle.h"
 #include "csi/volume_lease.h"
 #include "longhorn/native_snapshot.h"
@@ -103,7 +104,7 @@ class LonghornVolumeAction : public velero::ActionOn<velero::BackupItemAction> {
   absl::StatusOr<longhorn::Volume> FindVolume(const CallContext& ctx,
                                               const longhorn::NativeRequest& request);
 
-  // Others' VolumeSnapshots of the PVC are not waited for (csi::AwaitOthers()): drivers may refuse
+  // Others' VolumeSnapshots of the PVC are not waited for (csi::MakeInTurn()): drivers may refuse
   // two at once, and Longhorn's engine takes one after the other.
   absl::StatusOr<longhorn::Snapshot> Take(const CallContext& ctx, const velero::Backup& backup,
                                           const longhorn::NativeRequest& request);
@@ -266,10 +267,7 @@ absl::StatusOr<longhorn::Snapshot> LonghornVolumeAction::Take(
                    csi::VolumeLease::Take(waiting, env_.api, LeaseRequestOf(backup, request)));
   absl::StatusOr<longhorn::Snapshot> taken =
       TakeUnderLease(ctx, backup, request, volume, name, lease);
-  if (const absl::Status released = lease.Release(csi::CleanUpContext(env_.clock), env_.api);
-      !released.ok()) {
-    CSIDELTA_LOG(kInfo, "the volume's turn is left to run out", {"status", released.ToString()});
-  }
+  lease.End(env_.clock, env_.api);
   RETURN_IF_ERROR(taken.status());
   Tell(request, *taken, is_attached, ctx.clock->Now() - asked_at);
   return taken;

@@ -20,6 +20,7 @@
 #include "csi/copy_record.h"
 #include "csi/data_transfer.h"
 #include "csi/moved_group.h"
+#include "csi/retry.h"
 #include "csi/snapshot_class.h"
 #include "csi/snapshot_lifecycle.h"
 #include "longhorn/snapshot_class.h"
@@ -79,7 +80,8 @@ class PvcAction : public velero::ActionOn<velero::BackupItemAction> {
     return absl::StartsWith(operation_id, kUploadPrefix);
   }
 
-  static csi::Transfer UploadOf(const objects::Object& backup, absl::string_view operation_id);
+  static csi::Transfer<DataUpload> UploadOf(const objects::Object& backup,
+                                            absl::string_view operation_id);
 
   // What a claim carries while its group is being made, or its volume restored in place, or longer
   // where the program that did so was killed, is in no archive.
@@ -146,7 +148,7 @@ class PvcAction : public velero::ActionOn<velero::BackupItemAction> {
   // snapshot. Else it stays until a later backup finds it left over.
   absl::StatusOr<DataUpload> RebindResult(const CallContext& ctx, const velero::Backup& backup,
                                           const PersistentVolumeClaim& item,
-                                          const csi::Transfer& transfer,
+                                          const csi::Transfer<DataUpload>& transfer,
                                           const csi::TakenSnapshot& taken);
 
   csi::Environment env_;
@@ -176,17 +178,17 @@ absl::StatusOr<velero::OperationProgress> PvcAction::Progress(const CallContext&
   if (!IsUpload(operation_id)) {
     return velero::UnknownOperation(operation_id, ctx.clock->Now());
   }
-  return csi::TransferProgress<DataUpload>(ctx, env_, UploadOf(backup, operation_id));
+  return UploadOf(backup, operation_id).Progress(ctx, env_);
 }
 
 absl::Status PvcAction::Cancel(const CallContext& ctx, absl::string_view operation_id,
                                const objects::Object& backup) {
-  return IsUpload(operation_id)
-             ? csi::CancelTransfer<DataUpload>(ctx, env_.api, UploadOf(backup, operation_id))
-             : absl::OkStatus();
+  return IsUpload(operation_id) ? UploadOf(backup, operation_id).Cancel(ctx, env_.api)
+                                : absl::OkStatus();
 }
 
-csi::Transfer PvcAction::UploadOf(const objects::Object& backup, absl::string_view operation_id) {
+csi::Transfer<DataUpload> PvcAction::UploadOf(const objects::Object& backup,
+                                              absl::string_view operation_id) {
   return {.namespace_name = backup.namespace_name(), .operation_id = std::string(operation_id)};
 }
 
@@ -417,10 +419,10 @@ absl::StatusOr<velero::BackupItemResult> PvcAction::Move(const CallContext& ctx,
                                                          const velero::Backup& backup,
                                                          const PersistentVolumeClaim& item,
                                                          const VolumeDecision& decision) {
-  const csi::Transfer transfer{.namespace_name = backup.namespace_name,
-                               .operation_id = csi::UploadOperationId(backup.uid, item.uid())};
-  ASSIGN_OR_RETURN(std::optional<DataUpload> upload,
-                   csi::FindTransfer<DataUpload>(ctx, env_.api, transfer));
+  const csi::Transfer<DataUpload> transfer{
+      .namespace_name = backup.namespace_name,
+      .operation_id = csi::UploadOperationId(backup.uid, item.uid())};
+  ASSIGN_OR_RETURN(std::optional<DataUpload> upload, transfer.Find(ctx, env_.api));
   PersistentVolumeClaim claim = item;
   if (!upload.has_value()) {
     ASSIGN_OR_RETURN(const csi::TakenSnapshot taken, TakeToMove(ctx, backup, item, decision));
@@ -479,16 +481,16 @@ absl::StatusOr<csi::TakenSnapshot> PvcAction::TakeToMove(const CallContext& ctx,
 absl::StatusOr<DataUpload> PvcAction::RebindResult(const CallContext& ctx,
                                                    const velero::Backup& backup,
                                                    const PersistentVolumeClaim& item,
-                                                   const csi::Transfer& transfer,
+                                                   const csi::Transfer<DataUpload>& transfer,
                                                    const csi::TakenSnapshot& taken) {
   const std::string snapshot = taken.snapshot.name();
   const absl::StatusOr<DataUpload> upload =
-      csi::EnsureTransfer(ctx, env_.api, transfer,
-                          MakeDataUpload({.backup = backup,
-                                          .claim = item,
-                                          .volume_snapshot = snapshot,
-                                          .snapshot_class = taken.snapshot.class_name(),
-                                          .driver = taken.content.driver()}));
+      transfer.Ensure(ctx, env_.api,
+                      MakeDataUpload({.backup = backup,
+                                      .claim = item,
+                                      .volume_snapshot = snapshot,
+                                      .snapshot_class = taken.snapshot.class_name(),
+                                      .driver = taken.content.driver()}));
   if (upload.ok()) {
     CSIDELTA_LOG(kInfo, "the data mover is asked to move the volume snapshot",
                  {"namespace", item.namespace_name()}, {"pvc", item.name()},
@@ -496,8 +498,7 @@ absl::StatusOr<DataUpload> PvcAction::RebindResult(const CallContext& ctx,
     return upload;
   }
   const CallContext after = csi::CleanUpContext(env_.clock);
-  const absl::StatusOr<std::optional<DataUpload>> there =
-      csi::FindTransfer<DataUpload>(after, env_.api, transfer);
+  const absl::StatusOr<std::optional<DataUpload>> there = transfer.Find(after, env_.api);
   if (there.ok() && there->has_value()) {
     return **there;
   }

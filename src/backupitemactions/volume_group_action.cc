@@ -13,13 +13,13 @@
 #include "base/status_macros.h"
 #include "csi/group_lifecycle.h"
 #include "csi/group_removal.h"
-#include "csi/group_types.h"
 #include "csi/owner_references.h"
 #include "csi/retry.h"
 #include "csi/snapshot_secrets.h"
 #include "objects/client.h"
 #include "objects/group_plan.h"
 #include "objects/keys.h"
+#include "objects/volume_group_snapshot.h"
 #include "velero/backup.h"
 #include "velero/labels.h"
 
@@ -51,7 +51,7 @@ std::map<std::string, std::string> DescribeGroup(const VolumeGroupSnapshotConten
 class VolumeGroupSnapshotAction : public velero::ActionOn<velero::BackupItemAction> {
  public:
   explicit VolumeGroupSnapshotAction(const csi::Environment& env)
-      : ActionOn(k8s::ToString(csi::VolumeGroupSnapshotType("v1"))), env_(env) {}
+      : ActionOn(k8s::ToString(VolumeGroupSnapshot::kKind.TypeOf("v1"))), env_(env) {}
 
   absl::StatusOr<velero::BackupItemResult> Execute(const CallContext& ctx,
                                                    const objects::Object& item,
@@ -105,7 +105,7 @@ absl::StatusOr<velero::BackupItemResult> VolumeGroupSnapshotAction::Execute(
     return velero::BackupItemResult{};
   }
   ASSIGN_OR_RETURN(const auto group, VolumeGroupSnapshot::From(item));
-  const bool own = csi::IsManagedGroup(group, backup);
+  const bool own = csi::IsManaged(group, backup);
   if (backup.Finalizing()) {
     return own ? Finalize(ctx, group, backup) : velero::BackupItemResult{};
   }
@@ -124,7 +124,7 @@ void VolumeGroupSnapshotAction::AddContentAndClass(const VolumeGroupSnapshot& gr
                                                    velero::BackupItemResult& result) {
   if (const std::string class_name = group.class_name(); !class_name.empty()) {
     result.additional_items.push_back(
-        Identify({.type = csi::VolumeGroupSnapshotClassType(group.version()),
+        Identify({.type = objects::VolumeGroupSnapshotClass::kKind.TypeOf(group.version()),
                   .namespace_name = "",
                   .name = class_name}));
   }
@@ -191,13 +191,9 @@ absl::StatusOr<VolumeGroupSnapshotContent> VolumeGroupSnapshotAction::Mark(
           .SetLabel(objects::kGroupNameLabel, group.name())
           .SetAnnotation(objects::kGroupMembersAnnotation,
                          group.Annotation(objects::kGroupMembersAnnotation));
-  VolumeGroupSnapshotContent content;
-  RETURN_IF_ERROR(csi::RetryTransient(ctx, [&]() -> absl::Status {
-    ASSIGN_OR_RETURN(content, objects::Apply<VolumeGroupSnapshotContent>(
-                                  ctx, env_.api, ContentKeyOf(group), patch));
-    return absl::OkStatus();
-  }));
-  return content;
+  return csi::RetryTransient(ctx, [&] {
+    return objects::Apply<VolumeGroupSnapshotContent>(ctx, env_.api, ContentKeyOf(group), patch);
+  });
 }
 
 void VolumeGroupSnapshotAction::Remove(const VolumeGroupSnapshot& group) {
@@ -212,7 +208,7 @@ void VolumeGroupSnapshotAction::Remove(const VolumeGroupSnapshot& group) {
 absl::StatusOr<velero::BackupItemResult> VolumeGroupSnapshotAction::Finalize(
     const CallContext& ctx, const VolumeGroupSnapshot& group, const velero::Backup& backup) {
   if (group.Annotation(objects::kFinalizeAnnotation) == backup.uid) {
-    RETURN_IF_ERROR(csi::RetainAndForgetGroup(ctx, env_.api, group));
+    RETURN_IF_ERROR(csi::RetainAndForget(ctx, env_.api, group));
   }
   velero::BackupItemResult result;
   VolumeGroupSnapshot archived = group;
@@ -225,7 +221,7 @@ absl::StatusOr<velero::BackupItemResult> VolumeGroupSnapshotAction::Finalize(
 
 absl::StatusOr<VolumeGroupSnapshot> VolumeGroupSnapshotAction::FindGroup(
     const CallContext& ctx, const SnapshotOperation& operation) {
-  ASSIGN_OR_RETURN(const csi::GroupKinds kinds, csi::FindGroupKinds(ctx, env_.api));
+  ASSIGN_OR_RETURN(const objects::GroupKinds kinds, objects::FindGroupKinds(ctx, env_.api));
   ASSIGN_OR_RETURN(VolumeGroupSnapshot group,
                    objects::Get<VolumeGroupSnapshot>(
                        ctx, env_.api,
@@ -321,7 +317,7 @@ absl::Status VolumeGroupSnapshotAction::Cancel(const CallContext& ctx,
     return absl::OkStatus();
   }
   RETURN_IF_ERROR(group.status());
-  if (!csi::IsManagedGroup(*group, backup) || group->is_ready()) {
+  if (!csi::IsManaged(*group, backup) || group->is_ready()) {
     return absl::OkStatus();
   }
   CSIDELTA_LOG(kInfo, "removing a volume group snapshot that did not become ready",
@@ -334,7 +330,7 @@ absl::Status VolumeGroupSnapshotAction::Cancel(const CallContext& ctx,
 class VolumeGroupSnapshotContentAction : public velero::ActionOn<velero::BackupItemAction> {
  public:
   explicit VolumeGroupSnapshotContentAction(const csi::Environment& env)
-      : ActionOn(k8s::ToString(csi::VolumeGroupSnapshotContentType("v1"))), env_(env) {}
+      : ActionOn(k8s::ToString(VolumeGroupSnapshotContent::kKind.TypeOf("v1"))), env_(env) {}
 
   // The same when the backup is finalized: what is archived then is a new copy.
   absl::StatusOr<velero::BackupItemResult> Execute(const CallContext& ctx,
@@ -367,9 +363,9 @@ class VolumeGroupSnapshotContentAction : public velero::ActionOn<velero::BackupI
   // VolumeGroupSnapshot was asked for them.
   std::vector<objects::PlannedGroupMember> Members(const CallContext& ctx,
                                                    const VolumeGroupSnapshotContent& content) {
-    std::map<std::string, csi::GroupClaim> claims;  // by volume handle
-    std::vector<csi::GroupMember> noted;
-    for (csi::GroupClaim& claim : Planned(ctx, content)) {
+    std::map<std::string, objects::PlannedGroupMember> claims;  // by volume handle
+    std::vector<objects::GroupMember> noted;
+    for (objects::PlannedGroupMember& claim : Planned(ctx, content)) {
       if (!claim.snapshot_handle.empty()) {
         noted.push_back(
             {.volume_handle = claim.volume_handle, .snapshot_handle = claim.snapshot_handle});
@@ -377,23 +373,21 @@ class VolumeGroupSnapshotContentAction : public velero::ActionOn<velero::BackupI
       std::string volume = claim.volume_handle;
       claims.emplace(std::move(volume), std::move(claim));
     }
-    const std::vector<csi::GroupMember> listed = content.members();
+    const std::vector<objects::GroupMember> listed = content.members();
     std::vector<objects::PlannedGroupMember> members;
-    for (const csi::GroupMember& member : listed.empty() ? noted : listed) {
-      const auto claim = claims.find(member.volume_handle);
-      const bool is_known = claim != claims.end();
-      members.push_back({.pvc = is_known ? claim->second.name : "",
-                         .pvc_uid = is_known ? claim->second.uid : "",
-                         .volume_handle = member.volume_handle,
-                         .snapshot_handle = member.snapshot_handle});
+    for (const objects::GroupMember& member : listed.empty() ? noted : listed) {
+      objects::PlannedGroupMember& planned = claims[member.volume_handle];
+      planned.volume_handle = member.volume_handle;
+      planned.snapshot_handle = member.snapshot_handle;
+      members.push_back(planned);
     }
     return members;
   }
 
   // The snapshot controller may have replaced the content's annotations.
-  std::vector<csi::GroupClaim> Planned(const CallContext& ctx,
-                                       const VolumeGroupSnapshotContent& content) {
-    std::vector<csi::GroupClaim> planned = csi::PlannedMembers(content);
+  std::vector<objects::PlannedGroupMember> Planned(const CallContext& ctx,
+                                                   const VolumeGroupSnapshotContent& content) {
+    std::vector<objects::PlannedGroupMember> planned = csi::PlannedMembers(content);
     if (!planned.empty() || content.Label(objects::kGroupNameLabel).empty()) {
       return planned;
     }

@@ -129,7 +129,7 @@ absl::StatusOr<std::shared_ptr<const GroupOutcome>> VolumeGroups::Take(
 
 absl::Status VolumeGroups::RebindResult(const CallContext& ctx,
                                         const objects::VolumeGroupSnapshot& group) {
-  if (csi::GroupEnteredArchive(group)) {
+  if (csi::EnteredArchive(group)) {
     return absl::OkStatus();
   }
   const k8s::ObjectKey key = group.key();
@@ -216,8 +216,9 @@ absl::StatusOr<VolumeGroups::Members> VolumeGroups::FindMembers(const CallContex
                    {"volume_group", GroupOf(backup, candidate)}, {"reason", reason});
       continue;
     }
-    members.claims.push_back(
-        {.name = candidate.name(), .uid = candidate.uid(), .volume_handle = decision->pv.handle()});
+    members.claims.push_back({.pvc = candidate.name(),
+                              .pvc_uid = candidate.uid(),
+                              .volume_handle = decision->pv.handle()});
     if (members.class_annotation.empty()) {
       members.class_annotation = candidate.Annotation(objects::kGroupSnapshotClassAnnotation);
     }
@@ -228,7 +229,7 @@ absl::StatusOr<VolumeGroups::Members> VolumeGroups::FindMembers(const CallContex
 absl::StatusOr<std::string> VolumeGroups::ChooseClass(const velero::Backup& backup,
                                                       const std::string& driver,
                                                       const Members& members,
-                                                      const csi::GroupKinds& kinds) {
+                                                      const objects::GroupKinds& kinds) {
   const auto annotation = backup.annotations.find(
       absl::StrCat(objects::kBackupGroupSnapshotClassAnnotationPrefix, driver));
   const csi::SnapshotClassWish wish{
@@ -248,7 +249,7 @@ absl::StatusOr<std::string> VolumeGroups::ChooseClass(const velero::Backup& back
 
 absl::StatusOr<GroupOutcome> VolumeGroups::TakeFound(
     const CallContext& ctx, const velero::Backup& backup, const PersistentVolumeClaim& claim,
-    const Members& members, const csi::GroupKinds& kinds, const std::string& class_name,
+    const Members& members, const objects::GroupKinds& kinds, const std::string& class_name,
     bool to_be_moved) {
   const csi::GroupRequest request{.backup = backup,
                                   .namespace_name = claim.namespace_name(),

@@ -11,9 +11,9 @@
 #include "base/call_context.h"
 #include "csi/environment.h"
 #include "csi/group_lifecycle.h"
-#include "csi/group_types.h"
 #include "csi/once_map.h"
 #include "objects/persistent_volume_claim.h"
+#include "objects/volume_group_snapshot.h"
 #include "velero/backup.h"
 #include "velero/volume_decision.h"
 
@@ -54,7 +54,7 @@ class VolumeGroups {
  private:
   // The claims that are taken together.
   struct Members {
-    std::vector<csi::GroupClaim> claims;
+    std::vector<objects::PlannedGroupMember> claims;
     std::string class_annotation;  // what the first claim that says so wants
   };
 
@@ -65,10 +65,10 @@ class VolumeGroups {
                                       const objects::PersistentVolumeClaim& claim,
                                       const velero::VolumeDecision& wanted, Decide decide);
   absl::StatusOr<std::string> ChooseClass(const velero::Backup& backup, const std::string& driver,
-                                          const Members& members, const csi::GroupKinds& kinds);
+                                          const Members& members, const objects::GroupKinds& kinds);
   absl::StatusOr<GroupOutcome> TakeFound(const CallContext& ctx, const velero::Backup& backup,
                                          const objects::PersistentVolumeClaim& claim,
-                                         const Members& members, const csi::GroupKinds& kinds,
+                                         const Members& members, const objects::GroupKinds& kinds,
                                          const std::string& class_name, bool to_be_moved);
 
   // Notes that Velero is told to save the group. FAILED_PRECONDITION where it was told before, by a

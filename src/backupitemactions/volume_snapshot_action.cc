@@ -223,13 +223,8 @@ absl::StatusOr<VolumeSnapshotContent> VolumeSnapshotAction::Label(const CallCont
                                                                   const velero::Backup& backup) {
   const objects::Patch patch =
       objects::Patch().SetLabel(objects::kBackupNameLabel, velero::ValidLabelValue(backup.name));
-  VolumeSnapshotContent labelled;
-  RETURN_IF_ERROR(csi::RetryTransient(ctx, [&]() -> absl::Status {
-    ASSIGN_OR_RETURN(labelled,
-                     objects::Apply<VolumeSnapshotContent>(ctx, env_.api, content, patch));
-    return absl::OkStatus();
-  }));
-  return labelled;
+  return csi::RetryTransient(
+      ctx, [&] { return objects::Apply<VolumeSnapshotContent>(ctx, env_.api, content, patch); });
 }
 
 void VolumeSnapshotAction::Remove(const VolumeSnapshot& item) {

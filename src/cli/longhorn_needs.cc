@@ -14,7 +14,6 @@
 #include "base/json.h"
 #include "base/status_macros.h"
 #include "csi/snapshot_prune.h"
-#include "csi/snapshot_types.h"
 #include "k8s/find.h"
 #include "k8s/read_pages.h"
 #include "longhorn/types.h"
@@ -76,7 +75,7 @@ class NeedsReader {
  private:
   absl::Status ReadContents() {
     const absl::Status read = k8s::ReadPages(
-        ctx_, api_, csi::VolumeSnapshotContentType(), "",
+        ctx_, api_, VolumeSnapshotContent::Type(), "",
         {.label_selector = "", .field_selector = "", .page_items_max = longhorn::kPageItemsMax},
         [&](const std::vector<Json>& page, bool is_first) {
           if (is_first) {
@@ -105,7 +104,7 @@ class NeedsReader {
 
   absl::Status ReadPvcs() {
     const absl::Status read = k8s::ReadPages(
-        ctx_, api_, csi::PersistentVolumeClaimType(), "",
+        ctx_, api_, PersistentVolumeClaim::Type(), "",
         {.label_selector = "", .field_selector = "", .page_items_max = longhorn::kPageItemsMax},
         [&](const std::vector<Json>& page, bool is_first) {
           if (is_first) {

@@ -11,7 +11,6 @@
 #include "cli/snapshot_text.h"
 #include "cli/text.h"
 #include "csi/in_place_copy.h"
-#include "csi/snapshot_types.h"
 #include "k8s/find.h"
 #include "objects/persistent_volume_claim.h"
 
@@ -102,7 +101,7 @@ bool PrefersCopy(const CallContext& ctx, k8s::ApiClient& api, const CopyMethodFl
     return false;
   }
   const absl::StatusOr<std::optional<Json>> found =
-      k8s::Find(ctx, api, csi::ClaimKey(namespace_name, pvc_name));
+      k8s::Find(ctx, api, objects::PersistentVolumeClaim::Key(namespace_name, pvc_name));
   if (!found.ok() || !found->has_value()) {
     return false;
   }

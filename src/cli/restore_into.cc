@@ -15,9 +15,9 @@
 #include "csi/mover_restore.h"
 #include "csi/restore_guard.h"
 #include "csi/snapshot_import.h"
-#include "csi/snapshot_types.h"
 #include "datamover/settings.h"
 #include "k8s/access_review.h"
+#include "objects/config_map.h"
 
 namespace csidelta::cli {
 namespace {
@@ -154,7 +154,7 @@ absl::Status RestoreIntoRun::CheckSwitchedOn() {
 absl::StatusOr<std::optional<datamover::MoverSettings>> RestoreIntoRun::ReadMoverSettings() {
   RETURN_IF_ERROR(k8s::RequireAccess(ctx_, *api_,
                                      {.verb = "get",
-                                      .type = csi::ConfigMapType(),
+                                      .type = objects::ConfigMap::Type(),
                                       .namespace_name = flags_.mover_namespace,
                                       .name = datamover::kSettingsConfigMap},
                                      csi::kSnapshotAdminRole));

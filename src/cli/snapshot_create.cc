@@ -31,9 +31,9 @@
 #include "csi/snapshot_retention.h"
 #include "csi/snapshot_room.h"
 #include "csi/snapshot_source.h"
-#include "csi/snapshot_types.h"
 #include "csi/volume_guard.h"
 #include "k8s/find.h"
+#include "objects/volume_snapshot.h"
 
 namespace csidelta::cli {
 namespace {
@@ -416,7 +416,8 @@ absl::Status SnapshotCreateCommand::MakeRoomAhead(const CallContext& ctx, k8s::A
       continue;  // The others are taken.
     }
     RETURN_IF_ERROR(free);
-    const k8s::ObjectKey key = csi::VolumeSnapshotKey(one.source.pvc.namespace_name(), one.name);
+    const k8s::ObjectKey key =
+        objects::VolumeSnapshot::Key(one.source.pvc.namespace_name(), one.name);
     if (!one.may_join || !k8s::Find(ctx, api, key).value_or(std::nullopt).has_value()) {
       needed.push_back(&one);
     }

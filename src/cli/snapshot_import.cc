@@ -14,8 +14,8 @@
 #include "csi/promotion.h"
 #include "csi/snapshot_import.h"
 #include "csi/snapshot_state.h"
-#include "csi/snapshot_types.h"
 #include "k8s/find.h"
+#include "objects/volume_snapshot.h"
 
 namespace csidelta::cli {
 namespace {
@@ -128,7 +128,7 @@ absl::Status SnapshotImportCommand::Await(const CallContext& limited, k8s::ApiCl
 absl::Status SnapshotImportCommand::Refresh(const CallContext& ctx, k8s::ApiClient& api,
                                             VolumeSnapshot& snapshot) {
   const absl::StatusOr<std::optional<Json>> now =
-      k8s::Find(ctx, api, csi::VolumeSnapshotKey(snapshot.namespace_name(), snapshot.name()));
+      k8s::Find(ctx, api, VolumeSnapshot::Key(snapshot.namespace_name(), snapshot.name()));
   if (now.ok() && now->has_value()) {
     ASSIGN_OR_RETURN(snapshot, VolumeSnapshot::Of(**now));
   }

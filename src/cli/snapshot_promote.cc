@@ -20,8 +20,8 @@
 #include "csi/borrowed_snapshot.h"
 #include "csi/promotion.h"
 #include "csi/promotion_names.h"
-#include "csi/snapshot_types.h"
 #include "k8s/find.h"
+#include "objects/volume_snapshot.h"
 
 namespace csidelta::cli {
 namespace {
@@ -280,7 +280,7 @@ absl::StatusOr<std::vector<VolumeSnapshot>> SnapshotPromoteCommand::ReadSnapshot
     ASSIGN_OR_RETURN(snapshots, csi::SnapshotsOfSet(limited, api, namespace_, set_));
   } else {
     ASSIGN_OR_RETURN(const std::optional<Json> found,
-                     k8s::Find(limited, api, csi::VolumeSnapshotKey(namespace_, words_.front())));
+                     k8s::Find(limited, api, VolumeSnapshot::Key(namespace_, words_.front())));
     if (!found.has_value()) {
       return absl::NotFoundError(
           absl::StrCat("VolumeSnapshot ", namespace_, "/", words_.front(),

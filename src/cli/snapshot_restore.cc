@@ -14,10 +14,10 @@
 #include "cli/snapshot_text.h"
 #include "cli/text.h"
 #include "csi/promotion.h"
-#include "csi/snapshot_types.h"
 #include "csi/volume_guard.h"
 #include "csi/volume_swap.h"
 #include "k8s/find.h"
+#include "objects/volume_snapshot.h"
 
 namespace csidelta::cli {
 namespace {
@@ -389,7 +389,7 @@ absl::StatusOr<std::vector<SwapTarget>> SnapshotRestoreCommand::Targets(const Ca
                        .takes_safety_snapshot = takes_safety};
   if (!name_.empty()) {
     ASSIGN_OR_RETURN(std::optional<Json> found,
-                     k8s::Find(ctx, api, csi::VolumeSnapshotKey(namespace_, name_)));
+                     k8s::Find(ctx, api, VolumeSnapshot::Key(namespace_, name_)));
     if (found.has_value()) {
       ASSIGN_OR_RETURN(target.snapshot, VolumeSnapshot::Of(*std::move(found)));
     }

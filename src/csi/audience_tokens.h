@@ -1,11 +1,9 @@
 #pragma once
 
 #include <map>
-#include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
 #include "base/mutex.h"

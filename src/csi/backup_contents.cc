@@ -61,8 +61,8 @@ absl::Status RemoveContent(const CallContext& ctx, const Environment& env,
                            const BackupContent& content, const std::string& policy) {
   RETURN_IF_ERROR(SetContentPolicy(ctx, env, content.content, policy));
   if (content.snapshot.has_value()) {
-    RETURN_IF_ERROR(k8s::IgnoreNotFound(env.api.Delete(
-        ctx, content.snapshot->key(), {.uid = content.snapshot->uid(), .resource_version = ""})));
+    RETURN_IF_ERROR(k8s::IgnoreNotFound(
+        env.api.Delete(ctx, content.snapshot->key(), {.uid = content.snapshot->uid()})));
   }
   // Only now: a content that is being deleted already goes with the mark at once, and for a
   // VolumeSnapshot that still lives the controller would have another snapshot taken.
@@ -73,8 +73,8 @@ absl::Status RemoveContent(const CallContext& ctx, const Environment& env,
         ctx, env.api, content.content.key(),
         objects::Patch().SetAnnotation(objects::kContentBeingDeletedAnnotation, "yes"))));
   }
-  return k8s::IgnoreNotFound(env.api.Delete(
-      ctx, content.content.key(), {.uid = content.content.uid(), .resource_version = ""}));
+  return k8s::IgnoreNotFound(
+      env.api.Delete(ctx, content.content.key(), {.uid = content.content.uid()}));
 }
 
 absl::Status WriteHandle(const CallContext& ctx, const Environment& env, const k8s::ObjectKey& key,

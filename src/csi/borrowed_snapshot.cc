@@ -7,9 +7,9 @@
 #include "absl/strings/str_join.h"
 #include "base/crypto.h"
 #include "base/status_macros.h"
+#include "csi/retry.h"
 #include "csi/snapshot_import.h"
 #include "csi/snapshot_lifecycle.h"
-#include "csi/snapshot_types.h"
 #include "k8s/access_review.h"
 #include "objects/client.h"
 
@@ -24,36 +24,22 @@ constexpr int kAttemptsMax = 20;  // VolumeSnapshots of one PVC that are being d
 
 absl::Status CheckBorrowRights(const CallContext& ctx, k8s::ApiClient& api,
                                const BorrowRequest& request) {
-  struct Right {
-    const char* verb;
-    const k8s::ResourceType& type;
-    const std::string& space;
-    const char* role;
-    std::string name = {};
-  };
   const std::string& here = request.wish.namespace_name;
-  const std::string cluster;
-  const std::vector<Right> rights = {
-      {"get", VolumeSnapshotType(), request.source_namespace, kSnapshotUserRole,
-       request.snapshot_name},
-      {"get", PersistentVolumeClaimType(), here, kSnapshotUserRole},
-      {"create", PersistentVolumeClaimType(), here, kSnapshotUserRole},
-      {"delete", PersistentVolumeClaimType(), here, kSnapshotUserRole},
-      {"get", VolumeSnapshotType(), here, kSnapshotUserRole},
-      {"create", VolumeSnapshotType(), here, kSnapshotUserRole},
-      {"delete", VolumeSnapshotType(), here, kSnapshotUserRole},
-      {"list", StorageClassType(), cluster, kSnapshotReaderRole},
-      {"get", VolumeSnapshotContentType(), cluster, kSnapshotReaderRole},
-      {"create", VolumeSnapshotContentType(), cluster, kSnapshotAdminRole},
-      {"patch", VolumeSnapshotContentType(), cluster, kSnapshotAdminRole},
-      {"delete", VolumeSnapshotContentType(), cluster, kSnapshotAdminRole}};
-  for (const Right& right : rights) {
-    RETURN_IF_ERROR(k8s::RequireAccess(
-        ctx, api,
-        {.verb = right.verb, .type = right.type, .namespace_name = right.space, .name = right.name},
-        right.role));
-  }
-  return absl::OkStatus();
+  return k8s::RequireAccess(
+      ctx, api,
+      {{{"get", VolumeSnapshot::Type(), request.source_namespace, request.snapshot_name},
+        kSnapshotUserRole},
+       {{"get", PersistentVolumeClaim::Type(), here}, kSnapshotUserRole},
+       {{"create", PersistentVolumeClaim::Type(), here}, kSnapshotUserRole},
+       {{"delete", PersistentVolumeClaim::Type(), here}, kSnapshotUserRole},
+       {{"get", VolumeSnapshot::Type(), here}, kSnapshotUserRole},
+       {{"create", VolumeSnapshot::Type(), here}, kSnapshotUserRole},
+       {{"delete", VolumeSnapshot::Type(), here}, kSnapshotUserRole},
+       {{"list", objects::StorageClass::Type()}, kSnapshotReaderRole},
+       {{"get", VolumeSnapshotContent::Type()}, kSnapshotReaderRole},
+       {{"create", VolumeSnapshotContent::Type()}, kSnapshotAdminRole},
+       {{"patch", VolumeSnapshotContent::Type()}, kSnapshotAdminRole},
+       {{"delete", VolumeSnapshotContent::Type()}, kSnapshotAdminRole}});
 }
 
 StaticPair BorrowedPair(const VolumeSnapshot& source, const VolumeSnapshotContent& content,
@@ -131,7 +117,7 @@ class Borrower {
         const VolumeSnapshot lent,
         AwaitUsableSnapshot(ctx_, api_, plan_.pair.namespace_name, plan_.pair.snapshot_name));
     const SnapshotStatus status = StatusOf(lent, {});
-    if (status.state != SnapshotState::kReady && status.state != SnapshotState::kUnverified) {
+    if (!IsUsable(status.state)) {
       return absl::FailedPreconditionError(
           absl::StrCat("VolumeSnapshot ", lent.namespace_name(), "/", lent.name(), " is ",
                        ToString(status.state), ": ", status.conditions.front().message));

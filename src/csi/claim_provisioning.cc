@@ -5,7 +5,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "csi/snapshot_types.h"
 #include "objects/client.h"
 #include "objects/event.h"
 #include "objects/persistent_volume.h"
@@ -40,8 +39,7 @@ absl::StatusOr<std::vector<Event>> EventsOf(const CallContext& ctx, k8s::ApiClie
                                             absl::string_view more_fields) {
   return objects::List<Event>(
       ctx, api, claim.namespace_name(),
-      {.label_selector = "",
-       .field_selector = absl::StrCat("involvedObject.uid=", claim.uid(), more_fields)});
+      {.field_selector = absl::StrCat("involvedObject.uid=", claim.uid(), more_fields)});
 }
 
 // The newest of the events for the object with this uid, of this reason ("": of any); null when
@@ -138,7 +136,7 @@ absl::StatusOr<std::string> WhyVolumeIsForeign(const CallContext& ctx, k8s::ApiC
                                                absl::string_view driver) {
   const std::string name = claim.volume_name();
   ASSIGN_OR_RETURN(const PersistentVolume volume,
-                   objects::Get<PersistentVolume>(ctx, api, VolumeKey(name)));
+                   objects::Get<PersistentVolume>(ctx, api, PersistentVolume::Key("", name)));
   const std::string owner = volume.pvc_uid();
   if (!owner.empty() && owner != claim.uid()) {
     return absl::StrCat("volume ", name, " belongs to another claim");

@@ -10,7 +10,6 @@
 #include "base/status_macros.h"
 #include "csi/claim_provisioning.h"
 #include "csi/in_place_volume.h"
-#include "csi/snapshot_types.h"
 #include "k8s/find.h"
 #include "objects/client.h"
 #include "objects/keys.h"
@@ -33,7 +32,7 @@ absl::StatusOr<std::optional<PersistentVolume>> FindVolumeOf(const CallContext& 
                                                              const PersistentVolumeClaim& claim) {
   const std::string name =
       claim.volume_name().empty() ? absl::StrCat("pvc-", claim.uid()) : claim.volume_name();
-  return objects::Find<PersistentVolume>(ctx, api, VolumeKey(name));
+  return objects::Find<PersistentVolume>(ctx, api, PersistentVolume::Key("", name));
 }
 
 // It was made for `claim`, and its data is nothing but what the mover wrote there.

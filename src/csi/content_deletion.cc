@@ -9,7 +9,6 @@
 #include "base/status_macros.h"
 #include "csi/backup_contents.h"
 #include "csi/deletion_proof.h"
-#include "csi/orphan_sweep.h"
 #include "csi/static_content.h"
 #include "k8s/find.h"
 #include "objects/client.h"
@@ -94,22 +93,23 @@ absl::StatusOr<VolumeSnapshotContent> TemporaryContent(
     const CallContext& ctx, const Environment& env, const Target& target,
     const VolumeSnapshotContent& archived_content) {
   ASSIGN_OR_RETURN(const auto classes, ListSnapshotClasses(ctx, env));
-  StaticContent content;
-  content.name = DeletionContentName(target.driver, target.handle);
-  content.driver = target.driver;
-  content.handle = target.handle;
-  content.snapshot_namespace = env.velero_namespace;
-  content.snapshot_name = content.name;
-  content.deletion_policy = "Delete";
-  content.class_name = ClassOfDriver(classes, target.driver, archived_content.class_name());
-  content.labels = {{objects::kCsiDeltaLabel, env.velero_namespace},
-                    {objects::kBackupNameLabel, target.backup_label}};
+  const std::string name = DeletionContentName(target.driver, target.handle);
+  StaticContent content = {
+      .name = name,
+      .driver = target.driver,
+      .handle = target.handle,
+      .snapshot_namespace = env.velero_namespace,
+      .snapshot_name = name,
+      .deletion_policy = "Delete",
+      .class_name = ClassOfDriver(classes, target.driver, archived_content.class_name()),
+      .labels = {{objects::kCsiDeltaLabel, env.velero_namespace},
+                 {objects::kBackupNameLabel, target.backup_label}},
+      .annotations = DeletionSecretAnnotations(archived_content),
+      // Nothing is bound to it, so the snapshot controller would not protect it.
+      .finalizers = {objects::kContentBoundProtectionFinalizer, objects::kDeletionFinalizer}};
   if (const std::string node = archived_content.Label(objects::kManagedByLabel); !node.empty()) {
     content.labels.emplace(objects::kManagedByLabel, node);
   }
-  content.annotations = DeletionSecretAnnotations(archived_content);
-  // Nothing is bound to it, so the snapshot controller would not protect it.
-  content.finalizers = {objects::kContentBoundProtectionFinalizer, objects::kDeletionFinalizer};
   return MakeStaticContent(content);
 }
 
@@ -175,8 +175,7 @@ absl::StatusOr<DeletionResult> DeleteSnapshotOfBackup(const CallContext& ctx,
       const std::vector<VolumeSnapshotContent> contents,
       objects::List<VolumeSnapshotContent>(
           ctx, env.api, "",
-          {.label_selector = absl::StrCat(objects::kBackupNameLabel, "=", target.backup_label),
-           .field_selector = ""}));
+          {.label_selector = absl::StrCat(objects::kBackupNameLabel, "=", target.backup_label)}));
   std::vector<VolumeSnapshotContent> owned;
   for (const VolumeSnapshotContent& content : contents) {
     if (!HasTarget(content, target) || IsPendingDeletion(content)) {
@@ -204,8 +203,7 @@ absl::StatusOr<int> FinishSnapshotDeletions(const CallContext& ctx, const Enviro
       const std::vector<VolumeSnapshotContent> contents,
       objects::List<VolumeSnapshotContent>(
           ctx, env.api, "",
-          {.label_selector = absl::StrCat(objects::kCsiDeltaLabel, "=", env.velero_namespace),
-           .field_selector = ""}));
+          {.label_selector = absl::StrCat(objects::kCsiDeltaLabel, "=", env.velero_namespace)}));
   const absl::Time end = ctx.clock->Now() + kFinishTimeMax;
   int proven = 0;
   for (const VolumeSnapshotContent& content : contents) {

@@ -2,7 +2,6 @@
 
 #include <string>
 
-#include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
 #include "csi/environment.h"

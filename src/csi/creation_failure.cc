@@ -56,9 +56,7 @@ bool MayPatch(const CallContext& ctx, k8s::ApiClient& api, const k8s::ResourceTy
 
 absl::Status DeleteByUid(const CallContext& ctx, k8s::ApiClient& api, const k8s::ObjectKey& key,
                          const std::string& uid) {
-  return RetryTransient(ctx, [&] {
-    return k8s::IgnoreGone(api.Delete(ctx, key, {.uid = uid, .resource_version = ""}));
-  });
+  return RetryTransient(ctx, [&] { return k8s::IgnoreGone(api.Delete(ctx, key, {.uid = uid})); });
 }
 
 // What stays of it in the storage, and why; "" where there is nothing. `Content`: that of a
@@ -88,14 +86,13 @@ absl::Status WithEnding(const absl::Status& status, const k8s::ObjectKey& key,
   const std::string ending =
       deleted.ok() ? absl::StrCat(" was deleted again", retained)
                    : absl::StrCat(" is left, because it cannot be deleted: ", deleted.message());
-  return WithText(status,
-                  absl::StrCat(status.message(), "; ", key.type.kind, " ", key.name, ending));
+  return WithMore(status, absl::StrCat("; ", key.type.kind, " ", key.name, ending));
 }
 
 }  // namespace
 
-absl::Status WithText(const absl::Status& status, const std::string& text) {
-  absl::Status told(status.code(), text);
+absl::Status WithMore(const absl::Status& status, absl::string_view more) {
+  absl::Status told(status.code(), absl::StrCat(status.message(), more));
   status.ForEachPayload(
       [&](absl::string_view type, const absl::Cord& payload) { told.SetPayload(type, payload); });
   return told;

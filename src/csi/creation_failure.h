@@ -15,8 +15,8 @@
 // How the creation of a VolumeSnapshot, or of a group of them, ends when it does not succeed.
 namespace csidelta::csi {
 
-// `status` with another message, and its payloads. Pure.
-absl::Status WithText(const absl::Status& status, const std::string& text);
+// `status`, with its payloads, and `more` at the end of its message. Pure.
+absl::Status WithMore(const absl::Status& status, absl::string_view more);
 
 // DEADLINE_EXCEEDED becomes a sentence: no snapshot of `what` was taken within `timeout`, and what
 // the driver reported last ("": nothing). Others stay. Pure.

@@ -9,7 +9,6 @@
 #include "base/status_macros.h"
 #include "k8s/find.h"
 #include "objects/client.h"
-#include "objects/data_deletion.h"
 #include "objects/keys.h"
 #include "velero/data_upload.h"
 #include "velero/labels.h"
@@ -24,25 +23,23 @@ constexpr size_t kNameDigits = 20;
 
 // The object's kind and name, for people.
 template <typename Kind>
-std::string Words(const Transfer& transfer, const Kind& object) {
-  return absl::StrCat(Kind::kKind.kind, " ", transfer.namespace_name, "/", object.name());
+std::string Words(const Kind& object) {
+  return absl::StrCat(Kind::kKind.kind, " ", object.namespace_name(), "/", object.name());
 }
 
 // What the operation ended with; "" when it was a success.
 template <typename Kind>
-std::string ErrorOf(const Transfer& transfer, const Kind& object, DataPhase phase) {
+std::string ErrorOf(const Kind& object, DataPhase phase) {
   if (phase == DataPhase::kCompleted) {
     return "";
   }
   const std::string message = object.message();
-  const std::string what = absl::StrCat(Words(transfer, object),
-                                        phase == DataPhase::kFailed ? " failed" : " is canceled");
+  const std::string what =
+      absl::StrCat(Words(object), phase == DataPhase::kFailed ? " failed" : " is canceled");
   return absl::StrCat(what, ": ", message.empty() ? "the data mover does not say why" : message);
 }
 
 }  // namespace
-
-const k8s::ResourceType& DataDeletionType() { return objects::DataDeletion::Type(); }
 
 std::string UploadOperationId(absl::string_view backup_uid, absl::string_view claim_uid) {
   return velero::ValidLabelValue(absl::StrCat("du-", backup_uid, ".", claim_uid));
@@ -58,51 +55,48 @@ std::string TransferName(absl::string_view prefix, absl::string_view operation_i
 }
 
 template <typename Kind>
-absl::StatusOr<std::optional<Kind>> FindTransfer(const CallContext& ctx, k8s::ApiClient& api,
-                                                 const Transfer& transfer) {
-  ASSIGN_OR_RETURN(
-      std::vector<Kind> found,
-      objects::List<Kind>(ctx, api, transfer.namespace_name,
-                          {.label_selector = absl::StrCat(objects::kAsyncOperationIdLabel, "=",
-                                                          transfer.operation_id),
-                           .field_selector = ""}));
+absl::StatusOr<std::optional<Kind>> Transfer<Kind>::Find(const CallContext& ctx,
+                                                         k8s::ApiClient& api) const {
+  ASSIGN_OR_RETURN(std::vector<Kind> found,
+                   objects::List<Kind>(ctx, api, namespace_name,
+                                       {.label_selector = absl::StrCat(
+                                            objects::kAsyncOperationIdLabel, "=", operation_id)}));
   if (found.size() > 1) {
-    return absl::FailedPreconditionError(absl::StrCat(Words(transfer, found[0]), " and ",
-                                                      found[1].name(), " are both for operation ",
-                                                      transfer.operation_id));
+    return absl::FailedPreconditionError(absl::StrCat(Words(found[0]), " and ", found[1].name(),
+                                                      " are both for operation ", operation_id));
   }
   return found.empty() ? std::nullopt : std::make_optional(std::move(found[0]));
 }
 
 template <typename Kind>
-absl::StatusOr<Kind> EnsureTransfer(const CallContext& ctx, k8s::ApiClient& api,
-                                    const Transfer& transfer, const Kind& object) {
-  ASSIGN_OR_RETURN(std::optional<Kind> there, FindTransfer<Kind>(ctx, api, transfer));
+absl::StatusOr<Kind> Transfer<Kind>::Ensure(const CallContext& ctx, k8s::ApiClient& api,
+                                            const Kind& object) const {
+  ASSIGN_OR_RETURN(std::optional<Kind> there, Find(ctx, api));
   if (there.has_value()) {
     return *std::move(there);
   }
   absl::StatusOr<Kind> created = objects::Create<Kind>(ctx, api, object);
   if (absl::IsAlreadyExists(created.status())) {
-    ASSIGN_OR_RETURN(there, FindTransfer<Kind>(ctx, api, transfer));
+    ASSIGN_OR_RETURN(there, Find(ctx, api));
     return there.has_value() ? absl::StatusOr<Kind>(*std::move(there)) : created;
   }
   return created;
 }
 
 template <typename Kind>
-velero::OperationProgress TransferProgress(const CallContext& ctx, const Environment& env,
-                                           const Transfer& transfer) {
+velero::OperationProgress Transfer<Kind>::Progress(const CallContext& ctx,
+                                                   const Environment& env) const {
   velero::OperationProgress progress;
   progress.units = "Bytes";
-  const absl::StatusOr<std::optional<Kind>> found = FindTransfer<Kind>(ctx, env.api, transfer);
+  const absl::StatusOr<std::optional<Kind>> found = Find(ctx, env.api);
   if (!found.ok()) {
     progress.description = found.status().ToString();
     return progress;
   }
   if (!found->has_value()) {
     progress.completed = true;
-    progress.error = absl::StrCat("the ", Kind::kKind.kind, " of operation ", transfer.operation_id,
-                                  " is gone from namespace ", transfer.namespace_name);
+    progress.error = absl::StrCat("the ", Kind::kKind.kind, " of operation ", operation_id,
+                                  " is gone from namespace ", namespace_name);
     progress.description = "gone";
     progress.started = progress.updated = env.clock.Now();
     return progress;
@@ -124,42 +118,22 @@ velero::OperationProgress TransferProgress(const CallContext& ctx, const Environ
   progress.updated = object.completed_at();
   if (velero::IsTerminal(phase)) {
     progress.completed = true;
-    progress.error = ErrorOf(transfer, object, phase);
+    progress.error = ErrorOf(object, phase);
   }
   return progress;
 }
 
 template <typename Kind>
-absl::Status CancelTransfer(const CallContext& ctx, k8s::ApiClient& api, const Transfer& transfer) {
-  ASSIGN_OR_RETURN(const std::optional<Kind> found, FindTransfer<Kind>(ctx, api, transfer));
+absl::Status Transfer<Kind>::Cancel(const CallContext& ctx, k8s::ApiClient& api) const {
+  ASSIGN_OR_RETURN(const std::optional<Kind> found, Find(ctx, api));
   if (!found.has_value() || velero::IsTerminal(velero::ParseDataPhase(found->phase()))) {
     return absl::OkStatus();
   }
-  return k8s::IgnoreNotFound(objects::Apply(
-      ctx, api, Kind::Key(transfer.namespace_name, found->name()), objects::Patch().Cancel()));
+  return k8s::IgnoreNotFound(objects::Apply(ctx, api, Kind::Key(namespace_name, found->name()),
+                                            objects::Patch().Cancel()));
 }
 
-template absl::StatusOr<std::optional<objects::DataUpload>> FindTransfer(const CallContext&,
-                                                                         k8s::ApiClient&,
-                                                                         const Transfer&);
-template absl::StatusOr<std::optional<objects::DataDownload>> FindTransfer(const CallContext&,
-                                                                           k8s::ApiClient&,
-                                                                           const Transfer&);
-template absl::StatusOr<objects::DataUpload> EnsureTransfer(const CallContext&, k8s::ApiClient&,
-                                                            const Transfer&,
-                                                            const objects::DataUpload&);
-template absl::StatusOr<objects::DataDownload> EnsureTransfer(const CallContext&, k8s::ApiClient&,
-                                                              const Transfer&,
-                                                              const objects::DataDownload&);
-template velero::OperationProgress TransferProgress<objects::DataUpload>(const CallContext&,
-                                                                         const Environment&,
-                                                                         const Transfer&);
-template velero::OperationProgress TransferProgress<objects::DataDownload>(const CallContext&,
-                                                                           const Environment&,
-                                                                           const Transfer&);
-template absl::Status CancelTransfer<objects::DataUpload>(const CallContext&, k8s::ApiClient&,
-                                                          const Transfer&);
-template absl::Status CancelTransfer<objects::DataDownload>(const CallContext&, k8s::ApiClient&,
-                                                            const Transfer&);
+template struct Transfer<objects::DataUpload>;
+template struct Transfer<objects::DataDownload>;
 
 }  // namespace csidelta::csi

@@ -19,8 +19,6 @@
 // velero.io/async-operation-id, whichever program made them.
 namespace csidelta::csi {
 
-const k8s::ResourceType& DataDeletionType();
-
 // The operation ids that Velero's own actions give, which fit a label value: for one claim of one
 // backup or restore there is one, whichever data mover moves it. Pure.
 std::string UploadOperationId(absl::string_view backup_uid, absl::string_view claim_uid);
@@ -30,34 +28,30 @@ std::string DownloadOperationId(absl::string_view restore_uid, absl::string_view
 // and every retry. Pure.
 std::string TransferName(absl::string_view prefix, absl::string_view operation_id);
 
-// A DataUpload or DataDownload as its operation names it.
+// An objects::DataUpload or objects::DataDownload, the Kind, as its operation names it.
+template <typename Kind>
 struct Transfer {
   std::string namespace_name;  // Velero's
   std::string operation_id;
+
+  // The object; nothing when none exists. FAILED_PRECONDITION when there are several, and what the
+  // API server says.
+  absl::StatusOr<std::optional<Kind>> Find(const CallContext& ctx, k8s::ApiClient& api) const;
+
+  // Creates `object`, of this transfer, unless the transfer has an object already; returns the one
+  // that there is.
+  absl::StatusOr<Kind> Ensure(const CallContext& ctx, k8s::ApiClient& api,
+                              const Kind& object) const;
+
+  // How the mover is getting on. Trouble with the API server is "not completed"; an object that is
+  // gone, failed or cancelled is completed with an error that is never empty.
+  velero::OperationProgress Progress(const CallContext& ctx, const Environment& env) const;
+
+  // Asks the mover to stop. OK when there is nothing to stop any more.
+  absl::Status Cancel(const CallContext& ctx, k8s::ApiClient& api) const;
 };
 
-// Below, Kind is objects::DataUpload or objects::DataDownload.
-
-// The object; nothing when none exists. FAILED_PRECONDITION when there are several, and what the
-// API server says.
-template <typename Kind>
-absl::StatusOr<std::optional<Kind>> FindTransfer(const CallContext& ctx, k8s::ApiClient& api,
-                                                 const Transfer& transfer);
-
-// Creates `object`, of this transfer, unless the transfer has an object already; returns the one
-// that there is.
-template <typename Kind>
-absl::StatusOr<Kind> EnsureTransfer(const CallContext& ctx, k8s::ApiClient& api,
-                                    const Transfer& transfer, const Kind& object);
-
-// How the mover is getting on. Trouble with the API server is "not completed"; an object that is
-// gone, failed or cancelled is completed with an error that is never empty.
-template <typename Kind>
-velero::OperationProgress TransferProgress(const CallContext& ctx, const Environment& env,
-                                           const Transfer& transfer);
-
-// Asks the mover to stop. OK when there is nothing to stop any more.
-template <typename Kind>
-absl::Status CancelTransfer(const CallContext& ctx, k8s::ApiClient& api, const Transfer& transfer);
+extern template struct Transfer<objects::DataUpload>;
+extern template struct Transfer<objects::DataDownload>;
 
 }  // namespace csidelta::csi

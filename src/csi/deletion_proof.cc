@@ -2,11 +2,10 @@
 
 #include <optional>
 #include <string>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
 #include "base/status_macros.h"
+#include "csi/backup_contents.h"
 #include "k8s/find.h"
 #include "objects/client.h"
 #include "objects/keys.h"
@@ -60,7 +59,7 @@ absl::Status Do(Step step, const CallContext& ctx, const Environment& env,
                 const PendingDeletion& deletion, const Object& object) {
   switch (step) {
     case Step::kDelete:
-      return env.api.Delete(ctx, deletion.key, {.uid = object.uid(), .resource_version = ""});
+      return env.api.Delete(ctx, deletion.key, {.uid = object.uid()});
     case Step::kWriteHandle:
       return objects::Apply(ctx, env.api, deletion.key,
                             objects::Patch().SetHandle(deletion.key.type, deletion.handle),
@@ -115,14 +114,10 @@ absl::StatusOr<bool> EnsurePendingDeletion(const CallContext& ctx, const Environ
       return true;
     }
     if (there->is_being_deleted()) {  // No finalizer can be added to it.
-      const absl::Status gone = objects::WaitFor<Object>(
-          ctx.WithTimeout(wait), env.api, key,
-          [](const Object* object) -> absl::StatusOr<bool> { return object == nullptr; });
-      RETURN_IF_ERROR(ctx.Check());
-      if (absl::IsDeadlineExceeded(gone)) {
+      ASSIGN_OR_RETURN(const bool is_gone, AwaitGone(ctx, env, key, wait));
+      if (!is_gone) {
         return false;
       }
-      RETURN_IF_ERROR(gone);
       continue;
     }
     std::vector<std::string> finalizers = there->finalizers();

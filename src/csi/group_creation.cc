@@ -9,14 +9,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
-#include "base/rfc3339.h"
 #include "base/status_macros.h"
-#include "csi/claim_provisioning.h"
 #include "csi/creation_failure.h"
-#include "csi/group_types.h"
 #include "csi/retry.h"
 #include "csi/snapshot_class.h"
-#include "csi/snapshot_lifecycle.h"
 #include "csi/volume_guard.h"
 #include "objects/client.h"
 #include "objects/keys.h"
@@ -78,8 +74,6 @@ class GroupCreator {
 
   // --- Ends that are not well
 
-  absl::Status AddError(const absl::Status& status) const;
-
   // The snapshot controller makes the members, and only its log says why it cannot.
   absl::Status AddMissing(const absl::Status& status, std::size_t missing) const;
 
@@ -94,7 +88,6 @@ class GroupCreator {
   std::vector<std::string> marked_;
   absl::Time asked_at_;
   absl::Time seen_taken_at_;
-  std::string last_error_;
 };
 
 GroupCreator::GroupCreator(const CallContext& ctx, k8s::ApiClient& api, Random& random,
@@ -108,19 +101,14 @@ GroupCreator::GroupCreator(const CallContext& ctx, k8s::ApiClient& api, Random& 
              {.pvcs = PvcsOf(request.sources),
               .name = request.name,
               .waits_for_others = request.waits_for_others}),
-      room_(ctx, guard_, request.on_full) {}
+      room_(ctx, guard_, request.on_full, absl::StrCat("the group ", request.name)) {}
 
 absl::StatusOr<std::vector<Creation>> GroupCreator::Create() {
-  while (true) {
-    RETURN_IF_ERROR(guard_.Enter());
+  return guard_.Run([this] {
     absl::StatusOr<std::vector<Creation>> creations = CreateGuarded();
     Unmark();
-    guard_.Leave();
-    if (!IsVolumeBusy(creations.status()) || !request_.waits_for_others) {
-      return creations;
-    }
-    RETURN_IF_ERROR(guard_.AwaitOther());
-  }
+    return creations;
+  });
 }
 
 absl::StatusOr<std::vector<Creation>> GroupCreator::CreateGuarded() {
@@ -144,7 +132,7 @@ absl::StatusOr<std::vector<Creation>> GroupCreator::CreateGuarded() {
 absl::StatusOr<std::vector<Creation>> GroupCreator::AwaitAll(const CallContext& limited,
                                                              const VolumeGroupSnapshot& made) {
   RETURN_IF_ERROR(guard_.LookAgain(made.resource_version()));
-  RETURN_IF_ERROR(AddError(AwaitTaken(limited, made)));
+  RETURN_IF_ERROR(room_.Explain(AwaitTaken(limited, made), request_.timeout));
   seen_taken_at_ = ctx_.clock->Now();
   request_.on_taken();
   return AwaitMembers(limited, made);
@@ -192,24 +180,11 @@ void GroupCreator::Unmark() {
 }
 
 std::map<std::string, std::string> GroupCreator::Annotations() const {
-  std::map<std::string, std::string> annotations = {
-      {objects::kSnapshotAskedAtAnnotation, FormatRfc3339Micros(asked_at_)}};
-  if (!request_.workload.empty()) {
-    annotations[objects::kSnapshotWorkloadAnnotation] = request_.workload;
-  }
-  if (!request_.note.empty()) {
-    annotations[objects::kSnapshotNoteAnnotation] = request_.note;
-  }
-  return annotations;
+  return CreationAnnotations(asked_at_, request_.workload, request_.note);
 }
 
 std::map<std::string, std::string> GroupCreator::Labels() const {
-  std::map<std::string, std::string> labels = {{objects::kMadeByLabel, objects::kMadeByVerbs},
-                                               {objects::kSnapshotSetLabel, request_.name}};
-  if (!request_.schedule.empty()) {
-    labels[objects::kSnapshotScheduleLabel] = request_.schedule;
-  }
-  return labels;
+  return CreationLabels(request_.name, request_.schedule);
 }
 
 VolumeGroupSnapshot GroupCreator::ObjectToMake() const {
@@ -222,17 +197,11 @@ VolumeGroupSnapshot GroupCreator::ObjectToMake() const {
 }
 
 absl::Status GroupCreator::CheckError(const std::optional<objects::SnapshotError>& error) {
-  last_error_ = error.has_value() ? error->message : "";
-  if (absl::StrContains(last_error_, "code = Unimplemented ")) {
-    return absl::UnimplementedError(
-        absl::StrCat("the driver takes no group snapshots: ", last_error_));
+  const std::string text = error.has_value() ? error->message : "";
+  if (absl::StrContains(text, "code = Unimplemented ")) {
+    return absl::UnimplementedError(absl::StrCat("the driver takes no group snapshots: ", text));
   }
-  RETURN_IF_ERROR(room_.Consider(last_error_));
-  if (error.has_value() && IsDefiniteRefusal(last_error_)) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "the driver refuses to take a snapshot of the group ", request_.name, ": ", last_error_));
-  }
-  return absl::OkStatus();
+  return room_.Consider(text);
 }
 
 absl::Status GroupCreator::AwaitTaken(const CallContext& limited, const VolumeGroupSnapshot& made) {
@@ -327,11 +296,6 @@ absl::StatusOr<Creation> GroupCreator::Describe(const CallContext& limited,
   return creation;
 }
 
-absl::Status GroupCreator::AddError(const absl::Status& status) const {
-  return ExplainTimeout(status, absl::StrCat("the group ", request_.name), request_.timeout,
-                        room_.Advised(last_error_));
-}
-
 absl::Status GroupCreator::AddMissing(const absl::Status& status, std::size_t missing) const {
   return absl::IsDeadlineExceeded(status)
              ? absl::DeadlineExceededError(absl::StrCat(
@@ -355,7 +319,7 @@ absl::StatusOr<GroupChoice> ChooseGroup(const CallContext& ctx, k8s::ApiClient& 
               : absl::StrCat("the volumes are of several drivers: ", driver, ", ", source.driver));
     }
   }
-  absl::StatusOr<GroupKinds> kinds = FindGroupKinds(ctx, api);
+  absl::StatusOr<objects::GroupKinds> kinds = objects::FindGroupKinds(ctx, api);
   if (absl::IsNotFound(kinds.status()) || absl::IsPermissionDenied(kinds.status())) {
     return absl::UnimplementedError(kinds.status().message());
   }

@@ -15,7 +15,7 @@
 #include "csi/content_deletion.h"
 #include "csi/deletion_proof.h"
 #include "csi/moved_group.h"
-#include "csi/static_group.h"
+#include "csi/static_content.h"
 #include "k8s/find.h"
 #include "objects/client.h"
 #include "objects/keys.h"
@@ -46,12 +46,12 @@ std::string Describe(const Group& group) {
   return absl::StrCat("group ", group.handle, " of driver ", group.driver);
 }
 
-k8s::ObjectKey ContentKey(const Group& group, absl::string_view name) {
-  return VolumeGroupSnapshotContent::Key(group.version, "", name);
-}
-
 std::string TemporaryName(const Group& group) {
   return GroupDeletionContentName(group.driver, group.handle);
+}
+
+k8s::ObjectKey TemporaryKey(const Group& group) {
+  return VolumeGroupSnapshotContent::Key(group.version, "", TemporaryName(group));
 }
 
 std::set<std::string> HandlesOf(const std::vector<objects::GroupMember>& members) {
@@ -81,9 +81,8 @@ absl::StatusOr<std::vector<Kind>> ListByLabels(const CallContext& ctx, const Env
       continue;
     }
     ASSIGN_OR_RETURN(std::vector<Kind> found,
-                     objects::List<Kind>(
-                         ctx, env.api, type, "",
-                         {.label_selector = absl::StrCat(key, "=", value), .field_selector = ""}));
+                     objects::List<Kind>(ctx, env.api, type, "",
+                                         {.label_selector = absl::StrCat(key, "=", value)}));
     for (Kind& one : found) {
       if (uids.insert(one.uid()).second) {
         all.push_back(std::move(one));
@@ -150,21 +149,19 @@ absl::StatusOr<std::optional<VolumeGroupSnapshot>> FindGroupSnapshot(
 absl::Status RemoveGroupContent(const CallContext& ctx, const Environment& env, const Group& group,
                                 const VolumeGroupSnapshotContent& content) {
   ASSIGN_OR_RETURN(const auto snapshot, FindGroupSnapshot(ctx, env, group, content));
-  const k8s::ObjectKey key = ContentKey(group, content.name());
+  const k8s::ObjectKey key = content.key();
   RETURN_IF_ERROR(k8s::IgnoreNotFound(
       objects::Apply(ctx, env.api, key, objects::Patch().SetDeletionPolicy("Retain"))));
   if (snapshot.has_value()) {
-    RETURN_IF_ERROR(k8s::IgnoreNotFound(env.api.Delete(
-        ctx, VolumeGroupSnapshot::Key(group.version, snapshot->namespace_name(), snapshot->name()),
-        {.uid = snapshot->uid(), .resource_version = ""})));
+    RETURN_IF_ERROR(
+        k8s::IgnoreNotFound(env.api.Delete(ctx, snapshot->key(), {.uid = snapshot->uid()})));
   }
   // Only now: a content that is being deleted already goes with the mark at once, and for a
   // VolumeGroupSnapshot that still lives the controller would have another one taken.
   RETURN_IF_ERROR(k8s::IgnoreNotFound(objects::Apply(
       ctx, env.api, key,
       objects::Patch().SetAnnotation(objects::kGroupBeingDeletedAnnotation, "yes"))));
-  return k8s::IgnoreNotFound(
-      env.api.Delete(ctx, key, {.uid = content.uid(), .resource_version = ""}));
+  return k8s::IgnoreNotFound(env.api.Delete(ctx, key, {.uid = content.uid()}));
 }
 
 // The group before its members: while it lives they cannot go.
@@ -188,14 +185,14 @@ absl::StatusOr<bool> EnsureTemporaryContent(
     const std::vector<objects::VolumeGroupSnapshotClass>& classes, absl::Duration wait) {
   const objects::VolumeGroupSnapshotClass* const group_class =
       GroupClassOf(classes, group.driver, archived_content.class_name());
-  const StaticGroup content = {
+  const StaticContent content = {
       .version = group.version,
       .name = TemporaryName(group),
       .driver = group.driver,
       .handle = group.handle,
       .member_handles = {group.member_handles.begin(), group.member_handles.end()},
-      .group_namespace = env.velero_namespace,
-      .group_name = TemporaryName(group),
+      .snapshot_namespace = env.velero_namespace,
+      .snapshot_name = TemporaryName(group),
       .deletion_policy = "Delete",
       .class_name = group_class == nullptr ? "" : group_class->name(),
       .labels = {{objects::kCsiDeltaLabel, env.velero_namespace},
@@ -204,7 +201,7 @@ absl::StatusOr<bool> EnsureTemporaryContent(
       .annotations = archived_content.DeletionSecret(group_class),
       // Nothing is bound to it, so the snapshot controller would not protect it.
       .finalizers = {objects::kGroupContentBoundProtectionFinalizer, objects::kDeletionFinalizer}};
-  const k8s::ObjectKey key = ContentKey(group, content.name);
+  const k8s::ObjectKey key = TemporaryKey(group);
   ASSIGN_OR_RETURN(const bool made,
                    EnsurePendingDeletion(ctx, env, key, MakeStaticGroup(content), wait));
   if (content.annotations.empty()) {
@@ -217,7 +214,7 @@ absl::StatusOr<bool> EnsureTemporaryContent(
 
 absl::StatusOr<DeletionState> DeleteTemporaryContent(const CallContext& ctx, const Environment& env,
                                                      const Group& group, absl::Duration wait) {
-  const k8s::ObjectKey key = ContentKey(group, TemporaryName(group));
+  const k8s::ObjectKey key = TemporaryKey(group);
   RETURN_IF_ERROR(WriteHandle(ctx, env, key, group.handle, wait));
   return ProveDeletion(ctx, env, {.key = key, .handle = group.handle}, wait);
 }
@@ -258,9 +255,8 @@ absl::StatusOr<bool> Finish(const CallContext& ctx, const Environment& env, cons
 
 // Goes on with one that was asked to go before.
 absl::StatusOr<bool> FinishDeleted(const CallContext& ctx, const Environment& env,
-                                   const VolumeGroupSnapshotContent& content, const char* version) {
-  const PendingDeletion pending =
-      PendingDeletionOf(VolumeGroupSnapshotContent::kKind.TypeOf(version), content);
+                                   const VolumeGroupSnapshotContent& content) {
+  const PendingDeletion pending = PendingDeletionOf(content.key().type, content);
   ASSIGN_OR_RETURN(const DeletionState state,
                    ProveDeletion(ctx, env, pending, kFinishGroupTimeMax));
   if (state == DeletionState::kPending) {
@@ -274,7 +270,7 @@ absl::StatusOr<bool> FinishDeleted(const CallContext& ctx, const Environment& en
 
 // The same for any managed content, of either kind.
 absl::StatusOr<bool> FinishOne(const CallContext& ctx, const Environment& env,
-                               const VolumeGroupSnapshotContent& content, const char* version) {
+                               const VolumeGroupSnapshotContent& content) {
   if (!MovedGroupOf(content).empty()) {
     return DeleteOrphanedRecord(ctx, env, content);
   }
@@ -282,9 +278,9 @@ absl::StatusOr<bool> FinishOne(const CallContext& ctx, const Environment& env,
     return false;
   }
   if (content.is_being_deleted()) {
-    return IsPendingDeletion(content) ? FinishDeleted(ctx, env, content, version) : false;
+    return IsPendingDeletion(content) ? FinishDeleted(ctx, env, content) : false;
   }
-  const Group group = {.version = version,
+  const Group group = {.version = content.version(),
                        .driver = content.driver(),
                        .handle = content.handle_or_source(),
                        .member_handles = HandlesOf(content.members()),
@@ -333,7 +329,7 @@ absl::StatusOr<DeletionResult> DeleteGroupOfBackup(
     state = DeleteTemporaryContent(ctx, env, *group, wait);
     RETURN_IF_ERROR(failed(state.status()));
   }
-  const k8s::ObjectKey key = ContentKey(*group, TemporaryName(*group));
+  const k8s::ObjectKey key = TemporaryKey(*group);
   if (*state != DeletionState::kProven) {
     CSIDELTA_LOG(kWarn, "the driver has not deleted the group yet and will be asked again",
                  {"driver", group->driver}, {"group_snapshot_handle", group->handle},
@@ -345,30 +341,24 @@ absl::StatusOr<DeletionResult> DeleteGroupOfBackup(
 }
 
 absl::StatusOr<int> FinishGroupDeletions(const CallContext& ctx, const Environment& env) {
-  for (const char* const version : objects::kGroupVersions) {
-    const auto contents = objects::List<VolumeGroupSnapshotContent>(
-        ctx, env.api, VolumeGroupSnapshotContent::kKind.TypeOf(version), "",
-        {.label_selector = absl::StrCat(objects::kCsiDeltaLabel, "=", env.velero_namespace),
-         .field_selector = ""});
-    if (absl::IsNotFound(contents.status())) {
-      continue;
+  ASSIGN_OR_RETURN(
+      const std::vector<VolumeGroupSnapshotContent> contents,
+      objects::ListGroupKind<VolumeGroupSnapshotContent>(
+          ctx, env.api, "",
+          {.label_selector = absl::StrCat(objects::kCsiDeltaLabel, "=", env.velero_namespace)}));
+  int finished = 0;
+  for (const VolumeGroupSnapshotContent& content : contents) {
+    const absl::StatusOr<bool> done = FinishOne(ctx, env, content);
+    if (!done.ok()) {
+      RETURN_IF_ERROR(ctx.Check());
+      CSIDELTA_LOG(kWarn, "the deletion of a group could not be finished",
+                   {"driver", content.driver()},
+                   {"group_snapshot_handle", content.handle_or_source()},
+                   {"error", done.status().ToString()});
     }
-    RETURN_IF_ERROR(contents.status());
-    int finished = 0;
-    for (const VolumeGroupSnapshotContent& content : *contents) {
-      const absl::StatusOr<bool> done = FinishOne(ctx, env, content, version);
-      if (!done.ok()) {
-        RETURN_IF_ERROR(ctx.Check());
-        CSIDELTA_LOG(kWarn, "the deletion of a group could not be finished",
-                     {"driver", content.driver()},
-                     {"group_snapshot_handle", content.handle_or_source()},
-                     {"error", done.status().ToString()});
-      }
-      finished += done.ok() && *done ? 1 : 0;
-    }
-    return finished;
+    finished += done.ok() && *done ? 1 : 0;
   }
-  return 0;
+  return finished;
 }
 
 }  // namespace csidelta::csi

@@ -20,7 +20,6 @@
 #include "csi/retry.h"
 #include "csi/volume_lease.h"
 #include "objects/client.h"
-#include "objects/group_plan.h"
 #include "objects/keys.h"
 #include "objects/persistent_volume_claim.h"
 #include "velero/labels.h"
@@ -29,6 +28,7 @@ namespace csidelta::csi {
 namespace {
 
 using objects::PersistentVolumeClaim;
+using objects::PlannedGroupMember;
 using objects::VolumeGroupSnapshot;
 using objects::VolumeGroupSnapshotContent;
 using objects::VolumeSnapshot;
@@ -71,18 +71,6 @@ std::string HashOfGroup(const GroupRequest& request) {
                                 request.label_value, Purpose(request.to_be_moved)));
 }
 
-std::string PlanText(const std::vector<GroupClaim>& members) {
-  std::vector<objects::PlannedGroupMember> plan;
-  plan.reserve(members.size());
-  for (const GroupClaim& member : members) {
-    plan.push_back({.pvc = member.name,
-                    .pvc_uid = member.uid,
-                    .volume_handle = member.volume_handle,
-                    .snapshot_handle = member.snapshot_handle});
-  }
-  return objects::FormatGroupPlan(plan);
-}
-
 VolumeGroupSnapshot MakeGroup(const Environment& env, const GroupRequest& request,
                               absl::Time asked_at) {
   auto group =
@@ -92,7 +80,7 @@ VolumeGroupSnapshot MakeGroup(const Environment& env, const GroupRequest& reques
                    {objects::kCsiDeltaLabel, env.velero_namespace}});
   group.SetAnnotation(objects::kAskedAtAnnotation, FormatRfc3339(asked_at));
   group.SetAnnotation(objects::kGroupOfAnnotation, GroupOf(request));
-  group.SetAnnotation(objects::kGroupMembersAnnotation, PlanText(request.members));
+  group.SetAnnotation(objects::kGroupMembersAnnotation, objects::FormatGroupPlan(request.members));
   if (request.to_be_moved) {
     group.SetAnnotation(objects::kGroupToBeMovedAnnotation, "true");
   }
@@ -151,7 +139,7 @@ class GroupMaker {
   // The controller says that it cannot begin. Looks once for every such word whether the claims
   // still have the label by which it finds them.
   absl::Status CheckMarks();
-  absl::Status CheckNoneLost(absl::FunctionRef<bool(const GroupClaim&)> selected) const;
+  absl::Status CheckNoneLost(absl::FunctionRef<bool(const PlannedGroupMember&)> selected) const;
   absl::Status AwaitContent(LeaseWaiter& waiter, TakenGroup& taken);
 
   // Controllers from 8.4 on list the members in a field that v1beta1 does not have, and the API
@@ -176,7 +164,8 @@ class GroupMaker {
   absl::Status Blame(const absl::Status& status) const;
 
   // Gives a member the marks of a VolumeSnapshot that we took alone.
-  absl::StatusOr<TakenSnapshot> Adopt(const GroupClaim& member, const VolumeSnapshot& snapshot,
+  absl::StatusOr<TakenSnapshot> Adopt(const PlannedGroupMember& member,
+                                      const VolumeSnapshot& snapshot,
                                       const VolumeGroupSnapshotContent& group_content);
   template <typename Kind>
   absl::StatusOr<Kind> Patch(const k8s::ObjectKey& key, const objects::Patch& patch);
@@ -194,7 +183,7 @@ class GroupMaker {
   std::string error_looked_at_;
   absl::Time answered_at_ = absl::InfiniteFuture();
   std::vector<std::string> marked_;  // claims that may carry the label
-  std::vector<GroupClaim> planned_;
+  std::vector<PlannedGroupMember> planned_;
 };
 
 absl::StatusOr<TakenGroup> GroupMaker::Make() {
@@ -220,9 +209,9 @@ absl::StatusOr<TakenGroup> GroupMaker::Try() {
   RETURN_IF_ERROR(Blame(word_.AddTo(status)));
   std::map<std::string, VolumeSnapshot> snapshots;
   RETURN_IF_ERROR(AwaitMembers(waiter, taken.group, snapshots));
-  for (const GroupClaim& member : planned_) {
-    ASSIGN_OR_RETURN(taken.members[member.uid],
-                     Adopt(member, snapshots[member.name], taken.content));
+  for (const PlannedGroupMember& member : planned_) {
+    ASSIGN_OR_RETURN(taken.members[member.pvc_uid],
+                     Adopt(member, snapshots[member.pvc], taken.content));
   }
   RETURN_IF_ERROR(Note(taken));
   return taken;
@@ -230,18 +219,18 @@ absl::StatusOr<TakenGroup> GroupMaker::Try() {
 
 absl::Status GroupMaker::Mark() {
   const auto patch = objects::Patch().SetLabel(objects::kGroupMarkLabel, GroupMark(request_));
-  for (const GroupClaim& member : request_.members) {
-    marked_.push_back(member.name);
+  for (const PlannedGroupMember& member : request_.members) {
+    marked_.push_back(member.pvc);
     const absl::Status status = RetryTransient(ctx_, [&] {
-      return objects::Apply(
-          ctx_, env_.api, PersistentVolumeClaim::Key(request_.namespace_name, member.name), patch);
+      return objects::Apply(ctx_, env_.api,
+                            PersistentVolumeClaim::Key(request_.namespace_name, member.pvc), patch);
     });
     if (IsRefused(status)) {
       return absl::UnimplementedError(absl::StrCat(
-          ClaimText(request_, member.name), " cannot be labelled for the time that its ",
+          ClaimText(request_, member.pvc), " cannot be labelled for the time that its ",
           "volume group is being made: ", status.message()));
     }
-    RETURN_IF_ERROR(Annotate(status, absl::StrCat("label ", ClaimText(request_, member.name))));
+    RETURN_IF_ERROR(Annotate(status, absl::StrCat("label ", ClaimText(request_, member.pvc))));
   }
   return absl::OkStatus();
 }
@@ -261,17 +250,14 @@ void GroupMaker::Unmark() {
 }
 
 absl::StatusOr<VolumeGroupSnapshot> GroupMaker::Ensure() {
-  VolumeGroupSnapshot group;
-  const absl::Status made = RetryTransient(ctx_, [&]() -> absl::Status {
-    ASSIGN_OR_RETURN(group, EnsureOnce());
-    return absl::OkStatus();
-  });
-  if (absl::IsNotFound(made)) {
+  absl::StatusOr<VolumeGroupSnapshot> group = RetryTransient(ctx_, [&] { return EnsureOnce(); });
+  if (absl::IsNotFound(group.status())) {
     return absl::UnimplementedError(absl::StrCat("the cluster serves no VolumeGroupSnapshots ",
-                                                 request_.version, " any more: ", made.message()));
+                                                 request_.version,
+                                                 " any more: ", group.status().message()));
   }
-  RETURN_IF_ERROR(
-      Annotate(made, absl::StrCat("create a VolumeGroupSnapshot of ", ToString(request_))));
+  RETURN_IF_ERROR(Annotate(group.status(),
+                           absl::StrCat("create a VolumeGroupSnapshot of ", ToString(request_))));
   return group;
 }
 
@@ -283,7 +269,7 @@ absl::StatusOr<VolumeGroupSnapshot> GroupMaker::EnsureOnce() {
     return group;
   }
   ASSIGN_OR_RETURN(group, objects::Get<VolumeGroupSnapshot>(ctx_, env_.api, key));
-  if (!IsManagedGroup(*group, request_.backup)) {
+  if (!IsManaged(*group, request_.backup)) {
     return absl::AlreadyExistsError(absl::StrCat("VolumeGroupSnapshot ", key.namespace_name, "/",
                                                  key.name, " is not of this backup"));
   }
@@ -328,8 +314,7 @@ absl::Status GroupMaker::CheckMarks() {
   error_looked_at_ = word_.error();
   const auto marked = objects::List<PersistentVolumeClaim>(
       ctx_, env_.api, request_.namespace_name,
-      {.label_selector = absl::StrCat(objects::kGroupMarkLabel, "=", GroupMark(request_)),
-       .field_selector = ""});
+      {.label_selector = absl::StrCat(objects::kGroupMarkLabel, "=", GroupMark(request_))});
   if (!marked.ok()) {
     return absl::OkStatus();
   }
@@ -337,14 +322,16 @@ absl::Status GroupMaker::CheckMarks() {
   for (const PersistentVolumeClaim& pvc : *marked) {
     names.insert(pvc.name());
   }
-  return CheckNoneLost([&](const GroupClaim& member) { return names.contains(member.name); });
+  return CheckNoneLost(
+      [&](const PlannedGroupMember& member) { return names.contains(member.pvc); });
 }
 
-absl::Status GroupMaker::CheckNoneLost(absl::FunctionRef<bool(const GroupClaim&)> selected) const {
+absl::Status GroupMaker::CheckNoneLost(
+    absl::FunctionRef<bool(const PlannedGroupMember&)> selected) const {
   std::vector<std::string> lost;
-  for (const GroupClaim& member : planned_) {
+  for (const PlannedGroupMember& member : planned_) {
     if (!selected(member)) {
-      lost.push_back(ClaimText(request_, member.name));
+      lost.push_back(ClaimText(request_, member.pvc));
     }
   }
   if (lost.empty()) {
@@ -381,10 +368,10 @@ absl::Status GroupMaker::AwaitContent(LeaseWaiter& waiter, TakenGroup& taken) {
   for (const objects::GroupMember& member : members) {
     cut.insert(member.volume_handle);
   }
-  for (const GroupClaim& member : planned_) {
+  for (const PlannedGroupMember& member : planned_) {
     if (!cut.contains(member.volume_handle)) {
       return absl::FailedPreconditionError(absl::StrCat(
-          "the driver left ", ClaimText(request_, member.name), " out of ", ToString(request_)));
+          "the driver left ", ClaimText(request_, member.pvc), " out of ", ToString(request_)));
     }
   }
   return absl::OkStatus();
@@ -396,10 +383,10 @@ absl::Status GroupMaker::Note(TakenGroup& taken) {
     patch.SetAnnotation(objects::kAnsweredAtAnnotation, FormatRfc3339(answered_at_));
   }
   if (taken.content.members().empty()) {
-    for (GroupClaim& member : planned_) {
-      member.snapshot_handle = taken.members[member.uid].content.handle();
+    for (PlannedGroupMember& member : planned_) {
+      member.snapshot_handle = taken.members[member.pvc_uid].content.handle();
     }
-    patch.SetAnnotation(objects::kGroupMembersAnnotation, PlanText(planned_));
+    patch.SetAnnotation(objects::kGroupMembersAnnotation, objects::FormatGroupPlan(planned_));
     RETURN_IF_ERROR(NoteInMembers(taken));
   }
   if (!patch.is_empty()) {
@@ -410,7 +397,7 @@ absl::Status GroupMaker::Note(TakenGroup& taken) {
 
 absl::Status GroupMaker::NoteInMembers(TakenGroup& taken) {
   std::vector<objects::GroupMember> members;
-  for (const GroupClaim& member : planned_) {
+  for (const PlannedGroupMember& member : planned_) {
     members.push_back(
         {.volume_handle = member.volume_handle, .snapshot_handle = member.snapshot_handle});
   }
@@ -424,17 +411,19 @@ absl::Status GroupMaker::NoteInMembers(TakenGroup& taken) {
 
 absl::Status GroupMaker::CheckVolumes(const VolumeGroupSnapshotContent& content) const {
   const std::optional<std::vector<std::string>> handles = content.source_volumes();
-  return !handles.has_value() ? absl::OkStatus() : CheckNoneLost([&](const GroupClaim& member) {
-    return std::find(handles->begin(), handles->end(), member.volume_handle) != handles->end();
-  });
+  return !handles.has_value() ? absl::OkStatus()
+                              : CheckNoneLost([&](const PlannedGroupMember& member) {
+                                  return std::find(handles->begin(), handles->end(),
+                                                   member.volume_handle) != handles->end();
+                                });
 }
 
 absl::Status GroupMaker::AwaitMembers(LeaseWaiter& waiter, const VolumeGroupSnapshot& group,
                                       std::map<std::string, VolumeSnapshot>& snapshots) {
   std::map<std::string, DriverMessage> missing;
-  for (const GroupClaim& member : planned_) {
-    missing.emplace(member.name, MessageAbout(absl::StrCat(ClaimText(request_, member.name), " in ",
-                                                           ToString(request_))));
+  for (const PlannedGroupMember& member : planned_) {
+    missing.emplace(member.pvc, MessageAbout(absl::StrCat(ClaimText(request_, member.pvc), " in ",
+                                                          ToString(request_))));
   }
   const absl::Status status = waiter.WaitForAmong<VolumeSnapshot>(
       request_.namespace_name, [&](const VolumeSnapshot* snapshot) -> absl::StatusOr<bool> {
@@ -471,9 +460,9 @@ absl::Status GroupMaker::Blame(const absl::Status& status) const {
                                             ? absl::string_view(error)
                                             : absl::string_view(error).substr(begin);
   std::vector<std::string> blamed;
-  for (const GroupClaim& member : planned_) {
+  for (const PlannedGroupMember& member : planned_) {
     if (!member.volume_handle.empty() && absl::StrContains(description, member.volume_handle)) {
-      blamed.push_back(ClaimText(request_, member.name));
+      blamed.push_back(ClaimText(request_, member.pvc));
     }
   }
   return blamed.empty() || blamed.size() == planned_.size()
@@ -481,7 +470,7 @@ absl::Status GroupMaker::Blame(const absl::Status& status) const {
              : Annotate(status, absl::StrJoin(blamed, ", "));
 }
 
-absl::StatusOr<TakenSnapshot> GroupMaker::Adopt(const GroupClaim& member,
+absl::StatusOr<TakenSnapshot> GroupMaker::Adopt(const PlannedGroupMember& member,
                                                 const VolumeSnapshot& snapshot,
                                                 const VolumeGroupSnapshotContent& group_content) {
   TakenSnapshot taken{.snapshot = snapshot, .content = {}};
@@ -500,7 +489,7 @@ absl::StatusOr<TakenSnapshot> GroupMaker::Adopt(const GroupClaim& member,
       taken.content.source_volume() != member.volume_handle) {
     return absl::FailedPreconditionError(
         absl::StrCat("VolumeSnapshotContent ", taken.content.name(), " is not what ",
-                     ClaimText(request_, member.name), " has in ", ToString(request_)));
+                     ClaimText(request_, member.pvc), " has in ", ToString(request_)));
   }
   if (MemberGroupName(snapshot) == GroupName(request_)) {
     return taken;
@@ -511,7 +500,7 @@ absl::StatusOr<TakenSnapshot> GroupMaker::Adopt(const GroupClaim& member,
                             objects::Patch()
                                 .SetLabel(objects::kBackupNameLabel, backup_name)
                                 .SetLabel(objects::kBackupUidLabel, request_.backup.uid)
-                                .SetLabel(objects::kPvcUidLabel, member.uid)
+                                .SetLabel(objects::kPvcUidLabel, member.pvc_uid)
                                 .SetLabel(objects::kCsiDeltaLabel, env_.velero_namespace)
                                 .SetAnnotation(objects::kGroupNameLabel, GroupName(request_))));
   return taken;
@@ -519,22 +508,12 @@ absl::StatusOr<TakenSnapshot> GroupMaker::Adopt(const GroupClaim& member,
 
 template <typename Kind>
 absl::StatusOr<Kind> GroupMaker::Patch(const k8s::ObjectKey& key, const objects::Patch& patch) {
-  Kind stored;
-  RETURN_IF_ERROR(RetryTransient(ctx_, [&]() -> absl::Status {
-    ASSIGN_OR_RETURN(stored, objects::Apply<Kind>(ctx_, env_.api, key, patch));
-    return absl::OkStatus();
-  }));
-  return stored;
+  return RetryTransient(ctx_, [&] { return objects::Apply<Kind>(ctx_, env_.api, key, patch); });
 }
 
 void GroupMaker::CleanUp() {
-  const CallContext after = CleanUpContext(*ctx_.clock);
-  const absl::Time give_up_at = ctx_.clock->Now() + kRefusalGracePeriod;
-  absl::Status removed = TryCleanUp(after);
-  while (!removed.ok() && MayBeStarting(removed) && ctx_.clock->Now() < give_up_at) {
-    ctx_.clock->SleepUntil(ctx_.clock->Now() + kRefusalPause, after.stop);
-    removed = TryCleanUp(after);
-  }
+  const absl::Status removed =
+      CleanUpPatiently(*ctx_.clock, [this](const CallContext& after) { return TryCleanUp(after); });
   if (!removed.ok()) {
     CSIDELTA_LOG(kWarn, "a volume group snapshot is left behind",
                  {"namespace", request_.namespace_name},
@@ -547,7 +526,7 @@ absl::Status GroupMaker::TryCleanUp(const CallContext& after) {
                    objects::Find<VolumeGroupSnapshot>(after, env_.api, KeyOf(request_)));
   // One that entered the archive is referenced, and no sweep removes it.
   const bool is_orphaned =
-      group.has_value() && IsManagedGroup(*group, request_.backup) && !GroupEnteredArchive(*group);
+      group.has_value() && IsManaged(*group, request_.backup) && !EnteredArchive(*group);
   return is_orphaned ? RemoveGroup(after, env_.api, *group) : absl::OkStatus();
 }
 
@@ -591,32 +570,24 @@ bool IsOfAnotherBackup(const objects::Object& archived, absl::string_view backup
   return is_managed && backup != velero::ValidLabelValue(backup_name);
 }
 
-bool IsGroupMadeByUs(const VolumeGroupSnapshot& group) {
+bool IsMadeByUs(const VolumeGroupSnapshot& group) {
   return !group.Label(objects::kCsiDeltaLabel).empty() &&
          group.name() == NameFor(group.Label(objects::kBackupUidLabel), group.namespace_name(),
                                  group.Annotation(objects::kGroupOfAnnotation),
                                  group.Annotation(objects::kGroupToBeMovedAnnotation) == "true");
 }
 
-bool GroupEnteredArchive(const VolumeGroupSnapshot& group) {
+bool EnteredArchive(const VolumeGroupSnapshot& group) {
   return !group.Annotation(objects::kGroupSnapshotHandleAnnotation).empty();
 }
 
-bool IsManagedGroup(const VolumeGroupSnapshot& group, const velero::Backup& backup) {
+bool IsManaged(const VolumeGroupSnapshot& group, const velero::Backup& backup) {
   return !backup.uid.empty() && group.Label(objects::kBackupUidLabel) == backup.uid &&
-         IsGroupMadeByUs(group);
+         IsMadeByUs(group);
 }
 
-std::vector<GroupClaim> PlannedMembers(const objects::Object& group) {
-  std::vector<GroupClaim> members;
-  for (objects::PlannedGroupMember& one :
-       objects::ParseGroupPlan(group.Annotation(objects::kGroupMembersAnnotation))) {
-    members.push_back({.name = std::move(one.pvc),
-                       .uid = std::move(one.pvc_uid),
-                       .volume_handle = std::move(one.volume_handle),
-                       .snapshot_handle = std::move(one.snapshot_handle)});
-  }
-  return members;
+std::vector<PlannedGroupMember> PlannedMembers(const objects::Object& group) {
+  return objects::ParseGroupPlan(group.Annotation(objects::kGroupMembersAnnotation));
 }
 
 std::optional<absl::Duration> FreezeWindow(const VolumeGroupSnapshot& group) {
@@ -640,8 +611,8 @@ absl::StatusOr<TakenGroup> TakeGroup(const CallContext& ctx, const Environment& 
       .holder = absl::StrCat(request.backup.uid, "_", absl::Hex(env.random.Below(UINT64_MAX))),
       .subject = "volume group"};
   std::set<std::string> claims;
-  for (const GroupClaim& member : request.members) {
-    claims.insert(member.name);
+  for (const PlannedGroupMember& member : request.members) {
+    claims.insert(member.pvc);
   }
   const OtherSnapshots others{
       .namespace_name = request.namespace_name,
@@ -653,21 +624,13 @@ absl::StatusOr<TakenGroup> TakeGroup(const CallContext& ctx, const Environment& 
           },
       .managed_too = true,  // Those of single claims have turns of their own.
       .of = ToString(request)};
-  const CallContext waiting =
-      ctx.WithTimeout(std::max(request.backup.csi_snapshot_timeout, 2 * kVolumeLeaseDuration));
-  while (true) {
-    ASSIGN_OR_RETURN(VolumeLease lease, VolumeLease::Take(waiting, env.api, lease_request));
-    const absl::Status alone = AwaitOthers(waiting, env, others, lease);
-    absl::StatusOr<TakenGroup> taken = alone.ok() ? GroupMaker(ctx, env, request, lease).Make()
-                                                  : absl::StatusOr<TakenGroup>(alone);
-    if (const absl::Status released = lease.Release(CleanUpContext(*ctx.clock), env.api);
-        !released.ok()) {
-      CSIDELTA_LOG(kInfo, "the group's turn is left to run out", {"status", released.ToString()});
-    }
-    if (!lease.lost() || !absl::IsAborted(alone)) {
-      return taken;
-    }
-  }
+  absl::StatusOr<TakenGroup> taken;
+  RETURN_IF_ERROR(MakeInTurn(ctx, env, lease_request, others, request.backup.csi_snapshot_timeout,
+                             [&](VolumeLease& lease) {
+                               taken = GroupMaker(ctx, env, request, lease).Make();
+                               return taken.status();
+                             }));
+  return taken;
 }
 
 absl::Status UnmarkClaim(const CallContext& ctx, k8s::ApiClient& api, const k8s::ObjectKey& claim,

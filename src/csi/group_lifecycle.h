@@ -13,6 +13,7 @@
 #include "csi/environment.h"
 #include "csi/snapshot_lifecycle.h"
 #include "k8s/api_client.h"
+#include "objects/group_plan.h"
 #include "objects/volume_group_snapshot.h"
 #include "velero/backup.h"
 
@@ -27,7 +28,7 @@
 //       |  the driver                                                                       |
 //       v                                                                           RemoveGroup
 //   ready --operation cancelled-------------------------------------------------------------+
-//       |  RetainAndForgetGroup                                                             v
+//       |  RetainAndForget                                                             v
 //       v                                                              everything made is gone
 //   the driver's group alone; the archive holds the objects
 namespace csidelta::csi {
@@ -39,24 +40,16 @@ inline constexpr std::size_t kGroupMembersMax = 100;
 // names none. Pure.
 std::string GroupLabelKey(const velero::Backup& backup);
 
-struct GroupClaim {
-  std::string name;
-  std::string uid;
-  std::string volume_handle;
-  std::string snapshot_handle = {};  // "" where the content alone tells it, and until it is taken
-
-  bool operator==(const GroupClaim&) const = default;
-};
-
 struct GroupRequest {
   const velero::Backup& backup;
   std::string namespace_name;
-  std::string label_key;            // the user's label on the claims
-  std::string label_value;          // the group's name
-  std::string class_name;           // VolumeGroupSnapshotClass
-  std::string version;              // of the kinds: "v1"
-  bool to_be_moved = false;         // by a data mover: another group than that which is kept
-  std::vector<GroupClaim> members;  // bound, of one driver; one to kGroupMembersMax
+  std::string label_key;     // the user's label on the claims
+  std::string label_value;   // the group's name
+  std::string class_name;    // VolumeGroupSnapshotClass
+  std::string version;       // of the kinds: "v1"
+  bool to_be_moved = false;  // by a data mover: another group than that which is kept
+  // PVCs that are bound, of one driver; one to kGroupMembersMax.
+  std::vector<objects::PlannedGroupMember> members;
 };
 
 struct TakenGroup {
@@ -82,14 +75,14 @@ bool IsOfAnotherBackup(const objects::Object& archived, absl::string_view backup
 
 // Whether a VolumeGroupSnapshot was made by us, for whichever backup: its labels, annotations and
 // name agree. A copy under another name is not. Pure.
-bool IsGroupMadeByUs(const objects::VolumeGroupSnapshot& group);
+bool IsMadeByUs(const objects::VolumeGroupSnapshot& group);
 // Whether a backup's archive has it, as the annotation says that our action writes then. Pure.
-bool GroupEnteredArchive(const objects::VolumeGroupSnapshot& group);
+bool EnteredArchive(const objects::VolumeGroupSnapshot& group);
 // The same, for this backup. Pure.
-bool IsManagedGroup(const objects::VolumeGroupSnapshot& group, const velero::Backup& backup);
+bool IsManaged(const objects::VolumeGroupSnapshot& group, const velero::Backup& backup);
 // What a managed VolumeGroupSnapshot was requested for, as its annotation, or that of its archived
 // content, says. Pure.
-std::vector<GroupClaim> PlannedMembers(const objects::Object& group);
+std::vector<objects::PlannedGroupMember> PlannedMembers(const objects::Object& group);
 // The freeze window: the time from the request of a managed VolumeGroupSnapshot to the driver's
 // answer, by the clock of the requesting process. The snapshot was taken inside of it, so an
 // application that is frozen for the snapshot need not be frozen for longer. Nothing while the

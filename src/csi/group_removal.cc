@@ -37,7 +37,7 @@ absl::Status SetPolicy(const CallContext& ctx, k8s::ApiClient& api, const k8s::O
 
 absl::Status DeleteObject(const CallContext& ctx, k8s::ApiClient& api, const k8s::ObjectKey& key,
                           const std::string& uid) {
-  return k8s::IgnoreGone(api.Delete(ctx, key, {.uid = uid, .resource_version = ""}));
+  return k8s::IgnoreGone(api.Delete(ctx, key, {.uid = uid}));
 }
 
 // The content of `group`; nothing where none exists that refers to it.
@@ -80,11 +80,8 @@ absl::Status MarkForDeletion(const CallContext& ctx, k8s::ApiClient& api,
     RETURN_IF_ERROR(ReleaseUnknownMember(ctx, api, member));
   }
   const bool is_kept = content.has_value() && content->deletion_policy() != "Delete";
-  return is_kept
-             ? k8s::IgnoreGone(SetPolicy(
-                   ctx, api, VolumeGroupSnapshotContent::Key(group.version(), "", content->name()),
-                   "Delete"))
-             : absl::OkStatus();
+  return is_kept ? k8s::IgnoreGone(SetPolicy(ctx, api, content->key(), "Delete"))
+                 : absl::OkStatus();
 }
 
 // The controller gives a VolumeGroupSnapshot its finalizer a moment after it is bound. One that was
@@ -94,8 +91,7 @@ absl::Status RemoveOrphans(const CallContext& ctx, k8s::ApiClient& api,
   ASSIGN_OR_RETURN(const auto content, FindContent(ctx, api, group));
   RETURN_IF_ERROR(MarkForDeletion(ctx, api, group, content));
   if (content.has_value()) {
-    const k8s::ObjectKey key =
-        VolumeGroupSnapshotContent::Key(group.version(), "", content->name());
+    const k8s::ObjectKey key = content->key();
     RETURN_IF_ERROR(k8s::IgnoreGone(objects::Apply(
         ctx, api, key,
         objects::Patch().SetAnnotation(objects::kGroupBeingDeletedAnnotation, "yes"))));
@@ -196,8 +192,8 @@ absl::Status RemoveGroup(const CallContext& ctx, k8s::ApiClient& api,
   return RetryTransient(ctx, [&] { return TryRemoveGroup(ctx, api, group); });
 }
 
-absl::Status RetainAndForgetGroup(const CallContext& ctx, k8s::ApiClient& api,
-                                  const VolumeGroupSnapshot& group) {
+absl::Status RetainAndForget(const CallContext& ctx, k8s::ApiClient& api,
+                             const VolumeGroupSnapshot& group) {
   return RetryTransient(ctx, [&] { return TryRetainAndForgetGroup(ctx, api, group); });
 }
 

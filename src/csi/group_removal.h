@@ -22,7 +22,7 @@ absl::Status RemoveGroup(const CallContext& ctx, k8s::ApiClient& api,
 // group, so that it survives the claims' namespace. Deletes nothing unless the API server confirms
 // for every content that it is to be retained. OK when it is done already. `group` as read from the
 // API server.
-absl::Status RetainAndForgetGroup(const CallContext& ctx, k8s::ApiClient& api,
-                                  const objects::VolumeGroupSnapshot& group);
+absl::Status RetainAndForget(const CallContext& ctx, k8s::ApiClient& api,
+                             const objects::VolumeGroupSnapshot& group);
 
 }  // namespace csidelta::csi

@@ -1,8 +1,6 @@
 #include "csi/in_place_copy.h"
 
-#include <algorithm>
 #include <iterator>
-#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,7 +9,6 @@
 #include "csi/creation_failure.h"
 #include "csi/snapshot_creation.h"
 #include "csi/snapshot_source.h"
-#include "csi/volume_guard.h"
 #include "objects/client.h"
 
 namespace csidelta::csi {
@@ -39,8 +36,10 @@ void TellStep(const CopyRestoreOptions& options, const std::string& sentence) {
   }
 }
 
-void TellGoesOn(const CopyRestoreOptions& options, const PersistentVolumeClaim& pvc) {
-  TellStep(options, absl::StrCat("the Pod of an earlier run copies into ", CopiedPvc(pvc)));
+void TellGoesOn(const CopyRestoreOptions& options, const InPlacePlan& plan) {
+  if (plan.goes_on) {
+    TellStep(options, absl::StrCat("the Pod of an earlier run copies into ", CopiedPvc(plan.pvc)));
+  }
 }
 
 // Why the PVC itself is not copied into; "": nothing is against it.
@@ -65,6 +64,45 @@ bool IsAboutThePvc(RestoreRefusalReason reason) {
   }
 }
 
+// FAILED_PRECONDITION where a Pod uses the PVC, other than that of this restore.
+absl::Status CheckStillUnused(const CallContext& ctx, k8s::ApiClient& api,
+                              const PersistentVolumeClaim& pvc, absl::string_view copy_name) {
+  ASSIGN_OR_RETURN(std::vector<Pod> pods, objects::List<Pod>(ctx, api, pvc.namespace_name()));
+  DropOwnPod(pods, pvc, copy_name);
+  const std::vector<const Pod*> users = UsersOf(pods, pvc.name());
+  return users.empty() ? absl::OkStatus()
+                       : absl::FailedPreconditionError(
+                             absl::StrCat(CopiedPvc(pvc), " is not restored: ", UseText(users)));
+}
+
+// Its name.
+absl::StatusOr<std::string> TakeCopySafetySnapshot(const CallContext& ctx, k8s::ApiClient& api,
+                                                   Random& random, const PersistentVolumeClaim& pvc,
+                                                   const CopyRestoreOptions& options,
+                                                   const SafetyWish& wish,
+                                                   std::vector<std::string>& not_checked) {
+  ASSIGN_OR_RETURN(SnapshotSources sources, PrepareSources(ctx, api, {pvc}, ""));
+  std::move(sources.not_checked.begin(), sources.not_checked.end(),
+            std::back_inserter(not_checked));
+  const std::string name =
+      NameForSnapshot(absl::StrCat(pvc.name(), "-before-restore"), ctx.clock->Now());
+  absl::StatusOr<Creation> creation = CreateSnapshot(ctx, api, random,
+                                                     {.source = std::move(sources.sources.front()),
+                                                      .name = name,
+                                                      .note = wish.note,
+                                                      .awaited = wish.awaited,
+                                                      .timeout = options.safety_timeout});
+  if (!creation.ok()) {
+    return WithMore(creation.status(),
+                    "; nothing is changed; --safety no --yes restores without a snapshot");
+  }
+  std::move(creation->not_checked.begin(), creation->not_checked.end(),
+            std::back_inserter(not_checked));
+  TellStep(options, absl::StrCat("VolumeSnapshot ", pvc.namespace_name(), "/", name, " of ",
+                                 CopiedPvc(pvc), " is taken, for safety"));
+  return name;
+}
+
 }  // namespace
 
 absl::StatusOr<CopyPlan> PlanCopy(const CallContext& ctx, k8s::ApiClient& api,
@@ -76,7 +114,7 @@ absl::StatusOr<CopyPlan> PlanCopy(const CallContext& ctx, k8s::ApiClient& api,
                                             " does not exist; csi-delta snapshot promote ",
                                             snapshot.name(), " makes one"));
   }
-  CopyPlan plan{.snapshot = snapshot, .pvc = *info.pvc};
+  CopyPlan plan{{.pvc = *info.pvc}, snapshot};
   if (around.pods.has_value()) {
     plan.goes_on = DropOwnPod(*around.pods, plan.pvc, CopyName(plan.pvc, snapshot));
   }
@@ -95,45 +133,27 @@ absl::StatusOr<CopyRestoreResult> RestoreByCopy(const CallContext& ctx, k8s::Api
                                                 Random& random, const CopyPlan& plan,
                                                 const CopyRestoreOptions& options,
                                                 std::vector<std::string>& not_checked) {
-  std::string safety;
-  std::unique_ptr<VolumeGuard> guard;
   const std::string copy_name = CopyName(plan.pvc, plan.snapshot);
-  if (plan.goes_on) {
-    TellGoesOn(options, plan.pvc);
-  } else if (!options.takes_safety_snapshot) {
-    ASSIGN_OR_RETURN(guard, GuardRestore(ctx, api, random, plan.pvc, copy_name, not_checked));
-  } else {
-    // The driver lists what differs from one that is ready only.
-    const AwaitedState awaited =
-        options.pod.service_account.empty() ? AwaitedState::kTaken : AwaitedState::kReady;
-    ASSIGN_OR_RETURN(safety, TakeCopySafetySnapshot(ctx, api, random,
-                                                    {.pvc = plan.pvc,
-                                                     .note = absl::StrCat("before the restore of ",
-                                                                          plan.snapshot.name()),
-                                                     .awaited = awaited,
-                                                     .timeout = options.safety_timeout,
-                                                     .on_step = options.on_step},
-                                                    not_checked));
-  }
-  RETURN_IF_ERROR(CheckStillUnused(ctx, api, plan.pvc, copy_name));
+  TellGoesOn(options, plan);
+  // The driver lists what differs from one that is ready only.
+  const AwaitedState awaited =
+      options.pod.service_account.empty() ? AwaitedState::kTaken : AwaitedState::kReady;
+  ASSIGN_OR_RETURN(
+      const SecuredVolume secured,
+      SecureVolume(ctx, api, random, plan, options,
+                   {.note = absl::StrCat("before the restore of ", plan.snapshot.name()),
+                    .awaited = awaited,
+                    .restore = copy_name,
+                    .copy_pod = copy_name},
+                   not_checked));
   return WithSafety(CopyIntoVolume(ctx, api,
                                    {.target = plan.pvc,
                                     .snapshot = plan.snapshot,
-                                    .safety_snapshot = safety,
+                                    .safety_snapshot = secured.safety_snapshot,
                                     .pod = options.pod,
                                     .on_progress = options.on_progress},
                                    not_checked),
-                    safety);
-}
-
-absl::Status CheckStillUnused(const CallContext& ctx, k8s::ApiClient& api,
-                              const PersistentVolumeClaim& pvc, absl::string_view copy_name) {
-  ASSIGN_OR_RETURN(std::vector<Pod> pods, objects::List<Pod>(ctx, api, pvc.namespace_name()));
-  DropOwnPod(pods, pvc, copy_name);
-  const std::vector<const Pod*> users = UsersOf(pods, pvc.name());
-  return users.empty() ? absl::OkStatus()
-                       : absl::FailedPreconditionError(
-                             absl::StrCat(CopiedPvc(pvc), " is not restored: ", UseText(users)));
+                    secured.safety_snapshot);
 }
 
 absl::StatusOr<RestoreInfo> ReadPvcInfo(const CallContext& ctx, k8s::ApiClient& api,
@@ -143,19 +163,17 @@ absl::StatusOr<RestoreInfo> ReadPvcInfo(const CallContext& ctx, k8s::ApiClient& 
   return ReadRestoreInfo(ctx, api, VolumeSnapshot::Make(namespace_name, ""), pvc_name);
 }
 
-PvcVerdict CheckPvc(const RestoreSurroundings& around, const RestoreInfo& info) {
-  PvcVerdict verdict;
+InPlacePlan PlanInto(const RestoreSurroundings& around, const RestoreInfo& info) {
+  InPlacePlan plan{.pvc = *info.pvc, .not_checked = info.not_checked};
   for (RestoreRefusal& refusal : CheckRestore(around, info).refusals) {
     if (IsAboutThePvc(refusal.reason)) {
-      verdict.refusals.push_back(std::move(refusal));
+      plan.refusals.push_back(std::move(refusal));
     }
   }
-  if (info.pvc.has_value()) {
-    if (std::string refused = RefusedMode(*info.pvc); !refused.empty()) {
-      verdict.refused_by_copy.push_back(std::move(refused));
-    }
+  if (std::string refused = RefusedMode(plan.pvc); !refused.empty()) {
+    plan.refused_by_copy.push_back(std::move(refused));
   }
-  return verdict;
+  return plan;
 }
 
 absl::Status CopyRefusalStatus(const PersistentVolumeClaim& pvc,
@@ -172,33 +190,21 @@ absl::Status CopyRefusalStatus(const PersistentVolumeClaim& pvc,
       absl::StrCat(CopiedPvc(pvc), " is not restored: ", absl::StrJoin(messages, "; and ")));
 }
 
-absl::StatusOr<std::string> TakeCopySafetySnapshot(const CallContext& ctx, k8s::ApiClient& api,
-                                                   Random& random, const SafetyWish& wish,
-                                                   std::vector<std::string>& not_checked) {
-  ASSIGN_OR_RETURN(SnapshotSources sources, PrepareSources(ctx, api, {wish.pvc}, ""));
-  std::move(sources.not_checked.begin(), sources.not_checked.end(),
-            std::back_inserter(not_checked));
-  const std::string name =
-      NameForSnapshot(absl::StrCat(wish.pvc.name(), "-before-restore"), ctx.clock->Now());
-  absl::StatusOr<Creation> creation = CreateSnapshot(ctx, api, random,
-                                                     {.source = std::move(sources.sources.front()),
-                                                      .name = name,
-                                                      .note = wish.note,
-                                                      .awaited = wish.awaited,
-                                                      .timeout = wish.timeout});
-  if (!creation.ok()) {
-    return WithText(creation.status(),
-                    absl::StrCat(creation.status().message(),
-                                 "; nothing is changed; --safety no --yes restores without a "
-                                 "snapshot"));
+absl::StatusOr<SecuredVolume> SecureVolume(const CallContext& ctx, k8s::ApiClient& api,
+                                           Random& random, const InPlacePlan& plan,
+                                           const CopyRestoreOptions& options,
+                                           const SafetyWish& wish,
+                                           std::vector<std::string>& not_checked) {
+  SecuredVolume secured;
+  if (!plan.goes_on && options.takes_safety_snapshot) {
+    ASSIGN_OR_RETURN(secured.safety_snapshot, TakeCopySafetySnapshot(ctx, api, random, plan.pvc,
+                                                                     options, wish, not_checked));
+  } else if (!plan.goes_on) {
+    ASSIGN_OR_RETURN(secured.guard,
+                     GuardRestore(ctx, api, random, plan.pvc, wish.restore, not_checked));
   }
-  std::move(creation->not_checked.begin(), creation->not_checked.end(),
-            std::back_inserter(not_checked));
-  if (wish.on_step) {
-    wish.on_step(absl::StrCat("VolumeSnapshot ", wish.pvc.namespace_name(), "/", name, " of ",
-                              CopiedPvc(wish.pvc), " is taken, for safety"));
-  }
-  return name;
+  RETURN_IF_ERROR(CheckStillUnused(ctx, api, plan.pvc, wish.copy_pod));
+  return secured;
 }
 
 absl::StatusOr<CopyRestoreResult> WithSafety(absl::StatusOr<VolumeCopyResult> copied,
@@ -208,8 +214,7 @@ absl::StatusOr<CopyRestoreResult> WithSafety(absl::StatusOr<VolumeCopyResult> co
   }
   return safety_snapshot.empty()
              ? copied.status()
-             : WithText(copied.status(), absl::StrCat(copied.status().message(),
-                                                      "; what it held before is in VolumeSnapshot ",
+             : WithMore(copied.status(), absl::StrCat("; what it held before is in VolumeSnapshot ",
                                                       safety_snapshot));
 }
 
@@ -223,14 +228,10 @@ absl::StatusOr<RepositoryPlan> PlanRepositoryRestore(const CallContext& ctx, k8s
                                             " does not exist; name one that does, or restore to a "
                                             "device with --target"));
   }
-  RepositoryPlan plan{.pvc = *info.pvc, .source = std::move(source)};
-  if (around.pods.has_value()) {
-    plan.goes_on = DropOwnPod(*around.pods, plan.pvc, CopyName(plan.pvc, plan.source));
-  }
-  PvcVerdict verdict = CheckPvc(around, info);
-  plan.refusals = std::move(verdict.refusals);
-  plan.refused_by_copy = std::move(verdict.refused_by_copy);
-  plan.not_checked = info.not_checked;
+  const bool goes_on =
+      around.pods.has_value() && DropOwnPod(*around.pods, *info.pvc, CopyName(*info.pvc, source));
+  RepositoryPlan plan{PlanInto(around, info), std::move(source)};
+  plan.goes_on = goes_on;
   return plan;
 }
 
@@ -238,29 +239,21 @@ absl::StatusOr<CopyRestoreResult> RestoreFromRepository(const CallContext& ctx, 
                                                         Random& random, const RepositoryPlan& plan,
                                                         const CopyRestoreOptions& options,
                                                         std::vector<std::string>& not_checked) {
-  std::string safety;
-  std::unique_ptr<VolumeGuard> guard;
   const std::string copy_name = CopyName(plan.pvc, plan.source);
-  if (plan.goes_on) {
-    TellGoesOn(options, plan.pvc);
-  } else if (!options.takes_safety_snapshot) {
-    ASSIGN_OR_RETURN(guard, GuardRestore(ctx, api, random, plan.pvc, copy_name, not_checked));
-  } else {
-    ASSIGN_OR_RETURN(safety, TakeCopySafetySnapshot(ctx, api, random,
-                                                    {.pvc = plan.pvc,
-                                                     .note = "before a restore from a repository",
-                                                     .timeout = options.safety_timeout,
-                                                     .on_step = options.on_step},
-                                                    not_checked));
-  }
-  RETURN_IF_ERROR(CheckStillUnused(ctx, api, plan.pvc, copy_name));
+  TellGoesOn(options, plan);
+  ASSIGN_OR_RETURN(const SecuredVolume secured,
+                   SecureVolume(ctx, api, random, plan, options,
+                                {.note = "before a restore from a repository",
+                                 .restore = copy_name,
+                                 .copy_pod = copy_name},
+                                not_checked));
   return WithSafety(RestoreIntoVolume(ctx, api,
                                       {.target = plan.pvc,
                                        .source = plan.source,
                                        .pod = options.pod,
                                        .on_progress = options.on_progress},
                                       not_checked),
-                    safety);
+                    secured.safety_snapshot);
 }
 
 }  // namespace csidelta::csi

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <functional>
-#include <optional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -13,6 +13,7 @@
 #include "csi/restore_guard.h"
 #include "csi/snapshot_creation.h"
 #include "csi/volume_copy.h"
+#include "csi/volume_guard.h"
 #include "k8s/api_client.h"
 #include "objects/persistent_volume_claim.h"
 #include "objects/volume_snapshot.h"
@@ -33,13 +34,17 @@
 // taken, which would hold half of either.
 namespace csidelta::csi {
 
-struct CopyPlan {
-  objects::VolumeSnapshot snapshot;
+// What restores into a volume in place plan, wherever the data is.
+struct InPlacePlan {
   objects::PersistentVolumeClaim pvc;
-  bool goes_on = false;  // with the Pod of an earlier run
+  bool goes_on = false;  // with what an earlier run began, which restores the same
   std::vector<RestoreRefusal> refusals = {};
   std::vector<std::string> refused_by_copy = {};  // what stands in the way of this method alone
   std::vector<std::string> not_checked = {};
+};
+
+struct CopyPlan : InPlacePlan {
+  objects::VolumeSnapshot snapshot;
 };
 
 // NOT_FOUND when the PVC does not exist; PERMISSION_DENIED when it may not be read.
@@ -76,12 +81,8 @@ absl::StatusOr<RestoreInfo> ReadPvcInfo(const CallContext& ctx, k8s::ApiClient& 
                                         absl::string_view namespace_name,
                                         absl::string_view pvc_name);
 
-struct PvcVerdict {
-  std::vector<RestoreRefusal> refusals;
-  std::vector<std::string> refused_by_copy;
-};
-// What of csi/restore_guard.h is about the PVC, and what of its mode. Pure.
-PvcVerdict CheckPvc(const RestoreSurroundings& around, const RestoreInfo& info);
+// What of csi/restore_guard.h is about the PVC, and what of its mode. REQUIRES a PVC. Pure.
+InPlacePlan PlanInto(const RestoreSurroundings& around, const RestoreInfo& info);
 
 // OK where nothing is against it; else RefusalStatus(), or FAILED_PRECONDITION with all of both.
 // Pure.
@@ -89,24 +90,26 @@ absl::Status CopyRefusalStatus(const objects::PersistentVolumeClaim& pvc,
                                const std::vector<RestoreRefusal>& refusals,
                                const std::vector<std::string>& refused_by_copy);
 
-// FAILED_PRECONDITION where a Pod uses the PVC that has started since the plan was made. That of
-// the name `copy_name` ("": none) is of this restore. PERMISSION_DENIED where Pods may not be
-// listed, which CheckMayCopy() and CheckMayAskMover() ask about before.
-absl::Status CheckStillUnused(const CallContext& ctx, k8s::ApiClient& api,
-                              const objects::PersistentVolumeClaim& pvc,
-                              absl::string_view copy_name);
-
 struct SafetyWish {
-  const objects::PersistentVolumeClaim& pvc;
-  std::string note;
+  std::string note;  // of the safety snapshot
   AwaitedState awaited = AwaitedState::kTaken;
-  absl::Duration timeout;
-  const std::function<void(const std::string& sentence)>& on_step;
+  std::string restore;        // what GuardRestore() calls this restore
+  std::string copy_pod = {};  // whose Pod is of this restore; "": it has none
 };
-// Its name. Errors of CreateSnapshot(), which say how to do without. Adds to `not_checked`.
-absl::StatusOr<std::string> TakeCopySafetySnapshot(const CallContext& ctx, k8s::ApiClient& api,
-                                                   Random& random, const SafetyWish& wish,
-                                                   std::vector<std::string>& not_checked);
+struct SecuredVolume {
+  std::string safety_snapshot;         // "" for none
+  std::unique_ptr<VolumeGuard> guard;  // where none is taken; null for one that goes on
+};
+// Before the first write: takes the safety snapshot, or guards the PVC where none is wanted. One
+// that goes on has been secured before. Adds to `not_checked`. Errors of CreateSnapshot(), which
+// say how to do without, and of GuardRestore(); FAILED_PRECONDITION where a Pod uses the PVC that
+// has started since the plan was made; PERMISSION_DENIED where Pods may not be listed, which
+// CheckMayCopy() and CheckMayAskMover() ask about before.
+absl::StatusOr<SecuredVolume> SecureVolume(const CallContext& ctx, k8s::ApiClient& api,
+                                           Random& random, const InPlacePlan& plan,
+                                           const CopyRestoreOptions& options,
+                                           const SafetyWish& wish,
+                                           std::vector<std::string>& not_checked);
 
 // The result, or the error with the VolumeSnapshot that holds the data of before.
 absl::StatusOr<CopyRestoreResult> WithSafety(absl::StatusOr<VolumeCopyResult> copied,
@@ -114,13 +117,8 @@ absl::StatusOr<CopyRestoreResult> WithSafety(absl::StatusOr<VolumeCopyResult> co
 
 // --- From a repository
 
-struct RepositoryPlan {
-  objects::PersistentVolumeClaim pvc;
+struct RepositoryPlan : InPlacePlan {
   RepositorySource source;
-  bool goes_on = false;  // with the Pod of an earlier run, which restores the same
-  std::vector<RestoreRefusal> refusals = {};
-  std::vector<std::string> refused_by_copy = {};
-  std::vector<std::string> not_checked = {};
 };
 
 // What of csi/restore_guard.h is about the PVC: there is no VolumeSnapshot. Whether the volume is

@@ -11,7 +11,6 @@
 #include "csi/copy_record.h"
 #include "csi/in_place_copy.h"
 #include "csi/restore_guard.h"
-#include "csi/snapshot_types.h"
 #include "csi/volume_guard.h"
 #include "k8s/find.h"
 #include "objects/client.h"
@@ -41,11 +40,15 @@ absl::Status Refuse(const InPlaceRequest& request, absl::string_view why) {
 }
 
 k8s::ObjectKey TargetKey(const InPlaceRequest& request) {
-  return ClaimKey(request.target_namespace, request.target_claim);
+  return PersistentVolumeClaim::Key(request.target_namespace, request.target_claim);
 }
 
 k8s::ObjectKey AliasClaimKey(const InPlaceRequest& request) {
-  return ClaimKey(request.mover_namespace, request.name);
+  return PersistentVolumeClaim::Key(request.mover_namespace, request.name);
+}
+
+k8s::ObjectKey AliasKey(const InPlaceRequest& request) {
+  return PersistentVolume::Key("", request.name);
 }
 
 // The name is of this transfer alone.
@@ -162,7 +165,7 @@ absl::StatusOr<InPlaceVolume> InPlaceExposure::Run() {
   ASSIGN_OR_RETURN(const PersistentVolumeClaim pvc, ReadTarget(ctx_, api_, request_));
   ASSIGN_OR_RETURN(const PersistentVolume volume, ReadVolume(pvc));
   ASSIGN_OR_RETURN(std::optional<PersistentVolume> alias,
-                   objects::Find<PersistentVolume>(ctx_, api_, VolumeKey(request_.name)));
+                   objects::Find<PersistentVolume>(ctx_, api_, AliasKey(request_)));
   const std::optional<CopyRecord> record = ParseCopyRecord(pvc);
   const bool is_announced = IsOwnRecord(record, request_) && !record->has_ended;
   if (alias.has_value() && is_announced && record->has_written) {
@@ -199,8 +202,9 @@ InPlaceVolume InPlaceExposure::Wait(std::string for_what) {
 }
 
 absl::StatusOr<PersistentVolume> InPlaceExposure::ReadVolume(const PersistentVolumeClaim& pvc) {
-  ASSIGN_OR_RETURN(const std::optional<PersistentVolume> found,
-                   objects::Find<PersistentVolume>(ctx_, api_, VolumeKey(pvc.volume_name())));
+  ASSIGN_OR_RETURN(
+      const std::optional<PersistentVolume> found,
+      objects::Find<PersistentVolume>(ctx_, api_, PersistentVolume::Key("", pvc.volume_name())));
   if (!found.has_value()) {
     return Refuse(request_,
                   absl::StrCat("PersistentVolume ", pvc.volume_name(), " does not exist"));
@@ -251,9 +255,8 @@ absl::StatusOr<std::string> InPlaceExposure::CheckAll(const PersistentVolumeClai
     return absl::AbortedError(absl::StrCat(TargetText(request_), " was just changed"));
   }
   info.own_transfer = request_.transfer_uid;
-  const PvcVerdict verdict = CheckPvc(around, info);
-  const absl::Status refused =
-      CopyRefusalStatus(*info.pvc, verdict.refusals, verdict.refused_by_copy);
+  const InPlacePlan plan = PlanInto(around, info);
+  const absl::Status refused = CopyRefusalStatus(plan.pvc, plan.refusals, plan.refused_by_copy);
   if (!refused.ok() && !IsVolumeBusy(refused)) {
     return absl::FailedPreconditionError(refused.message());
   }
@@ -321,7 +324,7 @@ absl::StatusOr<PersistentVolumeClaim> InPlaceExposure::EnsureClaim(
   if (!alias.pvc_uid().empty()) {
     // Of one that another client deleted: the volume is reserved for the name again.
     RETURN_IF_ERROR(
-        objects::Apply(ctx_, api_, VolumeKey(request_.name), objects::Patch().ForgetPvcUid()));
+        objects::Apply(ctx_, api_, AliasKey(request_), objects::Patch().ForgetPvcUid()));
   }
   PersistentVolumeClaim claim =
       PersistentVolumeClaim::Make(request_.mover_namespace, request_.name);
@@ -373,8 +376,7 @@ absl::StatusOr<bool> DeleteOwn(const CallContext& ctx, k8s::ApiClient& api,
     return false;
   }
   if (!found->is_being_deleted()) {
-    RETURN_IF_ERROR(
-        k8s::IgnoreGone(api.Delete(ctx, key, {.uid = found->uid(), .resource_version = ""})));
+    RETURN_IF_ERROR(k8s::IgnoreGone(api.Delete(ctx, key, {.uid = found->uid()})));
   }
   ASSIGN_OR_RETURN(const std::optional<objects::Object> left,
                    objects::Find<objects::Object>(ctx, api, key));
@@ -421,7 +423,7 @@ absl::StatusOr<bool> HasLiveRecord(const CallContext& ctx, k8s::ApiClient& api,
 absl::StatusOr<bool> IsExposed(const CallContext& ctx, k8s::ApiClient& api,
                                const InPlaceRequest& request) {
   ASSIGN_OR_RETURN(const std::optional<objects::Object> alias,
-                   objects::Find<objects::Object>(ctx, api, VolumeKey(request.name)));
+                   objects::Find<objects::Object>(ctx, api, AliasKey(request)));
   return alias.has_value() && IsOwn(*alias, request) ? absl::StatusOr<bool>(true)
                                                      : HasLiveRecord(ctx, api, request);
 }
@@ -454,7 +456,7 @@ absl::StatusOr<std::string> HideInPlace(const CallContext& ctx, k8s::ApiClient& 
     }
   }
   ASSIGN_OR_RETURN(const bool has_claim, DeleteOwn(ctx, api, request, AliasClaimKey(request)));
-  ASSIGN_OR_RETURN(const bool has_volume, DeleteOwn(ctx, api, request, VolumeKey(request.name)));
+  ASSIGN_OR_RETURN(const bool has_volume, DeleteOwn(ctx, api, request, AliasKey(request)));
   if ((has_claim || has_volume) && !end.is_fenced) {
     return absl::StrCat(
         has_claim ? ToString(AliasClaimKey(request)) : absl::StrCat("volume ", request.name),

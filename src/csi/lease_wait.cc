@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "csi/retry.h"
 #include "csi/snapshot_state.h"
 #include "objects/keys.h"
 
@@ -14,6 +15,16 @@ namespace csidelta::csi {
 namespace {
 
 using objects::VolumeSnapshot;
+
+// An API server that has just started refuses everybody until it knows its roles.
+constexpr absl::Duration kRefusalGracePeriod = absl::Seconds(15);
+constexpr absl::Duration kRefusalPause = absl::Milliseconds(500);
+
+// Whether `status` may be the answer of an API server that is starting.
+bool MayBeStarting(const absl::Status& status) {
+  return absl::IsPermissionDenied(status) || absl::IsUnauthenticated(status) ||
+         absl::IsNotFound(status) || IsRetryable(status);
+}
 
 bool IsOneBeingTaken(const VolumeSnapshot& snapshot, const OtherSnapshots& others, absl::Time now) {
   return others.concerns(snapshot) && IsBeingTaken(snapshot, now);
@@ -31,9 +42,16 @@ bool IsRefusal(absl::string_view error) {
 
 }  // namespace
 
-bool MayBeStarting(const absl::Status& status) {
-  return absl::IsPermissionDenied(status) || absl::IsUnauthenticated(status) ||
-         absl::IsNotFound(status) || IsRetryable(status);
+absl::Status CleanUpPatiently(const Clock& clock,
+                              absl::FunctionRef<absl::Status(const CallContext& after)> remove) {
+  const CallContext after = CleanUpContext(clock);
+  const absl::Time give_up_at = clock.Now() + kRefusalGracePeriod;
+  absl::Status removed = remove(after);
+  while (!removed.ok() && MayBeStarting(removed) && clock.Now() < give_up_at) {
+    clock.SleepUntil(clock.Now() + kRefusalPause, after.stop);
+    removed = remove(after);
+  }
+  return removed;
 }
 
 absl::Status LeaseWaiter::WaitInSlices(
@@ -82,11 +100,15 @@ void LeaseWaiter::Renew() {
   }
 }
 
+namespace {
+
+// ABORTED when the turn was lost meanwhile.
 absl::Status AwaitOthers(const CallContext& ctx, const Environment& env,
                          const OtherSnapshots& others, VolumeLease& lease) {
   const k8s::ListOptions options{
-      .label_selector = others.managed_too ? "" : absl::StrCat("!", objects::kCsiDeltaLabel),
-      .field_selector = "",
+      .label_selector = others.managed_too || lease.taken_over()
+                            ? ""
+                            : absl::StrCat("!", objects::kCsiDeltaLabel),
       .may_be_old = true};  // Another one may come a moment later just as well.
   ASSIGN_OR_RETURN(const std::vector<VolumeSnapshot> all,
                    objects::List<VolumeSnapshot>(ctx, env.api, others.namespace_name, options));
@@ -112,6 +134,25 @@ absl::Status AwaitOthers(const CallContext& ctx, const Environment& env,
     }
   }
   return lease.lost() ? absl::AbortedError("the turn was lost") : absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status MakeInTurn(const CallContext& ctx, const Environment& env,
+                        const VolumeLeaseRequest& request, const OtherSnapshots& others,
+                        absl::Duration wait_max,
+                        absl::FunctionRef<absl::Status(VolumeLease& lease)> make) {
+  // Long enough to see a dead holder's turn run out.
+  const CallContext waiting = ctx.WithTimeout(std::max(wait_max, 2 * kVolumeLeaseDuration));
+  while (true) {
+    ASSIGN_OR_RETURN(VolumeLease lease, VolumeLease::Take(waiting, env.api, request));
+    const absl::Status alone = AwaitOthers(waiting, env, others, lease);
+    const absl::Status made = alone.ok() ? make(lease) : alone;
+    lease.End(*ctx.clock, env.api);
+    if (!lease.lost() || !absl::IsAborted(alone)) {
+      return made;
+    }
+  }
 }
 
 absl::Status DriverMessage::Hear(std::string error, absl::Time now) {

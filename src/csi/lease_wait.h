@@ -19,15 +19,14 @@
 // Waiting for what others make of a volume, or of several, while a turn is held.
 namespace csidelta::csi {
 
-// An API server that has just started refuses everybody until it knows its roles.
-inline constexpr absl::Duration kRefusalGracePeriod = absl::Seconds(15);
-inline constexpr absl::Duration kRefusalPause = absl::Milliseconds(500);
 // How long a refusal of the driver may stand and still pass: a quota that is raised, a limit
 // of calls per minute.
 inline constexpr absl::Duration kRefusalIsFinalAfter = absl::Minutes(1);
 
-// Whether `status` may be the answer of an API server that is starting. Pure.
-bool MayBeStarting(const absl::Status& status);
+// Removes what a call made without use, in its own time: `remove` is repeated while the API server
+// may be starting.
+absl::Status CleanUpPatiently(const Clock& clock,
+                              absl::FunctionRef<absl::Status(const CallContext& after)> remove);
 
 // Keeps its turn while it waits. A turn lost does not end the wait. A refusal does not end it at
 // once either, because the same was allowed a moment ago. Borrows everything.
@@ -103,16 +102,20 @@ struct OtherSnapshots {
   std::string namespace_name;
   // Whether a VolumeSnapshot is of one of the volumes, and managed by another program.
   std::function<bool(const objects::VolumeSnapshot& snapshot)> concerns;
-  // Managed VolumeSnapshots are ordered by leases and left out, unless a lease was lost.
+  // Managed VolumeSnapshots are ordered by leases and left out, unless a holder was lost.
   bool managed_too = false;
   std::string of;  // "claim shop/data", for messages
 };
 
-// Waits until the VolumeSnapshots managed by another program are cut, failed, gone, or too old to
-// be waited for. ABORTED when the turn was lost meanwhile: another process may be doing the same.
-// DEADLINE_EXCEEDED, naming the VolumeSnapshot, when `ctx` ends first.
-absl::Status AwaitOthers(const CallContext& ctx, const Environment& env,
-                         const OtherSnapshots& others, VolumeLease& lease);
+// Waits for the lease, and then until the VolumeSnapshots managed by another program are cut,
+// failed, gone, or too old to be waited for. Has `make` do its work under the lease, which is ended
+// afterwards. Begins again where the lease was lost before `make`: another process may be doing the
+// same. DEADLINE_EXCEEDED, naming the VolumeSnapshot, when the waits together take longer than
+// `wait_max`.
+absl::Status MakeInTurn(const CallContext& ctx, const Environment& env,
+                        const VolumeLeaseRequest& request, const OtherSnapshots& others,
+                        absl::Duration wait_max,
+                        absl::FunctionRef<absl::Status(VolumeLease& lease)> make);
 
 // What the driver says through the status of the objects. Its sidecar asks again after every error;
 // one that asking again does not change is believed when it has stood for kRefusalIsFinalAfter.

@@ -3,7 +3,6 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "base/status_macros.h"
 #include "objects/client.h"
 #include "objects/snapshot_metadata_service.h"
 

@@ -6,19 +6,19 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "base/crypto.h"
 #include "base/log.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "csi/backup_contents.h"
 #include "csi/base_snapshots.h"
+#include "csi/content_deletion.h"
 #include "csi/group_removal.h"
 #include "csi/lease_wait.h"
+#include "csi/owned_content.h"
 #include "csi/retry.h"
-#include "csi/snapshot_types.h"
 #include "csi/static_content.h"
-#include "csi/static_group.h"
 #include "k8s/find.h"
+#include "objects/backup.h"
 #include "objects/client.h"
 #include "objects/group_plan.h"
 #include "objects/keys.h"
@@ -35,24 +35,11 @@ using objects::VolumeSnapshot;
 using objects::VolumeSnapshotContent;
 
 constexpr char kRecordPrefix[] = "csi-delta-group-";
-constexpr size_t kRecordHashDigits = 32;
 constexpr absl::Duration kRecordOrphanedAfter = absl::Hours(1);
 constexpr absl::Duration kSidecarGracePeriod = absl::Seconds(5);
 
 std::string RecordName(absl::string_view driver, absl::string_view handle) {
-  return absl::StrCat(kRecordPrefix,
-                      Sha256Hex(absl::StrCat(driver, "/", handle)).substr(0, kRecordHashDigits));
-}
-
-// Removes the content of a member; the driver keeps the snapshot.
-absl::Status ForgetContent(const CallContext& ctx, k8s::ApiClient& api,
-                           const VolumeSnapshotContent& content) {
-  RETURN_IF_ERROR(
-      k8s::IgnoreNotFound(objects::Apply(ctx, api, content.key(),
-                                         objects::Patch().SetDeletionPolicy("Retain").SetAnnotation(
-                                             objects::kContentBeingDeletedAnnotation, "yes"))));
-  return k8s::IgnoreNotFound(
-      api.Delete(ctx, content.key(), {.uid = content.uid(), .resource_version = ""}));
+  return absl::StrCat(kRecordPrefix, DigestOfHandle(driver, handle));
 }
 
 // Has the driver delete the group of a record, and the record with it.
@@ -70,8 +57,7 @@ absl::Status DeleteRecord(const CallContext& ctx, const Environment& env, const 
   if (record->handle().empty()) {
     RETURN_IF_ERROR(WriteHandle(ctx, env, key, record->handle_or_source(), kSidecarGracePeriod));
   }
-  return k8s::IgnoreNotFound(
-      env.api.Delete(ctx, key, {.uid = record->uid(), .resource_version = ""}));
+  return k8s::IgnoreNotFound(env.api.Delete(ctx, key, {.uid = record->uid()}));
 }
 
 // --- The plan: what is needed to go on once the group's own objects may be gone
@@ -211,16 +197,11 @@ absl::Status GroupAdoption::Prepare() {
 absl::StatusOr<TakenSnapshot> GroupAdoption::MakeMember(const std::string& claim_uid,
                                                         const TakenSnapshot& member) {
   const SnapshotRequest request = RequestOf(claim_uid, member);
-  TakenSnapshot made;
-  RETURN_IF_ERROR(RetryTransient(ctx_, [&]() -> absl::Status {
-    ASSIGN_OR_RETURN(made, EnsureMember(request, member));
-    return absl::OkStatus();
-  }));
-  return made;
+  return RetryTransient(ctx_, [&] { return EnsureMember(request, member); });
 }
 
 absl::Status GroupAdoption::ForgetGroup() {
-  RETURN_IF_ERROR(RetainAndForgetGroup(ctx_, env_.api, taken_.group));
+  RETURN_IF_ERROR(RetainAndForget(ctx_, env_.api, taken_.group));
   return objects::WaitFor<VolumeGroupSnapshot>(
       ctx_.WithTimeout(request_.backup.csi_snapshot_timeout), env_.api, taken_.group.key(),
       [&](const VolumeGroupSnapshot* group) -> absl::StatusOr<bool> {
@@ -251,15 +232,14 @@ absl::Status GroupAdoption::EnsureRecord() {
   for (const auto& [claim_uid, member] : taken_.members) {
     handles.push_back(member.content.handle());
   }
-  const StaticGroup record = {
+  const StaticContent record = {
       .version = request_.version,
       .name = record_,
       .driver = driver_,
       .handle = taken_.content.handle_or_source(),
       .member_handles = std::move(handles),
-      .group_namespace = env_.velero_namespace,
-      .group_name = record_,
-      .deletion_policy = "Retain",
+      .snapshot_namespace = env_.velero_namespace,
+      .snapshot_name = record_,
       .class_name = request_.class_name,
       .labels = {{objects::kMovedGroupLabel, record_},
                  {objects::kBackupUidLabel, request_.backup.uid},
@@ -342,20 +322,18 @@ absl::StatusOr<TakenSnapshot> GroupAdoption::EnsureMember(const SnapshotRequest&
 
 absl::StatusOr<VolumeSnapshotContent> GroupAdoption::EnsureContent(const SnapshotRequest& request,
                                                                    const TakenSnapshot& member) {
-  StaticContent content;
-  content.name = SnapshotName(request);
-  content.driver = driver_;
-  content.handle = member.content.handle();
-  content.snapshot_namespace = request.claim_namespace;
-  content.snapshot_name = SnapshotName(request);
-  content.deletion_policy = "Retain";
-  content.class_name = request.class_name;
-  content.labels = {{objects::kMovedGroupLabel, record_},
-                    {objects::kBackupUidLabel, request_.backup.uid}};
+  StaticContent content = {.name = SnapshotName(request),
+                           .driver = driver_,
+                           .handle = member.content.handle(),
+                           .snapshot_namespace = request.claim_namespace,
+                           .snapshot_name = SnapshotName(request),
+                           .class_name = request.class_name,
+                           .labels = {{objects::kMovedGroupLabel, record_},
+                                      {objects::kBackupUidLabel, request_.backup.uid}},
+                           .annotations = Annotations(member.content)};
   if (const std::string node = member.content.Label(objects::kManagedByLabel); !node.empty()) {
     content.labels.emplace(objects::kManagedByLabel, node);
   }
-  content.annotations = Annotations(member.content);
   const absl::Status made = objects::Create(ctx_, env_.api, MakeStaticContent(content)).status();
   if (!made.ok() && !absl::IsAlreadyExists(made)) {
     return made;
@@ -380,14 +358,13 @@ absl::Status GroupAdoption::TryCleanUp(const CallContext& after) {
     const k8s::ObjectKey key = VolumeSnapshot::Key(request_.namespace_name, name);
     ASSIGN_OR_RETURN(const auto snapshot, objects::Find<VolumeSnapshot>(after, env_.api, key));
     if (snapshot.has_value() && IsManaged(*snapshot, request_.backup)) {
-      RETURN_IF_ERROR(k8s::IgnoreNotFound(
-          env_.api.Delete(after, key, {.uid = snapshot->uid(), .resource_version = ""})));
+      RETURN_IF_ERROR(k8s::IgnoreNotFound(env_.api.Delete(after, key, {.uid = snapshot->uid()})));
     }
     ASSIGN_OR_RETURN(const auto content,
                      objects::Find<VolumeSnapshotContent>(after, env_.api,
                                                           VolumeSnapshotContent::Key("", name)));
     if (content.has_value() && MovedGroupOf(*content) == record_) {
-      RETURN_IF_ERROR(ForgetContent(after, env_.api, *content));
+      RETURN_IF_ERROR(DeleteContent(after, env_.api, *content, "Retain"));
     }
   }
   RETURN_IF_ERROR(DeleteRecord(after, env_, record_));
@@ -457,8 +434,9 @@ absl::StatusOr<bool> IsOver(const CallContext& ctx, const Environment& env,
   if (name.empty()) {
     return is_old;
   }
-  ASSIGN_OR_RETURN(const auto found, objects::Find<objects::Object>(
-                                         ctx, env.api, {BackupType(), env.velero_namespace, name}));
+  ASSIGN_OR_RETURN(const auto found,
+                   objects::Find<objects::Object>(
+                       ctx, env.api, {objects::Backup::Type(), env.velero_namespace, name}));
   if (!found.has_value() || found->uid() != record.Label(objects::kBackupUidLabel)) {
     return is_old;
   }
@@ -581,8 +559,7 @@ absl::StatusOr<std::optional<TakenSnapshot>> ContinueAdoption(const CallContext&
       objects::List<VolumeGroupSnapshotContent>(
           ctx, env.api, VolumeGroupSnapshotContent::kKind.TypeOf(version), "",
           {.label_selector = absl::StrCat(objects::kMovedGroupLabel, ",", objects::kBackupUidLabel,
-                                          "=", request.backup.uid),
-           .field_selector = ""}));
+                                          "=", request.backup.uid)}));
   for (const VolumeGroupSnapshotContent& record : records) {
     const std::optional<GroupPlan> plan = ReadPlan(record, request.backup, version);
     if (!plan.has_value() || record.is_being_deleted() ||
@@ -615,8 +592,7 @@ absl::StatusOr<bool> DeleteOrphanedRecord(const CallContext& ctx, const Environm
       const std::vector<VolumeSnapshotContent> members,
       objects::List<VolumeSnapshotContent>(
           ctx, env.api, "",
-          {.label_selector = absl::StrCat(objects::kMovedGroupLabel, "=", MovedGroupOf(record)),
-           .field_selector = ""}));
+          {.label_selector = absl::StrCat(objects::kMovedGroupLabel, "=", MovedGroupOf(record))}));
   for (const VolumeSnapshotContent& member : members) {
     RETURN_IF_ERROR(ReleaseOrphaned(ctx, env, record, member));
   }
@@ -637,10 +613,9 @@ absl::Status ReleaseMember(const CallContext& ctx, k8s::ApiClient& api,
 absl::Status FinalizeMovedGroup(const CallContext& ctx, const Environment& env,
                                 const VolumeSnapshotContent& content) {
   const std::string record = MovedGroupOf(content);
-  ASSIGN_OR_RETURN(
-      const std::vector<VolumeSnapshotContent> contents,
-      objects::List<VolumeSnapshotContent>(
-          ctx, env.api, "", {.label_selector = objects::kMovedGroupLabel, .field_selector = ""}));
+  ASSIGN_OR_RETURN(const std::vector<VolumeSnapshotContent> contents,
+                   objects::List<VolumeSnapshotContent>(
+                       ctx, env.api, "", {.label_selector = objects::kMovedGroupLabel}));
   Members members;
   for (const VolumeSnapshotContent& one : contents) {
     if (MovedGroupOf(one) == record && !one.is_being_deleted()) {
@@ -663,7 +638,7 @@ absl::Status FinalizeMovedGroup(const CallContext& ctx, const Environment& env,
                {"volume_group_snapshot_content", record},
                {"members", absl::StrCat(members.size())});
   for (const VolumeSnapshotContent* const member : members) {
-    RETURN_IF_ERROR(ForgetContent(ctx, env.api, *member));
+    RETURN_IF_ERROR(DeleteContent(ctx, env.api, *member, "Retain"));
   }
   return absl::OkStatus();
 }

@@ -1,7 +1,6 @@
 #include "csi/mover_restore.h"
 
 #include <algorithm>
-#include <memory>
 #include <optional>
 #include <utility>
 
@@ -13,9 +12,7 @@
 #include "csi/in_place_volume.h"
 #include "csi/retry.h"
 #include "csi/snapshot_import.h"
-#include "csi/snapshot_types.h"
 #include "csi/volume_copy.h"
-#include "csi/volume_guard.h"
 #include "k8s/access_review.h"
 #include "k8s/find.h"
 #include "objects/client.h"
@@ -103,10 +100,6 @@ class MoverRestore {
   // One that has begun is gone on with; RemoveEarlier() has removed any other.
   absl::Status Ensure();
 
-  k8s::ObjectKey TargetKey() const {
-    return ClaimKey(plan_.pvc.namespace_name(), plan_.pvc.name());
-  }
-
   // For the PVC as it was planned with, and no other.
   objects::Patch PatchOfPvc() const { return objects::Patch().IfUid(plan_.pvc.uid()); }
 
@@ -118,9 +111,6 @@ class MoverRestore {
 
   // Where the mover does not: it ends it with its record. Says where it stays.
   void EndConsent();
-
-  // For what is done after the caller was told to end.
-  CallContext LastContext() const;
 
   // One that no mover has accepted must not begin once the caller has gone; OK where it was
   // removed.
@@ -209,13 +199,13 @@ absl::Status MoverRestore::Consent() {
   const objects::Patch patch =
       PatchOfPvc().SetAnnotation(objects::kMayWriteAnnotation, download_.uid());
   const absl::Status consented =
-      RetryTransient(ctx_, [&] { return objects::Apply(ctx_, api_, TargetKey(), patch); });
+      RetryTransient(ctx_, [&] { return objects::Apply(ctx_, api_, plan_.pvc.key(), patch); });
   return Annotate(consented, absl::StrCat("annotation ", objects::kMayWriteAnnotation, " of ",
                                           NamedTarget(plan_.pvc)));
 }
 
 void MoverRestore::GiveUp() {
-  const CallContext ctx = LastContext();
+  const CallContext ctx = CleanUpContext(*ctx_.clock, kCopyEndTimeMax);
   const absl::Status removed = RetryToTheEnd(
       ctx, [&] { return k8s::IgnoreGone(api_.Delete(ctx, key_, {.uid = download_.uid()})); });
   if (!removed.ok()) {
@@ -225,14 +215,14 @@ void MoverRestore::GiveUp() {
 }
 
 void MoverRestore::EndConsent() {
-  const CallContext ctx = LastContext();
+  const CallContext ctx = CleanUpContext(*ctx_.clock, kCopyEndTimeMax);
   const absl::Status ended = RetryToTheEnd(ctx, [&]() -> absl::Status {
     ASSIGN_OR_RETURN(const std::optional<PersistentVolumeClaim> found,
-                     objects::Find<PersistentVolumeClaim>(ctx, api_, TargetKey()));
+                     objects::Find<PersistentVolumeClaim>(ctx, api_, plan_.pvc.key()));
     const bool is_there =
         found.has_value() && found->Annotation(objects::kMayWriteAnnotation) == download_.uid();
     return is_there ? k8s::IgnoreGone(objects::Apply(
-                          ctx, api_, TargetKey(),
+                          ctx, api_, plan_.pvc.key(),
                           PatchOfPvc().RemoveAnnotation(objects::kMayWriteAnnotation)))
                     : absl::OkStatus();
   });
@@ -242,18 +232,12 @@ void MoverRestore::EndConsent() {
   }
 }
 
-CallContext MoverRestore::LastContext() const {
-  CallContext ctx;
-  ctx.clock = ctx_.clock;
-  return ctx.WithTimeout(kCopyEndTimeMax);
-}
-
 absl::Status MoverRestore::Withdraw() {
   if (PhaseOf(download_) != DataPhase::kNew) {
     return absl::FailedPreconditionError("it has begun");
   }
   RETURN_IF_ERROR(
-      api_.Delete(LastContext(), key_,
+      api_.Delete(CleanUpContext(*ctx_.clock, kCopyEndTimeMax), key_,
                   {.uid = download_.uid(), .resource_version = download_.resource_version()}));
   EndConsent();
   return absl::OkStatus();
@@ -382,26 +366,17 @@ void AddMoverRefusals(const RestoreInfo& info, MoverPlan& plan) {
 absl::Status CheckMayAskMover(const CallContext& ctx, k8s::ApiClient& api,
                               absl::string_view velero_namespace,
                               absl::string_view namespace_name) {
-  struct Needed {
-    const char* verb;
-    const k8s::ResourceType& type;
-    absl::string_view place;
-  };
-  const Needed needed[] = {
-      {"get", DataUploadType(), velero_namespace},
-      {"get", DataDownloadType(), velero_namespace},
-      {"create", DataDownloadType(), velero_namespace},
-      {"delete", DataDownloadType(), velero_namespace},
-      {"patch", PersistentVolumeClaimType(), namespace_name},  // Which is the consent.
-      {"list", PodType(),
-       namespace_name},  // Two that write at the same time would ruin the volume.
-  };
-  for (const Needed& one : needed) {
-    RETURN_IF_ERROR(k8s::RequireAccess(
-        ctx, api, {.verb = one.verb, .type = one.type, .namespace_name = std::string(one.place)},
-        kSnapshotAdminRole));
-  }
-  return absl::OkStatus();
+  const std::string veleros(velero_namespace);
+  const std::string here(namespace_name);
+  return k8s::RequireAccess(ctx, api,
+                            {{{"get", DataUpload::Type(), veleros}, kSnapshotAdminRole},
+                             {{"get", DataDownload::Type(), veleros}, kSnapshotAdminRole},
+                             {{"create", DataDownload::Type(), veleros}, kSnapshotAdminRole},
+                             {{"delete", DataDownload::Type(), veleros}, kSnapshotAdminRole},
+                             // Which is the consent.
+                             {{"patch", PersistentVolumeClaim::Type(), here}, kSnapshotAdminRole},
+                             // Two that write at the same time would ruin the volume.
+                             {{"list", objects::Pod::Type(), here}, kSnapshotAdminRole}});
 }
 
 absl::StatusOr<MoverPlan> PlanMoverRestore(const CallContext& ctx, k8s::ApiClient& api,
@@ -414,18 +389,14 @@ absl::StatusOr<MoverPlan> PlanMoverRestore(const CallContext& ctx, k8s::ApiClien
                                             " does not exist; restore the backup, or name a PVC "
                                             "that does"));
   }
-  MoverPlan plan{.pvc = *info.pvc, .download = DownloadOf(upload, *info.pvc)};
+  DataDownload download = DownloadOf(upload, *info.pvc);
   ASSIGN_OR_RETURN(const std::optional<DataDownload> found,
-                   objects::Find<DataDownload>(ctx, api, plan.download.key()));
-  if (found.has_value() && !velero::IsTerminal(PhaseOf(*found))) {
-    plan.goes_on = HasBegun(plan.pvc, *found);
-    info.own_transfer = found->uid();
-  }
-  PvcVerdict verdict = CheckPvc(around, info);
-  plan.refusals = std::move(verdict.refusals);
-  plan.refused_by_copy = std::move(verdict.refused_by_copy);
+                   objects::Find<DataDownload>(ctx, api, download.key()));
+  const bool is_under_way = found.has_value() && !velero::IsTerminal(PhaseOf(*found));
+  info.own_transfer = is_under_way ? found->uid() : "";
+  MoverPlan plan{PlanInto(around, info), std::move(download)};
+  plan.goes_on = is_under_way && HasBegun(plan.pvc, *found);
   AddMoverRefusals(info, plan);
-  plan.not_checked = std::move(info.not_checked);
   return plan;
 }
 
@@ -433,26 +404,16 @@ absl::StatusOr<CopyRestoreResult> RestoreByMover(const CallContext& ctx, k8s::Ap
                                                  Random& random, const MoverPlan& plan,
                                                  const CopyRestoreOptions& options,
                                                  std::vector<std::string>& not_checked) {
-  std::string safety;
   if (!plan.goes_on) {
     RETURN_IF_ERROR(RemoveEarlier(ctx, api, plan.download));
   }
-  if (!plan.goes_on && options.takes_safety_snapshot) {
-    ASSIGN_OR_RETURN(safety, TakeCopySafetySnapshot(
-                                 ctx, api, random,
-                                 {.pvc = plan.pvc,
-                                  .note = absl::StrCat("before ", NamedDownload(plan.download)),
-                                  .timeout = options.safety_timeout,
-                                  .on_step = options.on_step},
-                                 not_checked));
-  }
-  std::unique_ptr<VolumeGuard> guard;
-  if (!plan.goes_on && !options.takes_safety_snapshot) {
-    ASSIGN_OR_RETURN(guard,
-                     GuardRestore(ctx, api, random, plan.pvc, plan.download.name(), not_checked));
-  }
-  RETURN_IF_ERROR(CheckStillUnused(ctx, api, plan.pvc, ""));
-  return WithSafety(MoverRestore(ctx, api, plan, options, not_checked).Run(), safety);
+  ASSIGN_OR_RETURN(const SecuredVolume secured,
+                   SecureVolume(ctx, api, random, plan, options,
+                                {.note = absl::StrCat("before ", NamedDownload(plan.download)),
+                                 .restore = plan.download.name()},
+                                not_checked));
+  return WithSafety(MoverRestore(ctx, api, plan, options, not_checked).Run(),
+                    secured.safety_snapshot);
 }
 
 }  // namespace csidelta::csi

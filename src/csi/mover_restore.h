@@ -13,7 +13,6 @@
 #include "csi/restore_guard.h"
 #include "k8s/api_client.h"
 #include "objects/data_download.h"
-#include "objects/persistent_volume_claim.h"
 
 // What the data mover moved comes back into a PVC that exists, by the data mover: it has the keys
 // and the credentials, which the caller needs not.
@@ -53,13 +52,8 @@ struct MovedSource {
   std::string upload;  // a DataUpload there
 };
 
-struct MoverPlan {
-  objects::PersistentVolumeClaim pvc;
-  objects::DataDownload download;  // to make
-  bool goes_on = false;            // with that of an earlier run
-  std::vector<RestoreRefusal> refusals = {};
-  std::vector<std::string> refused_by_copy = {};
-  std::vector<std::string> not_checked = {};
+struct MoverPlan : InPlacePlan {
+  objects::DataDownload download;  // to make, or that of an earlier run
 };
 
 // Whether the caller may ask the mover, and know what uses the PVCs of a namespace:
@@ -76,7 +70,7 @@ absl::StatusOr<MoverPlan> PlanMoverRestore(const CallContext& ctx, k8s::ApiClien
                                            const MovedSource& source, absl::string_view pvc_name);
 
 // REQUIRES a plan that nothing is against; `options.pod` is not used. Blocks until the mover is
-// done. Adds to `not_checked`. Errors, beside those of TakeCopySafetySnapshot():
+// done. Adds to `not_checked`. Errors, beside those of SecureVolume():
 //   FAILED_PRECONDITION  a Pod uses the PVC meanwhile; the mover failed, or was cancelled: why
 //   ABORTED              the one that was gone on with has just ended
 //   CANCELLED · DEADLINE_EXCEEDED  the mover goes on, and how to stop it; or it had not accepted

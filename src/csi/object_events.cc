@@ -13,9 +13,8 @@ absl::StatusOr<std::vector<objects::Event>> ReadEvents(const CallContext& ctx, k
                                                        absl::string_view uid) {
   ASSIGN_OR_RETURN(
       std::vector<objects::Event> events,
-      objects::List<objects::Event>(
-          ctx, api, namespace_name,
-          {.label_selector = "", .field_selector = absl::StrCat("involvedObject.uid=", uid)}));
+      objects::List<objects::Event>(ctx, api, namespace_name,
+                                    {.field_selector = absl::StrCat("involvedObject.uid=", uid)}));
   std::erase_if(events, [&](const objects::Event& event) { return event.involved_uid() != uid; });
   std::stable_sort(events.begin(), events.end(),
                    [](const objects::Event& left, const objects::Event& right) {

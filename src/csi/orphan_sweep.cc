@@ -16,8 +16,8 @@
 #include "csi/group_lifecycle.h"
 #include "csi/group_removal.h"
 #include "csi/snapshot_lifecycle.h"
-#include "csi/snapshot_types.h"
 #include "k8s/find.h"
+#include "objects/backup.h"
 #include "objects/client.h"
 #include "objects/keys.h"
 #include "objects/persistent_volume_claim.h"
@@ -56,18 +56,13 @@ k8s::ObjectKey KeyOf(const Snapshot& snapshot) {
   return std::visit([](const auto& one) { return one.key(); }, snapshot);
 }
 
-bool IsArchived(const VolumeSnapshot& snapshot) { return EnteredArchive(snapshot); }
-bool IsArchived(const VolumeGroupSnapshot& group) { return GroupEnteredArchive(group); }
 bool IsArchived(const Snapshot& snapshot) {
-  return std::visit([](const auto& one) { return IsArchived(one); }, snapshot);
+  return std::visit([](const auto& one) { return EnteredArchive(one); }, snapshot);
 }
-
-bool IsManagedByUs(const VolumeSnapshot& snapshot) { return IsMadeByUs(snapshot); }
-bool IsManagedByUs(const VolumeGroupSnapshot& group) { return IsGroupMadeByUs(group); }
 
 template <typename Kind>
 bool IsCandidate(const Kind& snapshot) {
-  return IsManagedByUs(snapshot) && snapshot.Label(objects::kRestoreNameLabel).empty() &&
+  return IsMadeByUs(snapshot) && snapshot.Label(objects::kRestoreNameLabel).empty() &&
          !snapshot.Label(objects::kBackupNameLabel).empty() && !snapshot.is_being_deleted();
 }
 
@@ -114,15 +109,6 @@ SweepAction Decide(const objects::Object& snapshot, bool is_archived, const Back
   return snapshot.Annotation(objects::kBackupMissingSinceAnnotation).empty()
              ? SweepAction::kKeep
              : SweepAction::kClearMissing;
-}
-
-absl::Status RetainAndForgetOne(const CallContext& ctx, k8s::ApiClient& api,
-                                const VolumeSnapshot& snapshot) {
-  return RetainAndForget(ctx, api, snapshot);
-}
-absl::Status RetainAndForgetOne(const CallContext& ctx, k8s::ApiClient& api,
-                                const VolumeGroupSnapshot& group) {
-  return RetainAndForgetGroup(ctx, api, group);
 }
 
 // Of a content that is not there: true.
@@ -249,7 +235,7 @@ absl::Status Sweep::Apply(SweepAction action, const Snapshot& snapshot) {
       return DiscardUnseen(snapshot);
     case SweepAction::kFinish:
       ++result_.finished;
-      return std::visit([&](const auto& one) { return RetainAndForgetOne(ctx_, env_.api, one); },
+      return std::visit([&](const auto& one) { return RetainAndForget(ctx_, env_.api, one); },
                         snapshot);
     case SweepAction::kMarkOwned:
       ++result_.kept;
@@ -321,22 +307,15 @@ struct Groups {
 };
 
 Groups ListGroups(const CallContext& ctx, const Environment& env) {
-  for (const char* const version : objects::kGroupVersions) {
-    auto list = objects::List<VolumeGroupSnapshot>(
-        ctx, env.api, VolumeGroupSnapshot::kKind.TypeOf(version), "",
-        {.label_selector = absl::StrCat(objects::kCsiDeltaLabel, "=", env.velero_namespace),
-         .field_selector = ""});
-    if (absl::IsNotFound(list.status())) {
-      continue;
-    }
-    if (!list.ok()) {
-      CSIDELTA_LOG(kInfo, "volume groups that failed backups left behind are not known",
-                   {"status", list.status().ToString()});
-      return {.groups = {}, .known = false};
-    }
-    return {.groups = *std::move(list)};
+  auto list = objects::ListGroupKind<VolumeGroupSnapshot>(
+      ctx, env.api, "",
+      {.label_selector = absl::StrCat(objects::kCsiDeltaLabel, "=", env.velero_namespace)});
+  if (!list.ok()) {
+    CSIDELTA_LOG(kInfo, "volume groups that failed backups left behind are not known",
+                 {"status", list.status().ToString()});
+    return {.groups = {}, .known = false};
   }
-  return {};
+  return {.groups = *std::move(list)};
 }
 
 // Whether a VolumeSnapshot's action is that of its group.
@@ -353,8 +332,7 @@ bool BelongsTo(const Groups& groups, const VolumeSnapshot& snapshot) {
 std::vector<PersistentVolumeClaim> ListMarkedClaims(const CallContext& ctx,
                                                     const Environment& env) {
   auto claims = objects::List<PersistentVolumeClaim>(
-      ctx, env.api, "",
-      {.label_selector = objects::kGroupMarkLabel, .field_selector = "", .may_be_old = true});
+      ctx, env.api, "", {.label_selector = objects::kGroupMarkLabel, .may_be_old = true});
   if (!claims.ok()) {
     CSIDELTA_LOG(kInfo, "claims with labels that failed backups left behind are not known",
                  {"status", claims.status().ToString()});
@@ -404,7 +382,7 @@ absl::StatusOr<Backups> ListBackups(const CallContext& ctx, const Environment& e
                                     const velero::Backup& running) {
   ASSIGN_OR_RETURN(
       const std::vector<objects::Object> list,
-      objects::List<objects::Object>(ctx, env.api, BackupType(), env.velero_namespace));
+      objects::List<objects::Object>(ctx, env.api, objects::Backup::Type(), env.velero_namespace));
   Backups backups;
   for (const objects::Object& object : list) {
     absl::StatusOr<velero::Backup> backup = velero::ParseBackup(object);
@@ -430,8 +408,7 @@ absl::StatusOr<SweepResult> SweepOrphans(const CallContext& ctx, const Environme
   }
   auto snapshots = objects::List<VolumeSnapshot>(
       ctx, env.api, "",
-      {.label_selector = absl::StrCat(objects::kCsiDeltaLabel, "=", env.velero_namespace),
-       .field_selector = ""});
+      {.label_selector = absl::StrCat(objects::kCsiDeltaLabel, "=", env.velero_namespace)});
   if (absl::IsNotFound(snapshots.status())) {
     return SweepResult();
   }

@@ -4,11 +4,8 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
-#include "absl/time/time.h"
 #include "base/call_context.h"
 #include "csi/environment.h"
-#include "objects/keys.h"
 #include "velero/backup.h"
 #include "velero/plugin_config.h"
 

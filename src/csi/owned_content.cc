@@ -8,6 +8,16 @@
 
 namespace csidelta::csi {
 
+absl::Status DeleteContent(const CallContext& ctx, k8s::ApiClient& api,
+                           const objects::VolumeSnapshotContent& content,
+                           absl::string_view policy) {
+  RETURN_IF_ERROR(
+      k8s::IgnoreNotFound(objects::Apply(ctx, api, content.key(),
+                                         objects::Patch().SetDeletionPolicy(policy).SetAnnotation(
+                                             objects::kContentBeingDeletedAnnotation, "yes"))));
+  return k8s::IgnoreNotFound(api.Delete(ctx, content.key(), {.uid = content.uid()}));
+}
+
 absl::Status DropWithSnapshot(const CallContext& ctx, k8s::ApiClient& api,
                               const objects::VolumeSnapshotContent& content) {
   if (!MovedGroupOf(content).empty()) {
@@ -19,12 +29,7 @@ absl::Status DropWithSnapshot(const CallContext& ctx, k8s::ApiClient& api,
         objects::Patch().SetTaken(content.handle_or_source(), std::nullopt, std::nullopt),
         "status")));
   }
-  RETURN_IF_ERROR(
-      k8s::IgnoreNotFound(objects::Apply(ctx, api, content.key(),
-                                         objects::Patch().SetDeletionPolicy("Delete").SetAnnotation(
-                                             objects::kContentBeingDeletedAnnotation, "yes"))));
-  return k8s::IgnoreNotFound(
-      api.Delete(ctx, content.key(), {.uid = content.uid(), .resource_version = ""}));
+  return DeleteContent(ctx, api, content, "Delete");
 }
 
 }  // namespace csidelta::csi

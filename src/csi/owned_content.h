@@ -1,11 +1,17 @@
 #pragma once
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "base/call_context.h"
 #include "k8s/api_client.h"
 #include "objects/volume_snapshot.h"
 
 namespace csidelta::csi {
+
+// Deletes a content; `policy`, "Delete" or "Retain", says whether the driver's snapshot goes with
+// it. The sidecar is told that the deletion is meant. OK when the content is gone. Does not wait.
+absl::Status DeleteContent(const CallContext& ctx, k8s::ApiClient& api,
+                           const objects::VolumeSnapshotContent& content, absl::string_view policy);
 
 // Has the driver delete the snapshot of `content`, a managed one, and the content with it. First
 // its status gets the handle where it was not written yet: the sidecar deletes only what is called

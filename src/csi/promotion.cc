@@ -5,14 +5,13 @@
 #include <cstddef>
 #include <utility>
 
-#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/quantity.h"
 #include "base/status_macros.h"
 #include "csi/claim_provisioning.h"
+#include "csi/creation_failure.h"
 #include "csi/retry.h"
-#include "csi/snapshot_lifecycle.h"
 #include "k8s/find.h"
 #include "k8s/object.h"
 #include "objects/client.h"
@@ -26,13 +25,6 @@ using objects::PersistentVolumeClaim;
 using objects::StorageClass;
 using objects::VolumeSnapshot;
 using objects::VolumeSnapshotContent;
-
-absl::Status WithMore(const absl::Status& status, absl::string_view more) {
-  absl::Status longer(status.code(), absl::StrCat(status.message(), more));
-  status.ForEachPayload(
-      [&](absl::string_view type, const absl::Cord& payload) { longer.SetPayload(type, payload); });
-  return longer;
-}
 
 std::string PvcText(absl::string_view namespace_name, absl::string_view name) {
   return absl::StrCat("PVC ", namespace_name, "/", name);
@@ -412,8 +404,7 @@ absl::StatusOr<std::vector<VolumeSnapshot>> SnapshotsOfSet(const CallContext& ct
   ASSIGN_OR_RETURN(std::vector<VolumeSnapshot> snapshots,
                    objects::List<VolumeSnapshot>(
                        ctx, api, namespace_name,
-                       {.label_selector = absl::StrCat(objects::kSnapshotSetLabel, "=", set),
-                        .field_selector = ""}));
+                       {.label_selector = absl::StrCat(objects::kSnapshotSetLabel, "=", set)}));
   if (snapshots.empty()) {
     return absl::NotFoundError(absl::StrCat("no VolumeSnapshot of namespace ", namespace_name,
                                             " was taken under the name ", set,
@@ -436,12 +427,8 @@ absl::StatusOr<VolumeSnapshot> AwaitUsableSnapshot(const CallContext& ctx, k8s::
       return absl::NotFoundError(
           absl::StrCat("VolumeSnapshot ", namespace_name, "/", name, " does not exist"));
     }
-    const SnapshotStatus now = StatusOf(*seen, {});
     last = *seen;
-    const bool is_retried =
-        now.state == SnapshotState::kError && now.conditions.front().reason == "Retried";
-    return now.state != SnapshotState::kCreating && now.state != SnapshotState::kUploading &&
-           !is_retried;
+    return UsabilityOf(*seen, {}).kind != Usability::Kind::kNotYet;
   };
   const k8s::ObjectKey key = VolumeSnapshot::Key(namespace_name, name);
   absl::Duration interval = kProvisioningLookIntervalMin;

@@ -115,32 +115,17 @@ std::vector<std::string> ChooseAccessModes(const PromotionSurroundings& around) 
 using MaybeRefusal = std::optional<Refusal>;
 
 MaybeRefusal CheckState(const VolumeSnapshot& snapshot, const PromotionSurroundings& around) {
-  const SnapshotStatus status = StatusOf(snapshot, around.content);
-  const SnapshotCondition& condition = status.conditions.front();
-  const std::string why =
-      absl::StrCat(Named(snapshot), " is ", ToString(status.state),
-                   condition.message.empty() ? "" : absl::StrCat(": ", condition.message));
-  switch (status.state) {
-    case SnapshotState::kReady:
-    case SnapshotState::kUnverified:
-      return std::nullopt;
-    case SnapshotState::kError:
-      if (condition.reason == "BoundToAnother") {
-        return std::nullopt;  // CheckBinding() says so.
-      }
-      if (condition.reason != "Retried") {
-        return Refusal{RefusalReason::kUnusable, why};
-      }
-      [[fallthrough]];
-    case SnapshotState::kCreating:
-    case SnapshotState::kUploading:
-      return Refusal{RefusalReason::kNotReady,
-                     absl::StrCat(why, "; with --wait this waits until it is Ready")};
-    case SnapshotState::kDeleting:
-    case SnapshotState::kLost:
+  const Usability found = UsabilityOf(snapshot, around.content);
+  switch (found.kind) {
+    case Usability::Kind::kUsable:
       break;
+    case Usability::Kind::kNotYet:
+      return Refusal{RefusalReason::kNotReady,
+                     absl::StrCat(found.why, "; with --wait this waits until it is Ready")};
+    case Usability::Kind::kNever:
+      return Refusal{RefusalReason::kUnusable, found.why};
   }
-  return Refusal{RefusalReason::kUnusable, why};
+  return std::nullopt;
 }
 
 MaybeRefusal CheckBinding(const VolumeSnapshot& snapshot, const PromotionSurroundings& around) {

@@ -2,12 +2,10 @@
 
 #include <cstddef>
 
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
-#include "base/status_macros.h"
 #include "objects/keys.h"
 
 namespace csidelta::csi {

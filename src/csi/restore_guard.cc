@@ -15,9 +15,9 @@
 #include "base/status_macros.h"
 #include "csi/copy_record.h"
 #include "csi/snapshot_creation.h"
-#include "csi/snapshot_types.h"
 #include "csi/volume_guard.h"
 #include "csi/volume_lease.h"
+#include "objects/backup.h"
 #include "objects/client.h"
 #include "objects/data_download.h"
 #include "objects/keys.h"
@@ -111,33 +111,14 @@ RestoreVerdict RestoreChecker::Check() {
 }
 
 void RestoreChecker::CheckState() {
-  const SnapshotStatus status =
-      StatusOf(info_.snapshot, {.kind = info_.content_kind, .content = content()});
-  const SnapshotCondition& condition = status.conditions.front();
-  const std::string why =
-      absl::StrCat(SnapshotText(info_.snapshot), " is ", ToString(status.state),
-                   condition.message.empty() ? "" : absl::StrCat(": ", condition.message));
-  switch (status.state) {
-    case SnapshotState::kReady:
-    case SnapshotState::kUnverified:
-      return;
-    case SnapshotState::kError:
-      if (condition.reason == "BoundToAnother") {
-        return;  // CheckBinding() says so.
-      }
-      if (condition.reason != "Retried") {
-        return Refuse(Reason::kUnusable, why);
-      }
-      [[fallthrough]];
-    case SnapshotState::kCreating:
-    case SnapshotState::kUploading:
-      return Refuse(Reason::kNotReady,
-                    absl::StrCat(why, "; wait until csi-delta snapshot list shows it as Ready"));
-    case SnapshotState::kDeleting:
-    case SnapshotState::kLost:
-      break;
+  const Usability found =
+      UsabilityOf(info_.snapshot, {.kind = info_.content_kind, .content = content()});
+  if (found.kind == Usability::Kind::kNotYet) {
+    Refuse(Reason::kNotReady,
+           absl::StrCat(found.why, "; wait until csi-delta snapshot list shows it as Ready"));
+  } else if (found.kind == Usability::Kind::kNever) {
+    Refuse(Reason::kUnusable, found.why);
   }
-  Refuse(Reason::kUnusable, why);
 }
 
 void RestoreChecker::CheckBinding() {
@@ -349,8 +330,8 @@ absl::StatusOr<std::optional<std::vector<Kind>>> OrNote(absl::StatusOr<std::vect
 absl::Status ReadBackups(const CallContext& ctx, k8s::ApiClient& api, RestoreSurroundings& around) {
   constexpr absl::string_view kWhat = "Velero backups";
   ASSIGN_OR_RETURN(const std::optional<std::vector<objects::Object>> all,
-                   OrNote(objects::List<objects::Object>(ctx, api, BackupType(), ""), kWhat,
-                          around.not_checked));
+                   OrNote(objects::List<objects::Object>(ctx, api, objects::Backup::Type(), ""),
+                          kWhat, around.not_checked));
   if (!all.has_value()) {
     return absl::OkStatus();
   }
@@ -375,8 +356,9 @@ class RestoreInfoReader {
 
   absl::StatusOr<RestoreInfo> Read() {
     RETURN_IF_ERROR(ReadContent());
-    ASSIGN_OR_RETURN(info_.pvc, objects::Find<PersistentVolumeClaim>(
-                                    ctx_, api_, ClaimKey(namespace_name(), info_.pvc_name)));
+    ASSIGN_OR_RETURN(info_.pvc,
+                     objects::Find<PersistentVolumeClaim>(
+                         ctx_, api_, PersistentVolumeClaim::Key(namespace_name(), info_.pvc_name)));
     if (info_.pvc.has_value()) {
       RETURN_IF_ERROR(ReadVolume());
       RETURN_IF_ERROR(ReadLease());
@@ -395,7 +377,7 @@ class RestoreInfoReader {
     }
     absl::StatusOr<std::optional<VolumeSnapshotContent>> found =
         objects::Find<VolumeSnapshotContent>(
-            ctx_, api_, VolumeSnapshotContentKey(info_.snapshot.bound_content()));
+            ctx_, api_, VolumeSnapshotContent::Key("", info_.snapshot.bound_content()));
     if (absl::IsPermissionDenied(found.status())) {
       AddNote(found.status(), "binding, driver and volume mode", info_.not_checked);
       return absl::OkStatus();
@@ -411,8 +393,8 @@ class RestoreInfoReader {
     if (info_.pvc->volume_name().empty()) {
       return absl::OkStatus();
     }
-    absl::StatusOr<std::optional<PersistentVolume>> found =
-        objects::Find<PersistentVolume>(ctx_, api_, VolumeKey(info_.pvc->volume_name()));
+    absl::StatusOr<std::optional<PersistentVolume>> found = objects::Find<PersistentVolume>(
+        ctx_, api_, PersistentVolume::Key("", info_.pvc->volume_name()));
     if (absl::IsPermissionDenied(found.status())) {
       AddNote(found.status(), "PersistentVolume", info_.not_checked);
       return absl::OkStatus();
@@ -454,8 +436,7 @@ class RestoreInfoReader {
     const absl::StatusOr<std::vector<PersistentVolume>> list = objects::List<PersistentVolume>(
         ctx_, api_, "",
         {.label_selector = absl::StrCat(objects::kInPlaceLabel, "=",
-                                        RestoreLabelValue(namespace_name(), info_.pvc_name)),
-         .field_selector = ""});
+                                        RestoreLabelValue(namespace_name(), info_.pvc_name))});
     if (absl::IsPermissionDenied(list.status())) {
       AddNote(list.status(), "earlier restores into the PVC", info_.not_checked);
       return absl::OkStatus();

@@ -11,8 +11,6 @@
 #include "csi/claim_release.h"
 #include "csi/exposed_snapshot.h"
 #include "csi/in_place_volume.h"
-#include "csi/owned_content.h"
-#include "csi/snapshot_types.h"
 #include "k8s/find.h"
 #include "objects/client.h"
 #include "objects/keys.h"
@@ -31,7 +29,7 @@ using objects::VolumeMode;
 constexpr std::size_t kRefusalBytesMax = 400;
 
 k8s::ObjectKey OwnClaimKey(const RestoreRequest& request) {
-  return ClaimKey(request.mover_namespace, request.name);
+  return PersistentVolumeClaim::Key(request.mover_namespace, request.name);
 }
 
 std::string TargetText(const RestoreRequest& request) {
@@ -43,13 +41,13 @@ absl::Status Refuse(const RestoreRequest& request, absl::string_view why) {
 }
 
 k8s::ObjectKey TargetKey(const RestoreRequest& request) {
-  return ClaimKey(request.target_namespace, request.target_claim);
+  return PersistentVolumeClaim::Key(request.target_namespace, request.target_claim);
 }
 
 absl::StatusOr<std::optional<PersistentVolume>> FindVolume(const CallContext& ctx,
                                                            k8s::ApiClient& api,
                                                            absl::string_view name) {
-  return objects::Find<PersistentVolume>(ctx, api, VolumeKey(name));
+  return objects::Find<PersistentVolume>(ctx, api, PersistentVolume::Key("", name));
 }
 
 absl::StatusOr<std::optional<StorageClass>> FindClass(const CallContext& ctx, k8s::ApiClient& api,
@@ -332,8 +330,7 @@ absl::StatusOr<std::string> VolumeRebinding::DetachClaim() {
   }
   if (!claim->is_being_deleted()) {
     RETURN_IF_ERROR(Retain(*claim));
-    RETURN_IF_ERROR(
-        k8s::IgnoreNotFound(api_.Delete(ctx_, key, {.uid = claim->uid(), .resource_version = ""})));
+    RETURN_IF_ERROR(k8s::IgnoreNotFound(api_.Delete(ctx_, key, {.uid = claim->uid()})));
   }
   ASSIGN_OR_RETURN(const std::optional<PersistentVolumeClaim> left,
                    objects::Find<PersistentVolumeClaim>(ctx_, api_, key));
@@ -352,8 +349,9 @@ absl::Status VolumeRebinding::Retain(const PersistentVolumeClaim& claim) {
   if (volume->Annotation(objects::kReclaimPolicyAnnotation).empty()) {
     patch.SetAnnotation(objects::kReclaimPolicyAnnotation, volume->reclaim_policy());
   }
-  ASSIGN_OR_RETURN(const PersistentVolume retained,
-                   objects::Apply<PersistentVolume>(ctx_, api_, VolumeKey(volume_name_), patch));
+  ASSIGN_OR_RETURN(
+      const PersistentVolume retained,
+      objects::Apply<PersistentVolume>(ctx_, api_, PersistentVolume::Key("", volume_name_), patch));
   return retained.is_retained()
              ? absl::OkStatus()
              : Refuse(request_, absl::StrCat("cannot get its volume ", volume_name_,
@@ -394,8 +392,7 @@ absl::Status VolumeRebinding::DeleteObject(const PersistentVolume& volume) {
     return Refuse(request_, absl::StrCat("cannot get its volume ", volume_name_,
                                          ", which another client has changed meanwhile"));
   }
-  return k8s::IgnoreNotFound(
-      api_.Delete(ctx_, volume.key(), {.uid = volume.uid(), .resource_version = ""}));
+  return k8s::IgnoreNotFound(api_.Delete(ctx_, volume.key(), {.uid = volume.uid()}));
 }
 
 absl::StatusOr<PersistentVolume> VolumeRebinding::Clone(const PersistentVolume& old) {
@@ -452,7 +449,7 @@ absl::Status VolumeRebinding::Reserve(const PersistentVolume& volume) {
   if (const std::vector<std::string> modes = target_.access_modes(); !modes.empty()) {
     patch.SetAccessModes(modes);
   }
-  return objects::Apply(ctx_, api_, VolumeKey(final_name_), patch);
+  return objects::Apply(ctx_, api_, PersistentVolume::Key("", final_name_), patch);
 }
 
 // --- Removing
@@ -490,8 +487,7 @@ absl::Status RemoveClaim(const CallContext& ctx, k8s::ApiClient& api,
   }
   return claim->is_being_deleted()
              ? absl::OkStatus()
-             : k8s::IgnoreNotFound(api.Delete(ctx, OwnClaimKey(request),
-                                              {.uid = claim->uid(), .resource_version = ""}));
+             : k8s::IgnoreNotFound(api.Delete(ctx, OwnClaimKey(request), {.uid = claim->uid()}));
 }
 
 }  // namespace
@@ -530,8 +526,7 @@ absl::Status RemoveRestoredVolume(const CallContext& ctx, k8s::ApiClient& api,
   ASSIGN_OR_RETURN(const std::optional<PersistentVolume> clone, FindVolume(ctx, api, request.name));
   if (old.has_value() && !old->is_being_deleted() && clone.has_value() &&
       IsMarked(*clone, request)) {
-    RETURN_IF_ERROR(k8s::IgnoreNotFound(
-        api.Delete(ctx, clone->key(), {.uid = clone->uid(), .resource_version = ""})));
+    RETURN_IF_ERROR(k8s::IgnoreNotFound(api.Delete(ctx, clone->key(), {.uid = clone->uid()})));
     return DropVolume(ctx, api, request, volume_name);
   }
   RETURN_IF_ERROR(DropVolume(ctx, api, request, volume_name));

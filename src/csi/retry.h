@@ -1,26 +1,60 @@
 #pragma once
 
-#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "base/backoff.h"
 #include "base/call_context.h"
+#include "base/random.h"
+#include "base/retry.h"
+#include "base/status_macros.h"
 
 // For steps that leave something behind when given up: the client below retries requests, but not
-// one whose answer was lost. A step must be safe to repeat.
+// one whose answer was lost. A step returns a Status or a StatusOr, and must be safe to repeat.
 namespace csidelta::csi {
 
-inline constexpr int kTransientAttemptsMax = 3;
+// How long removing unreferenced objects may take, after the call itself was stopped or ran out.
+inline constexpr absl::Duration kCleanUpTimeout = absl::Seconds(30);
 
-// Makes `step` up to kTransientAttemptsMax times while it fails with what IsRetryable() names, a
-// moment apart, until `ctx` ends; returns its last answer.
-absl::Status RetryTransient(const CallContext& ctx, absl::FunctionRef<absl::Status()> step);
+// A context for removing things, when the caller's own is over.
+inline CallContext CleanUpContext(const Clock& clock, absl::Duration timeout = kCleanUpTimeout) {
+  CallContext ctx;
+  ctx.clock = &clock;
+  return ctx.WithTimeout(timeout);
+}
+
+// Makes `step` up to three times while it fails with what IsRetryable() names, a moment apart,
+// until `ctx` ends; returns its last answer.
+template <typename Step>
+auto RetryTransient(const CallContext& ctx, const Step& step) {
+  constexpr BackoffOptions kBackoff = {.delay_first = absl::Milliseconds(100),
+                                       .delay_max = absl::Milliseconds(200),
+                                       .attempts_max = 3,
+                                       .jitter = 0};
+  return Retry(ctx, kBackoff, Random::Real(), IsRetryable, step);
+}
 
 // The same while it fails because an object that it read was changed by another before it wrote,
 // which is ABORTED, for some seconds: a PVC is changed at the end of each snapshot of it.
-absl::Status RetryConflict(const CallContext& ctx, absl::FunctionRef<absl::Status()> step);
+template <typename Step>
+auto RetryConflict(const CallContext& ctx, const Step& step) {
+  constexpr BackoffOptions kBackoff = {
+      .delay_first = absl::Milliseconds(50), .delay_max = absl::Seconds(1), .attempts_max = 8};
+  return Retry(ctx, kBackoff, Random::Real(), absl::IsAborted, step);
+}
 
 // The same as often as it takes until `ctx` ends, a quarter of a second apart: for what keeps a
 // volume from its owner, or has it written into by two, when given up because the API server was
 // away for a moment. Retries DEADLINE_EXCEEDED as well. REQUIRES a deadline.
-absl::Status RetryToTheEnd(const CallContext& ctx, absl::FunctionRef<absl::Status()> step);
+template <typename Step>
+auto RetryToTheEnd(const CallContext& ctx, const Step& step) {
+  constexpr BackoffOptions kBackoff = {.delay_first = absl::Milliseconds(250),
+                                       .delay_max = absl::Milliseconds(250),
+                                       .attempts_max = kAttemptsWithoutEnd,
+                                       .jitter = 0};
+  const auto is_transient = [](const absl::Status& status) {
+    return IsRetryable(status) || absl::IsDeadlineExceeded(status);
+  };
+  return Retry(ctx, kBackoff, Random::Real(), is_transient, step);
+}
 
 }  // namespace csidelta::csi

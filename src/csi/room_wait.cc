@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "csi/claim_provisioning.h"
 #include "csi/creation_failure.h"
 
 namespace csidelta::csi {
@@ -17,8 +18,12 @@ constexpr absl::Duration kRoomLookMin = absl::Seconds(1);
 absl::Status RoomWaiter::Consider(absl::string_view driver_error) {
   last_error_ = std::string(driver_error);
   const bool is_wanted = driver_error != full_error_ || ctx_.clock->Uptime() >= room_wanted_at_;
-  return make_room_ && ReportsNoRoom(driver_error) && is_wanted
-             ? OutOfRoomError(RoomLimit::kDriver, driver_error)
+  if (make_room_ && ReportsNoRoom(driver_error) && is_wanted) {
+    return OutOfRoomError(RoomLimit::kDriver, driver_error);
+  }
+  return IsDefiniteRefusal(driver_error)
+             ? absl::FailedPreconditionError(absl::StrCat(
+                   "the driver refuses to take a snapshot of ", what_, ": ", driver_error))
              : absl::OkStatus();
 }
 
@@ -41,11 +46,13 @@ absl::Status RoomWaiter::WaitInSlices(
   }
 }
 
-std::string RoomWaiter::Advised(absl::string_view driver_error) const {
-  const bool could_make_room = !make_room_ && ReportsNoRoom(driver_error);
-  return absl::StrCat(driver_error, could_make_room ? "; --make-room deletes the oldest that the "
-                                                      "keep rules allow"
-                                                    : "");
+absl::Status RoomWaiter::Explain(const absl::Status& status, absl::Duration timeout) const {
+  const bool could_make_room = !make_room_ && ReportsNoRoom(last_error_);
+  return ExplainTimeout(
+      status, what_, timeout,
+      absl::StrCat(last_error_, could_make_room
+                                    ? "; --make-room deletes the oldest that the keep rules allow"
+                                    : ""));
 }
 
 }  // namespace csidelta::csi

@@ -6,7 +6,6 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
@@ -26,11 +25,14 @@ using RoomInDriver = std::function<absl::Status(const absl::Status& refused)>;
 // that it is given.
 class RoomWaiter {
  public:
-  RoomWaiter(const CallContext& ctx, VolumeGuard& guard, const RoomInDriver& make_room)
-      : ctx_(ctx), guard_(guard), make_room_(make_room) {}
+  // `what`: of which a snapshot is taken, for messages: "PVC shop/data".
+  RoomWaiter(const CallContext& ctx, VolumeGuard& guard, const RoomInDriver& make_room,
+             std::string what)
+      : ctx_(ctx), guard_(guard), make_room_(make_room), what_(std::move(what)) {}
 
   // For the predicate of WaitFor(), with what the driver reports ("": nothing). An OutOfRoom()
-  // status where room is to be made, which WaitFor() does.
+  // status where room is to be made, which WaitFor() does; FAILED_PRECONDITION where the driver
+  // refuses with an error that asking again does not change.
   absl::Status Consider(absl::string_view driver_error);
 
   // As LeaseWaiter::WaitFor().
@@ -42,8 +44,9 @@ class RoomWaiter {
     });
   }
 
-  // What the driver reported last, and, where room could be made and is not, how.
-  std::string Advised(absl::string_view driver_error) const;
+  // ExplainTimeout(), with what the driver reported last, and, where room could be made and is not,
+  // how.
+  absl::Status Explain(const absl::Status& status, absl::Duration timeout) const;
 
  private:
   absl::Status WaitInSlices(const CallContext& limited,
@@ -52,6 +55,7 @@ class RoomWaiter {
   const CallContext& ctx_;
   VolumeGuard& guard_;
   const RoomInDriver& make_room_;
+  const std::string what_;
   std::string last_error_;         // that was considered
   std::string full_error_;         // for which room was made; "": for none yet
   absl::Duration room_wanted_at_;  // for the same one again; an uptime

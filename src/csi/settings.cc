@@ -3,20 +3,19 @@
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "base/status_macros.h"
-#include "csi/snapshot_types.h"
 #include "objects/client.h"
+#include "objects/config_map.h"
 #include "objects/keys.h"
 
 namespace csidelta::csi {
 
 absl::StatusOr<velero::PluginConfig> ReadPluginConfig(const CallContext& ctx,
                                                       const Environment& env) {
-  ASSIGN_OR_RETURN(
-      const std::vector<objects::Object> list,
-      objects::List<objects::Object>(ctx, env.api, ConfigMapType(), env.velero_namespace,
-                                     {.label_selector = absl::StrCat(objects::kPluginConfigLabel,
-                                                                     ",", objects::kCsiDeltaLabel),
-                                      .field_selector = ""}));
+  ASSIGN_OR_RETURN(const std::vector<objects::Object> list,
+                   objects::List<objects::Object>(
+                       ctx, env.api, objects::ConfigMap::Type(), env.velero_namespace,
+                       {.label_selector = absl::StrCat(objects::kPluginConfigLabel, ",",
+                                                       objects::kCsiDeltaLabel)}));
   ASSIGN_OR_RETURN(const objects::Object* config_map, velero::SelectPluginConfig(list));
   return config_map == nullptr ? velero::PluginConfig() : velero::ParsePluginConfig(*config_map);
 }

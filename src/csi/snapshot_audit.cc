@@ -11,7 +11,6 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "csi/snapshot_import.h"
-#include "csi/static_content.h"
 #include "objects/read_pages.h"
 
 namespace csidelta::csi {

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -12,7 +11,6 @@
 #include "absl/time/time.h"
 #include "base/call_context.h"
 #include "k8s/api_client.h"
-#include "objects/volume_snapshot.h"
 
 // What a storage has and the cluster does not know, and the reverse. Changes nothing.
 //

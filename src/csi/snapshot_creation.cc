@@ -9,10 +9,7 @@
 #include "base/crypto.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
-#include "csi/claim_provisioning.h"
 #include "csi/creation_failure.h"
-#include "csi/snapshot_lifecycle.h"
-#include "csi/snapshot_types.h"
 #include "objects/client.h"
 #include "objects/keys.h"
 
@@ -27,24 +24,15 @@ constexpr char kNoDefaultClass[] = "default snapshot class";
 constexpr std::size_t kNameBytesMax = 63;  // of a label value, which names are put into
 constexpr std::size_t kHashBytes = 8;
 
+std::map<std::string, std::string> WithoutEmpty(std::map<std::string, std::string> texts) {
+  std::erase_if(texts, [](const auto& one) { return one.second.empty(); });
+  return texts;
+}
+
 VolumeSnapshot ObjectToMake(const CreationRequest& request, absl::Time asked_at) {
   auto snapshot = VolumeSnapshot::Make(request.source.pvc.namespace_name(), request.name);
-  const auto set_label = [&](const char* key, const std::string& value) {
-    if (!value.empty()) {
-      snapshot.SetLabel(key, value);
-    }
-  };
-  const auto annotate = [&](const char* key, const std::string& value) {
-    if (!value.empty()) {
-      snapshot.SetAnnotation(key, value);
-    }
-  };
-  set_label(objects::kMadeByLabel, objects::kMadeByVerbs);
-  set_label(objects::kSnapshotSetLabel, request.set);
-  set_label(objects::kSnapshotScheduleLabel, request.schedule);
-  annotate(objects::kSnapshotAskedAtAnnotation, FormatRfc3339Micros(asked_at));
-  annotate(objects::kSnapshotWorkloadAnnotation, request.workload);
-  annotate(objects::kSnapshotNoteAnnotation, request.note);
+  snapshot.SetLabels(CreationLabels(request.set, request.schedule));
+  snapshot.SetAnnotations(CreationAnnotations(asked_at, request.workload, request.note));
   snapshot.SetSourcePvc(request.source.pvc.name());
   if (!request.source.class_name.empty()) {
     snapshot.SetClassName(request.source.class_name);
@@ -67,7 +55,7 @@ class SnapshotCreator {
 
  private:
   k8s::ObjectKey KeyOf(const std::string& name) const {
-    return VolumeSnapshotKey(request_.source.pvc.namespace_name(), name);
+    return VolumeSnapshot::Key(request_.source.pvc.namespace_name(), name);
   }
 
   // The one of the name, where it may be that of an earlier run.
@@ -78,14 +66,13 @@ class SnapshotCreator {
   // What it is now; an error when it is no longer the one that was made.
   absl::Status Refresh(const VolumeSnapshot* snapshot, Creation& creation) const;
 
-  // FAILED_PRECONDITION when the driver refused for good. Remembers what it reported.
+  // FAILED_PRECONDITION when the driver refused for good, or no class was chosen.
   absl::Status CheckError(const std::optional<objects::SnapshotError>& error);
   absl::Status AwaitTaken(const CallContext& limited, Creation& creation);
 
   // False where contents may not be read.
   absl::StatusOr<bool> AwaitHandle(const CallContext& limited, Creation& creation);
   absl::Status AwaitReady(const CallContext& limited, Creation& creation);
-  absl::Status AddError(const absl::Status& status) const;
 
   // Deletes what this run made, and says so.
   absl::Status AfterFailure(const absl::Status& status, const Creation& creation) const;
@@ -96,7 +83,6 @@ class SnapshotCreator {
   const std::string pvc_;
   VolumeGuard guard_;
   RoomWaiter room_;
-  std::string last_error_;  // that the driver reported
   std::string binding_not_checked_;
 };
 
@@ -107,18 +93,10 @@ SnapshotCreator::SnapshotCreator(const CallContext& ctx, k8s::ApiClient& api, Ra
       request_(request),
       pvc_(absl::StrCat(request.source.pvc.namespace_name(), "/", request.source.pvc.name())),
       guard_(ctx, api, random, GuardOf(request)),
-      room_(ctx, guard_, request.on_full) {}
+      room_(ctx, guard_, request.on_full, absl::StrCat("PVC ", pvc_)) {}
 
 absl::StatusOr<Creation> SnapshotCreator::Create() {
-  while (true) {
-    RETURN_IF_ERROR(guard_.Enter());
-    absl::StatusOr<Creation> creation = CreateGuarded();
-    guard_.Leave();
-    if (!IsVolumeBusy(creation.status()) || !request_.waits_for_others) {
-      return creation;
-    }
-    RETURN_IF_ERROR(guard_.AwaitOther());
-  }
+  return guard_.Run([this] { return CreateGuarded(); });
 }
 
 absl::StatusOr<Creation> SnapshotCreator::Join() {
@@ -193,17 +171,12 @@ absl::Status SnapshotCreator::Refresh(const VolumeSnapshot* snapshot, Creation& 
 }
 
 absl::Status SnapshotCreator::CheckError(const std::optional<objects::SnapshotError>& error) {
-  last_error_ = error.has_value() ? error->message : "";
-  if (request_.source.class_name.empty() && absl::StrContains(last_error_, kNoDefaultClass)) {
+  const std::string text = error.has_value() ? error->message : "";
+  if (request_.source.class_name.empty() && absl::StrContains(text, kNoDefaultClass)) {
     return absl::FailedPreconditionError(absl::StrCat("no class for a snapshot of PVC ", pvc_, ": ",
-                                                      last_error_, "; name one with --class"));
+                                                      text, "; name one with --class"));
   }
-  RETURN_IF_ERROR(room_.Consider(last_error_));
-  if (!error.has_value() || !IsDefiniteRefusal(error->message)) {
-    return absl::OkStatus();
-  }
-  return absl::FailedPreconditionError(
-      absl::StrCat("the driver refuses to take a snapshot of PVC ", pvc_, ": ", error->message));
+  return room_.Consider(text);
 }
 
 absl::Status SnapshotCreator::AwaitTaken(const CallContext& limited, Creation& creation) {
@@ -214,7 +187,8 @@ absl::Status SnapshotCreator::AwaitTaken(const CallContext& limited, Creation& c
     RETURN_IF_ERROR(CheckError(creation.snapshot.error()));
     return !creation.snapshot.bound_content().empty();
   };
-  RETURN_IF_ERROR(AddError(room_.WaitFor<VolumeSnapshot>(limited, key, is_bound, &known)));
+  RETURN_IF_ERROR(room_.Explain(room_.WaitFor<VolumeSnapshot>(limited, key, is_bound, &known),
+                                request_.timeout));
   ASSIGN_OR_RETURN(const bool is_content_read, AwaitHandle(limited, creation));
   if (is_content_read) {
     return absl::OkStatus();
@@ -225,14 +199,15 @@ absl::Status SnapshotCreator::AwaitTaken(const CallContext& limited, Creation& c
     RETURN_IF_ERROR(CheckError(creation.snapshot.error()));
     return creation.snapshot.taken_at().has_value() || creation.snapshot.is_ready();
   };
-  RETURN_IF_ERROR(AddError(room_.WaitFor<VolumeSnapshot>(limited, key, is_taken, &bound)));
+  RETURN_IF_ERROR(room_.Explain(room_.WaitFor<VolumeSnapshot>(limited, key, is_taken, &bound),
+                                request_.timeout));
   creation.seen_taken_at = ctx_.clock->Now();
   creation.status = StatusOf(creation.snapshot, {});
   return absl::OkStatus();
 }
 
 absl::StatusOr<bool> SnapshotCreator::AwaitHandle(const CallContext& limited, Creation& creation) {
-  const k8s::ObjectKey key = VolumeSnapshotContentKey(creation.snapshot.bound_content());
+  const k8s::ObjectKey key = VolumeSnapshotContent::Key("", creation.snapshot.bound_content());
   const auto known = objects::Get<VolumeSnapshotContent>(limited, api_, key);
   if (absl::IsPermissionDenied(known.status())) {
     binding_not_checked_ = absl::StrCat("binding not checked: ", known.status().message());
@@ -254,8 +229,8 @@ absl::StatusOr<bool> SnapshotCreator::AwaitHandle(const CallContext& limited, Cr
     creation.content = *content;
     return true;
   };
-  RETURN_IF_ERROR(
-      AddError(room_.WaitFor<VolumeSnapshotContent>(limited, key, has_handle, &*known)));
+  RETURN_IF_ERROR(room_.Explain(
+      room_.WaitFor<VolumeSnapshotContent>(limited, key, has_handle, &*known), request_.timeout));
   if (creation.status.state == SnapshotState::kError) {
     return absl::FailedPreconditionError(creation.status.conditions.front().message);
   }
@@ -281,11 +256,6 @@ absl::Status SnapshotCreator::AwaitReady(const CallContext& limited, Creation& c
   return absl::OkStatus();
 }
 
-absl::Status SnapshotCreator::AddError(const absl::Status& status) const {
-  return ExplainTimeout(status, absl::StrCat("PVC ", pvc_), request_.timeout,
-                        room_.Advised(last_error_));
-}
-
 absl::Status SnapshotCreator::AfterFailure(const absl::Status& status,
                                            const Creation& creation) const {
   if (creation.has_joined || absl::IsNotFound(status)) {
@@ -295,6 +265,21 @@ absl::Status SnapshotCreator::AfterFailure(const absl::Status& status,
 }
 
 }  // namespace
+
+std::map<std::string, std::string> CreationLabels(const std::string& set,
+                                                  const std::string& schedule) {
+  return WithoutEmpty({{objects::kMadeByLabel, objects::kMadeByVerbs},
+                       {objects::kSnapshotSetLabel, set},
+                       {objects::kSnapshotScheduleLabel, schedule}});
+}
+
+std::map<std::string, std::string> CreationAnnotations(absl::Time asked_at,
+                                                       const std::string& workload,
+                                                       const std::string& note) {
+  return WithoutEmpty({{objects::kSnapshotAskedAtAnnotation, FormatRfc3339Micros(asked_at)},
+                       {objects::kSnapshotWorkloadAnnotation, workload},
+                       {objects::kSnapshotNoteAnnotation, note}});
+}
 
 ContentReading ReadingOf(const Creation& creation) {
   return creation.content.has_value()

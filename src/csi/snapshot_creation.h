@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -49,6 +50,13 @@ struct Creation {
   std::optional<objects::VolumeSnapshotContent> content = {};  // where it may be read
   std::vector<std::string> not_checked = {};                   // "Lease not taken: ..."
 };
+
+// What a VolumeSnapshot, or a group of them, says of the request for it; "" for none.
+std::map<std::string, std::string> CreationLabels(const std::string& set,
+                                                  const std::string& schedule);
+std::map<std::string, std::string> CreationAnnotations(absl::Time asked_at,
+                                                       const std::string& workload,
+                                                       const std::string& note);
 
 // What StatusOf() needs of the content of a creation. Borrows it. Pure.
 ContentReading ReadingOf(const Creation& creation);

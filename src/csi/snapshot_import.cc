@@ -65,17 +65,14 @@ absl::Status CheckImportRequest(const ImportRequest& request) {
 
 absl::Status CheckImportRights(const CallContext& ctx, k8s::ApiClient& api,
                                const ImportRequest& request) {
-  std::vector<k8s::AccessRequest> rights = {
-      {.verb = "list", .type = VolumeSnapshotContent::Type()},
-      {.verb = "create", .type = VolumeSnapshotContent::Type()},
-      {.verb = "create", .type = VolumeSnapshot::Type(), .namespace_name = request.namespace_name}};
+  std::vector<k8s::NeededRight> rights = {
+      {{"list", VolumeSnapshotContent::Type()}, kSnapshotAdminRole},
+      {{"create", VolumeSnapshotContent::Type()}, kSnapshotAdminRole},
+      {{"create", VolumeSnapshot::Type(), request.namespace_name}, kSnapshotAdminRole}};
   if (!request.is_retained) {
-    rights.push_back({.verb = "patch", .type = VolumeSnapshotContent::Type()});
+    rights.push_back({{"patch", VolumeSnapshotContent::Type()}, kSnapshotAdminRole});
   }
-  for (const k8s::AccessRequest& right : rights) {
-    RETURN_IF_ERROR(k8s::RequireAccess(ctx, api, right, kSnapshotAdminRole));
-  }
-  return absl::OkStatus();
+  return k8s::RequireAccess(ctx, api, rights);
 }
 
 // The Secret of the class, as the sidecar wants to be told of it when it is to delete the snapshot.

@@ -211,7 +211,6 @@ absl::Status InventoryReader::ReadSnapshots() {
 
 absl::Status InventoryReader::ListSnapshots(const std::string& label_selector) {
   const k8s::ListOptions options = {.label_selector = label_selector,
-                                    .field_selector = "",
                                     .in_one_answer = !request_.namespace_name.empty()};
   return objects::ReadPages<VolumeSnapshot>(ctx_, api_, VolumeSnapshot::Type(),
                                             request_.namespace_name, options,
@@ -229,7 +228,7 @@ absl::Status InventoryReader::ListSelected() {
   selected_.emplace();
   return objects::ReadPages<VolumeSnapshot>(
       ctx_, api_, VolumeSnapshot::Type(), request_.namespace_name,
-      {.label_selector = request_.label_selector, .field_selector = ""},
+      {.label_selector = request_.label_selector},
       [&](const std::vector<VolumeSnapshot>& page, bool is_first) {
         if (is_first) {
           selected_->clear();

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
@@ -13,7 +12,6 @@
 #include "csi/lease_wait.h"
 #include "csi/moved_group.h"
 #include "csi/retry.h"
-#include "csi/snapshot_types.h"
 #include "csi/volume_lease.h"
 #include "k8s/find.h"
 #include "objects/client.h"
@@ -65,7 +63,7 @@ absl::StatusOr<TakenSnapshot> AwaitHandle(const CallContext& ctx, const Environm
   LeaseWaiter waiter(ctx, env, lease);
   DriverMessage word = MessageAbout(request);
   TakenSnapshot taken;
-  const k8s::ObjectKey key = VolumeSnapshotKey(request.claim_namespace, SnapshotName(request));
+  const k8s::ObjectKey key = VolumeSnapshot::Key(request.claim_namespace, SnapshotName(request));
   const auto is_bound = [&](const VolumeSnapshot* snapshot) -> absl::StatusOr<bool> {
     if (snapshot == nullptr || snapshot->uid() != made.uid() || snapshot->is_being_deleted()) {
       return absl::NotFoundError(
@@ -160,10 +158,9 @@ std::string KnownContentName(const VolumeSnapshot& snapshot) {
 absl::Status TryRemove(const CallContext& ctx, k8s::ApiClient& api,
                        const VolumeSnapshot& snapshot) {
   const bool knows_content = !KnownContentName(snapshot).empty();
-  const k8s::ObjectKey content = VolumeSnapshotContentKey(ContentNameOf(snapshot));
+  const k8s::ObjectKey content = VolumeSnapshotContent::Key("", ContentNameOf(snapshot));
   ASSIGN_OR_RETURN(const bool marked, MarkForDeletion(ctx, api, content, snapshot));
-  RETURN_IF_ERROR(k8s::IgnoreGone(
-      api.Delete(ctx, snapshot.key(), {.uid = snapshot.uid(), .resource_version = ""})));
+  RETURN_IF_ERROR(k8s::IgnoreGone(api.Delete(ctx, snapshot.key(), {.uid = snapshot.uid()})));
   if (marked || knows_content) {
     return absl::OkStatus();
   }
@@ -187,13 +184,8 @@ absl::Status TryCleanUp(const CallContext& ctx, const Environment& env,
 // Removes what TakeSnapshot made without use, in its own time. The name alone tells it, because the
 // answer to the request that created it may have been lost.
 void CleanUp(const Environment& env, const SnapshotRequest& request, const Clock& clock) {
-  const CallContext ctx = CleanUpContext(clock);
-  const absl::Time give_up_at = clock.Now() + kRefusalGracePeriod;
-  absl::Status removed = TryCleanUp(ctx, env, request);
-  while (!removed.ok() && MayBeStarting(removed) && clock.Now() < give_up_at) {
-    clock.SleepUntil(clock.Now() + kRefusalPause, ctx.stop);
-    removed = TryCleanUp(ctx, env, request);
-  }
+  const absl::Status removed = CleanUpPatiently(
+      clock, [&](const CallContext& after) { return TryCleanUp(after, env, request); });
   if (!removed.ok()) {
     CSIDELTA_LOG(kWarn, "a volume snapshot is left behind", {"namespace", request.claim_namespace},
                  {"volume_snapshot", SnapshotName(request)}, {"status", removed.ToString()});
@@ -204,17 +196,14 @@ void CleanUp(const Environment& env, const SnapshotRequest& request, const Clock
 
 absl::StatusOr<TakenSnapshot> MakeUnderLease(const CallContext& ctx, const Environment& env,
                                              const SnapshotRequest& request, VolumeLease& lease) {
-  VolumeSnapshot snapshot;
+  const absl::StatusOr<VolumeSnapshot> made =
+      RetryTransient(ctx, [&] { return EnsureSnapshot(ctx, env, request); });
   absl::StatusOr<TakenSnapshot> taken;
-  const absl::Status made = RetryTransient(ctx, [&]() -> absl::Status {
-    ASSIGN_OR_RETURN(snapshot, EnsureSnapshot(ctx, env, request));
-    return absl::OkStatus();
-  });
   if (made.ok()) {
     taken = AwaitHandle(ctx.WithTimeout(request.backup.csi_snapshot_timeout), env, request, lease,
-                        snapshot);
+                        *made);
   } else {
-    taken = Annotate(made, absl::StrCat("create a VolumeSnapshot of ", ToString(request)));
+    taken = Annotate(made.status(), absl::StrCat("create a VolumeSnapshot of ", ToString(request)));
   }
   if (!taken.ok()) {
     CleanUp(env, request, *ctx.clock);
@@ -237,11 +226,9 @@ absl::Status TryRetainAndForget(const CallContext& ctx, k8s::ApiClient& api,
       return absl::FailedPreconditionError(
           absl::StrCat("VolumeSnapshotContent ", content.name, " cannot be retained"));
     }
-    RETURN_IF_ERROR(k8s::IgnoreGone(
-        api.Delete(ctx, content, {.uid = retained->uid(), .resource_version = ""})));
+    RETURN_IF_ERROR(k8s::IgnoreGone(api.Delete(ctx, content, {.uid = retained->uid()})));
   }
-  return k8s::IgnoreGone(
-      api.Delete(ctx, snapshot.key(), {.uid = snapshot.uid(), .resource_version = ""}));
+  return k8s::IgnoreGone(api.Delete(ctx, snapshot.key(), {.uid = snapshot.uid()}));
 }
 
 }  // namespace
@@ -254,12 +241,6 @@ std::string ContentNameOf(const VolumeSnapshot& snapshot) {
 
 bool EnteredArchive(const VolumeSnapshot& snapshot) {
   return !snapshot.Annotation(objects::kVolumeSnapshotHandleAnnotation).empty();
-}
-
-CallContext CleanUpContext(const Clock& clock) {
-  CallContext ctx;
-  ctx.clock = &clock;
-  return ctx.WithTimeout(kCleanUpTimeout);
 }
 
 std::string MemberGroupName(const VolumeSnapshot& snapshot) {
@@ -304,30 +285,20 @@ absl::StatusOr<TakenSnapshot> TakeSnapshot(const CallContext& ctx, const Environ
       .backup_uid = request.backup.uid,
       .holder = absl::StrCat(request.backup.uid, "_", absl::Hex(env.random.Below(UINT64_MAX))),
   };
-  // Long enough to see a dead holder's turn run out.
-  const CallContext waiting =
-      ctx.WithTimeout(std::max(request.backup.csi_snapshot_timeout, 2 * kVolumeLeaseDuration));
-  while (true) {
-    ASSIGN_OR_RETURN(VolumeLease lease, VolumeLease::Take(waiting, env.api, lease_request));
-    const OtherSnapshots others{.namespace_name = request.claim_namespace,
-                                .concerns =
-                                    [&](const VolumeSnapshot& snapshot) {
-                                      return snapshot.source_pvc() == request.claim_name &&
-                                             snapshot.name() != SnapshotName(request);
-                                    },
-                                .managed_too = lease.taken_over(),
-                                .of = ToString(request)};
-    const absl::Status alone = AwaitOthers(waiting, env, others, lease);
-    absl::StatusOr<TakenSnapshot> taken = alone.ok() ? MakeUnderLease(ctx, env, request, lease)
-                                                     : absl::StatusOr<TakenSnapshot>(alone);
-    if (const absl::Status released = lease.Release(CleanUpContext(*ctx.clock), env.api);
-        !released.ok()) {
-      CSIDELTA_LOG(kInfo, "the volume's turn is left to run out", {"status", released.ToString()});
-    }
-    if (!lease.lost() || !absl::IsAborted(alone)) {
-      return taken;
-    }
-  }
+  const OtherSnapshots others{.namespace_name = request.claim_namespace,
+                              .concerns =
+                                  [&](const VolumeSnapshot& snapshot) {
+                                    return snapshot.source_pvc() == request.claim_name &&
+                                           snapshot.name() != SnapshotName(request);
+                                  },
+                              .of = ToString(request)};
+  absl::StatusOr<TakenSnapshot> taken;
+  RETURN_IF_ERROR(MakeInTurn(ctx, env, lease_request, others, request.backup.csi_snapshot_timeout,
+                             [&](VolumeLease& lease) {
+                               taken = MakeUnderLease(ctx, env, request, lease);
+                               return taken.status();
+                             }));
+  return taken;
 }
 
 absl::Status RemoveSnapshot(const CallContext& ctx, k8s::ApiClient& api,

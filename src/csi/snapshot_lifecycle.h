@@ -6,7 +6,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "absl/time/time.h"
 #include "base/call_context.h"
 #include "csi/environment.h"
 #include "k8s/api_client.h"
@@ -27,12 +26,6 @@
 //       v                                                         everything made is gone
 //   the driver's snapshot alone; the archive holds the objects
 namespace csidelta::csi {
-
-// How long removing unreferenced objects may take, after the call itself was stopped or ran out.
-inline constexpr absl::Duration kCleanUpTimeout = absl::Seconds(30);
-
-// A context for removing things, when the caller's own is over.
-CallContext CleanUpContext(const Clock& clock);
 
 // How much of a hash goes into the name of an object that we make.
 inline constexpr std::size_t kNameHashBytes = 20;

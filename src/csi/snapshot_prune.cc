@@ -8,8 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "csi/snapshot_state.h"
-#include "csi/snapshot_types.h"
 #include "k8s/find.h"
+#include "objects/backup.h"
 #include "objects/read_pages.h"
 #include "velero/labels.h"
 
@@ -207,7 +207,8 @@ bool ConcernsBackups(const std::vector<SnapshotEntry>& entries, bool any_maker) 
 absl::StatusOr<std::set<std::string>> ReadBackupNames(const CallContext& ctx, k8s::ApiClient& api) {
   std::set<std::string> names;
   RETURN_IF_ERROR(k8s::IgnoreNotFound(objects::ReadPages<objects::Object>(
-      ctx, api, BackupType(), "", {}, [&](const std::vector<objects::Object>& page, bool is_first) {
+      ctx, api, objects::Backup::Type(), "", {},
+      [&](const std::vector<objects::Object>& page, bool is_first) {
         if (is_first) {
           names.clear();
         }

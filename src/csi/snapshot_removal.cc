@@ -6,11 +6,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/status_macros.h"
 #include "csi/object_events.h"
-#include "csi/snapshot_lifecycle.h"
+#include "csi/retry.h"
 #include "csi/snapshot_state.h"
 #include "k8s/find.h"
 #include "objects/client.h"

@@ -46,29 +46,17 @@ absl::Status CheckShareRequest(const ShareRequest& request) {
 absl::Status CheckShareRights(const CallContext& ctx, k8s::ApiClient& api,
                               const ShareRequest& request) {
   const std::string& there = request.namespace_name;
-  struct Right {
-    k8s::AccessRequest request;
-    const char* role;
-  };
-  const std::vector<Right> rights = {
-      {{.verb = "get",
-        .type = VolumeSnapshot::Type(),
-        .namespace_name = request.source_namespace,
-        .name = request.snapshot_name},
-       kSnapshotUserRole},
-      {{.verb = "get", .type = VolumeSnapshot::Type(), .namespace_name = there}, kSnapshotUserRole},
-      {{.verb = "create", .type = VolumeSnapshot::Type(), .namespace_name = there},
-       kSnapshotUserRole},
-      {{.verb = "delete", .type = VolumeSnapshot::Type(), .namespace_name = there},
-       kSnapshotUserRole},
-      {{.verb = "get", .type = VolumeSnapshotContent::Type()}, kSnapshotReaderRole},
-      {{.verb = "create", .type = VolumeSnapshotContent::Type()}, kSnapshotAdminRole},
-      {{.verb = "patch", .type = VolumeSnapshotContent::Type()}, kSnapshotAdminRole},
-      {{.verb = "delete", .type = VolumeSnapshotContent::Type()}, kSnapshotAdminRole}};
-  for (const Right& right : rights) {
-    RETURN_IF_ERROR(k8s::RequireAccess(ctx, api, right.request, right.role));
-  }
-  return absl::OkStatus();
+  return k8s::RequireAccess(
+      ctx, api,
+      {{{"get", VolumeSnapshot::Type(), request.source_namespace, request.snapshot_name},
+        kSnapshotUserRole},
+       {{"get", VolumeSnapshot::Type(), there}, kSnapshotUserRole},
+       {{"create", VolumeSnapshot::Type(), there}, kSnapshotUserRole},
+       {{"delete", VolumeSnapshot::Type(), there}, kSnapshotUserRole},
+       {{"get", VolumeSnapshotContent::Type()}, kSnapshotReaderRole},
+       {{"create", VolumeSnapshotContent::Type()}, kSnapshotAdminRole},
+       {{"patch", VolumeSnapshotContent::Type()}, kSnapshotAdminRole},
+       {{"delete", VolumeSnapshotContent::Type()}, kSnapshotAdminRole}});
 }
 
 absl::StatusOr<VolumeSnapshotContent> ReadContentOfSource(const CallContext& ctx,
@@ -101,15 +89,11 @@ absl::Status CheckSource(const VolumeSnapshot& source, const VolumeSnapshotConte
     return absl::FailedPreconditionError(absl::StrCat(
         SourceText(source), " shares the snapshot of ", owner, ": share that one instead"));
   }
-  const SnapshotStatus status =
-      StatusOf(source, {.kind = ContentReading::Kind::kPresent, .content = &content});
-  if (status.state != SnapshotState::kReady && status.state != SnapshotState::kUnverified) {
-    const std::string& message = status.conditions.front().message;
-    return absl::FailedPreconditionError(
-        absl::StrCat(SourceText(source), " is ", ToString(status.state),
-                     message.empty() ? "" : ": ", message, "; share it once it is Ready"));
-  }
-  return absl::OkStatus();
+  const Usability found =
+      UsabilityOf(source, {.kind = ContentReading::Kind::kPresent, .content = &content});
+  return found.kind == Usability::Kind::kUsable ? absl::OkStatus()
+                                                : absl::FailedPreconditionError(absl::StrCat(
+                                                      found.why, "; share it once it is Ready"));
 }
 
 // Looks at what is there of the pair.
@@ -250,7 +234,7 @@ absl::StatusOr<VolumeSnapshot> CarryOutShare(const CallContext& ctx, k8s::ApiCli
   ASSIGN_OR_RETURN(VolumeSnapshot shared, AwaitUsableSnapshot(ctx, api, plan.pair.namespace_name,
                                                               plan.pair.snapshot_name));
   const SnapshotStatus status = StatusOf(shared, {});
-  if (status.state != SnapshotState::kReady && status.state != SnapshotState::kUnverified) {
+  if (!IsUsable(status.state)) {
     return absl::FailedPreconditionError(
         absl::StrCat(SourceText(shared), " is ", ToString(status.state), ": ",
                      status.conditions.front().message, "; csi-delta snapshot delete -n ",

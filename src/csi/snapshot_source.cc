@@ -1,9 +1,6 @@
 #include "csi/snapshot_source.h"
 
 #include <algorithm>
-#include <map>
-#include <optional>
-#include <set>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -25,9 +22,8 @@ using objects::VolumeSnapshotClass;
 absl::StatusOr<std::vector<PersistentVolumeClaim>> ListPvcs(const CallContext& ctx,
                                                             k8s::ApiClient& api,
                                                             const PvcSelection& selection) {
-  return objects::List<PersistentVolumeClaim>(
-      ctx, api, selection.namespace_name,
-      {.label_selector = selection.label_selector, .field_selector = ""});
+  return objects::List<PersistentVolumeClaim>(ctx, api, selection.namespace_name,
+                                              {.label_selector = selection.label_selector});
 }
 
 absl::StatusOr<std::vector<PersistentVolumeClaim>> ReadPvcs(const CallContext& ctx,

@@ -112,6 +112,21 @@ bool IsUsable(SnapshotState state) {
   return state == SnapshotState::kReady || state == SnapshotState::kUnverified;
 }
 
+Usability UsabilityOf(const VolumeSnapshot& snapshot, const ContentReading& reading) {
+  const SnapshotStatus status = StatusOf(snapshot, reading);
+  const SnapshotCondition& condition = status.conditions.front();
+  if (IsUsable(status.state) || condition.reason == "BoundToAnother") {
+    return {};
+  }
+  const bool is_under_way = status.state == SnapshotState::kCreating ||
+                            status.state == SnapshotState::kUploading ||
+                            condition.reason == "Retried";
+  return {.kind = is_under_way ? Usability::Kind::kNotYet : Usability::Kind::kNever,
+          .why = absl::StrCat("VolumeSnapshot ", snapshot.namespace_name(), "/", snapshot.name(),
+                              " is ", ToString(status.state), condition.message.empty() ? "" : ": ",
+                              condition.message)};
+}
+
 bool IsBeingTaken(const VolumeSnapshot& snapshot, absl::Time now) {
   const auto created = snapshot.created_at();
   return StatusOf(snapshot, {}).state == SnapshotState::kCreating && created.has_value() &&

@@ -74,6 +74,15 @@ SnapshotStatus StatusOf(const objects::VolumeSnapshot& snapshot, const ContentRe
 // Whether a volume can be made of it: Ready, or Unverified.
 bool IsUsable(SnapshotState state);
 
+// Whether a volume can be made of it, now or later. `why`: "VolumeSnapshot shop/monday is Error:
+// ..."; "" where it is usable. What is bound to another is for a check of the binding to refuse.
+struct Usability {
+  enum class Kind { kUsable, kNotYet, kNever };
+  Kind kind = Kind::kUsable;
+  std::string why = {};
+};
+Usability UsabilityOf(const objects::VolumeSnapshot& snapshot, const ContentReading& reading);
+
 // A VolumeSnapshot that is older, and still not taken, is not waited for.
 inline constexpr absl::Duration kOthersAgeMax = absl::Minutes(5);
 // Whether the driver may be at work on it: Creating by what it says itself, and young.

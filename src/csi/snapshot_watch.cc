@@ -34,13 +34,12 @@ std::array<bool, 5> ProgressOf(const SnapshotMark& mark) {
 // As far as an entry says it: less than the VolumeSnapshot itself, never more.
 SnapshotMark MarkOfEntry(const SnapshotEntry& entry) {
   const SnapshotState state = entry.status.state;
-  const bool is_ready = state == SnapshotState::kReady || state == SnapshotState::kUnverified;
   const std::string reason =
       entry.status.conditions.empty() ? "" : entry.status.conditions.front().reason;
   return {.resource_version = entry.resource_version,
           .written_at = std::nullopt,
           .is_being_deleted = state == SnapshotState::kDeleting,
-          .is_ready = is_ready,
+          .is_ready = IsUsable(state),
           .is_taken = false,
           .has_error = reason == "Refused" || reason == "Retried",
           .is_bound = !entry.content.empty()};
@@ -358,11 +357,9 @@ class ContentEventHandler : public objects::EventHandler<VolumeSnapshotContent> 
 };
 
 absl::Status RequireContents(const CallContext& ctx, k8s::ApiClient& api) {
-  for (const char* const verb : {"list", "watch"}) {
-    RETURN_IF_ERROR(k8s::RequireAccess(
-        ctx, api, {.verb = verb, .type = VolumeSnapshotContent::Type()}, kSnapshotReaderRole));
-  }
-  return absl::OkStatus();
+  return k8s::RequireAccess(ctx, api,
+                            {{{"list", VolumeSnapshotContent::Type()}, kSnapshotReaderRole},
+                             {{"watch", VolumeSnapshotContent::Type()}, kSnapshotReaderRole}});
 }
 
 }  // namespace

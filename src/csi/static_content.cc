@@ -3,26 +3,57 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/status_macros.h"
 #include "objects/client.h"
 #include "objects/keys.h"
 
 namespace csidelta::csi {
 
+using objects::VolumeGroupSnapshotClass;
+using objects::VolumeGroupSnapshotContent;
+using objects::VolumeSnapshotClass;
 using objects::VolumeSnapshotContent;
 
-VolumeSnapshotContent MakeStaticContent(const StaticContent& content) {
-  auto made = VolumeSnapshotContent::Make("", content.name);
+namespace {
+
+template <typename Content>
+void FillIn(const StaticContent& content, Content& made) {
   made.SetLabels(content.labels);
   made.SetAnnotations(content.annotations);
   made.SetFinalizers(content.finalizers);
   made.SetDeletionPolicy(content.deletion_policy);
   made.SetDriver(content.driver);
-  made.SetSourceHandle(content.handle);
   made.SetSnapshot(content.snapshot_namespace, content.snapshot_name);
   if (!content.class_name.empty()) {
     made.SetClassName(content.class_name);
   }
+}
+
+template <typename Class>
+const Class* FindClassOf(const std::vector<Class>& classes, absl::string_view driver,
+                         absl::string_view preferred) {
+  const Class* first = nullptr;
+  for (const Class& one : classes) {
+    if (one.driver() == driver && one.name() == preferred) {
+      return &one;
+    }
+    first = first == nullptr && one.driver() == driver ? &one : first;
+  }
+  return first;
+}
+
+}  // namespace
+
+VolumeSnapshotContent MakeStaticContent(const StaticContent& content) {
+  auto made = VolumeSnapshotContent::Make("", content.name);
+  FillIn(content, made);
+  made.SetSourceHandle(content.handle);
+  return made;
+}
+
+VolumeGroupSnapshotContent MakeStaticGroup(const StaticContent& group) {
+  auto made = VolumeGroupSnapshotContent::Make(group.version, "", group.name);
+  FillIn(group, made);
+  made.SetSource(group.handle, group.member_handles);
   return made;
 }
 
@@ -48,21 +79,16 @@ std::map<std::string, std::string> DeletionSecretAnnotations(const objects::Obje
   return {};
 }
 
-std::string ClassOfDriver(const std::vector<objects::VolumeSnapshotClass>& classes,
-                          absl::string_view driver, absl::string_view preferred) {
-  std::string first;
-  for (const objects::VolumeSnapshotClass& one : classes) {
-    if (one.driver() != driver) {
-      continue;
-    }
-    if (one.name() == preferred) {
-      return std::string(preferred);
-    }
-    if (first.empty()) {
-      first = one.name();
-    }
-  }
-  return first;
+std::string ClassOfDriver(const std::vector<VolumeSnapshotClass>& classes, absl::string_view driver,
+                          absl::string_view preferred) {
+  const VolumeSnapshotClass* const found = FindClassOf(classes, driver, preferred);
+  return found == nullptr ? "" : found->name();
+}
+
+const VolumeGroupSnapshotClass* GroupClassOf(const std::vector<VolumeGroupSnapshotClass>& classes,
+                                             absl::string_view driver,
+                                             absl::string_view preferred) {
+  return FindClassOf(classes, driver, preferred);
 }
 
 bool StripMarks(objects::Object& object) {
@@ -101,11 +127,10 @@ absl::Status RewriteForRestore(const VolumeSnapshotContent& from_backup, absl::s
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<objects::VolumeSnapshotClass>> ListSnapshotClasses(
-    const CallContext& ctx, const Environment& env) {
-  auto list = objects::List<objects::VolumeSnapshotClass>(ctx, env.api, "");
-  return absl::IsNotFound(list.status()) ? std::vector<objects::VolumeSnapshotClass>()
-                                         : std::move(list);
+absl::StatusOr<std::vector<VolumeSnapshotClass>> ListSnapshotClasses(const CallContext& ctx,
+                                                                     const Environment& env) {
+  auto list = objects::List<VolumeSnapshotClass>(ctx, env.api, "");
+  return absl::IsNotFound(list.status()) ? std::vector<VolumeSnapshotClass>() : std::move(list);
 }
 
 }  // namespace csidelta::csi

@@ -8,26 +8,37 @@
 #include "absl/strings/string_view.h"
 #include "base/call_context.h"
 #include "csi/environment.h"
+#include "objects/volume_group_snapshot.h"
 #include "objects/volume_snapshot.h"
 
+// Contents for snapshots, and for groups of them, that a driver holds already.
+//
+// Protocol facts: external-snapshotter 8.6.0. A pre-provisioned content of a group lists the
+// handles of the group and of its members; all of these are immutable. The sidecar asks the driver
+// about the group and fills in the status, but makes no VolumeSnapshots for the members: these,
+// too, are made by the creator of the content, and belong to the group by the group handle that the
+// driver reports for each.
 namespace csidelta::csi {
 
-// What a VolumeSnapshotContent for an existing snapshot is made from.
+// What the content of an existing snapshot, or group, is made from.
 struct StaticContent {
+  std::string version = {};  // of the kinds of a group, as the cluster serves them
   std::string name;
   std::string driver;
   std::string handle;
-  std::string snapshot_namespace;  // of the VolumeSnapshot that may bind to it
+  std::vector<std::string> member_handles = {};  // of a group: of its snapshots
+  std::string snapshot_namespace;  // of the VolumeSnapshot, or group, that may bind to it
   std::string snapshot_name;
-  std::string deletion_policy;  // Retain or Delete
-  std::string class_name;       // "" for none
-  std::map<std::string, std::string> labels;
-  std::map<std::string, std::string> annotations;
-  std::vector<std::string> finalizers;
+  std::string deletion_policy = "Retain";  // or Delete
+  std::string class_name = {};             // "" for none
+  std::map<std::string, std::string> labels = {};
+  std::map<std::string, std::string> annotations = {};
+  std::vector<std::string> finalizers = {};
 };
 
 // The object to create. Pure.
 objects::VolumeSnapshotContent MakeStaticContent(const StaticContent& content);
+objects::VolumeGroupSnapshotContent MakeStaticGroup(const StaticContent& group);
 
 // The annotations of `object`, a VolumeSnapshotContent or an archived VolumeSnapshot, that name the
 // Secret for deleting, under the keys that today's snapshot controller reads. Empty when it names
@@ -39,6 +50,10 @@ std::map<std::string, std::string> DeletionSecretAnnotations(const objects::Obje
 // Pure.
 std::string ClassOfDriver(const std::vector<objects::VolumeSnapshotClass>& classes,
                           absl::string_view driver, absl::string_view preferred);
+// The same of a group; null for none. Borrowed from `classes`. Pure.
+const objects::VolumeGroupSnapshotClass* GroupClassOf(
+    const std::vector<objects::VolumeGroupSnapshotClass>& classes, absl::string_view driver,
+    absl::string_view preferred);
 
 // Turns `content`, as the host read it from an archive, into a static content that binds to the
 // VolumeSnapshot `new_name` in `snapshot_namespace`, and is itself called `new_name`: Retain, the

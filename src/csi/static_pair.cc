@@ -5,7 +5,6 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "csi/retry.h"
-#include "csi/snapshot_lifecycle.h"
 #include "csi/static_content.h"
 #include "k8s/find.h"
 #include "objects/client.h"
@@ -39,11 +38,9 @@ VolumeSnapshotContent PairContentObject(const StaticPair& pair) {
                                                      .handle = pair.handle,
                                                      .snapshot_namespace = pair.namespace_name,
                                                      .snapshot_name = pair.snapshot_name,
-                                                     .deletion_policy = "Retain",
                                                      .class_name = pair.class_name,
                                                      .labels = std::move(labels),
-                                                     .annotations = pair.content_annotations,
-                                                     .finalizers = {}});
+                                                     .annotations = pair.content_annotations});
   if (pair.mode.has_value()) {
     content.SetSourceMode(*pair.mode);
   }
@@ -132,8 +129,7 @@ absl::Status RemovePairContent(const CallContext& ctx, k8s::ApiClient& api,
     return absl::FailedPreconditionError(
         absl::StrCat("VolumeSnapshotContent ", pair.content_name, " cannot be retained"));
   }
-  return k8s::IgnoreGone(
-      api.Delete(ctx, PairContentKey(pair), {.uid = content->uid(), .resource_version = ""}));
+  return k8s::IgnoreGone(api.Delete(ctx, PairContentKey(pair), {.uid = content->uid()}));
 }
 
 absl::Status TryRemovePair(const CallContext& ctx, k8s::ApiClient& api, const StaticPair& pair) {
@@ -142,8 +138,7 @@ absl::Status TryRemovePair(const CallContext& ctx, k8s::ApiClient& api, const St
   if (!snapshot.has_value() || !IsSnapshotOf(*snapshot, pair)) {
     return absl::OkStatus();
   }
-  return k8s::IgnoreGone(
-      api.Delete(ctx, PairSnapshotKey(pair), {.uid = snapshot->uid(), .resource_version = ""}));
+  return k8s::IgnoreGone(api.Delete(ctx, PairSnapshotKey(pair), {.uid = snapshot->uid()}));
 }
 
 // After a VolumeSnapshot could not be made: its content goes. Where the answer was lost it may be
@@ -214,13 +209,10 @@ std::string SayTaken(const VolumeSnapshotContent& content) {
 absl::StatusOr<VolumeSnapshot> MakePair(const CallContext& ctx, k8s::ApiClient& api,
                                         const StaticPair& pair) {
   RETURN_IF_ERROR(RetryTransient(ctx, [&] { return EnsurePairContent(ctx, api, pair); }));
-  absl::StatusOr<VolumeSnapshot> snapshot = absl::UnknownError("not made");
-  const absl::Status made = RetryTransient(ctx, [&] {
-    snapshot = EnsurePairSnapshot(ctx, api, pair);
-    return snapshot.status();
-  });
-  if (!made.ok()) {
-    return UndoPairContent(ctx, api, pair, made);
+  absl::StatusOr<VolumeSnapshot> snapshot =
+      RetryTransient(ctx, [&] { return EnsurePairSnapshot(ctx, api, pair); });
+  if (!snapshot.ok()) {
+    return UndoPairContent(ctx, api, pair, snapshot.status());
   }
   return snapshot;
 }

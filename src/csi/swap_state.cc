@@ -12,7 +12,6 @@
 #include "base/status_macros.h"
 #include "csi/restore_guard.h"
 #include "csi/snapshot_creation.h"
-#include "csi/snapshot_types.h"
 #include "objects/client.h"
 #include "objects/keys.h"
 
@@ -231,8 +230,10 @@ class StateReader {
       : ctx_(ctx), api_(api), state_(std::move(state)) {}
 
   absl::StatusOr<SwapState> Read() {
-    ASSIGN_OR_RETURN(state_.pvc, objects::Find<PersistentVolumeClaim>(
-                                     ctx_, api_, ClaimKey(state_.namespace_name, state_.pvc_name)));
+    ASSIGN_OR_RETURN(
+        state_.pvc,
+        objects::Find<PersistentVolumeClaim>(
+            ctx_, api_, PersistentVolumeClaim::Key(state_.namespace_name, state_.pvc_name)));
     RETURN_IF_ERROR(ReadVolumes());
     RETURN_IF_ERROR(ReadTemporary());
     return std::move(state_);
@@ -242,8 +243,7 @@ class StateReader {
   absl::Status ReadVolumes() {
     ASSIGN_OR_RETURN(
         std::vector<PersistentVolume> volumes,
-        objects::List<PersistentVolume>(
-            ctx_, api_, "", {.label_selector = SelectorOf(state_), .field_selector = ""}));
+        objects::List<PersistentVolume>(ctx_, api_, "", {.label_selector = SelectorOf(state_)}));
     for (PersistentVolume& volume : volumes) {
       ASSIGN_OR_RETURN(SwapRecord record, ParseSwapRecord(volume));
       if (record.namespace_name != state_.namespace_name || record.pvc != state_.pvc_name) {
@@ -264,9 +264,8 @@ class StateReader {
 
   absl::Status ReadTemporary() {
     ASSIGN_OR_RETURN(std::vector<PersistentVolumeClaim> pvcs,
-                     objects::List<PersistentVolumeClaim>(
-                         ctx_, api_, state_.namespace_name,
-                         {.label_selector = SelectorOf(state_), .field_selector = ""}));
+                     objects::List<PersistentVolumeClaim>(ctx_, api_, state_.namespace_name,
+                                                          {.label_selector = SelectorOf(state_)}));
     for (PersistentVolumeClaim& pvc : pvcs) {
       if (state_.temporary.has_value()) {
         return Refused(state_, absl::StrCat("has two temporary PVCs: ", state_.temporary->name(),
@@ -277,9 +276,9 @@ class StateReader {
     if (!state_.temporary.has_value() || !state_.temporary->is_bound()) {
       return absl::OkStatus();
     }
-    ASSIGN_OR_RETURN(
-        std::optional<PersistentVolume> volume,
-        objects::Find<PersistentVolume>(ctx_, api_, VolumeKey(state_.temporary->volume_name())));
+    ASSIGN_OR_RETURN(std::optional<PersistentVolume> volume,
+                     objects::Find<PersistentVolume>(
+                         ctx_, api_, PersistentVolume::Key("", state_.temporary->volume_name())));
     // Else it is another's, and not to be touched.
     if (volume.has_value() && volume->pvc_uid() == state_.temporary->uid()) {
       state_.temporary_volume = std::move(volume);
@@ -468,10 +467,9 @@ absl::StatusOr<std::vector<KeptVolume>> ListKeptVolumes(const CallContext& ctx, 
                                                         absl::string_view namespace_name) {
   ASSIGN_OR_RETURN(
       std::vector<PersistentVolume> volumes,
-      objects::List<PersistentVolume>(ctx, api, "",
-                                      {.label_selector = std::string(objects::kInPlaceLabel),
-                                       .field_selector = "",
-                                       .may_be_old = true}));
+      objects::List<PersistentVolume>(
+          ctx, api, "",
+          {.label_selector = std::string(objects::kInPlaceLabel), .may_be_old = true}));
   std::vector<KeptVolume> kept = KeptVolumesAmong(std::move(volumes));
   kept.erase(std::remove_if(kept.begin(), kept.end(),
                             [&](const KeptVolume& one) {

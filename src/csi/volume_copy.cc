@@ -14,7 +14,6 @@
 #include "csi/promotion.h"
 #include "csi/restore_guard.h"
 #include "csi/retry.h"
-#include "csi/snapshot_types.h"
 #include "k8s/access_review.h"
 #include "k8s/find.h"
 #include "objects/client.h"
@@ -70,9 +69,6 @@ class VolumeCopy {
  private:
   absl::StatusOr<VolumeCopyResult> Copy();
 
-  k8s::ObjectKey TargetKey() const { return ClaimKey(namespace_name_, work_.target.name()); }
-
-  absl::StatusOr<PersistentVolumeClaim> ReadTarget() { return ReadTarget(ctx_); }
   absl::StatusOr<PersistentVolumeClaim> ReadTarget(const CallContext& ctx);
   bool IsOwnRecord(const CopyRecord& record) const;
 
@@ -89,8 +85,8 @@ class VolumeCopy {
   // Once no Pod is left: takes the record away, or has it say that nothing writes any more.
   absl::Status EndRecord(bool is_partly_old);
 
-  k8s::ObjectKey PvcKey() const { return ClaimKey(namespace_name_, name_); }
-  k8s::ObjectKey PodKey() const { return {PodType(), namespace_name_, name_}; }
+  k8s::ObjectKey PvcKey() const { return PersistentVolumeClaim::Key(namespace_name_, name_); }
+  k8s::ObjectKey PodKey() const { return {Pod::Type(), namespace_name_, name_}; }
 
   // Of this copy, and gone with the PVC, whatever becomes of this program.
   void Mark(objects::Object& object) const;
@@ -192,7 +188,7 @@ absl::StatusOr<VolumeCopyResult> VolumeCopy::Copy() {
 }
 
 absl::StatusOr<PersistentVolumeClaim> VolumeCopy::ReadTarget(const CallContext& ctx) {
-  return objects::Get<PersistentVolumeClaim>(ctx, api_, TargetKey());
+  return objects::Get<PersistentVolumeClaim>(ctx, api_, work_.target.key());
 }
 
 bool VolumeCopy::IsOwnRecord(const CopyRecord& record) const {
@@ -205,7 +201,7 @@ absl::Status VolumeCopy::NoteBegin() {
 }
 
 absl::Status VolumeCopy::TryNoteBegin() {
-  ASSIGN_OR_RETURN(const PersistentVolumeClaim pvc, ReadTarget());
+  ASSIGN_OR_RETURN(const PersistentVolumeClaim pvc, ReadTarget(ctx_));
   if (pvc.uid() != work_.target.uid()) {
     return absl::FailedPreconditionError(absl::StrCat(pvc_text_, " was deleted and made again"));
   }
@@ -223,12 +219,8 @@ absl::Status VolumeCopy::TryNoteBegin() {
 
 absl::Status VolumeCopy::CheckStillNoted() {
   const CallContext ctx = ctx_.WithTimeout(kCopyRecordReadTimeMax);
-  absl::StatusOr<PersistentVolumeClaim> found = absl::UnknownError("not read");
-  RETURN_IF_ERROR(RetryToTheEnd(ctx, [&] {
-    found = ReadTarget(ctx);
-    return found.status();
-  }));
-  const PersistentVolumeClaim& pvc = *found;
+  ASSIGN_OR_RETURN(const PersistentVolumeClaim pvc,
+                   RetryToTheEnd(ctx, [&] { return ReadTarget(ctx); }));
   const std::optional<CopyRecord> record = ParseCopyRecord(pvc);
   if (pvc.uid() == work_.target.uid() && record.has_value() && IsOwnRecord(*record)) {
     return absl::OkStatus();
@@ -245,7 +237,7 @@ absl::Status VolumeCopy::WriteRecord(const PersistentVolumeClaim& pvc) {
   CopyRecord record = work_.record;
   record.at = ctx_.clock->Now();
   record.has_begun = true;
-  return Annotate(objects::Apply(ctx_, api_, TargetKey(), CopyRecordPatch(pvc, &record)),
+  return Annotate(objects::Apply(ctx_, api_, work_.target.key(), CopyRecordPatch(pvc, &record)),
                   "record of the restore");
 }
 
@@ -256,14 +248,12 @@ absl::Status VolumeCopy::TryEndRecord(const CallContext& ctx, bool is_partly_old
     return absl::OkStatus();
   }
   record->has_ended = true;
-  return objects::Apply(ctx, api_, TargetKey(),
+  return objects::Apply(ctx, api_, work_.target.key(),
                         CopyRecordPatch(pvc, is_partly_old ? &*record : nullptr));
 }
 
 absl::Status VolumeCopy::EndRecord(bool is_partly_old) {
-  CallContext ctx;
-  ctx.clock = ctx_.clock;
-  ctx = ctx.WithTimeout(kCopyEndTimeMax);
+  const CallContext ctx = CleanUpContext(*ctx_.clock, kCopyEndTimeMax);
   // The PVC may have been changed between the two requests.
   const absl::Status ended = RetryToTheEnd(ctx, [&] { return TryEndRecord(ctx, is_partly_old); });
   return ended.ok() || absl::IsNotFound(ended)
@@ -438,11 +428,8 @@ absl::Status VolumeCopy::RemovePod(const CallContext& ctx) {
   }
   RETURN_IF_ERROR(AskForDeletion(ctx, PodKey(), pod_->uid()));
   while (true) {
-    std::optional<Pod> found;
-    RETURN_IF_ERROR(RetryToTheEnd(ctx, [&]() -> absl::Status {
-      ASSIGN_OR_RETURN(found, objects::Find<Pod>(ctx, api_, PodKey()));
-      return absl::OkStatus();
-    }));
+    ASSIGN_OR_RETURN(const std::optional<Pod> found,
+                     RetryToTheEnd(ctx, [&] { return objects::Find<Pod>(ctx, api_, PodKey()); }));
     if (!found.has_value() || found->uid() != pod_->uid()) {
       pod_.reset();
       return absl::OkStatus();
@@ -458,9 +445,7 @@ absl::Status VolumeCopy::AskForDeletion(const CallContext& ctx, const k8s::Objec
 }
 
 absl::Status VolumeCopy::Remove() {
-  CallContext ctx;
-  ctx.clock = ctx_.clock;
-  ctx = ctx.WithTimeout(kCopyEndTimeMax);
+  const CallContext ctx = CleanUpContext(*ctx_.clock, kCopyEndTimeMax);
   if (const absl::Status removed = RemovePod(ctx); !removed.ok()) {
     return absl::Status(
         removed.code(),
@@ -496,21 +481,16 @@ bool IsCopyPod(const Pod& pod, const PersistentVolumeClaim& target, absl::string
 
 absl::Status CheckMayCopy(const CallContext& ctx, k8s::ApiClient& api,
                           absl::string_view namespace_name) {
-  const std::pair<const char*, const k8s::ResourceType*> needed[] = {
-      {"create", &PodType()},
-      {"get", &PodType()},
-      {"list", &PodType()},  // Who uses the PVC must be known: two at work would ruin it.
-      {"delete", &PodType()},
-      {"create", &PersistentVolumeClaimType()},
-      {"patch", &PersistentVolumeClaimType()},
-      {"delete", &PersistentVolumeClaimType()},
-  };
-  for (const auto& [verb, type] : needed) {
-    RETURN_IF_ERROR(k8s::RequireAccess(
-        ctx, api, {.verb = verb, .type = *type, .namespace_name = std::string(namespace_name)},
-        kCopyRole));
-  }
-  return absl::OkStatus();
+  const std::string here(namespace_name);
+  return k8s::RequireAccess(ctx, api,
+                            {{{"create", Pod::Type(), here}, kCopyRole},
+                             {{"get", Pod::Type(), here}, kCopyRole},
+                             // Who uses the PVC must be known: two at work would ruin it.
+                             {{"list", Pod::Type(), here}, kCopyRole},
+                             {{"delete", Pod::Type(), here}, kCopyRole},
+                             {{"create", PersistentVolumeClaim::Type(), here}, kCopyRole},
+                             {{"patch", PersistentVolumeClaim::Type(), here}, kCopyRole},
+                             {{"delete", PersistentVolumeClaim::Type(), here}, kCopyRole}});
 }
 
 absl::StatusOr<VolumeCopyResult> CopyIntoVolume(const CallContext& ctx, k8s::ApiClient& api,

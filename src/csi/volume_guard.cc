@@ -6,11 +6,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/log.h"
 #include "base/status_macros.h"
 #include "base/status_mark.h"
-#include "csi/snapshot_lifecycle.h"
-#include "k8s/find.h"
+#include "csi/snapshot_state.h"
 #include "objects/client.h"
 #include "objects/volume_group_snapshot.h"
 
@@ -86,7 +84,7 @@ absl::Status VolumeGuard::EnterOnce() {
   for (const PersistentVolumeClaim& pvc : request_.pvcs) {
     RETURN_IF_ERROR(TakeLease(pvc));
   }
-  RETURN_IF_ERROR(CheckSnapshots(""));
+  RETURN_IF_ERROR(LookAgain(""));
   return CheckGroups();
 }
 
@@ -125,16 +123,9 @@ absl::Status VolumeGuard::TakeLease(const PersistentVolumeClaim& pvc) {
 }
 
 absl::Status VolumeGuard::LookAgain(const std::string& revision) {
-  return CheckSnapshots(revision);
-}
-
-absl::Status VolumeGuard::CheckSnapshots(const std::string& revision) {
   ASSIGN_OR_RETURN(const std::vector<VolumeSnapshot> snapshots,
                    objects::List<VolumeSnapshot>(ctx_, api_, namespace_name_,
-                                                 {.label_selector = "",
-                                                  .field_selector = "",
-                                                  .may_be_old = false,
-                                                  .exactly_at = revision}));
+                                                 {.may_be_old = false, .exactly_at = revision}));
   const absl::Time now = ctx_.clock->Now();
   for (const VolumeSnapshot& other : snapshots) {
     const auto pvc = std::find_if(request_.pvcs.begin(), request_.pvcs.end(), [&](const auto& one) {
@@ -150,20 +141,13 @@ absl::Status VolumeGuard::CheckSnapshots(const std::string& revision) {
 }
 
 absl::Status VolumeGuard::CheckGroups() {
-  absl::StatusOr<std::vector<VolumeGroupSnapshot>> list = absl::NotFoundError("");
-  for (const char* const version : objects::kGroupVersions) {
-    if (absl::IsNotFound(list.status())) {
-      list = objects::List<VolumeGroupSnapshot>(
-          ctx_, api_, VolumeGroupSnapshot::kKind.TypeOf(version), namespace_name_);
-    }
-  }
+  const absl::StatusOr<std::vector<VolumeGroupSnapshot>> list =
+      objects::ListGroupKind<VolumeGroupSnapshot>(ctx_, api_, namespace_name_);
   if (absl::IsPermissionDenied(list.status())) {
     NoteOnce(not_checked_, absl::StrCat("group snapshots not checked: ", list.status().message()));
     return absl::OkStatus();
   }
-  if (!list.ok()) {
-    return k8s::IgnoreNotFound(list.status());
-  }
+  RETURN_IF_ERROR(list.status());
   for (const VolumeGroupSnapshot& group : *list) {
     if (group.name() == request_.name || !IsBeginning(group, ctx_.clock->Now())) {
       continue;
@@ -180,11 +164,7 @@ absl::Status VolumeGuard::CheckGroups() {
 
 void VolumeGuard::Leave() {
   for (VolumeLease& lease : leases_) {
-    const absl::Status released = lease.Release(CleanUpContext(*ctx_.clock), api_);
-    if (!released.ok()) {
-      CSIDELTA_LOG(kInfo, "the Lease of the volume is left to run out",
-                   {"status", released.ToString()});
-    }
+    lease.End(*ctx_.clock, api_);
   }
   leases_.clear();
 }

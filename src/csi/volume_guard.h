@@ -7,15 +7,13 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
 #include "base/call_context.h"
 #include "base/random.h"
+#include "base/status_macros.h"
 #include "csi/lease_wait.h"
-#include "csi/snapshot_state.h"
 #include "csi/volume_lease.h"
 #include "k8s/api_client.h"
 #include "objects/persistent_volume_claim.h"
-#include "objects/volume_snapshot.h"
 
 // One operation per volume, for VolumeSnapshots that a person asks for, with the rights of that
 // person alone.
@@ -65,21 +63,34 @@ class VolumeGuard {
   // Takes the Leases and looks for others. IsVolumeBusy() when there are some; then nothing is
   // held.
   absl::Status Enter();
-  // After the POST, with the resourceVersion of what it made.
+  // After the POST, with the resourceVersion of what it made; "" for now.
   absl::Status LookAgain(const std::string& revision);
   // Deletes the Leases; may be called again. What cannot be deleted runs out.
   void Leave();
-  // After a busy LookAgain(), or one that the caller found: until that operation is over.
-  absl::Status AwaitOther();
+  // `operation`, which returns a StatusOr, between Enter() and Leave(); again once the other one is
+  // over, where it was busy and others are waited for.
+  template <typename Operation>
+  auto Run(const Operation& operation) -> decltype(operation()) {
+    while (true) {
+      RETURN_IF_ERROR(Enter());
+      auto result = operation();
+      Leave();
+      if (!IsVolumeBusy(result.status()) || !request_.waits_for_others) {
+        return result;
+      }
+      RETURN_IF_ERROR(AwaitOther());
+    }
+  }
 
   LeaseWaiter Waiter(const CallContext& ctx);
   // What the caller may not do, and what is not known for it: "Lease not taken: ...".
   const std::vector<std::string>& not_checked() const { return not_checked_; }
 
  private:
+  // After a busy LookAgain(), or one that the operation found: until that operation is over.
+  absl::Status AwaitOther();
   absl::Status EnterOnce();
   absl::Status TakeLease(const objects::PersistentVolumeClaim& pvc);
-  absl::Status CheckSnapshots(const std::string& revision);
   absl::Status CheckGroups();
   std::string Of(const objects::PersistentVolumeClaim& pvc) const;
 

@@ -7,6 +7,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/log.h"
 #include "base/status_macros.h"
 #include "csi/retry.h"
 #include "objects/client.h"
@@ -163,14 +164,11 @@ absl::StatusOr<VolumeLease> VolumeLease::Take(const CallContext& ctx, k8s::ApiCl
   std::optional<Lease> seen;
   while (true) {
     RETURN_IF_ERROR(StillHeld(ctx.Check(), request, seen));
-    Attempt attempt;
-    const absl::Status tried = RetryTransient(ctx, [&]() -> absl::Status {
-      ASSIGN_OR_RETURN(attempt, TryTake(ctx, api, key, request, seen));
-      return absl::OkStatus();
-    });
-    RETURN_IF_ERROR(StillHeld(tried, request, seen));
-    if (attempt.lease.has_value()) {
-      return VolumeLease(*std::move(attempt.lease), attempt.taken_over,
+    absl::StatusOr<Attempt> attempt =
+        RetryTransient(ctx, [&] { return TryTake(ctx, api, key, request, seen); });
+    RETURN_IF_ERROR(StillHeld(attempt.status(), request, seen));
+    if (attempt->lease.has_value()) {
+      return VolumeLease(*std::move(attempt->lease), attempt->taken_over,
                          ctx.clock->Now() + kVolumeLeaseRenewAfter);
     }
   }
@@ -263,13 +261,20 @@ absl::Status VolumeLease::Release(const CallContext& ctx, k8s::ApiClient& api) {
   });
 }
 
+void VolumeLease::End(const Clock& clock, k8s::ApiClient& api) {
+  if (const absl::Status released = Release(CleanUpContext(clock), api); !released.ok()) {
+    CSIDELTA_LOG(kInfo, "the turn of a volume is left to run out", {"lease", lease_.name()},
+                 {"status", released.ToString()});
+  }
+}
+
 absl::Status RemoveStaleVolumeLeases(const CallContext& ctx, k8s::ApiClient& api,
                                      const std::string& lease_namespace) {
-  ASSIGN_OR_RETURN(const std::vector<Lease> leases,
-                   objects::List<Lease>(ctx, api, lease_namespace,
-                                        {.label_selector = absl::StrCat(
-                                             objects::kCsiDeltaLabel, "=", kVolumeLeaseLabelValue),
-                                         .field_selector = ""}));
+  ASSIGN_OR_RETURN(
+      const std::vector<Lease> leases,
+      objects::List<Lease>(
+          ctx, api, lease_namespace,
+          {.label_selector = absl::StrCat(objects::kCsiDeltaLabel, "=", kVolumeLeaseLabelValue)}));
   absl::Status first;
   for (const Lease& lease : leases) {
     const std::optional<absl::Time> renewed = lease.renewed_at();

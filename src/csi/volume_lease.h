@@ -82,6 +82,9 @@ class VolumeLease {
   // itself.
   absl::Status Release(const CallContext& ctx, k8s::ApiClient& api);
 
+  // Release() in a time of its own. An error is logged.
+  void End(const Clock& clock, k8s::ApiClient& api);
+
  private:
   VolumeLease(objects::Lease lease, bool taken_over, absl::Time renew_at)
       : lease_(std::move(lease)), taken_over_(taken_over), renew_at_(renew_at) {}

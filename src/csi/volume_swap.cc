@@ -14,12 +14,13 @@
 #include "csi/snapshot_creation.h"
 #include "csi/snapshot_import.h"
 #include "csi/snapshot_source.h"
-#include "csi/snapshot_types.h"
 #include "csi/volume_guard.h"
 #include "k8s/access_review.h"
 #include "k8s/find.h"
 #include "objects/client.h"
 #include "objects/keys.h"
+#include "objects/persistent_volume.h"
+#include "objects/persistent_volume_claim.h"
 #include "objects/storage_class.h"
 
 namespace csidelta::csi {
@@ -55,7 +56,7 @@ std::string CommandOf(const SwapTarget& target, absl::string_view flag) {
 }
 
 absl::Status WithAdvice(const absl::Status& status, absl::string_view advice) {
-  return status.ok() ? status : WithText(status, absl::StrCat(status.message(), "; ", advice));
+  return status.ok() ? status : WithMore(status, absl::StrCat("; ", advice));
 }
 
 objects::Patch WithoutRecord() {
@@ -187,31 +188,17 @@ absl::StatusOr<SwapPlan> PlanSwap(const CallContext& ctx, k8s::ApiClient& api,
 
 absl::Status CheckSwapRights(const CallContext& ctx, k8s::ApiClient& api,
                              absl::string_view namespace_name) {
-  struct Right {
-    const char* verb;
-    const k8s::ResourceType& type;
-    bool is_namespaced;
-    const char* role;
-  };
-  const std::vector<Right> rights = {
-      {"create", PersistentVolumeClaimType(), true, kSnapshotUserRole},
-      {"patch", PersistentVolumeClaimType(), true, kSnapshotUserRole},
-      {"delete", PersistentVolumeClaimType(), true, kSnapshotUserRole},
-      {"list", PersistentVolumeClaimType(), true, kSnapshotUserRole},
-      {"list", PodType(), true, kSnapshotAdminRole},
-      {"get", PersistentVolumeType(), false, kSnapshotReaderRole},
-      {"list", PersistentVolumeType(), false, kSnapshotAdminRole},
-      {"patch", PersistentVolumeType(), false, kSnapshotAdminRole},
-      {"delete", PersistentVolumeType(), false, kSnapshotAdminRole}};
-  for (const Right& right : rights) {
-    RETURN_IF_ERROR(k8s::RequireAccess(
-        ctx, api,
-        {.verb = right.verb,
-         .type = right.type,
-         .namespace_name = right.is_namespaced ? std::string(namespace_name) : std::string()},
-        right.role));
-  }
-  return absl::OkStatus();
+  const std::string here(namespace_name);
+  return k8s::RequireAccess(ctx, api,
+                            {{{"create", PersistentVolumeClaim::Type(), here}, kSnapshotUserRole},
+                             {{"patch", PersistentVolumeClaim::Type(), here}, kSnapshotUserRole},
+                             {{"delete", PersistentVolumeClaim::Type(), here}, kSnapshotUserRole},
+                             {{"list", PersistentVolumeClaim::Type(), here}, kSnapshotUserRole},
+                             {{"list", objects::Pod::Type(), here}, kSnapshotAdminRole},
+                             {{"get", PersistentVolume::Type()}, kSnapshotReaderRole},
+                             {{"list", PersistentVolume::Type()}, kSnapshotAdminRole},
+                             {{"patch", PersistentVolume::Type()}, kSnapshotAdminRole},
+                             {{"delete", PersistentVolume::Type()}, kSnapshotAdminRole}});
 }
 
 VolumeSwap::VolumeSwap(const CallContext& ctx, k8s::ApiClient& api, Random& random,
@@ -396,7 +383,7 @@ absl::StatusOr<VolumeSwap::SafetySnapshot> VolumeSwap::FindSafetySnapshot() {
                           i == 1 ? "" : absl::StrCat("-", i));
     ASSIGN_OR_RETURN(const std::optional<VolumeSnapshot> there,
                      objects::Find<VolumeSnapshot>(
-                         ctx_, api_, VolumeSnapshotKey(target_.namespace_name, safety.name)));
+                         ctx_, api_, VolumeSnapshot::Key(target_.namespace_name, safety.name)));
     if (!there.has_value()) {
       return safety;
     }
@@ -538,9 +525,9 @@ absl::Status VolumeSwap::RecordRestored() {
 }
 
 absl::Status VolumeSwap::RecordOriginal() {
-  ASSIGN_OR_RETURN(
-      const PersistentVolume volume,
-      objects::Get<PersistentVolume>(ctx_, api_, VolumeKey(state_.pvc->volume_name())));
+  ASSIGN_OR_RETURN(const PersistentVolume volume,
+                   objects::Get<PersistentVolume>(
+                       ctx_, api_, PersistentVolume::Key("", state_.pvc->volume_name())));
   if (volume.pvc_uid() != state_.pvc->uid() || volume.is_being_deleted()) {
     return absl::FailedPreconditionError(absl::StrCat(
         "PersistentVolume ", volume.name(), " of ", PvcText(), " is another's, or being deleted; ",
@@ -590,9 +577,8 @@ absl::Status VolumeSwap::Retain() {
 
 absl::Status VolumeSwap::RemoveTemporary() {
   const PersistentVolumeClaim& pvc = *state_.temporary;
-  RETURN_IF_ERROR(k8s::IgnoreNotFound(
-      api_.Delete(ctx_, ClaimKey(pvc.namespace_name(), pvc.name()),
-                  {.uid = pvc.uid(), .resource_version = pvc.resource_version()})));
+  RETURN_IF_ERROR(k8s::IgnoreNotFound(api_.Delete(
+      ctx_, pvc.key(), {.uid = pvc.uid(), .resource_version = pvc.resource_version()})));
   Tell(SwapStep::kRemoveTemporary,
        absl::StrCat("PVC ", pvc.namespace_name(), "/", pvc.name(), " is deleted"));
   return absl::OkStatus();
@@ -620,9 +606,8 @@ absl::Status VolumeSwap::RemovePvc() {
   const PersistentVolumeClaim& pvc = *state_.pvc;
   // Its record is as old as the resourceVersion.
   RETURN_IF_ERROR(CheckNotWrittenByMover(ctx_, api_, pvc));
-  RETURN_IF_ERROR(k8s::IgnoreNotFound(
-      api_.Delete(ctx_, ClaimKey(pvc.namespace_name(), pvc.name()),
-                  {.uid = pvc.uid(), .resource_version = pvc.resource_version()})));
+  RETURN_IF_ERROR(k8s::IgnoreNotFound(api_.Delete(
+      ctx_, pvc.key(), {.uid = pvc.uid(), .resource_version = pvc.resource_version()})));
   Tell(SwapStep::kRemovePvc, absl::StrCat(PvcText(), " is deleted, to be made again; its volume ",
                                           pvc.volume_name(), " is kept"));
   return absl::OkStatus();
@@ -631,7 +616,7 @@ absl::Status VolumeSwap::RemovePvc() {
 // A Pod that started between the look and the deletion holds the PVC, which Kubernetes then deletes
 // only after it.
 absl::Status VolumeSwap::AwaitGone(const PersistentVolumeClaim& pvc) {
-  const k8s::ObjectKey key = ClaimKey(pvc.namespace_name(), pvc.name());
+  const k8s::ObjectKey key = pvc.key();
   while (true) {
     const absl::Status gone = objects::WaitFor<PersistentVolumeClaim>(
         ctx_.WithTimeout(kDeletionSlice), api_, key,
@@ -673,7 +658,8 @@ std::string VolumeSwap::mark() const {
 }
 
 absl::Status VolumeSwap::PatchPvc(objects::Patch patch) {
-  return objects::Apply(ctx_, api_, ClaimKey(target_.namespace_name, target_.pvc_name),
+  return objects::Apply(ctx_, api_,
+                        PersistentVolumeClaim::Key(target_.namespace_name, target_.pvc_name),
                         patch.IfUid(state_.pvc->uid()));
 }
 
@@ -705,7 +691,7 @@ absl::Status VolumeSwap::MarkPvc() {
 absl::Status VolumeSwap::AwaitPvc() {
   const std::string uid = state_.pvc->uid();
   const absl::Status bound = objects::WaitFor<PersistentVolumeClaim>(
-      ctx_, api_, ClaimKey(target_.namespace_name, target_.pvc_name),
+      ctx_, api_, PersistentVolumeClaim::Key(target_.namespace_name, target_.pvc_name),
       [&](const PersistentVolumeClaim* now) -> absl::StatusOr<bool> {
         if (now == nullptr || now->uid() != uid) {
           return absl::AbortedError(absl::StrCat(PvcText(), " was deleted by another client"));
@@ -750,7 +736,7 @@ absl::Status VolumeSwap::Release() {
 
 absl::Status VolumeSwap::AwaitVolumeGone() {
   const PersistentVolume& volume = other_volume()->volume;
-  const k8s::ObjectKey key = VolumeKey(volume.name());
+  const k8s::ObjectKey key = volume.key();
   const auto is_gone = [&](const PersistentVolume* now) -> absl::StatusOr<bool> {
     return now == nullptr || now->uid() != volume.uid();
   };
@@ -761,8 +747,7 @@ absl::Status VolumeSwap::AwaitVolumeGone() {
     gone = objects::WaitFor<PersistentVolume>(ctx_.WithTimeout(kUnprovisionedWait), api_, key,
                                               is_gone);
     if (absl::IsDeadlineExceeded(gone) && ctx_.Check().ok()) {
-      RETURN_IF_ERROR(k8s::IgnoreNotFound(
-          api_.Delete(ctx_, key, {.uid = volume.uid(), .resource_version = ""})));
+      RETURN_IF_ERROR(k8s::IgnoreNotFound(api_.Delete(ctx_, key, {.uid = volume.uid()})));
       result_.kept_handles.push_back(volume.handle());
       gone = objects::WaitFor<PersistentVolume>(ctx_, api_, key, is_gone);
     }

@@ -100,7 +100,7 @@ void GroupWindows::Note(const objects::VolumeGroupSnapshot& group) {
   const auto window = csi::FreezeWindow(group);
   const auto answered_at = ParseRfc3339(group.Annotation(objects::kAnsweredAtAnnotation));
   const VolumeGroup name = GroupOf(group);
-  if (!window.has_value() || *answered_at < since_ || !csi::IsGroupMadeByUs(group) ||
+  if (!window.has_value() || *answered_at < since_ || !csi::IsMadeByUs(group) ||
       !velero_namespaces_.contains(name.velero_namespace) || !seen_.insert(group.uid()).second) {
     return;
   }

@@ -4,9 +4,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
-#include "csi/data_transfer.h"
 #include "datamover/volume_task.h"
 #include "objects/client.h"
+#include "objects/data_deletion.h"
 #include "objects/protected_volume.h"
 
 namespace csidelta::datamover {
@@ -28,10 +28,10 @@ const std::vector<KindFields>& FieldsInUse() {
        "status",
        {"phase", "stage", "doneBytes", "totalBytes", "startTimestamp", "heartbeatTimestamp",
         "completionTimestamp", "node", "outcome", "exitCode", "message", "result"}},
-      {csi::DataDeletionType(),
+      {objects::DataDeletion::Type(),
        "spec",
        {"backupStorageLocation", "snapshotID", "upload", "workerEnded", "backup"}},
-      {csi::DataDeletionType(),
+      {objects::DataDeletion::Type(),
        "status",
        {"phase", "message", "attempts", "startTimestamp", "nextAttemptTimestamp",
         "completionTimestamp", "trouble", "troubleSince", "locks"}},
@@ -70,8 +70,8 @@ absl::Status CheckMoverKind(const CallContext& ctx, k8s::ApiClient& api,
 }  // namespace
 
 absl::Span<const k8s::ResourceType* const> MoverKinds() {
-  static const k8s::ResourceType* const all[] = {&VolumeTask::Type(), &csi::DataDeletionType(),
-                                                 &objects::ProtectedVolume::Type()};
+  static const k8s::ResourceType* const all[] = {
+      &VolumeTask::Type(), &objects::DataDeletion::Type(), &objects::ProtectedVolume::Type()};
   return all;
 }
 

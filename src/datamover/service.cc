@@ -18,9 +18,7 @@
 #include "base/status_macros.h"
 #include "csi/base_index.h"
 #include "csi/base_snapshots.h"
-#include "csi/data_transfer.h"
 #include "csi/exposed_snapshot.h"
-#include "csi/snapshot_types.h"
 #include "datamover/archive_reconciler.h"
 #include "datamover/base_reconciler.h"
 #include "datamover/check_reconciler.h"
@@ -57,7 +55,9 @@
 #include "objects/keys.h"
 #include "objects/persistent_volume_claim.h"
 #include "objects/protected_volume.h"
+#include "objects/storage_class.h"
 #include "objects/volume_snapshot.h"
+#include "objects/workload.h"
 #include "velero/data_reference.h"
 
 namespace csidelta::datamover {
@@ -230,17 +230,18 @@ Service::Service(k8s::ApiClient& api, k8s::ObjectCache& cache, csi::BaseIndex& b
                .label_selector = ""}),
        task_entries_, task_loop_);
   Work("contents", Cached(ExposedContents()), content_loop_, content_loop_);
-  Cached(MadeForTasks(csi::PodType(), env_.mover_namespace)).Add(pod_handler_);
-  Cached(MadeForTasks(csi::VolumeSnapshotType(), env_.mover_namespace)).Add(snapshot_handler_);
+  Cached(MadeForTasks(objects::Pod::Type(), env_.mover_namespace)).Add(pod_handler_);
+  Cached(MadeForTasks(objects::VolumeSnapshot::Type(), env_.mover_namespace))
+      .Add(snapshot_handler_);
   Work("claims", Cached(ClaimsOfTasks(env_.mover_namespace)), claim_handler_, claim_loop_);
   informers_.back().Add(claim_loop_);
   Cached(csi::SourceSnapshots());
   for (const k8s::ResourceType* type :
-       {&csi::StorageClassType(), &csi::VolumeSnapshotClassType()}) {
+       {&objects::StorageClass::Type(), &objects::VolumeSnapshotClass::Type()}) {
     Cached({.type = *type, .namespace_name = "", .label_selector = ""});
   }
   for (const std::string& velero_namespace : velero_namespaces) {
-    WatchTransfers("uploads", csi::DataUploadType(), velero_namespace, uploads_,
+    WatchTransfers("uploads", objects::DataUpload::Type(), velero_namespace, uploads_,
                    [this](const objects::Object& object) {
                      if (const auto upload = objects::DataUpload::From(object); upload.ok()) {
                        metrics_.Note(*upload);
@@ -252,7 +253,7 @@ Service::Service(k8s::ApiClient& api, k8s::ObjectCache& cache, csi::BaseIndex& b
                      return QueuedUpload(object);
                    });
     AddArchives(informers_.back());
-    WatchTransfers("downloads", csi::DataDownloadType(), velero_namespace, downloads_,
+    WatchTransfers("downloads", objects::DataDownload::Type(), velero_namespace, downloads_,
                    [this](const objects::Object& object) {
                      if (const auto download = objects::DataDownload::From(object); download.ok()) {
                        record_writer_.Note(*download);
@@ -339,8 +340,9 @@ void Service::Work(const char* queue, k8s::Informer& informer, k8s::ObjectEventH
 }
 
 void Service::WatchDeletions(const std::string& velero_namespace) {
-  const k8s::WatchedObjects objects{
-      .type = csi::DataDeletionType(), .namespace_name = velero_namespace, .label_selector = ""};
+  const k8s::WatchedObjects objects{.type = objects::DataDeletion::Type(),
+                                    .namespace_name = velero_namespace,
+                                    .label_selector = ""};
   k8s::ReconcileLoop& loop = deletion_loops_.emplace_back(
       objects, deletions_, Leads(), Clock::Real(), kOneAfterTheOther, &cache_);
   Work("deletions", Cached(objects),

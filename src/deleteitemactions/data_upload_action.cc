@@ -65,11 +65,10 @@ class DataUploadAction : public velero::ActionOn<velero::DeleteItemAction> {
     if (IsCompleted(archived)) {
       return archived;
     }
-    ASSIGN_OR_RETURN(const std::optional<DataUpload> live,
-                     csi::FindTransfer<DataUpload>(
-                         ctx, env_.api,
-                         {.namespace_name = backup.namespace_name,
-                          .operation_id = archived.Label(objects::kAsyncOperationIdLabel)}));
+    const csi::Transfer<DataUpload> transfer = {
+        .namespace_name = backup.namespace_name,
+        .operation_id = archived.Label(objects::kAsyncOperationIdLabel)};
+    ASSIGN_OR_RETURN(const std::optional<DataUpload> live, transfer.Find(ctx, env_.api));
     return live.has_value() && live->uid() == archived.uid() ? *live : archived;
   }
 

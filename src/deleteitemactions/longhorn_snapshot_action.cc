@@ -3,7 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "base/status_macros.h"
-#include "csi/snapshot_lifecycle.h"
+#include "csi/retry.h"
 #include "deleteitemactions/actions.h"
 #include "longhorn/native_snapshot.h"
 #include "objects/keys.h"

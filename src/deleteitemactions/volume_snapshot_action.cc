@@ -2,9 +2,9 @@
 
 #include "base/status_macros.h"
 #include "csi/snapshot_lifecycle.h"
-#include "csi/snapshot_types.h"
 #include "deleteitemactions/actions.h"
 #include "objects/keys.h"
+#include "objects/volume_snapshot.h"
 #include "velero/backup.h"
 #include "velero/labels.h"
 
@@ -24,8 +24,9 @@ class VolumeSnapshotAction : public velero::ActionOn<velero::DeleteItemAction> {
         !item.Label(objects::kRestoreNameLabel).empty() || item.uid().empty()) {
       return absl::OkStatus();
     }
-    return csi::RemoveSnapshot(
-        ctx, env_.api, csi::VolumeSnapshotKey(item.namespace_name(), item.name()), item.uid());
+    return csi::RemoveSnapshot(ctx, env_.api,
+                               objects::VolumeSnapshot::Key(item.namespace_name(), item.name()),
+                               item.uid());
   }
 
  private:

@@ -7,9 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "csi/deletion_proof.h"
-#include "csi/group_types.h"
 #include "csi/snapshot_state.h"
-#include "csi/snapshot_types.h"
 #include "csi/swap_state.h"
 #include "datamover/mover_kinds.h"
 #include "doctor/checks.h"
@@ -18,6 +16,7 @@
 #include "objects/custom_resource_definition.h"
 #include "objects/deployment.h"
 #include "objects/persistent_volume.h"
+#include "objects/volume_group_snapshot.h"
 #include "objects/volume_snapshot.h"
 
 namespace csidelta::doctor {
@@ -79,8 +78,8 @@ void CheckClusterReachable(CheckContext& context) {
 
 void CheckSnapshotKinds(CheckContext& context) {
   for (const k8s::ResourceType* type :
-       {&csi::VolumeSnapshotType(), &csi::VolumeSnapshotContentType(),
-        &csi::VolumeSnapshotClassType()}) {
+       {&objects::VolumeSnapshot::Type(), &objects::VolumeSnapshotContent::Type(),
+        &objects::VolumeSnapshotClass::Type()}) {
     const absl::Status status = context.cache().List(*type).status();
     if (absl::IsNotFound(status)) {
       context.Fault(type->plural, absl::StrCat("the kind ", type->kind, " is not served"),
@@ -188,7 +187,7 @@ void CheckStuckContents(CheckContext& context) {
       continue;
     }
     if (csi::IsPendingDeletion(content)) {
-      WarnOfPendingDeletion(context, csi::VolumeSnapshotContentType(), content);
+      WarnOfPendingDeletion(context, objects::VolumeSnapshotContent::Type(), content);
       continue;
     }
     const std::string error = content.error_message();
@@ -197,8 +196,8 @@ void CheckStuckContents(CheckContext& context) {
                               ", snapshot ", content.handle(), error.empty() ? "" : ": ", error),
                  "look at the log of the driver's csi-snapshotter");
   }
-  for (const char* const version : csi::kGroupVersions) {
-    const k8s::ResourceType type = csi::VolumeGroupSnapshotContentType(version);
+  for (const char* const version : objects::kGroupVersions) {
+    const k8s::ResourceType type = objects::VolumeGroupSnapshotContent::kKind.TypeOf(version);
     const absl::StatusOr<std::vector<objects::Object>>& contents = context.cache().List(type);
     if (!contents.ok()) {
       continue;

@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "csi/copy_record.h"
-#include "csi/snapshot_types.h"
 #include "doctor/checks.h"
 #include "objects/client.h"
 #include "objects/data_download.h"

@@ -6,7 +6,6 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "csi/snapshot_types.h"
 #include "datamover/settings.h"
 #include "doctor/checks.h"
 #include "doctor/sample_worker.h"
@@ -58,8 +57,8 @@ class Probe {
   k8s::ApiClient& api() { return visit_.cache().api(); }
   const std::string& space() const { return visit_.options().mover_namespace; }
   std::string subject() const { return absl::StrCat("storage class ", storage_class_); }
-  k8s::ObjectKey PodKey() const { return {csi::PodType(), space(), name_}; }
-  k8s::ObjectKey ClaimKey() const { return csi::ClaimKey(space(), name_); }
+  k8s::ObjectKey PodKey() const { return {Pod::Type(), space(), name_}; }
+  k8s::ObjectKey ClaimKey() const { return PersistentVolumeClaim::Key(space(), name_); }
   // A worker in all but its task: its repository is on its scratch volume.
   Pod Reader() const;
 
@@ -152,7 +151,7 @@ Pod Probe::Reader() const {
 void Probe::RemoveVolumeToo(const CallContext& ctx) {
   const auto claim = objects::Get<PersistentVolumeClaim>(ctx, api(), ClaimKey());
   if (claim.ok() && !claim->volume_name().empty()) {
-    objects::Apply(ctx, api(), csi::VolumeKey(claim->volume_name()),
+    objects::Apply(ctx, api(), objects::PersistentVolume::Key("", claim->volume_name()),
                    objects::Patch().SetReclaimPolicy("Delete"))
         .IgnoreError();
   }

@@ -9,12 +9,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/rfc3339.h"
-#include "csi/snapshot_types.h"
 #include "datamover/mover_environment.h"
 #include "datamover/settings.h"
 #include "doctor/checks.h"
 #include "objects/client.h"
 #include "objects/cluster.h"
+#include "objects/data_download.h"
+#include "objects/data_upload.h"
 #include "objects/deployment.h"
 #include "objects/keys.h"
 #include "objects/lease.h"
@@ -226,7 +227,8 @@ void CheckMoverTasksSilent(CheckContext& context) {
 void CheckMoverOrphans(CheckContext& context) {
   std::set<std::string> uids;
   for (const std::string& space : context.options().velero_namespaces) {
-    for (const k8s::ResourceType* type : {&csi::DataUploadType(), &csi::DataDownloadType()}) {
+    for (const k8s::ResourceType* type :
+         {&objects::DataUpload::Type(), &objects::DataDownload::Type()}) {
       const auto& list = context.cache().List(*type, space);
       if (!list.ok()) {
         context.Unknown(absl::StrCat(type->plural, " of ", space), list.status());

@@ -46,4 +46,12 @@ absl::Status RequireAccess(const CallContext& ctx, ApiClient& api, const AccessR
       "; ask for the ClusterRole ", role));
 }
 
+absl::Status RequireAccess(const CallContext& ctx, ApiClient& api,
+                           const std::vector<NeededRight>& rights) {
+  for (const NeededRight& right : rights) {
+    RETURN_IF_ERROR(RequireAccess(ctx, api, right.request, right.role));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace csidelta::k8s

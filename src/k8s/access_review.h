@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -31,5 +32,14 @@ absl::StatusOr<AccessAnswer> ReviewAccess(const CallContext& ctx, ApiClient& api
 // create volumesnapshotcontents; ask for the ClusterRole csi-delta-snapshot-admin".
 absl::Status RequireAccess(const CallContext& ctx, ApiClient& api, const AccessRequest& request,
                            absl::string_view role);
+
+// One of several, and a ClusterRole that allows it.
+struct NeededRight {
+  AccessRequest request;
+  const char* role;
+};
+// OK when all are allowed; PERMISSION_DENIED as above for the first that is not.
+absl::Status RequireAccess(const CallContext& ctx, ApiClient& api,
+                           const std::vector<NeededRight>& rights);
 
 }  // namespace csidelta::k8s

@@ -13,10 +13,10 @@ namespace csidelta::objects {
 
 // A member of a volume group that was asked for: an entry of kGroupMembersAnnotation.
 struct PlannedGroupMember {
-  std::string pvc;  // "" with its uid: not known, of a group that an archive has
-  std::string pvc_uid;
-  std::string volume_handle;
-  std::string snapshot_handle;  // "" where the content alone tells it, and until it is taken
+  std::string pvc = {};  // "" with its uid: not known, of a group that an archive has
+  std::string pvc_uid = {};
+  std::string volume_handle = {};
+  std::string snapshot_handle = {};  // "" where the content alone tells it, and until it is taken
 
   bool operator==(const PlannedGroupMember&) const = default;
 };

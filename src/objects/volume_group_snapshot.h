@@ -10,6 +10,7 @@
 #include "absl/time/time.h"
 #include "base/call_context.h"
 #include "k8s/api_client.h"
+#include "objects/client.h"
 #include "objects/object.h"
 #include "objects/volume_snapshot.h"
 
@@ -19,6 +20,21 @@ namespace csidelta::objects {
 inline constexpr char kGroupSnapshotGroup[] = "groupsnapshot.storage.k8s.io";
 // The versions that we speak, newest first.
 inline constexpr const char* kGroupVersions[] = {"v1", "v1beta2", "v1beta1"};
+
+// All of one of these kinds, in the newest version that the cluster serves; none where it serves
+// none. `namespace_name` "" lists all namespaces.
+template <typename Kind>
+absl::StatusOr<std::vector<Kind>> ListGroupKind(const CallContext& ctx, k8s::ApiClient& api,
+                                                absl::string_view namespace_name,
+                                                const k8s::ListOptions& options = {}) {
+  for (const char* const version : kGroupVersions) {
+    auto all = List<Kind>(ctx, api, Kind::kKind.TypeOf(version), namespace_name, options);
+    if (!absl::IsNotFound(all.status())) {
+      return all;
+    }
+  }
+  return std::vector<Kind>();
+}
 
 // Whether that owner is a VolumeGroupSnapshot, of whichever version.
 bool IsGroupSnapshot(const OwnerReference& owner);

@@ -63,7 +63,8 @@ absl::StatusOr<objects::DataUploadResult> ReadUploadResult(const CallContext& ct
   return objects::DataUploadResult::Parse(found[0].Value(claim.restore.uid));
 }
 
-objects::DataDownload MakeDataDownload(const MovedClaim& claim, const csi::Transfer& transfer,
+objects::DataDownload MakeDataDownload(const MovedClaim& claim,
+                                       const csi::Transfer<objects::DataDownload>& transfer,
                                        const objects::DataUploadResult& result) {
   const velero::Restore& restore = claim.restore;
   auto download = objects::DataDownload::Make(
@@ -84,7 +85,7 @@ objects::DataDownload MakeDataDownload(const MovedClaim& claim, const csi::Trans
 
 }  // namespace
 
-csi::Transfer DownloadOf(const MovedClaim& claim) {
+csi::Transfer<objects::DataDownload> DownloadOf(const MovedClaim& claim) {
   return {
       .namespace_name = claim.restore.namespace_name,
       .operation_id = csi::DownloadOperationId(claim.restore.uid, claim.item_from_backup.uid())};
@@ -98,7 +99,7 @@ bool IsAwaitedByVelero(const PersistentVolumeClaim& item,
 
 absl::Status AskForData(const CallContext& ctx, const csi::Environment& env,
                         const MovedClaim& claim, PersistentVolumeClaim& item) {
-  const csi::Transfer transfer = DownloadOf(claim);
+  const csi::Transfer<objects::DataDownload> transfer = DownloadOf(claim);
   ASSIGN_OR_RETURN(const objects::DataUploadResult result, ReadUploadResult(ctx, env, claim));
   if (result.snapshot_id().empty()) {
     return absl::FailedPreconditionError(absl::StrCat(
@@ -106,9 +107,8 @@ absl::Status AskForData(const CallContext& ctx, const csi::Environment& env,
         claim.item_from_backup.Annotation(objects::kDataUploadNameAnnotation), " of backup ",
         claim.backup.name, " brought no data into the bucket: restore an older backup"));
   }
-  ASSIGN_OR_RETURN(
-      const objects::DataDownload download,
-      csi::EnsureTransfer(ctx, env.api, transfer, MakeDataDownload(claim, transfer, result)));
+  ASSIGN_OR_RETURN(const objects::DataDownload download,
+                   transfer.Ensure(ctx, env.api, MakeDataDownload(claim, transfer, result)));
   item.SetSelectedLabel(objects::kDynamicPvRestoreLabel,
                         velero::ValidLabelValue(absl::StrCat(
                             claim.target_namespace, ".", claim.item_from_backup.name(), ".",

@@ -20,7 +20,7 @@ struct MovedClaim {
 };
 
 // The operation id that a restore of this claim has, whichever action asks the mover for it. Pure.
-csi::Transfer DownloadOf(const MovedClaim& claim);
+csi::Transfer<objects::DataDownload> DownloadOf(const MovedClaim& claim);
 
 // Whether Velero's own action has asked a data mover for this claim: it keeps the claim from being
 // bound to any volume but the mover's. Pure.

@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "csi/settings.h"
-#include "csi/static_group.h"
+#include "csi/static_content.h"
 #include "k8s/find.h"
 #include "objects/client.h"
 #include "objects/keys.h"
@@ -119,20 +119,17 @@ absl::Status EnsurePlaceholder(const CallContext& ctx, const csi::Environment& e
   if (!placeholder.has_value()) {
     const objects::VolumeGroupSnapshotClass* const group_class =
         csi::GroupClassOf(kinds->classes, driver, "");
-    const csi::StaticGroup group = {
+    const csi::StaticContent group = {
         .version = kinds->version,
         .name = key.name,
         .driver = driver,
         .handle = handle,
         .member_handles = {snapshot_handle},
-        .group_namespace = restore.MapNamespace(snapshot_from_backup.namespace_name()),
-        .group_name = key.name,
-        .deletion_policy = "Retain",
+        .snapshot_namespace = restore.MapNamespace(snapshot_from_backup.namespace_name()),
+        .snapshot_name = key.name,
         .class_name = group_class == nullptr ? "" : group_class->name(),
         .labels = {{objects::kBackupNameLabel, velero::ValidLabelValue(restore.backup_name)},
-                   {objects::kRestoreNameLabel, velero::ValidLabelValue(restore.name)}},
-        .annotations = {},
-        .finalizers = {}};
+                   {objects::kRestoreNameLabel, velero::ValidLabelValue(restore.name)}}};
     const absl::Status created =
         objects::Create(ctx, env.api, key.type, csi::MakeStaticGroup(group)).status();
     if (!created.ok() && !absl::IsAlreadyExists(created)) {

@@ -13,6 +13,7 @@
 #include "base/quantity.h"
 #include "base/status_macros.h"
 #include "csi/backup_contents.h"
+#include "csi/retry.h"
 #include "csi/snapshot_lifecycle.h"
 #include "csi/static_content.h"
 #include "k8s/find.h"
@@ -303,11 +304,7 @@ absl::Status LonghornRestoreAction::MakeSource(const CallContext& ctx,
                                                      "/", source.snapshot_name),
                               .snapshot_namespace = target,
                               .snapshot_name = name,
-                              .deletion_policy = "Retain",
-                              .class_name = "",
-                              .labels = labels,
-                              .annotations = {},
-                              .finalizers = {}});
+                              .labels = labels});
   RETURN_IF_ERROR(Make(ctx, content));
   auto snapshot = objects::VolumeSnapshot::Make(target, name);
   snapshot.SetLabels(labels);

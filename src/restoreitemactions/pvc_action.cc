@@ -11,8 +11,8 @@
 #include "base/status_macros.h"
 #include "csi/data_transfer.h"
 #include "csi/settings.h"
-#include "csi/snapshot_types.h"
 #include "k8s/event_recorder.h"
+#include "objects/backup.h"
 #include "objects/client.h"
 #include "objects/event.h"
 #include "objects/keys.h"
@@ -135,7 +135,8 @@ class PvcAction : public velero::ActionOn<velero::RestoreItemAction> {
     return absl::StartsWith(operation_id, kDownloadPrefix);
   }
 
-  static csi::Transfer OperationOf(const objects::Object& restore, absl::string_view operation_id);
+  static csi::Transfer<objects::DataDownload> OperationOf(const objects::Object& restore,
+                                                          absl::string_view operation_id);
 
   // Without an answer in time the claim is made. The host would make an error of it.
   absl::StatusOr<bool> WaitedLongEnough(const CallContext& ctx, const VolumeSnapshot& snapshot);
@@ -204,8 +205,7 @@ absl::StatusOr<velero::RestoreItemResult> PvcAction::Execute(
 absl::StatusOr<velero::OperationProgress> PvcAction::Progress(
     const CallContext& ctx, absl::string_view operation_id, const objects::Object& restore_object) {
   if (IsDownload(operation_id)) {
-    return csi::TransferProgress<objects::DataDownload>(ctx, env_,
-                                                        OperationOf(restore_object, operation_id));
+    return OperationOf(restore_object, operation_id).Progress(ctx, env_);
   }
   const absl::StatusOr<ClaimOperation> operation = DecodeOperation(operation_id);
   if (!operation.ok()) {
@@ -221,8 +221,7 @@ absl::StatusOr<velero::OperationProgress> PvcAction::Progress(
 
 absl::Status PvcAction::Cancel(const CallContext& ctx, absl::string_view operation_id,
                                const objects::Object& restore_object) {
-  return IsDownload(operation_id) ? csi::CancelTransfer<objects::DataDownload>(
-                                        ctx, env_.api, OperationOf(restore_object, operation_id))
+  return IsDownload(operation_id) ? OperationOf(restore_object, operation_id).Cancel(ctx, env_.api)
                                   : absl::OkStatus();
 }
 
@@ -258,8 +257,8 @@ absl::StatusOr<bool> PvcAction::AreAdditionalItemsReady(
   return true;
 }
 
-csi::Transfer PvcAction::OperationOf(const objects::Object& restore,
-                                     absl::string_view operation_id) {
+csi::Transfer<objects::DataDownload> PvcAction::OperationOf(const objects::Object& restore,
+                                                            absl::string_view operation_id) {
   return {.namespace_name = restore.namespace_name(), .operation_id = std::string(operation_id)};
 }
 
@@ -274,7 +273,7 @@ absl::StatusOr<velero::Backup> PvcAction::ReadBackup(const CallContext& ctx,
                                                      const ClaimRestore& claim) {
   ASSIGN_OR_RETURN(const objects::Object object,
                    objects::Get<objects::Object>(ctx, env_.api,
-                                                 {.type = csi::BackupType(),
+                                                 {.type = objects::Backup::Type(),
                                                   .namespace_name = claim.restore.namespace_name,
                                                   .name = claim.restore.backup_name}));
   return velero::ParseBackup(object);

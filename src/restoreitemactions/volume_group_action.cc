@@ -8,7 +8,6 @@
 #include "base/status_macros.h"
 #include "csi/snapshot_secrets.h"
 #include "csi/static_content.h"
-#include "csi/static_group.h"
 #include "objects/client.h"
 #include "objects/keys.h"
 #include "objects/volume_group_snapshot.h"
@@ -137,7 +136,7 @@ class VolumeGroupSnapshotContentAction : public SnapshotObjectAction<VolumeGroup
     if (!kinds.has_value()) {
       return Skip();
     }
-    const csi::StaticGroup group = Describe(restore, *kinds, item_from_backup, own);
+    const csi::StaticContent group = Describe(restore, *kinds, item_from_backup, own);
     if (group.driver.empty() || group.handle.empty() || group.member_handles.empty()) {
       CSIDELTA_LOG(kWarn, "left out a group content whose driver, handle or members are not told",
                    {"volume_group_snapshot_content", item_from_backup.name()});
@@ -146,19 +145,19 @@ class VolumeGroupSnapshotContentAction : public SnapshotObjectAction<VolumeGroup
     ASSIGN_OR_RETURN(const bool taken, IsTaken(ctx, group));
     if (taken) {
       CSIDELTA_LOG(kWarn, "the volume group exists already: it is left as it is",
-                   {"namespace", group.group_namespace},
-                   {"volume_group_snapshot", group.group_name});
+                   {"namespace", group.snapshot_namespace},
+                   {"volume_group_snapshot", group.snapshot_name});
       return Skip();
     }
     RETURN_IF_ERROR(Annotate(Create(ctx, group), absl::StrCat("restore group ", group.handle)));
     return Skip();
   }
 
-  static csi::StaticGroup Describe(const velero::Restore& restore, const GroupKinds& kinds,
-                                   const VolumeGroupSnapshotContent& archived, bool own) {
+  static csi::StaticContent Describe(const velero::Restore& restore, const GroupKinds& kinds,
+                                     const VolumeGroupSnapshotContent& archived, bool own) {
     const std::string space = archived.snapshot_namespace();
     const std::string name = archived.snapshot_name();
-    csi::StaticGroup group;
+    csi::StaticContent group;
     group.version = kinds.version;
     group.name = RestoredGroupName(restore.uid, space, name);
     group.driver = archived.driver();
@@ -166,9 +165,8 @@ class VolumeGroupSnapshotContentAction : public SnapshotObjectAction<VolumeGroup
     for (const objects::GroupMember& member : archived.archived_members()) {
       group.member_handles.push_back(member.snapshot_handle);
     }
-    group.group_namespace = restore.MapNamespace(space);
-    group.group_name = own ? group.name : name;
-    group.deletion_policy = "Retain";
+    group.snapshot_namespace = restore.MapNamespace(space);
+    group.snapshot_name = own ? group.name : name;
     const VolumeGroupSnapshotClass* const group_class =
         csi::GroupClassOf(kinds.classes, group.driver, archived.class_name());
     group.class_name = group_class == nullptr ? "" : group_class->name();
@@ -179,18 +177,18 @@ class VolumeGroupSnapshotContentAction : public SnapshotObjectAction<VolumeGroup
   }
 
   // Another VolumeGroupSnapshot has the name that this one would have.
-  absl::StatusOr<bool> IsTaken(const CallContext& ctx, const csi::StaticGroup& group) {
-    ASSIGN_OR_RETURN(
-        const std::optional<VolumeGroupSnapshot> found,
-        objects::Find<VolumeGroupSnapshot>(
-            ctx, env_.api,
-            VolumeGroupSnapshot::Key(group.version, group.group_namespace, group.group_name)));
+  absl::StatusOr<bool> IsTaken(const CallContext& ctx, const csi::StaticContent& group) {
+    ASSIGN_OR_RETURN(const std::optional<VolumeGroupSnapshot> found,
+                     objects::Find<VolumeGroupSnapshot>(
+                         ctx, env_.api,
+                         VolumeGroupSnapshot::Key(group.version, group.snapshot_namespace,
+                                                  group.snapshot_name)));
     return found.has_value() && found->source_content() != group.name;
   }
 
   // The handle in the status makes members ready before the sidecar has asked the driver; it writes
   // the same.
-  absl::Status Create(const CallContext& ctx, const csi::StaticGroup& group) {
+  absl::Status Create(const CallContext& ctx, const csi::StaticContent& group) {
     const k8s::ObjectKey key = VolumeGroupSnapshotContent::Key(group.version, "", group.name);
     const absl::Status created =
         objects::Create(ctx, env_.api, key.type, csi::MakeStaticGroup(group)).status();

@@ -128,7 +128,6 @@ class VolumeSnapshotAction : public SnapshotObjectAction<VolumeSnapshot> {
     content.name = name;
     content.snapshot_namespace = restore.MapNamespace(from_backup.namespace_name());
     content.snapshot_name = item.name();
-    content.deletion_policy = "Retain";
     content.class_name = csi::ClassOfDriver(classes, content.driver, from_backup.class_name());
     content.labels = {
         {objects::kBackupNameLabel, velero::ValidLabelValue(restore.backup_name)},

@@ -7,10 +7,10 @@
 
 #include "base/random.h"
 #include "csi/environment.h"
-#include "csi/snapshot_types.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/fake_snapshot_cluster.h"
+#include "tests/support/kind_names.h"
 #include "velero/item_action.h"
 
 namespace csidelta::backupitemactions {

@@ -14,11 +14,11 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/rfc3339.h"
-#include "csi/snapshot_types.h"
 #include "k8s/object.h"
 #include "longhorn/types.h"
 #include "objects/keys.h"
 #include "tests/support/action_log.h"
+#include "tests/support/kind_names.h"
 #include "tests/support/native_bed.h"
 #include "tests/support/status_matchers.h"
 

@@ -9,10 +9,10 @@
 #include "backupitemactions/actions.h"
 #include "base/log.h"
 #include "csi/copy_record.h"
-#include "csi/snapshot_types.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
 #include "tests/backupitemactions/action_fixture.h"
+#include "tests/support/kind_names.h"
 #include "tests/support/status_matchers.h"
 
 namespace csidelta::backupitemactions::pvc_action_test {

@@ -2,9 +2,9 @@
 #include <gtest/gtest.h>
 
 #include "backupitemactions/actions.h"
-#include "csi/snapshot_types.h"
 #include "k8s/object.h"
 #include "tests/backupitemactions/action_fixture.h"
+#include "tests/support/kind_names.h"
 #include "tests/support/status_matchers.h"
 
 namespace csidelta::backupitemactions::secret_actions_test {

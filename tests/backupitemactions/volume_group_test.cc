@@ -17,15 +17,14 @@
 #include "csi/group_deletion.h"
 #include "csi/group_lifecycle.h"
 #include "csi/group_removal.h"
-#include "csi/group_types.h"
 #include "csi/moved_group.h"
 #include "csi/snapshot_lifecycle.h"
-#include "csi/snapshot_types.h"
 #include "csi/static_content.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
 #include "tests/backupitemactions/action_fixture.h"
 #include "tests/support/fake_snapshot_cluster.h"
+#include "tests/support/kind_names.h"
 #include "tests/support/snapshot_fields.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/sweep_sample.h"
@@ -438,8 +437,8 @@ TEST_F(MovedVolumeGroupTest, ThoseThatAreKeptAreAGroupByThemselves) {
   }
   EXPECT_THAT(cluster_.driver().groups(), SizeIs(2));
   EXPECT_THAT(csi::PlannedMembers(objects::Object(Group())),
-              ElementsAre(csi::GroupClaim{"data-0", "uid-0", "member-0"},
-                          csi::GroupClaim{"data-1", "uid-1", "member-1"}));
+              ElementsAre(objects::PlannedGroupMember{"data-0", "uid-0", "member-0"},
+                          objects::PlannedGroupMember{"data-1", "uid-1", "member-1"}));
   EXPECT_THAT(api_.All(csi::DataUploadType()), SizeIs(1));
   EXPECT_THAT(cluster_.driver().snapshots(), IsEmpty());
 }
@@ -450,8 +449,8 @@ TEST_P(LeftOutTest, TheOthersAreCutWithoutIt) {
   Change(1, GetParam().change);
   ASSERT_THAT(Execute(0), IsOk());
   EXPECT_THAT(csi::PlannedMembers(objects::Object(Group())),
-              ElementsAre(csi::GroupClaim{"data-0", "uid-0", "member-0"},
-                          csi::GroupClaim{"data-2", "uid-2", "member-2"}));
+              ElementsAre(objects::PlannedGroupMember{"data-0", "uid-0", "member-0"},
+                          objects::PlannedGroupMember{"data-2", "uid-2", "member-2"}));
   EXPECT_THAT(cluster_.driver().groups().begin()->second, SizeIs(2));
   ExpectNoMarks();
 }
@@ -585,7 +584,7 @@ TEST_F(VolumeGroupTest, TheOnlyClaimOfItsLabelIsAGroupOfOne) {
   ASSERT_THAT(Execute(2), IsOk());
   ASSERT_THAT(cluster_.driver().groups(), SizeIs(1));
   EXPECT_EQ(csi::PlannedMembers(objects::Object(Group())),
-            (std::vector<csi::GroupClaim>{{"data-2", "uid-2", "member-2"}}));
+            (std::vector<objects::PlannedGroupMember>{{"data-2", "uid-2", "member-2"}}));
   EXPECT_THAT(cluster_.driver().snapshots(), IsEmpty());
 }
 

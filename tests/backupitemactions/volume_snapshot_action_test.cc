@@ -6,11 +6,11 @@
 #include "absl/strings/str_cat.h"
 #include "backupitemactions/actions.h"
 #include "backupitemactions/snapshot_operation.h"
-#include "csi/snapshot_types.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
 #include "objects/volume_snapshot.h"
 #include "tests/backupitemactions/action_fixture.h"
+#include "tests/support/kind_names.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/typed.h"
 

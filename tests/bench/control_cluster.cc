@@ -10,9 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/status_macros.h"
-#include "csi/data_transfer.h"
-#include "csi/group_types.h"
-#include "csi/snapshot_types.h"
 #include "datamover/keyring.h"
 #include "datamover/repository_access.h"
 #include "datamover/volume_task.h"
@@ -23,6 +20,7 @@
 #include "objects/protected_volume.h"
 #include "tests/support/fake_secure_random.h"
 #include "tests/support/finished_upload.h"
+#include "tests/support/kind_names.h"
 #include "tests/support/mover_kinds.h"
 #include "velero/data_reference.h"
 

@@ -5,12 +5,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/rfc3339.h"
-#include "csi/snapshot_types.h"
 #include "datamover/task_runner.h"
 #include "datamover/volume_task.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
 #include "objects/object.h"
+#include "tests/support/kind_names.h"
 
 namespace csidelta::bench {
 namespace {

@@ -6,8 +6,6 @@
 #include <vector>
 
 #include "base/rfc3339.h"
-#include "csi/data_transfer.h"
-#include "csi/snapshot_types.h"
 #include "datamover/volume_task.h"
 #include "objects/backup.h"
 #include "objects/backup_storage_location.h"
@@ -16,6 +14,7 @@
 #include "tests/cli/program_runner.h"
 #include "tests/datamover/mover_bed.h"
 #include "tests/support/api_test_server.h"
+#include "tests/support/kind_names.h"
 
 namespace csidelta::cli::bases_test {
 namespace {

@@ -17,8 +17,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "csi/data_transfer.h"
-#include "csi/snapshot_types.h"
 #include "datamover/mover_kinds.h"
 #include "datamover/volume_task.h"
 #include "objects/custom_resource_definition.h"
@@ -27,6 +25,7 @@
 #include "tests/support/await.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/finished_upload.h"
+#include "tests/support/kind_names.h"
 #include "tests/support/list_page.h"
 #include "tests/support/mover_kinds.h"
 #include "tests/support/paths.h"

@@ -6,12 +6,12 @@
 #include <vector>
 
 #include "absl/strings/escaping.h"
-#include "csi/snapshot_types.h"
 #include "datamover/keyring.h"
 #include "tests/cli/program_runner.h"
 #include "tests/support/api_test_server.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_secure_random.h"
+#include "tests/support/kind_names.h"
 #include "tests/support/status_matchers.h"
 
 namespace csidelta::cli::mover_key_test {

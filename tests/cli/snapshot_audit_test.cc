@@ -6,11 +6,11 @@
 #include <vector>
 
 #include "base/json.h"
-#include "csi/snapshot_types.h"
 #include "tests/cli/program_runner.h"
 #include "tests/cli/snapshot_verb_fixture.h"
 #include "tests/csi_driver/driver_fixture.h"
 #include "tests/csi_driver/listing_driver.h"
+#include "tests/support/kind_names.h"
 #include "tests/support/snapshot_objects.h"
 
 namespace csidelta::cli::snapshot_audit_test {

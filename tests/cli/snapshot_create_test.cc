@@ -10,8 +10,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/json.h"
-#include "csi/group_types.h"
-#include "csi/snapshot_types.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
 #include "tests/cli/snapshot_verb_fixture.h"
@@ -19,6 +17,7 @@
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_snapshot_cluster.h"
 #include "tests/support/group_objects.h"
+#include "tests/support/kind_names.h"
 #include "tests/support/snapshot_objects.h"
 
 namespace csidelta::cli::snapshot_create_test {

@@ -10,7 +10,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/json.h"
-#include "csi/snapshot_types.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
 #include "tests/cli/program_runner.h"
@@ -18,6 +17,7 @@
 #include "tests/support/api_test_server.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_snapshot_cluster.h"
+#include "tests/support/kind_names.h"
 #include "tests/support/snapshot_objects.h"
 
 namespace csidelta::cli::snapshot_hostile_test {

@@ -7,10 +7,10 @@
 
 #include "base/json.h"
 #include "csi/snapshot_import.h"
-#include "csi/snapshot_types.h"
 #include "tests/cli/snapshot_verb_fixture.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_snapshot_cluster.h"
+#include "tests/support/kind_names.h"
 #include "tests/support/snapshot_objects.h"
 
 namespace csidelta::cli::snapshot_import_test {

@@ -13,11 +13,11 @@
 #include "absl/strings/string_view.h"
 #include "base/json.h"
 #include "base/yaml.h"
-#include "csi/snapshot_types.h"
 #include "objects/keys.h"
 #include "tests/cli/snapshot_verb_fixture.h"
 #include "tests/support/await.h"
 #include "tests/support/fake_api_client.h"
+#include "tests/support/kind_names.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
 

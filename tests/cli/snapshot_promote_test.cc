@@ -10,12 +10,12 @@
 #include "absl/strings/str_split.h"
 #include "base/json.h"
 #include "base/yaml.h"
-#include "csi/snapshot_types.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
 #include "tests/cli/snapshot_verb_fixture.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_snapshot_cluster.h"
+#include "tests/support/kind_names.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
 

@@ -5,10 +5,10 @@
 #include <string>
 
 #include "base/json.h"
-#include "csi/snapshot_types.h"
 #include "objects/keys.h"
 #include "tests/cli/snapshot_verb_fixture.h"
 #include "tests/support/fake_snapshot_cluster.h"
+#include "tests/support/kind_names.h"
 
 namespace csidelta::cli::snapshot_share_test {
 namespace {

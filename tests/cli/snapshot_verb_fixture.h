@@ -6,12 +6,11 @@
 #include <vector>
 
 #include "base/json.h"
-#include "csi/group_types.h"
-#include "csi/snapshot_types.h"
 #include "objects/keys.h"
 #include "tests/cli/program_runner.h"
 #include "tests/support/api_test_server.h"
 #include "tests/support/fake_api_client.h"
+#include "tests/support/kind_names.h"
 #include "tests/support/snapshot_objects.h"
 
 namespace csidelta::cli {

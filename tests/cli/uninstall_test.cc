@@ -6,8 +6,6 @@
 #include <vector>
 
 #include "base/rfc3339.h"
-#include "csi/data_transfer.h"
-#include "csi/snapshot_types.h"
 #include "datamover/mover_environment.h"
 #include "datamover/repository_access.h"
 #include "datamover/volume_task.h"
@@ -17,6 +15,7 @@
 #include "tests/cli/program_runner.h"
 #include "tests/datamover/mover_bed.h"
 #include "tests/support/api_test_server.h"
+#include "tests/support/kind_names.h"
 
 namespace csidelta::cli::uninstall_test {
 namespace {

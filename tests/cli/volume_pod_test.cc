@@ -8,13 +8,13 @@
 #include <vector>
 
 #include "base/json.h"
-#include "csi/snapshot_types.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
 #include "tests/cli/program_runner.h"
 #include "tests/support/api_test_server.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_snapshot_cluster.h"
+#include "tests/support/kind_names.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
 #include "velero/data_reference.h"

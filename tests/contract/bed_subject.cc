@@ -1,4 +1,5 @@
 #include "tests/contract/bed_subject.h"
+#include "tests/support/kind_names.h"
 #include "tests/support/snapshot_fields.h"
 
 #include <fstream>
@@ -8,7 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "csi/audience_tokens.h"
-#include "csi/snapshot_types.h"
 #include "incremental/csi_metadata_source.h"
 #include "k8s/object.h"
 #include "k8s/rest_client.h"

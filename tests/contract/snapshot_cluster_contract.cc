@@ -7,10 +7,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/clock.h"
-#include "csi/group_types.h"
-#include "csi/snapshot_types.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
+#include "tests/support/kind_names.h"
 #include "tests/support/snapshot_fields.h"
 #include "tests/support/typed.h"
 
@@ -567,7 +566,7 @@ TEST_P(SnapshotClusterContract, AGroupHasMembersThatGoWithIt) {
   AwaitGone(key);
   AwaitGone(content_key);
   AwaitGone(SnapshotKey(member));
-  for (const csi::GroupMember& one :
+  for (const objects::GroupMember& one :
        support::As<objects::VolumeGroupSnapshotContent>(content).members()) {
     AwaitDriver(one.snapshot_handle, false);
   }

@@ -12,10 +12,10 @@
 #include <optional>
 
 #include "base/check.h"
-#include "csi/snapshot_types.h"
 #include "k8s/object.h"
 #include "k8s/rest_client.h"
 #include "tests/support/fake_snapshot_cluster.h"
+#include "tests/support/kind_names.h"
 
 namespace csidelta::contract::snapshot_cluster_contract_test {
 namespace {

@@ -12,15 +12,14 @@
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "csi/group_deletion.h"
-#include "csi/group_types.h"
 #include "csi/orphan_sweep.h"
-#include "csi/snapshot_types.h"
 #include "csi/static_content.h"
 #include "k8s/cached_client.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
 #include "tests/csi/deletion_sidecar.h"
 #include "tests/support/fake_snapshot_cluster.h"
+#include "tests/support/kind_names.h"
 #include "tests/support/snapshot_fields.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
@@ -138,12 +137,13 @@ class DeletedContentTest : public testing::Test {
 
   // What the archive has of the content, which is being deleted then.
   Json ArchivedAndDeleted(const k8s::ResourceType& type) {
-    const Json change = {{"spec", {{"deletionPolicy", "Retain"}}},
-                         {"metadata",
-                          {{"labels",
-                            {{objects::kBackupNameLabel, "nightly"},
-                             {objects::kGroupNameLabel,
-                              type.group == kGroupSnapshotGroup ? Json("db") : Json()}}}}}};
+    const Json change = {
+        {"spec", {{"deletionPolicy", "Retain"}}},
+        {"metadata",
+         {{"labels",
+           {{objects::kBackupNameLabel, "nightly"},
+            {objects::kGroupNameLabel,
+             type.group == objects::kGroupSnapshotGroup ? Json("db") : Json()}}}}}};
     const k8s::ObjectKey key = {type, "", k8s::Name(bed_.api.All(type).at(0))};
     Json archived = bed_.api.Patch(bed_.ctx, key, k8s::PatchKind::kMerge, change, "").value();
     EXPECT_THAT(bed_.api.Delete(bed_.ctx, key, {}), IsOk());

@@ -25,7 +25,7 @@ TEST(CreationFailureTest, AQuotaIsNoMissingRight) {
   const absl::Status refused = AsQuotaRefusal(absl::PermissionDeniedError(kRefusal));
   EXPECT_TRUE(absl::IsResourceExhausted(refused));
   EXPECT_EQ(OutOfRoom(refused), RoomLimit::kQuota);
-  EXPECT_EQ(OutOfRoom(WithText(refused, "other")), RoomLimit::kQuota);
+  EXPECT_EQ(OutOfRoom(WithMore(refused, "; other")), RoomLimit::kQuota);
   const absl::Status right = absl::PermissionDeniedError("user may not");
   EXPECT_EQ(AsQuotaRefusal(right), right);
   // A server that is busy is not full.

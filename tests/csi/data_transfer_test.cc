@@ -29,12 +29,10 @@ class DataTransferTest : public testing::Test {
     return bed_.api.Seed(DataUpload::Type(), upload);
   }
 
-  velero::OperationProgress Progress() {
-    return TransferProgress<DataUpload>(bed_.ctx, bed_.env, transfer_);
-  }
+  velero::OperationProgress Progress() { return transfer_.Progress(bed_.ctx, bed_.env); }
 
   support::ActionBed bed_;
-  const Transfer transfer_{.namespace_name = "velero", .operation_id = "du-1"};
+  const Transfer<DataUpload> transfer_{.namespace_name = "velero", .operation_id = "du-1"};
 };
 
 TEST(TransferNameTest, IsTheSameAlwaysAndFits) {
@@ -110,25 +108,25 @@ TEST_F(DataTransferTest, TroubleWithTheServerDoesNotCount) {
 TEST_F(DataTransferTest, TwoForOneOperationAreNamed) {
   Seed("one");
   Seed("two");
-  EXPECT_THAT(FindTransfer<DataUpload>(bed_.ctx, bed_.api, transfer_),
+  EXPECT_THAT(transfer_.Find(bed_.ctx, bed_.api),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("two")));
 }
 
 TEST_F(DataTransferTest, CancelAsksOnceAndOnlyWhatRuns) {
-  ASSERT_THAT(CancelTransfer<DataUpload>(bed_.ctx, bed_.api, transfer_), IsOk());
+  ASSERT_THAT(transfer_.Cancel(bed_.ctx, bed_.api), IsOk());
   Seed("upload", {{"phase", "Completed"}});
-  ASSERT_THAT(CancelTransfer<DataUpload>(bed_.ctx, bed_.api, transfer_), IsOk());
+  ASSERT_THAT(transfer_.Cancel(bed_.ctx, bed_.api), IsOk());
   EXPECT_EQ(bed_.api.CallCount("patch", "datauploads"), 0);
   Seed("upload", {{"phase", "Prepared"}});
-  ASSERT_THAT(CancelTransfer<DataUpload>(bed_.ctx, bed_.api, transfer_), IsOk());
+  ASSERT_THAT(transfer_.Cancel(bed_.ctx, bed_.api), IsOk());
   EXPECT_EQ(*FindJson(bed_.api.All(DataUpload::Type()).front(), {"spec", "cancel"}), true);
 }
 
 TEST_F(DataTransferTest, OneIsMadeHoweverOftenItIsAskedFor) {
   DataUpload wanted = DataUpload::Make("velero", "mine");
   wanted.SetLabel(objects::kAsyncOperationIdLabel, "du-1");
-  ASSERT_THAT(EnsureTransfer(bed_.ctx, bed_.api, transfer_, wanted), IsOk());
-  ASSERT_THAT(EnsureTransfer(bed_.ctx, bed_.api, transfer_, wanted), IsOk());
+  ASSERT_THAT(transfer_.Ensure(bed_.ctx, bed_.api, wanted), IsOk());
+  ASSERT_THAT(transfer_.Ensure(bed_.ctx, bed_.api, wanted), IsOk());
   EXPECT_THAT(bed_.api.All(DataUpload::Type()), SizeIs(1));
 }
 

@@ -3,11 +3,11 @@
 #include <set>
 #include <string>
 
-#include "csi/snapshot_types.h"
 #include "csi/static_content.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
 #include "tests/support/fake_api_client.h"
+#include "tests/support/kind_names.h"
 #include "tests/support/snapshot_fields.h"
 
 namespace csidelta::csi {

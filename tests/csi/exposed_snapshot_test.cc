@@ -11,7 +11,6 @@
 #include "base/random.h"
 #include "base/status_macros.h"
 #include "csi/base_snapshots.h"
-#include "csi/snapshot_types.h"
 #include "k8s/cached_client.h"
 #include "k8s/object.h"
 #include "k8s/object_cache.h"
@@ -19,6 +18,7 @@
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/fake_snapshot_cluster.h"
+#include "tests/support/kind_names.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
 

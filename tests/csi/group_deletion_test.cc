@@ -9,12 +9,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
-#include "csi/group_types.h"
-#include "csi/snapshot_types.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
 #include "tests/support/fake_snapshot_cluster.h"
 #include "tests/support/group_objects.h"
+#include "tests/support/kind_names.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/typed.h"
 #include "velero/backup.h"

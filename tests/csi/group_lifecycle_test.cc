@@ -12,14 +12,13 @@
 #include "absl/strings/str_cat.h"
 #include "base/rfc3339.h"
 #include "csi/group_removal.h"
-#include "csi/group_types.h"
-#include "csi/snapshot_types.h"
-#include "csi/static_group.h"
+#include "csi/static_content.h"
 #include "csi/volume_lease.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
 #include "tests/csi/backup_fixture.h"
 #include "tests/support/fake_snapshot_cluster.h"
+#include "tests/support/kind_names.h"
 #include "tests/support/snapshot_fields.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/typed.h"
@@ -48,9 +47,9 @@ class GroupLifecycleTest : public BackupFixture {
     }
   }
 
-  GroupClaim Claim(int i) const {
-    return {.name = absl::StrCat("data-", i),
-            .uid = absl::StrCat("uid-", i),
+  objects::PlannedGroupMember Claim(int i) const {
+    return {.pvc = absl::StrCat("data-", i),
+            .pvc_uid = absl::StrCat("uid-", i),
             .volume_handle = absl::StrCat("volume-", i)};
   }
 
@@ -62,9 +61,9 @@ class GroupLifecycleTest : public BackupFixture {
          {"spec",
           {{"csi", {{"driver", "d.example.com"}, {"volumeHandle", Claim(i).volume_handle}}}}}});
     api_.Seed(PersistentVolumeClaimType(), {{"metadata",
-                                             {{"name", Claim(i).name},
+                                             {{"name", Claim(i).pvc},
                                               {"namespace", "app"},
-                                              {"uid", Claim(i).uid},
+                                              {"uid", Claim(i).pvc_uid},
                                               {"labels", {{"app", "db"}}}}},
                                             {"spec", {{"volumeName", volume}}}});
   }
@@ -138,20 +137,19 @@ TEST_F(GroupLifecycleTest, AllMembersAreSnapshottedByOneCall) {
   ASSERT_THAT(cluster_.driver().groups(), SizeIs(1));
   EXPECT_THAT(cluster_.driver().groups().begin()->second, SizeIs(kClaims));
   for (int i = 0; i < kClaims; ++i) {
-    const TakenSnapshot& member = taken->members.at(Claim(i).uid);
-    EXPECT_EQ(support::SourceClaimName(member.snapshot.json()), Claim(i).name);
+    const TakenSnapshot& member = taken->members.at(Claim(i).pvc_uid);
+    EXPECT_EQ(support::SourceClaimName(member.snapshot.json()), Claim(i).pvc);
     EXPECT_EQ(support::SnapshotHandle(member.content.json()),
               cluster_.MemberHandle(k8s::Uid(taken->group.json()), Claim(i).volume_handle));
     EXPECT_TRUE(IsManaged(member.snapshot, backup_));
     EXPECT_EQ(MemberGroupName(member.snapshot), k8s::Name(taken->group.json()));
-    EXPECT_EQ(k8s::Label(member.snapshot.json(), objects::kPvcUidLabel), Claim(i).uid);
+    EXPECT_EQ(k8s::Label(member.snapshot.json(), objects::kPvcUidLabel), Claim(i).pvc_uid);
     EXPECT_EQ(k8s::Label(member.snapshot.json(), objects::kGroupMarkLabel), "");
     EXPECT_EQ(k8s::Label(member.content.json(), objects::kGroupNameLabel),
               k8s::Name(taken->group.json()));
   }
   ExpectNotes(*taken);
-  EXPECT_TRUE(
-      IsManagedGroup(support::As<objects::VolumeGroupSnapshot>(*api_.Find(Key())), backup_));
+  EXPECT_TRUE(IsManaged(support::As<objects::VolumeGroupSnapshot>(*api_.Find(Key())), backup_));
   EXPECT_EQ(PlannedMembers(objects::Object(*api_.Find(Key()))), Request().members);
   EXPECT_EQ(k8s::Annotation(*api_.Find(Key()), objects::kAskedAtAnnotation),
             "2023-11-14T22:13:20Z");
@@ -268,7 +266,7 @@ TEST_F(GroupLifecycleTest, AClaimThatGainsTheLabelMeanwhileIsNoMember) {
   const auto again = Take();
   ASSERT_THAT(again, IsOk());
   EXPECT_THAT(again->members, SizeIs(2));
-  EXPECT_FALSE(again->members.contains(Claim(2).uid));
+  EXPECT_FALSE(again->members.contains(Claim(2).pvc_uid));
   ExpectNoMarks();
 }
 
@@ -309,11 +307,11 @@ TEST_F(GroupLifecycleTest, MembersThatTheVersionHidesAreFoundAndNoted) {
   const auto taken = Take();
   ASSERT_THAT(taken, IsOk());
   ASSERT_THAT(taken->members, SizeIs(kClaims));
-  const std::vector<GroupClaim> noted = PlannedMembers(taken->group);
+  const std::vector<objects::PlannedGroupMember> noted = PlannedMembers(taken->group);
   ASSERT_THAT(noted, SizeIs(kClaims));
-  for (const GroupClaim& member : noted) {
+  for (const objects::PlannedGroupMember& member : noted) {
     EXPECT_EQ(member.snapshot_handle,
-              support::SnapshotHandle(taken->members.at(member.uid).content.json()));
+              support::SnapshotHandle(taken->members.at(member.pvc_uid).content.json()));
     EXPECT_NE(member.snapshot_handle, "");
   }
   ExpectNotes(*taken);
@@ -516,16 +514,16 @@ TEST_F(GroupLifecycleTest, ACopyOfAManagedObjectIsNotManaged) {
   const auto taken = Take();
   ASSERT_THAT(taken, IsOk());
   Json group = *api_.Find(Key());
-  EXPECT_TRUE(IsGroupMadeByUs(support::As<objects::VolumeGroupSnapshot>(group)));
+  EXPECT_TRUE(IsMadeByUs(support::As<objects::VolumeGroupSnapshot>(group)));
   SetJson(group, {"metadata", "name"}, "my-copy");
-  EXPECT_FALSE(IsGroupMadeByUs(support::As<objects::VolumeGroupSnapshot>(group)));
+  EXPECT_FALSE(IsMadeByUs(support::As<objects::VolumeGroupSnapshot>(group)));
   Json member = taken->members.begin()->second.snapshot.json();
   EXPECT_TRUE(IsMadeByUs(support::As<objects::VolumeSnapshot>(member)));
   EraseJson(member, {"metadata", "ownerReferences"});
   EXPECT_EQ(MemberGroupName(support::As<objects::VolumeSnapshot>(member)), "");
   EXPECT_FALSE(IsMadeByUs(support::As<objects::VolumeSnapshot>(member)));
   for (const Json& odd : {Json::object(), Json{{"metadata", "x"}}}) {
-    EXPECT_FALSE(IsGroupMadeByUs(support::As<objects::VolumeGroupSnapshot>(odd)));
+    EXPECT_FALSE(IsMadeByUs(support::As<objects::VolumeGroupSnapshot>(odd)));
     EXPECT_THAT(PlannedMembers(objects::Object(odd)), IsEmpty());
   }
 }
@@ -581,13 +579,13 @@ TEST_F(GroupLifecycleTest, RetainedGroupsOutliveTheirObjects) {
     cluster_.class_policy = policy;
     const auto taken = Take();
     ASSERT_THAT(taken, IsOk());
-    EXPECT_THAT(RetainAndForgetGroup(ctx_, api_, taken->group), IsOk());
+    EXPECT_THAT(RetainAndForget(ctx_, api_, taken->group), IsOk());
     ExpectNoMarks();
     EXPECT_THAT(api_.All(VolumeGroupSnapshotType("v1")), IsEmpty());
     EXPECT_THAT(api_.All(VolumeGroupSnapshotContentType("v1")), IsEmpty());
     EXPECT_THAT(api_.All(VolumeSnapshotType()), IsEmpty());
     EXPECT_THAT(api_.All(VolumeSnapshotContentType()), IsEmpty());
-    EXPECT_THAT(RetainAndForgetGroup(ctx_, api_, taken->group), IsOk());
+    EXPECT_THAT(RetainAndForget(ctx_, api_, taken->group), IsOk());
   }
   EXPECT_THAT(cluster_.driver().groups(), SizeIs(2));
 }
@@ -606,7 +604,7 @@ TEST_F(GroupLifecycleTest, MembersThatWereDeletedFirstGoWithTheirGroup) {
                 IsOk());
   }
   EXPECT_THAT(api_.All(VolumeSnapshotType()), SizeIs(kClaims)) << "the group keeps its members";
-  EXPECT_THAT(RetainAndForgetGroup(ctx_, api_, taken->group), IsOk());
+  EXPECT_THAT(RetainAndForget(ctx_, api_, taken->group), IsOk());
   EXPECT_THAT(api_.All(VolumeSnapshotType()), IsEmpty());
   EXPECT_THAT(api_.All(VolumeSnapshotContentType()), IsEmpty());
   EXPECT_THAT(cluster_.driver().groups(), SizeIs(1));
@@ -624,7 +622,7 @@ TEST_F(GroupLifecycleTest, MembersOfAnotherVersionGoToo) {
   const auto again = Take();
   ASSERT_THAT(again, IsOk());
   EXPECT_THAT(again->members, SizeIs(kClaims));
-  EXPECT_THAT(RetainAndForgetGroup(ctx_, api_, taken->group), IsOk());
+  EXPECT_THAT(RetainAndForget(ctx_, api_, taken->group), IsOk());
   EXPECT_THAT(api_.All(VolumeSnapshotType()), IsEmpty());
   EXPECT_THAT(api_.All(VolumeSnapshotContentType()), IsEmpty());
   EXPECT_THAT(cluster_.driver().groups(), SizeIs(1));
@@ -638,11 +636,11 @@ TEST_F(GroupLifecycleTest, NoFailingCallLosesARetainedGroup) {
     ASSERT_THAT(taken, IsOk());
     const size_t groups = cluster_.driver().groups().size();
     api_.FailCall(n, absl::InternalError("injected"), n % 2 ? Fault::kRefused : Fault::kAnswerLost);
-    const absl::Status forgotten = RetainAndForgetGroup(ctx_, api_, taken->group);
+    const absl::Status forgotten = RetainAndForget(ctx_, api_, taken->group);
     hit = api_.sweep_hit();
     api_.ClearFaults();
     EXPECT_EQ(forgotten.ok(), !hit);
-    EXPECT_THAT(RetainAndForgetGroup(ctx_, api_, taken->group), IsOk());
+    EXPECT_THAT(RetainAndForget(ctx_, api_, taken->group), IsOk());
     EXPECT_THAT(cluster_.driver().groups(), SizeIs(groups));
     EXPECT_THAT(api_.All(VolumeGroupSnapshotType("v1")), IsEmpty());
     EXPECT_THAT(api_.All(VolumeGroupSnapshotContentType("v1")), IsEmpty());
@@ -659,7 +657,7 @@ TEST_F(GroupLifecycleTest, DoesNotForgetWhatIsNotRetained) {
   api_.Mutate(VolumeSnapshotContentKey(content), [](Json& object) {
     SetJson(object, {"spec", "volumeSnapshotRef", "uid"}, "another");
   });
-  EXPECT_THAT(RetainAndForgetGroup(ctx_, api_, taken->group),
+  EXPECT_THAT(RetainAndForget(ctx_, api_, taken->group),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr(content)));
   EXPECT_TRUE(api_.Find(Key()).has_value());
   EXPECT_EQ(api_.CallCount("delete", "volumesnapshotcontents"), 0);

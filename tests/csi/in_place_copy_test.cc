@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "base/rfc3339.h"
-#include "csi/snapshot_types.h"
 #include "csi/volume_guard.h"
 #include "objects/keys.h"
 #include "tests/support/fake_snapshot_cluster.h"
+#include "tests/support/kind_names.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
 

@@ -14,11 +14,11 @@
 #include "csi/copy_record.h"
 #include "csi/restore_guard.h"
 #include "csi/restored_volume.h"
-#include "csi/snapshot_types.h"
 #include "objects/keys.h"
 #include "objects/persistent_volume_claim.h"
 #include "objects/swap_record.h"
 #include "tests/support/fake_snapshot_cluster.h"
+#include "tests/support/kind_names.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
 

@@ -15,15 +15,14 @@
 #include "csi/group_deletion.h"
 #include "csi/group_lifecycle.h"
 #include "csi/group_removal.h"
-#include "csi/group_types.h"
 #include "csi/owned_content.h"
 #include "csi/snapshot_lifecycle.h"
-#include "csi/snapshot_types.h"
 #include "csi/static_content.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
 #include "tests/csi/backup_fixture.h"
 #include "tests/support/fake_snapshot_cluster.h"
+#include "tests/support/kind_names.h"
 #include "tests/support/snapshot_fields.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/typed.h"
@@ -84,7 +83,7 @@ class MovedGroupTest : public BackupFixture {
                          .members = {}};
     for (int i = 0; i < kClaims; ++i) {
       request.members.push_back(
-          {.name = ClaimName(i), .uid = Uid(i), .volume_handle = absl::StrCat("volume-", i)});
+          {.pvc = ClaimName(i), .pvc_uid = Uid(i), .volume_handle = absl::StrCat("volume-", i)});
     }
     return request;
   }

@@ -8,12 +8,11 @@
 
 #include "base/rfc3339.h"
 #include "csi/group_lifecycle.h"
-#include "csi/group_types.h"
 #include "csi/snapshot_lifecycle.h"
-#include "csi/snapshot_types.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
 #include "tests/support/fake_snapshot_cluster.h"
+#include "tests/support/kind_names.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/typed.h"
@@ -463,7 +462,7 @@ class GroupSweepTest : public OrphanSweepTest {
                       {{"name", "data-" + number}, {"namespace", "shop"}, {"uid", "c-" + number}}},
                      {"spec", {{"volumeName", "pv-" + number}}}});
       request.members.push_back(
-          {.name = "data-" + number, .uid = "c-" + number, .volume_handle = "volume-" + number});
+          {.pvc = "data-" + number, .pvc_uid = "c-" + number, .volume_handle = "volume-" + number});
     }
     const auto taken = TakeGroup(bed_.ctx, bed_.env, request);
     ASSERT_THAT(taken, IsOk());

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "csi/copy_record.h"
-#include "csi/snapshot_types.h"
 #include "csi/volume_guard.h"
 #include "objects/keys.h"
 #include "objects/swap_record.h"
+#include "tests/support/kind_names.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
 

@@ -7,12 +7,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "csi/snapshot_types.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/fake_snapshot_cluster.h"
+#include "tests/support/kind_names.h"
 #include "tests/support/status_matchers.h"
 
 namespace csidelta::csi::restored_volume_test {

@@ -13,8 +13,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/rfc3339.h"
-#include "csi/group_types.h"
-#include "csi/snapshot_types.h"
 #include "csi/volume_lease.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
@@ -22,6 +20,7 @@
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/fake_snapshot_cluster.h"
+#include "tests/support/kind_names.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
 

@@ -16,11 +16,11 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/notification.h"
 #include "base/json.h"
-#include "csi/snapshot_types.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_clock.h"
+#include "tests/support/kind_names.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
 

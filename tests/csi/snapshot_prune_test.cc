@@ -13,7 +13,7 @@
 #include "absl/time/time.h"
 #include "csi/snapshot_inventory.h"
 #include "csi/snapshot_state.h"
-#include "csi/snapshot_types.h"
+#include "tests/support/kind_names.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
 

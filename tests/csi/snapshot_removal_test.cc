@@ -14,9 +14,9 @@
 #include "base/json.h"
 #include "csi/snapshot_inventory.h"
 #include "csi/snapshot_state.h"
-#include "csi/snapshot_types.h"
 #include "objects/keys.h"
 #include "tests/support/fake_snapshot_cluster.h"
+#include "tests/support/kind_names.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
 

@@ -10,11 +10,11 @@
 #include "csi/owner_references.h"
 #include "csi/snapshot_class.h"
 #include "csi/snapshot_secrets.h"
-#include "csi/snapshot_types.h"
 #include "csi/static_content.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
 #include "tests/support/fake_api_client.h"
+#include "tests/support/kind_names.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/typed.h"
 

@@ -13,10 +13,10 @@
 #include "csi/snapshot_inventory.h"
 #include "csi/snapshot_removal.h"
 #include "csi/snapshot_shares.h"
-#include "csi/snapshot_types.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
 #include "tests/support/fake_snapshot_cluster.h"
+#include "tests/support/kind_names.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
 

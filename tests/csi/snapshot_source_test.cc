@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "csi/snapshot_types.h"
 #include "tests/support/fake_api_client.h"
+#include "tests/support/kind_names.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
 

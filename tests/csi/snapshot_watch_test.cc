@@ -14,8 +14,8 @@
 #include "absl/strings/str_cat.h"
 #include "csi/snapshot_inventory.h"
 #include "csi/snapshot_state.h"
-#include "csi/snapshot_types.h"
 #include "tests/support/fake_api_client.h"
+#include "tests/support/kind_names.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
 

@@ -12,8 +12,8 @@
 
 #include "base/rfc3339.h"
 #include "csi/copy_record.h"
-#include "csi/snapshot_types.h"
 #include "objects/keys.h"
+#include "tests/support/kind_names.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
 

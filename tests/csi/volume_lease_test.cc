@@ -6,10 +6,10 @@
 #include <string>
 #include <thread>
 
-#include "csi/snapshot_types.h"
 #include "k8s/object.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_clock.h"
+#include "tests/support/kind_names.h"
 #include "tests/support/status_matchers.h"
 
 namespace csidelta::csi::volume_lease_test {

@@ -6,11 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "csi/data_transfer.h"
-#include "csi/snapshot_types.h"
 #include "k8s/object.h"
 #include "objects/data_deletion.h"
 #include "tests/datamover/mover_bed.h"
+#include "tests/support/kind_names.h"
 #include "tests/support/status_matchers.h"
 #include "velero/data_reference.h"
 

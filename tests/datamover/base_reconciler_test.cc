@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "base/rfc3339.h"
-#include "csi/snapshot_types.h"
 #include "objects/backup.h"
 #include "objects/backup_storage_location.h"
 #include "objects/data_deletion.h"
@@ -15,6 +14,7 @@
 #include "objects/patch.h"
 #include "objects/protected_volume.h"
 #include "tests/datamover/mover_bed.h"
+#include "tests/support/kind_names.h"
 #include "tests/support/status_matchers.h"
 
 namespace csidelta::datamover::base_reconciler_test {

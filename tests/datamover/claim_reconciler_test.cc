@@ -11,10 +11,10 @@
 #include "absl/strings/str_cat.h"
 #include "csi/claim_release.h"
 #include "csi/exposed_snapshot.h"
-#include "csi/snapshot_types.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
 #include "tests/datamover/mover_bed.h"
+#include "tests/support/kind_names.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/typed.h"
 

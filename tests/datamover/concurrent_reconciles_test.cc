@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "csi/snapshot_types.h"
 #include "datamover/task_watch.h"
 #include "datamover/transfer_scheduler.h"
 #include "datamover/upload_reconciler.h"
@@ -21,6 +20,7 @@
 #include "objects/keys.h"
 #include "tests/datamover/mover_bed.h"
 #include "tests/support/await.h"
+#include "tests/support/kind_names.h"
 
 namespace csidelta::datamover::concurrent_reconciles_test {
 namespace {

@@ -17,7 +17,6 @@
 #include "base/rfc3339.h"
 #include "csi/copy_record.h"
 #include "csi/mover_restore.h"
-#include "csi/snapshot_types.h"
 #include "datamover/claim_reconciler.h"
 #include "datamover/repository_access.h"
 #include "datamover/upload_reconciler.h"
@@ -26,6 +25,7 @@
 #include "objects/keys.h"
 #include "objects/persistent_volume_claim.h"
 #include "tests/datamover/mover_bed.h"
+#include "tests/support/kind_names.h"
 #include "tests/support/status_matchers.h"
 #include "velero/data_reference.h"
 

@@ -5,11 +5,10 @@
 
 #include <string>
 
-#include "csi/group_types.h"
 #include "csi/moved_group.h"
-#include "csi/snapshot_types.h"
 #include "objects/keys.h"
 #include "tests/datamover/mover_bed.h"
+#include "tests/support/kind_names.h"
 #include "tests/support/status_matchers.h"
 
 namespace csidelta::datamover::group_reconciler_test {

@@ -12,12 +12,12 @@
 #include "base/random.h"
 #include "base/rfc3339.h"
 #include "csi/group_lifecycle.h"
-#include "csi/group_types.h"
 #include "datamover/mover_metrics.h"
 #include "objects/keys.h"
 #include "tests/support/await.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_clock.h"
+#include "tests/support/kind_names.h"
 #include "tests/support/status_matchers.h"
 
 namespace csidelta::datamover::group_windows_test {

@@ -12,7 +12,6 @@
 #include "csi/base_index.h"
 #include "csi/base_snapshots.h"
 #include "csi/exposed_snapshot.h"
-#include "csi/snapshot_types.h"
 #include "datamover/content_reconciler.h"
 #include "datamover/mover_environment.h"
 #include "datamover/node_slots.h"
@@ -31,6 +30,7 @@
 #include "tests/support/fake_clock.h"
 #include "tests/support/fake_secure_random.h"
 #include "tests/support/fake_snapshot_cluster.h"
+#include "tests/support/kind_names.h"
 #include "tests/support/selectors.h"
 #include "tests/support/typed.h"
 

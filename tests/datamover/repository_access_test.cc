@@ -9,7 +9,6 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "csi/snapshot_types.h"
 #include "datamover/keyring.h"
 #include "datamover/location_settings.h"
 #include "k8s/object.h"
@@ -17,6 +16,7 @@
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/fake_secure_random.h"
+#include "tests/support/kind_names.h"
 #include "tests/support/paths.h"
 #include "tests/support/status_matchers.h"
 

@@ -3,12 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "csi/snapshot_types.h"
 #include "datamover/ended_pods.h"
 #include "datamover/task_watch.h"
 #include "datamover/volume_task.h"
 #include "k8s/object.h"
 #include "k8s/object_cache.h"
+#include "tests/support/kind_names.h"
 #include "tests/support/typed.h"
 
 namespace csidelta::datamover::running_workers_test {

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "csi/snapshot_types.h"
 #include "datamover/mover_kinds.h"
 #include "datamover/settings.h"
 #include "datamover/volume_task.h"
@@ -20,6 +19,7 @@
 #include "net/url.h"
 #include "objects/protected_volume.h"
 #include "tests/datamover/mover_bed.h"
+#include "tests/support/kind_names.h"
 #include "tests/support/mover_kinds.h"
 #include "tests/support/status_matchers.h"
 

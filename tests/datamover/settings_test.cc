@@ -10,8 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "csi/exposed_snapshot.h"
-#include "csi/snapshot_types.h"
 #include "tests/support/fake_api_client.h"
+#include "tests/support/kind_names.h"
 #include "tests/support/paths.h"
 #include "tests/support/status_matchers.h"
 

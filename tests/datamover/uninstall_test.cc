@@ -13,11 +13,8 @@
 #include "absl/strings/str_cat.h"
 #include "base/rfc3339.h"
 #include "csi/base_snapshots.h"
-#include "csi/data_transfer.h"
-#include "csi/group_types.h"
 #include "csi/moved_group.h"
-#include "csi/snapshot_types.h"
-#include "csi/static_group.h"
+#include "csi/static_content.h"
 #include "datamover/keyring.h"
 #include "datamover/task_watch.h"
 #include "datamover/upload_reconciler.h"
@@ -26,6 +23,7 @@
 #include "objects/protected_volume.h"
 #include "tests/datamover/mover_bed.h"
 #include "tests/support/fake_object_store.h"
+#include "tests/support/kind_names.h"
 #include "tests/support/lent_store.h"
 #include "tests/support/status_matchers.h"
 
@@ -175,8 +173,8 @@ TEST_F(UninstallTest, AVolumeGroupGoesWithItsLastMember) {
                             .driver = "d.example.com",
                             .handle = "group-1",
                             .member_handles = {handles.begin(), handles.end()},
-                            .group_namespace = "velero",
-                            .group_name = "record",
+                            .snapshot_namespace = "velero",
+                            .snapshot_name = "record",
                             .deletion_policy = "Retain",
                             .class_name = "groups",
                             .labels = {},

@@ -6,12 +6,12 @@
 #include <string>
 
 #include "base/rfc3339.h"
-#include "csi/snapshot_types.h"
 #include "datamover/node_slots.h"
 #include "datamover/write_fence.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
 #include "tests/datamover/mover_bed.h"
+#include "tests/support/kind_names.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/typed.h"
 

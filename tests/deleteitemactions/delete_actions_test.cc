@@ -5,12 +5,12 @@
 
 #include "base/log.h"
 #include "csi/content_deletion.h"
-#include "csi/snapshot_types.h"
 #include "deleteitemactions/actions.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
 #include "tests/csi/deletion_sidecar.h"
 #include "tests/support/fake_snapshot_cluster.h"
+#include "tests/support/kind_names.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
 

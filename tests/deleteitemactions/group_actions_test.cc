@@ -8,12 +8,12 @@
 #include <vector>
 
 #include "csi/group_deletion.h"
-#include "csi/group_types.h"
 #include "deleteitemactions/actions.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
 #include "tests/support/fake_snapshot_cluster.h"
 #include "tests/support/group_objects.h"
+#include "tests/support/kind_names.h"
 #include "tests/support/status_matchers.h"
 
 namespace csidelta::deleteitemactions::group_actions_test {

@@ -3,11 +3,11 @@
 #include <string>
 
 #include "base/json.h"
-#include "csi/snapshot_types.h"
 #include "diffsnap/content_index.h"
 #include "objects/differential_snapshot.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_clock.h"
+#include "tests/support/kind_names.h"
 #include "tests/support/snapshot_objects.h"
 
 namespace csidelta::diffsnap {

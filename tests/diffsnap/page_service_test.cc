@@ -7,10 +7,10 @@
 #include <variant>
 #include <vector>
 
-#include "csi/snapshot_types.h"
 #include "tests/diffsnap/fake_driver.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_clock.h"
+#include "tests/support/kind_names.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
 

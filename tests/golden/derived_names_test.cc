@@ -22,10 +22,8 @@
 #include "csi/environment.h"
 #include "csi/group_deletion.h"
 #include "csi/group_lifecycle.h"
-#include "csi/group_types.h"
 #include "csi/moved_group.h"
 #include "csi/snapshot_lifecycle.h"
-#include "csi/snapshot_types.h"
 #include "csi/volume_lease.h"
 #include "datamover/data_deletion.h"
 #include "datamover/keyring.h"
@@ -40,6 +38,7 @@
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/fake_snapshot_cluster.h"
+#include "tests/support/kind_names.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/typed.h"
 #include "velero/data_reference.h"
@@ -152,7 +151,7 @@ TEST_F(DerivedNamesTest, RecordOfAMovedGroup) {
             {{"metadata", {{"name", "data-db-0"}, {"namespace", "shop"}, {"uid", kClaimUid}}},
              {"spec", {{"volumeName", "pv-0"}}}});
   csi::GroupRequest request = Group("velero.io/volume-group", "db", true);
-  request.members = {{.name = "data-db-0", .uid = kClaimUid, .volume_handle = "volume-0"}};
+  request.members = {{.pvc = "data-db-0", .pvc_uid = kClaimUid, .volume_handle = "volume-0"}};
   absl::StatusOr<csi::TakenGroup> taken = csi::TakeGroup(ctx_, env_, request);
   ASSERT_THAT(taken, IsOk());
   const k8s::ObjectKey content = csi::GroupContentKey("v1", taken->content.name());
@@ -392,7 +391,7 @@ TEST_F(DerivedNamesTest, LeaseOfAGroup) {
   });
   backup_.csi_snapshot_timeout = absl::Seconds(1);
   csi::GroupRequest request = Group("velero.io/volume-group", "db", false);
-  request.members = {{.name = "data-db-0", .uid = kClaimUid, .volume_handle = "volume-0"}};
+  request.members = {{.pvc = "data-db-0", .pvc_uid = kClaimUid, .volume_handle = "volume-0"}};
   csi::TakeGroup(ctx_, env_, request).status().IgnoreError();  // Nothing answers.
   request.to_be_moved = true;
   csi::TakeGroup(ctx_, env_, request).status().IgnoreError();

@@ -6,9 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "csi/group_types.h"
-#include "csi/snapshot_types.h"
 #include "k8s/object.h"
+#include "tests/support/kind_names.h"
 
 namespace csidelta::host {
 namespace {
@@ -41,7 +40,7 @@ std::vector<k8s::ResourceType> Types() {
       {"longhorn.io", "v1beta2", "volumes", "Volume", true},
       {"authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", false},
   };
-  for (const char* version : csi::kGroupVersions) {
+  for (const char* version : objects::kGroupVersions) {
     types.push_back(csi::VolumeGroupSnapshotType(version));
     types.push_back(csi::VolumeGroupSnapshotContentType(version));
     types.push_back(csi::VolumeGroupSnapshotClassType(version));
@@ -192,7 +191,7 @@ absl::StatusOr<Json> HostedCluster::Dump(const Json& request) const {
   Json objects = Json::array();
   for (const k8s::ResourceType& type : Types()) {
     const bool is_group_version =
-        type.group != csi::kGroupSnapshotGroup || type.version == programs_.group_version;
+        type.group != objects::kGroupSnapshotGroup || type.version == programs_.group_version;
     const Json* plurals = FindJson(request, {"plurals"});
     const bool asked = plurals == nullptr ||
                        std::find(plurals->begin(), plurals->end(), type.plural) != plurals->end();
@@ -206,7 +205,7 @@ absl::StatusOr<Json> HostedCluster::Dump(const Json& request) const {
 // As a user with all rights does.
 absl::StatusOr<Json> HostedCluster::Delete(const Json& request) {
   for (const k8s::ResourceType& type : Types()) {
-    const bool is_group = type.group == csi::kGroupSnapshotGroup;
+    const bool is_group = type.group == objects::kGroupSnapshotGroup;
     if (type.plural == GetString(request, {"plural"}) &&
         (!is_group || type.version == programs_.group_version)) {
       const k8s::ObjectKey key{type, GetString(request, {"namespace"}),

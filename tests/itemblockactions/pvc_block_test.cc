@@ -2,10 +2,10 @@
 #include <gtest/gtest.h>
 
 #include "base/random.h"
-#include "csi/snapshot_types.h"
 #include "itemblockactions/actions.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_clock.h"
+#include "tests/support/kind_names.h"
 #include "tests/support/status_matchers.h"
 
 namespace csidelta::itemblockactions::pvc_block_test {

@@ -8,13 +8,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
-#include "csi/group_types.h"
-#include "csi/snapshot_types.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
 #include "restoreitemactions/actions.h"
 #include "tests/support/action_log.h"
 #include "tests/support/group_objects.h"
+#include "tests/support/kind_names.h"
 #include "tests/support/status_matchers.h"
 #include "velero/labels.h"
 

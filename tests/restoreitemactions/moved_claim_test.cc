@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "csi/data_transfer.h"
-#include "csi/snapshot_types.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
 #include "restoreitemactions/actions.h"
+#include "tests/support/kind_names.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
 

@@ -4,11 +4,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
-#include "csi/snapshot_types.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
 #include "restoreitemactions/actions.h"
 #include "restoreitemactions/claim_operation.h"
+#include "tests/support/kind_names.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/status_matchers.h"
 #include "velero/labels.h"

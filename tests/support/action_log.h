@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "base/log.h"
-#include "csi/snapshot_types.h"
 #include "objects/keys.h"
 #include "tests/support/fake_api_client.h"
+#include "tests/support/kind_names.h"
 #include "tests/support/snapshot_objects.h"
 
 namespace csidelta::support {

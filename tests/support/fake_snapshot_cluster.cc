@@ -12,12 +12,11 @@
 #include "base/crypto.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
-#include "csi/group_types.h"
-#include "csi/snapshot_types.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
 #include "objects/volume_group_snapshot.h"
 #include "objects/volume_snapshot.h"
+#include "tests/support/kind_names.h"
 #include "tests/support/snapshot_fields.h"
 #include "tests/support/typed.h"
 
@@ -879,18 +878,19 @@ absl::Status FakeSnapshotCluster::MakeGroupContent(const Json& group) {
                           "parameters to create group snapshot ",
                           Name(group), ": ", Quoted(wrong)));
   }
-  Json content = {{"metadata", {{"name", DynamicGroupContentName(group)}}},
-                  {"spec",
-                   {{"driver", Text(*group_class, {"driver"})},
-                    {"deletionPolicy", Text(*group_class, {"deletionPolicy"})},
-                    {"volumeGroupSnapshotClassName", Name(*group_class)},
-                    {"source", {{"volumeHandles", *volumes}}},
-                    {"volumeGroupSnapshotRef",
-                     {{"apiVersion", absl::StrCat(csi::kGroupSnapshotGroup, "/", group_version)},
-                      {"kind", "VolumeGroupSnapshot"},
-                      {"namespace", Namespace(group)},
-                      {"name", Name(group)},
-                      {"uid", Uid(group)}}}}}};
+  Json content = {
+      {"metadata", {{"name", DynamicGroupContentName(group)}}},
+      {"spec",
+       {{"driver", Text(*group_class, {"driver"})},
+        {"deletionPolicy", Text(*group_class, {"deletionPolicy"})},
+        {"volumeGroupSnapshotClassName", Name(*group_class)},
+        {"source", {{"volumeHandles", *volumes}}},
+        {"volumeGroupSnapshotRef",
+         {{"apiVersion", absl::StrCat(objects::kGroupSnapshotGroup, "/", group_version)},
+          {"kind", "VolumeGroupSnapshot"},
+          {"namespace", Namespace(group)},
+          {"name", Name(group)},
+          {"uid", Uid(group)}}}}}};
   const std::string secret =
       Text(*group_class, {"parameters", objects::kGroupSnapshotterSecretName});
   if (!secret.empty()) {
@@ -959,11 +959,12 @@ absl::Status FakeSnapshotCluster::MakeMember(const Json& group, const Json& cont
           {{"name", key.name},
            {"namespace", key.namespace_name},
            {"finalizers", Json::array({objects::kSnapshotInGroupFinalizer})},
-           {"ownerReferences", Json::array({{{"apiVersion", absl::StrCat(csi::kGroupSnapshotGroup,
-                                                                         "/", group_version)},
-                                             {"kind", "VolumeGroupSnapshot"},
-                                             {"name", Name(group)},
-                                             {"uid", Uid(group)}}})}}},
+           {"ownerReferences",
+            Json::array(
+                {{{"apiVersion", absl::StrCat(objects::kGroupSnapshotGroup, "/", group_version)},
+                  {"kind", "VolumeGroupSnapshot"},
+                  {"name", Name(group)},
+                  {"uid", Uid(group)}}})}}},
          {"spec",
           {{"source", {{"persistentVolumeClaimName", ClaimOf(Text(member, {"volumeHandle"}))}}}}}});
   }
@@ -995,7 +996,7 @@ absl::Status FakeSnapshotCluster::MakeMember(const Json& group, const Json& cont
 
 std::vector<Json> FakeSnapshotCluster::Members(const Json& group, bool all) const {
   std::vector<Json> members;
-  const std::string known = absl::StrCat(csi::kGroupSnapshotGroup, "/", controller_version);
+  const std::string known = absl::StrCat(objects::kGroupSnapshotGroup, "/", controller_version);
   for (const Json& json : api_.All(csi::VolumeSnapshotType())) {
     const auto snapshot = As<VolumeSnapshot>(json);
     if (snapshot.IsMemberOf(Uid(group)) && (all || snapshot.group_owner()->api_version == known)) {
@@ -1292,7 +1293,7 @@ absl::Status FakeSnapshotCluster::SideDeleteGroup(const Json& content) {
     RETURN_IF_ERROR(CheckSecret(content, objects::kGroupDeletionSecretNameAnnotation,
                                 objects::kGroupDeletionSecretNamespaceAnnotation));
     std::set<std::string> ids;
-    for (const csi::GroupMember& member : As<VolumeGroupSnapshotContent>(content).members()) {
+    for (const objects::GroupMember& member : As<VolumeGroupSnapshotContent>(content).members()) {
       ids.insert(member.snapshot_handle);
     }
     if (ids.empty()) {

@@ -3,8 +3,8 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "csi/group_types.h"
 #include "objects/keys.h"
+#include "tests/support/kind_names.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/typed.h"
 
@@ -17,7 +17,7 @@ inline constexpr char kGroupName[] = "velero-db-1";
 inline constexpr char kGroupHandle[] = "group-1";
 
 inline std::string GroupApiVersion(const std::string& version) {
-  return absl::StrCat(csi::kGroupSnapshotGroup, "/", version);
+  return absl::StrCat(objects::kGroupSnapshotGroup, "/", version);
 }
 
 inline Json MakeGroupContentObject(const std::string& version = "v1") {

@@ -5,9 +5,9 @@
 
 #include "absl/strings/escaping.h"
 #include "base/json.h"
-#include "csi/snapshot_types.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_clock.h"
+#include "tests/support/kind_names.h"
 #include "tests/support/snapshot_objects.h"
 #include "tests/support/test_authority.h"
 

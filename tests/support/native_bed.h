@@ -13,10 +13,10 @@
 
 #include "base/random.h"
 #include "csi/environment.h"
-#include "csi/snapshot_types.h"
 #include "k8s/object.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_clock.h"
+#include "tests/support/kind_names.h"
 #include "tests/support/longhorn/engine.h"
 #include "tests/support/longhorn/fake_longhorn.h"
 #include "tests/support/longhorn/kinds.h"

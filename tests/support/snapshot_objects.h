@@ -5,9 +5,9 @@
 
 #include "base/json.h"
 #include "csi/environment.h"
-#include "csi/snapshot_types.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_clock.h"
+#include "tests/support/kind_names.h"
 
 // The objects that actions on volume snapshots meet, as small as they can be.
 namespace csidelta::support {
