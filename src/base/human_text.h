@@ -15,7 +15,7 @@ std::string FormatBytes(int64_t bytes);
 // "1 pack", "2 packs", "0 packs".
 std::string Counted(int64_t count, absl::string_view noun);
 
-// `text` in at most `bytes_max` bytes, not cut inside of a character.
+// The first `bytes_max` bytes, not cut inside a character of UTF-8.
 std::string CutText(absl::string_view text, std::size_t bytes_max);
 
 }  // namespace csidelta

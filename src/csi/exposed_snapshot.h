@@ -63,11 +63,11 @@ struct ExposeRequest {
   std::string source_snapshot;    // VolumeSnapshot
   std::string source_claim = {};  // which one the made claim says it stands for; "": none
   std::string mover_namespace;
-  std::string storage_class;  // of the claim; "" for the source claim's
+  std::string storage_class = {};  // of the claim; "" for the source claim's
   std::map<std::string, std::string> labels;
   std::map<std::string, std::string> annotations = {};  // of the content, beside its own
   // Of what is in the mover's namespace.
-  std::optional<objects::OwnerReference> owner;
+  std::optional<objects::OwnerReference> owner = {};
   bool read_only_many = false;    // the claim's access mode; an error on it falls back to
                                   // ReadWriteOnce, which the content remembers
   bool is_without_claim = false;  // goes no further than to a snapshot that is ready

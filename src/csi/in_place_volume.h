@@ -45,15 +45,15 @@ struct InPlaceRequest {
   std::string mover_namespace;
   std::string target_namespace;
   std::string target_claim;
-  std::string target_uid;     // of the PVC; no other one is written into
-  std::string target_volume;  // the PersistentVolume that it has; no other one is written into
-  std::string transfer;       // NAMESPACE/NAME of the DataDownload
-  std::string transfer_uid;   // its uid
-  std::string upload;         // the DataUpload whose data it is; ""
-  absl::Time consent_before;  // the PVC may take so long to have that uid
-  absl::Time start_before;    // nothing is begun later
+  std::string target_uid = {};     // of the PVC; no other one is written into
+  std::string target_volume = {};  // the PersistentVolume that it has; no other is written into
+  std::string transfer;            // NAMESPACE/NAME of the DataDownload
+  std::string transfer_uid;        // its uid
+  std::string upload = {};         // the DataUpload whose data it is; ""
+  absl::Time consent_before = absl::InfinitePast();  // the PVC may take so long to have that uid
+  absl::Time start_before = absl::InfinitePast();    // nothing is begun later
   // Of what is in the mover's namespace.
-  std::optional<objects::OwnerReference> owner;
+  std::optional<objects::OwnerReference> owner = {};
 };
 
 struct InPlaceVolume {

@@ -33,14 +33,14 @@ struct RestoreRequest {
   std::string mover_namespace;
   std::string target_namespace;
   std::string target_claim;
-  std::string target_uid;             // "" until it was seen first
+  std::string target_uid = {};        // "" until it was seen first
   int64_t size_bytes_least = 0;       // of what is restored; 0 when not known
-  std::string file_system;            // that the volume holds; "": what the target's class says
+  std::string file_system = {};       // that the volume holds; "": what the target's class says
   bool ignore_delay_binding = false;  // do not wait until a Pod uses the target
   bool is_without_claim = false;      // makes no claim `name`
-  std::map<std::string, std::string> labels;
+  std::map<std::string, std::string> labels = {};
   // Of what is in the mover's namespace.
-  std::optional<objects::OwnerReference> owner;
+  std::optional<objects::OwnerReference> owner = {};
 };
 
 struct RestoredVolume {

@@ -3,29 +3,19 @@
 #include <optional>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
 #include "datamover/data_deletion.h"
+#include "datamover/transfer_object.h"
 #include "objects/backup.h"
 #include "objects/client.h"
-#include "objects/event.h"
 #include "objects/keys.h"
 #include "velero/data_reference.h"
 
 namespace csidelta::datamover {
 namespace {
-
-std::optional<objects::OwnerReference> BackupOf(const objects::DataUpload& upload) {
-  for (objects::OwnerReference& owner : upload.owners()) {
-    if (owner.kind == "Backup" && absl::StartsWith(owner.api_version, "velero.io/")) {
-      return std::move(owner);
-    }
-  }
-  return std::nullopt;
-}
 
 // Whether the plugin that made the upload was to mark it when it enters the archive, and has not.
 bool IsMarkAwaited(const objects::DataUpload& upload) {
@@ -44,7 +34,7 @@ absl::StatusOr<absl::Time> ArchiveReconciler::ReconcileOne(const CallContext& ct
     return absl::InfiniteFuture();
   }
   const absl::StatusOr<velero::DataUpload> upload = velero::ParseDataUpload(object);
-  const std::optional<objects::OwnerReference> owner = BackupOf(object);
+  const std::optional<objects::OwnerReference> owner = VeleroOwnerOf(object, "Backup");
   ASSIGN_OR_RETURN(const Backup backup,
                    BackupAsRead(ctx, objects::Backup::Key(upload->namespace_name, owner->name)));
   if (backup.uid != owner->uid) {
@@ -99,7 +89,7 @@ absl::StatusOr<ArchiveReconciler::Backup> ArchiveReconciler::BackupAsRead(
 
 bool ArchiveReconciler::IsConcerned(const objects::DataUpload& object) const {
   const absl::StatusOr<velero::DataUpload> upload = velero::ParseDataUpload(object);
-  const std::optional<objects::OwnerReference> owner = BackupOf(object);
+  const std::optional<objects::OwnerReference> owner = VeleroOwnerOf(object, "Backup");
   if (!upload.ok() || upload->data_mover != velero::kDataMoverName ||
       upload->phase != velero::DataPhase::kCompleted || !owner.has_value()) {
     return false;
@@ -141,12 +131,7 @@ absl::Status ArchiveReconciler::AskToGo(const CallContext& ctx, const objects::D
   const std::string message =
       absl::StrCat(why, ": what was moved can never be restored, and is removed from the bucket");
   CSIDELTA_LOG(kWarn, message, {"namespace", upload.namespace_name}, {"name", upload.name});
-  const absl::Status told = objects::EmitEvent(ctx, env_.api, object, k8s::EventType::kWarning,
-                                               reason, message, kMoverComponent);
-  if (!told.ok()) {
-    CSIDELTA_LOG(kWarn, "the event was not written", {"namespace", upload.namespace_name},
-                 {"name", upload.name}, {"error", std::string(told.message())});
-  }
+  EmitMoverEvent(ctx, env_, object, k8s::EventType::kWarning, reason, message);
   return absl::OkStatus();
 }
 

@@ -8,7 +8,6 @@
 #include "objects/backup.h"
 #include "objects/backup_storage_location.h"
 #include "objects/client.h"
-#include "objects/event.h"
 #include "objects/persistent_volume_claim.h"
 
 namespace csidelta::datamover {
@@ -55,13 +54,7 @@ bool DeletedSnapshots::Has(absl::string_view snapshot_id) const {
   return ids_.contains(snapshot_id);
 }
 
-void DeletedSnapshots::OnObjects(std::vector<objects::DataDeletion> page, bool /*is_first*/) {
-  for (const objects::DataDeletion& deletion : page) {
-    OnChanged(deletion);
-  }
-}
-
-void DeletedSnapshots::OnChanged(const objects::DataDeletion& deletion) {
+void DeletedSnapshots::Note(const objects::DataDeletion& deletion) {
   std::string id = deletion.spec().snapshot_id;
   if (deletion.phase() != objects::DeletionPhase::kCompleted || id.empty()) {
     return;
@@ -78,15 +71,6 @@ void DeletedSnapshots::OnChanged(const objects::DataDeletion& deletion) {
 }
 
 // --- BaseReconciler
-
-csi::Environment BaseReconciler::CsiEnvironment(const CallContext& ctx,
-                                                const csi::BaseOwner& owner) const {
-  return {.api = env_.api,
-          .clock = *ctx.clock,
-          .random = env_.random,
-          .velero_namespace = owner.velero_namespace,
-          .bases = env_.bases};
-}
 
 absl::StatusOr<BaseInfo> BaseReconciler::ReadInfo(const CallContext& ctx,
                                                   const csi::BaseSnapshot& base) {
@@ -107,13 +91,15 @@ absl::StatusOr<BaseInfo> BaseReconciler::ReadInfo(const CallContext& ctx,
                                               owner.velero_namespace, owner.location)));
   }
   if (!KeepsBase(env_.settings, base.driver)) {
-    ASSIGN_OR_RETURN(info.is_kept, csi::NeedsBases(ctx, CsiEnvironment(ctx, owner), base.driver));
+    ASSIGN_OR_RETURN(
+        info.is_kept,
+        csi::NeedsBases(ctx, CsiEnvironmentOf(ctx, env_, owner.velero_namespace), base.driver));
   }
   ASSIGN_OR_RETURN(const objects::ProtectedVolumeStatus status, FindStatus(ctx, owner));
   info.last_good = status.last_good;
   info.deleted_upload = status.deleted_backup.value_or(objects::DeletedBackup()).upload;
   if (info.last_good.has_value() && info.last_good->upload == base.upload) {
-    info.snapshot_is_deleted = deleted_ != nullptr && deleted_->Has(info.last_good->snapshot_id);
+    info.snapshot_is_deleted = deleted_.Has(info.last_good->snapshot_id);
     if (!info.last_good->backup.empty()) {
       ASSIGN_OR_RETURN(
           info.backup_missing_for,
@@ -126,11 +112,9 @@ absl::StatusOr<BaseInfo> BaseReconciler::ReadInfo(const CallContext& ctx,
 
 absl::StatusOr<objects::ProtectedVolumeStatus> BaseReconciler::FindStatus(
     const CallContext& ctx, const csi::BaseOwner& owner) const {
-  if (records_ != nullptr) {
-    // A moment old: only what is newer than a base, or is its own upload's, makes it useless.
-    if (const auto held = records_->Find(owner.velero_namespace, owner.claim_uid, owner.location)) {
-      return held->status;
-    }
+  // A moment old: only what is newer than a base, or is its own upload's, makes it useless.
+  if (const auto held = records_.Find(owner.velero_namespace, owner.claim_uid, owner.location)) {
+    return held->status;
   }
   ASSIGN_OR_RETURN(const auto record, FindRecord(ctx, env_.api, owner));
   return record.has_value() ? record->status() : objects::ProtectedVolumeStatus();
@@ -154,8 +138,9 @@ absl::StatusOr<absl::Time> BaseReconciler::ReconcileOne(
   if (is_being_uploaded) {
     return next;
   }
-  ASSIGN_OR_RETURN(const bool was_dropped,
-                   csi::DropBase(ctx, CsiEnvironment(ctx, owner), base.content_name));
+  ASSIGN_OR_RETURN(
+      const bool was_dropped,
+      csi::DropBase(ctx, CsiEnvironmentOf(ctx, env_, owner.velero_namespace), base.content_name));
   if (!was_dropped) {
     return next;
   }
@@ -175,15 +160,10 @@ void BaseReconciler::ReportDrop(const CallContext& ctx, const csi::BaseSnapshot&
   if (!record.ok() || !record->has_value()) {
     return;
   }
-  const absl::Status told = objects::EmitEvent(
-      ctx, env_.api, **record, k8s::EventType::kNormal, "BaseDropped",
-      absl::StrCat("the base snapshot ", base.content_name, " of PVC ", owner.claim_namespace, "/",
-                   owner.claim, " was dropped: ", text,
-                   "; the next backup of the PVC is a full one, if there is one"),
-      kMoverComponent);
-  if (!told.ok()) {
-    CSIDELTA_LOG(kWarn, "an Event could not be written", {"error", std::string(told.message())});
-  }
+  EmitMoverEvent(ctx, env_, **record, k8s::EventType::kNormal, "BaseDropped",
+                 absl::StrCat("the base snapshot ", base.content_name, " of PVC ",
+                              owner.claim_namespace, "/", owner.claim, " was dropped: ", text,
+                              "; the next backup of the PVC is a full one, if there is one"));
 }
 
 }  // namespace csidelta::datamover

@@ -22,7 +22,6 @@
 #include "datamover/volume_records.h"
 #include "k8s/api_client.h"
 #include "objects/data_deletion.h"
-#include "objects/event_handler.h"
 #include "objects/reconciler.h"
 #include "objects/volume_snapshot.h"
 
@@ -32,18 +31,14 @@ namespace csidelta::datamover {
 inline constexpr absl::Duration kBaseLookedAtEvery = absl::Minutes(10);
 
 // The repository snapshots that DataDeletions have deleted, the newest 5,000 of them; their ids are
-// those of DataUpload::snapshot_id(). Of the informers of any number of namespaces. Thread-safe.
-class DeletedSnapshots : public objects::EventHandler<objects::DataDeletion> {
+// those of DataUpload::snapshot_id(). Of any number of namespaces. Thread-safe.
+class DeletedSnapshots {
  public:
+  // As it is, or was when it was deleted: what it deleted stays so.
+  void Note(const objects::DataDeletion& deletion);
   bool Has(absl::string_view snapshot_id) const;
 
  private:
-  void OnObjects(std::vector<objects::DataDeletion> page, bool is_first) override;
-  void OnListComplete() override {}
-  void OnChanged(const objects::DataDeletion& deletion) override;
-  // What was deleted stays so.
-  void OnDeleted(const objects::DataDeletion& deletion) override { OnChanged(deletion); }
-
   mutable Mutex mutex_;
   std::set<std::string, std::less<>> ids_ ABSL_GUARDED_BY(mutex_);
   std::deque<std::string> in_order_ ABSL_GUARDED_BY(mutex_);
@@ -55,10 +50,9 @@ class DeletedSnapshots : public objects::EventHandler<objects::DataDeletion> {
 // under way, and of other clusters. Says why in the log, and in an Event on the ProtectedVolume.
 class BaseReconciler : public objects::Reconciler<objects::VolumeSnapshotContent> {
  public:
-  // Borrows all; `deleted` null: no deletion is known. `records` null: the API server is asked for
-  // each record.
-  explicit BaseReconciler(const MoverEnvironment& env, const DeletedSnapshots* deleted = nullptr,
-                          const VolumeRecords* records = nullptr)
+  // Borrows all. The API server is asked for records that `records` does not have.
+  BaseReconciler(const MoverEnvironment& env, const DeletedSnapshots& deleted,
+                 const VolumeRecords& records)
       : env_(env), deleted_(deleted), records_(records) {}
 
  private:
@@ -71,11 +65,10 @@ class BaseReconciler : public objects::Reconciler<objects::VolumeSnapshotContent
                                                             const csi::BaseOwner& owner) const;
   void ReportDrop(const CallContext& ctx, const csi::BaseSnapshot& base,
                   BaseUselessness reason) const;
-  csi::Environment CsiEnvironment(const CallContext& ctx, const csi::BaseOwner& owner) const;
 
   const MoverEnvironment& env_;
-  const DeletedSnapshots* const deleted_;
-  const VolumeRecords* const records_;
+  const DeletedSnapshots& deleted_;
+  const VolumeRecords& records_;
   ObjectPresence presence_;
 };
 

@@ -9,11 +9,13 @@
 #include <variant>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "base/crypto.h"
+#include "base/human_text.h"
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "datamover/deletion_queue.h"
@@ -25,7 +27,6 @@
 #include "objects/client.h"
 #include "objects/data_deletion.h"
 #include "objects/data_upload.h"
-#include "objects/event.h"
 #include "objects/keys.h"
 #include "objects/patch.h"
 #include "velero/data_reference.h"
@@ -65,19 +66,14 @@ std::string NameSome(const std::vector<std::string>& names) {
   return text;
 }
 
-// "1 error", "2 errors".
-std::string CountText(int64_t count, absl::string_view noun) {
-  return absl::StrCat(count, " ", noun, count == 1 ? "" : "s");
-}
-
 // Of a check with errors.
 std::string FindingText(const CheckFigures& figures, const std::vector<std::string>& backups) {
-  std::string text = absl::StrCat(CountText(figures.errors, "error"), "; ");
+  std::string text = absl::StrCat(Counted(figures.errors, "error"), "; ");
   if (figures.broken_snapshots == 0) {
     absl::StrAppend(&text, "every backup can be restored");
   } else {
     absl::StrAppend(&text, figures.broken_snapshots, " of ",
-                    CountText(figures.snapshots, "repository snapshot"), " cannot be restored");
+                    Counted(figures.snapshots, "repository snapshot"), " cannot be restored");
   }
   if (!backups.empty()) {
     absl::StrAppend(&text, backups.size() == 1 ? ", backup: " : ", backups: ", NameSome(backups));
@@ -128,7 +124,6 @@ class CheckStep {
   absl::StatusOr<std::set<objects::ForgetItem>> DeletionsOf(const std::string& backup) const;
   absl::StatusOr<absl::Time> TryLater(absl::string_view why, absl::Duration first);
   absl::Status RemoveWorker();
-  void EmitEvent(k8s::EventType type, absl::string_view reason, absl::string_view message) const;
 
   const CallContext& ctx_;
   const MoverEnvironment& env_;
@@ -354,9 +349,11 @@ absl::Status CheckStep::Record(const Verification& next) {
   RETURN_IF_ERROR(objects::Apply(ctx_, env_.api, volume_.key(),
                                  objects::Patch().SetVerification(next), "status"));
   if (!next.finding.empty()) {
-    EmitEvent(k8s::EventType::kWarning, "VerificationFailed", next.finding);
+    EmitMoverEvent(ctx_, env_, volume_, k8s::EventType::kWarning, "VerificationFailed",
+                   next.finding);
   } else if (!before.finding.empty()) {
-    EmitEvent(k8s::EventType::kNormal, "Verified", "what an earlier check found is gone");
+    EmitMoverEvent(ctx_, env_, volume_, k8s::EventType::kNormal, "Verified",
+                   "what an earlier check found is gone");
   }
   CSIDELTA_LOG(kInfo, "repository checked", {"namespace", volume_.namespace_name()},
                {"name", volume_.name()}, {"finding", next.finding});
@@ -387,8 +384,7 @@ absl::StatusOr<std::vector<std::string>> CheckStep::BackupsOf(
 absl::StatusOr<std::vector<objects::DataUpload>> CheckStep::Uploads() const {
   return objects::List<objects::DataUpload>(
       ctx_, env_.api, volume_.namespace_name(),
-      {.label_selector = absl::StrCat(objects::kPvcUidLabel, "=", volume_.spec().pvc_uid),
-       .field_selector = ""});
+      {.label_selector = absl::StrCat(objects::kPvcUidLabel, "=", volume_.spec().pvc_uid)});
 }
 
 absl::Status CheckStep::NoteOrphans(const CheckFigures& figures, Verification& next) const {
@@ -440,8 +436,7 @@ absl::StatusOr<std::set<objects::ForgetItem>> CheckStep::DeletionsOf(
                    objects::List<objects::DataDeletion>(
                        ctx_, env_.api, volume_.namespace_name(),
                        {.label_selector = absl::StrCat(objects::kBackupNameLabel, "=",
-                                                       velero::ValidLabelValue(backup)),
-                        .field_selector = ""}));
+                                                       velero::ValidLabelValue(backup))}));
   std::set<objects::ForgetItem> items;
   for (const objects::DataDeletion& deletion : deletions) {
     const objects::DataDeletionSpec spec = deletion.spec();
@@ -456,7 +451,7 @@ absl::StatusOr<absl::Time> CheckStep::TryLater(absl::string_view why, absl::Dura
   RETURN_IF_ERROR(RemoveWorker());
   const absl::Time again = queue_.Postpone(task_name_, ctx_.clock->Now(), first);
   if (first != kCheckLockedAgain) {
-    EmitEvent(k8s::EventType::kWarning, "CheckFailed", why);
+    EmitMoverEvent(ctx_, env_, volume_, k8s::EventType::kWarning, "CheckFailed", why);
   }
   CSIDELTA_LOG(kWarn, "the repository was not checked", {"namespace", volume_.namespace_name()},
                {"name", volume_.name()}, {"error", std::string(why)});
@@ -464,20 +459,9 @@ absl::StatusOr<absl::Time> CheckStep::TryLater(absl::string_view why, absl::Dura
 }
 
 absl::Status CheckStep::RemoveWorker() {
-  RETURN_IF_ERROR(run_.Remove(ctx_));
-  RETURN_IF_ERROR(run_.RemoveTask(ctx_));
+  RETURN_IF_ERROR(run_.RemoveWithTask(ctx_));
   queue_.Leave(task_name_);
   return absl::OkStatus();
-}
-
-void CheckStep::EmitEvent(k8s::EventType type, absl::string_view reason,
-                          absl::string_view message) const {
-  const absl::Status emitted =
-      objects::EmitEvent(ctx_, env_.api, volume_, type, reason, message, kMoverComponent);
-  if (!emitted.ok()) {
-    CSIDELTA_LOG(kWarn, "the event was not written", {"namespace", volume_.namespace_name()},
-                 {"name", volume_.name()}, {"error", std::string(emitted.message())});
-  }
 }
 
 }  // namespace
@@ -496,36 +480,20 @@ std::optional<absl::Time> CheckDueAt(const ProtectedVolume& volume) {
 
 bool CheckQueue::IsFirst(const std::string& task, absl::Time since, int workers) {
   const MutexLock lock(mutex_);
-  waiting_[task] = since;
-  if (static_cast<int>(running_.size()) >= workers) {
-    return false;
-  }
-  return std::all_of(waiting_.begin(), waiting_.end(), [&](const auto& other) {
-    return std::pair(since, absl::string_view(task)) <=
-           std::pair(other.second, absl::string_view(other.first));
-  });
+  workers_.Wait(task, since);
+  return static_cast<int>(workers_.running()) < workers &&
+         workers_.First(1, since) == std::vector<std::string>{task};
 }
 
 void CheckQueue::NoteRunning(const std::string& task) {
   const MutexLock lock(mutex_);
-  waiting_.erase(task);
-  running_[task] = true;
+  workers_.Run(task);
 }
 
 void CheckQueue::Leave(const std::string& task) {
-  std::string first;
-  {
-    const MutexLock lock(mutex_);
-    const bool was_there = waiting_.erase(task) + running_.erase(task) > 0;
-    const auto oldest = std::min_element(
-        waiting_.begin(), waiting_.end(),
-        [](const auto& left, const auto& right) { return left.second < right.second; });
-    if (was_there && oldest != waiting_.end()) {
-      first = oldest->first;
-    }
-  }
-  if (!first.empty()) {
-    enqueue_(first);
+  const MutexLock lock(mutex_);
+  if (workers_.Leave(task)) {
+    absl::c_for_each(workers_.First(1, absl::InfiniteFuture()), enqueue_);
   }
 }
 
@@ -556,26 +524,16 @@ absl::StatusOr<absl::Time> CheckReconciler::ReconcileOne(const CallContext& ctx,
   return CheckStep(ctx, env_, queue_, may_begin_, volume).Step();
 }
 
-CheckEventHandler::CheckEventHandler(const MoverSettings& settings, CheckQueue& queue,
-                                     EnqueueTable& enqueue_table, k8s::ReconcileLoop& loop)
-    : SubjectEventHandler(kRecordKind, enqueue_table, loop), settings_(settings), queue_(queue) {}
-
-bool CheckEventHandler::Take(const objects::Object& object) {
-  const absl::StatusOr<ProtectedVolume> volume = ProtectedVolume::From(object);
-  return volume.ok() && settings_.checks.percent_per_day > 0 && CheckDueAt(*volume).has_value();
-}
-
-void CheckEventHandler::Leave(const std::string& uid) {
-  const std::string task = TaskNameOf(kRecordKind, uid);
-  queue_.EndPostponing(task);
-  queue_.Leave(task);
-}
-
-absl::Status RemoveCheckLeftovers(const CallContext& ctx, const MoverEnvironment& env,
-                                  const VolumeTask& task) {
-  WorkerRun run(env, task.name());
-  RETURN_IF_ERROR(run.Remove(ctx));
-  return run.RemoveTask(ctx);
+TaskSubjects CheckSubjects(const CheckSettings& settings, CheckQueue& queue) {
+  const auto take = [&settings](const objects::Object& object) {
+    const absl::StatusOr<ProtectedVolume> volume = ProtectedVolume::From(object);
+    return volume.ok() && settings.percent_per_day > 0 && CheckDueAt(*volume).has_value();
+  };
+  return {.kind = kRecordKind, .take = take, .leave = [&queue](const std::string& uid) {
+            const std::string task = TaskNameOf(kRecordKind, uid);
+            queue.EndPostponing(task);
+            queue.Leave(task);
+          }};
 }
 
 }  // namespace csidelta::datamover

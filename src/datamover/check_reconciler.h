@@ -13,7 +13,7 @@
 #include "base/mutex.h"
 #include "datamover/mover_environment.h"
 #include "datamover/task_watch.h"
-#include "k8s/reconcile_loop.h"
+#include "datamover/worker_queue.h"
 #include "objects/protected_volume.h"
 #include "objects/reconciler.h"
 #include "objects/volume_task.h"
@@ -43,7 +43,7 @@ std::optional<absl::Time> CheckDueAt(const objects::ProtectedVolume& volume);
 // is memory only. Thread-safe.
 class CheckQueue {
  public:
-  // `enqueue`: called with the task's name of the one that is first now, without a lock.
+  // `enqueue`: called with the task's name of the one that is first now; must not call back.
   explicit CheckQueue(std::function<void(const std::string& task)> enqueue)
       : enqueue_(std::move(enqueue)) {}
 
@@ -68,8 +68,7 @@ class CheckQueue {
 
   const std::function<void(const std::string& task)> enqueue_;
   mutable Mutex mutex_;
-  std::map<std::string, absl::Time> waiting_ ABSL_GUARDED_BY(mutex_);  // due since
-  std::map<std::string, bool> running_ ABSL_GUARDED_BY(mutex_);
+  WorkerQueue workers_ ABSL_GUARDED_BY(mutex_);  // of tasks, that wait since they are due
   std::map<std::string, Postponed> postponed_ ABSL_GUARDED_BY(mutex_);
 };
 
@@ -98,24 +97,7 @@ class CheckReconciler : public objects::Reconciler<objects::ProtectedVolume> {
   const std::function<bool()> may_begin_;
 };
 
-// All ProtectedVolumes of one Velero namespace: those that are to be checked are known by the name
-// of their tasks.
-class CheckEventHandler : public SubjectEventHandler {
- public:
-  // Borrows all.
-  CheckEventHandler(const MoverSettings& settings, CheckQueue& queue, EnqueueTable& enqueue_table,
-                    k8s::ReconcileLoop& loop);
-
- private:
-  bool Take(const objects::Object& object) override;
-  void Leave(const std::string& uid) override;
-
-  const MoverSettings& settings_;
-  CheckQueue& queue_;
-};
-
-// Removes the task of a check whose record is gone, and its Pod.
-absl::Status RemoveCheckLeftovers(const CallContext& ctx, const MoverEnvironment& env,
-                                  const objects::VolumeTask& task);
+// The ProtectedVolumes that are to be checked; those that are not leave `queue`. Borrows both.
+TaskSubjects CheckSubjects(const CheckSettings& settings, CheckQueue& queue);
 
 }  // namespace csidelta::datamover

@@ -1,8 +1,8 @@
 #include "datamover/deletion_queue.h"
 
 #include <algorithm>
-#include <tuple>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -79,51 +79,33 @@ std::optional<DeletionQueue::Entry> DeletionQueue::EntryOf(const objects::DataDe
 }
 
 void DeletionQueue::Put(const objects::DataDeletion& deletion) {
-  const std::string uid = deletion.uid();
   std::optional<Entry> entry = EntryOf(deletion);
-  std::vector<Name> next;
-  {
-    const MutexLock lock(mutex_);
-    const Entry* const known = Find(uid);
-    if (known != nullptr && known->version > VersionOf(deletion)) {
-      return;
-    }
-    next = NamesOf(entry.has_value() ? Keep(uid, *std::move(entry)) : Erase(uid));
+  const MutexLock lock(mutex_);
+  const auto known = entries_.find(deletion.uid());
+  if (known == entries_.end() || known->second.version <= VersionOf(deletion)) {
+    Replace(deletion.uid(), std::move(entry));
   }
-  EnqueueWaiting(next);
 }
 
 void DeletionQueue::Remove(const std::string& uid) {
-  std::vector<Name> next;
-  {
-    const MutexLock lock(mutex_);
-    next = NamesOf(Erase(uid));
-  }
-  EnqueueWaiting(next);
+  const MutexLock lock(mutex_);
+  Replace(uid, std::nullopt);
 }
 
 bool DeletionQueue::Lead(const std::string& uid) {
-  std::vector<Name> first;
-  {
-    const MutexLock lock(mutex_);
-    const Entry* const entry = Find(uid);
-    if (entry == nullptr) {
-      return false;
-    }
-    if (const auto leader = leaders_.find(entry->repository); leader != leaders_.end()) {
-      return leader->second == uid;
-    }
-    if (leaders_.size() >= workers_max_) {
-      return false;
-    }
-    const std::vector<std::string> next = Next(clock_.Now());
-    if (std::find(next.begin(), next.end(), uid) != next.end()) {
-      leaders_[entry->repository] = uid;
-      return true;
-    }
-    first = NamesOf(next);
+  const absl::Time now = clock_.Now();
+  const MutexLock lock(mutex_);
+  const auto found = entries_.find(uid);
+  if (found == entries_.end() || workers_.Runs(found->second.repository)) {
+    return Leads(uid);
   }
-  EnqueueWaiting(first);
+  const std::string& repository = found->second.repository;
+  Choose(repository, now);  // By the time that has passed.
+  if (repositories_.at(repository).leader == uid && absl::c_linear_search(Next(now), repository)) {
+    workers_.Run(repository);
+    return true;
+  }
+  EnqueueNext(now);
   return false;
 }
 
@@ -141,7 +123,7 @@ std::vector<ForgetItem> DeletionQueue::Batch(const std::string& uid) const {
   if (leader.leads_alone) {
     return items;
   }
-  for (const auto& [created_at, other] : repositories_.at(leader.repository)) {
+  for (const auto& [created_at, other] : repositories_.at(leader.repository).members) {
     const Entry& entry = entries_.at(other);
     if (items.size() < objects::kForgetItemsMax && !entry.leads_alone && entry.earliest <= now &&
         known.insert(entry.item).second) {
@@ -160,7 +142,7 @@ std::vector<DeletionQueue::Name> DeletionQueue::Others(const std::string& uid,
   if (found == entries_.end()) {
     return others;
   }
-  for (const auto& [created_at, other] : repositories_.at(found->second.repository)) {
+  for (const auto& [created_at, other] : repositories_.at(found->second.repository).members) {
     const Entry& entry = entries_.at(other);
     if (other != uid && wanted.contains(entry.item)) {
       others.push_back(entry.name);
@@ -169,111 +151,101 @@ std::vector<DeletionQueue::Name> DeletionQueue::Others(const std::string& uid,
   return others;
 }
 
-DeletionQueue::Entry* DeletionQueue::Find(const std::string& uid) {
-  const auto found = entries_.find(uid);
-  return found == entries_.end() ? nullptr : &found->second;
-}
-
-std::vector<std::string> DeletionQueue::Keep(const std::string& uid, Entry entry) {
-  repositories_[entry.repository].insert({entry.created_at, uid});
-  if (entry.is_in_progress) {
-    leaders_.try_emplace(entry.repository, uid);
+void DeletionQueue::Replace(const std::string& uid, std::optional<Entry> entry) {
+  const absl::Time now = clock_.Now();
+  const bool is_gone = !entry.has_value();
+  const bool led = Leads(uid);
+  Erase(uid, now);
+  if (!is_gone) {
+    Insert(uid, *std::move(entry), now);
   }
-  const bool is_free = !entry.is_in_progress && Release(entry.repository, uid);
-  entries_[uid] = std::move(entry);
-  return is_free ? Next(clock_.Now()) : std::vector<std::string>();
-}
-
-bool DeletionQueue::Release(const std::string& repository, const std::string& uid) {
-  const auto leader = leaders_.find(repository);
-  if (leader == leaders_.end() || leader->second != uid) {
-    return false;
+  if (is_gone || (led && !Leads(uid))) {
+    EnqueueNext(now);
   }
-  leaders_.erase(leader);
-  return true;
 }
 
-std::vector<std::string> DeletionQueue::Erase(const std::string& uid) {
+void DeletionQueue::Erase(const std::string& uid, absl::Time now) {
   const auto found = entries_.find(uid);
   if (found == entries_.end()) {
-    return {};
+    return;
   }
   const Entry entry = std::move(found->second);
   entries_.erase(found);
-  const auto members = repositories_.find(entry.repository);
-  members->second.erase({entry.created_at, uid});
-  const absl::Time now = clock_.Now();
-  std::optional<Leader> successor;
-  if (members->second.empty()) {
-    repositories_.erase(members);
-  } else if (!leaders_.contains(entry.repository)) {
-    successor = LeaderOf(members->second, now);
+  Repository& repository = repositories_.at(entry.repository);
+  repository.members.erase({entry.created_at, uid});
+  if (repository.leader == uid) {
+    workers_.Leave(entry.repository);
   }
-  if (Release(entry.repository, uid)) {
-    return Next(now);
+  Choose(entry.repository, now);
+  if (repository.members.empty()) {
+    repositories_.erase(entry.repository);
   }
-  return successor.has_value() && successor->due_at <= now
-             ? std::vector<std::string>{successor->uid}
-             : std::vector<std::string>{};
 }
 
-std::optional<DeletionQueue::Leader> DeletionQueue::LeaderOf(const std::set<Age>& members,
-                                                             absl::Time now) const {
-  std::optional<Leader> leader;
+void DeletionQueue::Insert(const std::string& uid, Entry entry, absl::Time now) {
+  const std::string name = entry.repository;
+  const bool is_in_progress = entry.is_in_progress;
+  Repository& repository = repositories_[name];
+  repository.members.insert({entry.created_at, uid});
+  entries_[uid] = std::move(entry);
+  if (is_in_progress && !workers_.Runs(name)) {
+    repository.leader = uid;
+    workers_.Run(name);
+  }
+  Choose(name, now);
+}
+
+bool DeletionQueue::Leads(const std::string& uid) const {
+  const auto found = entries_.find(uid);
+  return found != entries_.end() && workers_.Runs(found->second.repository) &&
+         repositories_.at(found->second.repository).leader == uid;
+}
+
+void DeletionQueue::Choose(const std::string& name, absl::Time now) {
+  if (workers_.Runs(name)) {
+    return;
+  }
+  Repository& repository = repositories_.at(name);
+  const std::string* const leader = LeaderOf(repository.members, now);
+  if (leader == nullptr) {
+    workers_.Leave(name);
+    return;
+  }
+  repository.leader = *leader;
+  const Entry& entry = entries_.at(*leader);
+  // A clock that is behind the API server's delays nothing.
+  workers_.Wait(name, std::max(std::min(entry.created_at, now), entry.due_at));
+}
+
+const std::string* DeletionQueue::LeaderOf(const std::set<Age>& members, absl::Time now) const {
+  const std::string* leader = nullptr;
+  absl::Time due_at;
   bool has_oldest = false;  // of those that lead others
   for (const auto& [created_at, uid] : members) {
     const Entry& entry = entries_.at(uid);
     if (entry.is_in_progress) {
-      return Leader{.uid = uid, .due_at = absl::InfinitePast()};
+      return &uid;
     }
     const bool is_on_its_own = entry.leads_alone || entry.is_retried;
     if (entry.earliest > now || (!is_on_its_own && has_oldest)) {
       continue;
     }
     has_oldest = has_oldest || !entry.leads_alone;
-    if (!leader.has_value() || entry.due_at < leader->due_at) {
-      leader = Leader{.uid = uid, .due_at = entry.due_at};
+    if (leader == nullptr || entry.due_at < due_at) {
+      leader = &uid;
+      due_at = entry.due_at;
     }
   }
   return leader;
 }
 
 std::vector<std::string> DeletionQueue::Next(absl::Time now) const {
-  std::vector<std::string> next;
-  if (leaders_.size() >= workers_max_) {
-    return next;
-  }
-  std::vector<std::tuple<absl::Time, absl::Time, std::string>> line;
-  for (const auto& [repository, members] : repositories_) {
-    const std::optional<Leader> leader =
-        leaders_.contains(repository) ? std::nullopt : LeaderOf(members, now);
-    if (leader.has_value() && leader->due_at <= now) {
-      const absl::Time created_at = entries_.at(leader->uid).created_at;
-      line.emplace_back(std::max(created_at, leader->due_at), created_at, leader->uid);
-    }
-  }
-  const std::size_t count = std::min(line.size(), workers_max_ - leaders_.size());
-  std::partial_sort(line.begin(), line.begin() + static_cast<std::ptrdiff_t>(count), line.end());
-  next.reserve(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    next.push_back(std::get<2>(line[i]));
-  }
-  return next;
+  return workers_.First(workers_max_ - std::min(workers_max_, workers_.running()), now);
 }
 
-std::vector<DeletionQueue::Name> DeletionQueue::NamesOf(
-    const std::vector<std::string>& uids) const {
-  std::vector<Name> names;
-  names.reserve(uids.size());
-  for (const std::string& uid : uids) {
-    names.push_back(entries_.at(uid).name);
-  }
-  return names;
-}
-
-void DeletionQueue::EnqueueWaiting(const std::vector<Name>& names) const {
-  for (const Name& name : names) {
-    wake_(name);
+void DeletionQueue::EnqueueNext(absl::Time now) const {
+  for (const std::string& repository : Next(now)) {
+    Enqueue(entries_.at(repositories_.at(repository).leader).name);
   }
 }
 

@@ -15,6 +15,7 @@
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/mutex.h"
+#include "datamover/worker_queue.h"
 #include "objects/data_deletion.h"
 #include "objects/volume_job.h"
 #include "velero/data_reference.h"
@@ -56,7 +57,7 @@ class DeletionQueue {
     friend auto operator<=>(const Name&, const Name&) = default;
   };
 
-  // `wake`: enqueues a DataDeletion; called without a lock. Borrows `clock`.
+  // `wake`: enqueues a DataDeletion; must not call back. Borrows `clock`.
   DeletionQueue(int workers_max, const Clock& clock, std::function<void(const Name&)> wake);
 
   // As an informer delivered it, or as it was just written; an older version is ignored. One that
@@ -92,35 +93,35 @@ class DeletionQueue {
     bool is_retried = false;   // by an operator
   };
   using Age = std::pair<absl::Time, std::string>;  // when it was created, uid
-  struct Leader {
-    std::string uid;
-    absl::Time due_at;
+  struct Repository {
+    std::set<Age> members;  // all entries
+    std::string leader;     // the uid of the one that leads it, or would next; "": none yet
   };
 
   static std::optional<Entry> EntryOf(const objects::DataDeletion& deletion);
-  Entry* Find(const std::string& uid) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Both return who may lead now instead.
-  std::vector<std::string> Keep(const std::string& uid, Entry entry)
+  // Replaces what is known of one; nothing: it is gone. Enqueues those that may lead instead.
+  void Replace(const std::string& uid, std::optional<Entry> entry)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  std::vector<std::string> Erase(const std::string& uid) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // True when the repository had this leader, and has none any more.
-  bool Release(const std::string& repository, const std::string& uid)
+  void Insert(const std::string& uid, Entry entry, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  std::optional<Leader> LeaderOf(const std::set<Age>& members, absl::Time now) const
+  void Erase(const std::string& uid, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whether it leads now.
+  bool Leads(const std::string& uid) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Chooses again which member would lead, unless one does.
+  void Choose(const std::string& name, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  const std::string* LeaderOf(const std::set<Age>& members, absl::Time now) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Who is to lead now, beside those that do.
+  // Which repositories are to have a worker now, beside those that do.
   std::vector<std::string> Next(absl::Time now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  std::vector<Name> NamesOf(const std::vector<std::string>& uids) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void EnqueueWaiting(const std::vector<Name>& names) const;
+  void EnqueueNext(absl::Time now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::size_t workers_max_;
   const Clock& clock_;
   const std::function<void(const Name&)> wake_;
   mutable Mutex mutex_;
-  std::map<std::string, Entry> entries_ ABSL_GUARDED_BY(mutex_);               // by uid
-  std::map<std::string, std::set<Age>> repositories_ ABSL_GUARDED_BY(mutex_);  // of all entries
-  std::map<std::string, std::string> leaders_ ABSL_GUARDED_BY(mutex_);         // uid by repository
+  std::map<std::string, Entry> entries_ ABSL_GUARDED_BY(mutex_);  // by uid
+  std::map<std::string, Repository> repositories_ ABSL_GUARDED_BY(mutex_);
+  WorkerQueue workers_ ABSL_GUARDED_BY(mutex_);  // of repositories
 };
 
 }  // namespace csidelta::datamover

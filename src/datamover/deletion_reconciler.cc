@@ -9,6 +9,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
+#include "base/human_text.h"
 #include "base/log.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
@@ -17,7 +18,6 @@
 #include "datamover/worker_run.h"
 #include "k8s/find.h"
 #include "objects/client.h"
-#include "objects/event.h"
 #include "objects/keys.h"
 #include "objects/patch.h"
 #include "velero/data_reference.h"
@@ -124,7 +124,7 @@ bool NoteFailure(const Failure& failure, objects::DataDeletionStatus& status) {
                      "deletions retry; the last of ",
                      status.attempts, " attempts: ", failure.why);
   }
-  status.message.resize(std::min(status.message.size(), kDeletionMessageBytesMax));
+  status.message = CutText(status.message, kDeletionMessageBytesMax);
   return is_news;
 }
 
@@ -158,7 +158,6 @@ class Deletion {
   absl::StatusOr<absl::Time> Conclude(const VolumeTaskStatus& task);
   absl::StatusOr<absl::Time> TryLater(
       absl::string_view why, objects::DeletionTrouble trouble = objects::DeletionTrouble::kFailed);
-  absl::Status RemoveWorker();
 
   // What the worker was told to remove, or would have been.
   absl::StatusOr<std::vector<ForgetItem>> Items();
@@ -221,8 +220,8 @@ absl::StatusOr<absl::Time> Deletion::AgeOut() {
   if (ctx_.clock->Now() < until) {
     return until;
   }
-  RETURN_IF_ERROR(k8s::IgnoreNotFound(
-      env_.api.Delete(ctx_, object_.key(), {.uid = object_.uid(), .resource_version = ""})));
+  RETURN_IF_ERROR(
+      k8s::IgnoreNotFound(env_.api.Delete(ctx_, object_.key(), {.uid = object_.uid()})));
   return absl::InfiniteFuture();
 }
 
@@ -242,8 +241,8 @@ absl::StatusOr<absl::Time> Deletion::Retry() {
     status_.trouble = objects::DeletionTrouble::kNone;
     status_.trouble_since.reset();
     status_.next_attempt_at.reset();
-    status_.message = absl::StrCat("requested again; before: ", status_.message)
-                          .substr(0, kDeletionMessageBytesMax);
+    status_.message = CutText(absl::StrCat("requested again; before: ", status_.message),
+                              kDeletionMessageBytesMax);
     RETURN_IF_ERROR(Write());
   }
   ASSIGN_OR_RETURN(object_, objects::Apply<objects::DataDeletion>(
@@ -295,7 +294,7 @@ absl::StatusOr<absl::Time> Deletion::Follow() {
                                   ? absl::StrCat("a worker is at it: ", view->status.stage)
                                   : absl::StrCat("the worker starts: ", view->words);
   if (message != status_.message) {
-    status_.message = message.substr(0, kDeletionMessageBytesMax);
+    status_.message = CutText(message, kDeletionMessageBytesMax);
     RETURN_IF_ERROR(Write());
   }
   return view->look_again;
@@ -356,7 +355,7 @@ absl::StatusOr<absl::Time> Deletion::Conclude(const VolumeTaskStatus& task) {
                      NoteDone(message, now, status);
                      return true;
                    }));
-  RETURN_IF_ERROR(RemoveWorker());
+  RETURN_IF_ERROR(run_.RemoveWithTask(ctx_));
   NoteDone(message, now, status_);
   if (others > 0) {
     absl::StrAppend(&status_.message, ", with that of ", others, " other DataDeletions");
@@ -380,7 +379,7 @@ absl::StatusOr<absl::Time> Deletion::TryLater(absl::string_view why,
                     ++status.attempts;
                     return NoteFailure(failure, status);
                   }).status());
-  RETURN_IF_ERROR(RemoveWorker());
+  RETURN_IF_ERROR(run_.RemoveWithTask(ctx_));
   if (trouble != objects::DeletionTrouble::kLocked) {
     status_.locks.clear();
   }
@@ -433,18 +432,8 @@ absl::StatusOr<int> Deletion::ForOthers(
   return count;
 }
 
-absl::Status Deletion::RemoveWorker() {
-  RETURN_IF_ERROR(run_.Remove(ctx_));
-  return run_.RemoveTask(ctx_);
-}
-
 void Deletion::Tell(k8s::EventType type, absl::string_view reason) {
-  const absl::Status told =
-      objects::EmitEvent(ctx_, env_.api, object_, type, reason, status_.message, kMoverComponent);
-  if (!told.ok()) {
-    CSIDELTA_LOG(kWarn, "the event was not written", {"namespace", object_.namespace_name()},
-                 {"name", object_.name()}, {"error", std::string(told.message())});
-  }
+  EmitMoverEvent(ctx_, env_, object_, type, reason, status_.message);
 }
 
 // ABORTED where it changed meanwhile, such as by an operator who retries it.
@@ -479,26 +468,18 @@ bool DeletionReconciler::IsConcerned(const objects::DataDeletion& deletion) cons
   return deletion.phase() != objects::DeletionPhase::kFailed || IsRetried(deletion);
 }
 
-DeletionEventHandler::DeletionEventHandler(DeletionQueue& queue, EnqueueTable& enqueue_table,
-                                           k8s::ReconcileLoop& loop)
-    : SubjectEventHandler(objects::DataDeletion::kKind.kind, enqueue_table, loop), queue_(queue) {}
-
-bool DeletionEventHandler::Take(const objects::Object& object) {
-  const absl::StatusOr<objects::DataDeletion> deletion = objects::DataDeletion::From(object);
-  if (!deletion.ok()) {
-    return false;
-  }
-  queue_.Put(*deletion);
-  return IsOpen(deletion->phase());
-}
-
-void DeletionEventHandler::Leave(const std::string& uid) { queue_.Remove(uid); }
-
-absl::Status RemoveDeletionLeftovers(const CallContext& ctx, const MoverEnvironment& env,
-                                     const objects::VolumeTask& task) {
-  WorkerRun run(env, task.name());
-  RETURN_IF_ERROR(run.Remove(ctx));
-  return run.RemoveTask(ctx);
+TaskSubjects DeletionSubjects(DeletionQueue& queue) {
+  const auto take = [&queue](const objects::Object& object) {
+    const absl::StatusOr<objects::DataDeletion> deletion = objects::DataDeletion::From(object);
+    if (!deletion.ok()) {
+      return false;
+    }
+    queue.Put(*deletion);
+    return IsOpen(deletion->phase());
+  };
+  return {.kind = objects::DataDeletion::kKind.kind,
+          .take = take,
+          .leave = [&queue](const std::string& uid) { queue.Remove(uid); }};
 }
 
 }  // namespace csidelta::datamover

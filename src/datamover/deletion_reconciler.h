@@ -9,7 +9,6 @@
 #include "datamover/deletion_queue.h"
 #include "datamover/mover_environment.h"
 #include "datamover/task_watch.h"
-#include "k8s/reconcile_loop.h"
 #include "objects/data_deletion.h"
 #include "objects/reconciler.h"
 #include "objects/volume_task.h"
@@ -64,21 +63,7 @@ class DeletionReconciler : public objects::Reconciler<objects::DataDeletion> {
   DeletionQueue& queue_;
 };
 
-// All DataDeletions of one Velero namespace.
-class DeletionEventHandler : public SubjectEventHandler {
- public:
-  // Borrows all.
-  DeletionEventHandler(DeletionQueue& queue, EnqueueTable& enqueue_table, k8s::ReconcileLoop& loop);
-
- private:
-  bool Take(const objects::Object& object) override;
-  void Leave(const std::string& uid) override;
-
-  DeletionQueue& queue_;
-};
-
-// Removes the task of a DataDeletion that is gone, and its Pod.
-absl::Status RemoveDeletionLeftovers(const CallContext& ctx, const MoverEnvironment& env,
-                                     const objects::VolumeTask& task);
+// The DataDeletions that are open; all that there are go into `queue`, which is borrowed.
+TaskSubjects DeletionSubjects(DeletionQueue& queue);
 
 }  // namespace csidelta::datamover

@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <utility>
-#include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
@@ -224,11 +222,8 @@ absl::Status DownloadStep::CheckStartBefore() const {
 // Velero makes PVCs while it restores items, and not when it waits for their operations. One whose
 // action failed after the DataDownload was made, because its plugin died, say, never comes.
 absl::Status DownloadStep::CheckTargetMayCome() const {
-  const std::vector<objects::OwnerReference> owners = object_.object().owners();
-  const auto owner = std::find_if(owners.begin(), owners.end(), [](const auto& one) {
-    return one.kind == "Restore" && absl::StartsWith(one.api_version, "velero.io/");
-  });
-  if (owner == owners.end()) {
+  const std::optional<objects::OwnerReference> owner = VeleroOwnerOf(object_.object(), "Restore");
+  if (!owner.has_value()) {
     return absl::OkStatus();
   }
   const auto restore = objects::Find<objects::Object>(
@@ -544,14 +539,8 @@ csi::InPlaceRequest InPlaceLeftover(const MoverEnvironment& env, const std::stri
           .mover_namespace = env.mover_namespace,
           .target_namespace = spec.volume.namespace_name,
           .target_claim = spec.volume.claim,
-          .target_uid = "",
-          .target_volume = "",
           .transfer = absl::StrCat(spec.subject.namespace_name, "/", spec.subject.name),
-          .transfer_uid = spec.subject.uid,
-          .upload = "",
-          .consent_before = absl::InfinitePast(),
-          .start_before = absl::InfinitePast(),
-          .owner = std::nullopt};
+          .transfer_uid = spec.subject.uid};
 }
 
 }  // namespace
@@ -610,11 +599,7 @@ absl::Status RemoveDownloadLeftovers(const CallContext& ctx, const MoverEnvironm
                                       .target_namespace = spec.volume.namespace_name,
                                       .target_claim = spec.volume.claim,
                                       .target_uid = noted(objects::kTargetUidAnnotation),
-                                      .size_bytes_least = 0,
-                                      .file_system = "",
-                                      .ignore_delay_binding = false,
-                                      .labels = LabelsFor(task_name, spec.subject.namespace_name),
-                                      .owner = std::nullopt},
+                                      .labels = LabelsFor(task_name, spec.subject.namespace_name)},
                                      noted(objects::kRestoredVolumeAnnotation));
   };
   return RemoveTransferLeftovers(ctx, env, objects::DataDownload::Type(), task, remove_volume);

@@ -42,8 +42,7 @@ absl::StatusOr<std::string> FindVersion(const CallContext& ctx, k8s::ApiClient& 
   for (const char* const version : objects::kGroupVersions) {
     const k8s::WatchedObjects followed = ManagedGroups(version);
     status = objects::List<objects::VolumeGroupSnapshot>(
-                 ctx, api, followed.type, "",
-                 {.label_selector = followed.label_selector, .field_selector = ""})
+                 ctx, api, followed.type, "", {.label_selector = followed.label_selector})
                  .status();
     if (status.ok()) {
       return version;

@@ -90,18 +90,6 @@ absl::Status CheckValue(absl::string_view key, absl::string_view value) {
 
 }  // namespace
 
-absl::string_view TextOf(LocationSetting::Use use) {
-  switch (use) {
-    case Use::kSupported:
-      return "supported";
-    case Use::kIgnored:
-      return "ignored";
-    case Use::kRejected:
-      break;
-  }
-  return "rejected";
-}
-
 absl::Span<const LocationSetting> LocationSettings() { return kSettings; }
 
 absl::Status CheckLocationSettings(const velero::StorageLocation& location) {

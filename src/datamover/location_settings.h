@@ -16,9 +16,6 @@ struct LocationSetting {
   absl::string_view how;  // for people: docs/data-mover-settings.md has it
 };
 
-// "supported", "ignored", "rejected".
-absl::string_view TextOf(LocationSetting::Use use);
-
 // All that Velero's plugin for AWS takes, and what Velero puts there itself.
 absl::Span<const LocationSetting> LocationSettings();
 

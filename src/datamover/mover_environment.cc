@@ -3,8 +3,10 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/log.h"
 #include "base/status_macros.h"
 #include "objects/client.h"
+#include "objects/event.h"
 #include "objects/keys.h"
 
 namespace csidelta::datamover {
@@ -40,6 +42,26 @@ absl::StatusOr<RepositoryAccess> OpenAccess(const CallContext& ctx, const MoverE
   request.velero_namespaces = env.velero_namespaces;
   k8s::RecentReader api(env.api, env.recent_reads);
   return OpenRepositoryAccess(ctx, api, request, env.secure_random);
+}
+
+csi::Environment CsiEnvironmentOf(const CallContext& ctx, const MoverEnvironment& env,
+                                  const std::string& velero_namespace) {
+  return {.api = env.api,
+          .clock = *ctx.clock,
+          .random = env.random,
+          .velero_namespace = velero_namespace,
+          .bases = env.bases};
+}
+
+void EmitMoverEvent(const CallContext& ctx, const MoverEnvironment& env,
+                    const objects::Object& object, k8s::EventType type, absl::string_view reason,
+                    absl::string_view message) {
+  const absl::Status emitted =
+      objects::EmitEvent(ctx, env.api, object, type, reason, message, kMoverComponent);
+  if (!emitted.ok()) {
+    CSIDELTA_LOG(kWarn, "the event was not written", {"namespace", object.namespace_name()},
+                 {"name", object.name()}, {"error", std::string(emitted.message())});
+  }
 }
 
 absl::StatusOr<std::string> ReadClusterUid(const CallContext& ctx, k8s::ApiClient& api) {

@@ -10,6 +10,7 @@
 #include "base/call_context.h"
 #include "base/random.h"
 #include "csi/base_index.h"
+#include "csi/environment.h"
 #include "csi/exposed_snapshot.h"
 #include "datamover/ended_pods.h"
 #include "datamover/node_slots.h"
@@ -17,6 +18,7 @@
 #include "datamover/running_workers.h"
 #include "datamover/settings.h"
 #include "k8s/api_client.h"
+#include "k8s/event_recorder.h"
 #include "k8s/object_cache.h"
 #include "k8s/recent_reads.h"
 #include "objects/object.h"
@@ -73,6 +75,15 @@ absl::StatusOr<RepositoryAccess> OpenAccess(const CallContext& ctx, const MoverE
                                             RepositoryAccessRequest request);
 // Uploads of one location that begin together read its Secrets once.
 inline constexpr absl::Duration kAccessReadAgain = absl::Seconds(5);
+
+// What code of csi/ works with, for a namespace of Velero. Borrows what `env` and `ctx` do.
+csi::Environment CsiEnvironmentOf(const CallContext& ctx, const MoverEnvironment& env,
+                                  const std::string& velero_namespace);
+
+// An Event of the mover about `object`. One that cannot be written is logged: the object says all.
+void EmitMoverEvent(const CallContext& ctx, const MoverEnvironment& env,
+                    const objects::Object& object, k8s::EventType type, absl::string_view reason,
+                    absl::string_view message);
 
 // What stands for the cluster wherever several share a bucket: the uid of its namespace
 // kube-system.

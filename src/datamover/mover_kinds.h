@@ -13,7 +13,7 @@
 // without an error, each field that a CRD does not declare.
 namespace csidelta::datamover {
 
-// VolumeTask and DataDeletion.
+// VolumeTask, DataDeletion and ProtectedVolume.
 absl::Span<const k8s::ResourceType* const> MoverKinds();
 
 // The CRD of one kind, by its name.

@@ -1,12 +1,13 @@
 #include "datamover/mover_metrics.h"
 
 #include <algorithm>
+#include <array>
 #include <initializer_list>
+#include <iterator>
 #include <optional>
 #include <tuple>
 #include <utility>
 
-#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "base/mutex.h"
@@ -18,8 +19,6 @@ namespace csidelta::datamover {
 namespace {
 
 using Labels = std::initializer_list<std::pair<absl::string_view, absl::string_view>>;
-
-}  // namespace
 
 // Writes one family of samples after the other.
 class MetricsPage {
@@ -55,8 +54,6 @@ class MetricsPage {
   std::string name_;
   std::string text_;
 };
-
-namespace {
 
 // The states of DataDeletions that are told apart.
 absl::string_view StateOf(const DeletionState& deletion) {
@@ -175,76 +172,6 @@ void AddState(absl::Time now, const MoverState& state, MetricsPage& page) {
   AddBases(now, state.bases, page);
 }
 
-// What is said of one volume, of its record.
-struct VolumeFigures {
-  absl::Time created_at = absl::InfinitePast();
-  std::optional<absl::Time> completed_at = {};    // its last good backup
-  std::optional<absl::Time> recovery_point = {};  // that this brings back
-  std::optional<absl::Time> restored_at = {};
-  std::optional<absl::Time> verified_at = {};
-  bool has_finding = false;
-  int64_t orphans = 0;  // repository snapshots
-  int64_t failures = 0;
-  objects::RepositorySize repository = {};
-};
-
-// Velero's namespace, location, namespace and name of the PVC.
-using VolumeLabels = std::tuple<std::string, std::string, std::string, std::string>;
-using VolumeTable = std::map<VolumeLabels, VolumeFigures>;
-
-VolumeFigures FiguresOf(const ProtectedVolumeRecord& record) {
-  const objects::ProtectedVolumeStatus& status = record.status;
-  VolumeFigures figures{.created_at = record.created_at.value_or(absl::InfinitePast()),
-                        .restored_at = status.restored_at,
-                        .failures = status.failures,
-                        .repository = status.repository};
-  if (status.last_good.has_value()) {
-    figures.completed_at = status.last_good->completed_at;
-    figures.recovery_point = status.last_good->taken_at.has_value()
-                                 ? status.last_good->taken_at
-                                 : status.last_good->completed_at;
-  }
-  if (status.verification.has_value()) {
-    figures.verified_at = status.verification->at;
-    figures.has_finding = !status.verification->finding.empty();
-    figures.orphans = status.verification->orphaned_snapshots;
-  }
-  return figures;
-}
-
-// Those whose PVC is there. Where a PVC was made again under its name, the newest record counts.
-VolumeTable VolumesIn(const VolumeRecords& records) {
-  VolumeTable volumes;
-  records.ForEach([&volumes](const ProtectedVolumeRecord& record) {
-    if (record.status.pvc_gone_at.has_value()) {
-      return;
-    }
-    const VolumeFigures figures = FiguresOf(record);
-    VolumeFigures& known = volumes[{record.velero_namespace, record.spec.location,
-                                    record.spec.pvc_namespace, record.spec.pvc}];
-    if (figures.created_at >= known.created_at) {
-      known = figures;
-    }
-  });
-  return volumes;
-}
-
-// `value`: nothing where a volume has no sample.
-void AddVolumeFamily(const VolumeTable& volumes, absl::string_view name, absl::string_view help,
-                     absl::FunctionRef<std::optional<double>(const VolumeFigures&)> value,
-                     MetricsPage& page) {
-  page.Begin(name, "gauge", help);
-  for (const auto& [labels, figures] : volumes) {
-    if (const std::optional<double> sample = value(figures); sample.has_value()) {
-      page.Add({{"velero_namespace", std::get<0>(labels)},
-                {"location", std::get<1>(labels)},
-                {"namespace", std::get<2>(labels)},
-                {"claim", std::get<3>(labels)}},
-               *sample);
-    }
-  }
-}
-
 std::optional<double> SecondsSince(const std::optional<absl::Time>& time, absl::Time now) {
   return time.has_value() ? std::optional(absl::ToDoubleSeconds(now - *time)) : std::nullopt;
 }
@@ -253,73 +180,129 @@ std::optional<double> AsDouble(const std::optional<int64_t>& count) {
   return count.has_value() ? std::optional(static_cast<double>(*count)) : std::nullopt;
 }
 
-void AddBackups(const VolumeTable& volumes, absl::Time now, MetricsPage& page) {
-  AddVolumeFamily(
-      volumes, "last_good_backup_age_seconds",
-      "Time since the volume's newest DataUpload was completed.",
-      [now](const VolumeFigures& figures) { return SecondsSince(figures.completed_at, now); },
-      page);
-  AddVolumeFamily(
-      volumes, "recovery_point_age_seconds",
-      "Time since the VolumeSnapshot of the volume's last good backup was taken; without one, "
-      "since the first backup was requested.",
-      [now](const VolumeFigures& figures) {
-        return SecondsSince(figures.recovery_point.value_or(figures.created_at), now);
-      },
-      page);
-  AddVolumeFamily(
-      volumes, "never_backed_up",
-      "1 for a volume without a good backup: none was completed, or all were deleted; others have "
-      "no "
-      "sample.",
-      [](const VolumeFigures& figures) {
-        return figures.completed_at.has_value() ? std::nullopt : std::optional(1.0);
-      },
-      page);
-  AddVolumeFamily(
-      volumes, "consecutive_failures", "DataUploads that failed since the last good backup.",
-      [](const VolumeFigures& figures) {
-        return std::optional(static_cast<double>(figures.failures));
-      },
-      page);
+// Of a check that was made.
+std::optional<double> OfCheck(const ProtectedVolumeRecord& record,
+                              int64_t (*value)(const objects::Verification& verification)) {
+  const std::optional<objects::Verification>& verification = record.status.verification;
+  return verification.has_value() && verification->at.has_value() ? AsDouble(value(*verification))
+                                                                  : std::nullopt;
 }
 
-void AddChecks(const VolumeTable& volumes, absl::Time now, MetricsPage& page) {
-  AddVolumeFamily(
-      volumes, "last_restore_age_seconds",
-      "Time since the volume's newest DataDownload was completed: each of its blocks was read and "
-      "compared with its hash.",
-      [now](const VolumeFigures& figures) { return SecondsSince(figures.restored_at, now); }, page);
-  AddVolumeFamily(
-      volumes, "verified_age_seconds",
-      "Time since the volume's repository was checked; without a check there is no sample.",
-      [now](const VolumeFigures& figures) { return SecondsSince(figures.verified_at, now); }, page);
-  AddVolumeFamily(
-      volumes, "verification_findings",
-      "1 where the newest check of the volume's repository found damage, 0 where it found none.",
-      [](const VolumeFigures& figures) {
-        return figures.verified_at.has_value() ? std::optional(figures.has_finding ? 1.0 : 0.0)
-                                               : std::nullopt;
-      },
-      page);
-  AddVolumeFamily(
-      volumes, "orphaned_snapshots",
-      "Repository snapshots of the volume whose Backup, DataUpload and DataDeletion are gone, as "
-      "the "
-      "newest check found them.",
-      [](const VolumeFigures& figures) {
-        return figures.verified_at.has_value() ? std::optional(static_cast<double>(figures.orphans))
-                                               : std::nullopt;
-      },
-      page);
-  AddVolumeFamily(
-      volumes, "repository_bytes",
-      "Size of the packs in the volume's repository, as its newest upload left it.",
-      [](const VolumeFigures& figures) { return AsDouble(figures.repository.bytes); }, page);
-  AddVolumeFamily(
-      volumes, "repository_snapshots",
-      "Snapshots in the volume's repository, as its newest upload left it.",
-      [](const VolumeFigures& figures) { return AsDouble(figures.repository.snapshots); }, page);
+// A gauge of each volume, by its record.
+struct VolumeFamily {
+  absl::string_view name;
+  absl::string_view help;
+  // Nothing where the volume has no sample.
+  std::optional<double> (*sample)(const ProtectedVolumeRecord& record, absl::Time now);
+};
+
+constexpr VolumeFamily kVolumeFamilies[] = {
+    {"last_good_backup_age_seconds", "Time since the volume's newest DataUpload was completed.",
+     [](const ProtectedVolumeRecord& record, absl::Time now) {
+       const std::optional<objects::LastGoodBackup>& good = record.status.last_good;
+       return good.has_value() ? SecondsSince(good->completed_at, now) : std::nullopt;
+     }},
+    {"recovery_point_age_seconds",
+     "Time since the VolumeSnapshot of the volume's last good backup was taken; without one, "
+     "since the first backup was requested.",
+     [](const ProtectedVolumeRecord& record, absl::Time now) {
+       const std::optional<objects::LastGoodBackup>& good = record.status.last_good;
+       const std::optional<absl::Time> point =
+           good.has_value() ? good->recovery_point() : std::nullopt;
+       return SecondsSince(point.value_or(record.created_at.value_or(absl::InfinitePast())), now);
+     }},
+    {"never_backed_up",
+     "1 for a volume without a good backup: none was completed, or all were deleted; others have "
+     "no sample.",
+     [](const ProtectedVolumeRecord& record, absl::Time /*now*/) {
+       const std::optional<objects::LastGoodBackup>& good = record.status.last_good;
+       return good.has_value() && good->completed_at.has_value() ? std::nullopt
+                                                                 : std::optional(1.0);
+     }},
+    {"consecutive_failures", "DataUploads that failed since the last good backup.",
+     [](const ProtectedVolumeRecord& record, absl::Time /*now*/) {
+       return AsDouble(record.status.failures);
+     }},
+    {"last_restore_age_seconds",
+     "Time since the volume's newest DataDownload was completed: each of its blocks was read and "
+     "compared with its hash.",
+     [](const ProtectedVolumeRecord& record, absl::Time now) {
+       return SecondsSince(record.status.restored_at, now);
+     }},
+    {"verified_age_seconds",
+     "Time since the volume's repository was checked; without a check there is no sample.",
+     [](const ProtectedVolumeRecord& record, absl::Time now) {
+       const std::optional<objects::Verification>& verification = record.status.verification;
+       return verification.has_value() ? SecondsSince(verification->at, now) : std::nullopt;
+     }},
+    {"verification_findings",
+     "1 where the newest check of the volume's repository found damage, 0 where it found none.",
+     [](const ProtectedVolumeRecord& record, absl::Time /*now*/) {
+       return OfCheck(record, [](const objects::Verification& verification) -> int64_t {
+         return verification.finding.empty() ? 0 : 1;
+       });
+     }},
+    {"orphaned_snapshots",
+     "Repository snapshots of the volume whose Backup, DataUpload and DataDeletion are gone, as "
+     "the newest check found them.",
+     [](const ProtectedVolumeRecord& record, absl::Time /*now*/) {
+       return OfCheck(record, [](const objects::Verification& verification) {
+         return verification.orphaned_snapshots;
+       });
+     }},
+    {"repository_bytes",
+     "Size of the packs in the volume's repository, as its newest upload left it.",
+     [](const ProtectedVolumeRecord& record, absl::Time /*now*/) {
+       return AsDouble(record.status.repository.bytes);
+     }},
+    {"repository_snapshots", "Snapshots in the volume's repository, as its newest upload left it.",
+     [](const ProtectedVolumeRecord& record, absl::Time /*now*/) {
+       return AsDouble(record.status.repository.snapshots);
+     }},
+};
+
+// Of one volume.
+struct VolumeSamples {
+  absl::Time created_at = absl::InfinitePast();                               // its record
+  std::array<std::optional<double>, std::size(kVolumeFamilies)> values = {};  // one of each
+};
+
+// Velero's namespace, location, namespace and name of the PVC.
+using VolumeLabels = std::tuple<std::string, std::string, std::string, std::string>;
+
+// Of those whose PVC is there. Where a PVC was made again under its name, the newest record counts.
+std::map<VolumeLabels, VolumeSamples> SamplesOf(const VolumeRecords& records, absl::Time now) {
+  std::map<VolumeLabels, VolumeSamples> volumes;
+  records.ForEach([&](const ProtectedVolumeRecord& record) {
+    if (record.status.pvc_gone_at.has_value()) {
+      return;
+    }
+    VolumeSamples& samples = volumes[{record.velero_namespace, record.spec.location,
+                                      record.spec.pvc_namespace, record.spec.pvc}];
+    const absl::Time created_at = record.created_at.value_or(absl::InfinitePast());
+    if (created_at < samples.created_at) {
+      return;
+    }
+    samples.created_at = created_at;
+    std::transform(std::begin(kVolumeFamilies), std::end(kVolumeFamilies), samples.values.begin(),
+                   [&](const VolumeFamily& family) { return family.sample(record, now); });
+  });
+  return volumes;
+}
+
+void AddVolumes(const std::map<VolumeLabels, VolumeSamples>& volumes, MetricsPage& page) {
+  for (std::size_t i = 0; i < std::size(kVolumeFamilies); ++i) {
+    page.Begin(kVolumeFamilies[i].name, "gauge", kVolumeFamilies[i].help);
+    for (const auto& [labels, samples] : volumes) {
+      if (samples.values[i].has_value()) {
+        page.Add({{"velero_namespace", std::get<0>(labels)},
+                  {"location", std::get<1>(labels)},
+                  {"namespace", std::get<2>(labels)},
+                  {"claim", std::get<3>(labels)}},
+                 *samples.values[i]);
+      }
+    }
+  }
 }
 
 const std::map<std::string, int64_t>& NoEnds() {
@@ -392,9 +375,9 @@ void MoverMetrics::Count(const DownloadEnd& end) {
 std::string MoverMetrics::Text(absl::Time now, const MoverState& state) const {
   MetricsPage page;
   AddState(now, state, page);
-  const VolumeTable volumes = state.records == nullptr ? VolumeTable() : VolumesIn(*state.records);
-  AddBackups(volumes, now, page);
-  AddChecks(volumes, now, page);
+  AddVolumes(state.records == nullptr ? std::map<VolumeLabels, VolumeSamples>()
+                                      : SamplesOf(*state.records, now),
+             page);
   const MutexLock lock(mutex_);
   page.Begin("key_unconfirmed", "gauge",
              "1 while no copy of the key is confirmed that a location's newest backup needs.");

@@ -40,8 +40,6 @@ struct MoverState {
   csi::BaseCounts bases = {};
 };
 
-class MetricsPage;
-
 // What the mover counts, in the text format of Prometheus. Sums begin with the process, at 0 for
 // each value of their labels, so that an increase is seen from the first on. What is said of a
 // volume comes from its record. Thread-safe.

@@ -22,14 +22,12 @@
 #include "datamover/archive_reconciler.h"
 #include "datamover/base_reconciler.h"
 #include "datamover/check_reconciler.h"
-#include "datamover/claim_reconciler.h"
-#include "datamover/content_reconciler.h"
 #include "datamover/deletion_queue.h"
 #include "datamover/deletion_reconciler.h"
 #include "datamover/download_reconciler.h"
 #include "datamover/entry_cache.h"
-#include "datamover/group_reconciler.h"
 #include "datamover/group_windows.h"
+#include "datamover/leftover_reconcilers.h"
 #include "datamover/mover_environment.h"
 #include "datamover/mover_kinds.h"
 #include "datamover/mover_metrics.h"
@@ -69,12 +67,6 @@ constexpr int kOneAfterTheOther = 1;
 // How often what is needed at the start is asked for again.
 constexpr absl::Duration kStartAgainAfter = absl::Seconds(2);
 
-// What the mover makes for its transfers, by their task's name.
-k8s::WatchedObjects MadeForTasks(const k8s::ResourceType& type, const std::string& namespace_name) {
-  return {
-      .type = type, .namespace_name = namespace_name, .label_selector = objects::kMoverTaskLabel};
-}
-
 // All rooms of the service, wired. Each informer has a thread, each loop several that work.
 class Service {
  public:
@@ -93,7 +85,7 @@ class Service {
   // Objects of Velero that wait for their admissions.
   void WatchTransfers(const char* queue, const k8s::ResourceType& type,
                       const std::string& velero_namespace, k8s::Reconciler& reconciler,
-                      TransferEventHandler::Reader read);
+                      TransferReader read);
 
   // `follower` hands what `informer` delivers to `loop`, if it is not the loop. `queue`: for the
   // metrics. Several may have the same, one in each namespace.
@@ -108,7 +100,6 @@ class Service {
   // DataUploads, for what becomes of them when they are over.
   void AddArchives(k8s::Informer& uploads);
   MoverState State() const;
-  std::map<std::string, k8s::QueueFigures> Queues() const;
 
   // Whether all objects that tasks are done for are known.
   bool IsSynced() const;
@@ -123,7 +114,6 @@ class Service {
   MoverMetrics metrics_;
   VolumeRecords records_;
   VolumeRecordWriter record_writer_;
-  VolumeRecordWriter::DeletionHandler deletion_handler_;
   std::deque<VolumeRecords::Handler> record_handlers_;
   TransferScheduler scheduler_;
   EnqueueTable enqueue_table_;
@@ -144,6 +134,7 @@ class Service {
   EntryCache<VolumeTask, std::string> task_entries_;  // stems
   PodEventHandler pod_handler_;
   DeletedSnapshots deleted_snapshots_;
+  objects::NotingEventHandler<objects::DataDeletion> deletion_noter_;
   BaseReconciler bases_;
   k8s::ReconcileLoop base_loop_;
   GroupReconciler groups_;
@@ -151,12 +142,10 @@ class Service {
   EnqueueingEventHandler<objects::VolumeSnapshot> snapshot_handler_;
   EnqueueingEventHandler<objects::PersistentVolumeClaim> claim_handler_;
   std::deque<k8s::ReconcileLoop> transfer_loops_;
-  std::deque<TransferEventHandler> transfer_handlers_;
   std::deque<k8s::ReconcileLoop> deletion_loops_;
   std::deque<k8s::ReconcileLoop> archive_loops_;
-  std::deque<DeletionEventHandler> deletion_handlers_;
   std::deque<k8s::ReconcileLoop> check_loops_;
-  std::deque<CheckEventHandler> check_handlers_;
+  std::deque<SubjectEventHandler> subject_handlers_;
   std::deque<EntryCache<objects::DataDeletion, DeletionState>> deletion_entries_;
   std::deque<k8s::Informer> informers_;
   std::vector<std::pair<std::string, k8s::ReconcileLoop*>> loops_;  // by queue
@@ -172,11 +161,10 @@ Service::Service(k8s::ApiClient& api, k8s::ObjectCache& cache, csi::BaseIndex& b
       records_(velero_namespaces.size(),
                [this](const VolumeRecordKey& key) { record_writer_.Enqueue(key); }),
       record_writer_(
-          env_, records_, RulesOf(env_.settings),
+          env_, records_,
           {.leads = Leads(),
            .is_synced = [this] { return TransfersAreKnown() && records_.is_synced(); },
            .is_deleted = [this](absl::string_view id) { return deleted_snapshots_.Has(id); }}),
-      deletion_handler_(record_writer_),
       scheduler_(
           LimitsOf(env_.settings), Clock::Real(),
           [this] { return Leads()() && TransfersAreKnown(); },
@@ -197,25 +185,25 @@ Service::Service(k8s::ApiClient& api, k8s::ObjectCache& cache, csi::BaseIndex& b
       check_queue_([this](const std::string& task) { enqueue_table_.Enqueue(task); }),
       checks_(env_, check_queue_, [this] { return MayCheck(); }),
       archives_(env_),
-      tasks_(env_, enqueue_table_, [this] { return IsSynced(); },
-             {{TaskKind::kUpload, RemoveUploadLeftovers},
-              {TaskKind::kDownload, RemoveDownloadLeftovers},
-              {TaskKind::kForget, RemoveDeletionLeftovers},
-              {TaskKind::kCheck, RemoveCheckLeftovers}}),
-      task_loop_({.type = VolumeTask::Type(),
-                  .namespace_name = env_.mover_namespace,
-                  .label_selector = ""},
-                 tasks_, Leads(), Clock::Real(), concurrent_),
+      tasks_(env_, enqueue_table_, [this] { return IsSynced(); }),
+      task_loop_({.type = VolumeTask::Type(), .namespace_name = env_.mover_namespace}, tasks_,
+                 Leads(), Clock::Real(), concurrent_),
       claims_(env_),
-      claim_loop_(ClaimsOfTasks(env_.mover_namespace), claims_, Leads(), Clock::Real()),
+      claim_loop_(MadeForTasks(objects::PersistentVolumeClaim::Type(), env_.mover_namespace),
+                  claims_, Leads(), Clock::Real()),
       contents_(env_, enqueue_table_, {velero_namespaces.begin(), velero_namespaces.end()},
                 [this] { return IsSynced(); }),
-      content_loop_(ExposedContents(), contents_, Leads(), Clock::Real(), kOneAfterTheOther),
+      content_loop_(MadeForTasks(objects::VolumeSnapshotContent::Type(), ""), contents_, Leads(),
+                    Clock::Real(), kOneAfterTheOther),
       group_windows_({velero_namespaces.begin(), velero_namespaces.end()}, Clock::Real().Now(),
                      Leads()),
       task_entries_([](const VolumeTask& task) { return task.name(); }, task_loop_),
       pod_handler_(enqueue_table_, &cache_, *env_.ended_pods, *env_.running),
-      bases_(env_, &deleted_snapshots_, &records_),
+      deletion_noter_([this](const objects::DataDeletion& deletion) {
+        deleted_snapshots_.Note(deletion);
+        record_writer_.Note(deletion);  // asks the one before it
+      }),
+      bases_(env_, deleted_snapshots_, records_),
       base_loop_(csi::BaseContents(), bases_, Leads(), Clock::Real(), kOneAfterTheOther),
       groups_(env_),
       group_loop_(GroupMemberContents(), groups_, Leads(), Clock::Real(), kOneAfterTheOther),
@@ -224,21 +212,20 @@ Service::Service(k8s::ApiClient& api, k8s::ObjectCache& cache, csi::BaseIndex& b
   Work("bases", Uncached(csi::BaseContents()), base_loop_, base_loop_);
   informers_.back().Add(bases);
   Work("groups", Uncached(GroupMemberContents()), group_loop_, group_loop_);
-  Work("tasks",
-       Cached({.type = VolumeTask::Type(),
-               .namespace_name = env_.mover_namespace,
-               .label_selector = ""}),
+  Work("tasks", Cached({.type = VolumeTask::Type(), .namespace_name = env_.mover_namespace}),
        task_entries_, task_loop_);
-  Work("contents", Cached(ExposedContents()), content_loop_, content_loop_);
+  Work("contents", Cached(MadeForTasks(objects::VolumeSnapshotContent::Type(), "")), content_loop_,
+       content_loop_);
   Cached(MadeForTasks(objects::Pod::Type(), env_.mover_namespace)).Add(pod_handler_);
   Cached(MadeForTasks(objects::VolumeSnapshot::Type(), env_.mover_namespace))
       .Add(snapshot_handler_);
-  Work("claims", Cached(ClaimsOfTasks(env_.mover_namespace)), claim_handler_, claim_loop_);
+  Work("claims", Cached(MadeForTasks(objects::PersistentVolumeClaim::Type(), env_.mover_namespace)),
+       claim_handler_, claim_loop_);
   informers_.back().Add(claim_loop_);
   Cached(csi::SourceSnapshots());
   for (const k8s::ResourceType* type :
        {&objects::StorageClass::Type(), &objects::VolumeSnapshotClass::Type()}) {
-    Cached({.type = *type, .namespace_name = "", .label_selector = ""});
+    Cached({.type = *type});
   }
   for (const std::string& velero_namespace : velero_namespaces) {
     WatchTransfers("uploads", objects::DataUpload::Type(), velero_namespace, uploads_,
@@ -320,17 +307,16 @@ std::function<bool()> Service::Leads() const {
 
 void Service::WatchTransfers(const char* queue, const k8s::ResourceType& type,
                              const std::string& velero_namespace, k8s::Reconciler& reconciler,
-                             TransferEventHandler::Reader read) {
-  const k8s::WatchedObjects objects{
-      .type = type, .namespace_name = velero_namespace, .label_selector = ""};
+                             TransferReader read) {
+  const k8s::WatchedObjects objects{.type = type, .namespace_name = velero_namespace};
   k8s::ReconcileLoop& loop = transfer_loops_.emplace_back(objects, reconciler, Leads(),
                                                           Clock::Real(), concurrent_, &cache_);
   const auto is_to_be_moved = objects::FilterOf<objects::DataTransfer>(
       [](const objects::DataTransfer& transfer) { return IsToBeMoved(transfer); });
-  Work(
-      queue, Cached(objects, is_to_be_moved),
-      transfer_handlers_.emplace_back(type.kind, std::move(read), scheduler_, enqueue_table_, loop),
-      loop);
+  Work(queue, Cached(objects, is_to_be_moved),
+       subject_handlers_.emplace_back(TransferSubjects(type.kind, std::move(read), scheduler_),
+                                      enqueue_table_, loop),
+       loop);
 }
 
 void Service::Work(const char* queue, k8s::Informer& informer, k8s::ObjectEventHandler& handler,
@@ -341,28 +327,28 @@ void Service::Work(const char* queue, k8s::Informer& informer, k8s::ObjectEventH
 
 void Service::WatchDeletions(const std::string& velero_namespace) {
   const k8s::WatchedObjects objects{.type = objects::DataDeletion::Type(),
-                                    .namespace_name = velero_namespace,
-                                    .label_selector = ""};
+                                    .namespace_name = velero_namespace};
   k8s::ReconcileLoop& loop = deletion_loops_.emplace_back(
       objects, deletions_, Leads(), Clock::Real(), kOneAfterTheOther, &cache_);
   Work("deletions", Cached(objects),
        deletion_entries_.emplace_back(
-           DeletionStateOf, deletion_handlers_.emplace_back(deletion_queue_, enqueue_table_, loop)),
+           DeletionStateOf,
+           subject_handlers_.emplace_back(DeletionSubjects(deletion_queue_), enqueue_table_, loop)),
        loop);
-  informers_.back().Add(deleted_snapshots_);
-  informers_.back().Add(deletion_handler_);  // asks the one before it
+  informers_.back().Add(deletion_noter_);
 }
 
 void Service::WatchRecords(const std::string& velero_namespace) {
   const k8s::WatchedObjects objects{.type = objects::ProtectedVolume::Type(),
-                                    .namespace_name = velero_namespace,
-                                    .label_selector = ""};
+                                    .namespace_name = velero_namespace};
   k8s::ReconcileLoop& loop =
       check_loops_.emplace_back(objects, checks_, Leads(), Clock::Real(), kOneAfterTheOther);
   k8s::Informer& informer = Uncached(objects);
   informer.Add(record_handlers_.emplace_back(records_, velero_namespace));
   Work("checks", informer,
-       check_handlers_.emplace_back(env_.settings, check_queue_, enqueue_table_, loop), loop);
+       subject_handlers_.emplace_back(CheckSubjects(env_.settings.checks, check_queue_),
+                                      enqueue_table_, loop),
+       loop);
 }
 
 bool Service::MayCheck() const {
@@ -398,20 +384,14 @@ MoverState Service::State() const {
       task_names.begin(), task_names.end(),
       [this](const std::string& task_name) { return !enqueue_table_.Has(task_name); });
   state.groups = group_windows_.figures();
-  state.queues = Queues();
+  for (const auto& [queue, loop] : loops_) {
+    state.queues[queue] += loop->figures();
+  }
   state.records = &records_;
   if (env_.bases != nullptr) {
     state.bases = env_.bases->counts();
   }
   return state;
-}
-
-std::map<std::string, k8s::QueueFigures> Service::Queues() const {
-  std::map<std::string, k8s::QueueFigures> queues;
-  for (const auto& [queue, loop] : loops_) {
-    queues[queue] += loop->figures();
-  }
-  return queues;
 }
 
 bool Service::IsSynced() const {

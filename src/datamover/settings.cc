@@ -58,9 +58,9 @@ void ReadName(JsonSection& section, const std::string& key, std::string& out) {
                [](absl::string_view text) { return !text.empty() && text.size() <= 253; });
 }
 
-void ReadCount(JsonSection& section, const std::string& key, int& out) {
+void ReadCount(JsonSection& section, const std::string& key, int64_t most, int& out) {
   int64_t count = out;
-  section.Number(key, 1, kTransfersMax, count);
+  section.Number(key, 1, most, count);
   out = static_cast<int>(count);
 }
 
@@ -136,19 +136,15 @@ void ReadDuration(JsonSection& section, const std::string& key, absl::Duration l
   }
 }
 
-void ReadRecords(JsonSection& section, MoverSettings& out) {
-  section.Inner("records", [&out](JsonSection& records) {
-    ReadDuration(records, "keepAfterPvc", absl::ZeroDuration(), absl::Hours(8760),
-                 "a duration from 0s to 8760h, such as \"720h\"", out.record_kept_after_pvc);
-    ReadDuration(records, "staleAfter", absl::Hours(1), absl::Hours(8760),
-                 "a duration from 1h to 8760h, such as \"48h\"", out.backup_stale_after);
-  });
+void ReadRecords(JsonSection& section, RecordSettings& out) {
+  ReadDuration(section, "keepAfterPvc", absl::ZeroDuration(), absl::Hours(8760),
+               "a duration from 0s to 8760h, such as \"720h\"", out.keep_after_pvc);
+  ReadDuration(section, "staleAfter", absl::Hours(1), absl::Hours(8760),
+               "a duration from 1h to 8760h, such as \"48h\"", out.stale_after);
 }
 
 void ReadDeletions(JsonSection& section, DeletionSettings& out) {
-  int64_t workers = out.workers_max;
-  section.Number("workers", 1, kDeletionWorkersMax, workers);
-  out.workers_max = static_cast<int>(workers);
+  ReadCount(section, "workers", kDeletionWorkersMax, out.workers_max);
   ReadDuration(section, "giveUpAfter", absl::Hours(1), absl::Hours(8760),
                "a duration from 1h to 8760h, such as \"168h\"", out.give_up_after);
 }
@@ -169,7 +165,7 @@ void ReadChecks(JsonSection& section, CheckSettings& out) {
   int64_t percent = out.percent_per_day;
   section.Number("percentPerDay", 0, 100, percent);
   out.percent_per_day = static_cast<int>(percent);
-  ReadCount(section, "workers", out.workers);
+  ReadCount(section, "workers", kTransfersMax, out.workers);
 }
 
 void ReadAll(JsonSection& section, MoverSettings& out) {
@@ -182,9 +178,9 @@ void ReadAll(JsonSection& section, MoverSettings& out) {
                [](absl::string_view text) { return engine::ParseOnFallback(text).has_value(); });
   out.on_fallback = engine::ParseOnFallback(on_fallback).value_or(out.on_fallback);
   section.Inner("limits", [&out](JsonSection& limits) {
-    ReadCount(limits, "total", out.transfers_max);
-    ReadCount(limits, "perNode", out.transfers_per_node_max);
-    ReadCount(limits, "perNamespace", out.transfers_per_namespace_max);
+    ReadCount(limits, "total", kTransfersMax, out.transfers_max);
+    ReadCount(limits, "perNode", kTransfersMax, out.transfers_per_node_max);
+    ReadCount(limits, "perNamespace", kTransfersMax, out.transfers_per_namespace_max);
   });
   section.Inner("restore", [&out](JsonSection& restore) {
     restore.Flag("ignoreDelayBinding", out.ignore_delay_binding);
@@ -194,11 +190,11 @@ void ReadAll(JsonSection& section, MoverSettings& out) {
     StorageClassSettings& settings = out.storage_classes[name];
     ReadName(one, "intermediateClass", settings.intermediate_class);
     one.Flag("readOnlyMany", settings.read_only_many);
-    ReadCount(one, "limit", settings.transfers_max);
+    ReadCount(one, "limit", kTransfersMax, settings.transfers_max);
     ReadSelector(one, settings.node_selector);
   });
   section.Sections("backupStorageLocations", [&out](const std::string& name, JsonSection& one) {
-    ReadCount(one, "limit", out.locations[name].transfers_max);
+    ReadCount(one, "limit", kTransfersMax, out.locations[name].transfers_max);
   });
   section.Sections("drivers", [&out](const std::string& name, JsonSection& one) {
     bool keep_base = true;
@@ -215,7 +211,7 @@ void ReadAll(JsonSection& section, MoverSettings& out) {
                 [&out](JsonSection& deletions) { ReadDeletions(deletions, out.deletions); });
   section.Inner("checks", [&out](JsonSection& checks) { ReadChecks(checks, out.checks); });
   section.Inner("worker", [&out](JsonSection& worker) { ReadWorker(worker, out.worker); });
-  ReadRecords(section, out);
+  section.Inner("records", [&out](JsonSection& records) { ReadRecords(records, out.records); });
 }
 
 }  // namespace

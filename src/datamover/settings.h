@@ -76,6 +76,12 @@ struct CheckSettings {
   int64_t parts() const { return (100 + percent_per_day - 1) / percent_per_day; }
 };
 
+// When a ProtectedVolume needs a next step, and when it goes.
+struct RecordSettings {
+  absl::Duration keep_after_pvc = absl::Hours(720);  // how long a record outlives its PVC
+  absl::Duration stale_after = absl::Hours(48);      // how old the last good backup may be
+};
+
 // What the data mover is to do: `config.json` in the ConfigMap csi-delta-mover of its namespace.
 // deploy/chart/files/settings.schema.json is its schema, docs/data-mover-settings.md says what each
 // key means. A value.
@@ -96,8 +102,7 @@ struct MoverSettings {
   DeletionSettings deletions;
   CheckSettings checks;
   WorkerSettings worker;
-  absl::Duration record_kept_after_pvc = absl::Hours(720);  // a ProtectedVolume
-  absl::Duration backup_stale_after = absl::Hours(48);      // the record says so from then on
+  RecordSettings records;
 };
 
 // Reads the text of config.json; "" and "{}" are the defaults. INVALID_ARGUMENT naming key, value

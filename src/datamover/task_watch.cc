@@ -8,6 +8,9 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
+#include "datamover/download_reconciler.h"
+#include "datamover/upload_reconciler.h"
+#include "datamover/worker_run.h"
 #include "k8s/cached_client.h"
 #include "objects/client.h"
 
@@ -98,11 +101,11 @@ void SubjectEventHandler::OnChanged(const objects::Object& object) {
 }
 
 bool SubjectEventHandler::Note(const objects::Object& object) {
-  if (!Take(object)) {
+  if (!subjects_.take(object)) {
     return false;
   }
   if (uids_.insert(object.uid()).second) {
-    enqueue_table_.Put(TaskNameOf(kind_, object.uid()),
+    enqueue_table_.Put(TaskNameOf(subjects_.kind, object.uid()),
                        [this, space = object.namespace_name(), name = object.name()] {
                          loop_.Enqueue(space, name);
                        });
@@ -112,29 +115,35 @@ bool SubjectEventHandler::Note(const objects::Object& object) {
 
 void SubjectEventHandler::Forget(const std::string& uid) {
   if (uids_.erase(uid) > 0) {
-    enqueue_table_.Remove(TaskNameOf(kind_, uid));
-    Leave(uid);
+    enqueue_table_.Remove(TaskNameOf(subjects_.kind, uid));
+    subjects_.leave(uid);
   }
 }
 
-bool TransferEventHandler::Take(const objects::Object& object) {
-  std::optional<QueuedTransfer> transfer = read_(object);
-  if (!transfer.has_value()) {
-    return false;
-  }
-  scheduler_.Put(*std::move(transfer));
-  return true;
+TaskSubjects TransferSubjects(std::string kind, TransferReader read, TransferScheduler& scheduler) {
+  const auto take = [&scheduler, read = std::move(read)](const objects::Object& object) {
+    std::optional<QueuedTransfer> transfer = read(object);
+    if (!transfer.has_value()) {
+      return false;
+    }
+    scheduler.Put(*std::move(transfer));
+    return true;
+  };
+  return {.kind = std::move(kind), .take = take, .leave = [&scheduler](const std::string& uid) {
+            scheduler.Remove(uid);
+          }};
 }
 
-void TransferEventHandler::Leave(const std::string& uid) { scheduler_.Remove(uid); }
-
-TaskReconciler::TaskReconciler(const MoverEnvironment& env, const EnqueueTable& enqueue_table,
-                               std::function<bool()> is_synced,
-                               std::map<TaskKind, Remover> removers)
-    : env_(env),
-      enqueue_table_(enqueue_table),
-      is_synced_(std::move(is_synced)),
-      removers_(std::move(removers)) {}
+absl::Status RemoveLeftovers(const CallContext& ctx, const MoverEnvironment& env,
+                             const VolumeTask& task) {
+  const absl::StatusOr<VolumeTaskSpec> spec = task.spec();
+  if (spec.ok() && spec->kind == TaskKind::kUpload) {
+    return RemoveUploadLeftovers(ctx, env, task);
+  }
+  return spec.ok() && spec->kind == TaskKind::kDownload
+             ? RemoveDownloadLeftovers(ctx, env, task)
+             : WorkerRun(env, task.name()).RemoveWithTask(ctx);
+}
 
 absl::StatusOr<absl::Time> TaskReconciler::ReconcileOne(const CallContext& ctx,
                                                         const VolumeTask& task) {
@@ -151,10 +160,6 @@ absl::StatusOr<absl::Time> TaskReconciler::ReconcileOne(const CallContext& ctx,
     TellUnserved(task, spec);
     return later;
   }
-  const auto remover = removers_.find(spec.kind);
-  if (remover == removers_.end()) {
-    return later;
-  }
   // Its transfer's last look may have removed it since the watch told of it.
   k8s::CachedReader reader(env_.api, env_.cache);
   ASSIGN_OR_RETURN(const std::optional<VolumeTask> now,
@@ -162,7 +167,7 @@ absl::StatusOr<absl::Time> TaskReconciler::ReconcileOne(const CallContext& ctx,
   if (!now.has_value()) {
     return absl::InfiniteFuture();
   }
-  RETURN_IF_ERROR(remover->second(ctx, env_, *now));
+  RETURN_IF_ERROR(RemoveLeftovers(ctx, env_, *now));
   return later;
 }
 

@@ -67,7 +67,6 @@ class EnqueueingEventHandler : public objects::EventHandler<Kind> {
       enqueue_table_.Enqueue(object.name());
     }
   }
-  void OnListComplete() override {}
   void OnChanged(const Kind& object) override {
     if (cache_ == nullptr || !cache_->IsOwnWrite(object.key())) {
       enqueue_table_.Enqueue(object.name());
@@ -99,19 +98,25 @@ class PodEventHandler : public EnqueueingEventHandler<objects::Pod> {
   std::set<std::string> listed_;  // of a list that is not whole yet
 };
 
-// All objects of one kind in one Velero namespace: those that are managed and not over are in the
-// table of stems; all go on to the loop that moves them.
+// The objects of one kind that tasks are done for.
+struct TaskSubjects {
+  std::string kind;  // for TaskNameOf()
+  // Whether an object is managed and not over; told of it whenever something of it changed.
+  std::function<bool(const objects::Object& object)> take;
+  // One that was taken is over, or gone.
+  std::function<void(const std::string& uid)> leave;
+};
+
+// All objects of one kind in one Velero namespace: those that are taken are in the table of tasks;
+// all go on to the loop that moves them.
 class SubjectEventHandler : public objects::EventHandler<objects::Object> {
  public:
-  // Borrows both. `kind`: for TaskNameOf().
-  SubjectEventHandler(std::string kind, EnqueueTable& enqueue_table, k8s::ReconcileLoop& loop)
-      : EventHandler(&loop), kind_(std::move(kind)), enqueue_table_(enqueue_table), loop_(loop) {}
-
- protected:
-  // Whether the object is managed and not over; told of it whenever something of it changed.
-  virtual bool Take(const objects::Object& object) = 0;
-  // One that was taken is over, or gone.
-  virtual void Leave(const std::string& /*uid*/) {}
+  // Borrows the table and the loop.
+  SubjectEventHandler(TaskSubjects subjects, EnqueueTable& enqueue_table, k8s::ReconcileLoop& loop)
+      : EventHandler(&loop),
+        subjects_(std::move(subjects)),
+        enqueue_table_(enqueue_table),
+        loop_(loop) {}
 
  private:
   void OnObjects(std::vector<objects::Object> page, bool is_first) override;
@@ -121,33 +126,23 @@ class SubjectEventHandler : public objects::EventHandler<objects::Object> {
   bool Note(const objects::Object& object);
   void Forget(const std::string& uid);
 
-  const std::string kind_;
+  const TaskSubjects subjects_;
   EnqueueTable& enqueue_table_;
   k8s::ReconcileLoop& loop_;
   std::set<std::string> uids_;    // that were taken
   std::set<std::string> listed_;  // those of a list that is not whole yet
 };
 
-// Objects of transfers: the scheduler hears of them, too, and of those that are over.
-class TransferEventHandler : public SubjectEventHandler {
- public:
-  // What an object says to the scheduler; nothing for one that is over, or not managed.
-  using Reader = std::function<std::optional<QueuedTransfer>(const objects::Object& object)>;
+// What an object says to the scheduler; nothing for one that is over, or not managed.
+using TransferReader = std::function<std::optional<QueuedTransfer>(const objects::Object& object)>;
 
-  // Borrows the scheduler, the table and the loop.
-  TransferEventHandler(std::string kind, Reader read, TransferScheduler& scheduler,
-                       EnqueueTable& enqueue_table, k8s::ReconcileLoop& loop)
-      : SubjectEventHandler(std::move(kind), enqueue_table, loop),
-        read_(std::move(read)),
-        scheduler_(scheduler) {}
+// Objects of transfers: the scheduler, which is borrowed, hears of them and of those that are over.
+TaskSubjects TransferSubjects(std::string kind, TransferReader read, TransferScheduler& scheduler);
 
- private:
-  bool Take(const objects::Object& object) override;
-  void Leave(const std::string& uid) override;
-
-  const Reader read_;
-  TransferScheduler& scheduler_;
-};
+// Removes what is left of a task, and the task. That of a transfer stays until the transfer is over
+// or gone; the caller knows that of others.
+absl::Status RemoveLeftovers(const CallContext& ctx, const MoverEnvironment& env,
+                             const VolumeTask& task);
 
 // Looks at VolumeTasks: how far they are is noted, and the objects they are done for are enqueued;
 // those of no object are removed with all that was made for them. A task whose namespace is not
@@ -155,15 +150,10 @@ class TransferEventHandler : public SubjectEventHandler {
 // read.
 class TaskReconciler : public objects::Reconciler<VolumeTask> {
  public:
-  // Removes what is left of a task when the object it was done for is over or gone; else does
-  // nothing.
-  using Remover = std::function<absl::Status(const CallContext&, const MoverEnvironment&,
-                                             const VolumeTask& task)>;
-
-  // `is_synced`: whether all objects that tasks are done for are known. Tasks of a kind without
-  // remover stay. Borrows the others.
+  // `is_synced`: whether all objects that tasks are done for are known. Borrows the others.
   TaskReconciler(const MoverEnvironment& env, const EnqueueTable& enqueue_table,
-                 std::function<bool()> is_synced, std::map<TaskKind, Remover> removers);
+                 std::function<bool()> is_synced)
+      : env_(env), enqueue_table_(enqueue_table), is_synced_(std::move(is_synced)) {}
 
  private:
   absl::StatusOr<absl::Time> ReconcileOne(const CallContext& ctx, const VolumeTask& task) override;
@@ -172,7 +162,6 @@ class TaskReconciler : public objects::Reconciler<VolumeTask> {
   const MoverEnvironment& env_;
   const EnqueueTable& enqueue_table_;
   const std::function<bool()> is_synced_;
-  const std::map<TaskKind, Remover> removers_;
   Mutex mutex_;
   std::set<std::string> told_ ABSL_GUARDED_BY(mutex_);  // names of tasks; few
 };

@@ -1,10 +1,10 @@
 #include "datamover/transfer_object.h"
 
-#include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "base/human_text.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "objects/client.h"
@@ -13,15 +13,6 @@ namespace csidelta::datamover {
 namespace {
 
 constexpr std::size_t kMessageBytesMax = 2048;
-
-// Not cut inside of a character.
-std::string Cut(absl::string_view text) {
-  std::size_t end = std::min(text.size(), kMessageBytesMax);
-  while (end > 0 && end < text.size() && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) {
-    --end;
-  }
-  return std::string(text.substr(0, end));
-}
 
 }  // namespace
 
@@ -45,13 +36,13 @@ void TransferObject::SetPhase(velero::DataPhase phase) {
 }
 
 void TransferObject::SetMessage(absl::string_view message) {
-  if (const std::string cut = Cut(message); cut != object_.message()) {
+  if (const std::string cut = CutText(message, kMessageBytesMax); cut != object_.message()) {
     object_.SetMessage(cut);
   }
 }
 
 void TransferObject::SetAnnotation(absl::string_view key, absl::string_view value) {
-  object_.SetAnnotation(key, Cut(value));
+  object_.SetAnnotation(key, CutText(value, kMessageBytesMax));
 }
 
 void TransferObject::SetTime(absl::string_view key, absl::Time time) {
@@ -83,13 +74,18 @@ absl::Status TransferObject::Write(const CallContext& ctx, k8s::ApiClient& api) 
   return absl::OkStatus();
 }
 
-std::string OwningBackupOf(const objects::DataTransfer& upload) {
-  for (const objects::OwnerReference& owner : upload.owners()) {
-    if (owner.kind == "Backup" && absl::StartsWith(owner.api_version, "velero.io/")) {
-      return owner.name;
+std::optional<objects::OwnerReference> VeleroOwnerOf(const objects::DataTransfer& transfer,
+                                                     absl::string_view kind) {
+  for (objects::OwnerReference& owner : transfer.owners()) {
+    if (owner.kind == kind && absl::StartsWith(owner.api_version, "velero.io/")) {
+      return std::move(owner);
     }
   }
-  return "";
+  return std::nullopt;
+}
+
+std::string OwningBackupOf(const objects::DataTransfer& upload) {
+  return VeleroOwnerOf(upload, "Backup").value_or(objects::OwnerReference()).name;
 }
 
 }  // namespace csidelta::datamover

@@ -56,6 +56,10 @@ class TransferObject {
   objects::DataTransfer object_;
 };
 
+// The object of Velero that owns a transfer, a "Backup" or a "Restore"; nothing where none does.
+std::optional<objects::OwnerReference> VeleroOwnerOf(const objects::DataTransfer& transfer,
+                                                     absl::string_view kind);
+
 // The name of the Backup that owns a DataUpload; "" where none does.
 std::string OwningBackupOf(const objects::DataTransfer& upload);
 

@@ -5,11 +5,26 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/enum_names.h"
 
 namespace csidelta::datamover {
 namespace {
 
 constexpr int kQuarter = 4;
+
+constexpr EnumNames<WaitReason, kWaitReasons> kReasonNames = {
+    {{WaitReason::kNext, "next"},
+     {WaitReason::kTotal, "total"},
+     {WaitReason::kRestores, "restores"},
+     {WaitReason::kNamespace, "namespace"},
+     {WaitReason::kStorageClass, "storage-class"},
+     {WaitReason::kLocation, "location"},
+     {WaitReason::kVolume, "volume"},
+     {WaitReason::kUploadWindow, "upload-window"},
+     {WaitReason::kPaused, "paused"},
+     {WaitReason::kPrerequisite, "prerequisite"},
+     {WaitReason::kRefused, "refused"},
+     {WaitReason::kOther, "other"}}};
 
 template <typename Limits>
 bool IsFull(const Limits& limits, const std::map<std::string, int>& admitted,
@@ -52,35 +67,7 @@ TransferLimits LimitsOf(const MoverSettings& settings) {
   return limits;
 }
 
-std::string ToString(WaitReason reason) {
-  switch (reason) {
-    case WaitReason::kNext:
-      return "next";
-    case WaitReason::kTotal:
-      return "total";
-    case WaitReason::kRestores:
-      return "restores";
-    case WaitReason::kNamespace:
-      return "namespace";
-    case WaitReason::kStorageClass:
-      return "storage-class";
-    case WaitReason::kLocation:
-      return "location";
-    case WaitReason::kVolume:
-      return "volume";
-    case WaitReason::kUploadWindow:
-      return "upload-window";
-    case WaitReason::kPaused:
-      return "paused";
-    case WaitReason::kPrerequisite:
-      return "prerequisite";
-    case WaitReason::kRefused:
-      return "refused";
-    case WaitReason::kOther:
-      break;
-  }
-  return "other";
-}
+std::string ToString(WaitReason reason) { return EnumName(kReasonNames, reason); }
 
 int RestoresMaxBesideUploads(int total) {
   return std::max(1, total - std::max(1, total / kQuarter));
@@ -425,9 +412,6 @@ WaitReason TransferQueue::WhyWaits(absl::string_view uid, absl::Time now) const 
 
 std::map<WaitReason, int> TransferQueue::CountWaiting(absl::Time now) const {
   std::map<WaitReason, int> counts;
-  for (int reason = 0; reason < kWaitReasons; ++reason) {
-    counts[static_cast<WaitReason>(reason)] = 0;
-  }
   for (const auto& [uid, entry] : transfers_) {
     if (!entry.is_admitted()) {
       ++counts[WhyWaits(uid, now)];

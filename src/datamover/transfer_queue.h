@@ -1,11 +1,11 @@
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <set>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "absl/strings/string_view.h"
@@ -122,7 +122,7 @@ class TransferQueue {
   std::string ReasonOf(absl::string_view uid, absl::Time now) const;
   // The same to be counted.
   WaitReason WhyWaits(absl::string_view uid, absl::Time now) const;
-  // How many wait for what; each reason is there. Looks at every transfer.
+  // How many wait for what; no reason has 0. Looks at every transfer.
   std::map<WaitReason, int> CountWaiting(absl::Time now) const;
   const TransferLimits& limits() const { return limits_; }
 
@@ -145,10 +145,7 @@ class TransferQueue {
   struct Rank {
     absl::Time last_backup, created_at;
     std::string name, uid;
-    bool operator<(const Rank& other) const {
-      return std::tie(last_backup, created_at, name, uid) <
-             std::tie(other.last_backup, other.created_at, other.name, other.uid);
-    }
+    std::strong_ordering operator<=>(const Rank&) const = default;
   };
   // The first transfer of a namespace in a lane.
   struct Head {
@@ -156,10 +153,7 @@ class TransferQueue {
     int64_t served = 0;
     Rank first;
     std::string volume_namespace;
-    bool operator<(const Head& other) const {
-      return std::tie(admitted, served, first, volume_namespace) <
-             std::tie(other.admitted, other.served, other.first, other.volume_namespace);
-    }
+    std::strong_ordering operator<=>(const Head&) const = default;
   };
   struct Lane {
     std::map<std::string, std::set<Rank>> queued;  // by namespace; none is empty

@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <set>
@@ -22,11 +23,10 @@
 #include "csi/exposed_snapshot.h"
 #include "csi/moved_group.h"
 #include "csi/owned_content.h"
-#include "datamover/deletion_reconciler.h"
-#include "datamover/download_reconciler.h"
 #include "datamover/keyring.h"
+#include "datamover/mover_kinds.h"
+#include "datamover/task_watch.h"
 #include "datamover/transfer_object.h"
-#include "datamover/upload_reconciler.h"
 #include "datamover/volume_task.h"
 #include "incremental/listing_failure.h"
 #include "k8s/find.h"
@@ -142,6 +142,10 @@ class Planner {
   absl::StatusOr<std::vector<Kind>> List(const k8s::ResourceType& type, absl::string_view space,
                                          const std::string& label_selector = "");
 
+  // Those of all Veleros that are asked for.
+  template <typename Kind>
+  absl::StatusOr<std::vector<Kind>> ListAsked(const k8s::ResourceType& type = Kind::Type());
+
   // Managed DataUploads and DataDownloads.
   absl::StatusOr<std::vector<objects::DataTransfer>> Transfers(const k8s::ResourceType& type);
 
@@ -251,27 +255,31 @@ template <typename Kind>
 absl::StatusOr<std::vector<Kind>> Planner::List(const k8s::ResourceType& type,
                                                 absl::string_view space,
                                                 const std::string& label_selector) {
-  absl::StatusOr<std::vector<Kind>> list = objects::List<Kind>(
-      ctx_, env_.api, type, space, {.label_selector = label_selector, .field_selector = ""});
+  absl::StatusOr<std::vector<Kind>> list =
+      objects::List<Kind>(ctx_, env_.api, type, space, {.label_selector = label_selector});
   if (absl::IsNotFound(list.status())) {
     return std::vector<Kind>();  // The kind is not served any more.
   }
   return list;
 }
 
+template <typename Kind>
+absl::StatusOr<std::vector<Kind>> Planner::ListAsked(const k8s::ResourceType& type) {
+  std::vector<Kind> all;
+  for (const std::string& space : request_.velero_namespaces) {
+    ASSIGN_OR_RETURN(std::vector<Kind> some, List<Kind>(type, space));
+    std::move(some.begin(), some.end(), std::back_inserter(all));
+  }
+  return all;
+}
+
 absl::StatusOr<std::vector<objects::DataTransfer>> Planner::Transfers(
     const k8s::ResourceType& type) {
-  std::vector<objects::DataTransfer> own;
-  for (const std::string& space : request_.velero_namespaces) {
-    ASSIGN_OR_RETURN(std::vector<objects::DataTransfer> all,
-                     List<objects::DataTransfer>(type, space));
-    for (objects::DataTransfer& transfer : all) {
-      if (transfer.data_mover() == velero::kDataMoverName) {
-        own.push_back(std::move(transfer));
-      }
-    }
-  }
-  return own;
+  ASSIGN_OR_RETURN(std::vector<objects::DataTransfer> all, ListAsked<objects::DataTransfer>(type));
+  std::erase_if(all, [](const objects::DataTransfer& transfer) {
+    return transfer.data_mover() != velero::kDataMoverName;
+  });
+  return all;
 }
 
 UninstallItem Planner::ItemOf(const k8s::ResourceType& type, const objects::Object& object,
@@ -317,13 +325,11 @@ absl::Status Planner::LookForRunning() {
       }
     }
   }
-  for (const std::string& space : request_.velero_namespaces) {
-    ASSIGN_OR_RETURN(const std::vector<objects::DataDeletion> deletions,
-                     List<objects::DataDeletion>(objects::DataDeletion::Type(), space));
-    for (const objects::DataDeletion& deletion : deletions) {
-      if (deletion.phase() == objects::DeletionPhase::kInProgress) {
-        plan_.running.push_back(ItemOf(objects::DataDeletion::Type(), deletion, "InProgress"));
-      }
+  ASSIGN_OR_RETURN(const std::vector<objects::DataDeletion> deletions,
+                   ListAsked<objects::DataDeletion>());
+  for (const objects::DataDeletion& deletion : deletions) {
+    if (deletion.phase() == objects::DeletionPhase::kInProgress) {
+      plan_.running.push_back(ItemOf(objects::DataDeletion::Type(), deletion, "InProgress"));
     }
   }
   return absl::OkStatus();
@@ -335,31 +341,27 @@ void Planner::AddObject(const k8s::ResourceType& type, const objects::Object& ob
   Add(
       ItemOf(type, object, std::move(text)),
       [&api = env_.api, key, uid = object.uid()](const CallContext& ctx) {
-        return k8s::IgnoreNotFound(api.Delete(ctx, key, {.uid = uid, .resource_version = ""}));
+        return k8s::IgnoreNotFound(api.Delete(ctx, key, {.uid = uid}));
       },
       key);
 }
 
 absl::Status Planner::PlanDeletions() {
-  for (const std::string& space : request_.velero_namespaces) {
-    ASSIGN_OR_RETURN(const std::vector<objects::DataDeletion> deletions,
-                     List<objects::DataDeletion>(objects::DataDeletion::Type(), space));
-    for (const objects::DataDeletion& deletion : deletions) {
-      const bool is_done = deletion.phase() == objects::DeletionPhase::kCompleted;
-      AddObject(objects::DataDeletion::Type(), deletion,
-                is_done || !request_.keep_data ? "" : "is not done: its data stays in the bucket");
-    }
+  ASSIGN_OR_RETURN(const std::vector<objects::DataDeletion> deletions,
+                   ListAsked<objects::DataDeletion>());
+  for (const objects::DataDeletion& deletion : deletions) {
+    const bool is_done = deletion.phase() == objects::DeletionPhase::kCompleted;
+    AddObject(objects::DataDeletion::Type(), deletion,
+              is_done || !request_.keep_data ? "" : "is not done: its data stays in the bucket");
   }
   return absl::OkStatus();
 }
 
 absl::Status Planner::PlanRecords() {
-  for (const std::string& space : request_.velero_namespaces) {
-    ASSIGN_OR_RETURN(const std::vector<objects::ProtectedVolume> records,
-                     List<objects::ProtectedVolume>(objects::ProtectedVolume::Type(), space));
-    for (const objects::ProtectedVolume& record : records) {
-      AddObject(objects::ProtectedVolume::Type(), record, "");
-    }
+  ASSIGN_OR_RETURN(const std::vector<objects::ProtectedVolume> records,
+                   ListAsked<objects::ProtectedVolume>());
+  for (const objects::ProtectedVolume& record : records) {
+    AddObject(objects::ProtectedVolume::Type(), record);
   }
   return absl::OkStatus();
 }
@@ -415,9 +417,7 @@ absl::Status Planner::DropItsSnapshot(const CallContext& ctx, const MoverEnviron
                               .source_namespace = upload->source_namespace,
                               .source_snapshot = upload->volume_snapshot,
                               .mover_namespace = env.mover_namespace,
-                              .storage_class = "",
-                              .labels = LabelsFor(task_name, upload->namespace_name),
-                              .owner = std::nullopt},
+                              .labels = LabelsFor(task_name, upload->namespace_name)},
                              csi::SnapshotAction::kDelete);
 }
 
@@ -438,14 +438,9 @@ absl::Status Planner::PlanTasks() {
     if (!IsAskedFor(task)) {
       continue;
     }
-    const absl::StatusOr<VolumeTaskSpec> spec = task.spec();
-    auto* remove = &RemoveDeletionLeftovers;
-    if (spec.ok() && spec->kind != TaskKind::kForget && spec->kind != TaskKind::kCheck) {
-      remove = spec->kind == TaskKind::kUpload ? &RemoveUploadLeftovers : &RemoveDownloadLeftovers;
-    }
     Add(
         ItemOf(objects::VolumeTask::Type(), task),
-        [&env = env_, task, remove](const CallContext& ctx) { return remove(ctx, env, task); },
+        [&env = env_, task](const CallContext& ctx) { return RemoveLeftovers(ctx, env, task); },
         objects::VolumeTask::Key(env_.mover_namespace, task.name()));
   }
   for (const k8s::ResourceType* type :
@@ -516,11 +511,7 @@ absl::Status Planner::DropContent(const CallContext& ctx, const MoverEnvironment
   if (csi::MovedGroupOf(*content).empty()) {
     return absl::OkStatus();
   }
-  const csi::Environment csi_env{.api = env.api,
-                                 .clock = *ctx.clock,
-                                 .random = env.random,
-                                 .velero_namespace = env.mover_namespace};
-  return csi::FinalizeMovedGroup(ctx, csi_env, *content);
+  return csi::FinalizeMovedGroup(ctx, CsiEnvironmentOf(ctx, env, env.mover_namespace), *content);
 }
 
 absl::Status Planner::PlanRest() {
@@ -541,13 +532,10 @@ absl::Status Planner::PlanRest() {
 }
 
 absl::Status Planner::PlanData() {
-  for (const std::string& space : request_.velero_namespaces) {
-    ASSIGN_OR_RETURN(
-        const std::vector<objects::BackupStorageLocation> locations,
-        List<objects::BackupStorageLocation>(objects::BackupStorageLocation::Type(), space));
-    for (const objects::BackupStorageLocation& object : locations) {
-      PlanDataOf(object);
-    }
+  ASSIGN_OR_RETURN(const std::vector<objects::BackupStorageLocation> locations,
+                   ListAsked<objects::BackupStorageLocation>());
+  for (const objects::BackupStorageLocation& object : locations) {
+    PlanDataOf(object);
   }
   return absl::OkStatus();
 }
@@ -684,7 +672,7 @@ absl::Status Planner::DropKeys(const CallContext& ctx, k8s::ApiClient& api,
     return absl::FailedPreconditionError(
         absl::StrCat(Counted(left.objects, "object"), " still there that need it"));
   }
-  return k8s::IgnoreNotFound(api.Delete(ctx, key, {.uid = uid, .resource_version = ""}));
+  return k8s::IgnoreNotFound(api.Delete(ctx, key, {.uid = uid}));
 }
 
 absl::Status Planner::NoteWhatStays() {
@@ -729,14 +717,11 @@ absl::Status Planner::NoteWhatStays() {
       break;
     }
   }
-  for (const k8s::ResourceType* type :
-       {&objects::VolumeTask::Type(), &objects::DataDeletion::Type(),
-        &objects::ProtectedVolume::Type()}) {
-    const absl::Status served =
-        env_.api.List(ctx_, *type, "", {.label_selector = "", .field_selector = ""}).status();
+  for (const k8s::ResourceType* type : MoverKinds()) {
+    const absl::Status served = env_.api.List(ctx_, *type, "", {}).status();
     if (!absl::IsNotFound(served)) {
       RETURN_IF_ERROR(served);
-      const std::string name = absl::StrCat(type->plural, ".", type->group);
+      const std::string name = DefinitionOf(*type).name;
       plan_.stays.push_back({.kind = "CustomResourceDefinition",
                              .name = name,
                              .text = absl::StrCat("kubectl delete crd ", name)});

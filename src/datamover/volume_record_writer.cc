@@ -4,6 +4,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/human_text.h"
 #include "base/log.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
@@ -31,14 +32,6 @@ constexpr std::size_t kModeBytesMax = 63;
 constexpr std::size_t kFailedMax = 1000;
 constexpr absl::Duration kSyncedAskedEvery = absl::Milliseconds(500);
 constexpr absl::Duration kIdleMax = absl::Minutes(1);
-
-std::string CutText(absl::string_view text, std::size_t bytes_max) {
-  std::size_t end = std::min(text.size(), bytes_max);
-  while (end > 0 && end < text.size() && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) {
-    --end;
-  }
-  return std::string(text.substr(0, end));
-}
 
 // As a record keeps it.
 absl::Time WholeSeconds(absl::Time time) {
@@ -115,8 +108,8 @@ absl::Duration FirstLookOf(const VolumeRecordKey& key) {
 }  // namespace
 
 VolumeRecordWriter::VolumeRecordWriter(const MoverEnvironment& env, VolumeRecords& records,
-                                       RecordRules rules, Seams seams)
-    : env_(env), records_(records), rules_(rules), seams_(std::move(seams)) {}
+                                       Seams seams)
+    : env_(env), records_(records), rules_(env.settings.records), seams_(std::move(seams)) {}
 
 template <typename Change>
 void VolumeRecordWriter::NoteChange(const VolumeRecordKey& key, const Change& change) {
@@ -198,13 +191,6 @@ void VolumeRecordWriter::Note(const objects::DataDeletion& deletion) {
   const absl::StatusOr<velero::DataReference> data = velero::ParseDataReference(spec.snapshot_id);
   if (data.ok() && spec.upload.empty()) {
     Enqueue(KeyOf(deletion.namespace_name(), data->claim_uid, spec.location));
-  }
-}
-
-void VolumeRecordWriter::DeletionHandler::OnObjects(std::vector<objects::DataDeletion> page,
-                                                    bool /*is_first*/) {
-  for (const objects::DataDeletion& deletion : page) {
-    writer_.Note(deletion);
   }
 }
 
@@ -442,7 +428,7 @@ objects::Patch VolumeRecordWriter::Merge(const News& news, ProtectedVolumeRecord
 }
 
 bool VolumeRecordWriter::IsDeleted(const LastGoodBackup& backup) const {
-  return seams_.is_deleted && seams_.is_deleted(backup.snapshot_id);
+  return seams_.is_deleted(backup.snapshot_id);
 }
 
 void VolumeRecordWriter::DropDeleted(const ProtectedVolumeRecord& record, News& news) const {
@@ -497,8 +483,7 @@ absl::StatusOr<std::optional<LastGoodBackup>> VolumeRecordWriter::NewestLeft(
       const std::vector<objects::DataUpload> uploads,
       objects::List<objects::DataUpload>(
           ctx, env_.api, record.velero_namespace,
-          {.label_selector = absl::StrCat(objects::kPvcUidLabel, "=", record.spec.pvc_uid),
-           .field_selector = ""}));
+          {.label_selector = absl::StrCat(objects::kPvcUidLabel, "=", record.spec.pvc_uid)}));
   std::map<EndKey, LastGoodBackup, std::greater<>> left;  // the newest first
   for (const objects::DataUpload& object : uploads) {
     const absl::StatusOr<velero::DataUpload> upload = velero::ParseDataUpload(object);

@@ -21,7 +21,6 @@
 #include "objects/data_deletion.h"
 #include "objects/data_download.h"
 #include "objects/data_upload.h"
-#include "objects/event_handler.h"
 #include "objects/patch.h"
 #include "objects/protected_volume.h"
 
@@ -45,7 +44,7 @@ inline constexpr absl::Duration kRecordPvcEvery = absl::Hours(1);
 //                                           DataUploads that there are and whose Backup is there,
 //                                           or none
 //   each hour ----------------------------> the PVC is read; a record whose PVC is gone says so,
-//                                           and is deleted after RecordRules::keep_after_pvc. The
+//                                           and is deleted after RecordSettings::keep_after_pvc. The
 //                                           Backup is read: one that was missed for
 //                                           kMissingGracePeriod counts as deleted
 //
@@ -59,28 +58,13 @@ class VolumeRecordWriter {
   struct Seams {
     std::function<bool()> leads;      // whether this process may write
     std::function<bool()> is_synced;  // whether all DataUploads and records are known
-    // Whether a repository snapshot, as DataUpload::snapshot_id() has it, was deleted; may be
-    // empty. What it says of one that was noted is known.
-    std::function<bool(absl::string_view snapshot_id)> is_deleted = {};
-  };
-
-  // The event handler of DataDeletions, for their informers. Borrows `writer`.
-  class DeletionHandler : public objects::EventHandler<objects::DataDeletion> {
-   public:
-    explicit DeletionHandler(VolumeRecordWriter& writer) : writer_(writer) {}
-
-   private:
-    void OnObjects(std::vector<objects::DataDeletion> page, bool is_first) override;
-    void OnListComplete() override {}
-    void OnChanged(const objects::DataDeletion& deletion) override { writer_.Note(deletion); }
-    void OnDeleted(const objects::DataDeletion& deletion) override { writer_.Note(deletion); }
-
-    VolumeRecordWriter& writer_;
+    // Whether a repository snapshot, as DataUpload::snapshot_id() has it, was deleted. What it says
+    // of one that was noted is known.
+    std::function<bool(absl::string_view snapshot_id)> is_deleted;
   };
 
   // Borrows `env` and `records`.
-  VolumeRecordWriter(const MoverEnvironment& env, VolumeRecords& records, RecordRules rules,
-                     Seams seams);
+  VolumeRecordWriter(const MoverEnvironment& env, VolumeRecords& records, Seams seams);
 
   // As it was seen, in any order and any number of times.
   void Note(const objects::DataUpload& upload);
@@ -158,7 +142,7 @@ class VolumeRecordWriter {
 
   const MoverEnvironment& env_;
   VolumeRecords& records_;
-  const RecordRules rules_;
+  const RecordSettings& rules_;
   const Seams seams_;
   ObjectPresence presence_;  // of Backups; of the thread that writes
   Mutex mutex_;

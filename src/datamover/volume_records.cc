@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "base/human_text.h"
 #include "base/rfc3339.h"
 
 namespace csidelta::datamover {
@@ -12,11 +13,7 @@ namespace {
 constexpr std::size_t kCauseBytesMax = 200;
 
 std::string CauseOf(absl::string_view text) {
-  std::size_t end = std::min(text.size(), kCauseBytesMax);
-  while (end > 0 && end < text.size() && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) {
-    --end;
-  }
-  return absl::StrCat(text.substr(0, end), end < text.size() ? "..." : "");
+  return absl::StrCat(CutText(text, kCauseBytesMax), text.size() > kCauseBytesMax ? "..." : "");
 }
 
 // Before what else is to be said of a volume without a good backup.
@@ -57,12 +54,7 @@ ProtectedVolumeRecord ReadProtectedVolume(const objects::ProtectedVolume& object
           .status = object.status()};
 }
 
-RecordRules RulesOf(const MoverSettings& settings) {
-  return {.keep_after_pvc = settings.record_kept_after_pvc,
-          .stale_after = settings.backup_stale_after};
-}
-
-std::string NextStepOf(const ProtectedVolumeRecord& record, const RecordRules& rules,
+std::string NextStepOf(const ProtectedVolumeRecord& record, const RecordSettings& rules,
                        absl::Time now) {
   const objects::ProtectedVolumeStatus& status = record.status;
   if (status.pvc_gone_at.has_value()) {
@@ -89,9 +81,7 @@ std::string NextStepOf(const ProtectedVolumeRecord& record, const RecordRules& r
                               ": see csi-delta status for what its upload waits for")
                : "";
   }
-  const std::optional<absl::Time> taken_at = status.last_good->taken_at.has_value()
-                                                 ? status.last_good->taken_at
-                                                 : status.last_good->completed_at;
+  const std::optional<absl::Time> taken_at = status.last_good->recovery_point();
   return taken_at.has_value() && now > *taken_at + rules.stale_after
              ? absl::StrCat(
                    "the last good backup was taken at ", FormatRfc3339Seconds(*taken_at),
@@ -166,9 +156,7 @@ void VolumeRecords::Put(const objects::ProtectedVolume& object) {
     }
     records_.insert_or_assign(key, std::move(record));
   }
-  if (on_change_) {
-    on_change_(key);
-  }
+  on_change_(key);
 }
 
 void VolumeRecords::Drop(const VolumeRecordKey& key, absl::string_view uid) {
@@ -180,9 +168,7 @@ void VolumeRecords::Drop(const VolumeRecordKey& key, absl::string_view uid) {
     }
     records_.erase(found);
   }
-  if (on_change_) {
-    on_change_(key);
-  }
+  on_change_(key);
 }
 
 void VolumeRecords::Keep(const std::string& velero_namespace, const std::set<std::string>& names) {
@@ -200,9 +186,7 @@ void VolumeRecords::Keep(const std::string& velero_namespace, const std::set<std
     }
     synced_.insert(velero_namespace);
   }
-  if (on_change_) {
-    std::for_each(gone.begin(), gone.end(), on_change_);
-  }
+  std::for_each(gone.begin(), gone.end(), on_change_);
 }
 
 }  // namespace csidelta::datamover

@@ -36,17 +36,9 @@ ProtectedVolumeRecord ReadProtectedVolume(const objects::ProtectedVolume& object
 // Velero's namespace, and the name of the record.
 using VolumeRecordKey = std::pair<std::string, std::string>;
 
-// When a record needs a next step, and when it goes.
-struct RecordRules {
-  absl::Duration keep_after_pvc = absl::Hours(720);  // how long a record outlives its PVC
-  absl::Duration stale_after = absl::Hours(48);      // how old the last good backup may be
-};
-
-RecordRules RulesOf(const MoverSettings& settings);
-
 // What to do about a volume, in one sentence; "" while nothing is to be done. Changes with `now`
 // only where a time has passed. Pure.
-std::string NextStepOf(const ProtectedVolumeRecord& record, const RecordRules& rules,
+std::string NextStepOf(const ProtectedVolumeRecord& record, const RecordSettings& rules,
                        absl::Time now);
 
 // The records of all Velero namespaces, as the informers of ProtectedVolumes deliver them; each
@@ -74,8 +66,8 @@ class VolumeRecords {
   };
 
   // `namespaces`: how many informers deliver. `on_change`: told of each record that is new, changed
-  // or gone, without the lock held; may be empty.
-  explicit VolumeRecords(std::size_t namespaces, OnChange on_change = {})
+  // or gone, without the lock held.
+  VolumeRecords(std::size_t namespaces, OnChange on_change)
       : namespaces_(namespaces), on_change_(std::move(on_change)) {}
 
   // Whether all that there were at the start are known.

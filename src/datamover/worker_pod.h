@@ -1,13 +1,7 @@
 #pragma once
 
-#include <map>
-#include <optional>
-#include <string>
-#include <vector>
-
+#include "absl/strings/string_view.h"
 #include "datamover/settings.h"
-#include "objects/node.h"
-#include "objects/object.h"
 #include "objects/worker_pod.h"
 
 namespace csidelta::datamover {
@@ -17,25 +11,9 @@ using objects::kScratchPath;
 using objects::kSecretsPath;
 using objects::kVolumePath;
 
-// What one worker Pod is made from.
-struct WorkerPod {
-  std::string name;  // also of its Secret
-  std::string namespace_name;
-  std::string image;
-  std::vector<std::string> args;  // of csi-delta
-  std::map<std::string, std::string> env;
-  std::string claim;            // a raw block volume; "" for a worker without one
-  std::string repository = {};  // that it works on
-  std::map<std::string, std::string> labels;
-  std::optional<objects::OwnerReference> owner;
-  std::string storage_class;  // of the volume that it is about, which may say where workers run
-  objects::NodeSelector node_affinity;  // required, beside what the settings say
-  MoverSettings settings;
-  std::string service_account;
-};
-
-// The object to create: a Pod as the Pod Security profile "restricted" wants it, which runs once.
-// Pure.
-objects::Pod MakeWorkerPod(const WorkerPod& pod);
+// The object to create: `pod`, and beside that what the settings say of workers. `storage_class`:
+// of the volume that it is about, which may say where workers run. Pure.
+objects::Pod MakeWorkerPod(objects::WorkerPodSpec pod, const MoverSettings& settings,
+                           absl::string_view storage_class);
 
 }  // namespace csidelta::datamover

@@ -272,7 +272,7 @@ absl::StatusOr<WorkerView> WorkerRun::LookAtPod(const CallContext& ctx, const Po
 absl::StatusOr<std::vector<Pod>> WorkerRun::AllPods(const CallContext& ctx) const {
   k8s::CachedReader reader(env_.api, env_.cache);
   return objects::List<Pod>(ctx, reader, env_.mover_namespace,
-                            {.label_selector = objects::kMoverTaskLabel, .field_selector = ""});
+                            {.label_selector = objects::kMoverTaskLabel});
 }
 
 absl::Status WorkerRun::RemoveDead(const CallContext& ctx, const Pod& pod,
@@ -443,19 +443,18 @@ absl::StatusOr<WorkerRun::NextPod> WorkerRun::PodFor(const CallContext& ctx, con
   RETURN_IF_ERROR(PutJob(ctx, task, Describe(job)));
   return NextPod{
       .pod = MakeWorkerPod(
-          {.name = task_name_,
-           .namespace_name = env_.mover_namespace,
+          {.namespace_name = env_.mover_namespace,
+           .name = task_name_,
+           .labels = labels,
+           .annotations = {{objects::kRepositoryAnnotation, job.access.repository.address}},
+           .owner = owner,
            .image = env_.image,
+           .service_account = env_.worker_service_account,
            .args = {"worker", "--task", absl::StrCat(env_.mover_namespace, "/", task_name_)},
            .env = job.access.env,
            .claim = job.has_volume ? task_name_ : "",
-           .repository = job.access.repository.address,
-           .labels = labels,
-           .owner = owner,
-           .storage_class = job.storage_class,
-           .node_affinity = job.node_affinity,
-           .settings = env_.settings,
-           .service_account = env_.worker_service_account}),
+           .node_affinity = job.node_affinity},
+          env_.settings, job.storage_class),
       .waiting_for = "",
       .has_slot = job.has_volume};
 }
@@ -506,6 +505,11 @@ absl::Status WorkerRun::RemoveEnded(const CallContext& ctx) {
 
 absl::Status WorkerRun::RemoveTask(const CallContext& ctx) {
   return k8s::IgnoreNotFound(env_.api.Delete(ctx, TaskKey(), {}));
+}
+
+absl::Status WorkerRun::RemoveWithTask(const CallContext& ctx) {
+  RETURN_IF_ERROR(Remove(ctx));
+  return RemoveTask(ctx);
 }
 
 }  // namespace csidelta::datamover

@@ -87,7 +87,7 @@ struct WorkerJob {
 // tasks' Pods than the settings allow. Borrows `env`.
 class WorkerRun {
  public:
-  // `stem` names the task, and everything of it.
+  // `task_name` names the task, and everything of it.
   WorkerRun(const MoverEnvironment& env, std::string task_name);
 
   // The task, made if none exists; perhaps as it was a moment ago.
@@ -134,6 +134,8 @@ class WorkerRun {
   absl::Status RemoveEnded(const CallContext& ctx);
   // The last thing to go.
   absl::Status RemoveTask(const CallContext& ctx);
+  // All of a worker without a volume: as Remove(), then the task.
+  absl::Status RemoveWithTask(const CallContext& ctx);
 
  private:
   k8s::ObjectKey TaskKey() const;

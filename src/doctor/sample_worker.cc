@@ -72,18 +72,15 @@ objects::Pod SampleWorker(absl::string_view namespace_name, absl::string_view na
                           absl::string_view image, absl::string_view storage_class,
                           absl::string_view repository, const datamover::MoverSettings& settings) {
   return datamover::MakeWorkerPod(
-      {.name = std::string(name),
-       .namespace_name = std::string(namespace_name),
+      {.namespace_name = std::string(namespace_name),
+       .name = std::string(name),
+       .labels = Labels(name),
        .image = std::string(image),
+       .service_account = kWorkerAccount,
        .args = {"backup", datamover::kVolumePath, "--repo", std::string(repository)},
        .env = {{"RESTIC_PASSWORD", "a repository that is never read"}},
-       .claim = std::string(name),
-       .labels = Labels(name),
-       .owner = std::nullopt,
-       .storage_class = std::string(storage_class),
-       .node_affinity = {},
-       .settings = settings,
-       .service_account = kWorkerAccount});
+       .claim = std::string(name)},
+      settings, storage_class);
 }
 
 }  // namespace csidelta::doctor

@@ -19,9 +19,6 @@ enum class ExtentKind {
   kUnknown,  // the source cannot tell: handled as data, counted apart
 };
 
-// "data", "zero", "unknown".
-absl::string_view ExtentKindName(ExtentKind kind);
-
 struct ListedExtent {
   Extent extent;
   ExtentKind kind = ExtentKind::kData;

@@ -33,7 +33,7 @@ class ObjectEventHandler {
 // Which objects are followed.
 struct WatchedObjects {
   ResourceType type;
-  std::string namespace_name;  // "": in all namespaces
+  std::string namespace_name = {};  // "": in all namespaces
   std::string label_selector = {};
   std::string after = {};  // begin with what comes after this resourceVersion; "": with a list
 };

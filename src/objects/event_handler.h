@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -50,12 +51,30 @@ class EventHandler : public k8s::ObjectEventHandler {
 
  private:
   // A page of a list, as OnPage() of k8s::ObjectEventHandler.
-  virtual void OnObjects(std::vector<Kind> page, bool is_first) = 0;
-  virtual void OnListComplete() = 0;               // as OnListed()
+  virtual void OnObjects(std::vector<Kind> page, bool /*is_first*/) {
+    for (const Kind& object : page) {
+      OnChanged(object);
+    }
+  }
+  virtual void OnListComplete() {}                 // as OnListed()
   virtual void OnChanged(const Kind& object) = 0;  // or new
   virtual void OnDeleted(const Kind& object) = 0;
 
   k8s::ObjectEventHandler* const next_;
+};
+
+// Calls a function with each object as it is, or was when it was deleted.
+template <typename Kind>
+class NotingEventHandler : public EventHandler<Kind> {
+ public:
+  using Note = std::function<void(const Kind& object)>;
+  explicit NotingEventHandler(Note note) : note_(std::move(note)) {}
+
+ private:
+  void OnChanged(const Kind& object) override { note_(object); }
+  void OnDeleted(const Kind& object) override { note_(object); }
+
+  const Note note_;
 };
 
 }  // namespace csidelta::objects

@@ -31,6 +31,11 @@ struct LastGoodBackup {
   int64_t logical_bytes = 0;
   int64_t changed_bytes = 0;
   int64_t stored_bytes = 0;
+
+  // What it brings back, as far as that is known.
+  std::optional<absl::Time> recovery_point() const {
+    return taken_at.has_value() ? taken_at : completed_at;
+  }
 };
 
 // What was the last good backup until its data or its Backup was deleted.

@@ -295,8 +295,6 @@ int64_t BlobIndex::memory_bytes() const {
                               state_->packs->memory_bytes());
 }
 
-bool BlobIndex::in_scratch() const { return state_->file != nullptr; }
-
 // --- In order ---
 
 // Copies [begin, begin + length) of the index, where the last answer was.

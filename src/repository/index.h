@@ -93,7 +93,6 @@ class BlobIndex {
 
   int64_t entry_count() const;
   int64_t memory_bytes() const;
-  bool in_scratch() const;
 
   // Finds blobs in ascending order (by type, trees first, and id), reading each place once.
   class Cursor;

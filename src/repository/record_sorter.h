@@ -46,8 +46,6 @@ class RecordSorter {
     const MutexLock lock(mutex_);
     return count_;
   }
-  // Whether anything went to a file. Final once Drain() has been called.
-  bool spilled() const { return file_ != nullptr; }
 
   // Calls `take` with all records, in order, some at a time. Once no thread adds any more.
   absl::Status Drain(Take take) ABSL_NO_THREAD_SAFETY_ANALYSIS;

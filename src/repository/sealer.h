@@ -37,9 +37,6 @@ class Sealer {
   SecureRandom* random_;
 };
 
-// The length of the plaintext in an envelope, which has at least kEnvelopeBytes.
-inline int64_t PlaintextBytes(int64_t envelope_bytes) { return envelope_bytes - kEnvelopeBytes; }
-
 inline absl::Span<const uint8_t> AsBytes(absl::string_view text) {
   return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
 }

@@ -6,7 +6,6 @@
 #include "base/json_reader.h"
 #include "base/status_macros.h"
 #include "repository/node_name.h"
-#include "repository/tree_text.h"
 
 namespace csidelta::repository {
 namespace {
@@ -82,18 +81,6 @@ absl::Status AsDamage(const absl::Status& status) {
 }
 
 }  // namespace
-
-std::string EncodeTree(absl::Span<const Node> nodes) {
-  TreeText text(nodes.size() * 320);
-  for (const Node& node : nodes) {
-    if (node.type == NodeType::kDir) {
-      text.AddDir(node.name, *node.subtree);
-    } else {
-      text.AddFile(node.name, node.size_bytes, *node.content);
-    }
-  }
-  return std::move(text).Finish();
-}
 
 absl::Status DecodeTree(absl::string_view text, absl::FunctionRef<absl::Status(Node&)> sink) {
   JsonReader reader(text);

@@ -9,7 +9,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "absl/types/span.h"
 #include "repository/blob.h"
 
 namespace csidelta::repository {
@@ -26,10 +25,6 @@ struct Node {
   std::optional<BlobId> subtree = {};               // Directories; one without it is damaged.
   std::string link_target = {};                     // Symbolic links.
 };
-
-// The canonical text of a tree with our constant metadata: a blob's plaintext. REQUIRES nodes of
-// type file or dir, strictly ascending by name, names of [0-9a-z._-].
-std::string EncodeTree(absl::Span<const Node> nodes);
 
 // Feeds `sink` each node of a tree from anyone; the argument may be moved from. DATA_LOSS when
 // malformed, when names are empty, longer than 4096

@@ -66,7 +66,6 @@ class VolumeLayout {
   int64_t chunk_bytes_;
 };
 
-inline int64_t LeafOfChunk(int64_t chunk) { return chunk / kLeafChunks; }
 inline int64_t SlotOfChunk(int64_t chunk) { return chunk % kLeafChunks; }
 inline int64_t Level1OfLeaf(int64_t leaf) { return leaf / kFanout; }
 inline int64_t IndexOfLeaf(int64_t leaf) { return leaf % kFanout; }

@@ -30,6 +30,13 @@ TEST(TextTest, OneOfSomethingIsNotSeveral) {
   EXPECT_EQ(Counted(2, "index file"), "2 index files");
 }
 
+TEST(TextTest, CutsBetweenCharacters) {
+  EXPECT_EQ(CutText("d\xC3\xBCnn", 5), "d\xC3\xBCnn");
+  EXPECT_EQ(CutText("d\xC3\xBCnn", 3), "d\xC3\xBC");
+  EXPECT_EQ(CutText("d\xC3\xBCnn", 2), "d");
+  EXPECT_EQ(CutText("\xC3\xBC", 1), "");
+}
+
 TEST(TextTest, FormatsElapsedTime) {
   EXPECT_EQ(FormatElapsed(absl::Milliseconds(420)), "0.42 s");
   EXPECT_EQ(FormatElapsed(absl::Seconds(187)), "3:07");

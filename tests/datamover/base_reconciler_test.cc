@@ -88,7 +88,7 @@ class BaseReconcilerTest : public ::testing::Test {
     deletion.SetSnapshot("default", "snapshot-1", "nightly");
     Json json = deletion.json();
     json["status"]["phase"] = phase;
-    deleted_.OnEvent({.kind = k8s::WatchEvent::Kind::kModified, .object = json});
+    deleted_.Note(support::As<objects::DataDeletion>(json));
   }
 
   void SeedUploadTask() {
@@ -108,7 +108,8 @@ class BaseReconcilerTest : public ::testing::Test {
   const k8s::ObjectKey kLocation = objects::BackupStorageLocation::Key("velero", "default");
   MoverBed bed_;
   DeletedSnapshots deleted_;
-  BaseReconciler bases_{bed_.env, &deleted_};
+  VolumeRecords records_{1, [](const VolumeRecordKey&) {}};
+  BaseReconciler bases_{bed_.env, deleted_, records_};
 };
 
 TEST_F(BaseReconcilerTest, TheBaseOfAVolumeThatIsThereStaysAndIsLookedAtAgain) {

@@ -41,7 +41,7 @@ class CheckReconcilerTest : public testing::Test {
         loop_(
             {.type = ProtectedVolume::Type(), .namespace_name = "velero", .label_selector = ""},
             reconciler_, [] { return true; }, bed_.clock, 1),
-        handler_(bed_.env.settings, queue_, enqueue_table_, loop_) {
+        handler_(CheckSubjects(bed_.env.settings.checks, queue_), enqueue_table_, loop_) {
     bed_.worker = MoverBed::Worker::kRuns;
     bed_.api.SetStatusSubresource("protectedvolumes", true);
     key_ = OpenKeyring(bed_.ctx, bed_.api, MoverBed::kMover,
@@ -132,7 +132,7 @@ class CheckReconcilerTest : public testing::Test {
   CheckQueue queue_;
   CheckReconciler reconciler_;
   k8s::ReconcileLoop loop_;
-  CheckEventHandler handler_;
+  SubjectEventHandler handler_;
 };
 
 TEST_F(CheckReconcilerTest, ADueVolumeIsCheckedPartByPartAndNewDataFirst) {

@@ -77,7 +77,8 @@ class ConcurrentReconcilesTest : public testing::Test {
                                [this](const std::string& task) { enqueue_table_.Enqueue(task); }};
   UploadReconciler reconciler_{bed_.env, scheduler_, [](const UploadEnd&) {}};
   k8s::ReconcileLoop loop_{objects_, reconciler_, [] { return true; }, bed_.clock};
-  TransferEventHandler handler_{"DataUpload", QueuedUpload, scheduler_, enqueue_table_, loop_};
+  SubjectEventHandler handler_{TransferSubjects("DataUpload", QueuedUpload, scheduler_),
+                               enqueue_table_, loop_};
   std::thread following_;
   std::thread working_;
 };

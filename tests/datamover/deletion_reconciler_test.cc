@@ -48,7 +48,7 @@ class DeletionReconcilerTest : public testing::Test {
         loop_(
             {.type = csi::DataDeletionType(), .namespace_name = "velero", .label_selector = ""},
             reconciler_, [] { return true; }, bed_.clock),
-        handler_(queue_, enqueue_table_, loop_) {
+        handler_(DeletionSubjects(queue_), enqueue_table_, loop_) {
     bed_.api.SetStatusSubresource("datadeletions", true);
     const auto keyring = OpenKeyring(bed_.ctx, bed_.api, MoverBed::kMover,
                                      {.velero_namespace = "velero", .location = "default"},
@@ -159,7 +159,7 @@ class DeletionReconcilerTest : public testing::Test {
   DeletionReconciler reconciler_;
   k8s::ReconcileLoop loop_;
   EnqueueTable enqueue_table_;
-  DeletionEventHandler handler_;
+  SubjectEventHandler handler_;
   velero::DataReference reference_;
 };
 
@@ -545,7 +545,7 @@ class DeletionFiguresTest : public DeletionReconcilerTest {
         deletions_(bed_.env, many_),
         working_(
             kWhich, deletions_, [] { return true; }, bed_.clock, 1, &bed_.cache),
-        informed_(many_, enqueue_table_, working_) {
+        informed_(DeletionSubjects(many_), enqueue_table_, working_) {
     bed_.worker = MoverBed::Worker::kRuns;
     bed_.UseCache();
     cached_ = &bed_.cache.Add(kWhich);
@@ -609,7 +609,7 @@ class DeletionFiguresTest : public DeletionReconcilerTest {
   DeletionQueue many_;
   DeletionReconciler deletions_;
   k8s::ReconcileLoop working_;
-  DeletionEventHandler informed_;
+  SubjectEventHandler informed_;
   k8s::ObjectEventHandler* cached_ = nullptr;
 };
 
@@ -710,8 +710,7 @@ TEST_F(DeletionReconcilerTest, OneThatIsWithdrawnLeavesNoTask) {
   ASSERT_THAT(bed_.api.All(VolumeTask::Type()), SizeIs(1));
   bed_.api.Remove({csi::DataDeletionType(), "velero", "one"});
   Look(2);
-  TaskReconciler tasks(bed_.env, enqueue_table_, [] { return true; },
-                       {{TaskKind::kForget, RemoveDeletionLeftovers}});
+  TaskReconciler tasks(bed_.env, enqueue_table_, [] { return true; });
   for (const Json& task : bed_.api.All(VolumeTask::Type())) {
     EXPECT_THAT(tasks.Reconcile(bed_.ctx, task), IsOk());
   }
@@ -725,9 +724,8 @@ TEST_F(DeletionReconcilerTest, OneThatGoesAsItsTaskEndsLeavesNoTaskEither) {
   EnqueueTable enqueue_table([&of_tasks](const std::string& task_name) {
     of_tasks->Enqueue(MoverBed::kMover, task_name);
   });
-  DeletionEventHandler handler(queue_, enqueue_table, loop_);
-  TaskReconciler reconciler(bed_.env, enqueue_table, [] { return true; },
-                            {{TaskKind::kForget, RemoveDeletionLeftovers}});
+  SubjectEventHandler handler(DeletionSubjects(queue_), enqueue_table, loop_);
+  TaskReconciler reconciler(bed_.env, enqueue_table, [] { return true; });
   k8s::ReconcileLoop tasks(
       {.type = VolumeTask::Type(), .namespace_name = MoverBed::kMover, .label_selector = ""},
       reconciler, [] { return true; }, bed_.clock);

@@ -17,7 +17,7 @@
 #include "base/rfc3339.h"
 #include "csi/copy_record.h"
 #include "csi/mover_restore.h"
-#include "datamover/claim_reconciler.h"
+#include "datamover/leftover_reconcilers.h"
 #include "datamover/repository_access.h"
 #include "datamover/upload_reconciler.h"
 #include "datamover/write_fence.h"

@@ -1,4 +1,4 @@
-#include "datamover/group_reconciler.h"
+#include "datamover/leftover_reconcilers.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -12,7 +12,7 @@
 #include "csi/base_index.h"
 #include "csi/base_snapshots.h"
 #include "csi/exposed_snapshot.h"
-#include "datamover/content_reconciler.h"
+#include "datamover/leftover_reconcilers.h"
 #include "datamover/mover_environment.h"
 #include "datamover/node_slots.h"
 #include "datamover/repository_access.h"
@@ -199,7 +199,7 @@ class MoverBed {
       return k8s::WatchedObjects{.type = type, .namespace_name = "velero", .label_selector = ""};
     };
     delivered_.emplace_back(csi::BaseContents(), &bases);
-    Deliver(ExposedContents());
+    Deliver(MadeForTasks(objects::VolumeSnapshotContent::Type(), ""));
     Deliver(
         {.type = VolumeTask::Type(), .namespace_name = kMover, .label_selector = std::string()});
     for (const k8s::ResourceType* type :

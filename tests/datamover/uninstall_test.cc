@@ -76,7 +76,8 @@ class UninstallTest : public testing::Test {
     k8s::ReconcileLoop loop(
         {.type = csi::DataUploadType(), .namespace_name = "velero", .label_selector = ""},
         reconciler, [] { return true; }, bed.clock);
-    TransferEventHandler handler("DataUpload", QueuedUpload, scheduler, enqueue_table, loop);
+    SubjectEventHandler handler(TransferSubjects("DataUpload", QueuedUpload, scheduler),
+                                enqueue_table, loop);
     for (int i = 0; i < times; ++i) {
       handler.OnAll(bed.api.All(csi::DataUploadType()));
       loop.WorkOnce(bed.ctx);

@@ -12,9 +12,9 @@
 #include "csi/base_snapshots.h"
 #include "csi/claim_provisioning.h"
 #include "csi/moved_group.h"
-#include "datamover/content_reconciler.h"
 #include "datamover/data_deletion.h"
 #include "datamover/keyring.h"
+#include "datamover/leftover_reconcilers.h"
 #include "datamover/task_runner.h"
 #include "datamover/task_watch.h"
 #include "datamover/transfer_object.h"
@@ -56,9 +56,8 @@ class Controller {
         loop_(
             {.type = csi::DataUploadType(), .namespace_name = "velero", .label_selector = ""},
             reconciler_, [] { return true; }, bed.clock, k8s::kConcurrentReconciles, &bed.cache),
-        handler_("DataUpload", QueuedUpload, scheduler_, enqueue_table_, loop_),
-        tasks_(bed.env, enqueue_table_, [] { return true; },
-               {{TaskKind::kUpload, RemoveUploadLeftovers}}),
+        handler_(TransferSubjects("DataUpload", QueuedUpload, scheduler_), enqueue_table_, loop_),
+        tasks_(bed.env, enqueue_table_, [] { return true; }),
         contents_(bed.env, enqueue_table_, {"velero"}, [] { return true; }) {}
 
   // Looks at everything that there is, once.
@@ -88,7 +87,7 @@ class Controller {
   TransferScheduler scheduler_;
   UploadReconciler reconciler_;
   k8s::ReconcileLoop loop_;
-  TransferEventHandler handler_;
+  SubjectEventHandler handler_;
   TaskReconciler tasks_;
   ContentReconciler contents_;
 };
@@ -1116,8 +1115,7 @@ TEST_F(UploadReconcilerTest, ATaskOfANamespaceThatIsNotServedCostsNothing) {
   bed_.env.velero_namespaces = {"velero-two"};
   bed_.api.Forbid("*", "datauploads", "velero");
   const EnqueueTable nothing_is_known;
-  TaskReconciler tasks(bed_.env, nothing_is_known, [] { return true; },
-                       {{TaskKind::kUpload, RemoveUploadLeftovers}});
+  TaskReconciler tasks(bed_.env, nothing_is_known, [] { return true; });
   bed_.api.ClearCalls();
   for (int i = 0; i < 2; ++i) {
     const auto next = tasks.Reconcile(bed_.ctx, *bed_.Task());

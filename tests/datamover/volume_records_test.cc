@@ -43,26 +43,24 @@ class VolumeRecordsTest : public testing::Test {
  protected:
   // As after a start: it knows what there is.
   struct Controller {
-    Controller(MoverBed& bed, const bool& leads, RecordRules rules)
+    Controller(MoverBed& bed, const bool& leads)
         : records(1, [this](const VolumeRecordKey& key) { writer.Enqueue(key); }),
-          writer(bed.env, records, rules,
+          writer(bed.env, records,
                  {.leads = [&leads] { return leads; },
                   .is_synced = [this] { return records.is_synced(); },
                   .is_deleted = [this](absl::string_view id) { return deleted.Has(id); }}),
-          handler(records, "velero"),
-          deletion_handler(writer) {}
+          handler(records, "velero") {}
 
     VolumeRecords records;
     VolumeRecordWriter writer;
     VolumeRecords::Handler handler;
     DeletedSnapshots deleted;
-    VolumeRecordWriter::DeletionHandler deletion_handler;
   };
 
   VolumeRecordsTest() { Restart(); }
 
   void Restart() {
-    controller_ = std::make_unique<Controller>(bed_, leads_, rules_);
+    controller_ = std::make_unique<Controller>(bed_, leads_);
     Deliver();
   }
 
@@ -141,9 +139,8 @@ class VolumeRecordsTest : public testing::Test {
         {"metadata", {{"name", name}, {"namespace", "velero"}, {"uid", "d"}}},
         {"spec", {{"backupStorageLocation", "default"}, {"snapshotID", SnapshotOf(name)}}},
         {"status", {{"phase", "Completed"}}}};
-    const std::vector<Json> deletions(1, deletion);
-    controller_->deleted.OnPage(deletions, true);
-    controller_->deletion_handler.OnPage(deletions, true);
+    controller_->deleted.Note(support::As<objects::DataDeletion>(deletion));
+    controller_->writer.Note(support::As<objects::DataDeletion>(deletion));
     Work();
   }
   void RemoveBackup(const std::string& name) {
@@ -170,7 +167,7 @@ class VolumeRecordsTest : public testing::Test {
 
   MoverBed bed_;
   bool leads_ = true;
-  RecordRules rules_;
+  const RecordSettings& rules_ = bed_.env.settings.records;
   std::unique_ptr<Controller> controller_;
 };
 
@@ -586,7 +583,7 @@ TEST(VolumeRecordsMemoryTest, AThousandRecordsTakeLessThanEightMebibytes) {
            {"nextStep", std::string(300, 'n')}}}});
   };
   const support::MemoryGrowth growth;
-  VolumeRecords records(1);
+  VolumeRecords records(1, [](const VolumeRecordKey&) {});
   for (int i = 0; i < kRecords; ++i) {
     records.Put(record(i));
   }
@@ -600,7 +597,7 @@ TEST(VolumeRecordsMemoryTest, MoreThanTheMostAreNotHeld) {
   if (!support::AssertsUnsanitized("at most 20,000 records are held")) {
     return;
   }
-  VolumeRecords records(1);
+  VolumeRecords records(1, [](const VolumeRecordKey&) {});
   for (std::size_t i = 0; i < kVolumeRecordsMax + 5; ++i) {
     const std::string uid = absl::StrFormat("a1000000-0000-4000-8000-%012d", i);
     ProtectedVolume object =

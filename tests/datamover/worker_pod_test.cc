@@ -13,8 +13,8 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-WorkerPod SomePod() {
-  WorkerPod pod;
+objects::WorkerPodSpec SomePod() {
+  objects::WorkerPodSpec pod;
   pod.name = "du-1";
   pod.namespace_name = "mover";
   pod.image = "registry/csi-delta:1";
@@ -23,7 +23,6 @@ WorkerPod SomePod() {
   pod.claim = "du-1";
   pod.labels = {{"mover.csi-delta.io/task", "du-1"}};
   pod.owner = objects::OwnerReference{.kind = "VolumeTask", .uid = "task-uid"};
-  pod.storage_class = "fast";
   pod.service_account = "csi-delta-worker";
   return pod;
 }
@@ -35,7 +34,7 @@ Json Term(const std::string& key, const std::string& value) {
 
 // What the Pod Security profile "restricted" asks for, and what we ask for beyond it.
 TEST(WorkerPod, IsRestricted) {
-  const Json pod = MakeWorkerPod(SomePod()).json();
+  const Json pod = MakeWorkerPod(SomePod(), {}, "fast").json();
   const Json& spec = pod["spec"];
   EXPECT_EQ(spec["securityContext"]["runAsNonRoot"], true);
   EXPECT_GT(spec["securityContext"]["runAsUser"], 0);
@@ -61,9 +60,9 @@ TEST(WorkerPod, IsRestricted) {
 
 // restricted-v2 of OpenShift refuses any user and group that are not of the namespace's range.
 TEST(WorkerPod, LeavesTheUserToTheNamespace) {
-  WorkerPod wanted = SomePod();
-  wanted.settings.worker.has_fixed_user = false;
-  const Json pod = MakeWorkerPod(wanted).json();
+  MoverSettings settings;
+  settings.worker.has_fixed_user = false;
+  const Json pod = MakeWorkerPod(SomePod(), settings, "fast").json();
   const Json& security = pod["spec"]["securityContext"];
   for (const char* key : {"runAsUser", "runAsGroup", "fsGroup"}) {
     EXPECT_FALSE(security.contains(key)) << key;
@@ -74,12 +73,12 @@ TEST(WorkerPod, LeavesTheUserToTheNamespace) {
 }
 
 TEST(WorkerPod, RunsOnLinuxAlone) {
-  EXPECT_EQ(MakeWorkerPod(SomePod()).json()["spec"]["nodeSelector"],
+  EXPECT_EQ(MakeWorkerPod(SomePod(), {}, "fast").json()["spec"]["nodeSelector"],
             Json::object({{"kubernetes.io/os", "linux"}}));
 }
 
 TEST(WorkerPod, FindsVolumeSecretsAndScratch) {
-  const Json pod = MakeWorkerPod(SomePod()).json();
+  const Json pod = MakeWorkerPod(SomePod(), {}, "fast").json();
   const Json& container = pod["spec"]["containers"][0];
   EXPECT_EQ(container["command"], Json::array({"/bin/csi-delta"}));
   EXPECT_EQ(container["args"][0], "worker");
@@ -100,15 +99,14 @@ TEST(WorkerPod, FindsVolumeSecretsAndScratch) {
 }
 
 TEST(WorkerPod, NeedsNoVolume) {
-  WorkerPod wanted = SomePod();
+  objects::WorkerPodSpec wanted = SomePod();
   wanted.claim.clear();
-  const Json pod = MakeWorkerPod(wanted).json();
+  const Json pod = MakeWorkerPod(wanted, {}, "fast").json();
   EXPECT_FALSE(pod["spec"]["containers"][0].contains("volumeDevices"));
   EXPECT_THAT(DumpJson(pod), Not(HasSubstr("persistentVolumeClaim")));
 }
 
 TEST(WorkerPod, IsPlacedAsTheSettingsSay) {
-  WorkerPod wanted = SomePod();
   const auto settings = ParseMoverSettings(R"({
     "storageClasses": {"fast": {"nodeSelector": {"disk": "ssd", "role": "storage"}}},
     "worker": {"nodeSelector": {"role": "backup", "os": "linux"}, "priorityClassName": "low",
@@ -116,8 +114,7 @@ TEST(WorkerPod, IsPlacedAsTheSettingsSay) {
                "imagePullPolicy": "Never", "podLabels": {"team": "a", "mine": "b"},
                "podAnnotations": {"note": "x"}, "supplementalGroups": [994]}})");
   ASSERT_THAT(settings, support::IsOk());
-  wanted.settings = *settings;
-  const Json pod = MakeWorkerPod(wanted).json();
+  const Json pod = MakeWorkerPod(SomePod(), *settings, "fast").json();
   const Json& spec = pod["spec"];
   // The storage class knows better than the rule for all.
   EXPECT_EQ(
@@ -135,13 +132,14 @@ TEST(WorkerPod, IsPlacedAsTheSettingsSay) {
 }
 
 TEST(WorkerPod, GoesWhereVolumeAndSettingsBothAllow) {
-  WorkerPod wanted = SomePod();
+  objects::WorkerPodSpec wanted = SomePod();
   const Json wished = {{"nodeSelectorTerms", Json::array({Term("a", "1"), Term("b", "2")})}};
-  wanted.settings.worker.affinity = objects::Affinity(
+  MoverSettings settings;
+  settings.worker.affinity = objects::Affinity(
       Json{{"nodeAffinity", {{"requiredDuringSchedulingIgnoredDuringExecution", wished}}}});
   wanted.node_affinity =
       objects::NodeSelector(Json{{"nodeSelectorTerms", Json::array({Term("zone", "z1")})}});
-  const Json pod = MakeWorkerPod(wanted).json();
+  const Json pod = MakeWorkerPod(wanted, settings, "fast").json();
   const Json& terms = pod["spec"]["affinity"]["nodeAffinity"]
                          ["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"];
   ASSERT_EQ(terms.size(), 2U);

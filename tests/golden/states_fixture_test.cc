@@ -303,7 +303,8 @@ TEST_F(StatesFixtureTest, BasesAreKept) {
                                            .settings = {}};
   Load("moved-completed");
   const datamover::DeletedSnapshots deleted;
-  datamover::BaseReconciler reconciler(env, &deleted);
+  const datamover::VolumeRecords records(1, [](const datamover::VolumeRecordKey&) {});
+  datamover::BaseReconciler reconciler(env, deleted, records);
   int bases = 0;
   // Before and after the grace periods.
   for (int hour = 0; hour < 3; ++hour) {
@@ -579,8 +580,9 @@ TEST_P(UploadFixtureTest, GoesOnToItsEnd) {
   k8s::ReconcileLoop loop(
       {.type = csi::DataUploadType(), .namespace_name = "velero", .label_selector = ""}, reconciler,
       [] { return true; }, clock_);
-  datamover::TransferEventHandler handler("DataUpload", datamover::QueuedUpload, scheduler_,
-                                          enqueue_table_, loop);
+  datamover::SubjectEventHandler handler(
+      datamover::TransferSubjects("DataUpload", datamover::QueuedUpload, scheduler_),
+      enqueue_table_, loop);
   for (int look = 0; look < 40; ++look) {
     handler.OnAll(api_.All(csi::DataUploadType()));
     loop.WorkOnce(ctx_);
@@ -628,8 +630,9 @@ TEST_P(DownloadFixtureTest, GoesOnToItsEnd) {
   k8s::ReconcileLoop loop(
       {.type = csi::DataDownloadType(), .namespace_name = "velero", .label_selector = ""},
       reconciler, [] { return true; }, clock_);
-  datamover::TransferEventHandler handler("DataDownload", datamover::QueuedDownload, scheduler_,
-                                          enqueue_table_, loop);
+  datamover::SubjectEventHandler handler(
+      datamover::TransferSubjects("DataDownload", datamover::QueuedDownload, scheduler_),
+      enqueue_table_, loop);
   for (int look = 0; look < 60; ++look) {
     handler.OnAll(api_.All(csi::DataDownloadType()));
     loop.WorkOnce(ctx_);
@@ -672,7 +675,7 @@ TEST_P(DeletionFixtureTest, GoesOnToItsEnd) {
       {.type = csi::DataDeletionType(), .namespace_name = "velero", .label_selector = ""},
       reconciler, [] { return true; }, clock_);
   looping = &loop;
-  datamover::DeletionEventHandler handler(queue, enqueue_table_, loop);
+  datamover::SubjectEventHandler handler(datamover::DeletionSubjects(queue), enqueue_table_, loop);
   for (int look = 0; look < 40; ++look) {
     handler.OnAll(api_.All(csi::DataDeletionType()));
     loop.WorkOnce(ctx_);
@@ -765,7 +768,9 @@ class UpgradeFixtureTest : public MoverFixtureTest {
 
   // Every controller looks once.
   void Look() {
-    deleted_.OnAll(api_.All(csi::DataDeletionType()));
+    for (const Json& deletion : api_.All(csi::DataDeletionType())) {
+      deleted_.Note(support::As<objects::DataDeletion>(deletion));
+    }
     deletion_follower_.OnAll(api_.All(csi::DataDeletionType()));
     upload_follower_.OnAll(api_.All(csi::DataUploadType()));
     deletion_loop_.WorkOnce(ctx_);
@@ -794,18 +799,20 @@ class UpgradeFixtureTest : public MoverFixtureTest {
       deletions_,
       [] { return true; },
       clock_};
-  datamover::DeletionEventHandler deletion_follower_{deletion_queue_, enqueue_table_,
-                                                     deletion_loop_};
+  datamover::SubjectEventHandler deletion_follower_{datamover::DeletionSubjects(deletion_queue_),
+                                                    enqueue_table_, deletion_loop_};
   datamover::UploadReconciler uploads_{mover_, scheduler_, [](const datamover::UploadEnd&) {}};
   k8s::ReconcileLoop upload_loop_{
       {.type = csi::DataUploadType(), .namespace_name = "velero", .label_selector = ""},
       uploads_,
       [] { return true; },
       clock_};
-  datamover::TransferEventHandler upload_follower_{"DataUpload", datamover::QueuedUpload,
-                                                   scheduler_, enqueue_table_, upload_loop_};
+  datamover::SubjectEventHandler upload_follower_{
+      datamover::TransferSubjects("DataUpload", datamover::QueuedUpload, scheduler_),
+      enqueue_table_, upload_loop_};
   datamover::DeletedSnapshots deleted_;
-  datamover::BaseReconciler bases_{mover_, &deleted_};
+  datamover::VolumeRecords records_{1, [](const datamover::VolumeRecordKey&) {}};
+  datamover::BaseReconciler bases_{mover_, deleted_, records_};
 };
 
 TEST_P(UpgradeFixtureTest, KeepsBasesKeysAndDeletions) {

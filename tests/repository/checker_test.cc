@@ -10,6 +10,7 @@
 #include "repository/repairer.h"
 #include "repository/tree.h"
 #include "tests/repository/maintenance_fixture.h"
+#include "tests/support/encode_tree.h"
 
 namespace csidelta::repository::checker_test {
 namespace {
@@ -130,7 +131,7 @@ class CheckerTest : public MaintenanceFixture {
     for (const std::string& blob : data) {
       ASSERT_THAT(writer.AddBlob(BlobType::kData, Id::Of(blob), blob), IsOk());
     }
-    const std::string text = EncodeTree(nodes);
+    const std::string text = support::EncodeTree(nodes);
     ASSERT_THAT(writer.AddBlob(BlobType::kTree, Id::Of(text), text), IsOk());
     ASSERT_THAT(writer.Flush(), IsOk());
     RepoSnapshot snapshot;

@@ -203,8 +203,7 @@ TEST_P(BlobIndexTest, FindsEveryBlob) {
   const BlobIndex index = Build(packs);
   EXPECT_EQ(index.entry_count(), 3880);
   EXPECT_EQ(index.packs().size(), 40U);
-  EXPECT_EQ(index.in_scratch(), GetParam() != kTableMemoryBytesMax);
-  EXPECT_EQ(scratch_.peak_bytes() > 0, index.in_scratch());
+  EXPECT_EQ(scratch_.peak_bytes() > 0, GetParam() != kTableMemoryBytesMax);
   for (const IndexedPack& pack : packs) {
     EXPECT_EQ(index.info(*index.FindPack(pack.id)).blobs, pack.entries.size());
     for (const PackEntry& entry : pack.entries) {
@@ -352,7 +351,7 @@ TEST(BlobIndexMemoryTest, StaysCompact) {
     }
     const absl::StatusOr<BlobIndex> index = builder.Build();
     ASSERT_THAT(index, IsOk());
-    EXPECT_EQ(index->in_scratch(), !small);
+    EXPECT_EQ(scratch.peak_bytes() > 0, !small);
     EXPECT_LT(index->memory_bytes() / index->entry_count(), small ? 52 : 7);
   }
   // Runs are given back while they are merged.

@@ -16,6 +16,7 @@
 #include "repository/pruner.h"
 #include "repository/tree.h"
 #include "tests/repository/maintenance_fixture.h"
+#include "tests/support/encode_tree.h"
 
 namespace csidelta::repository::large_index_test {
 namespace {
@@ -60,7 +61,7 @@ class LargeIndexTest : public MaintenanceFixture {
                        .size_bytes = size_bytes,
                        .content = std::vector<BlobId>{Id::Of(content)}});
     }
-    const std::string text = EncodeTree(nodes);
+    const std::string text = support::EncodeTree(nodes);
     ASSERT_THAT(writer.AddBlob(BlobType::kTree, Id::Of(text), text), IsOk());
     ASSERT_THAT(writer.Flush(), IsOk());
     RepoSnapshot snapshot;

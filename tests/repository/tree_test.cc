@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "repository/node_name.h"
 #include "repository/volume_layout.h"
+#include "tests/support/encode_tree.h"
 #include "tests/support/status_matchers.h"
 
 namespace csidelta::repository::tree_test {
@@ -27,7 +28,7 @@ TEST(TreeTest, TheSmallTreeOfTheVector) {
                                     .type = NodeType::kFile,
                                     .size_bytes = 1048576,
                                     .content = std::vector<BlobId>(2, ZeroChunkId(512 << 10))}};
-  const std::string text = EncodeTree(nodes);
+  const std::string text = support::EncodeTree(nodes);
   EXPECT_EQ(text,
             absl::StrCat("{\"nodes\":[{\"name\":\"data\",\"type\":\"file\",\"mode\":384,", kTimes,
                          ",\"size\":1048576,\"content\":[\"", kZero, "\",\"", kZero, "\"]}]}\n"));
@@ -37,7 +38,7 @@ TEST(TreeTest, TheSmallTreeOfTheVector) {
 TEST(TreeTest, ADirectory) {
   const BlobId subtree = Id::Of("x");
   const std::vector<Node> nodes = {{.name = "00", .type = NodeType::kDir, .subtree = subtree}};
-  EXPECT_EQ(EncodeTree(nodes),
+  EXPECT_EQ(support::EncodeTree(nodes),
             absl::StrCat("{\"nodes\":[{\"name\":\"00\",\"type\":\"dir\",\"mode\":2147484096,",
                          kTimes, ",\"content\":null,\"subtree\":\"", subtree.Hex(), "\"}]}\n"));
 }
@@ -50,7 +51,7 @@ TEST(TreeTest, ComesBack) {
        .type = NodeType::kFile,
        .size_bytes = 5,
        .content = std::vector<BlobId>{Id::Of("c")}}};
-  const absl::StatusOr<std::vector<Node>> read = DecodeTree(EncodeTree(nodes));
+  const absl::StatusOr<std::vector<Node>> read = DecodeTree(support::EncodeTree(nodes));
   ASSERT_THAT(read, IsOk());
   ASSERT_EQ(read->size(), 3U);
   for (std::size_t i = 0; i < nodes.size(); ++i) {

@@ -1,11 +1,11 @@
-#include "datamover/content_reconciler.h"
+#include "datamover/leftover_reconcilers.h"
 
-#include <optional>
 #include <utility>
 
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "csi/base_snapshots.h"
+#include "csi/claim_release.h"
 #include "csi/moved_group.h"
 #include "datamover/upload_reconciler.h"
 #include "datamover/volume_task.h"
@@ -14,10 +14,23 @@
 
 namespace csidelta::datamover {
 
-k8s::WatchedObjects ExposedContents() {
-  return {.type = objects::VolumeSnapshotContent::Type(),
-          .namespace_name = "",
-          .label_selector = objects::kMoverTaskLabel};
+k8s::WatchedObjects MadeForTasks(const k8s::ResourceType& type, const std::string& namespace_name) {
+  return {
+      .type = type, .namespace_name = namespace_name, .label_selector = objects::kMoverTaskLabel};
+}
+
+absl::StatusOr<absl::Time> ClaimReconciler::ReconcileOne(
+    const CallContext& ctx, const objects::PersistentVolumeClaim& claim) {
+  ASSIGN_OR_RETURN(const csi::ClaimRelease release, csi::ReleaseClaim(ctx, env_.api, claim));
+  if (!release.left.empty()) {
+    CSIDELTA_LOG(kWarn, release.left);
+    EmitMoverEvent(ctx, env_, claim, k8s::EventType::kWarning, "VolumeMayBeLeft", release.left);
+  }
+  return release.look_again_at;
+}
+
+bool ClaimReconciler::IsConcerned(const objects::PersistentVolumeClaim& claim) const {
+  return claim.is_being_deleted() && claim.HasFinalizer(objects::kVolumeFinalizer);
 }
 
 ContentReconciler::ContentReconciler(const MoverEnvironment& env, const EnqueueTable& enqueue_table,
@@ -64,6 +77,22 @@ absl::StatusOr<absl::Time> ContentReconciler::ReconcileOne(
                                          fresh->Label(objects::kMoverVeleroNamespaceLabel)));
   }
   return later;
+}
+
+k8s::WatchedObjects GroupMemberContents() {
+  return {.type = objects::VolumeSnapshotContent::Type(),
+          .namespace_name = "",
+          .label_selector = objects::kMovedGroupLabel};
+}
+
+absl::StatusOr<absl::Time> GroupReconciler::ReconcileOne(
+    const CallContext& ctx, const objects::VolumeSnapshotContent& content) {
+  if (content.is_being_deleted()) {
+    return absl::InfiniteFuture();
+  }
+  RETURN_IF_ERROR(
+      csi::FinalizeMovedGroup(ctx, CsiEnvironmentOf(ctx, env_, env_.mover_namespace), content));
+  return ctx.clock->Now() + kGroupLookedAtEvery;
 }
 
 }  // namespace csidelta::datamover
