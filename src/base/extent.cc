@@ -24,16 +24,6 @@ std::ostream& operator<<(std::ostream& out, const Extent& extent) {
   return out << Describe(extent);
 }
 
-bool IsNormal(const std::vector<Extent>& extents) {
-  for (std::size_t i = 0; i < extents.size(); ++i) {
-    if (!IsWellFormed(extents[i]) ||
-        (i > 0 && extents[i].offset_bytes <= extents[i - 1].end_bytes())) {
-      return false;
-    }
-  }
-  return true;
-}
-
 std::vector<Extent> MergeExtents(std::vector<Extent> extents) {
   std::sort(extents.begin(), extents.end(), [](const Extent& left, const Extent& right) {
     return left.offset_bytes < right.offset_bytes;

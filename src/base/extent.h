@@ -33,10 +33,8 @@ inline bool IsWellFormed(const Extent& extent) {
          extent.length_bytes <= std::numeric_limits<int64_t>::max() - extent.offset_bytes;
 }
 
-// A list is normal when its extents ascend and neither overlap nor touch.
-bool IsNormal(const std::vector<Extent>& extents);
-
-// The same bytes as a normal list. Takes any order, overlaps and duplicates.
+// The same bytes as a normal list, whose extents ascend and neither overlap nor touch. Takes any
+// order, overlaps and duplicates.
 std::vector<Extent> MergeExtents(std::vector<Extent> extents);
 
 // The bytes of `from` that are not in `removed`. REQUIRES both normal; the result is.

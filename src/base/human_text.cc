@@ -41,4 +41,8 @@ std::string CutText(absl::string_view text, std::size_t bytes_max) {
   return std::string(text.substr(0, end));
 }
 
+std::string FormatMoment(absl::Time time) {
+  return absl::FormatTime("%Y-%m-%d %H:%M:%S", time, absl::LocalTimeZone());
+}
+
 }  // namespace csidelta

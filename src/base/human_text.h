@@ -5,8 +5,9 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 
-// Numbers and texts for people. Pure functions.
+// Numbers and times and texts for people. Pure functions, but for the zone.
 namespace csidelta {
 
 // "1.5 GiB", "512 B".
@@ -17,5 +18,8 @@ std::string Counted(int64_t count, absl::string_view noun);
 
 // The first `bytes_max` bytes, not cut inside a character of UTF-8.
 std::string CutText(absl::string_view text, std::size_t bytes_max);
+
+// "2026-11-21 13:05:00", in the zone of this machine.
+std::string FormatMoment(absl::Time time);
 
 }  // namespace csidelta

@@ -5,6 +5,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/rfc3339.h"
 
 template class nlohmann::basic_json<>;
 template class std::map<std::string, nlohmann::json, std::less<>>;
@@ -137,6 +138,10 @@ std::map<std::string, std::string> GetStringMap(const Json& value, JsonPath path
     }
   }
   return members;
+}
+
+Json OrNull(const std::optional<absl::Time>& time) {
+  return time.has_value() ? Json(FormatRfc3339(*time)) : Json();
 }
 
 void SetJson(Json& value, JsonPath path, Json leaf) {

@@ -6,11 +6,13 @@
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 
 // Compiled once, in json.cc: nearly every source uses them.
 extern template class nlohmann::basic_json<>;
@@ -51,6 +53,13 @@ int64_t GetInt(const Json& value, JsonPath path, int64_t fallback = 0);
 bool GetBool(const Json& value, JsonPath path, bool fallback = false);
 // The members of the object at `path` that are strings; empty when absent.
 std::map<std::string, std::string> GetStringMap(const Json& value, JsonPath path);
+
+// A value that may not be known: null then. A time is a text as FormatRfc3339() has it.
+template <typename T>
+Json OrNull(const std::optional<T>& value) {
+  return value.has_value() ? Json(*value) : Json();
+}
+Json OrNull(const std::optional<absl::Time>& time);
 
 // Sets the value at `path`, making objects on the way where none exist.
 void SetJson(Json& value, JsonPath path, Json leaf);

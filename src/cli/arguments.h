@@ -81,9 +81,9 @@ enum class VerbFamily {
 // A verb as the parser and --help see it. `name` has two words for a verb of a group: "key add".
 struct VerbSyntax {
   std::string name;
-  std::string summary;  // one line, without a full stop
-  std::string details;  // "" or sentences
-  ArgumentTable table;
+  std::string summary;       // one line, without a full stop
+  std::string details = {};  // "" or sentences
+  ArgumentTable table = {};
   VerbFamily family = VerbFamily::kPlain;
 };
 

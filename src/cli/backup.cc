@@ -43,9 +43,6 @@ int CompressionLevel(absl::string_view name) {
 }
 
 std::string Summary(const BackupResult& result) {
-  const auto total = result.duration_ms.find("total");
-  const absl::Duration elapsed =
-      absl::Milliseconds(total == result.duration_ms.end() ? 0 : total->second);
   std::string text = absl::StrCat("saved snapshot ", result.snapshot.ShortHex(), ": ",
                                   result.mode_done, " backup");
   if (!result.base.empty()) {
@@ -65,7 +62,7 @@ std::string Summary(const BackupResult& result) {
   absl::StrAppend(&text, "\n  new ", FormatBytes(result.new_bytes), ", stored ",
                   FormatBytes(result.stored_bytes), " with ",
                   Counted(result.store.requests, "request"));
-  absl::StrAppend(&text, "\n  ", FormatElapsed(elapsed), ", peak memory ",
+  absl::StrAppend(&text, "\n  ", FormatTotal(result.duration_ms), ", peak memory ",
                   FormatBytes(result.peak_memory_bytes), "\n");
   return text;
 }

@@ -113,7 +113,6 @@ std::string PvcOf(const csi::BaseSnapshot& base) {
 
 Json ToJson(const ListedBase& listed, absl::Time now) {
   const csi::BaseSnapshot& base = listed.base;
-  const std::optional<absl::Time> taken_at = base.taken_at();
   const std::optional<absl::Duration> age = AgeOf(base, now);
   return {
       {"content", base.content_name},
@@ -124,9 +123,9 @@ Json ToJson(const ListedBase& listed, absl::Time now) {
       {"location", base.owner.location},
       {"driver", base.driver},
       {"handle", base.snapshot_handle},
-      {"taken_at", taken_at.has_value() ? Json(FormatRfc3339(*taken_at)) : Json()},
+      {"taken_at", OrNull(base.taken_at())},
       {"age_seconds", age.has_value() ? Json(absl::ToInt64Seconds(*age)) : Json()},
-      {"size_bytes", base.size_bytes.has_value() ? Json(*base.size_bytes) : Json()},
+      {"size_bytes", OrNull(base.size_bytes)},
       {"in_use", listed.is_in_use},
       {"reason", listed.useless.has_value() ? Json(datamover::ToString(*listed.useless)) : Json()}};
 }

@@ -24,14 +24,6 @@ std::string FindingText(const repository::Finding& finding) {
                       finding.next_step.empty() ? "" : "; ", finding.next_step, "\n");
 }
 
-Json HexOf(const std::vector<repository::Id>& ids) {
-  Json list = Json::array();
-  for (const repository::Id& id : ids) {
-    list.push_back(id.Hex());
-  }
-  return list;
-}
-
 Json ReportJson(const CheckReport& report, uint64_t seed) {
   return {{"message_type", "result"},
           {"num_errors", report.errors},

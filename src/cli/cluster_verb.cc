@@ -26,6 +26,11 @@ std::string OutputForm(const Session& session) {
   return output.empty() ? "table" : output;
 }
 
+bool AsksForTable(const Session& session) {
+  const std::string form = OutputForm(session);
+  return form == "table" || form == "wide";
+}
+
 void PrintClusterResult(Session& session, const ClusterResult& result) {
   Console& console = session.console();
   const std::string form = OutputForm(session);
@@ -106,7 +111,8 @@ void PrintClusterList(Session& session, const ClusterList& list) {
   }
 }
 
-void PrintClusterEvent(Session& session, const Json& value, const std::string& text) {
+void PrintClusterEvent(Session& session, const Json& value, const std::string& text,
+                       const std::string& name) {
   const std::string form = OutputForm(session);
   if (form == "json") {
     session.console().PrintJson(value);
@@ -114,6 +120,8 @@ void PrintClusterEvent(Session& session, const Json& value, const std::string& t
     session.console().Print(absl::StrCat("---\n", ToYaml(value)));
   } else if (form != "name") {
     session.console().Print(text);
+  } else if (!name.empty()) {
+    session.console().Print(absl::StrCat(name, "\n"));
   }
 }
 

@@ -21,6 +21,8 @@ absl::StatusOr<std::string> OneNamespace(const ClusterOptions& cluster, absl::st
 
 // "json", "yaml", "name", "wide", or "table": what -o or --json asks for.
 std::string OutputForm(const Session& session);
+// Whether that is a table, wide or not.
+bool AsksForTable(const Session& session);
 
 // A result in each form that -o knows.
 struct ClusterResult {
@@ -32,8 +34,9 @@ struct ClusterResult {
 void PrintClusterResult(Session& session, const ClusterResult& result);
 
 // One of several values that a verb prints as it goes on, in the form that was asked for: a line of
-// JSON, a document of YAML, or `text`; nothing where only names are.
-void PrintClusterEvent(Session& session, const Json& value, const std::string& text);
+// JSON, a document of YAML, `text`, or where only names are `name` on a line, unless that is "".
+void PrintClusterEvent(Session& session, const Json& value, const std::string& text,
+                       const std::string& name = "");
 
 // A list that may be very long, whose elements are made one at a time. Of json and yaml it is the
 // member `member` of the object `head`, or, where that is "", all there is.

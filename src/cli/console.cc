@@ -47,6 +47,12 @@ void Console::Note(absl::string_view sentence) {
   }
 }
 
+void Console::NoteAll(const std::vector<std::string>& sentences) {
+  for (const std::string& sentence : sentences) {
+    Note(sentence);
+  }
+}
+
 void Console::Warn(absl::string_view sentence) {
   const std::scoped_lock lock(mutex_);
   ClearLine();

@@ -4,6 +4,7 @@
 #include <mutex>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -40,6 +41,7 @@ class Console {
 
   // A sentence for people, unless they want it quiet.
   void Note(absl::string_view sentence);
+  void NoteAll(const std::vector<std::string>& sentences);
   // One that they get in any case.
   void Warn(absl::string_view sentence);
 

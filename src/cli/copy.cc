@@ -55,9 +55,6 @@ class CopyCommand : public Command {
 
   // The same environment, in which RESTIC_FROM_... stands for RESTIC_...
   ProgramEnvironment SourceEnvironment(const ProgramEnvironment& environment) const;
-  absl::StatusOr<std::vector<Id>> ChooseIds(const CallContext& ctx, Console& console,
-                                            const Repository& from,
-                                            UnreadableSnapshots& unreadable) const;
   static void Tell(Console& console, const std::vector<CopiedSnapshot>& copied);
 
   std::vector<std::string> ids_;
@@ -105,7 +102,13 @@ absl::StatusOr<ExitCode> CopyCommand::Run(const CallContext& ctx, Session& sessi
   Repository* const from = *opened;
   ASSIGN_OR_RETURN(Repository * to, session.Open(ctx, LockKind::kWrite));
   UnreadableSnapshots unreadable(session.console());
-  ASSIGN_OR_RETURN(const std::vector<Id> ids, ChooseIds(ctx, session.console(), *from, unreadable));
+  ASSIGN_OR_RETURN(const std::vector<StoredSnapshot> chosen,
+                   ChooseSnapshots(ctx, session.console(), *from, ids_, filter_, unreadable));
+  std::vector<Id> ids;
+  ids.reserve(chosen.size());
+  for (const StoredSnapshot& stored : chosen) {
+    ids.push_back(stored.id);
+  }
   std::vector<CopiedSnapshot> copied;
   if (!ids.empty()) {
     const engine::OrphanScope scope = {.all = session.lock()->unfinished().others == 0, .own = {}};
@@ -116,9 +119,7 @@ absl::StatusOr<ExitCode> CopyCommand::Run(const CallContext& ctx, Session& sessi
     repository::CopyOptions options;
     options.writer.pack_target_bytes = session.in_bucket() ? repository::kPackTargetBytesRemote
                                                            : repository::kPackTargetBytesLocal;
-    options.progress = [&meter](absl::string_view stage, int64_t done, int64_t total) {
-      meter.ReportCount(stage, done, total);
-    };
+    options.progress = CountsOf(meter);
     absl::StatusOr<std::vector<CopiedSnapshot>> done =
         repository::CopySnapshots(ctx, *from, *to, *session.lock(), ids, options);
     engine::NoteEnd(ctx, *to, unfinished, done.ok());
@@ -157,26 +158,6 @@ ProgramEnvironment CopyCommand::SourceEnvironment(const ProgramEnvironment& envi
     return get(name);
   };
   return source;
-}
-
-absl::StatusOr<std::vector<Id>> CopyCommand::ChooseIds(const CallContext& ctx, Console& console,
-                                                       const Repository& from,
-                                                       UnreadableSnapshots& unreadable) const {
-  std::vector<Id> ids;
-  for (const std::string& id : ids_) {
-    ASSIGN_OR_RETURN(const StoredSnapshot stored, ChooseSnapshot(ctx, console, from, id, filter_));
-    ids.push_back(stored.id);
-  }
-  if (ids_.empty()) {
-    ASSIGN_OR_RETURN(const std::vector<StoredSnapshot> all,
-                     from.ListSnapshots(ctx, unreadable.Teller()));
-    for (const StoredSnapshot& stored : all) {
-      if (filter_.Matches(stored.snapshot)) {
-        ids.push_back(stored.id);
-      }
-    }
-  }
-  return ids;
 }
 
 void CopyCommand::Tell(Console& console, const std::vector<CopiedSnapshot>& copied) {

@@ -103,8 +103,7 @@ VerbSyntax DeviceCopyCommand::Declare() {
               "source stay untouched in a larger target. Exit code 20 when the list omits blocks, "
               "which were then found "
               "by comparing; 22 when the target is too small.",
-          .table = std::move(table),
-          .family = VerbFamily::kPlain};
+          .table = std::move(table)};
 }
 
 absl::Status DeviceCopyCommand::CheckFlags(const CallContext& ctx) const {
@@ -226,16 +225,12 @@ absl::StatusOr<ExitCode> DeviceCopyCommand::Run(const CallContext& ctx, Session&
   json["source"] = source_;
   json["target"] = target_;
   json["list_refused"] = refused;
-  const auto total = result.duration_ms.find("total");
   session.console().PrintResult(
-      json,
-      absl::StrCat(
-          "copied ", source_, " to ", target_, ": ", FormatBytes(result.logical_bytes),
-          ", of which ", FormatBytes(result.written_bytes), " written, ",
-          FormatBytes(result.zero_bytes), " made zero and ", FormatBytes(result.kept_bytes),
-          " held already, in ",
-          FormatElapsed(absl::Milliseconds(total == result.duration_ms.end() ? 0 : total->second)),
-          HowCompared(result), "\n"));
+      json, absl::StrCat(
+                "copied ", source_, " to ", target_, ": ", FormatBytes(result.logical_bytes),
+                ", of which ", FormatBytes(result.written_bytes), " written, ",
+                FormatBytes(result.zero_bytes), " made zero and ", FormatBytes(result.kept_bytes),
+                " held already, in ", FormatTotal(result.duration_ms), HowCompared(result), "\n"));
   pod_.LeaveResult(json);
   return result.audit_mismatch ? ExitCode::kAuditMismatch : ExitCode::kOk;
 }

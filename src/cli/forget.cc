@@ -21,16 +21,14 @@ using repository::StoredSnapshot;
 
 std::string GroupText(const ForgetGroup& group, bool dry_run) {
   std::vector<std::vector<std::string>> rows;
-  const auto time_of = [](const StoredSnapshot& stored) {
-    return absl::FormatTime("%Y-%m-%d %H:%M:%S", stored.snapshot.time, absl::LocalTimeZone());
-  };
   for (const KeptSnapshot& kept : group.keep) {
-    rows.push_back({"  keep", kept.snapshot.id.ShortHex(), time_of(kept.snapshot),
-                    absl::StrJoin(kept.reasons, ", ")});
+    rows.push_back({"  keep", kept.snapshot.id.ShortHex(),
+                    FormatMoment(kept.snapshot.snapshot.time), absl::StrJoin(kept.reasons, ", ")});
   }
   for (const StoredSnapshot& stored : group.remove) {
-    rows.push_back({dry_run ? "  would remove" : "  remove", stored.id.ShortHex(),
-                    stored.snapshot.tree.IsNull() ? "does not read" : time_of(stored), ""});
+    rows.push_back(
+        {dry_run ? "  would remove" : "  remove", stored.id.ShortHex(),
+         stored.snapshot.tree.IsNull() ? "does not read" : FormatMoment(stored.snapshot.time), ""});
   }
   std::vector<std::string> names;  // Snapshots that were named by their ids have none in common.
   for (std::string name :

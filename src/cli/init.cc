@@ -13,7 +13,6 @@ class InitCommand : public Command {
             .details =
                 "It is a repository of restic's format, version 2, with one key for the "
                 "password. A lost password cannot be replaced: the data is lost with it.",
-            .table = {},
             .family = VerbFamily::kRepository};
   }
 

@@ -21,24 +21,21 @@ InterruptWatch::InterruptWatch() {
     ::sigaddset(&signals, number);
   }
   CSIDELTA_CHECK(::pthread_sigmask(SIG_BLOCK, &signals, nullptr) == 0);
-  signals_fd_ = ::signalfd(-1, &signals, SFD_CLOEXEC);
-  end_fd_ = ::eventfd(0, EFD_CLOEXEC);
-  CSIDELTA_CHECK(signals_fd_ >= 0 && end_fd_ >= 0);
-  thread_ = std::jthread([this] { Watch(signals_fd_, end_fd_); });
+  signals_fd_ = UniqueFd(::signalfd(-1, &signals, SFD_CLOEXEC));
+  end_fd_ = UniqueFd(::eventfd(0, EFD_CLOEXEC));
+  CSIDELTA_CHECK(signals_fd_.valid() && end_fd_.valid());
+  thread_ = std::jthread([this] { Watch(); });
 }
 
 InterruptWatch::~InterruptWatch() {
   const uint64_t one = 1;
-  CSIDELTA_CHECK(::write(end_fd_, &one, sizeof(one)) == sizeof(one));
-  thread_.join();
-  ::close(signals_fd_);
-  ::close(end_fd_);
+  CSIDELTA_CHECK(::write(end_fd_.get(), &one, sizeof(one)) == sizeof(one));
 }
 
-void InterruptWatch::Watch(int signals_fd, int end_fd) {
+void InterruptWatch::Watch() {
   while (true) {
-    pollfd ready[] = {{.fd = signals_fd, .events = POLLIN, .revents = 0},
-                      {.fd = end_fd, .events = POLLIN, .revents = 0}};
+    pollfd ready[] = {{.fd = signals_fd_.get(), .events = POLLIN, .revents = 0},
+                      {.fd = end_fd_.get(), .events = POLLIN, .revents = 0}};
     if (::poll(ready, 2, -1) < 0) {
       continue;
     }
@@ -46,7 +43,7 @@ void InterruptWatch::Watch(int signals_fd, int end_fd) {
       return;
     }
     signalfd_siginfo seen{};
-    if (::read(signals_fd, &seen, sizeof(seen)) != sizeof(seen)) {
+    if (::read(signals_fd_.get(), &seen, sizeof(seen)) != sizeof(seen)) {
       continue;
     }
     if (stop_.stop_requested()) {

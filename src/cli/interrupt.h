@@ -3,6 +3,8 @@
 #include <stop_token>
 #include <thread>
 
+#include "base/unique_fd.h"
+
 namespace csidelta::cli {
 
 // Turns SIGINT, SIGTERM and SIGHUP into a stop: the first asks the program to end in order, a
@@ -19,11 +21,11 @@ class InterruptWatch {
   std::stop_token token() const { return stop_.get_token(); }
 
  private:
-  void Watch(int signals_fd, int end_fd);
+  void Watch();
 
   std::stop_source stop_;
-  int signals_fd_ = -1;
-  int end_fd_ = -1;  // readable when the watch is over
+  UniqueFd signals_fd_;
+  UniqueFd end_fd_;  // readable when the watch is over
   std::jthread thread_;
 };
 

@@ -14,21 +14,15 @@ using repository::KeyInfo;
 using repository::Repository;
 
 // Where a new password comes from; never from the variables of the old one.
-class NewPassword {
- public:
-  void Declare(ArgumentTable& table) {
-    table.Add("--new-password-file", "FILE", "a file with the new password; else it is asked for",
-              file_);
-  }
+void DeclareNewPassword(ArgumentTable& table, std::string& file) {
+  table.Add("--new-password-file", "FILE", "a file with the new password; else it is asked for",
+            file);
+}
 
-  absl::StatusOr<Secret> Read(const CallContext& ctx) const {
-    return ReadPassword(ctx, {.command = "", .file = file_, .text = Secret()}, "new password",
-                        /*twice=*/true, "--new-password-file");
-  }
-
- private:
-  std::string file_;
-};
+absl::StatusOr<Secret> ReadNewPassword(const CallContext& ctx, const std::string& file) {
+  return ReadPassword(ctx, {.command = "", .file = file, .text = Secret()}, "new password",
+                      /*twice=*/true, "--new-password-file");
+}
 
 class KeyListCommand : public Command {
  public:
@@ -38,7 +32,6 @@ class KeyListCommand : public Command {
             .details =
                 "A key whose file is damaged opens nothing: it is named, the exit code is 3, "
                 "and key remove takes it away.",
-            .table = {},
             .family = VerbFamily::kRepository};
   }
 
@@ -55,8 +48,7 @@ class KeyListCommand : public Command {
             absl::StrCat("key ", key.id.ShortHex(), " is damaged: ", key.file.status().message()));
         continue;
       }
-      const std::string created =
-          absl::FormatTime("%Y-%m-%d %H:%M:%S", key.file->created, absl::LocalTimeZone());
+      const std::string created = FormatMoment(key.file->created);
       list.push_back({{"current", key.current},
                       {"id", key.id.Hex()},
                       {"userName", key.file->username},
@@ -74,17 +66,16 @@ class KeyAddCommand : public Command {
  public:
   VerbSyntax Declare() override {
     ArgumentTable table;
-    new_password_.Declare(table);
+    DeclareNewPassword(table, new_password_file_);
     return {.name = "key add",
             .summary = "Add a key, so that one more password opens the repository",
-            .details = "",
             .table = std::move(table),
             .family = VerbFamily::kRepository};
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
     ASSIGN_OR_RETURN(Repository * repository, session.Open(ctx, LockKind::kWrite));
-    ASSIGN_OR_RETURN(const Secret password, new_password_.Read(ctx));
+    ASSIGN_OR_RETURN(const Secret password, ReadNewPassword(ctx, new_password_file_));
     ASSIGN_OR_RETURN(const Id id, repository->AddKey(ctx, password.Reveal()));
     session.console().PrintResult({{"message_type", "key_added"}, {"id", id.Hex()}},
                                   absl::StrCat("added key ", id.ShortHex(), "\n"));
@@ -92,7 +83,7 @@ class KeyAddCommand : public Command {
   }
 
  private:
-  NewPassword new_password_;
+  std::string new_password_file_;
 };
 
 class KeyRemoveCommand : public Command {
@@ -140,7 +131,7 @@ class KeyPasswdCommand : public Command {
  public:
   VerbSyntax Declare() override {
     ArgumentTable table;
-    new_password_.Declare(table);
+    DeclareNewPassword(table, new_password_file_);
     return {.name = "key passwd",
             .summary = "Change the password",
             .details = "A new key takes the place of the one that opened the repository.",
@@ -150,14 +141,14 @@ class KeyPasswdCommand : public Command {
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
     ASSIGN_OR_RETURN(Repository * repository, session.Open(ctx, LockKind::kExclusive));
-    ASSIGN_OR_RETURN(const Secret password, new_password_.Read(ctx));
+    ASSIGN_OR_RETURN(const Secret password, ReadNewPassword(ctx, new_password_file_));
     RETURN_IF_ERROR(repository->ChangePassword(ctx, password.Reveal()));
     session.console().PrintResult({{"message_type", "password_changed"}}, "changed the password\n");
     return ExitCode::kOk;
   }
 
  private:
-  NewPassword new_password_;
+  std::string new_password_file_;
 };
 
 }  // namespace

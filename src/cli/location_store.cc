@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "cli/certificates.h"
 #include "storage/shared_credentials.h"
 
 namespace csidelta::cli {

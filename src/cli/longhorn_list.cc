@@ -95,9 +95,8 @@ class LonghornListCommand : public Command {
  private:
   static void Print(Session& session, const longhorn::Inventory& inventory,
                     const std::vector<const longhorn::SnapshotEntry*>& chosen) {
-    const std::string form = OutputForm(session);
-    const bool is_wide = form == "wide";
-    if (chosen.empty() && (is_wide || form == "table")) {
+    const bool is_wide = OutputForm(session) == "wide";
+    if (chosen.empty() && AsksForTable(session)) {
       session.console().Note(
           absl::StrCat("no Snapshots of Longhorn found in namespace ", inventory.namespace_name));
     }

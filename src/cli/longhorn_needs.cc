@@ -11,13 +11,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
-#include "base/json.h"
 #include "base/status_macros.h"
 #include "csi/snapshot_prune.h"
 #include "k8s/find.h"
-#include "k8s/read_pages.h"
 #include "longhorn/types.h"
 #include "objects/persistent_volume_claim.h"
+#include "objects/read_pages.h"
 #include "objects/volume_snapshot.h"
 #include "velero/volume_decision.h"
 
@@ -73,19 +72,23 @@ class NeedsReader {
   }
 
  private:
-  absl::Status ReadContents() {
-    const absl::Status read = k8s::ReadPages(
-        ctx_, api_, VolumeSnapshotContent::Type(), "",
+  template <typename Kind>
+  absl::Status ReadEach(objects::PageSink<Kind> sink) {
+    return objects::ReadPages<Kind>(
+        ctx_, api_, Kind::Type(), "",
         {.label_selector = "", .field_selector = "", .page_items_max = longhorn::kPageItemsMax},
-        [&](const std::vector<Json>& page, bool is_first) {
+        sink);
+  }
+
+  absl::Status ReadContents() {
+    const absl::Status read = ReadEach<VolumeSnapshotContent>(
+        [&](const std::vector<VolumeSnapshotContent>& page, bool is_first) {
           if (is_first) {
             contents_.clear();
             by_volume_snapshot_.clear();
           }
-          for (const Json& object : page) {
-            if (const auto content = VolumeSnapshotContent::Of(object); content.ok()) {
-              NoteContent(*content);
-            }
+          for (const VolumeSnapshotContent& content : page) {
+            NoteContent(content);
           }
         });
     // Without the kind there are no VolumeSnapshots.
@@ -103,17 +106,13 @@ class NeedsReader {
   }
 
   absl::Status ReadPvcs() {
-    const absl::Status read = k8s::ReadPages(
-        ctx_, api_, PersistentVolumeClaim::Type(), "",
-        {.label_selector = "", .field_selector = "", .page_items_max = longhorn::kPageItemsMax},
-        [&](const std::vector<Json>& page, bool is_first) {
+    const absl::Status read = ReadEach<PersistentVolumeClaim>(
+        [&](const std::vector<PersistentVolumeClaim>& page, bool is_first) {
           if (is_first) {
             pending_.clear();
           }
-          for (const Json& object : page) {
-            if (const auto pvc = PersistentVolumeClaim::Of(object); pvc.ok()) {
-              NotePvc(*pvc);
-            }
+          for (const PersistentVolumeClaim& pvc : page) {
+            NotePvc(pvc);
           }
         });
     return Excuse(read, "PVCs that are filled from them");

@@ -212,8 +212,7 @@ ClusterList LonghornPruneCommand::ListOf(const longhorn::Inventory& inventory,
 
 void LonghornPruneCommand::Announce(Session& session, const longhorn::Inventory& inventory,
                                     const std::vector<LonghornItem>& items) const {
-  const std::string form = OutputForm(session);
-  if (form == "table" || form == "wide") {
+  if (AsksForTable(session)) {
     PrintClusterList(session, ListOf(inventory, items));
   }
 }
@@ -221,8 +220,7 @@ void LonghornPruneCommand::Announce(Session& session, const longhorn::Inventory&
 void LonghornPruneCommand::Tell(Session& session, const longhorn::Inventory& inventory,
                                 const std::vector<LonghornItem>& items) const {
   const LonghornCounts counts = CountOf(inventory, items);
-  const std::string form = OutputForm(session);
-  if (form != "table" && form != "wide") {
+  if (!AsksForTable(session)) {
     ClusterList list = ListOf(inventory, items);
     list.head = {{"dry_run", !yes_},          {"volumes", counts.volumes},
                  {"to_delete", counts.goes},  {"to_delete_bytes", counts.goes_bytes},

@@ -30,9 +30,12 @@ struct KeyringLocation {
               owner.location);
   }
 
-  absl::Status Check() const {
-    return owner.location.empty() ? absl::InvalidArgumentError("give --location")
-                                  : absl::OkStatus();
+  // INVALID_ARGUMENT where no location is given. No I/O.
+  absl::StatusOr<std::unique_ptr<k8s::ApiClient>> MakeClient() const {
+    if (owner.location.empty()) {
+      return absl::InvalidArgumentError("give --location");
+    }
+    return cluster.MakeClient();
   }
 };
 
@@ -50,6 +53,12 @@ Json Describe(absl::string_view message_type, const Keyring& keyring) {
           {"newest", keyring.newest().fingerprint},
           {"keys", FingerprintsOf(keyring)},
           {"confirmed", keyring.confirmed}};
+}
+
+std::string KeysText(const KeyringOwner& owner, const Keyring& keyring) {
+  return absl::StrCat("location ", owner.velero_namespace, "/", owner.location, " has ",
+                      Counted(std::ssize(keyring.keys), "key"), ", of which ",
+                      keyring.newest().fingerprint, " is the newest\n");
 }
 
 class MoverKeyExportCommand : public Command {
@@ -72,8 +81,7 @@ class MoverKeyExportCommand : public Command {
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
-    RETURN_IF_ERROR(place_.Check());
-    const std::unique_ptr<k8s::ApiClient> api = place_.cluster.MakeClient();
+    ASSIGN_OR_RETURN(const std::unique_ptr<k8s::ApiClient> api, place_.MakeClient());
     absl::StatusOr<Keyring> keyring =
         datamover::OpenKeyring(ctx, *api, place_.mover_namespace, place_.owner,
                                /*make=*/false, SecureRandom::Real());
@@ -155,20 +163,16 @@ class MoverKeyImportCommand : public Command {
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
-    RETURN_IF_ERROR(place_.Check());
+    ASSIGN_OR_RETURN(const std::unique_ptr<k8s::ApiClient> api, place_.MakeClient());
     ASSIGN_OR_RETURN(const std::string text, ReadSmallText(file_));
     const absl::StatusOr<Keyring> keys = datamover::ParseKeyringFile(text);
     if (!keys.ok()) {
       return Annotate(keys.status(), file_);
     }
-    const std::unique_ptr<k8s::ApiClient> api = place_.cluster.MakeClient();
     ASSIGN_OR_RETURN(const Keyring keyring, datamover::ImportKeys(ctx, *api, place_.mover_namespace,
                                                                   place_.owner, *keys, newest_));
-    session.console().PrintResult(
-        Describe("keys_imported", keyring),
-        absl::StrCat("location ", place_.owner.velero_namespace, "/", place_.owner.location,
-                     " has ", Counted(std::ssize(keyring.keys), "key"), ", of which ",
-                     keyring.newest().fingerprint, " is the newest\n"));
+    session.console().PrintResult(Describe("keys_imported", keyring),
+                                  KeysText(place_.owner, keyring));
     return ExitCode::kOk;
   }
 
@@ -194,15 +198,11 @@ class MoverKeyRemoveCommand : public Command {
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
-    RETURN_IF_ERROR(place_.Check());
-    const std::unique_ptr<k8s::ApiClient> api = place_.cluster.MakeClient();
+    ASSIGN_OR_RETURN(const std::unique_ptr<k8s::ApiClient> api, place_.MakeClient());
     ASSIGN_OR_RETURN(const Keyring keyring, datamover::RemoveKey(ctx, *api, place_.mover_namespace,
                                                                  place_.owner, fingerprint_));
-    session.console().PrintResult(
-        Describe("key_removed", keyring),
-        absl::StrCat("location ", place_.owner.velero_namespace, "/", place_.owner.location,
-                     " has ", Counted(std::ssize(keyring.keys), "key"), ", of which ",
-                     keyring.newest().fingerprint, " is the newest\n"));
+    session.console().PrintResult(Describe("key_removed", keyring),
+                                  KeysText(place_.owner, keyring));
     return ExitCode::kOk;
   }
 

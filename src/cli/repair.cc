@@ -26,14 +26,6 @@ using repository::Repository;
 
 constexpr int kPacksMax = 1000;
 
-Json Ids(const std::vector<Id>& ids) {
-  Json list = Json::array();
-  for (const Id& id : ids) {
-    list.push_back(id.Hex());
-  }
-  return list;
-}
-
 class RepairIndexCommand : public Command {
  public:
   VerbSyntax Declare() override {
@@ -43,7 +35,6 @@ class RepairIndexCommand : public Command {
     table.Add("-n,--dry-run", "only print what would be done", options_.dry_run);
     return {.name = "repair index",
             .summary = "Make the index agree with the packs that are stored",
-            .details = "",
             .table = std::move(table),
             .family = VerbFamily::kRepository};
   }
@@ -51,18 +42,16 @@ class RepairIndexCommand : public Command {
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
     ASSIGN_OR_RETURN(Repository * repository, session.Open(ctx, LockKind::kExclusive));
     ProgressMeter meter(session.console(), *ctx.clock);
-    options_.progress = [&meter](absl::string_view stage, int64_t done, int64_t total) {
-      meter.ReportCount(stage, done, total);
-    };
+    options_.progress = CountsOf(meter);
     ASSIGN_OR_RETURN(const RepairIndexResult result,
                      repository::RepairIndex(ctx, *repository, *session.lock(), options_));
     session.console().PrintResult(
         {{"message_type", "result"},
          {"dry_run", options_.dry_run},
-         {"unreadable_files", Ids(result.unreadable_files)},
-         {"packs_added", Ids(result.packs_added)},
-         {"packs_dropped", Ids(result.packs_dropped)},
-         {"packs_unreadable", Ids(result.packs_unreadable)},
+         {"unreadable_files", HexOf(result.unreadable_files)},
+         {"packs_added", HexOf(result.packs_added)},
+         {"packs_dropped", HexOf(result.packs_dropped)},
+         {"packs_unreadable", HexOf(result.packs_unreadable)},
          {"index_files_written", result.files_written},
          {"index_files_removed", result.files_removed}},
         absl::StrCat(options_.dry_run ? "would list " : "listed ",
@@ -113,9 +102,7 @@ class RepairPacksCommand : public Command {
     std::unique_ptr<FileBlockDevice> device;
     std::optional<VolumeRepairSource> repair_source;
     ProgressMeter meter(session.console(), *ctx.clock);
-    options.progress = [&meter](absl::string_view stage, int64_t done, int64_t total) {
-      meter.ReportCount(stage, done, total);
-    };
+    options.progress = CountsOf(meter);
     if (!device_.empty()) {
       ASSIGN_OR_RETURN(device, FileBlockDevice::OpenForRead(device_));
       repair_source.emplace(*device);
@@ -179,7 +166,7 @@ class RepairPacksCommand : public Command {
                          {"blobs_missing", result.blobs_missing},
                          {"missing_refilled", result.missing_filled_in},
                          {"trees_unreadable", result.trees_unreadable},
-                         {"packs_unlisted", Ids(result.unlisted)},
+                         {"packs_unlisted", HexOf(result.unlisted)},
                          {"packs", std::move(list)}},
                         text.empty() ? "nothing to repair\n" : text);
     return result.lost() == 0 && result.trees_unreadable == 0 ? ExitCode::kOk
@@ -217,9 +204,7 @@ class RepairSnapshotsCommand : public Command {
     if (read_data_) {
       check.read_data = repository::ReadEverything{};
     }
-    check.progress = [&meter](absl::string_view stage, int64_t done, int64_t total) {
-      meter.ReportCount(stage, done, total);
-    };
+    check.progress = CountsOf(meter);
     ASSIGN_OR_RETURN(const repository::CheckReport report,
                      repository::CheckRepository(ctx, *repository, check));
     if (!report.complete) {
@@ -261,8 +246,8 @@ class RepairSnapshotsCommand : public Command {
                                                        : "all others are good\n");
     console.PrintResult({{"message_type", "result"},
                          {"dry_run", dry_run_},
-                         {"unrestorable", Ids(lost)},
-                         {"unreadable", Ids(report.unreadable)},
+                         {"unrestorable", HexOf(lost)},
+                         {"unreadable", HexOf(report.unreadable)},
                          {"removed", forget_ && !dry_run_ ? lost.size() : 0}},
                         text);
   }

@@ -21,24 +21,20 @@ using repository::StoredSnapshot;
 
 // "snapshot 8ab6fc6f of shop:/orders, 2026-11-21 13:05:00"
 std::string SnapshotText(const StoredSnapshot& stored) {
-  return absl::StrCat(
-      "snapshot ", stored.id.ShortHex(), " of ", VolumeName(stored.snapshot), ", ",
-      absl::FormatTime("%Y-%m-%d %H:%M:%S", stored.snapshot.time, absl::LocalTimeZone()));
+  return absl::StrCat("snapshot ", stored.id.ShortHex(), " of ", VolumeName(stored.snapshot), ", ",
+                      FormatMoment(stored.snapshot.time));
 }
 
 // REQUIRES that it was no dry run.
 std::string Summary(const engine::RestoreOutcome& outcome, const std::string& path) {
   const incremental::RestoreResult& result = *outcome.result;
-  const auto total = result.duration_ms.find("total");
-  const absl::Duration elapsed =
-      absl::Milliseconds(total == result.duration_ms.end() ? 0 : total->second);
   return absl::StrCat(
       "restored ", SnapshotText(outcome.plan.snapshot), "\n", Describe(outcome.plan.target), " ",
       path, ": ", FormatBytes(result.logical_bytes), ", of which ",
       FormatBytes(result.written_bytes), " written, ",
       result.compared_bytes > 0 ? absl::StrCat(FormatBytes(result.kept_bytes), " held already, ")
                                 : "",
-      "and ", FormatBytes(result.zero_bytes), " zero, in ", FormatElapsed(elapsed), "\n");
+      "and ", FormatBytes(result.zero_bytes), " zero, in ", FormatTotal(result.duration_ms), "\n");
 }
 
 class RestoreCommand : public Command {

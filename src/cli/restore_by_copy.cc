@@ -1,6 +1,5 @@
 #include "cli/restore_by_copy.h"
 
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -11,7 +10,7 @@
 #include "cli/snapshot_text.h"
 #include "cli/text.h"
 #include "csi/in_place_copy.h"
-#include "k8s/find.h"
+#include "objects/client.h"
 #include "objects/persistent_volume_claim.h"
 
 namespace csidelta::cli {
@@ -22,15 +21,6 @@ using csi::CopyRestoreResult;
 
 std::string CopiedPvcName(const CopyPlan& plan) {
   return absl::StrCat(plan.pvc.namespace_name(), "/", plan.pvc.name());
-}
-
-// The result in the form that was asked for.
-void TellCopy(Session& session, const Json& json, const std::string& text,
-              const std::string& name = "") {
-  PrintClusterEvent(session, json, text);
-  if (OutputForm(session) == "name") {
-    session.console().Print(name);
-  }
 }
 
 Json CopyPlanJson(const CopyPlan& plan, const CopyMethod& method) {
@@ -79,10 +69,11 @@ void TellCopyResult(Session& session, const CopyPlan& plan, const CopyRestoreRes
           ? ""
           : absl::StrCat("  back:   csi-delta snapshot restore ", result.safety_snapshot,
                          " --into ", plan.pvc.name(), " -n ", plan.pvc.namespace_name(), "\n");
-  TellCopy(session, json,
-           absl::StrCat("PVC ", CopiedPvcName(plan), " has the data of VolumeSnapshot ",
-                        plan.snapshot.name(), ": ", CopyResultText(result.copy), "\n", back),
-           absl::StrCat("persistentvolumeclaim/", plan.pvc.name(), "\n"));
+  PrintClusterEvent(
+      session, json,
+      absl::StrCat("PVC ", CopiedPvcName(plan), " has the data of VolumeSnapshot ",
+                   plan.snapshot.name(), ": ", CopyResultText(result.copy), "\n", back),
+      absl::StrCat("persistentvolumeclaim/", plan.pvc.name()));
 }
 
 }  // namespace
@@ -100,12 +91,8 @@ bool PrefersCopy(const CallContext& ctx, k8s::ApiClient& api, const CopyMethodFl
   if (!flags.pod.has_image()) {
     return false;
   }
-  const absl::StatusOr<std::optional<Json>> found =
-      k8s::Find(ctx, api, objects::PersistentVolumeClaim::Key(namespace_name, pvc_name));
-  if (!found.ok() || !found->has_value()) {
-    return false;
-  }
-  const auto pvc = objects::PersistentVolumeClaim::Of(**found);
+  const auto pvc = objects::Get<objects::PersistentVolumeClaim>(
+      ctx, api, objects::PersistentVolumeClaim::Key(namespace_name, pvc_name));
   return pvc.ok() && pvc->mode() == objects::VolumeMode::kBlock &&
          csi::CheckMayCopy(ctx, api, namespace_name).ok();
 }
@@ -126,7 +113,7 @@ absl::StatusOr<ExitCode> RunCopyMethod(const CallContext& ctx, k8s::ApiClient& a
     console.Note(Printable(sentence));
   }
   RETURN_IF_ERROR(RefusedCopy(plan));
-  TellCopy(session, CopyPlanJson(plan, method), CopyPlanText(plan, method));
+  PrintClusterEvent(session, CopyPlanJson(plan, method), CopyPlanText(plan, method));
   if (method.is_dry_run) {
     return ExitCode::kOk;
   }
@@ -139,9 +126,9 @@ absl::StatusOr<ExitCode> RunCopyMethod(const CallContext& ctx, k8s::ApiClient& a
       meter.ReportBytes(progress.stage, progress.done_bytes, progress.total_bytes);
     };
     options.on_step = [&](const std::string& sentence) {
-      TellCopy(session,
-               {{"message_type", "step"}, {"pvc", CopiedPvcName(plan)}, {"message", sentence}},
-               absl::StrCat(Printable(sentence), "\n"));
+      PrintClusterEvent(
+          session, {{"message_type", "step"}, {"pvc", CopiedPvcName(plan)}, {"message", sentence}},
+          absl::StrCat(Printable(sentence), "\n"));
     };
     result =
         csi::RestoreByCopy(ctx, api, *session.environment().random, plan, options, not_checked);

@@ -39,11 +39,8 @@ constexpr char kDelete[] = "Delete";
 
 absl::StatusOr<std::vector<DataDownload>> ListDownloads(const CallContext& ctx, k8s::ApiClient& api,
                                                         const ScratchRestore& plan) {
-  return objects::List<DataDownload>(
-      ctx, api, plan.velero_namespace,
-      {.label_selector =
-           absl::StrCat(objects::kRestoreNameLabel, "=", velero::ValidLabelValue(plan.restore)),
-       .field_selector = ""});
+  return objects::List<DataDownload>(ctx, api, plan.velero_namespace,
+                                     LabelledWith(objects::kRestoreNameLabel, plan.restore));
 }
 
 // Has each volume that the Restore filled go with its PVC. Others may stand for data that was there
@@ -79,6 +76,11 @@ absl::Status ReleaseVolumes(const CallContext& ctx, k8s::ApiClient& api,
 int64_t CountFailed(const RestoredPvcs& pvcs) {
   return std::count_if(pvcs.begin(), pvcs.end(),
                        [](const auto& pvc) { return !pvc.second.empty(); });
+}
+
+k8s::ListOptions LabelledWith(absl::string_view label, absl::string_view name) {
+  return {.label_selector = absl::StrCat(label, "=", velero::ValidLabelValue(name)),
+          .field_selector = ""};
 }
 
 std::string ScratchName(absl::string_view namespace_name, absl::string_view suffix) {
@@ -141,11 +143,8 @@ absl::StatusOr<std::string> RestoreIntoScratch(const CallContext& ctx, k8s::ApiC
 absl::StatusOr<RestoredPvcs> CompareScratch(const CallContext& ctx, k8s::ApiClient& api,
                                             const ScratchRestore& plan) {
   ASSIGN_OR_RETURN(const std::vector<DataUpload> uploads,
-                   objects::List<DataUpload>(
-                       ctx, api, plan.velero_namespace,
-                       {.label_selector = absl::StrCat(objects::kBackupNameLabel, "=",
-                                                       velero::ValidLabelValue(plan.backup)),
-                        .field_selector = ""}));
+                   objects::List<DataUpload>(ctx, api, plan.velero_namespace,
+                                             LabelledWith(objects::kBackupNameLabel, plan.backup)));
   RestoredPvcs result;
   for (const DataUpload& upload : uploads) {
     if (upload.source_namespace() == plan.from && upload.phase() == "Completed") {

@@ -28,6 +28,9 @@ struct ScratchRestore {
 using RestoredPvcs = std::map<std::string, std::string>;
 int64_t CountFailed(const RestoredPvcs& pvcs);
 
+// Objects of Velero whose label names a Backup or Restore.
+k8s::ListOptions LabelledWith(absl::string_view label, absl::string_view name);
+
 // "shop-drill" of "shop" and "drill", good as the name of a namespace.
 std::string ScratchName(absl::string_view namespace_name, absl::string_view suffix);
 

@@ -3,13 +3,14 @@
 #include <array>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "base/status_macros.h"
-#include "cli/certificates.h"
 #include "net/listen_address.h"
+#include "net/system_bundle.h"
 
 namespace csidelta::cli {
 namespace {
@@ -32,6 +33,7 @@ constexpr std::array<TextOption, 5> kS3Texts = {{
     {"s3.object-lock-mode", &storage::S3Options::object_lock_mode},
 }};
 constexpr int kObjectLockDaysMax = 36'500;
+constexpr absl::string_view kPemCertificate = "-----BEGIN CERTIFICATE-----";
 constexpr char kLocksPrefix[] = "locks/";  // A lock that cannot go would stop everybody.
 
 absl::Status SetBucketLookup(absl::string_view value, storage::BucketStyle& style) {
@@ -167,6 +169,18 @@ absl::Status ApplyStoreOption(absl::string_view option, storage::StoreSettings& 
                    absl::StrJoin(kS3Texts, ", ", [](std::string* out, const TextOption& known) {
                      absl::StrAppend(out, known.name);
                    })));
+}
+
+absl::Status TrustBesides(const std::string& pem, absl::string_view source,
+                          storage::StoreSettings& settings) {
+  if (!absl::StrContains(pem, kPemCertificate)) {
+    return absl::InvalidArgumentError(absl::StrCat(source, " holds no certificate as PEM"));
+  }
+  for (net::TlsOptions* tls : {&settings.tls, &settings.sts_tls}) {
+    // In this order: what is behind a malformed one is not read, and the bundle is no fallback.
+    tls->ca_pem = absl::StrCat(pem, "\n", tls->ca_pem.empty() ? net::SystemBundle() : tls->ca_pem);
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<storage::StoreSettings> MakeStoreSettings(const GlobalOptions& options,

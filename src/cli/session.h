@@ -87,6 +87,11 @@ ProgramSyntax DeclareFlags(GlobalOptions& options);
 // Sets in `settings` what "s3.NAME=VALUE" says. INVALID_ARGUMENT, with the names that there are.
 absl::Status ApplyStoreOption(absl::string_view option, storage::StoreSettings& settings);
 
+// Makes `settings` trust these certificates beside those of --cacert or the system's, for the
+// bucket and where its keys are asked for. INVALID_ARGUMENT, naming the source, when none exist.
+absl::Status TrustBesides(const std::string& pem, absl::string_view source,
+                          storage::StoreSettings& settings);
+
 // How to talk to the place of the repository, by the flags and by what stands in for them. The
 // certificates to trust are those of --cacert, else RESTIC_CACERT, else AWS_CA_BUNDLE, which also
 // counts where keys of a bucket are asked for, as do those of --add-cacert. Reads the files.

@@ -58,15 +58,6 @@ Chain ChainOf(const StoredSnapshot& stored, const std::vector<StoredSnapshot>& a
   return chain;
 }
 
-std::vector<std::string> FullIdsOf(const std::vector<repository::Id>& ids) {
-  std::vector<std::string> texts;
-  texts.reserve(ids.size());
-  for (const repository::Id& id : ids) {
-    texts.push_back(id.Hex());
-  }
-  return texts;
-}
-
 std::string ChildrenText(const Chain& chain) {
   std::string out;
   for (std::size_t i = 0; i < std::min(chain.children.size(), kChildrenShown); ++i) {
@@ -209,7 +200,7 @@ std::string JsonOf(const StoredSnapshot& stored, const VolumeManifest* manifest,
   const Json chain_json = {{"length", chain.length},
                            {"first", chain.first.Hex()},
                            {"whole", chain.is_whole},
-                           {"children", FullIdsOf(chain.children)}};
+                           {"children", HexOf(chain.children)}};
   std::string volume = manifest == nullptr ? "null" : repository::EncodeManifest(*manifest);
   std::erase(volume, '\n');
   return absl::StrCat("{\"snapshot\":", SnapshotJsonText(stored), ",\"volume\":", volume,

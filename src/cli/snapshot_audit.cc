@@ -11,7 +11,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
-#include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "cli/cluster_verb.h"
 #include "cli/command.h"
@@ -161,15 +160,13 @@ Json SnapshotAuditCommand::ValueOf(const csi::AuditReading& reading, const Audit
   Json unknown = Json::array();
   for (const UnknownSnapshot& one : findings.unknown) {
     const csi::StorageSnapshot& snapshot = one.snapshot;
-    unknown.push_back(
-        {{"handle", snapshot.handle},
-         {"driver", info.storage->driver},
-         {"volume", snapshot.volume_handle},
-         {"size_bytes", snapshot.size_bytes.has_value() ? Json(*snapshot.size_bytes) : Json()},
-         {"taken_at",
-          snapshot.taken_at.has_value() ? Json(FormatRfc3339(*snapshot.taken_at)) : Json()},
-         {"may_be_new", one.may_be_new},
-         {"namespace", space}});
+    unknown.push_back({{"handle", snapshot.handle},
+                       {"driver", info.storage->driver},
+                       {"volume", snapshot.volume_handle},
+                       {"size_bytes", OrNull(snapshot.size_bytes)},
+                       {"taken_at", OrNull(snapshot.taken_at)},
+                       {"may_be_new", one.may_be_new},
+                       {"namespace", space}});
   }
   Json without_content = Json::array();
   for (const KnownSnapshot& one : findings.without_content) {

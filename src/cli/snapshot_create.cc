@@ -20,7 +20,6 @@
 #include "cli/command.h"
 #include "cli/keep_flags.h"
 #include "cli/run_program.h"
-#include "cli/snapshot_json.h"
 #include "cli/snapshot_text.h"
 #include "cli/text.h"
 #include "csi/creation_failure.h"
@@ -261,9 +260,7 @@ absl::StatusOr<ExitCode> SnapshotCreateCommand::Run(const CallContext& ctx, Sess
   ASSIGN_OR_RETURN(const csi::SelectedPvcs selected, csi::SelectPvcs(ctx, *api, selection_));
   ASSIGN_OR_RETURN(csi::SnapshotSources sources,
                    csi::PrepareSources(ctx, *api, selected.pvcs, class_name_));
-  for (const std::string& sentence : sources.not_checked) {
-    session.console().Note(sentence);
-  }
+  session.console().NoteAll(sources.not_checked);
   std::vector<CreationRequest> requests =
       MakeRequests(std::move(sources.sources), selected.workload, ctx.clock->Now());
   ASSIGN_OR_RETURN(GroupPlan group, PlanGroup(ctx, *api, requests));
@@ -618,9 +615,7 @@ absl::StatusOr<ExitCode> SnapshotCreateCommand::Tell(Session& session,
   const auto failures = std::count_if(outcomes.begin(), outcomes.end(), failed);
   for (const Outcome& one : outcomes) {
     if (one.creation.ok()) {
-      for (const std::string& sentence : one.creation->not_checked) {
-        session.console().Note(sentence);
-      }
+      session.console().NoteAll(one.creation->not_checked);
     } else if (outcomes.size() > 1) {
       session.console().Warn(absl::StrCat("PVC ", one.request->source.pvc.name(), ": ",
                                           one.creation.status().message()));

@@ -271,9 +271,7 @@ absl::StatusOr<std::vector<DeletedItem>> SnapshotDeleteCommand::Plan(const CallC
     }
     items.push_back(std::move(item));
   }
-  for (const std::string& sentence : inventory.not_checked) {
-    console.Note(sentence);
-  }
+  console.NoteAll(inventory.not_checked);
   return items;
 }
 
@@ -293,8 +291,7 @@ absl::Status SnapshotDeleteCommand::CheckContents(const std::vector<DeletedItem>
 
 // On standard output where that is for people, else as notes.
 void SnapshotDeleteCommand::Announce(Session& session, const std::vector<DeletedItem>& items) {
-  const std::string form = OutputForm(session);
-  const bool is_for_people = form == "table" || form == "wide";
+  const bool is_for_people = AsksForTable(session);
   for (const DeletedItem& item : items) {
     const std::string line = Printable(Announcement(item));
     if (is_for_people) {
@@ -386,8 +383,7 @@ absl::Status SnapshotDeleteCommand::CarryOut(const CallContext& ctx, k8s::ApiCli
 }
 
 void SnapshotDeleteCommand::Tell(Session& session, const std::vector<DeletedItem>& items) {
-  const std::string form = OutputForm(session);
-  const bool is_table = form == "table" || form == "wide";
+  const bool is_table = AsksForTable(session);
   ClusterResult result = {.value = Json::array()};
   for (const DeletedItem& item : items) {
     result.value.push_back(ItemJson(item));

@@ -1,6 +1,9 @@
 #include "cli/snapshot_filter.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 
 namespace csidelta::cli {
 namespace {
@@ -35,6 +38,23 @@ absl::StatusOr<StoredSnapshot> ChooseSnapshot(const CallContext& ctx, Console& c
                                               const std::string& id, const SnapshotFilter& filter,
                                               LatestOf latest_of) {
   return engine::ChooseSnapshot(ctx, ListenerOf(console), repository, id, filter, latest_of);
+}
+
+absl::StatusOr<std::vector<StoredSnapshot>> ChooseSnapshots(
+    const CallContext& ctx, Console& console, const repository::Repository& repository,
+    const std::vector<std::string>& ids, const SnapshotFilter& filter,
+    UnreadableSnapshots& unreadable) {
+  std::vector<StoredSnapshot> chosen;
+  if (ids.empty()) {
+    ASSIGN_OR_RETURN(chosen, repository.ListSnapshots(ctx, unreadable.Teller()));
+    std::erase_if(chosen,
+                  [&](const StoredSnapshot& stored) { return !filter.Matches(stored.snapshot); });
+  }
+  for (const std::string& id : ids) {
+    ASSIGN_OR_RETURN(StoredSnapshot stored, ChooseSnapshot(ctx, console, repository, id, filter));
+    chosen.push_back(std::move(stored));
+  }
+  return chosen;
 }
 
 int64_t SummaryBytes(const RepoSnapshot& snapshot) {

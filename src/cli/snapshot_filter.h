@@ -41,13 +41,18 @@ class UnreadableSnapshots {
   // For Repository::ListSnapshots().
   std::function<void(const repository::Id&, const absl::Status&)> Teller();
 
-  bool any() const { return any_; }
   ExitCode code() const { return any_ ? ExitCode::kIncomplete : ExitCode::kOk; }
 
  private:
   Console& console_;
   bool any_ = false;
 };
+
+// Those that are named, as ChooseSnapshot() finds them; none named: all that match.
+absl::StatusOr<std::vector<repository::StoredSnapshot>> ChooseSnapshots(
+    const CallContext& ctx, Console& console, const repository::Repository& repository,
+    const std::vector<std::string>& ids, const SnapshotFilter& filter,
+    UnreadableSnapshots& unreadable);
 
 // Of a volume: its size as the snapshot's summary has it; 0 when it does not say.
 int64_t SummaryBytes(const repository::RepoSnapshot& snapshot);

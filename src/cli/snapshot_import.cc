@@ -14,7 +14,7 @@
 #include "csi/promotion.h"
 #include "csi/snapshot_import.h"
 #include "csi/snapshot_state.h"
-#include "k8s/find.h"
+#include "objects/client.h"
 #include "objects/volume_snapshot.h"
 
 namespace csidelta::cli {
@@ -33,10 +33,6 @@ class SnapshotImportCommand : public Command {
   // Replaces `snapshot` by what it became. Both objects stay after an error.
   static absl::Status Await(const CallContext& limited, k8s::ApiClient& api,
                             VolumeSnapshot& snapshot);
-
-  // As it is now, where it is there and can be read.
-  static absl::Status Refresh(const CallContext& ctx, k8s::ApiClient& api,
-                              VolumeSnapshot& snapshot);
   void Tell(Session& session, const csi::ImportPlan& plan, const VolumeSnapshot* snapshot) const;
 
   csi::ImportRequest request_;
@@ -95,7 +91,8 @@ absl::StatusOr<ExitCode> SnapshotImportCommand::Run(const CallContext& ctx, Sess
   if (wait_) {
     outcome = Await(ctx.WithTimeout(timeout_.value_or(kImportTimeout)), *api, snapshot);
     if (!outcome.ok()) {
-      RETURN_IF_ERROR(Refresh(ctx, *api, snapshot));
+      // As it is now, where it is there and can be read.
+      snapshot = objects::Get<VolumeSnapshot>(ctx, *api, snapshot.key()).value_or(snapshot);
     }
   }
   Tell(session, plan, &snapshot);
@@ -125,16 +122,6 @@ absl::Status SnapshotImportCommand::Await(const CallContext& limited, k8s::ApiCl
                    csi::ToString(status.state), ": ", status.conditions.front().message, removal));
 }
 
-absl::Status SnapshotImportCommand::Refresh(const CallContext& ctx, k8s::ApiClient& api,
-                                            VolumeSnapshot& snapshot) {
-  const absl::StatusOr<std::optional<Json>> now =
-      k8s::Find(ctx, api, VolumeSnapshot::Key(snapshot.namespace_name(), snapshot.name()));
-  if (now.ok() && now->has_value()) {
-    ASSIGN_OR_RETURN(snapshot, VolumeSnapshot::Of(**now));
-  }
-  return absl::OkStatus();
-}
-
 void SnapshotImportCommand::Tell(Session& session, const csi::ImportPlan& plan,
                                  const VolumeSnapshot* snapshot) const {
   const std::string state(snapshot == nullptr ? "Planned"
@@ -147,7 +134,7 @@ void SnapshotImportCommand::Tell(Session& session, const csi::ImportPlan& plan,
       session, {.value = {{"name", pair.snapshot_name},
                           {"namespace", pair.namespace_name},
                           {"state", state},
-                          {"size_bytes", size_bytes.has_value() ? Json(*size_bytes) : Json()},
+                          {"size_bytes", OrNull(size_bytes)},
                           {"driver", pair.driver},
                           {"handle", pair.handle},
                           {"content", pair.content_name},

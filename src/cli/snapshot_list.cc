@@ -13,7 +13,6 @@
 #include "base/status_macros.h"
 #include "cli/cluster_verb.h"
 #include "cli/command.h"
-#include "cli/snapshot_json.h"
 #include "cli/snapshot_text.h"
 #include "cli/text.h"
 #include "csi/snapshot_inventory.h"
@@ -27,11 +26,6 @@ namespace {
 using csi::SnapshotEntry;
 
 constexpr std::size_t kKeptVolumesMax = 5;  // that are named
-
-std::string TimeText(const std::optional<absl::Time>& time) {
-  return time.has_value() ? absl::FormatTime("%Y-%m-%d %H:%M:%S", *time, absl::LocalTimeZone())
-                          : "";
-}
 
 std::string KeptFor(const SnapshotEntry& entry) {
   std::vector<std::string> reasons;
@@ -48,7 +42,8 @@ std::vector<std::string> RowOf(const SnapshotEntry& entry, bool with_namespace, 
   }
   row.insert(row.end(),
              {entry.name, entry.pvc, absl::StrJoin(entry.used_by, ","),
-              std::string(csi::ToString(entry.status.state)), TimeText(entry.status.taken_at),
+              std::string(csi::ToString(entry.status.state)),
+              entry.status.taken_at.has_value() ? FormatMoment(*entry.status.taken_at) : "",
               entry.restore_size_bytes.has_value() ? FormatBytes(*entry.restore_size_bytes) : "",
               entry.class_name, KeptFor(entry)});
   if (is_wide) {
@@ -58,8 +53,10 @@ std::vector<std::string> RowOf(const SnapshotEntry& entry, bool with_namespace, 
   return row;
 }
 
-std::vector<std::vector<std::string>> RowsOf(const std::vector<SnapshotEntry>& entries,
-                                             bool with_namespace, bool is_wide) {
+std::vector<std::vector<std::string>> RowsOf(const Session& session,
+                                             const std::vector<SnapshotEntry>& entries) {
+  const bool with_namespace = session.options().cluster.all_namespaces;
+  const bool is_wide = OutputForm(session) == "wide";
   std::vector<std::string> head;
   if (with_namespace) {
     head.emplace_back("NAMESPACE");
@@ -79,9 +76,9 @@ std::vector<std::vector<std::string>> RowsOf(const std::vector<SnapshotEntry>& e
 }
 
 // The row of a change: what only a list tells is not known.
-std::vector<std::string> ChangedRow(const csi::SnapshotChange& change, bool with_namespace,
-                                    bool is_wide) {
-  std::vector<std::string> row = RowOf(change.entry, with_namespace, is_wide);
+std::vector<std::string> ChangedRow(const Session& session, const csi::SnapshotChange& change) {
+  const bool with_namespace = session.options().cluster.all_namespaces;
+  std::vector<std::string> row = RowOf(change.entry, with_namespace, OutputForm(session) == "wide");
   const std::size_t first = with_namespace ? 1 : 0;
   row[first + 2] = "?";  // USED BY
   row[first + 7] = "?";  // KEPT FOR
@@ -106,7 +103,6 @@ class SnapshotListCommand : public Command {
 
  private:
   static std::vector<std::string> States();
-  static void NoteAll(Session& session, const std::vector<std::string>& sentences);
 
   // The volumes that in-place restores have replaced, for those who may see volumes.
   static void NoteKeptVolumes(const CallContext& ctx, Session& session, k8s::ApiClient& api,
@@ -119,7 +115,6 @@ class SnapshotListCommand : public Command {
   // The list before the changes, in their form.
   void PrintFirst(Session& session, const std::vector<SnapshotEntry>& entries);
   void PrintChange(Session& session, const csi::SnapshotChange& change);
-  static void PrintOne(Session& session, const SnapshotEntry& entry, const Json& json);
   void Print(Session& session, const std::vector<SnapshotEntry>& entries) const;
 
   std::string pvc_;
@@ -178,8 +173,8 @@ absl::StatusOr<ExitCode> SnapshotListCommand::Run(const CallContext& ctx, Sessio
   std::copy_if(
       inventory.entries.begin(), inventory.entries.end(), std::back_inserter(entries),
       [&](const SnapshotEntry& entry) { return IsAskedFor(entry) && origin.is_of(entry); });
-  NoteAll(session, origin.not_checked);
-  NoteAll(session, inventory.not_checked);
+  session.console().NoteAll(origin.not_checked);
+  session.console().NoteAll(inventory.not_checked);
   NoteKeptVolumes(ctx, session, *api, space);
   if (!watches_) {
     Print(session, entries);
@@ -201,12 +196,6 @@ std::vector<std::string> SnapshotListCommand::States() {
     names.emplace_back(csi::ToString(state));
   }
   return names;
-}
-
-void SnapshotListCommand::NoteAll(Session& session, const std::vector<std::string>& sentences) {
-  for (const std::string& sentence : sentences) {
-    session.console().Note(sentence);
-  }
 }
 
 void SnapshotListCommand::NoteKeptVolumes(const CallContext& ctx, Session& session,
@@ -251,9 +240,8 @@ absl::StatusOr<ExitCode> SnapshotListCommand::Watch(const CallContext& ctx, Sess
 }
 
 void SnapshotListCommand::PrintFirst(Session& session, const std::vector<SnapshotEntry>& entries) {
-  const std::string form = OutputForm(session);
-  if (form == "table" || form == "wide") {
-    const auto rows = RowsOf(entries, session.options().cluster.all_namespaces, form == "wide");
+  if (AsksForTable(session)) {
+    const auto rows = RowsOf(session, entries);
     for (const std::vector<std::string>& row : rows) {
       growing_.Fit(row);
     }
@@ -265,41 +253,30 @@ void SnapshotListCommand::PrintFirst(Session& session, const std::vector<Snapsho
   for (const SnapshotEntry& entry : entries) {
     Json json = cli::ToJson(entry);
     json["gone"] = false;
-    PrintOne(session, entry, json);
+    PrintClusterEvent(session, json, "", SnapshotResourceName(entry.name));
   }
 }
 
 void SnapshotListCommand::PrintChange(Session& session, const csi::SnapshotChange& change) {
-  const std::string form = OutputForm(session);
-  if (form == "table" || form == "wide") {
-    const auto row = ChangedRow(change, session.options().cluster.all_namespaces, form == "wide");
+  if (AsksForTable(session)) {
+    const auto row = ChangedRow(session, change);
     growing_.Fit(row);
     session.console().Print(growing_.Line(row));
   } else {
-    PrintOne(session, change.entry, ChangedJson(change));
-  }
-}
-
-void SnapshotListCommand::PrintOne(Session& session, const SnapshotEntry& entry, const Json& json) {
-  PrintClusterEvent(session, json, "");
-  if (OutputForm(session) == "name") {
-    session.console().Print(absl::StrCat(SnapshotResourceName(entry.name), "\n"));
+    PrintClusterEvent(session, ChangedJson(change), "", SnapshotResourceName(change.entry.name));
   }
 }
 
 void SnapshotListCommand::Print(Session& session, const std::vector<SnapshotEntry>& entries) const {
-  const ClusterOptions& cluster = session.options().cluster;
-  const std::string form = OutputForm(session);
   ClusterResult result = {.value = Json::array()};
   for (const SnapshotEntry& entry : entries) {
     result.value.push_back(cli::ToJson(entry));
     result.names.push_back(SnapshotResourceName(entry.name));
   }
-  const bool is_table = form == "table" || form == "wide";
-  if (is_table && entries.empty()) {
+  if (AsksForTable(session) && entries.empty()) {
     session.console().Note("no VolumeSnapshots found");
-  } else if (is_table) {
-    result.table = FormatTable(RowsOf(entries, cluster.all_namespaces, form == "wide"));
+  } else if (AsksForTable(session)) {
+    result.table = FormatTable(RowsOf(session, entries));
   }
   PrintClusterResult(session, result);
 }

@@ -11,7 +11,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/quantity.h"
-#include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "cli/cluster_verb.h"
 #include "cli/command.h"
@@ -20,7 +19,7 @@
 #include "csi/borrowed_snapshot.h"
 #include "csi/promotion.h"
 #include "csi/promotion_names.h"
-#include "k8s/find.h"
+#include "objects/client.h"
 #include "objects/volume_snapshot.h"
 
 namespace csidelta::cli {
@@ -57,12 +56,11 @@ int64_t SizeOf(const PromotedPvc& one) {
 }
 
 Json PromotedJson(const PromotedPvc& one) {
-  const std::optional<absl::Time> bound_at = BoundAt(one);
   return {{"name", one.plan.name},
           {"namespace", one.plan.namespace_name},
           {"uid", one.pvc.has_value() ? one.pvc->uid() : ""},
           {"state", csi::ToString(one.state)},
-          {"bound_at", bound_at.has_value() ? Json(FormatRfc3339(*bound_at)) : Json()},
+          {"bound_at", OrNull(BoundAt(one))},
           {"size_bytes", SizeOf(one)},
           {"storage_class", one.plan.storage_class},
           {"mode", objects::ToString(one.plan.mode)},
@@ -74,9 +72,7 @@ std::vector<std::string> PromotedRow(const PromotedPvc& one) {
   const std::optional<absl::Time> bound_at = BoundAt(one);
   return {one.plan.name,
           std::string(csi::ToString(one.state)),
-          bound_at.has_value()
-              ? absl::FormatTime("%Y-%m-%d %H:%M:%S", *bound_at, absl::LocalTimeZone())
-              : "",
+          bound_at.has_value() ? FormatMoment(*bound_at) : "",
           FormatBytes(SizeOf(one)),
           one.plan.storage_class,
           std::string(objects::ToString(one.plan.mode)),
@@ -279,15 +275,15 @@ absl::StatusOr<std::vector<VolumeSnapshot>> SnapshotPromoteCommand::ReadSnapshot
   if (!set_.empty()) {
     ASSIGN_OR_RETURN(snapshots, csi::SnapshotsOfSet(limited, api, namespace_, set_));
   } else {
-    ASSIGN_OR_RETURN(const std::optional<Json> found,
-                     k8s::Find(limited, api, VolumeSnapshot::Key(namespace_, words_.front())));
+    ASSIGN_OR_RETURN(std::optional<VolumeSnapshot> found,
+                     objects::Find<VolumeSnapshot>(
+                         limited, api, VolumeSnapshot::Key(namespace_, words_.front())));
     if (!found.has_value()) {
       return absl::NotFoundError(
           absl::StrCat("VolumeSnapshot ", namespace_, "/", words_.front(),
                        " does not exist; csi-delta snapshot list shows those that do"));
     }
-    ASSIGN_OR_RETURN(VolumeSnapshot snapshot, VolumeSnapshot::Of(*found));
-    snapshots.push_back(std::move(snapshot));
+    snapshots.push_back(*std::move(found));
   }
   for (VolumeSnapshot& snapshot : snapshots) {
     if (wait_ && !dry_run_ && !snapshot.is_ready()) {
@@ -350,9 +346,7 @@ absl::StatusOr<ExitCode> SnapshotPromoteCommand::Promote(const CallContext& ctx,
   ASSIGN_OR_RETURN(
       const csi::PromotionPlan plan,
       csi::PlanPromotions(ctx, api, {.targets = std::move(targets), .labels_of = labels_of_}));
-  for (const std::string& sentence : plan.not_checked) {
-    session.console().Note(sentence);
-  }
+  session.console().NoteAll(plan.not_checked);
   RETURN_IF_ERROR(RefusedStatus(plan));
   std::vector<PromotedPvc> all;
   all.reserve(plan.promotions.size());
@@ -369,9 +363,7 @@ absl::StatusOr<ExitCode> SnapshotPromoteCommand::Promote(const CallContext& ctx,
     for (std::size_t i = 0; wait_ && i < all.size(); ++i) {
       first_error.Update(Await(limited, api, meter, plan.promotions[i], all[i], notes));
     }
-    for (const std::string& sentence : notes) {
-      session.console().Note(sentence);
-    }
+    session.console().NoteAll(notes);
   }
   TellPromoted(session, all);
   RETURN_IF_ERROR(first_error);
@@ -390,9 +382,7 @@ absl::StatusOr<ExitCode> SnapshotPromoteCommand::Borrow(const CallContext& limit
                                        .wish = Wish(name),
                                        .labels_of = labels_of_,
                                        .awaits_source = !dry_run_}));
-  for (const std::string& sentence : plan.plan.not_checked) {
-    console.Note(sentence);
-  }
+  console.NoteAll(plan.plan.not_checked);
   RETURN_IF_ERROR(RefusedStatus(plan.plan));
   PromotedPvc one = Planned(plan.plan.promotions.front());
   if (dry_run_) {
@@ -405,9 +395,7 @@ absl::StatusOr<ExitCode> SnapshotPromoteCommand::Borrow(const CallContext& limit
   ProgressMeter meter(console, *limited.clock);
   const absl::StatusOr<csi::Borrowed> borrowed = csi::CarryOutBorrowing(
       limited, api, plan, notes, ShowingWait(meter, "PVC", one.plan.namespace_name, one.plan.name));
-  for (const std::string& sentence : notes) {
-    console.Note(sentence);
-  }
+  console.NoteAll(notes);
   RETURN_IF_ERROR(borrowed.status());
   one.pvc = borrowed->pvc.pvc;
   one.state = borrowed->pvc.state;

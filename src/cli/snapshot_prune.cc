@@ -14,7 +14,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/keep_rules.h"
-#include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "cli/cluster_verb.h"
 #include "cli/command.h"
@@ -71,12 +70,11 @@ std::string PruneTable(const std::vector<PrunedItem>& items, bool with_namespace
 
 Json ItemJson(const PrunedItem& item) {
   const SnapshotEntry& entry = *item.entry;
-  const std::optional<absl::Time>& taken_at = entry.status.taken_at;
   return {{"name", entry.name},
           {"namespace", entry.namespace_name},
           {"pvc", entry.pvc},
           {"state", std::string(csi::ToString(entry.status.state))},
-          {"taken_at", taken_at.has_value() ? Json(FormatRfc3339(*taken_at)) : Json()},
+          {"taken_at", OrNull(entry.status.taken_at)},
           {"decision", item.goes() ? "delete" : "keep"},
           {"reason", std::string(csi::ToString(item.decision.reason))},
           {"messages", item.decision.messages},
@@ -177,13 +175,8 @@ absl::StatusOr<std::vector<PrunedItem>> SnapshotPruneCommand::Decide(
 }
 
 void SnapshotPruneCommand::Announce(Session& session, const std::vector<PrunedItem>& items) const {
-  Console& console = session.console();
-  const std::string form = OutputForm(session);
-  if (form != "table" && form != "wide") {
-    return;
-  }
-  if (!items.empty()) {
-    console.Print(PruneTable(items, session.options().cluster.all_namespaces, !yes_));
+  if (AsksForTable(session) && !items.empty()) {
+    session.console().Print(PruneTable(items, session.options().cluster.all_namespaces, !yes_));
   }
 }
 

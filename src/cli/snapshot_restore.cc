@@ -16,7 +16,7 @@
 #include "csi/promotion.h"
 #include "csi/volume_guard.h"
 #include "csi/volume_swap.h"
-#include "k8s/find.h"
+#include "objects/client.h"
 #include "objects/volume_snapshot.h"
 
 namespace csidelta::cli {
@@ -137,9 +137,11 @@ std::string ResultText(const SwapTarget& target, RestoreWork work, const SwapRes
 // What is said while a restore goes on, in the form that was asked for.
 class RestoreTeller {
  public:
-  explicit RestoreTeller(Session& session) : session_(session), form_(OutputForm(session)) {}
+  explicit RestoreTeller(Session& session) : session_(session) {}
 
-  void Tell(const Json& json, const std::string& text) { PrintClusterEvent(session_, json, text); }
+  void Tell(const Json& json, const std::string& text, const std::string& name = "") {
+    PrintClusterEvent(session_, json, text, name);
+  }
   void TellStep(const csi::SwapNews& news) {
     Tell({{"message_type", "step"},
           {"pvc", news.pvc},
@@ -148,10 +150,8 @@ class RestoreTeller {
          absl::StrCat(Printable(news.text), "\n"));
   }
   void TellResult(const SwapTarget& target, RestoreWork work, const SwapResult& result) {
-    Tell(ResultJson(target, work, result), ResultText(target, work, result));
-    if (form_ == "name") {
-      session_.console().Print(absl::StrCat("persistentvolumeclaim/", target.pvc_name, "\n"));
-    }
+    Tell(ResultJson(target, work, result), ResultText(target, work, result),
+         absl::StrCat("persistentvolumeclaim/", target.pvc_name));
   }
   void NoteAll(const std::vector<std::string>& sentences) {
     for (const std::string& sentence : sentences) {
@@ -161,7 +161,6 @@ class RestoreTeller {
 
  private:
   Session& session_;
-  const std::string form_;
 };
 
 // OK when nothing is against any of them.
@@ -388,11 +387,8 @@ absl::StatusOr<std::vector<SwapTarget>> SnapshotRestoreCommand::Targets(const Ca
                        .snapshot_name = name_,
                        .takes_safety_snapshot = takes_safety};
   if (!name_.empty()) {
-    ASSIGN_OR_RETURN(std::optional<Json> found,
-                     k8s::Find(ctx, api, VolumeSnapshot::Key(namespace_, name_)));
-    if (found.has_value()) {
-      ASSIGN_OR_RETURN(target.snapshot, VolumeSnapshot::Of(*std::move(found)));
-    }
+    ASSIGN_OR_RETURN(target.snapshot, objects::Find<VolumeSnapshot>(
+                                          ctx, api, VolumeSnapshot::Key(namespace_, name_)));
   }
   targets.push_back(std::move(target));
   return targets;

@@ -8,11 +8,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "cli/cluster_verb.h"
 #include "cli/command.h"
-#include "cli/snapshot_json.h"
 #include "cli/snapshot_text.h"
 #include "cli/text.h"
 #include "csi/object_events.h"
@@ -132,8 +130,7 @@ std::string EventsText(const std::optional<std::vector<Event>>& events) {
 Json EventsJson(const std::vector<Event>& events) {
   Json list = Json::array();
   for (const Event& one : events) {
-    const std::optional<absl::Time> time = one.last_seen_at();
-    list.push_back({{"time", time.has_value() ? Json(FormatRfc3339(*time)) : Json()},
+    list.push_back({{"time", OrNull(one.last_seen_at())},
                     {"type", one.type()},
                     {"reason", one.reason()},
                     {"count", one.count()},
@@ -195,9 +192,7 @@ class SnapshotShowCommand : public Command {
     Shown shown{
         .entry = std::move(*found), .is_checked = inventory.not_checked.empty(), .events = {}};
     ASSIGN_OR_RETURN(shown.events, Events(ctx, *api, shown.entry, inventory.not_checked));
-    for (const std::string& sentence : inventory.not_checked) {
-      session.console().Note(sentence);
-    }
+    session.console().NoteAll(inventory.not_checked);
     Print(session, shown);
     return ExitCode::kOk;
   }

@@ -1,12 +1,14 @@
 #include "cli/snapshot_text.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "base/rfc3339.h"
 #include "cli/console.h"
 #include "cli/text.h"
 
@@ -130,6 +132,40 @@ std::string ProtectionsText(const std::vector<csi::Protection>& protections) {
   return absl::StrJoin(protections, "; ", [](std::string* out, const csi::Protection& one) {
     absl::StrAppend(out, one.message);
   });
+}
+
+Json ToJson(const csi::SnapshotEntry& entry) {
+  Json conditions = Json::array();
+  for (const csi::SnapshotCondition& one : entry.status.conditions) {
+    Json condition = {{"type", one.type},
+                      {"status", one.holds ? "True" : "False"},
+                      {"reason", one.reason},
+                      {"message", one.message}};
+    if (one.last_transition_time.has_value()) {
+      condition["lastTransitionTime"] = FormatRfc3339(*one.last_transition_time);
+    }
+    conditions.push_back(std::move(condition));
+  }
+  return {{"name", entry.name},
+          {"namespace", entry.namespace_name},
+          {"pvc", entry.pvc},
+          {"state", csi::ToString(entry.status.state)},
+          {"conditions", std::move(conditions)},
+          {"asked_at", OrNull(entry.asked_at)},
+          {"taken_at", OrNull(entry.status.taken_at)},
+          {"ready_at", OrNull(entry.ready_at)},
+          {"size_bytes", OrNull(entry.restore_size_bytes)},
+          {"driver", entry.driver},
+          {"handle", entry.handle},
+          {"content", entry.content},
+          {"class", entry.class_name},
+          {"policy", entry.deletion_policy},
+          {"set", entry.set},
+          {"workload", entry.workload},
+          {"note", entry.note},
+          {"used_by", entry.used_by},
+          {"shared_with", entry.shared_with},
+          {"kept_for", ProtectionsJson(entry.kept_for)}};
 }
 
 }  // namespace csidelta::cli

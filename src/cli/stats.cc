@@ -49,9 +49,6 @@ class StatsCommand : public Command {
  private:
   absl::StatusOr<ExitCode> RunRaw(const CallContext& ctx, Session& session,
                                   Repository& repository) const;
-  absl::StatusOr<std::vector<StoredSnapshot>> Choose(const CallContext& ctx, Console& console,
-                                                     const Repository& repository,
-                                                     UnreadableSnapshots& unreadable) const;
   absl::StatusOr<ExitCode> RunDrivers(const CallContext& ctx, Session& session,
                                       Repository& repository) const;
   absl::StatusOr<ExitCode> RunRestore(const CallContext& ctx, Session& session,
@@ -113,27 +110,11 @@ absl::StatusOr<ExitCode> StatsCommand::RunRaw(const CallContext& ctx, Session& s
   return ExitCode::kOk;
 }
 
-absl::StatusOr<std::vector<StoredSnapshot>> StatsCommand::Choose(
-    const CallContext& ctx, Console& console, const Repository& repository,
-    UnreadableSnapshots& unreadable) const {
-  std::vector<StoredSnapshot> chosen;
-  if (ids_.empty()) {
-    ASSIGN_OR_RETURN(chosen, repository.ListSnapshots(ctx, unreadable.Teller()));
-    std::erase_if(chosen,
-                  [&](const StoredSnapshot& stored) { return !filter_.Matches(stored.snapshot); });
-  }
-  for (const std::string& id : ids_) {
-    ASSIGN_OR_RETURN(StoredSnapshot stored, ChooseSnapshot(ctx, console, repository, id, filter_));
-    chosen.push_back(std::move(stored));
-  }
-  return chosen;
-}
-
 absl::StatusOr<ExitCode> StatsCommand::RunDrivers(const CallContext& ctx, Session& session,
                                                   Repository& repository) const {
   UnreadableSnapshots unreadable(session.console());
   ASSIGN_OR_RETURN(const std::vector<StoredSnapshot> chosen,
-                   Choose(ctx, session.console(), repository, unreadable));
+                   ChooseSnapshots(ctx, session.console(), repository, ids_, filter_, unreadable));
   DriverNotes notes;
   for (const StoredSnapshot& stored : chosen) {
     const absl::StatusOr<std::unique_ptr<VolumeRecord>> record =
@@ -152,7 +133,7 @@ absl::StatusOr<ExitCode> StatsCommand::RunRestore(const CallContext& ctx, Sessio
                                                   Repository& repository) const {
   UnreadableSnapshots unreadable(session.console());
   ASSIGN_OR_RETURN(const std::vector<StoredSnapshot> chosen,
-                   Choose(ctx, session.console(), repository, unreadable));
+                   ChooseSnapshots(ctx, session.console(), repository, ids_, filter_, unreadable));
   RestoreSize size;
   for (const StoredSnapshot& stored : chosen) {
     const absl::StatusOr<std::unique_ptr<VolumeRecord>> record =

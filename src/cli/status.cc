@@ -1,9 +1,12 @@
 #include <algorithm>
+#include <condition_variable>
 #include <cstddef>
 #include <iterator>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
+#include <thread>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -12,8 +15,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/json.h"
+#include "base/mutex.h"
 #include "base/status_macros.h"
-#include "cli/change_watch.h"
 #include "cli/cluster_access.h"
 #include "cli/command.h"
 #include "cli/movement_json.h"
@@ -218,6 +221,61 @@ void Print(Console& console, const std::vector<Movement>& shown,
       absl::StrCat(
           shown.empty() ? "nothing is being moved\n" : FormatTable(rows), datamover::ToText(queue),
           records.empty() ? "" : absl::StrCat("\nProtected volumes\n", FormatTable(volumes))));
+}
+
+// Informers that keep nothing and tell that something changed. One thread and one client each,
+// which the destructor ends. Thread-safe.
+class ChangeWatch final : private k8s::ObjectEventHandler {
+ public:
+  // Borrows `access`.
+  ChangeWatch(const CallContext& ctx, const ClusterAccess& access,
+              const std::vector<k8s::WatchedObjects>& watched);
+
+  // Blocks until something changed since the last call, or since the beginning; false when `stop`
+  // came first. One thread may wait.
+  bool Await(std::stop_token stop);
+
+ private:
+  void OnPage(const std::vector<Json>& /*objects*/, bool /*is_first*/) override {}
+  void OnListed() override { Note(); }
+  void OnEvent(const k8s::WatchEvent& /*event*/) override { Note(); }
+  void Note();
+
+  Mutex mutex_;
+  std::condition_variable_any changed_;
+  bool has_changed_ ABSL_GUARDED_BY(mutex_) = false;
+  std::vector<std::jthread> threads_;  // Last: they end before the rest.
+};
+
+ChangeWatch::ChangeWatch(const CallContext& ctx, const ClusterAccess& access,
+                         const std::vector<k8s::WatchedObjects>& watched) {
+  threads_.reserve(watched.size());
+  for (const k8s::WatchedObjects& objects : watched) {
+    threads_.emplace_back([this, &access, ctx, objects](std::stop_token stop) {
+      CallContext context = ctx;
+      context.stop = std::move(stop);
+      const std::unique_ptr<k8s::ApiClient> api = access.MakeClient();
+      // It ends with the stop alone.
+      k8s::ListAndWatch(context, *api, objects, *this).IgnoreError();
+    });
+  }
+}
+
+bool ChangeWatch::Await(std::stop_token stop) {
+  MutexLock lock(mutex_);
+  const bool changed =
+      changed_.wait(lock, std::move(stop),
+                    [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return has_changed_; });
+  has_changed_ = false;
+  return changed;
+}
+
+void ChangeWatch::Note() {
+  {
+    const MutexLock lock(mutex_);
+    has_changed_ = true;
+  }
+  changed_.notify_all();
 }
 
 constexpr char kClearScreen[] = "\x1b[H\x1b[J";

@@ -94,6 +94,20 @@ std::string FormatElapsed(absl::Duration elapsed) {
   return absl::StrFormat("%d:%02d:%02d", seconds / 3600, seconds / 60 % 60, seconds % 60);
 }
 
+std::string FormatTotal(const std::map<std::string, int64_t>& duration_ms) {
+  const auto total = duration_ms.find("total");
+  return FormatElapsed(absl::Milliseconds(total == duration_ms.end() ? 0 : total->second));
+}
+
+std::vector<std::string> HexOf(absl::Span<const repository::Id> ids) {
+  std::vector<std::string> texts;
+  texts.reserve(ids.size());
+  for (const repository::Id& id : ids) {
+    texts.push_back(id.Hex());
+  }
+  return texts;
+}
+
 absl::StatusOr<int64_t> ParseBytes(absl::string_view text) {
   const absl::Status malformed = absl::InvalidArgumentError(
       absl::StrCat("\"", text, "\" is not a number of bytes such as 4096, 512K or 4MiB"));

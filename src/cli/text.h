@@ -2,19 +2,27 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "base/human_text.h"
+#include "repository/blob.h"
 
 // What people write and read on a command line. Pure functions.
 namespace csidelta::cli {
 
 // "0.42 s", "3:07", "1:02:33"; "?" when infinite.
 std::string FormatElapsed(absl::Duration elapsed);
+// The same of the "total" among the times of a result, where it has one.
+std::string FormatTotal(const std::map<std::string, int64_t>& duration_ms);
+
+// Whole ids, as JSON has them.
+std::vector<std::string> HexOf(absl::Span<const repository::Id> ids);
 
 // A number of bytes: "4096", "512K", "512KiB", "1.5G" with powers of 1024, at most 2^62.
 // INVALID_ARGUMENT otherwise.

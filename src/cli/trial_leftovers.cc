@@ -18,7 +18,6 @@
 #include "objects/keys.h"
 #include "objects/protected_volume.h"
 #include "velero/data_upload.h"
-#include "velero/labels.h"
 
 namespace csidelta::cli {
 namespace {
@@ -31,17 +30,12 @@ using objects::Namespace;
 using objects::ProtectedVolume;
 using objects::Restore;
 
-std::string SelectorOf(absl::string_view label, absl::string_view name) {
-  return absl::StrCat(label, "=", velero::ValidLabelValue(name));
-}
-
 // Transfer is DataUpload or DataDownload.
 template <typename Transfer>
 absl::Status CancelTransfers(const CallContext& ctx, k8s::ApiClient& api,
-                             absl::string_view velero_namespace, const std::string& selector) {
+                             absl::string_view velero_namespace, const k8s::ListOptions& own) {
   ASSIGN_OR_RETURN(const std::vector<Transfer> transfers,
-                   objects::List<Transfer>(ctx, api, velero_namespace,
-                                           {.label_selector = selector, .field_selector = ""}));
+                   objects::List<Transfer>(ctx, api, velero_namespace, own));
   for (const Transfer& transfer : transfers) {
     if (!velero::IsTerminal(velero::ParseDataPhase(transfer.phase())) && !transfer.is_cancelled()) {
       RETURN_IF_ERROR(
@@ -63,17 +57,17 @@ bool MakesTransfers(const Run& run) {
 // OK where it is gone.
 template <typename Run, typename Transfer>
 absl::Status EndRun(const CallContext& ctx, k8s::ApiClient& api, const Run& run,
-                    const std::string& selector) {
+                    const k8s::ListOptions& own) {
   if (run.is_over()) {
     return absl::OkStatus();
   }
   const std::string space = run.namespace_name();
-  RETURN_IF_ERROR(CancelTransfers<Transfer>(ctx, api, space, selector));
+  RETURN_IF_ERROR(CancelTransfers<Transfer>(ctx, api, space, own));
   RETURN_IF_ERROR(
       objects::WaitFor<Run>(ctx, api, run.key(), [](const Run* now) -> absl::StatusOr<bool> {
         return now == nullptr || !MakesTransfers(*now);
       }));
-  RETURN_IF_ERROR(CancelTransfers<Transfer>(ctx, api, space, selector));
+  RETURN_IF_ERROR(CancelTransfers<Transfer>(ctx, api, space, own));
   return objects::WaitFor<Run>(ctx, api, run.key(), [](const Run* now) -> absl::StatusOr<bool> {
     return now == nullptr || now->is_over();
   });
@@ -99,7 +93,7 @@ absl::StatusOr<std::vector<ScratchRestore>> ScratchOf(const CallContext& ctx, k8
 
 absl::Status RemoveScratchOf(const CallContext& ctx, k8s::ApiClient& api, const Restore& restore) {
   absl::Status first = EndRun<Restore, DataDownload>(
-      ctx, api, restore, SelectorOf(objects::kRestoreNameLabel, restore.name()));
+      ctx, api, restore, LabelledWith(objects::kRestoreNameLabel, restore.name()));
   ASSIGN_OR_RETURN(const std::vector<ScratchRestore> scratch, ScratchOf(ctx, api, restore));
   for (const ScratchRestore& one : scratch) {
     first.Update(Annotate(RemoveScratch(ctx, api, one), absl::StrCat("namespace ", one.into)));
@@ -109,7 +103,7 @@ absl::Status RemoveScratchOf(const CallContext& ctx, k8s::ApiClient& api, const 
 
 absl::Status DeleteBackup(const CallContext& ctx, k8s::ApiClient& api, const Backup& backup) {
   RETURN_IF_ERROR((EndRun<Backup, DataUpload>(
-      ctx, api, backup, SelectorOf(objects::kBackupNameLabel, backup.name()))));
+      ctx, api, backup, LabelledWith(objects::kBackupNameLabel, backup.name()))));
   const DeleteBackupRequest request = DeleteBackupRequest::For(
       backup, absl::StrCat(backup.name(), "-", absl::ToUnixSeconds(ctx.clock->Now())));
   RETURN_IF_ERROR(objects::CreateOrGet(ctx, api, request).status());

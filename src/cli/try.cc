@@ -26,7 +26,6 @@
 #include "objects/keys.h"
 #include "velero/data_reference.h"
 #include "velero/data_upload.h"
-#include "velero/labels.h"
 
 namespace csidelta::cli {
 namespace {
@@ -148,9 +147,7 @@ absl::StatusOr<ExitCode> TryCommand::Run(const CallContext& ctx, Session& sessio
   }
   request_.keeps_backups = keep_;
   ASSIGN_OR_RETURN(const TrialNeeds needs, CheckTrialNeeds(ctx, *api, request_));
-  for (const std::string& note : needs.notes) {
-    console.Note(note);
-  }
+  console.NoteAll(needs.notes);
   ASSIGN_OR_RETURN(const bool is_busy, RemoveEarlier(ctx, *api, console));
   if (is_busy) {
     return ExitCode::kLocked;
@@ -327,9 +324,7 @@ absl::StatusOr<std::vector<DataUpload>> TryCommand::UploadsOf(const CallContext&
                                                               k8s::ApiClient& api,
                                                               const std::string& backup) const {
   return objects::List<DataUpload>(ctx, api, request_.velero_namespace,
-                                   {.label_selector = absl::StrCat(objects::kBackupNameLabel, "=",
-                                                                   velero::ValidLabelValue(backup)),
-                                    .field_selector = ""});
+                                   LabelledWith(objects::kBackupNameLabel, backup));
 }
 
 ExitCode TryCommand::Print(Console& console, const TrialPlan& plan, const TrialResult& result,

@@ -8,10 +8,7 @@ namespace {
 class VersionCommand : public Command {
  public:
   VerbSyntax Declare() override {
-    return {.name = "version",
-            .summary = "Print the version of this program",
-            .details = "",
-            .table = {}};
+    return {.name = "version", .summary = "Print the version of this program"};
   }
 
   absl::StatusOr<ExitCode> Run(const CallContext&, Session& session) override {

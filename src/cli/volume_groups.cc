@@ -201,9 +201,7 @@ std::string GroupJsonText(const VolumeGroup& group) {
                    {"namespaces", group.Namespaces()},
                    {"volume_group_snapshot", group.snapshot},
                    {"cluster", group.cluster},
-                   {"cut_at", group.snapshot_taken_at.has_value()
-                                  ? Json(FormatRfc3339(*group.snapshot_taken_at))
-                                  : Json()},
+                   {"cut_at", OrNull(group.snapshot_taken_at)},
                    {"state", std::string(StateName(group.state))},
                    {"members_present", std::ssize(group.members)},
                    {"members_expected", says_number ? Json(group.members_expected) : Json()},

@@ -12,6 +12,7 @@
 #include "cli/cluster_access.h"
 #include "cli/command.h"
 #include "cli/location_store.h"
+#include "cli/password.h"
 #include "datamover/job.h"
 #include "datamover/outcome.h"
 #include "datamover/task_runner.h"
@@ -72,28 +73,24 @@ VerbSyntax WorkerCommand::Declare() {
               "(Interrupted). It continues while the API server is not reachable. A restore then "
               "pauses its writes after two minutes, until the task confirms that it still belongs "
               "to this Pod. Exits 0 once the final status has been recorded, including on failure.",
-          .table = std::move(table),
-          .family = VerbFamily::kPlain};
+          .table = std::move(table)};
 }
 
 absl::StatusOr<ExitCode> WorkerCommand::Run(const CallContext& ctx, Session& session) {
   SetLogLevel(LogLevel::kInfo);
   ASSIGN_OR_RETURN(const k8s::ObjectKey task, TaskKey());
   const std::unique_ptr<k8s::ApiClient> api = access_.MakeClient();
-  const auto variable = [&session](const char* name) -> std::string {
-    const char* const value = session.environment().get(name);
-    return value == nullptr ? "" : value;
-  };
+  const GetVariable& get = session.environment().get;
   datamover::WriteFence fence(*ctx.clock);
   ProgramEnvironment environment = session.environment();
   environment.await_writing = [&fence](const CallContext& job_ctx) { return fence.Await(job_ctx); };
   ASSIGN_OR_RETURN(const TaskPhase phase,
-                   datamover::RunTask(ctx, *api, task, variable(kNodeVariable),
+                   datamover::RunTask(ctx, *api, task, Variable(get, kNodeVariable),
                                       [&](const CallContext& job_ctx, const VolumeJob& job,
                                           const TaskProgress& progress) {
                                         return RunJob(job_ctx, job, progress, environment);
                                       },
-                                      {.uid = variable(kPodVariable), .fence = &fence}));
+                                      {.uid = Variable(get, kPodVariable), .fence = &fence}));
   session.console().Note(phase == TaskPhase::kNone ? absl::StrCat("task ", task_, " is gone")
                                                    : absl::StrCat("task ", task_, " ended as ",
                                                                   datamover::ToString(phase)));

@@ -31,7 +31,7 @@ absl::Status CheckServices(const CallContext& ctx, DriverLink& link, DriverHarne
   for (const std::unique_ptr<Lister>& lister : listers) {
     RETURN_IF_ERROR(Examine(ctx, *lister, fixtures, sink));
   }
-  RETURN_IF_ERROR(harness.DropSnapshot(ctx, fixtures.generations[1].snapshot_id));
+  RETURN_IF_ERROR(harness.Drop(ctx, fixtures.generations[1].snapshot_id));
   for (const std::unique_ptr<Lister>& lister : listers) {
     RETURN_IF_ERROR(ExamineDeletedBase(ctx, *lister, fixtures, sink));
   }

@@ -53,14 +53,10 @@ absl::StatusOr<std::string> DriverHarness::MakeSnapshot(const CallContext& ctx,
   return made_.back().id;
 }
 
-absl::Status DriverHarness::DropVolume(const CallContext& ctx, const std::string& id) {
+absl::Status DriverHarness::Drop(const CallContext& ctx, const std::string& id) {
   RETURN_IF_ERROR(Drop(ctx, Find(id)));
   Forget(id);
   return absl::OkStatus();
-}
-
-absl::Status DriverHarness::DropSnapshot(const CallContext& ctx, const std::string& id) {
-  return DropVolume(ctx, id);
 }
 
 absl::StatusOr<std::string> DriverHarness::Attach(const CallContext& ctx,

@@ -31,10 +31,10 @@ class DriverHarness {
   // A block volume, empty or made of a snapshot.
   absl::StatusOr<VolumeInfo> MakeVolume(const CallContext& ctx, int64_t size_bytes,
                                         const std::string& snapshot_id);
-  absl::Status DropVolume(const CallContext& ctx, const std::string& id);
   // Waits until it is ready to use.
   absl::StatusOr<std::string> MakeSnapshot(const CallContext& ctx, const std::string& volume_id);
-  absl::Status DropSnapshot(const CallContext& ctx, const std::string& id);
+  // A volume or a snapshot.
+  absl::Status Drop(const CallContext& ctx, const std::string& id);
 
   // The path of its device. REQUIRES that it was made here.
   absl::StatusOr<std::string> Attach(const CallContext& ctx, const std::string& volume_id);

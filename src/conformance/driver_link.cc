@@ -37,6 +37,18 @@ pb::VolumeCapability BlockCapability() {
   return capability;
 }
 
+// What Stage() and Publish() say alike.
+template <typename Request>
+Request RequestFor(const Mount& mount) {
+  Request request;
+  request.set_volume_id(mount.volume.id);
+  request.set_staging_target_path(mount.staging_path);
+  *request.mutable_volume_capability() = BlockCapability();
+  request.mutable_volume_context()->insert(mount.volume.context.begin(),
+                                           mount.volume.context.end());
+  return request;
+}
+
 BlockType TypeOf(pb::BlockMetadataType type) {
   switch (type) {
     case pb::FIXED_LENGTH:
@@ -116,20 +128,23 @@ class GrpcLink : public DriverLink {
   };
 
   template <typename Stub, typename Request, typename Response>
-  absl::Status Call(const CallContext& ctx, absl::string_view name, Stub& stub,
-                    grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
-                    const Request& request, Response& response) {
+  using Method = grpc::Status (Stub::*)(grpc::ClientContext*, const Request&, Response*);
+
+  template <typename Stub, typename Request, typename Response>
+  absl::StatusOr<Response> Call(const CallContext& ctx, absl::string_view name, Stub& stub,
+                                Method<Stub, Request, Response> method, const Request& request) {
     CallScope scope(ctx, options_.call_time_max);
-    return Annotate(FromGrpc((stub.*method)(scope.context(), request, &response)), name);
+    Response response;
+    RETURN_IF_ERROR(Annotate(FromGrpc((stub.*method)(scope.context(), request, &response)), name));
+    return response;
   }
 
   template <typename Stub, typename Request, typename Response>
-  absl::Status CallWithSecrets(const CallContext& ctx, absl::string_view name, Stub& stub,
-                               grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
-                                                            Response*),
-                               Request& request, Response& response) {
+  absl::StatusOr<Response> CallWithSecrets(const CallContext& ctx, absl::string_view name,
+                                           Stub& stub, Method<Stub, Request, Response> method,
+                                           Request& request) {
     AddSecrets(request);
-    return Call(ctx, name, stub, method, request, response);
+    return Call(ctx, name, stub, method, request);
   }
 
   template <typename Request>
@@ -179,31 +194,31 @@ GrpcLink::GrpcLink(LinkOptions options, const std::shared_ptr<grpc::Channel>& ch
       differential_(ds::DifferentialSnapshot::NewStub(channel)) {}
 
 absl::StatusOr<DriverInfo> GrpcLink::Probe(const CallContext& ctx) {
-  pb::GetPluginInfoResponse info;
-  RETURN_IF_ERROR(Call(ctx, "GetPluginInfo", *identity_, &pb::Identity::Stub::GetPluginInfo,
-                       pb::GetPluginInfoRequest(), info));
+  ASSIGN_OR_RETURN(const pb::GetPluginInfoResponse info,
+                   Call(ctx, "GetPluginInfo", *identity_, &pb::Identity::Stub::GetPluginInfo,
+                        pb::GetPluginInfoRequest()));
   DriverInfo driver_info{.name = info.name(), .version = info.vendor_version()};
-  pb::GetPluginCapabilitiesResponse plugin;
-  RETURN_IF_ERROR(Call(ctx, "GetPluginCapabilities", *identity_,
-                       &pb::Identity::Stub::GetPluginCapabilities,
-                       pb::GetPluginCapabilitiesRequest(), plugin));
+  ASSIGN_OR_RETURN(
+      const pb::GetPluginCapabilitiesResponse plugin,
+      Call(ctx, "GetPluginCapabilities", *identity_, &pb::Identity::Stub::GetPluginCapabilities,
+           pb::GetPluginCapabilitiesRequest()));
   for (const pb::PluginCapability& capability : plugin.capabilities()) {
     const int type = static_cast<int>(capability.service().type());
     driver_info.controller |= type == pb::PluginCapability::Service::CONTROLLER_SERVICE;
     driver_info.metadata |= type == pb::PluginCapability::Service::SNAPSHOT_METADATA_SERVICE;
     driver_info.differential |= type == ds::DIFFERENTIAL_SNAPSHOT_SERVICE;
   }
-  pb::ControllerGetCapabilitiesResponse controller;
-  RETURN_IF_ERROR(Call(ctx, "ControllerGetCapabilities", *controller_,
-                       &pb::Controller::Stub::ControllerGetCapabilities,
-                       pb::ControllerGetCapabilitiesRequest(), controller));
+  ASSIGN_OR_RETURN(const pb::ControllerGetCapabilitiesResponse controller,
+                   Call(ctx, "ControllerGetCapabilities", *controller_,
+                        &pb::Controller::Stub::ControllerGetCapabilities,
+                        pb::ControllerGetCapabilitiesRequest()));
   for (const pb::ControllerServiceCapability& capability : controller.capabilities()) {
     driver_info.expands |=
         capability.rpc().type() == pb::ControllerServiceCapability::RPC::EXPAND_VOLUME;
   }
-  pb::NodeGetCapabilitiesResponse node;
-  RETURN_IF_ERROR(Call(ctx, "NodeGetCapabilities", *node_, &pb::Node::Stub::NodeGetCapabilities,
-                       pb::NodeGetCapabilitiesRequest(), node));
+  ASSIGN_OR_RETURN(const pb::NodeGetCapabilitiesResponse node,
+                   Call(ctx, "NodeGetCapabilities", *node_, &pb::Node::Stub::NodeGetCapabilities,
+                        pb::NodeGetCapabilitiesRequest()));
   for (const pb::NodeServiceCapability& capability : node.capabilities()) {
     const auto type = capability.rpc().type();
     driver_info.stages |= type == pb::NodeServiceCapability::RPC::STAGE_UNSTAGE_VOLUME;
@@ -221,9 +236,9 @@ absl::StatusOr<VolumeInfo> GrpcLink::CreateVolume(const CallContext& ctx, const 
   if (!wish.snapshot_id.empty()) {
     request.mutable_volume_content_source()->mutable_snapshot()->set_snapshot_id(wish.snapshot_id);
   }
-  pb::CreateVolumeResponse response;
-  RETURN_IF_ERROR(CallWithSecrets(ctx, "CreateVolume", *controller_,
-                                  &pb::Controller::Stub::CreateVolume, request, response));
+  ASSIGN_OR_RETURN(const pb::CreateVolumeResponse response,
+                   CallWithSecrets(ctx, "CreateVolume", *controller_,
+                                   &pb::Controller::Stub::CreateVolume, request));
   const pb::Volume& volume = response.volume();
   return VolumeInfo{.id = volume.volume_id(),
                     .size_bytes = volume.capacity_bytes(),
@@ -233,9 +248,9 @@ absl::StatusOr<VolumeInfo> GrpcLink::CreateVolume(const CallContext& ctx, const 
 absl::Status GrpcLink::DeleteVolume(const CallContext& ctx, const std::string& id) {
   pb::DeleteVolumeRequest request;
   request.set_volume_id(id);
-  pb::DeleteVolumeResponse response;
   return CallWithSecrets(ctx, "DeleteVolume", *controller_, &pb::Controller::Stub::DeleteVolume,
-                         request, response);
+                         request)
+      .status();
 }
 
 absl::StatusOr<bool> GrpcLink::ExpandVolume(const CallContext& ctx, const std::string& id,
@@ -244,10 +259,9 @@ absl::StatusOr<bool> GrpcLink::ExpandVolume(const CallContext& ctx, const std::s
   request.set_volume_id(id);
   request.mutable_capacity_range()->set_required_bytes(size_bytes);
   *request.mutable_volume_capability() = BlockCapability();
-  pb::ControllerExpandVolumeResponse response;
-  RETURN_IF_ERROR(CallWithSecrets(ctx, "ControllerExpandVolume", *controller_,
-                                  &pb::Controller::Stub::ControllerExpandVolume, request,
-                                  response));
+  ASSIGN_OR_RETURN(const pb::ControllerExpandVolumeResponse response,
+                   CallWithSecrets(ctx, "ControllerExpandVolume", *controller_,
+                                   &pb::Controller::Stub::ControllerExpandVolume, request));
   return response.node_expansion_required();
 }
 
@@ -259,9 +273,7 @@ absl::Status GrpcLink::ExpandOnNode(const CallContext& ctx, const Mount& mount,
   request.set_staging_target_path(mount.staging_path);
   request.mutable_capacity_range()->set_required_bytes(size_bytes);
   *request.mutable_volume_capability() = BlockCapability();
-  pb::NodeExpandVolumeResponse response;
-  return Call(ctx, "NodeExpandVolume", *node_, &pb::Node::Stub::NodeExpandVolume, request,
-              response);
+  return Call(ctx, "NodeExpandVolume", *node_, &pb::Node::Stub::NodeExpandVolume, request).status();
 }
 
 absl::StatusOr<SnapshotInfo> GrpcLink::CreateSnapshot(const CallContext& ctx,
@@ -272,9 +284,9 @@ absl::StatusOr<SnapshotInfo> GrpcLink::CreateSnapshot(const CallContext& ctx,
   request.set_source_volume_id(volume_id);
   request.mutable_parameters()->insert(options_.snapshot_parameters.begin(),
                                        options_.snapshot_parameters.end());
-  pb::CreateSnapshotResponse response;
-  RETURN_IF_ERROR(CallWithSecrets(ctx, "CreateSnapshot", *controller_,
-                                  &pb::Controller::Stub::CreateSnapshot, request, response));
+  ASSIGN_OR_RETURN(const pb::CreateSnapshotResponse response,
+                   CallWithSecrets(ctx, "CreateSnapshot", *controller_,
+                                   &pb::Controller::Stub::CreateSnapshot, request));
   return SnapshotInfo{.id = response.snapshot().snapshot_id(),
                       .ready = response.snapshot().ready_to_use()};
 }
@@ -282,52 +294,39 @@ absl::StatusOr<SnapshotInfo> GrpcLink::CreateSnapshot(const CallContext& ctx,
 absl::Status GrpcLink::DeleteSnapshot(const CallContext& ctx, const std::string& id) {
   pb::DeleteSnapshotRequest request;
   request.set_snapshot_id(id);
-  pb::DeleteSnapshotResponse response;
   return CallWithSecrets(ctx, "DeleteSnapshot", *controller_, &pb::Controller::Stub::DeleteSnapshot,
-                         request, response);
+                         request)
+      .status();
 }
 
 absl::Status GrpcLink::Stage(const CallContext& ctx, const Mount& mount) {
-  pb::NodeStageVolumeRequest request;
-  request.set_volume_id(mount.volume.id);
-  request.set_staging_target_path(mount.staging_path);
-  *request.mutable_volume_capability() = BlockCapability();
-  request.mutable_volume_context()->insert(mount.volume.context.begin(),
-                                           mount.volume.context.end());
-  pb::NodeStageVolumeResponse response;
-  return CallWithSecrets(ctx, "NodeStageVolume", *node_, &pb::Node::Stub::NodeStageVolume, request,
-                         response);
+  auto request = RequestFor<pb::NodeStageVolumeRequest>(mount);
+  return CallWithSecrets(ctx, "NodeStageVolume", *node_, &pb::Node::Stub::NodeStageVolume, request)
+      .status();
 }
 
 absl::Status GrpcLink::Unstage(const CallContext& ctx, const Mount& mount) {
   pb::NodeUnstageVolumeRequest request;
   request.set_volume_id(mount.volume.id);
   request.set_staging_target_path(mount.staging_path);
-  pb::NodeUnstageVolumeResponse response;
-  return Call(ctx, "NodeUnstageVolume", *node_, &pb::Node::Stub::NodeUnstageVolume, request,
-              response);
+  return Call(ctx, "NodeUnstageVolume", *node_, &pb::Node::Stub::NodeUnstageVolume, request)
+      .status();
 }
 
 absl::Status GrpcLink::Publish(const CallContext& ctx, const Mount& mount) {
-  pb::NodePublishVolumeRequest request;
-  request.set_volume_id(mount.volume.id);
-  request.set_staging_target_path(mount.staging_path);
+  auto request = RequestFor<pb::NodePublishVolumeRequest>(mount);
   request.set_target_path(mount.target_path);
-  *request.mutable_volume_capability() = BlockCapability();
-  request.mutable_volume_context()->insert(mount.volume.context.begin(),
-                                           mount.volume.context.end());
-  pb::NodePublishVolumeResponse response;
   return CallWithSecrets(ctx, "NodePublishVolume", *node_, &pb::Node::Stub::NodePublishVolume,
-                         request, response);
+                         request)
+      .status();
 }
 
 absl::Status GrpcLink::Unpublish(const CallContext& ctx, const Mount& mount) {
   pb::NodeUnpublishVolumeRequest request;
   request.set_volume_id(mount.volume.id);
   request.set_target_path(mount.target_path);
-  pb::NodeUnpublishVolumeResponse response;
-  return Call(ctx, "NodeUnpublishVolume", *node_, &pb::Node::Stub::NodeUnpublishVolume, request,
-              response);
+  return Call(ctx, "NodeUnpublishVolume", *node_, &pb::Node::Stub::NodeUnpublishVolume, request)
+      .status();
 }
 
 Listing GrpcLink::List(const CallContext& ctx, const MetadataQuery& query) {
@@ -352,10 +351,10 @@ absl::StatusOr<Page> GrpcLink::GetPage(const CallContext& ctx, const PageQuery& 
   request.set_volume_id(query.volume_id);
   request.set_start_offset(query.start_offset);
   request.set_max_entries(query.entries_max);
-  ds::DifferentialSnapshotResponse response;
-  RETURN_IF_ERROR(CallWithSecrets(ctx, "GetDifferentialSnapshot", *differential_,
-                                  &ds::DifferentialSnapshot::Stub::GetDifferentialSnapshot, request,
-                                  response));
+  ASSIGN_OR_RETURN(
+      const ds::DifferentialSnapshotResponse response,
+      CallWithSecrets(ctx, "GetDifferentialSnapshot", *differential_,
+                      &ds::DifferentialSnapshot::Stub::GetDifferentialSnapshot, request));
   return ToPage(response);
 }
 

@@ -122,7 +122,7 @@ absl::Status FixtureMaker::Restore(const std::string& like, SnapshotFixture& fix
       harness_.MakeVolume(ctx_, std::max(fixture.size_bytes, wished_bytes_), fixture.snapshot_id));
   ASSIGN_OR_RETURN(const std::string device, harness_.Attach(ctx_, restored.id));
   RETURN_IF_ERROR(CopyToImage(ctx_, device, fixture.image));
-  return harness_.DropVolume(ctx_, restored.id);
+  return harness_.Drop(ctx_, restored.id);
 }
 
 absl::Status FixtureMaker::MakeClone() {

@@ -66,7 +66,7 @@ absl::Status VolumeFile::Read(int64_t offset_bytes, absl::Span<uint8_t> bytes) c
   while (!bytes.empty()) {
     const ssize_t count = ::pread(file_.get(), bytes.data(), bytes.size(), offset_bytes);
     if (count < 0 && errno != EINTR) {
-      return Error("read");
+      return ErrorOf(path_, "read");
     }
     if (count == 0) {
       return absl::OutOfRangeError(absl::StrCat(path_, " ends at ", offset_bytes));
@@ -82,7 +82,7 @@ absl::Status VolumeFile::Write(int64_t offset_bytes, absl::Span<const uint8_t> b
   while (!bytes.empty()) {
     const ssize_t count = ::pwrite(file_.get(), bytes.data(), bytes.size(), offset_bytes);
     if (count < 0 && errno != EINTR) {
-      return Error("write");
+      return ErrorOf(path_, "write");
     }
     const auto done = std::max<ssize_t>(count, 0);
     offset_bytes += done;
@@ -105,14 +105,12 @@ absl::Status VolumeFile::Discard(const Extent& extent) {
   }
   return errno == EOPNOTSUPP || errno == ENOTTY || errno == EINVAL
              ? absl::UnimplementedError(absl::StrCat(path_, " takes no discard"))
-             : Error("discard");
+             : ErrorOf(path_, "discard");
 }
 
 absl::Status VolumeFile::Flush() {
-  return ::fsync(file_.get()) == 0 ? absl::OkStatus() : Error("flush");
+  return ::fsync(file_.get()) == 0 ? absl::OkStatus() : ErrorOf(path_, "flush");
 }
-
-absl::Status VolumeFile::Error(absl::string_view what) const { return ErrorOf(path_, what); }
 
 absl::Status CopyToImage(const CallContext& ctx, const std::string& from, const std::string& to) {
   ASSIGN_OR_RETURN(const VolumeFile source, VolumeFile::Open(from, /*writable=*/false));

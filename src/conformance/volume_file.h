@@ -38,8 +38,6 @@ class VolumeFile {
   VolumeFile(std::string path, UniqueFd file, int64_t size_bytes)
       : path_(std::move(path)), file_(std::move(file)), size_bytes_(size_bytes) {}
 
-  absl::Status Error(absl::string_view what) const;
-
   std::string path_;
   UniqueFd file_;
   int64_t size_bytes_ = 0;

@@ -5,7 +5,7 @@
 #include "base/check.h"
 #include "repository/lock_conflict.h"
 #include "repository/repository.h"
-#include "storage/retained.h"
+#include "storage/object_rules.h"
 
 namespace csidelta::datamover {
 namespace {

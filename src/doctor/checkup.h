@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,10 @@ class CheckContext {
   const CallContext& ctx() const { return cache_.ctx(); }
   const CheckupOptions& options() const { return options_; }
   Random& random() { return random_; }
+  // Whether more than `age` has passed since then; false where it is not known.
+  bool IsPast(std::optional<absl::Time> since, absl::Duration age) const {
+    return since.has_value() && *since + age < ctx().clock->Now();
+  }
 
   void Good(std::string subject, std::string text);
   void Note(std::string subject, std::string text, std::string remediation);

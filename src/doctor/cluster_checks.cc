@@ -30,8 +30,16 @@ std::string NameOf(absl::string_view kind, const objects::Object& object) {
   return absl::StrCat(kind, " ", space, space.empty() ? "" : "/", object.name());
 }
 
-bool IsOlderThan(CheckContext& context, std::optional<absl::Time> since, absl::Duration age) {
-  return since.has_value() && *since + age < context.ctx().clock->Now();
+// Says so where a kind is not served, or where that is not known; whether it is not.
+bool FindMissing(CheckContext& context, const k8s::ResourceType& type,
+                 const std::string& remediation) {
+  const absl::Status status = context.cache().List(type).status();
+  if (absl::IsNotFound(status)) {
+    context.Fault(type.plural, absl::StrCat("the kind ", type.kind, " is not served"), remediation);
+  } else if (!status.ok()) {
+    context.Unknown(type.plural, status);
+  }
+  return absl::IsNotFound(status);
 }
 
 bool RunsController(const objects::Deployment& deployment) {
@@ -80,13 +88,10 @@ void CheckSnapshotKinds(CheckContext& context) {
   for (const k8s::ResourceType* type :
        {&objects::VolumeSnapshot::Type(), &objects::VolumeSnapshotContent::Type(),
         &objects::VolumeSnapshotClass::Type()}) {
-    const absl::Status status = context.cache().List(*type).status();
-    if (absl::IsNotFound(status)) {
-      context.Fault(type->plural, absl::StrCat("the kind ", type->kind, " is not served"),
-                    "install the custom resource definitions of external-snapshotter, version v1");
+    if (FindMissing(
+            context, *type,
+            "install the custom resource definitions of external-snapshotter, version v1")) {
       context.ExplainsOthers();
-    } else if (!status.ok()) {
-      context.Unknown(type->plural, status);
     }
   }
 }
@@ -138,13 +143,7 @@ void CheckMoverKindFields(CheckContext& context) {
 
 void CheckMoverKinds(CheckContext& context) {
   for (const k8s::ResourceType* type : datamover::MoverKinds()) {
-    const absl::Status status = context.cache().List(*type).status();
-    if (absl::IsNotFound(status)) {
-      context.Fault(type->plural, absl::StrCat("the kind ", type->kind, " is not served"),
-                    datamover::kUpdateKinds);
-    } else if (!status.ok()) {
-      context.Unknown(type->plural, status);
-    }
+    FindMissing(context, *type, datamover::kUpdateKinds);
   }
 }
 
@@ -158,7 +157,7 @@ void CheckStuckSnapshots(CheckContext& context) {
   }
   for (const auto& snapshot : context.Look<objects::VolumeSnapshot>()) {
     // A younger one may have been made after the contents were listed.
-    if (!IsOlderThan(context, snapshot.created_at(), kSnapshotTimeMax)) {
+    if (!context.IsPast(snapshot.created_at(), kSnapshotTimeMax)) {
       continue;
     }
     csi::ContentReading reading;
@@ -183,7 +182,7 @@ void CheckStuckSnapshots(CheckContext& context) {
 
 void CheckStuckContents(CheckContext& context) {
   for (const auto& content : context.Look<objects::VolumeSnapshotContent>()) {
-    if (!IsOlderThan(context, content.deleted_at(), kSnapshotTimeMax)) {
+    if (!context.IsPast(content.deleted_at(), kSnapshotTimeMax)) {
       continue;
     }
     if (csi::IsPendingDeletion(content)) {
@@ -204,7 +203,7 @@ void CheckStuckContents(CheckContext& context) {
     }
     for (const objects::Object& content : *contents) {
       if (csi::IsPendingDeletion(content) &&
-          IsOlderThan(context, content.deleted_at(), kSnapshotTimeMax)) {
+          context.IsPast(content.deleted_at(), kSnapshotTimeMax)) {
         WarnOfPendingDeletion(context, type, content);
       }
     }

@@ -27,10 +27,6 @@ using objects::Pod;
 constexpr absl::Duration kCopyTimeMax = absl::Hours(6);
 constexpr absl::Duration kCopyListTimeMax = absl::Seconds(10);
 
-bool IsOld(CheckContext& context, std::optional<absl::Time> since) {
-  return since.has_value() && *since + kCopyTimeMax < context.ctx().clock->Now();
-}
-
 // The Pods that copy, or did, of all namespaces: the API server picks them out of very many.
 std::vector<Pod> CopyPods(CheckContext& context) {
   absl::StatusOr<std::vector<Pod>> list = objects::List<Pod>(
@@ -92,7 +88,7 @@ class CopyCheckContext {
   }
 
   void LookAtRecord(const PersistentVolumeClaim& pvc, const CopyRecord& record) {
-    if (IsUnderWay(pvc, record) && !IsOld(visit_, record.at)) {
+    if (IsUnderWay(pvc, record) && !visit_.IsPast(record.at, kCopyTimeMax)) {
       return;
     }
     visit_.Warn(
@@ -119,7 +115,7 @@ class CopyCheckContext {
 
   // A Pod or a temporary PVC, which goes with the copy.
   void LookAtMade(absl::string_view kind, const objects::Object& made, bool has_ended) {
-    if (!IsOld(visit_, made.created_at())) {
+    if (!visit_.IsPast(made.created_at(), kCopyTimeMax)) {
       return;
     }
     const auto target = pvcs_.find(made.Label(objects::kCopiesIntoLabel));

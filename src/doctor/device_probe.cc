@@ -161,8 +161,7 @@ void Probe::RemoveVolumeToo(const CallContext& ctx) {
 
 void CheckDeviceAccess(CheckContext& context) {
   const std::string image = ImageOfWorkers(context);
-  const absl::StatusOr<datamover::MoverSettings> settings = datamover::ReadMoverSettings(
-      context.ctx(), context.cache().api(), context.options().mover_namespace);
+  const absl::StatusOr<datamover::MoverSettings> settings = ReadSettings(context);
   if (image.empty() || !settings.ok()) {
     context.Unknown("", image.empty() ? absl::NotFoundError("the mover's Deployment names no image")
                                       : settings.status());

@@ -162,7 +162,7 @@ struct SnapshotTroubles {
 class SnapshotsReader {
  public:
   SnapshotsReader(CheckContext& context, std::string space)
-      : visit_(context), space_(std::move(space)), now_(context.ctx().clock->Now()) {}
+      : visit_(context), space_(std::move(space)) {}
 
   // As the API server remembers them, one at a time: there may be 30,000. NOT_FOUND where the kind
   // is not served.
@@ -202,10 +202,6 @@ class SnapshotsReader {
   }
 
  private:
-  bool IsPast(std::optional<absl::Time> since, absl::Duration time_max) const {
-    return since.has_value() && *since + time_max < now_;
-  }
-
   void LookAt(const longhorn::Snapshot& snapshot) {
     if (!snapshot.is_marked_removed()) {
       ++troubles_.counts[snapshot.volume()];
@@ -215,10 +211,11 @@ class SnapshotsReader {
     } else if (snapshot.is_being_deleted()) {
       LookAtDeleted(snapshot);
     } else if (!snapshot.is_ready() && !snapshot.is_marked_removed() &&
-               IsPast(snapshot.requested_at(), kShownAfterMax)) {
+               visit_.IsPast(snapshot.requested_at(), kShownAfterMax)) {
       troubles_.not_shown.push_back(snapshot.name());
     } else if (snapshot.is_to_be_taken() && !snapshot.requested_at().has_value() &&
-               !snapshot.taken_at().has_value() && IsPast(snapshot.created_at(), kTakenAfterMax)) {
+               !snapshot.taken_at().has_value() &&
+               visit_.IsPast(snapshot.created_at(), kTakenAfterMax)) {
       troubles_.still_to_take.push_back(
           absl::StrCat(snapshot.name(), snapshot.error().empty() ? "" : ": ", snapshot.error()));
     }
@@ -226,7 +223,7 @@ class SnapshotsReader {
 
   // The newest of a volume stays by design, until there is a newer one.
   void LookAtDeleted(const longhorn::Snapshot& snapshot) {
-    if (!IsPast(snapshot.deleted_at(), kDeletedAfterMax) ||
+    if (!visit_.IsPast(snapshot.deleted_at(), kDeletedAfterMax) ||
         (snapshot.is_newest() && snapshot.is_marked_removed())) {
       return;
     }
@@ -237,7 +234,6 @@ class SnapshotsReader {
 
   CheckContext& visit_;
   const std::string space_;
-  const absl::Time now_;
   std::map<std::string, longhorn::Volume> volumes_;
   SnapshotTroubles troubles_;
 };

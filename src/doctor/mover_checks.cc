@@ -214,8 +214,8 @@ void CheckMoverQuota(CheckContext& context) {
 void CheckMoverTasksSilent(CheckContext& context) {
   for (const VolumeTask& task : context.Look<VolumeTask>(context.options().mover_namespace)) {
     const objects::VolumeTaskStatus status = task.status();
-    if (status.phase == objects::TaskPhase::kRunning && status.heartbeat_at.has_value() &&
-        *status.heartbeat_at + kSilenceMax < context.ctx().clock->Now()) {
+    if (status.phase == objects::TaskPhase::kRunning &&
+        context.IsPast(status.heartbeat_at, kSilenceMax)) {
       context.Warn(
           InMover(context, "VolumeTask", task.name()),
           absl::StrCat("its worker has said nothing since ", FormatRfc3339(*status.heartbeat_at)),

@@ -93,8 +93,7 @@ std::string InMinutes(absl::Duration duration) {
 
 void CheckMoverQueue(CheckContext& context) {
   const std::string subject = "transfers";
-  const absl::StatusOr<datamover::MoverSettings> settings = datamover::ReadMoverSettings(
-      context.ctx(), context.cache().api(), context.options().mover_namespace);
+  const absl::StatusOr<datamover::MoverSettings> settings = ReadSettings(context);
   if (!settings.ok()) {
     context.Unknown(subject, settings.status());
     return;

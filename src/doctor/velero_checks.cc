@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
+#include "absl/functional/function_ref.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -41,20 +43,22 @@ std::string SubjectOf(absl::string_view kind, absl::string_view space, absl::str
   return absl::StrCat(kind, " ", space, "/", name);
 }
 
-// The Deployment of the server; nothing after having said why.
-std::optional<Deployment> Server(CheckContext& context, const std::string& space) {
-  auto found = context.cache().Find<Deployment>(space, kVeleroDeployment);
-  if (found.ok()) {
-    return *found;
+// Gives `look` the Deployment of each server, with its name, or says why it is not known.
+void ForEachServer(
+    CheckContext& context,
+    absl::FunctionRef<void(const std::string& subject, const Deployment& server)> look) {
+  for (const std::string& space : context.options().velero_namespaces) {
+    const auto server = context.cache().Find<Deployment>(space, kVeleroDeployment);
+    const std::string subject = SubjectOf("deployment", space, kVeleroDeployment);
+    if (server.ok()) {
+      look(subject, *server);
+    } else if (absl::IsNotFound(server.status())) {
+      context.Note(subject, "it was not found, so the server cannot be checked",
+                   "nothing, if Velero runs under another name");
+    } else {
+      context.Unknown(subject, server.status());
+    }
   }
-  const std::string subject = SubjectOf("deployment", space, kVeleroDeployment);
-  if (absl::IsNotFound(found.status())) {
-    context.Note(subject, "it was not found, so the server cannot be checked",
-                 "nothing, if Velero runs under another name");
-  } else {
-    context.Unknown(subject, found.status());
-  }
-  return std::nullopt;
 }
 
 // Command and arguments of all containers.
@@ -77,11 +81,6 @@ std::optional<int> MinorVersion(absl::string_view image) {
     return std::nullopt;
   }
   return minor;
-}
-
-bool IsOlder(CheckContext& context, const objects::Object& object, absl::Duration age) {
-  const auto made = object.created_at();
-  return made.has_value() && *made + age < context.ctx().clock->Now();
 }
 
 // Objects of one namespace, by what is wrong with them: one cause is one finding.
@@ -117,7 +116,7 @@ void FindWaiting(CheckContext& context) {
     for (Kind& object : context.Look<Kind>(space)) {
       const std::string phase = object.phase();
       if (object.data_mover() == velero::kDataMoverName && (phase.empty() || phase == "New") &&
-          IsOlder(context, object, kTakenUpWithin)) {
+          context.IsPast(object.created_at(), kTakenUpWithin)) {
         waiting.push_back(std::move(object));
       }
     }
@@ -146,8 +145,8 @@ std::optional<std::string> WhyItFails(CheckContext& context, const std::string& 
           context.cache().Find<objects::BackupStorageLocation>(space, location).status())) {
     return absl::StrCat("its data stays: BackupStorageLocation ", location, " does not exist");
   }
-  if (status.trouble == objects::DeletionTrouble::kFailed && status.trouble_since.has_value() &&
-      *status.trouble_since + kFailingFor < context.ctx().clock->Now()) {
+  if (status.trouble == objects::DeletionTrouble::kFailed &&
+      context.IsPast(status.trouble_since, kFailingFor)) {
     return absl::StrCat("has failed for over a day: ", status.message);
   }
   return std::nullopt;
@@ -178,25 +177,18 @@ void CheckVeleroNamespace(CheckContext& context) {
 }
 
 void CheckVeleroServer(CheckContext& context) {
-  for (const std::string& space : context.options().velero_namespaces) {
-    const std::optional<Deployment> server = Server(context, space);
-    if (server.has_value() && server->available_replicas() < 1) {
-      context.Fault(SubjectOf("deployment", space, kVeleroDeployment), "is not available",
-                    "kubectl describe it and its pods");
+  ForEachServer(context, [&](const std::string& subject, const Deployment& server) {
+    if (server.available_replicas() < 1) {
+      context.Fault(subject, "is not available", "kubectl describe it and its pods");
     }
-  }
+  });
 }
 
 void CheckVeleroVersion(CheckContext& context) {
-  for (const std::string& space : context.options().velero_namespaces) {
-    const std::optional<Deployment> server = Server(context, space);
-    if (!server.has_value()) {
-      continue;
-    }
-    for (const objects::DeployedContainer& container : server->containers()) {
+  ForEachServer(context, [&](const std::string& subject, const Deployment& server) {
+    for (const objects::DeployedContainer& container : server.containers()) {
       const std::string& image = container.image;
       const std::optional<int> minor = MinorVersion(image);
-      const std::string subject = SubjectOf("deployment", space, kVeleroDeployment);
       if (!minor.has_value()) {
         context.Note(subject,
                      absl::StrCat("which version image ", image, " is, its tag does not say"),
@@ -208,36 +200,27 @@ void CheckVeleroVersion(CheckContext& context) {
         context.Good(subject, absl::StrCat("runs image ", image));
       }
     }
-  }
+  });
 }
 
 void CheckVeleroCsiFeature(CheckContext& context) {
-  for (const std::string& space : context.options().velero_namespaces) {
-    const std::optional<Deployment> server = Server(context, space);
-    if (server.has_value() && !absl::StrContains(CommandLine(*server), kCsiFeature)) {
-      context.Fault(SubjectOf("deployment", space, kVeleroDeployment),
-                    "runs without --features=EnableCSI, so CSI volumes are left out",
+  ForEachServer(context, [&](const std::string& subject, const Deployment& server) {
+    if (!absl::StrContains(CommandLine(server), kCsiFeature)) {
+      context.Fault(subject, "runs without --features=EnableCSI, so CSI volumes are left out",
                     "add the flag to the server's arguments");
     }
-  }
+  });
 }
 
 void CheckVeleroPlugin(CheckContext& context) {
-  for (const std::string& space : context.options().velero_namespaces) {
-    const std::optional<Deployment> server = Server(context, space);
-    if (!server.has_value()) {
-      continue;
-    }
-    bool installed = false;
-    for (const objects::DeployedContainer& container : server->init_containers()) {
-      installed = installed || absl::StrContains(container.image, kPluginImage);
-    }
-    if (!installed) {
-      context.Warn(SubjectOf("deployment", space, kVeleroDeployment),
-                   absl::StrCat("has no init container of an image named ", kPluginImage),
+  ForEachServer(context, [&](const std::string& subject, const Deployment& server) {
+    if (absl::c_none_of(server.init_containers(), [](const objects::DeployedContainer& container) {
+          return absl::StrContains(container.image, kPluginImage);
+        })) {
+      context.Warn(subject, absl::StrCat("has no init container of an image named ", kPluginImage),
                    "velero plugin add IMAGE; without it moved data is never deleted");
     }
-  }
+  });
 }
 
 void CheckUploadsWaiting(CheckContext& context) { FindWaiting<objects::DataUpload>(context); }
@@ -250,7 +233,7 @@ void CheckDeletionsPending(CheckContext& context) {
     for (const DataDeletion& object : context.Look<DataDeletion>(space)) {
       if (object.phase() != objects::DeletionPhase::kCompleted &&
           !WhyItFails(context, space, object).has_value() &&
-          IsOlder(context, object, kDeletedWithin)) {
+          context.IsPast(object.created_at(), kDeletedWithin)) {
         causes[object.status().message].push_back(object);
       }
     }
@@ -288,7 +271,7 @@ void CheckUploadsFailed(CheckContext& context) {
   for (const std::string& space : context.options().velero_namespaces) {
     for (const objects::DataUpload& upload : context.Look<objects::DataUpload>(space)) {
       if (upload.data_mover() == velero::kDataMoverName && upload.phase() == "Failed" &&
-          !IsOlder(context, upload, kRecently)) {
+          !context.IsPast(upload.created_at(), kRecently)) {
         context.Warn(absl::StrCat("volume ", upload.source_namespace(), "/", upload.source_pvc()),
                      absl::StrCat("was not saved by DataUpload ", space, "/", upload.name(), ": ",
                                   upload.message()),

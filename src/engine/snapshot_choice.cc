@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
+#include "base/human_text.h"
 #include "base/keep_rules.h"
 #include "base/status_macros.h"
 
@@ -41,9 +42,8 @@ absl::Status RefuseSeveral(const std::vector<StoredSnapshot>& all, const Snapsho
       names.push_back("...");
       break;
     }
-    names.push_back(absl::StrCat(
-        newest->id.ShortHex(), " of ", VolumeName(newest->snapshot), " (",
-        absl::FormatTime("%Y-%m-%d %H:%M:%S", newest->snapshot.time, absl::LocalTimeZone()), ")"));
+    names.push_back(absl::StrCat(newest->id.ShortHex(), " of ", VolumeName(newest->snapshot), " (",
+                                 FormatMoment(newest->snapshot.time), ")"));
   }
   return absl::FailedPreconditionError(absl::StrCat(
       "\"latest\" could be of ", volumes.size(), " volumes: ", absl::StrJoin(names, ", "),
@@ -79,9 +79,8 @@ std::vector<std::string> SplitTags(const std::vector<std::string>& lists) {
 }
 
 std::string SayFuture(const StoredSnapshot& stored) {
-  return absl::StrCat(
-      "snapshot ", stored.id.ShortHex(), " is dated in the future, ",
-      absl::FormatTime("%Y-%m-%d %H:%M:%S", stored.snapshot.time, absl::LocalTimeZone()));
+  return absl::StrCat("snapshot ", stored.id.ShortHex(), " is dated in the future, ",
+                      FormatMoment(stored.snapshot.time));
 }
 
 absl::StatusOr<StoredSnapshot> ChooseSnapshot(const CallContext& ctx, const Listener& listener,

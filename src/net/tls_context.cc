@@ -33,10 +33,17 @@ struct KeyDeleter {
 using Bio = std::unique_ptr<BIO, BioDeleter>;
 using Certificate = std::unique_ptr<X509, X509Deleter>;
 
-void InitializeOnce() {
+absl::StatusOr<SslContext> NewContext(const SSL_METHOD* method) {
   static std::once_flag initialized;
   // No configuration file: a static executable has no modules to load from one.
   std::call_once(initialized, [] { OPENSSL_init_ssl(OPENSSL_INIT_NO_LOAD_CONFIG, nullptr); });
+  SslContext context(SSL_CTX_new(method));
+  if (context == nullptr) {
+    return absl::InternalError(absl::StrCat("TLS: ", TlsErrorText()));
+  }
+  SSL_CTX_set_min_proto_version(context.get(), TLS1_2_VERSION);
+  SSL_CTX_set_mode(context.get(), SSL_MODE_RELEASE_BUFFERS);
+  return context;
 }
 
 Bio BioOf(const std::string& text) {
@@ -148,13 +155,7 @@ std::string TlsErrorText() {
 }
 
 absl::StatusOr<SslContext> MakeSslContext(const TlsOptions& options) {
-  InitializeOnce();
-  SslContext context(SSL_CTX_new(TLS_client_method()));
-  if (context == nullptr) {
-    return absl::InternalError(absl::StrCat("TLS: ", TlsErrorText()));
-  }
-  SSL_CTX_set_min_proto_version(context.get(), TLS1_2_VERSION);
-  SSL_CTX_set_mode(context.get(), SSL_MODE_RELEASE_BUFFERS);
+  ASSIGN_OR_RETURN(SslContext context, NewContext(TLS_client_method()));
   SSL_CTX_set_alpn_protos(context.get(), kAlpnHttp11, sizeof(kAlpnHttp11));
   if (options.insecure_skip_verify) {
     SSL_CTX_set_verify(context.get(), SSL_VERIFY_NONE, nullptr);
@@ -175,13 +176,7 @@ absl::StatusOr<SslContext> MakeSslContext(const TlsOptions& options) {
 
 absl::StatusOr<SslContext> MakeServerSslContext(const std::string& certificate_pem,
                                                 const std::string& key_pem) {
-  InitializeOnce();
-  SslContext context(SSL_CTX_new(TLS_server_method()));
-  if (context == nullptr) {
-    return absl::InternalError(absl::StrCat("TLS: ", TlsErrorText()));
-  }
-  SSL_CTX_set_min_proto_version(context.get(), TLS1_2_VERSION);
-  SSL_CTX_set_mode(context.get(), SSL_MODE_RELEASE_BUFFERS);
+  ASSIGN_OR_RETURN(SslContext context, NewContext(TLS_server_method()));
   SSL_CTX_set_options(context.get(), SSL_OP_NO_RENEGOTIATION);
   SSL_CTX_set_alpn_select_cb(context.get(), &ChooseHttp11, nullptr);
   RETURN_IF_ERROR(UseCertificate(context.get(), "server", certificate_pem, key_pem));

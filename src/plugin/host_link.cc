@@ -20,14 +20,7 @@ int OpenParent() {
 }  // namespace
 
 HostLink::HostLink() : wake_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), parent_fd_(OpenParent()) {
-  CSIDELTA_CHECK(wake_fd_ >= 0);
-}
-
-HostLink::~HostLink() {
-  close(wake_fd_);
-  if (parent_fd_ >= 0) {
-    close(parent_fd_);
-  }
+  CSIDELTA_CHECK(wake_fd_.valid());
 }
 
 void HostLink::OnShutdownAsked() {
@@ -55,12 +48,13 @@ HostLink::End HostLink::WaitForEnd() {
       return End::kHostGone;
     }
     // poll(2) passes over descriptors below zero.
-    pollfd watched[] = {{wake_fd_, POLLIN, 0}, {parent_gone ? -1 : parent_fd_, POLLIN, 0}};
+    pollfd watched[] = {{wake_fd_.get(), POLLIN, 0},
+                        {parent_gone ? -1 : parent_fd_.get(), POLLIN, 0}};
     if (poll(watched, 2, -1) < 0) {
       continue;  // A signal.
     }
     uint64_t count = 0;
-    const ssize_t drained = read(wake_fd_, &count, sizeof count);
+    const ssize_t drained = read(wake_fd_.get(), &count, sizeof count);
     (void)drained;  // Nothing to drain when the parent woke us.
     parent_gone = parent_gone || watched[1].revents != 0;
   }
@@ -68,7 +62,7 @@ HostLink::End HostLink::WaitForEnd() {
 
 void HostLink::Wake() {
   const uint64_t one = 1;
-  const ssize_t written = write(wake_fd_, &one, sizeof one);
+  const ssize_t written = write(wake_fd_.get(), &one, sizeof one);
   (void)written;  // A full counter wakes as well.
 }
 

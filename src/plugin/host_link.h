@@ -2,6 +2,8 @@
 
 #include <atomic>
 
+#include "base/unique_fd.h"
+
 namespace csidelta::plugin {
 
 // Answers: when must this process end? Either the host asks for it, or the host is gone: the
@@ -17,7 +19,6 @@ class HostLink {
 
   // Watches the parent process of this moment.
   HostLink();
-  ~HostLink();
   HostLink(const HostLink&) = delete;
   HostLink& operator=(const HostLink&) = delete;
 
@@ -31,8 +32,8 @@ class HostLink {
  private:
   void Wake();
 
-  const int wake_fd_;
-  const int parent_fd_;  // -1: cannot be watched.
+  const UniqueFd wake_fd_;
+  const UniqueFd parent_fd_;  // not valid: cannot be watched.
   std::atomic<bool> shutdown_asked_ = false;
   std::atomic<bool> stream_seen_ = false;
   std::atomic<int> stream_count_ = 0;

@@ -9,9 +9,9 @@
 #include <cerrno>
 #include <cstdio>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "base/unique_fd.h"
 
 namespace csidelta::plugin {
 namespace {
@@ -47,17 +47,16 @@ absl::Status CopyBytes(int from, int to, const std::string& path) {
 
 absl::Status WriteCopy(int from, const std::string& path) {
   unlink(path.c_str());  // What an interrupted run left may have any mode.
-  const int to = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kHiddenMode);
-  if (to < 0) {
+  const UniqueFd to(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kHiddenMode));
+  if (!to.valid()) {
     return Failed("create", path);
   }
-  const absl::Cleanup close_copy = [to] { close(to); };
-  RETURN_IF_ERROR(CopyBytes(from, to, path));
-  if (fsync(to) != 0) {
+  RETURN_IF_ERROR(CopyBytes(from, to.get(), path));
+  if (fsync(to.get()) != 0) {
     return Failed("fsync", path);
   }
   // The last step before the rename: nothing that is not whole ever has an execute bit.
-  if (fchmod(to, kInstalledMode) != 0) {
+  if (fchmod(to.get(), kInstalledMode) != 0) {
     return Failed("chmod", path);
   }
   return absl::OkStatus();
@@ -78,14 +77,13 @@ int OpenSelf() {
 }  // namespace
 
 absl::Status InstallSelf(const std::string& folder, absl::string_view name) {
-  const int from = OpenSelf();
-  if (from < 0) {
+  const UniqueFd from(OpenSelf());
+  if (!from.valid()) {
     return Failed("open", "own executable");
   }
-  const absl::Cleanup close_from = [from] { close(from); };
   const std::string target = absl::StrCat(folder, "/", name);
   const std::string scratch = absl::StrCat(folder, "/.", name, ".partial");
-  absl::Status copied = WriteCopy(from, scratch);
+  absl::Status copied = WriteCopy(from.get(), scratch);
   if (copied.ok() && rename(scratch.c_str(), target.c_str()) != 0) {
     copied = Failed("rename to", target);
   }
@@ -93,10 +91,9 @@ absl::Status InstallSelf(const std::string& folder, absl::string_view name) {
     unlink(scratch.c_str());
     return copied;
   }
-  if (const int directory = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-      directory >= 0) {
-    fsync(directory);  // Best effort: some file systems refuse it for folders.
-    close(directory);
+  if (const UniqueFd directory(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+      directory.valid()) {
+    fsync(directory.get());  // Best effort: some file systems refuse it for folders.
   }
   return absl::OkStatus();
 }

@@ -17,6 +17,7 @@
 #include "absl/time/time.h"
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "base/unique_fd.h"
 #include "plugin/handshake.h"
 #include "plugin/host_link.h"
 #include "plugin/installer.h"
@@ -74,13 +75,12 @@ absl::Status PrintHandshake(const std::string& socket_path) {
     return absl::ErrnoToStatus(errno, "write handshake");
   }
   // The host reads on, and stops reading at a line that is too long: nothing may follow.
-  const int null_fd = open("/dev/null", O_WRONLY | O_CLOEXEC);
-  if (null_fd < 0) {
+  const UniqueFd null_fd(open("/dev/null", O_WRONLY | O_CLOEXEC));
+  if (!null_fd.valid()) {
     close(STDOUT_FILENO);
     return absl::OkStatus();
   }
-  dup2(null_fd, STDOUT_FILENO);
-  close(null_fd);
+  dup2(null_fd.get(), STDOUT_FILENO);
   return absl::OkStatus();
 }
 

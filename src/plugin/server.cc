@@ -5,14 +5,12 @@
 #include <grpcpp/server_builder.h>
 
 #include <chrono>
+#include <initializer_list>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "plugin/backup_item_action_adapter.h"
-#include "plugin/delete_item_action_adapter.h"
 #include "plugin/goplugin_services.h"
-#include "plugin/item_block_action_adapter.h"
-#include "plugin/restore_item_action_adapter.h"
+#include "plugin/item_action_adapters.h"
 
 namespace csidelta::plugin {
 namespace {
@@ -23,10 +21,10 @@ class GrpcPluginServer final : public PluginServer {
       : broker_(link),
         controller_(link),
         lister_(registry, std::move(lister)),
-        backup_(registry.backup, calls_),
-        restore_(registry.restore, calls_),
-        deletion_(registry.deletion, calls_),
-        item_block_(registry.item_block, calls_) {}
+        backup_(MakeAdapter(registry.backup, calls_)),
+        restore_(MakeAdapter(registry.restore, calls_)),
+        deletion_(MakeAdapter(registry.deletion, calls_)),
+        item_block_(MakeAdapter(registry.item_block, calls_)) {}
 
   ~GrpcPluginServer() override {
     calls_.RequestStop();
@@ -45,12 +43,9 @@ class GrpcPluginServer final : public PluginServer {
     builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::NUM_CQS, 1);
     builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MIN_POLLERS, 1);
     builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MAX_POLLERS, 2);
-    for (grpc::Service* service :
-         {static_cast<grpc::Service*>(&broker_), static_cast<grpc::Service*>(&stdio_),
-          static_cast<grpc::Service*>(&controller_), static_cast<grpc::Service*>(&health_),
-          static_cast<grpc::Service*>(&lister_), static_cast<grpc::Service*>(&backup_),
-          static_cast<grpc::Service*>(&restore_), static_cast<grpc::Service*>(&deletion_),
-          static_cast<grpc::Service*>(&item_block_)}) {
+    for (grpc::Service* service : std::initializer_list<grpc::Service*>{
+             &broker_, &stdio_, &controller_, &health_, &lister_, backup_.get(), restore_.get(),
+             deletion_.get(), item_block_.get()}) {
       builder.RegisterService(service);
     }
     server_ = builder.BuildAndStart();
@@ -66,10 +61,10 @@ class GrpcPluginServer final : public PluginServer {
   ControllerService controller_;
   HealthService health_;
   PluginListerService lister_;
-  BackupItemActionAdapter backup_;
-  RestoreItemActionAdapter restore_;
-  DeleteItemActionAdapter deletion_;
-  ItemBlockActionAdapter item_block_;
+  const std::unique_ptr<grpc::Service> backup_;
+  const std::unique_ptr<grpc::Service> restore_;
+  const std::unique_ptr<grpc::Service> deletion_;
+  const std::unique_ptr<grpc::Service> item_block_;
   std::unique_ptr<grpc::Server> server_;
 };
 

@@ -423,7 +423,7 @@ absl::Status FileObjectStore::InFolder(const CallContext& ctx, const std::string
 }
 
 absl::Status FileObjectStore::List(const CallContext& ctx, const std::string& prefix,
-                                   absl::FunctionRef<absl::Status(const ObjectInfo&)> sink) {
+                                   ObjectSink sink) {
   return InFolder(ctx, prefix, [&](UniqueFd folder) {
     return Walk(ctx, std::move(folder), prefix, [&](const FoundFile& file) {
       return file.IsObject() ? sink({.key = file.path,
@@ -435,7 +435,7 @@ absl::Status FileObjectStore::List(const CallContext& ctx, const std::string& pr
 }
 
 absl::Status FileObjectStore::ListFolder(const CallContext& ctx, const std::string& prefix,
-                                         absl::FunctionRef<absl::Status(const ObjectInfo&)> sink) {
+                                         ObjectSink sink) {
   return InFolder(ctx, prefix, [&](UniqueFd folder) {
     return LookInto(ctx, std::move(folder), prefix, [&](const FoundFile& file) {
       if (file.IsFolder()) {
@@ -468,9 +468,10 @@ absl::Status FileObjectStore::Delete(const CallContext& ctx, const std::string& 
   return Annotate(SyncFolder(folder->get(), "directory"), absl::StrCat("delete ", key));
 }
 
-absl::StatusOr<int64_t> FileObjectStore::RemoveLeftovers(
-    const CallContext& ctx, absl::Span<const std::string> folders,
-    absl::FunctionRef<bool(absl::string_view key)> is_managed, absl::Duration age_min) {
+absl::StatusOr<int64_t> FileObjectStore::RemoveLeftovers(const CallContext& ctx,
+                                                         absl::Span<const std::string> folders,
+                                                         KeyPredicate is_managed,
+                                                         absl::Duration age_min) {
   RETURN_IF_ERROR(ctx.Check());
   absl::StatusOr<UniqueFd> root = OpenBelow(root_, "");
   if (absl::IsNotFound(root.status())) {

@@ -45,15 +45,13 @@ class FileObjectStore : public ObjectStore {
   absl::StatusOr<std::string> GetRange(const CallContext& ctx, const std::string& key,
                                        ByteRange range) override;
   absl::StatusOr<ObjectInfo> Stat(const CallContext& ctx, const std::string& key) override;
-  absl::Status List(const CallContext& ctx, const std::string& prefix,
-                    absl::FunctionRef<absl::Status(const ObjectInfo&)> sink) override;
+  absl::Status List(const CallContext& ctx, const std::string& prefix, ObjectSink sink) override;
   absl::Status ListFolder(const CallContext& ctx, const std::string& prefix,
-                          absl::FunctionRef<absl::Status(const ObjectInfo&)> sink) override;
+                          ObjectSink sink) override;
   absl::Status Delete(const CallContext& ctx, const std::string& key) override;
   absl::StatusOr<int64_t> RemoveLeftovers(const CallContext& ctx,
                                           absl::Span<const std::string> folders,
-                                          absl::FunctionRef<bool(absl::string_view key)> is_managed,
-                                          absl::Duration age_min) override;
+                                          KeyPredicate is_managed, absl::Duration age_min) override;
   std::string Describe() const override { return root_; }
 
  private:

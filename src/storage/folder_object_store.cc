@@ -32,7 +32,7 @@ absl::StatusOr<ObjectInfo> FolderObjectStore::Stat(const CallContext& ctx, const
 }
 
 absl::Status FolderObjectStore::List(const CallContext& ctx, const std::string& prefix,
-                                     absl::FunctionRef<absl::Status(const ObjectInfo&)> sink) {
+                                     ObjectSink sink) {
   RETURN_IF_ERROR(CheckPrefix(prefix));
   return inner_.List(ctx, folder_ + prefix, [&](const ObjectInfo& object) {
     return sink({.key = object.key.substr(folder_.size()),
@@ -41,9 +41,8 @@ absl::Status FolderObjectStore::List(const CallContext& ctx, const std::string& 
   });
 }
 
-absl::Status FolderObjectStore::ListFolder(
-    const CallContext& ctx, const std::string& prefix,
-    absl::FunctionRef<absl::Status(const ObjectInfo&)> sink) {
+absl::Status FolderObjectStore::ListFolder(const CallContext& ctx, const std::string& prefix,
+                                           ObjectSink sink) {
   RETURN_IF_ERROR(CheckPrefix(prefix));
   return inner_.ListFolder(ctx, folder_ + prefix, [&](const ObjectInfo& object) {
     return sink({.key = object.key.substr(folder_.size()), .size_bytes = object.size_bytes});

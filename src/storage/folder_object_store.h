@@ -22,10 +22,9 @@ class FolderObjectStore : public ObjectStore {
   absl::StatusOr<std::string> GetRange(const CallContext& ctx, const std::string& key,
                                        ByteRange range) override;
   absl::StatusOr<ObjectInfo> Stat(const CallContext& ctx, const std::string& key) override;
-  absl::Status List(const CallContext& ctx, const std::string& prefix,
-                    absl::FunctionRef<absl::Status(const ObjectInfo&)> sink) override;
+  absl::Status List(const CallContext& ctx, const std::string& prefix, ObjectSink sink) override;
   absl::Status ListFolder(const CallContext& ctx, const std::string& prefix,
-                          absl::FunctionRef<absl::Status(const ObjectInfo&)> sink) override;
+                          ObjectSink sink) override;
   absl::Status Delete(const CallContext& ctx, const std::string& key) override;
   std::string Describe() const override;
 

@@ -24,7 +24,7 @@ class LimitedObjectStore::Slot {
 };
 
 LimitedObjectStore::LimitedObjectStore(ObjectStore& inner, const StoreLimits& limits)
-    : inner_(inner),
+    : ForwardingObjectStore(inner),
       requests_in_flight_max_(limits.requests_in_flight_max),
       requests_(limits.requests_per_second, limits.requests_per_second),
       upload_bytes_(static_cast<double>(limits.upload_bytes_per_second), 1),
@@ -78,7 +78,7 @@ absl::Status LimitedObjectStore::Put(const CallContext& ctx, const std::string& 
   RETURN_IF_ERROR(upload_bytes_.Take(ctx, std::ssize(bytes), kind));
   RETURN_IF_ERROR(TakeSlot(ctx));
   const Slot slot(*this);
-  return inner_.Put(ctx, key, bytes, options);
+  return inner().Put(ctx, key, bytes, options);
 }
 
 absl::StatusOr<std::string> LimitedObjectStore::Get(const CallContext& ctx, const std::string& key,
@@ -86,7 +86,7 @@ absl::StatusOr<std::string> LimitedObjectStore::Get(const CallContext& ctx, cons
   RETURN_IF_ERROR(download_bytes_.Take(ctx, 0));
   RETURN_IF_ERROR(TakeSlot(ctx));
   const Slot slot(*this);
-  absl::StatusOr<std::string> bytes = inner_.Get(ctx, key, size_bytes_max);
+  absl::StatusOr<std::string> bytes = inner().Get(ctx, key, size_bytes_max);
   if (bytes.ok()) {
     download_bytes_.Charge(ctx, std::ssize(*bytes));
   }
@@ -98,39 +98,32 @@ absl::StatusOr<std::string> LimitedObjectStore::GetRange(const CallContext& ctx,
   RETURN_IF_ERROR(download_bytes_.Take(ctx, range.length_bytes));
   RETURN_IF_ERROR(TakeSlot(ctx));
   const Slot slot(*this);
-  return inner_.GetRange(ctx, key, range);
+  return inner().GetRange(ctx, key, range);
 }
 
 absl::StatusOr<ObjectInfo> LimitedObjectStore::Stat(const CallContext& ctx,
                                                     const std::string& key) {
   RETURN_IF_ERROR(TakeSlot(ctx));
   const Slot slot(*this);
-  return inner_.Stat(ctx, key);
+  return inner().Stat(ctx, key);
 }
 
 absl::Status LimitedObjectStore::List(const CallContext& ctx, const std::string& prefix,
-                                      absl::FunctionRef<absl::Status(const ObjectInfo&)> sink) {
+                                      ObjectSink sink) {
   RETURN_IF_ERROR(requests_.Take(ctx));
-  return inner_.List(ctx, prefix, sink);
+  return inner().List(ctx, prefix, sink);
 }
 
-absl::Status LimitedObjectStore::ListFolder(
-    const CallContext& ctx, const std::string& prefix,
-    absl::FunctionRef<absl::Status(const ObjectInfo&)> sink) {
+absl::Status LimitedObjectStore::ListFolder(const CallContext& ctx, const std::string& prefix,
+                                            ObjectSink sink) {
   RETURN_IF_ERROR(requests_.Take(ctx));
-  return inner_.ListFolder(ctx, prefix, sink);
+  return inner().ListFolder(ctx, prefix, sink);
 }
 
 absl::Status LimitedObjectStore::Delete(const CallContext& ctx, const std::string& key) {
   RETURN_IF_ERROR(TakeSlot(ctx));
   const Slot slot(*this);
-  return inner_.Delete(ctx, key);
-}
-
-absl::StatusOr<int64_t> LimitedObjectStore::RemoveLeftovers(
-    const CallContext& ctx, absl::Span<const std::string> folders,
-    absl::FunctionRef<bool(absl::string_view key)> is_managed, absl::Duration age_min) {
-  return inner_.RemoveLeftovers(ctx, folders, is_managed, age_min);
+  return inner().Delete(ctx, key);
 }
 
 }  // namespace csidelta::storage

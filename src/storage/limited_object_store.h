@@ -7,7 +7,7 @@
 
 #include "base/mutex.h"
 #include "base/rate_limiter.h"
-#include "storage/object_store.h"
+#include "storage/forwarding_object_store.h"
 
 namespace csidelta::storage {
 
@@ -25,7 +25,7 @@ struct StoreLimits {
 // store. Calls wait in the order in which they came, but for uploads of a few KiB, which wait for
 // each other only: the refresh of a lock must not stand behind packs. One whose deadline comes
 // first is DEADLINE_EXCEEDED, at once where that can be foreseen.
-class LimitedObjectStore : public ObjectStore {
+class LimitedObjectStore : public ForwardingObjectStore {
  public:
   LimitedObjectStore(ObjectStore& inner, const StoreLimits& limits);
 
@@ -36,16 +36,10 @@ class LimitedObjectStore : public ObjectStore {
   absl::StatusOr<std::string> GetRange(const CallContext& ctx, const std::string& key,
                                        ByteRange range) override;
   absl::StatusOr<ObjectInfo> Stat(const CallContext& ctx, const std::string& key) override;
-  absl::Status List(const CallContext& ctx, const std::string& prefix,
-                    absl::FunctionRef<absl::Status(const ObjectInfo&)> sink) override;
+  absl::Status List(const CallContext& ctx, const std::string& prefix, ObjectSink sink) override;
   absl::Status ListFolder(const CallContext& ctx, const std::string& prefix,
-                          absl::FunctionRef<absl::Status(const ObjectInfo&)> sink) override;
+                          ObjectSink sink) override;
   absl::Status Delete(const CallContext& ctx, const std::string& key) override;
-  absl::StatusOr<int64_t> RemoveLeftovers(const CallContext& ctx,
-                                          absl::Span<const std::string> folders,
-                                          absl::FunctionRef<bool(absl::string_view key)> is_managed,
-                                          absl::Duration age_min) override;
-  std::string Describe() const override { return inner_.Describe(); }
 
  private:
   // A place among the requests in flight, given back when it goes.
@@ -59,7 +53,6 @@ class LimitedObjectStore : public ObjectStore {
   absl::Status TakeSlot(const CallContext& ctx);
   void ReleaseSlot();
 
-  ObjectStore& inner_;
   const int requests_in_flight_max_;
   RateLimiter requests_;
   RateLimiter upload_bytes_;

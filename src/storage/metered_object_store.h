@@ -2,16 +2,17 @@
 
 #include <string>
 
-#include "storage/object_store.h"
+#include "storage/forwarding_object_store.h"
 #include "storage/store_meter.h"
 
 namespace csidelta::storage {
 
 // Counts in `meter` what passes to `inner` (both borrowed). Stands directly around the store and
 // inside RetryingObjectStore, so that it sees every attempt.
-class MeteredObjectStore : public ObjectStore {
+class MeteredObjectStore : public ForwardingObjectStore {
  public:
-  MeteredObjectStore(ObjectStore& inner, StoreMeter& meter) : inner_(inner), meter_(meter) {}
+  MeteredObjectStore(ObjectStore& inner, StoreMeter& meter)
+      : ForwardingObjectStore(inner), meter_(meter) {}
 
   absl::Status Put(const CallContext& ctx, const std::string& key, absl::string_view bytes,
                    const PutOptions& options) override;
@@ -20,16 +21,10 @@ class MeteredObjectStore : public ObjectStore {
   absl::StatusOr<std::string> GetRange(const CallContext& ctx, const std::string& key,
                                        ByteRange range) override;
   absl::StatusOr<ObjectInfo> Stat(const CallContext& ctx, const std::string& key) override;
-  absl::Status List(const CallContext& ctx, const std::string& prefix,
-                    absl::FunctionRef<absl::Status(const ObjectInfo&)> sink) override;
+  absl::Status List(const CallContext& ctx, const std::string& prefix, ObjectSink sink) override;
   absl::Status ListFolder(const CallContext& ctx, const std::string& prefix,
-                          absl::FunctionRef<absl::Status(const ObjectInfo&)> sink) override;
+                          ObjectSink sink) override;
   absl::Status Delete(const CallContext& ctx, const std::string& key) override;
-  absl::StatusOr<int64_t> RemoveLeftovers(const CallContext& ctx,
-                                          absl::Span<const std::string> folders,
-                                          absl::FunctionRef<bool(absl::string_view key)> is_managed,
-                                          absl::Duration age_min) override;
-  std::string Describe() const override { return inner_.Describe(); }
 
  private:
   // Counts one request and passes its result on.
@@ -37,7 +32,6 @@ class MeteredObjectStore : public ObjectStore {
   Result Count(StoreMeter::Counter requests, Result result);
   absl::StatusOr<std::string> CountBytes(absl::StatusOr<std::string> result);
 
-  ObjectStore& inner_;
   StoreMeter& meter_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
@@ -15,6 +16,8 @@ namespace csidelta::storage {
 namespace {
 
 constexpr StatusMark kTooLarge("csi-delta/object-too-large");
+constexpr StatusMark kFull("csi-delta/store-full");
+constexpr StatusMark kRetained("csi-delta/retained");
 constexpr std::size_t kSha256HexBytes = 64;
 
 bool IsKeyByte(char c) {
@@ -100,6 +103,14 @@ absl::Status ObjectTooLarge(absl::string_view key, int64_t size_bytes_max) {
 }
 
 bool IsObjectTooLarge(const absl::Status& status) { return kTooLarge.IsOn(status); }
+
+absl::Status AsFull(absl::Status status) { return kFull.On(std::move(status)); }
+
+bool IsFull(const absl::Status& status) { return kFull.IsOn(status); }
+
+absl::Status AsRetained(absl::Status status) { return kRetained.On(std::move(status)); }
+
+bool IsRetained(const absl::Status& status) { return kRetained.IsOn(status); }
 
 bool MayHeal(const absl::Status& status) {
   return IsRetryable(status) && !IsObjectTooLarge(status);

@@ -35,6 +35,17 @@ absl::Status ObjectEndsBefore(absl::string_view key, const ByteRange& range, int
 absl::Status ObjectTooLarge(absl::string_view key, int64_t size_bytes_max);
 bool IsObjectTooLarge(const absl::Status& status);
 
+// Marks a status that says that the place has no room left, or that its quota is used up: a few
+// tries show whether that was a mistake, and waiting makes no room.
+absl::Status AsFull(absl::Status status);
+bool IsFull(const absl::Status& status);
+
+// Marks a status that says that an object is not deleted because the place retains it: by an object
+// lock, until its time is over, or, where servers do not tell the two apart, because the right to
+// delete is missing. Trying again soon changes nothing.
+absl::Status AsRetained(absl::Status status);
+bool IsRetained(const absl::Status& status);
+
 // Whether the same call may succeed when made again: IsRetryable(), without what ObjectTooLarge()
 // says.
 bool MayHeal(const absl::Status& status);

@@ -35,6 +35,9 @@ struct PutOptions {
   std::string sha256_hex = {};
 };
 
+using ObjectSink = absl::FunctionRef<absl::Status(const ObjectInfo&)>;
+using KeyPredicate = absl::FunctionRef<bool(absl::string_view key)>;
+
 // Immutable objects by key, in one place (a directory, a bucket with a prefix). Keys are relative
 // paths of [A-Za-z0-9._-] segments joined by "/", never "..", "." or empty, without the mark
 // "-tmp-" of unfinished files: the caller's duty, which every store checks (INVALID_ARGUMENT).
@@ -72,15 +75,14 @@ class ObjectStore {
 
   // Every object whose key starts with `prefix` ("" or ending in "/"), in no order. An error of
   // `sink` ends the listing and is returned unchanged.
-  virtual absl::Status List(const CallContext& ctx, const std::string& prefix,
-                            absl::FunctionRef<absl::Status(const ObjectInfo&)> sink) = 0;
+  virtual absl::Status List(const CallContext& ctx, const std::string& prefix, ObjectSink sink) = 0;
 
   // What lies directly below `prefix` ("" or ending in "/"), in no order: objects, and folders,
   // which are the prefixes ending in "/" that keys go on behind, with a size of 0. Costs what it
   // shows, not what lies deeper. A folder may show in which there is no object. Errors of `sink` as
   // above.
   virtual absl::Status ListFolder(const CallContext& ctx, const std::string& prefix,
-                                  absl::FunctionRef<absl::Status(const ObjectInfo&)> sink) = 0;
+                                  ObjectSink sink) = 0;
 
   // OK also when there is no such object.
   virtual absl::Status Delete(const CallContext& ctx, const std::string& key) = 0;
@@ -89,9 +91,10 @@ class ObjectStore {
   // whose key `is_managed` knows and is older than `age_min` by the place's own clock; returns how
   // much. Looks below `folders` (prefixes) alone; "" is the place itself without its folders. A
   // place where nothing is left so has nothing to do.
-  virtual absl::StatusOr<int64_t> RemoveLeftovers(
-      const CallContext& /*ctx*/, absl::Span<const std::string> /*folders*/,
-      absl::FunctionRef<bool(absl::string_view key)> /*is_managed*/, absl::Duration /*age_min*/) {
+  virtual absl::StatusOr<int64_t> RemoveLeftovers(const CallContext& /*ctx*/,
+                                                  absl::Span<const std::string> /*folders*/,
+                                                  KeyPredicate /*is_managed*/,
+                                                  absl::Duration /*age_min*/) {
     return 0;
   }
 

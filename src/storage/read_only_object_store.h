@@ -2,31 +2,32 @@
 
 #include <string>
 
-#include "storage/object_store.h"
+#include "absl/strings/str_cat.h"
+#include "storage/forwarding_object_store.h"
 
 namespace csidelta::storage {
 
 // Lets reading through to `inner` (borrowed) and answers PERMISSION_DENIED to everything else.
-class ReadOnlyObjectStore : public ObjectStore {
+class ReadOnlyObjectStore : public ForwardingObjectStore {
  public:
-  explicit ReadOnlyObjectStore(ObjectStore& inner) : inner_(inner) {}
+  using ForwardingObjectStore::ForwardingObjectStore;
 
-  absl::Status Put(const CallContext& ctx, const std::string& key, absl::string_view bytes,
-                   const PutOptions& options) override;
-  absl::StatusOr<std::string> Get(const CallContext& ctx, const std::string& key,
-                                  int64_t size_bytes_max) override;
-  absl::StatusOr<std::string> GetRange(const CallContext& ctx, const std::string& key,
-                                       ByteRange range) override;
-  absl::StatusOr<ObjectInfo> Stat(const CallContext& ctx, const std::string& key) override;
-  absl::Status List(const CallContext& ctx, const std::string& prefix,
-                    absl::FunctionRef<absl::Status(const ObjectInfo&)> sink) override;
-  absl::Status ListFolder(const CallContext& ctx, const std::string& prefix,
-                          absl::FunctionRef<absl::Status(const ObjectInfo&)> sink) override;
-  absl::Status Delete(const CallContext& ctx, const std::string& key) override;
-  std::string Describe() const override { return inner_.Describe(); }
+  absl::Status Put(const CallContext&, const std::string& key, absl::string_view,
+                   const PutOptions&) override {
+    return Refuse("put", key);
+  }
+  absl::Status Delete(const CallContext&, const std::string& key) override {
+    return Refuse("delete", key);
+  }
+  absl::StatusOr<int64_t> RemoveLeftovers(const CallContext&, absl::Span<const std::string>,
+                                          KeyPredicate, absl::Duration) override {
+    return 0;
+  }
 
  private:
-  ObjectStore& inner_;
+  static absl::Status Refuse(absl::string_view what, const std::string& key) {
+    return absl::PermissionDeniedError(absl::StrCat(what, " ", key, ": opened for reading only"));
+  }
 };
 
 }  // namespace csidelta::storage

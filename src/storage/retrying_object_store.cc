@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "base/status_macros.h"
-#include "storage/store_full.h"
 
 namespace csidelta::storage {
 namespace {
@@ -53,7 +52,7 @@ absl::Status RetryingObjectStore::RetryUntilDone(
       has_told = true;
       options_.on_wait(last);
     }
-    CSIDELTA_LOG(kDebug, "object store: trying again", {"store", inner_.Describe()},
+    CSIDELTA_LOG(kDebug, "object store: trying again", {"store", inner().Describe()},
                  {"reason", std::string(last.message())});
     limited.clock->SleepUntil(next, limited.stop);
     RETURN_IF_ERROR(ctx.Check());
@@ -65,16 +64,16 @@ absl::Status RetryingObjectStore::Put(const CallContext& ctx, const std::string&
                                       absl::string_view bytes, const PutOptions& options) {
   bool is_first = true;
   const auto put = [&](const CallContext& limited) -> absl::Status {
-    absl::Status status = inner_.Put(limited, key, bytes, options);
+    absl::Status status = inner().Put(limited, key, bytes, options);
     const bool was_first = std::exchange(is_first, false);
     if (was_first || !absl::IsAlreadyExists(status)) {
       return status;
     }
-    ASSIGN_OR_RETURN(const ObjectInfo stored, inner_.Stat(limited, key));
+    ASSIGN_OR_RETURN(const ObjectInfo stored, inner().Stat(limited, key));
     if (stored.size_bytes != std::ssize(bytes)) {
       return status;
     }
-    ASSIGN_OR_RETURN(const std::string others, inner_.Get(limited, key, stored.size_bytes));
+    ASSIGN_OR_RETURN(const std::string others, inner().Get(limited, key, stored.size_bytes));
     return others == bytes ? absl::OkStatus() : status;
   };
   // What was stored wrongly lies under a name that others will read.
@@ -83,41 +82,38 @@ absl::Status RetryingObjectStore::Put(const CallContext& ctx, const std::string&
   });
 }
 
-absl::StatusOr<std::string> RetryingObjectStore::Get(const CallContext& ctx, const std::string& key,
-                                                     int64_t size_bytes_max) {
-  std::string bytes;
+template <typename Value>
+absl::StatusOr<Value> RetryingObjectStore::RetryUntilAnswered(
+    const CallContext& ctx, absl::FunctionRef<absl::StatusOr<Value>(const CallContext&)> attempt) {
+  Value value = {};
   RETURN_IF_ERROR(RetryUntilDone(ctx, [&](const CallContext& limited) -> absl::Status {
-    ASSIGN_OR_RETURN(bytes, inner_.Get(limited, key, size_bytes_max));
+    ASSIGN_OR_RETURN(value, attempt(limited));
     return absl::OkStatus();
   }));
-  return bytes;
+  return value;
+}
+
+absl::StatusOr<std::string> RetryingObjectStore::Get(const CallContext& ctx, const std::string& key,
+                                                     int64_t size_bytes_max) {
+  return RetryUntilAnswered<std::string>(
+      ctx, [&](const CallContext& limited) { return inner().Get(limited, key, size_bytes_max); });
 }
 
 absl::StatusOr<std::string> RetryingObjectStore::GetRange(const CallContext& ctx,
                                                           const std::string& key, ByteRange range) {
-  std::string bytes;
-  RETURN_IF_ERROR(RetryUntilDone(ctx, [&](const CallContext& limited) -> absl::Status {
-    ASSIGN_OR_RETURN(bytes, inner_.GetRange(limited, key, range));
-    return absl::OkStatus();
-  }));
-  return bytes;
+  return RetryUntilAnswered<std::string>(
+      ctx, [&](const CallContext& limited) { return inner().GetRange(limited, key, range); });
 }
 
 absl::StatusOr<ObjectInfo> RetryingObjectStore::Stat(const CallContext& ctx,
                                                      const std::string& key) {
-  ObjectInfo object;
-  RETURN_IF_ERROR(RetryUntilDone(ctx, [&](const CallContext& limited) -> absl::Status {
-    ASSIGN_OR_RETURN(object, inner_.Stat(limited, key));
-    return absl::OkStatus();
-  }));
-  return object;
+  return RetryUntilAnswered<ObjectInfo>(
+      ctx, [&](const CallContext& limited) { return inner().Stat(limited, key); });
 }
 
 absl::Status RetryingObjectStore::PassOnOnce(
-    const CallContext& ctx, absl::FunctionRef<absl::Status(const ObjectInfo&)> sink,
-    absl::FunctionRef<absl::Status(const CallContext&,
-                                   absl::FunctionRef<absl::Status(const ObjectInfo&)>)>
-        list) {
+    const CallContext& ctx, ObjectSink sink,
+    absl::FunctionRef<absl::Status(const CallContext&, ObjectSink)> list) {
   absl::flat_hash_set<Fingerprint> passed_on;
   absl::Status refused;  // What `sink` said; not to be repeated here.
   const absl::Status status = RetryUntilDone(ctx, [&](const CallContext& limited) {
@@ -133,34 +129,31 @@ absl::Status RetryingObjectStore::PassOnOnce(
 }
 
 absl::Status RetryingObjectStore::List(const CallContext& ctx, const std::string& prefix,
-                                       absl::FunctionRef<absl::Status(const ObjectInfo&)> sink) {
+                                       ObjectSink sink) {
   return PassOnOnce(ctx, sink, [&](const CallContext& limited, auto once) {
-    return inner_.List(limited, prefix, once);
+    return inner().List(limited, prefix, once);
   });
 }
 
-absl::Status RetryingObjectStore::ListFolder(
-    const CallContext& ctx, const std::string& prefix,
-    absl::FunctionRef<absl::Status(const ObjectInfo&)> sink) {
+absl::Status RetryingObjectStore::ListFolder(const CallContext& ctx, const std::string& prefix,
+                                             ObjectSink sink) {
   return PassOnOnce(ctx, sink, [&](const CallContext& limited, auto once) {
-    return inner_.ListFolder(limited, prefix, once);
+    return inner().ListFolder(limited, prefix, once);
   });
 }
 
 absl::Status RetryingObjectStore::Delete(const CallContext& ctx, const std::string& key) {
   return RetryUntilDone(ctx,
-                        [&](const CallContext& limited) { return inner_.Delete(limited, key); });
+                        [&](const CallContext& limited) { return inner().Delete(limited, key); });
 }
 
-absl::StatusOr<int64_t> RetryingObjectStore::RemoveLeftovers(
-    const CallContext& ctx, absl::Span<const std::string> folders,
-    absl::FunctionRef<bool(absl::string_view key)> is_managed, absl::Duration age_min) {
-  int64_t removed = 0;
-  RETURN_IF_ERROR(RetryUntilDone(ctx, [&](const CallContext& limited) -> absl::Status {
-    ASSIGN_OR_RETURN(removed, inner_.RemoveLeftovers(limited, folders, is_managed, age_min));
-    return absl::OkStatus();
-  }));
-  return removed;
+absl::StatusOr<int64_t> RetryingObjectStore::RemoveLeftovers(const CallContext& ctx,
+                                                             absl::Span<const std::string> folders,
+                                                             KeyPredicate is_managed,
+                                                             absl::Duration age_min) {
+  return RetryUntilAnswered<int64_t>(ctx, [&](const CallContext& limited) {
+    return inner().RemoveLeftovers(limited, folders, is_managed, age_min);
+  });
 }
 
 }  // namespace csidelta::storage

@@ -6,8 +6,8 @@
 #include "absl/functional/function_ref.h"
 #include "base/backoff.h"
 #include "base/random.h"
+#include "storage/forwarding_object_store.h"
 #include "storage/object_rules.h"
-#include "storage/object_store.h"
 #include "storage/store_meter.h"
 
 namespace csidelta::storage {
@@ -33,11 +33,11 @@ struct RetryOptions {
 //   - List(): restarts, and passes on what it has not passed on yet. It keeps 16 bytes for every
 //     object listed.
 // Borrows everything that it is given.
-class RetryingObjectStore : public ObjectStore {
+class RetryingObjectStore : public ForwardingObjectStore {
  public:
   RetryingObjectStore(ObjectStore& inner, const RetryOptions& options, Random& random,
                       StoreMeter& meter)
-      : inner_(inner), options_(options), random_(random), meter_(meter) {}
+      : ForwardingObjectStore(inner), options_(options), random_(random), meter_(meter) {}
 
   absl::Status Put(const CallContext& ctx, const std::string& key, absl::string_view bytes,
                    const PutOptions& options) override;
@@ -46,30 +46,26 @@ class RetryingObjectStore : public ObjectStore {
   absl::StatusOr<std::string> GetRange(const CallContext& ctx, const std::string& key,
                                        ByteRange range) override;
   absl::StatusOr<ObjectInfo> Stat(const CallContext& ctx, const std::string& key) override;
-  absl::Status List(const CallContext& ctx, const std::string& prefix,
-                    absl::FunctionRef<absl::Status(const ObjectInfo&)> sink) override;
+  absl::Status List(const CallContext& ctx, const std::string& prefix, ObjectSink sink) override;
   absl::Status ListFolder(const CallContext& ctx, const std::string& prefix,
-                          absl::FunctionRef<absl::Status(const ObjectInfo&)> sink) override;
+                          ObjectSink sink) override;
   absl::Status Delete(const CallContext& ctx, const std::string& key) override;
   absl::StatusOr<int64_t> RemoveLeftovers(const CallContext& ctx,
                                           absl::Span<const std::string> folders,
-                                          absl::FunctionRef<bool(absl::string_view key)> is_managed,
-                                          absl::Duration age_min) override;
-  std::string Describe() const override { return inner_.Describe(); }
+                                          KeyPredicate is_managed, absl::Duration age_min) override;
 
  private:
   absl::Status RetryUntilDone(const CallContext& ctx,
                               absl::FunctionRef<absl::Status(const CallContext&)> attempt,
                               absl::FunctionRef<bool(const absl::Status&)> may_heal = MayHeal);
+  template <typename Value>
+  absl::StatusOr<Value> RetryUntilAnswered(
+      const CallContext& ctx, absl::FunctionRef<absl::StatusOr<Value>(const CallContext&)> attempt);
 
   // Either listing: `list` restarts with each attempt.
-  absl::Status PassOnOnce(
-      const CallContext& ctx, absl::FunctionRef<absl::Status(const ObjectInfo&)> sink,
-      absl::FunctionRef<absl::Status(const CallContext&,
-                                     absl::FunctionRef<absl::Status(const ObjectInfo&)>)>
-          list);
+  absl::Status PassOnOnce(const CallContext& ctx, ObjectSink sink,
+                          absl::FunctionRef<absl::Status(const CallContext&, ObjectSink)> list);
 
-  ObjectStore& inner_;
   const RetryOptions options_;
   Random& random_;
   StoreMeter& meter_;

@@ -7,8 +7,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "storage/retained.h"
-#include "storage/store_full.h"
+#include "storage/object_rules.h"
 
 namespace csidelta::storage {
 namespace {

@@ -17,7 +17,6 @@
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "storage/object_rules.h"
-#include "storage/retained.h"
 #include "storage/s3_errors.h"
 #include "storage/s3_xml.h"
 
@@ -120,8 +119,7 @@ struct Listing {
 };
 
 // Hands what one page shows to `sink`; what has no key of csi-delta is passed over.
-absl::Status PassOn(const ListPage& page, const Listing& listing,
-                    absl::FunctionRef<absl::Status(const ObjectInfo&)> sink) {
+absl::Status PassOn(const ListPage& page, const Listing& listing, ObjectSink sink) {
   const std::string what = absl::StrCat("list ", listing.prefix);
   const auto key_of = [&](absl::string_view key) -> absl::StatusOr<absl::string_view> {
     if (!absl::ConsumePrefix(&key, listing.root) || !absl::StartsWith(key, listing.prefix)) {
@@ -430,18 +428,17 @@ absl::StatusOr<ObjectInfo> S3ObjectStore::Stat(const CallContext& ctx, const std
 }
 
 absl::Status S3ObjectStore::List(const CallContext& ctx, const std::string& prefix,
-                                 absl::FunctionRef<absl::Status(const ObjectInfo&)> sink) {
+                                 ObjectSink sink) {
   return ListPages(ctx, prefix, /*is_deep=*/true, sink);
 }
 
 absl::Status S3ObjectStore::ListFolder(const CallContext& ctx, const std::string& prefix,
-                                       absl::FunctionRef<absl::Status(const ObjectInfo&)> sink) {
+                                       ObjectSink sink) {
   return ListPages(ctx, prefix, /*is_deep=*/false, sink);
 }
 
 absl::Status S3ObjectStore::ListPages(const CallContext& ctx, const std::string& prefix,
-                                      bool is_deep,
-                                      absl::FunctionRef<absl::Status(const ObjectInfo&)> sink) {
+                                      bool is_deep, ObjectSink sink) {
   RETURN_IF_ERROR(CheckPrefix(prefix));
   const std::string what = absl::StrCat("list ", prefix);
   const std::string base =

@@ -66,10 +66,9 @@ class S3ObjectStore : public ObjectStore {
   absl::StatusOr<std::string> GetRange(const CallContext& ctx, const std::string& key,
                                        ByteRange range) override;
   absl::StatusOr<ObjectInfo> Stat(const CallContext& ctx, const std::string& key) override;
-  absl::Status List(const CallContext& ctx, const std::string& prefix,
-                    absl::FunctionRef<absl::Status(const ObjectInfo&)> sink) override;
+  absl::Status List(const CallContext& ctx, const std::string& prefix, ObjectSink sink) override;
   absl::Status ListFolder(const CallContext& ctx, const std::string& prefix,
-                          absl::FunctionRef<absl::Status(const ObjectInfo&)> sink) override;
+                          ObjectSink sink) override;
   absl::Status Delete(const CallContext& ctx, const std::string& key) override;
   std::string Describe() const override;
 
@@ -87,7 +86,7 @@ class S3ObjectStore : public ObjectStore {
   };
 
   absl::Status ListPages(const CallContext& ctx, const std::string& prefix, bool is_deep,
-                         absl::FunctionRef<absl::Status(const ObjectInfo&)> sink);
+                         ObjectSink sink);
   net::HttpRequest Sign(const Call& call, const Credentials& credentials, absl::Time time) const;
   absl::StatusOr<net::HttpResponse> Send(const CallContext& ctx, const Call& call);
   bool Correct(const CallContext& ctx, const net::HttpResponse& response);

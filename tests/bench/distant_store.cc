@@ -79,7 +79,7 @@ absl::StatusOr<storage::ObjectInfo> DistantStore::Stat(const CallContext& ctx,
 }
 
 absl::Status DistantStore::List(const CallContext& ctx, const std::string& prefix,
-                                absl::FunctionRef<absl::Status(const storage::ObjectInfo&)> sink) {
+                                storage::ObjectSink sink) {
   RETURN_IF_ERROR(Travel(ctx, 0));
   std::vector<storage::ObjectInfo> shown;
   {
@@ -96,9 +96,8 @@ absl::Status DistantStore::List(const CallContext& ctx, const std::string& prefi
   return absl::OkStatus();
 }
 
-absl::Status DistantStore::ListFolder(
-    const CallContext& ctx, const std::string& prefix,
-    absl::FunctionRef<absl::Status(const storage::ObjectInfo&)> sink) {
+absl::Status DistantStore::ListFolder(const CallContext& ctx, const std::string& prefix,
+                                      storage::ObjectSink sink) {
   std::string last;
   return List(ctx, prefix, [&](const storage::ObjectInfo& object) -> absl::Status {
     const std::size_t slash = object.key.find('/', prefix.size());

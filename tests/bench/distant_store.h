@@ -44,10 +44,9 @@ class DistantStore : public storage::ObjectStore {
                                        storage::ByteRange range) override;
   absl::StatusOr<storage::ObjectInfo> Stat(const CallContext& ctx, const std::string& key) override;
   absl::Status List(const CallContext& ctx, const std::string& prefix,
-                    absl::FunctionRef<absl::Status(const storage::ObjectInfo&)> sink) override;
-  absl::Status ListFolder(
-      const CallContext& ctx, const std::string& prefix,
-      absl::FunctionRef<absl::Status(const storage::ObjectInfo&)> sink) override;
+                    storage::ObjectSink sink) override;
+  absl::Status ListFolder(const CallContext& ctx, const std::string& prefix,
+                          storage::ObjectSink sink) override;
   absl::Status Delete(const CallContext& ctx, const std::string& key) override;
   std::string Describe() const override { return "distant"; }
 

@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "cli/program.h"
 #include "objects/differential_snapshot.h"
+#include "storage/forwarding_object_store.h"
 #include "storage/location.h"
 #include "tests/cli/outcome.h"
 #include "tests/diffsnap/differential_cluster.h"
@@ -39,9 +40,10 @@ constexpr int64_t kImageBytes = 40 * kChunk;
 
 // A repository to which everything is written but the snapshot: as if the run had been killed just
 // before its end.
-class Unfinished : public storage::OpenedStore, public storage::ObjectStore {
+class Unfinished : public storage::OpenedStore, public storage::ForwardingObjectStore {
  public:
-  explicit Unfinished(std::unique_ptr<storage::OpenedStore> opened) : opened_(std::move(opened)) {}
+  explicit Unfinished(std::unique_ptr<storage::OpenedStore> opened)
+      : ForwardingObjectStore(opened->store()), opened_(std::move(opened)) {}
 
   storage::ObjectStore& store() override { return *this; }
   const storage::StoreMeter& meter() const override { return opened_->meter(); }
@@ -51,35 +53,9 @@ class Unfinished : public storage::OpenedStore, public storage::ObjectStore {
     return key.starts_with("snapshots/") ? absl::FailedPreconditionError("killed")
                                          : inner().Put(ctx, key, bytes, options);
   }
-  absl::StatusOr<std::string> Get(const CallContext& ctx, const std::string& key,
-                                  int64_t size_bytes_max) override {
-    return inner().Get(ctx, key, size_bytes_max);
-  }
-  absl::StatusOr<std::string> GetRange(const CallContext& ctx, const std::string& key,
-                                       storage::ByteRange range) override {
-    return inner().GetRange(ctx, key, range);
-  }
-  absl::StatusOr<storage::ObjectInfo> Stat(const CallContext& ctx,
-                                           const std::string& key) override {
-    return inner().Stat(ctx, key);
-  }
-  absl::Status List(const CallContext& ctx, const std::string& prefix,
-                    absl::FunctionRef<absl::Status(const storage::ObjectInfo&)> sink) override {
-    return inner().List(ctx, prefix, sink);
-  }
-  absl::Status ListFolder(
-      const CallContext& ctx, const std::string& prefix,
-      absl::FunctionRef<absl::Status(const storage::ObjectInfo&)> sink) override {
-    return inner().ListFolder(ctx, prefix, sink);
-  }
-  absl::Status Delete(const CallContext& ctx, const std::string& key) override {
-    return inner().Delete(ctx, key);
-  }
   std::string Describe() const override { return "unfinished"; }
 
  private:
-  storage::ObjectStore& inner() { return opened_->store(); }
-
   const std::unique_ptr<storage::OpenedStore> opened_;
 };
 

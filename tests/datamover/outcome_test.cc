@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "repository/repository.h"
-#include "storage/retained.h"
+#include "storage/object_rules.h"
 
 namespace csidelta::datamover::outcome_test {
 namespace {

@@ -7,8 +7,7 @@
 
 #include "base/check.h"
 #include "base/json.h"
-#include "plugin/backup_item_action_adapter.h"
-#include "plugin/restore_item_action_adapter.h"
+#include "plugin/item_action_adapters.h"
 #include "plugin/text.h"
 
 namespace csidelta::plugin::request_decoder_fuzz {
@@ -73,7 +72,7 @@ void CheckObject(const std::string& bytes) {
   CSIDELTA_CHECK(item.ok() && !GetString(*item, {"kind"}).empty());
 }
 
-void FuzzBackup(BackupItemActionAdapter& adapter, const std::string& bytes) {
+void FuzzBackup(v2::BackupItemAction::Service& adapter, const std::string& bytes) {
   v2::ExecuteRequest request;
   if (!request.ParseFromString(bytes)) {
     return;
@@ -93,7 +92,7 @@ void FuzzBackup(BackupItemActionAdapter& adapter, const std::string& bytes) {
   CSIDELTA_CHECK(progress.has_progress());
 }
 
-void FuzzRestore(RestoreItemActionAdapter& adapter, const std::string& bytes) {
+void FuzzRestore(v2::RestoreItemAction::Service& adapter, const std::string& bytes) {
   v2::RestoreItemActionExecuteRequest request;
   if (request.ParseFromString(bytes)) {
     request.set_plugin(kName);
@@ -125,9 +124,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, std::size_t size) {
   }();
   const std::string bytes(reinterpret_cast<const char*>(data), size);
   CallTracker calls;
-  BackupItemActionAdapter backup(registry.backup, calls);
-  RestoreItemActionAdapter restore(registry.restore, calls);
-  FuzzBackup(backup, bytes);
-  FuzzRestore(restore, bytes);
+  const auto backup = MakeAdapter(registry.backup, calls);
+  const auto restore = MakeAdapter(registry.restore, calls);
+  FuzzBackup(*backup, bytes);
+  FuzzRestore(*restore, bytes);
   return 0;
 }

@@ -8,9 +8,9 @@
 
 #include "storage/limited_object_store.h"
 #include "storage/metered_object_store.h"
+#include "storage/object_rules.h"
 #include "storage/read_only_object_store.h"
 #include "storage/retrying_object_store.h"
-#include "storage/store_full.h"
 #include "tests/support/await.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/fake_object_store.h"
@@ -252,7 +252,7 @@ TEST_F(RetryingObjectStoreTest, WhatTheSinkSaysIsNotRepeated) {
 class LitteredStore : public FakeObjectStore {
  public:
   absl::StatusOr<int64_t> RemoveLeftovers(const CallContext&, absl::Span<const std::string> folders,
-                                          absl::FunctionRef<bool(absl::string_view key)> is_managed,
+                                          storage::KeyPredicate is_managed,
                                           absl::Duration age_min) override {
     if (failures_-- > 0) {
       return absl::UnavailableError("stale");

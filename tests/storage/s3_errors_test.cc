@@ -6,7 +6,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "storage/store_full.h"
+#include "storage/object_rules.h"
 #include "tests/support/status_matchers.h"
 
 namespace csidelta::storage::s3_errors_test {

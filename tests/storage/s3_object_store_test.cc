@@ -14,7 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/crypto.h"
 #include "storage/metered_object_store.h"
-#include "storage/retained.h"
+#include "storage/object_rules.h"
 #include "storage/retrying_object_store.h"
 #include "tests/support/await.h"
 #include "tests/support/fake_clock.h"

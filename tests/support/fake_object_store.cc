@@ -12,6 +12,7 @@ namespace csidelta::support {
 
 using storage::ByteRange;
 using storage::ObjectInfo;
+using storage::ObjectSink;
 using storage::PutOptions;
 
 const char* StoreOperationName(StoreOperation operation) {
@@ -156,17 +157,17 @@ absl::StatusOr<ObjectInfo> FakeObjectStore::Stat(const CallContext& ctx, const s
 }
 
 absl::Status FakeObjectStore::List(const CallContext& ctx, const std::string& prefix,
-                                   absl::FunctionRef<absl::Status(const ObjectInfo&)> sink) {
+                                   ObjectSink sink) {
   return Show(ctx, prefix, /*is_deep=*/true, sink);
 }
 
 absl::Status FakeObjectStore::ListFolder(const CallContext& ctx, const std::string& prefix,
-                                         absl::FunctionRef<absl::Status(const ObjectInfo&)> sink) {
+                                         ObjectSink sink) {
   return Show(ctx, prefix, /*is_deep=*/false, sink);
 }
 
 absl::Status FakeObjectStore::Show(const CallContext& ctx, const std::string& prefix, bool is_deep,
-                                   absl::FunctionRef<absl::Status(const ObjectInfo&)> sink) {
+                                   ObjectSink sink) {
   RETURN_IF_ERROR(storage::CheckPrefix(prefix));
   Verdict verdict;
   std::vector<ObjectInfo> found;

@@ -69,10 +69,9 @@ class FakeObjectStore : public storage::ObjectStore {
                                        storage::ByteRange range) override;
   absl::StatusOr<storage::ObjectInfo> Stat(const CallContext& ctx, const std::string& key) override;
   absl::Status List(const CallContext& ctx, const std::string& prefix,
-                    absl::FunctionRef<absl::Status(const storage::ObjectInfo&)> sink) override;
-  absl::Status ListFolder(
-      const CallContext& ctx, const std::string& prefix,
-      absl::FunctionRef<absl::Status(const storage::ObjectInfo&)> sink) override;
+                    storage::ObjectSink sink) override;
+  absl::Status ListFolder(const CallContext& ctx, const std::string& prefix,
+                          storage::ObjectSink sink) override;
   absl::Status Delete(const CallContext& ctx, const std::string& key) override;
   std::string Describe() const override { return "fake"; }
 
@@ -107,7 +106,7 @@ class FakeObjectStore : public storage::ObjectStore {
   };
 
   absl::Status Show(const CallContext& ctx, const std::string& prefix, bool is_deep,
-                    absl::FunctionRef<absl::Status(const storage::ObjectInfo&)> sink);
+                    storage::ObjectSink sink);
   Verdict Enter(const CallContext& ctx, StoreOperation operation, const std::string& key);
   Verdict Judge(StoreOperation operation, const std::string& key);
   static std::string Spoil(std::string bytes, WrongBytes how);
