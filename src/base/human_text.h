@@ -7,7 +7,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 
-// Numbers and times and texts for people. Pure functions, but for the zone.
+// Numbers, times and texts for people. Pure functions, but for the zone.
 namespace csidelta {
 
 // "1.5 GiB", "512 B".

@@ -113,6 +113,14 @@ BaseSnapshot ReadBase(const VolumeSnapshotContent& content) {
       .size_bytes = SizeOf(content)};
 }
 
+void ReduceToBase(VolumeSnapshotContent& content) {
+  content.ReduceTo({objects::kBaseNeededLabel, objects::kMoverTaskLabel,
+                    objects::kMoverVeleroNamespaceLabel, objects::kMoverLocationAnnotation,
+                    objects::kMoverClaimNamespaceAnnotation, objects::kMoverClaimAnnotation,
+                    objects::kMoverClaimUidAnnotation, objects::kMoverClusterAnnotation,
+                    objects::kMoverTakenAtAnnotation, objects::kSourceSizeAnnotation});
+}
+
 k8s::WatchedObjects BaseContents() {
   return {.type = VolumeSnapshotContent::Type(),
           .namespace_name = "",

@@ -40,6 +40,8 @@ struct BaseSnapshot {
   std::string upload = {};                 // uid of the DataUpload that left it; "" when unknown
   std::optional<int64_t> size_bytes = {};  // of the volume
 
+  bool operator==(const BaseSnapshot&) const = default;
+
   std::optional<absl::Time> taken_at() const {
     return snapshot_taken_at.has_value() ? snapshot_taken_at : created_at;
   }
@@ -53,6 +55,9 @@ std::map<std::string, std::string> OwnerAnnotations(const BaseOwner& owner);
 
 // What a content with the label of bases says of itself.
 BaseSnapshot ReadBase(const objects::VolumeSnapshotContent& content);
+// Takes out what ReadBase() does not look at, which is half of it; whether it is being deleted
+// stays.
+void ReduceToBase(objects::VolumeSnapshotContent& content);
 
 // Makes the content `content_name`, which ExposeSnapshot() made with the annotations of `owner`,
 // the base of its volume, and drops the older ones with the driver's snapshots. `is_needed`: the

@@ -1,7 +1,9 @@
 #include "datamover/archive_reconciler.h"
 
+#include <cstddef>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
@@ -27,6 +29,24 @@ bool IsArchived(const std::string& phase) {
 }
 
 }  // namespace
+
+absl::Status ArchiveReconciler::NoteBackups(const CallContext& ctx) {
+  const auto note = [this](auto& page, bool /*is_first*/) {
+    const absl::StatusOr<std::vector<objects::Backup>> backups =
+        objects::AllAs<objects::Backup>(std::move(page));
+    const MutexLock lock(mutex_);
+    for (std::size_t i = 0; backups.ok() && i < backups->size(); ++i) {
+      if (IsArchived((*backups)[i].phase())) {
+        over_.insert((*backups)[i].uid());
+      }
+    }
+  };
+  for (const std::string& velero_namespace : env_.velero_namespaces) {
+    RETURN_IF_ERROR(
+        env_.api.ListPages(ctx, objects::Backup::Type(), velero_namespace, {}, note).status());
+  }
+  return absl::OkStatus();
+}
 
 absl::StatusOr<absl::Time> ArchiveReconciler::ReconcileOne(const CallContext& ctx,
                                                            const objects::DataUpload& object) {
@@ -99,7 +119,7 @@ bool ArchiveReconciler::IsConcerned(const objects::DataUpload& object) const {
 }
 
 void ArchiveReconciler::ReduceOne(objects::DataUpload& object) const {
-  object.ReduceTo(objects::kArchivedAnnotation);
+  object.ReduceTo(objects::kBackupNameLabel, objects::kArchivedAnnotation);
 }
 
 // The plugin marks an upload before its Backup is over, so only what is read afterwards tells.

@@ -59,6 +59,9 @@ class BaseReconciler : public objects::Reconciler<objects::VolumeSnapshotContent
   // `content` has the label of bases. By one thread at a time.
   absl::StatusOr<absl::Time> ReconcileOne(const CallContext& ctx,
                                           const objects::VolumeSnapshotContent& content) override;
+  void ReduceOne(objects::VolumeSnapshotContent& content) const override {
+    csi::ReduceToBase(content);
+  }
   absl::StatusOr<BaseInfo> ReadInfo(const CallContext& ctx, const csi::BaseSnapshot& base);
   // Of the record; empty where none exists.
   absl::StatusOr<objects::ProtectedVolumeStatus> FindStatus(const CallContext& ctx,

@@ -91,6 +91,7 @@ class CheckReconciler : public objects::Reconciler<objects::ProtectedVolume> {
  private:
   absl::StatusOr<absl::Time> ReconcileOne(const CallContext& ctx,
                                           const objects::ProtectedVolume& volume) override;
+  void ReduceOne(objects::ProtectedVolume& volume) const override { volume.ReduceToChecks(); }
 
   const MoverEnvironment& env_;
   CheckQueue& queue_;

@@ -66,6 +66,8 @@ constexpr int kConnectionsMax = 32;
 constexpr int kOneAfterTheOther = 1;
 // How often what is needed at the start is asked for again.
 constexpr absl::Duration kStartAgainAfter = absl::Seconds(2);
+// Of what is only worth its time at the start when it is had soon.
+constexpr absl::Duration kBackupsListedWithin = absl::Seconds(10);
 
 // All rooms of the service, wired. Each informer has a thread, each loop several that work.
 class Service {
@@ -274,6 +276,11 @@ absl::Status Service::Run(const CallContext& ctx, const std::string& listen_text
   CallContext lease_ctx = ctx;
   lease_ctx.stop = lease_stop.get_token();
   std::jthread leading([&] { lease.Run(lease_ctx); });
+  if (const absl::Status noted = archives_.NoteBackups(ctx.WithTimeout(kBackupsListedWithin));
+      !noted.ok()) {
+    CSIDELTA_LOG(kInfo, "Backups cannot be listed, so DataUploads of earlier nights take memory",
+                 {"error", std::string(noted.message())});
+  }
   std::vector<std::jthread> threads;
   for (k8s::Informer& informer : informers_) {
     threads.emplace_back([this, &ctx, &informer] { informer.Run(ctx, api_).IgnoreError(); });

@@ -119,8 +119,11 @@ void VolumeRecordWriter::NoteChange(const VolumeRecordKey& key, const Change& ch
     return;
   }
   Entry& entry = found == entries_.end() ? entries_[key] : found->second;
-  change(entry.news);
-  ++entry.news.version;
+  if (entry.news == nullptr) {
+    entry.news = std::make_unique<News>();
+  }
+  change(*entry.news);
+  ++entry.news->version;
   Schedule(key, entry, absl::ZeroDuration());
 }
 
@@ -221,7 +224,9 @@ std::optional<VolumeRecordWriter::Taken> VolumeRecordWriter::Take(absl::Duration
   if (entry.pvc_due == absl::InfiniteDuration()) {
     entry.pvc_due = now + FirstLookOf(taken.key);
   }
-  taken.news = entry.news;
+  if (entry.news != nullptr) {
+    taken.news = *entry.news;
+  }
   taken.is_pvc_due = entry.pvc_due <= now;
   return taken;
 }
@@ -234,13 +239,13 @@ void VolumeRecordWriter::Settle(const Taken& taken, bool is_written, absl::Durat
     return;
   }
   Entry& entry = found->second;
-  if (is_written && entry.news.version == taken.news.version) {
-    entry.news = {};
+  if (is_written && entry.news != nullptr && entry.news->version == taken.news.version) {
+    entry.news = nullptr;
   }
   if (taken.is_pvc_due) {
     entry.pvc_due = now + kRecordPvcEvery;
   }
-  if (!is_there && entry.news.is_empty()) {
+  if (!is_there && entry.news == nullptr) {
     queue_.erase({entry.due, taken.key});
     entries_.erase(found);
     return;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -90,10 +91,9 @@ class VolumeRecordWriter {
     std::set<EndKey> failed;  // after `good`
     std::optional<absl::Time> restored_at;
     uint64_t version = 0;  // counts what was noted
-    bool is_empty() const { return version == 0; }
   };
   struct Entry {
-    News news;
+    std::unique_ptr<News> news = nullptr;  // mostly none
     absl::Duration due = absl::InfiniteDuration();
     absl::Duration pvc_due = absl::InfiniteDuration();
   };

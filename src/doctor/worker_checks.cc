@@ -30,10 +30,10 @@ using objects::ProtectedVolume;
 
 constexpr int64_t kMiB = int64_t{1} << 20;
 constexpr int64_t kGiB = int64_t{1} << 30;
-// What the controller holds: 48 MiB with 15,000 DataUploads, see docs/operations.md.
-constexpr int64_t kControllerBytes = 16 * kMiB;
-constexpr int64_t kUploadBytes = 32 * kMiB / 15'000;
-constexpr int64_t kRecordBytes = 8 * kMiB / 1'000;
+// What the controller holds, see docs/operations.md. Of a DataUpload: in a replica that waits.
+constexpr int64_t kControllerBytes = 24 * kMiB;
+constexpr int64_t kUploadBytes = 12 * kMiB / 15'000;
+constexpr int64_t kRecordBytes = 12 * kMiB / 1'000;  // in the night of all of them
 constexpr int64_t kMemoryStepBytes = 32 * kMiB;
 constexpr std::size_t kDryRunsMax = 5;
 constexpr absl::Duration kDryRunTimeMax = absl::Seconds(10);

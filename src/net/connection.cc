@@ -174,11 +174,11 @@ class Connection::Impl {
   std::unique_ptr<asio::ssl::context> tls_context_;
   std::unique_ptr<asio::ssl::stream<tcp::socket&>> tls_;
   boost::beast::flat_buffer buffer_;
-  std::vector<char> chunk_;
+  // Not initialized: a connection that waits for events would hold memory that it seldom needs.
+  const std::unique_ptr<char[]> chunk_ = std::make_unique_for_overwrite<char[]>(kReadBytesMax);
 };
 
-Connection::Impl::Impl(const Destination& destination)
-    : destination_(destination), socket_(io_), chunk_(kReadBytesMax) {
+Connection::Impl::Impl(const Destination& destination) : destination_(destination), socket_(io_) {
   buffer_.reserve(kReadBytesMax);  // Beast reads no more at once than has room already.
 }
 
@@ -403,13 +403,13 @@ absl::Status Connection::Impl::ReadHeader(const CallContext& ctx, Parser& parser
 absl::StatusOr<absl::string_view> Connection::Impl::ReadBody(const CallContext& ctx,
                                                              Parser& parser) {
   auto& body = parser.get().body();
-  body.data = chunk_.data();
-  body.size = chunk_.size();
+  body.data = chunk_.get();
+  body.size = kReadBytesMax;
   RETURN_IF_ERROR(Await(ctx, "read body", [&](auto handler) {
     WithStream(
         [&](auto& stream) { http::async_read_some(stream, buffer_, parser, std::move(handler)); });
   }));
-  return absl::string_view(chunk_.data(), chunk_.size() - body.size);
+  return absl::string_view(chunk_.get(), kReadBytesMax - body.size);
 }
 
 absl::Status Connection::Impl::CheckPace(const CallContext& ctx, Window& window) const {

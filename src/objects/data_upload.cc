@@ -17,14 +17,21 @@ void DataUpload::SetSpec(const DataUploadSpec& spec) {
                  {"operationTimeout", absl::FormatDuration(spec.operation_timeout)}});
 }
 
-void DataUpload::ReduceTo(absl::string_view annotation) {
-  const std::string text = Annotation(annotation);
-  for (const char* field :
-       {"annotations", "creationTimestamp", "finalizers", "generation", "resourceVersion"}) {
-    Remove({"metadata", field});
+void DataUpload::ReduceTo(absl::string_view label, absl::string_view annotation) {
+  const std::string label_text = Label(label);
+  const std::string annotation_text = Annotation(annotation);
+  Set({"metadata"}, PickAt("metadata", {"name", "namespace", "uid", "ownerReferences"}));
+  if (!label_text.empty()) {
+    SetLabels({{std::string(label), label_text}});
   }
-  if (!text.empty()) {
-    SetAnnotation(annotation, text);
+  if (!annotation_text.empty()) {
+    SetAnnotation(annotation, annotation_text);
+  }
+  const std::string snapshot = volume_snapshot();
+  Set({"spec"},
+      PickAt("spec", {"datamover", "backupStorageLocation", "sourceNamespace", "sourcePVC"}));
+  if (!snapshot.empty()) {
+    Set({"spec", "csiSnapshot", "volumeSnapshot"}, snapshot);
   }
   Set({"status"}, {{"phase", phase()}, {"snapshotID", snapshot_id()}});
 }

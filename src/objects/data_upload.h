@@ -35,9 +35,10 @@ class DataUpload : public ObjectOf<DataUpload, DataTransfer> {
   // Status: what it stored; "" until it is done.
   std::string snapshot_id() const { return Text({"status", "snapshotID"}); }
 
-  // Leaves of the metadata what names it, labels, owners and this annotation, and of the status
-  // phase() and snapshot_id().
-  void ReduceTo(absl::string_view annotation);
+  // Leaves what names it, its owners, this label and this annotation; of the spec what
+  // velero::ParseDataUpload() requires, and the data mover; of the status phase() and
+  // snapshot_id().
+  void ReduceTo(absl::string_view label, absl::string_view annotation);
 };
 
 }  // namespace csidelta::objects

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <utility>
 #include <vector>
@@ -21,14 +22,19 @@ class EventHandler : public k8s::ObjectEventHandler {
   explicit EventHandler(k8s::ObjectEventHandler* next = nullptr) : next_(next) {}
 
   void OnPage(const std::vector<Json>& objects, bool is_first) final {
-    std::vector<Kind> page;
-    page.reserve(objects.size());
+    // Few at a time: copies of a page would take as much memory as the page.
+    bool is_begin = is_first;
+    std::vector<Kind> few;
+    few.reserve(kCopiedMax);
     for (const Json& json : objects) {
+      if (few.size() >= kCopiedMax) {
+        OnObjects(std::exchange(few, {}), std::exchange(is_begin, false));
+      }
       if (absl::StatusOr<Kind> one = As<Kind>(json); one.ok()) {
-        page.push_back(*std::move(one));
+        few.push_back(*std::move(one));
       }
     }
-    OnObjects(std::move(page), is_first);
+    OnObjects(std::move(few), is_begin);
     if (next_ != nullptr) {
       next_->OnPage(objects, is_first);
     }
@@ -50,7 +56,9 @@ class EventHandler : public k8s::ObjectEventHandler {
   }
 
  private:
-  // A page of a list, as OnPage() of k8s::ObjectEventHandler.
+  static constexpr std::size_t kCopiedMax = 10;
+
+  // A part of a page of a list, and otherwise as OnPage() of k8s::ObjectEventHandler.
   virtual void OnObjects(std::vector<Kind> page, bool /*is_first*/) {
     for (const Kind& object : page) {
       OnChanged(object);

@@ -98,6 +98,10 @@ void ProtectedVolume::SetSpec(const ProtectedVolumeSpec& spec) {
   Set({"spec"}, WriteFields(kVolumeSpecFields, spec));
 }
 
+void ProtectedVolume::ReduceToChecks() {
+  Set({"status"}, PickAt("status", {"lastGoodBackup", "verification"}));
+}
+
 ProtectedVolumeStatus ProtectedVolume::status() const {
   return ReadFields<ProtectedVolumeStatus>(kVolumeStatusFields, Find({"status"}));
 }

@@ -114,6 +114,8 @@ class ProtectedVolume : public ObjectOf<ProtectedVolume> {
   ProtectedVolumeSpec spec() const;
   ProtectedVolumeStatus status() const;
   void SetSpec(const ProtectedVolumeSpec& spec);
+  // Leaves of the status the last good backup and what checks found.
+  void ReduceToChecks();
 };
 
 }  // namespace csidelta::objects

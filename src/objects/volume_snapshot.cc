@@ -128,6 +128,21 @@ VolumeSnapshotContent VolumeSnapshotContent::Essence() const {
   return essence;
 }
 
+void VolumeSnapshotContent::ReduceTo(const std::set<absl::string_view>& labels_and_annotations) {
+  const auto is_unneeded = [&](const auto& entry) {
+    return !labels_and_annotations.contains(entry.first);
+  };
+  auto labels = this->labels();
+  auto annotations = this->annotations();
+  std::erase_if(labels, is_unneeded);
+  std::erase_if(annotations, is_unneeded);
+  Set({"metadata"}, PickAt("metadata", {"name", "creationTimestamp", "deletionTimestamp"}));
+  SetLabels(labels);
+  SetAnnotations(annotations);
+  Set({"spec"}, PickAt("spec", {"driver", "source"}));
+  Set({"status"}, PickAt("status", {"snapshotHandle", "creationTime", "restoreSize"}));
+}
+
 std::optional<absl::Time> VolumeSnapshotContent::taken_at() const {
   const int64_t nanoseconds = Number({"status", "creationTime"});
   return nanoseconds > 0 ? std::optional(absl::FromUnixNanos(nanoseconds)) : std::nullopt;

@@ -3,8 +3,10 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "objects/object.h"
 #include "objects/volume_mode.h"
@@ -138,6 +140,9 @@ class VolumeSnapshotContent : public SnapshotObject<VolumeSnapshotContent> {
 
   // Its name, node, handle, time and size, without anything else.
   VolumeSnapshotContent Essence() const;
+  // Leaves its name and times, these labels and annotations, and of spec and status its driver, its
+  // handles and its size.
+  void ReduceTo(const std::set<absl::string_view>& labels_and_annotations);
 };
 
 class VolumeSnapshotClass : public ObjectOf<VolumeSnapshotClass> {

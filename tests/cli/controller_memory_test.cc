@@ -42,7 +42,7 @@ using support::ServedRequest;
 // takes its time.
 constexpr int kUploads = support::kSanitizer == nullptr ? 15'000 : 1'000;
 constexpr int kBackups = 30;
-constexpr int64_t kPeakBytesMax = int64_t{48} << 20;  // Of the 64 MiB that the chart allows.
+constexpr int64_t kPeakBytesMax = int64_t{32} << 20;  // Of the 64 MiB that the chart allows.
 
 class ControllerMemoryTest : public testing::Test {
  protected:
@@ -172,7 +172,7 @@ TEST_F(ControllerMemoryTest, DoesNotFollowTheNumberOfDataUploadsThatAreOver) {
   const int64_t peak_bytes = PeakBytes();
   EXPECT_GT(peak_bytes, int64_t{4} << 20);
   RecordProperty("peak_mib", static_cast<int>(peak_bytes >> 20));
-  if (support::AssertsUnsanitized("the controller stays below 48 MiB")) {
+  if (support::AssertsUnsanitized("the controller stays below 32 MiB")) {
     EXPECT_LE(peak_bytes, kPeakBytesMax) << (peak_bytes >> 20) << " MiB";
   }
 }

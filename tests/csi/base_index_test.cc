@@ -6,8 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "base/rfc3339.h"
 #include "objects/keys.h"
+#include "objects/volume_snapshot.h"
 
 namespace csidelta::csi::base_index_test {
 namespace {
@@ -46,6 +49,62 @@ class BaseIndexTest : public testing::Test {
 
   BaseIndex index_;
 };
+
+TEST(BaseSnapshotTest, IsReadAlikeFromWhatIsHeldOfItsContent) {
+  Json json = Base("du-1", "a", /*is_needed=*/true);
+  for (const char* const annotation :
+       {objects::kMoverVeleroNamespaceLabel, objects::kMoverLocationAnnotation,
+        objects::kMoverClaimNamespaceAnnotation, objects::kMoverClaimAnnotation,
+        objects::kMoverClusterAnnotation, "example.com/other"}) {
+    SetJson(json, {"metadata", "annotations", annotation}, absl::StrCat("of ", annotation));
+  }
+  SetJson(json, {"metadata", "annotations", objects::kMoverTakenAtAnnotation},
+          "2026-11-27T01:00:00Z");
+  SetJson(json, {"metadata", "annotations", objects::kSourceSizeAnnotation}, "4096");
+  SetJson(json, {"metadata", "labels", objects::kMoverTaskLabel}, "du-upload");
+  SetJson(json, {"metadata", "creationTimestamp"}, "2026-11-27T02:00:00Z");
+  SetJson(json, {"metadata", "deletionTimestamp"}, "2026-11-27T03:00:00Z");
+  SetJson(json, {"metadata", "finalizers"}, Json::array({"example.com/finalizer"}));
+  SetJson(json, {"spec", "source", "snapshotHandle"}, "source-handle");
+  SetJson(json, {"spec", "volumeSnapshotRef", "name"}, "du-1");
+  const auto content = objects::VolumeSnapshotContent::Of(json);
+  ASSERT_TRUE(content.ok());
+  objects::VolumeSnapshotContent held = *content;
+  ReduceToBase(held);
+  EXPECT_EQ(ReadBase(held), ReadBase(*content));
+  EXPECT_EQ(ReadBase(held).upload, "upload");
+  EXPECT_TRUE(held.is_being_deleted());
+  EXPECT_EQ(held.Annotation("example.com/other"), "");
+  EXPECT_EQ(held.snapshot_name(), "");
+
+  SetJson(json, {"status"},
+          {{"snapshotHandle", "handle"},
+           {"creationTime", 1'795'862'075'579'627'725},
+           {"restoreSize", 8192},
+           {"readyToUse", true}});
+  EraseJson(json, {"metadata", "annotations", objects::kSourceSizeAnnotation});
+  held = *objects::VolumeSnapshotContent::Of(json);
+  const BaseSnapshot whole = ReadBase(held);
+  ReduceToBase(held);
+  EXPECT_EQ(ReadBase(held), whole);
+  EXPECT_EQ(whole.size_bytes, 8192);
+}
+
+// A list comes in pages, of which few objects are copied at once.
+TEST_F(BaseIndexTest, KnowsAllOfAPage) {
+  std::vector<Json> page;
+  for (int i = 0; i < 35; ++i) {
+    page.push_back(Base(absl::StrFormat("du-%02d", i), "a"));
+  }
+  index_.OnPage({page.begin(), page.begin() + 30}, /*is_first=*/true);
+  index_.OnPage({page.begin() + 30, page.end()}, /*is_first=*/false);
+  index_.OnListed();
+  EXPECT_EQ(Of("a").size(), 35);
+  index_.OnAll({page.begin() + 5, page.end()});
+  EXPECT_EQ(Of("a").size(), 30);
+  index_.OnAll({});
+  EXPECT_THAT(Of("a"), IsEmpty());
+}
 
 TEST_F(BaseIndexTest, KnowsNothingUntilTheListIsWhole) {
   index_.OnPage({Base("du-1", "a")}, /*is_first=*/true);

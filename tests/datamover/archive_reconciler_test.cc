@@ -147,6 +147,51 @@ TEST_F(ArchiveReconcilerTest, WithoutItsVeryOwnBackupItStays) {
   EXPECT_THAT(Deletions(), IsEmpty());
 }
 
+// There may be 15,000, which a loop would hold until each of their Backups was read.
+TEST_F(ArchiveReconcilerTest, WhatBackupsThatAreOverMovedIsNotHeld) {
+  bed_.env.velero_namespaces = {"velero"};
+  ASSERT_TRUE(reconciler_.NoteBackups(bed_.ctx).ok());
+  EXPECT_TRUE(reconciler_.Concerns(bed_.Upload())) << "its Backup goes on";
+  SetPhase("Failed");
+  ASSERT_TRUE(reconciler_.NoteBackups(bed_.ctx).ok());
+  EXPECT_TRUE(reconciler_.Concerns(bed_.Upload())) << "it is in no archive";
+  SetPhase("PartiallyFailed");
+  bed_.api.ClearCalls();
+  ASSERT_TRUE(reconciler_.NoteBackups(bed_.ctx).ok());
+  EXPECT_FALSE(reconciler_.Concerns(bed_.Upload()));
+  EXPECT_EQ(bed_.api.CallCount("list", "backups"), 1);
+  EXPECT_EQ(bed_.api.CallCount("get", "backups"), 0);
+  bed_.api.Mutate({csi::DataUploadType(), "velero", "nightly"}, [](Json& upload) {
+    SetJson(upload, {"metadata", "annotations", "velero.io/csi-delta-archived"}, "awaited");
+  });
+  EXPECT_TRUE(reconciler_.Concerns(bed_.Upload())) << "its mark is awaited";
+}
+
+TEST_F(ArchiveReconcilerTest, WhatIsHeldOfAnUploadIsAllThatIsAskedFor) {
+  SetPhase("Failed");
+  bed_.api.Mutate({csi::DataUploadType(), "velero", "nightly"}, [](Json& upload) {
+    SetJson(upload, {"metadata", "labels", "velero.io/backup-name"}, "b");
+    SetJson(upload, {"metadata", "labels", "example.com/long"}, std::string(60, 'a'));
+    SetJson(upload, {"metadata", "annotations", "example.com/long"}, std::string(1000, 'a'));
+    SetJson(upload, {"metadata", "annotations", "velero.io/csi-delta-archived"}, "awaited");
+    SetJson(upload, {"spec", "dataMoverConfig", "long"}, std::string(1000, 'a'));
+    SetJson(upload, {"status", "message"}, std::string(1000, 'a'));
+  });
+  Json held = bed_.Upload();
+  reconciler_.Reduce(held);
+  EXPECT_LT(DumpJson(held).size(), 900);
+  EXPECT_EQ(GetString(held, {"metadata", "annotations", "velero.io/csi-delta-archived"}),
+            "awaited");
+  EXPECT_TRUE(reconciler_.Concerns(held));
+  EXPECT_THAT(reconciler_.Reconcile(bed_.ctx, held), IsOkAndHolds(absl::InfiniteFuture()));
+  ASSERT_THAT(Deletions(), SizeIs(1));
+  const objects::DataDeletionSpec deletion =
+      support::As<objects::DataDeletion>(Deletions()[0]).spec();
+  EXPECT_EQ(deletion.backup, "b");
+  EXPECT_EQ(deletion.location, "default");
+  EXPECT_EQ(deletion.upload, k8s::Uid(bed_.Upload()));
+}
+
 TEST_F(ArchiveReconcilerTest, OthersAndUnfinishedOnesAreLeftAlone) {
   SetPhase("Failed");
   bed_.api.Mutate({csi::DataUploadType(), "velero", "nightly"},

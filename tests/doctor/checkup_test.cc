@@ -964,9 +964,9 @@ std::vector<Ailment> OfWorkers() {
       {"mover-worker-pod", Severity::kWarning, "exceeded quota: few",
        [](Cluster& c) { c.api().SetQuota("few", csi::PodType(), kMover, 0); }},
       {"mover-memory", Severity::kWarning,
-       "its memory limit of 16Mi is less than 17Mi, which 1 DataUpload and 0 ProtectedVolumes take",
+       "its memory limit of 24Mi is less than 25Mi, which 1 DataUpload and 0 ProtectedVolumes take",
        [](Cluster& c) {
-         SetMemoryLimit(c, "16Mi");
+         SetMemoryLimit(c, "24Mi");
          SeedLargeVolume(c, "1Gi");
        }},
       {"mover-scratch", Severity::kWarning,

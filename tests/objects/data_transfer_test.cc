@@ -54,19 +54,24 @@ TEST(DataTransferTest, AnUploadIsReducedToWhatItsArchiveNeeds) {
          {"generation", 2},
          {"finalizers", {"f"}},
          {"creationTimestamp", "2026-11-23T04:59:58Z"},
-         {"labels", {{"l", "v"}}},
+         {"labels", {{"l", "v"}, {"other", "no"}}},
          {"annotations", {{"kept", "yes"}, {"other", "no"}}}}},
-       {"spec", {{"sourcePVC", "data"}}},
+       {"spec",
+        {{"sourcePVC", "data"},
+         {"operationTimeout", "10m0s"},
+         {"csiSnapshot", {{"volumeSnapshot", "v"}, {"driver", "d"}}}}},
        {"status", {{"phase", "Completed"}, {"snapshotID", "s"}, {"message", "long"}}}});
-  upload.ReduceTo("kept");
-  EXPECT_EQ(upload.json(), Json({{"metadata",
-                                  {{"name", "u"},
-                                   {"uid", "u-1"},
-                                   {"labels", {{"l", "v"}}},
-                                   {"annotations", {{"kept", "yes"}}}}},
-                                 {"spec", {{"sourcePVC", "data"}}},
-                                 {"status", {{"phase", "Completed"}, {"snapshotID", "s"}}}}));
-  upload.ReduceTo("none");
+  upload.ReduceTo("l", "kept");
+  EXPECT_EQ(upload.json(),
+            Json({{"metadata",
+                   {{"name", "u"},
+                    {"uid", "u-1"},
+                    {"labels", {{"l", "v"}}},
+                    {"annotations", {{"kept", "yes"}}}}},
+                  {"spec", {{"sourcePVC", "data"}, {"csiSnapshot", {{"volumeSnapshot", "v"}}}}},
+                  {"status", {{"phase", "Completed"}, {"snapshotID", "s"}}}}));
+  upload.ReduceTo("none", "none");
+  EXPECT_FALSE(upload.json()["metadata"].contains("labels"));
   EXPECT_FALSE(upload.json()["metadata"].contains("annotations"));
 }
 

@@ -88,6 +88,23 @@ TEST(ProtectedVolumeTest, ReadsWhatPatchesWrite) {
   EXPECT_EQ(status.next_step, "look at the DataUpload");
 }
 
+TEST(ProtectedVolumeTest, KeepsForChecksWhatTheyAskFor) {
+  ProtectedVolume volume = Merged(
+      Patch()
+          .SetLastGood(LastGoodBackup{.backup = "b", .upload = "u", .snapshot_id = "csi-delta/1"})
+          .SetVerification({.at = kAt, .finding = "pack 1 is gone"})
+          .SetLastAttempt({.backup = "c", .message = "no quota"}, 1)
+          .SetNextStep("correct that"));
+  volume.SetSpec({.pvc_uid = "p", .location = "default"});
+  volume.ReduceToChecks();
+  EXPECT_EQ(volume.spec().pvc_uid, "p");
+  const ProtectedVolumeStatus status = volume.status();
+  EXPECT_EQ(status.last_good.value_or(LastGoodBackup()).snapshot_id, "csi-delta/1");
+  EXPECT_EQ(status.verification.value_or(Verification()).finding, "pack 1 is gone");
+  EXPECT_FALSE(status.last_attempt.has_value());
+  EXPECT_EQ(status.next_step, "");
+}
+
 TEST(ProtectedVolumeTest, ANewOneWasNeverBackedUp) {
   const ProtectedVolumeStatus status = ProtectedVolume::Make("velero", "v").status();
   EXPECT_FALSE(status.last_good.has_value());
