@@ -264,6 +264,9 @@ absl::StatusOr<WorkerRun::NextPod> CheckStep::MakePod(const VolumeTask& task) {
 absl::StatusOr<CheckWork> CheckStep::Work() const {
   const Verification before = status_.verification.value_or(Verification());
   CheckWork work{.part = 1, .parts = env_.settings.checks.parts()};
+  if (!before.finding.empty() && before.parts > 0) {
+    work.parts = before.parts;  // Other parts would leave out what was found.
+  }
   if (before.parts == work.parts && before.position < work.parts) {
     work.part = before.position + 1;
   }
@@ -310,6 +313,7 @@ absl::StatusOr<absl::Time> CheckStep::Conclude(const VolumeTaskStatus& ended) {
   } else if (figures.errors > 0) {
     ASSIGN_OR_RETURN(next.broken_backups, BackupsOf(figures.broken_tags));
     next.finding = FindingText(figures, next.broken_backups);
+    next.damage = figures.damage;
   }
   RETURN_IF_ERROR(NoteOrphans(figures, next));
   RETURN_IF_ERROR(Record(next));
@@ -326,6 +330,7 @@ Verification CheckStep::Next(const CheckWork& work, absl::Time began, bool is_go
   next.orphaned_snapshots = 0;
   next.orphans.clear();
   next.unattributed_snapshots = 0;
+  next.damage.reset();
   if (work.part == 1) {
     next.round_since = began;
   }

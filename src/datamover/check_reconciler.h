@@ -79,7 +79,8 @@ class CheckQueue {
 //   task --- its worker ended ---> status.verification, an Event where something is wrong
 //
 // The lock is a shared one: uploads go on. A repository whose lock a deletion holds is checked
-// later. After a finding the same part is read again until nothing is wrong with it.
+// later. After a finding the same part is read again until nothing is wrong with it; so long the
+// record names what uploads are not to rely on.
 //
 // Borrows all.
 class CheckReconciler : public objects::Reconciler<objects::ProtectedVolume> {

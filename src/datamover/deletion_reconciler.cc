@@ -20,6 +20,7 @@
 #include "objects/client.h"
 #include "objects/keys.h"
 #include "objects/patch.h"
+#include "objects/protected_volume.h"
 #include "velero/data_reference.h"
 
 namespace csidelta::datamover {
@@ -142,7 +143,7 @@ void NoteDone(absl::string_view message, absl::Time now, objects::DataDeletionSt
 class Deletion {
  public:
   Deletion(const CallContext& ctx, const MoverEnvironment& env, DeletionQueue& queue,
-           objects::DataDeletion object);
+           const VolumeRecords* records, objects::DataDeletion object);
   absl::StatusOr<absl::Time> Step();
 
  private:
@@ -174,6 +175,7 @@ class Deletion {
   const CallContext& ctx_;
   const MoverEnvironment& env_;
   DeletionQueue& queue_;
+  const VolumeRecords* const records_;
   objects::DataDeletion object_;
   const objects::DataDeletionSpec spec_;
   objects::DataDeletionStatus status_;
@@ -183,10 +185,11 @@ class Deletion {
 };
 
 Deletion::Deletion(const CallContext& ctx, const MoverEnvironment& env, DeletionQueue& queue,
-                   objects::DataDeletion object)
+                   const VolumeRecords* records, objects::DataDeletion object)
     : ctx_(ctx),
       env_(env),
       queue_(queue),
+      records_(records),
       object_(std::move(object)),
       spec_(object_.spec()),
       status_(object_.status()),
@@ -324,11 +327,17 @@ absl::StatusOr<RepositoryAccess> Deletion::Access() {
 
 absl::StatusOr<WorkerRun::NextPod> Deletion::MakePod(const objects::VolumeTask& task) {
   ASSIGN_OR_RETURN(RepositoryAccess access, Access());
-  return run_.PodFor(ctx_, task,
-                     {.work = ForgetWork{.items = queue_.Batch(object_.uid())},
-                      .lock_wait = SeesStaleLock() ? kStaleLockWait : kLockWait,
-                      .access = std::move(access),
-                      .has_volume = false});
+  ASSIGN_OR_RETURN(
+      std::optional<objects::RepositoryDamage> damage,
+      FindDamage(ctx_, env_.api, records_,
+                 {object_.namespace_name(),
+                  objects::ProtectedVolume::NameOf(reference_.claim_uid, spec_.location)}));
+  return run_.PodFor(
+      ctx_, task,
+      {.work = ForgetWork{.items = queue_.Batch(object_.uid()), .damage = std::move(damage)},
+       .lock_wait = SeesStaleLock() ? kStaleLockWait : kLockWait,
+       .access = std::move(access),
+       .has_volume = false});
 }
 
 bool Deletion::SeesStaleLock() const {
@@ -461,7 +470,7 @@ absl::StatusOr<absl::Time> DeletionReconciler::ReconcileOne(const CallContext& c
   if (!fresh.has_value()) {
     return absl::InfiniteFuture();
   }
-  return Deletion(ctx, env_, queue_, *std::move(fresh)).Step();
+  return Deletion(ctx, env_, queue_, records_, *std::move(fresh)).Step();
 }
 
 bool DeletionReconciler::IsConcerned(const objects::DataDeletion& deletion) const {

@@ -9,6 +9,7 @@
 #include "datamover/deletion_queue.h"
 #include "datamover/mover_environment.h"
 #include "datamover/task_watch.h"
+#include "datamover/volume_records.h"
 #include "objects/data_deletion.h"
 #include "objects/reconciler.h"
 #include "objects/volume_task.h"
@@ -50,9 +51,10 @@ inline constexpr absl::Duration kDeletionKeptFor = absl::Hours(24);  // once it 
 // A task whose DataDeletion is gone is removed by TaskReconciler.
 class DeletionReconciler : public objects::Reconciler<objects::DataDeletion> {
  public:
-  // Borrows both.
-  DeletionReconciler(const MoverEnvironment& env, DeletionQueue& queue)
-      : env_(env), queue_(queue) {}
+  // Borrows all. `records`: as for UploadReconciler.
+  DeletionReconciler(const MoverEnvironment& env, DeletionQueue& queue,
+                     const VolumeRecords* records = nullptr)
+      : env_(env), queue_(queue), records_(records) {}
 
  private:
   absl::StatusOr<absl::Time> ReconcileOne(const CallContext& ctx,
@@ -61,6 +63,7 @@ class DeletionReconciler : public objects::Reconciler<objects::DataDeletion> {
 
   const MoverEnvironment& env_;
   DeletionQueue& queue_;
+  const VolumeRecords* const records_;
 };
 
 // The DataDeletions that are open; all that there are go into `queue`, which is borrowed.

@@ -1,5 +1,7 @@
 #include "datamover/job.h"
 
+#include <algorithm>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <set>
@@ -21,6 +23,7 @@
 #include "engine/restore.h"
 #include "incremental/memory_plan.h"
 #include "repository/repo_snapshot.h"
+#include "repository/stored_packs.h"
 
 namespace csidelta::datamover {
 namespace {
@@ -50,14 +53,31 @@ struct Asked {
   }
 };
 
+// What a backup is not to rely on; nothing where checks found no damage.
+absl::StatusOr<std::optional<repository::DistrustedPacks>> DistrustedBy(
+    const std::optional<objects::RepositoryDamage>& damage) {
+  if (!damage.has_value()) {
+    return std::nullopt;
+  }
+  repository::DistrustedPacks distrusted{.written_until =
+                                             damage->written_until.value_or(absl::InfinitePast())};
+  for (const std::string& pack : damage->packs) {
+    ASSIGN_OR_RETURN(const repository::PackId id, repository::PackId::Parse(pack));
+    distrusted.packs.insert(id);
+  }
+  return distrusted;
+}
+
 absl::StatusOr<Outcome> Do(const CallContext& ctx, engine::Session& session, const Asked& asked,
                            const UploadWork& work, const TaskProgress& progress) {
+  ASSIGN_OR_RETURN(std::optional<repository::DistrustedPacks> damage, DistrustedBy(work.damage));
   const engine::BackupJob job{
       .device = work.device,
       .cluster = {.volume_snapshot = work.volume_snapshot, .cluster = asked.cluster},
       .immutable = true,  // It is a snapshot.
       .measure = true,
       .on_fallback = work.on_fallback,
+      .damage = std::move(damage),
       .memory_budget_bytes = asked.memory_bytes(),
       .tags = work.tags,
       .host = work.host,
@@ -83,12 +103,15 @@ absl::StatusOr<Outcome> Do(const CallContext& ctx, engine::Session& session, con
 
 absl::StatusOr<Outcome> Do(const CallContext& ctx, engine::Session& session, const Asked& /*asked*/,
                            const ForgetWork& work, const TaskProgress& progress) {
+  ASSIGN_OR_RETURN(const std::optional<repository::DistrustedPacks> damage,
+                   DistrustedBy(work.damage));
   engine::ForgetJob job{.ids = {},
                         .sibling_tag_prefix = kUploadTagPrefix,
                         .ignore_missing = true,
                         .frees_space = true,
                         .spares_unfinished = true,
-                        .prune = {.repack_bytes_max = kRepackBytesMax}};
+                        .prune = {.repack_bytes_max = kRepackBytesMax,
+                                  .distrusted = damage.value_or(repository::DistrustedPacks())}};
   for (const ForgetItem& item : work.items) {
     item.snapshot_id.empty() ? job.tags.push_back(item.tag) : job.ids.push_back(item.snapshot_id);
   }
@@ -141,6 +164,20 @@ class OrphanFinder {
   int64_t found_ = 0;
   std::vector<objects::OrphanedSnapshot> orphans_;
 };
+
+objects::RepositoryDamage DamageOf(const repository::CheckReport& report) {
+  objects::RepositoryDamage damage{.packs_found = report.damaged_packs_found};
+  const std::size_t count = std::min(report.damaged_packs.size(), objects::kDamagedPacksMax);
+  damage.packs.reserve(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    damage.packs.push_back(report.damaged_packs[i].Hex());
+  }
+  if (report.damaged_packs_found > std::ssize(damage.packs) &&
+      report.damaged_until > absl::InfinitePast()) {
+    damage.written_until = report.damaged_until;
+  }
+  return damage;
+}
 
 absl::StatusOr<Outcome> Do(const CallContext& ctx, engine::Session& session, const Asked& /*asked*/,
                            const CheckWork& work, const TaskProgress& progress) {
@@ -220,6 +257,7 @@ CheckFigures FiguresOf(const repository::CheckReport& report) {
           absl::StrCat(finding.thing, ": ", finding.detail, "; ", finding.next_step));
     }
   }
+  figures.damage = DamageOf(report);
   for (const std::string& tag : report.unrestorable_tags) {
     if (absl::StartsWith(tag, kUploadTagPrefix) &&
         figures.broken_tags.size() < objects::kCheckTagsMax) {

@@ -23,11 +23,14 @@ struct KindFields {
 
 const std::vector<KindFields>& FieldsInUse() {
   static const auto& all = *new std::vector<KindFields>{
-      {VolumeTask::Type(), "spec", {"type", "subject", "volume", "cancel", "job"}},
+      {VolumeTask::Type(),
+       "spec",
+       {"type", "subject", "volume", "cancel", "job", "job.upload.damage", "job.forget.damage"}},
       {VolumeTask::Type(),
        "status",
        {"phase", "stage", "doneBytes", "totalBytes", "startTimestamp", "heartbeatTimestamp",
-        "completionTimestamp", "node", "outcome", "exitCode", "message", "result"}},
+        "completionTimestamp", "node", "outcome", "outcome.check.damage", "exitCode", "message",
+        "result"}},
       {objects::DataDeletion::Type(),
        "spec",
        {"backupStorageLocation", "snapshotID", "upload", "workerEnded", "backup"}},
@@ -41,7 +44,7 @@ const std::vector<KindFields>& FieldsInUse() {
       {objects::ProtectedVolume::Type(),
        "status",
        {"lastGoodBackup", "deletedBackup", "lastAttempt", "failures", "base", "verification",
-        "repository", "restoredAt", "pvcGoneAt", "nextStep"}}};
+        "verification.damage", "repository", "restoredAt", "pvcGoneAt", "nextStep"}}};
   return all;
 }
 

@@ -175,7 +175,8 @@ Service::Service(k8s::ApiClient& api, k8s::ObjectCache& cache, csi::BaseIndex& b
         task_loop_.Enqueue(env_.mover_namespace, task_name);
         content_loop_.Enqueue("", task_name);
       }),
-      uploads_(env_, scheduler_, [this](const UploadEnd& end) { metrics_.Count(end); }),
+      uploads_(
+          env_, scheduler_, [this](const UploadEnd& end) { metrics_.Count(end); }, &records_),
       downloads_(env_, scheduler_, [this](const DownloadEnd& end) { metrics_.Count(end); }),
       deletion_queue_(env_.settings.deletions.workers_max, Clock::Real(),
                       [this](const DeletionQueue::Name& name) {
@@ -183,7 +184,7 @@ Service::Service(k8s::ApiClient& api, k8s::ObjectCache& cache, csi::BaseIndex& b
                           loop.Enqueue(name.namespace_name, name.name);
                         }
                       }),
-      deletions_(env_, deletion_queue_),
+      deletions_(env_, deletion_queue_, &records_),
       check_queue_([this](const std::string& task) { enqueue_table_.Enqueue(task); }),
       checks_(env_, check_queue_, [this] { return MayCheck(); }),
       archives_(env_),

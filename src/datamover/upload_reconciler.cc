@@ -26,6 +26,7 @@
 #include "objects/data_upload.h"
 #include "objects/keys.h"
 #include "objects/persistent_volume_claim.h"
+#include "objects/protected_volume.h"
 #include "objects/volume_snapshot.h"
 #include "velero/data_reference.h"
 
@@ -44,8 +45,8 @@ std::string ClaimUidIn(const std::optional<objects::VolumeTask>& task) {
 class UploadStep : public TransferStep {
  public:
   UploadStep(const CallContext& ctx, const MoverEnvironment& env, TransferScheduler& scheduler,
-             const std::function<void(const UploadEnd&)>& on_end, velero::DataUpload upload,
-             objects::DataTransfer object);
+             const std::function<void(const UploadEnd&)>& on_end, const VolumeRecords* records,
+             velero::DataUpload upload, objects::DataTransfer object);
 
  private:
   absl::StatusOr<TaskVolume> Volume() override;
@@ -57,6 +58,9 @@ class UploadStep : public TransferStep {
   velero::DataReference Reference() const;
   absl::StatusOr<WorkerRun::NextPod> PrepareWorker(const objects::VolumeTask& task) override;
   UploadWork Work(const std::optional<csi::MovedGroup>& group) const;
+  // What the newest check of the repository found, which is this volume's alone; nothing: no
+  // damage.
+  absl::StatusOr<std::optional<objects::RepositoryDamage>> KnownDamage() const;
 
   // The DataUpload's own word counts, where it is one.
   engine::OnFallback OnFallback() const;
@@ -97,6 +101,7 @@ class UploadStep : public TransferStep {
 
   const velero::DataUpload upload_;
   const std::function<void(const UploadEnd&)>& on_end_;
+  const VolumeRecords* const records_;
   UploadEnd end_;
   std::string claim_uid_;
   bool list_refused_ = false;
@@ -105,7 +110,8 @@ class UploadStep : public TransferStep {
 UploadStep::UploadStep(const CallContext& ctx, const MoverEnvironment& env,
                        TransferScheduler& scheduler,
                        const std::function<void(const UploadEnd&)>& on_end,
-                       velero::DataUpload upload, objects::DataTransfer object)
+                       const VolumeRecords* records, velero::DataUpload upload,
+                       objects::DataTransfer object)
     : TransferStep(ctx, env, scheduler,
                    {.task = TaskKind::kUpload,
                     .type = objects::DataUpload::Type(),
@@ -115,6 +121,7 @@ UploadStep::UploadStep(const CallContext& ctx, const MoverEnvironment& env,
                    upload, std::move(object)),
       upload_(std::move(upload)),
       on_end_(on_end),
+      records_(records),
       end_({.upload = upload_, .phase = DataPhase::kFailed, .figures = {}}) {}
 
 absl::StatusOr<TaskVolume> UploadStep::Volume() {
@@ -198,8 +205,13 @@ absl::StatusOr<WorkerRun::NextPod> UploadStep::PrepareWorker(const objects::Volu
   object_.SetAnnotation(objects::kAddressAnnotation, access->repository.address);
   object_.SetAnnotation(objects::kKeyConfirmedAnnotation, access->key_confirmed ? "true" : "false");
   RETURN_IF_ERROR(Write());
+  UploadWork work = Work(exposure.group);
+  ASSIGN_OR_RETURN(work.damage,
+                   FindDamage(ctx_, env_.api, records_,
+                              {upload_.namespace_name, objects::ProtectedVolume::NameOf(
+                                                           claim_uid_, upload_.storage_location)}));
   return run_.PodFor(ctx_, task,
-                     {.work = Work(exposure.group),
+                     {.work = std::move(work),
                       .access = *std::move(access),
                       .storage_class = upload_.storage_class,
                       .node_affinity = exposure.node_affinity});
@@ -397,10 +409,12 @@ void UploadStep::WarnOfScratch(int64_t volume_bytes) {
 }  // namespace
 
 UploadReconciler::UploadReconciler(const MoverEnvironment& env, TransferScheduler& scheduler,
-                                   std::function<void(const UploadEnd&)> on_end)
+                                   std::function<void(const UploadEnd&)> on_end,
+                                   const VolumeRecords* records)
     : TransferReconciler(env, objects::DataUpload::Type()),
       scheduler_(scheduler),
-      on_end_(std::move(on_end)) {}
+      on_end_(std::move(on_end)),
+      records_(records) {}
 
 absl::StatusOr<std::unique_ptr<TransferStep>> UploadReconciler::StepFor(
     const CallContext& ctx, objects::DataTransfer object) {
@@ -409,7 +423,7 @@ absl::StatusOr<std::unique_ptr<TransferStep>> UploadReconciler::StepFor(
     return absl::InvalidArgumentError(
         absl::StrCat(upload.status().message(), "; make a new backup"));
   }
-  return std::make_unique<UploadStep>(ctx, env_, scheduler_, on_end_, *std::move(upload),
+  return std::make_unique<UploadStep>(ctx, env_, scheduler_, on_end_, records_, *std::move(upload),
                                       std::move(object));
 }
 

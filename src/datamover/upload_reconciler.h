@@ -12,6 +12,7 @@
 #include "datamover/transfer_scheduler.h"
 #include "datamover/transfer_step.h"
 #include "datamover/upload_report.h"
+#include "datamover/volume_records.h"
 #include "objects/object.h"
 #include "objects/volume_task.h"
 #include "velero/data_upload.h"
@@ -34,9 +35,11 @@ struct UploadEnd {
 // takes its snapshot along, and the older base stays.
 class UploadReconciler : public TransferReconciler {
  public:
-  // Borrows both. `on_end` is told of each that ended, once or, after a crash, never.
+  // Borrows all. `on_end` is told of each that ended, once or, after a crash, never. `records`:
+  // what checks found; null: it is read from the API server.
   UploadReconciler(const MoverEnvironment& env, TransferScheduler& scheduler,
-                   std::function<void(const UploadEnd&)> on_end);
+                   std::function<void(const UploadEnd&)> on_end,
+                   const VolumeRecords* records = nullptr);
 
  private:
   absl::StatusOr<std::unique_ptr<TransferStep>> StepFor(const CallContext& ctx,
@@ -44,6 +47,7 @@ class UploadReconciler : public TransferReconciler {
 
   TransferScheduler& scheduler_;
   const std::function<void(const UploadEnd&)> on_end_;
+  const VolumeRecords* const records_;
 };
 
 // What a DataUpload says to the scheduler; nothing for one that is over, or not managed.

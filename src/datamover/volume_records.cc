@@ -1,10 +1,13 @@
 #include "datamover/volume_records.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/human_text.h"
 #include "base/rfc3339.h"
+#include "base/status_macros.h"
+#include "objects/client.h"
 
 namespace csidelta::datamover {
 namespace {
@@ -31,6 +34,15 @@ std::string FailureText(const objects::ProtectedVolumeStatus& status) {
                           : absl::StrCat("the last ", status.failures, " uploads failed: "),
                       status.last_attempt.has_value() ? CauseOf(status.last_attempt->message) : "",
                       "; correct that, and back up again");
+}
+
+std::string FindingStep(const objects::Verification& verification) {
+  const bool names_packs = verification.damage.has_value() && verification.damage->packs_found > 0;
+  return absl::StrCat(
+      "a check found: ", CauseOf(verification.finding),
+      names_packs ? "; the next backup does not rely on what is damaged, and mends what the "
+                    "volume still has: then repair the packs"
+                  : "; repair the repository, and only then make a full backup");
 }
 
 std::string OrphansText(const objects::ProtectedVolumeStatus& status) {
@@ -66,8 +78,7 @@ std::string NextStepOf(const ProtectedVolumeRecord& record, const RecordSettings
         "this record goes at ", FormatRfc3339Seconds(*status.pvc_gone_at + rules.keep_after_pvc));
   }
   if (status.verification.has_value() && !status.verification->finding.empty()) {
-    return absl::StrCat("a check found: ", CauseOf(status.verification->finding),
-                        "; repair its packs, and only then make a full backup");
+    return FindingStep(*status.verification);
   }
   if (status.failures > 0) {
     return FailureText(status);
@@ -187,6 +198,23 @@ void VolumeRecords::Keep(const std::string& velero_namespace, const std::set<std
     synced_.insert(velero_namespace);
   }
   std::for_each(gone.begin(), gone.end(), on_change_);
+}
+
+absl::StatusOr<std::optional<objects::RepositoryDamage>> FindDamage(const CallContext& ctx,
+                                                                    k8s::ApiClient& api,
+                                                                    const VolumeRecords* records,
+                                                                    const VolumeRecordKey& key) {
+  std::optional<objects::Verification> found;
+  if (records != nullptr && records->is_synced()) {
+    const std::optional<ProtectedVolumeRecord> record = records->Find(key);
+    found = record.has_value() ? record->status.verification : std::nullopt;
+  } else {
+    ASSIGN_OR_RETURN(const std::optional<objects::ProtectedVolume> record,
+                     objects::Find<objects::ProtectedVolume>(
+                         ctx, api, objects::ProtectedVolume::Key(key.first, key.second)));
+    found = record.has_value() ? record->status().verification : std::nullopt;
+  }
+  return found.has_value() ? std::move(found->damage) : std::nullopt;
 }
 
 }  // namespace csidelta::datamover

@@ -10,10 +10,13 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "base/call_context.h"
 #include "base/mutex.h"
 #include "datamover/settings.h"
+#include "k8s/api_client.h"
 #include "objects/event_handler.h"
 #include "objects/protected_volume.h"
 
@@ -93,5 +96,12 @@ class VolumeRecords {
   std::set<std::string> synced_ ABSL_GUARDED_BY(mutex_);  // Velero's namespaces
   std::map<VolumeRecordKey, ProtectedVolumeRecord> records_ ABSL_GUARDED_BY(mutex_);
 };
+
+// What the newest check of the repository of a volume found, which is that volume's alone; nothing:
+// no damage. Read from the API server where `records` is null, or does not know all yet.
+absl::StatusOr<std::optional<objects::RepositoryDamage>> FindDamage(const CallContext& ctx,
+                                                                    k8s::ApiClient& api,
+                                                                    const VolumeRecords* records,
+                                                                    const VolumeRecordKey& key);
 
 }  // namespace csidelta::datamover

@@ -195,6 +195,7 @@ absl::StatusOr<UploadOptions> BackupRun::MakeOptions(Repository& repository) con
   options.incremental_asked = !job_.reads_all;
   options.chunk_bytes = job_.chunk_bytes;
   options.new_chain = job_.new_chain;
+  options.damage = job_.damage;
   options.fail_on_fallback = job_.on_fallback == OnFallback::kFail;
   options.memory.budget_bytes = memory_budget_bytes_;
   options.memory.cores = static_cast<int>(job_.cores);

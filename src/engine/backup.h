@@ -15,6 +15,7 @@
 #include "incremental/memory_plan.h"
 #include "objects/on_fallback.h"
 #include "repository/blob_writer.h"
+#include "repository/stored_packs.h"
 
 namespace csidelta::engine {
 
@@ -35,6 +36,8 @@ struct BackupJob {
   std::string immutable_id = {};  // the name of its content; "": by what the system says of it
   bool measure = false;           // the size of the repository, too
   OnFallback on_fallback = OnFallback::kWarn;
+  // A check found damage in the repository: incremental::UploadOptions::damage.
+  std::optional<repository::DistrustedPacks> damage = {};
   int64_t chunk_bytes = 0;  // 0: the parent's, or by the volume's size
   int compression_level = repository::kDataCompressionLevel;
   int64_t memory_budget_bytes = incremental::kMemoryBudgetBytes;  // incremental::BudgetWithin()

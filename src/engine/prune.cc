@@ -17,6 +17,7 @@ absl::StatusOr<PruneOutcome> PruneOpened(const CallContext& ctx, Session& sessio
   const repository::PruneOptions options{
       .unused_max = job.unused_max,
       .repack_bytes_max = job.repack_bytes_max,
+      .distrusted = job.distrusted,
       .pack_target_bytes = session.in_bucket() ? repository::kPackTargetBytesRemote
                                                : repository::kPackTargetBytesLocal,
       .progress = progress};

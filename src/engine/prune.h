@@ -15,6 +15,7 @@ struct PruneJob {
   repository::UnusedLimit unused_max = {};
   int64_t repack_bytes_max = std::numeric_limits<int64_t>::max();
   bool is_dry_run = false;
+  repository::DistrustedPacks distrusted = {};  // as in repository::PruneOptions
 };
 
 struct PruneOutcome {

@@ -126,11 +126,17 @@ class UploadRun {
     return result_.why.emplace(WhyFull{.reason = reason, .detail = std::string(detail)});
   }
   absl::Status OpenParent();
+  // Goes on without a parent that cannot be read; else returns `why`.
+  absl::Status GiveUpParent(const absl::Status& why);
   absl::Status ChooseLayout();
   absl::Status StartWriter();
   void OpenJournal();
+  // Which of the packs of the index cannot be relied on.
+  absl::Status LearnPacks();
   // Has the writer count as stored what the index lists in packs that are there.
   absl::Status LearnStored();
+  // After a check that found damage: drops a parent that needs what is damaged.
+  absl::Status ProveParent();
   // Whether a pass takes the parent's word for what is stored.
   bool TrustsParent(Listing listing) const;
   Listing FirstListing();
@@ -171,11 +177,13 @@ class UploadRun {
   std::optional<TreeFetcher> fetcher_;
   std::optional<ChunkLedger> ledger_;
   std::optional<BlobWriter> writer_;
-  const repository::BlobIndex* known_ = nullptr;  // what LearnStored() went by
-  repository::PackSample held_packs_;             // of data, from before this run
-  std::unique_ptr<ChunkJournal> journal_;         // of an immutable source
-  ListingStats listing_stats_;                    // of the last pass
-  bool trusted_parent_ = false;                   // in the last pass
+  const repository::BlobIndex* index_ = nullptr;            // what LearnPacks() went by
+  absl::flat_hash_set<repository::PackId> unusable_packs_;  // of index_
+  const repository::BlobIndex* known_ = nullptr;            // what LearnStored() went by
+  repository::PackSample held_packs_;                       // of data, from before this run
+  std::unique_ptr<ChunkJournal> journal_;                   // of an immutable source
+  ListingStats listing_stats_;                              // of the last pass
+  bool trusted_parent_ = false;                             // in the last pass
   BlobId image_tree_;
   BlobId manifest_blob_;
   ImageCounts counts_;
@@ -221,16 +229,33 @@ absl::Status UploadRun::OpenParent() {
   if (parent.ok()) {
     parent_ = *std::move(parent);
     fetcher_.emplace(repository_, *parent_->places);
-    return absl::OkStatus();
+    // A full that was asked for takes nothing of it unseen.
+    return options_.damage.has_value() && options_.incremental_asked ? ProveParent()
+                                                                     : absl::OkStatus();
   }
-  const bool unusable = absl::IsDataLoss(parent.status()) || absl::IsNotFound(parent.status()) ||
-                        absl::IsFailedPrecondition(parent.status()) ||
-                        absl::IsInvalidArgument(parent.status());
+  return GiveUpParent(parent.status());
+}
+
+absl::Status UploadRun::GiveUpParent(const absl::Status& why) {
+  const bool unusable = absl::IsDataLoss(why) || absl::IsNotFound(why) ||
+                        absl::IsFailedPrecondition(why) || absl::IsInvalidArgument(why);
   if (!unusable) {
-    return parent.status();
+    return why;
   }
-  const WhyFull& why = SetWhy(FullReason::kParentDamaged, parent.status().message());
-  return options_.fail_on_fallback ? FallbackRefused(why) : absl::OkStatus();
+  DropParent();
+  const WhyFull& damaged = SetWhy(FullReason::kParentDamaged, why.message());
+  return options_.fail_on_fallback ? FallbackRefused(damaged) : absl::OkStatus();
+}
+
+absl::Status UploadRun::ProveParent() {
+  const absl::Status learned = LearnPacks();
+  if (absl::IsDataLoss(learned) && options_.damage->empty()) {
+    return absl::OkStatus();  // The index is the damage, and repair index mends it.
+  }
+  RETURN_IF_ERROR(learned);
+  const absl::Status whole =
+      ProveWhole(ctx_, *index_, *parent_, *fetcher_, unusable_packs_, *options_.damage);
+  return whole.ok() ? absl::OkStatus() : GiveUpParent(whole);
 }
 
 absl::Status UploadRun::ChooseLayout() {
@@ -283,25 +308,35 @@ absl::Status UploadRun::StartWriter() {
   return options_.known == nullptr ? absl::OkStatus() : LearnStored();
 }
 
-absl::Status UploadRun::LearnStored() {
-  if (known_ != nullptr) {
+absl::Status UploadRun::LearnPacks() {
+  if (index_ != nullptr) {
     return absl::OkStatus();
   }
-  const repository::BlobIndex* known = options_.known;
-  if (known == nullptr) {
+  const repository::BlobIndex* index = options_.known;
+  if (index == nullptr) {
     const absl::Status loaded = repository_.LoadIndex(ctx_);
     if (absl::IsDataLoss(loaded)) {
       return absl::DataLossError(absl::StrCat(
           loaded.message(), ", so what is stored is not known; run csi-delta repair index"));
     }
     RETURN_IF_ERROR(loaded);
-    known = &repository_.index();
+    index = &repository_.index();
   }
-  ASSIGN_OR_RETURN(absl::flat_hash_set<repository::PackId> absent,
-                   repository::FindAbsentPacks(ctx_, repository_, *known));
-  held_packs_ = repository::SampleDataPacks(*known, absent);
-  writer_->UseKnown(*known, std::move(absent));
-  known_ = known;
+  ASSIGN_OR_RETURN(unusable_packs_, repository::FindUnusablePacks(
+                                        ctx_, repository_, *index,
+                                        options_.damage.value_or(repository::DistrustedPacks())));
+  index_ = index;
+  return absl::OkStatus();
+}
+
+absl::Status UploadRun::LearnStored() {
+  if (known_ != nullptr) {
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(LearnPacks());
+  held_packs_ = repository::SampleDataPacks(*index_, unusable_packs_);
+  writer_->UseKnown(*index_, unusable_packs_);
+  known_ = index_;
   return absl::OkStatus();
 }
 
@@ -633,9 +668,17 @@ LocatorChange UploadRun::MakeLocatorChange(const BlobId& root) const {
     if (found != written.end() && found->tree == id) {
       return found->location;
     }
-    BlobLocation location;
-    const bool known = known_ != nullptr && known_->FindAny({type, id}, location).value_or(false);
-    return known ? std::optional<BlobLocation>(location) : std::nullopt;
+    std::optional<BlobLocation> location;
+    if (known_ != nullptr) {
+      known_
+          ->ForEachCopyOf({type, id},
+                          [&](const repository::IndexedCopy& copy) {
+                            location = known_->LocationOf(copy);
+                            return unusable_packs_.contains(location->pack);
+                          })
+          .IgnoreError();
+    }
+    return location;
   };
   LocatorChange change{.layout = *layout_,
                        .trees = {},

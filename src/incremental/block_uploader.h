@@ -25,6 +25,7 @@
 #include "repository/index.h"
 #include "repository/repo_snapshot.h"
 #include "repository/repository.h"
+#include "repository/stored_packs.h"
 #include "repository/volume_layout.h"
 
 namespace csidelta::incremental {
@@ -49,7 +50,10 @@ struct UploadOptions {
   // Not OK: which backup to build on is not known, since one does not read that may be it. Then
   // there is no parent, and a list of changes is of no use.
   absl::Status parent_damage;
-  // What OpenVolumeRecord() says of it, where the caller has asked already.
+  // Set: a check found damage in the repository. Then these packs count as if they were gone, and an
+  // increment builds on its parent only if the index proves that it needs none of them.
+  std::optional<repository::DistrustedPacks> damage;
+  // What OpenVolumeRecord() says of the parent, where the caller has asked already.
   std::optional<absl::StatusOr<std::shared_ptr<VolumeRecord>>> parent_record;
   bool incremental_asked = true;  // for mode_asked; false also reads everything
   int64_t chunk_bytes = 0;        // 0: the parent's, else the rule of the volume's size
@@ -89,13 +93,14 @@ struct UploadOptions {
 // What a full reads counts as stored when the index lists it and its pack is there: so it loads the
 // index, where there is a parent. An increment takes the parent's trees and chunks as they are; of
 // those that the audit draws it proves that they are still held, and of all its own packs that the
-// store has them.
+// store has them. Where a check found damage, both rely on no pack that it named.
 //
 // The caller holds a lock. Nothing is visible before the commit; what a run that failed has written
 // is found by later ones. Errors, beside those of device, source and repository:
 //   FAILED_PRECONDITION  fail_on_fallback, or another chunk size without new_chain
 //   INVALID_ARGUMENT     the volume is empty, or the budget too small
-//   DATA_LOSS            a full, and the index does not read; a pack that was put is not there
+//   DATA_LOSS            a full, or packs are distrusted, and the index does not read; a pack that
+//                        was put is not there
 // One run at a time for each object; borrows all it is given.
 class BlockUploader {
  public:

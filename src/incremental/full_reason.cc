@@ -19,8 +19,8 @@ constexpr FullReasonText kReasons[] = {
      "Nothing; the next backup builds on this one."},
     {FullReason::kParentDamaged, "parent-damaged", true,
      "The earlier backup cannot be read well enough to build on it, or a pack that it needs is "
-     "gone, "
-     "or a snapshot that may be it does not read; what the repository lacks was stored again.",
+     "gone or was found damaged, or a snapshot that may be it does not read; what the repository "
+     "lacks was stored again.",
      "Run csi-delta check: it says what helps, and which snapshots cannot be restored; this backup "
      "does not depend on the damage."},
     {FullReason::kNoChangedBlockList, "no-changed-block-list", false,

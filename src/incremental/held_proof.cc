@@ -18,8 +18,10 @@ namespace {
 
 using repository::BlobHandle;
 using repository::BlobId;
+using repository::BlobIndex;
 using repository::BlobLocation;
 using repository::BlobType;
+using repository::DistrustedPacks;
 using repository::Id;
 using repository::kFanout;
 using repository::PackId;
@@ -32,6 +34,37 @@ constexpr std::size_t kPacksListedMax = 2000;
 constexpr std::size_t kTreePacksMax = 5;
 constexpr std::size_t kDataPacksMax = 6;
 static_assert(kPacksListedMax / 1000 + 1 + kTreePacksMax + kDataPacksMax == kHeldRequestsMax);
+
+// Looks up by the index, which is loaded, which packs hold what of a volume.
+class IndexProof {
+ public:
+  // Borrows all.
+  IndexProof(const CallContext& ctx, const BlobIndex& index, const VolumeRecord& parent,
+             TreeFetcher& fetcher, const absl::flat_hash_set<PackId>& unusable,
+             const DistrustedPacks& distrusted)
+      : ctx_(ctx),
+        index_(index),
+        parent_(parent),
+        fetcher_(fetcher),
+        unusable_(unusable),
+        distrusted_(distrusted) {}
+
+  // DATA_LOSS when only unusable packs hold the blob, or none.
+  absl::Status LookUp(BlobType type, const BlobId& id) const;
+  absl::Status LookUpUpperTrees() const;
+  absl::Status LookUpVolume() const;
+  absl::Status LookUpReliedOn(const ReliedOn& relied_on) const;
+
+ private:
+  std::string WhyUnusable(const PackId& pack) const;
+
+  const CallContext& ctx_;
+  const BlobIndex& index_;
+  const VolumeRecord& parent_;
+  TreeFetcher& fetcher_;
+  const absl::flat_hash_set<PackId>& unusable_;
+  const DistrustedPacks& distrusted_;
+};
 
 class HeldProof {
  public:
@@ -48,19 +81,12 @@ class HeldProof {
   absl::StatusOr<bool> Cross(absl::flat_hash_set<PackId>& missing) const;
   absl::StatusOr<bool> LookForSome(std::vector<PackId> packs, std::size_t max) const;
 
-  // DATA_LOSS when no stored pack holds the blob.
-  absl::Status LookUp(BlobType type, const BlobId& id) const;
-  absl::Status LookUpUpperTrees() const;
-  absl::Status LookUpVolume() const;
-  absl::Status LookUpReliedOn() const;
-
   const CallContext& ctx_;
   Repository& repository_;
   const VolumeRecord& parent_;
   TreeFetcher& fetcher_;
   const ReliedOn& relied_on_;
   Random& random_;
-  absl::flat_hash_set<PackId> absent_;
 };
 
 HeldProof::HeldProof(const CallContext& ctx, Repository& repository, const VolumeRecord& parent,
@@ -79,12 +105,16 @@ absl::StatusOr<PackSample> HeldProof::Run() {
     return sample;
   }
   RETURN_IF_ERROR(repository_.LoadIndex(ctx_));
-  ASSIGN_OR_RETURN(absent_, repository::FindAbsentPacks(ctx_, repository_, repository_.index()));
-  RETURN_IF_ERROR(LookUpUpperTrees());
-  RETURN_IF_ERROR(parent_.layout.leaf_count() <= kLeavesWalkedMax ? LookUpVolume()
-                                                                  : LookUpReliedOn());
+  ASSIGN_OR_RETURN(const absl::flat_hash_set<PackId> absent,
+                   repository::FindAbsentPacks(ctx_, repository_, repository_.index()));
+  const DistrustedPacks none;
+  const IndexProof proof(ctx_, repository_.index(), parent_, fetcher_, absent, none);
+  RETURN_IF_ERROR(proof.LookUpUpperTrees());
+  RETURN_IF_ERROR(parent_.layout.leaf_count() <= kLeavesWalkedMax
+                      ? proof.LookUpVolume()
+                      : proof.LookUpReliedOn(relied_on_));
   // Repacked since, or of no use to the parent.
-  return repository::SampleDataPacks(repository_.index(), absent_);
+  return repository::SampleDataPacks(repository_.index(), absent);
 }
 
 std::vector<PackId> HeldProof::TreePacks() const {
@@ -148,11 +178,11 @@ absl::StatusOr<bool> HeldProof::LookForSome(std::vector<PackId> packs, std::size
   return true;
 }
 
-absl::Status HeldProof::LookUp(BlobType type, const BlobId& id) const {
+absl::Status IndexProof::LookUp(BlobType type, const BlobId& id) const {
   const BlobHandle handle = {.type = type, .id = id};
-  ASSIGN_OR_RETURN(const std::vector<BlobLocation> copies, repository_.index().Lookup(handle));
+  ASSIGN_OR_RETURN(const std::vector<BlobLocation> copies, index_.Lookup(handle));
   const bool held = std::any_of(copies.begin(), copies.end(), [this](const BlobLocation& copy) {
-    return !absent_.contains(copy.pack);
+    return !unusable_.contains(copy.pack);
   });
   if (held) {
     return absl::OkStatus();
@@ -160,11 +190,22 @@ absl::Status HeldProof::LookUp(BlobType type, const BlobId& id) const {
   return absl::DataLossError(absl::StrCat(
       Describe(handle), copies.empty()
                             ? std::string(" is in no index")
-                            : absl::StrCat(" lies in pack ", copies.front().pack.ShortHex(),
-                                           ", which is not stored")));
+                            : absl::StrCat(" lies in ", WhyUnusable(copies.front().pack))));
 }
 
-absl::Status HeldProof::LookUpUpperTrees() const {
+std::string IndexProof::WhyUnusable(const PackId& pack) const {
+  const std::string name = absl::StrCat("pack ", pack.ShortHex());
+  if (distrusted_.packs.contains(pack)) {
+    return absl::StrCat(name, ", which a check found damaged");
+  }
+  return distrusted_.written_until > absl::InfinitePast()
+             ? absl::StrCat(name,
+                            ", which is not stored, or no newer than those that a check found "
+                            "damaged")
+             : absl::StrCat(name, ", which is not stored");
+}
+
+absl::Status IndexProof::LookUpUpperTrees() const {
   RETURN_IF_ERROR(LookUp(BlobType::kTree, parent_.stored.snapshot.tree));
   RETURN_IF_ERROR(LookUp(BlobType::kTree, parent_.root.image_tree));
   for (const BlobId& tree : parent_.level1_trees) {
@@ -173,7 +214,7 @@ absl::Status HeldProof::LookUpUpperTrees() const {
   return absl::OkStatus();
 }
 
-absl::Status HeldProof::LookUpVolume() const {
+absl::Status IndexProof::LookUpVolume() const {
   for (int64_t level1 = 0; level1 < parent_.layout.level1_count(); ++level1) {
     RETURN_IF_ERROR(ctx_.Check());
     ASSIGN_OR_RETURN(const std::vector<BlobId> trees, LoadLeafIds(ctx_, parent_, fetcher_, level1));
@@ -193,11 +234,11 @@ absl::Status HeldProof::LookUpVolume() const {
   return absl::OkStatus();
 }
 
-absl::Status HeldProof::LookUpReliedOn() const {
-  for (const WantedTree& leaf : relied_on_.leaves) {
+absl::Status IndexProof::LookUpReliedOn(const ReliedOn& relied_on) const {
+  for (const WantedTree& leaf : relied_on.leaves) {
     RETURN_IF_ERROR(LookUp(BlobType::kTree, leaf.id));
   }
-  for (const BlobId& chunk : relied_on_.chunks) {
+  for (const BlobId& chunk : relied_on.chunks) {
     RETURN_IF_ERROR(LookUp(BlobType::kData, chunk));
   }
   return absl::OkStatus();
@@ -209,6 +250,14 @@ absl::StatusOr<PackSample> ProveHeld(const CallContext& ctx, Repository& reposit
                                      const VolumeRecord& parent, TreeFetcher& fetcher,
                                      const ReliedOn& relied_on, Random& random) {
   return HeldProof(ctx, repository, parent, fetcher, relied_on, random).Run();
+}
+
+absl::Status ProveWhole(const CallContext& ctx, const BlobIndex& index, const VolumeRecord& parent,
+                        TreeFetcher& fetcher, const absl::flat_hash_set<PackId>& unusable,
+                        const DistrustedPacks& distrusted) {
+  const IndexProof proof(ctx, index, parent, fetcher, unusable, distrusted);
+  RETURN_IF_ERROR(proof.LookUpUpperTrees());
+  return proof.LookUpVolume();
 }
 
 }  // namespace csidelta::incremental

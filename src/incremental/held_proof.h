@@ -1,12 +1,16 @@
 #pragma once
 
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/call_context.h"
 #include "base/random.h"
 #include "incremental/audit.h"
 #include "incremental/tree_fetcher.h"
 #include "incremental/volume_record.h"
+#include "repository/index.h"
 #include "repository/repository.h"
+#include "repository/stored_packs.h"
 #include "repository/tree_locator.h"
 
 namespace csidelta::incremental {
@@ -25,6 +29,14 @@ absl::StatusOr<repository::PackSample> ProveHeld(const CallContext& ctx,
                                                  repository::Repository& repository,
                                                  const VolumeRecord& parent, TreeFetcher& fetcher,
                                                  const ReliedOn& relied_on, Random& random);
+
+// For a parent whose repository a check found damaged: looks up in `index` that each tree and chunk
+// of the volume lies in a pack that is not in `unusable`. Reads all of the parent's trees.
+// DATA_LOSS, or NOT_FOUND, names what does not; other errors are those of the store.
+absl::Status ProveWhole(const CallContext& ctx, const repository::BlobIndex& index,
+                        const VolumeRecord& parent, TreeFetcher& fetcher,
+                        const absl::flat_hash_set<repository::PackId>& unusable,
+                        const repository::DistrustedPacks& distrusted);
 
 inline constexpr int64_t kHeldRequestsMax = 14;
 inline constexpr int64_t kLeavesWalkedMax = 4096;

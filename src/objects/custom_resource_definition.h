@@ -14,8 +14,8 @@ class CustomResourceDefinition : public ObjectOf<CustomResourceDefinition> {
 
   std::string group() const { return Text({"spec", "group"}); }
   std::string defined_kind() const { return Text({"spec", "names", "kind"}); }
-  // Whether the schema of that version declares a member of a part, "spec" or "status": the API
-  // server drops others.
+  // Whether the schema of that version declares a member of a part, "spec" or "status", such as
+  // "job" or "job.upload": the API server drops others.
   bool Declares(absl::string_view version, absl::string_view part, absl::string_view member) const;
 };
 

@@ -74,6 +74,7 @@ constexpr auto kCheckFields = [](auto& fields, auto& figures) {
   fields("brokenTags", figures.broken_tags, CountMax{kCheckTagsMax}, kTextMax);
   fields("orphansFound", figures.orphans_found);
   fields("orphans", figures.orphans, CountMax{kOrphansMax}, kOrphanFields);
+  fields("damage", figures.damage, kRepositoryDamageFields);
 };
 
 bool IsLockId(absl::string_view text) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "objects/repository_damage.h"
 
 // How the work of a worker ended: VolumeTask.status.outcome, which the worker writes and the
 // controller reads, both with the codec below. Programs decide by code, cause and figures; the
@@ -98,6 +99,7 @@ struct CheckFigures {
   std::vector<std::string> broken_tags = {};   // of these: "du-<uid>"; at most kCheckTagsMax
   int64_t orphans_found = 0;                   // all, also those that are not among `orphans`
   std::vector<OrphanedSnapshot> orphans = {};  // the oldest, at most kOrphansMax
+  RepositoryDamage damage = {};
 
   friend bool operator==(const CheckFigures&, const CheckFigures&) = default;
 };

@@ -64,6 +64,7 @@ constexpr auto kVerificationFields = [](auto& fields, auto& verification) {
   fields("orphanedSnapshots", verification.orphaned_snapshots);
   fields("orphans", verification.orphans, CountMax{kOrphansInRecordMax}, kRecordTextMax);
   fields("unattributedSnapshots", verification.unattributed_snapshots);
+  fields("damage", verification.damage, kRepositoryDamageFields);
 };
 
 constexpr auto kSizeFields = [](auto& fields, auto& size) {

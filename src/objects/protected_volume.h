@@ -8,6 +8,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "objects/object.h"
+#include "objects/repository_damage.h"
 
 namespace csidelta::objects {
 
@@ -79,6 +80,7 @@ struct Verification {
   std::vector<std::string> orphans = {};  // at most kOrphansInRecordMax
   // Whose DataUpload is gone, and which name no Backup: versions before made them.
   int64_t unattributed_snapshots = 0;
+  std::optional<RepositoryDamage> damage = {};  // set with `finding`; versions before have it not
 };
 inline constexpr std::size_t kOrphansInRecordMax = 20;
 

@@ -39,6 +39,8 @@ constexpr auto kUploadFields = [](auto& fields, auto& work) {
   fields("volumeSnapshot", work.volume_snapshot);
   fields("tags", work.tags);
   fields("onFallback", work.on_fallback, kOnFallbackNames);
+  // Without damage no field stands in the task: workers of the version before refuse it.
+  fields("damage", work.damage, kRepositoryDamageFields);
 };
 
 constexpr auto kDownloadFields = [](auto& fields, auto& work) {
@@ -64,6 +66,7 @@ constexpr auto kCheckWorkFields = [](auto& fields, auto& work) {
 
 constexpr auto kForgetFields = [](auto& fields, auto& work) {
   fields("items", work.items, kForgetItemFields);
+  fields("damage", work.damage, kRepositoryDamageFields);
 };
 
 constexpr auto kJobFields = [](auto& fields, auto& job) {
@@ -128,6 +131,20 @@ class JobReader {
       JobReader fields(inner);
       walk(fields, value);
     });
+  }
+  template <typename Struct>
+  void operator()(const char* name, std::optional<Struct>& value, const auto& walk) {
+    section_.Inner(name, [&](JsonSection& inner) {
+      JobReader fields(inner);
+      walk(fields, value.emplace());
+    });
+  }
+  void operator()(const char* name, std::vector<std::string>& packs, CountMax max, OnlyTexts only) {
+    section_.EachText(name, max.count, "a list of at most 64 ids of packs",
+                      [&](const std::string& pack) {
+                        packs.push_back(pack);
+                        return only.is_legal(pack);
+                      });
   }
   // A controller of the version before wrote one item, without a list.
   void operator()(const char* name, std::vector<ForgetItem>& items, const auto& walk) {

@@ -12,6 +12,7 @@
 #include "absl/time/time.h"
 #include "base/json.h"
 #include "objects/on_fallback.h"
+#include "objects/repository_damage.h"
 
 // What a worker is to do: VolumeTask.spec.job, which the controller writes before it makes the
 // worker's Pod, and which the worker reads when it begins, both with the codec below. It has no
@@ -53,6 +54,8 @@ struct UploadWork {
       {};  // NAMESPACE/NAME that the device was made of; "": none is asked
   std::vector<std::string> tags = {};
   OnFallback on_fallback = OnFallback::kWarn;
+  // What the newest check of the repository found; nothing: no damage.
+  std::optional<RepositoryDamage> damage = {};
 
   friend bool operator==(const UploadWork&, const UploadWork&) = default;
 };
@@ -81,6 +84,8 @@ inline constexpr std::size_t kForgetItemsMax = 500;
 // counts as removed.
 struct ForgetWork {
   std::vector<ForgetItem> items = {};  // 1 to kForgetItemsMax
+  // As in UploadWork: of a blob with several copies a damaged one is not the one that stays.
+  std::optional<RepositoryDamage> damage = {};
 
   friend bool operator==(const ForgetWork&, const ForgetWork&) = default;
 };

@@ -41,7 +41,7 @@ class BlobWriter::Impl {
   ~Impl();
   absl::StatusOr<bool> Add(const BlobHandle& handle, absl::string_view plaintext);
   bool IsKnown(const BlobHandle& handle) const;
-  void UseKnown(const BlobIndex& known, absl::flat_hash_set<PackId> absent_packs);
+  void UseKnown(const BlobIndex& known, absl::flat_hash_set<PackId> unusable_packs);
   void RememberPlace(const BlobId& data_blob);
   absl::Status Flush();
 
@@ -139,7 +139,7 @@ class BlobWriter::Impl {
   std::condition_variable_any changed_;
   absl::Status error_ ABSL_GUARDED_BY(mutex_);
   const BlobIndex* known_ ABSL_GUARDED_BY(mutex_) = options_.known;
-  absl::flat_hash_set<PackId> absent_packs_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_set<PackId> unusable_packs_ ABSL_GUARDED_BY(mutex_);
   // By mutex_ until Flush() has awaited all that add:
   PutPacks put_packs_;
   PackSample data_packs_;
@@ -201,10 +201,11 @@ bool BlobWriter::Impl::IsKnown(const BlobHandle& handle) const {
   return written_.contains(handle) || IsStored(handle);
 }
 
-void BlobWriter::Impl::UseKnown(const BlobIndex& known, absl::flat_hash_set<PackId> absent_packs) {
+void BlobWriter::Impl::UseKnown(const BlobIndex& known,
+                                absl::flat_hash_set<PackId> unusable_packs) {
   const MutexLock lock(mutex_);
   known_ = &known;
-  absent_packs_ = std::move(absent_packs);
+  unusable_packs_ = std::move(unusable_packs);
 }
 
 void BlobWriter::Impl::RememberPlace(const BlobId& data_blob) {
@@ -245,14 +246,14 @@ bool BlobWriter::Impl::IsStored(const BlobHandle& handle) const {
   }
   // An index that does not read counts as "not stored": a second copy is harmless, a missing one
   // not.
-  if (absent_packs_.empty()) {
+  if (unusable_packs_.empty()) {
     return known_->Contains(handle).value_or(false);
   }
   const std::vector<BlobLocation> copies =
       known_->Lookup(handle).value_or(std::vector<BlobLocation>());
   return std::any_of(copies.begin(), copies.end(),
                      [this](const BlobLocation& copy) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-                       return !absent_packs_.contains(copy.pack);
+                       return !unusable_packs_.contains(copy.pack);
                      });
 }
 
@@ -533,8 +534,8 @@ absl::StatusOr<bool> BlobWriter::AddBlob(BlobType type, const BlobId& id,
 
 bool BlobWriter::IsKnown(const BlobHandle& handle) const { return impl_->IsKnown(handle); }
 
-void BlobWriter::UseKnown(const BlobIndex& known, absl::flat_hash_set<PackId> absent_packs) {
-  impl_->UseKnown(known, std::move(absent_packs));
+void BlobWriter::UseKnown(const BlobIndex& known, absl::flat_hash_set<PackId> unusable_packs) {
+  impl_->UseKnown(known, std::move(unusable_packs));
 }
 
 void BlobWriter::RememberPlace(const BlobId& data_blob) { impl_->RememberPlace(data_blob); }

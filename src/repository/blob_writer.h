@@ -75,10 +75,10 @@ class BlobWriter {
   // Whether a blob need not be added.
   bool IsKnown(const BlobHandle& handle) const;
 
-  // From now on what `known` lists need not be written, but for what lies in `absent_packs` alone,
-  // which it lists and the store does not have. Instead of BlobWriterOptions::known; not while
-  // blobs are added.
-  void UseKnown(const BlobIndex& known, absl::flat_hash_set<PackId> absent_packs);
+  // From now on what `known` lists need not be written, but for what lies in `unusable_packs`
+  // alone, which it lists and the store does not have, or has damaged. Instead of
+  // BlobWriterOptions::known; not while blobs are added.
+  void UseKnown(const BlobIndex& known, absl::flat_hash_set<PackId> unusable_packs);
 
   // Has tree_places() list also this data blob, which is added later.
   void RememberPlace(const BlobId& data_blob);

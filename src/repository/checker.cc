@@ -84,6 +84,8 @@ class Checker {
   // repair.
   absl::Status TellOfBlobs();
   void TellOfPacks();
+  void CallDamaged(uint32_t ordinal) { damaged_[ordinal] = true; }
+  void ListDamaged();
 
   // Reads the tree again for the file's name: rather than keep the names of all files.
   absl::Status AddWrongSize(const ContentCheck::WrongSize& wrong);
@@ -130,6 +132,8 @@ class Checker {
   Mutex mutex_;                                    // Guards what follows while threads are at work.
   std::map<uint32_t, BadPack> bad_packs_;          // By ordinal; complete once the packs were read.
   std::vector<bool> needed_;                       // By ordinal: a snapshot lacks a blob of it.
+  std::vector<bool> damaged_;                      // By ordinal: no backup is to rely on it.
+  std::vector<absl::Time> written_at_;             // By ordinal; InfinitePast: it is not stored.
   absl::flat_hash_map<BlobId, uint32_t> missing_;  // In no index; and a tree that names it.
   CheckReport report_;
 };
@@ -145,6 +149,11 @@ absl::StatusOr<CheckReport> Checker::Run() {
   bad_trees_.emplace(index());
   inner_trees_.emplace(index());
   needed_.resize(index().packs().size());
+  damaged_.resize(index().packs().size());
+  written_at_.resize(index().packs().size(), absl::InfinitePast());
+  for (const PackId& pack : repository_.packs_listed_differently()) {
+    CallDamaged(*index().FindPack(pack));
+  }
   RETURN_IF_ERROR(CheckPacks());
   // First what the packs hold, by which it is then known what snapshots lack.
   RETURN_IF_ERROR(ReadWrongSizes());
@@ -152,6 +161,7 @@ absl::StatusOr<CheckReport> Checker::Run() {
   RETURN_IF_ERROR(CheckTrees());
   RETURN_IF_ERROR(TellOfBlobs());
   TellOfPacks();
+  ListDamaged();
   report_.scratch_bytes = repository_.scratch().peak_bytes();
   return std::move(report_);
 }
@@ -209,6 +219,7 @@ absl::Status Checker::CheckPacks() {
       unindexed_.push_back(file);
     } else {
       stored[*ordinal] = true;
+      written_at_[*ordinal] = file.modified_at;
       CheckPack(file, *ordinal);
     }
     return absl::OkStatus();
@@ -410,6 +421,12 @@ absl::Status Checker::CheckTree(const BlobId& tree, const absl::StatusOr<absl::s
     Add(FindingKind::kTreeUnreadable, true, absl::StrCat("tree ", tree.Hex()), status.message(),
         kBackUpAgain);
     ++trees_lost_;
+    RETURN_IF_ERROR(index().ForEachCopyOf(
+        {.type = BlobType::kTree, .id = tree}, [this](const IndexedCopy& copy) {
+          const MutexLock lock(mutex_);
+          CallDamaged(*index().FindPack(index().packs()[copy.pack_ordinal]));
+          return true;
+        }));
     return MarkBad(tree);
   }
   return status;
@@ -460,7 +477,23 @@ void Checker::TellOfPacks() {
                           " --drop-lost, then repair snapshots");
     }
     Add(pack.kind, true, PackName(id), pack.detail, step);
+    CallDamaged(ordinal);
   }
+}
+
+void Checker::ListDamaged() {
+  for (uint32_t i = 0; i < damaged_.size(); ++i) {
+    const PackId& id = index().packs()[i];
+    if (!damaged_[i]) {
+      continue;
+    }
+    ++report_.damaged_packs_found;
+    report_.damaged_until = std::max(report_.damaged_until, written_at_[i]);
+    if (report_.damaged_packs.size() < kFindingsMax) {
+      report_.damaged_packs.push_back(id);
+    }
+  }
+  std::sort(report_.damaged_packs.begin(), report_.damaged_packs.end());
 }
 
 absl::Status Checker::AddWrongSize(const ContentCheck::WrongSize& wrong) {
@@ -554,6 +587,8 @@ absl::Status Checker::ReadPack(const FileInfo& pack, absl::Span<const NumberedEn
   if (*entries != InPackOrder(indexed)) {
     Add(FindingKind::kPackListedDifferently, true, PackName(pack.id),
         "its header lists other blobs than the index", kRepairIndex);
+    const MutexLock lock(mutex_);
+    CallDamaged(*index().FindPack(pack.id));
   }
   return absl::OkStatus();
 }

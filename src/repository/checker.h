@@ -65,6 +65,11 @@ struct CheckReport {
   std::vector<Id> unrestorable;
   std::vector<std::string> unrestorable_tags;  // Of these, at most kFindingsMax.
   std::vector<Id> unreadable;                  // Of these, the ones whose own file does not read.
+  // Packs that errors are of, and those of trees that do not read, by their ids; at most
+  // kFindingsMax. A new backup is not to rely on them.
+  std::vector<PackId> damaged_packs;
+  int64_t damaged_packs_found = 0;                  // All, also those beyond kFindingsMax.
+  absl::Time damaged_until = absl::InfinitePast();  // When the newest of all was written.
   // False when the index does not read: then nothing else was looked at.
   bool complete = true;
 
@@ -112,7 +117,8 @@ struct CheckOptions {
 // Damage is a finding; the status is an error only when the store does not answer or `ctx` ends. A
 // lock is the caller's: beside a running prune there is no clean result. Backups may run: what they
 // add after the call began is not looked at. Memory beside the index: a
-// few bits per blob, that of ContentCheck, and when reading data kMaintenanceThreads packs.
+// few bits per blob, 16 bytes per pack, that of ContentCheck, and when reading data
+// kMaintenanceThreads packs.
 absl::StatusOr<CheckReport> CheckRepository(const CallContext& ctx, Repository& repository,
                                             const CheckOptions& options);
 

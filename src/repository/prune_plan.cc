@@ -31,6 +31,7 @@ struct PackUse : PackInfo {
   uint32_t keepers = 0;
   bool present = false;  // Stored, with exactly these bytes.
   bool used = false;     // Holds a used blob, which another pack may keep.
+  bool distrusted = false;
 
   bool mixed() const { return has_data && has_tree; }
   int64_t unused_bytes() const { return stored_bytes - used_bytes; }
@@ -62,7 +63,8 @@ class Planner {
   absl::Status ComparePacks();
   void Keep(const IndexedCopy& copy);
 
-  // Chooses one copy of each used blob: where there are several, one in a pack that stays anyway.
+  // Chooses one copy of each used blob: where there are several, one in a pack that is trusted, and
+  // that stays anyway.
   absl::Status ChooseKeepers();
 
   // Calls `visit` for each stored copy of a used blob.
@@ -225,6 +227,7 @@ absl::Status Planner::ComparePacks() {
       plan_.figures.bytes_unindexed += file.size_bytes;
     } else if (packs_[*ordinal].stored_bytes == file.size_bytes) {
       packs_[*ordinal].present = true;
+      packs_[*ordinal].distrusted = options_.distrusted.Contains(file);
     }
     return absl::OkStatus();
   });
@@ -256,14 +259,21 @@ absl::Status Planner::ChooseKeepers() {
     }
   }));
   // Of a blob with several copies one is kept. Packs that stay anyway come first, so that few packs
-  // stay for such copies alone; two passes over the index cost less memory than sorting the copies.
+  // stay for such copies alone; passes over the index cost less memory than sorting the copies.
+  struct Pass {
+    bool only_in_used_packs;
+    bool only_in_trusted_packs;
+  };
+  constexpr Pass kPasses[] = {{true, true}, {false, true}, {false, false}};
   BlobMarks kept(index());
-  for (const bool only_in_used_packs : {true, false}) {
-    if (doubled.count() == 0) {
+  for (const Pass& pass : kPasses) {
+    if (kept.count() == doubled.count()) {
       break;
     }
     RETURN_IF_ERROR(ForEachUsed([&](const IndexedCopy& copy) {
-      const bool eligible = packs_[copy.pack_ordinal].keepers > 0 || !only_in_used_packs;
+      const PackUse& pack = packs_[copy.pack_ordinal];
+      const bool eligible = (pack.keepers > 0 || !pass.only_in_used_packs) &&
+                            !(pack.distrusted && pass.only_in_trusted_packs);
       if (eligible && doubled.Contains(copy.first) && kept.Mark(copy.first)) {
         Keep(copy);
       }
@@ -306,6 +316,8 @@ void Planner::ChoosePacks() {
       (pack.used ? plan_.removed : plan_.unused).push_back(index().packs()[i]);
       ++(pack.present ? plan_.figures.packs_removed : plan_.figures.packs_missing);
       plan_.figures.bytes_removed += pack.present ? pack.stored_bytes : 0;
+    } else if (pack.distrusted) {
+      continue;  // What it holds may not read, which would end the prune.
     } else if (pack.MustBeRepacked() || pack.keepers < pack.blobs) {
       candidates.push_back(i);
     } else if (pack.stored_bytes < options_.pack_target_bytes / 4 &&

@@ -14,6 +14,7 @@
 #include "repository/lock.h"
 #include "repository/maintenance.h"
 #include "repository/repository.h"
+#include "repository/stored_packs.h"
 
 // Frees the space of blobs that no snapshot uses.
 //
@@ -28,7 +29,7 @@
 // Dead at any point of this, it leaves a repository that checks clean and that the next prune
 // finishes. Memory beside the index: five bits per copy of a blob, and 48 bytes per pack.
 // Of a blob with several copies one stays, and it is read only if its pack is written again: where
-// damage is suspected, check with data reading first.
+// damage is suspected, check with data reading first, and say what it found.
 namespace csidelta::repository {
 
 // How many bytes of what remains may be unused: a share of it, or a number.
@@ -46,6 +47,9 @@ struct PruneOptions {
   int64_t repack_bytes_max = std::numeric_limits<int64_t>::max();
   // Also merge packs below a quarter of the target, when ten or more of a type have come together.
   bool merge_small_packs = true;
+  // A check found these damaged: where a blob has another copy, that one stays. What lies in them
+  // alone stays as it is, for a repair.
+  DistrustedPacks distrusted = {};
   int64_t pack_target_bytes = kPackTargetBytesLocal;
   int data_compression_level = kDataCompressionLevel;
   ProgressReporter progress = nullptr;

@@ -29,27 +29,35 @@ absl::Status NotStored(absl::string_view pack, int64_t bytes_found) {
 absl::StatusOr<absl::flat_hash_set<PackId>> FindAbsentPacks(const CallContext& ctx,
                                                             const Repository& repository,
                                                             const BlobIndex& index) {
-  std::vector<bool> stored(index.packs().size());
+  return FindUnusablePacks(ctx, repository, index, {});
+}
+
+absl::StatusOr<absl::flat_hash_set<PackId>> FindUnusablePacks(const CallContext& ctx,
+                                                              const Repository& repository,
+                                                              const BlobIndex& index,
+                                                              const DistrustedPacks& distrusted) {
+  std::vector<bool> usable(index.packs().size());
   RETURN_IF_ERROR(repository.ListPacks(ctx, [&](const FileInfo& file) {
     const std::optional<uint32_t> ordinal = index.FindPack(file.id);
-    if (ordinal.has_value() && index.info(*ordinal).stored_bytes == file.size_bytes) {
-      stored[*ordinal] = true;
+    if (ordinal.has_value() && index.info(*ordinal).stored_bytes == file.size_bytes &&
+        !distrusted.Contains(file)) {
+      usable[*ordinal] = true;
     }
     return absl::OkStatus();
   }));
-  absl::flat_hash_set<PackId> absent;
-  for (uint32_t i = 0; i < stored.size(); ++i) {
-    if (!stored[i] && index.FindPack(index.packs()[i]) == i) {
-      absent.insert(index.packs()[i]);
+  absl::flat_hash_set<PackId> unusable;
+  for (uint32_t i = 0; i < usable.size(); ++i) {
+    if (!usable[i] && index.FindPack(index.packs()[i]) == i) {
+      unusable.insert(index.packs()[i]);
     }
   }
-  return absent;
+  return unusable;
 }
 
-PackSample SampleDataPacks(const BlobIndex& index, const absl::flat_hash_set<PackId>& absent) {
+PackSample SampleDataPacks(const BlobIndex& index, const absl::flat_hash_set<PackId>& unusable) {
   PackSample sample;
   for (uint32_t i = 0; i < index.packs().size(); ++i) {
-    if (index.info(i).has_data && !absent.contains(index.packs()[i])) {
+    if (index.info(i).has_data && !unusable.contains(index.packs()[i])) {
       sample.Add(index.packs()[i]);
     }
   }

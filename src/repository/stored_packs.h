@@ -6,6 +6,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "base/call_context.h"
 #include "repository/blob.h"
 #include "repository/index.h"
@@ -21,8 +22,27 @@ absl::StatusOr<absl::flat_hash_set<PackId>> FindAbsentPacks(const CallContext& c
                                                             const Repository& repository,
                                                             const BlobIndex& index);
 
-// The packs of `index` that hold data and are not absent.
-PackSample SampleDataPacks(const BlobIndex& index, const absl::flat_hash_set<PackId>& absent);
+// Packs that are not to be relied on though they may be stored: a check found them damaged.
+struct DistrustedPacks {
+  absl::flat_hash_set<PackId> packs = {};  // those that no index lists are ignored
+  // Besides, all that were written until then, by the clock of the store.
+  absl::Time written_until = absl::InfinitePast();
+
+  bool empty() const { return packs.empty() && written_until == absl::InfinitePast(); }
+  bool Contains(const FileInfo& pack) const {
+    return packs.contains(pack.id) ||
+           (written_until > absl::InfinitePast() && pack.modified_at <= written_until);
+  }
+};
+
+// Absent packs, and those of `distrusted`.
+absl::StatusOr<absl::flat_hash_set<PackId>> FindUnusablePacks(const CallContext& ctx,
+                                                              const Repository& repository,
+                                                              const BlobIndex& index,
+                                                              const DistrustedPacks& distrusted);
+
+// The packs of `index` that hold data and are not unusable.
+PackSample SampleDataPacks(const BlobIndex& index, const absl::flat_hash_set<PackId>& unusable);
 
 // Packs that were put, to be looked for before anything names them for good: some stores have
 // answered that they stored what they then did not have. 16 bytes a pack. Thread-compatible.

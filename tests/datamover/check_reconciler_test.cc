@@ -208,6 +208,53 @@ TEST_F(CheckReconcilerTest, AFindingNamesBackupsAndIsLookedAtAgainUntilItIsGone)
   EXPECT_THAT(bed_.EventReasons(), Contains("Normal Verified"));
 }
 
+// Until a check finds nothing, uploads are told what not to rely on.
+TEST_F(CheckReconcilerTest, TheRecordNamesDamagedPacksUntilACheckFindsNothing) {
+  Add("data");
+  Look();
+  EndWith({});
+  EXPECT_EQ(Verified().damage, std::nullopt);
+  const objects::RepositoryDamage damage{.packs = {std::string(64, 'a'), std::string(64, 'b')},
+                                         .packs_found = 2};
+  CheckNextDay({.errors = 2, .damage = damage});
+  EXPECT_EQ(Verified().damage, damage);
+  // Damage that is no pack: a parent is to be proven all the same.
+  CheckNextDay({.errors = 1});
+  EXPECT_EQ(Verified().damage, objects::RepositoryDamage());
+  const objects::RepositoryDamage much{.packs = std::vector<std::string>(64, std::string(64, 'c')),
+                                       .packs_found = 700,
+                                       .written_until = bed_.clock.Now() - absl::Hours(1)};
+  CheckNextDay({.errors = 700, .damage = much});
+  EXPECT_EQ(Verified().damage, much);
+  // A check that could not be made says nothing about it.
+  bed_.clock.Advance(kCheckEvery);
+  Look();
+  bed_.End(TaskName(), "Failed", {.code = OutcomeCode::kFailed, .message = "no answer"});
+  Look();
+  EXPECT_EQ(Verified().damage, much);
+  CheckNextDay({});
+  EXPECT_EQ(Verified().damage, std::nullopt);
+  EXPECT_EQ(Verified().finding, "");
+}
+
+// Else a change of checks.percentPerDay would pass for a repair.
+TEST_F(CheckReconcilerTest, WhileSomethingIsWrongThePartsStayAsTheyAre) {
+  Add("data");
+  Look();
+  EndWith({});
+  CheckNextDay({.errors = 1});
+  bed_.env.settings.checks.percent_per_day = 50;
+  bed_.clock.Advance(kCheckEvery);
+  Look();
+  EXPECT_EQ(Work().part, 2);
+  EXPECT_EQ(Work().parts, 34);
+  EndWith({});
+  bed_.clock.Advance(kCheckEvery);
+  Look();
+  EXPECT_EQ(Work().part, 1);
+  EXPECT_EQ(Work().parts, 2);
+}
+
 TEST_F(CheckReconcilerTest, TheJobNamesTheUploadsThatAreThere) {
   bed_.AddUpload("nightly");
   bed_.AddUpload("of-another-pvc", "shop", "logs");

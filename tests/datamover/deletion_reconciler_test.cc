@@ -20,6 +20,7 @@
 #include "k8s/object_cache.h"
 #include "objects/keys.h"
 #include "objects/patch.h"
+#include "objects/protected_volume.h"
 #include "tests/datamover/mover_bed.h"
 #include "tests/support/kind_names.h"
 #include "tests/support/paths.h"
@@ -196,6 +197,21 @@ TEST_F(DeletionReconcilerTest, WhatAnUploadLeftIsFoundByItsTag) {
   EXPECT_EQ(Deletion(name).phase, objects::DeletionPhase::kInProgress) << Deletion(name).message;
   EXPECT_EQ(bed_.Job(TaskName(name)).work,
             VolumeWork(ForgetWork{.items = {{.tag = "du-00000000-0000-4000-8000-00000000000b"}}}));
+}
+
+// Else the space of a good copy might be freed, and a damaged one stay.
+TEST_F(DeletionReconcilerTest, TheWorkerIsToldWhatACheckFoundDamaged) {
+  const objects::RepositoryDamage damage{.packs = {std::string(64, 'a')}, .packs_found = 1};
+  Json record = objects::Patch().SetVerification({.finding = "1 error", .damage = damage}).json();
+  record["metadata"] = {{"name", objects::ProtectedVolume::NameOf(reference_.claim_uid, "default")},
+                        {"namespace", "velero"}};
+  bed_.api.Seed(objects::ProtectedVolume::Type(), record);
+  bed_.worker = MoverBed::Worker::kRuns;
+  Add("one", reference_);
+  Look(3);
+  ForgetWork work = Forgets({reference_.snapshot_id});
+  work.damage = damage;
+  EXPECT_EQ(bed_.Job(TaskName()).work, VolumeWork(work));
 }
 
 TEST_F(DeletionReconcilerTest, AnUploadThatIsNoUidIsRefused) {

@@ -5,11 +5,13 @@
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <memory>
 #include <set>
 #include <string>
 #include <utility>
 
+#include "engine/check.h"
 #include "engine/snapshot_choice.h"
 #include "objects/former_outcome.h"
 #include "tests/support/cheap_scrypt.h"
@@ -63,6 +65,26 @@ class JobTest : public testing::Test {
     const absl::StatusOr<Outcome> outcome = Do(UploadWork{.device = Path("image"), .path = "/app"});
     EXPECT_THAT(outcome, IsOk());
     return outcome.ok() && outcome->backup.has_value() ? outcome->backup->snapshot_id : "";
+  }
+
+  void ExpectRestores(const std::string& snapshot) {
+    ASSERT_THAT(Do(DownloadWork{.device = Path("restored"), .snapshot_id = snapshot}), IsOk());
+    std::ifstream restored(Path("restored"), std::ios::binary);
+    EXPECT_TRUE(std::string(std::istreambuf_iterator<char>(restored), {}) ==
+                support::Noise(kImageBytes, 1));
+    std::filesystem::remove(Path("restored"));
+  }
+
+  // Each of them, in its length.
+  void DamagePacks() const {
+    for (const auto& file : std::filesystem::recursive_directory_iterator(Path("repo") + "/data")) {
+      if (file.is_regular_file()) {
+        std::filesystem::permissions(file.path(), std::filesystem::perms::owner_all);
+        std::fstream pack(file.path(), std::ios::binary | std::ios::in | std::ios::out);
+        pack.seekp(100);
+        pack << "damage";
+      }
+    }
   }
 
   const support::ScratchFolder folder_;
@@ -189,22 +211,82 @@ TEST_F(JobTest, ACheckReadsNewDataAndNamesWhatCannotBeRestored) {
   EXPECT_EQ(good->check->snapshots, 1);
   EXPECT_EQ(good->check->packs_read, good->check->packs);
   EXPECT_GT(good->check->read_bytes, static_cast<int64_t>(kImageBytes));
-  for (const auto& file : std::filesystem::recursive_directory_iterator(Path("repo") + "/data")) {
-    if (file.is_regular_file()) {
-      std::filesystem::permissions(file.path(), std::filesystem::perms::owner_all);
-      std::fstream pack(file.path(), std::ios::binary | std::ios::in | std::ios::out);
-      pack.seekp(100);
-      pack << "damage";
-    }
-  }
+  DamagePacks();
   const absl::StatusOr<Outcome> bad = Do(work);
   ASSERT_THAT(bad, IsOk());
+  EXPECT_EQ(bad->check->damage.packs_found, bad->check->packs);
   EXPECT_EQ(bad->code, OutcomeCode::kDone) << "it did its work";
   ASSERT_TRUE(bad->check.has_value());
   EXPECT_GT(bad->check->errors, 0);
   EXPECT_FALSE(bad->check->findings.empty());
   EXPECT_EQ(bad->check->broken_snapshots, 1);
   EXPECT_EQ(bad->check->broken_tags, std::vector<std::string>{"du-1"});
+}
+
+// What a check found damaged goes by the record into the job of the next upload.
+TEST_F(JobTest, AnUploadAfterACheckThatFoundDamageIsGood) {
+  const std::string first = Backed();
+  DamagePacks();
+  const absl::StatusOr<Outcome> found = Do(CheckWork());
+  ASSERT_THAT(found, IsOk());
+  EXPECT_EQ(found->check->broken_snapshots, 1);
+  const objects::RepositoryDamage& damage = found->check->damage;
+  EXPECT_EQ(std::ssize(damage.packs), damage.packs_found);
+  EXPECT_EQ(damage.written_until, std::nullopt) << "all are named";
+  const absl::StatusOr<Outcome> upload =
+      Do(UploadWork{.device = Path("image"), .path = "/app", .damage = damage});
+  ASSERT_THAT(upload, IsOk());
+  EXPECT_EQ(upload->backup->reason, "parent-damaged");
+  EXPECT_THAT(upload->backup->reason_detail, testing::HasSubstr("a check found damaged"));
+  EXPECT_GE(upload->backup->stored_bytes, static_cast<int64_t>(kImageBytes));
+  const absl::StatusOr<Outcome> mended = Do(CheckWork());
+  ASSERT_THAT(mended, IsOk());
+  EXPECT_GT(mended->check->errors, 0) << "the packs are there";
+  EXPECT_EQ(mended->check->broken_snapshots, 0) << "what the volume has mends the first, too";
+  ExpectRestores(upload->backup->snapshot_id);
+  // Of what lies in two packs a deletion keeps the copies that are good.
+  ASSERT_THAT(Do(ForgetWork{.items = {{.snapshot_id = first}}, .damage = damage}), IsOk());
+  const absl::StatusOr<Outcome> clean = Do(CheckWork());
+  ASSERT_THAT(clean, IsOk());
+  EXPECT_EQ(clean->check->errors, 0);
+  ExpectRestores(upload->backup->snapshot_id);
+}
+
+TEST_F(JobTest, AfterMoreDamageThanACheckNamesNothingThatIsAsOldIsReliedOn) {
+  Backed();
+  DamagePacks();
+  const auto check =
+      engine::RunCheck(ctx_, *NewSession(), {.read_data = repository::ReadEverything{}},
+                       [](absl::string_view, int64_t, int64_t) {});
+  ASSERT_THAT(check, IsOk());
+  const absl::Time until = check->report.damaged_until;
+  EXPECT_GT(until, absl::Now() - absl::Hours(1));
+  EXPECT_LE(until, absl::Now());
+  const objects::RepositoryDamage damage{.packs_found = 100, .written_until = until};
+  const absl::StatusOr<Outcome> upload =
+      Do(UploadWork{.device = Path("image"), .path = "/app", .damage = damage});
+  ASSERT_THAT(upload, IsOk());
+  EXPECT_EQ(upload->backup->reason, "parent-damaged");
+  EXPECT_THAT(upload->backup->reason_detail,
+              testing::HasSubstr("no newer than those that a check found damaged"));
+  EXPECT_EQ(Do(CheckWork())->check->broken_snapshots, 0);
+  ExpectRestores(upload->backup->snapshot_id);
+}
+
+TEST(JobFiguresTest, OfTooManyDamagedPacksTheNewestIsTold) {
+  repository::CheckReport report;
+  report.errors = 1;
+  for (int i = 0; i < 70; ++i) {
+    report.damaged_packs.push_back(repository::Id::Of(absl::StrCat(i)));
+  }
+  report.damaged_packs_found = 70;
+  EXPECT_EQ(FiguresOf(report).damage.written_until, std::nullopt) << "of a store without times";
+  report.damaged_until = absl::FromUnixSeconds(1'700'000'000);
+  const objects::RepositoryDamage damage = FiguresOf(report).damage;
+  EXPECT_EQ(damage.packs.size(), objects::kDamagedPacksMax);
+  EXPECT_EQ(damage.packs[0], report.damaged_packs[0].Hex());
+  EXPECT_EQ(damage.packs_found, 70);
+  EXPECT_EQ(damage.written_until, report.damaged_until);
 }
 
 TEST_F(JobTest, ACheckReportsOldSnapshotsOfItsClusterThatItsJobDoesNotKnow) {

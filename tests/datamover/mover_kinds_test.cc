@@ -54,6 +54,16 @@ TEST(MoverKindsTest, AnOlderDefinitionIsRefusedByItsFieldsWithTheCommand) {
   }
 }
 
+// The API server would drop from a job which packs are damaged, and the worker would rely on them.
+TEST(MoverKindsTest, FieldsInsideOfOthersCount) {
+  Json definition = support::ShippedDefinition("volumetask.yaml");
+  PropertiesOf(definition, "spec")["job"]["properties"]["upload"]["properties"].erase("damage");
+  EXPECT_THAT(UndeclaredIn(definition), ElementsAre("spec.job.upload.damage"));
+  PropertiesOf(definition, "status")["outcome"]["properties"].erase("check");
+  EXPECT_THAT(UndeclaredIn(definition),
+              ElementsAre("spec.job.upload.damage", "status.outcome.check.damage"));
+}
+
 // Fields of another version of the kind do not help: only the one that is used counts.
 TEST(MoverKindsTest, FieldsOfAnotherVersionDoNotCount) {
   Json definition = support::ShippedDefinition("volumetask.yaml");

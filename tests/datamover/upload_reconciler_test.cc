@@ -47,12 +47,13 @@ using velero::DataPhase;
 // One controller, from its start: what it knows is what the API server holds.
 class Controller {
  public:
-  explicit Controller(MoverBed& bed)
+  explicit Controller(MoverBed& bed, const VolumeRecords* records = nullptr)
       : bed_((bed.UseCache(), bed)),
         scheduler_(
             LimitsOf(bed.env.settings), bed.clock, [] { return true; },
             [this](const std::string& task) { enqueue_table_.Enqueue(task); }),
-        reconciler_(bed.env, scheduler_, [this](const UploadEnd& end) { ends.push_back(end); }),
+        reconciler_(
+            bed.env, scheduler_, [this](const UploadEnd& end) { ends.push_back(end); }, records),
         loop_(
             {.type = csi::DataUploadType(), .namespace_name = "velero", .label_selector = ""},
             reconciler_, [] { return true; }, bed.clock, k8s::kConcurrentReconciles, &bed.cache),
@@ -255,6 +256,58 @@ TEST_F(UploadReconcilerTest, TheWorkerIsToldWhatToDo) {
   ASSERT_THAT(task, IsOk());
   EXPECT_EQ(task->subject.uid, k8s::Uid(bed_.Upload()));
   EXPECT_EQ(pod["metadata"]["ownerReferences"][0]["uid"], k8s::Uid(*bed_.Task()));
+}
+
+// What checks found stands in the record of the volume, from which the controller reads it, or from
+// the API server while it does not know all records yet.
+TEST_F(UploadReconcilerTest, TheWorkerIsToldWhatACheckFoundDamaged) {
+  const objects::RepositoryDamage damage{.packs = {std::string(64, 'a')}, .packs_found = 1};
+  const auto record_of = [](const std::string& pvc, const std::string& location) {
+    return objects::ProtectedVolume::NameOf(MoverBed::ClaimUid("shop", pvc), location);
+  };
+  const auto seed = [&](const std::string& pvc, const std::string& location,
+                        const objects::Verification& found) {
+    bed_.api.Seed(objects::ProtectedVolume::Type(),
+                  {{"metadata", {{"name", record_of(pvc, location)}, {"namespace", "velero"}}},
+                   {"spec",
+                    {{"namespace", "shop"},
+                     {"pvc", pvc},
+                     {"pvcUID", MoverBed::ClaimUid("shop", pvc)},
+                     {"backupStorageLocation", location}}},
+                   {"status", {{"verification", ToJson(found)}}}});
+  };
+  const objects::Verification finding{.finding = "1 error", .damage = damage};
+  seed("another", "default", finding);
+  seed("data", "another", finding);
+  seed("data", "default", {});
+  bed_.worker = MoverBed::Worker::kRuns;
+  struct Case {
+    const char* upload;
+    bool from_records;
+    std::optional<objects::RepositoryDamage> want;
+  };
+  for (const Case& one : {Case{"quiet", true, std::nullopt}, Case{"quiet-too", false, std::nullopt},
+                          Case{"told", true, damage}, Case{"told-too", false, damage}}) {
+    SCOPED_TRACE(one.upload);
+    if (one.want.has_value()) {
+      bed_.api.Mutate({objects::ProtectedVolume::Type(), "velero", record_of("data", "default")},
+                      [&](Json& record) { record["status"]["verification"] = ToJson(finding); });
+    }
+    VolumeRecords records(1);
+    VolumeRecords::Handler handler(records, "velero");
+    if (one.from_records) {
+      handler.OnAll(bed_.api.All(objects::ProtectedVolume::Type()));
+    }
+    bed_.AddUpload(one.upload);
+    Controller controller(bed_, &records);
+    const int gets = bed_.api.CallCount("get", "protectedvolumes");
+    controller.LookTimes(3);
+    const std::string task_name = bed_.TaskNameOfUpload(one.upload);
+    EXPECT_EQ(std::get<UploadWork>(bed_.Job(task_name).work).damage, one.want);
+    EXPECT_EQ(bed_.api.CallCount("get", "protectedvolumes") > gets, !one.from_records);
+    bed_.Finish(task_name);
+    controller.LookTimes(3);
+  }
 }
 
 TEST_F(UploadReconcilerTest, TheRepositorySnapshotNamesTheBackupThatOwnsTheUpload) {

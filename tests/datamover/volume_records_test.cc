@@ -503,6 +503,14 @@ TEST_F(VolumeRecordsTest, AFindingOfACheckIsANextStepAtOnce) {
   Deliver();
   Work();
   EXPECT_THAT(Record().status.next_step, HasSubstr("a check found: pack 6e0ca2f1 is gone"));
+  EXPECT_THAT(Record().status.next_step, HasSubstr("repair the repository, and only then"));
+  bed_.api.Mutate(ProtectedVolume::Key("velero", Record().name), [](Json& record) {
+    record["status"]["verification"]["damage"] = {{"packs", {std::string(64, '6')}},
+                                                  {"packsFound", 1}};
+  });
+  Deliver();
+  Work();
+  EXPECT_THAT(Record().status.next_step, HasSubstr("the next backup does not rely on"));
 }
 
 TEST_F(VolumeRecordsTest, OrphanedRepositorySnapshotsAreTheLastNextStep) {

@@ -7,7 +7,7 @@ import pytest
 import data
 import mover
 import runbook
-from moving import MIB, PHASE_SECONDS_MAX, annotation, await_nothing_left, back_up, repository_of
+from moving import MIB, PHASE_SECONDS_MAX, annotation, await_nothing_left, back_up, reason, repository_of
 
 VOLUME_BYTES = 16 * MIB
 CHECKED_SECONDS_MAX = 180
@@ -119,15 +119,18 @@ def test_the_runbook_ends_a_finding(bed, workspace, tmp_path):
         assert found["brokenBackups"] and pack.name in found["finding"], found
         bed.wait_for(lambda: findings(bed, app) == 1, PHASE_SECONDS_MAX, lambda: f"the metric: {mover.metrics(bed)}")
         runbook.expect(tmp_path, {}, mover.metrics(bed), alert, runbook.SOON, fires=True, namespace=app)
+        assert found["damage"]["packs"] == [pack.name], found
+        # The backup first, which is good by itself: so the repair loses nothing.
         for command in runbook.commands(alert)[1]:
-            # 3: it tells that blobs are lost, until the backup that follows.
-            runbook.run(bed, tmp_path, command, check="repair packs" not in command, NS=app, PACK=pack.name,
-                        REPOSITORY=annotation(upload, "address"))
-        for backup in bed.api.list("backups", bed.namespace):
-            if backup["metadata"]["name"].startswith("again-"):
-                workspace.expect_backup(bed, backup["metadata"]["name"])
+            runbook.run(bed, tmp_path, command, NS=app, PACK=pack.name, REPOSITORY=annotation(upload, "address"))
+        again, = [b["metadata"]["name"] for b in bed.api.list("backups", bed.namespace)
+                  if b["metadata"]["name"].startswith("again-") and b["spec"]["includedNamespaces"] == [app]]
+        workspace.expect_backup(bed, again)
+        after, = bed.api.list("datauploads", bed.namespace, labelSelector=f"velero.io/backup-name={again}")
+        assert reason(after) == "parent-damaged", after
+        assert "which a check found damaged" in annotation(after, "reason"), after
         good = check_now(bed, app)
-        assert not good.get("finding"), good
+        assert not good.get("finding") and not good.get("damage"), good
         bed.wait_for(lambda: findings(bed, app) == 0, PHASE_SECONDS_MAX, lambda: f"the metric: {mover.metrics(bed)}")
         runbook.expect(tmp_path, {}, mover.metrics(bed), alert, runbook.SOON, fires=False, namespace=app)
         await_nothing_left(bed)

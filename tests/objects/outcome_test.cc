@@ -14,45 +14,49 @@ using testing::SizeIs;
 const std::string kLock(64, 'a');
 
 Outcome WithEverything() {
-  return {.code = OutcomeCode::kFailed,
-          .cause = OutcomeCause::kLocked,
-          .message = "locked",
-          .locks = {kLock},
-          .backup = BackupFigures{.snapshot_id = "abc",
-                                  .mode = "full",
-                                  .reason = "parent-damaged",
-                                  .reason_detail = "pack 1 is gone",
-                                  .base = "b",
-                                  .logical_bytes = 1,
-                                  .changed_bytes = 2,
-                                  .read_bytes = 3,
-                                  .audit_bytes = 4,
-                                  .stored_bytes = 5,
-                                  .retries = 6,
-                                  .duration_ms = 7,
-                                  .audit_ms = 8,
-                                  .peak_memory_bytes = 9,
-                                  .repository_bytes = 10,
-                                  .repository_snapshots = 11},
-          .restore = RestoreFigures{.file_system = "ext4",
-                                    .logical_bytes = 1,
-                                    .compared_bytes = 2,
-                                    .written_bytes = 3,
-                                    .zero_bytes = 4,
-                                    .kept_bytes = 5},
-          .check = CheckFigures{.packs = 1,
-                                .packs_read = 2,
-                                .read_bytes = 3,
-                                .snapshots = 4,
-                                .errors = 5,
-                                .findings = {"pack 1: is damaged"},
-                                .broken_snapshots = 6,
-                                .broken_tags = {"du-1"},
-                                .orphans_found = 7,
-                                .orphans = {{.id = "a",
-                                             .upload_tag = "du-2",
-                                             .backup = "velero/b",
-                                             .made_at = "2026-01-02T03:04:05Z"}}}};
+  return {
+      .code = OutcomeCode::kFailed,
+      .cause = OutcomeCause::kLocked,
+      .message = "locked",
+      .locks = {kLock},
+      .backup = BackupFigures{.snapshot_id = "abc",
+                              .mode = "full",
+                              .reason = "parent-damaged",
+                              .reason_detail = "pack 1 is gone",
+                              .base = "b",
+                              .logical_bytes = 1,
+                              .changed_bytes = 2,
+                              .read_bytes = 3,
+                              .audit_bytes = 4,
+                              .stored_bytes = 5,
+                              .retries = 6,
+                              .duration_ms = 7,
+                              .audit_ms = 8,
+                              .peak_memory_bytes = 9,
+                              .repository_bytes = 10,
+                              .repository_snapshots = 11},
+      .restore = RestoreFigures{.file_system = "ext4",
+                                .logical_bytes = 1,
+                                .compared_bytes = 2,
+                                .written_bytes = 3,
+                                .zero_bytes = 4,
+                                .kept_bytes = 5},
+      .check = CheckFigures{.packs = 1,
+                            .packs_read = 2,
+                            .read_bytes = 3,
+                            .snapshots = 4,
+                            .errors = 5,
+                            .findings = {"pack 1: is damaged"},
+                            .broken_snapshots = 6,
+                            .broken_tags = {"du-1"},
+                            .orphans_found = 7,
+                            .orphans = {{.id = "a",
+                                         .upload_tag = "du-2",
+                                         .backup = "velero/b",
+                                         .made_at = "2026-01-02T03:04:05Z"}},
+                            .damage = {.packs = {std::string(64, 'e')},
+                                       .packs_found = 65,
+                                       .written_until = absl::FromUnixMillis(1'700'000'000'007)}}};
 }
 
 TEST(OutcomeTest, SurvivesTheWire) {
@@ -137,6 +141,29 @@ TEST(OutcomeTest, NoCharacterIsCutInTwo) {
   text += "\u00e9";
   EXPECT_THAT(ToJson({.backup = BackupFigures{.base = text}})["backup"]["base"].get<std::string>(),
               SizeIs(kOutcomeTextBytesMax - 1));
+}
+
+TEST(OutcomeTest, OfDamageOnlyWhatMakesSenseIsRead) {
+  const auto read = [](const Json& damage) {
+    return ReadOutcome({{"code", "Done"}, {"check", {{"damage", damage}}}})->check->damage;
+  };
+  const std::string pack = std::string(62, '0') + "af";
+  EXPECT_THAT(read({{"packs",
+                     {"", "0a", "../x", 7, nullptr, std::string(64, 'A'), std::string(64, 'x'),
+                      std::string(65, 'a'), pack}}})
+                  .packs,
+              ElementsAre(pack));
+  EXPECT_THAT(read({{"packs", std::vector<std::string>(1000, pack)}}).packs,
+              SizeIs(kDamagedPacksMax));
+  for (const Json& absurd :
+       {Json(), Json(7), Json("all"), Json::array({pack}), Json{{"packs", pack}},
+        Json{{"packsFound", -1}}, Json{{"packsFound", "many"}}, Json{{"writtenUntil", "soon"}},
+        Json{{"writtenUntil", 5}}}) {
+    EXPECT_EQ(read(absurd), RepositoryDamage()) << absurd.dump();
+  }
+  const Json cut = WriteFields(kRepositoryDamageFields,
+                               RepositoryDamage{.packs = std::vector<std::string>(1000, pack)});
+  EXPECT_THAT(cut["packs"], SizeIs(kDamagedPacksMax));
 }
 
 TEST(OutcomeTest, OnlyIdsOfLocksAreLocks) {

@@ -38,18 +38,21 @@ TEST(ProtectedVolumeTest, ReadsWhatPatchesWrite) {
                             .logical_bytes = 3,
                             .changed_bytes = 2,
                             .stored_bytes = 1};
-  const Verification verification{.at = kAt,
-                                  .all_since = kAt - absl::Hours(24),
-                                  .round_since = kAt - absl::Hours(5),
-                                  .read_until = kAt - absl::Hours(1),
-                                  .finding = "pack 1 is gone",
-                                  .broken_backups = {"b"},
-                                  .position = 4,
-                                  .parts = 34,
-                                  .read_bytes = 5,
-                                  .orphaned_snapshots = 2,
-                                  .orphans = {"1 of backup a"},
-                                  .unattributed_snapshots = 3};
+  const Verification verification{
+      .at = kAt,
+      .all_since = kAt - absl::Hours(24),
+      .round_since = kAt - absl::Hours(5),
+      .read_until = kAt - absl::Hours(1),
+      .finding = "pack 1 is gone",
+      .broken_backups = {"b"},
+      .position = 4,
+      .parts = 34,
+      .read_bytes = 5,
+      .orphaned_snapshots = 2,
+      .orphans = {"1 of backup a"},
+      .unattributed_snapshots = 3,
+      .damage = RepositoryDamage{
+          .packs = {std::string(64, 'a')}, .packs_found = 66, .written_until = kAt}};
   const ProtectedVolumeStatus status =
       Merged(Patch()
                  .SetLastGood(good)
@@ -77,6 +80,7 @@ TEST(ProtectedVolumeTest, ReadsWhatPatchesWrite) {
   EXPECT_EQ(status.verification->orphaned_snapshots, 2);
   EXPECT_EQ(status.verification->orphans, verification.orphans);
   EXPECT_EQ(status.verification->unattributed_snapshots, 3);
+  EXPECT_EQ(status.verification->damage, verification.damage);
   EXPECT_EQ(status.verification->all_since, verification.all_since);
   EXPECT_EQ(status.verification->round_since, verification.round_since);
   EXPECT_EQ(status.verification->read_until, verification.read_until);

@@ -54,10 +54,24 @@ const VolumeWork& Download() {
   return work;
 }
 
+const std::string kPack = std::string(60, '0') + "09af";
+
+const VolumeWork& Damaged() {
+  static const auto& work = *new VolumeWork(UploadWork{
+      .device = "d",
+      .damage = RepositoryDamage{
+          .packs = {kPack, std::string(64, 'b')},
+          .packs_found = 70,
+          .written_until = absl::FromUnixSeconds(1'700'000'000) + absl::Nanoseconds(1)}});
+  return work;
+}
+
 TEST(VolumeJob, WhatIsToldIsUnderstood) {
   for (const VolumeWork& work :
        {Upload(), Download(), VolumeWork(ForgetWork{.items = {{.snapshot_id = "abc"}}}),
         VolumeWork(ForgetWork{.items = {{.tag = "du-1"}}}),
+        VolumeWork(ForgetWork{.items = {{.tag = "du-1"}},
+        .damage = RepositoryDamage{.packs = {kPack}, .packs_found = 1}}),
         VolumeWork(ForgetWork{.items = {{.snapshot_id = "abc"}, {.tag = "du-1"}}}),
         VolumeWork(CheckWork{.part = 3, .parts = 34}),
         VolumeWork(CheckWork{.read_newer_than = absl::FromUnixSeconds(1'700'000'000)}),
@@ -65,11 +79,32 @@ TEST(VolumeJob, WhatIsToldIsUnderstood) {
         .known_tags = {"du-1", "du-2"},
         .orphans_before = absl::FromUnixSeconds(1'700'000'000)}),
         VolumeWork(UploadWork{.device = "d", .on_fallback = OnFallback::kProceed}),
+        VolumeWork(UploadWork{.device = "d", .damage = RepositoryDamage()}), Damaged(),
         VolumeWork(DownloadWork{.device = "d", .snapshot_id = "a"})}) {
     EXPECT_THAT(ReadJob(support::StoredJob(JobOf(work))), IsOkAndHolds(JobOf(work)));
     const VolumeJob plain{.repository = {.address = "/r"}, .work = work};
     EXPECT_THAT(ReadJob(support::StoredJob(plain)), IsOkAndHolds(plain));
   }
+}
+
+// Workers of the version before know no such field: it stands there only where there is damage.
+TEST(VolumeJob, WhereNoCheckFoundDamageTheJobIsThatOfTheVersionBefore) {
+  EXPECT_FALSE(support::StoredJob(JobOf(Upload()))["upload"].contains("damage"));
+  EXPECT_FALSE(
+      support::StoredJob(JobOf(ForgetWork{.items = {{.tag = "a"}}}))["forget"].contains("damage"));
+  Json merged = support::StoredJob(JobOf(Damaged()));
+  EXPECT_TRUE(merged["upload"].contains("damage"));
+  merged.merge_patch(ToJson(JobOf(Upload())));
+  EXPECT_THAT(ReadJob(merged), IsOkAndHolds(JobOf(Upload()))) << "after a repair";
+}
+
+// What a job without a limit would have: more than the schema takes.
+TEST(VolumeJob, OfDamagedPacksAsManyAsAllowedAreTold) {
+  UploadWork work{.device = "d",
+                  .damage = RepositoryDamage{.packs = std::vector<std::string>(100, kPack)}};
+  const Json stored = support::StoredJob(JobOf(work));
+  EXPECT_EQ(stored["upload"]["damage"]["packs"].size(), kDamagedPacksMax);
+  EXPECT_THAT(ReadJob(stored), support::IsOk());
 }
 
 // One that a controller of the version before wrote.
@@ -93,6 +128,32 @@ struct WrongCase {
   Json value;
   const char* words;
 };
+
+TEST(VolumeJob, DamageThatMakesNoSenseIsRefused) {
+  const WrongCase cases[] = {
+      {"/upload/damage", "all", "spec.job.upload.damage: "},
+      {"/upload/damage", {{"trees", 1}}, "spec.job.upload.damage.trees is not known here"},
+      {"/upload/damage", {{"packs", kPack}}, "is not a list of at most 64 ids of packs"},
+      {"/upload/damage",
+       {{"packs", std::vector<std::string>(65, kPack)}},
+       "is not a list of at most 64 ids of packs"},
+      {"/upload/damage", {{"packs", {7}}}, "spec.job.upload.damage.packs: 7 is not"},
+      {"/upload/damage", {{"packs", {kPack, "../../config"}}}, "spec.job.upload.damage.packs: "},
+      {"/upload/damage", {{"packs", {std::string(64, 'A')}}}, "spec.job.upload.damage.packs: "},
+      {"/upload/damage", {{"packs", {std::string(64, 'g')}}}, "spec.job.upload.damage.packs: "},
+      {"/upload/damage", {{"packsFound", -1}}, "spec.job.upload.damage.packsFound: "},
+      {"/upload/damage", {{"writtenUntil", "now"}}, "is not a time as RFC 3339 has it"}};
+  for (const WrongCase& wrong : cases) {
+    Json json = support::StoredJob(JobOf(Upload()));
+    json[Json::json_pointer(wrong.at)] = wrong.value;
+    EXPECT_THAT(ReadJob(json),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(wrong.words)));
+  }
+  Json forget = support::StoredJob(JobOf(ForgetWork{.items = {{.tag = "a"}}}));
+  forget["forget"]["damage"] = {{"packs", {"all"}}};
+  EXPECT_THAT(ReadJob(forget), StatusIs(absl::StatusCode::kInvalidArgument,
+                                        HasSubstr("spec.job.forget.damage.packs: ")));
+}
 
 TEST(VolumeJob, WhatIsNotWhollyUnderstoodIsRefusedByItsName) {
   const WrongCase of_uploads[] = {

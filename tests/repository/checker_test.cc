@@ -193,6 +193,29 @@ TEST_F(CheckerTest, OnePackFlippedIsFoundByReadingOnly) {
   EXPECT_THAT(Errors(true), ElementsAre("pack-damaged"));
 }
 
+// Whatever is wrong with a pack, no new backup is to rely on it.
+TEST_F(CheckerTest, NamesThePacksThatAreDamaged) {
+  EXPECT_THAT(Check().damaged_packs, IsEmpty());
+  const PackId pack = PackOf(Noise(kTestChunkBytes, 2));
+  const std::string bytes = store_.objects().at(PackKey(pack));
+  const auto expect_named = [&](bool read_data) {
+    const CheckReport report = Check(read_data);
+    EXPECT_THAT(report.damaged_packs, ElementsAre(pack));
+    EXPECT_EQ(report.damaged_packs_found, 1);
+    EXPECT_EQ(report.damaged_until, absl::InfinitePast()) << "the fake store has no times";
+  };
+  Flip(PackKey(pack), 1000);
+  expect_named(true);
+  store_.SetObject(PackKey(pack), bytes.substr(1));
+  expect_named(false);
+  store_.RemoveObject(PackKey(pack));
+  expect_named(false);
+  // What no index lists is relied on by nothing.
+  store_.SetObject(PackKey(pack), bytes);
+  store_.SetObject(PackKey(Id::Of("x")), "x");
+  EXPECT_THAT(Check().damaged_packs, IsEmpty());
+}
+
 TEST_F(CheckerTest, EveryFlippedByteOfAPackIsFound) {
   const std::string key = PackKey(TreePackOf(id_));
   const std::size_t size = store_.objects().at(key).size();

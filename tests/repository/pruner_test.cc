@@ -294,6 +294,40 @@ TEST_F(PrunerTest, AnotherCopyOfAUsedBlobDoesNotGoFirst) {
   ExpectAllRight();
 }
 
+// --- After a check that found damage ---
+
+TEST_F(PrunerTest, OfADamagedPackTheOtherCopiesStay) {
+  image_ = Image({1, 2, 3});
+  BackUp(image_);
+  const std::vector<std::string> once = KeysBelow("data/");
+  kept_ = BackUp(image_, /*skip_known=*/false);
+  PruneOptions options = Thorough();
+  for (const std::string& key : once) {
+    Flip(key, 100);
+    options.distrusted.packs.insert(*Id::Parse(key.substr(key.rfind('/') + 1)));
+  }
+  EXPECT_GT(Check().errors, 0);
+  ASSERT_THAT(Prune(options), IsOk());
+  for (const std::string& key : once) {
+    EXPECT_THAT(KeysBelow("data/"), Not(testing::Contains(key)));
+  }
+  ExpectAllRight();
+}
+
+// What a repair may save from it is not touched, and what else is not used goes.
+TEST_F(PrunerTest, ADamagedPackWithTheOnlyCopyStaysAsItIs) {
+  MakeGenerations();
+  const PackId pack = PackOf(support::Noise(kTestChunkBytes, 1));
+  Flip(PackKey(pack), 100);
+  EXPECT_THAT(Prune(Thorough()), StatusIs(absl::StatusCode::kDataLoss));
+  PruneOptions options = Thorough();
+  options.distrusted.packs = {pack};
+  const absl::StatusOr<PrunePlan> plan = Prune(options);
+  ASSERT_THAT(plan, IsOk());
+  EXPECT_GT(plan->figures.packs_repacked + plan->figures.packs_removed, 0);
+  EXPECT_THAT(KeysBelow("data/"), testing::Contains(PackKey(pack)));
+}
+
 // --- Dying anywhere ---
 
 TEST_F(PrunerTest, MayDieAtAnyCall) {
