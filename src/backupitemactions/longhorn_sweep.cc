@@ -80,7 +80,7 @@ class NativeSweep {
 
   absl::Status Remove(const longhorn::Snapshot& snapshot, const NativeRecord* record) {
     RETURN_IF_ERROR(longhorn::RemoveNative(
-        ctx_, env_.api, longhorn::SnapshotKey(snapshot.namespace_name(), snapshot.name()),
+        ctx_, env_.api, longhorn::Snapshot::Key(snapshot.namespace_name(), snapshot.name()),
         snapshot.uid()));
     ++swept_;
     CSIDELTA_LOG(kInfo, "removed a native snapshot that an unfinished backup left behind",
@@ -91,10 +91,10 @@ class NativeSweep {
 
   // The list of Snapshots may have been an old one.
   absl::Status RemoveIfUnused(const NativeRecord& record) {
-    ASSIGN_OR_RETURN(const auto found,
-                     objects::Find<longhorn::Snapshot>(
-                         ctx_, env_.api,
-                         longhorn::SnapshotKey(config_.longhorn_namespace, record.snapshot_name)));
+    ASSIGN_OR_RETURN(const auto found, objects::Find<longhorn::Snapshot>(
+                                           ctx_, env_.api,
+                                           longhorn::Snapshot::Key(config_.longhorn_namespace,
+                                                                   record.snapshot_name)));
     return found.has_value() ? absl::OkStatus() : RemoveRecord(ctx_, env_, record);
   }
 

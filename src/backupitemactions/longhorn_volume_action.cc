@@ -104,8 +104,8 @@ class LonghornVolumeAction : public velero::ActionOn<velero::BackupItemAction> {
   absl::StatusOr<longhorn::Volume> FindVolume(const CallContext& ctx,
                                               const longhorn::NativeRequest& request);
 
-  // Others' VolumeSnapshots of the PVC are not waited for (csi::MakeInTurn()): drivers may refuse
-  // two at once, and Longhorn's engine takes one after the other.
+  // Others' VolumeSnapshots of the PVC are not waited for (csi::RunUnderLease()): drivers may
+  // refuse two at once, and Longhorn's engine takes one after the other.
   absl::StatusOr<longhorn::Snapshot> Take(const CallContext& ctx, const velero::Backup& backup,
                                           const longhorn::NativeRequest& request);
   csi::VolumeLeaseRequest LeaseRequestOf(const velero::Backup& backup,
@@ -202,7 +202,7 @@ absl::StatusOr<velero::BackupItemResult> LonghornVolumeAction::Save(
                                         .pvc_name = pvc.name(),
                                         .pvc_uid = pvc.uid()};
   ASSIGN_OR_RETURN(const longhorn::Snapshot snapshot, Take(ctx, backup, request));
-  const k8s::ObjectKey key = longhorn::SnapshotKey(snapshot.namespace_name(), snapshot.name());
+  const k8s::ObjectKey key = longhorn::Snapshot::Key(snapshot.namespace_name(), snapshot.name());
   velero::BackupItemResult result;
   result.item = ArchivedPvc(pvc, backup, snapshot);
   result.operation_id = EncodeOperationId({.kind = kKind,
@@ -233,7 +233,7 @@ void LonghornVolumeAction::SweepOnce(const CallContext& ctx, const velero::Backu
 absl::StatusOr<longhorn::Volume> LonghornVolumeAction::FindVolume(
     const CallContext& ctx, const longhorn::NativeRequest& request) {
   absl::StatusOr<longhorn::Volume> found = objects::Get<longhorn::Volume>(
-      ctx, env_.api, longhorn::VolumeKey(request.namespace_name, request.volume));
+      ctx, env_.api, longhorn::Volume::Key(request.namespace_name, request.volume));
   if (absl::IsNotFound(found.status())) {
     return absl::FailedPreconditionError(absl::StrCat(
         "Longhorn has no Volume ", request.volume, " in namespace ", request.namespace_name,
@@ -383,7 +383,7 @@ absl::StatusOr<velero::OperationProgress> LonghornVolumeAction::Progress(
   progress.started = operation->started_at;
   progress.updated = ctx.clock->Now();
   const auto snapshot = objects::Find<longhorn::Snapshot>(
-      ctx, env_.api, longhorn::SnapshotKey(operation->namespace_name, operation->snapshot_name));
+      ctx, env_.api, longhorn::Snapshot::Key(operation->namespace_name, operation->snapshot_name));
   if (!snapshot.ok()) {
     return NotYet(std::move(progress), absl::StrCat("not known: ", snapshot.status().message()));
   }
@@ -397,7 +397,7 @@ velero::OperationProgress LonghornVolumeAction::Judge(const CallContext& ctx,
                                                       const longhorn::Snapshot* snapshot,
                                                       absl::Duration timeout) {
   const k8s::ObjectKey key =
-      longhorn::SnapshotKey(operation.namespace_name, operation.snapshot_name);
+      longhorn::Snapshot::Key(operation.namespace_name, operation.snapshot_name);
   const NativeState state = longhorn::StateOf(snapshot, operation.snapshot_uid);
   if (state == NativeState::kGone) {
     return Failed(std::move(progress),
@@ -430,7 +430,7 @@ absl::Status LonghornVolumeAction::Cancel(const CallContext& ctx, absl::string_v
   ASSIGN_OR_RETURN(const SnapshotOperation operation, DecodeOperationId(operation_id, kKind));
   ASSIGN_OR_RETURN(const velero::Backup backup, velero::ParseBackup(backup_object));
   const k8s::ObjectKey key =
-      longhorn::SnapshotKey(operation.namespace_name, operation.snapshot_name);
+      longhorn::Snapshot::Key(operation.namespace_name, operation.snapshot_name);
   ASSIGN_OR_RETURN(const auto snapshot, objects::Find<longhorn::Snapshot>(ctx, env_.api, key));
   const NativeState state =
       longhorn::StateOf(snapshot.has_value() ? &*snapshot : nullptr, operation.snapshot_uid);

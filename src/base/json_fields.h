@@ -26,7 +26,8 @@
 //   const auto read = ReadFields<VolumeBase>(kBaseFields, &json);
 //
 // A member is a text, a flag, a count, a time (RFC 3339), an optional of one, or, with what says so
-// behind it, an enum (its EnumNames), a struct (its description) or a list. Pure, never throws.
+// behind it, an enum (its EnumNames), a struct (its description) or a list. Durations are written,
+// in whole seconds. Pure, never throws.
 namespace csidelta {
 
 struct WholeSeconds {};  // a time is cut to them

@@ -6,6 +6,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "base/enum_names.h"
 
 namespace csidelta {
 namespace {
@@ -13,24 +14,14 @@ namespace {
 constexpr std::size_t kLineBytesMax = std::size_t{60} << 10;  // The host's reader takes 64 KiB.
 constexpr std::size_t kValueBytesMax = std::size_t{4} << 10;
 
+constexpr EnumNames<LogLevel, 5> kLevels = {{{LogLevel::kTrace, "trace"},
+                                             {LogLevel::kDebug, "debug"},
+                                             {LogLevel::kInfo, "info"},
+                                             {LogLevel::kWarn, "warn"},
+                                             {LogLevel::kError, "error"}}};
+
 std::atomic<LogLevel> level_min = LogLevel::kInfo;
 std::atomic<LogSink> log_sink = nullptr;
-
-const char* LevelName(LogLevel level) {
-  switch (level) {
-    case LogLevel::kTrace:
-      return "trace";
-    case LogLevel::kDebug:
-      return "debug";
-    case LogLevel::kInfo:
-      return "info";
-    case LogLevel::kWarn:
-      return "warn";
-    case LogLevel::kError:
-      return "error";
-  }
-  return "info";
-}
 
 std::string Shorten(absl::string_view text) {
   if (text.size() <= kValueBytesMax) {
@@ -65,7 +56,7 @@ std::string FormatLogLine(LogLevel level, absl::string_view source, absl::string
       line[std::string(field.key)] = std::move(value);
     }
   }
-  line["@level"] = LevelName(level);
+  line["@level"] = EnumName(kLevels, level);
   line["@message"] = Shorten(message);
   line["logSource"] = std::string(source);
   line["@logSourceSetBy"] = "plugin";
@@ -91,16 +82,10 @@ void SetLogLevel(LogLevel level) { level_min.store(level); }
 
 LogLevel ParseLogLevel(absl::string_view name) {
   const std::string lower = absl::AsciiStrToLower(name);
-  if (lower == "panic" || lower == "fatal" || lower == "error") {
+  if (lower == "panic" || lower == "fatal") {
     return LogLevel::kError;
   }
-  if (lower == "warn" || lower == "warning") {
-    return LogLevel::kWarn;
-  }
-  if (lower == "debug") {
-    return LogLevel::kDebug;
-  }
-  return lower == "trace" ? LogLevel::kTrace : LogLevel::kInfo;
+  return lower == "warning" ? LogLevel::kWarn : EnumValue(kLevels, lower).value_or(LogLevel::kInfo);
 }
 
 void SetLogSink(LogSink sink) { log_sink.store(sink); }

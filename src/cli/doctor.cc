@@ -76,10 +76,10 @@ class DoctorCommand : public Command {
 
  private:
   void Say(Console& console, const doctor::Finding& finding) const {
-    const absl::string_view severity = doctor::WordOf(finding.severity);
+    const std::string severity = doctor::WordOf(finding.severity);
     if (console.options().json) {
       console.PrintJson({{"message_type", "finding"},
-                         {"grade", std::string(severity)},
+                         {"grade", severity},
                          {"check", finding.check},
                          {"subject", finding.subject},
                          {"text", finding.text},
@@ -89,7 +89,7 @@ class DoctorCommand : public Command {
     if (finding.severity == Severity::kGood && !all_) {
       return;
     }
-    console.Print(absl::StrCat(Padded(std::string(severity), kSeverityWidth), finding.check, ": ",
+    console.Print(absl::StrCat(Padded(severity, kSeverityWidth), finding.check, ": ",
                                finding.subject, finding.subject.empty() ? "" : ": ", finding.text,
                                "\n"));
     if (!finding.remediation.empty()) {

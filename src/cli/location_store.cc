@@ -49,9 +49,7 @@ absl::StatusOr<std::unique_ptr<storage::OpenedStore>> OpenLocationStore(
                                         profile == access.env.end() ? "default" : profile->second));
     if (found.credentials.has_value()) {
       settings.environment = {};
-      settings.environment.access_key_id = found.credentials->access_key_id;
-      settings.environment.secret_access_key = found.credentials->secret_access_key;
-      settings.environment.session_token = found.credentials->session_token;
+      settings.environment.keys = *found.credentials;
     }
   }
   ASSIGN_OR_RETURN(const storage::Location location,

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/enum_names.h"
 #include "base/json_text.h"
 #include "base/status_macros.h"
 #include "cli/command.h"
@@ -24,19 +25,10 @@ constexpr int64_t kNodesMax = 50'000'000;
 // Of the trees from the root to the one that is listed, which are in memory together.
 constexpr std::size_t kListingBytesMax = std::size_t{512} << 20;
 
-absl::string_view TypeName(NodeType type) {
-  switch (type) {
-    case NodeType::kFile:
-      return "file";
-    case NodeType::kDir:
-      return "dir";
-    case NodeType::kSymlink:
-      return "symlink";
-    case NodeType::kOther:
-      break;
-  }
-  return "other";
-}
+constexpr EnumNames<NodeType, 4> kTypeNames = {{{NodeType::kFile, "file"},
+                                                {NodeType::kDir, "dir"},
+                                                {NodeType::kSymlink, "symlink"},
+                                                {NodeType::kOther, "other"}}};
 
 // Prints the nodes of a tree and of all below it as they come.
 class Lister {
@@ -74,12 +66,12 @@ class Lister {
       return absl::ResourceExhaustedError("the snapshot has more entries than can be listed");
     }
     if (console_.options().json) {
-      console_.Print(absl::StrCat(
-          nodes_ > 1 ? "," : "", "{\"name\":", JsonText(node.name), ",\"type\":\"",
-          TypeName(node.type), "\",\"path\":", JsonText(path), ",\"size\":", node.size_bytes, "}"));
+      console_.Print(absl::StrCat(nodes_ > 1 ? "," : "", "{\"name\":", JsonText(node.name),
+                                  ",\"type\":\"", EnumName(kTypeNames, node.type), "\",\"path\":",
+                                  JsonText(path), ",\"size\":", node.size_bytes, "}"));
     } else if (long_lines_) {
-      console_.Print(
-          absl::StrFormat("%-8s%16d  %s\n", TypeName(node.type), node.size_bytes, Printable(path)));
+      console_.Print(absl::StrFormat("%-8s%16d  %s\n", EnumName(kTypeNames, node.type),
+                                     node.size_bytes, Printable(path)));
     } else {
       console_.Print(absl::StrCat(Printable(path), "\n"));
     }

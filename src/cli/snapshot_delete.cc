@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/enum_names.h"
 #include "base/status_macros.h"
 #include "cli/cluster_verb.h"
 #include "cli/command.h"
@@ -38,25 +39,13 @@ enum class DeletionEnd {
   kFailed,
 };
 
-absl::string_view EndName(DeletionEnd result) {
-  switch (result) {
-    case DeletionEnd::kWouldDelete:
-      return "would-delete";
-    case DeletionEnd::kDeleted:
-      return "deleted";
-    case DeletionEnd::kGone:
-      return "gone";
-    case DeletionEnd::kBeingDeleted:
-      return "being-deleted";
-    case DeletionEnd::kMissing:
-      return "missing";
-    case DeletionEnd::kKept:
-      return "kept";
-    case DeletionEnd::kFailed:
-      break;
-  }
-  return "failed";
-}
+constexpr EnumNames<DeletionEnd, 7> kEndNames = {{{DeletionEnd::kWouldDelete, "would-delete"},
+                                                  {DeletionEnd::kDeleted, "deleted"},
+                                                  {DeletionEnd::kGone, "gone"},
+                                                  {DeletionEnd::kBeingDeleted, "being-deleted"},
+                                                  {DeletionEnd::kMissing, "missing"},
+                                                  {DeletionEnd::kKept, "kept"},
+                                                  {DeletionEnd::kFailed, "failed"}}};
 
 struct DeletedItem {
   PlannedRemoval plan;
@@ -124,7 +113,7 @@ Json ItemJson(const DeletedItem& item) {
   return {{"name", entry.name},
           {"namespace", entry.namespace_name},
           {"pvc", entry.pvc},
-          {"result", std::string(EndName(item.result))},
+          {"result", EnumName(kEndNames, item.result)},
           {"content", entry.content},
           {"driver", entry.driver},
           {"handle", entry.handle},

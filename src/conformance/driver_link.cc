@@ -105,7 +105,8 @@ class GrpcLink : public DriverLink {
   absl::Status Unstage(const CallContext& ctx, const Mount& mount) override;
   absl::Status Publish(const CallContext& ctx, const Mount& mount) override;
   absl::Status Unpublish(const CallContext& ctx, const Mount& mount) override;
-  Listing List(const CallContext& ctx, const MetadataQuery& query) override;
+  Listing List(const CallContext& ctx, const Pair& pair, int64_t from_bytes,
+               int64_t results_max) override;
   absl::StatusOr<Page> GetPage(const CallContext& ctx, const PageQuery& query) override;
 
  private:
@@ -155,10 +156,10 @@ class GrpcLink : public DriverLink {
   }
 
   template <typename Response, typename Method, typename Request>
-  Listing Read(const CallContext& ctx, Method method, const MetadataQuery& query,
-               Request& request) {
-    request.set_starting_offset(query.from_bytes);
-    request.set_max_results(query.results_max);
+  Listing Read(const CallContext& ctx, Method method, Request& request, int64_t from_bytes,
+               int64_t results_max) {
+    request.set_starting_offset(from_bytes);
+    request.set_max_results(static_cast<int32_t>(results_max));
     AddSecrets(request);
     CallScope scope(ctx, options_.call_time_max);
     const std::unique_ptr<grpc::ClientReader<Response>> reader =
@@ -329,18 +330,19 @@ absl::Status GrpcLink::Unpublish(const CallContext& ctx, const Mount& mount) {
       .status();
 }
 
-Listing GrpcLink::List(const CallContext& ctx, const MetadataQuery& query) {
-  if (query.delta) {
+Listing GrpcLink::List(const CallContext& ctx, const Pair& pair, int64_t from_bytes,
+                       int64_t results_max) {
+  if (pair.delta) {
     pb::GetMetadataDeltaRequest request;
-    request.set_base_snapshot_id(query.base);
-    request.set_target_snapshot_id(query.target);
+    request.set_base_snapshot_id(pair.base);
+    request.set_target_snapshot_id(pair.target);
     return Read<pb::GetMetadataDeltaResponse>(ctx, &pb::SnapshotMetadata::Stub::GetMetadataDelta,
-                                              query, request);
+                                              request, from_bytes, results_max);
   }
   pb::GetMetadataAllocatedRequest request;
-  request.set_snapshot_id(query.target);
+  request.set_snapshot_id(pair.target);
   return Read<pb::GetMetadataAllocatedResponse>(
-      ctx, &pb::SnapshotMetadata::Stub::GetMetadataAllocated, query, request);
+      ctx, &pb::SnapshotMetadata::Stub::GetMetadataAllocated, request, from_bytes, results_max);
 }
 
 absl::StatusOr<Page> GrpcLink::GetPage(const CallContext& ctx, const PageQuery& query) {

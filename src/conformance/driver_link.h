@@ -51,12 +51,11 @@ struct Mount {
   std::string target_path;
 };
 
-struct MetadataQuery {
-  std::string base;  // with delta
-  std::string target;
+// What is compared.
+struct Pair {
+  std::string base = {};  // with delta
+  std::string target = {};
   bool delta = false;
-  int64_t from_bytes = 0;
-  int32_t results_max = 0;
 };
 
 struct PageQuery {
@@ -112,8 +111,9 @@ class DriverLink {
   virtual absl::Status Publish(const CallContext& ctx, const Mount& mount) = 0;
   virtual absl::Status Unpublish(const CallContext& ctx, const Mount& mount) = 0;
 
-  // As it came, and how it ended.
-  virtual Listing List(const CallContext& ctx, const MetadataQuery& query) = 0;
+  // As it came, and how it ended. `results_max`: in one message; 0: the driver chooses.
+  virtual Listing List(const CallContext& ctx, const Pair& pair, int64_t from_bytes,
+                       int64_t results_max) = 0;
   virtual absl::StatusOr<Page> GetPage(const CallContext& ctx, const PageQuery& query) = 0;
 };
 

@@ -20,11 +20,7 @@ class MetadataLister : public Lister {
 
   Answer Ask(const CallContext& ctx, const Pair& pair, int64_t from_bytes,
              int64_t results_max) override {
-    return {.listing = link_.List(ctx, {.base = pair.base,
-                                        .target = pair.target,
-                                        .delta = pair.delta,
-                                        .from_bytes = from_bytes,
-                                        .results_max = static_cast<int32_t>(results_max)})};
+    return {.listing = link_.List(ctx, pair, from_bytes, results_max)};
   }
 
  private:

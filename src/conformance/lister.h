@@ -11,13 +11,6 @@
 
 namespace csidelta::conformance {
 
-// What is compared.
-struct Pair {
-  std::string base = {};  // with delta
-  std::string target = {};
-  bool delta = false;
-};
-
 struct PageMark {
   std::string start_offset;  // of the page
   std::string next_offset;

@@ -512,8 +512,8 @@ absl::StatusOr<Kind> GroupMaker::Patch(const k8s::ObjectKey& key, const objects:
 }
 
 void GroupMaker::CleanUp() {
-  const absl::Status removed =
-      CleanUpPatiently(*ctx_.clock, [this](const CallContext& after) { return TryCleanUp(after); });
+  const absl::Status removed = CleanUpInGracePeriod(
+      *ctx_.clock, [this](const CallContext& after) { return TryCleanUp(after); });
   if (!removed.ok()) {
     CSIDELTA_LOG(kWarn, "a volume group snapshot is left behind",
                  {"namespace", request_.namespace_name},
@@ -625,11 +625,11 @@ absl::StatusOr<TakenGroup> TakeGroup(const CallContext& ctx, const Environment& 
       .managed_too = true,  // Those of single claims have turns of their own.
       .of = ToString(request)};
   absl::StatusOr<TakenGroup> taken;
-  RETURN_IF_ERROR(MakeInTurn(ctx, env, lease_request, others, request.backup.csi_snapshot_timeout,
-                             [&](VolumeLease& lease) {
-                               taken = GroupMaker(ctx, env, request, lease).Make();
-                               return taken.status();
-                             }));
+  RETURN_IF_ERROR(RunUnderLease(ctx, env, lease_request, others,
+                                request.backup.csi_snapshot_timeout, [&](VolumeLease& lease) {
+                                  taken = GroupMaker(ctx, env, request, lease).Make();
+                                  return taken.status();
+                                }));
   return taken;
 }
 

@@ -34,7 +34,7 @@
 // taken, which would hold half of either.
 namespace csidelta::csi {
 
-// What restores into a volume in place plan, wherever the data is.
+// The plan of a restore into a volume in place, wherever the data is.
 struct InPlacePlan {
   objects::PersistentVolumeClaim pvc;
   bool goes_on = false;  // with what an earlier run began, which restores the same
@@ -81,7 +81,7 @@ absl::StatusOr<RestoreInfo> ReadPvcInfo(const CallContext& ctx, k8s::ApiClient& 
                                         absl::string_view namespace_name,
                                         absl::string_view pvc_name);
 
-// What of csi/restore_guard.h is about the PVC, and what of its mode. REQUIRES a PVC. Pure.
+// Of the checks of csi/restore_guard.h those of the PVC, and one of its mode. REQUIRES a PVC. Pure.
 InPlacePlan PlanInto(const RestoreSurroundings& around, const RestoreInfo& info);
 
 // OK where nothing is against it; else RefusalStatus(), or FAILED_PRECONDITION with all of both.
@@ -94,7 +94,7 @@ struct SafetyWish {
   std::string note;  // of the safety snapshot
   AwaitedState awaited = AwaitedState::kTaken;
   std::string restore;        // what GuardRestore() calls this restore
-  std::string copy_pod = {};  // whose Pod is of this restore; "": it has none
+  std::string copy_pod = {};  // the name of the Pod that copies for it; "": none
 };
 struct SecuredVolume {
   std::string safety_snapshot;         // "" for none

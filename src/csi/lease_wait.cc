@@ -42,8 +42,8 @@ bool IsRefusal(absl::string_view error) {
 
 }  // namespace
 
-absl::Status CleanUpPatiently(const Clock& clock,
-                              absl::FunctionRef<absl::Status(const CallContext& after)> remove) {
+absl::Status CleanUpInGracePeriod(
+    const Clock& clock, absl::FunctionRef<absl::Status(const CallContext& after)> remove) {
   const CallContext after = CleanUpContext(clock);
   const absl::Time give_up_at = clock.Now() + kRefusalGracePeriod;
   absl::Status removed = remove(after);
@@ -102,7 +102,7 @@ void LeaseWaiter::Renew() {
 
 namespace {
 
-// ABORTED when the turn was lost meanwhile.
+// ABORTED when the Lease was lost meanwhile.
 absl::Status AwaitOthers(const CallContext& ctx, const Environment& env,
                          const OtherSnapshots& others, VolumeLease& lease) {
   const k8s::ListOptions options{
@@ -138,10 +138,10 @@ absl::Status AwaitOthers(const CallContext& ctx, const Environment& env,
 
 }  // namespace
 
-absl::Status MakeInTurn(const CallContext& ctx, const Environment& env,
-                        const VolumeLeaseRequest& request, const OtherSnapshots& others,
-                        absl::Duration wait_max,
-                        absl::FunctionRef<absl::Status(VolumeLease& lease)> make) {
+absl::Status RunUnderLease(const CallContext& ctx, const Environment& env,
+                           const VolumeLeaseRequest& request, const OtherSnapshots& others,
+                           absl::Duration wait_max,
+                           absl::FunctionRef<absl::Status(VolumeLease& lease)> make) {
   // Long enough to see a dead holder's turn run out.
   const CallContext waiting = ctx.WithTimeout(std::max(wait_max, 2 * kVolumeLeaseDuration));
   while (true) {

@@ -25,8 +25,8 @@ inline constexpr absl::Duration kRefusalIsFinalAfter = absl::Minutes(1);
 
 // Removes what a call made without use, in its own time: `remove` is repeated while the API server
 // may be starting.
-absl::Status CleanUpPatiently(const Clock& clock,
-                              absl::FunctionRef<absl::Status(const CallContext& after)> remove);
+absl::Status CleanUpInGracePeriod(const Clock& clock,
+                                  absl::FunctionRef<absl::Status(const CallContext& after)> remove);
 
 // Keeps its turn while it waits. A turn lost does not end the wait. A refusal does not end it at
 // once either, because the same was allowed a moment ago. Borrows everything.
@@ -112,10 +112,10 @@ struct OtherSnapshots {
 // afterwards. Begins again where the lease was lost before `make`: another process may be doing the
 // same. DEADLINE_EXCEEDED, naming the VolumeSnapshot, when the waits together take longer than
 // `wait_max`.
-absl::Status MakeInTurn(const CallContext& ctx, const Environment& env,
-                        const VolumeLeaseRequest& request, const OtherSnapshots& others,
-                        absl::Duration wait_max,
-                        absl::FunctionRef<absl::Status(VolumeLease& lease)> make);
+absl::Status RunUnderLease(const CallContext& ctx, const Environment& env,
+                           const VolumeLeaseRequest& request, const OtherSnapshots& others,
+                           absl::Duration wait_max,
+                           absl::FunctionRef<absl::Status(VolumeLease& lease)> make);
 
 // What the driver says through the status of the objects. Its sidecar asks again after every error;
 // one that asking again does not change is believed when it has stood for kRefusalIsFinalAfter.

@@ -7,12 +7,9 @@
 #include "objects/client.h"
 
 namespace csidelta::csi {
-namespace {
 
 using objects::CsiNode;
 using objects::Node;
-
-}  // namespace
 
 std::string ChooseNodeOf(const objects::PersistentVolume& volume, const std::vector<Node>& nodes,
                          const std::vector<CsiNode>& csi_nodes) {

@@ -314,17 +314,16 @@ void AddNote(const absl::Status& status, absl::string_view what, std::vector<std
   notes.push_back(absl::StrCat(what, " not checked: ", status.message()));
 }
 
-// Nothing, and a note, where they may not be listed, or the kind is not served.
-template <typename Kind>
-absl::StatusOr<std::optional<std::vector<Kind>>> OrNote(absl::StatusOr<std::vector<Kind>> all,
-                                                        absl::string_view what,
-                                                        std::vector<std::string>& notes) {
-  if (absl::IsPermissionDenied(all.status()) || absl::IsNotFound(all.status())) {
-    AddNote(all.status(), what, notes);
-    return std::optional<std::vector<Kind>>();
+// Nothing, and a note, where it may not be read, or the kind is not served.
+template <typename T>
+absl::StatusOr<std::optional<T>> OrNote(absl::StatusOr<T> read, absl::string_view what,
+                                        std::vector<std::string>& notes) {
+  if (absl::IsPermissionDenied(read.status()) || absl::IsNotFound(read.status())) {
+    AddNote(read.status(), what, notes);
+    return std::optional<T>();
   }
-  RETURN_IF_ERROR(all.status());
-  return std::optional<std::vector<Kind>>(*std::move(all));
+  RETURN_IF_ERROR(read.status());
+  return std::optional<T>(*std::move(read));
 }
 
 absl::Status ReadBackups(const CallContext& ctx, k8s::ApiClient& api, RestoreSurroundings& around) {
@@ -375,17 +374,14 @@ class RestoreInfoReader {
     if (info_.snapshot.bound_content().empty()) {
       return absl::OkStatus();
     }
-    absl::StatusOr<std::optional<VolumeSnapshotContent>> found =
-        objects::Find<VolumeSnapshotContent>(
-            ctx_, api_, VolumeSnapshotContent::Key("", info_.snapshot.bound_content()));
-    if (absl::IsPermissionDenied(found.status())) {
-      AddNote(found.status(), "binding, driver and volume mode", info_.not_checked);
-      return absl::OkStatus();
+    const k8s::ObjectKey key = VolumeSnapshotContent::Key("", info_.snapshot.bound_content());
+    ASSIGN_OR_RETURN(auto found, OrNote(objects::Find<VolumeSnapshotContent>(ctx_, api_, key),
+                                        "binding, driver and volume mode", info_.not_checked));
+    if (found.has_value()) {
+      info_.content = *std::move(found);
+      info_.content_kind =
+          info_.content.has_value() ? ContentReading::Kind::kPresent : ContentReading::Kind::kGone;
     }
-    RETURN_IF_ERROR(found.status());
-    info_.content = *std::move(found);
-    info_.content_kind =
-        info_.content.has_value() ? ContentReading::Kind::kPresent : ContentReading::Kind::kGone;
     return absl::OkStatus();
   }
 
@@ -393,15 +389,11 @@ class RestoreInfoReader {
     if (info_.pvc->volume_name().empty()) {
       return absl::OkStatus();
     }
-    absl::StatusOr<std::optional<PersistentVolume>> found = objects::Find<PersistentVolume>(
-        ctx_, api_, PersistentVolume::Key("", info_.pvc->volume_name()));
-    if (absl::IsPermissionDenied(found.status())) {
-      AddNote(found.status(), "PersistentVolume", info_.not_checked);
-      return absl::OkStatus();
-    }
-    RETURN_IF_ERROR(found.status());
-    info_.is_volume_read = true;
-    info_.volume = *std::move(found);
+    const k8s::ObjectKey key = PersistentVolume::Key("", info_.pvc->volume_name());
+    ASSIGN_OR_RETURN(auto found, OrNote(objects::Find<PersistentVolume>(ctx_, api_, key),
+                                        "PersistentVolume", info_.not_checked));
+    info_.is_volume_read = found.has_value();
+    info_.volume = std::move(found).value_or(std::nullopt);
     return absl::OkStatus();
   }
 
@@ -437,12 +429,9 @@ class RestoreInfoReader {
         ctx_, api_, "",
         {.label_selector = absl::StrCat(objects::kInPlaceLabel, "=",
                                         RestoreLabelValue(namespace_name(), info_.pvc_name))});
-    if (absl::IsPermissionDenied(list.status())) {
-      AddNote(list.status(), "earlier restores into the PVC", info_.not_checked);
-      return absl::OkStatus();
-    }
-    RETURN_IF_ERROR(list.status());
-    for (const PersistentVolume& volume : *list) {
+    ASSIGN_OR_RETURN(const auto noted,
+                     OrNote(list, "earlier restores into the PVC", info_.not_checked));
+    for (const PersistentVolume& volume : noted.value_or(std::vector<PersistentVolume>())) {
       ASSIGN_OR_RETURN(const objects::SwapRecord record, ParseSwapRecord(volume));
       info_.unfinished = {.volume = volume.name(), .snapshot = record.snapshot};
     }

@@ -53,15 +53,11 @@ VolumeSnapshot MakeSnapshot(const Environment& env, const SnapshotRequest& reque
   return snapshot;
 }
 
-DriverMessage MessageAbout(const SnapshotRequest& request) {
-  return DriverMessage(ToString(request), "snapshot handle", request.backup.csi_snapshot_timeout);
-}
-
 absl::StatusOr<TakenSnapshot> AwaitHandle(const CallContext& ctx, const Environment& env,
                                           const SnapshotRequest& request, VolumeLease& lease,
                                           const VolumeSnapshot& made) {
   LeaseWaiter waiter(ctx, env, lease);
-  DriverMessage word = MessageAbout(request);
+  DriverMessage word(ToString(request), "snapshot handle", request.backup.csi_snapshot_timeout);
   TakenSnapshot taken;
   const k8s::ObjectKey key = VolumeSnapshot::Key(request.claim_namespace, SnapshotName(request));
   const auto is_bound = [&](const VolumeSnapshot* snapshot) -> absl::StatusOr<bool> {
@@ -184,7 +180,7 @@ absl::Status TryCleanUp(const CallContext& ctx, const Environment& env,
 // Removes what TakeSnapshot made without use, in its own time. The name alone tells it, because the
 // answer to the request that created it may have been lost.
 void CleanUp(const Environment& env, const SnapshotRequest& request, const Clock& clock) {
-  const absl::Status removed = CleanUpPatiently(
+  const absl::Status removed = CleanUpInGracePeriod(
       clock, [&](const CallContext& after) { return TryCleanUp(after, env, request); });
   if (!removed.ok()) {
     CSIDELTA_LOG(kWarn, "a volume snapshot is left behind", {"namespace", request.claim_namespace},
@@ -293,11 +289,11 @@ absl::StatusOr<TakenSnapshot> TakeSnapshot(const CallContext& ctx, const Environ
                                   },
                               .of = ToString(request)};
   absl::StatusOr<TakenSnapshot> taken;
-  RETURN_IF_ERROR(MakeInTurn(ctx, env, lease_request, others, request.backup.csi_snapshot_timeout,
-                             [&](VolumeLease& lease) {
-                               taken = MakeUnderLease(ctx, env, request, lease);
-                               return taken.status();
-                             }));
+  RETURN_IF_ERROR(RunUnderLease(ctx, env, lease_request, others,
+                                request.backup.csi_snapshot_timeout, [&](VolumeLease& lease) {
+                                  taken = MakeUnderLease(ctx, env, request, lease);
+                                  return taken.status();
+                                }));
   return taken;
 }
 

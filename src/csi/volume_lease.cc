@@ -263,7 +263,7 @@ absl::Status VolumeLease::Release(const CallContext& ctx, k8s::ApiClient& api) {
 
 void VolumeLease::End(const Clock& clock, k8s::ApiClient& api) {
   if (const absl::Status released = Release(CleanUpContext(clock), api); !released.ok()) {
-    CSIDELTA_LOG(kInfo, "the turn of a volume is left to run out", {"lease", lease_.name()},
+    CSIDELTA_LOG(kInfo, "the Lease of the volume is left to run out", {"lease", lease_.name()},
                  {"status", released.ToString()});
   }
 }

@@ -46,10 +46,6 @@ constexpr absl::Duration kUnprovisionedWait = absl::Seconds(30);
 // No PVC has such a uid: a volume that is reserved for it is free for its driver to delete.
 constexpr char kNoPvcUid[] = "released-by-csi-delta";
 
-std::string TextOf(const SwapTarget& target) {
-  return absl::StrCat("PVC ", target.namespace_name, "/", target.pvc_name);
-}
-
 std::string CommandOf(const SwapTarget& target, absl::string_view flag) {
   return absl::StrCat("csi-delta snapshot restore --into ", target.pvc_name, " -n ",
                       target.namespace_name, " ", flag);
@@ -205,7 +201,9 @@ VolumeSwap::VolumeSwap(const CallContext& ctx, k8s::ApiClient& api, Random& rand
                        SwapTarget target, SwapSink sink)
     : ctx_(ctx), api_(api), random_(random), target_(std::move(target)), sink_(std::move(sink)) {}
 
-std::string VolumeSwap::PvcText() const { return TextOf(target_); }
+std::string VolumeSwap::PvcText() const {
+  return absl::StrCat("PVC ", target_.namespace_name, "/", target_.pvc_name);
+}
 
 void VolumeSwap::Tell(SwapStep step, std::string text) {
   result_.did_anything = true;

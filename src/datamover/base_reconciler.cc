@@ -1,5 +1,7 @@
 #include "datamover/base_reconciler.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "base/status_macros.h"
@@ -76,8 +78,9 @@ absl::StatusOr<BaseInfo> BaseReconciler::ReadInfo(const CallContext& ctx,
                                                   const csi::BaseSnapshot& base) {
   const csi::BaseOwner& owner = base.owner;
   BaseInfo info = {.now = ctx.clock->Now(), .age_max = env_.settings.base_age_max};
-  // The upload of a younger one has read the PVC.
-  if (info.now - base.created_at.value_or(absl::InfinitePast()) >= kBaseLookedAtEvery) {
+  // The upload of one that was made just now, by this process, has read the PVC.
+  const absl::Time created_at = base.created_at.value_or(absl::InfinitePast());
+  if (created_at <= began_at_ || info.now - created_at >= kBaseLookedAtEvery) {
     ASSIGN_OR_RETURN(
         const std::string pvc_uid,
         presence_.UidOf(ctx, env_.api,
@@ -122,6 +125,7 @@ absl::StatusOr<objects::ProtectedVolumeStatus> BaseReconciler::FindStatus(
 
 absl::StatusOr<absl::Time> BaseReconciler::ReconcileOne(
     const CallContext& ctx, const objects::VolumeSnapshotContent& content) {
+  began_at_ = std::min(began_at_, ctx.clock->Now());
   const csi::BaseSnapshot base = csi::ReadBase(content);
   const csi::BaseOwner& owner = base.owner;
   if (owner.cluster != env_.cluster || owner.claim_uid.empty() || owner.claim.empty() ||

@@ -2,14 +2,9 @@
 
 #include <deque>
 #include <functional>
-#include <map>
-#include <optional>
 #include <set>
 #include <string>
-#include <utility>
-#include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
@@ -73,6 +68,7 @@ class BaseReconciler : public objects::Reconciler<objects::VolumeSnapshotContent
   const DeletedSnapshots& deleted_;
   const VolumeRecords& records_;
   ObjectPresence presence_;
+  absl::Time began_at_ = absl::InfiniteFuture();  // when the first one was looked at
 };
 
 }  // namespace csidelta::datamover

@@ -6,7 +6,6 @@
 #include <string>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
@@ -16,7 +15,6 @@
 #include "datamover/worker_queue.h"
 #include "objects/protected_volume.h"
 #include "objects/reconciler.h"
-#include "objects/volume_task.h"
 
 namespace csidelta::datamover {
 

@@ -170,8 +170,6 @@ class Deletion {
   void Tell(k8s::EventType type, absl::string_view reason);
   absl::Status Write();
 
-  TaskVolume Volume() const;
-
   const CallContext& ctx_;
   const MoverEnvironment& env_;
   DeletionQueue& queue_;
@@ -310,7 +308,8 @@ absl::StatusOr<WorkerView> Deletion::StepWorker() {
                                                .namespace_name = object_.namespace_name(),
                                                .name = object_.name(),
                                                .uid = object_.uid()},
-                                   .volume = Volume()},
+                                   .volume = {.namespace_name = reference_.namespace_name,
+                                              .claim_uid = reference_.claim_uid}},
                                   LabelsFor(task_name_, object_.namespace_name()))
                       .status());
   return run_.Step(ctx_, [this](const objects::VolumeTask& task) { return MakePod(task); });
@@ -454,11 +453,6 @@ absl::Status Deletion::Write() {
           objects::Patch().SetStatus(status_).IfVersion(object_.resource_version()), "status"));
   queue_.Put(object_);
   return absl::OkStatus();
-}
-
-TaskVolume Deletion::Volume() const {
-  return {
-      .namespace_name = reference_.namespace_name, .claim = "", .claim_uid = reference_.claim_uid};
 }
 
 }  // namespace

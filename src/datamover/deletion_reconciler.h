@@ -1,8 +1,5 @@
 #pragma once
 
-#include <string>
-
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
@@ -12,7 +9,6 @@
 #include "datamover/volume_records.h"
 #include "objects/data_deletion.h"
 #include "objects/reconciler.h"
-#include "objects/volume_task.h"
 
 namespace csidelta::datamover {
 

@@ -1,7 +1,6 @@
 #include "datamover/location_settings.h"
 
 #include <iterator>
-#include <string>
 #include <vector>
 
 #include "absl/algorithm/container.h"

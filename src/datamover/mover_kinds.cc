@@ -1,6 +1,10 @@
 #include "datamover/mover_kinds.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "absl/status/statusor.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
@@ -87,9 +91,18 @@ std::vector<std::string> UndeclaredFields(const CustomResourceDefinition& defini
   std::vector<std::string> undeclared;
   for (const KindFields& fields : FieldsInUse()) {
     for (const std::string& member : fields.members) {
-      if (fields.type.plural == type.plural &&
-          !definition.Declares(type.version, fields.part, member)) {
-        undeclared.push_back(absl::StrCat(fields.part, ".", member));
+      if (fields.type.plural != type.plural ||
+          definition.Declares(type.version, fields.part, member)) {
+        continue;
+      }
+      std::string name = absl::StrCat(fields.part, ".", member);
+      // What is inside of one that is dropped is dropped with it.
+      const bool is_inside =
+          std::any_of(undeclared.begin(), undeclared.end(), [&name](const std::string& other) {
+            return absl::StartsWith(name, absl::StrCat(other, "."));
+          });
+      if (!is_inside) {
+        undeclared.push_back(std::move(name));
       }
     }
   }

@@ -50,7 +50,6 @@
 #include "objects/data_deletion.h"
 #include "objects/data_download.h"
 #include "objects/data_upload.h"
-#include "objects/keys.h"
 #include "objects/persistent_volume_claim.h"
 #include "objects/protected_volume.h"
 #include "objects/storage_class.h"

@@ -119,6 +119,101 @@ absl::Status DeleteFolder(const CallContext& ctx, storage::ObjectStore& store,
   return absl::OkStatus();
 }
 
+UninstallItem MakeItem(const k8s::ResourceType& type, const objects::Object& object,
+                       std::string text = "") {
+  return {.kind = type.kind, .name = FullName(object), .text = std::move(text)};
+}
+
+bool IsOver(const objects::DataTransfer& transfer) {
+  return velero::IsTerminal(velero::ParseDataPhase(transfer.phase()));
+}
+
+// A volume snapshot is the mover's from the moment that a DataUpload names it.
+absl::Status DropItsSnapshot(const CallContext& ctx, const MoverEnvironment& env,
+                             const objects::DataTransfer& object) {
+  const absl::StatusOr<velero::DataUpload> upload = velero::ParseDataUpload(object);
+  if (!upload.ok()) {
+    return absl::OkStatus();  // It names none.
+  }
+  const std::string task_name = TaskNameOf("DataUpload", upload->uid);
+  return csi::RemoveExposure(ctx, env.api,
+                             {.name = task_name,
+                              .source_namespace = upload->source_namespace,
+                              .source_snapshot = upload->volume_snapshot,
+                              .mover_namespace = env.mover_namespace,
+                              .labels = LabelsFor(task_name, upload->namespace_name)},
+                             csi::SnapshotAction::kDelete);
+}
+
+absl::Status GiveUp(const CallContext& ctx, const MoverEnvironment& env,
+                    const k8s::ResourceType& type, const k8s::ObjectKey& key) {
+  ASSIGN_OR_RETURN(std::optional<objects::DataTransfer> object,
+                   objects::Find<objects::DataTransfer>(ctx, env.api, key));
+  if (!object.has_value()) {
+    return absl::OkStatus();
+  }
+  TransferObject transfer(type, *std::move(object));
+  if (!IsOver(transfer.object())) {
+    if (type == objects::DataUpload::Type()) {
+      RETURN_IF_ERROR(DropItsSnapshot(ctx, env, transfer.object()));
+    }
+    transfer.SetPhase(velero::DataPhase::kCanceled);
+    transfer.SetMessage(kGivenUp);
+    transfer.SetCompletedAt(ctx.clock->Now());
+  }
+  transfer.RemoveFinalizer();
+  return transfer.Write(ctx, env.api);
+}
+
+// With its volume, which no controller looks after any more.
+absl::Status DropClaim(const CallContext& ctx, const MoverEnvironment& env,
+                       const k8s::ObjectKey& key) {
+  RETURN_IF_ERROR(k8s::IgnoreNotFound(env.api.Delete(ctx, key, {})));
+  ASSIGN_OR_RETURN(const auto claim,
+                   objects::Find<objects::PersistentVolumeClaim>(ctx, env.api, key));
+  if (!claim.has_value()) {
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const csi::ClaimRelease release,
+                   csi::ReleaseClaim(ctx, env.api, *claim, absl::ZeroDuration()));
+  return release.left.empty() ? absl::OkStatus() : absl::FailedPreconditionError(release.left);
+}
+
+// The last member of a volume group takes the driver's group along, and the others' contents.
+absl::Status DropContent(const CallContext& ctx, const MoverEnvironment& env,
+                         const k8s::ObjectKey& key) {
+  ASSIGN_OR_RETURN(const auto content,
+                   objects::Find<objects::VolumeSnapshotContent>(ctx, env.api, key));
+  if (!content.has_value() || content->is_being_deleted()) {
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(csi::DropWithSnapshot(ctx, env.api, *content));
+  if (csi::MovedGroupOf(*content).empty()) {
+    return absl::OkStatus();
+  }
+  return csi::FinalizeMovedGroup(ctx, CsiEnvironmentOf(ctx, env, env.mover_namespace), *content);
+}
+
+// Whether a copy of every key in it is confirmed.
+bool IsConfirmed(const objects::Secret& secret) {
+  const std::string list = secret.Annotation(objects::kConfirmedKeysAnnotation);
+  const std::set<std::string> confirmed = absl::StrSplit(list, ',', absl::SkipEmpty());
+  const std::map<std::string, std::string> keys = secret.encoded_data();
+  return std::all_of(keys.begin(), keys.end(),
+                     [&](const auto& key) { return confirmed.contains(key.first); });
+}
+
+absl::Status DropKeys(const CallContext& ctx, k8s::ApiClient& api, storage::OpenedStore& opened,
+                      const std::string& folder, const k8s::ObjectKey& key,
+                      const std::string& uid) {
+  ASSIGN_OR_RETURN(const Holding left, Measure(ctx, opened.store(), folder));
+  if (left.objects > 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(Counted(left.objects, "object"), " still there that need it"));
+  }
+  return k8s::IgnoreNotFound(api.Delete(ctx, key, {.uid = uid}));
+}
+
 // A location whose data of this cluster may go.
 struct Place {
   std::shared_ptr<storage::OpenedStore> opened;
@@ -149,12 +244,6 @@ class Planner {
   // Managed DataUploads and DataDownloads.
   absl::StatusOr<std::vector<objects::DataTransfer>> Transfers(const k8s::ResourceType& type);
 
-  static bool IsOver(const objects::DataTransfer& transfer) {
-    return velero::IsTerminal(velero::ParseDataPhase(transfer.phase()));
-  }
-
-  static UninstallItem ItemOf(const k8s::ResourceType& type, const objects::Object& object,
-                              std::string text = "");
   absl::Status LookForLeader();
   absl::Status LookForRunning();
 
@@ -168,12 +257,6 @@ class Planner {
   absl::Status PlanDeletions();
   absl::Status PlanRecords();
   absl::Status PlanTransfers();
-  static absl::Status GiveUp(const CallContext& ctx, const MoverEnvironment& env,
-                             const k8s::ResourceType& type, const k8s::ObjectKey& key);
-
-  // A volume snapshot is the mover's from the moment that a DataUpload names it.
-  static absl::Status DropItsSnapshot(const CallContext& ctx, const MoverEnvironment& env,
-                                      const objects::DataTransfer& object);
 
   // Whether it was made for a Velero that is asked for; the others are counted.
   bool IsAskedFor(const objects::Object& object);
@@ -183,13 +266,6 @@ class Planner {
 
   // Bases, and contents of uploads that were given up: each with the driver's snapshot.
   absl::Status PlanContents();
-
-  // The last member of a volume group takes the driver's group along, and the others' contents.
-  // With its volume, which no controller looks after any more.
-  static absl::Status DropClaim(const CallContext& ctx, const MoverEnvironment& env,
-                                const k8s::ObjectKey& key);
-  static absl::Status DropContent(const CallContext& ctx, const MoverEnvironment& env,
-                                  const k8s::ObjectKey& key);
   absl::Status PlanRest();
   absl::Status PlanData();
 
@@ -202,17 +278,11 @@ class Planner {
   // What uploads that the cluster still has stored where their location does not point any more.
   absl::Status NoteFormerPlaces();
   absl::Status PlanKeys();
-
-  // Whether a copy of every key in it is confirmed.
-  static bool IsConfirmed(const objects::Secret& secret);
   void PlanKeysOf(const KeyringOwner& owner, const objects::Secret& secret);
-  static absl::Status DropKeys(const CallContext& ctx, k8s::ApiClient& api,
-                               storage::OpenedStore& opened, const std::string& folder,
-                               const k8s::ObjectKey& key, const std::string& uid);
 
   // Without the plugin its finalizer is never removed.
   void NotePendingDeletion(const k8s::ResourceType& type, const objects::Object& object) {
-    plan_.stays.push_back(ItemOf(type, object, csi::DescribePendingDeletion(type, object)));
+    plan_.stays.push_back(MakeItem(type, object, csi::DescribePendingDeletion(type, object)));
   }
 
   absl::Status NoteWhatStays();
@@ -282,11 +352,6 @@ absl::StatusOr<std::vector<objects::DataTransfer>> Planner::Transfers(
   return all;
 }
 
-UninstallItem Planner::ItemOf(const k8s::ResourceType& type, const objects::Object& object,
-                              std::string text) {
-  return {.kind = type.kind, .name = FullName(object), .text = std::move(text)};
-}
-
 absl::Status Planner::LookForLeader() {
   ASSIGN_OR_RETURN(const auto lease,
                    objects::Find<objects::Lease>(
@@ -310,7 +375,7 @@ absl::Status Planner::LookForRunning() {
       List<objects::Pod>(objects::Pod::Type(), env_.mover_namespace, objects::kMoverTaskLabel));
   for (const objects::Pod& pod : pods) {
     if (pod.is_active()) {
-      plan_.running.push_back(ItemOf(objects::Pod::Type(), pod, pod.phase()));
+      plan_.running.push_back(MakeItem(objects::Pod::Type(), pod, pod.phase()));
     }
   }
   if (leader_.empty()) {
@@ -321,7 +386,7 @@ absl::Status Planner::LookForRunning() {
     ASSIGN_OR_RETURN(const std::vector<objects::DataTransfer> transfers, Transfers(*type));
     for (const objects::DataTransfer& transfer : transfers) {
       if (!IsOver(transfer)) {
-        plan_.running.push_back(ItemOf(*type, transfer, transfer.phase()));
+        plan_.running.push_back(MakeItem(*type, transfer, transfer.phase()));
       }
     }
   }
@@ -329,7 +394,7 @@ absl::Status Planner::LookForRunning() {
                    ListAsked<objects::DataDeletion>());
   for (const objects::DataDeletion& deletion : deletions) {
     if (deletion.phase() == objects::DeletionPhase::kInProgress) {
-      plan_.running.push_back(ItemOf(objects::DataDeletion::Type(), deletion, "InProgress"));
+      plan_.running.push_back(MakeItem(objects::DataDeletion::Type(), deletion, "InProgress"));
     }
   }
   return absl::OkStatus();
@@ -339,7 +404,7 @@ void Planner::AddObject(const k8s::ResourceType& type, const objects::Object& ob
                         std::string text) {
   const k8s::ObjectKey key = {type, object.namespace_name(), object.name()};
   Add(
-      ItemOf(type, object, std::move(text)),
+      MakeItem(type, object, std::move(text)),
       [&api = env_.api, key, uid = object.uid()](const CallContext& ctx) {
         return k8s::IgnoreNotFound(api.Delete(ctx, key, {.uid = uid}));
       },
@@ -375,50 +440,15 @@ absl::Status Planner::PlanTransfers() {
         continue;
       }
       const k8s::ObjectKey key = {*type, transfer.namespace_name(), transfer.name()};
-      Add(ItemOf(*type, transfer,
-                 IsOver(transfer) ? "loses our finalizer" : "is given up: no controller moves it"),
+      Add(MakeItem(
+              *type, transfer,
+              IsOver(transfer) ? "loses our finalizer" : "is given up: no controller moves it"),
           [&env = env_, type, key](const CallContext& ctx) {
             return GiveUp(ctx, env, *type, key);
           });
     }
   }
   return absl::OkStatus();
-}
-
-absl::Status Planner::GiveUp(const CallContext& ctx, const MoverEnvironment& env,
-                             const k8s::ResourceType& type, const k8s::ObjectKey& key) {
-  ASSIGN_OR_RETURN(std::optional<objects::DataTransfer> object,
-                   objects::Find<objects::DataTransfer>(ctx, env.api, key));
-  if (!object.has_value()) {
-    return absl::OkStatus();
-  }
-  TransferObject transfer(type, *std::move(object));
-  if (!IsOver(transfer.object())) {
-    if (type == objects::DataUpload::Type()) {
-      RETURN_IF_ERROR(DropItsSnapshot(ctx, env, transfer.object()));
-    }
-    transfer.SetPhase(velero::DataPhase::kCanceled);
-    transfer.SetMessage(kGivenUp);
-    transfer.SetCompletedAt(ctx.clock->Now());
-  }
-  transfer.RemoveFinalizer();
-  return transfer.Write(ctx, env.api);
-}
-
-absl::Status Planner::DropItsSnapshot(const CallContext& ctx, const MoverEnvironment& env,
-                                      const objects::DataTransfer& object) {
-  const absl::StatusOr<velero::DataUpload> upload = velero::ParseDataUpload(object);
-  if (!upload.ok()) {
-    return absl::OkStatus();  // It names none.
-  }
-  const std::string task_name = TaskNameOf("DataUpload", upload->uid);
-  return csi::RemoveExposure(ctx, env.api,
-                             {.name = task_name,
-                              .source_namespace = upload->source_namespace,
-                              .source_snapshot = upload->volume_snapshot,
-                              .mover_namespace = env.mover_namespace,
-                              .labels = LabelsFor(task_name, upload->namespace_name)},
-                             csi::SnapshotAction::kDelete);
 }
 
 bool Planner::IsAskedFor(const objects::Object& object) {
@@ -439,7 +469,7 @@ absl::Status Planner::PlanTasks() {
       continue;
     }
     Add(
-        ItemOf(objects::VolumeTask::Type(), task),
+        MakeItem(objects::VolumeTask::Type(), task),
         [&env = env_, task](const CallContext& ctx) { return RemoveLeftovers(ctx, env, task); },
         objects::VolumeTask::Key(env_.mover_namespace, task.name()));
   }
@@ -458,24 +488,11 @@ absl::Status Planner::PlanTasks() {
       }
       const k8s::ObjectKey key = {*type, object.namespace_name(), object.name()};
       Add(
-          ItemOf(*type, object),
+          MakeItem(*type, object),
           [&env = env_, key](const CallContext& ctx) { return DropClaim(ctx, env, key); }, key);
     }
   }
   return absl::OkStatus();
-}
-
-absl::Status Planner::DropClaim(const CallContext& ctx, const MoverEnvironment& env,
-                                const k8s::ObjectKey& key) {
-  RETURN_IF_ERROR(k8s::IgnoreNotFound(env.api.Delete(ctx, key, {})));
-  ASSIGN_OR_RETURN(const auto claim,
-                   objects::Find<objects::PersistentVolumeClaim>(ctx, env.api, key));
-  if (!claim.has_value()) {
-    return absl::OkStatus();
-  }
-  ASSIGN_OR_RETURN(const csi::ClaimRelease release,
-                   csi::ReleaseClaim(ctx, env.api, *claim, absl::ZeroDuration()));
-  return release.left.empty() ? absl::OkStatus() : absl::FailedPreconditionError(release.left);
 }
 
 absl::Status Planner::PlanContents() {
@@ -491,27 +508,13 @@ absl::Status Planner::PlanContents() {
       }
       const k8s::ObjectKey key = content.key();
       Add(
-          ItemOf(objects::VolumeSnapshotContent::Type(), content,
-                 absl::StrCat("snapshot ", content.handle_or_source(), " of driver ",
-                              content.driver())),
+          MakeItem(objects::VolumeSnapshotContent::Type(), content,
+                   absl::StrCat("snapshot ", content.handle_or_source(), " of driver ",
+                                content.driver())),
           [&env = env_, key](const CallContext& ctx) { return DropContent(ctx, env, key); }, key);
     }
   }
   return absl::OkStatus();
-}
-
-absl::Status Planner::DropContent(const CallContext& ctx, const MoverEnvironment& env,
-                                  const k8s::ObjectKey& key) {
-  ASSIGN_OR_RETURN(const auto content,
-                   objects::Find<objects::VolumeSnapshotContent>(ctx, env.api, key));
-  if (!content.has_value() || content->is_being_deleted()) {
-    return absl::OkStatus();
-  }
-  RETURN_IF_ERROR(csi::DropWithSnapshot(ctx, env.api, *content));
-  if (csi::MovedGroupOf(*content).empty()) {
-    return absl::OkStatus();
-  }
-  return csi::FinalizeMovedGroup(ctx, CsiEnvironmentOf(ctx, env, env.mover_namespace), *content);
 }
 
 absl::Status Planner::PlanRest() {
@@ -635,20 +638,12 @@ absl::Status Planner::PlanKeys() {
   return absl::OkStatus();
 }
 
-bool Planner::IsConfirmed(const objects::Secret& secret) {
-  const std::string list = secret.Annotation(objects::kConfirmedKeysAnnotation);
-  const std::set<std::string> confirmed = absl::StrSplit(list, ',', absl::SkipEmpty());
-  const std::map<std::string, std::string> keys = secret.encoded_data();
-  return std::all_of(keys.begin(), keys.end(),
-                     [&](const auto& key) { return confirmed.contains(key.first); });
-}
-
 void Planner::PlanKeysOf(const KeyringOwner& owner, const objects::Secret& secret) {
   const std::string location = absl::StrCat(owner.velero_namespace, "/", owner.location);
   const auto place = places_.find(location);
   const auto stays = [&](absl::string_view why) {
-    plan_.stays.push_back(ItemOf(objects::Secret::Type(), secret,
-                                 absl::StrCat("keys of location ", location, ": ", why)));
+    plan_.stays.push_back(MakeItem(objects::Secret::Type(), secret,
+                                   absl::StrCat("keys of location ", location, ": ", why)));
   };
   if (request_.keep_data) {
     stays("csi-delta mover-key export them before the namespace goes");
@@ -657,22 +652,11 @@ void Planner::PlanKeysOf(const KeyringOwner& owner, const objects::Secret& secre
   } else if (!place->second.had_data && !IsConfirmed(secret)) {
     stays("no data was found there, and no copy is confirmed; delete it by hand");
   } else {
-    Add(ItemOf(objects::Secret::Type(), secret, absl::StrCat("keys of location ", location)),
+    Add(MakeItem(objects::Secret::Type(), secret, absl::StrCat("keys of location ", location)),
         [&api = env_.api, opened = place->second.opened, folder = folder_,
          key = objects::Secret::Key(env_.mover_namespace, secret.name()), uid = secret.uid()](
             const CallContext& ctx) { return DropKeys(ctx, api, *opened, folder, key, uid); });
   }
-}
-
-absl::Status Planner::DropKeys(const CallContext& ctx, k8s::ApiClient& api,
-                               storage::OpenedStore& opened, const std::string& folder,
-                               const k8s::ObjectKey& key, const std::string& uid) {
-  ASSIGN_OR_RETURN(const Holding left, Measure(ctx, opened.store(), folder));
-  if (left.objects > 0) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(Counted(left.objects, "object"), " still there that need it"));
-  }
-  return k8s::IgnoreNotFound(api.Delete(ctx, key, {.uid = uid}));
 }
 
 absl::Status Planner::NoteWhatStays() {
@@ -700,8 +684,8 @@ absl::Status Planner::NoteWhatStays() {
         continue;
       }
       plan_.stays.push_back(
-          ItemOf(*type, object,
-                 absl::StrCat("is a backup's, and has our label ", objects::kCsiDeltaLabel)));
+          MakeItem(*type, object,
+                   absl::StrCat("is a backup's, and has our label ", objects::kCsiDeltaLabel)));
     }
   }
   for (const char* const version : objects::kGroupVersions) {

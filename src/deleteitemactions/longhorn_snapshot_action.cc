@@ -28,7 +28,7 @@ class LonghornSnapshotAction : public velero::ActionOn<velero::DeleteItemAction>
         item.Label(objects::kBackupNameLabel) != velero::ValidLabelValue(backup.name)) {
       return absl::OkStatus();
     }
-    const k8s::ObjectKey key = longhorn::SnapshotKey(item.namespace_name(), item.name());
+    const k8s::ObjectKey key = longhorn::Snapshot::Key(item.namespace_name(), item.name());
     RETURN_IF_ERROR(
         longhorn::RemoveNative(ctx.WithTimeout(csi::kCleanUpTimeout), env_.api, key, item.uid()));
     CSIDELTA_LOG(

@@ -12,6 +12,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/enum_names.h"
 #include "doctor/checks.h"
 
 namespace csidelta::doctor {
@@ -112,6 +113,12 @@ constexpr std::array kChecks = {
     Check{"device-access", "may workers open devices of each storage class in use?",
           CheckDeviceAccess, /*makes_objects=*/true},
 };
+
+constexpr EnumNames<Severity, 5> kSeverityWords = {{{Severity::kGood, "good"},
+                                                    {Severity::kNote, "note"},
+                                                    {Severity::kWarning, "warning"},
+                                                    {Severity::kFault, "fault"},
+                                                    {Severity::kUnknown, "unknown"}}};
 
 // Names that a finding lists, before it only counts.
 constexpr std::size_t kNamesMax = 5;
@@ -279,37 +286,7 @@ std::string Listed(const std::vector<std::string>& names) {
   return text;
 }
 
-absl::string_view WordOf(Severity severity) {
-  switch (severity) {
-    case Severity::kGood:
-      return "good";
-    case Severity::kNote:
-      return "note";
-    case Severity::kWarning:
-      return "warning";
-    case Severity::kFault:
-      return "fault";
-    case Severity::kUnknown:
-      break;
-  }
-  return "unknown";
-}
-
-void CheckContext::Good(std::string subject, std::string text) {
-  Say(Severity::kGood, std::move(subject), std::move(text), "");
-}
-
-void CheckContext::Note(std::string subject, std::string text, std::string remediation) {
-  Say(Severity::kNote, std::move(subject), std::move(text), std::move(remediation));
-}
-
-void CheckContext::Warn(std::string subject, std::string text, std::string remediation) {
-  Say(Severity::kWarning, std::move(subject), std::move(text), std::move(remediation));
-}
-
-void CheckContext::Fault(std::string subject, std::string text, std::string remediation) {
-  Say(Severity::kFault, std::move(subject), std::move(text), std::move(remediation));
-}
+std::string WordOf(Severity severity) { return EnumName(kSeverityWords, severity); }
 
 void CheckContext::Unknown(std::string subject, const absl::Status& status) {
   Say(Severity::kUnknown, std::move(subject), std::string(status.message()),

@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/string_view.h"
@@ -42,10 +43,18 @@ class CheckContext {
     return since.has_value() && *since + age < ctx().clock->Now();
   }
 
-  void Good(std::string subject, std::string text);
-  void Note(std::string subject, std::string text, std::string remediation);
-  void Warn(std::string subject, std::string text, std::string remediation);
-  void Fault(std::string subject, std::string text, std::string remediation);
+  void Good(std::string subject, std::string text) {
+    Say(Severity::kGood, std::move(subject), std::move(text), "");
+  }
+  void Note(std::string subject, std::string text, std::string remediation) {
+    Say(Severity::kNote, std::move(subject), std::move(text), std::move(remediation));
+  }
+  void Warn(std::string subject, std::string text, std::string remediation) {
+    Say(Severity::kWarning, std::move(subject), std::move(text), std::move(remediation));
+  }
+  void Fault(std::string subject, std::string text, std::string remediation) {
+    Say(Severity::kFault, std::move(subject), std::move(text), std::move(remediation));
+  }
   // What could not be read, and why.
   void Unknown(std::string subject, const absl::Status& status);
   // After a finding that explains what the checks would find that have this one as a prerequisite:

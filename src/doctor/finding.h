@@ -3,8 +3,6 @@
 #include <functional>
 #include <string>
 
-#include "absl/strings/string_view.h"
-
 namespace csidelta::doctor {
 
 // What a finding means for backups: nothing to do; good to know; will cause failures later; backups
@@ -23,6 +21,6 @@ struct Finding {
 using FindingSink = std::function<void(const Finding&)>;
 
 // "good", "note", "warning", "fault", "unknown".
-absl::string_view WordOf(Severity severity);
+std::string WordOf(Severity severity);
 
 }  // namespace csidelta::doctor

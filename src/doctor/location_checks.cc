@@ -70,17 +70,19 @@ void ProbeBucket(CheckContext& context, const StorageLocation& location, absl::s
   }
 }
 
+datamover::KeyringOwner OwnerOf(const StorageLocation& location) {
+  return {.velero_namespace = location.namespace_name, .location = location.name};
+}
+
 std::string RingSubject(CheckContext& context, const StorageLocation& location) {
   return absl::StrCat("secret ", context.options().mover_namespace, "/",
-                      datamover::KeyringSecretName({.velero_namespace = location.namespace_name,
-                                                    .location = location.name}));
+                      datamover::KeyringSecretName(OwnerOf(location)));
 }
 
 absl::StatusOr<datamover::Keyring> Ring(CheckContext& context, const StorageLocation& location) {
-  return datamover::OpenKeyring(
-      context.ctx(), context.cache().api(), context.options().mover_namespace,
-      {.velero_namespace = location.namespace_name, .location = location.name},
-      /*make=*/false, SecureRandom::Real());
+  return datamover::OpenKeyring(context.ctx(), context.cache().api(),
+                                context.options().mover_namespace, OwnerOf(location),
+                                /*make=*/false, SecureRandom::Real());
 }
 
 // One that is not made yet, or one that is lost.
@@ -96,9 +98,7 @@ void TellMissingRing(CheckContext& context, const StorageLocation& location,
                  location.read_only ? std::string(missing.message())
                                     : "export and confirm the key when it is made");
   } else {
-    context.Fault(subject,
-                  datamover::LostKeyring(**known, {.velero_namespace = location.namespace_name,
-                                                   .location = location.name}),
+    context.Fault(subject, datamover::LostKeyring(**known, OwnerOf(location)),
                   "import the keys from the copy that you have");
   }
 }

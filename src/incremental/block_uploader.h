@@ -50,8 +50,8 @@ struct UploadOptions {
   // Not OK: which backup to build on is not known, since one does not read that may be it. Then
   // there is no parent, and a list of changes is of no use.
   absl::Status parent_damage;
-  // Set: a check found damage in the repository. Then these packs count as if they were gone, and an
-  // increment builds on its parent only if the index proves that it needs none of them.
+  // Set: a check found damage in the repository. Then these packs count as if they were gone, and
+  // an increment builds on its parent only if the index proves that it needs none of them.
   std::optional<repository::DistrustedPacks> damage;
   // What OpenVolumeRecord() says of the parent, where the caller has asked already.
   std::optional<absl::StatusOr<std::shared_ptr<VolumeRecord>>> parent_record;

@@ -16,11 +16,6 @@ absl::StatusOr<std::optional<Json>> Find(const CallContext& ctx, ApiClient& api,
   return std::optional<Json>(*std::move(object));
 }
 
-absl::StatusOr<Json> FindOrNull(const CallContext& ctx, ApiClient& api, const ObjectKey& key) {
-  ASSIGN_OR_RETURN(std::optional<Json> found, Find(ctx, api, key));
-  return std::move(found).value_or(Json());
-}
-
 absl::Status IgnoreNotFound(const absl::Status& status) {
   return absl::IsNotFound(status) ? absl::OkStatus() : status;
 }

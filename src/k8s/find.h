@@ -14,9 +14,6 @@ namespace csidelta::k8s {
 absl::StatusOr<std::optional<Json>> Find(const CallContext& ctx, ApiClient& api,
                                          const ObjectKey& key);
 
-// The same; null where none exists.
-absl::StatusOr<Json> FindOrNull(const CallContext& ctx, ApiClient& api, const ObjectKey& key);
-
 // OK for NOT_FOUND: for what is to go, or matters only while it is there. Pure.
 absl::Status IgnoreNotFound(const absl::Status& status);
 

@@ -99,11 +99,12 @@ absl::Status LeaderLease::Hold(const CallContext& ctx, Json lease) {
     lease["spec"]["leaseTransitions"] = transitions + 1;
   }
   absl::StatusOr<Json> held = api_.Update(ctx, key_, lease);
-  if (held.ok()) {
-    SetLeadsUntil(begun + kLeadTimeMax);
-    held_ = *std::move(held);
+  if (!held.ok()) {
+    return IsLostRace(held.status()) ? absl::OkStatus() : held.status();
   }
-  return held.ok() || IsLostRace(held.status()) ? absl::OkStatus() : held.status();
+  SetLeadsUntil(begun + kLeadTimeMax);
+  held_ = *std::move(held);
+  return absl::OkStatus();
 }
 
 absl::Status LeaderLease::Release(const CallContext& ctx) {

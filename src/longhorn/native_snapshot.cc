@@ -13,6 +13,7 @@
 #include "base/status_macros.h"
 #include "k8s/find.h"
 #include "k8s/object.h"
+#include "objects/client.h"
 #include "objects/keys.h"
 #include "velero/labels.h"
 
@@ -60,18 +61,6 @@ std::string KubectlDelete(const k8s::ObjectKey& key) {
 }
 
 }  // namespace
-
-k8s::ObjectKey SnapshotKey(absl::string_view namespace_name, absl::string_view name) {
-  return {.type = Snapshot::Type(),
-          .namespace_name = std::string(namespace_name),
-          .name = std::string(name)};
-}
-
-k8s::ObjectKey VolumeKey(absl::string_view namespace_name, absl::string_view name) {
-  return {.type = Volume::Type(),
-          .namespace_name = std::string(namespace_name),
-          .name = std::string(name)};
-}
 
 std::string NativeSnapshotName(absl::string_view backup_uid, absl::string_view volume_uid) {
   return absl::StrCat(
@@ -175,7 +164,7 @@ absl::Status RequireRoom(const CallContext& ctx, k8s::ApiClient& api, const Volu
 
 absl::StatusOr<Snapshot> CreateNative(const CallContext& ctx, k8s::ApiClient& api,
                                       const NativeRequest& request, absl::string_view name) {
-  const k8s::ObjectKey key = SnapshotKey(request.namespace_name, name);
+  const k8s::ObjectKey key = Snapshot::Key(request.namespace_name, name);
   absl::StatusOr<Json> made;
   RETURN_IF_ERROR(AskUntilAnswered(ctx, [&] {
     made = api.Create(ctx, key.type, key.namespace_name, MakeNativeSnapshot(request, name));
@@ -223,18 +212,15 @@ absl::Status RemoveNative(const CallContext& ctx, k8s::ApiClient& api, const k8s
 
 absl::Status RemoveNativeOf(const CallContext& ctx, k8s::ApiClient& api,
                             const NativeRequest& request, absl::string_view name) {
-  const k8s::ObjectKey key = SnapshotKey(request.namespace_name, name);
-  std::optional<Json> found;
-  RETURN_IF_ERROR(AskUntilAnswered(ctx, [&]() -> absl::Status {
-    ASSIGN_OR_RETURN(found, k8s::Find(ctx, api, key));
-    return absl::OkStatus();
+  const k8s::ObjectKey key = Snapshot::Key(request.namespace_name, name);
+  absl::StatusOr<std::optional<Snapshot>> found;
+  RETURN_IF_ERROR(AskUntilAnswered(ctx, [&] {
+    found = objects::Find<Snapshot>(ctx, api, key);
+    return found.status();
   }));
-  if (!found.has_value()) {
-    return absl::OkStatus();
-  }
-  ASSIGN_OR_RETURN(const Snapshot snapshot, Snapshot::Of(*std::move(found)));
-  return IsNativeOf(snapshot, request) ? RemoveNative(ctx, api, key, snapshot.uid())
-                                       : absl::OkStatus();
+  return found->has_value() && IsNativeOf(**found, request)
+             ? RemoveNative(ctx, api, key, (*found)->uid())
+             : absl::OkStatus();
 }
 
 }  // namespace csidelta::longhorn

@@ -40,9 +40,6 @@ struct NativeRequest {
   std::string pvc_uid;
 };
 
-k8s::ObjectKey SnapshotKey(absl::string_view namespace_name, absl::string_view name);
-k8s::ObjectKey VolumeKey(absl::string_view namespace_name, absl::string_view name);
-
 // Begins the name of each native snapshot, and of few others.
 inline constexpr char kNativeNamePrefix[] = "csd-";
 

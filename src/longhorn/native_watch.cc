@@ -123,7 +123,10 @@ std::optional<Json> NativeWatch::Interest::TakeNews(std::stop_source& wake) {
 }
 
 absl::StatusOr<Json> NativeWatch::Interest::Read(const CallContext& ctx) {
-  return k8s::FindOrNull(ctx, watch_.api_, SnapshotKey(watch_.followed_.namespace_name, name_));
+  ASSIGN_OR_RETURN(
+      std::optional<Json> found,
+      k8s::Find(ctx, watch_.api_, Snapshot::Key(watch_.followed_.namespace_name, name_)));
+  return std::move(found).value_or(Json());
 }
 
 void NativeWatch::Interest::Tell(Json news) {

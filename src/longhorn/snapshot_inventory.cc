@@ -10,9 +10,9 @@
 #include "absl/strings/str_cat.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
-#include "k8s/read_pages.h"
 #include "longhorn/types.h"
 #include "objects/keys.h"
+#include "objects/read_pages.h"
 
 namespace csidelta::longhorn {
 namespace {
@@ -94,11 +94,9 @@ class InventoryReader {
   absl::StatusOr<Inventory> Read();
 
  private:
-  using Page = std::vector<Json>;
-
-  absl::Status ReadKind(const k8s::ResourceType& type, const std::string& label_selector,
-                        absl::FunctionRef<void()> begin,
-                        absl::FunctionRef<void(const Json& object)> note);
+  template <typename Kind>
+  absl::Status ReadKind(const std::string& label_selector, absl::FunctionRef<void()> begin,
+                        absl::FunctionRef<void(const Kind& object)> note);
   absl::Status ReadSnapshots();
 
   std::size_t PositionOf(const std::string& volume) {
@@ -144,39 +142,38 @@ absl::StatusOr<Inventory> InventoryReader::Read() {
   return std::move(inventory_);
 }
 
-absl::Status InventoryReader::ReadKind(const k8s::ResourceType& type,
-                                       const std::string& label_selector,
+template <typename Kind>
+absl::Status InventoryReader::ReadKind(const std::string& label_selector,
                                        absl::FunctionRef<void()> begin,
-                                       absl::FunctionRef<void(const Json& object)> note) {
-  return k8s::ReadPages(ctx_, api_, type, request_.namespace_name,
-                        {.label_selector = label_selector,
-                         .may_be_old = !request_.requires_all && !label_selector.empty(),
-                         .page_items_max = kPageItemsMax},
-                        [&](const Page& page, bool is_first) {
-                          if (is_first) {
-                            begin();
-                          }
-                          for (const Json& object : page) {
-                            note(object);
-                          }
-                        });
+                                       absl::FunctionRef<void(const Kind& object)> note) {
+  return objects::ReadPages<Kind>(ctx_, api_, Kind::Type(), request_.namespace_name,
+                                  {.label_selector = label_selector,
+                                   .may_be_old = !request_.requires_all && !label_selector.empty(),
+                                   .page_items_max = kPageItemsMax},
+                                  [&](const std::vector<Kind>& page, bool is_first) {
+                                    if (is_first) {
+                                      begin();
+                                    }
+                                    for (const Kind& object : page) {
+                                      note(object);
+                                    }
+                                  });
 }
 
 absl::Status InventoryReader::ReadSnapshots() {
   const std::string selector =
       request_.volume.empty() ? ""
                               : absl::StrCat(objects::kLonghornVolumeLabel, "=", request_.volume);
-  const absl::Status read = ReadKind(
-      Snapshot::Type(), selector,
+  const absl::Status read = ReadKind<Snapshot>(
+      selector,
       [&] {
         inventory_.snapshots.clear();
         volume_names_.clear();
       },
-      [&](const Json& object) {
-        const absl::StatusOr<Snapshot> snapshot = Snapshot::Of(object);
-        if (snapshot.ok() && (request_.volume.empty() || snapshot->volume() == request_.volume)) {
-          inventory_.snapshots.push_back(EntryOf(*snapshot));
-          inventory_.snapshots.back().volume = PositionOf(snapshot->volume());
+      [&](const Snapshot& snapshot) {
+        if (request_.volume.empty() || snapshot.volume() == request_.volume) {
+          inventory_.snapshots.push_back(EntryOf(snapshot));
+          inventory_.snapshots.back().volume = PositionOf(snapshot.volume());
         }
       });
   if (absl::IsNotFound(read)) {
@@ -188,14 +185,10 @@ absl::Status InventoryReader::ReadSnapshots() {
 }
 
 absl::Status InventoryReader::ReadJobs() {
-  return Excuse(ReadKind(
-                    RecurringJob::Type(), "", [&] { jobs_.clear(); },
-                    [&](const Json& object) {
-                      if (auto job = RecurringJob::Of(object); job.ok()) {
-                        jobs_.push_back(*std::move(job));
-                      }
-                    }),
-                "whether jobs are gone", &inventory_.are_jobs_known);
+  return Excuse(
+      ReadKind<RecurringJob>(
+          "", [&] { jobs_.clear(); }, [&](const RecurringJob& job) { jobs_.push_back(job); }),
+      "whether jobs are gone", &inventory_.are_jobs_known);
 }
 
 absl::Status InventoryReader::ReadVolumes() {
@@ -203,14 +196,10 @@ absl::Status InventoryReader::ReadVolumes() {
   for (const auto& [name, position] : volume_names_) {
     inventory_.volumes[position].name = name;
   }
-  return Excuse(ReadKind(
-                    Volume::Type(), "", [&] { volume_needs_.clear(); },
-                    [&](const Json& object) {
-                      if (const auto volume = Volume::Of(object); volume.ok()) {
-                        NoteVolume(*volume);
-                      }
-                    }),
-                "PVCs of volumes, jobs that apply to them, and clones", &are_volumes_known_);
+  return Excuse(
+      ReadKind<Volume>(
+          "", [&] { volume_needs_.clear(); }, [&](const Volume& volume) { NoteVolume(volume); }),
+      "PVCs of volumes, jobs that apply to them, and clones", &are_volumes_known_);
 }
 
 void InventoryReader::NoteVolume(const Volume& volume) {
@@ -238,17 +227,13 @@ void InventoryReader::NoteVolume(const Volume& volume) {
 
 absl::Status InventoryReader::ReadBackups() {
   bool are_known = true;
-  return Excuse(ReadKind(
-                    Backup::Type(), "",
+  return Excuse(ReadKind<Backup>(
+                    "",
                     [&] {
                       uploads_.clear();
                       last_.clear();
                     },
-                    [&](const Json& object) {
-                      if (const auto backup = Backup::Of(object); backup.ok()) {
-                        NoteBackup(*backup);
-                      }
-                    }),
+                    [&](const Backup& backup) { NoteBackup(backup); }),
                 "Backups of Longhorn", &are_known);
 }
 

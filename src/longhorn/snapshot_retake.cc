@@ -13,6 +13,7 @@
 #include "k8s/find.h"
 #include "k8s/object.h"
 #include "longhorn/native_snapshot.h"
+#include "objects/client.h"
 #include "objects/keys.h"
 #include "velero/labels.h"
 
@@ -35,11 +36,10 @@ std::string WhyNotRetaken(const Snapshot& archived) {
 }
 
 // Of the Volume that the archived Snapshot belonged to; "" where the archive does not say.
-std::string OwnerUid(const Json& archived) {
-  const Json* const owners = FindJson(archived, {"metadata", "ownerReferences"});
-  for (const Json& owner : owners != nullptr && owners->is_array() ? *owners : Json::array()) {
-    if (GetString(owner, {"kind"}) == Volume::Type().kind) {
-      return GetString(owner, {"uid"});
+std::string OwnerUid(const Snapshot& archived) {
+  for (const objects::OwnerReference& owner : archived.owners()) {
+    if (owner.kind == Volume::kKind.kind) {
+      return owner.uid;
     }
   }
   return "";
@@ -51,27 +51,40 @@ absl::StatusOr<std::string> WhyVolumeHasNone(const CallContext& ctx, k8s::ApiCli
   if (archived.volume().empty()) {
     return "it names no volume";
   }
-  ASSIGN_OR_RETURN(std::optional<Json> found,
-                   k8s::Find(ctx, api, VolumeKey(request.namespace_name, archived.volume())));
-  if (!found.has_value()) {
+  ASSIGN_OR_RETURN(
+      const std::optional<Volume> volume,
+      objects::Find<Volume>(ctx, api, Volume::Key(request.namespace_name, archived.volume())));
+  if (!volume.has_value()) {
     return "Longhorn does not have its volume";
   }
-  ASSIGN_OR_RETURN(const Volume volume, Volume::Of(*std::move(found)));
-  const std::string owner_uid = OwnerUid(archived.json());
-  if (!owner_uid.empty() && owner_uid != volume.uid()) {
+  const std::string owner_uid = OwnerUid(archived);
+  if (!owner_uid.empty() && owner_uid != volume->uid()) {
     return "the volume of that name is another one than it was taken of";
   }
-  if (!RequireUsable(volume).ok()) {
+  if (!RequireUsable(*volume).ok()) {
     return "no snapshot of its volume can be taken now: it is faulted, standby, being deleted, "
            "restored or cloned";
   }
   const absl::Status room =
-      RequireRoom(ctx, api, volume, RetakenName(archived.name(), request.restore_uid));
+      RequireRoom(ctx, api, *volume, RetakenName(archived.name(), request.restore_uid));
   if (absl::IsResourceExhausted(room)) {
     return "its volume has no room for one more; csi-delta longhorn prune makes some";
   }
   RETURN_IF_ERROR(room);
   return "";
+}
+
+// The object to create.
+Json MakeRetaken(const Snapshot& archived, const RetakeRequest& request) {
+  return {
+      {"apiVersion", absl::StrCat(kGroup, "/", kVersion)},
+      {"kind", Snapshot::Type().kind},
+      {"metadata",
+       {{"name", RetakenName(archived.name(), request.restore_uid)},
+        {"namespace", request.namespace_name},
+        {"labels", {{objects::kRestoreNameLabel, velero::ValidLabelValue(request.restore_name)}}},
+        {"annotations", {{objects::kLonghornRetakenOfAnnotation, archived.name()}}}}},
+      {"spec", {{"volume", archived.volume()}, {"createSnapshot", true}}}};
 }
 
 }  // namespace
@@ -90,25 +103,13 @@ std::string RetakenName(absl::string_view name, absl::string_view restore_uid) {
   return absl::StrCat(kept.substr(begin, kept.find_last_not_of('-') + 1 - begin), "-rt-", hash);
 }
 
-Json MakeRetaken(const Snapshot& archived, const RetakeRequest& request) {
-  return {
-      {"apiVersion", absl::StrCat(kGroup, "/", kVersion)},
-      {"kind", Snapshot::Type().kind},
-      {"metadata",
-       {{"name", RetakenName(archived.name(), request.restore_uid)},
-        {"namespace", request.namespace_name},
-        {"labels", {{objects::kRestoreNameLabel, velero::ValidLabelValue(request.restore_name)}}},
-        {"annotations", {{objects::kLonghornRetakenOfAnnotation, archived.name()}}}}},
-      {"spec", {{"volume", archived.volume()}, {"createSnapshot", true}}}};
-}
-
 absl::StatusOr<std::string> Retake(const CallContext& ctx, k8s::ApiClient& api,
                                    const Snapshot& archived, const RetakeRequest& request) {
   if (std::string why = WhyNotRetaken(archived); !why.empty()) {
     return why;
   }
   ASSIGN_OR_RETURN(const std::optional<Json> old,
-                   k8s::Find(ctx, api, SnapshotKey(request.namespace_name, archived.name())));
+                   k8s::Find(ctx, api, Snapshot::Key(request.namespace_name, archived.name())));
   if (old.has_value()) {
     return "Longhorn has one of its name";
   }

@@ -35,9 +35,6 @@ struct RetakeRequest {
 // never `name` itself, and the same for each call of a restore. Pure.
 std::string RetakenName(absl::string_view name, absl::string_view restore_uid);
 
-// The object to create. Pure.
-Json MakeRetaken(const Snapshot& archived, const RetakeRequest& request);
-
 // Requests it, and does not wait until it is taken. "" when it is requested, also by an interrupted
 // call; else why not, as a part of a sentence that is the same for all Snapshots of this action.
 // Errors are those of the API server and of Longhorn's webhooks. Four requests at most.

@@ -3,19 +3,24 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "base/json_fields.h"
 #include "base/quantity.h"
 #include "base/rfc3339.h"
 
 namespace csidelta::objects {
 namespace {
 
+constexpr auto kOwnerFields = [](auto& fields, auto& owner) {
+  fields("apiVersion", owner.api_version);
+  fields("kind", owner.kind);
+  fields("name", owner.name);
+  fields("uid", owner.uid);
+  fields.IfSet("controller", owner.is_controller);
+  fields.IfSet("blockOwnerDeletion", owner.blocks_deletion);
+};
+
 OwnerReference ToOwner(const Json& owner) {
-  return {.api_version = GetString(owner, {"apiVersion"}),
-          .kind = GetString(owner, {"kind"}),
-          .name = GetString(owner, {"name"}),
-          .uid = GetString(owner, {"uid"}),
-          .is_controller = GetBool(owner, {"controller"}),
-          .blocks_deletion = GetBool(owner, {"blockOwnerDeletion"})};
+  return ReadFields<OwnerReference>(kOwnerFields, &owner);
 }
 
 }  // namespace
@@ -26,18 +31,8 @@ const Json& JsonArrayAt(const Json& json, JsonPath path) {
   return found != nullptr && found->is_array() ? *found : kNone;
 }
 
-Json ToJson(const OwnerReference& owner) {
-  Json json = {{"apiVersion", owner.api_version},
-               {"kind", owner.kind},
-               {"name", owner.name},
-               {"uid", owner.uid}};
-  if (owner.is_controller) {
-    json["controller"] = true;
-  }
-  if (owner.blocks_deletion) {
-    json["blockOwnerDeletion"] = true;
-  }
-  return json;
+Json ToJson(const std::vector<OwnerReference>& owners) {
+  return JsonFieldWriter::Write(owners, kOwnerFields);
 }
 
 bool Object::HasLabels(const std::map<std::string, std::string>& wanted) const {
@@ -102,14 +97,8 @@ void Object::SetFinalizers(const std::vector<std::string>& finalizers) {
 }
 
 void Object::SetOwners(const std::vector<OwnerReference>& owners) {
-  if (owners.empty()) {
-    EraseJson(json_, {"metadata", "ownerReferences"});
-    return;
-  }
-  Json list = Json::array();
-  std::transform(owners.begin(), owners.end(), std::back_inserter(list),
-                 [](const OwnerReference& owner) { return ToJson(owner); });
-  Set({"metadata", "ownerReferences"}, std::move(list));
+  owners.empty() ? EraseJson(json_, {"metadata", "ownerReferences"})
+                 : Set({"metadata", "ownerReferences"}, ToJson(owners));
 }
 
 bool Object::RemoveOwners(absl::FunctionRef<bool(const OwnerReference&)> is_removed) {

@@ -127,7 +127,7 @@ class Object {
 
 // The array at `path`; an empty one where none exists. Borrowed from `json`.
 const Json& JsonArrayAt(const Json& json, JsonPath path);
-Json ToJson(const OwnerReference& owner);
+Json ToJson(const std::vector<OwnerReference>& owners);
 
 // How a kind is called: what k8s::ResourceType has, for constants.
 struct KindName {

@@ -1,12 +1,10 @@
 #include "objects/patch.h"
 
-#include <algorithm>
-#include <iterator>
-
 #include "objects/persistent_volume_claim.h"
 #include "objects/volume_group_snapshot.h"
 
 namespace csidelta::objects {
+
 Patch& Patch::SetLabels(const std::map<std::string, std::string>& labels) {
   for (const auto& [key, value] : labels) {
     SetLabel(key, value);
@@ -19,13 +17,6 @@ Patch& Patch::SetAnnotations(const std::map<std::string, std::string>& annotatio
     SetAnnotation(key, value);
   }
   return *this;
-}
-
-Patch& Patch::SetOwners(const std::vector<OwnerReference>& owners) {
-  Json list = Json::array();
-  std::transform(owners.begin(), owners.end(), std::back_inserter(list),
-                 [](const OwnerReference& owner) { return ToJson(owner); });
-  return Set({"metadata", "ownerReferences"}, std::move(list));
 }
 
 Patch& Patch::ReserveFor(absl::string_view pvc_namespace, absl::string_view pvc_name) {

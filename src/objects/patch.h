@@ -47,7 +47,9 @@ class Patch {
   Patch& SetFinalizers(const std::vector<std::string>& finalizers) {
     return Set({"metadata", "finalizers"}, finalizers);
   }
-  Patch& SetOwners(const std::vector<OwnerReference>& owners);
+  Patch& SetOwners(const std::vector<OwnerReference>& owners) {
+    return Set({"metadata", "ownerReferences"}, ToJson(owners));
+  }
   // Those of `object`, as they are written there; none: no field.
   Patch& SetOwnersOf(const Object& object);
   // Nothing changes, with ABORTED, unless the object is as it was read.

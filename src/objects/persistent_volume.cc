@@ -41,11 +41,7 @@ PersistentVolume PersistentVolume::CopyAs(absl::string_view name) const {
 
 PersistentVolume PersistentVolume::AliasAs(absl::string_view name) const {
   PersistentVolume alias = Make("", name);
-  for (const char* field : {"accessModes", "capacity", "csi", "nodeAffinity"}) {
-    if (const Json* const value = Find({"spec", field}); value != nullptr) {
-      alias.Set({"spec", field}, *value);
-    }
-  }
+  alias.Set({"spec"}, PickAt("spec", {"accessModes", "capacity", "csi", "nodeAffinity"}));
   alias.Remove({"spec", "csi", "volumeAttributes", kProvisionerIdentity});
   return alias;
 }

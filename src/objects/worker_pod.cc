@@ -75,7 +75,7 @@ Json Metadata(const WorkerPodSpec& pod) {
     metadata["annotations"] = pod.annotations;
   }
   if (pod.owner.has_value()) {
-    metadata["ownerReferences"] = Json::array({ToJson(*pod.owner)});
+    metadata["ownerReferences"] = ToJson(std::vector{*pod.owner});
   }
   return metadata;
 }

@@ -16,6 +16,7 @@
 #include "objects/persistent_volume_claim.h"
 #include "objects/volume_snapshot.h"
 #include "restoreitemactions/content_readiness.h"
+#include "velero/backup.h"
 
 namespace csidelta::restoreitemactions {
 namespace {
@@ -221,6 +222,21 @@ absl::StatusOr<ClaimOperation> DecodeOperation(absl::string_view operation_id) {
 velero::OperationProgress CheckClaim(const CallContext& ctx, const csi::Environment& env,
                                      const ClaimOperation& operation, absl::Duration bind_timeout) {
   return ClaimCheck(ctx, env, operation, bind_timeout).Run();
+}
+
+velero::OperationProgress CheckClaim(const CallContext& ctx, const csi::Environment& env,
+                                     absl::string_view operation_id,
+                                     const objects::Object& restore_object) {
+  const absl::StatusOr<ClaimOperation> operation = DecodeOperation(operation_id);
+  if (!operation.ok()) {
+    velero::OperationProgress progress;
+    progress.completed = true;
+    progress.error = std::string(operation.status().message());
+    return progress;
+  }
+  const absl::StatusOr<velero::Restore> restore = velero::ParseRestore(restore_object);
+  return CheckClaim(ctx, env, *operation,
+                    restore.ok() ? restore->resource_timeout : velero::kResourceTimeoutDefault);
 }
 
 }  // namespace csidelta::restoreitemactions

@@ -7,6 +7,7 @@
 #include "absl/time/time.h"
 #include "base/call_context.h"
 #include "csi/environment.h"
+#include "objects/object.h"
 #include "velero/item_action.h"
 
 namespace csidelta::restoreitemactions {
@@ -42,5 +43,10 @@ absl::StatusOr<ClaimOperation> DecodeOperation(absl::string_view operation_id);
 // from the claim's creation.
 velero::OperationProgress CheckClaim(const CallContext& ctx, const csi::Environment& env,
                                      const ClaimOperation& operation, absl::Duration bind_timeout);
+// The same of the operation with this id, of a Restore, which sets the timeout; it has failed when
+// the id is not csi-delta's.
+velero::OperationProgress CheckClaim(const CallContext& ctx, const csi::Environment& env,
+                                     absl::string_view operation_id,
+                                     const objects::Object& restore_object);
 
 }  // namespace csidelta::restoreitemactions

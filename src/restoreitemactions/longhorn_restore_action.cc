@@ -181,19 +181,10 @@ absl::StatusOr<velero::RestoreItemResult> LonghornRestoreAction::Execute(
 
 absl::StatusOr<velero::OperationProgress> LonghornRestoreAction::Progress(
     const CallContext& ctx, absl::string_view operation_id, const objects::Object& restore_object) {
-  const absl::StatusOr<ClaimOperation> operation = DecodeOperation(operation_id);
-  if (!operation.ok()) {
-    velero::OperationProgress progress;
-    progress.completed = true;
-    progress.error = std::string(operation.status().message());
-    return progress;
-  }
+  velero::OperationProgress progress = CheckClaim(ctx, env_, operation_id, restore_object);
   const absl::StatusOr<velero::Restore> restore = velero::ParseRestore(restore_object);
-  velero::OperationProgress progress =
-      CheckClaim(ctx, env_, *operation,
-                 restore.ok() ? restore->resource_timeout : velero::kResourceTimeoutDefault);
   if (restore.ok() && progress.description == kClaimIsBound) {
-    RemoveSource(ctx, *restore, *operation);
+    RemoveSource(ctx, *restore, *DecodeOperation(operation_id));
   }
   return progress;
 }

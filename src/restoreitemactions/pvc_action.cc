@@ -207,16 +207,7 @@ absl::StatusOr<velero::OperationProgress> PvcAction::Progress(
   if (IsDownload(operation_id)) {
     return OperationOf(restore_object, operation_id).Progress(ctx, env_);
   }
-  const absl::StatusOr<ClaimOperation> operation = DecodeOperation(operation_id);
-  if (!operation.ok()) {
-    velero::OperationProgress progress;
-    progress.completed = true;
-    progress.error = std::string(operation.status().message());
-    return progress;
-  }
-  const absl::StatusOr<velero::Restore> restore = velero::ParseRestore(restore_object);
-  return CheckClaim(ctx, env_, *operation,
-                    restore.ok() ? restore->resource_timeout : velero::kResourceTimeoutDefault);
+  return CheckClaim(ctx, env_, operation_id, restore_object);
 }
 
 absl::Status PvcAction::Cancel(const CallContext& ctx, absl::string_view operation_id,

@@ -153,23 +153,21 @@ CredentialsEnvironment CredentialsEnvironment::Read(
     return one.empty() ? std::move(other) : std::move(one);
   };
   CredentialsEnvironment environment;
-  environment.access_key_id = get("AWS_ACCESS_KEY_ID");
-  environment.secret_access_key = Secret(get("AWS_SECRET_ACCESS_KEY"));
-  environment.session_token = Secret(get("AWS_SESSION_TOKEN"));
+  environment.keys = {.access_key_id = get("AWS_ACCESS_KEY_ID"),
+                      .secret_access_key = Secret(get("AWS_SECRET_ACCESS_KEY")),
+                      .session_token = Secret(get("AWS_SESSION_TOKEN"))};
   environment.role_arn = get("AWS_ROLE_ARN");
   environment.role_session_name = first(get("AWS_ROLE_SESSION_NAME"), "csi-delta");
   environment.web_identity_token_file = get("AWS_WEB_IDENTITY_TOKEN_FILE");
   environment.sts_url = get("AWS_ENDPOINT_URL_STS");
   environment.region = first(get("AWS_REGION"), get("AWS_DEFAULT_REGION"));
-  environment.shared_credentials_file = get("AWS_SHARED_CREDENTIALS_FILE");
-  if (const std::string home = get("HOME");
-      environment.shared_credentials_file.empty() && !home.empty()) {
-    environment.shared_credentials_file = absl::StrCat(home, "/.aws/credentials");
-  }
-  environment.config_file = get("AWS_CONFIG_FILE");
-  if (const std::string home = get("HOME"); environment.config_file.empty() && !home.empty()) {
-    environment.config_file = absl::StrCat(home, "/.aws/config");
-  }
+  const std::string home = get("HOME");
+  const auto at_home = [&](absl::string_view file) {
+    return home.empty() ? std::string() : absl::StrCat(home, "/.aws/", file);
+  };
+  environment.shared_credentials_file =
+      first(get("AWS_SHARED_CREDENTIALS_FILE"), at_home("credentials"));
+  environment.config_file = first(get("AWS_CONFIG_FILE"), at_home("config"));
   environment.profile = get("AWS_PROFILE");
   environment.container_path = get("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
   environment.container_url = get("AWS_CONTAINER_CREDENTIALS_FULL_URI");
@@ -229,9 +227,7 @@ void CredentialsChain::Forget() {
 
 absl::StatusOr<Credentials> CredentialsChain::Load(const CallContext& ctx) {
   if (HasFixedKeys()) {
-    return Credentials{.access_key_id = environment_.access_key_id,
-                       .secret_access_key = environment_.secret_access_key,
-                       .session_token = environment_.session_token};
+    return environment_.keys;
   }
   if (!environment_.role_arn.empty() && !environment_.web_identity_token_file.empty()) {
     return AssumeRole(ctx);

@@ -28,24 +28,11 @@ class CredentialsProvider {
   virtual bool MayBeExchanged() const = 0;
 };
 
-class StaticCredentials : public CredentialsProvider {
- public:
-  explicit StaticCredentials(Credentials credentials) : credentials_(std::move(credentials)) {}
-  absl::StatusOr<Credentials> Get(const CallContext&) override { return credentials_; }
-  void Forget() override {}
-  bool MayBeExchanged() const override { return false; }
-
- private:
-  const Credentials credentials_;
-};
-
 // Where the AWS SDKs look, as the environment says it. "" is what is not set.
 struct CredentialsEnvironment {
-  std::string access_key_id;            // AWS_ACCESS_KEY_ID
-  Secret secret_access_key;             // AWS_SECRET_ACCESS_KEY
-  Secret session_token;                 // AWS_SESSION_TOKEN
-  std::string role_arn;                 // AWS_ROLE_ARN
-  std::string role_session_name;        // AWS_ROLE_SESSION_NAME
+  Credentials keys;               // AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN
+  std::string role_arn;           // AWS_ROLE_ARN
+  std::string role_session_name;  // AWS_ROLE_SESSION_NAME
   std::string web_identity_token_file;  // AWS_WEB_IDENTITY_TOKEN_FILE
   std::string sts_url;                  // AWS_ENDPOINT_URL_STS; else STS of the region
   std::string region;                   // AWS_REGION, AWS_DEFAULT_REGION
@@ -85,7 +72,7 @@ class CredentialsChain : public CredentialsProvider {
 
  private:
   bool HasFixedKeys() const {
-    return !environment_.access_key_id.empty() && !environment_.secret_access_key.empty();
+    return !environment_.keys.access_key_id.empty() && !environment_.keys.secret_access_key.empty();
   }
   std::optional<Credentials> Kept(absl::Time valid_at) const;
   absl::StatusOr<Credentials> Load(const CallContext& ctx);

@@ -7,26 +7,17 @@
 #include "tests/cli/sweep_fixture.h"
 #include "tests/support/await.h"
 #include "tests/support/fake_s3_server.h"
+#include "tests/support/fixed_credentials.h"
 
 namespace csidelta::cli::fault_sweep_test {
 namespace {
 
 using support::FakeS3Options;
 using support::FakeS3Server;
+using support::FixedCredentials;
 using support::ServedConnection;
 using support::ServedRequest;
 using Spoiling = FakeS3Server::Spoiling;
-
-class FixedCredentials : public storage::CredentialsProvider {
- public:
-  absl::StatusOr<storage::Credentials> Get(const CallContext&) override {
-    return storage::Credentials{.access_key_id = "AKIDTEST",
-                                .secret_access_key = Secret("secret/key+of=test"),
-                                .session_token = Secret()};
-  }
-  void Forget() override {}
-  bool MayBeExchanged() const override { return false; }
-};
 
 bool IsListing(const ServedRequest& request) {
   return request.target.find("list-type=") != std::string::npos;

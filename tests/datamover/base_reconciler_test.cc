@@ -28,12 +28,7 @@ using ::testing::SizeIs;
 
 class BaseReconcilerTest : public ::testing::Test {
  protected:
-  // So old that its PVC is looked at.
-  Json AddBase() {
-    const Json base = bed_.AddBase("data", bed_.env.cluster);
-    bed_.clock.Advance(kBaseLookedAtEvery);
-    return base;
-  }
+  Json AddBase() { return bed_.AddBase("data", bed_.env.cluster); }
 
   void DeleteClaim() {
     ASSERT_THAT(bed_.api.Delete(bed_.ctx, csi::ClaimKey("shop", "data"), {}), IsOk());
@@ -126,8 +121,11 @@ TEST_F(BaseReconcilerTest, TheBaseOfAVolumeThatIsGoneGoes) {
 }
 
 // Its upload has just read the PVC.
-TEST_F(BaseReconcilerTest, ThePvcOfAYoungBaseIsNotReadAgain) {
-  const Json base = bed_.AddBase("data", bed_.env.cluster);
+TEST_F(BaseReconcilerTest, ThePvcOfABaseThatWasJustMadeIsNotReadAgain) {
+  LookAt(bed_.AddBase("data", "another-cluster"));
+  bed_.api.Remove(kContent);
+  bed_.clock.Advance(absl::Seconds(1));
+  const Json base = AddBase();
   bed_.api.ClearCalls();
   const absl::Time next = LookAt(base);
   EXPECT_EQ(bed_.api.CallCount("get", "persistentvolumeclaims"), 0);

@@ -15,6 +15,7 @@
 #include "objects/backup.h"
 #include "objects/data_deletion.h"
 #include "objects/keys.h"
+#include "objects/patch.h"
 #include "objects/protected_volume.h"
 #include "tests/datamover/mover_bed.h"
 #include "tests/support/sanitized.h"
@@ -75,7 +76,7 @@ class CheckReconcilerTest : public testing::Test {
   }
   void SetVerifiedAt(const std::string& name, absl::Duration ago) {
     bed_.api.Mutate({ProtectedVolume::Type(), "velero", name}, [&](Json& record) {
-      record["status"]["verification"] = ToJson(Verification{.at = bed_.clock.Now() - ago});
+      record.merge_patch(objects::Patch().SetVerification({.at = bed_.clock.Now() - ago}).json());
     });
   }
   void Look(int times = 2) {
@@ -498,10 +499,10 @@ TEST_F(CheckReconcilerTest, AResultIsRecordedOnceThoughTheProcessEndsInBetween) 
   Look();
   bed_.Finish(TaskName());
   const Json task = *bed_.api.Find({VolumeTask::Type(), MoverBed::kMover, TaskName()});
-  const Json written = ToJson(
-      Verification{.at = support::As<VolumeTask>(task).created_at(), .position = 1, .parts = 34});
+  const objects::Patch written = objects::Patch().SetVerification(
+      {.at = support::As<VolumeTask>(task).created_at(), .position = 1, .parts = 34});
   bed_.api.Mutate({ProtectedVolume::Type(), "velero", "data"},
-                  [&](Json& record) { record["status"]["verification"] = written; });
+                  [&](Json& record) { record.merge_patch(written.json()); });
   Look();
   EXPECT_EQ(Verified().position, 1);
   EXPECT_THAT(Tasks(), IsEmpty());

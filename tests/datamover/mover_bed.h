@@ -25,6 +25,8 @@
 #include "objects/client.h"
 #include "objects/data_transfer.h"
 #include "objects/keys.h"
+#include "objects/patch.h"
+#include "objects/protected_volume.h"
 #include "objects/workload.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_clock.h"
@@ -35,6 +37,11 @@
 #include "tests/support/typed.h"
 
 namespace csidelta::datamover {
+
+// status.verification of a record.
+inline Json VerificationJson(const objects::Verification& verification) {
+  return objects::Patch().SetVerification(verification).json()["status"]["verification"];
+}
 
 // A cluster around the mover: an API server, the programs that make snapshots and volumes, a
 // location "default" of the Velero in "velero", and a node whose kubelet runs workers as the

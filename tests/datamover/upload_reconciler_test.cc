@@ -274,7 +274,7 @@ TEST_F(UploadReconcilerTest, TheWorkerIsToldWhatACheckFoundDamaged) {
                      {"pvc", pvc},
                      {"pvcUID", MoverBed::ClaimUid("shop", pvc)},
                      {"backupStorageLocation", location}}},
-                   {"status", {{"verification", ToJson(found)}}}});
+                   {"status", {{"verification", VerificationJson(found)}}}});
   };
   const objects::Verification finding{.finding = "1 error", .damage = damage};
   seed("another", "default", finding);
@@ -290,10 +290,11 @@ TEST_F(UploadReconcilerTest, TheWorkerIsToldWhatACheckFoundDamaged) {
                           Case{"told", true, damage}, Case{"told-too", false, damage}}) {
     SCOPED_TRACE(one.upload);
     if (one.want.has_value()) {
-      bed_.api.Mutate({objects::ProtectedVolume::Type(), "velero", record_of("data", "default")},
-                      [&](Json& record) { record["status"]["verification"] = ToJson(finding); });
+      bed_.api.Mutate(
+          {objects::ProtectedVolume::Type(), "velero", record_of("data", "default")},
+          [&](Json& record) { record["status"]["verification"] = VerificationJson(finding); });
     }
-    VolumeRecords records(1);
+    VolumeRecords records(1, [](const VolumeRecordKey&) {});
     VolumeRecords::Handler handler(records, "velero");
     if (one.from_records) {
       handler.OnAll(bed_.api.All(objects::ProtectedVolume::Type()));
@@ -1191,8 +1192,7 @@ TEST_F(UploadReconcilerTest, WhatIsLeftWaitsUntilTheTransfersLookIsOver) {
   const Json task = *bed_.Task();
   bed_.api.Remove({csi::DataUploadType(), "velero", "nightly"});
   const EnqueueTable nothing_is_known;
-  TaskReconciler tasks(bed_.env, nothing_is_known, [] { return true; },
-                       {{TaskKind::kUpload, RemoveUploadLeftovers}});
+  TaskReconciler tasks(bed_.env, nothing_is_known, [] { return true; });
   bed_.env.running->BeginLook(name);
   bed_.api.ClearCalls();
   const auto next = tasks.Reconcile(bed_.ctx, task);

@@ -44,7 +44,7 @@ class NativeWatchTest : public testing::Test {
     return api_.Seed(Snapshot::Type(), object);
   }
   void SetReady(const std::string& name) {
-    EXPECT_TRUE(api_.Mutate(SnapshotKey(kDefaultNamespace, name), [](Json& object) {
+    EXPECT_TRUE(api_.Mutate(Snapshot::Key(kDefaultNamespace, name), [](Json& object) {
       SetJson(object, {"status", "readyToUse"}, true);
     }));
   }
@@ -149,7 +149,7 @@ TEST_F(NativeWatchTest, OnlyTheSnapshotItselfIsShown) {
   api_.AwaitWatches(1);
   Make("csd-2");
   Make("csd-3", "another-backup");
-  api_.Remove(SnapshotKey(kDefaultNamespace, "csd-2"));
+  api_.Remove(Snapshot::Key(kDefaultNamespace, "csd-2"));
   api_.AwaitEvents();
   SetReady("csd-1");
   EXPECT_THAT(End(end), IsOk());
@@ -160,7 +160,7 @@ TEST_F(NativeWatchTest, OneThatIsDeletedIsShownAsGone) {
   Interest interest(watch_, "csd-1");
   std::future<absl::Status> end = Begin(interest, Make("csd-1"));
   api_.AwaitWatches(1);
-  api_.Remove(SnapshotKey(kDefaultNamespace, "csd-1"));
+  api_.Remove(Snapshot::Key(kDefaultNamespace, "csd-1"));
   EXPECT_THAT(End(end), StatusIs(absl::StatusCode::kNotFound));
 }
 
@@ -188,7 +188,7 @@ TEST_F(NativeWatchTest, WhereTheApiServerForgotThoseOfTheBackupAreListed) {
   std::atomic<int> watches = 0;
   api_.SetInterceptor([&](const support::ApiCall& call, const Json*) {
     if (call.verb == "watch" && ++watches == 1) {
-      api_.Remove(SnapshotKey(kDefaultNamespace, "csd-1"));
+      api_.Remove(Snapshot::Key(kDefaultNamespace, "csd-1"));
       SetReady("csd-2");
       api_.CompactHistory();
     }

@@ -70,7 +70,8 @@ TEST(ObjectTest, NoneOfSomethingIsNoField) {
 
 TEST(ObjectTest, OwnersThatStayAreKeptAsTheyAreWritten) {
   const Json kept = {{"apiVersion", "v1"}, {"kind", "Node"}, {"unknown", 7}};
-  const Json json = {{"metadata", {{"ownerReferences", Json::array({kept, ToJson(kSomeOwner)})}}}};
+  const Json json = {
+      {"metadata", {{"ownerReferences", Json::array({kept, ToJson(std::vector{kSomeOwner})[0]})}}}};
   Object object(json);
   const auto is_some_owner = [](const OwnerReference& owner) { return owner == kSomeOwner; };
   EXPECT_TRUE(object.RemoveOwners(is_some_owner));

@@ -93,9 +93,9 @@ TEST_F(CredentialsTest, ReadsTheEnvironment) {
     const auto found = set.find(name);
     return found == set.end() ? nullptr : found->second.c_str();
   });
-  EXPECT_EQ(environment.access_key_id, "id");
-  EXPECT_EQ(environment.secret_access_key, Secret("secret"));
-  EXPECT_TRUE(environment.session_token.empty());
+  EXPECT_EQ(environment.keys.access_key_id, "id");
+  EXPECT_EQ(environment.keys.secret_access_key, Secret("secret"));
+  EXPECT_TRUE(environment.keys.session_token.empty());
   EXPECT_EQ(environment.region, "eu-west-1");
   EXPECT_EQ(environment.profile, "");
   EXPECT_EQ(environment.config_file, "/users/of/.aws/config");
@@ -111,9 +111,9 @@ TEST_F(CredentialsTest, TheEnvironmentComesFirst) {
   environment_.shared_credentials_file = File("file",
                                               "[default]\naws_access_key_id=file\n"
                                               "aws_secret_access_key=x\n");
-  environment_.access_key_id = "environment";
-  environment_.secret_access_key = Secret("secret");
-  environment_.session_token = Secret("token");
+  environment_.keys.access_key_id = "environment";
+  environment_.keys.secret_access_key = Secret("secret");
+  environment_.keys.session_token = Secret("token");
   const auto credentials = chain().Get(ctx_);
   ASSERT_THAT(credentials, IsOk());
   EXPECT_EQ(credentials->access_key_id, "environment");
@@ -434,8 +434,8 @@ TEST_F(CredentialsTest, AProfileThatIsNowhereIsSaid) {
 }
 
 TEST_F(CredentialsTest, ALineBreakInAKeyIsSaidWithoutTheKey) {
-  environment_.access_key_id = "id";
-  environment_.secret_access_key = Secret("hunter2\n");
+  environment_.keys.access_key_id = "id";
+  environment_.keys.secret_access_key = Secret("hunter2\n");
   EXPECT_THAT(chain().Get(ctx_),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        testing::AllOf(HasSubstr("secret key"), Not(HasSubstr("hunter2")))));

@@ -6,7 +6,6 @@
 #include <string>
 
 #include "base/random.h"
-#include "storage/credentials.h"
 #include "storage/file_object_store.h"
 #include "storage/folder_object_store.h"
 #include "storage/limited_object_store.h"
@@ -16,6 +15,7 @@
 #include "tests/contract/object_store_contract.h"
 #include "tests/support/fake_object_store.h"
 #include "tests/support/fake_s3_server.h"
+#include "tests/support/fixed_credentials.h"
 #include "tests/support/scratch_folder.h"
 
 namespace csidelta::storage::store_contract_test {
@@ -83,7 +83,6 @@ class S3Subject : public ObjectStoreSubject {
           connection.Tunnel(server_.port());
         }),
         http_(HttpOptions(kind)),
-        credentials_({"AKIDTEST", Secret("secret/key+of=test"), Secret()}),
         store_({.endpoint = *net::ParseUrl(server_.url("localhost")),
                 .bucket = "bucket",
                 .prefix = "deep prefix/repo/",
@@ -108,7 +107,7 @@ class S3Subject : public ObjectStoreSubject {
   support::FakeS3Server server_;
   support::HttpTestServer proxy_;
   net::HttpClient http_;
-  StaticCredentials credentials_;
+  support::FixedCredentials credentials_;
   StoreMeter meter_;
   S3ObjectStore store_;
 };
