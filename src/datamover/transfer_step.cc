@@ -12,7 +12,6 @@
 #include "datamover/write_fence.h"
 #include "k8s/cached_client.h"
 #include "objects/client.h"
-#include "objects/event.h"
 #include "objects/keys.h"
 
 namespace csidelta::datamover {
@@ -422,12 +421,7 @@ absl::StatusOr<absl::Time> TransferStep::End(DataPhase phase, const std::string&
 }
 
 void TransferStep::Emit(k8s::EventType type, absl::string_view reason, absl::string_view message) {
-  const absl::Status told =
-      objects::EmitEvent(ctx_, env_.api, object_.object(), type, reason, message, kMoverComponent);
-  if (!told.ok()) {
-    CSIDELTA_LOG(kWarn, "the event was not written", {"namespace", transfer_.namespace_name},
-                 {"name", transfer_.name}, {"error", std::string(told.message())});
-  }
+  EmitMoverEvent(ctx_, env_, object_.object(), type, reason, message);
 }
 
 // --- All of a kind
