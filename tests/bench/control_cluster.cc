@@ -129,14 +129,6 @@ ControlCluster::ControlCluster(const ScaledClock& clock, const ClusterOptions& o
       api_, ServedTypes(), support::TestServerOptions{.tls = true},
       [this](const support::ServedRequest& request, support::ServedConnection& connection) {
         counts_.Count(request);
-        if (const char* f = std::getenv("DUMP_REQ")) {
-          static std::mutex m;
-          static FILE* out = std::fopen(f, "w");
-          const std::lock_guard<std::mutex> l(m);
-          std::fprintf(out, "%.3f c%d %s %s %s\n", absl::ToDoubleSeconds(Clock::Real().Uptime()),
-                       request.connection, request.method.c_str(), request.target.c_str(),
-                       request.body.substr(0, 1500).c_str());
-        }
         if (!IsWatch(request)) {
           Clock::Real().SleepFor(absl::Nanoseconds(pause_ns_.load()), connection.stop());
         }
