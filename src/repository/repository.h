@@ -77,7 +77,8 @@ class Repository {
                                                           absl::string_view password,
                                                           const Environment& environment);
 
-  // Opens one with any of its keys. IsNoRepository(), IsWrongPassword().
+  // Opens one with any of its keys. IsNoRepository(), IsWrongPassword(). A key file that asks for
+  // more memory than the budget leaves is not tried; RESOURCE_EXHAUSTED when it is the only one.
   static absl::StatusOr<std::unique_ptr<Repository>> Open(const CallContext& ctx,
                                                           storage::ObjectStore& store,
                                                           absl::string_view password,
@@ -207,7 +208,9 @@ class Repository {
   absl::StatusOr<KeyFile> LoadKeyFile(const CallContext& ctx, const Id& id) const;
   absl::Status OpenWith(const CallContext& ctx, absl::string_view password,
                         const std::optional<std::string>& config);
-  absl::Status OpenWithKey(const CallContext& ctx, const Id& id, absl::string_view password);
+  absl::StatusOr<std::vector<KeyInfo>> LoadKeyFiles(const CallContext& ctx,
+                                                    absl::Span<const FileInfo> listed) const;
+  absl::Status OpenWithKey(const KeyInfo& key, absl::string_view password);
   absl::Status PrepareKey(const CallContext& ctx, absl::string_view password);
   absl::Status ConfirmConfig(const CallContext& ctx, absl::string_view password,
                              const std::string& own, bool was_refused);
