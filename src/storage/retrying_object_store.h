@@ -54,6 +54,11 @@ class RetryingObjectStore : public ForwardingObjectStore {
                                           absl::Span<const std::string> folders,
                                           KeyPredicate is_managed, absl::Duration age_min) override;
 
+ protected:
+  absl::Status Versioned(const CallContext& ctx, VersionedCall, PassedCall pass) override {
+    return RetryUntilDone(ctx, pass);
+  }
+
  private:
   absl::Status RetryUntilDone(const CallContext& ctx,
                               absl::FunctionRef<absl::Status(const CallContext&)> attempt,
