@@ -531,10 +531,10 @@ absl::StatusOr<Retention> S3ObjectStore::GetRetention(const CallContext& ctx,
 
 absl::Status S3ObjectStore::SetRetention(const CallContext& ctx, const std::string& key,
                                          const std::string& version, const Retention& retention) {
-  const std::string body = absl::StrCat(
-      "<Retention xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Mode>", retention.mode,
-      "</Mode><RetainUntilDate>", FormatRfc3339Seconds(retention.until),
-      "</RetainUntilDate></Retention>");
+  const std::string body =
+      absl::StrCat("<Retention xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Mode>",
+                   retention.mode, "</Mode><RetainUntilDate>",
+                   FormatRfc3339Seconds(retention.until), "</RetainUntilDate></Retention>");
   const std::string sha256_hex = Sha256Hex(body);
   return Succeed(ctx,
                  {.method = "PUT",
@@ -556,8 +556,8 @@ absl::StatusOr<VersionPage> S3ObjectStore::ListVersions(const CallContext& ctx,
   const std::string what = absl::StrCat("list versions of ", prefix);
   std::string query = "encoding-type=url";
   if (!from.key.empty()) {
-    absl::StrAppend(&query, "&key-marker=",
-                    net::PercentEncode(absl::StrCat(options_.prefix, from.key)));
+    absl::StrAppend(&query,
+                    "&key-marker=", net::PercentEncode(absl::StrCat(options_.prefix, from.key)));
   }
   absl::StrAppend(&query, "&max-keys=", options_.page_objects_max,
                   "&prefix=", net::PercentEncode(absl::StrCat(options_.prefix, prefix)));
@@ -593,12 +593,12 @@ absl::StatusOr<VersionPage> S3ObjectStore::ListVersions(const CallContext& ctx,
 
 absl::Status S3ObjectStore::RestoreVersion(const CallContext& ctx, const std::string& key,
                                            const std::string& version) {
-  const std::string source =
-      absl::StrCat("/", options_.bucket, "/", options_.prefix, key);
+  const std::string source = absl::StrCat("/", options_.bucket, "/", options_.prefix, key);
   HeaderList headers = PutHeaders({});
   headers.erase(headers.begin());  // Nothing is sent of which it would be the checksum.
-  headers.emplace_back("x-amz-copy-source", absl::StrCat(EncodePath(source), "?versionId=",
-                                                         net::PercentEncode(version)));
+  headers.emplace_back(
+      "x-amz-copy-source",
+      absl::StrCat(EncodePath(source), "?versionId=", net::PercentEncode(version)));
   return Succeed(ctx,
                  {.method = "PUT",
                   .key = key,

@@ -2,6 +2,7 @@
 
 #include <expat.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <tuple>
@@ -231,9 +232,11 @@ absl::StatusOr<VersionPage> ParseVersionPage(absl::string_view xml) {
 absl::StatusOr<Retention> ParseRetention(absl::string_view xml) {
   Retention retention;
   RETURN_IF_ERROR(ReadXml(xml, [&](absl::string_view path, std::string text) {
-    if (path == "Retention/Mode") {
+    // S3 calls the root Retention; servers differ.
+    path.remove_prefix(std::min(path.size(), path.find('/')));
+    if (path == "/Mode") {
       retention.mode = std::move(text);
-    } else if (path == "Retention/RetainUntilDate") {
+    } else if (path == "/RetainUntilDate") {
       retention.until = ParseRfc3339(text).value_or(absl::InfinitePast());
     }
     return absl::OkStatus();
