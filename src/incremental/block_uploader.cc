@@ -27,6 +27,7 @@
 #include "incremental/volume_group_tags.h"
 #include "incremental/volume_record.h"
 #include "repository/blob_writer.h"
+#include "repository/chain.h"
 #include "repository/lock.h"
 #include "repository/stored_packs.h"
 
@@ -680,12 +681,14 @@ LocatorChange UploadRun::MakeLocatorChange(const BlobId& root) const {
     }
     return location;
   };
-  LocatorChange change{.layout = *layout_,
-                       .trees = {},
-                       .root = find(BlobType::kTree, root),
-                       .image_tree = find(BlobType::kTree, image_tree_),
-                       .manifest = find(BlobType::kData, manifest_blob_),
-                       .data_packs = held_packs_};
+  LocatorChange change{
+      .layout = *layout_,
+      .volume = repository::ChainOf(options_.snapshot.hostname, options_.snapshot.paths),
+      .trees = {},
+      .root = find(BlobType::kTree, root),
+      .image_tree = find(BlobType::kTree, image_tree_),
+      .manifest = find(BlobType::kData, manifest_blob_),
+      .data_packs = held_packs_};
   const repository::PackSample& written_packs = writer_->data_packs();
   for (const repository::PackId& pack : written_packs.packs) {
     change.data_packs.Add(pack);

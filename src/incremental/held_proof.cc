@@ -100,7 +100,10 @@ HeldProof::HeldProof(const CallContext& ctx, Repository& repository, const Volum
 
 absl::StatusOr<PackSample> HeldProof::Run() {
   const PackSample& sample = parent_.places->locator().data_packs;
-  ASSIGN_OR_RETURN(const bool are_there, LookForAll(sample));
+  // What a locator that is not bound says of packs is not known.
+  const bool is_known = parent_.places->locator().is_bound;
+  ASSIGN_OR_RETURN(const bool are_there,
+                   is_known ? LookForAll(sample) : absl::StatusOr<bool>(false));
   if (are_there) {
     return sample;
   }

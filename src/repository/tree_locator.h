@@ -69,12 +69,17 @@ struct PackSample {
 
 // What aux/v1/<snapshot id> says.
 //
-// Binary before compression and sealing, little-endian: "CSDL", u32 version 3, u32 files, u32
-// level-1 shards, u32 leaf shards; the places of root, image tree and volume.json, each 32 bytes of
-// pack (zeros where unknown), u32 offset, u32 sealed bytes, u32 uncompressed bytes; per file 32
-// bytes; per shard u16 file, u16 sealed bytes, u32 offset; u32 data packs, u32 of them in the
-// sample, 32 bytes for each of these. Version 2 ends before the sample.
+// Binary before compression and sealing, little-endian: "CSDL", u32 version 4, u32 files, u32
+// level-1 shards, u32 leaf shards; 32 bytes of volume; the places of root, image tree and
+// volume.json, each 32 bytes of pack (zeros where unknown), u32 offset, u32 sealed bytes, u32
+// uncompressed bytes; per file 32 bytes; per shard u16 file, u16 sealed bytes, u32 offset; u32 data
+// packs, u32 of them in the sample, 32 bytes for each of these. Versions 2 and 3 have no volume,
+// and version 2 ends before the sample. Neither they nor their shards were bound to their names:
+// their places may be tried, for each blob proves itself, but what they say of packs is not known.
 struct TreeLocator {
+  // Whether it is one of version 4. If false, the packs that hold the data are unknown, not none.
+  bool is_bound = false;
+  Id volume = {};  // Its shards are sealed for it.
   std::optional<BlobLocation> root = {};
   std::optional<BlobLocation> image_tree = {};
   std::optional<BlobLocation> manifest = {};
@@ -83,9 +88,13 @@ struct TreeLocator {
   std::vector<ShardPosition> leaf_shards = {};
   PackSample data_packs = {};
 
+  // The name that the shard which begins with a tree is sealed for.
+  std::string ShardName(const TreePosition& first) const;
+
   // The shard that holds a tree; null where the volume has none.
   const ShardPosition* ShardOf(const TreePosition& position) const;
 
+  // As version 4.
   std::string Encode() const;
   // INVALID_ARGUMENT when malformed.
   static absl::StatusOr<TreeLocator> Decode(absl::string_view bytes);

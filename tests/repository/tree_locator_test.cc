@@ -39,7 +39,9 @@ PackSample Sample(int count) {
 }
 
 TreeLocator TestLocator() {
-  return {.root = Place(1, 3),
+  return {.is_bound = true,
+          .volume = Id::Of("volume"),
+          .root = Place(1, 3),
           .manifest = Place(2, 3),
           .files = {Id::Of("one"), Id::Of("two")},
           .level1_shards = {{.file = 1, .sealed_bytes = 500, .offset_bytes = 7}},
@@ -79,22 +81,29 @@ TEST(LocatorShardTest, RefusesWhatIsMalformed) {
 }
 
 TEST(TreeLocatorTest, ComesBack) {
-  for (const TreeLocator& locator : {TreeLocator(), TestLocator()}) {
+  for (const TreeLocator& locator : {TreeLocator{.is_bound = true}, TestLocator()}) {
     const absl::StatusOr<TreeLocator> read = TreeLocator::Decode(locator.Encode());
     ASSERT_THAT(read, IsOk());
     EXPECT_EQ(*read, locator);
   }
 }
 
-TEST(TreeLocatorTest, ReadsTheVersionWithoutASample) {
-  TreeLocator locator = TestLocator();
-  locator.data_packs = {};
-  std::string text = locator.Encode();
-  text[4] = 2;
-  text.resize(text.size() - 8);
-  const absl::StatusOr<TreeLocator> read = TreeLocator::Decode(text);
-  ASSERT_THAT(read, IsOk());
-  EXPECT_EQ(*read, locator);
+TEST(TreeLocatorTest, OfOlderVersionsThePacksAreUnknown) {
+  for (const int version : {2, 3}) {
+    TreeLocator locator = TestLocator();
+    std::string text = locator.Encode();
+    text[4] = static_cast<char>(version);
+    text.erase(20, Id::kBytes);
+    if (version == 2) {
+      text.resize(text.size() - 8 - 3 * Id::kBytes);
+    }
+    const absl::StatusOr<TreeLocator> read = TreeLocator::Decode(text);
+    ASSERT_THAT(read, IsOk());
+    locator.is_bound = false;
+    locator.volume = {};
+    locator.data_packs = {};
+    EXPECT_EQ(*read, locator);
+  }
 }
 
 TEST(PackSampleTest, KeepsAllOfFewAndTheFirstOfMany) {
@@ -126,8 +135,8 @@ TEST(TreeLocatorTest, RefusesWhatIsMalformed) {
   }
   EXPECT_THAT(TreeLocator::Decode(good + "x"), malformed);
   // Magic, version, counts; the length of the root; file and length of the first shard.
-  const std::size_t root_length = 20 + 32 + 4;
-  const std::size_t shards = 20 + 3 * 44 + 2 * 32;
+  const std::size_t root_length = 20 + 32 + 32 + 4;
+  const std::size_t shards = 20 + 32 + 3 * 44 + 2 * 32;
   for (const std::size_t at : {std::size_t{0}, std::size_t{4}, std::size_t{8}, std::size_t{11},
                                std::size_t{12}, std::size_t{16}, std::size_t{19}, shards}) {
     std::string text = good;
