@@ -291,8 +291,8 @@ absl::StatusOr<RestoreResult> BlockDownloader::Run(const CallContext& ctx,
     RETURN_IF_ERROR(CheckZeroTarget(ctx, target_, record.layout, random_.Below(uint64_t{1} << 63)));
   }
   result.duration_ms["open"] = elapsed_ms();
-  MarkedTarget marked(target_, record.layout.size_bytes());
-  RETURN_IF_ERROR(marked.Begin(ctx, MarkText(ctx, record)));
+  MarkedTarget marked(target_, record.layout.size_bytes(), record.layout.chunk_bytes());
+  RETURN_IF_ERROR(marked.Begin(ctx, MarkText(ctx, record), options.only_differing));
   RETURN_IF_ERROR(RestoreRun(ctx, repository_, marked, record, options).Do(result));
   result.duration_ms["transfer"] = elapsed_ms() - result.duration_ms["open"];
   RETURN_IF_ERROR(marked.Flush(ctx));
