@@ -133,7 +133,8 @@ absl::Status RestoreRun::QueueBlobs(std::vector<ChunkPosition> places) {
     ASSIGN_OR_RETURN(const repository::IndexedCopy* copy, cursor.Find(blob.handle));
     if (copy == nullptr) {
       return absl::DataLossError(
-          absl::StrCat(Describe(blob.handle), ", chunk ", (*shared)[i].chunk, ", is in no index"));
+          absl::StrCat(Describe(blob.handle), ", chunk ", (*shared)[i].chunk, ", is in no index",
+                       repository_.UnreadableIndexNote()));
     }
     blob.location = repository_.index().LocationOf(*copy);
     if (blob.location.span.sealed_bytes >
@@ -286,7 +287,7 @@ absl::StatusOr<RestoreResult> BlockDownloader::Run(const CallContext& ctx,
   const StoreNumbers before = options.store_numbers ? options.store_numbers() : StoreNumbers{};
   const absl::Duration began = ctx.clock->Uptime();
   const auto elapsed_ms = [&] { return absl::ToInt64Milliseconds(ctx.clock->Uptime() - began); };
-  RETURN_IF_ERROR(repository_.LoadIndex(ctx));
+  RETURN_IF_ERROR(repository_.LoadReadableIndex(ctx));
   if (options.target_is_zero) {
     RETURN_IF_ERROR(CheckZeroTarget(ctx, target_, record.layout, random_.Below(uint64_t{1} << 63)));
   }

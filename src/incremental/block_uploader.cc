@@ -316,12 +316,7 @@ absl::Status UploadRun::LearnPacks() {
   }
   const repository::BlobIndex* index = options_.known;
   if (index == nullptr) {
-    const absl::Status loaded = repository_.LoadIndex(ctx_);
-    if (absl::IsDataLoss(loaded)) {
-      return absl::DataLossError(absl::StrCat(
-          loaded.message(), ", so what is stored is not known; run csi-delta repair index"));
-    }
-    RETURN_IF_ERROR(loaded);
+    RETURN_IF_ERROR(repository_.LoadReadableIndex(ctx_));
     index = &repository_.index();
   }
   ASSIGN_OR_RETURN(unusable_packs_, repository::FindUnusablePacks(

@@ -107,7 +107,7 @@ absl::StatusOr<PackSample> HeldProof::Run() {
   if (are_there) {
     return sample;
   }
-  RETURN_IF_ERROR(repository_.LoadIndex(ctx_));
+  RETURN_IF_ERROR(repository_.LoadReadableIndex(ctx_));
   ASSIGN_OR_RETURN(const absl::flat_hash_set<PackId> absent,
                    repository::FindAbsentPacks(ctx_, repository_, repository_.index()));
   const DistrustedPacks none;

@@ -242,8 +242,8 @@ absl::StatusOr<std::vector<CopiedSnapshot>> CopySnapshots(const CallContext& ctx
     return absl::InvalidArgumentError("source and target are the same repository");
   }
   ASSIGN_OR_RETURN(const std::vector<StoredSnapshot> snapshots, Select(ctx, from, ids));
-  RETURN_IF_ERROR(from.LoadIndex(ctx));
-  RETURN_IF_ERROR(to.LoadIndex(ctx));
+  RETURN_IF_ERROR(from.LoadReadableIndex(ctx));
+  RETURN_IF_ERROR(to.LoadReadableIndex(ctx));
   return Copier(ctx, from, to, lock, options).Run(snapshots);
 }
 

@@ -916,6 +916,19 @@ absl::StatusOr<StoredSnapshot> Repository::FindSnapshot(const CallContext& ctx,
 // --- Index and blobs ---
 
 absl::Status Repository::LoadIndex(const CallContext& ctx) {
+  RETURN_IF_ERROR(LoadReadableIndex(ctx));
+  return index_damage_;
+}
+
+std::string Repository::UnreadableIndexNote() const {
+  return unreadable_index_.empty()
+             ? ""
+             : absl::StrCat("; ", unreadable_index_.size(), " index files do not read, such as ",
+                            FileKey(FileKind::kIndex, unreadable_index_.front()),
+                            ": csi-delta repair index lists again what they listed");
+}
+
+absl::Status Repository::LoadReadableIndex(const CallContext& ctx) {
   const MutexLock lock(index_mutex_);
   if (index_loaded_) {
     return absl::OkStatus();
@@ -923,10 +936,22 @@ absl::Status Repository::LoadIndex(const CallContext& ctx) {
   ASSIGN_OR_RETURN(const std::vector<FileInfo> files, ListFiles(ctx, FileKind::kIndex));
   BlobIndexBuilder builder(*scratch_);
   index_conflicts_.clear();
+  unreadable_index_.clear();
+  index_damage_ = absl::OkStatus();
+  Mutex mutex;
   const auto load = [&](std::size_t i) -> absl::Status {
     RETURN_IF_ERROR(ctx.Check());
-    return ReadIndexFile(ctx, files[i],
-                         [&](const IndexedPack& pack) { return builder.AddPack(pack); });
+    absl::Status read = ReadIndexFile(
+        ctx, files[i], [&](const IndexedPack& pack) { return builder.AddPack(pack); });
+    if (absl::IsDataLoss(read)) {
+      CSIDELTA_LOG(kWarn, "an index file does not read, and is left out",
+                   {"file", FileKey(FileKind::kIndex, files[i].id)},
+                   {"error", std::string(read.message())});
+      const MutexLock noting(mutex);
+      unreadable_index_.push_back(files[i].id);
+      index_damage_ = std::exchange(read, absl::OkStatus());
+    }
+    return read;
   };
   // While it is built: sorted runs of copies and of packs, and what they are merged into.
   ASSIGN_OR_RETURN(index_memory_, memory().Keep(scratch_->options().table_memory_bytes_max * 5 / 2,
@@ -947,7 +972,7 @@ void Repository::DropIndex() {
 
 absl::Status Repository::ReloadIndex(const CallContext& ctx) {
   DropIndex();
-  return LoadIndex(ctx);
+  return LoadReadableIndex(ctx);
 }
 
 std::unique_ptr<BlobCodec> Repository::MakeCodec(int data_level) const {
@@ -986,7 +1011,8 @@ absl::StatusOr<std::string> Repository::LoadBlob(const CallContext& ctx, const B
                                                  int64_t bytes_max) const {
   ASSIGN_OR_RETURN(const std::vector<BlobLocation> locations, index_.Lookup(handle));
   if (locations.empty()) {
-    return absl::NotFoundError(absl::StrCat(repository::Describe(handle), " is in no index"));
+    return absl::NotFoundError(absl::StrCat(repository::Describe(handle), " is in no index",
+                                            UnreadableIndexNote()));
   }
   absl::StatusOr<std::string> blob = ReadBlob(ctx, handle, locations, bytes_max);
   return absl::IsDataLoss(blob.status()) ? ReadBlob(ctx, handle, locations, bytes_max)
@@ -1029,7 +1055,7 @@ absl::StatusOr<std::string> Repository::LoadTree(const CallContext& ctx, const B
       return tree;  // Damage: the pack was repacked since, most likely.
     }
   }
-  RETURN_IF_ERROR(LoadIndex(ctx));
+  RETURN_IF_ERROR(LoadReadableIndex(ctx));
   return LoadBlob(ctx, handle, bytes_max);
 }
 

@@ -155,12 +155,18 @@ class Repository {
   // DATA_LOSS, named. Packs that two files list differently are noted, not an error. What memory
   // should not hold goes to a scratch file; its errors are this function's.
   absl::Status LoadIndex(const CallContext& ctx);
+  // The same, but a file that does not read is logged and left out: a stranger may have put it
+  // there, and each blob proves itself. Enough to read blobs, and to store what is not listed. What
+  // deletes, or says that something is lost, needs LoadIndex().
+  absl::Status LoadReadableIndex(const CallContext& ctx);
+  // "" or which index files were left out, to go on a message of what was not found.
+  std::string UnreadableIndexNote() const;
 
   // Gives back the memory of the index; it may be loaded again. Not beside other calls.
   void DropIndex();
-  // The same, again: for a writer that is done, so that what it wrote is found. Wants to be alone.
+  // LoadReadableIndex() again: for a writer that is done, so that what it wrote is found. Wants to be alone.
   absl::Status ReloadIndex(const CallContext& ctx);
-  // REQUIRES that LoadIndex() returned OK.
+  // REQUIRES that LoadIndex() or LoadReadableIndex() returned OK.
   const BlobIndex& index() const { return index_; }
   const std::vector<PackId>& packs_listed_differently() const { return index_conflicts_; }
 
@@ -246,6 +252,8 @@ class Repository {
   Mutex index_mutex_;  // Held while the index is loaded; a loaded one does not change.
   BlobIndex index_;
   std::vector<PackId> index_conflicts_;
+  std::vector<Id> unreadable_index_;
+  absl::Status index_damage_;  // of one of these
   bool index_loaded_ = false;
 };
 

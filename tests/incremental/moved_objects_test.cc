@@ -1,6 +1,7 @@
 // An attacker who can write the bucket, and has no key, moves, swaps, replays, truncates and
 // deletes objects of two volumes and of two times. No backup may differ from its source because of
 // it.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -118,6 +119,46 @@ TEST(MovedObjectsTest, ABlobIsNoSidecar) {
   EXPECT_THAT(volume.repository().LoadSidecar(volume.ctx(), key),
               support::StatusIs(absl::StatusCode::kDataLoss));
   EXPECT_TRUE(ChunkJournal::Blobs(volume.ctx(), volume.repository(), "two", 1 << 20).empty());
+}
+
+// What is found under its hash, and opens with no key.
+TEST(MovedObjectsTest, JunkInTheIndexStopsNeitherRestoreNorIncrementalBackup) {
+  VolumeFixture volume;
+  FakeBlockDevice device = MakeDevice(1);
+  const auto full = volume.FullBackup(device);
+  ASSERT_THAT(full, IsOk());
+  const std::string junk = RandomBytes(100, 7);
+  volume.store().SetObject(repository::FileKey(repository::FileKind::kIndex, Id::Of(junk)), junk);
+  volume.ExpectRestores(full->snapshot, device);
+  volume.store().RemoveObject(repository::SidecarKey(full->snapshot));  // The index is needed.
+  device.Store(0, "changed");
+  volume.Reopen();
+  const auto increment = volume.IncrementalBackup(device, full->snapshot, {{.extent = {0, 512}}});
+  ASSERT_THAT(increment, IsOk());
+  EXPECT_EQ(increment->mode_done, "incremental") << Why(*increment);
+  volume.ExpectRestores(increment->snapshot, device);
+  const auto forced = volume.FullBackup(device);
+  ASSERT_THAT(forced, IsOk());
+  volume.ExpectRestores(forced->snapshot, device);
+  // What deletes needs all of the index.
+  volume.Reopen();
+  EXPECT_THAT(volume.repository().LoadIndex(volume.ctx()),
+              support::StatusIs(absl::StatusCode::kDataLoss,
+                                testing::HasSubstr(Id::Of(junk).ShortHex())));
+}
+
+TEST(MovedObjectsTest, WhatOnlyAnUnreadableIndexFileListsIsNamedWithIt) {
+  VolumeFixture volume;
+  FakeBlockDevice device = MakeDevice(1);
+  const auto full = volume.FullBackup(device);
+  ASSERT_THAT(full, IsOk());
+  for (const auto& [key, bytes] : Below(volume.store().objects(), "index/")) {
+    volume.store().SetObject(key, bytes.substr(1));
+  }
+  FakeBlockDevice target(kSize);
+  EXPECT_THAT(volume.Restore(full->snapshot, target).status().message(),
+              testing::AllOf(testing::HasSubstr("is in no index"), testing::HasSubstr("index/"),
+                             testing::HasSubstr("repair index")));
 }
 
 // The two volumes of one repository at two times: after the first backups of both; and after an
