@@ -337,25 +337,4 @@ void Lock::RefreshLoop(const std::stop_token& stop) {
   }
 }
 
-absl::Status ConfirmSnapshot(const CallContext& ctx, Repository& repository, const Id& snapshot,
-                             absl::FunctionRef<absl::Status(const CallContext&)> fence) {
-  absl::Status held = fence(ctx);
-  if (!held.ok() && !ctx.Check().ok()) {
-    // A stop that comes now does not make it right to doubt what is stored.
-    held = fence(FinalContext(ctx));
-  }
-  if (held.ok()) {
-    return held;
-  }
-  const absl::Status removed =
-      repository.RemoveFile(FinalContext(ctx), FileKind::kSnapshot, snapshot);
-  return Annotate(
-      held, removed.ok()
-                ? absl::StrCat("snapshot ", snapshot.ShortHex(),
-                               " was removed again, data that it needs may be gone")
-                : absl::StrCat("snapshot ", snapshot.ShortHex(),
-                               " may need data that is gone, and could not be removed again (",
-                               removed.message(), "); forget it"));
-}
-
 }  // namespace csidelta::repository

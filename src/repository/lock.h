@@ -166,11 +166,4 @@ class Lock {
   std::jthread refresher_;
 };
 
-// Looks at the fence once more when the snapshot is in the store: between Fence() and the end of a
-// PUT that was repeated for minutes, or of a machine that was stopped, others may have removed the
-// lock and then the packs. OK when the lock was there all the time. Else the snapshot is removed
-// again, and the error says whether it is.
-absl::Status ConfirmSnapshot(const CallContext& ctx, Repository& repository, const Id& snapshot,
-                             absl::FunctionRef<absl::Status(const CallContext&)> fence);
-
 }  // namespace csidelta::repository
