@@ -44,9 +44,9 @@ absl::StatusOr<std::vector<BackupContent>> LookAtContents(
         ASSIGN_OR_RETURN(PvcsBySource listed, ListPvcsBySource(ctx, env.api, space));
         found = pvcs.emplace(space, std::move(listed)).first;
       }
-      ASSIGN_OR_RETURN(const std::vector<Protection> needs,
-                       NeedsOf(*one.snapshot, &content, found->second, populations,
-                               Requester::kBackupDeletion));
+      ASSIGN_OR_RETURN(
+          const std::vector<Protection> needs,
+          NeedsOf(*one.snapshot, &content, found->second, populations, Requester::kBackupDeletion));
       one.needed = !needs.empty();
     }
     all.push_back(std::move(one));

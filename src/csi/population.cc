@@ -35,7 +35,8 @@ struct FilledWhenBound {
 // not known stays out: docs/csi-drivers.md says what then counts.
 constexpr std::array<FilledWhenBound, 10> kFilledWhenBound = {{
     {"hostpath.csi.k8s.io", "CreateVolume copies"},
-    {"rbd.csi.ceph.com", "a clone shares the snapshot's objects, which stay for as long as it does"},
+    {"rbd.csi.ceph.com",
+     "a clone shares the snapshot's objects, which stay for as long as it does"},
     {"cephfs.csi.ceph.com", "CreateVolume is refused until the clone is complete"},
     {"ebs.csi.aws.com", "reads at once; EBS keeps what it needs when the snapshot is deleted"},
     {"pd.csi.storage.gke.io", "CreateVolume waits until the disk is ready"},
@@ -126,10 +127,10 @@ absl::StatusOr<Population> PopulationReader::Read(const PopulatedVolume& volume)
 absl::StatusOr<Population> PopulationReader::ReadByLonghorn(const PopulatedVolume& volume) {
   ASSIGN_OR_RETURN(const std::optional<longhorn::Volume> found, FindVolume(volume.handle));
   if (!found.has_value()) {
-    return ReadByPods(volume, why_no_volumes_.empty()
-                                  ? absl::StrCat("Longhorn's Volume ", volume.handle,
-                                                 " was not found")
-                                  : why_no_volumes_);
+    return ReadByPods(volume,
+                      why_no_volumes_.empty()
+                          ? absl::StrCat("Longhorn's Volume ", volume.handle, " was not found")
+                          : why_no_volumes_);
   }
   switch (longhorn::DataStateOf(*found)) {
     case DataState::kThere:
@@ -147,8 +148,7 @@ absl::StatusOr<std::optional<longhorn::Volume>> PopulationReader::FindVolume(
     const std::string& name) {
   if (!volumes_.has_value()) {
     ASSIGN_OR_RETURN(const std::string home, LonghornNamespace());
-    auto found =
-        objects::Find<longhorn::Volume>(ctx_, api_, longhorn::Volume::Key(home, name));
+    auto found = objects::Find<longhorn::Volume>(ctx_, api_, longhorn::Volume::Key(home, name));
     RETURN_IF_ERROR(WithoutRefusal(found.status()));
     if (found.ok() && found->has_value()) {
       return found;
@@ -202,8 +202,9 @@ absl::StatusOr<Population> PopulationReader::ReadByPods(const PopulatedVolume& v
           "; keep what it is made of until a Pod runs with it",
           volume.driver.empty() || volume.driver == velero::kLonghornDriver
               ? ""
-              : absl::StrCat(", or, if the driver copies before it binds: kubectl annotate csidriver ",
-                             volume.driver, " ", objects::kFilledWhenBoundAnnotation, "=true"))};
+              : absl::StrCat(
+                    ", or, if the driver copies before it binds: kubectl annotate csidriver ",
+                    volume.driver, " ", objects::kFilledWhenBoundAnnotation, "=true"))};
 }
 
 absl::StatusOr<bool> PopulationReader::SaysFilledWhenBound(const std::string& driver) {
@@ -245,9 +246,8 @@ absl::StatusOr<std::vector<longhorn::Volume>> PopulationReader::ListVolumes() {
   }
   absl::StatusOr<std::vector<longhorn::Volume>> all =
       objects::List<longhorn::Volume>(ctx_, api_, "");
-  return absl::IsPermissionDenied(all.status())
-             ? objects::List<longhorn::Volume>(ctx_, api_, home)
-             : std::move(all);
+  return absl::IsPermissionDenied(all.status()) ? objects::List<longhorn::Volume>(ctx_, api_, home)
+                                                : std::move(all);
 }
 
 absl::Status PopulationReader::ReadPods(const std::string& namespace_name) {
@@ -256,8 +256,7 @@ absl::Status PopulationReader::ReadPods(const std::string& namespace_name) {
   }
   absl::StatusOr<std::vector<Pod>> listed = objects::List<Pod>(ctx_, api_, namespace_name);
   RETURN_IF_ERROR(WithoutRefusal(listed.status()));
-  pods_.emplace(namespace_name,
-                listed.ok() ? std::optional(*std::move(listed)) : std::nullopt);
+  pods_.emplace(namespace_name, listed.ok() ? std::optional(*std::move(listed)) : std::nullopt);
   return absl::OkStatus();
 }
 
@@ -295,7 +294,8 @@ absl::StatusOr<std::vector<std::string>> PopulationReader::UnfilledFromVolume(
     return unfilled;
   }
   ASSIGN_OR_RETURN(const std::vector<longhorn::Volume>* const volumes, Volumes());
-  for (const longhorn::Volume& one : volumes == nullptr ? std::vector<longhorn::Volume>() : *volumes) {
+  for (const longhorn::Volume& one :
+       volumes == nullptr ? std::vector<longhorn::Volume>() : *volumes) {
     if (longhorn::IsCopiedFromVolume(one, volume.handle) &&
         longhorn::DataStateOf(one) != DataState::kThere) {
       unfilled.push_back(Line(one));

@@ -37,7 +37,7 @@ enum class PopulationState { kFilled, kCopying, kFailed, kUnknown };
 
 struct Population {
   PopulationState state = PopulationState::kUnknown;
-  std::string text = {};  // what is shown, the driver's words, or what to do; "" when filled
+  std::string text = {};  // what is shown, the driver's message, or what to do; "" when filled
 };
 
 // A bound PVC, or the PersistentVolume of one.

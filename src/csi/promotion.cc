@@ -402,9 +402,9 @@ absl::Status PvcWaiter::AwaitData() {
         return absl::OkStatus();
       }
       if (population->state == PopulationState::kFailed) {
-        return absl::FailedPreconditionError(absl::StrCat(
-            Text(), " is bound, but its data could not be copied: ", shown,
-            "; the VolumeSnapshot is kept; delete the PVC and make it again"));
+        return absl::FailedPreconditionError(
+            absl::StrCat(Text(), " is bound, but its data could not be copied: ", shown,
+                         "; the VolumeSnapshot is kept; delete the PVC and make it again"));
       }
       if (population->state == PopulationState::kUnknown && wait_.has_no_pod) {
         not_checked_.push_back(absl::StrCat(Text(), " is bound; ", shown));

@@ -127,9 +127,10 @@ struct PvcWait {
   WaitObserver on_look = {};
 };
 
-// Waits until the PVC is bound and has its data (csi/population.h). One that waits for its first consumer is not waited for until the
-// scheduler has chosen a node. Adds to `not_checked` when events may not be read, and with
-// `has_no_pod` when it is not known whether the data is there. Errors:
+// Waits until the PVC is bound and has its data (csi/population.h). One that waits for its first
+// consumer is not waited for until the scheduler has chosen a node. Adds to `not_checked` when
+// events may not be read, and with `has_no_pod` when it is not known whether the data is there.
+// Errors:
 //   NOT_FOUND            another client deleted the PVC
 //   FAILED_PRECONDITION  it will never be bound: the provisioner refuses with an answer that
 //                        repeating does not change, or the VolumeSnapshot goes; or it is bound to

@@ -19,7 +19,7 @@ namespace csidelta::csi {
 
 // The PVCs that are made of a VolumeSnapshot of their namespace.
 struct PvcsOfSnapshot {
-  std::vector<std::string> pending = {};     // those that are being filled and not bound: their names
+  std::vector<std::string> pending = {};  // those that are being filled and not bound: their names
   std::vector<PopulatedVolume> bound = {};
 };
 using PvcsBySource = std::map<std::string, PvcsOfSnapshot>;  // by the VolumeSnapshot
@@ -38,7 +38,6 @@ absl::StatusOr<std::optional<objects::VolumeSnapshot>> FindSnapshotOf(
 absl::StatusOr<std::vector<Protection>> NeedsOf(const objects::VolumeSnapshot& snapshot,
                                                 const objects::VolumeSnapshotContent* content,
                                                 const PvcsBySource& pvcs,
-                                                PopulationReader& populations,
-                                                Requester requester);
+                                                PopulationReader& populations, Requester requester);
 
 }  // namespace csidelta::csi

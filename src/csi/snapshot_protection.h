@@ -53,7 +53,7 @@ struct ProtectionInput {
   ContentReading content;
   std::string mover_namespace;  // what is in it is the mover's
   std::vector<std::string> pending_pvcs =
-      {};                                     // PVCs of its namespace that are being filled from it
+      {};  // PVCs of its namespace that are being filled from it
   // Bound ones that may not have its data yet (PopulationReader): one line each.
   std::vector<std::string> unfilled = {};
   std::vector<std::string> shared_with = {};  // "ns/name" of VolumeSnapshots of other namespaces

@@ -200,9 +200,9 @@ absl::Status CheckSwapRights(const CallContext& ctx, k8s::ApiClient& api,
 
 absl::Status CheckMayRelease(const CallContext& ctx, k8s::ApiClient& api, const SwapState& state) {
   const auto refused = [&](absl::string_view volume, absl::string_view why) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("PVC ", state.namespace_name, "/", state.pvc_name, ": its other volume ",
-                     volume, " is kept: ", why));
+    return absl::FailedPreconditionError(absl::StrCat("PVC ", state.namespace_name, "/",
+                                                      state.pvc_name, ": its other volume ", volume,
+                                                      " is kept: ", why));
   };
   const bool has_restored = state.pvc.has_value() && state.restored.has_value() &&
                             state.pvc->volume_name() == state.restored->volume.name();

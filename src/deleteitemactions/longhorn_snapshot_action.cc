@@ -54,8 +54,8 @@ class LonghornSnapshotAction : public velero::ActionOn<velero::DeleteItemAction>
                              absl::StrCat("native snapshot ", snapshot.name(),
                                           " is kept: whether data is copied from it is not known "
                                           "(deploy/longhorn-rbac.yaml allows to list volumes)")));
-    const std::string handle = absl::StrCat(longhorn::kSnapshotHandlePrefix, snapshot.volume(), "/",
-                                            snapshot.name());
+    const std::string handle =
+        absl::StrCat(longhorn::kSnapshotHandlePrefix, snapshot.volume(), "/", snapshot.name());
     for (const longhorn::Volume& volume : *volumes) {
       if (longhorn::IsCopiedFromSnapshot(volume, handle) &&
           longhorn::DataStateOf(volume) != longhorn::DataState::kThere) {

@@ -33,10 +33,11 @@ class VolumeSnapshotAction : public velero::ActionOn<velero::DeleteItemAction> {
       return absl::OkStatus();
     }
     ASSIGN_OR_RETURN(const bool is_needed, csi::IsStillNeeded(ctx, env_, *now));
-    return is_needed ? absl::FailedPreconditionError(
-                           absl::StrCat(k8s::ToString(key), " is kept: a PVC is being filled from "
-                                        "it; delete the backup again later"))
-                     : csi::RemoveSnapshot(ctx, env_.api, key, item.uid());
+    return is_needed
+               ? absl::FailedPreconditionError(absl::StrCat(k8s::ToString(key),
+                                                            " is kept: a PVC is being filled from "
+                                                            "it; delete the backup again later"))
+               : csi::RemoveSnapshot(ctx, env_.api, key, item.uid());
   }
 
  private:

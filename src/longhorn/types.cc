@@ -4,9 +4,9 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
-#include "absl/strings/str_cat.h"
 #include "objects/keys.h"
 
 namespace csidelta::longhorn {

@@ -14,15 +14,16 @@ std::string SourceOf(const Volume& volume) {
     return source;
   }
   const std::string source_volume = volume.cloned_from_volume();
-  return source_volume.empty() ? ""
-                               : absl::StrCat(kSnapshotHandlePrefix, source_volume, "/",
-                                              volume.cloned_from());
+  return source_volume.empty()
+             ? ""
+             : absl::StrCat(kSnapshotHandlePrefix, source_volume, "/", volume.cloned_from());
 }
 
 }  // namespace
 
 DataState DataStateOf(const Volume& volume) {
-  if (volume.is_being_restored() || (!volume.from_backup().empty() && !volume.has_begun_restore())) {
+  if (volume.is_being_restored() ||
+      (!volume.from_backup().empty() && !volume.has_begun_restore())) {
     return DataState::kComing;
   }
   const std::string state = volume.clone_state();

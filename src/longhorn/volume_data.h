@@ -31,8 +31,8 @@ DataState DataStateOf(const Volume& volume);
 // What Longhorn shows of it: "Longhorn's clone of snap://a/b: initiated, attempt 2".
 std::string DataText(const Volume& volume);
 
-// Whether its data is copied from this snapshot, "snap://VOLUME/SNAPSHOT": as its source names it, or
-// as that which Longhorn took of the volume that it clones.
+// Whether its data is copied from this snapshot, "snap://VOLUME/SNAPSHOT": as its source names it,
+// or as that which Longhorn took of the volume that it clones.
 bool IsCopiedFromSnapshot(const Volume& volume, absl::string_view handle);
 // Whether it is copied from this Volume, or a snapshot of it.
 bool IsCopiedFromVolume(const Volume& volume, absl::string_view source_volume);

@@ -123,9 +123,9 @@ velero::OperationProgress ClaimCheck::CheckData() {
     case csi::PopulationState::kCopying:
       return Wait(absl::StrCat("bound, and waiting for its data: ", population->text));
     case csi::PopulationState::kFailed:
-      return FailWithEvent(absl::StrCat(
-          "is bound, but its data could not be copied: ", population->text,
-          "; its source is kept; delete the claim and restore it again"));
+      return FailWithEvent(
+          absl::StrCat("is bound, but its data could not be copied: ", population->text,
+                       "; its source is kept; delete the claim and restore it again"));
     case csi::PopulationState::kUnknown:
       break;
   }

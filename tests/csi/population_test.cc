@@ -73,8 +73,8 @@ class World {
     EXPECT_THAT(api.Create(ctx_, PersistentVolumeClaimType(), "shop", pvc), IsOk());
     original_ = HandleOf("data");
     cluster.driver().Write(original_, "old");
-    Json snapshot = support::MakeObject("snapshot.storage.k8s.io/v1", "VolumeSnapshot", "shop",
-                                        "monday");
+    Json snapshot =
+        support::MakeObject("snapshot.storage.k8s.io/v1", "VolumeSnapshot", "shop", "monday");
     snapshot["spec"] = {{"source", {{"persistentVolumeClaimName", "data"}}},
                         {"volumeSnapshotClassName", "snaps"}};
     EXPECT_THAT(api.Create(ctx_, VolumeSnapshotType(), "shop", snapshot), IsOk());
@@ -98,8 +98,7 @@ class World {
       return made.status();
     }
     return AwaitPvc(ctx, api, made->front(),
-                    {.source = plan->promotions.front().snapshot, .driver = kLonghorn},
-                    not_checked)
+                    {.source = plan->promotions.front().snapshot, .driver = kLonghorn}, not_checked)
         .status();
   }
   absl::Status Restore() {
@@ -138,16 +137,15 @@ class World {
   // As `snapshot delete monday --last-too`.
   absl::Status DeleteSnapshot() {
     const CallContext ctx = Ctx();
-    const absl::StatusOr<Inventory> inventory =
-        ReadInventory(ctx, api, {.namespace_name = "shop", .names = {"monday"}, .now = ctx.clock->Now()});
+    const absl::StatusOr<Inventory> inventory = ReadInventory(
+        ctx, api, {.namespace_name = "shop", .names = {"monday"}, .now = ctx.clock->Now()});
     if (!inventory.ok() || inventory->entries.empty()) {
       return inventory.ok() ? absl::NotFoundError("monday") : inventory.status();
     }
     const std::vector<PlannedRemoval> plan = PlanRemoval(*inventory, {0}, {.last_too = true});
     if (plan.front().verdict != RemovalVerdict::kDelete) {
-      return absl::FailedPreconditionError(plan.front().kept_for.empty()
-                                               ? "being deleted"
-                                               : plan.front().kept_for.front().message);
+      return absl::FailedPreconditionError(
+          plan.front().kept_for.empty() ? "being deleted" : plan.front().kept_for.front().message);
     }
     return RemoveAsRead(ctx, api, plan.front().entry, {}).status();
   }
@@ -163,9 +161,8 @@ class World {
         .status();
   }
   void ArchiveMonday() {
-    const std::string content =
-        GetString(*api.Find(VolumeSnapshotKey("shop", "monday")),
-                  {"status", "boundVolumeSnapshotContentName"});
+    const std::string content = GetString(*api.Find(VolumeSnapshotKey("shop", "monday")),
+                                          {"status", "boundVolumeSnapshotContentName"});
     api.Mutate(VolumeSnapshotContentKey(content), [](Json& object) {
       SetJson(object, {"metadata", "labels", objects::kBackupNameLabel}, "nightly");
     });
@@ -189,8 +186,7 @@ class World {
   bool HasOriginal() const { return cluster.driver().volumes().contains(original_); }
   std::string HandleOf(const std::string& pvc) const {
     const std::optional<Json> found = api.Find(ClaimKey("shop", pvc));
-    const std::string volume =
-        found.has_value() ? GetString(*found, {"spec", "volumeName"}) : "";
+    const std::string volume = found.has_value() ? GetString(*found, {"spec", "volumeName"}) : "";
     const std::optional<Json> pv = api.Find(VolumeKey(volume));
     return pv.has_value() ? GetString(*pv, {"spec", "csi", "volumeHandle"}) : "";
   }
@@ -275,10 +271,10 @@ TEST(PopulationTest, ARestoreIntoAPvcIsDoneWhenTheDataIsThereAndFinishes) {
 TEST(PopulationTest, WhileLonghornCopiesNothingDeletesTheSource) {
   World world({"initiated"});
   world.ArchiveMonday();
-  EXPECT_THAT(world.Promote(), StatusIs(absl::StatusCode::kDeadlineExceeded,
-                                        AllOf(HasSubstr("is bound, but not filled yet"),
-                                              HasSubstr("initiated"),
-                                              HasSubstr("keep the VolumeSnapshot"))));
+  EXPECT_THAT(world.Promote(),
+              StatusIs(absl::StatusCode::kDeadlineExceeded,
+                       AllOf(HasSubstr("is bound, but not filled yet"), HasSubstr("initiated"),
+                             HasSubstr("keep the VolumeSnapshot"))));
   EXPECT_THAT(world.DeleteSnapshot(),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        AllOf(HasSubstr("data is copied from it"), HasSubstr("PVC shop/copy"))));
@@ -306,7 +302,7 @@ TEST(PopulationTest, OfACopyWhoseObjectsAreGoneTheBackupIsNotDeleted) {
   EXPECT_THAT(world.DeleteBackup(), IsOk());
 }
 
-TEST(PopulationTest, AFailedCopyIsAnErrorInTheDriversWords) {
+TEST(PopulationTest, AFailedCopyIsAnErrorWithTheDriversMessage) {
   for (const bool is_promotion : {true, false}) {
     World world({"initiated", "failed"});
     EXPECT_THAT(is_promotion ? world.Promote() : world.Restore(),
@@ -327,15 +323,16 @@ TEST(PopulationTest, AnExchangedVolumeThatIsNotFilledIsNotFinished) {
   const std::string volume = world.HandleOf("data");
   const auto show = [&](const std::string& state) {
     world.api.Mutate({longhorn::Volume::Type(), longhorn::kDefaultNamespace, volume},
-                     [&](Json& object) { SetJson(object, {"status", "cloneStatus", "state"}, state); });
+                     [&](Json& object) {
+                       SetJson(object, {"status", "cloneStatus", "state"}, state);
+                     });
   };
   show("initiated");
-  EXPECT_THAT(world.Finish(), StatusIs(absl::StatusCode::kFailedPrecondition,
-                                       AllOf(HasSubstr("may not have its data yet"),
-                                             HasSubstr("initiated"))));
-  show("failed");
   EXPECT_THAT(world.Finish(),
-              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("--undo")));
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr("may not have its data yet"), HasSubstr("initiated"))));
+  show("failed");
+  EXPECT_THAT(world.Finish(), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("--undo")));
   EXPECT_TRUE(world.HasOriginal());
   show("completed");
   EXPECT_THAT(world.Finish(), IsOk());
@@ -367,11 +364,12 @@ class PopulationReaderTest : public testing::Test {
     return read.value_or(Population());
   }
   void AddPod(const std::string& phase) {
-    bed_.api.Seed(kPods,
-                  {{"metadata", {{"name", "p"}, {"namespace", "shop"}}},
-                   {"spec",
-                    {{"volumes", {{{"name", "v"}, {"persistentVolumeClaim", {{"claimName", "data"}}}}}}}},
-                   {"status", {{"phase", phase}}}});
+    bed_.api.Seed(
+        kPods,
+        {{"metadata", {{"name", "p"}, {"namespace", "shop"}}},
+         {"spec",
+          {{"volumes", {{{"name", "v"}, {"persistentVolumeClaim", {{"claimName", "data"}}}}}}}},
+         {"status", {{"phase", phase}}}});
   }
 
   support::ActionBed bed_;

@@ -343,17 +343,18 @@ class BoundLonghornRestoreTest : public LonghornRestoreTest {
   void ShowClone(const std::string& state) {
     const std::string volume = "pvc-" + k8s::Uid(pvc_);
     bed_.Do([&] {
-      bed_.api().Seed(longhorn_stand_in::VolumeType(),
-                      {{"metadata",
-                        {{"name", volume},
-                         {"namespace", support::kLonghornNamespace},
-                         {"uid", "uid-of-the-clone"}}},
-                       {"spec",
-                        {{"size", "16777216"},
-                         {"dataSource", absl::StrCat("snap://", support::kLonghornVolume, "/", name_)}}},
-                       {"status",
-                        {{"kubernetesStatus", {{"namespace", "shop"}, {"pvcName", "data"}}},
-                         {"cloneStatus", {{"state", state}}}}}});
+      bed_.api().Seed(
+          longhorn_stand_in::VolumeType(),
+          {{"metadata",
+            {{"name", volume},
+             {"namespace", support::kLonghornNamespace},
+             {"uid", "uid-of-the-clone"}}},
+           {"spec",
+            {{"size", "16777216"},
+             {"dataSource", absl::StrCat("snap://", support::kLonghornVolume, "/", name_)}}},
+           {"status",
+            {{"kubernetesStatus", {{"namespace", "shop"}, {"pvcName", "data"}}},
+             {"cloneStatus", {{"state", state}}}}}});
     });
   }
   void Bind(const std::string& clone_state = "completed") {
@@ -403,8 +404,7 @@ TEST_F(BoundLonghornRestoreTest, ItIsNotDoneBeforeLonghornHasCopiedAndItsBackupI
   const auto deletion = deleteitemactions::MakeLonghornSnapshotAction(bed_.env);
   const auto delete_backup = [&] {
     return deletion->Execute(
-        bed_.ctx,
-        objects::Object(*bed_.api().Find(support::NativeBed::SnapshotKey(name_))),
+        bed_.ctx, objects::Object(*bed_.api().Find(support::NativeBed::SnapshotKey(name_))),
         objects::Object(support::MakeBackupObject("nightly", "Deleting")));
   };
   Bind("");
@@ -435,8 +435,8 @@ TEST_F(BoundLonghornRestoreTest, AFailedCopyIsAnErrorInLonghornsWordsAndTheSourc
   });
   const velero::OperationProgress progress = Progress();
   EXPECT_TRUE(progress.completed);
-  EXPECT_THAT(progress.error, AllOf(HasSubstr("failed"),
-                                    HasSubstr("VolumeCloneFailed: the source is gone")));
+  EXPECT_THAT(progress.error,
+              AllOf(HasSubstr("failed"), HasSubstr("VolumeCloneFailed: the source is gone")));
   EXPECT_TRUE(HasSource());
   EXPECT_EQ(bed_.Count("delete", "snapshots"), 0);
 }
@@ -446,14 +446,15 @@ TEST_F(BoundLonghornRestoreTest, WithoutRightsOnVolumesAPodThatRunsIsTheProof) {
   Bind("initiated");
   bed_.api().Forbid("get", "volumes");
   bed_.api().Forbid("list", "volumes");
-  EXPECT_THAT(Progress().description, HasSubstr("keep what it is made of until a Pod runs with it"));
+  EXPECT_THAT(Progress().description,
+              HasSubstr("keep what it is made of until a Pod runs with it"));
   EXPECT_TRUE(HasSource());
-  bed_.api().Seed({"", "v1", "pods", "Pod", true},
-                  {{"metadata", {{"name", "db"}, {"namespace", "shop"}}},
-                   {"spec",
-                    {{"volumes",
-                      {{{"name", "v"}, {"persistentVolumeClaim", {{"claimName", "data"}}}}}}}},
-                   {"status", {{"phase", "Running"}}}});
+  bed_.api().Seed(
+      {"", "v1", "pods", "Pod", true},
+      {{"metadata", {{"name", "db"}, {"namespace", "shop"}}},
+       {"spec",
+        {{"volumes", {{{"name", "v"}, {"persistentVolumeClaim", {{"claimName", "data"}}}}}}}},
+       {"status", {{"phase", "Running"}}}});
   EXPECT_TRUE(Progress().completed);
 }
 

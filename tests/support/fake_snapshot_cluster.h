@@ -43,7 +43,7 @@ class FakeSnapshotCluster {
   // there, and every deletion waits for finalizers. Else what a test left out is made up.
   bool strict = false;
   std::string driver_name = "d.example.com";
-  bool fills_when_bound = true;  // the driver's CSIDriver says so
+  bool fills_when_bound = true;           // the driver's CSIDriver says so
   std::string class_policy = "Delete";    // of classes that do not tell
   std::string reclaim_policy = "Delete";  // of provisioned volumes
   std::string refuses_mode;  // CreateVolume fails only for claims of this access mode; "": for all

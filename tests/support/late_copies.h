@@ -97,12 +97,12 @@ class LateCopies {
                 {{"cloneStatus", {{"state", copy.state}}},
                  {"kubernetesStatus", {{"namespace", "shop"}, {"pvcName", copy.pvc}}}}}});
     if (copy.state == longhorn::kCloneFailed) {
-      api_.Seed({"", "v1", "events", "Event", true},
-                {{"metadata",
-                  {{"name", "failed-" + handle}, {"namespace", longhorn::kDefaultNamespace}}},
-                 {"involvedObject", {{"uid", "uid-of-" + handle}}},
-                 {"reason", "VolumeCloneFailed"},
-                 {"message", "cannot read the source"}});
+      api_.Seed(
+          {"", "v1", "events", "Event", true},
+          {{"metadata", {{"name", "failed-" + handle}, {"namespace", longhorn::kDefaultNamespace}}},
+           {"involvedObject", {{"uid", "uid-of-" + handle}}},
+           {"reason", "VolumeCloneFailed"},
+           {"message", "cannot read the source"}});
     }
   }
 

@@ -103,10 +103,9 @@ absl::StatusOr<std::string> Control::SetSwitches(const std::string& body) {
   ASSIGN_OR_RETURN(const Json wanted, ParseJsonObject(body));
   manager_.SetSwitches({.attaches_to_delete = GetBool(wanted, {"attachesToDelete"}),
                         .purge_is_disabled = GetBool(wanted, {"purgeIsDisabled"}),
-                        .holds_clones_at =
-                            wanted.contains("holdsClonesAt")
-                                ? std::optional(GetString(wanted, {"holdsClonesAt"}))
-                                : std::nullopt});
+                        .holds_clones_at = wanted.contains("holdsClonesAt")
+                                               ? std::optional(GetString(wanted, {"holdsClonesAt"}))
+                                               : std::nullopt});
   return "";
 }
 

@@ -486,8 +486,8 @@ absl::Status Controller::Delete(const CallContext& ctx, const k8s::ObjectKey& ke
   return absl::IsAborted(status) ? absl::OkStatus() : OkIfGone(status);
 }
 
-absl::Status Controller::Create(const CallContext& ctx, const k8s::ResourceType& type,
-                                Json object, const char* api_version) {
+absl::Status Controller::Create(const CallContext& ctx, const k8s::ResourceType& type, Json object,
+                                const char* api_version) {
   object["apiVersion"] = api_version;
   object["kind"] = type.kind;
   const absl::Status status =
