@@ -14,6 +14,7 @@
 #include "repository/pack_reader.h"
 #include "repository/stored_packs.h"
 #include "tests/repository/repository_fixture.h"
+#include "tests/repository/verify_pack.h"
 #include "tests/support/await.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/pack_meeting.h"
