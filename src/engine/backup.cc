@@ -73,8 +73,7 @@ class BackupRun {
       : ctx_(ctx),
         session_(session),
         job_(job),
-        memory_budget_bytes_(
-            incremental::BudgetWithin(job.memory_budget_bytes, incremental::ReadProcessLimits())) {}
+        memory_budget_bytes_(session.memory().bytes_max()) {}
 
   absl::StatusOr<BackupResult> Run(const Progress& progress);
 
