@@ -201,6 +201,7 @@ absl::StatusOr<UploadOptions> BackupRun::MakeOptions(Repository& repository) con
   options.memory.pack_bytes_max = job_.pack_bytes != 0   ? job_.pack_bytes
                                   : session_.in_bucket() ? repository::kPackTargetBytesRemote
                                                          : repository::kPackTargetBytesLocal;
+  options.packs_follow_volume = job_.pack_bytes == 0;
   if (session_.in_bucket()) {
     options.memory.uploads_in_flight_max = kUploadsToBucketMax;
   }
