@@ -29,6 +29,12 @@ void MemoryBudget::Share::Reset() {
   }
 }
 
+void MemoryBudget::Share::Shrink(int64_t bytes) {
+  if (budget_ != nullptr && bytes < bytes_) {
+    budget_->GiveBack(std::exchange(bytes_, bytes) - bytes);
+  }
+}
+
 MemoryBudget& MemoryBudget::Unlimited() {
   static MemoryBudget budget(std::numeric_limits<int64_t>::max());
   return budget;

@@ -41,6 +41,8 @@ class MemoryBudget {
 
     int64_t bytes() const { return bytes_; }
     void Reset();
+    // Gives back what is more than `bytes`.
+    void Shrink(int64_t bytes);
 
    private:
     friend class MemoryBudget;

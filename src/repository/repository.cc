@@ -34,6 +34,15 @@ constexpr absl::Duration kInitSettle = absl::Milliseconds(200);
 constexpr int kRemovalRounds = 2;
 constexpr std::size_t kLoadThreads = 8;
 constexpr std::size_t kIndexThreads = 4;
+// Of an index file, beside its bytes: the window to decompress it, and one pack's entries.
+constexpr int64_t kIndexWindowBytes = int64_t{8} << 20;
+constexpr int64_t kIndexDecodingBytes = kIndexWindowBytes + (int64_t{4} << 20);
+// The text of a pack whose entries these are enough for, and what all packs fit into.
+constexpr int64_t kUsualPackTextBytes = int64_t{2} << 20;
+constexpr int64_t kLargestPackBytes = kPackEntriesMax * 2 * int64_t{sizeof(PackEntry)};
+// Ids do not compress: the text of an index file is not this many times longer than its bytes.
+constexpr int64_t kIndexTextPerStored = 64;
+constexpr int64_t kIndexTextOfNone = int64_t{1} << 20;
 constexpr char kCompressedMarker = 2;
 
 absl::string_view FolderOf(FileKind kind) {
@@ -153,6 +162,67 @@ absl::StatusOr<std::string> DecodeText(std::string opened, int64_t bytes_max) {
   return absl::IsResourceExhausted(text.status()) ? absl::DataLossError(text.status().message())
                                                   : std::move(text);
 }
+
+// The text of an index file, piece by piece, and the memory that decoding it takes beside
+// kIndexDecodingBytes. `opened` outlives it.
+class IndexText {
+ public:
+  IndexText(absl::string_view opened, MemoryBudget& memory, const std::string& name)
+      : compressed_(!opened.empty() && opened.front() == kCompressedMarker),
+        left_(opened.substr(compressed_ ? 1 : 0)),
+        frames_(compressed_ ? left_ : "",
+                std::min(kIndexTextBytesMax, kIndexTextOfNone + kIndexTextPerStored * std::ssize(left_))),
+        memory_(memory),
+        name_(name) {}
+
+  // Valid until the next call; empty at the end. DATA_LOSS when it does not decompress.
+  absl::StatusOr<absl::string_view> Next() {
+    if (!is_open_) {
+      RETURN_IF_ERROR(Open());
+    }
+    absl::StatusOr<absl::string_view> piece = compressed_ ? frames_.Next() : NextPlain();
+    if (!piece.ok()) {
+      return absl::DataLossError(piece.status().message());
+    }
+    pack_text_bytes_ += std::ssize(*piece);
+    if (pack_text_bytes_ > kUsualPackTextBytes && pack_share_.bytes() == 0) {
+      ASSIGN_OR_RETURN(pack_share_, memory_.Take(kLargestPackBytes, name_));
+    }
+    return piece;
+  }
+
+  void EndPack() { pack_text_bytes_ = 0; }
+
+ private:
+  absl::Status Open() {
+    is_open_ = true;
+    if (!compressed_ && !absl::StartsWith(left_, "{") && !absl::StartsWith(left_, "[")) {
+      return absl::DataLossError(left_.empty() ? "is empty" : "begins with an unknown marker");
+    }
+    const int64_t window_bytes = compressed_ ? WindowBytesOf(left_) : 0;
+    if (window_bytes > kIndexWindowBytes) {
+      ASSIGN_OR_RETURN(window_share_, memory_.Take(window_bytes, name_));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::string_view NextPlain() {
+    constexpr std::size_t kPlainPieceBytes = std::size_t{128} << 10;
+    const absl::string_view piece = left_.substr(0, kPlainPieceBytes);
+    left_.remove_prefix(piece.size());
+    return piece;
+  }
+
+  const bool compressed_;
+  absl::string_view left_;
+  FrameReader frames_;
+  MemoryBudget& memory_;
+  const std::string& name_;
+  bool is_open_ = false;
+  int64_t pack_text_bytes_ = 0;  // Since the last pack.
+  MemoryBudget::Share window_share_;
+  MemoryBudget::Share pack_share_;
+};
 
 // Of a snapshot that may be the one that is asked for.
 absl::Status UnreadableSnapshot(const Id& id, const absl::Status& why) {
@@ -510,10 +580,10 @@ absl::StatusOr<Id> Repository::SaveFile(const CallContext& ctx, FileKind kind,
   return id;
 }
 
-absl::StatusOr<std::string> Repository::LoadFile(const CallContext& ctx, FileKind kind,
-                                                 const Id& id) const {
+absl::StatusOr<std::string> Repository::OpenFile(const CallContext& ctx, FileKind kind,
+                                                 const Id& id, int64_t bytes_max) const {
   ASSIGN_OR_RETURN(const std::string sealed,
-                   ReadProven(ctx, store_, FileKey(kind, id), TextBytesMax(kind),
+                   ReadProven(ctx, store_, FileKey(kind, id), bytes_max,
                               [&](std::string bytes) -> absl::StatusOr<std::string> {
                                 if (Id::Of(bytes) != id) {
                                   return absl::DataLossError(absl::StrCat(
@@ -521,14 +591,37 @@ absl::StatusOr<std::string> Repository::LoadFile(const CallContext& ctx, FileKin
                                 }
                                 return bytes;
                               }));
-  absl::StatusOr<std::string> text = Sealer(master_key_, *environment_.random).Open(sealed);
-  if (text.ok()) {
-    text = DecodeText(*std::move(text), TextBytesMax(kind));
-  }
-  if (!text.ok()) {
-    return Annotate(text.status(), Describe(kind, id));
-  }
-  return text;
+  absl::StatusOr<std::string> opened = Sealer(master_key_, *environment_.random).Open(sealed);
+  return opened.ok() ? std::move(opened) : Annotate(opened.status(), Describe(kind, id));
+}
+
+absl::StatusOr<std::string> Repository::LoadFile(const CallContext& ctx, FileKind kind,
+                                                 const Id& id) const {
+  ASSIGN_OR_RETURN(std::string opened, OpenFile(ctx, kind, id, TextBytesMax(kind)));
+  absl::StatusOr<std::string> text = DecodeText(std::move(opened), TextBytesMax(kind));
+  return text.ok() ? std::move(text) : Annotate(text.status(), Describe(kind, id));
+}
+
+absl::Status Repository::ReadIndexFile(
+    const CallContext& ctx, const FileInfo& file,
+    absl::FunctionRef<absl::Status(const IndexedPack&)> sink) const {
+  const std::string name = Describe(FileKind::kIndex, file.id);
+  ASSIGN_OR_RETURN(MemoryBudget::Share share,
+                   memory().Wait(ctx, 2 * file.size_bytes + kIndexDecodingBytes, name));
+  ASSIGN_OR_RETURN(const std::string opened,
+                   OpenFile(ctx, FileKind::kIndex, file.id,
+                            std::min(file.size_bytes, kIndexTextBytesMax)));
+  share.Shrink(file.size_bytes + kIndexDecodingBytes);
+  IndexText text(opened, memory(), name);
+  const absl::Status decoded = DecodeIndex(
+      [&] { return text.Next(); },
+      [&](const IndexedPack& pack) {
+        text.EndPack();
+        return sink(pack);
+      });
+  return absl::IsInvalidArgument(decoded) || absl::IsDataLoss(decoded)
+             ? absl::DataLossError(absl::StrCat(name, ": ", decoded.message()))
+             : decoded;
 }
 
 absl::Status Repository::RemoveFile(const CallContext& ctx, FileKind kind, const Id& id) {
@@ -692,17 +785,15 @@ absl::Status Repository::LoadIndex(const CallContext& ctx) {
   index_conflicts_.clear();
   const auto load = [&](std::size_t i) -> absl::Status {
     RETURN_IF_ERROR(ctx.Check());
-    ASSIGN_OR_RETURN(const std::string text, LoadFile(ctx, FileKind::kIndex, files[i].id));
-    const absl::Status decoded =
-        DecodeIndex(text, [&](const IndexedPack& pack) { return builder.AddPack(pack); });
-    if (absl::IsInvalidArgument(decoded)) {
-      return absl::DataLossError(
-          absl::StrCat(Describe(FileKind::kIndex, files[i].id), ": ", decoded.message()));
-    }
-    return decoded;
+    return ReadIndexFile(ctx, files[i],
+                         [&](const IndexedPack& pack) { return builder.AddPack(pack); });
   };
+  // While it is built: sorted runs of copies and of packs, and what they are merged into.
+  ASSIGN_OR_RETURN(index_memory_, memory().Take(scratch_->options().table_memory_bytes_max * 5 / 2,
+                                                "the repository's index"));
   RETURN_IF_ERROR(ParallelFor(files.size(), kIndexThreads, load));
   ASSIGN_OR_RETURN(index_, builder.Build(&index_conflicts_));
+  index_memory_.Shrink(index_.memory_bytes());
   index_loaded_ = true;
   return absl::OkStatus();
 }
@@ -711,6 +802,7 @@ void Repository::DropIndex() {
   const MutexLock lock(index_mutex_);
   index_loaded_ = false;
   index_ = BlobIndex();
+  index_memory_.Reset();
 }
 
 absl::Status Repository::ReloadIndex(const CallContext& ctx) {
