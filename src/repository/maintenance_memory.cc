@@ -43,30 +43,34 @@ int64_t RangeBytesFor(int64_t free_bytes, int64_t decode_bytes, int64_t range_by
 }
 
 WriterPlan PlanWriter(const WriterRequest& request) {
-  WriterPlan plan{.pack_bytes = std::min(kWrittenPackBytesMin, request.pack_bytes_wanted)};
+  WriterPlan plan;
+  plan.pack_bytes = std::min(kWrittenPackBytesMin, request.pack_bytes_wanted);
+  plan.index_blobs = kIndexBlobsMin;
   const int64_t room_bytes = request.free_bytes / 8 * 5;
-  plan.index_blobs =
-      std::clamp(room_bytes / 8 / kIndexBytesPerBlob, kIndexBlobsMin, kIndexBlobsTarget);
   const auto held_bytes = [&](const WriterPlan& one) {
     const int64_t packs = one.open_packs + kTreePacks + one.uploads_in_flight;
     return packs * (one.pack_bytes + request.blob_bytes_max) +
            one.index_blobs * kIndexBytesPerBlob;
   };
-  WriterPlan least = plan;
-  least.index_blobs = kIndexBlobsMin;
-  plan.needed_bytes = held_bytes(least) / 5 * 8 + kMiB;
+  plan.needed_bytes = held_bytes(plan) / 5 * 8 + kMiB;
+  // One after the other, so that each step of memory only adds.
   const auto raise = [&](auto WriterPlan::*member, auto step, auto goal) {
-    for (WriterPlan next = plan; next.*member < goal; plan = next) {
+    while (plan.*member < goal) {
+      WriterPlan next = plan;
       next.*member = std::min(next.*member + step, goal);
       if (held_bytes(next) > room_bytes) {
-        break;
+        return false;
       }
+      plan = next;
     }
+    return true;
   };
-  raise(&WriterPlan::uploads_in_flight, 1, kUploadsBeforePacksShrink);
-  raise(&WriterPlan::pack_bytes, kMiB, request.pack_bytes_wanted);
-  raise(&WriterPlan::uploads_in_flight, 1, kUploadsMax);
-  raise(&WriterPlan::open_packs, 1, kOpenPacksMax);
+  if (raise(&WriterPlan::uploads_in_flight, 1, kUploadsBeforePacksShrink) &&
+      raise(&WriterPlan::pack_bytes, kMiB, request.pack_bytes_wanted) &&
+      raise(&WriterPlan::uploads_in_flight, 1, kUploadsMax)) {
+    raise(&WriterPlan::open_packs, 1, kOpenPacksMax);
+  }
+  raise(&WriterPlan::index_blobs, kIndexBlobsMin, kIndexBlobsTarget);  // With what is left over.
   plan.held_bytes = held_bytes(plan);
   return plan;
 }

@@ -20,7 +20,7 @@ inline constexpr int64_t kWrittenPackBytesMin = int64_t{4} << 20;
 // Threads that read or decode, and what they hold.
 struct ThreadRoom {
   std::size_t threads = 1;
-  MemoryBudget::Share share;
+  MemoryBudget::Share share = {};
 };
 
 // As many threads as the budget bears with `bytes_each`, `threads_max` at most. A quarter of
@@ -57,8 +57,8 @@ WriterPlan PlanWriter(const WriterRequest& request);
 // Options of a BlobWriter within the budget, the others as `like` has them, and what its packs hold.
 // Outlives the writer.
 struct WriterRoom {
-  BlobWriterOptions options;
-  MemoryBudget::Share share;
+  BlobWriterOptions options = {};
+  MemoryBudget::Share share = {};
 };
 absl::StatusOr<WriterRoom> TakeWriterRoom(MemoryBudget& memory, WriterRequest request,
                                           const BlobWriterOptions& like);
