@@ -78,7 +78,7 @@ constexpr std::array kChecks = {
           CheckMoverFlags},
     Check{"mover-memory", "is the controller's memory limit enough for so many objects?",
           CheckMoverMemory},
-    Check{"mover-scratch", "is the workers' scratch space enough for the largest volume?",
+    Check{"mover-scratch", "are the workers' scratch space and memory enough for the largest volume?",
           CheckMoverScratch},
     Check{"mover-worker-pod", "does the API server accept a worker's Pod and PVC?",
           CheckMoverWorkerPod},
