@@ -127,6 +127,9 @@ absl::StatusOr<CopiedSnapshot> Copier::Copy(const StoredSnapshot& source) {
   }
   BlobWriterOptions writer_options = options_.writer;
   writer_options.known = &to_.index();
+  writer_options.fence = [this](const CallContext& fence_ctx) {
+    return lock_.FenceIfOld(fence_ctx);
+  };
   BlobWriter writer(ctx_, to_, writer_options);
   const absl::Status blobs = CopyBlobs(source.snapshot.tree, writer);
   if (!blobs.ok()) {
@@ -255,8 +258,9 @@ absl::StatusOr<std::vector<CopiedSnapshot>> CopySnapshots(const CallContext& ctx
                                        from.index(), options.writer.pack_target_bytes),
                                    .blob_bytes_max = blob_bytes_max},
                                   options.writer));
-  return Copier(ctx, from, to, lock, {.writer = room.options, .progress = options.progress})
-      .Run(snapshots);
+  CopyOptions bounded = options;
+  bounded.writer = room.options;
+  return Copier(ctx, from, to, lock, bounded).Run(snapshots);
 }
 
 }  // namespace csidelta::repository

@@ -103,7 +103,7 @@ absl::StatusOr<RepairPacksResult> PacksRepair::Run(Lock& lock, absl::Span<const 
                         ctx_, repository_, lock,
                         [&](const PackId& id) { return dropped.contains(id); }, options_.progress)
                         .status());
-    RETURN_IF_ERROR(DeletePacks(ctx_, repository_, lock, removed, options_.progress));
+    RETURN_IF_ERROR(DeletePacks(ctx_, lock, removed, options_.progress));
   }
   return std::move(result_);
 }
@@ -358,6 +358,7 @@ absl::StatusOr<RepairPacksResult> RepairPacks(const CallContext& ctx, Repository
                      options.writer));
   RepairPacksOptions bounded = options;
   bounded.writer = room.options;
+  bounded.writer.fence = [&lock](const CallContext& fence_ctx) { return lock.FenceIfOld(fence_ctx); };
   return PacksRepair(ctx, repository, bounded).Run(lock, packs);
 }
 
