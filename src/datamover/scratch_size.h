@@ -30,8 +30,8 @@ constexpr int64_t RestoreMemoryBytesFor(int64_t volume_bytes) {
   constexpr int64_t kPackBytes = 8 * kMiB;
   constexpr int64_t kBytesOfPack = 5;
   constexpr int64_t kChunksPerByte = 4;
-  const int64_t index_bytes = ChunksFor(volume_bytes) / kChunksPerByte +
-                              volume_bytes / kPackBytes * 4 / 3 * kBytesOfPack;
+  const int64_t index_bytes =
+      ChunksFor(volume_bytes) / kChunksPerByte + volume_bytes / kPackBytes * 4 / 3 * kBytesOfPack;
   return (kLeastBytes + index_bytes) / 8 * 9 + kOutsideBytes;
 }
 

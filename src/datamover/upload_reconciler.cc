@@ -388,8 +388,7 @@ void UploadStep::Tell(DataPhase phase, const std::string& message) {
                       ": without it no backup can be read; csi-delta mover-key export"));
   }
   if (phase == DataPhase::kCompleted) {
-    WarnOfNeeds(
-        std::max(end_.figures.logical_bytes, end_.figures.repository_bytes.value_or(0)));
+    WarnOfNeeds(std::max(end_.figures.logical_bytes, end_.figures.repository_bytes.value_or(0)));
   }
   on_end_(end_);
 }

@@ -221,13 +221,13 @@ void CheckWorkerMemory(CheckContext& context, const datamover::MoverSettings& se
   const absl::StatusOr<int64_t> memory = ParseQuantity(setting);
   const int64_t needed = datamover::RestoreMemoryBytesFor(largest.bytes);
   if (memory.ok() && *memory < needed) {
-    context.Warn("worker.resources.limits.memory",
-                 absl::StrCat(setting, " is less than the ",
-                              FormatBinaryQuantity(RoundedUp(needed, kMiB)),
-                              " that a restore needs for PVC ", largest.pvc.first, "/",
-                              largest.pvc.second, " of ", FormatBinaryQuantity(largest.bytes)),
-                 absl::StrCat("set worker.resources.limits.memory in the mover's settings to ",
-                              FormatBinaryQuantity(RoundedUp(needed, kMemoryStepBytes))));
+    context.Warn(
+        "worker.resources.limits.memory",
+        absl::StrCat(setting, " is less than the ", FormatBinaryQuantity(RoundedUp(needed, kMiB)),
+                     " that a restore needs for PVC ", largest.pvc.first, "/", largest.pvc.second,
+                     " of ", FormatBinaryQuantity(largest.bytes)),
+        absl::StrCat("set worker.resources.limits.memory in the mover's settings to ",
+                     FormatBinaryQuantity(RoundedUp(needed, kMemoryStepBytes))));
   }
 }
 

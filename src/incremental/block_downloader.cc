@@ -208,8 +208,7 @@ absl::Status RestoreRun::QueueAll() {
 }
 
 absl::Status RestoreRun::Do(RestoreResult& result) {
-  pool_.Start(plan_.workers,
-              [this](const CallContext& ctx, int) { return Work(ctx); });
+  pool_.Start(plan_.workers, [this](const CallContext& ctx, int) { return Work(ctx); });
   const absl::Status queued = QueueAll();
   tasks_.Close();
   // A worker's error came first, if there is one: then ours only says that it stopped.
@@ -309,8 +308,8 @@ absl::StatusOr<RestoreResult> BlockDownloader::Run(const CallContext& ctx,
   const DownloadPlan plan = PlanRun(memory, options, record.layout.chunk_bytes());
   ASSIGN_OR_RETURN(
       const MemoryBudget::Share share,
-      memory.Take(plan.held_bytes, absl::StrCat("restoring chunks of ",
-                                                FormatBytes(record.layout.chunk_bytes()))));
+      memory.Take(plan.held_bytes,
+                  absl::StrCat("restoring chunks of ", FormatBytes(record.layout.chunk_bytes()))));
   MarkedTarget marked(target_, record.layout.size_bytes());
   RETURN_IF_ERROR(marked.Begin(ctx, MarkText(ctx, record)));
   RETURN_IF_ERROR(RestoreRun(ctx, repository_, marked, record, options, plan).Do(result));

@@ -134,9 +134,8 @@ DownloadPlan PlanDownload(const DownloadMemoryRequest& request) {
   const int64_t chunk_bytes_each = chunks_each * request.chunk_bytes;
   const int64_t left_bytes = request.budget_bytes - kMemoryFixedBytes - kDownloadTreesBytes;
   DownloadPlan plan;
-  plan.range_bytes =
-      std::clamp((left_bytes / kDownloadWorkersPerCore - chunk_bytes_each) / 2, kRangeBytesMin,
-                 std::max(request.range_bytes_max, kRangeBytesMin));
+  plan.range_bytes = std::clamp((left_bytes / kDownloadWorkersPerCore - chunk_bytes_each) / 2,
+                                kRangeBytesMin, std::max(request.range_bytes_max, kRangeBytesMin));
   const int64_t each_bytes = 2 * plan.range_bytes + chunk_bytes_each;
   const int wanted =
       std::min(kDownloadWorkersMax, kDownloadWorkersPerCore * std::max(1, request.cores));

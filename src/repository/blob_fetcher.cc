@@ -106,26 +106,24 @@ absl::Status Fetch::Run() {
   }
   std::vector<Range> ranges =
       MakeRanges(blobs_, RangeBytesFor(memory.free_bytes(), decode_bytes, kRangeBytesMax));
-  const auto alone = std::stable_partition(
-      ranges.begin(), ranges.end(),
-      [this](const Range& range) { return !IsAlone(blobs_[range.first]); });
+  const auto alone =
+      std::stable_partition(ranges.begin(), ranges.end(),
+                            [this](const Range& range) { return !IsAlone(blobs_[range.first]); });
   const auto shared_count = static_cast<std::size_t>(alone - ranges.begin());
   if (shared_count > 0) {
     int64_t bytes_each = 0;
-    std::for_each(ranges.begin(), alone, [&](const Range& range) {
-      bytes_each = std::max(bytes_each, BytesOf(range));
-    });
+    std::for_each(ranges.begin(), alone,
+                  [&](const Range& range) { bytes_each = std::max(bytes_each, BytesOf(range)); });
     ASSIGN_OR_RETURN(const ThreadRoom room, TakeThreadRoom(memory, bytes_each, "reading blobs"));
     RETURN_IF_ERROR(ParallelFor(shared_count, room.threads,
                                 [&](std::size_t i) { return FetchRange(ranges[i]); }));
   }
   for (std::size_t i = shared_count; i < ranges.size(); ++i) {
     const BlobToFetch& blob = blobs_[ranges[i].first];
-    ASSIGN_OR_RETURN(const MemoryBudget::Share share,
-                     memory.Take(IsPossible(blob.handle.type, blob.location.span)
-                                     ? BytesOf(ranges[i])
-                                     : 0,
-                                 Describe(blob.handle)));
+    ASSIGN_OR_RETURN(
+        const MemoryBudget::Share share,
+        memory.Take(IsPossible(blob.handle.type, blob.location.span) ? BytesOf(ranges[i]) : 0,
+                    Describe(blob.handle)));
     RETURN_IF_ERROR(FetchRange(ranges[i]));
   }
   return absl::OkStatus();
@@ -134,8 +132,7 @@ absl::Status Fetch::Run() {
 absl::Status Fetch::FetchOther(const BlobHandle& handle) {
   const absl::StatusOr<std::string> blob = repository_.LoadBlob(ctx_, handle);
   if (!blob.ok()) {
-    return IsDamage(blob.status()) ? sink_(handle, blob.status(), std::nullopt, "")
-                                   : blob.status();
+    return IsDamage(blob.status()) ? sink_(handle, blob.status(), std::nullopt, "") : blob.status();
   }
   return sink_(handle, absl::string_view(*blob), std::nullopt, "");
 }

@@ -28,7 +28,8 @@ using SealedBlobSink = absl::FunctionRef<absl::Status(
     const std::optional<PackEntry>& entry, absl::string_view envelope)>;
 
 struct FetchOptions {
-  bool sink_writes = false;  // The sink adds blobs to a BlobWriter, which compresses and seals them.
+  bool sink_writes =
+      false;  // The sink adds blobs to a BlobWriter, which compresses and seals them.
 };
 
 // Reads many blobs with few requests: what lies close together in a pack comes in one range. Each

@@ -305,8 +305,7 @@ absl::Status BlobWriter::Impl::Fill(OpenPack& open, const BlobCodec::Compressed&
 absl::Status BlobWriter::Impl::FillSealed(OpenPack& open, const PackEntry& entry,
                                           absl::string_view envelope) {
   open.builder.AddSealed(entry, envelope);
-  CountBlob(entry.handle.type, entry.span.plaintext_bytes(),
-            static_cast<int64_t>(envelope.size()));
+  CountBlob(entry.handle.type, entry.span.plaintext_bytes(), static_cast<int64_t>(envelope.size()));
   return CloseIfFull(open.builder);
 }
 

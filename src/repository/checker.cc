@@ -20,8 +20,8 @@
 #include "repository/content_check.h"
 #include "repository/format.h"
 #include "repository/index_rewriter.h"
-#include "repository/pack_contents.h"
 #include "repository/maintenance_memory.h"
+#include "repository/pack_contents.h"
 #include "repository/pack_headers.h"
 #include "repository/pack_scan.h"
 #include "repository/parallel.h"
@@ -159,11 +159,11 @@ absl::StatusOr<CheckReport> Checker::Run() {
     return std::move(report_);
   }
   const int64_t copies = index().entry_count();
-  ASSIGN_OR_RETURN(marks_share_,
-                   repository_.memory().Take(
-                       copies * kCheckBitsPerCopy / 8 + int64_t{index().pack_count()} * kCheckBitsPerPack / 8,
-                       absl::StrCat("checking ", copies, " blobs in ", index().pack_count(),
-                                    " packs")));
+  ASSIGN_OR_RETURN(
+      marks_share_,
+      repository_.memory().Take(
+          copies * kCheckBitsPerCopy / 8 + int64_t{index().pack_count()} * kCheckBitsPerPack / 8,
+          absl::StrCat("checking ", copies, " blobs in ", index().pack_count(), " packs")));
   bad_copies_.emplace(index());
   bad_trees_.emplace(index());
   inner_trees_.emplace(index());
@@ -216,8 +216,8 @@ absl::StatusOr<bool> Checker::CheckIndex() {
   }
   for (const FileInfo& file : files) {
     RETURN_IF_ERROR(ctx_.Check());
-    const absl::Status status = repository_.ReadIndexFile(
-        ctx_, file, [](const IndexedPack&) { return absl::OkStatus(); });
+    const absl::Status status =
+        repository_.ReadIndexFile(ctx_, file, [](const IndexedPack&) { return absl::OkStatus(); });
     if (IsDamage(status)) {
       Add(FindingKind::kIndexUnreadable, true, absl::StrCat("index ", file.id.Hex()),
           status.message(), kRepairIndex);
@@ -649,8 +649,8 @@ absl::Status Checker::ReadPack(const FileInfo& pack, std::vector<NumberedEntry>&
       bad_copies_->Mark(indexed[number].copy);
     }
     const MutexLock lock(mutex_);
-    bad_packs_.emplace(*index().FindPack(pack.id),
-                       BadPack{.kind = FindingKind::kPackDamaged, .detail = std::move(read.detail)});
+    bad_packs_.emplace(*index().FindPack(pack.id), BadPack{.kind = FindingKind::kPackDamaged,
+                                                           .detail = std::move(read.detail)});
   } else if (!read.is_listed_so) {
     Add(FindingKind::kPackListedDifferently, true, PackName(pack.id),
         "its header lists other blobs than the index", kRepairIndex);
@@ -677,9 +677,9 @@ absl::Status Checker::ReadWrongSizes() {
     for (std::size_t i = begin; i < begin + pass.size(); ++i) {
       std::vector<NumberedEntry>& indexed = contents.at(ordinals[i]);
       const std::vector<PackEntry> blobs = SortByOffset(indexed);
-      ASSIGN_OR_RETURN(const PackRead read,
-                       Scan({.id = index().packs()[ordinals[i]],
-                             .size_bytes = wrong_size_[i].second}, blobs, kMebibyte));
+      ASSIGN_OR_RETURN(const PackRead read, Scan({.id = index().packs()[ordinals[i]],
+                                                  .size_bytes = wrong_size_[i].second},
+                                                 blobs, kMebibyte));
       for (const std::size_t number : read.damaged) {
         bad_copies_->Mark(indexed[number].copy);
       }

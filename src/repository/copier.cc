@@ -158,9 +158,9 @@ absl::Status Copier::CopyBlobs(const BlobId& root, BlobWriter& writer) {
     return CopyTree(tree, text, below, writer);
   };
   return WalkTrees(ctx_, from_, absl::MakeConstSpan(&root, 1), visited_, copy_tree,
-                   {.batch_trees = kBatchTrees,
-                    .sink_writes = true,
-                    .after_batch = [&] { return CopyData(TakeWaiting(), writer); }});
+                   {.batch_trees = kBatchTrees, .sink_writes = true, .after_batch = [&] {
+                      return CopyData(TakeWaiting(), writer);
+                    }});
 }
 
 std::vector<BlobToFetch> Copier::TakeWaiting() {

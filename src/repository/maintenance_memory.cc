@@ -31,8 +31,7 @@ absl::StatusOr<ThreadRoom> TakeThreadRoom(MemoryBudget& memory, int64_t bytes_ea
   ThreadRoom room;
   room.threads = static_cast<std::size_t>(std::clamp<int64_t>(
       usable_bytes / std::max<int64_t>(bytes_each, 1), 1, static_cast<int64_t>(threads_max)));
-  ASSIGN_OR_RETURN(room.share,
-                   memory.Take(static_cast<int64_t>(room.threads) * bytes_each, what));
+  ASSIGN_OR_RETURN(room.share, memory.Take(static_cast<int64_t>(room.threads) * bytes_each, what));
   return room;
 }
 
@@ -49,8 +48,7 @@ WriterPlan PlanWriter(const WriterRequest& request) {
   const int64_t room_bytes = request.free_bytes / 8 * 5;
   const auto held_bytes = [&](const WriterPlan& one) {
     const int64_t packs = one.open_packs + kTreePacks + one.uploads_in_flight;
-    return packs * (one.pack_bytes + request.blob_bytes_max) +
-           one.index_blobs * kIndexBytesPerBlob;
+    return packs * (one.pack_bytes + request.blob_bytes_max) + one.index_blobs * kIndexBytesPerBlob;
   };
   plan.needed_bytes = held_bytes(plan) / 5 * 8 + kMiB;
   // One after the other, so that each step of memory only adds.

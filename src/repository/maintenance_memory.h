@@ -54,8 +54,8 @@ struct WriterPlan {
 // Where more is free, nothing is less, but for the packs beyond the wanted length. Pure.
 WriterPlan PlanWriter(const WriterRequest& request);
 
-// Options of a BlobWriter within the budget, the others as `like` has them, and what its packs hold.
-// Outlives the writer.
+// Options of a BlobWriter within the budget, the others as `like` has them, and what its packs
+// hold. Outlives the writer.
 struct WriterRoom {
   BlobWriterOptions options = {};
   MemoryBudget::Share share = {};

@@ -60,7 +60,8 @@ inline absl::StatusOr<PackContents> ContentsOf(const BlobIndex& index,
   return contents;
 }
 
-// Puts the blobs of a pack in the order of the pack, which an index need not have, and returns them.
+// Puts the blobs of a pack in the order of the pack, which an index need not have, and returns
+// them.
 inline std::vector<PackEntry> SortByOffset(std::vector<NumberedEntry>& indexed) {
   std::sort(indexed.begin(), indexed.end(),
             [](const NumberedEntry& left, const NumberedEntry& right) {

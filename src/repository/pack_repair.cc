@@ -269,8 +269,7 @@ absl::StatusOr<PackRepair> PacksRepair::Repair(const PackId& pack,
 }
 
 absl::StatusOr<FileInfo> PacksRepair::WhatIsLeft(const PackId& pack) {
-  const absl::StatusOr<storage::ObjectInfo> object =
-      repository_.store().Stat(ctx_, PackKey(pack));
+  const absl::StatusOr<storage::ObjectInfo> object = repository_.store().Stat(ctx_, PackKey(pack));
   if (!object.ok() && !IsDamage(object.status())) {
     return object.status();
   }
@@ -279,7 +278,8 @@ absl::StatusOr<FileInfo> PacksRepair::WhatIsLeft(const PackId& pack) {
 
 absl::Status PacksRepair::Scan(const FileInfo& file, absl::Span<const PackEntry> entries,
                                PackBlobSink sink) {
-  const int64_t piece_bytes = RangeBytesFor(repository_.memory().free_bytes(), 0, kRepairPieceBytesMax);
+  const int64_t piece_bytes =
+      RangeBytesFor(repository_.memory().free_bytes(), 0, kRepairPieceBytesMax);
   ASSIGN_OR_RETURN(const ThreadRoom room,
                    TakeThreadRoom(repository_.memory(), ScanBytes(piece_bytes), "reading a pack",
                                   /*threads_max=*/1));
@@ -296,8 +296,8 @@ absl::Status PacksRepair::Move(const FileInfo& file, absl::Span<const PackEntry>
                   return absl::OkStatus();
                 }
                 if (!plaintext.ok()) {
-                  return absl::DataLossError(absl::StrCat(
-                      Describe(handle), " read a moment ago and does not any more"));
+                  return absl::DataLossError(
+                      absl::StrCat(Describe(handle), " read a moment ago and does not any more"));
                 }
                 return writer_.AddBlob(handle.type, handle.id, *plaintext).status();
               });
@@ -349,16 +349,17 @@ absl::StatusOr<RepairPacksResult> RepairPacks(const CallContext& ctx, Repository
   }
   RETURN_IF_ERROR(loaded);
   ASSIGN_OR_RETURN(const int64_t blob_bytes_max, LongestBlob(repository.index()));
-  ASSIGN_OR_RETURN(
-      const WriterRoom room,
-      TakeWriterRoom(repository.memory(),
-                     {.pack_bytes_wanted = PackBytesLike(repository.index(),
-                                                         options.writer.pack_target_bytes),
-                      .blob_bytes_max = blob_bytes_max},
-                     options.writer));
+  ASSIGN_OR_RETURN(const WriterRoom room,
+                   TakeWriterRoom(repository.memory(),
+                                  {.pack_bytes_wanted = PackBytesLike(
+                                       repository.index(), options.writer.pack_target_bytes),
+                                   .blob_bytes_max = blob_bytes_max},
+                                  options.writer));
   RepairPacksOptions bounded = options;
   bounded.writer = room.options;
-  bounded.writer.fence = [&lock](const CallContext& fence_ctx) { return lock.FenceIfOld(fence_ctx); };
+  bounded.writer.fence = [&lock](const CallContext& fence_ctx) {
+    return lock.FenceIfOld(fence_ctx);
+  };
   return PacksRepair(ctx, repository, bounded).Run(lock, packs);
 }
 

@@ -85,10 +85,10 @@ absl::StatusOr<PackScan> Scan::Run() {
 
 absl::StatusOr<std::string> Scan::Next(int64_t end_bytes) {
   absl::StatusOr<std::string> piece =
-      damage_.ok() ? repository_.store().GetRange(
-                         ctx_, PackKey(pack_.id),
-                         {.offset_bytes = at_, .length_bytes = end_bytes - at_})
-                   : damage_;
+      damage_.ok()
+          ? repository_.store().GetRange(ctx_, PackKey(pack_.id),
+                                         {.offset_bytes = at_, .length_bytes = end_bytes - at_})
+          : damage_;
   at_ = end_bytes;
   if (piece.ok()) {
     hasher_.Update(*piece);
@@ -122,12 +122,12 @@ absl::Status Scan::ReadAlone(std::size_t number) {
                  absl::DataLossError(absl::StrCat(Describe(blob.handle), ": impossible length")));
   }
   const std::unique_lock<Mutex> one_at_a_time(alone_);
-  ASSIGN_OR_RETURN(const MemoryBudget::Share share,
-                   repository_.memory().Take(
-                       2 * int64_t{blob.span.sealed_bytes} + blob.span.plaintext_bytes(),
-                       Describe(blob.handle)));
-  const absl::StatusOr<std::string> envelope = repository_.LoadPackRange(
-      ctx_, pack_.id, blob.span.offset_bytes, blob.span.sealed_bytes);
+  ASSIGN_OR_RETURN(
+      const MemoryBudget::Share share,
+      repository_.memory().Take(2 * int64_t{blob.span.sealed_bytes} + blob.span.plaintext_bytes(),
+                                Describe(blob.handle)));
+  const absl::StatusOr<std::string> envelope =
+      repository_.LoadPackRange(ctx_, pack_.id, blob.span.offset_bytes, blob.span.sealed_bytes);
   if (!envelope.ok()) {
     return IsDamage(envelope.status()) ? sink_(number, "", envelope.status()) : envelope.status();
   }
@@ -160,10 +160,10 @@ absl::StatusOr<std::size_t> Scan::ReadTogether(std::size_t first) {
       RETURN_IF_ERROR(sink_(i, "", piece.status()));
       continue;
     }
-    RETURN_IF_ERROR(Decode(
-        i, absl::string_view(*piece).substr(
-               static_cast<std::size_t>(blobs_[i].span.offset_bytes - begin_bytes),
-               blobs_[i].span.sealed_bytes)));
+    RETURN_IF_ERROR(
+        Decode(i, absl::string_view(*piece).substr(
+                      static_cast<std::size_t>(blobs_[i].span.offset_bytes - begin_bytes),
+                      blobs_[i].span.sealed_bytes)));
   }
   return last;
 }
@@ -182,8 +182,8 @@ absl::Status Scan::ReadHeader(PackScan& scan) {
     scan.header = OpenPackTail(*tail_, pack_.size_bytes, codec_->sealer());
   }
   if (absl::IsOutOfRange(scan.header.status())) {
-    scan.header = ReadPackHeader(ctx_, repository_.store(), pack_.id, pack_.size_bytes,
-                                 codec_->sealer());
+    scan.header =
+        ReadPackHeader(ctx_, repository_.store(), pack_.id, pack_.size_bytes, codec_->sealer());
   }
   const absl::Status& status = scan.header.status();
   return status.ok() || IsDamage(status) ? absl::OkStatus() : status;

@@ -18,7 +18,7 @@ namespace csidelta::repository {
 
 // What one pass over a stored pack shows, beside its blobs.
 struct PackScan {
-  bool has_its_hash = false;                                 // its bytes hash to its name
+  bool has_its_hash = false;                        // its bytes hash to its name
   absl::StatusOr<std::vector<PackEntry>> header{};  // as DecodePackHeader()
 };
 

@@ -254,11 +254,10 @@ void Planner::Keep(const IndexedCopy& copy) {
   plan_.keepers[copy.number] = true;
   ++packs_[copy.pack_ordinal].keepers;
   packs_[copy.pack_ordinal].used_bytes += static_cast<uint32_t>(BytesInPack(copy.entry));
-  plan_.blob_bytes_max =
-      std::max(plan_.blob_bytes_max,
-               std::min<int64_t>(std::max(copy.entry.span.sealed_bytes,
-                                          copy.entry.span.plaintext_bytes()),
-                                 kLargeBlobBytes));
+  plan_.blob_bytes_max = std::max(
+      plan_.blob_bytes_max,
+      std::min<int64_t>(std::max(copy.entry.span.sealed_bytes, copy.entry.span.plaintext_bytes()),
+                        kLargeBlobBytes));
 }
 
 absl::Status Planner::ChooseKeepers() {
@@ -351,11 +350,10 @@ void Planner::ChoosePacks() {
     } else if (use.distrusted) {
       continue;  // What it holds may not read, which would end the prune.
     } else if (MustBeRepacked(info, use) || use.keepers < info.blobs) {
-      candidates.push_back(
-          {.pack = i,
-           .unused_share = static_cast<float>(info.stored_bytes - use.used_bytes) /
-                           static_cast<float>(info.stored_bytes),
-           .must = MustBeRepacked(info, use)});
+      candidates.push_back({.pack = i,
+                            .unused_share = static_cast<float>(info.stored_bytes - use.used_bytes) /
+                                            static_cast<float>(info.stored_bytes),
+                            .must = MustBeRepacked(info, use)});
     } else if (info.stored_bytes < small_bytes && info.blobs < kPackEntriesTarget / 4) {
       small[info.has_tree ? 1 : 0].push_back(i);
     }

@@ -66,8 +66,8 @@ absl::Status MoveBlobs(const CallContext& ctx, const Repository& repository,
       [&](const BlobHandle& handle, const absl::StatusOr<absl::string_view>& plaintext,
           const std::optional<PackEntry>& entry, absl::string_view envelope) {
         RETURN_IF_ERROR(plaintext.status());
-        const bool is_plain_tree = handle.type == BlobType::kTree &&
-                                   !(entry.has_value() && entry->span.compressed());
+        const bool is_plain_tree =
+            handle.type == BlobType::kTree && !(entry.has_value() && entry->span.compressed());
         return entry.has_value() && !is_plain_tree
                    ? writer.AddSealed(*entry, envelope).status()
                    : writer.AddBlob(handle.type, handle.id, *plaintext).status();

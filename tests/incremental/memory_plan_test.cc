@@ -222,9 +222,9 @@ TEST(LargeVolumeTest, GetsLongerPacksOutOfTheSameMemory) {
     int uploads;
     int64_t pack_mebibytes;
   };
-  for (const Case& want : {Case{224, 0, 8, 8}, Case{224, 1, 6, 16}, Case{224, 8, 4, 23},
-                           Case{224, 64, 4, 23}, Case{512, 1, 16, 16}, Case{512, 8, 8, 32},
-                           Case{1024, 64, 10, 64}}) {
+  for (const Case& want :
+       {Case{224, 0, 8, 8}, Case{224, 1, 6, 16}, Case{224, 8, 4, 23}, Case{224, 64, 4, 23},
+        Case{512, 1, 16, 16}, Case{512, 8, 8, 32}, Case{1024, 64, 10, 64}}) {
     const int64_t first_bytes = repository::VolumePackBytes(want.tebibytes << 40);
     MemoryRequest request = Request(kWishes[1], want.mebibytes * kMiB, 64, kMiB);
     request.pack_bytes_first = first_bytes;

@@ -151,10 +151,10 @@ class VerbMemoryTest : public MaintenanceFixture {
     ASSIGN_OR_RETURN(const std::unique_ptr<Lock> lock, TakeLock(repository));
     uint32_t largest = 0;
     for (uint32_t i = 0; i < repository.index().pack_count(); ++i) {
-      largest = repository.index().info(i).stored_bytes >
-                        repository.index().info(largest).stored_bytes
-                    ? i
-                    : largest;
+      largest =
+          repository.index().info(i).stored_bytes > repository.index().info(largest).stored_bytes
+              ? i
+              : largest;
     }
     const PackId pack = repository.index().PackAt(largest);
     ASSIGN_OR_RETURN(const RepairPacksResult result,
@@ -241,9 +241,8 @@ TEST(PlanWriterTest, MoreMemoryTakesNothingAway) {
   for (const int64_t wanted_bytes : {kMiB / 2, 8 * kMiB, 32 * kMiB, 128 * kMiB}) {
     std::optional<WriterPlan> less;
     for (int64_t free_bytes = 0; free_bytes < 2048 * kMiB; free_bytes += kMiB) {
-      const WriterPlan plan = PlanWriter({.free_bytes = free_bytes,
-                                          .pack_bytes_wanted = wanted_bytes,
-                                          .blob_bytes_max = kMiB});
+      const WriterPlan plan = PlanWriter(
+          {.free_bytes = free_bytes, .pack_bytes_wanted = wanted_bytes, .blob_bytes_max = kMiB});
       ASSERT_LE(plan.pack_bytes, wanted_bytes);
       if (free_bytes >= plan.needed_bytes) {
         ASSERT_LE(plan.held_bytes, free_bytes / 8 * 5);
