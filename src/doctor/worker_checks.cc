@@ -215,8 +215,8 @@ void CheckMoverMemory(CheckContext& context) {
 namespace {
 
 // Warns where the memory of workers is less than a restore of the largest volume needs.
-void CheckWorkerMemory(CheckContext& context, const datamover::MoverSettings& settings,
-                       const LargestVolume& largest) {
+void WarnOfWorkerMemory(CheckContext& context, const datamover::MoverSettings& settings,
+                        const LargestVolume& largest) {
   const std::string& setting = settings.worker.resources.memory_limit;
   const absl::StatusOr<int64_t> memory = ParseQuantity(setting);
   const int64_t needed = datamover::RestoreMemoryBytesFor(largest.bytes);
@@ -242,6 +242,7 @@ void CheckMoverScratch(CheckContext& context) {
     return;
   }
   const LargestVolume largest = LargestBackedUp(context);
+  WarnOfWorkerMemory(context, *settings, largest);
   const int64_t needed = datamover::ScratchBytesFor(largest.bytes);
   if (*scratch < needed) {
     context.Warn(
@@ -253,7 +254,6 @@ void CheckMoverScratch(CheckContext& context) {
         absl::StrCat("set worker.scratchSize in the mover's settings to ",
                      FormatBinaryQuantity(RoundedUp(needed, kGiB))));
   }
-  CheckWorkerMemory(context, *settings, largest);
 }
 
 }  // namespace csidelta::doctor
