@@ -120,6 +120,7 @@ absl::StatusOr<ExitCode> CopyCommand::Run(const CallContext& ctx, Session& sessi
   const ProgramEnvironment from_environment = SourceEnvironment(session.environment());
   Session source(session.options(), from_environment, session.console());
   source.Choose(SourceChoice(session));
+  source.engine().ShareMemory(session.engine());
   const absl::StatusOr<Repository*> opened = source.Open(ctx, LockKind::kRead);
   if (!opened.ok()) {
     return OfSource(opened.status(), source.place());

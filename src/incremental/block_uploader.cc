@@ -28,6 +28,7 @@
 #include "incremental/volume_record.h"
 #include "repository/blob_writer.h"
 #include "repository/chain.h"
+#include "repository/maintenance_memory.h"
 #include "repository/stored_packs.h"
 
 namespace csidelta::incremental {
@@ -296,6 +297,10 @@ absl::Status UploadRun::StartWriter() {
   }
   if (memory.pack_bytes_max <= 0) {
     memory.pack_bytes_max = repository::kPackTargetBytesLocal;
+  }
+  if (options_.packs_follow_volume) {
+    memory.pack_bytes_first = repository::VolumePackBytes(layout_->size_bytes());
+    memory.pack_bytes_max = std::max(memory.pack_bytes_max, memory.pack_bytes_first);
   }
   ASSIGN_OR_RETURN(plan_, PlanMemory(memory));
   result_.memory_budget_bytes = plan_.budget_bytes;

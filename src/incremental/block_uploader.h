@@ -68,7 +68,8 @@ struct UploadOptions {
   // What the audit draws of a large volume. Only tests have a reason to make it another.
   int64_t audit_one_in = kAuditOneIn;
   int64_t audit_first_chunks = kAuditFirstChunks;
-  MemoryRequest memory = {};  // chunk_bytes is filled in; cores 0: those it may use
+  MemoryRequest memory = {};         // chunk_bytes is filled in; cores 0: those it may use
+  bool packs_follow_volume = false;  // VolumePackBytes() before more uploads
   int compression_level = repository::kDataCompressionLevel;
   const repository::BlobIndex* known = nullptr;  // blobs that need not be written again
 

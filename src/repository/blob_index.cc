@@ -408,7 +408,10 @@ absl::StatusOr<BlobIndex> BlobIndexBuilder::Build(std::vector<PackId>* listed_di
         }
       }
       copies.remove_prefix(count);
-      RETURN_IF_ERROR(made.copies.Append(kept));
+      const absl::Status appended = made.copies.Append(kept);
+      if (!appended.ok()) {
+        return appended;
+      }
     }
     return absl::OkStatus();
   }));

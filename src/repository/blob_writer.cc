@@ -35,6 +35,7 @@ class BlobWriter::Impl {
   Impl(const CallContext& ctx, Repository& repository, const BlobWriterOptions& options);
   ~Impl();
   absl::StatusOr<bool> Add(const BlobHandle& handle, absl::string_view plaintext);
+  absl::StatusOr<bool> AddSealed(const PackEntry& entry, absl::string_view envelope);
   bool IsKnown(const BlobHandle& handle) const;
   void UseKnown(std::shared_ptr<StoredBlobs> known);
   StoredBlobs* known() const;
@@ -83,6 +84,8 @@ class BlobWriter::Impl {
   // A pack that is full goes before its place is given back: so there are never more packs than
   // places and uploads.
   absl::Status Fill(OpenPack& open, const BlobCodec::Compressed& blob, BlobCodec& codec);
+  absl::Status FillSealed(OpenPack& open, const PackEntry& entry, absl::string_view envelope);
+  absl::Status CloseIfFull(PackBuilder& builder);
 
   // The pack that was used last, so that few callers leave few open ones. Blocks while all are in
   // use.
@@ -194,6 +197,24 @@ absl::StatusOr<bool> BlobWriter::Impl::Add(const BlobHandle& handle, absl::strin
   return true;
 }
 
+absl::StatusOr<bool> BlobWriter::Impl::AddSealed(const PackEntry& entry,
+                                                 absl::string_view envelope) {
+  {
+    const MutexLock lock(mutex_);
+    RETURN_IF_ERROR(error_);
+    if (!Remember(entry.handle)) {
+      return false;
+    }
+  }
+  ASSIGN_OR_RETURN(std::unique_ptr<OpenPack> pack, TakePack(entry.handle.type));
+  const absl::Status status = FillSealed(*pack, entry, envelope);
+  ReturnPack(std::move(pack));
+  if (!status.ok()) {
+    return SetError(status);
+  }
+  return true;
+}
+
 bool BlobWriter::Impl::IsKnown(const BlobHandle& handle) const {
   const MutexLock lock(mutex_);
   return written_.contains(handle) || IsStored(handle);
@@ -282,6 +303,17 @@ absl::Status BlobWriter::Impl::Fill(OpenPack& open, const BlobCodec::Compressed&
   const int64_t bytes_before = builder.bytes();
   RETURN_IF_ERROR(builder.Add(blob, codec));
   CountBlob(blob.handle.type, blob.plaintext.size(), builder.bytes() - bytes_before);
+  return CloseIfFull(builder);
+}
+
+absl::Status BlobWriter::Impl::FillSealed(OpenPack& open, const PackEntry& entry,
+                                          absl::string_view envelope) {
+  open.builder.AddSealed(entry, envelope);
+  CountBlob(entry.handle.type, entry.span.plaintext_bytes(), static_cast<int64_t>(envelope.size()));
+  return CloseIfFull(open.builder);
+}
+
+absl::Status BlobWriter::Impl::CloseIfFull(PackBuilder& builder) {
   if (builder.bytes() < options_.pack_target_bytes &&
       EntriesOf(builder) < options_.pack_entries_target) {
     return absl::OkStatus();
@@ -529,6 +561,10 @@ BlobWriter::~BlobWriter() = default;
 absl::StatusOr<bool> BlobWriter::AddBlob(BlobType type, const BlobId& id,
                                          absl::string_view plaintext) {
   return impl_->Add({.type = type, .id = id}, plaintext);
+}
+
+absl::StatusOr<bool> BlobWriter::AddSealed(const PackEntry& entry, absl::string_view envelope) {
+  return impl_->AddSealed(entry, envelope);
 }
 
 bool BlobWriter::IsKnown(const BlobHandle& handle) const { return impl_->IsKnown(handle); }

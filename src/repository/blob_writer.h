@@ -74,6 +74,12 @@ class BlobWriter {
   // full.
   absl::StatusOr<bool> AddBlob(BlobType type, const BlobId& id, absl::string_view plaintext);
 
+  // The same for a blob that another pack of this repository holds, as it lies there: nothing is
+  // compressed or sealed again. REQUIRES that the caller has just decoded `envelope`, from the same
+  // memory; what changes on the way from there is refused by the store, as bytes that do not hash
+  // to the pack's name.
+  absl::StatusOr<bool> AddSealed(const PackEntry& entry, absl::string_view envelope);
+
   // Whether a blob need not be added.
   bool IsKnown(const BlobHandle& handle) const;
 

@@ -10,17 +10,21 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "base/memory_budget.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
 #include "repository/blob_fetcher.h"
 #include "repository/blob_marks.h"
+#include "repository/maintenance_memory.h"
 #include "repository/tree_walk.h"
 
 namespace csidelta::repository {
 namespace {
 
-// Data blobs that are collected before they are read, so that neighbours are read together: 6 MB.
-constexpr std::size_t kBatchBlobs = std::size_t{1} << 16;
+// Trees that are read before the data below them is: of a volume's leaves 65,536 blobs, which are
+// read together where they are neighbours.
+constexpr std::size_t kBatchTrees = 256;
+constexpr int64_t kCopyBitsPerBlob = 2;  // visited, copied
 
 Id OriginOf(const StoredSnapshot& stored) { return stored.snapshot.original.value_or(stored.id); }
 
@@ -77,6 +81,7 @@ class Copier {
   absl::Status Want(const BlobHandle& blob, const BlobWriter& writer,
                     std::vector<BlobToFetch>& wanted);
   absl::Status CopyData(std::vector<BlobToFetch> blobs, BlobWriter& writer);
+  std::vector<BlobToFetch> TakeWaiting();
 
   const CallContext& ctx_;
   Repository& from_;
@@ -93,7 +98,6 @@ class Copier {
   absl::StatusOr<Inherited> needs_ = Inherited{};
   absl::flat_hash_map<BlobId, BlobLocation> places_;  // Of trees that this run wrote.
   std::atomic<int64_t> blobs_done_ = 0;
-  Mutex fetch_mutex_;
   Mutex mutex_;
   std::vector<BlobToFetch> waiting_ ABSL_GUARDED_BY(mutex_);
 };
@@ -259,17 +263,19 @@ std::optional<BlobLocation> Copier::Find(const BlobHandle& handle) const {
 }
 
 absl::Status Copier::CopyBlobs(const BlobId& root, BlobWriter& writer) {
-  RETURN_IF_ERROR(WalkTrees(ctx_, from_, absl::MakeConstSpan(&root, 1), *visited_,
-                            [&](const BlobId& tree, const absl::StatusOr<absl::string_view>& text,
-                                std::vector<BlobId>& below) {
-                              return CopyTree(tree, text, tree == root, below, writer);
-                            }));
-  std::vector<BlobToFetch> rest;
-  {
-    const MutexLock lock(mutex_);
-    rest.swap(waiting_);
-  }
-  return CopyData(std::move(rest), writer);
+  const auto copy_tree = [&](const BlobId& tree, const absl::StatusOr<absl::string_view>& text,
+                             std::vector<BlobId>& below) {
+    return CopyTree(tree, text, tree == root, below, writer);
+  };
+  return WalkTrees(ctx_, from_, absl::MakeConstSpan(&root, 1), *visited_, copy_tree,
+                   {.batch_trees = kBatchTrees, .sink_writes = true, .after_batch = [&] {
+                      return CopyData(TakeWaiting(), writer);
+                    }});
+}
+
+std::vector<BlobToFetch> Copier::TakeWaiting() {
+  const MutexLock lock(mutex_);
+  return std::exchange(waiting_, {});
 }
 
 absl::Status Copier::CopyTree(const BlobId& tree, const absl::StatusOr<absl::string_view>& text,
@@ -288,15 +294,9 @@ absl::Status Copier::CopyTree(const BlobId& tree, const absl::StatusOr<absl::str
     return status;
   });
   RETURN_IF_ERROR(read);
-  std::vector<BlobToFetch> due;
-  {
-    const MutexLock lock(mutex_);
-    waiting_.insert(waiting_.end(), wanted.begin(), wanted.end());
-    if (waiting_.size() >= kBatchBlobs) {
-      due = std::exchange(waiting_, {});
-    }
-  }
-  return CopyData(std::move(due), writer);
+  const MutexLock lock(mutex_);
+  waiting_.insert(waiting_.end(), wanted.begin(), wanted.end());
+  return absl::OkStatus();
 }
 
 absl::Status Copier::Want(const BlobHandle& blob, const BlobWriter& writer,
@@ -315,15 +315,16 @@ absl::Status Copier::CopyData(std::vector<BlobToFetch> blobs, BlobWriter& writer
   if (blobs.empty()) {
     return absl::OkStatus();
   }
-  // One batch at a time: it keeps all threads busy by itself.
-  const MutexLock lock(fetch_mutex_);
+  ASSIGN_OR_RETURN(const MemoryBudget::Share share,
+                   from_.memory().Take(std::ssize(blobs) * kPassBytesPerBlob, "copying blobs"));
   return FetchBlobs(
       ctx_, from_, std::move(blobs),
       [&](const BlobHandle& handle, const absl::StatusOr<absl::string_view>& plaintext) {
         RETURN_IF_ERROR(plaintext.status());
         Report(options_.progress, "blobs", ++blobs_done_, 0);
         return writer.AddBlob(handle.type, handle.id, *plaintext).status();
-      });
+      },
+      {.sink_writes = true});
 }
 
 // The snapshots to copy, oldest first.
@@ -356,7 +357,21 @@ absl::StatusOr<std::vector<CopiedSnapshot>> CopySnapshots(const CallContext& ctx
   ASSIGN_OR_RETURN(const std::vector<StoredSnapshot> snapshots, Select(ctx, from, ids));
   RETURN_IF_ERROR(from.LoadIndex(ctx));
   RETURN_IF_ERROR(to.LoadIndex(ctx));
-  return Copier(ctx, from, to, lock, options).Run(snapshots);
+  MemoryBudget& memory = from.memory();
+  const int64_t copies = from.index().entry_count();
+  ASSIGN_OR_RETURN(
+      const MemoryBudget::Share marks_share,
+      memory.Take(copies * kCopyBitsPerBlob / 8, absl::StrCat("copying of ", copies, " blobs")));
+  ASSIGN_OR_RETURN(const int64_t blob_bytes_max, LongestBlob(from.index()));
+  ASSIGN_OR_RETURN(const WriterRoom room,
+                   TakeWriterRoom(memory,
+                                  {.pack_bytes_wanted = PackBytesLike(
+                                       from.index(), options.writer.pack_target_bytes),
+                                   .blob_bytes_max = blob_bytes_max},
+                                  options.writer));
+  CopyOptions bounded = options;
+  bounded.writer = room.options;
+  return Copier(ctx, from, to, lock, bounded).Run(snapshots);
 }
 
 }  // namespace csidelta::repository

@@ -31,7 +31,9 @@ struct CopyToNote {
 };
 
 struct CopyOptions {
-  BlobWriterOptions writer = {};  // `known` is set by the copy.
+  // `known` is set by the copy. Packs are as long as those of the source, or else of this target,
+  // within the memory budget, by which the copy sets all that follows from memory.
+  BlobWriterOptions writer = {};
   ProgressReporter progress = nullptr;
   // Saves the sidecar of a copy. May be null: without one, the next backup that builds on the copy
   // reads the index.
@@ -63,7 +65,9 @@ struct CopiedSnapshot {
 // The locks on both repositories are the caller's; `lock` is that of `to` and need not be
 // exclusive. Both must be held when the indexes are loaded, which this does if need be.
 // INVALID_ARGUMENT when both are the same repository, NOT_FOUND for an id that `from` does not
-// have, DATA_LOSS when a blob does not read from any copy.
+// have, DATA_LOSS when a blob does not read from any copy. Memory is taken from the budget of
+// `from`, which is to be that of `to` as well: two bits for each copy of a blob there, then what
+// reads and packs take, see maintenance_memory.h.
 absl::StatusOr<std::vector<CopiedSnapshot>> CopySnapshots(const CallContext& ctx, Repository& from,
                                                           Repository& to, Lock& lock,
                                                           absl::Span<const Id> ids,

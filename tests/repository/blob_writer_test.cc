@@ -15,6 +15,7 @@
 #include "repository/stored_packs.h"
 #include "tests/repository/repository_fixture.h"
 #include "tests/repository/test_volume.h"
+#include "tests/repository/verify_pack.h"
 #include "tests/support/await.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/pack_meeting.h"

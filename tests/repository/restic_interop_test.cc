@@ -15,6 +15,7 @@
 #include "repository/tree.h"
 #include "tests/repository/restic_fixture.h"
 #include "tests/repository/test_volume.h"
+#include "tests/repository/verify_pack.h"
 #include "tests/support/fake_secure_random.h"
 #include "tests/support/status_matchers.h"
 
