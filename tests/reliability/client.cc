@@ -204,6 +204,10 @@ absl::StatusOr<std::vector<Id>> Client::RepairSnapshots() {
   if (!report.complete) {
     return absl::FailedPreconditionError("the index does not read");
   }
+  findings_.clear();
+  for (const repository::Finding& finding : report.findings) {
+    absl::StrAppend(&findings_, " [", finding.thing, ": ", finding.detail, "]");
+  }
   std::vector<Id> lost;
   for (const Id& id : report.unrestorable) {
     if (!absl::c_linear_search(report.unreadable, id)) {

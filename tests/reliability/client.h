@@ -86,7 +86,8 @@ class Client {
   absl::Status Restores(const repository::Id& id, const VolumeState& state);
   absl::StatusOr<std::vector<repository::StoredSnapshot>> Snapshots();
 
-  const CallContext& ctx() const { return ctx_; }
+  // What the last RepairSnapshots() went by, for people.
+  const std::string& findings() const { return findings_; }
 
  private:
   struct Session {
@@ -102,6 +103,7 @@ class Client {
   support::FakeSecureRandom secure_random_;
   DrawnNumbers random_;
   repository::Environment environment_;
+  std::string findings_;
 };
 
 }  // namespace csidelta::reliability

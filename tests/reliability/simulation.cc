@@ -63,7 +63,10 @@ class GatedStore : public storage::ObjectStore {
     return Pass(ctx, "put", key, [&] { return store_.Put(ctx, key, bytes, options); });
   }
   absl::Status Delete(const CallContext& ctx, const std::string& key) override {
-    return Pass(ctx, "delete", key, [&] { return store_.Delete(ctx, key); });
+    return Pass(ctx, "delete", key, [&] {
+      simulation_.NoteDeletion(machine_, key);
+      return store_.Delete(ctx, key);
+    });
   }
   absl::StatusOr<std::string> Get(const CallContext& ctx, const std::string& key,
                                   int64_t size_bytes_max) override {
@@ -171,6 +174,7 @@ void Machine::Start() {
   simulation_.Revive(*this);
   ++run_;
   calls_.clear();
+  spoilt_reads_.clear();
   if (simulation_.holder_ != this) {
     simulation_.AwaitTurn(lock, *this, {});
   }
@@ -194,7 +198,8 @@ bool Simulation::Decision::Has(FaultKind kind) const {
 
 Simulation::Decision Simulation::Decide(Machine& machine, absl::string_view operation,
                                         const std::string& key) {
-  const std::string call = absl::StrCat(operation, " ", key);
+  // Names of objects follow from chance; folders do not.
+  const std::string call = absl::StrCat(operation, " ", key.substr(0, key.find('/')));
   const int64_t before = machine.calls_[call]++;
   std::mt19937_64 draws(
       StableHash(absl::StrCat(seed_, " ", machine.number_, " ", machine.run_, " ", before, call)));
@@ -202,8 +207,11 @@ Simulation::Decision Simulation::Decide(Machine& machine, absl::string_view oper
   decision.switches = static_cast<int>(draws() % 100) < switches_percent_;
   decision.latency = absl::Milliseconds(5 + static_cast<int64_t>(draws() % 100));
   for (std::size_t kind = 0; kind < rates_.size(); ++kind) {
-    const bool befalls = static_cast<int64_t>(draws() % 1'000'000) < rates_[kind];
-    if (befalls && !is_calm_) {
+    bool befalls = static_cast<int64_t>(draws() % 1'000'000) < rates_[kind];
+    if (befalls && static_cast<FaultKind>(kind) == FaultKind::kWrongBytes) {
+      befalls = machine.spoilt_reads_.insert(absl::StrCat(operation, key)).second;
+    }
+    if (befalls) {
       decision.faults.push_back(static_cast<FaultKind>(kind));
     }
   }
@@ -293,6 +301,19 @@ void Simulation::Spoil(SharedStore& store, const Decision& decision) {
                      .key = key,
                      .before = std::move(before),
                      .is_lost = is_lost});
+}
+
+void Simulation::NoteDeletion(const Machine& machine, const std::string& key) {
+  if (!absl::StartsWith(key, "locks/") && !absl::StartsWith(key, "aux/")) {
+    std::unique_lock lock(mutex_);
+    deletions_.push_back(absl::StrCat(absl::FormatDuration(elapsed()), " machine ",
+                                      machine.number_, " deletes ", key.substr(0, 24)));
+  }
+}
+
+std::vector<std::string> Simulation::deletions() {
+  std::unique_lock lock(mutex_);
+  return deletions_;
 }
 
 // REQUIRES the mutex for all that follows, where it is not taken.

@@ -26,7 +26,7 @@ namespace csidelta::reliability {
 enum class FaultKind {
   kRefused,     // the call fails and has no effect
   kLostAnswer,  // it has its effect, and fails
-  kWrongBytes,  // a read has a bit that is another, or is too short
+  kWrongBytes,  // a read has a bit that is another
   kCrashBefore,
   kCrashAfter,  // the process dies; its lock stays
   kFreeze,      // it stands still for 40 minutes before the call
@@ -96,7 +96,8 @@ class Machine {
   int awake_ = 0;  // threads besides the main one that slept, and do not now
   std::set<std::thread::id> slept_;
   std::vector<Sleeper*> sleepers_;
-  std::map<std::string, int64_t> calls_;  // how often each was made in this run
+  std::map<std::string, int64_t> calls_;  // how often each was made in this run, by folder
+  std::set<std::string> spoilt_reads_;    // in this run: what reads twice does not read wrong twice
 };
 
 // Machines that take turns: one runs until a call of its to a store at which the seed says that
@@ -104,7 +105,7 @@ class Machine {
 // when all sleep. What happens at a call follows from the seed, the machine, the call and how often
 // it was made, so that it is the same whichever of a program's threads makes it first. Threads of
 // one program are not told apart by the seed: where two of them call at a time, a replay may differ
-// in their order.
+// in their order, and so in what follows. Then run the seed some times.
 class Simulation {
  public:
   Simulation(uint64_t seed, const FaultRates& rates, int switches_percent);
@@ -119,11 +120,10 @@ class Simulation {
   int64_t sequence();
   std::vector<SpoiltObject> spoilt();
   const std::array<std::atomic<int64_t>, kFaultNames.size()>& faults() const { return faults_; }
+  // What was removed of what counts, for people.
+  std::vector<std::string> deletions();
   int64_t calls() const { return calls_; }
   absl::Time now() const { return absl::FromUnixNanos(kBegin + now_ns_); }
-
-  // Faults befall nothing from now on.
-  void Calm() { is_calm_ = true; }
 
  private:
   friend class Machine;
@@ -147,6 +147,7 @@ class Simulation {
   absl::Status Leave(Machine& machine, const Decision& decision);
   bool Sleep(Machine& machine, absl::Duration duration, std::stop_token stop);
   void Spoil(SharedStore& store, const Decision& decision);
+  void NoteDeletion(const Machine& machine, const std::string& key);
   void AwaitTurn(std::unique_lock<std::mutex>& lock, Machine& machine, std::stop_token stop);
   void Revive(Machine& machine);
   void Kill(Machine& machine);
@@ -157,7 +158,6 @@ class Simulation {
   const uint64_t seed_;
   const FaultRates rates_;
   const int switches_percent_;
-  std::atomic<bool> is_calm_ = false;
   std::atomic<int64_t> now_ns_ = 0;
   std::array<std::atomic<int64_t>, kFaultNames.size()> faults_ = {};
   std::atomic<int64_t> calls_ = 0;
@@ -168,6 +168,7 @@ class Simulation {
   Machine* holder_ = nullptr;
   int64_t sequence_ = 0;
   std::vector<SpoiltObject> spoilt_;
+  std::vector<std::string> deletions_;
 };
 
 }  // namespace csidelta::reliability

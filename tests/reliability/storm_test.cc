@@ -132,7 +132,7 @@ class Storm {
   storage::ObjectStore& Way(Machine& machine, SharedStore& store, bool retries, uint64_t seed);
   void BackUpVolume(Machine& machine, const std::string& volume, Draws& draws);
   void Maintain(Machine& machine, SharedStore& store, Draws& draws, int runs);
-  void MaintainOnce(Client& client, SharedStore& store, Draws& draws);
+  std::string MaintainOnce(Client& client, SharedStore& store, Draws& draws);
   void Copy(Machine& machine, Draws& draws);
   void CopyOnce(Client& client, storage::ObjectStore& from, SharedStore& to);
   void BePlain(Machine& machine, Draws& draws);
@@ -270,41 +270,43 @@ void Storm::BackUpVolume(Machine& machine, const std::string& volume, Draws& dra
   }
 }
 
-void Storm::MaintainOnce(Client& client, SharedStore& store, Draws& draws) {
+std::string Storm::MaintainOnce(Client& client, SharedStore& store, Draws& draws) {
   switch (draws() % 8) {
     case 0:
     case 1:
     case 2: {
       std::vector<Id> ids;
+      std::string text = "forget";
       for (const Saved& one : model_.saved()) {
         if (one.store == &store && !one.is_given_up && draws() % 3 == 0) {
           ids.push_back(one.id);
+          absl::StrAppend(&text, " ", one.id.ShortHex());
         }
       }
       for (const Id& id : ids) {
         model_.GiveUp(id);
       }
-      client.Forget(ids).IgnoreError();
-      break;
+      return absl::StrCat(text, ": ", client.Forget(ids).ToString());
     }
     case 3:
     case 4:
-      client.Prune().IgnoreError();
-      break;
+      return absl::StrCat("prune: ", client.Prune().ToString());
     case 5:
-      client.Check(draws() % 2 == 0).IgnoreError();
-      break;
+      return absl::StrCat("check: ", client.Check(draws() % 2 == 0).status().ToString());
     case 6:
-      if (draws() % 2 == 0) {
-        client.RepairIndex(draws() % 2 == 0).IgnoreError();
-      } else {
-        client.RepairPacks().IgnoreError();
-      }
-      break;
-    case 7:
+      return draws() % 2 == 0
+                 ? absl::StrCat("repair index: ",
+                                client.RepairIndex(draws() % 2 == 0).status().ToString())
+                 : absl::StrCat("repair packs: ", client.RepairPacks().status().ToString());
+    default: {
       model_.Removed();
-      client.RepairSnapshots().IgnoreError();
-      break;
+      const auto removed = client.RepairSnapshots();
+      std::string text = absl::StrCat("repair snapshots: ", removed.status().ToString(), client.findings());
+      for (const Id& id : removed.ok() ? *removed : std::vector<Id>()) {
+        absl::StrAppend(&text, " ", id.ShortHex());
+      }
+      return text;
+    }
   }
 }
 
@@ -312,18 +314,20 @@ void Storm::Maintain(Machine& machine, SharedStore& store, Draws& draws, int run
   for (int run = 0; run < runs; ++run) {
     machine.Idle(absl::Minutes(static_cast<int64_t>(draws() % 90)));
     Client client = Open(machine, store, draws);
-    Note(machine, "maintenance");
-    MaintainOnce(client, store, draws);
+    Note(machine, MaintainOnce(client, store, draws));
   }
 }
 
 void Storm::CopyOnce(Client& client, storage::ObjectStore& from, SharedStore& to) {
   const int64_t since = simulation_.sequence();
   const auto copied = client.CopyFrom(from);
+  model_.Log(absl::StrCat("copy: ", copied.status().ToString()));
   if (!copied.ok()) {
     return;
   }
   for (const repository::CopiedSnapshot& one : *copied) {
+    model_.Log(absl::StrCat("  ", one.source.ShortHex(), one.was_there ? " there as " : " to ",
+                            one.copy.ShortHex()));
     if (const std::optional<VolumeState> state = model_.StateOf(one.source); state.has_value()) {
       model_.Save({.store = &to, .id = one.copy, .state = *state, .since = since});
     }
@@ -427,11 +431,22 @@ std::string Storm::JudgeOne(const Saved& saved) {
     Client client(mended, options);
     // Others may have written down meanwhile that what was lost is gone.
     client.RepairIndex(/*read_all_packs=*/true).IgnoreError();
-    const bool is_gone = !saved.store->objects().contains(
-        repository::FileKey(repository::FileKind::kSnapshot, saved.id));
-    if (RestoresOf(mended, saved).ok() || (is_gone && model_.repairs_removed())) {
+    const std::string key = repository::FileKey(repository::FileKind::kSnapshot, saved.id);
+    const bool was_there = saved.store->objects().contains(key);
+    const bool is_gone = !was_there;
+    // A prune cannot know what a snapshot needed whose own file is gone.
+    const bool is_own = mended.objects().contains(key) && !was_there;
+    if (is_own || RestoresOf(mended, saved).ok() || (is_gone && model_.repairs_removed())) {
       return "";
     }
+  }
+  for (const SpoiltObject& one : simulation_.spoilt()) {
+    model_.Log(absl::StrCat(one.is_lost ? "lost " : "damaged ",
+                            one.store == &main_ ? "" : "in the second store ", one.key, ", as ",
+                            one.sequence, MayExcuse(saved, one) ? ", an excuse" : ""));
+  }
+  for (const std::string& line : simulation_.deletions()) {
+    model_.Log(line);
   }
   return absl::StrCat(saved.store == &main_ ? "" : "the copy ", saved.id.ShortHex(),
                       " was reported as saved: ", restored.ToString());
