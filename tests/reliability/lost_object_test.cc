@@ -8,9 +8,11 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -341,44 +343,75 @@ VolumeState VolumeOf(const Shape& shape) {
 class LostObjectTest : public testing::TestWithParam<Shape> {};
 
 // How many points a sample of the day has of each shape.
-constexpr std::size_t kSample = 30;
+constexpr std::size_t kSample = 8;
+
+// What points came to. Thread-safe.
+class Results {
+ public:
+  void Add(const Point& point, const std::string& wrong, int ended_well) {
+    std::scoped_lock lock(mutex_);
+    ++points_;
+    ended_well_ += ended_well;
+    if (!wrong.empty()) {
+      ++kinds_[absl::StrCat(point.before, " | ", point.key.substr(0, 5), " | ", point.after)];
+      if (wrong_.size() < 20) {
+        wrong_.push_back(absl::StrCat(point.ToString(), ": ", wrong));
+      }
+    }
+  }
+  void Record() {
+    testing::Test::RecordProperty("points", static_cast<int>(points_));
+    testing::Test::RecordProperty("ended_well", static_cast<int>(ended_well_));
+    EXPECT_GT(ended_well_, 0);
+    EXPECT_THAT(kinds_, testing::IsEmpty());
+    for (const std::string& one : wrong_) {
+      ADD_FAILURE() << one;
+    }
+  }
+
+ private:
+  std::mutex mutex_;
+  int64_t points_ = 0;
+  int64_t ended_well_ = 0;  // verbs whose word was compared with a restore
+  std::map<std::string, int> kinds_;
+  std::vector<std::string> wrong_;
+};
+
+void RunPoint(const World& before, const Point& point, Results& results) {
+  World world = before;
+  Lose(point, world.objects);
+  std::string wrong;
+  for (const char verb : point.after) {
+    wrong = world.Do(verb);
+    if (!wrong.empty()) {
+      break;
+    }
+  }
+  results.Add(point, wrong, world.ended_well() - before.ended_well());
+}
 
 TEST_P(LostObjectTest, AnExitOfZeroRestores) {
   const SweepSample sample;
   SetLogLevel(LogLevel::kError);
   std::vector<std::string> histories(kBefore.begin(), kBefore.end());
   histories = sample.Of(histories, 1);
-  int64_t points_run = 0;
-  int64_t ended_well = 0;
-  std::map<std::string, int> wrong;  // by what went wrong, without ids
-  std::vector<std::string> first;
+  Results results;
   for (const std::string& before : histories) {
     World world(VolumeOf(GetParam()));
     for (const char verb : before) {
       ASSERT_EQ(world.Do(verb), "") << before;
     }
-    for (const Point& point : sample.Of(PointsOf(before, world.objects), kSample)) {
-      World after = world;
-      Lose(point, after.objects);
-      for (const char verb : point.after) {
-        const std::string said = after.Do(verb);
-        if (!said.empty()) {
-          ++wrong[absl::StrCat(before, " | ", point.key.substr(0, 6), " | ", point.after)];
-          first.push_back(absl::StrCat(point.ToString(), ": ", said));
-          break;
-        }
+    const std::vector<Point> points = sample.Of(PointsOf(before, world.objects), kSample);
+    std::atomic<std::size_t> next = 0;
+    const auto run = [&] {
+      for (std::size_t i = next++; i < points.size(); i = next++) {
+        RunPoint(world, points[i], results);
       }
-      ++points_run;
-      ended_well += after.ended_well() - world.ended_well();
-    }
+    };
+    const std::jthread beside(run);
+    run();
   }
-  RecordProperty("points", static_cast<int>(points_run));
-  RecordProperty("ended_well", static_cast<int>(ended_well));
-  EXPECT_GT(ended_well, 0);
-  EXPECT_THAT(wrong, testing::IsEmpty());
-  for (std::size_t i = 0; i < std::min<std::size_t>(first.size(), 20); ++i) {
-    ADD_FAILURE() << first[i];
-  }
+  results.Record();
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -6,12 +6,14 @@
 #include <array>
 #include <atomic>
 #include <functional>
+#include <iostream>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <random>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -34,8 +36,7 @@ using repository::Id;
 using support::SweepSample;
 
 constexpr int64_t kSeedsWhole = 24'000;
-constexpr int64_t kSeedsOfTheDay = 12;
-constexpr int kParts = 2;  // that run at a time
+constexpr int64_t kSeedsOfTheDay = 8;
 
 // A snapshot that a verb reported as saved.
 struct Saved {
@@ -466,52 +467,72 @@ std::string Storm::Judge() {
 
 int64_t Storm::saved() { return std::ssize(model_.saved()); }
 
-class StormTest : public testing::TestWithParam<int> {};
-
-TEST_P(StormTest, WhatWasReportedAsSavedIsRestored) {
-  const SweepSample sample;
-  SetLogLevel(LogLevel::kError);
-  const bool is_whole = sample.is_everything();
-  const int64_t seeds = (is_whole ? kSeedsWhole : kSeedsOfTheDay) / kParts;
-  const uint64_t first = is_whole ? 0 : sample.seed();
-  std::array<int64_t, kFaultNames.size()> faults = {};
-  int64_t counted = 0;
-  int64_t saved = 0;
-  int64_t calls = 0;
-  for (int64_t i = 0; i < seeds; ++i) {
-    const uint64_t seed = first + static_cast<uint64_t>(i * kParts + GetParam());
-    Storm storm(seed);
-    storm.Run();
+// What many seeds came to. Thread-safe.
+class Results {
+ public:
+  void Add(uint64_t seed, Storm& storm) {
     const std::string lost = storm.Judge();
-    EXPECT_EQ(lost, "") << "again: CSI_DELTA_SWEEP=" << seed - static_cast<uint64_t>(GetParam())
-                        << ", its first storm\n"
+    std::scoped_lock lock(mutex_);
+    EXPECT_EQ(lost, "") << "again: CSI_DELTA_SWEEP=" << seed << ", its first storm\n"
                         << storm.log();
     if (storm.saved() == 0) {
-      continue;
+      return;
     }
-    ++counted;
-    saved += storm.saved();
-    calls += storm.simulation().calls();
-    for (std::size_t kind = 0; kind < faults.size(); ++kind) {
-      faults[kind] += storm.simulation().faults()[kind];
+    ++seeds_;
+    snapshots_ += storm.saved();
+    calls_ += storm.simulation().calls();
+    for (std::size_t kind = 0; kind < faults_.size(); ++kind) {
+      faults_[kind] += storm.simulation().faults()[kind];
+      all_ += storm.simulation().faults()[kind];
     }
   }
-  int64_t all = 0;
-  for (std::size_t kind = 0; kind < faults.size(); ++kind) {
-    RecordProperty(absl::StrCat("fault: ", kFaultNames[kind]), std::to_string(faults[kind]));
-    all += faults[kind];
+  // As properties of the test, for the ledger of ./dev sweep storm.
+  void Record() {
+    const auto record = [](absl::string_view name, int64_t value) {
+      testing::Test::RecordProperty(absl::StrCat("storm: ", name), std::to_string(value));
+      std::cout << "storm: " << name << " " << value << "\n";
+    };
+    record("seeds with a saved snapshot", seeds_);
+    record("snapshots saved", snapshots_);
+    record("calls to stores", calls_);
+    record("faults", all_);
+    for (std::size_t kind = 0; kind < faults_.size(); ++kind) {
+      record(absl::StrCat("faults: ", kFaultNames[kind]), faults_[kind]);
+    }
+    testing::Test::RecordProperty("points", static_cast<int>(seeds_));
+    EXPECT_GT(seeds_, 0);
   }
-  RecordProperty("seeds", std::to_string(counted));
-  RecordProperty("faults", std::to_string(all));
-  RecordProperty("snapshots", std::to_string(saved));
-  RecordProperty("calls", std::to_string(calls));
-  RecordProperty("points", static_cast<int>(counted));
-  EXPECT_GT(counted, 0);
-  std::cout << counted << " seeds, " << calls << " calls, " << all << " faults, " << saved
-            << " snapshots\n";
-}
 
-INSTANTIATE_TEST_SUITE_P(Parts, StormTest, testing::Range(0, kParts));
+ private:
+  std::mutex mutex_;
+  int64_t seeds_ = 0;
+  int64_t snapshots_ = 0;
+  int64_t calls_ = 0;
+  int64_t all_ = 0;
+  std::array<int64_t, kFaultNames.size()> faults_ = {};
+};
+
+TEST(StormTest, WhatWasReportedAsSavedIsRestored) {
+  const SweepSample sample;
+  SetLogLevel(LogLevel::kError);
+  const int64_t seeds = sample.is_everything() ? kSeedsWhole : kSeedsOfTheDay;
+  const uint64_t first = sample.is_everything() ? 0 : sample.seed();
+  Results results;
+  std::atomic<int64_t> next = 0;
+  const auto run = [&] {
+    for (int64_t i = next++; i < seeds; i = next++) {
+      const uint64_t seed = first + static_cast<uint64_t>(i);
+      Storm storm(seed);
+      storm.Run();
+      results.Add(seed, storm);
+    }
+  };
+  {
+    const std::jthread beside(run);
+    run();
+  }
+  results.Record();
+}
 
 }  // namespace
 }  // namespace csidelta::reliability::storm_test
