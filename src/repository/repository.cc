@@ -698,18 +698,11 @@ absl::Status Repository::LoadIndex(const CallContext& ctx) {
   ASSIGN_OR_RETURN(const std::vector<FileInfo> files, ListFiles(ctx, FileKind::kIndex));
   BlobIndexBuilder builder(*scratch_);
   index_conflicts_.clear();
-  Mutex mutex;
   const auto load = [&](std::size_t i) -> absl::Status {
     RETURN_IF_ERROR(ctx.Check());
     ASSIGN_OR_RETURN(const std::string text, LoadFile(ctx, FileKind::kIndex, files[i].id));
-    const absl::Status decoded = DecodeIndex(text, [&](const IndexedPack& pack) {
-      ASSIGN_OR_RETURN(const bool agrees, builder.AddPack(pack));
-      if (!agrees) {
-        const MutexLock noting(mutex);
-        index_conflicts_.push_back(pack.id);
-      }
-      return absl::OkStatus();
-    });
+    const absl::Status decoded =
+        DecodeIndex(text, [&](const IndexedPack& pack) { return builder.AddPack(pack); });
     if (absl::IsInvalidArgument(decoded)) {
       return absl::DataLossError(
           absl::StrCat(Describe(FileKind::kIndex, files[i].id), ": ", decoded.message()));
@@ -717,7 +710,7 @@ absl::Status Repository::LoadIndex(const CallContext& ctx) {
     return decoded;
   };
   RETURN_IF_ERROR(ParallelFor(files.size(), kIndexThreads, load));
-  ASSIGN_OR_RETURN(index_, builder.Build());
+  ASSIGN_OR_RETURN(index_, builder.Build(&index_conflicts_));
   index_loaded_ = true;
   return absl::OkStatus();
 }

@@ -96,6 +96,7 @@ class Repository {
   const Config& config() const { return config_; }
   storage::ObjectStore& store() const { return store_; }
   const Environment& environment() const { return environment_; }
+  MemoryBudget& memory() const { return *environment_.memory; }
   // Where tables go that memory should not hold. Of one run: it counts what it ever took.
   ScratchSpace& scratch() const { return *scratch_; }
   const SealKey& master_key() const { return master_key_; }
@@ -199,7 +200,9 @@ class Repository {
   Repository(storage::ObjectStore& store, const Environment& environment)
       : store_(store),
         environment_(environment),
-        scratch_(std::make_unique<ScratchSpace>(environment.scratch)) {}
+        scratch_(std::make_unique<ScratchSpace>(environment.scratch)) {
+    scratch_->LimitTables(environment.memory->table_bytes());
+  }
   absl::StatusOr<KeyFile> LoadKeyFile(const CallContext& ctx, const Id& id) const;
   absl::Status OpenWith(const CallContext& ctx, absl::string_view password,
                         const std::optional<std::string>& config);
