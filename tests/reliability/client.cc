@@ -117,6 +117,9 @@ absl::StatusOr<BackupResult> Client::Backup(const std::string& volume, const Vol
   options.audit_one_in = int64_t{1} << 40;
   options.audit_first_chunks = 1;
   options.fence = [&session](const CallContext& ctx) { return session.lock->Fence(ctx); };
+  options.fence_if_old = [&session](const CallContext& ctx) {
+    return session.lock->FenceIfOld(ctx);
+  };
   bool has_journal = false;
   if (!choice.immutable_id.empty()) {
     options.immutable_identity = absl::StrCat(volume, "\n", choice.immutable_id);

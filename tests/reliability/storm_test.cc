@@ -130,7 +130,8 @@ class Storm {
   using Draws = std::mt19937_64;
   static FaultRates RatesOf(uint64_t seed);
   Client Open(Machine& machine, SharedStore& store, Draws& draws, bool is_plain = false);
-  storage::ObjectStore& Way(Machine& machine, SharedStore& store, bool retries, uint64_t seed);
+  // Calls are repeated, as those of every program are.
+  storage::ObjectStore& Way(Machine& machine, SharedStore& store);
   void BackUpVolume(Machine& machine, const std::string& volume, Draws& draws);
   void Maintain(Machine& machine, SharedStore& store, Draws& draws, int runs);
   std::string MaintainOnce(Client& client, SharedStore& store, Draws& draws);
@@ -152,7 +153,7 @@ class Storm {
   Model model_;
   std::vector<std::unique_ptr<storage::ObjectStore>> ways_;
   storage::StoreMeter meter_;
-  DrawnNumbers delays_{1};
+  std::vector<std::unique_ptr<DrawnNumbers>> delays_;
   std::mutex ways_mutex_;
 };
 
@@ -168,14 +169,14 @@ FaultRates Storm::RatesOf(uint64_t seed) {
   };
   set(FaultKind::kRefused, one_of({20'000, 40'000, 80'000}));
   set(FaultKind::kLostAnswer, one_of({20'000, 40'000, 80'000}));
-  set(FaultKind::kWrongBytes, one_of({0, 2'000, 10'000}));
-  set(FaultKind::kCrashBefore, one_of({0, 1'000, 4'000}));
-  set(FaultKind::kCrashAfter, one_of({0, 1'000, 4'000}));
-  set(FaultKind::kFreeze, one_of({0, 1'000, 5'000}));
-  set(FaultKind::kSuspend, one_of({0, 1'000, 5'000}));
-  set(FaultKind::kClockStep, one_of({0, 1'000, 5'000}));
-  set(FaultKind::kLoss, one_of({0, 0, 500, 3'000}));
-  set(FaultKind::kDamage, one_of({0, 0, 0, 1'000}));
+  set(FaultKind::kWrongBytes, one_of({0, 4'000, 20'000}));
+  set(FaultKind::kCrashBefore, one_of({0, 2'000, 8'000}));
+  set(FaultKind::kCrashAfter, one_of({0, 2'000, 8'000}));
+  set(FaultKind::kFreeze, one_of({0, 3'000, 15'000}));
+  set(FaultKind::kSuspend, one_of({0, 3'000, 15'000}));
+  set(FaultKind::kClockStep, one_of({0, 3'000, 15'000}));
+  set(FaultKind::kLoss, one_of({0, 0, 2'000, 8'000}));
+  set(FaultKind::kDamage, one_of({0, 0, 0, 3'000}));
   return rates;
 }
 
@@ -183,21 +184,16 @@ Storm::Storm(uint64_t seed)
     : seed_(seed),
       simulation_(seed, RatesOf(seed), static_cast<int>(std::mt19937_64(seed)() % 60)) {}
 
-storage::ObjectStore& Storm::Way(Machine& machine, SharedStore& store, bool retries,
-                                 uint64_t seed) {
-  (void)seed;
-  std::scoped_lock lock(ways_mutex_);
-  storage::ObjectStore& way = machine.Reach(store);
-  if (!retries) {
-    return way;
-  }
+storage::ObjectStore& Storm::Way(Machine& machine, SharedStore& store) {
   // Without delays: it is the order of calls that counts here.
   const storage::RetryOptions options = {.backoff = {.delay_first = absl::ZeroDuration(),
                                                      .delay_max = absl::ZeroDuration(),
                                                      .attempts_max = 4,
                                                      .jitter = 0}};
-  ways_.push_back(
-      std::make_unique<storage::RetryingObjectStore>(way, options, delays_, meter_));
+  std::scoped_lock lock(ways_mutex_);
+  delays_.push_back(std::make_unique<DrawnNumbers>(1));
+  ways_.push_back(std::make_unique<storage::RetryingObjectStore>(machine.Reach(store), options,
+                                                                 *delays_.back(), meter_));
   return *ways_.back();
 }
 
@@ -221,7 +217,7 @@ Client Storm::Open(Machine& machine, SharedStore& store, Draws& draws, bool is_p
       return simulation_.Lives(pid) ? static_cast<uint64_t>(pid) : uint64_t{0};
     };
   }
-  return Client(Way(machine, store, /*retries=*/draws() % 4 != 0, draws()), options);
+  return Client(Way(machine, store), options);
 }
 
 void Storm::BackUpVolume(Machine& machine, const std::string& volume, Draws& draws) {
@@ -339,7 +335,7 @@ void Storm::Copy(Machine& machine, Draws& draws) {
   for (int run = 0; run < 2; ++run) {
     machine.Idle(absl::Minutes(60 + static_cast<int64_t>(draws() % 90)));
     Client client = Open(machine, second_, draws);
-    CopyOnce(client, Way(machine, main_, true, draws()), second_);
+    CopyOnce(client, Way(machine, main_), second_);
     Note(machine, "copied");
   }
   Maintain(machine, second_, draws, 1);
