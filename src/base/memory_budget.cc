@@ -25,7 +25,13 @@ std::string WholeMiB(int64_t bytes) {
 
 void MemoryBudget::Share::Reset() {
   if (budget_ != nullptr) {
-    std::exchange(budget_, nullptr)->GiveBack(std::exchange(bytes_, 0));
+    std::exchange(budget_, nullptr)->GiveBack(std::exchange(bytes_, 0), is_kept_);
+  }
+}
+
+void MemoryBudget::Share::Shrink(int64_t bytes) {
+  if (budget_ != nullptr && bytes < bytes_) {
+    budget_->GiveBack(std::exchange(bytes_, bytes) - bytes, is_kept_);
   }
 }
 
@@ -53,10 +59,11 @@ int64_t MemoryBudget::table_bytes() const {
   return std::clamp(bytes_max_ / kTableShare, kTableBytesMin, kTableBytesMax);
 }
 
-MemoryBudget::Share MemoryBudget::HoldLocked(int64_t bytes) {
+MemoryBudget::Share MemoryBudget::HoldLocked(int64_t bytes, bool is_kept) {
   held_bytes_ += bytes;
+  kept_bytes_ += is_kept ? bytes : 0;
   peak_bytes_ = std::max(peak_bytes_, held_bytes_);
-  return Share(this, bytes);
+  return Share(this, bytes, is_kept);
 }
 
 absl::Status MemoryBudget::Refuse(int64_t bytes, int64_t held_bytes, absl::string_view what) const {
@@ -67,29 +74,42 @@ absl::Status MemoryBudget::Refuse(int64_t bytes, int64_t held_bytes, absl::strin
       "; run it with a memory budget of at least ", WholeMiB(kProgramBytes + held_bytes + bytes)));
 }
 
-absl::StatusOr<MemoryBudget::Share> MemoryBudget::Take(int64_t bytes, absl::string_view what) {
+absl::StatusOr<MemoryBudget::Share> MemoryBudget::Hold(int64_t bytes, bool is_kept,
+                                                       absl::string_view what) {
   const MutexLock lock(mutex_);
-  return bytes <= FreeLocked() ? absl::StatusOr<Share>(HoldLocked(bytes))
-                               : Refuse(bytes, held_bytes_, what);
+  if (bytes > FreeLocked()) {
+    return Refuse(bytes, held_bytes_, what);
+  }
+  changed_.notify_all();  // A thread that waits may now wait in vain.
+  return HoldLocked(bytes, is_kept);
+}
+
+absl::StatusOr<MemoryBudget::Share> MemoryBudget::Take(int64_t bytes, absl::string_view what) {
+  return Hold(bytes, /*is_kept=*/false, what);
+}
+
+absl::StatusOr<MemoryBudget::Share> MemoryBudget::Keep(int64_t bytes, absl::string_view what) {
+  return Hold(bytes, /*is_kept=*/true, what);
 }
 
 absl::StatusOr<MemoryBudget::Share> MemoryBudget::Wait(const CallContext& ctx, int64_t bytes,
                                                        absl::string_view what) {
   MutexLock lock(mutex_);
-  if (bytes > bytes_max_ - kProgramBytes) {
-    return Refuse(bytes, 0, what);
-  }
   while (bytes > FreeLocked()) {
     RETURN_IF_ERROR(ctx.Check());
+    if (bytes > FreeLocked() + held_bytes_ - kept_bytes_) {
+      return Refuse(bytes, kept_bytes_, what);
+    }
     changed_.wait_for(lock, ctx.stop, absl::ToChronoMilliseconds(kDeadlineLook),
                       [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return bytes <= FreeLocked(); });
   }
-  return HoldLocked(bytes);
+  return HoldLocked(bytes, /*is_kept=*/false);
 }
 
-void MemoryBudget::GiveBack(int64_t bytes) {
+void MemoryBudget::GiveBack(int64_t bytes, bool is_kept) {
   const MutexLock lock(mutex_);
   held_bytes_ -= bytes;
+  kept_bytes_ -= is_kept ? bytes : 0;
   changed_.notify_all();
 }
 

@@ -31,23 +31,30 @@ class MemoryBudget {
    public:
     Share() = default;
     Share(Share&& other) noexcept
-        : budget_(std::exchange(other.budget_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+        : budget_(std::exchange(other.budget_, nullptr)),
+          bytes_(std::exchange(other.bytes_, 0)),
+          is_kept_(other.is_kept_) {}
     Share& operator=(Share&& other) noexcept {
       std::swap(budget_, other.budget_);
       std::swap(bytes_, other.bytes_);
+      std::swap(is_kept_, other.is_kept_);
       return *this;
     }
     ~Share() { Reset(); }
 
     int64_t bytes() const { return bytes_; }
     void Reset();
+    // Gives back what is more than `bytes`.
+    void Shrink(int64_t bytes);
 
    private:
     friend class MemoryBudget;
-    Share(MemoryBudget* budget, int64_t bytes) : budget_(budget), bytes_(bytes) {}
+    Share(MemoryBudget* budget, int64_t bytes, bool is_kept)
+        : budget_(budget), bytes_(bytes), is_kept_(is_kept) {}
 
     MemoryBudget* budget_ = nullptr;
     int64_t bytes_ = 0;
+    bool is_kept_ = false;
   };
 
   explicit MemoryBudget(int64_t bytes_max) : bytes_max_(bytes_max) {}
@@ -70,23 +77,28 @@ class MemoryBudget {
   // the least budget with which this call would have succeeded.
   absl::StatusOr<Share> Take(int64_t bytes, absl::string_view what);
 
-  // The same, but waits for other threads to give back enough. Fails at once only when the bytes
-  // would not fit beside the program; CANCELLED or DEADLINE_EXCEEDED as `ctx` has it. REQUIRES that
-  // this thread holds no share for which a thread that waits here would have to wait.
+  // The same, for what stays as long as the work does: a table, a plan. Nobody waits for it.
+  absl::StatusOr<Share> Keep(int64_t bytes, absl::string_view what);
+
+  // The same as Take(), but waits for other threads to give back enough. Fails at once only when
+  // the bytes would not fit beside the program and what is kept; CANCELLED or DEADLINE_EXCEEDED as
+  // `ctx` has it. REQUIRES that this thread holds no share that is not kept.
   absl::StatusOr<Share> Wait(const CallContext& ctx, int64_t bytes, absl::string_view what);
 
  private:
   int64_t FreeLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return bytes_max_ - kProgramBytes - held_bytes_;
   }
-  Share HoldLocked(int64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<Share> Hold(int64_t bytes, bool is_kept, absl::string_view what);
+  Share HoldLocked(int64_t bytes, bool is_kept) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Refuse(int64_t bytes, int64_t held_bytes, absl::string_view what) const;
-  void GiveBack(int64_t bytes);
+  void GiveBack(int64_t bytes, bool is_kept);
 
   const int64_t bytes_max_;
   mutable Mutex mutex_;
   std::condition_variable_any changed_;
   int64_t held_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t kept_bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // of those
   int64_t peak_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 

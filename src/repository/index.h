@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "base/json_reader.h"
 #include "repository/blob.h"
 #include "repository/scratch.h"
 
@@ -27,8 +28,12 @@ std::string EncodeIndex(absl::Span<const IndexedPack> packs);
 
 // Feeds `sink` each pack of an index file, one at a time. The argument is valid during the call.
 // INVALID_ARGUMENT when malformed, beyond the limits of the format, or listing blobs that overlap
-// 4 GiB; an error of `sink` is returned unchanged.
+// 4 GiB or are more than a pack's header can list; an error of `sink` is returned unchanged.
 absl::Status DecodeIndex(absl::string_view json,
+                         absl::FunctionRef<absl::Status(const IndexedPack&)> sink);
+// The same, from a text that comes piece by piece. Memory: one pack's entries. An error of `json`
+// is returned unchanged.
+absl::Status DecodeIndex(JsonReader::More json,
                          absl::FunctionRef<absl::Status(const IndexedPack&)> sink);
 
 // What an index says of one pack.

@@ -82,7 +82,8 @@ class Repository {
                                                           absl::string_view password,
                                                           const Environment& environment);
 
-  // Opens one with any of its keys. IsNoRepository(), IsWrongPassword().
+  // Opens one with any of its keys. IsNoRepository(), IsWrongPassword(). A key file that asks for
+  // more memory than the budget leaves is not tried; RESOURCE_EXHAUSTED when it is the only one.
   static absl::StatusOr<std::unique_ptr<Repository>> Open(const CallContext& ctx,
                                                           storage::ObjectStore& store,
                                                           absl::string_view password,
@@ -114,6 +115,11 @@ class Repository {
   absl::StatusOr<Id> SaveFile(const CallContext& ctx, FileKind kind, absl::string_view json,
                               int64_t* stored_bytes = nullptr);
   absl::StatusOr<std::string> LoadFile(const CallContext& ctx, FileKind kind, const Id& id) const;
+  // Feeds `sink` what an index file lists, as it was listed by ListFiles(), while it is being
+  // decompressed. Waits for its share of memory. DATA_LOSS, with its name, when it does not read;
+  // an error of `sink` is returned unchanged.
+  absl::Status ReadIndexFile(const CallContext& ctx, const FileInfo& file,
+                             absl::FunctionRef<absl::Status(const IndexedPack&)> sink) const;
   absl::Status RemoveFile(const CallContext& ctx, FileKind kind, const Id& id);
   // Removes files with Lock::Delete(), and sees in a listing that they are gone; UNAVAILABLE when one
   // is listed even after its second removal. Removes nothing where `ids` is empty.
@@ -203,10 +209,14 @@ class Repository {
         scratch_(std::make_unique<ScratchSpace>(environment.scratch)) {
     scratch_->LimitTables(environment.memory->table_bytes());
   }
+  absl::StatusOr<std::string> OpenFile(const CallContext& ctx, FileKind kind, const Id& id,
+                                       int64_t bytes_max) const;
   absl::StatusOr<KeyFile> LoadKeyFile(const CallContext& ctx, const Id& id) const;
   absl::Status OpenWith(const CallContext& ctx, absl::string_view password,
                         const std::optional<std::string>& config);
-  absl::Status OpenWithKey(const CallContext& ctx, const Id& id, absl::string_view password);
+  absl::StatusOr<std::vector<KeyInfo>> LoadKeyFiles(const CallContext& ctx,
+                                                    absl::Span<const FileInfo> listed) const;
+  absl::Status OpenWithKey(const KeyInfo& key, absl::string_view password);
   absl::Status PrepareKey(const CallContext& ctx, absl::string_view password);
   absl::Status ConfirmConfig(const CallContext& ctx, absl::string_view password,
                              const std::string& own, bool was_refused);
@@ -226,6 +236,7 @@ class Repository {
   Config config_;
   SealKey master_key_;
   Id key_id_;
+  MemoryBudget::Share index_memory_;
   Mutex index_mutex_;  // Held while the index is loaded; a loaded one does not change.
   BlobIndex index_;
   std::vector<PackId> index_conflicts_;

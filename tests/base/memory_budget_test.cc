@@ -69,6 +69,16 @@ TEST(MemoryBudgetTest, WaitRefusesWhatNeverFitsAndEndsWithItsContext) {
               StatusIs(absl::StatusCode::kCancelled));
 }
 
+TEST(MemoryBudgetTest, WaitDoesNotWaitForWhatIsKept) {
+  MemoryBudget budget(kProgram + 100 * kMiB);
+  absl::StatusOr<MemoryBudget::Share> kept = budget.Keep(60 * kMiB, "table");
+  ASSERT_THAT(kept, IsOk());
+  EXPECT_THAT(budget.Wait({}, 50 * kMiB, "pack"),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("at least 150 MiB")));
+  kept->Shrink(40 * kMiB);
+  EXPECT_THAT(budget.Wait({}, 50 * kMiB, "pack"), IsOk());
+}
+
 TEST(MemoryBudgetTest, TablesGrowWithTheBudgetToTheirLimit) {
   EXPECT_EQ(MemoryBudget(90 * kMiB).table_bytes(), 10 * kMiB);
   EXPECT_EQ(MemoryBudget(kMiB).table_bytes(), kMiB);
