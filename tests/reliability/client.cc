@@ -5,12 +5,14 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/status_macros.h"
 #include "engine/resume.h"
 #include "incremental/block_uploader.h"
 #include "incremental/chunk_journal.h"
+#include "incremental/copy_note.h"
 #include "incremental/volume_record.h"
 #include "repository/chain.h"
 #include "repository/forget.h"
@@ -120,6 +122,7 @@ absl::StatusOr<BackupResult> Client::Backup(const std::string& volume, const Vol
   options.fence_if_old = [&session](const CallContext& ctx) {
     return session.lock->FenceIfOld(ctx);
   };
+  options.proof_limits = options_.limits;
   bool has_journal = false;
   if (!choice.immutable_id.empty()) {
     options.immutable_identity = absl::StrCat(volume, "\n", choice.immutable_id);
@@ -232,6 +235,10 @@ absl::StatusOr<std::vector<repository::CopiedSnapshot>> Client::CopyFrom(
                                           std::numeric_limits<int64_t>::max(), scope));
   repository::CopyOptions options;
   options.writer.pack_target_bytes = kPackBytes;
+  options.limits = options_.limits;
+  options.note = [&](const CallContext& ctx, const repository::CopyToNote& note) {
+    return incremental::NoteCopy(ctx, *source, *session.repository, note);
+  };
   auto copied = repository::CopySnapshots(ctx_, *source, *session.repository, *session.lock, {},
                                           options);
   engine::NoteEnd(ctx_, *session.repository, unfinished, copied.ok());
@@ -242,7 +249,8 @@ absl::StatusOr<Id> Client::PlainBackup(const std::string& image) {
   ASSIGN_OR_RETURN(const Session session, OpenLocked(/*exclusive=*/false));
   RETURN_IF_ERROR(session.repository->LoadIndex(ctx_));
   repository::BlobWriterOptions options;
-  options.known = &session.repository->index();
+  options.known = std::make_shared<repository::StoredBlobs>(session.repository->index(),
+                                                            absl::flat_hash_set<Id>());
   options.pack_target_bytes = kPackBytes;
   return repository::BackUpImage(ctx_, *session.repository, image, kModelChunkBytes, options);
 }

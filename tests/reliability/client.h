@@ -21,6 +21,7 @@
 #include "repository/pruner.h"
 #include "repository/repairer.h"
 #include "repository/repository.h"
+#include "repository/snapshot_proof.h"
 #include "storage/object_store.h"
 #include "tests/reliability/shared_store.h"
 #include "tests/reliability/volume_model.h"
@@ -50,6 +51,7 @@ struct ClientOptions {
   absl::Duration wait_max = repository::kLockWaitForStale;
   bool refresh_by_thread = false;
   repository::LivenessProbes liveness_probes = {.self = {}};
+  repository::ProofLimits limits = {};
 };
 
 // One run of the program on one repository, without files, cluster and console: each verb opens the

@@ -324,7 +324,10 @@ void Storm::CopyOnce(Client& client, storage::ObjectStore& from, SharedStore& to
   }
   for (const repository::CopiedSnapshot& one : *copied) {
     model_.Log(absl::StrCat("  ", one.source.ShortHex(), one.was_there ? " there as " : " to ",
-                            one.copy.ShortHex()));
+                            one.copy.ShortHex(), " ", one.not_mended.ToString()));
+    if (!one.not_mended.ok()) {
+      continue;  // It says that it cannot be restored.
+    }
     if (const std::optional<VolumeState> state = model_.StateOf(one.source); state.has_value()) {
       model_.Save({.store = &to, .id = one.copy, .state = *state, .since = since});
     }
@@ -414,7 +417,9 @@ std::string Storm::JudgeOne(const Saved& saved) {
   }
   SharedStore mended(saved.store->objects());
   bool is_excused = false;
-  for (const SpoiltObject& one : simulation_.spoilt()) {
+  std::vector<SpoiltObject> spoilt = simulation_.spoilt();
+  std::reverse(spoilt.begin(), spoilt.end());  // What was damaged twice was whole before the first.
+  for (const SpoiltObject& one : spoilt) {
     if (MayExcuse(saved, one)) {
       mended.SetObject(one.key, one.before);
       is_excused = true;
