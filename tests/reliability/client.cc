@@ -101,8 +101,7 @@ absl::StatusOr<BackupResult> Client::Backup(const std::string& volume, const Vol
   options.snapshot.hostname = "cluster";
   options.manifest.snapshot_handle = handle;
   absl::StatusOr<std::optional<repository::StoredSnapshot>> end = repository::FindChainEnd(
-      ctx_, repository,
-      repository::ChainOf(options.snapshot.hostname, options.snapshot.paths));
+      ctx_, repository, repository::ChainOf(options.snapshot.hostname, options.snapshot.paths));
   if (absl::IsDataLoss(end.status())) {
     options.parent_damage = end.status();
   } else {
@@ -127,18 +126,17 @@ absl::StatusOr<BackupResult> Client::Backup(const std::string& volume, const Vol
   if (!choice.immutable_id.empty()) {
     options.immutable_identity = absl::StrCat(volume, "\n", choice.immutable_id);
     options.journal.step_bytes = 1;
-    has_journal =
-        incremental::ChunkJournal::Exists(ctx_, repository, options.immutable_identity);
+    has_journal = incremental::ChunkJournal::Exists(ctx_, repository, options.immutable_identity);
   }
   engine::OrphanScope scope = {.all = session.lock->unfinished().others == 0, .own = {}};
   if (has_journal && !scope.all) {
     scope.own = incremental::ChunkJournal::Blobs(ctx_, repository, options.immutable_identity,
                                                  kBackupMemoryBytes);
   }
-  ASSIGN_OR_RETURN(const engine::ResumeAnswer unfinished,
-                   engine::FindUnfinished(ctx_, repository,
-                                          !options.parent.has_value() || has_journal,
-                                          kBackupMemoryBytes, scope));
+  ASSIGN_OR_RETURN(
+      const engine::ResumeAnswer unfinished,
+      engine::FindUnfinished(ctx_, repository, !options.parent.has_value() || has_journal,
+                             kBackupMemoryBytes, scope));
   options.known = unfinished.known;
   const std::unique_ptr<support::FakeBlockDevice> device = MakeDevice(state);
   ModelSource source(state, known);
@@ -185,14 +183,14 @@ absl::StatusOr<repository::RepairPacksResult> Client::RepairPacks(const VolumeSt
   repository::RepairPacksOptions options;
   options.writer.pack_target_bytes = kPackBytes;
   if (live != nullptr) {
-    options.repair_source = [live](const CallContext&, const repository::BlobHandle& handle)
-        -> absl::StatusOr<std::string> {
+    options.repair_source =
+        [live](const CallContext&,
+               const repository::BlobHandle& handle) -> absl::StatusOr<std::string> {
       for (const auto& [chunk, filling] : live->chunks) {
-        const auto length = std::min(kModelChunkBytes,
-                                     live->size_bytes - chunk * kModelChunkBytes);
-        std::string bytes = length <= 0 ? std::string()
-                                        : FillingOf(filling).substr(
-                                              0, static_cast<std::size_t>(length));
+        const auto length = std::min(kModelChunkBytes, live->size_bytes - chunk * kModelChunkBytes);
+        std::string bytes = length <= 0
+                                ? std::string()
+                                : FillingOf(filling).substr(0, static_cast<std::size_t>(length));
         if (Id::Of(bytes) == handle.id) {
           return bytes;
         }
@@ -220,8 +218,7 @@ absl::StatusOr<std::vector<Id>> Client::RepairSnapshots() {
       lost.push_back(id);
     }
   }
-  RETURN_IF_ERROR(
-      repository::RemoveSnapshots(ctx_, *session.repository, *session.lock, lost));
+  RETURN_IF_ERROR(repository::RemoveSnapshots(ctx_, *session.repository, *session.lock, lost));
   return lost;
 }
 
@@ -239,8 +236,8 @@ absl::StatusOr<std::vector<repository::CopiedSnapshot>> Client::CopyFrom(
   options.note = [&](const CallContext& ctx, const repository::CopyToNote& note) {
     return incremental::NoteCopy(ctx, *source, *session.repository, note);
   };
-  auto copied = repository::CopySnapshots(ctx_, *source, *session.repository, *session.lock, {},
-                                          options);
+  auto copied =
+      repository::CopySnapshots(ctx_, *source, *session.repository, *session.lock, {}, options);
   engine::NoteEnd(ctx_, *session.repository, unfinished, copied.ok());
   return copied;
 }
@@ -265,8 +262,7 @@ absl::Status Client::PlainUnlock() {
     const absl::StatusOr<repository::LockFile> lock =
         text.ok() ? repository::DecodeLock(*text) : text.status();
     if (lock.ok() && ctx_.clock->Now() - lock->time > kPlainStaleAfter) {
-      RETURN_IF_ERROR(
-          repository->RemoveFile(ctx_, repository::FileKind::kLock, file.id));
+      RETURN_IF_ERROR(repository->RemoveFile(ctx_, repository::FileKind::kLock, file.id));
     }
   }
   return absl::OkStatus();

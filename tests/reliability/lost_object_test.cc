@@ -48,8 +48,7 @@ class MortalStore : public storage::ForwardingObjectStore {
 
   absl::Status Put(const CallContext& ctx, const std::string& key, absl::string_view bytes,
                    const storage::PutOptions& options) override {
-    return --calls_left_ < 0 ? absl::CancelledError("dead")
-                             : inner().Put(ctx, key, bytes, options);
+    return --calls_left_ < 0 ? absl::CancelledError("dead") : inner().Put(ctx, key, bytes, options);
   }
   absl::Status Delete(const CallContext& ctx, const std::string& key) override {
     return calls_left_ < 0 ? absl::CancelledError("dead") : inner().Delete(ctx, key);
@@ -139,8 +138,7 @@ std::string World::Judge(SharedStore& store, const absl::StatusOr<Id>& saved) {
   }
   ++ended_well_;
   const absl::Status restored = Client(store, Options()).Restores(*saved, saved_.at(*saved));
-  return restored.ok() ? ""
-                       : absl::StrCat(saved->ShortHex(), " was saved: ", restored.ToString());
+  return restored.ok() ? "" : absl::StrCat(saved->ShortHex(), " was saved: ", restored.ToString());
 }
 
 std::string World::JudgeAll(SharedStore& store, absl::string_view verb) {
@@ -274,8 +272,8 @@ std::string World::Do(char verb) {
 }
 
 // What happened before the loss, and what happens after it: a verb a letter.
-constexpr std::array kBefore = {"F",   "FI",   "FIII",  "FIIGGP", "OOYI", "OIYOY", "FIDR",
-                                "FID", "FIFI", "FIAII", "FIXI",   "OYIO"};
+constexpr std::array kBefore = {"F",    "FI",  "FIII", "FIIGGP", "OOYI", "OIYOY",
+                                "FIDR", "FID", "FIFI", "FIAII",  "FIXI", "OYIO"};
 constexpr std::array kAfter = {"I",  "II",  "NI", "NNI", "F",   "FI",  "R",   "DR",  "P",   "GPI",
                                "C",  "XI",  "KI", "SI",  "XKI", "XSI", "Y",   "YI",  "Z",   "IZ",
                                "IP", "NGP", "IC", "AI",  "AII", "XFI", "KFI", "CIC", "OYI", "IIII"};
@@ -332,7 +330,7 @@ struct Shape {
   int64_t leaves;
   std::vector<std::pair<int64_t, int>> runs;  // the first chunk, and how many follow
   // Of a large volume each fallback reads all: so many points of each history, and none of a day.
-  std::size_t points_max = 0;  // 0: all
+  std::size_t points_max = 0;   // 0: all
   bool has_many_packs = false;  // more than are listed at each backup; a day passes between verbs
 };
 

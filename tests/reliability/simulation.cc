@@ -306,8 +306,8 @@ void Simulation::Spoil(SharedStore& store, const Decision& decision) {
 void Simulation::NoteDeletion(const Machine& machine, const std::string& key) {
   if (!absl::StartsWith(key, "locks/") && !absl::StartsWith(key, "aux/")) {
     std::unique_lock lock(mutex_);
-    deletions_.push_back(absl::StrCat(absl::FormatDuration(elapsed()), " machine ",
-                                      machine.number_, " deletes ", key.substr(0, 24)));
+    deletions_.push_back(absl::StrCat(absl::FormatDuration(elapsed()), " machine ", machine.number_,
+                                      " deletes ", key.substr(0, 24)));
   }
 }
 
@@ -365,8 +365,7 @@ bool Simulation::Sleep(Machine& machine, absl::Duration duration, std::stop_toke
     machine.awake_ = std::max(0, machine.awake_ - 1);
   }
   machine.sleepers_.push_back(&sleeper);
-  const bool ends_turn =
-      holder_ == &machine && machine.main_asleep_ && machine.awake_ == 0;
+  const bool ends_turn = holder_ == &machine && machine.main_asleep_ && machine.awake_ == 0;
   if (ends_turn || holder_ == nullptr) {
     PickNext();
   }

@@ -43,9 +43,9 @@ struct Saved {
   SharedStore* store = nullptr;
   Id id;
   VolumeState state;
-  int64_t since = 0;       // objects that were spoilt before the verb began
+  int64_t since = 0;         // objects that were spoilt before the verb began
   bool is_given_up = false;  // asked to be removed
-  bool is_plain = false;   // written by a client that takes the word of the index
+  bool is_plain = false;     // written by a client that takes the word of the index
 };
 
 // What was spoilt so that a snapshot may be lost.
@@ -206,13 +206,12 @@ Client Storm::Open(Machine& machine, SharedStore& store, Draws& draws, bool is_p
   options.wait_max = draws() % 8 == 0 ? absl::ZeroDuration() : repository::kLockWaitForStale;
   if (!is_plain) {
     // Machines 0 and 2 are one node.
-    options.liveness_probes.self = {.boot_id = machine.number() % 2 == 0
-                                                   ? std::string(32, 'a')
-                                                   : absl::StrCat(std::string(31, 'b'),
-                                                                  machine.number()),
-                                    .pid_namespace = 1,
-                                    .pid = machine.pid(),
-                                    .start_ticks = static_cast<uint64_t>(machine.pid())};
+    options.liveness_probes.self = {
+        .boot_id = machine.number() % 2 == 0 ? std::string(32, 'a')
+                                             : absl::StrCat(std::string(31, 'b'), machine.number()),
+        .pid_namespace = 1,
+        .pid = machine.pid(),
+        .start_ticks = static_cast<uint64_t>(machine.pid())};
     options.liveness_probes.start_ticks_of = [this](int64_t pid) -> std::optional<uint64_t> {
       return simulation_.Lives(pid) ? static_cast<uint64_t>(pid) : uint64_t{0};
     };
@@ -253,8 +252,8 @@ void Storm::BackUpVolume(Machine& machine, const std::string& volume, Draws& dra
     choice.incremental = draws() % 6 != 0;
     choice.immutable_id = draws() % 2 == 0 ? handle : "";
     const int64_t since = simulation_.sequence();
-    const auto result = Open(machine, main_, draws).Backup(volume, state, model_.known(), handle,
-                                                           choice);
+    const auto result =
+        Open(machine, main_, draws).Backup(volume, state, model_.known(), handle, choice);
     Note(machine, absl::StrCat("backup of ", handle, ": ",
                                result.ok() ? absl::StrCat(result->mode_done, " ",
                                                           result->snapshot.ShortHex())
@@ -298,7 +297,8 @@ std::string Storm::MaintainOnce(Client& client, SharedStore& store, Draws& draws
     default: {
       model_.Removed();
       const auto removed = client.RepairSnapshots();
-      std::string text = absl::StrCat("repair snapshots: ", removed.status().ToString(), client.findings());
+      std::string text =
+          absl::StrCat("repair snapshots: ", removed.status().ToString(), client.findings());
       for (const Id& id : removed.ok() ? *removed : std::vector<Id>()) {
         absl::StrAppend(&text, " ", id.ShortHex());
       }
@@ -364,7 +364,8 @@ void Storm::BePlain(Machine& machine, Draws& draws) {
     }
     const auto saved = client.PlainBackup(image);
     if (saved.ok()) {
-      model_.Save({.store = &main_, .id = *saved, .state = state, .since = since, .is_plain = true});
+      model_.Save(
+          {.store = &main_, .id = *saved, .state = state, .since = since, .is_plain = true});
     }
   }
 }

@@ -41,8 +41,9 @@ std::unique_ptr<support::FakeBlockDevice> MakeDevice(const VolumeState& state) {
     const int64_t offset = chunk * kModelChunkBytes;
     const int64_t length = std::min(kModelChunkBytes, state.size_bytes - offset);
     if (length > 0) {
-      device->Store(offset, absl::string_view(FillingOf(filling))
-                                .substr(0, static_cast<std::size_t>(length)));
+      device->Store(
+          offset,
+          absl::string_view(FillingOf(filling)).substr(0, static_cast<std::size_t>(length)));
     }
   }
   return device;
@@ -57,9 +58,8 @@ absl::Status ModelSource::ListExtents(const CallContext& ctx,
   if (!request.base.empty()) {
     std::vector<std::string> names = request.base_names;
     names.push_back(request.base);
-    const auto name = std::find_if(names.begin(), names.end(), [this](const std::string& one) {
-      return known_.contains(one);
-    });
+    const auto name = std::find_if(names.begin(), names.end(),
+                                   [this](const std::string& one) { return known_.contains(one); });
     if (name == names.end()) {
       return absl::FailedPreconditionError("the base is not known");
     }
