@@ -66,6 +66,7 @@ class Copier {
   BlobWriterOptions WriterOptions() const {
     BlobWriterOptions options = options_.writer;
     options.known = stored_;
+    options.fence = [this](const CallContext& fence_ctx) { return lock_.FenceIfOld(fence_ctx); };
     return options;
   }
   absl::Status CopyBlobs(const BlobId& root, BlobWriter& writer);

@@ -34,12 +34,13 @@ class RecordSorter {
  public:
   using Take = absl::FunctionRef<absl::Status(absl::Span<const Record>)>;
 
-  explicit RecordSorter(ScratchSpace& space, int64_t memory_bytes_max = kTableMemoryBytesMax)
+  explicit RecordSorter(ScratchSpace& space)
+      : RecordSorter(space, space.options().table_memory_bytes_max) {}
+  // With another limit of memory than that of the space.
+  RecordSorter(ScratchSpace& space, int64_t memory_bytes_max)
       : space_(space),
         run_records_max_(std::max<std::size_t>(
-            1, static_cast<std::size_t>(
-                   std::min(memory_bytes_max, space.options().table_memory_bytes_max)) /
-                   sizeof(Record) / kRunsInMemoryMax)) {}
+            1, static_cast<std::size_t>(memory_bytes_max) / sizeof(Record) / kRunsInMemoryMax)) {}
 
   absl::Status Add(absl::Span<const Record> records);
 

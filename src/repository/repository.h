@@ -28,6 +28,7 @@
 
 namespace csidelta::repository {
 
+class Lock;
 class SnapshotProof;
 
 // Files that are sealed JSON of their own.
@@ -48,6 +49,9 @@ std::string FileKey(FileKind kind, const Id& id);
 std::string SidecarKey(const Id& snapshot);
 std::string LocatorFileKey(const Id& file);
 inline constexpr char kSidecarFolder[] = "aux/v1/";
+// There while packs that no index lists may still be deleted: by a client whose exclusive lock was
+// removed for its age alone. A prune that finishes leaves no such pack, and removes it.
+inline constexpr char kMayStillDeleteKey[] = "aux/v1/may-still-delete";
 inline constexpr char kLocatorFolder[] = "aux/v1/trees/";
 inline constexpr char kConfigKey[] = "config";
 
@@ -79,7 +83,8 @@ class Repository {
                                                           absl::string_view password,
                                                           const Environment& environment);
 
-  // Opens one with any of its keys. IsNoRepository(), IsWrongPassword().
+  // Opens one with any of its keys. IsNoRepository(), IsWrongPassword(). A key file that asks for
+  // more memory than the budget leaves is not tried; RESOURCE_EXHAUSTED when it is the only one.
   static absl::StatusOr<std::unique_ptr<Repository>> Open(const CallContext& ctx,
                                                           storage::ObjectStore& store,
                                                           absl::string_view password,
@@ -93,6 +98,7 @@ class Repository {
   const Config& config() const { return config_; }
   storage::ObjectStore& store() const { return store_; }
   const Environment& environment() const { return environment_; }
+  MemoryBudget& memory() const { return *environment_.memory; }
   // Where tables go that memory should not hold. Of one run: it counts what it ever took.
   ScratchSpace& scratch() const { return *scratch_; }
   const SealKey& master_key() const { return master_key_; }
@@ -100,21 +106,27 @@ class Repository {
   // --- Keys ---
   absl::StatusOr<std::vector<KeyInfo>> ListKeys(const CallContext& ctx) const;
   absl::StatusOr<Id> AddKey(const CallContext& ctx, absl::string_view password);
-  // FAILED_PRECONDITION for the key that opened this repository.
-  absl::Status RemoveKey(const CallContext& ctx, const Id& id);
-  // Adds the new one, proves it by reading it back, then removes the current one.
-  absl::Status ChangePassword(const CallContext& ctx, absl::string_view password);
+  // FAILED_PRECONDITION for the key that opened this repository, and when that is gone. REQUIRES that `lock` is exclusive.
+  absl::Status RemoveKey(const CallContext& ctx, Lock& lock, const Id& id);
+  // Adds the new one, proves it by reading it back, then removes the current one. REQUIRES that
+  // `lock` is exclusive.
+  absl::Status ChangePassword(const CallContext& ctx, Lock& lock, absl::string_view password);
 
   // --- Sealed JSON files ---
   // REQUIRES that it is no snapshot.
   absl::StatusOr<Id> SaveFile(const CallContext& ctx, FileKind kind, absl::string_view json,
                               int64_t* stored_bytes = nullptr);
   absl::StatusOr<std::string> LoadFile(const CallContext& ctx, FileKind kind, const Id& id) const;
+  // Feeds `sink` what an index file lists, as it was listed by ListFiles(), while it is being
+  // decompressed. Waits for its share of memory. DATA_LOSS, with its name, when it does not read;
+  // an error of `sink` is returned unchanged.
+  absl::Status ReadIndexFile(const CallContext& ctx, const FileInfo& file,
+                             absl::FunctionRef<absl::Status(const IndexedPack&)> sink) const;
   absl::Status RemoveFile(const CallContext& ctx, FileKind kind, const Id& id);
-  // Removes files, and sees in a listing that they are gone; UNAVAILABLE when one is listed even
-  // after its second removal. `before_each` may stop it. Removes nothing where `ids` is empty.
-  absl::Status RemoveFiles(const CallContext& ctx, FileKind kind, absl::Span<const Id> ids,
-                           absl::FunctionRef<absl::Status()> before_each);
+  // Removes files with Lock::Delete(), and sees in a listing that they are gone; UNAVAILABLE when one
+  // is listed even after its second removal. Removes nothing where `ids` is empty.
+  absl::Status RemoveFiles(const CallContext& ctx, Lock& lock, FileKind kind,
+                           absl::Span<const Id> ids, absl::FunctionRef<void()> before_each);
   // Names that are not ids are left out.
   absl::StatusOr<std::vector<FileInfo>> ListFiles(const CallContext& ctx, FileKind kind) const;
   // Packs of data/, one call each; of one `folder` below it (0 ... 255), or of all.
@@ -200,15 +212,21 @@ class Repository {
   Repository(storage::ObjectStore& store, const Environment& environment)
       : store_(store),
         environment_(environment),
-        scratch_(std::make_unique<ScratchSpace>(environment.scratch)) {}
+        scratch_(std::make_unique<ScratchSpace>(environment.scratch)) {
+    scratch_->LimitTables(environment.memory->table_bytes());
+  }
+  absl::StatusOr<std::string> OpenFile(const CallContext& ctx, FileKind kind, const Id& id,
+                                       int64_t bytes_max) const;
   absl::StatusOr<KeyFile> LoadKeyFile(const CallContext& ctx, const Id& id) const;
   absl::Status OpenWith(const CallContext& ctx, absl::string_view password,
                         const std::optional<std::string>& config);
-  absl::Status OpenWithKey(const CallContext& ctx, const Id& id, absl::string_view password);
+  absl::StatusOr<std::vector<KeyInfo>> LoadKeyFiles(const CallContext& ctx,
+                                                    absl::Span<const FileInfo> listed) const;
+  absl::Status OpenWithKey(const KeyInfo& key, absl::string_view password);
   absl::Status PrepareKey(const CallContext& ctx, absl::string_view password);
   absl::Status ConfirmConfig(const CallContext& ctx, absl::string_view password,
                              const std::string& own, bool was_refused);
-  absl::Status DeleteKeyFile(const CallContext& ctx, const Id& id);
+  absl::Status DeleteKeyFile(const CallContext& ctx, Lock& lock, const Id& id);
   friend struct SnapshotProofForTest;  // defined by tests alone
   absl::StatusOr<Id> PutFile(const CallContext& ctx, FileKind kind, absl::string_view json,
                              int64_t* stored_bytes);
@@ -227,6 +245,7 @@ class Repository {
   Config config_;
   SealKey master_key_;
   Id key_id_;
+  MemoryBudget::Share index_memory_;
   Mutex index_mutex_;  // Held while the index is loaded; a loaded one does not change.
   BlobIndex index_;
   std::vector<PackId> index_conflicts_;

@@ -88,7 +88,7 @@ absl::StatusOr<bool> ListPacksFast(const CallContext& ctx, const Repository& rep
 std::optional<BlobLocation> StoredBlobs::Find(const BlobHandle& handle) {
   std::optional<BlobLocation> found;
   const absl::Status read = index_.ForEachCopyOf(handle, [&](const IndexedCopy& copy) {
-    if (unusable_.contains(index_.packs()[copy.pack_ordinal])) {
+    if (!unusable_.empty() && unusable_.contains(index_.PackAt(copy.pack_ordinal))) {
       return true;
     }
     found = index_.LocationOf(copy);
@@ -103,7 +103,8 @@ absl::Status StoredBlobs::ForEachUsed(
     absl::FunctionRef<absl::Status(absl::Span<const PackId>)> take) const {
   for (std::size_t i = 0; i < used_.size(); ++i) {
     if (used_[i].load() != kUnused) {
-      RETURN_IF_ERROR(take(index_.packs().subspan(i, 1)));
+      const PackId pack = index_.packs()[i];
+      RETURN_IF_ERROR(take(absl::MakeConstSpan(&pack, 1)));
     }
   }
   return absl::OkStatus();
@@ -113,7 +114,8 @@ absl::Status StoredBlobs::TakeUsed(absl::FunctionRef<absl::Status(absl::Span<con
   for (std::size_t i = 0; i < used_.size(); ++i) {
     Use used = kUsed;
     if (used_[i].compare_exchange_strong(used, kTaken)) {
-      RETURN_IF_ERROR(take(index_.packs().subspan(i, 1)));
+      const PackId pack = index_.packs()[i];
+      RETURN_IF_ERROR(take(absl::MakeConstSpan(&pack, 1)));
     }
   }
   return absl::OkStatus();
