@@ -27,6 +27,7 @@
 #include "incremental/volume_group_tags.h"
 #include "incremental/volume_record.h"
 #include "repository/blob_writer.h"
+#include "repository/chain.h"
 #include "repository/stored_packs.h"
 
 namespace csidelta::incremental {
@@ -681,12 +682,14 @@ LocatorChange UploadRun::MakeLocatorChange(const BlobId& root,
     }
     return uses_stored_ ? stored_->Find({type, id}) : std::nullopt;
   };
-  LocatorChange change{.layout = *layout_,
-                       .trees = {},
-                       .root = find(BlobType::kTree, root),
-                       .image_tree = find(BlobType::kTree, image_tree_),
-                       .manifest = find(BlobType::kData, manifest_blob_),
-                       .needs = std::move(needs)};
+  LocatorChange change{
+      .layout = *layout_,
+      .volume = repository::ChainOf(options_.snapshot.hostname, options_.snapshot.paths),
+      .trees = {},
+      .root = find(BlobType::kTree, root),
+      .image_tree = find(BlobType::kTree, image_tree_),
+      .manifest = find(BlobType::kData, manifest_blob_),
+      .needs = std::move(needs)};
   if (parent_ != nullptr && parent_->root.image_tree == image_tree_ && trusted_parent_) {
     change.image_tree = parent_->places->locator().image_tree;
   }

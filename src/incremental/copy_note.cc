@@ -9,6 +9,7 @@
 #include "incremental/tree_fetcher.h"
 #include "incremental/tree_positions.h"
 #include "incremental/volume_record.h"
+#include "repository/chain.h"
 #include "repository/volume_layout.h"
 
 namespace csidelta::incremental {
@@ -96,6 +97,8 @@ absl::Status NoteCopy(const CallContext& ctx, Repository& from, Repository& to,
   }
   const VolumeRecord& record = *volume->record;
   LocatorChange change{.layout = record.layout,
+                       .volume = repository::ChainOf(copy.source.snapshot.hostname,
+                                                     copy.source.snapshot.paths),
                        .trees = {},
                        .root = copy.find({BlobType::kTree, copy.source.snapshot.tree}),
                        .image_tree = copy.find({BlobType::kTree, record.root.image_tree}),

@@ -469,15 +469,14 @@ absl::Status BlobWriter::Impl::WriteIndex(const CallContext& ctx, std::vector<In
     return absl::OkStatus();
   }
   int64_t stored_bytes = 0;
-  Id file;
-  const absl::Status put =
-      SaveIndex(ctx, repository_, packs, options_.fence, &stored_bytes, &file);
+  const absl::StatusOr<Id> put =
+      SaveIndex(ctx, repository_, packs, options_.fence, &stored_bytes);
   const MutexLock lock(mutex_);
   if (!put.ok()) {
     std::move(packs.begin(), packs.end(), std::back_inserter(pending_));  // For Checkpoint().
-    return put;
+    return put.status();
   }
-  index_files_.push_back(file);
+  index_files_.push_back(*put);
   ++counts_.index_files;
   counts_.stored_bytes += stored_bytes;
   return absl::OkStatus();
@@ -595,7 +594,7 @@ absl::StatusOr<int64_t> AdoptOrphanPacks(const CallContext& ctx, Repository& rep
   int64_t blobs = 0;
   int64_t adopted_count = 0;
   const auto list = [&]() -> absl::Status {
-    RETURN_IF_ERROR(SaveIndex(ctx, repository, adopted, nullptr));
+    RETURN_IF_ERROR(SaveIndex(ctx, repository, adopted, nullptr).status());
     adopted_count += static_cast<int64_t>(adopted.size());
     adopted.clear();
     blobs = 0;

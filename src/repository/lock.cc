@@ -389,22 +389,20 @@ void Lock::RefreshLoop(const std::stop_token& stop) {
   }
 }
 
-absl::Status SaveIndex(const CallContext& ctx, Repository& repository,
-                       absl::Span<const IndexedPack> packs, const LockFence& fence,
-                       int64_t* stored_bytes, Id* saved) {
+absl::StatusOr<Id> SaveIndex(const CallContext& ctx, Repository& repository,
+                             absl::Span<const IndexedPack> packs, const LockFence& fence,
+                             int64_t* stored_bytes) {
   if (fence) {
     RETURN_IF_ERROR(fence(ctx));
   }
   ASSIGN_OR_RETURN(const Id id, repository.SaveFile(ctx, FileKind::kIndex, EncodeIndex(packs),
                                                     stored_bytes));
-  if (saved != nullptr) {
-    *saved = id;
-  }
   const absl::Status held = fence ? fence(ctx) : absl::OkStatus();
   if (absl::IsAborted(held)) {
     repository.RemoveFile(FinalContext(ctx), FileKind::kIndex, id).IgnoreError();
   }
-  return held;
+  RETURN_IF_ERROR(held);
+  return id;
 }
 
 }  // namespace csidelta::repository

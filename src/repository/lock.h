@@ -201,9 +201,9 @@ using LockFence = std::function<absl::Status(const CallContext&)>;
 
 // Stores an index file, and removes it again unless `fence`, where there is one, says that the lock
 // was there all the time: else others may have removed the packs that it lists, and a backup would
-// build on them. Adds its size to `stored_bytes`, and sets `saved` to its name, where they are given.
-absl::Status SaveIndex(const CallContext& ctx, Repository& repository,
-                       absl::Span<const IndexedPack> packs, const LockFence& fence,
-                       int64_t* stored_bytes = nullptr, Id* saved = nullptr);
+// build on them. Adds its size to `stored_bytes`, where that is given.
+absl::StatusOr<Id> SaveIndex(const CallContext& ctx, Repository& repository,
+                             absl::Span<const IndexedPack> packs, const LockFence& fence,
+                             int64_t* stored_bytes = nullptr);
 
 }  // namespace csidelta::repository

@@ -1,6 +1,7 @@
 #include "repository/repository.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <set>
 #include <tuple>
@@ -673,7 +674,8 @@ absl::Status Repository::ChangePassword(const CallContext& ctx, Lock& lock,
 
 // --- Sealed JSON files ---
 
-absl::StatusOr<Id> Repository::SaveSealed(const CallContext& ctx, absl::string_view text,
+absl::StatusOr<Id> Repository::SaveSealed(const CallContext& ctx, const SealKey& key,
+                                          absl::string_view text,
                                           absl::FunctionRef<std::string(const Id&)> key_of,
                                           int64_t* stored_bytes) {
   std::string plain;
@@ -683,7 +685,7 @@ absl::StatusOr<Id> Repository::SaveSealed(const CallContext& ctx, absl::string_v
   } else {
     plain = std::string(text);
   }
-  Sealer sealer(master_key_, *environment_.random);
+  Sealer sealer(key, *environment_.random);
   const std::string sealed = sealer.Seal(plain);
   // Read back what others will have to trust.
   ASSIGN_OR_RETURN(std::string opened, sealer.Open(sealed));
@@ -709,7 +711,8 @@ absl::StatusOr<Id> Repository::PutFile(const CallContext& ctx, FileKind kind,
                                        absl::string_view json, int64_t* stored_bytes) {
   std::string key;
   const absl::StatusOr<Id> id = SaveSealed(
-      ctx, json, [&key, kind](const Id& made) { return key = FileKey(kind, made); }, stored_bytes);
+      ctx, master_key_, json, [&key, kind](const Id& made) { return key = FileKey(kind, made); },
+      stored_bytes);
   if (!id.ok() && kind != FileKind::kIndex && !key.empty()) {
     // It may have been stored all the same. A lock would keep everyone out until it runs out; a
     // snapshot would be one of a run that is reported as failed, and whose lock may be lost.
@@ -1048,41 +1051,61 @@ absl::StatusOr<std::string> Repository::LoadTree(const CallContext& ctx, const B
 
 absl::Status Repository::SaveLocator(const CallContext& ctx, const Id& snapshot,
                                      const TreeLocator& locator, int64_t* stored_bytes) {
-  return SaveSealed(
-             ctx, locator.Encode(), [&](const Id&) { return SidecarKey(snapshot); }, stored_bytes)
-      .status();
+  return SaveSidecarAs(ctx, SidecarKey(snapshot), locator.Encode(), stored_bytes);
 }
 
 absl::StatusOr<TreeLocator> Repository::LoadLocator(const CallContext& ctx,
                                                     const Id& snapshot) const {
-  ASSIGN_OR_RETURN(const std::string bytes, LoadSidecar(ctx, SidecarKey(snapshot)));
-  return TreeLocator::Decode(bytes);
+  const std::string key = SidecarKey(snapshot);
+  const std::array<SealKey, 2> keys = {KeyBoundTo(master_key_, key), master_key_};
+  bool is_bound = false;
+  ASSIGN_OR_RETURN(const std::string text, LoadText(ctx, key, keys, is_bound));
+  ASSIGN_OR_RETURN(TreeLocator locator, TreeLocator::Decode(text));
+  if (locator.is_bound != is_bound) {
+    return absl::DataLossError("tree locator: not bound to its snapshot");
+  }
+  return locator;
 }
 
 absl::StatusOr<std::string> Repository::SaveSidecar(const CallContext& ctx,
                                                     const std::string& folder,
                                                     absl::string_view text) {
-  const auto key_of = [&](const Id& id) { return absl::StrCat(folder, id.Hex()); };
-  ASSIGN_OR_RETURN(const Id id, SaveSealed(ctx, text, key_of, nullptr));
-  return key_of(id);
+  std::array<uint8_t, Id::kBytes> name;
+  environment_.random->Fill(absl::MakeSpan(name));
+  const std::string key = absl::StrCat(folder, Id(name).Hex());
+  RETURN_IF_ERROR(SaveSidecarAs(ctx, key, text));
+  return key;
 }
 
 absl::Status Repository::SaveSidecarAs(const CallContext& ctx, const std::string& key,
-                                       absl::string_view text) {
+                                       absl::string_view text, int64_t* stored_bytes) {
   return SaveSealed(
-             ctx, text, [&](const Id&) { return key; }, nullptr)
+             ctx, KeyBoundTo(master_key_, key), text, [&](const Id&) { return key; }, stored_bytes)
       .status();
 }
 
 absl::StatusOr<std::string> Repository::LoadSidecar(const CallContext& ctx,
                                                     const std::string& key) const {
+  bool is_first = false;
+  return LoadText(ctx, key, {KeyBoundTo(master_key_, key)}, is_first);
+}
+
+// What was sealed with one of `seal_keys`; `is_first` says whether with the first.
+absl::StatusOr<std::string> Repository::LoadText(const CallContext& ctx, const std::string& key,
+                                                 absl::Span<const SealKey> seal_keys,
+                                                 bool& is_first) const {
   const TextLimit limit(memory(), kLocatorTextBytesMax, kSidecarShare);
   const absl::StatusOr<std::string> sealed = GetWhole(ctx, store_, key, limit.bytes());
   if (!sealed.ok()) {
     return limit.Explain(sealed.status(), key);
   }
-  ASSIGN_OR_RETURN(std::string opened, Sealer(master_key_, *environment_.random).Open(*sealed));
-  absl::StatusOr<std::string> text = DecodeText(std::move(opened), limit.bytes());
+  absl::StatusOr<std::string> opened = absl::DataLossError("no key");
+  for (std::size_t i = 0; i < seal_keys.size() && !opened.ok(); ++i) {
+    opened = Sealer(seal_keys[i], *environment_.random).Open(*sealed);
+    is_first = i == 0;
+  }
+  RETURN_IF_ERROR(opened.status());
+  absl::StatusOr<std::string> text = DecodeText(*std::move(opened), limit.bytes());
   return text.ok() ? std::move(text) : limit.Explain(text.status(), key);
 }
 

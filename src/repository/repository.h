@@ -192,18 +192,22 @@ class Repository {
                                             int64_t offset_bytes, int64_t length_bytes) const;
 
   // --- Sidecars: our caches, which restic does not see ---
+  // Each is sealed with a key of its name (KeyBoundTo()): under another name, or of another
+  // repository, it is DATA_LOSS, and so is every other object in its place, blobs included. What a
+  // sidecar says was therefore said of this name; it may be an older version of it.
   absl::Status SaveLocator(const CallContext& ctx, const Id& snapshot, const TreeLocator& locator,
                            int64_t* stored_bytes = nullptr);
+  // One of version 2 or 3, which is not bound to its name, has `is_bound` false.
   absl::StatusOr<TreeLocator> LoadLocator(const CallContext& ctx, const Id& snapshot) const;
   absl::Status RemoveLocator(const CallContext& ctx, const Id& snapshot);
-  // Another sidecar, in `folder`, named by its content. Returns its key.
+  // Another sidecar, in `folder`, with a random name. Returns its key.
   absl::StatusOr<std::string> SaveSidecar(const CallContext& ctx, const std::string& folder,
                                           absl::string_view text);
   // Another, whose name stays while its content changes.
-  absl::Status SaveSidecarAs(const CallContext& ctx, const std::string& key,
-                             absl::string_view text);
+  absl::Status SaveSidecarAs(const CallContext& ctx, const std::string& key, absl::string_view text,
+                             int64_t* stored_bytes = nullptr);
   absl::StatusOr<std::string> LoadSidecar(const CallContext& ctx, const std::string& key) const;
-  // Sealed shards of locators, one after the other.
+  // Shards of locators, each sealed for its own position, one after the other.
   absl::StatusOr<Id> SaveLocatorFile(const CallContext& ctx, absl::string_view sealed);
   absl::StatusOr<std::string> LoadLocatorRange(const CallContext& ctx, const Id& file,
                                                int64_t offset_bytes, int64_t length_bytes) const;
@@ -230,13 +234,15 @@ class Repository {
   friend struct SnapshotProofForTest;  // defined by tests alone
   absl::StatusOr<Id> PutFile(const CallContext& ctx, FileKind kind, absl::string_view json,
                              int64_t* stored_bytes);
-  absl::StatusOr<Id> SaveSealed(const CallContext& ctx, absl::string_view text,
+  absl::StatusOr<Id> SaveSealed(const CallContext& ctx, const SealKey& key, absl::string_view text,
                                 absl::FunctionRef<std::string(const Id&)> key_of,
                                 int64_t* stored_bytes);
   absl::StatusOr<std::string> ReadBlob(const CallContext& ctx, const BlobHandle& handle,
                                        absl::Span<const BlobLocation> locations,
                                        int64_t bytes_max) const;
   absl::Status ExpectForgotten(const CallContext& ctx, const std::set<Id>& gone) const;
+  absl::StatusOr<std::string> LoadText(const CallContext& ctx, const std::string& key,
+                                       absl::Span<const SealKey> seal_keys, bool& is_first) const;
   absl::StatusOr<Id> SaveKey(const CallContext& ctx, absl::string_view password);
 
   storage::ObjectStore& store_;

@@ -206,7 +206,7 @@ absl::StatusOr<SnapshotNeeds> Prover::ProveByIndex(const StoredBlobs* known,
 
 absl::StatusOr<absl::flat_hash_set<PackId>> Prover::FindAbsent(const StoredBlobs* known) const {
   const BlobIndex& index = repository_.index();
-  if (known != nullptr && int64_t{index.pack_count()} > limits_.packs_listed_at_once &&
+  if (known != nullptr && std::ssize(index.packs()) > limits_.packs_listed_at_once &&
       !IsOld(known->listed_at())) {
     return known->unusable();
   }
@@ -271,7 +271,7 @@ absl::StatusOr<SnapshotNeeds> NeededBlobs::ToNeeds(const CallContext& ctx, Repos
       stored_.ForEachUsed([&](absl::Span<const PackId> some) { return packs.Add(some); }));
   RETURN_IF_ERROR(files.Add(repository.index_files()));
   SnapshotNeeds needs = {.listed_at = listed_at,
-                         .packs_listed = index_.pack_count()};
+                         .packs_listed = static_cast<uint32_t>(index_.packs().size())};
   int64_t stored_bytes = 0;
   ASSIGN_OR_RETURN(needs.packs, packs.Finish(ctx, stored_bytes));
   ASSIGN_OR_RETURN(needs.index_files, files.Finish(ctx, stored_bytes));

@@ -88,7 +88,7 @@ absl::StatusOr<bool> ListPacksFast(const CallContext& ctx, const Repository& rep
 std::optional<BlobLocation> StoredBlobs::Find(const BlobHandle& handle) {
   std::optional<BlobLocation> found;
   const absl::Status read = index_.ForEachCopyOf(handle, [&](const IndexedCopy& copy) {
-    if (!unusable_.empty() && unusable_.contains(index_.PackAt(copy.pack_ordinal))) {
+    if (unusable_.contains(index_.packs()[copy.pack_ordinal])) {
       return true;
     }
     found = index_.LocationOf(copy);

@@ -13,9 +13,10 @@ namespace csidelta::repository {
 namespace {
 
 constexpr absl::string_view kLocatorMagic = "CSDL";
-constexpr uint32_t kLocatorVersion = 5;
+constexpr uint32_t kLocatorVersion = 4;
 constexpr uint32_t kVersionWithSample = 3;
 constexpr uint32_t kVersionWithoutNeeds = 2;
+constexpr absl::string_view kLocatorFolderName = "aux/v1/trees/";
 constexpr std::size_t kNeedsHeadBytes = 12;
 constexpr std::size_t kLocatorHeadBytes = 20;
 constexpr std::size_t kSpanBytes = 12;
@@ -153,6 +154,11 @@ void TreeLocator::AddFilesTo(absl::flat_hash_set<Id>& files_named) const {
   }
 }
 
+std::string TreeLocator::ShardName(const TreePosition& first) const {
+  return absl::StrCat(kLocatorFolderName, volume.Hex(), first.is_leaf ? "/leaf/" : "/level1/",
+                      first.number);
+}
+
 const ShardPosition* TreeLocator::ShardOf(const TreePosition& position) const {
   const std::vector<ShardPosition>& shards = position.is_leaf ? leaf_shards : level1_shards;
   const auto at = static_cast<std::size_t>(position.number / kShardTrees);
@@ -165,6 +171,7 @@ std::string TreeLocator::Encode() const {
   AppendLe32(out, static_cast<uint32_t>(files.size()));
   AppendLe32(out, static_cast<uint32_t>(level1_shards.size()));
   AppendLe32(out, static_cast<uint32_t>(leaf_shards.size()));
+  AppendId(out, volume);
   AppendPlace(out, root);
   AppendPlace(out, image_tree);
   AppendPlace(out, manifest);
@@ -195,14 +202,15 @@ absl::StatusOr<TreeLocator> TreeLocator::Decode(absl::string_view bytes) {
     return Malformed();
   }
   const uint32_t version = ReadLe32(bytes, 4);
-  if (version != kLocatorVersion && version != kVersionWithSample &&
-      version != kVersionWithoutNeeds) {
+  if (version < kVersionWithoutNeeds || version > kLocatorVersion) {
     return Malformed();
   }
+  const bool is_bound = version == kLocatorVersion;
   const std::size_t files = ReadLe32(bytes, 8);
   const std::size_t level1 = ReadLe32(bytes, 12);
   const std::size_t leaves = ReadLe32(bytes, 16);
-  const std::size_t files_begin = kLocatorHeadBytes + kFixedPlaces * kPlaceBytes;
+  const std::size_t places_begin = kLocatorHeadBytes + (is_bound ? Id::kBytes : 0);
+  const std::size_t files_begin = places_begin + kFixedPlaces * kPlaceBytes;
   const std::size_t shards_begin = files_begin + files * Id::kBytes;
   const std::size_t needs_begin = shards_begin + (level1 + leaves) * kShardPlaceBytes;
   if (bytes.size() < needs_begin) {
@@ -210,14 +218,16 @@ absl::StatusOr<TreeLocator> TreeLocator::Decode(absl::string_view bytes) {
   }
   const absl::string_view rest = bytes.substr(needs_begin);
   TreeLocator locator;
-  if (version == kLocatorVersion) {
+  locator.is_bound = is_bound;
+  if (is_bound) {
+    locator.volume = ReadId(bytes, kLocatorHeadBytes);
     ASSIGN_OR_RETURN(locator.needs, ReadNeeds(rest));
   } else if (version == kVersionWithoutNeeds && !rest.empty()) {
     return Malformed();
   }
-  RETURN_IF_ERROR(ReadPlace(bytes, kLocatorHeadBytes, locator.root));
-  RETURN_IF_ERROR(ReadPlace(bytes, kLocatorHeadBytes + kPlaceBytes, locator.image_tree));
-  RETURN_IF_ERROR(ReadPlace(bytes, kLocatorHeadBytes + 2 * kPlaceBytes, locator.manifest));
+  RETURN_IF_ERROR(ReadPlace(bytes, places_begin, locator.root));
+  RETURN_IF_ERROR(ReadPlace(bytes, places_begin + kPlaceBytes, locator.image_tree));
+  RETURN_IF_ERROR(ReadPlace(bytes, places_begin + 2 * kPlaceBytes, locator.manifest));
   for (std::size_t i = 0; i < files; ++i) {
     locator.files.push_back(ReadId(bytes, files_begin + i * Id::kBytes));
   }

@@ -72,14 +72,21 @@ struct SnapshotNeeds {
 
 // What aux/v1/<snapshot id> says.
 //
-// Binary before compression and sealing, little-endian: "CSDL", u32 version 5, u32 files, u32
-// level-1 shards, u32 leaf shards; the places of root, image tree and volume.json, each 32 bytes of
-// pack (zeros where unknown), u32 offset, u32 sealed bytes, u32 uncompressed bytes; per file 32
-// bytes; per shard u16 file, u16 sealed bytes, u32 offset; u32 1 where the needs follow, else 0;
-// u32 and u32 seconds since 1970 of the listing, the lower half first, u32 packs listed, and the
-// sets of packs and of index files. Version 2 ends behind the shards; in version 3 a sample of the
-// packs follows, which says nothing of the others, and is not read.
+// Binary before compression and sealing, little-endian: "CSDL", u32 version 4, u32 files, u32
+// level-1 shards, u32 leaf shards; 32 bytes of volume; the places of root, image tree and
+// volume.json, each 32 bytes of pack (zeros where unknown), u32 offset, u32 sealed bytes, u32
+// uncompressed bytes; per file 32 bytes; per shard u16 file, u16 sealed bytes, u32 offset; u32 1
+// where the needs follow, else 0; u32 and u32 seconds since 1970 of the listing, the lower half
+// first, u32 packs listed, and the sets of packs and of index files.
+//
+// Versions 2 and 3 have no volume. Version 2 ends behind the shards; in version 3 a sample of the
+// packs follows, which says nothing of the others, and is not read. Neither they nor their shards
+// were bound to their names: their places may be tried, for each blob proves itself, but what they
+// say of packs is not known.
 struct TreeLocator {
+  // Whether it is one of version 4. If false, its needs are unknown.
+  bool is_bound = false;
+  Id volume = {};  // Its shards are sealed for it.
   std::optional<BlobLocation> root = {};
   std::optional<BlobLocation> image_tree = {};
   std::optional<BlobLocation> manifest = {};
@@ -91,9 +98,13 @@ struct TreeLocator {
   // The files that it names: of shards, and of its needs.
   void AddFilesTo(absl::flat_hash_set<Id>& files_named) const;
 
+  // The name that the shard which begins with a tree is sealed for.
+  std::string ShardName(const TreePosition& first) const;
+
   // The shard that holds a tree; null where the volume has none.
   const ShardPosition* ShardOf(const TreePosition& position) const;
 
+  // As version 4.
   std::string Encode() const;
   // INVALID_ARGUMENT when malformed.
   static absl::StatusOr<TreeLocator> Decode(absl::string_view bytes);

@@ -40,7 +40,9 @@ SnapshotNeeds TestNeeds() {
 }
 
 TreeLocator TestLocator() {
-  return {.root = Place(1, 3),
+  return {.is_bound = true,
+          .volume = Id::Of("volume"),
+          .root = Place(1, 3),
           .manifest = Place(2, 3),
           .files = {Id::Of("one"), Id::Of("two")},
           .level1_shards = {{.file = 1, .sealed_bytes = 500, .offset_bytes = 7}},
@@ -80,7 +82,7 @@ TEST(LocatorShardTest, RefusesWhatIsMalformed) {
 }
 
 TEST(TreeLocatorTest, ComesBack) {
-  for (const TreeLocator& locator : {TreeLocator(), TestLocator()}) {
+  for (const TreeLocator& locator : {TreeLocator{.is_bound = true}, TestLocator()}) {
     const absl::StatusOr<TreeLocator> read = TreeLocator::Decode(locator.Encode());
     ASSERT_THAT(read, IsOk());
     EXPECT_EQ(*read, locator);
@@ -93,10 +95,13 @@ TEST(TreeLocatorTest, OlderVersionsDoNotTellWhatIsNeeded) {
   locator.needs = std::nullopt;
   std::string without = locator.Encode();
   without.resize(without.size() - 4);
+  without.erase(20, Id::kBytes);
   std::string with_sample = without;
   with_sample += std::string("\2\0\0\0\1\0\0\0", 8) + std::string(32, 'p');
   without[4] = 2;
   with_sample[4] = 3;
+  locator.is_bound = false;
+  locator.volume = {};
   for (const std::string& text : {without, with_sample}) {
     const absl::StatusOr<TreeLocator> read = TreeLocator::Decode(text);
     ASSERT_THAT(read, IsOk());
@@ -128,8 +133,8 @@ TEST(TreeLocatorTest, RefusesWhatIsMalformed) {
   }
   EXPECT_THAT(TreeLocator::Decode(good + "x"), malformed);
   // Magic, version, counts; the length of the root; file and length of the first shard.
-  const std::size_t root_length = 20 + 32 + 4;
-  const std::size_t shards = 20 + 3 * 44 + 2 * 32;
+  const std::size_t root_length = 20 + 32 + 32 + 4;
+  const std::size_t shards = 20 + 32 + 3 * 44 + 2 * 32;
   for (const std::size_t at : {std::size_t{0}, std::size_t{4}, std::size_t{8}, std::size_t{11},
                                std::size_t{12}, std::size_t{16}, std::size_t{19}, shards}) {
     std::string text = good;
