@@ -536,7 +536,7 @@ absl::StatusOr<KeyFile> Repository::LoadKeyFile(const CallContext& ctx, const Id
 absl::StatusOr<std::vector<KeyInfo>> Repository::LoadKeyFiles(
     const CallContext& ctx, absl::Span<const FileInfo> listed) const {
   std::vector<KeyInfo> keys(listed.size(), {.id = Id(), .file = absl::UnknownError("")});
-  RETURN_IF_ERROR(ParallelFor(listed.size(), kKeyThreads, [&](std::size_t i) -> absl::Status {
+  const auto load = [&](std::size_t i) -> absl::Status {
     RETURN_IF_ERROR(ctx.Check());
     keys[i] = {.id = listed[i].id,
                .file = LoadKeyFile(ctx, listed[i].id),
@@ -545,7 +545,8 @@ absl::StatusOr<std::vector<KeyInfo>> Repository::LoadKeyFiles(
     return status.ok() || IsOfBytes(status) || absl::IsNotFound(status)
                ? absl::OkStatus()
                : Annotate(status, NameOfKey(listed[i].id));
-  }));
+  };
+  RETURN_IF_ERROR(ParallelFor(listed.size(), kKeyThreads, load));
   return keys;
 }
 
