@@ -101,7 +101,7 @@ class KeyRemoveCommand : public Command {
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
     ASSIGN_OR_RETURN(Repository * repository, session.Open(ctx, LockKind::kExclusive));
     ASSIGN_OR_RETURN(const Id id, Find(ctx, *repository));
-    RETURN_IF_ERROR(repository->RemoveKey(ctx, id));
+    RETURN_IF_ERROR(repository->RemoveKey(ctx, *session.lock(), id));
     session.console().PrintResult({{"message_type", "key_removed"}, {"id", id.Hex()}},
                                   absl::StrCat("removed key ", id.ShortHex(), "\n"));
     return ExitCode::kOk;
@@ -142,7 +142,7 @@ class KeyPasswdCommand : public Command {
   absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
     ASSIGN_OR_RETURN(Repository * repository, session.Open(ctx, LockKind::kExclusive));
     ASSIGN_OR_RETURN(const Secret password, ReadNewPassword(ctx, new_password_file_));
-    RETURN_IF_ERROR(repository->ChangePassword(ctx, password.Reveal()));
+    RETURN_IF_ERROR(repository->ChangePassword(ctx, *session.lock(), password.Reveal()));
     session.console().PrintResult({{"message_type", "password_changed"}}, "changed the password\n");
     return ExitCode::kOk;
   }

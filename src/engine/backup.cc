@@ -209,6 +209,9 @@ absl::StatusOr<UploadOptions> BackupRun::MakeOptions(Repository& repository) con
   options.fence = [lock = session_.lock()](const CallContext& fence_ctx) {
     return lock->Fence(fence_ctx);
   };
+  options.fence_if_old = [lock = session_.lock()](const CallContext& fence_ctx) {
+    return lock->FenceIfOld(fence_ctx);
+  };
   options.store_numbers = [this] { return session_.Numbers(); };
   return options;
 }
@@ -261,6 +264,11 @@ absl::StatusOr<ResumeAnswer> BackupRun::UseUnfinished(Repository& repository, in
   if (answer.packs_found > 0) {
     session_.listener().note(absl::StrCat("found ", Counted(answer.packs_found, "pack"),
                                           " of a backup that did not finish"));
+  }
+  if (answer.held_back && has_journal) {
+    session_.listener().note(
+        "an exclusive lock ran out, and its owner may still delete packs that no index lists: what "
+        "an interrupted backup has stored is stored again; the next prune ends this");
   }
   if (answer.known != nullptr) {
     options.known = answer.known;

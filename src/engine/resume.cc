@@ -24,6 +24,12 @@ constexpr int64_t kTableBytesLeast = 16 << 10;
 // know it.
 constexpr int64_t kStoredPerMemory = 48;
 
+// Whether packs that no index lists may be deleted any moment. A store that does not answer has not
+// denied it.
+bool MayStillDelete(const CallContext& ctx, const Repository& repository) {
+  return !absl::IsNotFound(repository.store().Stat(ctx, repository::kMayStillDeleteKey).status());
+}
+
 }  // namespace
 
 void MarkUnfinished(const CallContext& ctx, Repository& repository) {
@@ -42,6 +48,13 @@ absl::StatusOr<ResumeAnswer> FindUnfinished(const CallContext& ctx, Repository& 
   if (!look && !answer.marked) {
     return answer;
   }
+  answer.held_back = MayStillDelete(ctx, repository);
+  if (answer.held_back) {
+    answer.marked = false;  // What was left stays, and so does the mark.
+    if (!look) {
+      return answer;
+    }
+  }
   ASSIGN_OR_RETURN(const std::vector<FileInfo> files,
                    repository.ListFiles(ctx, repository::FileKind::kIndex));
   int64_t stored_bytes = 0;
@@ -54,7 +67,7 @@ absl::StatusOr<ResumeAnswer> FindUnfinished(const CallContext& ctx, Repository& 
   }
   repository.scratch().LimitTables(std::max(memory_bytes_max / kTablesShare, kTableBytesLeast));
   RETURN_IF_ERROR(repository.LoadIndex(ctx));
-  if (scope.all || !scope.own.empty()) {
+  if ((scope.all || !scope.own.empty()) && !answer.held_back) {
     ASSIGN_OR_RETURN(answer.packs_found, repository::AdoptOrphanPacks(
                                              ctx, repository, scope.all ? nullptr : &scope.own));
   }

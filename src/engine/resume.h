@@ -23,6 +23,8 @@ struct ResumeAnswer {
   const repository::BlobIndex* known = nullptr;  // the repository's; null: nothing to look for
   bool marked = false;      // A run did not end, and all that it left was taken up.
   int64_t packs_found = 0;  // of runs that did not end
+  // Packs that no index lists were left alone: a prune whose lock ran out may still delete them.
+  bool held_back = false;
   // Not 0: the index takes so much more memory than there is, and was left alone.
   int64_t memory_bytes_missing = 0;
 };

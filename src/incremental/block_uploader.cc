@@ -304,7 +304,8 @@ absl::Status UploadRun::StartWriter() {
                                     .open_packs_max = plan_.open_packs,
                                     .uploads_in_flight_max = plan_.uploads_in_flight,
                                     .known = options_.known,
-                                    .remembered_blobs_max = kRememberedBlobsMax});
+                                    .remembered_blobs_max = kRememberedBlobsMax,
+                                    .fence = options_.fence_if_old});
   return options_.known == nullptr ? absl::OkStatus() : LearnStored();
 }
 

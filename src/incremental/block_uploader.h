@@ -23,6 +23,7 @@
 #include "incremental/volume_record.h"
 #include "repository/format.h"
 #include "repository/index.h"
+#include "repository/lock.h"
 #include "repository/repo_snapshot.h"
 #include "repository/repository.h"
 #include "repository/stored_packs.h"
@@ -81,6 +82,7 @@ struct UploadOptions {
 
   // Called before what cannot be taken back: whether our lock still protects what we reuse.
   std::function<absl::Status(const CallContext& ctx)> fence;
+  repository::LockFence fence_if_old;  // the same, where a look of late is good enough
   std::function<StoreNumbers()> store_numbers;
   std::function<void(const UploadProgress&)> on_progress;  // on the caller's thread
 };

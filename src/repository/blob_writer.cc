@@ -28,11 +28,6 @@ namespace {
 // Beyond the target: the blob that closes a pack, and the header.
 constexpr int64_t kPackSlackBytes = int64_t{6} << 20;
 
-absl::Status PutIndex(const CallContext& ctx, Repository& repository,
-                      absl::Span<const IndexedPack> packs, int64_t& stored_bytes) {
-  return repository.SaveFile(ctx, FileKind::kIndex, EncodeIndex(packs), &stored_bytes).status();
-}
-
 }  // namespace
 
 class BlobWriter::Impl {
@@ -472,7 +467,7 @@ absl::Status BlobWriter::Impl::WriteIndex(const CallContext& ctx, std::vector<In
     return absl::OkStatus();
   }
   int64_t stored_bytes = 0;
-  const absl::Status put = PutIndex(ctx, repository_, packs, stored_bytes);
+  const absl::Status put = SaveIndex(ctx, repository_, packs, options_.fence, &stored_bytes);
   const MutexLock lock(mutex_);
   if (!put.ok()) {
     std::move(packs.begin(), packs.end(), std::back_inserter(pending_));  // For Checkpoint().
@@ -593,8 +588,7 @@ absl::StatusOr<int64_t> AdoptOrphanPacks(const CallContext& ctx, Repository& rep
   int64_t blobs = 0;
   int64_t adopted_count = 0;
   const auto list = [&]() -> absl::Status {
-    int64_t stored_bytes = 0;
-    RETURN_IF_ERROR(PutIndex(ctx, repository, adopted, stored_bytes));
+    RETURN_IF_ERROR(SaveIndex(ctx, repository, adopted, nullptr));
     adopted_count += static_cast<int64_t>(adopted.size());
     adopted.clear();
     blobs = 0;

@@ -11,6 +11,7 @@
 #include "base/call_context.h"
 #include "repository/blob.h"
 #include "repository/index.h"
+#include "repository/lock.h"
 #include "repository/repository.h"
 #include "repository/tree_locator.h"
 
@@ -31,6 +32,7 @@ struct BlobWriterOptions {
   // duplicates may be written, which is legal.
   int64_t remembered_blobs_max = 1'000'000;
   int64_t index_blobs_target = kIndexBlobsTarget;
+  LockFence fence = nullptr;  // of SaveIndex(); a look of late is good enough
 };
 
 struct BlobWriterCounts {

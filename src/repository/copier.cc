@@ -123,6 +123,9 @@ absl::StatusOr<CopiedSnapshot> Copier::Copy(const StoredSnapshot& source) {
   }
   BlobWriterOptions writer_options = options_.writer;
   writer_options.known = &to_.index();
+  writer_options.fence = [this](const CallContext& fence_ctx) {
+    return lock_.FenceIfOld(fence_ctx);
+  };
   BlobWriter writer(ctx_, to_, writer_options);
   const absl::Status blobs = CopyBlobs(source.snapshot.tree, writer);
   if (!blobs.ok()) {

@@ -104,9 +104,9 @@ absl::StatusOr<std::vector<ForgetGroup>> DecideForget(absl::Span<const StoredSna
 absl::Status RemoveSnapshots(const CallContext& ctx, Repository& repository, Lock& lock,
                              absl::Span<const Id> ids, const ProgressReporter& progress) {
   int64_t begun = 0;
-  RETURN_IF_ERROR(repository.RemoveFiles(ctx, FileKind::kSnapshot, ids, [&] {
+  RETURN_IF_ERROR(lock.Fence(ctx));
+  RETURN_IF_ERROR(repository.RemoveFiles(ctx, lock, FileKind::kSnapshot, ids, [&] {
     Report(progress, "snapshots", std::min(begun++, std::ssize(ids)), std::ssize(ids));
-    return lock.Fence(ctx);
   }));
   // Only caches: one that stays behind goes with the next prune.
   for (const Id& id : ids) {

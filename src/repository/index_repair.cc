@@ -141,7 +141,7 @@ absl::Status IndexRepair::ReadHeaders() {
 }
 
 absl::Status IndexRepair::Rewrite(Lock& lock) {
-  IndexRewriter rewriter(repository_);
+  IndexRewriter rewriter(repository_, lock);
   std::vector<FileInfo> added;
   for (const PackId& id : result_.packs_added) {
     added.push_back({.id = id, .size_bytes = packs_[id].stored_bytes});
@@ -160,7 +160,7 @@ absl::Status IndexRepair::Rewrite(Lock& lock) {
   for (const Id& file : result_.unreadable_files) {
     rewriter.Supersede(file);
   }
-  ASSIGN_OR_RETURN(const IndexRewriteCounts counts, rewriter.Commit(ctx_, lock));
+  ASSIGN_OR_RETURN(const IndexRewriteCounts counts, rewriter.Commit(ctx_));
   result_.files_written = counts.files_written;
   result_.files_removed = counts.files_removed;
   return absl::OkStatus();

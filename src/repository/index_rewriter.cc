@@ -62,18 +62,20 @@ absl::Status IndexRewriter::Write(const CallContext& ctx) {
   if (pending_.empty()) {
     return absl::OkStatus();
   }
-  RETURN_IF_ERROR(repository_.SaveFile(ctx, FileKind::kIndex, EncodeIndex(pending_)).status());
+  RETURN_IF_ERROR(SaveIndex(ctx, repository_, pending_, [this](const CallContext& fence_ctx) {
+    return lock_.FenceIfOld(fence_ctx);
+  }));
   ++counts_.files_written;
   pending_.clear();
   pending_blobs_ = 0;
   return absl::OkStatus();
 }
 
-absl::StatusOr<IndexRewriteCounts> IndexRewriter::Commit(const CallContext& ctx, Lock& lock) {
+absl::StatusOr<IndexRewriteCounts> IndexRewriter::Commit(const CallContext& ctx) {
   RETURN_IF_ERROR(Write(ctx));
   // What is deleted next must not be listed any more, whatever the store said of the old files.
-  RETURN_IF_ERROR(
-      repository_.RemoveFiles(ctx, FileKind::kIndex, superseded_, [&] { return lock.Fence(ctx); }));
+  RETURN_IF_ERROR(lock_.Fence(ctx));
+  RETURN_IF_ERROR(repository_.RemoveFiles(ctx, lock_, FileKind::kIndex, superseded_, [] {}));
   counts_.files_removed += std::ssize(superseded_);
   superseded_.clear();
   return counts_;
@@ -114,12 +116,12 @@ absl::StatusOr<IndexRewriteCounts> DropFromIndex(const CallContext& ctx, Reposit
   if (small.size() + (rewritten.empty() ? 0 : 1) >= 2) {
     rewritten.insert(rewritten.end(), small.begin(), small.end());
   }
-  IndexRewriter rewriter(repository);
+  IndexRewriter rewriter(repository, lock);
   for (const FileInfo& file : rewritten) {
     RETURN_IF_ERROR(ctx.Check());
     RETURN_IF_ERROR(rewriter.Move(ctx, file, dropped));
   }
-  return rewriter.Commit(ctx, lock);
+  return rewriter.Commit(ctx);
 }
 
 }  // namespace csidelta::repository

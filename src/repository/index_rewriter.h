@@ -29,7 +29,8 @@ struct IndexRewriteCounts {
 // Thread-compatible.
 class IndexRewriter {
  public:
-  explicit IndexRewriter(Repository& repository) : repository_(repository) {}
+  // REQUIRES that `lock` is exclusive. Borrows both.
+  IndexRewriter(Repository& repository, Lock& lock) : repository_(repository), lock_(lock) {}
 
   // Lists a pack in a new file. One that was added before is left out.
   absl::Status Add(const CallContext& ctx, const IndexedPack& pack);
@@ -40,14 +41,14 @@ class IndexRewriter {
   // Has Commit() delete this file.
   void Supersede(const Id& file) { superseded_.push_back(file); }
 
-  // Writes what is left, then deletes the superseded files and sees that they are gone. REQUIRES
-  // that `lock` is exclusive.
-  absl::StatusOr<IndexRewriteCounts> Commit(const CallContext& ctx, Lock& lock);
+  // Writes what is left, then deletes the superseded files and sees that they are gone.
+  absl::StatusOr<IndexRewriteCounts> Commit(const CallContext& ctx);
 
  private:
   absl::Status Write(const CallContext& ctx);
 
   Repository& repository_;
+  Lock& lock_;
   std::vector<Id> superseded_;
   std::vector<IndexedPack> pending_;
   int64_t pending_blobs_ = 0;

@@ -19,6 +19,7 @@ namespace csidelta::repository {
 namespace {
 
 constexpr absl::Duration kRefreshTimeout = absl::Minutes(1);
+constexpr absl::Duration kDeleteTimeMax = absl::Minutes(15);  // of one object, with all looks
 constexpr char kLocksPayload[] = "csi-delta/locks";
 
 struct ForeignLock {
@@ -111,16 +112,24 @@ class ForeignLocks {
 
   bool IsDead(const ForeignLock& lock) const {
     // A living client replaces a lock by one with another id each five minutes.
-    if (clock_.Uptime() - lock.first_seen >= kLockStaleAfter) {
-      return true;
-    }
+    return clock_.Uptime() - lock.first_seen >= kLockStaleAfter || IsProven(lock);
+  }
+
+  bool IsProven(const ForeignLock& lock) const {
     const std::optional<LockOwner> owner =
         lock.readable ? DecodeLockHostname(lock.file.hostname) : std::nullopt;
     return owner.has_value() && IsProvenDead(*owner, liveness_probes_);
   }
 
   bool Remove(const CallContext& ctx, const ForeignLock& lock) {
-    const absl::Status status = repository_.RemoveFile(ctx, FileKind::kLock, lock.id);
+    absl::Status status;
+    if ((lock.file.exclusive || !lock.readable) && !IsProven(lock)) {
+      // Only frozen, perhaps: a prune that goes on has requests under way.
+      status = repository_.store().Put(ctx, kMayStillDeleteKey, "1", {});
+    }
+    if (status.ok()) {
+      status = repository_.RemoveFile(ctx, FileKind::kLock, lock.id);
+    }
     if (!status.ok()) {
       CSIDELTA_LOG(kInfo, "a stale lock stays", {"lock", lock.id.Hex()},
                    {"error", std::string(status.message())});
@@ -214,7 +223,7 @@ absl::Status Lock::TryTake(const CallContext& ctx, ForeignLocks& foreign) {
   ASSIGN_OR_RETURN(const std::vector<ForeignLock> before, foreign.Look(ctx, Id()));
   std::vector<ForeignLock> conflicts = Conflicting(before, options_.exclusive);
   if (conflicts.empty()) {
-    const absl::Duration written_at = clock_.Uptime();
+    const Moment written_at = Look();
     ASSIGN_OR_RETURN(const Id id, WriteOwn(ctx));
     clock_.SleepFor(kLockSettle, ctx.stop);
     absl::StatusOr<std::vector<ForeignLock>> after = foreign.Look(ctx, id);
@@ -225,6 +234,7 @@ absl::Status Lock::TryTake(const CallContext& ctx, ForeignLocks& foreign) {
       held_ = true;
       id_ = id;
       refreshed_at_ = written_at;
+      looked_at_ = written_at;
       return absl::OkStatus();
     }
     // Also when the stop is why there is no second look: it would never be refreshed or released.
@@ -277,12 +287,21 @@ absl::Status Lock::CheckStillThere(const CallContext& ctx, const Id& id) {
   return status;
 }
 
+absl::Duration Lock::AgeOf(const Moment& moment) const {
+  const Moment now = Look();
+  return std::max(now.uptime - moment.uptime, absl::AbsDuration(now.now - moment.now));
+}
+
 absl::Status Lock::Refresh(const CallContext& ctx) {
   const MutexLock lock(mutex_);
+  return Replace(ctx);
+}
+
+absl::Status Lock::Replace(const CallContext& ctx) {
   if (!held_ || lost_) {
     return absl::AbortedError("our lock was removed by another client");
   }
-  const absl::Duration written_at = clock_.Uptime();
+  const Moment written_at = Look();
   ASSIGN_OR_RETURN(const Id next, WriteOwn(ctx));
   // The old one must still be there when the new one is: between our two locks there is no
   // moment without one.
@@ -294,19 +313,52 @@ absl::Status Lock::Refresh(const CallContext& ctx) {
   }
   const Id old = std::exchange(id_, next);
   refreshed_at_ = written_at;
+  looked_at_ = written_at;
   return repository_.RemoveFile(FinalContext(ctx), FileKind::kLock, old);
 }
 
 absl::Status Lock::Fence(const CallContext& ctx) {
   const MutexLock lock(mutex_);
+  return LookAtFence(ctx);
+}
+
+absl::Status Lock::LookAtFence(const CallContext& ctx) {
   if (!held_) {
     return absl::AbortedError("no lock is held");
   }
-  RETURN_IF_ERROR(CheckStillThere(ctx, id_));
-  if (clock_.Uptime() - refreshed_at_ > kLockFenceAgeMax) {
+  const Moment now = Look();
+  if (now.uptime - refreshed_at_.uptime > kLockFenceAgeMax) {
+    RETURN_IF_ERROR(CheckStillThere(ctx, id_));
     return absl::AbortedError("our lock could not be refreshed for too long");
   }
+  if (AgeOf(refreshed_at_) > kLockFenceAgeMax) {
+    // Others may be about to remove it. A new one that is there before the old one is gone shows
+    // that they have not, and keeps them away.
+    return Replace(ctx);
+  }
+  RETURN_IF_ERROR(CheckStillThere(ctx, id_));
+  looked_at_ = now;
   return absl::OkStatus();
+}
+
+absl::Status Lock::FenceIfOld(const CallContext& ctx) {
+  const MutexLock lock(mutex_);
+  return !held_ || lost_ || AgeOf(looked_at_) > kLockLookAgain ? LookAtFence(ctx)
+                                                               : absl::OkStatus();
+}
+
+absl::Status Lock::Delete(const CallContext& ctx, const std::string& key) {
+  const absl::Duration give_up_at = clock_.Uptime() + kDeleteTimeMax;
+  while (true) {
+    RETURN_IF_ERROR(FenceIfOld(ctx));
+    const Moment looked_at = LookedAt();
+    const absl::Status deleted = repository_.store().Delete(
+        ctx.WithTimeout(kLockLookAgeMax - AgeOf(looked_at)), key);
+    const bool look_is_old = AgeOf(looked_at) > kLockLookAgain;
+    if (deleted.ok() || !look_is_old || clock_.Uptime() >= give_up_at || !ctx.Check().ok()) {
+      return deleted;
+    }
+  }
 }
 
 absl::Status Lock::Release(const CallContext& ctx) {
@@ -335,6 +387,21 @@ void Lock::RefreshLoop(const std::stop_token& stop) {
       return;  // Lost: Fence() will say so.
     }
   }
+}
+
+absl::Status SaveIndex(const CallContext& ctx, Repository& repository,
+                       absl::Span<const IndexedPack> packs, const LockFence& fence,
+                       int64_t* stored_bytes) {
+  if (fence) {
+    RETURN_IF_ERROR(fence(ctx));
+  }
+  ASSIGN_OR_RETURN(const Id id, repository.SaveFile(ctx, FileKind::kIndex, EncodeIndex(packs),
+                                                    stored_bytes));
+  const absl::Status held = fence ? fence(ctx) : absl::OkStatus();
+  if (absl::IsAborted(held)) {
+    repository.RemoveFile(FinalContext(ctx), FileKind::kIndex, id).IgnoreError();
+  }
+  return held;
 }
 
 absl::Status ConfirmSnapshot(const CallContext& ctx, Repository& repository, const Id& snapshot,

@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "base/call_context.h"
 #include "base/mutex.h"
 #include "repository/blob.h"
@@ -25,6 +26,10 @@ inline constexpr absl::Duration kLockRefreshEvery = absl::Minutes(5);
 inline constexpr absl::Duration kLockRefreshRetry = absl::Seconds(15);
 // A lock that was not refreshed for this long no longer protects a commit.
 inline constexpr absl::Duration kLockFenceAgeMax = absl::Minutes(20);
+// Lock::Delete() looks at the lock again when the last look is older than the first, and sends no
+// request that is older than the second.
+inline constexpr absl::Duration kLockLookAgain = absl::Seconds(30);
+inline constexpr absl::Duration kLockLookAgeMax = absl::Minutes(1);
 // A foreign lock that our own clock saw unchanged for this long has no living owner: every writer
 // replaces its lock each five minutes.
 inline constexpr absl::Duration kLockStaleAfter = absl::Minutes(30);
@@ -137,9 +142,19 @@ class Lock {
   const Unfinished& unfinished() const { return unfinished_; }
 
   // OK when our lock is still in the store and was refreshed in the last kLockFenceAgeMax. Call it
-  // before what cannot be taken back: the snapshot's PUT, deletions. ABORTED otherwise: data that
-  // we reused may be gone.
+  // before what cannot be taken back: the snapshot's PUT. ABORTED otherwise: data that we reused may
+  // be gone. When only the time of day says that the last refresh is older (the machine slept, or
+  // its clock was set), the lock is refreshed first.
   absl::Status Fence(const CallContext& ctx);
+
+  // Fence(), but a look of the last kLockLookAgain is good enough.
+  absl::Status FenceIfOld(const CallContext& ctx);
+
+  // Deletes an object that only the lock's owner may delete. The lock was looked at no longer than
+  // kLockLookAgeMax before each request is sent, by either clock: a process that was stopped, or a
+  // machine that slept, meanwhile looks again before it sends another. Errors are those of Fence()
+  // and of the store.
+  absl::Status Delete(const CallContext& ctx, const std::string& key);
 
   // Replaces the lock's file now. Done by the thread; exposed for tests.
   absl::Status Refresh(const CallContext& ctx);
@@ -153,6 +168,21 @@ class Lock {
   absl::Status TryTake(const CallContext& ctx, ForeignLocks& foreign);
   absl::Status CheckStillThere(const CallContext& ctx, const Id& id)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status LookAtFence(const CallContext& ctx) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status Replace(const CallContext& ctx) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  // By both clocks: the uptime stands still while a virtual machine is paused, and the time of day
+  // may be set.
+  struct Moment {
+    absl::Duration uptime;
+    absl::Time now;
+  };
+  Moment Look() const { return {.uptime = clock_.Uptime(), .now = clock_.Now()}; }
+  absl::Duration AgeOf(const Moment& moment) const;
+  Moment LookedAt() const {
+    const MutexLock lock(mutex_);
+    return looked_at_;
+  }
 
   Repository& repository_;
   const LockOptions options_;
@@ -162,9 +192,19 @@ class Lock {
   bool held_ ABSL_GUARDED_BY(mutex_) = false;
   bool lost_ ABSL_GUARDED_BY(mutex_) = false;
   Id id_ ABSL_GUARDED_BY(mutex_);
-  absl::Duration refreshed_at_ ABSL_GUARDED_BY(mutex_);  // By the clock's Uptime().
+  Moment refreshed_at_ ABSL_GUARDED_BY(mutex_);
+  Moment looked_at_ ABSL_GUARDED_BY(mutex_);  // When the lock was last seen in the store.
   std::jthread refresher_;
 };
+
+using LockFence = std::function<absl::Status(const CallContext&)>;
+
+// Stores an index file, and removes it again unless `fence`, where there is one, says that the lock
+// was there all the time: else others may have removed the packs that it lists, and a backup would
+// build on them. Adds its size to `stored_bytes`, where that is given.
+absl::Status SaveIndex(const CallContext& ctx, Repository& repository,
+                       absl::Span<const IndexedPack> packs, const LockFence& fence,
+                       int64_t* stored_bytes = nullptr);
 
 // Looks at the fence once more when the snapshot is in the store: between Fence() and the end of a
 // PUT that was repeated for minutes, or of a machine that was stopped, others may have removed the

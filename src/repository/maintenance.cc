@@ -14,8 +14,6 @@
 namespace csidelta::repository {
 namespace {
 
-// Deletions between two looks at the lock.
-constexpr std::size_t kDeletionsPerFence = 256;
 // Beyond it a double does not hold every number of bytes.
 constexpr double kByteSizeMax = 9e15;
 
@@ -73,23 +71,18 @@ absl::StatusOr<double> ParsePercent(absl::string_view text) {
   return number;
 }
 
-absl::Status DeletePacks(const CallContext& ctx, Repository& repository, Lock& lock,
-                         absl::Span<const PackId> packs, const ProgressReporter& progress) {
+absl::Status DeletePacks(const CallContext& ctx, Lock& lock, absl::Span<const PackId> packs,
+                         const ProgressReporter& progress) {
   std::atomic<int64_t> done = 0;
-  for (std::size_t begin = 0; begin < packs.size(); begin += kDeletionsPerFence) {
-    RETURN_IF_ERROR(lock.Fence(ctx));
-    const absl::Span<const PackId> batch = packs.subspan(begin, kDeletionsPerFence);
-    RETURN_IF_ERROR(ParallelFor(batch.size(), kMaintenanceThreads, [&](std::size_t i) {
-      const absl::Status status = ctx.Check();
-      if (!status.ok()) {
-        return status;
-      }
-      const absl::Status deleted = repository.store().Delete(ctx, PackKey(batch[i]));
-      Report(progress, "deleting packs", ++done, static_cast<int64_t>(packs.size()));
-      return deleted;
-    }));
-  }
-  return absl::OkStatus();
+  return ParallelFor(packs.size(), kMaintenanceThreads, [&](std::size_t i) {
+    const absl::Status status = ctx.Check();
+    if (!status.ok()) {
+      return status;
+    }
+    const absl::Status deleted = lock.Delete(ctx, PackKey(packs[i]));
+    Report(progress, "deleting packs", ++done, static_cast<int64_t>(packs.size()));
+    return deleted;
+  });
 }
 
 }  // namespace csidelta::repository

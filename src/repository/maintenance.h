@@ -40,9 +40,9 @@ absl::StatusOr<int64_t> ParseByteSize(absl::string_view text);
 // "5%" as 5. INVALID_ARGUMENT unless it is a number from 0 to 100 with a percent sign.
 absl::StatusOr<double> ParsePercent(absl::string_view text);
 
-// Deletes packs, many at a time. REQUIRES that `lock` is exclusive and no index names them. Looks
-// at the lock from time to time.
-absl::Status DeletePacks(const CallContext& ctx, Repository& repository, Lock& lock,
-                         absl::Span<const PackId> packs, const ProgressReporter& progress);
+// Deletes packs with Lock::Delete(), many at a time. REQUIRES that `lock` is exclusive and no index
+// names them.
+absl::Status DeletePacks(const CallContext& ctx, Lock& lock, absl::Span<const PackId> packs,
+                         const ProgressReporter& progress);
 
 }  // namespace csidelta::repository

@@ -98,7 +98,7 @@ absl::StatusOr<RepairPacksResult> PacksRepair::Run(Lock& lock, absl::Span<const 
                         ctx_, repository_, lock,
                         [&](const PackId& id) { return dropped.contains(id); }, options_.progress)
                         .status());
-    RETURN_IF_ERROR(DeletePacks(ctx_, repository_, lock, removed, options_.progress));
+    RETURN_IF_ERROR(DeletePacks(ctx_, lock, removed, options_.progress));
   }
   return std::move(result_);
 }
@@ -333,7 +333,11 @@ absl::StatusOr<RepairPacksResult> RepairPacks(const CallContext& ctx, Repository
         absl::StrCat(loaded.message(), ": run repair index first"));
   }
   RETURN_IF_ERROR(loaded);
-  return PacksRepair(ctx, repository, options).Run(lock, packs);
+  RepairPacksOptions fenced = options;
+  fenced.writer.fence = [&lock](const CallContext& fence_ctx) {
+    return lock.FenceIfOld(fence_ctx);
+  };
+  return PacksRepair(ctx, repository, fenced).Run(lock, packs);
 }
 
 }  // namespace csidelta::repository

@@ -67,11 +67,14 @@ absl::Status MoveBlobs(const CallContext& ctx, const Repository& repository,
 }
 
 // Writes the blobs to keep of all packs that are repacked, and their index.
-absl::Status RepackBlobs(const CallContext& ctx, Repository& repository, const PrunePlan& plan,
-                         const PruneOptions& options, PruneResult& result) {
+absl::Status RepackBlobs(const CallContext& ctx, Repository& repository, Lock& lock,
+                         const PrunePlan& plan, const PruneOptions& options, PruneResult& result) {
   BlobWriterOptions writer_options;
   writer_options.data_compression_level = options.data_compression_level;
   writer_options.pack_target_bytes = options.pack_target_bytes;
+  writer_options.fence = [&lock](const CallContext& fence_ctx) {
+    return lock.FenceIfOld(fence_ctx);
+  };
   // Each blob has one keeper: there is nothing to remember.
   writer_options.remembered_blobs_max = 0;
   BlobWriter writer(ctx, repository, writer_options);
@@ -106,7 +109,7 @@ absl::Status DeleteUnindexed(const CallContext& ctx, Repository& repository, Loc
   if (listed) {
     return absl::AbortedError("the index has changed since the prune was planned: run it again");
   }
-  return DeletePacks(ctx, repository, lock, plan.unindexed, options.progress);
+  return DeletePacks(ctx, lock, plan.unindexed, options.progress);
 }
 
 // Takes packs out of the index, then out of the store.
@@ -121,7 +124,7 @@ absl::Status DropPacks(const CallContext& ctx, Repository& repository, Lock& loc
                        [&](const PackId& id) { return dropped.contains(id); }, options.progress));
   result.index_files_written += rewritten.files_written;
   result.index_files_removed += rewritten.files_removed;
-  RETURN_IF_ERROR(DeletePacks(ctx, repository, lock, packs, options.progress));
+  RETURN_IF_ERROR(DeletePacks(ctx, lock, packs, options.progress));
   result.packs_deleted += static_cast<int64_t>(packs.size());
   return absl::OkStatus();
 }
@@ -141,7 +144,7 @@ absl::StatusOr<PruneResult> RunPrune(const CallContext& ctx, Repository& reposit
       RETURN_IF_ERROR(DropPacks(ctx, repository, lock, old_packs, options, result));
       old_packs.clear();
     }
-    RETURN_IF_ERROR(RepackBlobs(ctx, repository, plan, options, result));
+    RETURN_IF_ERROR(RepackBlobs(ctx, repository, lock, plan, options, result));
     for (const uint32_t pack : plan.repack) {
       old_packs.push_back(repository.index().packs()[pack]);
     }
@@ -149,8 +152,9 @@ absl::StatusOr<PruneResult> RunPrune(const CallContext& ctx, Repository& reposit
   old_packs.insert(old_packs.end(), plan.removed.begin(), plan.removed.end());
   RETURN_IF_ERROR(DropPacks(ctx, repository, lock, old_packs, options, result));
   for (const std::string& key : plan.sidecar_keys) {
-    RETURN_IF_ERROR(repository.store().Delete(ctx, key));
+    RETURN_IF_ERROR(lock.Delete(ctx, key));
   }
+  RETURN_IF_ERROR(lock.Delete(ctx, kMayStillDeleteKey));
   RETURN_IF_ERROR(
       repository.store().RemoveLeftovers(ctx, OwnFolders(), IsOwnKey, kLeftoverAgeMin).status());
   return result;

@@ -18,6 +18,7 @@
 #include "base/status_mark.h"
 #include "repository/compression.h"
 #include "repository/format.h"
+#include "repository/lock.h"
 #include "repository/parallel.h"
 #include "storage/object_rules.h"
 
@@ -633,19 +634,25 @@ absl::StatusOr<Id> Repository::AddKey(const CallContext& ctx, absl::string_view 
   return SaveKey(ctx, password);
 }
 
-absl::Status Repository::RemoveKey(const CallContext& ctx, const Id& id) {
+absl::Status Repository::RemoveKey(const CallContext& ctx, Lock& lock, const Id& id) {
   if (id == key_id_) {
     return absl::FailedPreconditionError(
         "this key opened the repository: use another to remove it");
   }
+  const absl::Status own = store_.Stat(ctx, KeyFileKey(key_id_)).status();
+  if (absl::IsNotFound(own)) {
+    return absl::FailedPreconditionError(
+        "the key that opened the repository was removed since: use another to remove this one");
+  }
+  RETURN_IF_ERROR(own);
   RETURN_IF_ERROR(store_.Stat(ctx, KeyFileKey(id)).status());
-  return DeleteKeyFile(ctx, id);
+  return DeleteKeyFile(ctx, lock, id);
 }
 
 // Removing a key relies on it: that it is gone is seen, as in RemoveFiles().
-absl::Status Repository::DeleteKeyFile(const CallContext& ctx, const Id& id) {
+absl::Status Repository::DeleteKeyFile(const CallContext& ctx, Lock& lock, const Id& id) {
   for (int round = 0; round < kRemovalRounds; ++round) {
-    RETURN_IF_ERROR(store_.Delete(ctx, KeyFileKey(id)));
+    RETURN_IF_ERROR(lock.Delete(ctx, KeyFileKey(id)));
     const absl::Status seen = store_.Stat(ctx, KeyFileKey(id)).status();
     if (!seen.ok()) {
       return absl::IsNotFound(seen) ? absl::OkStatus() : seen;
@@ -655,12 +662,13 @@ absl::Status Repository::DeleteKeyFile(const CallContext& ctx, const Id& id) {
       "key ", id.ShortHex(), " was removed, but is still there: its password opens as before"));
 }
 
-absl::Status Repository::ChangePassword(const CallContext& ctx, absl::string_view password) {
+absl::Status Repository::ChangePassword(const CallContext& ctx, Lock& lock,
+                                        absl::string_view password) {
   ASSIGN_OR_RETURN(const Id added, SaveKey(ctx, password));
   ASSIGN_OR_RETURN(const KeyFile file, LoadKeyFile(ctx, added));
   RETURN_IF_ERROR(UnwrapMasterKey(file, password, *environment_.random).status());
   const Id old = std::exchange(key_id_, added);
-  return DeleteKeyFile(ctx, old);
+  return DeleteKeyFile(ctx, lock, old);
 }
 
 // --- Sealed JSON files ---
@@ -757,9 +765,9 @@ absl::Status Repository::RemoveFile(const CallContext& ctx, FileKind kind, const
   return store_.Delete(ctx, FileKey(kind, id));
 }
 
-absl::Status Repository::RemoveFiles(const CallContext& ctx, FileKind kind,
+absl::Status Repository::RemoveFiles(const CallContext& ctx, Lock& lock, FileKind kind,
                                      absl::Span<const Id> ids,
-                                     absl::FunctionRef<absl::Status()> before_each) {
+                                     absl::FunctionRef<void()> before_each) {
   std::vector<Id> listed(ids.begin(), ids.end());
   for (int round = 0; !listed.empty(); ++round) {
     if (round == kRemovalRounds) {
@@ -768,8 +776,8 @@ absl::Status Repository::RemoveFiles(const CallContext& ctx, FileKind kind,
     }
     for (const Id& id : listed) {
       RETURN_IF_ERROR(ctx.Check());
-      RETURN_IF_ERROR(before_each());
-      RETURN_IF_ERROR(RemoveFile(ctx, kind, id));
+      before_each();
+      RETURN_IF_ERROR(lock.Delete(ctx, FileKey(kind, id)));
     }
     const absl::flat_hash_set<Id> removed(listed.begin(), listed.end());
     ASSIGN_OR_RETURN(const std::vector<FileInfo> files, ListFiles(ctx, kind));

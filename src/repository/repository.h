@@ -28,6 +28,8 @@
 
 namespace csidelta::repository {
 
+class Lock;
+
 // Files that are sealed JSON of their own.
 enum class FileKind { kIndex, kSnapshot, kLock };
 
@@ -46,6 +48,9 @@ std::string FileKey(FileKind kind, const Id& id);
 std::string SidecarKey(const Id& snapshot);
 std::string LocatorFileKey(const Id& file);
 inline constexpr char kSidecarFolder[] = "aux/v1/";
+// There while packs that no index lists may still be deleted: by a client whose exclusive lock was
+// removed for its age alone. A prune that finishes leaves no such pack, and removes it.
+inline constexpr char kMayStillDeleteKey[] = "aux/v1/may-still-delete";
 inline constexpr char kLocatorFolder[] = "aux/v1/trees/";
 inline constexpr char kConfigKey[] = "config";
 
@@ -100,10 +105,11 @@ class Repository {
   // --- Keys ---
   absl::StatusOr<std::vector<KeyInfo>> ListKeys(const CallContext& ctx) const;
   absl::StatusOr<Id> AddKey(const CallContext& ctx, absl::string_view password);
-  // FAILED_PRECONDITION for the key that opened this repository.
-  absl::Status RemoveKey(const CallContext& ctx, const Id& id);
-  // Adds the new one, proves it by reading it back, then removes the current one.
-  absl::Status ChangePassword(const CallContext& ctx, absl::string_view password);
+  // FAILED_PRECONDITION for the key that opened this repository, and when that is gone. REQUIRES that `lock` is exclusive.
+  absl::Status RemoveKey(const CallContext& ctx, Lock& lock, const Id& id);
+  // Adds the new one, proves it by reading it back, then removes the current one. REQUIRES that
+  // `lock` is exclusive.
+  absl::Status ChangePassword(const CallContext& ctx, Lock& lock, absl::string_view password);
 
   // --- Sealed JSON files ---
   absl::StatusOr<Id> SaveFile(const CallContext& ctx, FileKind kind, absl::string_view json,
@@ -115,10 +121,10 @@ class Repository {
   absl::Status ReadIndexFile(const CallContext& ctx, const FileInfo& file,
                              absl::FunctionRef<absl::Status(const IndexedPack&)> sink) const;
   absl::Status RemoveFile(const CallContext& ctx, FileKind kind, const Id& id);
-  // Removes files, and sees in a listing that they are gone; UNAVAILABLE when one is listed even
-  // after its second removal. `before_each` may stop it. Removes nothing where `ids` is empty.
-  absl::Status RemoveFiles(const CallContext& ctx, FileKind kind, absl::Span<const Id> ids,
-                           absl::FunctionRef<absl::Status()> before_each);
+  // Removes files with Lock::Delete(), and sees in a listing that they are gone; UNAVAILABLE when one
+  // is listed even after its second removal. Removes nothing where `ids` is empty.
+  absl::Status RemoveFiles(const CallContext& ctx, Lock& lock, FileKind kind,
+                           absl::Span<const Id> ids, absl::FunctionRef<void()> before_each);
   // Names that are not ids are left out.
   absl::StatusOr<std::vector<FileInfo>> ListFiles(const CallContext& ctx, FileKind kind) const;
   // Packs of data/, one call each.
@@ -214,7 +220,7 @@ class Repository {
   absl::Status PrepareKey(const CallContext& ctx, absl::string_view password);
   absl::Status ConfirmConfig(const CallContext& ctx, absl::string_view password,
                              const std::string& own, bool was_refused);
-  absl::Status DeleteKeyFile(const CallContext& ctx, const Id& id);
+  absl::Status DeleteKeyFile(const CallContext& ctx, Lock& lock, const Id& id);
   absl::StatusOr<Id> SaveSealed(const CallContext& ctx, absl::string_view text,
                                 absl::FunctionRef<std::string(const Id&)> key_of,
                                 int64_t* stored_bytes);

@@ -74,6 +74,12 @@ class SweepClock : public Clock {
     std::scoped_lock lock(mutex_);
     return looks_;
   }
+  // So much passes at once, by either clock: a process that was stopped, a machine that slept.
+  void Pass(absl::Duration uptime, absl::Duration time_of_day) {
+    std::scoped_lock lock(mutex_);
+    uptime_ += uptime;
+    set_by_ += time_of_day - uptime;
+  }
   // How far the time of day is off.
   void SetTimeOfDay(absl::Duration off_by) {
     std::scoped_lock lock(mutex_);
@@ -108,6 +114,7 @@ class RetriedStore : public storage::OpenedStore {
 struct SweepProcess {
   bool elsewhere = false;  // not on the machine of the first
   absl::Duration clock_off_by = absl::ZeroDuration();
+  SweepClock* clock = nullptr;  // null: that of the fixture
 };
 
 // A repository with some history and the image file of its volume, on which the program runs as
@@ -172,7 +179,8 @@ class SweepFixture : public testing::Test {
 
   Outcome Run(std::vector<std::string> words, const Process& process = {}) {
     const int64_t pid = ++last_pid_;
-    clock_.SetTimeOfDay(process.clock_off_by);
+    SweepClock& clock = process.clock == nullptr ? clock_ : *process.clock;
+    clock.SetTimeOfDay(process.clock_off_by);
     Outcome outcome;
     const auto into = [](std::string& text) {
       return [&text](absl::string_view bytes) {
@@ -203,7 +211,7 @@ class SweepFixture : public testing::Test {
       return liveness_probes;
     };
     CallContext ctx;
-    ctx.clock = &clock_;
+    ctx.clock = &clock;
     words.insert(words.begin(), "--json");
     outcome.code = RunProgram(ctx, words, environment);
     return outcome;

@@ -304,6 +304,47 @@ TEST_F(LockTest, AStaleLockExpires) {
   EXPECT_THAT(waits_, ElementsAre(HasSubstr("exclusive lock")));
 }
 
+// The owner of an exclusive lock that expired may be frozen, and delete packs when it goes on.
+TEST_F(LockTest, AnExpiredExclusiveLockLeavesAMark) {
+  LockOwner dead = options_.owner;
+  dead.process.start_ticks = 1;
+  PutForeign(true, EncodeLockHostname(dead));
+  ASSERT_THAT(Acquire(false), IsOk());
+  EXPECT_THAT(KeysBelow("aux/"), IsEmpty()) << "its owner is proven dead";
+  for (const bool exclusive : {false, true}) {
+    PutForeign(exclusive);
+    ASSERT_THAT(Acquire(true, kLockWaitForStale), IsOk());
+    EXPECT_THAT(KeysBelow("aux/"), SizeIs(exclusive ? 1 : 0));
+  }
+}
+
+TEST_F(LockTest, AFreezeByEitherClockIsNoticedBeforeTheNextDeletion) {
+  for (const bool by_uptime : {false, true}) {
+    const auto lock = Acquire(true);
+    ASSERT_THAT(lock, IsOk());
+    store_.SetObject("data/00/1", "");
+    EXPECT_THAT((*lock)->Delete(ctx_, "data/00/1"), IsOk());
+    EXPECT_THAT(KeysBelow("data/"), IsEmpty());
+    store_.SetObjects({{"data/00/2", ""}, {"config", store_.objects().at("config")}});
+    by_uptime ? step_.Advance(absl::Minutes(1)) : step_.SetForward(absl::Minutes(1));
+    EXPECT_THAT((*lock)->Delete(ctx_, "data/00/2"), StatusIs(absl::StatusCode::kAborted));
+    EXPECT_THAT(KeysBelow("data/"), SizeIs(1));
+    store_.RemoveObject("data/00/2");
+  }
+}
+
+TEST_F(LockTest, AStepOfTheTimeOfDayRefreshesTheLock) {
+  for (const absl::Duration step : {absl::Hours(1), -absl::Hours(2)}) {
+    const auto lock = Acquire(true);
+    ASSERT_THAT(lock, IsOk());
+    const std::vector<std::string> before = Locks();
+    step_.SetForward(step);
+    EXPECT_THAT((*lock)->Fence(ctx_), IsOk());
+    EXPECT_THAT(Locks(), SizeIs(1));
+    EXPECT_NE(Locks(), before);
+  }
+}
+
 TEST_F(LockTest, AnOldLockIsNotRemovedBeforeItWasWatched) {
   PutForeign(true);
   step_.Advance(absl::Hours(24 * 30));

@@ -12,6 +12,7 @@
 
 #include "base/status_macros.h"
 #include "repository/blob_writer.h"
+#include "repository/lock.h"
 #include "tests/repository/repository_fixture.h"
 #include "tests/support/cheap_scrypt.h"
 #include "tests/support/watched_store.h"
@@ -197,16 +198,18 @@ TEST_F(RepositoryTest, KeysComeAndGo) {
   ASSERT_THAT(keys, IsOkAndHolds(SizeIs(2)));
   const auto second = Repository::Open(ctx_, store_, "second", environment_);
   ASSERT_THAT(second, IsOk());
+  const auto lock = Lock::Acquire(ctx_, *repository, {.exclusive = true, .refresh_by_thread = false});
+  ASSERT_THAT(lock, IsOk());
   for (const KeyInfo& key : *keys) {
     EXPECT_THAT(
-        key.current ? repository->RemoveKey(ctx_, key.id) : absl::OkStatus(),
+        key.current ? repository->RemoveKey(ctx_, **lock, key.id) : absl::OkStatus(),
         StatusIs(key.current ? absl::StatusCode::kFailedPrecondition : absl::StatusCode::kOk));
     if (key.current) {
-      EXPECT_THAT((*second)->RemoveKey(ctx_, key.id), IsOk());
+      EXPECT_THAT((*second)->RemoveKey(ctx_, **lock, key.id), IsOk());
     }
   }
   EXPECT_FALSE(Repository::Open(ctx_, store_, kTestPassword, environment_).ok());
-  EXPECT_THAT((*second)->ChangePassword(ctx_, "third"), IsOk());
+  EXPECT_THAT((*second)->ChangePassword(ctx_, **lock, "third"), IsOk());
   EXPECT_FALSE(Repository::Open(ctx_, store_, "second", environment_).ok());
   EXPECT_THAT(Repository::Open(ctx_, store_, "third", environment_), IsOk());
 }

@@ -1,0 +1,292 @@
+#include <utility>
+
+#include "tests/cli/sweep_fixture.h"
+
+namespace csidelta::cli::freeze_sweep_test {
+namespace {
+
+constexpr absl::Duration kFreeze = absl::Minutes(40);
+
+// Another store, whose client is frozen at one of its calls, with all its threads: what they call
+// meanwhile waits. Borrows the store.
+class FreezingStore : public storage::ForwardingObjectStore {
+ public:
+  using ForwardingObjectStore::ForwardingObjectStore;
+
+  // At the `call`-th call from now on, before or after it has its effect; 0: never.
+  void FreezeAt(int64_t call, bool after, std::function<void()> meanwhile) {
+    std::scoped_lock lock(mutex_);
+    calls_ = 0;
+    frozen_at_ = call;
+    after_ = after;
+    meanwhile_ = std::move(meanwhile);
+  }
+  int64_t calls() const {
+    std::scoped_lock lock(mutex_);
+    return calls_;
+  }
+
+  absl::Status Put(const CallContext& ctx, const std::string& key, absl::string_view bytes,
+                   const storage::PutOptions& options) override {
+    return Pass([&] { return inner().Put(ctx, key, bytes, options); });
+  }
+  absl::StatusOr<std::string> Get(const CallContext& ctx, const std::string& key,
+                                  int64_t size_bytes_max) override {
+    return Pass([&] { return inner().Get(ctx, key, size_bytes_max); });
+  }
+  absl::StatusOr<std::string> GetRange(const CallContext& ctx, const std::string& key,
+                                       storage::ByteRange range) override {
+    return Pass([&] { return inner().GetRange(ctx, key, range); });
+  }
+  absl::StatusOr<storage::ObjectInfo> Stat(const CallContext& ctx,
+                                           const std::string& key) override {
+    return Pass([&] { return inner().Stat(ctx, key); });
+  }
+  absl::Status List(const CallContext& ctx, const std::string& prefix,
+                    storage::ObjectSink sink) override {
+    return Pass([&] { return inner().List(ctx, prefix, sink); });
+  }
+  absl::Status ListFolder(const CallContext& ctx, const std::string& prefix,
+                          storage::ObjectSink sink) override {
+    return Pass([&] { return inner().ListFolder(ctx, prefix, sink); });
+  }
+  absl::Status Delete(const CallContext& ctx, const std::string& key) override {
+    return Pass([&] { return inner().Delete(ctx, key); });
+  }
+
+ private:
+  template <typename Call>
+  auto Pass(const Call& call) -> decltype(call()) {
+    int64_t number = 0;
+    {
+      std::unique_lock lock(mutex_);
+      thawed_.wait(lock, [this] { return !is_frozen_; });
+      number = ++calls_;
+      FreezeIf(number == frozen_at_ && !after_, lock);
+    }
+    auto answer = call();
+    std::unique_lock lock(mutex_);
+    FreezeIf(number == frozen_at_ && after_, lock);
+    thawed_.wait(lock, [this] { return !is_frozen_; });
+    return answer;
+  }
+
+  void FreezeIf(bool now, std::unique_lock<std::mutex>& lock) {
+    if (now) {
+      is_frozen_ = true;
+      lock.unlock();
+      meanwhile_();
+      lock.lock();
+      is_frozen_ = false;
+      thawed_.notify_all();
+    }
+  }
+
+  mutable std::mutex mutex_;
+  std::condition_variable thawed_;
+  int64_t calls_ = 0;
+  int64_t frozen_at_ = 0;
+  bool after_ = false;
+  bool is_frozen_ = false;
+  std::function<void()> meanwhile_;
+};
+
+// A process that is frozen for 40 minutes at one of its calls to the store and then goes on, while
+// a client on another machine is at work: it finds the lock unchanged for half an hour, and takes
+// it for that of a dead process. Nothing that either reported as saved may be lost.
+class FreezeSweepTest : public SweepFixture {
+ protected:
+  static constexpr std::size_t kSample = 4;
+
+  // Which clocks go on meanwhile: all of a process that is stopped; not the uptime of a virtual
+  // machine that is paused; not the time of day, when that is set back.
+  struct Freeze {
+    const char* name;
+    absl::Duration uptime;
+    absl::Duration time_of_day;
+  };
+  static constexpr Freeze kFreezes[] = {{"both clocks", kFreeze, kFreeze},
+                                        {"the time of day", absl::ZeroDuration(), kFreeze},
+                                        {"the uptime", kFreeze, absl::ZeroDuration()}};
+  using Verbs = std::vector<std::vector<std::string>>;
+
+  absl::StatusOr<std::unique_ptr<storage::OpenedStore>> OpenStore(
+      const storage::Location& location, const storage::StoreSettings& settings) override {
+    if (other_is_at_work_ || location.directory == "/source") {
+      return SweepFixture::OpenStore(location, settings);
+    }
+    return std::make_unique<RetriedStore>(freezing_);
+  }
+
+  // The verbs of the other client, which all end well.
+  virtual void DoMeanwhile(const Verbs& verbs, const Freeze& freeze) {
+    other_is_at_work_ = true;
+    const Process other = {.elsewhere = true, .clock_off_by = {}, .clock = &other_clock_};
+    for (const std::vector<std::string>& words : verbs) {
+      const Outcome outcome = MustRun(words, other);
+      if (words.front() == "backup") {
+        saved_.push_back(GetString(outcome.Result(), {"snapshot_id"}));
+      }
+    }
+    clock_.Pass(freeze.uptime, freeze.time_of_day);
+    other_is_at_work_ = false;
+  }
+
+  // Freezes `words` at each call, while the other client does each of `others`. A repair that was
+  // ended so is run again.
+  void Sweep(const std::vector<std::string>& words, const std::vector<Verbs>& others) {
+    const std::map<std::string, std::string> base = store_.objects();
+    freezing_.FreezeAt(0, false, nullptr);
+    MustRun(words);
+    const int64_t kinds = std::ssize(kFreezes) * std::ssize(others);
+    for (const int64_t point : sample_.Below(2 * freezing_.calls() * kinds, kSample)) {
+      const Freeze& freeze = kFreezes[point % std::ssize(kFreezes)];
+      const auto other = static_cast<std::size_t>(point / std::ssize(kFreezes)) % others.size();
+      const bool after = point / kinds % 2 == 1;
+      const int64_t call = point / kinds / 2 + 1;
+      SCOPED_TRACE(absl::StrCat("frozen ", after ? "after" : "before", " call ", call, " by ",
+                                freeze.name, ", other client ", other));
+      store_.SetObjects(base);
+      saved_.clear();
+      freezing_.FreezeAt(call, after, [&] { DoMeanwhile(others[other], freeze); });
+      Run(words);
+      freezing_.FreezeAt(0, false, nullptr);
+      if (words.front() == "repair") {
+        MustRun(words);
+      }
+      ExpectNothingLost();
+      if (HasFailure()) {
+        return;
+      }
+    }
+  }
+
+  virtual void ExpectNothingLost() {
+    for (const std::string& id : saved_) {
+      ExpectRestores(id, image_, {});
+    }
+    ExpectGood({});
+  }
+
+  // Three generations, of which the first is the image once more.
+  void MakeGenerations() {
+    WriteImage({1, 2, 3, 4, 5, 6});
+    old_ = {Backup()};
+    WriteImage({1, 12, 3, 14, 5, 6});
+    old_.push_back(Backup());
+    WriteImage({1, 12, 23, 14, 5, 26});
+    kept_ = Backup();
+    kept_image_ = image_;
+    WriteImage({1, 2, 3, 4, 5, 6});
+  }
+
+  // The same volume is backed up, before or behind a prune.
+  std::vector<Verbs> OthersAtWork() const {
+    const std::vector<std::string> backup = BackupArguments();
+    const std::vector<std::string> prune = {"prune", "--max-unused", "0"};
+    return {{backup}, {prune, backup}, {backup, prune}};
+  }
+
+  FreezingStore freezing_{store_};
+  SweepClock other_clock_;
+  std::vector<std::string> old_;    // snapshots that may go
+  std::vector<std::string> saved_;  // by the other client, of the image
+
+ private:
+  bool other_is_at_work_ = false;
+};
+
+TEST_F(FreezeSweepTest, Prune) {
+  MakeGenerations();
+  MustRun({"forget", "--keep-last", "1"});
+  Sweep({"prune", "--max-unused", "0"}, OthersAtWork());
+}
+
+TEST_F(FreezeSweepTest, Forget) {
+  MakeGenerations();
+  Sweep({"forget", old_[0], old_[1], "--prune"}, OthersAtWork());
+}
+
+TEST_F(FreezeSweepTest, RepairIndex) {
+  MakeGenerations();
+  MustRun({"forget", "--keep-last", "1"});
+  for (const auto& [key, bytes] : store_.objects()) {
+    if (key.starts_with("index/")) {
+      store_.RemoveObject(key);
+      break;
+    }
+  }
+  Sweep({"repair", "index"}, {{BackupArguments()}});
+}
+
+TEST_F(FreezeSweepTest, RepairPacks) {
+  MakeGenerations();
+  std::string damaged;
+  for (auto [key, bytes] : store_.objects()) {
+    if (key.starts_with("data/") && bytes.size() > 5 * kChunkBytes) {
+      bytes[kChunkBytes] = static_cast<char>(bytes[kChunkBytes] ^ 1);
+      store_.SetObject(key, bytes);
+      damaged = key.substr(key.rfind('/') + 1);
+    }
+  }
+  Sweep({"repair", "packs", damaged, "--from", Path("image")},
+        {{{"repair", "packs", damaged, "--from", Path("image")}, BackupArguments()}});
+}
+
+TEST_F(FreezeSweepTest, Copy) {
+  MakeGenerations();
+  kept_.clear();  // The copy has another id.
+  source_.SetObjects(store_.objects());
+  store_.SetObjects({});
+  MakeRepository(store_);
+  variables_["RESTIC_FROM_REPOSITORY"] = "/source";
+  Sweep({"copy"}, OthersAtWork());
+}
+
+class KeyFreezeSweepTest : public FreezeSweepTest {
+ protected:
+  KeyFreezeSweepTest() {
+    WriteFile("second", "second secret");
+    first_ = OnlyKey();
+    second_ =
+        GetString(MustRun({"key", "add", "--new-password-file", Path("second")}).Result(), {"id"});
+  }
+
+  std::string OnlyKey() const {
+    for (const auto& [key, bytes] : store_.objects()) {
+      if (key.starts_with("keys/")) {
+        return key.substr(key.rfind('/') + 1);
+      }
+    }
+    return "";
+  }
+
+  // With the other key.
+  void DoMeanwhile(const Verbs& verbs, const Freeze& freeze) override {
+    const std::string before = std::exchange(variables_["RESTIC_PASSWORD"], "second secret");
+    opens_second_ = OpensSecond();
+    FreezeSweepTest::DoMeanwhile(opens_second_ ? verbs : Verbs(), freeze);
+    variables_["RESTIC_PASSWORD"] = before;
+  }
+
+  bool OpensSecond() const { return store_.objects().contains("keys/" + second_); }
+
+  // The other client removed the first key, so that the second one must open.
+  void ExpectNothingLost() override {
+    if (opens_second_) {
+      EXPECT_TRUE(OpensSecond());
+    }
+    EXPECT_NE(OnlyKey(), "");
+  }
+
+  std::string first_;
+  std::string second_;
+  bool opens_second_ = false;
+};
+
+TEST_F(KeyFreezeSweepTest, Remove) {
+  Sweep({"key", "remove", second_}, {{{"key", "remove", first_}}});
+}
+
+}  // namespace
+}  // namespace csidelta::cli::freeze_sweep_test
