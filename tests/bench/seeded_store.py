@@ -232,8 +232,9 @@ def main():
     parser.add_argument("--packs", type=int, default=0)
     parser.add_argument("--pack-bytes", type=int, default=0)
     options = parser.parse_args()
+    server = Server(("127.0.0.1", options.port), Handler)  # Who connects now waits for the packs to be sorted.
     Handler.store = Store(options.folder, Packs(options.packs, options.pack_bytes))
-    Server(("127.0.0.1", options.port), Handler).serve_forever()
+    server.serve_forever()
 
 
 if __name__ == "__main__":
