@@ -9,9 +9,11 @@ the packs' bytes are not read. Exits with 1 when a verb is killed, fails, or res
 """
 
 import argparse
+import contextlib
 import json
 import pathlib
 import random
+import socket
 import subprocess
 import sys
 
@@ -34,6 +36,26 @@ ENVIRONMENT = {"RESTIC_PASSWORD": "generated", "AWS_ACCESS_KEY_ID": "bench", "AW
 def pack_bytes(chunks):
     """Blobs, an entry of the header for each, and what seals the header."""
     return chunks * SEALED_CHUNK + chunks * 37 + 32 + 4
+
+
+def _answers(port):
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+        return True
+    return False
+
+
+@contextlib.contextmanager
+def seeded(folder, packs, bytes_each):
+    """Serves a folder's objects and so many packs that are computed; gives the URL of the bucket."""
+    port = engine_s3.free_port()
+    command = [sys.executable, pathlib.Path(__file__).with_name("seeded_store.py"), "--folder", folder, "--port", port,
+               "--packs", packs, "--pack-bytes", bytes_each]
+    with subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL) as process:
+        try:
+            engine_lab.processes.wait_until(lambda: _answers(port), 20, "an answer of the store")
+            yield f"s3:http://127.0.0.1:{port}/bucket"
+        finally:
+            process.kill()
 
 
 class Row:
@@ -78,7 +100,7 @@ class Row:
 
     def run(self):
         self.make()
-        with engine_s3.seeded(self.lab, self.folder, self.made["packs"], pack_bytes(self.chunks)) as url:
+        with seeded(self.folder, self.made["packs"], pack_bytes(self.chunks)) as url:
             target = self.lab.folder / "restored"
             self.step(url, "restore", "restore", "--memory-budget", BUDGET, "--path", self.volume, "--target", target,
                       "latest")

@@ -69,16 +69,6 @@ def far_away(lab, url, round_trip_ms):
         yield url.replace(f":{near}/", f":{port}/")
 
 
-@contextlib.contextmanager
-def seeded(lab, folder, packs, pack_bytes):
-    """Serves a folder's objects and so many packs that are computed; gives the URL of the bucket."""
-    port = free_port()
-    command = [sys.executable, pathlib.Path(__file__).with_name("seeded_store.py"), "--folder", folder, "--port", port,
-               "--packs", packs, "--pack-bytes", pack_bytes]
-    with _running(command, port, lab.folder / "seeded.log"):
-        yield f"s3:http://127.0.0.1:{port}/{BUCKET}"
-
-
 async def _carry(reader, writer, delay_seconds):
     """One direction: each piece leaves a fixed time after it came; many may be under way."""
     pieces = asyncio.Queue(maxsize=1024)
