@@ -4,8 +4,8 @@
 //
 //   generate_repository REPOSITORY ENTRIES [CHUNKS_PER_PACK]    with its password in RESTIC_PASSWORD
 //
-// With CHUNKS_PER_PACK (a power of two up to 512) the packs of chunks have no files: seeded_store.py
-// serves them by their numbers.
+// With CHUNKS_PER_PACK (a power of two up to 512) the packs of chunks have no files:
+// seeded_store.py serves them by their numbers.
 //
 // Two snapshots of one volume, of chunks of 256 KiB. In every eighth level-1 tree the second has
 // other chunks in two leaves, in packs of their own: without the first, those of the first are of
@@ -40,7 +40,7 @@ namespace csidelta::repository {
 namespace {
 
 constexpr int64_t kChunkBytes = kChunkBytesMin;
-constexpr int64_t kChunksPerPack = 512;  // Two leaves.
+constexpr int64_t kChunksPerPack = 512;   // Two leaves.
 constexpr int64_t kChangeEvery = 8;       // Level-1 trees.
 constexpr int64_t kChangedFirstLeaf = 2;  // Leaves 2 and 3: the second pack.
 constexpr std::size_t kThreads = 2;
@@ -245,7 +245,8 @@ absl::Status Generate(const std::string& folder, int64_t entries, int64_t chunks
 int main(int argc, char** argv) {
   const int64_t chunks_per_pack = argc == 4 ? std::atoll(argv[3]) : 0;
   if (argc < 3 || argc > 4 ||
-      (argc == 4 && (chunks_per_pack < 1 || csidelta::repository::kChunksPerPack % chunks_per_pack != 0))) {
+      (argc == 4 &&
+       (chunks_per_pack < 1 || csidelta::repository::kChunksPerPack % chunks_per_pack != 0))) {
     std::fprintf(stderr, "generate_repository REPOSITORY ENTRIES [CHUNKS_PER_PACK]\n");
     return 2;
   }
