@@ -9,6 +9,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "base/check.h"
 #include "base/final_context.h"
 #include "base/human_text.h"
@@ -701,6 +702,12 @@ absl::StatusOr<Id> Repository::SaveSealed(const CallContext& ctx, absl::string_v
 
 absl::StatusOr<Id> Repository::SaveFile(const CallContext& ctx, FileKind kind,
                                         absl::string_view json, int64_t* stored_bytes) {
+  CSIDELTA_CHECK(kind != FileKind::kSnapshot);
+  return PutFile(ctx, kind, json, stored_bytes);
+}
+
+absl::StatusOr<Id> Repository::PutFile(const CallContext& ctx, FileKind kind,
+                                       absl::string_view json, int64_t* stored_bytes) {
   std::string key;
   const absl::StatusOr<Id> id = SaveSealed(
       ctx, json, [&key, kind](const Id& made) { return key = FileKey(kind, made); }, stored_bytes);
@@ -796,15 +803,17 @@ absl::StatusOr<std::vector<FileInfo>> Repository::ListFiles(const CallContext& c
 }
 
 absl::Status Repository::ListPacks(const CallContext& ctx,
-                                   absl::FunctionRef<absl::Status(const FileInfo&)> sink) const {
-  return ListIds(ctx, store_, "data/", sink);
+                                   absl::FunctionRef<absl::Status(const FileInfo&)> sink,
+                                   std::optional<uint8_t> folder) const {
+  return ListIds(ctx, store_, folder.has_value() ? absl::StrFormat("data/%02x/", *folder) : "data/",
+                 sink);
 }
 
 // --- Snapshots ---
 
 absl::StatusOr<Id> Repository::SaveSnapshot(const CallContext& ctx, const RepoSnapshot& snapshot,
-                                            int64_t* stored_bytes) {
-  return SaveFile(ctx, FileKind::kSnapshot, EncodeSnapshot(snapshot), stored_bytes);
+                                            const SnapshotProof& /*proof*/, int64_t* stored_bytes) {
+  return PutFile(ctx, FileKind::kSnapshot, EncodeSnapshot(snapshot), stored_bytes);
 }
 
 absl::StatusOr<RepoSnapshot> Repository::LoadSnapshot(const CallContext& ctx, const Id& id) const {
@@ -931,6 +940,10 @@ absl::Status Repository::LoadIndex(const CallContext& ctx) {
   RETURN_IF_ERROR(ParallelFor(files.size(), kIndexThreads, load));
   ASSIGN_OR_RETURN(index_, builder.Build(&index_conflicts_));
   index_memory_.Shrink(index_.memory_bytes());
+  index_files_.clear();
+  for (const FileInfo& file : files) {
+    index_files_.push_back(file.id);
+  }
   index_loaded_ = true;
   return absl::OkStatus();
 }
@@ -983,7 +996,8 @@ absl::StatusOr<std::string> Repository::LoadBlob(const CallContext& ctx, const B
                                                  int64_t bytes_max) const {
   ASSIGN_OR_RETURN(const std::vector<BlobLocation> locations, index_.Lookup(handle));
   if (locations.empty()) {
-    return absl::NotFoundError(absl::StrCat(repository::Describe(handle), " is in no index"));
+    return absl::NotFoundError(
+        absl::StrCat(repository::Describe(handle), " is in no index; run csi-delta repair index"));
   }
   absl::StatusOr<std::string> blob = ReadBlob(ctx, handle, locations, bytes_max);
   return absl::IsDataLoss(blob.status()) ? ReadBlob(ctx, handle, locations, bytes_max)
