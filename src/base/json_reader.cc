@@ -1,6 +1,7 @@
 #include "base/json_reader.h"
 
 #include <limits>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/json_text.h"
@@ -9,6 +10,10 @@ namespace csidelta {
 namespace {
 
 constexpr std::size_t kDepthMax = 64;
+// Of a text that comes in pieces: what is there in front of a value, and the longest string.
+constexpr std::size_t kLookAheadBytes = 4096;
+constexpr std::size_t kStringBytesMax = std::size_t{1} << 20;
+constexpr std::size_t kEscapeBytesMax = 12;
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
@@ -16,7 +21,7 @@ bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
 void JsonReader::Fail(absl::string_view what) {
   if (status_.ok()) {
-    status_ = absl::InvalidArgumentError(absl::StrCat("JSON at byte ", at_, ": ", what));
+    status_ = absl::InvalidArgumentError(absl::StrCat("JSON at byte ", before_ + at_, ": ", what));
   }
 }
 
@@ -25,14 +30,40 @@ char JsonReader::Peek() {
   if (failed()) {
     return 0;
   }
-  while (at_ < text_.size()) {
-    const char c = text_[at_];
-    if (c != ' ' && c != '\n' && c != '\t' && c != '\r') {
-      return c;
+  do {
+    for (; at_ < text_.size(); ++at_) {
+      const char c = text_[at_];
+      if (c != ' ' && c != '\n' && c != '\t' && c != '\r') {
+        if (more_.has_value() && text_.size() - at_ < kLookAheadBytes) {
+          LoadMore(kLookAheadBytes);
+        }
+        return failed() ? '\0' : c;
+      }
     }
-    ++at_;
-  }
+  } while (LoadMore(kLookAheadBytes));
   return 0;
+}
+
+bool JsonReader::LoadMore(std::size_t bytes) {
+  if (!more_.has_value()) {
+    return false;
+  }
+  buffer_.erase(0, at_);
+  before_ += std::exchange(at_, 0);
+  bool came = false;
+  while (buffer_.size() < bytes) {
+    const absl::StatusOr<absl::string_view> piece = (*more_)();
+    if (!piece.ok()) {
+      status_ = piece.status();
+    }
+    if (!piece.ok() || piece->empty()) {
+      break;
+    }
+    buffer_.append(piece->data(), piece->size());
+    came = true;
+  }
+  text_ = buffer_;
+  return came && !failed();
 }
 
 void JsonReader::Expect(char c) {
@@ -65,6 +96,9 @@ bool JsonReader::NextIn(char closing) {
     Expect(',');
   }
   first_.back() = false;
+  if (more_.has_value()) {
+    Peek();  // For rest().
+  }
   return !failed();
 }
 
@@ -73,6 +107,10 @@ bool JsonReader::NextMember(absl::string_view& key) {
     return false;
   }
   key = String();
+  if (more_.has_value()) {
+    key_.assign(key.data(), key.size());  // What comes next may take the place of what it is a view of.
+    key = key_;
+  }
   Expect(':');
   return !failed();
 }
@@ -84,25 +122,54 @@ absl::string_view JsonReader::String() {
   if (failed()) {
     return "";
   }
-  const std::size_t begin = at_;
   // Most strings have no escapes: those are views of the text.
-  while (at_ < text_.size() && text_[at_] != '"' && text_[at_] != '\\') {
-    ++at_;
+  const std::size_t end = StringEnd();
+  if (failed()) {
+    return "";
   }
+  const absl::string_view plain = text_.substr(at_, end - at_);
+  at_ += plain.size();
   if (at_ < text_.size() && text_[at_] == '"') {
-    return text_.substr(begin, at_++ - begin);
+    ++at_;
+    return plain;
   }
-  scratch_ = std::string(text_.substr(begin, at_ - begin));
-  while (at_ < text_.size() && text_[at_] != '"') {
-    if (text_[at_] != '\\') {
+  scratch_ = std::string(plain);
+  while ((at_ < text_.size() || LoadMore(kEscapeBytesMax)) && text_[at_] != '"') {
+    if (text_.size() - at_ < kEscapeBytesMax) {
+      LoadMore(kEscapeBytesMax);
+    }
+    if (more_.has_value() && scratch_.size() > kStringBytesMax) {
+      Fail("string too long");
+    } else if (text_[at_] != '\\') {
       scratch_.push_back(text_[at_++]);
     } else if (!TakeEscape()) {
       Fail("malformed escape");
+    }
+    if (failed()) {
       return "";
     }
   }
   Expect('"');
   return failed() ? "" : absl::string_view(scratch_);
+}
+
+std::size_t JsonReader::StringEnd() {
+  for (std::size_t end = at_;;) {
+    while (end < text_.size() && text_[end] != '"' && text_[end] != '\\') {
+      ++end;
+    }
+    if (end < text_.size()) {
+      return end;
+    }
+    end -= at_;
+    if (more_.has_value() && end > kStringBytesMax) {
+      Fail("string too long");
+    }
+    if (failed() || !LoadMore(end + 1)) {
+      return at_ + end;
+    }
+    end += at_;
+  }
 }
 
 bool JsonReader::TakeEscape() {

@@ -350,6 +350,9 @@ absl::StatusOr<BackupResult> BackupRun::Run(const Progress& progress) {
   if (job_.measure) {
     Measure(*repository, *result);
   }
+  for (const std::string& warning : result->warnings) {
+    session_.listener().warn(warning);
+  }
   TellOfFallback(*result);
   return result;
 }

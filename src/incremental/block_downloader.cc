@@ -132,8 +132,8 @@ absl::Status RestoreRun::QueueBlobs(std::vector<ChunkPosition> places) {
     WantedBlob blob{.handle = {BlobType::kData, (*shared)[i].id}, .tag = static_cast<int64_t>(i)};
     ASSIGN_OR_RETURN(const repository::IndexedCopy* copy, cursor.Find(blob.handle));
     if (copy == nullptr) {
-      return absl::DataLossError(
-          absl::StrCat(Describe(blob.handle), ", chunk ", (*shared)[i].chunk, ", is in no index"));
+      return absl::DataLossError(absl::StrCat(Describe(blob.handle), ", chunk ", (*shared)[i].chunk,
+                                              ", is in no index; run csi-delta repair index"));
     }
     blob.location = repository_.index().LocationOf(*copy);
     if (blob.location.span.sealed_bytes >

@@ -1,39 +1,50 @@
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cstddef>
 #include <cstring>
 #include <limits>
+#include <tuple>
 #include <utility>
 
-#include "absl/container/flat_hash_set.h"
 #include "base/check.h"
-#include "base/mutex.h"
 #include "base/status_macros.h"
 #include "repository/format.h"
 #include "repository/index.h"
 #include "repository/pack_reader.h"
 #include "repository/record_sorter.h"
+#include "repository/sorted_table.h"
 
 namespace csidelta::repository {
 namespace {
 
 constexpr uint32_t kOrdinalMax = std::numeric_limits<int32_t>::max();
+constexpr uint32_t kPacksMax = uint32_t{1} << 29;
+// Kinds of a pack, in the top bits of its ordinal.
+constexpr uint32_t kHasData = uint32_t{1} << 31;
+constexpr uint32_t kHasTree = uint32_t{1} << 30;
+constexpr uint32_t kHasPlainTree = uint32_t{1} << 29;
+// A pack that is listed twice with the same blobs: its copies are left out.
+constexpr uint32_t kListedBefore = std::numeric_limits<uint32_t>::max();
+// Packs take this part of what a table may, beside the copies.
+constexpr int64_t kPackTableShare = 4;
+constexpr std::size_t kConflictsMax = std::size_t{1} << 17;
 constexpr uint32_t kTreeBit = uint32_t{1} << 31;
 
-// The prefix of each so-manieth copy is in memory; the copies between lie on a page or two.
 constexpr std::size_t kFenceCopies = 64;
 // Of an index that is in a scratch file.
 constexpr std::size_t kResidentBytesMax = std::size_t{32} << 20;
 // What is read at once where neighbours are wanted.
 constexpr std::size_t kWindowCopies = 64 * kFenceCopies;
 
+uint64_t BigEndianPrefix(const Id& id) {
+  const uint64_t prefix = id.Prefix64();
+  return std::endian::native == std::endian::little ? __builtin_bswap64(prefix) : prefix;
+}
+
 // Ascends with type (trees first) and id.
 uint64_t PrefixOf(BlobType type, const BlobId& id) {
-  uint64_t prefix = id.Prefix64();
-  if constexpr (std::endian::native == std::endian::little) {
-    prefix = __builtin_bswap64(prefix);
-  }
-  return prefix >> 1 | (type == BlobType::kData ? uint64_t{1} << 63 : 0);
+  return BigEndianPrefix(id) >> 1 | (type == BlobType::kData ? uint64_t{1} << 63 : 0);
 }
 
 uint64_t PrefixOf(const BlobHandle& handle) { return PrefixOf(handle.type, handle.id); }
@@ -72,64 +83,35 @@ struct Copy {
 };
 static_assert(sizeof(Copy) == 48);
 
-// Packs in the order they come, and where each is.
-class PackTable {
- public:
-  PackTable() : ordinals_(0, Hash{this}, Equal{this}) {}
-  PackTable(const PackTable&) = delete;
-  PackTable& operator=(const PackTable&) = delete;
+// What index files list of one pack.
+struct PackRow {
+  PackId id;
+  uint64_t fingerprint = 0;  // Of what is listed.
+  int64_t stored_bytes = 0;
+  uint32_t blobs = 0;
+  uint32_t ordinal_and_kinds = 0;  // In the order of AddPack(); kinds are in the top bits.
 
-  std::optional<uint32_t> Find(const PackId& id) const {
-    const auto found = ordinals_.find(id);
-    return found != ordinals_.end() ? std::optional<uint32_t>(*found) : std::nullopt;
+  uint64_t SortPrefix() const { return BigEndianPrefix(id); }
+  friend bool operator<(const PackRow& a, const PackRow& b) {
+    return std::tie(a.id, a.fingerprint, a.ordinal_and_kinds) <
+           std::tie(b.id, b.fingerprint, b.ordinal_and_kinds);
   }
-  // Of packs with one id, the first is found.
-  uint32_t Add(const PackId& id) {
-    const auto ordinal = static_cast<uint32_t>(ids.size());
-    ids.push_back(id);
-    ordinals_.insert(ordinal);
-    return ordinal;
+  bool ListsTheSame(const PackRow& other) const {
+    return id == other.id && fingerprint == other.fingerprint;
   }
-  std::size_t memory_bytes() const {
-    return ids.capacity() * sizeof(PackId) + info.capacity() * sizeof(PackInfo) +
-           ordinals_.capacity() * (sizeof(uint32_t) + 1);
-  }
-
-  std::vector<PackId> ids;
-  std::vector<PackInfo> info;
-
- private:
-  struct Hash {
-    using is_transparent = void;
-    const PackTable* table;
-    std::size_t operator()(const PackId& id) const { return absl::HashOf(id); }
-    std::size_t operator()(uint32_t ordinal) const { return absl::HashOf(table->ids[ordinal]); }
-  };
-  struct Equal {
-    using is_transparent = void;
-    const PackTable* table;
-    const PackId& IdOf(const PackId& id) const { return id; }
-    const PackId& IdOf(uint32_t ordinal) const { return table->ids[ordinal]; }
-    template <typename Left, typename Right>
-    bool operator()(const Left& left, const Right& right) const {
-      return IdOf(left) == IdOf(right);
-    }
-  };
-
-  absl::flat_hash_set<uint32_t, Hash, Equal> ordinals_;
 };
+static_assert(sizeof(PackRow) == 56);
 
-PackInfo InfoOf(const IndexedPack& pack) {
-  PackInfo info;
-  info.stored_bytes = PackBytes(pack.entries);
-  info.blobs = static_cast<uint32_t>(pack.entries.size());
+PackRow RowOf(const IndexedPack& pack) {
+  PackRow row = {.id = pack.id,
+                 .stored_bytes = PackBytes(pack.entries),
+                 .blobs = static_cast<uint32_t>(pack.entries.size())};
   for (const PackEntry& entry : pack.entries) {
     const bool tree = entry.handle.type == BlobType::kTree;
-    info.has_tree |= tree;
-    info.has_data |= !tree;
-    info.has_plain_tree |= tree && !entry.span.compressed();
+    row.ordinal_and_kinds |= tree ? kHasTree : kHasData;
+    row.ordinal_and_kinds |= tree && !entry.span.compressed() ? kHasPlainTree : 0;
   }
-  return info;
+  return row;
 }
 
 }  // namespace
@@ -137,52 +119,21 @@ PackInfo InfoOf(const IndexedPack& pack) {
 // --- Reading ---
 
 struct BlobIndex::State {
-  std::unique_ptr<PackTable> packs = std::make_unique<PackTable>();
-  std::vector<Copy> resident;  // The first copies; all of them where there is no file.
-  std::unique_ptr<ScratchFile> file;
-  uint32_t count = 0;
-  std::vector<uint64_t> fences;  // The prefix of every kFenceCopies-th copy.
+  SortedTable<PackRow> packs;
+  SortedTable<Copy> copies;
 
-  // Copies [first, first + length), in memory or in `buffer`.
-  absl::StatusOr<const Copy*> View(std::size_t first, std::size_t length,
-                                   std::vector<Copy>& buffer) const {
-    if (first + length <= resident.size()) {
-      return resident.data() + first;
-    }
-    buffer.resize(length);
-    const std::size_t in_memory = first < resident.size() ? resident.size() - first : 0;
-    std::copy_n(resident.data() + std::min(first, resident.size()), in_memory, buffer.data());
-    const std::size_t from = first + in_memory - resident.size();
-    RETURN_IF_ERROR(file->Read(static_cast<int64_t>(from * sizeof(Copy)),
-                               absl::MakeSpan(reinterpret_cast<char*>(buffer.data() + in_memory),
-                                              (length - in_memory) * sizeof(Copy))));
-    return buffer.data();
-  }
-
-  // Copies between which the blob's first one is, if there is one: two fences apart, or more
-  // where ids are made to look alike.
-  std::pair<std::size_t, std::size_t> RangeOf(uint64_t prefix) const {
-    const auto [low, high] = std::equal_range(fences.begin(), fences.end(), prefix);
-    const auto first = static_cast<std::size_t>(low - fences.begin());
-    const auto last = static_cast<std::size_t>(high - fences.begin());
-    return {first == 0 ? 0 : (first - 1) * kFenceCopies,
-            std::min(std::size_t{count}, last * kFenceCopies)};
-  }
-
-  // The number of the first copy that is not before `handle`.
   absl::StatusOr<std::size_t> LowerBound(const BlobHandle& handle,
                                          std::vector<Copy>& buffer) const {
-    auto [begin, end] = RangeOf(PrefixOf(handle));
-    while (end - begin > 2 * kFenceCopies) {
-      const std::size_t middle = begin + (end - begin) / 2;
-      ASSIGN_OR_RETURN(const Copy* copy, View(middle, 1, buffer));
-      (copy->IsBefore(handle) ? begin : end) = middle;
-    }
-    ASSIGN_OR_RETURN(const Copy* copies, View(begin, end - begin, buffer));
-    const Copy* found = std::lower_bound(
-        copies, copies + (end - begin), handle,
-        [](const Copy& copy, const BlobHandle& wanted) { return copy.IsBefore(wanted); });
-    return begin + static_cast<std::size_t>(found - copies);
+    return copies.LowerBound(PrefixOf(handle), buffer,
+                             [&](const Copy& copy) { return copy.IsBefore(handle); });
+  }
+
+  PackRow Pack(std::size_t ordinal) const {
+    PackRow row;
+    // The index would answer with another pack: a scratch disk that loses what was written is not
+    // survived.
+    CSIDELTA_CHECK(ordinal < packs.size() && packs.Read(ordinal, absl::MakeSpan(&row, 1)).ok());
+    return row;
   }
 
   // Calls `visit` with the number of each copy of `handle` until it returns false.
@@ -191,11 +142,11 @@ struct BlobIndex::State {
     std::vector<Copy> buffer;
     ASSIGN_OR_RETURN(std::size_t number, LowerBound(handle, buffer));
     const std::size_t first = number;
-    while (number < count) {
-      const std::size_t length = std::min(kFenceCopies, count - number);
-      ASSIGN_OR_RETURN(const Copy* copies, View(number, length, buffer));
+    while (number < copies.size()) {
+      const std::size_t length = std::min(kFenceCopies, copies.size() - number);
+      ASSIGN_OR_RETURN(const Copy* window, copies.View(number, length, buffer));
       for (std::size_t i = 0; i < length; ++i, ++number) {
-        if (!copies[i].Is(handle) || !visit(CopyAt(number, first, copies[i]))) {
+        if (!window[i].Is(handle) || !visit(CopyAt(number, first, window[i]))) {
           return absl::OkStatus();
         }
       }
@@ -253,9 +204,9 @@ absl::StatusOr<std::vector<BlobLocation>> BlobIndex::Lookup(const BlobHandle& ha
 }
 
 absl::StatusOr<PackEntry> BlobIndex::EntryOf(uint32_t number) const {
-  CSIDELTA_CHECK(number < state_->count);
+  CSIDELTA_CHECK(number < state_->copies.size());
   std::vector<Copy> buffer;
-  ASSIGN_OR_RETURN(const Copy* copy, state_->View(number, 1, buffer));
+  ASSIGN_OR_RETURN(const Copy* copy, state_->copies.View(number, 1, buffer));
   return copy->entry();
 }
 
@@ -263,9 +214,9 @@ absl::Status BlobIndex::ForEach(absl::FunctionRef<void(const IndexedCopy&)> visi
   std::vector<Copy> buffer;
   BlobHandle previous;
   std::size_t first = 0;
-  for (std::size_t number = 0; number < state_->count;) {
-    const std::size_t length = std::min(kWindowCopies, state_->count - number);
-    ASSIGN_OR_RETURN(const Copy* copies, state_->View(number, length, buffer));
+  for (std::size_t number = 0; number < state_->copies.size();) {
+    const std::size_t length = std::min(kWindowCopies, state_->copies.size() - number);
+    ASSIGN_OR_RETURN(const Copy* copies, state_->copies.View(number, length, buffer));
     for (std::size_t i = 0; i < length; ++i, ++number) {
       if (!copies[i].Is(previous)) {
         previous = copies[i].handle();
@@ -277,22 +228,34 @@ absl::Status BlobIndex::ForEach(absl::FunctionRef<void(const IndexedCopy&)> visi
   return absl::OkStatus();
 }
 
-absl::Span<const PackId> BlobIndex::packs() const { return state_->packs->ids; }
+PackId BlobIndex::PackAt(uint32_t pack_ordinal) const { return state_->Pack(pack_ordinal).id; }
 
-const PackInfo& BlobIndex::info(uint32_t pack_ordinal) const {
-  return state_->packs->info[pack_ordinal];
+uint32_t BlobIndex::pack_count() const { return static_cast<uint32_t>(state_->packs.size()); }
+
+PackInfo BlobIndex::info(uint32_t pack_ordinal) const {
+  const PackRow row = state_->Pack(pack_ordinal);
+  return {.stored_bytes = row.stored_bytes,
+          .blobs = row.blobs,
+          .has_data = (row.ordinal_and_kinds & kHasData) != 0,
+          .has_tree = (row.ordinal_and_kinds & kHasTree) != 0,
+          .has_plain_tree = (row.ordinal_and_kinds & kHasPlainTree) != 0};
 }
 
 std::optional<uint32_t> BlobIndex::FindPack(const PackId& pack) const {
-  return state_->packs->Find(pack);
+  std::vector<PackRow> buffer;
+  const absl::StatusOr<std::size_t> number = state_->packs.LowerBound(
+      BigEndianPrefix(pack), buffer, [&](const PackRow& row) { return row.id < pack; });
+  CSIDELTA_CHECK(number.ok());  // As in Pack().
+  if (*number == state_->packs.size() || state_->Pack(*number).id != pack) {
+    return std::nullopt;
+  }
+  return static_cast<uint32_t>(*number);
 }
 
-int64_t BlobIndex::entry_count() const { return state_->count; }
+int64_t BlobIndex::entry_count() const { return static_cast<int64_t>(state_->copies.size()); }
 
 int64_t BlobIndex::memory_bytes() const {
-  return static_cast<int64_t>(state_->resident.capacity() * sizeof(Copy) +
-                              state_->fences.capacity() * sizeof(uint64_t) +
-                              state_->packs->memory_bytes());
+  return state_->copies.memory_bytes() + state_->packs.memory_bytes();
 }
 
 // --- In order ---
@@ -325,8 +288,8 @@ absl::StatusOr<const IndexedCopy*> BlobIndex::Cursor::Find(const BlobHandle& han
     // One more in front, by which Covers() knows; many behind where the last one was not far away.
     window.begin = number == 0 ? 0 : number - 1;
     const std::size_t length = std::min(number <= near_end ? kWindowCopies : kFenceCopies,
-                                        std::size_t{state.count} - window.begin);
-    ASSIGN_OR_RETURN(window.copies, state.View(window.begin, length, window.buffer));
+                                        state.copies.size() - window.begin);
+    ASSIGN_OR_RETURN(window.copies, state.copies.View(window.begin, length, window.buffer));
     window.length = length;
   }
   const Copy* found = std::lower_bound(
@@ -343,21 +306,29 @@ absl::StatusOr<const IndexedCopy*> BlobIndex::Cursor::Find(const BlobHandle& han
 // --- Building ---
 
 struct BlobIndexBuilder::State {
-  explicit State(ScratchSpace& space) : scratch(space), sorter(space) {}
+  explicit State(ScratchSpace& space)
+      : scratch(space),
+        table_bytes(space.options().table_memory_bytes_max),
+        sorter(space),
+        pack_sorter(space, table_bytes / kPackTableShare) {}
+
+  // Sorts the packs; returns where each is, by its number in the order of AddPack().
+  absl::StatusOr<std::vector<uint32_t>> BuildPacks(SortedTable<PackRow>& out,
+                                                   std::vector<PackId>* listed_differently);
 
   ScratchSpace& scratch;
+  const int64_t table_bytes;
   RecordSorter<Copy> sorter;
-  Mutex mutex;
-  std::unique_ptr<PackTable> packs ABSL_GUARDED_BY(mutex) = std::make_unique<PackTable>();
-  std::vector<uint64_t> fingerprints ABSL_GUARDED_BY(mutex);  // Per pack, of what it lists.
-  int64_t copies ABSL_GUARDED_BY(mutex) = 0;
+  RecordSorter<PackRow> pack_sorter;
+  std::atomic<uint32_t> packs = 0;
+  std::atomic<int64_t> copies = 0;
 };
 
 BlobIndexBuilder::BlobIndexBuilder(ScratchSpace& scratch)
     : state_(std::make_unique<State>(scratch)) {}
 BlobIndexBuilder::~BlobIndexBuilder() = default;
 
-absl::StatusOr<bool> BlobIndexBuilder::AddPack(const IndexedPack& pack) {
+absl::Status BlobIndexBuilder::AddPack(const IndexedPack& pack) {
   State& state = *state_;
   std::vector<Copy> copies;
   copies.reserve(pack.entries.size());
@@ -369,69 +340,77 @@ absl::StatusOr<bool> BlobIndexBuilder::AddPack(const IndexedPack& pack) {
   std::sort(copies.begin(), copies.end(), [](const Copy& left, const Copy& right) {
     return left.span.offset_bytes < right.span.offset_bytes;
   });
-  const uint64_t fingerprint =
+  PackRow row = RowOf(pack);
+  row.fingerprint =
       Id::Of({reinterpret_cast<const char*>(copies.data()), copies.size() * sizeof(Copy)})
           .Prefix64();
-  bool contradicts = false;
-  uint32_t ordinal = 0;
-  {
-    const MutexLock lock(state.mutex);
-    if (const std::optional<uint32_t> known = state.packs->Find(pack.id)) {
-      if (state.fingerprints[*known] == fingerprint) {
-        return true;
-      }
-      contradicts = true;
-    }
-    state.copies += static_cast<int64_t>(copies.size());
-    if (state.packs->ids.size() >= kOrdinalMax || state.copies > int64_t{kOrdinalMax}) {
-      return absl::ResourceExhaustedError("the index has too many blobs");
-    }
-    ordinal = state.packs->Add(pack.id);
-    state.packs->info.push_back(InfoOf(pack));
-    state.fingerprints.push_back(fingerprint);
+  const uint32_t ordinal = state.packs++;
+  if (ordinal >= kPacksMax ||
+      (state.copies += static_cast<int64_t>(copies.size())) > int64_t{kOrdinalMax}) {
+    return absl::ResourceExhaustedError("the index has too many blobs");
   }
+  row.ordinal_and_kinds |= ordinal;
   for (Copy& copy : copies) {
     copy.pack_and_type |= ordinal;
   }
-  RETURN_IF_ERROR(state.sorter.Add(copies));
-  return !contradicts;
+  RETURN_IF_ERROR(state.pack_sorter.Add(absl::MakeConstSpan(&row, 1)));
+  return state.sorter.Add(copies);
 }
 
-absl::StatusOr<BlobIndex> BlobIndexBuilder::Build() {
+absl::StatusOr<std::vector<uint32_t>> BlobIndexBuilder::State::BuildPacks(
+    SortedTable<PackRow>& out, std::vector<PackId>* listed_differently) {
+  const auto total = static_cast<std::size_t>(pack_sorter.count());
+  const auto memory_bytes = static_cast<std::size_t>(table_bytes / kPackTableShare);
+  RETURN_IF_ERROR(out.Reserve(scratch, total, memory_bytes, /*resident_bytes_max=*/0));
+  std::vector<uint32_t> ordinals(total, kListedBefore);
+  std::optional<PackRow> last;
+  std::vector<PackRow> rows;
+  RETURN_IF_ERROR(pack_sorter.Drain([&](absl::Span<const PackRow> sorted) -> absl::Status {
+    rows.clear();
+    for (const PackRow& row : sorted) {
+      if (last.has_value() && row.ListsTheSame(*last)) {
+        continue;
+      }
+      if (last.has_value() && row.id == last->id && listed_differently != nullptr &&
+          listed_differently->size() < kConflictsMax &&
+          (listed_differently->empty() || listed_differently->back() != row.id)) {
+        listed_differently->push_back(row.id);
+      }
+      ordinals[row.ordinal_and_kinds % kPacksMax] = static_cast<uint32_t>(out.size() + rows.size());
+      last = row;
+      rows.push_back(row);
+    }
+    return out.Append(rows);
+  }));
+  return ordinals;
+}
+
+absl::StatusOr<BlobIndex> BlobIndexBuilder::Build(std::vector<PackId>* listed_differently) {
   State& state = *state_;
   BlobIndex index;
   BlobIndex::State& made = *index.state_;
-  {
-    const MutexLock lock(state.mutex);
-    made.packs = std::move(state.packs);
-  }
-  const auto total = static_cast<std::size_t>(state.sorter.count());
-  made.fences.reserve(total / kFenceCopies + 1);
-  const std::size_t table_bytes =
-      static_cast<std::size_t>(state.scratch.options().table_memory_bytes_max);
-  std::size_t resident_max = total;
-  if (total * sizeof(Copy) > table_bytes) {
-    resident_max = std::min(kResidentBytesMax, table_bytes) / sizeof(Copy);
-    ASSIGN_OR_RETURN(made.file, ScratchFile::Make(state.scratch));
-  }
-  made.resident.reserve(std::min(total, resident_max));
+  ASSIGN_OR_RETURN(const std::vector<uint32_t> ordinals,
+                   state.BuildPacks(made.packs, listed_differently));
+  RETURN_IF_ERROR(made.copies.Reserve(state.scratch, static_cast<std::size_t>(state.sorter.count()),
+                                      static_cast<std::size_t>(state.table_bytes),
+                                      kResidentBytesMax));
+  std::vector<Copy> kept;
   RETURN_IF_ERROR(state.sorter.Drain([&](absl::Span<const Copy> copies) -> absl::Status {
-    for (std::size_t i = 0; i < copies.size(); ++i) {
-      if ((made.count + i) % kFenceCopies == 0) {
-        made.fences.push_back(copies[i].SortPrefix());
+    // A drain in memory hands over all at once.
+    while (!copies.empty()) {
+      const std::size_t count = std::min(copies.size(), kWindowCopies);
+      kept.clear();
+      for (Copy copy : copies.first(count)) {
+        const uint32_t ordinal = ordinals[copy.pack()];
+        if (ordinal != kListedBefore) {
+          copy.pack_and_type = (copy.pack_and_type & kTreeBit) | ordinal;
+          kept.push_back(copy);
+        }
       }
+      copies.remove_prefix(count);
+      RETURN_IF_ERROR(made.copies.Append(kept));
     }
-    made.count += static_cast<uint32_t>(copies.size());
-    const std::size_t stay = std::min(copies.size(), resident_max - made.resident.size());
-    made.resident.insert(made.resident.end(), copies.begin(),
-                         copies.begin() + static_cast<std::ptrdiff_t>(stay));
-    copies.remove_prefix(stay);
-    if (copies.empty()) {
-      return absl::OkStatus();
-    }
-    return made.file
-        ->Append({reinterpret_cast<const char*>(copies.data()), copies.size() * sizeof(Copy)})
-        .status();
+    return absl::OkStatus();
   }));
   return index;
 }

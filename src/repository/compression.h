@@ -33,6 +33,10 @@ class Compressor {
   std::unique_ptr<State> state_;
 };
 
+// The memory that decoding takes by the header of the first frame: its window. 0 when it is no
+// frame.
+int64_t WindowBytesOf(absl::string_view frames);
+
 // False when a frame's own header says that it holds another number of bytes.
 bool MayExpandTo(absl::Span<const uint8_t> frame, int64_t plaintext_bytes);
 
@@ -51,6 +55,21 @@ class Decompressor {
   // The content of frames of unknown length. DATA_LOSS when malformed, RESOURCE_EXHAUSTED when it
   // is longer than `bytes_max`; never allocates more than about that.
   absl::StatusOr<std::string> Decompress(absl::string_view frames, int64_t bytes_max);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// The same content, piece by piece. Memory: a piece of 128 KiB, and the window that the first frame
+// asks for: a later one that asks for more is DATA_LOSS. `frames` outlives it. Thread-compatible.
+class FrameReader {
+ public:
+  FrameReader(absl::string_view frames, int64_t bytes_max);
+  ~FrameReader();
+
+  // Valid until the next call; empty at the end. Errors as Decompress().
+  absl::StatusOr<absl::string_view> Next();
 
  private:
   struct State;

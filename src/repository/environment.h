@@ -3,6 +3,7 @@
 #include <string>
 
 #include "base/cipher.h"
+#include "base/memory_budget.h"
 #include "base/random.h"
 #include "repository/key.h"
 #include "repository/scratch.h"
@@ -17,6 +18,8 @@ struct Environment {
   std::string username = "csi-delta";
   ScryptParameters scrypt = kScryptWritten;  // of keys that are made
   ScratchOptions scratch;
+  // What all that is opened with this may hold together. Tables get their share of it.
+  MemoryBudget* memory = &MemoryBudget::Unlimited();
 };
 
 }  // namespace csidelta::repository

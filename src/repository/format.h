@@ -20,6 +20,8 @@ inline constexpr int64_t kCompressedEntryBytes = 1 + 4 + 4 + 32;
 inline constexpr int64_t kHeaderLengthBytes = 4;
 inline constexpr int64_t kPackHeaderBytesMax = int64_t{16} << 20;
 inline constexpr int64_t kPackBytesMin = kHeaderLengthBytes + kEnvelopeBytes + kPlainEntryBytes;
+// More do not fit into a header.
+inline constexpr int64_t kPackEntriesMax = kPackHeaderBytesMax / kPlainEntryBytes;
 // Lengths and offsets in a pack are uint32.
 inline constexpr int64_t kPackBytesMax = (int64_t{4} << 30) - 1;
 // A pack that is read as a whole; restic's --pack-size ends at 128 MiB, plus one blob and a header.

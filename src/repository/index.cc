@@ -152,6 +152,10 @@ void ReadPack(JsonReader& reader, IndexedPack& pack) {
     } else if (key == "blobs" && !reader.TakeNull()) {
       reader.BeginArray();
       while (reader.NextElement()) {
+        if (std::ssize(pack.entries) == kPackEntriesMax) {
+          reader.Fail("more blobs than a pack can have");
+          return;
+        }
         pack.entries.push_back(ReadEntry(reader));
       }
     } else if (key != "blobs") {
@@ -161,6 +165,29 @@ void ReadPack(JsonReader& reader, IndexedPack& pack) {
   if (pack.id.IsNull()) {
     reader.Fail("a pack without an id");
   }
+}
+
+absl::Status ReadIndex(JsonReader& reader,
+                       absl::FunctionRef<absl::Status(const IndexedPack&)> sink) {
+  IndexedPack pack;
+  absl::string_view key;
+  reader.BeginObject();
+  while (reader.NextMember(key)) {
+    if (key != "packs") {
+      reader.Skip();
+      continue;
+    }
+    if (reader.TakeNull()) {
+      continue;
+    }
+    reader.BeginArray();
+    while (reader.NextElement()) {
+      ReadPack(reader, pack);
+      RETURN_IF_ERROR(reader.status());
+      RETURN_IF_ERROR(sink(pack));
+    }
+  }
+  return reader.Finish();
 }
 
 }  // namespace
@@ -190,25 +217,13 @@ std::string EncodeIndex(absl::Span<const IndexedPack> packs) {
 absl::Status DecodeIndex(absl::string_view json,
                          absl::FunctionRef<absl::Status(const IndexedPack&)> sink) {
   JsonReader reader(json);
-  IndexedPack pack;
-  absl::string_view key;
-  reader.BeginObject();
-  while (reader.NextMember(key)) {
-    if (key != "packs") {
-      reader.Skip();
-      continue;
-    }
-    if (reader.TakeNull()) {
-      continue;
-    }
-    reader.BeginArray();
-    while (reader.NextElement()) {
-      ReadPack(reader, pack);
-      RETURN_IF_ERROR(reader.status());
-      RETURN_IF_ERROR(sink(pack));
-    }
-  }
-  return reader.Finish();
+  return ReadIndex(reader, sink);
+}
+
+absl::Status DecodeIndex(JsonReader::More json,
+                         absl::FunctionRef<absl::Status(const IndexedPack&)> sink) {
+  JsonReader reader(json);
+  return ReadIndex(reader, sink);
 }
 
 }  // namespace csidelta::repository

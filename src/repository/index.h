@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "base/json_reader.h"
 #include "repository/blob.h"
 #include "repository/scratch.h"
 
@@ -27,8 +28,12 @@ std::string EncodeIndex(absl::Span<const IndexedPack> packs);
 
 // Feeds `sink` each pack of an index file, one at a time. The argument is valid during the call.
 // INVALID_ARGUMENT when malformed, beyond the limits of the format, or listing blobs that overlap
-// 4 GiB; an error of `sink` is returned unchanged.
+// 4 GiB or are more than a pack's header can list; an error of `sink` is returned unchanged.
 absl::Status DecodeIndex(absl::string_view json,
+                         absl::FunctionRef<absl::Status(const IndexedPack&)> sink);
+// The same, from a text that comes piece by piece. Memory: one pack's entries. An error of `json`
+// is returned unchanged.
+absl::Status DecodeIndex(JsonReader::More json,
                          absl::FunctionRef<absl::Status(const IndexedPack&)> sink);
 
 // What an index says of one pack.
@@ -52,8 +57,9 @@ struct IndexedCopy {
 //
 // Small ones lie in memory, 48 bytes a copy. Of one that outgrows ScratchOptions the trees, or as
 // many as 32 MiB hold, stay in memory, and the rest is in a scratch file, of which a lookup reads
-// one place: look up in ascending order where there are many. Then memory is that, 70 bytes a pack,
-// and 1 byte for eight copies.
+// one place: look up in ascending order where there are many. Packs are a table of their own, of a
+// quarter of that limit, all in a scratch file when they outgrow it. Then memory is that, and 1 byte
+// for eight copies or packs.
 //
 // Made by BlobIndexBuilder and constant from then on: thread-safe. Where a status is returned, it
 // is an error of the scratch file.
@@ -77,20 +83,24 @@ class BlobIndex {
 
   // The copy of this number. REQUIRES that there is one.
   absl::StatusOr<PackEntry> EntryOf(uint32_t number) const;
+  PackId PackAt(uint32_t pack_ordinal) const;
   BlobLocation LocationOf(const IndexedCopy& copy) const {
-    return {.pack = packs()[copy.pack_ordinal], .span = copy.entry.span};
+    return {.pack = PackAt(copy.pack_ordinal), .span = copy.entry.span};
   }
 
   // All copies, in order of their numbers.
   absl::Status ForEach(absl::FunctionRef<void(const IndexedCopy&)> visit) const;
 
-  // All packs, in the order they were added; a pack that is listed in two ways is here twice.
-  absl::Span<const PackId> packs() const;
-  const PackInfo& info(uint32_t pack_ordinal) const;
+  // All packs, in ascending order of their ids; one that is listed in two ways is here twice. An
+  // element, like info(), may cost a read of the scratch file.
+  class PackList;
+  PackList packs() const;
+  PackInfo info(uint32_t pack_ordinal) const;
   // Where in packs() it is; nothing when it is not.
   std::optional<uint32_t> FindPack(const PackId& pack) const;
   bool ContainsPack(const PackId& pack) const { return FindPack(pack).has_value(); }
 
+  uint32_t pack_count() const;
   int64_t entry_count() const;
   int64_t memory_bytes() const;
 
@@ -103,6 +113,37 @@ class BlobIndex {
 
   std::unique_ptr<State> state_;
 };
+
+// The ids of an index's packs, by their ordinals. A value; outlived by the index.
+class BlobIndex::PackList {
+ public:
+  class Iterator {
+   public:
+    Iterator(const BlobIndex* index, uint32_t at) : index_(index), at_(at) {}
+    PackId operator*() const { return index_->PackAt(at_); }
+    Iterator& operator++() {
+      ++at_;
+      return *this;
+    }
+    bool operator!=(const Iterator& other) const { return at_ != other.at_; }
+
+   private:
+    const BlobIndex* index_;
+    uint32_t at_;
+  };
+
+  explicit PackList(const BlobIndex* index) : index_(index) {}
+  std::size_t size() const { return static_cast<std::size_t>(index_->pack_count()); }
+  PackId operator[](std::size_t ordinal) const {
+    return index_->PackAt(static_cast<uint32_t>(ordinal));
+  }
+  Iterator begin() const { return {index_, 0}; }
+  Iterator end() const { return {index_, index_->pack_count()}; }
+
+ private:
+  const BlobIndex* index_;
+};
+inline BlobIndex::PackList BlobIndex::packs() const { return PackList(this); }
 
 class BlobIndex::Cursor {
  public:
@@ -129,13 +170,14 @@ class BlobIndexBuilder {
   explicit BlobIndexBuilder(ScratchSpace& scratch);
   ~BlobIndexBuilder();
 
-  // Adds all blobs of a pack. A pack that was added already with the same blobs is left alone. With
-  // other blobs they are added as well, since a copy proves itself when it is read, and the result
-  // is false: such a repository is damaged. RESOURCE_EXHAUSTED beyond 2^31 packs or entries, and
-  // as ScratchFile has it.
-  absl::StatusOr<bool> AddPack(const IndexedPack& pack);
+  // Adds all blobs of a pack. RESOURCE_EXHAUSTED beyond 2^29 packs or 2^31 entries, and as
+  // ScratchFile has it.
+  absl::Status AddPack(const IndexedPack& pack);
 
-  absl::StatusOr<BlobIndex> Build();
+  // A pack that was added twice with the same blobs is there once. With other blobs both are, since
+  // a copy proves itself when it is read, and `listed_differently` (unless null) gets its id, of
+  // 2^17 such packs: such a repository is damaged. Beside its tables it takes 4 bytes a pack.
+  absl::StatusOr<BlobIndex> Build(std::vector<PackId>* listed_differently = nullptr);
 
  private:
   struct State;

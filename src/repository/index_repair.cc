@@ -22,6 +22,13 @@ struct PackState {
   uint64_t fingerprint = 0;  // Of what a file lists in it.
 };
 
+// What an index file lists of one pack.
+struct ListedPack {
+  PackId id;
+  uint64_t fingerprint = 0;
+  int64_t stored_bytes = 0;
+};
+
 // Writers list a pack's blobs in any order.
 uint64_t FingerprintOf(IndexedPack pack) {
   std::sort(pack.entries.begin(), pack.entries.end(),
@@ -40,21 +47,21 @@ class IndexRepair {
 
  private:
   absl::Status ReadFiles();
-  void NoteListed(const IndexedPack& pack);
+  void NoteListed(const ListedPack& pack);
 
   // Sorts the packs into those to drop, and those whose headers say what they hold.
   absl::Status ReadHeaders();
   absl::Status Rewrite(Lock& lock);
 
   // Replaces a file that lists any of `replaced` by one that does not.
-  absl::Status MoveFile(const Id& file, const absl::flat_hash_set<PackId>& replaced,
+  absl::Status MoveFile(const FileInfo& file, const absl::flat_hash_set<PackId>& replaced,
                         IndexRewriter& rewriter);
 
   const CallContext& ctx_;
   Repository& repository_;
   const RepairIndexOptions& options_;
   absl::flat_hash_map<PackId, PackState> packs_;
-  std::vector<Id> readable_files_;
+  std::vector<FileInfo> readable_files_;
   RepairIndexResult result_;
 };
 
@@ -79,31 +86,36 @@ absl::Status IndexRepair::ReadFiles() {
     RETURN_IF_ERROR(ctx_.Check());
     Report(options_.progress, "index files", static_cast<int64_t>(i),
            static_cast<int64_t>(files.size()));
-    const absl::StatusOr<std::vector<IndexedPack>> packs =
-        LoadIndexFile(ctx_, repository_, files[i].id);
-    if (packs.ok()) {
-      readable_files_.push_back(files[i].id);
-      for (const IndexedPack& pack : *packs) {
+    // What a file lists counts only if all of it reads.
+    std::vector<ListedPack> listed;
+    const absl::Status status =
+        repository_.ReadIndexFile(ctx_, files[i], [&](const IndexedPack& pack) {
+          listed.push_back({.id = pack.id,
+                            .fingerprint = FingerprintOf(pack),
+                            .stored_bytes = PackBytes(pack.entries)});
+          return absl::OkStatus();
+        });
+    if (status.ok()) {
+      readable_files_.push_back(files[i]);
+      for (const ListedPack& pack : listed) {
         NoteListed(pack);
       }
-    } else if (IsDamage(packs.status())) {
+    } else if (IsDamage(status)) {
       result_.unreadable_files.push_back(files[i].id);
     } else {
-      return packs.status();
+      return status;
     }
   }
   return absl::OkStatus();
 }
 
-void IndexRepair::NoteListed(const IndexedPack& pack) {
+void IndexRepair::NoteListed(const ListedPack& pack) {
   PackState& state = packs_[pack.id];
-  const uint64_t fingerprint = FingerprintOf(pack);
-  const bool contradicts = state.listed && state.fingerprint != fingerprint;
-  const bool wrong_length =
-      state.stored_bytes >= 0 && state.stored_bytes != PackBytes(pack.entries);
+  const bool contradicts = state.listed && state.fingerprint != pack.fingerprint;
+  const bool wrong_length = state.stored_bytes >= 0 && state.stored_bytes != pack.stored_bytes;
   state.doubtful |= contradicts || wrong_length || options_.read_all_packs;
   state.listed = true;
-  state.fingerprint = fingerprint;
+  state.fingerprint = pack.fingerprint;
 }
 
 absl::Status IndexRepair::ReadHeaders() {
@@ -142,7 +154,7 @@ absl::Status IndexRepair::Rewrite(Lock& lock) {
   RETURN_IF_ERROR(ReadPackHeaders(ctx_, repository_, added, PackProof::kHeader, list));
   absl::flat_hash_set<PackId> replaced(result_.packs_added.begin(), result_.packs_added.end());
   replaced.insert(result_.packs_dropped.begin(), result_.packs_dropped.end());
-  for (const Id& file : readable_files_) {
+  for (const FileInfo& file : readable_files_) {
     RETURN_IF_ERROR(MoveFile(file, replaced, rewriter));
   }
   for (const Id& file : result_.unreadable_files) {
@@ -154,23 +166,16 @@ absl::Status IndexRepair::Rewrite(Lock& lock) {
   return absl::OkStatus();
 }
 
-absl::Status IndexRepair::MoveFile(const Id& file, const absl::flat_hash_set<PackId>& replaced,
+absl::Status IndexRepair::MoveFile(const FileInfo& file,
+                                   const absl::flat_hash_set<PackId>& replaced,
                                    IndexRewriter& rewriter) {
-  ASSIGN_OR_RETURN(const std::vector<IndexedPack> packs, LoadIndexFile(ctx_, repository_, file));
   bool names_any = false;
-  for (const IndexedPack& pack : packs) {
+  RETURN_IF_ERROR(repository_.ReadIndexFile(ctx_, file, [&](const IndexedPack& pack) {
     names_any |= replaced.contains(pack.id);
-  }
-  if (!names_any) {
     return absl::OkStatus();
-  }
-  for (const IndexedPack& pack : packs) {
-    if (!replaced.contains(pack.id)) {
-      RETURN_IF_ERROR(rewriter.Add(ctx_, pack));
-    }
-  }
-  rewriter.Supersede(file);
-  return absl::OkStatus();
+  }));
+  const auto is_replaced = [&](const PackId& id) { return replaced.contains(id); };
+  return names_any ? rewriter.Move(ctx_, file, is_replaced) : absl::OkStatus();
 }
 
 }  // namespace

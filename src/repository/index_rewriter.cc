@@ -16,29 +16,11 @@ namespace {
 // A file with fewer blobs is merged with others.
 constexpr int64_t kSmallIndexBlobs = kIndexBlobsTarget / 2;
 constexpr char kStage[] = "index files";
-// Each holds a file as text and as a list: 13 MB.
 constexpr std::size_t kThreads = 4;
-
-int64_t BlobsIn(const std::vector<IndexedPack>& packs) {
-  int64_t blobs = 0;
-  for (const IndexedPack& pack : packs) {
-    blobs += static_cast<int64_t>(pack.entries.size());
-  }
-  return blobs;
-}
-
-bool NamesAny(const std::vector<IndexedPack>& packs, const absl::flat_hash_set<PackId>& dropped) {
-  for (const IndexedPack& pack : packs) {
-    if (dropped.contains(pack.id)) {
-      return true;
-    }
-  }
-  return false;
-}
 
 // What one index file lists.
 struct IndexFileInfo {
-  Id id;
+  FileInfo file;
   int64_t blobs = 0;
   bool names_any = false;
 };
@@ -46,7 +28,7 @@ struct IndexFileInfo {
 // All index files, with whether they name any of `packs`.
 absl::StatusOr<std::vector<IndexFileInfo>> LookAtAll(const CallContext& ctx,
                                                      const Repository& repository,
-                                                     const absl::flat_hash_set<PackId>& packs,
+                                                     PackPredicate packs,
                                                      const ProgressReporter& progress) {
   ASSIGN_OR_RETURN(const std::vector<FileInfo> files, repository.ListFiles(ctx, FileKind::kIndex));
   std::vector<IndexFileInfo> info(files.size());
@@ -54,24 +36,15 @@ absl::StatusOr<std::vector<IndexFileInfo>> LookAtAll(const CallContext& ctx,
   const auto look = [&](std::size_t i) -> absl::Status {
     RETURN_IF_ERROR(ctx.Check());
     Report(progress, kStage, done++, static_cast<int64_t>(files.size()));
-    ASSIGN_OR_RETURN(const std::vector<IndexedPack> listed,
-                     LoadIndexFile(ctx, repository, files[i].id));
-    info[i] = {.id = files[i].id, .blobs = BlobsIn(listed), .names_any = NamesAny(listed, packs)};
-    return absl::OkStatus();
+    info[i].file = files[i];
+    return repository.ReadIndexFile(ctx, files[i], [&](const IndexedPack& pack) {
+      info[i].blobs += std::ssize(pack.entries);
+      info[i].names_any |= packs(pack.id);
+      return absl::OkStatus();
+    });
   };
   RETURN_IF_ERROR(ParallelFor(files.size(), kThreads, look));
   return info;
-}
-
-absl::Status Move(const CallContext& ctx, const Id& file, const std::vector<IndexedPack>& packs,
-                  const absl::flat_hash_set<PackId>& dropped, IndexRewriter& rewriter) {
-  for (const IndexedPack& pack : packs) {
-    if (!dropped.contains(pack.id)) {
-      RETURN_IF_ERROR(rewriter.Add(ctx, pack));
-    }
-  }
-  rewriter.Supersede(file);
-  return absl::OkStatus();
 }
 
 }  // namespace
@@ -89,9 +62,8 @@ absl::Status IndexRewriter::Write(const CallContext& ctx) {
   if (pending_.empty()) {
     return absl::OkStatus();
   }
-  RETURN_IF_ERROR(SaveIndex(ctx, repository_, pending_, [this](const CallContext& fence_ctx) {
-    return lock_.FenceIfOld(fence_ctx);
-  }));
+  const auto fence = [this](const CallContext& fence_ctx) { return lock_.FenceIfOld(fence_ctx); };
+  RETURN_IF_ERROR(SaveIndex(ctx, repository_, pending_, fence).status());
   ++counts_.files_written;
   pending_.clear();
   pending_blobs_ = 0;
@@ -108,23 +80,17 @@ absl::StatusOr<IndexRewriteCounts> IndexRewriter::Commit(const CallContext& ctx)
   return counts_;
 }
 
-absl::StatusOr<std::vector<IndexedPack>> LoadIndexFile(const CallContext& ctx,
-                                                       const Repository& repository,
-                                                       const Id& file) {
-  ASSIGN_OR_RETURN(const std::string text, repository.LoadFile(ctx, FileKind::kIndex, file));
-  std::vector<IndexedPack> packs;
-  const absl::Status decoded = DecodeIndex(text, [&packs](const IndexedPack& pack) {
-    packs.push_back(pack);
-    return absl::OkStatus();
-  });
-  if (!decoded.ok()) {
-    return absl::DataLossError(absl::StrCat("index ", file.ShortHex(), ": ", decoded.message()));
-  }
-  return packs;
+absl::Status IndexRewriter::Move(const CallContext& ctx, const FileInfo& file,
+                                 PackPredicate dropped) {
+  RETURN_IF_ERROR(repository_.ReadIndexFile(ctx, file, [&](const IndexedPack& pack) {
+    return dropped(pack.id) ? absl::OkStatus() : Add(ctx, pack);
+  }));
+  superseded_.push_back(file.id);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<bool> IsAnyListed(const CallContext& ctx, const Repository& repository,
-                                 const absl::flat_hash_set<PackId>& packs) {
+                                 PackPredicate packs) {
   ASSIGN_OR_RETURN(const std::vector<IndexFileInfo> files,
                    LookAtAll(ctx, repository, packs, nullptr));
   return std::any_of(files.begin(), files.end(),
@@ -132,18 +98,17 @@ absl::StatusOr<bool> IsAnyListed(const CallContext& ctx, const Repository& repos
 }
 
 absl::StatusOr<IndexRewriteCounts> DropFromIndex(const CallContext& ctx, Repository& repository,
-                                                 Lock& lock,
-                                                 const absl::flat_hash_set<PackId>& dropped,
+                                                 Lock& lock, PackPredicate dropped,
                                                  const ProgressReporter& progress) {
   ASSIGN_OR_RETURN(const std::vector<IndexFileInfo> files,
                    LookAtAll(ctx, repository, dropped, progress));
-  std::vector<Id> rewritten;
-  std::vector<Id> small;
+  std::vector<FileInfo> rewritten;
+  std::vector<FileInfo> small;
   for (const IndexFileInfo& file : files) {
     if (file.names_any) {
-      rewritten.push_back(file.id);
+      rewritten.push_back(file.file);
     } else if (file.blobs < kSmallIndexBlobs) {
-      small.push_back(file.id);
+      small.push_back(file.file);
     }
   }
   // One small file alone would only become another small file.
@@ -151,10 +116,9 @@ absl::StatusOr<IndexRewriteCounts> DropFromIndex(const CallContext& ctx, Reposit
     rewritten.insert(rewritten.end(), small.begin(), small.end());
   }
   IndexRewriter rewriter(repository, lock);
-  for (const Id& file : rewritten) {
+  for (const FileInfo& file : rewritten) {
     RETURN_IF_ERROR(ctx.Check());
-    ASSIGN_OR_RETURN(const std::vector<IndexedPack> packs, LoadIndexFile(ctx, repository, file));
-    RETURN_IF_ERROR(Move(ctx, file, packs, dropped, rewriter));
+    RETURN_IF_ERROR(rewriter.Move(ctx, file, dropped));
   }
   return rewriter.Commit(ctx);
 }

@@ -16,6 +16,9 @@
 
 namespace csidelta::repository {
 
+// Of several threads at the same time.
+using PackPredicate = absl::FunctionRef<bool(const PackId&)>;
+
 struct IndexRewriteCounts {
   int64_t files_written = 0;
   int64_t files_removed = 0;
@@ -31,6 +34,9 @@ class IndexRewriter {
 
   // Lists a pack in a new file. One that was added before is left out.
   absl::Status Add(const CallContext& ctx, const IndexedPack& pack);
+
+  // Lists what a file lists, but for packs that are dropped, and has Commit() delete it.
+  absl::Status Move(const CallContext& ctx, const FileInfo& file, PackPredicate dropped);
 
   // Has Commit() delete this file.
   void Supersede(const Id& file) { superseded_.push_back(file); }
@@ -53,17 +59,11 @@ class IndexRewriter {
 // Takes `dropped` out of the index: rewrites the files that name any of them, and merges files that
 // are far from full when there are several. REQUIRES that `lock` is exclusive and every file reads.
 absl::StatusOr<IndexRewriteCounts> DropFromIndex(const CallContext& ctx, Repository& repository,
-                                                 Lock& lock,
-                                                 const absl::flat_hash_set<PackId>& dropped,
+                                                 Lock& lock, PackPredicate dropped,
                                                  const ProgressReporter& progress);
 
 // Whether any index file, as stored now, lists any of `packs`.
 absl::StatusOr<bool> IsAnyListed(const CallContext& ctx, const Repository& repository,
-                                 const absl::flat_hash_set<PackId>& packs);
-
-// The packs that one index file lists.
-absl::StatusOr<std::vector<IndexedPack>> LoadIndexFile(const CallContext& ctx,
-                                                       const Repository& repository,
-                                                       const Id& file);
+                                 PackPredicate packs);
 
 }  // namespace csidelta::repository

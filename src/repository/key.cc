@@ -38,7 +38,8 @@ absl::Status CheckScrypt(const ScryptParameters& parameters) {
   const auto [n, r, p] = parameters;
   const bool possible = n > 1 && std::has_single_bit(n) && r > 0 && p > 0;
   // Divisions, because the products may overflow.
-  if (!possible || n > kScryptMemoryBytesMax / 128 / r || n * r > kScryptWorkMax / p) {
+  if (!possible || n > kScryptMemoryBytesMax / 128 / r || n * r > kScryptWorkMax / p ||
+      p > kScryptMemoryBytesMax / 128 / r) {
     return absl::InvalidArgumentError(absl::StrCat("key: scrypt parameters out of bounds: N=", n,
                                                    " r=", r, " p=", p,
                                                    "; make another key with restic key add"));
@@ -95,6 +96,12 @@ absl::StatusOr<SealKey> DecodeMasterKey(absl::string_view text) {
 
 }  // namespace
 
+ScryptCost CostOf(const ScryptParameters& parameters) {
+  const auto [n, r, p] = parameters;
+  return {.memory_bytes = static_cast<int64_t>(128 * uint64_t{r} * (n + p + 2)),
+          .work = n * r * p};
+}
+
 absl::StatusOr<KeyFile> DecodeKeyFile(absl::string_view json_text) {
   ASSIGN_OR_RETURN(const Json json, ParseJsonObject(json_text));
   KeyFile file;
@@ -104,6 +111,9 @@ absl::StatusOr<KeyFile> DecodeKeyFile(absl::string_view json_text) {
   if (file.salt.size() != kKeySaltBytes) {
     return absl::InvalidArgumentError(
         absl::StrCat("key: the salt has ", file.salt.size(), " bytes, not ", kKeySaltBytes));
+  }
+  if (file.data.size() > kKeyDataBytesMax) {
+    return absl::InvalidArgumentError("key: too long for a sealed master key");
   }
   file.username = GetString(json, {"username"});
   file.hostname = GetString(json, {"hostname"});

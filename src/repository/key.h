@@ -15,11 +15,20 @@ namespace csidelta::repository {
 
 // What we write. With a generated password this is ample, and it takes 66 ms and 32 MiB.
 inline constexpr ScryptParameters kScryptWritten = {.n = 32768, .r = 8, .p = 1};
-// What is accepted from the writer of the file, before a password is proven: 128 * n * r bytes of
-// memory, four times what restic asks for at most, and n * r * p steps, some seconds.
+// What is accepted from the writer of the file, before a password is proven: 128 * r * (n + p) bytes
+// of memory, four times what restic asks for at most, and n * r * p steps, some seconds.
 inline constexpr uint64_t kScryptMemoryBytesMax = uint64_t{256} << 20;
 inline constexpr uint64_t kScryptWorkMax = uint64_t{1} << 24;
 inline constexpr std::size_t kKeySaltBytes = 64;
+inline constexpr std::size_t kKeyDataBytesMax = 4096;
+
+// What deriving a key takes, by what its file claims.
+struct ScryptCost {
+  int64_t memory_bytes = 0;
+  uint64_t work = 0;  // Steps: 2^18, which is what we write, take 66 ms.
+};
+// REQUIRES parameters that DecodeKeyFile() accepts.
+ScryptCost CostOf(const ScryptParameters& parameters);
 
 // A key file: the master key, sealed with a key derived from a password.
 struct KeyFile {

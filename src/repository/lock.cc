@@ -432,9 +432,9 @@ void Lock::RefreshLoop(const std::stop_token& stop) {
   }
 }
 
-absl::Status SaveIndex(const CallContext& ctx, Repository& repository,
-                       absl::Span<const IndexedPack> packs, const LockFence& fence,
-                       int64_t* stored_bytes) {
+absl::StatusOr<Id> SaveIndex(const CallContext& ctx, Repository& repository,
+                             absl::Span<const IndexedPack> packs, const LockFence& fence,
+                             int64_t* stored_bytes) {
   if (fence) {
     RETURN_IF_ERROR(fence(ctx));
   }
@@ -444,28 +444,8 @@ absl::Status SaveIndex(const CallContext& ctx, Repository& repository,
   if (absl::IsAborted(held)) {
     repository.RemoveFile(FinalContext(ctx), FileKind::kIndex, id).IgnoreError();
   }
-  return held;
-}
-
-absl::Status ConfirmSnapshot(const CallContext& ctx, Repository& repository, const Id& snapshot,
-                             absl::FunctionRef<absl::Status(const CallContext&)> fence) {
-  absl::Status held = fence(ctx);
-  if (!held.ok() && !ctx.Check().ok()) {
-    // A stop that comes now does not make it right to doubt what is stored.
-    held = fence(FinalContext(ctx));
-  }
-  if (held.ok()) {
-    return held;
-  }
-  const absl::Status removed =
-      repository.RemoveFile(FinalContext(ctx), FileKind::kSnapshot, snapshot);
-  return Annotate(
-      held, removed.ok()
-                ? absl::StrCat("snapshot ", snapshot.ShortHex(),
-                               " was removed again, data that it needs may be gone")
-                : absl::StrCat("snapshot ", snapshot.ShortHex(),
-                               " may need data that is gone, and could not be removed again (",
-                               removed.message(), "); forget it"));
+  RETURN_IF_ERROR(held);
+  return id;
 }
 
 }  // namespace csidelta::repository

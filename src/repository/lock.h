@@ -211,15 +211,8 @@ using LockFence = std::function<absl::Status(const CallContext&)>;
 // Stores an index file, and removes it again unless `fence`, where there is one, says that the lock
 // was there all the time: else others may have removed the packs that it lists, and a backup would
 // build on them. Adds its size to `stored_bytes`, where that is given.
-absl::Status SaveIndex(const CallContext& ctx, Repository& repository,
-                       absl::Span<const IndexedPack> packs, const LockFence& fence,
-                       int64_t* stored_bytes = nullptr);
-
-// Looks at the fence once more when the snapshot is in the store: between Fence() and the end of a
-// PUT that was repeated for minutes, or of a machine that was stopped, others may have removed the
-// lock and then the packs. OK when the lock was there all the time. Else the snapshot is removed
-// again, and the error says whether it is.
-absl::Status ConfirmSnapshot(const CallContext& ctx, Repository& repository, const Id& snapshot,
-                             absl::FunctionRef<absl::Status(const CallContext&)> fence);
+absl::StatusOr<Id> SaveIndex(const CallContext& ctx, Repository& repository,
+                             absl::Span<const IndexedPack> packs, const LockFence& fence,
+                             int64_t* stored_bytes = nullptr);
 
 }  // namespace csidelta::repository

@@ -94,7 +94,10 @@ absl::StatusOr<RepairPacksResult> PacksRepair::Run(Lock& lock, absl::Span<const 
   RETURN_IF_ERROR(lock.Fence(ctx_));
   const absl::flat_hash_set<PackId> dropped(removed.begin(), removed.end());
   if (!dropped.empty()) {
-    RETURN_IF_ERROR(DropFromIndex(ctx_, repository_, lock, dropped, options_.progress).status());
+    RETURN_IF_ERROR(DropFromIndex(
+                        ctx_, repository_, lock,
+                        [&](const PackId& id) { return dropped.contains(id); }, options_.progress)
+                        .status());
     RETURN_IF_ERROR(DeletePacks(ctx_, lock, removed, options_.progress));
   }
   return std::move(result_);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "repository/blob_marks.h"
@@ -176,8 +177,8 @@ absl::Status Planner::MarkContent() {
 }
 
 absl::Status Planner::FindSidecars() {
-  absl::flat_hash_set<Id> needed_files;
-  std::vector<Id> files;
+  absl::flat_hash_set<Id> needed;
+  std::vector<std::string> parts;  // of locators: named by their content
   std::vector<Id> kept;
   RETURN_IF_ERROR(repository_.store().List(
       ctx_, kSidecarFolder, [&](const storage::ObjectInfo& object) -> absl::Status {
@@ -186,8 +187,9 @@ absl::Status Planner::FindSidecars() {
         if (!id.ok()) {
           return absl::OkStatus();
         }
-        if (object.key == LocatorFileKey(*id)) {
-          files.push_back(*id);
+        if (absl::StartsWith(object.key, kLocatorFolder) ||
+            absl::StartsWith(object.key, kIdSetFolder)) {
+          parts.push_back(object.key);
         } else if (object.key == SidecarKey(*id) && snapshots_.contains(*id)) {
           kept.push_back(*id);
         } else {
@@ -200,14 +202,14 @@ absl::Status Planner::FindSidecars() {
     const absl::StatusOr<TreeLocator> locator = repository_.LoadLocator(ctx_, snapshot);
     RETURN_IF_ERROR(ctx_.Check());
     if (locator.ok()) {
-      needed_files.insert(locator->files.begin(), locator->files.end());
+      locator->AddFilesTo(needed);
     } else if (!IsDamage(locator.status())) {
       return locator.status();  // It may read another time.
     }
   }
-  for (const Id& file : files) {
-    if (!needed_files.contains(file)) {
-      plan_.sidecar_keys.push_back(LocatorFileKey(file));
+  for (const std::string& part : parts) {
+    if (!needed.contains(*Id::Parse(absl::string_view(part).substr(part.rfind('/') + 1)))) {
+      plan_.sidecar_keys.push_back(part);
     }
   }
   return absl::OkStatus();

@@ -103,7 +103,9 @@ absl::Status DeleteUnindexed(const CallContext& ctx, Repository& repository, Loc
     return absl::OkStatus();
   }
   const absl::flat_hash_set<PackId> unindexed(plan.unindexed.begin(), plan.unindexed.end());
-  ASSIGN_OR_RETURN(const bool listed, IsAnyListed(ctx, repository, unindexed));
+  ASSIGN_OR_RETURN(const bool listed, IsAnyListed(ctx, repository, [&](const PackId& id) {
+                     return unindexed.contains(id);
+                   }));
   if (listed) {
     return absl::AbortedError("the index has changed since the prune was planned: run it again");
   }
@@ -117,7 +119,9 @@ absl::Status DropPacks(const CallContext& ctx, Repository& repository, Lock& loc
   RETURN_IF_ERROR(lock.Fence(ctx));
   const absl::flat_hash_set<PackId> dropped(packs.begin(), packs.end());
   ASSIGN_OR_RETURN(const IndexRewriteCounts rewritten,
-                   DropFromIndex(ctx, repository, lock, dropped, options.progress));
+                   DropFromIndex(
+                       ctx, repository, lock,
+                       [&](const PackId& id) { return dropped.contains(id); }, options.progress));
   result.index_files_written += rewritten.files_written;
   result.index_files_removed += rewritten.files_removed;
   RETURN_IF_ERROR(DeletePacks(ctx, lock, packs, options.progress));

@@ -25,8 +25,8 @@ namespace csidelta::repository {
 //
 // `Record` is plain data with operator<, and a SortPrefix() that never falls while records ascend.
 // Add() may be called by many threads; Drain() once, after the last of them. Memory: what the space
-// grants a table, and as much again while runs are merged in memory; plus a run per calling thread.
-// Errors are those of ScratchFile, and of what is called.
+// grants a table, `memory_bytes_max` at most, and as much again while runs are merged in memory;
+// plus a run per calling thread. Errors are those of ScratchFile, and of what is called.
 template <typename Record>
 class RecordSorter {
   static_assert(std::is_trivially_copyable_v<Record>);
@@ -35,10 +35,12 @@ class RecordSorter {
   using Take = absl::FunctionRef<absl::Status(absl::Span<const Record>)>;
 
   explicit RecordSorter(ScratchSpace& space)
+      : RecordSorter(space, space.options().table_memory_bytes_max) {}
+  // With another limit of memory than that of the space.
+  RecordSorter(ScratchSpace& space, int64_t memory_bytes_max)
       : space_(space),
         run_records_max_(std::max<std::size_t>(
-            1, static_cast<std::size_t>(space.options().table_memory_bytes_max) / sizeof(Record) /
-                   kRunsInMemoryMax)) {}
+            1, static_cast<std::size_t>(memory_bytes_max) / sizeof(Record) / kRunsInMemoryMax)) {}
 
   absl::Status Add(absl::Span<const Record> records);
 

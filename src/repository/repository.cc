@@ -9,8 +9,10 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "base/check.h"
 #include "base/final_context.h"
+#include "base/human_text.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
@@ -27,15 +29,33 @@ namespace {
 constexpr StatusMark kNoRepository("csi-delta/no-repository");
 constexpr StatusMark kWrongPassword("csi-delta/wrong-password");
 constexpr StatusMark kLocked("csi-delta/locked");
+constexpr StatusMark kTooLong("csi-delta/too-long");
 
-constexpr std::size_t kKeysTriedMax = 64;
+// Key files are read and tried so many at a time, the oldest first, until trying more of them would
+// take some minutes.
+constexpr std::size_t kKeysPerRound = 256;
+constexpr uint64_t kKeysWorkMax = uint64_t{1} << 29;
+constexpr std::size_t kKeyThreads = 16;
 constexpr absl::Duration kInitSettle = absl::Milliseconds(200);
 // How often something is removed that is there all the same: a gateway may have answered, once, in
 // the store's place.
 constexpr int kRemovalRounds = 2;
 constexpr std::size_t kLoadThreads = 8;
 constexpr std::size_t kIndexThreads = 4;
+// Of an index file, beside its bytes: the window to decompress it, and one pack's entries.
+constexpr int64_t kIndexWindowBytes = int64_t{8} << 20;
+constexpr int64_t kIndexDecodingBytes = kIndexWindowBytes + (int64_t{4} << 20);
+// The text of a pack whose entries these are enough for, and what all packs fit into.
+constexpr int64_t kUsualPackTextBytes = int64_t{2} << 20;
+constexpr int64_t kLargestPackBytes = kPackEntriesMax * 2 * int64_t{sizeof(PackEntry)};
+// Ids do not compress: the text of an index file is not this many times longer than its bytes.
+constexpr int64_t kIndexTextPerStored = 64;
+constexpr int64_t kIndexTextOfNone = int64_t{1} << 20;
 constexpr char kCompressedMarker = 2;
+// Of what the budget leaves: one text, of which eight threads hold several forms; one sidecar.
+constexpr int64_t kTextShare = 64;
+constexpr int64_t kSidecarShare = 4;
+constexpr int64_t kTextBytesLeast = int64_t{1} << 20;
 
 absl::string_view FolderOf(FileKind kind) {
   switch (kind) {
@@ -94,6 +114,9 @@ absl::StatusOr<std::vector<FileInfo>> CollectIds(const CallContext& ctx,
 }
 
 std::string KeyFileKey(const Id& id) { return absl::StrCat("keys/", id.Hex()); }
+std::string NameOfKey(const Id& id) { return absl::StrCat("key ", id.ShortHex()); }
+
+uint64_t WorkOf(const KeyInfo& key) { return key.file.ok() ? CostOf(key.file->scrypt).work : 0; }
 
 int64_t TextBytesMax(FileKind kind) {
   switch (kind) {
@@ -111,14 +134,82 @@ int64_t TextBytesMax(FileKind kind) {
 absl::StatusOr<std::string> GetWhole(const CallContext& ctx, storage::ObjectStore& store,
                                      const std::string& key, int64_t bytes_max) {
   absl::StatusOr<std::string> bytes = store.Get(ctx, key, bytes_max);
-  return storage::IsObjectTooLarge(bytes.status()) ? absl::DataLossError(bytes.status().message())
-                                                   : std::move(bytes);
+  return storage::IsObjectTooLarge(bytes.status())
+             ? kTooLong.On(absl::DataLossError(bytes.status().message()))
+             : std::move(bytes);
 }
 
 // Whether an error speaks of the bytes of an object that was read.
 bool IsOfBytes(const absl::Status& status) {
   return absl::IsDataLoss(status) || absl::IsInvalidArgument(status);
 }
+
+// Why the key files that were tried so far do not open a repository.
+struct KeySearch {
+  std::size_t tried = 0;
+  std::size_t not_tried = 0;
+  uint64_t work = 0;
+  bool refused = false;  // The password is not that of one.
+  absl::Status damage;
+  absl::Status gone;
+  absl::Status of_config;
+  absl::Status too_large;  // The first that asks for more memory than is left, and how many do.
+  int64_t too_large_count = 0;
+
+  // False for an error that is not of this key.
+  bool Note(const Id& id, const absl::Status& status) {
+    if (IsOfBytes(status)) {
+      damage = Annotate(status, NameOfKey(id));
+    } else if (IsWrongPassword(status)) {
+      refused = true;
+    } else if (absl::IsNotFound(status)) {  // Removed since the listing, where others are left.
+      gone = absl::UnavailableError(
+          absl::StrCat(NameOfKey(id), " is listed, but not found when asked for"));
+    } else if (absl::IsResourceExhausted(status)) {
+      too_large.Update(status);
+      ++too_large_count;
+    } else {
+      return false;
+    }
+    return true;
+  }
+
+  void WarnOfSkipped() const {
+    if (!too_large.ok()) {
+      CSIDELTA_LOG(kWarn, "key files that ask for much memory were not tried",
+                   {"count", absl::StrCat(too_large_count)},
+                   {"first", std::string(too_large.message())});
+    }
+  }
+
+  absl::Status Failure() const {
+    if (!gone.ok()) {
+      return gone;
+    }
+    if (!of_config.ok()) {
+      return absl::DataLossError(
+          absl::StrCat("config, under each key that the password opens: ", of_config.message(),
+                       "; nothing else tells what it said: put back a copy of this file"));
+    }
+    if (not_tried > 0) {
+      return AsWrongPassword(absl::UnauthenticatedError(absl::StrCat(
+          "wrong password for the ", Counted(static_cast<int64_t>(tried), "key file"),
+          " that were tried; ", not_tried,
+          " others would take too long: remove from keys/ what is not yours")));
+    }
+    if (!refused && !too_large.ok()) {
+      return too_large;
+    }
+    if (!refused && !damage.ok()) {
+      return absl::Status(damage.code(),
+                          absl::StrCat(damage.message(),
+                                       "; without a key nothing opens: put back a copy of keys/"));
+    }
+    return AsWrongPassword(absl::UnauthenticatedError(absl::StrCat(
+        "wrong password, or no key found",
+        too_large.ok() ? "" : absl::StrCat("; not tried: ", too_large.message()))));
+  }
+};
 
 // The whole object, of which `read` makes something. When that fails over the bytes they are
 // fetched a second time: a gateway may have answered in the store's place.
@@ -144,16 +235,108 @@ absl::StatusOr<std::string> DecodeText(std::string opened, int64_t bytes_max) {
   }
   if (opened.front() == '{' || opened.front() == '[') {
     return std::ssize(opened) <= bytes_max ? absl::StatusOr<std::string>(std::move(opened))
-                                           : absl::DataLossError("is too long");
+                                           : kTooLong.On(absl::DataLossError("is too long"));
   }
   if (opened.front() != kCompressedMarker) {
     return absl::DataLossError("begins with an unknown marker");
   }
   absl::StatusOr<std::string> text =
       Decompressor().Decompress(absl::string_view(opened).substr(1), bytes_max);
-  return absl::IsResourceExhausted(text.status()) ? absl::DataLossError(text.status().message())
-                                                  : std::move(text);
+  return absl::IsResourceExhausted(text.status())
+             ? kTooLong.On(absl::DataLossError(text.status().message()))
+             : std::move(text);
 }
+
+// How long a text may be: as the format has it, or less where memory is short.
+class TextLimit {
+ public:
+  TextLimit(const MemoryBudget& memory, int64_t bytes_max, int64_t share)
+      : memory_(memory),
+        bytes_max_(bytes_max),
+        share_(share),
+        bytes_(std::clamp(memory.free_bytes() / share, std::min(kTextBytesLeast, bytes_max),
+                          bytes_max)) {}
+
+  int64_t bytes() const { return bytes_; }
+
+  // RESOURCE_EXHAUSTED instead of what calls a text too long that the format allows.
+  absl::Status Explain(const absl::Status& status, absl::string_view name) const {
+    if (bytes_ == bytes_max_ || !kTooLong.IsOn(status)) {
+      return status;
+    }
+    return absl::ResourceExhaustedError(absl::StrCat(
+        name, " is longer than ", FormatBytes(bytes_), ", which is what the memory budget of ",
+        FormatBytes(memory_.bytes_max()), " allows; run it with a memory budget of at least ",
+        (memory_.bytes_max() - memory_.free_bytes() + share_ * bytes_max_) >> 20, " MiB"));
+  }
+
+ private:
+  const MemoryBudget& memory_;
+  const int64_t bytes_max_;
+  const int64_t share_;
+  const int64_t bytes_;
+};
+
+// The text of an index file, piece by piece, and the memory that decoding it takes beside
+// kIndexDecodingBytes. `opened` outlives it.
+class IndexText {
+ public:
+  IndexText(absl::string_view opened, MemoryBudget& memory, const std::string& name)
+      : compressed_(!opened.empty() && opened.front() == kCompressedMarker),
+        left_(opened.substr(compressed_ ? 1 : 0)),
+        frames_(compressed_ ? left_ : "",
+                std::min(kIndexTextBytesMax, kIndexTextOfNone + kIndexTextPerStored * std::ssize(left_))),
+        memory_(memory),
+        name_(name) {}
+
+  // Valid until the next call; empty at the end. DATA_LOSS when it does not decompress.
+  absl::StatusOr<absl::string_view> Next() {
+    if (!is_open_) {
+      RETURN_IF_ERROR(Open());
+    }
+    absl::StatusOr<absl::string_view> piece = compressed_ ? frames_.Next() : NextPlain();
+    if (!piece.ok()) {
+      return absl::DataLossError(piece.status().message());
+    }
+    pack_text_bytes_ += std::ssize(*piece);
+    if (pack_text_bytes_ > kUsualPackTextBytes && pack_share_.bytes() == 0) {
+      ASSIGN_OR_RETURN(pack_share_, memory_.Take(kLargestPackBytes, name_));
+    }
+    return piece;
+  }
+
+  void EndPack() { pack_text_bytes_ = 0; }
+
+ private:
+  absl::Status Open() {
+    is_open_ = true;
+    if (!compressed_ && !absl::StartsWith(left_, "{") && !absl::StartsWith(left_, "[")) {
+      return absl::DataLossError(left_.empty() ? "is empty" : "begins with an unknown marker");
+    }
+    const int64_t window_bytes = compressed_ ? WindowBytesOf(left_) : 0;
+    if (window_bytes > kIndexWindowBytes) {
+      ASSIGN_OR_RETURN(window_share_, memory_.Take(window_bytes, name_));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::string_view NextPlain() {
+    constexpr std::size_t kPlainPieceBytes = std::size_t{128} << 10;
+    const absl::string_view piece = left_.substr(0, kPlainPieceBytes);
+    left_.remove_prefix(piece.size());
+    return piece;
+  }
+
+  const bool compressed_;
+  absl::string_view left_;
+  FrameReader frames_;
+  MemoryBudget& memory_;
+  const std::string& name_;
+  bool is_open_ = false;
+  int64_t pack_text_bytes_ = 0;  // Since the last pack.
+  MemoryBudget::Share window_share_;
+  MemoryBudget::Share pack_share_;
+};
 
 // Of a snapshot that may be the one that is asked for.
 absl::Status UnreadableSnapshot(const Id& id, const absl::Status& why) {
@@ -351,64 +534,77 @@ absl::StatusOr<KeyFile> Repository::LoadKeyFile(const CallContext& ctx, const Id
                     });
 }
 
-absl::Status Repository::OpenWithKey(const CallContext& ctx, const Id& id,
-                                     absl::string_view password) {
-  ASSIGN_OR_RETURN(const KeyFile file, LoadKeyFile(ctx, id));
-  const absl::StatusOr<SealKey> master = UnwrapMasterKey(file, password, *environment_.random);
+// Of these, which were listed; errors that are not of the bytes of one end it.
+absl::StatusOr<std::vector<KeyInfo>> Repository::LoadKeyFiles(
+    const CallContext& ctx, absl::Span<const FileInfo> listed) const {
+  std::vector<KeyInfo> keys(listed.size(), {.id = Id(), .file = absl::UnknownError("")});
+  RETURN_IF_ERROR(ParallelFor(listed.size(), kKeyThreads, [&](std::size_t i) -> absl::Status {
+    RETURN_IF_ERROR(ctx.Check());
+    keys[i] = {.id = listed[i].id,
+               .file = LoadKeyFile(ctx, listed[i].id),
+               .current = listed[i].id == key_id_};
+    const absl::Status& status = keys[i].file.status();
+    return status.ok() || IsOfBytes(status) || absl::IsNotFound(status)
+               ? absl::OkStatus()
+               : Annotate(status, NameOfKey(listed[i].id));
+  }));
+  return keys;
+}
+
+absl::Status Repository::OpenWithKey(const KeyInfo& key, absl::string_view password) {
+  RETURN_IF_ERROR(key.file.status());
+  ASSIGN_OR_RETURN(const MemoryBudget::Share share,
+                   memory().Take(CostOf(key.file->scrypt).memory_bytes, NameOfKey(key.id)));
+  const absl::StatusOr<SealKey> master = UnwrapMasterKey(*key.file, password, *environment_.random);
   if (absl::IsUnauthenticated(master.status())) {
     return AsWrongPassword(master.status());
   }
   RETURN_IF_ERROR(master.status());
   master_key_ = *master;
-  key_id_ = id;
+  key_id_ = key.id;
   return absl::OkStatus();
 }
 
 // Tries each key file until one gives the master key, that of `config` if there is one. A key file
-// that is damaged, or was left by an Init() that another one overtook, spoils none of the others.
+// that is damaged, a stranger's, or was left by an Init() that another one overtook, spoils none of
+// the others: strangers add theirs after the keys, and what claims to take long comes last.
 absl::Status Repository::OpenWith(const CallContext& ctx, absl::string_view password,
                                   const std::optional<std::string>& config) {
-  ASSIGN_OR_RETURN(const std::vector<FileInfo> keys, CollectIds(ctx, store_, "keys/"));
-  absl::Status damage;
-  absl::Status gone;
-  absl::Status of_config;
-  bool refused = false;
-  for (std::size_t i = 0; i < std::min(keys.size(), kKeysTriedMax); ++i) {
-    const absl::Status status = OpenWithKey(ctx, keys[i].id, password);
-    if (status.ok()) {
-      of_config = config.has_value()
-                      ? Sealer(master_key_, *environment_.random).Open(*config).status()
-                      : absl::OkStatus();
-      if (of_config.ok()) {
+  ASSIGN_OR_RETURN(std::vector<FileInfo> listed, CollectIds(ctx, store_, "keys/"));
+  std::stable_sort(listed.begin(), listed.end(), [](const FileInfo& a, const FileInfo& b) {
+    return a.modified_at < b.modified_at;
+  });
+  KeySearch search;
+  for (absl::Span<const FileInfo> left = listed; !left.empty();) {
+    const absl::Span<const FileInfo> round = left.first(std::min(left.size(), kKeysPerRound));
+    left.remove_prefix(round.size());
+    ASSIGN_OR_RETURN(std::vector<KeyInfo> keys, LoadKeyFiles(ctx, round));
+    std::stable_sort(keys.begin(), keys.end(), [](const KeyInfo& a, const KeyInfo& b) {
+      return WorkOf(a) < WorkOf(b);
+    });
+    for (const KeyInfo& key : keys) {
+      RETURN_IF_ERROR(ctx.Check());
+      search.work += WorkOf(key);
+      if (search.work > kKeysWorkMax) {
+        search.not_tried = listed.size() - search.tried;
+        return search.Failure();
+      }
+      ++search.tried;
+      absl::Status status = OpenWithKey(key, password);
+      if (status.ok()) {
+        search.of_config = config.has_value()
+                               ? Sealer(master_key_, *environment_.random).Open(*config).status()
+                               : absl::OkStatus();
+        if (search.of_config.ok()) {
+          search.WarnOfSkipped();
+          return status;
+        }
+      } else if (!search.Note(key.id, status)) {
         return status;
       }
-      continue;
-    }
-    if (IsOfBytes(status)) {
-      damage = Annotate(status, absl::StrCat("key ", keys[i].id.ShortHex()));
-    } else if (IsWrongPassword(status)) {
-      refused = true;
-    } else if (absl::IsNotFound(status)) {  // Removed since the listing, where others are left.
-      gone = absl::UnavailableError(
-          absl::StrCat("key ", keys[i].id.ShortHex(), " is listed, but not found when asked for"));
-    } else {
-      return status;
     }
   }
-  if (!gone.ok()) {
-    return gone;
-  }
-  if (!of_config.ok()) {
-    return absl::DataLossError(
-        absl::StrCat("config, under each key that the password opens: ", of_config.message(),
-                     "; nothing else tells what it said: put back a copy of this file"));
-  }
-  if (!refused && !damage.ok()) {
-    return absl::Status(
-        damage.code(),
-        absl::StrCat(damage.message(), "; without a key nothing opens: put back a copy of keys/"));
-  }
-  return AsWrongPassword(absl::UnauthenticatedError("wrong password, or no key found"));
+  return search.Failure();
 }
 
 // --- Keys ---
@@ -425,13 +621,11 @@ absl::StatusOr<Id> Repository::SaveKey(const CallContext& ctx, absl::string_view
 
 absl::StatusOr<std::vector<KeyInfo>> Repository::ListKeys(const CallContext& ctx) const {
   ASSIGN_OR_RETURN(const std::vector<FileInfo> files, CollectIds(ctx, store_, "keys/"));
-  std::vector<KeyInfo> keys;
-  for (const FileInfo& listed : files) {
-    absl::StatusOr<KeyFile> file = LoadKeyFile(ctx, listed.id);
-    if (!file.ok() && !IsOfBytes(file.status())) {
-      return Annotate(file.status(), absl::StrCat("key ", listed.id.ShortHex()));
+  ASSIGN_OR_RETURN(std::vector<KeyInfo> keys, LoadKeyFiles(ctx, files));
+  for (const KeyInfo& key : keys) {
+    if (absl::IsNotFound(key.file.status())) {
+      return Annotate(key.file.status(), NameOfKey(key.id));
     }
-    keys.push_back({.id = listed.id, .file = std::move(file), .current = listed.id == key_id_});
   }
   return keys;
 }
@@ -507,6 +701,12 @@ absl::StatusOr<Id> Repository::SaveSealed(const CallContext& ctx, absl::string_v
 
 absl::StatusOr<Id> Repository::SaveFile(const CallContext& ctx, FileKind kind,
                                         absl::string_view json, int64_t* stored_bytes) {
+  CSIDELTA_CHECK(kind != FileKind::kSnapshot);
+  return PutFile(ctx, kind, json, stored_bytes);
+}
+
+absl::StatusOr<Id> Repository::PutFile(const CallContext& ctx, FileKind kind,
+                                       absl::string_view json, int64_t* stored_bytes) {
   std::string key;
   const absl::StatusOr<Id> id = SaveSealed(
       ctx, json, [&key, kind](const Id& made) { return key = FileKey(kind, made); }, stored_bytes);
@@ -518,10 +718,10 @@ absl::StatusOr<Id> Repository::SaveFile(const CallContext& ctx, FileKind kind,
   return id;
 }
 
-absl::StatusOr<std::string> Repository::LoadFile(const CallContext& ctx, FileKind kind,
-                                                 const Id& id) const {
+absl::StatusOr<std::string> Repository::OpenFile(const CallContext& ctx, FileKind kind,
+                                                 const Id& id, int64_t bytes_max) const {
   ASSIGN_OR_RETURN(const std::string sealed,
-                   ReadProven(ctx, store_, FileKey(kind, id), TextBytesMax(kind),
+                   ReadProven(ctx, store_, FileKey(kind, id), bytes_max,
                               [&](std::string bytes) -> absl::StatusOr<std::string> {
                                 if (Id::Of(bytes) != id) {
                                   return absl::DataLossError(absl::StrCat(
@@ -529,14 +729,42 @@ absl::StatusOr<std::string> Repository::LoadFile(const CallContext& ctx, FileKin
                                 }
                                 return bytes;
                               }));
-  absl::StatusOr<std::string> text = Sealer(master_key_, *environment_.random).Open(sealed);
-  if (text.ok()) {
-    text = DecodeText(*std::move(text), TextBytesMax(kind));
+  absl::StatusOr<std::string> opened = Sealer(master_key_, *environment_.random).Open(sealed);
+  return opened.ok() ? std::move(opened) : Annotate(opened.status(), Describe(kind, id));
+}
+
+absl::StatusOr<std::string> Repository::LoadFile(const CallContext& ctx, FileKind kind,
+                                                 const Id& id) const {
+  const TextLimit limit(memory(), TextBytesMax(kind), kTextShare);
+  absl::StatusOr<std::string> opened = OpenFile(ctx, kind, id, limit.bytes());
+  if (!opened.ok()) {
+    return limit.Explain(opened.status(), Describe(kind, id));
   }
-  if (!text.ok()) {
-    return Annotate(text.status(), Describe(kind, id));
-  }
-  return text;
+  absl::StatusOr<std::string> text = DecodeText(*std::move(opened), limit.bytes());
+  return text.ok() ? std::move(text)
+                   : Annotate(limit.Explain(text.status(), Describe(kind, id)), Describe(kind, id));
+}
+
+absl::Status Repository::ReadIndexFile(
+    const CallContext& ctx, const FileInfo& file,
+    absl::FunctionRef<absl::Status(const IndexedPack&)> sink) const {
+  const std::string name = Describe(FileKind::kIndex, file.id);
+  ASSIGN_OR_RETURN(MemoryBudget::Share share,
+                   memory().Wait(ctx, 2 * file.size_bytes + kIndexDecodingBytes, name));
+  ASSIGN_OR_RETURN(const std::string opened,
+                   OpenFile(ctx, FileKind::kIndex, file.id,
+                            std::min(file.size_bytes, kIndexTextBytesMax)));
+  share.Shrink(file.size_bytes + kIndexDecodingBytes);
+  IndexText text(opened, memory(), name);
+  const absl::Status decoded = DecodeIndex(
+      [&] { return text.Next(); },
+      [&](const IndexedPack& pack) {
+        text.EndPack();
+        return sink(pack);
+      });
+  return absl::IsInvalidArgument(decoded) || absl::IsDataLoss(decoded)
+             ? absl::DataLossError(absl::StrCat(name, ": ", decoded.message()))
+             : decoded;
 }
 
 absl::Status Repository::RemoveFile(const CallContext& ctx, FileKind kind, const Id& id) {
@@ -575,15 +803,17 @@ absl::StatusOr<std::vector<FileInfo>> Repository::ListFiles(const CallContext& c
 }
 
 absl::Status Repository::ListPacks(const CallContext& ctx,
-                                   absl::FunctionRef<absl::Status(const FileInfo&)> sink) const {
-  return ListIds(ctx, store_, "data/", sink);
+                                   absl::FunctionRef<absl::Status(const FileInfo&)> sink,
+                                   std::optional<uint8_t> folder) const {
+  return ListIds(ctx, store_, folder.has_value() ? absl::StrFormat("data/%02x/", *folder) : "data/",
+                 sink);
 }
 
 // --- Snapshots ---
 
 absl::StatusOr<Id> Repository::SaveSnapshot(const CallContext& ctx, const RepoSnapshot& snapshot,
-                                            int64_t* stored_bytes) {
-  return SaveFile(ctx, FileKind::kSnapshot, EncodeSnapshot(snapshot), stored_bytes);
+                                            const SnapshotProof& /*proof*/, int64_t* stored_bytes) {
+  return PutFile(ctx, FileKind::kSnapshot, EncodeSnapshot(snapshot), stored_bytes);
 }
 
 absl::StatusOr<RepoSnapshot> Repository::LoadSnapshot(const CallContext& ctx, const Id& id) const {
@@ -631,9 +861,10 @@ absl::StatusOr<std::vector<StoredSnapshot>> Repository::LoadSnapshots(
     const MutexLock lock(mutex);
     if (snapshot.ok()) {
       text_bytes += std::ssize(*text);
-      if (text_bytes > kSnapshotsTextBytesMax) {
+      if (text_bytes > std::min(kSnapshotsTextBytesMax, memory().free_bytes())) {
         return absl::ResourceExhaustedError(
-            "the snapshots are too long to be listed together; name one by its id");
+            absl::StrCat("the snapshots are too long to be listed together in a memory budget of ",
+                         FormatBytes(memory().bytes_max()), "; name one by its id"));
       }
       snapshots.push_back({.id = ids[i], .snapshot = *std::move(snapshot)});
       return absl::OkStatus();
@@ -698,26 +929,21 @@ absl::Status Repository::LoadIndex(const CallContext& ctx) {
   ASSIGN_OR_RETURN(const std::vector<FileInfo> files, ListFiles(ctx, FileKind::kIndex));
   BlobIndexBuilder builder(*scratch_);
   index_conflicts_.clear();
-  Mutex mutex;
   const auto load = [&](std::size_t i) -> absl::Status {
     RETURN_IF_ERROR(ctx.Check());
-    ASSIGN_OR_RETURN(const std::string text, LoadFile(ctx, FileKind::kIndex, files[i].id));
-    const absl::Status decoded = DecodeIndex(text, [&](const IndexedPack& pack) {
-      ASSIGN_OR_RETURN(const bool agrees, builder.AddPack(pack));
-      if (!agrees) {
-        const MutexLock noting(mutex);
-        index_conflicts_.push_back(pack.id);
-      }
-      return absl::OkStatus();
-    });
-    if (absl::IsInvalidArgument(decoded)) {
-      return absl::DataLossError(
-          absl::StrCat(Describe(FileKind::kIndex, files[i].id), ": ", decoded.message()));
-    }
-    return decoded;
+    return ReadIndexFile(ctx, files[i],
+                         [&](const IndexedPack& pack) { return builder.AddPack(pack); });
   };
+  // While it is built: sorted runs of copies and of packs, and what they are merged into.
+  ASSIGN_OR_RETURN(index_memory_, memory().Keep(scratch_->options().table_memory_bytes_max * 5 / 2,
+                                                "the repository's index"));
   RETURN_IF_ERROR(ParallelFor(files.size(), kIndexThreads, load));
-  ASSIGN_OR_RETURN(index_, builder.Build());
+  ASSIGN_OR_RETURN(index_, builder.Build(&index_conflicts_));
+  index_memory_.Shrink(index_.memory_bytes());
+  index_files_.clear();
+  for (const FileInfo& file : files) {
+    index_files_.push_back(file.id);
+  }
   index_loaded_ = true;
   return absl::OkStatus();
 }
@@ -726,6 +952,7 @@ void Repository::DropIndex() {
   const MutexLock lock(index_mutex_);
   index_loaded_ = false;
   index_ = BlobIndex();
+  index_memory_.Reset();
 }
 
 absl::Status Repository::ReloadIndex(const CallContext& ctx) {
@@ -749,6 +976,13 @@ absl::StatusOr<std::string> Repository::LoadBlobAt(const CallContext& ctx, const
     return absl::DataLossError(
         absl::StrCat(repository::Describe(handle), ": impossible length in the index"));
   }
+  MemoryBudget::Share share;
+  if (IsLarge(location.span)) {
+    // Sealed, decompressed, and the copy that is returned.
+    ASSIGN_OR_RETURN(share, memory().Take(location.span.sealed_bytes +
+                                              2 * location.span.plaintext_bytes(),
+                                          repository::Describe(handle)));
+  }
   ASSIGN_OR_RETURN(
       const std::string envelope,
       LoadPackRange(ctx, location.pack, location.span.offset_bytes, location.span.sealed_bytes));
@@ -762,7 +996,8 @@ absl::StatusOr<std::string> Repository::LoadBlob(const CallContext& ctx, const B
                                                  int64_t bytes_max) const {
   ASSIGN_OR_RETURN(const std::vector<BlobLocation> locations, index_.Lookup(handle));
   if (locations.empty()) {
-    return absl::NotFoundError(absl::StrCat(repository::Describe(handle), " is in no index"));
+    return absl::NotFoundError(
+        absl::StrCat(repository::Describe(handle), " is in no index; run csi-delta repair index"));
   }
   absl::StatusOr<std::string> blob = ReadBlob(ctx, handle, locations, bytes_max);
   return absl::IsDataLoss(blob.status()) ? ReadBlob(ctx, handle, locations, bytes_max)
@@ -841,9 +1076,14 @@ absl::Status Repository::SaveSidecarAs(const CallContext& ctx, const std::string
 
 absl::StatusOr<std::string> Repository::LoadSidecar(const CallContext& ctx,
                                                     const std::string& key) const {
-  ASSIGN_OR_RETURN(const std::string sealed, GetWhole(ctx, store_, key, kLocatorTextBytesMax));
-  ASSIGN_OR_RETURN(std::string opened, Sealer(master_key_, *environment_.random).Open(sealed));
-  return DecodeText(std::move(opened), kLocatorTextBytesMax);
+  const TextLimit limit(memory(), kLocatorTextBytesMax, kSidecarShare);
+  const absl::StatusOr<std::string> sealed = GetWhole(ctx, store_, key, limit.bytes());
+  if (!sealed.ok()) {
+    return limit.Explain(sealed.status(), key);
+  }
+  ASSIGN_OR_RETURN(std::string opened, Sealer(master_key_, *environment_.random).Open(*sealed));
+  absl::StatusOr<std::string> text = DecodeText(std::move(opened), limit.bytes());
+  return text.ok() ? std::move(text) : limit.Explain(text.status(), key);
 }
 
 absl::StatusOr<Id> Repository::SaveLocatorFile(const CallContext& ctx, absl::string_view sealed) {

@@ -29,6 +29,7 @@
 namespace csidelta::repository {
 
 class Lock;
+class SnapshotProof;
 
 // Files that are sealed JSON of their own.
 enum class FileKind { kIndex, kSnapshot, kLock };
@@ -82,7 +83,8 @@ class Repository {
                                                           absl::string_view password,
                                                           const Environment& environment);
 
-  // Opens one with any of its keys. IsNoRepository(), IsWrongPassword().
+  // Opens one with any of its keys. IsNoRepository(), IsWrongPassword(). A key file that asks for
+  // more memory than the budget leaves is not tried; RESOURCE_EXHAUSTED when it is the only one.
   static absl::StatusOr<std::unique_ptr<Repository>> Open(const CallContext& ctx,
                                                           storage::ObjectStore& store,
                                                           absl::string_view password,
@@ -96,6 +98,7 @@ class Repository {
   const Config& config() const { return config_; }
   storage::ObjectStore& store() const { return store_; }
   const Environment& environment() const { return environment_; }
+  MemoryBudget& memory() const { return *environment_.memory; }
   // Where tables go that memory should not hold. Of one run: it counts what it ever took.
   ScratchSpace& scratch() const { return *scratch_; }
   const SealKey& master_key() const { return master_key_; }
@@ -110,9 +113,15 @@ class Repository {
   absl::Status ChangePassword(const CallContext& ctx, Lock& lock, absl::string_view password);
 
   // --- Sealed JSON files ---
+  // REQUIRES that it is no snapshot.
   absl::StatusOr<Id> SaveFile(const CallContext& ctx, FileKind kind, absl::string_view json,
                               int64_t* stored_bytes = nullptr);
   absl::StatusOr<std::string> LoadFile(const CallContext& ctx, FileKind kind, const Id& id) const;
+  // Feeds `sink` what an index file lists, as it was listed by ListFiles(), while it is being
+  // decompressed. Waits for its share of memory. DATA_LOSS, with its name, when it does not read;
+  // an error of `sink` is returned unchanged.
+  absl::Status ReadIndexFile(const CallContext& ctx, const FileInfo& file,
+                             absl::FunctionRef<absl::Status(const IndexedPack&)> sink) const;
   absl::Status RemoveFile(const CallContext& ctx, FileKind kind, const Id& id);
   // Removes files with Lock::Delete(), and sees in a listing that they are gone; UNAVAILABLE when one
   // is listed even after its second removal. Removes nothing where `ids` is empty.
@@ -120,13 +129,15 @@ class Repository {
                            absl::Span<const Id> ids, absl::FunctionRef<void()> before_each);
   // Names that are not ids are left out.
   absl::StatusOr<std::vector<FileInfo>> ListFiles(const CallContext& ctx, FileKind kind) const;
-  // Packs of data/, one call each.
+  // Packs of data/, one call each; of one `folder` below it (0 ... 255), or of all.
   absl::Status ListPacks(const CallContext& ctx,
-                         absl::FunctionRef<absl::Status(const FileInfo&)> sink) const;
+                         absl::FunctionRef<absl::Status(const FileInfo&)> sink,
+                         std::optional<uint8_t> folder = std::nullopt) const;
 
   // --- Snapshots ---
+  // Only with a proof that what it needs is stored: see CommitSnapshot().
   absl::StatusOr<Id> SaveSnapshot(const CallContext& ctx, const RepoSnapshot& snapshot,
-                                  int64_t* stored_bytes = nullptr);
+                                  const SnapshotProof& proof, int64_t* stored_bytes = nullptr);
   absl::StatusOr<RepoSnapshot> LoadSnapshot(const CallContext& ctx, const Id& id) const;
   // All, oldest first. Each that does not read is given to `damaged`; where that is null, one such
   // is DATA_LOSS, which names it: what was not read may be the newest, or the one that counts.
@@ -156,6 +167,8 @@ class Repository {
   // REQUIRES that LoadIndex() returned OK.
   const BlobIndex& index() const { return index_; }
   const std::vector<PackId>& packs_listed_differently() const { return index_conflicts_; }
+  // The files that it was made of.
+  const std::vector<Id>& index_files() const { return index_files_; }
 
   // A codec for one thread; data_level as in BlobCodec.
   std::unique_ptr<BlobCodec> MakeCodec(int data_level = kDataCompressionLevel) const;
@@ -199,15 +212,24 @@ class Repository {
   Repository(storage::ObjectStore& store, const Environment& environment)
       : store_(store),
         environment_(environment),
-        scratch_(std::make_unique<ScratchSpace>(environment.scratch)) {}
+        scratch_(std::make_unique<ScratchSpace>(environment.scratch)) {
+    scratch_->LimitTables(environment.memory->table_bytes());
+  }
+  absl::StatusOr<std::string> OpenFile(const CallContext& ctx, FileKind kind, const Id& id,
+                                       int64_t bytes_max) const;
   absl::StatusOr<KeyFile> LoadKeyFile(const CallContext& ctx, const Id& id) const;
   absl::Status OpenWith(const CallContext& ctx, absl::string_view password,
                         const std::optional<std::string>& config);
-  absl::Status OpenWithKey(const CallContext& ctx, const Id& id, absl::string_view password);
+  absl::StatusOr<std::vector<KeyInfo>> LoadKeyFiles(const CallContext& ctx,
+                                                    absl::Span<const FileInfo> listed) const;
+  absl::Status OpenWithKey(const KeyInfo& key, absl::string_view password);
   absl::Status PrepareKey(const CallContext& ctx, absl::string_view password);
   absl::Status ConfirmConfig(const CallContext& ctx, absl::string_view password,
                              const std::string& own, bool was_refused);
   absl::Status DeleteKeyFile(const CallContext& ctx, Lock& lock, const Id& id);
+  friend struct SnapshotProofForTest;  // defined by tests alone
+  absl::StatusOr<Id> PutFile(const CallContext& ctx, FileKind kind, absl::string_view json,
+                             int64_t* stored_bytes);
   absl::StatusOr<Id> SaveSealed(const CallContext& ctx, absl::string_view text,
                                 absl::FunctionRef<std::string(const Id&)> key_of,
                                 int64_t* stored_bytes);
@@ -223,9 +245,11 @@ class Repository {
   Config config_;
   SealKey master_key_;
   Id key_id_;
+  MemoryBudget::Share index_memory_;
   Mutex index_mutex_;  // Held while the index is loaded; a loaded one does not change.
   BlobIndex index_;
   std::vector<PackId> index_conflicts_;
+  std::vector<Id> index_files_;
   bool index_loaded_ = false;
 };
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 
 #include "base/json_text.h"
 #include "tests/support/status_matchers.h"
@@ -116,6 +117,100 @@ TEST(JsonReaderTest, DeepNestingIsAnError) {
     objects += "{\"a\":";
   }
   EXPECT_THAT(SkipAll(objects), StatusIs(absl::StatusCode::kInvalidArgument));
+}
+
+// Gives a text in pieces of so many bytes.
+class Pieces {
+ public:
+  Pieces(std::string text, std::size_t piece_bytes)
+      : text_(std::move(text)), piece_bytes_(piece_bytes) {}
+
+  absl::StatusOr<absl::string_view> Next() {
+    piece_ = text_.substr(0, piece_bytes_);  // A copy: the one before is no longer valid.
+    text_.erase(0, piece_.size());
+    return piece_;
+  }
+
+ private:
+  std::string text_;
+  const std::size_t piece_bytes_;
+  std::string piece_;
+};
+
+// All values of a text, as one line.
+std::string Flatten(JsonReader& reader) {
+  std::string out;
+  absl::string_view key;
+  reader.BeginObject();
+  while (reader.NextMember(key)) {
+    out.append(key.data(), key.size());
+    reader.BeginArray();
+    while (reader.NextElement()) {
+      if (reader.TakeNull()) {
+        out += " null";
+        continue;
+      }
+      reader.BeginObject();
+      while (reader.NextMember(key)) {
+        out += " " + std::string(key.substr(0, 9));
+        out += key == "number" ? std::to_string(reader.Unsigned()) : std::string(reader.String());
+      }
+    }
+  }
+  const absl::Status status = reader.Finish();
+  return status.ok() ? out : std::string(status.message());
+}
+
+TEST(JsonReaderTest, ATextInPiecesReadsAsInOne) {
+  std::string text = "{\"list\" : [";
+  for (int i = 0; i < 200; ++i) {
+    text += "{\"number\":" + std::to_string(i * 1'000'003) + ", \"name\" : \"" +
+            std::string(static_cast<std::size_t>(i) * 7, 'x') + "\\u00e4\\n\"}, null,  ";
+  }
+  text += std::string(20'000, ' ') + "{\"" + std::string(9000, 'k') + "\":\"" +
+          std::string(9000, 'v') + "\"}]}  ";
+  JsonReader whole(text);
+  const std::string expected = Flatten(whole);
+  EXPECT_THAT(expected, HasSubstr("number199000597"));
+  for (const std::size_t piece_bytes : {1UL, 7UL, 100UL, 4096UL, 1'000'000UL}) {
+    Pieces pieces(text, piece_bytes);
+    const auto next = [&] { return pieces.Next(); };
+    JsonReader reader(next);
+    EXPECT_EQ(Flatten(reader), expected) << piece_bytes;
+    // Cut off, or with something that follows.
+    for (const std::string& bad : {text.substr(0, text.size() - 3), text + "x"}) {
+      JsonReader whole_bad(bad);
+      Pieces bad_pieces(bad, piece_bytes);
+      const auto bad_next = [&] { return bad_pieces.Next(); };
+      JsonReader bad_reader(bad_next);
+      EXPECT_EQ(Flatten(bad_reader), Flatten(whole_bad)) << piece_bytes;
+    }
+  }
+}
+
+TEST(JsonReaderTest, ATextInPiecesHasAnEndToItsStringsAndItsErrors) {
+  for (const char* character : {"x", "\\n"}) {
+    int count = 0;
+    std::string piece;
+    const auto endless = [&]() -> absl::StatusOr<absl::string_view> {
+      piece = count++ == 0 ? "\"" : "";
+      for (int i = 0; i < 10'000; ++i) {
+        piece += character;
+      }
+      return piece;
+    };
+    JsonReader reader(endless);
+    reader.Skip();
+    EXPECT_THAT(reader.Finish(),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("string too long")));
+    EXPECT_LT(count, 220);
+  }
+  const auto broken = [&]() -> absl::StatusOr<absl::string_view> {
+    return absl::DataLossError("torn");
+  };
+  JsonReader reader(broken);
+  reader.Skip();
+  EXPECT_THAT(reader.Finish(), StatusIs(absl::StatusCode::kDataLoss));
 }
 
 TEST(JsonTextTest, EscapesAsResticDoes) {

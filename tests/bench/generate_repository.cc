@@ -32,6 +32,7 @@
 #include "repository/repository.h"
 #include "repository/volume_layout.h"
 #include "storage/file_object_store.h"
+#include "tests/support/unproven.h"
 
 namespace csidelta::repository {
 namespace {
@@ -86,7 +87,7 @@ class Generator {
     RETURN_IF_ERROR(writer_.Flush());
     for (std::size_t i = 0; i < snapshots.size(); ++i) {
       snapshots[i].time = ctx_.clock->Now() - absl::Hours(24 * (2 - static_cast<int>(i)));
-      RETURN_IF_ERROR(repository_.SaveSnapshot(ctx_, snapshots[i]).status());
+      RETURN_IF_ERROR(repository_.SaveSnapshot(ctx_, snapshots[i], support::Unproven()).status());
     }
     std::printf("{\"entries\":%lld,\"packs\":%lld}\n", static_cast<long long>(entries_),
                 static_cast<long long>(packs_));

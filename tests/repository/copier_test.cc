@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tests/repository/maintenance_fixture.h"
+#include "tests/support/unproven.h"
 #include "tests/support/watched_store.h"
 
 namespace csidelta::repository::copier_test {
@@ -122,7 +123,7 @@ TEST_F(CopierTest, ParentsComeFirstAndAreMapped) {
   RepoSnapshot child = *repository->LoadSnapshot(ctx_, parent);
   child.parent = parent;
   child.time -= absl::Hours(48);  // A child that seems older than its parent.
-  const Id child_id = *repository->SaveSnapshot(ctx_, child);
+  const Id child_id = *repository->SaveSnapshot(ctx_, child, support::Unproven());
   const absl::StatusOr<std::vector<CopiedSnapshot>> copied = Copy();
   ASSERT_THAT(copied, IsOkAndHolds(SizeIs(2)));
   EXPECT_EQ((*copied)[0].source, parent);
@@ -136,7 +137,7 @@ TEST_F(CopierTest, AParentThatIsNotCopiedIsNotNamed) {
   RepoSnapshot child = *repository->LoadSnapshot(ctx_, parent);
   child.parent = parent;
   child.time += absl::Hours(1);
-  const Id child_id = *repository->SaveSnapshot(ctx_, child);
+  const Id child_id = *repository->SaveSnapshot(ctx_, child, support::Unproven());
   const absl::StatusOr<std::vector<CopiedSnapshot>> copied = Copy({child_id});
   ASSERT_THAT(copied, IsOkAndHolds(SizeIs(1)));
   EXPECT_EQ(OpenOther()->LoadSnapshot(ctx_, copied->front().copy)->parent, std::nullopt);

@@ -173,7 +173,7 @@ class BlobIndexTest : public testing::TestWithParam<int64_t> {
   BlobIndex Build(const std::vector<IndexedPack>& packs) {
     BlobIndexBuilder builder(scratch_);
     for (const IndexedPack& pack : packs) {
-      EXPECT_THAT(builder.AddPack(pack), IsOkAndHolds(true));
+      EXPECT_THAT(builder.AddPack(pack), IsOk());
     }
     return BuildFrom(builder);
   }
@@ -308,13 +308,17 @@ TEST_P(BlobIndexTest, ACursorFindsWhatIsAskedForInOrder) {
 
 TEST_P(BlobIndexTest, APackListedTwice) {
   BlobIndexBuilder builder(scratch_);
-  EXPECT_THAT(builder.AddPack(TestPack(1, 3)), IsOkAndHolds(true));
-  EXPECT_THAT(builder.AddPack(TestPack(1, 3)), IsOkAndHolds(true));
+  EXPECT_THAT(builder.AddPack(TestPack(1, 3)), IsOk());
+  EXPECT_THAT(builder.AddPack(TestPack(1, 3)), IsOk());
   IndexedPack backwards = TestPack(1, 3);
   std::reverse(backwards.entries.begin(), backwards.entries.end());
-  EXPECT_THAT(builder.AddPack(backwards), IsOkAndHolds(true));
-  EXPECT_THAT(builder.AddPack(TestPack(1, 4)), IsOkAndHolds(false));
-  const BlobIndex index = BuildFrom(builder);
+  EXPECT_THAT(builder.AddPack(backwards), IsOk());
+  EXPECT_THAT(builder.AddPack(TestPack(1, 4)), IsOk());
+  std::vector<PackId> listed_differently;
+  const absl::StatusOr<BlobIndex> built = builder.Build(&listed_differently);
+  ASSERT_THAT(built, IsOk());
+  const BlobIndex& index = *built;
+  EXPECT_THAT(listed_differently, ElementsAre(TestPack(1, 3).id));
   EXPECT_EQ(index.entry_count(), 7);
   EXPECT_EQ(index.packs().size(), 2U);
   EXPECT_THAT(index.FindPack(TestPack(1, 3).id), Optional(0U));
@@ -330,7 +334,7 @@ TEST_P(BlobIndexTest, IsMadeByManyThreads) {
     for (int i = 0; i < 4; ++i) {
       threads.emplace_back([&] {
         for (std::size_t at = next++; at < packs.size(); at = next++) {
-          EXPECT_THAT(builder.AddPack(packs[at]), IsOkAndHolds(true));
+          EXPECT_THAT(builder.AddPack(packs[at]), IsOk());
         }
       });
     }
@@ -358,12 +362,34 @@ TEST(BlobIndexMemoryTest, StaysCompact) {
   EXPECT_LT(scratch.peak_bytes(), 300 * 262 * 48 * 5 / 4);
 }
 
+// Packs of one blob, as many as would take three times what tables may.
+TEST(BlobIndexMemoryTest, DoesNotGrowWithItsPacks) {
+  ScratchSpace scratch({.folder = testing::TempDir(), .table_memory_bytes_max = int64_t{1} << 18});
+  constexpr int kPacks = 15'000;
+  BlobIndexBuilder builder(scratch);
+  for (int number = 0; number < kPacks; ++number) {
+    ASSERT_THAT(builder.AddPack(TestPack(number, 1)), IsOk());
+  }
+  const absl::StatusOr<BlobIndex> index = builder.Build();
+  ASSERT_THAT(index, IsOk());
+  EXPECT_EQ(index->pack_count(), static_cast<uint32_t>(kPacks));
+  EXPECT_LT(index->memory_bytes(), (int64_t{1} << 18) + 8 * kPacks);
+  for (int number = 0; number < kPacks; number += 100) {
+    const PackId id = TestPack(number, 1).id;
+    const std::optional<uint32_t> ordinal = index->FindPack(id);
+    ASSERT_TRUE(ordinal.has_value());
+    EXPECT_EQ(index->packs()[*ordinal], id);
+    EXPECT_EQ(index->info(*ordinal).blobs, 1U);
+  }
+  EXPECT_FALSE(index->ContainsPack(TestPack(kPacks, 1).id));
+}
+
 TEST(BlobIndexMemoryTest, AFolderThatIsNotThereIsSaid) {
   ScratchSpace scratch({.folder = "/nonexistent", .table_memory_bytes_max = 1000});
   BlobIndexBuilder builder(scratch);
   absl::Status status;
   for (int number = 0; number < 100 && status.ok(); ++number) {
-    status = builder.AddPack(TestPack(number, 10)).status();
+    status = builder.AddPack(TestPack(number, 10));
   }
   EXPECT_THAT(status, StatusIs(absl::StatusCode::kInternal));
   EXPECT_THAT(std::string(status.message()), HasSubstr("/nonexistent"));
@@ -399,7 +425,7 @@ TEST(BlobIndexMemoryTest, AFullDiskIsSaidWhereverItIsFull) {
     BlobIndexBuilder builder(scratch);
     absl::Status status;
     for (int number = 0; number < 30 && status.ok(); ++number) {
-      status = builder.AddPack(TestPack(number, 100)).status();
+      status = builder.AddPack(TestPack(number, 100));
     }
     status.Update(builder.Build().status());
     EXPECT_THAT(status, StatusIs(absl::StatusCode::kResourceExhausted)) << room;

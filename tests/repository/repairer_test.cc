@@ -140,13 +140,19 @@ TEST_F(RepairerTest, SettlesWhatTwoIndexesListDifferently) {
 
 TEST_F(RepairerTest, TheOrderInWhichAPackIsListedDoesNotMatter) {
   const std::string index = KeysBelow("index/").front();
-  absl::StatusOr<std::vector<IndexedPack>> packs = LoadIndexFile(
-      ctx_, *Open(), *Id::Parse(absl::string_view(index).substr(index.rfind('/') + 1)));
-  ASSERT_THAT(packs, IsOk());
-  for (IndexedPack& pack : *packs) {
+  const FileInfo file = {.id = *Id::Parse(absl::string_view(index).substr(index.rfind('/') + 1)),
+                         .size_bytes = std::ssize(store_.objects().at(index))};
+  std::vector<IndexedPack> packs;
+  ASSERT_THAT(Open()->ReadIndexFile(ctx_, file,
+                                    [&](const IndexedPack& pack) {
+                                      packs.push_back(pack);
+                                      return absl::OkStatus();
+                                    }),
+              IsOk());
+  for (IndexedPack& pack : packs) {
     std::reverse(pack.entries.begin(), pack.entries.end());
   }
-  ASSERT_THAT(Open()->SaveFile(ctx_, FileKind::kIndex, EncodeIndex(*packs)), IsOk());
+  ASSERT_THAT(Open()->SaveFile(ctx_, FileKind::kIndex, EncodeIndex(packs)), IsOk());
   ExpectClean();
   const absl::StatusOr<RepairIndexResult> result = Repair();
   ASSERT_THAT(result, IsOk());

@@ -66,7 +66,7 @@ TEST_P(ResticInteropTest, WeReadOursAfterResticHasWorkedOnIt) {
   image.replace(40'000'000, 5, "other");
   ASSERT_THAT(repository->LoadIndex(ctx_), IsOk());
   BlobWriterOptions options;
-  options.known = &repository->index();
+  options.known = KnownIn(*repository);
   ASSERT_THAT(BackUpImage(ctx_, *repository, image, kInteropChunkBytes, options), IsOk());
   ExpectRestic("tag --add seen latest");
   ExpectRestic("forget --keep-last 1 --prune --max-unused 0");
