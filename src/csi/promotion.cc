@@ -414,9 +414,9 @@ absl::Status PvcWaiter::AwaitData() {
         wait_.on_look(ToString(PvcState::kBound), shown);
       }
     }
-    const absl::Time next = std::min(ctx_.clock->Now() + interval_, ctx_.deadline);
+    const absl::Duration pause = interval_;
     interval_ = std::min(2 * interval_, kProvisioningLookIntervalMax);
-    ctx_.clock->SleepUntil(next, ctx_.stop);
+    ctx_.clock->SleepFor(std::min(pause, ctx_.TimeLeft()), ctx_.stop);
     if (const absl::Status over = ctx_.Check(); !over.ok()) {
       return absl::Status(over.code(),
                           absl::StrCat(absl::IsCancelled(over) ? "interrupted: " : "", Text(),

@@ -300,7 +300,7 @@ absl::Status VolumeSwap::Run(const Next& next, SwapStep until) {
                                                            " stays at ", ToString(step)))
                         : taken;
     }
-    if (tries > 0 && !ctx_.clock->SleepUntil(ctx_.clock->Now() + tries * kStepPause, ctx_.stop)) {
+    if (tries > 0 && !ctx_.clock->SleepFor(tries * kStepPause, ctx_.stop)) {
       return ctx_.Check();
     }
   }
@@ -448,7 +448,7 @@ absl::Status VolumeSwap::TakeSafetySnapshot() {
                         .may_join = true,
                         .note = absl::StrCat("before the restore of ", target_.snapshot_name),
                         .awaited = AwaitedState::kTaken,
-                        .timeout = ctx_.deadline - ctx_.clock->Now()});
+                        .timeout = ctx_.TimeLeft()});
     RETURN_IF_ERROR(WithAdvice(
         creation.status(), "nothing is changed; --safety no --yes restores without a snapshot"));
     NoteAll(sources.not_checked);
