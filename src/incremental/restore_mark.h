@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -20,6 +21,11 @@ inline constexpr int64_t kRestoreMarkBytes = kIoAlignmentBytes;
 // tables and their copies are found there. btrfs has its own at 64 KiB, ZFS at 256 KiB, nilfs2, GPT
 // and software RAID another one at the end.
 inline constexpr int64_t kKeptBackBytes = int64_t{1} << 20;
+
+// What a MarkedTarget takes of memory at most.
+inline int64_t KeptBackBytes(int64_t chunk_bytes) {
+  return std::max(kKeptBackBytes, chunk_bytes) + kKeptBackBytes;
+}
 
 // A device that a volume of `volume_bytes` is restored to, and that says so at its beginning as
 // long as that has not finished. An interrupted run, at whatever moment, leaves neither a file

@@ -98,7 +98,7 @@ class LocatorMaker {
     locator_.root = change.root;
     locator_.image_tree = change.image_tree;
     locator_.manifest = change.manifest;
-    locator_.data_packs = change.data_packs;
+    locator_.needs = change.needs;
     for (const MovedTree& tree : change.trees) {
       TakeUp(FirstOfShard(tree.position));
     }

@@ -61,7 +61,7 @@ struct LocatorChange {
   std::optional<repository::BlobLocation> root = {};
   std::optional<repository::BlobLocation> image_tree = {};
   std::optional<repository::BlobLocation> manifest = {};
-  repository::PackSample data_packs = {};
+  std::optional<repository::SnapshotNeeds> needs = {};
 };
 
 // Saves the locator of `snapshot`: the shards of moved trees in a file of its own; the others stay

@@ -7,9 +7,11 @@
 #include <tuple>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "base/check.h"
 #include "base/final_context.h"
 #include "base/human_text.h"
@@ -192,10 +194,10 @@ struct KeySearch {
                        "; nothing else tells what it said: put back a copy of this file"));
     }
     if (not_tried > 0) {
-      return AsWrongPassword(absl::UnauthenticatedError(absl::StrCat(
-          "wrong password for the ", Counted(static_cast<int64_t>(tried), "key file"),
-          " that were tried; ", not_tried,
-          " others would take too long: remove from keys/ what is not yours")));
+      return AsWrongPassword(absl::UnauthenticatedError(
+          absl::StrCat("wrong password for the ", Counted(static_cast<int64_t>(tried), "key file"),
+                       " that were tried; ", not_tried,
+                       " others would take too long: remove from keys/ what is not yours")));
     }
     if (!refused && !too_large.ok()) {
       return too_large;
@@ -205,9 +207,9 @@ struct KeySearch {
                           absl::StrCat(damage.message(),
                                        "; without a key nothing opens: put back a copy of keys/"));
     }
-    return AsWrongPassword(absl::UnauthenticatedError(absl::StrCat(
-        "wrong password, or no key found",
-        too_large.ok() ? "" : absl::StrCat("; not tried: ", too_large.message()))));
+    return AsWrongPassword(absl::UnauthenticatedError(
+        absl::StrCat("wrong password, or no key found",
+                     too_large.ok() ? "" : absl::StrCat("; not tried: ", too_large.message()))));
   }
 };
 
@@ -285,7 +287,8 @@ class IndexText {
       : compressed_(!opened.empty() && opened.front() == kCompressedMarker),
         left_(opened.substr(compressed_ ? 1 : 0)),
         frames_(compressed_ ? left_ : "",
-                std::min(kIndexTextBytesMax, kIndexTextOfNone + kIndexTextPerStored * std::ssize(left_))),
+                std::min(kIndexTextBytesMax,
+                         kIndexTextOfNone + kIndexTextPerStored * std::ssize(left_))),
         memory_(memory),
         name_(name) {}
 
@@ -538,7 +541,7 @@ absl::StatusOr<KeyFile> Repository::LoadKeyFile(const CallContext& ctx, const Id
 absl::StatusOr<std::vector<KeyInfo>> Repository::LoadKeyFiles(
     const CallContext& ctx, absl::Span<const FileInfo> listed) const {
   std::vector<KeyInfo> keys(listed.size(), {.id = Id(), .file = absl::UnknownError("")});
-  RETURN_IF_ERROR(ParallelFor(listed.size(), kKeyThreads, [&](std::size_t i) -> absl::Status {
+  const auto load = [&](std::size_t i) -> absl::Status {
     RETURN_IF_ERROR(ctx.Check());
     keys[i] = {.id = listed[i].id,
                .file = LoadKeyFile(ctx, listed[i].id),
@@ -547,7 +550,8 @@ absl::StatusOr<std::vector<KeyInfo>> Repository::LoadKeyFiles(
     return status.ok() || IsOfBytes(status) || absl::IsNotFound(status)
                ? absl::OkStatus()
                : Annotate(status, NameOfKey(listed[i].id));
-  }));
+  };
+  RETURN_IF_ERROR(ParallelFor(listed.size(), kKeyThreads, load));
   return keys;
 }
 
@@ -579,9 +583,8 @@ absl::Status Repository::OpenWith(const CallContext& ctx, absl::string_view pass
     const absl::Span<const FileInfo> round = left.first(std::min(left.size(), kKeysPerRound));
     left.remove_prefix(round.size());
     ASSIGN_OR_RETURN(std::vector<KeyInfo> keys, LoadKeyFiles(ctx, round));
-    std::stable_sort(keys.begin(), keys.end(), [](const KeyInfo& a, const KeyInfo& b) {
-      return WorkOf(a) < WorkOf(b);
-    });
+    std::stable_sort(keys.begin(), keys.end(),
+                     [](const KeyInfo& a, const KeyInfo& b) { return WorkOf(a) < WorkOf(b); });
     for (const KeyInfo& key : keys) {
       RETURN_IF_ERROR(ctx.Check());
       search.work += WorkOf(key);
@@ -702,6 +705,12 @@ absl::StatusOr<Id> Repository::SaveSealed(const CallContext& ctx, const SealKey&
 
 absl::StatusOr<Id> Repository::SaveFile(const CallContext& ctx, FileKind kind,
                                         absl::string_view json, int64_t* stored_bytes) {
+  CSIDELTA_CHECK(kind != FileKind::kSnapshot);
+  return PutFile(ctx, kind, json, stored_bytes);
+}
+
+absl::StatusOr<Id> Repository::PutFile(const CallContext& ctx, FileKind kind,
+                                       absl::string_view json, int64_t* stored_bytes) {
   std::string key;
   const absl::StatusOr<Id> id = SaveSealed(
       ctx, master_key_, json, [&key, kind](const Id& made) { return key = FileKey(kind, made); },
@@ -747,17 +756,16 @@ absl::Status Repository::ReadIndexFile(
   const std::string name = Describe(FileKind::kIndex, file.id);
   ASSIGN_OR_RETURN(MemoryBudget::Share share,
                    memory().Wait(ctx, 2 * file.size_bytes + kIndexDecodingBytes, name));
-  ASSIGN_OR_RETURN(const std::string opened,
-                   OpenFile(ctx, FileKind::kIndex, file.id,
-                            std::min(file.size_bytes, kIndexTextBytesMax)));
+  ASSIGN_OR_RETURN(
+      const std::string opened,
+      OpenFile(ctx, FileKind::kIndex, file.id, std::min(file.size_bytes, kIndexTextBytesMax)));
   share.Shrink(file.size_bytes + kIndexDecodingBytes);
   IndexText text(opened, memory(), name);
-  const absl::Status decoded = DecodeIndex(
-      [&] { return text.Next(); },
-      [&](const IndexedPack& pack) {
-        text.EndPack();
-        return sink(pack);
-      });
+  const absl::Status decoded = DecodeIndex([&] { return text.Next(); },
+                                           [&](const IndexedPack& pack) {
+                                             text.EndPack();
+                                             return sink(pack);
+                                           });
   return absl::IsInvalidArgument(decoded) || absl::IsDataLoss(decoded)
              ? absl::DataLossError(absl::StrCat(name, ": ", decoded.message()))
              : decoded;
@@ -799,15 +807,17 @@ absl::StatusOr<std::vector<FileInfo>> Repository::ListFiles(const CallContext& c
 }
 
 absl::Status Repository::ListPacks(const CallContext& ctx,
-                                   absl::FunctionRef<absl::Status(const FileInfo&)> sink) const {
-  return ListIds(ctx, store_, "data/", sink);
+                                   absl::FunctionRef<absl::Status(const FileInfo&)> sink,
+                                   std::optional<uint8_t> folder) const {
+  return ListIds(ctx, store_, folder.has_value() ? absl::StrFormat("data/%02x/", *folder) : "data/",
+                 sink);
 }
 
 // --- Snapshots ---
 
 absl::StatusOr<Id> Repository::SaveSnapshot(const CallContext& ctx, const RepoSnapshot& snapshot,
-                                            int64_t* stored_bytes) {
-  return SaveFile(ctx, FileKind::kSnapshot, EncodeSnapshot(snapshot), stored_bytes);
+                                            const SnapshotProof& /*proof*/, int64_t* stored_bytes) {
+  return PutFile(ctx, FileKind::kSnapshot, EncodeSnapshot(snapshot), stored_bytes);
 }
 
 absl::StatusOr<RepoSnapshot> Repository::LoadSnapshot(const CallContext& ctx, const Id& id) const {
@@ -924,8 +934,7 @@ std::string Repository::UnreadableIndexNote() const {
   return unreadable_index_.empty()
              ? ""
              : absl::StrCat("; ", unreadable_index_.size(), " index files do not read, such as ",
-                            FileKey(FileKind::kIndex, unreadable_index_.front()),
-                            ": csi-delta repair index lists again what they listed");
+                            FileKey(FileKind::kIndex, unreadable_index_.front()));
 }
 
 absl::Status Repository::LoadReadableIndex(const CallContext& ctx) {
@@ -959,6 +968,12 @@ absl::Status Repository::LoadReadableIndex(const CallContext& ctx) {
   RETURN_IF_ERROR(ParallelFor(files.size(), kIndexThreads, load));
   ASSIGN_OR_RETURN(index_, builder.Build(&index_conflicts_));
   index_memory_.Shrink(index_.memory_bytes());
+  index_files_.clear();
+  for (const FileInfo& file : files) {
+    if (!absl::c_linear_search(unreadable_index_, file.id)) {
+      index_files_.push_back(file.id);
+    }
+  }
   index_loaded_ = true;
   return absl::OkStatus();
 }
@@ -994,9 +1009,9 @@ absl::StatusOr<std::string> Repository::LoadBlobAt(const CallContext& ctx, const
   MemoryBudget::Share share;
   if (IsLarge(location.span)) {
     // Sealed, decompressed, and the copy that is returned.
-    ASSIGN_OR_RETURN(share, memory().Take(location.span.sealed_bytes +
-                                              2 * location.span.plaintext_bytes(),
-                                          repository::Describe(handle)));
+    ASSIGN_OR_RETURN(share,
+                     memory().Take(location.span.sealed_bytes + 2 * location.span.plaintext_bytes(),
+                                   repository::Describe(handle)));
   }
   ASSIGN_OR_RETURN(
       const std::string envelope,
@@ -1011,7 +1026,8 @@ absl::StatusOr<std::string> Repository::LoadBlob(const CallContext& ctx, const B
                                                  int64_t bytes_max) const {
   ASSIGN_OR_RETURN(const std::vector<BlobLocation> locations, index_.Lookup(handle));
   if (locations.empty()) {
-    return absl::NotFoundError(absl::StrCat(repository::Describe(handle), " is in no index",
+    return absl::NotFoundError(absl::StrCat(repository::Describe(handle),
+                                            " is in no index; run csi-delta repair index",
                                             UnreadableIndexNote()));
   }
   absl::StatusOr<std::string> blob = ReadBlob(ctx, handle, locations, bytes_max);

@@ -29,6 +29,7 @@
 namespace csidelta::repository {
 
 class Lock;
+class SnapshotProof;
 
 // Files that are sealed JSON of their own.
 enum class FileKind { kIndex, kSnapshot, kLock };
@@ -112,6 +113,7 @@ class Repository {
   absl::Status ChangePassword(const CallContext& ctx, Lock& lock, absl::string_view password);
 
   // --- Sealed JSON files ---
+  // REQUIRES that it is no snapshot.
   absl::StatusOr<Id> SaveFile(const CallContext& ctx, FileKind kind, absl::string_view json,
                               int64_t* stored_bytes = nullptr);
   absl::StatusOr<std::string> LoadFile(const CallContext& ctx, FileKind kind, const Id& id) const;
@@ -127,13 +129,15 @@ class Repository {
                            absl::Span<const Id> ids, absl::FunctionRef<void()> before_each);
   // Names that are not ids are left out.
   absl::StatusOr<std::vector<FileInfo>> ListFiles(const CallContext& ctx, FileKind kind) const;
-  // Packs of data/, one call each.
+  // Packs of data/, one call each; of one `folder` below it (0 ... 255), or of all.
   absl::Status ListPacks(const CallContext& ctx,
-                         absl::FunctionRef<absl::Status(const FileInfo&)> sink) const;
+                         absl::FunctionRef<absl::Status(const FileInfo&)> sink,
+                         std::optional<uint8_t> folder = std::nullopt) const;
 
   // --- Snapshots ---
+  // Only with a proof that what it needs is stored: see CommitSnapshot().
   absl::StatusOr<Id> SaveSnapshot(const CallContext& ctx, const RepoSnapshot& snapshot,
-                                  int64_t* stored_bytes = nullptr);
+                                  const SnapshotProof& proof, int64_t* stored_bytes = nullptr);
   absl::StatusOr<RepoSnapshot> LoadSnapshot(const CallContext& ctx, const Id& id) const;
   // All, oldest first. Each that does not read is given to `damaged`; where that is null, one such
   // is DATA_LOSS, which names it: what was not read may be the newest, or the one that counts.
@@ -164,11 +168,14 @@ class Repository {
 
   // Gives back the memory of the index; it may be loaded again. Not beside other calls.
   void DropIndex();
-  // LoadReadableIndex() again: for a writer that is done, so that what it wrote is found. Wants to be alone.
+  // LoadReadableIndex() again: for a writer that is done, so that what it wrote is found. Wants to
+  // be alone.
   absl::Status ReloadIndex(const CallContext& ctx);
   // REQUIRES that LoadIndex() or LoadReadableIndex() returned OK.
   const BlobIndex& index() const { return index_; }
   const std::vector<PackId>& packs_listed_differently() const { return index_conflicts_; }
+  // The files that it was made of.
+  const std::vector<Id>& index_files() const { return index_files_; }
 
   // A codec for one thread; data_level as in BlobCodec.
   std::unique_ptr<BlobCodec> MakeCodec(int data_level = kDataCompressionLevel) const;
@@ -231,6 +238,9 @@ class Repository {
   absl::Status ConfirmConfig(const CallContext& ctx, absl::string_view password,
                              const std::string& own, bool was_refused);
   absl::Status DeleteKeyFile(const CallContext& ctx, Lock& lock, const Id& id);
+  friend struct SnapshotProofForTest;  // defined by tests alone
+  absl::StatusOr<Id> PutFile(const CallContext& ctx, FileKind kind, absl::string_view json,
+                             int64_t* stored_bytes);
   absl::StatusOr<Id> SaveSealed(const CallContext& ctx, const SealKey& key, absl::string_view text,
                                 absl::FunctionRef<std::string(const Id&)> key_of,
                                 int64_t* stored_bytes);
@@ -254,6 +264,7 @@ class Repository {
   std::vector<PackId> index_conflicts_;
   std::vector<Id> unreadable_index_;
   absl::Status index_damage_;  // of one of these
+  std::vector<Id> index_files_;
   bool index_loaded_ = false;
 };
 

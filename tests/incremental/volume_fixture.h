@@ -143,6 +143,9 @@ class VolumeFixture {
     EXPECT_EQ(target.flushes(), FlushesOf(size));
   }
 
+  // From now on it is the time of this clock.
+  void UseClock(const Clock& clock) { ctx_.clock = &clock; }
+
   // What was asked of the store so far.
   storage::StoreUsage Usage() const { return meter_.Snapshot(); }
 

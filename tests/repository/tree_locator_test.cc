@@ -30,12 +30,13 @@ LocatorShard TestShard(int count, int packs) {
   return shard;
 }
 
-PackSample Sample(int count) {
-  PackSample sample;
-  for (int i = 0; i < count; ++i) {
-    sample.Add(Id::Of(absl::StrCat("data ", i)));
-  }
-  return sample;
+SnapshotNeeds TestNeeds() {
+  return {.packs = {.base = {{.file = Id::Of("base"), .count = 65'536}},
+                    .additions = {{.file = Id::Of("more"), .count = 7}},
+                    .recent = {Id::Of("pack")}},
+          .index_files = {.base = {}, .additions = {}, .recent = {Id::Of("a"), Id::Of("b")}},
+          .listed_at = absl::FromUnixSeconds(int64_t{1} << 33),
+          .packs_listed = 70'000};
 }
 
 TreeLocator TestLocator() {
@@ -46,7 +47,7 @@ TreeLocator TestLocator() {
           .files = {Id::Of("one"), Id::Of("two")},
           .level1_shards = {{.file = 1, .sealed_bytes = 500, .offset_bytes = 7}},
           .leaf_shards = {{.file = 2, .sealed_bytes = 600, .offset_bytes = 70'000}, {}},
-          .data_packs = Sample(3)};
+          .needs = TestNeeds()};
 }
 
 TEST(LocatorShardTest, ComesBack) {
@@ -88,34 +89,31 @@ TEST(TreeLocatorTest, ComesBack) {
   }
 }
 
-TEST(TreeLocatorTest, OfOlderVersionsThePacksAreUnknown) {
-  for (const int version : {2, 3}) {
-    TreeLocator locator = TestLocator();
-    std::string text = locator.Encode();
-    text[4] = static_cast<char>(version);
-    text.erase(20, Id::kBytes);
-    if (version == 2) {
-      text.resize(text.size() - 8 - 3 * Id::kBytes);
-    }
+// Version 2 ends before any packs; version 3 has a sample of them, and no sample is all.
+TEST(TreeLocatorTest, OlderVersionsDoNotTellWhatIsNeeded) {
+  TreeLocator locator = TestLocator();
+  locator.needs = std::nullopt;
+  std::string without = locator.Encode();
+  without.resize(without.size() - 4);
+  without.erase(20, Id::kBytes);
+  std::string with_sample = without;
+  with_sample += std::string("\2\0\0\0\1\0\0\0", 8) + std::string(32, 'p');
+  without[4] = 2;
+  with_sample[4] = 3;
+  locator.is_bound = false;
+  locator.volume = {};
+  for (const std::string& text : {without, with_sample}) {
     const absl::StatusOr<TreeLocator> read = TreeLocator::Decode(text);
     ASSERT_THAT(read, IsOk());
-    locator.is_bound = false;
-    locator.volume = {};
-    locator.data_packs = {};
     EXPECT_EQ(*read, locator);
   }
 }
 
-TEST(PackSampleTest, KeepsAllOfFewAndTheFirstOfMany) {
-  PackSample few = Sample(100);
-  few.Add(Id::Of("data 7"));
-  EXPECT_EQ(few.count, 100u);
-  EXPECT_EQ(few.packs.size(), 100u);
-  const PackSample many = Sample(5000);
-  EXPECT_EQ(many.count, 5000u);
-  EXPECT_EQ(many.packs.size(), PackSample::kMax);
-  EXPECT_TRUE(std::is_sorted(many.packs.begin(), many.packs.end()));
-  EXPECT_LT(many.packs.back().bytes()[0], 256 * 1300 / 5000);
+TEST(TreeLocatorTest, NamesEveryFileThatItIsMadeOf) {
+  absl::flat_hash_set<Id> files;
+  TestLocator().AddFilesTo(files);
+  EXPECT_EQ(files, (absl::flat_hash_set<Id>{Id::Of("one"), Id::Of("two"), Id::Of("base"),
+                                            Id::Of("more")}));
 }
 
 TEST(TreeLocatorTest, KnowsTheShardOfATree) {
