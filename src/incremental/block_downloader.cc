@@ -310,8 +310,8 @@ absl::StatusOr<RestoreResult> BlockDownloader::Run(const CallContext& ctx,
       const MemoryBudget::Share share,
       memory.Take(plan.held_bytes,
                   absl::StrCat("restoring chunks of ", FormatBytes(record.layout.chunk_bytes()))));
-  MarkedTarget marked(target_, record.layout.size_bytes());
-  RETURN_IF_ERROR(marked.Begin(ctx, MarkText(ctx, record)));
+  MarkedTarget marked(target_, record.layout.size_bytes(), record.layout.chunk_bytes());
+  RETURN_IF_ERROR(marked.Begin(ctx, MarkText(ctx, record), options.only_differing));
   RETURN_IF_ERROR(RestoreRun(ctx, repository_, marked, record, options, plan).Do(result));
   result.duration_ms["transfer"] = elapsed_ms() - result.duration_ms["open"];
   RETURN_IF_ERROR(marked.Flush(ctx));

@@ -120,8 +120,9 @@ class VolumeFixture {
     return BlockDownloader(*repository_, target, random_).Run(ctx_, **record, options);
   }
 
-  // The mark, all else, the beginning; a volume that is shorter than the mark has none.
-  static int FlushesOf(int64_t size_bytes) { return size_bytes < kRestoreMarkBytes ? 1 : 3; }
+  // The mark, all else, what was kept back, the beginning; a volume that is shorter than the mark
+  // has none.
+  static int FlushesOf(int64_t size_bytes) { return size_bytes < kRestoreMarkBytes ? 1 : 4; }
 
   // Restores onto a target full of 0xA5 and compares it with `want`.
   void ExpectRestores(const repository::Id& id, const std::string& want) {
