@@ -198,8 +198,8 @@ absl::StatusOr<bool> Checker::CheckIndex() {
   }
   for (const FileInfo& file : files) {
     RETURN_IF_ERROR(ctx_.Check());
-    const absl::Status status = repository_.ReadIndexFile(
-        ctx_, file, [](const IndexedPack&) { return absl::OkStatus(); });
+    const absl::Status status =
+        repository_.ReadIndexFile(ctx_, file, [](const IndexedPack&) { return absl::OkStatus(); });
     if (IsDamage(status)) {
       Add(FindingKind::kIndexUnreadable, true, absl::StrCat("index ", file.id.Hex()),
           status.message(), kRepairIndex);

@@ -352,8 +352,8 @@ absl::Status Lock::Delete(const CallContext& ctx, const std::string& key) {
   while (true) {
     RETURN_IF_ERROR(FenceIfOld(ctx));
     const Moment looked_at = LookedAt();
-    const absl::Status deleted = repository_.store().Delete(
-        ctx.WithTimeout(kLockLookAgeMax - AgeOf(looked_at)), key);
+    const absl::Status deleted =
+        repository_.store().Delete(ctx.WithTimeout(kLockLookAgeMax - AgeOf(looked_at)), key);
     const bool look_is_old = AgeOf(looked_at) > kLockLookAgain;
     if (deleted.ok() || !look_is_old || clock_.Uptime() >= give_up_at || !ctx.Check().ok()) {
       return deleted;
@@ -395,8 +395,8 @@ absl::StatusOr<Id> SaveIndex(const CallContext& ctx, Repository& repository,
   if (fence) {
     RETURN_IF_ERROR(fence(ctx));
   }
-  ASSIGN_OR_RETURN(const Id id, repository.SaveFile(ctx, FileKind::kIndex, EncodeIndex(packs),
-                                                    stored_bytes));
+  ASSIGN_OR_RETURN(const Id id,
+                   repository.SaveFile(ctx, FileKind::kIndex, EncodeIndex(packs), stored_bytes));
   const absl::Status held = fence ? fence(ctx) : absl::OkStatus();
   if (absl::IsAborted(held)) {
     repository.RemoveFile(FinalContext(ctx), FileKind::kIndex, id).IgnoreError();

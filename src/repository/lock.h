@@ -142,9 +142,9 @@ class Lock {
   const Unfinished& unfinished() const { return unfinished_; }
 
   // OK when our lock is still in the store and was refreshed in the last kLockFenceAgeMax. Call it
-  // before what cannot be taken back: the snapshot's PUT. ABORTED otherwise: data that we reused may
-  // be gone. When only the time of day says that the last refresh is older (the machine slept, or
-  // its clock was set), the lock is refreshed first.
+  // before what cannot be taken back: the snapshot's PUT. ABORTED otherwise: data that we reused
+  // may be gone. When only the time of day says that the last refresh is older (the machine slept,
+  // or its clock was set), the lock is refreshed first.
   absl::Status Fence(const CallContext& ctx);
 
   // Fence(), but a look of the last kLockLookAgain is good enough.

@@ -144,8 +144,9 @@ TEST_F(RepositoryMemoryTest, ThousandsOfStrangersKeysCostLittle) {
   for (int i = 0; i < 10'000; ++i) {
     const std::string junk =
         i % 2 == 0 ? absl::StrCat("junk ", i)
-                   : absl::StrReplaceAll(text, {{"\"N\":2,", "\"N\":16384,"},
-                                                {"\"hostname\":", absl::StrCat("\"x\":", i, ",\"hostname\":")}});
+                   : absl::StrReplaceAll(
+                         text, {{"\"N\":2,", "\"N\":16384,"},
+                                {"\"hostname\":", absl::StrCat("\"x\":", i, ",\"hostname\":")}});
     store_.SetObject("keys/" + Id::Of(junk).Hex(), junk);
     dated_.added_at["keys/" + Id::Of(junk).Hex()] = clock_.Now() - absl::Hours(1);
   }
