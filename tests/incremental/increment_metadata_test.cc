@@ -227,7 +227,7 @@ TEST_F(IncrementMetadataTest, TheLocatorOfAnOlderVersionHelpsOnceAndIsWrittenAne
   const auto old = volume_.repository().LoadLocator(volume_.ctx(), last_);
   ASSERT_THAT(old, IsOk());
   EXPECT_FALSE(old->is_bound);
-  EXPECT_EQ(old->data_packs.count, 0u);
+  EXPECT_FALSE(old->needs.has_value());
   EXPECT_EQ(Increment({8, 400}).result.mode_done, "incremental");
   // Which packs it needs is not known: the index says.
   const std::vector<StoreCall> calls = volume_.store().calls();
