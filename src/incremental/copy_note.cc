@@ -96,14 +96,14 @@ absl::Status NoteCopy(const CallContext& ctx, Repository& from, Repository& to,
     }
   }
   const VolumeRecord& record = *volume->record;
-  LocatorChange change{.layout = record.layout,
-                       .volume = repository::ChainOf(copy.source.snapshot.hostname,
-                                                     copy.source.snapshot.paths),
-                       .trees = {},
-                       .root = copy.find({BlobType::kTree, copy.source.snapshot.tree}),
-                       .image_tree = copy.find({BlobType::kTree, record.root.image_tree}),
-                       .manifest = copy.find({BlobType::kData, record.root.manifest_blob}),
-                       .needs = copy.needs};
+  LocatorChange change{
+      .layout = record.layout,
+      .volume = repository::ChainOf(copy.source.snapshot.hostname, copy.source.snapshot.paths),
+      .trees = {},
+      .root = copy.find({BlobType::kTree, copy.source.snapshot.tree}),
+      .image_tree = copy.find({BlobType::kTree, record.root.image_tree}),
+      .manifest = copy.find({BlobType::kData, record.root.manifest_blob}),
+      .needs = copy.needs};
   RETURN_IF_ERROR(FindMovedTrees(ctx, *volume, parents_places != nullptr ? &*parent : nullptr, copy,
                                  change.trees));
   int64_t stored_bytes = 0;

@@ -10,11 +10,14 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "incremental/copy_note.h"
+#include "repository/compression.h"
 #include "repository/copier.h"
 #include "repository/lock.h"
 #include "repository/pruner.h"
 #include "repository/repairer.h"
+#include "repository/sealer.h"
 #include "tests/incremental/volume_fixture.h"
 #include "tests/support/fake_clock.h"
 
@@ -82,12 +85,15 @@ class HeldProofTest : public testing::Test {
     std::string text = locator->Encode();
     text.resize(text.size() - 4);
     text[4] = static_cast<char>(version);
+    text.erase(20, Id::kBytes);  // The volume, which only a bound one has.
     if (version == 3) {
       text += std::string(8, '\0');
     }
-    ASSERT_THAT(
-        volume_.repository().SaveSidecarAs(volume_.ctx(), repository::SidecarKey(last_), text),
-        IsOk());
+    repository::Sealer sealer(volume_.repository().master_key(),
+                              *volume_.repository().environment().random);
+    volume_.store().SetObject(
+        repository::SidecarKey(last_),
+        sealer.Seal(absl::StrCat("\2", repository::Compressor(1).Compress(text))));
   }
 
   absl::StatusOr<BackupResult> Next(std::vector<ListedExtent> extents = {}) {
@@ -118,7 +124,8 @@ class HeldProofTest : public testing::Test {
   void ExpectFull(const absl::StatusOr<BackupResult>& result, const std::string& detail) {
     ASSERT_THAT(result, IsOk());
     EXPECT_EQ(result->mode_done, "full");
-    EXPECT_THAT(Why(*result), testing::AllOf(HasSubstr("parent-damaged"), testing::ContainsRegex(detail)));
+    EXPECT_THAT(Why(*result),
+                testing::AllOf(HasSubstr("parent-damaged"), testing::ContainsRegex(detail)));
     volume_.ExpectRestores(result->snapshot, device_.Load(0, kSize));
     ExpectIncremental(Next());
     EXPECT_FALSE(LoadedIndex());
@@ -192,8 +199,8 @@ TEST_F(HeldProofTest, WhatIsNotKnownIsLookedUpOnce) {
     }
     ExpectIncremental(Next());
     EXPECT_TRUE(LoadedIndex());
-    ExpectIncremental(Next());
-    EXPECT_EQ(LoadedIndex(), version == 0) << "where trees lie is known again once they change";
+    ExpectIncremental(Next());  // May read the index for where trees lie.
+    EXPECT_TRUE(Needs().packs.count() > 0);
   }
   LosePack();
   ExpectFull(Change(60), kLost);
@@ -517,8 +524,7 @@ TEST_F(CopiedVolumeTest, ACopyRunsOnWhatTheTargetStores) {
   ExpectIncremental(Change(60));
   const auto copied = Copy();
   ASSERT_THAT(copied, SizeIs(2));
-  EXPECT_THAT(copied.front().was_damaged,
-              StatusIs(absl::StatusCode::kDataLoss));
+  EXPECT_THAT(copied.front().was_damaged, StatusIs(absl::StatusCode::kDataLoss));
   EXPECT_THAT(copied.front().not_mended, IsOk());
   copy_.ExpectRestores(copied.front().copy, RandomBytes(kSize, 1));
   copy_.ExpectRestores(copied.back().copy, device_.Load(0, kSize));

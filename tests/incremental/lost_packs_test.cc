@@ -65,9 +65,8 @@ class LostPacksTest : public testing::Test {
     options.refresh_by_thread = false;
     auto lock = repository::Lock::Acquire(ctx, volume_.repository(), options);
     ASSERT_THAT(lock, IsOk());
-    ASSERT_THAT(repository::DropFromIndex(
-                    ctx, volume_.repository(), **lock,
-                    [&](const PackId& listed) { return listed == pack; }, {}),
+    ASSERT_THAT(repository::DropFromIndex(ctx, volume_.repository(), **lock,
+                                          [&](const PackId& listed) { return listed == pack; }, {}),
                 IsOk());
     ASSERT_THAT((*lock)->Release(ctx), IsOk());
     volume_.Reopen();
