@@ -74,6 +74,8 @@ class World {
   int ended_well() const { return ended_well_; }
 
  private:
+  std::optional<std::string> BackUpAs(char verb, SharedStore& store);
+  std::string Maintain(char verb, SharedStore& store);
   std::string Judge(SharedStore& store, const absl::StatusOr<Id>& saved);
   std::string JudgeAll(SharedStore& store, absl::string_view verb);
   absl::StatusOr<BackupResult> Back(storage::ObjectStore& store, const BackupChoice& choice);
@@ -195,68 +197,63 @@ std::string World::RepairPacks(SharedStore& store) {
   return is_whole ? JudgeAll(store, "repair packs") : "";
 }
 
-std::string World::Do(char verb) {
-  SharedStore store(objects);
-  std::string wrong;
+// A backup of some kind; nothing where the verb is none.
+std::optional<std::string> World::BackUpAs(char verb, SharedStore& store) {
   switch (verb) {
     case 'I':  // an increment
       Change(2);
-      wrong = Judge(store, BackUp(store));
-      break;
+      return Judge(store, BackUp(store));
     case 'N':  // an increment of nothing
-      wrong = Judge(store, BackUp(store));
-      break;
+      return Judge(store, BackUp(store));
     case 'F':  // a full backup that was asked for
       Change(1);
-      wrong = Judge(store, BackUp(store, {.incremental = false}));
-      break;
-    case 'O':  // a backup into the other repository
+      return Judge(store, BackUp(store, {.incremental = false}));
+    case 'O': {  // a backup into the other repository
       Change(2);
-      {
-        SharedStore second(other);
-        wrong = Judge(second, BackUp(second));
-        other = second.objects();
-      }
-      break;
+      SharedStore second(other);
+      const std::string wrong = Judge(second, BackUp(second));
+      other = second.objects();
+      return wrong;
+    }
     case 'D': {  // a backup of an immutable source that dies, before another one with its journal
       Change(3);
       MortalStore mortal(store, 5);
       BackUp(mortal, {.immutable_id = "one"}).IgnoreError();
-      break;
+      return "";
     }
     case 'R':
-      wrong = Judge(store, BackUp(store, {.immutable_id = "one"}));
-      break;
+      return Judge(store, BackUp(store, {.immutable_id = "one"}));
+    default:
+      return std::nullopt;
+  }
+}
+
+std::string World::Maintain(char verb, SharedStore& store) {
+  switch (verb) {
     case 'P': {
       const absl::Status pruned = Client(store, Options()).Prune();
-      wrong = pruned.ok() ? JudgeAll(store, "prune") : "";
-      break;
+      return pruned.ok() ? JudgeAll(store, "prune") : "";
     }
     case 'G':
       ForgetOldest(store).IgnoreError();
       break;
     case 'C': {
       const auto report = Client(store, Options()).Check();
-      wrong = report.ok() && report->ok() && report->complete ? JudgeAll(store, "check") : "";
-      break;
+      return report.ok() && report->ok() && report->complete ? JudgeAll(store, "check") : "";
     }
     case 'X':
       Client(store, Options()).RepairIndex().IgnoreError();
       break;
     case 'K':
-      wrong = RepairPacks(store);
-      break;
+      return RepairPacks(store);
     case 'S': {
       const auto removed = Client(store, Options()).RepairSnapshots();
-      wrong = removed.ok() ? JudgeAll(store, "repair snapshots") : "";
-      break;
+      return removed.ok() ? JudgeAll(store, "repair snapshots") : "";
     }
     case 'Y':
-      wrong = CopyIn(store);
-      break;
+      return CopyIn(store);
     case 'Z':
-      wrong = CopyOut(store);
-      break;
+      return CopyOut(store);
     case 'A':  // what no other restic writes or copies
       for (const auto& [key, object] : store.objects()) {
         if (absl::StartsWith(key, "aux/")) {
@@ -267,6 +264,13 @@ std::string World::Do(char verb) {
     default:
       ADD_FAILURE() << "no verb " << verb;
   }
+  return "";
+}
+
+std::string World::Do(char verb) {
+  SharedStore store(objects);
+  const std::optional<std::string> backup = BackUpAs(verb, store);
+  const std::string wrong = backup.has_value() ? *backup : Maintain(verb, store);
   objects = store.objects();
   return wrong.empty() ? "" : absl::StrCat(std::string(1, verb), ": ", wrong);
 }
