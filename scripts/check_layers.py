@@ -21,7 +21,7 @@ ALLOWED = {
     "objects": ("k8s", "base"),
     "velero": ("objects", "base"),
     "storage": ("net", "base"),
-    "csi": ("objects", "k8s", "velero", "base"),  # velero: the labels and types of stock Velero, which is pure data.
+    "csi": ("longhorn", "objects", "k8s", "velero", "base"),  # velero: the labels and types of stock Velero, which is pure data.
     "longhorn": ("objects", "k8s", "velero", "base"),
     "repository": ("storage", "base"),
     "incremental": ("csi", "objects", "k8s", "net", "repository", "base"),

@@ -132,7 +132,7 @@ def do_interop(arguments):
 
 
 def do_sweep(arguments):
-    return sweep.run(_at_most(arguments, 1, "sweep [seed]")[0])
+    return sweep.run(_at_most(arguments, 1, "sweep [seed | storm]")[0])
 
 
 def do_mutants(arguments):
@@ -254,7 +254,8 @@ VERBS = {
                   do_bench),
     "docs": Verb("[--serve]", "build the documentation site into build/docs; --serve: read it in a browser of this machine", do_docs),
     "interop": Verb("", "repositories shared with the restic of three Debian releases, and with rustic", do_interop),
-    "sweep": Verb("[seed]", "every crash point, fault and seed of which CI sees a sample; or the sample of a seed",
+    "sweep": Verb("[seed | storm]", "every crash point, fault and seed of which CI sees a sample; or the sample of a seed; storm: "
+                  "its seeds alone, with their ledger",
                   do_sweep),
     "mutants": Verb("[name] | --generated MINUTES", "break the program on purpose, expect a test to fail", do_mutants),
     "fuzz": Verb("<target>|all [seconds | --keep]", "feed a parser what it never saw (60 s); --keep adds what earlier runs "

@@ -2,21 +2,28 @@
 
 Test programs that the manifest says sweep, and scenarios with that marker, read CSI_DELTA_SWEEP: "all", or the seed by
 which they draw their sample. What they swept they record as the property "points" of the test.
+`./dev sweep storm` runs the storm alone (tests/reliability), and prints the ledger that docs/reliability.md keeps.
 """
 
 import dataclasses
 import os
+import re
 
 import account
 import build
+import durations
 import manifest
 import prepare
+import results
 import seeds
 import tiers
 import unit
 from console import Failure, say
 
 PROGRAM_SECONDS_MAX = 3600
+STORM = "storm"  # The argument that runs the program below alone.
+STORM_PROGRAM = "storm_test"
+_LEDGER = re.compile(r"^storm: (.+) (\d+)$", re.MULTILINE)  # What tests/reliability/storm_test.cc prints.
 
 
 def patterns_of(program):
@@ -39,9 +46,29 @@ def _run_programs(into, programs):
             raise Failure(f"no test that sweeps ran of {' '.join(idle)}")
 
 
+def ledger(printed, revision):
+    """The lines of a ledger, of what a storm has printed: what befell how many seeds of which code."""
+    counts = _LEDGER.findall(printed)
+    return [f"storm of revision {revision}:", *(f"{int(count):>12,}  {name}" for name, count in counts)] if counts else []
+
+
+def _run_storm():
+    build.build("release", [STORM_PROGRAM])
+    program = manifest.read()[STORM_PROGRAM]
+
+    def work(into):
+        _run_programs(into, [program])
+        printed = (results.results_folder() / "sweep" / f"{STORM_PROGRAM}.log").read_text()
+        for line in ledger(printed, durations.commit()):
+            say(line)
+    return account.of_one("sweep", work)
+
+
 def run(seed=None):
-    """Sweeps all, or the sample of a seed. True if all is well."""
-    os.environ[seeds.VARIABLE] = seed or "all"
+    """Sweeps all, the sample of a seed, or all seeds of the storm alone. True if all is well."""
+    os.environ[seeds.VARIABLE] = "all" if seed in (None, STORM) else seed
+    if seed == STORM:
+        return _run_storm()
     chosen = [program for program in manifest.read().values() if program.sweeps]
     build.build("release", [program.name for program in chosen])
     prepare.for_scenarios()

@@ -19,7 +19,7 @@ class Slots {
       if (absl::Status status = ctx.Check(); !status.ok()) {
         return status;
       }
-      ctx.clock->SleepUntil(ctx.clock->Now() + kLookEvery, ctx.stop);
+      ctx.clock->SleepFor(kLookEvery, ctx.stop);
     }
     return absl::OkStatus();
   }

@@ -12,7 +12,10 @@ namespace csidelta {
 // Deadline, stop token and clock: the first argument of everything that may block. A value; cheap
 // to copy.
 struct CallContext {
-  absl::Time deadline = absl::InfiniteFuture();
+  absl::Duration deadline = absl::InfiniteDuration();  // A point of clock->Uptime().
+  // The same by the time of day: for what may not be sent late though the uptime stood still, as it
+  // does while a virtual machine is paused.
+  absl::Time not_after = absl::InfiniteFuture();
   std::stop_token stop;
   const Clock* clock = &Clock::Real();
 
@@ -21,7 +24,8 @@ struct CallContext {
     if (stop.stop_requested()) {
       return absl::CancelledError("stop requested");
     }
-    if (clock->Now() >= deadline) {
+    if (clock->Uptime() >= deadline ||
+        (not_after != absl::InfiniteFuture() && clock->Now() >= not_after)) {
       return absl::DeadlineExceededError("out of time");
     }
     return absl::OkStatus();
@@ -29,14 +33,17 @@ struct CallContext {
 
   // Sleeps for `delay`, or until this ends. Check() afterwards.
   absl::Status Pause(absl::Duration delay) const {
-    clock->SleepUntil(std::min(deadline, clock->Now() + delay), stop);
+    clock->SleepFor(std::min(TimeLeft(), delay), stop);
     return Check();
   }
+
+  // Until the deadline; negative when it is over.
+  absl::Duration TimeLeft() const { return deadline - clock->Uptime(); }
 
   // This context, ending at the latest `timeout` from now.
   CallContext WithTimeout(absl::Duration timeout) const {
     CallContext context = *this;
-    context.deadline = std::min(deadline, clock->Now() + timeout);
+    context.deadline = std::min(deadline, clock->Uptime() + timeout);
     return context;
   }
 };

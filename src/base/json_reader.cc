@@ -108,7 +108,8 @@ bool JsonReader::NextMember(absl::string_view& key) {
   }
   key = String();
   if (more_.has_value()) {
-    key_.assign(key.data(), key.size());  // What comes next may take the place of what it is a view of.
+    key_.assign(key.data(),
+                key.size());  // What comes next may take the place of what it is a view of.
     key = key_;
   }
   Expect(':');

@@ -101,7 +101,8 @@ absl::StatusOr<MemoryBudget::Share> MemoryBudget::Wait(const CallContext& ctx, i
       return Refuse(bytes, kept_bytes_, what);
     }
     changed_.wait_for(lock, ctx.stop, absl::ToChronoMilliseconds(kDeadlineLook),
-                      [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return bytes <= FreeLocked(); });
+                      [&]()
+                          ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return bytes <= FreeLocked(); });
   }
   return HoldLocked(bytes, /*is_kept=*/false);
 }

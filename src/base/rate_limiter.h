@@ -31,12 +31,12 @@ class RateLimiter {
     if (interval_ == absl::ZeroDuration()) {
       return ctx.Check();
     }
-    const absl::Time now = ctx.clock->Now();
-    absl::Time turn;
+    const absl::Duration now = ctx.clock->Uptime();
+    absl::Duration turn;
     {
       const MutexLock lock(mutex_);
-      const absl::Time last = std::max(next_, now - burst_time_);
-      const absl::Time ahead = std::max(ahead_next_, now - burst_time_);
+      const absl::Duration last = std::max(next_, now - burst_time_);
+      const absl::Duration ahead = std::max(ahead_next_, now - burst_time_);
       turn = kind == Kind::kGoesOn ? std::min(ahead, last) : last;
       if (turn <= ctx.deadline) {
         next_ = last + interval_ * units;
@@ -47,7 +47,7 @@ class RateLimiter {
       if (turn > ctx.deadline) {
         return absl::DeadlineExceededError("client-side rate limit: no turn before the deadline");
       }
-      ctx.clock->SleepUntil(turn, ctx.stop);
+      ctx.clock->SleepFor(turn - ctx.clock->Uptime(), ctx.stop);
     }
     return ctx.Check();
   }
@@ -55,17 +55,17 @@ class RateLimiter {
   // Books `units` that have passed already; those who come after wait for them.
   void Charge(const CallContext& ctx, int64_t units) {
     const MutexLock lock(mutex_);
-    next_ = std::max(next_, ctx.clock->Now() - burst_time_) + interval_ * units;
+    next_ = std::max(next_, ctx.clock->Uptime() - burst_time_) + interval_ * units;
   }
 
  private:
   const absl::Duration interval_;
   const absl::Duration burst_time_;
   Mutex mutex_;
-  absl::Time next_ ABSL_GUARDED_BY(mutex_) =
-      absl::InfinitePast();  // When the next call's token is there.
-  absl::Time ahead_next_ ABSL_GUARDED_BY(mutex_) =
-      absl::InfinitePast();  // The same, as if all were of kind kGoesOn.
+  // When the next call's token is there, by the clock's Uptime().
+  absl::Duration next_ ABSL_GUARDED_BY(mutex_) = -absl::InfiniteDuration();
+  // The same, as if all were of kind kGoesOn.
+  absl::Duration ahead_next_ ABSL_GUARDED_BY(mutex_) = -absl::InfiniteDuration();
 };
 
 }  // namespace csidelta

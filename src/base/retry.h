@@ -30,14 +30,14 @@ auto Retry(const CallContext& ctx, const BackoffOptions& backoff, Random& random
     if (status.ok() || !is_transient(status) || !delays.MayTryAgain()) {
       return answer;
     }
-    const absl::Time next = ctx.clock->Now() + delays.NextDelay();
-    if (next >= ctx.deadline || !ctx.Check().ok()) {
+    const absl::Duration delay = delays.NextDelay();
+    if (delay >= ctx.TimeLeft() || !ctx.Check().ok()) {
       return answer;
     }
     if (on_retry != nullptr) {
       on_retry(status);
     }
-    if (!ctx.clock->SleepUntil(next, ctx.stop)) {
+    if (!ctx.clock->SleepFor(delay, ctx.stop)) {
       return answer;
     }
   }

@@ -30,17 +30,20 @@ const absl::Status& ToStatus(const absl::StatusOr<T>& result) {
 #define CSIDELTA_CONCAT_INNER_(a, b) a##b
 #define CSIDELTA_CONCAT_(a, b) CSIDELTA_CONCAT_INNER_(a, b)
 
-// Evaluates `expr`, an absl::Status, and returns it from this function unless it is OK.
-#define RETURN_IF_ERROR(expr)                                             \
-  do {                                                                    \
-    if (absl::Status csidelta_status_ = (expr); !csidelta_status_.ok()) { \
-      return csidelta_status_;                                            \
-    }                                                                     \
+// Evaluates `expr`, an absl::Status, and returns it from this function unless it is OK. `expr` may
+// be a call with a lambda that uses these macros itself.
+#define RETURN_IF_ERROR(expr) \
+  CSIDELTA_RETURN_IF_ERROR_(CSIDELTA_CONCAT_(csidelta_status_, __COUNTER__), expr)
+#define CSIDELTA_RETURN_IF_ERROR_(status, expr)       \
+  do {                                                \
+    if (absl::Status status = (expr); !status.ok()) { \
+      return status;                                  \
+    }                                                 \
   } while (false)
 
 // Evaluates `expr`, an absl::StatusOr, and moves its value into `lhs`, or returns its status.
 #define ASSIGN_OR_RETURN(lhs, expr) \
-  CSIDELTA_ASSIGN_OR_RETURN_(CSIDELTA_CONCAT_(csidelta_result_, __LINE__), lhs, expr)
+  CSIDELTA_ASSIGN_OR_RETURN_(CSIDELTA_CONCAT_(csidelta_result_, __COUNTER__), lhs, expr)
 #define CSIDELTA_ASSIGN_OR_RETURN_(result, lhs, expr) \
   auto result = (expr);                               \
   if (!result.ok()) {                                 \

@@ -121,10 +121,6 @@ VerbSyntax BackupCommand::Declare() {
                   on_fallback_);
   table.AddChoice("--compression", CompressionNames(), "how hard to compress data (auto)",
                   compression_);
-  table.AddBytes("--memory-budget",
-                 "memory to work with, from which the number and size of buffers, packs and "
-                 "uploads follow (256MiB); at most 32MiB less than the limit of its cgroup",
-                 job_.memory_budget_bytes);
   table.AddNumber("--cores", "N",
                   "processors to work with; else those that its cgroup and CPU affinity allow", 1,
                   kCoresMax, job_.cores);

@@ -1,6 +1,7 @@
 #include <limits>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
@@ -10,6 +11,7 @@
 #include "cli/snapshot_filter.h"
 #include "cli/text.h"
 #include "engine/resume.h"
+#include "incremental/copy_note.h"
 #include "repository/copier.h"
 
 namespace csidelta::cli {
@@ -21,11 +23,32 @@ using repository::Repository;
 using repository::StoredSnapshot;
 
 Json CopyJson(const CopiedSnapshot& copied) {
-  return {{"source", copied.source.Hex()},
-          {"snapshot_id", copied.copy.Hex()},
-          {"was_there", copied.was_there},
-          {"new_bytes", copied.counts.plaintext_bytes},
-          {"stored_bytes", copied.counts.stored_bytes}};
+  Json json = {{"source", copied.source.Hex()},
+               {"snapshot_id", copied.copy.Hex()},
+               {"was_there", copied.was_there},
+               {"new_bytes", copied.counts.plaintext_bytes},
+               {"stored_bytes", copied.counts.stored_bytes}};
+  if (!copied.was_damaged.ok()) {
+    json["was_damaged"] = std::string(copied.was_damaged.message());
+    json["mended"] = copied.not_mended.ok();
+  }
+  return json;
+}
+
+std::string CopyText(const CopiedSnapshot& copied) {
+  const std::string names = absl::StrCat("snapshot ", copied.source.ShortHex(),
+                                         copied.was_there ? " is there already as " : " copied to ",
+                                         copied.copy.ShortHex());
+  if (!copied.not_mended.ok()) {
+    return absl::StrCat(names, ", but cannot be restored: ", copied.was_damaged.message(),
+                        "; nor can it be copied again: ", copied.not_mended.message(), "\n");
+  }
+  return absl::StrCat(names, ", stored ", FormatBytes(copied.counts.stored_bytes),
+                      copied.was_damaged.ok()
+                          ? ""
+                          : absl::StrCat("; it had lost data, which was copied again: ",
+                                         copied.was_damaged.message()),
+                      "\n");
 }
 
 // The same status, with what to do about the repository to copy from.
@@ -76,13 +99,15 @@ VerbSyntax CopyCommand::Declare() {
             "a command that prints its password (RESTIC_FROM_PASSWORD_COMMAND)",
             from_.password_command);
   DeclareFilterFlags(table, filter_);
-  return {.name = "copy",
-          .summary = "Copy snapshots from another repository into this one",
-          .details =
-              "What this one has already is not read again. Without a password of its "
-              "own, the other repository opens with that of this one.",
-          .table = std::move(table),
-          .family = VerbFamily::kRepository};
+  return {
+      .name = "copy",
+      .summary = "Copy snapshots from another repository into this one",
+      .details =
+          "What this one has already is not read again. A snapshot that is there already is "
+          "looked at: what it lacks is copied again, and the verb ends with exit code 3. Without "
+          "a password of its own, the other repository opens with that of this one.",
+      .table = std::move(table),
+      .family = VerbFamily::kRepository};
 }
 
 absl::StatusOr<ExitCode> CopyCommand::Run(const CallContext& ctx, Session& session) {
@@ -95,6 +120,7 @@ absl::StatusOr<ExitCode> CopyCommand::Run(const CallContext& ctx, Session& sessi
   const ProgramEnvironment from_environment = SourceEnvironment(session.environment());
   Session source(session.options(), from_environment, session.console());
   source.Choose(SourceChoice(session));
+  source.engine().ShareMemory(session.engine());
   const absl::StatusOr<Repository*> opened = source.Open(ctx, LockKind::kRead);
   if (!opened.ok()) {
     return OfSource(opened.status(), source.place());
@@ -120,13 +146,18 @@ absl::StatusOr<ExitCode> CopyCommand::Run(const CallContext& ctx, Session& sessi
     options.writer.pack_target_bytes = session.in_bucket() ? repository::kPackTargetBytesRemote
                                                            : repository::kPackTargetBytesLocal;
     options.progress = CountsOf(meter);
+    options.note = [&](const CallContext& note_ctx, const repository::CopyToNote& note) {
+      return incremental::NoteCopy(note_ctx, *from, *to, note);
+    };
     absl::StatusOr<std::vector<CopiedSnapshot>> done =
         repository::CopySnapshots(ctx, *from, *to, *session.lock(), ids, options);
     engine::NoteEnd(ctx, *to, unfinished, done.ok());
     ASSIGN_OR_RETURN(copied, std::move(done));
   }
   Tell(session.console(), copied);
-  return unreadable.code();
+  const bool was_whole =
+      absl::c_all_of(copied, [](const CopiedSnapshot& one) { return one.was_damaged.ok(); });
+  return was_whole ? unreadable.code() : ExitCode::kIncomplete;
 }
 
 bool CopyCommand::HasOwnPassword(const GetVariable& get) const {
@@ -165,9 +196,12 @@ void CopyCommand::Tell(Console& console, const std::vector<CopiedSnapshot>& copi
   std::string text;
   for (const CopiedSnapshot& one : copied) {
     list.push_back(CopyJson(one));
-    absl::StrAppend(&text, "snapshot ", one.source.ShortHex(),
-                    one.was_there ? " is there already as " : " copied to ", one.copy.ShortHex(),
-                    ", stored ", FormatBytes(one.counts.stored_bytes), "\n");
+    text += CopyText(one);
+    if (!one.not_noted.ok()) {
+      console.Warn(absl::StrCat("the sidecar of ", one.copy.ShortHex(), " could not be stored (",
+                                one.not_noted.message(),
+                                "); a backup that builds on it reads the index instead"));
+    }
   }
   console.PrintResult({{"message_type", "result"}, {"snapshots", std::move(list)}},
                       copied.empty() ? "no snapshot to copy\n" : text);

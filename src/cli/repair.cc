@@ -116,6 +116,8 @@ class RepairPacksCommand : public Command {
       };
     }
     options.drop_lost = drop_lost_;
+    options.writer.pack_target_bytes = session.in_bucket() ? repository::kPackTargetBytesRemote
+                                                           : repository::kPackTargetBytesLocal;
     ASSIGN_OR_RETURN(const RepairPacksResult result,
                      repository::RepairPacks(ctx, *repository, *session.lock(), packs, options));
     return Tell(session.console(), result);

@@ -73,9 +73,6 @@ VerbSyntax RestoreCommand::Declare() {
             "read the target, and fetch and write only what differs from the snapshot",
             job_.only_differing);
   DeclareFilterFlags(table, job_.filter);
-  table.AddBytes("--memory-budget",
-                 "memory to work with (256MiB); at most 32MiB less than the limit of its cgroup",
-                 job_.memory_budget_bytes);
   pod_.Declare(table);
   into_.Declare(table);
   return {

@@ -121,6 +121,10 @@ ProgramSyntax DeclareFlags(GlobalOptions& options) {
             "a folder on a disk, not a tmpfs, for what does not fit into memory: the index of a "
             "repository with millions of blobs, 50 to 100 bytes for each (TMPDIR, else /var/tmp)",
             options.scratch_folder);
+  table.AddBytes("--memory-budget",
+                 "memory to work with (256MiB), at most 32MiB less than the limit of this "
+                 "process's cgroup: number and size of buffers, packs and tables follow from it",
+                 options.memory_budget_bytes);
   table.Add("--cacert", "FILE", "certificates to trust for a bucket, as PEM (RESTIC_CACERT)",
             options.ca_file);
   table.Add("--add-cacert", "FILE", "certificates to trust besides, as PEM", options.added_ca_file);
@@ -248,6 +252,7 @@ engine::SessionOptions Session::EngineOptions() {
           .user = UserName(get),
           .pod_uid = Variable(get, kPodUidVariable),
           .scratch_folder = scratch_folder.empty() ? kScratchFolder : scratch_folder,
+          .memory_budget_bytes = options_.memory_budget_bytes,
           .no_lock = options_.no_lock,
           .retry_lock = options_.retry_lock,
           .scrypt = environment_.scrypt,

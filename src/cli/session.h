@@ -17,6 +17,7 @@
 #include "cli/console.h"
 #include "cli/password.h"
 #include "engine/session.h"
+#include "incremental/memory_plan.h"
 #include "repository/lock.h"
 #include "repository/repository.h"
 #include "storage/location.h"
@@ -73,6 +74,7 @@ struct GlobalOptions {
   bool no_lock = false;
   std::optional<absl::Duration> retry_lock;
   std::string scratch_folder;
+  int64_t memory_budget_bytes = incremental::kMemoryBudgetBytes;
   std::string ca_file;
   std::string added_ca_file;
   bool insecure_tls = false;

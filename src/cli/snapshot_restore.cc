@@ -494,6 +494,7 @@ absl::Status SnapshotRestoreCommand::CheckEnds(const CallContext& ctx, k8s::ApiC
     }
     if (work() == RestoreWork::kFinish) {
       RETURN_IF_ERROR(csi::NextOfFinish(state).status());
+      RETURN_IF_ERROR(csi::CheckMayRelease(ctx, api, state));
       continue;
     }
     RETURN_IF_ERROR(csi::NextOfUndo(state).status());

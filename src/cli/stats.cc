@@ -91,7 +91,7 @@ absl::StatusOr<ExitCode> StatsCommand::Run(const CallContext& ctx, Session& sess
 
 absl::StatusOr<ExitCode> StatsCommand::RunRaw(const CallContext& ctx, Session& session,
                                               Repository& repository) const {
-  RETURN_IF_ERROR(repository.LoadIndex(ctx));
+  RETURN_IF_ERROR(repository.LoadReadableIndex(ctx));
   ASSIGN_OR_RETURN(const RawSize size, MeasureIndex(repository.index()));
   const double ratio = size.stored_bytes == 0 ? 1
                                               : static_cast<double>(size.plaintext_bytes) /

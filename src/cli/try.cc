@@ -208,7 +208,7 @@ absl::StatusOr<bool> TryCommand::RemoveEarlier(const CallContext& ctx, k8s::ApiC
 absl::Status TryCommand::RemoveAll(const CallContext& ctx, k8s::ApiClient& api) const {
   CallContext removal = ctx;
   removal.stop = {};
-  removal.deadline = ctx.clock->Now() + kCleanUpTimeout;
+  removal.deadline = ctx.clock->Uptime() + kCleanUpTimeout;
   ASSIGN_OR_RETURN(
       const TrialLeftovers made,
       FindTrialLeftovers(removal, api, request_.velero_namespace, request_.namespace_name));
@@ -238,7 +238,7 @@ absl::StatusOr<TrialResult> TryCommand::RunTrial(const CallContext& ctx, k8s::Ap
     if (!result.costs.empty() && between_.has_value()) {
       console.Note(absl::StrCat("waiting ", absl::FormatDuration(*between_),
                                 " for the applications to write"));
-      ctx.clock->SleepUntil(ctx.clock->Now() + *between_, ctx.stop);
+      ctx.clock->SleepFor(*between_, ctx.stop);
       RETURN_IF_ERROR(ctx.Check());
     }
     console.Note(absl::StrCat("Backup ", backup, " is being made (", result.costs.size() + 1,

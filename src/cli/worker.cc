@@ -142,6 +142,9 @@ GlobalOptions WorkerCommand::OptionsOf(const VolumeJob& job) {
   options.retry_lock = job.lock_wait;
   options.limit_upload_kib = job.limits.upload_kib_per_second;
   options.limit_download_kib = job.limits.download_kib_per_second;
+  if (job.limits.memory_bytes > 0) {
+    options.memory_budget_bytes = job.limits.memory_bytes;
+  }
   return options;
 }
 

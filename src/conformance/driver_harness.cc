@@ -47,7 +47,7 @@ absl::StatusOr<std::string> DriverHarness::MakeSnapshot(const CallContext& ctx,
   while (!ready) {
     RETURN_IF_ERROR(Annotate(ctx.Check(),
                              absl::StrCat("snapshot ", made_.back().id, " does not become ready")));
-    ctx.clock->SleepUntil(std::min(ctx.clock->Now() + kReadyPause, ctx.deadline), ctx.stop);
+    ctx.clock->SleepFor(std::min(ctx.TimeLeft(), kReadyPause), ctx.stop);
     RETURN_IF_ERROR(Ask(ctx, made_.back(), ready));
   }
   return made_.back().id;

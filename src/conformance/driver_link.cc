@@ -115,7 +115,7 @@ class GrpcLink : public DriverLink {
    public:
     CallScope(const CallContext& ctx, absl::Duration time_max)
         : on_stop_(ctx.stop, [this] { context_.TryCancel(); }) {
-      const absl::Duration left = std::min(time_max, ctx.deadline - ctx.clock->Now());
+      const absl::Duration left = std::min(time_max, ctx.TimeLeft());
       context_.set_deadline(
           gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
                        gpr_time_from_millis(absl::ToInt64Milliseconds(left), GPR_TIMESPAN)));

@@ -32,6 +32,7 @@ absl::StatusOr<std::vector<BackupContent>> LookAtContents(
     const CallContext& ctx, const Environment& env,
     const std::vector<VolumeSnapshotContent>& contents) {
   std::map<std::string, PvcsBySource> pvcs;  // by namespace
+  PopulationReader populations(ctx, env.api, &env);
   std::vector<BackupContent> all;
   for (const VolumeSnapshotContent& content : contents) {
     BackupContent one{.content = content, .snapshot = std::nullopt};
@@ -40,11 +41,13 @@ absl::StatusOr<std::vector<BackupContent>> LookAtContents(
       const std::string space = one.snapshot->namespace_name();
       auto found = pvcs.find(space);
       if (found == pvcs.end()) {
-        ASSIGN_OR_RETURN(PvcsBySource listed, ListPvcsBeingFilled(ctx, env.api, space));
+        ASSIGN_OR_RETURN(PvcsBySource listed, ListPvcsBySource(ctx, env.api, space));
         found = pvcs.emplace(space, std::move(listed)).first;
       }
-      one.needed =
-          !NeedsOf(*one.snapshot, &content, found->second, Requester::kBackupDeletion).empty();
+      ASSIGN_OR_RETURN(
+          const std::vector<Protection> needs,
+          NeedsOf(*one.snapshot, &content, found->second, populations, Requester::kBackupDeletion));
+      one.needed = !needs.empty();
     }
     all.push_back(std::move(one));
   }
@@ -125,8 +128,19 @@ std::string LastError(const CallContext& ctx, const Environment& env, const k8s:
 absl::StatusOr<bool> IsStillNeeded(const CallContext& ctx, const Environment& env,
                                    const objects::VolumeSnapshot& snapshot) {
   ASSIGN_OR_RETURN(const PvcsBySource pvcs,
-                   ListPvcsBeingFilled(ctx, env.api, snapshot.namespace_name()));
-  return !NeedsOf(snapshot, nullptr, pvcs, Requester::kBackupDeletion).empty();
+                   ListPvcsBySource(ctx, env.api, snapshot.namespace_name()));
+  const std::string name =
+      snapshot.bound_content().empty() ? snapshot.source_content() : snapshot.bound_content();
+  std::optional<VolumeSnapshotContent> content;
+  if (!name.empty()) {
+    ASSIGN_OR_RETURN(content, objects::Find<VolumeSnapshotContent>(
+                                  ctx, env.api, VolumeSnapshotContent::Key("", name)));
+  }
+  PopulationReader populations(ctx, env.api, &env);
+  ASSIGN_OR_RETURN(const std::vector<Protection> needs,
+                   NeedsOf(snapshot, content.has_value() ? &*content : nullptr, pvcs, populations,
+                           Requester::kBackupDeletion));
+  return !needs.empty();
 }
 
 }  // namespace csidelta::csi

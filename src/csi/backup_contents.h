@@ -61,7 +61,7 @@ absl::StatusOr<bool> AwaitGone(const CallContext& ctx, const Environment& env,
 std::string LastError(const CallContext& ctx, const Environment& env, const k8s::ObjectKey& key);
 
 // Whether the deletion of the backup that made the VolumeSnapshot must wait
-// (csi/snapshot_protection.h): a PVC is still being filled from it.
+// (csi/snapshot_protection.h): a PVC is still being filled from it, or may be.
 absl::StatusOr<bool> IsStillNeeded(const CallContext& ctx, const Environment& env,
                                    const objects::VolumeSnapshot& snapshot);
 

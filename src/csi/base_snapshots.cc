@@ -77,8 +77,9 @@ absl::StatusOr<std::vector<Protection>> WhyItStays(const CallContext& ctx, const
     return std::vector<Protection>();
   }
   ASSIGN_OR_RETURN(const PvcsBySource pvcs,
-                   ListPvcsBeingFilled(ctx, env.api, snapshot->namespace_name()));
-  return NeedsOf(*snapshot, &content, pvcs, Requester::kBaseCleanUp);
+                   ListPvcsBySource(ctx, env.api, snapshot->namespace_name()));
+  PopulationReader populations(ctx, env.api, &env);
+  return NeedsOf(*snapshot, &content, pvcs, populations, Requester::kBaseCleanUp);
 }
 
 }  // namespace

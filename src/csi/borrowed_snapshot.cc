@@ -110,7 +110,7 @@ class Borrower {
       pvc_ = promotion_.taken_by;
     }
     if (pvc_.has_value() && pvc_->is_bound()) {
-      return AwaitedPvc{.pvc = *pvc_, .state = PvcState::kBound};
+      return AwaitData(promotion_.snapshot, not_checked);
     }
     RETURN_IF_ERROR(MakePair(ctx_, api_, plan_.pair).status());
     ASSIGN_OR_RETURN(
@@ -126,8 +126,13 @@ class Borrower {
     if (!pvc_.has_value()) {
       RETURN_IF_ERROR(Make(lent));
     }
+    return AwaitData(lent, not_checked);
+  }
+
+  absl::StatusOr<AwaitedPvc> AwaitData(const VolumeSnapshot& source,
+                                       std::vector<std::string>& not_checked) {
     return AwaitPvc(ctx_, api_, *pvc_,
-                    {.source = lent,
+                    {.source = source,
                      .driver = plan_.pair.driver,
                      .waits_for_first_consumer = promotion_.waits_for_first_consumer,
                      .stays = false,
@@ -146,10 +151,11 @@ class Borrower {
   }
 
   absl::Status Undo(const absl::Status& status) const {
-    if (plan_.was_begun && (absl::IsDeadlineExceeded(status) || absl::IsCancelled(status))) {
+    if ((plan_.was_begun || IsOwnPvcBound()) &&
+        (absl::IsDeadlineExceeded(status) || absl::IsCancelled(status))) {
       return absl::Status(
           status.code(),
-          absl::StrCat(status.message(), "; it stays as it was: run this again when it is bound"));
+          absl::StrCat(status.message(), "; it stays as it was: run this again later"));
     }
     const CallContext cleaning = CleanUpContext(*ctx_.clock);
     std::vector<std::string> left;
@@ -166,6 +172,15 @@ class Borrower {
         absl::StrCat(status.message(),
                      left.empty() ? "; what was made is deleted again"
                                   : absl::StrCat("; left behind: ", absl::StrJoin(left, ", "))));
+  }
+
+  // Then its data may still be copied, from what the pair protects.
+  bool IsOwnPvcBound() const {
+    const auto pvc = objects::Find<PersistentVolumeClaim>(
+        CleanUpContext(*ctx_.clock), api_,
+        PersistentVolumeClaim::Key(promotion_.pvc.namespace_name, promotion_.pvc.name));
+    return pvc.ok() && pvc->has_value() && (*pvc)->is_bound() &&
+           (*pvc)->source_snapshot() == plan_.pair.snapshot_name;
   }
 
   // By what it is filled from: the answer to the request that made it may have been lost.

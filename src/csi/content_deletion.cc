@@ -4,11 +4,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/crypto.h"
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "csi/backup_contents.h"
 #include "csi/deletion_proof.h"
+#include "csi/population.h"
 #include "csi/static_content.h"
 #include "k8s/find.h"
 #include "objects/client.h"
@@ -65,6 +67,18 @@ absl::Status DeleteLater(const CallContext& ctx, const Environment& env, const T
                          .SetLabel(objects::kCsiDeltaLabel, env.velero_namespace)));
 }
 
+// Copies of which no object in the cluster tells any more: the VolumeSnapshot that a PVC was made
+// of is gone, or in another namespace.
+absl::Status RequireNoCopies(const CallContext& ctx, const Environment& env, const Target& target) {
+  ASSIGN_OR_RETURN(
+      const std::vector<std::string> copies,
+      PopulationReader(ctx, env.api, &env).UnfilledFromSnapshot(target.driver, target.handle, {}));
+  return copies.empty() ? absl::OkStatus()
+                        : absl::FailedPreconditionError(absl::StrCat(
+                              Describe(target), " is kept: data is copied from it: ",
+                              absl::StrJoin(copies, "; "), "; delete the backup again later"));
+}
+
 // Removes the backup's contents of the snapshot. Returns whether a claim still needs one of them:
 // then that one is left for the sweep, and the others go without the driver's snapshot.
 absl::StatusOr<bool> RemoveOwned(const CallContext& ctx, const Environment& env,
@@ -73,6 +87,9 @@ absl::StatusOr<bool> RemoveOwned(const CallContext& ctx, const Environment& env,
   ASSIGN_OR_RETURN(const std::vector<BackupContent> all, LookAtContents(ctx, env, contents));
   const bool needed =
       std::any_of(all.begin(), all.end(), [](const BackupContent& owned) { return owned.needed; });
+  if (!needed) {
+    RETURN_IF_ERROR(RequireNoCopies(ctx, env, target));
+  }
   for (const BackupContent& owned : all) {
     RETURN_IF_ERROR(owned.needed ? DeleteLater(ctx, env, target, owned)
                                  : RemoveContent(ctx, env, owned, needed ? "Retain" : "Delete"));

@@ -45,10 +45,10 @@ bool IsRefusal(absl::string_view error) {
 absl::Status CleanUpInGracePeriod(
     const Clock& clock, absl::FunctionRef<absl::Status(const CallContext& after)> remove) {
   const CallContext after = CleanUpContext(clock);
-  const absl::Time give_up_at = clock.Now() + kRefusalGracePeriod;
+  const absl::Duration give_up_at = clock.Uptime() + kRefusalGracePeriod;
   absl::Status removed = remove(after);
-  while (!removed.ok() && MayBeStarting(removed) && clock.Now() < give_up_at) {
-    clock.SleepUntil(clock.Now() + kRefusalPause, after.stop);
+  while (!removed.ok() && MayBeStarting(removed) && clock.Uptime() < give_up_at) {
+    clock.SleepFor(kRefusalPause, after.stop);
     removed = remove(after);
   }
   return removed;
@@ -56,33 +56,32 @@ absl::Status CleanUpInGracePeriod(
 
 absl::Status LeaseWaiter::WaitInSlices(
     absl::FunctionRef<absl::Status(const CallContext& slice, Evaluated& evaluated)> once) {
-  absl::Time refused_since = absl::InfiniteFuture();
+  absl::Duration refused_since = absl::InfiniteDuration();
   while (true) {
-    CallContext slice = ctx_;
-    slice.deadline = std::min(ctx_.deadline, RenewAt());
+    const CallContext slice = ctx_.WithTimeout(RenewAt() - ctx_.clock->Uptime());
     Evaluated evaluated;
     const absl::Status status = once(slice, evaluated);
     if (status.ok() || !evaluated.status.ok()) {
       return status;
     }
     if (evaluated.was_asked) {
-      refused_since = absl::InfiniteFuture();
+      refused_since = absl::InfiniteDuration();
     }
     if (absl::IsDeadlineExceeded(status)) {
       RETURN_IF_ERROR(ctx_.Check());
       Renew();
       continue;
     }
-    refused_since = std::min(refused_since, ctx_.clock->Now());
-    if (!MayBeStarting(status) || ctx_.clock->Now() >= refused_since + kRefusalGracePeriod) {
+    refused_since = std::min(refused_since, ctx_.clock->Uptime());
+    if (!MayBeStarting(status) || ctx_.clock->Uptime() >= refused_since + kRefusalGracePeriod) {
       return status;
     }
-    ctx_.clock->SleepUntil(ctx_.clock->Now() + kRefusalPause, ctx_.stop);
+    ctx_.clock->SleepFor(kRefusalPause, ctx_.stop);
   }
 }
 
-absl::Time LeaseWaiter::RenewAt() const {
-  absl::Time first = absl::InfiniteFuture();
+absl::Duration LeaseWaiter::RenewAt() const {
+  absl::Duration first = absl::InfiniteDuration();
   for (const VolumeLease* const lease : leases_) {
     first = lease->lost() ? first : std::min(first, lease->renew_at());
   }
@@ -91,7 +90,7 @@ absl::Time LeaseWaiter::RenewAt() const {
 
 void LeaseWaiter::Renew() {
   for (VolumeLease* const lease : leases_) {
-    if (lease->lost() || ctx_.clock->Now() < lease->renew_at()) {
+    if (lease->lost() || ctx_.clock->Uptime() < lease->renew_at()) {
       continue;
     }
     if (const absl::Status renewed = lease->Renew(ctx_, api_); !renewed.ok()) {
@@ -117,8 +116,7 @@ absl::Status AwaitOthers(const CallContext& ctx, const Environment& env,
       continue;
     }
     const absl::Time too_old = *other.created_at() + kOthersAgeMax;
-    CallContext slice = ctx;
-    slice.deadline = std::min(ctx.deadline, too_old);
+    const CallContext slice = ctx.WithTimeout(too_old - ctx.clock->Now());
     const absl::Status status =
         LeaseWaiter(slice, env, lease)
             .WaitFor<VolumeSnapshot>(

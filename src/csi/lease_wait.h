@@ -89,7 +89,7 @@ class LeaseWaiter {
   absl::Status WaitInSlices(
       absl::FunctionRef<absl::Status(const CallContext& slice, Evaluated& evaluated)> once);
   // When the first of them is to be renewed.
-  absl::Time RenewAt() const;
+  absl::Duration RenewAt() const;
   void Renew();
 
   const CallContext& ctx_;

@@ -11,6 +11,7 @@
 #include "base/status_macros.h"
 #include "csi/claim_provisioning.h"
 #include "csi/creation_failure.h"
+#include "csi/population.h"
 #include "csi/retry.h"
 #include "k8s/find.h"
 #include "k8s/object.h"
@@ -268,6 +269,10 @@ class PvcWaiter {
 
   // A free volume that is there already is bound whatever the PVC is to be filled from.
   absl::Status CheckVolume();
+
+  // A bound PVC may be one whose data is copied later, or never.
+  absl::Status AwaitData();
+  absl::StatusOr<Population> ReadPopulation();
   absl::Status Late(const absl::Status& over, const ProvisioningNews& news) const;
 
   std::string Text() const { return PvcText(pvc_.namespace_name(), pvc_.name()); }
@@ -288,6 +293,7 @@ absl::StatusOr<AwaitedPvc> PvcWaiter::Run() {
   while (true) {
     if (pvc_.is_bound()) {
       RETURN_IF_ERROR(CheckVolume());
+      RETURN_IF_ERROR(AwaitData());
       return AwaitedPvc{.pvc = std::move(pvc_), .state = PvcState::kBound};
     }
     if (waits_for_consumer && pvc_.selected_node().empty()) {
@@ -372,6 +378,51 @@ absl::Status PvcWaiter::CheckVolume() {
                       : absl::FailedPreconditionError(absl::StrCat(
                             Text(), " is bound, but does not hold the VolumeSnapshot: ", *why,
                             "; look at that volume before you delete the PVC"));
+}
+
+absl::StatusOr<Population> PvcWaiter::ReadPopulation() {
+  ASSIGN_OR_RETURN(PopulatedVolume volume, VolumeOf(ctx_, api_, pvc_));
+  if (volume.driver.empty()) {
+    volume.driver = wait_.driver;
+  }
+  return PopulationReader(ctx_, api_).Read(volume);
+}
+
+absl::Status PvcWaiter::AwaitData() {
+  constexpr char kKeep[] = "keep the VolumeSnapshot until then";
+  std::string shown;
+  while (true) {
+    const absl::StatusOr<Population> population = ReadPopulation();
+    if (!population.ok() && !IsRetryable(population.status()) && ctx_.Check().ok()) {
+      return population.status();
+    }
+    if (population.ok()) {
+      shown = population->text;
+      if (population->state == PopulationState::kFilled) {
+        return absl::OkStatus();
+      }
+      if (population->state == PopulationState::kFailed) {
+        return absl::FailedPreconditionError(
+            absl::StrCat(Text(), " is bound, but its data could not be copied: ", shown,
+                         "; the VolumeSnapshot is kept; delete the PVC and make it again"));
+      }
+      if (population->state == PopulationState::kUnknown && wait_.has_no_pod) {
+        not_checked_.push_back(absl::StrCat(Text(), " is bound; ", shown));
+        return absl::OkStatus();
+      }
+      if (wait_.on_look) {
+        wait_.on_look(ToString(PvcState::kBound), shown);
+      }
+    }
+    const absl::Duration pause = interval_;
+    interval_ = std::min(2 * interval_, kProvisioningLookIntervalMax);
+    ctx_.clock->SleepFor(std::min(pause, ctx_.TimeLeft()), ctx_.stop);
+    if (const absl::Status over = ctx_.Check(); !over.ok()) {
+      return absl::Status(over.code(),
+                          absl::StrCat(absl::IsCancelled(over) ? "interrupted: " : "", Text(),
+                                       " is bound, but not filled yet: ", shown, "; ", kKeep));
+    }
+  }
 }
 
 absl::Status PvcWaiter::Late(const absl::Status& over, const ProvisioningNews& news) const {

@@ -27,7 +27,7 @@
 //   PVCs, Pending
 //       |  AwaitPvc, for each
 //       v
-//   bound, waiting for a Pod, or refused by the provisioner
+//   bound with its data, waiting for a Pod, refused by the provisioner, or dead for a failed copy
 namespace csidelta::csi {
 
 // How often the events of a PVC and its VolumeSnapshot are looked at while it is awaited: sooner at
@@ -122,15 +122,20 @@ struct PvcWait {
   std::string driver = {};                // of the VolumeSnapshot; "" when not known
   bool waits_for_first_consumer = false;  // its StorageClass is known to
   bool stays = true;                      // after an error, which then says how to remove it
+  // No Pod will use it that would show that it has its data: where only that would, it is noted.
+  bool has_no_pod = false;
   WaitObserver on_look = {};
 };
 
-// Waits until the PVC is bound. One that waits for its first consumer is not waited for until the
-// scheduler has chosen a node. Adds to `not_checked` when events may not be read. Errors:
+// Waits until the PVC is bound and has its data (csi/population.h). One that waits for its first
+// consumer is not waited for until the scheduler has chosen a node. Adds to `not_checked` when
+// events may not be read, and with `has_no_pod` when it is not known whether the data is there.
+// Errors:
 //   NOT_FOUND            another client deleted the PVC
 //   FAILED_PRECONDITION  it will never be bound: the provisioner refuses with an answer that
 //                        repeating does not change, or the VolumeSnapshot goes; or it is bound to
-//                        a volume that was there before and holds something else
+//                        a volume that was there before and holds something else; or the driver
+//                        failed to copy the data
 //   DEADLINE_EXCEEDED    with what the provisioner said last
 absl::StatusOr<AwaitedPvc> AwaitPvc(const CallContext& ctx, k8s::ApiClient& api,
                                     const objects::PersistentVolumeClaim& pvc, const PvcWait& wait,

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
+#include "csi/population.h"
 #include "csi/snapshot_shares.h"
 #include "objects/client.h"
 #include "objects/keys.h"
@@ -49,6 +50,8 @@ struct Surroundings {
   std::map<std::string, std::optional<VolumeSnapshotContent>> contents;
   std::map<NamespacedName, std::vector<std::string>> used_by;
   std::map<NamespacedName, std::vector<std::string>> pending;
+  std::map<NamespacedName, std::vector<PopulatedVolume>> bound;
+  std::map<NamespacedName, std::vector<std::string>> unfilled;
   std::set<std::string> listed_shares;                          // names of contents
   std::map<std::string, std::vector<std::string>> shared_with;  // by the content that is shared
 };
@@ -93,6 +96,7 @@ class InventoryReader {
   // the shares were not listed, so many are looked at, and the others believed.
   absl::Status ReadShares();
   absl::Status ReadPvcs();
+  absl::Status ReadUnfilled();
   void NoteContent(VolumeSnapshotContent content);
   void NotePvc(const PersistentVolumeClaim& pvc);
 
@@ -124,6 +128,7 @@ absl::StatusOr<Inventory> InventoryReader::Read() {
   RETURN_IF_ERROR(request_.requires_all || !names_.empty() ? ReadUnderLease() : ReadAtOnce());
   RETURN_IF_ERROR(ReadShares());
   RETURN_IF_ERROR(ReadPvcs());
+  RETURN_IF_ERROR(ReadUnfilled());
   CountReady();
   Inventory inventory;
   inventory.entries.reserve(snapshots_.size());
@@ -374,12 +379,34 @@ absl::Status InventoryReader::ReadPvcs() {
         if (is_first) {
           around_.used_by.clear();
           around_.pending.clear();
+          around_.bound.clear();
         }
         for (const PersistentVolumeClaim& pvc : page) {
           NotePvc(pvc);
         }
       });
   return Excuse(read, "PVCs that use a snapshot");
+}
+
+// Bound is not filled: what may still be copied from each.
+absl::Status InventoryReader::ReadUnfilled() {
+  PopulationReader populations(ctx_, api_);
+  for (const VolumeSnapshot& snapshot : snapshots_) {
+    const NamespacedName name = {snapshot.namespace_name(), snapshot.name()};
+    const auto bound = around_.bound.find(name);
+    const ContentReading reading = ContentOf(snapshot);
+    const bool is_present = reading.kind == ContentReading::Kind::kPresent;
+    ASSIGN_OR_RETURN(
+        std::vector<std::string> unfilled,
+        populations.UnfilledFromSnapshot(
+            is_present ? reading.content->driver() : "",
+            is_present ? reading.content->handle_or_source() : "",
+            bound == around_.bound.end() ? std::vector<PopulatedVolume>() : bound->second));
+    if (!unfilled.empty()) {
+      around_.unfilled.emplace(name, std::move(unfilled));
+    }
+  }
+  return absl::OkStatus();
 }
 
 void InventoryReader::NoteContent(VolumeSnapshotContent content) {
@@ -395,6 +422,8 @@ void InventoryReader::NotePvc(const PersistentVolumeClaim& pvc) {
   around_.used_by[snapshot].push_back(pvc.name());
   if (pvc.is_being_filled()) {
     around_.pending[snapshot].push_back(pvc.name());
+  } else if (pvc.is_bound() && !pvc.is_being_deleted()) {
+    around_.bound[snapshot].push_back(NamedVolumeOf(pvc));
   }
 }
 
@@ -437,6 +466,10 @@ ProtectionInput InventoryReader::InputOf(const VolumeSnapshot& snapshot,
   if (const auto found = around_.pending.find({snapshot.namespace_name(), snapshot.name()});
       found != around_.pending.end()) {
     input.pending_pvcs = found->second;
+  }
+  if (const auto found = around_.unfilled.find({snapshot.namespace_name(), snapshot.name()});
+      found != around_.unfilled.end()) {
+    input.unfilled = found->second;
   }
   if (const auto found = around_.shared_with.find(snapshot.bound_content());
       found != around_.shared_with.end() && input.content.content->Names(snapshot)) {

@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/call_context.h"
+#include "csi/population.h"
 #include "csi/snapshot_protection.h"
 #include "k8s/api_client.h"
 #include "objects/volume_snapshot.h"
@@ -16,21 +17,27 @@
 // csi/snapshot_inventory.h, for many at once.
 namespace csidelta::csi {
 
-// The PVCs of one namespace that are being filled: their names, by the VolumeSnapshot.
-using PvcsBySource = std::map<std::string, std::vector<std::string>>;
+// The PVCs that are made of a VolumeSnapshot of their namespace.
+struct PvcsOfSnapshot {
+  std::vector<std::string> pending = {};  // those that are being filled and not bound: their names
+  std::vector<PopulatedVolume> bound = {};
+};
+using PvcsBySource = std::map<std::string, PvcsOfSnapshot>;  // by the VolumeSnapshot
 
 // One LIST.
-absl::StatusOr<PvcsBySource> ListPvcsBeingFilled(const CallContext& ctx, k8s::ApiClient& api,
-                                                 const std::string& namespace_name);
+absl::StatusOr<PvcsBySource> ListPvcsBySource(const CallContext& ctx, k8s::ApiClient& api,
+                                              const std::string& namespace_name);
 
 // The VolumeSnapshot that the content is bound to, or that waits to be bound to it. One GET.
 absl::StatusOr<std::optional<objects::VolumeSnapshot>> FindSnapshotOf(
     const CallContext& ctx, k8s::ApiClient& api, const objects::VolumeSnapshotContent& content);
 
-// Why `snapshot` must stay; nothing: it may go. Pure. `content`: where it was read, else null.
-// `pvcs`: of its namespace.
-std::vector<Protection> NeedsOf(const objects::VolumeSnapshot& snapshot,
-                                const objects::VolumeSnapshotContent* content,
-                                const PvcsBySource& pvcs, Requester requester);
+// Why `snapshot` must stay; nothing: it may go. `content`: where it was read, else null. `pvcs`: of
+// its namespace. Asks `populations` but for kBaseCleanUp: what the mover makes of its own
+// VolumeSnapshots it reads itself before it removes them.
+absl::StatusOr<std::vector<Protection>> NeedsOf(const objects::VolumeSnapshot& snapshot,
+                                                const objects::VolumeSnapshotContent* content,
+                                                const PvcsBySource& pvcs,
+                                                PopulationReader& populations, Requester requester);
 
 }  // namespace csidelta::csi

@@ -65,6 +65,10 @@ std::optional<std::string> Check(ProtectionReason reason, const VolumeSnapshot& 
         return absl::StrCat("PVC ", absl::StrJoin(input.pending_pvcs, ", "),
                             " is being filled from it: wait until it is bound");
       }
+      if (!input.unfilled.empty()) {
+        return absl::StrCat("data is copied from it, or may be: ",
+                            absl::StrJoin(input.unfilled, "; "));
+      }
       break;
     case ProtectionReason::kGroupMember:
       if (const std::string group = snapshot.group_snapshot(); !group.empty()) {

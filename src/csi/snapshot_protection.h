@@ -16,7 +16,8 @@
 //
 //   reason         when                                         person  prune  backup  base
 //   -------------  -------------------------------------------  ------  -----  ------  ----
-//   PendingSource  a PVC that is not bound is filled from it    yes     yes    yes     yes
+//   PendingSource  a PVC that is not bound is filled from it,   yes     yes    yes     yes
+//                  or a bound one may not have its data yet
 //   GroupMember    it goes with its VolumeGroupSnapshot         yes     yes    -       -
 //   DeltaBase      the next backup is compared with it          yes     yes    yes     -
 //   Backup         a backup made it, and deletes it             yes     yes    -       yes
@@ -52,7 +53,9 @@ struct ProtectionInput {
   ContentReading content;
   std::string mover_namespace;  // what is in it is the mover's
   std::vector<std::string> pending_pvcs =
-      {};                                     // PVCs of its namespace that are being filled from it
+      {};  // PVCs of its namespace that are being filled from it
+  // Bound ones that may not have its data yet (PopulationReader): one line each.
+  std::vector<std::string> unfilled = {};
   std::vector<std::string> shared_with = {};  // "ns/name" of VolumeSnapshots of other namespaces
   bool is_last_ready = false;                 // the only Ready one of its PVC
   absl::Time now;

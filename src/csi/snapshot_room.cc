@@ -183,15 +183,14 @@ absl::Status RoomMaker::AskQuotas(const CreationRequest& one, int needed) {
 // The last refusal, where it lasts longer.
 absl::Status RoomMaker::AwaitQuota(const CreationRequest& one, int needed,
                                    absl::Duration wait_max) {
-  const absl::Time end = ctx_.clock->Now() + wait_max;
+  const absl::Duration end = ctx_.clock->Uptime() + wait_max;
   absl::Duration pause = kQuotaPauseFirst;
   while (true) {
     const absl::Status answer = AskQuotas(one, needed);
-    const absl::Time next = ctx_.clock->Now() + pause;
-    if (!OutOfRoom(answer).has_value() || next >= end) {
+    if (!OutOfRoom(answer).has_value() || ctx_.clock->Uptime() + pause >= end) {
       return answer;
     }
-    ctx_.clock->SleepUntil(next, ctx_.stop);
+    ctx_.clock->SleepFor(pause, ctx_.stop);
     RETURN_IF_ERROR(ctx_.Check());
     pause = std::min(2 * pause, kQuotaPauseMax);
   }

@@ -171,7 +171,7 @@ void VolumeGuard::Leave() {
 
 absl::Status VolumeGuard::AwaitOther() {
   if (busy_with_.empty()) {  // A group: it is bound in a moment, and has no object of a PVC yet.
-    ctx_.clock->SleepUntil(ctx_.clock->Now() + kGroupPause, ctx_.stop);
+    ctx_.clock->SleepFor(kGroupPause, ctx_.stop);
     return ctx_.Check();
   }
   return objects::WaitFor<VolumeSnapshot>(

@@ -73,14 +73,14 @@ Lease MakeLease(const VolumeLeaseRequest& request, const std::string& name, absl
 // renewed it for kVolumeLeaseDuration (then OK, `seen` the Lease as it stands), or ctx ends.
 absl::Status AwaitEnd(const CallContext& ctx, k8s::ApiClient& api, const k8s::ObjectKey& key,
                       const std::string& holder, std::optional<Lease>& seen) {
-  absl::Time expires_at = ctx.clock->Now() + kVolumeLeaseDuration;
+  absl::Duration expires_at = ctx.clock->Uptime() + kVolumeLeaseDuration;
   const auto look = [&](const Lease* lease) -> absl::StatusOr<bool> {
     if (lease == nullptr) {
       seen.reset();
       return true;
     }
     if (!seen.has_value() || seen->resource_version() != lease->resource_version()) {
-      expires_at = ctx.clock->Now() + kVolumeLeaseDuration;
+      expires_at = ctx.clock->Uptime() + kVolumeLeaseDuration;
       seen = *lease;
     }
     return seen->holder() == holder;
@@ -93,7 +93,7 @@ absl::Status AwaitEnd(const CallContext& ctx, k8s::ApiClient& api, const k8s::Ob
       return status;
     }
     RETURN_IF_ERROR(ctx.Check());
-    if (ctx.clock->Now() >= expires_at) {
+    if (ctx.clock->Uptime() >= expires_at) {
       return absl::OkStatus();
     }
   }
@@ -169,7 +169,7 @@ absl::StatusOr<VolumeLease> VolumeLease::Take(const CallContext& ctx, k8s::ApiCl
     RETURN_IF_ERROR(StillHeld(attempt.status(), request, seen));
     if (attempt->lease.has_value()) {
       return VolumeLease(*std::move(attempt->lease), attempt->taken_over,
-                         ctx.clock->Now() + kVolumeLeaseRenewAfter);
+                         ctx.clock->Uptime() + kVolumeLeaseRenewAfter);
     }
   }
 }
@@ -201,7 +201,7 @@ absl::StatusOr<std::optional<VolumeLease>> VolumeLease::TakeIfFree(
       }
     }
     RETURN_IF_ERROR(lease.status());
-    return VolumeLease(*std::move(lease), taken_over, ctx.clock->Now() + kVolumeLeaseRenewAfter);
+    return VolumeLease(*std::move(lease), taken_over, ctx.clock->Uptime() + kVolumeLeaseRenewAfter);
   }
   held_by = "another that began at the same moment";
   return std::nullopt;
@@ -231,7 +231,8 @@ absl::StatusOr<std::string> VolumeLease::HeldForOther(const CallContext& ctx, k8
 
 absl::Status VolumeLease::Renew(const CallContext& ctx, k8s::ApiClient& api) {
   const absl::Time now = ctx.clock->Now();
-  renew_at_ = now + kVolumeLeaseRetryAfter;
+  const absl::Duration begun = ctx.clock->Uptime();
+  renew_at_ = begun + kVolumeLeaseRetryAfter;
   lease_.Renew(now);
   absl::StatusOr<Lease> stored = objects::Update(ctx, api, lease_);
   if (absl::IsAborted(stored.status()) || absl::IsNotFound(stored.status())) {
@@ -243,7 +244,7 @@ absl::Status VolumeLease::Renew(const CallContext& ctx, k8s::ApiClient& api) {
     return Annotate(stored.status(), "renew the volume's turn");
   }
   lease_ = *std::move(stored);
-  renew_at_ = now + kVolumeLeaseRenewAfter;
+  renew_at_ = begun + kVolumeLeaseRenewAfter;
   return absl::OkStatus();
 }
 

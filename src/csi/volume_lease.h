@@ -72,7 +72,7 @@ class VolumeLease {
   bool lost() const { return lost_; }
 
   // When to call Renew(), at the latest.
-  absl::Time renew_at() const { return renew_at_; }
+  absl::Duration renew_at() const { return renew_at_; }
 
   // ABORTED when the turn was lost: there is no need to renew again. After another error, try again
   // soon.
@@ -86,7 +86,7 @@ class VolumeLease {
   void End(const Clock& clock, k8s::ApiClient& api);
 
  private:
-  VolumeLease(objects::Lease lease, bool taken_over, absl::Time renew_at)
+  VolumeLease(objects::Lease lease, bool taken_over, absl::Duration renew_at)
       : lease_(std::move(lease)), taken_over_(taken_over), renew_at_(renew_at) {}
 
   absl::Status LookAgain(const CallContext& ctx, k8s::ApiClient& api);
@@ -94,7 +94,7 @@ class VolumeLease {
   objects::Lease lease_;  // as last seen
   bool taken_over_;
   bool lost_ = false;
-  absl::Time renew_at_;
+  absl::Duration renew_at_;  // By the clock's Uptime().
 };
 
 // Deletes the Leases of turns in `lease_namespace` that ran out long ago, because their holders

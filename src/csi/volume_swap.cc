@@ -10,6 +10,7 @@
 #include "csi/claim_provisioning.h"
 #include "csi/creation_failure.h"
 #include "csi/node_choice.h"
+#include "csi/population.h"
 #include "csi/promotion.h"
 #include "csi/snapshot_creation.h"
 #include "csi/snapshot_import.h"
@@ -197,6 +198,40 @@ absl::Status CheckSwapRights(const CallContext& ctx, k8s::ApiClient& api,
                              {{"delete", PersistentVolume::Type()}, kSnapshotAdminRole}});
 }
 
+absl::Status CheckMayRelease(const CallContext& ctx, k8s::ApiClient& api, const SwapState& state) {
+  const auto refused = [&](absl::string_view volume, absl::string_view why) {
+    return absl::FailedPreconditionError(absl::StrCat("PVC ", state.namespace_name, "/",
+                                                      state.pvc_name, ": its other volume ", volume,
+                                                      " is kept: ", why));
+  };
+  const bool has_restored = state.pvc.has_value() && state.restored.has_value() &&
+                            state.pvc->volume_name() == state.restored->volume.name();
+  const std::optional<SwapVolume>& other = has_restored ? state.original : state.restored;
+  if (!other.has_value()) {
+    return absl::OkStatus();
+  }
+  const std::string name = other->volume.name();
+  PopulationReader reader(ctx, api);
+  if (has_restored) {
+    ASSIGN_OR_RETURN(const Population population, reader.Read(VolumeOf(state.restored->volume)));
+    if (population.state == PopulationState::kFailed) {
+      return refused(name, absl::StrCat("the volume in use never got the VolumeSnapshot's data: ",
+                                        population.text, "; ",
+                                        "take the restore back (--undo) and restore again"));
+    }
+    if (population.state != PopulationState::kFilled) {
+      return refused(name, absl::StrCat("the volume in use may not have its data yet: ",
+                                        population.text, "; run the same command again then"));
+    }
+  }
+  ASSIGN_OR_RETURN(const std::vector<std::string> copies,
+                   reader.UnfilledFromVolume(VolumeOf(other->volume)));
+  return copies.empty()
+             ? absl::OkStatus()
+             : refused(name, absl::StrCat("it is still copied from: ", absl::StrJoin(copies, "; "),
+                                          "; run the same command again then"));
+}
+
 VolumeSwap::VolumeSwap(const CallContext& ctx, k8s::ApiClient& api, Random& random,
                        SwapTarget target, SwapSink sink)
     : ctx_(ctx), api_(api), random_(random), target_(std::move(target)), sink_(std::move(sink)) {}
@@ -265,7 +300,7 @@ absl::Status VolumeSwap::Run(const Next& next, SwapStep until) {
                                                            " stays at ", ToString(step)))
                         : taken;
     }
-    if (tries > 0 && !ctx_.clock->SleepUntil(ctx_.clock->Now() + tries * kStepPause, ctx_.stop)) {
+    if (tries > 0 && !ctx_.clock->SleepFor(tries * kStepPause, ctx_.stop)) {
       return ctx_.Check();
     }
   }
@@ -413,7 +448,7 @@ absl::Status VolumeSwap::TakeSafetySnapshot() {
                         .may_join = true,
                         .note = absl::StrCat("before the restore of ", target_.snapshot_name),
                         .awaited = AwaitedState::kTaken,
-                        .timeout = ctx_.deadline - ctx_.clock->Now()});
+                        .timeout = ctx_.TimeLeft()});
     RETURN_IF_ERROR(WithAdvice(
         creation.status(), "nothing is changed; --safety no --yes restores without a snapshot"));
     NoteAll(sources.not_checked);
@@ -464,9 +499,17 @@ absl::Status VolumeSwap::MakeTemporary() {
 }
 
 absl::Status VolumeSwap::AwaitTemporary() {
+  std::vector<std::string> notes;
   const absl::StatusOr<AwaitedPvc> awaited = csi::AwaitPvc(
       ctx_, api_, *state_.temporary,
-      {.source = *target_.snapshot, .driver = plan_->driver, .stays = false}, result_.not_checked);
+      {.source = *target_.snapshot, .driver = plan_->driver, .stays = false, .has_no_pod = true},
+      notes);
+  for (std::string& note : notes) {
+    if (std::find(result_.not_checked.begin(), result_.not_checked.end(), note) ==
+        result_.not_checked.end()) {
+      result_.not_checked.push_back(std::move(note));
+    }
+  }
   const std::string advice = absl::StrCat(PvcText(), " is as it was; ",
                                           CommandOf(target_, "--undo removes what was made"));
   RETURN_IF_ERROR(WithAdvice(awaited.status(), advice));
@@ -508,6 +551,8 @@ absl::Status VolumeSwap::RecordRestored() {
         "PersistentVolume ", volume->name(), " made of the VolumeSnapshot is smaller than ",
         PvcText(), " requests; ", CommandOf(target_, "--undo removes what was made")));
   }
+  // Also for a run that goes on after one that was killed: bound is not filled.
+  RETURN_IF_ERROR(AwaitTemporary());
   RETURN_IF_ERROR(WriteRecord(*volume,
                               {.side = SwapSide::kRestored,
                                .namespace_name = target_.namespace_name,
@@ -721,6 +766,7 @@ absl::Status VolumeSwap::Abandon() {
 
 absl::Status VolumeSwap::Release() {
   const SwapVolume& other = *other_volume();
+  RETURN_IF_ERROR(CheckMayRelease(ctx_, api_, state_));
   objects::Patch patch = objects::Patch().SetReclaimPolicy("Delete");
   if (other.volume.pvc_uid().empty()) {
     // One that is reserved for the name of the PVC is not Released, and would never be deleted.

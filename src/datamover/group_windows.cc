@@ -126,7 +126,7 @@ absl::Status WatchGroups(const CallContext& ctx, k8s::ApiClient& api,
       CSIDELTA_LOG(kWarn, "volume groups cannot be followed, so their freeze windows are not told",
                    {"error", std::string(version.status().message())});
     }
-    ctx.clock->SleepUntil(std::min(ctx.deadline, until_next_look.deadline), ctx.stop);
+    ctx.clock->SleepFor(until_next_look.TimeLeft(), ctx.stop);
   }
 }
 

@@ -21,7 +21,6 @@
 #include "engine/check.h"
 #include "engine/forget.h"
 #include "engine/restore.h"
-#include "incremental/memory_plan.h"
 #include "repository/repo_snapshot.h"
 #include "repository/stored_packs.h"
 
@@ -44,15 +43,6 @@ OutcomeCause CauseOf(const incremental::BackupResult& result) {
   return result.list_refused ? OutcomeCause::kListRefused : OutcomeCause::kNone;
 }
 
-// What is asked for, and what goes for all of a job's works.
-struct Asked {
-  const VolumeJob& job;
-  const k8s::ClientSettings& cluster;
-  int64_t memory_bytes() const {
-    return job.limits.memory_bytes > 0 ? job.limits.memory_bytes : incremental::kMemoryBudgetBytes;
-  }
-};
-
 // What a backup is not to rely on; nothing where checks found no damage.
 absl::StatusOr<std::optional<repository::DistrustedPacks>> DistrustedBy(
     const std::optional<objects::RepositoryDamage>& damage) {
@@ -68,17 +58,17 @@ absl::StatusOr<std::optional<repository::DistrustedPacks>> DistrustedBy(
   return distrusted;
 }
 
-absl::StatusOr<Outcome> Do(const CallContext& ctx, engine::Session& session, const Asked& asked,
-                           const UploadWork& work, const TaskProgress& progress) {
+absl::StatusOr<Outcome> Do(const CallContext& ctx, engine::Session& session,
+                           const k8s::ClientSettings& cluster, const UploadWork& work,
+                           const TaskProgress& progress) {
   ASSIGN_OR_RETURN(std::optional<repository::DistrustedPacks> damage, DistrustedBy(work.damage));
   const engine::BackupJob job{
       .device = work.device,
-      .cluster = {.volume_snapshot = work.volume_snapshot, .cluster = asked.cluster},
+      .cluster = {.volume_snapshot = work.volume_snapshot, .cluster = cluster},
       .immutable = true,  // It is a snapshot.
       .measure = true,
       .on_fallback = work.on_fallback,
       .damage = std::move(damage),
-      .memory_budget_bytes = asked.memory_bytes(),
       .tags = work.tags,
       .host = work.host,
       .path = work.path};
@@ -87,13 +77,13 @@ absl::StatusOr<Outcome> Do(const CallContext& ctx, engine::Session& session, con
   return OutcomeOf(result);
 }
 
-absl::StatusOr<Outcome> Do(const CallContext& ctx, engine::Session& session, const Asked& asked,
-                           const DownloadWork& work, const TaskProgress& progress) {
+absl::StatusOr<Outcome> Do(const CallContext& ctx, engine::Session& session,
+                           const k8s::ClientSettings& /*cluster*/, const DownloadWork& work,
+                           const TaskProgress& progress) {
   const engine::RestoreJob job{.snapshot = work.snapshot_id,
                                .target = work.device,
                                .only_differing = work.only_differing,
-                               .start_before = work.start_before,
-                               .memory_budget_bytes = asked.memory_bytes()};
+                               .start_before = work.start_before};
   const auto consent = [](const engine::RestorePlan&) { return absl::OkStatus(); };
   ASSIGN_OR_RETURN(const engine::RestoreOutcome outcome,
                    engine::RunRestore(ctx, session, job, consent, progress));
@@ -101,8 +91,9 @@ absl::StatusOr<Outcome> Do(const CallContext& ctx, engine::Session& session, con
                  .restore = FiguresOf(outcome.result.value_or(incremental::RestoreResult()))};
 }
 
-absl::StatusOr<Outcome> Do(const CallContext& ctx, engine::Session& session, const Asked& /*asked*/,
-                           const ForgetWork& work, const TaskProgress& progress) {
+absl::StatusOr<Outcome> Do(const CallContext& ctx, engine::Session& session,
+                           const k8s::ClientSettings& /*cluster*/, const ForgetWork& work,
+                           const TaskProgress& progress) {
   ASSIGN_OR_RETURN(const std::optional<repository::DistrustedPacks> damage,
                    DistrustedBy(work.damage));
   engine::ForgetJob job{.ids = {},
@@ -179,8 +170,9 @@ objects::RepositoryDamage DamageOf(const repository::CheckReport& report) {
   return damage;
 }
 
-absl::StatusOr<Outcome> Do(const CallContext& ctx, engine::Session& session, const Asked& /*asked*/,
-                           const CheckWork& work, const TaskProgress& progress) {
+absl::StatusOr<Outcome> Do(const CallContext& ctx, engine::Session& session,
+                           const k8s::ClientSettings& /*cluster*/, const CheckWork& work,
+                           const TaskProgress& progress) {
   OrphanFinder orphans(work);
   const engine::CheckJob job{
       .read_data = repository::ReadPart{.part = work.part, .parts = work.parts},
@@ -202,8 +194,7 @@ absl::StatusOr<Outcome> Do(const CallContext& ctx, engine::Session& session, con
 absl::StatusOr<Outcome> DoJob(const CallContext& ctx, engine::Session& session,
                               const VolumeJob& job, const k8s::ClientSettings& cluster,
                               const TaskProgress& progress) {
-  const Asked asked{.job = job, .cluster = cluster};
-  return std::visit([&](const auto& work) { return Do(ctx, session, asked, work, progress); },
+  return std::visit([&](const auto& work) { return Do(ctx, session, cluster, work, progress); },
                     job.work);
 }
 

@@ -290,7 +290,7 @@ absl::Status Service::Run(const CallContext& ctx, const std::string& listen_text
   for (const auto& [queue, loop] : loops_) {
     threads.emplace_back([&ctx, working = loop] { working->Work(ctx); });
   }
-  ctx.clock->SleepUntil(absl::InfiniteFuture(), ctx.stop);
+  ctx.clock->SleepFor(absl::InfiniteDuration(), ctx.stop);
   CSIDELTA_LOG(kInfo, "stopping");
   threads.clear();
   lease_stop.request_stop();

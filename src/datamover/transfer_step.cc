@@ -165,7 +165,7 @@ absl::StatusOr<absl::Time> TransferStep::WorkOn() {
 }
 
 absl::StatusOr<WorkerView> TransferStep::StepWorker() {
-  const absl::Time deadline = std::exchange(ctx_.deadline, ctx_.deadline - kTimeToWrite);
+  const absl::Duration deadline = std::exchange(ctx_.deadline, ctx_.deadline - kTimeToWrite);
   absl::StatusOr<WorkerView> view = StepTask();
   ctx_.deadline = deadline;
   return view;

@@ -96,7 +96,7 @@ class UploadStep : public TransferStep {
   // which waits until the repository is unused.
   absl::Status ForgetUnnamed();
   // Before a restore of the volume fails of it.
-  void WarnOfScratch(int64_t volume_bytes);
+  void WarnOfNeeds(int64_t volume_bytes);
   void Tell(DataPhase phase, const std::string& message) override;
 
   const velero::DataUpload upload_;
@@ -388,20 +388,30 @@ void UploadStep::Tell(DataPhase phase, const std::string& message) {
                       ": without it no backup can be read; csi-delta mover-key export"));
   }
   if (phase == DataPhase::kCompleted) {
-    WarnOfScratch(end_.figures.logical_bytes);
+    WarnOfNeeds(std::max(end_.figures.logical_bytes, end_.figures.repository_bytes.value_or(0)));
   }
   on_end_(end_);
 }
 
-void UploadStep::WarnOfScratch(int64_t volume_bytes) {
+void UploadStep::WarnOfNeeds(int64_t volume_bytes) {
+  constexpr int64_t kMiB = int64_t{1} << 20;
   const std::string& setting = env_.settings.worker.scratch_size;
   const absl::StatusOr<int64_t> scratch = ParseQuantity(setting);
   const int64_t needed = ScratchBytesFor(volume_bytes);
   if (scratch.ok() && *scratch < needed) {
-    constexpr int64_t kMiB = int64_t{1} << 20;
     Emit(k8s::EventType::kWarning, "ScratchTooSmall",
          absl::StrCat("worker.scratchSize is ", setting, ", and a restore of this backup may need ",
                       FormatBinaryQuantity((needed + kMiB - 1) / kMiB * kMiB),
+                      ": raise it in the settings of the mover"));
+  }
+  const std::string& memory_setting = env_.settings.worker.resources.memory_limit;
+  const absl::StatusOr<int64_t> memory = ParseQuantity(memory_setting);
+  const int64_t memory_needed = RestoreMemoryBytesFor(volume_bytes);
+  if (memory.ok() && *memory < memory_needed) {
+    Emit(k8s::EventType::kWarning, "MemoryTooSmall",
+         absl::StrCat("worker.resources.limits.memory is ", memory_setting,
+                      ", and a restore of this backup needs ",
+                      FormatBinaryQuantity((memory_needed + kMiB - 1) / kMiB * kMiB),
                       ": raise it in the settings of the mover"));
   }
 }

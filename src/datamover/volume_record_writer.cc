@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
+#include "datamover/scratch_size.h"
 #include "datamover/transfer_object.h"
 #include "objects/backup.h"
 #include "objects/client.h"
@@ -158,6 +159,10 @@ void VolumeRecordWriter::Note(const objects::DataUpload& object) {
       news.good = GoodBackupIn(object, end.first);
       news.repository = {.bytes = CountIn(object, objects::kRepositoryBytesAnnotation),
                          .snapshots = CountIn(object, objects::kRepositorySnapshotsAnnotation)};
+      const int64_t restored_bytes =
+          std::max(news.good->logical_bytes, news.repository.bytes.value_or(0));
+      news.repository.restore_memory_bytes = RestoreMemoryBytesFor(restored_bytes);
+      news.repository.restore_scratch_bytes = ScratchBytesFor(restored_bytes);
       news.failed.erase(news.failed.begin(), news.failed.upper_bound(end));
     }
     if (upload->phase == DataPhase::kFailed && end > EndOf(news.good) &&

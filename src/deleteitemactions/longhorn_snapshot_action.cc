@@ -1,4 +1,6 @@
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
@@ -6,6 +8,8 @@
 #include "csi/retry.h"
 #include "deleteitemactions/actions.h"
 #include "longhorn/native_snapshot.h"
+#include "longhorn/volume_data.h"
+#include "objects/client.h"
 #include "objects/keys.h"
 #include "velero/backup.h"
 #include "velero/labels.h"
@@ -29,6 +33,8 @@ class LonghornSnapshotAction : public velero::ActionOn<velero::DeleteItemAction>
       return absl::OkStatus();
     }
     const k8s::ObjectKey key = longhorn::Snapshot::Key(item.namespace_name(), item.name());
+    ASSIGN_OR_RETURN(const auto snapshot, longhorn::Snapshot::From(item));
+    RETURN_IF_ERROR(RequireNoCopies(ctx, snapshot));
     RETURN_IF_ERROR(
         longhorn::RemoveNative(ctx.WithTimeout(csi::kCleanUpTimeout), env_.api, key, item.uid()));
     CSIDELTA_LOG(
@@ -40,6 +46,28 @@ class LonghornSnapshotAction : public velero::ActionOn<velero::DeleteItemAction>
   }
 
  private:
+  // Longhorn does not refuse: the deletion of what it copies from ends the copy for good.
+  absl::Status RequireNoCopies(const CallContext& ctx, const longhorn::Snapshot& snapshot) {
+    const absl::StatusOr<std::vector<longhorn::Volume>> volumes =
+        objects::List<longhorn::Volume>(ctx, env_.api, snapshot.namespace_name());
+    RETURN_IF_ERROR(Annotate(volumes.status(),
+                             absl::StrCat("native snapshot ", snapshot.name(),
+                                          " is kept: whether data is copied from it is not known "
+                                          "(deploy/longhorn-rbac.yaml allows to list volumes)")));
+    const std::string handle =
+        absl::StrCat(longhorn::kSnapshotHandlePrefix, snapshot.volume(), "/", snapshot.name());
+    for (const longhorn::Volume& volume : *volumes) {
+      if (longhorn::IsCopiedFromSnapshot(volume, handle) &&
+          longhorn::DataStateOf(volume) != longhorn::DataState::kThere) {
+        return absl::FailedPreconditionError(absl::StrCat(
+            "native snapshot ", snapshot.name(), " is kept: data is copied from it into PVC ",
+            volume.pvc_namespace(), "/", volume.pvc_name(), " (", longhorn::DataText(volume),
+            "); delete the backup again later"));
+      }
+    }
+    return absl::OkStatus();
+  }
+
   const csi::Environment env_;
 };
 

@@ -1,8 +1,11 @@
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "csi/backup_contents.h"
 #include "csi/snapshot_lifecycle.h"
 #include "deleteitemactions/actions.h"
+#include "objects/client.h"
 #include "objects/keys.h"
 #include "objects/volume_snapshot.h"
 #include "velero/backup.h"
@@ -24,9 +27,17 @@ class VolumeSnapshotAction : public velero::ActionOn<velero::DeleteItemAction> {
         !item.Label(objects::kRestoreNameLabel).empty() || item.uid().empty()) {
       return absl::OkStatus();
     }
-    return csi::RemoveSnapshot(ctx, env_.api,
-                               objects::VolumeSnapshot::Key(item.namespace_name(), item.name()),
-                               item.uid());
+    const k8s::ObjectKey key = objects::VolumeSnapshot::Key(item.namespace_name(), item.name());
+    ASSIGN_OR_RETURN(const auto now, objects::Find<objects::VolumeSnapshot>(ctx, env_.api, key));
+    if (!now.has_value() || now->uid() != item.uid()) {
+      return absl::OkStatus();
+    }
+    ASSIGN_OR_RETURN(const bool is_needed, csi::IsStillNeeded(ctx, env_, *now));
+    return is_needed
+               ? absl::FailedPreconditionError(absl::StrCat(k8s::ToString(key),
+                                                            " is kept: a PVC is being filled from "
+                                                            "it; delete the backup again later"))
+               : csi::RemoveSnapshot(ctx, env_.api, key, item.uid());
   }
 
  private:

@@ -49,7 +49,7 @@ grpc::Status CallDriver(const CallContext& ctx, absl::Duration time_max,
 }
 
 absl::Duration TimeLeft(const CallContext& ctx, absl::Duration time_max) {
-  return std::min(ctx.deadline - ctx.clock->Now(), time_max);
+  return std::min(ctx.TimeLeft(), time_max);
 }
 
 std::vector<absl::string_view> TextsOf(const std::map<std::string, Secret>& secrets) {

@@ -88,7 +88,7 @@ absl::Status AwaitReady(const CallContext& ctx, ::csi::v1::Identity::Stub& ident
     if (status.error_code() == grpc::StatusCode::FAILED_PRECONDITION) {
       return OfIdentity(status, name);
     }
-    ctx.clock->SleepUntil(std::min(ctx.deadline, ctx.clock->Now() + kProbeInterval), ctx.stop);
+    ctx.clock->SleepFor(std::min(ctx.TimeLeft(), kProbeInterval), ctx.stop);
     if (const absl::Status left = ctx.Check(); absl::IsDeadlineExceeded(left)) {
       return absl::UnavailableError(absl::StrCat(
           "CSI driver ", name, " is not ready: ",

@@ -98,7 +98,7 @@ class Service {
       leading = std::jthread([&] { lease_->Run(inner); });
       working = std::jthread([&] { controller_.Work(inner); });
     }
-    ctx.clock->SleepUntil(absl::InfiniteFuture(), ctx.stop);
+    ctx.clock->SleepFor(absl::InfiniteDuration(), ctx.stop);
     CSIDELTA_LOG(kInfo, "stopping");
     http->Stop();
     stop.request_stop();

@@ -99,8 +99,7 @@ void Probe::Judge() {
                                           (running_is_enough && seen->has_running_container());
                                  });
   };
-  const absl::Duration left =
-      visit_.ctx().deadline - visit_.ctx().clock->Now() - kGoneTimeMax - kReadingProves;
+  const absl::Duration left = visit_.ctx().TimeLeft() - kGoneTimeMax - kReadingProves;
   if (!await(visit_.ctx().WithTimeout(std::min(kStartTimeMax, left)), true).ok()) {
     visit_.Warn(subject(),
                 absl::StrCat("no worker ran within the time: ", WaitingFor(pod.value_or(Pod()))),

@@ -212,6 +212,27 @@ void CheckMoverMemory(CheckContext& context) {
   }
 }
 
+namespace {
+
+// Warns where the memory of workers is less than a restore of the largest volume needs.
+void WarnOfWorkerMemory(CheckContext& context, const datamover::MoverSettings& settings,
+                        const LargestVolume& largest) {
+  const std::string& setting = settings.worker.resources.memory_limit;
+  const absl::StatusOr<int64_t> memory = ParseQuantity(setting);
+  const int64_t needed = datamover::RestoreMemoryBytesFor(largest.bytes);
+  if (memory.ok() && *memory < needed) {
+    context.Warn(
+        "worker.resources.limits.memory",
+        absl::StrCat(setting, " is less than the ", FormatBinaryQuantity(RoundedUp(needed, kMiB)),
+                     " that a restore needs for PVC ", largest.pvc.first, "/", largest.pvc.second,
+                     " of ", FormatBinaryQuantity(largest.bytes)),
+        absl::StrCat("set worker.resources.limits.memory in the mover's settings to ",
+                     FormatBinaryQuantity(RoundedUp(needed, kMemoryStepBytes))));
+  }
+}
+
+}  // namespace
+
 void CheckMoverScratch(CheckContext& context) {
   const absl::StatusOr<datamover::MoverSettings> settings = ReadSettings(context);
   const absl::StatusOr<int64_t> scratch =
@@ -221,6 +242,7 @@ void CheckMoverScratch(CheckContext& context) {
     return;
   }
   const LargestVolume largest = LargestBackedUp(context);
+  WarnOfWorkerMemory(context, *settings, largest);
   const int64_t needed = datamover::ScratchBytesFor(largest.bytes);
   if (*scratch < needed) {
     context.Warn(

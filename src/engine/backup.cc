@@ -73,8 +73,7 @@ class BackupRun {
       : ctx_(ctx),
         session_(session),
         job_(job),
-        memory_budget_bytes_(
-            incremental::BudgetWithin(job.memory_budget_bytes, incremental::ReadProcessLimits())) {}
+        memory_budget_bytes_(session.memory().bytes_max()) {}
 
   absl::StatusOr<BackupResult> Run(const Progress& progress);
 
@@ -202,6 +201,7 @@ absl::StatusOr<UploadOptions> BackupRun::MakeOptions(Repository& repository) con
   options.memory.pack_bytes_max = job_.pack_bytes != 0   ? job_.pack_bytes
                                   : session_.in_bucket() ? repository::kPackTargetBytesRemote
                                                          : repository::kPackTargetBytesLocal;
+  options.packs_follow_volume = job_.pack_bytes == 0;
   if (session_.in_bucket()) {
     options.memory.uploads_in_flight_max = kUploadsToBucketMax;
   }
@@ -349,6 +349,9 @@ absl::StatusOr<BackupResult> BackupRun::Run(const Progress& progress) {
   RETURN_IF_ERROR(result.status());
   if (job_.measure) {
     Measure(*repository, *result);
+  }
+  for (const std::string& warning : result->warnings) {
+    session_.listener().warn(warning);
   }
   TellOfFallback(*result);
   return result;

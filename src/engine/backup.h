@@ -12,7 +12,6 @@
 #include "engine/listener.h"
 #include "engine/session.h"
 #include "incremental/backup_result.h"
-#include "incremental/memory_plan.h"
 #include "objects/on_fallback.h"
 #include "repository/blob_writer.h"
 #include "repository/stored_packs.h"
@@ -40,7 +39,6 @@ struct BackupJob {
   std::optional<repository::DistrustedPacks> damage = {};
   int64_t chunk_bytes = 0;  // 0: the parent's, or by the volume's size
   int compression_level = repository::kDataCompressionLevel;
-  int64_t memory_budget_bytes = incremental::kMemoryBudgetBytes;  // incremental::BudgetWithin()
   int64_t cores = 0;       // 0: those that cgroup and CPU affinity allow
   int64_t pack_bytes = 0;  // 0: as is good for the place
 

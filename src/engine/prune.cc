@@ -1,7 +1,7 @@
 #include "engine/prune.h"
 
 #include "base/status_macros.h"
-#include "repository/blob_writer.h"
+#include "repository/maintenance_memory.h"
 
 namespace csidelta::engine {
 
@@ -14,14 +14,15 @@ absl::StatusOr<PruneOutcome> RunPrune(const CallContext& ctx, Session& session, 
 absl::StatusOr<PruneOutcome> PruneOpened(const CallContext& ctx, Session& session,
                                          repository::Repository& repository, const PruneJob& job,
                                          const Progress& progress) {
+  RETURN_IF_ERROR(repository.LoadIndex(ctx));
+  const int64_t pack_bytes_default =
+      session.in_bucket() ? repository::kPackTargetBytesRemote : repository::kPackTargetBytesLocal;
   const repository::PruneOptions options{
       .unused_max = job.unused_max,
       .repack_bytes_max = job.repack_bytes_max,
       .distrusted = job.distrusted,
-      .pack_target_bytes = session.in_bucket() ? repository::kPackTargetBytesRemote
-                                               : repository::kPackTargetBytesLocal,
+      .pack_target_bytes = repository::PackBytesLike(repository.index(), pack_bytes_default),
       .progress = progress};
-  RETURN_IF_ERROR(repository.LoadIndex(ctx));
   ASSIGN_OR_RETURN(const repository::PrunePlan plan,
                    repository::PlanPrune(ctx, repository, options));
   PruneOutcome outcome{.figures = plan.figures};

@@ -8,7 +8,6 @@
 #include "base/status_macros.h"
 #include "incremental/file_block_device.h"
 #include "incremental/gated_block_device.h"
-#include "incremental/process_limits.h"
 #include "incremental/restore_mark.h"
 #include "incremental/volume_record.h"
 
@@ -47,8 +46,7 @@ absl::StatusOr<RestoreResult> Write(const CallContext& ctx, Session& session,
   const incremental::DownloadOptions options{
       .target_is_zero = job.target_is_zero,
       .only_differing = job.only_differing,
-      .memory_budget_bytes =
-          incremental::BudgetWithin(job.memory_budget_bytes, incremental::ReadProcessLimits()),
+      .memory_budget_bytes = session.memory().bytes_max(),
       .store_numbers = [&session] { return session.Numbers(); },
       .on_progress =
           [&progress](const incremental::DownloadProgress& now) {

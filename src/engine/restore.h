@@ -14,7 +14,6 @@
 #include "engine/session.h"
 #include "engine/snapshot_choice.h"
 #include "incremental/block_downloader.h"
-#include "incremental/memory_plan.h"
 #include "repository/repository.h"
 
 namespace csidelta::engine {
@@ -27,8 +26,7 @@ struct RestoreJob {
   bool target_is_zero = false;  // it reads as zeros; checked on a sample
   bool only_differing = false;  // read the target first; not with target_is_zero
   bool is_dry_run = false;
-  std::optional<absl::Time> start_before = {};                    // later nothing is written
-  int64_t memory_budget_bytes = incremental::kMemoryBudgetBytes;  // incremental::BudgetWithin()
+  std::optional<absl::Time> start_before = {};  // later nothing is written
 };
 
 // What a restore writes over what.

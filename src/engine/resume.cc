@@ -66,7 +66,7 @@ absl::StatusOr<ResumeAnswer> FindUnfinished(const CallContext& ctx, Repository& 
     return answer;
   }
   repository.scratch().LimitTables(std::max(memory_bytes_max / kTablesShare, kTableBytesLeast));
-  RETURN_IF_ERROR(repository.LoadIndex(ctx));
+  RETURN_IF_ERROR(repository.LoadReadableIndex(ctx));
   if ((scope.all || !scope.own.empty()) && !answer.held_back) {
     ASSIGN_OR_RETURN(answer.packs_found, repository::AdoptOrphanPacks(
                                              ctx, repository, scope.all ? nullptr : &scope.own));

@@ -9,6 +9,7 @@
 #include "absl/strings/str_replace.h"
 #include "base/status_macros.h"
 #include "engine/resume.h"
+#include "incremental/process_limits.h"
 
 namespace csidelta::engine {
 namespace {
@@ -18,6 +19,11 @@ using repository::Repository;
 bool OnlyReads(LockKind kind) { return kind == LockKind::kRead || kind == LockKind::kReadAlone; }
 
 }  // namespace
+
+Session::Session(SessionOptions options)
+    : options_(std::move(options)),
+      memory_(std::make_shared<MemoryBudget>(incremental::BudgetWithin(
+          options_.memory_budget_bytes, incremental::ReadProcessLimits()))) {}
 
 absl::Status Session::OpenStore(bool read_only) {
   ASSIGN_OR_RETURN(RepositoryTarget place, options_.place());
@@ -42,6 +48,7 @@ repository::Environment Session::KeyEnvironment() const {
     environment.username = options_.user;
   }
   environment.scratch.folder = options_.scratch_folder;
+  environment.memory = memory_.get();
   return environment;
 }
 

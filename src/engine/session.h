@@ -11,10 +11,12 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/call_context.h"
+#include "base/memory_budget.h"
 #include "base/random.h"
 #include "base/secret.h"
 #include "engine/listener.h"
 #include "incremental/backup_result.h"
+#include "incremental/memory_plan.h"
 #include "repository/keyring.h"
 #include "repository/lock.h"
 #include "repository/repository.h"
@@ -64,6 +66,8 @@ struct SessionOptions {
   std::string user = {};        // "": not known
   std::string pod_uid = {};     // that this runs in
   std::string scratch_folder;
+  // What all work of the session may hold; less where the process may use less, see BudgetWithin().
+  int64_t memory_budget_bytes = incremental::kMemoryBudgetBytes;
   bool no_lock = false;
   std::optional<absl::Duration> retry_lock = {};
   ScryptParameters scrypt = repository::kScryptWritten;  // of keys that are made
@@ -84,7 +88,7 @@ struct SessionOptions {
 // thread-safe, but for OpenIn().
 class Session {
  public:
-  explicit Session(SessionOptions options) : options_(std::move(options)) {}
+  explicit Session(SessionOptions options);
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
@@ -94,6 +98,10 @@ class Session {
   const std::string& host() const { return options_.host; }
   const std::string& user() const { return options_.user; }
   absl::Status AwaitWriting(const CallContext& ctx) const { return options_.await_writing(ctx); }
+
+  MemoryBudget& memory() const { return *memory_; }
+  // The budget of `other` instead of one of its own, for work with two repositories. Before Open().
+  void ShareMemory(const Session& other) { memory_ = other.memory_; }
 
   // Makes the repository. ALREADY_EXISTS where there is one.
   absl::StatusOr<repository::Repository*> Init(const CallContext& ctx);
@@ -137,6 +145,7 @@ class Session {
   absl::Status TakeLock(const CallContext& ctx, LockKind kind);
 
   const SessionOptions options_;
+  std::shared_ptr<MemoryBudget> memory_;
   std::string place_;
   std::atomic<bool> has_told_of_waiting_ = false;
   bool in_bucket_ = false;

@@ -19,9 +19,6 @@ using repository::kLeafChunks;
 // Leaves whose trees are in memory at a time: 2 MiB of ids, 5 MiB of text.
 constexpr std::size_t kLeavesAtOnce = 256;
 
-// 7 MB of either kind.
-constexpr std::size_t kReliedOnMax = 100'000;
-
 // What is expected of a chunk: zeros where there is no id.
 struct Expected {
   int64_t chunk = 0;
@@ -67,8 +64,7 @@ std::vector<Expected> ChunksOf(const AuditInput& input, Claim claim,
 
 // Sets the parent's ids of `chunks`, which lie in `leaves`, both ascending.
 absl::Status LookUpParent(const CallContext& ctx, const AuditInput& input,
-                          absl::Span<const AuditLeaf> leaves, std::vector<Expected>& chunks,
-                          ReliedOn& relied_on) {
+                          absl::Span<const AuditLeaf> leaves, std::vector<Expected>& chunks) {
   std::vector<int64_t> numbers;
   std::vector<BlobId> trees;
   std::vector<BlobId> level1;
@@ -77,21 +73,12 @@ absl::Status LookUpParent(const CallContext& ctx, const AuditInput& input,
     if (leaf.leaf / kFanout != loaded_level1) {
       loaded_level1 = leaf.leaf / kFanout;
       ASSIGN_OR_RETURN(level1, LoadLeafIds(ctx, *input.parent, *input.fetcher, loaded_level1));
-      for (std::size_t i = 0; i < level1.size() && relied_on.leaves.size() < kReliedOnMax; ++i) {
-        const int64_t number = loaded_level1 * kFanout + static_cast<int64_t>(i);
-        relied_on.leaves.push_back({level1[i], {.is_leaf = true, .number = number}});
-      }
     }
     numbers.push_back(leaf.leaf);
     trees.push_back(level1[static_cast<std::size_t>(leaf.leaf % kFanout)]);
   }
   ASSIGN_OR_RETURN(const std::vector<std::vector<BlobId>> ids,
                    LoadChunkIds(ctx, *input.parent, *input.fetcher, numbers, trees));
-  for (const std::vector<BlobId>& of_leaf : ids) {
-    if (relied_on.chunks.size() < kReliedOnMax) {
-      relied_on.chunks.insert(of_leaf.begin(), of_leaf.end());
-    }
-  }
   std::size_t at = 0;
   for (Expected& expected : chunks) {
     while (numbers[at] != expected.chunk / kLeafChunks) {
@@ -120,8 +107,7 @@ absl::Status AuditKind(const AuditInput& input, Claim claim, const AuditDraw& dr
     const absl::Span<const AuditLeaf> leaves = all.subspan(from, kLeavesAtOnce);
     std::vector<Expected> chunks = ChunksOf(input, claim, leaves);
     if (by_parent) {
-      const absl::Status status =
-          LookUpParent(reader.context(), input, leaves, chunks, result.relied_on);
+      const absl::Status status = LookUpParent(reader.context(), input, leaves, chunks);
       result.parent_failed = absl::IsDataLoss(status) || absl::IsNotFound(status);
       RETURN_IF_ERROR(Annotate(status, "parent"));
     }

@@ -4,7 +4,6 @@
 #include <functional>
 #include <vector>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -20,19 +19,12 @@
 
 namespace csidelta::incremental {
 
-// Trees and chunks of a parent that a backup takes as they are.
-struct ReliedOn {
-  std::vector<WantedTree> leaves;
-  absl::flat_hash_set<repository::BlobId> chunks;
-};
-
 struct AuditResult {
   std::vector<AuditKindResult> kinds;  // those that have candidates
   int64_t read_bytes = 0;
   bool mismatch = false;
   bool resumed_differs = false;  // it was a chunk of the journal's
   bool parent_failed = false;    // with an error: the parent's trees could not be read
-  ReliedOn relied_on;  // what the new backup has of the parent, as far as it was looked at
 };
 
 struct AuditInput {

@@ -75,6 +75,9 @@ Json ToJson(const BackupResult& result) {
                {"workers", result.workers},
                {"open_packs", result.open_packs},
                {"audit", AuditJson(result)}};
+  if (!result.warnings.empty()) {
+    json["warnings"] = result.warnings;
+  }
   if (result.repository.has_value()) {
     json["repository_bytes"] = result.repository->pack_bytes;
     json["repository_snapshots"] = result.repository->snapshots;

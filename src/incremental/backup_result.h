@@ -79,6 +79,7 @@ struct BackupResult {
 
   uint64_t audit_seed = 0;
   std::vector<AuditKindResult> audit;
+  std::vector<std::string> warnings;  // the backup is good; this could not be done beside it
 
   std::optional<repository::RepositorySize> repository;  // where it was measured
 };

@@ -171,6 +171,7 @@ class DifferenceWriter {
   DifferenceWriter(const CallContext& ctx, BlockDevice& source, MarkedTarget& target,
                    const CopyOptions& options, CopyResult& result)
       : ctx_(ctx),
+        source_(source),
         target_(target),
         options_(options),
         result_(result),
@@ -188,13 +189,24 @@ class DifferenceWriter {
 
   bool wrote() const { return wrote_; }
 
+  // The volume's beginning and end, which the marked target keeps back, are as the source has them.
+  absl::Status TakeKeptBack() {
+    ASSIGN_OR_RETURN(const std::unique_ptr<IoQueue> from, source_.OpenQueue(1));
+    ASSIGN_OR_RETURN(const std::unique_ptr<IoQueue> to, target_.OpenQueue(1));
+    for (const Extent& extent : {target_.head(), target_.tail()}) {
+      if (extent.length_bytes > 0) {
+        const AlignedBuffer memory(extent.length_bytes);
+        RETURN_IF_ERROR(ReadFully(ctx_, *from, extent, memory.data()));
+        RETURN_IF_ERROR(WriteFully(ctx_, *to, extent, memory.data()));
+      }
+    }
+    return absl::OkStatus();
+  }
+
  private:
   absl::Status Look(Piece& piece, uint64_t tag) {
     const int64_t length = piece.extent.length_bytes;
     const absl::string_view wanted = piece.source.View(length);
-    if (piece.extent.offset_bytes == 0) {
-      beginning_ = std::string(wanted.substr(0, kRestoreMarkBytes));
-    }
     const std::vector<Extent> ranges = piece.is_held
                                            ? DifferingRanges(wanted, piece.target.View(length))
                                            : std::vector<Extent>{{0, length}};
@@ -222,28 +234,17 @@ class DifferenceWriter {
     return reader_.Write(ctx_, piece, tag, extent);
   }
 
-  // The volume's beginning is given to the marked target, too, which writes it at the end: it need
-  // not be what differs.
   absl::Status MarkBeforeTheFirstWrite() {
-    if (std::exchange(wrote_, true)) {
-      return absl::OkStatus();
-    }
-    RETURN_IF_ERROR(target_.Begin(ctx_, options_.mark_text));
-    if (std::ssize(beginning_) < kRestoreMarkBytes) {
-      return absl::OkStatus();  // A volume that is shorter has no mark.
-    }
-    const AlignedBuffer memory(kRestoreMarkBytes);
-    std::memcpy(memory.data(), beginning_.data(), beginning_.size());
-    ASSIGN_OR_RETURN(const std::unique_ptr<IoQueue> queue, target_.OpenQueue(1));
-    return WriteFully(ctx_, *queue, {0, kRestoreMarkBytes}, memory.data());
+    return std::exchange(wrote_, true) ? absl::OkStatus()
+                                       : target_.Begin(ctx_, options_.mark_text, true);
   }
 
   const CallContext& ctx_;
+  BlockDevice& source_;
   MarkedTarget& target_;
   const CopyOptions& options_;
   CopyResult& result_;
   int64_t total_bytes_ = 0;
-  std::string beginning_;
   bool wrote_ = false;
   const std::function<absl::Status(Piece&, uint64_t)> look_ = [this](Piece& piece, uint64_t tag) {
     return Look(piece, tag);
@@ -411,6 +412,7 @@ absl::StatusOr<CopyResult> BlockCopier::Run(const CallContext& ctx, const CopyOp
   const int64_t before_ms = elapsed_ms();
   RETURN_IF_ERROR(writer.Do(extents));
   if (writer.wrote()) {
+    RETURN_IF_ERROR(writer.TakeKeptBack());
     RETURN_IF_ERROR(marked.Flush(ctx));
   }
   result.duration_ms["transfer"] = elapsed_ms() - before_ms;

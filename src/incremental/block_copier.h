@@ -63,11 +63,11 @@ absl::StatusOr<std::vector<Extent>> GatherListed(const CallContext& ctx, Changed
 //     +--------------> everything is compared --------------------> blocks that differ are written
 //
 // Blocks are of kDifferenceBytes, so a list may be as coarse as it likes: it costs reading. Before
-// the first write the target's beginning becomes a mark that says that the copy is not complete
-// (restore_mark.h); the volume's own beginning is the last that is written. A copy that was
-// interrupted leaves a volume that is partly old and says so, and the next run writes the rest.
-// That one compares everything: what the list was made of may have been another state of the
-// target. A target that differs nowhere is not written to at all.
+// the first write the target's beginning becomes a mark that says that the copy is not complete,
+// and its end zeros (restore_mark.h); the volume's own beginning is the last that is written. A
+// copy that was interrupted leaves a volume that is partly old and says so, and the next run writes
+// the rest. That one compares everything: what the list was made of may have been another state of
+// the target. A target that differs nowhere is not written to at all.
 //
 // What the target cannot read is written. Bytes of a larger target behind the source are left as
 // they are. Durable when Run() returns OK. Memory is 16 MiB, whatever the volume, beside the list

@@ -10,6 +10,8 @@
 #include "absl/strings/str_join.h"
 #include "base/bounded_queue.h"
 #include "base/check.h"
+#include "base/human_text.h"
+#include "base/memory_budget.h"
 #include "base/status_macros.h"
 #include "base/worker_pool.h"
 #include "incremental/audit_plan.h"
@@ -31,23 +33,35 @@ using repository::VolumeLayout;
 constexpr int kWritesInFlight = 4;
 constexpr int64_t kTasksWaitingMax = 64;
 
-int CountWorkers(const DownloadOptions& options, int64_t chunk_bytes) {
-  const int workers =
-      PlanDownloadWorkers({.budget_bytes = options.memory_budget_bytes,
-                           .chunk_bytes = chunk_bytes,
-                           .range_bytes_max = kRangeBytesMax,
-                           .writes_in_flight = kWritesInFlight,
-                           .compares = options.only_differing,
-                           .cores = options.cores > 0 ? options.cores : ReadProcessLimits().cores});
-  return options.workers_max > 0 ? std::min(workers, options.workers_max) : workers;
+// By what the repository's index leaves of the budget.
+DownloadPlan PlanRun(const MemoryBudget& memory, const DownloadOptions& options,
+                     int64_t chunk_bytes) {
+  const int64_t budget_bytes =
+      memory.is_unlimited()
+          ? options.memory_budget_bytes
+          : std::min(options.memory_budget_bytes, memory.free_bytes() + kMemoryFixedBytes);
+  const int64_t kept_bytes = KeptBackBytes(chunk_bytes);
+  DownloadPlan plan =
+      PlanDownload({.budget_bytes = budget_bytes - kept_bytes,
+                    .chunk_bytes = chunk_bytes,
+                    .range_bytes_max = kRangeBytesMax,
+                    .writes_in_flight = kWritesInFlight,
+                    .compares = options.only_differing,
+                    .cores = options.cores > 0 ? options.cores : ReadProcessLimits().cores});
+  plan.held_bytes += kept_bytes;
+  if (options.workers_max > 0) {
+    plan.workers = std::min(plan.workers, options.workers_max);
+  }
+  return plan;
 }
 
 // One run of the downloader, with all its state.
 class RestoreRun {
  public:
   RestoreRun(const CallContext& ctx, repository::Repository& repository, BlockDevice& target,
-             const VolumeRecord& record, const DownloadOptions& options)
-      : repository_(repository),
+             const VolumeRecord& record, const DownloadOptions& options, const DownloadPlan& plan)
+      : plan_(plan),
+        repository_(repository),
         target_(target),
         record_(record),
         layout_(record.layout),
@@ -69,6 +83,7 @@ class RestoreRun {
   int64_t DoneBytes() const { return counts_.written_bytes + counts_.kept_bytes + zero_bytes_; }
   void Report() const;
 
+  const DownloadPlan plan_;
   repository::Repository& repository_;
   BlockDevice& target_;
   const VolumeRecord& record_;
@@ -132,8 +147,9 @@ absl::Status RestoreRun::QueueBlobs(std::vector<ChunkPosition> places) {
     WantedBlob blob{.handle = {BlobType::kData, (*shared)[i].id}, .tag = static_cast<int64_t>(i)};
     ASSIGN_OR_RETURN(const repository::IndexedCopy* copy, cursor.Find(blob.handle));
     if (copy == nullptr) {
-      return absl::DataLossError(
-          absl::StrCat(Describe(blob.handle), ", chunk ", (*shared)[i].chunk, ", is in no index"));
+      return absl::DataLossError(absl::StrCat(Describe(blob.handle), ", chunk ", (*shared)[i].chunk,
+                                              ", is in no index; run csi-delta repair index",
+                                              repository_.UnreadableIndexNote()));
     }
     blob.location = repository_.index().LocationOf(*copy);
     if (blob.location.span.sealed_bytes >
@@ -144,7 +160,7 @@ absl::Status RestoreRun::QueueBlobs(std::vector<ChunkPosition> places) {
     }
     wanted.push_back(blob);
   }
-  for (PackRange& range : CoalesceRanges(std::move(wanted), kRangeBytesMax)) {
+  for (PackRange& range : CoalesceRanges(std::move(wanted), plan_.range_bytes)) {
     if (!tasks_.Push({.range = std::move(range), .places = shared}, 1, pool_.context().stop)) {
       return absl::CancelledError("a writer has failed");
     }
@@ -195,8 +211,7 @@ absl::Status RestoreRun::QueueAll() {
 }
 
 absl::Status RestoreRun::Do(RestoreResult& result) {
-  pool_.Start(CountWorkers(options_, layout_.chunk_bytes()),
-              [this](const CallContext& ctx, int) { return Work(ctx); });
+  pool_.Start(plan_.workers, [this](const CallContext& ctx, int) { return Work(ctx); });
   const absl::Status queued = QueueAll();
   tasks_.Close();
   // A worker's error came first, if there is one: then ours only says that it stopped.
@@ -286,14 +301,21 @@ absl::StatusOr<RestoreResult> BlockDownloader::Run(const CallContext& ctx,
   const StoreNumbers before = options.store_numbers ? options.store_numbers() : StoreNumbers{};
   const absl::Duration began = ctx.clock->Uptime();
   const auto elapsed_ms = [&] { return absl::ToInt64Milliseconds(ctx.clock->Uptime() - began); };
-  RETURN_IF_ERROR(repository_.LoadIndex(ctx));
+  RETURN_IF_ERROR(repository_.LoadReadableIndex(ctx));
   if (options.target_is_zero) {
     RETURN_IF_ERROR(CheckZeroTarget(ctx, target_, record.layout, random_.Below(uint64_t{1} << 63)));
   }
   result.duration_ms["open"] = elapsed_ms();
-  MarkedTarget marked(target_, record.layout.size_bytes());
-  RETURN_IF_ERROR(marked.Begin(ctx, MarkText(ctx, record)));
-  RETURN_IF_ERROR(RestoreRun(ctx, repository_, marked, record, options).Do(result));
+  // Before anything is written.
+  MemoryBudget& memory = repository_.memory();
+  const DownloadPlan plan = PlanRun(memory, options, record.layout.chunk_bytes());
+  ASSIGN_OR_RETURN(
+      const MemoryBudget::Share share,
+      memory.Take(plan.held_bytes,
+                  absl::StrCat("restoring chunks of ", FormatBytes(record.layout.chunk_bytes()))));
+  MarkedTarget marked(target_, record.layout.size_bytes(), record.layout.chunk_bytes());
+  RETURN_IF_ERROR(marked.Begin(ctx, MarkText(ctx, record), options.only_differing));
+  RETURN_IF_ERROR(RestoreRun(ctx, repository_, marked, record, options, plan).Do(result));
   result.duration_ms["transfer"] = elapsed_ms() - result.duration_ms["open"];
   RETURN_IF_ERROR(marked.Flush(ctx));
   ASSIGN_OR_RETURN(result.file_system, ReadFileSystem(ctx, target_));

@@ -59,7 +59,8 @@ Json ToJson(const RestoreResult& result);
 // taken. What was zero is made zero, whatever the target held, unless the target is zero already.
 // With only_differing a chunk is read from the target first and its hash compared with its id.
 // Bytes of a larger target past the end of the volume are left as they are. Durable when Run()
-// returns OK; until then the target begins with a mark that says so (restore_mark.h).
+// returns OK; until then the target begins with a mark that says so, and lacks its
+// first and last bytes (restore_mark.h).
 //
 // Loads the whole index. Errors, beside those of device and repository:
 //   OUT_OF_RANGE         the target is smaller than the volume; nothing was written

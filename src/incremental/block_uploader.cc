@@ -27,7 +27,8 @@
 #include "incremental/volume_group_tags.h"
 #include "incremental/volume_record.h"
 #include "repository/blob_writer.h"
-#include "repository/lock.h"
+#include "repository/chain.h"
+#include "repository/maintenance_memory.h"
 #include "repository/stored_packs.h"
 
 namespace csidelta::incremental {
@@ -146,13 +147,20 @@ class UploadRun {
   absl::Status Rescan(const WhyFull& why);
   absl::Status Transfer();
   absl::Status Audit();
+  // Has proof_ say that what the backup relies on is held. DATA_LOSS or NOT_FOUND when it is not.
+  absl::Status Prove();
   absl::Status Commit();
+  void Count(int64_t other_stored_bytes);
   absl::Status RunStages();
   // Lists what is stored, for the next run to find.
   void SaveProgress();
   repository::RepoSnapshot MakeSnapshot(const BlobId& root) const;
   // Where the trees are that the parent does not have at their place.
-  LocatorChange MakeLocatorChange(const BlobId& root) const;
+  LocatorChange MakeLocatorChange(const BlobId& root,
+                                  std::optional<repository::SnapshotNeeds> needs) const;
+  // Adds to `stored_bytes` what was put. The backup is there already: what goes wrong is a warning.
+  void SaveSidecar(const BlobId& root, const absl::StatusOr<repository::SnapshotNeeds>& needs,
+                   int64_t& stored_bytes);
   std::string MakeManifest() const;
   void DropParent();
   ChunkReaderOptions ReaderOptions() const;
@@ -177,13 +185,12 @@ class UploadRun {
   std::optional<TreeFetcher> fetcher_;
   std::optional<ChunkLedger> ledger_;
   std::optional<BlobWriter> writer_;
-  const repository::BlobIndex* index_ = nullptr;            // what LearnPacks() went by
-  absl::flat_hash_set<repository::PackId> unusable_packs_;  // of index_
-  const repository::BlobIndex* known_ = nullptr;            // what LearnStored() went by
-  repository::PackSample held_packs_;                       // of data, from before this run
-  std::unique_ptr<ChunkJournal> journal_;                   // of an immutable source
-  ListingStats listing_stats_;                              // of the last pass
-  bool trusted_parent_ = false;                             // in the last pass
+  std::shared_ptr<repository::StoredBlobs> stored_;  // what LearnPacks() found
+  bool uses_stored_ = false;                         // after LearnStored()
+  std::optional<repository::SnapshotProof> proof_;
+  std::unique_ptr<ChunkJournal> journal_;  // of an immutable source
+  ListingStats listing_stats_;             // of the last pass
+  bool trusted_parent_ = false;            // in the last pass
   BlobId image_tree_;
   BlobId manifest_blob_;
   ImageCounts counts_;
@@ -248,13 +255,12 @@ absl::Status UploadRun::GiveUpParent(const absl::Status& why) {
 }
 
 absl::Status UploadRun::ProveParent() {
-  const absl::Status learned = LearnPacks();
-  if (absl::IsDataLoss(learned) && options_.damage->empty()) {
+  RETURN_IF_ERROR(LearnPacks());
+  const absl::Status whole =
+      ProveWhole(ctx_, repository_, *parent_, *fetcher_, stored_->unusable(), *options_.damage);
+  if (options_.damage->empty() && !repository_.UnreadableIndexNote().empty()) {
     return absl::OkStatus();  // The index is the damage, and repair index mends it.
   }
-  RETURN_IF_ERROR(learned);
-  const absl::Status whole =
-      ProveWhole(ctx_, *index_, *parent_, *fetcher_, unusable_packs_, *options_.damage);
   return whole.ok() ? absl::OkStatus() : GiveUpParent(whole);
 }
 
@@ -291,6 +297,10 @@ absl::Status UploadRun::StartWriter() {
   if (memory.pack_bytes_max <= 0) {
     memory.pack_bytes_max = repository::kPackTargetBytesLocal;
   }
+  if (options_.packs_follow_volume) {
+    memory.pack_bytes_first = repository::VolumePackBytes(layout_->size_bytes());
+    memory.pack_bytes_max = std::max(memory.pack_bytes_max, memory.pack_bytes_first);
+  }
   ASSIGN_OR_RETURN(plan_, PlanMemory(memory));
   result_.memory_budget_bytes = plan_.budget_bytes;
   result_.pack_bytes = plan_.pack_bytes;
@@ -303,41 +313,33 @@ absl::Status UploadRun::StartWriter() {
                                     .pack_target_bytes = plan_.pack_bytes,
                                     .open_packs_max = plan_.open_packs,
                                     .uploads_in_flight_max = plan_.uploads_in_flight,
-                                    .known = options_.known,
                                     .remembered_blobs_max = kRememberedBlobsMax,
                                     .fence = options_.fence_if_old});
   return options_.known == nullptr ? absl::OkStatus() : LearnStored();
 }
 
 absl::Status UploadRun::LearnPacks() {
-  if (index_ != nullptr) {
+  if (stored_ != nullptr) {
     return absl::OkStatus();
   }
   const repository::BlobIndex* index = options_.known;
   if (index == nullptr) {
-    const absl::Status loaded = repository_.LoadIndex(ctx_);
-    if (absl::IsDataLoss(loaded)) {
-      return absl::DataLossError(absl::StrCat(
-          loaded.message(), ", so what is stored is not known; run csi-delta repair index"));
-    }
-    RETURN_IF_ERROR(loaded);
+    RETURN_IF_ERROR(repository_.LoadReadableIndex(ctx_));
     index = &repository_.index();
   }
-  ASSIGN_OR_RETURN(unusable_packs_, repository::FindUnusablePacks(
-                                        ctx_, repository_, *index,
-                                        options_.damage.value_or(repository::DistrustedPacks())));
-  index_ = index;
+  const absl::Time listed_at = ctx_.clock->Now();
+  ASSIGN_OR_RETURN(
+      absl::flat_hash_set<repository::PackId> unusable,
+      repository::FindUnusablePacks(ctx_, repository_, *index,
+                                    options_.damage.value_or(repository::DistrustedPacks())));
+  stored_ = std::make_shared<repository::StoredBlobs>(*index, std::move(unusable), listed_at);
   return absl::OkStatus();
 }
 
 absl::Status UploadRun::LearnStored() {
-  if (known_ != nullptr) {
-    return absl::OkStatus();
-  }
   RETURN_IF_ERROR(LearnPacks());
-  held_packs_ = repository::SampleDataPacks(*index_, unusable_packs_);
-  writer_->UseKnown(*index_, unusable_packs_);
-  known_ = index_;
+  writer_->UseKnown(stored_);
+  uses_stored_ = true;
   return absl::OkStatus();
 }
 
@@ -569,13 +571,8 @@ absl::Status UploadRun::Audit() {
                 .on_leaf = [&](int64_t leaf) { ReportLeaf("audit", leaf); }},
                audit);
   if (status.ok() && !audit.mismatch && trusted_parent_) {
-    absl::StatusOr<repository::PackSample> held =
-        ProveHeld(ctx_, repository_, *parent_, *fetcher_, audit.relied_on, random_);
-    status = held.status();
+    status = Prove();
     audit.parent_failed = absl::IsDataLoss(status) || absl::IsNotFound(status);
-    if (held.ok() && known_ == nullptr) {
-      held_packs_ = *std::move(held);
-    }
   }
   if (!status.ok() && !audit.parent_failed) {
     return Annotate(status, "audit");
@@ -599,6 +596,18 @@ absl::Status UploadRun::Audit() {
     return Rescan(
         SetWhy(audit.resumed_differs ? FullReason::kResumedChanged : FullReason::kAuditMismatch));
   }
+  return absl::OkStatus();
+}
+
+absl::Status UploadRun::Prove() {
+  const repository::Inherited inherited = {
+      .needs = trusted_parent_ ? parent_->places->locator().needs : std::nullopt,
+      .walk = [this](repository::NeededBlobs& blobs) {
+        return AddBlobsOf(ctx_, *parent_, *fetcher_, blobs);
+      }};
+  ASSIGN_OR_RETURN(proof_, repository::ProveNeeds(ctx_, repository_, *writer_,
+                                                  trusted_parent_ ? &inherited : nullptr,
+                                                  options_.proof_limits));
   return absl::OkStatus();
 }
 
@@ -657,7 +666,8 @@ repository::RepoSnapshot UploadRun::MakeSnapshot(const BlobId& root) const {
   return snapshot;
 }
 
-LocatorChange UploadRun::MakeLocatorChange(const BlobId& root) const {
+LocatorChange UploadRun::MakeLocatorChange(const BlobId& root,
+                                           std::optional<repository::SnapshotNeeds> needs) const {
   std::vector<repository::TreeLocation> written = writer_->tree_places();
   const auto by_id = [](const repository::TreeLocation& left,
                         const repository::TreeLocation& right) { return left.tree < right.tree; };
@@ -669,30 +679,16 @@ LocatorChange UploadRun::MakeLocatorChange(const BlobId& root) const {
     if (found != written.end() && found->tree == id) {
       return found->location;
     }
-    std::optional<BlobLocation> location;
-    if (known_ != nullptr) {
-      known_
-          ->ForEachCopyOf({type, id},
-                          [&](const repository::IndexedCopy& copy) {
-                            location = known_->LocationOf(copy);
-                            return unusable_packs_.contains(location->pack);
-                          })
-          .IgnoreError();
-    }
-    return location;
+    return uses_stored_ ? stored_->Find({type, id}) : std::nullopt;
   };
-  LocatorChange change{.layout = *layout_,
-                       .trees = {},
-                       .root = find(BlobType::kTree, root),
-                       .image_tree = find(BlobType::kTree, image_tree_),
-                       .manifest = find(BlobType::kData, manifest_blob_),
-                       .data_packs = held_packs_};
-  const repository::PackSample& written_packs = writer_->data_packs();
-  for (const repository::PackId& pack : written_packs.packs) {
-    change.data_packs.Add(pack);
-  }
-  change.data_packs.count +=
-      written_packs.count - static_cast<uint32_t>(written_packs.packs.size());
+  LocatorChange change{
+      .layout = *layout_,
+      .volume = repository::ChainOf(options_.snapshot.hostname, options_.snapshot.paths),
+      .trees = {},
+      .root = find(BlobType::kTree, root),
+      .image_tree = find(BlobType::kTree, image_tree_),
+      .manifest = find(BlobType::kData, manifest_blob_),
+      .needs = std::move(needs)};
   if (parent_ != nullptr && parent_->root.image_tree == image_tree_ && trusted_parent_) {
     change.image_tree = parent_->places->locator().image_tree;
   }
@@ -712,27 +708,40 @@ absl::Status UploadRun::Commit() {
                                                            static_cast<int64_t>(manifest.size()));
   const BlobId root = BlobId::Of(root_text);
   RETURN_IF_ERROR(writer_->AddBlob(BlobType::kTree, root, root_text).status());
-  RETURN_IF_ERROR(writer_->Flush());
-  if (options_.fence) {
-    RETURN_IF_ERROR(options_.fence(ctx_));
+  if (!proof_.has_value()) {
+    RETURN_IF_ERROR(Prove());
   }
-  int64_t snapshot_bytes = 0;
-  ASSIGN_OR_RETURN(result_.snapshot,
-                   repository_.SaveSnapshot(ctx_, MakeSnapshot(root), &snapshot_bytes));
-  if (options_.fence) {
-    RETURN_IF_ERROR(
-        repository::ConfirmSnapshot(ctx_, repository_, result_.snapshot, options_.fence));
-  }
-  // The backup is there. Without its sidecar the next one reads the index instead.
-  int64_t locator_bytes = 0;
-  SaveLocator(ctx_, repository_, result_.snapshot, MakeLocatorChange(root),
-              parent_ == nullptr ? nullptr : parent_->places.get(), locator_bytes)
-      .IgnoreError();
+  ASSIGN_OR_RETURN(repository::CommittedSnapshot committed,
+                   repository::CommitSnapshot(
+                       ctx_, repository_, *writer_, *proof_, options_.fence,
+                       [&] { return MakeSnapshot(root); }, options_.proof_limits));
+  result_.snapshot = committed.id;
+  SaveSidecar(root, committed.needs, committed.stored_bytes);
   if (journal_ != nullptr) {
     journal_->Remove(ctx_);
   }
   timer_.End("commit");
+  Count(committed.stored_bytes);
+  return absl::OkStatus();
+}
 
+void UploadRun::SaveSidecar(const BlobId& root,
+                            const absl::StatusOr<repository::SnapshotNeeds>& needs,
+                            int64_t& stored_bytes) {
+  LocatorChange change = MakeLocatorChange(
+      root, needs.ok() ? std::optional<repository::SnapshotNeeds>(*needs) : std::nullopt);
+  absl::Status saved =
+      SaveLocator(ctx_, repository_, result_.snapshot, change,
+                  parent_ == nullptr ? nullptr : parent_->places.get(), stored_bytes);
+  saved.Update(needs.status());
+  if (!saved.ok()) {
+    result_.warnings.push_back(absl::StrCat(
+        "the sidecar of this backup could not be stored (", saved.message(),
+        "); the next incremental backup reads the index and all trees of this one instead"));
+  }
+}
+
+void UploadRun::Count(int64_t other_stored_bytes) {
   const repository::BlobWriterCounts counts = writer_->counts();
   result_.image_tree = image_tree_;
   result_.allocated_bytes =
@@ -750,12 +759,10 @@ absl::Status UploadRun::Commit() {
                    .writes = now.writes - numbers_before_.writes,
                    .retries = now.retries - numbers_before_.retries,
                    .put_bytes = now.put_bytes - numbers_before_.put_bytes};
-  result_.stored_bytes = options_.store_numbers
-                             ? result_.store.put_bytes
-                             : counts.stored_bytes + snapshot_bytes + locator_bytes;
+  result_.stored_bytes =
+      options_.store_numbers ? result_.store.put_bytes : counts.stored_bytes + other_stored_bytes;
   result_.peak_memory_bytes = PeakMemoryBytes();
   result_.scratch_bytes = repository_.scratch().peak_bytes();
-  return absl::OkStatus();
 }
 
 absl::Status UploadRun::RunStages() {

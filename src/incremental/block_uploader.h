@@ -26,6 +26,7 @@
 #include "repository/lock.h"
 #include "repository/repo_snapshot.h"
 #include "repository/repository.h"
+#include "repository/snapshot_proof.h"
 #include "repository/stored_packs.h"
 #include "repository/volume_layout.h"
 
@@ -67,7 +68,8 @@ struct UploadOptions {
   // What the audit draws of a large volume. Only tests have a reason to make it another.
   int64_t audit_one_in = kAuditOneIn;
   int64_t audit_first_chunks = kAuditFirstChunks;
-  MemoryRequest memory = {};  // chunk_bytes is filled in; cores 0: those it may use
+  MemoryRequest memory = {};         // chunk_bytes is filled in; cores 0: those it may use
+  bool packs_follow_volume = false;  // VolumePackBytes() before more uploads
   int compression_level = repository::kDataCompressionLevel;
   const repository::BlobIndex* known = nullptr;  // blobs that need not be written again
 
@@ -75,6 +77,7 @@ struct UploadOptions {
   // name has read and `known` has is not read again.
   std::string immutable_identity;
   JournalSizes journal;
+  repository::ProofLimits proof_limits;
 
   // The snapshot's record; parent, tree, summary and the tags of csi-delta are filled in.
   repository::RepoSnapshot snapshot;
@@ -93,9 +96,9 @@ struct UploadOptions {
 //   open parent --> transfer --> audit --(mismatch)--> rescan --> commit
 //
 // What a full reads counts as stored when the index lists it and its pack is there: so it loads the
-// index, where there is a parent. An increment takes the parent's trees and chunks as they are; of
-// those that the audit draws it proves that they are still held, and of all its own packs that the
-// store has them. Where a check found damage, both rely on no pack that it named.
+// index, where there is a parent. An increment takes the parent's trees and chunks as they are.
+// Before either is committed, ProveNeeds() shows that what it relies on is still held. Where a
+// check found damage, both rely on no pack that it named.
 //
 // The caller holds a lock. Nothing is visible before the commit; what a run that failed has written
 // is found by later ones. Errors, beside those of device, source and repository:

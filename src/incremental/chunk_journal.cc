@@ -20,7 +20,7 @@ using repository::Repository;
 using repository::VolumeLayout;
 
 constexpr absl::string_view kMagic = "CSDJ";
-constexpr uint32_t kVersion = 2;
+constexpr uint32_t kVersion = 3;
 constexpr std::size_t kEntryBytes = 4 + Id::kBytes;
 
 std::string FolderOf(absl::string_view identity) {

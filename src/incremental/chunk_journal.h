@@ -35,7 +35,7 @@ struct JournalFile {
   friend bool operator==(const JournalFile&, const JournalFile&) = default;
 };
 
-// The text of a file: "CSDJ", u32 version 2, u64 size of the volume, u32 of a chunk, i64 seconds
+// The text of a file: "CSDJ", u32 version 3, u64 size of the volume, u32 of a chunk, i64 seconds
 // since 1970 of read_at, then per entry u32 chunk and 32 bytes of id; little-endian.
 std::string EncodeJournal(const repository::VolumeLayout& layout, const JournalFile& file);
 // INVALID_ARGUMENT when malformed, of another version, or of a volume with another layout.
@@ -49,8 +49,9 @@ struct JournalSizes {
 };
 
 // What runs that did not finish have read of a source that does not change, so that the
-// next one need not read it again: sidecars aux/v1/run-<SHA-256 of the identity>/<id>. An entry is
-// worth something only where the index has the blob, and for kJournalAgeMax. Best effort
+// next one need not read it again: sidecars aux/v1/run-<SHA-256 of the identity>/<random>, which
+// open nowhere else. Those of versions 1 and 2 were not bound to their name, and are not read. An
+// entry is worth something only where the index has the blob, and for kJournalAgeMax. Best effort
 // throughout: what is not noted is read again.
 //
 // With each step the file that grows is stored again, and what it replaces goes, so that there are

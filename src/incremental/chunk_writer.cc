@@ -142,9 +142,6 @@ absl::StatusOr<bool> ChunkWriter::ReadHeld(const CallContext& ctx, int64_t chunk
 }
 
 absl::StatusOr<bool> ChunkWriter::Holds(const CallContext& ctx, const ChunkPosition& place) {
-  if (place.chunk == 0) {
-    return false;  // Its first block is always written.
-  }
   ASSIGN_OR_RETURN(const bool is_read, ReadHeld(ctx, place.chunk));
   return is_read &&
          repository::BlobId::Of(held_.View(layout_.ChunkLength(place.chunk))) == place.id;
@@ -158,12 +155,7 @@ absl::StatusOr<std::vector<Extent>> ChunkWriter::RangesToWrite(const CallContext
   if (!is_read) {
     return std::vector<Extent>{{0, length}};
   }
-  std::vector<Extent> ranges = DifferingRanges(wanted, held_.View(length));
-  if (chunk == 0) {
-    ranges.push_back({0, std::min(kDifferenceBytes, length)});
-    ranges = MergeExtents(std::move(ranges));
-  }
-  return ranges;
+  return DifferingRanges(wanted, held_.View(length));
 }
 
 absl::Status ChunkWriter::WriteDiffering(const CallContext& ctx, const RestoreTask& task) {

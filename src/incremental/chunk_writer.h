@@ -49,7 +49,7 @@ struct ChunkWriterOptions {
   int depth = 0;  // writes in flight; > 1: two chunks are in its hands at a time
   // Chunks that the target holds already, by the hash of what it reads there, are neither fetched
   // nor written; of the others only blocks of kDifferenceBytes that differ. What does not read is
-  // written. The volume's first block, which may be a mark, is always written.
+  // written.
   bool only_differing = false;
 };
 

@@ -79,7 +79,7 @@ class Listing {
   std::unique_ptr<CsiMetadataChannel> channel_;
   Secret token_;
   std::optional<ExtentAssembler> assembler_;
-  absl::Time stream_deadline_;
+  absl::Duration stream_deadline_;  // By the clock's Uptime().
   int connections_ = 0;
   int unexplained_ = 0;
   int silent_ = 0;
@@ -137,7 +137,7 @@ StreamEnd Listing::ReadStream() {
     }
     channel_ = *std::move(channel);
   }
-  const absl::Time now = ctx_.clock->Now();
+  const absl::Duration now = ctx_.clock->Uptime();
   stream_deadline_ = std::min(ctx_.deadline, now + options_.stream_time_max);
   assembler_->BeginStream();
   const MetadataQuery query{.token = token_,
@@ -173,8 +173,7 @@ absl::StatusOr<Listing::Next> Listing::WaitAndGoOn(const absl::Status& status) {
   if (!backoff_.MayTryAgain()) {
     return Unavailable(status);
   }
-  const absl::Time wake_at = ctx_.clock->Now() + backoff_.NextDelay();
-  ctx_.clock->SleepUntil(std::min(ctx_.deadline, wake_at), ctx_.stop);
+  ctx_.clock->SleepFor(std::min(ctx_.TimeLeft(), backoff_.NextDelay()), ctx_.stop);
   RETURN_IF_ERROR(ctx_.Check());
   return Next::kGoOn;
 }
@@ -230,7 +229,7 @@ absl::StatusOr<Listing::Next> Listing::AfterOk(int64_t from_bytes) {
   if (assembler_->reached_capacity()) {
     return Next::kComplete;
   }
-  if (ctx_.clock->Now() >= stream_deadline_ - kSuspiciousBeforeDeadline) {
+  if (ctx_.clock->Uptime() >= stream_deadline_ - kSuspiciousBeforeDeadline) {
     const absl::Status suspicion = absl::DeadlineExceededError(
         "the stream ended as if complete, but at the moment of its deadline");
     return AfterError({.status = suspicion, .server_spoke = true}, from_bytes);

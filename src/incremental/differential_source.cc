@@ -217,8 +217,7 @@ absl::Status DifferentialSource::Listing::Recover(const DifferentialError& error
     // A shorter page takes the server less time.
     entries_max_ = std::max(entries_max_ / 2, std::min(entries_max_, kEntriesMin));
   }
-  ctx_.clock->SleepUntil(std::min(ctx_.deadline, ctx_.clock->Now() + backoff_.NextDelay()),
-                         ctx_.stop);
+  ctx_.clock->SleepFor(std::min(ctx_.TimeLeft(), backoff_.NextDelay()), ctx_.stop);
   return absl::OkStatus();
 }
 

@@ -15,6 +15,7 @@ constexpr int kBuffersPerWorker = 2;  // one to work on, one that waits
 constexpr int64_t kBlobsPerWorker = 3;
 constexpr int64_t kCompressorBytes = 2 * kMiB;
 constexpr int kTreePacks = 1;
+constexpr int kUploadsBeforeLongPacks = 4;
 // What is left buys time for the workers while a disk is busy writing.
 constexpr int64_t kReadAheadBytesMax = 24 * kMiB;
 
@@ -22,6 +23,7 @@ constexpr int64_t kReadAheadBytesMax = 24 * kMiB;
 constexpr int64_t kDownloadTreesBytes = 24 * kMiB;
 constexpr int kDownloadWorkersPerCore = 4;
 constexpr int kDownloadWorkersMax = 32;
+constexpr int64_t kRangeBytesMin = kMiB;
 
 // A place on the ladder. The steps from one line to the next raise one member at a time, so that
 // each place has at least as much of everything as the one below.
@@ -95,7 +97,10 @@ absl::StatusOr<MemoryPlan> PlanMemory(const MemoryRequest& request) {
         request.reserved_bytes + LeastMemoryBytes(request.chunk_bytes), " bytes"));
   }
   bool climbs = true;
-  for (const Rung& goal : kLadder) {
+  for (Rung goal : kLadder) {
+    if (goal.uploads >= kUploadsBeforeLongPacks) {
+      goal.pack_bytes = std::max(goal.pack_bytes, request.pack_bytes_first);
+    }
     climbs = climbs && Climb(request, goal, rung);
   }
   Rung largest = rung;
@@ -124,13 +129,19 @@ absl::StatusOr<MemoryPlan> PlanMemory(const MemoryRequest& request) {
   return plan;
 }
 
-int PlanDownloadWorkers(const DownloadMemoryRequest& request) {
+DownloadPlan PlanDownload(const DownloadMemoryRequest& request) {
   const int64_t chunks_each = request.writes_in_flight + 2 + (request.compares ? 1 : 0);
-  const int64_t each_bytes = 2 * request.range_bytes_max + chunks_each * request.chunk_bytes;
+  const int64_t chunk_bytes_each = chunks_each * request.chunk_bytes;
   const int64_t left_bytes = request.budget_bytes - kMemoryFixedBytes - kDownloadTreesBytes;
+  DownloadPlan plan;
+  plan.range_bytes = std::clamp((left_bytes / kDownloadWorkersPerCore - chunk_bytes_each) / 2,
+                                kRangeBytesMin, std::max(request.range_bytes_max, kRangeBytesMin));
+  const int64_t each_bytes = 2 * plan.range_bytes + chunk_bytes_each;
   const int wanted =
       std::min(kDownloadWorkersMax, kDownloadWorkersPerCore * std::max(1, request.cores));
-  return static_cast<int>(std::clamp<int64_t>(left_bytes / each_bytes, 1, wanted));
+  plan.workers = static_cast<int>(std::clamp<int64_t>(left_bytes / each_bytes, 1, wanted));
+  plan.held_bytes = kDownloadTreesBytes + plan.workers * each_bytes;
+  return plan;
 }
 
 }  // namespace csidelta::incremental

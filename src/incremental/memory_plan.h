@@ -49,6 +49,9 @@ struct MemoryRequest {
   int cores = 0;               // that may be used
   int64_t pack_bytes_max = 0;  // wanted: 16 MiB on a disk, 32 MiB and more in a bucket
   int uploads_in_flight_max = 4;
+  // Packs are to be as long before more than four uploads travel: what a volume
+  // of that size is better kept in, see repository::VolumePackBytes(). No longer than wanted.
+  int64_t pack_bytes_first = 0;
 };
 
 // The smallest budget that one worker and one upload fit into, with chunks of this size. Pure.
@@ -67,6 +70,10 @@ int64_t LeastMemoryBytes(int64_t chunk_bytes);
 //        32           4       32  16 MiB
 //        64           4       32  32 MiB, and then pack_bytes_max where that is more
 //
+// With pack_bytes_first all packs from the second line on are at least that long, so that a large
+// volume gets fewer uploads and longer packs out of the same memory: of 224 MiB and chunks of 1 MiB
+// 6 uploads of 16 MiB from 1 TiB on, 4 of 23 MiB from 8 TiB on, instead of 8 of 8 MiB.
+//
 // Between two lines uploads grow first, then packs, then open packs and workers. Uploads and packs
 // stop at the request's maximum. A worker for which there is no core is not used, and its memory
 // becomes buffers, up to 24 MiB more: time for the workers while a disk is busy. The parts are
@@ -82,8 +89,15 @@ struct DownloadMemoryRequest {
   int cores = 0;
 };
 
-// How many workers restore, each with a request in flight. As many as the memory bears, no more
-// than four for each core and no more than 32; at least one, whatever the budget. Pure.
-int PlanDownloadWorkers(const DownloadMemoryRequest& request);
+struct DownloadPlan {
+  int workers = 1;          // each with a request in flight
+  int64_t range_bytes = 0;  // of one request
+  int64_t held_bytes = 0;   // of the workers, and the trees that say what they do
+};
+
+// How a restore divides its memory. First four workers, their ranges from 1 MiB up to
+// range_bytes_max, then as many workers as the memory bears, no more than four for each core and no
+// more than 32; at least one, whatever the budget. Pure.
+DownloadPlan PlanDownload(const DownloadMemoryRequest& request);
 
 }  // namespace csidelta::incremental

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <deque>
+#include <string>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -13,7 +14,7 @@
 
 namespace csidelta::incremental {
 
-// Keeps the beginning of the volume back, and passes on what is behind it.
+// Passes on what is not of the parts that are kept back.
 class MarkedTarget::Queue : public IoQueue {
  public:
   Queue(MarkedTarget& target, std::unique_ptr<IoQueue> inner)
@@ -25,17 +26,12 @@ class MarkedTarget::Queue : public IoQueue {
   }
 
   void Submit(const IoRequest& request) override {
-    if (request.kind == IoKind::kRead || request.offset_bytes > 0) {
-      CSIDELTA_CHECK(request.kind == IoKind::kRead || request.offset_bytes >= kRestoreMarkBytes);
-      inner_->Submit(request);
-      return;
-    }
-    CSIDELTA_CHECK(request.length_bytes >= kRestoreMarkBytes);
-    target_.Keep(request.memory);
     IoRequest rest = request;
-    rest.offset_bytes += kRestoreMarkBytes;
-    rest.length_bytes -= kRestoreMarkBytes;
-    rest.memory += kRestoreMarkBytes;
+    const Extent extent =
+        target_.Keep(request.kind, {request.offset_bytes, request.length_bytes}, request.memory);
+    rest.offset_bytes = extent.offset_bytes;
+    rest.length_bytes = extent.length_bytes;
+    rest.memory += extent.offset_bytes - request.offset_bytes;
     if (rest.length_bytes == 0) {
       kept_tags_.push_back(request.tag);
     } else {
@@ -58,48 +54,119 @@ class MarkedTarget::Queue : public IoQueue {
   std::deque<uint64_t> kept_tags_;  // Transfers of which nothing was left to do.
 };
 
-void MarkedTarget::Keep(const uint8_t* bytes) {
+MarkedTarget::MarkedTarget(BlockDevice& inner, int64_t volume_bytes, int64_t chunk_bytes)
+    : inner_(inner) {
+  if (volume_bytes < kRestoreMarkBytes) {
+    return;
+  }
+  const int64_t head = std::min(volume_bytes, std::max(kKeptBackBytes, chunk_bytes));
+  const int64_t tail =
+      std::max(head, (volume_bytes - kKeptBackBytes) / kIoAlignmentBytes * kIoAlignmentBytes);
+  head_ = {.extent = {0, head}, .memory = AlignedBuffer(head)};
+  tail_.extent = {tail, volume_bytes - tail};
+  if (tail < volume_bytes) {
+    tail_.memory = AlignedBuffer(volume_bytes - tail);
+  }
+}
+
+Extent MarkedTarget::Keep(IoKind kind, const Extent& extent, uint8_t* memory) {
+  if (!begun_) {
+    return extent;
+  }
   const MutexLock lock(mutex_);
-  std::memcpy(beginning_.data(), bytes, beginning_.size());
+  for (Part* part : {&head_, &tail_}) {
+    const int64_t begin = std::max(extent.offset_bytes, part->extent.offset_bytes);
+    const int64_t end = std::min(extent.end_bytes(), part->extent.end_bytes());
+    if (begin >= end) {
+      continue;
+    }
+    uint8_t* const kept = part->memory.data() + (begin - part->extent.offset_bytes);
+    const auto length = static_cast<std::size_t>(end - begin);
+    if (memory == nullptr) {
+      std::memset(kept, 0, length);
+    } else if (kind == IoKind::kRead) {
+      std::memcpy(memory + (begin - extent.offset_bytes), kept, length);
+    } else {
+      std::memcpy(kept, memory + (begin - extent.offset_bytes), length);
+    }
+  }
+  const int64_t begin = std::max(extent.offset_bytes, head_.extent.end_bytes());
+  const int64_t volume_end = tail_.extent.end_bytes();
+  if (begin >= volume_end) {  // Past the end of the volume, or all of a short one.
+    return {begin, std::max<int64_t>(0, extent.end_bytes() - begin)};
+  }
+  return {begin,
+          std::max<int64_t>(0, std::min(extent.end_bytes(), tail_.extent.offset_bytes) - begin)};
 }
 
-absl::Status MarkedTarget::WriteBeginning(const CallContext& ctx, absl::string_view bytes) {
-  const AlignedBuffer memory(kRestoreMarkBytes);
-  std::memset(memory.data(), 0, static_cast<std::size_t>(kRestoreMarkBytes));
-  std::memcpy(memory.data(), bytes.data(),
-              std::min(bytes.size(), static_cast<std::size_t>(kRestoreMarkBytes)));
+absl::Status MarkedTarget::WritePart(const CallContext& ctx, Part& part, int64_t from_bytes) {
+  if (from_bytes >= part.extent.length_bytes) {
+    return absl::OkStatus();
+  }
   ASSIGN_OR_RETURN(const std::unique_ptr<IoQueue> queue, inner_.OpenQueue(1));
-  RETURN_IF_ERROR(WriteFully(ctx, *queue, {0, kRestoreMarkBytes}, memory.data()));
-  return inner_.Flush(ctx);
+  return WriteFully(ctx, *queue,
+                    {part.extent.offset_bytes + from_bytes, part.extent.length_bytes - from_bytes},
+                    part.memory.data() + from_bytes);
 }
 
-absl::Status MarkedTarget::Begin(const CallContext& ctx, absl::string_view text) {
-  return is_marked_ ? WriteBeginning(ctx, absl::StrCat(kRestoreMark, text)) : absl::OkStatus();
+absl::Status MarkedTarget::Begin(const CallContext& ctx, absl::string_view text, bool holds_data) {
+  if (head_.extent.length_bytes == 0) {
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const std::unique_ptr<IoQueue> queue, inner_.OpenQueue(1));
+  for (Part* part : {&head_, &tail_}) {
+    const auto length = static_cast<std::size_t>(part->extent.length_bytes);
+    if (length > 0) {
+      std::memset(part->memory.data(), 0, length);
+    }
+    if (length > 0 && holds_data) {
+      const absl::Status read = ReadFully(ctx, *queue, part->extent, part->memory.data());
+      if (absl::IsDataLoss(read)) {
+        std::memset(part->memory.data(), 0, length);
+      } else {
+        RETURN_IF_ERROR(read);
+      }
+    }
+  }
+  const AlignedBuffer mark(kRestoreMarkBytes);
+  std::memset(mark.data(), 0, static_cast<std::size_t>(kRestoreMarkBytes));
+  const std::string begin = absl::StrCat(kRestoreMark, text);
+  std::memcpy(mark.data(), begin.data(),
+              std::min(begin.size(), static_cast<std::size_t>(kRestoreMarkBytes)));
+  RETURN_IF_ERROR(WriteFully(ctx, *queue, {0, kRestoreMarkBytes}, mark.data()));
+  const Extent rest{kRestoreMarkBytes, head_.extent.length_bytes - kRestoreMarkBytes};
+  for (const Extent& extent : {rest, tail_.extent}) {
+    if (extent.length_bytes > 0) {
+      RETURN_IF_ERROR(inner_.MakeZero(ctx, extent));
+    }
+  }
+  RETURN_IF_ERROR(inner_.Flush(ctx));
+  begun_ = true;
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::unique_ptr<IoQueue>> MarkedTarget::OpenQueue(int depth) {
   ASSIGN_OR_RETURN(std::unique_ptr<IoQueue> queue, inner_.OpenQueue(depth));
-  return is_marked_ ? std::make_unique<Queue>(*this, std::move(queue)) : std::move(queue);
+  return std::make_unique<Queue>(*this, std::move(queue));
 }
 
 absl::Status MarkedTarget::MakeZero(const CallContext& ctx, const Extent& extent) {
-  if (!is_marked_ || extent.offset_bytes > 0) {
-    return inner_.MakeZero(ctx, extent);
-  }
-  CSIDELTA_CHECK(extent.length_bytes >= kRestoreMarkBytes);
-  const std::array<uint8_t, kRestoreMarkBytes> zeros = {};
-  Keep(zeros.data());
-  const Extent rest{kRestoreMarkBytes, extent.length_bytes - kRestoreMarkBytes};
+  const Extent rest = Keep(IoKind::kWrite, extent, nullptr);
   return rest.length_bytes == 0 ? absl::OkStatus() : inner_.MakeZero(ctx, rest);
 }
 
 absl::Status MarkedTarget::Flush(const CallContext& ctx) {
   RETURN_IF_ERROR(inner_.Flush(ctx));
-  if (!is_marked_) {
+  if (!begun_) {
     return absl::OkStatus();
   }
   const MutexLock lock(mutex_);
-  return WriteBeginning(ctx, {beginning_.data(), beginning_.size()});
+  RETURN_IF_ERROR(WritePart(ctx, tail_, 0));
+  RETURN_IF_ERROR(WritePart(ctx, head_, kRestoreMarkBytes));
+  RETURN_IF_ERROR(inner_.Flush(ctx));
+  ASSIGN_OR_RETURN(const std::unique_ptr<IoQueue> queue, inner_.OpenQueue(1));
+  RETURN_IF_ERROR(WriteFully(ctx, *queue, {0, kRestoreMarkBytes}, head_.memory.data()));
+  return inner_.Flush(ctx);
 }
 
 absl::StatusOr<bool> HasRestoreMark(const CallContext& ctx, BlockDevice& device) {

@@ -1,14 +1,15 @@
 #pragma once
 
-#include <array>
+#include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <memory>
-#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "base/mutex.h"
+#include "incremental/aligned_buffer.h"
 #include "incremental/block_device.h"
 
 namespace csidelta::incremental {
@@ -16,23 +17,40 @@ namespace csidelta::incremental {
 // What a mark begins with, and how much of the volume it takes.
 inline constexpr char kRestoreMark[] = "csi-delta: THIS RESTORE HAS NOT COME TO ITS END\n";
 inline constexpr int64_t kRestoreMarkBytes = kIoAlignmentBytes;
+// So much of the volume's beginning and of its end is kept back at least: superblocks, partition
+// tables and their copies are found there. btrfs has its own at 64 KiB, ZFS at 256 KiB, nilfs2, GPT
+// and software RAID another one at the end.
+inline constexpr int64_t kKeptBackBytes = int64_t{1} << 20;
+
+// What a MarkedTarget takes of memory at most.
+inline int64_t KeptBackBytes(int64_t chunk_bytes) {
+  return std::max(kKeptBackBytes, chunk_bytes) + kKeptBackBytes;
+}
 
 // A device that a volume of `volume_bytes` is restored to, and that says so at its beginning as
-// long as that has not finished: an interrupted run, however, leaves neither a file
-// system that mounts nor a volume that looks whole.
+// long as that has not finished. An interrupted run, at whatever moment, leaves neither a file
+// system that is found and mounts nor a volume that looks whole.
 //
-//   Begin: the mark, as `text` goes on -> durable
-//   transfers, where the first kRestoreMarkBytes of the volume are only kept in mind
-//   Flush: all else -> durable -> the first bytes -> durable
+//   Begin: the mark, as `text` goes on; zeros instead of the rest of the first max(`chunk_bytes`,
+//          kKeptBackBytes) and of the last kKeptBackBytes -> durable
+//   transfers, which read and write the parts that are kept back in memory
+//   Flush: all else -> durable -> what was kept back, but the mark's bytes -> durable -> those
+//          -> durable
 //
-// A volume shorter than a mark has none. Transfers begin at 0 or behind the mark. Does not own
-// `inner`. Thread-safe as BlockDevice says.
+// A volume shorter than a mark has none. Before Begin() everything goes to `inner`, which it does
+// not own. Thread-safe as BlockDevice says; Begin() may run beside reads, whose answer then is
+// either that of before or zeros.
 class MarkedTarget : public BlockDevice {
  public:
-  MarkedTarget(BlockDevice& inner, int64_t volume_bytes)
-      : inner_(inner), is_marked_(volume_bytes >= kRestoreMarkBytes) {}
+  MarkedTarget(BlockDevice& inner, int64_t volume_bytes, int64_t chunk_bytes = 0);
 
-  absl::Status Begin(const CallContext& ctx, absl::string_view text);
+  // With `holds_data` the parts that are kept back are what the device holds until they are
+  // written; else zeros. Parts that do not read are zeros.
+  absl::Status Begin(const CallContext& ctx, absl::string_view text, bool holds_data);
+
+  // The parts that are kept back, as extents of the volume; may be empty.
+  const Extent& head() const { return head_.extent; }
+  const Extent& tail() const { return tail_.extent; }
 
   const DeviceInfo& info() const override { return inner_.info(); }
   absl::StatusOr<std::unique_ptr<IoQueue>> OpenQueue(int depth) override;
@@ -41,15 +59,21 @@ class MarkedTarget : public BlockDevice {
 
  private:
   class Queue;
+  struct Part {
+    Extent extent;
+    AlignedBuffer memory;
+  };
 
-  absl::Status WriteBeginning(const CallContext& ctx, absl::string_view bytes);
-  void Keep(const uint8_t* bytes);
+  // Does the transfer as far as it is of parts that are kept back, and returns the rest. Without
+  // memory it makes zeros.
+  Extent Keep(IoKind kind, const Extent& extent, uint8_t* memory);
+  absl::Status WritePart(const CallContext& ctx, Part& part, int64_t from_bytes);
 
   BlockDevice& inner_;
-  const bool is_marked_;
-  Mutex mutex_;
-  // The volume's first bytes, zeros where none were written.
-  std::array<char, kRestoreMarkBytes> beginning_ ABSL_GUARDED_BY(mutex_) = {};
+  std::atomic<bool> begun_ = false;
+  Mutex mutex_;  // Guards the bytes of both once begun_ is set.
+  Part head_;
+  Part tail_;
 };
 
 // Whether the device begins with the mark of a restore that did not finish.

@@ -106,7 +106,7 @@ absl::string_view PartOf(const PackRange& range, const PackRange::Part& part,
 
 absl::StatusOr<std::optional<BlobLocation>> TreeFetcher::FindByIndex(const CallContext& ctx,
                                                                      const WantedTree& tree) {
-  RETURN_IF_ERROR(repository_.LoadIndex(ctx));
+  RETURN_IF_ERROR(repository_.LoadReadableIndex(ctx));
   BlobLocation location;
   ASSIGN_OR_RETURN(const bool found,
                    repository_.index().FindAny({BlobType::kTree, tree.id}, location));

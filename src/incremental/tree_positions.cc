@@ -72,6 +72,14 @@ void DropIdleFiles(TreeLocator& locator) {
   }
 }
 
+// For the shard that begins with `first`.
+repository::Sealer MakeSealer(const Repository& repository, const TreeLocator& locator,
+                              const TreePosition& first) {
+  const repository::SealKey& master = repository.master_key();
+  return {locator.is_bound ? repository::KeyBoundTo(master, locator.ShardName(first)) : master,
+          *repository.environment().random};
+}
+
 // The makings of one locator.
 class LocatorMaker {
  public:
@@ -85,12 +93,18 @@ class LocatorMaker {
     locator_.level1_shards.resize(
         static_cast<std::size_t>(ShardCount(change.layout.level1_count())));
     locator_.leaf_shards.resize(static_cast<std::size_t>(ShardCount(change.layout.leaf_count())));
+    locator_.is_bound = true;
+    locator_.volume = change.volume;
     locator_.root = change.root;
     locator_.image_tree = change.image_tree;
     locator_.manifest = change.manifest;
-    locator_.data_packs = change.data_packs;
+    locator_.needs = change.needs;
     for (const MovedTree& tree : change.trees) {
       TakeUp(FirstOfShard(tree.position));
+    }
+    if (parent_ != nullptr &&
+        (!parent_->locator().is_bound || parent_->locator().volume != change.volume)) {
+      TakeUpFile(std::nullopt);
     }
   }
 
@@ -125,6 +139,19 @@ class LocatorMaker {
     PlaceOf(first) = {};
   }
 
+  // Has the shards of a file written again, by its ordinal from 1; of all, if nullopt.
+  void TakeUpFile(std::optional<std::size_t> file) {
+    for (const bool is_leaf : {false, true}) {
+      const std::vector<ShardPosition>& places =
+          is_leaf ? locator_.leaf_shards : locator_.level1_shards;
+      for (std::size_t i = 0; i < places.size(); ++i) {
+        if (places[i].file != 0 && places[i].file == file.value_or(places[i].file)) {
+          TakeUp({.is_leaf = is_leaf, .number = static_cast<int64_t>(i) * kShardTrees});
+        }
+      }
+    }
+  }
+
   void GiveUpAFile() {
     const auto shards =
         static_cast<int64_t>(locator_.level1_shards.size() + locator_.leaf_shards.size());
@@ -136,15 +163,7 @@ class LocatorMaker {
     const std::vector<int64_t> counts = CountShards(locator_);
     const auto least =
         static_cast<std::size_t>(std::min_element(counts.begin(), counts.end()) - counts.begin());
-    for (const bool is_leaf : {false, true}) {
-      const std::vector<ShardPosition>& places =
-          is_leaf ? locator_.leaf_shards : locator_.level1_shards;
-      for (std::size_t i = 0; i < places.size(); ++i) {
-        if (places[i].file == least + 1) {
-          TakeUp({.is_leaf = is_leaf, .number = static_cast<int64_t>(i) * kShardTrees});
-        }
-      }
-    }
+    TakeUpFile(least + 1);
     DropIdleFiles(locator_);
   }
 
@@ -153,11 +172,11 @@ class LocatorMaker {
     if (shards.empty()) {
       return absl::OkStatus();
     }
-    repository::Sealer sealer(repository_.master_key(), *repository_.environment().random);
     const auto file = static_cast<uint16_t>(locator_.files.size() + 1);
     std::string bytes;
     for (const auto& [first, shard] : shards) {
-      const std::string sealed = sealer.Seal(absl::string_view(shard.Encode()));
+      const std::string sealed =
+          MakeSealer(repository_, locator_, first).Seal(absl::string_view(shard.Encode()));
       PlaceOf(first) = {.file = file,
                         .sealed_bytes = static_cast<uint16_t>(sealed.size()),
                         .offset_bytes = static_cast<uint32_t>(bytes.size())};
@@ -205,11 +224,12 @@ absl::Status TreePositions::Load(const CallContext& ctx, absl::Span<const TreePo
     const PackRange& range = ranges[i];
     const absl::StatusOr<std::string> bytes =
         repository_.LoadLocatorRange(ctx, range.pack, range.offset_bytes, range.length_bytes);
-    repository::Sealer sealer(repository_.master_key(), *repository_.environment().random);
     for (const PackRange::Part& part : range.parts) {
       LocatorShard shard;
       if (bytes.ok()) {
-        const absl::StatusOr<std::string> opened = sealer.Open(PartOf(range, part, *bytes));
+        const TreePosition& first = missing[static_cast<std::size_t>(part.tag)];
+        const absl::StatusOr<std::string> opened =
+            MakeSealer(repository_, locator_, first).Open(PartOf(range, part, *bytes));
         absl::StatusOr<LocatorShard> read =
             opened.ok() ? LocatorShard::Decode(*opened) : opened.status();
         shard = read.ok() ? *read : LocatorShard();

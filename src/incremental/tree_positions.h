@@ -56,17 +56,19 @@ struct MovedTree {
 // What the locator of a new backup says otherwise than its parent's.
 struct LocatorChange {
   repository::VolumeLayout layout;
+  repository::Id volume;  // as ChainOf() says
   std::vector<MovedTree> trees;
   std::optional<repository::BlobLocation> root = {};
   std::optional<repository::BlobLocation> image_tree = {};
   std::optional<repository::BlobLocation> manifest = {};
-  repository::PackSample data_packs = {};
+  std::optional<repository::SnapshotNeeds> needs = {};
 };
 
 // Saves the locator of `snapshot`: the shards of moved trees in a file of its own; the others stay
 // in the files they are in. Before those become more than a sixteenth of the shards, the file that
-// is needed least is given up, and its shards, sixteen or so, are written with the others. `parent`
-// is null where none exists. Adds to `stored_bytes` what was put.
+// is needed least is given up, and its shards, sixteen or so, are written with the others. All are
+// written where the parent's locator is not bound, or is of another volume. `parent` is null where
+// none exists. Adds to `stored_bytes` what was put.
 absl::Status SaveLocator(const CallContext& ctx, repository::Repository& repository,
                          const repository::Id& snapshot, const LocatorChange& change,
                          TreePositions* parent, int64_t& stored_bytes);

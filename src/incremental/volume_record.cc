@@ -30,7 +30,7 @@ absl::StatusOr<std::string> LoadManifestText(const CallContext& ctx, Repository&
       return text;
     }
   }
-  RETURN_IF_ERROR(repository.LoadIndex(ctx));
+  RETURN_IF_ERROR(repository.LoadReadableIndex(ctx));
   return repository.LoadBlob(ctx, handle);
 }
 

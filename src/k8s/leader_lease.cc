@@ -138,7 +138,7 @@ void LeaderLease::Run(const CallContext& ctx) {
   }
   CallContext last = ctx;
   last.stop = {};
-  last.deadline = absl::InfiniteFuture();
+  last.deadline = absl::InfiniteDuration();
   if (const absl::Status released = Release(last.WithTimeout(kStepTimeMax)); !released.ok()) {
     CSIDELTA_LOG(kWarn, "the lease could not be given up",
                  {"error", std::string(released.message())});

@@ -659,14 +659,13 @@ absl::StatusOr<net::HttpResponse> RestClient::Run(const CallContext& ctx, const 
       return attempt.status;
     }
     const absl::Duration delay = std::max(backoff.NextDelay(), attempt.retry_after);
-    const absl::Time wake_at = ctx.clock->Now() + delay;
-    if (wake_at >= ctx.deadline) {
+    if (delay >= ctx.TimeLeft()) {
       return attempt.status;
     }
     CSIDELTA_LOG(kDebug, "API request failed, trying again", {"target", call.target},
                  {"status", attempt.status.ToString()},
                  {"attempt", std::to_string(backoff.attempts())});
-    ctx.clock->SleepUntil(wake_at, ctx.stop);
+    ctx.clock->SleepFor(delay, ctx.stop);
     RETURN_IF_ERROR(ctx.Check());
   }
 }

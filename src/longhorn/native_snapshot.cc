@@ -31,19 +31,18 @@ constexpr char kDenied[] = "denied the request";  // by a webhook, and not by th
 
 // Makes `step` while its answer may be another one later, until `ctx` ends.
 absl::Status AskUntilAnswered(const CallContext& ctx, absl::FunctionRef<absl::Status()> step) {
-  const absl::Time asked_at = ctx.clock->Now();
+  const absl::Duration asked_at = ctx.clock->Uptime();
   while (true) {
     const absl::Status status = step();
     if (!IsRetryable(status)) {
       return status;
     }
-    const absl::Time again_at = ctx.clock->Now() + kAskAgainAfter;
-    if (again_at >= ctx.deadline || !ctx.clock->SleepUntil(again_at, ctx.stop)) {
+    if (kAskAgainAfter >= ctx.TimeLeft() || !ctx.clock->SleepFor(kAskAgainAfter, ctx.stop)) {
       const bool is_away = absl::StrContains(status.message(), "failed calling webhook");
       return Annotate(
           status,
           absl::StrCat(is_away ? "Longhorn does not answer: does longhorn-manager run? " : "",
-                       "tried for ", absl::ToInt64Seconds(ctx.clock->Now() - asked_at), " s"));
+                       "tried for ", absl::ToInt64Seconds(ctx.clock->Uptime() - asked_at), " s"));
     }
   }
 }

@@ -30,7 +30,7 @@ bool NativeWatch::BeginAt(const std::string& resource_version) {
   }
   followed_.after = resource_version;
   handler_ = std::jthread([this](const std::stop_token& stop) {
-    const CallContext ctx{.deadline = absl::InfiniteFuture(), .stop = stop, .clock = &clock_};
+    const CallContext ctx{.stop = stop, .clock = &clock_};
     k8s::ListAndWatch(ctx, api_, followed_, *this).IgnoreError();  // It ends with the stop alone.
   });
   return true;
@@ -72,7 +72,7 @@ void NativeWatch::Show(const Json& object, bool is_gone) {
 }
 
 NativeWatch::Interest::Interest(NativeWatch& watch, std::string name)
-    : watch_(watch), name_(std::move(name)), read_at_(watch.clock_.Now() + kReadAgainAfter) {
+    : watch_(watch), name_(std::move(name)), read_at_(watch.clock_.Uptime() + kReadAgainAfter) {
   const MutexLock lock(watch_.mutex_);
   is_watched_ = watch_.handler_.joinable();
   watch_.interests_.push_back(this);
@@ -91,7 +91,8 @@ absl::Status NativeWatch::Interest::Await(const CallContext& ctx, objects::Predi
       return absl::OkStatus();
     }
     if (!watch_.BeginAt(known->resource_version()) && !is_watched_) {
-      read_at_ = watch_.clock_.Now();  // Another began it meanwhile, and later than with this one.
+      read_at_ =
+          watch_.clock_.Uptime();  // Another began it meanwhile, and later than with this one.
     }
   }
   while (true) {
@@ -100,13 +101,14 @@ absl::Status NativeWatch::Interest::Await(const CallContext& ctx, objects::Predi
     std::optional<Json> news = TakeNews(wake);
     if (!news.has_value()) {
       const std::stop_callback forward(ctx.stop, [wake]() mutable { wake.request_stop(); });
-      watch_.clock_.SleepUntil(std::min(ctx.deadline, read_at_), wake.get_token());
-      if (watch_.clock_.Now() < read_at_) {
+      watch_.clock_.SleepFor(std::min(ctx.deadline, read_at_) - watch_.clock_.Uptime(),
+                             wake.get_token());
+      if (watch_.clock_.Uptime() < read_at_) {
         continue;
       }
       ASSIGN_OR_RETURN(news, Read(ctx));
     }
-    read_at_ = watch_.clock_.Now() + kReadAgainAfter;
+    read_at_ = watch_.clock_.Uptime() + kReadAgainAfter;
     ASSIGN_OR_RETURN(const bool is_done,
                      objects::OfJson<Snapshot>(done)(news->is_null() ? nullptr : &*news));
     if (is_done) {

@@ -65,8 +65,8 @@ class NativeWatch : private k8s::ObjectEventHandler {
 
     NativeWatch& watch_;
     const std::string name_;
-    bool is_watched_;  // It was there from the beginning.
-    absl::Time read_at_;
+    bool is_watched_;         // It was there from the beginning.
+    absl::Duration read_at_;  // By the clock's Uptime().
     // Guarded by the watch's lock, which the compiler does not know to be the one of its own watch:
     std::optional<Json> news_;
     std::stop_source wake_;

@@ -5,6 +5,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "objects/keys.h"
 
 namespace csidelta::longhorn {
@@ -64,6 +66,16 @@ std::string Volume::cloned_from() const {
   const std::string source = Text({"spec", "dataSource"});
   return absl::StartsWith(source, kSnapshotHandlePrefix) ? source.substr(source.rfind('/') + 1)
                                                          : "";
+}
+
+std::string Volume::cloned_from_volume() const {
+  const std::string source = data_source();
+  absl::string_view rest = source;
+  if (absl::ConsumePrefix(&rest, kSnapshotHandlePrefix) ||
+      absl::ConsumePrefix(&rest, kVolumeHandlePrefix)) {
+    return std::string(rest.substr(0, rest.find('/')));
+  }
+  return Text({"status", "cloneStatus", "sourceVolume"});
 }
 
 bool RecurringJob::AppliesTo(const Volume& volume) const {

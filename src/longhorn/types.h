@@ -22,10 +22,16 @@ inline constexpr char kVersion[] = "v1beta2";
 inline constexpr char kDroppedVersion[] = "v1beta1";
 // Volume::clone_state() of one that needs its source no more.
 inline constexpr char kCloneCompleted[] = "completed";
+// Of one whose data is copied, and that waits for its other replicas.
+inline constexpr char kCloneAwaitsHealth[] = "copy-completed-awaiting-healthy";
+// Of one whose copy failed; Longhorn tries again for as long as attempts are left.
+inline constexpr char kCloneFailed[] = "failed";
 // Of a Volume that does not tell, which is one of before Longhorn 1.6.
 inline constexpr int64_t kSnapshotMaxCountDefault = 250;
 // A snapshot as CSI and the source of a clone name it: snap://VOLUME/SNAPSHOT.
 inline constexpr char kSnapshotHandlePrefix[] = "snap://";
+// The source of a clone of a whole volume: vol://VOLUME.
+inline constexpr char kVolumeHandlePrefix[] = "vol://";
 // Where Longhorn lives unless it was installed elsewhere. It ignores its kinds in other namespaces.
 inline constexpr char kDefaultNamespace[] = "longhorn-system";
 
@@ -96,6 +102,14 @@ class Volume : public objects::ObjectOf<Volume> {
   std::string clone_state() const { return Text({"status", "cloneStatus", "state"}); }
   // The Snapshot that its data is or was copied from, where it was made of one; "".
   std::string cloned_from() const;
+  // What its data is or was copied from, as written: "snap://VOLUME/SNAPSHOT", "vol://VOLUME"; "".
+  std::string data_source() const { return Text({"spec", "dataSource"}); }
+  // The Volume of that source; "".
+  std::string cloned_from_volume() const;
+  int64_t clone_attempts() const { return Number({"status", "cloneStatus", "attemptCount"}); }
+  // The URL of the backup of Longhorn that its data comes from; "".
+  std::string from_backup() const { return Text({"spec", "fromBackup"}); }
+  bool has_begun_restore() const { return Flag({"status", "restoreInitiated"}); }
   // The Snapshot that it stands on for as long as it exists; "" unless it is a linked clone.
   std::string linked_to() const { return Label(objects::kLonghornLinkedCloneLabel); }
   // Of the PVC that it is or was bound to; "".

@@ -1,7 +1,9 @@
 #include "net/connection.h"
 
+#include <linux/sockios.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -94,7 +96,7 @@ class Connection::Impl {
 
   // What moved in the present stretch of silence_max_.
   struct Window {
-    absl::Time since;
+    absl::Duration since;  // By the clock's Uptime().
     std::size_t moved_bytes = 0;
   };
 
@@ -140,10 +142,14 @@ class Connection::Impl {
       done = true;
     });
     absl::Status over;
-    const absl::Time silent_since = ctx.clock->Now();
+    absl::Duration silent_since = ctx.clock->Uptime();
+    int unacknowledged = Unacknowledged();
     const std::stop_callback wake(ctx.stop, [this] { asio::post(io_, [] {}); });
     // NOLINTNEXTLINE(bugprone-infinite-loop): run_one_for() calls the handler that ends it.
     while (!done) {
+      if (HasDrained(unacknowledged)) {
+        silent_since = ctx.clock->Uptime();
+      }
       if (over.ok() && !(over = CheckMoving(ctx, silent_since)).ok()) {
         error_code ignored;
         socket_.close(ignored);
@@ -160,10 +166,18 @@ class Connection::Impl {
     return absl::OkStatus();
   }
 
+  // How many bytes the socket took that the peer has not acknowledged; 0 where it cannot be told.
+  int Unacknowledged();
+
+  // Whether the peer acknowledged as many of `before` as keep it from being silent, or the last of
+  // them; then `before` are those that are left. On a slow line the socket's buffer alone holds
+  // more than moves in silence_max_.
+  bool HasDrained(int& before);
+
   // After a piece of a body that is not the last.
   absl::Status CheckPace(const CallContext& ctx, Window& window) const;
-  absl::Status CheckMoving(const CallContext& ctx, absl::Time silent_since) const;
-  static absl::Duration WaitTime(const CallContext& ctx, absl::Time silence_ends);
+  absl::Status CheckMoving(const CallContext& ctx, absl::Duration silent_since) const;
+  static absl::Duration WaitTime(const CallContext& ctx, absl::Duration silence_ends);
 
   const Destination destination_;
   absl::Duration silence_max_ = absl::InfiniteDuration();  // Of the running exchange.
@@ -243,7 +257,7 @@ bool Connection::Impl::IsQuiet() {
 absl::Status Connection::Impl::Send(const CallContext& ctx, const HttpRequest& request) {
   http::request<http::span_body<const char>> message = BuildMessage(request);
   http::request_serializer<http::span_body<const char>> serializer(message);
-  Window window{.since = ctx.clock->Now()};
+  Window window{.since = ctx.clock->Uptime()};
   while (!serializer.is_done()) {
     RETURN_IF_ERROR(Await(ctx, "send", [&](auto handler) {
       WithStream(
@@ -274,7 +288,7 @@ absl::StatusOr<HttpResponse> Connection::Impl::ReadAnswer(
     response.body.reserve(promised_bytes);
   }
   bool more = true;
-  Window window{.since = ctx.clock->Now()};
+  Window window{.since = ctx.clock->Uptime()};
   while (more && !parser.is_done()) {
     ASSIGN_OR_RETURN(const absl::string_view bytes, ReadBody(ctx, parser));
     if (streams) {
@@ -412,9 +426,21 @@ absl::StatusOr<absl::string_view> Connection::Impl::ReadBody(const CallContext& 
   return absl::string_view(chunk_.get(), kReadBytesMax - body.size);
 }
 
+int Connection::Impl::Unacknowledged() {
+  int bytes = 0;
+  return socket_.is_open() && ioctl(socket_.native_handle(), SIOCOUTQ, &bytes) == 0 ? bytes : 0;
+}
+
+bool Connection::Impl::HasDrained(int& before) {
+  const int now = Unacknowledged();
+  const bool drained = before > 0 && (now == 0 || before - now >= silence_bytes_min_);
+  before = drained || now > before ? now : before;
+  return drained;
+}
+
 absl::Status Connection::Impl::CheckPace(const CallContext& ctx, Window& window) const {
   window.moved_bytes += moved_bytes_;
-  const absl::Time now = ctx.clock->Now();
+  const absl::Duration now = ctx.clock->Uptime();
   if (now - window.since < silence_max_) {
     return absl::OkStatus();
   }
@@ -427,21 +453,22 @@ absl::Status Connection::Impl::CheckPace(const CallContext& ctx, Window& window)
   return absl::OkStatus();
 }
 
-absl::Status Connection::Impl::CheckMoving(const CallContext& ctx, absl::Time silent_since) const {
+absl::Status Connection::Impl::CheckMoving(const CallContext& ctx,
+                                           absl::Duration silent_since) const {
   RETURN_IF_ERROR(ctx.Check());
-  if (ctx.clock->Now() - silent_since >= silence_max_) {
+  if (ctx.clock->Uptime() - silent_since >= silence_max_) {
     return absl::UnavailableError(
         absl::StrCat("the server was silent for ", absl::FormatDuration(silence_max_)));
   }
   return absl::OkStatus();
 }
 
-absl::Duration Connection::Impl::WaitTime(const CallContext& ctx, absl::Time silence_ends) {
+absl::Duration Connection::Impl::WaitTime(const CallContext& ctx, absl::Duration silence_ends) {
   if (ctx.clock != &Clock::Real()) {
     return kForeignClockLookInterval;
   }
   const absl::Duration left =
-      std::min(ctx.deadline, silence_ends) - ctx.clock->Now() + absl::Milliseconds(1);
+      std::min(ctx.deadline, silence_ends) - ctx.clock->Uptime() + absl::Milliseconds(1);
   return std::clamp(left, absl::Milliseconds(1), kWaitMax);
 }
 

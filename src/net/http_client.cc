@@ -70,7 +70,7 @@ class HttpClient::Impl {
  private:
   struct Idle {
     std::unique_ptr<Connection> connection;
-    absl::Time since;
+    absl::Duration since;  // By the clock's Uptime().
   };
 
   absl::StatusOr<std::unique_ptr<Connection>> Open(const CallContext& ctx, const Url& url,
@@ -114,7 +114,7 @@ class HttpClient::Impl {
     while (!idle.empty()) {
       Idle newest = std::move(idle.back());
       idle.pop_back();
-      const bool is_fresh = ctx.clock->Now() - newest.since < options_.limits.idle_time_max;
+      const bool is_fresh = ctx.clock->Uptime() - newest.since < options_.limits.idle_time_max;
       if (is_fresh && newest.connection->IsQuiet()) {
         return std::move(newest.connection);
       }
@@ -135,7 +135,7 @@ class HttpClient::Impl {
       }
       std::vector<Idle>& idle = idle_[server];
       if (static_cast<int>(idle.size()) < options_.limits.idle_connections_max) {
-        idle.push_back(Idle{std::move(connection), ctx.clock->Now()});
+        idle.push_back(Idle{std::move(connection), ctx.clock->Uptime()});
       }
     }
     return response;

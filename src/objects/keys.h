@@ -502,6 +502,10 @@ inline constexpr char kInPlaceLabel[] = "snapshot.csi-delta.io/in-place";
 // the uids of PVC and VolumeSnapshot; on the PVC that was made again the name of the other volume.
 inline constexpr char kInPlaceRecordAnnotation[] = "snapshot.csi-delta.io/in-place-record";
 
+// Annotation on CSIDriver; written by you; read by plugin, snapshot verbs. true: when the driver's
+// provisioner binds a PVC that is made of a VolumeSnapshot, its volume has the data.
+inline constexpr char kFilledWhenBoundAnnotation[] = "snapshot.csi-delta.io/filled-when-bound";
+
 // --- Ours: Longhorn's native snapshots -----------------------------------------------------------
 // Keys of this project on objects of Longhorn.
 

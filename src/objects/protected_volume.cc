@@ -70,6 +70,8 @@ constexpr auto kVerificationFields = [](auto& fields, auto& verification) {
 constexpr auto kSizeFields = [](auto& fields, auto& size) {
   fields("bytes", size.bytes);
   fields("snapshots", size.snapshots);
+  fields("restoreMemoryBytes", size.restore_memory_bytes);
+  fields("restoreScratchBytes", size.restore_scratch_bytes);
 };
 
 constexpr auto kVolumeStatusFields = [](auto& fields, auto& status) {

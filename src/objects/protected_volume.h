@@ -87,6 +87,10 @@ inline constexpr std::size_t kOrphansInRecordMax = 20;
 struct RepositorySize {
   std::optional<int64_t> bytes = {};
   std::optional<int64_t> snapshots = {};
+  // What a restore of the last good backup needs: the memory limit of a worker, and its scratch
+  // space.
+  std::optional<int64_t> restore_memory_bytes = {};
+  std::optional<int64_t> restore_scratch_bytes = {};
 };
 
 struct ProtectedVolumeStatus {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <compare>
 #include <cstddef>
 #include <cstdint>
@@ -45,6 +46,10 @@ class Id {
     uint64_t prefix = 0;
     std::memcpy(&prefix, bytes_.data(), sizeof(prefix));
     return prefix;
+  }
+  // The same as a number that never falls while ids ascend.
+  uint64_t OrderedPrefix64() const {
+    return std::endian::native == std::endian::little ? __builtin_bswap64(Prefix64()) : Prefix64();
   }
 
   friend auto operator<=>(const Id&, const Id&) = default;

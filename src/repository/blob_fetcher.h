@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -20,15 +21,30 @@ struct BlobToFetch {
 // Takes a blob: its plaintext, valid during the call, or why no copy reads.
 using BlobSink = absl::FunctionRef<absl::Status(
     const BlobHandle& handle, const absl::StatusOr<absl::string_view>& plaintext)>;
+// The same with the bytes that were verified, as the pack has them; `entry` is empty where another
+// copy than the one named was read.
+using SealedBlobSink = absl::FunctionRef<absl::Status(
+    const BlobHandle& handle, const absl::StatusOr<absl::string_view>& plaintext,
+    const std::optional<PackEntry>& entry, absl::string_view envelope)>;
+
+struct FetchOptions {
+  bool sink_writes =
+      false;  // The sink adds blobs to a BlobWriter, which compresses and seals them.
+};
 
 // Reads many blobs with few requests: what lies close together in a pack comes in one range. Each
 // blob is proven by its hash; when the copy named does not read, every other copy of the index is
 // tried. `sink` is called once per blob, in no order and by several threads at the same time; an
 // error of it, or one that is not damage, ends the run and is returned.
 //
-// REQUIRES a loaded index. Memory: kMaintenanceThreads * 40 MiB, and twice the largest blob: of
-// those beyond kLargeBlobBytes there is one at a time.
+// REQUIRES a loaded index. Memory is taken from the repository's budget: what the ranges and
+// threads take follows from what is free, and of blobs beyond kLargeBlobBytes there is one at a
+// time. RESOURCE_EXHAUSTED, with the budget that would do, where one blob does not fit.
 absl::Status FetchBlobs(const CallContext& ctx, const Repository& repository,
-                        std::vector<BlobToFetch> blobs, BlobSink sink);
+                        std::vector<BlobToFetch> blobs, BlobSink sink,
+                        const FetchOptions& options = {});
+absl::Status FetchSealedBlobs(const CallContext& ctx, const Repository& repository,
+                              std::vector<BlobToFetch> blobs, SealedBlobSink sink,
+                              const FetchOptions& options = {});
 
 }  // namespace csidelta::repository

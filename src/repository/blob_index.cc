@@ -395,7 +395,7 @@ absl::StatusOr<BlobIndex> BlobIndexBuilder::Build(std::vector<PackId>* listed_di
                                       static_cast<std::size_t>(state.table_bytes),
                                       kResidentBytesMax));
   std::vector<Copy> kept;
-  RETURN_IF_ERROR(state.sorter.Drain([&](absl::Span<const Copy> copies) -> absl::Status {
+  const auto append = [&](absl::Span<const Copy> copies) -> absl::Status {
     // A drain in memory hands over all at once.
     while (!copies.empty()) {
       const std::size_t count = std::min(copies.size(), kWindowCopies);
@@ -408,10 +408,14 @@ absl::StatusOr<BlobIndex> BlobIndexBuilder::Build(std::vector<PackId>* listed_di
         }
       }
       copies.remove_prefix(count);
-      RETURN_IF_ERROR(made.copies.Append(kept));
+      const absl::Status appended = made.copies.Append(kept);
+      if (!appended.ok()) {
+        return appended;
+      }
     }
     return absl::OkStatus();
-  }));
+  };
+  RETURN_IF_ERROR(state.sorter.Drain(append));
   return index;
 }
 

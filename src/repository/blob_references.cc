@@ -1,16 +1,10 @@
 #include "repository/blob_references.h"
 
-#include <bit>
 #include <vector>
 
 #include "base/status_macros.h"
 
 namespace csidelta::repository {
-
-uint64_t BlobReferences::Reference::SortPrefix() const {
-  const uint64_t prefix = blob.Prefix64();
-  return std::endian::native == std::endian::little ? __builtin_bswap64(prefix) : prefix;
-}
 
 absl::Status BlobReferences::Add(uint32_t file, absl::Span<const BlobId> content) {
   std::vector<Reference> references;

@@ -38,7 +38,7 @@ class BlobReferences {
     BlobId blob;
     uint32_t file = 0;
 
-    uint64_t SortPrefix() const;
+    uint64_t SortPrefix() const { return blob.OrderedPrefix64(); }
     friend bool operator<(const Reference& a, const Reference& b) { return a.blob < b.blob; }
   };
 

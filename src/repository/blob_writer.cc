@@ -35,8 +35,11 @@ class BlobWriter::Impl {
   Impl(const CallContext& ctx, Repository& repository, const BlobWriterOptions& options);
   ~Impl();
   absl::StatusOr<bool> Add(const BlobHandle& handle, absl::string_view plaintext);
+  absl::StatusOr<bool> AddSealed(const PackEntry& entry, absl::string_view envelope);
   bool IsKnown(const BlobHandle& handle) const;
-  void UseKnown(const BlobIndex& known, absl::flat_hash_set<PackId> unusable_packs);
+  void UseKnown(std::shared_ptr<StoredBlobs> known);
+  StoredBlobs* known() const;
+  absl::Status TakeStored(IdSetBuilder& packs, IdSetBuilder& index_files);
   void RememberPlace(const BlobId& data_blob);
   absl::Status Flush();
 
@@ -44,7 +47,6 @@ class BlobWriter::Impl {
 
   BlobWriterCounts counts() const;
 
-  const PackSample& data_packs() const { return data_packs_; }
   const std::vector<TreeLocation>& tree_places() const { return places_; }
 
  private:
@@ -70,8 +72,6 @@ class BlobWriter::Impl {
   // Whether two begun packs may become one.
   bool FitTogether(const PackBuilder& one, const PackBuilder& other) const;
 
-  // Whether a pack that is there holds the blob. Where the index does not answer
-  // it is written twice rather than not at all.
   bool IsStored(const BlobHandle& handle) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // Whether the blob has to be written.
@@ -84,6 +84,8 @@ class BlobWriter::Impl {
   // A pack that is full goes before its place is given back: so there are never more packs than
   // places and uploads.
   absl::Status Fill(OpenPack& open, const BlobCodec::Compressed& blob, BlobCodec& codec);
+  absl::Status FillSealed(OpenPack& open, const PackEntry& entry, absl::string_view envelope);
+  absl::Status CloseIfFull(PackBuilder& builder);
 
   // The pack that was used last, so that few callers leave few open ones. Blocks while all are in
   // use.
@@ -133,11 +135,11 @@ class BlobWriter::Impl {
   mutable Mutex mutex_;
   std::condition_variable_any changed_;
   absl::Status error_ ABSL_GUARDED_BY(mutex_);
-  const BlobIndex* known_ ABSL_GUARDED_BY(mutex_) = options_.known;
-  absl::flat_hash_set<PackId> unusable_packs_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<StoredBlobs> known_ ABSL_GUARDED_BY(mutex_) = options_.known;
   // By mutex_ until Flush() has awaited all that add:
   PutPacks put_packs_;
-  PackSample data_packs_;
+  IdSorter packs_;
+  std::vector<Id> index_files_;
   std::vector<TreeLocation> places_;
   absl::flat_hash_set<BlobHandle> written_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_set<BlobId> placed_data_ ABSL_GUARDED_BY(mutex_);
@@ -156,7 +158,11 @@ class BlobWriter::Impl {
 
 BlobWriter::Impl::Impl(const CallContext& ctx, Repository& repository,
                        const BlobWriterOptions& options)
-    : repository_(repository), options_(options), outer_stop_(ctx.stop), ctx_(ctx) {
+    : repository_(repository),
+      options_(options),
+      outer_stop_(ctx.stop),
+      ctx_(ctx),
+      packs_(repository.scratch(), kIdSortBytes) {
   ctx_.stop = stop_.get_token();
   if (repository.config().version != kRepositoryVersion) {
     error_ = absl::FailedPreconditionError(
@@ -191,16 +197,48 @@ absl::StatusOr<bool> BlobWriter::Impl::Add(const BlobHandle& handle, absl::strin
   return true;
 }
 
+absl::StatusOr<bool> BlobWriter::Impl::AddSealed(const PackEntry& entry,
+                                                 absl::string_view envelope) {
+  {
+    const MutexLock lock(mutex_);
+    RETURN_IF_ERROR(error_);
+    if (!Remember(entry.handle)) {
+      return false;
+    }
+  }
+  ASSIGN_OR_RETURN(std::unique_ptr<OpenPack> pack, TakePack(entry.handle.type));
+  const absl::Status status = FillSealed(*pack, entry, envelope);
+  ReturnPack(std::move(pack));
+  if (!status.ok()) {
+    return SetError(status);
+  }
+  return true;
+}
+
 bool BlobWriter::Impl::IsKnown(const BlobHandle& handle) const {
   const MutexLock lock(mutex_);
   return written_.contains(handle) || IsStored(handle);
 }
 
-void BlobWriter::Impl::UseKnown(const BlobIndex& known,
-                                absl::flat_hash_set<PackId> unusable_packs) {
+void BlobWriter::Impl::UseKnown(std::shared_ptr<StoredBlobs> known) {
   const MutexLock lock(mutex_);
-  known_ = &known;
-  unusable_packs_ = std::move(unusable_packs);
+  known_ = std::move(known);
+}
+
+StoredBlobs* BlobWriter::Impl::known() const {
+  const MutexLock lock(mutex_);
+  return known_.get();
+}
+
+absl::Status BlobWriter::Impl::TakeStored(IdSetBuilder& packs, IdSetBuilder& index_files) {
+  RETURN_IF_ERROR(index_files.Add(index_files_));
+  return packs_.Drain([&](absl::Span<const MarkedId> some) {
+    std::vector<Id> ids;
+    for (const MarkedId& one : some) {
+      ids.push_back(one.id);
+    }
+    return packs.Add(ids);
+  });
 }
 
 void BlobWriter::Impl::RememberPlace(const BlobId& data_blob) {
@@ -236,20 +274,7 @@ bool BlobWriter::Impl::FitTogether(const PackBuilder& one, const PackBuilder& ot
 }
 
 bool BlobWriter::Impl::IsStored(const BlobHandle& handle) const {
-  if (known_ == nullptr) {
-    return false;
-  }
-  // An index that does not read counts as "not stored": a second copy is harmless, a missing one
-  // not.
-  if (unusable_packs_.empty()) {
-    return known_->Contains(handle).value_or(false);
-  }
-  const std::vector<BlobLocation> copies =
-      known_->Lookup(handle).value_or(std::vector<BlobLocation>());
-  return std::any_of(copies.begin(), copies.end(),
-                     [this](const BlobLocation& copy) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-                       return !unusable_packs_.contains(copy.pack);
-                     });
+  return known_ != nullptr && known_->Find(handle).has_value();
 }
 
 bool BlobWriter::Impl::Remember(const BlobHandle& handle) {
@@ -278,6 +303,17 @@ absl::Status BlobWriter::Impl::Fill(OpenPack& open, const BlobCodec::Compressed&
   const int64_t bytes_before = builder.bytes();
   RETURN_IF_ERROR(builder.Add(blob, codec));
   CountBlob(blob.handle.type, blob.plaintext.size(), builder.bytes() - bytes_before);
+  return CloseIfFull(builder);
+}
+
+absl::Status BlobWriter::Impl::FillSealed(OpenPack& open, const PackEntry& entry,
+                                          absl::string_view envelope) {
+  open.builder.AddSealed(entry, envelope);
+  CountBlob(entry.handle.type, entry.span.plaintext_bytes(), static_cast<int64_t>(envelope.size()));
+  return CloseIfFull(open.builder);
+}
+
+absl::Status BlobWriter::Impl::CloseIfFull(PackBuilder& builder) {
   if (builder.bytes() < options_.pack_target_bytes &&
       EntriesOf(builder) < options_.pack_entries_target) {
     return absl::OkStatus();
@@ -438,9 +474,7 @@ absl::Status BlobWriter::Impl::List(Pack& pack) {
       }
     }
     put_packs_.Add(pack.id, static_cast<int64_t>(pack.bytes.size()));
-    if (pack.entries.front().handle.type == BlobType::kData) {
-      data_packs_.Add(pack.id);
-    }
+    RETURN_IF_ERROR(AddIds(packs_, absl::MakeConstSpan(&pack.id, 1)));
     if (pending_.empty()) {
       pending_since_ = ctx_.clock->Uptime();
     }
@@ -467,12 +501,13 @@ absl::Status BlobWriter::Impl::WriteIndex(const CallContext& ctx, std::vector<In
     return absl::OkStatus();
   }
   int64_t stored_bytes = 0;
-  const absl::Status put = SaveIndex(ctx, repository_, packs, options_.fence, &stored_bytes);
+  const absl::StatusOr<Id> put = SaveIndex(ctx, repository_, packs, options_.fence, &stored_bytes);
   const MutexLock lock(mutex_);
   if (!put.ok()) {
     std::move(packs.begin(), packs.end(), std::back_inserter(pending_));  // For Checkpoint().
-    return put;
+    return put.status();
   }
+  index_files_.push_back(*put);
   ++counts_.index_files;
   counts_.stored_bytes += stored_bytes;
   return absl::OkStatus();
@@ -527,10 +562,18 @@ absl::StatusOr<bool> BlobWriter::AddBlob(BlobType type, const BlobId& id,
   return impl_->Add({.type = type, .id = id}, plaintext);
 }
 
+absl::StatusOr<bool> BlobWriter::AddSealed(const PackEntry& entry, absl::string_view envelope) {
+  return impl_->AddSealed(entry, envelope);
+}
+
 bool BlobWriter::IsKnown(const BlobHandle& handle) const { return impl_->IsKnown(handle); }
 
-void BlobWriter::UseKnown(const BlobIndex& known, absl::flat_hash_set<PackId> unusable_packs) {
-  impl_->UseKnown(known, std::move(unusable_packs));
+void BlobWriter::UseKnown(std::shared_ptr<StoredBlobs> known) { impl_->UseKnown(std::move(known)); }
+
+StoredBlobs* BlobWriter::known() const { return impl_->known(); }
+
+absl::Status BlobWriter::TakeStored(IdSetBuilder& packs, IdSetBuilder& index_files) {
+  return impl_->TakeStored(packs, index_files);
 }
 
 void BlobWriter::RememberPlace(const BlobId& data_blob) { impl_->RememberPlace(data_blob); }
@@ -540,8 +583,6 @@ absl::Status BlobWriter::Checkpoint(const CallContext& ctx) { return impl_->Chec
 absl::Status BlobWriter::Flush() { return impl_->Flush(); }
 
 BlobWriterCounts BlobWriter::counts() const { return impl_->counts(); }
-
-const PackSample& BlobWriter::data_packs() const { return impl_->data_packs(); }
 
 const std::vector<TreeLocation>& BlobWriter::tree_places() const { return impl_->tree_places(); }
 
@@ -588,7 +629,7 @@ absl::StatusOr<int64_t> AdoptOrphanPacks(const CallContext& ctx, Repository& rep
   int64_t blobs = 0;
   int64_t adopted_count = 0;
   const auto list = [&]() -> absl::Status {
-    RETURN_IF_ERROR(SaveIndex(ctx, repository, adopted, nullptr));
+    RETURN_IF_ERROR(SaveIndex(ctx, repository, adopted, nullptr).status());
     adopted_count += static_cast<int64_t>(adopted.size());
     adopted.clear();
     blobs = 0;

@@ -4,16 +4,16 @@
 #include <memory>
 #include <vector>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "base/call_context.h"
 #include "repository/blob.h"
+#include "repository/id_set.h"
 #include "repository/index.h"
 #include "repository/lock.h"
 #include "repository/repository.h"
-#include "repository/tree_locator.h"
+#include "repository/stored_packs.h"
 
 namespace csidelta::repository {
 
@@ -26,8 +26,8 @@ struct BlobWriterOptions {
   // Packs that travel at a time, each with a thread of its own. While so many do, a pack that is
   // full waits where it was filled, and its callers with it.
   int uploads_in_flight_max = 4;
-  // Blobs in here are not written again; may be null. Outlives the writer, unchanged.
-  const BlobIndex* known = nullptr;
+  // Blobs in here are not written again; may be null.
+  std::shared_ptr<StoredBlobs> known = nullptr;
   // Ids written by this writer that it remembers, so as not to write them twice; beyond it,
   // duplicates may be written, which is legal.
   int64_t remembered_blobs_max = 1'000'000;
@@ -74,13 +74,19 @@ class BlobWriter {
   // full.
   absl::StatusOr<bool> AddBlob(BlobType type, const BlobId& id, absl::string_view plaintext);
 
+  // The same for a blob that another pack of this repository holds, as it lies there: nothing is
+  // compressed or sealed again. REQUIRES that the caller has just decoded `envelope`, from the same
+  // memory; what changes on the way from there is refused by the store, as bytes that do not hash
+  // to the pack's name.
+  absl::StatusOr<bool> AddSealed(const PackEntry& entry, absl::string_view envelope);
+
   // Whether a blob need not be added.
   bool IsKnown(const BlobHandle& handle) const;
 
-  // From now on what `known` lists need not be written, but for what lies in `unusable_packs`
-  // alone, which it lists and the store does not have, or has damaged. Instead of
-  // BlobWriterOptions::known; not while blobs are added.
-  void UseKnown(const BlobIndex& known, absl::flat_hash_set<PackId> unusable_packs);
+  // From now on what `known` has need not be written. Instead of BlobWriterOptions::known; not
+  // while blobs are added.
+  void UseKnown(std::shared_ptr<StoredBlobs> known);
+  StoredBlobs* known() const;
 
   // Has tree_places() list also this data blob, which is added later.
   void RememberPlace(const BlobId& data_blob);
@@ -96,8 +102,8 @@ class BlobWriter {
 
   BlobWriterCounts counts() const;
 
-  // Packs with data that this writer put. After Flush().
-  const PackSample& data_packs() const;
+  // Adds the packs and the index files that this writer put. Once, after Flush().
+  absl::Status TakeStored(IdSetBuilder& packs, IdSetBuilder& index_files);
 
   // Where the trees went that this writer wrote, and the blobs of RememberPlace(). After Flush().
   const std::vector<TreeLocation>& tree_places() const;

@@ -17,7 +17,7 @@ namespace csidelta::repository {
 namespace {
 
 constexpr absl::string_view kChainMagic = "CSDC";
-constexpr uint32_t kChainVersion = 1;
+constexpr uint32_t kChainVersion = 2;
 constexpr std::size_t kChainHeadBytes = 12;
 constexpr std::size_t kNoteBytes = 3 * Id::kBytes + 12;
 

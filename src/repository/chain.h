@@ -35,7 +35,7 @@ struct ChainNote {
 // SHA-256 of host and paths.
 Id ChainOf(const std::string& hostname, const std::vector<std::string>& paths);
 
-// Binary before compression and sealing, little-endian: "CSDC", u32 version 1, u32 notes; per note
+// Binary before compression and sealing, little-endian: "CSDC", u32 version 2, u32 notes; per note
 // 32 bytes of snapshot, of chain and of parent (zeros: none), u64 seconds since 1970 in two's
 // complement, u32 nanoseconds.
 std::string EncodeChainNotes(const std::vector<ChainNote>& notes);

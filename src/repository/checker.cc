@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -19,9 +20,10 @@
 #include "repository/content_check.h"
 #include "repository/format.h"
 #include "repository/index_rewriter.h"
+#include "repository/maintenance_memory.h"
 #include "repository/pack_contents.h"
 #include "repository/pack_headers.h"
-#include "repository/pack_reader.h"
+#include "repository/pack_scan.h"
 #include "repository/parallel.h"
 #include "repository/tree_walk.h"
 #include "repository/volume_check.h"
@@ -37,6 +39,16 @@ constexpr char kRepairPacks[] =
 constexpr char kBackUpAgain[] =
     "with the volume at hand run backup --force; then, or without it, repair snapshots";
 constexpr char kNotNeeded[] = "no snapshot needs what is lost with it; repair index drops it";
+
+constexpr int64_t kMebibyte = int64_t{1} << 20;
+// The bits that are held for each copy of a blob (bad copies; bad, inner and visited trees;
+// whole leaves and level-1 trees) and for each pack (stored, needed, damaged).
+constexpr int64_t kCheckBitsPerCopy = 6;
+constexpr int64_t kCheckBitsPerPack = 3;
+// Of one request that reads a pack.
+constexpr int64_t kPieceBytesMax = 16 * kMebibyte;
+// Of one pack, in what is said of it.
+constexpr std::size_t kBlobsNamedMax = 16;
 
 std::string PackName(const PackId& id) { return absl::StrCat("pack ", id.Hex()); }
 
@@ -85,7 +97,8 @@ class Checker {
   absl::Status TellOfBlobs();
   void TellOfPacks();
   void CallDamaged(uint32_t ordinal) { damaged_[ordinal] = true; }
-  void ListDamaged();
+  // Lists the packs again for their times, if there is damage.
+  absl::Status ListDamaged();
 
   // Reads the tree again for the file's name: rather than keep the names of all files.
   absl::Status AddWrongSize(const ContentCheck::WrongSize& wrong);
@@ -93,21 +106,20 @@ class Checker {
   absl::Status ReadPacks();
   absl::Status ReadBatch(absl::Span<const FileInfo> packs, absl::Span<const uint32_t> ordinals,
                          std::size_t total);
-  absl::Status ReadPack(const FileInfo& pack, absl::Span<const NumberedEntry> indexed);
-
-  // "" when it does not read.
-  absl::StatusOr<std::string> LoadPack(const PackId& pack) const;
-  absl::Status AddDamaged(const PackId& pack, absl::Span<const NumberedEntry> indexed,
-                          absl::string_view bytes, absl::string_view detail);
-
-  // Marks what does not read in a pack's bytes.
-  void CheckCopies(absl::Span<const NumberedEntry> indexed, absl::string_view bytes);
+  // What a scan of a pack finds.
+  struct PackRead {
+    std::string detail = {};                // what is wrong with it; "" for nothing
+    std::vector<std::size_t> damaged = {};  // blobs that do not read, by their numbers
+    std::vector<PackEntry> header = {};     // empty where it does not read
+    bool is_listed_so = false;              // the header lists these blobs
+  };
+  absl::StatusOr<PackRead> Scan(const FileInfo& pack, absl::Span<const PackEntry> blobs,
+                                int64_t piece_bytes);
+  absl::Status ReadPack(const FileInfo& pack, std::vector<NumberedEntry>& indexed,
+                        int64_t piece_bytes);
 
   // What is left of packs of another length.
   absl::Status ReadWrongSizes();
-
-  // An index need not list them so.
-  static std::vector<PackEntry> InPackOrder(absl::Span<const NumberedEntry> indexed);
 
   // A pack that is not as the index has it.
   struct BadPack {
@@ -122,9 +134,11 @@ class Checker {
   std::vector<std::pair<Id, absl::Status>> unreadable_snapshots_;
   std::vector<FileInfo> readable_packs_;
   std::vector<FileInfo> unindexed_;
-  std::vector<uint32_t> wrong_size_;
+  std::vector<std::pair<uint32_t, int64_t>> wrong_size_;  // By ordinal, with what is stored.
+  Mutex alone_;  // Of blobs that are longer than a piece, one is in memory.
   std::atomic<int64_t> trees_done_ = 0;
   std::atomic<int64_t> trees_lost_ = 0;
+  MemoryBudget::Share marks_share_;
   std::optional<BlobMarks> bad_copies_;  // By their own numbers: read, and not what they should be.
   std::optional<BlobMarks> bad_trees_;   // That do not read, or lack something.
   std::optional<BlobMarks> inner_trees_;           // With trees below them.
@@ -133,7 +147,6 @@ class Checker {
   std::map<uint32_t, BadPack> bad_packs_;          // By ordinal; complete once the packs were read.
   std::vector<bool> needed_;                       // By ordinal: a snapshot lacks a blob of it.
   std::vector<bool> damaged_;                      // By ordinal: no backup is to rely on it.
-  std::vector<absl::Time> written_at_;             // By ordinal; InfinitePast: it is not stored.
   absl::flat_hash_map<BlobId, uint32_t> missing_;  // In no index; and a tree that names it.
   CheckReport report_;
 };
@@ -145,12 +158,17 @@ absl::StatusOr<CheckReport> Checker::Run() {
     report_.complete = false;
     return std::move(report_);
   }
+  const int64_t copies = index().entry_count();
+  ASSIGN_OR_RETURN(
+      marks_share_,
+      repository_.memory().Take(
+          copies * kCheckBitsPerCopy / 8 + int64_t{index().pack_count()} * kCheckBitsPerPack / 8,
+          absl::StrCat("checking ", copies, " blobs in ", index().pack_count(), " packs")));
   bad_copies_.emplace(index());
   bad_trees_.emplace(index());
   inner_trees_.emplace(index());
   needed_.resize(index().packs().size());
   damaged_.resize(index().packs().size());
-  written_at_.resize(index().packs().size(), absl::InfinitePast());
   for (const PackId& pack : repository_.packs_listed_differently()) {
     CallDamaged(*index().FindPack(pack));
   }
@@ -161,7 +179,7 @@ absl::StatusOr<CheckReport> Checker::Run() {
   RETURN_IF_ERROR(CheckTrees());
   RETURN_IF_ERROR(TellOfBlobs());
   TellOfPacks();
-  ListDamaged();
+  RETURN_IF_ERROR(ListDamaged());
   report_.scratch_bytes = repository_.scratch().peak_bytes();
   return std::move(report_);
 }
@@ -198,8 +216,8 @@ absl::StatusOr<bool> Checker::CheckIndex() {
   }
   for (const FileInfo& file : files) {
     RETURN_IF_ERROR(ctx_.Check());
-    const absl::Status status = repository_.ReadIndexFile(
-        ctx_, file, [](const IndexedPack&) { return absl::OkStatus(); });
+    const absl::Status status =
+        repository_.ReadIndexFile(ctx_, file, [](const IndexedPack&) { return absl::OkStatus(); });
     if (IsDamage(status)) {
       Add(FindingKind::kIndexUnreadable, true, absl::StrCat("index ", file.id.Hex()),
           status.message(), kRepairIndex);
@@ -220,14 +238,12 @@ absl::Status Checker::CheckPacks() {
       unindexed_.push_back(file);
     } else {
       stored[*ordinal] = true;
-      written_at_[*ordinal] = file.modified_at;
       CheckPack(file, *ordinal);
     }
     return absl::OkStatus();
   }));
   for (uint32_t i = 0; i < stored.size(); ++i) {
-    const PackId& id = index().packs()[i];
-    if (!stored[i] && index().FindPack(id) == i) {
+    if (!stored[i] && index().FindPack(index().PackAt(i)) == i) {
       bad_packs_.emplace(
           i, BadPack{.kind = FindingKind::kPackMissing, .detail = "is indexed, but not stored"});
     }
@@ -236,21 +252,20 @@ absl::Status Checker::CheckPacks() {
 }
 
 void Checker::CheckPack(const FileInfo& file, uint32_t ordinal) {
-  const PackInfo& info = index().info(ordinal);
+  const PackInfo info = index().info(ordinal);
   if (file.size_bytes != info.stored_bytes) {
     bad_packs_.emplace(ordinal,
                        BadPack{.kind = FindingKind::kPackWrongSize,
                                .detail = absl::StrCat("has ", file.size_bytes, " bytes instead of ",
                                                       info.stored_bytes)});
-    wrong_size_.push_back(ordinal);
+    wrong_size_.emplace_back(ordinal, file.size_bytes);
     return;
   }
   if (info.has_data && info.has_tree) {
     Add(FindingKind::kPackMixed, false, PackName(file.id), "holds data and trees",
         "prune separates them");
   }
-  if (!std::holds_alternative<ReadNothing>(options_.read_data) ||
-      options_.read_newer_than < absl::InfiniteFuture()) {
+  if (MayBeChosen(file, options_.read_data, options_.read_newer_than)) {
     readable_packs_.push_back(file);
   }
 }
@@ -482,19 +497,25 @@ void Checker::TellOfPacks() {
   }
 }
 
-void Checker::ListDamaged() {
+absl::Status Checker::ListDamaged() {
   for (uint32_t i = 0; i < damaged_.size(); ++i) {
-    const PackId& id = index().packs()[i];
-    if (!damaged_[i]) {
-      continue;
-    }
-    ++report_.damaged_packs_found;
-    report_.damaged_until = std::max(report_.damaged_until, written_at_[i]);
-    if (report_.damaged_packs.size() < kFindingsMax) {
-      report_.damaged_packs.push_back(id);
+    if (damaged_[i]) {
+      ++report_.damaged_packs_found;
+      if (report_.damaged_packs.size() < kFindingsMax) {
+        report_.damaged_packs.push_back(index().PackAt(i));
+      }
     }
   }
-  std::sort(report_.damaged_packs.begin(), report_.damaged_packs.end());
+  if (report_.damaged_packs_found == 0) {
+    return absl::OkStatus();
+  }
+  return repository_.ListPacks(ctx_, [&](const FileInfo& file) {
+    const std::optional<uint32_t> ordinal = index().FindPack(file.id);
+    if (ordinal.has_value() && damaged_[*ordinal]) {
+      report_.damaged_until = std::max(report_.damaged_until, file.modified_at);
+    }
+    return absl::OkStatus();
+  });
 }
 
 absl::Status Checker::AddWrongSize(const ContentCheck::WrongSize& wrong) {
@@ -542,9 +563,10 @@ absl::Status Checker::ReadPacks() {
   for (const FileInfo& pack : packs) {
     ordinals.push_back(*index().FindPack(pack.id));
   }
+  const int64_t blobs_max = BlobsPerPass(repository_.memory().free_bytes());
   for (std::size_t begin = 0; begin < packs.size();) {
     const auto rest = absl::MakeConstSpan(ordinals).subspan(begin);
-    const std::size_t pass = PacksOfPass(index(), rest);
+    const std::size_t pass = PacksOfPass(index(), rest, blobs_max);
     RETURN_IF_ERROR(
         ReadBatch(absl::MakeConstSpan(packs).subspan(begin, pass), rest.first(pass), packs.size()));
     begin += pass;
@@ -554,10 +576,18 @@ absl::Status Checker::ReadPacks() {
 
 absl::Status Checker::ReadBatch(absl::Span<const FileInfo> packs,
                                 absl::Span<const uint32_t> ordinals, std::size_t total) {
-  ASSIGN_OR_RETURN(const PackContents contents, ContentsOf(index(), ordinals));
-  return ParallelFor(packs.size(), kMaintenanceThreads, [&](std::size_t i) -> absl::Status {
+  MemoryBudget& memory = repository_.memory();
+  ASSIGN_OR_RETURN(const MemoryBudget::Share contents_share,
+                   TakePackContents(memory, index(), ordinals));
+  ASSIGN_OR_RETURN(PackContents contents, ContentsOf(index(), ordinals));
+  // A whole pack where memory allows: one request.
+  const int64_t piece_bytes =
+      RangeBytesFor(memory.free_bytes() / (ScanBytes(kMebibyte) / kMebibyte), 0, kPieceBytesMax);
+  ASSIGN_OR_RETURN(const ThreadRoom room,
+                   TakeThreadRoom(memory, ScanBytes(piece_bytes), "reading packs"));
+  return ParallelFor(packs.size(), room.threads, [&](std::size_t i) -> absl::Status {
     RETURN_IF_ERROR(ctx_.Check());
-    RETURN_IF_ERROR(ReadPack(packs[i], contents.at(ordinals[i])));
+    RETURN_IF_ERROR(ReadPack(packs[i], contents.at(ordinals[i]), piece_bytes));
     const MutexLock lock(mutex_);
     report_.bytes_read += packs[i].size_bytes;
     Report(options_.progress, "packs", ++report_.packs_read, static_cast<int64_t>(total));
@@ -565,27 +595,63 @@ absl::Status Checker::ReadBatch(absl::Span<const FileInfo> packs,
   });
 }
 
-absl::Status Checker::ReadPack(const FileInfo& pack, absl::Span<const NumberedEntry> indexed) {
+absl::StatusOr<Checker::PackRead> Checker::Scan(const FileInfo& pack,
+                                                absl::Span<const PackEntry> blobs,
+                                                int64_t piece_bytes) {
+  PackRead read;
+  const auto note = [&](std::size_t number, absl::string_view,
+                        const absl::StatusOr<absl::string_view>& plaintext) {
+    if (!plaintext.ok()) {
+      read.damaged.push_back(number);
+      if (read.damaged.size() <= kBlobsNamedMax) {
+        absl::StrAppend(&read.detail, read.detail.empty() ? "" : "; ",
+                        plaintext.status().message());
+      }
+    }
+    return absl::OkStatus();
+  };
+  ASSIGN_OR_RETURN(const PackScan scan,
+                   ScanPack(ctx_, repository_, pack, blobs, piece_bytes, alone_, note));
+  if (!scan.header.ok()) {
+    read.detail = std::string(scan.header.status().message());
+  } else {
+    read.is_listed_so = *scan.header == blobs;
+    read.header = *scan.header;
+    if (read.damaged.empty() && !scan.has_its_hash) {
+      read.detail = absl::StrCat("pack ", pack.id.ShortHex(), " does not hash to its name");
+    }
+  }
+  return read;
+}
+
+absl::Status Checker::ReadPack(const FileInfo& pack, std::vector<NumberedEntry>& indexed,
+                               int64_t piece_bytes) {
+  const std::vector<PackEntry> blobs = SortByOffset(indexed);
+  PackRead read{.detail = "is longer than any writer makes packs"};
+  std::vector<std::size_t> damaged;
   if (pack.size_bytes > kPackReadBytesMax) {
-    return AddDamaged(pack.id, indexed, "", "is longer than any writer makes packs");
+    damaged.resize(indexed.size());
+    std::iota(damaged.begin(), damaged.end(), 0);
+  } else {
+    // What was read wrong once may have been the way, not the pack.
+    for (int reads = 0; reads < 2 && !read.detail.empty(); ++reads) {
+      ASSIGN_OR_RETURN(read, Scan(pack, blobs, piece_bytes));
+      damaged = read.damaged;
+      if (!read.header.empty() && !read.is_listed_so) {
+        const std::vector<PackEntry> header = std::move(read.header);
+        ASSIGN_OR_RETURN(read, Scan(pack, header, piece_bytes));
+        read.is_listed_so = false;
+      }
+    }
   }
-  const std::unique_ptr<BlobCodec> codec = repository_.MakeCodec();
-  absl::StatusOr<std::vector<PackEntry>> entries = absl::InternalError("not read");
-  std::string bytes;
-  std::string details;
-  // What was read wrong once may have been the way, not the pack.
-  for (int reads = 0; reads < 2 && !entries.ok(); ++reads) {
-    ASSIGN_OR_RETURN(bytes, LoadPack(pack.id));
-    details.clear();
-    entries = VerifyPack(pack.id, bytes, *codec, [&](const PackEntry&, const absl::Status& why) {
-      absl::StrAppend(&details, details.empty() ? "" : "; ", why.message());
-    });
-  }
-  if (!entries.ok()) {
-    return AddDamaged(pack.id, indexed, bytes,
-                      details.empty() ? entries.status().message() : details);
-  }
-  if (*entries != InPackOrder(indexed)) {
+  if (!read.detail.empty()) {
+    for (const std::size_t number : damaged) {
+      bad_copies_->Mark(indexed[number].copy);
+    }
+    const MutexLock lock(mutex_);
+    bad_packs_.emplace(*index().FindPack(pack.id), BadPack{.kind = FindingKind::kPackDamaged,
+                                                           .detail = std::move(read.detail)});
+  } else if (!read.is_listed_so) {
     Add(FindingKind::kPackListedDifferently, true, PackName(pack.id),
         "its header lists other blobs than the index", kRepairIndex);
     const MutexLock lock(mutex_);
@@ -594,56 +660,33 @@ absl::Status Checker::ReadPack(const FileInfo& pack, absl::Span<const NumberedEn
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> Checker::LoadPack(const PackId& pack) const {
-  absl::StatusOr<std::string> bytes =
-      repository_.store().Get(ctx_, PackKey(pack), kPackReadBytesMax);
-  return IsDamage(bytes.status()) ? std::string() : std::move(bytes);
-}
-
-absl::Status Checker::AddDamaged(const PackId& pack, absl::Span<const NumberedEntry> indexed,
-                                 absl::string_view bytes, absl::string_view detail) {
-  CheckCopies(indexed, bytes);
-  const MutexLock lock(mutex_);
-  bad_packs_.emplace(*index().FindPack(pack),
-                     BadPack{.kind = FindingKind::kPackDamaged, .detail = std::string(detail)});
-  return absl::OkStatus();
-}
-
-void Checker::CheckCopies(absl::Span<const NumberedEntry> indexed, absl::string_view bytes) {
-  const std::unique_ptr<BlobCodec> codec = repository_.MakeCodec();
-  for (const auto& [copy, entry] : indexed) {
-    const BlobSpan& span = entry.span;
-    const bool reads =
-        std::size_t{span.offset_bytes} + span.sealed_bytes <= bytes.size() &&
-        codec->Decode(entry.handle, span, bytes.substr(span.offset_bytes, span.sealed_bytes)).ok();
-    if (!reads) {
-      bad_copies_->Mark(copy);
-    }
-  }
-}
-
 absl::Status Checker::ReadWrongSizes() {
-  if (wrong_size_.empty()) {
-    return absl::OkStatus();
+  std::vector<uint32_t> ordinals;
+  for (const auto& [ordinal, size_bytes] : wrong_size_) {
+    ordinals.push_back(ordinal);
   }
-  ASSIGN_OR_RETURN(const PackContents contents, ContentsOf(index(), wrong_size_));
-  for (const uint32_t ordinal : wrong_size_) {
-    RETURN_IF_ERROR(ctx_.Check());
-    ASSIGN_OR_RETURN(const std::string bytes, LoadPack(index().packs()[ordinal]));
-    CheckCopies(contents.at(ordinal), bytes);
+  const int64_t blobs_max = BlobsPerPass(repository_.memory().free_bytes());
+  for (std::size_t begin = 0; begin < ordinals.size();) {
+    const auto rest = absl::MakeConstSpan(ordinals).subspan(begin);
+    const auto pass = rest.first(PacksOfPass(index(), rest, blobs_max));
+    ASSIGN_OR_RETURN(const MemoryBudget::Share share,
+                     TakePackContents(repository_.memory(), index(), pass));
+    ASSIGN_OR_RETURN(PackContents contents, ContentsOf(index(), pass));
+    ASSIGN_OR_RETURN(const ThreadRoom room,
+                     TakeThreadRoom(repository_.memory(), ScanBytes(kMebibyte), "reading packs"));
+    for (std::size_t i = begin; i < begin + pass.size(); ++i) {
+      std::vector<NumberedEntry>& indexed = contents.at(ordinals[i]);
+      const std::vector<PackEntry> blobs = SortByOffset(indexed);
+      ASSIGN_OR_RETURN(const PackRead read, Scan({.id = index().packs()[ordinals[i]],
+                                                  .size_bytes = wrong_size_[i].second},
+                                                 blobs, kMebibyte));
+      for (const std::size_t number : read.damaged) {
+        bad_copies_->Mark(indexed[number].copy);
+      }
+    }
+    begin += pass.size();
   }
   return absl::OkStatus();
-}
-
-std::vector<PackEntry> Checker::InPackOrder(absl::Span<const NumberedEntry> indexed) {
-  std::vector<PackEntry> entries;
-  for (const NumberedEntry& numbered : indexed) {
-    entries.push_back(numbered.entry);
-  }
-  std::sort(entries.begin(), entries.end(), [](const PackEntry& left, const PackEntry& right) {
-    return left.span.offset_bytes < right.span.offset_bytes;
-  });
-  return entries;
 }
 
 }  // namespace

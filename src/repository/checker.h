@@ -100,6 +100,8 @@ absl::StatusOr<DataSubset> ParseDataSubset(absl::string_view text);
 // a part, which may be empty. Pure.
 std::vector<FileInfo> ChooseSubset(std::vector<FileInfo> packs, const DataSubset& subset,
                                    uint64_t seed);
+// Whether ChoosePacks() may choose this one, by what is known without the others. Pure.
+bool MayBeChosen(const FileInfo& pack, const DataSubset& subset, absl::Time read_newer_than);
 // The same after all that were written later than `read_newer_than`.
 std::vector<FileInfo> ChoosePacks(std::vector<FileInfo> packs, const DataSubset& subset,
                                   absl::Time read_newer_than, uint64_t seed);
@@ -116,9 +118,9 @@ struct CheckOptions {
 
 // Damage is a finding; the status is an error only when the store does not answer or `ctx` ends. A
 // lock is the caller's: beside a running prune there is no clean result. Backups may run: what they
-// add after the call began is not looked at. Memory beside the index: a
-// few bits per blob, 16 bytes per pack, that of ContentCheck, and when reading data
-// kMaintenanceThreads packs.
+// add after the call began is not looked at. Memory is taken from the repository's budget: beside
+// the index a few bits per blob and pack, 56 bytes for each pack that is read, that of
+// ContentCheck, and when reading data pieces of packs, as many and as long as is free.
 absl::StatusOr<CheckReport> CheckRepository(const CallContext& ctx, Repository& repository,
                                             const CheckOptions& options);
 

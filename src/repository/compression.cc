@@ -146,8 +146,9 @@ FrameReader::FrameReader(absl::string_view frames, int64_t bytes_max)
                        .bytes_left = bytes_max,
                        .bytes_max = bytes_max}) {
   const auto window = static_cast<uint64_t>(WindowBytesOf(frames));
-  const int window_log = std::clamp(static_cast<int>(std::bit_width(std::max<uint64_t>(window, 1) - 1)),
-                                    kWindowLogMin, kWindowLogMax);
+  const int window_log =
+      std::clamp(static_cast<int>(std::bit_width(std::max<uint64_t>(window, 1) - 1)), kWindowLogMin,
+                 kWindowLogMax);
   CSIDELTA_CHECK(state_->context != nullptr);
   CSIDELTA_CHECK(
       !ZSTD_isError(ZSTD_DCtx_setParameter(state_->context, ZSTD_d_windowLogMax, window_log)));

@@ -3,23 +3,28 @@
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "base/memory_budget.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
 #include "repository/blob_fetcher.h"
 #include "repository/blob_marks.h"
+#include "repository/maintenance_memory.h"
 #include "repository/tree_walk.h"
 
 namespace csidelta::repository {
 namespace {
 
-// Data blobs that are collected before they are read, so that neighbours are read together: 6 MB.
-constexpr std::size_t kBatchBlobs = std::size_t{1} << 16;
+// Trees that are read before the data below them is: of a volume's leaves 65,536 blobs, which are
+// read together where they are neighbours.
+constexpr std::size_t kBatchTrees = 256;
+constexpr int64_t kCopyBitsPerBlob = 2;  // visited, copied
 
 Id OriginOf(const StoredSnapshot& stored) { return stored.snapshot.original.value_or(stored.id); }
 
@@ -55,13 +60,28 @@ class Copier {
  private:
   absl::Status FindExisting();
   absl::StatusOr<CopiedSnapshot> Copy(const StoredSnapshot& source);
+  // Of one that is there already: proves that it is whole, or mends it.
+  absl::StatusOr<CopiedSnapshot> LookAgain(const StoredSnapshot& source, const Id& copy);
+  absl::StatusOr<SnapshotNeeds> FindNeeds(const BlobId& root);
+  absl::Status Mend(const StoredSnapshot& source, CopiedSnapshot& result);
+  absl::Status Note(const StoredSnapshot& source, const CopiedSnapshot& result,
+                    const absl::StatusOr<SnapshotNeeds>& needs);
+  std::optional<BlobLocation> Find(const BlobHandle& handle) const;
+  BlobWriterOptions WriterOptions() const {
+    BlobWriterOptions options = options_.writer;
+    options.known = stored_;
+    options.fence = [this](const CallContext& fence_ctx) { return lock_.FenceIfOld(fence_ctx); };
+    return options;
+  }
   absl::Status CopyBlobs(const BlobId& root, BlobWriter& writer);
   absl::Status CopyTree(const BlobId& tree, const absl::StatusOr<absl::string_view>& text,
-                        std::vector<BlobId>& below, BlobWriter& writer);
+                        bool is_root, std::vector<BlobId>& below, BlobWriter& writer);
 
   // Notes a data blob that was not copied yet and that the target does not have.
-  absl::Status Want(const BlobHandle& blob, std::vector<BlobToFetch>& wanted);
+  absl::Status Want(const BlobHandle& blob, const BlobWriter& writer,
+                    std::vector<BlobToFetch>& wanted);
   absl::Status CopyData(std::vector<BlobToFetch> blobs, BlobWriter& writer);
+  std::vector<BlobToFetch> TakeWaiting();
 
   const CallContext& ctx_;
   Repository& from_;
@@ -70,35 +90,42 @@ class Copier {
   const CopyOptions& options_;
   absl::flat_hash_map<std::pair<Id, BlobId>, Id> existing_;  // In the target, by origin and tree.
   absl::flat_hash_map<Id, Id> copies_;                       // From a source to its copy.
-  BlobMarks visited_;
-  BlobMarks copied_;  // Written for this snapshot or an earlier one of this run.
+  absl::flat_hash_map<Id, const StoredSnapshot*> sources_;
+  std::shared_ptr<StoredBlobs> stored_;  // In the target, from before this run.
+  std::optional<BlobMarks> visited_;
+  std::optional<BlobMarks> copied_;  // Written for this snapshot or an earlier one of this run.
+  // What all copies of this run need: they may share what was written for the first of them.
+  absl::StatusOr<Inherited> needs_ = Inherited{};
+  absl::flat_hash_map<BlobId, BlobLocation> places_;  // Of trees that this run wrote.
   std::atomic<int64_t> blobs_done_ = 0;
-  Mutex fetch_mutex_;
   Mutex mutex_;
   std::vector<BlobToFetch> waiting_ ABSL_GUARDED_BY(mutex_);
 };
 
 Copier::Copier(const CallContext& ctx, Repository& from, Repository& to, Lock& lock,
                const CopyOptions& options)
-    : ctx_(ctx),
-      from_(from),
-      to_(to),
-      lock_(lock),
-      options_(options),
-      visited_(from.index()),
-      copied_(from.index()) {}
+    : ctx_(ctx), from_(from), to_(to), lock_(lock), options_(options) {
+  visited_.emplace(from.index());
+  copied_.emplace(from.index());
+}
 
 absl::StatusOr<std::vector<CopiedSnapshot>> Copier::Run(
     absl::Span<const StoredSnapshot> snapshots) {
+  const absl::Time listed_at = ctx_.clock->Now();
+  ASSIGN_OR_RETURN(absl::flat_hash_set<PackId> absent, FindAbsentPacks(ctx_, to_, to_.index()));
+  stored_ = std::make_shared<StoredBlobs>(to_.index(), std::move(absent), listed_at);
   RETURN_IF_ERROR(FindExisting());
+  for (const StoredSnapshot& snapshot : snapshots) {
+    sources_.emplace(snapshot.id, &snapshot);
+  }
   const std::vector<const StoredSnapshot*> order = ParentsFirst(snapshots);
   std::vector<CopiedSnapshot> result;
   for (const StoredSnapshot* snapshot : order) {
     Report(options_.progress, "snapshots", static_cast<int64_t>(result.size()),
            static_cast<int64_t>(order.size()));
-    ASSIGN_OR_RETURN(const CopiedSnapshot copied, Copy(*snapshot));
+    ASSIGN_OR_RETURN(CopiedSnapshot copied, Copy(*snapshot));
     copies_.emplace(snapshot->id, copied.copy);
-    result.push_back(copied);
+    result.push_back(std::move(copied));
   }
   return result;
 }
@@ -114,25 +141,16 @@ absl::Status Copier::FindExisting() {
 }
 
 absl::StatusOr<CopiedSnapshot> Copier::Copy(const StoredSnapshot& source) {
-  CopiedSnapshot result = {.source = source.id, .copy = {}, .counts = {}};
   const auto found = existing_.find(std::pair(OriginOf(source), source.snapshot.tree));
   if (found != existing_.end()) {
-    result.copy = found->second;
-    result.was_there = true;
-    return result;
+    return LookAgain(source, found->second);
   }
-  BlobWriterOptions writer_options = options_.writer;
-  writer_options.known = &to_.index();
-  writer_options.fence = [this](const CallContext& fence_ctx) {
-    return lock_.FenceIfOld(fence_ctx);
-  };
-  BlobWriter writer(ctx_, to_, writer_options);
+  CopiedSnapshot result = {.source = source.id, .copy = {}, .counts = {}};
+  BlobWriter writer(ctx_, to_, WriterOptions());
   const absl::Status blobs = CopyBlobs(source.snapshot.tree, writer);
   if (!blobs.ok()) {
     return Annotate(blobs, absl::StrCat("copy snapshot ", source.id.ShortHex()));
   }
-  RETURN_IF_ERROR(writer.Flush());
-  RETURN_IF_ERROR(lock_.Fence(ctx_));
   RepoSnapshot copy = source.snapshot;
   copy.original = OriginOf(source);
   copy.parent = std::nullopt;
@@ -140,61 +158,155 @@ absl::StatusOr<CopiedSnapshot> Copier::Copy(const StoredSnapshot& source) {
     const auto parent = copies_.find(*source.snapshot.parent);
     copy.parent = parent != copies_.end() ? std::optional<Id>(parent->second) : std::nullopt;
   }
-  ASSIGN_OR_RETURN(result.copy, to_.SaveSnapshot(ctx_, copy));
-  RETURN_IF_ERROR(ConfirmSnapshot(ctx_, to_, result.copy, [this](const CallContext& fence_ctx) {
-    return lock_.Fence(fence_ctx);
-  }));
+  const bool inherits = needs_.ok() && needs_->needs.has_value();
+  ASSIGN_OR_RETURN(const SnapshotProof proof,
+                   ProveNeeds(ctx_, to_, writer, inherits ? &*needs_ : nullptr, options_.limits));
+  ASSIGN_OR_RETURN(const CommittedSnapshot committed,
+                   CommitSnapshot(
+                       ctx_, to_, writer, proof,
+                       [this](const CallContext& fence_ctx) { return lock_.Fence(fence_ctx); },
+                       [&] { return copy; }, options_.limits));
+  result.copy = committed.id;
+  for (const TreeLocation& tree : writer.tree_places()) {
+    places_.emplace(tree.tree, tree.location);
+  }
+  if (needs_.ok()) {
+    needs_ = committed.needs.ok() ? absl::StatusOr<Inherited>(Inherited{.needs = *committed.needs})
+                                  : committed.needs.status();
+  }
   result.counts = writer.counts();
+  result.not_noted = Note(source, result, needs_.ok() ? committed.needs : needs_.status());
   return result;
 }
 
-absl::Status Copier::CopyBlobs(const BlobId& root, BlobWriter& writer) {
-  RETURN_IF_ERROR(
-      WalkTrees(ctx_, from_, absl::MakeConstSpan(&root, 1), visited_,
-                [&](const BlobId& tree, const absl::StatusOr<absl::string_view>& text,
-                    std::vector<BlobId>& below) { return CopyTree(tree, text, below, writer); }));
-  std::vector<BlobToFetch> rest;
-  {
-    const MutexLock lock(mutex_);
-    rest.swap(waiting_);
+absl::StatusOr<CopiedSnapshot> Copier::LookAgain(const StoredSnapshot& source, const Id& copy) {
+  CopiedSnapshot result = {.source = source.id, .copy = copy, .was_there = true, .counts = {}};
+  const absl::StatusOr<TreeLocator> locator = to_.LoadLocator(ctx_, copy);
+  RETURN_IF_ERROR(ctx_.Check());
+  if (locator.ok() && locator->needs.has_value()) {
+    ASSIGN_OR_RETURN(const bool is_whole,
+                     AreIndexed(ctx_, to_, *locator->needs, stored_->unusable()));
+    if (is_whole) {
+      return result;
+    }
   }
-  return CopyData(std::move(rest), writer);
+  const absl::StatusOr<SnapshotNeeds> needs = FindNeeds(source.snapshot.tree);
+  if (needs.ok()) {
+    result.not_noted = Note(source, result, needs);
+    return result;
+  }
+  if (!IsDamage(needs.status())) {
+    return needs.status();
+  }
+  result.was_damaged = needs.status();
+  RETURN_IF_ERROR(Mend(source, result));
+  return result;
+}
+
+absl::StatusOr<SnapshotNeeds> Copier::FindNeeds(const BlobId& root) {
+  NeededBlobs blobs(to_, stored_->unusable());
+  BlobMarks visited(to_.index());
+  RETURN_IF_ERROR(WalkTrees(ctx_, to_, absl::MakeConstSpan(&root, 1), visited,
+                            [&](const BlobId& tree, const absl::StatusOr<absl::string_view>& text,
+                                std::vector<BlobId>& below) -> absl::Status {
+                              RETURN_IF_ERROR(text.status());
+                              RETURN_IF_ERROR(blobs.AddTree(tree));
+                              return ReadTreeNodes(*text, below, [&](const Node& node) {
+                                return node.content.has_value() ? blobs.AddData(*node.content)
+                                                                : absl::OkStatus();
+                              });
+                            }));
+  return blobs.ToNeeds(ctx_, to_, stored_->listed_at(), options_.limits);
+}
+
+absl::Status Copier::Mend(const StoredSnapshot& source, CopiedSnapshot& result) {
+  BlobWriter writer(ctx_, to_, WriterOptions());
+  result.not_mended = CopyBlobs(source.snapshot.tree, writer);
+  if (IsDamage(result.not_mended)) {
+    // Some of its trees were visited, and what they name was not written.
+    visited_.emplace(from_.index());
+    copied_.emplace(from_.index());
+    const MutexLock lock(mutex_);
+    waiting_.clear();
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(result.not_mended);
+  RETURN_IF_ERROR(writer.Flush());
+  result.counts = writer.counts();
+  return lock_.Fence(ctx_);
+}
+
+absl::Status Copier::Note(const StoredSnapshot& source, const CopiedSnapshot& result,
+                          const absl::StatusOr<SnapshotNeeds>& needs) {
+  RETURN_IF_ERROR(needs.status());
+  if (options_.note == nullptr) {
+    return absl::OkStatus();
+  }
+  CopyToNote copy = {.source = source,
+                     .source_parent = nullptr,
+                     .copy = result.copy,
+                     .copy_parent = std::nullopt,
+                     .needs = *needs,
+                     .find = [this](const BlobHandle& handle) { return Find(handle); }};
+  const std::optional<Id>& parent = source.snapshot.parent;
+  const auto parents_copy = parent.has_value() ? copies_.find(*parent) : copies_.end();
+  if (!result.was_there && parents_copy != copies_.end()) {
+    copy.source_parent = sources_.at(*parent);
+    copy.copy_parent = parents_copy->second;
+  }
+  return options_.note(ctx_, copy);
+}
+
+std::optional<BlobLocation> Copier::Find(const BlobHandle& handle) const {
+  const auto written = places_.find(handle.id);
+  return written != places_.end() ? std::optional(written->second) : stored_->Find(handle);
+}
+
+absl::Status Copier::CopyBlobs(const BlobId& root, BlobWriter& writer) {
+  const auto copy_tree = [&](const BlobId& tree, const absl::StatusOr<absl::string_view>& text,
+                             std::vector<BlobId>& below) {
+    return CopyTree(tree, text, tree == root, below, writer);
+  };
+  return WalkTrees(ctx_, from_, absl::MakeConstSpan(&root, 1), *visited_, copy_tree,
+                   {.batch_trees = kBatchTrees, .sink_writes = true, .after_batch = [&] {
+                      return CopyData(TakeWaiting(), writer);
+                    }});
+}
+
+std::vector<BlobToFetch> Copier::TakeWaiting() {
+  const MutexLock lock(mutex_);
+  return std::exchange(waiting_, {});
 }
 
 absl::Status Copier::CopyTree(const BlobId& tree, const absl::StatusOr<absl::string_view>& text,
-                              std::vector<BlobId>& below, BlobWriter& writer) {
+                              bool is_root, std::vector<BlobId>& below, BlobWriter& writer) {
   RETURN_IF_ERROR(text.status());
   RETURN_IF_ERROR(writer.AddBlob(BlobType::kTree, tree, *text).status());
   std::vector<BlobToFetch> wanted;
   const absl::Status read = ReadTreeNodes(*text, below, [&](const Node& node) {
     absl::Status status;
     for (const BlobId& id : node.content.value_or(std::vector<BlobId>())) {
-      status.Update(Want({.type = BlobType::kData, .id = id}, wanted));
+      if (is_root) {
+        writer.RememberPlace(id);  // Of volume.json.
+      }
+      status.Update(Want({.type = BlobType::kData, .id = id}, writer, wanted));
     }
     return status;
   });
   RETURN_IF_ERROR(read);
-  std::vector<BlobToFetch> due;
-  {
-    const MutexLock lock(mutex_);
-    waiting_.insert(waiting_.end(), wanted.begin(), wanted.end());
-    if (waiting_.size() >= kBatchBlobs) {
-      due = std::exchange(waiting_, {});
-    }
-  }
-  return CopyData(std::move(due), writer);
+  const MutexLock lock(mutex_);
+  waiting_.insert(waiting_.end(), wanted.begin(), wanted.end());
+  return absl::OkStatus();
 }
 
-absl::Status Copier::Want(const BlobHandle& blob, std::vector<BlobToFetch>& wanted) {
+absl::Status Copier::Want(const BlobHandle& blob, const BlobWriter& writer,
+                          std::vector<BlobToFetch>& wanted) {
   ASSIGN_OR_RETURN(const std::optional<IndexedCopy> copy, from_.index().Find(blob));
   if (!copy.has_value()) {
     return absl::DataLossError(absl::StrCat(Describe(blob), " is in no index"));
   }
-  if (copied_.Mark(copy->first)) {
-    ASSIGN_OR_RETURN(const bool is_there, to_.index().Contains(blob));
-    if (!is_there) {
-      wanted.push_back({.handle = blob, .location = from_.index().LocationOf(*copy)});
-    }
+  if (copied_->Mark(copy->first) && !writer.IsKnown(blob)) {
+    wanted.push_back({.handle = blob, .location = from_.index().LocationOf(*copy)});
   }
   return absl::OkStatus();
 }
@@ -203,15 +315,16 @@ absl::Status Copier::CopyData(std::vector<BlobToFetch> blobs, BlobWriter& writer
   if (blobs.empty()) {
     return absl::OkStatus();
   }
-  // One batch at a time: it keeps all threads busy by itself.
-  const MutexLock lock(fetch_mutex_);
+  ASSIGN_OR_RETURN(const MemoryBudget::Share share,
+                   from_.memory().Take(std::ssize(blobs) * kPassBytesPerBlob, "copying blobs"));
   return FetchBlobs(
       ctx_, from_, std::move(blobs),
       [&](const BlobHandle& handle, const absl::StatusOr<absl::string_view>& plaintext) {
         RETURN_IF_ERROR(plaintext.status());
         Report(options_.progress, "blobs", ++blobs_done_, 0);
         return writer.AddBlob(handle.type, handle.id, *plaintext).status();
-      });
+      },
+      {.sink_writes = true});
 }
 
 // The snapshots to copy, oldest first.
@@ -242,9 +355,23 @@ absl::StatusOr<std::vector<CopiedSnapshot>> CopySnapshots(const CallContext& ctx
     return absl::InvalidArgumentError("source and target are the same repository");
   }
   ASSIGN_OR_RETURN(const std::vector<StoredSnapshot> snapshots, Select(ctx, from, ids));
-  RETURN_IF_ERROR(from.LoadIndex(ctx));
-  RETURN_IF_ERROR(to.LoadIndex(ctx));
-  return Copier(ctx, from, to, lock, options).Run(snapshots);
+  RETURN_IF_ERROR(from.LoadReadableIndex(ctx));
+  RETURN_IF_ERROR(to.LoadReadableIndex(ctx));
+  MemoryBudget& memory = from.memory();
+  const int64_t copies = from.index().entry_count();
+  ASSIGN_OR_RETURN(
+      const MemoryBudget::Share marks_share,
+      memory.Take(copies * kCopyBitsPerBlob / 8, absl::StrCat("copying of ", copies, " blobs")));
+  ASSIGN_OR_RETURN(const int64_t blob_bytes_max, LongestBlob(from.index()));
+  ASSIGN_OR_RETURN(const WriterRoom room,
+                   TakeWriterRoom(memory,
+                                  {.pack_bytes_wanted = PackBytesLike(
+                                       from.index(), options.writer.pack_target_bytes),
+                                   .blob_bytes_max = blob_bytes_max},
+                                  options.writer));
+  CopyOptions bounded = options;
+  bounded.writer = room.options;
+  return Copier(ctx, from, to, lock, bounded).Run(snapshots);
 }
 
 }  // namespace csidelta::repository

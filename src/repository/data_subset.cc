@@ -20,13 +20,10 @@ uint64_t Mix(uint64_t value) {
   return value ^ (value >> 32);
 }
 
-std::vector<FileInfo> Part(std::vector<FileInfo> packs, const ReadPart& subset) {
-  std::erase_if(packs, [&](const FileInfo& pack) {
-    // Ids are hashes: parts are alike, and a pack stays in its part.
-    return pack.id.Prefix64() % static_cast<uint64_t>(subset.parts) !=
-           static_cast<uint64_t>(subset.part - 1);
-  });
-  return packs;
+bool IsIn(const ReadPart& subset, const PackId& pack) {
+  // Ids are hashes: parts are alike, and a pack stays in its part.
+  return pack.Prefix64() % static_cast<uint64_t>(subset.parts) ==
+         static_cast<uint64_t>(subset.part - 1);
 }
 
 void Shuffle(std::vector<FileInfo>& packs, uint64_t seed) {
@@ -79,7 +76,8 @@ std::vector<FileInfo> ChooseSubset(std::vector<FileInfo> packs, const DataSubset
     return {};
   }
   if (const auto* part = std::get_if<ReadPart>(&subset)) {
-    return Part(std::move(packs), *part);
+    std::erase_if(packs, [part](const FileInfo& pack) { return !IsIn(*part, pack.id); });
+    return packs;
   }
   std::size_t count = packs.size();
   Shuffle(packs, seed);
@@ -91,6 +89,12 @@ std::vector<FileInfo> ChooseSubset(std::vector<FileInfo> packs, const DataSubset
   }
   packs.resize(count);
   return packs;
+}
+
+bool MayBeChosen(const FileInfo& pack, const DataSubset& subset, absl::Time read_newer_than) {
+  const auto* part = std::get_if<ReadPart>(&subset);
+  return pack.modified_at > read_newer_than ||
+         (part != nullptr ? IsIn(*part, pack.id) : !std::holds_alternative<ReadNothing>(subset));
 }
 
 std::vector<FileInfo> ChoosePacks(std::vector<FileInfo> packs, const DataSubset& subset,

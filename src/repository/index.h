@@ -58,8 +58,8 @@ struct IndexedCopy {
 // Small ones lie in memory, 48 bytes a copy. Of one that outgrows ScratchOptions the trees, or as
 // many as 32 MiB hold, stay in memory, and the rest is in a scratch file, of which a lookup reads
 // one place: look up in ascending order where there are many. Packs are a table of their own, of a
-// quarter of that limit, all in a scratch file when they outgrow it. Then memory is that, and 1 byte
-// for eight copies or packs.
+// quarter of that limit, all in a scratch file when they outgrow it. Then memory is that, and 1
+// byte for eight copies or packs.
 //
 // Made by BlobIndexBuilder and constant from then on: thread-safe. Where a status is returned, it
 // is an error of the scratch file.

@@ -62,9 +62,8 @@ absl::Status IndexRewriter::Write(const CallContext& ctx) {
   if (pending_.empty()) {
     return absl::OkStatus();
   }
-  RETURN_IF_ERROR(SaveIndex(ctx, repository_, pending_, [this](const CallContext& fence_ctx) {
-    return lock_.FenceIfOld(fence_ctx);
-  }));
+  const auto fence = [this](const CallContext& fence_ctx) { return lock_.FenceIfOld(fence_ctx); };
+  RETURN_IF_ERROR(SaveIndex(ctx, repository_, pending_, fence).status());
   ++counts_.files_written;
   pending_.clear();
   pending_blobs_ = 0;

@@ -98,8 +98,7 @@ absl::StatusOr<SealKey> DecodeMasterKey(absl::string_view text) {
 
 ScryptCost CostOf(const ScryptParameters& parameters) {
   const auto [n, r, p] = parameters;
-  return {.memory_bytes = static_cast<int64_t>(128 * uint64_t{r} * (n + p + 2)),
-          .work = n * r * p};
+  return {.memory_bytes = static_cast<int64_t>(128 * uint64_t{r} * (n + p + 2)), .work = n * r * p};
 }
 
 absl::StatusOr<KeyFile> DecodeKeyFile(absl::string_view json_text) {

@@ -15,8 +15,8 @@ namespace csidelta::repository {
 
 // What we write. With a generated password this is ample, and it takes 66 ms and 32 MiB.
 inline constexpr ScryptParameters kScryptWritten = {.n = 32768, .r = 8, .p = 1};
-// What is accepted from the writer of the file, before a password is proven: 128 * r * (n + p) bytes
-// of memory, four times what restic asks for at most, and n * r * p steps, some seconds.
+// What is accepted from the writer of the file, before a password is proven: 128 * r * (n + p)
+// bytes of memory, four times what restic asks for at most, and n * r * p steps, some seconds.
 inline constexpr uint64_t kScryptMemoryBytesMax = uint64_t{256} << 20;
 inline constexpr uint64_t kScryptWorkMax = uint64_t{1} << 24;
 inline constexpr std::size_t kKeySaltBytes = 64;

@@ -14,6 +14,8 @@
 #include "base/mutex.h"
 #include "base/status_macros.h"
 #include "repository/lock_conflict.h"
+#include "repository/maintenance.h"
+#include "repository/parallel.h"
 
 namespace csidelta::repository {
 namespace {
@@ -53,22 +55,29 @@ class ForeignLocks {
   ForeignLocks(Repository& repository, const LivenessProbes& liveness_probes, const Clock& clock)
       : repository_(repository), liveness_probes_(liveness_probes), clock_(clock) {}
 
-  // Looks at all locks but `own`, removes those whose owners are dead, and returns the rest.
-  absl::StatusOr<std::vector<ForeignLock>> Look(const CallContext& ctx, const Id& own) {
+  // Looks at all locks but `own`, removes those whose owners are dead, and returns the rest. Where
+  // credentials may not delete, a lock whose owner is proven dead counts as removed.
+  absl::StatusOr<std::vector<ForeignLock>> Look(const CallContext& ctx, const std::set<Id>& own) {
     ASSIGN_OR_RETURN(const std::vector<FileInfo> files,
                      repository_.ListFiles(ctx, FileKind::kLock));
-    std::map<Id, ForeignLock> present;
+    std::vector<Id> others;
     for (const FileInfo& file : files) {
       // A file of no length is a lock that its writer never finished.
-      if (file.id != own && file.size_bytes > 0) {
-        RETURN_IF_ERROR(LookAt(ctx, file.id, present));
+      if (!own.contains(file.id) && file.size_bytes > 0) {
+        others.push_back(file.id);
       }
     }
-    seen_ = std::move(present);
+    std::vector<std::optional<ForeignLock>> locks(others.size());
+    RETURN_IF_ERROR(ParallelFor(others.size(), kMaintenanceThreads,
+                                [&](std::size_t i) { return LookAt(ctx, others[i], locks[i]); }));
+    seen_.clear();
     std::vector<ForeignLock> alive;
-    for (const auto& [id, lock] : seen_) {
-      if (!IsDead(lock) || !Remove(ctx, lock)) {
-        alive.push_back(lock);
+    for (const std::optional<ForeignLock>& lock : locks) {
+      if (lock.has_value()) {
+        seen_.emplace(lock->id, *lock);
+        if (!IsDead(*lock) || !(Remove(ctx, *lock) || IsProven(*lock))) {
+          alive.push_back(*lock);
+        }
       }
     }
     return alive;
@@ -87,9 +96,10 @@ class ForeignLocks {
   }
 
  private:
-  absl::Status LookAt(const CallContext& ctx, const Id& id, std::map<Id, ForeignLock>& present) {
+  absl::Status LookAt(const CallContext& ctx, const Id& id,
+                      std::optional<ForeignLock>& present) const {
     if (const auto found = seen_.find(id); found != seen_.end()) {
-      present.insert(*found);
+      present = found->second;
       return absl::OkStatus();
     }
     ForeignLock lock = {.id = id, .file = {}, .first_seen = clock_.Uptime()};
@@ -106,7 +116,7 @@ class ForeignLocks {
         lock.readable = true;
       }
     }
-    present.emplace(id, std::move(lock));
+    present = std::move(lock);
     return absl::OkStatus();
   }
 
@@ -122,6 +132,9 @@ class ForeignLocks {
   }
 
   bool Remove(const CallContext& ctx, const ForeignLock& lock) {
+    if (may_not_delete_) {
+      return false;
+    }
     absl::Status status;
     if ((lock.file.exclusive || !lock.readable) && !IsProven(lock)) {
       // Only frozen, perhaps: a prune that goes on has requests under way.
@@ -131,6 +144,7 @@ class ForeignLocks {
       status = repository_.RemoveFile(ctx, FileKind::kLock, lock.id);
     }
     if (!status.ok()) {
+      may_not_delete_ = absl::IsPermissionDenied(status);
       CSIDELTA_LOG(kInfo, "a stale lock stays", {"lock", lock.id.Hex()},
                    {"error", std::string(status.message())});
       return false;
@@ -147,6 +161,7 @@ class ForeignLocks {
   std::map<Id, ForeignLock> seen_;
   std::set<Id> mentioned_;
   std::set<Id> removed_;
+  bool may_not_delete_ = false;  // Refused once: the others are not tried.
 };
 
 namespace {
@@ -220,13 +235,15 @@ absl::StatusOr<Id> Lock::WriteOwn(const CallContext& ctx) {
 // Writes our lock and keeps it if no other client did the same. ABORTED (IsLocked) when others hold
 // conflicting ones.
 absl::Status Lock::TryTake(const CallContext& ctx, ForeignLocks& foreign) {
-  ASSIGN_OR_RETURN(const std::vector<ForeignLock> before, foreign.Look(ctx, Id()));
+  ASSIGN_OR_RETURN(const std::vector<ForeignLock> before, foreign.Look(ctx, leftovers_));
   std::vector<ForeignLock> conflicts = Conflicting(before, options_.exclusive);
   if (conflicts.empty()) {
     const Moment written_at = Look();
     ASSIGN_OR_RETURN(const Id id, WriteOwn(ctx));
     clock_.SleepFor(kLockSettle, ctx.stop);
-    absl::StatusOr<std::vector<ForeignLock>> after = foreign.Look(ctx, id);
+    std::set<Id> own = leftovers_;
+    own.insert(id);
+    absl::StatusOr<std::vector<ForeignLock>> after = foreign.Look(ctx, own);
     conflicts = after.ok() ? Conflicting(*after, options_.exclusive) : std::move(conflicts);
     if (after.ok() && conflicts.empty()) {
       unfinished_ = foreign.unfinished();
@@ -240,7 +257,11 @@ absl::Status Lock::TryTake(const CallContext& ctx, ForeignLocks& foreign) {
     // Also when the stop is why there is no second look: it would never be refreshed or released.
     const absl::Status removed = repository_.RemoveFile(FinalContext(ctx), FileKind::kLock, id);
     RETURN_IF_ERROR(after.status());
-    RETURN_IF_ERROR(removed);
+    if (absl::IsPermissionDenied(removed)) {
+      leftovers_.insert(id);
+    } else {
+      RETURN_IF_ERROR(removed);
+    }
   }
   if (options_.wait_max > absl::ZeroDuration() && options_.on_wait != nullptr &&
       foreign.FirstMention(conflicts.front().id)) {
@@ -314,7 +335,26 @@ absl::Status Lock::Replace(const CallContext& ctx) {
   const Id old = std::exchange(id_, next);
   refreshed_at_ = written_at;
   looked_at_ = written_at;
-  return repository_.RemoveFile(FinalContext(ctx), FileKind::kLock, old);
+  leftovers_.insert(old);
+  RemoveLeftovers(FinalContext(ctx), /*all=*/false).IgnoreError();
+  return absl::OkStatus();
+}
+
+absl::Status Lock::RemoveLeftovers(const CallContext& ctx, bool all) {
+  absl::Status status;
+  while (!leftovers_.empty() && status.ok() && (all || !may_not_delete_)) {
+    status = repository_.RemoveFile(ctx, FileKind::kLock, *leftovers_.begin());
+    if (status.ok()) {
+      leftovers_.erase(leftovers_.begin());
+    }
+  }
+  if (absl::IsPermissionDenied(status) && !std::exchange(may_not_delete_, true)) {
+    CSIDELTA_LOG(kWarn,
+                 "these credentials may not delete: a lock of this run stays for each five minutes "
+                 "that it lasts, until a client with the right to delete removes them",
+                 {"error", std::string(status.message())});
+  }
+  return status;
 }
 
 absl::Status Lock::Fence(const CallContext& ctx) {
@@ -352,8 +392,10 @@ absl::Status Lock::Delete(const CallContext& ctx, const std::string& key) {
   while (true) {
     RETURN_IF_ERROR(FenceIfOld(ctx));
     const Moment looked_at = LookedAt();
-    const absl::Status deleted = repository_.store().Delete(
-        ctx.WithTimeout(kLockLookAgeMax - AgeOf(looked_at)), key);
+    CallContext soon = ctx;
+    soon.deadline = std::min(ctx.deadline, looked_at.uptime + kLockLookAgeMax);
+    soon.not_after = looked_at.now + kLockLookAgeMax;
+    const absl::Status deleted = repository_.store().Delete(soon, key);
     const bool look_is_old = AgeOf(looked_at) > kLockLookAgain;
     if (deleted.ok() || !look_is_old || clock_.Uptime() >= give_up_at || !ctx.Check().ok()) {
       return deleted;
@@ -367,9 +409,10 @@ absl::Status Lock::Release(const CallContext& ctx) {
   if (!held_) {
     return absl::OkStatus();
   }
-  RETURN_IF_ERROR(repository_.RemoveFile(ctx, FileKind::kLock, id_));
-  held_ = false;
-  return absl::OkStatus();
+  leftovers_.insert(id_);
+  const absl::Status removed = RemoveLeftovers(ctx, /*all=*/true);
+  held_ = !removed.ok() && !absl::IsPermissionDenied(removed);
+  return held_ ? removed : absl::OkStatus();
 }
 
 void Lock::RefreshLoop(const std::stop_token& stop) {
@@ -389,40 +432,20 @@ void Lock::RefreshLoop(const std::stop_token& stop) {
   }
 }
 
-absl::Status SaveIndex(const CallContext& ctx, Repository& repository,
-                       absl::Span<const IndexedPack> packs, const LockFence& fence,
-                       int64_t* stored_bytes) {
+absl::StatusOr<Id> SaveIndex(const CallContext& ctx, Repository& repository,
+                             absl::Span<const IndexedPack> packs, const LockFence& fence,
+                             int64_t* stored_bytes) {
   if (fence) {
     RETURN_IF_ERROR(fence(ctx));
   }
-  ASSIGN_OR_RETURN(const Id id, repository.SaveFile(ctx, FileKind::kIndex, EncodeIndex(packs),
-                                                    stored_bytes));
+  ASSIGN_OR_RETURN(const Id id,
+                   repository.SaveFile(ctx, FileKind::kIndex, EncodeIndex(packs), stored_bytes));
   const absl::Status held = fence ? fence(ctx) : absl::OkStatus();
   if (absl::IsAborted(held)) {
     repository.RemoveFile(FinalContext(ctx), FileKind::kIndex, id).IgnoreError();
   }
-  return held;
-}
-
-absl::Status ConfirmSnapshot(const CallContext& ctx, Repository& repository, const Id& snapshot,
-                             absl::FunctionRef<absl::Status(const CallContext&)> fence) {
-  absl::Status held = fence(ctx);
-  if (!held.ok() && !ctx.Check().ok()) {
-    // A stop that comes now does not make it right to doubt what is stored.
-    held = fence(FinalContext(ctx));
-  }
-  if (held.ok()) {
-    return held;
-  }
-  const absl::Status removed =
-      repository.RemoveFile(FinalContext(ctx), FileKind::kSnapshot, snapshot);
-  return Annotate(
-      held, removed.ok()
-                ? absl::StrCat("snapshot ", snapshot.ShortHex(),
-                               " was removed again, data that it needs may be gone")
-                : absl::StrCat("snapshot ", snapshot.ShortHex(),
-                               " may need data that is gone, and could not be removed again (",
-                               removed.message(), "); forget it"));
+  RETURN_IF_ERROR(held);
+  return id;
 }
 
 }  // namespace csidelta::repository

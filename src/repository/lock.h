@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -114,8 +115,10 @@ struct LockOptions {
 class ForeignLocks;
 
 // The right to use a repository, as restic knows it: a file under locks/ that is replaced every
-// five minutes by a thread of its own. Before acquiring, locks whose owners are proven dead are
-// removed, and so are those that our own clock has seen unchanged for kLockStaleAfter.
+// five minutes by a thread of its own. Credentials that may not delete are enough: then its files
+// stay, until a client that may delete removes them. Before acquiring, locks whose owners are
+// proven dead are removed, and so are those that our own clock has seen unchanged for
+// kLockStaleAfter.
 //
 //   absent --Acquire--> held --Release--> absent
 //                       held --it was removed, or no refresh succeeded--> lost: Fence() fails
@@ -142,9 +145,9 @@ class Lock {
   const Unfinished& unfinished() const { return unfinished_; }
 
   // OK when our lock is still in the store and was refreshed in the last kLockFenceAgeMax. Call it
-  // before what cannot be taken back: the snapshot's PUT. ABORTED otherwise: data that we reused may
-  // be gone. When only the time of day says that the last refresh is older (the machine slept, or
-  // its clock was set), the lock is refreshed first.
+  // before what cannot be taken back: the snapshot's PUT. ABORTED otherwise: data that we reused
+  // may be gone. When only the time of day says that the last refresh is older (the machine slept,
+  // or its clock was set), the lock is refreshed first.
   absl::Status Fence(const CallContext& ctx);
 
   // Fence(), but a look of the last kLockLookAgain is good enough.
@@ -156,7 +159,8 @@ class Lock {
   // and of the store.
   absl::Status Delete(const CallContext& ctx, const std::string& key);
 
-  // Replaces the lock's file now. Done by the thread; exposed for tests.
+  // Replaces the lock's file now. Done by the thread; exposed for tests. OK once the new file is
+  // written: an old one that cannot be removed goes later, with the others of this lock.
   absl::Status Refresh(const CallContext& ctx);
 
   absl::Status Release(const CallContext& ctx);
@@ -170,6 +174,9 @@ class Lock {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status LookAtFence(const CallContext& ctx) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Replace(const CallContext& ctx) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Unless `all`, not once the store has refused to delete any.
+  absl::Status RemoveLeftovers(const CallContext& ctx, bool all)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // By both clocks: the uptime stands still while a virtual machine is paused, and the time of day
   // may be set.
@@ -192,6 +199,8 @@ class Lock {
   bool held_ ABSL_GUARDED_BY(mutex_) = false;
   bool lost_ ABSL_GUARDED_BY(mutex_) = false;
   Id id_ ABSL_GUARDED_BY(mutex_);
+  std::set<Id> leftovers_;  // Files of this lock that are to be removed. Guarded but for Acquire().
+  bool may_not_delete_ ABSL_GUARDED_BY(mutex_) = false;
   Moment refreshed_at_ ABSL_GUARDED_BY(mutex_);
   Moment looked_at_ ABSL_GUARDED_BY(mutex_);  // When the lock was last seen in the store.
   std::jthread refresher_;
@@ -202,15 +211,8 @@ using LockFence = std::function<absl::Status(const CallContext&)>;
 // Stores an index file, and removes it again unless `fence`, where there is one, says that the lock
 // was there all the time: else others may have removed the packs that it lists, and a backup would
 // build on them. Adds its size to `stored_bytes`, where that is given.
-absl::Status SaveIndex(const CallContext& ctx, Repository& repository,
-                       absl::Span<const IndexedPack> packs, const LockFence& fence,
-                       int64_t* stored_bytes = nullptr);
-
-// Looks at the fence once more when the snapshot is in the store: between Fence() and the end of a
-// PUT that was repeated for minutes, or of a machine that was stopped, others may have removed the
-// lock and then the packs. OK when the lock was there all the time. Else the snapshot is removed
-// again, and the error says whether it is.
-absl::Status ConfirmSnapshot(const CallContext& ctx, Repository& repository, const Id& snapshot,
-                             absl::FunctionRef<absl::Status(const CallContext&)> fence);
+absl::StatusOr<Id> SaveIndex(const CallContext& ctx, Repository& repository,
+                             absl::Span<const IndexedPack> packs, const LockFence& fence,
+                             int64_t* stored_bytes = nullptr);
 
 }  // namespace csidelta::repository

@@ -9,7 +9,7 @@
 #include "base/crypto.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
-#include "repository/maintenance.h"
+#include "repository/maintenance_memory.h"
 #include "repository/pack_reader.h"
 #include "repository/parallel.h"
 #include "repository/sealer.h"
@@ -19,6 +19,8 @@ namespace csidelta::repository {
 namespace {
 
 constexpr int64_t kPieceBytes = int64_t{4} << 20;
+// A piece; or a header of as many entries as our packs have, in three forms.
+constexpr int64_t kBytesPerThread = int64_t{6} << 20;
 
 // Whether a pack hashes to its name.
 absl::Status Prove(const CallContext& ctx, storage::ObjectStore& store, const FileInfo& pack) {
@@ -51,7 +53,9 @@ absl::Status ReadPackHeaders(const CallContext& ctx, const Repository& repositor
                              absl::Span<const FileInfo> packs, PackProof proof,
                              PackHeaderSink sink) {
   Mutex mutex;
-  return ParallelFor(packs.size(), kMaintenanceThreads, [&](std::size_t i) -> absl::Status {
+  ASSIGN_OR_RETURN(const ThreadRoom room, TakeThreadRoom(repository.memory(), kBytesPerThread,
+                                                         "reading the headers of packs"));
+  return ParallelFor(packs.size(), room.threads, [&](std::size_t i) -> absl::Status {
     RETURN_IF_ERROR(ctx.Check());
     const FileInfo& pack = packs[i];
     absl::StatusOr<std::vector<PackEntry>> entries = ReadOne(ctx, repository, pack, proof);

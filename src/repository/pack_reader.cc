@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/human_text.h"
 #include "base/status_macros.h"
 #include "repository/format.h"
 #include "repository/little_endian.h"
@@ -147,34 +146,14 @@ absl::StatusOr<std::vector<PackEntry>> ReadPackHeader(const CallContext& ctx,
   return Malformed("changed between two requests");
 }
 
-absl::StatusOr<std::vector<PackEntry>> VerifyPack(
-    const PackId& id, absl::string_view bytes, BlobCodec& codec,
-    absl::FunctionRef<void(const PackEntry&, const absl::Status&)> damaged) {
-  const auto pack_bytes = static_cast<int64_t>(bytes.size());
-  ASSIGN_OR_RETURN(const std::optional<absl::string_view> sealed, FindHeader(bytes, pack_bytes));
+absl::StatusOr<std::vector<PackEntry>> OpenPackTail(absl::string_view tail, int64_t pack_bytes,
+                                                    Sealer& sealer) {
+  ASSIGN_OR_RETURN(const std::optional<absl::string_view> sealed, FindHeader(tail, pack_bytes));
   if (!sealed.has_value()) {
-    return Malformed("longer than the pack");
+    return absl::OutOfRangeError("the header of the pack begins before these bytes");
   }
-  ASSIGN_OR_RETURN(const std::string header, codec.sealer().Open(*sealed));
-  ASSIGN_OR_RETURN(std::vector<PackEntry> entries, DecodePackHeader(header, pack_bytes));
-  int64_t damaged_count = 0;
-  for (const PackEntry& entry : entries) {
-    const absl::string_view envelope =
-        bytes.substr(entry.span.offset_bytes, entry.span.sealed_bytes);
-    const absl::Status status = codec.Decode(entry.handle, entry.span, envelope).status();
-    if (!status.ok()) {
-      damaged(entry, status);
-      ++damaged_count;
-    }
-  }
-  if (damaged_count > 0) {
-    return absl::DataLossError(
-        absl::StrCat("pack ", id.ShortHex(), ": ", Counted(damaged_count, "damaged blob")));
-  }
-  if (Id::Of(bytes) != id) {
-    return absl::DataLossError(absl::StrCat("pack ", id.ShortHex(), " does not hash to its name"));
-  }
-  return entries;
+  ASSIGN_OR_RETURN(const std::string header, sealer.Open(*sealed));
+  return DecodePackHeader(header, pack_bytes);
 }
 
 }  // namespace csidelta::repository

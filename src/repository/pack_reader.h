@@ -3,13 +3,11 @@
 #include <cstdint>
 #include <vector>
 
-#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "base/call_context.h"
 #include "repository/blob.h"
-#include "repository/blob_codec.h"
 #include "repository/sealer.h"
 #include "storage/object_store.h"
 
@@ -31,11 +29,9 @@ absl::StatusOr<std::vector<PackEntry>> ReadPackHeader(const CallContext& ctx,
                                                       storage::ObjectStore& store, const PackId& id,
                                                       int64_t pack_bytes, Sealer& sealer);
 
-// Proves a whole pack: its hash is its name, its header reads, every blob opens and hashes to its
-// id, nothing lies between them. Returns the entries. `damaged` is called for each blob that does
-// not read; then the result is DATA_LOSS, after all were tried.
-absl::StatusOr<std::vector<PackEntry>> VerifyPack(
-    const PackId& id, absl::string_view bytes, BlobCodec& codec,
-    absl::FunctionRef<void(const PackEntry&, const absl::Status&)> damaged);
+// The same from the last bytes of a pack, of which the header is in `tail`; OUT_OF_RANGE where it
+// begins before them.
+absl::StatusOr<std::vector<PackEntry>> OpenPackTail(absl::string_view tail, int64_t pack_bytes,
+                                                    Sealer& sealer);
 
 }  // namespace csidelta::repository

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cstddef>
-#include <memory>
 #include <optional>
 #include <utility>
 
@@ -8,13 +7,16 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
+#include "base/memory_budget.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
 #include "repository/blob_marks.h"
 #include "repository/blob_references.h"
 #include "repository/format.h"
 #include "repository/index_rewriter.h"
+#include "repository/maintenance_memory.h"
 #include "repository/pack_contents.h"
+#include "repository/pack_scan.h"
 #include "repository/repairer.h"
 #include "repository/stored_packs.h"
 #include "repository/tree_walk.h"
@@ -22,6 +24,9 @@
 
 namespace csidelta::repository {
 namespace {
+
+// Of one request that reads a pack.
+constexpr int64_t kRepairPieceBytesMax = int64_t{8} << 20;
 
 class PacksRepair {
  public:
@@ -38,14 +43,13 @@ class PacksRepair {
   void NoteLengths(const Node& node);
   absl::Status PrepareRepairSource(const PackContents& contents);
   absl::Status FillInMissing();
-  absl::StatusOr<PackRepair> Repair(const PackId& pack, absl::Span<const NumberedEntry> entries);
+  absl::StatusOr<PackRepair> Repair(const PackId& pack, std::vector<NumberedEntry>& numbered);
 
-  // Nothing when the pack is gone, or does not read at all.
-  absl::StatusOr<std::string> LoadWhatIsLeft(const PackId& pack);
-
-  // Valid until the next call.
-  std::optional<absl::string_view> Read(absl::string_view bytes, const PackEntry& entry);
-  absl::Status Move(absl::string_view bytes, const std::vector<PackEntry>& intact);
+  // The pack in the length that is stored: 0 when it is gone.
+  absl::StatusOr<FileInfo> WhatIsLeft(const PackId& pack);
+  absl::Status Scan(const FileInfo& file, absl::Span<const PackEntry> entries, PackBlobSink sink);
+  absl::Status Move(const FileInfo& file, absl::Span<const PackEntry> entries,
+                    const std::vector<bool>& intact);
 
   // Whether a copy in another pack reads. That pack may be one to repair as well: then the copy is
   // intact there, and moves with it.
@@ -55,8 +59,8 @@ class PacksRepair {
   const CallContext& ctx_;
   Repository& repository_;
   const RepairPacksOptions& options_;
-  std::unique_ptr<BlobCodec> codec_;
   BlobWriter writer_;
+  Mutex alone_;
   absl::flat_hash_set<PackId> absent_;
   absl::flat_hash_set<BlobId> missing_;
   WantedChunks wanted_;
@@ -68,14 +72,15 @@ PacksRepair::PacksRepair(const CallContext& ctx, Repository& repository,
     : ctx_(ctx),
       repository_(repository),
       options_(options),
-      codec_(repository.MakeCodec()),
       writer_(ctx, repository, options.writer) {}
 
 absl::StatusOr<RepairPacksResult> PacksRepair::Run(Lock& lock, absl::Span<const PackId> packs) {
   ASSIGN_OR_RETURN(absent_, FindAbsentPacks(ctx_, repository_, repository_.index()));
   const std::vector<uint32_t> ordinals = OrdinalsOf(packs);
   std::vector<PackId> removed;
-  ASSIGN_OR_RETURN(const PackContents contents, ContentsOf(repository_.index(), ordinals));
+  ASSIGN_OR_RETURN(const MemoryBudget::Share share,
+                   TakePackContents(repository_.memory(), repository_.index(), ordinals));
+  ASSIGN_OR_RETURN(PackContents contents, ContentsOf(repository_.index(), ordinals));
   RETURN_IF_ERROR(FindMissing(ordinals));
   RETURN_IF_ERROR(PrepareRepairSource(contents));
   for (const uint32_t ordinal : ordinals) {
@@ -225,67 +230,77 @@ absl::Status PacksRepair::FillInMissing() {
 }
 
 absl::StatusOr<PackRepair> PacksRepair::Repair(const PackId& pack,
-                                               absl::Span<const NumberedEntry> entries) {
+                                               std::vector<NumberedEntry>& numbered) {
   PackRepair repair = {.pack = pack, .lost = {}};
-  ASSIGN_OR_RETURN(const std::string bytes, LoadWhatIsLeft(repair.pack));
-  std::vector<PackEntry> intact;
-  absl::flat_hash_map<BlobHandle, std::string> filled_in;
-  for (const auto& [copy, entry] : entries) {
-    if (Read(bytes, entry).has_value()) {
-      intact.push_back(entry);
+  const std::vector<PackEntry> entries = SortByOffset(numbered);
+  ASSIGN_OR_RETURN(const FileInfo file, WhatIsLeft(pack));
+  std::vector<bool> intact(entries.size());
+  RETURN_IF_ERROR(Scan(file, entries,
+                       [&](std::size_t number, absl::string_view,
+                           const absl::StatusOr<absl::string_view>& plaintext) {
+                         intact[number] = plaintext.ok();
+                         return absl::OkStatus();
+                       }));
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const BlobHandle& handle = entries[i].handle;
+    if (intact[i]) {
+      ++repair.blobs_intact;
       continue;
     }
-    ASSIGN_OR_RETURN(const bool elsewhere, IsElsewhere(entry.handle, repair.pack));
+    ASSIGN_OR_RETURN(const bool elsewhere, IsElsewhere(handle, pack));
     if (elsewhere) {
       ++repair.blobs_elsewhere;
       continue;
     }
-    ASSIGN_OR_RETURN(std::optional<std::string> plaintext, LoadFromSource(entry.handle));
-    if (plaintext.has_value()) {
-      filled_in.emplace(entry.handle, *std::move(plaintext));
-    } else {
-      repair.lost.push_back(entry.handle);
+    ASSIGN_OR_RETURN(const std::optional<std::string> plaintext, LoadFromSource(handle));
+    if (!plaintext.has_value()) {
+      repair.lost.push_back(handle);
+      continue;
     }
+    // Worth keeping in any case: the volume may be gone tomorrow.
+    RETURN_IF_ERROR(writer_.AddBlob(handle.type, handle.id, *plaintext).status());
+    ++repair.blobs_filled_in;
   }
-  repair.blobs_intact = static_cast<int64_t>(intact.size());
-  repair.blobs_filled_in = static_cast<int64_t>(filled_in.size());
   repair.removed = repair.lost.empty() || options_.drop_lost;
-  if (repair.removed) {
-    RETURN_IF_ERROR(Move(bytes, intact));
-  }
-  // These are worth keeping in any case: the volume may be gone tomorrow.
-  for (const auto& [handle, plaintext] : filled_in) {
-    RETURN_IF_ERROR(writer_.AddBlob(handle.type, handle.id, plaintext).status());
+  if (repair.removed && repair.blobs_intact > 0) {
+    RETURN_IF_ERROR(Move(file, entries, intact));
   }
   return repair;
 }
 
-absl::StatusOr<std::string> PacksRepair::LoadWhatIsLeft(const PackId& pack) {
-  absl::StatusOr<std::string> bytes =
-      repository_.store().Get(ctx_, PackKey(pack), kPackReadBytesMax);
-  return IsDamage(bytes.status()) ? std::string() : std::move(bytes);
+absl::StatusOr<FileInfo> PacksRepair::WhatIsLeft(const PackId& pack) {
+  const absl::StatusOr<storage::ObjectInfo> object = repository_.store().Stat(ctx_, PackKey(pack));
+  if (!object.ok() && !IsDamage(object.status())) {
+    return object.status();
+  }
+  return FileInfo{.id = pack, .size_bytes = object.ok() ? object->size_bytes : 0};
 }
 
-std::optional<absl::string_view> PacksRepair::Read(absl::string_view bytes,
-                                                   const PackEntry& entry) {
-  if (std::size_t{entry.span.offset_bytes} + entry.span.sealed_bytes > bytes.size()) {
-    return std::nullopt;
-  }
-  const absl::StatusOr<absl::string_view> plaintext = codec_->Decode(
-      entry.handle, entry.span, bytes.substr(entry.span.offset_bytes, entry.span.sealed_bytes));
-  return plaintext.ok() ? std::optional(*plaintext) : std::nullopt;
+absl::Status PacksRepair::Scan(const FileInfo& file, absl::Span<const PackEntry> entries,
+                               PackBlobSink sink) {
+  const int64_t piece_bytes =
+      RangeBytesFor(repository_.memory().free_bytes(), 0, kRepairPieceBytesMax);
+  ASSIGN_OR_RETURN(const ThreadRoom room,
+                   TakeThreadRoom(repository_.memory(), ScanBytes(piece_bytes), "reading a pack",
+                                  /*threads_max=*/1));
+  return ScanPack(ctx_, repository_, file, entries, piece_bytes, alone_, sink).status();
 }
 
-absl::Status PacksRepair::Move(absl::string_view bytes, const std::vector<PackEntry>& intact) {
-  for (const PackEntry& entry : intact) {
-    const std::optional<absl::string_view> plaintext = Read(bytes, entry);
-    if (!plaintext.has_value()) {
-      return absl::DataLossError(
-          absl::StrCat(Describe(entry.handle), " read a moment ago and does not any more"));
-    }
-    RETURN_IF_ERROR(writer_.AddBlob(entry.handle.type, entry.handle.id, *plaintext).status());
-  }
-  return absl::OkStatus();
+absl::Status PacksRepair::Move(const FileInfo& file, absl::Span<const PackEntry> entries,
+                               const std::vector<bool>& intact) {
+  return Scan(file, entries,
+              [&](std::size_t number, absl::string_view,
+                  const absl::StatusOr<absl::string_view>& plaintext) -> absl::Status {
+                const BlobHandle& handle = entries[number].handle;
+                if (!intact[number]) {
+                  return absl::OkStatus();
+                }
+                if (!plaintext.ok()) {
+                  return absl::DataLossError(
+                      absl::StrCat(Describe(handle), " read a moment ago and does not any more"));
+                }
+                return writer_.AddBlob(handle.type, handle.id, *plaintext).status();
+              });
 }
 
 absl::StatusOr<bool> PacksRepair::IsElsewhere(const BlobHandle& handle, const PackId& pack) {
@@ -333,11 +348,19 @@ absl::StatusOr<RepairPacksResult> RepairPacks(const CallContext& ctx, Repository
         absl::StrCat(loaded.message(), ": run repair index first"));
   }
   RETURN_IF_ERROR(loaded);
-  RepairPacksOptions fenced = options;
-  fenced.writer.fence = [&lock](const CallContext& fence_ctx) {
+  ASSIGN_OR_RETURN(const int64_t blob_bytes_max, LongestBlob(repository.index()));
+  ASSIGN_OR_RETURN(const WriterRoom room,
+                   TakeWriterRoom(repository.memory(),
+                                  {.pack_bytes_wanted = PackBytesLike(
+                                       repository.index(), options.writer.pack_target_bytes),
+                                   .blob_bytes_max = blob_bytes_max},
+                                  options.writer));
+  RepairPacksOptions bounded = options;
+  bounded.writer = room.options;
+  bounded.writer.fence = [&lock](const CallContext& fence_ctx) {
     return lock.FenceIfOld(fence_ctx);
   };
-  return PacksRepair(ctx, repository, fenced).Run(lock, packs);
+  return PacksRepair(ctx, repository, bounded).Run(lock, packs);
 }
 
 }  // namespace csidelta::repository

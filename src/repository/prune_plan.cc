@@ -7,10 +7,12 @@
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "repository/blob_marks.h"
 #include "repository/blob_references.h"
+#include "repository/maintenance_memory.h"
 #include "repository/pack_reader.h"
 #include "repository/pruner.h"
 #include "repository/tree_walk.h"
@@ -25,19 +27,18 @@ absl::Status Refuse(absl::string_view what, absl::string_view next_step) {
       absl::StrCat("not pruning a damaged repository: ", what, "; ", next_step));
 }
 
-// What one pack is made of.
-struct PackUse : PackInfo {
-  int64_t used_bytes = 0;  // Of the copies to keep.
+// What becomes of one pack. There are millions of them.
+struct PackUse {
+  uint32_t used_bytes = 0;  // Of the copies to keep; a pack is shorter than 4 GiB.
   uint32_t keepers = 0;
-  bool present = false;  // Stored, with exactly these bytes.
+  bool present = false;  // Stored, with exactly the bytes that the index lists.
   bool used = false;     // Holds a used blob, which another pack may keep.
   bool distrusted = false;
-
-  bool mixed() const { return has_data && has_tree; }
-  int64_t unused_bytes() const { return stored_bytes - used_bytes; }
-  // Packs that are written again whatever the limit of unused bytes.
-  bool MustBeRepacked() const { return mixed() || has_plain_tree || (has_tree && keepers < blobs); }
 };
+static_assert(sizeof(PackUse) == 12);
+
+// The bits that plan and run hold for each copy: used, present, doubled, kept, keeper.
+constexpr int64_t kPruneBitsPerCopy = 5;
 
 int64_t BytesInPack(const PackEntry& entry) {
   return PackBytes(absl::MakeConstSpan(&entry, 1)) - PackBytes({});
@@ -49,6 +50,13 @@ class Planner {
   absl::StatusOr<PrunePlan> Make();
 
  private:
+  // A pack that may be written again, with what decides in which order.
+  struct Candidate {
+    uint32_t pack = 0;
+    float unused_share = 0;
+    bool must = false;  // whatever the limit of unused bytes
+  };
+
   const BlobIndex& index() const { return repository_.index(); }
 
   // Marks every blob that a snapshot reaches.
@@ -80,14 +88,20 @@ class Planner {
   absl::Status SumUpBlobs();
   int64_t UnusedMax() const;
   void ChoosePacks();
-  void ChooseRepacked(std::vector<uint32_t> candidates);
+  void ChooseRepacked(std::vector<Candidate> candidates);
 
-  static int64_t UnusedBlobBytes(const PackUse& pack) {
-    return pack.unused_bytes() - PackBytes({});
+  static bool MustBeRepacked(const PackInfo& info, const PackUse& use) {
+    return (info.has_data && info.has_tree) || info.has_plain_tree ||
+           (info.has_tree && use.keepers < info.blobs);
+  }
+  int64_t UnusedBlobBytes(uint32_t pack) const {
+    return index().info(pack).stored_bytes - packs_[pack].used_bytes - PackBytes({});
   }
 
   // False when the limit is reached.
   bool Repack(uint32_t pack);
+  // Packs below it are small ones.
+  int64_t SmallPackBytes() const;
   void SumUpPlan();
 
   const CallContext& ctx_;
@@ -108,6 +122,13 @@ Planner::Planner(const CallContext& ctx, Repository& repository, const PruneOpti
       content_(repository.scratch()) {}
 
 absl::StatusOr<PrunePlan> Planner::Make() {
+  const int64_t copies = index().entry_count();
+  const int64_t packs = index().pack_count();
+  ASSIGN_OR_RETURN(
+      plan_.share,
+      repository_.memory().Take(
+          copies * kPruneBitsPerCopy / 8 + packs * static_cast<int64_t>(sizeof(PackUse)),
+          absl::StrCat("planning a prune of ", copies, " blobs in ", packs, " packs")));
   RETURN_IF_ERROR(FindUsed());
   RETURN_IF_ERROR(FindSidecars());
   RETURN_IF_ERROR(ComparePacks());
@@ -176,8 +197,8 @@ absl::Status Planner::MarkContent() {
 }
 
 absl::Status Planner::FindSidecars() {
-  absl::flat_hash_set<Id> needed_files;
-  std::vector<Id> files;
+  absl::flat_hash_set<Id> needed;
+  std::vector<std::string> parts;  // of locators: named by their content
   std::vector<Id> kept;
   RETURN_IF_ERROR(repository_.store().List(
       ctx_, kSidecarFolder, [&](const storage::ObjectInfo& object) -> absl::Status {
@@ -186,8 +207,9 @@ absl::Status Planner::FindSidecars() {
         if (!id.ok()) {
           return absl::OkStatus();
         }
-        if (object.key == LocatorFileKey(*id)) {
-          files.push_back(*id);
+        if (absl::StartsWith(object.key, kLocatorFolder) ||
+            absl::StartsWith(object.key, kIdSetFolder)) {
+          parts.push_back(object.key);
         } else if (object.key == SidecarKey(*id) && snapshots_.contains(*id)) {
           kept.push_back(*id);
         } else {
@@ -200,14 +222,14 @@ absl::Status Planner::FindSidecars() {
     const absl::StatusOr<TreeLocator> locator = repository_.LoadLocator(ctx_, snapshot);
     RETURN_IF_ERROR(ctx_.Check());
     if (locator.ok()) {
-      needed_files.insert(locator->files.begin(), locator->files.end());
+      locator->AddFilesTo(needed);
     } else if (!IsDamage(locator.status())) {
       return locator.status();  // It may read another time.
     }
   }
-  for (const Id& file : files) {
-    if (!needed_files.contains(file)) {
-      plan_.sidecar_keys.push_back(LocatorFileKey(file));
+  for (const std::string& part : parts) {
+    if (!needed.contains(*Id::Parse(absl::string_view(part).substr(part.rfind('/') + 1)))) {
+      plan_.sidecar_keys.push_back(part);
     }
   }
   return absl::OkStatus();
@@ -216,16 +238,13 @@ absl::Status Planner::FindSidecars() {
 absl::Status Planner::ComparePacks() {
   // A pack of another size than its index says was not written to its end, or was replaced: none of
   // its copies counts, and what only it holds is found missing in ChooseKeepers().
-  packs_.resize(index().packs().size());
-  for (uint32_t i = 0; i < packs_.size(); ++i) {
-    static_cast<PackInfo&>(packs_[i]) = index().info(i);
-  }
+  packs_.resize(index().pack_count());
   return repository_.ListPacks(ctx_, [&](const FileInfo& file) {
     const std::optional<uint32_t> ordinal = index().FindPack(file.id);
     if (!ordinal.has_value()) {
       plan_.unindexed.push_back(file.id);
       plan_.figures.bytes_unindexed += file.size_bytes;
-    } else if (packs_[*ordinal].stored_bytes == file.size_bytes) {
+    } else if (index().info(*ordinal).stored_bytes == file.size_bytes) {
       packs_[*ordinal].present = true;
       packs_[*ordinal].distrusted = options_.distrusted.Contains(file);
     }
@@ -236,7 +255,11 @@ absl::Status Planner::ComparePacks() {
 void Planner::Keep(const IndexedCopy& copy) {
   plan_.keepers[copy.number] = true;
   ++packs_[copy.pack_ordinal].keepers;
-  packs_[copy.pack_ordinal].used_bytes += BytesInPack(copy.entry);
+  packs_[copy.pack_ordinal].used_bytes += static_cast<uint32_t>(BytesInPack(copy.entry));
+  plan_.blob_bytes_max = std::max(
+      plan_.blob_bytes_max,
+      std::min<int64_t>(std::max(copy.entry.span.sealed_bytes, copy.entry.span.plaintext_bytes()),
+                        kLargeBlobBytes));
 }
 
 absl::Status Planner::ChooseKeepers() {
@@ -307,22 +330,34 @@ int64_t Planner::UnusedMax() const {
                               (100 - limit.percent));
 }
 
+int64_t Planner::SmallPackBytes() const {
+  // What is written is no longer than memory allows, and must not be small in turn.
+  const WriterPlan writer = PlanWriter({.free_bytes = repository_.memory().free_bytes(),
+                                        .pack_bytes_wanted = options_.pack_target_bytes,
+                                        .blob_bytes_max = plan_.blob_bytes_max});
+  return writer.pack_bytes / 4;
+}
+
 void Planner::ChoosePacks() {
-  std::vector<uint32_t> candidates;
+  const int64_t small_bytes = SmallPackBytes();
+  std::vector<Candidate> candidates;
   std::vector<uint32_t> small[2];  // By type.
   for (uint32_t i = 0; i < packs_.size(); ++i) {
-    const PackUse& pack = packs_[i];
-    if (pack.keepers == 0) {
-      (pack.used ? plan_.removed : plan_.unused).push_back(index().packs()[i]);
-      ++(pack.present ? plan_.figures.packs_removed : plan_.figures.packs_missing);
-      plan_.figures.bytes_removed += pack.present ? pack.stored_bytes : 0;
-    } else if (pack.distrusted) {
+    const PackUse& use = packs_[i];
+    const PackInfo info = index().info(i);
+    if (use.keepers == 0) {
+      (use.used ? plan_.removed : plan_.unused).push_back(index().PackAt(i));
+      ++(use.present ? plan_.figures.packs_removed : plan_.figures.packs_missing);
+      plan_.figures.bytes_removed += use.present ? info.stored_bytes : 0;
+    } else if (use.distrusted) {
       continue;  // What it holds may not read, which would end the prune.
-    } else if (pack.MustBeRepacked() || pack.keepers < pack.blobs) {
-      candidates.push_back(i);
-    } else if (pack.stored_bytes < options_.pack_target_bytes / 4 &&
-               pack.blobs < kPackEntriesTarget / 4) {
-      small[pack.has_tree ? 1 : 0].push_back(i);
+    } else if (MustBeRepacked(info, use) || use.keepers < info.blobs) {
+      candidates.push_back({.pack = i,
+                            .unused_share = static_cast<float>(info.stored_bytes - use.used_bytes) /
+                                            static_cast<float>(info.stored_bytes),
+                            .must = MustBeRepacked(info, use)});
+    } else if (info.stored_bytes < small_bytes && info.blobs < kPackEntriesTarget / 4) {
+      small[info.has_tree ? 1 : 0].push_back(i);
     }
   }
   ChooseRepacked(std::move(candidates));
@@ -336,25 +371,21 @@ void Planner::ChoosePacks() {
   SumUpPlan();
 }
 
-void Planner::ChooseRepacked(std::vector<uint32_t> candidates) {
+void Planner::ChooseRepacked(std::vector<Candidate> candidates) {
   // The greatest share of unused bytes first: it frees the most for the bytes that are written
   // again.
-  std::sort(candidates.begin(), candidates.end(), [&](uint32_t left, uint32_t right) {
-    const auto rank = [&](uint32_t i) {
-      const PackUse& pack = packs_[i];
-      const double share =
-          static_cast<double>(pack.unused_bytes()) / static_cast<double>(pack.stored_bytes);
-      return std::tuple(!pack.MustBeRepacked(), -share, index().packs()[i]);
-    };
-    return rank(left) < rank(right);
-  });
+  std::sort(candidates.begin(), candidates.end(),
+            [](const Candidate& left, const Candidate& right) {
+              return std::tuple(!left.must, -left.unused_share, left.pack) <
+                     std::tuple(!right.must, -right.unused_share, right.pack);
+            });
   int64_t& unused_after = plan_.figures.bytes_unused_after;
-  for (const uint32_t i : candidates) {
-    unused_after += UnusedBlobBytes(packs_[i]);
+  for (const Candidate& one : candidates) {
+    unused_after += UnusedBlobBytes(one.pack);
   }
-  for (const uint32_t i : candidates) {
-    if (packs_[i].MustBeRepacked() || unused_after > UnusedMax()) {
-      unused_after -= Repack(i) ? UnusedBlobBytes(packs_[i]) : 0;
+  for (const Candidate& one : candidates) {
+    if (one.must || unused_after > UnusedMax()) {
+      unused_after -= Repack(one.pack) ? UnusedBlobBytes(one.pack) : 0;
     }
   }
 }
@@ -362,10 +393,11 @@ void Planner::ChooseRepacked(std::vector<uint32_t> candidates) {
 bool Planner::Repack(uint32_t pack) {
   // A pack that does not fit is left for the next prune, while smaller ones after it may still fit.
   int64_t& repacked = plan_.figures.bytes_repacked;
-  if (packs_[pack].stored_bytes > options_.repack_bytes_max - repacked) {
+  const int64_t stored_bytes = index().info(pack).stored_bytes;
+  if (stored_bytes > options_.repack_bytes_max - repacked) {
     return false;
   }
-  repacked += packs_[pack].stored_bytes;
+  repacked += stored_bytes;
   plan_.repack.push_back(pack);
   return true;
 }
@@ -379,7 +411,7 @@ void Planner::SumUpPlan() {
   figures.bytes_freed = figures.bytes_removed + figures.bytes_unindexed;
   for (const uint32_t pack : plan_.repack) {
     figures.bytes_freed +=
-        packs_[pack].keepers < packs_[pack].blobs ? UnusedBlobBytes(packs_[pack]) : 0;
+        packs_[pack].keepers < index().info(pack).blobs ? UnusedBlobBytes(pack) : 0;
   }
 }
 

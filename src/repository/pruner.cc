@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
+#include <optional>
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
@@ -13,6 +14,7 @@
 #include "base/status_macros.h"
 #include "repository/blob_fetcher.h"
 #include "repository/blob_writer.h"
+#include "repository/maintenance_memory.h"
 #include "repository/pack_contents.h"
 
 namespace csidelta::repository {
@@ -56,33 +58,43 @@ absl::StatusOr<std::vector<BlobToFetch>> BlobsToKeep(const Repository& repositor
   return blobs;
 }
 
+// As they are sealed, but for trees that format version 1 left uncompressed.
 absl::Status MoveBlobs(const CallContext& ctx, const Repository& repository,
                        std::vector<BlobToFetch> blobs, BlobWriter& writer) {
-  return FetchBlobs(
+  return FetchSealedBlobs(
       ctx, repository, std::move(blobs),
-      [&](const BlobHandle& handle, const absl::StatusOr<absl::string_view>& plaintext) {
+      [&](const BlobHandle& handle, const absl::StatusOr<absl::string_view>& plaintext,
+          const std::optional<PackEntry>& entry, absl::string_view envelope) {
         RETURN_IF_ERROR(plaintext.status());
-        return writer.AddBlob(handle.type, handle.id, *plaintext).status();
+        const bool is_plain_tree =
+            handle.type == BlobType::kTree && !(entry.has_value() && entry->span.compressed());
+        return entry.has_value() && !is_plain_tree
+                   ? writer.AddSealed(*entry, envelope).status()
+                   : writer.AddBlob(handle.type, handle.id, *plaintext).status();
       });
 }
 
 // Writes the blobs to keep of all packs that are repacked, and their index.
 absl::Status RepackBlobs(const CallContext& ctx, Repository& repository, Lock& lock,
                          const PrunePlan& plan, const PruneOptions& options, PruneResult& result) {
-  BlobWriterOptions writer_options;
-  writer_options.data_compression_level = options.data_compression_level;
-  writer_options.pack_target_bytes = options.pack_target_bytes;
-  writer_options.fence = [&lock](const CallContext& fence_ctx) {
-    return lock.FenceIfOld(fence_ctx);
-  };
-  // Each blob has one keeper: there is nothing to remember.
-  writer_options.remembered_blobs_max = 0;
-  BlobWriter writer(ctx, repository, writer_options);
+  MemoryBudget& memory = repository.memory();
+  const int64_t blobs_max = BlobsPerPass(memory.free_bytes());
+  BlobWriterOptions like;
+  like.data_compression_level = options.data_compression_level;
+  like.fence = [&lock](const CallContext& fence_ctx) { return lock.FenceIfOld(fence_ctx); };
+  ASSIGN_OR_RETURN(const WriterRoom room,
+                   TakeWriterRoom(memory,
+                                  {.pack_bytes_wanted = options.pack_target_bytes,
+                                   .blob_bytes_max = plan.blob_bytes_max},
+                                  like));
+  BlobWriter writer(ctx, repository, room.options);
   absl::Span<const uint32_t> packs = plan.repack;
   while (!packs.empty()) {
     Report(options.progress, "repacking", static_cast<int64_t>(plan.repack.size() - packs.size()),
            static_cast<int64_t>(plan.repack.size()));
-    const std::size_t pass = PacksOfPass(repository.index(), packs);
+    const std::size_t pass = PacksOfPass(repository.index(), packs, blobs_max);
+    ASSIGN_OR_RETURN(const MemoryBudget::Share lists_share,
+                     TakePackContents(memory, repository.index(), packs.first(pass)));
     ASSIGN_OR_RETURN(std::vector<BlobToFetch> blobs,
                      BlobsToKeep(repository, plan, packs.first(pass)));
     RETURN_IF_ERROR(MoveBlobs(ctx, repository, std::move(blobs), writer));

@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "base/call_context.h"
+#include "base/memory_budget.h"
 #include "repository/blob.h"
 #include "repository/format.h"
 #include "repository/index_rewriter.h"
@@ -27,7 +28,8 @@
 // copies of used blobs stay until the one to keep has been read, if it is.
 //
 // Dead at any point of this, it leaves a repository that checks clean and that the next prune
-// finishes. Memory beside the index: five bits per copy of a blob, and 48 bytes per pack.
+// finishes. Memory is taken from the repository's budget: beside the index five bits per copy of a
+// blob and 12 bytes per pack, then what reads and packs take, see maintenance_memory.h.
 // Of a blob with several copies one stays, and it is read only if its pack is written again: where
 // damage is suspected, check with data reading first, and say what it found.
 namespace csidelta::repository {
@@ -90,6 +92,9 @@ struct PrunePlan {
   std::vector<std::string> sidecar_keys;
   // Which copies repacking carries over, by their number in the index.
   std::vector<bool> keepers;
+  // The longest of these, up to kLargeBlobBytes: it closes a pack.
+  int64_t blob_bytes_max = 0;
+  MemoryBudget::Share share;  // What the plan holds of the repository's budget.
 };
 
 // Reads every tree. FAILED_PRECONDITION, with the next step, when the repository is damaged such

@@ -25,8 +25,8 @@ namespace csidelta::repository {
 //
 // `Record` is plain data with operator<, and a SortPrefix() that never falls while records ascend.
 // Add() may be called by many threads; Drain() once, after the last of them. Memory: what the space
-// grants a table, and as much again while runs are merged in memory; plus a run per calling thread.
-// Errors are those of ScratchFile, and of what is called.
+// grants a table, `memory_bytes_max` at most, and as much again while runs are merged in memory;
+// plus a run per calling thread. Errors are those of ScratchFile, and of what is called.
 template <typename Record>
 class RecordSorter {
   static_assert(std::is_trivially_copyable_v<Record>);

@@ -1,14 +1,17 @@
 #include "repository/repository.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <set>
 #include <tuple>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "base/check.h"
 #include "base/final_context.h"
 #include "base/human_text.h"
@@ -191,10 +194,10 @@ struct KeySearch {
                        "; nothing else tells what it said: put back a copy of this file"));
     }
     if (not_tried > 0) {
-      return AsWrongPassword(absl::UnauthenticatedError(absl::StrCat(
-          "wrong password for the ", Counted(static_cast<int64_t>(tried), "key file"),
-          " that were tried; ", not_tried,
-          " others would take too long: remove from keys/ what is not yours")));
+      return AsWrongPassword(absl::UnauthenticatedError(
+          absl::StrCat("wrong password for the ", Counted(static_cast<int64_t>(tried), "key file"),
+                       " that were tried; ", not_tried,
+                       " others would take too long: remove from keys/ what is not yours")));
     }
     if (!refused && !too_large.ok()) {
       return too_large;
@@ -204,9 +207,9 @@ struct KeySearch {
                           absl::StrCat(damage.message(),
                                        "; without a key nothing opens: put back a copy of keys/"));
     }
-    return AsWrongPassword(absl::UnauthenticatedError(absl::StrCat(
-        "wrong password, or no key found",
-        too_large.ok() ? "" : absl::StrCat("; not tried: ", too_large.message()))));
+    return AsWrongPassword(absl::UnauthenticatedError(
+        absl::StrCat("wrong password, or no key found",
+                     too_large.ok() ? "" : absl::StrCat("; not tried: ", too_large.message()))));
   }
 };
 
@@ -284,7 +287,8 @@ class IndexText {
       : compressed_(!opened.empty() && opened.front() == kCompressedMarker),
         left_(opened.substr(compressed_ ? 1 : 0)),
         frames_(compressed_ ? left_ : "",
-                std::min(kIndexTextBytesMax, kIndexTextOfNone + kIndexTextPerStored * std::ssize(left_))),
+                std::min(kIndexTextBytesMax,
+                         kIndexTextOfNone + kIndexTextPerStored * std::ssize(left_))),
         memory_(memory),
         name_(name) {}
 
@@ -537,7 +541,7 @@ absl::StatusOr<KeyFile> Repository::LoadKeyFile(const CallContext& ctx, const Id
 absl::StatusOr<std::vector<KeyInfo>> Repository::LoadKeyFiles(
     const CallContext& ctx, absl::Span<const FileInfo> listed) const {
   std::vector<KeyInfo> keys(listed.size(), {.id = Id(), .file = absl::UnknownError("")});
-  RETURN_IF_ERROR(ParallelFor(listed.size(), kKeyThreads, [&](std::size_t i) -> absl::Status {
+  const auto load = [&](std::size_t i) -> absl::Status {
     RETURN_IF_ERROR(ctx.Check());
     keys[i] = {.id = listed[i].id,
                .file = LoadKeyFile(ctx, listed[i].id),
@@ -546,7 +550,8 @@ absl::StatusOr<std::vector<KeyInfo>> Repository::LoadKeyFiles(
     return status.ok() || IsOfBytes(status) || absl::IsNotFound(status)
                ? absl::OkStatus()
                : Annotate(status, NameOfKey(listed[i].id));
-  }));
+  };
+  RETURN_IF_ERROR(ParallelFor(listed.size(), kKeyThreads, load));
   return keys;
 }
 
@@ -578,9 +583,8 @@ absl::Status Repository::OpenWith(const CallContext& ctx, absl::string_view pass
     const absl::Span<const FileInfo> round = left.first(std::min(left.size(), kKeysPerRound));
     left.remove_prefix(round.size());
     ASSIGN_OR_RETURN(std::vector<KeyInfo> keys, LoadKeyFiles(ctx, round));
-    std::stable_sort(keys.begin(), keys.end(), [](const KeyInfo& a, const KeyInfo& b) {
-      return WorkOf(a) < WorkOf(b);
-    });
+    std::stable_sort(keys.begin(), keys.end(),
+                     [](const KeyInfo& a, const KeyInfo& b) { return WorkOf(a) < WorkOf(b); });
     for (const KeyInfo& key : keys) {
       RETURN_IF_ERROR(ctx.Check());
       search.work += WorkOf(key);
@@ -672,7 +676,8 @@ absl::Status Repository::ChangePassword(const CallContext& ctx, Lock& lock,
 
 // --- Sealed JSON files ---
 
-absl::StatusOr<Id> Repository::SaveSealed(const CallContext& ctx, absl::string_view text,
+absl::StatusOr<Id> Repository::SaveSealed(const CallContext& ctx, const SealKey& key,
+                                          absl::string_view text,
                                           absl::FunctionRef<std::string(const Id&)> key_of,
                                           int64_t* stored_bytes) {
   std::string plain;
@@ -682,7 +687,7 @@ absl::StatusOr<Id> Repository::SaveSealed(const CallContext& ctx, absl::string_v
   } else {
     plain = std::string(text);
   }
-  Sealer sealer(master_key_, *environment_.random);
+  Sealer sealer(key, *environment_.random);
   const std::string sealed = sealer.Seal(plain);
   // Read back what others will have to trust.
   ASSIGN_OR_RETURN(std::string opened, sealer.Open(sealed));
@@ -700,9 +705,16 @@ absl::StatusOr<Id> Repository::SaveSealed(const CallContext& ctx, absl::string_v
 
 absl::StatusOr<Id> Repository::SaveFile(const CallContext& ctx, FileKind kind,
                                         absl::string_view json, int64_t* stored_bytes) {
+  CSIDELTA_CHECK(kind != FileKind::kSnapshot);
+  return PutFile(ctx, kind, json, stored_bytes);
+}
+
+absl::StatusOr<Id> Repository::PutFile(const CallContext& ctx, FileKind kind,
+                                       absl::string_view json, int64_t* stored_bytes) {
   std::string key;
   const absl::StatusOr<Id> id = SaveSealed(
-      ctx, json, [&key, kind](const Id& made) { return key = FileKey(kind, made); }, stored_bytes);
+      ctx, master_key_, json, [&key, kind](const Id& made) { return key = FileKey(kind, made); },
+      stored_bytes);
   if (!id.ok() && kind != FileKind::kIndex && !key.empty()) {
     // It may have been stored all the same. A lock would keep everyone out until it runs out; a
     // snapshot would be one of a run that is reported as failed, and whose lock may be lost.
@@ -744,17 +756,16 @@ absl::Status Repository::ReadIndexFile(
   const std::string name = Describe(FileKind::kIndex, file.id);
   ASSIGN_OR_RETURN(MemoryBudget::Share share,
                    memory().Wait(ctx, 2 * file.size_bytes + kIndexDecodingBytes, name));
-  ASSIGN_OR_RETURN(const std::string opened,
-                   OpenFile(ctx, FileKind::kIndex, file.id,
-                            std::min(file.size_bytes, kIndexTextBytesMax)));
+  ASSIGN_OR_RETURN(
+      const std::string opened,
+      OpenFile(ctx, FileKind::kIndex, file.id, std::min(file.size_bytes, kIndexTextBytesMax)));
   share.Shrink(file.size_bytes + kIndexDecodingBytes);
   IndexText text(opened, memory(), name);
-  const absl::Status decoded = DecodeIndex(
-      [&] { return text.Next(); },
-      [&](const IndexedPack& pack) {
-        text.EndPack();
-        return sink(pack);
-      });
+  const absl::Status decoded = DecodeIndex([&] { return text.Next(); },
+                                           [&](const IndexedPack& pack) {
+                                             text.EndPack();
+                                             return sink(pack);
+                                           });
   return absl::IsInvalidArgument(decoded) || absl::IsDataLoss(decoded)
              ? absl::DataLossError(absl::StrCat(name, ": ", decoded.message()))
              : decoded;
@@ -796,15 +807,17 @@ absl::StatusOr<std::vector<FileInfo>> Repository::ListFiles(const CallContext& c
 }
 
 absl::Status Repository::ListPacks(const CallContext& ctx,
-                                   absl::FunctionRef<absl::Status(const FileInfo&)> sink) const {
-  return ListIds(ctx, store_, "data/", sink);
+                                   absl::FunctionRef<absl::Status(const FileInfo&)> sink,
+                                   std::optional<uint8_t> folder) const {
+  return ListIds(ctx, store_, folder.has_value() ? absl::StrFormat("data/%02x/", *folder) : "data/",
+                 sink);
 }
 
 // --- Snapshots ---
 
 absl::StatusOr<Id> Repository::SaveSnapshot(const CallContext& ctx, const RepoSnapshot& snapshot,
-                                            int64_t* stored_bytes) {
-  return SaveFile(ctx, FileKind::kSnapshot, EncodeSnapshot(snapshot), stored_bytes);
+                                            const SnapshotProof& /*proof*/, int64_t* stored_bytes) {
+  return PutFile(ctx, FileKind::kSnapshot, EncodeSnapshot(snapshot), stored_bytes);
 }
 
 absl::StatusOr<RepoSnapshot> Repository::LoadSnapshot(const CallContext& ctx, const Id& id) const {
@@ -913,6 +926,18 @@ absl::StatusOr<StoredSnapshot> Repository::FindSnapshot(const CallContext& ctx,
 // --- Index and blobs ---
 
 absl::Status Repository::LoadIndex(const CallContext& ctx) {
+  RETURN_IF_ERROR(LoadReadableIndex(ctx));
+  return index_damage_;
+}
+
+std::string Repository::UnreadableIndexNote() const {
+  return unreadable_index_.empty()
+             ? ""
+             : absl::StrCat("; ", unreadable_index_.size(), " index files do not read, such as ",
+                            FileKey(FileKind::kIndex, unreadable_index_.front()));
+}
+
+absl::Status Repository::LoadReadableIndex(const CallContext& ctx) {
   const MutexLock lock(index_mutex_);
   if (index_loaded_) {
     return absl::OkStatus();
@@ -920,10 +945,22 @@ absl::Status Repository::LoadIndex(const CallContext& ctx) {
   ASSIGN_OR_RETURN(const std::vector<FileInfo> files, ListFiles(ctx, FileKind::kIndex));
   BlobIndexBuilder builder(*scratch_);
   index_conflicts_.clear();
+  unreadable_index_.clear();
+  index_damage_ = absl::OkStatus();
+  Mutex mutex;
   const auto load = [&](std::size_t i) -> absl::Status {
     RETURN_IF_ERROR(ctx.Check());
-    return ReadIndexFile(ctx, files[i],
-                         [&](const IndexedPack& pack) { return builder.AddPack(pack); });
+    absl::Status read = ReadIndexFile(
+        ctx, files[i], [&](const IndexedPack& pack) { return builder.AddPack(pack); });
+    if (absl::IsDataLoss(read)) {
+      CSIDELTA_LOG(kWarn, "an index file does not read, and is left out",
+                   {"file", FileKey(FileKind::kIndex, files[i].id)},
+                   {"error", std::string(read.message())});
+      const MutexLock noting(mutex);
+      unreadable_index_.push_back(files[i].id);
+      index_damage_ = std::exchange(read, absl::OkStatus());
+    }
+    return read;
   };
   // While it is built: sorted runs of copies and of packs, and what they are merged into.
   ASSIGN_OR_RETURN(index_memory_, memory().Keep(scratch_->options().table_memory_bytes_max * 5 / 2,
@@ -931,6 +968,12 @@ absl::Status Repository::LoadIndex(const CallContext& ctx) {
   RETURN_IF_ERROR(ParallelFor(files.size(), kIndexThreads, load));
   ASSIGN_OR_RETURN(index_, builder.Build(&index_conflicts_));
   index_memory_.Shrink(index_.memory_bytes());
+  index_files_.clear();
+  for (const FileInfo& file : files) {
+    if (!absl::c_linear_search(unreadable_index_, file.id)) {
+      index_files_.push_back(file.id);
+    }
+  }
   index_loaded_ = true;
   return absl::OkStatus();
 }
@@ -944,7 +987,7 @@ void Repository::DropIndex() {
 
 absl::Status Repository::ReloadIndex(const CallContext& ctx) {
   DropIndex();
-  return LoadIndex(ctx);
+  return LoadReadableIndex(ctx);
 }
 
 std::unique_ptr<BlobCodec> Repository::MakeCodec(int data_level) const {
@@ -966,9 +1009,9 @@ absl::StatusOr<std::string> Repository::LoadBlobAt(const CallContext& ctx, const
   MemoryBudget::Share share;
   if (IsLarge(location.span)) {
     // Sealed, decompressed, and the copy that is returned.
-    ASSIGN_OR_RETURN(share, memory().Take(location.span.sealed_bytes +
-                                              2 * location.span.plaintext_bytes(),
-                                          repository::Describe(handle)));
+    ASSIGN_OR_RETURN(share,
+                     memory().Take(location.span.sealed_bytes + 2 * location.span.plaintext_bytes(),
+                                   repository::Describe(handle)));
   }
   ASSIGN_OR_RETURN(
       const std::string envelope,
@@ -983,7 +1026,9 @@ absl::StatusOr<std::string> Repository::LoadBlob(const CallContext& ctx, const B
                                                  int64_t bytes_max) const {
   ASSIGN_OR_RETURN(const std::vector<BlobLocation> locations, index_.Lookup(handle));
   if (locations.empty()) {
-    return absl::NotFoundError(absl::StrCat(repository::Describe(handle), " is in no index"));
+    return absl::NotFoundError(absl::StrCat(repository::Describe(handle),
+                                            " is in no index; run csi-delta repair index",
+                                            UnreadableIndexNote()));
   }
   absl::StatusOr<std::string> blob = ReadBlob(ctx, handle, locations, bytes_max);
   return absl::IsDataLoss(blob.status()) ? ReadBlob(ctx, handle, locations, bytes_max)
@@ -1026,7 +1071,7 @@ absl::StatusOr<std::string> Repository::LoadTree(const CallContext& ctx, const B
       return tree;  // Damage: the pack was repacked since, most likely.
     }
   }
-  RETURN_IF_ERROR(LoadIndex(ctx));
+  RETURN_IF_ERROR(LoadReadableIndex(ctx));
   return LoadBlob(ctx, handle, bytes_max);
 }
 
@@ -1034,41 +1079,61 @@ absl::StatusOr<std::string> Repository::LoadTree(const CallContext& ctx, const B
 
 absl::Status Repository::SaveLocator(const CallContext& ctx, const Id& snapshot,
                                      const TreeLocator& locator, int64_t* stored_bytes) {
-  return SaveSealed(
-             ctx, locator.Encode(), [&](const Id&) { return SidecarKey(snapshot); }, stored_bytes)
-      .status();
+  return SaveSidecarAs(ctx, SidecarKey(snapshot), locator.Encode(), stored_bytes);
 }
 
 absl::StatusOr<TreeLocator> Repository::LoadLocator(const CallContext& ctx,
                                                     const Id& snapshot) const {
-  ASSIGN_OR_RETURN(const std::string bytes, LoadSidecar(ctx, SidecarKey(snapshot)));
-  return TreeLocator::Decode(bytes);
+  const std::string key = SidecarKey(snapshot);
+  const std::array<SealKey, 2> keys = {KeyBoundTo(master_key_, key), master_key_};
+  bool is_bound = false;
+  ASSIGN_OR_RETURN(const std::string text, LoadText(ctx, key, keys, is_bound));
+  ASSIGN_OR_RETURN(TreeLocator locator, TreeLocator::Decode(text));
+  if (locator.is_bound != is_bound) {
+    return absl::DataLossError("tree locator: not bound to its snapshot");
+  }
+  return locator;
 }
 
 absl::StatusOr<std::string> Repository::SaveSidecar(const CallContext& ctx,
                                                     const std::string& folder,
                                                     absl::string_view text) {
-  const auto key_of = [&](const Id& id) { return absl::StrCat(folder, id.Hex()); };
-  ASSIGN_OR_RETURN(const Id id, SaveSealed(ctx, text, key_of, nullptr));
-  return key_of(id);
+  std::array<uint8_t, Id::kBytes> name;
+  environment_.random->Fill(absl::MakeSpan(name));
+  const std::string key = absl::StrCat(folder, Id(name).Hex());
+  RETURN_IF_ERROR(SaveSidecarAs(ctx, key, text));
+  return key;
 }
 
 absl::Status Repository::SaveSidecarAs(const CallContext& ctx, const std::string& key,
-                                       absl::string_view text) {
+                                       absl::string_view text, int64_t* stored_bytes) {
   return SaveSealed(
-             ctx, text, [&](const Id&) { return key; }, nullptr)
+             ctx, KeyBoundTo(master_key_, key), text, [&](const Id&) { return key; }, stored_bytes)
       .status();
 }
 
 absl::StatusOr<std::string> Repository::LoadSidecar(const CallContext& ctx,
                                                     const std::string& key) const {
+  bool is_first = false;
+  return LoadText(ctx, key, {KeyBoundTo(master_key_, key)}, is_first);
+}
+
+// What was sealed with one of `seal_keys`; `is_first` says whether with the first.
+absl::StatusOr<std::string> Repository::LoadText(const CallContext& ctx, const std::string& key,
+                                                 absl::Span<const SealKey> seal_keys,
+                                                 bool& is_first) const {
   const TextLimit limit(memory(), kLocatorTextBytesMax, kSidecarShare);
   const absl::StatusOr<std::string> sealed = GetWhole(ctx, store_, key, limit.bytes());
   if (!sealed.ok()) {
     return limit.Explain(sealed.status(), key);
   }
-  ASSIGN_OR_RETURN(std::string opened, Sealer(master_key_, *environment_.random).Open(*sealed));
-  absl::StatusOr<std::string> text = DecodeText(std::move(opened), limit.bytes());
+  absl::StatusOr<std::string> opened = absl::DataLossError("no key");
+  for (std::size_t i = 0; i < seal_keys.size() && !opened.ok(); ++i) {
+    opened = Sealer(seal_keys[i], *environment_.random).Open(*sealed);
+    is_first = i == 0;
+  }
+  RETURN_IF_ERROR(opened.status());
+  absl::StatusOr<std::string> text = DecodeText(*std::move(opened), limit.bytes());
   return text.ok() ? std::move(text) : limit.Explain(text.status(), key);
 }
 

@@ -29,6 +29,7 @@
 namespace csidelta::repository {
 
 class Lock;
+class SnapshotProof;
 
 // Files that are sealed JSON of their own.
 enum class FileKind { kIndex, kSnapshot, kLock };
@@ -105,13 +106,15 @@ class Repository {
   // --- Keys ---
   absl::StatusOr<std::vector<KeyInfo>> ListKeys(const CallContext& ctx) const;
   absl::StatusOr<Id> AddKey(const CallContext& ctx, absl::string_view password);
-  // FAILED_PRECONDITION for the key that opened this repository, and when that is gone. REQUIRES that `lock` is exclusive.
+  // FAILED_PRECONDITION for the key that opened this repository, and when that is gone. REQUIRES
+  // that `lock` is exclusive.
   absl::Status RemoveKey(const CallContext& ctx, Lock& lock, const Id& id);
   // Adds the new one, proves it by reading it back, then removes the current one. REQUIRES that
   // `lock` is exclusive.
   absl::Status ChangePassword(const CallContext& ctx, Lock& lock, absl::string_view password);
 
   // --- Sealed JSON files ---
+  // REQUIRES that it is no snapshot.
   absl::StatusOr<Id> SaveFile(const CallContext& ctx, FileKind kind, absl::string_view json,
                               int64_t* stored_bytes = nullptr);
   absl::StatusOr<std::string> LoadFile(const CallContext& ctx, FileKind kind, const Id& id) const;
@@ -121,19 +124,21 @@ class Repository {
   absl::Status ReadIndexFile(const CallContext& ctx, const FileInfo& file,
                              absl::FunctionRef<absl::Status(const IndexedPack&)> sink) const;
   absl::Status RemoveFile(const CallContext& ctx, FileKind kind, const Id& id);
-  // Removes files with Lock::Delete(), and sees in a listing that they are gone; UNAVAILABLE when one
-  // is listed even after its second removal. Removes nothing where `ids` is empty.
+  // Removes files with Lock::Delete(), and sees in a listing that they are gone; UNAVAILABLE when
+  // one is listed even after its second removal. Removes nothing where `ids` is empty.
   absl::Status RemoveFiles(const CallContext& ctx, Lock& lock, FileKind kind,
                            absl::Span<const Id> ids, absl::FunctionRef<void()> before_each);
   // Names that are not ids are left out.
   absl::StatusOr<std::vector<FileInfo>> ListFiles(const CallContext& ctx, FileKind kind) const;
-  // Packs of data/, one call each.
+  // Packs of data/, one call each; of one `folder` below it (0 ... 255), or of all.
   absl::Status ListPacks(const CallContext& ctx,
-                         absl::FunctionRef<absl::Status(const FileInfo&)> sink) const;
+                         absl::FunctionRef<absl::Status(const FileInfo&)> sink,
+                         std::optional<uint8_t> folder = std::nullopt) const;
 
   // --- Snapshots ---
+  // Only with a proof that what it needs is stored: see CommitSnapshot().
   absl::StatusOr<Id> SaveSnapshot(const CallContext& ctx, const RepoSnapshot& snapshot,
-                                  int64_t* stored_bytes = nullptr);
+                                  const SnapshotProof& proof, int64_t* stored_bytes = nullptr);
   absl::StatusOr<RepoSnapshot> LoadSnapshot(const CallContext& ctx, const Id& id) const;
   // All, oldest first. Each that does not read is given to `damaged`; where that is null, one such
   // is DATA_LOSS, which names it: what was not read may be the newest, or the one that counts.
@@ -155,14 +160,23 @@ class Repository {
   // DATA_LOSS, named. Packs that two files list differently are noted, not an error. What memory
   // should not hold goes to a scratch file; its errors are this function's.
   absl::Status LoadIndex(const CallContext& ctx);
+  // The same, but a file that does not read is logged and left out: a stranger may have put it
+  // there, and each blob proves itself. Enough to read blobs, and to store what is not listed. What
+  // deletes, or says that something is lost, needs LoadIndex().
+  absl::Status LoadReadableIndex(const CallContext& ctx);
+  // "" or which index files were left out, to go on a message of what was not found.
+  std::string UnreadableIndexNote() const;
 
   // Gives back the memory of the index; it may be loaded again. Not beside other calls.
   void DropIndex();
-  // The same, again: for a writer that is done, so that what it wrote is found. Wants to be alone.
+  // LoadReadableIndex() again: for a writer that is done, so that what it wrote is found. Wants to
+  // be alone.
   absl::Status ReloadIndex(const CallContext& ctx);
-  // REQUIRES that LoadIndex() returned OK.
+  // REQUIRES that LoadIndex() or LoadReadableIndex() returned OK.
   const BlobIndex& index() const { return index_; }
   const std::vector<PackId>& packs_listed_differently() const { return index_conflicts_; }
+  // The files that it was made of.
+  const std::vector<Id>& index_files() const { return index_files_; }
 
   // A codec for one thread; data_level as in BlobCodec.
   std::unique_ptr<BlobCodec> MakeCodec(int data_level = kDataCompressionLevel) const;
@@ -186,18 +200,22 @@ class Repository {
                                             int64_t offset_bytes, int64_t length_bytes) const;
 
   // --- Sidecars: our caches, which restic does not see ---
+  // Each is sealed with a key of its name (KeyBoundTo()): under another name, or of another
+  // repository, it is DATA_LOSS, and so is every other object in its place, blobs included. What a
+  // sidecar says was therefore said of this name; it may be an older version of it.
   absl::Status SaveLocator(const CallContext& ctx, const Id& snapshot, const TreeLocator& locator,
                            int64_t* stored_bytes = nullptr);
+  // One of version 2 or 3, which is not bound to its name, has `is_bound` false.
   absl::StatusOr<TreeLocator> LoadLocator(const CallContext& ctx, const Id& snapshot) const;
   absl::Status RemoveLocator(const CallContext& ctx, const Id& snapshot);
-  // Another sidecar, in `folder`, named by its content. Returns its key.
+  // Another sidecar, in `folder`, with a random name. Returns its key.
   absl::StatusOr<std::string> SaveSidecar(const CallContext& ctx, const std::string& folder,
                                           absl::string_view text);
   // Another, whose name stays while its content changes.
-  absl::Status SaveSidecarAs(const CallContext& ctx, const std::string& key,
-                             absl::string_view text);
+  absl::Status SaveSidecarAs(const CallContext& ctx, const std::string& key, absl::string_view text,
+                             int64_t* stored_bytes = nullptr);
   absl::StatusOr<std::string> LoadSidecar(const CallContext& ctx, const std::string& key) const;
-  // Sealed shards of locators, one after the other.
+  // Shards of locators, each sealed for its own position, one after the other.
   absl::StatusOr<Id> SaveLocatorFile(const CallContext& ctx, absl::string_view sealed);
   absl::StatusOr<std::string> LoadLocatorRange(const CallContext& ctx, const Id& file,
                                                int64_t offset_bytes, int64_t length_bytes) const;
@@ -221,13 +239,18 @@ class Repository {
   absl::Status ConfirmConfig(const CallContext& ctx, absl::string_view password,
                              const std::string& own, bool was_refused);
   absl::Status DeleteKeyFile(const CallContext& ctx, Lock& lock, const Id& id);
-  absl::StatusOr<Id> SaveSealed(const CallContext& ctx, absl::string_view text,
+  friend struct SnapshotProofForTest;  // defined by tests alone
+  absl::StatusOr<Id> PutFile(const CallContext& ctx, FileKind kind, absl::string_view json,
+                             int64_t* stored_bytes);
+  absl::StatusOr<Id> SaveSealed(const CallContext& ctx, const SealKey& key, absl::string_view text,
                                 absl::FunctionRef<std::string(const Id&)> key_of,
                                 int64_t* stored_bytes);
   absl::StatusOr<std::string> ReadBlob(const CallContext& ctx, const BlobHandle& handle,
                                        absl::Span<const BlobLocation> locations,
                                        int64_t bytes_max) const;
   absl::Status ExpectForgotten(const CallContext& ctx, const std::set<Id>& gone) const;
+  absl::StatusOr<std::string> LoadText(const CallContext& ctx, const std::string& key,
+                                       absl::Span<const SealKey> seal_keys, bool& is_first) const;
   absl::StatusOr<Id> SaveKey(const CallContext& ctx, absl::string_view password);
 
   storage::ObjectStore& store_;
@@ -240,6 +263,9 @@ class Repository {
   Mutex index_mutex_;  // Held while the index is loaded; a loaded one does not change.
   BlobIndex index_;
   std::vector<PackId> index_conflicts_;
+  std::vector<Id> unreadable_index_;
+  absl::Status index_damage_;  // of one of these
+  std::vector<Id> index_files_;
   bool index_loaded_ = false;
 };
 

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/crypto.h"
 
 namespace csidelta::repository {
 namespace {
@@ -17,7 +19,21 @@ bool IsZero(const CtrPoly1305::Iv& iv) {
   return std::all_of(iv.begin(), iv.end(), [](uint8_t byte) { return byte == 0; });
 }
 
+constexpr absl::string_view kBoundLabel("csi-delta sidecar 1\0", 20);
+
 }  // namespace
+
+SealKey KeyBoundTo(const SealKey& master, absl::string_view name) {
+  const std::string key =
+      absl::StrCat(AsText(master.encrypt), AsText(master.mac_k), AsText(master.mac_r));
+  const Sha256Digest first = HmacSha256(key, absl::StrCat(kBoundLabel, name, "\1"));
+  const Sha256Digest second = HmacSha256(key, absl::StrCat(kBoundLabel, name, "\2"));
+  SealKey bound;
+  std::copy(first.begin(), first.end(), bound.encrypt.begin());
+  std::copy_n(second.begin(), bound.mac_k.size(), bound.mac_k.begin());
+  std::copy(second.begin() + bound.mac_k.size(), second.end(), bound.mac_r.begin());
+  return bound;
+}
 
 void Sealer::Seal(absl::Span<const uint8_t> plaintext, absl::Span<uint8_t> out) {
   CSIDELTA_CHECK(out.size() == plaintext.size() + kEnvelopeBytes);

@@ -15,6 +15,12 @@ namespace csidelta::repository {
 
 using SealKey = CtrPoly1305::Key;
 
+// A key for what is stored under `name` alone: an envelope that was made with it opens under no
+// other name, and none that was made with `master` itself opens with it. Its three parts are the
+// first 64 bytes of HMAC-SHA-256(master, "csi-delta sidecar 1\0" name "\1") and the same with "\2",
+// the master key being `encrypt`, `mac_k` and `mac_r` one after the other.
+SealKey KeyBoundTo(const SealKey& master, absl::string_view name);
+
 // Makes and opens envelopes: IV, AES-256-CTR ciphertext, Poly1305-AES over the ciphertext. An
 // envelope is kEnvelopeBytes longer than its plaintext. Makes a fresh IV for each.
 // Thread-compatible: one per thread; cheap to make, cheaper to keep. Does not own `random`.

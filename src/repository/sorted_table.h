@@ -59,8 +59,7 @@ class SortedTable {
       return absl::OkStatus();
     }
     return file_
-        ->Append(
-            {reinterpret_cast<const char*>(records.data()), records.size() * sizeof(Record)})
+        ->Append({reinterpret_cast<const char*>(records.data()), records.size() * sizeof(Record)})
         .status();
   }
 
@@ -119,8 +118,7 @@ class SortedTable {
     const auto [low, high] = std::equal_range(fences_.begin(), fences_.end(), prefix);
     const auto first = static_cast<std::size_t>(low - fences_.begin());
     const auto last = static_cast<std::size_t>(high - fences_.begin());
-    return {first == 0 ? 0 : (first - 1) * kFenceRecords,
-            std::min(count_, last * kFenceRecords)};
+    return {first == 0 ? 0 : (first - 1) * kFenceRecords, std::min(count_, last * kFenceRecords)};
   }
 
   std::vector<Record> resident_;  // The first records; all of them if there is no file.

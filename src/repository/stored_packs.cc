@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/mutex.h"
 #include "base/status_macros.h"
 #include "repository/parallel.h"
 
@@ -16,6 +17,7 @@ namespace {
 
 constexpr std::size_t kLooksAtOnce = 8;
 constexpr std::size_t kFolders = 256;
+constexpr std::size_t kFoldersListedAtOnce = 16;
 
 absl::Status NotStored(absl::string_view pack, int64_t bytes_found) {
   return absl::DataLossError(
@@ -37,14 +39,16 @@ absl::StatusOr<absl::flat_hash_set<PackId>> FindUnusablePacks(const CallContext&
                                                               const BlobIndex& index,
                                                               const DistrustedPacks& distrusted) {
   std::vector<bool> usable(index.packs().size());
-  RETURN_IF_ERROR(repository.ListPacks(ctx, [&](const FileInfo& file) {
+  const auto take = [&](const FileInfo& file) {
     const std::optional<uint32_t> ordinal = index.FindPack(file.id);
     if (ordinal.has_value() && index.info(*ordinal).stored_bytes == file.size_bytes &&
         !distrusted.Contains(file)) {
       usable[*ordinal] = true;
     }
     return absl::OkStatus();
-  }));
+  };
+  RETURN_IF_ERROR(
+      ListPacksFast(ctx, repository, kPacksListedAtOnce, /*beyond=*/true, take).status());
   absl::flat_hash_set<PackId> unusable;
   for (uint32_t i = 0; i < usable.size(); ++i) {
     if (!usable[i] && index.FindPack(index.packs()[i]) == i) {
@@ -54,14 +58,67 @@ absl::StatusOr<absl::flat_hash_set<PackId>> FindUnusablePacks(const CallContext&
   return unusable;
 }
 
-PackSample SampleDataPacks(const BlobIndex& index, const absl::flat_hash_set<PackId>& unusable) {
-  PackSample sample;
-  for (uint32_t i = 0; i < index.packs().size(); ++i) {
-    if (index.info(i).has_data && !unusable.contains(index.packs()[i])) {
-      sample.Add(index.packs()[i]);
+absl::StatusOr<bool> ListPacksFast(const CallContext& ctx, const Repository& repository,
+                                   int64_t listed_at_once, bool beyond,
+                                   absl::FunctionRef<absl::Status(const FileInfo&)> take) {
+  int64_t seen = 0;
+  const absl::Status listed = repository.ListPacks(ctx, [&](const FileInfo& file) {
+    return ++seen > listed_at_once ? absl::OutOfRangeError("enough") : take(file);
+  });
+  if (seen <= listed_at_once) {
+    RETURN_IF_ERROR(listed);
+    return true;
+  }
+  if (!beyond) {
+    return false;
+  }
+  Mutex mutex;
+  RETURN_IF_ERROR(ParallelFor(kFolders, kFoldersListedAtOnce, [&](std::size_t folder) {
+    return repository.ListPacks(
+        ctx,
+        [&](const FileInfo& file) {
+          const MutexLock lock(mutex);
+          return take(file);
+        },
+        static_cast<uint8_t>(folder));
+  }));
+  return true;
+}
+
+std::optional<BlobLocation> StoredBlobs::Find(const BlobHandle& handle) {
+  std::optional<BlobLocation> found;
+  const absl::Status read = index_.ForEachCopyOf(handle, [&](const IndexedCopy& copy) {
+    if (unusable_.contains(index_.packs()[copy.pack_ordinal])) {
+      return true;
+    }
+    found = index_.LocationOf(copy);
+    Use unused = kUnused;
+    used_[copy.pack_ordinal].compare_exchange_strong(unused, kUsed);
+    return false;
+  });
+  return read.ok() ? found : std::nullopt;
+}
+
+absl::Status StoredBlobs::ForEachUsed(
+    absl::FunctionRef<absl::Status(absl::Span<const PackId>)> take) const {
+  for (std::size_t i = 0; i < used_.size(); ++i) {
+    if (used_[i].load() != kUnused) {
+      const PackId pack = index_.packs()[i];
+      RETURN_IF_ERROR(take(absl::MakeConstSpan(&pack, 1)));
     }
   }
-  return sample;
+  return absl::OkStatus();
+}
+
+absl::Status StoredBlobs::TakeUsed(absl::FunctionRef<absl::Status(absl::Span<const PackId>)> take) {
+  for (std::size_t i = 0; i < used_.size(); ++i) {
+    Use used = kUsed;
+    if (used_[i].compare_exchange_strong(used, kTaken)) {
+      const PackId pack = index_.packs()[i];
+      RETURN_IF_ERROR(take(absl::MakeConstSpan(&pack, 1)));
+    }
+  }
+  return absl::OkStatus();
 }
 
 void PutPacks::Add(const PackId& pack, int64_t stored_bytes) {

@@ -1,17 +1,21 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "base/call_context.h"
 #include "repository/blob.h"
 #include "repository/index.h"
 #include "repository/repository.h"
-#include "repository/tree_locator.h"
 
 // Whether packs are where an index, or the answer of a store, says that they are.
 namespace csidelta::repository {
@@ -41,8 +45,46 @@ absl::StatusOr<absl::flat_hash_set<PackId>> FindUnusablePacks(const CallContext&
                                                               const BlobIndex& index,
                                                               const DistrustedPacks& distrusted);
 
-// The packs of `index` that hold data and are not unusable.
-PackSample SampleDataPacks(const BlobIndex& index, const absl::flat_hash_set<PackId>& unusable);
+// Lists data/: at once up to `listed_at_once` packs. If there are more, and `beyond`, it is listed
+// again by the first bytes of the names, many of them at a time. Calls `take` for each pack, for
+// some twice, one call at a time. The answer is whether all were listed.
+absl::StatusOr<bool> ListPacksFast(const CallContext& ctx, const Repository& repository,
+                                   int64_t listed_at_once, bool beyond,
+                                   absl::FunctionRef<absl::Status(const FileInfo&)> take);
+inline constexpr int64_t kPacksListedAtOnce = 10'000;
+
+// The blobs of an index that a run relies on, which are those in packs that are stored. Remembers
+// which packs it was asked for. Thread-safe; borrows the index.
+class StoredBlobs {
+ public:
+  // `listed_at` is when data/ was listed, by which `unusable` are known.
+  StoredBlobs(const BlobIndex& index, absl::flat_hash_set<PackId> unusable,
+              absl::Time listed_at = absl::InfinitePast())
+      : index_(index),
+        unusable_(std::move(unusable)),
+        listed_at_(listed_at),
+        used_(index.packs().size()) {}
+
+  const BlobIndex& index() const { return index_; }
+  const absl::flat_hash_set<PackId>& unusable() const { return unusable_; }
+  absl::Time listed_at() const { return listed_at_; }
+
+  // Where the blob is stored; from then on its pack is one that the run relies on. Absent also when
+  // the index cannot be read: to store a blob twice is harmless.
+  std::optional<BlobLocation> Find(const BlobHandle& handle);
+
+  // The packs of which a blob was found, in no order. TakeUsed() gives each of them once.
+  absl::Status ForEachUsed(absl::FunctionRef<absl::Status(absl::Span<const PackId>)> take) const;
+  absl::Status TakeUsed(absl::FunctionRef<absl::Status(absl::Span<const PackId>)> take);
+
+ private:
+  enum Use : uint8_t { kUnused, kUsed, kTaken };
+
+  const BlobIndex& index_;
+  const absl::flat_hash_set<PackId> unusable_;
+  const absl::Time listed_at_;
+  std::vector<std::atomic<Use>> used_;  // by the ordinals of the index
+};
 
 // Packs that were put, to be looked for before anything names them for good: some stores have
 // answered that they stored what they then did not have. 16 bytes a pack. Thread-compatible.

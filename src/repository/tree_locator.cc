@@ -1,7 +1,7 @@
 #include "repository/tree_locator.h"
 
 #include <algorithm>
-#include <limits>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
@@ -13,9 +13,11 @@ namespace csidelta::repository {
 namespace {
 
 constexpr absl::string_view kLocatorMagic = "CSDL";
-constexpr uint32_t kLocatorVersion = 3;
-constexpr uint32_t kVersionWithoutSample = 2;
-constexpr std::size_t kSampleHeadBytes = 8;
+constexpr uint32_t kLocatorVersion = 4;
+constexpr uint32_t kVersionWithSample = 3;
+constexpr uint32_t kVersionWithoutNeeds = 2;
+constexpr absl::string_view kLocatorFolderName = "aux/v1/trees/";
+constexpr std::size_t kNeedsHeadBytes = 12;
 constexpr std::size_t kLocatorHeadBytes = 20;
 constexpr std::size_t kSpanBytes = 12;
 constexpr std::size_t kPlaceBytes = Id::kBytes + kSpanBytes;
@@ -53,6 +55,30 @@ absl::Status ReadPlace(absl::string_view bytes, std::size_t at,
   }
   place = read;
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::optional<SnapshotNeeds>> ReadNeeds(absl::string_view bytes) {
+  if (bytes.size() < 4 || ReadLe32(bytes, 0) > 1) {
+    return Malformed();
+  }
+  const bool known = ReadLe32(bytes, 0) == 1;
+  bytes.remove_prefix(4);
+  if (!known) {
+    return bytes.empty() ? absl::StatusOr<std::optional<SnapshotNeeds>>(std::nullopt) : Malformed();
+  }
+  if (bytes.size() < kNeedsHeadBytes) {
+    return Malformed();
+  }
+  SnapshotNeeds needs;
+  // 63 bits: what is far in the future is far enough.
+  const uint64_t high = ReadLe32(bytes, 4) & 0x7FFF'FFFFU;
+  needs.listed_at = absl::FromUnixSeconds(static_cast<int64_t>(high << 32 | ReadLe32(bytes, 0)));
+  needs.packs_listed = ReadLe32(bytes, 8);
+  bytes.remove_prefix(kNeedsHeadBytes);
+  ASSIGN_OR_RETURN(needs.packs, IdSet::Consume(bytes));
+  ASSIGN_OR_RETURN(needs.index_files, IdSet::Consume(bytes));
+  return bytes.empty() ? absl::StatusOr<std::optional<SnapshotNeeds>>(std::move(needs))
+                       : Malformed();
 }
 
 void AppendShardPlace(std::string& out, const ShardPosition& place) {
@@ -114,16 +140,23 @@ absl::StatusOr<LocatorShard> LocatorShard::Decode(absl::string_view bytes) {
   return shard;
 }
 
-void PackSample::Add(const PackId& pack) {
-  const auto at = std::lower_bound(packs.begin(), packs.end(), pack);
-  if (at != packs.end() && *at == pack) {
+void TreeLocator::AddFilesTo(absl::flat_hash_set<Id>& files_named) const {
+  files_named.insert(files.begin(), files.end());
+  if (!needs.has_value()) {
     return;
   }
-  count += count < std::numeric_limits<uint32_t>::max() ? 1 : 0;
-  if (packs.size() < kMax || at != packs.end()) {
-    packs.insert(at, pack);
-    packs.resize(std::min(packs.size(), kMax));
+  for (const IdSet* set : {&needs->packs, &needs->index_files}) {
+    for (const std::vector<IdSet::Part>* parts : {&set->base, &set->additions}) {
+      for (const IdSet::Part& part : *parts) {
+        files_named.insert(part.file);
+      }
+    }
   }
+}
+
+std::string TreeLocator::ShardName(const TreePosition& first) const {
+  return absl::StrCat(kLocatorFolderName, volume.Hex(), first.is_leaf ? "/leaf/" : "/level1/",
+                      first.number);
 }
 
 const ShardPosition* TreeLocator::ShardOf(const TreePosition& position) const {
@@ -138,6 +171,7 @@ std::string TreeLocator::Encode() const {
   AppendLe32(out, static_cast<uint32_t>(files.size()));
   AppendLe32(out, static_cast<uint32_t>(level1_shards.size()));
   AppendLe32(out, static_cast<uint32_t>(leaf_shards.size()));
+  AppendId(out, volume);
   AppendPlace(out, root);
   AppendPlace(out, image_tree);
   AppendPlace(out, manifest);
@@ -150,10 +184,15 @@ std::string TreeLocator::Encode() const {
   for (const ShardPosition& place : leaf_shards) {
     AppendShardPlace(out, place);
   }
-  AppendLe32(out, data_packs.count);
-  AppendLe32(out, static_cast<uint32_t>(data_packs.packs.size()));
-  for (const PackId& pack : data_packs.packs) {
-    AppendId(out, pack);
+  AppendLe32(out, needs.has_value() ? 1 : 0);
+  if (needs.has_value()) {
+    const auto seconds =
+        static_cast<uint64_t>(std::max<int64_t>(0, absl::ToUnixSeconds(needs->listed_at)));
+    AppendLe32(out, static_cast<uint32_t>(seconds));
+    AppendLe32(out, static_cast<uint32_t>(seconds >> 32));
+    AppendLe32(out, needs->packs_listed);
+    needs->packs.AppendTo(out);
+    needs->index_files.AppendTo(out);
   }
   return out;
 }
@@ -163,32 +202,32 @@ absl::StatusOr<TreeLocator> TreeLocator::Decode(absl::string_view bytes) {
     return Malformed();
   }
   const uint32_t version = ReadLe32(bytes, 4);
-  if (version != kLocatorVersion && version != kVersionWithoutSample) {
+  if (version < kVersionWithoutNeeds || version > kLocatorVersion) {
     return Malformed();
   }
+  const bool is_bound = version == kLocatorVersion;
   const std::size_t files = ReadLe32(bytes, 8);
   const std::size_t level1 = ReadLe32(bytes, 12);
   const std::size_t leaves = ReadLe32(bytes, 16);
-  const std::size_t files_begin = kLocatorHeadBytes + kFixedPlaces * kPlaceBytes;
+  const std::size_t places_begin = kLocatorHeadBytes + (is_bound ? Id::kBytes : 0);
+  const std::size_t files_begin = places_begin + kFixedPlaces * kPlaceBytes;
   const std::size_t shards_begin = files_begin + files * Id::kBytes;
-  const std::size_t sample_begin = shards_begin + (level1 + leaves) * kShardPlaceBytes;
-  const std::size_t sample_head = version == kVersionWithoutSample ? 0 : kSampleHeadBytes;
-  if (bytes.size() < sample_begin + sample_head) {
+  const std::size_t needs_begin = shards_begin + (level1 + leaves) * kShardPlaceBytes;
+  if (bytes.size() < needs_begin) {
     return Malformed();
   }
-  const std::size_t sampled = sample_head == 0 ? 0 : ReadLe32(bytes, sample_begin + 4);
-  if (sampled > PackSample::kMax ||
-      bytes.size() != sample_begin + sample_head + sampled * Id::kBytes) {
-    return Malformed();
-  }
+  const absl::string_view rest = bytes.substr(needs_begin);
   TreeLocator locator;
-  for (std::size_t i = 0; i < sampled; ++i) {
-    locator.data_packs.Add(ReadId(bytes, sample_begin + sample_head + i * Id::kBytes));
+  locator.is_bound = is_bound;
+  if (is_bound) {
+    locator.volume = ReadId(bytes, kLocatorHeadBytes);
+    ASSIGN_OR_RETURN(locator.needs, ReadNeeds(rest));
+  } else if (version == kVersionWithoutNeeds && !rest.empty()) {
+    return Malformed();
   }
-  locator.data_packs.count = sample_head == 0 ? 0 : ReadLe32(bytes, sample_begin);
-  RETURN_IF_ERROR(ReadPlace(bytes, kLocatorHeadBytes, locator.root));
-  RETURN_IF_ERROR(ReadPlace(bytes, kLocatorHeadBytes + kPlaceBytes, locator.image_tree));
-  RETURN_IF_ERROR(ReadPlace(bytes, kLocatorHeadBytes + 2 * kPlaceBytes, locator.manifest));
+  RETURN_IF_ERROR(ReadPlace(bytes, places_begin, locator.root));
+  RETURN_IF_ERROR(ReadPlace(bytes, places_begin + kPlaceBytes, locator.image_tree));
+  RETURN_IF_ERROR(ReadPlace(bytes, places_begin + 2 * kPlaceBytes, locator.manifest));
   for (std::size_t i = 0; i < files; ++i) {
     locator.files.push_back(ReadId(bytes, files_begin + i * Id::kBytes));
   }

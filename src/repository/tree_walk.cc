@@ -13,26 +13,26 @@
 namespace csidelta::repository {
 namespace {
 
-// Trees that are read before the ones below them are looked at. The leaves of 1 TiB are 8192.
-constexpr std::size_t kBatchTrees = 1024;
-
 class Walk {
  public:
-  Walk(const CallContext& ctx, const Repository& repository, BlobMarks& visited, TreeReader read)
-      : ctx_(ctx), repository_(repository), visited_(visited), read_(read) {}
+  Walk(const CallContext& ctx, const Repository& repository, BlobMarks& visited, TreeReader read,
+       const WalkOptions& options)
+      : ctx_(ctx), repository_(repository), visited_(visited), read_(read), options_(options) {}
 
   absl::Status Run(absl::Span<const BlobId> roots) {
     RETURN_IF_ERROR(Push(roots));
     while (!open_.empty()) {
       RETURN_IF_ERROR(ctx_.Check());
-      const std::size_t count = std::min(open_.size(), kBatchTrees);
+      const std::size_t count = std::min(open_.size(), options_.batch_trees);
       std::vector<BlobToFetch> batch(open_.end() - static_cast<std::ptrdiff_t>(count), open_.end());
       open_.resize(open_.size() - count);
       RETURN_IF_ERROR(FetchBlobs(
           ctx_, repository_, std::move(batch),
           [this](const BlobHandle& handle, const absl::StatusOr<absl::string_view>& text) {
             return Take(handle.id, text);
-          }));
+          },
+          {.sink_writes = options_.sink_writes}));
+      RETURN_IF_ERROR(options_.after_batch ? options_.after_batch() : absl::OkStatus());
       RETURN_IF_ERROR(Push(TakeFound()));
     }
     return absl::OkStatus();
@@ -71,6 +71,7 @@ class Walk {
   const Repository& repository_;
   BlobMarks& visited_;
   TreeReader read_;
+  const WalkOptions& options_;
   std::vector<BlobToFetch> open_;
   Mutex mutex_;
   std::vector<BlobId> found_ ABSL_GUARDED_BY(mutex_);  // Below the trees of this batch
@@ -79,8 +80,9 @@ class Walk {
 }  // namespace
 
 absl::Status WalkTrees(const CallContext& ctx, const Repository& repository,
-                       absl::Span<const BlobId> roots, BlobMarks& visited, TreeReader read) {
-  return Walk(ctx, repository, visited, read).Run(roots);
+                       absl::Span<const BlobId> roots, BlobMarks& visited, TreeReader read,
+                       const WalkOptions& options) {
+  return Walk(ctx, repository, visited, read, options).Run(roots);
 }
 
 absl::Status ReadTreeNodes(absl::string_view text, std::vector<BlobId>& below,

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstddef>
+#include <functional>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -20,14 +22,22 @@ namespace csidelta::repository {
 using TreeReader = absl::FunctionRef<absl::Status(
     const BlobId& tree, const absl::StatusOr<absl::string_view>& text, std::vector<BlobId>& below)>;
 
+struct WalkOptions {
+  std::size_t batch_trees = 1024;  // read before the ones below them are looked at
+  bool sink_writes = false;        // as FetchOptions::sink_writes
+  // Called between batches, when the walk holds no memory of the budget; may be empty.
+  std::function<absl::Status()> after_batch = {};
+};
+
 // Visits everything below `roots` that `visited` does not hold yet, each tree once, however often
 // and wherever it is named: cycles and depth cost nothing. A tree that the index does not know is
 // told each time it is named. An error of `read`, or one that is not damage, ends the walk.
 //
 // REQUIRES a loaded index, that of `visited`. Memory: a bit per blob, 90 bytes for each tree that
-// waits (per level of depth those below 1024 trees at most), and what FetchBlobs() takes.
+// waits (per level of depth those below a batch at most), and what FetchBlobs() takes.
 absl::Status WalkTrees(const CallContext& ctx, const Repository& repository,
-                       absl::Span<const BlobId> roots, BlobMarks& visited, TreeReader read);
+                       absl::Span<const BlobId> roots, BlobMarks& visited, TreeReader read,
+                       const WalkOptions& options = {});
 
 // Feeds `visit` each node of a tree and appends its directories to `below`. DATA_LOSS as
 // DecodeTree(), and for a file without content or a directory without a tree.

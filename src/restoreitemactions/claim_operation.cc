@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "csi/claim_provisioning.h"
+#include "csi/population.h"
 #include "k8s/event_recorder.h"
 #include "objects/client.h"
 #include "objects/event.h"
@@ -39,6 +40,7 @@ class ClaimCheck {
   // A claim is bound to any volume of its class that is free and large enough, whatever it is to be
   // filled from, before a provisioner is asked.
   velero::OperationProgress CheckVolume();
+  velero::OperationProgress CheckData();
 
   // The host restores it before the claim.
   absl::StatusOr<VolumeSnapshot> FindSource();
@@ -104,7 +106,34 @@ velero::OperationProgress ClaimCheck::CheckVolume() {
                      "; delete the claim, keep such volumes from being bound, and "
                      "restore it again"));
   }
-  return Complete(kClaimIsBound);
+  return CheckData();
+}
+
+// Bound is not filled: the source must stay until then, so that is not the end.
+velero::OperationProgress ClaimCheck::CheckData() {
+  const absl::StatusOr<csi::PopulatedVolume> volume = csi::VolumeOf(ctx_, env_.api, claim_);
+  const absl::StatusOr<csi::Population> population =
+      volume.ok() ? csi::PopulationReader(ctx_, env_.api, &env_).Read(*volume) : volume.status();
+  if (!population.ok()) {
+    return Wait(population.status().ToString());
+  }
+  switch (population->state) {
+    case csi::PopulationState::kFilled:
+      return Complete(kClaimIsBound);
+    case csi::PopulationState::kCopying:
+      return Wait(absl::StrCat("bound, and waiting for its data: ", population->text));
+    case csi::PopulationState::kFailed:
+      return FailWithEvent(
+          absl::StrCat("is bound, but its data could not be copied: ", population->text,
+                       "; its source is kept; delete the claim and restore it again"));
+    case csi::PopulationState::kUnknown:
+      break;
+  }
+  // The driver never says, and no Pod may ever come: the restore must not wait for ever.
+  return created_.has_value() && env_.clock.Now() - *created_ >= bind_timeout_
+             ? FailWithEvent(absl::StrCat("is bound after ", absl::FormatDuration(bind_timeout_),
+                                          ", and ", population->text))
+             : Wait(absl::StrCat("bound; ", population->text));
 }
 
 absl::StatusOr<VolumeSnapshot> ClaimCheck::FindSource() {

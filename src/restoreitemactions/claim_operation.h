@@ -12,12 +12,16 @@
 
 namespace csidelta::restoreitemactions {
 
-// The description of an operation whose claim got its volume.
+// The description of an operation whose claim got its volume, and that the data.
 inline constexpr char kClaimIsBound[] = "bound";
 
-// The asynchronous operation of a restored claim: did it get its volume?
+// The asynchronous operation of a restored claim: did it get its volume, and that the data
+// (csi/population.h)?
 //
-//   created --> waiting --Bound to a volume made for it------> completed
+//   created --> waiting --Bound to a volume with the data----> completed
+//                  |    --Bound, the driver copies-----------> waiting, until Velero's own timeout
+//                  |    --Bound, the copy failed-------------> failed, Event on the claim
+//                  |    --Bound, not shown in bind timeout---> failed, Event on the claim
 //                  |    --Bound to another volume------------> failed, Event on the claim
 //                  |    --no VolumeSnapshot, no fitting class-> failed, Event on the claim
 //                  |    --WaitForFirstConsumer, no node------> completed, "not checked"

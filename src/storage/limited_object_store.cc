@@ -45,7 +45,7 @@ absl::Status LimitedObjectStore::TakeSlot(const CallContext& ctx) {
   }
   {
     const std::stop_callback forward(ctx.stop, [&own] { own.turn.request_stop(); });
-    ctx.clock->SleepUntil(ctx.deadline, own.turn.get_token());
+    ctx.clock->SleepFor(ctx.TimeLeft(), own.turn.get_token());
   }
   const MutexLock lock(mutex_);
   const auto removed =

@@ -52,6 +52,11 @@ absl::Status MeteredObjectStore::List(const CallContext& ctx, const std::string&
   return Count(&StoreUsage::list_requests, inner().List(ctx, prefix, sink));
 }
 
+absl::Status MeteredObjectStore::ListAfter(const CallContext& ctx, const std::string& prefix,
+                                           const std::string& after, ObjectSink sink) {
+  return Count(&StoreUsage::list_requests, inner().ListAfter(ctx, prefix, after, sink));
+}
+
 absl::Status MeteredObjectStore::ListFolder(const CallContext& ctx, const std::string& prefix,
                                             ObjectSink sink) {
   return Count(&StoreUsage::list_requests, inner().ListFolder(ctx, prefix, sink));

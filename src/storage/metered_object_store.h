@@ -22,6 +22,8 @@ class MeteredObjectStore : public ForwardingObjectStore {
                                        ByteRange range) override;
   absl::StatusOr<ObjectInfo> Stat(const CallContext& ctx, const std::string& key) override;
   absl::Status List(const CallContext& ctx, const std::string& prefix, ObjectSink sink) override;
+  absl::Status ListAfter(const CallContext& ctx, const std::string& prefix,
+                         const std::string& after, ObjectSink sink) override;
   absl::Status ListFolder(const CallContext& ctx, const std::string& prefix,
                           ObjectSink sink) override;
   absl::Status Delete(const CallContext& ctx, const std::string& key) override;

@@ -76,6 +76,12 @@ class ObjectStore : public VersionedStore {
   // `sink` ends the listing and is returned unchanged.
   virtual absl::Status List(const CallContext& ctx, const std::string& prefix, ObjectSink sink) = 0;
 
+  // The same, but it may begin behind the key `after`, where a store lists its keys in their order.
+  virtual absl::Status ListAfter(const CallContext& ctx, const std::string& prefix,
+                                 const std::string& /*after*/, ObjectSink sink) {
+    return List(ctx, prefix, sink);
+  }
+
   // What lies directly below `prefix` ("" or ending in "/"), in no order: objects, and folders,
   // which are the prefixes ending in "/" that keys go on behind, with a size of 0. Costs what it
   // shows, not what lies deeper. A folder may show in which there is no object. Errors of `sink` as

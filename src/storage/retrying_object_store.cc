@@ -12,6 +12,7 @@
 namespace csidelta::storage {
 namespace {
 
+constexpr absl::Duration kNoLimit = absl::InfiniteDuration();
 constexpr int kFullAttemptsMax = 3;  // of a place without room
 
 // Stands for a key: two of them agree by chance once in 2^128 pairs.
@@ -26,35 +27,41 @@ Fingerprint FingerprintOf(const std::string& key) {
 // Runs `attempt` until its answer is final. When our own time limit ends an attempt, the caller
 // hears what was wrong before that.
 absl::Status RetryingObjectStore::RetryUntilDone(
-    const CallContext& ctx, absl::FunctionRef<absl::Status(const CallContext&)> attempt,
-    absl::FunctionRef<bool(const absl::Status&)> may_heal) {
-  const CallContext limited = ctx.WithTimeout(options_.total_max);
+    const CallContext& ctx, absl::Duration total_max,
+    absl::FunctionRef<absl::Status(const CallContext&)> attempt,
+    absl::FunctionRef<bool(const absl::Status&)> may_heal, absl::FunctionRef<bool()> has_moved) {
+  const CallContext limited = ctx.WithTimeout(total_max);
   Backoff backoff(options_.backoff, random_);
   absl::Status last;
   int full = 0;
   bool has_told = options_.on_wait == nullptr;
-  const absl::Time begun = ctx.clock->Now();
+  absl::Duration begun = ctx.clock->Uptime();
   while (true) {
     absl::Status status = attempt(limited);
     if (absl::IsDeadlineExceeded(status) && ctx.Check().ok()) {
       return last.ok() ? absl::UnavailableError(status.message()) : last;
+    }
+    if (has_moved()) {
+      backoff.Reset();
+      full = 0;
+      begun = ctx.clock->Uptime();
     }
     full += IsFull(status) ? 1 : 0;
     if (!may_heal(status) || !backoff.MayTryAgain() || full == kFullAttemptsMax) {
       return status;
     }
     last = std::move(status);
-    const absl::Time next = ctx.clock->Now() + backoff.NextDelay();
-    if (next >= limited.deadline) {
+    const absl::Duration delay = backoff.NextDelay();
+    if (delay >= limited.TimeLeft()) {
       return last;
     }
-    if (!has_told && next - begun >= options_.grace_period) {
+    if (!has_told && ctx.clock->Uptime() + delay - begun >= options_.grace_period) {
       has_told = true;
       options_.on_wait(last);
     }
     CSIDELTA_LOG(kDebug, "object store: trying again", {"store", inner().Describe()},
                  {"reason", std::string(last.message())});
-    limited.clock->SleepUntil(next, limited.stop);
+    limited.clock->SleepFor(delay, limited.stop);
     RETURN_IF_ERROR(ctx.Check());
     meter_.Add(&StoreUsage::retries, 1);
   }
@@ -77,16 +84,17 @@ absl::Status RetryingObjectStore::Put(const CallContext& ctx, const std::string&
     return others == bytes ? absl::OkStatus() : status;
   };
   // What was stored wrongly lies under a name that others will read.
-  return RetryUntilDone(ctx, put, [](const absl::Status& status) {
+  return RetryUntilDone(ctx, kNoLimit, put, [](const absl::Status& status) {
     return MayHeal(status) || absl::IsDataLoss(status);
   });
 }
 
 template <typename Value>
 absl::StatusOr<Value> RetryingObjectStore::RetryUntilAnswered(
-    const CallContext& ctx, absl::FunctionRef<absl::StatusOr<Value>(const CallContext&)> attempt) {
+    const CallContext& ctx, absl::Duration total_max,
+    absl::FunctionRef<absl::StatusOr<Value>(const CallContext&)> attempt) {
   Value value = {};
-  RETURN_IF_ERROR(RetryUntilDone(ctx, [&](const CallContext& limited) -> absl::Status {
+  RETURN_IF_ERROR(RetryUntilDone(ctx, total_max, [&](const CallContext& limited) -> absl::Status {
     ASSIGN_OR_RETURN(value, attempt(limited));
     return absl::OkStatus();
   }));
@@ -95,55 +103,69 @@ absl::StatusOr<Value> RetryingObjectStore::RetryUntilAnswered(
 
 absl::StatusOr<std::string> RetryingObjectStore::Get(const CallContext& ctx, const std::string& key,
                                                      int64_t size_bytes_max) {
-  return RetryUntilAnswered<std::string>(
-      ctx, [&](const CallContext& limited) { return inner().Get(limited, key, size_bytes_max); });
+  return RetryUntilAnswered<std::string>(ctx, kNoLimit, [&](const CallContext& limited) {
+    return inner().Get(limited, key, size_bytes_max);
+  });
 }
 
 absl::StatusOr<std::string> RetryingObjectStore::GetRange(const CallContext& ctx,
                                                           const std::string& key, ByteRange range) {
-  return RetryUntilAnswered<std::string>(
-      ctx, [&](const CallContext& limited) { return inner().GetRange(limited, key, range); });
+  return RetryUntilAnswered<std::string>(ctx, kNoLimit, [&](const CallContext& limited) {
+    return inner().GetRange(limited, key, range);
+  });
 }
 
 absl::StatusOr<ObjectInfo> RetryingObjectStore::Stat(const CallContext& ctx,
                                                      const std::string& key) {
-  return RetryUntilAnswered<ObjectInfo>(
-      ctx, [&](const CallContext& limited) { return inner().Stat(limited, key); });
+  return RetryUntilAnswered<ObjectInfo>(ctx, options_.total_max, [&](const CallContext& limited) {
+    return inner().Stat(limited, key);
+  });
 }
 
 absl::Status RetryingObjectStore::PassOnOnce(
     const CallContext& ctx, ObjectSink sink,
-    absl::FunctionRef<absl::Status(const CallContext&, ObjectSink)> list) {
+    absl::FunctionRef<absl::Status(const CallContext&, const std::string&, ObjectSink)> list) {
   absl::flat_hash_set<Fingerprint> passed_on;
-  absl::Status refused;  // What `sink` said; not to be repeated here.
-  const absl::Status status = RetryUntilDone(ctx, [&](const CallContext& limited) {
-    const absl::Status listed = list(limited, [&](const ObjectInfo& object) -> absl::Status {
+  std::string last;        // The key that came last.
+  bool in_order = true;    // All keys came in their order.
+  std::size_t before = 0;  // What the attempts before the last passed on.
+  absl::Status refused;    // What `sink` said; not to be repeated here.
+  const auto attempt = [&](const CallContext& limited) {
+    const std::string after = in_order ? last : "";
+    last = after;
+    const absl::Status listed = list(limited, after, [&](const ObjectInfo& object) -> absl::Status {
       if (passed_on.insert(FingerprintOf(object.key)).second) {
+        in_order = in_order && last < object.key;
+        last = object.key;
         refused = sink(object);
       }
       return refused;
     });
     return refused.ok() ? listed : absl::OkStatus();
-  });
+  };
+  const auto has_moved = [&] { return std::exchange(before, passed_on.size()) < passed_on.size(); };
+  const absl::Status status = RetryUntilDone(ctx, kNoLimit, attempt, MayHeal, has_moved);
   return refused.ok() ? status : refused;
 }
 
 absl::Status RetryingObjectStore::List(const CallContext& ctx, const std::string& prefix,
                                        ObjectSink sink) {
-  return PassOnOnce(ctx, sink, [&](const CallContext& limited, auto once) {
-    return inner().List(limited, prefix, once);
-  });
+  return PassOnOnce(ctx, sink,
+                    [&](const CallContext& limited, const std::string& after, auto once) {
+                      return after.empty() ? inner().List(limited, prefix, once)
+                                           : inner().ListAfter(limited, prefix, after, once);
+                    });
 }
 
 absl::Status RetryingObjectStore::ListFolder(const CallContext& ctx, const std::string& prefix,
                                              ObjectSink sink) {
-  return PassOnOnce(ctx, sink, [&](const CallContext& limited, auto once) {
+  return PassOnOnce(ctx, sink, [&](const CallContext& limited, const std::string&, auto once) {
     return inner().ListFolder(limited, prefix, once);
   });
 }
 
 absl::Status RetryingObjectStore::Delete(const CallContext& ctx, const std::string& key) {
-  return RetryUntilDone(ctx,
+  return RetryUntilDone(ctx, options_.total_max,
                         [&](const CallContext& limited) { return inner().Delete(limited, key); });
 }
 
@@ -151,7 +173,7 @@ absl::StatusOr<int64_t> RetryingObjectStore::RemoveLeftovers(const CallContext& 
                                                              absl::Span<const std::string> folders,
                                                              KeyPredicate is_managed,
                                                              absl::Duration age_min) {
-  return RetryUntilAnswered<int64_t>(ctx, [&](const CallContext& limited) {
+  return RetryUntilAnswered<int64_t>(ctx, kNoLimit, [&](const CallContext& limited) {
     return inner().RemoveLeftovers(limited, folders, is_managed, age_min);
   });
 }

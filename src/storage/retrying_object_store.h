@@ -18,7 +18,10 @@ struct RetryOptions {
                             .delay_max = absl::Seconds(30),
                             .attempts_max = 10,
                             .jitter = 0.5};
-  absl::Duration total_max = absl::Minutes(15);  // of one call with all its attempts and delays
+  // Of one Stat() or Delete() with all its attempts and delays. The other calls take as long as
+  // their bytes or pages do: what hangs, or all but hangs, is the place's to end (see
+  // net::HttpLimits), and the attempts are counted.
+  absl::Duration total_max = absl::Minutes(15);
   // Told why, once for each call that waits longer than `grace period`, on the caller's thread.
   absl::Duration grace_period = absl::Seconds(5);
   std::function<void(const absl::Status&)> on_wait = nullptr;
@@ -30,8 +33,9 @@ struct RetryOptions {
 //   - Put() with if_absent: an attempt that seemed to fail may have stored the object. When a later
 //     one meets it, the object counts as ours if it has our bytes.
 //     So does one that stored other bytes than were sent: it is put again, over them.
-//   - List(): restarts, and passes on what it has not passed on yet. It keeps 16 bytes for every
-//     object listed.
+//   - List(): goes on behind the last key, or restarts where the keys did not come in their order,
+//     and passes on what it has not passed on yet. It keeps 16 bytes for every object listed.
+//     Attempts are counted from the last one that passed something on.
 // Borrows everything that it is given.
 class RetryingObjectStore : public ForwardingObjectStore {
  public:
@@ -56,20 +60,26 @@ class RetryingObjectStore : public ForwardingObjectStore {
 
  protected:
   absl::Status Versioned(const CallContext& ctx, VersionedCall, PassedCall pass) override {
-    return RetryUntilDone(ctx, pass);
+    return RetryUntilDone(ctx, options_.total_max, pass);
   }
 
  private:
-  absl::Status RetryUntilDone(const CallContext& ctx,
-                              absl::FunctionRef<absl::Status(const CallContext&)> attempt,
-                              absl::FunctionRef<bool(const absl::Status&)> may_heal = MayHeal);
+  // `has_moved` says whether the last attempt brought anything: then attempts are counted anew.
+  absl::Status RetryUntilDone(
+      const CallContext& ctx, absl::Duration total_max,
+      absl::FunctionRef<absl::Status(const CallContext&)> attempt,
+      absl::FunctionRef<bool(const absl::Status&)> may_heal = MayHeal,
+      absl::FunctionRef<bool()> has_moved = [] { return false; });
   template <typename Value>
   absl::StatusOr<Value> RetryUntilAnswered(
-      const CallContext& ctx, absl::FunctionRef<absl::StatusOr<Value>(const CallContext&)> attempt);
+      const CallContext& ctx, absl::Duration total_max,
+      absl::FunctionRef<absl::StatusOr<Value>(const CallContext&)> attempt);
 
-  // Either listing: `list` restarts with each attempt.
-  absl::Status PassOnOnce(const CallContext& ctx, ObjectSink sink,
-                          absl::FunctionRef<absl::Status(const CallContext&, ObjectSink)> list);
+  // Either listing: each attempt calls `list`, which may begin behind the key `after`.
+  absl::Status PassOnOnce(
+      const CallContext& ctx, ObjectSink sink,
+      absl::FunctionRef<absl::Status(const CallContext&, const std::string& after, ObjectSink)>
+          list);
 
   const RetryOptions options_;
   Random& random_;

@@ -429,16 +429,21 @@ absl::StatusOr<ObjectInfo> S3ObjectStore::Stat(const CallContext& ctx, const std
 
 absl::Status S3ObjectStore::List(const CallContext& ctx, const std::string& prefix,
                                  ObjectSink sink) {
-  return ListPages(ctx, prefix, /*is_deep=*/true, sink);
+  return ListPages(ctx, prefix, "", /*is_deep=*/true, sink);
+}
+
+absl::Status S3ObjectStore::ListAfter(const CallContext& ctx, const std::string& prefix,
+                                      const std::string& after, ObjectSink sink) {
+  return ListPages(ctx, prefix, after, /*is_deep=*/true, sink);
 }
 
 absl::Status S3ObjectStore::ListFolder(const CallContext& ctx, const std::string& prefix,
                                        ObjectSink sink) {
-  return ListPages(ctx, prefix, /*is_deep=*/false, sink);
+  return ListPages(ctx, prefix, "", /*is_deep=*/false, sink);
 }
 
 absl::Status S3ObjectStore::ListPages(const CallContext& ctx, const std::string& prefix,
-                                      bool is_deep, ObjectSink sink) {
+                                      const std::string& after, bool is_deep, ObjectSink sink) {
   RETURN_IF_ERROR(CheckPrefix(prefix));
   const std::string what = absl::StrCat("list ", prefix);
   const std::string base =
@@ -452,6 +457,9 @@ absl::Status S3ObjectStore::ListPages(const CallContext& ctx, const std::string&
     if (pages > 0) {
       meter_.Add(&StoreUsage::list_requests, 1);
       absl::StrAppend(&call.query, "&continuation-token=", net::PercentEncode(token));
+    } else if (!after.empty()) {
+      absl::StrAppend(&call.query,
+                      "&start-after=", net::PercentEncode(absl::StrCat(options_.prefix, after)));
     }
     absl::StatusOr<net::HttpResponse> response = Send(ctx, call);
     RETURN_IF_ERROR(Annotate(response.status(), what));

@@ -67,6 +67,8 @@ class S3ObjectStore : public ObjectStore {
                                        ByteRange range) override;
   absl::StatusOr<ObjectInfo> Stat(const CallContext& ctx, const std::string& key) override;
   absl::Status List(const CallContext& ctx, const std::string& prefix, ObjectSink sink) override;
+  absl::Status ListAfter(const CallContext& ctx, const std::string& prefix,
+                         const std::string& after, ObjectSink sink) override;
   absl::Status ListFolder(const CallContext& ctx, const std::string& prefix,
                           ObjectSink sink) override;
   absl::Status Delete(const CallContext& ctx, const std::string& key) override;
@@ -95,8 +97,8 @@ class S3ObjectStore : public ObjectStore {
     int64_t answer_bytes_max = 0;
   };
 
-  absl::Status ListPages(const CallContext& ctx, const std::string& prefix, bool is_deep,
-                         ObjectSink sink);
+  absl::Status ListPages(const CallContext& ctx, const std::string& prefix,
+                         const std::string& after, bool is_deep, ObjectSink sink);
   net::HttpRequest Sign(const Call& call, const Credentials& credentials, absl::Time time) const;
   absl::StatusOr<net::HttpResponse> Send(const CallContext& ctx, const Call& call);
   // An answer that is not a success is an error, which begins with `what`.

@@ -25,8 +25,7 @@ absl::Status DistantStore::Travel(const CallContext& ctx, int64_t sent_bytes) {
     std::scoped_lock lock(mutex_);
     ++counts_.requests;
   }
-  const absl::Time arrival = ctx.clock->Now() + time;
-  ctx.clock->SleepUntil(std::min(arrival, ctx.deadline), ctx.stop);
+  ctx.clock->SleepFor(std::min(time, ctx.TimeLeft()), ctx.stop);
   return ctx.Check();
 }
 

@@ -2,7 +2,10 @@
 // of the right length without content. For what depends on the size of the index: check, prune, and
 // loading it.
 //
-//   generate_repository REPOSITORY ENTRIES        with its password in RESTIC_PASSWORD
+//   generate_repository REPOSITORY ENTRIES [CHUNKS_PER_PACK]    with its password in RESTIC_PASSWORD
+//
+// With CHUNKS_PER_PACK (a power of two up to 512) the packs of chunks have no files:
+// seeded_store.py serves them by their numbers.
 //
 // Two snapshots of one volume, of chunks of 256 KiB. In every eighth level-1 tree the second has
 // other chunks in two leaves, in packs of their own: without the first, those of the first are of
@@ -32,12 +35,13 @@
 #include "repository/repository.h"
 #include "repository/volume_layout.h"
 #include "storage/file_object_store.h"
+#include "tests/support/unproven.h"
 
 namespace csidelta::repository {
 namespace {
 
 constexpr int64_t kChunkBytes = kChunkBytesMin;
-constexpr int64_t kChunksPerPack = 512;
+constexpr int64_t kChunksPerPack = 512;   // Two leaves.
 constexpr int64_t kChangeEvery = 8;       // Level-1 trees.
 constexpr int64_t kChangedFirstLeaf = 2;  // Leaves 2 and 3: the second pack.
 constexpr std::size_t kThreads = 2;
@@ -63,13 +67,27 @@ class Ids {
   uint64_t state_;
 };
 
+// The id of a pack by its number; seeded_store.py computes the same.
+PackId SeededPackId(uint64_t number) {
+  constexpr uint64_t kFactors[] = {1, 0xBF58476D1CE4E5B9U, 0x94D049BB133111EBU,
+                                   0xD6E8FEB86659FD93U};
+  const uint64_t first = (number + 1) * 0x9E3779B97F4A7C15U;
+  std::array<uint8_t, Id::kBytes> bytes;
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    const uint64_t word = first * kFactors[i / sizeof(uint64_t)];
+    bytes[i] = static_cast<uint8_t>(word >> (56 - 8 * (i % sizeof(uint64_t))));
+  }
+  return Id(bytes);
+}
+
 class Generator {
  public:
   Generator(const CallContext& ctx, Repository& repository, std::string folder,
-            int64_t level1_count)
+            int64_t level1_count, int64_t seeded_chunks_per_pack)
       : ctx_(ctx),
         repository_(repository),
         folder_(std::move(folder)),
+        seeded_chunks_per_pack_(seeded_chunks_per_pack),
         writer_(ctx, repository, Options()),
         level1_trees_{std::vector<BlobId>(static_cast<std::size_t>(level1_count)),
                       std::vector<BlobId>(static_cast<std::size_t>(level1_count))} {}
@@ -86,7 +104,7 @@ class Generator {
     RETURN_IF_ERROR(writer_.Flush());
     for (std::size_t i = 0; i < snapshots.size(); ++i) {
       snapshots[i].time = ctx_.clock->Now() - absl::Hours(24 * (2 - static_cast<int>(i)));
-      RETURN_IF_ERROR(repository_.SaveSnapshot(ctx_, snapshots[i]).status());
+      RETURN_IF_ERROR(repository_.SaveSnapshot(ctx_, snapshots[i], support::Unproven()).status());
     }
     std::printf("{\"entries\":%lld,\"packs\":%lld}\n", static_cast<long long>(entries_),
                 static_cast<long long>(packs_));
@@ -115,6 +133,9 @@ class Generator {
                               .span = {.offset_bytes = static_cast<uint32_t>(i * kSealedBytes),
                                        .sealed_bytes = kSealedBytes}});
     }
+    if (seeded_chunks_per_pack_ > 0) {
+      return pack;
+    }
     const std::string path = absl::StrCat(folder_, "/", PackKey(pack.id));
     ::mkdir(path.substr(0, path.rfind('/')).c_str(), 0700);
     const int fd = ::open(path.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0400);
@@ -123,6 +144,23 @@ class Generator {
     }
     ::close(fd);
     return pack;
+  }
+
+  // Lists the chunks of a pack; without files they are in many.
+  void List(IndexedPack pack, std::vector<IndexedPack>& packs) {
+    if (seeded_chunks_per_pack_ == 0) {
+      packs.push_back(std::move(pack));
+      return;
+    }
+    const auto each = static_cast<std::size_t>(seeded_chunks_per_pack_);
+    for (std::size_t first = 0; first < pack.entries.size(); first += each) {
+      IndexedPack part = {.id = SeededPackId(next_pack_++), .entries = {}};
+      for (std::size_t i = 0; i < each; ++i) {
+        part.entries.push_back(pack.entries[first + i]);
+        part.entries.back().span.offset_bytes = pack.entries[i].span.offset_bytes;
+      }
+      packs.push_back(std::move(part));
+    }
   }
 
   absl::StatusOr<BlobId> MakeLeaf(const IndexedPack& pack, std::size_t half) {
@@ -143,7 +181,7 @@ class Generator {
         ASSIGN_OR_RETURN(const BlobId tree, MakeLeaf(pack, half));
         leaves.push_back(tree);
       }
-      packs.push_back(std::move(pack));
+      List(std::move(pack), packs);
     }
     ASSIGN_OR_RETURN(level1_trees_[0][level1], AddTree(EncodeLevel1Tree(leaves)));
     level1_trees_[1][level1] = level1_trees_[0][level1];
@@ -152,10 +190,12 @@ class Generator {
       for (const std::size_t half : {0, 1}) {
         ASSIGN_OR_RETURN(leaves[kChangedFirstLeaf + half], MakeLeaf(pack, half));
       }
-      packs.push_back(std::move(pack));
+      List(std::move(pack), packs);
       ASSIGN_OR_RETURN(level1_trees_[1][level1], AddTree(EncodeLevel1Tree(leaves)));
     }
-    entries_ += static_cast<int64_t>(packs.size()) * kChunksPerPack;
+    for (const IndexedPack& pack : packs) {
+      entries_ += std::ssize(pack.entries);
+    }
     packs_ += static_cast<int64_t>(packs.size());
     return repository_.SaveFile(ctx_, FileKind::kIndex, EncodeIndex(packs)).status();
   }
@@ -179,13 +219,15 @@ class Generator {
   const CallContext& ctx_;
   Repository& repository_;
   const std::string folder_;
+  const int64_t seeded_chunks_per_pack_;
+  std::atomic<uint64_t> next_pack_ = 0;
   BlobWriter writer_;
   std::array<std::vector<BlobId>, 2> level1_trees_;  // Per snapshot.
   std::atomic<int64_t> entries_ = 0;
   std::atomic<int64_t> packs_ = 0;
 };
 
-absl::Status Generate(const std::string& folder, int64_t entries) {
+absl::Status Generate(const std::string& folder, int64_t entries, int64_t chunks_per_pack) {
   const char* password = std::getenv("RESTIC_PASSWORD");
   if (password == nullptr) {
     return absl::InvalidArgumentError("RESTIC_PASSWORD is not set");
@@ -195,18 +237,22 @@ absl::Status Generate(const std::string& folder, int64_t entries) {
   const int64_t level1_count = std::max<int64_t>(1, entries / kLevel1Chunks);
   ASSIGN_OR_RETURN(const std::unique_ptr<Repository> repository,
                    Repository::Open(ctx, store, password, {}));
-  return Generator(ctx, *repository, folder, level1_count).Run();
+  return Generator(ctx, *repository, folder, level1_count, chunks_per_pack).Run();
 }
 
 }  // namespace
 }  // namespace csidelta::repository
 
 int main(int argc, char** argv) {
-  if (argc != 3) {
-    std::fprintf(stderr, "generate_repository REPOSITORY ENTRIES\n");
+  const int64_t chunks_per_pack = argc == 4 ? std::atoll(argv[3]) : 0;
+  if (argc < 3 || argc > 4 ||
+      (argc == 4 &&
+       (chunks_per_pack < 1 || csidelta::repository::kChunksPerPack % chunks_per_pack != 0))) {
+    std::fprintf(stderr, "generate_repository REPOSITORY ENTRIES [CHUNKS_PER_PACK]\n");
     return 2;
   }
-  const absl::Status status = csidelta::repository::Generate(argv[1], std::atoll(argv[2]));
+  const absl::Status status =
+      csidelta::repository::Generate(argv[1], std::atoll(argv[2]), chunks_per_pack);
   if (!status.ok()) {
     std::fprintf(stderr, "%s\n", status.ToString().c_str());
     return 1;

@@ -288,5 +288,24 @@ TEST_F(KeyFreezeSweepTest, Remove) {
   Sweep({"key", "remove", second_}, {{{"key", "remove", first_}}});
 }
 
+// Credentials that may add and read, but not delete.
+class AppendOnlyTest : public SweepFixture {};
+
+TEST_F(AppendOnlyTest, BackupsEndWellAndWhoMayDeleteRemovesTheirLocks) {
+  store_.AddFault({.operation = support::StoreOperation::kDelete,
+                   .last_call = 1'000'000,
+                   .status = absl::PermissionDeniedError("403")});
+  std::vector<std::string> words = BackupArguments();
+  words.insert(words.end(), {"--immutable-id", "one"});
+  MustRun(words);
+  WriteImage({1, 12, 3, 4, 5, 6});
+  words.back() = "two";
+  MustRun(words, {.elsewhere = true});
+  MustRun({"snapshots"});
+  store_.ClearFaults();
+  MustRun({"prune"}, {.elsewhere = true});
+  ExpectGood({});
+}
+
 }  // namespace
 }  // namespace csidelta::cli::freeze_sweep_test

@@ -25,6 +25,7 @@
 #include "tests/support/sanitized.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/unproven.h"
 
 namespace csidelta::cli::hostile_test {
 namespace {
@@ -130,7 +131,7 @@ class HostileProgramTest : public testing::Test {
     snapshot.username = kEvilText;
     snapshot.paths = {absl::StrCat("/", kEvilText, "\n")};
     snapshot.tags = {kEvilText};
-    const absl::StatusOr<Id> id = repository_->SaveSnapshot(ctx_, snapshot);
+    const absl::StatusOr<Id> id = repository_->SaveSnapshot(ctx_, snapshot, support::Unproven());
     EXPECT_THAT(id, IsOk());
     return id.value_or(Id());
   }

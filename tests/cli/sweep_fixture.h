@@ -43,14 +43,14 @@ class SweepClock : public Clock {
 
   absl::Time Now() const override {
     std::scoped_lock lock(mutex_);
-    ++looks_;
-    const absl::Duration stride = std::min(flight_, kStride);
-    uptime_ += stride;
-    flight_ -= stride;
     return absl::UnixEpoch() + uptime_ + set_by_;
   }
   absl::Duration Uptime() const override {
     std::scoped_lock lock(mutex_);
+    ++looks_;
+    const absl::Duration stride = std::min(flight_, kStride);
+    uptime_ += stride;
+    flight_ -= stride;
     return uptime_;
   }
   bool SleepUntil(absl::Time wake_at, std::stop_token stop) const override {

@@ -255,6 +255,31 @@ std::string LonghornContract::MakeVolume() {
   return name;
 }
 
+std::string LonghornContract::MakeClone(const std::string& volume, const std::string& snapshot) {
+  const std::string name = NewName("clone");
+  const absl::StatusOr<Json> made =
+      client_.Create(Soon(), VolumeKey("").type, namespace_,
+                     {{"apiVersion", "longhorn.io/v1beta2"},
+                      {"kind", "Volume"},
+                      {"metadata", {{"name", name}}},
+                      {"spec",
+                       {{"size", "16777216"},
+                        {"numberOfReplicas", 1},
+                        {"frontend", "blockdev"},
+                        {"accessMode", "rwo"},
+                        {"dataEngine", "v1"},
+                        {"snapshotMaxCount", 250},
+                        {"dataSource", absl::StrCat("snap://", volume, "/", snapshot)}}}});
+  EXPECT_THAT(made, IsOk());
+  made_.push_back(VolumeKey(name));
+  EXPECT_TRUE(Until([&] { return !StateOf(name).empty(); })) << name << " was never looked at";
+  return name;
+}
+
+std::string LonghornContract::CloneStateOf(const std::string& volume) {
+  return GetString(Get(VolumeKey(volume)).value_or(Json()), {"status", "cloneStatus", "state"});
+}
+
 void LonghornContract::SetMaxCount(const std::string& volume, int count) {
   EXPECT_THAT(Patch(VolumeKey(volume), {{"spec", {{"snapshotMaxCount", count}}}}), IsOk());
 }
@@ -749,6 +774,33 @@ TEST_P(LonghornContract, ANameTooLongForAFileFaultsTheVolume) {
 }
 
 // --- Volumes
+
+// --- Clones: CreateVolume makes such a Volume and returns, so a PVC is bound before the copy.
+
+TEST_P(LonghornContract, ACloneIsMadeAtOnceAndCopiedLater) {
+  SKIP_WITHOUT("attach", "engine-snapshots");
+  const std::string snapshot = Take("source", attached_);
+  const std::string clone = MakeClone(attached_, snapshot);
+  EXPECT_EQ(CloneStateOf(clone), "") << "made at once, copied later";
+  MustRun("attach", clone);
+  EXPECT_TRUE(Until([&] { return CloneStateOf(clone) == "initiated"; }));
+  EXPECT_TRUE(Until([&] { return CloneStateOf(clone) == "completed"; }));
+  EXPECT_TRUE(Until([&] { return StateOf(clone) == "attached"; }));
+  EXPECT_TRUE(EngineHas(clone, snapshot)) << "its first snapshot has the name of the source's";
+  EXPECT_EQ(GetString(Get(SnapshotKey(snapshot)).value_or(Json()), {"spec", "volume"}), attached_);
+}
+
+TEST_P(LonghornContract, DeletingTheSourceOfACloneIsTakenAndFailsTheCopy) {
+  SKIP_WITHOUT("attach");
+  const std::string volume = MakeVolume();
+  const std::string snapshot = Take("source", volume);
+  Take("newer", volume);
+  const std::string clone = MakeClone(volume, snapshot);
+  EXPECT_TRUE(Until([&] { return CloneStateOf(clone) == "initiated"; }));
+  EXPECT_THAT(Delete(snapshot), IsOk()) << "it is not refused";
+  EXPECT_TRUE(Until([&] { return CloneStateOf(clone) == "failed"; }));
+  EXPECT_THAT(Get(VolumeKey(clone)), IsOk());
+}
 
 TEST_P(LonghornContract, DeletingAVolumeTakesItsSnapshotsOrWaitsForThem) {
   SKIP_WITHOUT("attach");

@@ -101,6 +101,9 @@ class LonghornContract : public testing::TestWithParam<LonghornCase> {
   std::string StateOf(const std::string& volume);
   // A volume of the test's own, which may be deleted or broken; attached.
   std::string MakeVolume();
+  // A volume whose data is copied from that snapshot.
+  std::string MakeClone(const std::string& volume, const std::string& snapshot);
+  std::string CloneStateOf(const std::string& volume);
   void SetMaxCount(const std::string& volume, int count);
 
   std::unique_ptr<LonghornSubject> subject_;

@@ -394,7 +394,7 @@ TEST_P(ObjectStoreContract, DoesNothingWhenStoppedOrTooLate) {
   CallContext stopped = ctx_;
   stopped.stop = stop.get_token();
   CallContext late = ctx_;
-  late.deadline = absl::InfinitePast();
+  late.deadline = -absl::InfiniteDuration();
   const auto ignore = [](const ObjectInfo&) { return absl::OkStatus(); };
   for (const auto& [ctx, code] : {std::pair(stopped, absl::StatusCode::kCancelled),
                                   std::pair(late, absl::StatusCode::kDeadlineExceeded)}) {

@@ -326,7 +326,7 @@ class MoverBed {
   support::FakeApiClient api{clock};
   support::FakeSnapshotCluster cluster{api};
   support::FakeSecureRandom secure_random;
-  CallContext ctx{.deadline = absl::InfiniteFuture(), .stop = {}, .clock = &clock};
+  CallContext ctx{.deadline = absl::InfiniteDuration(), .stop = {}, .clock = &clock};
   k8s::ObjectCache cache;
   csi::BaseIndex bases;
   k8s::NotingClient noting{api, cache};

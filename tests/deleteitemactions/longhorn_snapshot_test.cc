@@ -62,7 +62,9 @@ TEST_F(LonghornSnapshotDeletionTest, AsksOnceAndDoesNotWaitForTheNewestThatLinge
   const absl::Time asked_at = bed_.clock.Now();
   EXPECT_THAT(Delete(), IsOk());
   EXPECT_EQ(bed_.clock.Now(), asked_at);
-  EXPECT_EQ(bed_.calls.size(), 1u);
+  EXPECT_EQ(bed_.Count("delete", "snapshots"), 1);
+  EXPECT_EQ(bed_.Count("list", "volumes"), 1);
+  EXPECT_EQ(bed_.calls.size(), 2u);
   bed_.Pass(absl::Minutes(1));
   EXPECT_TRUE(k8s::BeingDeleted(There())) << "until there is a newer one";
   bed_.AddSnapshot("newer");

@@ -38,7 +38,7 @@ class ClassSecretsTest : public testing::Test {
 
   support::FakeClock clock_;
   support::FakeApiClient api_{clock_};
-  CallContext ctx_{.deadline = absl::InfiniteFuture(), .stop = {}, .clock = &clock_};
+  CallContext ctx_{.deadline = absl::InfiniteDuration(), .stop = {}, .clock = &clock_};
   ClassSecrets secrets_{api_};
   SecretsOwner owner_{.class_name = "fast", .namespace_name = "app", .snapshot_name = "monday"};
 };

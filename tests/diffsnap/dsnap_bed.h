@@ -62,7 +62,7 @@ class DsnapBed {
   support::FakeClock clock;
   support::FakeApiClient api{clock};
   ContentIndex contents{support::kDriver};  // As it was when Ask() was called last.
-  CallContext ctx{.deadline = absl::InfiniteFuture(), .stop = {}, .clock = &clock};
+  CallContext ctx{.deadline = absl::InfiniteDuration(), .stop = {}, .clock = &clock};
 };
 
 }  // namespace csidelta::diffsnap

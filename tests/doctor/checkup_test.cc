@@ -973,6 +973,9 @@ std::vector<Ailment> OfWorkers() {
        "1Gi is less than the 2113Mi that a restore, a check or a deletion may need for PVC "
        "shop/orders of 6Ti",
        [](Cluster& c) { SeedLargeVolume(c, "6Ti"); }},
+      {"mover-scratch", Severity::kWarning,
+       "256Mi is less than the 545Mi that a restore needs for PVC shop/orders of 256Ti",
+       [](Cluster& c) { SeedLargeVolume(c, "256Ti"); }},
       {"clock-skew", Severity::kFault, "this machine its clock is 1m59s behind the API server's",
        [](Cluster& c) { SetServerClock(c, absl::Seconds(119)); }},
       {"clock-skew", Severity::kFault, "this machine its clock is 1m59s ahead of the API server's",

@@ -172,7 +172,7 @@ TEST_F(ResumeTest, ARunThatWasStoppedLeavesItsMark) {
   stop.request_stop();
   CallContext stopped = ctx_;
   stopped.stop = stop.get_token();
-  stopped.deadline = absl::InfinitePast();
+  stopped.deadline = -absl::InfiniteDuration();
   MarkUnfinished(stopped, *repository_);
   EXPECT_FALSE(HasMark()) << "with this context nothing is written";
   NoteEnd(stopped, *repository_, {}, /*finished=*/false);

@@ -8,12 +8,19 @@
 
 namespace {
 
+using csidelta::repository::LocatorShard;
+using csidelta::repository::TreeLocator;
+
+// Older ones are written as the version of today.
+bool IsWrittenAlike(const LocatorShard&) { return true; }
+bool IsWrittenAlike(const TreeLocator& locator) { return locator.is_bound; }
+
 template <typename Decoded>
 void Decode(absl::string_view bytes) {
   const absl::StatusOr<Decoded> read = Decoded::Decode(bytes);
   if (read.ok()) {
     const absl::StatusOr<Decoded> again = Decoded::Decode(read->Encode());
-    CSIDELTA_CHECK(again.ok() && *again == *read);
+    CSIDELTA_CHECK(again.ok() && (*again == *read || !IsWrittenAlike(*read)));
   } else {
     CSIDELTA_CHECK(absl::IsInvalidArgument(read.status()));
   }
@@ -23,7 +30,7 @@ void Decode(absl::string_view bytes) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, std::size_t bytes) {
   const absl::string_view text(reinterpret_cast<const char*>(data), bytes);
-  Decode<csidelta::repository::TreeLocator>(text);
-  Decode<csidelta::repository::LocatorShard>(text);
+  Decode<TreeLocator>(text);
+  Decode<LocatorShard>(text);
   return 0;
 }

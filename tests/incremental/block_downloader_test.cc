@@ -7,7 +7,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "incremental/block_difference.h"
+#include "incremental/gated_block_device.h"
 #include "incremental/restore_mark.h"
 #include "tests/incremental/volume_fixture.h"
 #include "tests/support/sweep_sample.h"
@@ -64,6 +66,67 @@ TEST(BlockDownloaderTest, ATargetThatIsNotDoneSaysSo) {
   FakeBlockDevice good(kSize, 512, 0xA5);
   ASSERT_THAT(v.volume.Restore(v.backup->snapshot, good), IsOk());
   EXPECT_THAT(HasRestoreMark({}, good), IsOkAndHolds(false));
+}
+
+// Refuses every write after the first `left`.
+struct WritesLeft {
+  absl::Status operator()() const {
+    return --*left < 0 ? absl::UnavailableError("killed") : absl::OkStatus();
+  }
+  int* left;
+};
+
+// What is left of a target after a run that was killed.
+void ExpectUnusable(const FakeBlockDevice& target, const FakeBlockDevice& before,
+                    const FakeBlockDevice& volume, const MarkedTarget& marked) {
+  const std::string head = target.Load(0, marked.head().length_bytes);
+  EXPECT_TRUE(absl::StartsWith(head, kRestoreMark));
+  const std::string tail = target.Load(marked.tail().offset_bytes, marked.tail().length_bytes);
+  const bool is_covered = IsZero(absl::string_view(head).substr(kRestoreMarkBytes)) && IsZero(tail);
+  // Else nothing was written yet but the mark, or all is durable but for what it covers.
+  const int64_t begin = marked.head().end_bytes();
+  const int64_t length = marked.tail().offset_bytes - begin;
+  const std::string middle = target.Load(begin, length);
+  EXPECT_TRUE(is_covered || middle == before.Load(begin, length) ||
+              middle == volume.Load(begin, length));
+}
+
+// Killed at each of its writes: superblocks are in the first chunk, and copies of them at the end.
+TEST(BlockDownloaderTest, AKilledRestoreLeavesNeitherBeginningNorEnd) {
+  struct Case {
+    int64_t size_bytes;
+    int64_t chunk_bytes;
+  };
+  for (const Case& c : {Case{5000, kChunk}, Case{kChunk - 1, kChunk}, Case{3 * kChunk + 1, kChunk},
+                        Case{5 * kChunk, kChunk}, Case{14 * kChunk + 999, kChunk},
+                        Case{(int64_t{9} << 20) + 7, int64_t{4} << 20}}) {
+    SCOPED_TRACE(c.size_bytes);
+    VolumeFixture volume;
+    FakeBlockDevice device(c.size_bytes);
+    device.Store(0, RandomBytes(c.size_bytes, 1));
+    FullScanSource source;
+    UploadOptions upload = VolumeFixture::Options();
+    upload.chunk_bytes = c.chunk_bytes;
+    upload.memory.budget_bytes = int64_t{256} << 20;
+    const auto backup = volume.Backup(device, source, upload);
+    ASSERT_THAT(backup, IsOk());
+    const FakeBlockDevice other(c.size_bytes, 512, 0xA5);
+    for (const FakeBlockDevice* before : {&other, &std::as_const(device)}) {
+      for (int writes = 1;; ++writes) {
+        SCOPED_TRACE(writes);
+        FakeBlockDevice target(*before);
+        int left = writes;
+        GatedBlockDevice gated(target, WritesLeft{&left});
+        const auto restored = volume.Restore(
+            backup->snapshot, gated, {.only_differing = before != &other, .workers_max = 1});
+        if (restored.ok()) {
+          EXPECT_TRUE(target.Equals(device, c.size_bytes));
+          break;
+        }
+        ExpectUnusable(target, *before, device, MarkedTarget(target, c.size_bytes, c.chunk_bytes));
+      }
+    }
+  }
 }
 
 // Of data at the beginning, of zeros there, and of volumes about as long as the mark.
@@ -136,14 +199,17 @@ TEST(BlockDownloaderTest, ADamagedBlobIsDataLossAndNeverWritten) {
   FakeBlockDevice target(kSize, 512, 0xA5);
   EXPECT_THAT(v.volume.Restore(v.backup->snapshot, target), StatusIs(absl::StatusCode::kDataLoss));
   int64_t good_or_untouched = 0;
-  for (int64_t at = kChunk; at + kChunk <= kSize; at += kChunk) {  // Behind the mark.
+  const MarkedTarget marked(target, kSize, kChunk);
+  const int64_t begin = marked.head().end_bytes();
+  const int64_t end = marked.tail().offset_bytes / kChunk * kChunk;
+  for (int64_t at = begin; at < end; at += kChunk) {
     const std::string now = target.Load(at, kChunk);
     good_or_untouched += now == v.image.substr(static_cast<std::size_t>(at), kChunk) ||
                                  now == std::string(kChunk, '\xA5')
                              ? 1
                              : 0;
   }
-  EXPECT_EQ(good_or_untouched, kSize / kChunk - 1);
+  EXPECT_EQ(good_or_untouched, (end - begin) / kChunk);
 }
 
 TEST(BlockDownloaderTest, AnotherCopyTakesTheDamagedOnesPlace) {
@@ -232,8 +298,10 @@ TEST(BlockDownloaderTest, OfDifferingChunksOnlyDifferingBlocksAreFetchedAndWritt
   // The first chunk and two that differ, each with what encryption adds; not the others.
   EXPECT_LT(restored->fetched_bytes, 3 * kChunk + kChunk / 2);
   EXPECT_EQ(d.target.Load(0, kSize), d.v.image);
-  // The mark, and the beginning in its stead.
-  EXPECT_EQ(d.written(), 2 * kBlock + 2 * kBlock);
+  // The mark, and what was kept back.
+  const MarkedTarget marked(d.target, kSize, kChunk);
+  EXPECT_EQ(d.written(),
+            2 * kBlock + kBlock + marked.head().length_bytes + marked.tail().length_bytes);
 }
 
 TEST(BlockDownloaderTest, WhatTheTargetHoldsIsNotFetched) {

@@ -64,7 +64,7 @@ class DifferentialSourceTest : public testing::Test {
   DifferentialSourceTest() {
     clock_.SetAutoAdvance(true);
     ctx_.clock = &clock_;
-    ctx_.deadline = clock_.Now() + absl::Hours(1);
+    ctx_.deadline = clock_.Uptime() + absl::Hours(1);
   }
 
   // Lists from a server that goes through `steps`, once each.

@@ -4,10 +4,14 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "repository/compression.h"
+#include "repository/sealer.h"
 #include "repository/volume_layout.h"
 #include "tests/incremental/volume_fixture.h"
 
@@ -179,6 +183,61 @@ TEST_F(IncrementMetadataTest, WithoutOldFilesOfPlacesTheIndexHelpsAndTheyHeal) {
   EXPECT_EQ(Increment({7, 8, 400}).result.mode_done, "incremental");
   EXPECT_TRUE(AsksFor("index/"));
   EXPECT_EQ(Increment({7, 8, 400}).result.mode_done, "incremental");
+  EXPECT_FALSE(AsksFor("index/"));
+}
+
+// A locator of version 3 and its shards, sealed with the master key itself.
+void MakeOld(VolumeFixture& volume, const repository::Id& snapshot) {
+  repository::Repository& repository = volume.repository();
+  const repository::SealKey& master = repository.master_key();
+  SecureRandom& random = *repository.environment().random;
+  auto locator = *repository.LoadLocator(volume.ctx(), snapshot);
+  std::map<repository::Id, std::string> files;
+  for (const bool is_leaf : {false, true}) {
+    auto& shards = is_leaf ? locator.leaf_shards : locator.level1_shards;
+    for (std::size_t i = 0; i < shards.size(); ++i) {
+      const repository::Id& file = locator.files.at(shards[i].file - 1U);
+      std::string& bytes =
+          files.try_emplace(file, volume.store().objects().at(repository::LocatorFileKey(file)))
+              .first->second;
+      const std::string name = locator.ShardName(
+          {.is_leaf = is_leaf, .number = static_cast<int64_t>(i) * repository::kShardTrees});
+      const auto text = repository::Sealer(repository::KeyBoundTo(master, name), random)
+                            .Open(absl::string_view(bytes).substr(shards[i].offset_bytes,
+                                                                  shards[i].sealed_bytes));
+      ASSERT_THAT(text, IsOk());
+      bytes.replace(shards[i].offset_bytes, shards[i].sealed_bytes,
+                    repository::Sealer(master, random).Seal(absl::string_view(*text)));
+    }
+  }
+  for (const auto& [file, bytes] : files) {
+    volume.store().SetObject(repository::LocatorFileKey(file), bytes);
+  }
+  std::string text = locator.Encode();
+  text[4] = 3;
+  text.erase(20, repository::Id::kBytes);
+  volume.store().SetObject(repository::SidecarKey(snapshot),
+                           repository::Sealer(master, random)
+                               .Seal(absl::StrCat("\2", repository::Compressor(1).Compress(text))));
+}
+
+TEST_F(IncrementMetadataTest, TheLocatorOfAnOlderVersionHelpsOnceAndIsWrittenAnew) {
+  Increment({7});
+  MakeOld(volume_, last_);
+  const auto old = volume_.repository().LoadLocator(volume_.ctx(), last_);
+  ASSERT_THAT(old, IsOk());
+  EXPECT_FALSE(old->is_bound);
+  EXPECT_FALSE(old->needs.has_value());
+  EXPECT_EQ(Increment({8, 400}).result.mode_done, "incremental");
+  // Which packs it needs is not known: the index says.
+  const std::vector<StoreCall> calls = volume_.store().calls();
+  EXPECT_TRUE(std::any_of(calls.begin(), calls.end(), [](const StoreCall& call) {
+    return call.operation == StoreOperation::kGet && call.key.starts_with("index/");
+  }));
+  EXPECT_TRUE(Locator().is_bound);
+  EXPECT_EQ(Locator().files.size(), 1u);
+  // All of the old places are in the new one.
+  EXPECT_EQ(Increment({7, 9, 401}).result.mode_done, "incremental");
   EXPECT_FALSE(AsksFor("index/"));
 }
 

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "repository/format.h"
+#include "repository/maintenance_memory.h"
 #include "tests/support/status_matchers.h"
 
 namespace csidelta::incremental::memory_plan_test {
@@ -28,6 +29,7 @@ struct Wishes {
   int64_t pack_bytes_max;
   int uploads_in_flight_max;
   int64_t reserved_bytes;
+  int64_t pack_bytes_first = 0;
 
   friend std::ostream& operator<<(std::ostream& out, const Wishes& wishes) {
     return out << wishes.name;
@@ -39,6 +41,9 @@ constexpr Wishes kWishes[] = {
     {"SmallPacks", 4 * kMiB, 32, 0},
     {"LargePacks", 128 * kMiB, 16, 0},
     {"BesideAnIndex", repository::kPackTargetBytesRemote, 32, 28 * kMiB + 5},
+    {"OneTebibyte", repository::kPackTargetBytesRemote, 32, 0, 16 * kMiB},
+    {"EightTebibytes", repository::kPackTargetBytesRemote, 32, 0, 32 * kMiB},
+    {"LargestVolumes", 64 * kMiB, 32, 0, 64 * kMiB},
 };
 
 MemoryRequest Request(const Wishes& wishes, int64_t budget_bytes, int cores, int64_t chunk_bytes) {
@@ -47,7 +52,8 @@ MemoryRequest Request(const Wishes& wishes, int64_t budget_bytes, int cores, int
           .chunk_bytes = chunk_bytes,
           .cores = cores,
           .pack_bytes_max = wishes.pack_bytes_max,
-          .uploads_in_flight_max = wishes.uploads_in_flight_max};
+          .uploads_in_flight_max = wishes.uploads_in_flight_max,
+          .pack_bytes_first = wishes.pack_bytes_first};
 }
 
 // From the least on: each MiB where a step may be, then wider.
@@ -208,6 +214,44 @@ TEST(WorkerMemoryTest, IsAsDocumented) {
   }
 }
 
+// 64 TiB in packs of 8 MiB are 8 million objects.
+TEST(LargeVolumeTest, GetsLongerPacksOutOfTheSameMemory) {
+  struct Case {
+    int64_t mebibytes;
+    int64_t tebibytes;
+    int uploads;
+    int64_t pack_mebibytes;
+  };
+  for (const Case& want :
+       {Case{224, 0, 8, 8}, Case{224, 1, 6, 16}, Case{224, 8, 4, 23}, Case{224, 64, 4, 23},
+        Case{512, 1, 16, 16}, Case{512, 8, 8, 32}, Case{1024, 64, 10, 64}}) {
+    const int64_t first_bytes = repository::VolumePackBytes(want.tebibytes << 40);
+    MemoryRequest request = Request(kWishes[1], want.mebibytes * kMiB, 64, kMiB);
+    request.pack_bytes_first = first_bytes;
+    request.pack_bytes_max = std::max(request.pack_bytes_max, first_bytes);
+    const auto plan = PlanMemory(request);
+    ASSERT_THAT(plan, IsOk());
+    EXPECT_EQ(plan->uploads_in_flight, want.uploads) << want.mebibytes << " " << want.tebibytes;
+    EXPECT_EQ(plan->pack_bytes, want.pack_mebibytes * kMiB)
+        << want.mebibytes << " " << want.tebibytes;
+  }
+}
+
+TEST(LargeVolumeTest, NeverGetsShorterPacksThanASmallerOne) {
+  for (const int64_t budget : Budgets(LeastMemoryBytes(kMiB))) {
+    int64_t smaller_bytes = 0;
+    for (const int64_t tebibytes : {0, 1, 4, 8, 31, 32, 64, 256}) {
+      MemoryRequest request = Request(kWishes[1], budget, 8, kMiB);
+      request.pack_bytes_first = repository::VolumePackBytes(tebibytes << 40);
+      request.pack_bytes_max = std::max(request.pack_bytes_max, request.pack_bytes_first);
+      const auto plan = PlanMemory(request);
+      ASSERT_THAT(plan, IsOk());
+      ASSERT_GE(plan->pack_bytes, smaller_bytes) << budget << " " << tebibytes;
+      smaller_bytes = plan->pack_bytes;
+    }
+  }
+}
+
 TEST(BuffersTest, TakeWhatWorkersWithoutCoresLeave) {
   EXPECT_EQ(InBucket(4096, 2).buffers, 8 + 2 * 2 + 48);
   EXPECT_GT(InBucket(224, 2).buffers, InBucket(224, 8).buffers);
@@ -216,12 +260,13 @@ TEST(BuffersTest, TakeWhatWorkersWithoutCoresLeave) {
 
 TEST(DownloadWorkersTest, FollowMemoryAndCores) {
   const auto workers = [](int64_t mebibytes, int cores, bool compares = false) {
-    return PlanDownloadWorkers({.budget_bytes = mebibytes * kMiB,
-                                .chunk_bytes = 512 << 10,
-                                .range_bytes_max = 8 * kMiB,
-                                .writes_in_flight = 4,
-                                .compares = compares,
-                                .cores = cores});
+    return PlanDownload({.budget_bytes = mebibytes * kMiB,
+                         .chunk_bytes = 512 << 10,
+                         .range_bytes_max = 8 * kMiB,
+                         .writes_in_flight = 4,
+                         .compares = compares,
+                         .cores = cores})
+        .workers;
   };
   EXPECT_EQ(workers(0, 8), 1);
   EXPECT_EQ(workers(224, 64), 7);

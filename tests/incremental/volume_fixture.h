@@ -120,8 +120,9 @@ class VolumeFixture {
     return BlockDownloader(*repository_, target, random_).Run(ctx_, **record, options);
   }
 
-  // The mark, all else, the beginning; a volume that is shorter than the mark has none.
-  static int FlushesOf(int64_t size_bytes) { return size_bytes < kRestoreMarkBytes ? 1 : 3; }
+  // The mark, all else, what was kept back, the beginning; a volume that is shorter than the mark
+  // has none.
+  static int FlushesOf(int64_t size_bytes) { return size_bytes < kRestoreMarkBytes ? 1 : 4; }
 
   // Restores onto a target full of 0xA5 and compares it with `want`.
   void ExpectRestores(const repository::Id& id, const std::string& want) {
@@ -141,6 +142,9 @@ class VolumeFixture {
     EXPECT_TRUE(target.Equals(want, size));
     EXPECT_EQ(target.flushes(), FlushesOf(size));
   }
+
+  // From now on it is the time of this clock.
+  void UseClock(const Clock& clock) { ctx_.clock = &clock; }
 
   // What was asked of the store so far.
   storage::StoreUsage Usage() const { return meter_.Snapshot(); }

@@ -40,7 +40,7 @@ class LeaderLeaseTest : public testing::Test {
 
   support::FakeClock clock_;
   support::FakeApiClient api_{clock_};
-  CallContext ctx_{.deadline = absl::InfiniteFuture(), .stop = {}, .clock = &clock_};
+  CallContext ctx_{.deadline = absl::InfiniteDuration(), .stop = {}, .clock = &clock_};
 };
 
 TEST_F(LeaderLeaseTest, TheFirstLeadsAsLongAsItRenews) {

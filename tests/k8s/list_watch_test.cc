@@ -96,7 +96,7 @@ class ListWatchTest : public testing::Test {
   void Start() {
     thread_ = std::jthread([this] {
       const CallContext ctx{
-          .deadline = absl::InfiniteFuture(), .stop = stop_.get_token(), .clock = &clock_};
+          .deadline = absl::InfiniteDuration(), .stop = stop_.get_token(), .clock = &clock_};
       ended_ = ListAndWatch(ctx, api_, followed_, mirror_);
     });
   }

@@ -32,7 +32,7 @@ class RecentReadsTest : public testing::Test {
   const ObjectKey kKey = {{"", "v1", "secrets", "Secret", true}, "mover", "keys"};
   support::FakeClock clock_;
   support::FakeApiClient api_{clock_};
-  CallContext ctx_{.deadline = absl::InfiniteFuture(), .stop = {}, .clock = &clock_};
+  CallContext ctx_{.deadline = absl::InfiniteDuration(), .stop = {}, .clock = &clock_};
   RecentReads reads_{absl::Seconds(5)};
 };
 

@@ -77,7 +77,7 @@ class ReconcileLoopTest : public testing::Test {
   }
 
   support::FakeClock clock_;
-  CallContext ctx_{.deadline = absl::InfiniteFuture(), .stop = {}, .clock = &clock_};
+  CallContext ctx_{.deadline = absl::InfiniteDuration(), .stop = {}, .clock = &clock_};
   Notebook notebook_;
   bool leads_ = true;
   ReconcileLoop loop_{{.type = kConfigMaps, .namespace_name = "ns", .label_selector = ""},
@@ -340,7 +340,7 @@ class WorkingLoopTest : public testing::Test {
   support::FakeClock clock_;
   std::stop_source stop_;
   const CallContext ctx_{
-      .deadline = absl::InfiniteFuture(), .stop = stop_.get_token(), .clock = &clock_};
+      .deadline = absl::InfiniteDuration(), .stop = stop_.get_token(), .clock = &clock_};
   Gate gate_;
   std::atomic<bool> leads_ = true;
   ReconcileLoop loop_{{.type = kConfigMaps, .namespace_name = "ns", .label_selector = ""},
@@ -467,7 +467,7 @@ class CachedReconcileLoopTest : public testing::Test {
   }
 
   support::FakeClock clock_;
-  CallContext ctx_{.deadline = absl::InfiniteFuture(), .stop = {}, .clock = &clock_};
+  CallContext ctx_{.deadline = absl::InfiniteDuration(), .stop = {}, .clock = &clock_};
   Notebook notebook_;
   const WatchedObjects objects_{.type = kConfigMaps, .namespace_name = "ns", .label_selector = ""};
   ObjectCache cache_;

@@ -82,7 +82,8 @@ class NativeWatchTest : public testing::Test {
   support::FakeClock clock_;
   support::FakeApiClient api_{clock_};
   std::stop_source stop_;
-  CallContext ctx_{.deadline = absl::InfiniteFuture(), .stop = stop_.get_token(), .clock = &clock_};
+  CallContext ctx_{
+      .deadline = absl::InfiniteDuration(), .stop = stop_.get_token(), .clock = &clock_};
   NativeWatch watch_{api_, clock_, kDefaultNamespace, kBackupUid};
 };
 
@@ -229,12 +230,12 @@ TEST_F(NativeWatchTest, OneOfWhichNothingIsHeardIsRead) {
 TEST_F(NativeWatchTest, ItEndsInTimeAndCanGoOn) {
   Interest interest(watch_, "csd-1");
   const Json made = Make("csd-1");
-  ctx_.deadline = clock_.Now() + absl::Seconds(5);
+  ctx_.deadline = clock_.Uptime() + absl::Seconds(5);
   std::future<absl::Status> end = Begin(interest, made);
   clock_.AwaitSleepers(1);
   clock_.Advance(absl::Seconds(5));
   EXPECT_THAT(End(end), StatusIs(absl::StatusCode::kDeadlineExceeded));
-  ctx_.deadline = absl::InfiniteFuture();
+  ctx_.deadline = absl::InfiniteDuration();
   SetReady("csd-1");
   EXPECT_THAT(Await(interest), IsOk());
   EXPECT_EQ(api_.CallCount("watch", "snapshots"), 1);

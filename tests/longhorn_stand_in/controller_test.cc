@@ -441,7 +441,7 @@ TEST(FullClusterTest, AtRestWith30000ObjectsNothingIsQueuedAndEachEngineIsCalled
   FullCluster cluster;
   Controller controller(cluster.api, cluster.engines, cluster.clock, {});
   cluster.TellAll(controller);
-  const CallContext ctx{.deadline = absl::InfiniteFuture(), .stop = {}, .clock = &cluster.clock};
+  const CallContext ctx{.deadline = absl::InfiniteDuration(), .stop = {}, .clock = &cluster.clock};
   cluster.clock.Advance(kReactionTime);
   controller.Work(ctx);  // All that was listed is looked at once.
   EXPECT_LE(controller.queued(), FullCluster::kVolumes * (2 * FullCluster::kSnapshots + 5));

@@ -346,7 +346,7 @@ TEST_F(HttpClientTest, ASlowServerMeetsTheDeadline) {
 TEST_F(HttpClientTest, ASilentServerIsUnavailable) {
   support::FakeClock& clock = clock_;
   ctx_.clock = &clock;
-  ctx_.deadline = absl::InfiniteFuture();
+  ctx_.deadline = absl::InfiniteDuration();
   options_.limits.silence_max = absl::Seconds(50);
   Start(SilentFor(clock, absl::Seconds(50)));
   EXPECT_THAT(Get(), StatusIs(absl::StatusCode::kUnavailable, HasSubstr("silent for 50s")));
@@ -356,7 +356,7 @@ TEST_F(HttpClientTest, ASilentServerIsUnavailable) {
 TEST_F(HttpClientTest, AServerThatDribblesIsAllButSilent) {
   support::FakeClock& clock = clock_;
   ctx_.clock = &clock;
-  ctx_.deadline = absl::InfiniteFuture();
+  ctx_.deadline = absl::InfiniteDuration();
   options_.limits.silence_max = absl::Seconds(20);
   std::atomic<int> delivered = 0;
   Start([&](const ServedRequest&, ServedConnection& connection) {

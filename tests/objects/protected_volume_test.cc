@@ -64,7 +64,7 @@ TEST(ProtectedVolumeTest, ReadsWhatPatchesWrite) {
                                  3)
                  .SetBase(VolumeBase{.content = "snapcontent-1", .taken_at = kAt})
                  .SetVerification(verification)
-                 .SetRepository({.bytes = 7, .snapshots = std::nullopt})
+                 .SetRepository({.bytes = 7, .restore_memory_bytes = 8, .restore_scratch_bytes = 9})
                  .SetRestoredAt(kAt)
                  .SetPvcGoneAt(kAt)
                  .SetNextStep("look at the DataUpload"))
@@ -86,6 +86,8 @@ TEST(ProtectedVolumeTest, ReadsWhatPatchesWrite) {
   EXPECT_EQ(status.verification->read_until, verification.read_until);
   EXPECT_EQ(status.verification->parts, 34);
   EXPECT_EQ(status.repository.bytes, 7);
+  EXPECT_EQ(status.repository.restore_memory_bytes, 8);
+  EXPECT_EQ(status.repository.restore_scratch_bytes, 9);
   EXPECT_EQ(status.repository.snapshots, std::nullopt);
   EXPECT_EQ(status.restored_at, kAt);
   EXPECT_EQ(status.pvc_gone_at, kAt);

@@ -103,7 +103,7 @@ class Restore final : public velero::RestoreItemAction {
   absl::StatusOr<velero::OperationProgress> Progress(const CallContext& ctx, absl::string_view id,
                                                      const objects::Object& restore) override {
     calls_.push_back(Line("progress", {std::string(id), N(restore)}));
-    EXPECT_LE(ctx.deadline - ctx.clock->Now(), velero::kProgressTimeMax);
+    EXPECT_LE(ctx.TimeLeft(), velero::kProgressTimeMax);
     return Half();
   }
   absl::Status Cancel(const CallContext&, absl::string_view id,

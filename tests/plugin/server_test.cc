@@ -42,8 +42,7 @@ class FunctionBackup final : public velero::BackupItemAction {
                                                      absl::string_view /*operation_id*/,
                                                      const objects::Object& /*backup*/) override {
     velero::OperationProgress progress;
-    progress.total_units =
-        absl::ToInt64Seconds(absl::Ceil(ctx.deadline - ctx.clock->Now(), absl::Seconds(1)));
+    progress.total_units = absl::ToInt64Seconds(absl::Ceil(ctx.TimeLeft(), absl::Seconds(1)));
     return progress;
   }
   absl::Status Cancel(const CallContext& /*ctx*/, absl::string_view /*operation_id*/,

@@ -14,6 +14,8 @@
 #include "repository/pack_reader.h"
 #include "repository/stored_packs.h"
 #include "tests/repository/repository_fixture.h"
+#include "tests/repository/test_volume.h"
+#include "tests/repository/verify_pack.h"
 #include "tests/support/await.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/pack_meeting.h"
@@ -122,7 +124,7 @@ TEST_F(BlobWriterTest, WhatLiesInPacksThatAreNotThereIsWrittenAgain) {
     BlobWriter second(ctx_, *repository_, options_);
     auto absent = FindAbsentPacks(ctx_, *repository_, repository_->index());
     ASSERT_THAT(absent, IsOk());
-    second.UseKnown(repository_->index(), *std::move(absent));
+    second.UseKnown(std::make_shared<StoredBlobs>(repository_->index(), *std::move(absent)));
     EXPECT_THAT(Add(second, Blob(0)), IsOkAndHolds(!is_there));
     ASSERT_THAT(second.Flush(), IsOk());
   }
@@ -277,7 +279,7 @@ TEST_F(BlobWriterTest, NothingIsWrittenTwice) {
   EXPECT_EQ(writer.counts().tree_blobs, 1);
 
   ASSERT_THAT(repository_->LoadIndex(ctx_), IsOk());
-  options_.known = &repository_->index();
+  options_.known = KnownIn(*repository_);
   BlobWriter second(ctx_, *repository_, options_);
   EXPECT_THAT(Add(second, "blob"), IsOkAndHolds(false));
   ASSERT_THAT(second.Flush(), IsOk());
@@ -425,7 +427,7 @@ TEST_F(BlobWriterTest, PacksOfADeadRunAreAdopted) {
   ASSERT_THAT(next->LoadIndex(ctx_), IsOk());
   EXPECT_THAT(AdoptOrphanPacks(ctx_, *next), IsOkAndHolds(static_cast<int64_t>(packs)));
   EXPECT_THAT(AdoptOrphanPacks(ctx_, *next), IsOkAndHolds(0));
-  options_.known = &next->index();
+  options_.known = KnownIn(*next);
   BlobWriter writer(ctx_, *next, options_);
   EXPECT_THAT(Add(writer, Blob(7)), IsOkAndHolds(false));
   ExpectAllReadable(60);

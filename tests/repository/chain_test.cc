@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tests/repository/repository_fixture.h"
+#include "tests/support/unproven.h"
 
 namespace csidelta::repository::chain_test {
 namespace {
@@ -31,7 +32,7 @@ class ChainTest : public RepositoryFixture {
     snapshot.paths = {"/" + path};
     snapshot.parent = parent;
     snapshot.tags = {tag};
-    const auto id = repository_->SaveSnapshot(ctx_, snapshot);
+    const auto id = repository_->SaveSnapshot(ctx_, snapshot, support::Unproven());
     EXPECT_THAT(id, IsOk());
     return *id;
   }

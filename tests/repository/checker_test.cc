@@ -11,6 +11,7 @@
 #include "repository/tree.h"
 #include "tests/repository/maintenance_fixture.h"
 #include "tests/support/encode_tree.h"
+#include "tests/support/unproven.h"
 
 namespace csidelta::repository::checker_test {
 namespace {
@@ -138,7 +139,7 @@ class CheckerTest : public MaintenanceFixture {
     snapshot.time = clock_.Now();
     snapshot.tree = Id::Of(text);
     snapshot.paths = {"/x"};
-    ASSERT_THAT(repository->SaveSnapshot(ctx_, snapshot), IsOk());
+    ASSERT_THAT(repository->SaveSnapshot(ctx_, snapshot, support::Unproven()), IsOk());
   }
 
   static Node File(const std::string& name, uint64_t size_bytes, std::vector<BlobId> content) {
@@ -273,7 +274,7 @@ TEST_F(CheckerTest, VolumesAreWhatTheirManifestSays) {
   ASSERT_THAT(writer.AddBlob(BlobType::kTree, Id::Of(text), text), IsOk());
   ASSERT_THAT(writer.Flush(), IsOk());
   snapshot.tree = Id::Of(text);
-  ASSERT_THAT(repository->SaveSnapshot(ctx_, snapshot), IsOk());
+  ASSERT_THAT(repository->SaveSnapshot(ctx_, snapshot, support::Unproven()), IsOk());
   EXPECT_THAT(Errors(true), ElementsAre("volume-malformed"));
 }
 

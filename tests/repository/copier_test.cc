@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tests/repository/maintenance_fixture.h"
+#include "tests/support/unproven.h"
 #include "tests/support/watched_store.h"
 
 namespace csidelta::repository::copier_test {
@@ -122,7 +123,7 @@ TEST_F(CopierTest, ParentsComeFirstAndAreMapped) {
   RepoSnapshot child = *repository->LoadSnapshot(ctx_, parent);
   child.parent = parent;
   child.time -= absl::Hours(48);  // A child that seems older than its parent.
-  const Id child_id = *repository->SaveSnapshot(ctx_, child);
+  const Id child_id = *repository->SaveSnapshot(ctx_, child, support::Unproven());
   const absl::StatusOr<std::vector<CopiedSnapshot>> copied = Copy();
   ASSERT_THAT(copied, IsOkAndHolds(SizeIs(2)));
   EXPECT_EQ((*copied)[0].source, parent);
@@ -136,7 +137,7 @@ TEST_F(CopierTest, AParentThatIsNotCopiedIsNotNamed) {
   RepoSnapshot child = *repository->LoadSnapshot(ctx_, parent);
   child.parent = parent;
   child.time += absl::Hours(1);
-  const Id child_id = *repository->SaveSnapshot(ctx_, child);
+  const Id child_id = *repository->SaveSnapshot(ctx_, child, support::Unproven());
   const absl::StatusOr<std::vector<CopiedSnapshot>> copied = Copy({child_id});
   ASSERT_THAT(copied, IsOkAndHolds(SizeIs(1)));
   EXPECT_EQ(OpenOther()->LoadSnapshot(ctx_, copied->front().copy)->parent, std::nullopt);
@@ -206,6 +207,53 @@ TEST_F(CopierTest, MayDieAtAnyCall) {
       }
     }
   }
+}
+
+// Any pack, and any index file.
+TEST_F(CopierTest, WhatTheTargetHasLostIsCopiedAgain) {
+  const std::string image = Image({1, 2, 3, 4});
+  BackUp(image);
+  for (const std::string prefix : {"data/", "index/"}) {
+    ASSERT_THAT(Copy(), IsOk());
+    const std::map<std::string, std::string> objects = other_.objects();
+    for (const auto& [key, bytes] : objects) {
+      if (!key.starts_with(prefix)) {
+        continue;
+      }
+      other_.SetObjects(objects);
+      other_.RemoveObject(key);
+      const absl::StatusOr<std::vector<CopiedSnapshot>> again = Copy();
+      ASSERT_THAT(again, IsOkAndHolds(SizeIs(1)));
+      EXPECT_TRUE(again->front().was_there);
+      EXPECT_THAT(again->front().was_damaged, testing::Not(IsOk())) << key;
+      EXPECT_THAT(again->front().not_mended, IsOk()) << key;
+      const std::unique_ptr<Repository> to = OpenOther();
+      ASSERT_THAT(to->LoadIndex(ctx_), IsOk());
+      EXPECT_TRUE(*RestoreImage(ctx_, *to, again->front().copy) == image) << key;
+      EXPECT_THAT(Copy()->front().was_damaged, IsOk());
+    }
+    other_.SetObjects(objects);
+  }
+}
+
+TEST_F(CopierTest, WhatNeitherRepositoryHasIsNamedAndTheOthersAreCopied) {
+  BackUp(Image({1, 2}));
+  ASSERT_THAT(Copy(), IsOk());
+  store_.RemoveObject(PackKey(PackOf(Noise(kTestChunkBytes, 1))));
+  for (const auto& [key, bytes] : other_.objects()) {
+    if (key.starts_with("data/") && std::ssize(bytes) > kTestChunkBytes) {
+      other_.RemoveObject(key);
+    }
+  }
+  const std::string image = Image({5, 6});
+  BackUp(image, /*skip_known=*/false);
+  const absl::StatusOr<std::vector<CopiedSnapshot>> copied = Copy();
+  ASSERT_THAT(copied, IsOkAndHolds(SizeIs(2)));
+  EXPECT_THAT(copied->front().was_damaged, StatusIs(absl::StatusCode::kDataLoss));
+  EXPECT_THAT(copied->front().not_mended, testing::Not(IsOk()));
+  const std::unique_ptr<Repository> to = OpenOther();
+  ASSERT_THAT(to->LoadIndex(ctx_), IsOk());
+  EXPECT_TRUE(*RestoreImage(ctx_, *to, copied->back().copy) == image);
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include "repository/copier.h"
 #include "repository/pack_reader.h"
 #include "tests/repository/maintenance_fixture.h"
+#include "tests/support/unproven.h"
 
 namespace csidelta::repository::hostile_repository_test {
 namespace {
@@ -36,7 +37,7 @@ class HostileRepositoryTest : public MaintenanceFixture {
 
   // Seals `text` as a file of the repository.
   Id Seal(FileKind kind, const std::string& text) {
-    const absl::StatusOr<Id> id = Open()->SaveFile(ctx_, kind, text);
+    const absl::StatusOr<Id> id = SnapshotProofForTest::Put(*Open(), ctx_, kind, text);
     EXPECT_THAT(id, IsOk());
     return id.value_or(Id());
   }
@@ -66,7 +67,7 @@ class HostileRepositoryTest : public MaintenanceFixture {
     RepoSnapshot snapshot;
     snapshot.time = ctx_.clock->Now();
     snapshot.tree = Id::Of(texts.back());
-    const absl::StatusOr<Id> id = repository->SaveSnapshot(ctx_, snapshot);
+    const absl::StatusOr<Id> id = repository->SaveSnapshot(ctx_, snapshot, support::Unproven());
     EXPECT_THAT(id, IsOk());
     return id.value_or(Id());
   }

@@ -17,6 +17,7 @@
 #include "repository/tree.h"
 #include "tests/repository/maintenance_fixture.h"
 #include "tests/support/encode_tree.h"
+#include "tests/support/unproven.h"
 
 namespace csidelta::repository::large_index_test {
 namespace {
@@ -67,7 +68,7 @@ class LargeIndexTest : public MaintenanceFixture {
     snapshot.time = clock_.Now();
     snapshot.tree = Id::Of(text);
     snapshot.paths = {"/x"};
-    ASSERT_THAT(repository->SaveSnapshot(ctx_, snapshot), IsOk());
+    ASSERT_THAT(repository->SaveSnapshot(ctx_, snapshot, support::Unproven()), IsOk());
     store_.RemoveObject(PackKey(PackOf(Noise(kTestChunkBytes, 14))));
     Flip(PackKey(PackOf(Noise(kTestChunkBytes, 16))), 1000);
   }

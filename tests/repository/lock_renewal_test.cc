@@ -63,7 +63,7 @@ class LockRenewalTest : public testing::Test {
     ASSERT_THAT(repository->LoadIndex(ctx_), IsOk());
     BlobWriterOptions options;
     options.pack_target_bytes = kChunkBytes;
-    options.known = &repository->index();
+    options.known = KnownIn(*repository);
     const absl::StatusOr<Id> id = BackUpImage(ctx_, *repository, Image(), kChunkBytes, options);
     ASSERT_THAT(id, IsOk());
     saved_[*id] = Image();

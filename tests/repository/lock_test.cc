@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <functional>
 #include <stop_token>
 #include <string>
@@ -418,6 +419,61 @@ TEST_F(LockTest, RefreshingReplacesTheFile) {
   const auto text = repository_->LoadFile(ctx_, FileKind::kLock, *Id::Parse(Locks()[0].substr(6)));
   ASSERT_THAT(text, IsOk());
   EXPECT_EQ(DecodeLock(*text)->time, step_.Now());
+}
+
+// Credentials that may add and read, but not delete.
+TEST_F(LockTest, AWrittenLockIsARefreshWhateverBecomesOfTheOldOne) {
+  const auto refuse = [&] {
+    store_.AddFault({.operation = StoreOperation::kDelete,
+                     .last_call = 1000,
+                     .status = absl::PermissionDeniedError("403")});
+  };
+  const auto deletions = [&] {
+    const std::vector<support::StoreCall> calls = store_.calls();
+    return std::count_if(calls.begin(), calls.end(), [](const support::StoreCall& call) {
+      return call.operation == StoreOperation::kDelete;
+    });
+  };
+  auto lock = Acquire(false);
+  ASSERT_THAT(lock, IsOk());
+  store_.Restart();
+  refuse();
+  for (int i = 0; i < 22; ++i) {
+    step_.Advance(kLockRefreshEvery);
+    ASSERT_THAT((*lock)->Refresh(ctx_), IsOk());
+    EXPECT_THAT((*lock)->Fence(ctx_), IsOk());
+  }
+  EXPECT_EQ(deletions(), 1) << "refused once, it is not tried with each refresh";
+  EXPECT_THAT((*lock)->Release(ctx_), IsOk());
+  EXPECT_THAT(Locks(), SizeIs(23));
+
+  // The next command of this machine knows them for those of a dead process.
+  options_.liveness_probes.start_ticks_of = [](int64_t) { return 778; };
+  store_.Restart();
+  refuse();
+  lock = Acquire(true);
+  ASSERT_THAT(lock, IsOk());
+  EXPECT_EQ(deletions(), 1);
+  EXPECT_THAT((*lock)->Release(ctx_), IsOk());
+
+  store_.Restart();
+  lock = Acquire(true);
+  ASSERT_THAT(lock, IsOk());
+  EXPECT_THAT(Locks(), SizeIs(1)) << "who may delete removes them all";
+}
+
+TEST_F(LockTest, LeftoversGoTogetherOnceTheyMay) {
+  const auto lock = Acquire(false);
+  ASSERT_THAT(lock, IsOk());
+  store_.AddFault({.operation = StoreOperation::kDelete,
+                   .last_call = 3,
+                   .status = absl::UnavailableError("503")});
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_THAT((*lock)->Refresh(ctx_), IsOk());
+  }
+  EXPECT_THAT(Locks(), SizeIs(4));
+  ASSERT_THAT((*lock)->Refresh(ctx_), IsOk());
+  EXPECT_THAT(Locks(), SizeIs(1));
 }
 
 TEST_F(LockTest, AnOldOrMissingLockDoesNotPassTheFence) {

@@ -6,6 +6,7 @@
 
 #include "repository/blob_writer.h"
 #include "tests/repository/repository_fixture.h"
+#include "tests/support/unproven.h"
 
 // A compressor that makes a good frame of something else. The linker puts it before zstd's.
 namespace {
@@ -58,10 +59,11 @@ TEST_F(LyingMemoryTest, ACompressorThatLiesIsCaught) {
   }
   RepoSnapshot snapshot;
   snapshot.tree = Id::Of("x");
-  EXPECT_THAT(repository_->SaveSnapshot(ctx_, snapshot), StatusIs(absl::StatusCode::kDataLoss));
+  EXPECT_THAT(repository_->SaveSnapshot(ctx_, snapshot, support::Unproven()),
+              StatusIs(absl::StatusCode::kDataLoss));
   EXPECT_EQ(store_.objects(), before_);
   compressor_lies = false;
-  EXPECT_THAT(repository_->SaveSnapshot(ctx_, snapshot), IsOk());
+  EXPECT_THAT(repository_->SaveSnapshot(ctx_, snapshot, support::Unproven()), IsOk());
 }
 
 TEST_F(LyingMemoryTest, ABitThatFlipsAfterTheHashIsCaught) {

@@ -43,7 +43,7 @@ class MaintenanceFixture : public RepositoryFixture {
     std::unique_ptr<Repository> repository = Open();
     EXPECT_THAT(repository->LoadIndex(ctx_), support::IsOk());
     BlobWriterOptions options = writer_options_;
-    options.known = skip_known ? &repository->index() : nullptr;
+    options.known = skip_known ? KnownIn(*repository) : nullptr;
     const absl::StatusOr<Id> id = BackUpImage(ctx_, *repository, image, kTestChunkBytes, options);
     EXPECT_THAT(id, support::IsOk());
     return id.value_or(Id());

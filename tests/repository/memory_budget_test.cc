@@ -144,8 +144,9 @@ TEST_F(RepositoryMemoryTest, ThousandsOfStrangersKeysCostLittle) {
   for (int i = 0; i < 10'000; ++i) {
     const std::string junk =
         i % 2 == 0 ? absl::StrCat("junk ", i)
-                   : absl::StrReplaceAll(text, {{"\"N\":2,", "\"N\":16384,"},
-                                                {"\"hostname\":", absl::StrCat("\"x\":", i, ",\"hostname\":")}});
+                   : absl::StrReplaceAll(
+                         text, {{"\"N\":2,", "\"N\":16384,"},
+                                {"\"hostname\":", absl::StrCat("\"x\":", i, ",\"hostname\":")}});
     store_.SetObject("keys/" + Id::Of(junk).Hex(), junk);
     dated_.added_at["keys/" + Id::Of(junk).Hex()] = clock_.Now() - absl::Hours(1);
   }
@@ -211,20 +212,22 @@ TEST_F(RepositoryMemoryTest, ATreeSaysHowMuchItNeeds) {
 TEST_F(RepositoryMemoryTest, LongTextsAreRefusedByName) {
   const std::unique_ptr<Repository> repository = Open();
   const std::string blanks = "{" + std::string(std::size_t{3} << 20, ' ') + "}";
-  const absl::StatusOr<Id> snapshot = repository->SaveFile(ctx_, FileKind::kSnapshot, blanks);
-  ASSERT_THAT(snapshot, IsOk());
+  const std::string sealed =
+      Sealer(repository->master_key(), random_).Seal("\x02" + Compressor(1).Compress(blanks));
+  const Id snapshot = Id::Of(sealed);
+  store_.SetObject(FileKey(FileKind::kSnapshot, snapshot), sealed);
   ASSERT_THAT(repository->SaveSidecarAs(ctx_, "aux/v1/long", blanks), IsOk());
   MemoryBudget small(MemoryBudget::kProgramBytes + 8 * kMiB);
   const absl::StatusOr<std::unique_ptr<Repository>> opened = OpenWithin(small);
   ASSERT_THAT(opened, IsOk());
   const absl::Status of_snapshot =
-      (*opened)->LoadFile(ctx_, FileKind::kSnapshot, *snapshot).status();
+      (*opened)->LoadFile(ctx_, FileKind::kSnapshot, snapshot).status();
   EXPECT_THAT(of_snapshot, StatusIs(absl::StatusCode::kResourceExhausted,
-                                    HasSubstr("snapshot " + snapshot->ShortHex())));
+                                    HasSubstr("snapshot " + snapshot.ShortHex())));
   MemoryBudget enough(BytesAskedBy(of_snapshot));
   const absl::StatusOr<std::unique_ptr<Repository>> larger = OpenWithin(enough);
   ASSERT_THAT(larger, IsOk());
-  EXPECT_THAT((*larger)->LoadFile(ctx_, FileKind::kSnapshot, *snapshot), IsOk());
+  EXPECT_THAT((*larger)->LoadFile(ctx_, FileKind::kSnapshot, snapshot), IsOk());
   EXPECT_THAT((*opened)->LoadSidecar(ctx_, "aux/v1/long"),
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("aux/v1/long")));
   EXPECT_THAT((*larger)->LoadSidecar(ctx_, "aux/v1/long"), IsOk());

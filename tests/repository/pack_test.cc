@@ -8,6 +8,7 @@
 #include "repository/pack_reader.h"
 #include "repository/pack_writer.h"
 #include "repository/repository.h"
+#include "tests/repository/verify_pack.h"
 #include "tests/support/fake_object_store.h"
 #include "tests/support/fake_secure_random.h"
 #include "tests/support/status_matchers.h"

@@ -15,6 +15,7 @@
 #include "repository/lock.h"
 #include "tests/repository/repository_fixture.h"
 #include "tests/support/cheap_scrypt.h"
+#include "tests/support/unproven.h"
 #include "tests/support/watched_store.h"
 
 namespace csidelta::repository::repository_test {
@@ -198,7 +199,8 @@ TEST_F(RepositoryTest, KeysComeAndGo) {
   ASSERT_THAT(keys, IsOkAndHolds(SizeIs(2)));
   const auto second = Repository::Open(ctx_, store_, "second", environment_);
   ASSERT_THAT(second, IsOk());
-  const auto lock = Lock::Acquire(ctx_, *repository, {.exclusive = true, .refresh_by_thread = false});
+  const auto lock =
+      Lock::Acquire(ctx_, *repository, {.exclusive = true, .refresh_by_thread = false});
   ASSERT_THAT(lock, IsOk());
   for (const KeyInfo& key : *keys) {
     EXPECT_THAT(
@@ -253,7 +255,7 @@ TEST_F(RepositoryTest, SnapshotsAreListedByTimeAndFoundByPrefix) {
   EXPECT_THAT(repository->FindSnapshot(ctx_, "latest"), StatusIs(absl::StatusCode::kNotFound));
   std::vector<Id> ids;
   for (const int64_t seconds : {300, 100, 200}) {
-    ids.push_back(*repository->SaveSnapshot(ctx_, SnapshotAt(seconds)));
+    ids.push_back(*repository->SaveSnapshot(ctx_, SnapshotAt(seconds), support::Unproven()));
   }
   const absl::StatusOr<std::vector<StoredSnapshot>> all = repository->ListSnapshots(ctx_);
   ASSERT_THAT(all, IsOkAndHolds(SizeIs(3)));
@@ -268,7 +270,7 @@ TEST_F(RepositoryTest, SnapshotsAreListedByTimeAndFoundByPrefix) {
 
 TEST_F(RepositoryTest, ASnapshotThatIsListedIsNotPassedOver) {
   std::unique_ptr<Repository> repository = Init();
-  ASSERT_THAT(repository->SaveSnapshot(ctx_, SnapshotAt(1)), IsOk());
+  ASSERT_THAT(repository->SaveSnapshot(ctx_, SnapshotAt(1), support::Unproven()), IsOk());
   store_.AddFault({.operation = StoreOperation::kGet,
                    .key_prefix = "snapshots/",
                    .status = absl::NotFoundError("404")});
@@ -278,8 +280,8 @@ TEST_F(RepositoryTest, ASnapshotThatIsListedIsNotPassedOver) {
 
 TEST_F(RepositoryTest, ADamagedSnapshotDoesNotHideTheOthers) {
   std::unique_ptr<Repository> repository = Init();
-  const Id good = *repository->SaveSnapshot(ctx_, SnapshotAt(1));
-  const Id bad = *repository->SaveSnapshot(ctx_, SnapshotAt(2));
+  const Id good = *repository->SaveSnapshot(ctx_, SnapshotAt(1), support::Unproven());
+  const Id bad = *repository->SaveSnapshot(ctx_, SnapshotAt(2), support::Unproven());
   store_.SetObject(FileKey(FileKind::kSnapshot, bad), "x");
   std::vector<Id> damaged;
   const auto all = repository->ListSnapshots(
@@ -291,12 +293,12 @@ TEST_F(RepositoryTest, ADamagedSnapshotDoesNotHideTheOthers) {
 
 TEST_F(RepositoryTest, LatestIsNotSaidWhereASnapshotDoesNotRead) {
   std::unique_ptr<Repository> repository = Init();
-  const Id bad = *repository->SaveSnapshot(ctx_, SnapshotAt(2));
+  const Id bad = *repository->SaveSnapshot(ctx_, SnapshotAt(2), support::Unproven());
   store_.SetObject(FileKey(FileKind::kSnapshot, bad), "x");
   const auto names_it =
       StatusIs(absl::StatusCode::kDataLoss, testing::HasSubstr("snapshots/" + bad.Hex()));
   EXPECT_THAT(repository->FindSnapshot(ctx_, "latest"), names_it);
-  const Id good = *repository->SaveSnapshot(ctx_, SnapshotAt(1));
+  const Id good = *repository->SaveSnapshot(ctx_, SnapshotAt(1), support::Unproven());
   EXPECT_THAT(repository->FindSnapshot(ctx_, "latest"), names_it);
   EXPECT_THAT(repository->ListSnapshots(ctx_), names_it);
   EXPECT_EQ(repository->FindSnapshot(ctx_, good.Hex())->id, good);
@@ -305,7 +307,7 @@ TEST_F(RepositoryTest, LatestIsNotSaidWhereASnapshotDoesNotRead) {
 // A gateway answered once, and the store the second time.
 TEST_F(RepositoryTest, WhatIsReadWrongOnceIsReadAgain) {
   std::unique_ptr<Repository> repository = Init();
-  ASSERT_THAT(repository->SaveSnapshot(ctx_, SnapshotAt(1)), IsOk());
+  ASSERT_THAT(repository->SaveSnapshot(ctx_, SnapshotAt(1), support::Unproven()), IsOk());
   const std::string blob = support::Noise(5000, 1);
   BlobWriter writer(ctx_, *repository, {});
   ASSERT_THAT(writer.AddBlob(BlobType::kData, Id::Of(blob), blob), IsOk());

@@ -134,7 +134,7 @@ class ResticFixture : public testing::TestWithParam<const char*> {
   Id BackUp(const std::string& image) {
     std::unique_ptr<Repository> repository = Open();
     BlobWriterOptions options;
-    options.known = &repository->index();
+    options.known = KnownIn(*repository);
     options.pack_target_bytes = 1 << 20;
     const absl::StatusOr<Id> id =
         BackUpImage(ctx_, *repository, image, kInteropChunkBytes, options);

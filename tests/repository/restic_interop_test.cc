@@ -15,6 +15,7 @@
 #include "repository/tree.h"
 #include "tests/repository/restic_fixture.h"
 #include "tests/repository/test_volume.h"
+#include "tests/repository/verify_pack.h"
 #include "tests/support/fake_secure_random.h"
 #include "tests/support/status_matchers.h"
 
@@ -66,7 +67,7 @@ TEST_P(ResticInteropTest, WeReadOursAfterResticHasWorkedOnIt) {
   image.replace(40'000'000, 5, "other");
   ASSERT_THAT(repository->LoadIndex(ctx_), IsOk());
   BlobWriterOptions options;
-  options.known = &repository->index();
+  options.known = KnownIn(*repository);
   ASSERT_THAT(BackUpImage(ctx_, *repository, image, kInteropChunkBytes, options), IsOk());
   ExpectRestic("tag --add seen latest");
   ExpectRestic("forget --keep-last 1 --prune --max-unused 0");

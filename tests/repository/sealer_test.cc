@@ -52,6 +52,21 @@ SealKey VectorKey() {
 
 std::string Hex(absl::string_view bytes) { return absl::BytesToHexString(bytes); }
 
+// By Python's hmac, of what docs/repository-format.md says.
+TEST(SealerTest, AKeyIsBoundToAName) {
+  const SealKey bound = KeyBoundTo(VectorKey(), "aux/v1/chains");
+  EXPECT_EQ(Hex(AsText(bound.encrypt)),
+            "eb353c67743bdf51db3bb12506f5a8534e03e91685c4499645133aa39a64bdd4");
+  EXPECT_EQ(Hex(AsText(bound.mac_k)), "d6720b6bab31f72e70836a6304a85fe6");
+  EXPECT_EQ(Hex(AsText(bound.mac_r)), "bdee062f34e8989683ecafadbbac0c8f");
+  FakeSecureRandom random;
+  const std::string envelope = Sealer(bound, random).Seal("text");
+  EXPECT_THAT(Sealer(bound, random).Open(envelope), IsOkAndHolds("text"));
+  for (const SealKey& other : {VectorKey(), KeyBoundTo(VectorKey(), "aux/v1/chain")}) {
+    EXPECT_THAT(Sealer(other, random).Open(envelope), StatusIs(absl::StatusCode::kDataLoss));
+  }
+}
+
 TEST(SealerTest, MakesThePublishedEnvelope) {
   const auto iv = Ascending<16>(0x40);
   GivenRandom random({iv.begin(), iv.end()});

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "base/call_context.h"
@@ -10,8 +12,14 @@
 #include "repository/blob_writer.h"
 #include "repository/repository.h"
 #include "repository/volume_layout.h"
+#include "tests/support/unproven.h"
 
 namespace csidelta::repository {
+
+// What the index of a repository lists, as if all of it were stored.
+inline std::shared_ptr<StoredBlobs> KnownIn(const Repository& repository) {
+  return std::make_shared<StoredBlobs>(repository.index(), absl::flat_hash_set<PackId>());
+}
 
 // Writes `image` as one repository snapshot, the plain way: every chunk is read, every tree made.
 // The time is that of the context's clock.
@@ -63,7 +71,7 @@ inline absl::StatusOr<Id> BackUpImage(const CallContext& ctx, Repository& reposi
   snapshot.summary = SnapshotSummary{.backup_start = snapshot.time,
                                      .backup_end = snapshot.time,
                                      .total_bytes_processed = image.size()};
-  return repository.SaveSnapshot(ctx, snapshot);
+  return repository.SaveSnapshot(ctx, snapshot, support::Unproven());
 }
 
 // The image of a snapshot. REQUIRES a loaded index.

@@ -30,21 +30,24 @@ LocatorShard TestShard(int count, int packs) {
   return shard;
 }
 
-PackSample Sample(int count) {
-  PackSample sample;
-  for (int i = 0; i < count; ++i) {
-    sample.Add(Id::Of(absl::StrCat("data ", i)));
-  }
-  return sample;
+SnapshotNeeds TestNeeds() {
+  return {.packs = {.base = {{.file = Id::Of("base"), .count = 65'536}},
+                    .additions = {{.file = Id::Of("more"), .count = 7}},
+                    .recent = {Id::Of("pack")}},
+          .index_files = {.base = {}, .additions = {}, .recent = {Id::Of("a"), Id::Of("b")}},
+          .listed_at = absl::FromUnixSeconds(int64_t{1} << 33),
+          .packs_listed = 70'000};
 }
 
 TreeLocator TestLocator() {
-  return {.root = Place(1, 3),
+  return {.is_bound = true,
+          .volume = Id::Of("volume"),
+          .root = Place(1, 3),
           .manifest = Place(2, 3),
           .files = {Id::Of("one"), Id::Of("two")},
           .level1_shards = {{.file = 1, .sealed_bytes = 500, .offset_bytes = 7}},
           .leaf_shards = {{.file = 2, .sealed_bytes = 600, .offset_bytes = 70'000}, {}},
-          .data_packs = Sample(3)};
+          .needs = TestNeeds()};
 }
 
 TEST(LocatorShardTest, ComesBack) {
@@ -79,34 +82,38 @@ TEST(LocatorShardTest, RefusesWhatIsMalformed) {
 }
 
 TEST(TreeLocatorTest, ComesBack) {
-  for (const TreeLocator& locator : {TreeLocator(), TestLocator()}) {
+  for (const TreeLocator& locator : {TreeLocator{.is_bound = true}, TestLocator()}) {
     const absl::StatusOr<TreeLocator> read = TreeLocator::Decode(locator.Encode());
     ASSERT_THAT(read, IsOk());
     EXPECT_EQ(*read, locator);
   }
 }
 
-TEST(TreeLocatorTest, ReadsTheVersionWithoutASample) {
+// Version 2 ends before any packs; version 3 has a sample of them, and no sample is all.
+TEST(TreeLocatorTest, OlderVersionsDoNotTellWhatIsNeeded) {
   TreeLocator locator = TestLocator();
-  locator.data_packs = {};
-  std::string text = locator.Encode();
-  text[4] = 2;
-  text.resize(text.size() - 8);
-  const absl::StatusOr<TreeLocator> read = TreeLocator::Decode(text);
-  ASSERT_THAT(read, IsOk());
-  EXPECT_EQ(*read, locator);
+  locator.needs = std::nullopt;
+  std::string without = locator.Encode();
+  without.resize(without.size() - 4);
+  without.erase(20, Id::kBytes);
+  std::string with_sample = without;
+  with_sample += std::string("\2\0\0\0\1\0\0\0", 8) + std::string(32, 'p');
+  without[4] = 2;
+  with_sample[4] = 3;
+  locator.is_bound = false;
+  locator.volume = {};
+  for (const std::string& text : {without, with_sample}) {
+    const absl::StatusOr<TreeLocator> read = TreeLocator::Decode(text);
+    ASSERT_THAT(read, IsOk());
+    EXPECT_EQ(*read, locator);
+  }
 }
 
-TEST(PackSampleTest, KeepsAllOfFewAndTheFirstOfMany) {
-  PackSample few = Sample(100);
-  few.Add(Id::Of("data 7"));
-  EXPECT_EQ(few.count, 100u);
-  EXPECT_EQ(few.packs.size(), 100u);
-  const PackSample many = Sample(5000);
-  EXPECT_EQ(many.count, 5000u);
-  EXPECT_EQ(many.packs.size(), PackSample::kMax);
-  EXPECT_TRUE(std::is_sorted(many.packs.begin(), many.packs.end()));
-  EXPECT_LT(many.packs.back().bytes()[0], 256 * 1300 / 5000);
+TEST(TreeLocatorTest, NamesEveryFileThatItIsMadeOf) {
+  absl::flat_hash_set<Id> files;
+  TestLocator().AddFilesTo(files);
+  EXPECT_EQ(files, (absl::flat_hash_set<Id>{Id::Of("one"), Id::Of("two"), Id::Of("base"),
+                                            Id::Of("more")}));
 }
 
 TEST(TreeLocatorTest, KnowsTheShardOfATree) {
@@ -126,8 +133,8 @@ TEST(TreeLocatorTest, RefusesWhatIsMalformed) {
   }
   EXPECT_THAT(TreeLocator::Decode(good + "x"), malformed);
   // Magic, version, counts; the length of the root; file and length of the first shard.
-  const std::size_t root_length = 20 + 32 + 4;
-  const std::size_t shards = 20 + 3 * 44 + 2 * 32;
+  const std::size_t root_length = 20 + 32 + 32 + 4;
+  const std::size_t shards = 20 + 32 + 3 * 44 + 2 * 32;
   for (const std::size_t at : {std::size_t{0}, std::size_t{4}, std::size_t{8}, std::size_t{11},
                                std::size_t{12}, std::size_t{16}, std::size_t{19}, shards}) {
     std::string text = good;

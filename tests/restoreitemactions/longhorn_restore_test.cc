@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "backupitemactions/actions.h"
 #include "csi/claim_provisioning.h"
+#include "deleteitemactions/actions.h"
 #include "k8s/object.h"
 #include "objects/keys.h"
 #include "restoreitemactions/actions.h"
@@ -338,8 +339,27 @@ class BoundLonghornRestoreTest : public LonghornRestoreTest {
   velero::OperationProgress Progress() {
     return action_->Progress(bed_.ctx, operation_, objects::Object(restore_)).value();
   }
-  void Bind() {
+  // Longhorn binds before it copies.
+  void ShowClone(const std::string& state) {
     const std::string volume = "pvc-" + k8s::Uid(pvc_);
+    bed_.Do([&] {
+      bed_.api().Seed(
+          longhorn_stand_in::VolumeType(),
+          {{"metadata",
+            {{"name", volume},
+             {"namespace", support::kLonghornNamespace},
+             {"uid", "uid-of-the-clone"}}},
+           {"spec",
+            {{"size", "16777216"},
+             {"dataSource", absl::StrCat("snap://", support::kLonghornVolume, "/", name_)}}},
+           {"status",
+            {{"kubernetesStatus", {{"namespace", "shop"}, {"pvcName", "data"}}},
+             {"cloneStatus", {{"state", state}}}}}});
+    });
+  }
+  void Bind(const std::string& clone_state = "completed") {
+    const std::string volume = "pvc-" + k8s::Uid(pvc_);
+    ShowClone(clone_state);
     bed_.api().Seed(csi::PersistentVolumeType(),
                     {{"metadata", {{"name", volume}}},
                      {"spec",
@@ -376,6 +396,66 @@ TEST_F(BoundLonghornRestoreTest, WhatItWasFilledFromGoesOnceThePvcIsBoundAndTheS
   EXPECT_FALSE(k8s::BeingDeleted(*native));
   EXPECT_TRUE(bed_.EngineHas(name_));
   EXPECT_EQ(bed_.Count("delete", "snapshots"), 0);
+}
+
+// Longhorn's source deletion ends its copy for good, and it does not refuse it (L1 of the findings
+// on a real Longhorn).
+TEST_F(BoundLonghornRestoreTest, ItIsNotDoneBeforeLonghornHasCopiedAndItsBackupIsNotDeleted) {
+  const auto deletion = deleteitemactions::MakeLonghornSnapshotAction(bed_.env);
+  const auto delete_backup = [&] {
+    return deletion->Execute(
+        bed_.ctx, objects::Object(*bed_.api().Find(support::NativeBed::SnapshotKey(name_))),
+        objects::Object(support::MakeBackupObject("nightly", "Deleting")));
+  };
+  Bind("");
+  for (const char* state : {"", "initiated"}) {
+    ShowClone(state);
+    const velero::OperationProgress progress = Progress();
+    EXPECT_FALSE(progress.completed) << state;
+    EXPECT_THAT(progress.description, HasSubstr("waiting for its data: Longhorn's clone"));
+    EXPECT_TRUE(HasSource());
+    EXPECT_THAT(delete_backup(), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                          AllOf(HasSubstr("shop/data"), HasSubstr("is kept"))));
+  }
+  EXPECT_EQ(bed_.Count("delete", "snapshots"), 0);
+  ShowClone("completed");
+  EXPECT_TRUE(Progress().completed);
+  EXPECT_THAT(delete_backup(), IsOk());
+  EXPECT_EQ(bed_.Count("delete", "snapshots"), 1);
+}
+
+TEST_F(BoundLonghornRestoreTest, AFailedCopyIsAnErrorInLonghornsWordsAndTheSourceStays) {
+  Bind("failed");
+  bed_.Do([&] {
+    bed_.api().Seed({"", "v1", "events", "Event", true},
+                    {{"metadata", {{"name", "e"}, {"namespace", support::kLonghornNamespace}}},
+                     {"involvedObject", {{"uid", "uid-of-the-clone"}}},
+                     {"reason", "VolumeCloneFailed"},
+                     {"message", "the source is gone"}});
+  });
+  const velero::OperationProgress progress = Progress();
+  EXPECT_TRUE(progress.completed);
+  EXPECT_THAT(progress.error,
+              AllOf(HasSubstr("failed"), HasSubstr("VolumeCloneFailed: the source is gone")));
+  EXPECT_TRUE(HasSource());
+  EXPECT_EQ(bed_.Count("delete", "snapshots"), 0);
+}
+
+// Longhorn attaches no volume before it is filled, so a Pod that runs is proof enough.
+TEST_F(BoundLonghornRestoreTest, WithoutRightsOnVolumesAPodThatRunsIsTheProof) {
+  Bind("initiated");
+  bed_.api().Forbid("get", "volumes");
+  bed_.api().Forbid("list", "volumes");
+  EXPECT_THAT(Progress().description,
+              HasSubstr("keep what it is made of until a Pod runs with it"));
+  EXPECT_TRUE(HasSource());
+  bed_.api().Seed(
+      {"", "v1", "pods", "Pod", true},
+      {{"metadata", {{"name", "db"}, {"namespace", "shop"}}},
+       {"spec",
+        {{"volumes", {{{"name", "v"}, {"persistentVolumeClaim", {{"claimName", "data"}}}}}}}},
+       {"status", {{"phase", "Running"}}}});
+  EXPECT_TRUE(Progress().completed);
 }
 
 // The driver would delete the native snapshot with the content.

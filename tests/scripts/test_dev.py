@@ -14,7 +14,7 @@ def test_a_verb_asked_for_help_says_what_it_is_and_does_nothing():
     for flag in ("-h", "--help"):
         done = _dev("sweep", flag)
         assert (done.returncode, done.stderr) == (0, "")
-        assert done.stdout.startswith("./dev sweep [seed]")
+        assert done.stdout.startswith("./dev sweep [seed | storm]")
         assert len(done.stdout.splitlines()) == 1
 
 

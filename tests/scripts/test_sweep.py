@@ -73,3 +73,9 @@ def test_points_are_counted_and_the_seed_is_that_of_all(run, tmp_path, capsys):
 def test_what_fails_is_skipped_or_meets_nothing_fails_the_sweep(run, capsys, how, words):
     assert not run(**how)
     assert words in capsys.readouterr().out
+
+
+def test_a_ledger_is_what_the_storm_printed():
+    printed = "noise\nstorm: faults 12345\nstorm: faults: answer lost 7\n"
+    assert sweep.ledger(printed, "abc") == ["storm of revision abc:", "      12,345  faults", "           7  faults: answer lost"]
+    assert not sweep.ledger("noise\n", "abc")

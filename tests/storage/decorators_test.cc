@@ -6,6 +6,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/status_macros.h"
 #include "storage/limited_object_store.h"
 #include "storage/metered_object_store.h"
 #include "storage/object_rules.h"
@@ -169,13 +170,87 @@ TEST_F(RetryingObjectStoreTest, ItsTimeEndsBeforeItsAttempts) {
   RetryingObjectStore store(inner_, {.total_max = absl::Seconds(5)}, Random::Real(), meter_);
   FailTimes(1000, absl::ResourceExhaustedError("slow down"));
   const absl::Time start = clock_.Now();
-  EXPECT_THAT(store.Get(ctx_, "key", 10),
-              StatusIs(absl::StatusCode::kResourceExhausted, "slow down"));
+  EXPECT_THAT(store.Stat(ctx_, "key"), StatusIs(absl::StatusCode::kResourceExhausted, "slow down"));
   EXPECT_LE(clock_.Now() - start, absl::Seconds(5));
 }
 
+TEST_F(RetryingObjectStoreTest, SettingTheTimeOfDayEndsAndProlongsNothing) {
+  inner_.SetObject("key", "x");
+  for (const absl::Duration step : {absl::Minutes(15), -absl::Hours(1)}) {
+    const CallContext minute = ctx_.WithTimeout(absl::Minutes(1));
+    clock_.SetForward(step);
+    EXPECT_THAT(store_.Stat(minute, "key"), IsOk());
+    FailTimes(1000, absl::UnavailableError("503"));
+    const absl::Duration start = clock_.Uptime();
+    EXPECT_THAT(store_.Stat(minute, "key"), StatusIs(absl::StatusCode::kUnavailable));
+    EXPECT_LE(clock_.Uptime() - start, absl::Minutes(1));
+    inner_.Restart();
+  }
+}
+
+// A place with so many objects that each attempt to list them ends after the next, ten minutes
+// later.
+class EndlessStore : public FakeObjectStore {
+ public:
+  explicit EndlessStore(support::FakeClock& clock) : clock_(clock) {}
+  absl::Status List(const CallContext& ctx, const std::string& prefix,
+                    storage::ObjectSink sink) override {
+    return ListAfter(ctx, prefix, "", sink);
+  }
+  absl::Status ListAfter(const CallContext& ctx, const std::string&, const std::string& after,
+                         storage::ObjectSink sink) override {
+    clock_.Advance(absl::Minutes(10));
+    RETURN_IF_ERROR(ctx.Check());
+    afters.push_back(after);
+    const std::string next = after.empty() ? "a" : std::string(1, static_cast<char>(after[0] + 1));
+    RETURN_IF_ERROR(sink({.key = next, .size_bytes = 1}));
+    return next == "z" ? absl::OkStatus() : absl::UnavailableError("reset");
+  }
+  std::vector<std::string> afters;
+
+ private:
+  support::FakeClock& clock_;
+};
+
+TEST_F(RetryingObjectStoreTest, AListingTakesAsLongAsItsPagesAndGoesOnBehindTheLastKey) {
+  EndlessStore endless(clock_);
+  RetryingObjectStore store(endless, {}, Random::Real(), meter_);
+  std::string keys;
+  EXPECT_THAT(store.List(ctx_, "",
+                         [&](const ObjectInfo& object) {
+                           keys += object.key;
+                           return absl::OkStatus();
+                         }),
+              IsOk());
+  EXPECT_EQ(keys, "abcdefghijklmnopqrstuvwxyz");
+  ASSERT_EQ(endless.afters.size(), 26U);
+  EXPECT_EQ(endless.afters[25], "y");
+}
+
+// A slow line: each attempt to put takes longer than the calls without bytes may take in all.
+class SlowLine : public FakeObjectStore {
+ public:
+  explicit SlowLine(support::FakeClock& clock) : clock_(clock) {}
+  absl::Status Put(const CallContext& ctx, const std::string& key, absl::string_view bytes,
+                   const storage::PutOptions& options) override {
+    clock_.Advance(absl::Minutes(20));
+    return FakeObjectStore::Put(ctx, key, bytes, options);
+  }
+
+ private:
+  support::FakeClock& clock_;
+};
+
+TEST_F(RetryingObjectStoreTest, APutTakesAsLongAsItsBytes) {
+  SlowLine slow(clock_);
+  slow.AddFault(
+      {.operation = support::StoreOperation::kPut, .status = absl::UnavailableError("x")});
+  RetryingObjectStore store(slow, {}, Random::Real(), meter_);
+  EXPECT_THAT(store.Put(ctx_, "key", "bytes", {}), IsOk());
+}
+
 TEST_F(RetryingObjectStoreTest, TheCallersDeadlineIsTheCallers) {
-  ctx_.deadline = clock_.Now();
+  ctx_.deadline = clock_.Uptime();
   EXPECT_THAT(store_.Get(ctx_, "key", 10), StatusIs(absl::StatusCode::kDeadlineExceeded));
 }
 
@@ -511,7 +586,7 @@ TEST(RequestsInFlightTest, OneThatWaitsMayBeStopped) {
   EXPECT_THAT(store.Stat(ctx, "key"), StatusIs(absl::StatusCode::kCancelled));
   CallContext late;
   late.clock = &clock;
-  late.deadline = clock.Now() + absl::Seconds(5);
+  late.deadline = clock.Uptime() + absl::Seconds(5);
   std::jthread mover([&] {
     clock.AwaitSleepers(1);
     clock.Advance(absl::Seconds(5));

@@ -131,7 +131,7 @@ TEST_F(S3ObjectStoreTest, APutTellsTheHashAndAsksForWhatIsConfigured) {
                  .object_lock_duration = absl::Hours(24),
                  .object_lock_exempt_prefixes = {"locks/"}});
   ctx_.clock = &clock_;
-  ctx_.deadline = absl::InfiniteFuture();
+  ctx_.deadline = absl::InfiniteDuration();
   const std::string bytes(100'000, 'x');
   ASSERT_THAT(store_->Put(ctx_, "data/one", bytes, {.sha256_hex = Sha256Hex(bytes)}), IsOk());
   ASSERT_THAT(store_->Put(ctx_, "locks/one", bytes, {}), IsOk());

@@ -842,12 +842,12 @@ absl::Status FakeApiClient::AwaitNews(const CallContext& ctx, std::unique_lock<s
     RETURN_IF_ERROR(ctx.Check());
     const auto* fake_clock = dynamic_cast<const FakeClock*>(ctx.clock);
     if (fake_clock != nullptr && fake_clock->auto_advance() &&
-        ctx.deadline != absl::InfiniteFuture()) {
-      fake_clock->SleepUntil(ctx.deadline, ctx.stop);
+        ctx.deadline != absl::InfiniteDuration()) {
+      fake_clock->SleepFor(ctx.TimeLeft(), ctx.stop);
     } else if (fake_clock != nullptr) {
       changed_.wait_for(lock, ctx.stop, kDeadlineLookInterval, news);
     } else {
-      const absl::Duration left = std::min(ctx.deadline - ctx.clock->Now(), absl::Seconds(1));
+      const absl::Duration left = std::min(ctx.TimeLeft(), absl::Seconds(1));
       changed_.wait_for(lock, ctx.stop, absl::ToChronoNanoseconds(left), news);
     }
   }

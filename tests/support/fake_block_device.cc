@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <iterator>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -161,14 +162,23 @@ char FakeBlockDevice::FillOf(int64_t page) const {
   return zeroed ? '\0' : static_cast<char>(fill_);
 }
 
+// Between two pages that either device has written or made zero, all bytes of each are the same.
 bool FakeBlockDevice::Equals(const FakeBlockDevice& other, int64_t length_bytes) const {
-  for (int64_t at = 0; at < length_bytes; at += kPageBytes) {
-    const int64_t piece = std::min(kPageBytes, length_bytes - at);
-    if (Load(at, piece) != other.Load(at, piece)) {
-      return false;
+  std::set<int64_t> borders = {0, length_bytes / kPageBytes};
+  for (const FakeBlockDevice* device : {this, &other}) {
+    std::scoped_lock lock(device->mutex_);
+    for (const auto& [number, page] : device->pages_) {
+      borders.insert({number, number + 1});
+    }
+    for (const auto& [first, end] : device->zeroed_) {
+      borders.insert({first, end});
     }
   }
-  return true;
+  return std::all_of(borders.begin(), borders.end(), [&](int64_t page) {
+    const int64_t at = page * kPageBytes;
+    const int64_t piece = std::min(kPageBytes, length_bytes - at);
+    return piece <= 0 || Load(at, piece) == other.Load(at, piece);
+  });
 }
 
 absl::Status FakeBlockDevice::Flush(const CallContext& ctx) {

@@ -21,7 +21,11 @@ class FakeClock : public Clock {
 
   absl::Time Now() const override {
     std::scoped_lock lock(mutex_);
-    return now_;
+    return now_ + set_by_;
+  }
+  absl::Duration Uptime() const override {
+    std::scoped_lock lock(mutex_);
+    return now_ - absl::UnixEpoch();
   }
 
   bool SleepUntil(absl::Time wake_at, std::stop_token stop) const override {
@@ -29,6 +33,7 @@ class FakeClock : public Clock {
     if (stop.stop_requested()) {
       return false;
     }
+    wake_at -= set_by_;
     if (auto_advance_ && wake_at != absl::InfiniteFuture()) {
       now_ = wake_at > now_ ? wake_at : now_;
       changed_.notify_all();
@@ -41,6 +46,12 @@ class FakeClock : public Clock {
     std::scoped_lock lock(mutex_);
     now_ += step;
     changed_.notify_all();
+  }
+
+  // Sets the time of day, and nothing else: who sleeps sleeps as long.
+  void SetForward(absl::Duration step) {
+    std::scoped_lock lock(mutex_);
+    set_by_ += step;
   }
 
   // Blocks until at least `count` threads sleep on this clock.
@@ -63,7 +74,7 @@ class FakeClock : public Clock {
   // A sleep that waits for the clock, also one that advances by itself.
   bool SleepUntilMoved(absl::Time wake_at, const std::stop_token& stop) const {
     std::unique_lock lock(mutex_);
-    return AwaitTime(lock, wake_at, stop);
+    return AwaitTime(lock, wake_at - set_by_, stop);
   }
 
  private:
@@ -85,6 +96,7 @@ class FakeClock : public Clock {
   mutable std::mutex mutex_;
   mutable std::condition_variable_any changed_;
   mutable absl::Time now_;
+  absl::Duration set_by_;  // How much the time of day is ahead of now_.
   mutable int sleepers_ = 0;
   bool auto_advance_ = false;
 };

@@ -331,7 +331,7 @@ void FakeS3Server::List(const Target& target, ServedConnection& connection) {
     return found == target.query.end() ? std::string() : found->second;
   };
   const std::string prefix = get("prefix");
-  const std::string token = get("continuation-token");
+  const std::string token = std::max(get("continuation-token"), get("start-after"));
   const auto written = [&](const std::string& key) {
     return get("encoding-type") == "url" ? net::PercentEncode(key) : EscapeXml(key);
   };

@@ -1495,6 +1495,9 @@ absl::Status FakeSnapshotCluster::Provision(const Json& claim) {
     }
     return made;
   }
+  if (on_volume && !source->empty()) {
+    on_volume(claim, handle, *source);
+  }
   Json volume = {{"metadata",
                   {{"name", name},
                    {"labels", {{"made-by", "provisioner"}}},
@@ -1513,6 +1516,12 @@ absl::Status FakeSnapshotCluster::Provision(const Json& claim) {
       {"persistentVolumeReclaimPolicy", reclaim_policy},
       {"storageClassName", Text(claim, {"spec", "storageClassName"})},
       {"volumeMode", Text(claim, {"spec", "volumeMode"})}};
+  if (fills_when_bound) {
+    api_.Seed({"storage.k8s.io", "v1", "csidrivers", "CSIDriver", false},
+              {{"metadata",
+                {{"name", driver_name},
+                 {"annotations", {{objects::kFilledWhenBoundAnnotation, "true"}}}}}});
+  }
   Make(csi::PersistentVolumeType(), volume);
   Bind(csi::ClaimKey(Namespace(claim), Name(claim)), name);
   return absl::OkStatus();

@@ -43,6 +43,7 @@ class FakeSnapshotCluster {
   // there, and every deletion waits for finalizers. Else what a test left out is made up.
   bool strict = false;
   std::string driver_name = "d.example.com";
+  bool fills_when_bound = true;           // the driver's CSIDriver says so
   std::string class_policy = "Delete";    // of classes that do not tell
   std::string reclaim_policy = "Delete";  // of provisioned volumes
   std::string refuses_mode;  // CreateVolume fails only for claims of this access mode; "": for all
@@ -51,6 +52,10 @@ class FakeSnapshotCluster {
   std::string group_list = "volumeSnapshotInfoList";  // "volumeSnapshotHandlePairList" in v1beta1
   bool names_groups = true;                           // status.volumeGroupSnapshotName of members
   std::string member_error;                           // status.error of a group's second member
+  // A volume of this handle was made of the snapshot of that one, for the claim: before anything
+  // is bound.
+  std::function<void(const Json& claim, const std::string& handle, const std::string& source)>
+      on_volume;
 
   explicit FakeSnapshotCluster(FakeApiClient& api);
   ~FakeSnapshotCluster();

@@ -180,7 +180,7 @@ class NativeBed {
                        .random = Random::Real(),
                        .velero_namespace = kVeleroNamespace,
                        .enable_csi = true};
-  CallContext ctx{.deadline = absl::InfiniteFuture(), .stop = {}, .clock = &clock};
+  CallContext ctx{.deadline = absl::InfiniteDuration(), .stop = {}, .clock = &clock};
   Json pvc;
   Json backup;
   absl::Duration passes_per_wait = absl::Seconds(8);

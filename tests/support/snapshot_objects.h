@@ -123,7 +123,7 @@ struct ActionBed {
                        .random = Random::Real(),
                        .velero_namespace = kVeleroNamespace,
                        .enable_csi = true};
-  CallContext ctx{.deadline = absl::InfiniteFuture(), .stop = {}, .clock = &clock};
+  CallContext ctx{.deadline = absl::InfiniteDuration(), .stop = {}, .clock = &clock};
 };
 
 }  // namespace csidelta::support

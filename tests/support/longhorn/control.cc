@@ -1,5 +1,6 @@
 #include "tests/support/longhorn/control.h"
 
+#include <optional>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -101,7 +102,10 @@ absl::StatusOr<std::string> Control::SetTicket(const CallContext& ctx, const std
 absl::StatusOr<std::string> Control::SetSwitches(const std::string& body) {
   ASSIGN_OR_RETURN(const Json wanted, ParseJsonObject(body));
   manager_.SetSwitches({.attaches_to_delete = GetBool(wanted, {"attachesToDelete"}),
-                        .purge_is_disabled = GetBool(wanted, {"purgeIsDisabled"})});
+                        .purge_is_disabled = GetBool(wanted, {"purgeIsDisabled"}),
+                        .holds_clones_at = wanted.contains("holdsClonesAt")
+                                               ? std::optional(GetString(wanted, {"holdsClonesAt"}))
+                                               : std::nullopt});
   return "";
 }
 

@@ -80,7 +80,10 @@ void Controller::OnSnapshot(const std::string& name, const std::optional<Snapsho
   }
   if (after.has_value()) {
     queue_.Add({Part::kSnapshot, name}, Soon());
-  } else if (const auto owner = volumes_.Find(volume); owner.has_value() && owner->is_deleting) {
+    return;
+  }
+  LookAtClonesOf(name);
+  if (const auto owner = volumes_.Find(volume); owner.has_value() && owner->is_deleting) {
     queue_.Add({Part::kVolume, volume}, Soon());
   }
 }
@@ -116,6 +119,15 @@ void Controller::OnEngine(const std::optional<EngineRecord>& before,
   }
   if (concerns_all || !names.empty() || old.snapshots_error != after->snapshots_error) {
     queue_.Add({Part::kEngine, after->volume}, Soon());
+  }
+}
+
+void Controller::LookAtClonesOf(const std::string& snapshot) {
+  const std::string clone = volumes_.FindName([&](const VolumeRecord& volume) {
+    return absl::EndsWith(volume.data_source, absl::StrCat("/", snapshot));
+  });
+  if (!clone.empty()) {
+    queue_.Add({Part::kEngine, clone}, Soon());
   }
 }
 
@@ -223,6 +235,7 @@ absl::Status Controller::ReconcileVolume(const CallContext& ctx, const std::stri
     return DeleteVolume(ctx, *volume);
   }
   RETURN_IF_ERROR(EnsureParts(ctx, *volume));
+  RETURN_IF_ERROR(MoveClone(ctx, *volume));
   return MoveProcess(ctx, *volume);
 }
 
@@ -260,7 +273,8 @@ Controller::Process Controller::Look(const std::string& volume) {
 
 absl::Status Controller::MoveProcess(const CallContext& ctx, const VolumeRecord& volume) {
   const auto attachment = attachments_.Find(volume.name);
-  const bool is_wanted = attachment.has_value() && !attachment->tickets.empty();
+  const bool is_wanted =
+      attachment.has_value() && !attachment->tickets.empty() && MayAttach(volume);
   const Process process = Look(volume.name);
   if (process.is_faulted) {
     return MoveFaulted(ctx, volume, is_wanted);
@@ -472,9 +486,9 @@ absl::Status Controller::Delete(const CallContext& ctx, const k8s::ObjectKey& ke
   return absl::IsAborted(status) ? absl::OkStatus() : OkIfGone(status);
 }
 
-absl::Status Controller::Create(const CallContext& ctx, const k8s::ResourceType& type,
-                                Json object) {
-  object["apiVersion"] = kApiVersion;
+absl::Status Controller::Create(const CallContext& ctx, const k8s::ResourceType& type, Json object,
+                                const char* api_version) {
+  object["apiVersion"] = api_version;
   object["kind"] = type.kind;
   const absl::Status status =
       api_.Create(ctx.WithTimeout(kCallTimeMax), type, options_.namespace_name, object).status();

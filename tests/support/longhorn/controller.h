@@ -34,6 +34,12 @@ inline constexpr absl::Duration kSalvageTime = absl::Seconds(8);
 inline constexpr absl::Duration kUpgradeWaitTime = absl::Seconds(3);
 // While a purge is under way, or others use up their limit.
 inline constexpr absl::Duration kPurgeWaitTime = absl::Seconds(1);
+// A clone: from its creation until the copy begins, the copy, and how often its source is looked
+// at meanwhile. A failed one is tried again after kCloneRetryTime x 2^attempts, up to ten times.
+inline constexpr absl::Duration kCloneBeginTime = absl::Seconds(3);
+inline constexpr absl::Duration kCloneCopyTime = absl::Seconds(5);
+inline constexpr absl::Duration kCloneLookTime = absl::Seconds(1);
+inline constexpr absl::Duration kCloneRetryTime = absl::Seconds(30);
 // Setting snapshot-heavy-task-concurrent-limit.
 inline constexpr int kPurgesMax = 5;
 
@@ -48,7 +54,12 @@ struct Switches {
   // Longhorn up to 1.10: a deletion attaches a detached volume. Since 1.11 it hangs.
   bool attaches_to_delete = false;
   bool purge_is_disabled = false;  // setting disable-snapshot-purge
+  // Clones stay in this state of cloneStatus ("" is the first), unless their source goes.
+  std::optional<std::string> holds_clones_at = {};
 };
+
+// Whether a volume may be attached: a clone only when its data is copied.
+bool MayAttach(const VolumeRecord& volume);
 
 // Longhorn's controllers for volumes and snapshots, with the engine monitor, as far as a client of
 // snapshots.longhorn.io can tell (longhorn-manager: controller/snapshot_controller.go,
@@ -113,6 +124,16 @@ class Controller : public VolumeLookup {
   void Monitor(const CallContext& ctx, const std::string& volume);
   absl::Status SyncObjects(const CallContext& ctx, const std::string& volume);
 
+  // Clones: controller_clones.cc.
+  absl::Status MoveClone(const CallContext& ctx, const VolumeRecord& volume);
+  absl::Status FailClone(const CallContext& ctx, const VolumeRecord& volume);
+  absl::Status ShowClone(const CallContext& ctx, const VolumeRecord& volume,
+                         const std::string& state, int attempts);
+  bool HasCloneSource(const VolumeRecord& volume);
+  void CopyData(const VolumeRecord& volume);
+  // An object of this name is gone: clones whose engine has an entry of it get one.
+  void LookAtClonesOf(const std::string& snapshot);
+
   // Snapshots: controller_snapshots.cc.
   absl::Status ReconcileSnapshot(const CallContext& ctx, const std::string& name);
   absl::Status RequestSnapshot(const CallContext& ctx, const SnapshotRecord& snapshot,
@@ -138,7 +159,8 @@ class Controller : public VolumeLookup {
                             const std::string& resource_version,
                             const std::vector<std::string>& finalizers, bool is_wanted);
   absl::Status Delete(const CallContext& ctx, const k8s::ObjectKey& key, const std::string& uid);
-  absl::Status Create(const CallContext& ctx, const k8s::ResourceType& type, Json object);
+  absl::Status Create(const CallContext& ctx, const k8s::ResourceType& type, Json object,
+                      const char* api_version = "longhorn.io/v1beta2");
 
   k8s::ApiClient& api_;
   Engines& processes_;
@@ -156,6 +178,12 @@ class Controller : public VolumeLookup {
   // Guarded by mutex_. Snapshots to be taken that were not looked at yet: the first look is at what
   // the object was then, whatever was written into its status since.
   std::set<std::string> new_;
+  // When a clone leaves the state (and attempt) that `key` names; Work()'s own.
+  struct Clone {
+    std::string key = "?";
+    absl::Time due = absl::InfinitePast();
+  };
+  std::map<std::string, Clone> clones_;
   // When a volume's process will be where it should be; Work()'s own.
   std::map<std::string, absl::Time> moves_;
 };

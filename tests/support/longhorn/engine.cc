@@ -174,6 +174,15 @@ std::string Engine::Read(const std::string& name, int64_t block) const {
   return "";
 }
 
+std::map<int64_t, std::string> Engine::Contents(const std::string& name) const {
+  std::map<int64_t, std::string> contents;
+  for (auto layer = layers_.find(name); layer != layers_.end();
+       layer = layers_.find(layer->second.parent)) {
+    contents.insert(layer->second.blocks.begin(), layer->second.blocks.end());
+  }
+  return contents;
+}
+
 int Engine::CountUsed() const {
   return static_cast<int>(std::count_if(layers_.begin(), layers_.end(), [](const auto& entry) {
     return entry.first != kVolumeHead && !entry.second.is_removed;

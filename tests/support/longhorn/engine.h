@@ -81,6 +81,8 @@ class Engine {
   void Write(int64_t block, const std::string& data);
   // As the snapshot, or kVolumeHead, has it; "" where nothing was written.
   std::string Read(const std::string& name, int64_t block) const;
+  // All blocks that were written, as Read() has them.
+  std::map<int64_t, std::string> Contents(const std::string& name) const;
 
   void Start() { is_running_ = true; }
   void Stop() { is_running_ = false; }

@@ -61,7 +61,7 @@ void FakeLonghorn::Pass(absl::Duration time) {
   const absl::Time end = clock_.Now() + time;
   while (controller_ != nullptr) {
     const absl::Time next =
-        controller_->Work({.deadline = absl::InfiniteFuture(), .stop = {}, .clock = &clock_});
+        controller_->Work({.deadline = absl::InfiniteDuration(), .stop = {}, .clock = &clock_});
     if (next > end) {
       break;
     }

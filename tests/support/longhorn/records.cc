@@ -103,7 +103,11 @@ VolumeRecord ReadVolume(const Json& object) {
       .is_deleting = k8s::BeingDeleted(object),
       .finalizers = FinalizersOf(object),
       .state = GetString(object, {"status", "state"}),
-      .robustness = GetString(object, {"status", "robustness"})};
+      .robustness = GetString(object, {"status", "robustness"}),
+      .data_source = GetString(object, {"spec", "dataSource"}),
+      .clone_state = GetString(object, {"status", "cloneStatus", "state"}),
+      .clone_attempts =
+          static_cast<int>(GetInt(object, {"status", "cloneStatus", "attemptCount"}))};
 }
 
 EngineRecord ReadEngine(const Json& object) {

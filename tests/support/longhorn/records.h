@@ -52,6 +52,9 @@ struct VolumeRecord {
   std::vector<std::string> finalizers = {};
   std::string state = {};
   std::string robustness = {};
+  std::string data_source = {};  // "snap://VOLUME/SNAPSHOT", "vol://VOLUME"; "" unless a clone
+  std::string clone_state = {};
+  int clone_attempts = 0;
 };
 
 struct EngineRecord {

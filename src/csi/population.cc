@@ -1,0 +1,307 @@
+#include "csi/population.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "csi/object_events.h"
+#include "csi/settings.h"
+#include "k8s/find.h"
+#include "longhorn/volume_data.h"
+#include "objects/client.h"
+#include "objects/csi_driver.h"
+#include "objects/keys.h"
+#include "velero/volume_decision.h"
+
+namespace csidelta::csi {
+namespace {
+
+using longhorn::DataState;
+using objects::PersistentVolume;
+using objects::PersistentVolumeClaim;
+using objects::Pod;
+
+constexpr char kCloneFailedReason[] = "VolumeCloneFailed";
+
+struct FilledWhenBound {
+  absl::string_view driver;
+  absl::string_view reason;
+};
+
+// As their public code and documentation say; none but the first was run here. A driver that is
+// not known stays out: docs/csi-drivers.md says what then counts.
+constexpr std::array<FilledWhenBound, 10> kFilledWhenBound = {{
+    {"hostpath.csi.k8s.io", "CreateVolume copies"},
+    {"rbd.csi.ceph.com",
+     "a clone shares the snapshot's objects, which stay for as long as it does"},
+    {"cephfs.csi.ceph.com", "CreateVolume is refused until the clone is complete"},
+    {"ebs.csi.aws.com", "reads at once; EBS keeps what it needs when the snapshot is deleted"},
+    {"pd.csi.storage.gke.io", "CreateVolume waits until the disk is ready"},
+    {"disk.csi.azure.com", "reads at once; a disk does not depend on the snapshot that it is of"},
+    {"csi.vsphere.vmware.com", "CreateVolume waits for the task that copies"},
+    {"csi.trident.netapp.io", "a clone shares the snapshot's blocks, which cannot be deleted then"},
+    {"topolvm.io", "a thin snapshot shares its origin's blocks and does not depend on it"},
+    {"linstor.csi.linbit.com", "CreateVolume restores the snapshot before it answers"},
+}};
+
+absl::Status WithoutRefusal(const absl::Status& status) {
+  return absl::IsPermissionDenied(status) ? absl::OkStatus() : status;
+}
+
+std::string PvcName(const PopulatedVolume& volume) {
+  return absl::StrCat("PVC ", volume.namespace_name, "/", volume.pvc);
+}
+
+bool HasMounted(const Pod& pod, const std::string& pvc) {
+  const std::vector<std::string> pvcs = pod.pvcs();
+  return (pod.is_running() || pod.phase() == "Succeeded") &&
+         std::find(pvcs.begin(), pvcs.end(), pvc) != pvcs.end();
+}
+
+std::string DriverOf(const PersistentVolumeClaim& pvc) {
+  std::string driver = pvc.Annotation(objects::kStorageProvisionerAnnotation);
+  return driver.empty() ? pvc.Annotation(objects::kBetaStorageProvisionerAnnotation) : driver;
+}
+
+std::string Line(const longhorn::Volume& volume) {
+  const std::string text = longhorn::DataText(volume);
+  return volume.pvc_name().empty()
+             ? absl::StrCat("Volume ", volume.name(), ": ", text)
+             : absl::StrCat("PVC ", volume.pvc_namespace(), "/", volume.pvc_name(), ": ", text);
+}
+
+}  // namespace
+
+bool IsFilledWhenBound(absl::string_view driver) {
+  return std::any_of(
+      kFilledWhenBound.begin(), kFilledWhenBound.end(), [driver](const FilledWhenBound& one) {
+        return driver == one.driver || absl::EndsWith(driver, absl::StrCat(".", one.driver));
+      });
+}
+
+absl::StatusOr<PopulatedVolume> VolumeOf(const CallContext& ctx, k8s::ApiClient& api,
+                                         const PersistentVolumeClaim& pvc) {
+  const absl::StatusOr<PersistentVolume> volume =
+      objects::Get<PersistentVolume>(ctx, api, PersistentVolume::Key("", pvc.volume_name()));
+  if (absl::IsPermissionDenied(volume.status())) {
+    return NamedVolumeOf(pvc);
+  }
+  RETURN_IF_ERROR(volume.status());
+  PopulatedVolume read = VolumeOf(*volume);
+  read.namespace_name = pvc.namespace_name();
+  read.pvc = pvc.name();
+  return read;
+}
+
+PopulatedVolume NamedVolumeOf(const PersistentVolumeClaim& pvc) {
+  return {.driver = DriverOf(pvc),
+          .handle = pvc.volume_name(),
+          .namespace_name = pvc.namespace_name(),
+          .pvc = pvc.name()};
+}
+
+PopulatedVolume VolumeOf(const PersistentVolume& volume) {
+  return {.driver = volume.driver(),
+          .handle = volume.handle(),
+          .namespace_name = volume.pvc_namespace(),
+          .pvc = volume.pvc_name()};
+}
+
+absl::StatusOr<Population> PopulationReader::Read(const PopulatedVolume& volume) {
+  if (volume.driver == velero::kLonghornDriver) {
+    return ReadByLonghorn(volume);
+  }
+  ASSIGN_OR_RETURN(const bool is_filled, SaysFilledWhenBound(volume.driver));
+  if (is_filled) {
+    return Population{.state = PopulationState::kFilled};
+  }
+  return ReadByPods(volume, volume.driver.empty()
+                                ? "its driver is not known"
+                                : absl::StrCat("driver ", volume.driver,
+                                               " is not known to copy before a PVC is bound"));
+}
+
+absl::StatusOr<Population> PopulationReader::ReadByLonghorn(const PopulatedVolume& volume) {
+  ASSIGN_OR_RETURN(const std::optional<longhorn::Volume> found, FindVolume(volume.handle));
+  if (!found.has_value()) {
+    return ReadByPods(volume,
+                      why_no_volumes_.empty()
+                          ? absl::StrCat("Longhorn's Volume ", volume.handle, " was not found")
+                          : why_no_volumes_);
+  }
+  switch (longhorn::DataStateOf(*found)) {
+    case DataState::kThere:
+      return Population{.state = PopulationState::kFilled};
+    case DataState::kComing:
+      return Population{.state = PopulationState::kCopying, .text = longhorn::DataText(*found)};
+    case DataState::kFailed:
+      break;
+  }
+  return Population{.state = PopulationState::kFailed, .text = Failure(*found)};
+}
+
+// By name where it should be, which costs least while it is waited for; else among all.
+absl::StatusOr<std::optional<longhorn::Volume>> PopulationReader::FindVolume(
+    const std::string& name) {
+  if (!volumes_.has_value()) {
+    ASSIGN_OR_RETURN(const std::string home, LonghornNamespace());
+    auto found = objects::Find<longhorn::Volume>(ctx_, api_, longhorn::Volume::Key(home, name));
+    RETURN_IF_ERROR(WithoutRefusal(found.status()));
+    if (found.ok() && found->has_value()) {
+      return found;
+    }
+  }
+  ASSIGN_OR_RETURN(const std::vector<longhorn::Volume>* const volumes, Volumes());
+  for (const longhorn::Volume& one :
+       volumes == nullptr ? std::vector<longhorn::Volume>() : *volumes) {
+    if (one.name() == name) {
+      return std::optional(one);
+    }
+  }
+  return std::optional<longhorn::Volume>();
+}
+
+absl::StatusOr<std::string> PopulationReader::LonghornNamespace() {
+  if (env_ == nullptr) {
+    return std::string(longhorn::kDefaultNamespace);
+  }
+  ASSIGN_OR_RETURN(const velero::PluginConfig config, ReadPluginConfig(ctx_, *env_));
+  return config.longhorn_namespace;
+}
+
+// With Longhorn's own words, which are in an Event alone.
+std::string PopulationReader::Failure(const longhorn::Volume& volume) {
+  std::string text = longhorn::DataText(volume);
+  const auto events = ReadEvents(ctx_, api_, volume.namespace_name(), volume.uid());
+  std::string message;
+  for (const objects::Event& event : events.value_or(std::vector<objects::Event>())) {
+    if (event.reason() == kCloneFailedReason) {
+      message = absl::StrCat(": ", kCloneFailedReason, ": ", event.message());
+    }
+  }
+  return absl::StrCat(text, message);
+}
+
+absl::StatusOr<Population> PopulationReader::ReadByPods(const PopulatedVolume& volume,
+                                                        const std::string& why) {
+  RETURN_IF_ERROR(ReadPods(volume.namespace_name));
+  const std::optional<std::vector<Pod>>& pods = pods_[volume.namespace_name];
+  if (pods.has_value() && std::any_of(pods->begin(), pods->end(), [&](const Pod& pod) {
+        return HasMounted(pod, volume.pvc);
+      })) {
+    return Population{.state = PopulationState::kFilled};
+  }
+  return Population{
+      .state = PopulationState::kUnknown,
+      .text = absl::StrCat(
+          "whether it has its data is not known: ", why, ", and ",
+          pods.has_value() ? "no Pod that runs has mounted it" : "its Pods may not be listed",
+          "; keep what it is made of until a Pod runs with it",
+          volume.driver.empty() || volume.driver == velero::kLonghornDriver
+              ? ""
+              : absl::StrCat(
+                    ", or, if the driver copies before it binds: kubectl annotate csidriver ",
+                    volume.driver, " ", objects::kFilledWhenBoundAnnotation, "=true"))};
+}
+
+absl::StatusOr<bool> PopulationReader::SaysFilledWhenBound(const std::string& driver) {
+  if (driver.empty() || IsFilledWhenBound(driver)) {
+    return !driver.empty();
+  }
+  const auto known = is_filled_when_bound_.find(driver);
+  if (known != is_filled_when_bound_.end()) {
+    return known->second;
+  }
+  const auto found =
+      objects::Find<objects::CsiDriver>(ctx_, api_, objects::CsiDriver::Key("", driver));
+  RETURN_IF_ERROR(WithoutRefusal(found.status()));
+  const bool is_filled = found.ok() && found->has_value() &&
+                         (*found)->Annotation(objects::kFilledWhenBoundAnnotation) == "true";
+  is_filled_when_bound_.emplace(driver, is_filled);
+  return is_filled;
+}
+
+absl::StatusOr<const std::vector<longhorn::Volume>*> PopulationReader::Volumes() {
+  if (!volumes_.has_value() && why_no_volumes_.empty()) {
+    absl::StatusOr<std::vector<longhorn::Volume>> listed = ListVolumes();
+    // Without the kind there is another Longhorn than is known here.
+    if (absl::IsPermissionDenied(listed.status()) || absl::IsNotFound(listed.status())) {
+      why_no_volumes_ =
+          absl::StrCat("Longhorn's Volumes cannot be read: ", listed.status().message());
+    } else {
+      RETURN_IF_ERROR(listed.status());
+      volumes_ = *std::move(listed);
+    }
+  }
+  return volumes_.has_value() ? &*volumes_ : nullptr;
+}
+
+absl::StatusOr<std::vector<longhorn::Volume>> PopulationReader::ListVolumes() {
+  ASSIGN_OR_RETURN(const std::string home, LonghornNamespace());
+  if (env_ != nullptr) {
+    return objects::List<longhorn::Volume>(ctx_, api_, home);
+  }
+  absl::StatusOr<std::vector<longhorn::Volume>> all =
+      objects::List<longhorn::Volume>(ctx_, api_, "");
+  return absl::IsPermissionDenied(all.status()) ? objects::List<longhorn::Volume>(ctx_, api_, home)
+                                                : std::move(all);
+}
+
+absl::Status PopulationReader::ReadPods(const std::string& namespace_name) {
+  if (pods_.contains(namespace_name)) {
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::vector<Pod>> listed = objects::List<Pod>(ctx_, api_, namespace_name);
+  RETURN_IF_ERROR(WithoutRefusal(listed.status()));
+  pods_.emplace(namespace_name, listed.ok() ? std::optional(*std::move(listed)) : std::nullopt);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<std::string>> PopulationReader::UnfilledFromSnapshot(
+    const std::string& driver, const std::string& handle,
+    const std::vector<PopulatedVolume>& pvcs) {
+  std::vector<std::string> unfilled;
+  if (driver == velero::kLonghornDriver) {
+    ASSIGN_OR_RETURN(const std::vector<longhorn::Volume>* const volumes, Volumes());
+    // An installation without a Volume is another one than that of the snapshot.
+    if (volumes != nullptr && !volumes->empty()) {
+      for (const longhorn::Volume& volume : *volumes) {
+        if (longhorn::IsCopiedFromSnapshot(volume, handle) &&
+            longhorn::DataStateOf(volume) != DataState::kThere) {
+          unfilled.push_back(Line(volume));
+        }
+      }
+      return unfilled;
+    }
+  }
+  for (PopulatedVolume volume : pvcs) {
+    volume.driver = driver.empty() ? volume.driver : driver;
+    ASSIGN_OR_RETURN(const Population population, Read(volume));
+    if (population.state != PopulationState::kFilled) {
+      unfilled.push_back(absl::StrCat(PvcName(volume), ": ", population.text));
+    }
+  }
+  return unfilled;
+}
+
+absl::StatusOr<std::vector<std::string>> PopulationReader::UnfilledFromVolume(
+    const PopulatedVolume& volume) {
+  std::vector<std::string> unfilled;
+  if (volume.driver != velero::kLonghornDriver) {
+    return unfilled;
+  }
+  ASSIGN_OR_RETURN(const std::vector<longhorn::Volume>* const volumes, Volumes());
+  for (const longhorn::Volume& one :
+       volumes == nullptr ? std::vector<longhorn::Volume>() : *volumes) {
+    if (longhorn::IsCopiedFromVolume(one, volume.handle) &&
+        longhorn::DataStateOf(one) != DataState::kThere) {
+      unfilled.push_back(Line(one));
+    }
+  }
+  return unfilled;
+}
+
+}  // namespace csidelta::csi

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "base/memory_budget.h"
+#include "repository/blob_writer.h"
+#include "repository/index.h"
+#include "repository/maintenance.h"
+
+// How check, prune, copy and repair divide what their MemoryBudget leaves once the index is loaded.
+// All of it is taken from the budget before it is allocated; where not even the least fits, the
+// status is RESOURCE_EXHAUSTED and says how much would do.
+namespace csidelta::repository {
+
+inline constexpr int64_t kWrittenPackBytesMin = int64_t{4} << 20;
+
+// Threads that read or decode, and what they hold.
+struct ThreadRoom {
+  std::size_t threads = 1;
+  MemoryBudget::Share share = {};
+};
+
+// As many threads as the budget bears with `bytes_each`, `threads_max` at most. A quarter of
+// what is free is left for a blob that is longer than others.
+absl::StatusOr<ThreadRoom> TakeThreadRoom(MemoryBudget& memory, int64_t bytes_each,
+                                          absl::string_view what,
+                                          std::size_t threads_max = kMaintenanceThreads);
+
+// The longest range of one request, so that each of kMaintenanceThreads may hold one and
+// `decode_bytes` besides: from 1 MiB to `range_bytes_max`. Pure.
+int64_t RangeBytesFor(int64_t free_bytes, int64_t decode_bytes, int64_t range_bytes_max);
+
+struct WriterRequest {
+  int64_t free_bytes = 0;         // of the budget
+  int64_t pack_bytes_wanted = 0;  // the target of the volume's packs
+  int64_t blob_bytes_max = 0;     // the blob that closes a pack
+};
+
+// What the packs that are written take. A value.
+struct WriterPlan {
+  int64_t pack_bytes = 0;
+  int open_packs = 1;
+  int uploads_in_flight = 1;
+  int64_t index_blobs = 0;   // of one index file
+  int64_t held_bytes = 0;    // of all that
+  int64_t needed_bytes = 0;  // free_bytes below which not even the least fits
+};
+
+// Five eighths of what is free: the rest reads what is written. First packs as long as wanted, but
+// no longer than leaves room for two uploads; then up to four uploads, then up to four open packs.
+// Where more is free, nothing is less, but for the packs beyond the wanted length. Pure.
+WriterPlan PlanWriter(const WriterRequest& request);
+
+// Options of a BlobWriter within the budget, the others as `like` has them, and what its packs
+// hold. Outlives the writer.
+struct WriterRoom {
+  BlobWriterOptions options = {};
+  MemoryBudget::Share share = {};
+};
+absl::StatusOr<WriterRoom> TakeWriterRoom(MemoryBudget& memory, WriterRequest request,
+                                          const BlobWriterOptions& like);
+
+// Of the longest blob of data that is read together with others, plaintext or sealed.
+absl::StatusOr<int64_t> LongestBlob(const BlobIndex& index);
+
+// How long packs are to be that prune and copy write: as most bytes of data lie in already, at most
+// 128 MiB and no less than VolumePackBytes() of them all; the default where all packs are short.
+int64_t PackBytesLike(const BlobIndex& index, int64_t pack_bytes_default);
+
+// The length of packs below which those of a volume of `volume_bytes` should not be, where memory
+// allows: 64 TiB in packs of 8 MiB are 8 million objects. 0 below 1 TiB. Pure.
+int64_t VolumePackBytes(int64_t volume_bytes);
+
+// Blobs of packs to ask the index for at once, with their lists: an eighth of what is free. Pure.
+inline constexpr int64_t kPassBytesPerBlob = 140;
+int64_t BlobsPerPass(int64_t free_bytes);
+
+}  // namespace csidelta::repository

@@ -1,0 +1,346 @@
+#include "repository/snapshot_proof.h"
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/final_context.h"
+#include "base/status_macros.h"
+#include "repository/maintenance.h"
+
+namespace csidelta::repository {
+namespace {
+
+// Of the chunks of a volume, which are many.
+constexpr int64_t kBlobSortBytes = int64_t{8} << 20;
+// In a sorter: what is listed stands before what is needed of the same name.
+constexpr uint8_t kListed = 0;
+constexpr uint8_t kNeeded = 1;
+
+absl::Status ConfirmSnapshot(const CallContext& ctx, Repository& repository, const Id& snapshot,
+                             const std::function<absl::Status(const CallContext&)>& fence) {
+  absl::Status held = fence(ctx);
+  if (!held.ok() && !ctx.Check().ok()) {
+    // A stop that comes now does not make it right to doubt what is stored.
+    held = fence(FinalContext(ctx));
+  }
+  if (held.ok()) {
+    return held;
+  }
+  const absl::Status removed =
+      repository.RemoveFile(FinalContext(ctx), FileKind::kSnapshot, snapshot);
+  return Annotate(
+      held, removed.ok()
+                ? absl::StrCat("snapshot ", snapshot.ShortHex(),
+                               " was removed again, data that it needs may be gone")
+                : absl::StrCat("snapshot ", snapshot.ShortHex(),
+                               " may need data that is gone, and could not be removed again (",
+                               removed.message(), "); forget it"));
+}
+
+absl::StatusOr<SnapshotNeeds> NeedsOf(const CallContext& ctx, Repository& repository,
+                                      BlobWriter& writer, const SnapshotProof& proof,
+                                      const ProofLimits& limits, int64_t& stored_bytes) {
+  SnapshotNeeds needs = proof.needs();
+  IdSetBuilder packs(repository, std::move(needs.packs), limits.recent_ids_max);
+  IdSetBuilder files(repository, std::move(needs.index_files), limits.recent_ids_max);
+  RETURN_IF_ERROR(writer.TakeStored(packs, files));
+  if (writer.known() != nullptr) {
+    RETURN_IF_ERROR(
+        writer.known()->TakeUsed([&](absl::Span<const PackId> some) { return packs.Add(some); }));
+  }
+  ASSIGN_OR_RETURN(needs.packs, packs.Finish(ctx, stored_bytes));
+  ASSIGN_OR_RETURN(needs.index_files, files.Finish(ctx, stored_bytes));
+  return needs;
+}
+
+}  // namespace
+
+class Prover {
+ public:
+  Prover(const CallContext& ctx, Repository& repository, const ProofLimits& limits)
+      : ctx_(ctx), repository_(repository), limits_(limits) {}
+
+  absl::StatusOr<SnapshotProof> Run(const StoredBlobs* known, const Inherited* inherited) const;
+
+ private:
+  // By listings alone. Notes in `needs` what they showed.
+  absl::StatusOr<bool> AreThere(SnapshotNeeds& needs) const;
+  absl::StatusOr<bool> AreListed(SnapshotNeeds& needs) const;
+  absl::StatusOr<bool> AreIndexFilesThere(const IdSet& files) const;
+  absl::StatusOr<SnapshotNeeds> ProveByIndex(const StoredBlobs* known,
+                                             const Inherited* inherited) const;
+  absl::StatusOr<absl::flat_hash_set<PackId>> FindAbsent(const StoredBlobs* known) const;
+  absl::Status ProveKnown(const StoredBlobs& known,
+                          const absl::flat_hash_set<PackId>& absent) const;
+
+  bool IsOld(absl::Time listed_at) const {
+    const absl::Duration age = ctx_.clock->Now() - listed_at;
+    return age < absl::ZeroDuration() || age > limits_.listing_age_max;
+  }
+
+  const CallContext& ctx_;
+  Repository& repository_;
+  const ProofLimits& limits_;
+};
+
+absl::StatusOr<SnapshotProof> Prover::Run(const StoredBlobs* known,
+                                          const Inherited* inherited) const {
+  if (known == nullptr && inherited == nullptr) {
+    return SnapshotProof(SnapshotNeeds{});
+  }
+  const bool of_this_run = inherited != nullptr && inherited->walk == nullptr;
+  if (inherited != nullptr && inherited->needs.has_value() && (known == nullptr || of_this_run)) {
+    SnapshotNeeds needs = *inherited->needs;
+    const absl::StatusOr<bool> there = AreThere(needs);
+    if (!there.ok() && !IsDamage(there.status())) {
+      return there.status();
+    }
+    if (there.value_or(false)) {
+      if (known != nullptr) {
+        ASSIGN_OR_RETURN(const absl::flat_hash_set<PackId> absent, FindAbsent(known));
+        RETURN_IF_ERROR(ProveKnown(*known, absent));
+      }
+      return SnapshotProof(std::move(needs));
+    }
+  }
+  if (of_this_run) {
+    return absl::DataLossError(
+        "a pack or an index file of this run is gone since it was stored; run it again");
+  }
+  ASSIGN_OR_RETURN(SnapshotNeeds needs, ProveByIndex(known, inherited));
+  return SnapshotProof(std::move(needs));
+}
+
+absl::StatusOr<bool> Prover::AreThere(SnapshotNeeds& needs) const {
+  ASSIGN_OR_RETURN(const bool files_there, AreIndexFilesThere(needs.index_files));
+  if (!files_there) {
+    return false;
+  }
+  return AreListed(needs);
+}
+
+absl::StatusOr<bool> Prover::AreIndexFilesThere(const IdSet& files) const {
+  ASSIGN_OR_RETURN(const std::vector<FileInfo> listed,
+                   repository_.ListFiles(ctx_, FileKind::kIndex));
+  absl::flat_hash_set<Id> there;
+  for (const FileInfo& file : listed) {
+    there.insert(file.id);
+  }
+  bool all = true;
+  RETURN_IF_ERROR(ForEachId(ctx_, repository_, files, [&](absl::Span<const Id> ids) {
+    all = all &&
+          std::all_of(ids.begin(), ids.end(), [&](const Id& id) { return there.contains(id); });
+    return absl::OkStatus();
+  }));
+  return all;
+}
+
+absl::StatusOr<bool> Prover::AreListed(SnapshotNeeds& needs) const {
+  const bool is_old = IsOld(needs.listed_at);
+  if (!is_old && needs.packs_listed > limits_.packs_listed_at_once) {
+    return true;
+  }
+  IdSorter sorter(repository_.scratch(), kIdSortBytes);
+  const auto take = [&](const FileInfo& file) {
+    return AddIds(sorter, absl::MakeConstSpan(&file.id, 1), kListed);
+  };
+  const absl::Time now = ctx_.clock->Now();
+  ASSIGN_OR_RETURN(const bool all_listed,
+                   ListPacksFast(ctx_, repository_, limits_.packs_listed_at_once, is_old, take));
+  if (!all_listed) {
+    needs.packs_listed = static_cast<uint32_t>(limits_.packs_listed_at_once + 1);
+    return true;
+  }
+  RETURN_IF_ERROR(ForEachId(ctx_, repository_, needs.packs, [&](absl::Span<const Id> ids) {
+    return AddIds(sorter, ids, kNeeded);
+  }));
+  needs.packs_listed = 0;
+  Id listed;
+  bool all_there = true;
+  RETURN_IF_ERROR(sorter.Drain([&](absl::Span<const MarkedId> ids) {
+    for (const MarkedId& one : ids) {
+      if (one.mark == kListed) {
+        needs.packs_listed += one.id != listed ? 1 : 0;
+        listed = one.id;
+      }
+      all_there = all_there && one.id == listed;
+    }
+    return absl::OkStatus();
+  }));
+  needs.listed_at = now;
+  return all_there;
+}
+
+absl::StatusOr<SnapshotNeeds> Prover::ProveByIndex(const StoredBlobs* known,
+                                                   const Inherited* inherited) const {
+  if (known == nullptr) {
+    RETURN_IF_ERROR(repository_.LoadReadableIndex(ctx_));
+  }
+  const absl::Time now = ctx_.clock->Now();
+  ASSIGN_OR_RETURN(const absl::flat_hash_set<PackId> absent, FindAbsent(known));
+  NeededBlobs blobs(repository_, absent);
+  bool is_indexed = inherited == nullptr;
+  if (inherited != nullptr && inherited->needs.has_value()) {
+    ASSIGN_OR_RETURN(is_indexed, AreIndexed(ctx_, repository_, *inherited->needs, absent));
+  }
+  if (!is_indexed) {
+    RETURN_IF_ERROR(inherited->walk(blobs));
+  }
+  ASSIGN_OR_RETURN(SnapshotNeeds needs, blobs.ToNeeds(ctx_, repository_, now, limits_));
+  if (is_indexed && inherited != nullptr) {
+    needs.packs = inherited->needs->packs;
+  }
+  if (known != nullptr) {
+    ASSIGN_OR_RETURN(const bool files_there, AreIndexFilesThere(needs.index_files));
+    if (!files_there) {
+      return absl::DataLossError(
+          "an index file that this run relies on is gone since it began; nothing was saved, run it "
+          "again");
+    }
+    RETURN_IF_ERROR(ProveKnown(*known, absent));
+  }
+  return needs;
+}
+
+absl::StatusOr<absl::flat_hash_set<PackId>> Prover::FindAbsent(const StoredBlobs* known) const {
+  const BlobIndex& index = repository_.index();
+  if (known != nullptr && std::ssize(index.packs()) > limits_.packs_listed_at_once &&
+      !IsOld(known->listed_at())) {
+    return known->unusable();
+  }
+  return FindAbsentPacks(ctx_, repository_, index);
+}
+
+// The run relied on these since it began, which may be long ago.
+absl::Status Prover::ProveKnown(const StoredBlobs& known,
+                                const absl::flat_hash_set<PackId>& absent) const {
+  return known.ForEachUsed([&](absl::Span<const PackId> packs) -> absl::Status {
+    for (const PackId& pack : packs) {
+      if (absent.contains(pack)) {
+        return absl::DataLossError(
+            absl::StrCat("pack ", pack.ShortHex(),
+                         ", which this run relies on, is gone since it began; nothing was saved, "
+                         "run it again"));
+      }
+    }
+    return absl::OkStatus();
+  });
+}
+
+NeededBlobs::NeededBlobs(const Repository& repository, absl::flat_hash_set<PackId> unusable,
+                         const DistrustedPacks& distrusted)
+    : index_(repository.index()),
+      stored_(repository.index(), std::move(unusable)),
+      distrusted_(distrusted),
+      data_(repository.scratch(), kBlobSortBytes) {}
+
+absl::Status NeededBlobs::AddData(absl::Span<const BlobId> blobs) {
+  std::vector<MarkedId> some;
+  {
+    const MutexLock lock(mutex_);
+    for (const BlobId& blob : blobs) {
+      if (std::exchange(last_, blob) != blob) {
+        some.push_back({.id = blob});
+      }
+    }
+  }
+  return data_.Add(some);
+}
+
+absl::Status NeededBlobs::Resolve() {
+  BlobId last;
+  return data_.Drain([&](absl::Span<const MarkedId> blobs) -> absl::Status {
+    for (const MarkedId& blob : blobs) {
+      if (std::exchange(last, blob.id) != blob.id) {
+        RETURN_IF_ERROR(LookUp({.type = BlobType::kData, .id = blob.id}));
+      }
+    }
+    return absl::OkStatus();
+  });
+}
+
+absl::StatusOr<SnapshotNeeds> NeededBlobs::ToNeeds(const CallContext& ctx, Repository& repository,
+                                                   absl::Time listed_at,
+                                                   const ProofLimits& limits) {
+  RETURN_IF_ERROR(Resolve());
+  IdSetBuilder packs(repository, {}, limits.recent_ids_max);
+  IdSetBuilder files(repository, {}, limits.recent_ids_max);
+  RETURN_IF_ERROR(
+      stored_.ForEachUsed([&](absl::Span<const PackId> some) { return packs.Add(some); }));
+  RETURN_IF_ERROR(files.Add(repository.index_files()));
+  SnapshotNeeds needs = {.listed_at = listed_at,
+                         .packs_listed = static_cast<uint32_t>(index_.packs().size())};
+  int64_t stored_bytes = 0;
+  ASSIGN_OR_RETURN(needs.packs, packs.Finish(ctx, stored_bytes));
+  ASSIGN_OR_RETURN(needs.index_files, files.Finish(ctx, stored_bytes));
+  return needs;
+}
+
+absl::Status NeededBlobs::LookUp(const BlobHandle& handle) {
+  if (stored_.Find(handle).has_value()) {
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const std::vector<BlobLocation> copies, index_.Lookup(handle));
+  return absl::DataLossError(absl::StrCat(
+      Describe(handle), copies.empty()
+                            ? std::string(" is in no index")
+                            : absl::StrCat(" lies in ", WhyUnusable(copies.front().pack))));
+}
+
+std::string NeededBlobs::WhyUnusable(const PackId& pack) const {
+  const std::string name = absl::StrCat("pack ", pack.ShortHex());
+  if (distrusted_.packs.contains(pack)) {
+    return absl::StrCat(name, ", which a check found damaged");
+  }
+  return distrusted_.written_until > absl::InfinitePast()
+             ? absl::StrCat(name,
+                            ", which is not stored, or no newer than those that a check found "
+                            "damaged")
+             : absl::StrCat(name, ", which is not stored");
+}
+
+absl::StatusOr<SnapshotProof> ProveNeeds(const CallContext& ctx, Repository& repository,
+                                         const BlobWriter& writer, const Inherited* inherited,
+                                         const ProofLimits& limits) {
+  return Prover(ctx, repository, limits).Run(writer.known(), inherited);
+}
+
+absl::StatusOr<bool> AreIndexed(const CallContext& ctx, const Repository& repository,
+                                const SnapshotNeeds& needs,
+                                const absl::flat_hash_set<PackId>& unusable) {
+  const BlobIndex& index = repository.index();
+  bool all = true;
+  const absl::Status read =
+      ForEachId(ctx, repository, needs.packs, [&](absl::Span<const Id> packs) {
+        all = all && std::all_of(packs.begin(), packs.end(), [&](const PackId& pack) {
+                return index.ContainsPack(pack) && !unusable.contains(pack);
+              });
+        return absl::OkStatus();
+      });
+  if (!read.ok() && !IsDamage(read)) {
+    return read;
+  }
+  return all && read.ok();
+}
+
+absl::StatusOr<CommittedSnapshot> CommitSnapshot(
+    const CallContext& ctx, Repository& repository, BlobWriter& writer, const SnapshotProof& proof,
+    const std::function<absl::Status(const CallContext&)>& fence,
+    absl::FunctionRef<RepoSnapshot()> record, const ProofLimits& limits) {
+  RETURN_IF_ERROR(writer.Flush());
+  if (fence) {
+    RETURN_IF_ERROR(fence(ctx));
+  }
+  CommittedSnapshot committed{.id = {}, .needs = SnapshotNeeds{}};
+  ASSIGN_OR_RETURN(committed.id,
+                   repository.SaveSnapshot(ctx, record(), proof, &committed.stored_bytes));
+  if (fence) {
+    RETURN_IF_ERROR(ConfirmSnapshot(ctx, repository, committed.id, fence));
+  }
+  committed.needs = NeedsOf(ctx, repository, writer, proof, limits, committed.stored_bytes);
+  return committed;
+}
+
+}  // namespace csidelta::repository
