@@ -113,10 +113,14 @@ class LockRenewalTest : public testing::Test {
   void Attack() {
     store_.SetDefaultRetention("", absl::ZeroDuration());
     for (const storage::ObjectVersion& version : Versions()) {
+      store_.DeleteVersion(ctx_, version.key, version.id).IgnoreError();
       store_
           .SetRetention(ctx_, version.key, version.id,
                         {.mode = "GOVERNANCE", .until = clock_.Now() + absl::Seconds(1)})
           .IgnoreError();
+    }
+    clock_.Advance(absl::Minutes(1));
+    for (const storage::ObjectVersion& version : Versions()) {
       store_.DeleteVersion(ctx_, version.key, version.id).IgnoreError();
     }
     int turn = 0;
@@ -135,7 +139,7 @@ class LockRenewalTest : public testing::Test {
     store_.ApplyLifecycle([](const std::string&) { return true; }, absl::ZeroDuration());
   }
 
-  // What an attacker added reads as damage; `repair index` and `forget` remove it.
+  // What an attacker added reads as damage; `repair index`, `forget` and `key remove` remove it.
   void RemoveJunk() {
     const std::unique_ptr<Repository> repository = Open();
     LockOptions options;
@@ -151,6 +155,13 @@ class LockRenewalTest : public testing::Test {
                 IsOk());
     for (const Id& id : junk) {
       ASSERT_THAT(repository->RemoveFile(ctx_, FileKind::kSnapshot, id), IsOk());
+    }
+    const absl::StatusOr<std::vector<KeyInfo>> keys = repository->ListKeys(ctx_);
+    ASSERT_THAT(keys, IsOk());
+    for (const KeyInfo& key : *keys) {
+      if (!key.file.ok()) {
+        ASSERT_THAT(repository->RemoveKey(ctx_, **lock, key.id), IsOk());
+      }
     }
   }
 
@@ -207,6 +218,20 @@ TEST_F(LockRenewalTest, EverythingNeededIsLockedAfterItsFirstRetention) {
       EXPECT_LE(retention->until, clock_.Now() + kDays * kDay) << version.key;
     }
   }
+}
+
+// The other half of the proof: what the attacker of the next test does to locks that ended.
+TEST_F(LockRenewalTest, WithoutRenewalAnAttackerDestroysEverythingAfterTheRetention) {
+  BackUp();
+  clock_.Advance((kDays + 1) * kDay);
+  ++day_;
+  BackUp();
+  const absl::Time before = clock_.Now();
+  clock_.Advance(absl::Hours(1));
+  Attack();
+  ASSERT_THAT(RepairVersions(ctx_, store_, {.as_of = before, .hide_newer = true}), IsOk());
+  EXPECT_FALSE(store_.objects().contains("config"));
+  EXPECT_FALSE(Repository::Open(ctx_, store_, kTestPassword, environment_).ok());
 }
 
 // After the first month, with a backup every fortnight; with all sweeps, every day.
