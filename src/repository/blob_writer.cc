@@ -469,8 +469,7 @@ absl::Status BlobWriter::Impl::WriteIndex(const CallContext& ctx, std::vector<In
     return absl::OkStatus();
   }
   int64_t stored_bytes = 0;
-  const absl::StatusOr<Id> put =
-      SaveIndex(ctx, repository_, packs, options_.fence, &stored_bytes);
+  const absl::StatusOr<Id> put = SaveIndex(ctx, repository_, packs, options_.fence, &stored_bytes);
   const MutexLock lock(mutex_);
   if (!put.ok()) {
     std::move(packs.begin(), packs.end(), std::back_inserter(pending_));  // For Checkpoint().

@@ -192,10 +192,10 @@ struct KeySearch {
                        "; nothing else tells what it said: put back a copy of this file"));
     }
     if (not_tried > 0) {
-      return AsWrongPassword(absl::UnauthenticatedError(absl::StrCat(
-          "wrong password for the ", Counted(static_cast<int64_t>(tried), "key file"),
-          " that were tried; ", not_tried,
-          " others would take too long: remove from keys/ what is not yours")));
+      return AsWrongPassword(absl::UnauthenticatedError(
+          absl::StrCat("wrong password for the ", Counted(static_cast<int64_t>(tried), "key file"),
+                       " that were tried; ", not_tried,
+                       " others would take too long: remove from keys/ what is not yours")));
     }
     if (!refused && !too_large.ok()) {
       return too_large;
@@ -205,9 +205,9 @@ struct KeySearch {
                           absl::StrCat(damage.message(),
                                        "; without a key nothing opens: put back a copy of keys/"));
     }
-    return AsWrongPassword(absl::UnauthenticatedError(absl::StrCat(
-        "wrong password, or no key found",
-        too_large.ok() ? "" : absl::StrCat("; not tried: ", too_large.message()))));
+    return AsWrongPassword(absl::UnauthenticatedError(
+        absl::StrCat("wrong password, or no key found",
+                     too_large.ok() ? "" : absl::StrCat("; not tried: ", too_large.message()))));
   }
 };
 
@@ -285,7 +285,8 @@ class IndexText {
       : compressed_(!opened.empty() && opened.front() == kCompressedMarker),
         left_(opened.substr(compressed_ ? 1 : 0)),
         frames_(compressed_ ? left_ : "",
-                std::min(kIndexTextBytesMax, kIndexTextOfNone + kIndexTextPerStored * std::ssize(left_))),
+                std::min(kIndexTextBytesMax,
+                         kIndexTextOfNone + kIndexTextPerStored * std::ssize(left_))),
         memory_(memory),
         name_(name) {}
 
@@ -579,9 +580,8 @@ absl::Status Repository::OpenWith(const CallContext& ctx, absl::string_view pass
     const absl::Span<const FileInfo> round = left.first(std::min(left.size(), kKeysPerRound));
     left.remove_prefix(round.size());
     ASSIGN_OR_RETURN(std::vector<KeyInfo> keys, LoadKeyFiles(ctx, round));
-    std::stable_sort(keys.begin(), keys.end(), [](const KeyInfo& a, const KeyInfo& b) {
-      return WorkOf(a) < WorkOf(b);
-    });
+    std::stable_sort(keys.begin(), keys.end(),
+                     [](const KeyInfo& a, const KeyInfo& b) { return WorkOf(a) < WorkOf(b); });
     for (const KeyInfo& key : keys) {
       RETURN_IF_ERROR(ctx.Check());
       search.work += WorkOf(key);
@@ -751,17 +751,16 @@ absl::Status Repository::ReadIndexFile(
   const std::string name = Describe(FileKind::kIndex, file.id);
   ASSIGN_OR_RETURN(MemoryBudget::Share share,
                    memory().Wait(ctx, 2 * file.size_bytes + kIndexDecodingBytes, name));
-  ASSIGN_OR_RETURN(const std::string opened,
-                   OpenFile(ctx, FileKind::kIndex, file.id,
-                            std::min(file.size_bytes, kIndexTextBytesMax)));
+  ASSIGN_OR_RETURN(
+      const std::string opened,
+      OpenFile(ctx, FileKind::kIndex, file.id, std::min(file.size_bytes, kIndexTextBytesMax)));
   share.Shrink(file.size_bytes + kIndexDecodingBytes);
   IndexText text(opened, memory(), name);
-  const absl::Status decoded = DecodeIndex(
-      [&] { return text.Next(); },
-      [&](const IndexedPack& pack) {
-        text.EndPack();
-        return sink(pack);
-      });
+  const absl::Status decoded = DecodeIndex([&] { return text.Next(); },
+                                           [&](const IndexedPack& pack) {
+                                             text.EndPack();
+                                             return sink(pack);
+                                           });
   return absl::IsInvalidArgument(decoded) || absl::IsDataLoss(decoded)
              ? absl::DataLossError(absl::StrCat(name, ": ", decoded.message()))
              : decoded;
@@ -979,9 +978,9 @@ absl::StatusOr<std::string> Repository::LoadBlobAt(const CallContext& ctx, const
   MemoryBudget::Share share;
   if (IsLarge(location.span)) {
     // Sealed, decompressed, and the copy that is returned.
-    ASSIGN_OR_RETURN(share, memory().Take(location.span.sealed_bytes +
-                                              2 * location.span.plaintext_bytes(),
-                                          repository::Describe(handle)));
+    ASSIGN_OR_RETURN(share,
+                     memory().Take(location.span.sealed_bytes + 2 * location.span.plaintext_bytes(),
+                                   repository::Describe(handle)));
   }
   ASSIGN_OR_RETURN(
       const std::string envelope,

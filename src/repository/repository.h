@@ -106,7 +106,8 @@ class Repository {
   // --- Keys ---
   absl::StatusOr<std::vector<KeyInfo>> ListKeys(const CallContext& ctx) const;
   absl::StatusOr<Id> AddKey(const CallContext& ctx, absl::string_view password);
-  // FAILED_PRECONDITION for the key that opened this repository, and when that is gone. REQUIRES that `lock` is exclusive.
+  // FAILED_PRECONDITION for the key that opened this repository, and when that is gone. REQUIRES
+  // that `lock` is exclusive.
   absl::Status RemoveKey(const CallContext& ctx, Lock& lock, const Id& id);
   // Adds the new one, proves it by reading it back, then removes the current one. REQUIRES that
   // `lock` is exclusive.
@@ -123,8 +124,8 @@ class Repository {
   absl::Status ReadIndexFile(const CallContext& ctx, const FileInfo& file,
                              absl::FunctionRef<absl::Status(const IndexedPack&)> sink) const;
   absl::Status RemoveFile(const CallContext& ctx, FileKind kind, const Id& id);
-  // Removes files with Lock::Delete(), and sees in a listing that they are gone; UNAVAILABLE when one
-  // is listed even after its second removal. Removes nothing where `ids` is empty.
+  // Removes files with Lock::Delete(), and sees in a listing that they are gone; UNAVAILABLE when
+  // one is listed even after its second removal. Removes nothing where `ids` is empty.
   absl::Status RemoveFiles(const CallContext& ctx, Lock& lock, FileKind kind,
                            absl::Span<const Id> ids, absl::FunctionRef<void()> before_each);
   // Names that are not ids are left out.

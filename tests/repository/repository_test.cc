@@ -199,7 +199,8 @@ TEST_F(RepositoryTest, KeysComeAndGo) {
   ASSERT_THAT(keys, IsOkAndHolds(SizeIs(2)));
   const auto second = Repository::Open(ctx_, store_, "second", environment_);
   ASSERT_THAT(second, IsOk());
-  const auto lock = Lock::Acquire(ctx_, *repository, {.exclusive = true, .refresh_by_thread = false});
+  const auto lock =
+      Lock::Acquire(ctx_, *repository, {.exclusive = true, .refresh_by_thread = false});
   ASSERT_THAT(lock, IsOk());
   for (const KeyInfo& key : *keys) {
     EXPECT_THAT(
