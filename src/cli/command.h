@@ -39,6 +39,8 @@ std::unique_ptr<Command> MakeCopyCommand();
 std::unique_ptr<Command> MakeRepairIndexCommand();
 std::unique_ptr<Command> MakeRepairPacksCommand();
 std::unique_ptr<Command> MakeRepairSnapshotsCommand();
+std::unique_ptr<Command> MakeRepairVersionsCommand();
+std::unique_ptr<Command> MakeExtendLocksCommand();
 std::unique_ptr<Command> MakeKeyListCommand();
 std::unique_ptr<Command> MakeKeyAddCommand();
 std::unique_ptr<Command> MakeKeyRemoveCommand();

@@ -47,6 +47,8 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
                      MakeRepairIndexCommand,
                      MakeRepairPacksCommand,
                      MakeRepairSnapshotsCommand,
+                     MakeRepairVersionsCommand,
+                     MakeExtendLocksCommand,
                      MakeKeyListCommand,
                      MakeKeyAddCommand,
                      MakeKeyRemoveCommand,

@@ -105,8 +105,8 @@ absl::Status Session::OpenWithPassword(const CallContext& ctx) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<storage::ObjectStore*> Session::OpenPlace() {
-  RETURN_IF_ERROR(OpenStore(/*read_only=*/true));
+absl::StatusOr<storage::ObjectStore*> Session::OpenPlace(bool read_only) {
+  RETURN_IF_ERROR(OpenStore(read_only));
   return &store_->store();
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "storage/object_store.h"
 
@@ -46,10 +47,59 @@ class ForwardingObjectStore : public ObjectStore {
   }
   std::string Describe() const override { return inner_.Describe(); }
 
+  // The calls of VersionedStore all pass through Versioned().
+  absl::StatusOr<Retention> GetRetention(const CallContext& ctx, const std::string& key,
+                                         const std::string& version) override {
+    return Answered<Retention>(ctx, VersionedCall::kGet, [&](const CallContext& passed) {
+      return inner_.GetRetention(passed, key, version);
+    });
+  }
+  absl::Status SetRetention(const CallContext& ctx, const std::string& key,
+                            const std::string& version, const Retention& retention) override {
+    return Versioned(ctx, VersionedCall::kPut, [&](const CallContext& passed) {
+      return inner_.SetRetention(passed, key, version, retention);
+    });
+  }
+  absl::StatusOr<VersionPage> ListVersions(const CallContext& ctx, const std::string& prefix,
+                                           const VersionCursor& from) override {
+    return Answered<VersionPage>(ctx, VersionedCall::kList, [&](const CallContext& passed) {
+      return inner_.ListVersions(passed, prefix, from);
+    });
+  }
+  absl::Status RestoreVersion(const CallContext& ctx, const std::string& key,
+                              const std::string& version) override {
+    return Versioned(ctx, VersionedCall::kPut, [&](const CallContext& passed) {
+      return inner_.RestoreVersion(passed, key, version);
+    });
+  }
+  absl::Status DeleteVersion(const CallContext& ctx, const std::string& key,
+                             const std::string& version) override {
+    return Versioned(ctx, VersionedCall::kDelete, [&](const CallContext& passed) {
+      return inner_.DeleteVersion(passed, key, version);
+    });
+  }
+
  protected:
+  enum class VersionedCall { kGet, kPut, kList, kDelete };
+  using PassedCall = absl::FunctionRef<absl::Status(const CallContext&)>;
+
+  // What this store adds to a call of VersionedStore, which `pass` hands to `inner`.
+  virtual absl::Status Versioned(const CallContext& ctx, VersionedCall, PassedCall pass) {
+    return pass(ctx);
+  }
   ObjectStore& inner() const { return inner_; }
 
  private:
+  template <typename Value, typename Pass>
+  absl::StatusOr<Value> Answered(const CallContext& ctx, VersionedCall call, Pass pass) {
+    absl::StatusOr<Value> value = Value();
+    const absl::Status status = Versioned(ctx, call, [&](const CallContext& passed) {
+      value = pass(passed);
+      return value.status();
+    });
+    return status.ok() ? std::move(value) : status;
+  }
+
   ObjectStore& inner_;
 };
 

@@ -126,4 +126,10 @@ absl::Status LimitedObjectStore::Delete(const CallContext& ctx, const std::strin
   return inner().Delete(ctx, key);
 }
 
+absl::Status LimitedObjectStore::Versioned(const CallContext& ctx, VersionedCall, PassedCall pass) {
+  RETURN_IF_ERROR(TakeSlot(ctx));
+  const Slot slot(*this);
+  return pass(ctx);
+}
+
 }  // namespace csidelta::storage

@@ -41,6 +41,9 @@ class LimitedObjectStore : public ForwardingObjectStore {
                           ObjectSink sink) override;
   absl::Status Delete(const CallContext& ctx, const std::string& key) override;
 
+ protected:
+  absl::Status Versioned(const CallContext& ctx, VersionedCall, PassedCall pass) override;
+
  private:
   // A place among the requests in flight, given back when it goes.
   class Slot;

@@ -66,4 +66,19 @@ absl::Status MeteredObjectStore::Delete(const CallContext& ctx, const std::strin
   return Count(&StoreUsage::delete_requests, inner().Delete(ctx, key));
 }
 
+absl::Status MeteredObjectStore::Versioned(const CallContext& ctx, VersionedCall call,
+                                           PassedCall pass) {
+  switch (call) {
+    case VersionedCall::kGet:
+      return Count(&StoreUsage::get_requests, pass(ctx));
+    case VersionedCall::kPut:
+      return Count(&StoreUsage::put_requests, pass(ctx));
+    case VersionedCall::kList:
+      return Count(&StoreUsage::list_requests, pass(ctx));
+    case VersionedCall::kDelete:
+      return Count(&StoreUsage::delete_requests, pass(ctx));
+  }
+  return pass(ctx);
+}
+
 }  // namespace csidelta::storage

@@ -28,6 +28,9 @@ class MeteredObjectStore : public ForwardingObjectStore {
                           ObjectSink sink) override;
   absl::Status Delete(const CallContext& ctx, const std::string& key) override;
 
+ protected:
+  absl::Status Versioned(const CallContext& ctx, VersionedCall call, PassedCall pass) override;
+
  private:
   // Counts one request and passes its result on.
   template <typename Result>

@@ -10,6 +10,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "base/call_context.h"
+#include "storage/versioned_store.h"
 
 namespace csidelta::storage {
 
@@ -56,10 +57,8 @@ using KeyPredicate = absl::FunctionRef<bool(absl::string_view key)>;
 //   DATA_LOSS           the store returned other bytes than it promised (length, checksum)
 //   FAILED_PRECONDITION the place itself is missing or refuses (no such bucket, TLS, redirect)
 //   DEADLINE_EXCEEDED · CANCELLED   from ctx
-class ObjectStore {
+class ObjectStore : public VersionedStore {
  public:
-  virtual ~ObjectStore() = default;
-
   virtual absl::Status Put(const CallContext& ctx, const std::string& key, absl::string_view bytes,
                            const PutOptions& options) = 0;
 

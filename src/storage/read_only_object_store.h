@@ -24,6 +24,13 @@ class ReadOnlyObjectStore : public ForwardingObjectStore {
     return 0;
   }
 
+ protected:
+  absl::Status Versioned(const CallContext& ctx, VersionedCall call, PassedCall pass) override {
+    return call == VersionedCall::kGet || call == VersionedCall::kList
+               ? pass(ctx)
+               : Refuse("change", "versions");
+  }
+
  private:
   static absl::Status Refuse(absl::string_view what, const std::string& key) {
     return absl::PermissionDeniedError(absl::StrCat(what, " ", key, ": opened for reading only"));

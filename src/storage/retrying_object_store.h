@@ -58,6 +58,11 @@ class RetryingObjectStore : public ForwardingObjectStore {
                                           absl::Span<const std::string> folders,
                                           KeyPredicate is_managed, absl::Duration age_min) override;
 
+ protected:
+  absl::Status Versioned(const CallContext& ctx, VersionedCall, PassedCall pass) override {
+    return RetryUntilDone(ctx, options_.total_max, pass);
+  }
+
  private:
   // `has_moved` says whether the last attempt brought anything: then attempts are counted anew.
   absl::Status RetryUntilDone(

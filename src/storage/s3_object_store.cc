@@ -503,4 +503,131 @@ absl::Status S3ObjectStore::Delete(const CallContext& ctx, const std::string& ke
   return absl::IsNotFound(status) ? absl::OkStatus() : status;
 }
 
+absl::StatusOr<net::HttpResponse> S3ObjectStore::Succeed(const CallContext& ctx, const Call& call,
+                                                         absl::string_view what) {
+  RETURN_IF_ERROR(Annotate(call.key.empty() ? absl::OkStatus() : CheckKey(call.key), what));
+  absl::StatusOr<net::HttpResponse> response = Send(ctx, call);
+  RETURN_IF_ERROR(Annotate(response.status(), what));
+  // Of a copy, a failure may come in an answer that began as a success.
+  if (!IsSuccess(*response) || !ReadS3Error(*response).code.empty()) {
+    return Annotate(Failure(*response), what);
+  }
+  return response;
+}
+
+absl::StatusOr<Retention> S3ObjectStore::GetRetention(const CallContext& ctx,
+                                                      const std::string& key,
+                                                      const std::string& version) {
+  const std::string what = absl::StrCat("get the retention of ", key);
+  RETURN_IF_ERROR(CheckKey(key));
+  ASSIGN_OR_RETURN(
+      const net::HttpResponse response,
+      Send(ctx, {.method = "GET",
+                 .key = key,
+                 .query = absl::StrCat("retention=&versionId=", net::PercentEncode(version)),
+                 .answer_bytes_max = kErrorBytesMax}));
+  if (ReadS3Error(response).code == "NoSuchObjectLockConfiguration") {
+    return Retention();
+  }
+  if (!IsSuccess(response)) {
+    return Annotate(Failure(response), what);
+  }
+  absl::StatusOr<Retention> retention = ParseRetention(response.body);
+  RETURN_IF_ERROR(Annotate(retention.status(), what));
+  return retention;
+}
+
+absl::Status S3ObjectStore::SetRetention(const CallContext& ctx, const std::string& key,
+                                         const std::string& version, const Retention& retention) {
+  const std::string body =
+      absl::StrCat("<Retention xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Mode>",
+                   retention.mode, "</Mode><RetainUntilDate>",
+                   FormatRfc3339Seconds(retention.until), "</RetainUntilDate></Retention>");
+  const std::string sha256_hex = Sha256Hex(body);
+  return Succeed(ctx,
+                 {.method = "PUT",
+                  .key = key,
+                  .query = absl::StrCat("retention=&versionId=", net::PercentEncode(version)),
+                  .headers = {{"content-type", "application/xml"},
+                              {"x-amz-checksum-sha256", Base64OfHex(sha256_hex)}},
+                  .body = body,
+                  .sha256_hex = sha256_hex,
+                  .answer_bytes_max = kErrorBytesMax},
+                 absl::StrCat("extend the retention of ", key))
+      .status();
+}
+
+absl::StatusOr<VersionPage> S3ObjectStore::ListVersions(const CallContext& ctx,
+                                                        const std::string& prefix,
+                                                        const VersionCursor& from) {
+  RETURN_IF_ERROR(CheckPrefix(prefix));
+  const std::string what = absl::StrCat("list versions of ", prefix);
+  std::string query = "encoding-type=url";
+  if (!from.key.empty()) {
+    absl::StrAppend(&query,
+                    "&key-marker=", net::PercentEncode(absl::StrCat(options_.prefix, from.key)));
+  }
+  absl::StrAppend(&query, "&max-keys=", options_.page_objects_max,
+                  "&prefix=", net::PercentEncode(absl::StrCat(options_.prefix, prefix)));
+  if (!from.id.empty()) {
+    absl::StrAppend(&query, "&version-id-marker=", net::PercentEncode(from.id));
+  }
+  absl::StrAppend(&query, "&versions=");
+  ASSIGN_OR_RETURN(
+      const net::HttpResponse response,
+      Succeed(ctx, {.method = "GET", .query = query, .answer_bytes_max = kXmlBytesMax}, what));
+  absl::StatusOr<VersionPage> page = ParseVersionPage(response.body);
+  if (!page.ok()) {
+    return absl::UnavailableError(absl::StrCat(what, ": ", page.status().message()));
+  }
+  const auto is_foreign = [&](std::string& key) {
+    absl::string_view rest = key;
+    const bool is_inside = absl::ConsumePrefix(&rest, options_.prefix);
+    key = std::string(rest);
+    return !is_inside;
+  };
+  for (ObjectVersion& version : page->versions) {
+    if (is_foreign(version.key)) {
+      return absl::DataLossError(absl::StrCat(what, ": the server names objects from elsewhere"));
+    }
+  }
+  if (!page->next.key.empty() && is_foreign(page->next.key)) {
+    return absl::DataLossError(absl::StrCat(what, ": the server continues elsewhere"));
+  }
+  std::erase_if(page->versions,
+                [](const ObjectVersion& version) { return !CheckKey(version.key).ok(); });
+  return page;
+}
+
+absl::Status S3ObjectStore::RestoreVersion(const CallContext& ctx, const std::string& key,
+                                           const std::string& version) {
+  const std::string source = absl::StrCat("/", options_.bucket, "/", options_.prefix, key);
+  HeaderList headers = PutHeaders({});
+  headers.erase(headers.begin());  // Nothing is sent of which it would be the checksum.
+  headers.emplace_back(
+      "x-amz-copy-source",
+      absl::StrCat(EncodePath(source), "?versionId=", net::PercentEncode(version)));
+  return Succeed(ctx,
+                 {.method = "PUT",
+                  .key = key,
+                  .headers = std::move(headers),
+                  .is_retained = IsRetained(key),
+                  .answer_bytes_max = kErrorBytesMax},
+                 absl::StrCat("restore a version of ", key))
+      .status();
+}
+
+absl::Status S3ObjectStore::DeleteVersion(const CallContext& ctx, const std::string& key,
+                                          const std::string& version) {
+  const absl::Status status =
+      Succeed(ctx,
+              {.method = "DELETE",
+               .key = key,
+               .query = absl::StrCat("versionId=", net::PercentEncode(version)),
+               .answer_bytes_max = kErrorBytesMax},
+              absl::StrCat("delete a version of ", key))
+          .status();
+  return absl::IsNotFound(status) ? absl::OkStatus() : status;
+}
+
 }  // namespace csidelta::storage

@@ -72,6 +72,16 @@ class S3ObjectStore : public ObjectStore {
   absl::Status ListFolder(const CallContext& ctx, const std::string& prefix,
                           ObjectSink sink) override;
   absl::Status Delete(const CallContext& ctx, const std::string& key) override;
+  absl::StatusOr<Retention> GetRetention(const CallContext& ctx, const std::string& key,
+                                         const std::string& version) override;
+  absl::Status SetRetention(const CallContext& ctx, const std::string& key,
+                            const std::string& version, const Retention& retention) override;
+  absl::StatusOr<VersionPage> ListVersions(const CallContext& ctx, const std::string& prefix,
+                                           const VersionCursor& from) override;
+  absl::Status RestoreVersion(const CallContext& ctx, const std::string& key,
+                              const std::string& version) override;
+  absl::Status DeleteVersion(const CallContext& ctx, const std::string& key,
+                             const std::string& version) override;
   std::string Describe() const override;
 
  private:
@@ -91,6 +101,9 @@ class S3ObjectStore : public ObjectStore {
                          const std::string& after, bool is_deep, ObjectSink sink);
   net::HttpRequest Sign(const Call& call, const Credentials& credentials, absl::Time time) const;
   absl::StatusOr<net::HttpResponse> Send(const CallContext& ctx, const Call& call);
+  // An answer that is not a success is an error, which begins with `what`.
+  absl::StatusOr<net::HttpResponse> Succeed(const CallContext& ctx, const Call& call,
+                                            absl::string_view what);
   bool Correct(const CallContext& ctx, const net::HttpResponse& response);
   bool AwaitOthers(const CallContext& ctx, const Credentials& refused);
   absl::Status Failure(const net::HttpResponse& response) const;

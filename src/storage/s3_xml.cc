@@ -2,15 +2,19 @@
 
 #include <expat.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
+#include <tuple>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/functional/function_ref.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
 #include "absl/time/time.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
@@ -163,6 +167,84 @@ absl::StatusOr<ListPage> ParseListPage(absl::string_view xml) {
     folder = is_encoded ? DecodeKey(folder) : std::move(folder);
   }
   return page;
+}
+
+absl::StatusOr<VersionPage> ParseVersionPage(absl::string_view xml) {
+  constexpr absl::string_view kRoot = "ListVersionsResult";
+  VersionPage page;
+  ObjectVersion version;
+  bool is_list = false;
+  bool is_truncated = false;
+  bool is_encoded = false;
+  RETURN_IF_ERROR(ReadXml(xml, [&](absl::string_view path, std::string text) -> absl::Status {
+    is_list = is_list || path == kRoot;
+    if (!absl::ConsumePrefix(&path, kRoot) || !absl::ConsumePrefix(&path, "/")) {
+      return absl::OkStatus();
+    }
+    const bool is_marker = absl::ConsumePrefix(&path, "DeleteMarker");
+    if (is_marker || absl::ConsumePrefix(&path, "Version")) {
+      if (path == "/Key") {
+        version.key = std::move(text);
+      } else if (path == "/VersionId") {
+        version.id = std::move(text);
+      } else if (path == "/IsLatest") {
+        version.is_latest = text == "true";
+      } else if (path == "/LastModified") {
+        version.modified_at = ParseRfc3339(text).value_or(absl::InfinitePast());
+      } else if (path == "/Size" &&
+                 (!absl::SimpleAtoi(text, &version.size_bytes) || version.size_bytes < 0)) {
+        return absl::InvalidArgumentError("the size of a listed version is not a number");
+      } else if (path.empty()) {
+        version.is_delete_marker = is_marker;
+        page.versions.push_back(std::exchange(version, {}));
+      }
+    } else if (path == "IsTruncated") {
+      is_truncated = text == "true";
+    } else if (path == "NextKeyMarker") {
+      page.next.key = std::move(text);
+    } else if (path == "NextVersionIdMarker") {
+      page.next.id = std::move(text);
+    } else if (path == "EncodingType") {
+      is_encoded = text == "url";
+    }
+    return absl::OkStatus();
+  }));
+  if (!is_list || (is_truncated && page.next.key.empty())) {
+    return absl::InvalidArgumentError(is_list ? "a page of versions does not say what follows"
+                                              : "not a listing of versions");
+  }
+  if (!is_truncated) {
+    page.next = {};
+  }
+  if (is_encoded) {
+    page.next.key = DecodeKey(page.next.key);
+    for (ObjectVersion& listed : page.versions) {
+      listed.key = DecodeKey(listed.key);
+    }
+  }
+  absl::c_stable_sort(page.versions, [](const ObjectVersion& a, const ObjectVersion& b) {
+    return std::tuple(a.key, !a.is_latest, b.modified_at) <
+           std::tuple(b.key, !b.is_latest, a.modified_at);
+  });
+  return page;
+}
+
+absl::StatusOr<Retention> ParseRetention(absl::string_view xml) {
+  Retention retention;
+  RETURN_IF_ERROR(ReadXml(xml, [&](absl::string_view path, std::string text) {
+    // S3 calls the root Retention; servers differ.
+    path.remove_prefix(std::min(path.size(), path.find('/')));
+    if (path == "/Mode") {
+      retention.mode = std::move(text);
+    } else if (path == "/RetainUntilDate") {
+      retention.until = ParseRfc3339(text).value_or(absl::InfinitePast());
+    }
+    return absl::OkStatus();
+  }));
+  if (retention.mode.empty() || retention.until == absl::InfinitePast()) {
+    return absl::InvalidArgumentError("not the retention of an object");
+  }
+  return retention;
 }
 
 absl::StatusOr<S3Error> ParseS3Error(absl::string_view xml) {

@@ -8,6 +8,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "storage/s3_signer.h"
+#include "storage/versioned_store.h"
 
 namespace csidelta::storage {
 
@@ -35,6 +36,13 @@ struct ListPage {
 // A ListBucketResult of version 2. A page that is truncated, but does not say where to go on, is an
 // error.
 absl::StatusOr<ListPage> ParseListPage(absl::string_view xml);
+
+// A ListVersionsResult, ordered as VersionPage says whatever the order of the document. Keys are
+// those in the bucket.
+absl::StatusOr<VersionPage> ParseVersionPage(absl::string_view xml);
+
+// A Retention.
+absl::StatusOr<Retention> ParseRetention(absl::string_view xml);
 
 struct S3Error {
   std::string code;  // "NoSuchKey"

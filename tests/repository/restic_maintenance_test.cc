@@ -15,9 +15,12 @@
 #include "repository/forget.h"
 #include "repository/pruner.h"
 #include "repository/repairer.h"
+#include "repository/version_repair.h"
 #include "storage/file_object_store.h"
 #include "tests/repository/restic_fixture.h"
 #include "tests/repository/test_volume.h"
+#include "tests/support/fake_clock.h"
+#include "tests/support/fake_locked_store.h"
 #include "tests/support/fake_secure_random.h"
 #include "tests/support/status_matchers.h"
 
@@ -104,6 +107,44 @@ TEST_P(ResticMaintenanceTest, WePruneWhatResticWrote) {
   }
   ExpectResticFindsNothingWrong();
   ExpectRestic("restore latest --target " + folder_.path() + "/restored");
+}
+
+// What an attacker deleted and overwrote in a bucket with object lock, stock restic reads again.
+TEST_P(ResticMaintenanceTest, ResticReadsWhatRepairVersionsBroughtBack) {
+  support::FakeClock clock(absl::Now());
+  support::FakeLockedStore bucket(clock);
+  bucket.LockPuts("COMPLIANCE", absl::Hours(24 * 30));
+  ASSERT_THAT(Repository::Init(ctx_, bucket, kInteropPassword, {}), IsOk());
+  const std::string image = Noise(4'000'000, 3);
+  {
+    const auto repository = Repository::Open(ctx_, bucket, kInteropPassword, {});
+    ASSERT_THAT(repository, IsOk());
+    ASSERT_THAT(BackUpImage(ctx_, **repository, image, kInteropChunkBytes), IsOk());
+  }
+  const absl::Time before = clock.Now();
+  clock.Advance(absl::Hours(1));
+  int turn = 0;
+  for (const auto& [key, bytes] : bucket.objects()) {
+    if (++turn % 2 == 0) {
+      ASSERT_THAT(bucket.Put(ctx_, key, "junk", {}), IsOk());
+    }
+    if (turn % 3 != 0) {
+      ASSERT_THAT(bucket.Delete(ctx_, key), IsOk());
+    }
+  }
+  const std::string junk = "junk";
+  ASSERT_THAT(bucket.Put(ctx_, absl::StrCat("index/", Id::Of(junk).Hex()), junk, {}), IsOk());
+  const absl::StatusOr<RepairVersionsResult> repaired =
+      RepairVersions(ctx_, bucket, {.as_of = before, .hide_newer = true});
+  ASSERT_THAT(repaired, IsOk());
+  EXPECT_GT(repaired->shown, 0);
+  EXPECT_GT(repaired->restored, 0);
+  EXPECT_EQ(repaired->hidden, 1);
+  for (const auto& [key, bytes] : bucket.objects()) {
+    ASSERT_THAT(store_->Put(ctx_, key, bytes, {}), IsOk());
+  }
+  ExpectResticFindsNothingWrong();
+  ExpectOursFindsNothingWrong();
 }
 
 TEST_P(ResticMaintenanceTest, ResticApprovesOurRepairs) {

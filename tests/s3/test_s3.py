@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import random
+import subprocess
 
 import gateway
 import pytest
@@ -133,6 +134,49 @@ def test_object_lock(tmp_path):
         assert stored > IMAGE_CHUNKS // 2 * CHUNK_BYTES and len(versions) >= 3, versions
         assert restored(environment, "latest", tmp_path) == volume.digest()
         csi_delta(environment, "check", "--read-data")
+
+
+def attack(server, name, method, key, body=None):
+    """One request with the worker's credentials; returns the status."""
+    command = ["curl", "--silent", "--output", "/dev/null", "--write-out", "%{http_code}", "--request", method,
+               "--aws-sigv4", f"aws:amz:{gateway.REGION}:s3", "--user", f"{gateway.ACCESS_KEY}:{gateway.SECRET_KEY}",
+               "--header", f"x-amz-content-sha256: {hashlib.sha256((body or '').encode()).hexdigest()}"]
+    if body is not None:
+        command += ["--data-binary", body, "--header", "Content-Type: application/octet-stream"]
+    return int(subprocess.run([*command, f"{server.url}/{gateway.BUCKET}/{name}/{key}"], check=True,
+                              stdout=subprocess.PIPE, text=True, timeout=60).stdout)
+
+
+def test_extended_locks(tmp_path):
+    """Locks are extended on a real server, and then hold there: an attacker only hides what they protect."""
+    volume = Volume(tmp_path)
+    with gateway.Gateway(tmp_path / "server", locks=True) as server:
+        environment = {**os.environ, **gateway.ENVIRONMENT, "RESTIC_PASSWORD": "secret",
+                       "RESTIC_REPOSITORY": server.repository("extended")}
+        month = ["-o", "s3.object-lock-mode=COMPLIANCE", "-o", "s3.object-lock-days=30"]
+        csi_delta(environment, "init", *month)
+        csi_delta(environment, "backup", volume.path, *month)
+        first = csi_delta(environment, "extend-locks", *month)
+        assert (first["extended"], first["failed"], first["undecided"]) == (0, 0, ""), first
+        assert first["skipped"] == first["objects"] >= 6
+        longer = ["-o", "s3.object-lock-mode=COMPLIANCE", "-o", "s3.object-lock-days=90"]
+        second = csi_delta(environment, "extend-locks", *longer)
+        assert second["extended"] == second["objects"] == first["objects"]
+        assert second["earliest"] > first["earliest"]
+        again = csi_delta(environment, "extend-locks", "--renewed-at", "2020-01-01T00:00:00Z", *month)
+        assert again["skipped"] == first["objects"], again  # versitygw would take the earlier date
+        keys = [path.relative_to(server.bucket_folder / "extended") for path in
+                files(server.bucket_folder / "extended") if "locks" not in path.parts]
+        for key in keys:
+            assert attack(server, "extended", "DELETE", key) in (200, 204)
+        for key in keys:
+            name = hashlib.sha256(f"extended/{key}".encode()).hexdigest()
+            version, = [path.name for path in files(server.versions) if path.parent.name == name]
+            assert attack(server, "extended", "DELETE", f"{key}?versionId={version}") == 403
+        # versitygw gives an older version the time at which it was written over, so none is of a time before that.
+        csi_delta(environment, "snapshots", expected=10)
+        done = csi_delta(environment, "repair", "versions", "--as-of", "2020-01-01T00:00:00Z", "--dry-run")
+        assert (done["objects"], done["failed"]) == (0, 0), done
 
 
 @pytest.mark.parametrize("by", ["flag", "RESTIC_CACERT", "AWS_CA_BUNDLE"])

@@ -154,6 +154,88 @@ TEST_F(S3ObjectStoreTest, APutTellsTheHashAndAsksForWhatIsConfigured) {
   EXPECT_THAT(server_->refusals(), IsEmpty());
 }
 
+TEST_F(S3ObjectStoreTest, ExtendsTheRetentionOfOneVersion) {
+  Start();
+  const Retention retention{.mode = "COMPLIANCE", .until = absl::FromUnixSeconds(1'700'086'400)};
+  ASSERT_THAT(store_->SetRetention(ctx_, "data/one", "a/b+c", retention), IsOk());
+  EXPECT_THAT(server_->refusals(), IsEmpty());
+  EXPECT_EQ(server_->requests().back().target, "/bucket/data/one?retention=&versionId=a%2Fb%2Bc");
+  EXPECT_THAT(server_->requests().back().body,
+              HasSubstr("<Mode>COMPLIANCE</Mode>"
+                        "<RetainUntilDate>2023-11-15T22:13:20Z</RetainUntilDate>"));
+  AnswerWith("PUT", 403, ErrorXml("AccessDenied"));
+  EXPECT_THAT(
+      store_->SetRetention(ctx_, "data/one", "a", retention),
+      StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("extend the retention of data/one")));
+}
+
+TEST_F(S3ObjectStoreTest, ReadsTheRetentionOfOneVersion) {
+  Start();
+  AnswerWith("GET", 200,
+             "<Retention><Mode>GOVERNANCE</Mode>"
+             "<RetainUntilDate>2023-11-15T22:13:20.000Z</RetainUntilDate></Retention>");
+  const absl::StatusOr<Retention> retention = store_->GetRetention(ctx_, "config", "v1");
+  ASSERT_THAT(retention, IsOk());
+  EXPECT_EQ(retention->mode, "GOVERNANCE");
+  EXPECT_EQ(retention->until, absl::FromUnixSeconds(1'700'086'400));
+  AnswerWith("GET", 404, ErrorXml("NoSuchObjectLockConfiguration"));
+  EXPECT_EQ(store_->GetRetention(ctx_, "config", "v1")->mode, "");
+  AnswerWith("GET", 404, ErrorXml("NoSuchKey"));
+  EXPECT_THAT(store_->GetRetention(ctx_, "config", "v1"), StatusIs(absl::StatusCode::kNotFound));
+  AnswerWith("GET", 200, "<Retention><Mode>GOVERNANCE</Mode></Retention>");
+  EXPECT_THAT(store_->GetRetention(ctx_, "config", "v1"), Not(IsOk()));
+}
+
+TEST_F(S3ObjectStoreTest, ListsVersionsAndDeleteMarkersNewestFirst) {
+  Start({}, {.prefix = "p/"});
+  constexpr char kPage[] =
+      "<ListVersionsResult><EncodingType>url</EncodingType><IsTruncated>true</IsTruncated>"
+      "<NextKeyMarker>p%2Fkeys%2Fa</NextKeyMarker><NextVersionIdMarker>7</NextVersionIdMarker>"
+      "<Version><Key>p%2Fconfig</Key><VersionId>1</VersionId><IsLatest>false</IsLatest>"
+      "<LastModified>2023-01-01T00:00:00Z</LastModified><Size>155</Size></Version>"
+      "<Version><Key>p%2Fnot%20ours</Key><VersionId>5</VersionId><Size>1</Size></Version>"
+      "<DeleteMarker><Key>p%2Fconfig</Key><VersionId>2</VersionId><IsLatest>true</IsLatest>"
+      "<LastModified>2023-02-01T00:00:00Z</LastModified></DeleteMarker></ListVersionsResult>";
+  AnswerWith("GET", 200, kPage);
+  const absl::StatusOr<VersionPage> page = store_->ListVersions(ctx_, "", {.key = "a", .id = "3"});
+  ASSERT_THAT(page, IsOk());
+  ASSERT_THAT(page->versions, SizeIs(2));
+  EXPECT_EQ(page->versions[0].key, "config");
+  EXPECT_EQ(page->versions[0].id, "2");
+  EXPECT_TRUE(page->versions[0].is_delete_marker && page->versions[0].is_latest);
+  EXPECT_EQ(page->versions[1].size_bytes, 155);
+  EXPECT_EQ(page->next.key, "keys/a");
+  EXPECT_EQ(page->next.id, "7");
+  for (const char* wrong :
+       {"", "<ListBucketResult/>",
+        "<ListVersionsResult><IsTruncated>true</IsTruncated></ListVersionsResult>",
+        "<ListVersionsResult><Version><Size>-1</Size></Version></ListVersionsResult>"}) {
+    AnswerWith("GET", 200, wrong);
+    EXPECT_THAT(store_->ListVersions(ctx_, "", {}), StatusIs(absl::StatusCode::kUnavailable));
+  }
+  AnswerWith("GET", 200,
+             "<ListVersionsResult><Version><Key>other</Key></Version></ListVersionsResult>");
+  EXPECT_THAT(store_->ListVersions(ctx_, "", {}), StatusIs(absl::StatusCode::kDataLoss));
+}
+
+TEST_F(S3ObjectStoreTest, RestoresAndDeletesOneVersion) {
+  Start({}, {.object_lock_mode = "COMPLIANCE", .object_lock_duration = absl::Hours(24)});
+  ASSERT_THAT(store_->RestoreVersion(ctx_, "keys/one", "v 1"), IsOk());
+  EXPECT_THAT(server_->refusals(), IsEmpty());
+  const auto headers = server_->put_headers();
+  EXPECT_THAT(headers.at("keys/one"),
+              Contains(Pair("x-amz-copy-source", "/bucket/keys/one?versionId=v%201")));
+  EXPECT_THAT(headers.at("keys/one"), Contains(Key("x-amz-object-lock-mode")));
+  ASSERT_THAT(store_->DeleteVersion(ctx_, "keys/one", "v 1"), IsOk());
+  EXPECT_EQ(server_->requests().back().target, "/bucket/keys/one?versionId=v%201");
+  AnswerWith("PUT", 200, ErrorXml("InternalError"));
+  EXPECT_THAT(store_->RestoreVersion(ctx_, "keys/one", "v1"), Not(IsOk()));
+  AnswerWith("DELETE", 403,
+             "<Error><Code>AccessDenied</Code><Message>object is WORM protected</Message></Error>");
+  const absl::Status kept = store_->DeleteVersion(ctx_, "keys/one", "v1");
+  EXPECT_TRUE(IsRetained(kept)) << kept;
+}
+
 TEST_F(S3ObjectStoreTest, BytesThatChangedAfterTheirHashAreRefused) {
   Start();
   EXPECT_THAT(store_->Put(ctx_, "data/one", "flipped", {.sha256_hex = Sha256Hex("bytes")}),

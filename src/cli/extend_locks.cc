@@ -1,0 +1,105 @@
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/rfc3339.h"
+#include "base/status_macros.h"
+#include "cli/command.h"
+#include "cli/progress.h"
+#include "cli/text.h"
+#include "repository/lock_renewal.h"
+
+namespace csidelta::cli {
+namespace {
+
+using repository::RenewLocksResult;
+
+class ExtendLocksCommand : public Command {
+ public:
+  VerbSyntax Declare() override {
+    ArgumentTable table;
+    table.Add("--renewed-at", "TIME",
+              "when the run before ended with exit code 0: only objects whose turn has come since "
+              "are looked at, each once in half of the days",
+              renewed_at_);
+    return {
+        .name = "extend-locks",
+        .summary = "Keep what live snapshots need locked in the bucket",
+        .details =
+            "An object lock ends at the date that it was given. This gives config, keys, index "
+            "files, snapshots, sidecars and the packs that snapshots use a later one: "
+            "s3.object-lock-days from now, when less than half of these are left. Run it once a "
+            "day, with the options of your backups. Ends with exit code 3 when an object could "
+            "not be extended, and names it.",
+        .table = std::move(table),
+        .family = VerbFamily::kRepository};
+  }
+
+  absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
+    ASSIGN_OR_RETURN(const storage::StoreSettings settings,
+                     MakeStoreSettings(session.options(), session.environment().get));
+    if (settings.s3.object_lock_mode.empty()) {
+      return absl::InvalidArgumentError(
+          "how long objects are locked is not given; add -o s3.object-lock-mode=COMPLIANCE "
+          "and -o s3.object-lock-days=DAYS");
+    }
+    repository::RenewLocksOptions options{
+        .mode = settings.s3.object_lock_mode,
+        .days = static_cast<int>(settings.s3.object_lock_duration / absl::Hours(24))};
+    if (!renewed_at_.empty()) {
+      const std::optional<absl::Time> time = ParseRfc3339(renewed_at_);
+      if (!time.has_value()) {
+        return absl::InvalidArgumentError("--renewed-at is a time like 2024-05-06T07:08:09Z");
+      }
+      options.renewed_at = *time;
+    }
+    ASSIGN_OR_RETURN(repository::Repository * repository, session.Open(ctx, LockKind::kWrite));
+    ProgressMeter meter(session.console(), *ctx.clock);
+    options.progress = CountsOf(meter);
+    ASSIGN_OR_RETURN(const RenewLocksResult result,
+                     repository::RenewLocks(ctx, *repository, options));
+    Tell(session.console(), result);
+    return result.failed == 0 && result.undecided.empty() ? ExitCode::kOk : ExitCode::kIncomplete;
+  }
+
+ private:
+  static void Tell(Console& console, const RenewLocksResult& result) {
+    const bool is_locked = result.earliest > absl::InfinitePast();
+    const bool has_date = is_locked && result.earliest < absl::InfiniteFuture();
+    std::string text = absl::StrCat(
+        Counted(result.objects, "object"), " needed, ", result.due, " due: ", result.extended,
+        " extended, ", result.skipped, " locked for long enough, ", result.failed, " failed; ",
+        has_date    ? absl::StrCat("the first lock ends at ", FormatRfc3339Seconds(result.earliest))
+        : is_locked ? std::string("none was due")
+                    : std::string("at least one object is not locked"),
+        "\n");
+    for (const std::string& failure : result.failures) {
+      absl::StrAppend(&text, failure, "\n");
+    }
+    if (!result.undecided.empty()) {
+      absl::StrAppend(&text, "what snapshots need is unknown, so all objects were extended: ",
+                      result.undecided, "\n");
+    }
+    console.PrintResult(
+        {{"message_type", "result"},
+         {"objects", result.objects},
+         {"due", result.due},
+         {"extended", result.extended},
+         {"skipped", result.skipped},
+         {"failed", result.failed},
+         {"failures", result.failures},
+         {"earliest", has_date ? Json(FormatRfc3339Seconds(result.earliest)) : Json(nullptr)},
+         {"undecided", result.undecided},
+         {"requests", result.requests}},
+        text);
+  }
+
+  std::string renewed_at_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakeExtendLocksCommand() { return std::make_unique<ExtendLocksCommand>(); }
+
+}  // namespace csidelta::cli
