@@ -80,7 +80,7 @@ absl::StatusOr<MemoryBudget::Share> MemoryBudget::Hold(int64_t bytes, bool is_ke
   if (bytes > FreeLocked()) {
     return Refuse(bytes, held_bytes_, what);
   }
-  changed_.notify_all();  // A thread that waits may now wait in vain.
+  changed_.notify_all();  // A thread that waits may now wait for what stays.
   return HoldLocked(bytes, is_kept);
 }
 

@@ -77,7 +77,7 @@ class MemoryBudget {
   // the least budget with which this call would have succeeded.
   absl::StatusOr<Share> Take(int64_t bytes, absl::string_view what);
 
-  // The same, for what stays as long as the work does: a table, a plan. Nobody waits for it.
+  // The same, for what stays as long as the work does: a table, a plan. No thread waits for it.
   absl::StatusOr<Share> Keep(int64_t bytes, absl::string_view what);
 
   // The same as Take(), but waits for other threads to give back enough. Fails at once only when

@@ -396,7 +396,7 @@ absl::StatusOr<BlobIndex> BlobIndexBuilder::Build(std::vector<PackId>* listed_di
                                       kResidentBytesMax));
   std::vector<Copy> kept;
   const auto append = [&](absl::Span<const Copy> copies) -> absl::Status {
-    // A drain in memory hands over all at once.
+    // A drain in memory passes all at once.
     while (!copies.empty()) {
       const std::size_t count = std::min(copies.size(), kWindowCopies);
       kept.clear();

@@ -89,162 +89,32 @@ class Renewal {
         now_(ctx.clock->Now()),
         until_(absl::FromUnixSeconds(absl::ToUnixSeconds(now_)) + options.days * kDay) {}
 
-  absl::StatusOr<RenewLocksResult> Run(Repository& repository) {
-    NeededObjects needed;
-    ASSIGN_OR_RETURN(result_.undecided, needed.Find(ctx_, repository, options_.progress));
-    std::optional<Target> current;
-    storage::VersionCursor from;
-    do {
-      ++result_.requests;
-      ASSIGN_OR_RETURN(const storage::VersionPage page, store_.ListVersions(ctx_, "", from));
-      for (const ObjectVersion& version : page.versions) {
-        if (current.has_value() && current->key != version.key) {
-          RETURN_IF_ERROR(Collect(*std::exchange(current, std::nullopt)));
-        }
-        if (needed.Contains(version.key)) {
-          Note(version, current);
-        }
-      }
-      if (page.next.key == from.key && page.next.id == from.id && !from.key.empty()) {
-        return absl::DataLossError("the listing of versions has no end");
-      }
-      from = page.next;
-    } while (!from.key.empty());
-    if (current.has_value()) {
-      RETURN_IF_ERROR(Collect(*std::move(current)));
-    }
-    RETURN_IF_ERROR(RenewCollected());
-    return std::move(result_);
-  }
+  absl::StatusOr<RenewLocksResult> Run(Repository& repository);
 
  private:
-  static void Note(const ObjectVersion& version, std::optional<Target>& current) {
-    if (!current.has_value()) {
-      current = Target{.key = version.key, .latest = version, .first = {}};
-    }
-    // The listing goes back in time. A sidecar is a cache that is written over; its last state
-    // counts.
-    const bool counts = current->first.id.empty() || !absl::StartsWith(version.key, kSidecarFolder);
-    if (!version.is_delete_marker && counts) {
-      current->first = version;
-    }
-  }
+  static void Note(const ObjectVersion& version, std::optional<Target>& current);
 
   // Whether the turn of the object came after the last run. Turns are days since 1970, so that
   // they do not depend on when the runs are.
-  bool IsDue(const std::string& key) const {
-    if (all_are_due_) {
-      return true;
-    }
-    const int64_t today = absl::ToUnixSeconds(now_) / absl::ToInt64Seconds(kDay);
-    const int64_t last = absl::ToUnixSeconds(options_.renewed_at) / absl::ToInt64Seconds(kDay);
-    const Id name = Id::Of(key);
-    const int64_t turn = (name.bytes()[0] << 8 | name.bytes()[1]) % turns_;
-    // The first day after the last run on which it is this object's turn.
-    const int64_t wait = ((turn - (last + 1)) % turns_ + turns_) % turns_;
-    return last + 1 + wait <= today;
-  }
+  bool IsDue(const std::string& key) const;
 
-  absl::Status Collect(Target target) {
-    // What was deleted is needed no more, unless it cannot be told what is.
-    const bool is_kept = !result_.undecided.empty() && IsContent(target.key);
-    if (target.latest.is_delete_marker && target.key != kConfigKey && !is_kept) {
-      return absl::OkStatus();
-    }
-    ++result_.objects;
-    if (!IsDue(target.key)) {
-      return absl::OkStatus();
-    }
-    collected_.push_back(std::move(target));
-    return collected_.size() < kRenewedTogether ? absl::OkStatus() : RenewCollected();
-  }
+  absl::Status Collect(Target target);
 
-  absl::Status RenewCollected() {
-    const std::vector<Target> targets = std::exchange(collected_, {});
-    RETURN_IF_ERROR(ParallelFor(targets.size(), kMaintenanceThreads,
-                                [&](std::size_t i) { return Renew(targets[i]); }));
-    Report(options_.progress, "object locks", result_.due, result_.objects);
-    return absl::OkStatus();
-  }
+  absl::Status RenewCollected();
 
   static bool IsContent(absl::string_view key) { return !absl::StartsWith(key, kSidecarFolder); }
 
-  absl::Status Renew(const Target& target) {
-    absl::Time until = absl::InfinitePast();
-    ASSIGN_OR_RETURN(const bool is_good, IsGood(target));
-    const absl::StatusOr<bool> extended =
-        Extend(target.key, (is_good ? target.latest : target.first).id, until);
-    RETURN_IF_ERROR(ctx_.Check());
-    if (absl::IsUnimplemented(extended.status())) {
-      return extended.status();
-    }
-    const MutexLock lock(mutex_);
-    ++result_.due;
-    result_.earliest = std::min(result_.earliest, until);
-    if (!extended.ok()) {
-      Fail(target.key, extended.status().message());
-    } else if (target.latest.is_delete_marker && target.key == kConfigKey) {
-      Fail(target.key, "is hidden by a delete marker; csi-delta repair versions shows it again");
-    } else if (!is_good && !target.latest.is_delete_marker) {
-      Fail(target.key, "was written over; csi-delta repair versions brings its bytes back");
-    } else {
-      ++(*extended ? result_.extended : result_.skipped);
-    }
-    return absl::OkStatus();
-  }
+  absl::Status Renew(const Target& target);
 
   // Whether the current version is the one that snapshots need. One that was put over another is,
   // if its bytes have the hash that its name says.
-  absl::StatusOr<bool> IsGood(const Target& target) const {
-    if (target.latest.id == target.first.id || target.key == kConfigKey) {
-      return !target.latest.is_delete_marker;  // With this config the repository was opened.
-    }
-    if (target.latest.is_delete_marker || target.latest.size_bytes != target.first.size_bytes) {
-      return false;
-    }
-    Sha256Hasher hasher;
-    for (int64_t offset = 0; offset < target.latest.size_bytes; offset += kHashedBytes) {
-      const int64_t length = std::min(kHashedBytes, target.latest.size_bytes - offset);
-      ASSIGN_OR_RETURN(
-          const std::string bytes,
-          store_.GetRange(ctx_, target.key, {.offset_bytes = offset, .length_bytes = length}));
-      hasher.Update(bytes);
-    }
-    return absl::EndsWith(target.key, absl::BytesToHexString(csidelta::AsBytes(hasher.Finish())));
-  }
+  absl::StatusOr<bool> IsGood(const Target& target) const;
 
-  void Fail(const std::string& key, absl::string_view why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    ++result_.failed;
-    if (result_.failures.size() < kNamedFailuresMax) {
-      result_.failures.push_back(absl::StrCat(key, ": ", why));
-    }
-  }
+  void Fail(const std::string& key, absl::string_view why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // Whether the retention had to be extended; `until` is how long it is then.
   absl::StatusOr<bool> Extend(const std::string& key, const std::string& version,
-                              absl::Time& until) {
-    if (version.empty()) {
-      return absl::NotFoundError("has no version left");
-    }
-    // Asked first: servers exist that take an earlier date, too.
-    Count();
-    ASSIGN_OR_RETURN(const Retention old, store_.GetRetention(ctx_, key, version));
-    until = old.mode.empty() ? absl::InfinitePast() : old.until;
-    // Half of the time must be left until the next run, a day later; or until its next turn.
-    const absl::Time enough =
-        all_are_due_ ? now_ + options_.days * kDay / 2 + kDay : until_ - kResumedAfterMax;
-    const bool is_weaker = old.mode != "COMPLIANCE" && options_.mode == "COMPLIANCE";
-    if (until >= enough && !is_weaker) {
-      return false;
-    }
-    const absl::Time later = std::max(until, until_);
-    Count();
-    RETURN_IF_ERROR(store_.SetRetention(
-        ctx_, key, version,
-        {.mode = old.mode == "COMPLIANCE" ? old.mode : options_.mode, .until = later}));
-    until = later;
-    return true;
-  }
+                              absl::Time& until);
 
   void Count() {
     const MutexLock lock(mutex_);
@@ -262,6 +132,155 @@ class Renewal {
   Mutex mutex_;  // Guards result_ while objects are renewed.
   RenewLocksResult result_;
 };
+
+absl::StatusOr<RenewLocksResult> Renewal::Run(Repository& repository) {
+  NeededObjects needed;
+  ASSIGN_OR_RETURN(result_.undecided, needed.Find(ctx_, repository, options_.progress));
+  std::optional<Target> current;
+  storage::VersionCursor from;
+  do {
+    ++result_.requests;
+    ASSIGN_OR_RETURN(const storage::VersionPage page, store_.ListVersions(ctx_, "", from));
+    for (const ObjectVersion& version : page.versions) {
+      if (current.has_value() && current->key != version.key) {
+        RETURN_IF_ERROR(Collect(*std::exchange(current, std::nullopt)));
+      }
+      if (needed.Contains(version.key)) {
+        Note(version, current);
+      }
+    }
+    if (page.next.key == from.key && page.next.id == from.id && !from.key.empty()) {
+      return absl::DataLossError("the listing of versions has no end");
+    }
+    from = page.next;
+  } while (!from.key.empty());
+  if (current.has_value()) {
+    RETURN_IF_ERROR(Collect(*std::move(current)));
+  }
+  RETURN_IF_ERROR(RenewCollected());
+  return std::move(result_);
+}
+
+void Renewal::Note(const ObjectVersion& version, std::optional<Target>& current) {
+  if (!current.has_value()) {
+    current = Target{.key = version.key, .latest = version, .first = {}};
+  }
+  // The listing goes back in time. A sidecar is a cache that is written over; its last state
+  // counts.
+  const bool counts = current->first.id.empty() || !absl::StartsWith(version.key, kSidecarFolder);
+  if (!version.is_delete_marker && counts) {
+    current->first = version;
+  }
+}
+
+bool Renewal::IsDue(const std::string& key) const {
+  if (all_are_due_) {
+    return true;
+  }
+  const int64_t today = absl::ToUnixSeconds(now_) / absl::ToInt64Seconds(kDay);
+  const int64_t last = absl::ToUnixSeconds(options_.renewed_at) / absl::ToInt64Seconds(kDay);
+  const Id name = Id::Of(key);
+  const int64_t turn = (name.bytes()[0] << 8 | name.bytes()[1]) % turns_;
+  // The first day after the last run on which it is this object's turn.
+  const int64_t wait = ((turn - (last + 1)) % turns_ + turns_) % turns_;
+  return last + 1 + wait <= today;
+}
+
+absl::Status Renewal::Collect(Target target) {
+  // What was deleted is needed no more, unless it cannot be told what is.
+  const bool is_kept = !result_.undecided.empty() && IsContent(target.key);
+  if (target.latest.is_delete_marker && target.key != kConfigKey && !is_kept) {
+    return absl::OkStatus();
+  }
+  ++result_.objects;
+  if (!IsDue(target.key)) {
+    return absl::OkStatus();
+  }
+  collected_.push_back(std::move(target));
+  return collected_.size() < kRenewedTogether ? absl::OkStatus() : RenewCollected();
+}
+
+absl::Status Renewal::RenewCollected() {
+  const std::vector<Target> targets = std::exchange(collected_, {});
+  RETURN_IF_ERROR(ParallelFor(targets.size(), kMaintenanceThreads,
+                              [&](std::size_t i) { return Renew(targets[i]); }));
+  Report(options_.progress, "object locks", result_.due, result_.objects);
+  return absl::OkStatus();
+}
+
+absl::Status Renewal::Renew(const Target& target) {
+  absl::Time until = absl::InfinitePast();
+  ASSIGN_OR_RETURN(const bool is_good, IsGood(target));
+  const absl::StatusOr<bool> extended =
+      Extend(target.key, (is_good ? target.latest : target.first).id, until);
+  RETURN_IF_ERROR(ctx_.Check());
+  if (absl::IsUnimplemented(extended.status())) {
+    return extended.status();
+  }
+  const MutexLock lock(mutex_);
+  ++result_.due;
+  result_.earliest = std::min(result_.earliest, until);
+  if (!extended.ok()) {
+    Fail(target.key, extended.status().message());
+  } else if (target.latest.is_delete_marker && target.key == kConfigKey) {
+    Fail(target.key, "is hidden by a delete marker; csi-delta repair versions shows it again");
+  } else if (!is_good && !target.latest.is_delete_marker) {
+    Fail(target.key, "was written over; csi-delta repair versions brings its bytes back");
+  } else {
+    ++(*extended ? result_.extended : result_.skipped);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> Renewal::IsGood(const Target& target) const {
+  if (target.latest.id == target.first.id || target.key == kConfigKey) {
+    return !target.latest.is_delete_marker;  // With this config the repository was opened.
+  }
+  if (target.latest.is_delete_marker || target.latest.size_bytes != target.first.size_bytes) {
+    return false;
+  }
+  Sha256Hasher hasher;
+  for (int64_t offset = 0; offset < target.latest.size_bytes; offset += kHashedBytes) {
+    const int64_t length = std::min(kHashedBytes, target.latest.size_bytes - offset);
+    ASSIGN_OR_RETURN(
+        const std::string bytes,
+        store_.GetRange(ctx_, target.key, {.offset_bytes = offset, .length_bytes = length}));
+    hasher.Update(bytes);
+  }
+  return absl::EndsWith(target.key, absl::BytesToHexString(csidelta::AsBytes(hasher.Finish())));
+}
+
+void Renewal::Fail(const std::string& key, absl::string_view why) {
+  ++result_.failed;
+  if (result_.failures.size() < kNamedFailuresMax) {
+    result_.failures.push_back(absl::StrCat(key, ": ", why));
+  }
+}
+
+absl::StatusOr<bool> Renewal::Extend(const std::string& key, const std::string& version,
+                                     absl::Time& until) {
+  if (version.empty()) {
+    return absl::NotFoundError("has no version left");
+  }
+  // Asked first: servers exist that take an earlier date, too.
+  Count();
+  ASSIGN_OR_RETURN(const Retention old, store_.GetRetention(ctx_, key, version));
+  until = old.mode.empty() ? absl::InfinitePast() : old.until;
+  // Half of the time must be left until the next run, a day later; or until its next turn.
+  const absl::Time enough =
+      all_are_due_ ? now_ + options_.days * kDay / 2 + kDay : until_ - kResumedAfterMax;
+  const bool is_weaker = old.mode != "COMPLIANCE" && options_.mode == "COMPLIANCE";
+  if (until >= enough && !is_weaker) {
+    return false;
+  }
+  const absl::Time later = std::max(until, until_);
+  Count();
+  RETURN_IF_ERROR(store_.SetRetention(
+      ctx_, key, version,
+      {.mode = old.mode == "COMPLIANCE" ? old.mode : options_.mode, .until = later}));
+  until = later;
+  return true;
+}
 
 }  // namespace
 

@@ -396,6 +396,13 @@ std::string LocatorFileKey(const Id& file) { return absl::StrCat(kLocatorFolder,
 
 // --- Opening ---
 
+Repository::Repository(storage::ObjectStore& store, const Environment& environment)
+    : store_(store),
+      environment_(environment),
+      scratch_(std::make_unique<ScratchSpace>(environment.scratch)) {
+  scratch_->LimitTables(environment.memory->table_bytes());
+}
+
 absl::StatusOr<std::unique_ptr<Repository>> Repository::Init(const CallContext& ctx,
                                                              storage::ObjectStore& store,
                                                              absl::string_view password,

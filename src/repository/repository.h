@@ -221,12 +221,7 @@ class Repository {
                                                int64_t offset_bytes, int64_t length_bytes) const;
 
  private:
-  Repository(storage::ObjectStore& store, const Environment& environment)
-      : store_(store),
-        environment_(environment),
-        scratch_(std::make_unique<ScratchSpace>(environment.scratch)) {
-    scratch_->LimitTables(environment.memory->table_bytes());
-  }
+  Repository(storage::ObjectStore& store, const Environment& environment);
   absl::StatusOr<std::string> OpenFile(const CallContext& ctx, FileKind kind, const Id& id,
                                        int64_t bytes_max) const;
   absl::StatusOr<KeyFile> LoadKeyFile(const CallContext& ctx, const Id& id) const;

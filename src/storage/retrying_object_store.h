@@ -64,7 +64,8 @@ class RetryingObjectStore : public ForwardingObjectStore {
   }
 
  private:
-  // `has_moved` says whether the last attempt brought anything: then attempts are counted anew.
+  // `has_moved` says whether the last attempt brought anything: then attempts are counted again
+  // from one.
   absl::Status RetryUntilDone(
       const CallContext& ctx, absl::Duration total_max,
       absl::FunctionRef<absl::Status(const CallContext&)> attempt,

@@ -384,7 +384,7 @@ TEST_F(HeldProofTest, PartsThatAreGoneAreNotKnown) {
   ExpectFull(Change(60), kLost);
 }
 
-// A backup of all, and one that is taken up again, rely on packs of before.
+// A backup of all, and one that is resumed, rely on packs of before.
 TEST_F(HeldProofTest, APackThatIsLostWhileABackupRunsEndsIt) {
   volume_.Reopen();
   FullScanSource source;
@@ -401,7 +401,7 @@ TEST_F(HeldProofTest, APackThatIsLostWhileABackupRunsEndsIt) {
   EXPECT_THAT(Keys(volume_, "snapshots/"), SizeIs(1));
 }
 
-TEST_F(HeldProofTest, ABackupThatIsTakenUpAgainStoresWhatWasLostMeanwhile) {
+TEST_F(HeldProofTest, AResumedBackupStoresWhatWasLostMeanwhile) {
   VolumeFixture volume;
   UploadOptions options = VolumeFixture::Options();
   options.immutable_identity = "the snapshot";

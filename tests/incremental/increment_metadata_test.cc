@@ -221,7 +221,7 @@ void MakeOld(VolumeFixture& volume, const repository::Id& snapshot) {
                                .Seal(absl::StrCat("\2", repository::Compressor(1).Compress(text))));
 }
 
-TEST_F(IncrementMetadataTest, TheLocatorOfAnOlderVersionHelpsOnceAndIsWrittenAnew) {
+TEST_F(IncrementMetadataTest, TheLocatorOfAnOlderVersionHelpsOnceAndIsWrittenAgain) {
   Increment({7});
   MakeOld(volume_, last_);
   const auto old = volume_.repository().LoadLocator(volume_.ctx(), last_);

@@ -142,9 +142,9 @@ TEST(MovedObjectsTest, JunkInTheIndexStopsNeitherRestoreNorIncrementalBackup) {
   volume.ExpectRestores(forced->snapshot, device);
   // What deletes needs all of the index.
   volume.Reopen();
-  EXPECT_THAT(volume.repository().LoadIndex(volume.ctx()),
-              support::StatusIs(absl::StatusCode::kDataLoss,
-                                testing::HasSubstr(Id::Of(junk).ShortHex())));
+  EXPECT_THAT(
+      volume.repository().LoadIndex(volume.ctx()),
+      support::StatusIs(absl::StatusCode::kDataLoss, testing::HasSubstr(Id::Of(junk).ShortHex())));
 }
 
 TEST(MovedObjectsTest, WhatOnlyAnUnreadableIndexFileListsIsNamedWithIt) {
