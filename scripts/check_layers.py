@@ -21,8 +21,8 @@ ALLOWED = {
     "objects": ("k8s", "base"),
     "velero": ("objects", "base"),
     "storage": ("net", "base"),
-    "csi": ("longhorn", "objects", "k8s", "velero", "base"),  # velero: the labels and types of stock Velero, which is pure data.
     "longhorn": ("objects", "k8s", "velero", "base"),
+    "csi": ("longhorn", "objects", "k8s", "velero", "base"),  # velero: the labels and types of stock Velero, which is pure data.
     "repository": ("storage", "base"),
     "incremental": ("csi", "objects", "k8s", "net", "repository", "base"),
     "backupitemactions": ("objects", "velero", "csi", "longhorn", "k8s", "base"),

@@ -266,10 +266,10 @@ class TextLimit {
     if (bytes_ == bytes_max_ || !kTooLong.IsOn(status)) {
       return status;
     }
-    return absl::ResourceExhaustedError(absl::StrCat(
+    return kTooLong.On(absl::ResourceExhaustedError(absl::StrCat(
         name, " is longer than ", FormatBytes(bytes_), ", which is what the memory budget of ",
         FormatBytes(memory_.bytes_max()), " allows; run it with a memory budget of at least ",
-        (memory_.bytes_max() - memory_.free_bytes() + share_ * bytes_max_) >> 20, " MiB"));
+        (memory_.bytes_max() - memory_.free_bytes() + share_ * bytes_max_) >> 20, " MiB")));
   }
 
  private:
@@ -886,7 +886,9 @@ absl::StatusOr<std::vector<StoredSnapshot>> Repository::LoadSnapshots(
     }
     const bool broken =
         absl::IsDataLoss(snapshot.status()) || absl::IsInvalidArgument(snapshot.status());
-    if (!broken) {
+    // A stranger may have made it so long: it must not keep the others from being listed.
+    const bool left_out = damaged != nullptr && kTooLong.IsOn(text.status());
+    if (!broken && !left_out) {
       return snapshot.status();
     }
     if (damaged == nullptr) {
