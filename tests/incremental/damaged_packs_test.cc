@@ -43,16 +43,18 @@ class DamagedPacksTest : public testing::Test {
     volume_.Reopen();
   }
 
-  // The full ones of data, or those of trees. volume.json is in none of the full ones: the pack
-  // that it goes to ends with it.
+  // Those of data without volume.json, or those of trees.
   std::vector<PackId> Packs(bool of_trees = false) {
     EXPECT_THAT(volume_.repository().LoadIndex(volume_.ctx()), IsOk());
     const repository::BlobIndex& index = volume_.repository().index();
     std::vector<PackId> packs;
-    for (uint32_t i = 0; i < index.packs().size(); ++i) {
-      if (of_trees ? index.info(i).has_tree : index.info(i).stored_bytes > 16 * kChunk) {
+    for (uint32_t i = 0; of_trees && i < index.packs().size(); ++i) {
+      if (index.info(i).has_tree) {
         packs.push_back(index.packs()[i]);
       }
+    }
+    if (!of_trees) {
+      packs = volume_.DataPacksWithoutManifest(first_);
     }
     volume_.Reopen();
     return packs;

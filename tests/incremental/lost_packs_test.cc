@@ -34,16 +34,9 @@ class LostPacksTest : public testing::Test {
     volume_.Reopen();
   }
 
-  // The full packs of data. volume.json is in none of them: the pack that it goes to ends with it.
   std::vector<PackId> DataPacks() {
     EXPECT_THAT(volume_.repository().LoadIndex(volume_.ctx()), IsOk());
-    const repository::BlobIndex& index = volume_.repository().index();
-    std::vector<PackId> packs;
-    for (uint32_t i = 0; i < index.packs().size(); ++i) {
-      if (index.info(i).has_data && index.info(i).stored_bytes > 16 * kChunk) {
-        packs.push_back(index.packs()[i]);
-      }
-    }
+    std::vector<PackId> packs = volume_.DataPacksWithoutManifest(first_);
     volume_.Reopen();
     return packs;
   }

@@ -143,6 +143,26 @@ class VolumeFixture {
     EXPECT_EQ(target.flushes(), FlushesOf(size));
   }
 
+  // The packs that hold more data of a snapshot than a chunk, but for the one that holds its
+  // volume.json. REQUIRES a loaded index.
+  std::vector<repository::PackId> DataPacksWithoutManifest(const repository::Id& id) {
+    const auto record = OpenVolumeRecord(ctx_, *repository_, Stored(id));
+    EXPECT_THAT(record, support::IsOk());
+    const repository::BlobIndex& index = repository_->index();
+    const auto manifest =
+        index.Lookup({repository::BlobType::kData, (*record)->root.manifest_blob});
+    EXPECT_THAT(manifest, support::IsOk());
+    std::vector<repository::PackId> packs;
+    for (uint32_t i = 0; i < index.packs().size(); ++i) {
+      const repository::PackInfo info = index.info(i);
+      if (info.has_data && info.stored_bytes > 10 * kChunk &&
+          index.packs()[i] != manifest->front().pack) {
+        packs.push_back(index.packs()[i]);
+      }
+    }
+    return packs;
+  }
+
   // From now on it is the time of this clock.
   void UseClock(const Clock& clock) { ctx_.clock = &clock; }
 
