@@ -36,6 +36,7 @@ class SnapshotPromoteTest : public SnapshotProgramTest {
     AddClass("late", kDriverName, "WaitForFirstConsumer");
     AddClass("other", "ebs.csi.aws.com", "Immediate");
     AddSnapshot("monday", "data");
+    SeedFilledWhenBound(api_, kDriverName);
   }
 
   void AddClass(const std::string& name, const std::string& provisioner, const std::string& mode) {
@@ -75,7 +76,8 @@ class SnapshotPromoteTest : public SnapshotProgramTest {
   static void Bind(support::FakeApiClient& api, const Json& claim) {
     const std::string uid = k8s::Uid(claim);
     Json volume = support::MakeObject("v1", "PersistentVolume", "", "pvc-" + uid);
-    volume["spec"] = {{"csi", {{"driver", kDriverName}}}, {"claimRef", {{"uid", uid}}}};
+    volume["spec"] = {{"csi", {{"driver", kDriverName}, {"volumeHandle", "v-" + uid}}},
+                      {"claimRef", {{"uid", uid}}}};
     api.Seed(csi::PersistentVolumeType(), volume);
     api.Mutate(csi::ClaimKey(k8s::Namespace(claim), k8s::Name(claim)), [&](Json& bound) {
       bound["spec"]["volumeName"] = "pvc-" + uid;

@@ -13,6 +13,7 @@
 #include "k8s/object.h"
 #include "objects/keys.h"
 #include "tests/cli/program_runner.h"
+#include "tests/cli/snapshot_verb_fixture.h"
 #include "tests/support/api_test_server.h"
 #include "tests/support/fake_api_client.h"
 #include "tests/support/fake_snapshot_cluster.h"
@@ -39,15 +40,16 @@ const k8s::ResourceType kEvents{"", "v1", "events", "Event", true};
 class SnapshotRestoreTest : public testing::Test {
  protected:
   SnapshotRestoreTest()
-      : api_server_(
-            api_, {csi::VolumeSnapshotType(), csi::VolumeSnapshotContentType(),
-                   csi::VolumeSnapshotClassType(), csi::PersistentVolumeClaimType(),
-                   csi::PersistentVolumeType(), csi::StorageClassType(), csi::LeaseType(),
-                   csi::PodType(), csi::StatefulSetType(), csi::BackupType(), kEvents, kReviews}) {
+      : api_server_(api_, {csi::VolumeSnapshotType(), csi::VolumeSnapshotContentType(),
+                           csi::VolumeSnapshotClassType(), csi::PersistentVolumeClaimType(),
+                           csi::PersistentVolumeType(), csi::StorageClassType(),
+                           objects::CsiDriver::Type(), csi::LeaseType(), csi::PodType(),
+                           csi::StatefulSetType(), csi::BackupType(), kEvents, kReviews}) {
     program_.Write("kubeconfig", api_server_.Kubeconfig());
     Json storage_class = support::MakeObject("storage.k8s.io/v1", "StorageClass", "", "fast");
     storage_class["provisioner"] = kFakeDriver;
     api_.Seed(csi::StorageClassType(), storage_class);
+    SeedFilledWhenBound(api_, kFakeDriver);
     api_.Seed(csi::VolumeSnapshotClassType(), support::MakeClassObject("snaps", kFakeDriver));
     for (const char* pvc : {"data-db-0", "data-db-1"}) {
       AddPvc(pvc);

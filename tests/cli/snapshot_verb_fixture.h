@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "objects/csi_driver.h"
 #include "objects/keys.h"
 #include "tests/cli/program_runner.h"
 #include "tests/support/api_test_server.h"
@@ -50,20 +51,27 @@ inline void SeedStatefulSet(support::FakeApiClient& api) {
   api.Seed(csi::StatefulSetType(), set);
 }
 
+// Volumes of the driver have their data once they are bound; tests of csi have others.
+inline void SeedFilledWhenBound(support::FakeApiClient& api, const std::string& driver) {
+  Json object = support::MakeObject("storage.k8s.io/v1", "CSIDriver", "", driver);
+  object["metadata"]["annotations"] = {{objects::kFilledWhenBoundAnnotation, "true"}};
+  api.Seed(objects::CsiDriver::Type(), object);
+}
+
 // The program against an API server that serves what the verbs of `csi-delta snapshot` use.
 class SnapshotProgramTest : public testing::Test {
  protected:
   SnapshotProgramTest()
       : api_server_(
-            api_,
-            {csi::VolumeSnapshotType(), csi::VolumeSnapshotContentType(),
-             csi::VolumeSnapshotClassType(), csi::PersistentVolumeClaimType(),
-             csi::PersistentVolumeType(), csi::StorageClassType(), csi::LeaseType(), csi::PodType(),
-             csi::StatefulSetType(), csi::EventType(), csi::BackupType(), csi::ResourceQuotaType(),
-             csi::SecretType(), csi::VolumeGroupSnapshotType("v1"),
-             csi::VolumeGroupSnapshotContentType("v1"), csi::VolumeGroupSnapshotClassType("v1"),
-             k8s::ResourceType{"authorization.k8s.io", "v1", "selfsubjectaccessreviews",
-                               "SelfSubjectAccessReview", false}}) {
+            api_, {csi::VolumeSnapshotType(), csi::VolumeSnapshotContentType(),
+                   csi::VolumeSnapshotClassType(), csi::PersistentVolumeClaimType(),
+                   csi::PersistentVolumeType(), objects::CsiDriver::Type(), csi::StorageClassType(),
+                   csi::LeaseType(), csi::PodType(), csi::StatefulSetType(), csi::EventType(),
+                   csi::BackupType(), csi::ResourceQuotaType(), csi::SecretType(),
+                   csi::VolumeGroupSnapshotType("v1"), csi::VolumeGroupSnapshotContentType("v1"),
+                   csi::VolumeGroupSnapshotClassType("v1"),
+                   k8s::ResourceType{"authorization.k8s.io", "v1", "selfsubjectaccessreviews",
+                                     "SelfSubjectAccessReview", false}}) {
     program_.Write("kubeconfig", api_server_.Kubeconfig());
   }
 
