@@ -19,7 +19,7 @@ CONTROL_SECONDS_MAX = 240
 END_SECONDS_MAX = 240
 LOOK_SECONDS = (0.01, 0.2)  # How often a condition is looked at: at first, and at last.
 # What a cluster has for other reasons than the plugin's work.
-NOT_COUNTED = ("Event", "Backup", "Restore")
+NOT_COUNTED = ("Event", "Backup", "Restore", "CSIDriver")
 MIB = 1 << 20
 SNAPSHOT_API = "snapshot.storage.k8s.io"
 GROUP_API = "groupsnapshot.storage.k8s.io"
