@@ -362,13 +362,7 @@ absl::StatusOr<std::vector<CopiedSnapshot>> CopySnapshots(const CallContext& ctx
   ASSIGN_OR_RETURN(
       const MemoryBudget::Share marks_share,
       memory.Take(copies * kCopyBitsPerBlob / 8, absl::StrCat("copying of ", copies, " blobs")));
-  ASSIGN_OR_RETURN(const int64_t blob_bytes_max, LongestBlob(from.index()));
-  ASSIGN_OR_RETURN(const WriterRoom room,
-                   TakeWriterRoom(memory,
-                                  {.pack_bytes_wanted = PackBytesLike(
-                                       from.index(), options.writer.pack_target_bytes),
-                                   .blob_bytes_max = blob_bytes_max},
-                                  options.writer));
+  ASSIGN_OR_RETURN(const WriterRoom room, TakeWriterRoomLike(memory, from.index(), options.writer));
   CopyOptions bounded = options;
   bounded.writer = room.options;
   return Copier(ctx, from, to, lock, bounded).Run(snapshots);

@@ -23,6 +23,17 @@ constexpr int64_t kIndexBlobsMin = 5'000;
 constexpr int64_t kPassBlobsMin = 4096;
 constexpr int64_t kPassBlobsMax = int64_t{1} << 20;
 
+// Of the longest blob of data that is read together with others, plaintext or sealed.
+absl::StatusOr<int64_t> LongestBlob(const BlobIndex& index) {
+  int64_t longest_bytes = 0;
+  RETURN_IF_ERROR(index.ForEach([&](const IndexedCopy& copy) {
+    const BlobSpan& span = copy.entry.span;
+    longest_bytes = std::max<int64_t>(
+        {longest_bytes, int64_t{span.sealed_bytes}, int64_t{span.plaintext_bytes()}});
+  }));
+  return std::min(longest_bytes, kLargeBlobBytes);
+}
+
 }  // namespace
 
 absl::StatusOr<ThreadRoom> TakeThreadRoom(MemoryBudget& memory, int64_t bytes_each,
@@ -91,14 +102,13 @@ absl::StatusOr<WriterRoom> TakeWriterRoom(MemoryBudget& memory, WriterRequest re
   return room;
 }
 
-absl::StatusOr<int64_t> LongestBlob(const BlobIndex& index) {
-  int64_t longest_bytes = 0;
-  RETURN_IF_ERROR(index.ForEach([&](const IndexedCopy& copy) {
-    const BlobSpan& span = copy.entry.span;
-    longest_bytes = std::max<int64_t>(
-        {longest_bytes, int64_t{span.sealed_bytes}, int64_t{span.plaintext_bytes()}});
-  }));
-  return std::min(longest_bytes, kLargeBlobBytes);
+absl::StatusOr<WriterRoom> TakeWriterRoomLike(MemoryBudget& memory, const BlobIndex& index,
+                                              const BlobWriterOptions& like) {
+  ASSIGN_OR_RETURN(const int64_t blob_bytes_max, LongestBlob(index));
+  return TakeWriterRoom(memory,
+                        {.pack_bytes_wanted = PackBytesLike(index, like.pack_target_bytes),
+                         .blob_bytes_max = blob_bytes_max},
+                        like);
 }
 
 int64_t PackBytesLike(const BlobIndex& index, int64_t pack_bytes_default) {

@@ -63,8 +63,10 @@ struct WriterRoom {
 absl::StatusOr<WriterRoom> TakeWriterRoom(MemoryBudget& memory, WriterRequest request,
                                           const BlobWriterOptions& like);
 
-// Of the longest blob of data that is read together with others, plaintext or sealed.
-absl::StatusOr<int64_t> LongestBlob(const BlobIndex& index);
+// The same for a writer of blobs that `index` lists, in packs as long as theirs; where they do not
+// tell, as long as `like` has them. Reads the whole index.
+absl::StatusOr<WriterRoom> TakeWriterRoomLike(MemoryBudget& memory, const BlobIndex& index,
+                                              const BlobWriterOptions& like);
 
 // How long packs are to be that prune and copy write: as most bytes of data lie in already, at most
 // 128 MiB and no less than VolumePackBytes() of them all; the default where all packs are short.

@@ -348,13 +348,8 @@ absl::StatusOr<RepairPacksResult> RepairPacks(const CallContext& ctx, Repository
         absl::StrCat(loaded.message(), ": run repair index first"));
   }
   RETURN_IF_ERROR(loaded);
-  ASSIGN_OR_RETURN(const int64_t blob_bytes_max, LongestBlob(repository.index()));
   ASSIGN_OR_RETURN(const WriterRoom room,
-                   TakeWriterRoom(repository.memory(),
-                                  {.pack_bytes_wanted = PackBytesLike(
-                                       repository.index(), options.writer.pack_target_bytes),
-                                   .blob_bytes_max = blob_bytes_max},
-                                  options.writer));
+                   TakeWriterRoomLike(repository.memory(), repository.index(), options.writer));
   RepairPacksOptions bounded = options;
   bounded.writer = room.options;
   bounded.writer.fence = [&lock](const CallContext& fence_ctx) {
