@@ -5,6 +5,7 @@ Its webhooks refuse every update of a PVC while it does not run, so a bed has it
 
 import contextlib
 import json
+import threading
 
 import yaml
 
@@ -18,6 +19,7 @@ NAMESPACE = "longhorn-system"
 STORED = "/registry/longhorn.io/"  # Where the API server keeps its objects in etcd.
 RIGHTS = components.REPOSITORY / "deploy" / "longhorn-rbac.yaml"
 SECONDS_MAX = 60
+VOLUME = {"size": str(16 << 20), "snapshotMaxCount": 250, "numberOfReplicas": 1}
 _WEBHOOKS = ("mutatingwebhookconfigurations/longhorn-webhook-mutator",
              "validatingwebhookconfigurations/longhorn-webhook-validator")
 
@@ -72,9 +74,28 @@ def apply(bed, kind, name, spec):
         "apiVersion": "longhorn.io/v1beta2", "kind": kind, "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec}))
 
 
+@contextlib.contextmanager
+def volumes_of_pvs(bed):
+    """Each PersistentVolume has its Volume, as Longhorn's CSI driver makes it; that of the bed makes files alone."""
+    stop, made = threading.Event(), set()
+
+    def make():
+        while not stop.wait(0.5):
+            for handle in {pv["spec"].get("csi", {}).get("volumeHandle") for pv in bed.api.list("persistentvolumes")} - made - {None}:
+                apply(bed, "Volume", handle, VOLUME)
+                made.add(handle)
+    thread = threading.Thread(target=make)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
 def create_volume(bed, name, attached=False):
     """A Volume of 16 MiB; returns when it is as asked."""
-    apply(bed, "Volume", name, {"size": str(16 << 20), "snapshotMaxCount": 250, "numberOfReplicas": 1})
+    apply(bed, "Volume", name, VOLUME)
     _await_state(bed, name, "detached")
     if attached:
         ask(bed, f"attach/{name}")

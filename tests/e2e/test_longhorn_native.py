@@ -24,7 +24,8 @@ def running(bed):
     bed.configure_driver("--no-list-snapshots")
     with longhorn.running(bed, "--driver-state", str(bed.driver.state_dir)):
         longhorn.grant(bed)
-        yield
+        with longhorn.volumes_of_pvs(bed):
+            yield
 
 
 def native_snapshots(bed):
