@@ -36,6 +36,7 @@ std::unique_ptr<Command> MakeCheckCommand();
 std::unique_ptr<Command> MakeForgetCommand();
 std::unique_ptr<Command> MakePruneCommand();
 std::unique_ptr<Command> MakeCopyCommand();
+std::unique_ptr<Command> MakeRepairConfigCommand();
 std::unique_ptr<Command> MakeRepairIndexCommand();
 std::unique_ptr<Command> MakeRepairPacksCommand();
 std::unique_ptr<Command> MakeRepairSnapshotsCommand();

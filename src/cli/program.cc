@@ -44,6 +44,7 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
                      MakeForgetCommand,
                      MakePruneCommand,
                      MakeCopyCommand,
+                     MakeRepairConfigCommand,
                      MakeRepairIndexCommand,
                      MakeRepairPacksCommand,
                      MakeRepairSnapshotsCommand,

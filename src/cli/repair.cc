@@ -26,6 +26,28 @@ using repository::Repository;
 
 constexpr int kPacksMax = 1000;
 
+class RepairConfigCommand : public Command {
+ public:
+  VerbSyntax Declare() override {
+    return {.name = "repair config",
+            .summary = "Make the file config again, if it is lost or damaged",
+            .details =
+                "A snapshot or an index file proves which key is the repository's. The repository "
+                "gets a new id. A config that opens is left as it is.",
+            .family = VerbFamily::kRepository};
+  }
+
+  absl::StatusOr<ExitCode> Run(const CallContext& ctx, Session& session) override {
+    ASSIGN_OR_RETURN(Repository * repository, session.engine().RepairConfig(ctx));
+    const std::string id = repository->config().id.Hex();
+    session.console().PrintResult(
+        {{"message_type", "result"}, {"id", id}, {"repository", session.place()}},
+        absl::StrCat("made the config of ", session.place(), " again; the id is now ",
+                     id.substr(0, 10), "\n"));
+    return ExitCode::kOk;
+  }
+};
+
 class RepairIndexCommand : public Command {
  public:
   VerbSyntax Declare() override {
@@ -261,6 +283,9 @@ class RepairSnapshotsCommand : public Command {
 
 }  // namespace
 
+std::unique_ptr<Command> MakeRepairConfigCommand() {
+  return std::make_unique<RepairConfigCommand>();
+}
 std::unique_ptr<Command> MakeRepairIndexCommand() { return std::make_unique<RepairIndexCommand>(); }
 std::unique_ptr<Command> MakeRepairPacksCommand() { return std::make_unique<RepairPacksCommand>(); }
 std::unique_ptr<Command> MakeRepairSnapshotsCommand() {

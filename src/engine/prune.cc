@@ -14,7 +14,7 @@ absl::StatusOr<PruneOutcome> RunPrune(const CallContext& ctx, Session& session, 
 absl::StatusOr<PruneOutcome> PruneOpened(const CallContext& ctx, Session& session,
                                          repository::Repository& repository, const PruneJob& job,
                                          const Progress& progress) {
-  RETURN_IF_ERROR(repository.LoadIndex(ctx));
+  RETURN_IF_ERROR(repository.LoadReadableIndex(ctx));
   const int64_t pack_bytes_default =
       session.in_bucket() ? repository::kPackTargetBytesRemote : repository::kPackTargetBytesLocal;
   const repository::PruneOptions options{

@@ -68,6 +68,29 @@ absl::StatusOr<Repository*> Session::Init(const CallContext& ctx) {
   return repository_.get();
 }
 
+absl::StatusOr<Repository*> Session::RepairConfig(const CallContext& ctx) {
+  RETURN_IF_ERROR(OpenStore());
+  ASSIGN_OR_RETURN(std::optional<repository::Keyring> keyring, options_.keyring());
+  if (!keyring.has_value()) {
+    ASSIGN_OR_RETURN(Secret password, options_.password(ctx, place_, /*twice=*/false));
+    keyring = repository::Keyring{.keys = {{.fingerprint = "", .password = std::move(password)}}};
+  }
+  absl::Status last;
+  for (const repository::RepositoryKey& key : keyring->keys) {
+    auto repaired =
+        Repository::RepairConfig(ctx, store_->store(), key.password.Reveal(), KeyEnvironment());
+    if (repaired.ok()) {
+      repository_ = *std::move(repaired);
+      return repository_.get();
+    }
+    last = repaired.status();
+    if (!repository::IsWrongPassword(last)) {
+      break;
+    }
+  }
+  return last;
+}
+
 absl::StatusOr<Repository*> Session::Open(const CallContext& ctx, LockKind kind) {
   if (options_.no_lock && !OnlyReads(kind)) {
     return absl::InvalidArgumentError(

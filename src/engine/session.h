@@ -105,6 +105,8 @@ class Session {
 
   // Makes the repository. ALREADY_EXISTS where there is one.
   absl::StatusOr<repository::Repository*> Init(const CallContext& ctx);
+  // Makes its config again: Repository::RepairConfig(). Takes no lock.
+  absl::StatusOr<repository::Repository*> RepairConfig(const CallContext& ctx);
   // Opens the repository and takes the lock, unless the options say that reading needs none.
   // INVALID_ARGUMENT where they say so to work that writes.
   absl::StatusOr<repository::Repository*> Open(const CallContext& ctx, LockKind kind);

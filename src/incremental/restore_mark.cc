@@ -128,17 +128,15 @@ absl::Status MarkedTarget::Begin(const CallContext& ctx, absl::string_view text,
       }
     }
   }
-  const AlignedBuffer mark(kRestoreMarkBytes);
-  std::memset(mark.data(), 0, static_cast<std::size_t>(kRestoreMarkBytes));
+  // In one write: until it is done, what the device held is there as a whole.
+  const AlignedBuffer mark(head_.extent.length_bytes);
+  std::memset(mark.data(), 0, static_cast<std::size_t>(head_.extent.length_bytes));
   const std::string begin = absl::StrCat(kRestoreMark, text);
   std::memcpy(mark.data(), begin.data(),
               std::min(begin.size(), static_cast<std::size_t>(kRestoreMarkBytes)));
-  RETURN_IF_ERROR(WriteFully(ctx, *queue, {0, kRestoreMarkBytes}, mark.data()));
-  const Extent rest{kRestoreMarkBytes, head_.extent.length_bytes - kRestoreMarkBytes};
-  for (const Extent& extent : {rest, tail_.extent}) {
-    if (extent.length_bytes > 0) {
-      RETURN_IF_ERROR(inner_.MakeZero(ctx, extent));
-    }
+  RETURN_IF_ERROR(WriteFully(ctx, *queue, head_.extent, mark.data()));
+  if (tail_.extent.length_bytes > 0) {
+    RETURN_IF_ERROR(inner_.MakeZero(ctx, tail_.extent));
   }
   RETURN_IF_ERROR(inner_.Flush(ctx));
   begun_ = true;

@@ -189,9 +189,10 @@ struct KeySearch {
       return gone;
     }
     if (!of_config.ok()) {
-      return absl::DataLossError(
-          absl::StrCat("config, under each key that the password opens: ", of_config.message(),
-                       "; nothing else tells what it said: put back a copy of this file"));
+      return absl::DataLossError(absl::StrCat(
+          "config, under each key that the password opens: ", of_config.message(),
+          "; put back a copy of this file, or run csi-delta repair config, which makes "
+          "it again"));
     }
     if (not_tried > 0) {
       return AsWrongPassword(absl::UnauthenticatedError(
@@ -485,7 +486,9 @@ absl::Status Repository::PrepareKey(const CallContext& ctx, absl::string_view pa
   ASSIGN_OR_RETURN(const std::vector<FileInfo> snapshots, CollectIds(ctx, store_, "snapshots/"));
   ASSIGN_OR_RETURN(const std::vector<FileInfo> keys, CollectIds(ctx, store_, "keys/"));
   const absl::Status parts = absl::AlreadyExistsError(
-      absl::StrCat(store_.Describe(), " holds parts of a repository, but no config"));
+      absl::StrCat(store_.Describe(),
+                   " holds parts of a repository, but no config; csi-delta repair "
+                   "config makes it again"));
   if (!snapshots.empty()) {
     return parts;
   }
@@ -504,8 +507,7 @@ absl::StatusOr<std::unique_ptr<Repository>> Repository::Open(const CallContext& 
   std::unique_ptr<Repository> repository(new Repository(store, environment));
   absl::StatusOr<std::string> sealed = GetWhole(ctx, store, kConfigKey, kConfigBytesMax);
   if (absl::IsNotFound(sealed.status())) {
-    return AsNoRepository(
-        absl::NotFoundError(absl::StrCat("there is no repository in ", store.Describe())));
+    return repository->ExplainNoConfig(ctx);
   }
   RETURN_IF_ERROR(sealed.status());
   absl::Status opened = repository->OpenWith(ctx, password, *sealed);
@@ -585,6 +587,12 @@ absl::Status Repository::OpenWith(const CallContext& ctx, absl::string_view pass
   std::stable_sort(listed.begin(), listed.end(), [](const FileInfo& a, const FileInfo& b) {
     return a.modified_at < b.modified_at;
   });
+  if (listed.empty()) {
+    return absl::DataLossError(absl::StrCat(
+        "keys/ of ", store_.Describe(),
+        " has no key file; without a key nothing opens, whatever else is there: put back a copy of "
+        "keys/"));
+  }
   KeySearch search;
   for (absl::Span<const FileInfo> left = listed; !left.empty();) {
     const absl::Span<const FileInfo> round = left.first(std::min(left.size(), kKeysPerRound));
@@ -941,7 +949,7 @@ absl::Status Repository::LoadIndex(const CallContext& ctx) {
 
 std::string Repository::UnreadableIndexNote() const {
   return unreadable_index_.empty()
-             ? ""
+             ? (index_files_.empty() ? "; index/ has no file" : "")
              : absl::StrCat("; ", unreadable_index_.size(), " index files do not read, such as ",
                             FileKey(FileKind::kIndex, unreadable_index_.front()));
 }

@@ -90,6 +90,15 @@ class Repository {
                                                           absl::string_view password,
                                                           const Environment& environment);
 
+  // Makes `config` again where it is lost or damaged, and opens the repository. A snapshot or an
+  // index file proves which key is the repository's. The id and the chunker's polynomial are new:
+  // nothing that is stored depends on either. FAILED_PRECONDITION where the config opens, or
+  // nothing proves a key.
+  static absl::StatusOr<std::unique_ptr<Repository>> RepairConfig(const CallContext& ctx,
+                                                                  storage::ObjectStore& store,
+                                                                  absl::string_view password,
+                                                                  const Environment& environment);
+
   // Who the keys of the repository in `store` belong to, by their files, which need no password to
   // be read; without those that are damaged, and without repetition.
   static absl::StatusOr<std::vector<std::string>> ListKeyNames(const CallContext& ctx,
@@ -230,6 +239,8 @@ class Repository {
   absl::StatusOr<std::vector<KeyInfo>> LoadKeyFiles(const CallContext& ctx,
                                                     absl::Span<const FileInfo> listed) const;
   absl::Status OpenWithKey(const KeyInfo& key, absl::string_view password);
+  absl::Status OpenWithoutConfig(const CallContext& ctx, absl::string_view password);
+  absl::Status ExplainNoConfig(const CallContext& ctx) const;
   absl::Status PrepareKey(const CallContext& ctx, absl::string_view password);
   absl::Status ConfirmConfig(const CallContext& ctx, absl::string_view password,
                              const std::string& own, bool was_refused);

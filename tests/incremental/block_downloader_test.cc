@@ -83,7 +83,7 @@ void ExpectUnusable(const FakeBlockDevice& target, const FakeBlockDevice& before
   EXPECT_TRUE(absl::StartsWith(head, kRestoreMark));
   const std::string tail = target.Load(marked.tail().offset_bytes, marked.tail().length_bytes);
   const bool is_covered = IsZero(absl::string_view(head).substr(kRestoreMarkBytes)) && IsZero(tail);
-  // Else nothing was written yet but the mark, or all is durable but for what it covers.
+  // Else nothing was written yet but the beginning, or all is durable but for what is kept back.
   const int64_t begin = marked.head().end_bytes();
   const int64_t length = marked.tail().offset_bytes - begin;
   const std::string middle = target.Load(begin, length);
@@ -300,8 +300,7 @@ TEST(BlockDownloaderTest, OfDifferingChunksOnlyDifferingBlocksAreFetchedAndWritt
   EXPECT_EQ(d.target.Load(0, kSize), d.v.image);
   // The mark, and what was kept back.
   const MarkedTarget marked(d.target, kSize, kChunk);
-  EXPECT_EQ(d.written(),
-            2 * kBlock + kBlock + marked.head().length_bytes + marked.tail().length_bytes);
+  EXPECT_EQ(d.written(), 2 * kBlock + 2 * marked.head().length_bytes + marked.tail().length_bytes);
 }
 
 TEST(BlockDownloaderTest, WhatTheTargetHoldsIsNotFetched) {

@@ -78,6 +78,17 @@ TEST_P(ResticMaintenanceTest, ResticApprovesOurPrune) {
   EXPECT_THAT(prune.output, HasSubstr("unused size after prune: 0 B"));
 }
 
+TEST_P(ResticMaintenanceTest, ResticAcceptsAConfigThatWasMadeAgain) {
+  std::string image;
+  const Id newest = MakeGenerations(image);
+  ASSERT_TRUE(std::filesystem::remove(Path("repo/config")));
+  ASSERT_THAT(Repository::RepairConfig(ctx_, *store_, kInteropPassword, {}), IsOk());
+  ExpectResticFindsNothingWrong();
+  ExpectRestic("backup /etc/hostname");
+  ExpectOursFindsNothingWrong();
+  ExpectRestores(newest, image);
+}
+
 TEST_P(ResticMaintenanceTest, WeApproveResticsPrune) {
   std::string image;
   const Id newest = MakeGenerations(image);
