@@ -400,7 +400,7 @@ absl::Status UploadRun::Feed(Listing listing, ImageBuilder& builder, absl::Statu
                      {.extent = {begin_bytes, end_bytes - begin_bytes}, .kind = ExtentKind::kZero})
                : absl::OkStatus();
   };
-  FullScanSource everything;
+  FullScanSource everything(options_.image);
   MeteredSource metered(listing == Listing::kEverything ? everything : source_, listing_stats_);
   ValidatingSource validated(metered);
   absl::Status of_sink;
