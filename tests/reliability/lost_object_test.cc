@@ -276,8 +276,8 @@ std::string World::Do(char verb) {
 }
 
 // What happened before the loss, and what happens after it: a verb a letter.
-constexpr std::array kBefore = {"F",    "FI",  "FIII", "FIIGGP", "OOYI", "OIYOY",
-                                "FIDR", "FID", "FIFI", "FIAII",  "FIXI", "OYIO"};
+constexpr std::array kBefore = {"F",   "FI",   "FIII",  "FIIGGP", "OOYI", "OIYOY", "FIDR",
+                                "FID", "FIFI", "FIAII", "FIXI",   "OYIO", "FIPI",  "FIKI"};
 constexpr std::array kAfter = {"I",  "II",  "NI", "NNI", "F",   "FI",  "R",   "DR",  "P",   "GPI",
                                "C",  "XI",  "KI", "SI",  "XKI", "XSI", "Y",   "YI",  "Z",   "IZ",
                                "IP", "NGP", "IC", "AI",  "AII", "XFI", "KFI", "CIC", "OYI", "IIII"};
@@ -443,6 +443,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(Shape{"OneLeaf", 1, {{0, 20}, {40, 3}}},
                     Shape{"ThreeLeaves", 3, {{0, 8}, {250, 12}, {600, 4}}},
                     Shape{"ManyPacks", 1, {{0, 20}, {100, 3}}, 0, true},
+                    Shape{"ManyPacksInTwoLeaves", 2, {{0, 14}, {256, 9}}, 0, true},
                     Shape{"TwoLevels", 257, {{0, 6}, {10'000, 6}, {65'600, 8}}, 4},
                     Shape{"Leaves4097", 4097, {{0, 6}, {500'000, 10}, {1'040'000, 4}}, 1}),
     [](const testing::TestParamInfo<Shape>& info) { return std::string(info.param.name); });
