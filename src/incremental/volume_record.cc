@@ -103,7 +103,7 @@ absl::StatusOr<std::vector<std::vector<BlobId>>> LoadChunkIds(const CallContext&
   const auto is_zero = [&](std::size_t i) {
     return leaf_trees[i] == zero_leaf && layout.ChunksInLeaf(leaves[i]) == repository::kLeafChunks;
   };
-  std::vector<WantedTree> wanted;
+  std::vector<PlacedTree> wanted;
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     if (!is_zero(i)) {
       wanted.push_back({leaf_trees[i], {.is_leaf = true, .number = leaves[i]}});
