@@ -13,10 +13,10 @@
 #include "incremental/audit_plan.h"
 #include "incremental/backup_result.h"
 #include "incremental/block_difference.h"
+#include "incremental/checked_listing.h"
 #include "incremental/extent_list_source.h"
 #include "incremental/file_system.h"
 #include "incremental/restore_mark.h"
-#include "incremental/validating_source.h"
 
 namespace csidelta::incremental {
 namespace {
@@ -328,28 +328,26 @@ Json ToJson(const CopyResult& result) {
 absl::StatusOr<std::vector<Extent>> GatherListed(const CallContext& ctx, ChangedBlockSource& source,
                                                  const DiffRequest& request, int64_t volume_bytes) {
   std::vector<Extent> listed;
-  ValidatingSource validating(source);
-  RETURN_IF_ERROR(
-      validating.ListExtents(ctx, request, [&](const ListedExtent& item) -> absl::Status {
-        const std::optional<Extent> inside = ClipExtent(item.extent, volume_bytes);
-        if (!inside.has_value()) {
-          return absl::OkStatus();
-        }
-        ASSIGN_OR_RETURN(Extent blocks, AlignOutwards(*inside, kDifferenceBytes));
-        blocks.length_bytes = std::min(blocks.end_bytes(), volume_bytes) - blocks.offset_bytes;
-        // They ascend, so what is joined here stays joined.
-        if (!listed.empty() && blocks.offset_bytes <= listed.back().end_bytes()) {
-          listed.back().length_bytes =
-              std::max(listed.back().end_bytes(), blocks.end_bytes()) - listed.back().offset_bytes;
-          return absl::OkStatus();
-        }
-        if (std::ssize(listed) >= kExtentListExtentsMax) {
-          return absl::ResourceExhaustedError(
-              absl::StrCat("more than ", kExtentListExtentsMax, " extents"));
-        }
-        listed.push_back(blocks);
-        return absl::OkStatus();
-      }));
+  RETURN_IF_ERROR(ListChecked(ctx, source, request, [&](const ListedExtent& item) -> absl::Status {
+    const std::optional<Extent> inside = ClipExtent(item.extent, volume_bytes);
+    if (!inside.has_value()) {
+      return absl::OkStatus();
+    }
+    ASSIGN_OR_RETURN(Extent blocks, AlignOutwards(*inside, kDifferenceBytes));
+    blocks.length_bytes = std::min(blocks.end_bytes(), volume_bytes) - blocks.offset_bytes;
+    // They ascend, so what is joined here stays joined.
+    if (!listed.empty() && blocks.offset_bytes <= listed.back().end_bytes()) {
+      listed.back().length_bytes =
+          std::max(listed.back().end_bytes(), blocks.end_bytes()) - listed.back().offset_bytes;
+      return absl::OkStatus();
+    }
+    if (std::ssize(listed) >= kExtentListExtentsMax) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("more than ", kExtentListExtentsMax, " extents"));
+    }
+    listed.push_back(blocks);
+    return absl::OkStatus();
+  }));
   return listed;
 }
 

@@ -12,6 +12,7 @@
 #include "base/status_macros.h"
 #include "base/status_mark.h"
 #include "incremental/audit.h"
+#include "incremental/checked_listing.h"
 #include "incremental/chunk_journal.h"
 #include "incremental/chunk_plan.h"
 #include "incremental/chunk_reader.h"
@@ -19,11 +20,9 @@
 #include "incremental/held_proof.h"
 #include "incremental/image_builder.h"
 #include "incremental/listing_failure.h"
-#include "incremental/metered_source.h"
 #include "incremental/process_limits.h"
 #include "incremental/tree_fetcher.h"
 #include "incremental/tree_positions.h"
-#include "incremental/validating_source.h"
 #include "incremental/volume_group_tags.h"
 #include "incremental/volume_record.h"
 #include "repository/blob_writer.h"
@@ -401,10 +400,9 @@ absl::Status UploadRun::Feed(Listing listing, ImageBuilder& builder, absl::Statu
                : absl::OkStatus();
   };
   FullScanSource everything;
-  MeteredSource metered(listing == Listing::kEverything ? everything : source_, listing_stats_);
-  ValidatingSource validated(metered);
+  ChangedBlockSource& source = listing == Listing::kEverything ? everything : source_;
   absl::Status of_sink;
-  const absl::Status listed = validated.ListExtents(ctx_, request, [&](const ListedExtent& extent) {
+  const auto take_extent = [&](const ListedExtent& extent) {
     if (extent.kind == ExtentKind::kUnknown) {
       result_.unknown_bytes += extent.extent.length_bytes;
     }
@@ -414,7 +412,8 @@ absl::Status UploadRun::Feed(Listing listing, ImageBuilder& builder, absl::Statu
       of_sink = planner.Add(extent);
     }
     return of_sink;
-  });
+  };
+  const absl::Status listed = ListChecked(ctx_, source, request, take_extent, &listing_stats_);
   RETURN_IF_ERROR(of_sink);
   of_source = listed;
   RETURN_IF_ERROR(listed);
