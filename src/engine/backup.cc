@@ -31,7 +31,6 @@ namespace csidelta::engine {
 namespace {
 
 using incremental::BackupResult;
-using incremental::BlockUploader;
 using incremental::ChangedBlockSource;
 using incremental::ExtentListSource;
 using incremental::FileBlockDevice;
@@ -338,7 +337,7 @@ absl::StatusOr<BackupResult> BackupRun::Run(const Progress& progress) {
     progress(now.stage, now.done_bytes, now.total_bytes);
   };
   absl::StatusOr<BackupResult> result =
-      BlockUploader(*repository, *device, *source, session_.random()).Run(ctx_, options);
+      incremental::UploadBlocks(ctx_, *repository, *device, *source, session_.random(), options);
   NoteEnd(ctx_, *repository, unfinished, result.ok());
   if (!result.ok() && ctx_.stop.stop_requested()) {
     return absl::CancelledError(unfinished.memory_bytes_missing > 0

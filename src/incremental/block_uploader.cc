@@ -6,7 +6,6 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
-#include "base/check.h"
 #include "base/final_context.h"
 #include "base/rfc3339.h"
 #include "base/status_macros.h"
@@ -753,11 +752,7 @@ void UploadRun::Count(int64_t other_stored_bytes) {
   result_.data_blobs = counts.data_blobs;
   result_.tree_blobs = counts.tree_blobs;
   result_.objects = counts.packs + counts.index_files;
-  const StoreNumbers now = Numbers();
-  result_.store = {.requests = now.requests - numbers_before_.requests,
-                   .writes = now.writes - numbers_before_.writes,
-                   .retries = now.retries - numbers_before_.retries,
-                   .put_bytes = now.put_bytes - numbers_before_.put_bytes};
+  result_.store = Numbers() - numbers_before_;
   result_.stored_bytes =
       options_.store_numbers ? result_.store.put_bytes : counts.stored_bytes + other_stored_bytes;
   result_.peak_memory_bytes = PeakMemoryBytes();
@@ -804,9 +799,10 @@ absl::StatusOr<BackupResult> UploadRun::Do() {
 
 bool IsFallbackRefused(const absl::Status& status) { return kFallbackRefused.IsOn(status); }
 
-absl::StatusOr<BackupResult> BlockUploader::Run(const CallContext& ctx,
-                                                const UploadOptions& options) {
-  return UploadRun(ctx, repository_, device_, source_, random_, options).Do();
+absl::StatusOr<BackupResult> UploadBlocks(const CallContext& ctx, Repository& repository,
+                                          BlockDevice& device, ChangedBlockSource& source,
+                                          Random& random, const UploadOptions& options) {
+  return UploadRun(ctx, repository, device, source, random, options).Do();
 }
 
 }  // namespace csidelta::incremental

@@ -24,7 +24,6 @@ namespace csidelta::reliability {
 namespace {
 
 using incremental::BackupResult;
-using incremental::BlockUploader;
 using incremental::UploadOptions;
 using repository::Id;
 using repository::Lock;
@@ -141,7 +140,7 @@ absl::StatusOr<BackupResult> Client::Backup(const std::string& volume, const Vol
   const std::unique_ptr<support::FakeBlockDevice> device = MakeDevice(state);
   ModelSource source(state, known);
   absl::StatusOr<BackupResult> result =
-      BlockUploader(repository, *device, source, random_).Run(ctx_, options);
+      incremental::UploadBlocks(ctx_, repository, *device, source, random_, options);
   engine::NoteEnd(ctx_, repository, unfinished, result.ok());
   return result;
 }
@@ -287,9 +286,8 @@ absl::Status Client::Restores(const Id& id, const VolumeState& state) {
   incremental::DownloadOptions options;
   options.memory_budget_bytes = kBackupMemoryBytes;
   options.workers_max = 1;
-  RETURN_IF_ERROR(incremental::BlockDownloader(*repository, target, random_)
-                      .Run(ctx_, *record, options)
-                      .status());
+  RETURN_IF_ERROR(
+      incremental::DownloadBlocks(ctx_, *repository, target, random_, *record, options).status());
   return target.Equals(*MakeDevice(state), state.size_bytes)
              ? absl::OkStatus()
              : absl::DataLossError("what is restored has other bytes");
