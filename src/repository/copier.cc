@@ -112,7 +112,7 @@ Copier::Copier(const CallContext& ctx, Repository& from, Repository& to, Lock& l
 absl::StatusOr<std::vector<CopiedSnapshot>> Copier::Run(
     absl::Span<const StoredSnapshot> snapshots) {
   const absl::Time listed_at = ctx_.clock->Now();
-  ASSIGN_OR_RETURN(absl::flat_hash_set<PackId> absent, FindAbsentPacks(ctx_, to_, to_.index()));
+  ASSIGN_OR_RETURN(PackBits absent, FindAbsentPacks(ctx_, to_, to_.index()));
   stored_ = std::make_shared<StoredBlobs>(to_.index(), std::move(absent), listed_at);
   RETURN_IF_ERROR(FindExisting());
   for (const StoredSnapshot& snapshot : snapshots) {

@@ -141,6 +141,7 @@ absl::Status IndexRepair::ReadHeaders() {
 }
 
 absl::Status IndexRepair::Rewrite(Lock& lock) {
+  RETURN_IF_ERROR(repository_.LoadReadableIndex(ctx_));
   IndexRewriter rewriter(repository_, lock);
   std::vector<FileInfo> added;
   for (const PackId& id : result_.packs_added) {

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/status_macros.h"
@@ -246,8 +245,9 @@ absl::StatusOr<Id> Client::PlainBackup(const std::string& image) {
   ASSIGN_OR_RETURN(const Session session, OpenLocked(/*exclusive=*/false));
   RETURN_IF_ERROR(session.repository->LoadIndex(ctx_));
   repository::BlobWriterOptions options;
-  options.known = std::make_shared<repository::StoredBlobs>(session.repository->index(),
-                                                            absl::flat_hash_set<Id>());
+  const repository::BlobIndex& index = session.repository->index();
+  options.known = std::make_shared<repository::StoredBlobs>(
+      index, repository::PackBits(index.pack_count()));
   options.pack_target_bytes = kPackBytes;
   return repository::BackUpImage(ctx_, *session.repository, image, kModelChunkBytes, options);
 }
