@@ -17,7 +17,8 @@ PYTEST_TIERS = {"tests/scripts": "scripts", "tests/docs": "docs", "tests/s3": "s
 HOST_PREFIXES = ("pluginmanager::", "host::")
 CHECKS = ("checks::fmt", "checks::house")
 ELSEWHERE = {"rustic": "interop", "checks::clang-tidy": "lint", "checks::clang-tidy tests": "lint ^tests/",
-             "checks::fuzz": "fuzz all", "checks::dev": "build dev"}  # What `./dev test` has not, and the verb that has it.
+             "checks::fuzz": "fuzz all", "checks::dev": "build dev",
+             "checks::packs": "bench packs --chunks-per-pack 8"}  # What `./dev test` has not, and the verb that has it.
 TIERS = ("checks", "scripts", "docs", "unit", "host", "s3", "restic", "root", "image", "journeys")
 _PYTHON_TEST = re.compile(r"^(?:async )?def (test_\w+)\(", re.MULTILINE)
 
