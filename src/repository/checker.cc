@@ -152,7 +152,7 @@ class Checker {
   std::atomic<int64_t> trees_lost_ = 0;
   MemoryBudget::Share marks_share_;
   MemoryBudget::Share lists_share_;
-  PackBits missing_packs_;  // that the index lists and the store does not have
+  PackBits missing_packs_;               // that the index lists and the store does not have
   std::optional<BlobMarks> bad_copies_;  // By their own numbers: read, and not what they should be.
   std::optional<BlobMarks> bad_trees_;   // That do not read, or lack something.
   std::optional<BlobMarks> inner_trees_;           // With trees below them.
@@ -270,9 +270,8 @@ absl::Status Checker::CheckPacks() {
 absl::Status Checker::CheckPack(const FileInfo& file, uint32_t ordinal) {
   const PackInfo info = index().info(ordinal);
   if (file.size_bytes != info.stored_bytes) {
-    CallBad(
-        ordinal, FindingKind::kPackWrongSize,
-        absl::StrCat("has ", file.size_bytes, " bytes instead of ", info.stored_bytes));
+    CallBad(ordinal, FindingKind::kPackWrongSize,
+            absl::StrCat("has ", file.size_bytes, " bytes instead of ", info.stored_bytes));
     return Note(wrong_size_, std::pair(ordinal, file.size_bytes));
   }
   if (info.has_data && info.has_tree) {

@@ -10,6 +10,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "base/log.h"
 #include "base/memory_budget.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
@@ -331,7 +332,10 @@ absl::Status Copier::CopyData(std::vector<BlobToFetch> blobs, BlobWriter& writer
 absl::StatusOr<std::vector<StoredSnapshot>> Select(const CallContext& ctx, const Repository& from,
                                                    absl::Span<const Id> ids) {
   if (ids.empty()) {
-    return from.ListSnapshots(ctx);
+    return from.ListSnapshots(ctx, [](const Id& id, const absl::Status& why) {
+      CSIDELTA_LOG(kWarn, "a snapshot does not read, and is not copied", {"snapshot", id.Hex()},
+                   {"error", std::string(why.message())});
+    });
   }
   std::vector<StoredSnapshot> selected;
   for (const Id& id : ids) {

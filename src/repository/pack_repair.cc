@@ -173,8 +173,7 @@ absl::Status PacksRepair::FindMissing(absl::Span<const uint32_t> repaired) {
         bool held = false;
         if (copy != nullptr) {
           RETURN_IF_ERROR(index.ForEachCopyOf(copy->entry.handle, [&](const IndexedCopy& one) {
-            held = handled.contains(one.pack_ordinal) ||
-                   !absent_[one.pack_ordinal];
+            held = handled.contains(one.pack_ordinal) || !absent_[one.pack_ordinal];
             return !held;
           }));
         }

@@ -150,7 +150,11 @@ absl::Status Planner::FindUsed() {
   // What a snapshot needs whose file does not read is unknown: pruning could remove it.
   if (!damaged.empty()) {
     const std::string hex = damaged.front().Hex();
-    return Refuse(absl::StrCat("the file snapshots/", hex, " does not read"),
+    return Refuse(absl::StrCat("the file snapshots/", hex, " does not read",
+                               damaged.size() == 1 ? ""
+                                                   : absl::StrCat(", nor do ", damaged.size() - 1,
+                                                                  " others, which csi-delta repair "
+                                                                  "snapshots lists")),
                   absl::StrCat("csi-delta forget ", hex, " removes this file"));
   }
   std::vector<BlobId> roots;
@@ -359,11 +363,10 @@ absl::Status Planner::ChoosePacks() {
       continue;  // What it holds may not read, which would end the prune.
     } else if (MustBeRepacked(info, use) || use.keepers < info.blobs) {
       RETURN_IF_ERROR(
-          Note(candidates,
-               {.pack = i,
-                .unused_share = static_cast<float>(info.stored_bytes - use.used_bytes) /
-                                static_cast<float>(info.stored_bytes),
-                .must = MustBeRepacked(info, use)}));
+          Note(candidates, {.pack = i,
+                            .unused_share = static_cast<float>(info.stored_bytes - use.used_bytes) /
+                                            static_cast<float>(info.stored_bytes),
+                            .must = MustBeRepacked(info, use)}));
     } else if (info.stored_bytes < small_bytes && info.blobs < kPackEntriesTarget / 4) {
       RETURN_IF_ERROR(Note(small[info.has_tree ? 1 : 0], i));
     }

@@ -100,8 +100,7 @@ absl::StatusOr<SnapshotProof> ProveNeeds(const CallContext& ctx, Repository& rep
 // Whether each pack of `needs` is in the index, which is loaded, and not in `unusable`. Needs that
 // cannot be read are not.
 absl::StatusOr<bool> AreIndexed(const CallContext& ctx, const Repository& repository,
-                                const SnapshotNeeds& needs,
-                                const PackBits& unusable);
+                                const SnapshotNeeds& needs, const PackBits& unusable);
 
 struct CommittedSnapshot {
   Id id;

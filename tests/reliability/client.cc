@@ -99,12 +99,14 @@ absl::StatusOr<BackupResult> Client::Backup(const std::string& volume, const Vol
   options.snapshot.paths = {volume};
   options.snapshot.hostname = "cluster";
   options.manifest.snapshot_handle = handle;
-  absl::StatusOr<std::optional<repository::StoredSnapshot>> end = repository::FindChainEnd(
-      ctx_, repository, repository::ChainOf(options.snapshot.hostname, options.snapshot.paths));
-  if (absl::IsDataLoss(end.status())) {
-    options.parent_damage = end.status();
-  } else {
-    ASSIGN_OR_RETURN(options.parent, std::move(end));
+  const auto note_damage = [&](const Id&, const absl::Status& why) { options.parent_damage = why; };
+  ASSIGN_OR_RETURN(
+      options.parent,
+      repository::FindChainEnd(
+          ctx_, repository, repository::ChainOf(options.snapshot.hostname, options.snapshot.paths),
+          note_damage));
+  if (options.parent.has_value()) {
+    options.parent_damage = absl::OkStatus();
   }
   options.chunk_bytes = kModelChunkBytes;
   options.incremental_asked = choice.incremental;
@@ -246,8 +248,8 @@ absl::StatusOr<Id> Client::PlainBackup(const std::string& image) {
   RETURN_IF_ERROR(session.repository->LoadIndex(ctx_));
   repository::BlobWriterOptions options;
   const repository::BlobIndex& index = session.repository->index();
-  options.known = std::make_shared<repository::StoredBlobs>(
-      index, repository::PackBits(index.pack_count()));
+  options.known =
+      std::make_shared<repository::StoredBlobs>(index, repository::PackBits(index.pack_count()));
   options.pack_target_bytes = kPackBytes;
   return repository::BackUpImage(ctx_, *session.repository, image, kModelChunkBytes, options);
 }

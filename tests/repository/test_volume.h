@@ -17,7 +17,8 @@ namespace csidelta::repository {
 
 // What the index of a repository lists, as if all of it were stored.
 inline std::shared_ptr<StoredBlobs> KnownIn(const Repository& repository) {
-  return std::make_shared<StoredBlobs>(repository.index(), PackBits(repository.index().pack_count()));
+  return std::make_shared<StoredBlobs>(repository.index(),
+                                       PackBits(repository.index().pack_count()));
 }
 
 // Writes `image` as one repository snapshot, the plain way: every chunk is read, every tree made.
