@@ -96,7 +96,7 @@ absl::Status MemoryBudget::Grow(Share& share, int64_t bytes, absl::string_view w
   if (bytes <= share.bytes_) {
     return absl::OkStatus();
   }
-  ASSIGN_OR_RETURN(Share more, Hold(bytes - share.bytes_, share.is_kept_, what));
+  ASSIGN_OR_RETURN(Share more, Keep(bytes - share.bytes_, what));
   more.bytes_ += std::exchange(share.bytes_, 0);
   share = std::move(more);
   return absl::OkStatus();

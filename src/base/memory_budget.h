@@ -84,8 +84,8 @@ class MemoryBudget {
   // The same, for what stays as long as the work does: a table, a plan. No thread waits for it.
   absl::StatusOr<Share> Keep(int64_t bytes, absl::string_view what);
 
-  // Has `share` hold `bytes`, if it holds less: of what grows while it is made. As Take(), which
-  // makes a share that is empty.
+  // Has `share`, which is empty or was kept, hold `bytes`, if it holds less: of what grows while it
+  // is made. Errors as Keep().
   absl::Status Grow(Share& share, int64_t bytes, absl::string_view what);
 
   // Appends to a list, of which `share`, that of several lists perhaps, holds what it takes.

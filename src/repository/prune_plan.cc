@@ -130,7 +130,7 @@ absl::StatusOr<PrunePlan> Planner::Make() {
   const int64_t packs = index().pack_count();
   ASSIGN_OR_RETURN(
       plan_.share,
-      repository_.memory().Take(
+      repository_.memory().Keep(
           copies * kPruneBitsPerCopy / 8 + packs * static_cast<int64_t>(sizeof(PackUse)),
           absl::StrCat("planning a prune of ", copies, " blobs in ", packs, " packs")));
   RETURN_IF_ERROR(FindUsed());

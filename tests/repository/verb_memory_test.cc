@@ -234,7 +234,6 @@ TEST_F(VerbMemoryTest, EachVerbRefusesWithTheBudgetThatIsEnough) {
 
 TEST_F(VerbMemoryTest, AListOfSnapshotsSaysHowMuchMemoryAllOfThemNeed) {
   constexpr int kSnapshots = 16;
-  Init();
   RepoSnapshot snapshot;
   snapshot.tree = Id::Of("tree");
   for (int i = 0; i < kSnapshots; ++i) {
