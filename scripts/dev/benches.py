@@ -9,7 +9,13 @@ from console import ROOT, Failure
 FOLDER = ROOT / "tests" / "bench"
 USAGE = ("usage: ./dev bench plugin | engine [--quick] [--row NAME]... | sources [--quick] [--row NAME]... | "
          "mover [--quick] [--row NAME]... | control [--row NAME]... [--runs N] [--programs FOLDER] [--assert] | "
-         "group [--quick] [--row N]... | worker [--runs N] [--cores N,N] [--mib N,N] | micro")
+         "group [--quick] [--row N]... | worker [--runs N] [--cores N,N] [--mib N,N] | micro | "
+         "packs [--chunks-per-pack N]... [--entries N] [--limit-mib N] | "
+         "verbs [--quick] [--pack-mib N]... [--limit-mib N]...")
+# What verbs do in the memory of a worker: they end well, or the row is a Failure.
+ROWS = ("packs", "verbs")
+MILLION_PACKS = ("packs", "--chunks-per-pack", "8")  # 1.25 million.
+OTHER_ROWS = (("packs", "--chunks-per-pack", "64"), ("packs", "--chunks-per-pack", "1"), ("verbs",))
 
 
 def _as_root(script, *arguments):
@@ -48,6 +54,8 @@ def run(arguments):
     elif what in ("mover", "group"):
         prepare.for_scenarios()
         console.run(_as_root(f"{what}.py", *extra), env=tiers.bed_environment())
+    elif what in ROWS:
+        console.run(_as_root(f"engine_{what}.py", *extra))
     elif what == "control":
         _control(extra)
     elif what == "worker":

@@ -8,8 +8,10 @@ which they draw their sample. What they swept they record as the property "point
 import dataclasses
 import os
 import re
+import time
 
 import account
+import benches
 import build
 import durations
 import manifest
@@ -19,6 +21,7 @@ import seeds
 import tiers
 import unit
 from console import Failure, say
+from results import FAILED, PASSED, Test, Tier
 
 PROGRAM_SECONDS_MAX = 3600
 STORM = "storm"  # The argument that runs the program below alone.
@@ -64,6 +67,20 @@ def _run_storm():
     return account.of_one("sweep", work)
 
 
+def _run_rows(into):
+    """Verbs in the memory of a worker, beside more packs than ./dev test --all has, and far away from the bucket."""
+    this = Tier("rows", ran=True)
+    into.append(this)
+    for row in benches.OTHER_ROWS:
+        start, outcome = time.monotonic(), PASSED
+        try:
+            benches.run(row)
+        except Failure as error:
+            outcome = FAILED
+            say(f"dev: bench {' '.join(row)}: {error}")
+        this.tests.append(Test(f"rows::{' '.join(row)}", outcome, seconds=time.monotonic() - start, never_retry=True))
+
+
 def run(seed=None):
     """Sweeps all, the sample of a seed, or all seeds of the storm alone. True if all is well."""
     os.environ[seeds.VARIABLE] = "all" if seed in (None, STORM) else seed
@@ -76,6 +93,8 @@ def run(seed=None):
     def work(into):
         _run_programs(into, chosen)
         tiers.run_e2e(into, "e2e sweep", extra=["-m", "sweep or long"])
+        if not seed:
+            _run_rows(into)
         swept = [test for tier in into for test in tier.tests if test.points]
         for test in swept:
             say(f"{test.points:>7} points  {test.id}")

@@ -176,13 +176,16 @@ absl::Status BackupRun::ChooseParent(Repository& repository, UploadOptions& opti
                                                     job_.parent, {}, LatestOf::kOneVolume));
     return absl::OkStatus();
   }
-  absl::StatusOr<std::optional<StoredSnapshot>> end = repository::FindChainEnd(
-      ctx_, repository, repository::ChainOf(options.snapshot.hostname, options.snapshot.paths));
-  if (absl::IsDataLoss(end.status())) {
-    options.parent_damage = end.status();
-    return absl::OkStatus();
+  UnreadableSnapshots unreadable(session_.listener());
+  ASSIGN_OR_RETURN(
+      options.parent,
+      repository::FindChainEnd(
+          ctx_, repository, repository::ChainOf(options.snapshot.hostname, options.snapshot.paths),
+          unreadable.Teller()));
+  if (!options.parent.has_value() && unreadable.any()) {
+    options.parent_damage =
+        absl::DataLossError("files of snapshots/ do not read, and no other is of this volume");
   }
-  ASSIGN_OR_RETURN(options.parent, std::move(end));
   return absl::OkStatus();
 }
 

@@ -55,8 +55,8 @@ const ChainNote* EndOf(const std::map<Id, ChainNote>& notes, const Id& chain, ab
 // One search for the end of a chain.
 class ChainSearch {
  public:
-  ChainSearch(const CallContext& ctx, Repository& repository)
-      : ctx_(ctx), repository_(repository) {}
+  ChainSearch(const CallContext& ctx, Repository& repository, const DamagedSnapshotSink& damaged)
+      : ctx_(ctx), repository_(repository), damaged_(damaged) {}
 
   absl::StatusOr<std::optional<StoredSnapshot>> Run(const Id& chain) {
     ASSIGN_OR_RETURN(const std::vector<FileInfo> files,
@@ -78,7 +78,7 @@ class ChainSearch {
         ASSIGN_OR_RETURN(end, ReadAll(files, chain));
       }
     }
-    if (read_.size() > kUnnotedMax) {
+    if (read_.size() > kUnnotedMax || found_damage_) {
       SaveNotes();
     }
     if (end == nullptr) {
@@ -110,7 +110,15 @@ class ChainSearch {
   }
 
   absl::Status Read(const std::vector<Id>& ids) {
-    ASSIGN_OR_RETURN(std::vector<StoredSnapshot> snapshots, repository_.LoadSnapshots(ctx_, ids));
+    const auto note_damaged = [this](const Id& id, const absl::Status& why) {
+      damaged_(id, why);
+      if (!absl::IsResourceExhausted(why)) {  // Who has more memory may read it.
+        notes_.insert_or_assign(id, ChainNote{.id = id, .time = absl::UnixEpoch()});
+        found_damage_ = true;
+      }
+    };
+    ASSIGN_OR_RETURN(std::vector<StoredSnapshot> snapshots,
+                     repository_.LoadSnapshots(ctx_, ids, note_damaged));
     for (StoredSnapshot& stored : snapshots) {
       notes_.insert_or_assign(stored.id, NoteOf(stored));
       read_.insert_or_assign(stored.id, std::move(stored.snapshot));
@@ -121,7 +129,7 @@ class ChainSearch {
   // Whether the snapshot is what its note says.
   absl::StatusOr<bool> ReadNoted(const ChainNote& note) {
     ASSIGN_OR_RETURN(std::vector<StoredSnapshot> snapshots,
-                     repository_.LoadSnapshots(ctx_, {note.id}));
+                     repository_.LoadSnapshots(ctx_, {note.id}, [](const Id&, const auto&) {}));
     if (snapshots.empty() || NoteOf(snapshots.front()) != note) {
       return false;
     }
@@ -161,6 +169,8 @@ class ChainSearch {
 
   const CallContext& ctx_;
   Repository& repository_;
+  const DamagedSnapshotSink& damaged_;
+  bool found_damage_ = false;
   std::map<Id, ChainNote> notes_;
   std::map<Id, RepoSnapshot> read_;
 };
@@ -214,9 +224,9 @@ absl::StatusOr<std::vector<ChainNote>> DecodeChainNotes(absl::string_view bytes)
 }
 
 absl::StatusOr<std::optional<StoredSnapshot>> FindChainEnd(const CallContext& ctx,
-                                                           Repository& repository,
-                                                           const Id& chain) {
-  return ChainSearch(ctx, repository).Run(chain);
+                                                           Repository& repository, const Id& chain,
+                                                           const DamagedSnapshotSink& damaged) {
+  return ChainSearch(ctx, repository, damaged).Run(chain);
 }
 
 }  // namespace csidelta::repository

@@ -53,8 +53,12 @@ class NeededObjects {
       index_ = nullptr;
       return std::string(plan.status().message());
     }
-    unneeded_packs_.insert(plan->unused.begin(), plan->unused.end());
-    unneeded_packs_.insert(plan->removed.begin(), plan->removed.end());
+    unneeded_packs_.resize(index_->pack_count());
+    for (const std::vector<uint32_t>* packs : {&plan->unused, &plan->removed}) {
+      for (const uint32_t pack : *packs) {
+        unneeded_packs_[pack] = true;
+      }
+    }
     unneeded_sidecars_.insert(plan->sidecar_keys.begin(), plan->sidecar_keys.end());
     return "";
   }
@@ -63,9 +67,14 @@ class NeededObjects {
     absl::string_view name = key;
     if (absl::ConsumePrefix(&name, "data/")) {
       const absl::StatusOr<PackId> pack = PackId::Parse(name.substr(name.rfind('/') + 1));
-      return pack.ok() && key == PackKey(*pack) &&
-             (index_ == nullptr ||
-              (index_->FindPack(*pack).has_value() && !unneeded_packs_.contains(*pack)));
+      if (!pack.ok() || key != PackKey(*pack)) {
+        return false;
+      }
+      if (index_ == nullptr) {
+        return true;
+      }
+      const std::optional<uint32_t> ordinal = index_->FindPack(*pack);
+      return ordinal.has_value() && !unneeded_packs_[*ordinal];
     }
     return key == kConfigKey || absl::StartsWith(key, "keys/") || absl::StartsWith(key, "index/") ||
            absl::StartsWith(key, "snapshots/") ||
@@ -74,7 +83,7 @@ class NeededObjects {
 
  private:
   const BlobIndex* index_ = nullptr;  // null: what is needed is unknown
-  absl::flat_hash_set<PackId> unneeded_packs_;
+  PackBits unneeded_packs_;
   absl::flat_hash_set<std::string> unneeded_sidecars_;
 };
 

@@ -3,12 +3,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <memory>
 #include <stop_token>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/backup.h"
@@ -31,6 +36,7 @@ using support::StatusIs;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
+constexpr int64_t kMiB = int64_t{1} << 20;
 constexpr std::size_t kImageBytes = std::size_t{2} << 20;
 
 class WorkTest : public testing::Test {
@@ -64,6 +70,7 @@ class WorkTest : public testing::Test {
             .host = "here",
             .user = "another client",
             .scratch_folder = folder_.path(),
+            .memory_budget_bytes = memory_budget_bytes_,
             .no_lock = no_lock_,
             .retry_lock = absl::ZeroDuration(),
             .scrypt = support::kCheapScrypt,
@@ -96,6 +103,7 @@ class WorkTest : public testing::Test {
   CallContext ctx_;
   std::string password_ = "secret";
   bool no_lock_ = false;
+  int64_t memory_budget_bytes_ = incremental::kMemoryBudgetBytes;
   int opened_ = 0;
   std::vector<std::string> notes_;
   std::vector<std::string> warnings_;
@@ -295,6 +303,75 @@ TEST_F(WorkTest, SnapshotsAreNamedByIdsOrByRules) {
   job.rules.last = 1;
   EXPECT_THAT(RunForget(ctx_, *NewSession(), job, Ignored()).status(),
               StatusIs(absl::StatusCode::kInvalidArgument));
+}
+
+// A stranger's: each verb that reads names a few of them, once, and counts the others.
+TEST_F(WorkTest, JunkAmongTheSnapshotsIsNamedAndStopsNoVerbThatReads) {
+  const BackupResult backup = Backed();
+  for (int i = 0; i < 100; ++i) {
+    const std::string bytes(static_cast<std::size_t>(i + 1), 'j');
+    Write("repo/snapshots/" + repository::Id::Of(bytes).Hex(), bytes);
+  }
+  const auto told = [&] {
+    return std::count_if(warnings_.begin(), warnings_.end(), [](const std::string& text) {
+      return text.find("snapshots/") != std::string::npos;
+    });
+  };
+  EXPECT_THAT(Restore({.snapshot = "latest", .target = Path("restored")}), IsOk());
+  EXPECT_EQ(told(), 9);
+  EXPECT_THAT(warnings_.back(), testing::StartsWith("92 other files of snapshots/ do not read"));
+  warnings_.clear();
+  ForgetJob job{.tags = {"none"}};
+  EXPECT_THAT(RunForget(ctx_, *NewSession(), job, Ignored()), IsOk());
+  job = {.ids = {}};
+  job.rules.last = 1;
+  EXPECT_THAT(RunForget(ctx_, *NewSession(), job, Ignored()), IsOk());
+  EXPECT_EQ(told(), 18);
+  EXPECT_THAT(RunForget(ctx_, *NewSession(), {.ids = {"latest"}}, Ignored()).status(),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("by its id")));
+  EXPECT_THAT(RunPrune(ctx_, *NewSession(), {}, Ignored()).status(),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("nor do 99 others")));
+  // A backup builds on what reads, and tells of the others once.
+  warnings_.clear();
+  const absl::StatusOr<BackupResult> next = Backup({.device = Path("image"), .path = "/app"});
+  ASSERT_THAT(next, IsOk());
+  EXPECT_EQ(next->base, backup.snapshot.Hex());
+  EXPECT_EQ(told(), 9);
+  EXPECT_THAT(Backup({.device = Path("image"), .path = "/app"}), IsOk());
+  EXPECT_EQ(told(), 9);
+}
+
+TEST_F(WorkTest, EachVerbRefusesWithTheBudgetThatIsEnough) {
+  Backed();
+  const std::vector<std::pair<const char*, std::function<absl::Status()>>> verbs = {
+      {"restore",
+       [&] { return Restore({.snapshot = "latest", .target = Path("restored")}).status(); }},
+      {"forget",
+       [&] {
+         ForgetJob job;
+         job.rules.last = 1;
+         return RunForget(ctx_, *NewSession(), job, Ignored()).status();
+       }},
+      {"check", [&] { return RunCheck(ctx_, *NewSession(), {}, Ignored()).status(); }},
+      {"prune", [&] { return RunPrune(ctx_, *NewSession(), {}, Ignored()).status(); }}};
+  for (const auto& [name, run] : verbs) {
+    SCOPED_TRACE(name);
+    memory_budget_bytes_ = 40 * kMiB;
+    absl::Status refusal = run();
+    EXPECT_FALSE(refusal.ok());
+    for (int tries = 0; tries < 8 && !refusal.ok(); ++tries) {
+      const std::string text(refusal.message());
+      const std::string before = "memory budget of at least ";
+      const std::size_t at = text.find(before);
+      ASSERT_NE(at, std::string::npos) << refusal;
+      const int64_t said_bytes = std::atoll(text.c_str() + at + before.size()) * kMiB;
+      ASSERT_GT(said_bytes, memory_budget_bytes_) << refusal;
+      ASSERT_LE(said_bytes, 96 * kMiB) << refusal;
+      memory_budget_bytes_ = said_bytes;
+      refusal = run();
+    }
+    EXPECT_THAT(refusal, IsOk());
+  }
 }
 
 TEST_F(WorkTest, ACheckFindsDamageAndSaysWithWhichSeed) {

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/status_macros.h"
@@ -99,12 +98,14 @@ absl::StatusOr<BackupResult> Client::Backup(const std::string& volume, const Vol
   options.snapshot.paths = {volume};
   options.snapshot.hostname = "cluster";
   options.manifest.snapshot_handle = handle;
-  absl::StatusOr<std::optional<repository::StoredSnapshot>> end = repository::FindChainEnd(
-      ctx_, repository, repository::ChainOf(options.snapshot.hostname, options.snapshot.paths));
-  if (absl::IsDataLoss(end.status())) {
-    options.parent_damage = end.status();
-  } else {
-    ASSIGN_OR_RETURN(options.parent, std::move(end));
+  const auto note_damage = [&](const Id&, const absl::Status& why) { options.parent_damage = why; };
+  ASSIGN_OR_RETURN(
+      options.parent,
+      repository::FindChainEnd(
+          ctx_, repository, repository::ChainOf(options.snapshot.hostname, options.snapshot.paths),
+          note_damage));
+  if (options.parent.has_value()) {
+    options.parent_damage = absl::OkStatus();
   }
   options.chunk_bytes = kModelChunkBytes;
   options.incremental_asked = choice.incremental;
@@ -245,8 +246,9 @@ absl::StatusOr<Id> Client::PlainBackup(const std::string& image) {
   ASSIGN_OR_RETURN(const Session session, OpenLocked(/*exclusive=*/false));
   RETURN_IF_ERROR(session.repository->LoadIndex(ctx_));
   repository::BlobWriterOptions options;
-  options.known = std::make_shared<repository::StoredBlobs>(session.repository->index(),
-                                                            absl::flat_hash_set<Id>());
+  const repository::BlobIndex& index = session.repository->index();
+  options.known =
+      std::make_shared<repository::StoredBlobs>(index, repository::PackBits(index.pack_count()));
   options.pack_target_bytes = kPackBytes;
   return repository::BackUpImage(ctx_, *session.repository, image, kModelChunkBytes, options);
 }

@@ -200,8 +200,8 @@ TEST_F(LockRenewalTest, EverythingNeededIsLockedAfterItsFirstRetention) {
   const absl::StatusOr<PrunePlan> plan = PlanPrune(ctx_, *repository, {});
   ASSERT_THAT(plan, IsOk());
   std::set<std::string> unused;
-  for (const PackId& pack : plan->unused) {
-    unused.insert(PackKey(pack));
+  for (const uint32_t pack : plan->unused) {
+    unused.insert(PackKey(repository->index().PackAt(pack)));
   }
   for (const auto& [key, bytes] : store_.objects()) {
     if (!unused.contains(key)) {
