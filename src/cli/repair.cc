@@ -2,13 +2,13 @@
 #include <optional>
 #include <utility>
 
-#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "cli/command.h"
 #include "cli/progress.h"
 #include "cli/repair_source.h"
 #include "cli/text.h"
+#include "engine/check.h"
 #include "incremental/file_block_device.h"
 #include "repository/checker.h"
 #include "repository/forget.h"
@@ -236,14 +236,11 @@ class RepairSnapshotsCommand : public Command {
           "the index does not read, so what snapshots lack is not known; run csi-delta repair "
           "index");
     }
-    std::vector<Id> lost;
-    for (const Id& id : report.unrestorable) {
-      if (!absl::c_linear_search(report.unreadable, id)) {
-        lost.push_back(id);
-      }
-    }
+    const std::vector<Id> lost = engine::LostSnapshots(report);
     const bool removes = forget_ && !dry_run_;
-    if (removes) {
+    if (removes && !lost.empty()) {
+      ASSIGN_OR_RETURN(Repository * again, session.engine().OpenAgain());
+      RETURN_IF_ERROR(engine::ConfirmLost(ctx, *again, check, lost));
       RETURN_IF_ERROR(
           repository::RemoveSnapshots(ctx, *repository, *session.lock(), lost, check.progress));
     }

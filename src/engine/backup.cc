@@ -331,6 +331,9 @@ absl::StatusOr<BackupResult> BackupRun::Run(const Progress& progress) {
     ASSIGN_OR_RETURN(source, AskCluster(*repository, options));
   }
   options.memory.reserved_bytes = source->memory_bytes();
+  if (!device->info().is_block_device) {
+    options.image = job_.device;
+  }
   if (is_immutable()) {
     ASSIGN_OR_RETURN(options.immutable_identity, Identity(options));
   }

@@ -1,5 +1,10 @@
 #include "engine/check.h"
 
+#include <algorithm>
+#include <iterator>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 
 namespace csidelta::engine {
@@ -18,6 +23,31 @@ absl::StatusOr<CheckOutcome> RunCheck(const CallContext& ctx, Session& session, 
                                                 .progress = progress,
                                                 .on_snapshot = job.on_snapshot}));
   return outcome;
+}
+
+std::vector<repository::Id> LostSnapshots(const repository::CheckReport& report) {
+  std::vector<repository::Id> lost;
+  std::copy_if(
+      report.unrestorable.begin(), report.unrestorable.end(), std::back_inserter(lost),
+      [&](const repository::Id& id) { return !absl::c_linear_search(report.unreadable, id); });
+  return lost;
+}
+
+absl::Status ConfirmLost(const CallContext& ctx, repository::Repository& again,
+                         const repository::CheckOptions& options,
+                         absl::Span<const repository::Id> lost) {
+  ASSIGN_OR_RETURN(const repository::CheckReport report,
+                   repository::CheckRepository(ctx, again, options));
+  const std::vector<repository::Id> lost_again = LostSnapshots(report);
+  for (const repository::Id& id : lost) {
+    if (!absl::c_linear_search(lost_again, id)) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "snapshot ", id.ShortHex(),
+          " did not read the first time, and a second reading says otherwise: the repository, or "
+          "the way to it, answers now this and now that; nothing was removed; run it again"));
+    }
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace csidelta::engine

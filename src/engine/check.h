@@ -2,9 +2,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "base/call_context.h"
 #include "engine/listener.h"
 #include "engine/session.h"
@@ -30,5 +33,15 @@ struct CheckOutcome {
 // otherwise. Damage is no error, but in the report.
 absl::StatusOr<CheckOutcome> RunCheck(const CallContext& ctx, Session& session, const CheckJob& job,
                                       const Progress& progress);
+
+// The snapshots of a report whose files read, and which cannot be restored.
+std::vector<repository::Id> LostSnapshots(const repository::CheckReport& report);
+
+// OK when `again`, by which nothing was read yet, cannot restore any of `lost` either: before they
+// are removed. What was read wrong, even twice, may have been the way. FAILED_PRECONDITION, naming
+// one that it can restore.
+absl::Status ConfirmLost(const CallContext& ctx, repository::Repository& again,
+                         const repository::CheckOptions& options,
+                         absl::Span<const repository::Id> lost);
 
 }  // namespace csidelta::engine

@@ -25,7 +25,7 @@ Session::Session(SessionOptions options)
       memory_(std::make_shared<MemoryBudget>(incremental::BudgetWithin(
           options_.memory_budget_bytes, incremental::ReadProcessLimits()))) {}
 
-absl::Status Session::OpenStore(bool read_only) {
+absl::StatusOr<std::unique_ptr<storage::OpenedStore>> Session::NewStore(bool read_only) {
   ASSIGN_OR_RETURN(RepositoryTarget place, options_.place());
   in_bucket_ = place.location.kind == storage::Location::Kind::kS3;
   place.settings.read_only = read_only;
@@ -35,7 +35,11 @@ absl::Status Session::OpenStore(bool read_only) {
           absl::StrCat("waiting for ", place_, ", trying again: ", reason.message()));
     }
   };
-  ASSIGN_OR_RETURN(store_, options_.open_store(place.location, place.settings, *options_.random));
+  return options_.open_store(place.location, place.settings, *options_.random);
+}
+
+absl::Status Session::OpenStore(bool read_only) {
+  ASSIGN_OR_RETURN(store_, NewStore(read_only));
   place_ = store_->store().Describe();
   return absl::OkStatus();
 }
@@ -113,6 +117,13 @@ absl::StatusOr<Repository*> Session::Open(const CallContext& ctx, LockKind kind)
     RETURN_IF_ERROR(AddNewestKey(ctx));
   }
   return repository_.get();
+}
+
+absl::StatusOr<Repository*> Session::OpenAgain() {
+  ASSIGN_OR_RETURN(store_again_, NewStore(/*read_only=*/true));
+  repository_->DropIndex();
+  repository_again_ = repository_->Again(store_again_->store());
+  return repository_again_.get();
 }
 
 absl::Status Session::OpenWithPassword(const CallContext& ctx) {

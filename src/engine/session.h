@@ -111,6 +111,10 @@ class Session {
   // INVALID_ARGUMENT where they say so to work that writes.
   absl::StatusOr<repository::Repository*> Open(const CallContext& ctx, LockKind kind);
 
+  // What Open() opened once more, by new connections, without anything that was read before; the
+  // index that Open()'s holds is dropped. Lives as long as this.
+  absl::StatusOr<repository::Repository*> OpenAgain();
+
   // The place, to look at the repositories in folders of it, or to repair one that does not open.
   // Nothing can be written through it unless `read_only` is false.
   absl::StatusOr<storage::ObjectStore*> OpenPlace(bool read_only = true);
@@ -137,6 +141,7 @@ class Session {
     std::optional<repository::RepositoryKey> key_to_add = {};  // the newest, if another opened it
   };
 
+  absl::StatusOr<std::unique_ptr<storage::OpenedStore>> NewStore(bool read_only);
   absl::Status OpenStore(bool read_only = false);
   repository::Environment KeyEnvironment() const;
   absl::StatusOr<Opened> OpenWithKeyring(const CallContext& ctx, storage::ObjectStore& store,
@@ -155,6 +160,8 @@ class Session {
   std::unique_ptr<repository::Repository> repository_;
   std::unique_ptr<repository::Lock> lock_;
   std::optional<repository::RepositoryKey> key_to_add_;
+  std::unique_ptr<storage::OpenedStore> store_again_;
+  std::unique_ptr<repository::Repository> repository_again_;
 };
 
 }  // namespace csidelta::engine

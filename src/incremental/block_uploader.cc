@@ -398,7 +398,7 @@ absl::Status UploadRun::Feed(Listing listing, ImageBuilder& builder, absl::Statu
                      {.extent = {begin_bytes, end_bytes - begin_bytes}, .kind = ExtentKind::kZero})
                : absl::OkStatus();
   };
-  FullScanSource everything;
+  FullScanSource everything(options_.image);
   ChangedBlockSource& source = listing == Listing::kEverything ? everything : source_;
   absl::Status of_sink;
   const auto take_extent = [&](const ListedExtent& extent) {

@@ -63,6 +63,8 @@ struct UploadOptions {
   bool base_known = true;         // false: what changed since the parent is unknown
   std::string target_handle;
 
+  std::string image;  // the file that the device is: its holes need not be read; "": a device
+
   // What the audit draws of a large volume. Only tests have a reason to make it another.
   int64_t audit_one_in = kAuditOneIn;
   int64_t audit_first_chunks = kAuditFirstChunks;

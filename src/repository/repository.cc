@@ -406,6 +406,14 @@ Repository::Repository(storage::ObjectStore& store, const Environment& environme
   scratch_->LimitTables(environment.memory->table_bytes());
 }
 
+std::unique_ptr<Repository> Repository::Again(storage::ObjectStore& store) const {
+  std::unique_ptr<Repository> again(new Repository(store, environment_));
+  again->config_ = config_;
+  again->master_key_ = master_key_;
+  again->key_id_ = key_id_;
+  return again;
+}
+
 absl::StatusOr<std::unique_ptr<Repository>> Repository::Init(const CallContext& ctx,
                                                              storage::ObjectStore& store,
                                                              absl::string_view password,

@@ -102,6 +102,9 @@ class Repository {
                                                                   absl::string_view password,
                                                                   const Environment& environment);
 
+  // The same repository through `store`, without anything that was read before, and no index yet.
+  std::unique_ptr<Repository> Again(storage::ObjectStore& store) const;
+
   // Who the keys of the repository in `store` belong to, by their files, which need no password to
   // be read; without those that are damaged, and without repetition.
   static absl::StatusOr<std::vector<std::string>> ListKeyNames(const CallContext& ctx,

@@ -649,5 +649,54 @@ TEST_F(CredentialsSweepTest, ForgetAndPrune) {
   SweepSources({"forget", "--keep-last", "1", "--prune", "--max-unused", "0"});
 }
 
+// Reads that are wrong so often in a row that it looks like damage.
+class WrongReadsTest : public SweepFixture {};
+
+TEST_F(WrongReadsTest, WhatReadsAtASecondLookIsNotRemoved) {
+  const std::string id = Backup();
+  int refused = 0;
+  for (int64_t wrong = 1; wrong <= 3; ++wrong) {
+    store_.AddFault({.operation = support::StoreOperation::kGetRange,
+                     .key_prefix = "data/",
+                     .first_call = 1,
+                     .last_call = wrong,
+                     .wrong_bytes = support::WrongBytes::kFlipped});
+    const Outcome outcome = Run({"repair", "snapshots", "--forget"});
+    store_.ClearFaults();
+    ASSERT_TRUE(store_.objects().contains("snapshots/" + id)) << wrong << outcome.out;
+    refused += outcome.error.find("nothing was removed") != std::string::npos ? 1 : 0;
+  }
+  EXPECT_GT(refused, 0);
+  ExpectRestores(id, image_, {});
+}
+
+TEST_F(WrongReadsTest, APackThatReadsAtASecondLookLosesNothing) {
+  const std::string id = Backup();
+  for (const auto& [key, bytes] : store_.objects()) {
+    if (!key.starts_with("data/")) {
+      continue;
+    }
+    store_.AddFault({.operation = support::StoreOperation::kGetRange,
+                     .key_prefix = key,
+                     .first_call = 1,
+                     .last_call = 2,
+                     .wrong_bytes = support::WrongBytes::kFlipped});
+    Run({"repair", "packs", key.substr(key.rfind('/') + 1), "--drop-lost"});
+    store_.ClearFaults();
+    ExpectRestores(id, image_, {});
+  }
+}
+
+TEST_F(WrongReadsTest, WhatIsLostIsRemoved) {
+  const std::string id = Backup();
+  for (const auto& [key, bytes] : store_.objects()) {
+    if (key.starts_with("data/")) {
+      store_.RemoveObject(key);
+    }
+  }
+  MustRun({"repair", "snapshots", "--forget"});
+  EXPECT_FALSE(store_.objects().contains("snapshots/" + id));
+}
+
 }  // namespace
 }  // namespace csidelta::cli::fault_sweep_test

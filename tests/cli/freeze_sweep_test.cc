@@ -199,7 +199,10 @@ class FreezeSweepTest : public SweepFixture {
 TEST_F(FreezeSweepTest, Prune) {
   MakeGenerations();
   MustRun({"forget", "--keep-last", "1"});
-  Sweep({"prune", "--max-unused", "0"}, OthersAtWork());
+  std::vector<Verbs> others = OthersAtWork();
+  // What the prune has taken out of the index and not deleted yet is listed again.
+  others.push_back({{"repair", "index"}, BackupArguments()});
+  Sweep({"prune", "--max-unused", "0"}, others);
 }
 
 TEST_F(FreezeSweepTest, Forget) {
@@ -241,6 +244,26 @@ TEST_F(FreezeSweepTest, Copy) {
   MakeRepository(store_);
   variables_["RESTIC_FROM_REPOSITORY"] = "/source";
   Sweep({"copy"}, OthersAtWork());
+}
+
+// A node whose clock is set, by an hour in either direction, at any call.
+TEST_F(FreezeSweepTest, AStepOfTheTimeOfDayEndsNoBackup) {
+  MakeGenerations();
+  const std::map<std::string, std::string> base = store_.objects();
+  freezing_.FreezeAt(0, false, nullptr);
+  MustRun(BackupArguments());
+  for (const int64_t point : sample_.Below(4 * freezing_.calls(), kSample)) {
+    const absl::Duration step = point % 2 == 0 ? absl::Hours(1) : -absl::Hours(1);
+    SCOPED_TRACE(absl::StrCat("at call ", point / 4 + 1, " by ", absl::FormatDuration(step)));
+    store_.SetObjects(base);
+    freezing_.FreezeAt(point / 4 + 1, point % 4 >= 2,
+                       [&] { clock_.Pass(absl::ZeroDuration(), step); });
+    MustRun(BackupArguments());
+    freezing_.FreezeAt(0, false, nullptr);
+    if (HasFailure()) {
+      return;
+    }
+  }
 }
 
 class KeyFreezeSweepTest : public FreezeSweepTest {

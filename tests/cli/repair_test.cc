@@ -184,6 +184,19 @@ TEST_F(RepairTest, AnIncrementOnALostPackIsAFullThatRestores) {
   ExpectRestores("latest", image_);
 }
 
+TEST_F(RepairTest, AFullOfASparseImageReadsNoHoles) {
+  std::filesystem::resize_file(Path("image"), uintmax_t{64} << 30);
+  const std::string first = BackupId();
+  LosePack();
+  const Json result = Backup(NothingSince(first));
+  EXPECT_EQ(GetString(result, {"reason"}), "parent-damaged");
+  EXPECT_LT(GetInt(result, {"read_bytes"}), 64 << 20);
+  MustRun({"restore", "latest", "--target", Path("target")});
+  EXPECT_EQ(std::filesystem::file_size(Path("target")), uintmax_t{64} << 30);
+  std::filesystem::resize_file(Path("target"), image_.size());
+  EXPECT_TRUE(Read("target") == image_);
+}
+
 TEST_F(RepairTest, ASnapshotThatDoesNotReadIsNamedAndWhatDeletesDoesNotPassItOver) {
   const std::string before = image_;
   const std::string first = BackupId();

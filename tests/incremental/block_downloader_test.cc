@@ -111,6 +111,9 @@ TEST(BlockDownloaderTest, AKilledRestoreLeavesNeitherBeginningNorEnd) {
     const auto backup = volume.Backup(device, source, upload);
     ASSERT_THAT(backup, IsOk());
     const FakeBlockDevice other(c.size_bytes, 512, 0xA5);
+    FakeBlockDevice any(other);
+    EXPECT_GE(MarkedTarget(any, c.size_bytes, c.chunk_bytes).head().length_bytes,
+              std::min(c.size_bytes, std::max(int64_t{1} << 20, c.chunk_bytes)));
     for (const FakeBlockDevice* before : {&other, &std::as_const(device)}) {
       for (int writes = 1;; ++writes) {
         SCOPED_TRACE(writes);

@@ -428,6 +428,37 @@ INSTANTIATE_TEST_SUITE_P(Listing, ImageExtentSourceTest,
                            return test.param == ImageListing::kSeek ? "Seek" : "Fiemap";
                          });
 
+TEST(FullScanSourceTest, HolesOfAnImageAreZerosThatNobodyReads) {
+  constexpr int64_t kBlock = 64 << 10;
+  const ScratchFile file(".");
+  const int fd = ::open(file.path().c_str(), O_RDWR);
+  ASSERT_EQ(::ftruncate(fd, int64_t{1} << 40), 0);
+  const std::string bytes(kBlock, 'x');
+  ASSERT_EQ(::pwrite(fd, bytes.data(), bytes.size(), int64_t{1} << 39), kBlock);
+  ::close(fd);
+  FullScanSource image(file.path());
+  const auto beside_a_parent = ListAll(image, int64_t{1} << 40, "parent");
+  ASSERT_THAT(beside_a_parent, IsOk());
+  EXPECT_EQ(beside_a_parent->size(), 3U);
+  EXPECT_EQ(beside_a_parent->at(0).kind, ExtentKind::kZero);
+  EXPECT_EQ(beside_a_parent->at(1).extent, (Extent{int64_t{1} << 39, kBlock}));
+  EXPECT_EQ(beside_a_parent->at(2).kind, ExtentKind::kZero);
+  const auto alone = ListAll(image, int64_t{1} << 40);
+  ASSERT_THAT(alone, IsOk());
+  EXPECT_EQ(alone->size(), 1U);  // What a first backup is not told of is zero.
+}
+
+TEST(FullScanSourceTest, WhatIsNoImageIsDataFromEndToEnd) {
+  for (const char* path : {"", "/dev/null", "no-such-file"}) {
+    FullScanSource source(path);
+    const auto all = ListAll(source, 1000);
+    ASSERT_THAT(all, IsOk()) << path;
+    ASSERT_EQ(all->size(), 1U) << path;
+    EXPECT_EQ(all->front().kind, ExtentKind::kData);
+    EXPECT_EQ(all->front().extent, (Extent{0, 1000}));
+  }
+}
+
 TEST(ImageExtentSourceTest, ADeviceIsNeverListed) {
   EXPECT_THAT(ImageExtentSource::Open("/dev/null"),
               StatusIs(absl::StatusCode::kFailedPrecondition));

@@ -5,9 +5,11 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/status_macros.h"
+#include "engine/check.h"
 #include "engine/resume.h"
 #include "incremental/block_uploader.h"
 #include "incremental/chunk_journal.h"
@@ -212,11 +214,10 @@ absl::StatusOr<std::vector<Id>> Client::RepairSnapshots() {
   for (const repository::Finding& finding : report.findings) {
     absl::StrAppend(&findings_, " [", finding.thing, ": ", finding.detail, "]");
   }
-  std::vector<Id> lost;
-  for (const Id& id : report.unrestorable) {
-    if (!absl::c_linear_search(report.unreadable, id)) {
-      lost.push_back(id);
-    }
+  const std::vector<Id> lost = engine::LostSnapshots(report);
+  if (!lost.empty()) {
+    const std::unique_ptr<Repository> again = session.repository->Again(store_);
+    RETURN_IF_ERROR(engine::ConfirmLost(ctx_, *again, {}, lost));
   }
   RETURN_IF_ERROR(repository::RemoveSnapshots(ctx_, *session.repository, *session.lock, lost));
   return lost;

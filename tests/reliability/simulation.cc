@@ -15,6 +15,7 @@ namespace csidelta::reliability {
 namespace {
 
 constexpr absl::Duration kFreezeLength = absl::Minutes(40);
+constexpr int kWrongReadsMax = 2;
 constexpr std::chrono::minutes kStuckAfter(2);  // of the real clock: a fault of the simulation
 
 // FNV-1a: the same in each process, which absl::Hash is not.
@@ -174,7 +175,7 @@ void Machine::Start() {
   simulation_.Revive(*this);
   ++run_;
   calls_.clear();
-  spoilt_reads_.clear();
+  wrong_reads_.clear();
   if (simulation_.holder_ != this) {
     simulation_.AwaitTurn(lock, *this, {});
   }
@@ -196,6 +197,18 @@ bool Simulation::Decision::Has(FaultKind kind) const {
   return std::find(faults.begin(), faults.end(), kind) != faults.end();
 }
 
+// What was read wrong once is read wrong again more often than what was not, but a third time
+// never.
+bool Simulation::IsWrong(Machine& machine, const std::string& read, bool befalls, uint64_t draw) {
+  const auto before = machine.wrong_reads_.find(read);
+  if (before == machine.wrong_reads_.end()) {
+    return befalls && machine.wrong_reads_.emplace(read, 1).second;
+  }
+  const bool is_wrong = before->second < kWrongReadsMax && draw % 3 == 0;
+  before->second = is_wrong ? before->second + 1 : kWrongReadsMax;
+  return is_wrong;
+}
+
 Simulation::Decision Simulation::Decide(Machine& machine, absl::string_view operation,
                                         const std::string& key) {
   // Names of objects follow from chance; folders do not.
@@ -208,8 +221,8 @@ Simulation::Decision Simulation::Decide(Machine& machine, absl::string_view oper
   decision.latency = absl::Milliseconds(5 + static_cast<int64_t>(draws() % 100));
   for (std::size_t kind = 0; kind < rates_.size(); ++kind) {
     bool befalls = static_cast<int64_t>(draws() % 1'000'000) < rates_[kind];
-    if (befalls && static_cast<FaultKind>(kind) == FaultKind::kWrongBytes) {
-      befalls = machine.spoilt_reads_.insert(absl::StrCat(operation, key)).second;
+    if (static_cast<FaultKind>(kind) == FaultKind::kWrongBytes) {
+      befalls = IsWrong(machine, absl::StrCat(operation, key), befalls, draws());
     }
     if (befalls) {
       decision.faults.push_back(static_cast<FaultKind>(kind));

@@ -96,8 +96,8 @@ class Machine {
   int awake_ = 0;  // threads besides the main one that slept, and do not now
   std::set<std::thread::id> slept_;
   std::vector<Sleeper*> sleepers_;
-  std::map<std::string, int64_t> calls_;  // how often each was made in this run, by folder
-  std::set<std::string> spoilt_reads_;    // in this run: what reads twice does not read wrong twice
+  std::map<std::string, int64_t> calls_;    // how often each was made in this run, by folder
+  std::map<std::string, int> wrong_reads_;  // in this run, of each: at most kWrongReadsMax
 };
 
 // Machines that take turns: one runs until a call of its to a store at which the seed says that
@@ -140,6 +140,7 @@ class Simulation {
     bool Has(FaultKind kind) const;
   };
   absl::Duration elapsed() const { return absl::Nanoseconds(now_ns_.load()); }
+  static bool IsWrong(Machine& machine, const std::string& read, bool befalls, uint64_t draw);
   Decision Decide(Machine& machine, absl::string_view operation, const std::string& key);
   // Waits for the machine's turn, and makes happen what happens before the call.
   absl::Status Enter(const CallContext& ctx, Machine& machine, Decision& decision,

@@ -12,10 +12,18 @@
 namespace csidelta::reliability {
 namespace {
 
-std::string Noise(uint64_t seed) {
+constexpr int64_t kPeriodBytes = kModelChunkBytes / 16;
+
+// Comes again after `period_bytes`.
+std::string Noise(uint64_t seed, int64_t period_bytes) {
   std::mt19937_64 engine(seed);
   std::string bytes(static_cast<std::size_t>(kModelChunkBytes), '\0');
+  const auto period = static_cast<std::size_t>(period_bytes);
   for (std::size_t at = 0; at < bytes.size(); at += sizeof(uint64_t)) {
+    if (at >= period) {
+      std::memcpy(bytes.data() + at, bytes.data() + at - period, sizeof(uint64_t));
+      continue;
+    }
     const uint64_t number = engine();
     std::memcpy(bytes.data() + at, &number, sizeof(number));
   }
@@ -27,12 +35,17 @@ std::string Noise(uint64_t seed) {
 const std::string& FillingOf(uint64_t number) {
   static const std::vector<std::string>& fillings = *[] {
     auto* made = new std::vector<std::string>;
-    for (uint64_t i = 0; i < kFillings; ++i) {
-      made->push_back(Noise(i + 1));
+    for (uint64_t i = 0; i < 2 * kFillings; ++i) {
+      made->push_back(Noise(i + 1, i < kFillings ? kModelChunkBytes : kPeriodBytes));
     }
     return made;
   }();
-  return fillings[number % kFillings];
+  return fillings[number % (2 * kFillings)];
+}
+
+uint64_t LightFilling(uint64_t draw) {
+  const uint64_t number = draw % kFillings;
+  return number % 4 == 0 ? number : kFillings + number;
 }
 
 std::unique_ptr<support::FakeBlockDevice> MakeDevice(const VolumeState& state) {

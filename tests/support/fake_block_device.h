@@ -52,6 +52,8 @@ class FakeBlockDevice : public incremental::BlockDevice {
   void LoadLocked(int64_t offset_bytes, int64_t length_bytes, char* out) const;
   // What a page that is not in pages_ is full of.
   char FillOf(int64_t page) const;
+  // What was written there, as long as nothing else is; empty where nothing was.
+  absl::string_view PageAt(int64_t page) const;
   void ZeroPagesLocked(int64_t first_page, int64_t end_page);
 
   incremental::DeviceInfo info_;
