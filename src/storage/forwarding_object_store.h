@@ -78,6 +78,12 @@ class ForwardingObjectStore : public ObjectStore {
       return inner_.DeleteVersion(passed, key, version);
     });
   }
+  absl::StatusOr<std::string> GetBucketDocument(const CallContext& ctx,
+                                                BucketDocument document) override {
+    return Answered<std::string>(ctx, VersionedCall::kGet, [&](const CallContext& passed) {
+      return inner_.GetBucketDocument(passed, document);
+    });
+  }
 
  protected:
   enum class VersionedCall { kGet, kPut, kList, kDelete };
