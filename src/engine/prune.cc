@@ -1,9 +1,62 @@
 #include "engine/prune.h"
 
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/rfc3339.h"
 #include "base/status_macros.h"
 #include "repository/maintenance_memory.h"
+#include "storage/bucket_rules.h"
 
 namespace csidelta::engine {
+namespace {
+
+using repository::PackId;
+using repository::PrunePlan;
+using storage::BucketDocument;
+
+// What is to be deleted leaves only a marker in such a bucket. That a right or the feature is
+// missing is no reason not to prune.
+LockedPacks CountLocked(const CallContext& ctx, storage::ObjectStore& store,
+                        const PrunePlan& plan) {
+  LockedPacks counted;
+  const absl::StatusOr<std::string> document =
+      store.GetBucketDocument(ctx, BucketDocument::kObjectLock);
+  if (!document.ok() ||
+      !storage::ParseObjectLock(*document).value_or(storage::ObjectLockRule()).is_enabled) {
+    return counted;
+  }
+  for (const std::vector<PackId>* const packs : {&plan.unused, &plan.removed, &plan.unindexed}) {
+    for (const PackId& pack : *packs) {
+      if (counted.asked == kLockedPacksAskedMax) {
+        return counted;
+      }
+      const absl::StatusOr<storage::Retention> retention =
+          store.GetRetention(ctx, repository::PackKey(pack), "");
+      if (absl::IsPermissionDenied(retention.status())) {
+        return LockedPacks();
+      }
+      ++counted.asked;
+      if (retention.ok() && !retention->mode.empty() && retention->until > ctx.clock->Now()) {
+        ++counted.locked;
+        counted.until = std::max(counted.until, retention->until);
+      }
+    }
+  }
+  return counted;
+}
+
+}  // namespace
+
+std::string TextOf(const LockedPacks& packs) {
+  if (packs.locked == 0) {
+    return "";
+  }
+  return absl::StrCat(packs.locked, " of the ", packs.asked == kLockedPacksAskedMax ? "first " : "",
+                      packs.asked, " deleted packs stay in the bucket as versions, locked until ",
+                      FormatRfc3339Seconds(packs.until), " at the latest");
+}
 
 absl::StatusOr<PruneOutcome> RunPrune(const CallContext& ctx, Session& session, const PruneJob& job,
                                       const Progress& progress) {
@@ -27,6 +80,7 @@ absl::StatusOr<PruneOutcome> PruneOpened(const CallContext& ctx, Session& sessio
                    repository::PlanPrune(ctx, repository, options));
   PruneOutcome outcome{.figures = plan.figures};
   if (!job.is_dry_run) {
+    outcome.locked = CountLocked(ctx, repository.store(), plan);
     ASSIGN_OR_RETURN(outcome.done,
                      repository::RunPrune(ctx, repository, *session.lock(), plan, options));
   }

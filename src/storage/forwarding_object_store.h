@@ -91,6 +91,12 @@ class ForwardingObjectStore : public ObjectStore {
       return inner_.DeleteVersion(passed, key, version);
     });
   }
+  absl::StatusOr<std::string> GetBucketDocument(const CallContext& ctx,
+                                                BucketDocument document) override {
+    return Answered<std::string>(ctx, VersionedCall::kGet, [&](const CallContext& passed) {
+      return inner_.GetBucketDocument(passed, document);
+    });
+  }
 
  protected:
   // The calls of ObjectStore; behind kRemoveLeftovers those of VersionedStore.

@@ -23,7 +23,9 @@
 #include "engine/restore.h"
 #include "incremental/block_uploader.h"
 #include "tests/support/cheap_scrypt.h"
+#include "tests/support/fake_locked_store.h"
 #include "tests/support/fake_secure_random.h"
+#include "tests/support/lent_store.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/support/status_matchers.h"
 
@@ -56,6 +58,17 @@ class WorkTest : public testing::Test {
   }
 
   SessionOptions Options() {
+    SessionOptions options = OptionsOfFolder();
+    if (is_locked_) {
+      options.open_store = [this](
+                               const storage::Location&, const storage::StoreSettings&,
+                               Random&) -> absl::StatusOr<std::unique_ptr<storage::OpenedStore>> {
+        return std::make_unique<support::LentStore>(locked_);
+      };
+    }
+    return options;
+  }
+  SessionOptions OptionsOfFolder() {
     return {.place = [this]() -> absl::StatusOr<RepositoryTarget> {
               ++opened_;
               return RepositoryTarget{.location = {.directory = Path("repo")}, .settings = {}};
@@ -104,6 +117,8 @@ class WorkTest : public testing::Test {
   std::string password_ = "secret";
   bool no_lock_ = false;
   int64_t memory_budget_bytes_ = incremental::kMemoryBudgetBytes;
+  bool is_locked_ = false;  // The repository is in locked_, not in the folder.
+  support::FakeLockedStore locked_{Clock::Real()};
   int opened_ = 0;
   std::vector<std::string> notes_;
   std::vector<std::string> warnings_;
@@ -394,6 +409,61 @@ TEST_F(WorkTest, ACheckFindsDamageAndSaysWithWhichSeed) {
   ASSERT_THAT(bad, IsOk());
   EXPECT_FALSE(bad->report.ok());
   EXPECT_NE(bad->seed, good->seed);
+}
+
+TEST_F(WorkTest, ACheckRenewsLocksFirstAndSaysWhatCameOfIt) {
+  const repository::RenewLocksOptions renewal{.mode = "COMPLIANCE", .days = 30};
+  Backed();
+  // A folder has no object locks; that is an error, and the check is made all the same.
+  const absl::StatusOr<CheckOutcome> without =
+      RunCheck(ctx_, *NewSession(), {.beside_backups = true, .renew_locks = renewal}, Ignored());
+  ASSERT_THAT(without, IsOk());
+  ASSERT_TRUE(without->locks.has_value());
+  EXPECT_THAT(without->locks->status(), StatusIs(absl::StatusCode::kUnimplemented));
+  EXPECT_EQ(without->report.snapshots, 1);
+
+  is_locked_ = true;
+  ASSERT_THAT(NewSession()->Init(ctx_), IsOk());
+  Backed();
+  EXPECT_FALSE(RunCheck(ctx_, *NewSession(), {}, Ignored())->locks.has_value());
+  const absl::StatusOr<CheckOutcome> with =
+      RunCheck(ctx_, *NewSession(), {.beside_backups = true, .renew_locks = renewal}, Ignored());
+  ASSERT_THAT(with, IsOk());
+  EXPECT_TRUE(with->report.ok());
+  ASSERT_THAT(*with->locks, IsOk());
+  EXPECT_GT((*with->locks)->objects, 5);
+  EXPECT_EQ((*with->locks)->extended, (*with->locks)->objects);
+  locked_.MaySetRetention(false);
+  const absl::StatusOr<CheckOutcome> refused = RunCheck(
+      ctx_, *NewSession(),
+      {.beside_backups = true, .renew_locks = {{.mode = "COMPLIANCE", .days = 90}}}, Ignored());
+  ASSERT_THAT(refused, IsOk());
+  EXPECT_EQ((*refused->locks)->failed, (*refused->locks)->objects);
+}
+
+TEST_F(WorkTest, APruneSaysWhatStaysLockedAndUntilWhen) {
+  is_locked_ = true;
+  locked_.LockPuts("GOVERNANCE", absl::Hours(24 * 30));
+  ASSERT_THAT(NewSession()->Init(ctx_), IsOk());
+  const BackupResult first = Backed();
+  Write("image", support::Noise(kImageBytes, 2));
+  Backed();
+  const absl::Time before = absl::Now();
+  const auto forget = [&](const std::string& id) {
+    const std::unique_ptr<Session> session = NewSession();
+    const ForgetJob job{.ids = {id}, .frees_space = true, .prune = {.unused_max = {.percent = 0}}};
+    const absl::StatusOr<ForgetOutcome> outcome = RunForget(ctx_, *session, job, Ignored());
+    EXPECT_THAT(outcome, IsOk());
+    const auto pruned = FreeSpace(ctx_, *session, job, *outcome, Ignored());
+    EXPECT_THAT(pruned, IsOk());
+    return pruned->value_or(PruneOutcome());
+  };
+  const PruneOutcome pruned = forget(first.snapshot.Hex());
+  EXPECT_GT(pruned.locked.asked, 0);
+  EXPECT_EQ(pruned.locked.locked, pruned.locked.asked);
+  EXPECT_GE(pruned.locked.until, before + absl::Hours(24 * 29));
+  EXPECT_THAT(TextOf(pruned.locked), HasSubstr("deleted packs stay in the bucket as versions"));
+  EXPECT_EQ(TextOf(LockedPacks()), "");
 }
 
 TEST_F(WorkTest, WithoutALockNothingIsWritten) {
