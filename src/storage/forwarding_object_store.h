@@ -93,7 +93,7 @@ class ForwardingObjectStore : public ObjectStore {
   }
   absl::StatusOr<std::string> GetBucketDocument(const CallContext& ctx,
                                                 BucketDocument document) override {
-    return Answered<std::string>(ctx, VersionedCall::kGet, [&](const CallContext& passed) {
+    return Answered<std::string>(ctx, {CallKind::kGetVersioned}, [&](const CallContext& passed) {
       return inner_.GetBucketDocument(passed, document);
     });
   }
