@@ -9,6 +9,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/clock.h"
 #include "base/crypto.h"
 #include "base/random.h"
 #include "storage/credentials.h"
@@ -71,7 +72,7 @@ class RealSubject : public LockedStoreSubject {
 
   storage::ObjectStore& store() override { return *store_; }
   absl::Time Now() override { return absl::Now(); }
-  void Pass(absl::Duration time) override { absl::SleepFor(time); }
+  void Pass(absl::Duration time) override { Clock::Real().SleepFor(time, {}); }
   absl::Status DeleteBypassingGovernance(const std::string& key,
                                          const std::string& version) override {
     return Send("DELETE", Target(key, absl::StrCat("versionId=", version)),
