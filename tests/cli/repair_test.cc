@@ -1,6 +1,5 @@
 // A repository that has lost something, as an operator meets it: every order of the verbs that
 // repair leads to the same end, and what does not read, or is dated wrongly, is never passed over
-// in silence
 // without a word.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
