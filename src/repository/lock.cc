@@ -35,7 +35,7 @@ struct ForeignLock {
 // Stale locks that do not read are removed so many at a time.
 constexpr int kUnreadableRemovedMax = 64;
 
-// Whether nobody can read it, and it is older than a lock of the living.
+// Whether it does not read, and is older than a lock of the living.
 bool IsOldJunk(const ForeignLock& lock, absl::Time now) {
   return !lock.readable && lock.stored_at > absl::InfinitePast() &&
          now - lock.stored_at >= kLockStaleAfter;
@@ -67,7 +67,7 @@ class ForeignLocks {
 
   // Looks at all locks but `own`, removes those whose owners are dead, and returns the rest. Where
   // credentials may not delete, a lock whose owner is proven dead counts as removed, and so does a
-  // stale one that nobody can read. Whether that is stale the store's clock says, by one of `own`.
+  // stale one that does not read. Whether that is stale the store's clock says, by one of `own`.
   absl::StatusOr<std::vector<ForeignLock>> Look(const CallContext& ctx, const std::set<Id>& own) {
     ASSIGN_OR_RETURN(const std::vector<FileInfo> files,
                      repository_.ListFiles(ctx, FileKind::kLock));
@@ -262,7 +262,7 @@ absl::StatusOr<Id> Lock::WriteOwn(const CallContext& ctx) {
 // conflicting ones.
 absl::Status Lock::TryTake(const CallContext& ctx, ForeignLocks& foreign) {
   ASSIGN_OR_RETURN(std::vector<ForeignLock> before, foreign.Look(ctx, leftovers_));
-  // By our clock; that of the store has the last word, once it has our lock.
+  // By our clock; that of the store decides, once it has our lock.
   std::erase_if(before,
                 [now = clock_.Now()](const ForeignLock& lock) { return IsOldJunk(lock, now); });
   std::vector<ForeignLock> conflicts = Conflicting(before, options_.exclusive);

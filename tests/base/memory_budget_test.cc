@@ -93,8 +93,7 @@ TEST(MemoryBudgetTest, ListsThatGrowAreCounted) {
     ASSERT_GE(static_cast<std::size_t>(share.bytes()),
               (one.capacity() + two.capacity()) * sizeof(int64_t));
   }
-  EXPECT_THAT(status,
-              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("a list needs ")));
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("a list needs ")));
   EXPECT_GT(share.bytes(), 30 * kMiB);
   EXPECT_THAT(budget.Wait({}, 101 * kMiB - share.bytes(), "pack"),
               StatusIs(absl::StatusCode::kResourceExhausted));

@@ -155,7 +155,7 @@ TEST_F(JunkObjectsTest, WhatDeletesPacksRefusesAndNamesTheWayOut) {
 
 // It may be that of a client at work, damaged: half an hour by the store's clock says that it is
 // not.
-TEST_F(JunkObjectsTest, AYoungLockThatNobodyCanReadCountsAndAnOldOneDoesNot) {
+TEST_F(JunkObjectsTest, AYoungLockThatDoesNotReadCountsAndAnOldOneDoesNot) {
   const std::unique_ptr<Repository> repository = OpenDated();
   for (const absl::Duration ahead : {absl::ZeroDuration(), absl::Hours(-3), absl::Hours(3)}) {
     SCOPED_TRACE(absl::FormatDuration(ahead));
@@ -176,7 +176,7 @@ TEST_F(JunkObjectsTest, AYoungLockThatNobodyCanReadCountsAndAnOldOneDoesNot) {
   }
 }
 
-TEST_F(JunkObjectsTest, OldLocksOfAStrangerStopNobodyWhoMayNotDelete) {
+TEST_F(JunkObjectsTest, OldLocksOfAStrangerStopNoClientThatMayNotDelete) {
   AddJunk("locks", 200);
   clock_.Advance(kLockStaleAfter);
   const std::unique_ptr<Repository> repository = OpenDated();
