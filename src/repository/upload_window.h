@@ -9,15 +9,16 @@ namespace csidelta::repository {
 
 // How many packs are put at a time: few at first, twice as many while that moves more bytes each
 // second, and fewer again when it does not. Puts that share a full line only make each other late.
-// A round is as many puts as there are at a time. After the first, a round counts only if other
-// packs wait: otherwise the line is not the bottleneck. Not thread-safe.
+// A round is as many puts as there are at a time. After the first, a round counts only if a pack
+// waited: otherwise the line is not the bottleneck. Not thread-safe.
 class UploadWindow {
  public:
   static constexpr int kPutsFirst = 4;
   static constexpr double kGain = 1.1;      // in bytes per second, that more puts must bring
   static constexpr int kRoundsToProbe = 8;  // without a gain, until more puts are tried again
 
-  explicit UploadWindow(int puts_max) : puts_max_(puts_max), puts_(std::min(kPutsFirst, puts_max)) {}
+  explicit UploadWindow(int puts_max)
+      : puts_max_(puts_max), puts_(std::min(kPutsFirst, puts_max)) {}
 
   int puts() const { return puts_; }
 
@@ -27,17 +28,18 @@ class UploadWindow {
       since_ = began;
     }
     bytes_ += bytes;
-    const bool counts = others_wait || bytes_per_second_ == 0;
-    if (++ended_ < puts_ && counts) {
+    has_waited_ = has_waited_ || others_wait;
+    if (++ended_ < puts_) {
       return;
     }
-    if (counts) {
+    if (has_waited_ || bytes_per_second_ == 0) {
       Judge(static_cast<double>(bytes_) /
             std::max(absl::ToDoubleSeconds(ended - since_), kSecondsMin));
     }
     since_ = ended;
     bytes_ = 0;
     ended_ = 0;
+    has_waited_ = false;
   }
 
  private:
@@ -67,6 +69,7 @@ class UploadWindow {
   absl::Duration since_ = absl::InfiniteDuration();
   int64_t bytes_ = 0;
   int ended_ = 0;
+  bool has_waited_ = false;
 };
 
 }  // namespace csidelta::repository

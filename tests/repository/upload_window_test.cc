@@ -33,8 +33,9 @@ class Line {
       }
       most_ = std::max<int>(most_, static_cast<int>(left_.size()));
       const double pace = std::min(each_, all_ / static_cast<double>(left_.size()));
-      const auto first = std::min_element(
-          left_.begin(), left_.end(), [](const auto& a, const auto& b) { return a.bytes < b.bytes; });
+      const auto first =
+          std::min_element(left_.begin(), left_.end(),
+                           [](const auto& a, const auto& b) { return a.bytes < b.bytes; });
       const double seconds = first->bytes / pace;
       const absl::Duration began = first->began;
       left_.erase(first);
@@ -136,9 +137,22 @@ TEST(UploadWindowTest, RoundsInWhichNoPackWaitsSayNothing) {
   end(4, absl::Seconds(1), /*others_wait=*/false);
   EXPECT_EQ(window.puts(), 8);  // The first round has nothing to be compared with.
   for (int i = 1; i < 100; ++i) {
-    end(1, absl::Milliseconds(1'000 / i), /*others_wait=*/false);
-    end(7, absl::Milliseconds(1'000 / i), /*others_wait=*/true);
+    end(8, absl::Milliseconds(1'000 / i), /*others_wait=*/false);
     EXPECT_EQ(window.puts(), 8) << i;
+  }
+}
+
+// All puts of a round may end at once, and take the packs that wait before others are full.
+TEST(UploadWindowTest, ARoundCountsThoughFewPacksWait) {
+  UploadWindow window(11);
+  absl::Duration now = absl::Hours(1);
+  for (const int puts : {4, 8, 11}) {
+    EXPECT_EQ(window.puts(), puts);
+    const absl::Duration began = now;
+    now += absl::Seconds(1);
+    for (int ended = 0; ended < puts; ++ended) {
+      window.Ended(kPackBytes, began, now, /*others_wait=*/ended < 11 - puts);
+    }
   }
 }
 
