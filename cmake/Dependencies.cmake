@@ -43,10 +43,6 @@ find_library(ZSTD_LIBRARY NAMES libzstd.a REQUIRED)  # blobs and metadata in res
 add_library(csidelta_zstd INTERFACE)
 target_link_libraries(csidelta_zstd INTERFACE "${ZSTD_LIBRARY}")
 
-find_library(URING_LIBRARY NAMES liburing.a REQUIRED)  # many reads of a device in flight
-add_library(csidelta_uring INTERFACE)
-target_link_libraries(csidelta_uring INTERFACE "${URING_LIBRARY}")
-
 find_program(GRPC_CPP_PLUGIN grpc_cpp_plugin REQUIRED)
 
 # gRPC is go-plugin's transport and CSI's. The distribution's CMake files name only its shared libraries; our

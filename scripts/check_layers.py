@@ -58,7 +58,6 @@ HOMES = (
     (r"expat", ("storage/s3_xml.cc",)),
     (r"CLI/", ("cli/command_line.cc",)),
     (r"zstd", ("repository",)),
-    (r"liburing", ("incremental",)),
     (r"(grpc|grpcpp|google/protobuf)/", ("net", "csi", "plugin", "diffsnap", "conformance",
                                          "incremental/csi_metadata_channel", "incremental/grpc_call")),
 )

@@ -254,7 +254,7 @@ VERBS = {
                   "engine alone",
                   do_bench),
     "docs": Verb("[--serve]", "build the documentation site into build/docs; --serve: read it in a browser of this machine", do_docs),
-    "interop": Verb("", "repositories shared with the restic of three Debian releases, and with rustic", do_interop),
+    "interop": Verb("", "repositories shared with the restic of three Debian releases, and with rustic; killed restores of each format", do_interop),
     "sweep": Verb("[seed | storm]", "every crash point, fault and seed of which CI sees a sample; or the sample of a seed; storm: "
                   "its seeds alone, with their ledger",
                   do_sweep),

@@ -16,8 +16,9 @@ from console import ROOT, Failure
 PYTEST_TIERS = {"tests/scripts": "scripts", "tests/docs": "docs", "tests/s3": "s3", "tests/chart": "s3", "tests/image": "image", "tests/e2e": "e2e"}
 HOST_PREFIXES = ("pluginmanager::", "host::")
 CHECKS = ("checks::fmt", "checks::house")
-ELSEWHERE = {"rustic": "interop", "checks::clang-tidy": "lint", "checks::clang-tidy tests": "lint ^tests/",
-             "checks::fuzz": "fuzz all", "checks::dev": "build dev"}  # What `./dev test` has not, and the verb that has it.
+# What `./dev test` has not, and the verb that has it.
+ELSEWHERE = {"rustic": "interop", "marks": "interop", "checks::clang-tidy": "lint",
+             "checks::clang-tidy tests": "lint ^tests/", "checks::fuzz": "fuzz all", "checks::dev": "build dev"}
 TIERS = ("checks", "scripts", "docs", "unit", "host", "s3", "restic", "root", "image", "journeys")
 _PYTHON_TEST = re.compile(r"^(?:async )?def (test_\w+)\(", re.MULTILINE)
 

@@ -1,4 +1,4 @@
-"""./dev interop: repositories shared with the restic of each Debian release, and with rustic."""
+"""./dev interop: repositories shared with the restic of each Debian release, and with rustic; formats of volumes."""
 
 import fcntl
 import os
@@ -8,6 +8,7 @@ import shutil
 import account
 import build
 import console
+import packages
 import prepare
 import results
 import tiers
@@ -17,6 +18,10 @@ PYTHON = "/usr/bin/python3"
 RUSTIC_VERSION = "0.11.4"
 RUST_VERSION_MIN = (1, 91)  # What this rustic asks for.
 RUSTIC_BUILD_SECONDS_MAX = 3600
+# What tests/interop/marks.py makes volumes with, and ends restores with.
+FORMAT_PACKAGES = ("btrfs-progs", "cryptsetup-bin", "dosfstools", "erofs-utils", "exfatprogs", "f2fs-tools", "fdisk",
+                   "genisoimage", "genromfs", "gfs2-utils", "jfsutils", "nilfs-tools", "ntfs-3g", "reiserfsprogs",
+                   "squashfs-tools", "strace", "udftools", "xfsprogs")
 
 
 def parse_rust_version(text):
@@ -57,25 +62,28 @@ def ensure_rustic():
     return program
 
 
-def _run_rustic(into, program):
-    with tiers.tier("rustic", into) as this:
-        rustic = ensure_rustic()
-        say(f"interop: {console.output([rustic, '--version']).strip()}")
-        code, lines = console.execute([PYTHON, ROOT / "tests" / "interop" / "rustic.py", "--rustic", rustic,
-                                       "--program", program], keep=True, limit_seconds=tiers.LIMIT_SECONDS["rustic"])
-        this.tests = results.read_lines("rustic", lines)
+def _run_script(into, name, words):
+    """A script of tests/interop that prints PASS or FAIL for each of its stories."""
+    with tiers.tier(name, into) as this:
+        script = ROOT / "tests" / "interop" / f"{name}.py"
+        code, lines = console.execute([PYTHON, script, *words], keep=True, limit_seconds=tiers.LIMIT_SECONDS[name])
+        this.tests = results.read_lines(name, lines)
         this.ran = bool(this.tests)
         if code != 0 and not this.count(results.FAILED):
             raise Failure(f"the runner failed with code {code}")
 
 
 def run():
-    """Every restic, then rustic. False if something went wrong."""
+    """Every restic, then every format, then rustic. False if something went wrong."""
+    packages.ensure_debian(FORMAT_PACKAGES)
     program = build.build_program()
     prepare.later_restics()
     build.build("release", [prepare.RESTIC])
 
     def work(into):
         tiers.run_restic(into, later=True)
-        _run_rustic(into, program)
+        _run_script(into, "marks", ["--program", program])
+        rustic = ensure_rustic()
+        say(f"interop: {console.output([rustic, '--version']).strip()}")
+        _run_script(into, "rustic", ["--rustic", rustic, "--program", program])
     return account.of_one("interop", work)

@@ -19,7 +19,7 @@ PACKAGES = {
     "libraries": ("libgrpc++-dev", "libgrpc-dev", "protobuf-compiler-grpc", "protobuf-compiler",
                   "libprotobuf-dev", "libabsl-dev", "libyaml-cpp-dev", "nlohmann-json3-dev",
                   "libboost1.81-dev", "libcli11-dev", "libssl-dev", "libc-ares-dev",
-                  "libexpat1-dev", "libre2-dev", "zlib1g-dev", "libzstd-dev", "liburing-dev",
+                  "libexpat1-dev", "libre2-dev", "zlib1g-dev", "libzstd-dev",
                   "libgtest-dev", "libgmock-dev",
                   "libbenchmark-dev"),
     "second opinion": ("clang-14", "clang-tidy-14", "clang-format-14", "libclang-rt-14-dev",

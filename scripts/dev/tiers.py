@@ -20,7 +20,7 @@ PYTHON = "/usr/bin/python3"
 # How long a tier may take on two cores before it counts as hung, others running alongside.
 LIMIT_SECONDS = {"scripts": 300, "docs": 300, "image": 300, "s3": 900, "host": 1800, "journeys": 3600, "journeys moves": 3600,
                  "journeys old velero": 1800, "journeys again": 1800, "scenarios": 14400, "scenarios moves": 14400,
-                 "scenarios quiet": 14400, "e2e": 14400, "e2e sweep": 14400, "e2e group": 10800, "rustic": 300}
+                 "scenarios quiet": 14400, "e2e": 14400, "e2e sweep": 14400, "e2e group": 10800, "rustic": 300, "marks": 1800}
 QUIET = {"CSI_DELTA_QUIET": "1"}  # Nothing else runs: promises of seconds are asserted.
 QUIET_SCENARIOS = "scenarios quiet"
 ASSERTS_SECONDS = "support::AssertsSeconds("  # In unit tests: tests/support/await.h.

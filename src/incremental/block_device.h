@@ -17,7 +17,7 @@ struct DeviceInfo {
   // Offsets, and lengths but for the volume's tail, are multiples of it. At most kIoAlignmentBytes.
   int64_t alignment_bytes = 1;
   bool is_block_device = false;
-  std::string engine;  // "io_uring", "threads", with ", buffered" where direct I/O is not possible
+  std::string engine;  // "threads", with ", buffered" where direct I/O is not possible
 };
 
 enum class IoKind { kRead, kWrite };

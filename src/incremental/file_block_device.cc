@@ -16,7 +16,6 @@
 #include "base/check.h"
 #include "base/status_macros.h"
 #include "incremental/thread_queue.h"
-#include "incremental/uring_queue.h"
 
 namespace csidelta::incremental {
 namespace {
@@ -131,7 +130,7 @@ bool IsAllZero(const uint8_t* bytes, int64_t length_bytes) {
 
 }  // namespace
 
-absl::Status FileBlockDevice::Examine(bool direct, IoEngine engine) {
+absl::Status FileBlockDevice::Examine(bool direct) {
   struct stat info {};
   if (::fstat(file_.get(), &info) != 0) {
     return ErrnoToStatus(errno, absl::StrCat("stat ", path_));
@@ -161,17 +160,12 @@ absl::Status FileBlockDevice::Examine(bool direct, IoEngine engine) {
     direct = false;
     info_.alignment_bytes = 1;
   }
-  engine_ = engine;
-  uring_ = engine != IoEngine::kThreads && UringWorks();
-  if (engine == IoEngine::kUring && !uring_) {
-    return absl::FailedPreconditionError("this kernel does not allow io_uring here");
-  }
-  info_.engine = absl::StrCat(uring_ ? "io_uring" : "threads", direct ? "" : ", buffered");
+  info_.engine = direct ? "threads" : "threads, buffered";
   return absl::OkStatus();
 }
 
 absl::StatusOr<std::unique_ptr<FileBlockDevice>> FileBlockDevice::OpenForRead(
-    const std::string& path, IoEngine engine) {
+    const std::string& path) {
   ASSIGN_OR_RETURN(const mode_t mode, ModeOf(path));
   if (mode != 0 && !S_ISREG(mode) && !S_ISBLK(mode)) {
     return absl::InvalidArgumentError(absl::StrCat(path, " is neither device nor image file"));
@@ -179,12 +173,12 @@ absl::StatusOr<std::unique_ptr<FileBlockDevice>> FileBlockDevice::OpenForRead(
   ASSIGN_OR_RETURN(Opened opened, OpenPath(path, O_RDONLY));
   // Not make_unique: the constructor is private.
   std::unique_ptr<FileBlockDevice> device(new FileBlockDevice(path, std::move(opened.file)));
-  RETURN_IF_ERROR(device->Examine(opened.direct, engine));
+  RETURN_IF_ERROR(device->Examine(opened.direct));
   return device;
 }
 
 absl::StatusOr<std::unique_ptr<FileBlockDevice>> FileBlockDevice::OpenForWrite(
-    const std::string& path, int64_t volume_bytes, IoEngine engine) {
+    const std::string& path, int64_t volume_bytes) {
   CSIDELTA_CHECK(volume_bytes >= 0);
   ASSIGN_OR_RETURN(const mode_t mode, ModeOf(path));
   if (mode != 0 && !S_ISREG(mode) && !S_ISBLK(mode)) {
@@ -193,7 +187,7 @@ absl::StatusOr<std::unique_ptr<FileBlockDevice>> FileBlockDevice::OpenForWrite(
   ASSIGN_OR_RETURN(Opened opened, OpenTarget(path));
   std::unique_ptr<FileBlockDevice> device(new FileBlockDevice(path, std::move(opened.file)));
   device->created_ = opened.created;
-  RETURN_IF_ERROR(device->Examine(opened.direct, engine));
+  RETURN_IF_ERROR(device->Examine(opened.direct));
   DeviceInfo& info = device->info_;
   if (!info.is_block_device && info.size_bytes == 0 && volume_bytes > 0) {
     if (::ftruncate(device->file_.get(), volume_bytes) != 0) {
@@ -217,16 +211,6 @@ RawFile FileBlockDevice::Raw() const {
 
 absl::StatusOr<std::unique_ptr<IoQueue>> FileBlockDevice::OpenQueue(int depth) {
   CSIDELTA_CHECK(depth >= 1 && depth <= kQueueDepthMax);
-  if (uring_) {
-    absl::StatusOr<std::unique_ptr<UringQueue>> queue = UringQueue::Make(Raw(), depth);
-    if (queue.ok()) {
-      return *std::move(queue);
-    }
-    // Old kernels count the memory of all rings against a limit, which one ring alone may meet.
-    if (engine_ == IoEngine::kUring) {
-      return queue.status();
-    }
-  }
   return std::make_unique<ThreadQueue>(Raw(), depth);
 }
 

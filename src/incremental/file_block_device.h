@@ -12,31 +12,23 @@
 
 namespace csidelta::incremental {
 
-enum class IoEngine {
-  kBest,   // io_uring where the kernel allows it, else threads
-  kUring,  // FAILED_PRECONDITION where it does not
-  kThreads,
-};
-
 // A block device or an image file of this machine, by direct I/O: the page cache would cost more
 // CPU than hashing does. Where a file system has no direct I/O, or a device blocks larger than
-// kIoAlignmentBytes, by buffered I/O, and the engine's name says so. Where the kernel refuses a
-// queue an io_uring of its own, threads do its work. Zeros take no space where the device or the
-// file system knows how; elsewhere what reads as zero already is not written.
+// kIoAlignmentBytes, by buffered I/O, and the engine's name says so. Zeros take no space where the
+// device or the file system knows how; elsewhere what reads as zero already is not written.
 class FileBlockDevice : public BlockDevice {
  public:
   // For reading. NOT_FOUND, PERMISSION_DENIED; INVALID_ARGUMENT when it is neither device nor
   // regular file.
-  static absl::StatusOr<std::unique_ptr<FileBlockDevice>> OpenForRead(
-      const std::string& path, IoEngine engine = IoEngine::kBest);
+  static absl::StatusOr<std::unique_ptr<FileBlockDevice>> OpenForRead(const std::string& path);
 
   // For restoring a volume of `volume_bytes` over what is there. A file that is absent or empty is
   // made of that size; what is larger keeps its size and its bytes past the end of the volume.
   // Errors, beside those of reading:
   //   FAILED_PRECONDITION  the device is mounted, or another program holds it exclusively
   //   OUT_OF_RANGE         it is smaller than the volume
-  static absl::StatusOr<std::unique_ptr<FileBlockDevice>> OpenForWrite(
-      const std::string& path, int64_t volume_bytes, IoEngine engine = IoEngine::kBest);
+  static absl::StatusOr<std::unique_ptr<FileBlockDevice>> OpenForWrite(const std::string& path,
+                                                                       int64_t volume_bytes);
 
   const DeviceInfo& info() const override { return info_; }
   absl::StatusOr<std::unique_ptr<IoQueue>> OpenQueue(int depth) override;
@@ -48,7 +40,7 @@ class FileBlockDevice : public BlockDevice {
       : path_(std::move(path)), file_(std::move(file)) {}
 
   // Fills facts_ from the open descriptor.
-  absl::Status Examine(bool direct, IoEngine engine);
+  absl::Status Examine(bool direct);
   RawFile Raw() const;
   static absl::Status ZeroAnswer(int result, const Extent& extent);
   absl::Status ZeroByHole(const Extent& extent);
@@ -58,8 +50,6 @@ class FileBlockDevice : public BlockDevice {
   std::string path_;
   UniqueFd file_;
   DeviceInfo info_;
-  IoEngine engine_ = IoEngine::kBest;
-  bool uring_ = false;
   bool created_ = false;
 };
 

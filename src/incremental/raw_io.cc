@@ -15,6 +15,23 @@ namespace {
 
 absl::string_view KindName(IoKind kind) { return kind == IoKind::kRead ? "read" : "write"; }
 
+absl::Status TransferError(IoKind kind, int64_t offset_bytes, int error) {
+  return ErrnoToStatus(error, absl::StrCat(KindName(kind), " at offset ", offset_bytes));
+}
+
+absl::Status EarlyEnd(IoKind kind, int64_t offset_bytes) {
+  return absl::DataLossError(
+      absl::StrCat(KindName(kind), " ended early, at offset ", offset_bytes));
+}
+
+// How many bytes of `request` one aligned system call can move: a read is rounded up to the
+// alignment, a write's tail that is not aligned is left for WriteTail().
+int64_t DirectLength(const RawFile& file, const IoRequest& request) {
+  return request.kind == IoKind::kRead
+             ? RoundUp(request.length_bytes, file.alignment_bytes)
+             : request.length_bytes - request.length_bytes % file.alignment_bytes;
+}
+
 // Moves [done, wanted) of a transfer whose calls may move up to `limit`. Returns how far it came.
 absl::StatusOr<int64_t> Move(const RawFile& file, const IoRequest& request, int64_t limit) {
   int64_t done = 0;
@@ -39,28 +56,7 @@ absl::StatusOr<int64_t> Move(const RawFile& file, const IoRequest& request, int6
   return done;
 }
 
-}  // namespace
-
-absl::Status TransferError(IoKind kind, int64_t offset_bytes, int error) {
-  return ErrnoToStatus(error, absl::StrCat(KindName(kind), " at offset ", offset_bytes));
-}
-
-absl::Status EarlyEnd(IoKind kind, int64_t offset_bytes) {
-  return absl::DataLossError(
-      absl::StrCat(KindName(kind), " ended early, at offset ", offset_bytes));
-}
-
-int64_t DirectLength(const RawFile& file, const IoRequest& request) {
-  return request.kind == IoKind::kRead
-             ? RoundUp(request.length_bytes, file.alignment_bytes)
-             : request.length_bytes - request.length_bytes % file.alignment_bytes;
-}
-
-absl::Status DoTransfer(const RawFile& file, const IoRequest& request) {
-  RETURN_IF_ERROR(Move(file, request, DirectLength(file, request)).status());
-  return request.kind == IoKind::kWrite ? WriteTail(file, request) : absl::OkStatus();
-}
-
+// Writes the last bytes of `request`, by reading the block that they are in and writing it back.
 absl::Status WriteTail(const RawFile& file, const IoRequest& request) {
   const int64_t head = DirectLength(file, request);
   const int64_t tail = request.length_bytes - head;
@@ -88,6 +84,13 @@ absl::Status WriteTail(const RawFile& file, const IoRequest& request) {
     return TransferError(IoKind::kWrite, file.size_bytes, errno);
   }
   return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status DoTransfer(const RawFile& file, const IoRequest& request) {
+  RETURN_IF_ERROR(Move(file, request, DirectLength(file, request)).status());
+  return request.kind == IoKind::kWrite ? WriteTail(file, request) : absl::OkStatus();
 }
 
 }  // namespace csidelta::incremental

@@ -32,7 +32,7 @@ ThreadQueue::~ThreadQueue() {
 
 std::optional<IoRequest> ThreadQueue::Take(const std::stop_token& stop) {
   MutexLock lock(mutex_);
-  const bool is_there = changed_.wait(
+  const bool is_there = submitted_.wait(
       lock, stop, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !waiting_.empty(); });
   if (!is_there || stop.stop_requested()) {
     return std::nullopt;
@@ -47,7 +47,7 @@ void ThreadQueue::Work(const std::stop_token& stop) {
     absl::Status status = DoTransfer(file_, *request);
     const MutexLock lock(mutex_);
     ready_.push_back({.tag = request->tag, .status = std::move(status)});
-    changed_.notify_all();
+    done_.notify_one();
   }
 }
 
@@ -57,14 +57,13 @@ void ThreadQueue::Submit(const IoRequest& request) {
   ++in_flight_;
   const MutexLock lock(mutex_);
   waiting_.push_back(request);
-  changed_.notify_all();
+  submitted_.notify_one();
 }
 
 absl::StatusOr<IoCompletion> ThreadQueue::Wait(const CallContext& ctx) {
   CSIDELTA_CHECK(in_flight_ > 0);
   MutexLock lock(mutex_);
-  while (
-      !changed_.wait_for(lock, ctx.stop, kWaitSlice,
+  while (!done_.wait_for(lock, ctx.stop, kWaitSlice,
                          [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !ready_.empty(); })) {
     RETURN_IF_ERROR(ctx.Check());
   }

@@ -13,7 +13,8 @@
 
 namespace csidelta::incremental {
 
-// Transfers by pread and pwrite, each on one of `depth` threads: where io_uring is forbidden.
+// Transfers by pread and pwrite, each on one of `depth` threads. Containers mostly forbid io_uring,
+// which was about as fast.
 class ThreadQueue : public IoQueue {
  public:
   ThreadQueue(const RawFile& file, int depth);
@@ -32,7 +33,8 @@ class ThreadQueue : public IoQueue {
   const RawFile file_;
   int in_flight_ = 0;  // the owner's
   Mutex mutex_;
-  std::condition_variable_any changed_;
+  std::condition_variable_any submitted_;
+  std::condition_variable_any done_;
   std::deque<IoRequest> waiting_ ABSL_GUARDED_BY(mutex_);
   std::deque<IoCompletion> ready_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::jthread> threads_;

@@ -12,7 +12,6 @@ namespace csidelta::contract::block_device_contract_test {
 namespace {
 
 using incremental::FileBlockDevice;
-using incremental::IoEngine;
 using support::FakeBlockDevice;
 using support::IsOk;
 using support::ScratchFile;
@@ -33,13 +32,13 @@ class FakeSubject : public BlockDeviceSubject {
 
 class FileSubject : public BlockDeviceSubject {
  public:
-  FileSubject(const std::string& folder, IoEngine engine) : file_(folder), engine_(engine) {}
+  explicit FileSubject(const std::string& folder) : file_(folder) {}
 
   incremental::BlockDevice* Make(int64_t size_bytes) override {
     device_.reset();
     file_.Write(std::string(static_cast<std::size_t>(size_bytes), '\xA5'));
     absl::StatusOr<std::unique_ptr<FileBlockDevice>> device =
-        FileBlockDevice::OpenForWrite(file_.path(), size_bytes, engine_);
+        FileBlockDevice::OpenForWrite(file_.path(), size_bytes);
     EXPECT_THAT(device, IsOk());
     device_ = device.ok() ? *std::move(device) : nullptr;
     return device_.get();
@@ -47,7 +46,6 @@ class FileSubject : public BlockDeviceSubject {
 
  private:
   ScratchFile file_;
-  const IoEngine engine_;
   std::unique_ptr<FileBlockDevice> device_;
 };
 
@@ -56,8 +54,8 @@ std::unique_ptr<BlockDeviceSubject> MakeFake() {
   return std::make_unique<Subject>(kArguments...);
 }
 
-BlockDeviceCase FileCase(const char* name, const std::string& folder, IoEngine engine) {
-  return {name, [folder, engine] { return std::make_unique<FileSubject>(folder, engine); }};
+BlockDeviceCase FileCase(const char* name, const std::string& folder) {
+  return {name, [folder] { return std::make_unique<FileSubject>(folder); }};
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -69,10 +67,7 @@ INSTANTIATE_TEST_SUITE_P(
 // The working folder is on a disk's file system, where direct I/O is possible; shared memory is
 // not.
 INSTANTIATE_TEST_SUITE_P(File, BlockDeviceContract,
-                         testing::Values(FileCase("Best", ".", IoEngine::kBest),
-                                         FileCase("Threads", ".", IoEngine::kThreads),
-                                         FileCase("MemoryBest", "/dev/shm", IoEngine::kBest),
-                                         FileCase("MemoryThreads", "/dev/shm", IoEngine::kThreads)),
+                         testing::Values(FileCase("Disk", "."), FileCase("Memory", "/dev/shm")),
                          [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace

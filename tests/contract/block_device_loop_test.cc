@@ -38,7 +38,6 @@ namespace {
 
 using incremental::AlignedBuffer;
 using incremental::FileBlockDevice;
-using incremental::IoEngine;
 using support::IsOk;
 using support::LoopBlock;
 using support::ScratchFile;
@@ -47,7 +46,7 @@ using support::StatusIs;
 
 class LoopSubject : public BlockDeviceSubject {
  public:
-  LoopSubject(uint32_t block_bytes, IoEngine engine) : block_bytes_(block_bytes), engine_(engine) {}
+  explicit LoopSubject(uint32_t block_bytes) : block_bytes_(block_bytes) {}
 
   incremental::BlockDevice* Make(int64_t size_bytes) override {
     device_.reset();
@@ -60,7 +59,7 @@ class LoopSubject : public BlockDeviceSubject {
     loop_.emplace(file_.path(), block_bytes_);
     EXPECT_FALSE(loop_->path().empty()) << "no loop device: run as root";
     absl::StatusOr<std::unique_ptr<FileBlockDevice>> device =
-        FileBlockDevice::OpenForWrite(loop_->path(), size_bytes, engine_);
+        FileBlockDevice::OpenForWrite(loop_->path(), size_bytes);
     EXPECT_THAT(device, IsOk());
     device_ = device.ok() ? *std::move(device) : nullptr;
     EXPECT_TRUE(device_ == nullptr || device_->info().alignment_bytes == block_bytes_);
@@ -69,22 +68,17 @@ class LoopSubject : public BlockDeviceSubject {
 
  private:
   const uint32_t block_bytes_;
-  const IoEngine engine_;
   ScratchFile file_{"."};
   std::optional<LoopBlock> loop_;
   std::unique_ptr<FileBlockDevice> device_;
 };
 
-BlockDeviceCase LoopCase(const char* name, uint32_t block_bytes, IoEngine engine) {
-  return {name,
-          [block_bytes, engine] { return std::make_unique<LoopSubject>(block_bytes, engine); }};
+BlockDeviceCase LoopCase(const char* name, uint32_t block_bytes) {
+  return {name, [block_bytes] { return std::make_unique<LoopSubject>(block_bytes); }};
 }
 
 INSTANTIATE_TEST_SUITE_P(Loop, BlockDeviceContract,
-                         testing::Values(LoopCase("Best512", 512, IoEngine::kBest),
-                                         LoopCase("Best4096", 4096, IoEngine::kBest),
-                                         LoopCase("Threads512", 512, IoEngine::kThreads),
-                                         LoopCase("Threads4096", 4096, IoEngine::kThreads)),
+                         testing::Values(LoopCase("Blocks512", 512), LoopCase("Blocks4096", 4096)),
                          [](const auto& test) { return std::string(test.param.name); });
 
 constexpr int64_t kBytes = 1 << 20;

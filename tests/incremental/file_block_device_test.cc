@@ -1,12 +1,8 @@
 #include "incremental/file_block_device.h"
 
 #include <gtest/gtest.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <sys/fsuid.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 
 #include <cerrno>
@@ -16,7 +12,6 @@
 #include <string>
 #include <thread>
 
-#include "incremental/uring_queue.h"
 #include "tests/support/fake_block_device.h"
 #include "tests/support/scratch_file.h"
 #include "tests/support/scratch_folder.h"
@@ -30,18 +25,6 @@ using support::IsOk;
 using support::ScratchFile;
 using support::StatusIs;
 using testing::HasSubstr;
-
-TEST(FileBlockDeviceTest, NamesTheEngineItUses) {
-  ScratchFile file(".");
-  file.Write("x");
-  const auto best = FileBlockDevice::OpenForRead(file.path());
-  ASSERT_THAT(best, IsOk());
-  EXPECT_THAT((*best)->info().engine, HasSubstr(UringWorks() ? "io_uring" : "threads"));
-  const auto threads = FileBlockDevice::OpenForRead(file.path(), IoEngine::kThreads);
-  ASSERT_THAT(threads, IsOk());
-  EXPECT_THAT((*threads)->info().engine, HasSubstr("threads"));
-  EXPECT_EQ((*threads)->info().size_bytes, 1);
-}
 
 TEST(FileBlockDeviceTest, ADeviceOfRootsAloneIsRefusedWithBothRemediations) {
   const support::ScratchFolder folder;
@@ -58,58 +41,6 @@ TEST(FileBlockDeviceTest, ADeviceOfRootsAloneIsRefusedWithBothRemediations) {
                          testing::AllOf(HasSubstr("belongs to user 0"), HasSubstr("mode 0600"),
                                         HasSubstr("supplementalGroups"),
                                         HasSubstr("device_ownership_from_security_context"))));
-  }).join();
-}
-
-// For the calling thread, and those that it starts, as a container runtime does it for all.
-void RefuseUring() {
-  sock_filter rules[] = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_io_uring_setup, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-  };
-  const sock_fprog program = {.len = static_cast<unsigned short>(std::size(rules)),
-                              .filter = rules};
-  ASSERT_EQ(::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
-  ASSERT_EQ(::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), 0);
-}
-
-TEST(FileBlockDeviceTest, WhereUringIsRefusedAPoolOfThreadsReads) {
-  ScratchFile file(".");
-  const std::string bytes = std::string(100'000, 'x') + "tail";
-  file.Write(bytes);
-  std::thread([&] {
-    RefuseUring();
-    EXPECT_FALSE(UringWorks());
-    EXPECT_THAT(FileBlockDevice::OpenForRead(file.path(), IoEngine::kUring),
-                StatusIs(absl::StatusCode::kFailedPrecondition));
-    const auto device = FileBlockDevice::OpenForRead(file.path());
-    ASSERT_THAT(device, IsOk());
-    EXPECT_THAT((*device)->info().engine, HasSubstr("threads"));
-    const auto length = static_cast<int64_t>(bytes.size());
-    AlignedBuffer memory(length);
-    auto queue = (*device)->OpenQueue(4);
-    ASSERT_THAT(queue, IsOk());
-    ASSERT_THAT(ReadFully({}, **queue, {0, length}, memory.data()), IsOk());
-    EXPECT_EQ(memory.View(length), bytes);
-  }).join();
-}
-
-// One ring is probed, and old kernels refuse the fifth.
-TEST(FileBlockDeviceTest, ARingThatIsRefusedLaterIsReplacedByThreads) {
-  ScratchFile file(".");
-  const std::string bytes(65536, 'x');
-  file.Write(bytes);
-  const auto device = FileBlockDevice::OpenForRead(file.path());
-  ASSERT_THAT(device, IsOk());
-  std::thread([&] {
-    RefuseUring();
-    auto queue = (*device)->OpenQueue(4);
-    ASSERT_THAT(queue, IsOk());
-    AlignedBuffer memory(65536);
-    ASSERT_THAT(ReadFully({}, **queue, {0, 65536}, memory.data()), IsOk());
-    EXPECT_EQ(memory.View(65536), bytes);
   }).join();
 }
 
@@ -149,18 +80,16 @@ TEST(FileBlockDeviceTest, AnExistingSmallerTargetIsOutOfRangeAndALargerOneKeepsI
 }
 
 TEST(FileBlockDeviceTest, AFileThatShrinksIsDataLossAtItsOffset) {
-  for (const IoEngine engine : {IoEngine::kBest, IoEngine::kThreads}) {
-    ScratchFile file(".");
-    file.Write(std::string(65536, 'x'));
-    const auto device = FileBlockDevice::OpenForRead(file.path(), engine);
-    ASSERT_THAT(device, IsOk());
-    ASSERT_EQ(::truncate(file.path().c_str(), 8192), 0);
-    AlignedBuffer memory(65536);
-    auto queue = (*device)->OpenQueue(1);
-    ASSERT_THAT(queue, IsOk());
-    EXPECT_THAT(ReadFully({}, **queue, {0, 65536}, memory.data()),
-                StatusIs(absl::StatusCode::kDataLoss, HasSubstr("8192")));
-  }
+  ScratchFile file(".");
+  file.Write(std::string(65536, 'x'));
+  const auto device = FileBlockDevice::OpenForRead(file.path());
+  ASSERT_THAT(device, IsOk());
+  ASSERT_EQ(::truncate(file.path().c_str(), 8192), 0);
+  AlignedBuffer memory(65536);
+  auto queue = (*device)->OpenQueue(1);
+  ASSERT_THAT(queue, IsOk());
+  EXPECT_THAT(ReadFully({}, **queue, {0, 65536}, memory.data()),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("8192")));
 }
 
 TEST(FakeBlockDeviceTest, ABadSectorNamesItsOffset) {
