@@ -148,8 +148,8 @@ class BlobWriter::Impl {
   std::vector<std::unique_ptr<BlobCodec>> free_codecs_ ABSL_GUARDED_BY(mutex_);
   std::vector<ByteBuffer> buffers_ ABSL_GUARDED_BY(mutex_);  // Of packs that are stored.
   std::deque<Pack> queue_ ABSL_GUARDED_BY(mutex_);
-  int uploads_ ABSL_GUARDED_BY(mutex_) = 0;     // Packs in queue_ and on their way.
-  int puts_ ABSL_GUARDED_BY(mutex_) = 0;        // Of these, on their way.
+  int uploads_ ABSL_GUARDED_BY(mutex_) = 0;  // Packs in queue_ and on their way.
+  int puts_ ABSL_GUARDED_BY(mutex_) = 0;     // Of these, on their way.
   UploadWindow window_ ABSL_GUARDED_BY(mutex_);
   int packs_held_ ABSL_GUARDED_BY(mutex_) = 0;  // These and the open ones that hold a blob.
   std::vector<IndexedPack> pending_ ABSL_GUARDED_BY(mutex_);  // Stored, in no index yet.

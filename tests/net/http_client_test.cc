@@ -401,8 +401,7 @@ class WatchedClock : public support::FakeClock {
   // Returns when the client has looked a few times, so has seen what has moved; or is gone.
   void AwaitLooks(const std::function<bool()>& is_gone) const {
     const int until = looks_ + 12;
-    support::Await("the client to look at its clock",
-                   [&] { return looks_ >= until || is_gone(); });
+    support::Await("the client to look at its clock", [&] { return looks_ >= until || is_gone(); });
   }
 
  private:

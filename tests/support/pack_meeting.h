@@ -39,8 +39,7 @@ class PackMeeting {
     std::unique_lock lock(mutex_);
     most_ = std::max(most_, ++travelling_);
     changed_.notify_all();
-    const int needed =
-        ++begun_ <= kPutsFirst ? std::min<int>(kPutsFirst, wanted_) : wanted_;
+    const int needed = ++begun_ <= kPutsFirst ? std::min<int>(kPutsFirst, wanted_) : wanted_;
     AwaitOn(changed_, lock, absl::StrCat(needed, " packs to travel at the same time"),
             [&] { return most_ >= needed; });
   }
