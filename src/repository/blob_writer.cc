@@ -423,7 +423,7 @@ absl::Status BlobWriter::Impl::Enqueue(Pack pack) {
 std::optional<Pack> BlobWriter::Impl::NextToStore() {
   MutexLock lock(mutex_);
   if (!changed_.wait(lock, ctx_.stop, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-        return error_.ok() && !queue_.empty() && puts_ < window_.puts();
+        return error_.ok() && !queue_.empty() && puts_ < window_.width();
       })) {
     return std::nullopt;
   }

@@ -20,7 +20,7 @@ class UploadWindow {
   explicit UploadWindow(int puts_max)
       : puts_max_(puts_max), puts_(std::min(kPutsFirst, puts_max)) {}
 
-  int puts() const { return puts_; }
+  int width() const { return puts_; }
 
   // A put of so many bytes has ended. Times are of Clock::Uptime().
   void Ended(int64_t bytes, absl::Duration began, absl::Duration ended, bool others_wait) {

@@ -28,7 +28,7 @@ class Line {
   // Runs until so many further puts have ended.
   void Put(int count) {
     for (int ended = 0; ended < count;) {
-      while (std::ssize(left_) < window_.puts()) {
+      while (std::ssize(left_) < window_.width()) {
         left_.push_back({.bytes = static_cast<double>(kPackBytes), .began = now_});
       }
       most_ = std::max<int>(most_, static_cast<int>(left_.size()));
@@ -48,7 +48,7 @@ class Line {
     }
   }
 
-  int puts() const { return window_.puts(); }
+  int puts() const { return window_.width(); }
   int most() const { return most_; }
   double seconds() const { return absl::ToDoubleSeconds(now_); }
 
@@ -135,10 +135,10 @@ TEST(UploadWindowTest, RoundsInWhichNoPackWaitsSayNothing) {
     }
   };
   end(4, absl::Seconds(1), /*others_wait=*/false);
-  EXPECT_EQ(window.puts(), 8);  // The first round has nothing to be compared with.
+  EXPECT_EQ(window.width(), 8);  // The first round has nothing to be compared with.
   for (int i = 1; i < 100; ++i) {
     end(8, absl::Milliseconds(1'000 / i), /*others_wait=*/false);
-    EXPECT_EQ(window.puts(), 8) << i;
+    EXPECT_EQ(window.width(), 8) << i;
   }
 }
 
@@ -147,7 +147,7 @@ TEST(UploadWindowTest, ARoundCountsThoughFewPacksWait) {
   UploadWindow window(11);
   absl::Duration now = absl::Hours(1);
   for (const int puts : {4, 8, 11}) {
-    EXPECT_EQ(window.puts(), puts);
+    EXPECT_EQ(window.width(), puts);
     const absl::Duration began = now;
     now += absl::Seconds(1);
     for (int ended = 0; ended < puts; ++ended) {
@@ -161,7 +161,7 @@ TEST(UploadWindowTest, PutsThatTakeNoTimeAreNoFault) {
   for (int i = 0; i < 100; ++i) {
     window.Ended(0, absl::ZeroDuration(), absl::ZeroDuration(), i % 3 == 0);
   }
-  EXPECT_GE(window.puts(), UploadWindow::kPutsFirst);
+  EXPECT_GE(window.width(), UploadWindow::kPutsFirst);
 }
 
 }  // namespace
