@@ -2,6 +2,7 @@
 
 Test programs that the manifest says sweep, and scenarios with that marker, read CSI_DELTA_SWEEP: "all", or the seed by
 which they draw their sample. What they swept they record as the property "points" of the test.
+All of them include uploads over slow lines (tests/bench/slow_line.py): an hour that the processors hardly notice.
 `./dev sweep storm` runs the storm alone (tests/reliability), and prints the ledger that docs/reliability.md keeps.
 """
 
@@ -13,6 +14,7 @@ import time
 import account
 import benches
 import build
+import console
 import durations
 import manifest
 import prepare
@@ -24,6 +26,7 @@ from console import Failure, say
 from results import FAILED, PASSED, Test, Tier
 
 PROGRAM_SECONDS_MAX = 3600
+SLOW_LINES = {"scaled": [], "unscaled": ["--unscaled"]}  # Runs of tests/bench/slow_line.py.
 STORM = "storm"  # The argument that runs the program below alone.
 STORM_PROGRAM = "storm_test"
 _LEDGER = re.compile(r"^storm: (.+) (\d+)$", re.MULTILINE)  # What tests/reliability/storm_test.cc prints.
@@ -47,6 +50,19 @@ def _run_programs(into, programs):
         idle = [name for name in only if not any(test.id.startswith(f"{name}::") for test in this.tests)]
         if idle:
             raise Failure(f"no test that sweeps ran of {' '.join(idle)}")
+
+
+def run_slow_lines(into):
+    """Uploads over slow lines, with time scaled, and once without."""
+    with tiers.tier("slow lines", into) as this:
+        benches.build_line()
+        for name, arguments in SLOW_LINES.items():
+            code, lines = console.execute(benches.line_command(*arguments), keep=True, limit_seconds=PROGRAM_SECONDS_MAX,
+                                          log=results.log_file(f"slow lines {name}"))
+            this.tests += results.read_lines(f"slow_line {name}", lines)
+            if code != 0:
+                raise Failure(f"slow lines, {name}: not as promised")
+        this.ran = bool(this.tests)
 
 
 def ledger(printed, revision):
@@ -95,6 +111,7 @@ def run(seed=None):
         tiers.run_e2e(into, "e2e sweep", extra=["-m", "sweep or long"])
         if not seed:
             _run_rows(into)
+            run_slow_lines(into)
         swept = [test for tier in into for test in tier.tests if test.points]
         for test in swept:
             say(f"{test.points:>7} points  {test.id}")

@@ -17,11 +17,13 @@ import socket
 import subprocess
 import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+sys.path[:0] = [str(pathlib.Path(__file__).resolve().parent),
+                str(pathlib.Path(__file__).resolve().parents[1] / "s3")]
 
 import engine_lab  # noqa: E402
 import engine_memory  # noqa: E402
 import engine_s3  # noqa: E402
+import gateway  # noqa: E402
 
 MIB = 1 << 20
 ENTRIES = 10_000_000
@@ -45,12 +47,14 @@ def _answers(port):
 
 
 @contextlib.contextmanager
-def seeded(folder, packs, bytes_each):
+def seeded(folder, packs=0, bytes_each=0, flags=()):
     """Serves a folder's objects and so many packs that are computed; gives the URL of the bucket."""
     port = engine_s3.free_port()
     command = [sys.executable, pathlib.Path(__file__).with_name("seeded_store.py"), "--folder", folder, "--port", port,
-               "--packs", packs, "--pack-bytes", bytes_each]
-    with subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL) as process:
+               "--packs", packs, "--pack-bytes", bytes_each, *flags]
+    # pylint: disable-next=subprocess-popen-preexec-fn
+    with subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL,
+                          preexec_fn=gateway.end_with_parent) as process:
         try:
             engine_lab.processes.wait_until(lambda: _answers(port), 20, "an answer of the store")
             yield f"s3:http://127.0.0.1:{port}/bucket"

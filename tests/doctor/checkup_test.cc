@@ -824,7 +824,10 @@ void SeedNative(Cluster& cluster, const std::string& name, const std::string& ba
 // own.
 void SeedNativeMadeAgain(Cluster& cluster, char digit, const Json& more) {
   Json native = {{"spec", {{"createSnapshot", false}}},
-                 {"status", {{"labels", {{objects::kLonghornEngineBackupLabel, "nightly"}}}}}};
+                 {"status",
+                  {{"labels",
+                    {{objects::kLonghornEngineBackupLabel, "nightly"},
+                     {objects::kLonghornEngineBackupUidLabel, "nightly-uid"}}}}}};
   native.merge_patch(more);
   SeedLonghornSnapshot(cluster, absl::StrCat("csd-", std::string(40, digit)), native);
 }
@@ -1523,15 +1526,17 @@ TEST(CheckupTest, ANativeSnapshotWhoseObjectLonghornMadeAgainIsNamed) {
     SeedLonghornSnapshot(cluster, name, {{"spec", {{"createSnapshot", false}}}});
   }
   EXPECT_EQ(WordOf(cluster.FindingOf("longhorn-native").severity), WordOf(Severity::kGood));
-  // Where the engine keeps no labels either, the name alone tells.
   SeedNativeMadeAgain(cluster, '6', Json::object());
-  SeedNativeMadeAgain(cluster, '7', {{"status", {{"labels", nullptr}}}});
+  SeedNativeMadeAgain(cluster, '7', Json::object());
+  // The first snapshot of a clone has the name of its source's, and no labels.
+  SeedNativeMadeAgain(cluster, '8', {{"status", {{"labels", nullptr}}}});
   cluster.api().Forbid("list", "backups");
   const std::vector<Finding> findings = cluster.FindingsOf("longhorn-native");
   ASSERT_THAT(findings, ::testing::SizeIs(2));
   EXPECT_EQ(WordOf(findings[0].severity), WordOf(Severity::kWarning));
   EXPECT_THAT(findings[0].text, HasSubstr("2 that lost their object"));
   EXPECT_THAT(findings[0].text, HasSubstr("6 (backup nightly), csd-7"));
+  EXPECT_THAT(findings[0].text, testing::Not(HasSubstr("csd-8")));
   EXPECT_THAT(findings[0].remediation,
               HasSubstr("kubectl -n longhorn-system delete snapshots.longhorn.io"));
   EXPECT_EQ(WordOf(findings[1].severity), WordOf(Severity::kUnknown)) << "of that with a backup";

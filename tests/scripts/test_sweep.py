@@ -8,6 +8,7 @@ import seeds
 import sweep
 from results import PASSED, SKIPPED, Test, Tier
 
+LINE = Test("slow_line scaled::4 Mbit/s", PASSED)
 SOURCE = "TEST_P(KillTest, One) {}\nINSTANTIATE_TEST_SUITE_P(All, KillTest, x);\n"
 CASE = "<testcase name='One' status='run'><properties><property name='points' value='12'/></properties></testcase>"
 REPORT = "<testsuites><testsuite name='KillTest'>{cases}</testsuite></testsuites>"
@@ -51,6 +52,7 @@ def fixture_run(program, tmp_path, monkeypatch):
         path = tmp_path / "p"
         path.write_text(PROGRAM.format(report=REPORT.format(cases=cases), code=code))
         path.chmod(0o755)
+        monkeypatch.setattr(sweep, "run_slow_lines", lambda into: into.append(Tier("slow lines", [LINE], ran=True)))
         monkeypatch.setattr(sweep.tiers, "run_e2e", lambda into, name, extra: into.append(Tier(name, [scenario], ran=True)))
         return sweep.run(seed)
     return run
