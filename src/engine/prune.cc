@@ -1,6 +1,8 @@
 #include "engine/prune.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -16,32 +18,43 @@ using repository::PackId;
 using repository::PrunePlan;
 using storage::BucketDocument;
 
+// The first packs that a plan deletes.
+std::vector<PackId> FirstDeleted(const repository::BlobIndex& index, const PrunePlan& plan) {
+  constexpr std::size_t kMost = kLockedPacksAskedMax;
+  std::vector<PackId> packs;
+  for (const std::vector<uint32_t>* const listed : {&plan.unused, &plan.removed}) {
+    for (std::size_t i = 0; i < listed->size() && packs.size() < kMost; ++i) {
+      packs.push_back(index.PackAt((*listed)[i]));
+    }
+  }
+  const std::size_t more = std::min(kMost - packs.size(), plan.unindexed.size());
+  packs.insert(packs.end(), plan.unindexed.begin(),
+               plan.unindexed.begin() + static_cast<std::ptrdiff_t>(more));
+  return packs;
+}
+
 // What is to be deleted leaves only a marker in such a bucket. That a right or the feature is
 // missing is no reason not to prune.
-LockedPacks CountLocked(const CallContext& ctx, storage::ObjectStore& store,
+LockedPacks CountLocked(const CallContext& ctx, const repository::Repository& repository,
                         const PrunePlan& plan) {
   LockedPacks counted;
+  storage::ObjectStore& store = repository.store();
   const absl::StatusOr<std::string> document =
       store.GetBucketDocument(ctx, BucketDocument::kObjectLock);
   if (!document.ok() ||
       !storage::ParseObjectLock(*document).value_or(storage::ObjectLockRule()).is_enabled) {
     return counted;
   }
-  for (const std::vector<PackId>* const packs : {&plan.unused, &plan.removed, &plan.unindexed}) {
-    for (const PackId& pack : *packs) {
-      if (counted.asked == kLockedPacksAskedMax) {
-        return counted;
-      }
-      const absl::StatusOr<storage::Retention> retention =
-          store.GetRetention(ctx, repository::PackKey(pack), "");
-      if (absl::IsPermissionDenied(retention.status())) {
-        return LockedPacks();
-      }
-      ++counted.asked;
-      if (retention.ok() && !retention->mode.empty() && retention->until > ctx.clock->Now()) {
-        ++counted.locked;
-        counted.until = std::max(counted.until, retention->until);
-      }
+  for (const PackId& pack : FirstDeleted(repository.index(), plan)) {
+    const absl::StatusOr<storage::Retention> retention =
+        store.GetRetention(ctx, repository::PackKey(pack), "");
+    if (absl::IsPermissionDenied(retention.status())) {
+      return LockedPacks();
+    }
+    ++counted.asked;
+    if (retention.ok() && !retention->mode.empty() && retention->until > ctx.clock->Now()) {
+      ++counted.locked;
+      counted.until = std::max(counted.until, retention->until);
     }
   }
   return counted;
@@ -80,7 +93,7 @@ absl::StatusOr<PruneOutcome> PruneOpened(const CallContext& ctx, Session& sessio
                    repository::PlanPrune(ctx, repository, options));
   PruneOutcome outcome{.figures = plan.figures};
   if (!job.is_dry_run) {
-    outcome.locked = CountLocked(ctx, repository.store(), plan);
+    outcome.locked = CountLocked(ctx, repository, plan);
     ASSIGN_OR_RETURN(outcome.done,
                      repository::RunPrune(ctx, repository, *session.lock(), plan, options));
   }

@@ -13,7 +13,7 @@ namespace csidelta::repository {
 // waited: otherwise the line is not the bottleneck. Not thread-safe.
 class UploadWindow {
  public:
-  static constexpr int kPutsFirst = 4;
+  static constexpr int kPutsFirst = 8;
   static constexpr double kGain = 1.1;      // in bytes per second, that more puts must bring
   static constexpr int kRoundsToProbe = 8;  // without a gain, until more puts are tried again
 
