@@ -83,7 +83,7 @@ void LocationLocks::Tell() {
   }
 }
 
-// A right or a feature that is missing is no good news.
+// A right or a feature that is missing is unknown, and never good.
 void LocationLocks::TellUnknown(absl::string_view what, const absl::Status& why,
                                 absl::string_view right) {
   if (absl::IsUnimplemented(why) && !asked_.has_value()) {

@@ -140,222 +140,28 @@ class Request {
         request_(request),
         sink_(sink) {}
 
-  absl::Status Do() {
-    RETURN_IF_ERROR(ctx_.Check());
-    ASSIGN_OR_RETURN(target_, ReadTarget(ctx_, api_, request_));
-    if (!request_.base.empty()) {
-      RETURN_IF_ERROR(CompareWithBase(options_.base, *target_));
-    }
-    DropLeftovers();
-    absl::Status status;
-    for (int objects = 0; objects < options_.objects_max; ++objects) {
-      object_gone_ = false;
-      status = ListOnce();
-      RETURN_IF_ERROR(of_sink_);
-      if (!object_gone_ && !IsResultGone(status)) {
-        return status;
-      }
-    }
-    return status;
-  }
+  absl::Status Do();
 
  private:
-  absl::Status ListOnce() {
-    const std::string name = absl::StrFormat("csi-delta-%08x%08x", random_.Below(uint64_t{1} << 32),
-                                             random_.Below(uint64_t{1} << 32));
-    const k8s::ObjectKey key{.type = objects::DifferentialSnapshot::Type(),
-                             .namespace_name = target_->namespace_name,
-                             .name = name};
-    absl::Cleanup drop = [&] { Delete(key); };
-    absl::StatusOr<Json> object = Create(key);
-    if (!object.ok()) {
-      if (SurelyNotMade(object.status())) {
-        std::move(drop).Cancel();
-      }
-      return object.status();
-    }
-    ASSIGN_OR_RETURN(object, AwaitEnd(key, *std::move(object)));
-    ASSIGN_OR_RETURN(const ServedList served, ParseServed(*object));
-    RETURN_IF_ERROR(CheckResolved(*object));
-    return Read(served);
-  }
+  absl::Status ListOnce();
 
   // Of runs that died where no controller looks after them. What cannot be done is not needed
   // either.
-  void DropLeftovers() {
-    const absl::StatusOr<k8s::ObjectList> all =
-        api_.List(ctx_, objects::DifferentialSnapshot::Type(), target_->namespace_name,
-                  {.label_selector = absl::StrCat(objects::kAppManagedByLabel, "=", kMadeBy),
-                   .field_selector = "",
-                   .may_be_old = true});
-    if (!all.ok()) {
-      return;
-    }
-    for (const Json& object : all->items) {
-      const std::optional<absl::Time> made = k8s::CreatedAt(object);
-      if (made.has_value() && ctx_.clock->Now() - *made > options_.leftover_age_max) {
-        Delete({.type = objects::DifferentialSnapshot::Type(),
-                .namespace_name = target_->namespace_name,
-                .name = k8s::Name(object)});
-      }
-    }
-  }
+  void DropLeftovers();
+  Json MakeObject(const std::string& name) const;
 
-  Json MakeObject(const std::string& name) const {
-    Json object = {{"apiVersion", absl::StrCat(objects::DifferentialSnapshot::Type().group, "/",
-                                               objects::DifferentialSnapshot::Type().version)},
-                   {"kind", objects::DifferentialSnapshot::Type().kind},
-                   {"metadata",
-                    {{"name", name},
-                     {"namespace", target_->namespace_name},
-                     {"labels", {{objects::kAppManagedByLabel, kMadeBy}}}}},
-                   {"spec", {{"targetVolumeSnapshotName", target_->name}, {"mode", "Block"}}}};
-    if (!request_.base.empty()) {
-      SetJson(object, {"spec", "baseSnapshotHandle"}, request_.base);
-    }
-    return object;
-  }
-
-  absl::StatusOr<Json> Create(const k8s::ObjectKey& key) {
-    absl::StatusOr<Json> object =
-        api_.Create(ctx_, key.type, key.namespace_name, MakeObject(key.name));
-    if (absl::IsAlreadyExists(object.status())) {
-      object = api_.Get(ctx_, key);  // The name is unique to this client: an answer was lost.
-    }
-    RETURN_IF_ERROR(ctx_.Check());
-    if (object.ok()) {
-      return object;
-    }
-    const absl::Status& status = object.status();
-    const bool nothing_to_ask = absl::IsNotFound(status) ||
-                                (options_.kind_may_be_absent && absl::IsPermissionDenied(status));
-    if (nothing_to_ask) {
-      return GiveUp(ListingFailure::kDriverHasNoService, status,
-                    absl::StrCat("driver ", target_->driver,
-                                 " has no SnapshotMetadataService either; see "
-                                 "docs/changed-blocks.md for what it needs"));
-    }
-    if (absl::IsInvalidArgument(status)) {
-      return GiveUp(ListingFailure::kMetadataUnavailable, status,
-                    "the cluster's kind DifferentialSnapshot may be of another version");
-    }
-    return OfApiServer(status);
-  }
-
-  void Delete(const k8s::ObjectKey& key) const {
-    // The caller's context may be what ended the run.
-    CallContext ctx;
-    ctx.clock = ctx_.clock;
-    api_.Delete(ctx.WithTimeout(kDeleteTimeMax), key, {}).IgnoreError();
-  }
+  absl::StatusOr<Json> Create(const k8s::ObjectKey& key);
+  void Delete(const k8s::ObjectKey& key) const;
 
   // The object when it has succeeded; why not, else.
-  absl::StatusOr<Json> AwaitEnd(const k8s::ObjectKey& key, Json object) {
-    ASSIGN_OR_RETURN(const bool accepted,
-                     Await(
-                         key, options_.accept_time_max,
-                         [](State state) { return state != State::kNew; }, object));
-    if (!accepted) {
-      return GiveUp(ListingFailure::kDriverHasNoService,
-                    absl::FailedPreconditionError(
-                        absl::StrCat("no controller processed ", ToString(key), " within ",
-                                     absl::FormatDuration(options_.accept_time_max))),
-                    absl::StrCat("is there a controller of DifferentialSnapshots alongside driver ",
-                                 target_->driver, "?"));
-    }
-    ASSIGN_OR_RETURN(
-        const bool ended,
-        Await(
-            key, options_.answer_time_max,
-            [](State state) { return state == State::kSuccess || state == State::kFailure; },
-            object));
-    const std::string error = ErrorOf(object);
-    if (!ended) {
-      return GiveUp(ListingFailure::kMetadataUnavailable,
-                    absl::UnavailableError(
-                        absl::StrCat(ToString(key), " is pending for ",
-                                     absl::FormatDuration(options_.answer_time_max), ": ", error)),
-                    "look at the controller of DifferentialSnapshots alongside the driver");
-    }
-    if (StateOf(object) == State::kSuccess) {
-      return object;
-    }
-    const ListingFailure failure =
-        FailureOfCode(absl::string_view(error).substr(0, error.find(':')));
-    return GiveUp(failure,
-                  failure == ListingFailure::kPermanent ? absl::NotFoundError(error)
-                                                        : absl::FailedPreconditionError(error),
-                  "");
-  }
+  absl::StatusOr<Json> AwaitEnd(const k8s::ObjectKey& key, Json object);
 
   // Waits while `wanted` does not hold of the object; false when the time is over.
   absl::StatusOr<bool> Await(const k8s::ObjectKey& key, absl::Duration time_max,
-                             absl::FunctionRef<bool(State)> wanted, Json& object) {
-    const Json known = object;
-    const absl::Status status = k8s::WaitFor(
-        ctx_.WithTimeout(time_max), api_, key,
-        [&](const Json* now) -> absl::StatusOr<bool> {
-          if (now == nullptr) {
-            object_gone_ = true;
-            return absl::NotFoundError("another client has deleted the object");
-          }
-          object = *now;
-          return wanted(StateOf(object));
-        },
-        &known);
-    RETURN_IF_ERROR(ctx_.Check());
-    if (status.ok() || absl::IsDeadlineExceeded(status)) {
-      return status.ok();
-    }
-    return object_gone_ ? GiveUp(ListingFailure::kMetadataUnavailable, status, "")
-                        : OfApiServer(status);
-  }
+                             absl::FunctionRef<bool(State)> wanted, Json& object);
+  absl::Status CheckResolved(const Json& object) const;
 
-  absl::Status CheckResolved(const Json& object) const {
-    const std::pair<absl::string_view, absl::string_view> wanted[] = {
-        {"driver", target_->driver},
-        {"targetHandle", target_->snapshot_handle},
-        {"baseHandle", request_.base},
-        {"volumeHandle", target_->volume_handle}};
-    for (const auto& [member, asked] : wanted) {
-      const std::string found = GetString(object, {"status", "resolved", member});
-      if (found != asked && !(member == "volumeHandle" && asked.empty())) {
-        return Malformed(absl::StrCat("the list is of another ", member, " than was asked for: \"",
-                                      HarmlessText(found, {}), "\" instead of \"", asked, "\""));
-      }
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status Read(const ServedList& served) {
-    Secret token;
-    const auto next_token = [&](const CallContext& ctx, bool renew) -> absl::StatusOr<Secret> {
-      if (renew) {
-        tokens_.Refuse(ctx, served.audience, token);
-      }
-      absl::StatusOr<Secret> next = tokens_.Token(ctx, served.audience);
-      RETURN_IF_ERROR(ctx.Check());
-      if (!next.ok()) {
-        return OfApiServer(Annotate(next.status(), "token for the server of the list"));
-      }
-      token = *next;
-      return next;
-    };
-    net::HttpClientOptions http = options_.http;
-    http.tls.ca_pem = served.ca_pem;
-    DifferentialSource source({.url = served.url,
-                               .http = std::move(http),
-                               .token = next_token,
-                               .entries_max = options_.entries_max,
-                               .from_bytes = passed_to_bytes_,
-                               .backoff = options_.page_backoff},
-                              random_);
-    return source.ListExtents(ctx_, request_, [&](const ListedExtent& listed) {
-      of_sink_ = sink_(listed);
-      passed_to_bytes_ = listed.extent.end_bytes();
-      return of_sink_;
-    });
-  }
+  absl::Status Read(const ServedList& served);
 
   const CallContext& ctx_;
   k8s::ApiClient& api_;
@@ -369,6 +175,217 @@ class Request {
   int64_t passed_to_bytes_ = 0;  // The end of what the sink has.
   bool object_gone_ = false;
 };
+
+absl::Status Request::Do() {
+  RETURN_IF_ERROR(ctx_.Check());
+  ASSIGN_OR_RETURN(target_, ReadTarget(ctx_, api_, request_));
+  if (!request_.base.empty()) {
+    RETURN_IF_ERROR(CompareWithBase(options_.base, *target_));
+  }
+  DropLeftovers();
+  absl::Status status;
+  for (int objects = 0; objects < options_.objects_max; ++objects) {
+    object_gone_ = false;
+    status = ListOnce();
+    RETURN_IF_ERROR(of_sink_);
+    if (!object_gone_ && !IsResultGone(status)) {
+      return status;
+    }
+  }
+  return status;
+}
+
+absl::Status Request::ListOnce() {
+  const std::string name = absl::StrFormat("csi-delta-%08x%08x", random_.Below(uint64_t{1} << 32),
+                                           random_.Below(uint64_t{1} << 32));
+  const k8s::ObjectKey key{.type = objects::DifferentialSnapshot::Type(),
+                           .namespace_name = target_->namespace_name,
+                           .name = name};
+  absl::Cleanup drop = [&] { Delete(key); };
+  absl::StatusOr<Json> object = Create(key);
+  if (!object.ok()) {
+    if (SurelyNotMade(object.status())) {
+      std::move(drop).Cancel();
+    }
+    return object.status();
+  }
+  ASSIGN_OR_RETURN(object, AwaitEnd(key, *std::move(object)));
+  ASSIGN_OR_RETURN(const ServedList served, ParseServed(*object));
+  RETURN_IF_ERROR(CheckResolved(*object));
+  return Read(served);
+}
+
+void Request::DropLeftovers() {
+  const absl::StatusOr<k8s::ObjectList> all =
+      api_.List(ctx_, objects::DifferentialSnapshot::Type(), target_->namespace_name,
+                {.label_selector = absl::StrCat(objects::kAppManagedByLabel, "=", kMadeBy),
+                 .field_selector = "",
+                 .may_be_old = true});
+  if (!all.ok()) {
+    return;
+  }
+  for (const Json& object : all->items) {
+    const std::optional<absl::Time> made = k8s::CreatedAt(object);
+    if (made.has_value() && ctx_.clock->Now() - *made > options_.leftover_age_max) {
+      Delete({.type = objects::DifferentialSnapshot::Type(),
+              .namespace_name = target_->namespace_name,
+              .name = k8s::Name(object)});
+    }
+  }
+}
+
+Json Request::MakeObject(const std::string& name) const {
+  Json object = {{"apiVersion", absl::StrCat(objects::DifferentialSnapshot::Type().group, "/",
+                                             objects::DifferentialSnapshot::Type().version)},
+                 {"kind", objects::DifferentialSnapshot::Type().kind},
+                 {"metadata",
+                  {{"name", name},
+                   {"namespace", target_->namespace_name},
+                   {"labels", {{objects::kAppManagedByLabel, kMadeBy}}}}},
+                 {"spec", {{"targetVolumeSnapshotName", target_->name}, {"mode", "Block"}}}};
+  if (!request_.base.empty()) {
+    SetJson(object, {"spec", "baseSnapshotHandle"}, request_.base);
+  }
+  return object;
+}
+
+absl::StatusOr<Json> Request::Create(const k8s::ObjectKey& key) {
+  absl::StatusOr<Json> object =
+      api_.Create(ctx_, key.type, key.namespace_name, MakeObject(key.name));
+  if (absl::IsAlreadyExists(object.status())) {
+    object = api_.Get(ctx_, key);  // The name is unique to this client: an answer was lost.
+  }
+  RETURN_IF_ERROR(ctx_.Check());
+  if (object.ok()) {
+    return object;
+  }
+  const absl::Status& status = object.status();
+  const bool nothing_to_ask =
+      absl::IsNotFound(status) || (options_.kind_may_be_absent && absl::IsPermissionDenied(status));
+  if (nothing_to_ask) {
+    return GiveUp(ListingFailure::kDriverHasNoService, status,
+                  absl::StrCat("driver ", target_->driver,
+                               " has no SnapshotMetadataService either; see "
+                               "docs/changed-blocks.md for what it needs"));
+  }
+  if (absl::IsInvalidArgument(status)) {
+    return GiveUp(ListingFailure::kMetadataUnavailable, status,
+                  "the cluster's kind DifferentialSnapshot may be of another version");
+  }
+  return OfApiServer(status);
+}
+
+void Request::Delete(const k8s::ObjectKey& key) const {
+  // The caller's context may be what ended the run.
+  CallContext ctx;
+  ctx.clock = ctx_.clock;
+  api_.Delete(ctx.WithTimeout(kDeleteTimeMax), key, {}).IgnoreError();
+}
+
+absl::StatusOr<Json> Request::AwaitEnd(const k8s::ObjectKey& key, Json object) {
+  ASSIGN_OR_RETURN(
+      const bool accepted,
+      Await(
+          key, options_.accept_time_max, [](State state) { return state != State::kNew; }, object));
+  if (!accepted) {
+    return GiveUp(ListingFailure::kDriverHasNoService,
+                  absl::FailedPreconditionError(
+                      absl::StrCat("no controller processed ", ToString(key), " within ",
+                                   absl::FormatDuration(options_.accept_time_max))),
+                  absl::StrCat("is there a controller of DifferentialSnapshots alongside driver ",
+                               target_->driver, "?"));
+  }
+  ASSIGN_OR_RETURN(
+      const bool ended,
+      Await(
+          key, options_.answer_time_max,
+          [](State state) { return state == State::kSuccess || state == State::kFailure; },
+          object));
+  const std::string error = ErrorOf(object);
+  if (!ended) {
+    return GiveUp(ListingFailure::kMetadataUnavailable,
+                  absl::UnavailableError(
+                      absl::StrCat(ToString(key), " is pending for ",
+                                   absl::FormatDuration(options_.answer_time_max), ": ", error)),
+                  "look at the controller of DifferentialSnapshots alongside the driver");
+  }
+  if (StateOf(object) == State::kSuccess) {
+    return object;
+  }
+  const ListingFailure failure = FailureOfCode(absl::string_view(error).substr(0, error.find(':')));
+  return GiveUp(failure,
+                failure == ListingFailure::kPermanent ? absl::NotFoundError(error)
+                                                      : absl::FailedPreconditionError(error),
+                "");
+}
+
+absl::StatusOr<bool> Request::Await(const k8s::ObjectKey& key, absl::Duration time_max,
+                                    absl::FunctionRef<bool(State)> wanted, Json& object) {
+  const Json known = object;
+  const absl::Status status = k8s::WaitFor(
+      ctx_.WithTimeout(time_max), api_, key,
+      [&](const Json* now) -> absl::StatusOr<bool> {
+        if (now == nullptr) {
+          object_gone_ = true;
+          return absl::NotFoundError("another client has deleted the object");
+        }
+        object = *now;
+        return wanted(StateOf(object));
+      },
+      &known);
+  RETURN_IF_ERROR(ctx_.Check());
+  if (status.ok() || absl::IsDeadlineExceeded(status)) {
+    return status.ok();
+  }
+  return object_gone_ ? GiveUp(ListingFailure::kMetadataUnavailable, status, "")
+                      : OfApiServer(status);
+}
+
+absl::Status Request::CheckResolved(const Json& object) const {
+  const std::pair<absl::string_view, absl::string_view> wanted[] = {
+      {"driver", target_->driver},
+      {"targetHandle", target_->snapshot_handle},
+      {"baseHandle", request_.base},
+      {"volumeHandle", target_->volume_handle}};
+  for (const auto& [member, asked] : wanted) {
+    const std::string found = GetString(object, {"status", "resolved", member});
+    if (found != asked && !(member == "volumeHandle" && asked.empty())) {
+      return Malformed(absl::StrCat("the list is of another ", member, " than was asked for: \"",
+                                    HarmlessText(found, {}), "\" instead of \"", asked, "\""));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Request::Read(const ServedList& served) {
+  Secret token;
+  const auto next_token = [&](const CallContext& ctx, bool renew) -> absl::StatusOr<Secret> {
+    if (renew) {
+      tokens_.Refuse(ctx, served.audience, token);
+    }
+    absl::StatusOr<Secret> next = tokens_.Token(ctx, served.audience);
+    RETURN_IF_ERROR(ctx.Check());
+    if (!next.ok()) {
+      return OfApiServer(Annotate(next.status(), "token for the server of the list"));
+    }
+    token = *next;
+    return next;
+  };
+  net::HttpClientOptions http = options_.http;
+  http.tls.ca_pem = served.ca_pem;
+  DifferentialSource source({.url = served.url,
+                             .http = std::move(http),
+                             .token = next_token,
+                             .entries_max = options_.entries_max,
+                             .from_bytes = passed_to_bytes_,
+                             .backoff = options_.page_backoff},
+                            random_);
+  return source.ListExtents(ctx_, request_, [&](const ListedExtent& listed) {
+    of_sink_ = sink_(listed);
+    passed_to_bytes_ = listed.extent.end_bytes();
+    return of_sink_;
+  });
+}
 
 }  // namespace
 

@@ -10,6 +10,25 @@
 
 namespace csidelta::storage {
 
+// The calls of ObjectStore; behind kRemoveLeftovers those of VersionedStore.
+enum class CallKind {
+  kPut,
+  kGet,
+  kStat,
+  kList,
+  kDelete,
+  kRemoveLeftovers,
+  kGetVersioned,
+  kPutVersioned,
+  kListVersions,
+  kDeleteVersion
+};
+struct PassedCall {
+  CallKind kind;
+  int64_t bytes = 0;      // that a put sends, or that a range has; 0 of a whole object
+  int64_t got_bytes = 0;  // of an object, once kGet was answered with OK
+};
+
 // Passes every call on to `inner` (borrowed), all but Describe() by way of Pass(): what stands
 // around another store overrides that, or the calls to which it adds something of their own.
 class ForwardingObjectStore : public ObjectStore {
@@ -99,25 +118,6 @@ class ForwardingObjectStore : public ObjectStore {
   }
 
  protected:
-  // The calls of ObjectStore; behind kRemoveLeftovers those of VersionedStore.
-  enum class CallKind {
-    kPut,
-    kGet,
-    kStat,
-    kList,
-    kDelete,
-    kRemoveLeftovers,
-    kGetVersioned,
-    kPutVersioned,
-    kListVersions,
-    kDeleteVersion
-  };
-  struct PassedCall {
-    CallKind kind;
-    int64_t bytes = 0;      // that a put sends, or that a range has; 0 of a whole object
-    int64_t got_bytes = 0;  // of an object, once kGet was answered with OK
-  };
-
   // What this store adds to a call, which `pass` hands to `inner`.
   virtual absl::Status Pass(const CallContext& ctx, const PassedCall& /*call*/,
                             absl::FunctionRef<absl::Status(const CallContext&)> pass) {

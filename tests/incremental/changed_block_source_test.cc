@@ -428,7 +428,7 @@ INSTANTIATE_TEST_SUITE_P(Listing, ImageExtentSourceTest,
                            return test.param == ImageListing::kSeek ? "Seek" : "Fiemap";
                          });
 
-TEST(FullScanSourceTest, HolesOfAnImageAreZerosThatNobodyReads) {
+TEST(FullScanSourceTest, HolesOfAnImageAreZerosWithoutARead) {
   constexpr int64_t kBlock = 64 << 10;
   const ScratchFile file(".");
   const int fd = ::open(file.path().c_str(), O_RDWR);

@@ -192,7 +192,7 @@ TEST(LateCopiesTest, ARestoreInPlaceByADriverThatShowsNothingKeepsItsSource) {
   EXPECT_FALSE(world.HasMonday());
 }
 
-// Each verb comes to its end when nothing is in its way.
+// Each verb ends when nothing is in its way.
 TEST(LateCopiesSweepTest, EachVerbEndsWhenTheCopyIsComplete) {
   for (const char* driver : {LateCopyWorld::kLonghorn, kUnknownDriver}) {
     for (const Verb verb : kVerbs) {
