@@ -43,7 +43,7 @@ constexpr std::array<FilledWhenBound, 7> kFilledWhenBound = {{
      "CreateVolume makes a layered clone of an image that backs the snapshot; deleting the "
      "snapshot "
      "moves that image to the trash",
-     "ceph/ceph-csi, docs/design/proposals/rbd-snap-clone.md"},
+     "ceph/ceph-csi, design proposal rbd-snap-clone"},
     {"cephfs.csi.ceph.com", "CreateVolume answers ABORTED until the clone is complete",
      "ceph/ceph-csi, internal/cephfs/controllerserver.go and core/clone.go"},
     {"ebs.csi.aws.com",
@@ -57,7 +57,7 @@ constexpr std::array<FilledWhenBound, 7> kFilledWhenBound = {{
     {"csi.vsphere.vmware.com", "CreateVolume waits for the task of vCenter that makes the volume",
      "kubernetes-sigs/vsphere-csi-driver, pkg/common/cns-lib/volume/manager.go"},
     {"topolvm.io", "CreateVolume takes a thin snapshot, which does not depend on its source",
-     "topolvm/topolvm, docs/proposals/thin-snapshots-restore.md"},
+     "topolvm/topolvm, proposal thin-snapshots-restore"},
 }};
 
 absl::Status WithoutRefusal(const absl::Status& status) {

@@ -133,7 +133,8 @@ absl::Status ChainSearch::Read(const std::vector<Id>& ids) {
   const auto note_damaged = [this](const Id& id, const absl::Status& why) {
     damaged_(id, why);
     if (!absl::IsResourceExhausted(why)) {  // Who has more memory may read it.
-      notes_.insert_or_assign(id, ChainNote{.id = id, .time = absl::UnixEpoch()});
+      notes_.insert_or_assign(
+          id, ChainNote{.id = id, .chain = {}, .parent = {}, .time = absl::UnixEpoch()});
       found_damage_ = true;
     }
   };
