@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -482,7 +483,11 @@ absl::StatusOr<Id> SaveIndex(const CallContext& ctx, Repository& repository,
   ASSIGN_OR_RETURN(const Id id,
                    repository.SaveFile(ctx, FileKind::kIndex, EncodeIndex(packs), stored_bytes));
   const absl::Status held = fence ? fence(ctx) : absl::OkStatus();
-  if (absl::IsAborted(held)) {
+  const CallContext last = FinalContext(ctx);
+  const auto is_gone = [&](const IndexedPack& pack) {
+    return absl::IsNotFound(repository.store().Stat(last, PackKey(pack.id)).status());
+  };
+  if (absl::IsAborted(held) && absl::c_all_of(packs, is_gone)) {
     repository.RemoveFile(FinalContext(ctx), FileKind::kIndex, id).IgnoreError();
   }
   RETURN_IF_ERROR(held);

@@ -208,9 +208,10 @@ class Lock {
 
 using LockFence = std::function<absl::Status(const CallContext&)>;
 
-// Stores an index file, and removes it again unless `fence`, where there is one, says that the lock
-// was there all the time: else others may have removed the packs that it lists, and a backup would
-// build on them. Adds its size to `stored_bytes`, where that is given.
+// Stores an index file, unless `fence`, where there is one, says that the lock is gone. If it went
+// meanwhile, others may have removed the packs that the file lists: when none is left, it is
+// removed again. Else it stays, since others may have come to rely on it. Adds its size to
+// `stored_bytes`, where that is given.
 absl::StatusOr<Id> SaveIndex(const CallContext& ctx, Repository& repository,
                              absl::Span<const IndexedPack> packs, const LockFence& fence,
                              int64_t* stored_bytes = nullptr);

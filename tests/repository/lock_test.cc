@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "repository/index.h"
 #include "tests/repository/repository_fixture.h"
 #include "tests/support/await.h"
 #include "tests/support/watched_store.h"
@@ -573,6 +574,28 @@ TEST_F(LockTest, ALockThatCannotBeReadIsRespected) {
   EXPECT_TRUE(IsLocked(Acquire(false).status()));
   store_.SetObject(key, "");
   EXPECT_THAT(Acquire(false), IsOk());
+}
+
+// A writer that stood still for so long that its lock went, between its index file and its look.
+TEST_F(LockTest, AnIndexFileWhosePacksAreThereStaysThoughTheLockIsGone) {
+  for (const bool is_stored : {true, false}) {
+    const std::vector<IndexedPack> packs = {{.id = Id::Of("gone"), .entries = {}},
+                                            {.id = Id::Of("pack"), .entries = {}}};
+    if (is_stored) {
+      store_.SetObject(PackKey(packs[1].id), "others rely on it by now");
+    }
+    int looks = 0;
+    const auto fence = [&](const CallContext&) {
+      return ++looks == 2 ? absl::AbortedError("our lock was removed") : absl::OkStatus();
+    };
+    EXPECT_THAT(SaveIndex(ctx_, *repository_, packs, fence),
+                StatusIs(absl::StatusCode::kAborted));
+    EXPECT_THAT(KeysBelow("index/"), SizeIs(is_stored ? 1 : 0));
+    for (const std::string& key : KeysBelow("index/")) {
+      store_.RemoveObject(key);
+    }
+    store_.RemoveObject(PackKey(packs[1].id));
+  }
 }
 
 TEST_F(LockTest, AThreadRefreshesUntilReleased) {
