@@ -588,8 +588,7 @@ TEST_F(LockTest, AnIndexFileWhosePacksAreThereStaysThoughTheLockIsGone) {
     const auto fence = [&](const CallContext&) {
       return ++looks == 2 ? absl::AbortedError("our lock was removed") : absl::OkStatus();
     };
-    EXPECT_THAT(SaveIndex(ctx_, *repository_, packs, fence),
-                StatusIs(absl::StatusCode::kAborted));
+    EXPECT_THAT(SaveIndex(ctx_, *repository_, packs, fence), StatusIs(absl::StatusCode::kAborted));
     EXPECT_THAT(KeysBelow("index/"), SizeIs(is_stored ? 1 : 0));
     for (const std::string& key : KeysBelow("index/")) {
       store_.RemoveObject(key);
